@@ -1,0 +1,1 @@
+"""Who decides: generators, reflection, researchers."""

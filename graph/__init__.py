@@ -1,0 +1,1 @@
+"""How the agents are wired: state, nodes and routing."""

@@ -1,0 +1,49 @@
+"""What goes wrong that is not a kernel's fault.
+
+CudaLLMError
+├── UsageError            bad input from the user (exit 2)
+│   ├── TaskError         a task folder that cannot be used: file, key, what was expected
+│   └── HardwareError     a GPU name nobody has described
+├── MissingError          the machine lacks something; the message names the mend (exit 3)
+└── InfrastructureError   our own parts failed; the only kind worth retrying
+"""
+
+
+class CudaLLMError(Exception):
+    """Every error this package raises on purpose. `str()` is one line fit for a person."""
+
+    exit_code = 1
+
+
+class UsageError(CudaLLMError):
+    """The user asked for something that cannot be done as asked."""
+
+    exit_code = 2
+
+
+class TaskError(UsageError):
+    """A task folder is broken."""
+
+
+class HardwareError(UsageError):
+    """A hardware profile is unknown or broken."""
+
+
+class MissingError(CudaLLMError):
+    """The machine lacks something a command needs."""
+
+    exit_code = 3
+
+    def __init__(self, what: str, mend: str) -> None:
+        super().__init__(f"{what}; {mend}")
+        self.what = what
+        self.mend = mend
+
+
+class InfrastructureError(CudaLLMError):
+    """One of our own processes broke; nothing is known about the kernel."""
+
+    def __init__(self, component: str, detail: str) -> None:
+        super().__init__(f"{component}: {detail}")
+        self.component = component
+        self.detail = detail

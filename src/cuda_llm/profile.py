@@ -1,0 +1,98 @@
+"""What is known about how fast a correct kernel is, and why. Values only."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from cuda_llm.spots import SourceSpot
+
+TimeSource = Literal["modelled", "measured"]
+"""How a time was obtained. The two kinds are never ranked together."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelResources:
+    """What ptxas says one kernel needs."""
+
+    kernel: str
+    """Demangled name without its parameter list."""
+    symbol: str
+    """Mangled name: the `.entry` of the PTX."""
+    registers: int
+    """Registers per thread."""
+    shared_bytes: int
+    """Static shared memory per block."""
+    spill_store_bytes: int = 0
+    spill_load_bytes: int = 0
+    stack_bytes: int = 0
+    constant_bytes: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class SizeTime:
+    """One size of a task, timed."""
+
+    dims: Mapping[str, int]
+    time_us: float
+    baseline_us: float | None
+    source: TimeSource
+    spread: float = 0.0
+    """Relative half-width of the interval around `time_us`; 0 for a modelled time."""
+
+    @property
+    def speedup(self) -> float | None:
+        """Baseline time over this time; None where no baseline was timed."""
+        return None if self.baseline_us is None else self.baseline_us / self.time_us
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bottleneck:
+    """One thing that limits a kernel, with the evidence and what usually helps."""
+
+    code: str
+    """Stable name, e.g. `bank_conflicts`, `uncoalesced_global`, `dram_bandwidth`, `latency`."""
+    share: float
+    """Part of the modelled or measured time it accounts for, 0 to 1."""
+    explanation: str
+    """One sentence with figures, e.g. "shared-memory bank conflicts: 32-way"."""
+    spot: SourceSpot | None = None
+    advice: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaunchProfile:
+    """One kernel launch of one `solve` call."""
+
+    kernel: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    shared_bytes: int
+    """Static and dynamic shared memory per block."""
+    occupancy: float
+    """Resident warps over the most an SM holds, 0 to 1."""
+    time_us: float
+    terms_us: Mapping[str, float] = field(default_factory=dict)
+    """Time by cause (`issue`, `dram`, `l2`, `shared`, `latency` ...); they overlap."""
+    figures: Mapping[str, float] = field(default_factory=dict)
+    """Counts and ratios behind it, units in the names (`dram_bytes`, `sectors_per_request` ...)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Profile:
+    """The performance side of a verdict."""
+
+    device: str
+    """What ran it, e.g. `emulated RTX 3090 Ti` or `cuda:0 NVIDIA H200`."""
+    hardware: str
+    """Exact name of the hardware profile the figures refer to."""
+    source: TimeSource
+    sizes: tuple[SizeTime, ...] = ()
+    launches: tuple[LaunchProfile, ...] = ()
+    """Launches of one call at the largest timed size, in order."""
+    bottlenecks: tuple[Bottleneck, ...] = ()
+    """Dominating one first."""
+    resources: tuple[KernelResources, ...] = ()
+    speedup: float | None = None
+    """Weighted geometric mean of the sizes' speedups."""
+    checked: Mapping[str, int] = field(default_factory=dict)
+    """What the referee compared: `sizes`, `hidden`, `distributions`, `elements`."""

@@ -1,0 +1,1 @@
+"""What to optimise: one folder a task, and the loader."""

@@ -1,0 +1,118 @@
+"""What a task is, as values. A task is read from its folder by `tasks.loader.load_task`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+
+class ArgumentRole(StrEnum):
+    """What an argument of `solve` is to the candidate."""
+
+    IN = "in"
+    OUT = "out"
+    INOUT = "inout"
+    SCALAR = "scalar"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskArgument:
+    """One argument of `solve`, in order."""
+
+    name: str
+    role: ArgumentRole
+    dtype: str
+    """NumPy name: `float32`, `int32`, `float16` ...; for scalars too."""
+    shape: tuple[str, ...] = ()
+    """Expressions in dims, e.g. `("H - R + 1", "W - S + 1")`; empty for scalars."""
+    value: str = ""
+    """Scalars: an expression in dims, e.g. `n`."""
+    distributions: tuple[str, ...] = ()
+    """Inputs: names known to `validator.distributions`, the first is the one used for timing."""
+
+
+class ToleranceClass(StrEnum):
+    """How an element's error is normalised (`docs/validation.md`)."""
+
+    ELEMENTWISE = "elementwise"
+    REDUCTION = "reduction"
+    DOT = "dot"
+    EXACT = "exact"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tolerance:
+    """When a result counts as right."""
+
+    kind: ToleranceClass
+    precision: str = "fp32"
+    """`fp32`, `tf32`, `fp16`, `bf16`: the rounding the task allows inside."""
+    max_units: float = 0.0
+    """Largest normalised error in units of the precision's rounding unit; 0: the class's own."""
+    rms_units: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """Dims of the cases, by group."""
+
+    bench: tuple[Mapping[str, int], ...]
+    edge: tuple[Mapping[str, int], ...]
+    emulated: tuple[Mapping[str, int], ...]
+    """Timed on the emulated device; the last is the one explained."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Roofline:
+    """Least work any kernel must do, as expressions in dims."""
+
+    flops: str
+    bytes: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Capabilities:
+    """What a candidate of this task may do beyond launching kernels."""
+
+    scratch_bytes: str = "0"
+    """Expression in dims: device memory `solve` may hold beyond its arguments."""
+    device_to_host: bool = False
+    include_dirs: tuple[Path, ...] = ()
+    header_libraries: tuple[str, ...] = ()
+    """Told to the generator: `cub`, `cooperative_groups` ..."""
+    flags: tuple[str, ...] = ()
+    defines: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """One task, ready to be judged."""
+
+    name: str
+    folder: Path
+    title: str
+    origin: str
+    description: str
+    arguments: tuple[TaskArgument, ...]
+    dims: Mapping[str, str]
+    """Name to what it means."""
+    sizes: Sizes
+    tolerance: Tolerance
+    roofline: Roofline
+    linear: bool
+    """Linear in its float inputs: the exactness probe applies."""
+    capabilities: Capabilities
+    baseline: Path
+    host: str
+    """Host-code context for a prompt."""
+    reference: Path | None
+    """None: the baseline is the oracle and verdicts say `differential`."""
+    comparator: str = ""
+    """Name of a function in reference.py that judges results not compared element by element."""
+    playbook: Path | None = None
+    weights: tuple[float, ...] = ()
+    """One a bench size; empty means equal."""
+    regression_limit: float = 1.1
+    """No size may become slower than this times the incumbent."""
+    requires: str = ""
+    """Condition every drawn size must meet, e.g. `H >= R and W >= S`."""

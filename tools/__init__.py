@@ -1,0 +1,1 @@
+"""What touches the machine: compiler, devices, validator, profiler."""

@@ -1,0 +1,1 @@
+"""nvcc in a jail: one source in, one compiled candidate or verdict out."""

@@ -1,0 +1,1 @@
+"""Devices that execute a compiled candidate behind one protocol."""

@@ -1,0 +1,1 @@
+"""PTX executed on the CPU: 32 lanes as arrays under a mask."""

@@ -1,0 +1,1 @@
+"""PTX to C++: one resumable function a kernel."""

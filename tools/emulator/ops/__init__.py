@@ -1,0 +1,1 @@
+"""What each PTX operation does to one lane, and to one warp."""

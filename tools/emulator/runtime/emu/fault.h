@@ -1,0 +1,32 @@
+// A fault writes one record into the report and ends the process with kFaultExit: nothing of the
+// candidate runs afterwards, as after a sticky error on a GPU.
+#pragma once
+
+#include "emu/warp.h"
+
+namespace emu {
+
+constexpr int kFaultExit = 86;
+
+// Numbers are part of the report format (tools/emulator/report.py).
+enum class Fault : uint32_t {
+  none = 0,
+  out_of_bounds = 1,
+  misaligned = 2,
+  race = 3,
+  uninitialised = 4,
+  divergent_barrier = 5,
+  partial_mask = 6,
+  absent_lane = 7,
+  deadlock = 8,
+  endless_loop = 9,
+  trap = 10,
+  unsupported = 11,
+  host_touched_device = 12,
+  policy = 13,         // an API call no candidate may make
+  host_copy = 14,      // device-to-host copy without the capability
+  read_only = 15,      // store to constant memory
+  infrastructure = 16, // our own bookkeeping failed
+};
+
+}  // namespace emu

@@ -1,0 +1,84 @@
+// What the runner and our libcudart call. All of it lives in libcudart.so.13 beside the API itself.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "emu/warp.h"
+
+namespace emu {
+
+// Facts of the GPU that is being stood in for, from its hardware profile.
+struct DeviceFacts {
+  char name[64];
+  uint32_t compute_major, compute_minor;
+  uint32_t sm_count;
+  uint32_t max_threads_per_block, max_threads_per_sm, max_blocks_per_sm;
+  uint32_t registers_per_sm, registers_per_block;
+  uint32_t shared_bytes_per_block, shared_bytes_per_block_optin, shared_bytes_per_sm;
+  uint32_t shared_bytes_reserved;
+  uint32_t l2_bytes;
+  uint32_t clock_khz, memory_clock_khz, memory_bus_bits;
+  uint64_t memory_bytes;
+};
+
+enum class BufferRole : uint32_t { in, out, inout };
+
+struct CallBuffer {
+  uint64_t offset;  // in the arena
+  uint64_t bytes;
+  uint32_t role;  // BufferRole
+  uint32_t index; // position among the call's buffers, for reports
+};
+
+struct CallOptions {
+  uint32_t level;          // 0 check, 1 account, 2 full
+  uint32_t buffer_count;
+  uint64_t schedule_seed;  // 0: blocks and warps ascend
+  uint64_t scratch_bytes;  // quota of cudaMalloc within the call
+  uint64_t fuel;           // back-edges a launch may take before it counts as endless
+  uint32_t device_to_host; // 1: cudaMemcpyDeviceToHost is allowed
+  uint32_t sample_blocks;  // level account: how many blocks to count
+  const CallBuffer* buffers;
+};
+
+}  // namespace emu
+
+extern "C" {
+
+// Maps both memfds. The arena appears twice: at device addresses without any access rights, so that
+// host code touching it is caught, and privately for the emulator.
+void emu_attach(int arena_fd, uint64_t arena_bytes, int report_fd, uint64_t report_bytes,
+                const emu::DeviceFacts* facts);
+void emu_load(const emu::Module* module);
+// Device address of an arena offset.
+uint64_t emu_address(uint64_t arena_offset);
+void emu_begin(const emu::CallOptions* options);
+void emu_end(void);
+}
+
+namespace emu {
+
+using CudaError = int;  // numeric value of cudaError_t
+
+// For the API. Errors are CUDA's numbers; the first failed launch is kept in the report.
+CudaError launch(uint32_t kernel, const uint32_t grid[3], const uint32_t block[3], void** arguments,
+                 uint64_t dynamic_shared_bytes, bool cooperative);
+int find_kernel(const char* symbol);    // -1: unknown
+int find_variable(const char* symbol);  // -1: unknown
+uint64_t variable_address(uint32_t variable);
+uint64_t variable_bytes(uint32_t variable);
+CudaError set_dynamic_shared_limit(uint32_t kernel, uint32_t bytes);
+int max_active_blocks(uint32_t kernel, uint32_t threads, uint64_t dynamic_shared_bytes);
+const DeviceFacts& facts();
+
+uint64_t device_malloc(uint64_t bytes);  // 0: quota or arena exhausted
+bool device_free(uint64_t address);
+bool is_device_address(uint64_t address);
+// Ranges must lie in one live allocation; otherwise cudaErrorInvalidValue.
+CudaError device_set(uint64_t address, int value, uint64_t bytes);
+CudaError copy_to_device(uint64_t to, const void* from, uint64_t bytes);
+CudaError copy_from_device(void* to, uint64_t from, uint64_t bytes);
+CudaError copy_on_device(uint64_t to, uint64_t from, uint64_t bytes);
+
+}  // namespace emu

@@ -1,0 +1,50 @@
+// Control flow inside a warp: who runs next, who waits for whom. Faults never return (see fault.h).
+#pragma once
+
+#include "emu/warp.h"
+
+namespace emu {
+
+// Lanes that share the lowest pc among those able to run, and that pc. Lanes parked in a collective
+// at the same pc join them. 0: nobody can run; then `return stalled(w)`.
+Mask pick(Warp* w, uint32_t* pc);
+
+// Why nobody can run: all exited, all at a barrier; anything else is a fault (a collective or
+// aligned barrier that some of its lanes never reach).
+Status stalled(Warp* w);
+
+// Sends lanes to a basic block; they run when `pick` finds them.
+void send(Warp* w, Mask lanes, uint32_t pc);
+
+// Lanes leave the kernel. A lane that leaves while others of its warp wait for it in a collective
+// or aligned barrier is a fault at their site.
+void leave(Warp* w, Mask lanes);
+
+// A warp collective stands alone at the head of basic block `pc`. Returns the lanes whose member
+// masks are complete among `lanes` (exited members do not count); parks the others. 0: goto pick.
+// A lane that is not in its own member mask is a fault.
+Mask join(Warp* w, uint32_t site, Mask lanes, const uint32_t* members, uint32_t pc);
+
+// shfl from lanes that are not taking part reads nothing defined: a fault naming the reader.
+[[noreturn]] void read_of_absent_lane(Warp* w, uint32_t site, int reader, int source);
+
+enum class Reduce : uint32_t { none, popc, all, any };
+
+// Block barrier `id` (count 0: all threads). The lanes continue at `next`; the result of a reducing
+// barrier is in `Warp::barrier_result` then. `arrive_only` (bar.arrive) does not wait.
+void barrier(Warp* w, uint32_t site, Mask lanes, uint32_t id, uint32_t count, bool aligned,
+             bool arrive_only, Reduce reduce, Mask predicate, uint32_t next);
+
+// True when the turn is over: send the lanes on and return Status::yielded.
+inline bool out_of_fuel(Warp* w) { return --w->fuel < 0; }
+
+// `trap`, `__assertfail`: device code gave up.
+[[noreturn]] void trap(Warp* w, uint32_t site, Mask lanes, const char* what);
+
+// `call vprintf`: format and argument block are generic addresses, one a lane.
+void print(Warp* w, uint32_t site, Mask lanes, const uint64_t* format, const uint64_t* arguments);
+
+// `%clock64` and `%globaltimer`: monotonic, not a time.
+uint64_t clock(Warp* w);
+
+}  // namespace emu

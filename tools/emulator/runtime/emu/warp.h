@@ -1,0 +1,136 @@
+// What generated kernels and the runtime share: a warp, its block, its launch, its module.
+//
+// A kernel is one resumable function that executes 32 lanes at once. Registers live in a struct of
+// lane arrays at `Warp::regs`, as raw bits; predicates are masks. `Warp::pc` holds the basic block
+// at which each waiting lane continues, numbered in layout order, so that running the lanes with
+// the lowest pc first makes them meet again where the compiler laid out the join.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace emu {
+
+constexpr int kLanes = 32;
+using Mask = uint32_t;
+
+// Generic addresses: a shared or local address carries its window in the upper bits.
+constexpr uint64_t kSharedWindow = uint64_t{1} << 56;
+constexpr uint64_t kLocalWindow = uint64_t{2} << 56;
+constexpr uint64_t kWindowMask = uint64_t{0xff} << 56;
+
+enum class Status : int32_t {
+  exited,   // every lane has left the kernel
+  waiting,  // every live lane stands at a block barrier
+  yielded,  // the fuel of this turn is used up; call again later
+};
+
+struct Launch;
+
+struct Block {
+  Launch* launch;
+  uint32_t ctaid[3];
+  uint32_t linear;        // position in the grid, x fastest
+  uint8_t* shared;        // static part first, then dynamic
+  uint32_t shared_bytes;
+  bool counted;           // does this block feed the counters?
+};
+
+struct alignas(64) Warp {
+  alignas(64) uint16_t pc[kLanes];
+  alignas(64) uint32_t tid[3][kLanes];  // x, y, z
+  uint8_t* regs;                        // the kernel's register struct, zeroed at start
+  uint8_t* local;                       // per-lane local memory, laid out by memory.h
+  Block* block;
+  Launch* launch;
+  uint64_t* block_warps;  // per basic block: executions (a dummy row when not counted)
+  uint64_t* block_lanes;  // per basic block: active lanes
+  int64_t fuel;           // back-edges left in this turn
+  Mask alive;             // lanes that have not exited
+  Mask parked;            // lanes waiting in a warp collective
+  Mask at_barrier;        // lanes waiting in a block barrier
+  Mask carry;             // the condition-code carry flag
+  uint32_t index;         // %warpid
+  uint32_t barrier_result;  // of bar.red, valid after the barrier
+  void* runtime;            // the scheduler's own part
+};
+
+struct Site {
+  const char* opcode;
+  uint32_t line;
+  uint32_t block;  // basic block
+  uint32_t bytes;  // per lane
+};
+
+struct Param {
+  uint32_t offset;
+  uint32_t bytes;
+};
+
+struct Kernel {
+  const char* symbol;
+  Status (*run)(Warp*);  // null: not translated, launching it is a fault
+  uint32_t register_bytes;
+  uint32_t local_bytes;  // per thread
+  uint32_t static_shared_bytes;
+  uint32_t param_bytes;
+  uint32_t max_threads;  // .maxntid, or 0
+  uint32_t hardware_registers;  // per thread, from ptxas: decides occupancy
+  uint32_t block_count;
+  uint32_t site_count;
+  const Site* sites;
+  uint32_t param_count;
+  const Param* params;
+};
+
+struct Variable {
+  const char* symbol;
+  uint64_t bytes;
+  uint32_t align;
+  bool constant;
+  const uint8_t* initial;  // null: zero
+  uint64_t initial_bytes;
+};
+
+// Address of variable `target` (+ addend) is stored at `offset` of variable `variable`.
+struct Relocation {
+  uint32_t variable;
+  uint64_t offset;
+  uint32_t target;
+  int64_t addend;
+};
+
+struct Module {
+  uint32_t abi;  // kAbi
+  uint32_t kernel_count;
+  const Kernel* kernels;
+  uint32_t variable_count;
+  const Variable* variables;
+  uint32_t relocation_count;
+  const Relocation* relocations;
+};
+constexpr uint32_t kAbi = 1;
+
+struct Launch {
+  const Kernel* kernel;
+  uint32_t kernel_index;
+  uint32_t grid[3];
+  uint32_t block[3];
+  uint32_t dynamic_shared_bytes;
+  bool cooperative;
+  uint32_t level;             // 0 check, 1 account, 2 full
+  const uint8_t* params;      // kernel->param_bytes
+  const uint64_t* variables;  // device address of each module variable
+  uint64_t delta;             // host address = device address + delta (global and const memory)
+};
+
+// Counts one execution of a basic block.
+inline void count(Warp* w, uint32_t block, Mask lanes) {
+  w->block_warps[block] += 1;
+  w->block_lanes[block] += static_cast<uint64_t>(__builtin_popcount(lanes));
+}
+
+}  // namespace emu
+
+// A generated library exports this one symbol.
+extern "C" const emu::Module emu_module;

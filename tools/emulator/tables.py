@@ -1,0 +1,86 @@
+"""What the translator knows of a kernel before it runs: the trusted half of every report.
+
+The runner writes counters and faults as bare numbers; these tables say what the numbers are about.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from cuda_llm.spots import SourceSpot
+
+
+class InstructionClass(StrEnum):
+    """Which pipe of an SM an instruction uses."""
+
+    FP32 = "fp32"
+    FP64 = "fp64"
+    FP16 = "fp16"
+    INT = "int"
+    SFU = "sfu"
+    CONVERT = "convert"
+    LOAD_STORE = "load_store"
+    SHUFFLE = "shuffle"
+    TENSOR = "tensor"
+    CONTROL = "control"
+    FREE = "free"
+    """Folded away by ptxas: moves, cvta, ld.param."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Site:
+    """One memory, barrier or collective instruction. Its index is its number in every report."""
+
+    opcode: str
+    space: str
+    """`global`, `shared`, `local`, `const`, `generic`, or empty for barriers and collectives."""
+    kind: str
+    """`load`, `store`, `atomic`, `async_copy`, `barrier`, `collective`, `trap`."""
+    bytes: int
+    """Bytes per lane, all elements of a vector together."""
+    block: int
+    """Basic block it stands in."""
+    spot: SourceSpot | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class BasicBlock:
+    """One basic block: multiply `mix` by its executions to get the instruction mix."""
+
+    mix: Mapping[InstructionClass, int]
+    spot: SourceSpot | None
+    memory_batches: int = 0
+    """Groups of global loads separated by a first use: loads / batches is the parallelism."""
+    global_loads: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unsupported:
+    """An operation the emulated device does not execute."""
+
+    opcode: str
+    count: int
+    spot: SourceSpot | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelTable:
+    """Static facts of one `.entry`, in the order of the generated module's kernels."""
+
+    symbol: str
+    sites: tuple[Site, ...] = ()
+    blocks: tuple[BasicBlock, ...] = ()
+    unsupported: tuple[Unsupported, ...] = ()
+    """Not empty: the kernel was not translated, and launching it is EMULATOR_UNSUPPORTED."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Translated:
+    """One PTX file as a loadable library and its tables."""
+
+    library: Path
+    kernels: tuple[KernelTable, ...]
+    translate_s: float = 0.0
+    cached: bool = False
+    notes: Mapping[str, str] = field(default_factory=dict)

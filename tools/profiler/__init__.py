@@ -1,0 +1,1 @@
+"""From counts to times: the model and its explanation."""

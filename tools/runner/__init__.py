@@ -1,0 +1,1 @@
+"""The small native process that loads and calls a candidate."""

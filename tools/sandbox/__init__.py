@@ -1,0 +1,1 @@
+"""Landlock, seccomp, limits and namespaces, as one small native helper."""

@@ -1,0 +1,1 @@
+"""The referee: fresh inputs, poison, guards, and every element compared."""

@@ -1,0 +1,1 @@
+"""What happened: events, recorder, reader and views."""

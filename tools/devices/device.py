@@ -100,7 +100,7 @@ class CallReport:
 
     wall_s: float
     time_us: float = 0.0
-    """Device time of the call: modelled at level `account` and `full`, measured on a GPU, else 0."""
+    """Device time: modelled at level `account` and `full`, measured on a GPU, else 0."""
     launches: tuple[LaunchProfile, ...] = ()
     """One a launch, in order. Empty at level `check`."""
     bottlenecks: tuple[Bottleneck, ...] = ()

@@ -1,0 +1,34 @@
+# Two commands do everything: `make demo` judges a kernel, `make test` proves the project.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+DEMO := examples/kernels/transpose_unpadded.cu
+
+.PHONY: demo test check lock clean
+
+demo: $(VENV)/.ready
+	$(BIN)/cuda-llm evaluate matrix_transpose $(DEMO) --device "emulated:RTX 3090 Ti"
+
+test: check
+	$(BIN)/pytest -n 2 --dist worksteal -q
+
+check: $(VENV)/.ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+$(VENV)/.ready: requirements.lock requirements-toolkit.lock pyproject.toml scripts/setup
+	PYTHON=$(PYTHON) VENV=$(VENV) sh scripts/setup
+	touch $@
+
+# Writes the locks anew: exact versions with hashes, for every Python and platform we support.
+lock: $(VENV)/.ready
+	$(BIN)/pip install -q uv
+	$(BIN)/uv pip compile -q pyproject.toml --group dev --universal --python-version 3.11 \
+	    --generate-hashes --no-emit-index-url --no-header -o requirements.lock
+	$(BIN)/uv pip compile -q pyproject.toml --extra toolkit --universal --python-version 3.11 \
+	    --constraint requirements.lock --no-emit-package setuptools \
+	    --generate-hashes --no-emit-index-url --no-header -o requirements-toolkit.lock
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,72 @@
+"""Settings of this machine: `CUDA_LLM_*` variables, then the user's `config.toml`, then defaults.
+
+Importing this module loads pydantic; import it inside the function that needs a setting.
+"""
+
+from functools import cache
+from pathlib import Path
+
+import platformdirs
+from pydantic import Field, ValidationError
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+
+from cuda_llm.errors import UsageError
+
+
+class Settings(BaseSettings):
+    """What may differ from machine to machine. Every field is also a variable in capitals."""
+
+    model_config = SettingsConfigDict(env_prefix="CUDA_LLM_", frozen=True, extra="forbid")
+
+    cache: Path = Field(default_factory=lambda: Path(platformdirs.user_cache_dir("cuda-llm")))
+    """Folder for everything that can be made again: builds, compiled candidates, baseline times."""
+    nvcc: Path | None = None
+    """nvcc to use instead of the one that is found."""
+    hardware_dir: Path | None = None
+    """Folder with hardware profiles of your own."""
+    device: str = "auto"
+    """Device of commands that are not given one."""
+    compile_workers: int = Field(default=0, ge=0)
+    """Compilations at once; 0 means one a core."""
+    compile_wall_s: float = Field(default=60.0, gt=0)
+    """Longest one compilation may take, in seconds."""
+    call_limit_s: float = Field(default=20.0, gt=0)
+    """Longest one call of `solve` may take, in seconds."""
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Arguments, then the environment, then the file."""
+        file = TomlConfigSettingsSource(settings_cls, toml_file=config_file())
+        return init_settings, env_settings, file
+
+
+def config_file() -> Path:
+    """Where the user's `config.toml` is looked for."""
+    return Path(platformdirs.user_config_dir("cuda-llm")) / "config.toml"
+
+
+@cache
+def settings() -> Settings:
+    """Read the settings once. Raises UsageError naming the setting and what was expected."""
+    try:
+        return Settings()
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(str(part) for part in first["loc"])
+        msg = f"setting {name} (CUDA_LLM_{name.upper()} or {config_file()}): {first['msg']}"
+        raise UsageError(msg) from None
+    except ValueError as error:
+        msg = f"{config_file()}: {error}"
+        raise UsageError(msg) from None

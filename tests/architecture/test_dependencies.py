@@ -1,0 +1,112 @@
+"""The arrows between folders go one way (docs/architecture.md)."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+GROUND = {"outcomes", "profile", "spots", "errors", "settings"}
+"""Modules at the package root that everything may know; they know only each other."""
+
+MAY_KNOW = {
+    "ground": set[str](),
+    "hardware_profiles": {"ground"},
+    "tasks": {"ground", "hardware_profiles"},
+    "traces": {"ground", "tasks", "hardware_profiles"},
+    "tools": {"ground", "tasks", "hardware_profiles"},
+    "agents": {"ground", "tasks", "hardware_profiles", "traces"},
+    "graph": {"ground", "tasks", "hardware_profiles", "traces", "tools", "agents"},
+    "cli": {"ground", "tasks", "hardware_profiles", "traces", "tools", "agents", "graph"},
+}
+
+MAY_KNOW_INSIDE_TOOLS = {
+    "native": set[str](),
+    "sandbox": {"native"},
+    "compiler": {"native", "sandbox"},
+    "emulator": {"native", "sandbox", "compiler"},
+    "profiler": {"emulator"},
+    "runner": {"native", "sandbox", "emulator"},
+    "devices": {"native", "sandbox", "compiler", "emulator", "profiler", "runner"},
+    "validator": {"devices", "compiler"},
+    "judge": {"native", "compiler", "devices", "profiler", "validator"},
+}
+
+FORBIDDEN_IN_TOOLS = {"langchain", "langchain_core", "langchain_openai", "langgraph"}
+
+
+def modules(folder: Path) -> Iterator[Path]:
+    """Python files of one room; a task's reference.py is the user's kind of code, not ours."""
+    for path in sorted(folder.rglob("*.py")):
+        if path.name != "reference.py" or path.parent == folder:
+            yield path
+
+
+def imported(path: Path) -> set[str]:
+    """Dotted names a file imports, wherever in the file it does."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            assert node.level == 0, f"{path}: relative import"
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return names
+
+
+def room_of(dotted: str) -> str:
+    """Room of a `cuda_llm.x...` name."""
+    parts = dotted.split(".")
+    first = parts[1] if len(parts) > 1 else ""
+    return "ground" if first in GROUND else first
+
+
+def rooms() -> list[tuple[str, Path]]:
+    folders = [(name, ROOT / name) for name in MAY_KNOW if name not in {"ground", "cli"}]
+    found = [(name, path) for name, folder in folders for path in modules(folder)]
+    found += [("cli", path) for path in modules(ROOT / "src/cuda_llm/cli")]
+    found += [("ground", ROOT / f"src/cuda_llm/{name}.py") for name in GROUND]
+    return found
+
+
+@pytest.mark.parametrize("room", MAY_KNOW)
+def test_a_room_knows_only_the_rooms_below_it(room: str) -> None:
+    strangers = [
+        f"{path.relative_to(ROOT)} imports {name}"
+        for owner, path in rooms()
+        if owner == room
+        for name in imported(path)
+        if name.startswith("cuda_llm.") and room_of(name) not in MAY_KNOW[room] | {room}
+    ]
+    assert not strangers
+
+
+@pytest.mark.parametrize("part", MAY_KNOW_INSIDE_TOOLS)
+def test_inside_tools_the_arrows_go_one_way_too(part: str) -> None:
+    folder = ROOT / "tools" / part
+    paths = modules(folder) if folder.is_dir() else [folder.with_suffix(".py")]
+    strangers = [
+        f"{path.relative_to(ROOT)} imports {name}"
+        for path in paths
+        for name in imported(path)
+        if name.startswith("cuda_llm.tools.")
+        and name.split(".")[2] not in MAY_KNOW_INSIDE_TOOLS[part] | {part}
+    ]
+    assert not strangers
+
+
+def test_every_part_of_tools_is_in_the_table() -> None:
+    parts = {p.stem for p in (ROOT / "tools").iterdir() if p.is_dir() or p.suffix == ".py"}
+    assert parts - {"__init__", "__pycache__"} == set(MAY_KNOW_INSIDE_TOOLS)
+
+
+def test_tools_know_no_agent_framework() -> None:
+    strangers = [
+        f"{path.relative_to(ROOT)} imports {name}"
+        for path in modules(ROOT / "tools")
+        for name in imported(path)
+        if name.split(".")[0] in FORBIDDEN_IN_TOOLS
+    ]
+    assert not strangers

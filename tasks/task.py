@@ -28,7 +28,9 @@ class TaskArgument:
     value: str = ""
     """Scalars: an expression in dims, e.g. `n`."""
     distributions: tuple[str, ...] = ()
-    """Inputs: names known to `validator.distributions`, the first is the one used for timing."""
+    """Inputs: spelled as in `tasks.distribution`; the first is the one used for timing."""
+    probe: str = ""
+    """Float inputs of linear tasks: the distribution of the exactness probe."""
 
 
 class ToleranceClass(StrEnum):
@@ -40,9 +42,29 @@ class ToleranceClass(StrEnum):
     EXACT = "exact"
 
 
+class SummationOrder(StrEnum):
+    """How a kernel may add up the terms of one output element."""
+
+    ANY = "any"
+    """One accumulator may take every term in turn, as float atomics do."""
+    TREE = "tree"
+    """Partial sums must be combined pairwise: the error may not grow with the number of terms."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Tolerance:
-    """When a result counts as right."""
+    """When a result counts as right.
+
+    The error of an element is normalised by its scale (`tasks.reference`) and counted in rounding
+    units of `precision` (2^-24 for fp32). What an honest fp32 kernel may reach depends on how its
+    terms are added and on their signs; with t = `terms`:
+
+    - terms of random sign: a constant, whatever the order (integrity: 32 max, 4 rms);
+    - random terms of one sign: max(32, 2 sqrt(t)) in any order, 32 as a tree;
+    - terms of one sign that repeat (`all_equal`, `constant_rows`): every addition may round the
+      same way, so only the worst case t holds in any order (Higham, Accuracy and Stability of
+      Numerical Algorithms, section 4.2), and log2(t) + 2 as a tree.
+    """
 
     kind: ToleranceClass
     precision: str = "fp32"
@@ -50,6 +72,32 @@ class Tolerance:
     max_units: float = 0.0
     """Largest normalised error in units of the precision's rounding unit; 0: the class's own."""
     rms_units: float = 0.0
+    order: SummationOrder = SummationOrder.ANY
+    terms: str = "1"
+    """Expression in dims: how many terms are added for one output element."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DimRange:
+    """What a hidden size may choose for one dim."""
+
+    minimum: int
+    maximum: int
+    multiple_of: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class HiddenSizes:
+    """Where the validator draws fresh sizes from. Never shown to an agent.
+
+    A drawn size must also meet `Task.requires` and have `cost` at most `max_cost`.
+    """
+
+    dims: Mapping[str, DimRange]
+    count: int = 4
+    cost: str = "1"
+    """Expression in dims: roughly the work of the baseline at that size."""
+    max_cost: float = float("inf")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +108,7 @@ class Sizes:
     edge: tuple[Mapping[str, int], ...]
     emulated: tuple[Mapping[str, int], ...]
     """Timed on the emulated device; the last is the one explained."""
+    hidden: HiddenSizes = field(default_factory=lambda: HiddenSizes(dims={}))
 
 
 @dataclass(frozen=True, kw_only=True)

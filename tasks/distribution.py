@@ -1,0 +1,104 @@
+"""Names of input distributions, as a task folder spells them. The validator draws from them.
+
+A spelling is `name` or `name(argument, ...)`; arguments are expressions in dims, so that
+`ints(0, num_bins)` follows the size.
+"""
+
+import ast
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from cuda_llm.errors import TaskError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Distribution:
+    """One parsed spelling."""
+
+    name: str
+    arguments: tuple[str, ...] = ()
+    """Expressions in dims."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Family:
+    """What may be written for one name."""
+
+    meaning: str
+    floats: bool = False
+    """Fits float inputs."""
+    integers: bool = False
+    """Fits integer inputs."""
+    arguments: tuple[str, ...] = ()
+    """Names of the arguments, all required."""
+
+
+FAMILIES: Mapping[str, Family] = MappingProxyType(
+    {
+        "normal": Family(meaning="normal, mean 0, variance 1", floats=True),
+        "uniform_signed": Family(meaning="uniform in [-1, 1)", floats=True),
+        "uniform_unit": Family(meaning="uniform in [0, 1)", floats=True),
+        "uniform": Family(meaning="uniform in [low, high)", floats=True, arguments=("low", "high")),
+        "heavy_tail": Family(meaning="Student's t with 3 degrees of freedom", floats=True),
+        "large": Family(meaning="normal times 1e4", floats=True),
+        "denormal": Family(meaning="random signed subnormal numbers", floats=True),
+        "zeros": Family(meaning="0 and -0 at random", floats=True, integers=True),
+        "all_equal": Family(
+            meaning="one value everywhere", floats=True, integers=True, arguments=("value",)
+        ),
+        "constant_rows": Family(
+            meaning="one normal value for each index of the first axis", floats=True
+        ),
+        "sparse": Family(meaning="nine in ten are 0, the rest normal", floats=True),
+        "mixed": Family(
+            meaning="regions of normal, large, tiny, zero and constant at random places",
+            floats=True,
+        ),
+        "exact_odd_13bit": Family(
+            meaning="odd whole numbers in [4099, 8191] with random sign", floats=True
+        ),
+        "exact_signs": Family(
+            meaning="-1, 0 and 1, as sparse as exact sums below 2^24 need", floats=True
+        ),
+        "ints_full_range": Family(meaning="every value of the type alike", integers=True),
+        "ints": Family(
+            meaning="uniform whole numbers in [low, high)", integers=True, arguments=("low", "high")
+        ),
+        "sorted_ints": Family(
+            meaning="as `ints`, ascending", integers=True, arguments=("low", "high")
+        ),
+        "bins": Family(
+            meaning="mostly in [0, count), the rest just and far outside it",
+            integers=True,
+            arguments=("count",),
+        ),
+    }
+)
+
+
+def parse_distribution(text: str) -> Distribution:
+    """Split a spelling into name and arguments. Raises TaskError saying what is wrong with it."""
+    try:
+        node = ast.parse(text.strip(), mode="eval").body
+    except SyntaxError:
+        node = None
+    match node:
+        case ast.Name(id=name):
+            found = Distribution(name=name)
+        case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]):
+            found = Distribution(name=name, arguments=tuple(map(ast.unparse, arguments)))
+        case _:
+            raise TaskError(
+                f"{text!r} is no distribution; expected `name` or `name(argument, ...)`"
+            )
+    family = FAMILIES.get(found.name)
+    if family is None:
+        close = difflib.get_close_matches(found.name, FAMILIES, n=1)
+        hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(FAMILIES)}"
+        raise TaskError(f"{found.name} is no known distribution; {hint}")
+    if len(found.arguments) != len(family.arguments):
+        wanted = f"{found.name}({', '.join(family.arguments)})" if family.arguments else found.name
+        raise TaskError(f"{text!r} has {len(found.arguments)} arguments; expected {wanted}")
+    return found

@@ -1,0 +1,133 @@
+"""A task's reference.py, loaded when it is first needed and called the way the referee wants.
+
+What a reference.py may define (`xp` is NumPy or CuPy; every other parameter is named after an
+`in` or `inout` argument, a scalar argument or a dim of the task, and only those it names are
+passed):
+
+    def reference(xp, *, A, B, n): -> {"C": array}           required
+    def scale(xp, *, A, B, n):     -> {"C": array}           optional
+    def my_rule(xp, got, *, A, n): -> {"C": array}           where task.toml says comparator
+
+- Float inputs arrive as float64, integers and bools as int64, shaped as in task.toml. They are
+  private copies: a reference may overwrite them.
+- `reference` returns the value of every `out` and `inout` argument, float64 or exact integers,
+  in the argument's shape.
+- `scale` returns what an element's error is divided by before it is counted in rounding units:
+  sum|x| for a sum, |A||B| for a product of matrices. Without it the scale is |reference|.
+- A comparator gets the candidate's outputs and returns, for every output, the error of each
+  element in rounding units; NaN is wrong.
+"""
+
+import importlib.util
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cuda_llm.errors import TaskError
+from cuda_llm.tasks.shapes import scalar_value, shape_of
+from cuda_llm.tasks.task import ArgumentRole, Task
+
+Arrays = Mapping[str, Any]
+"""Argument name to an array of `xp`."""
+Dims = Mapping[str, int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reference:
+    """The oracle of a task. `xp` is the array module the inputs belong to.
+
+    All three raise TaskError where reference.py fails or returns something else than promised.
+    """
+
+    compute: Callable[[Any, Arrays, Dims], dict[str, Any]]
+    """`compute(xp, inputs, dims)`: expected value of every output."""
+    scale: Callable[[Any, Arrays, Dims], dict[str, Any]] | None
+    """`scale(xp, inputs, dims)`: what errors are divided by; None: |expected|."""
+    comparator: Callable[[Any, Arrays, Arrays, Dims], dict[str, Any]] | None
+    """`comparator(xp, got, inputs, dims)`: error of each element in rounding units."""
+
+
+def load_reference(task: Task) -> Reference:
+    """Import the task's reference.py. Raises TaskError, also where the task has none."""
+    if task.reference is None:
+        raise TaskError(f"{task.folder}: has no reference.py; expected one")
+    module = _import(task.reference)
+    outputs = {
+        a.name: a for a in task.arguments if a.role in (ArgumentRole.OUT, ArgumentRole.INOUT)
+    }
+
+    def bind(name: str, leading: int) -> Callable[..., dict[str, Any]]:
+        function = getattr(module, name, None)
+        where = f"{task.reference}: {name}"
+        if not callable(function):
+            raise TaskError(f"{where}: not found; expected a function")
+        wanted = _named_parameters(task, function, leading, where)
+
+        def call(xp: Any, *rest: Any) -> dict[str, Any]:
+            *got, inputs, dims = rest
+            named = {**dims, **_scalars(task, dims), **_promoted(xp, inputs)}
+            try:
+                result = function(xp, *got, **{key: named[key] for key in wanted})
+            except Exception as error:
+                raise TaskError(f"{where}: {type(error).__name__}: {error}") from error
+            if not isinstance(result, dict) or set(result) != set(outputs):
+                found = sorted(result) if isinstance(result, dict) else type(result).__name__
+                raise TaskError(
+                    f"{where}: returned {found}; expected a dict with {sorted(outputs)}"
+                )
+            shaped = {}
+            for key, argument in outputs.items():
+                array = xp.asarray(result[key])
+                shape = shape_of(argument, dims)
+                if array.shape != shape:
+                    raise TaskError(
+                        f"{where}: {key} has shape {array.shape}; expected {shape} at {dict(dims)}"
+                    )
+                shaped[key] = array
+            return shaped
+
+        return call
+
+    return Reference(
+        compute=bind("reference", leading=1),
+        scale=bind("scale", leading=1) if hasattr(module, "scale") else None,
+        comparator=bind(task.comparator, leading=2) if task.comparator else None,
+    )
+
+
+def _import(path: Path) -> Any:
+    spec = importlib.util.spec_from_file_location(f"cuda_llm_reference_{path.parent.name}", path)
+    if spec is None or spec.loader is None:
+        raise TaskError(f"{path}: cannot be imported")
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise TaskError(f"{path}: {type(error).__name__}: {error}") from error
+    return module
+
+
+def _named_parameters(
+    task: Task, function: Callable[..., Any], leading: int, where: str
+) -> tuple[str, ...]:
+    """Names a function of reference.py asks for after its `leading` positional parameters."""
+    known = set(task.dims) | {a.name for a in task.arguments if a.role != ArgumentRole.OUT}
+    wanted = tuple(inspect.signature(function).parameters)[leading:]
+    for name in wanted:
+        if name not in known:
+            raise TaskError(f"{where}: asks for {name}; expected one of {', '.join(sorted(known))}")
+    return wanted
+
+
+def _scalars(task: Task, dims: Dims) -> dict[str, int | float]:
+    return {a.name: scalar_value(a, dims) for a in task.arguments if a.role == ArgumentRole.SCALAR}
+
+
+def _promoted(xp: Any, inputs: Arrays) -> dict[str, Any]:
+    """Copies of the inputs in which no reference can lose precision."""
+    return {
+        name: array.astype(xp.float64 if array.dtype.kind == "f" else xp.int64)
+        for name, array in inputs.items()
+    }

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "emu/fault.h"
 #include "emu/warp.h"
 
 namespace emu {
@@ -55,6 +56,9 @@ void emu_load(const emu::Module* module);
 uint64_t emu_address(uint64_t arena_offset);
 void emu_begin(const emu::CallOptions* options);
 void emu_end(void);
+// Async-signal-safe: the launch that is running, if any, ends as Fault::endless_loop at its next
+// back-edge, so that a call out of time still says where it was.
+void emu_expire(void);
 }
 
 namespace emu {
@@ -71,6 +75,9 @@ uint64_t variable_bytes(uint32_t variable);
 CudaError set_dynamic_shared_limit(uint32_t kernel, uint32_t bytes);
 int max_active_blocks(uint32_t kernel, uint32_t threads, uint64_t dynamic_shared_bytes);
 const DeviceFacts& facts();
+const Kernel& kernel(uint32_t index);
+// Writes the fault, naming `what`, and ends the process.
+[[noreturn]] void refuse(Fault fault, const char* what);
 
 uint64_t device_malloc(uint64_t bytes);  // 0: quota or arena exhausted
 bool device_free(uint64_t address);

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.outcomes import Verdict
-from cuda_llm.profile import Bottleneck, LaunchProfile
+from cuda_llm.profile import Bottleneck, LaunchProfile, TimeSource
 from cuda_llm.tools.compiler.candidate import Compiled
 from cuda_llm.tools.emulator.account import LaunchAccount
 
@@ -145,6 +145,16 @@ class Device(Protocol):
     @property
     def target(self) -> str:
         """nvcc architecture to compile for, e.g. `sm_86`."""
+        ...
+
+    @property
+    def time_source(self) -> TimeSource:
+        """How `CallReport.time_us` is obtained."""
+        ...
+
+    @property
+    def version(self) -> str:
+        """Changes whenever this device could time the same kernel differently."""
         ...
 
     def open(self, candidate: Compiled) -> AbstractAsyncContextManager[Session | Verdict]:

@@ -1,0 +1,27 @@
+// Device memory of `solve`'s own, within the quota of the call.
+#include "api.h"
+
+EMU_API cudaError_t cudaMalloc(void** pointer, size_t bytes) {
+  if (pointer == nullptr) return cudart::keep(cudaErrorInvalidValue);
+  *pointer = nullptr;
+  if (bytes == 0) return cudaSuccess;
+  const uint64_t address = emu::device_malloc(bytes);
+  if (address == 0) return cudart::keep(cudaErrorMemoryAllocation);
+  *pointer = reinterpret_cast<void*>(address);
+  return cudaSuccess;
+}
+
+EMU_API cudaError_t cudaFree(void* pointer) {
+  if (pointer == nullptr || emu::device_free(cudart::to_device(pointer))) return cudaSuccess;
+  return cudart::keep(cudaErrorInvalidValue);
+}
+
+EMU_API cudaError_t cudaMallocAsync(void** pointer, size_t bytes, cudaStream_t stream) {
+  if (!cudart::is_default_stream(stream)) return cudart::keep(cudaErrorInvalidResourceHandle);
+  return cudaMalloc(pointer, bytes);
+}
+
+EMU_API cudaError_t cudaFreeAsync(void* pointer, cudaStream_t stream) {
+  if (!cudart::is_default_stream(stream)) return cudart::keep(cudaErrorInvalidResourceHandle);
+  return cudaFree(pointer);
+}

@@ -1,0 +1,30 @@
+// What the files of our CUDA runtime API share. Prototypes, enumerators and structures are the
+// toolkit's own, so that a wrong signature does not compile.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "emu/host.h"
+
+#define EMU_API extern "C" __attribute__((visibility("default")))
+
+namespace cudart {
+
+// Remembers a failure for cudaGetLastError, and hands it through.
+cudaError_t keep(cudaError_t error);
+inline cudaError_t keep(emu::CudaError error) { return keep(static_cast<cudaError_t>(error)); }
+
+// Index of the kernel behind the host stub `function` or its cudaKernel_t; -1: unknown.
+int kernel_of(const void* function);
+// Index of the module variable behind the host shadow `symbol`; -1: unknown.
+int variable_of(const void* symbol);
+
+// There is one stream: work runs when it is launched, whatever the default stream is called.
+bool is_default_stream(cudaStream_t stream);
+
+inline uint64_t to_device(const void* pointer) { return reinterpret_cast<uint64_t>(pointer); }
+
+// Copies in the direction of `kind`, after checking that the pointers lie where it says.
+cudaError_t copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind);
+
+}  // namespace cudart

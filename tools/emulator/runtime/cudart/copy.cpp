@@ -1,0 +1,92 @@
+// Fills and copies. All of them are done when the call returns.
+#include <cstring>
+
+#include "api.h"
+
+namespace {
+
+// What a `solve` may bring along: tables of coefficients, not results computed on the host.
+constexpr size_t kTableBytes = size_t{1} << 20;
+
+cudaMemcpyKind infer(const void* to, const void* from) {
+  const bool to_device = emu::is_device_address(cudart::to_device(to));
+  const bool from_device = emu::is_device_address(cudart::to_device(from));
+  if (to_device) return from_device ? cudaMemcpyDeviceToDevice : cudaMemcpyHostToDevice;
+  return from_device ? cudaMemcpyDeviceToHost : cudaMemcpyHostToHost;
+}
+
+}  // namespace
+
+namespace cudart {
+
+cudaError_t copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
+  if (bytes == 0) return cudaSuccess;
+  const cudaMemcpyKind real = infer(to, from);
+  if (kind != cudaMemcpyDefault && kind != real)
+    return kind >= cudaMemcpyHostToHost && kind <= cudaMemcpyDeviceToDevice
+               ? keep(cudaErrorInvalidValue)
+               : keep(cudaErrorInvalidMemcpyDirection);
+  switch (real) {
+    case cudaMemcpyHostToDevice:
+      if (bytes > kTableBytes)
+        emu::refuse(emu::Fault::policy, "cudaMemcpy of more than 1 MiB from host to device");
+      return keep(emu::copy_to_device(to_device(to), from, bytes));
+    case cudaMemcpyDeviceToHost:
+      return keep(emu::copy_from_device(to, to_device(from), bytes));
+    case cudaMemcpyDeviceToDevice:
+      return keep(emu::copy_on_device(to_device(to), to_device(from), bytes));
+    default:
+      std::memmove(to, from, bytes);
+      return cudaSuccess;
+  }
+}
+
+}  // namespace cudart
+
+EMU_API cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
+  return cudart::copy(to, from, bytes, kind);
+}
+
+EMU_API cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
+                                    cudaStream_t stream) {
+  if (!cudart::is_default_stream(stream)) return cudart::keep(cudaErrorInvalidResourceHandle);
+  return cudart::copy(to, from, bytes, kind);
+}
+
+EMU_API cudaError_t cudaMemcpy2D(void* to, size_t to_pitch, const void* from, size_t from_pitch,
+                                 size_t width, size_t height, cudaMemcpyKind kind) {
+  if (width > to_pitch || width > from_pitch) return cudart::keep(cudaErrorInvalidValue);
+  for (size_t row = 0; row < height; ++row) {
+    const cudaError_t error =
+        cudart::copy(static_cast<char*>(to) + row * to_pitch,
+                     static_cast<const char*>(from) + row * from_pitch, width, kind);
+    if (error != cudaSuccess) return error;
+  }
+  return cudaSuccess;
+}
+
+EMU_API cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from,
+                                      size_t from_pitch, size_t width, size_t height,
+                                      cudaMemcpyKind kind, cudaStream_t stream) {
+  if (!cudart::is_default_stream(stream)) return cudart::keep(cudaErrorInvalidResourceHandle);
+  return cudaMemcpy2D(to, to_pitch, from, from_pitch, width, height, kind);
+}
+
+EMU_API cudaError_t cudaMemset(void* to, int value, size_t bytes) {
+  if (bytes == 0) return cudaSuccess;
+  return cudart::keep(emu::device_set(cudart::to_device(to), value, bytes));
+}
+
+EMU_API cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream) {
+  if (!cudart::is_default_stream(stream)) return cudart::keep(cudaErrorInvalidResourceHandle);
+  return cudaMemset(to, value, bytes);
+}
+
+EMU_API cudaError_t cudaMemset2D(void* to, size_t pitch, int value, size_t width, size_t height) {
+  if (width > pitch) return cudart::keep(cudaErrorInvalidValue);
+  for (size_t row = 0; row < height; ++row) {
+    const cudaError_t error = cudaMemset(static_cast<char*>(to) + row * pitch, value, width);
+    if (error != cudaSuccess) return error;
+  }
+  return cudaSuccess;
+}

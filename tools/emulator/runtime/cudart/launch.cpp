@@ -1,0 +1,93 @@
+// The ways to launch a kernel. A launch runs to its end before it returns.
+#include "api.h"
+
+namespace {
+
+struct Configuration {
+  dim3 grid, block;
+  size_t shared_bytes;
+  cudaStream_t stream;
+};
+
+// `f<<<...>>>(g<<<...>>>(...))` cannot be written, but arguments may launch: a short stack.
+constexpr int kNesting = 8;
+Configuration pushed[kNesting];
+int depth = 0;
+
+cudaError_t run(const void* function, dim3 grid, dim3 block, void** arguments, size_t shared_bytes,
+                cudaStream_t stream, bool cooperative) {
+  const int kernel = cudart::kernel_of(function);
+  if (kernel < 0) return cudart::keep(cudaErrorInvalidDeviceFunction);
+  if (!cudart::is_default_stream(stream)) return cudart::keep(cudaErrorInvalidResourceHandle);
+  const uint32_t grid_size[3] = {grid.x, grid.y, grid.z};
+  const uint32_t block_size[3] = {block.x, block.y, block.z};
+  return cudart::keep(emu::launch(static_cast<uint32_t>(kernel), grid_size, block_size, arguments,
+                                  shared_bytes, cooperative));
+}
+
+}  // namespace
+
+namespace cudart {
+
+bool is_default_stream(cudaStream_t stream) {
+  return stream == nullptr || stream == cudaStreamLegacy || stream == cudaStreamPerThread;
+}
+
+}  // namespace cudart
+
+// Zero lets the generated code go on to the kernel's stub.
+EMU_API unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared_bytes,
+                                             cudaStream_t stream) {
+  if (depth == kNesting) return 1;
+  pushed[depth++] = {grid, block, shared_bytes, stream};
+  return 0;
+}
+
+EMU_API cudaError_t __cudaPopCallConfiguration(dim3* grid, dim3* block, size_t* shared_bytes,
+                                               void* stream) {
+  if (depth == 0) return cudart::keep(cudaErrorMissingConfiguration);
+  const Configuration& top = pushed[--depth];
+  *grid = top.grid;
+  *block = top.block;
+  *shared_bytes = top.shared_bytes;
+  *static_cast<cudaStream_t*>(stream) = top.stream;
+  return cudaSuccess;
+}
+
+EMU_API cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void** arguments,
+                                       size_t shared_bytes, cudaStream_t stream) {
+  return run(kernel, grid, block, arguments, shared_bytes, stream, false);
+}
+
+EMU_API cudaError_t cudaLaunchKernel(const void* function, dim3 grid, dim3 block, void** arguments,
+                                     size_t shared_bytes, cudaStream_t stream) {
+  return run(function, grid, block, arguments, shared_bytes, stream, false);
+}
+
+EMU_API cudaError_t cudaLaunchCooperativeKernel(const void* function, dim3 grid, dim3 block,
+                                                void** arguments, size_t shared_bytes,
+                                                cudaStream_t stream) {
+  return run(function, grid, block, arguments, shared_bytes, stream, true);
+}
+
+// Attributes that only hint are taken; those that change what a kernel may do are not there.
+EMU_API cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* function,
+                                        void** arguments) {
+  bool cooperative = false;
+  for (unsigned i = 0; i < config->numAttrs; ++i) {
+    const cudaLaunchAttribute& attribute = config->attrs[i];
+    switch (attribute.id) {
+      case cudaLaunchAttributeIgnore:
+      case cudaLaunchAttributePriority:
+      case cudaLaunchAttributePreferredSharedMemoryCarveout:
+        break;
+      case cudaLaunchAttributeCooperative:
+        cooperative = attribute.val.cooperative != 0;
+        break;
+      default:
+        return cudart::keep(cudaErrorNotSupported);
+    }
+  }
+  return run(function, config->gridDim, config->blockDim, arguments, config->dynamicSmemBytes,
+             config->stream, cooperative);
+}

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -112,6 +112,7 @@ class CallReport:
     notes: Mapping[str, str] = field(default_factory=dict)
 
 
+@runtime_checkable
 class Session(Protocol):
     """One candidate loaded in one fresh runner process."""
 

@@ -1,0 +1,30 @@
+/* Groups of system calls that the profiles are made of. Private to calls.c and seccomp.c. */
+#ifndef CUDA_LLM_CALLS_H
+#define CUDA_LLM_CALLS_H
+
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Tracing, mounting, privileges, kernel and key management, other processes' memory. */
+extern const long kernel_calls[];
+extern const size_t kernel_calls_count;
+/* Making, addressing and accepting sockets. */
+extern const long network_calls[];
+extern const size_t network_calls_count;
+/* New processes, threads, programs and anonymous files; signals with a payload. */
+extern const long process_calls[];
+extern const size_t process_calls_count;
+/* Changing the file system. */
+extern const long writing_calls[];
+extern const size_t writing_calls_count;
+/* What computing, talking on open descriptors and ending need. */
+extern const long harmless_calls[];
+extern const size_t harmless_calls_count;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

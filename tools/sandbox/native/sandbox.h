@@ -1,0 +1,89 @@
+/* Confine the calling process: limits, Landlock, seccomp, namespaces.
+ *
+ * Linux on x86-64 and aarch64; every source here compiles as C11 and C++17 with _GNU_SOURCE. All return
+ * 0 or a positive value when they worked and a negative errno when they did not; none prints or exits.
+ *
+ * Order that works for a program about to load untrusted code:
+ *   sandbox_limit -> sandbox_no_new_privileges -> sandbox_landlock -> sandbox_on_violation
+ *   -> sandbox_seccomp(SANDBOX_LOAD) -> dlopen -> sandbox_seccomp(SANDBOX_RUN) -> call it
+ */
+#ifndef CUDA_LLM_SANDBOX_H
+#define CUDA_LLM_SANDBOX_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Resource limits of this process and its future children; 0 leaves a limit as it is. Core dumps are
+ * always off. `processes` counts per user and does not bind root. */
+struct sandbox_limits {
+    uint64_t address_space_bytes;
+    uint64_t cpu_s;
+    uint64_t file_bytes;
+    uint64_t open_files;
+    uint64_t processes;
+};
+int sandbox_limit(const struct sandbox_limits *limits);
+
+/* Die with `signal` when the parent does; -ESRCH when `parent` has already gone. */
+int sandbox_die_with_parent(int signal, pid_t parent);
+
+/* PR_SET_NO_NEW_PRIVS and no capabilities, kept or regained by exec. */
+int sandbox_no_new_privileges(void);
+
+/* One path of the file system view: a folder with all below it, or a single file. Without `writable`
+ * it may be read and executed. */
+struct sandbox_path {
+    const char *path;
+    int writable;
+};
+
+/* The Landlock ABI of this kernel, 0 when it has none. */
+int sandbox_landlock_abi(void);
+
+/* Leave this process and its children `paths` and nothing else of the file system; no TCP from ABI 4,
+ * no signal to a process outside from ABI 6. Needs sandbox_no_new_privileges. Returns the ABI in
+ * force: 0 means that the kernel has no Landlock and nothing is confined. */
+int sandbox_landlock(const struct sandbox_path *paths, size_t count);
+
+enum sandbox_profile {
+    /* For a compiler and its children: anything but the network, tracing, mounting, kernel
+     * interfaces and new namespaces, which fail with EPERM. */
+    SANDBOX_COMPILE,
+    /* For the moment of dlopen: files may be read and code mapped; no process, thread, socket, no
+     * file written or removed. A violation raises SIGSYS. */
+    SANDBOX_LOAD,
+    /* For running what was loaded: memory without PROT_EXEC, reads and writes on open descriptors,
+     * waiting, time, signals to itself, exit. Anything else raises SIGSYS. */
+    SANDBOX_RUN,
+};
+
+/* Install a profile for good; profiles add up. Needs sandbox_no_new_privileges. */
+int sandbox_seccomp(enum sandbox_profile profile);
+
+/* Exit status of a process that sandbox_on_violation ended. */
+#define SANDBOX_VIOLATION_STATUS 83
+
+/* Call `report` with the number of a forbidden system call, then end the process with
+ * SANDBOX_VIOLATION_STATUS. `report` runs in a signal handler (write to a descriptor or a shared
+ * word, nothing more) and may be NULL. Without this a violation ends the process by SIGSYS. */
+int sandbox_on_violation(void (*report)(int syscall_number));
+
+/* Name of a system call this package knows, else NULL. */
+const char *sandbox_syscall_name(int syscall_number);
+
+/* What a child started by sandbox_fork lives in. */
+enum { SANDBOX_OWN_PIDS = 1, SANDBOX_OWN_NETWORK = 2, SANDBOX_OWN_IPC = 4 };
+
+/* fork() into new user, pid, network and ipc namespaces where the kernel permits, else a plain fork;
+ * `*isolation` tells which. In a pid namespace the child is init: all it leaves behind dies with it. */
+pid_t sandbox_fork(unsigned *isolation);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,80 @@
+"""The `cuda-llm` command: every sub-command in one place, every failure in one line."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from cuda_llm.cli.doctor import doctor
+from cuda_llm.cli.evaluate import evaluate
+from cuda_llm.cli.hardware import hardware_app
+from cuda_llm.cli.tasks import tasks_app
+from cuda_llm.errors import CudaLLMError, InfrastructureError
+
+INTERRUPTED = 130
+USAGE = 2
+
+app = typer.Typer(
+    name="cuda-llm",
+    help="Write, prove and speed up CUDA kernels.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+app.command()(evaluate)
+app.command()(doctor)
+app.add_typer(tasks_app, name="tasks")
+app.add_typer(hardware_app, name="hardware")
+
+
+def show_version(wanted: bool) -> None:
+    """Print the version and stop."""
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"cuda-llm {version('cuda-llm')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Show the version.", callback=show_version, is_eager=True),
+    ] = False,
+) -> None:
+    """Write, prove and speed up CUDA kernels."""
+
+
+def main() -> None:
+    """Run the command line. Exits 0 done, 1 nothing passed, 2 usage, 3 machine, 130 Ctrl-C."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command and return its exit code; failures are one line on stderr."""
+    try:
+        code = app(arguments, prog_name="cuda-llm", standalone_mode=False)
+    except typer.TyperException as error:
+        if error.format_message():
+            complain(error.format_message())
+        return USAGE
+    except InfrastructureError as error:
+        complain(f"{error} (our fault, not the kernel's; try again, then report it)")
+        return error.exit_code
+    except CudaLLMError as error:
+        complain(str(error))
+        return error.exit_code
+    except OSError as error:
+        complain(f"{error.filename or 'operating system'}: {error.strerror or error}")
+        return USAGE
+    except (KeyboardInterrupt, typer.Abort):
+        complain("interrupted")
+        return INTERRUPTED
+    return code if isinstance(code, int) else 0
+
+
+def complain(message: str) -> None:
+    """One line on stderr, whatever the message holds."""
+    typer.echo(f"error: {' '.join(message.split())}", err=True)

@@ -1,0 +1,97 @@
+"""`cuda-llm evaluate`: compile, validate and time kernels; no agents."""
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cuda_llm.errors import CudaLLMError, UsageError
+
+if TYPE_CHECKING:
+    from cuda_llm.cli.progress import Progress
+    from cuda_llm.tasks.task import Task
+    from cuda_llm.tools.devices.device import Device
+    from cuda_llm.tools.judge.judged import Judged
+
+NONE_PASSED = 1
+MOST_BYTES = 1 << 20
+"""A source larger than this is not a kernel."""
+
+
+def evaluate(
+    task: Annotated[str, typer.Argument(help="Name of a task, or its folder.")],
+    files: Annotated[list[Path], typer.Argument(help="CUDA source files with a solve().")],
+    device: Annotated[
+        str | None,
+        typer.Option(help="auto, emulated, emulated:PROFILE.", show_default="auto"),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")
+    ] = False,
+) -> int:
+    """Compile kernels, check them against the task's reference, and time them."""
+    from cuda_llm.cli.progress import open_progress
+    from cuda_llm.settings import settings
+    from cuda_llm.tasks.loader import load_task
+    from cuda_llm.tools.devices.find import open_device
+
+    sources = read_sources(files)
+    loaded = load_task(task)
+    chosen = open_device(device or settings().device)
+    with open_progress([name for name, _ in sources]) as progress:
+        judged = asyncio.run(judge_all(loaded, chosen, sources, progress))
+    if as_json:
+        from cuda_llm.cli.evaluate_json import document
+
+        typer.echo(document(loaded, chosen, judged))
+    else:
+        from cuda_llm.cli.evaluate_view import show
+
+        show(loaded, chosen, judged)
+    return 0 if any(one.verdict.code == "PASSED" for one in judged) else NONE_PASSED
+
+
+def read_sources(files: list[Path]) -> list[tuple[str, str]]:
+    """Name and text of each file. Raises UsageError naming the first that cannot be used."""
+    return [(str(path), read_source(path)) for path in files]
+
+
+def read_source(path: Path) -> str:
+    """Text of one source file. Raises UsageError: missing, a folder, empty, too large, not text."""
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            msg = f"{path}: larger than {MOST_BYTES:,} bytes; expected one CUDA source file"
+            raise UsageError(msg)
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        msg = f"{path}: {error.strerror}; expected a CUDA source file"
+        raise UsageError(msg) from None
+    except UnicodeDecodeError:
+        msg = f"{path}: not UTF-8 text; expected CUDA source, not a compiled file"
+        raise UsageError(msg) from None
+    if not text.strip():
+        msg = f"{path}: empty; expected CUDA source with a solve()"
+        raise UsageError(msg)
+    return text
+
+
+async def judge_all(
+    task: "Task", device: "Device", sources: list[tuple[str, str]], progress: "Progress"
+) -> "list[Judged]":
+    """Judge every file; all compile at once, the baseline beside them."""
+    from cuda_llm.tools.judge.baseline import time_baseline
+    from cuda_llm.tools.judge.judge import judge
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            baseline = group.create_task(time_baseline(task, device))
+            judging = [
+                group.create_task(
+                    judge(task, device, text, name, baseline=baseline, on_stage=progress.enter)
+                )
+                for name, text in sources
+            ]
+    except* CudaLLMError as errors:
+        raise errors.exceptions[0] from None
+    return [one.result() for one in judging]

@@ -1,0 +1,77 @@
+"""The JSON document of `evaluate` (docs/schemas/evaluate.schema.json)."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from cuda_llm.outcomes import Passed, Verdict
+from cuda_llm.profile import Profile, SizeTime
+from cuda_llm.tasks.task import Task
+from cuda_llm.tools.devices.device import Device
+from cuda_llm.tools.judge.judged import Judged
+
+SCHEMA = 1
+
+
+def document(task: Task, device: Device, judged: Sequence[Judged]) -> str:
+    """All results as one JSON text. Numbers that are not finite become null."""
+    whole = {
+        "schema": SCHEMA,
+        "task": task.name,
+        "device": device.name,
+        "hardware": device.hardware.name,
+        "results": [result(one) for one in judged],
+    }
+    return json.dumps(plain(whole), indent=2, allow_nan=False)
+
+
+def result(judged: Judged) -> dict[str, Any]:
+    """One candidate."""
+    profile = judged.verdict.profile if isinstance(judged.verdict, Passed) else None
+    compiled = judged.compiled
+    return {
+        "file": judged.name,
+        "verdict": verdict_fields(judged.verdict),
+        "speedup": None if profile is None else profile.speedup,
+        "written_by": "human",
+        "sizes": [] if profile is None else [size_fields(size) for size in profile.sizes],
+        "profile": None if profile is None else profile_fields(profile),
+        "resources": [] if compiled is None else [asdict(kernel) for kernel in compiled.kernels],
+        "seconds": dict(judged.seconds),
+    }
+
+
+def verdict_fields(verdict: Verdict) -> dict[str, Any]:
+    """Code and fields; a pass without its profile, which stands beside it."""
+    fields = asdict(verdict)
+    fields.pop("profile", None)
+    return {"code": verdict.code, **fields}
+
+
+def size_fields(size: SizeTime) -> dict[str, Any]:
+    """One timed size."""
+    return {
+        "dims": dict(size.dims),
+        "time_us": size.time_us,
+        "baseline_us": size.baseline_us,
+        "speedup": size.speedup,
+        "source": size.source,
+    }
+
+
+def profile_fields(profile: Profile) -> dict[str, Any]:
+    """Why it is as fast as it is."""
+    fields = asdict(profile)
+    return {key: fields[key] for key in ("source", "launches", "bottlenecks", "checked")}
+
+
+def plain(value: Any) -> Any:
+    """The value in JSON's own types."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if isinstance(value, float):
+        return value if abs(value) < float("inf") else None
+    return value

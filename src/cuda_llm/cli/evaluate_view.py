@@ -1,0 +1,134 @@
+"""The report of `evaluate` for a person."""
+
+from collections.abc import Iterator, Sequence
+
+import typer
+
+from cuda_llm.cli.wording import describe, place
+from cuda_llm.outcomes import Passed
+from cuda_llm.profile import Bottleneck, KernelResources, Profile, SizeTime
+from cuda_llm.tasks.task import Task
+from cuda_llm.tools.devices.device import Device
+from cuda_llm.tools.judge.judged import Judged
+
+LABEL = 13
+"""Width of the left column."""
+TIE = 0.10
+"""A modelled difference below this is no difference."""
+
+
+def show(task: Task, device: Device, judged: Sequence[Judged]) -> None:
+    """Print every candidate, and a table when there are several."""
+    for one in judged:
+        for line in report(task, device, one):
+            typer.echo(line)
+        typer.echo()
+    if len(judged) > 1:
+        show_table(judged)
+
+
+def report(task: Task, device: Device, judged: Judged) -> Iterator[str]:
+    """One candidate in a few lines."""
+    modelled = device.time_source == "modelled"
+    yield f"{judged.name} · {task.name} · {device.name}" + (
+        " (times are modelled)" if modelled else ""
+    )
+    if judged.compiled is not None:
+        first, *others = judged.compiled.kernels or (None,)
+        spent = "cached" if judged.compiled.cached else f"{judged.compiled.compile_s:.1f} s"
+        yield row("compiled", f"{spent:<7} {resources(first) if first else 'no kernel'}")
+        for kernel in others:
+            yield row("", f"{'':<7} {resources(kernel)}")
+    verdict = judged.verdict
+    if isinstance(verdict, Passed) and verdict.profile is not None:
+        yield from profile_lines(verdict.profile)
+        yield from (row("note", line) for line in describe(verdict))
+        return
+    label = verdict.code
+    for line in describe(verdict):
+        yield row(label, line)
+        label = ""
+
+
+def profile_lines(profile: Profile) -> Iterator[str]:
+    """What was checked, how fast it is, and why."""
+    checked = profile.checked
+    yield row(
+        "correct",
+        f"{checked.get('sizes', 0)} sizes, {checked.get('hidden', 0)} hidden, "
+        f"{checked.get('distributions', 0)} distributions, every element",
+    )
+    for size in profile.sizes:
+        yield row(" x ".join(f"{value:,}" for value in size.dims.values()), timed(size))
+    if profile.bottlenecks:
+        yield from bottleneck_lines(profile.bottlenecks)
+
+
+def timed(size: SizeTime) -> str:
+    """Time of one size beside the baseline's."""
+    if size.baseline_us is None or size.speedup is None:
+        return f"{us(size.time_us)}"
+    against = f"{us(size.time_us)}   baseline {us(size.baseline_us)}"
+    margin = TIE if size.source == "modelled" else size.spread
+    if abs(size.speedup - 1) <= margin:
+        return f"{against}   a tie"
+    if size.speedup > 1:
+        return f"{against}   {size.speedup:.2f}x faster"
+    return f"{against}   {1 / size.speedup:.2f}x slower"
+
+
+def bottleneck_lines(bottlenecks: Sequence[Bottleneck]) -> Iterator[str]:
+    """The dominating bottleneck with its place and its remedy, then what else weighs."""
+    first, *others = bottlenecks
+    where = f" at {place(first.spot)}" if first.spot else ""
+    yield row("limited by", f"{first.explanation}{where}")
+    if first.advice:
+        yield row("", first.advice)
+    for other in others:
+        where = f" at {place(other.spot)}" if other.spot else ""
+        yield row("also", f"{other.explanation}{where}")
+
+
+def resources(kernel: KernelResources) -> str:
+    """Registers, shared memory and spills of one kernel."""
+    spilled = kernel.spill_store_bytes + kernel.spill_load_bytes
+    spills = f"{spilled:,} B spilled" if spilled else "no spills"
+    shared = f"{kernel.shared_bytes:,} B shared, " if kernel.shared_bytes else ""
+    return f"{kernel.kernel}: {kernel.registers} registers, {shared}{spills}"
+
+
+def us(time_us: float) -> str:
+    """A time with three significant digits."""
+    return f"{time_us:.1f} us" if time_us < 1000 else f"{time_us / 1000:.3g} ms"
+
+
+def row(label: str, text: str) -> str:
+    """Label on the left, text on the right."""
+    return f"  {label:<{LABEL - 1}} {text}"
+
+
+def show_table(judged: Sequence[Judged]) -> None:
+    """Compare the candidates, fastest first."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD)
+    for title in ("file", "verdict", "largest size", "speedup", "limited by"):
+        table.add_column(title, justify="right" if title in {"largest size", "speedup"} else "left")
+    for one in sorted(judged, key=rank):
+        profile = one.verdict.profile if isinstance(one.verdict, Passed) else None
+        table.add_row(
+            one.name,
+            one.verdict.code,
+            us(profile.sizes[-1].time_us) if profile and profile.sizes else "",
+            f"{profile.speedup:.2f}x" if profile and profile.speedup else "",
+            profile.bottlenecks[0].code if profile and profile.bottlenecks else "",
+        )
+    Console().print(table)
+
+
+def rank(judged: Judged) -> tuple[bool, float]:
+    """Passed ones first, fastest first."""
+    profile = judged.verdict.profile if isinstance(judged.verdict, Passed) else None
+    return (profile is None, -(profile.speedup or 0.0) if profile else 0.0)

@@ -1,0 +1,75 @@
+"""The baseline's times: the denominator of every speedup."""
+
+import hashlib
+import json
+from pathlib import Path
+
+from cuda_llm.errors import InfrastructureError, TaskError
+from cuda_llm.outcomes import InfraFailed, Verdict
+from cuda_llm.tasks.task import Task
+from cuda_llm.tools.compiler.candidate import Compiled
+from cuda_llm.tools.compiler.compile import compile_candidate
+from cuda_llm.tools.devices.device import Device, Session
+from cuda_llm.tools.judge.request import compile_request
+from cuda_llm.tools.judge.timing import Timing, time_sizes
+from cuda_llm.tools.native import cache_dir
+
+FORMAT = 1
+
+
+async def time_baseline(task: Task, device: Device) -> Timing:
+    """Time the task's baseline, once for each content, device and model.
+
+    Raises TaskError when the baseline itself is refused: then no kernel of the task can be judged.
+    """
+    source = task.baseline.read_text(encoding="utf-8")
+    compiled = await compile_candidate(
+        compile_request(task, device, source, f"{task.name}/{task.baseline.name}")
+    )
+    if not isinstance(compiled, Compiled):
+        raise refusal(task, compiled)
+    kept = cache_dir() / "baselines" / f"{cache_key(task, device, compiled)}.json"
+    times_us = read_times(kept, len(task.sizes.emulated))
+    if times_us is None:
+        async with device.open(compiled) as session:
+            timing = await time_sizes(task, session) if isinstance(session, Session) else session
+        if not isinstance(timing, Timing):
+            raise refusal(task, timing)
+        times_us = [time_us for _, time_us in timing.times]
+        write_times(kept, times_us)
+    sized = tuple(zip(task.sizes.emulated, times_us, strict=True))
+    return Timing(times=sized, launches=(), bottlenecks=())
+
+
+def refusal(task: Task, verdict: Verdict) -> TaskError | InfrastructureError:
+    """The error for a baseline that did not come through."""
+    if isinstance(verdict, InfraFailed):
+        return InfrastructureError(verdict.component, verdict.detail)
+    return TaskError(
+        f"{task.baseline}: the baseline itself is {verdict.code}; "
+        f"run `cuda-llm tasks check {task.folder}`"
+    )
+
+
+def cache_key(task: Task, device: Device, compiled: Compiled) -> str:
+    """Everything a baseline's time depends on."""
+    parts = (FORMAT, compiled.key, device.name, device.version, repr(task.sizes.emulated))
+    return hashlib.blake2b(repr(parts).encode(), digest_size=16).hexdigest()
+
+
+def read_times(path: Path, count: int) -> list[float] | None:
+    """Times kept earlier, or None where there are none or they do not fit."""
+    try:
+        times = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return None
+    fits = isinstance(times, list) and len(times) == count
+    return times if fits and all(isinstance(t, float) for t in times) else None
+
+
+def write_times(path: Path, times_us: list[float]) -> None:
+    """Keep the times; two writers at once leave one whole file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    scratch = path.with_suffix(f".{id(times_us):x}.tmp")
+    scratch.write_text(json.dumps(times_us))
+    scratch.replace(path)

@@ -1,0 +1,55 @@
+"""Times of one loaded candidate at the sizes its device can time."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from cuda_llm.outcomes import Verdict
+from cuda_llm.profile import Bottleneck, LaunchProfile, SizeTime, TimeSource
+from cuda_llm.tasks.task import Task
+from cuda_llm.tools.devices.device import CallReport, Level, Session
+from cuda_llm.tools.validator.referee import run_case
+
+Dims = Mapping[str, int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timing:
+    """Every timed size, and what the largest one says about the kernel."""
+
+    times: tuple[tuple[Dims, float], ...]
+    """Dims and microseconds, in the order of the task."""
+    launches: tuple[LaunchProfile, ...]
+    bottlenecks: tuple[Bottleneck, ...]
+
+
+async def time_sizes(task: Task, session: Session) -> Timing | Verdict:
+    """Run each timed size on fresh inputs, outputs verified; stop at the first that is wrong."""
+    times = []
+    report: CallReport | None = None
+    for dims in task.sizes.emulated:
+        outcome = await run_case(task, session, dims, level=Level.ACCOUNT)
+        if not isinstance(outcome, CallReport):
+            return outcome
+        report = outcome
+        times.append((dims, outcome.time_us))
+    assert report is not None, "the loader refuses a task without emulated sizes"
+    return Timing(times=tuple(times), launches=report.launches, bottlenecks=report.bottlenecks)
+
+
+def compare(timing: Timing, baseline: Timing, source: TimeSource) -> tuple[SizeTime, ...]:
+    """Put each size beside the baseline's time for it."""
+    return tuple(
+        SizeTime(dims=dims, time_us=time_us, baseline_us=baseline_us, source=source)
+        for (dims, time_us), (_, baseline_us) in zip(timing.times, baseline.times, strict=True)
+    )
+
+
+def mean_speedup(sizes: Sequence[SizeTime], weights: Sequence[float]) -> float | None:
+    """Weighted geometric mean of the sizes' speedups; equal weights where none fit."""
+    speedups = [size.speedup for size in sizes if size.speedup is not None]
+    if not speedups or len(speedups) != len(sizes):
+        return None
+    shares = list(weights) if len(weights) == len(speedups) else [1.0] * len(speedups)
+    total = sum(shares)
+    return math.exp(sum(w * math.log(s) for w, s in zip(shares, speedups, strict=True)) / total)

@@ -1,0 +1,68 @@
+"""Literals and type sizes of PTX."""
+
+import struct
+
+from cuda_llm.tools.emulator.ptx.module import Imm
+
+BYTES = {
+    "pred": 1,
+    "b8": 1,
+    "u8": 1,
+    "s8": 1,
+    "b16": 2,
+    "u16": 2,
+    "s16": 2,
+    "f16": 2,
+    "bf16": 2,
+    "b32": 4,
+    "u32": 4,
+    "s32": 4,
+    "f32": 4,
+    "f16x2": 4,
+    "bf16x2": 4,
+    "b64": 8,
+    "u64": 8,
+    "s64": 8,
+    "f64": 8,
+    "f32x2": 8,
+    "b128": 16,
+}
+"""Size of a value of each type."""
+
+
+def literal(text: str) -> Imm | None:
+    """The value a token spells; None where it is not a number."""
+    if not text[0].isdigit():
+        return None
+    kind = text[1:2]
+    if kind in "fF" and kind:
+        return Imm(int(text[2:], 16), 32)
+    if kind in "dD" and kind:
+        return Imm(int(text[2:], 16), 64)
+    if "." in text:
+        return Imm(struct.unpack("<Q", struct.pack("<d", float(text)))[0], 64)
+    digits = text.rstrip("U")
+    if len(digits) > 1 and digits[0] == "0" and digits.isdigit():
+        return Imm(int(digits, 8))
+    return Imm(int(digits, 0))
+
+
+def minus(value: Imm) -> Imm:
+    """The literal with a minus sign before it."""
+    if value.float_bits:
+        return Imm(value.value ^ 1 << (value.float_bits - 1), value.float_bits)
+    return Imm(-value.value)
+
+
+def data_bytes(value: Imm, size: int) -> bytes:
+    """A literal as it is stored in a variable of element size `size`."""
+    bits = value.value
+    if value.float_bits == 64 and size == 4:
+        bits = struct.unpack("<I", struct.pack("<f", as_float(value)))[0]
+    return (bits & (1 << 8 * size) - 1).to_bytes(size, "little")
+
+
+def as_float(value: Imm) -> float:
+    """Value of a float literal."""
+    code, integer = ("<f", "<I") if value.float_bits == 32 else ("<d", "<Q")
+    return float(struct.unpack(code, struct.pack(integer, value.value))[0])

@@ -1,0 +1,53 @@
+"""PTX text as tokens that remember where they stood."""
+
+import re
+from bisect import bisect_right
+from dataclasses import dataclass
+
+from cuda_llm.errors import InfrastructureError
+
+_SECTION = re.compile(r"^[ \t]*\.section\b[^{]*\{[^}]*\}", re.MULTILINE)
+_TOKEN = re.compile(
+    r"""(?:\s|//[^\n]*|/\*.*?\*/)*
+    ( "(?:[^"\\]|\\.)*"
+    | 0[fF][0-9a-fA-F]{8}\b | 0[dD][0-9a-fA-F]{16}\b | 0[xX][0-9a-fA-F]+U?
+    | \d+\.\d*(?:[eE][+-]?\d+)? | \d+U?
+    | [A-Za-z_$%.](?:[\w$.]|::)*
+    | \S )""",
+    re.VERBOSE | re.DOTALL,
+)
+
+
+class PtxError(InfrastructureError):
+    """PTX that we cannot read. nvcc accepted it, so the fault is ours."""
+
+    def __init__(self, line: int, detail: str) -> None:
+        super().__init__("emulator", f"PTX line {line}: {detail}")
+        self.line = line
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Token texts, and the offset of each in the file."""
+
+    texts: list[str]
+    starts: list[int]
+    newlines: list[int]
+
+    def line(self, index: int) -> int:
+        """Line number, from 1, of a token; of the last line beyond the end."""
+        if index >= len(self.starts):
+            return len(self.newlines) + 1
+        return bisect_right(self.newlines, self.starts[index]) + 1
+
+
+def tokenise(text: str) -> Tokens:
+    """Split PTX into tokens. Comments and debug sections are skipped."""
+    text = _SECTION.sub(lambda match: "\n" * match[0].count("\n"), text).rstrip()
+    texts: list[str] = []
+    starts: list[int] = []
+    for match in _TOKEN.finditer(text):
+        texts.append(match[1])
+        starts.append(match.start(1))
+    newlines = [match.start() for match in re.finditer("\n", text)]
+    return Tokens(texts=texts, starts=starts, newlines=newlines)

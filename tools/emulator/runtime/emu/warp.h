@@ -122,6 +122,9 @@ struct Launch {
   const uint8_t* params;      // kernel->param_bytes
   const uint64_t* variables;  // device address of each module variable
   uint64_t delta;             // host address = device address + delta (global and const memory)
+  // Device address of the grid barrier of cooperative launches, else 0. %envreg1 is its upper half,
+  // %envreg2 its lower one.
+  uint64_t workspace;
 };
 
 // Counts one execution of a basic block.

@@ -57,11 +57,11 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
             floats=True,
         ),
         "exact_odd_13bit": Family(
-            meaning="odd whole numbers in [4099, 8191] with random sign", floats=True
+            meaning="odd whole numbers in [4099, 8191] with random sign; so many zeros among them "
+            "that no sum of an output's terms reaches 2^24",
+            floats=True,
         ),
-        "exact_signs": Family(
-            meaning="-1, 0 and 1, as sparse as exact sums below 2^24 need", floats=True
-        ),
+        "exact_signs": Family(meaning="-1, 0 and 1 alike", floats=True),
         "ints_full_range": Family(meaning="every value of the type alike", integers=True),
         "ints": Family(
             meaning="uniform whole numbers in [low, high)", integers=True, arguments=("low", "high")

@@ -131,7 +131,7 @@ def _compare(
 
 
 def _names(node: ast.expr, text: str) -> frozenset[str]:
-    """Names below `node`. Walks without evaluating: a folder is refused before any size is known."""
+    """Names below `node`, without evaluating: a folder is refused before any size is known."""
     match node:
         case ast.Constant(value=bool() | int() | float()):
             return frozenset()

@@ -1,0 +1,74 @@
+"""The entry point of a task as C++ sees it."""
+
+from cuda_llm.tasks.dtypes import CTYPES, HEADERS
+from cuda_llm.tasks.task import ArgumentRole, Task, TaskArgument
+
+
+def signature(task: Task) -> str:
+    """`extern "C" void solve(...)` with the task's arguments in order, no semicolon."""
+    return f'extern "C" void solve({", ".join(map(_parameter, task.arguments))})'
+
+
+def prelude(task: Task) -> str:
+    """Text to include before a candidate: with it, a `solve` of another signature is an error.
+
+    It also makes `solve` visible where everything else is compiled with hidden visibility.
+    """
+    return (
+        f"#pragma once\n{_includes(task)}"
+        f'extern "C" __attribute__((visibility("default"))) void solve('
+        f"{', '.join(map(_parameter, task.arguments))});\n"
+    )
+
+
+def host_context(task: Task) -> str:
+    """How `solve` is called, as C++ with the contract in comments. For prompts and people."""
+    lines = [f"// How solve is called in the task {task.name}."]
+    lines += [f"// {name}: {meaning}" for name, meaning in task.dims.items()]
+    if task.requires:
+        lines.append(f"// Always: {task.requires}")
+    lines += [
+        "// Every size may occur unless the line above excludes it. Buffers are device memory,",
+        "// row-major, 256-byte aligned and never overlap. Outputs arrive filled with garbage.",
+        "",
+        "#include <cuda_runtime.h>",
+        *_includes(task).splitlines(),
+        "",
+        f"{signature(task)};",
+        "",
+        "void call_once(",
+    ]
+    lines += [
+        f"    {_parameter(argument)}{',' if index < len(task.arguments) - 1 else ')'}  "
+        f"// {_contract(argument)}"
+        for index, argument in enumerate(task.arguments)
+    ]
+    names = ", ".join(argument.name for argument in task.arguments)
+    lines += ["{", f"    solve({names});", "    cudaDeviceSynchronize();", "}"]
+    return "\n".join(lines) + "\n"
+
+
+def _parameter(argument: TaskArgument) -> str:
+    ctype = CTYPES[argument.dtype]
+    if argument.role == ArgumentRole.SCALAR:
+        return f"{ctype} {argument.name}"
+    const = "const " if argument.role == ArgumentRole.IN else ""
+    return f"{const}{ctype}* {argument.name}"
+
+
+def _includes(task: Task) -> str:
+    ctypes = {CTYPES[argument.dtype] for argument in task.arguments}
+    return "".join(f"#include <{HEADERS[ctype]}>\n" for ctype in sorted(ctypes & set(HEADERS)))
+
+
+def _contract(argument: TaskArgument) -> str:
+    if argument.role == ArgumentRole.SCALAR:
+        return "by value" if argument.value == argument.name else f"= {argument.value}"
+    extents = "".join(f"[{text}]" for text in argument.shape)
+    match argument.role:
+        case ArgumentRole.IN:
+            return f"{extents} read only"
+        case ArgumentRole.OUT:
+            return f"{extents} to be written, every element"
+        case _:
+            return f"{extents} read and overwritten"

@@ -1,0 +1,22 @@
+"""Inputs nobody can predict: every call draws from its own key under a secret nonce."""
+
+import hashlib
+import secrets
+
+import numpy as np
+
+NONCE_BYTES = 16
+
+
+def fresh_nonce() -> bytes:
+    """A new secret for one evaluation. It stays with the referee until the verdict is out."""
+    return secrets.token_bytes(NONCE_BYTES)
+
+
+def generator(nonce: bytes, task: str, phase: str, call: int) -> np.random.Generator:
+    """The random stream of one call. The same four values give the same stream, for a replay."""
+    digest = hashlib.blake2b(key=nonce, digest_size=16)
+    for part in (task, phase, str(call)):
+        encoded = part.encode()
+        digest.update(len(encoded).to_bytes(4, "little") + encoded)
+    return np.random.Generator(np.random.PCG64(int.from_bytes(digest.digest(), "little")))

@@ -1,0 +1,103 @@
+"""How far a result may be from the float64 reference. Derivations: docs/validation.md."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from cuda_llm.tasks.task import SummationOrder, Tolerance, ToleranceClass
+
+ROUNDING_UNIT: Mapping[str, float] = MappingProxyType(
+    {"fp64": 2.0**-53, "fp32": 2.0**-24, "tf32": 2.0**-11, "fp16": 2.0**-11, "bf16": 2.0**-8}
+)
+"""Half the distance between 1 and the next number, by precision."""
+
+SMALLEST_NORMAL: Mapping[str, float] = MappingProxyType(
+    {"fp64": 2.0**-1022, "fp32": 2.0**-126, "tf32": 2.0**-126, "fp16": 2.0**-14, "bf16": 2.0**-126}
+)
+
+FEWEST_FOR_RMS = 64
+"""Below this many elements the root mean square says no more than the largest error."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """When one output of one case is right.
+
+    An element's error |y - y*| is counted in units of
+    `unit * max(floor, scale_weight * s + value_weight * |y*|)`.
+    """
+
+    unit: float
+    max_units: float
+    rms_units: float
+    floor: float = 0.0
+    """Smallest scale: below it numbers are subnormal and their rounding error stays constant."""
+    scale_weight: float = 1.0
+    value_weight: float = 0.0
+    exact: bool = False
+    """Equality; the units are infinite where it fails."""
+
+
+EXACT = Limits(unit=ROUNDING_UNIT["fp32"], max_units=0.0, rms_units=0.0, exact=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """What is summed into one element."""
+
+    count: float = 1.0
+    symmetric: bool = False
+    """Independent around zero: partial sums stay far below sum|x|."""
+    repeated: bool = False
+    """The same value many times: every addition may round the same way."""
+
+
+def limits(tolerance: Tolerance, terms: Terms) -> Limits:
+    """The limits for the outputs of one case."""
+    if tolerance.kind is ToleranceClass.EXACT:
+        return EXACT
+    sums = tolerance.kind is not ToleranceClass.ELEMENTWISE
+    own = _sum_limits(tolerance, terms) if sums else _elementwise_limits(tolerance)
+    return Limits(
+        unit=own.unit,
+        max_units=tolerance.max_units or own.max_units,
+        rms_units=tolerance.rms_units or tolerance.max_units or own.rms_units,
+        floor=SMALLEST_NORMAL[tolerance.precision] * (max(terms.count, 1.0) if sums else 1.0),
+        scale_weight=own.scale_weight,
+        value_weight=own.value_weight,
+    )
+
+
+def _elementwise_limits(tolerance: Tolerance) -> Limits:
+    """Four units in the last place (one ulp is at most two rounding units); one for short types."""
+    short = tolerance.precision in ("fp16", "bf16")
+    biggest = 2.0 if short else 8.0
+    return Limits(unit=ROUNDING_UNIT[tolerance.precision], max_units=biggest, rms_units=biggest / 2)
+
+
+def _sum_limits(tolerance: Tolerance, terms: Terms) -> Limits:
+    unit = ROUNDING_UNIT[tolerance.precision]
+    biggest, rms = _accumulation_units(tolerance.order, terms)
+    if tolerance.precision in ("fp32", "fp64"):
+        return Limits(unit=unit, max_units=biggest, rms_units=rms)
+    accumulated = biggest * ROUNDING_UNIT["fp32"] / unit
+    if tolerance.precision == "tf32":
+        # Both operands rounded: (1 + u)^2, then a float32 sum.
+        return Limits(unit=unit, max_units=2.001 + accumulated, rms_units=2.001 + accumulated)
+    # A float32 sum, then one rounding of the result.
+    return Limits(
+        unit=unit, max_units=1.01, rms_units=1.01, scale_weight=accumulated, value_weight=1.0
+    )
+
+
+def _accumulation_units(order: SummationOrder, terms: Terms) -> tuple[float, float]:
+    """Largest and RMS error of an honest float32 sum, in rounding units of sum|x|."""
+    if terms.symmetric:
+        return 32.0, 4.0
+    if order is SummationOrder.TREE:
+        return 32.0, 16.0
+    if terms.repeated:
+        return max(32.0, terms.count), max(32.0, terms.count)
+    chain = math.sqrt(max(terms.count, 1.0))
+    return max(32.0, 2.0 * chain), max(8.0, chain)

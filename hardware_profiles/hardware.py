@@ -33,22 +33,25 @@ class Peaks:
     fp16_tflops: float
     """CUDA cores, not tensor cores."""
     tensor_dense_tflops: Mapping[str, float] = field(default_factory=dict)
-    """By input type: `tf32`, `fp16`, `bf16`, `fp8`, `int8` (tera-operations)."""
+    """By input type: `tf32`, `fp16`, `bf16`, `fp8`, `int8` (tera-operations), `fp64`. Floating
+    types accumulate in fp32, except `fp16_acc16` and `fp8_acc16`, which accumulate in fp16."""
     tensor_sparse_tflops: Mapping[str, float] = field(default_factory=dict)
     dram_gb_s: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pipes:
-    """Lanes per SM and clock for each kind of instruction."""
+    """Lanes per SM and clock for each kind of instruction: a warp takes 32 / lanes clocks."""
 
     fp32: float
     fp64: float
     fp16: float
+    """Each lane takes a pair of halves."""
     int32: float
     sfu: float
     convert: float
     load_store: float
+    """Four-byte words that L1 and shared memory, one data path, serve per clock."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,11 +59,16 @@ class ModelConstants:
     """What the time model assumes where nothing is published. Estimates, labelled as such."""
 
     l2_bytes_per_clk: float
+    """Whole chip, at the SM clock."""
     latency_dram_clk: float
     latency_l2_clk: float
     latency_shared_clk: float
     latency_alu_clk: float
     launch_us: float
+    """From the end of one kernel to the start of the next in a captured graph."""
+    latency_l1_clk: float = 40.0
+    dram_efficiency: float = 0.9
+    """Part of the published bandwidth that a large copy reaches."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +89,7 @@ class Hardware:
     schedulers_per_sm: int
     boost_clock_mhz: float
     memory_clock_mhz: float
+    """As the CUDA driver reports it: the data rate per pin is twice this."""
     memory_bus_bits: int
     memory_bytes: int
     l2_bytes: int

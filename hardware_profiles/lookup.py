@@ -1,0 +1,70 @@
+"""Find a hardware profile by its exact name. A near miss is an error, never a guess."""
+
+import difflib
+import os
+from pathlib import Path
+
+from cuda_llm.errors import HardwareError
+from cuda_llm.hardware_profiles.hardware import Hardware
+from cuda_llm.hardware_profiles.schema import read_hardware
+
+OWN_PROFILES = "CUDA_LLM_HARDWARE_DIR"
+"""Environment variable naming a folder of the user's own profiles."""
+
+
+def find_hardware(name: str) -> Hardware:
+    """Profile of the GPU called `name`: its product name, an alias or its slug.
+
+    Case and white space do not matter; everything else does. Raises HardwareError where no
+    profile, or more than one, goes by that name.
+    """
+    profiles = list_hardware()
+    wanted = _normalise(name)
+    found = [profile for profile in profiles if wanted in map(_normalise, names_of(profile))]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        claims = ", ".join(f"{profile.name} ({profile.slug}.toml)" for profile in found)
+        msg = f'more than one hardware profile is called "{name}": {claims}'
+        raise HardwareError(msg)
+    nearest = ", ".join(_nearest(wanted, profiles))
+    msg = f'no hardware profile is called "{name}"; the nearest are: {nearest}'
+    raise HardwareError(msg)
+
+
+def list_hardware() -> tuple[Hardware, ...]:
+    """Every profile: those that ship, then the user's own, each in order of file name.
+
+    Raises HardwareError where a profile is broken or the user's folder is not there.
+    """
+    return tuple(read_hardware(path) for folder in _folders() for path in _profiles_in(folder))
+
+
+def names_of(hardware: Hardware) -> tuple[str, ...]:
+    """Every name `hardware` answers to."""
+    return (hardware.name, hardware.slug, *hardware.aliases)
+
+
+def _folders() -> list[Path]:
+    own = os.environ.get(OWN_PROFILES, "")
+    return [Path(__file__).parent, *([Path(own)] if own else [])]
+
+
+def _profiles_in(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        msg = f"{OWN_PROFILES}: no such folder: {folder}"
+        raise HardwareError(msg)
+    return sorted(folder.glob("*.toml"))
+
+
+def _nearest(wanted: str, profiles: tuple[Hardware, ...], most: int = 3) -> list[str]:
+    def likeness(profile: Hardware) -> tuple[bool, float]:
+        names = [_normalise(name) for name in names_of(profile)]
+        ratios = [difflib.SequenceMatcher(None, wanted, name).ratio() for name in names]
+        return any(wanted in name for name in names), max(ratios)
+
+    return [profile.name for profile in sorted(profiles, key=likeness, reverse=True)[:most]]
+
+
+def _normalise(name: str) -> str:
+    return " ".join(name.split()).casefold()

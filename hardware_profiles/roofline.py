@@ -1,0 +1,56 @@
+"""The least time a GPU can need for given work (Williams, Waterman, Patterson, CACM 2009)."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from cuda_llm.errors import HardwareError
+from cuda_llm.hardware_profiles.hardware import Hardware
+
+
+@dataclass(frozen=True, kw_only=True)
+class Roof:
+    """Least time for some work, and which roof it stands under."""
+
+    time_us: float
+    compute_us: float
+    memory_us: float
+    bound: Literal["compute", "memory"]
+
+
+def peak_tflops(hardware: Hardware, precision: str) -> float:
+    """Published dense peak for `precision`.
+
+    `fp32`, `fp64` and `fp16` are the CUDA cores'; `tensor:` and an input type, e.g. `tensor:tf32`,
+    the tensor cores'. Raises HardwareError where the chip has no such unit.
+    """
+    cores = {
+        "fp32": hardware.peaks.fp32_tflops,
+        "fp64": hardware.peaks.fp64_tflops,
+        "fp16": hardware.peaks.fp16_tflops,
+    }
+    tensor = {f"tensor:{kind}": rate for kind, rate in hardware.peaks.tensor_dense_tflops.items()}
+    peak = (cores | tensor).get(precision, 0.0)
+    if peak <= 0:
+        msg = f"{hardware.name} has no published peak for {precision}"
+        raise HardwareError(msg)
+    return peak
+
+
+def roof(hardware: Hardware, *, flops: float, bytes_moved: float, precision: str = "fp32") -> Roof:
+    """Least time for `flops` operations on `bytes_moved` bytes of DRAM traffic.
+
+    One operation is half a fused multiply-add. Published peaks: no kernel is faster.
+    """
+    compute_us = flops / (peak_tflops(hardware, precision) * 1e6)
+    memory_us = bytes_moved / (hardware.peaks.dram_gb_s * 1e3)
+    return Roof(
+        time_us=max(compute_us, memory_us),
+        compute_us=compute_us,
+        memory_us=memory_us,
+        bound="compute" if compute_us > memory_us else "memory",
+    )
+
+
+def ridge_flops_per_byte(hardware: Hardware, precision: str = "fp32") -> float:
+    """Arithmetic intensity above which work is compute-bound."""
+    return peak_tflops(hardware, precision) * 1e3 / hardware.peaks.dram_gb_s

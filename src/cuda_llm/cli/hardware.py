@@ -1,0 +1,87 @@
+"""`cuda-llm hardware`: the GPUs we have a profile of."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from cuda_llm.hardware_profiles.hardware import Hardware
+
+hardware_app = typer.Typer(name="hardware", help="What is known of each GPU.", no_args_is_help=True)
+
+
+@hardware_app.command("list")
+def list_profiles() -> None:
+    """List every GPU there is a profile of."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from cuda_llm.hardware_profiles.lookup import list_hardware
+
+    table = Table("name", "also", "target", "SMs", "fp32 TFLOPS", "DRAM GB/s", "memory GB")
+    for profile in list_hardware():
+        table.add_row(
+            profile.name,
+            profile.aliases[0] if profile.aliases else profile.slug,
+            profile.target,
+            str(profile.sm_count),
+            f"{profile.peaks.fp32_tflops:g}",
+            f"{profile.peaks.dram_gb_s:g}",
+            f"{profile.memory_bytes / 2**30:.0f}",
+        )
+    Console().print(table)
+
+
+@hardware_app.command("show")
+def show_profile(
+    name: Annotated[str, typer.Argument(help="Product name, alias or slug.")],
+) -> None:
+    """Show every figure of one GPU and where it comes from."""
+    from rich.console import Console
+
+    from cuda_llm.hardware_profiles.lookup import find_hardware
+
+    profile = find_hardware(name)
+    console = Console()
+    console.print(f"{profile.name}", style="bold", highlight=False)
+    console.print(f"also: {', '.join((profile.slug, *profile.aliases))}", highlight=False)
+    console.print(_figures(profile))
+
+
+def _figures(profile: "Hardware") -> "Table":
+    from rich.table import Table
+
+    from cuda_llm.hardware_profiles.roofline import ridge_flops_per_byte
+
+    table = Table("figure", "value", "source")
+    for key, value in _flatten(profile):
+        source = profile.sources.get(key) or profile.sources.get(key.split(".")[0], "")
+        if key.count(".") == 2:
+            source = profile.sources.get(key.rpartition(".")[0], source)
+        table.add_row(key, value, source)
+    ridge = f"{ridge_flops_per_byte(profile):.1f}"
+    table.add_row("ridge point, fp32 operations per DRAM byte", ridge, "peaks.fp32 / peaks.dram")
+    return table
+
+
+def _flatten(profile: "Hardware") -> list[tuple[str, str]]:
+    from dataclasses import asdict
+
+    rows: list[tuple[str, str]] = []
+
+    def add(prefix: str, value: object) -> None:
+        if isinstance(value, dict):
+            for key, inner in value.items():
+                add(f"{prefix}.{key}" if prefix else key, inner)
+        elif isinstance(value, tuple):
+            rows.append((prefix, ".".join(map(str, value))))
+        else:
+            rows.append((prefix, f"{value:,}" if isinstance(value, int | float) else str(value)))
+
+    figures = asdict(profile)
+    for told in ("name", "slug", "aliases", "sources"):
+        del figures[told]
+    add("", figures)
+    return rows

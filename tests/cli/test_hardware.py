@@ -1,0 +1,35 @@
+"""`cuda-llm hardware` shows what is known, and refuses what is not."""
+
+import pytest
+from typer.testing import CliRunner
+
+from cuda_llm.cli.hardware import hardware_app
+from cuda_llm.errors import HardwareError
+
+
+@pytest.fixture(autouse=True)
+def wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "240")
+
+
+def test_list_shows_every_profile() -> None:
+    result = CliRunner().invoke(hardware_app, ["list"])
+    assert result.exit_code == 0
+    for name in ("NVIDIA GeForce RTX 3090 Ti", "GTX 1660 SUPER", "NVIDIA H200", "sm_86", "1008"):
+        assert name in result.stdout
+
+
+def test_show_gives_each_figure_with_its_source() -> None:
+    result = CliRunner().invoke(hardware_app, ["show", "rtx 3090 ti"])
+    assert result.exit_code == 0
+    line = next(line for line in result.stdout.splitlines() if "limits.blocks_per_sm" in line)
+    assert "16" in line
+    assert "Programming Guide" in line
+    line = next(line for line in result.stdout.splitlines() if "tensor_sparse_tflops.tf32" in line)
+    assert "80" in line
+    assert "whitepaper" in line
+
+
+def test_show_of_an_unknown_gpu_raises_the_error_the_command_line_prints() -> None:
+    result = CliRunner().invoke(hardware_app, ["show", "RTX 3090"])
+    assert isinstance(result.exception, HardwareError)

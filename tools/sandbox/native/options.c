@@ -1,0 +1,67 @@
+#include "options.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int number(const char *text, uint64_t *value)
+{
+    char *end;
+    errno = 0;
+    *value = strtoull(text, &end, 10);
+    return errno == 0 && end != text && *end == '\0' && *text != '-';
+}
+
+static int add_path(struct options *options, const char *path, int writable)
+{
+    if (options->path_count == MOST_PATHS)
+        return 0;
+    options->paths[options->path_count].path = path;
+    options->paths[options->path_count].writable = writable;
+    options->path_count++;
+    return 1;
+}
+
+static int set(struct options *options, const char *name, const char *value)
+{
+    uint64_t amount = 0;
+    if (strcmp(name, "--ro") == 0)
+        return add_path(options, value, 0);
+    if (strcmp(name, "--rw") == 0)
+        return add_path(options, value, 1);
+    if (!number(value, &amount))
+        return 0;
+    if (strcmp(name, "--cpu-s") == 0)
+        options->limits.cpu_s = amount;
+    else if (strcmp(name, "--memory-bytes") == 0)
+        options->limits.address_space_bytes = amount;
+    else if (strcmp(name, "--file-bytes") == 0)
+        options->limits.file_bytes = amount;
+    else if (strcmp(name, "--open-files") == 0)
+        options->limits.open_files = amount;
+    else if (strcmp(name, "--processes") == 0)
+        options->processes = amount;
+    else if (strcmp(name, "--wall-ms") == 0)
+        options->wall_ms = amount;
+    else if (strcmp(name, "--report-fd") == 0)
+        options->report = (int)amount;
+    else if (strcmp(name, "--parent") == 0)
+        options->parent = (pid_t)amount;
+    else
+        return 0;
+    return 1;
+}
+
+const char *options_parse(int count, char **arguments, struct options *options)
+{
+    memset(options, 0, sizeof *options);
+    options->report = -1;
+    int at = 1;
+    for (; at < count && strcmp(arguments[at], "--") != 0; at += 2)
+        if (at + 1 >= count || !set(options, arguments[at], arguments[at + 1]))
+            return arguments[at];
+    if (at + 1 >= count)
+        return "COMMAND";
+    options->command = &arguments[at + 1];
+    return NULL;
+}

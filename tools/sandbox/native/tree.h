@@ -1,0 +1,34 @@
+/* The processes below one process, as /proc tells them. */
+#ifndef CUDA_LLM_TREE_H
+#define CUDA_LLM_TREE_H
+
+#include <stddef.h>
+#include <sys/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct tree_process {
+    pid_t pid;
+    pid_t parent;
+    int below;
+};
+
+/* Parent in the text of /proc/PID/stat, whose second field may hold spaces and parentheses; -1 when
+ * the text is none. */
+pid_t tree_parent(const char *stat);
+
+/* Set `below` of every process that descends from `root`; how many there are. */
+size_t tree_mark(struct tree_process *processes, size_t count, pid_t root);
+
+/* How many processes descend from `root` now. */
+size_t tree_count(pid_t root);
+
+/* SIGKILL everything below this process, which must be a child subreaper, until nothing is left. */
+void tree_kill(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -3,7 +3,13 @@
 A lane operation maps the values of one lane to new values of the same lane. It is named by C++
 functions declared in `runtime/emu/arith.h` (namespace emu), one for each result, all taking the
 same arguments. Arguments and results are typed by PTX type names; registers are stored as raw
-bits, and the generator converts with `emu::from_bits<T>` and `emu::to_bits`.
+bits, and the generator converts with `emu::from_bits<T>(raw)` (a wider register is cut) and
+`emu::to_register<Raw>(value)` (integers keep their value, so a wider register is zero- or
+sign-extended).
+
+An instruction may write fewer destinations than an operation has results: `setp` always gives
+`p|q`, an unpacking `mov` gives every part. Results without a destination are dropped. `mov` of
+predicates, `selp`, `setp` and `and.pred` take and give single lanes (`bool`).
 """
 
 from dataclasses import dataclass
@@ -20,6 +26,8 @@ C_TYPES = {
     "s16": "int16_t",
     "f16": "uint16_t",
     "bf16": "uint16_t",
+    "u16x2": "uint32_t",
+    "s16x2": "uint32_t",
     "b32": "uint32_t",
     "u32": "uint32_t",
     "s32": "int32_t",

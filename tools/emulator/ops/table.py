@@ -1,0 +1,29 @@
+"""Every per-lane PTX operation the emulated device executes, by its spelling."""
+
+from collections.abc import Mapping
+from functools import cache
+
+from cuda_llm.tools.emulator.ops import bits, compare, convert, float, integer
+from cuda_llm.tools.emulator.ops.bits import pack_op, unpack_op
+from cuda_llm.tools.emulator.ops.lane_op import LaneOp
+
+__all__ = ["lane_op", "operations", "pack_op", "unpack_op"]
+
+FAMILIES = (integer, bits, compare, float, convert)
+
+
+@cache
+def operations() -> Mapping[str, LaneOp]:
+    """All spellings. `/3` marks the three-source form of min and max."""
+    return {spelling: op for family in FAMILIES for spelling, op in family.operations()}
+
+
+def lane_op(opcode: tuple[str, ...], sources: int | None = None) -> LaneOp | None:
+    """The operation an opcode (split at dots) names; None if there is none.
+
+    `sources` is the number of source operands; it tells `min.f32 d, a, b, c` from `min.f32 d, a, b`.
+    """
+    spelling = ".".join(opcode)
+    if sources == 3 and f"{spelling}/3" in operations():
+        return operations()[f"{spelling}/3"]
+    return operations().get(spelling)

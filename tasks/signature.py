@@ -26,10 +26,10 @@ def host_context(task: Task) -> str:
     lines = [f"// How solve is called in the task {task.name}."]
     lines += [f"// {name}: {meaning}" for name, meaning in task.dims.items()]
     if task.requires:
-        lines.append(f"// Always: {task.requires}")
+        lines.append(f"// Always holds: {task.requires}")
     lines += [
-        "// Every size may occur unless the line above excludes it. Buffers are device memory,",
-        "// row-major, 256-byte aligned and never overlap. Outputs arrive filled with garbage.",
+        "// Buffers are device memory, row-major, 256-byte aligned, and never overlap.",
+        "// Outputs arrive filled with garbage. Inputs are fresh at every call.",
         "",
         "#include <cuda_runtime.h>",
         *_includes(task).splitlines(),

@@ -1,0 +1,126 @@
+"""`cuda-llm tasks`: what there is to optimise, and how to bring your own."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cuda_llm.errors import UsageError
+
+if TYPE_CHECKING:
+    from cuda_llm.tasks.task import Task
+
+tasks_app = typer.Typer(
+    help="What to optimise.", no_args_is_help=True, add_completion=False, rich_markup_mode=None
+)
+
+
+@tasks_app.command("list")
+def list_all() -> None:
+    """List the tasks that ship."""
+    from cuda_llm.tasks.loader import list_tasks, load_task
+
+    names = list_tasks()
+    width = max(map(len, names))
+    for name in names:
+        task = load_task(name)
+        typer.echo(f"{name:{width}}  {task.title}" + (f" ({task.origin})" if task.origin else ""))
+
+
+@tasks_app.command()
+def show(
+    name: Annotated[str, typer.Argument(help="Name of a task, or its folder.")],
+) -> None:
+    """Show what a task asks for, its sizes and how results are judged."""
+    from cuda_llm.tasks.loader import load_task
+
+    typer.echo("\n".join(_describe(load_task(name))))
+
+
+@tasks_app.command()
+def new(
+    name: Annotated[str, typer.Argument(help="Name of the new task.")],
+    source: Annotated[
+        Path | None, typer.Option("--from", help="CUDA file with a kernel to draft it around.")
+    ] = None,
+    entry: Annotated[str | None, typer.Option(help="Kernel or host function of that file.")] = None,
+    out: Annotated[Path, typer.Option(help="Where to make the folder.")] = Path(),
+) -> None:
+    """Write the folder of a new task: a skeleton, or a draft around a kernel you have."""
+    from cuda_llm.tasks.draft import draft
+    from cuda_llm.tasks.loader import load_task
+    from cuda_llm.tasks.new import skeleton, write_task
+
+    if (source is None) != (entry is None):
+        raise UsageError("--from and --entry go together: a file, and the kernel in it")
+    if source is None or entry is None:
+        folder = write_task(name, out, skeleton(name))
+        typer.echo(f"{folder}: edit task.toml, description.md, reference.py and baseline.cu")
+    else:
+        files = draft(name, _read(source), entry, source.name)
+        folder = write_task(name, out, files)
+        marks = sum(text.count("CONFIRM") for text in files.values())
+        typer.echo(
+            f"{folder}: {entry} is the baseline and, without a reference.py, the oracle; "
+            f"look at the {marks} guesses marked CONFIRM"
+        )
+    load_task(folder)
+    typer.echo(f"then: cuda-llm tasks check {folder}")
+
+
+@tasks_app.command()
+def check(
+    folder: Annotated[str, typer.Argument(help="Folder of a task, or a name.")],
+    device: Annotated[str, typer.Option(help="Where to run the baseline.")] = "auto",
+) -> int:
+    """Prove a task admissible: baseline and reference agree, trivial kernels are rejected."""
+    import asyncio
+
+    from cuda_llm.tasks.loader import load_task
+    from cuda_llm.tools.devices.find import open_device
+    from cuda_llm.tools.validator.admissible import check_task
+
+    task = load_task(folder)
+    return asyncio.run(check_task(task, open_device(device)))
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise UsageError(f"{path}: is not text; expected a CUDA source file") from None
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}; expected a CUDA source file") from None
+
+
+def _describe(task: "Task") -> Iterable[str]:
+    from cuda_llm.tasks.signature import signature
+
+    yield f"{task.name}: {task.title}"
+    if task.origin:
+        yield f"  from        {task.origin}"
+    yield f"  folder      {task.folder}"
+    yield f"  signature   {signature(task)}"
+    for name, meaning in task.dims.items():
+        yield f"  dim         {name}: {meaning}"
+    for argument in task.arguments:
+        if argument.shape:
+            drawn = f"  drawn from {', '.join(argument.distributions)}" * bool(
+                argument.distributions
+            )
+            extents = ", ".join(argument.shape)
+            yield f"  {argument.role:<11} {argument.name}: {argument.dtype} [{extents}]{drawn}"
+    if task.requires:
+        yield f"  requires    {task.requires}"
+    for group in ("bench", "edge", "emulated"):
+        yield f"  {group:<11} {'; '.join(map(_size, getattr(task.sizes, group)))}"
+    yield f"  hidden      {task.sizes.hidden.count} fresh sizes a verdict"
+    yield f"  tolerance   {task.tolerance.kind}, {task.tolerance.precision}"
+    yield f"  oracle      {'reference.py' if task.reference else 'baseline.cu (differential)'}"
+    yield ""
+    yield task.description.rstrip()
+
+
+def _size(dims: Mapping[str, int]) -> str:
+    return " ".join(f"{name}={extent:,}" for name, extent in dims.items())

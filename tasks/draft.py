@@ -1,0 +1,172 @@
+"""Draft a task around a kernel someone already has. Guesses are marked CONFIRM."""
+
+import re
+from collections.abc import Sequence
+
+from cuda_llm.errors import UsageError
+from cuda_llm.tasks.cuda_function import CudaFunction, Parameter, find_function
+from cuda_llm.tasks.dtypes import CTYPES, is_float
+from cuda_llm.tasks.task import ArgumentRole
+
+_EDGES = (3, 31, 67, 33, 130)
+"""Rotated through the dims, so that extents differ."""
+_EMULATED = {1: (65536, 262144), 2: (256, 512), 3: (64, 128)}
+
+
+def draft(name: str, source: str, entry: str, where: str) -> dict[str, str]:
+    """Files of a task whose baseline and oracle is `entry` of `source`.
+
+    `where` is the source's name for errors. Raises UsageError where the entry cannot be used.
+    """
+    function = find_function(source, entry, where)
+    if entry == "solve" and function.is_kernel:
+        raise UsageError(f"{where}: the kernel is itself named solve; expected another name")
+    if entry != "solve" and re.search(r"\bsolve\s*\(", source):
+        raise UsageError(f"{where}: has a solve of its own; expected --entry solve")
+    if not any(p.pointer and not p.const for p in function.parameters):
+        raise UsageError(f"{where}: {entry} has no pointer to write to; expected an output")
+    dims = _dims(function)
+    return {
+        "task.toml": _task_toml(name, function, dims, where),
+        "description.md": (
+            f"CONFIRM: say in words what `{entry}` computes, from which inputs, and which sizes\n"
+            "may occur. This text goes into the prompt; leave out how to make it fast.\n"
+        ),
+        "baseline.cu": source.rstrip("\n") + "\n" + _launcher(function, dims),
+    }
+
+
+def _dims(function: CudaFunction) -> tuple[str, ...]:
+    scalars = (p for p in function.parameters if not p.pointer)
+    return tuple(p.name for p in scalars if not is_float(p.dtype) and p.dtype != "bool") or ("n",)
+
+
+def _role(parameter: Parameter, body: str) -> ArgumentRole:
+    """Const pointers are read; others are written, and read too where the body shows it."""
+    if not parameter.pointer:
+        return ArgumentRole.SCALAR
+    if parameter.const:
+        return ArgumentRole.IN
+    name = re.escape(parameter.name)
+    read_too = (
+        rf"\b{name}\s*\[[^;=]*\]\s*(?:[-+*/%&|^]|<<|>>)=",
+        rf"\batomic\w+\s*\([^;,]*\b{name}\b",
+        rf"[^=!<>]=[^=;][^;]*\b{name}\s*\[",
+    )
+    found = any(re.search(pattern, body) for pattern in read_too)
+    return ArgumentRole.INOUT if found else ArgumentRole.OUT
+
+
+def _shape(parameter: Parameter, function: CudaFunction, dims: Sequence[str]) -> tuple[str, ...]:
+    """M, N, K with three pointers is a matrix product; beyond two dims the volume is the bound."""
+    pointers = [p.name for p in function.parameters if p.pointer]
+    if len(dims) <= 2:
+        return tuple(dims)
+    by_letter = {dim.lower(): dim for dim in dims}
+    if set(by_letter) == {"m", "n", "k"} and len(dims) == 3 and len(pointers) == 3:
+        letters = ("mk", "kn", "mn")[pointers.index(parameter.name)]
+        return tuple(by_letter[letter] for letter in letters)
+    return (" * ".join(dims),)
+
+
+def _task_toml(name: str, function: CudaFunction, dims: Sequence[str], where: str) -> str:
+    lines = [
+        f"# Drafted around {function.name} of {where}. Every line marked CONFIRM is a guess.",
+        f'title = "{name}"',
+        f'origin = "drafted around a kernel named {function.name}"',
+        "",
+        "[dims]",
+        *(f'{dim} = "CONFIRM: what {dim} counts"' for dim in dims),
+    ]
+    for parameter in function.parameters:
+        shape = _shape(parameter, function, dims)
+        lines += ["", "[[arguments]]", *_argument(parameter, function.body, dims, shape)]
+    lines += ["", *_sizes(dims), "", *_rest(dims)]
+    return "\n".join(lines) + "\n"
+
+
+def _argument(
+    parameter: Parameter, body: str, dims: Sequence[str], shape: Sequence[str]
+) -> list[str]:
+    role = _role(parameter, body)
+    lines = [f'name = "{parameter.name}"', f'role = "{role}"', f'dtype = "{parameter.dtype}"']
+    if role == ArgumentRole.SCALAR:
+        if parameter.name not in dims:
+            lines.append('value = "1" # CONFIRM')
+        return lines
+    if role != ArgumentRole.IN:
+        lines[1] += " # CONFIRM: out, or inout where it is read before it is written"
+    extents = ", ".join(f'"{extent}"' for extent in shape)
+    lines.append(f"shape = [{extents}] # CONFIRM")
+    if role != ArgumentRole.OUT:
+        drawn = '"normal", "mixed"' if is_float(parameter.dtype) else '"ints(0, 2)"'
+        lines.append(f"distributions = [{drawn}] # CONFIRM")
+    return lines
+
+
+def _sizes(dims: Sequence[str]) -> list[str]:
+    def size(*extents: int) -> str:
+        pairs = (f"{dim} = {extents[i % len(extents)]}" for i, dim in enumerate(dims))
+        return "{ " + ", ".join(pairs) + " }"
+
+    emulated = _EMULATED.get(len(dims), (8, 16))
+    edges = [size(1), *(size(*_EDGES[i:], *_EDGES[:i]) for i in range(len(_EDGES)))]
+    return [
+        "[sizes] # CONFIRM",
+        f"bench = [{size(emulated[-1])}]",
+        f"edge = [{', '.join(edges if len(dims) < 4 else (size(1), size(7)))}]",
+        f"emulated = [{', '.join(map(size, emulated))}]",
+    ]
+
+
+def _rest(dims: Sequence[str]) -> list[str]:
+    volume = " * ".join(dims)
+    return [
+        "[tolerance] # CONFIRM: exact, elementwise, reduction or dot",
+        'kind = "reduction"',
+        f'terms = "{volume}"',
+        "",
+        "[roofline] # CONFIRM: the least arithmetic and traffic any kernel needs",
+        'flops = "0"',
+        'bytes = "0"',
+        "",
+        "[capabilities]",
+        f'scratch_bytes = "16 * {volume} + 65536"',
+    ]
+
+
+def _launcher(function: CudaFunction, dims: Sequence[str]) -> str:
+    """A `solve` around the entry; nothing where the entry is a host function of that name."""
+    if function.name == "solve":
+        return ""
+    parameters = ", ".join(
+        f"{'const ' if p.const else ''}{CTYPES[p.dtype]}{'*' if p.pointer else ''} {p.name}"
+        for p in function.parameters
+    )
+    passed = ", ".join(p.name for p in function.parameters)
+    head = f'\nextern "C" void solve({parameters})\n{{\n'
+    if not function.is_kernel:
+        return f"{head}    {function.name}({passed});\n    cudaDeviceSynchronize();\n}}\n"
+    return (
+        f"\n// CONFIRM: launch {function.name} the way your program does.{head}"
+        f"{_launch_shape(function, dims)}"
+        f"    {function.name}<<<blocks, threads>>>({passed}); // CONFIRM: shared memory, order\n"
+        "    cudaDeviceSynchronize();\n}\n"
+    )
+
+
+def _launch_shape(function: CudaFunction, dims: Sequence[str]) -> str:
+    """Blocks and threads that cover the dims; of two or more axes where the kernel uses `.y`."""
+    if not any(p.name in dims for p in function.parameters):
+        return "    dim3 threads(256);\n    dim3 blocks(1); // CONFIRM: the kernel takes no size\n"
+    if len(dims) >= 2 and re.search(r"\b(?:threadIdx|blockIdx)\s*\.\s*y\b", function.body):
+        x, y = dims[1], dims[0]
+        return (
+            f"    dim3 threads(16, 16); // CONFIRM: x over {x}, y over {y}\n"
+            f"    dim3 blocks(({x} + 15) / 16, ({y} + 15) / 16); // CONFIRM\n"
+        )
+    total = " * ".join(f"(long long){dim}" if not i else dim for i, dim in enumerate(dims))
+    return (
+        "    dim3 threads(256);\n"
+        f"    dim3 blocks(({total} + 255) / 256); // CONFIRM: one thread an element\n"
+    )

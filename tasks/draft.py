@@ -79,7 +79,7 @@ def _task_toml(name: str, function: CudaFunction, dims: Sequence[str], where: st
         *(f'{dim} = "CONFIRM: what {dim} counts"' for dim in dims),
     ]
     for parameter in function.parameters:
-        shape = _shape(parameter, function, dims)
+        shape = _shape(parameter, function, dims) if parameter.pointer else ()
         lines += ["", "[[arguments]]", *_argument(parameter, function.body, dims, shape)]
     lines += ["", *_sizes(dims), "", *_rest(dims)]
     return "\n".join(lines) + "\n"

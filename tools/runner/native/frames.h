@@ -1,0 +1,63 @@
+// The frames between the orchestrator and a runner, each of one fixed size and sent as one packet of
+// a SOCK_SEQPACKET pair. tools/runner/protocol.py is the same in Python; a test compares the two.
+//
+//   orchestrator          runner
+//   StartFrame       ->
+//                    <-   ReplyFrame ready | refused
+//   CallFrame        ->
+//                    <-   ReplyFrame done            any number of times
+//
+// A runner that dies by a signal sends `died` as its last words; a fault of the emulated device is
+// in the report instead, with exit status emu::kFaultExit.
+#pragma once
+
+#include <cstdint>
+
+#include "emu/host.h"
+
+namespace runner {
+
+constexpr uint32_t kMaxIntegers = 24;  // integers and pointers of one call
+constexpr uint32_t kMaxFloats = 8;
+constexpr uint32_t kMaxBuffers = kMaxIntegers;
+
+struct StartFrame {
+  uint64_t arena_bytes;
+  uint64_t report_bytes;
+  emu::DeviceFacts facts;
+};
+
+struct CallFrame {
+  uint64_t sequence;                // echoed in the reply
+  uint64_t integers[kMaxIntegers];  // in order of the signature; pointers are arena offsets
+  uint64_t floats[kMaxFloats];      // in order; a float in the low half
+  uint32_t pointers;                // bit i: integers[i] is an arena offset
+  uint32_t buffer_count;
+  emu::CallBuffer buffers[kMaxBuffers];
+  uint64_t schedule_seed;
+  uint64_t scratch_bytes;
+  uint64_t fuel;
+  uint32_t level;
+  uint32_t device_to_host;
+  uint32_t sample_blocks;
+  uint32_t reserved;
+};
+
+enum class Reply : uint32_t {
+  ready = 1,
+  refused = 2,  // `detail`: why the candidate cannot be loaded
+  done = 3,
+  died = 4,    // `number`: the signal; `address`: where it points
+  denied = 5,  // `number`: the system call, `detail`: its name
+  broken = 6,  // `detail`: which of our own parts failed
+};
+
+struct ReplyFrame {
+  uint32_t reply;  // Reply
+  uint32_t number;
+  uint64_t sequence;
+  uint64_t address;  // of `ready`: where the arena starts
+  char detail[256];  // UTF-8, zero-terminated
+};
+
+}  // namespace runner

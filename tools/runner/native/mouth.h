@@ -1,0 +1,17 @@
+// The runner's only voice: fixed-size replies on its socket. Safe in signal handlers.
+#pragma once
+
+#include <cstdint>
+
+#include "frames.h"
+
+namespace runner {
+
+void speak_through(int socket);
+
+void say(Reply reply, uint32_t number, uint64_t sequence, uint64_t address, const char* detail);
+
+// Says that one of our own parts failed, and exits.
+[[noreturn]] void give_up(const char* what, const char* why);
+
+}  // namespace runner

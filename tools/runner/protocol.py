@@ -1,0 +1,158 @@
+"""The frames of `native/frames.h` in Python, and how arguments go into them.
+
+Frames have one fixed size each and come as single packets, so nothing a runner says decides how
+much is read.
+"""
+
+import ctypes
+import struct
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+
+from cuda_llm.tools.devices.device import Argument, Scalar
+
+MAX_INTEGERS = 24
+MAX_FLOATS = 8
+MAX_BUFFERS = MAX_INTEGERS
+FAULT_STATUS = 86
+"""Exit status of a runner that left a fault in the report."""
+
+_U32, _U64 = ctypes.c_uint32, ctypes.c_uint64
+
+
+class DeviceFacts(ctypes.Structure):
+    """`emu::DeviceFacts`."""
+
+    _fields_ = (
+        ("name", ctypes.c_char * 64),
+        ("compute_major", _U32),
+        ("compute_minor", _U32),
+        ("sm_count", _U32),
+        ("max_threads_per_block", _U32),
+        ("max_threads_per_sm", _U32),
+        ("max_blocks_per_sm", _U32),
+        ("registers_per_sm", _U32),
+        ("registers_per_block", _U32),
+        ("shared_bytes_per_block", _U32),
+        ("shared_bytes_per_block_optin", _U32),
+        ("shared_bytes_per_sm", _U32),
+        ("shared_bytes_reserved", _U32),
+        ("l2_bytes", _U32),
+        ("clock_khz", _U32),
+        ("memory_clock_khz", _U32),
+        ("memory_bus_bits", _U32),
+        ("memory_bytes", _U64),
+    )
+
+
+class StartFrame(ctypes.Structure):
+    """Sent once."""
+
+    _fields_ = (("arena_bytes", _U64), ("report_bytes", _U64), ("facts", DeviceFacts))
+
+
+class CallBuffer(ctypes.Structure):
+    """`emu::CallBuffer`."""
+
+    _fields_ = (("offset", _U64), ("bytes", _U64), ("role", _U32), ("index", _U32))
+
+
+class CallFrame(ctypes.Structure):
+    """One call of `solve`."""
+
+    _fields_ = (
+        ("sequence", _U64),
+        ("integers", _U64 * MAX_INTEGERS),
+        ("floats", _U64 * MAX_FLOATS),
+        ("pointers", _U32),
+        ("buffer_count", _U32),
+        ("buffers", CallBuffer * MAX_BUFFERS),
+        ("schedule_seed", _U64),
+        ("scratch_bytes", _U64),
+        ("fuel", _U64),
+        ("level", _U32),
+        ("device_to_host", _U32),
+        ("sample_blocks", _U32),
+        ("reserved", _U32),
+    )
+
+
+class Reply(IntEnum):
+    """What a runner can say."""
+
+    READY = 1
+    REFUSED = 2
+    DONE = 3
+    DIED = 4
+    DENIED = 5
+    BROKEN = 6
+
+
+class ReplyFrame(ctypes.Structure):
+    """All a runner ever sends."""
+
+    _fields_ = (
+        ("reply", _U32),
+        ("number", _U32),
+        ("sequence", _U64),
+        ("address", _U64),
+        ("detail", ctypes.c_char * 256),
+    )
+
+    @property
+    def is_last(self) -> bool:
+        """True when the runner ends after it."""
+        return self.reply in {Reply.DIED, Reply.DENIED, Reply.BROKEN}
+
+    @property
+    def text(self) -> str:
+        """The detail, whatever bytes it holds."""
+        return bytes(self.detail).decode(errors="replace")
+
+
+def decode_reply(packet: bytes) -> ReplyFrame | None:
+    """The reply in a packet; None where it is not one."""
+    if len(packet) != ctypes.sizeof(ReplyFrame):
+        return None
+    frame = ReplyFrame.from_buffer_copy(packet)
+    return frame if frame.reply in set(Reply) else None
+
+
+def put_arguments(
+    frame: CallFrame, arguments: Sequence[Argument], offsets: Mapping[str, int]
+) -> None:
+    """Write the arguments of `solve` into a frame; `offsets` places each buffer in the arena.
+
+    Integers and floats go into separate rows: `native/call.cpp` says why that is a calling
+    convention. Raises ValueError where there are too many or a value does not fit its type.
+    """
+    integers = floats = 0
+    frame.pointers = 0
+    for argument in arguments:
+        if isinstance(argument, Scalar) and argument.ctype in {"float", "double"}:
+            if floats == MAX_FLOATS:
+                raise ValueError(f"more than {MAX_FLOATS} floating-point arguments")
+            frame.floats[floats] = _float_bits(argument)
+            floats += 1
+            continue
+        if integers == MAX_INTEGERS:
+            raise ValueError(f"more than {MAX_INTEGERS} integer and pointer arguments")
+        if isinstance(argument, Scalar):
+            frame.integers[integers] = _integer_bits(argument)
+        else:
+            frame.integers[integers] = offsets[argument]
+            frame.pointers |= 1 << integers
+        integers += 1
+
+
+def _float_bits(scalar: Scalar) -> int:
+    if scalar.ctype == "float":
+        return int.from_bytes(struct.pack("<f", scalar.value), "little")
+    return int.from_bytes(struct.pack("<d", scalar.value), "little")
+
+
+def _integer_bits(scalar: Scalar) -> int:
+    value = int(scalar.value)
+    if value != scalar.value or not -(1 << 63) <= value < 1 << 64:
+        raise ValueError(f"{scalar.value!r} is not a 64-bit integer ({scalar.ctype})")
+    return value & ((1 << 64) - 1)

@@ -1,0 +1,196 @@
+"""One command in a jail: what it may see and use, and what became of it."""
+
+import asyncio
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, cast
+
+from cuda_llm.errors import InfrastructureError
+from cuda_llm.tools.sandbox.outlet import Captured, capture
+from cuda_llm.tools.sandbox.programs import jail_program
+
+End = Literal["exited", "signalled", "wall", "processes"]
+"""How a command ended: by itself, by a signal, at the wall clock, by having too many processes."""
+
+GRACE_S = 10.0
+"""What the jail program itself may take to sweep up after the wall clock."""
+
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache",
+          "/etc/alternatives", "/dev/zero", "/dev/urandom")  # fmt: skip
+"""What any program needs to start; nobody's data lives there."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Jail:
+    """What a command may see and use. Nothing else of the file system is there, and no network."""
+
+    folder: Path
+    """The one private folder: working directory, HOME, TMPDIR, writable."""
+    readable: tuple[Path, ...] = ()
+    """Files and folders it may read and execute, besides the system's programs and libraries."""
+    path: tuple[Path, ...] = (Path("/usr/bin"), Path("/bin"))
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Added to PATH, HOME, TMPDIR and LANG; nothing is inherited."""
+    wall_s: float = 60.0
+    cpu_s: float = 60.0
+    """Per process."""
+    memory_bytes: int = 4 << 30
+    """Address space per process."""
+    file_bytes: int = 64 << 20
+    """Largest file."""
+    processes: int = 256
+    """Most at once."""
+    output_bytes: int = 1 << 20
+    """Kept of each of stdout and stderr; the rest is read and counted."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class JailResult:
+    """What a jailed command did. It has no process left."""
+
+    command: tuple[str, ...]
+    end: End
+    exit_code: int | None
+    """None unless it exited by itself."""
+    signal: int | None
+    """The signal that ended it, if one did."""
+    stdout: Captured
+    stderr: Captured
+    wall_s: float
+    cpu_s: float
+    peak_bytes: int
+    """Resident memory of its largest process."""
+    landlock_abi: int
+    """0: this kernel has no Landlock, and the file system was not confined."""
+    namespaces: bool
+    """Whether it had process, network and ipc namespaces of its own."""
+
+    @property
+    def timed_out(self) -> bool:
+        """Whether the wall clock ended it."""
+        return self.end == "wall"
+
+    @property
+    def ok(self) -> bool:
+        """Whether it exited with 0."""
+        return self.exit_code == 0
+
+
+async def run_jailed(command: Sequence[str], jail: Jail) -> JailResult:
+    """Run `command` and wait for it and for all that it started to be gone.
+
+    However this ends (done, limit, cancellation, death of this process), no process is left.
+    Raises InfrastructureError when the jail cannot be set up, MissingError without g++.
+    """
+    report_in, report_out = os.pipe()
+    try:
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *jail_command(command, jail, report=report_out),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                cwd=jail.folder,
+                env=environment(jail),
+                pass_fds=(report_out,),
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise InfrastructureError("jail", f"does not start: {error}") from error
+        finally:
+            os.close(report_out)
+        try:
+            async with asyncio.timeout(jail.wall_s + GRACE_S):
+                stdout, stderr, _ = await asyncio.gather(
+                    capture(process.stdout, jail.output_bytes),
+                    capture(process.stderr, jail.output_bytes),
+                    process.wait(),
+                )
+        except TimeoutError:
+            raise InfrastructureError("jail", "did not end after its wall clock") from None
+        finally:
+            await asyncio.shield(_stop(process))
+        report = _report(os.read(report_in, 4096).decode())
+    finally:
+        os.close(report_in)
+    return _result(command, report, stdout, stderr)
+
+
+def jail_command(command: Sequence[str], jail: Jail, *, report: int | None = None) -> list[str]:
+    """The argument vector that runs `command` in `jail`, for callers with their own pipes.
+
+    Open descriptors without close-on-exec reach the command. End it with SIGTERM, not SIGKILL.
+    """
+    arguments = [str(jail_program()), "--parent", str(os.getpid())]
+    readable = [Path(path) for path in SYSTEM] + list(jail.readable)
+    for path in dict.fromkeys(path for path in readable if path.exists()):
+        arguments += ["--ro", str(path)]
+    for path in (jail.folder, Path("/dev/null")):
+        arguments += ["--rw", str(path)]
+    numbers = {
+        "--cpu-s": max(1, round(jail.cpu_s)),
+        "--memory-bytes": jail.memory_bytes,
+        "--file-bytes": jail.file_bytes,
+        "--processes": jail.processes,
+        "--wall-ms": max(1, round(jail.wall_s * 1000)),
+    }
+    for name, value in numbers.items():
+        arguments += [name, str(value)]
+    if report is not None:
+        arguments += ["--report-fd", str(report)]
+    return [*arguments, "--", *command]
+
+
+def environment(jail: Jail) -> dict[str, str]:
+    """Every variable that a command in `jail` sees."""
+    return {
+        "PATH": os.pathsep.join(map(str, jail.path)),
+        "HOME": str(jail.folder),
+        "TMPDIR": str(jail.folder),
+        "LANG": "C",
+        **jail.environment,
+    }
+
+
+async def _stop(process: asyncio.subprocess.Process) -> None:
+    """End the jail and with it everything below; returns when it has been reaped."""
+    if process.returncode is None:
+        process.terminate()
+    try:
+        async with asyncio.timeout(GRACE_S):
+            await process.wait()
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+
+
+def _report(line: str) -> dict[str, str]:
+    return dict(pair.split("=", 1) for pair in line.split())
+
+
+def _result(
+    command: Sequence[str], report: dict[str, str], stdout: Captured, stderr: Captured
+) -> JailResult:
+    if not report:
+        raise InfrastructureError("jail", stderr.text.strip() or "ended without a report")
+    if report["end"] == "failed":
+        reason = os.strerror(int(report["error"]))
+        raise InfrastructureError("jail", f"{report['step']}: {reason} ({command[0]})")
+    if report["end"] == "stopped":
+        raise InfrastructureError("jail", f"was stopped from outside ({command[0]})")
+    end, code = report["end"], int(report["code"])
+    return JailResult(
+        command=tuple(command),
+        end=cast(End, end),
+        exit_code=code if end == "exited" else None,
+        signal=code if end == "signalled" else None,
+        stdout=stdout,
+        stderr=stderr,
+        wall_s=int(report["wall_ms"]) / 1e3,
+        cpu_s=int(report["cpu_ms"]) / 1e3,
+        peak_bytes=int(report["peak_kib"]) << 10,
+        landlock_abi=int(report["landlock"]),
+        namespaces=report["isolation"] != "0",
+    )

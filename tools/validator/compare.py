@@ -1,7 +1,7 @@
 """Every element of an output against the float64 reference."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,8 +24,8 @@ class Expected:
     """Float64, or whole numbers for an integer output; shape of the output."""
     scale: Array | None = None
     """What errors are measured against, e.g. |A||B|; None: the value's own magnitude."""
-    units: Callable[[Array], Array] | None = None
-    """The task's own rule: candidate's output to error in rounding units, NaN being wrong."""
+    units: Array | None = None
+    """Errors in rounding units where the task's own rule judged the output; NaN is wrong."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +95,7 @@ def _units(got: Array, expected: Expected, limits: Limits) -> Iterator[tuple[int
     if got.shape != expected.value.shape:
         raise ValueError(f"output {got.shape}, reference {expected.value.shape}")
     if expected.units is not None:
-        own = np.asarray(expected.units(got), np.float64).reshape(-1)
+        own = np.asarray(expected.units, np.float64).reshape(-1)
         yield 0, np.where(np.isnan(own), np.inf, own)
         return
     actual, target = got.reshape(-1), expected.value.reshape(-1)
@@ -127,12 +127,10 @@ def _float_units(actual: Array, target: Array, scale: Array | None, limits: Limi
 
 def _one_unit(wanted: Array, scale: Array | None, limits: Limits) -> Array:
     """The absolute error that counts as one unit, per element."""
-    magnitude = np.abs(wanted) if scale is None or limits.value_weight else None
-    measure: Array = np.multiply(
-        magnitude if scale is None else scale, limits.scale_weight, dtype=np.float64
-    )
-    if magnitude is not None and limits.value_weight:
-        measure += limits.value_weight * magnitude
+    relative = np.abs(wanted) if scale is None else scale
+    measure: Array = np.multiply(relative, limits.scale_weight, dtype=np.float64)
+    if limits.value_weight:
+        measure += limits.value_weight * np.abs(wanted)
     np.maximum(measure, limits.floor, out=measure)
     measure *= limits.unit
     return measure

@@ -25,7 +25,8 @@ def _is_integer(dtype: npt.DTypeLike) -> bool:
 
 def normal(rng: np.random.Generator, shape: Shape, dtype: npt.DTypeLike) -> Array:
     """Mean 0, variance 1, full mantissas: the one to time with."""
-    return rng.standard_normal(shape, dtype=np.float32).astype(dtype, copy=False)
+    values: Array = rng.standard_normal(shape, dtype=np.float32)
+    return values.astype(dtype, copy=False)
 
 
 def uniform(
@@ -33,7 +34,7 @@ def uniform(
 ) -> Array:
     """Even over [low, high)."""
     values: Array = rng.random(shape, dtype=np.float32) * np.float32(high - low) + np.float32(low)
-    return values.astype(dtype, copy=False)
+    return _stored(values, dtype)
 
 
 def uniform_signed(rng: np.random.Generator, shape: Shape, dtype: npt.DTypeLike) -> Array:
@@ -48,13 +49,13 @@ def uniform_unit(rng: np.random.Generator, shape: Shape, dtype: npt.DTypeLike) -
 
 def heavy_tail(rng: np.random.Generator, shape: Shape, dtype: npt.DTypeLike) -> Array:
     """Student's t with 3 degrees of freedom: a few elements carry much of the sum."""
-    freedom = rng.standard_gamma(np.float32(1.5), shape, dtype=np.float32) / np.float32(1.5)
-    return (normal(rng, shape, np.float32) / np.sqrt(freedom)).astype(dtype)
+    freedom = rng.standard_gamma(1.5, shape, dtype=np.float32) / np.float32(1.5)
+    return _stored(normal(rng, shape, np.float32) / np.sqrt(freedom), dtype)
 
 
 def large(rng: np.random.Generator, shape: Shape, dtype: npt.DTypeLike) -> Array:
     """Normal times 1e4."""
-    return (normal(rng, shape, np.float32) * np.float32(1e4)).astype(dtype)
+    return _stored(normal(rng, shape, np.float32) * np.float32(1e4), dtype)
 
 
 def denormal(rng: np.random.Generator, shape: Shape, dtype: npt.DTypeLike) -> Array:
@@ -172,6 +173,13 @@ def _thinned(rng: np.random.Generator, values: Array, keep: float) -> Array:
         if keep >= 1
         else np.where(rng.random(values.shape) < keep, values, 0).astype(values.dtype)
     )
+
+
+def _stored(values: Array, dtype: npt.DTypeLike) -> Array:
+    """In the float type asked for, finite where that type is short."""
+    largest = float(np.finfo(np.dtype(dtype)).max)
+    stored: Array = np.clip(values, -largest, largest).astype(dtype)
+    return stored
 
 
 def _with_values(rng: np.random.Generator, values: Array, wanted: tuple[int, ...]) -> Array:

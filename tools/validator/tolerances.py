@@ -13,7 +13,7 @@ ROUNDING_UNIT: Mapping[str, float] = MappingProxyType(
 """Half the distance between 1 and the next number, by precision."""
 
 SMALLEST_NORMAL: Mapping[str, float] = MappingProxyType(
-    {"fp64": 2.0**-1022, "fp32": 2.0**-126, "tf32": 2.0**-126, "fp16": 2.0**-14, "bf16": 2.0**-126}
+    {"fp64": 2.0**-1020, "fp32": 2.0**-126, "tf32": 2.0**-126, "fp16": 2.0**-14, "bf16": 2.0**-126}
 )
 
 FEWEST_FOR_RMS = 64

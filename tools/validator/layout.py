@@ -1,0 +1,41 @@
+"""A task at one size: the buffers and arguments of a call, and what a call may use."""
+
+from collections.abc import Mapping
+
+from cuda_llm.tasks.dtypes import CTYPES
+from cuda_llm.tasks.expressions import evaluate
+from cuda_llm.tasks.shapes import scalar_value, shape_of
+from cuda_llm.tasks.task import ArgumentRole, Task
+from cuda_llm.tools.devices.device import Argument, BufferSpec, Role, Scalar
+
+Dims = Mapping[str, int]
+
+
+def buffer_specs(task: Task, dims: Dims) -> tuple[BufferSpec, ...]:
+    """The buffers `solve` takes, in order."""
+    return tuple(
+        BufferSpec(
+            name=argument.name,
+            role=Role(argument.role.value),
+            dtype=argument.dtype,
+            shape=shape_of(argument, dims),
+        )
+        for argument in task.arguments
+        if argument.role is not ArgumentRole.SCALAR
+    )
+
+
+def call_arguments(task: Task, dims: Dims) -> tuple[Argument, ...]:
+    """The arguments of `solve`, in order."""
+    return tuple(
+        Scalar(value=scalar_value(argument, dims), ctype=CTYPES[argument.dtype])
+        if argument.role is ArgumentRole.SCALAR
+        else argument.name
+        for argument in task.arguments
+    )
+
+
+def work(task: Task, dims: Dims) -> float:
+    """Operations and bytes no kernel can do without: what cases are ordered and bounded by."""
+    roofline = task.roofline
+    return float(evaluate(roofline.flops, dims)) + float(evaluate(roofline.bytes, dims))

@@ -1,0 +1,92 @@
+"""Where expected values come from: the task's float64 reference, or the user's own kernel."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cuda_llm.outcomes import Verdict
+from cuda_llm.tasks.expressions import evaluate
+from cuda_llm.tasks.reference import load_reference
+from cuda_llm.tasks.task import Task
+from cuda_llm.tools.devices.device import CallOptions, CallReport, Role, Session
+from cuda_llm.tools.validator.compare import Expected
+from cuda_llm.tools.validator.layout import Dims, buffer_specs, call_arguments
+
+Array = npt.NDArray[Any]
+Inputs = Mapping[str, Array]
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """What the outputs of one call should be."""
+
+    values: Mapping[str, Expected]
+    own_rule: Callable[[Mapping[str, Array]], Mapping[str, Array]] | None = None
+    """The task's comparator: outputs to the error of each element in rounding units."""
+
+
+Oracle = Callable[[Inputs, Dims], Awaitable[Expectation | Verdict]]
+
+
+def reference_oracle(task: Task) -> Oracle:
+    """Expected values from the task's reference.py. Raises TaskError where it is broken."""
+    reference = load_reference(task)
+
+    async def expected(inputs: Inputs, dims: Dims) -> Expectation:
+        values = reference.compute(np, inputs, dims)
+        scales = {} if reference.scale is None else reference.scale(np, inputs, dims)
+        comparator = reference.comparator
+        return Expectation(
+            {name: Expected(value, scales.get(name)) for name, value in values.items()},
+            None if comparator is None else lambda got: comparator(np, got, inputs, dims),
+        )
+
+    return expected
+
+
+def baseline_oracle(task: Task, session: Session, limit_s: float = 10.0) -> Oracle:
+    """Expected values from the baseline kernel, loaded in a session of its own.
+
+    Errors are measured against its results on the inputs' magnitudes where the task is linear,
+    else against the larger of the value and the output's root mean square.
+    """
+
+    async def run(inputs: Inputs, dims: Dims) -> dict[str, Array] | Verdict:
+        placed = session.place(buffer_specs(task, dims))
+        for name, buffer in placed.items():
+            buffer.data[...] = inputs.get(name, 0)
+        options = CallOptions(
+            limit_s=limit_s,
+            scratch_bytes=int(evaluate(task.capabilities.scratch_bytes, dims)),
+            device_to_host=task.capabilities.device_to_host,
+        )
+        report = await session.call(call_arguments(task, dims), options)
+        if not isinstance(report, CallReport):
+            return report
+        return {
+            name: buffer.data.astype(np.float64 if buffer.data.dtype.kind == "f" else np.int64)
+            for name, buffer in placed.items()
+            if buffer.spec.role is not Role.IN
+        }
+
+    async def expected(inputs: Inputs, dims: Dims) -> Expectation | Verdict:
+        values = await run(inputs, dims)
+        if not isinstance(values, dict):
+            return values
+        if not task.linear:
+            return Expectation({n: Expected(value, _spread(value)) for n, value in values.items()})
+        scales = await run({name: np.abs(array) for name, array in inputs.items()}, dims)
+        if not isinstance(scales, dict):
+            return scales
+        return Expectation({n: Expected(value, scales[n]) for n, value in values.items()})
+
+    return expected
+
+
+def _spread(value: Array) -> Array:
+    finite = np.where(np.isfinite(value), value, 0.0)
+    scale: Array = np.maximum(np.abs(finite), np.sqrt(np.mean(np.square(finite))))
+    return scale

@@ -1,0 +1,146 @@
+"""One case: place, fill, call, look. Timed calls go through here too."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cuda_llm.outcomes import LateWrite, Nondeterministic, PolicyViolation, Verdict
+from cuda_llm.tasks.expressions import evaluate
+from cuda_llm.tasks.task import Task
+from cuda_llm.tools.devices.device import CallOptions, CallReport, Level, Session
+from cuda_llm.tools.validator.buffers import (
+    Filled,
+    fill,
+    find_damage,
+    find_late_write,
+    take_outputs,
+)
+from cuda_llm.tools.validator.cases import POISONS, Case, inputs_of
+from cuda_llm.tools.validator.compare import Comparison
+from cuda_llm.tools.validator.distributions import draw
+from cuda_llm.tools.validator.layout import buffer_specs, call_arguments
+from cuda_llm.tools.validator.oracle import Expectation, Oracle
+from cuda_llm.tools.validator.results import (
+    case_limits,
+    compare_outputs,
+    compare_repeat,
+    wrong_result,
+)
+
+Array = npt.NDArray[Any]
+
+PROBE_TERMS = 2048
+"""So many thirteen-bit numbers sum to less than 2^24, whatever they are."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checked:
+    """A case whose outputs are right."""
+
+    case: Case
+    report: CallReport
+    comparisons: Mapping[str, Comparison]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def elements(self) -> int:
+        """Output elements compared."""
+        return sum(comparison.elements for comparison in self.comparisons.values())
+
+
+async def run_case(
+    task: Task,
+    session: Session,
+    case: Case,
+    oracle: Oracle,
+    rng: np.random.Generator,
+    limit_s: float = 10.0,
+) -> Checked | Verdict:
+    """Call the candidate on fresh inputs and compare everything it was to leave alone or write."""
+    inputs = draw_inputs(task, case, rng)
+    expectation = await oracle(inputs, case.dims)
+    if not isinstance(expectation, Expectation):
+        return expectation
+    first = await _call(task, session, case, inputs, rng, limit_s)
+    if not isinstance(first, _Call):
+        return first
+    own = case_limits(task, case, expectation.values)
+    comparisons = compare_outputs(first.outputs, expectation, own)
+    for name, comparison in comparisons.items():
+        if not comparison.ok:
+            return wrong_result(case, name, first.outputs, expectation, own, inputs)
+    late = find_late_write(first.filled, first.outputs)
+    if late is not None:
+        return LateWrite(buffer=late)
+    notes: tuple[str, ...] = ()
+    if case.repeat_seed:
+        again = replace(
+            case,
+            schedule_seed=case.repeat_seed,
+            poison=POISONS[(POISONS.index(case.poison) + 1) % len(POISONS)],
+        )
+        second = await _call(task, session, again, inputs, rng, limit_s)
+        if not isinstance(second, _Call):
+            return second
+        spread = compare_repeat(first.outputs, second.outputs, expectation, own)
+        if isinstance(spread, Nondeterministic):
+            return spread
+        notes = spread
+    return Checked(case=case, report=first.report, comparisons=comparisons, notes=notes)
+
+
+@dataclass(frozen=True)
+class _Call:
+    report: CallReport
+    filled: Filled
+    outputs: Mapping[str, Array]
+
+
+async def _call(
+    task: Task,
+    session: Session,
+    case: Case,
+    inputs: Mapping[str, Array],
+    rng: np.random.Generator,
+    limit_s: float,
+) -> _Call | Verdict:
+    placed = session.place(buffer_specs(task, case.dims))
+    filled = fill(placed, inputs, case.poison, rng)
+    options = CallOptions(
+        level=case.level,
+        schedule_seed=case.schedule_seed,
+        limit_s=limit_s,
+        scratch_bytes=int(evaluate(task.capabilities.scratch_bytes, case.dims)),
+        device_to_host=task.capabilities.device_to_host,
+    )
+    report = await session.call(call_arguments(task, case.dims), options)
+    if not isinstance(report, CallReport):
+        return report
+    damage = find_damage(filled)
+    if damage is not None:
+        return damage
+    if case.level is not Level.CHECK and not report.launches:
+        return PolicyViolation(rule="no-launch", detail="solve returned without launching a kernel")
+    return _Call(report, filled, take_outputs(filled))
+
+
+def draw_inputs(task: Task, case: Case, rng: np.random.Generator) -> dict[str, Array]:
+    """Fresh contents of every input. Probes are thinned where their sums would pass EXACT_SUM."""
+    shapes = {spec.name: spec for spec in buffer_specs(task, case.dims)}
+    terms = float(evaluate(task.tolerance.terms, case.dims))
+    thin = PROBE_TERMS / 2 / terms if case.probe and terms > PROBE_TERMS else 1.0
+    last = inputs_of(task)[-1].name if inputs_of(task) else ""
+    return {
+        name: draw(
+            spelling,
+            rng,
+            shapes[name].shape,
+            shapes[name].dtype,
+            case.dims,
+            keep=thin if name == last else 1.0,
+        )
+        for name, spelling in case.distributions.items()
+    }

@@ -1,0 +1,110 @@
+"""The referee: decide whether a loaded candidate is right. It never loads a candidate itself."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from cuda_llm.outcomes import Verdict, WrongResult
+from cuda_llm.tasks.task import Task
+from cuda_llm.tools.devices.device import Session
+from cuda_llm.tools.validator.cases import CLOSE_WATCH_WORK, Case, plan
+from cuda_llm.tools.validator.oracle import Oracle, reference_oracle
+from cuda_llm.tools.validator.pattern import Judged, find_pattern
+from cuda_llm.tools.validator.run_case import Checked, run_case
+from cuda_llm.tools.validator.seeds import fresh_nonce, generator
+
+
+@dataclass(frozen=True, kw_only=True)
+class Validated:
+    """Every case came out right."""
+
+    checked: Mapping[str, int] = field(default_factory=dict)
+    """`cases`, `sizes`, `hidden`, `distributions`, `elements`."""
+    notes: tuple[str, ...] = ()
+    differential: bool = False
+    """The oracle was the user's own kernel."""
+    nonce: bytes = b""
+    """For a replay, once the verdict is out."""
+
+
+async def validate(
+    task: Task,
+    session: Session,
+    *,
+    oracle: Oracle | None = None,
+    nonce: bytes | None = None,
+    limit_s: float = 10.0,
+    on_case: Callable[[Case, int, int], None] | None = None,
+) -> Validated | Verdict:
+    """Judge the candidate loaded in `session` on fresh inputs, cheap cases first.
+
+    The first verdict ends it; after a wrong result the other cheap cases still run, to tell which
+    sizes or inputs are concerned. `oracle` replaces the task's reference and is required where it
+    has none. `on_case(case, number, total)` is told of each case before it runs. Raises TaskError
+    where the task's reference is broken.
+    """
+    differential = task.reference is None
+    judge = oracle if oracle is not None else reference_oracle(task)
+    secret = fresh_nonce() if nonce is None else nonce
+    cases = plan(task, generator(secret, task.name, "plan", 0))
+    checked: list[Checked] = []
+    for number, case in enumerate(cases):
+        if on_case is not None:
+            on_case(case, number, len(cases))
+        rng = generator(secret, task.name, "case", number)
+        result = await run_case(task, session, case, judge, rng, limit_s)
+        if isinstance(result, WrongResult):
+            judged = [Judged(one.case, True) for one in checked] + [Judged(case, False)]
+            return await _explain(task, session, judge, secret, cases, judged, result, limit_s)
+        if not isinstance(result, Checked):
+            return result
+        checked.append(result)
+    return Validated(
+        checked=_counts(checked),
+        notes=tuple(dict.fromkeys(note for one in checked for note in one.notes)),
+        differential=differential,
+        nonce=secret,
+    )
+
+
+async def _explain(
+    task: Task,
+    session: Session,
+    judge: Oracle,
+    secret: bytes,
+    cases: tuple[Case, ...],
+    judged: list[Judged],
+    first: WrongResult,
+    limit_s: float,
+) -> WrongResult:
+    """Run the remaining cheap cases and say what the wrong ones have in common."""
+    shown = first
+    for number in range(len(judged), len(cases)):
+        case = cases[number]
+        if case.work > CLOSE_WATCH_WORK:
+            break
+        rng = generator(secret, task.name, "case", number)
+        single = replace(case, repeat_seed=0)
+        result = await run_case(task, session, single, judge, rng, limit_s)
+        if isinstance(result, WrongResult):
+            shown = result if shown.size_class == "hidden" else shown
+        elif not isinstance(result, Checked):
+            break
+        judged.append(Judged(case, isinstance(result, Checked)))
+    pattern = find_pattern(judged)
+    return replace(
+        shown,
+        looks_like="; ".join(filter(None, (shown.looks_like, pattern))),
+        failed_cases=sum(not one.right for one in judged),
+        cases=len(judged),
+    )
+
+
+def _counts(checked: list[Checked]) -> Mapping[str, int]:
+    sizes = {(one.case.group, tuple(one.case.dims.items())) for one in checked}
+    return {
+        "cases": len(checked),
+        "sizes": sum(group != "hidden" for group, _ in sizes),
+        "hidden": sum(group == "hidden" for group, _ in sizes),
+        "distributions": len({one.case.label for one in checked}),
+        "elements": sum(one.elements for one in checked),
+    }

@@ -1,0 +1,57 @@
+"""Where a benchmark's figures go: one JSON file with what is needed to repeat them."""
+
+import datetime
+import json
+import platform
+import subprocess
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "benchmarks/results"
+
+
+def machine() -> dict[str, Any]:
+    """Facts of this machine that figures depend on; nothing that names it."""
+    import psutil
+
+    cpu = next(
+        (
+            line.split(":", 1)[1].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if line.startswith("model name")
+        ),
+        platform.processor(),
+    )
+    return {
+        "cpu": cpu,
+        "cores": psutil.cpu_count(),
+        "memory_gib": round(psutil.virtual_memory().total / 2**30),
+        "python": platform.python_version(),
+        "system": platform.system(),
+        "machine": platform.machine(),
+    }
+
+
+def commit() -> str:
+    """Commit the figures belong to, with `+` when the checkout has changes."""
+    head = ["git", "-C", str(ROOT), "rev-parse", "--short=12", "HEAD"]
+    name = subprocess.run(head, capture_output=True, text=True, check=False).stdout.strip()
+    status = ["git", "-C", str(ROOT), "status", "--porcelain", "--untracked-files=no"]
+    dirty = subprocess.run(status, capture_output=True, text=True, check=False).stdout.strip()
+    return f"{name}{'+' if dirty else ''}"
+
+
+def write(name: str, figures: dict[str, Any], folder: Path = RESULTS) -> Path:
+    """Write `figures` as `NAME.json` with date, commit and machine."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}.json"
+    whole = {
+        "benchmark": name,
+        "date": datetime.date.today().isoformat(),
+        "commit": commit(),
+        "machine": machine(),
+        **figures,
+    }
+    path.write_text(json.dumps(whole, indent=2) + "\n")
+    return path

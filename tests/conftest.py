@@ -1,0 +1,23 @@
+"""One cache for the whole test run, shared by its workers and thrown away with it."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="session", autouse=True)
+def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Point `CUDA_LLM_CACHE` at a folder that every worker of this run shares.
+
+    A cache named by the caller is kept: a developer may want builds to survive between runs.
+    """
+    named = os.environ.get("CUDA_LLM_CACHE")
+    if named:
+        return Path(named)
+    base = tmp_path_factory.getbasetemp()
+    is_worker = "PYTEST_XDIST_WORKER" in os.environ
+    cache = (base.parent if is_worker else base) / "cuda-llm-cache"
+    cache.mkdir(exist_ok=True)
+    os.environ["CUDA_LLM_CACHE"] = str(cache)
+    return cache

@@ -1,0 +1,70 @@
+"""The real command in a real process, watched for what it leaves behind."""
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from commands import Command, Ran
+
+PR_SET_CHILD_SUBREAPER = 36
+
+
+@pytest.fixture
+def orphans() -> Iterator[Callable[[], list[psutil.Process]]]:
+    """Make this process inherit orphans, so that nothing can hide by daemonising."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    assert libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
+    before = set(psutil.Process().children(recursive=True))
+
+    def left() -> list[psutil.Process]:
+        deadline = time.monotonic() + 2
+        while time.monotonic() < deadline:
+            alive = [p for p in psutil.Process().children(recursive=True) if p not in before]
+            alive = [p for p in alive if p.status() != psutil.STATUS_ZOMBIE]
+            if not alive:
+                return []
+            time.sleep(0.05)
+        return alive
+
+    yield left
+    libc.prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+
+
+@pytest.fixture
+def cuda_llm(tmp_path: Path, orphans: Callable[[], list[psutil.Process]]) -> Command:
+    """Run `cuda-llm` with its own temporary folder; nothing may be left in it or running."""
+
+    def run(
+        *arguments: object,
+        interrupt_after_s: float | None = None,
+        cwd: Path | None = None,
+        **env: str,
+    ) -> Ran:
+        scratch = tmp_path / "tmp"
+        scratch.mkdir(exist_ok=True)
+        started = time.monotonic()
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "cuda_llm", *map(str, arguments)],
+            cwd=cwd or tmp_path,
+            env={**os.environ, "TMPDIR": str(scratch), **env},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        if interrupt_after_s is not None:
+            time.sleep(interrupt_after_s)
+            process.send_signal(signal.SIGINT)
+        stdout, stderr = process.communicate(timeout=120)
+        wall_s = time.monotonic() - started
+        assert orphans() == []
+        assert list(scratch.iterdir()) == []
+        return Ran(process.returncode, stdout, stderr, wall_s)
+
+    return run

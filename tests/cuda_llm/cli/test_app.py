@@ -1,0 +1,37 @@
+import statistics
+
+import pytest
+from commands import Command
+
+
+def test_help_names_every_command(cuda_llm: Command) -> None:
+    shown = cuda_llm("--help")
+    assert shown.code == 0
+    for command in ("evaluate", "tasks", "hardware", "doctor"):
+        assert command in shown.stdout
+
+
+def test_help_is_instant(cuda_llm: Command) -> None:
+    """Bar: 0.3 s on an idle machine; the limit here leaves room for a busy one."""
+    walls = [cuda_llm("--help").wall_s for _ in range(5)]
+    assert min(walls) <= 0.3, statistics.median(walls)
+
+
+def test_version(cuda_llm: Command) -> None:
+    assert cuda_llm("--version").stdout.startswith("cuda-llm 0.")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("evalute", "x"), "evalute"),
+        (("evaluate", "vector_add"), "FILES"),
+        (("evaluate", "vector_add", "a.cu", "--devise", "x"), "--devise"),
+    ],
+)
+def test_a_mistyped_command_is_one_line_and_exit_2(
+    cuda_llm: Command, arguments: tuple[str, ...], named: str
+) -> None:
+    ran = cuda_llm(*arguments)
+    assert ran.code == 2
+    assert named in ran.complaint

@@ -1,0 +1,78 @@
+import json
+from pathlib import Path
+
+import jsonschema
+from commands import Command
+
+ROOT = Path(__file__).parents[3]
+EXAMPLES = ROOT / "examples/kernels"
+SCHEMA = json.loads((ROOT / "docs/schemas/evaluate.schema.json").read_text())
+
+
+def test_a_correct_kernel_is_explained_to_a_person(cuda_llm: Command) -> None:
+    ran = cuda_llm("evaluate", "matrix_transpose", EXAMPLES / "transpose_unpadded.cu")
+    assert ran.code == 0, ran.stdout + ran.stderr
+    assert "emulated RTX 3090 Ti (times are modelled)" in ran.stdout
+    assert "transpose: " in ran.stdout
+    assert "every element" in ran.stdout
+    assert "x faster" in ran.stdout
+    assert "bank conflicts" in ran.stdout
+    assert "transpose_unpadded.cu:25" in ran.stdout
+    assert ran.stderr.splitlines() == [
+        f"{EXAMPLES / 'transpose_unpadded.cu'}: {stage}"
+        for stage in ("compiling", "loading", "validating", "timing")
+    ]
+
+
+def test_a_wrong_kernel_is_located_and_fails(cuda_llm: Command) -> None:
+    ran = cuda_llm("evaluate", "matrix_transpose", EXAMPLES / "transpose_missing_barrier.cu")
+    assert ran.code == 1
+    assert "DATA_RACE" in ran.stdout
+    assert "transpose_missing_barrier.cu:1" in ran.stdout
+
+
+def test_several_files_are_compared_in_a_table(cuda_llm: Command) -> None:
+    names = ("padded", "missing_barrier", "unpadded")
+    files = [EXAMPLES / f"transpose_{name}.cu" for name in names]
+    ran = cuda_llm("evaluate", "matrix_transpose", *files, cwd=ROOT, COLUMNS="160")
+    assert ran.code == 0
+    table = ran.stdout[ran.stdout.index("largest size") :]
+    order = [table.index(f"transpose_{name}.cu") for name in ("padded", "unpadded")]
+    assert order == sorted(order)
+    assert table.index("DATA_RACE") > order[-1]
+
+
+def test_json_is_one_document_of_the_published_shape(cuda_llm: Command) -> None:
+    files = [EXAMPLES / "transpose_padded.cu", EXAMPLES / "transpose_missing_barrier.cu"]
+    ran = cuda_llm("evaluate", "matrix_transpose", *files, "--json")
+    document = json.loads(ran.stdout)
+    jsonschema.validate(document, SCHEMA)
+    good, bad = document["results"]
+    assert good["verdict"]["code"] == "PASSED"
+    assert good["speedup"] > 1
+    assert {size["source"] for size in good["sizes"]} == {"modelled"}
+    assert bad["verdict"]["code"] == "DATA_RACE"
+    assert bad["speedup"] is None
+
+
+def test_the_device_is_chosen_by_exact_name(cuda_llm: Command) -> None:
+    times = {}
+    for gpu in ("A100", "RTX 4090"):
+        ran = cuda_llm(
+            "evaluate",
+            "vector_add",
+            ROOT / "tasks/vector_add/baseline.cu",
+            "--device",
+            f"emulated:{gpu}",
+            "--json",
+        )
+        document = json.loads(ran.stdout)
+        assert gpu.split()[-1] in document["hardware"]
+        times[gpu] = document["results"][0]["sizes"][-1]["time_us"]
+    assert times["A100"] != times["RTX 4090"]
+
+
+def test_the_same_kernel_judged_twice_has_the_same_time(cuda_llm: Command) -> None:
+    arguments = ("evaluate", "matrix_transpose", EXAMPLES / "transpose_padded.cu", "--json")
+    first, second = (json.loads(cuda_llm(*arguments).stdout)["results"][0] for _ in range(2))
+    assert first["sizes"] == second["sizes"]

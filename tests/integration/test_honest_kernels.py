@@ -1,0 +1,54 @@
+"""Honest kernels of many styles raise no alarm: no check may refuse correct work."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from cuda_llm.cli.wording import describe
+from cuda_llm.outcomes import Passed
+from cuda_llm.tasks.loader import load_task
+from cuda_llm.tools.devices.find import open_device
+from cuda_llm.tools.judge.baseline import time_baseline
+from cuda_llm.tools.judge.judge import judge
+from cuda_llm.tools.judge.judged import Judged
+
+HONEST = Path(__file__).parents[1] / "fixtures/honest"
+KERNELS = sorted(HONEST.glob("*/*.cu"))
+TASKS = sorted({path.parent.name for path in KERNELS})
+
+
+def judge_file(task_name: str, path: Path) -> Judged:
+    async def run() -> Judged:
+        task = load_task(task_name)
+        device = open_device("emulated")
+        baseline = asyncio.ensure_future(time_baseline(task, device))
+        judged = await judge(task, device, path.read_text(), path.name, baseline=baseline)
+        await baseline
+        return judged
+
+    return asyncio.run(run())
+
+
+def test_there_are_ten_styles_for_each_task() -> None:
+    assert len(TASKS) == 6
+    for task in TASKS:
+        assert len(list((HONEST / task).glob("*.cu"))) >= 10
+
+
+@pytest.mark.parametrize("path", KERNELS, ids=lambda p: f"{p.parent.name}/{p.stem}")
+def test_an_honest_kernel_passes(path: Path) -> None:
+    verdict = judge_file(path.parent.name, path).verdict
+    assert isinstance(verdict, Passed), f"{verdict.code}: {describe(verdict)}"
+    assert verdict.profile is not None
+    assert verdict.profile.speedup is not None
+    assert verdict.profile.bottlenecks
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_the_baseline_passes_and_ties_with_itself(task: str) -> None:
+    loaded = load_task(task)
+    verdict = judge_file(task, loaded.baseline).verdict
+    assert isinstance(verdict, Passed), f"{verdict.code}: {describe(verdict)}"
+    assert verdict.profile is not None
+    assert verdict.profile.speedup == pytest.approx(1.0, rel=0.1)

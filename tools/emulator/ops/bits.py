@@ -68,7 +68,9 @@ def _counts() -> Iterator[tuple[str, LaneOp]]:
 
 def _fields() -> Iterator[tuple[str, LaneOp]]:
     for t in ("u32", "s32", "u64", "s64"):
-        yield f"bfe.{t}", call(f"bfe<{C_TYPES[t]}>", t, t, "u32", "u32")
+        vectorises = t.endswith("32")
+        op = call(f"bfe<{C_TYPES[t]}>", t, t, "u32", "u32", vectorises=vectorises)
+        yield f"bfe.{t}", op
     for t in ("b32", "b64"):
         yield f"bfi.{t}", call(f"bfi<{C_TYPES[t]}>", t, t, t, "u32", "u32")
     for mode, wrapped in (("wrap", "true"), ("clamp", "false")):

@@ -110,15 +110,17 @@ def _carrying(value: str, carry: str, t: str, arity: int, *, reads: bool = False
 
 
 def _dot_products() -> Iterator[tuple[str, LaneOp]]:
-    byte = {"u32": "uint8_t", "s32": "int8_t"}
-    half = {"u32": "uint16_t", "s32": "int16_t"}
+    signed = {"u32": "false", "s32": "true"}
     for a in ("u32", "s32"):
         for b in ("u32", "s32"):
             c = "u32" if a == b == "u32" else "s32"
-            yield f"dp4a.{a}.{b}", call(f"dp4a<{byte[a]}, {byte[b]}>", c, "b32", "b32", c)
-            for mode, shift in (("lo", 0), ("hi", 16)):
-                function = f"dp2a<{half[a]}, {byte[b]}, {shift}>"
-                yield f"dp2a.{mode}.{a}.{b}", call(function, c, "b32", "b32", c)
+            signs = f"{signed[a]}, {signed[b]}"
+            yield f"dp4a.{a}.{b}", call(f"dp4a<{signs}>", c, "b32", "b32", c)
+            for mode, first in (("lo", 0), ("hi", 2)):
+                yield (
+                    f"dp2a.{mode}.{a}.{b}",
+                    call(f"dp2a<{signs}, {first}>", c, "b32", "b32", c),
+                )
 
 
 def _packed_halfwords() -> Iterator[tuple[str, LaneOp]]:

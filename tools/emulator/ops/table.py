@@ -3,13 +3,22 @@
 from collections.abc import Mapping
 from functools import cache
 
-from cuda_llm.tools.emulator.ops import bits, compare, convert, float, integer
+from cuda_llm.tools.emulator.ops import (
+    approx,
+    bits,
+    compare,
+    convert,
+    convert_half,
+    float,
+    half,
+    integer,
+)
 from cuda_llm.tools.emulator.ops.bits import pack_op, unpack_op
 from cuda_llm.tools.emulator.ops.lane_op import LaneOp
 
 __all__ = ["lane_op", "operations", "pack_op", "unpack_op"]
 
-FAMILIES = (integer, bits, compare, float, convert)
+FAMILIES = (integer, bits, compare, float, approx, half, convert, convert_half)
 
 
 @cache
@@ -21,7 +30,7 @@ def operations() -> Mapping[str, LaneOp]:
 def lane_op(opcode: tuple[str, ...], sources: int | None = None) -> LaneOp | None:
     """The operation an opcode (split at dots) names; None if there is none.
 
-    `sources` is the number of source operands; it tells `min.f32 d, a, b, c` from `min.f32 d, a, b`.
+    `sources`, the number of source operands, tells `min.f32 d, a, b, c` from `min.f32 d, a, b`.
     """
     spelling = ".".join(opcode)
     if sources == 3 and f"{spelling}/3" in operations():

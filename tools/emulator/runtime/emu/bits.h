@@ -132,23 +132,29 @@ EMU_OP T ones(uint32_t length) {
 template <class T>
 EMU_OP T bfe(T a, uint32_t position, uint32_t length) {
   using U = Bits<T>;
-  position &= 255;
-  length &= 255;
-  U field = U(shr<U>(U(a), position) & ones<U>(length));
+  constexpr U last = kBits<T> - 1;
+  U first = U(position & 255);
+  U count = U(length & 255);
+  U kept = count > last ? ~U(0) : (U(1) << (count & last)) - 1;
+  U field = first > last ? U(0) : U(a) >> (first & last);
   if constexpr (kSigned<T>) {
-    uint32_t top = position + length - 1;
-    top = top > uint32_t(kBits<T> - 1) ? uint32_t(kBits<T> - 1) : top;
-    bool negative = length != 0 && (U(a) >> top & 1) != 0;
-    U kept = ones<U>(position > top ? 0 : top - position + 1);
-    return T(negative ? U(field | U(~kept)) : field);
-  } else {
-    return field;
+    U top = first + count - 1;
+    top = top > last ? last : top;
+    U sign = count == 0 ? U(0) : U(0) - (U(a) >> top & 1);
+    // What lies above the register counts as sign.
+    kept = first > last ? U(0) : kept & ~U(0) >> (first & last);
+    return T((field & kept) | (sign & ~kept));
   }
+  return T(field & kept);
 }
 template <class T>
 EMU_OP T bfi(T field, T base, uint32_t position, uint32_t length) {
-  T mask = shl<T>(ones<T>(length & 255), position & 255);
-  return T((base & ~mask) | (shl<T>(field, position & 255) & mask));
+  constexpr T last = kBits<T> - 1;
+  T first = T(position & 255);
+  T count = T(length & 255);
+  T mask = count > last ? ~T(0) : (T(1) << (count & last)) - 1;
+  mask = first > last ? T(0) : mask << (first & last);
+  return T((base & ~mask) | (field << (first & last) & mask));
 }
 
 // Sign- or zero-extends from bit `length` - 1.

@@ -159,17 +159,20 @@ EMU_OP bool carry_of_mad_hi_carry(T a, T b, T c, bool carry) {
 }
 
 // Dot products of bytes, or of two halfwords with the low or high pair of bytes.
-template <class A, class B>
-EMU_OP uint32_t dp4a(uint32_t a, uint32_t b, uint32_t c) {
-  for (int byte = 0; byte < 4; ++byte) {
-    c += uint32_t(int32_t(A(a >> (8 * byte))) * int32_t(B(b >> (8 * byte))));
-  }
-  return c;
+template <bool Signed, int Width, int Index>
+EMU_OP uint32_t part(uint32_t a) {
+  uint32_t top = a << (32 - Width * (Index + 1));
+  return Signed ? uint32_t(int32_t(top) >> (32 - Width)) : top >> (32 - Width);
 }
-template <class A, class B, int Shift>
+template <bool A, bool B>
+EMU_OP uint32_t dp4a(uint32_t a, uint32_t b, uint32_t c) {
+  return c + part<A, 8, 0>(a) * part<B, 8, 0>(b) + part<A, 8, 1>(a) * part<B, 8, 1>(b) +
+         part<A, 8, 2>(a) * part<B, 8, 2>(b) + part<A, 8, 3>(a) * part<B, 8, 3>(b);
+}
+template <bool A, bool B, int First>
 EMU_OP uint32_t dp2a(uint32_t a, uint32_t b, uint32_t c) {
-  c += uint32_t(int32_t(A(a)) * int32_t(B(b >> Shift)));
-  return c + uint32_t(int32_t(A(a >> 16)) * int32_t(B(b >> (Shift + 8))));
+  return c + part<A, 16, 0>(a) * part<B, 8, First>(b) +
+         part<A, 16, 1>(a) * part<B, 8, First + 1>(b);
 }
 
 // Two 16-bit operations in one register.

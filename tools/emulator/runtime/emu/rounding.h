@@ -95,19 +95,21 @@ EMU_OP typename F::Raw encode(double value) {
   uint64_t half = uint64_t(1) << (drop - 1);
   uint64_t up = rounding == rn    ? half - 1 + (significand >> drop & 1)
                 : rounding == rna ? half
-                : rounding == rm  ? (half * 2 - 1) * negative
-                : rounding == rp  ? (half * 2 - 1) * (1 - negative)
+                : rounding == rm  ? (half * 2 - 1) & (0 - negative)
+                : rounding == rp  ? (half * 2 - 1) & (negative - 1)
                                   : 0;
   // The leading bit of the significand carries into the exponent field.
   int64_t lift = exponent - (1024 - F::bias);
   uint64_t code = ((significand + up) >> drop) + (uint64_t(lift < 0 ? 0 : lift) << F::mantissa);
-  bool stops = rounding == rz || (rounding == rm && negative == 0) ||
-               (rounding == rp && negative != 0);
   if constexpr ((M & satfinite) != 0) {
     code = code > F::largest ? F::largest : code;
   } else {
-    bool infinite = size == 0x7ff0000000000000u;
-    code = code > F::largest ? (stops && !infinite ? F::largest : F::infinity) : code;
+    uint64_t limit = F::infinity;
+    if constexpr (rounding == rz) limit = F::largest;
+    if constexpr (rounding == rm) limit = negative != 0 ? F::infinity : F::largest;
+    if constexpr (rounding == rp) limit = negative != 0 ? F::largest : F::infinity;
+    limit = size == 0x7ff0000000000000u ? F::infinity : limit;
+    code = code > F::largest ? limit : code;
   }
   code |= negative << (F::width - 1);
   return Raw(size > 0x7ff0000000000000u ? F::nan : code);

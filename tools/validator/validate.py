@@ -7,9 +7,9 @@ from cuda_llm.outcomes import Verdict, WrongResult
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.devices.device import Session
 from cuda_llm.tools.validator.cases import CLOSE_WATCH_WORK, Case, plan
+from cuda_llm.tools.validator.check_case import Checked, check_case
 from cuda_llm.tools.validator.oracle import Oracle, reference_oracle
 from cuda_llm.tools.validator.pattern import Judged, find_pattern
-from cuda_llm.tools.validator.run_case import Checked, run_case
 from cuda_llm.tools.validator.seeds import fresh_nonce, generator
 
 
@@ -51,7 +51,7 @@ async def validate(
         if on_case is not None:
             on_case(case, number, len(cases))
         rng = generator(secret, task.name, "case", number)
-        result = await run_case(task, session, case, judge, rng, limit_s)
+        result = await check_case(task, session, case, judge, rng, limit_s)
         if isinstance(result, WrongResult):
             judged = [Judged(one.case, True) for one in checked] + [Judged(case, False)]
             return await _explain(task, session, judge, secret, cases, judged, result, limit_s)
@@ -84,7 +84,7 @@ async def _explain(
             break
         rng = generator(secret, task.name, "case", number)
         single = replace(case, repeat_seed=0)
-        result = await run_case(task, session, single, judge, rng, limit_s)
+        result = await check_case(task, session, single, judge, rng, limit_s)
         if isinstance(result, WrongResult):
             shown = result if shown.size_class == "hidden" else shown
         elif not isinstance(result, Checked):

@@ -51,7 +51,7 @@ class Checked:
         return sum(comparison.elements for comparison in self.comparisons.values())
 
 
-async def run_case(
+async def check_case(
     task: Task,
     session: Session,
     case: Case,

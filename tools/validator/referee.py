@@ -1,0 +1,34 @@
+"""Calls made for another reason than validation, a timing say, verified all the same."""
+
+from cuda_llm.outcomes import Verdict
+from cuda_llm.tasks.task import Task
+from cuda_llm.tools.devices.device import CallReport, Level, Session
+from cuda_llm.tools.validator.cases import timed_case
+from cuda_llm.tools.validator.check_case import Checked, check_case
+from cuda_llm.tools.validator.layout import Dims
+from cuda_llm.tools.validator.oracle import Oracle, reference_oracle
+from cuda_llm.tools.validator.seeds import fresh_nonce, generator
+
+
+async def run_case(
+    task: Task,
+    session: Session,
+    dims: Dims,
+    *,
+    level: Level = Level.CHECK,
+    group: str = "emulated",
+    oracle: Oracle | None = None,
+    nonce: bytes | None = None,
+    limit_s: float = 10.0,
+) -> CallReport | Verdict:
+    """Call `solve` once at `dims` on fresh inputs of the first distributions.
+
+    A report comes back only if every output element was right and nothing else was touched.
+    `oracle` replaces the task's reference and is required where it has none.
+    """
+    rng = generator(fresh_nonce() if nonce is None else nonce, task.name, "timed", 0)
+    judge = reference_oracle(task) if oracle is None else oracle
+    result = await check_case(
+        task, session, timed_case(task, dims, level, group), judge, rng, limit_s
+    )
+    return result.report if isinstance(result, Checked) else result

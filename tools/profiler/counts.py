@@ -1,0 +1,124 @@
+"""What a launch executed, per launch and per source line: account times table, nothing modelled."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from cuda_llm.spots import SourceSpot
+from cuda_llm.tools.emulator.account import LaunchAccount, SiteCount
+from cuda_llm.tools.emulator.tables import InstructionClass, KernelTable, Site
+
+WARP_LANES = 32
+SECTOR_BYTES = 32
+
+
+@dataclass(frozen=True, kw_only=True)
+class InstructionMix:
+    """Warp instructions by the pipe they use, without those that ptxas folds away."""
+
+    warps: Mapping[InstructionClass, float]
+    lanes: float
+    """Active lanes, summed over warp instructions."""
+
+    @property
+    def issued(self) -> float:
+        """Warp instructions of every class."""
+        return sum(self.warps.values())
+
+    @property
+    def simd_efficiency(self) -> float:
+        """Active lanes over 32 lanes a warp instruction; 1 means no divergence and full warps."""
+        return min(1.0, self.lanes / (WARP_LANES * self.issued)) if self.issued else 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class LineAccess:
+    """One kind of access to one memory space on one source line."""
+
+    spot: SourceSpot | None
+    space: str
+    kind: str
+    requests: float
+    lanes: float
+    sectors: float
+    ideal_sectors: float
+    wavefronts: float
+    ideal_wavefronts: float
+    worst_ways: int
+    serial: float
+
+    @property
+    def sectors_per_request(self) -> float:
+        """Distinct 32-byte sectors an average request touches."""
+        return self.sectors / self.requests if self.requests else 0.0
+
+    @property
+    def ideal_sectors_per_request(self) -> float:
+        """What the same bytes would touch, side by side."""
+        return self.ideal_sectors / self.requests if self.requests else 0.0
+
+    @property
+    def useful_byte_share(self) -> float:
+        """Bytes asked for over bytes moved in sectors, at most 1."""
+        return self.ideal_sectors / self.sectors if self.sectors else 1.0
+
+    @property
+    def bank_ways(self) -> float:
+        """Passes over those needed without conflicts, on average; 1 means none."""
+        return self.wavefronts / self.ideal_wavefronts if self.ideal_wavefronts else 1.0
+
+    @property
+    def serial_lanes(self) -> float:
+        """Lanes of an average atomic request that wait for one address."""
+        return self.serial / self.requests if self.requests else 0.0
+
+
+def count_instructions(account: LaunchAccount, table: KernelTable) -> InstructionMix:
+    """Instruction mix of a launch: executions of each basic block times its composition."""
+    warps: dict[InstructionClass, float] = {}
+    lanes = 0.0
+    for block, executions, active in zip(
+        table.blocks, account.block_warps, account.block_lanes, strict=True
+    ):
+        for kind, count in block.mix.items():
+            if kind is not InstructionClass.FREE:
+                warps[kind] = warps.get(kind, 0.0) + count * executions
+                lanes += count * active
+    return InstructionMix(warps=warps, lanes=lanes)
+
+
+def ideal_sectors(site: Site, count: SiteCount) -> float:
+    """Sectors the same requests would touch with neighbouring lanes at neighbouring addresses.
+
+    Never more than they do touch: lanes that share an address need fewer.
+    """
+    side_by_side = count.lanes * site.bytes / SECTOR_BYTES
+    return min(count.sectors, max(count.requests, side_by_side))
+
+
+def accesses_by_line(account: LaunchAccount, table: KernelTable) -> tuple[LineAccess, ...]:
+    """Memory accesses merged by line, space and kind, in the order the lines first appear."""
+    groups: dict[tuple[SourceSpot | None, str, str], list[tuple[Site, SiteCount]]] = {}
+    for site, count in zip(table.sites, account.sites, strict=True):
+        if site.space and count.requests:
+            groups.setdefault((site.spot, site.space, site.kind), []).append((site, count))
+    return tuple(_merge(spot, space, kind, pairs) for (spot, space, kind), pairs in groups.items())
+
+
+def _merge(
+    spot: SourceSpot | None, space: str, kind: str, pairs: Iterable[tuple[Site, SiteCount]]
+) -> LineAccess:
+    pairs = list(pairs)
+    counts = [count for _, count in pairs]
+    return LineAccess(
+        spot=spot,
+        space=space,
+        kind=kind,
+        requests=sum(count.requests for count in counts),
+        lanes=sum(count.lanes for count in counts),
+        sectors=sum(count.sectors for count in counts),
+        ideal_sectors=sum(ideal_sectors(site, count) for site, count in pairs),
+        wavefronts=sum(count.wavefronts for count in counts),
+        ideal_wavefronts=sum(count.ideal_wavefronts for count in counts),
+        worst_ways=max(count.worst_ways for count in counts),
+        serial=sum(count.serial for count in counts),
+    )

@@ -1,0 +1,180 @@
+"""Roofs: resources a launch keeps busy with work it needs, and what would relieve them."""
+
+from collections.abc import Callable
+
+from cuda_llm.spots import SourceSpot
+from cuda_llm.tools.emulator.account import SiteCount
+from cuda_llm.tools.emulator.tables import InstructionClass, Site
+from cuda_llm.tools.profiler.finding import Finding
+from cuda_llm.tools.profiler.latency import block_clk
+from cuda_llm.tools.profiler.launch import Launch
+from cuda_llm.tools.profiler.time_model import Term
+from cuda_llm.tools.profiler.traffic import site_traffic
+
+_PIPES = {
+    Term.FP32: (InstructionClass.FP32, "fp32 arithmetic"),
+    Term.FP64: (InstructionClass.FP64, "fp64 arithmetic"),
+    Term.FP16: (InstructionClass.FP16, "fp16 arithmetic"),
+    Term.INT: (InstructionClass.INT, "integer arithmetic"),
+    Term.SFU: (InstructionClass.SFU, "special functions (exp, sin, rsqrt ...)"),
+    Term.CONVERT: (InstructionClass.CONVERT, "type conversions"),
+    Term.SHUFFLE: (InstructionClass.SHUFFLE, "warp shuffles"),
+    Term.TENSOR: (InstructionClass.TENSOR, "tensor operations"),
+}
+
+_PIPE_ADVICE = {
+    Term.FP32: "cut operations, or move the products to tensor cores where the tolerance allows",
+    Term.FP64: "compute in fp32 where the tolerance allows",
+    Term.FP16: "use half2 operations, or tensor cores",
+    Term.INT: "hoist address arithmetic out of the inner loop, unroll, use 32-bit indices",
+    Term.SFU: "compute fewer special functions, or reuse their results",
+    Term.CONVERT: "convert once, outside the inner loop",
+    Term.SHUFFLE: "shuffle fewer values, or reduce in registers first",
+    Term.TENSOR: "already on tensor cores: feed them larger tiles",
+}
+
+
+def find_roofs(launch: Launch) -> tuple[Finding, ...]:
+    """A finding for every term of the launch that takes time."""
+    terms = launch.time.terms_us
+    findings = [
+        _memory(launch),
+        _l2(launch),
+        _data_path(launch),
+        _latency(launch),
+        _issue(launch),
+        _launch(launch),
+        *(_pipe(launch, term) for term in _PIPES if terms[term] > 0),
+    ]
+    return tuple(finding for finding in findings if finding.saved_us > 0)
+
+
+def _memory(launch: Launch) -> Finding:
+    moved, us = launch.time.dram_bytes, launch.time.terms_us[Term.DRAM]
+    return Finding(
+        code="dram_bandwidth",
+        saved_us=_saved(launch, Term.DRAM),
+        explanation=f"{_megabytes(moved)} to and from DRAM take at least {us:.1f} us",
+        advice="move fewer bytes: fuse passes, use narrower types, keep data on chip",
+        spot=_costliest_site(launch, lambda _, count: count.dram_sectors),
+    )
+
+
+def _l2(launch: Launch) -> Finding:
+    moved, us = launch.time.l2_bytes, launch.time.terms_us[Term.L2]
+    return Finding(
+        code="l2_bandwidth",
+        saved_us=_saved(launch, Term.L2),
+        explanation=f"{_megabytes(moved)} through L2 take at least {us:.1f} us",
+        advice="reuse data on the SM: stage tiles in shared memory or registers, larger tiles",
+        spot=_costliest_site(launch, lambda site, count: _traffic_bytes(launch, site, count)),
+    )
+
+
+def _data_path(launch: Launch) -> Finding:
+    terms = launch.time.terms_us
+    on_shared = terms[Term.SHARED] >= terms[Term.L1]
+    us = terms[Term.SHARED] + terms[Term.L1]
+    where = "shared-memory" if on_shared else "L1"
+    advice = (
+        "keep more of each tile in registers, use wider shared loads (float4)"
+        if on_shared
+        else "load each value once: stage tiles in shared memory, use wider loads (float4)"
+    )
+    return Finding(
+        code="shared_bandwidth" if on_shared else "l1_bandwidth",
+        saved_us=_saved(launch, Term.SHARED, Term.L1),
+        explanation=f"{where} accesses keep the load/store path of an SM busy for {us:.1f} us",
+        advice=advice,
+        spot=_costliest_site(launch, lambda site, count: _data_path_clk(launch, site, count)),
+    )
+
+
+def _latency(launch: Launch) -> Finding:
+    clk = block_clk(launch.account, launch.table, launch.hardware)
+    spot = None
+    if clk:
+        slowest = max(range(len(clk)), key=clk.__getitem__)
+        spot = _load_spot(launch, slowest) or launch.table.blocks[slowest].spot
+    return Finding(
+        code="latency",
+        saved_us=_saved(launch, Term.LATENCY),
+        explanation=(
+            "warps wait for memory and for each other: "
+            f"{launch.time.terms_us[Term.LATENCY]:.1f} us of dependent waits, "
+            f"{launch.occupancy.fraction:.0%} occupancy"
+        ),
+        advice="give each thread several independent loads (unroll), or launch more threads",
+        spot=spot,
+    )
+
+
+def _issue(launch: Launch) -> Finding:
+    us = launch.time.terms_us[Term.ISSUE]
+    return Finding(
+        code="issue",
+        saved_us=_saved(launch, Term.ISSUE),
+        explanation=f"issuing the instructions alone takes {us:.1f} us",
+        advice="do more per instruction: vector loads, unrolled loops, simpler index arithmetic",
+        spot=_busiest_block(launch, tuple(InstructionClass)),
+    )
+
+
+def _launch(launch: Launch) -> Finding:
+    us = launch.time.terms_us[Term.LAUNCH]
+    return Finding(
+        code="launch_overhead",
+        saved_us=_saved(launch, Term.LAUNCH),
+        explanation=f"starting a kernel takes {us:.1f} us whatever it does",
+        advice="do more work per launch, or fuse launches",
+    )
+
+
+def _pipe(launch: Launch, term: Term) -> Finding:
+    kind, name = _PIPES[term]
+    return Finding(
+        code=term.value,
+        saved_us=_saved(launch, term),
+        explanation=f"{name} keeps its pipe busy for {launch.time.terms_us[term]:.1f} us",
+        advice=_PIPE_ADVICE[term],
+        spot=_busiest_block(launch, (kind,)),
+    )
+
+
+def _saved(launch: Launch, *terms: Term) -> float:
+    return launch.time.time_us - launch.time.without(*terms)
+
+
+def _costliest_site(launch: Launch, cost: Callable[[Site, SiteCount], float]) -> SourceSpot | None:
+    pairs = zip(launch.table.sites, launch.account.sites, strict=True)
+    costs = [(cost(site, count), site) for site, count in pairs]
+    most, site = max(costs, key=lambda pair: pair[0], default=(0.0, None))
+    return site.spot if site and most > 0 else None
+
+
+def _traffic_bytes(launch: Launch, site: Site, count: SiteCount) -> float:
+    blocks = launch.account.blocks_total
+    return site_traffic(site, count, blocks, launch.hardware).l2_bytes
+
+
+def _data_path_clk(launch: Launch, site: Site, count: SiteCount) -> float:
+    traffic = site_traffic(site, count, launch.account.blocks_total, launch.hardware)
+    return traffic.l1_clk + traffic.shared_clk
+
+
+def _busiest_block(launch: Launch, kinds: tuple[InstructionClass, ...]) -> SourceSpot | None:
+    blocks = zip(launch.table.blocks, launch.account.block_warps, strict=True)
+    work = [(sum(block.mix.get(kind, 0) for kind in kinds) * runs, block) for block, runs in blocks]
+    _, block = max(work, key=lambda pair: pair[0], default=(0.0, None))
+    return block.spot if block else None
+
+
+def _load_spot(launch: Launch, block: int) -> SourceSpot | None:
+    for site in launch.table.sites:
+        if site.block == block and site.kind in ("load", "async_copy") and site.space != "const":
+            return site.spot
+    return None
+
+
+def _megabytes(count: float) -> str:
+    return f"{count / 1e6:.1f} MB" if count >= 1e5 else f"{count / 1e3:.1f} kB"

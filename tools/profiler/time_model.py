@@ -1,0 +1,158 @@
+"""Modelled time of one launch: a term for each resource, a soft maximum, and the launch itself.
+
+Every formula, with its source, is in docs/time-model.md. Nothing here was measured on a GPU.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from cuda_llm.hardware_profiles.hardware import Hardware
+from cuda_llm.hardware_profiles.occupancy import WARP_THREADS
+from cuda_llm.tools.emulator.account import LaunchAccount
+from cuda_llm.tools.emulator.tables import InstructionClass, KernelTable
+from cuda_llm.tools.profiler.counts import count_instructions
+from cuda_llm.tools.profiler.latency import warp_clk
+from cuda_llm.tools.profiler.traffic import launch_traffic, reread_misses
+
+SHARPNESS = 4.0
+"""Exponent of the soft maximum: two equal terms cost 19 % more than one (an estimate)."""
+TENSOR_LANES = 8
+"""Lanes a clock of a tensor instruction: one warp instruction every four clocks (an estimate)."""
+
+
+class Term(StrEnum):
+    """What a launch spends time on. The values are the keys of `LaunchProfile.terms_us`."""
+
+    ISSUE = "issue"
+    FP32 = "fp32"
+    FP64 = "fp64"
+    FP16 = "fp16"
+    INT = "int"
+    SFU = "sfu"
+    CONVERT = "convert"
+    SHUFFLE = "shuffle"
+    TENSOR = "tensor"
+    SHARED = "shared"
+    L1 = "l1"
+    L2 = "l2"
+    DRAM = "dram"
+    ATOMIC = "atomic"
+    LATENCY = "latency"
+    LAUNCH = "launch"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """How a launch sits on the chip."""
+
+    blocks_per_sm: int
+    """Resident blocks an SM can hold, at least 1."""
+    resident_bytes: float = 0.0
+    """Bytes of its footprint that earlier launches of the call left in L2."""
+    even_split: bool = False
+    """Take the blocks as divisible: every SM gets the same work and no wave is partial."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaunchTime:
+    """A launch's modelled time and what it is made of."""
+
+    time_us: float
+    terms_us: Mapping[Term, float]
+    dram_bytes: float
+    l2_bytes: float
+
+    def without(self, *terms: Term) -> float:
+        """Time in microseconds if `terms` were free."""
+        return combine({term: us for term, us in self.terms_us.items() if term not in terms})
+
+
+def model_launch(
+    account: LaunchAccount, table: KernelTable, hardware: Hardware, setting: Setting
+) -> LaunchTime:
+    """Modelled time of one launch."""
+    traffic = launch_traffic(account, table, hardware)
+    resident_blocks = min(account.blocks_total, setting.blocks_per_sm * hardware.sm_count)
+    reused = min(traffic.dram_bytes, setting.resident_bytes)
+    dram_bytes = (traffic.dram_bytes - reused) + reread_misses(
+        traffic.reread_bytes, account.footprint_bytes, resident_blocks, hardware.l2_bytes
+    )
+    clk_us = 1.0 / hardware.boost_clock_mhz
+    sm_us = clk_us * _busiest_share(account, hardware, setting)
+    model = hardware.model
+    terms = _pipe_terms(account, table, hardware, sm_us) | {
+        Term.SHARED: traffic.shared_clk * sm_us,
+        Term.L1: traffic.l1_clk * sm_us,
+        Term.L2: traffic.l2_bytes / model.l2_bytes_per_clk * clk_us,
+        Term.DRAM: dram_bytes / (hardware.peaks.dram_gb_s * 1e3 * model.dram_efficiency),
+        Term.ATOMIC: traffic.atomic_clk * clk_us,
+        Term.LATENCY: warp_clk(account, table, hardware)
+        * _waves(account, hardware, setting)
+        * clk_us,
+        Term.LAUNCH: model.launch_us,
+    }
+    return LaunchTime(
+        time_us=combine(terms),
+        terms_us=terms,
+        dram_bytes=dram_bytes,
+        l2_bytes=traffic.l2_bytes,
+    )
+
+
+def combine(terms_us: Mapping[Term, float]) -> float:
+    """Soft maximum of the terms, which overlap, plus the launch, which does not.
+
+    Shared memory and L1 are one data path: their clocks add up before they compete.
+    """
+    overlapping = [
+        us for term, us in terms_us.items() if term not in (Term.LAUNCH, Term.SHARED, Term.L1)
+    ]
+    overlapping.append(terms_us.get(Term.SHARED, 0.0) + terms_us.get(Term.L1, 0.0))
+    return terms_us.get(Term.LAUNCH, 0.0) + _soft_maximum(overlapping)
+
+
+def _soft_maximum(values: list[float]) -> float:
+    largest = max(values)
+    if largest <= 0:
+        return 0.0
+    total = sum((value / largest) ** SHARPNESS for value in values)
+    return float(largest * total ** (1 / SHARPNESS))
+
+
+def _pipe_terms(
+    account: LaunchAccount, table: KernelTable, hardware: Hardware, sm_us: float
+) -> dict[Term, float]:
+    mix = count_instructions(account, table)
+    pipes = hardware.pipes
+    lanes = {
+        InstructionClass.FP32: (Term.FP32, pipes.fp32),
+        InstructionClass.FP64: (Term.FP64, pipes.fp64),
+        InstructionClass.FP16: (Term.FP16, pipes.fp16),
+        InstructionClass.INT: (Term.INT, pipes.int32),
+        InstructionClass.SFU: (Term.SFU, pipes.sfu),
+        InstructionClass.CONVERT: (Term.CONVERT, pipes.convert),
+        InstructionClass.SHUFFLE: (Term.SHUFFLE, pipes.load_store),
+        InstructionClass.TENSOR: (Term.TENSOR, TENSOR_LANES),
+    }
+    terms = {
+        term: mix.warps.get(kind, 0.0) * WARP_THREADS / per_clk * sm_us
+        for kind, (term, per_clk) in lanes.items()
+    }
+    terms[Term.ISSUE] = mix.issued / hardware.schedulers_per_sm * sm_us
+    return terms
+
+
+def _busiest_share(account: LaunchAccount, hardware: Hardware, setting: Setting) -> float:
+    """Part of the grid's work that the SM with the most blocks does."""
+    if setting.even_split or not account.blocks_total:
+        return 1.0 / hardware.sm_count
+    return -(-account.blocks_total // hardware.sm_count) / account.blocks_total
+
+
+def _waves(account: LaunchAccount, hardware: Hardware, setting: Setting) -> float:
+    """How many times the chip fills up with blocks, one after another."""
+    places = hardware.sm_count * setting.blocks_per_sm
+    if setting.even_split:
+        return max(1.0, account.blocks_total / places)
+    return float(-(-account.blocks_total // places))

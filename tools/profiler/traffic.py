@@ -1,0 +1,139 @@
+"""What a launch asks of the memory system: clocks of the L1/shared data path, L2 and DRAM bytes.
+
+Rules, per site (sources in docs/time-model.md):
+- a load asks L2 for what an ideal L1 of its block does not hold, or for every sector where its
+  opcode goes past L1;
+- a store is written through: every sector of every request travels to L2;
+- an atomic on global memory is done in L2: every sector of every request travels there;
+- local memory is interleaved by lane and stays in L1; constant memory has a cache of its own.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from cuda_llm.hardware_profiles.hardware import Hardware
+from cuda_llm.tools.emulator.account import LaunchAccount, SiteCount
+from cuda_llm.tools.emulator.tables import KernelTable, Site
+from cuda_llm.tools.profiler.counts import SECTOR_BYTES, WARP_LANES
+
+WORD_BYTES = 4
+L2_SLICE_BYTES_PER_CLK = 64
+"""Width of one L2 slice: how many slices, and so atomic units, a chip has (an estimate)."""
+ATOMIC_PASSES = 2
+"""Shared-memory passes of one round of a native atomic: read and write (an estimate)."""
+CAS_PASSES = 6
+"""Passes of one round of a float atomic on shared memory, a compare-and-swap loop."""
+
+_FLOATS = frozenset({"f64", "f32", "f16", "f16x2", "bf16", "bf16x2"})
+_PAST_L1 = frozenset({"cg", "cv", "volatile", "relaxed", "acquire", "mmio"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Traffic:
+    """Demand on the memory system, summed over the grid."""
+
+    l1_clk: float = 0.0
+    """Clocks of the SMs' L1 data path, all SMs together."""
+    shared_clk: float = 0.0
+    """Clocks of the same data path for shared memory."""
+    l2_bytes: float = 0.0
+    reread_bytes: float = 0.0
+    """Loads among `l2_bytes` of what another block has loaded before."""
+    dram_bytes: float = 0.0
+    """Compulsory: first touches."""
+    atomic_clk: float = 0.0
+    """Clocks of the whole chip for atomics on global memory."""
+
+
+def launch_traffic(account: LaunchAccount, table: KernelTable, hardware: Hardware) -> Traffic:
+    """Traffic of a whole launch."""
+    return _sum(
+        site_traffic(site, count, account.blocks_total, hardware)
+        for site, count in zip(table.sites, account.sites, strict=True)
+    )
+
+
+def site_traffic(site: Site, count: SiteCount, blocks: int, hardware: Hardware) -> Traffic:
+    """Traffic of one memory instruction over `blocks` blocks."""
+    if site.space in ("", "const"):
+        return Traffic()
+    request_clk = WARP_LANES / hardware.pipes.load_store
+    shared_clk = shared_passes(site, count) * request_clk
+    if not count.sectors:
+        return Traffic(shared_clk=shared_clk)
+    sector_clk = SECTOR_BYTES / (WORD_BYTES * hardware.pipes.load_store)
+    l1_clk = max(count.requests * request_clk, count.sectors * sector_clk)
+    if site.space == "local":
+        return Traffic(l1_clk=l1_clk)
+    to_l2 = _l2_sectors(site, count)
+    dram_sectors = min(count.dram_sectors, to_l2)
+    is_load = site.kind in ("load", "async_copy")
+    return Traffic(
+        l1_clk=l1_clk,
+        shared_clk=shared_clk,
+        l2_bytes=to_l2 * SECTOR_BYTES,
+        reread_bytes=(to_l2 - dram_sectors) * SECTOR_BYTES if is_load else 0.0,
+        dram_bytes=dram_sectors * SECTOR_BYTES,
+        atomic_clk=_l2_atomic_clk(count, blocks, hardware) if site.kind == "atomic" else 0.0,
+    )
+
+
+def shared_passes(site: Site, count: SiteCount) -> float:
+    """Passes over the banks of shared memory, retries of atomics included."""
+    if site.kind != "atomic" or count.sectors:
+        return count.wavefronts
+    return max(count.wavefronts, count.serial) * atomic_round_passes(site)
+
+
+def atomic_round_passes(site: Site) -> int:
+    """Passes of one round of a shared-memory atomic. Floats have no native instruction."""
+    is_float = not _FLOATS.isdisjoint(_parts(site))
+    return CAS_PASSES if is_float else ATOMIC_PASSES
+
+
+def l2_slices(hardware: Hardware) -> float:
+    """How many L2 slices work side by side."""
+    return max(1.0, hardware.model.l2_bytes_per_clk / L2_SLICE_BYTES_PER_CLK)
+
+
+def reread_misses(
+    reread_bytes: float, footprint_bytes: float, resident_blocks: float, l2_bytes: float
+) -> float:
+    """DRAM bytes for data that left L2 before another block asked for it again.
+
+    Nothing where the footprint fits. Else blocks that run at the same time are taken to form a
+    square, each datum shared along one side of it: of `n` resident blocks, sqrt(n) share a fetch.
+    """
+    if footprint_bytes <= l2_bytes:
+        return 0.0
+    return reread_bytes / math.sqrt(max(1.0, resident_blocks)) * (1 - l2_bytes / footprint_bytes)
+
+
+def _l2_sectors(site: Site, count: SiteCount) -> float:
+    if site.kind in ("load", "async_copy") and _PAST_L1.isdisjoint(_parts(site)):
+        return min(count.l2_sectors, count.sectors)
+    return count.sectors
+
+
+def _l2_atomic_clk(count: SiteCount, blocks: int, hardware: Hardware) -> float:
+    """One operation per address and clock; distinct sectors spread over the slices."""
+    operations = max(count.serial, count.sectors)
+    distinct = max(1.0, count.dram_sectors, count.l2_sectors / max(1, blocks))
+    return operations / min(l2_slices(hardware), distinct)
+
+
+def _parts(site: Site) -> set[str]:
+    return set(site.opcode.split("."))
+
+
+def _sum(parts: Iterable[Traffic]) -> Traffic:
+    parts = list(parts)
+    return Traffic(
+        l1_clk=sum(part.l1_clk for part in parts),
+        shared_clk=sum(part.shared_clk for part in parts),
+        l2_bytes=sum(part.l2_bytes for part in parts),
+        reread_bytes=sum(part.reread_bytes for part in parts),
+        dram_bytes=sum(part.dram_bytes for part in parts),
+        atomic_clk=sum(part.atomic_clk for part in parts),
+    )

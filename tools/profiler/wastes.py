@@ -1,0 +1,247 @@
+"""Wastes: work a launch could do without, found by modelling it again without them."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from cuda_llm.tools.emulator.account import LaunchAccount, SiteCount
+from cuda_llm.tools.emulator.tables import KernelTable, Site
+from cuda_llm.tools.profiler.counts import (
+    WARP_LANES,
+    LineAccess,
+    accesses_by_line,
+    count_instructions,
+    ideal_sectors,
+)
+from cuda_llm.tools.profiler.finding import Finding
+from cuda_llm.tools.profiler.latency import warps_per_block
+from cuda_llm.tools.profiler.launch import Launch
+from cuda_llm.tools.profiler.time_model import Term
+
+
+def find_wastes(launch: Launch) -> tuple[Finding, ...]:
+    """Every waste of a launch that costs anything at all."""
+    findings = (
+        _bank_conflicts(launch),
+        _uncoalesced(launch),
+        _atomic_contention(launch),
+        _divergence(launch),
+        _low_occupancy(launch),
+        _tail(launch),
+    )
+    return tuple(finding for finding in findings if finding and finding.saved_us > 0)
+
+
+def without_bank_conflicts(account: LaunchAccount, table: KernelTable) -> LaunchAccount:
+    """The same launch, each shared-memory request in as few passes as its bytes need."""
+
+    def mend(site: Site, count: SiteCount) -> SiteCount:
+        if site.kind == "atomic" or not count.ideal_wavefronts:
+            return count
+        return replace(count, wavefronts=min(count.wavefronts, count.ideal_wavefronts))
+
+    return _with_sites(account, table, mend)
+
+
+def coalesced(account: LaunchAccount, table: KernelTable) -> LaunchAccount:
+    """The same launch, neighbouring lanes at neighbouring global addresses."""
+
+    def mend(site: Site, count: SiteCount) -> SiteCount:
+        if not _is_plain_global(site.space, site.kind):
+            return count
+        sectors = ideal_sectors(site, count)
+        return replace(
+            count,
+            sectors=sectors,
+            l2_sectors=min(count.l2_sectors, sectors),
+            dram_sectors=min(count.dram_sectors, sectors),
+        )
+
+    return _with_sites(account, table, mend)
+
+
+def without_contention(account: LaunchAccount, table: KernelTable) -> LaunchAccount:
+    """The same launch, no two lanes of a warp at the same atomic."""
+
+    def mend(site: Site, count: SiteCount) -> SiteCount:
+        if site.kind != "atomic":
+            return count
+        passes = min(count.wavefronts, count.requests)
+        return replace(count, serial=min(count.serial, count.requests), wavefronts=passes)
+
+    return _with_sites(account, table, mend)
+
+
+def without_divergence(account: LaunchAccount) -> LaunchAccount:
+    """The same launch, its active lanes packed into full warps."""
+    return replace(
+        account,
+        block_warps=tuple(
+            min(warps, lanes / WARP_LANES)
+            for warps, lanes in zip(account.block_warps, account.block_lanes, strict=True)
+        ),
+    )
+
+
+def _bank_conflicts(launch: Launch) -> Finding | None:
+    worst = _worst(
+        launch,
+        lambda line: line.kind != "atomic",
+        lambda line: line.wavefronts - line.ideal_wavefronts,
+    )
+    if worst is None or worst.worst_ways < 2:
+        return None
+    mended = launch.what_if(account=without_bank_conflicts(launch.account, launch.table))
+    return Finding(
+        code="bank_conflicts",
+        saved_us=launch.time.time_us - mended.time_us,
+        explanation=f"shared-memory bank conflicts: {worst.worst_ways}-way",
+        advice="pad the tile by one column (33 instead of 32), or swizzle its index"
+        if worst.worst_ways >= 8
+        else "lay the tile out so that the lanes of a warp fall into different banks",
+        spot=worst.spot,
+        waste=True,
+    )
+
+
+def _uncoalesced(launch: Launch) -> Finding | None:
+    worst = _worst(
+        launch,
+        lambda line: _is_plain_global(line.space, line.kind),
+        lambda line: line.sectors - line.ideal_sectors,
+    )
+    if worst is None:
+        return None
+    mended = launch.what_if(account=coalesced(launch.account, launch.table))
+    return Finding(
+        code="uncoalesced_global",
+        saved_us=launch.time.time_us - mended.time_us,
+        explanation=(
+            f"uncoalesced global {worst.kind.replace('_', ' ')}s: "
+            f"{worst.sectors_per_request:.1f} sectors a request where "
+            f"{worst.ideal_sectors_per_request:.1f} would do, "
+            f"{worst.useful_byte_share:.0%} of the bytes used"
+        ),
+        advice=(
+            "let neighbouring threads touch neighbouring addresses; turn the data around "
+            "in shared memory where input and output disagree"
+        ),
+        spot=worst.spot,
+        waste=True,
+    )
+
+
+def _atomic_contention(launch: Launch) -> Finding | None:
+    worst = _worst(launch, lambda line: line.kind == "atomic", lambda line: line.serial)
+    if worst is None:
+        return None
+    mended = launch.what_if(account=without_contention(launch.account, launch.table))
+    return Finding(
+        code="atomic_contention",
+        saved_us=launch.time.time_us - mended.without(Term.ATOMIC),
+        explanation=(
+            f"atomics on {worst.space} memory wait for each other: {worst.serial:,.0f} in turn, "
+            f"{worst.serial_lanes:.1f} lanes of a warp at one address"
+        ),
+        advice=(
+            "sum within the warp or block first, then one atomic per block"
+            if worst.space == "global"
+            else "give each warp its own copy and merge the copies at the end"
+        ),
+        spot=worst.spot,
+        waste=True,
+    )
+
+
+def _divergence(launch: Launch) -> Finding | None:
+    account, table = launch.account, launch.table
+    mix = count_instructions(account, table)
+    if not table.blocks or mix.simd_efficiency >= 1:
+        return None
+    mended = launch.what_if(account=without_divergence(account))
+
+    def idle(index: int) -> float:
+        issued = sum(table.blocks[index].mix.values())
+        lanes = account.block_warps[index] * WARP_LANES - account.block_lanes[index]
+        return issued * lanes
+
+    worst = table.blocks[max(range(len(table.blocks)), key=idle)]
+    x, y, z = account.block
+    partial = x * y * z < WARP_LANES
+    return Finding(
+        code="divergence",
+        saved_us=launch.time.time_us - mended.time_us,
+        explanation=f"{mix.simd_efficiency * WARP_LANES:.1f} of 32 lanes work on average",
+        advice=(
+            "launch blocks of at least 32 threads"
+            if partial
+            else "let all lanes of a warp take the same branch, or do without the branch"
+        ),
+        spot=worst.spot,
+        waste=True,
+    )
+
+
+def _low_occupancy(launch: Launch) -> Finding | None:
+    hardware, held = launch.hardware, launch.occupancy
+    warps = warps_per_block(launch.account)
+    full = hardware.limits.threads_per_sm // (warps * WARP_LANES) if warps else 0
+    if full <= launch.setting.blocks_per_sm:
+        return None
+    mended = launch.what_if(setting=replace(launch.setting, blocks_per_sm=full))
+    limit = " and ".join(held.limited_by)
+    return Finding(
+        code="low_occupancy",
+        saved_us=launch.time.time_us - mended.time_us,
+        explanation=(
+            f"{held.fraction:.0%} occupancy, limited by {limit}: too few warps to hide waits"
+        ),
+        advice=_OCCUPANCY_ADVICE[held.limited_by[0]],
+        waste=True,
+    )
+
+
+_OCCUPANCY_ADVICE = {
+    "threads": "choose a block size that divides the threads an SM holds",
+    "registers": "use fewer registers: smaller per-thread tiles, or __launch_bounds__",
+    "shared": "use less shared memory per block, or let more threads share it",
+    "blocks": "use larger blocks",
+}
+
+
+def _tail(launch: Launch) -> Finding | None:
+    blocks, sms = launch.account.blocks_total, launch.hardware.sm_count
+    mended = launch.what_if(setting=replace(launch.setting, even_split=True))
+    if blocks < sms:
+        explanation = f"{blocks} blocks leave {sms - blocks} of {sms} SMs without work"
+        advice = "launch more, smaller blocks"
+    else:
+        explanation = f"{blocks} blocks do not divide evenly among {sms} SMs: some idle at the end"
+        advice = "choose a grid that fills the SMs a whole number of times, or loop over the grid"
+    return Finding(
+        code="tail",
+        saved_us=launch.time.time_us - mended.time_us,
+        explanation=explanation,
+        advice=advice,
+        waste=True,
+    )
+
+
+def _worst(
+    launch: Launch,
+    concerns: Callable[[LineAccess], bool],
+    cost: Callable[[LineAccess], float],
+) -> LineAccess | None:
+    lines = filter(concerns, accesses_by_line(launch.account, launch.table))
+    costly = [line for line in lines if cost(line) > 0]
+    return max(costly, key=cost, default=None)
+
+
+def _is_plain_global(space: str, kind: str) -> bool:
+    return space in ("global", "generic") and kind != "atomic"
+
+
+def _with_sites(
+    account: LaunchAccount, table: KernelTable, mend: Callable[[Site, SiteCount], SiteCount]
+) -> LaunchAccount:
+    pairs: Iterable[tuple[Site, SiteCount]] = zip(table.sites, account.sites, strict=True)
+    return replace(account, sites=tuple(mend(site, count) for site, count in pairs))

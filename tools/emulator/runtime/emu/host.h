@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "emu/fault.h"
+#include "emu/fault.h"
 #include "emu/warp.h"
 
 namespace emu {
@@ -39,7 +40,8 @@ struct CallOptions {
   uint64_t scratch_bytes;  // quota of cudaMalloc within the call
   uint64_t fuel;           // back-edges a launch may take before it counts as endless
   uint32_t device_to_host; // 1: cudaMemcpyDeviceToHost is allowed
-  uint32_t sample_blocks;  // level account: how many blocks to count
+  // How many blocks to count. 0: level account takes 64, level full all of them.
+  uint32_t sample_blocks;
   const CallBuffer* buffers;
 };
 
@@ -68,6 +70,7 @@ using CudaError = int;  // numeric value of cudaError_t
 // For the API. Errors are CUDA's numbers; the first failed launch is kept in the report.
 CudaError launch(uint32_t kernel, const uint32_t grid[3], const uint32_t block[3], void** arguments,
                  uint64_t dynamic_shared_bytes, bool cooperative);
+const Kernel& kernel(uint32_t index);
 int find_kernel(const char* symbol);    // -1: unknown
 int find_variable(const char* symbol);  // -1: unknown
 uint64_t variable_address(uint32_t variable);
@@ -75,6 +78,9 @@ uint64_t variable_bytes(uint32_t variable);
 CudaError set_dynamic_shared_limit(uint32_t kernel, uint32_t bytes);
 int max_active_blocks(uint32_t kernel, uint32_t threads, uint64_t dynamic_shared_bytes);
 const DeviceFacts& facts();
+
+// Ends the process with a fault that stands outside any kernel.
+[[noreturn]] void refuse(Fault fault, const char* detail);
 const Kernel& kernel(uint32_t index);
 // Writes the fault, naming `what`, and ends the process.
 [[noreturn]] void refuse(Fault fault, const char* what);

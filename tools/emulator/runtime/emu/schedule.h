@@ -41,6 +41,10 @@ inline bool out_of_fuel(Warp* w) { return --w->fuel < 0; }
 // `trap`, `__assertfail`: device code gave up.
 [[noreturn]] void trap(Warp* w, uint32_t site, Mask lanes, const char* what);
 
+// `call __assertfail`: the texts are generic addresses, one a lane.
+[[noreturn]] void assert_failed(Warp* w, uint32_t site, Mask lanes, const uint64_t* message,
+                                const uint64_t* file, const uint32_t* line);
+
 // `call vprintf`: format and argument block are generic addresses, one a lane.
 void print(Warp* w, uint32_t site, Mask lanes, const uint64_t* format, const uint64_t* arguments);
 

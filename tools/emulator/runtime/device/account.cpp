@@ -1,0 +1,175 @@
+#include "device/account.h"
+
+#include <algorithm>
+
+#include "device/lanes.h"
+
+namespace emu {
+namespace {
+
+// Calls `visit` once for each distinct number among the lanes' items, in no particular order.
+// Neighbours are usually equal or rising; the list is short (at most 32 lanes x 8 items).
+class Distinct {
+ public:
+  bool add(uint64_t value) {
+    if (size_ != 0 && value == seen_[size_ - 1]) return false;
+    if (size_ != 0 && value < highest_) {
+      for (uint32_t i = 0; i < size_; ++i) {
+        if (seen_[i] == value) return false;
+      }
+    } else if (size_ != 0 && value == highest_) {
+      return false;
+    }
+    highest_ = size_ == 0 ? value : std::max(highest_, value);
+    seen_[size_++] = value;
+    return true;
+  }
+  uint32_t size() const { return size_; }
+  const uint64_t* begin() const { return seen_; }
+  const uint64_t* end() const { return seen_ + size_; }
+
+ private:
+  uint64_t seen_[kLanes * 8];
+  uint32_t size_ = 0;
+  uint64_t highest_ = 0;
+};
+
+template <class Visit>
+void each_lane(Mask lanes, Visit visit) {
+  for (Mask rest = lanes; rest != 0; rest &= rest - 1) visit(__builtin_ctz(rest));
+}
+
+void collect_sectors(Distinct& sectors, const uint64_t* address, Mask lanes, uint32_t bytes) {
+  each_lane(lanes, [&](int i) { sectors.add(address[i] >> 5); });
+  // Aligned accesses of at most 32 bytes stay inside one sector.
+  (void)bytes;
+}
+
+// Stamps the sectors; counts those new to the block, to the wave and to the launch.
+void stamp(Warp* w, uint32_t site, const Distinct& sectors) {
+  const BlockRun& block = *run_of(w).block;
+  Counters& counters = block.launch->counters;
+  Device& d = device();
+  const Allocation* one = run_of(w).recent[site % 8];
+  if (one->kind == AllocationKind::none) return;
+  auto position = static_cast<uint32_t>(one - d.allocations.data());
+  counters.site_allocation[site] = position;
+  uint32_t first_serial = block.launch->first_serial;
+  uint64_t in_block = 0, in_wave = 0, in_launch = 0;
+  for (uint64_t sector : sectors) {
+    uint64_t index = sector - (d.base >> 5);
+    uint32_t& stamp = d.block_stamps[index];
+    if (stamp == block.serial) continue;
+    ++in_block;
+    in_launch += stamp < first_serial;
+    stamp = block.serial;
+    uint32_t& wave = d.wave_stamps[index];
+    in_wave += wave != block.wave;
+    wave = block.wave;
+  }
+  counters.sites[site].l2_sectors += in_block;
+  counters.site_sectors_first[site] += in_launch;
+  counters.site_sectors_wave[site] += in_wave;
+  counters.allocation_first[position] += in_launch;
+  counters.allocation_wave[position] += in_wave;
+}
+
+}  // namespace
+
+uint32_t count_sectors(const uint64_t* address, Mask lanes, uint32_t bytes) {
+  Distinct sectors;
+  collect_sectors(sectors, address, lanes, bytes);
+  return sectors.size();
+}
+
+uint32_t count_wavefronts(const uint32_t* address, Mask lanes, uint32_t bytes) {
+  uint32_t first = address[__builtin_ctz(lanes)];
+  uint32_t low = first, high = first;
+  each_lane(lanes, [&](int i) {
+    low = std::min(low, address[i]);
+    high = std::max(high, address[i]);
+  });
+  // 32 neighbouring words lie in 32 banks.
+  if ((high + bytes - 1) / 4 - low / 4 < 32) return 1;
+  Distinct words;
+  uint32_t of_bank[32] = {};
+  uint32_t most = 1;
+  each_lane(lanes, [&](int i) {
+    for (uint32_t b = 0; b < bytes; b += 4) {
+      uint32_t word = (address[i] + b) / 4;
+      if (words.add(word)) most = std::max(most, ++of_bank[word % 32]);
+    }
+  });
+  return most;
+}
+
+uint32_t count_serial(const uint64_t* address, Mask lanes) {
+  uint64_t seen[kLanes];
+  uint32_t times[kLanes];
+  uint32_t distinct = 0, most = 0;
+  each_lane(lanes, [&](int i) {
+    uint32_t at = 0;
+    while (at < distinct && seen[at] != address[i]) ++at;
+    if (at == distinct) {
+      seen[at] = address[i];
+      times[at] = 0;
+      ++distinct;
+    }
+    most = std::max(most, ++times[at]);
+  });
+  return most;
+}
+
+void account_global(Warp* w, uint32_t site, Mask lanes, const uint64_t* address, uint32_t bytes,
+                    bool atomic) {
+  SiteCounters& c = run_of(w).block->launch->counters.sites[site];
+  Distinct sectors;
+  collect_sectors(sectors, address, lanes, bytes);
+  ++c.requests;
+  c.lanes += static_cast<uint64_t>(__builtin_popcount(lanes));
+  c.sectors += sectors.size();
+  if (atomic) c.serial += count_serial(address, lanes);
+  stamp(w, site, sectors);
+}
+
+void account_shared(Warp* w, uint32_t site, Mask lanes, const uint32_t* address, uint32_t bytes,
+                    bool atomic) {
+  SiteCounters& c = run_of(w).block->launch->counters.sites[site];
+  uint32_t ways = count_wavefronts(address, lanes, bytes);
+  uint32_t lane_count = static_cast<uint32_t>(__builtin_popcount(lanes));
+  // What the distinct words would need if they were spread evenly over the banks.
+  Distinct words;
+  uint32_t ideal = 1;
+  if (ways > 1) {
+    each_lane(lanes, [&](int i) {
+      for (uint32_t b = 0; b < bytes; b += 4) words.add((address[i] + b) / 4);
+    });
+    ideal = (words.size() + 31) / 32;
+  }
+  ++c.requests;
+  c.lanes += lane_count;
+  c.wavefronts += ways;
+  c.ideal_wavefronts += ideal;
+  c.worst_ways = std::max<uint64_t>(c.worst_ways, (ways + ideal - 1) / ideal);
+  if (atomic) {
+    uint64_t wide[kLanes];
+    for (int i = 0; i < kLanes; ++i) wide[i] = address[i];
+    c.serial += count_serial(wide, lanes);
+  }
+}
+
+void account_local(Warp* w, uint32_t site, Mask lanes, const uint32_t* address, uint32_t bytes) {
+  SiteCounters& c = run_of(w).block->launch->counters.sites[site];
+  // Hardware interleaves: the same word of 8 neighbouring lanes shares a sector.
+  Distinct sectors;
+  each_lane(lanes, [&](int i) {
+    for (uint32_t b = 0; b < bytes; b += 4) {
+      sectors.add(uint64_t{(address[i] + b) / 4} * 4 + static_cast<uint64_t>(i) / 8);
+    }
+  });
+  ++c.requests;
+  c.lanes += static_cast<uint64_t>(__builtin_popcount(lanes));
+  c.sectors += sectors.size();
+}
+
+}  // namespace emu

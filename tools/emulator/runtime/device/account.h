@@ -1,0 +1,32 @@
+// Counting what memory instructions cost, for blocks that are counted.
+#pragma once
+
+#include <cstdint>
+
+#include "device/run.h"
+#include "emu/warp.h"
+
+namespace emu {
+
+// Lanes' local memories stand one after another, each this long.
+inline uint64_t local_stride(const Kernel& kernel) {
+  return (uint64_t{kernel.local_bytes} + 15) / 16 * 16;
+}
+
+// Distinct 32-byte sectors that the lanes touch, each `bytes` long (at most 32).
+uint32_t count_sectors(const uint64_t* address, Mask lanes, uint32_t bytes);
+// Most distinct words that any of the 32 banks has to deliver.
+uint32_t count_wavefronts(const uint32_t* address, Mask lanes, uint32_t bytes);
+// Most lanes with the same address.
+uint32_t count_serial(const uint64_t* address, Mask lanes);
+
+void account_global(Warp* w, uint32_t site, Mask lanes, const uint64_t* address, uint32_t bytes,
+                    bool atomic);
+void account_shared(Warp* w, uint32_t site, Mask lanes, const uint32_t* address, uint32_t bytes,
+                    bool atomic);
+void account_local(Warp* w, uint32_t site, Mask lanes, const uint32_t* address, uint32_t bytes);
+
+// Writes the launch's entry and counters into the report.
+void report_launch(LaunchRun& launch);
+
+}  // namespace emu

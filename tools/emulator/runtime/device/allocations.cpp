@@ -1,0 +1,165 @@
+// Who owns which bytes of the arena during a call.
+#include <algorithm>
+#include <cstdio>
+#include <fcntl.h>
+#include <linux/falloc.h>
+#include <sys/mman.h>
+
+#include "device/state.h"
+
+namespace emu {
+namespace {
+
+constexpr uint64_t kAlign = 256;  // as cudaMalloc: sector counts depend on it
+constexpr uint64_t kGap = 4096;   // out-of-bounds accesses land here
+
+uint64_t round_up(uint64_t value, uint64_t step) { return (value + step - 1) / step * step; }
+
+bool starts_before(const Allocation& a, uint64_t address) { return a.begin < address; }
+
+void insert(const Allocation& one) {
+  auto& all = device().allocations;
+  all.insert(std::lower_bound(all.begin(), all.end(), one.begin, starts_before), one);
+}
+
+void forget_bytes(const Allocation& one) {
+  Device& d = device();
+  clear_bits(d.initialised, one.begin - d.base, one.end - one.begin);
+}
+
+// Gives the pages back and leaves zeros, so that nothing survives into the next call.
+void drop_pages(uint64_t begin_offset, uint64_t end_offset) {
+  Device& d = device();
+  uint64_t begin = begin_offset / 4096 * 4096;
+  uint64_t end = std::min(round_up(end_offset, 4096), d.bytes);
+  if (begin < end) madvise(d.host(d.base + begin), end - begin, MADV_REMOVE);
+}
+
+// First fit between the live scratch allocations, a gap on both sides of each.
+uint64_t find_room(uint64_t bytes) {
+  Device& d = device();
+  uint64_t at = round_up(d.base + d.scratch_begin + kGap, kAlign);
+  for (const Allocation& one : d.allocations) {
+    if (one.kind != AllocationKind::scratch) continue;
+    if (at + bytes + kGap <= one.begin) return at;
+    at = std::max(at, round_up(one.end + kGap, kAlign));
+  }
+  return at + bytes + kGap <= d.base + d.scratch_end ? at : 0;
+}
+
+}  // namespace
+
+const Allocation* find_allocation(uint64_t address) {
+  const auto& all = device().allocations;
+  auto after = std::upper_bound(
+      all.begin(), all.end(), address,
+      [](uint64_t value, const Allocation& one) { return value < one.begin; });
+  if (after == all.begin()) return nullptr;
+  const Allocation& one = *(after - 1);
+  return address < one.end ? &one : nullptr;
+}
+
+const Allocation* nearest_allocation(uint64_t address, bool* freed) {
+  const Device& d = device();
+  *freed = false;
+  for (const Allocation& one : d.freed) {
+    if (address >= one.begin && address < one.end && find_allocation(address) == nullptr) {
+      *freed = true;
+      return &one;
+    }
+  }
+  const Allocation* best = nullptr;
+  uint64_t best_distance = ~uint64_t{0};
+  for (const Allocation& one : d.allocations) {
+    if (one.kind == AllocationKind::workspace) continue;
+    uint64_t distance = address < one.begin    ? one.begin - address
+                        : address >= one.end ? address - one.end + 1
+                                             : 0;
+    if (distance < best_distance) {
+      best = &one;
+      best_distance = distance;
+    }
+  }
+  // A wild pointer is not "near" anything.
+  return best_distance <= (uint64_t{1} << 32) || d.contains(address) ? best : nullptr;
+}
+
+uint64_t device_malloc(uint64_t bytes) {
+  Device& d = device();
+  uint64_t taken = round_up(std::max<uint64_t>(bytes, 1), kAlign);
+  bool over_quota = bytes > d.options.scratch_bytes || d.scratch_used + taken > d.options.scratch_bytes;
+  uint64_t at = over_quota ? 0 : find_room(taken);
+  if (at == 0) {
+    d.report->allocation_failed = over_quota ? 1 : 2;
+    d.report->refused_bytes = bytes;
+    return 0;
+  }
+  Allocation one{at, at + bytes, AllocationKind::scratch, d.scratch_count++, true, false};
+  insert(one);
+  forget_bytes(one);
+  d.scratch_used += taken;
+  return at;
+}
+
+bool device_free(uint64_t address) {
+  Device& d = device();
+  for (auto one = d.allocations.begin(); one != d.allocations.end(); ++one) {
+    if (one->begin != address || one->kind != AllocationKind::scratch) continue;
+    d.scratch_used -= round_up(std::max<uint64_t>(one->end - one->begin, 1), kAlign);
+    d.freed.push_back(*one);
+    d.allocations.erase(one);
+    return true;
+  }
+  return false;
+}
+
+bool is_device_address(uint64_t address) { return device().contains(address); }
+
+}  // namespace emu
+
+extern "C" void emu_begin(const emu::CallOptions* options) {
+  using namespace emu;
+  Device& d = device();
+  d.options = *options;
+  if (d.options.level > 2) refuse(Fault::infrastructure, "unknown level");
+  d.allocations.clear();
+  d.freed.clear();
+  d.scratch_used = 0;
+  d.scratch_count = 0;
+  for (const Allocation& one : d.permanent) insert(one);
+  uint64_t top = 0;
+  for (uint32_t i = 0; i < options->buffer_count; ++i) {
+    const CallBuffer& buffer = options->buffers[i];
+    if (buffer.bytes > d.scratch_end || buffer.offset > d.scratch_end - buffer.bytes) {
+      refuse(Fault::infrastructure, "a buffer lies outside the arena");
+    }
+    bool tracked = buffer.role == static_cast<uint32_t>(BufferRole::out);
+    uint64_t begin = d.base + buffer.offset;
+    Allocation one{begin, begin + buffer.bytes, AllocationKind::buffer, buffer.index, tracked,
+                   false};
+    insert(one);
+    if (tracked) forget_bytes(one);
+    top = std::max(top, buffer.offset + buffer.bytes);
+  }
+  // The last buffer has a guard behind it that the referee looks at.
+  d.scratch_begin = round_up(top + kGap, 4096);
+  uint64_t bytes = d.report_bytes;
+  *d.report = Report{};
+  d.report->magic = kReportMagic;
+  d.report->bytes = bytes;
+}
+
+extern "C" void emu_end(void) {
+  using namespace emu;
+  Device& d = device();
+  uint64_t highest = d.scratch_begin;
+  for (const auto* list : {&d.allocations, &d.freed}) {
+    for (const Allocation& one : *list) {
+      if (one.kind == AllocationKind::scratch) highest = std::max(highest, one.end - d.base);
+    }
+  }
+  if (highest > d.scratch_begin) drop_pages(d.scratch_begin, std::min(highest, d.scratch_end));
+  d.allocations.clear();
+  d.freed.clear();
+  d.options.buffers = nullptr;
+}

@@ -1,0 +1,123 @@
+// cp.async. The bytes are read when the instruction runs and written when a wait covers them; until
+// then the target counts as uninitialised, so that a missing wait is seen.
+#include <algorithm>
+
+#include "device/account.h"
+#include "device/checks.h"
+#include "device/races.h"
+#include "emu/memory.h"
+
+namespace emu {
+namespace {
+
+void land(Warp* w, const AsyncCopy& copy) {
+  BlockRun& block = *run_of(w).block;
+  uint32_t address[kLanes];
+  std::fill(address, address + kLanes, copy.shared);
+  Mask lane = Mask{1} << copy.lane;
+  Lanes<uint32_t> at(address, 0, lane, 0);
+  if (watches_races(w)) {
+    const void* values[4];
+    // check_race_write finds the value of lane i at in[n] + i * width.
+    for (uint32_t n = 0; n < copy.bytes / 4; ++n) {
+      values[n] = copy.data + 4 * n - 4 * static_cast<uint32_t>(copy.lane);
+    }
+    check_race_write(w, copy.site, lane, at, 4, copy.bytes / 4, values);
+  }
+  std::memcpy(block.shared + copy.shared, copy.data, copy.bytes);
+  mark_shared_known(w, lane, at, copy.bytes);
+}
+
+void forget_target(BlockRun& block, uint32_t shared, uint32_t bytes) {
+  clear_bits(block.shared_bits.data(), shared, bytes);
+  block.shared_known = 0;
+}
+
+// Lands the copies of the lanes that belong to groups below `until`.
+template <class Until>
+void land_groups(Warp* w, Mask lanes, Until until) {
+  auto& copies = run_of(w).copies;
+  auto keep = copies.begin();
+  for (AsyncCopy& copy : copies) {
+    if ((lanes >> copy.lane & 1) != 0 && copy.group < until(copy.lane)) {
+      land(w, copy);
+    } else {
+      *keep++ = copy;
+    }
+  }
+  copies.erase(keep, copies.end());
+}
+
+}  // namespace
+
+void async_copy(Warp* w, uint32_t site, Mask lanes, const uint32_t* shared, int64_t shared_offset,
+                const uint64_t* global, int64_t global_offset, uint32_t bytes,
+                const uint32_t* source_bytes) {
+  WarpRun& run = run_of(w);
+  Lanes<uint32_t> to(shared, shared_offset, lanes, bytes);
+  check_window(w, site, lanes, to, bytes, w->block->shared_bytes, AccessNumber::write,
+               SpaceNumber::shared);
+  Mask reading = lanes;
+  if (source_bytes != nullptr) {
+    for (int i = 0; i < kLanes; ++i) {
+      if (source_bytes[i] == 0) reading &= ~(Mask{1} << i);
+    }
+  }
+  if (reading != 0) {
+    Lanes<uint64_t> from(global, global_offset, reading, bytes);
+    bool whole = source_bytes == nullptr;
+    for (Mask rest = reading; !whole && rest != 0; rest &= rest - 1) {
+      whole = source_bytes[__builtin_ctz(rest)] >= bytes;
+      if (!whole) break;
+    }
+    if (whole) {
+      const Allocation* one = check_global(w, site, reading, from, bytes, AccessNumber::read);
+      check_global_known(w, site, reading, from, bytes, one, AccessNumber::read);
+    } else {
+      // Lanes that read less than a full copy: only those bytes must exist.
+      for (Mask rest = reading; rest != 0; rest &= rest - 1) {
+        int i = __builtin_ctz(rest);
+        uint32_t count = std::min(source_bytes[i], bytes);
+        for (uint32_t b = 0; b < count; ++b) {
+          Lanes<uint64_t> byte(global, global_offset + b, Mask{1} << i, 0);
+          const Allocation* one =
+              check_global(w, site, Mask{1} << i, byte, 1, AccessNumber::read);
+          check_global_known(w, site, Mask{1} << i, byte, 1, one, AccessNumber::read);
+        }
+      }
+    }
+    if (w->block->counted) account_global(w, site, reading, from.address, bytes, false);
+  }
+  for (Mask rest = lanes; rest != 0; rest &= rest - 1) {
+    int i = __builtin_ctz(rest);
+    AsyncCopy copy{};
+    copy.shared = to.address[i];
+    copy.bytes = bytes;
+    copy.site = site;
+    copy.group = run.group[i];
+    copy.lane = i;
+    uint32_t count = source_bytes == nullptr ? bytes : std::min(source_bytes[i], bytes);
+    uint64_t address = global[i] + static_cast<uint64_t>(global_offset);
+    if (count != 0) std::memcpy(copy.data, device().host(address), count);
+    forget_target(*run.block, copy.shared, bytes);
+    run.copies.push_back(copy);
+  }
+}
+
+void async_commit(Warp* w, Mask lanes) {
+  WarpRun& run = run_of(w);
+  for (int i = 0; i < kLanes; ++i) run.group[i] += lanes >> i & 1;
+}
+
+void async_wait(Warp* w, Mask lanes, uint32_t groups_left) {
+  const WarpRun& run = run_of(w);
+  land_groups(w, lanes, [&](int lane) {
+    return run.group[lane] < groups_left ? 0 : run.group[lane] - groups_left;
+  });
+}
+
+void async_wait_all(Warp* w, Mask lanes) {
+  land_groups(w, lanes, [](int) { return kNone; });
+}
+
+}  // namespace emu

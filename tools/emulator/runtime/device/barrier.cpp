@@ -1,0 +1,170 @@
+// Block barriers.
+#include <algorithm>
+
+#include "device/fault.h"
+#include "device/run.h"
+
+namespace emu {
+namespace {
+
+int lowest(Mask lanes) { return __builtin_ctz(lanes); }
+
+// A warp counts in full once all of its live lanes are there: hardware counts warps.
+uint32_t threads_of(const Warp& w, Mask waiting) {
+  if (waiting == 0) return 0;
+  return (w.alive & ~waiting) == 0 ? kLanes : static_cast<uint32_t>(__builtin_popcount(waiting));
+}
+
+bool complete(const BlockRun& block, const Barrier& barrier) {
+  if (!barrier.open) return false;
+  if (barrier.count != 0) {
+    uint32_t threads = barrier.arrived;
+    for (uint32_t i = 0; i < block.warp_count; ++i) {
+      threads += threads_of(block.warps[i], barrier.waiting[i]);
+    }
+    return threads >= barrier.count;
+  }
+  for (uint32_t i = 0; i < block.warp_count; ++i) {
+    if ((block.warps[i].alive & ~barrier.waiting[i]) != 0) return false;
+  }
+  return true;
+}
+
+uint32_t result_of(const Barrier& barrier) {
+  switch (barrier.reduce) {
+    case Reduce::popc: return barrier.total;
+    case Reduce::all: return barrier.all ? 1 : 0;
+    case Reduce::any: return barrier.any ? 1 : 0;
+    case Reduce::none: break;
+  }
+  return 0;
+}
+
+void open(BlockRun& block, Barrier& barrier) {
+  std::fill(barrier.waiting, barrier.waiting + block.warp_count, Mask{0});
+  barrier.arrived = 0;
+  barrier.total = 0;
+  barrier.any = false;
+  barrier.all = true;
+  barrier.open = false;
+}
+
+void release(BlockRun& block, Barrier& barrier) {
+  uint32_t result = result_of(barrier);
+  // A barrier of some warps orders less than this; a finer rule could only find more races.
+  ++block.epoch;
+  for (uint32_t i = 0; i < block.warp_count; ++i) {
+    if (barrier.waiting[i] == 0) continue;
+    Warp& w = block.warps[i];
+    w.at_barrier &= ~barrier.waiting[i];
+    w.barrier_result = result;
+    block.runs[i].ordered = block.epoch;
+  }
+  open(block, barrier);
+}
+
+void arrive(Warp* w, uint32_t site, Mask lanes, uint32_t id, uint32_t count, bool whole_warp,
+            bool arrive_only, Reduce reduce, Mask predicate) {
+  BlockRun& block = *run_of(w).block;
+  if (id >= kBarriers) {
+    raise({.fault = Fault::divergent_barrier, .warp = w, .lane = lowest(lanes), .site = site,
+           .detail = "no such barrier"});
+  }
+  Barrier& barrier = block.barriers[id];
+  if (!barrier.open) {
+    open(block, barrier);
+    barrier.open = true;
+    barrier.count = count;
+    barrier.site = site;
+    barrier.reduce = reduce;
+  } else if (barrier.count != count) {
+    raise({.fault = Fault::divergent_barrier, .warp = w, .lane = lowest(lanes), .site = site,
+           .other_site = barrier.site, .detail = "different thread counts"});
+  }
+  if (block.block.counted) ++block.launch->counters.barriers;
+  if (reduce != Reduce::none) {
+    barrier.total += static_cast<uint32_t>(__builtin_popcount(lanes & predicate));
+    barrier.any = barrier.any || (lanes & predicate) != 0;
+    barrier.all = barrier.all && (lanes & ~predicate) == 0;
+  }
+  if (arrive_only) {
+    w->at_barrier &= ~lanes;
+    barrier.arrived +=
+        whole_warp ? kLanes : static_cast<uint32_t>(__builtin_popcount(lanes));
+  } else {
+    w->at_barrier |= lanes;
+    barrier.waiting[w->index] |= lanes;
+  }
+  if (complete(block, barrier)) release(block, barrier);
+}
+
+// Lanes of an aligned barrier arrive together or not at all.
+void gather(Warp* w, uint32_t site, Mask lanes, uint32_t id, uint32_t count, bool arrive_only,
+            Reduce reduce, Mask predicate) {
+  WarpRun& run = run_of(w);
+  if (run.gathering == 0) {
+    run.gathering_site = site;
+    run.gathering_predicate = 0;
+  } else if (run.gathering_site != site) {
+    raise({.fault = Fault::divergent_barrier, .warp = w, .lane = lowest(lanes), .site = site,
+           .other_site = run.gathering_site, .detail = "different barriers"});
+  }
+  run.gathering |= lanes;
+  run.gathering_predicate |= predicate & lanes;
+  w->at_barrier |= lanes;
+  if (run.gathering != w->alive) return;
+  Mask all = run.gathering;
+  run.gathering = 0;
+  arrive(w, site, all, id, count, true, arrive_only, reduce, run.gathering_predicate);
+}
+
+}  // namespace
+
+void barrier(Warp* w, uint32_t site, Mask lanes, uint32_t id, uint32_t count, bool aligned,
+             bool arrive_only, Reduce reduce, Mask predicate, uint32_t next) {
+  send(w, lanes, next);
+  if (aligned && lanes != w->alive) {
+    gather(w, site, lanes, id, count, arrive_only, reduce, predicate);
+  } else {
+    arrive(w, site, lanes, id, count, aligned, arrive_only, reduce, predicate);
+  }
+}
+
+void release_complete_barriers(BlockRun& block) {
+  for (Barrier& barrier : block.barriers) {
+    if (complete(block, barrier)) release(block, barrier);
+  }
+}
+
+void raise_deadlock(BlockRun& block) {
+  FaultAt at{.fault = Fault::deadlock};
+  for (uint32_t i = 0; i < block.warp_count; ++i) {
+    Warp& w = block.warps[i];
+    if (w.at_barrier == 0 && w.parked == 0) continue;
+    const WarpRun& run = block.runs[i];
+    uint32_t site = run.gathering != 0 ? run.gathering_site : kNone;
+    int lane = lowest(w.at_barrier != 0 ? w.at_barrier : w.parked);
+    if (site == kNone && w.at_barrier == 0) site = run.parked_site[lane];
+    for (const Barrier& barrier : block.barriers) {
+      if (site == kNone && barrier.open && (barrier.waiting[i] >> lane & 1) != 0) {
+        site = barrier.site;
+      }
+    }
+    if (at.warp == nullptr) {
+      at.warp = &w;
+      at.lane = lane;
+      at.site = site;
+    } else if (site != at.site) {
+      at.other_site = site;
+      break;
+    }
+  }
+  raise(at);
+}
+
+void order_warp(Warp* w) {
+  WarpRun& run = run_of(w);
+  run.ordered = ++run.block->epoch;
+}
+
+}  // namespace emu

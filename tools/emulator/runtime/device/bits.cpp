@@ -1,0 +1,63 @@
+#include <cstring>
+
+#include "device/state.h"
+
+namespace emu {
+namespace {
+
+uint8_t upper(uint64_t from) { return static_cast<uint8_t>(0xff << (from & 7)); }
+uint8_t lower(uint64_t to) { return static_cast<uint8_t>((1u << (to & 7)) - 1); }
+
+}  // namespace
+
+bool all_set(const uint8_t* bits, uint64_t first, uint64_t count) {
+  if (count == 0) return true;
+  uint64_t last = first + count;
+  uint64_t head = first >> 3;
+  uint64_t tail = last >> 3;
+  if (head == tail) {
+    uint8_t want = upper(first) & lower(last);
+    return (bits[head] & want) == want;
+  }
+  if ((bits[head] & upper(first)) != upper(first)) return false;
+  uint64_t at = head + 1;
+  for (; at + 8 <= tail; at += 8) {
+    uint64_t word;
+    std::memcpy(&word, bits + at, 8);
+    if (word != ~uint64_t{0}) return false;
+  }
+  for (; at < tail; ++at) {
+    if (bits[at] != 0xff) return false;
+  }
+  return (last & 7) == 0 || (bits[tail] & lower(last)) == lower(last);
+}
+
+void set_bits(uint8_t* bits, uint64_t first, uint64_t count) {
+  if (count == 0) return;
+  uint64_t last = first + count;
+  uint64_t head = first >> 3;
+  uint64_t tail = last >> 3;
+  if (head == tail) {
+    bits[head] = static_cast<uint8_t>(bits[head] | (upper(first) & lower(last)));
+    return;
+  }
+  bits[head] = static_cast<uint8_t>(bits[head] | upper(first));
+  std::memset(bits + head + 1, 0xff, tail - head - 1);
+  if ((last & 7) != 0) bits[tail] = static_cast<uint8_t>(bits[tail] | lower(last));
+}
+
+void clear_bits(uint8_t* bits, uint64_t first, uint64_t count) {
+  if (count == 0) return;
+  uint64_t last = first + count;
+  uint64_t head = first >> 3;
+  uint64_t tail = last >> 3;
+  if (head == tail) {
+    bits[head] = static_cast<uint8_t>(bits[head] & ~(upper(first) & lower(last)));
+    return;
+  }
+  bits[head] = static_cast<uint8_t>(bits[head] & ~upper(first));
+  std::memset(bits + head + 1, 0, tail - head - 1);
+  if ((last & 7) != 0) bits[tail] = static_cast<uint8_t>(bits[tail] & ~lower(last));
+}
+
+}  // namespace emu

@@ -1,0 +1,78 @@
+// memset and memcpy of the host API.
+#include <cstring>
+
+#include "device/state.h"
+
+namespace emu {
+namespace {
+
+constexpr CudaError kSuccess = 0;
+constexpr CudaError kInvalidValue = 1;
+
+Allocation* allocation_of(uint64_t address, uint64_t bytes) {
+  auto* one = const_cast<Allocation*>(find_allocation(address));
+  return one != nullptr && bytes <= one->end - address ? one : nullptr;
+}
+
+void now_initialised(Allocation& one, uint64_t address, uint64_t bytes) {
+  if (!one.tracked) return;
+  if (bytes == one.end - one.begin) {
+    one.tracked = false;
+  } else {
+    set_bits(device().initialised, address - device().base, bytes);
+  }
+}
+
+}  // namespace
+
+CudaError device_set(uint64_t address, int value, uint64_t bytes) {
+  if (bytes == 0) return kSuccess;
+  Allocation* one = allocation_of(address, bytes);
+  if (one == nullptr) return kInvalidValue;
+  std::memset(device().host(address), value, bytes);
+  now_initialised(*one, address, bytes);
+  return kSuccess;
+}
+
+CudaError copy_to_device(uint64_t to, const void* from, uint64_t bytes) {
+  if (bytes == 0) return kSuccess;
+  Allocation* one = allocation_of(to, bytes);
+  if (one == nullptr) return kInvalidValue;
+  std::memcpy(device().host(to), from, bytes);
+  now_initialised(*one, to, bytes);
+  return kSuccess;
+}
+
+CudaError copy_from_device(void* to, uint64_t from, uint64_t bytes) {
+  if (bytes == 0) return kSuccess;
+  if (allocation_of(from, bytes) == nullptr) return kInvalidValue;
+  if (device().options.device_to_host == 0) {
+    refuse(Fault::host_copy, "solve copies from device to host");
+  }
+  std::memcpy(to, device().host(from), bytes);
+  return kSuccess;
+}
+
+CudaError copy_on_device(uint64_t to, uint64_t from, uint64_t bytes) {
+  if (bytes == 0) return kSuccess;
+  Allocation* target = allocation_of(to, bytes);
+  Allocation* source = allocation_of(from, bytes);
+  if (target == nullptr || source == nullptr) return kInvalidValue;
+  Device& d = device();
+  std::memmove(d.host(to), d.host(from), bytes);
+  // Copying uninitialised bytes is no fault; they stay uninitialised.
+  if (source->tracked && !all_set(d.initialised, from - d.base, bytes)) {
+    target->tracked = target->tracked || (set_bits(d.initialised, target->begin - d.base,
+                                                   target->end - target->begin),
+                                          true);
+    for (uint64_t i = 0; i < bytes; ++i) {
+      bool known = all_set(d.initialised, from - d.base + i, 1);
+      (known ? set_bits : clear_bits)(d.initialised, to - d.base + i, 1);
+    }
+  } else {
+    now_initialised(*target, to, bytes);
+  }
+  return kSuccess;
+}
+
+}  // namespace emu

@@ -1,0 +1,73 @@
+#include "device/fault.h"
+
+#include <cstring>
+#include <unistd.h>
+
+#include "device/state.h"
+
+namespace emu {
+namespace {
+
+void copy_text(char* to, size_t size, const char* from) {
+  size_t length = strnlen(from, size - 1);
+  std::memcpy(to, from, length);
+  std::memset(to + length, 0, size - length);
+}
+
+void name_allocation(FaultRecord& record, uint64_t address) {
+  bool freed = false;
+  const Allocation* near = nearest_allocation(address, &freed);
+  if (near == nullptr) return;
+  record.allocation_kind = static_cast<uint32_t>(near->kind);
+  record.allocation_index = near->index;
+  record.allocation_freed = freed ? 1 : 0;
+  record.allocation_offset = static_cast<int64_t>(address - near->begin);
+  record.allocation_bytes = near->end - near->begin;
+}
+
+}  // namespace
+
+void raise(const FaultAt& at) {
+  FaultRecord& record = device().report->fault;
+  record = FaultRecord{};
+  record.kernel = at.kernel;
+  record.site = at.site;
+  record.other_site = at.other_site;
+  record.basic_block = at.basic_block;
+  record.space = static_cast<uint32_t>(at.space);
+  record.access = static_cast<uint32_t>(at.access);
+  record.other_access = static_cast<uint32_t>(at.other_access);
+  record.bytes = at.bytes;
+  record.address = at.address;
+  if (at.warp != nullptr) {
+    record.kernel = at.warp->launch->kernel_index;
+    for (int axis = 0; axis < 3; ++axis) {
+      record.block[axis] = at.warp->block->ctaid[axis];
+      record.thread[axis] = at.warp->tid[axis][at.lane];
+    }
+  }
+  if (at.space == SpaceNumber::global || at.space == SpaceNumber::constant) {
+    name_allocation(record, at.address);
+  } else {
+    record.allocation_offset = static_cast<int64_t>(at.address);
+    record.allocation_bytes = at.space_bytes;
+  }
+  copy_text(record.detail, sizeof record.detail, at.detail);
+  record.fault = static_cast<uint32_t>(at.fault);
+  _exit(kFaultExit);
+}
+
+void refuse(Fault fault, const char* detail) {
+  FaultAt at{.fault = fault};
+  at.detail = detail;
+  raise(at);
+}
+
+void host_touched_device(uint64_t address) {
+  FaultAt at{.fault = Fault::host_touched_device};
+  at.space = SpaceNumber::global;
+  at.address = address;
+  raise(at);
+}
+
+}  // namespace emu

@@ -1,0 +1,30 @@
+// Ways to end the process with a fault record.
+#pragma once
+
+#include "emu/fault.h"
+#include "emu/report.h"
+#include "emu/warp.h"
+
+namespace emu {
+
+struct FaultAt {
+  Fault fault;
+  Warp* warp = nullptr;
+  uint32_t kernel = kNone;  // where there is no warp
+  int lane = 0;
+  uint32_t site = kNone;
+  uint32_t other_site = kNone;
+  uint32_t basic_block = kNone;
+  SpaceNumber space = SpaceNumber::none;
+  AccessNumber access = AccessNumber::none;
+  AccessNumber other_access = AccessNumber::none;
+  uint32_t bytes = 0;
+  uint64_t address = 0;
+  uint64_t space_bytes = 0;  // shared, local: how large the space is
+  const char* detail = "";
+};
+
+[[noreturn]] void raise(const FaultAt& at);
+[[noreturn]] void host_touched_device(uint64_t address);
+
+}  // namespace emu

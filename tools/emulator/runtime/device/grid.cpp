@@ -1,0 +1,214 @@
+// Which block runs when. Usually one block runs to its end before the next begins. A block whose
+// warps only poll makes room for the other resident ones; a new one enters when one has finished,
+// as on a GPU, so that protocols between blocks get no more help than a GPU gives them.
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <numeric>
+
+#include "device/account.h"
+#include "device/fault.h"
+#include "device/order.h"
+#include "device/run.h"
+
+namespace emu {
+namespace {
+
+constexpr uint64_t kAlign = 64;
+
+uint64_t round_up(uint64_t value, uint64_t step) { return (value + step - 1) / step * step; }
+
+// Gives the slot its memory, once; every block that runs in it starts from `start`.
+void prepare(BlockRun& slot, LaunchRun& launch) {
+  const Kernel& kernel = *launch.launch.kernel;
+  slot.launch = &launch;
+  slot.warp_count = (launch.threads + kLanes - 1) / kLanes;
+  slot.warps.resize(slot.warp_count);
+  slot.runs.resize(slot.warp_count);
+  slot.status.resize(slot.warp_count);
+  slot.warp_order.resize(slot.warp_count);
+  uint32_t shared = kernel.static_shared_bytes + launch.launch.dynamic_shared_bytes;
+  uint64_t registers = round_up(kernel.register_bytes, kAlign);
+  uint64_t local = round_up(local_stride(kernel) * kLanes, kAlign);
+  slot.memory.resize(slot.warp_count * (registers + local) + shared + 2 * kAlign);
+  auto* at = reinterpret_cast<uint8_t*>(
+      round_up(reinterpret_cast<uint64_t>(slot.memory.data()), kAlign));
+  for (Warp& w : slot.warps) {
+    w.regs = at;
+    at += registers;
+    w.local = at;
+    at += local;
+  }
+  slot.shared = at;
+  slot.shared_bits.resize(shared / 8 + 16);
+  if (launch.races) {
+    slot.writes.resize(shared / 4 + 2);
+    slot.reads.resize(shared / 4 + 2);
+  }
+  slot.block.launch = &launch.launch;
+  slot.block.shared = slot.shared;
+  slot.block.shared_bytes = shared;
+}
+
+void start_warp(BlockRun& slot, uint32_t index) {
+  LaunchRun& launch = *slot.launch;
+  Warp& w = slot.warps[index];
+  WarpRun& run = slot.runs[index];
+  std::fill(w.pc, w.pc + kLanes, uint16_t{0});
+  uint32_t threads = std::min<uint32_t>(kLanes, launch.threads - index * kLanes);
+  for (uint32_t lane = 0; lane < kLanes; ++lane) {
+    uint32_t thread = index * kLanes + lane;
+    const uint32_t* size = launch.launch.block;
+    w.tid[0][lane] = thread % size[0];
+    w.tid[1][lane] = thread / size[0] % size[1];
+    w.tid[2][lane] = thread / size[0] / size[1];
+  }
+  w.block = &slot.block;
+  w.launch = &launch.launch;
+  bool counted = slot.block.counted;
+  w.block_warps = counted ? launch.counters.block_warps.data() : launch.dummy_row.data();
+  w.block_lanes = counted ? launch.counters.block_lanes.data() : launch.dummy_row.data();
+  w.fuel = 0;
+  w.alive = threads == kLanes ? ~Mask{0} : (Mask{1} << threads) - 1;
+  w.parked = w.at_barrier = w.carry = 0;
+  w.index = index;
+  w.barrier_result = 0;
+  w.runtime = &run;
+  run.block = &slot;
+  run.traits = launch.traits.data();
+  std::fill(std::begin(run.recent), std::end(run.recent), &kNowhere);
+  run.starved = run.favoured_turns = 0;
+  run.favoured = run.released = run.gathering = 0;
+  run.poll_cost = 0;
+  run.clock = 0;
+  run.copies.clear();
+  std::fill(std::begin(run.group), std::end(run.group), 0u);
+  run.ordered = slot.epoch;
+}
+
+void start(BlockRun& slot, uint64_t linear, uint64_t started) {
+  LaunchRun& launch = *slot.launch;
+  const uint32_t* grid = launch.launch.grid;
+  slot.block.linear = static_cast<uint32_t>(linear);
+  slot.block.ctaid[0] = static_cast<uint32_t>(linear % grid[0]);
+  slot.block.ctaid[1] = static_cast<uint32_t>(linear / grid[0] % grid[1]);
+  slot.block.ctaid[2] = static_cast<uint32_t>(linear / grid[0] / grid[1]);
+  slot.block.counted =
+      launch.launch.level > 0 && is_sampled(linear, launch.blocks_total, launch.sample);
+  if (slot.block.counted) {
+    ++launch.blocks_counted;
+    launch.counters.threads_run += launch.threads;
+  }
+  slot.serial = launch.first_serial + static_cast<uint32_t>(started);
+  slot.wave = launch.first_wave + static_cast<uint32_t>(started / launch.wave_blocks);
+  ++slot.epoch;
+  slot.shared_known = 0;
+  std::memset(slot.warps[0].regs, 0, static_cast<size_t>(slot.shared - slot.warps[0].regs));
+  std::fill(slot.shared_bits.begin(), slot.shared_bits.end(), uint8_t{0});
+  for (Barrier& barrier : slot.barriers) barrier.open = false;
+  std::iota(slot.warp_order.begin(), slot.warp_order.end(), uint8_t{0});
+  for (uint32_t i = 0; i < slot.warp_count; ++i) {
+    slot.warp_order[i] = static_cast<uint8_t>(
+        permuted(launch.seed == 0 ? 0 : launch.seed + (launch.seed > 1 ? linear : 0),
+                 slot.warp_count, i));
+    start_warp(slot, i);
+    slot.status[i] = Status::yielded;
+  }
+}
+
+uint32_t where(const Warp& w) {
+  uint32_t lowest = kNone;
+  for (int lane = 0; lane < kLanes; ++lane) {
+    bool able = ((w.alive & ~w.at_barrier & ~w.parked) >> lane & 1) != 0;
+    if (able) lowest = std::min<uint32_t>(lowest, w.pc[lane]);
+  }
+  return lowest;
+}
+
+// Runs the warp until it gives up its turn. True when it did something but poll.
+bool take_turn(BlockRun& slot, uint32_t index) {
+  LaunchRun& launch = *slot.launch;
+  Warp& w = slot.warps[index];
+  WarpRun& run = slot.runs[index];
+  w.fuel = kTurn;
+  run.poll_cost = 0;
+  Status status = launch.launch.kernel->run(&w);
+  slot.status[index] = status;
+  launch.fuel -= kTurn - w.fuel - run.poll_cost;
+  if (status != Status::yielded) return true;
+  Progress& progress = device().report->progress;
+  progress.basic_block = where(w);
+  progress.block = slot.block.linear;
+  if (launch.fuel < 0) {
+    Mask able = w.alive & ~w.at_barrier & ~w.parked;
+    raise({.fault = Fault::endless_loop,
+           .warp = &w,
+           .lane = able == 0 ? 0 : __builtin_ctz(able),
+           .basic_block = progress.basic_block});
+  }
+  return run.poll_cost * 2 < kTurn;
+}
+
+enum class Outcome { finished, polling };
+
+bool can_run(const Warp& w, Status status) {
+  if (status == Status::exited) return false;
+  return (w.alive & ~w.at_barrier) != 0 && (status == Status::yielded || w.at_barrier != w.alive);
+}
+
+Outcome run_block(BlockRun& slot) {
+  while (true) {
+    bool progress = false;
+    bool polling = false;
+    bool alive = false;
+    for (uint8_t index : slot.warp_order) {
+      Warp& w = slot.warps[index];
+      if (slot.status[index] == Status::exited) continue;
+      alive = true;
+      if (slot.status[index] == Status::waiting && w.at_barrier != 0 &&
+          (w.alive & ~w.at_barrier & ~w.parked) == 0) {
+        continue;
+      }
+      if (!can_run(w, slot.status[index])) continue;
+      (take_turn(slot, index) ? progress : polling) = true;
+    }
+    if (!alive) return Outcome::finished;
+    if (progress) continue;
+    if (polling) return Outcome::polling;
+    raise_deadlock(slot);
+  }
+}
+
+}  // namespace
+
+void run_grid(LaunchRun& launch) {
+  std::deque<std::unique_ptr<BlockRun>> resident;
+  std::vector<std::unique_ptr<BlockRun>> idle;
+  uint64_t started = 0;
+  auto enter = [&] {
+    if (idle.empty()) {
+      idle.push_back(std::make_unique<BlockRun>());
+      prepare(*idle.back(), launch);
+    }
+    resident.push_back(std::move(idle.back()));
+    idle.pop_back();
+    start(*resident.back(), permuted(launch.seed, launch.blocks_total, started), started);
+    ++started;
+  };
+  while (started < launch.blocks_total || !resident.empty()) {
+    // The newest block goes first: it is the one that others may be waiting for.
+    if (resident.size() < launch.resident_blocks && started < launch.blocks_total) {
+      enter();
+      std::rotate(resident.begin(), resident.end() - 1, resident.end());
+    }
+    std::unique_ptr<BlockRun> slot = std::move(resident.front());
+    resident.pop_front();
+    if (run_block(*slot) == Outcome::finished) {
+      idle.push_back(std::move(slot));
+    } else {
+      resident.push_back(std::move(slot));
+    }
+  }
+}
+
+}  // namespace emu

@@ -1,0 +1,212 @@
+// Launching a kernel: CUDA's own checks of the configuration, then the grid.
+#include <algorithm>
+#include <cstdarg>
+#include <cstdio>
+#include <cstring>
+
+#include <sys/mman.h>
+
+#include "device/account.h"
+#include "device/fault.h"
+#include "device/occupancy.h"
+#include "device/run.h"
+#include "device/traits.h"
+
+namespace emu {
+namespace {
+
+constexpr CudaError kSuccess = 0;
+constexpr CudaError kInvalidValue = 1;
+constexpr CudaError kInvalidConfiguration = 9;
+constexpr CudaError kInvalidDeviceFunction = 98;
+constexpr CudaError kOutOfResources = 701;
+constexpr CudaError kCooperativeTooLarge = 720;
+
+constexpr uint32_t kSampleBlocks = 64;
+constexpr uint64_t kSlotMemory = uint64_t{1} << 30;  // all resident blocks together
+constexpr int64_t kFuel = int64_t{1} << 32;          // where the caller sets none
+
+struct Request {
+  uint32_t kernel;
+  const uint32_t* grid;
+  const uint32_t* block;
+  uint64_t dynamic_shared_bytes;
+  bool cooperative;
+};
+
+__attribute__((format(printf, 3, 4))) CudaError failed(CudaError error, uint32_t kernel,
+                                                       const char* format, ...) {
+  LaunchError& first = device().report->launch_error;
+  if (first.error == 0) {
+    first.kernel = kernel;
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(first.detail, sizeof first.detail, format, arguments);
+    va_end(arguments);
+    first.error = static_cast<uint32_t>(error);
+  }
+  return error;
+}
+
+CudaError check_shape(const Request& r) {
+  const DeviceFacts& f = device().facts;
+  static constexpr uint32_t kGridLimit[3] = {0x7fffffff, 65535, 65535};
+  static constexpr uint32_t kBlockLimit[3] = {1024, 1024, 64};
+  for (int axis = 0; axis < 3; ++axis) {
+    if (r.grid[axis] == 0 || r.grid[axis] > kGridLimit[axis]) {
+      return failed(kInvalidConfiguration, r.kernel, "grid (%u, %u, %u): %c must be 1 to %u",
+                    r.grid[0], r.grid[1], r.grid[2], "xyz"[axis], kGridLimit[axis]);
+    }
+    if (r.block[axis] == 0 || r.block[axis] > kBlockLimit[axis]) {
+      return failed(kInvalidConfiguration, r.kernel, "block (%u, %u, %u): %c must be 1 to %u",
+                    r.block[0], r.block[1], r.block[2], "xyz"[axis], kBlockLimit[axis]);
+    }
+  }
+  uint64_t threads = uint64_t{r.block[0]} * r.block[1] * r.block[2];
+  if (threads > f.max_threads_per_block) {
+    return failed(kInvalidConfiguration, r.kernel, "block (%u, %u, %u): %lu threads, at most %u",
+                  r.block[0], r.block[1], r.block[2], threads, f.max_threads_per_block);
+  }
+  const Kernel& k = kernel(r.kernel);
+  if (k.max_threads != 0 && threads > k.max_threads) {
+    return failed(kInvalidValue, r.kernel, "%lu threads a block, __launch_bounds__ says %u",
+                  threads, k.max_threads);
+  }
+  return kSuccess;
+}
+
+CudaError check_resources(const Request& r) {
+  const Device& d = device();
+  const Kernel& k = kernel(r.kernel);
+  uint32_t threads = r.block[0] * r.block[1] * r.block[2];
+  uint64_t limit = d.dynamic_shared_limits[r.kernel];
+  if (r.dynamic_shared_bytes > limit) {
+    return failed(kInvalidValue, r.kernel,
+                  "%lu bytes of dynamic shared memory, allowed are %lu beside %u static ones "
+                  "(cudaFuncAttributeMaxDynamicSharedMemorySize raises it up to %u in all)",
+                  r.dynamic_shared_bytes, limit, k.static_shared_bytes,
+                  d.facts.shared_bytes_per_block_optin);
+  }
+  if (registers_of_block(k, threads) > d.facts.registers_per_block) {
+    return failed(kOutOfResources, r.kernel, "%u registers x %u threads do not fit in %u",
+                  k.hardware_registers, threads, d.facts.registers_per_block);
+  }
+  if (!r.cooperative) return kSuccess;
+  uint64_t blocks = uint64_t{r.grid[0]} * r.grid[1] * r.grid[2];
+  uint64_t room = uint64_t{d.facts.sm_count} *
+                  static_cast<uint64_t>(max_active_blocks(r.kernel, threads, r.dynamic_shared_bytes));
+  if (blocks > room) {
+    return failed(kCooperativeTooLarge, r.kernel,
+                  "%lu blocks, but only %lu fit on the device at once", blocks, room);
+  }
+  return kSuccess;
+}
+
+void pack_arguments(LaunchRun& launch, void** arguments) {
+  const Kernel& k = *launch.launch.kernel;
+  launch.params.assign(k.param_bytes + 64, 0);
+  for (uint32_t i = 0; i < k.param_count; ++i) {
+    std::memcpy(launch.params.data() + k.params[i].offset, arguments[i], k.params[i].bytes);
+  }
+  launch.launch.params = launch.params.data();
+}
+
+// Stamps are never cleared between launches; each launch uses fresh numbers.
+void take_stamps(LaunchRun& launch) {
+  static uint64_t next = 1;
+  uint64_t needed = launch.blocks_total + 1;
+  if (next + needed > 0xffffffff) {
+    const Device& d = device();
+    madvise(d.block_stamps, d.bytes / 8, MADV_DONTNEED);
+    madvise(d.wave_stamps, d.bytes / 8, MADV_DONTNEED);
+    next = 1;
+  }
+  launch.first_serial = launch.first_wave = static_cast<uint32_t>(next);
+  next += needed;
+}
+
+void set_up(LaunchRun& launch, const Request& r, void** arguments) {
+  Device& d = device();
+  const Kernel& k = kernel(r.kernel);
+  Launch& l = launch.launch;
+  l.kernel = &k;
+  l.kernel_index = r.kernel;
+  std::copy(r.grid, r.grid + 3, l.grid);
+  std::copy(r.block, r.block + 3, l.block);
+  l.dynamic_shared_bytes = static_cast<uint32_t>(r.dynamic_shared_bytes);
+  l.cooperative = r.cooperative;
+  l.level = d.options.level;
+  l.variables = d.variable_addresses.data();
+  l.delta = d.delta;
+  l.workspace = r.cooperative ? d.workspace : 0;
+  std::memset(d.host(d.workspace), 0, 256);
+  pack_arguments(launch, arguments);
+
+  launch.threads = r.block[0] * r.block[1] * r.block[2];
+  launch.blocks_total = uint64_t{r.grid[0]} * r.grid[1] * r.grid[2];
+  launch.traits = traits_of_sites(k);
+  launch.races = l.level == 2;
+  launch.seed = d.options.schedule_seed;
+  launch.fuel = d.options.fuel == 0 ? kFuel : static_cast<int64_t>(d.options.fuel);
+  launch.sample = d.options.sample_blocks;
+  if (launch.sample == 0) launch.sample = l.level == 1 ? kSampleBlocks : ~uint64_t{0};
+  uint64_t per_sm = std::max(
+      1, max_active_blocks(r.kernel, launch.threads, r.dynamic_shared_bytes));
+  uint64_t wave = std::max<uint64_t>(1, per_sm * d.facts.sm_count);
+  launch.wave_blocks = static_cast<uint32_t>(wave);
+  uint64_t slot = uint64_t{launch.threads + kLanes} * (k.register_bytes / kLanes + k.local_bytes) +
+                  6 * (k.static_shared_bytes + r.dynamic_shared_bytes) + 16384;
+  launch.resident_blocks = static_cast<uint32_t>(std::clamp<uint64_t>(kSlotMemory / slot, 1, wave));
+  if (r.cooperative && launch.resident_blocks < launch.blocks_total) {
+    refuse(Fault::infrastructure, "a cooperative grid needs more memory than the emulator takes");
+  }
+  launch.dummy_row.resize(k.block_count + 1);
+  launch.counters.block_warps.resize(k.block_count + 1);
+  launch.counters.block_lanes.resize(k.block_count + 1);
+  launch.counters.sites.resize(k.site_count + 1);
+  launch.counters.site_sectors_first.resize(k.site_count + 1);
+  launch.counters.site_sectors_wave.resize(k.site_count + 1);
+  launch.counters.site_allocation.resize(k.site_count + 1);
+  launch.counters.allocation_first.resize(d.allocations.size());
+  launch.counters.allocation_wave.resize(d.allocations.size());
+  take_stamps(launch);
+}
+
+}  // namespace
+
+CudaError set_dynamic_shared_limit(uint32_t index, uint32_t bytes) {
+  Device& d = device();
+  uint64_t total = uint64_t{bytes} + kernel(index).static_shared_bytes;
+  if (total > d.facts.shared_bytes_per_block_optin) {
+    return failed(kInvalidValue, index,
+                  "cudaFuncAttributeMaxDynamicSharedMemorySize: %u bytes beside %u static ones, "
+                  "at most %u in all",
+                  bytes, kernel(index).static_shared_bytes, d.facts.shared_bytes_per_block_optin);
+  }
+  d.dynamic_shared_limits[index] = bytes;
+  return kSuccess;
+}
+
+CudaError launch(uint32_t index, const uint32_t grid[3], const uint32_t block[3], void** arguments,
+                 uint64_t dynamic_shared_bytes, bool cooperative) {
+  Device& d = device();
+  if (d.module == nullptr || index >= d.module->kernel_count) {
+    return failed(kInvalidDeviceFunction, kNone, "no such kernel");
+  }
+  Request request{index, grid, block, dynamic_shared_bytes, cooperative};
+  if (CudaError error = check_shape(request); error != kSuccess) return error;
+  if (CudaError error = check_resources(request); error != kSuccess) return error;
+  Progress& progress = d.report->progress;
+  progress = {1, index, kNone, 0};
+  if (kernel(index).run == nullptr) {
+    raise({.fault = Fault::unsupported, .kernel = index, .detail = kernel(index).symbol});
+  }
+  LaunchRun run;
+  set_up(run, request, arguments);
+  run_grid(run);
+  report_launch(run);
+  progress.in_kernel = 0;
+  return kSuccess;
+}
+
+}  // namespace emu

@@ -1,0 +1,15 @@
+// Reproducible orders and samples.
+#pragma once
+
+#include <cstdint>
+
+namespace emu {
+
+// Position `i` of the order of `n` things that `seed` stands for: 0 ascending, 1 descending, others
+// a shuffle.
+uint64_t permuted(uint64_t seed, uint64_t n, uint64_t i);
+
+// Is thing `i` one of `count` evenly spaced ones of `n`, first and last included?
+bool is_sampled(uint64_t i, uint64_t n, uint64_t count);
+
+}  // namespace emu

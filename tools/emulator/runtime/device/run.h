@@ -1,0 +1,152 @@
+// A launch while it runs: its resident blocks, their warps, what the scheduler knows of each.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "device/state.h"
+#include "emu/schedule.h"
+#include "emu/warp.h"
+
+namespace emu {
+
+constexpr uint32_t kBarriers = 16;
+constexpr uint32_t kMaxWarps = 32;
+constexpr int64_t kTurn = 4096;  // back-edges of a warp before others run
+
+// What an opcode's qualifiers and name say about ordering and polling.
+enum SiteTraits : uint8_t {
+  kStrong = 1,   // .volatile .relaxed .acquire .release ...: never half of a race with its like
+  kAcquire = 2,  // may see what another thread published before
+  kWarpSync = 4, // bar.warp.sync: lanes may meet at different places
+};
+
+struct Barrier {
+  Mask waiting[kMaxWarps];
+  uint32_t arrived;  // threads that arrived without waiting
+  uint32_t count;    // 0: all threads
+  uint32_t site;
+  uint32_t total;    // of bar.red
+  bool any, all;
+  Reduce reduce;
+  bool open;         // somebody has arrived
+};
+
+struct AsyncCopy {
+  uint32_t shared;
+  uint32_t bytes;
+  uint32_t site;
+  uint32_t group;  // number of the commit group it belongs to
+  int lane;
+  uint8_t data[16];
+};
+
+struct BlockRun;
+
+// The scheduler's part of a warp (Warp::runtime).
+struct WarpRun {
+  BlockRun* block;
+  const uint8_t* traits;  // SiteTraits of each site
+  const Allocation* recent[8];  // last allocation, by site
+
+  // pick: lanes that starve behind a loop get a turn now and then.
+  uint32_t starved;
+  uint32_t favoured_turns;
+  Mask favoured;
+
+  // Warp collectives.
+  Mask members[kLanes];
+  uint32_t parked_site[kLanes];
+  Mask released;  // complete already: the next join lets them pass
+
+  // Aligned barriers: lanes that wait for the rest of their warp.
+  Mask gathering;
+  uint32_t gathering_site;
+  uint32_t gathering_id;
+  uint32_t gathering_count;
+  bool gathering_arrive_only;
+  Reduce gathering_reduce;
+  Mask gathering_predicate;
+
+  int64_t poll_cost;  // fuel that polling took in this turn
+  uint64_t clock;
+  uint32_t ordered;   // accesses of other warps before this epoch happened before us
+
+  std::vector<AsyncCopy> copies;  // cp.async not yet waited for, oldest first
+  uint32_t group[kLanes];         // commit groups closed so far
+};
+
+struct LaunchRun;
+
+struct BlockRun {
+  Block block{};
+  LaunchRun* launch = nullptr;
+  uint32_t warp_count = 0;
+  std::vector<Warp> warps;
+  std::vector<WarpRun> runs;
+  std::vector<uint8_t> warp_order;
+  std::vector<Status> status;
+  Barrier barriers[kBarriers]{};
+
+  uint32_t serial = 0;  // of the block on this device: the stamp of its sectors
+  uint32_t wave = 0;
+  uint32_t epoch = 1;   // grows with every event that orders accesses
+
+  uint8_t* shared = nullptr;
+  std::vector<uint8_t> shared_bits;    // initialisation, one bit a byte
+  uint32_t shared_known = 0;           // bytes known to be initialised, counted while it is cheap
+  std::vector<uint64_t> writes, reads; // race shadow, one entry a word; empty unless checked
+  std::vector<uint8_t> memory;         // registers, local and shared memory, 64-byte aligned inside
+};
+
+struct Counters {
+  std::vector<uint64_t> block_warps, block_lanes;
+  std::vector<SiteCounters> sites;
+  std::vector<uint64_t> site_sectors_first;  // first touch in the launch
+  std::vector<uint64_t> site_sectors_wave;   // first touch in the wave
+  std::vector<uint32_t> site_allocation;     // position of the last allocation it touched
+  std::vector<uint64_t> allocation_first, allocation_wave;
+  uint64_t barriers = 0;
+  uint64_t threads_run = 0;
+};
+
+struct LaunchRun {
+  Launch launch{};
+  std::vector<uint8_t> traits;
+  std::vector<uint8_t> params;
+  uint32_t threads = 0;
+  uint64_t blocks_total = 0;
+  uint64_t blocks_counted = 0;
+  uint64_t sample = 0;  // how many blocks to count
+  uint32_t resident_blocks = 1;
+  uint32_t wave_blocks = 1;
+  uint32_t first_serial = 0;
+  uint32_t first_wave = 0;
+  bool races = false;
+  int64_t fuel = 0;
+  uint64_t seed = 0;
+  Counters counters;
+  std::vector<uint64_t> dummy_row;
+};
+
+inline WarpRun& run_of(Warp* w) { return *static_cast<WarpRun*>(w->runtime); }
+inline uint32_t site_traits(Warp* w, uint32_t site) { return run_of(w).traits[site]; }
+
+// Runs every block of the grid to its end.
+void run_grid(LaunchRun& launch);
+
+// Barrier bookkeeping (barrier.cpp).
+void release_complete_barriers(BlockRun& block);
+[[noreturn]] void raise_deadlock(BlockRun& block);
+
+// What happened before this point is ordered before everything the warp does next.
+void order_warp(Warp* w);
+
+// Lets polling eat into the turn, so that others get to make progress.
+inline void polled(Warp* w, int64_t cost) {
+  w->fuel -= cost;
+  run_of(w).poll_cost += cost;
+}
+
+}  // namespace emu

@@ -1,0 +1,68 @@
+// The one device of this process: its arena, its allocations, its module, its report.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "emu/fault.h"
+#include "emu/host.h"
+#include "emu/report.h"
+#include "emu/warp.h"
+
+namespace emu {
+
+struct Allocation {
+  uint64_t begin;  // device addresses
+  uint64_t end;
+  AllocationKind kind;
+  uint32_t index;
+  bool tracked;    // some bytes may be uninitialised: ask the shadow
+  bool read_only;  // to device code
+};
+
+// An empty one, so that a cache entry is never null.
+extern const Allocation kNowhere;
+
+struct Device {
+  DeviceFacts facts{};
+  uint64_t base = 0;   // first device address of the arena
+  uint64_t bytes = 0;  // of the arena
+  uint64_t delta = 0;  // host address = device address + delta
+  uint8_t* initialised = nullptr;   // one bit a byte of the arena, lazily mapped
+  uint32_t* block_stamps = nullptr;  // one a 32-byte sector, lazily mapped
+  uint32_t* wave_stamps = nullptr;
+  Report* report = nullptr;
+  uint64_t report_bytes = 0;
+
+  const Module* module = nullptr;
+  std::vector<uint64_t> variable_addresses;
+  std::vector<uint32_t> dynamic_shared_limits;  // one a kernel
+  std::vector<Allocation> permanent;            // variables and the grid workspace
+  uint64_t workspace = 0;                       // device address
+
+  CallOptions options{};
+  std::vector<Allocation> allocations;  // live ones, by address; includes the permanent ones
+  std::vector<Allocation> freed;        // of this call, for better messages
+  uint64_t scratch_begin = 0;           // offset of the first byte above the call's buffers
+  uint64_t scratch_end = 0;             // offset of the first permanent byte
+  uint64_t scratch_used = 0;
+  uint32_t scratch_count = 0;
+
+  uint8_t* host(uint64_t address) const { return reinterpret_cast<uint8_t*>(address + delta); }
+  bool contains(uint64_t address) const { return address - base < bytes; }
+};
+
+Device& device();
+
+// The live allocation that holds the byte, or null.
+const Allocation* find_allocation(uint64_t address);
+// Nearest allocation, living or freed, for a message; null when there is none.
+const Allocation* nearest_allocation(uint64_t address, bool* freed);
+
+// Bits of the initialisation shadow. `first` counts bytes from the start of the shadow.
+bool all_set(const uint8_t* bits, uint64_t first, uint64_t count);
+void set_bits(uint8_t* bits, uint64_t first, uint64_t count);
+void clear_bits(uint8_t* bits, uint64_t first, uint64_t count);
+
+}  // namespace emu

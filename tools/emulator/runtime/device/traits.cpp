@@ -1,0 +1,38 @@
+#include "device/traits.h"
+
+#include <cstring>
+
+#include "device/run.h"
+
+namespace emu {
+namespace {
+
+bool has(const char* opcode, const char* part) { return std::strstr(opcode, part) != nullptr; }
+
+uint8_t traits_of(const char* opcode) {
+  if (std::strncmp(opcode, "bar.warp.sync", 13) == 0) return kWarpSync;
+  uint8_t traits = 0;
+  if (has(opcode, ".volatile") || has(opcode, ".relaxed") || has(opcode, ".acquire") ||
+      has(opcode, ".release") || has(opcode, ".acq_rel") || has(opcode, ".mmio")) {
+    traits |= kStrong;
+  }
+  bool atomic = std::strncmp(opcode, "atom", 4) == 0;
+  bool load = std::strncmp(opcode, "ld", 2) == 0;
+  if (atomic || std::strncmp(opcode, "red", 3) == 0) traits |= kStrong;
+  // Locks are taken by compare-and-swap or exchange, flags are read by strong loads.
+  if ((load && (traits & kStrong) != 0) || has(opcode, ".acquire") || has(opcode, ".acq_rel") ||
+      (atomic && (has(opcode, ".cas") || has(opcode, ".exch")))) {
+    traits |= kAcquire;
+  }
+  return traits;
+}
+
+}  // namespace
+
+std::vector<uint8_t> traits_of_sites(const Kernel& kernel) {
+  std::vector<uint8_t> traits(kernel.site_count + 1);
+  for (uint32_t i = 0; i < kernel.site_count; ++i) traits[i] = traits_of(kernel.sites[i].opcode);
+  return traits;
+}
+
+}  // namespace emu

@@ -1,0 +1,109 @@
+// Layout of the report memfd: fixed sizes, native byte order. tools/emulator/report_layout.py is the
+// same in NumPy; a test compares the two.
+//
+//   Report           at 0
+//   printed text     at kTextOffset, Report::text_bytes used
+//   LaunchEntry[]    at kLogOffset, Report::logged used
+//   counters         at kCountersOffset up to the end: per counted launch block_count executions,
+//                    block_count lane sums (uint64_t each), then site_count SiteCounters
+#pragma once
+
+#include <cstdint>
+
+namespace emu {
+
+constexpr uint64_t kReportMagic = 0x3174726f70657245;  // "Ereport1"
+constexpr uint32_t kNone = 0xffffffff;
+constexpr uint64_t kTextOffset = 4096;
+constexpr uint64_t kTextBytes = 61440;
+constexpr uint64_t kLogOffset = kTextOffset + kTextBytes;
+constexpr uint32_t kLogEntries = 2048;
+
+enum class SpaceNumber : uint32_t { none, global, shared, local, constant };
+enum class AccessNumber : uint32_t { none, read, write, atomic };
+enum class AllocationKind : uint32_t { none, buffer, scratch, variable, workspace };
+
+struct FaultRecord {
+  uint32_t fault;  // Fault
+  uint32_t kernel;
+  uint32_t site;        // kNone where it is not about an instruction
+  uint32_t other_site;  // the earlier access or the other barrier
+  uint32_t basic_block;
+  uint32_t block[3];
+  uint32_t thread[3];
+  uint32_t space;   // SpaceNumber
+  uint32_t access;  // AccessNumber
+  uint32_t other_access;
+  uint32_t bytes;
+  uint32_t allocation_kind;  // AllocationKind
+  uint32_t allocation_index;
+  uint32_t allocation_freed;
+  uint64_t address;
+  int64_t allocation_offset;  // of the access from the nearest allocation's start; may be negative
+  uint64_t allocation_bytes;
+  char detail[256];
+};
+
+struct LaunchError {
+  uint32_t error;  // cudaError_t
+  uint32_t kernel;
+  char detail[248];
+};
+
+// Where the device is, for a process that is killed because it does not end.
+struct Progress {
+  uint32_t in_kernel;
+  uint32_t kernel;
+  uint32_t basic_block;
+  uint32_t block;
+};
+
+struct LaunchEntry {
+  uint32_t kernel;
+  uint32_t grid[3];
+  uint32_t block[3];
+  uint32_t static_shared_bytes;
+  uint32_t dynamic_shared_bytes;
+  uint32_t cooperative;
+  uint32_t block_count;
+  uint32_t site_count;
+  uint64_t blocks_total;
+  uint64_t blocks_counted;
+  uint64_t counters_offset;  // 0: not counted
+  uint64_t footprint_bytes;  // of the whole grid
+  uint64_t barriers;
+  uint64_t threads_run;
+};
+
+struct SiteCounters {
+  uint64_t requests;
+  uint64_t lanes;
+  uint64_t sectors;
+  uint64_t wavefronts;
+  uint64_t ideal_wavefronts;
+  uint64_t worst_ways;
+  uint64_t l2_sectors;
+  uint64_t dram_sectors;  // of the whole grid, already scaled
+  uint64_t serial;
+};
+
+struct Report {
+  uint64_t magic;
+  uint64_t bytes;
+  uint64_t counters_used;
+  uint32_t launches;  // of the call, logged or not
+  uint32_t logged;
+  uint32_t counters_overflowed;
+  uint32_t text_bytes;
+  uint32_t text_truncated;
+  uint32_t allocation_failed;  // a cudaMalloc was refused: 1 quota, 2 arena
+  uint64_t refused_bytes;
+  Progress progress;
+  LaunchError launch_error;
+  FaultRecord fault;
+};
+static_assert(sizeof(Report) <= kTextOffset);
+
+constexpr uint64_t kCountersOffset = kLogOffset + kLogEntries * sizeof(LaunchEntry);
+
+}  // namespace emu

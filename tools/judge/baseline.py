@@ -4,13 +4,13 @@ import hashlib
 import json
 from pathlib import Path
 
-from cuda_llm.errors import InfrastructureError, TaskError
-from cuda_llm.outcomes import InfraFailed, Verdict
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.compiler.candidate import Compiled
 from cuda_llm.tools.compiler.compile import compile_candidate
+from cuda_llm.tools.compiler.request import baseline_request
 from cuda_llm.tools.devices.device import Device, Session
-from cuda_llm.tools.judge.request import compile_request
+from cuda_llm.tools.judge.oracle import open_oracle
+from cuda_llm.tools.judge.refusal import refusal
 from cuda_llm.tools.judge.timing import Timing, time_sizes
 from cuda_llm.tools.native import cache_dir
 
@@ -22,33 +22,22 @@ async def time_baseline(task: Task, device: Device) -> Timing:
 
     Raises TaskError when the baseline itself is refused: then no kernel of the task can be judged.
     """
-    source = task.baseline.read_text(encoding="utf-8")
-    compiled = await compile_candidate(
-        compile_request(task, device, source, f"{task.name}/{task.baseline.name}")
-    )
+    compiled = await compile_candidate(baseline_request(task, device.target))
     if not isinstance(compiled, Compiled):
         raise refusal(task, compiled)
     kept = cache_dir() / "baselines" / f"{cache_key(task, device, compiled)}.json"
     times_us = read_times(kept, len(task.sizes.emulated))
     if times_us is None:
-        async with device.open(compiled) as session:
-            timing = await time_sizes(task, session) if isinstance(session, Session) else session
+        async with open_oracle(task, device) as oracle, device.open(compiled) as session:
+            timing = (
+                await time_sizes(task, session, oracle) if isinstance(session, Session) else session
+            )
         if not isinstance(timing, Timing):
             raise refusal(task, timing)
         times_us = [time_us for _, time_us in timing.times]
         write_times(kept, times_us)
     sized = tuple(zip(task.sizes.emulated, times_us, strict=True))
     return Timing(times=sized, launches=(), bottlenecks=())
-
-
-def refusal(task: Task, verdict: Verdict) -> TaskError | InfrastructureError:
-    """The error for a baseline that did not come through."""
-    if isinstance(verdict, InfraFailed):
-        return InfrastructureError(verdict.component, verdict.detail)
-    return TaskError(
-        f"{task.baseline}: the baseline itself is {verdict.code}; "
-        f"run `cuda-llm tasks check {task.folder}`"
-    )
 
 
 def cache_key(task: Task, device: Device, compiled: Compiled) -> str:

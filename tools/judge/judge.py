@@ -9,9 +9,10 @@ from cuda_llm.profile import Profile
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.compiler.candidate import Compiled
 from cuda_llm.tools.compiler.compile import compile_candidate
+from cuda_llm.tools.compiler.request import compile_request
 from cuda_llm.tools.devices.device import Device, Session
 from cuda_llm.tools.judge.judged import Judged, OnStage, ignore
-from cuda_llm.tools.judge.request import compile_request
+from cuda_llm.tools.judge.oracle import open_oracle
 from cuda_llm.tools.judge.timing import Timing, compare, mean_speedup, time_sizes
 from cuda_llm.tools.validator.validate import Validated, validate
 
@@ -31,7 +32,7 @@ async def judge(
     """
     seconds: dict[str, float] = {}
     with stage(name, "compile", seconds, on_stage):
-        compiled = await compile_candidate(compile_request(task, device, source, name))
+        compiled = await compile_candidate(compile_request(task, device.target, source, name))
     if not isinstance(compiled, Compiled):
         return Judged(name=name, verdict=compiled, seconds=seconds)
     verdict = await run(task, device, compiled, baseline, seconds, on_stage)
@@ -50,16 +51,16 @@ async def run(
     name = compiled.name
     on_stage(name, "load")
     started = time.monotonic()
-    async with device.open(compiled) as session:
+    async with open_oracle(task, device) as oracle, device.open(compiled) as session:
         seconds["load"] = time.monotonic() - started
         if not isinstance(session, Session):
             return session
         with stage(name, "validate", seconds, on_stage):
-            validated = await validate(task, session)
+            validated = await validate(task, session, oracle=oracle)
         if not isinstance(validated, Validated):
             return validated
         with stage(name, "time", seconds, on_stage):
-            timing = await time_sizes(task, session)
+            timing = await time_sizes(task, session, oracle)
         if not isinstance(timing, Timing):
             return timing
     return passed(task, device, compiled, validated, timing, await baseline)

@@ -8,6 +8,7 @@ from cuda_llm.outcomes import Verdict
 from cuda_llm.profile import Bottleneck, LaunchProfile, SizeTime, TimeSource
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.devices.device import CallReport, Level, Session
+from cuda_llm.tools.validator.oracle import Oracle
 from cuda_llm.tools.validator.referee import run_case
 
 Dims = Mapping[str, int]
@@ -23,12 +24,12 @@ class Timing:
     bottlenecks: tuple[Bottleneck, ...]
 
 
-async def time_sizes(task: Task, session: Session) -> Timing | Verdict:
+async def time_sizes(task: Task, session: Session, oracle: Oracle) -> Timing | Verdict:
     """Run each timed size on fresh inputs, outputs verified; stop at the first that is wrong."""
     times = []
     report: CallReport | None = None
     for dims in task.sizes.emulated:
-        outcome = await run_case(task, session, dims, level=Level.ACCOUNT)
+        outcome = await run_case(task, session, dims, level=Level.ACCOUNT, oracle=oracle)
         if not isinstance(outcome, CallReport):
             return outcome
         report = outcome

@@ -1,0 +1,30 @@
+"""The oracle of a task, open for as long as a candidate is judged."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from cuda_llm.tasks.task import Task
+from cuda_llm.tools.compiler.candidate import Compiled
+from cuda_llm.tools.compiler.compile import compile_candidate
+from cuda_llm.tools.compiler.request import baseline_request
+from cuda_llm.tools.devices.device import Device, Session
+from cuda_llm.tools.judge.refusal import refusal
+from cuda_llm.tools.validator.oracle import Oracle, baseline_oracle, reference_oracle
+
+
+@asynccontextmanager
+async def open_oracle(task: Task, device: Device) -> AsyncIterator[Oracle]:
+    """The task's reference, or its baseline in a runner of its own where it has none.
+
+    Raises TaskError where the reference is broken or the baseline is refused.
+    """
+    if task.reference is not None:
+        yield reference_oracle(task)
+        return
+    compiled = await compile_candidate(baseline_request(task, device.target))
+    if not isinstance(compiled, Compiled):
+        raise refusal(task, compiled)
+    async with device.open(compiled) as session:
+        if not isinstance(session, Session):
+            raise refusal(task, session)
+        yield baseline_oracle(task, session)

@@ -1,0 +1,177 @@
+"""Reads a candidate's .so and its object file before anyone loads them.
+
+Rules, by the name a violation carries:
+  `export`       the .so defines nothing for others but `solve`, and nothing replaces CUDA's calls
+  `import`       it needs nothing outside `imports.py` and no library but libstdc++, libgcc_s, libc,
+                 libm; no IFUNC, text relocation or search path
+  `constructor`  nothing of the candidate's runs at load or unload. The object file lists what the
+                 compiler runs then: CUDA's own registration, and for `<iostream>` a static
+                 initialiser that calls `std::ios_base::Init` and nothing else. That one is known by
+                 its relocations: a call to Init, one to `__cxa_atexit`, its object, and no byte
+                 sequence of a system call; anything more is the candidate's own initialiser.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cuda_llm.outcomes import LoadFailed, PolicyViolation
+from cuda_llm.tools.compiler.imports import allowed, known_elsewhere
+from cuda_llm.tools.compiler.names import demangle
+
+if TYPE_CHECKING:
+    from elftools.elf.elffile import ELFFile
+
+LIBRARIES = ("libstdc++.so.", "libgcc_s.so.", "libc.so.", "libm.so.", "ld-linux")
+REGISTRATION = "_ZL24__sti____cudaRegisterAllv"
+STATIC_INITIALISER = "_GLOBAL__sub_I_"
+IOSTREAM_CALLS = ["_ZNSt8ios_base4InitC1Ev", "_ZNSt8ios_base4InitD1Ev", "__cxa_atexit"]
+IOSTREAM_DATA = {".bss", "_ZStL8__ioinit", "__dso_handle", ""}
+IOSTREAM_MOST_BYTES = 96
+SYSTEM_CALLS = (b"\x0f\x05", b"\x0f\x34", b"\xcd\x80", b"\x01\x00\x00\xd4")
+"""x86-64: syscall, sysenter, int 0x80; aarch64: svc #0."""
+
+GNU_IFUNC = "STT_LOOS"
+
+
+async def audit(library: Path, object_file: Path) -> PolicyViolation | LoadFailed | None:
+    """The first broken rule, or None."""
+    from elftools.elf.elffile import ELFFile
+
+    with library.open("rb") as file, object_file.open("rb") as built:
+        shared, source = ELFFile(file), ELFFile(built)
+        return (
+            _constructors(source)
+            or _dynamic(shared)
+            or _redefinitions(source)
+            or await _symbols(shared)
+        )
+
+
+def exports(library: Path) -> list[str]:
+    """Names that a .so defines for others."""
+    from elftools.elf.elffile import ELFFile
+
+    with library.open("rb") as file:
+        return [name for name, defined, _, _ in _dynamic_symbols(ELFFile(file)) if defined]
+
+
+async def _symbols(shared: "ELFFile") -> PolicyViolation | LoadFailed | None:
+    extra, refused, missing = [], [], []
+    for name, defined, versioned, kind in _dynamic_symbols(shared):
+        if kind == GNU_IFUNC:
+            return PolicyViolation(rule="import", detail=f"{name} is resolved by code at load")
+        if defined:
+            extra += [name] if name != "solve" else []
+        elif not allowed(name, versioned=versioned):
+            (refused if known_elsewhere(name, versioned=versioned) else missing).append(name)
+    names = await demangle([*extra, *refused, *missing])
+    if refused:
+        shown = ", ".join(names[symbol] for symbol in sorted(refused)[:5])
+        return PolicyViolation(rule="import", detail=f"a kernel may not call {shown}")
+    if missing:
+        return LoadFailed(detail=f"{names[missing[0]]} is declared and used, but never defined")
+    if extra:
+        return PolicyViolation(rule="export", detail=f"{names[extra[0]]} is visible to others")
+    return None
+
+
+def _dynamic_symbols(shared: "ELFFile") -> Iterator[tuple[str, bool, bool, str]]:
+    """Name, whether defined here, whether bound to a library's version, and type."""
+    table = shared.get_section_by_name(".dynsym")
+    versions = shared.get_section_by_name(".gnu.version")
+    for index, symbol in enumerate(table.iter_symbols()):
+        if not symbol.name:
+            continue
+        version = versions.get_symbol(index)["ndx"] if versions else 0
+        bound = isinstance(version, int) and version >= 2
+        yield symbol.name, symbol["st_shndx"] != "SHN_UNDEF", bound, symbol["st_info"]["type"]
+
+
+def _dynamic(shared: "ELFFile") -> PolicyViolation | None:
+    for tag in shared.get_section_by_name(".dynamic").iter_tags():
+        name = tag.entry.d_tag
+        if name == "DT_NEEDED" and not tag.needed.startswith(LIBRARIES):
+            return PolicyViolation(rule="import", detail=f"a kernel may not use {tag.needed}")
+        if name in {"DT_RPATH", "DT_RUNPATH", "DT_TEXTREL", "DT_PREINIT_ARRAY"}:
+            return PolicyViolation(rule="import", detail=f"the library carries {name}")
+    return None
+
+
+def _redefinitions(source: "ELFFile") -> PolicyViolation | None:
+    """CUDA's entry points answered by the candidate itself would hide its launches."""
+    for symbol in source.get_section_by_name(".symtab").iter_symbols():
+        if symbol["st_shndx"] != "SHN_UNDEF" and symbol.name.startswith(("__cuda", "cuda")):
+            return PolicyViolation(rule="export", detail=f"a kernel may not define {symbol.name}")
+    return None
+
+
+def _constructors(source: "ELFFile") -> PolicyViolation | None:
+    for section in source.iter_sections():
+        name = section.name
+        if name.startswith((".fini_array", ".preinit_array", ".ctors", ".dtors")) or name in {
+            ".init",
+            ".fini",
+        }:
+            return _constructor(f"section {name}")
+        if name.startswith(".init_array"):
+            for function in _functions_listed(source, section):
+                if function is None:
+                    return _constructor("an entry that is no function")
+                if function.name != REGISTRATION and not _is_iostream(source, function):
+                    return _constructor(function.name)
+    return None
+
+
+def _constructor(what: str) -> PolicyViolation:
+    if what.startswith(STATIC_INITIALISER):
+        what = "an initialiser of a global object"
+    return PolicyViolation(
+        rule="constructor", detail=f"code of the kernel would run when it is loaded: {what}"
+    )
+
+
+def _functions_listed(source: "ELFFile", section: Any) -> Iterator[Any]:
+    """The function symbol behind each entry of an init array."""
+    for relocation, symbol in _relocations(source, section):
+        at = symbol["st_value"] + relocation["r_addend"]
+        yield next(
+            (
+                function
+                for function in source.get_section_by_name(".symtab").iter_symbols()
+                if function["st_info"]["type"] == "STT_FUNC"
+                and function["st_shndx"] == symbol["st_shndx"]
+                and function["st_value"] == at
+            ),
+            None,
+        )
+
+
+def _is_iostream(source: "ELFFile", function: Any) -> bool:
+    if not function.name.startswith(STATIC_INITIALISER):
+        return False
+    section = source.get_section(function["st_shndx"])
+    start, size = function["st_value"], function["st_size"]
+    code = section.data()[start : start + size]
+    if size > IOSTREAM_MOST_BYTES or any(call in code for call in SYSTEM_CALLS):
+        return False
+    used = [
+        _target(source, symbol)
+        for relocation, symbol in _relocations(source, section)
+        if start <= relocation["r_offset"] < start + size
+    ]
+    calls = [name for name in used if name not in IOSTREAM_DATA]
+    return sorted(set(calls)) == sorted(IOSTREAM_CALLS) and used.count(".bss") <= 2
+
+
+def _relocations(source: "ELFFile", section: Any) -> Iterator[tuple[Any, Any]]:
+    table = source.get_section_by_name(f".rela{section.name}")
+    symbols = source.get_section_by_name(".symtab")
+    for relocation in table.iter_relocations() if table else ():
+        yield relocation, symbols.get_symbol(relocation["r_info_sym"])
+
+
+def _target(source: "ELFFile", symbol: Any) -> str:
+    if symbol["st_info"]["type"] == "STT_SECTION":
+        return str(source.get_section(symbol["st_shndx"]).name)
+    return str(symbol.name)

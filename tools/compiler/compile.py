@@ -1,0 +1,168 @@
+"""One source in; a compiled candidate or the verdict on it out."""
+
+import re
+import time
+from pathlib import Path
+
+from cuda_llm.errors import InfrastructureError
+from cuda_llm.outcomes import CompileFailed, InfraFailed, LoadFailed, PolicyViolation, Verdict
+from cuda_llm.tools.compiler.audit import audit, exports
+from cuda_llm.tools.compiler.cache import entry_folder, load, request_key, store
+from cuda_llm.tools.compiler.candidate import Compiled, CompileRequest
+from cuda_llm.tools.compiler.command import LIBRARY, OBJECT, PTX, lay_out, nvcc_command
+from cuda_llm.tools.compiler.diagnostics import Diagnostics, parse_diagnostics
+from cuda_llm.tools.compiler.exhaustion import exhausted
+from cuda_llm.tools.compiler.names import Places
+from cuda_llm.tools.compiler.policy import find_violation, without_comments
+from cuda_llm.tools.compiler.record import (
+    FAILURES,
+    Failure,
+    failure_record,
+    read_failure,
+    read_kernels,
+    read_warnings,
+    success_record,
+)
+from cuda_llm.tools.compiler.resources import name_kernels, parse_resources
+from cuda_llm.tools.compiler.toolkit import Toolkit, find_toolkit
+from cuda_llm.tools.compiler.workspace import compile_slot, private_folder
+from cuda_llm.tools.native import find_gxx
+from cuda_llm.tools.sandbox.jail import Jail, JailResult, run_jailed
+
+KIND = "compiled"
+STORED_LIBRARY, STORED_PTX = "candidate.so", "kernel.ptx"
+
+
+async def compile_candidate(request: CompileRequest) -> Compiled | Verdict:
+    """Compile `request.source` in a jail and audit the result; remembered, failures too.
+
+    Raises MissingError without nvcc, g++ or a writable cache, UsageError on a target that is none.
+    """
+    toolkit = find_toolkit()
+    key = request_key(request, toolkit)
+    known = _recall(request, key)
+    if known is not None:
+        return known
+    async with compile_slot():
+        try:
+            return await _compile(request, toolkit, key)
+        except InfrastructureError as error:
+            return InfraFailed(component="compiler", detail=str(error))
+
+
+def _recall(request: CompileRequest, key: str) -> Compiled | Failure | None:
+    record = load(KIND, key)
+    if record is None:
+        return None
+    if record["code"] in FAILURES:
+        return read_failure(record)
+    return _compiled(request, key, record, cached=True)
+
+
+async def _compile(request: CompileRequest, toolkit: Toolkit, key: str) -> Compiled | Verdict:
+    if not without_comments(request.source).strip():
+        return CompileFailed(reason=f"{request.name} is empty: it holds no code")
+    with private_folder() as folder:
+        lay_out(folder, request)
+        started = time.monotonic()
+        result = await run_jailed(nvcc_command(toolkit, request), _jail(request, toolkit, folder))
+        compile_s = time.monotonic() - started
+        cut_short = exhausted(result, request.limits)
+        if cut_short is not None:
+            return cut_short
+        output = result.stderr.text + "\n" + result.stdout.text
+        places = Places(request=request, toolkit=toolkit, folder=folder)
+        diagnostics = parse_diagnostics(output, places)
+        failure = await _judge(result, diagnostics, places)
+        if failure is not None:
+            store(KIND, key, failure_record(failure), {})
+            return failure
+        kernels = await name_kernels(parse_resources(output.splitlines()))
+        _name_source(folder / PTX, folder, request.name)
+        record = success_record(kernels, diagnostics.warnings, compile_s)
+        files = {STORED_LIBRARY: folder / LIBRARY, STORED_PTX: folder / PTX}
+        store(KIND, key, record, files)
+    return _compiled(request, key, record, cached=False)
+
+
+def _jail(request: CompileRequest, toolkit: Toolkit, folder: Path) -> Jail:
+    gxx = Path(find_gxx()).resolve()
+    return Jail(
+        folder=folder,
+        readable=(toolkit.root, gxx.parent.parent, *request.include_dirs),
+        path=(toolkit.root / "bin", Path(find_gxx()).parent, Path("/usr/bin"), Path("/bin")),
+        wall_s=request.limits.wall_s,
+        cpu_s=request.limits.cpu_s,
+        memory_bytes=request.limits.memory_bytes,
+        file_bytes=request.limits.output_bytes,
+    )
+
+
+async def _judge(result: JailResult, diagnostics: Diagnostics, places: Places) -> Failure | None:
+    """What is wrong with the source, if anything is."""
+    violation = find_violation(diagnostics, places)
+    if violation is not None:
+        return violation
+    if not result.ok:
+        return _refused(result, diagnostics, places)
+    objection = await audit(places.folder / LIBRARY, places.folder / OBJECT)
+    if objection is not None:
+        return objection
+    if "solve" not in exports(places.folder / LIBRARY):
+        return LoadFailed(detail=_no_solve(places.request))
+    return None
+
+
+def _refused(result: JailResult, diagnostics: Diagnostics, places: Places) -> CompileFailed:
+    errors = diagnostics.errors
+    if any(_is_about_signature(error.message, error.spot) for error in errors):
+        reason = f"`solve` has another signature: it must be `{declaration(places.request)}`"
+    elif errors:
+        place = f"{errors[0].spot}: " if errors[0].spot else ""
+        reason = f"{place}{errors[0].message}"
+    else:
+        last = places.clean(result.stderr.text).strip().splitlines()[-1:]
+        reason = last[0][:300] if last else f"nvcc ended with code {result.exit_code}"
+    return CompileFailed(reason=reason, diagnostics=diagnostics.kept, omitted=diagnostics.omitted)
+
+
+def declaration(request: CompileRequest) -> str:
+    """The declaration of `solve` in the prelude, on one line; empty where there is none."""
+    found = re.search(r"[^;{}#\n]*\bsolve\s*\([^;]*\)", request.prelude)
+    return " ".join(found[0].split()) if found else ""
+
+
+def _is_about_signature(message: str, spot: object) -> bool:
+    if '"solve' in message and re.search(r"overloaded|linkage|incompatible", message):
+        return True
+    clash = "distinguished by return type" in message
+    return clash and re.search(r"\bsolve\s*\(", getattr(spot, "text", "")) is not None
+
+
+def _no_solve(request: CompileRequest) -> str:
+    wanted = declaration(request) or 'extern "C" void solve(...)'
+    return f"{request.name} defines no such function: `{wanted}`"
+
+
+def _name_source(ptx: Path, folder: Path, name: str) -> None:
+    """Let the PTX speak of the user's file, not of the private folder."""
+    text = ptx.read_text().replace(f'"{folder}/kernel.cu"', f'"{name}"')
+    ptx.write_text(text.replace(f"{folder}/", ""))
+
+
+def _compiled(
+    request: CompileRequest, key: str, record: dict[str, object], *, cached: bool
+) -> Compiled:
+    folder = entry_folder(KIND, key)
+    return Compiled(
+        key=key,
+        name=request.name,
+        source=request.source,
+        target=request.target,
+        library=folder / STORED_LIBRARY,
+        ptx=folder / STORED_PTX,
+        kernels=read_kernels(record),
+        warnings=read_warnings(record),
+        compile_s=float(str(record["compile_s"])),
+        cached=cached,
+    )

@@ -1,0 +1,105 @@
+"""Symbols and paths as a person knows them."""
+
+import asyncio
+import os
+import re
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cuda_llm.spots import SourceSpot
+from cuda_llm.tools.compiler.candidate import CompileRequest
+from cuda_llm.tools.compiler.command import KEPT, PRELUDE, SOURCE
+from cuda_llm.tools.compiler.toolkit import Toolkit
+
+OUTSIDE = "<outside>"
+"""Shown for a file that a candidate has no business with."""
+
+SYSTEM_HEADERS = (Path("/usr/include"), Path("/usr/lib"), Path("/usr/local/include"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Places:
+    """Turns paths of a compilation into names, and lines into spots."""
+
+    request: CompileRequest
+    toolkit: Toolkit
+    folder: Path
+    """The private folder, which no message may mention."""
+
+    def name(self, file: str) -> str:
+        """`file` as a person knows it: their own name, `cub/block/x.cuh`, `<outside>`."""
+        path = Path(file)
+        if not path.is_absolute() and ".." in path.parts:
+            return OUTSIDE
+        path = Path(os.path.normpath(self.folder / path))
+        if path.is_relative_to(self.folder):
+            inner = path.relative_to(self.folder)
+            # nvcc's intermediate files stand for the source they came from.
+            own = inner == Path(SOURCE) or inner.parts[:1] == (KEPT,)
+            return self.request.name if own else inner.name
+        for folder in self.request.include_dirs:
+            if path.is_relative_to(folder):
+                return f"{folder.name}/{path.relative_to(folder)}"
+        if any(path.is_relative_to(known) for known in (self.toolkit.root, *SYSTEM_HEADERS)):
+            parts = path.parts
+            last = max((i for i, part in enumerate(parts) if part == "include"), default=-2)
+            return "/".join(parts[last + 1 :]) if last >= 0 else path.name
+        return OUTSIDE
+
+    def spot(self, file: str, line: int) -> SourceSpot | None:
+        """The place with its text; None for our own prelude."""
+        if Path(file).name == PRELUDE:
+            return None
+        name = self.name(file)
+        return SourceSpot(file=name, line=line, text=self._text(file, name, line))
+
+    def clean(self, message: str) -> str:
+        """`message` without the private folder and the toolkit's address."""
+        message = message.replace(f"{self.folder}/", "").replace(f"{KEPT}/", "")
+        message = message.replace(f"{self.toolkit.root}/", "")
+        message = re.sub(r"\bkernel\.cudafe1\.\w+", self.request.name, message)
+        return re.sub(r"(?<![\w./])kernel\.cu\b", self.request.name, message)
+
+    def _text(self, file: str, name: str, line: int) -> str:
+        if name == self.request.name:
+            lines = self.request.source.splitlines()
+        elif any(Path(file).is_relative_to(folder) for folder in self.request.include_dirs):
+            lines = Path(file).read_text(errors="replace").splitlines()
+        else:
+            return ""
+        return lines[line - 1].strip()[:200] if 0 < line <= len(lines) else ""
+
+
+async def demangle(symbols: Sequence[str]) -> dict[str, str]:
+    """Names as in the source, parameter lists included; a symbol that is none maps to itself.
+
+    binutils' c++filt does it; without one, only plain functions lose their decoration.
+    """
+    filt = shutil.which("c++filt")
+    if not symbols:
+        return {}
+    if filt is None:
+        return {symbol: _undecorated(symbol) for symbol in symbols}
+    process = await asyncio.create_subprocess_exec(
+        filt, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+    )
+    out, _ = await process.communicate("\n".join(symbols).encode())
+    return dict(zip(symbols, out.decode().split("\n"), strict=False))
+
+
+def without_parameters(signature: str) -> str:
+    """`void tile<4>(float*, int)` -> `tile<4>`; `(anonymous namespace)::k(int)` keeps its scope."""
+    depth = 0
+    for at in range(len(signature) - 1, -1, -1):
+        depth += {")": 1, "(": -1}.get(signature[at], 0)
+        if signature[at] == "(" and depth == 0 and signature.endswith(")"):
+            signature = signature[:at]
+            break
+    return signature.removeprefix("void ").strip()
+
+
+def _undecorated(symbol: str) -> str:
+    plain = re.match(r"_Z(\d+)", symbol)
+    return symbol[plain.end() : plain.end() + int(plain[1])] if plain else symbol

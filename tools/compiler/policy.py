@@ -1,0 +1,97 @@
+"""What a candidate's source may not do, told from what the compiler saw of it."""
+
+import re
+from pathlib import Path
+
+from cuda_llm.outcomes import Diagnostic, PolicyViolation
+from cuda_llm.spots import SourceSpot
+from cuda_llm.tools.compiler.candidate import CompileRequest
+from cuda_llm.tools.compiler.command import PREPROCESSED
+from cuda_llm.tools.compiler.diagnostics import Diagnostics
+from cuda_llm.tools.compiler.names import OUTSIDE, Places
+
+UNREADABLE = re.compile(r"^(?P<file>.+): (?:No such file or directory|Permission denied)$")
+TOKENS = re.compile(
+    r"//[^\n]*|/\*.*?\*/|(?P<text>R\"(?P<end>[^(\s]*)\(.*?\)(?P=end)\"|\"(?:\\.|[^\"\\\n])*\")",
+    re.DOTALL,
+)
+EMBED = re.compile(r"\.\s*incbin\b|^\s*#\s*embed\b", re.MULTILINE)
+MARKER = re.compile(rb'^# \d+ "((?:[^"\\]|\\.)*)"', re.MULTILINE)
+
+
+def find_violation(diagnostics: Diagnostics, places: Places) -> PolicyViolation | None:
+    """The first rule that the source breaks, whether it compiled or not.
+
+    The jail hides the files; this says that looking for them was the offence. `.incbin` built from
+    pieces escapes the text search, and then finds only what the jail shows: the toolkit.
+    """
+    for diagnostic in diagnostics.errors:
+        if violation := _of_error(diagnostic):
+            return violation
+    return _embeds(places.request) or _includes(places)
+
+
+def without_comments(source: str) -> str:
+    """`source` with comments blanked, line numbers and string literals kept."""
+    return TOKENS.sub(
+        lambda m: m[0] if m["text"] else " " + "\n" * m[0].count("\n"),
+        source,
+    )
+
+
+def _of_error(error: Diagnostic) -> PolicyViolation | None:
+    unreadable = UNREADABLE.match(error.message)
+    text = error.spot.text if error.spot else ""
+    if unreadable and _escapes(unreadable["file"]):
+        return _outside(unreadable["file"], error.spot)
+    if error.spot is not None and error.spot.file == OUTSIDE:
+        return _outside("a file there", None)
+    if "#embed" in error.message or EMBED.search(text):
+        return PolicyViolation(
+            rule="embed-file", detail="a kernel may not embed files", spot=error.spot
+        )
+    return None
+
+
+def _embeds(request: CompileRequest) -> PolicyViolation | None:
+    code = without_comments(request.source)
+    found = EMBED.search(code)
+    if found is None:
+        return None
+    line = code.count("\n", 0, found.end()) + 1
+    text = request.source.splitlines()[line - 1].strip()
+    spot = SourceSpot(file=request.name, line=line, text=text)
+    return PolicyViolation(rule="embed-file", detail="a kernel may not embed files", spot=spot)
+
+
+def _includes(places: Places) -> PolicyViolation | None:
+    """A file the preprocessor read that is neither the candidate's nor a library's."""
+    try:
+        text = (places.folder / PREPROCESSED).read_bytes()
+    except OSError:
+        return None
+    for raw in dict.fromkeys(MARKER.findall(text)):
+        file = raw.decode(errors="replace").replace('\\"', '"')
+        if not file.startswith("<") and places.name(file) == OUTSIDE:
+            return _outside(file, _directive(places.request, file))
+    return None
+
+
+def _directive(request: CompileRequest, file: str) -> SourceSpot | None:
+    for number, line in enumerate(request.source.splitlines(), 1):
+        if "include" in line and file in line:
+            return SourceSpot(file=request.name, line=number, text=line.strip())
+    return None
+
+
+def _outside(file: str, spot: SourceSpot | None) -> PolicyViolation:
+    return PolicyViolation(
+        rule="include-outside",
+        detail=f"{file} is outside the kernel's folder: include headers by their library name",
+        spot=spot,
+    )
+
+
+def _escapes(file: str) -> bool:
+    path = Path(file)
+    return path.is_absolute() or ".." in path.parts

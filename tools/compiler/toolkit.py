@@ -1,0 +1,84 @@
+"""Where nvcc is."""
+
+import os
+import re
+import shutil
+import subprocess
+import sysconfig
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from cuda_llm.errors import MissingError
+
+MEND = "install it: pip install 'cuda-llm[toolkit]', or point CUDA_LLM_NVCC at an nvcc"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Toolkit:
+    """One CUDA toolkit."""
+
+    nvcc: Path
+    """The program itself, not a wrapper of it."""
+    root: Path
+    """Folder that holds all that nvcc runs and reads."""
+    version: str
+    """Of nvcc, e.g. `13.0.88`."""
+
+
+def find_toolkit() -> Toolkit:
+    """The toolkit to compile with: CUDA_LLM_NVCC, CUDA_HOME, PATH, site-packages, /usr/local/cuda.
+
+    Raises MissingError with the mend where there is none.
+    """
+    return _first_working(tuple(_candidates()))
+
+
+@lru_cache
+def _first_working(candidates: tuple[tuple[str, Path], ...]) -> Toolkit:
+    for origin, path in candidates:
+        toolkit = _ask(path)
+        if toolkit is not None:
+            return toolkit
+        if origin == "CUDA_LLM_NVCC":
+            raise MissingError(f"CUDA_LLM_NVCC names no nvcc that runs: {path}", MEND)
+    raise MissingError("nvcc is missing", MEND)
+
+
+def _candidates() -> Iterator[tuple[str, Path]]:
+    """Places to look, with what names them, best first. An explicit choice excludes all others."""
+    chosen = os.environ.get("CUDA_LLM_NVCC")
+    if chosen:
+        yield "CUDA_LLM_NVCC", Path(chosen)
+        return
+    for variable in ("CUDA_HOME", "CUDA_PATH"):
+        if os.environ.get(variable):
+            yield variable, Path(os.environ[variable], "bin", "nvcc")
+    on_path = shutil.which("nvcc")
+    if on_path:
+        yield "PATH", Path(on_path)
+    for scheme in ("purelib", "platlib"):
+        yield "site-packages", Path(sysconfig.get_path(scheme), "nvidia", "cu13", "bin", "nvcc")
+    yield "system", Path("/usr/local/cuda/bin/nvcc")
+
+
+def _ask(nvcc: Path) -> Toolkit | None:
+    """What `nvcc` says of itself, through any wrapper script; None where it does not run."""
+    if not os.access(nvcc, os.X_OK) or nvcc.is_dir():
+        return None
+    try:
+        plan = _output([str(nvcc), "--dryrun", "-E", "-x", "cu", os.devnull])
+        version = re.search(r"\bV(\d+(?:\.\d+)+)", _output([str(nvcc), "--version"]))
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    top = re.search(r"^#\$ TOP=(.+)$", plan, re.MULTILINE)
+    if top is None or version is None:
+        return None
+    root = Path(top[1].strip()).resolve()
+    return Toolkit(nvcc=root / "bin" / "nvcc", root=root, version=version[1])
+
+
+def _output(command: list[str]) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+    return done.stdout + done.stderr

@@ -1,0 +1,88 @@
+"""Operations of the tables in `ops`, applied to registers."""
+
+from cuda_llm.tools.emulator.codegen.kernel import Kernel
+from cuda_llm.tools.emulator.codegen.steps import Lane, Step
+from cuda_llm.tools.emulator.codegen.values import NotSupported, Reader
+from cuda_llm.tools.emulator.ops.table import lane_op
+from cuda_llm.tools.emulator.ptx.module import Instruction, Operand, Pair, Reg, Vector
+
+CARRY = "%cc"
+"""The condition-code register, treated as one more predicate."""
+
+
+def lower_arithmetic(kernel: Kernel, instruction: Instruction) -> list[Step]:
+    """Apply a lane operation. Raises NotSupported where the tables have none."""
+    sources = _sources(instruction.operands)
+    operation = lane_op(instruction.opcode, len(sources))
+    if operation is None:
+        raise NotSupported
+    kinds = operation.arguments[:-1] if operation.reads_carry else operation.arguments
+    if len(kinds) != len(sources):
+        raise NotSupported
+    reader = Reader(kernel)
+    arguments = [
+        reader.value(operand, kind, negated=index in instruction.negated)
+        for (index, operand), kind in zip(sources, kinds, strict=True)
+    ]
+    if operation.reads_carry or operation.writes_carry:
+        kernel.registers[CARRY] = "pred"
+    if operation.reads_carry:
+        arguments.append(reader.value(Reg(CARRY), "pred"))
+    targets: list[Operand | None] = list(_items(instruction.operands[0]))
+    if operation.writes_carry:
+        targets.append(Reg(CARRY))
+    joined = ", ".join(arguments)
+    results = []
+    for target, function, kind in zip(
+        targets, operation.functions, operation.results, strict=False
+    ):
+        if target is None:
+            continue
+        results.append((register(target), store(kernel, target, f"{function}({joined})", kind)))
+    return [
+        Lane(
+            results=tuple(results),
+            reads=tuple(reader.reads),
+            guard=instruction.guard,
+            uniforms=tuple(reader.uniforms),
+            vectorises=operation.vectorises,
+        )
+    ]
+
+
+def register(operand: Operand | None) -> str:
+    """Name of the register an operand is. Raises NotSupported for anything else."""
+    if not isinstance(operand, Reg):
+        raise NotSupported
+    return operand.name
+
+
+def store(kernel: Kernel, target: Operand | None, expression: str, kind: str) -> str:
+    """A value of PTX type `kind` as the raw bits of register `target`."""
+    name = register(target)
+    if kind == "pred":
+        if not kernel.is_predicate(name):
+            raise NotSupported
+        return expression
+    if kernel.is_predicate(name):
+        raise NotSupported
+    return f"emu::to_register<{kernel.raw(name)}>({expression})"
+
+
+def _items(operand: Operand) -> tuple[Operand | None, ...]:
+    match operand:
+        case Pair(first, second):
+            return (first, second)
+        case Vector(items):
+            return items
+        case _:
+            return (operand,)
+
+
+def _sources(operands: tuple[Operand, ...]) -> list[tuple[int, Operand | None]]:
+    return [
+        (index, item)
+        for index, operand in enumerate(operands)
+        if index > 0
+        for item in (operand.items if isinstance(operand, Vector) else (operand,))
+    ]

@@ -1,0 +1,81 @@
+"""atom and red: calls of `emu::atomic`."""
+
+from cuda_llm.tools.emulator.codegen.arithmetic import register
+from cuda_llm.tools.emulator.codegen.kernel import Kernel
+from cuda_llm.tools.emulator.codegen.memory import copy, fitted, space_of
+from cuda_llm.tools.emulator.codegen.steps import Act, Array, Step
+from cuda_llm.tools.emulator.codegen.values import NotSupported
+from cuda_llm.tools.emulator.ptx.literals import BYTES
+from cuda_llm.tools.emulator.ptx.module import Address, Imm, Instruction, Reg, Vector
+
+_OPERATIONS = {
+    "add": "add",
+    "min": "min",
+    "max": "max",
+    "inc": "inc",
+    "dec": "dec",
+    "and": "and_",
+    "or": "or_",
+    "xor": "xor_",
+    "exch": "exch",
+    "cas": "cas",
+}
+_TYPES = frozenset(
+    "b16 b32 u32 s32 b64 u64 s64 f32 f64 f16 f16x2 bf16 bf16x2".split()
+)
+
+
+def lower_atomic(kernel: Kernel, instruction: Instruction) -> list[Step]:
+    """One read-modify-write per lane. Scopes and orderings hold anyway: lanes act in turn."""
+    opcode = instruction.opcode
+    space = space_of(opcode)
+    operation = next((part for part in opcode[1:] if part in _OPERATIONS), None)
+    kind = opcode[-1]
+    if operation is None or kind not in _TYPES or space not in {"global", "shared", "generic"}:
+        raise NotSupported
+    operands = list(instruction.operands)
+    target = operands.pop(0) if opcode[0] == "atom" else None
+    if isinstance(target, Vector) and target.items == (None,):
+        target = None
+    if any(isinstance(operand, Vector) for operand in operands):
+        raise NotSupported
+    steps: list[Step] = []
+    guard = instruction.guard
+    address = operands[0]
+    if not isinstance(address, Address):
+        raise NotSupported
+    # Shared addresses come zero-extended to 64 bits.
+    if isinstance(address.base, Reg) and kernel.bytes(address.base.name) == 8:
+        base = address.base.name
+    else:
+        base = copy(kernel, address.base, "u64", guard, steps)
+    values = [fitted(kernel, operand, kind, guard, steps) for operand in operands[1:3]]
+    if len(values) != (2 if operation == "cas" else 1):
+        if isinstance(operands[-1], Imm) or operation == "cas":
+            raise NotSupported
+        values = values[:1]
+    out = None
+    if target is not None:
+        out = register(target)
+        if kernel.bytes(out) != BYTES[kind]:
+            raise NotSupported
+    site = kernel.site(instruction, "atomic", space, BYTES[kind])
+    head = (
+        f"emu::atomic(w, {site}, q, emu::Space::{space}, emu::AtomOp::{_OPERATIONS[operation]}, "
+        f"emu::AtomType::{kind}"
+    )
+
+    def code(array: Array) -> str:
+        second = array(values[1]) if len(values) > 1 else "nullptr"
+        result = array(out) if out else "nullptr"
+        return f"{head}, {array(base)}, {address.offset}, {array(values[0])}, {second}, {result});"
+
+    steps.append(
+        Act(
+            code,
+            reads=(base, *values),
+            writes=(out,) if out else (),
+            guard=guard,
+        )
+    )
+    return steps

@@ -1,0 +1,239 @@
+"""Basic blocks of a flattened kernel, numbered in layout order.
+
+A warp collective stands first in its block, so that lanes can wait there for the others; a block
+barrier stands last, so that lanes go on in the next block.
+"""
+
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from cuda_llm.tools.emulator.ptx.module import (
+    Function,
+    Guard,
+    Instruction,
+    Label,
+    Reg,
+    Statement,
+    Target,
+    Vector,
+)
+
+LEAVE = -1
+"""Target of a branch to a block that does nothing but return."""
+
+
+@dataclass(frozen=True)
+class Jump:
+    """Every lane goes on at one block."""
+
+    target: int
+
+
+@dataclass(frozen=True)
+class Branch:
+    """Lanes of the guard go to `target`, the others to `otherwise`."""
+
+    guard: Guard
+    target: int
+    otherwise: int
+
+
+@dataclass(frozen=True)
+class Switch:
+    """Each lane goes to the block its index names."""
+
+    index: Reg
+    targets: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Barrier:
+    """A block barrier; lanes go on at `target`."""
+
+    instruction: Instruction
+    target: int
+
+
+End: TypeAlias = Jump | Branch | Switch | Barrier
+
+
+@dataclass(frozen=True)
+class Block:
+    """Straight-line instructions and how they end."""
+
+    body: tuple[Instruction, ...]
+    end: End
+
+
+def is_collective(opcode: tuple[str, ...]) -> bool:
+    """True for operations that the lanes of a member mask execute together."""
+    if opcode[0] in {"shfl", "vote", "match", "redux", "elect"}:
+        return "sync" in opcode
+    return opcode[:3] == ("bar", "warp", "sync")
+
+
+def is_barrier(opcode: tuple[str, ...]) -> bool:
+    """True for block barriers (not those of a cluster)."""
+    return opcode[0] in {"bar", "barrier"} and opcode[1] not in {"warp", "cluster"}
+
+
+def blocks_of(function: Function) -> tuple[Block, ...]:
+    """Cut a function without calls into basic blocks that can be reached."""
+    drafts = _Cutter(function).run()
+    return _number(_reachable(drafts), drafts)
+
+
+@dataclass
+class _Draft:
+    """A block whose targets are still labels or draft numbers."""
+
+    body: list[Instruction] = field(default_factory=list)
+    end: Instruction | None = None
+    labels: list[str] = field(default_factory=list)
+
+
+class _Cutter:
+    def __init__(self, function: Function) -> None:
+        self._statements = _without_guards(function.body)
+        self._used = {
+            label.name
+            for statement in self._statements
+            if isinstance(statement, Instruction)
+            for label in _labels(statement)
+        }
+
+    def run(self) -> list[_Draft]:
+        drafts = [_Draft()]
+        for statement in self._statements:
+            current = drafts[-1]
+            if isinstance(statement, Target):
+                if statement.name in self._used:
+                    if current.body or current.end:
+                        drafts.append(_Draft())
+                    drafts[-1].labels.append(statement.name)
+                continue
+            assert isinstance(statement, Instruction)
+            if current.end is not None:
+                drafts.append(current := _Draft())
+            if is_collective(statement.opcode) and current.body:
+                drafts.append(current := _Draft())
+            if _ends(statement):
+                current.end = statement
+                result = _barrier_result(statement)
+                if result is not None:
+                    drafts.append(_Draft(body=[result]))
+                    drafts.append(_Draft())
+            else:
+                current.body.append(statement)
+        return drafts
+
+
+def _labels(instruction: Instruction) -> list[Label]:
+    found: list[Label] = []
+    for operand in instruction.operands:
+        items = operand.items if isinstance(operand, Vector) else (operand,)
+        found.extend(item for item in items if isinstance(item, Label))
+    return found
+
+
+def _ends(instruction: Instruction) -> bool:
+    return instruction.opcode[0] in {"bra", "brx", "ret", "exit"} or is_barrier(instruction.opcode)
+
+
+def _barrier_result(barrier: Instruction) -> Instruction | None:
+    """Reads what a reducing barrier found, once its lanes go on."""
+    if "red" not in barrier.opcode:
+        return None
+    kind = barrier.opcode[-1]
+    return replace(barrier, opcode=("barrier_result", kind), operands=barrier.operands[:1])
+
+
+def _without_guards(body: tuple[Statement, ...]) -> list[Statement]:
+    """Guarded barriers and collectives become branches around them."""
+    statements: list[Statement] = []
+    for number, statement in enumerate(body):
+        if (
+            isinstance(statement, Instruction)
+            and statement.guard is not None
+            and (is_barrier(statement.opcode) or is_collective(statement.opcode))
+        ):
+            over = f"over~{number}"
+            guard = Guard(statement.guard.reg, not statement.guard.negated)
+            branch = replace(
+                statement, opcode=("bra",), operands=(Label(over),), guard=guard, negated=()
+            )
+            statements += [branch, replace(statement, guard=None), Target(over)]
+        else:
+            statements.append(statement)
+    return statements
+
+
+def _successors(drafts: list[_Draft], places: dict[str, int], index: int) -> list[int]:
+    """Drafts a draft may go to; the one that follows comes last."""
+    end = drafts[index].end
+    if end is None:
+        return [index + 1]
+    if is_barrier(end.opcode):
+        return [index + 1]
+    found = [places[label.name] for label in _labels(end)]
+    if end.guard is not None:
+        found.append(index + 1)
+    return found
+
+
+def _places(drafts: list[_Draft]) -> dict[str, int]:
+    return {label: index for index, draft in enumerate(drafts) for label in draft.labels}
+
+
+def _reachable(drafts: list[_Draft]) -> list[int]:
+    places = _places(drafts)
+    seen = {0}
+    work = [0]
+    while work:
+        for successor in _successors(drafts, places, work.pop()):
+            if successor < len(drafts) and successor not in seen:
+                seen.add(successor)
+                work.append(successor)
+    return sorted(seen)
+
+
+def _number(kept: list[int], drafts: list[_Draft]) -> tuple[Block, ...]:
+    """Give blocks their final numbers. A bare `ret` needs none: branches to it leave at once."""
+    places = _places(drafts)
+    numbers = {LEAVE: LEAVE, len(drafts): LEAVE}
+    for index in kept:
+        draft = drafts[index]
+        before = drafts[index - 1].end if index > 0 else draft.end
+        after_barrier = before is not None and is_barrier(before.opcode)
+        if index > 0 and not after_barrier and _only_returns(draft):
+            numbers[index] = LEAVE
+    order = [index for index in kept if index not in numbers]
+    numbers.update((index, number) for number, index in enumerate(order))
+    return tuple(_block(drafts[index], index, places, numbers) for index in order)
+
+
+def _only_returns(draft: _Draft) -> bool:
+    end = draft.end
+    return (
+        not draft.body and end is not None and end.guard is None and end.opcode[0] in {"ret", "exit"}
+    )
+
+
+def _block(
+    draft: _Draft, index: int, places: dict[str, int], numbers: dict[int, int]
+) -> Block:
+    following = numbers.get(index + 1, LEAVE)
+    body = tuple(draft.body)
+    end = draft.end
+    if end is None:
+        return Block(body, Jump(following))
+    if is_barrier(end.opcode):
+        return Block(body, Barrier(end, following))
+    targets = tuple(numbers[places[label.name]] for label in _labels(end))
+    if end.opcode[0] == "brx":
+        assert isinstance(end.operands[0], Reg)
+        return Block(body, Switch(end.operands[0], targets))
+    target = targets[0] if targets else LEAVE
+    if end.guard is None:
+        return Block(body, Jump(target))
+    return Block(body, Branch(end.guard, target, following))

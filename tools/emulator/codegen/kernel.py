@@ -1,0 +1,77 @@
+"""One kernel while it is being translated: its registers, symbols and sites."""
+
+import re
+from dataclasses import dataclass, field
+
+from cuda_llm.tools.emulator.codegen.layout import Layout
+from cuda_llm.tools.emulator.ptx.literals import BYTES
+from cuda_llm.tools.emulator.ptx.module import Instruction, Loc
+
+
+@dataclass(frozen=True)
+class SiteDraft:
+    """A memory, barrier or collective instruction, before its line is known as a spot."""
+
+    opcode: str
+    space: str
+    kind: str
+    bytes: int
+    block: int
+    loc: Loc | None
+
+
+@dataclass
+class Kernel:
+    """Mutable on purpose: lowering adds temporaries and sites as it goes."""
+
+    layout: Layout
+    registers: dict[str, str]
+    block: int = 0
+    """Basic block being lowered."""
+    sites: list[SiteDraft] = field(default_factory=list)
+    _names: dict[str, str] = field(default_factory=dict)
+    _taken: set[str] = field(default_factory=set)
+    _counter: int = 0
+
+    def name(self, register: str) -> str:
+        """C name of a register."""
+        found = self._names.get(register)
+        if found is None:
+            base = found = "v_" + re.sub(r"\W", "_", register.lstrip("%"))
+            while found in self._taken:
+                self._counter += 1
+                found = f"{base}_{self._counter}"
+            self._taken.add(found)
+            self._names[register] = found
+        return found
+
+    def bytes(self, register: str) -> int:
+        """Width of a register."""
+        return BYTES[self.registers[register]]
+
+    def is_predicate(self, register: str) -> bool:
+        """True for registers kept as masks."""
+        return self.registers[register] == "pred"
+
+    def raw(self, register: str) -> str:
+        """C type of a register's lanes."""
+        return "bool" if self.is_predicate(register) else f"uint{8 * self.bytes(register)}_t"
+
+    def temporary(self, kind: str) -> str:
+        """A new register."""
+        self._counter += 1
+        name = f"%t.{self._counter}"
+        self.registers[name] = kind
+        return name
+
+    def uniform(self) -> str:
+        """C name for a value that is the same in all lanes."""
+        self._counter += 1
+        return f"u{self._counter}"
+
+    def site(self, instruction: Instruction, kind: str, space: str = "", size: int = 0) -> int:
+        """Number of a new site for `instruction`."""
+        self.sites.append(
+            SiteDraft(instruction.spelling, space, kind, size, self.block, instruction.loc)
+        )
+        return len(self.sites) - 1

@@ -1,0 +1,107 @@
+"""Where variables live: module variables by number, shared and local ones by offset."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from cuda_llm.tools.emulator.ptx.module import (
+    Address,
+    Function,
+    Instruction,
+    Module,
+    Operand,
+    Pair,
+    Symbol,
+    Variable,
+    Vector,
+)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Space of a symbol, and its number (global, const) or offset (shared, local, param)."""
+
+    space: str
+    value: int
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Storage of one kernel."""
+
+    places: dict[str, Place]
+    shared_bytes: int
+    """Static shared memory, rounded up so that the dynamic part follows aligned."""
+    local_bytes: int
+    param_bytes: int
+    params: tuple[tuple[int, int], ...]
+    """Offset and size of each kernel parameter."""
+
+
+def module_variables(module: Module) -> tuple[Variable, ...]:
+    """Variables that live in device memory, in the order of their numbers."""
+    return tuple(v for v in module.variables if v.space in {"global", "const"} and not v.external)
+
+
+def lay_out(module: Module, kernel: Function) -> Layout:
+    """Decide the storage of a flattened kernel. Only shared variables it names take room."""
+    places = {v.name: Place(v.space, i) for i, v in enumerate(module_variables(module))}
+    used = symbols_of(kernel)
+    shared = [
+        v
+        for v in (*module.variables, *kernel.variables)
+        if v.space == "shared" and v.name in used
+    ]
+    static = [v for v in shared if not v.external]
+    dynamic = [v for v in shared if v.external]
+    shared_bytes = _stack(static, places)
+    dynamic_align = max((v.align for v in dynamic), default=1)
+    shared_bytes = _round_up(shared_bytes, dynamic_align)
+    places.update((v.name, Place("shared", shared_bytes)) for v in dynamic)
+    local_bytes = _stack((v for v in kernel.variables if v.space == "local"), places)
+    param_bytes = _stack(kernel.params, places)
+    return Layout(
+        places=places,
+        shared_bytes=shared_bytes,
+        local_bytes=_round_up(local_bytes, 16),
+        param_bytes=param_bytes,
+        params=tuple((places[v.name].value, v.bytes) for v in kernel.params),
+    )
+
+
+def _round_up(value: int, unit: int) -> int:
+    return -(-value // unit) * unit
+
+
+def _stack(variables: Iterable[Variable], places: dict[str, Place]) -> int:
+    offset = 0
+    for variable in variables:
+        offset = _round_up(offset, max(variable.align, 1))
+        places[variable.name] = Place(variable.space, offset)
+        offset += variable.bytes
+    return offset
+
+
+def symbols_of(function: Function) -> set[str]:
+    """Names of variables and functions that a body mentions."""
+    found: set[str] = set()
+
+    def visit(operand: Operand | None) -> None:
+        match operand:
+            case Symbol(name):
+                found.add(name)
+            case Address(base):
+                visit(base)
+            case Vector(items):
+                for item in items:
+                    visit(item)
+            case Pair(first, second):
+                visit(first)
+                visit(second)
+            case _:
+                pass
+
+    for statement in function.body:
+        if isinstance(statement, Instruction):
+            for operand in statement.operands:
+                visit(operand)
+    return found

@@ -1,0 +1,198 @@
+"""ld and st: calls of the memory functions of `emu/memory.h`, with registers made to fit them."""
+
+from dataclasses import dataclass
+
+from cuda_llm.tools.emulator.codegen.arithmetic import register, store
+from cuda_llm.tools.emulator.codegen.kernel import Kernel
+from cuda_llm.tools.emulator.codegen.steps import Act, Lane, Step
+from cuda_llm.tools.emulator.codegen.values import NotSupported, Reader
+from cuda_llm.tools.emulator.ops.lane_op import C_TYPES
+from cuda_llm.tools.emulator.ptx.literals import BYTES
+from cuda_llm.tools.emulator.ptx.module import (
+    Address,
+    Guard,
+    Instruction,
+    Operand,
+    Reg,
+    Symbol,
+    Vector,
+)
+
+_SPACES = ("global", "shared", "local", "const", "param")
+
+
+def space_of(opcode: tuple[str, ...]) -> str:
+    """State space an opcode names, `generic` when none."""
+    for part in opcode:
+        name, _, scope = part.partition("::")
+        if name in _SPACES:
+            if scope in {"cluster", "func"}:
+                raise NotSupported
+            return name
+    return "generic"
+
+
+@dataclass(frozen=True)
+class Pointer:
+    """A lane array of addresses and a constant added to each."""
+
+    register: str
+    offset: int
+
+
+def pointer(
+    kernel: Kernel, operand: Operand, space: str, guard: Guard | None, steps: list[Step]
+) -> Pointer:
+    """The address operand of a memory instruction as a register of its space's width.
+
+    Appends to `steps` what has to be computed first.
+    """
+    if not isinstance(operand, Address):
+        raise NotSupported
+    kind = "u32" if space in {"shared", "local"} else "u64"
+    base = operand.base
+    if isinstance(base, Reg) and kernel.bytes(base.name) == BYTES[kind]:
+        return Pointer(base.name, operand.offset)
+    if isinstance(base, Symbol):
+        place = kernel.layout.places.get(base.name)
+        home = place.space if place else "?"
+        if home != space and not {home, space} <= {"global", "const", "generic"}:
+            raise NotSupported
+    return Pointer(copy(kernel, base, kind, guard, steps), operand.offset)
+
+
+def copy(
+    kernel: Kernel, operand: Operand | None, kind: str, guard: Guard | None, steps: list[Step]
+) -> str:
+    """A new register holding an operand as type `kind`."""
+    reader = Reader(kernel)
+    value = reader.value(operand, kind)
+    name = kernel.temporary(kind)
+    result = (name, store(kernel, Reg(name), value, kind))
+    steps.append(Lane((result,), tuple(reader.reads), guard, tuple(reader.uniforms)))
+    return name
+
+
+def _elements(operand: Operand) -> tuple[Operand | None, ...]:
+    return operand.items if isinstance(operand, Vector) else (operand,)
+
+
+def lower_load(kernel: Kernel, instruction: Instruction) -> list[Step]:
+    """ld, from any space."""
+    space = space_of(instruction.opcode)
+    if space == "param":
+        return _load_param(kernel, instruction)
+    kind = instruction.opcode[-1]
+    items = _elements(instruction.operands[0])
+    size = BYTES.get(kind, 16)
+    if size > 8:
+        raise NotSupported
+    steps: list[Step] = []
+    at = pointer(kernel, instruction.operands[1], space, instruction.guard, steps)
+    outs: list[str | None] = []
+    after: list[Step] = []
+    for item in items:
+        outs.append(_landing(kernel, item, kind, instruction.guard, after))
+    site = kernel.site(instruction, "load", space, size * len(items))
+    call = f"emu::load_{space}<uint{8 * size}_t, {len(items)}>(w, {site}, q"
+
+    steps.append(
+        Act(
+            lambda array: (
+                f"{call}, {array(at.register)}, {at.offset}, "
+                f"{{{', '.join(array(out) if out else 'nullptr' for out in outs)}}});"
+            ),
+            reads=(at.register,),
+            writes=tuple(out for out in outs if out),
+            guard=instruction.guard,
+        )
+    )
+    return steps + after
+
+
+def _landing(
+    kernel: Kernel, item: Operand | None, kind: str, guard: Guard | None, after: list[Step]
+) -> str | None:
+    """Register that takes a loaded element: the target, or one that is widened into it."""
+    if item is None:
+        return None
+    target = register(item)
+    if kernel.bytes(target) == BYTES[kind] and not kernel.is_predicate(target):
+        return target
+    name = kernel.temporary(kind)
+    reader = Reader(kernel)
+    value = store(kernel, item, reader.value(Reg(name), kind), kind)
+    after.append(Lane(((target, value),), tuple(reader.reads), guard))
+    return name
+
+
+def _load_param(kernel: Kernel, instruction: Instruction) -> list[Step]:
+    """A kernel parameter: the same in every lane, unless its address is computed."""
+    kind = instruction.opcode[-1]
+    address = instruction.operands[1]
+    if BYTES.get(kind, 16) > 8 or not isinstance(address, Address):
+        raise NotSupported
+    size = BYTES[kind]
+    reader = Reader(kernel)
+    results = []
+    for index, item in enumerate(_elements(instruction.operands[0])):
+        if item is None:
+            continue
+        offset = address.offset + index * size
+        if isinstance(address.base, Symbol):
+            place = kernel.layout.places.get(address.base.name)
+            if place is None or place.space != "param":
+                raise NotSupported
+            value = reader.uniform(f"emu::param<{C_TYPES[kind]}>(w, {place.value + offset})")
+        else:
+            base = reader.value(address.base, "u64")
+            value = f"emu::param<{C_TYPES[kind]}>(w, {base} + {offset})"
+        results.append((register(item), store(kernel, item, value, kind)))
+    uniform = isinstance(address.base, Symbol)
+    return [
+        Lane(
+            tuple(results),
+            tuple(reader.reads),
+            instruction.guard,
+            tuple(reader.uniforms),
+            vectorises=uniform,
+        )
+    ]
+
+
+def lower_store(kernel: Kernel, instruction: Instruction) -> list[Step]:
+    """st, to any space."""
+    space = space_of(instruction.opcode)
+    kind = instruction.opcode[-1]
+    size = BYTES.get(kind, 16)
+    if size > 8 or space in {"const", "param"}:
+        raise NotSupported
+    items = _elements(instruction.operands[1])
+    steps: list[Step] = []
+    at = pointer(kernel, instruction.operands[0], space, instruction.guard, steps)
+    values = [fitted(kernel, item, kind, instruction.guard, steps) for item in items]
+    site = kernel.site(instruction, "store", space, size * len(items))
+    call = f"emu::store_{space}<uint{8 * size}_t, {len(items)}>(w, {site}, q"
+    steps.append(
+        Act(
+            lambda array: (
+                f"{call}, {array(at.register)}, {at.offset}, {{{', '.join(map(array, values))}}});"
+            ),
+            reads=(at.register, *values),
+            guard=instruction.guard,
+        )
+    )
+    return steps
+
+
+def fitted(
+    kernel: Kernel, item: Operand | None, kind: str, guard: Guard | None, steps: list[Step]
+) -> str:
+    """A register of exactly the width of `kind` that holds an operand."""
+    if (
+        isinstance(item, Reg)
+        and not kernel.is_predicate(item.name)
+        and kernel.bytes(item.name) == BYTES[kind]
+    ):
+        return item.name
+    return copy(kernel, item, kind, guard, steps)

@@ -1,0 +1,169 @@
+"""A PTX module as one C++ file and its static tables."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cuda_llm.profile import KernelResources
+from cuda_llm.tools.emulator.codegen.emit import emit
+from cuda_llm.tools.emulator.codegen.flow import Block, blocks_of
+from cuda_llm.tools.emulator.codegen.inline import inline_calls
+from cuda_llm.tools.emulator.codegen.kernel import Kernel
+from cuda_llm.tools.emulator.codegen.layout import Layout, lay_out, module_variables
+from cuda_llm.tools.emulator.codegen.liveness import LoweredBlock
+from cuda_llm.tools.emulator.codegen.lower import lower
+from cuda_llm.tools.emulator.codegen.param_space import lower_param_space
+from cuda_llm.tools.emulator.codegen.sites import Spots, basic_block, site
+from cuda_llm.tools.emulator.codegen.steps import Refused, Step
+from cuda_llm.tools.emulator.coverage import unsupported
+from cuda_llm.tools.emulator.ptx.module import Function, Instruction, Module, Variable
+from cuda_llm.tools.emulator.tables import BasicBlock, KernelTable, Unsupported
+
+MOST_BLOCKS = 0xFFFF
+"""Program counters have 16 bits."""
+
+
+@dataclass(frozen=True)
+class Generated:
+    """What the translator makes of a module."""
+
+    text: str
+    """C++ to be compiled with the folder `runtime` on its include path."""
+    kernels: tuple[KernelTable, ...]
+
+
+@dataclass(frozen=True)
+class _Lowered:
+    kernel: Kernel
+    blocks: tuple[LoweredBlock, ...]
+    table: tuple[BasicBlock, ...]
+    refused: tuple[Unsupported, ...]
+
+
+def generate(
+    module: Module, resources: Sequence[KernelResources], source_name: str, source: str
+) -> Generated:
+    """Translate every `.entry`. `resources` tell the registers per thread, by symbol."""
+    spots = Spots(source_name, source)
+    registers = {found.symbol: found.registers for found in resources}
+    texts: list[str] = []
+    tables: list[KernelTable] = []
+    rows: list[str] = []
+    for number, entry in enumerate(f for f in module.functions if f.entry):
+        flat = lower_param_space(inline_calls(module, entry))
+        layout = lay_out(module, flat)
+        lowered = _lower(flat, layout, spots)
+        run, register_bytes = "nullptr", "0"
+        if not lowered.refused:
+            emitted = emit(lowered.kernel, lowered.blocks, number)
+            texts.append(emitted.text)
+            run, register_bytes = emitted.function, f"sizeof({emitted.registers})"
+        table = _table(entry.name, lowered, spots)
+        tables.append(table)
+        texts.append(_facts(number, table, layout))
+        rows.append(
+            f'{{"{entry.name}", {run}, {register_bytes}, {layout.local_bytes}, '
+            f"{layout.shared_bytes}, {layout.param_bytes}, {entry.max_threads}, "
+            f"{registers.get(entry.name, 0)}, {len(table.blocks)}, {len(table.sites)}, "
+            f"sites{number}, {len(layout.params)}, params{number}}}"
+        )
+    text = "\n".join([_HEAD, *texts, _module(module, rows), ""])
+    return Generated(text, tuple(tables))
+
+
+_HEAD = """\
+#include "emu/arith.h"
+#include "emu/collective.h"
+#include "emu/generated.h"
+#include "emu/memory.h"
+#include "emu/schedule.h"
+#include "emu/warp.h"
+"""
+
+
+def _lower(flat: Function, layout: Layout, spots: Spots) -> _Lowered:
+    kernel = Kernel(layout, dict(flat.registers))
+    blocks = blocks_of(flat)
+    lowered: list[LoweredBlock] = []
+    table: list[BasicBlock] = []
+    refused: list[Instruction] = []
+    for index, block in enumerate(blocks):
+        kernel.block = index
+        pairs: list[tuple[Instruction, Sequence[Step]]] = []
+        for instruction in block.body:
+            steps = lower(kernel, instruction)
+            if isinstance(steps, Refused):
+                refused.append(instruction)
+            else:
+                pairs.append((instruction, steps))
+        lowered.append(LoweredBlock(tuple(s for _, steps in pairs for s in steps), block.end))
+        table.append(basic_block(block, pairs, spots))
+    found = unsupported(refused, spots) + _too_large(blocks)
+    return _Lowered(kernel, tuple(lowered), tuple(table), found)
+
+
+def _too_large(blocks: Sequence[Block]) -> tuple[Unsupported, ...]:
+    if len(blocks) <= MOST_BLOCKS:
+        return ()
+    return (Unsupported(opcode=f"more than {MOST_BLOCKS} basic blocks", count=1, spot=None),)
+
+
+def _table(symbol: str, lowered: _Lowered, spots: Spots) -> KernelTable:
+    if lowered.refused:
+        return KernelTable(symbol=symbol, unsupported=lowered.refused)
+    return KernelTable(
+        symbol=symbol,
+        sites=tuple(site(draft, spots) for draft in lowered.kernel.sites),
+        blocks=lowered.table,
+    )
+
+
+def _facts(number: int, table: KernelTable, layout: Layout) -> str:
+    """Site and parameter arrays of one kernel. An array of C++ has at least one element."""
+    sites = [
+        f'{{"{s.opcode}", {s.spot.line if s.spot else 0}, {s.block}, {s.bytes}}}'
+        for s in table.sites
+    ]
+    params = [f"{{{offset}, {size}}}" for offset, size in layout.params]
+    return (
+        f"static const emu::Site sites{number}[] = {{{', '.join(sites) or '{}'}}};\n"
+        f"static const emu::Param params{number}[] = {{{', '.join(params) or '{}'}}};"
+    )
+
+
+def _module(module: Module, kernels: Sequence[str]) -> str:
+    variables = module_variables(module)
+    numbers = {variable.name: index for index, variable in enumerate(variables)}
+    data = [_data(index, v) for index, v in enumerate(variables) if v.initial]
+    rows = [_row(index, variable) for index, variable in enumerate(variables)]
+    relocations = [
+        f"{{{index}, {offset}, {numbers[symbol.name]}, {symbol.offset}}}"
+        for index, variable in enumerate(variables)
+        for offset, symbol in variable.pointers
+        if symbol.name in numbers
+    ]
+    return "\n".join(
+        [
+            *data,
+            f"static const emu::Kernel kernels[] = {{{', '.join(kernels) or '{}'}}};",
+            f"static const emu::Variable variables[] = {{{', '.join(rows) or '{}'}}};",
+            f"static const emu::Relocation relocations[] = {{{', '.join(relocations) or '{}'}}};",
+            'extern "C" [[gnu::visibility("default")]] const emu::Module emu_module = {',
+            f"emu::kAbi, {len(kernels)}, kernels, {len(rows)}, variables, "
+            f"{len(relocations)}, relocations}};",
+        ]
+    )
+
+
+def _data(index: int, variable: Variable) -> str:
+    content = ",".join(map(str, (variable.initial or b"").rstrip(b"\0") or b"\0"))
+    return f"static const uint8_t data{index}[] = {{{content}}};"
+
+
+def _row(index: int, variable: Variable) -> str:
+    stored = len((variable.initial or b"").rstrip(b"\0") or b"\0") if variable.initial else 0
+    initial = f"data{index}" if variable.initial else "nullptr"
+    constant = str(variable.space == "const").lower()
+    return (
+        f'{{"{variable.name}", {variable.bytes}, {variable.align}, {constant}, '
+        f"{initial}, {stored}}}"
+    )

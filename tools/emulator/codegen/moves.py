@@ -1,0 +1,90 @@
+"""mov, cvta, isspacep: values that change their place, not their bits."""
+
+from cuda_llm.tools.emulator.codegen.arithmetic import register, store
+from cuda_llm.tools.emulator.codegen.kernel import Kernel
+from cuda_llm.tools.emulator.codegen.steps import Lane, Step
+from cuda_llm.tools.emulator.codegen.values import NotSupported, Reader
+from cuda_llm.tools.emulator.ptx.literals import BYTES
+from cuda_llm.tools.emulator.ptx.module import Instruction, Operand, Symbol, Vector
+
+_WINDOWS = {"shared": "emu::kSharedWindow", "local": "emu::kLocalWindow"}
+
+
+def lower_move(kernel: Kernel, instruction: Instruction) -> list[Step]:
+    """`mov`, also between a register and the pieces of a vector."""
+    target, source = instruction.operands
+    kind = instruction.opcode[-1]
+    if BYTES.get(kind, 16) > 8:
+        raise NotSupported
+    reader = Reader(kernel)
+    if isinstance(target, Vector):
+        results = _unpack(kernel, reader, target, source, kind)
+    elif isinstance(source, Vector):
+        results = ((register(target), _pack(kernel, reader, target, source, kind)),)
+    else:
+        value = reader.value(source, kind, negated=1 in instruction.negated)
+        results = ((register(target), store(kernel, target, value, kind)),)
+    return [_lane(instruction, reader, results)]
+
+
+def _lane(
+    instruction: Instruction, reader: Reader, results: tuple[tuple[str, str], ...]
+) -> Lane:
+    return Lane(
+        results=results,
+        reads=tuple(reader.reads),
+        guard=instruction.guard,
+        uniforms=tuple(reader.uniforms),
+    )
+
+
+def _unpack(
+    kernel: Kernel, reader: Reader, target: Vector, source: Operand, kind: str
+) -> tuple[tuple[str, str], ...]:
+    bits = 8 * BYTES[kind] // len(target.items)
+    value = reader.value(source, f"b{8 * BYTES[kind]}")
+    return tuple(
+        (register(item), store(kernel, item, f"uint{bits}_t({value} >> {index * bits})", f"b{bits}"))
+        for index, item in enumerate(target.items)
+        if item is not None
+    )
+
+
+def _pack(
+    kernel: Kernel, reader: Reader, target: Operand, source: Vector, kind: str
+) -> str:
+    size = 8 * BYTES[kind]
+    bits = size // len(source.items)
+    pieces = [
+        f"uint{size}_t({reader.value(item, f'b{bits}')}) << {index * bits}"
+        for index, item in enumerate(source.items)
+    ]
+    return store(kernel, target, f"uint{size}_t({' | '.join(pieces)})", f"b{size}")
+
+
+def lower_cvta(kernel: Kernel, instruction: Instruction) -> list[Step]:
+    """Addresses of a space to generic ones and back."""
+    target, source = instruction.operands
+    inward = instruction.opcode[1] == "to"
+    space = instruction.opcode[2 if inward else 1].split("::")[0]
+    reader = Reader(kernel)
+    value = reader.value(source, "u64")
+    if space in _WINDOWS:
+        value = f"({value} & ~emu::kWindowMask)" if inward else f"({value} | {_WINDOWS[space]})"
+    elif space not in {"global", "const"}:
+        raise NotSupported
+    return [_lane(instruction, reader, ((register(target), store(kernel, target, value, "u64")),))]
+
+
+def lower_isspacep(kernel: Kernel, instruction: Instruction) -> list[Step]:
+    """Does a generic address lie in a space?"""
+    target, source = instruction.operands
+    space = instruction.opcode[1].split("::")[0]
+    reader = Reader(kernel)
+    window = "0"
+    if space in _WINDOWS:
+        window = _WINDOWS[space]
+    elif space != "global" or isinstance(source, Symbol):
+        raise NotSupported
+    test = f"(({reader.value(source, 'u64')}) & emu::kWindowMask) == {window}"
+    return [_lane(instruction, reader, ((register(target), store(kernel, target, test, "pred")),))]

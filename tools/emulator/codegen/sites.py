@@ -1,0 +1,95 @@
+"""Static tables of a kernel: what each basic block is made of, and where its sites stand."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from cuda_llm.spots import SourceSpot
+from cuda_llm.tools.emulator.codegen.flow import Barrier, Block, Branch, Switch, is_collective
+from cuda_llm.tools.emulator.codegen.kernel import SiteDraft
+from cuda_llm.tools.emulator.codegen.liveness import step_reads
+from cuda_llm.tools.emulator.codegen.memory import space_of
+from cuda_llm.tools.emulator.codegen.steps import Step
+from cuda_llm.tools.emulator.ops.table import lane_op
+from cuda_llm.tools.emulator.ptx.module import Instruction, Loc
+from cuda_llm.tools.emulator.tables import BasicBlock, InstructionClass, Site
+
+_FREE = frozenset({"mov", "cvta", "call", "barrier_result", "activemask"})
+_MEMORY = frozenset({"ld", "ldu", "st", "atom", "red", "cp"})
+
+
+class Spots:
+    """Lines of the user's file."""
+
+    def __init__(self, name: str, source: str) -> None:
+        self._name = name
+        self._lines = source.splitlines()
+
+    def at(self, loc: Loc | None) -> SourceSpot | None:
+        """The spot of a location, with its text where the line is at hand."""
+        if loc is None:
+            return None
+        inside = loc.file == self._name and 0 < loc.line <= len(self._lines)
+        text = self._lines[loc.line - 1].strip() if inside else ""
+        return SourceSpot(file=loc.file, line=loc.line, text=text)
+
+
+def site(draft: SiteDraft, spots: Spots) -> Site:
+    """A site as reports show it."""
+    return Site(
+        opcode=draft.opcode,
+        space=draft.space,
+        kind=draft.kind,
+        bytes=draft.bytes,
+        block=draft.block,
+        spot=spots.at(draft.loc),
+    )
+
+
+def pipe(instruction: Instruction) -> InstructionClass:
+    """Which pipe of an SM executes an instruction."""
+    opcode = instruction.opcode
+    if opcode[0] in _FREE or opcode[:2] == ("ld", "param"):
+        return InstructionClass.FREE
+    if opcode[0] in _MEMORY:
+        return InstructionClass.LOAD_STORE
+    if is_collective(opcode):
+        return InstructionClass.SHUFFLE
+    operation = lane_op(opcode, max(len(instruction.operands) - 1, 0))
+    if operation is not None:
+        return operation.pipe
+    return InstructionClass.INT if opcode[0] == "isspacep" else InstructionClass.CONTROL
+
+
+def basic_block(
+    block: Block, lowered: Sequence[tuple[Instruction, Sequence[Step]]], spots: Spots
+) -> BasicBlock:
+    """Composition of a block. `lowered` pairs its instructions with their steps."""
+    mix = Counter(pipe(instruction) for instruction in block.body)
+    if isinstance(block.end, Branch | Switch | Barrier):
+        mix[InstructionClass.CONTROL] += 1
+    loads, batches = _batches(lowered)
+    first = next((i.loc for i in block.body if i.loc is not None), None)
+    return BasicBlock(
+        mix=dict(mix), spot=spots.at(first), memory_batches=batches, global_loads=loads
+    )
+
+
+def _batches(lowered: Sequence[tuple[Instruction, Sequence[Step]]]) -> tuple[int, int]:
+    """Global loads, and groups of them that are in flight together."""
+    loads = batches = 0
+    waited: set[str] = set()
+    for instruction, steps in lowered:
+        is_load = instruction.opcode[0] in {"ld", "ldu"} and space_of(instruction.opcode) in {
+            "global",
+            "generic",
+        }
+        if not is_load and any(waited.intersection(step_reads(step)) for step in steps):
+            waited.clear()
+        if is_load:
+            loads += 1
+            address = steps[0]
+            if waited.intersection(step_reads(address)):
+                waited.clear()
+            batches += not waited
+            waited.update(register for step in steps for register in step.writes)
+    return loads, batches

@@ -1,0 +1,247 @@
+"""Operations of a whole warp: shfl, vote, match, redux, elect, bar.warp.sync, activemask."""
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from cuda_llm.tools.emulator.codegen.arithmetic import register, store
+from cuda_llm.tools.emulator.codegen.kernel import Kernel
+from cuda_llm.tools.emulator.codegen.memory import fitted
+from cuda_llm.tools.emulator.codegen.steps import Act, Array, Lane, Step
+from cuda_llm.tools.emulator.codegen.values import NotSupported, Reader
+from cuda_llm.tools.emulator.ptx.module import Imm, Instruction, Operand, Pair, Reg
+
+Body: TypeAlias = Callable[[Array, str, int], str]
+"""C++ of an operation, from the array speller, the spelled member masks and the site."""
+
+_SHUFFLES = frozenset({"up", "down", "bfly", "idx"})
+_REDUCTIONS = frozenset({"add", "min", "max", "and", "or", "xor"})
+
+
+def lower_collective(kernel: Kernel, instruction: Instruction) -> list[Step]:
+    """One collective, joining the lanes of its member mask first."""
+    match instruction.opcode[0]:
+        case "shfl":
+            return _shuffle(kernel, instruction)
+        case "vote":
+            return _vote(kernel, instruction)
+        case "match":
+            return _match(kernel, instruction)
+        case "redux":
+            return _redux(kernel, instruction)
+        case "elect":
+            return _elect(kernel, instruction)
+        case _:
+            return _collective(kernel, instruction, instruction.operands[0], [], (), (), None)
+
+
+def _collective(
+    kernel: Kernel,
+    instruction: Instruction,
+    members: Operand,
+    steps: list[Step],
+    reads: tuple[str, ...],
+    writes: tuple[str, ...],
+    body: Body | None,
+) -> list[Step]:
+    """`steps`, then the join of `members`, then `body`."""
+    site = kernel.site(instruction, "collective")
+    block = kernel.block
+    constant = f"{members.value & 0xFFFFFFFF:#x}u" if isinstance(members, Imm) else None
+    mask = None if constant else fitted(kernel, members, "u32", None, steps)
+
+    def code(array: Array) -> str:
+        spelled = constant or array(mask or "")
+        joined = f"if (!(m = emu::meet(w, {site}, m, {spelled}, {block}))) goto dispatch;"
+        lanes = f"emu::Same{{{constant}}}" if constant else spelled
+        return f"{joined} {body(array, lanes, site) if body else ''}"
+
+    steps.append(
+        Act(code, reads=(*reads, *([mask] if mask else [])), writes=writes, narrows=True)
+    )
+    return steps
+
+
+def _targets(operand: Operand) -> tuple[str | None, str | None]:
+    """Value and predicate destinations of `d|p`, `d` or `_`."""
+    if isinstance(operand, Pair):
+        first, second = operand.first, operand.second
+        return (register(first) if first else None, register(second) if second else None)
+    return (operand.name if isinstance(operand, Reg) else None, None)
+
+
+def _written(*targets: str | None) -> tuple[str, ...]:
+    return tuple(target for target in targets if target)
+
+
+def _spell(kernel: Kernel, operand: Operand, steps: list[Step]) -> tuple[str, str | None]:
+    """A 32-bit operand: C++ of a constant, or the register that holds it."""
+    if isinstance(operand, Imm):
+        return f"emu::Same{{{operand.value & 0xFFFFFFFF:#x}u}}", None
+    name = fitted(kernel, operand, "u32", None, steps)
+    return "", name
+
+
+def _shuffle(kernel: Kernel, instruction: Instruction) -> list[Step]:
+    mode = instruction.opcode[2]
+    if mode not in _SHUFFLES or instruction.opcode[-1] != "b32":
+        raise NotSupported
+    result, predicate = _targets(instruction.operands[0])
+    steps: list[Step] = []
+    value = fitted(kernel, instruction.operands[1], "b32", None, steps)
+    by, by_register = _spell(kernel, instruction.operands[2], steps)
+    clamp, clamp_register = _spell(kernel, instruction.operands[3], steps)
+
+    def body(array: Array, members: str, site: int) -> str:
+        spelled_by = array(by_register) if by_register else by
+        spelled_clamp = array(clamp_register) if clamp_register else clamp
+        out = array(result) if result else "nullptr"
+        call = (
+            f"emu::shuffle_{mode}(w, {site}, m, {array(value)}, {spelled_by}, "
+            f"{spelled_clamp}, {out})"
+        )
+        return f"emu::put({array(predicate)}, m, {call});" if predicate else f"{call};"
+
+    reads = (value, *_written(by_register, clamp_register))
+    return _collective(
+        kernel, instruction, instruction.operands[4], steps, reads,
+        _written(result, predicate), body,
+    )
+
+
+def _predicate(
+    kernel: Kernel, instruction: Instruction, index: int, steps: list[Step]
+) -> str:
+    """Register holding a predicate operand, `!` applied."""
+    operand = instruction.operands[index]
+    if isinstance(operand, Reg) and index not in instruction.negated:
+        return operand.name
+    reader = Reader(kernel)
+    value = reader.value(operand, "pred", negated=index in instruction.negated)
+    name = kernel.temporary("pred")
+    steps.append(Lane(((name, value),), tuple(reader.reads)))
+    return name
+
+
+def _vote(kernel: Kernel, instruction: Instruction) -> list[Step]:
+    mode = instruction.opcode[2]
+    if mode not in {"all", "any", "uni", "ballot"}:
+        raise NotSupported
+    target = register(instruction.operands[0])
+    steps: list[Step] = []
+    source = _predicate(kernel, instruction, 1, steps)
+
+    def body(array: Array, members: str, site: int) -> str:
+        if mode == "ballot":
+            return f"emu::ballot(m, {array(source)}, {members}, {array(target)});"
+        return f"emu::put({array(target)}, m, emu::vote_{mode}(m, {array(source)}, {members}));"
+
+    return _collective(
+        kernel, instruction, instruction.operands[2], steps, (source,), (target,),
+        body,
+    )
+
+
+def _match(kernel: Kernel, instruction: Instruction) -> list[Step]:
+    mode, kind = instruction.opcode[1], instruction.opcode[-1]
+    result, predicate = _targets(instruction.operands[0])
+    steps: list[Step] = []
+    value = fitted(kernel, instruction.operands[1], kind, None, steps)
+
+    def body(array: Array, members: str, site: int) -> str:
+        out = array(result) if result else "nullptr"
+        call = f"emu::match_{mode}(m, {array(value)}, {members}, {out})"
+        return f"emu::put({array(predicate)}, m, {call});" if predicate else f"{call};"
+
+    return _collective(
+        kernel, instruction, instruction.operands[2], steps, (value,),
+        _written(result, predicate), body,
+    )
+
+
+def _redux(kernel: Kernel, instruction: Instruction) -> list[Step]:
+    operation, kind = instruction.opcode[2], instruction.opcode[-1]
+    if operation not in _REDUCTIONS or kind not in {"b32", "u32", "s32"}:
+        raise NotSupported
+    target = register(instruction.operands[0])
+    steps: list[Step] = []
+    value = fitted(kernel, instruction.operands[1], kind, None, steps)
+    c_type = "int32_t" if kind == "s32" else "uint32_t"
+
+    def body(array: Array, members: str, site: int) -> str:
+        return (
+            f"emu::redux<{c_type}, emu::Combine::{operation}_>"
+            f"(m, {array(value)}, {members}, {array(target)});"
+        )
+
+    return _collective(
+        kernel, instruction, instruction.operands[2], steps, (value,), (target,),
+        body,
+    )
+
+
+def _elect(kernel: Kernel, instruction: Instruction) -> list[Step]:
+    result, predicate = _targets(instruction.operands[0])
+
+    def body(array: Array, members: str, site: int) -> str:
+        out = array(result) if result else "nullptr"
+        call = f"emu::elect(m, {members}, {out})"
+        return f"emu::put({array(predicate)}, m, {call});" if predicate else f"{call};"
+
+    return _collective(
+        kernel, instruction, instruction.operands[1], [], (),
+        _written(result, predicate), body,
+    )
+
+
+def lower_activemask(kernel: Kernel, instruction: Instruction) -> list[Step]:
+    """The lanes that execute it together."""
+    target = register(instruction.operands[0])
+    return [
+        Act(
+            lambda array: f"emu::fill({array(target)}, q, q);",
+            writes=(target,),
+            guard=instruction.guard,
+        )
+    ]
+
+
+def lower_barrier_result(kernel: Kernel, instruction: Instruction) -> list[Step]:
+    """What a reducing barrier found, read in the block behind it."""
+    target = instruction.operands[0]
+    name = register(target)
+    reader = Reader(kernel)
+    result = reader.uniform("w->barrier_result")
+    kind = "pred" if kernel.is_predicate(name) else "u32"
+    value = f"{result} != 0" if kind == "pred" else result
+    return [Lane(((name, store(kernel, target, value, kind)),), (), None, tuple(reader.uniforms))]
+
+
+
+def barrier_call(kernel: Kernel, instruction: Instruction, target: int, array: Array) -> str:
+    """C++ of a block barrier whose lanes go on at block `target`."""
+    opcode = instruction.opcode
+    operands = list(instruction.operands)
+    reduce, predicate = "none", "0"
+    if "red" in opcode:
+        reduce = next(part for part in opcode if part in {"popc", "and", "or"})
+        reduce = {"popc": "popc", "and": "all", "or": "any"}[reduce]
+        negated = len(operands) - 1 in instruction.negated
+        source = operands.pop()
+        operands.pop(0)
+        name = array(register(source))
+        predicate = f"~{name}" if negated else name
+    number = _first(operands[0], array)
+    count = _first(operands[1], array) if len(operands) > 1 else "0u"
+    aligned = opcode[0] == "bar" or "aligned" in opcode
+    site = kernel.site(instruction, "barrier")
+    return (
+        f"emu::barrier(w, {site}, m, {number}, {count}, {str(aligned).lower()}, "
+        f"{str('arrive' in opcode).lower()}, emu::Reduce::{reduce}, {predicate}, {target});"
+    )
+
+
+def _first(operand: Operand, array: Array) -> str:
+    """A barrier's number or thread count: a constant, or what the first lane says."""
+    if isinstance(operand, Imm):
+        return f"{operand.value}u"
+    return f"{array(register(operand))}[__builtin_ctz(m)]"

@@ -121,6 +121,7 @@ extern "C" void emu_begin(const emu::CallOptions* options) {
   using namespace emu;
   Device& d = device();
   d.options = *options;
+  d.expired = 0;
   if (d.options.level > 2) refuse(Fault::infrastructure, "unknown level");
   d.allocations.clear();
   d.freed.clear();

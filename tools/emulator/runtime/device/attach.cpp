@@ -82,3 +82,5 @@ extern "C" void emu_attach(int arena_fd, uint64_t arena_bytes, int report_fd,
 extern "C" uint64_t emu_address(uint64_t arena_offset) {
   return emu::device().base + arena_offset;
 }
+
+extern "C" void emu_expire(void) { emu::device().expired = 1; }

@@ -116,11 +116,16 @@ void start(BlockRun& slot, uint64_t linear, uint64_t started) {
   }
 }
 
+// The lanes that would run next; all that live where none can.
+Mask foremost(const Warp& w) {
+  Mask able = w.alive & ~w.at_barrier & ~w.parked;
+  return able != 0 ? able : w.alive;
+}
+
 uint32_t where(const Warp& w) {
   uint32_t lowest = kNone;
   for (int lane = 0; lane < kLanes; ++lane) {
-    bool able = ((w.alive & ~w.at_barrier & ~w.parked) >> lane & 1) != 0;
-    if (able) lowest = std::min<uint32_t>(lowest, w.pc[lane]);
+    if ((foremost(w) >> lane & 1) != 0) lowest = std::min<uint32_t>(lowest, w.pc[lane]);
   }
   return lowest;
 }
@@ -135,15 +140,15 @@ bool take_turn(BlockRun& slot, uint32_t index) {
   Status status = launch.launch.kernel->run(&w);
   slot.status[index] = status;
   launch.fuel -= kTurn - w.fuel - run.poll_cost;
-  if (status != Status::yielded) return true;
+  bool over = launch.fuel < 0 || device().expired != 0;
+  if (status == Status::exited || (status == Status::waiting && !over)) return true;
   Progress& progress = device().report->progress;
   progress.basic_block = where(w);
   progress.block = slot.block.linear;
-  if (launch.fuel < 0) {
-    Mask able = w.alive & ~w.at_barrier & ~w.parked;
+  if (over) {
     raise({.fault = Fault::endless_loop,
            .warp = &w,
-           .lane = able == 0 ? 0 : __builtin_ctz(able),
+           .lane = __builtin_ctz(foremost(w)),
            .basic_block = progress.basic_block});
   }
   return run.poll_cost * 2 < kTurn;

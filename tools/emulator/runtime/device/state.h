@@ -1,6 +1,7 @@
 // The one device of this process: its arena, its allocations, its module, its report.
 #pragma once
 
+#include <csignal>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -42,6 +43,7 @@ struct Device {
   uint64_t workspace = 0;                       // device address
 
   CallOptions options{};
+  volatile std::sig_atomic_t expired = 0;  // the call is out of time
   std::vector<Allocation> allocations;  // live ones, by address; includes the permanent ones
   std::vector<Allocation> freed;        // of this call, for better messages
   uint64_t scratch_begin = 0;           // offset of the first byte above the call's buffers

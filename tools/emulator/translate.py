@@ -1,0 +1,115 @@
+"""PTX in; a library that the emulated device runs out."""
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+
+from cuda_llm.errors import InfrastructureError
+from cuda_llm.outcomes import InfraFailed, Verdict
+from cuda_llm.profile import KernelResources
+from cuda_llm.tools.compiler.cache import entry_folder, load, store
+from cuda_llm.tools.compiler.workspace import compile_slot, private_folder
+from cuda_llm.tools.emulator.codegen.module import Generated, generate
+from cuda_llm.tools.emulator.codegen.record import kernel_records, read_kernel_records
+from cuda_llm.tools.emulator.ptx.parse import parse
+from cuda_llm.tools.emulator.tables import Translated
+from cuda_llm.tools.native import cpu_model, find_gxx, gxx_version
+from cuda_llm.tools.sandbox.jail import Jail, run_jailed
+
+KIND = "translated"
+LIBRARY = "kernels.so"
+
+_HERE = Path(__file__).parent
+_RUNTIME = _HERE / "runtime"
+_FLAGS = (
+    "-std=c++20",
+    "-O1",
+    "-ftree-vectorize",
+    "-march=native",
+    # nvcc has already chosen which multiplications and additions are fused.
+    "-ffp-contract=off",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-fvisibility=hidden",
+    "-fPIC",
+    "-shared",
+)
+
+
+async def translate(
+    ptx: Path, *, kernels: Sequence[KernelResources], source_name: str, source: str
+) -> Translated | Verdict:
+    """Translate and compile a PTX file; remembered.
+
+    Kernels the device cannot run are in the tables as such. A failure is ours, never the
+    candidate's: nvcc accepted it. Raises MissingError without g++ or a writable cache.
+    """
+    text = ptx.read_text()
+    key = _key(text, kernels, source_name, source)
+    known = load(KIND, key)
+    if known is not None:
+        return _translated(key, known, cached=True)
+    started = time.monotonic()
+    try:
+        made = await asyncio.to_thread(_generate, text, kernels, source_name, source)
+        async with compile_slot():
+            record = {
+                "kernels": kernel_records(made.kernels),
+                "generate_s": time.monotonic() - started,
+            }
+            await _compile(made.text, key, record, started)
+    except InfrastructureError as error:
+        return InfraFailed(component="emulator", detail=str(error))
+    return _translated(key, record, cached=False)
+
+
+def _generate(
+    text: str, kernels: Sequence[KernelResources], source_name: str, source: str
+) -> Generated:
+    return generate(parse(text, source_name), kernels, source_name, source)
+
+
+async def _compile(text: str, key: str, record: dict[str, object], started: float) -> None:
+    gxx = Path(find_gxx())
+    with private_folder() as folder:
+        (folder / "kernels.cpp").write_text(text)
+        jail = Jail(
+            folder=folder,
+            readable=(_RUNTIME.resolve(), gxx.resolve().parent.parent),
+            path=(gxx.parent, Path("/usr/bin"), Path("/bin")),
+        )
+        command = [str(gxx), *_FLAGS, f"-I{_RUNTIME.resolve()}", "kernels.cpp", "-o", LIBRARY]
+        result = await run_jailed(command, jail)
+        if not result.ok:
+            said = result.stderr.text.strip()[-1500:] or f"it ended by {result.end}"
+            raise InfrastructureError("translator", f"g++ refuses the generated code: {said}")
+        record["translate_s"] = time.monotonic() - started
+        store(KIND, key, record, {LIBRARY: folder / LIBRARY})
+
+
+def _translated(key: str, record: dict[str, object], *, cached: bool) -> Translated:
+    return Translated(
+        library=entry_folder(KIND, key) / LIBRARY,
+        kernels=read_kernel_records(record["kernels"]),
+        translate_s=float(str(record["translate_s"])),
+        cached=cached,
+    )
+
+
+def _key(text: str, kernels: Sequence[KernelResources], source_name: str, source: str) -> str:
+    registers = sorted((kernel.symbol, kernel.registers) for kernel in kernels)
+    parts = (text, registers, source_name, source, _FLAGS, cpu_model(), gxx_version(find_gxx()))
+    return hashlib.blake2b(repr((*parts, _own_code())).encode(), digest_size=20).hexdigest()
+
+
+@lru_cache
+def _own_code() -> str:
+    """Hash of the translator and of the headers that generated code includes."""
+    digest = hashlib.blake2b(digest_size=16)
+    folders = [_HERE / name for name in ("ptx", "codegen", "ops", "runtime/emu")]
+    for file in sorted(file for folder in folders for file in folder.iterdir() if file.is_file()):
+        digest.update(file.name.encode() + b"\0" + file.read_bytes())
+    return digest.hexdigest()

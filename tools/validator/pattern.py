@@ -54,9 +54,10 @@ def _rules(cases: Sequence[Case], wrong: Sequence[bool]) -> Iterator[Rule]:
 def _size_rules(cases: Sequence[Case]) -> Iterator[Rule]:
     names = list(cases[0].dims)
     for step in STEPS:
+        rest = "the tail after whole vectors" if step <= 8 else "the last partial tile"
         for name in names:
             yield (
-                f"every size where {name} is a multiple of {step} is right, every other wrong",
+                f"every size where {name} is a multiple of {step} is right: {rest} is not handled",
                 [case.dims[name] % step != 0 for case in cases],
             )
         for one, other in itertools.combinations(names, 2):

@@ -77,7 +77,7 @@ async def _explain(
     limit_s: float,
 ) -> WrongResult:
     """Run the remaining cheap cases and say what the wrong ones have in common."""
-    shown = first
+    wrong = [first]
     for number in range(len(judged), len(cases)):
         case = cases[number]
         if case.work > CLOSE_WATCH_WORK:
@@ -86,17 +86,24 @@ async def _explain(
         single = replace(case, repeat_seed=0)
         result = await check_case(task, session, single, judge, rng, limit_s)
         if isinstance(result, WrongResult):
-            shown = result if shown.size_class == "hidden" else shown
+            wrong.append(result)
         elif not isinstance(result, Checked):
             break
         judged.append(Judged(case, isinstance(result, Checked)))
+    telling = max(wrong, key=_tells)
     pattern = find_pattern(judged)
     return replace(
-        shown,
-        looks_like="; ".join(filter(None, (shown.looks_like, pattern))),
+        telling,
+        looks_like="; ".join(filter(None, (telling.looks_like, pattern))),
         failed_cases=sum(not one.right for one in judged),
         cases=len(judged),
     )
+
+
+def _tells(result: WrongResult) -> tuple[bool, bool, bool]:
+    """The case that says most: one that may be shown, with a pattern, in a part of the output."""
+    partial = 0 < result.wrong < result.elements
+    return result.size_class != "hidden", bool(result.looks_like), partial
 
 
 def _counts(checked: list[Checked]) -> Mapping[str, int]:

@@ -1,11 +1,10 @@
-"""A session whose candidate is an ordinary function on arrays: the referee sees no difference."""
+"""A session whose candidate is an ordinary function on arrays. The referee sees no difference."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pytest
 
 from cuda_llm.outcomes import Verdict
 from cuda_llm.profile import LaunchProfile
@@ -15,11 +14,12 @@ from cuda_llm.tools.devices.device import (
     CallOptions,
     CallReport,
     PlacedBuffer,
-    Scalar,
 )
 
 Array = npt.NDArray[Any]
-Candidate = Callable[[Mapping[str, Array], Mapping[str, float]], Verdict | None]
+Buffers = Mapping[str, Array]
+Candidate = Callable[[Buffers, CallOptions], Verdict | None]
+"""Writes its outputs into the buffers; what it returns ends the call with that verdict."""
 
 GUARD_BYTES = 256
 LAUNCH = LaunchProfile(
@@ -28,44 +28,36 @@ LAUNCH = LaunchProfile(
 
 
 class ArraySession:
-    """Runs `candidate(buffers, scalars)`; scalars are numbered in the order of the signature."""
+    """Runs `candidate` in this process. `launches` is what it claims to have launched."""
 
-    def __init__(self, candidate: Candidate, launches: tuple[LaunchProfile, ...]) -> None:
+    def __init__(
+        self, candidate: Candidate, launches: tuple[LaunchProfile, ...] = (LAUNCH,)
+    ) -> None:
         self.candidate = candidate
         self.launches = launches
-        self.buffers: dict[str, PlacedBuffer] = {}
+        self.placed: dict[str, PlacedBuffer] = {}
         self.calls: list[CallOptions] = []
 
     def place(self, buffers: Sequence[BufferSpec]) -> dict[str, PlacedBuffer]:
-        self.buffers = {}
+        """Buffers between guards, in memory of their own."""
+        self.placed = {}
         for spec in buffers:
             memory = np.zeros(spec.nbytes + 2 * GUARD_BYTES, np.uint8)
             end = GUARD_BYTES + spec.nbytes
-            self.buffers[spec.name] = PlacedBuffer(
+            self.placed[spec.name] = PlacedBuffer(
                 spec,
                 memory[GUARD_BYTES:end].view(spec.dtype).reshape(spec.shape),
                 memory[:GUARD_BYTES],
                 memory[end:],
             )
-        return self.buffers
+        return self.placed
 
     async def call(
         self, arguments: Sequence[Argument], options: CallOptions
     ) -> CallReport | Verdict:
+        """Run the candidate; shapes tell it the sizes."""
         self.calls.append(options)
-        scalars = {
-            str(i): a.value for i, a in enumerate(a for a in arguments if isinstance(a, Scalar))
-        }
-        arrays = {name: buffer.data for name, buffer in self.buffers.items()}
-        verdict = self.candidate(arrays, scalars)
+        arrays = {name: buffer.data for name, buffer in self.placed.items()}
+        with np.errstate(all="ignore"):
+            verdict = self.candidate(arrays, options)
         return verdict if verdict is not None else CallReport(wall_s=0.0, launches=self.launches)
-
-
-@pytest.fixture
-def session_of() -> Callable[..., ArraySession]:
-    """Make a session out of a function on arrays."""
-
-    def make(candidate: Candidate, launches: tuple[LaunchProfile, ...] = (LAUNCH,)) -> ArraySession:
-        return ArraySession(candidate, launches)
-
-    return make

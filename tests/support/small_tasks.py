@@ -1,0 +1,21 @@
+"""Shipped tasks cut down to sizes that take a millisecond."""
+
+from dataclasses import replace
+
+from cuda_llm.tasks.loader import load_task
+from cuda_llm.tasks.task import Task
+from cuda_llm.tools.validator.layout import work
+
+
+def small_task(name: str, most_work: float = 1.2e5) -> Task:
+    """The task with its cheapest edge sizes alone, and hidden sizes no dearer than those."""
+    task = load_task(name)
+    edge = tuple(dims for dims in task.sizes.edge if work(task, dims) <= most_work)
+    hidden = replace(
+        task.sizes.hidden,
+        cost=f"({task.roofline.flops}) + ({task.roofline.bytes})",
+        max_cost=most_work,
+        count=2,
+    )
+    largest = max(edge, key=lambda dims: work(task, dims))
+    return replace(task, sizes=replace(task.sizes, edge=edge, emulated=(largest,), hidden=hidden))

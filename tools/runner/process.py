@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cuda_llm.errors import InfrastructureError
-from cuda_llm.tools.runner.protocol import CallFrame, ReplyFrame, StartFrame, decode_reply
+from cuda_llm.tools.runner.protocol import CallFrame, Reply, ReplyFrame, StartFrame, decode_reply
 
 _LAST_WORDS_S = 0.5
 """How long a runner that is out of time may take to say where it is."""
@@ -61,7 +61,12 @@ class Runner:
             packet = await self._receive(limit_s)
         except TimeoutError:
             return await self._expire()
-        return await self._understand(packet, expired=False)
+        if not packet:
+            return Ended(status=await self._kill(), last_words=None, expired=False)
+        reply = decode_reply(packet)
+        if reply is not None and reply.is_last:
+            return Ended(status=await self._kill(), last_words=reply, expired=False)
+        return reply if reply is not None and _answers(reply, frame) else Babbled()
 
     async def stop(self) -> None:
         """Kill the process with its group, and let go of everything."""
@@ -76,16 +81,6 @@ class Runner:
                 return await loop.sock_recv(self._connection, size)
             except ConnectionResetError:
                 return b""
-
-    async def _understand(self, packet: bytes, *, expired: bool) -> ReplyFrame | Ended | Babbled:
-        if not packet:
-            return Ended(status=await self._kill(), last_words=None, expired=expired)
-        reply = decode_reply(packet)
-        if reply is None:
-            return Babbled()
-        if reply.is_last:
-            return Ended(status=await self._kill(), last_words=reply, expired=expired)
-        return reply
 
     async def _expire(self) -> Ended:
         """Ask a kernel that runs to stop where it is, then end the process."""
@@ -145,6 +140,13 @@ def _spawn(command: Sequence[str | Path], descriptors: Sequence[int]) -> "subpro
     finally:
         # The process keeps it as a nameless folder in which nothing can be made.
         os.rmdir(folder)
+
+
+def _answers(reply: ReplyFrame, frame: StartFrame | CallFrame) -> bool:
+    """True for the reply that `frame` asks for: a candidate can write to the socket, too."""
+    if isinstance(frame, StartFrame):
+        return reply.reply in {Reply.READY, Reply.REFUSED}
+    return reply.reply == Reply.DONE and reply.sequence == frame.sequence
 
 
 async def _wait(pid: int) -> None:

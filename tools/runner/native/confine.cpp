@@ -10,7 +10,7 @@
 namespace {
 
 // What the host part and the emulated device may allocate beyond the arena.
-constexpr uint64_t kFurtherMemoryBytes = uint64_t{3} << 30;
+constexpr uint64_t kFurtherMemoryBytes = uint64_t{2} << 30;
 // A backstop: the orchestrator's own deadline on each call is far shorter.
 constexpr uint64_t kCpuSeconds = 3600;
 

@@ -5,7 +5,6 @@
 #include <cstdint>
 
 #include "emu/fault.h"
-#include "emu/fault.h"
 #include "emu/warp.h"
 
 namespace emu {
@@ -81,9 +80,6 @@ const DeviceFacts& facts();
 
 // Ends the process with a fault that stands outside any kernel.
 [[noreturn]] void refuse(Fault fault, const char* detail);
-const Kernel& kernel(uint32_t index);
-// Writes the fault, naming `what`, and ends the process.
-[[noreturn]] void refuse(Fault fault, const char* what);
 
 uint64_t device_malloc(uint64_t bytes);  // 0: quota or arena exhausted
 bool device_free(uint64_t address);

@@ -1,0 +1,203 @@
+"""Whatever the host part of a candidate does, it ends in a value and leaves nothing behind."""
+
+import asyncio
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import TypeVar
+
+import psutil
+import pytest
+
+from cuda_llm.tools.devices.device import Scalar
+from cuda_llm.tools.runner.process import Babbled, Ended, Runner
+from cuda_llm.tools.runner.protocol import (
+    FAULT_STATUS,
+    CallFrame,
+    Reply,
+    ReplyFrame,
+    put_arguments,
+)
+
+SOURCE = Path(__file__).parents[2] / "fixtures" / "runner" / "hostile.cpp"
+MODES = re.findall(r'"([^"]+)"', SOURCE.read_text().partition("kModes")[2].partition("}")[0])
+LIMIT_S = 20.0
+
+T = TypeVar("T")
+Outcome = ReplyFrame | Ended | Babbled
+Start = Callable[[Path], AbstractAsyncContextManager[Runner]]
+
+
+def call_frame(mode: str, sequence: int = 7) -> CallFrame:
+    frame = CallFrame(sequence=sequence, level=0, fuel=1 << 40, buffer_count=1)
+    put_arguments(frame, ["x", Scalar(value=MODES.index(mode), ctype="int")], {"x": 4096})
+    frame.buffers[0].offset = 4096
+    frame.buffers[0].bytes = 4096
+    return frame
+
+
+def behave(start: Start, hostile: Path, mode: str, limit_s: float = LIMIT_S) -> Outcome:
+    """Call the candidate once in its mode; check that its process is gone afterwards."""
+
+    async def run() -> tuple[int, Outcome]:
+        async with start(hostile) as runner:
+            return runner.pid, await runner.exchange(call_frame(mode), limit_s)
+
+    pid, outcome = asyncio.run(run())
+    assert not psutil.pid_exists(pid)
+    return outcome
+
+
+@pytest.mark.parametrize("mode", ["nothing", "flood"])
+def test_a_call_that_returns_is_done(start_runner: Start, hostile: Path, mode: str) -> None:
+    outcome = behave(start_runner, hostile, mode)
+    assert isinstance(outcome, ReplyFrame)
+    assert (outcome.reply, outcome.sequence) == (Reply.DONE, 7)
+
+
+@pytest.mark.parametrize(
+    ("mode", "number"),
+    [
+        ("null", signal.SIGSEGV),
+        ("stack", signal.SIGSEGV),
+        ("abort", signal.SIGABRT),
+        ("throw", signal.SIGABRT),
+        ("hog", signal.SIGABRT),
+        ("divide", signal.SIGFPE),
+        ("illegal", signal.SIGILL),
+    ],
+)
+def test_a_crash_names_its_signal(
+    start_runner: Start, hostile: Path, mode: str, number: signal.Signals
+) -> None:
+    outcome = behave(start_runner, hostile, mode)
+    assert isinstance(outcome, Ended)
+    assert outcome.last_words is not None
+    assert (outcome.last_words.reply, outcome.last_words.number) == (Reply.DIED, number)
+
+
+@pytest.mark.parametrize(
+    ("mode", "call"),
+    [
+        ("open", "openat"),
+        ("write-file", "openat"),
+        ("unlink", "unlinkat"),
+        ("socket", "socket"),
+        ("fork", "clone"),
+        ("thread", "clone"),
+        ("exec", "execve"),
+        ("kill-other", "kill"),
+        ("ptrace", "ptrace"),
+        ("prctl", "prctl"),
+        ("memfd", "memfd_create"),
+        ("executable", "mmap"),
+    ],
+)
+def test_a_forbidden_system_call_is_named(
+    start_runner: Start, hostile: Path, mode: str, call: str
+) -> None:
+    outcome = behave(start_runner, hostile, mode)
+    assert isinstance(outcome, Ended)
+    assert outcome.last_words is not None
+    assert (outcome.last_words.reply, outcome.last_words.text) == (Reply.DENIED, call)
+
+
+@pytest.mark.parametrize("mode", ["loop", "sleep"])
+def test_a_call_out_of_time_is_ended(start_runner: Start, hostile: Path, mode: str) -> None:
+    started = time.monotonic()
+    outcome = behave(start_runner, hostile, mode, limit_s=0.3)
+    assert isinstance(outcome, Ended)
+    assert outcome.expired
+    assert time.monotonic() - started < 10
+
+
+def test_touching_device_memory_is_a_fault(start_runner: Start, hostile: Path) -> None:
+    outcome = behave(start_runner, hostile, "device")
+    assert isinstance(outcome, Ended)
+    assert outcome.status == FAULT_STATUS
+
+
+def test_exiting_tells_its_status(start_runner: Start, hostile: Path) -> None:
+    outcome = behave(start_runner, hostile, "exit")
+    assert isinstance(outcome, Ended)
+    assert (outcome.status, outcome.last_words) == (3, None)
+
+
+def test_hanging_up_ends_the_runner(start_runner: Start, hostile: Path) -> None:
+    outcome = behave(start_runner, hostile, "close-all")
+    assert isinstance(outcome, Ended)
+    assert outcome.status == -signal.SIGKILL
+
+
+def test_a_forged_reply_is_no_reply(start_runner: Start, hostile: Path) -> None:
+    assert isinstance(behave(start_runner, hostile, "forge"), Babbled)
+
+
+def test_a_forged_reply_of_the_right_number_is_seen_at_the_next_call(
+    start_runner: Start, hostile: Path
+) -> None:
+    async def run() -> tuple[Outcome, Outcome]:
+        async with start_runner(hostile) as runner:
+            first = await runner.exchange(call_frame("forge", sequence=0), LIMIT_S)
+            await asyncio.sleep(0.2)
+            return first, await runner.exchange(call_frame("nothing"), LIMIT_S)
+
+    first, second = asyncio.run(run())
+    assert isinstance(first, ReplyFrame)
+    assert isinstance(second, Babbled)
+
+
+def test_a_runner_has_no_environment_no_folder_and_no_descriptor_of_ours(
+    start_runner: Start, hostile: Path, tmp_path: Path
+) -> None:
+    async def run() -> tuple[bytes, str, list[str]]:
+        async with start_runner(hostile) as runner:
+            process = Path(f"/proc/{runner.pid}")
+            links = [str(link.readlink()) for link in (process / "fd").iterdir()]
+            folder = str((process / "cwd").readlink())
+            return (process / "environ").read_bytes(), folder, links
+
+    with (tmp_path / "secret").open("w"):
+        environment, folder, links = asyncio.run(run())
+    assert environment == b""
+    assert folder.endswith(" (deleted)")
+    assert sorted(links)[:3] == ["/dev/null"] * 3
+    assert [link.partition(":")[0] for link in sorted(links)[3:]] == ["socket"]
+
+
+def test_a_runner_is_confined_before_it_calls_anything(start_runner: Start, hostile: Path) -> None:
+    async def run() -> str:
+        async with start_runner(hostile) as runner:
+            return Path(f"/proc/{runner.pid}/status").read_text()
+
+    status = asyncio.run(run())
+    assert "NoNewPrivs:\t1" in status
+    assert "Seccomp:\t2" in status
+    assert "CapEff:\t0000000000000000" in status
+
+
+ORCHESTRATOR = """
+import os, sys, time
+from pathlib import Path
+from cuda_llm.tools.runner import process
+from cuda_llm.tools.runner.program import runner_program
+arena, report = os.memfd_create("a"), os.memfd_create("r")
+print(process.start(runner_program(), [Path("x")] * 3, arena, report).pid, flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_runner_dies_with_its_orchestrator() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", ORCHESTRATOR], stdout=subprocess.PIPE, text=True
+    ) as orchestrator:
+        assert orchestrator.stdout is not None
+        runner = psutil.Process(int(orchestrator.stdout.readline()))
+        orchestrator.kill()
+    gone, _ = psutil.wait_procs([runner], timeout=10)
+    assert gone

@@ -1,0 +1,33 @@
+"""From what a user writes after `--device` to a device."""
+
+from cuda_llm.errors import HardwareError, MissingError, UsageError
+from cuda_llm.tools.devices.device import Device
+
+DEFAULT_GPU = "RTX 3090 Ti"
+"""The GPU of the paper this project follows."""
+_CHOICES = "auto, emulated or emulated:GPU, as in emulated:RTX 4090"
+
+
+def open_device(spec: str) -> Device:
+    """The device that `spec` names: `emulated`, `emulated:GPU` or `auto`.
+
+    Raises UsageError naming what there is, HardwareError for a GPU nobody has described, and
+    MissingError where a real GPU is asked for.
+    """
+    from cuda_llm.hardware_profiles.lookup import find_hardware, list_hardware
+    from cuda_llm.tools.devices.emulated import EmulatedDevice
+
+    kind, colon, name = spec.strip().partition(":")
+    if kind == "cuda":
+        raise MissingError(
+            f"{spec}: this version judges on the emulated device only",
+            f"use --device emulated:{DEFAULT_GPU}",
+        )
+    if kind not in {"auto", "emulated"} or (kind == "auto" and colon):
+        raise UsageError(f"unknown device {spec!r}; there are: {_CHOICES}")
+    if colon and not name.strip():
+        raise UsageError(f"{spec!r} names no GPU; there are: {_known(list_hardware())}")
+    try:
+        return EmulatedDevice(find_hardware(name if colon else DEFAULT_GPU))
+    except HardwareError as error:
+        raise HardwareError(f"{error}; there are: {_known(list_hardware())}") from error

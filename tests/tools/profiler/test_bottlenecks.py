@@ -1,0 +1,186 @@
+"""Each kind of waste and each roof is named, with evidence, where it dominates."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from cuda_llm.hardware_profiles.lookup import find_hardware
+from cuda_llm.profile import Bottleneck, KernelResources
+from cuda_llm.spots import SourceSpot
+from cuda_llm.tools.emulator.account import LaunchAccount, SiteCount
+from cuda_llm.tools.emulator.tables import BasicBlock, InstructionClass, KernelTable, Site
+from cuda_llm.tools.profiler.explain import Explained, explain_call
+
+HARDWARE = find_hardware("RTX 3090 Ti")
+WARPS = 84 * 6 * 8 * 10
+"""Ten full waves of blocks of 256 threads."""
+
+
+def explain(
+    *,
+    mix: Mapping[InstructionClass, int] | None = None,
+    sites: Mapping[Site, SiteCount] | None = None,
+    runs: float = 1.0,
+    active: float = 1.0,
+    batches: int = 0,
+    blocks: int = WARPS // 8,
+    threads: int = 256,
+    registers: int = 32,
+    shared_bytes: int = 0,
+    launches: int = 1,
+) -> Explained:
+    """A kernel of one basic block that every warp executes `runs` times."""
+    sites = sites or {}
+    warps = blocks * -(-threads // 32)
+    block = BasicBlock(
+        mix=mix or {}, spot=SourceSpot(file="mine.cu", line=3), memory_batches=batches
+    )
+    account = LaunchAccount(
+        kernel=0,
+        grid=(blocks, 1, 1),
+        block=(threads, 1, 1),
+        static_shared_bytes=shared_bytes,
+        dynamic_shared_bytes=0,
+        cooperative=False,
+        blocks_total=blocks,
+        blocks_counted=blocks,
+        block_warps=(warps * runs,),
+        block_lanes=(warps * runs * 32 * active,),
+        sites=tuple(sites.values()),
+    )
+    table = KernelTable(symbol="k", blocks=(block,), sites=tuple(sites))
+    resources = KernelResources(
+        kernel="k", symbol="k", registers=registers, shared_bytes=shared_bytes
+    )
+    return explain_call([account] * launches, [table], [resources], HARDWARE)
+
+
+def site(opcode: str, kind: str, line: int = 7) -> Site:
+    return Site(
+        opcode=opcode,
+        space=opcode.split(".")[1],
+        kind=kind,
+        bytes=4,
+        block=0,
+        spot=SourceSpot(file="mine.cu", line=line),
+    )
+
+
+def first(explained: Explained) -> Bottleneck:
+    return explained.bottlenecks[0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [
+        (InstructionClass.FP32, "fp32"),
+        (InstructionClass.FP64, "fp64"),
+        (InstructionClass.SFU, "sfu"),
+        (InstructionClass.INT, "int"),
+        (InstructionClass.CONVERT, "convert"),
+        (InstructionClass.CONTROL, "issue"),
+    ],
+)
+def test_a_kernel_of_one_kind_of_instruction_is_limited_by_its_pipe(
+    kind: InstructionClass, code: str
+) -> None:
+    told = {bottleneck.code for bottleneck in explain(mix={kind: 1000}).bottlenecks}
+    assert code in told
+    assert not told & {"dram_bandwidth", "l2_bandwidth", "launch_overhead"}
+
+
+def test_half_idle_warps_are_divergence() -> None:
+    told = first(explain(mix={InstructionClass.INT: 1000}, active=0.25))
+    assert told.code == "divergence"
+    assert told.explanation == "8.0 of 32 lanes work on average"
+    assert str(told.spot) == "mine.cu:3"
+
+
+def test_one_counter_for_all_threads_is_contention() -> None:
+    counter = SiteCount(
+        requests=WARPS,
+        lanes=WARPS * 32,
+        sectors=WARPS,
+        l2_sectors=WARPS / 8,
+        dram_sectors=1,
+        serial=WARPS * 32,
+    )
+    told = first(explain(sites={site("atom.global.add.u32", "atomic"): counter}))
+    assert told.code == "atomic_contention"
+    assert "32.0 lanes of a warp at one address" in told.explanation
+    assert str(told.spot) == "mine.cu:7"
+    assert "block" in told.advice
+
+
+def test_a_shared_histogram_of_one_bin_is_contention() -> None:
+    bins = SiteCount(
+        requests=WARPS * 10,
+        lanes=WARPS * 320,
+        wavefronts=WARPS * 10,
+        ideal_wavefronts=WARPS * 10,
+        worst_ways=1,
+        serial=WARPS * 320,
+    )
+    told = first(explain(sites={site("atom.shared.add.u32", "atomic"): bins}))
+    assert told.code == "atomic_contention"
+    assert "shared memory" in told.explanation
+    assert "copy" in told.advice
+
+
+def test_a_chain_of_loads_with_few_warps_is_low_occupancy_and_its_resource() -> None:
+    requests = WARPS * 100.0
+    chain = SiteCount(requests=requests, lanes=requests, sectors=requests, l2_sectors=requests)
+    told = first(
+        explain(
+            sites={site("ld.global.f32", "load"): chain},
+            runs=100,
+            batches=1,
+            shared_bytes=50_000,
+        )
+    )
+    assert told.code == "low_occupancy"
+    assert "33% occupancy, limited by shared" in told.explanation
+
+
+def test_a_chain_of_loads_at_full_occupancy_is_latency() -> None:
+    requests = 84 * 6 * 8 * 100.0
+    chain = SiteCount(requests=requests, lanes=requests, sectors=requests, l2_sectors=requests)
+    told = first(
+        explain(sites={site("ld.global.f32", "load"): chain}, runs=100, batches=1, blocks=84 * 6)
+    )
+    assert told.code == "latency"
+    assert str(told.spot) == "mine.cu:7"
+
+
+def test_one_block_leaves_the_other_sms_idle() -> None:
+    told = first(explain(mix={InstructionClass.FP32: 100_000}, blocks=1))
+    assert told.code == "tail"
+    assert told.explanation == "1 blocks leave 83 of 84 SMs without work"
+
+
+def test_an_empty_kernel_is_its_launch() -> None:
+    explained = explain(blocks=1, threads=1)
+    assert [bottleneck.code for bottleneck in explained.bottlenecks] == ["launch_overhead"]
+    assert explained.time_us == HARDWARE.model.launch_us
+
+
+def test_launches_of_one_kernel_are_told_once() -> None:
+    explained = explain(mix={InstructionClass.FP64: 1000}, launches=5)
+    codes = [bottleneck.code for bottleneck in explained.bottlenecks]
+    assert codes[0] == "fp64"
+    assert len(codes) == len(set(codes))
+
+
+def test_reading_everything_many_times_is_l2_until_it_no_longer_fits() -> None:
+    load = site("ld.global.f32", "load")
+    requests = WARPS * 100.0
+    count = SiteCount(
+        requests=requests,
+        lanes=requests * 32,
+        sectors=requests * 4,
+        l2_sectors=requests * 4,
+        dram_sectors=1000,
+    )
+    told = first(explain(sites={load: count}, runs=100, batches=1))
+    assert told.code == "l2_bandwidth"
+    assert str(told.spot) == "mine.cu:7"

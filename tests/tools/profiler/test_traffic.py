@@ -1,0 +1,81 @@
+"""What each kind of access asks of the memory system."""
+
+import pytest
+
+from cuda_llm.hardware_profiles.lookup import find_hardware
+from cuda_llm.tools.emulator.account import SiteCount
+from cuda_llm.tools.emulator.tables import Site
+from cuda_llm.tools.profiler.traffic import Traffic, l2_slices, reread_misses, site_traffic
+
+AMPERE = find_hardware("RTX 3090 Ti")
+TURING = find_hardware("GTX 1660 SUPER")
+COALESCED = SiteCount(requests=10, lanes=320, sectors=40, l2_sectors=40, dram_sectors=40)
+STRIDED = SiteCount(requests=10, lanes=320, sectors=320, l2_sectors=40, dram_sectors=40)
+
+
+def traffic(opcode: str, space: str, kind: str, count: SiteCount, blocks: int = 1) -> Traffic:
+    site = Site(opcode=opcode, space=space, kind=kind, bytes=4, block=0, spot=None)
+    return site_traffic(site, count, blocks, AMPERE)
+
+
+def test_a_coalesced_request_takes_one_clock_and_a_strided_one_eight() -> None:
+    assert traffic("ld.global.f32", "global", "load", COALESCED).l1_clk == 10
+    assert traffic("ld.global.f32", "global", "load", STRIDED).l1_clk == 80
+
+
+def test_turing_needs_two_clocks_for_what_ampere_does_in_one() -> None:
+    site = Site(opcode="ld.shared.f32", space="shared", kind="load", bytes=4, block=0, spot=None)
+    count = SiteCount(requests=10, lanes=320, wavefronts=320, ideal_wavefronts=10)
+    on_ampere = site_traffic(site, count, 1, AMPERE).shared_clk
+    assert on_ampere == 320
+    assert site_traffic(site, count, 1, TURING).shared_clk == 2 * on_ampere
+
+
+def test_a_load_finds_in_l1_what_its_block_has_loaded() -> None:
+    assert traffic("ld.global.f32", "global", "load", STRIDED).l2_bytes == 40 * 32
+
+
+@pytest.mark.parametrize("opcode", ["ld.global.cg.f32", "ld.volatile.global.f32"])
+def test_a_load_that_goes_past_l1_asks_l2_for_every_sector(opcode: str) -> None:
+    assert traffic(opcode, "global", "load", STRIDED).l2_bytes == 320 * 32
+
+
+def test_a_store_is_written_through() -> None:
+    moved = traffic("st.global.f32", "global", "store", STRIDED)
+    assert moved.l2_bytes == 320 * 32
+    assert moved.dram_bytes == 40 * 32
+
+
+def test_atomics_on_one_address_take_turns_and_spread_ones_do_not() -> None:
+    one = SiteCount(requests=10, lanes=320, sectors=10, l2_sectors=1, dram_sectors=1, serial=320)
+    many = SiteCount(requests=10, lanes=320, sectors=40, l2_sectors=40, dram_sectors=40, serial=10)
+    assert traffic("atom.global.add.u32", "global", "atomic", one).atomic_clk == 320
+    spread = traffic("atom.global.add.u32", "global", "atomic", many).atomic_clk
+    assert spread == 40 / min(40, l2_slices(AMPERE))
+
+
+def test_atomics_on_shared_memory_take_turns_within_a_warp_and_floats_retry() -> None:
+    count = SiteCount(requests=10, lanes=320, wavefronts=10, ideal_wavefronts=10, serial=320)
+    integer = traffic("atom.shared.add.u32", "shared", "atomic", count)
+    assert integer.shared_clk == 640
+    assert integer.l2_bytes == 0
+    assert traffic("atom.shared.add.f32", "shared", "atomic", count).shared_clk == 1920
+
+
+def test_local_memory_stays_in_l1_and_constants_are_free() -> None:
+    local = traffic("ld.local.f32", "local", "load", COALESCED)
+    assert local.l1_clk == 10
+    assert local.l2_bytes == 0
+    assert traffic("ld.const.f32", "const", "load", COALESCED) == Traffic()
+
+
+def test_a_generic_access_is_what_its_counters_say() -> None:
+    assert traffic("ld.f32", "generic", "load", COALESCED).l2_bytes == 40 * 32
+    on_shared = SiteCount(requests=10, lanes=320, wavefronts=20, ideal_wavefronts=10)
+    moved = traffic("ld.f32", "generic", "load", on_shared)
+    assert (moved.shared_clk, moved.l2_bytes) == (20, 0)
+
+
+def test_what_fits_in_l2_is_fetched_once() -> None:
+    assert reread_misses(1e9, 5e6, 100, 6e6) == 0
+    assert reread_misses(1e9, 12e6, 100, 6e6) == pytest.approx(1e9 / 10 / 2)

@@ -1,0 +1,201 @@
+"""Reading the report memfd. Whoever wrote it may have been hostile: every number is checked, and a
+report that makes no sense is an `InfraFailed`, never an exception.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cuda_llm.outcomes import InfraFailed, LaunchFailed, OutOfMemory, Verdict
+from cuda_llm.spots import SourceSpot
+from cuda_llm.tools.emulator.account import LaunchAccount, SiteCount
+from cuda_llm.tools.emulator.report_layout import (
+    COUNTERS_OFFSET,
+    LAUNCH_ENTRY,
+    LOG_ENTRIES,
+    LOG_OFFSET,
+    MAGIC,
+    REPORT,
+    SITE_COUNTERS,
+    TEXT_BYTES,
+    TEXT_OFFSET,
+    text_of,
+)
+from cuda_llm.tools.emulator.tables import KernelTable
+from cuda_llm.tools.emulator.verdicts import Fault, fault_verdict
+
+_COUNTER_LIMIT = 1 << 62
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallRecord:
+    """What the emulated device wrote down about one call of `solve`."""
+
+    fault: Verdict | None = None
+    """The call ended here; nothing after it is meaningful."""
+    refused: LaunchFailed | None = None
+    """The first launch (or attribute) that CUDA would have refused."""
+    out_of_memory: OutOfMemory | None = None
+    """An allocation was refused. The candidate may have coped with that."""
+    launches: int = 0
+    """Kernels that ran to their end, logged or not."""
+    accounts: tuple[LaunchAccount, ...] = ()
+    """One a counted launch, in order. Empty at level `check`."""
+    complete: bool = True
+    """False when there were more launches than the report can hold."""
+    output: str = ""
+    """What device code printed, bounded."""
+    running: str = ""
+    """Kernel that was running when the process ended, if any."""
+    running_at: SourceSpot | None = None
+
+
+def read_report(
+    report: bytes | memoryview,
+    kernels: Sequence[KernelTable],
+    buffers: Sequence[str],
+    limit_s: float = 0.0,
+) -> CallRecord | InfraFailed:
+    """Decode the report of one call.
+
+    `kernels` are the tables of the translated module, `buffers` the names of the call's buffers by
+    `CallBuffer.index`, `limit_s` the time the call had.
+    """
+    if len(report) < COUNTERS_OFFSET:
+        return _senseless("it is too short")
+    head: Any = np.frombuffer(report, REPORT, 1)[0]
+    if int(head["magic"]) != MAGIC:
+        return _senseless("it has no heading")
+    fault = None
+    if int(head["fault"]["fault"]) != 0:
+        decoded = Fault.read(head["fault"], kernels)
+        if decoded is None:
+            return _senseless("its fault record is out of range")
+        fault = fault_verdict(decoded, kernels, buffers, limit_s)
+    accounts = _read_accounts(report, head, kernels)
+    if isinstance(accounts, InfraFailed):
+        return accounts
+    launches = int(head["launches"])
+    running = int(head["progress"]["kernel"])
+    table = kernels[running] if head["progress"]["in_kernel"] and running < len(kernels) else None
+    block = int(head["progress"]["basic_block"])
+    text_bytes = min(int(head["text_bytes"]), TEXT_BYTES)
+    text = bytes(report[TEXT_OFFSET : TEXT_OFFSET + text_bytes]).decode("utf-8", "replace")
+    return CallRecord(
+        fault=fault,
+        refused=_refused(head["launch_error"], kernels),
+        out_of_memory=_out_of_memory(head),
+        launches=launches,
+        accounts=accounts,
+        complete=launches <= LOG_ENTRIES and not head["counters_overflowed"],
+        output=text + ("\n[more was printed]\n" if head["text_truncated"] else ""),
+        running=table.symbol if table else "",
+        running_at=table.blocks[block].spot if table and block < len(table.blocks) else None,
+    )
+
+
+def _senseless(why: str) -> InfraFailed:
+    return InfraFailed(component="report", detail=f"the device's report makes no sense: {why}")
+
+
+_CUDA_ERRORS = {
+    1: "cudaErrorInvalidValue",
+    9: "cudaErrorInvalidConfiguration",
+    98: "cudaErrorInvalidDeviceFunction",
+    701: "cudaErrorLaunchOutOfResources",
+    720: "cudaErrorCooperativeLaunchTooLarge",
+}
+
+
+def _refused(error: Any, kernels: Sequence[KernelTable]) -> LaunchFailed | None:
+    number, kernel = int(error["error"]), int(error["kernel"])
+    if number == 0:
+        return None
+    return LaunchFailed(
+        kernel=kernels[kernel].symbol if kernel < len(kernels) else "",
+        error=_CUDA_ERRORS.get(number, f"cudaError {number}"),
+        detail=text_of(error["detail"]),
+    )
+
+
+def _out_of_memory(head: Any) -> OutOfMemory | None:
+    reason = int(head["allocation_failed"])
+    if reason == 0:
+        return None
+    why = "its quota is used up" if reason == 1 else "device memory is used up"
+    return OutOfMemory(detail=f"cudaMalloc of {int(head['refused_bytes']):,} bytes: {why}")
+
+
+def _read_accounts(
+    report: bytes | memoryview, head: Any, kernels: Sequence[KernelTable]
+) -> tuple[LaunchAccount, ...] | InfraFailed:
+    logged = int(head["logged"])
+    if logged > LOG_ENTRIES:
+        return _senseless("its launch log is too long")
+    accounts = []
+    for entry in np.frombuffer(report, LAUNCH_ENTRY, logged, LOG_OFFSET):
+        if int(entry["counters_offset"]) == 0:
+            continue
+        account = _read_account(report, entry, kernels)
+        if account is None:
+            return _senseless("its launch log is out of range")
+        accounts.append(account)
+    return tuple(accounts)
+
+
+def _read_account(
+    report: bytes | memoryview, entry: Any, kernels: Sequence[KernelTable]
+) -> LaunchAccount | None:
+    kernel, offset = int(entry["kernel"]), int(entry["counters_offset"])
+    total, counted = int(entry["blocks_total"]), int(entry["blocks_counted"])
+    if kernel >= len(kernels) or not 0 < counted <= total:
+        return None
+    table = kernels[kernel]
+    blocks, sites = len(table.blocks), len(table.sites)
+    if (int(entry["block_count"]), int(entry["site_count"])) != (blocks, sites):
+        return None
+    row = 8 * blocks
+    end = offset + 2 * row + sites * SITE_COUNTERS.itemsize
+    if offset < COUNTERS_OFFSET or offset % 8 != 0 or end > len(report):
+        return None
+    rows = np.frombuffer(report, "u8", 2 * blocks, offset)
+    counters = np.frombuffer(report, SITE_COUNTERS, sites, offset + 2 * row)
+    everything = np.concatenate([rows, counters.view("u8").ravel()])
+    if everything.size and int(everything.max()) > _COUNTER_LIMIT:
+        return None
+    scale = total / counted
+    return LaunchAccount(
+        kernel=kernel,
+        grid=_three(entry["grid"]),
+        block=_three(entry["block"]),
+        static_shared_bytes=int(entry["static_shared_bytes"]),
+        dynamic_shared_bytes=int(entry["dynamic_shared_bytes"]),
+        cooperative=bool(entry["cooperative"]),
+        blocks_total=total,
+        blocks_counted=counted,
+        block_warps=tuple((rows[:blocks] * scale).tolist()),
+        block_lanes=tuple((rows[blocks:] * scale).tolist()),
+        sites=tuple(_site_count(one, scale) for one in counters),
+        footprint_bytes=int(entry["footprint_bytes"]),
+        barriers=int(entry["barriers"]) * scale,
+    )
+
+
+def _site_count(one: Any, scale: float) -> SiteCount:
+    return SiteCount(
+        requests=int(one["requests"]) * scale,
+        lanes=int(one["lanes"]) * scale,
+        sectors=int(one["sectors"]) * scale,
+        wavefronts=int(one["wavefronts"]) * scale,
+        ideal_wavefronts=int(one["ideal_wavefronts"]) * scale,
+        worst_ways=int(one["worst_ways"]),
+        l2_sectors=int(one["l2_sectors"]) * scale,
+        dram_sectors=float(int(one["dram_sectors"])),
+        serial=int(one["serial"]) * scale,
+    )
+
+
+def _three(values: Any) -> tuple[int, int, int]:
+    return int(values[0]), int(values[1]), int(values[2])

@@ -1,0 +1,102 @@
+"""The report memfd in NumPy: field for field the structures of `runtime/emu/report.h`."""
+
+import numpy as np
+
+MAGIC = 0x3174726F70657245
+NONE = 0xFFFFFFFF
+TEXT_OFFSET = 4096
+TEXT_BYTES = 61440
+LOG_OFFSET = TEXT_OFFSET + TEXT_BYTES
+LOG_ENTRIES = 2048
+
+FAULT_RECORD = np.dtype(
+    [
+        ("fault", "u4"),
+        ("kernel", "u4"),
+        ("site", "u4"),
+        ("other_site", "u4"),
+        ("basic_block", "u4"),
+        ("block", "u4", 3),
+        ("thread", "u4", 3),
+        ("space", "u4"),
+        ("access", "u4"),
+        ("other_access", "u4"),
+        ("bytes", "u4"),
+        ("allocation_kind", "u4"),
+        ("allocation_index", "u4"),
+        ("allocation_freed", "u4"),
+        ("address", "u8"),
+        ("allocation_offset", "i8"),
+        ("allocation_bytes", "u8"),
+        ("detail", "S256"),
+    ],
+    align=True,
+)
+
+LAUNCH_ERROR = np.dtype([("error", "u4"), ("kernel", "u4"), ("detail", "S248")], align=True)
+
+PROGRESS = np.dtype(
+    [("in_kernel", "u4"), ("kernel", "u4"), ("basic_block", "u4"), ("block", "u4")], align=True
+)
+
+LAUNCH_ENTRY = np.dtype(
+    [
+        ("kernel", "u4"),
+        ("grid", "u4", 3),
+        ("block", "u4", 3),
+        ("static_shared_bytes", "u4"),
+        ("dynamic_shared_bytes", "u4"),
+        ("cooperative", "u4"),
+        ("block_count", "u4"),
+        ("site_count", "u4"),
+        ("blocks_total", "u8"),
+        ("blocks_counted", "u8"),
+        ("counters_offset", "u8"),
+        ("footprint_bytes", "u8"),
+        ("barriers", "u8"),
+        ("threads_run", "u8"),
+    ],
+    align=True,
+)
+
+SITE_COUNTERS = np.dtype(
+    [
+        ("requests", "u8"),
+        ("lanes", "u8"),
+        ("sectors", "u8"),
+        ("wavefronts", "u8"),
+        ("ideal_wavefronts", "u8"),
+        ("worst_ways", "u8"),
+        ("l2_sectors", "u8"),
+        ("dram_sectors", "u8"),
+        ("serial", "u8"),
+    ],
+    align=True,
+)
+
+REPORT = np.dtype(
+    [
+        ("magic", "u8"),
+        ("bytes", "u8"),
+        ("counters_used", "u8"),
+        ("launches", "u4"),
+        ("logged", "u4"),
+        ("counters_overflowed", "u4"),
+        ("text_bytes", "u4"),
+        ("text_truncated", "u4"),
+        ("allocation_failed", "u4"),
+        ("refused_bytes", "u8"),
+        ("progress", PROGRESS),
+        ("launch_error", LAUNCH_ERROR),
+        ("fault", FAULT_RECORD),
+    ],
+    align=True,
+)
+
+COUNTERS_OFFSET = LOG_OFFSET + LOG_ENTRIES * LAUNCH_ENTRY.itemsize
+
+
+def text_of(raw: bytes) -> str:
+    """A fixed-size text field as a printable string."""
+    text = bytes(raw).split(b"\0", 1)[0].decode("utf-8", "replace")
+    return "".join(c if c.isprintable() else "?" for c in text)

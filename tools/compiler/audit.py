@@ -13,14 +13,14 @@ Rules, by the name a violation carries:
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 
 from cuda_llm.outcomes import LoadFailed, PolicyViolation
 from cuda_llm.tools.compiler.imports import allowed, known_elsewhere
 from cuda_llm.tools.compiler.names import demangle
 
-if TYPE_CHECKING:
-    from elftools.elf.elffile import ELFFile
+Elf: TypeAlias = Any
+"""An elftools ELFFile: its sections are typed too loosely to say more."""
 
 LIBRARIES = ("libstdc++.so.", "libgcc_s.so.", "libc.so.", "libm.so.", "ld-linux")
 REGISTRATION = "_ZL24__sti____cudaRegisterAllv"
@@ -56,8 +56,10 @@ def exports(library: Path) -> list[str]:
         return [name for name, defined, _, _ in _dynamic_symbols(ELFFile(file)) if defined]
 
 
-async def _symbols(shared: "ELFFile") -> PolicyViolation | LoadFailed | None:
-    extra, refused, missing = [], [], []
+async def _symbols(shared: Elf) -> PolicyViolation | LoadFailed | None:
+    extra: list[str] = []
+    refused: list[str] = []
+    missing: list[str] = []
     for name, defined, versioned, kind in _dynamic_symbols(shared):
         if kind == GNU_IFUNC:
             return PolicyViolation(rule="import", detail=f"{name} is resolved by code at load")
@@ -76,7 +78,7 @@ async def _symbols(shared: "ELFFile") -> PolicyViolation | LoadFailed | None:
     return None
 
 
-def _dynamic_symbols(shared: "ELFFile") -> Iterator[tuple[str, bool, bool, str]]:
+def _dynamic_symbols(shared: Elf) -> Iterator[tuple[str, bool, bool, str]]:
     """Name, whether defined here, whether bound to a library's version, and type."""
     table = shared.get_section_by_name(".dynsym")
     versions = shared.get_section_by_name(".gnu.version")
@@ -88,7 +90,7 @@ def _dynamic_symbols(shared: "ELFFile") -> Iterator[tuple[str, bool, bool, str]]
         yield symbol.name, symbol["st_shndx"] != "SHN_UNDEF", bound, symbol["st_info"]["type"]
 
 
-def _dynamic(shared: "ELFFile") -> PolicyViolation | None:
+def _dynamic(shared: Elf) -> PolicyViolation | None:
     for tag in shared.get_section_by_name(".dynamic").iter_tags():
         name = tag.entry.d_tag
         if name == "DT_NEEDED" and not tag.needed.startswith(LIBRARIES):
@@ -98,7 +100,7 @@ def _dynamic(shared: "ELFFile") -> PolicyViolation | None:
     return None
 
 
-def _redefinitions(source: "ELFFile") -> PolicyViolation | None:
+def _redefinitions(source: Elf) -> PolicyViolation | None:
     """CUDA's entry points answered by the candidate itself would hide its launches."""
     for symbol in source.get_section_by_name(".symtab").iter_symbols():
         if symbol["st_shndx"] != "SHN_UNDEF" and symbol.name.startswith(("__cuda", "cuda")):
@@ -106,7 +108,7 @@ def _redefinitions(source: "ELFFile") -> PolicyViolation | None:
     return None
 
 
-def _constructors(source: "ELFFile") -> PolicyViolation | None:
+def _constructors(source: Elf) -> PolicyViolation | None:
     for section in source.iter_sections():
         name = section.name
         if name.startswith((".fini_array", ".preinit_array", ".ctors", ".dtors")) or name in {
@@ -131,7 +133,7 @@ def _constructor(what: str) -> PolicyViolation:
     )
 
 
-def _functions_listed(source: "ELFFile", section: Any) -> Iterator[Any]:
+def _functions_listed(source: Elf, section: Any) -> Iterator[Any]:
     """The function symbol behind each entry of an init array."""
     for relocation, symbol in _relocations(source, section):
         at = symbol["st_value"] + relocation["r_addend"]
@@ -147,7 +149,7 @@ def _functions_listed(source: "ELFFile", section: Any) -> Iterator[Any]:
         )
 
 
-def _is_iostream(source: "ELFFile", function: Any) -> bool:
+def _is_iostream(source: Elf, function: Any) -> bool:
     if not function.name.startswith(STATIC_INITIALISER):
         return False
     section = source.get_section(function["st_shndx"])
@@ -164,14 +166,14 @@ def _is_iostream(source: "ELFFile", function: Any) -> bool:
     return sorted(set(calls)) == sorted(IOSTREAM_CALLS) and used.count(".bss") <= 2
 
 
-def _relocations(source: "ELFFile", section: Any) -> Iterator[tuple[Any, Any]]:
+def _relocations(source: Elf, section: Any) -> Iterator[tuple[Any, Any]]:
     table = source.get_section_by_name(f".rela{section.name}")
     symbols = source.get_section_by_name(".symtab")
     for relocation in table.iter_relocations() if table else ():
         yield relocation, symbols.get_symbol(relocation["r_info_sym"])
 
 
-def _target(source: "ELFFile", symbol: Any) -> str:
+def _target(source: Elf, symbol: Any) -> str:
     if symbol["st_info"]["type"] == "STT_SECTION":
         return str(source.get_section(symbol["st_shndx"]).name)
     return str(symbol.name)

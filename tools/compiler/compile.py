@@ -5,12 +5,12 @@ import time
 from pathlib import Path
 
 from cuda_llm.errors import InfrastructureError
-from cuda_llm.outcomes import CompileFailed, InfraFailed, LoadFailed, PolicyViolation, Verdict
+from cuda_llm.outcomes import CompileFailed, InfraFailed, LoadFailed, Verdict
 from cuda_llm.tools.compiler.audit import audit, exports
 from cuda_llm.tools.compiler.cache import entry_folder, load, request_key, store
 from cuda_llm.tools.compiler.candidate import Compiled, CompileRequest
 from cuda_llm.tools.compiler.command import LIBRARY, OBJECT, PTX, lay_out, nvcc_command
-from cuda_llm.tools.compiler.diagnostics import Diagnostics, parse_diagnostics
+from cuda_llm.tools.compiler.diagnostics import Diagnostics, parse_diagnostics, readable
 from cuda_llm.tools.compiler.exhaustion import exhausted
 from cuda_llm.tools.compiler.names import Places
 from cuda_llm.tools.compiler.policy import find_violation, without_comments
@@ -69,10 +69,12 @@ async def _compile(request: CompileRequest, toolkit: Toolkit, key: str) -> Compi
         compile_s = time.monotonic() - started
         cut_short = exhausted(result, request.limits)
         if cut_short is not None:
+            if isinstance(cut_short, CompileFailed):
+                store(KIND, key, failure_record(cut_short), {})
             return cut_short
         output = result.stderr.text + "\n" + result.stdout.text
         places = Places(request=request, toolkit=toolkit, folder=folder)
-        diagnostics = parse_diagnostics(output, places)
+        diagnostics = await readable(parse_diagnostics(output, places), places)
         failure = await _judge(result, diagnostics, places)
         if failure is not None:
             store(KIND, key, failure_record(failure), {})

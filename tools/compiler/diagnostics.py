@@ -1,13 +1,13 @@
 """Messages of nvcc and of what it runs, as values."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cuda_llm.outcomes import Diagnostic
 from cuda_llm.tools.compiler.command import PTX
-from cuda_llm.tools.compiler.names import OUTSIDE, Places
+from cuda_llm.tools.compiler.names import OUTSIDE, Places, demangle
 
 MOST_DIAGNOSTICS = 20
 MOST_MESSAGE_CHARACTERS = 400
@@ -30,6 +30,8 @@ TOOL = re.compile(
 )
 LINKER = re.compile(r"(?:\S*/)?ld: (?P<message>.*)")
 SPEAKERS = {EDG: "nvcc", GCC: "g++", PTXAS_LINE: "ptxas", LINKER: "ld"}
+
+MANGLED = re.compile(r"\b_Z\w+")
 
 SUMMARY = ("Ptx assembly aborted", "ld returned ", "error detected", "errors detected")
 
@@ -64,6 +66,24 @@ def parse_diagnostics(output: str, places: Places) -> Diagnostics:
             last = found[-1]
             found[-1] = replace(last, message=f"{last.message}; {line.strip()}")
     return bound(dict.fromkeys(found))
+
+
+async def readable(diagnostics: Diagnostics, places: Places) -> Diagnostics:
+    """The same with functions named as in the source, and found there: ptxas speaks in symbols."""
+    symbols = {s for d in diagnostics.kept for s in MANGLED.findall(d.message)}
+    names = await demangle(sorted(symbols))
+    return replace(diagnostics, kept=tuple(_named(d, names, places) for d in diagnostics.kept))
+
+
+def _named(diagnostic: Diagnostic, names: Mapping[str, str], places: Places) -> Diagnostic:
+    found = MANGLED.search(diagnostic.message)
+    if found is None:
+        return diagnostic
+    return replace(
+        diagnostic,
+        message=MANGLED.sub(lambda match: names[match[0]], diagnostic.message),
+        spot=diagnostic.spot or places.definition(names[found[0]]),
+    )
 
 
 def bound(diagnostics: Iterable[Diagnostic]) -> Diagnostics:

@@ -2,7 +2,7 @@
 
 import re
 
-from cuda_llm.outcomes import CompileFailed, TimedOut
+from cuda_llm.outcomes import CompileFailed, InfraFailed, TimedOut
 from cuda_llm.tools.compiler.candidate import CompileLimits
 from cuda_llm.tools.sandbox.jail import JailResult
 
@@ -16,8 +16,13 @@ FAULTS = {4, 6, 7, 8, 11}
 SIGXCPU, SIGXFSZ, SIGKILL = 24, 25, 9
 
 
-def exhausted(result: JailResult, limits: CompileLimits) -> CompileFailed | TimedOut | None:
-    """The limit that ended the compilation, None when it came to an end of its own."""
+def exhausted(
+    result: JailResult, limits: CompileLimits
+) -> CompileFailed | TimedOut | InfraFailed | None:
+    """The limit that ended the compilation, None when it came to an end of its own.
+
+    A CompileFailed comes out the same the next time; the others need not.
+    """
     if result.timed_out:
         return TimedOut(stage="compile", limit_s=limits.wall_s)
     if result.end == "processes":
@@ -36,6 +41,8 @@ def exhausted(result: JailResult, limits: CompileLimits) -> CompileFailed | Time
     if OUT_OF_MEMORY.search(output):
         size = limits.memory_bytes >> 20
         return CompileFailed(reason=f"{program} needs more than {size} MiB of memory")
-    if signal in FAULTS or signal == SIGKILL:
+    if signal == SIGKILL:
+        return InfraFailed(component="compiler", detail=f"{program} was killed: memory is short")
+    if signal in FAULTS:
         return CompileFailed(reason=f"{program} crashed (signal {signal})")
     return None

@@ -55,6 +55,14 @@ class Places:
         name = self.name(file)
         return SourceSpot(file=name, line=line, text=self._text(file, name, line))
 
+    def definition(self, function: str) -> SourceSpot | None:
+        """Where the source seems to define `function` (demangled); None if nowhere."""
+        word = without_parameters(function).partition("<")[0].rpartition("::")[2]
+        for number, line in enumerate(self.request.source.splitlines(), 1):
+            if word and re.search(rf"\b{re.escape(word)}\s*\(", line):
+                return SourceSpot(file=self.request.name, line=number, text=line.strip()[:200])
+        return None
+
     def clean(self, message: str) -> str:
         """`message` without the private folder and the toolkit's address."""
         message = message.replace(f"{self.folder}/", "").replace(f"{KEPT}/", "")

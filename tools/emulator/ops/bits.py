@@ -72,7 +72,9 @@ def _fields() -> Iterator[tuple[str, LaneOp]]:
         op = call(f"bfe<{C_TYPES[t]}>", t, t, "u32", "u32", vectorises=vectorises)
         yield f"bfe.{t}", op
     for t in ("b32", "b64"):
-        yield f"bfi.{t}", call(f"bfi<{C_TYPES[t]}>", t, t, t, "u32", "u32")
+        vectorises = t == "b32"
+        op = call(f"bfi<{C_TYPES[t]}>", t, t, t, "u32", "u32", vectorises=vectorises)
+        yield f"bfi.{t}", op
     for mode, wrapped in (("wrap", "true"), ("clamp", "false")):
         for t in ("u32", "s32"):
             yield f"szext.{mode}.{t}", call(f"szext<{C_TYPES[t]}, {wrapped}>", t, t, "u32")

@@ -105,7 +105,7 @@ def _carrying(value: str, carry: str, t: str, arity: int, *, reads: bool = False
         arguments=(t,) * arity + (("pred",) if reads else ()),
         reads_carry=reads,
         writes_carry=bool(carry),
-        vectorises=False,
+        vectorises="_hi" not in value,
     )
 
 

@@ -8,6 +8,11 @@ namespace emu {
 // The unordered ones (equ ... geu, nan) hold when an operand is NaN, the others then do not.
 enum class Compare { eq, ne, lt, le, gt, ge, equ, neu, ltu, leu, gtu, geu, num, nan };
 
+constexpr bool is_unordered(Compare c) { return c >= Compare::equ && c <= Compare::geu; }
+constexpr Compare ordered_form(Compare c) {
+  return is_unordered(c) ? Compare(int(c) - int(Compare::equ)) : c;
+}
+
 template <Compare C, class T>
 EMU_OP bool holds(T a, T b) {
   if constexpr (C == Compare::eq) return a == b;

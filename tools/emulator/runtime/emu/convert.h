@@ -59,7 +59,7 @@ EMU_OP D float_to_int(T a) {
 
 // Any integer as a double that rounds like it.
 template <class S>
-EMU_OP Sum split_int(S a) {
+EMU_OP Sum<double> split_int(S a) {
   if constexpr (sizeof(S) == 8) {
     double high = kSigned<S> ? double(int32_t(a >> 32)) : as_double(uint32_t(a >> 32));
     return exact_sum(high * 0x1p32, as_double(uint32_t(a)));
@@ -71,7 +71,7 @@ EMU_OP Sum split_int(S a) {
 }
 // The neighbour of a nearest value that a directed mode asks for.
 template <unsigned M>
-EMU_OP double step(Sum sum) {
+EMU_OP double step(Sum<double> sum) {
   int64_t up = rounding_of(M) == rp   ? int64_t(sum.lost > 0)
                : rounding_of(M) == rm ? -int64_t(sum.lost < 0)
                                       : 0;
@@ -88,7 +88,7 @@ EMU_OP T int_to_float(S a) {
   } else if constexpr (sizeof(T) == 8) {
     return finish<M, T>(step<M>(split_int<S>(a)));
   } else {
-    Sum sum = split_int<S>(a);
+    Sum<double> sum = split_int<S>(a);
     return finish_odd<M>(to_odd(sum.value, sum.lost));
   }
 }

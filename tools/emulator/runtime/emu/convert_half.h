@@ -7,17 +7,17 @@
 namespace emu {
 
 template <class D, class F, unsigned M>
-EMU_OP D half_to_int(uint16_t a) { return float_to_int<D, M, float>(float(decode<F>(a))); }
+EMU_OP D half_to_int(uint16_t a) { return float_to_int<D, M, float>(decode<F>(a)); }
 template <class F, unsigned M, class S>
 EMU_OP uint16_t int_to_half(S a) {
-  Sum sum = split_int<S>(a);
+  Sum<double> sum = split_int<S>(a);
   return half_of<F, M>(to_odd(sum.value, sum.lost));
 }
 template <class D, class F, unsigned M>
 EMU_OP D half_to_float(uint16_t a) { return finish<M, D>(D(decode<F>(a))); }
 // `ftz` concerns the f32 side alone.
 template <class F, unsigned M, class S>
-EMU_OP uint16_t float_to_half(S a) { return half_of<F, (M & ~ftz)>(double(flush<M>(a))); }
+EMU_OP uint16_t float_to_half(S a) { return half_of<F, (M & ~ftz)>(flush<M>(a)); }
 template <class D, class F, unsigned M>
 EMU_OP uint16_t half_to_half(uint16_t a) { return half_of<D, M>(decode<F>(a)); }
 template <class F, unsigned M>
@@ -48,13 +48,13 @@ EMU_OP uint16_t floats_to_fp8(float a, float b) {
 }
 template <class F, unsigned M>
 EMU_OP uint16_t pair_to_fp8(uint32_t pair) {
-  return floats_to_fp8<F, M>(float(decode<F16>(uint16_t(pair >> 16))),
-                             float(decode<F16>(uint16_t(pair))));
+  return floats_to_fp8<F, M>(decode<F16>(pair >> 16),
+                             decode<F16>(pair & 0xffff));
 }
 template <class F, unsigned M>
 EMU_OP uint32_t fp8_to_pair(uint16_t pair) {
-  return uint32_t(half_of<F16, M>(decode<F>(uint8_t(pair >> 8)))) << 16 |
-         half_of<F16, M>(decode<F>(uint8_t(pair)));
+  return uint32_t(half_of<F16, M>(decode<F>(uint32_t(pair) >> 8))) << 16 |
+         half_of<F16, M>(decode<F>(pair & 0xffu));
 }
 
 // Saturates two integers into `Width` bits each; the second lies lowest, `above` is shifted up.

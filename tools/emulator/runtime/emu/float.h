@@ -46,7 +46,7 @@ EMU_OP T add_float(T a, T b) {
   if constexpr (rounding_of(M) == rn) {
     return finish<M, T>(flush<M>(a) + flush<M>(b));
   } else if constexpr (sizeof(T) == 4) {
-    return finish_odd<M>(odd_sum<M>(flush<M>(a), flush<M>(b)));
+    return finish_odd<M>(odd_sum<M, double>(flush<M>(a), flush<M>(b)));
   } else {
     return directed_f64(Directed::add, rounding_of(M), a, b, 0);
   }
@@ -70,7 +70,7 @@ EMU_OP T fma_float(T a, T b, T c) {
   if constexpr (rounding_of(M) == rn) {
     return finish<M, T>(fused(flush<M>(a), flush<M>(b), flush<M>(c)));
   } else if constexpr (sizeof(T) == 4) {
-    return finish_odd<M>(odd_sum<M>(double(flush<M>(a)) * double(flush<M>(b)), flush<M>(c)));
+    return finish_odd<M>(odd_sum<M, double>(double(flush<M>(a)) * double(flush<M>(b)), flush<M>(c)));
   } else {
     return directed_f64(Directed::fma, rounding_of(M), a, b, c);
   }

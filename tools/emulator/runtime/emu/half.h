@@ -1,8 +1,9 @@
-// Arithmetic of f16 and bf16, alone and in pairs. Operands become exact doubles, every result is
-// rounded once. A NaN result is 0x7fff, except from neg and abs, which only touch the sign.
+// Arithmetic of f16 and bf16, alone and in pairs. Operands become exact in a wider type, every
+// result is rounded once. A NaN result is 0x7fff, except from neg and abs, which only touch the sign.
 #pragma once
 
 #include "emu/compare.h"
+#include "emu/integer.h"
 #include "emu/rounding.h"
 
 namespace emu {
@@ -16,14 +17,14 @@ EMU_OP typename F::Raw flush_half(uint32_t raw) {
   }
 }
 template <class F, unsigned M>
-EMU_OP double value_of(uint16_t raw) {
+EMU_OP typename F::Exact value_of(uint16_t raw) {
   return decode<F>(flush_half<F, M>(raw));
 }
 // Rounds and applies the modifiers. -0 is not positive: relu and sat make it +0.
-template <class F, unsigned M>
-EMU_OP typename F::Raw half_of(double odd) {
-  if constexpr ((M & sat) != 0) odd = odd > 0 ? (odd < 1 ? odd : 1.0) : 0.0;
-  if constexpr ((M & relu) != 0) odd = odd <= 0 ? 0.0 : odd;
+template <class F, unsigned M, class T>
+EMU_OP typename F::Raw half_of(T odd) {
+  if constexpr ((M & sat) != 0) odd = odd > 0 ? (odd < 1 ? odd : T(1)) : T(0);
+  if constexpr ((M & relu) != 0) odd = odd <= 0 ? T(0) : odd;
   return flush_half<F, M>(encode<F, M>(odd));
 }
 
@@ -50,8 +51,8 @@ EMU_OP uint16_t abs_half(uint16_t a) { return uint16_t(flush_half<F, M>(a) & 0x7
 
 template <class F, unsigned M, bool Max>
 EMU_OP uint16_t extreme_half(uint16_t a, uint16_t b) {
-  double chosen = extreme_float<(M & ~ftz), double, Max>(value_of<F, M>(a), value_of<F, M>(b));
-  return encode<F, rn>(chosen);
+  using T = typename F::Exact;
+  return encode<F, rn>(extreme_float<(M & ~ftz), T, Max>(value_of<F, M>(a), value_of<F, M>(b)));
 }
 template <class F, unsigned M>
 EMU_OP uint16_t min_half(uint16_t a, uint16_t b) { return extreme_half<F, M, false>(a, b); }
@@ -73,9 +74,22 @@ EMU_OP uint32_t each_half(uint32_t a, uint32_t b, uint32_t c) {
          uint32_t(Function(uint16_t(a >> 16), uint16_t(b >> 16), uint16_t(c >> 16))) << 16;
 }
 
+// An integer that is ordered like the number; both zeros are 0.
+template <class F, unsigned M>
+EMU_OP int32_t rank_of(uint16_t a) {
+  int32_t size = flush_half<F, M>(a) & 0x7fff;
+  return (a & 0x8000) != 0 ? -size : size;
+}
 template <class F, Compare C, unsigned M>
 EMU_OP bool compare_half(uint16_t a, uint16_t b) {
-  return holds<C, double>(value_of<F, M>(a), value_of<F, M>(b));
+  int32_t first = rank_of<F, M>(a);
+  int32_t second = rank_of<F, M>(b);
+  constexpr int32_t most = F::infinity;
+  bool ordered = (max(first, -first) <= most) & (max(second, -second) <= most);
+  if constexpr (C == Compare::num) return ordered;
+  if constexpr (C == Compare::nan) return !ordered;
+  bool held = holds<ordered_form(C), int32_t>(first, second);
+  return is_unordered(C) ? held | !ordered : held & ordered;
 }
 template <class F, Compare C, unsigned M>
 EMU_OP bool setp_half(uint16_t a, uint16_t b) { return compare_half<F, C, M>(a, b); }
@@ -109,12 +123,12 @@ EMU_OP uint16_t set_half_one(uint16_t a, uint16_t b) {
 
 // f16 or bf16 into f32 arithmetic.
 template <class F, unsigned M>
-EMU_OP float add_mixed(uint16_t a, float c) { return add_float<M, float>(float(decode<F>(a)), c); }
+EMU_OP float add_mixed(uint16_t a, float c) { return add_float<M, float>(decode<F>(a), c); }
 template <class F, unsigned M>
-EMU_OP float sub_mixed(uint16_t a, float c) { return sub_float<M, float>(float(decode<F>(a)), c); }
+EMU_OP float sub_mixed(uint16_t a, float c) { return sub_float<M, float>(decode<F>(a), c); }
 template <class F, unsigned M>
 EMU_OP float fma_mixed(uint16_t a, uint16_t b, float c) {
-  return fma_float<M, float>(float(decode<F>(a)), float(decode<F>(b)), c);
+  return fma_float<M, float>(decode<F>(a), decode<F>(b), c);
 }
 
 }  // namespace emu

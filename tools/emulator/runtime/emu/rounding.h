@@ -1,6 +1,6 @@
 // Floating-point formats and correct rounding into them, in any mode.
 //
-// A result is first formed in double with its lowest bit set if anything was lost ("round to odd");
+// A result is first formed in a wider type with its lowest bit set if anything was lost ("round to odd");
 // rounding that to a format at least two bits narrower is the same as rounding the exact value
 // (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums: proved algorithms using
 // rounding to odd", IEEE Transactions on Computers 57, 2008).
@@ -31,11 +31,14 @@ constexpr unsigned rounding_of(unsigned modifiers) { return modifiers & rounding
 // Encodings: sign, exponent, `mantissa` bits.
 struct F16 {
   using Raw = uint16_t;
+  // Products of two are exact in this type.
+  using Exact = float;
   static constexpr int width = 16, mantissa = 10, bias = 15;
   static constexpr uint32_t infinity = 0x7c00, largest = 0x7bff, nan = 0x7fff;
 };
 struct BF16 {
   using Raw = uint16_t;
+  using Exact = double;
   static constexpr int width = 16, mantissa = 7, bias = 127;
   static constexpr uint32_t infinity = 0x7f80, largest = 0x7f7f, nan = 0x7fff;
 };
@@ -62,85 +65,108 @@ struct E4M3 {
   static constexpr uint32_t infinity = 0x7f, largest = 0x7e, nan = 0x7f;
 };
 
+// Exact for every format of at most 16 bits. Multiplying by a power of two moves the exponent and
+// normalises subnormals.
 template <class F>
-EMU_OP double decode(typename F::Raw raw) {
-  uint64_t sign = uint64_t(raw >> (F::width - 1) & 1) << 63;
-  uint64_t code = raw & ((1u << (F::width - 1)) - 1);
-  // Scaling by a power of two moves the exponent and normalises subnormals exactly.
-  double scaled = __builtin_bit_cast(double, code << (52 - F::mantissa)) *
-                  __builtin_bit_cast(double, uint64_t(2046 - F::bias) << 52);
-  uint64_t value = __builtin_bit_cast(uint64_t, scaled);
-  value = code >= F::infinity ? (code == F::infinity && F::infinity != F::nan
-                                     ? 0x7ff0000000000000u
-                                     : 0x7ff8000000000000u)
-                              : value;
-  return __builtin_bit_cast(double, sign | value);
+EMU_OP float decode(uint32_t raw) {
+  uint32_t sign = (raw >> (F::width - 1) & 1) << 31;
+  uint32_t code = raw & ((1u << (F::width - 1)) - 1);
+  float scaled = from_bits<float>(code << (23 - F::mantissa)) *
+                 from_bits<float>(uint32_t(254 - F::bias) << 23);
+  uint32_t value = to_bits(scaled);
+  if constexpr (F::infinity != F::nan) value = code == F::infinity ? F32::infinity : value;
+  constexpr uint32_t first_nan = F::infinity + (F::infinity != F::nan ? 1 : 0);
+  value = code >= first_nan ? F32::nan : value;
+  return from_bits<float>(sign | value);
 }
 
-// `value` in format F.
-template <class F, unsigned M>
-EMU_OP typename F::Raw encode(double value) {
-  using Raw = typename F::Raw;
+// What the format of T looks like from outside.
+template <class T>
+struct Layout;
+template <>
+struct Layout<float> { static constexpr int mantissa = 23, bias = 127; };
+template <>
+struct Layout<double> { static constexpr int mantissa = 52, bias = 1023; };
+
+// `value` in format F, which is narrower than T.
+template <class F, unsigned M, class T>
+EMU_OP typename F::Raw encode(T value) {
+  using U = Bits<T>;
   constexpr unsigned rounding = rounding_of(M);
-  uint64_t bits = __builtin_bit_cast(uint64_t, value);
-  uint64_t size = bits & 0x7fffffffffffffffu;
-  uint64_t negative = bits >> 63;
-  int64_t exponent = int64_t(size >> 52);
-  uint64_t significand = (size & 0xfffffffffffffu) | uint64_t(exponent != 0) << 52;
-  exponent = exponent == 0 ? 1 : exponent;
-  // Bits to drop: more below the smallest normal number of F, all (53 and a guard) far below.
-  int64_t below = (1024 - F::bias) - exponent;
-  below = below < 0 ? 0 : below > F::mantissa + 2 ? F::mantissa + 2 : below;
-  uint64_t drop = uint64_t(52 - F::mantissa + below);
-  uint64_t half = uint64_t(1) << (drop - 1);
-  uint64_t up = rounding == rn    ? half - 1 + (significand >> drop & 1)
-                : rounding == rna ? half
-                : rounding == rm  ? (half * 2 - 1) & (0 - negative)
-                : rounding == rp  ? (half * 2 - 1) & (negative - 1)
-                                  : 0;
+  constexpr int mantissa = Layout<T>::mantissa;
+  // The biased exponent in T of the smallest normal number of F.
+  constexpr U normal = U(Layout<T>::bias + 1 - F::bias);
+  constexpr U infinite = U(~U(0)) << mantissa & U(~U(0)) >> 1;
+  U bits = to_bits(value);
+  U size = bits & U(~U(0)) >> 1;
+  U negative = bits >> (kBits<T> - 1);
+  U exponent = size >> mantissa;
+  U leading = exponent == 0 ? U(0) : U(1) << mantissa;
+  U significand = (size & ((U(1) << mantissa) - 1)) | leading;
+  exponent = exponent == 0 ? U(1) : exponent;
+  // Bits to drop: more below the smallest normal number, all and a guard far below.
+  U below = exponent < normal ? normal - exponent : U(0);
+  below = below > F::mantissa + 2 ? U(F::mantissa + 2) : below;
+  U drop = U(mantissa - F::mantissa) + below;
+  U kept = significand >> drop;
+  U halves = significand >> (drop - 1);
+  U half = halves & 1;
+  U more = halves << (drop - 1) != significand ? U(1) : U(0);
+  U up = rounding == rn    ? half & (more | kept)
+         : rounding == rna ? half
+         : rounding == rm  ? (half | more) & negative
+         : rounding == rp  ? (half | more) & (negative ^ 1)
+                           : U(0);
   // The leading bit of the significand carries into the exponent field.
-  int64_t lift = exponent - (1024 - F::bias);
-  uint64_t code = ((significand + up) >> drop) + (uint64_t(lift < 0 ? 0 : lift) << F::mantissa);
+  U lift = exponent > normal ? exponent - normal : U(0);
+  U code = kept + up + (lift << F::mantissa);
   if constexpr ((M & satfinite) != 0) {
-    code = code > F::largest ? F::largest : code;
+    code = code > F::largest ? U(F::largest) : code;
   } else {
-    uint64_t limit = F::infinity;
+    U limit = F::infinity;
     if constexpr (rounding == rz) limit = F::largest;
     if constexpr (rounding == rm) limit = negative != 0 ? F::infinity : F::largest;
     if constexpr (rounding == rp) limit = negative != 0 ? F::largest : F::infinity;
-    limit = size == 0x7ff0000000000000u ? F::infinity : limit;
+    limit = size == infinite ? U(F::infinity) : limit;
     code = code > F::largest ? limit : code;
   }
   code |= negative << (F::width - 1);
-  return Raw(size > 0x7ff0000000000000u ? F::nan : code);
+  code = size > infinite ? U(F::nan) : code;
+  return typename F::Raw(code);
 }
 
 // A sum and what its rounding lost.
+template <class T>
 struct Sum {
-  double value;
-  double lost;
+  T value;
+  T lost;
 };
-EMU_OP Sum exact_sum(double a, double b) {
-  double value = a + b;
-  double part = value - a;
+template <class T>
+EMU_OP Sum<T> exact_sum(T a, T b) {
+  T value = a + b;
+  T part = value - a;
   return {value, (a - (value - part)) + (b - part)};
 }
 // `lost` needs only its sign.
-EMU_OP double to_odd(double value, double lost) {
-  uint64_t bits = __builtin_bit_cast(uint64_t, value);
-  int64_t away = int64_t(lost > 0) - int64_t(lost < 0);
-  away = value > 0 ? away : -away;
-  return __builtin_bit_cast(double, bits + ((bits & 1) != 0 ? 0 : uint64_t(away)));
+template <class T>
+EMU_OP T to_odd(T value, T lost) {
+  using U = Bits<T>;
+  U bits = to_bits(value);
+  U up = lost > 0 ? U(1) : U(0);
+  U down = lost < 0 ? U(1) : U(0);
+  U away = value > 0 ? up - down : down - up;
+  return from_bits<T>((bits & 1) != 0 ? bits : bits + away);
 }
 
 // a + b, to be rounded once more. An exact zero of unlike zeros is negative when rounding down.
-template <unsigned M>
-EMU_OP double odd_sum(double a, double b) {
-  Sum sum = exact_sum(a, b);
-  double odd = to_odd(sum.value, sum.lost);
+template <unsigned M, class T>
+EMU_OP T odd_sum(T a, T b) {
+  Sum<T> sum = exact_sum(a, b);
+  T odd = to_odd(sum.value, sum.lost);
   if constexpr (rounding_of(M) == rm) {
-    uint64_t signs = (__builtin_bit_cast(uint64_t, a) | __builtin_bit_cast(uint64_t, b)) >> 63 << 63;
-    odd = sum.value == 0 ? __builtin_bit_cast(double, signs) : odd;
+    constexpr Bits<T> sign = Bits<T>(1) << (kBits<T> - 1);
+    Bits<T> signs = (to_bits(a) | to_bits(b)) & sign;
+    odd = sum.value == 0 ? from_bits<T>(signs) : odd;
   }
   return odd;
 }

@@ -1,6 +1,7 @@
 """cvt between integers and floats."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from cuda_llm.tools.emulator.ops.float import ROUNDINGS, dotted, modifiers
 from cuda_llm.tools.emulator.ops.lane_op import C_TYPES, LaneOp
@@ -15,7 +16,8 @@ def operations() -> Iterator[tuple[str, LaneOp]]:
     """Every spelling with its operation."""
     for d in INTEGERS:
         for s in INTEGERS:
-            yield f"cvt.{d}.{s}", _cvt(f"cvt_int<{C_TYPES[d]}, {C_TYPES[s]}>", d, s)
+            plain = _cvt(f"cvt_int<{C_TYPES[d]}, {C_TYPES[s]}>", d, s)
+            yield f"cvt.{d}.{s}", replace(plain, pipe=_integer_pipe(d, s))
             yield f"cvt.sat.{d}.{s}", _cvt(f"cvt_int_sat<{C_TYPES[d]}, {C_TYPES[s]}>", d, s)
         for f in FLOATS:
             yield from _float_to_int(d, f)
@@ -23,6 +25,13 @@ def operations() -> Iterator[tuple[str, LaneOp]]:
     for d in FLOATS:
         for s in FLOATS:
             yield from _float_to_float(d, s)
+
+
+def _integer_pipe(d: str, s: str) -> InstructionClass:
+    """Widening extends the sign on the integer pipe; narrowing to a register only renames it."""
+    to_bits, from_bits = int(d[1:]), int(s[1:])
+    is_renaming = to_bits >= 32 and to_bits <= from_bits
+    return InstructionClass.FREE if is_renaming else InstructionClass.INT
 
 
 def _cvt(function: str, d: str, s: str, *, vectorises: bool = True) -> LaneOp:
@@ -56,7 +65,8 @@ def _int_to_float(d: str, s: str) -> Iterator[tuple[str, LaneOp]]:
             for sat in ("", "sat"):
                 m = modifiers((mode, ftz, sat))
                 function = f"int_to_float<{C_TYPES[d]}, {m}, {C_TYPES[s]}>"
-                op = _cvt(function, d, s, vectorises=not s.endswith("64"))
+                awkward = s.endswith("64") or (sat and s.endswith("8"))
+                op = _cvt(function, d, s, vectorises=not awkward)
                 yield dotted("cvt", mode, ftz, sat, d, s), op
 
 

@@ -1,6 +1,7 @@
-"""What a call that did not come back means."""
+"""What it means when a runner does not come back from a call, or comes back with bad news."""
 
 import signal
+from dataclasses import replace
 
 from cuda_llm.outcomes import (
     HostCrashed,
@@ -10,29 +11,59 @@ from cuda_llm.outcomes import (
     TimedOut,
     Verdict,
 )
+from cuda_llm.tools.emulator.report import CallRecord
 from cuda_llm.tools.runner.process import Babbled, Ended
 from cuda_llm.tools.runner.protocol import Reply, ReplyFrame
 
-FORGED = PolicyViolation(
+_FORGED = PolicyViolation(
     rule="runner-protocol", detail="the host part wrote to a descriptor that is not its own"
 )
 
 
-def ending(outcome: Ended | Babbled | ReplyFrame, limit_s: float) -> Verdict:
-    """The verdict on a runner that stopped outside any kernel, without a fault in its report."""
+def ending(outcome: Ended | Babbled, record: CallRecord | InfraFailed, limit_s: float) -> Verdict:
+    """The verdict on a runner that has ended, and on the report it left."""
     if isinstance(outcome, Babbled):
-        return FORGED
-    if isinstance(outcome, ReplyFrame):
-        return LoadFailed(detail=outcome.text)
-    words = outcome.last_words
-    if words is not None and words.is_last:
-        return _last_words(words)
+        return _FORGED
+    if isinstance(record, CallRecord):
+        if record.fault is not None:
+            return _fault(record, record.fault, limit_s)
+        if record.running:
+            return _in_kernel(outcome, record, limit_s)
+        if record.out_of_memory is not None and not outcome.expired:
+            return record.out_of_memory
+    if outcome.last_words is not None and outcome.last_words.is_last:
+        return _last_words(outcome.last_words)
     if outcome.expired:
         return TimedOut(stage="host", limit_s=limit_s, detail="`solve` did not return")
     if outcome.status >= 0:
         return HostCrashed(signal="exit", detail=f"`solve` ended the process: {outcome.status}")
-    detail = "killed from outside, or out of memory" if outcome.status == -signal.SIGKILL else ""
-    return HostCrashed(signal=_signal_name(-outcome.status), detail=detail)
+    name = _signal_name(-outcome.status)
+    return HostCrashed(signal=name, detail="the process was killed; perhaps memory ran out")
+
+
+def load_failure(reply: ReplyFrame) -> Verdict:
+    """The verdict on a candidate that the dynamic linker refuses."""
+    return LoadFailed(detail=reply.text)
+
+
+def _fault(record: CallRecord, fault: Verdict, limit_s: float) -> Verdict:
+    if isinstance(fault, TimedOut):
+        return replace(fault, limit_s=limit_s)
+    # Using the pointer of an allocation that was refused is not where things went wrong.
+    if record.out_of_memory is not None and not isinstance(fault, InfraFailed):
+        return record.out_of_memory
+    return fault
+
+
+def _in_kernel(outcome: Ended, record: CallRecord, limit_s: float) -> Verdict:
+    if outcome.expired:
+        detail = f"{record.running} is still running"
+        return TimedOut(stage="kernel", limit_s=limit_s, detail=detail, spot=record.running_at)
+    words = outcome.last_words
+    how = f"signal {words.number}" if words is not None else f"status {outcome.status}"
+    return InfraFailed(
+        component="device", detail=f"the emulated device died in {record.running}: {how}"
+    )
 
 
 def _last_words(words: ReplyFrame) -> Verdict:

@@ -1,7 +1,11 @@
 """From what a user writes after `--device` to a device."""
 
+from collections.abc import Sequence
+
 from cuda_llm.errors import HardwareError, MissingError, UsageError
+from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.tools.devices.device import Device
+from cuda_llm.tools.devices.facts import short_name
 
 DEFAULT_GPU = "RTX 3090 Ti"
 """The GPU of the paper this project follows."""
@@ -31,3 +35,7 @@ def open_device(spec: str) -> Device:
         return EmulatedDevice(find_hardware(name if colon else DEFAULT_GPU))
     except HardwareError as error:
         raise HardwareError(f"{error}; there are: {_known(list_hardware())}") from error
+
+
+def _known(profiles: Sequence[Hardware]) -> str:
+    return ", ".join(short_name(profile) for profile in profiles)

@@ -101,5 +101,5 @@ def test_integers_and_floats_go_into_separate_rows_in_order() -> None:
     ],
 )
 def test_arguments_that_cannot_be_passed_are_refused(arguments: list[Argument]) -> None:
-    with pytest.raises(ValueError, match="argument|integer"):
+    with pytest.raises(ValueError, match=r"argument|integer"):
         put_arguments(CallFrame(), arguments, {"a": 0})

@@ -1,0 +1,119 @@
+"""The emulated device: nvcc's own output, run on the CPU."""
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from cuda_llm.hardware_profiles.hardware import Hardware
+from cuda_llm.outcomes import Verdict
+from cuda_llm.profile import TimeSource
+from cuda_llm.tools.compiler.candidate import Compiled
+from cuda_llm.tools.devices.arena import ARENA_BYTES, SharedMemory
+from cuda_llm.tools.devices.device import Session
+from cuda_llm.tools.devices.endings import ending, load_failure
+from cuda_llm.tools.devices.facts import device_facts, short_name
+from cuda_llm.tools.devices.loaded import Loaded
+from cuda_llm.tools.devices.session import EmulatedSession
+from cuda_llm.tools.emulator.report import read_report
+from cuda_llm.tools.emulator.runtime_library import runtime_library
+from cuda_llm.tools.emulator.tables import Translated
+from cuda_llm.tools.emulator.translate import translate
+from cuda_llm.tools.runner import process
+from cuda_llm.tools.runner.process import Runner
+from cuda_llm.tools.runner.program import runner_program
+from cuda_llm.tools.runner.protocol import Reply, ReplyFrame, StartFrame
+
+_REPORT_BYTES = 64 << 20
+"""Virtual, as the arena."""
+_LOAD_LIMIT_S = 20.0
+_TIMING_CODE = ("emulator", "profiler", "devices")
+
+
+@dataclass(frozen=True)
+class EmulatedDevice:
+    """Stands in for the GPU that `hardware` describes. Every time it gives is modelled."""
+
+    hardware: Hardware
+
+    @property
+    def name(self) -> str:
+        """E.g. `emulated RTX 3090 Ti`."""
+        return f"emulated {short_name(self.hardware)}"
+
+    @property
+    def target(self) -> str:
+        """nvcc architecture of the GPU."""
+        return self.hardware.target
+
+    @property
+    def time_source(self) -> TimeSource:
+        """Nothing here is measured."""
+        return "modelled"
+
+    @property
+    def version(self) -> str:
+        """Hash of the profile and of all code that counts or models."""
+        return hashlib.blake2b(
+            repr(self.hardware).encode() + _timing_code(), digest_size=16
+        ).hexdigest()
+
+    @asynccontextmanager
+    async def open(self, candidate: Compiled) -> AsyncIterator[Session | Verdict]:
+        """See `Device.open`. Raises MissingError without g++ or a toolkit."""
+        translated = await translate(
+            candidate.ptx,
+            kernels=candidate.kernels,
+            source_name=candidate.name,
+            source=candidate.source,
+        )
+        if not isinstance(translated, Translated):
+            yield translated
+            return
+        program = await asyncio.to_thread(runner_program)
+        runtime = await asyncio.to_thread(runtime_library)
+        loaded = Loaded(candidate=candidate, translated=translated, hardware=self.hardware)
+        with _memory("arena", ARENA_BYTES) as arena, _memory("report", _REPORT_BYTES) as report:
+            libraries = [runtime, translated.library, candidate.library]
+            runner = process.start(program, libraries, arena.descriptor, report.descriptor)
+            try:
+                failure = await self._load(runner, loaded, report)
+                yield failure or EmulatedSession(loaded, runner, arena, report)
+            finally:
+                await runner.stop()
+
+    async def _load(self, runner: Runner, loaded: Loaded, report: SharedMemory) -> Verdict | None:
+        """Wait until the candidate is loaded; the verdict where it cannot be."""
+        frame = StartFrame(
+            arena_bytes=ARENA_BYTES,
+            report_bytes=_REPORT_BYTES,
+            facts=device_facts(self.hardware),
+        )
+        outcome = await runner.exchange(frame, _LOAD_LIMIT_S)
+        if isinstance(outcome, ReplyFrame):
+            return load_failure(outcome) if outcome.reply == Reply.REFUSED else None
+        record = read_report(memoryview(report.map), loaded.named_tables(), ())
+        return ending(outcome, record, _LOAD_LIMIT_S)
+
+
+@contextmanager
+def _memory(name: str, size: int) -> Iterator[SharedMemory]:
+    memory = SharedMemory(f"cuda-llm-{name}", size)
+    try:
+        yield memory
+    finally:
+        memory.close()
+
+
+@lru_cache
+def _timing_code() -> bytes:
+    digest = hashlib.blake2b(digest_size=16)
+    tools = Path(__file__).parent.parent
+    for folder in _TIMING_CODE:
+        for file in sorted((tools / folder).rglob("*")):
+            if file.suffix in {".py", ".h", ".cpp"}:
+                digest.update(file.name.encode() + b"\0" + file.read_bytes())
+    return digest.digest()

@@ -72,8 +72,8 @@
     call(unshare) call(userfaultfd) call(vhangup)
 
 #define NETWORK(call)                                                                            \
-    call(accept) call(accept4) call(bind) call(connect) call(getpeername) call(getsockname)      \
-    call(getsockopt) call(listen) call(setsockopt) call(socket) call(socketpair)
+    call(accept) call(accept4) call(bind) call(connect) call(listen) call(socket)                \
+    call(socketpair)
 
 #define PROCESS(call)                                                                            \
     call(clone) call(clone3) call(execve) call(execveat) call(memfd_create)                      \
@@ -98,12 +98,13 @@
 
 #define OTHER(call)                                                                              \
     call(chdir) call(dup) call(dup3) call(epoll_create1) call(eventfd2) call(faccessat)          \
-    call(fchdir) call(fcntl) call(ftruncate) call(getcwd) call(getdents64) call(getppid)         \
-    call(inotify_init1) call(ioctl) call(kill) call(mmap) call(mprotect) call(newfstatat)        \
-    call(openat) call(pipe2) call(pkey_mprotect) call(prctl) call(prlimit64)                     \
-    call(readlinkat) call(rt_sigaction) call(sched_setaffinity) call(seccomp)                    \
-    call(setitimer) call(setuid) call(shmat) call(shmget) call(shutdown) call(statx)             \
-    call(tgkill) call(timer_create) call(timerfd_create) call(uname)
+    call(fchdir) call(fcntl) call(ftruncate) call(getcwd) call(getdents64) call(getpeername)     \
+    call(getppid) call(getsockname) call(getsockopt) call(inotify_init1) call(ioctl)             \
+    call(kill) call(mmap) call(mprotect) call(newfstatat) call(openat) call(pipe2)               \
+    call(pkey_mprotect) call(prctl) call(prlimit64) call(readlinkat) call(rt_sigaction)          \
+    call(sched_setaffinity) call(seccomp) call(setitimer) call(setsockopt) call(setuid)          \
+    call(shmat) call(shmget) call(shutdown) call(statx) call(tgkill) call(timer_create)          \
+    call(timerfd_create) call(uname)
 
 /* Older spellings that only x86-64 still has. */
 #ifdef __x86_64__

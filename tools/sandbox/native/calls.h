@@ -11,7 +11,7 @@ extern "C" {
 /* Tracing, mounting, privileges, kernel and key management, other processes' memory. */
 extern const long kernel_calls[];
 extern const size_t kernel_calls_count;
-/* Making, addressing and accepting sockets. */
+/* Making and connecting sockets. Asking what a descriptor is stays free: programs do. */
 extern const long network_calls[];
 extern const size_t network_calls_count;
 /* New processes, threads, programs and anonymous files; signals with a payload. */

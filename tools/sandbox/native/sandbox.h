@@ -70,7 +70,8 @@ int sandbox_seccomp(enum sandbox_profile profile);
 
 /* Call `report` with the number of a forbidden system call, then end the process with
  * SANDBOX_VIOLATION_STATUS. `report` runs in a signal handler (write to a descriptor or a shared
- * word, nothing more) and may be NULL. Without this a violation ends the process by SIGSYS. */
+ * word, nothing more) and may be NULL. Without this, or where the caller has blocked all signals (as
+ * libc does around a new thread), a violation ends the process by SIGSYS. */
 int sandbox_on_violation(void (*report)(int syscall_number));
 
 /* Name of a system call this package knows, else NULL. */

@@ -1,0 +1,83 @@
+"""What a loaded candidate may ask of the kernel, tried in real processes."""
+
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+VIOLATION = 83
+
+Build = Callable[[str], Path]
+
+
+def attempt(program: Path, profile: str, action: str) -> tuple[int, str]:
+    done = subprocess.run(
+        [program, profile, action], capture_output=True, text=True, timeout=10, check=False
+    )
+    return done.returncode, done.stdout.strip()
+
+
+@pytest.fixture(scope="module")
+def program(build_fixture: Build) -> Path:
+    """The program that confines itself and then tries something."""
+    return build_fixture("attempt")
+
+
+@pytest.mark.parametrize("action", ["compute", "throw"])
+def test_computing_is_free(program: Path, action: str) -> None:
+    assert attempt(program, "run", action)[0] == 0
+
+
+def test_abort_still_ends_a_process_by_its_signal(program: Path) -> None:
+    assert attempt(program, "run", "abort")[0] == -signal.SIGABRT
+
+
+FORBIDDEN = {
+    "fork": {"clone", "fork"},
+    "vfork": {"clone"},
+    "exec": {"execve"},
+    "open": {"openat", "open"},
+    "create": {"openat", "open"},
+    "socket": {"socket"},
+    "kill": {"kill", "getppid"},
+    "executable": {"mmap"},
+    "unprotect": {"mprotect"},
+    "prctl": {"prctl"},
+    "memfd": {"memfd_create"},
+    "unlink": {"unlink", "unlinkat"},
+    "trace": {"ptrace"},
+    "handler": {"socket"},
+    "raw": {"socket"},
+}
+
+
+@pytest.mark.parametrize("action", FORBIDDEN)
+def test_a_forbidden_call_ends_the_process_and_is_named(program: Path, action: str) -> None:
+    code, name = attempt(program, "run", action)
+
+    assert code == VIOLATION
+    assert name in FORBIDDEN[action]
+
+
+@pytest.mark.parametrize("profile", ["load", "run"])
+def test_a_thread_kills_the_process(program: Path, profile: str) -> None:
+    """libc blocks all signals while it makes one, so that nothing can name the call."""
+    assert attempt(program, profile, "thread")[0] == -signal.SIGSYS
+
+
+def test_the_other_architectures_calls_kill_the_process(program: Path) -> None:
+    assert attempt(program, "run", "legacy")[0] == -signal.SIGSYS
+
+
+@pytest.mark.parametrize("action", ["open", "executable", "compute"])
+def test_loading_may_read_files_and_map_code(program: Path, action: str) -> None:
+    assert attempt(program, "load", action)[0] == 0
+
+
+@pytest.mark.parametrize(
+    "action", ["fork", "exec", "create", "socket", "memfd", "unlink", "trace", "raw"]
+)
+def test_loading_may_do_nothing_else(program: Path, action: str) -> None:
+    assert attempt(program, "load", action)[0] == VIOLATION

@@ -48,5 +48,7 @@ class LaunchAccount:
     sites: tuple[SiteCount, ...]
     footprint_bytes: int = 0
     """Distinct global bytes touched, in 32-byte sectors."""
+    reused_bytes: int = 0
+    """Of the footprint: what an earlier launch of the same call touched."""
     barriers: float = 0.0
     """Barrier arrivals of warps, summed."""

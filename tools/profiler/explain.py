@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.profile import Bottleneck, KernelResources, LaunchProfile
@@ -40,14 +41,24 @@ def explain_call(
             tables[account.kernel],
             by_symbol.get(tables[account.kernel].symbol),
             hardware,
+            resident_bytes=_left_in_l2(before, account, hardware),
         )
-        for account in accounts
+        for before, account in pairwise((None, *accounts))
+        if account is not None
     ]
     return Explained(
         time_us=sum(launch.time.time_us for launch in launches),
         launches=tuple(_profile(launch) for launch in launches),
         bottlenecks=find_bottlenecks(launches),
     )
+
+
+def _left_in_l2(before: LaunchAccount | None, account: LaunchAccount, hardware: Hardware) -> float:
+    """Bytes that `account` finds in L2: all it reuses, unless the launch before overflowed it."""
+    if before is None:
+        return 0.0
+    overflow = max(1.0, before.footprint_bytes / hardware.l2_bytes)
+    return min(account.reused_bytes / overflow, float(hardware.l2_bytes))
 
 
 def _profile(launch: Launch) -> LaunchProfile:

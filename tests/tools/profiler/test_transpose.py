@@ -238,3 +238,23 @@ def test_a_call_without_launches_takes_no_time() -> None:
     explained = explain_call([], [], [], RTX_3090_TI)
     assert explained.time_us == 0
     assert explained.bottlenecks == ()
+
+
+def test_a_second_launch_finds_in_l2_what_the_first_one_left_there() -> None:
+    small = tiled_transpose(512, ways=1)
+    warm = replace(small.account, reused_bytes=small.account.footprint_bytes)
+    cold_again, warm_again = (
+        explain_call([small.account, second], [small.table], [], RTX_3090_TI).launches[1]
+        for second in (small.account, warm)
+    )
+    assert cold_again.figures["dram_bytes"] == small.account.footprint_bytes
+    assert warm_again.figures["dram_bytes"] == 0
+    assert warm_again.time_us < cold_again.time_us
+
+
+def test_what_overflowed_l2_is_fetched_again() -> None:
+    large = tiled_transpose(2048, ways=1)
+    warm = replace(large.account, reused_bytes=large.account.footprint_bytes)
+    again = explain_call([large.account, warm], [large.table], [], RTX_3090_TI).launches[1]
+    fetched = again.figures["dram_bytes"]
+    assert fetched == large.account.footprint_bytes - RTX_3090_TI.l2_bytes

@@ -1,0 +1,138 @@
+"""Modelled times of three transposes: does the order come out right, and for the right reasons?
+
+Each variant is compiled by nvcc, run by the emulated device and explained on a hardware profile.
+Expected: tiled + padded faster than tiled unpadded, faster than naive; the reasons are bank
+conflicts and uncoalesced stores on the marked lines. The times are modelled, not measured.
+"""
+
+import argparse
+import asyncio
+import time
+from typing import Any
+
+import record
+
+from cuda_llm.tools.compiler.candidate import Compiled, CompileRequest
+from cuda_llm.tools.compiler.compile import compile_candidate
+from cuda_llm.tools.devices.device import (
+    BufferSpec,
+    CallOptions,
+    CallReport,
+    Device,
+    Level,
+    Role,
+    Scalar,
+)
+from cuda_llm.tools.devices.find import open_device
+
+NAIVE = """
+__global__ void transpose(const float* in, float* out, int rows, int cols)
+{
+    int x = blockIdx.x * 32 + threadIdx.x, y = blockIdx.y * 8 + threadIdx.y;
+    if (x < cols && y < rows) out[(size_t)x * rows + y] = in[(size_t)y * cols + x];
+}
+extern "C" void solve(const float* in, float* out, int rows, int cols)
+{
+    transpose<<<dim3((cols + 31) / 32, (rows + 7) / 8), dim3(32, 8)>>>(in, out, rows, cols);
+}
+"""
+
+TILED = """
+__global__ void transpose(const float* in, float* out, int rows, int cols)
+{
+    __shared__ float tile[32][WIDTH];
+    int x = blockIdx.x * 32 + threadIdx.x, y = blockIdx.y * 32 + threadIdx.y;
+    for (int i = 0; i < 32; i += 8)
+        if (x < cols && y + i < rows)
+            tile[threadIdx.y + i][threadIdx.x] = in[(size_t)(y + i) * cols + x];
+    __syncthreads();
+    x = blockIdx.y * 32 + threadIdx.x, y = blockIdx.x * 32 + threadIdx.y;
+    for (int i = 0; i < 32; i += 8)
+        if (x < rows && y + i < cols)
+            out[(size_t)(y + i) * rows + x] = tile[threadIdx.x][threadIdx.y + i];
+}
+extern "C" void solve(const float* in, float* out, int rows, int cols)
+{
+    transpose<<<dim3((cols + 31) / 32, (rows + 31) / 32), dim3(32, 8)>>>(in, out, rows, cols);
+}
+"""
+
+VARIANTS = {
+    "padded": TILED.replace("WIDTH", "33"),
+    "unpadded": TILED.replace("WIDTH", "32"),
+    "naive": NAIVE,
+}
+
+
+async def explain(device: Device, name: str, n: int, limit_s: float) -> CallReport:
+    """One call of a variant on n x n floats."""
+    request = CompileRequest(source=VARIANTS[name], name=f"{name}.cu", target=device.target)
+    compiled = await compile_candidate(request)
+    if not isinstance(compiled, Compiled):
+        raise SystemExit(f"{name}: {compiled}")
+    async with device.open(compiled) as session:
+        placed = session.place(
+            [
+                BufferSpec(name="in", role=Role.IN, dtype="float32", shape=(n, n)),
+                BufferSpec(name="out", role=Role.OUT, dtype="float32", shape=(n, n)),
+            ]
+        )
+        placed["in"].data[...] = 1.0
+        size = Scalar(value=n, ctype="int")
+        options = CallOptions(level=Level.ACCOUNT, limit_s=limit_s)
+        report = await session.call(["in", "out", size, size], options)
+    if not isinstance(report, CallReport):
+        raise SystemExit(f"{name}: {report}")
+    return report
+
+
+def row(name: str, n: int, report: CallReport) -> dict[str, Any]:
+    """What one report says, as JSON."""
+    first = report.bottlenecks[0]
+    return {
+        "variant": name,
+        "n": n,
+        "time_us": round(report.time_us, 2),
+        "source": "modelled",
+        "reason": first.code,
+        "share": round(first.share, 3),
+        "explanation": first.explanation,
+        "spot": str(first.spot),
+        "terms_us": {term: round(us, 2) for term, us in report.launches[0].terms_us.items()},
+    }
+
+
+async def measure(gpu: str, sizes: list[int], limit_s: float) -> list[dict[str, Any]]:
+    """Every variant at every size until the time is up."""
+    device = open_device(f"emulated:{gpu}")
+    deadline = time.monotonic() + limit_s
+    rows = []
+    for n in sizes:
+        for name in VARIANTS:
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                print(f"stopped after {limit_s:g} s")
+                return rows
+            rows.append(row(name, n, await explain(device, name, n, left_s)))
+            last = rows[-1]
+            print(
+                f"{n:6} {name:10} {last['time_us']:9.2f} us  "
+                f"{last['reason']} ({last['share']:.0%}): {last['explanation']} at {last['spot']}"
+            )
+    return rows
+
+
+def main() -> None:
+    """Model, print, record."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--gpu", default="RTX 3090 Ti")
+    parser.add_argument("--sizes", type=int, nargs="+", default=[1024, 1536, 2048])
+    parser.add_argument("--limit-s", type=float, default=120)
+    arguments = parser.parse_args()
+    rows = asyncio.run(measure(arguments.gpu, arguments.sizes, arguments.limit_s))
+    figures = {"gpu": arguments.gpu, "unit": "us", "rows": rows}
+    print(record.write("transpose_model", figures))
+
+
+if __name__ == "__main__":
+    main()

@@ -105,10 +105,13 @@ def _unbounded_value(node: ast.expr, dims: Mapping[str, int]) -> Number:
             return _BINARY[type(op)](_value(left, dims), _value(right, dims))
         case ast.UnaryOp(op=op, operand=operand) if type(op) in _UNARY:
             return _UNARY[type(op)](_value(operand, dims))
-        case ast.BoolOp(op=ast.And(), values=values):
-            return all(_value(value, dims) for value in values)
-        case ast.BoolOp(op=ast.Or(), values=values):
-            return any(_value(value, dims) for value in values)
+        case ast.BoolOp(op=op, values=[first, *rest]):
+            value = _value(first, dims)
+            for part in rest:
+                if bool(value) is isinstance(op, ast.Or):
+                    break
+                value = _value(part, dims)
+            return value
         case ast.Compare(left=left, ops=ops, comparators=comparators):
             return _compare(left, ops, comparators, dims)
         case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in _CALLS:

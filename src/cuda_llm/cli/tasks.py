@@ -11,6 +11,8 @@ from cuda_llm.errors import UsageError
 if TYPE_CHECKING:
     from cuda_llm.tasks.task import Task
 
+NOT_ADMISSIBLE = 1
+
 tasks_app = typer.Typer(
     help="What to optimise.", no_args_is_help=True, add_completion=False, rich_markup_mode=None
 )
@@ -82,7 +84,14 @@ def check(
     from cuda_llm.tools.validator.admissible import check_task
 
     task = load_task(folder)
-    return asyncio.run(check_task(task, open_device(device)))
+    admission = asyncio.run(check_task(task, open_device(device)))
+    if not admission.ok:
+        typer.echo("\n".join((f"{task.name}: not admissible", *admission.problems)))
+        return NOT_ADMISSIBLE
+    counts = ", ".join(f"{count:,} {what}" for what, count in admission.checked.items())
+    oracle = "the reference" if task.reference else "itself (no reference.py: differential)"
+    typer.echo(f"{task.name}: admissible; the baseline agrees with {oracle} on {counts}")
+    return 0
 
 
 def _read(path: Path) -> str:

@@ -1,0 +1,190 @@
+"""Task folders: what loads, and the one line that says why another does not."""
+
+from pathlib import Path
+
+import pytest
+
+from cuda_llm.errors import TaskError
+from cuda_llm.tasks.loader import list_tasks, load_task
+from cuda_llm.tasks.task import ArgumentRole, DimRange, SummationOrder
+
+
+def change(folder: Path, old: str, new: str) -> None:
+    file = folder / "task.toml"
+    text = file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new, 1))
+
+
+def complaint(folder: Path) -> str:
+    with pytest.raises(TaskError) as caught:
+        load_task(folder)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+def test_six_tasks_ship() -> None:
+    assert list_tasks() == (
+        "conv2d",
+        "histogram",
+        "matrix_multiplication",
+        "matrix_transpose",
+        "reduction",
+        "vector_add",
+    )
+
+
+def test_a_folder_loads_by_path_and_by_its_file(folder: Path) -> None:
+    task = load_task(folder)
+    assert task.name == "mine"
+    assert [argument.role for argument in task.arguments] == [
+        ArgumentRole.IN,
+        ArgumentRole.OUT,
+        ArgumentRole.SCALAR,
+    ]
+    assert task.reference == folder.resolve() / "reference.py"
+    assert load_task(str(folder / "task.toml")) == task
+
+
+def test_a_scalar_named_after_a_dim_has_its_value(folder: Path) -> None:
+    assert load_task(folder).arguments[2].value == "n"
+
+
+def test_without_a_reference_the_baseline_is_the_oracle(folder: Path) -> None:
+    (folder / "reference.py").unlink()
+    assert load_task(folder).reference is None
+
+
+def test_hidden_sizes_span_the_known_ones_where_nothing_is_said(folder: Path) -> None:
+    file = folder / "task.toml"
+    lines = file.read_text().splitlines()
+    start = lines.index("[sizes.hidden]")
+    end = lines.index("", start)
+    file.write_text("\n".join(lines[:start] + lines[end:]))
+    hidden = load_task(folder).sizes.hidden
+    assert hidden.dims == {"n": DimRange(minimum=1, maximum=262144)}
+    assert hidden.max_cost == 9 * 262144
+
+
+def test_a_host_file_of_its_own_replaces_the_generated_one(folder: Path) -> None:
+    (folder / "host.cu").write_text("// mine\n")
+    assert load_task(folder).host == "// mine\n"
+
+
+def test_an_unknown_task_suggests_the_nearest() -> None:
+    with pytest.raises(TaskError, match="did you mean histogram"):
+        load_task("histogramm")
+    with pytest.raises(TaskError, match="known: conv2d, "):
+        load_task("./nothing/here")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('title = "', 'titel = "', "title: found nothing; expected a string"),
+        ("linear = true", "linaer = true", "linaer: found an unknown key; expected linear"),
+        ("linear = true", 'linear = "yes"', "linear: found yes; expected true or false"),
+        (
+            'role = "in"',
+            'role = "input"',
+            "arguments[0].role: found input; expected one of in, out",
+        ),
+        (
+            'dtype = "float32"',
+            'dtype = "float"',
+            "arguments[0].dtype: found float; expected one of",
+        ),
+        (
+            'shape = ["n"]',
+            'shape = ["m"]',
+            "arguments[0].shape[0]: found 'm' with unknown m; expected",
+        ),
+        ('shape = ["n"]', 'shape = ["n - 9"]', "sizes.edge[0]: found x: n - 9 is -8 at"),
+        ('shape = ["n"]', "shape = []", "arguments[0].shape: found []; expected an array"),
+        (
+            'shape = ["n"]',
+            'shape = ["n.real"]',
+            "arguments[0].shape[0]: found 'n.real': `n.real` is",
+        ),
+        (
+            '"normal", "uniform_signed"',
+            '"gaussian"',
+            "arguments[0].distributions[0]: found gaussian",
+        ),
+        ('"normal", "uniform_signed"', '"ints(0, n)"', "found ints for float32; expected"),
+        ('"normal", "uniform_signed"', '"uniform(0, m)"', "found unknown m; expected only n"),
+        ('name = "y"', 'name = "x"', "arguments[1].name: found x twice; expected"),
+        ('name = "y"', 'name = "n"', "arguments[1].name: found n, which is a dim; expected"),
+        ('name = "x"', 'name = "x y"', "arguments[0].name: found x y; expected letters"),
+        ('role = "out"', 'role = "in"', "arguments[1].distributions: found none; expected"),
+        ("{ n = 1 }, { n = 3 }", "{ n = 0 }", "sizes.edge[0].n: found 0; expected a whole number"),
+        ("{ n = 1 }, { n = 3 }", "{ m = 1 }", "sizes.edge[0].n: found nothing; expected"),
+        ("{ n = 1 }, { n = 3 }", "7", "sizes.edge[0]: found 7; expected a table"),
+        ("min = 1, max", "min = 9, multiple_of = 8, max", ""),
+        ("max = 300000", "max = 0", "sizes.hidden.dims.n.max: found 0; expected"),
+        (
+            "min = 1, max = 300000",
+            "min = 9, max = 15, multiple_of = 8",
+            "found 15; expected room for a multiple of 8 from 9 on",
+        ),
+        ('kind = "elementwise"', 'kind = "close"', "tolerance.kind: found close; expected one of"),
+        ('precision = "fp32"', 'precision = "fp33"', "tolerance.precision: found fp33; expected"),
+        (
+            'precision = "fp32"',
+            "max_units = -1",
+            "tolerance.max_units: found -1; expected a number",
+        ),
+        ('flops = "n"', 'flops = "n n"', "roofline.flops: found 'n n' is no expression"),
+        ('scratch_bytes = "0"', "scratch = 0", "capabilities.scratch: found an unknown key"),
+        ('scratch_bytes = "0"', 'include_dirs = ["no"]', "capabilities.include_dirs[0]: found no"),
+        (
+            "linear = true",
+            "weights = [1, 2, 3]",
+            "weights: found 3 numbers; expected 2, one a bench",
+        ),
+        (
+            "linear = true",
+            'comparator = "f"\nrequires = "n > 1"',
+            "sizes.edge[0]: found {'n': 1}; ex",
+        ),
+        ("[dims]", "[dims", "is not TOML: "),
+    ],
+)
+def test_says_where_and_what_is_wrong(folder: Path, old: str, new: str, message: str) -> None:
+    change(folder, old, new)
+    if not message:
+        load_task(folder)
+        return
+    found = complaint(folder)
+    assert found.startswith(str(folder.resolve() / "task.toml"))
+    assert message in found
+
+
+@pytest.mark.parametrize("name", ["task.toml", "description.md", "baseline.cu"])
+def test_names_the_missing_file(folder: Path, name: str) -> None:
+    (folder / name).unlink()
+    assert complaint(folder).startswith(f"{folder.resolve() / name}: not found")
+
+
+def test_refuses_an_empty_description(folder: Path) -> None:
+    (folder / "description.md").write_text(" \n")
+    assert "description.md: is empty" in complaint(folder)
+
+
+def test_refuses_a_description_that_is_no_text(folder: Path) -> None:
+    (folder / "description.md").write_bytes(b"\xff\xfe\x00")
+    assert "cannot be read as text" in complaint(folder)
+
+
+def test_a_comparator_needs_a_reference(folder: Path) -> None:
+    change(folder, "linear = true", 'comparator = "compare"')
+    (folder / "reference.py").unlink()
+    assert "comparator: found compare; expected a reference.py" in complaint(folder)
+
+
+def test_tolerance_says_which_sums_are_allowed(folder: Path) -> None:
+    change(folder, 'kind = "elementwise"', 'kind = "reduction"\norder = "tree"\nterms = "2 * n"')
+    tolerance = load_task(folder).tolerance
+    assert tolerance.order is SummationOrder.TREE
+    assert tolerance.terms == "2 * n"

@@ -1,0 +1,158 @@
+"""References: called with what they name, held to what they promise."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from cuda_llm.errors import TaskError
+from cuda_llm.tasks.loader import list_tasks, load_task
+from cuda_llm.tasks.reference import load_reference
+from cuda_llm.tasks.shapes import shape_of
+from cuda_llm.tasks.task import ArgumentRole, Task
+
+Array = npt.NDArray[Any]
+
+
+def write(folder: Path, text: str) -> Task:
+    (folder / "reference.py").write_text(text)
+    return load_task(folder)
+
+
+def draw(task: Task, dims: dict[str, int], seed: int) -> dict[str, Array]:
+    rng = np.random.default_rng(seed)
+    inputs: dict[str, Array] = {}
+    for argument in task.arguments:
+        if argument.role == ArgumentRole.IN:
+            shape = shape_of(argument, dims)
+            if argument.dtype == "int32":
+                inputs[argument.name] = rng.integers(-3, 9, shape).astype(np.int32)
+            else:
+                inputs[argument.name] = rng.standard_normal(shape).astype(np.float32)
+    return inputs
+
+
+def by_loops(task: str, inputs: dict[str, Array], dims: dict[str, int]) -> Array:
+    """The definition, element by element, in Python's own arithmetic."""
+    if task == "vector_add":
+        pairs = zip(inputs["A"].tolist(), inputs["B"].tolist(), strict=True)
+        return np.array([a + b for a, b in pairs])
+    if task == "matrix_transpose":
+        rows = inputs["input"].tolist()
+        return np.array([[row[j] for row in rows] for j in range(dims["cols"])])
+    if task == "reduction":
+        return np.array([sum(inputs["input"].tolist())])
+    if task == "histogram":
+        values = inputs["input"].tolist()
+        return np.array([values.count(b) for b in range(dims["num_bins"])])
+    if task == "matrix_multiplication":
+        a, b = inputs["A"].tolist(), inputs["B"].tolist()
+        return np.array(
+            [[sum(a[i][k] * b[k][j] for k in range(len(b))) for j in range(len(b[0]))]
+             for i in range(len(a))]
+        )  # fmt: skip
+    image, weights = inputs["input"].tolist(), inputs["filter"].tolist()
+    terms = [(r, s) for r in range(dims["R"]) for s in range(dims["S"])]
+    return np.array(
+        [[sum(image[i + r][j + s] * weights[r][s] for r, s in terms)
+          for j in range(dims["W"] - dims["S"] + 1)]
+         for i in range(dims["H"] - dims["R"] + 1)]
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", list_tasks())
+def test_shipped_references_agree_with_their_definition(name: str) -> None:
+    task = load_task(name)
+    small = [size for size in task.sizes.edge if np.prod([float(v) for v in size.values()]) < 2e5]
+    assert len(small) >= 4
+    for seed, size in enumerate(small):
+        dims = dict(size)
+        inputs = draw(task, dims, seed)
+        (result,) = load_reference(task).compute(np, inputs, dims).values()
+        np.testing.assert_allclose(result, by_loops(name, inputs, dims), rtol=1e-12, atol=1e-12)
+        assert result.dtype in (np.float64, np.int64)
+
+
+@pytest.mark.parametrize("name", ["matrix_multiplication", "reduction", "conv2d"])
+def test_scales_bound_the_result(name: str) -> None:
+    task = load_task(name)
+    dims = dict(task.sizes.edge[5])
+    inputs = draw(task, dims, 1)
+    reference = load_reference(task)
+    assert reference.scale is not None
+    (scale,) = reference.scale(np, inputs, dims).values()
+    (result,) = reference.compute(np, inputs, dims).values()
+    assert np.all(scale >= np.abs(result))
+    assert np.all(scale > 0)
+
+
+def test_inputs_are_promoted_copies(folder: Path) -> None:
+    task = write(
+        folder,
+        "def reference(xp, *, x, n):\n"
+        "    assert x.dtype == xp.float64 and n == 3\n"
+        "    x[0] = 9\n"
+        "    return {'y': x}\n",
+    )
+    x = np.zeros(3, np.float32)
+    assert load_reference(task).compute(np, {"x": x}, {"n": 3})["y"][0] == 9
+    assert x[0] == 0
+
+
+def test_a_comparator_sees_what_the_candidate_wrote(folder: Path) -> None:
+    file = folder / "task.toml"
+    file.write_text(file.read_text().replace("linear = true", 'comparator = "judge"'))
+    task = write(
+        folder,
+        "def reference(xp, *, x):\n    return {'y': x}\n"
+        "def judge(xp, got, *, x):\n    return {'y': abs(got['y'] - x)}\n",
+    )
+    comparator = load_reference(task).comparator
+    assert comparator is not None
+    x = np.ones(2, np.float32)
+    errors = comparator(np, {"y": np.array([1.0, 3.0])}, {"x": x}, {"n": 2})
+    assert errors["y"].tolist() == [0.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "def reference(xp, *, z):\n    return {}\n",
+            "reference: asks for z; expected one of n, x",
+        ),
+        ("def reference(xp, *, y):\n    return {}\n", "asks for y; expected one of n, x"),
+        ("def other(xp):\n    return {}\n", "reference: not found; expected a function"),
+        ("def reference(:\n", "SyntaxError"),
+        ("import nothing_of_that_name\n", "ModuleNotFoundError"),
+    ],
+)
+def test_refuses_a_broken_file_when_it_is_loaded(folder: Path, text: str, message: str) -> None:
+    task = write(folder, text)
+    with pytest.raises(TaskError) as caught:
+        load_reference(task)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("return x", "returned ndarray; expected a dict with ['y']"),
+        ("return {'z': x}", "returned ['z']; expected a dict with ['y']"),
+        ("return {'y': x[1:]}", "y has shape (1,); expected (2,) at {'n': 2}"),
+        ("return {'y': x / None}", "TypeError: "),
+    ],
+)
+def test_refuses_a_broken_answer_when_it_is_given(folder: Path, body: str, message: str) -> None:
+    task = write(folder, f"def reference(xp, *, x):\n    {body}\n")
+    with pytest.raises(TaskError) as caught:
+        load_reference(task).compute(np, {"x": np.ones(2, np.float32)}, {"n": 2})
+    assert message in str(caught.value)
+
+
+def test_a_task_without_a_reference_says_so(folder: Path) -> None:
+    (folder / "reference.py").unlink()
+    with pytest.raises(TaskError, match="has no reference"):
+        load_reference(load_task(folder))

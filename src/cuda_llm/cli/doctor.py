@@ -1,0 +1,149 @@
+"""`cuda-llm doctor`: what is here, what is missing, and the command that mends it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import typer
+
+from cuda_llm.errors import CudaLLMError, InfrastructureError, MissingError
+
+MACHINE_LACKS = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One thing that was looked for."""
+
+    what: str
+    found: str
+    mend: str = ""
+    """Empty when nothing needs mending."""
+    needed: bool = True
+    """False: everything works without it, only with less."""
+
+
+def doctor() -> int:
+    """Say what is here, what is missing, and the command that mends it."""
+    findings = [look(what, check) for what, check in CHECKS.items()]
+    for finding in findings:
+        mark = "ok" if not finding.mend else "MISSING" if finding.needed else "less"
+        typer.echo(f"{mark:8} {finding.what:12} {finding.found}")
+        if finding.mend:
+            typer.echo(f"{'':8} {'':12} {finding.mend}")
+    lacking = any(finding.mend and finding.needed for finding in findings)
+    return MACHINE_LACKS if lacking else 0
+
+
+def look(what: str, check: Callable[[], Finding]) -> Finding:
+    """Make one check; what it raises is what is missing."""
+    try:
+        return check()
+    except MissingError as error:
+        return Finding(what=what, found=error.what, mend=error.mend)
+    except CudaLLMError as error:
+        return Finding(what=what, found="broken", mend=str(error))
+    except OSError as error:
+        return Finding(what=what, found="broken", mend=f"{error.filename}: {error.strerror}")
+
+
+def python() -> Finding:
+    """The interpreter that runs us."""
+    import platform
+
+    return Finding(what="python", found=platform.python_version())
+
+
+def gxx() -> Finding:
+    """g++ builds the native parts and the translated kernels."""
+    import subprocess
+
+    from cuda_llm.tools.native import find_gxx
+
+    path = find_gxx()
+    shown = subprocess.run([path, "-dumpfullversion"], capture_output=True, text=True, check=False)
+    return Finding(what="g++", found=f"{shown.stdout.strip()}  {path}")
+
+
+def nvcc() -> Finding:
+    """nvcc compiles the candidates."""
+    from cuda_llm.tools.compiler.toolkit import find_toolkit
+
+    toolkit = find_toolkit()
+    return Finding(what="nvcc", found=f"{toolkit.version}  {toolkit.nvcc}")
+
+
+def cache() -> Finding:
+    """The cache must be writable."""
+    import tempfile
+
+    from cuda_llm.tools.native import cache_dir
+
+    folder = cache_dir()
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=folder):
+        pass
+    size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+    return Finding(what="cache", found=f"{folder}  ({size / 1e6:,.0f} MB)")
+
+
+def isolation() -> Finding:
+    """How well candidates are confined here, by trying."""
+    import asyncio
+
+    from cuda_llm.tools.sandbox.level import find_level
+
+    level = asyncio.run(find_level())
+    if level.full:
+        return Finding(what="isolation", found=f"full (Landlock ABI {level.landlock_abi})")
+    mend = "run on Linux 6.2 or newer with Landlock, seccomp and user namespaces"
+    return Finding(what="isolation", found="; ".join(level.missing), mend=mend, needed=False)
+
+
+def emulated() -> Finding:
+    """A known answer on the emulated device: compile, translate, run, compare."""
+    import asyncio
+    import time
+
+    from cuda_llm.cli.evaluate import read_source
+    from cuda_llm.tasks.loader import load_task
+    from cuda_llm.tools.devices.find import open_device
+    from cuda_llm.tools.judge.baseline import time_baseline
+    from cuda_llm.tools.judge.judge import judge
+    from cuda_llm.tools.judge.judged import Judged
+
+    task, device = load_task("vector_add"), open_device("emulated")
+
+    async def known_answer() -> Judged:
+        baseline = asyncio.ensure_future(time_baseline(task, device))
+        source = read_source(task.baseline)
+        judged = await judge(task, device, source, task.baseline.name, baseline=baseline)
+        await baseline
+        return judged
+
+    started = time.monotonic()
+    judged = asyncio.run(known_answer())
+    if judged.verdict.code != "PASSED":
+        raise InfrastructureError("emulated device", f"known answer is {judged.verdict.code}")
+    found = f"{device.name}: vector_add is right, in {time.monotonic() - started:.1f} s"
+    return Finding(what="emulated", found=found)
+
+
+def gpu() -> Finding:
+    """GPUs are named, not used, by this version."""
+    devices = sorted(Path("/dev").glob("nvidia[0-9]*"))
+    if not devices:
+        return Finding(what="gpu", found="none; kernels run on the emulated device")
+    names = ", ".join(device.name for device in devices)
+    return Finding(what="gpu", found=f"{names}; this version judges on the emulated device only")
+
+
+CHECKS: dict[str, Callable[[], Finding]] = {
+    "python": python,
+    "g++": gxx,
+    "nvcc": nvcc,
+    "cache": cache,
+    "isolation": isolation,
+    "emulated": emulated,
+    "gpu": gpu,
+}

@@ -225,7 +225,8 @@ def _place(fault: Fault, buffers: Sequence[str]) -> str:
     elif fault.allocation == "scratch":
         owner = f"cudaMalloc allocation {fault.allocation_index}"
     elif fault.allocation == "variable":
-        owner = "a __constant__ variable" if fault.space == "const" else "a module variable"
+        constant = fault.space == "const" or fault.kind == FaultKind.READ_ONLY
+        owner = "a __constant__ variable" if constant else "a module variable"
     else:
         return ""
     size = f"({fault.allocation_bytes} bytes{', freed' if fault.allocation_freed else ''})"

@@ -25,12 +25,11 @@ void land(Warp* w, const AsyncCopy& copy) {
     check_race_write(w, copy.site, lane, at, 4, copy.bytes / 4, values);
   }
   std::memcpy(block.shared + copy.shared, copy.data, copy.bytes);
-  mark_shared_known(w, lane, at, copy.bytes);
+  mark_shared_known(w, copy.site, lane, at, copy.bytes);
 }
 
 void forget_target(BlockRun& block, uint32_t shared, uint32_t bytes) {
   clear_bits(block.shared_bits.data(), shared, bytes);
-  block.shared_known = 0;
 }
 
 // Lands the copies of the lanes that belong to groups below `until`.

@@ -179,7 +179,7 @@ void atomic_shared(Warp* w, uint32_t site, Mask lanes, const Request& r, const u
   check_window(w, site, lanes, at, width, w->block->shared_bytes, AccessNumber::atomic,
                SpaceNumber::shared);
   if (r.op == AtomOp::exch) {
-    mark_shared_known(w, lanes, at, width);
+    mark_shared_known(w, site, lanes, at, width);
   } else {
     check_shared_known(w, site, lanes, at, width, AccessNumber::atomic);
   }

@@ -44,7 +44,44 @@ int unknown_lane(const uint8_t* bits, U origin, Mask lanes, const Lanes<U>& at, 
   return -1;
 }
 
+// The write that a doubtful read of another warp should have waited for.
+void check_doubtful_write(Warp* w, uint32_t site, Mask lanes, const Lanes<uint32_t>& at,
+                          uint32_t bytes) {
+  const BlockRun& block = *run_of(w).block;
+  const DoubtfulRead& read = block.doubtful;
+  if (read.warp == w) return;
+  for (Mask rest = lanes; rest != 0; rest &= rest - 1) {
+    int lane = lowest(rest);
+    if (read.address - at.address[lane] >= bytes) continue;
+    raise({.fault = Fault::race,
+           .warp = w,
+           .lane = lane,
+           .site = site,
+           .other_site = read.site,
+           .space = SpaceNumber::shared,
+           .access = AccessNumber::write,
+           .other_access = read.access,
+           .bytes = bytes,
+           .address = read.address,
+           .space_bytes = block.block.shared_bytes});
+  }
+}
+
 }  // namespace
+
+void raise_doubtful(BlockRun& block) {
+  DoubtfulRead read = block.doubtful;
+  block.doubtful.open = false;
+  raise({.fault = Fault::uninitialised,
+         .warp = read.warp,
+         .lane = read.lane,
+         .site = read.site,
+         .space = SpaceNumber::shared,
+         .access = read.access,
+         .bytes = read.bytes,
+         .address = read.address,
+         .space_bytes = block.block.shared_bytes});
+}
 
 const Allocation* check_global_slow(Warp* w, uint32_t site, Mask lanes, const Lanes<uint64_t>& at,
                                     uint32_t bytes, AccessNumber access, SpaceNumber space) {
@@ -130,26 +167,19 @@ void check_shared_known(Warp* w, uint32_t site, Mask lanes, const Lanes<uint32_t
                         uint32_t bytes, AccessNumber access) {
   BlockRun& block = *run_of(w).block;
   const uint8_t* bits = block.shared_bits.data();
-  if (block.shared_known == block.block.shared_bytes) return;
   if (at.consecutive && all_set(bits, at.low, uint64_t{kLanes} * bytes)) return;
   if (at.uniform() && is_known(bits, at.low, bytes)) return;
   int lane = unknown_lane(bits, 0u, lanes, at, bytes);
-  if (lane < 0) return;
-  raise({.fault = Fault::uninitialised,
-         .warp = w,
-         .lane = lane,
-         .site = site,
-         .space = SpaceNumber::shared,
-         .access = access,
-         .bytes = bytes,
-         .address = first_unknown(bits, at.address[lane]),
-         .space_bytes = block.block.shared_bytes});
+  if (lane < 0 || block.doubtful.open) return;
+  block.doubtful = {true, w, lane, site, bytes, static_cast<uint32_t>(first_unknown(bits, at.address[lane])),
+                    access};
 }
 
-void mark_shared_known(Warp* w, Mask lanes, const Lanes<uint32_t>& at, uint32_t bytes) {
+void mark_shared_known(Warp* w, uint32_t site, Mask lanes, const Lanes<uint32_t>& at,
+                       uint32_t bytes) {
   BlockRun& block = *run_of(w).block;
-  if (block.shared_known == block.block.shared_bytes) return;
   uint8_t* bits = block.shared_bits.data();
+  if (block.doubtful.open) check_doubtful_write(w, site, lanes, at, bytes);
   if (at.consecutive && lanes == kFull) {
     set_bits(bits, at.low, uint64_t{kLanes} * bytes);
   } else {

@@ -51,8 +51,9 @@ inline void check_window(Warp* w, uint32_t site, Mask lanes, const Lanes<uint32_
   raise_in_window(w, site, lanes, at, bytes, size, access, space);
 }
 
+// Not a fault yet, but a doubtful read: see run.h.
 void check_shared_known(Warp* w, uint32_t site, Mask lanes, const Lanes<uint32_t>& at,
                         uint32_t bytes, AccessNumber access);
-void mark_shared_known(Warp* w, Mask lanes, const Lanes<uint32_t>& at, uint32_t bytes);
+void mark_shared_known(Warp* w, uint32_t site, Mask lanes, const Lanes<uint32_t>& at, uint32_t bytes);
 
 }  // namespace emu

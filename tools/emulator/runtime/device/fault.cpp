@@ -3,7 +3,7 @@
 #include <cstring>
 #include <unistd.h>
 
-#include "device/state.h"
+#include "device/run.h"
 
 namespace emu {
 namespace {
@@ -28,6 +28,11 @@ void name_allocation(FaultRecord& record, uint64_t address) {
 }  // namespace
 
 void raise(const FaultAt& at) {
+  if (at.warp != nullptr && at.fault != Fault::race) {
+    // What follows from a value that was never written is not the news.
+    BlockRun& block = *run_of(at.warp).block;
+    if (block.doubtful.open) raise_doubtful(block);
+  }
   FaultRecord& record = device().report->fault;
   record = FaultRecord{};
   record.kernel = at.kernel;

@@ -102,7 +102,7 @@ void start(BlockRun& slot, uint64_t linear, uint64_t started) {
   slot.serial = launch.first_serial + static_cast<uint32_t>(started);
   slot.wave = launch.first_wave + static_cast<uint32_t>(started / launch.wave_blocks);
   ++slot.epoch;
-  slot.shared_known = 0;
+  slot.doubtful.open = false;
   std::memset(slot.warps[0].regs, 0, static_cast<size_t>(slot.shared - slot.warps[0].regs));
   std::fill(slot.shared_bits.begin(), slot.shared_bits.end(), uint8_t{0});
   for (Barrier& barrier : slot.barriers) barrier.open = false;
@@ -161,11 +161,17 @@ bool can_run(const Warp& w, Status status) {
   return (w.alive & ~w.at_barrier) != 0 && (status == Status::yielded || w.at_barrier != w.alive);
 }
 
+// Rounds in which nothing but back-edges happened before other blocks get to run: a loop that polls
+// by plain loads looks like work.
+constexpr int kRounds = 64;
+
 Outcome run_block(BlockRun& slot) {
+  int rounds = 0;
   while (true) {
     bool progress = false;
     bool polling = false;
     bool alive = false;
+    bool moved = false;
     for (uint8_t index : slot.warp_order) {
       Warp& w = slot.warps[index];
       if (slot.status[index] == Status::exited) continue;
@@ -176,10 +182,15 @@ Outcome run_block(BlockRun& slot) {
       }
       if (!can_run(w, slot.status[index])) continue;
       (take_turn(slot, index) ? progress : polling) = true;
+      moved = moved || slot.status[index] != Status::yielded;
     }
-    if (!alive) return Outcome::finished;
-    if (progress) continue;
-    if (polling) return Outcome::polling;
+    if (!alive) {
+      if (slot.doubtful.open) raise_doubtful(slot);
+      return Outcome::finished;
+    }
+    rounds = moved ? 0 : rounds + 1;
+    if (progress && rounds < kRounds) continue;
+    if (progress || polling) return Outcome::polling;
     raise_deadlock(slot);
   }
 }

@@ -47,7 +47,7 @@ void store_shared(Warp* w, uint32_t site, Mask lanes, const uint32_t* address, i
     check_race_write(w, site, lanes, at, sizeof(T), N, values);
   }
   scatter<T, N>(w->block->shared, at, lanes, in);
-  mark_shared_known(w, lanes, at, kBytes);
+  mark_shared_known(w, site, lanes, at, kBytes);
   if (w->block->counted) account_shared(w, site, lanes, at.address, kBytes, false);
 }
 

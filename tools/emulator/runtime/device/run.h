@@ -13,7 +13,8 @@ namespace emu {
 
 constexpr uint32_t kBarriers = 16;
 constexpr uint32_t kMaxWarps = 32;
-constexpr int64_t kTurn = 4096;  // back-edges of a warp before others run
+constexpr int64_t kTurn = 4096;      // back-edges of a warp before others run
+constexpr uint32_t kPollHurry = 64;  // picks of patience that one poll uses up
 
 // What an opcode's qualifiers and name say about ordering and polling.
 enum SiteTraits : uint8_t {
@@ -79,6 +80,18 @@ struct WarpRun {
 
 struct LaunchRun;
 
+// A read of uninitialised shared memory that may yet turn out to be a race: when another warp
+// writes the byte before the next barrier, a missing barrier is the better explanation.
+struct DoubtfulRead {
+  bool open = false;
+  Warp* warp;
+  int lane;
+  uint32_t site;
+  uint32_t bytes;
+  uint32_t address;  // first byte that nobody has written
+  AccessNumber access;
+};
+
 struct BlockRun {
   Block block{};
   LaunchRun* launch = nullptr;
@@ -95,7 +108,7 @@ struct BlockRun {
 
   uint8_t* shared = nullptr;
   std::vector<uint8_t> shared_bits;    // initialisation, one bit a byte
-  uint32_t shared_known = 0;           // bytes known to be initialised, counted while it is cheap
+  DoubtfulRead doubtful;
   std::vector<uint64_t> writes, reads; // race shadow, one entry a word; empty unless checked
   std::vector<uint8_t> memory;         // registers, local and shared memory, 64-byte aligned inside
 };
@@ -140,6 +153,9 @@ void run_grid(LaunchRun& launch);
 void release_complete_barriers(BlockRun& block);
 [[noreturn]] void raise_deadlock(BlockRun& block);
 
+// Nobody wrote the byte in time: the fault after all.
+[[noreturn]] void raise_doubtful(BlockRun& block);
+
 // What happened before this point is ordered before everything the warp does next.
 void order_warp(Warp* w);
 
@@ -147,6 +163,7 @@ void order_warp(Warp* w);
 inline void polled(Warp* w, int64_t cost) {
   w->fuel -= cost;
   run_of(w).poll_cost += cost;
+  run_of(w).starved += kPollHurry;
 }
 
 }  // namespace emu

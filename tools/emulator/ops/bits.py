@@ -96,9 +96,7 @@ def _selections() -> Iterator[tuple[str, LaneOp]]:
         yield f"selp.{t}", call(f"selp<{c}>", t, t, t, "pred")
         for sign in ("s32", "f32"):
             yield f"slct.{t}.{sign}", call(f"slct<{c}, {C_TYPES[sign]}>", t, t, t, sign)
-            if sign == "f32":
-                flushed = call(f"slct<{c}, {C_TYPES[sign]}>", t, t, t, sign)
-                yield f"slct.ftz.{t}.{sign}", flushed
+        yield f"slct.ftz.{t}.f32", call(f"slct_ftz<{c}>", t, t, t, "f32")
 
 
 def pack_op(width: int, parts: int) -> LaneOp | None:

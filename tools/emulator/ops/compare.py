@@ -56,12 +56,11 @@ def _of_type(t: str, dot: str = "", modifiers: str = "0") -> Iterator[tuple[str,
                     pipe=pipe,
                 ),
             )
-            for d in SET_RESULTS:
-                function = f"set{suffix}<{C_TYPES[d]}, {template}>"
+            # No compiler emits `set` with a combination.
+            for d in () if combined else SET_RESULTS:
+                function = f"set<{C_TYPES[d]}, {template}>"
                 yield f"set.{middle}{dot}.{d}.{t}", call(function, d, *arguments)
 
 
 def _with(combined: str) -> str:
-    if not combined:
-        return ""
-    return f"emu::With::{combined if combined == 'none' else combined + '_'}, "
+    return f"emu::With::{combined}_, " if combined else ""

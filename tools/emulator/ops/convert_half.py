@@ -42,7 +42,8 @@ def _integers(t: str, f: str, i: str) -> Iterator[tuple[str, LaneOp]]:
             yield dotted("cvt", mode, sat, i, t), _cvt(function, i, t, vectorises=narrow)
         for mode in ROUNDINGS:
             function = f"int_to_half<{f}, {modifiers((mode, sat))}, {c}>"
-            yield dotted("cvt", mode, sat, t, i), _cvt(function, t, i)
+            op = _cvt(function, t, i, vectorises=not (sat and i.endswith("8")))
+            yield dotted("cvt", mode, sat, t, i), op
 
 
 def _widening(t: str, f: str) -> Iterator[tuple[str, LaneOp]]:

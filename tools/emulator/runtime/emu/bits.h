@@ -65,11 +65,14 @@ EMU_OP uint32_t shf_r_clamp(uint32_t lo, uint32_t hi, uint32_t amount) {
   return uint32_t((uint64_t(hi) << 32 | lo) >> (amount > 32 ? 32 : amount));
 }
 
-// Counts by halving, not by the CPU's scalar instruction, so that loops vectorise.
+// Counts by halving and without a multiplication, which g++ would recognise and turn into the CPU's
+// scalar instruction.
 EMU_OP uint32_t popc32(uint32_t a) {
   a -= a >> 1 & 0x55555555u;
   a = (a & 0x33333333u) + (a >> 2 & 0x33333333u);
-  return ((a + (a >> 4)) & 0x0f0f0f0fu) * 0x01010101u >> 24;
+  a = (a + (a >> 4)) & 0x0f0f0f0fu;
+  a += a >> 8;
+  return (a + (a >> 16)) & 0x3f;
 }
 template <class T>
 EMU_OP uint32_t popc(T a) {

@@ -65,7 +65,5 @@ EMU_OP D truth(bool value) {
 }
 template <class D, Compare C, unsigned M, class T>
 EMU_OP D set(T a, T b) { return truth<D>(compare<C, M, T>(a, b)); }
-template <class D, Compare C, unsigned M, With W, class T>
-EMU_OP D set_with(T a, T b, bool c) { return truth<D>(setp_with<C, M, W, T>(a, b, c)); }
 
 }  // namespace emu

@@ -100,6 +100,10 @@ EMU_OP T sqrt_float(T a) {
   }
 }
 
+// slct.ftz: a subnormal condition counts as zero.
+template <class T>
+EMU_OP T slct_ftz(T a, T b, float c) { return flush<ftz>(c) >= 0 ? a : b; }
+
 template <class T>
 constexpr Bits<T> kSignBit = Bits<T>(1) << (kBits<T> - 1);
 

@@ -142,20 +142,28 @@ template <class T>
 EMU_OP bool borrow_of_sub_borrow(T a, T b, bool borrow) { return (a < b) | ((a == b) & borrow); }
 
 template <class T>
-EMU_OP T mad_lo_carry(T a, T b, T c, bool carry) { return T(add<T>(mul_lo<T>(a, b), c) + carry); }
+EMU_OP T mad_lo_carry(T a, T b, T c, bool carry) {
+  return T(add_carry<Bits<T>>(Bits<T>(mul_lo<T>(a, b)), Bits<T>(c), carry));
+}
 template <class T>
-EMU_OP T mad_hi_carry(T a, T b, T c, bool carry) { return T(add<T>(mul_hi<T>(a, b), c) + carry); }
+EMU_OP T mad_hi_carry(T a, T b, T c, bool carry) {
+  return T(add_carry<Bits<T>>(Bits<T>(mul_hi<T>(a, b)), Bits<T>(c), carry));
+}
 template <class T>
-EMU_OP bool carry_of_mad_lo(T a, T b, T c) { return carry_of_add<T>(mul_lo<T>(a, b), c); }
+EMU_OP bool carry_of_mad_lo(T a, T b, T c) {
+  return carry_of_add<Bits<T>>(Bits<T>(mul_lo<T>(a, b)), Bits<T>(c));
+}
 template <class T>
-EMU_OP bool carry_of_mad_hi(T a, T b, T c) { return carry_of_add<T>(mul_hi<T>(a, b), c); }
+EMU_OP bool carry_of_mad_hi(T a, T b, T c) {
+  return carry_of_add<Bits<T>>(Bits<T>(mul_hi<T>(a, b)), Bits<T>(c));
+}
 template <class T>
 EMU_OP bool carry_of_mad_lo_carry(T a, T b, T c, bool carry) {
-  return carry_of_add_carry<T>(mul_lo<T>(a, b), c, carry);
+  return carry_of_add_carry<Bits<T>>(Bits<T>(mul_lo<T>(a, b)), Bits<T>(c), carry);
 }
 template <class T>
 EMU_OP bool carry_of_mad_hi_carry(T a, T b, T c, bool carry) {
-  return carry_of_add_carry<T>(mul_hi<T>(a, b), c, carry);
+  return carry_of_add_carry<Bits<T>>(Bits<T>(mul_hi<T>(a, b)), Bits<T>(c), carry);
 }
 
 // Dot products of bytes, or of two halfwords with the low or high pair of bytes.

@@ -70,7 +70,7 @@ template <class T>
 using Wide = typename WideOf<T>::type;
 
 template <class T>
-constexpr T kMax = T(kSigned<T> ? (~Bits<T>(0)) >> 1 : ~Bits<T>(0));
+constexpr T kMax = T(kSigned<T> ? Bits<T>(~Bits<T>(0)) >> 1 : ~Bits<T>(0));
 template <class T>
 constexpr T kMin = T(kSigned<T> ? Bits<T>(1) << (kBits<T> - 1) : Bits<T>(0));
 

@@ -3,8 +3,8 @@
 Rules, by the name a violation carries:
   `export`       the .so defines nothing for others but `solve`, and nothing replaces CUDA's calls
   `import`       it needs nothing outside `imports.py` and no library but libstdc++, libgcc_s, libc,
-                 libm; no IFUNC, text relocation or search path
-  `constructor`  nothing of the candidate's runs at load or unload. The object file lists what the
+                 libm; no text relocation, no search path
+  `constructor`  nothing of the candidate's runs at load or unload, no IFUNC either. The object file lists what the
                  compiler runs then: CUDA's own registration, and for `<iostream>` a static
                  initialiser that calls `std::ios_base::Init` and nothing else. That one is known by
                  its relocations: a call to Init, one to `__cxa_atexit`, its object, and no byte
@@ -53,16 +53,14 @@ def exports(library: Path) -> list[str]:
     from elftools.elf.elffile import ELFFile
 
     with library.open("rb") as file:
-        return [name for name, defined, _, _ in _dynamic_symbols(ELFFile(file)) if defined]
+        return [name for name, defined, _ in _dynamic_symbols(ELFFile(file)) if defined]
 
 
 async def _symbols(shared: Elf) -> PolicyViolation | LoadFailed | None:
     extra: list[str] = []
     refused: list[str] = []
     missing: list[str] = []
-    for name, defined, versioned, kind in _dynamic_symbols(shared):
-        if kind == GNU_IFUNC:
-            return PolicyViolation(rule="import", detail=f"{name} is resolved by code at load")
+    for name, defined, versioned in _dynamic_symbols(shared):
         if defined:
             extra += [name] if name != "solve" else []
         elif not allowed(name, versioned=versioned):
@@ -78,8 +76,8 @@ async def _symbols(shared: Elf) -> PolicyViolation | LoadFailed | None:
     return None
 
 
-def _dynamic_symbols(shared: Elf) -> Iterator[tuple[str, bool, bool, str]]:
-    """Name, whether defined here, whether bound to a library's version, and type."""
+def _dynamic_symbols(shared: Elf) -> Iterator[tuple[str, bool, bool]]:
+    """Name, whether defined here, whether bound to a version of a library."""
     table = shared.get_section_by_name(".dynsym")
     versions = shared.get_section_by_name(".gnu.version")
     for index, symbol in enumerate(table.iter_symbols()):
@@ -87,7 +85,7 @@ def _dynamic_symbols(shared: Elf) -> Iterator[tuple[str, bool, bool, str]]:
             continue
         version = versions.get_symbol(index)["ndx"] if versions else 0
         bound = isinstance(version, int) and version >= 2
-        yield symbol.name, symbol["st_shndx"] != "SHN_UNDEF", bound, symbol["st_info"]["type"]
+        yield symbol.name, symbol["st_shndx"] != "SHN_UNDEF", bound
 
 
 def _dynamic(shared: Elf) -> PolicyViolation | None:
@@ -101,10 +99,12 @@ def _dynamic(shared: Elf) -> PolicyViolation | None:
 
 
 def _redefinitions(source: Elf) -> PolicyViolation | None:
-    """CUDA's entry points answered by the candidate itself would hide its launches."""
+    """CUDA's calls answered by the candidate itself hide its launches; an IFUNC runs at load."""
     for symbol in source.get_section_by_name(".symtab").iter_symbols():
         if symbol["st_shndx"] != "SHN_UNDEF" and symbol.name.startswith(("__cuda", "cuda")):
             return PolicyViolation(rule="export", detail=f"a kernel may not define {symbol.name}")
+        if symbol["st_info"]["type"] == GNU_IFUNC:
+            return _constructor(f"{symbol.name} is resolved by it")
     return None
 
 

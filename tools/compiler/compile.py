@@ -4,7 +4,7 @@ import re
 import time
 from pathlib import Path
 
-from cuda_llm.errors import InfrastructureError
+from cuda_llm.errors import InfrastructureError, UsageError
 from cuda_llm.outcomes import CompileFailed, InfraFailed, LoadFailed, Verdict
 from cuda_llm.tools.compiler.audit import audit, exports
 from cuda_llm.tools.compiler.cache import entry_folder, load, request_key, store
@@ -67,6 +67,8 @@ async def _compile(request: CompileRequest, toolkit: Toolkit, key: str) -> Compi
         started = time.monotonic()
         result = await run_jailed(nvcc_command(toolkit, request), _jail(request, toolkit, folder))
         compile_s = time.monotonic() - started
+        if "Unsupported gpu architecture" in result.stderr.text:
+            raise UsageError(f"nvcc {toolkit.version} cannot compile for {request.target}")
         cut_short = exhausted(result, request.limits)
         if cut_short is not None:
             if isinstance(cut_short, CompileFailed):

@@ -26,7 +26,7 @@ def find_violation(diagnostics: Diagnostics, places: Places) -> PolicyViolation 
     pieces escapes the text search, and then finds only what the jail shows: the toolkit.
     """
     for diagnostic in diagnostics.errors:
-        if violation := _of_error(diagnostic):
+        if violation := _of_error(diagnostic, places.request):
             return violation
     return _embeds(places.request) or _includes(places)
 
@@ -39,7 +39,7 @@ def without_comments(source: str) -> str:
     )
 
 
-def _of_error(error: Diagnostic) -> PolicyViolation | None:
+def _of_error(error: Diagnostic, request: CompileRequest) -> PolicyViolation | None:
     unreadable = UNREADABLE.match(error.message)
     text = error.spot.text if error.spot else ""
     if unreadable and _escapes(unreadable["file"]):
@@ -47,20 +47,31 @@ def _of_error(error: Diagnostic) -> PolicyViolation | None:
     if error.spot is not None and error.spot.file == OUTSIDE:
         return _outside("a file there", None)
     if "#embed" in error.message or EMBED.search(text):
-        return PolicyViolation(
-            rule="embed-file", detail="a kernel may not embed files", spot=error.spot
-        )
+        return _embedding(error.spot)
+    if error.message.startswith("file not found: "):
+        # The assembler's, about its temporary input: whoever wrote assembly asked for it.
+        return _embedding(_find(request, re.compile(r"\basm\b|__asm")))
     return None
 
 
 def _embeds(request: CompileRequest) -> PolicyViolation | None:
+    spot = _find(request, EMBED)
+    return None if spot is None else _embedding(spot)
+
+
+def _find(request: CompileRequest, pattern: re.Pattern[str]) -> SourceSpot | None:
+    """The first line of code that matches."""
     code = without_comments(request.source)
-    found = EMBED.search(code)
+    found = pattern.search(code)
     if found is None:
         return None
     line = code.count("\n", 0, found.end()) + 1
-    text = request.source.splitlines()[line - 1].strip()
-    spot = SourceSpot(file=request.name, line=line, text=text)
+    return SourceSpot(
+        file=request.name, line=line, text=request.source.splitlines()[line - 1].strip()
+    )
+
+
+def _embedding(spot: SourceSpot | None) -> PolicyViolation:
     return PolicyViolation(rule="embed-file", detail="a kernel may not embed files", spot=spot)
 
 
@@ -73,14 +84,8 @@ def _includes(places: Places) -> PolicyViolation | None:
     for raw in dict.fromkeys(MARKER.findall(text)):
         file = raw.decode(errors="replace").replace('\\"', '"')
         if not file.startswith("<") and places.name(file) == OUTSIDE:
-            return _outside(file, _directive(places.request, file))
-    return None
-
-
-def _directive(request: CompileRequest, file: str) -> SourceSpot | None:
-    for number, line in enumerate(request.source.splitlines(), 1):
-        if "include" in line and file in line:
-            return SourceSpot(file=request.name, line=number, text=line.strip())
+            directive = re.compile(rf"#.*include.*{re.escape(file)}")
+            return _outside(file, _find(places.request, directive))
     return None
 
 

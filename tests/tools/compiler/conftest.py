@@ -1,0 +1,37 @@
+"""Sources and how they are compiled here."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cuda_llm.outcomes import Verdict
+from cuda_llm.tools.compiler.candidate import Compiled, CompileRequest
+from cuda_llm.tools.compiler.compile import compile_candidate
+
+PRELUDE = 'extern "C" void solve(const float* a, float* b, int n);\n'
+SOLVE = 'extern "C" void solve(const float* a, float* b, int n)'
+
+Outcome = Compiled | Verdict
+Compile = Callable[..., Outcome]
+
+
+@pytest.fixture
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache for this test alone."""
+    cache = tmp_path / "cache"
+    monkeypatch.setenv("CUDA_LLM_CACHE", str(cache))
+    return cache
+
+
+@pytest.fixture
+def compile_source() -> Compile:
+    """Compiles a text; keywords are those of CompileRequest."""
+
+    def compile_text(source: str, **fields: object) -> Outcome:
+        request = CompileRequest(source=source, name="mine.cu", prelude=PRELUDE)
+        return asyncio.run(compile_candidate(replace(request, **fields)))  # type: ignore[arg-type]
+
+    return compile_text

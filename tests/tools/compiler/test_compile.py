@@ -1,0 +1,206 @@
+"""One call of nvcc gives a library, PTX and resources, or one clear verdict."""
+
+import asyncio
+import ctypes
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cuda_llm.errors import UsageError
+from cuda_llm.outcomes import CompileFailed, LoadFailed, Verdict
+from cuda_llm.tools.compiler.audit import exports
+from cuda_llm.tools.compiler.candidate import Compiled, CompileRequest
+from cuda_llm.tools.compiler.compile import compile_candidate
+
+SOLVE = 'extern "C" void solve(const float* a, float* b, int n)'
+PRELUDE = SOLVE + ";\n"
+Compile = Callable[..., Compiled | Verdict]
+
+TILED = (
+    """
+template <int N> __global__ void reverse(const float* a, float* b, int n) {
+    __shared__ float tile[N];
+    int i = blockIdx.x * N + threadIdx.x;
+    tile[threadIdx.x] = i < n ? a[i] : 0;
+    __syncthreads();
+    if (i < n) b[i] = tile[N - 1 - threadIdx.x];
+}
+"""
+    + SOLVE
+    + " { reverse<64><<<(n + 63) / 64, 64>>>(a, b, n); }\n"
+)
+
+
+def test_a_kernel_becomes_a_library_ptx_and_resources(compile_source: Compile) -> None:
+    compiled = compile_source(TILED)
+
+    assert isinstance(compiled, Compiled)
+    assert exports(compiled.library) == ["solve"]
+    [kernel] = compiled.kernels
+    assert kernel.kernel == "reverse<64>"
+    assert kernel.shared_bytes == 256
+    assert kernel.registers > 0
+    assert f".entry {kernel.symbol}(" in compiled.ptx.read_text()
+    assert '"mine.cu"' in compiled.ptx.read_text()
+    assert compiled.warnings == ()
+
+
+@pytest.mark.parametrize(
+    "target", ["sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"]
+)
+def test_every_target_gives_ptx_of_its_own(compile_source: Compile, target: str) -> None:
+    compiled = compile_source(TILED, target=target)
+
+    assert isinstance(compiled, Compiled)
+    assert f".target {target}" in compiled.ptx.read_text()
+
+
+def test_architecture_specific_targets_reach_the_ptx(compile_source: Compile) -> None:
+    compiled = compile_source(TILED, target="sm_90a")
+
+    assert isinstance(compiled, Compiled)
+    assert ".target sm_90a" in compiled.ptx.read_text()
+
+
+@pytest.mark.parametrize("target", ["sm_86;x", "compute_86", ""])
+def test_a_target_that_is_none_is_bad_usage(compile_source: Compile, target: str) -> None:
+    with pytest.raises(UsageError, match="not a GPU target"):
+        compile_source(TILED, target=target)
+
+
+def test_a_target_this_nvcc_lacks_is_bad_usage(compile_source: Compile) -> None:
+    with pytest.raises(UsageError, match=r"nvcc \d+\.\S+ cannot compile for sm_20"):
+        compile_source(TILED, target="sm_20")
+
+
+def test_the_library_needs_our_runtime_to_load(compile_source: Compile) -> None:
+    compiled = compile_source(TILED)
+    assert isinstance(compiled, Compiled)
+
+    with pytest.raises(OSError, match="undefined symbol: __cuda"):
+        ctypes.CDLL(str(compiled.library), mode=os.RTLD_NOW)
+
+
+def test_defines_flags_and_lent_headers_reach_the_source(
+    compile_source: Compile, tmp_path: Path
+) -> None:
+    (tmp_path / "lent.h").write_text("#define LENT 3\n")
+    source = (
+        '#include "lent.h"\n__global__ void k(float* b) { b[0] = LENT + GIVEN; }\n'
+        + SOLVE
+        + " { k<<<1, 1>>>(b); }"
+    )
+
+    compiled = compile_source(
+        source, defines={"GIVEN": "4"}, include_dirs=(tmp_path,), flags=("-std=c++20",)
+    )
+
+    assert isinstance(compiled, Compiled)
+
+
+def test_a_wrong_signature_is_answered_with_the_right_one(compile_source: Compile) -> None:
+    for source in (
+        'extern "C" void solve(float* a, float* b, int n) {}',
+        'extern "C" int solve(const float* a, float* b, int n) { return 0; }',
+    ):
+        failed = compile_source(source)
+
+        assert isinstance(failed, CompileFailed)
+        assert f"must be `{SOLVE}`" in failed.reason
+        assert "\n" not in failed.reason
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "__global__ void k(float* b) { b[0] = 1; }",
+        "void solve(const float* a, float* b, int n, int extra) {}",
+        "static int other() { return 1; }",
+    ],
+)
+def test_a_missing_solve_is_told_with_its_signature(compile_source: Compile, source: str) -> None:
+    failed = compile_source(source)
+
+    assert isinstance(failed, LoadFailed)
+    assert failed.detail == f"mine.cu defines no such function: `{SOLVE}`"
+
+
+@pytest.mark.parametrize("source", ["", "  \n\t\n", "// nothing\n/* at all */\n"])
+def test_an_empty_file_is_called_empty(compile_source: Compile, source: str) -> None:
+    failed = compile_source(source)
+
+    assert isinstance(failed, CompileFailed)
+    assert failed.reason == "mine.cu is empty: it holds no code"
+
+
+@pytest.mark.parametrize("source", ["Here is your kernel, enjoy!", "\x7fELF\x02\x01\x00\x00binary"])
+def test_what_is_not_cuda_fails_in_one_line(compile_source: Compile, source: str) -> None:
+    failed = compile_source(source)
+
+    assert isinstance(failed, CompileFailed)
+    assert failed.reason.startswith("mine.cu:1: ")
+    assert "\n" not in failed.reason
+
+
+def test_a_declared_function_nobody_defines_is_named(compile_source: Compile) -> None:
+    failed = compile_source('extern "C" void helper(int);\n' + SOLVE + " { helper(n); }")
+
+    assert isinstance(failed, LoadFailed)
+    assert failed.detail == "helper is declared and used, but never defined"
+
+
+def test_warnings_of_a_good_kernel_come_along(compile_source: Compile) -> None:
+    compiled = compile_source(
+        "__global__ void k(float* b) { int idle; b[0] = 1; }\n" + SOLVE + " { k<<<1, 1>>>(b); }"
+    )
+
+    assert isinstance(compiled, Compiled)
+    assert [(w.severity, w.spot.line if w.spot else 0) for w in compiled.warnings] == [
+        ("warning", 1)
+    ]
+
+
+def test_nothing_private_is_left_and_the_own_share_is_small(
+    compile_source: Compile, own_cache: Path
+) -> None:
+    compile_source(TILED)  # builds the jail
+    start = time.monotonic()
+    compiled = compile_source(TILED + "// another\n")
+    elapsed = time.monotonic() - start
+
+    assert isinstance(compiled, Compiled)
+    assert elapsed - compiled.compile_s < 0.3
+    assert list((own_cache / "work").iterdir()) == []
+
+
+def test_a_cancelled_compilation_leaves_nothing(compile_source: Compile, own_cache: Path) -> None:
+    compile_source("")
+
+    async def cancel() -> None:
+        task = asyncio.create_task(compile_candidate(CompileRequest(source=TILED, prelude=PRELUDE)))
+        while not list(own_cache.glob("work/*/kept/*")):
+            await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancel())
+
+    assert list((own_cache / "work").iterdir()) == []
+
+
+def test_many_compile_at_once(own_cache: Path) -> None:
+    async def compile_all() -> list[object]:
+        requests = [
+            CompileRequest(source=f"{TILED}// {i}\n", name=f"{i}.cu", prelude=PRELUDE)
+            for i in range(4)
+        ]
+        return list(await asyncio.gather(*map(compile_candidate, requests)))
+
+    outcomes = asyncio.run(compile_all())
+
+    assert all(isinstance(outcome, Compiled) for outcome in outcomes)
+    assert len({o.library for o in outcomes if isinstance(o, Compiled)}) == 4

@@ -1,0 +1,82 @@
+"""Reading files that are not the candidate's is a violation with its line."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cuda_llm.outcomes import CompileFailed, PolicyViolation, Verdict
+from cuda_llm.tools.compiler.candidate import Compiled
+from cuda_llm.tools.compiler.policy import without_comments
+
+SOLVE = 'extern "C" void solve(const float* a, float* b, int n)'
+Compile = Callable[..., Compiled | Verdict]
+
+BODY = "\n" + SOLVE + " {}\n"
+
+READS = {
+    "absolute": ('#include "/etc/passwd"', "include-outside"),
+    "angled": ("#include </etc/passwd>", "include-outside"),
+    "absent": ('#include "/no/such/file.h"', "include-outside"),
+    "upwards": ('#include "../manifest.json"', "include-outside"),
+    "by macro": ("#define F </etc/passwd>\n#include F", "include-outside"),
+    "spliced": ('#inc\\\nlude "/etc/hostname"', "include-outside"),
+    "incbin": ('asm(".incbin \\"/etc/passwd\\"");', "embed-file"),
+    "incbin by pieces": ('asm(".inc" "bin \\"/etc/passwd\\"");', "embed-file"),
+    "embed": ('const char d[] = {\n#embed "/etc/hostname"\n};', "embed-file"),
+}
+
+
+@pytest.mark.parametrize("way", READS)
+def test_a_file_outside_is_a_violation(compile_source: Compile, way: str) -> None:
+    source, rule = READS[way]
+    violation = compile_source(source + BODY)
+
+    assert isinstance(violation, PolicyViolation)
+    assert violation.rule == rule
+    assert violation.spot is not None
+    assert violation.spot.file == "mine.cu"
+    assert violation.spot.line <= 2
+
+
+def test_a_file_outside_that_the_jail_shows_is_one_too(
+    compile_source: Compile, tmp_path: Path
+) -> None:
+    (tmp_path / "lent").mkdir()
+    violation = compile_source(
+        '#include "/usr/share/common-licenses/../../../usr/share/misc/magic"' + BODY
+    )
+
+    assert isinstance(violation, PolicyViolation)
+    assert violation.rule == "include-outside"
+
+
+def test_nothing_of_the_file_is_shown(compile_source: Compile, tmp_path: Path) -> None:
+    secret = tmp_path / "secret.h"
+    secret.write_text("the hidden words")
+
+    outcome = compile_source(f'#include "{secret}"' + BODY)
+
+    assert "hidden" not in repr(outcome)
+
+
+def test_a_missing_header_is_only_an_error(compile_source: Compile) -> None:
+    failed = compile_source('#include "cutlass/gemm.h"' + BODY)
+
+    assert isinstance(failed, CompileFailed)
+    assert "cutlass/gemm.h: No such file" in failed.reason
+
+
+def test_comments_and_switched_off_lines_are_no_offence(compile_source: Compile) -> None:
+    source = (
+        '// #embed "x" .incbin\n/* #include "/etc/passwd" */\n'
+        '#if 0\n#include "/etc/passwd"\n#endif\n'
+    )
+
+    assert isinstance(compile_source(source + BODY), Compiled)
+
+
+def test_comments_are_blanked_and_strings_kept() -> None:
+    source = 'a // b\n"// kept" /* x\ny */ R"(/* kept */)" c'
+
+    assert without_comments(source) == 'a  \n"// kept"  \n R"(/* kept */)" c'

@@ -16,9 +16,10 @@ EMU_OP bool sign_of(double a) { return to_bits(a) >> 63 != 0; }
 EMU_OP float canonical(float a) { return a != a ? from_bits<float>(F32::nan) : a; }
 EMU_OP double canonical(double a) { return a; }
 
+// Of f64 there is no flushing.
 template <unsigned M, class T>
 EMU_OP T flush(T a) {
-  if constexpr ((M & ftz) != 0) {
+  if constexpr ((M & ftz) != 0 && sizeof(T) == 4) {
     uint32_t bits = to_bits(a);
     return from_bits<float>((bits & 0x7f800000u) == 0 ? bits & 0x80000000u : bits);
   } else {

@@ -53,6 +53,8 @@ class BasicBlock:
     memory_batches: int = 0
     """Groups of global loads separated by a first use: loads / batches is the parallelism."""
     global_loads: int = 0
+    dependent_chain: int = 0
+    """Longest chain of arithmetic in which each instruction waits for the one before it."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,8 +9,8 @@ from cuda_llm.tools.profiler.launch import Launch
 from cuda_llm.tools.profiler.roofs import find_roofs
 from cuda_llm.tools.profiler.wastes import find_wastes
 
-LEAST_SHARE = 0.05
-"""Reasons that cost less are not worth a person's time; the largest is always told."""
+LEAST_WASTE, LEAST_ROOF = 0.05, 0.1
+"""Smaller shares are not worth a person's time; the largest is always told."""
 WASTE_WEIGHT = 5.0
 """A waste is told before a roof of up to this many times its cost: it can be mended."""
 MOST = 6
@@ -19,7 +19,7 @@ _EXPLAINED_BY = {
     "shared_bandwidth": ("bank_conflicts", "atomic_contention"),
     "l1_bandwidth": ("uncoalesced_global",),
     "l2_bandwidth": ("uncoalesced_global", "atomic_contention"),
-    "latency": ("low_occupancy", "tail"),
+    "latency": ("low_occupancy",),
     "issue": ("divergence",),
     "fp32": ("divergence",),
 }
@@ -35,14 +35,14 @@ class _Ranked:
 
 
 def find_bottlenecks(launches: Sequence[Launch]) -> tuple[Bottleneck, ...]:
-    """What limits a call. `share` is the part of the call's time that would go without it."""
+    """What limits a call. `share` is the part of the call's time a reason accounts for."""
     total_us = sum(launch.time.time_us for launch in launches)
     if total_us <= 0:
         return ()
     ranked = [
         _Ranked(
             rank=finding.saved_us * (WASTE_WEIGHT if finding.waste else 1.0),
-            share=min(1.0, finding.saved_us / total_us),
+            share=min(1.0, finding.share * launch.time.time_us / total_us),
             finding=finding,
             kernel=launch.name,
         )
@@ -51,7 +51,7 @@ def find_bottlenecks(launches: Sequence[Launch]) -> tuple[Bottleneck, ...]:
     ]
     ranked.sort(key=lambda one: one.rank, reverse=True)
     merged = _merge_repeats(ranked)
-    told = [one for one in merged if one.share >= LEAST_SHARE][:MOST] or merged[:1]
+    told = [one for one in merged if one.share >= _least(one.finding)][:MOST] or merged[:1]
     name_kernels = len({launch.name for launch in launches}) > 1
     return tuple(_tell(one, name_kernels) for one in told)
 
@@ -66,6 +66,10 @@ def _findings(launch: Launch) -> tuple[Finding, ...]:
 
     roofs = find_roofs(launch)
     return (*wastes, *(roof for roof in roofs if not is_explained(roof)))
+
+
+def _least(finding: Finding) -> float:
+    return LEAST_WASTE if finding.waste else LEAST_ROOF
 
 
 def _merge_repeats(ranked: Sequence[_Ranked]) -> list[_Ranked]:

@@ -11,6 +11,8 @@ class Finding:
 
     code: str
     saved_us: float
+    share: float
+    """Part of the launch's time it accounts for, 0 to 1."""
     explanation: str
     advice: str
     spot: SourceSpot | None = None

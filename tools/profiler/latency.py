@@ -8,13 +8,14 @@ takes at least as long as the chain of dependent waits of one of its warps.
 from collections.abc import Sequence
 
 from cuda_llm.hardware_profiles.hardware import Hardware
+from cuda_llm.spots import SourceSpot
 from cuda_llm.tools.emulator.account import LaunchAccount, SiteCount
 from cuda_llm.tools.emulator.tables import BasicBlock, InstructionClass, KernelTable, Site
 from cuda_llm.tools.profiler.counts import WARP_LANES
 from cuda_llm.tools.profiler.traffic import CAS_PASSES, atomic_round_passes, launch_traffic
 
 DEPENDENT_SHARE = 0.5
-"""Part of a warp's instructions that wait for the one before them (an estimate)."""
+"""Part of a block's instructions on its longest chain, where that is not known (an estimate)."""
 
 Access = tuple[Site, SiteCount]
 
@@ -36,10 +37,14 @@ def block_clk(account: LaunchAccount, table: KernelTable, hardware: Hardware) ->
     for site, count in zip(table.sites, account.sites, strict=True):
         if site.space and count.requests:
             accesses[site.block].append((site, count))
+    loads = _load_clk_by_block(table.blocks, accesses, hardware)
     return tuple(
         executions * _arithmetic_clk(block, hardware)
-        + _memory_clk(block, executions, here, hardware)
-        for block, executions, here in zip(table.blocks, account.block_warps, accesses, strict=True)
+        + _shared_clk(executions, here, hardware)
+        + waiting
+        for block, executions, here, waiting in zip(
+            table.blocks, account.block_warps, accesses, loads, strict=True
+        )
     )
 
 
@@ -50,22 +55,47 @@ def warps_per_block(account: LaunchAccount) -> int:
 
 
 def _arithmetic_clk(block: BasicBlock, hardware: Hardware) -> float:
+    """A warp issues one instruction a clock at best, and waits along its chain of results."""
     issued = sum(count for kind, count in block.mix.items() if kind is not InstructionClass.FREE)
-    return issued * DEPENDENT_SHARE * hardware.model.latency_alu_clk
+    chain = block.dependent_chain or issued * DEPENDENT_SHARE
+    return max(float(issued), chain * hardware.model.latency_alu_clk)
 
 
-def _memory_clk(
-    block: BasicBlock, executions: float, accesses: Sequence[Access], hardware: Hardware
-) -> float:
-    clk = 0.0
-    loads = [pair for pair in accesses if _waits_for_global(*pair)]
-    if loads:
-        slowest = sum(_load_clk(count, hardware) * count.requests for _, count in loads)
-        clk += max(1, block.memory_batches) * slowest / len(loads)
-    if any(_waits_for_shared(*pair) for pair in accesses):
-        clk += executions * hardware.model.latency_shared_clk
+def _shared_clk(executions: float, accesses: Sequence[Access], hardware: Hardware) -> float:
+    latency = hardware.model.latency_shared_clk
+    reads = any(_waits_for_shared(*pair) for pair in accesses)
     retries = sum(count.serial for site, count in accesses if _is_cas_loop(site, count))
-    return clk + retries * 2 * hardware.model.latency_shared_clk
+    return (executions if reads else 0.0) * latency + retries * 2 * latency
+
+
+def _load_clk_by_block(
+    blocks: Sequence[BasicBlock], accesses: Sequence[Sequence[Access]], hardware: Hardware
+) -> list[float]:
+    """Waiting for global loads.
+
+    Blocks that load on the same lines are copies of an unrolled loop whose guards ptxas turns into
+    predicates: their loads are under way together, so only the slowest copy is waited for. Copies
+    that also store to global memory wait in turn, for the load may not pass the store.
+    """
+    clk = [_global_clk(block, here, hardware) for block, here in zip(blocks, accesses, strict=True)]
+    slowest: dict[frozenset[SourceSpot | None], int] = {}
+    for index, here in enumerate(accesses):
+        lines = frozenset(site.spot for site, count in here if _waits_for_global(site, count))
+        if not lines or None in lines or any(_stores_to_global(site) for site, _ in here):
+            continue
+        held = slowest.setdefault(lines, index)
+        if held != index:
+            quicker, slowest[lines] = sorted((held, index), key=clk.__getitem__)
+            clk[quicker] = 0.0
+    return clk
+
+
+def _global_clk(block: BasicBlock, accesses: Sequence[Access], hardware: Hardware) -> float:
+    loads = [count for site, count in accesses if _waits_for_global(site, count)]
+    if not loads:
+        return 0.0
+    waits = sum(_load_clk(count, hardware) * count.requests for count in loads)
+    return max(1, block.memory_batches) * waits / len(loads)
 
 
 def _load_clk(count: SiteCount, hardware: Hardware) -> float:
@@ -83,6 +113,10 @@ def _load_clk(count: SiteCount, hardware: Hardware) -> float:
 
 def _waits_for_global(site: Site, count: SiteCount) -> bool:
     return site.kind in ("load", "async_copy") and site.space != "const" and count.sectors > 0
+
+
+def _stores_to_global(site: Site) -> bool:
+    return site.kind in ("store", "atomic") and site.space in ("global", "generic")
 
 
 def _waits_for_shared(site: Site, count: SiteCount) -> bool:

@@ -7,6 +7,7 @@ from cuda_llm.hardware_profiles.occupancy import Occupancy, occupancy
 from cuda_llm.profile import KernelResources
 from cuda_llm.tools.emulator.account import LaunchAccount
 from cuda_llm.tools.emulator.tables import KernelTable
+from cuda_llm.tools.profiler.latency import warps_per_block
 from cuda_llm.tools.profiler.time_model import LaunchTime, Setting, model_launch
 
 
@@ -26,6 +27,12 @@ class Launch:
     def shared_bytes(self) -> int:
         """Static and dynamic shared memory per block."""
         return self.account.static_shared_bytes + self.account.dynamic_shared_bytes
+
+    @property
+    def resident_warps(self) -> int:
+        """Warps an SM holds at once, fewer than fit where the grid is small."""
+        per_sm = -(-self.account.blocks_total // self.hardware.sm_count)
+        return min(self.setting.blocks_per_sm, per_sm) * warps_per_block(self.account)
 
     def what_if(
         self, *, account: LaunchAccount | None = None, setting: Setting | None = None

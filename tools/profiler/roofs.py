@@ -1,7 +1,9 @@
 """Roofs: resources a launch keeps busy with work it needs, and what would relieve them."""
 
 from collections.abc import Callable
+from typing import TypedDict
 
+from cuda_llm.hardware_profiles.occupancy import WARP_THREADS
 from cuda_llm.spots import SourceSpot
 from cuda_llm.tools.emulator.account import SiteCount
 from cuda_llm.tools.emulator.tables import InstructionClass, Site
@@ -34,6 +36,11 @@ _PIPE_ADVICE = {
 }
 
 
+class _Weight(TypedDict):
+    saved_us: float
+    share: float
+
+
 def find_roofs(launch: Launch) -> tuple[Finding, ...]:
     """A finding for every term of the launch that takes time."""
     terms = launch.time.terms_us
@@ -53,7 +60,7 @@ def _memory(launch: Launch) -> Finding:
     moved, us = launch.time.dram_bytes, launch.time.terms_us[Term.DRAM]
     return Finding(
         code="dram_bandwidth",
-        saved_us=_saved(launch, Term.DRAM),
+        **_weight(launch, Term.DRAM),
         explanation=f"{_megabytes(moved)} to and from DRAM take at least {us:.1f} us",
         advice="move fewer bytes: fuse passes, use narrower types, keep data on chip",
         spot=_costliest_site(launch, lambda _, count: count.dram_sectors),
@@ -64,7 +71,7 @@ def _l2(launch: Launch) -> Finding:
     moved, us = launch.time.l2_bytes, launch.time.terms_us[Term.L2]
     return Finding(
         code="l2_bandwidth",
-        saved_us=_saved(launch, Term.L2),
+        **_weight(launch, Term.L2),
         explanation=f"{_megabytes(moved)} through L2 take at least {us:.1f} us",
         advice="reuse data on the SM: stage tiles in shared memory or registers, larger tiles",
         spot=_costliest_site(launch, lambda site, count: _traffic_bytes(launch, site, count)),
@@ -83,7 +90,7 @@ def _data_path(launch: Launch) -> Finding:
     )
     return Finding(
         code="shared_bandwidth" if on_shared else "l1_bandwidth",
-        saved_us=_saved(launch, Term.SHARED, Term.L1),
+        **_weight(launch, Term.SHARED, Term.L1),
         explanation=f"{where} accesses keep the load/store path of an SM busy for {us:.1f} us",
         advice=advice,
         spot=_costliest_site(launch, lambda site, count: _data_path_clk(launch, site, count)),
@@ -96,15 +103,19 @@ def _latency(launch: Launch) -> Finding:
     if clk:
         slowest = max(range(len(clk)), key=clk.__getitem__)
         spot = _load_spot(launch, slowest) or launch.table.blocks[slowest].spot
+    held, room = launch.resident_warps, launch.hardware.limits.threads_per_sm // WARP_THREADS
     return Finding(
         code="latency",
-        saved_us=_saved(launch, Term.LATENCY),
+        **_weight(launch, Term.LATENCY),
         explanation=(
-            "warps wait for memory and for each other: "
-            f"{launch.time.terms_us[Term.LATENCY]:.1f} us of dependent waits, "
-            f"{launch.occupancy.fraction:.0%} occupancy"
+            f"warps wait {launch.time.terms_us[Term.LATENCY]:.1f} us for memory and for each "
+            f"other, {held} of {room} warps resident on an SM"
         ),
-        advice="give each thread several independent loads (unroll), or launch more threads",
+        advice=(
+            "launch more blocks: the grid does not fill the chip"
+            if held < launch.occupancy.warps_per_sm
+            else "give each thread several independent loads (unroll), or raise occupancy"
+        ),
         spot=spot,
     )
 
@@ -113,7 +124,7 @@ def _issue(launch: Launch) -> Finding:
     us = launch.time.terms_us[Term.ISSUE]
     return Finding(
         code="issue",
-        saved_us=_saved(launch, Term.ISSUE),
+        **_weight(launch, Term.ISSUE),
         explanation=f"issuing the instructions alone takes {us:.1f} us",
         advice="do more per instruction: vector loads, unrolled loops, simpler index arithmetic",
         spot=_busiest_block(launch, tuple(InstructionClass)),
@@ -124,7 +135,7 @@ def _launch(launch: Launch) -> Finding:
     us = launch.time.terms_us[Term.LAUNCH]
     return Finding(
         code="launch_overhead",
-        saved_us=_saved(launch, Term.LAUNCH),
+        **_weight(launch, Term.LAUNCH),
         explanation=f"starting a kernel takes {us:.1f} us whatever it does",
         advice="do more work per launch, or fuse launches",
     )
@@ -134,15 +145,16 @@ def _pipe(launch: Launch, term: Term) -> Finding:
     kind, name = _PIPES[term]
     return Finding(
         code=term.value,
-        saved_us=_saved(launch, term),
+        **_weight(launch, term),
         explanation=f"{name} keeps its pipe busy for {launch.time.terms_us[term]:.1f} us",
         advice=_PIPE_ADVICE[term],
         spot=_busiest_block(launch, (kind,)),
     )
 
 
-def _saved(launch: Launch, *terms: Term) -> float:
-    return launch.time.time_us - launch.time.without(*terms)
+def _weight(launch: Launch, *terms: Term) -> _Weight:
+    saved_us = launch.time.time_us - launch.time.without(*terms)
+    return _Weight(saved_us=saved_us, share=launch.time.share(*terms))
 
 
 def _costliest_site(launch: Launch, cost: Callable[[Site, SiteCount], float]) -> SourceSpot | None:
@@ -153,12 +165,11 @@ def _costliest_site(launch: Launch, cost: Callable[[Site, SiteCount], float]) ->
 
 
 def _traffic_bytes(launch: Launch, site: Site, count: SiteCount) -> float:
-    blocks = launch.account.blocks_total
-    return site_traffic(site, count, blocks, launch.hardware).l2_bytes
+    return site_traffic(site, count, launch.hardware).l2_bytes
 
 
 def _data_path_clk(launch: Launch, site: Site, count: SiteCount) -> float:
-    traffic = site_traffic(site, count, launch.account.blocks_total, launch.hardware)
+    traffic = site_traffic(site, count, launch.hardware)
     return traffic.l1_clk + traffic.shared_clk
 
 

@@ -67,6 +67,20 @@ class LaunchTime:
         """Time in microseconds if `terms` were free."""
         return combine({term: us for term, us in self.terms_us.items() if term not in terms})
 
+    def share(self, *terms: Term) -> float:
+        """Part of the time that `terms`, which share one resource, account for, 0 to 1.
+
+        By how much a hundredth less of them would shorten the launch: the shares of all add to 1.
+        """
+        launch_us = self.terms_us.get(Term.LAUNCH, 0.0)
+        if Term.LAUNCH in terms:
+            return launch_us / self.time_us if self.time_us else 0.0
+        overlapped = self.time_us - launch_us
+        if overlapped <= 0:
+            return 0.0
+        us = sum(self.terms_us.get(term, 0.0) for term in terms)
+        return float((us / overlapped) ** SHARPNESS * overlapped / self.time_us)
+
 
 def model_launch(
     account: LaunchAccount, table: KernelTable, hardware: Hardware, setting: Setting

@@ -9,8 +9,8 @@ Rules, per site (sources in docs/time-model.md):
 """
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.tools.emulator.account import LaunchAccount, SiteCount
@@ -48,14 +48,14 @@ class Traffic:
 
 def launch_traffic(account: LaunchAccount, table: KernelTable, hardware: Hardware) -> Traffic:
     """Traffic of a whole launch."""
-    return _sum(
-        site_traffic(site, count, account.blocks_total, hardware)
-        for site, count in zip(table.sites, account.sites, strict=True)
-    )
+    pairs = list(zip(table.sites, account.sites, strict=True))
+    total = _sum(site_traffic(site, count, hardware) for site, count in pairs)
+    atomics = [count for site, count in pairs if site.kind == "atomic" and count.sectors]
+    return replace(total, atomic_clk=_l2_atomic_clk(atomics, account.blocks_total, hardware))
 
 
-def site_traffic(site: Site, count: SiteCount, blocks: int, hardware: Hardware) -> Traffic:
-    """Traffic of one memory instruction over `blocks` blocks."""
+def site_traffic(site: Site, count: SiteCount, hardware: Hardware) -> Traffic:
+    """Traffic of one memory instruction, but for the turns that atomics of all of them take."""
     if site.space in ("", "const"):
         return Traffic()
     request_clk = WARP_LANES / hardware.pipes.load_store
@@ -75,7 +75,6 @@ def site_traffic(site: Site, count: SiteCount, blocks: int, hardware: Hardware) 
         l2_bytes=to_l2 * SECTOR_BYTES,
         reread_bytes=(to_l2 - dram_sectors) * SECTOR_BYTES if is_load else 0.0,
         dram_bytes=dram_sectors * SECTOR_BYTES,
-        atomic_clk=_l2_atomic_clk(count, blocks, hardware) if site.kind == "atomic" else 0.0,
     )
 
 
@@ -116,11 +115,20 @@ def _l2_sectors(site: Site, count: SiteCount) -> float:
     return count.sectors
 
 
-def _l2_atomic_clk(count: SiteCount, blocks: int, hardware: Hardware) -> float:
-    """One operation per address and clock; distinct sectors spread over the slices."""
-    operations = max(count.serial, count.sectors)
-    distinct = max(1.0, count.dram_sectors, count.l2_sectors / max(1, blocks))
-    return operations / min(l2_slices(hardware), distinct)
+def _l2_atomic_clk(atomics: Sequence[SiteCount], blocks: int, hardware: Hardware) -> float:
+    """The slices work through the sectors side by side; one address takes one operation a clock."""
+    distinct = max(
+        1.0,
+        sum(count.dram_sectors for count in atomics),
+        sum(count.l2_sectors for count in atomics) / max(1, blocks),
+    )
+    throughput = sum(count.sectors for count in atomics) / l2_slices(hardware)
+    turns = sum(
+        count.serial / max(distinct, count.lanes / count.serial)
+        for count in atomics
+        if count.serial
+    )
+    return max(throughput, turns)
 
 
 def _parts(site: Site) -> set[str]:
@@ -135,5 +143,4 @@ def _sum(parts: Iterable[Traffic]) -> Traffic:
         l2_bytes=sum(part.l2_bytes for part in parts),
         reread_bytes=sum(part.reread_bytes for part in parts),
         dram_bytes=sum(part.dram_bytes for part in parts),
-        atomic_clk=sum(part.atomic_clk for part in parts),
     )

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from typing import TypedDict
 
 from cuda_llm.tools.emulator.account import LaunchAccount, SiteCount
 from cuda_llm.tools.emulator.tables import KernelTable, Site
@@ -93,7 +94,7 @@ def _bank_conflicts(launch: Launch) -> Finding | None:
     mended = launch.what_if(account=without_bank_conflicts(launch.account, launch.table))
     return Finding(
         code="bank_conflicts",
-        saved_us=launch.time.time_us - mended.time_us,
+        **_saved(launch, mended.time_us),
         explanation=f"shared-memory bank conflicts: {worst.worst_ways}-way",
         advice="pad the tile by one column (33 instead of 32), or swizzle its index"
         if worst.worst_ways >= 8
@@ -114,7 +115,7 @@ def _uncoalesced(launch: Launch) -> Finding | None:
     mended = launch.what_if(account=coalesced(launch.account, launch.table))
     return Finding(
         code="uncoalesced_global",
-        saved_us=launch.time.time_us - mended.time_us,
+        **_saved(launch, mended.time_us),
         explanation=(
             f"uncoalesced global {worst.kind.replace('_', ' ')}s: "
             f"{worst.sectors_per_request:.1f} sectors a request where "
@@ -137,7 +138,7 @@ def _atomic_contention(launch: Launch) -> Finding | None:
     mended = launch.what_if(account=without_contention(launch.account, launch.table))
     return Finding(
         code="atomic_contention",
-        saved_us=launch.time.time_us - mended.without(Term.ATOMIC),
+        **_saved(launch, mended.without(Term.ATOMIC)),
         explanation=(
             f"atomics on {worst.space} memory wait for each other: {worst.serial:,.0f} in turn, "
             f"{worst.serial_lanes:.1f} lanes of a warp at one address"
@@ -169,7 +170,7 @@ def _divergence(launch: Launch) -> Finding | None:
     partial = x * y * z < WARP_LANES
     return Finding(
         code="divergence",
-        saved_us=launch.time.time_us - mended.time_us,
+        **_saved(launch, mended.time_us),
         explanation=f"{mix.simd_efficiency * WARP_LANES:.1f} of 32 lanes work on average",
         advice=(
             "launch blocks of at least 32 threads"
@@ -191,7 +192,7 @@ def _low_occupancy(launch: Launch) -> Finding | None:
     limit = " and ".join(held.limited_by)
     return Finding(
         code="low_occupancy",
-        saved_us=launch.time.time_us - mended.time_us,
+        **_saved(launch, mended.time_us),
         explanation=(
             f"{held.fraction:.0%} occupancy, limited by {limit}: too few warps to hide waits"
         ),
@@ -219,11 +220,21 @@ def _tail(launch: Launch) -> Finding | None:
         advice = "choose a grid that fills the SMs a whole number of times, or loop over the grid"
     return Finding(
         code="tail",
-        saved_us=launch.time.time_us - mended.time_us,
+        **_saved(launch, mended.time_us),
         explanation=explanation,
         advice=advice,
         waste=True,
     )
+
+
+class _Saved(TypedDict):
+    saved_us: float
+    share: float
+
+
+def _saved(launch: Launch, mended_us: float) -> _Saved:
+    saved_us = launch.time.time_us - mended_us
+    return _Saved(saved_us=saved_us, share=saved_us / launch.time.time_us)
 
 
 def _worst(

@@ -3,9 +3,15 @@
 import pytest
 
 from cuda_llm.hardware_profiles.lookup import find_hardware
-from cuda_llm.tools.emulator.account import SiteCount
-from cuda_llm.tools.emulator.tables import Site
-from cuda_llm.tools.profiler.traffic import Traffic, l2_slices, reread_misses, site_traffic
+from cuda_llm.tools.emulator.account import LaunchAccount, SiteCount
+from cuda_llm.tools.emulator.tables import KernelTable, Site
+from cuda_llm.tools.profiler.traffic import (
+    Traffic,
+    l2_slices,
+    launch_traffic,
+    reread_misses,
+    site_traffic,
+)
 
 AMPERE = find_hardware("RTX 3090 Ti")
 TURING = find_hardware("GTX 1660 SUPER")
@@ -13,9 +19,23 @@ COALESCED = SiteCount(requests=10, lanes=320, sectors=40, l2_sectors=40, dram_se
 STRIDED = SiteCount(requests=10, lanes=320, sectors=320, l2_sectors=40, dram_sectors=40)
 
 
-def traffic(opcode: str, space: str, kind: str, count: SiteCount, blocks: int = 1) -> Traffic:
+def traffic(opcode: str, space: str, kind: str, *counts: SiteCount) -> Traffic:
+    """Traffic of one block with a site for each of `counts`."""
     site = Site(opcode=opcode, space=space, kind=kind, bytes=4, block=0, spot=None)
-    return site_traffic(site, count, blocks, AMPERE)
+    account = LaunchAccount(
+        kernel=0,
+        grid=(1, 1, 1),
+        block=(32, 1, 1),
+        static_shared_bytes=0,
+        dynamic_shared_bytes=0,
+        cooperative=False,
+        blocks_total=1,
+        blocks_counted=1,
+        block_warps=(),
+        block_lanes=(),
+        sites=counts,
+    )
+    return launch_traffic(account, KernelTable(symbol="k", sites=(site,) * len(counts)), AMPERE)
 
 
 def test_a_coalesced_request_takes_one_clock_and_a_strided_one_eight() -> None:
@@ -26,9 +46,9 @@ def test_a_coalesced_request_takes_one_clock_and_a_strided_one_eight() -> None:
 def test_turing_needs_two_clocks_for_what_ampere_does_in_one() -> None:
     site = Site(opcode="ld.shared.f32", space="shared", kind="load", bytes=4, block=0, spot=None)
     count = SiteCount(requests=10, lanes=320, wavefronts=320, ideal_wavefronts=10)
-    on_ampere = site_traffic(site, count, 1, AMPERE).shared_clk
+    on_ampere = site_traffic(site, count, AMPERE).shared_clk
     assert on_ampere == 320
-    assert site_traffic(site, count, 1, TURING).shared_clk == 2 * on_ampere
+    assert site_traffic(site, count, TURING).shared_clk == 2 * on_ampere
 
 
 def test_a_load_finds_in_l1_what_its_block_has_loaded() -> None:
@@ -46,12 +66,25 @@ def test_a_store_is_written_through() -> None:
     assert moved.dram_bytes == 40 * 32
 
 
-def test_atomics_on_one_address_take_turns_and_spread_ones_do_not() -> None:
+def test_atomics_on_one_address_take_turns() -> None:
     one = SiteCount(requests=10, lanes=320, sectors=10, l2_sectors=1, dram_sectors=1, serial=320)
-    many = SiteCount(requests=10, lanes=320, sectors=40, l2_sectors=40, dram_sectors=40, serial=10)
     assert traffic("atom.global.add.u32", "global", "atomic", one).atomic_clk == 320
-    spread = traffic("atom.global.add.u32", "global", "atomic", many).atomic_clk
-    assert spread == 40 / min(40, l2_slices(AMPERE))
+
+
+def test_atomics_on_many_addresses_are_spread_over_the_slices() -> None:
+    many = SiteCount(requests=10, lanes=320, sectors=40, l2_sectors=40, dram_sectors=40, serial=10)
+    assert traffic("atom.global.add.u32", "global", "atomic", many).atomic_clk == 40 / l2_slices(
+        AMPERE
+    )
+
+
+def test_copies_of_an_atomic_share_what_the_first_one_touched() -> None:
+    first = SiteCount(
+        requests=100, lanes=3200, sectors=2000, l2_sectors=32, dram_sectors=32, serial=200
+    )
+    again = SiteCount(requests=100, lanes=3200, sectors=2000, serial=200)
+    once = traffic("atom.global.add.u32", "global", "atomic", first).atomic_clk
+    assert traffic("atom.global.add.u32", "global", "atomic", first, again).atomic_clk == 2 * once
 
 
 def test_atomics_on_shared_memory_take_turns_within_a_warp_and_floats_retry() -> None:

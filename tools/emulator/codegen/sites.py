@@ -70,8 +70,25 @@ def basic_block(
     loads, batches = _batches(lowered)
     first = next((i.loc for i in block.body if i.loc is not None), None)
     return BasicBlock(
-        mix=dict(mix), spot=spots.at(first), memory_batches=batches, global_loads=loads
+        mix=dict(mix),
+        spot=spots.at(first),
+        memory_batches=batches,
+        global_loads=loads,
+        dependent_chain=_longest_chain(lowered),
     )
+
+
+def _longest_chain(lowered: Sequence[tuple[Instruction, Sequence[Step]]]) -> int:
+    """Arithmetic instructions on the longest path of data through a block."""
+    depths: dict[str, int] = {}
+    for instruction, steps in lowered:
+        waits = pipe(instruction) not in (InstructionClass.FREE, InstructionClass.LOAD_STORE)
+        ready = max(
+            (depths.get(register, 0) for s in steps for register in step_reads(s)), default=0
+        )
+        for step in steps:
+            depths.update(dict.fromkeys(step.writes, ready + waits))
+    return max(depths.values(), default=0)
 
 
 def _batches(lowered: Sequence[tuple[Instruction, Sequence[Step]]]) -> tuple[int, int]:

@@ -107,7 +107,7 @@ class _BlockWriter:
     def _end(self, end: End) -> list[str]:
         match end:
             case Jump(target):
-                return self._go(target, "m")
+                return self._go(target)
             case Branch(guard, target, otherwise):
                 return self._branch(guard, target, otherwise)
             case Switch(index, targets):
@@ -118,33 +118,34 @@ class _BlockWriter:
                     "goto dispatch;",
                 ]
 
-    def _go(self, target: int, lanes: str) -> list[str]:
-        """`lanes`, which are all that run, go on at `target`."""
+    def _go(self, target: int) -> list[str]:
+        """All lanes of `m` go on at `target`."""
         if target == LEAVE:
-            return [f"emu::leave(w, {lanes});", "goto dispatch;"]
+            return ["emu::leave(w, m);", "goto dispatch;"]
         lines = []
         if target <= self._index:
-            lines += [
-                f"if (emu::out_of_fuel(w)) {{ emu::send(w, {lanes}, {target}); "
+            lines.append(
+                f"if (emu::out_of_fuel(w)) {{ emu::send(w, m, {target}); "
                 "return emu::Status::yielded; }"
-            ]
-        lines.append(f"if ({lanes} == w->alive) goto B{target};")
-        return [*lines, f"emu::send(w, {lanes}, {target});", "goto dispatch;"]
+            )
+        # Lanes that wait elsewhere may have to join first: the scheduler decides.
+        lines.append(f"if (m == w->alive) goto B{target};")
+        return [*lines, f"emu::send(w, m, {target});", "goto dispatch;"]
 
     def _branch(self, guard: Guard, target: int, otherwise: int) -> list[str]:
         lines = [f"const emu::Mask t = {self._lanes(guard)};"]
         if target == LEAVE:
             lines.append("if (t) { emu::leave(w, t); m &= ~t; if (!m) goto dispatch; }")
-            return [*lines, *self._go(otherwise, "m")]
-        lines += ["if (t == m) {", *self._go(target, "t"), "}"]
+            return [*lines, *self._go(otherwise)]
+        lines += ["if (t == m) {", *self._go(target), "}"]
         if otherwise == LEAVE:
-            lines += ["if (t) {", "emu::leave(w, m & ~t);", *self._go(target, "t"), "}"]
-            return [*lines, *self._go(LEAVE, "m")]
+            lines += ["if (t) {", "emu::leave(w, m & ~t);", "m = t;", *self._go(target), "}"]
+            return [*lines, *self._go(LEAVE)]
         lines += ["if (t) {", f"emu::send(w, t, {target});", f"emu::send(w, m & ~t, {otherwise});"]
         if target <= self._index:
             lines.append("if (emu::out_of_fuel(w)) return emu::Status::yielded;")
         lines += ["goto dispatch;", "}"]
-        return [*lines, *self._go(otherwise, "m")]
+        return [*lines, *self._go(otherwise)]
 
     def _switch(self, index: str, targets: tuple[int, ...]) -> list[str]:
         lines = []

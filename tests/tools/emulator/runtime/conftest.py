@@ -1,108 +1,27 @@
-"""Drivers: hand-written kernels on the runtime, as programs with and without sanitizers."""
+"""Drivers: scenarios as programs with and without sanitizers."""
 
-import os
-import subprocess
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-import numpy.typing as npt
 import pytest
+from runtime_driver import FLAGS, RUNTIME, WATCH, Ran, Run, drivers, start
 
-from cuda_llm.outcomes import InfraFailed
-from cuda_llm.spots import SourceSpot
-from cuda_llm.tools.emulator import runtime_library
-from cuda_llm.tools.emulator.report import CallRecord, read_report
-from cuda_llm.tools.emulator.tables import BasicBlock, KernelTable, Site
+from cuda_llm.tools.emulator.runtime_library import runtime_library
 from cuda_llm.tools.native import build
-
-RUNTIME = Path(runtime_library.__file__).parent / "runtime"
-DRIVERS = Path(__file__).parent / "drivers"
-ARENA_BYTES = 1 << 30
-REPORT_BYTES = 1 << 20
-SITES = BLOCKS = 8
-FIRST_BUFFER = 8192
-FAULT_EXIT = 86
-
-TABLE = KernelTable(
-    symbol="kernel",
-    sites=tuple(
-        Site(
-            opcode=f"op{i}",
-            space="global",
-            kind="load",
-            bytes=4,
-            block=0,
-            spot=SourceSpot(file="kernel.cu", line=10 * (i + 1)),
-        )
-        for i in range(SITES)
-    ),
-    blocks=tuple(
-        BasicBlock(mix={}, spot=SourceSpot(file="kernel.cu", line=100 + i)) for i in range(BLOCKS)
-    ),
-)
-
-
-@dataclass(frozen=True)
-class Ran:
-    """One scenario that was run."""
-
-    status: int
-    record: CallRecord
-    arena: npt.NDArray[np.uint8]
-    errors: str
-
-    def words(self, offset: int, count: int) -> list[int]:
-        """Little-endian words of a buffer, `offset` from where the first one starts."""
-        begin = FIRST_BUFFER + offset
-        return [int(x) for x in self.arena[begin : begin + 4 * count].view("<u4")]
-
-
-Run = Callable[..., Ran]
-
-
-def build_driver(name: str, flags: list[str]) -> Path:
-    """A driver program with the device linked in."""
-    sources = [*sorted(DRIVERS.glob("*.cpp")), *sorted((RUNTIME / "device").glob("*.cpp"))]
-    common = ["-std=c++20", "-Wall", "-Wextra", "-Werror", f"-I{RUNTIME}", f"-I{DRIVERS}"]
-    watch = [DRIVERS, RUNTIME / "device", RUNTIME / "emu"]
-    return build(name, sources, [*common, *flags], watch)
-
-
-def start(driver: Path, name: str, *options: int) -> Ran:
-    """Run a scenario in a process of its own and read what it left behind."""
-    arena = os.memfd_create("arena")
-    report = os.memfd_create("report")
-    try:
-        os.ftruncate(arena, ARENA_BYTES)
-        os.ftruncate(report, REPORT_BYTES)
-        done = subprocess.run(
-            [str(driver), name, str(arena), str(report), *map(str, options)],
-            pass_fds=(arena, report),
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-            env={"UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1"},
-        )
-        record = read_report(os.pread(report, REPORT_BYTES, 0), [TABLE], ["A", "B"], 1.5)
-        assert not isinstance(record, InfraFailed), record
-        memory = np.frombuffer(os.pread(arena, 1 << 20, 0), np.uint8)
-        return Ran(done.returncode, record, memory, done.stderr)
-    finally:
-        os.close(arena)
-        os.close(report)
 
 
 @pytest.fixture(scope="session")
 def plain_driver() -> Path:
-    return build_driver("driver", ["-O1"])
+    """The scenarios on the library that candidates run on."""
+    library = runtime_library()
+    link = ["-Wl,--no-as-needed", str(library), f"-Wl,-rpath,{library.parent}"]
+    return build("driver", drivers(), [*FLAGS, *link], WATCH)
 
 
 @pytest.fixture(scope="session")
 def sanitized_driver() -> Path:
-    return build_driver("driver-sanitized", ["-O1", "-g", "-fsanitize=address,undefined"])
+    """The scenarios and the device in one program, under AddressSanitizer and UBSan."""
+    sources = [*drivers(), *sorted((RUNTIME / "device").glob("*.cpp"))]
+    return build("driver-sanitized", sources, [*FLAGS, "-g", "-fsanitize=address,undefined"], WATCH)
 
 
 @pytest.fixture

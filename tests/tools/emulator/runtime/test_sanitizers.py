@@ -1,0 +1,25 @@
+"""The runtime's own memory behaves, whatever a kernel does."""
+
+import re
+from pathlib import Path
+
+import pytest
+from runtime_driver import DRIVERS, FAULT_EXIT, start
+
+NAMES = sorted(
+    name
+    for source in DRIVERS.glob("*.cpp")
+    for name in re.findall(r'^    \{"(\w+)",', source.read_text(), re.MULTILINE)
+)
+CRASHES = {"host_reads_nothing"}
+
+
+@pytest.mark.slow
+def test_no_scenario_upsets_the_sanitizers(sanitized_driver: Path) -> None:
+    assert len(NAMES) > 60
+    for name in NAMES:
+        ran = start(sanitized_driver, name, 2, 3, 2_000_000, 0)
+        if name in CRASHES:
+            continue
+        assert ran.status in (0, FAULT_EXIT), f"{name}: {ran.errors}"
+        assert "runtime error" not in ran.errors, f"{name}: {ran.errors}"

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import erf
 from typing import Any
 
 import numpy as np
@@ -85,23 +86,25 @@ def _maker(file: str) -> Callable[..., KernelCase]:
 
 
 def _fma(a: float, x: Array, y: Array) -> Array:
-    return (a * x.astype("float64") + y).astype("float32")
+    result: Array = (a * x.astype("float64") + y).astype("float32")
+    return result
 
 
 def _half(x: Array, y: Array) -> Array:
     wide_x, wide_y = x.astype("float64"), y.astype("float64")
     total = (x + y).astype("float16").astype("float64")
-    return ((wide_x * wide_y + total).astype("float16") * np.float16(0.5)).astype("float16")
+    result: Array = ((wide_x * wide_y + total).astype("float16") * np.float16(0.5)).astype(
+        "float16"
+    )
+    return result
 
 
 def _singles(x: Array, y: Array) -> Array:
-    from math import erf
-
     xd, yd = x.astype("float64"), y.astype("float64")
     errors = np.array([erf(v) for v in xd])
-    return np.sin(xd) + np.tanh(yd) + errors + np.abs(yd) ** np.float32(0.3) + np.fmod(
-        xd, np.float64(np.float32(0.7))
-    )
+    rest = np.fmod(xd, np.float64(np.float32(0.7)))
+    total: Array = np.sin(xd) + np.tanh(yd) + errors + np.abs(yd) ** np.float32(0.3) + rest
+    return total
 
 
 def _integers(x: Array, y: Array) -> Array:
@@ -149,9 +152,7 @@ def memory() -> list[KernelCase]:
     make = _maker("memory")
     n = 1003
     x, y = _floats(4 * n).reshape(n, 4), _floats(8 * n)[4 * n :].reshape(n, 4)
-    swizzled = np.stack(
-        [x[:, 3] + y[:, 0], x[:, 2] - y[:, 1], x[:, 1] * y[:, 2], x[:, 0]], axis=1
-    )
+    swizzled = np.stack([x[:, 3] + y[:, 0], x[:, 2] - y[:, 1], x[:, 1] * y[:, 2], x[:, 0]], axis=1)
     u8, s8 = _ints(n, 0, 256, "uint8"), _ints(n, -128, 128, "int8")
     side = 75
     m = _floats(2 * side * side).reshape(2, side, side)
@@ -225,7 +226,8 @@ def _votes(by_warp: Array) -> Array:
     before = np.cumsum(odd, axis=1) - odd
     result = before + 100 * (by_warp > 90).any(1, keepdims=True) + 1000
     result = result + odd * 10000 * odd.sum(1, keepdims=True)
-    return result.ravel().astype("int32")
+    flat: Array = result.ravel().astype("int32")
+    return flat
 
 
 def _matches(padded: Array, n: int) -> Array:
@@ -257,7 +259,8 @@ def _tiles(padded: Array) -> Array:
     total = total + (padded & 1) * (1000 * size + rank)
     neighbour = np.zeros_like(groups)
     neighbour[:, :6] = groups[:, 2:]
-    return (total + neighbour.ravel()).astype("int32")
+    result: Array = (total + neighbour.ravel()).astype("int32")
+    return result
 
 
 def _grid_phases(ints: Array) -> Array:

@@ -21,7 +21,10 @@ _OPERATIONS = {
     "cas": "cas",
 }
 _TYPES = frozenset(
-    "b16 b32 u32 s32 b64 u64 s64 f32 f64 f16 f16x2 bf16 bf16x2".split()
+    {
+        *("b16", "b32", "u32", "s32", "b64", "u64", "s64"),
+        *("f32", "f64", "f16", "f16x2", "bf16", "bf16x2"),
+    }
 )
 
 

@@ -157,5 +157,3 @@ class _BlockWriter:
         if any(target <= self._index for target in targets):
             lines.append("if (emu::out_of_fuel(w)) return emu::Status::yielded;")
         return [*lines, "goto dispatch;"]
-
-

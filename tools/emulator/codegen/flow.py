@@ -214,14 +214,12 @@ def _number(kept: list[int], drafts: list[_Draft]) -> tuple[Block, ...]:
 
 def _only_returns(draft: _Draft) -> bool:
     end = draft.end
-    return (
-        not draft.body and end is not None and end.guard is None and end.opcode[0] in {"ret", "exit"}
-    )
+    if draft.body or end is None or end.guard is not None:
+        return False
+    return end.opcode[0] in {"ret", "exit"}
 
 
-def _block(
-    draft: _Draft, index: int, places: dict[str, int], numbers: dict[int, int]
-) -> Block:
+def _block(draft: _Draft, index: int, places: dict[str, int], numbers: dict[int, int]) -> Block:
     following = numbers.get(index + 1, LEAVE)
     body = tuple(draft.body)
     end = draft.end

@@ -152,7 +152,7 @@ class _Copy:
             case Address(base, offset):
                 renamed = self._operand(base)
                 assert isinstance(renamed, Reg | Symbol) or renamed is base
-                return Address(renamed, offset)  # type: ignore[arg-type]
+                return Address(renamed, offset)
             case Label(name):
                 return Label(name + self.suffix)
             case Vector(items):

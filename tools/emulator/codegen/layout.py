@@ -47,9 +47,7 @@ def lay_out(module: Module, kernel: Function) -> Layout:
     places = {v.name: Place(v.space, i) for i, v in enumerate(module_variables(module))}
     used = symbols_of(kernel)
     shared = [
-        v
-        for v in (*module.variables, *kernel.variables)
-        if v.space == "shared" and v.name in used
+        v for v in (*module.variables, *kernel.variables) if v.space == "shared" and v.name in used
     ]
     static = [v for v in shared if not v.external]
     dynamic = [v for v in shared if v.external]
@@ -64,7 +62,7 @@ def lay_out(module: Module, kernel: Function) -> Layout:
         shared_bytes=shared_bytes,
         local_bytes=_round_up(local_bytes, 16),
         param_bytes=param_bytes,
-        params=tuple((places[v.name].value, v.bytes) for v in kernel.params),
+        params=tuple((places[v.name].value, v.size) for v in kernel.params),
     )
 
 
@@ -77,7 +75,7 @@ def _stack(variables: Iterable[Variable], places: dict[str, Place]) -> int:
     for variable in variables:
         offset = _round_up(offset, max(variable.align, 1))
         places[variable.name] = Place(variable.space, offset)
-        offset += variable.bytes
+        offset += variable.size
     return offset
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cuda_llm.tools.emulator.codegen.flow import LEAVE, Barrier, Block, Branch, End, Jump, Switch
+from cuda_llm.tools.emulator.codegen.flow import LEAVE, Barrier, Branch, End, Jump, Switch
 from cuda_llm.tools.emulator.codegen.steps import Step
 from cuda_llm.tools.emulator.ptx.module import Reg
 

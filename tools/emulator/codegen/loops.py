@@ -61,8 +61,10 @@ def _needs(lane: Lane) -> tuple[str, ...]:
 
 
 def _declare(kernel: Kernel, register: str, array: Array) -> str:
-    value = f"({array(register)} >> i & 1)" if kernel.is_predicate(register) else (
-        f"{array(register)}[i]"
+    value = (
+        f"({array(register)} >> i & 1)"
+        if kernel.is_predicate(register)
+        else (f"{array(register)}[i]")
     )
     return f"{kernel.raw(register)} {kernel.name(register)} = {value};"
 
@@ -84,9 +86,7 @@ def _assign(kernel: Kernel, lane: Lane, known: set[str]) -> list[str]:
     return lines
 
 
-def _store(
-    kernel: Kernel, register: str, text: str, guard: Guard | None, *, declared: bool
-) -> str:
+def _store(kernel: Kernel, register: str, text: str, guard: Guard | None, *, declared: bool) -> str:
     name = kernel.name(register)
     if guard is not None:
         test = kernel.name(guard.reg.name)

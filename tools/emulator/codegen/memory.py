@@ -89,10 +89,8 @@ def lower_load(kernel: Kernel, instruction: Instruction) -> list[Step]:
         raise NotSupported
     steps: list[Step] = []
     at = pointer(kernel, instruction.operands[1], space, instruction.guard, steps)
-    outs: list[str | None] = []
     after: list[Step] = []
-    for item in items:
-        outs.append(_landing(kernel, item, kind, instruction.guard, after))
+    outs = [_landing(kernel, item, kind, instruction.guard, after) for item in items]
     site = kernel.site(instruction, "load", space, size * len(items))
     call = f"emu::load_{space}<uint{8 * size}_t, {len(items)}>(w, {site}, q"
 

@@ -164,6 +164,5 @@ def _row(index: int, variable: Variable) -> str:
     initial = f"data{index}" if variable.initial else "nullptr"
     constant = str(variable.space == "const").lower()
     return (
-        f'{{"{variable.name}", {variable.bytes}, {variable.align}, {constant}, '
-        f"{initial}, {stored}}}"
+        f'{{"{variable.name}", {variable.size}, {variable.align}, {constant}, {initial}, {stored}}}'
     )

@@ -27,9 +27,7 @@ def lower_move(kernel: Kernel, instruction: Instruction) -> list[Step]:
     return [_lane(instruction, reader, results)]
 
 
-def _lane(
-    instruction: Instruction, reader: Reader, results: tuple[tuple[str, str], ...]
-) -> Lane:
+def _lane(instruction: Instruction, reader: Reader, results: tuple[tuple[str, str], ...]) -> Lane:
     return Lane(
         results=results,
         reads=tuple(reader.reads),
@@ -43,16 +41,18 @@ def _unpack(
 ) -> tuple[tuple[str, str], ...]:
     bits = 8 * BYTES[kind] // len(target.items)
     value = reader.value(source, f"b{8 * BYTES[kind]}")
-    return tuple(
-        (register(item), store(kernel, item, f"uint{bits}_t({value} >> {index * bits})", f"b{bits}"))
+    pieces = [
+        (item, f"uint{bits}_t({value} >> {index * bits})")
         for index, item in enumerate(target.items)
+    ]
+    return tuple(
+        (register(item), store(kernel, item, piece, f"b{bits}"))
+        for item, piece in pieces
         if item is not None
     )
 
 
-def _pack(
-    kernel: Kernel, reader: Reader, target: Operand, source: Vector, kind: str
-) -> str:
+def _pack(kernel: Kernel, reader: Reader, target: Operand, source: Vector, kind: str) -> str:
     size = 8 * BYTES[kind]
     bits = size // len(source.items)
     pieces = [

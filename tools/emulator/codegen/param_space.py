@@ -6,6 +6,7 @@ local memory instead, which behaves the same.
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 
 from cuda_llm.tools.emulator.ptx.literals import BYTES
 from cuda_llm.tools.emulator.ptx.module import (
@@ -95,7 +96,7 @@ def _symbols(instruction: Instruction) -> Iterator[str]:
 
 def _overlap(pieces: dict[int, int]) -> bool:
     ordered = sorted(pieces.items())
-    return any(a + size > b for (a, size), (b, _) in zip(ordered, ordered[1:], strict=False))
+    return any(a + size > b for (a, size), (b, _) in pairwise(ordered))
 
 
 def _rewrite(instruction: Instruction, own: set[str], broken: set[str]) -> list[Instruction]:

@@ -55,9 +55,7 @@ def _collective(
         lanes = f"emu::Same{{{constant}}}" if constant else spelled
         return f"{joined} {body(array, lanes, site) if body else ''}"
 
-    steps.append(
-        Act(code, reads=(*reads, *([mask] if mask else [])), writes=writes, narrows=True)
-    )
+    steps.append(Act(code, reads=(*reads, *([mask] if mask else [])), writes=writes, narrows=True))
     return steps
 
 
@@ -103,14 +101,17 @@ def _shuffle(kernel: Kernel, instruction: Instruction) -> list[Step]:
 
     reads = (value, *_written(by_register, clamp_register))
     return _collective(
-        kernel, instruction, instruction.operands[4], steps, reads,
-        _written(result, predicate), body,
+        kernel,
+        instruction,
+        instruction.operands[4],
+        steps,
+        reads,
+        _written(result, predicate),
+        body,
     )
 
 
-def _predicate(
-    kernel: Kernel, instruction: Instruction, index: int, steps: list[Step]
-) -> str:
+def _predicate(kernel: Kernel, instruction: Instruction, index: int, steps: list[Step]) -> str:
     """Register holding a predicate operand, `!` applied."""
     operand = instruction.operands[index]
     if isinstance(operand, Reg) and index not in instruction.negated:
@@ -136,7 +137,12 @@ def _vote(kernel: Kernel, instruction: Instruction) -> list[Step]:
         return f"emu::put({array(target)}, m, emu::vote_{mode}(m, {array(source)}, {members}));"
 
     return _collective(
-        kernel, instruction, instruction.operands[2], steps, (source,), (target,),
+        kernel,
+        instruction,
+        instruction.operands[2],
+        steps,
+        (source,),
+        (target,),
         body,
     )
 
@@ -153,8 +159,13 @@ def _match(kernel: Kernel, instruction: Instruction) -> list[Step]:
         return f"emu::put({array(predicate)}, m, {call});" if predicate else f"{call};"
 
     return _collective(
-        kernel, instruction, instruction.operands[2], steps, (value,),
-        _written(result, predicate), body,
+        kernel,
+        instruction,
+        instruction.operands[2],
+        steps,
+        (value,),
+        _written(result, predicate),
+        body,
     )
 
 
@@ -174,7 +185,12 @@ def _redux(kernel: Kernel, instruction: Instruction) -> list[Step]:
         )
 
     return _collective(
-        kernel, instruction, instruction.operands[2], steps, (value,), (target,),
+        kernel,
+        instruction,
+        instruction.operands[2],
+        steps,
+        (value,),
+        (target,),
         body,
     )
 
@@ -188,8 +204,13 @@ def _elect(kernel: Kernel, instruction: Instruction) -> list[Step]:
         return f"emu::put({array(predicate)}, m, {call});" if predicate else f"{call};"
 
     return _collective(
-        kernel, instruction, instruction.operands[1], [], (),
-        _written(result, predicate), body,
+        kernel,
+        instruction,
+        instruction.operands[1],
+        [],
+        (),
+        _written(result, predicate),
+        body,
     )
 
 
@@ -214,7 +235,6 @@ def lower_barrier_result(kernel: Kernel, instruction: Instruction) -> list[Step]
     kind = "pred" if kernel.is_predicate(name) else "u32"
     value = f"{result} != 0" if kind == "pred" else result
     return [Lane(((name, store(kernel, target, value, kind)),), (), None, tuple(reader.uniforms))]
-
 
 
 def barrier_call(kernel: Kernel, instruction: Instruction, target: int, array: Array) -> str:

@@ -148,9 +148,7 @@ class _Reader:
             self._call(guard, line)
             return
         operands, negated = self._operands.list(self.scope)
-        self.body.statements.append(
-            Instruction(opcode, operands, guard, negated, self._loc, line)
-        )
+        self.body.statements.append(Instruction(opcode, operands, guard, negated, self._loc, line))
 
     def _call(self, guard: Guard | None, line: int) -> None:
         cursor = self._cursor

@@ -98,7 +98,7 @@ def _one(
     return Variable(
         name=name,
         space=space,
-        bytes=size * (count or 0),
+        size=size * (count or 0),
         align=align,
         initial=initial,
         pointers=pointers,

@@ -131,7 +131,8 @@ class Variable:
 
     name: str
     space: str
-    bytes: int
+    size: int
+    """Bytes."""
     align: int
     initial: bytes | None = None
     """Contents, zero-extended by the reader; None where nothing is given."""

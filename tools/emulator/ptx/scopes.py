@@ -1,4 +1,4 @@
-"""Names inside a function: nested `{ }` blocks have registers, variables and labels of their own."""
+"""Names inside a function: each nested `{ }` has registers, variables and labels of its own."""
 
 from dataclasses import dataclass, field
 

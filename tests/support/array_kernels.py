@@ -31,9 +31,10 @@ def writes(task: str, compute: Compute) -> Candidate:
     return candidate
 
 
-def fused(total: Array, one: Array, other: Array) -> Array:
+def fused(total: Array, one: Array, other: Array | np.floating[Any]) -> Array:
     """total + one * other, rounded once: the product of two float32 is exact in float64."""
-    return (total.astype(np.float64) + one.astype(np.float64) * other).astype(np.float32)
+    rounded: Array = (total.astype(np.float64) + one.astype(np.float64) * other).astype(np.float32)
+    return rounded
 
 
 def add(b: Buffers) -> Array:
@@ -44,7 +45,7 @@ def add_fused(b: Buffers) -> Array:
     return fused(b["B"], b["A"], np.float32(1))
 
 
-def multiply_in_order(b: Buffers, accumulator: type = np.float32) -> Array:
+def multiply_in_order(b: Buffers, accumulator: npt.DTypeLike = np.float32) -> Array:
     total = np.zeros(b["C"].shape, accumulator)
     for k in range(b["A"].shape[1]):
         total += (b["A"][:, k : k + 1] * b["B"][k]).astype(accumulator)
@@ -67,11 +68,14 @@ def multiply_tiled(b: Buffers) -> Array:
 
 def multiply_split(b: Buffers) -> Array:
     half = b["A"].shape[1] // 2
-    return b["A"][:, half:] @ b["B"][half:] + b["A"][:, :half] @ b["B"][:half]
+    second: Array = b["A"][:, half:] @ b["B"][half:]
+    first: Array = b["A"][:, :half] @ b["B"][:half]
+    return second + first
 
 
 def multiply_library(b: Buffers) -> Array:
-    return b["A"] @ b["B"]
+    product: Array = b["A"] @ b["B"]
+    return product
 
 
 def transpose(b: Buffers) -> Array:
@@ -134,7 +138,7 @@ def count_private(b: Buffers) -> Array:
     return count({**empty, "input": first}) + count({**empty, "input": second})
 
 
-def convolve(b: Buffers, accumulator: type = np.float32) -> Array:
+def convolve(b: Buffers, accumulator: npt.DTypeLike = np.float32) -> Array:
     output = b["output"]
     total = np.zeros(output.shape, accumulator)
     for r, s in np.ndindex(*b["filter"].shape):

@@ -1,7 +1,6 @@
 """Wrong kernels as functions on arrays: the kinds every task must reject."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,25 +13,18 @@ from cuda_llm.tools.devices.device import CallOptions
 Array = npt.NDArray[Any]
 
 
-@dataclass(frozen=True)
-class NotApplicable:
-    """Why a task cannot have this mutant."""
-
-    reason: str
-
-
-def mutants(task: str) -> Mapping[str, Candidate | NotApplicable]:
+def mutants(task: str) -> Mapping[str, Candidate]:
     """The table's row of one task."""
     honest = HONEST[task][0]
     return {
         "zero": writes(task, lambda b: np.zeros(b[OUTPUTS[task]].shape)),
         "constant": writes(task, lambda b: np.ones(b[OUTPUTS[task]].shape)),
-        "copy of input": writes(task, lambda b: _copy(task, b)),
-        "last tile missing": _without_last_tile(task, honest),
-        "fp16 accumulation": writes(task, HALF[task]),
-        "off by one": writes(task, OFF_BY_ONE[task]),
-        "missing barrier": _unordered(task, honest),
-        "wrong on edge sizes": _only_whole_vectors(task, honest),
+        "copy_of_input": writes(task, lambda b: _copy(task, b)),
+        "last_tile_missing": _without_last_tile(task, honest),
+        "fp16_accumulation": writes(task, HALF[task]),
+        "off_by_one": writes(task, OFF_BY_ONE[task]),
+        "missing_barrier": _unordered(task, honest),
+        "edge_sizes_only": _only_whole_vectors(task, honest),
     }
 
 

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 
 from cuda_llm.errors import InfrastructureError, TaskError
 from cuda_llm.outcomes import CompileFailed, InfraFailed, Verdict, WrongResult
-from cuda_llm.tasks.signature import prelude
 from cuda_llm.tasks.task import Task
-from cuda_llm.tools.compiler.candidate import Compiled, CompileRequest
+from cuda_llm.tools.compiler.candidate import Compiled
 from cuda_llm.tools.devices.device import Device, Session
 from cuda_llm.tools.validator.oracle import baseline_oracle, reference_oracle
 from cuda_llm.tools.validator.soundness import find_problems
@@ -36,8 +35,9 @@ async def check_task(task: Task, device: Device) -> Admission:
     rejected; the result must depend on every input. Raises InfrastructureError.
     """
     from cuda_llm.tools.compiler.compile import compile_candidate
+    from cuda_llm.tools.compiler.request import baseline_request
 
-    compiled = await compile_candidate(_baseline_request(task, device.target))
+    compiled = await compile_candidate(baseline_request(task, device.target))
     if not isinstance(compiled, Compiled):
         return _refused(task, compiled)
     async with device.open(compiled) as session, device.open(compiled) as second:
@@ -60,18 +60,6 @@ async def check_sessions(task: Task, session: Session, second: Session) -> Admis
         refused = _refused(task, result)
         return Admission(problems=(*refused.problems, *problems), checked={})
     return Admission(problems=tuple(problems), checked=result.checked)
-
-
-def _baseline_request(task: Task, target: str) -> CompileRequest:
-    return CompileRequest(
-        source=task.baseline.read_text(encoding="utf-8"),
-        name=task.baseline.name,
-        target=target,
-        prelude=prelude(task),
-        flags=task.capabilities.flags,
-        defines=task.capabilities.defines,
-        include_dirs=task.capabilities.include_dirs,
-    )
 
 
 def _refused(task: Task, verdict: Verdict) -> Admission:

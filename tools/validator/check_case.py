@@ -72,6 +72,8 @@ async def check_case(
     for name, comparison in comparisons.items():
         if not comparison.ok:
             return wrong_result(case, name, first.outputs, expectation, own, inputs)
+    if case.level is not Level.CHECK and not first.report.launches:
+        return PolicyViolation(rule="no-launch", detail="the result is computed without a kernel")
     late = find_late_write(first.filled, first.outputs)
     if late is not None:
         return LateWrite(buffer=late)
@@ -122,8 +124,6 @@ async def _call(
     damage = find_damage(filled)
     if damage is not None:
         return damage
-    if case.level is not Level.CHECK and not report.launches:
-        return PolicyViolation(rule="no-launch", detail="solve returned without launching a kernel")
     return _Call(report, filled, take_outputs(filled))
 
 

@@ -59,11 +59,18 @@ def limits(tolerance: Tolerance, terms: Terms) -> Limits:
         return EXACT
     sums = tolerance.kind is not ToleranceClass.ELEMENTWISE
     own = _sum_limits(tolerance, terms) if sums else _elementwise_limits(tolerance)
+    max_units = tolerance.max_units or own.max_units
+    floor = SMALLEST_NORMAL[tolerance.precision]
+    if sums:
+        floor *= max(terms.count, 1.0)
+        if tolerance.order is SummationOrder.ANY:
+            # Float atomics in global memory flush subnormal operands and results to zero.
+            floor *= 2.0 / (max_units * own.unit)
     return Limits(
         unit=own.unit,
-        max_units=tolerance.max_units or own.max_units,
+        max_units=max_units,
         rms_units=tolerance.rms_units or tolerance.max_units or own.rms_units,
-        floor=SMALLEST_NORMAL[tolerance.precision] * (max(terms.count, 1.0) if sums else 1.0),
+        floor=floor,
         scale_weight=own.scale_weight,
         value_weight=own.value_weight,
     )

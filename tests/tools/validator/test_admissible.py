@@ -1,0 +1,136 @@
+"""Tasks that could not tell right from wrong are refused, each for its reason."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from array_kernels import HONEST, sum_in_order, writes
+from array_session import ArraySession, Buffers
+from small_tasks import small_task
+
+from cuda_llm.errors import InfrastructureError
+from cuda_llm.outcomes import InfraFailed
+from cuda_llm.tasks.loader import load_task
+from cuda_llm.tasks.task import Task, Tolerance, ToleranceClass
+from cuda_llm.tools.devices.device import CallOptions
+from cuda_llm.tools.validator.admissible import Admission, check_sessions
+
+
+def check(task: Task, candidate: Any) -> Admission:
+    return asyncio.run(check_sessions(task, ArraySession(candidate), ArraySession(candidate)))
+
+
+def with_reference(task: Task, folder: Path, text: str) -> Task:
+    file = folder / "reference.py"
+    file.write_text(text)
+    return replace(task, reference=file)
+
+
+@pytest.mark.parametrize("name", HONEST)
+def test_the_shipped_tasks_are_admissible(name: str) -> None:
+    found = check(load_task(name), writes(name, HONEST[name][0]))
+    assert found.problems == ()
+    assert found.checked["cases"] >= 15
+
+
+def test_a_baseline_that_disagrees_is_told_with_place_and_values() -> None:
+    task = small_task("vector_add")
+    (problem,) = check(task, writes("vector_add", lambda b: b["A"] - b["B"])).problems
+    assert "baseline.cu: WRONG_RESULT: C[" in problem
+    assert "the reference says" in problem
+
+
+def test_a_tolerance_under_which_zeros_pass_is_refused() -> None:
+    task = small_task("reduction")
+    loose = replace(
+        task, tolerance=replace(task.tolerance, max_units=2.0**25, rms_units=2.0**25), linear=False
+    )
+    found = check(loose, writes("reduction", sum_in_order))
+    assert any("writes zeros into output passes" in problem for problem in found.problems)
+    assert any("rounded to half precision pass" in problem for problem in found.problems)
+
+
+def test_a_result_that_ignores_an_input_is_refused(tmp_path: Path) -> None:
+    task = with_reference(
+        small_task("vector_add"),
+        tmp_path,
+        "def reference(xp, *, A, B):\n    return {'C': A + 0 * B}\n",
+    )
+    found = check(task, writes("vector_add", lambda b: b["A"].copy()))
+    assert any("does not depend on B" in problem for problem in found.problems)
+
+
+def test_a_constant_result_is_refused(tmp_path: Path) -> None:
+    task = with_reference(
+        replace(small_task("vector_add"), linear=False),
+        tmp_path,
+        "def reference(xp, *, A, B):\n    return {'C': 0 * A + 1e-30}\n",
+    )
+    found = check(task, writes("vector_add", lambda b: np.full_like(b["C"], 1e-30)))
+    assert any("does not depend on A" in problem for problem in found.problems)
+
+
+def test_a_reference_that_is_not_finite_is_refused(tmp_path: Path) -> None:
+    task = with_reference(
+        replace(small_task("vector_add"), linear=False),
+        tmp_path,
+        "def reference(xp, *, A, B):\n    return {'C': A + xp.inf}\n",
+    )
+    found = check(task, writes("vector_add", lambda b: np.full_like(b["C"], np.inf)))
+    assert any("not finite" in problem for problem in found.problems)
+
+
+def test_a_reference_that_fails_is_one_line(tmp_path: Path) -> None:
+    task = with_reference(
+        small_task("vector_add"), tmp_path, "def reference(xp, *, A):\n    return A.nothing\n"
+    )
+    (problem,) = check(task, writes("vector_add", HONEST["vector_add"][0])).problems
+    assert "AttributeError" in problem
+    assert "\n" not in problem
+
+
+def test_our_own_failure_is_no_problem_of_the_task() -> None:
+    def broken(b: Buffers, options: CallOptions) -> InfraFailed:
+        return InfraFailed(component="runner", detail="gone")
+
+    with pytest.raises(InfrastructureError):
+        check(small_task("vector_add"), broken)
+
+
+@pytest.mark.parametrize("name", ["reduction", "matrix_multiplication", "histogram"])
+def test_without_a_reference_the_baseline_is_the_oracle(name: str) -> None:
+    task = replace(small_task(name), reference=None)
+    assert check(task, writes(name, HONEST[name][0])).problems == ()
+
+
+def test_own_rules_of_a_task_are_asked(tmp_path: Path) -> None:
+    """Any order of the right numbers will do."""
+    text = (
+        "def reference(xp, *, A, B):\n    return {'C': A + B}\n"
+        "def unordered(xp, got, *, A, B):\n"
+        "    right = xp.sort(A + B)\n"
+        "    return {'C': abs(xp.sort(got['C']) - right) / (abs(right) + 1e-30) * 2**24}\n"
+    )
+    plain = small_task("vector_add")
+    task = replace(
+        with_reference(plain, tmp_path, text),
+        comparator="unordered",
+        linear=False,
+        tolerance=Tolerance(kind=ToleranceClass.ELEMENTWISE),
+    )
+    task = replace(
+        task,
+        arguments=tuple(
+            replace(a, distributions=("normal",)) if a.distributions else a for a in task.arguments
+        ),
+    )
+
+    def backwards(b: Mapping[str, Any]) -> Any:
+        return (b["A"] + b["B"])[::-1]
+
+    assert check(task, writes("vector_add", backwards)).problems == ()
+    assert check(plain, writes("vector_add", backwards)).problems

@@ -1,0 +1,119 @@
+"""The plan covers every size and every distribution without the full product."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from cuda_llm.errors import TaskError
+from cuda_llm.tasks.expressions import evaluate
+from cuda_llm.tasks.loader import list_tasks, load_task
+from cuda_llm.tasks.task import DimRange, HiddenSizes
+from cuda_llm.tools.devices.device import Level
+from cuda_llm.tools.validator.cases import (
+    POISONS,
+    distribution_rows,
+    plan,
+    terms_of,
+    timed_case,
+)
+from cuda_llm.tools.validator.check_case import draw_inputs
+from cuda_llm.tools.validator.hidden import draw_hidden
+
+
+@pytest.mark.parametrize("name", list_tasks())
+@pytest.mark.parametrize("seed", range(5))
+def test_every_size_and_every_distribution_occurs(name: str, seed: int) -> None:
+    task = load_task(name)
+    cases = plan(task, np.random.default_rng(seed))
+    used = {tuple(sorted(case.distributions.items())) for case in cases}
+    assert used >= {tuple(sorted(row.items())) for row in distribution_rows(task)}
+    sizes = [dict(case.dims) for case in cases]
+    assert all(dict(dims) in sizes for dims in (*task.sizes.edge, task.sizes.emulated[0]))
+    assert sum(case.group == "hidden" for case in cases) >= 2
+    assert len(cases) <= len(task.sizes.edge) + len(distribution_rows(task)) + 8
+
+
+@pytest.mark.parametrize("name", list_tasks())
+def test_cases_run_from_cheap_to_dear_with_both_poisons_and_one_repeat(name: str) -> None:
+    cases = plan(load_task(name), np.random.default_rng(0))
+    effort = [case.work for case in cases]
+    assert effort == sorted(effort)
+    assert {case.poison for case in cases} == set(POISONS)
+    assert sum(case.repeat_seed != 0 for case in cases) == 1
+    assert cases[0].schedule_seed == 0
+    assert any(case.schedule_seed for case in cases)
+    assert cases[0].level is Level.FULL
+
+
+@pytest.mark.parametrize("name", list_tasks())
+def test_linear_tasks_are_probed_for_exactness(name: str) -> None:
+    task = load_task(name)
+    probes = [case for case in plan(task, np.random.default_rng(0)) if case.probe]
+    assert {case.group for case in probes} == ({"edge", "hidden"} if task.linear else set())
+
+
+@pytest.mark.parametrize("name", ["matrix_multiplication", "reduction", "conv2d"])
+def test_probe_sums_stay_exact_in_float32_however_many_terms(name: str) -> None:
+    task = load_task(name)
+    for seed in range(5):
+        for case in plan(task, np.random.default_rng(seed)):
+            if case.probe:
+                inputs = draw_inputs(task, case, np.random.default_rng(seed))
+                values = [np.abs(array).reshape(-1) for array in inputs.values()]
+                nonzero = min(float(np.mean(array > 0)) for array in values)
+                biggest = np.prod([array.max() for array in values])
+                assert nonzero * terms_of(task, case).count * biggest < 2**24
+
+
+def test_terms_know_which_inputs_cancel_and_which_repeat() -> None:
+    task = load_task("reduction")
+    case = timed_case(task, {"n": 100}, Level.CHECK)
+    for spelling, symmetric, repeated in [
+        ("normal", True, False),
+        ("uniform(-5, 5)", True, False),
+        ("uniform(-5, 6)", False, False),
+        ("uniform_unit", False, False),
+        ("all_equal(1)", False, True),
+        ("mixed", False, False),
+    ]:
+        terms = terms_of(task, replace(case, distributions={"input": spelling}))
+        assert (terms.count, terms.symmetric, terms.repeated) == (100, symmetric, repeated)
+
+
+@pytest.mark.parametrize("name", list_tasks())
+def test_hidden_sizes_are_fresh_admissible_and_new_each_time(name: str) -> None:
+    task = load_task(name)
+    rng = np.random.default_rng(0)
+    seen = []
+    for _ in range(30):
+        sizes = draw_hidden(task, rng)
+        assert len(sizes) >= 2
+        for size in sizes:
+            hidden = task.sizes.hidden
+            assert not task.requires or evaluate(task.requires, size)
+            assert evaluate(hidden.cost, size) <= hidden.max_cost
+            assert all(
+                limits.minimum <= size[dim] <= limits.maximum for dim, limits in hidden.dims.items()
+            )
+            assert size not in task.sizes.edge
+            seen.append(tuple(size.items()))
+    assert len(set(seen)) > 0.9 * len(seen)
+
+
+def test_hidden_sizes_respect_multiples_and_reach_small_and_large() -> None:
+    task = load_task("vector_add")
+    limits = HiddenSizes(dims={"n": DimRange(minimum=10, maximum=100_000, multiple_of=32)})
+    task = replace(task, sizes=replace(task.sizes, hidden=limits))
+    rng = np.random.default_rng(0)
+    drawn = [size["n"] for _ in range(50) for size in draw_hidden(task, rng)]
+    assert all(n % 32 == 0 and 32 <= n <= 100_000 for n in drawn)
+    assert min(drawn) < 1000
+    assert max(drawn) > 50_000
+
+
+def test_hidden_sizes_that_cannot_be_met_are_a_fault_of_the_task() -> None:
+    task = load_task("vector_add")
+    task = replace(task, requires="n > 400000")
+    with pytest.raises(TaskError, match=r"sizes\.hidden"):
+        draw_hidden(task, np.random.default_rng(0))

@@ -1,0 +1,238 @@
+"""What a candidate may try against the referee itself."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from array_kernels import add, writes
+from array_session import ArraySession, Buffers, Candidate
+from small_tasks import small_task
+
+from cuda_llm.outcomes import (
+    GuardOverwritten,
+    IllegalAccess,
+    InputMutated,
+    LateWrite,
+    Nondeterministic,
+    PolicyViolation,
+    Verdict,
+    WrongResult,
+)
+from cuda_llm.tools.devices.device import CallOptions, Level
+from cuda_llm.tools.validator.compare import Expected
+from cuda_llm.tools.validator.oracle import Expectation
+from cuda_llm.tools.validator.validate import Validated, validate
+
+Array = npt.NDArray[Any]
+TASK = small_task("vector_add")
+
+
+def judge(candidate: Candidate) -> Validated | Verdict:
+    return asyncio.run(validate(TASK, ArraySession(candidate)))
+
+
+def test_a_validated_candidate_says_what_was_compared() -> None:
+    result = judge(writes("vector_add", add))
+    assert isinstance(result, Validated)
+    assert result.checked["hidden"] == 2
+    assert result.checked["distributions"] >= 7
+    assert result.checked["elements"] > 1000
+    assert not result.differential
+    assert len(result.nonce) == 16
+
+
+def test_the_same_nonce_gives_the_same_inputs_and_another_nonce_others() -> None:
+    def seen(nonce: bytes) -> list[bytes]:
+        inputs = []
+
+        def candidate(b: Buffers, options: CallOptions) -> None:
+            inputs.append(b["A"].tobytes())
+            b["C"][...] = b["A"] + b["B"]
+
+        asyncio.run(validate(TASK, ArraySession(candidate), nonce=nonce))
+        return inputs
+
+    assert seen(b"1" * 16) == seen(b"1" * 16)
+    assert not set(seen(b"1" * 16)[2:]) & set(seen(b"2" * 16)[2:])
+
+
+@pytest.mark.parametrize("side", ["before", "after"])
+@pytest.mark.parametrize("distance", [0, 3, 255])
+def test_a_write_beside_a_buffer_is_found_on_its_side(side: str, distance: int) -> None:
+    session = ArraySession(lambda b, options: None)
+
+    def candidate(b: Buffers, options: CallOptions) -> None:
+        b["C"][...] = b["A"] + b["B"]
+        buffer = session.placed["C"]
+        guard = buffer.guard_after if side == "after" else buffer.guard_before
+        at = distance if side == "after" else guard.size - 1 - distance
+        guard[at] ^= 1
+
+    session.candidate = candidate
+    verdict = asyncio.run(validate(TASK, session))
+    assert verdict == GuardOverwritten(buffer="C", side=side, offset_bytes=distance)
+
+
+def test_an_input_changed_by_one_bit_is_found() -> None:
+    def candidate(b: Buffers, options: CallOptions) -> None:
+        b["C"][...] = b["A"] + b["B"]
+        b["B"].view(np.uint8)[-1] ^= 1
+
+    assert judge(candidate) == InputMutated(buffer="B")
+
+
+def test_an_output_nobody_writes_is_told_as_such() -> None:
+    verdict = judge(lambda b, options: None)
+    assert isinstance(verdict, WrongResult)
+    assert verdict.looks_like == "the output is never written"
+    assert verdict.failed_cases == verdict.cases > 10
+
+
+def test_reading_the_output_buffer_as_if_it_were_zero_is_wrong() -> None:
+    def candidate(b: Buffers, options: CallOptions) -> None:
+        b["C"][...] += b["A"] + b["B"]
+
+    assert isinstance(judge(candidate), WrongResult)
+
+
+def _by_address(b: Buffers) -> Any:
+    return 0
+
+
+def _by_size(b: Buffers) -> Any:
+    return b["C"].size
+
+
+def _by_first_and_last(b: Buffers) -> Any:
+    return (b["C"].size, b["A"].flat[0], b["A"].flat[-1])
+
+
+@pytest.mark.parametrize("key", [_by_address, _by_size, _by_first_and_last])
+def test_replayed_outputs_are_wrong(key: Callable[[Buffers], Any]) -> None:
+    """Sampled content tells calls apart unless two inputs share it, as all-zero ones do."""
+    kept: dict[Any, Array] = {}
+
+    def candidate(b: Buffers, options: CallOptions) -> None:
+        name = key(b)
+        fits = name in kept and kept[name].size == b["C"].size
+        kept[name] = kept[name] if fits else b["A"] + b["B"]
+        b["C"][...] = kept[name]
+
+    doubled = replace(TASK, sizes=replace(TASK.sizes, edge=(*TASK.sizes.edge, *TASK.sizes.edge)))
+    first = replace(TASK.arguments[0], distributions=("sparse",), probe="")
+    if key is _by_first_and_last:
+        doubled = replace(doubled, arguments=(first, *TASK.arguments[1:]), linear=False)
+    for _ in range(3):
+        verdict = asyncio.run(validate(doubled, ArraySession(candidate)))
+        assert isinstance(verdict, WrongResult)
+
+
+def test_a_call_without_a_launch_is_host_side_computation() -> None:
+    session = ArraySession(writes("vector_add", add), launches=())
+    verdict = asyncio.run(validate(TASK, session))
+    assert isinstance(verdict, PolicyViolation)
+    assert verdict.rule == "no-launch"
+
+
+def test_a_result_that_changes_with_the_schedule_is_not_deterministic() -> None:
+    """Wrong only in the second of two calls on the same inputs."""
+    last: list[bytes] = []
+
+    def candidate(b: Buffers, options: CallOptions) -> None:
+        again = last[-1:] == [b["A"].tobytes() + b["B"].tobytes()]
+        b["C"][...] = b["A"] + b["B"]
+        if again:
+            b["C"][-1] += 1
+        last.append(b["A"].tobytes() + b["B"].tobytes())
+
+    verdict = judge(candidate)
+    assert isinstance(verdict, Nondeterministic)
+    assert verdict.buffer == "C"
+
+
+def test_order_dependent_sums_within_a_quarter_of_the_tolerance_are_noted() -> None:
+    def candidate(b: Buffers, options: CallOptions) -> None:
+        order = np.random.default_rng(options.schedule_seed).permutation(b["input"].size)
+        b["output"][...] = np.cumsum(b["input"][order], dtype=np.float32)[-1:]
+
+    result = asyncio.run(validate(small_task("reduction"), ArraySession(candidate)))
+    assert isinstance(result, Validated)
+    assert len(result.notes) <= 1
+    assert all("depends on the order" in note for note in result.notes)
+
+
+def test_a_write_after_the_call_came_back_is_late() -> None:
+    session = ArraySession(writes("vector_add", add))
+
+    def compare_while_it_changes(outputs: Buffers) -> dict[str, Array]:
+        session.placed["C"].data[...] = 7
+        return {"C": np.zeros(outputs["C"].shape)}
+
+    async def oracle(inputs: Buffers, dims: Mapping[str, int]) -> Expectation:
+        right = Expected(inputs["A"].astype(np.float64) + inputs["B"])
+        return Expectation({"C": right}, compare_while_it_changes)
+
+    verdict = asyncio.run(validate(TASK, session, oracle=oracle))
+    assert verdict == LateWrite(buffer="C")
+
+
+def test_the_verdict_of_a_call_ends_the_evaluation() -> None:
+    fault = IllegalAccess(space="global", access="read", bytes=4, detail="4 bytes past A")
+    session = ArraySession(lambda b, options: fault)
+    assert asyncio.run(validate(TASK, session)) == fault
+    assert len(session.calls) == 1
+
+
+def test_hidden_sizes_are_never_told() -> None:
+    known = {dims["n"] for dims in (*TASK.sizes.edge, *TASK.sizes.emulated)}
+
+    def candidate(b: Buffers, options: CallOptions) -> None:
+        b["C"][...] = b["A"] + b["B"]
+        if b["C"].size not in known:
+            b["C"][-1] += 1
+
+    verdict = judge(candidate)
+    assert isinstance(verdict, WrongResult)
+    assert verdict.size_class == "hidden"
+    assert not verdict.dims
+    assert not verdict.index
+    assert verdict.elements == verdict.wrong == 0
+
+
+def test_a_forgotten_tail_is_told_by_its_sizes() -> None:
+    def candidate(b: Buffers, options: CallOptions) -> None:
+        whole = b["C"].size // 4 * 4
+        b["C"][:whole] = (b["A"] + b["B"])[:whole]
+
+    task = small_task("vector_add")
+    sizes = replace(task.sizes, edge=({"n": 4}, {"n": 7}, {"n": 64}, {"n": 65}, {"n": 1026}))
+    verdict = asyncio.run(validate(replace(task, sizes=sizes), ArraySession(candidate)))
+    assert isinstance(verdict, WrongResult)
+    assert verdict.dims == {"n": 7}
+    assert verdict.looks_like.startswith("never written: the last elements")
+    assert "every size where n is a multiple of 4 is right" in verdict.looks_like
+    assert 0 < verdict.failed_cases < verdict.cases
+
+
+def test_small_cases_are_watched_closely_and_schedules_differ() -> None:
+    session = ArraySession(writes("vector_add", add))
+    asyncio.run(validate(TASK, session))
+    assert {options.level for options in session.calls} == {Level.FULL}
+    assert len({options.schedule_seed for options in session.calls}) > 3
+    assert session.calls[0].schedule_seed == 0
+
+
+def test_progress_is_told_case_by_case() -> None:
+    told = []
+    asyncio.run(
+        validate(
+            TASK,
+            ArraySession(writes("vector_add", add)),
+            on_case=lambda case, number, total: told.append((number, total)),
+        )
+    )
+    assert told == [(number, len(told)) for number in range(len(told))]

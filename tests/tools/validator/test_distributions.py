@@ -1,0 +1,143 @@
+"""Every distribution a task may name gives what its name says."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cuda_llm.tasks.distribution import FAMILIES
+from cuda_llm.tools.validator.distributions import DISTRIBUTIONS, REPEATED, SYMMETRIC, draw
+
+Array = npt.NDArray[Any]
+
+ARGUMENTS = {
+    "uniform": "(-2, 3)",
+    "all_equal": "(1)",
+    "ints": "(-4, n)",
+    "sorted_ints": "(0, n)",
+    "bins": "(n)",
+}
+SPELLINGS = [
+    (name + ARGUMENTS.get(name, ""), dtype)
+    for name, family in FAMILIES.items()
+    for dtype in ("float32", "float16") * family.floats + ("int32", "uint8") * family.integers
+    if not (dtype == "uint8" and name in ("ints", "sorted_ints", "bins"))
+]
+SHAPES = st.lists(st.integers(1, 40), min_size=1, max_size=3).map(tuple)
+
+
+def drawn(spelling: str, shape: tuple[int, ...], dtype: str = "float32", seed: int = 0) -> Array:
+    return draw(spelling, np.random.default_rng(seed), shape, dtype, {"n": 10})
+
+
+def test_every_name_a_task_may_write_can_be_drawn() -> None:
+    assert set(DISTRIBUTIONS) == set(FAMILIES)
+    assert set(FAMILIES) >= SYMMETRIC | REPEATED
+
+
+@pytest.mark.parametrize(("spelling", "dtype"), SPELLINGS)
+@settings(max_examples=25, deadline=None)
+@given(shape=SHAPES, seed=st.integers(0, 1 << 32))
+def test_shape_and_type_are_as_asked_and_values_are_finite(
+    spelling: str, dtype: str, shape: tuple[int, ...], seed: int
+) -> None:
+    values = drawn(spelling, shape, dtype, seed)
+    assert values.shape == shape
+    assert values.dtype == np.dtype(dtype)
+    assert values.flags.c_contiguous
+    assert np.isfinite(values).all()
+    assert np.array_equal(values, drawn(spelling, shape, dtype, seed))
+
+
+@pytest.mark.parametrize("name", sorted(SYMMETRIC))
+def test_symmetric_ones_centre_on_zero(name: str) -> None:
+    values = drawn(name, (100_000,))
+    assert abs(float(values.mean())) < 0.02
+    assert float(np.abs(values).max()) < 10
+
+
+def test_uniform_keeps_its_bounds() -> None:
+    values = drawn("uniform(-2, 3)", (10_000,))
+    assert values.min() >= -2
+    assert values.max() <= 3
+    assert values.min() < -1.9 < 2.9 < values.max()
+
+
+def test_heavy_tail_reaches_far() -> None:
+    values = np.abs(drawn("heavy_tail", (100_000,)))
+    assert float(values.max()) > 20 * float(np.median(values))
+
+
+def test_denormals_are_subnormal_and_not_zero() -> None:
+    values = drawn("denormal", (1000,))
+    assert (values != 0).all()
+    assert (np.abs(values) < np.finfo(np.float32).smallest_normal).all()
+    assert (values < 0).any()
+    assert (values > 0).any()
+
+
+def test_zeros_have_both_signs() -> None:
+    values = drawn("zeros", (1000,))
+    assert (values == 0).all()
+    assert 300 < np.signbit(values).sum() < 700
+    assert not drawn("zeros", (10,), "int32").any()
+
+
+def test_constant_rows_are_constant_and_differ() -> None:
+    values = drawn("constant_rows", (50, 7))
+    assert (values == values[:, :1]).all()
+    assert len(np.unique(values)) > 5
+    assert (values != 0).all()
+
+
+def test_sparse_is_mostly_zero() -> None:
+    assert 0.85 < float((drawn("sparse", (10_000,)) == 0).mean()) < 0.95
+
+
+def test_mixed_has_zeros_and_large_values_in_one_vector_at_changing_places() -> None:
+    values = drawn("mixed", (100_000,))
+    assert float((values == 0).mean()) > 0.01
+    assert float(np.abs(values).max()) > 1000
+    assert not np.array_equal(values, drawn("mixed", (100_000,), seed=1))
+
+
+def test_mixed_matrices_differ_row_by_row() -> None:
+    spread = np.abs(drawn("mixed", (200, 64))).max(axis=1)
+    assert (spread == 0).any()
+    assert (spread > 1000).any()
+
+
+def test_bins_fall_in_and_out_and_touch_the_borders() -> None:
+    values = set(drawn("bins(n)", (1000,), "int32").tolist())
+    ends = np.iinfo(np.int32)
+    assert {-1, 0, 9, 10, ends.min, ends.max} <= values
+
+
+def test_full_range_reaches_both_ends() -> None:
+    values = drawn("ints_full_range", (1000,), "int32")
+    assert values.min() == np.iinfo(np.int32).min
+    assert values.max() == np.iinfo(np.int32).max
+
+
+def test_sorted_ints_ascend_with_duplicates() -> None:
+    values = drawn("sorted_ints(0, n)", (1000,), "int32")
+    assert (np.diff(values) >= 0).all()
+    assert set(values.tolist()) == set(range(10))
+
+
+def test_probe_numbers_need_thirteen_bits() -> None:
+    values = drawn("exact_odd_13bit", (10_000,)).astype(np.int64)
+    assert (values % 2 != 0).all()
+    assert np.abs(values).min() >= 4099
+    assert np.abs(values).max() <= 8191
+    assert set(drawn("exact_signs", (1000,)).tolist()) == {-1.0, 0.0, 1.0}
+
+
+@pytest.mark.parametrize("name", ["exact_odd_13bit", "exact_signs"])
+def test_a_thinned_probe_keeps_its_share(name: str) -> None:
+    whole = draw(name, np.random.default_rng(3), (20_000,), "float32", {})
+    thin = draw(name, np.random.default_rng(3), (20_000,), "float32", {}, keep=0.25)
+    assert 0.2 < np.count_nonzero(thin) / np.count_nonzero(whole) < 0.3

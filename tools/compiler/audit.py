@@ -4,11 +4,11 @@ Rules, by the name a violation carries:
   `export`       the .so defines nothing for others but `solve`, and nothing replaces CUDA's calls
   `import`       it needs nothing outside `imports.py` and no library but libstdc++, libgcc_s, libc,
                  libm; no text relocation, no search path
-  `constructor`  nothing of the candidate's runs at load or unload, no IFUNC either. The object file lists what the
-                 compiler runs then: CUDA's own registration, and for `<iostream>` a static
-                 initialiser that calls `std::ios_base::Init` and nothing else. That one is known by
-                 its relocations: a call to Init, one to `__cxa_atexit`, its object, and no byte
-                 sequence of a system call; anything more is the candidate's own initialiser.
+  `constructor`  nothing of the candidate's runs at load or unload, no IFUNC either. The object file
+                 lists what the compiler runs then: CUDA's own registration, and for `<iostream>` a
+                 static initialiser that calls `std::ios_base::Init` and nothing else. That one is
+                 known by its relocations: Init's constructor and destructor, `__cxa_atexit`, its
+                 object, and by holding no system call; anything more is the candidate's own.
 """
 
 from collections.abc import Iterator

@@ -130,11 +130,12 @@ def test_every_cuda_call_let_through_is_answered_by_our_runtime() -> None:
 
 OUTSIDE = """
 open openat creat fopen freopen fdopen remove rename unlink mkdir opendir socket connect bind fork
-vfork clone execve system popen posix_spawn pthread_create dlopen dlsym mmap mprotect munmap shm_open
-getenv setenv signal sigaction raise kill ptrace syscall prctl clock_gettime gettimeofday time
-nanosleep usleep sem_open write read ioctl
+vfork clone execve system popen posix_spawn pthread_create dlopen dlsym mmap mprotect munmap
+shm_open getenv setenv signal sigaction raise kill ptrace syscall prctl clock_gettime gettimeofday
+time nanosleep usleep sem_open write read ioctl
 _ZNSt6thread4joinEv _ZNSt6thread20hardware_concurrencyEv _ZNSt13random_device9_M_getvalEv
-_ZNSt13basic_filebufIcSt11char_traitsIcEE4openEPKcSt13_Ios_Openmode _ZNSt6chrono3_V212system_clock3nowEv
+_ZNSt13basic_filebufIcSt11char_traitsIcEE4openEPKcSt13_Ios_Openmode
+_ZNSt6chrono3_V212system_clock3nowEv
 _ZNSt10filesystem7__cxx114path14_M_split_cmptsEv _ZNSt14basic_ofstreamIcSt11char_traitsIcEEC1Ev
 _ZNSt18condition_variable10notify_oneEv
 """

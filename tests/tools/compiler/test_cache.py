@@ -1,0 +1,192 @@
+"""Outcomes are remembered, kept apart by what decides them, and mended when broken."""
+
+import asyncio
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cuda_llm.errors import MissingError
+from cuda_llm.outcomes import CompileFailed, Diagnostic, LoadFailed, PolicyViolation, Verdict
+from cuda_llm.spots import SourceSpot
+from cuda_llm.tools.compiler.cache import entry_folder, load, request_key, store
+from cuda_llm.tools.compiler.candidate import Compiled, CompileLimits, CompileRequest
+from cuda_llm.tools.compiler.record import Failure, failure_record, read_failure
+from cuda_llm.tools.compiler.toolkit import Toolkit, find_toolkit
+from cuda_llm.tools.compiler.workspace import private_folder
+
+SOLVE = 'extern "C" void solve(const float* a, float* b, int n)'
+SOURCE = f"__global__ void k(float* b) {{ b[0] = 1; }}\n{SOLVE} {{ k<<<1, 1>>>(b); }}\n"
+Compile = Callable[..., Compiled | Verdict]
+
+
+def test_the_second_time_nothing_is_compiled(compile_source: Compile) -> None:
+    first, second = compile_source(SOURCE), compile_source(SOURCE)
+
+    assert isinstance(first, Compiled) and isinstance(second, Compiled)
+    assert second == replace(first, cached=True)
+
+
+def test_failures_are_remembered_too(compile_source: Compile, own_cache: Path) -> None:
+    first = compile_source("int x = y;")
+    records = list(own_cache.glob("compiled/*/*/manifest.json"))
+
+    assert isinstance(first, CompileFailed)
+    assert len(records) == 1
+    assert compile_source("int x = y;") == first
+
+
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "cut": lambda entry: os.truncate(entry / "file", 1),
+    "garbled": lambda entry: (entry / "file").write_text("other"),
+    "lost": lambda entry: (entry / "file").unlink(),
+    "cut record": lambda entry: os.truncate(entry / "manifest.json", 9),
+    "garbled record": lambda entry: (entry / "manifest.json").write_text(
+        (entry / "manifest.json").read_text().replace('"a": 1', '"a": 2')
+    ),
+    "lost record": lambda entry: (entry / "manifest.json").unlink(),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_broken_entry_counts_as_none_and_is_replaced(
+    own_cache: Path, tmp_path: Path, damage: str
+) -> None:
+    file = tmp_path / "file"
+    file.write_text("words")
+    entry = store("kind", "abcdef", {"a": 1}, {"file": file})
+    assert load("kind", "abcdef") == {"a": 1}
+
+    DAMAGES[damage](entry)
+    assert load("kind", "abcdef") is None
+
+    store("kind", "abcdef", {"a": 1}, {"file": file})
+    assert load("kind", "abcdef") == {"a": 1}
+    assert [path.name for path in entry.parent.iterdir()] == ["abcdef"]
+
+
+def test_a_broken_artefact_is_compiled_again(compile_source: Compile, own_cache: Path) -> None:
+    first = compile_source(SOURCE)
+    assert isinstance(first, Compiled)
+    os.truncate(first.library, 100)
+
+    again = compile_source(SOURCE)
+
+    assert isinstance(again, Compiled)
+    assert not again.cached
+    assert again.library.stat().st_size > 100
+    assert stat.S_IMODE(again.library.parent.stat().st_mode) == 0o755
+
+
+def key_of(request: CompileRequest) -> str:
+    return request_key(request, find_toolkit())
+
+
+def test_everything_that_decides_the_outcome_is_in_the_key(tmp_path: Path) -> None:
+    request = CompileRequest(source=SOURCE)
+    (tmp_path / "a.h").write_text("1")
+    variants = [
+        request,
+        replace(request, source=SOURCE + " "),
+        replace(request, name="other.cu"),
+        replace(request, target="sm_90"),
+        replace(request, prelude="int x;"),
+        replace(request, flags=("-g",)),
+        replace(request, defines={"A": "1"}),
+        replace(request, include_dirs=(tmp_path,)),
+        replace(request, limits=CompileLimits(memory_bytes=1 << 30)),
+    ]
+    keys = [key_of(variant) for variant in variants]
+    (tmp_path / "a.h").write_text("22")
+    keys.append(key_of(variants[7]))
+    other = Toolkit(nvcc=find_toolkit().nvcc, root=find_toolkit().root, version="99.9")
+    keys.append(request_key(request, other))
+
+    assert len(set(keys)) == len(keys)
+    assert key_of(replace(request, defines={})) == keys[0]
+
+
+def test_many_writers_of_one_entry_leave_it_whole(own_cache: Path, tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(b"x" * 100_000)
+
+    def write(_: int) -> bool:
+        store("kind", "abcdef", {"a": 1}, {"file": file})
+        return load("kind", "abcdef") == {"a": 1}
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(write, range(40)))
+    assert [entry.name for entry in (own_cache / "kind" / "ab").iterdir()] == ["abcdef"]
+    assert entry_folder("kind", "abcdef").is_relative_to(own_cache)
+
+
+FAILURES: list[Failure] = [
+    LoadFailed(detail="x"),
+    PolicyViolation(rule="import", detail="y", spot=SourceSpot(file="a.cu", line=1, text="t")),
+    CompileFailed(
+        reason="z",
+        diagnostics=(
+            Diagnostic(severity="error", message="m", spot=SourceSpot(file="a.cu", line=2)),
+            Diagnostic(severity="warning", message="n", tool="ld"),
+        ),
+        omitted=3,
+    ),
+]
+
+
+@pytest.mark.parametrize("failure", FAILURES, ids=lambda failure: str(failure.code))
+def test_failures_survive_the_record(failure: Failure) -> None:
+    assert read_failure(failure_record(failure)) == failure
+
+
+def test_folders_of_dead_processes_are_swept_and_of_living_kept(own_cache: Path) -> None:
+    with private_folder() as mine:
+        stem = mine.name.rsplit("-", 2)[0]
+        gone = subprocess.Popen([sys.executable, "-c", ""])
+        gone.wait()
+        dead, foreign = (
+            own_cache / "work" / f"{host}-{gone.pid}-x" for host in (stem, "elsewhere")
+        )
+        dead.mkdir()
+        foreign.mkdir()
+        with private_folder():
+            assert not dead.exists()
+            assert mine.exists() and foreign.exists()
+    assert not mine.exists()
+
+
+def test_a_cache_that_cannot_be_made_is_told_with_the_mend(
+    compile_source: Compile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_LLM_CACHE", "/proc/none")
+
+    with pytest.raises(MissingError, match=r"/proc/none cannot be written .*CUDA_LLM_CACHE"):
+        compile_source(SOURCE)
+
+
+def test_a_killed_compilation_is_repeated_cleanly(compile_source: Compile, own_cache: Path) -> None:
+    script = (
+        "import asyncio, sys\n"
+        "from cuda_llm.tools.compiler.candidate import CompileRequest\n"
+        "from cuda_llm.tools.compiler.compile import compile_candidate\n"
+        "asyncio.run(compile_candidate(CompileRequest(source=sys.argv[1])))\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", script, SOURCE])
+
+    async def wait_for_nvcc() -> None:
+        while not list(own_cache.glob("work/*/kept/*")):
+            await asyncio.sleep(0.01)
+
+    asyncio.run(asyncio.wait_for(wait_for_nvcc(), 60))
+    process.kill()
+    process.wait()
+    assert list((own_cache / "work").iterdir()) != []
+
+    assert isinstance(compile_source(SOURCE), Compiled)
+    assert list((own_cache / "work").iterdir()) == []

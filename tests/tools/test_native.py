@@ -1,0 +1,94 @@
+"""Native parts are built once, whole, whoever asks at the same time."""
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from cuda_llm.errors import InfrastructureError, MissingError
+from cuda_llm.tools.native import build, content_key, find_gxx
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache for each test."""
+    cache = tmp_path / "cache"
+    monkeypatch.setenv("CUDA_LLM_CACHE", str(cache))
+    return cache
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> Path:
+    """A folder with a program and its header."""
+    folder = tmp_path / "sources"
+    folder.mkdir()
+    (folder / "answer.h").write_text("#define ANSWER 3\n")
+    (folder / "main.cpp").write_text('#include "answer.h"\nint main() { return ANSWER; }\n')
+    return folder
+
+
+def answer(program: Path) -> int:
+    return subprocess.run([program], check=False).returncode
+
+
+def test_a_program_is_built_once_for_each_content(sources: Path) -> None:
+    main = [sources / "main.cpp"]
+    first = build("answer", main, [], sources)
+    changed_at = first.stat().st_mtime_ns
+
+    assert answer(first) == 3
+    assert build("answer", main, [], sources) == first
+    assert first.stat().st_mtime_ns == changed_at
+
+    (sources / "answer.h").write_text("#define ANSWER 4\n")
+    second = build("answer", main, [], [sources])
+    assert second != first
+    assert answer(second) == 4
+
+
+SCRIPT = """
+import sys
+from pathlib import Path
+from cuda_llm.tools.native import build
+folder = Path(sys.argv[1])
+print(build("answer", [folder / "main.cpp"], [], folder))
+"""
+
+
+def test_several_processes_may_build_at_once(sources: Path, own_cache: Path) -> None:
+    command: Sequence[str] = [sys.executable, "-c", SCRIPT, str(sources)]
+    running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    paths = {process.communicate()[0].strip() for process in running}
+
+    assert len(paths) == 1
+    assert answer(Path(paths.pop())) == 3
+    assert [path.name for path in own_cache.glob("native/*/*")] == ["answer"]
+
+
+def test_a_failure_is_one_line_with_the_first_error(sources: Path) -> None:
+    (sources / "main.cpp").write_text("\nint main() { return nothing; }\nint x = nobody;\n")
+
+    with pytest.raises(InfrastructureError) as raised:
+        build("answer", [sources / "main.cpp"], [], sources)
+    assert "answer does not build" in str(raised.value)
+    assert "main.cpp:2" in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_missing_compiler_is_told_with_the_mend(
+    sources: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    with pytest.raises(MissingError, match=r"g\+\+ is missing; install it: apt-get install"):
+        build("answer", [sources / "main.cpp"], [], sources)
+
+
+def test_native_code_is_keyed_by_the_cpu() -> None:
+    plain = content_key(find_gxx(), ["-O2"]).hexdigest()
+    native = content_key(find_gxx(), ["-march=native"]).hexdigest()
+
+    assert plain == content_key(find_gxx(), ["-O2"]).hexdigest()
+    assert native != plain

@@ -70,6 +70,7 @@ void stamp(Warp* w, uint32_t site, const Distinct& sectors) {
   counters.sites[site].l2_sectors += in_block;
   counters.site_sectors_first[site] += in_launch;
   counters.site_sectors_wave[site] += in_wave;
+  counters.allocation_block[position] += in_block;
   counters.allocation_first[position] += in_launch;
   counters.allocation_wave[position] += in_wave;
 }

@@ -167,6 +167,7 @@ void set_up(LaunchRun& launch, const Request& r, void** arguments) {
   launch.counters.site_sectors_first.resize(k.site_count + 1);
   launch.counters.site_sectors_wave.resize(k.site_count + 1);
   launch.counters.site_allocation.resize(k.site_count + 1);
+  launch.counters.allocation_block.resize(d.allocations.size());
   launch.counters.allocation_first.resize(d.allocations.size());
   launch.counters.allocation_wave.resize(d.allocations.size());
   take_stamps(launch);

@@ -1,5 +1,6 @@
 // The launch log of the report, with the counters of launches that were counted.
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "device/account.h"
@@ -17,31 +18,46 @@ struct Scaled {
   uint64_t footprint_bytes = 0;
 };
 
-// A sample that reads all of a matrix must not count it once for each block that was left out:
-// an allocation is never touched in more sectors than it has (by each wave, where L2 is too small
-// to keep it).
+// Sectors of an allocation that some blocks touch together. Blocks of the sample touched `apart`
+// sectors when each is taken alone and `together` different ones in all; how the union grows with
+// the number of blocks (not at all where all read the same bytes, in proportion where none share)
+// is carried on as the same power.
+double grown(double apart, double together, double sampled, double blocks) {
+  if (together == 0 || sampled <= 1) return together;
+  double of_one = apart / sampled;
+  double power = std::clamp(std::log(together / of_one) / std::log(sampled), 0.0, 1.0);
+  return of_one * std::pow(blocks, power);
+}
+
 Scaled scale_sectors(const LaunchRun& launch) {
   const Device& d = device();
   const Counters& c = launch.counters;
-  double scale = static_cast<double>(launch.blocks_total) /
-                 static_cast<double>(std::max<uint64_t>(launch.blocks_counted, 1));
+  auto total = static_cast<double>(launch.blocks_total);
+  auto counted = static_cast<double>(launch.blocks_counted);
+  double wave = std::min(static_cast<double>(launch.wave_blocks), total);
+  bool exact = launch.blocks_counted == launch.blocks_total;
   Scaled scaled;
-  std::vector<double> whole(d.allocations.size());
+  std::vector<double> unions, unions_by_wave;
   double footprint = 0;
   for (size_t i = 0; i < d.allocations.size(); ++i) {
-    double size = static_cast<double>((d.allocations[i].end - d.allocations[i].begin + 31) / 32);
-    whole[i] = std::min(size, static_cast<double>(c.allocation_first[i]) * scale);
-    footprint += whole[i];
+    const Allocation& one = d.allocations[i];
+    auto size = static_cast<double>((one.end + 31) / 32 - one.begin / 32);
+    auto apart = static_cast<double>(c.allocation_block[i]);
+    auto together = static_cast<double>(c.allocation_first[i]);
+    auto by_wave = static_cast<double>(c.allocation_wave[i]);
+    double in_all = exact ? together : std::min(size, grown(apart, together, counted, total));
+    double in_wave = exact ? by_wave
+                           : std::min(size, grown(apart, together, counted, wave)) * total / wave;
+    unions.push_back(in_all);
+    unions_by_wave.push_back(std::max(in_wave, in_all));
+    footprint += in_all;
   }
-  scaled.footprint_bytes = static_cast<uint64_t>(footprint) * 32;
+  scaled.footprint_bytes = static_cast<uint64_t>(footprint + 0.5) * 32;
   scaled.by_wave = scaled.footprint_bytes > d.facts.l2_bytes;
-  double waves = static_cast<double>((launch.blocks_total + launch.wave_blocks - 1) /
-                                     launch.wave_blocks);
   for (size_t i = 0; i < d.allocations.size(); ++i) {
-    auto counted = static_cast<double>(scaled.by_wave ? c.allocation_wave[i] : c.allocation_first[i]);
-    double size = static_cast<double>((d.allocations[i].end - d.allocations[i].begin + 31) / 32);
-    double most = scaled.by_wave ? size * waves : whole[i];
-    scaled.dram.push_back(counted == 0 ? 0 : std::min(counted * scale, most) / counted);
+    uint64_t seen = scaled.by_wave ? c.allocation_wave[i] : c.allocation_first[i];
+    double meant = scaled.by_wave ? unions_by_wave[i] : unions[i];
+    scaled.dram.push_back(seen == 0 ? 0 : meant / static_cast<double>(seen));
   }
   return scaled;
 }

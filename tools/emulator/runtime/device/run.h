@@ -119,7 +119,8 @@ struct Counters {
   std::vector<uint64_t> site_sectors_first;  // first touch in the launch
   std::vector<uint64_t> site_sectors_wave;   // first touch in the wave
   std::vector<uint32_t> site_allocation;     // position of the last allocation it touched
-  std::vector<uint64_t> allocation_first, allocation_wave;
+  // Per allocation: sectors new to their block, to the launch, to the wave.
+  std::vector<uint64_t> allocation_block, allocation_first, allocation_wave;
   uint64_t barriers = 0;
   uint64_t threads_run = 0;
 };

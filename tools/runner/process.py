@@ -146,7 +146,7 @@ def _answers(reply: ReplyFrame, frame: StartFrame | CallFrame) -> bool:
     """True for the reply that `frame` asks for: a candidate can write to the socket, too."""
     if isinstance(frame, StartFrame):
         return reply.reply in {Reply.READY, Reply.REFUSED}
-    return reply.reply == Reply.DONE and reply.sequence == frame.sequence
+    return bool(reply.reply == Reply.DONE and reply.sequence == frame.sequence)
 
 
 async def _wait(pid: int) -> None:

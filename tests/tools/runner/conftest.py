@@ -34,7 +34,8 @@ def build_library(tmp_path_factory: pytest.TempPathFactory) -> Build:
     def build(name: str) -> Path:
         target = folder / f"{name}.so"
         flags = ["-std=c++20", "-O1", "-shared", "-fPIC", "-fvisibility=hidden", "-Wno-all"]
-        command = [find_gxx(), *flags, f"-I{RUNTIME}", FIXTURES / f"{name}.cpp", "-o", target]
+        source = str(FIXTURES / f"{name}.cpp")
+        command = [find_gxx(), *flags, f"-I{RUNTIME}", source, "-o", str(target)]
         subprocess.run(command, check=True)
         return target
 

@@ -53,6 +53,10 @@ def _signatures(count: int) -> list[tuple[str, ...]]:
     return [*chosen, ("long long",) * MAX_INTEGERS + ("double",) * MAX_FLOATS]
 
 
+FLOATS = {
+    "float": st.floats(width=32, allow_nan=False),
+    "double": st.floats(width=64, allow_nan=False),
+}
 SIGNATURES = _signatures(150)
 Values = list[int | float]
 
@@ -97,8 +101,7 @@ def _calls(draw: st.DrawFn) -> tuple[int, Values]:
             low, high = BOUNDS[kind]
             values.append(draw(st.integers(low, high)))
         else:
-            width = 32 if kind == "float" else 64
-            values.append(draw(st.floats(width=width, allow_nan=False)))
+            values.append(draw(FLOATS[kind]))
     return index, values
 
 

@@ -167,8 +167,9 @@ void check_shared_known(Warp* w, uint32_t site, Mask lanes, const Lanes<uint32_t
                         uint32_t bytes, AccessNumber access) {
   BlockRun& block = *run_of(w).block;
   const uint8_t* bits = block.shared_bits.data();
-  if (at.consecutive && all_set(bits, at.low, uint64_t{kLanes} * bytes)) return;
   if (at.uniform() && is_known(bits, at.low, bytes)) return;
+  // Most often all bytes between the lowest and the highest address are known.
+  if (at.high - at.low < 512 && all_set(bits, at.low, at.high - at.low + bytes)) return;
   int lane = unknown_lane(bits, 0u, lanes, at, bytes);
   if (lane < 0 || block.doubtful.open) return;
   block.doubtful = {true, w, lane, site, bytes, static_cast<uint32_t>(first_unknown(bits, at.address[lane])),

@@ -131,16 +131,17 @@ def _case(task: Task, group: str, dims: Dims, distributions: Mapping[str, str]) 
 
 
 def _probes(task: Task, cases: list[Case]) -> list[Case]:
-    """Exactness probes at the largest closely watched edge size and the largest hidden one."""
+    """Exactness probes at the dearest edge size and at a hidden one of middling work."""
     inputs = inputs_of(task)
     if not task.linear or not inputs or not all(argument.probe for argument in inputs):
         return []
     probes = {argument.name: argument.probe for argument in inputs}
-    largest = {
-        group: max((c for c in cases if c.group == group), key=lambda case: case.work, default=None)
+    edge, hidden = (
+        sorted((c for c in cases if c.group == group), key=lambda case: case.work)
         for group in ("edge", "hidden")
-    }
-    return [replace(c, distributions=probes, probe=True) for c in largest.values() if c is not None]
+    )
+    chosen = [*edge[-1:], *hidden[len(hidden) // 2 :][:1]]
+    return [replace(case, distributions=probes, probe=True) for case in chosen]
 
 
 def _repeated(cases: list[Case]) -> Case:

@@ -1,0 +1,129 @@
+"""Drafting a task around a kernel someone already has."""
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cuda_llm.errors import UsageError
+from cuda_llm.tasks.cuda_function import find_function
+from cuda_llm.tasks.draft import draft
+from cuda_llm.tasks.loader import load_task
+from cuda_llm.tasks.new import write_task
+from cuda_llm.tasks.task import Task
+
+SOURCE = r"""
+#include <cuda_runtime.h>
+// scale(int n) in a comment, and "scale(" in a string, are no functions
+const char* text = "void scale(int n) {";
+__global__ void scale(int n);
+template <typename T> __global__ void generic(T* x, int n) { x[0] = n; }
+__global__ void __launch_bounds__(256)
+scale(int n, float factor, const float* __restrict__ x, float* __restrict__ y)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) { y[i] = factor * x[i]; }
+}
+__global__ void accumulate(float const* x, double sums[], unsigned int n) { sums[0] += x[n - 1]; }
+__global__ void product(const float* a, const float* b, float* c, int M, int N, int K)
+{
+    c[blockIdx.y * N + threadIdx.x] = a[0] * b[0] + M + K;
+}
+__global__ void packed(float4* x, int n) { x[n].x = 0; }
+__global__ void silent(const float* x, int n) { }
+void launch(const float* x, float* y, size_t n) { scale<<<1, 256>>>((int)n, 2.0f, x, y); }
+"""
+
+
+def drafted(folder: Path, entry: str) -> tuple[Task, str, dict[str, Any]]:
+    files = draft("mine", SOURCE, entry, "kernels.cu")
+    task = load_task(write_task("mine", folder, files))
+    return task, files["baseline.cu"], tomllib.loads(files["task.toml"])
+
+
+def test_roles_follow_const_and_use(tmp_path: Path) -> None:
+    task, _, _ = drafted(tmp_path, "scale")
+    roles = {argument.name: str(argument.role) for argument in task.arguments}
+    assert roles == {"n": "scalar", "factor": "scalar", "x": "in", "y": "out"}
+    assert list(task.dims) == ["n"]
+    assert task.reference is None
+
+
+def test_what_is_added_to_is_read_too(tmp_path: Path) -> None:
+    task, _, _ = drafted(tmp_path, "accumulate")
+    roles = {argument.name: (str(argument.role), argument.dtype) for argument in task.arguments}
+    assert roles["sums"] == ("inout", "float64")
+    assert roles["x"] == ("in", "float32")
+
+
+def test_a_matrix_product_is_recognised(tmp_path: Path) -> None:
+    task, baseline, _ = drafted(tmp_path, "product")
+    assert [argument.shape for argument in task.arguments[:3]] == [
+        ("M", "K"),
+        ("K", "N"),
+        ("M", "N"),
+    ]
+    assert "dim3 blocks((N + 15) / 16, (M + 15) / 16); // CONFIRM" in baseline
+
+
+def test_a_kernel_is_launched_from_a_marked_guess(tmp_path: Path) -> None:
+    _, baseline, _ = drafted(tmp_path, "scale")
+    assert baseline.startswith(SOURCE.rstrip("\n"))
+    assert 'extern "C" void solve(int n, float factor, const float* x, float* y)' in baseline
+    assert "scale<<<blocks, threads>>>(n, factor, x, y); // CONFIRM" in baseline
+
+
+def test_a_host_function_is_called_as_it_is(tmp_path: Path) -> None:
+    _, baseline, _ = drafted(tmp_path, "launch")
+    added = baseline[len(SOURCE.rstrip("\n")) :]
+    assert "    launch(x, y, n);" in added
+    assert "<<<" not in added
+
+
+def test_a_solve_needs_nothing_around_it() -> None:
+    source = 'extern "C" void solve(float* x, int n) { }\n'
+    assert draft("mine", source, "solve", "k.cu")["baseline.cu"] == source
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ("nothing", "has no void function nothing; found generic, scale, accumulate, product"),
+        ("generic", "generic is a template"),
+        ("packed", "parameter `float4* x` of type float4"),
+        ("silent", "silent has no pointer to write to"),
+    ],
+)
+def test_refuses_what_it_cannot_wrap(entry: str, message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        draft("mine", SOURCE, entry, "kernels.cu")
+    assert str(caught.value).startswith("kernels.cu: ")
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("source", "entry"),
+    [
+        ("__global__ void solve(float* x, int n) { x[n] = 0; }", "solve"),
+        ("__global__ void k(float* x) { }\nvoid solve(float* x) { k<<<1, 1>>>(x); }", "k"),
+    ],
+)
+def test_there_is_one_solve(source: str, entry: str) -> None:
+    with pytest.raises(UsageError, match="solve"):
+        draft("mine", source, entry, "kernels.cu")
+
+
+@pytest.mark.parametrize(
+    "source", ["", "void k(", "void k() {", "k(){}", "}}}} void k(int n) { ", "void k(...) {}"]
+)
+def test_broken_source_is_one_line(source: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        draft("mine", source, "k", "kernels.cu")
+    assert "\n" not in str(caught.value)
+
+
+def test_finds_the_definition_behind_its_declaration() -> None:
+    function = find_function(SOURCE, "scale", "kernels.cu")
+    assert function.is_kernel
+    assert "factor * x[i]" in function.body

@@ -22,7 +22,7 @@ ONLY_SOLVE = "{ global: solve; local: *; };\n"
 def lay_out(folder: Path, request: CompileRequest) -> None:
     """Write what nvcc reads into its private folder."""
     (folder / KEPT).mkdir()
-    (folder / SOURCE).write_text(request.source)
+    (folder / SOURCE).write_text(request.source, encoding="utf-8", errors="replace")
     (folder / PRELUDE).write_text(request.prelude)
     (folder / EXPORTS).write_text(ONLY_SOLVE)
 

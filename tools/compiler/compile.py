@@ -150,8 +150,8 @@ def _no_solve(request: CompileRequest) -> str:
 
 def _name_source(ptx: Path, folder: Path, name: str) -> None:
     """Let the PTX speak of the user's file, not of the private folder."""
-    text = ptx.read_text().replace(f'"{folder}/kernel.cu"', f'"{name}"')
-    ptx.write_text(text.replace(f"{folder}/", ""))
+    text = ptx.read_bytes().replace(f'"{folder}/kernel.cu"'.encode(), f'"{name}"'.encode())
+    ptx.write_bytes(text.replace(f"{folder}/".encode(), b""))
 
 
 def _compiled(

@@ -130,7 +130,7 @@ def _parse(line: str, places: Places) -> Diagnostic | None:
 def _ptx_origin(ptx: Path, line: int) -> tuple[str | None, int]:
     """Source file and line that a line of the PTX was generated from."""
     try:
-        text = ptx.read_text().splitlines()
+        text = ptx.read_text(errors="replace").splitlines()
     except OSError:
         return None, 0
     files = {n: file for n, file in _matches(r'\s*\.file\s+(\d+)\s+"([^"]+)"', text)}

@@ -38,6 +38,8 @@ def exhausted(
     if signal == SIGXFSZ or "File size limit exceeded" in output or "File too large" in output:
         size = limits.output_bytes >> 20
         return CompileFailed(reason=f"the compiler wrote a file larger than {size} MiB")
+    if "No space left on device" in output:
+        return InfraFailed(component="compiler", detail="the disk is full")
     if OUT_OF_MEMORY.search(output):
         size = limits.memory_bytes >> 20
         return CompileFailed(reason=f"{program} needs more than {size} MiB of memory")

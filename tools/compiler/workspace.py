@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import os
 import shutil
 import socket
@@ -11,6 +12,8 @@ from pathlib import Path
 from weakref import WeakKeyDictionary
 
 from cuda_llm.tools.native import cache_folder, unwritable
+
+NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG}
 
 _slots: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
 
@@ -34,6 +37,10 @@ def private_folder() -> Iterator[Path]:
         raise unwritable(error) from error
     try:
         yield folder
+    except OSError as error:
+        if error.errno in NO_ROOM:
+            raise unwritable(error) from error
+        raise
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -121,6 +121,7 @@ def test_other_functions_stay_inside(compile_source: Compile) -> None:
     assert isinstance(compile_source(source), Compiled)
 
 
+@pytest.mark.slow
 def test_every_cuda_call_let_through_is_answered_by_our_runtime() -> None:
     answered = runtime_library().read_bytes()
     missing = [call for call in CUDA_CALLS.split() if b"\0" + call.encode() not in answered]

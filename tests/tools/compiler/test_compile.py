@@ -139,6 +139,10 @@ def test_what_is_not_cuda_fails_in_one_line(compile_source: Compile, source: str
     assert "\n" not in failed.reason
 
 
+def test_text_that_is_no_unicode_is_compiled_all_the_same(compile_source: Compile) -> None:
+    assert isinstance(compile_source(TILED + "// caf\udce9 \u2603\n"), Compiled)
+
+
 def test_a_declared_function_nobody_defines_is_named(compile_source: Compile) -> None:
     failed = compile_source('extern "C" void helper(int);\n' + SOLVE + " { helper(n); }")
 

@@ -22,6 +22,7 @@ from cuda_llm.tools.devices.device import (
     Level,
     Role,
     Scalar,
+    Session,
 )
 from cuda_llm.tools.devices.find import open_device
 
@@ -71,6 +72,8 @@ async def explain(device: Device, name: str, n: int, limit_s: float) -> CallRepo
     if not isinstance(compiled, Compiled):
         raise SystemExit(f"{name}: {compiled}")
     async with device.open(compiled) as session:
+        if not isinstance(session, Session):
+            raise SystemExit(f"{name}: {session}")
         placed = session.place(
             [
                 BufferSpec(name="in", role=Role.IN, dtype="float32", shape=(n, n)),

@@ -1,6 +1,6 @@
 """Roofs: resources a launch keeps busy with work it needs, and what would relieve them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypedDict
 
 from cuda_llm.hardware_profiles.occupancy import WARP_THREADS
@@ -159,9 +159,16 @@ def _weight(launch: Launch, *terms: Term) -> _Weight:
 
 def _costliest_site(launch: Launch, cost: Callable[[Site, SiteCount], float]) -> SourceSpot | None:
     pairs = zip(launch.table.sites, launch.account.sites, strict=True)
-    costs = [(cost(site, count), site) for site, count in pairs]
-    most, site = max(costs, key=lambda pair: pair[0], default=(0.0, None))
-    return site.spot if site and most > 0 else None
+    return _costliest_line((site.spot, cost(site, count)) for site, count in pairs)
+
+
+def _costliest_line(costs: Iterable[tuple[SourceSpot | None, float]]) -> SourceSpot | None:
+    """The line with the largest sum: an unrolled loop has many instructions on one line."""
+    by_line: dict[SourceSpot, float] = {}
+    for spot, cost in costs:
+        if spot is not None and cost > 0:
+            by_line[spot] = by_line.get(spot, 0.0) + cost
+    return max(by_line, key=by_line.__getitem__, default=None)
 
 
 def _traffic_bytes(launch: Launch, site: Site, count: SiteCount) -> float:
@@ -175,9 +182,9 @@ def _data_path_clk(launch: Launch, site: Site, count: SiteCount) -> float:
 
 def _busiest_block(launch: Launch, kinds: tuple[InstructionClass, ...]) -> SourceSpot | None:
     blocks = zip(launch.table.blocks, launch.account.block_warps, strict=True)
-    work = [(sum(block.mix.get(kind, 0) for kind in kinds) * runs, block) for block, runs in blocks]
-    _, block = max(work, key=lambda pair: pair[0], default=(0.0, None))
-    return block.spot if block else None
+    return _costliest_line(
+        (block.spot, sum(block.mix.get(kind, 0) for kind in kinds) * runs) for block, runs in blocks
+    )
 
 
 def _load_spot(launch: Launch, block: int) -> SourceSpot | None:

@@ -223,7 +223,7 @@ def _tail(launch: Launch) -> Finding | None:
         **_saved(launch, mended.time_us),
         explanation=explanation,
         advice=advice,
-        waste=True,
+        waste=blocks < sms,
     )
 
 

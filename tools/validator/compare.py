@@ -57,9 +57,10 @@ def compare(got: Array, expected: Expected, limits: Limits) -> Comparison:
     first = worst_at = -1
     worst = squares = 0.0
     for begin, units in _units(got, expected, limits):
-        highest = float(units.max())
+        at = int(units.argmax())
+        highest = float(units[at])
         if highest > worst:
-            worst, worst_at = highest, begin + int(units.argmax())
+            worst, worst_at = highest, begin + at
         if highest > limits.max_units:
             bad = np.flatnonzero(units > limits.max_units)
             first = begin + int(bad[0]) if first < 0 else first
@@ -91,7 +92,7 @@ def wrong_elements(got: Array, expected: Expected, limits: Limits) -> npt.NDArra
 
 
 def _units(got: Array, expected: Expected, limits: Limits) -> Iterator[tuple[int, Array]]:
-    """Position and normalised errors (never NaN), chunk by chunk."""
+    """Position and normalised errors (never NaN), chunk by chunk; exact chunks may be left out."""
     if got.shape != expected.value.shape:
         raise ValueError(f"output {got.shape}, reference {expected.value.shape}")
     if expected.units is not None:
@@ -103,7 +104,8 @@ def _units(got: Array, expected: Expected, limits: Limits) -> Iterator[tuple[int
     for begin in range(0, actual.size, CHUNK):
         part = slice(begin, begin + CHUNK)
         if limits.exact:
-            yield begin, _exact_units(actual[part], target[part])
+            if not np.array_equal(actual[part], target[part]):
+                yield begin, _exact_units(actual[part], target[part])
         else:
             own_scale = None if scale is None else scale[part]
             yield begin, _float_units(actual[part], target[part], own_scale, limits)

@@ -62,10 +62,7 @@ def limits(tolerance: Tolerance, terms: Terms) -> Limits:
     max_units = tolerance.max_units or own.max_units
     floor = SMALLEST_NORMAL[tolerance.precision]
     if sums:
-        floor *= max(terms.count, 1.0)
-        if tolerance.order is SummationOrder.ANY:
-            # Float atomics in global memory flush subnormal operands and results to zero.
-            floor *= 2.0 / (max_units * own.unit)
+        floor = max(floor, _lost_in_sum(tolerance, terms) / (max_units * own.unit))
     return Limits(
         unit=own.unit,
         max_units=max_units,
@@ -74,6 +71,15 @@ def limits(tolerance: Tolerance, terms: Terms) -> Limits:
         scale_weight=own.scale_weight,
         value_weight=own.value_weight,
     )
+
+
+def _lost_in_sum(tolerance: Tolerance, terms: Terms) -> float:
+    """Absolute error that subnormal terms and partial sums may add, in the accumulator's type."""
+    accumulator = "fp64" if tolerance.precision == "fp64" else "fp32"
+    smallest = SMALLEST_NORMAL[accumulator]
+    # Float atomics in global memory flush subnormal operands and results; else they are rounded.
+    each = smallest if tolerance.order is SummationOrder.ANY else smallest * ROUNDING_UNIT["fp32"]
+    return 2.0 * max(terms.count, 1.0) * each
 
 
 def _elementwise_limits(tolerance: Tolerance) -> Limits:

@@ -1,0 +1,119 @@
+"""From PTX to a library and its tables."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from kernel_runs import compiled, translated
+
+from cuda_llm.outcomes import InfraFailed
+from cuda_llm.spots import SourceSpot
+from cuda_llm.tools.emulator.codegen.module import generate
+from cuda_llm.tools.emulator.codegen.record import kernel_records, read_kernel_records
+from cuda_llm.tools.emulator.ptx.parse import parse
+from cuda_llm.tools.emulator.tables import InstructionClass, KernelTable, Unsupported
+from cuda_llm.tools.emulator.translate import translate
+
+HEAD = '.version 9.0\n.target sm_90a\n.address_size 64\n.file 1 "kernel.cu"\n'
+SOURCE = "one\ntwo\n  out[i] = in[i];\n"
+
+
+def tables(statements: str) -> tuple[KernelTable, ...]:
+    """Tables of an entry `k` with these statements, beside one that only returns."""
+    registers = ".reg .b32 %r<9>; .reg .b64 %rd<9>; .reg .f32 %f<9>; .reg .pred %p<9>;"
+    entry = f".entry k(.param .u64 k_0) {{ {registers}\n.loc 1 3 1\n{statements}\nret; }}\n"
+    text = f"{HEAD}{entry}.entry plain() {{ ret; }}\n"
+    return generate(parse(text, "kernel.cu"), (), "kernel.cu", SOURCE).kernels
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "wgmma.fence.sync.aligned;",
+        "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%rd1,%rd2}, {%rd3}, {%rd4}, {%rd5,%rd6};",
+        "tex.2d.v4.f32.f32 {%f1,%f2,%f3,%f4}, [%rd1, {%f5,%f6}];",
+        "mbarrier.init.shared::cta.b64 [%r1], 1;",
+        "cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r1], 16;",
+        "ld.shared::cluster.u32 %r1, [%r2];",
+        "barrier.cluster.arrive;",
+        "mapa.shared::cluster.u32 %r1, %r2, %r3;",
+        "mov.u32 %r1, %no_such_register;",
+        "ld.global.u32 %r1, [nowhere];",
+    ],
+)
+def test_what_only_a_gpu_has_is_named_with_its_line_and_spares_other_kernels(
+    statement: str,
+) -> None:
+    kernel, plain = tables(f"{statement}\n{statement}")
+    opcode = statement.split()[0].rstrip(";")
+    spot = SourceSpot(file="kernel.cu", line=3, text="out[i] = in[i];")
+    assert kernel.unsupported == (Unsupported(opcode=opcode, count=2, spot=spot),)
+    assert plain.unsupported == ()
+
+
+def test_code_that_cannot_be_reached_refuses_nothing() -> None:
+    kernel, _ = tables("bra over;\nwgmma.fence.sync.aligned;\nover:")
+    assert kernel.unsupported == ()
+
+
+def test_tables_tell_sites_mix_and_memory_parallelism() -> None:
+    kernel, _ = tables(
+        "ld.param.u64 %rd1, [k_0];\ncvta.to.global.u64 %rd2, %rd1;\n"
+        "ld.global.f32 %f1, [%rd2];\nld.global.f32 %f2, [%rd2+4];\n"
+        "add.f32 %f3, %f1, %f2;\nld.global.f32 %f4, [%rd2+8];\nfma.rn.f32 %f5, %f4, %f3, %f3;\n"
+        "bar.sync 0;\nst.global.v2.f32 [%rd2], {%f5, %f5};"
+    )
+    first, second = kernel.blocks
+    assert first.mix == {
+        InstructionClass.FREE: 2,
+        InstructionClass.LOAD_STORE: 3,
+        InstructionClass.FP32: 2,
+        InstructionClass.CONTROL: 1,
+    }
+    assert (first.global_loads, first.memory_batches) == (3, 2)
+    assert second.mix == {InstructionClass.LOAD_STORE: 1}
+    by_kind = sorted((s.kind, s.space, s.bytes, s.block) for s in kernel.sites)
+    assert by_kind == [
+        ("barrier", "", 0, 0),
+        *[("load", "global", 4, 0)] * 3,
+        ("store", "global", 8, 1),
+    ]
+    assert {s.spot for s in kernel.sites} == {
+        SourceSpot(file="kernel.cu", line=3, text="out[i] = in[i];")
+    }
+
+
+def test_tables_survive_their_record() -> None:
+    made = tables("bar.sync 0;\nld.global.u8 %r1, [%rd1];") + tables("wgmma.fence.sync.aligned;")
+    assert read_kernel_records(kernel_records(made)) == made
+
+
+def test_a_translation_is_remembered_and_unreadable_ptx_is_our_failure(tmp_path: Path) -> None:
+    ptx = tmp_path / "kernel.ptx"
+    ptx.write_text(f"{HEAD}.entry k() {{ ret; }}\n")
+
+    def once() -> object:
+        return asyncio.run(translate(ptx, kernels=(), source_name="kernel.cu", source=""))
+
+    first, second = once(), once()
+    assert getattr(first, "cached", None) is False
+    assert getattr(second, "cached", None) is True
+    assert getattr(second, "library", None) == getattr(first, "library", "")
+    ptx.write_text(f"{HEAD}.entry k() {{ add.s32 %r1 %r2; }}\n")
+    failed = once()
+    assert isinstance(failed, InfraFailed)
+    assert "PTX line 5" in failed.detail
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("file", "target"),
+    [("arithmetic", "sm_75"), ("memory", "sm_80"), ("warps", "sm_90"), ("cub", "sm_100")],
+)
+def test_other_targets_translate_without_a_refusal(file: str, target: str) -> None:
+    async def made() -> tuple[KernelTable, ...]:
+        return (await translated(await compiled(file, target))).kernels
+
+    kernels = asyncio.run(made())
+    assert kernels
+    assert [kernel.unsupported for kernel in kernels] == [()] * len(kernels)

@@ -1,0 +1,103 @@
+"""`cuda-llm tasks`: what ships, and the way to a task of one's own."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from commands import Command
+
+from cuda_llm.cli.app import run
+from cuda_llm.tasks.loader import list_tasks, load_task
+
+KERNEL = """\
+__global__ void triple(const float* x, float* y, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) { y[i] = 3.0f * x[i]; }
+}
+"""
+
+
+def test_list_names_every_task(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["tasks", "list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == list(list_tasks())
+
+
+def test_show_tells_the_contract(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["tasks", "show", "conv2d"]) == 0
+    shown = capsys.readouterr().out
+    assert "void solve(const float* input, const float* filter, float* output" in shown
+    assert "[H - R + 1, W - S + 1]" in shown
+    assert "H >= R and W >= S" in shown
+    assert "H=2,048 W=2,048 R=24 S=24" in shown
+
+
+@pytest.mark.parametrize("arguments", [("list",), ("show", "reduction")])
+def test_looking_loads_nothing_heavy(arguments: tuple[str, ...]) -> None:
+    code = (
+        "import sys; from cuda_llm.cli.app import run; "
+        f"code = run(['tasks', *{arguments!r}]); "
+        "heavy = {'numpy', 'rich', 'elftools'} & set(sys.modules); "
+        "sys.exit(str(heavy) if heavy else code)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_new_refuses_to_overwrite(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["tasks", "new", "mine", "--out", str(tmp_path)]) == 0
+    kept = (tmp_path / "mine/task.toml").read_text()
+    assert run(["tasks", "new", "mine", "--out", str(tmp_path)]) == 2
+    assert "exists already" in capsys.readouterr().err
+    assert (tmp_path / "mine/task.toml").read_text() == kept
+
+
+@pytest.mark.parametrize("name", ["", "Mine", "../mine", "my task", "9lives", "a/b"])
+def test_new_refuses_odd_names(name: str, tmp_path: Path) -> None:
+    assert run(["tasks", "new", name, "--out", str(tmp_path / "here")]) == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_new_from_needs_both_file_and_entry(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = tmp_path / "k.cu"
+    source.write_text(KERNEL)
+    out = str(tmp_path / "out")
+    assert run(["tasks", "new", "mine", "--from", str(source), "--out", out]) == 2
+    assert "--from and --entry go together" in capsys.readouterr().err
+    missing = ["--from", str(tmp_path / "no.cu"), "--entry", "triple", "--out", out]
+    assert run(["tasks", "new", "mine", *missing]) == 2
+    assert "no.cu: No such file" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_the_skeleton_is_admissible(tmp_path: Path, cuda_llm: Command) -> None:
+    assert cuda_llm("tasks", "new", "mine").code == 0
+    ran = cuda_llm("tasks", "check", tmp_path / "mine", "--device", "emulated")
+    assert ran.code == 0, ran.stdout + ran.stderr
+    assert "mine: admissible; the baseline agrees with the reference on" in ran.stdout
+
+
+@pytest.mark.slow
+def test_a_drafted_kernel_is_admissible_against_itself(tmp_path: Path, cuda_llm: Command) -> None:
+    (tmp_path / "k.cu").write_text(KERNEL)
+    ran = cuda_llm("tasks", "new", "mine", "--from", "k.cu", "--entry", "triple")
+    assert "look at the" in ran.stdout
+    assert load_task(tmp_path / "mine").reference is None
+    ran = cuda_llm("tasks", "check", "mine", "--device", "emulated")
+    assert ran.code == 0, ran.stdout + ran.stderr
+    assert "differential" in ran.stdout
+
+
+@pytest.mark.slow
+def test_a_baseline_that_is_wrong_is_named(tmp_path: Path, cuda_llm: Command) -> None:
+    assert cuda_llm("tasks", "new", "mine").code == 0
+    baseline = tmp_path / "mine/baseline.cu"
+    baseline.write_text(baseline.read_text().replace("2.0f * x[i]", "2.5f * x[i]"))
+    ran = cuda_llm("tasks", "check", "mine", "--device", "emulated")
+    assert ran.code == 1
+    assert "mine: not admissible" in ran.stdout
+    assert "WRONG_RESULT" in ran.stdout

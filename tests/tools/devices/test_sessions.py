@@ -42,10 +42,6 @@ def device() -> Device:
     return open_device("emulated")
 
 
-def scratch_entries() -> set[str]:
-    return {p.name for p in Path(tempfile.gettempdir()).glob("cuda-llm*")}
-
-
 def open_files() -> set[str]:
     links = set()
     for entry in Path("/proc/self/fd").iterdir():
@@ -68,7 +64,11 @@ async def one_session(device: Device, n: int) -> CallReport | Verdict:
 
 
 @pytest.mark.slow
-def test_many_sessions_leave_no_process_descriptor_thread_file_or_memory(device: Device) -> None:
+def test_many_sessions_leave_no_process_descriptor_thread_file_or_memory(
+    device: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
     async def run(count: int) -> None:
         for index in range(count):
             outcome = await one_session(device, -1 if index % 10 == 9 else 1000 + index)
@@ -76,12 +76,12 @@ def test_many_sessions_leave_no_process_descriptor_thread_file_or_memory(device:
 
     asyncio.run(run(10))
     me = psutil.Process()
-    files, scratch, threads = open_files(), scratch_entries(), threading.active_count()
+    files, threads = open_files(), threading.active_count()
     memory = me.memory_info()
     asyncio.run(run(SESSIONS))
     assert me.children(recursive=True) == []
     assert open_files() == files
-    assert scratch_entries() == scratch
+    assert list(tmp_path.iterdir()) == []
     assert threading.active_count() == threads
     after = me.memory_info()
     # One leaked buffer a session would be 300 MiB, one leaked mapping 4.8 TiB of address space.

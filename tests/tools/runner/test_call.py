@@ -87,7 +87,8 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     native = TOOLS / "runner" / "native"
     target = folder / "echo.so"
     includes = [f"-I{native}", f"-I{TOOLS / 'emulator' / 'runtime'}"]
-    command = [find_gxx(), "-std=c++20", "-O1", "-shared", "-fPIC", *includes]
+    checks = ["-fsanitize=undefined", "-fno-sanitize-recover=all", "-Wall", "-Wextra", "-Werror"]
+    command = [find_gxx(), "-std=c++20", "-O1", "-shared", "-fPIC", *checks, *includes]
     subprocess.run([*command, source, native / "call.cpp", "-o", target], check=True)
     return ctypes.CDLL(str(target))
 

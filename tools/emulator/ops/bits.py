@@ -97,31 +97,3 @@ def _selections() -> Iterator[tuple[str, LaneOp]]:
         for sign in ("s32", "f32"):
             yield f"slct.{t}.{sign}", call(f"slct<{c}, {C_TYPES[sign]}>", t, t, t, sign)
         yield f"slct.ftz.{t}.f32", call(f"slct_ftz<{c}>", t, t, t, "f32")
-
-
-def pack_op(width: int, parts: int) -> LaneOp | None:
-    """`mov.bW d, {a, b, ...}` for W = `width`: the first part lies in the lowest bits."""
-    if (width, parts) not in {(32, 2), (64, 2), (64, 4), (32, 4)}:
-        return None
-    whole, part = f"b{width}", f"b{width // parts}"
-    function = f"emu::pack<{C_TYPES[whole]}, {C_TYPES[part]}>"
-    return LaneOp(
-        functions=(function,),
-        results=(whole,),
-        arguments=(part,) * parts,
-        pipe=InstructionClass.FREE,
-    )
-
-
-def unpack_op(width: int, parts: int) -> LaneOp | None:
-    """`mov.bW {a, b, ...}, s`: one result a part; parts written as `_` are dropped."""
-    if (width, parts) not in {(32, 2), (64, 2), (64, 4), (32, 4)}:
-        return None
-    whole, part = f"b{width}", f"b{width // parts}"
-    functions = (f"emu::item<{C_TYPES[part]}, {i}, {C_TYPES[whole]}>" for i in range(parts))
-    return LaneOp(
-        functions=tuple(functions),
-        results=(part,) * parts,
-        arguments=(whole,),
-        pipe=InstructionClass.FREE,
-    )

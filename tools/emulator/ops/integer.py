@@ -18,6 +18,7 @@ def operations() -> Iterator[tuple[str, LaneOp]]:
     yield from _carries()
     yield from _dot_products()
     yield from _packed_halfwords()
+    yield from _bytes()
 
 
 def call(function: str, result: str, *arguments: str, vectorises: bool = True) -> LaneOp:
@@ -65,7 +66,10 @@ def _saturating() -> Iterator[tuple[str, LaneOp]]:
     yield "mad.hi.sat.s32", call("mad_hi_sat<int32_t>", "s32", "s32", "s32", "s32")
     yield "mad24.hi.sat.s32", call("mad24_hi_sat", "s32", "s32", "s32", "s32")
     for name in ("min", "max"):
-        yield f"{name}.relu.s32", call(f"{name}_relu<int32_t>", "s32", "s32", "s32")
+        op = call(f"{name}_relu<int32_t>", "s32", "s32", "s32")
+        yield f"{name}.relu.s32", op
+        # The order in which the toolkit's own headers write it.
+        yield f"{name}.s32.relu", op
 
 
 def _carries() -> Iterator[tuple[str, LaneOp]]:
@@ -131,4 +135,16 @@ def _packed_halfwords() -> Iterator[tuple[str, LaneOp]]:
             yield f"{name}.{t}x2", call(function, "b32", "b32", "b32")
     for name in ("min", "max"):
         function = f"each_halfword<int16_t, emu::{name}_relu<int16_t>>"
-        yield f"{name}.relu.s16x2", call(function, "b32", "b32", "b32")
+        op = call(function, "b32", "b32", "b32")
+        yield f"{name}.relu.s16x2", op
+        yield f"{name}.s16x2.relu", op
+
+
+def _bytes() -> Iterator[tuple[str, LaneOp]]:
+    """The video operation that compilers still emit; all four bytes are selected."""
+    for sign in "us":
+        signed = "true" if sign == "s" else "false"
+        t = f"{sign}32"
+        for suffix, sums in (("", "false"), (".add", "true")):
+            op = call(f"vabsdiff4<{signed}, {sums}>", "u32", "b32", "b32", "u32")
+            yield f"vabsdiff4.u32.{t}.{t}{suffix}", op

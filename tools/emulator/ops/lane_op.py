@@ -7,9 +7,8 @@ bits, and the generator converts with `emu::from_bits<T>(raw)` (a wider register
 `emu::to_register<Raw>(value)` (integers keep their value, so a wider register is zero- or
 sign-extended).
 
-An instruction may write fewer destinations than an operation has results: `setp` always gives
-`p|q`, an unpacking `mov` gives every part. Results without a destination are dropped. `mov` of
-predicates, `selp`, `setp` and `and.pred` take and give single lanes (`bool`).
+`setp` always gives `p|q`; a result without a destination is dropped. Predicates are passed and
+given lane by lane, as `bool`.
 """
 
 from dataclasses import dataclass

@@ -13,10 +13,7 @@ from cuda_llm.tools.emulator.ops import (
     half,
     integer,
 )
-from cuda_llm.tools.emulator.ops.bits import pack_op, unpack_op
 from cuda_llm.tools.emulator.ops.lane_op import LaneOp
-
-__all__ = ["lane_op", "operations", "pack_op", "unpack_op"]
 
 FAMILIES = (integer, bits, compare, float, approx, half, convert, convert_half)
 

@@ -238,15 +238,4 @@ EMU_OP T selp(T a, T b, bool condition) { return condition ? a : b; }
 template <class T, class C>
 EMU_OP T slct(T a, T b, C c) { return c >= 0 ? a : b; }
 
-// Items of a packed value, the first in the lowest bits.
-template <class Whole, class Part>
-EMU_OP Whole pack(Part a, Part b) { return Whole(Whole(a) | Whole(b) << kBits<Part>); }
-template <class Whole, class Part>
-EMU_OP Whole pack(Part a, Part b, Part c, Part d) {
-  return Whole(Whole(a) | Whole(b) << kBits<Part> | Whole(c) << (2 * kBits<Part>) |
-               Whole(d) << (3 * kBits<Part>));
-}
-template <class Part, int Index, class Whole>
-EMU_OP Part item(Whole whole) { return Part(whole >> (Index * kBits<Part>)); }
-
 }  // namespace emu

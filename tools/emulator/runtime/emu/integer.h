@@ -183,6 +183,16 @@ EMU_OP uint32_t dp2a(uint32_t a, uint32_t b, uint32_t c) {
          part<A, 16, 1>(a) * part<B, 8, First + 1>(b);
 }
 
+// |a - b| of each byte, or their sum added to c.
+template <bool Signed, bool Sums>
+EMU_OP uint32_t vabsdiff4(uint32_t a, uint32_t b, uint32_t c) {
+  uint32_t d0 = sad(int32_t(part<Signed, 8, 0>(a)), int32_t(part<Signed, 8, 0>(b)), 0);
+  uint32_t d1 = sad(int32_t(part<Signed, 8, 1>(a)), int32_t(part<Signed, 8, 1>(b)), 0);
+  uint32_t d2 = sad(int32_t(part<Signed, 8, 2>(a)), int32_t(part<Signed, 8, 2>(b)), 0);
+  uint32_t d3 = sad(int32_t(part<Signed, 8, 3>(a)), int32_t(part<Signed, 8, 3>(b)), 0);
+  return Sums ? c + d0 + d1 + d2 + d3 : d0 | d1 << 8 | d2 << 16 | d3 << 24;
+}
+
 // Two 16-bit operations in one register.
 template <class T, T Function(T, T)>
 EMU_OP uint32_t each_halfword(uint32_t a, uint32_t b) {

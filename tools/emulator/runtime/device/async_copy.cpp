@@ -29,7 +29,7 @@ void land(Warp* w, const AsyncCopy& copy) {
 }
 
 void forget_target(BlockRun& block, uint32_t shared, uint32_t bytes) {
-  clear_bits(block.shared_bits.data(), shared, bytes);
+  std::memset(block.shared_known.data() + shared, 0, bytes);
 }
 
 // Lands the copies of the lanes that belong to groups below `until`.

@@ -35,16 +35,8 @@ uint64_t first_unknown(const uint8_t* bits, uint64_t first) {
   return first;
 }
 
-template <class U>
-int unknown_lane(const uint8_t* bits, U origin, Mask lanes, const Lanes<U>& at, uint32_t bytes) {
-  for (Mask rest = lanes; rest != 0; rest &= rest - 1) {
-    int lane = lowest(rest);
-    if (!is_known(bits, at.address[lane] - origin, bytes)) return lane;
-  }
-  return -1;
-}
+}  // namespace
 
-// The write that a doubtful read of another warp should have waited for.
 void check_doubtful_write(Warp* w, uint32_t site, Mask lanes, const Lanes<uint32_t>& at,
                           uint32_t bytes) {
   const BlockRun& block = *run_of(w).block;
@@ -66,8 +58,6 @@ void check_doubtful_write(Warp* w, uint32_t site, Mask lanes, const Lanes<uint32
            .space_bytes = block.block.shared_bytes});
   }
 }
-
-}  // namespace
 
 void raise_doubtful(BlockRun& block) {
   DoubtfulRead read = block.doubtful;
@@ -163,28 +153,37 @@ void raise_in_window(Warp* w, uint32_t site, Mask lanes, const Lanes<uint32_t>& 
   refuse(Fault::infrastructure, "a failed check without a failing lane");
 }
 
+void doubt_shared(Warp* w, uint32_t site, Mask lanes, const Lanes<uint32_t>& at, uint32_t bytes,
+                  AccessNumber access) {
+  BlockRun& block = *run_of(w).block;
+  if (block.doubtful.open) return;
+  for (Mask rest = lanes; rest != 0; rest &= rest - 1) {
+    int lane = lowest(rest);
+    for (uint32_t byte = at.address[lane]; byte < at.address[lane] + bytes; ++byte) {
+      if (block.shared_known[byte] != 0) continue;
+      block.doubtful = {true, w, lane, site, bytes, byte, access};
+      return;
+    }
+  }
+}
+
 void check_shared_known(Warp* w, uint32_t site, Mask lanes, const Lanes<uint32_t>& at,
                         uint32_t bytes, AccessNumber access) {
-  BlockRun& block = *run_of(w).block;
-  const uint8_t* bits = block.shared_bits.data();
-  if (at.uniform() && is_known(bits, at.low, bytes)) return;
-  // Most often all bytes between the lowest and the highest address are known.
-  if (at.high - at.low < 512 && all_set(bits, at.low, at.high - at.low + bytes)) return;
-  int lane = unknown_lane(bits, 0u, lanes, at, bytes);
-  if (lane < 0 || block.doubtful.open) return;
-  block.doubtful = {true, w, lane, site, bytes, static_cast<uint32_t>(first_unknown(bits, at.address[lane])),
-                    access};
+  switch (bytes) {
+    case 2: return check_shared_known<uint16_t, 1>(w, site, lanes, at, access);
+    case 4: return check_shared_known<uint32_t, 1>(w, site, lanes, at, access);
+    case 8: return check_shared_known<uint64_t, 1>(w, site, lanes, at, access);
+    default: return check_shared_known<uint64_t, 2>(w, site, lanes, at, access);
+  }
 }
 
 void mark_shared_known(Warp* w, uint32_t site, Mask lanes, const Lanes<uint32_t>& at,
                        uint32_t bytes) {
-  BlockRun& block = *run_of(w).block;
-  uint8_t* bits = block.shared_bits.data();
-  if (block.doubtful.open) check_doubtful_write(w, site, lanes, at, bytes);
-  if (at.consecutive && lanes == kFull) {
-    set_bits(bits, at.low, uint64_t{kLanes} * bytes);
-  } else {
-    for (int i = 0; i < kLanes; ++i) make_known(bits, at.address[i], bytes);
+  switch (bytes) {
+    case 2: return mark_shared_known<uint16_t, 1>(w, site, lanes, at);
+    case 4: return mark_shared_known<uint32_t, 1>(w, site, lanes, at);
+    case 8: return mark_shared_known<uint64_t, 1>(w, site, lanes, at);
+    default: return mark_shared_known<uint64_t, 2>(w, site, lanes, at);
   }
 }
 

@@ -51,9 +51,70 @@ inline void check_window(Warp* w, uint32_t site, Mask lanes, const Lanes<uint32_
   raise_in_window(w, site, lanes, at, bytes, size, access, space);
 }
 
-// Not a fault yet, but a doubtful read: see run.h.
+// Some lane reads bytes that nobody has written: not a fault yet, but a doubtful read (run.h).
+void doubt_shared(Warp* w, uint32_t site, Mask lanes, const Lanes<uint32_t>& at, uint32_t bytes,
+                  AccessNumber access);
+// Does the write explain a doubtful read as a race?
+void check_doubtful_write(Warp* w, uint32_t site, Mask lanes, const Lanes<uint32_t>& at,
+                          uint32_t bytes);
+
+// Most often everything between the lowest and the highest address is known.
+inline bool all_known(const uint8_t* known, uint32_t bytes) {
+  uint64_t all = ~uint64_t{0};
+  uint32_t at = 0;
+  for (; at + 8 <= bytes; at += 8) {
+    uint64_t eight;  // not aligned
+    std::memcpy(&eight, known + at, 8);
+    all &= eight;
+  }
+  for (; at < bytes; ++at) all &= known[at] == 0xff ? ~uint64_t{0} : 0;
+  return all == ~uint64_t{0};
+}
+
+template <class T, int N>
+void check_shared_known(Warp* w, uint32_t site, Mask lanes, const Lanes<uint32_t>& at,
+                        AccessNumber access) {
+  const uint8_t* known = run_of(w).block->shared_known.data();
+  constexpr uint32_t kBytes = sizeof(T) * N;
+  T all = static_cast<T>(~T{0});
+  if (at.high - at.low <= 256 && all_known(known + at.low, at.high - at.low + kBytes)) return;
+  if (at.consecutive) {
+    for (int i = 0; i < kLanes * N; ++i) {
+      all = static_cast<T>(all & raw_load<T>(known + at.low + static_cast<uint32_t>(i) * sizeof(T)));
+    }
+  } else if (at.uniform()) {
+    for (int n = 0; n < N; ++n) {
+      all = static_cast<T>(all & raw_load<T>(known + at.low + static_cast<uint32_t>(n) * sizeof(T)));
+    }
+  } else {
+    for (int n = 0; n < N; ++n) {
+      const uint8_t* from = known + static_cast<uint32_t>(n) * sizeof(T);
+      for (int i = 0; i < kLanes; ++i) all = static_cast<T>(all & raw_load<T>(from + at.address[i]));
+    }
+  }
+  if (all == static_cast<T>(~T{0})) return;
+  doubt_shared(w, site, lanes, at, kBytes, access);
+}
+
+template <class T, int N>
+void mark_shared_known(Warp* w, uint32_t site, Mask lanes, const Lanes<uint32_t>& at) {
+  BlockRun& block = *run_of(w).block;
+  uint8_t* known = block.shared_known.data();
+  if (block.doubtful.open) check_doubtful_write(w, site, lanes, at, sizeof(T) * N);
+  if (at.consecutive) {
+    std::memset(known + at.low, 0xff, sizeof(T) * N * kLanes);
+    return;
+  }
+  for (int n = 0; n < N; ++n) {
+    uint8_t* to = known + static_cast<uint32_t>(n) * sizeof(T);
+    for (int i = 0; i < kLanes; ++i) raw_store<T>(to + at.address[i], static_cast<T>(~T{0}));
+  }
+}
+
+// The same for a width known only at run time.
 void check_shared_known(Warp* w, uint32_t site, Mask lanes, const Lanes<uint32_t>& at,
                         uint32_t bytes, AccessNumber access);
-void mark_shared_known(Warp* w, uint32_t site, Mask lanes, const Lanes<uint32_t>& at, uint32_t bytes);
+void mark_shared_known(Warp* w, uint32_t site, Mask lanes, const Lanes<uint32_t>& at,
+                       uint32_t bytes);
 
 }  // namespace emu

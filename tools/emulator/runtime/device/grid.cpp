@@ -40,7 +40,7 @@ void prepare(BlockRun& slot, LaunchRun& launch) {
     at += local;
   }
   slot.shared = at;
-  slot.shared_bits.resize(shared / 8 + 16);
+  slot.shared_known.resize(shared + 1);
   if (launch.races) {
     slot.writes.resize(shared / 4 + 2);
     slot.reads.resize(shared / 4 + 2);
@@ -104,7 +104,7 @@ void start(BlockRun& slot, uint64_t linear, uint64_t started) {
   ++slot.epoch;
   slot.doubtful.open = false;
   std::memset(slot.warps[0].regs, 0, static_cast<size_t>(slot.shared - slot.warps[0].regs));
-  std::fill(slot.shared_bits.begin(), slot.shared_bits.end(), uint8_t{0});
+  std::fill(slot.shared_known.begin(), slot.shared_known.end(), uint8_t{0});
   for (Barrier& barrier : slot.barriers) barrier.open = false;
   std::iota(slot.warp_order.begin(), slot.warp_order.end(), uint8_t{0});
   for (uint32_t i = 0; i < slot.warp_count; ++i) {

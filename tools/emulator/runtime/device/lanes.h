@@ -10,6 +10,22 @@ namespace emu {
 
 constexpr Mask kFull = ~Mask{0};
 
+// Memory is bytes to everybody; lanes read it as what they please.
+template <class T>
+struct Raw {
+  using type [[gnu::may_alias]] = T;
+};
+
+template <class T>
+inline T raw_load(const uint8_t* from) {
+  return *reinterpret_cast<const typename Raw<T>::type*>(from);
+}
+
+template <class T>
+inline void raw_store(uint8_t* to, T value) {
+  *reinterpret_cast<typename Raw<T>::type*>(to) = value;
+}
+
 // Addresses of all lanes; those outside the mask repeat an active one, so that loops over all 32
 // need no mask. U is uint64_t, or uint32_t where addresses wrap.
 template <class U>
@@ -52,7 +68,7 @@ struct Lanes {
   bool uniform() const { return low == high; }
 };
 
-// memory + (address - origin) is where a lane's bytes are.
+// Addresses are aligned: the checks have passed.
 template <class T, int N, class U>
 void gather(const uint8_t* memory, const Lanes<U>& at, Mask lanes, T* const (&out)[N]) {
   for (int n = 0; n < N; ++n) {
@@ -61,13 +77,12 @@ void gather(const uint8_t* memory, const Lanes<U>& at, Mask lanes, T* const (&ou
     const uint8_t* from = memory + n * sizeof(T);
     alignas(64) T value[kLanes];
     if (at.low == at.high) {
-      T one;
-      std::memcpy(&one, from + at.low, sizeof(T));
+      T one = raw_load<T>(from + at.low);
       for (int i = 0; i < kLanes; ++i) value[i] = one;
     } else if (N == 1 && at.consecutive) {
       std::memcpy(value, from + at.low, sizeof value);
     } else {
-      for (int i = 0; i < kLanes; ++i) std::memcpy(&value[i], from + at.address[i], sizeof(T));
+      for (int i = 0; i < kLanes; ++i) value[i] = raw_load<T>(from + at.address[i]);
     }
     if (lanes == kFull) {
       std::memcpy(to, value, sizeof value);
@@ -84,10 +99,16 @@ void scatter(uint8_t* memory, const Lanes<U>& at, Mask lanes, const T* const (&i
     std::memcpy(memory + at.low, in[0], sizeof(T) * kLanes);
     return;
   }
+  if (lanes == kFull) {
+    for (int i = 0; i < kLanes; ++i) {
+      for (int n = 0; n < N; ++n) raw_store<T>(memory + at.address[i] + n * sizeof(T), in[n][i]);
+    }
+    return;
+  }
   for (Mask rest = lanes; rest != 0; rest &= rest - 1) {
     int i = __builtin_ctz(rest);
     uint8_t* to = memory + at.address[i];
-    for (int n = 0; n < N; ++n) std::memcpy(to + n * sizeof(T), &in[n][i], sizeof(T));
+    for (int n = 0; n < N; ++n) raw_store<T>(to + n * sizeof(T), in[n][i]);
   }
 }
 

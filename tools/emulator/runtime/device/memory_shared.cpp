@@ -24,7 +24,7 @@ void load_shared(Warp* w, uint32_t site, Mask lanes, const uint32_t* address, in
   Lanes<uint32_t> at(address, offset, lanes, kBytes);
   check_window(w, site, lanes, at, kBytes, w->block->shared_bytes, AccessNumber::read,
                SpaceNumber::shared);
-  check_shared_known(w, site, lanes, at, kBytes, AccessNumber::read);
+  check_shared_known<T, N>(w, site, lanes, at, AccessNumber::read);
   if ((site_traits(w, site) & kAcquire) != 0) {
     order_warp(w);
     polled(w, kTurn / 64);
@@ -47,7 +47,7 @@ void store_shared(Warp* w, uint32_t site, Mask lanes, const uint32_t* address, i
     check_race_write(w, site, lanes, at, sizeof(T), N, values);
   }
   scatter<T, N>(w->block->shared, at, lanes, in);
-  mark_shared_known(w, site, lanes, at, kBytes);
+  mark_shared_known<T, N>(w, site, lanes, at);
   if (w->block->counted) account_shared(w, site, lanes, at.address, kBytes, false);
 }
 

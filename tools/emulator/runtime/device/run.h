@@ -107,7 +107,7 @@ struct BlockRun {
   uint32_t epoch = 1;   // grows with every event that orders accesses
 
   uint8_t* shared = nullptr;
-  std::vector<uint8_t> shared_bits;    // initialisation, one bit a byte
+  std::vector<uint8_t> shared_known;   // 0xff for each byte that is initialised, else 0
   DoubtfulRead doubtful;
   std::vector<uint64_t> writes, reads; // race shadow, one entry a word; empty unless checked
   std::vector<uint8_t> memory;         // registers, local and shared memory, 64-byte aligned inside

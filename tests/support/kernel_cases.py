@@ -302,6 +302,60 @@ def cub() -> list[KernelCase]:
     ]  # fmt: skip
 
 
+def extras() -> list[KernelCase]:
+    """Cases of extras.cu."""
+    make = _maker("extras")
+    n = 1003
+    values, which = _ints(n, 1, 1000), _ints(n, 0, 1200)
+    big = _rng().integers(0, 2**64, (2, n), "uint64")
+    line, whole = _floats(256), _ints(256)
+    doubles = np.round(_floats(256, "float64") * 100)
+    before = np.array([0, 0, 1, 0, 0, 0, 0, 0], "int32")
+    few = values[:200]
+    return [
+        make(0, "jump_table", values, which, np.zeros(n, "int32"), n, _jump(values, which)),
+        make(1, "wide_integers", big[0], big[1], np.zeros(n, "uint64"), n, _wide(big)),
+        make(2, "indexed_constant", which, which, np.zeros(n, "int32"), n, 9 - (which & 3)),
+        make(3, "piped", line, line, np.zeros(256, "float32"), 256, line[::-1]),
+        make(4, "group_copy", whole, whole, np.zeros(256, "int32"), 256, _group_copy(whole)),
+        make(5, "scoped_atomics", few, few, before.copy(), 200, _scoped(before, few)),
+        make(6, "chained_warps", doubles, doubles, np.zeros(256), 256, np.cumsum(doubles)),
+    ]
+
+
+def _jump(values: Array, which: Array) -> Array:
+    v, w = values.astype("int64"), which.astype("int64")
+    bits = np.array([int(x).bit_count() for x in v])
+    leading = np.array([32 - int(x).bit_length() for x in v])
+    squares = (v ^ 5) ** 2
+    choices = [v * 3 + 1, v // 7, squares, v << 2 | 1, -v, bits, v**3, v % 13, v + w]
+    choices += [v - w[::-1], leading, v]
+    return np.choose(w % 12, choices).astype("int32")
+
+
+def _wide(big: Array) -> Array:
+    results = [a * b + a for a, b in zip(big[0].tolist(), big[1].tolist(), strict=True)]
+    return np.array([(x >> 61 ^ x) & 2**64 - 1 for x in results], "uint64")
+
+
+def _group_copy(whole: Array) -> Array:
+    t = np.arange(256)
+    label = t % 3
+    warps = label.reshape(-1, 32)
+    rank = np.array([[int((w[:i] == w[i]).sum()) for i in range(32)] for w in warps]).ravel()
+    result: Array = (whole[::-1] + 2000 * (t % 32 + 1) + 100000 * rank).astype("int32")
+    return result
+
+
+def _scoped(before: Array, few: Array) -> Array:
+    after = before.copy()
+    after[0], after[1] = few.sum(), few.max()
+    after[2] = np.array([3 ** len(few) & 0xFFFFFFFF], "uint32").view("int32")[0]
+    after[4:6] = np.array([few.sum()], "float64").view("int32")
+    after[6:7] = np.array([len(few), len(few) / 2], "float16").view("int32")
+    return after
+
+
 def kernel_cases() -> list[KernelCase]:
     """Every case."""
-    return [*arithmetic(), *memory(), *warps(), *cub()]
+    return [*arithmetic(), *memory(), *warps(), *cub(), *extras()]

@@ -22,7 +22,8 @@ class SiteCount:
     l2_sectors: float = 0.0
     """Sectors that an ideal per-block L1 would still ask L2 for."""
     dram_sectors: float = 0.0
-    """Sectors nobody touched before in this launch: compulsory DRAM traffic."""
+    """Sectors nobody touched before in this launch, or in the same wave of blocks where the
+    launch's footprint exceeds L2: DRAM traffic."""
     serial: float = 0.0
     """Atomics: the most lanes of a request on one address, summed."""
 

@@ -13,7 +13,7 @@ from cuda_llm.tools.emulator.account import LaunchAccount
 from cuda_llm.tools.emulator.tables import InstructionClass, KernelTable
 from cuda_llm.tools.profiler.counts import count_instructions
 from cuda_llm.tools.profiler.latency import warp_clk
-from cuda_llm.tools.profiler.traffic import launch_traffic, reread_misses
+from cuda_llm.tools.profiler.traffic import launch_traffic
 
 SHARPNESS = 4.0
 """Exponent of the soft maximum: two equal terms cost 19 % more than one (an estimate)."""
@@ -87,11 +87,7 @@ def model_launch(
 ) -> LaunchTime:
     """Modelled time of one launch."""
     traffic = launch_traffic(account, table, hardware)
-    resident_blocks = min(account.blocks_total, setting.blocks_per_sm * hardware.sm_count)
-    reused = min(traffic.dram_bytes, setting.resident_bytes)
-    dram_bytes = (traffic.dram_bytes - reused) + reread_misses(
-        traffic.reread_bytes, account.footprint_bytes, resident_blocks, hardware.l2_bytes
-    )
+    dram_bytes = traffic.dram_bytes - min(traffic.dram_bytes, setting.resident_bytes)
     clk_us = 1.0 / hardware.boost_clock_mhz
     sm_us = clk_us * _busiest_share(account, hardware, setting)
     model = hardware.model

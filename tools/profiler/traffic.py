@@ -8,7 +8,6 @@ Rules, per site (sources in docs/time-model.md):
 - local memory is interleaved by lane and stays in L1; constant memory has a cache of its own.
 """
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -38,10 +37,8 @@ class Traffic:
     shared_clk: float = 0.0
     """Clocks of the same data path for shared memory."""
     l2_bytes: float = 0.0
-    reread_bytes: float = 0.0
-    """Loads among `l2_bytes` of what another block has loaded before."""
     dram_bytes: float = 0.0
-    """Compulsory: first touches."""
+    """First touches of the launch; of each wave of blocks where the footprint exceeds L2."""
     atomic_clk: float = 0.0
     """Clocks of the whole chip for atomics on global memory."""
 
@@ -68,12 +65,10 @@ def site_traffic(site: Site, count: SiteCount, hardware: Hardware) -> Traffic:
         return Traffic(l1_clk=l1_clk)
     to_l2 = _l2_sectors(site, count)
     dram_sectors = min(count.dram_sectors, to_l2)
-    is_load = site.kind in ("load", "async_copy")
     return Traffic(
         l1_clk=l1_clk,
         shared_clk=shared_clk,
         l2_bytes=to_l2 * SECTOR_BYTES,
-        reread_bytes=(to_l2 - dram_sectors) * SECTOR_BYTES if is_load else 0.0,
         dram_bytes=dram_sectors * SECTOR_BYTES,
     )
 
@@ -94,19 +89,6 @@ def atomic_round_passes(site: Site) -> int:
 def l2_slices(hardware: Hardware) -> float:
     """How many L2 slices work side by side."""
     return max(1.0, hardware.model.l2_bytes_per_clk / L2_SLICE_BYTES_PER_CLK)
-
-
-def reread_misses(
-    reread_bytes: float, footprint_bytes: float, resident_blocks: float, l2_bytes: float
-) -> float:
-    """DRAM bytes for data that left L2 before another block asked for it again.
-
-    Nothing where the footprint fits. Else blocks that run at the same time are taken to form a
-    square, each datum shared along one side of it: of `n` resident blocks, sqrt(n) share a fetch.
-    """
-    if footprint_bytes <= l2_bytes:
-        return 0.0
-    return reread_bytes / math.sqrt(max(1.0, resident_blocks)) * (1 - l2_bytes / footprint_bytes)
 
 
 def _l2_sectors(site: Site, count: SiteCount) -> float:
@@ -141,6 +123,5 @@ def _sum(parts: Iterable[Traffic]) -> Traffic:
         l1_clk=sum(part.l1_clk for part in parts),
         shared_clk=sum(part.shared_clk for part in parts),
         l2_bytes=sum(part.l2_bytes for part in parts),
-        reread_bytes=sum(part.reread_bytes for part in parts),
         dram_bytes=sum(part.dram_bytes for part in parts),
     )

@@ -171,7 +171,7 @@ def test_launches_of_one_kernel_are_told_once() -> None:
     assert len(codes) == len(set(codes))
 
 
-def test_reading_everything_many_times_is_l2_until_it_no_longer_fits() -> None:
+def test_reading_what_fits_in_l2_many_times_is_l2_bandwidth() -> None:
     load = site("ld.global.f32", "load")
     requests = WARPS * 100.0
     count = SiteCount(

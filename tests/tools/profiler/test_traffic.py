@@ -9,7 +9,6 @@ from cuda_llm.tools.profiler.traffic import (
     Traffic,
     l2_slices,
     launch_traffic,
-    reread_misses,
     site_traffic,
 )
 
@@ -107,8 +106,3 @@ def test_a_generic_access_is_what_its_counters_say() -> None:
     on_shared = SiteCount(requests=10, lanes=320, wavefronts=20, ideal_wavefronts=10)
     moved = traffic("ld.f32", "generic", "load", on_shared)
     assert (moved.shared_clk, moved.l2_bytes) == (20, 0)
-
-
-def test_what_fits_in_l2_is_fetched_once() -> None:
-    assert reread_misses(1e9, 5e6, 100, 6e6) == 0
-    assert reread_misses(1e9, 12e6, 100, 6e6) == pytest.approx(1e9 / 10 / 2)

@@ -4,12 +4,13 @@ import asyncio
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from kernel_cases import KernelCase, kernel_cases
 from kernel_runs import compiled, results, translated, wrong
 
 from cuda_llm.tools.compiler.candidate import Compiled
-from cuda_llm.tools.devices.device import CallOptions, Level
+from cuda_llm.tools.device import CallOptions, Level
 
 TARGETS = ("sm_86", "sm_120")
 CASES = kernel_cases()
@@ -67,3 +68,39 @@ def test_another_operation_gives_another_result(
     ptx.write_text(text.replace(right, swapped))
     changed = replace(candidate, ptx=ptx)
     assert wrong(case, asyncio.run(results(case, changed, [CallOptions()]))[0])
+
+
+JUMP = """
+.version 9.0
+.target sm_86
+.address_size 64
+.visible .entry _Z10jump_tablePKiS0_Pii(
+	.param .u64 in, .param .u64 which, .param .u64 out, .param .u32 n)
+{
+	.reg .b32 %r<9>; .reg .b64 %rd<9>; .reg .pred %p<3>;
+	mov.u32 %r1, %ctaid.x; mov.u32 %r2, %ntid.x; mov.u32 %r3, %tid.x;
+	mad.lo.s32 %r1, %r1, %r2, %r3;
+	ld.param.u32 %r2, [n]; setp.ge.s32 %p1, %r1, %r2; @%p1 ret;
+	ld.param.u64 %rd1, [which]; ld.param.u64 %rd2, [out]; mul.wide.s32 %rd3, %r1, 4;
+	add.s64 %rd1, %rd1, %rd3; add.s64 %rd2, %rd2, %rd3;
+	ld.global.u32 %r4, [%rd1]; rem.u32 %r4, %r4, 4; mov.u32 %r5, 100;
+table: .branchtargets zero, one, two, zero;
+	brx.idx %r4, table;
+one: add.s32 %r5, %r5, 7;
+two: add.s32 %r5, %r5, 20;
+zero:
+	{ .reg .pred %p<3>; elect.sync %r6|%p2, 0xffffffff; @%p2 add.s32 %r5, %r5, %r6; }
+	@!%p1 st.global.u32 [%rd2], %r5;
+	ret;
+}
+"""
+
+
+def test_jump_tables_send_each_lane_its_way(candidates: Candidates, tmp_path: Path) -> None:
+    ptx = tmp_path / "jump.ptx"
+    ptx.write_text(JUMP)
+    case = next(case for case in CASES if case.label == "extras.jump_table")
+    changed = replace(candidates["extras", "sm_86"], ptx=ptx)
+    expected = np.array([100, 127, 120, 100], "int32")[case.b % 4]
+    found = asyncio.run(results(replace(case, expected=expected), changed, [CallOptions()]))[0]
+    assert found.tolist() == expected.tolist()

@@ -28,10 +28,11 @@ MAY_KNOW_INSIDE_TOOLS = {
     "compiler": {"native", "sandbox"},
     "emulator": {"native", "sandbox", "compiler"},
     "profiler": {"emulator"},
-    "runner": {"native", "sandbox", "emulator"},
-    "devices": {"native", "sandbox", "compiler", "emulator", "profiler", "runner"},
-    "validator": {"devices", "compiler"},
-    "judge": {"native", "compiler", "devices", "profiler", "validator"},
+    "device": {"compiler", "emulator"},
+    "runner": {"native", "sandbox", "emulator", "device"},
+    "devices": {"native", "sandbox", "compiler", "emulator", "profiler", "runner", "device"},
+    "validator": {"device", "compiler"},
+    "judge": {"native", "compiler", "devices", "profiler", "validator", "device"},
 }
 
 FORBIDDEN_IN_TOOLS = {"langchain", "langchain_core", "langchain_openai", "langgraph"}

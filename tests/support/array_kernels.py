@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 from array_session import Buffers, Candidate
 
-from cuda_llm.tools.devices.device import CallOptions
+from cuda_llm.tools.device import CallOptions
 
 Array = npt.NDArray[Any]
 Compute = Callable[[Buffers], Array]

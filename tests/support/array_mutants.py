@@ -8,7 +8,7 @@ import numpy.typing as npt
 from array_kernels import HONEST, OUTPUTS, Compute, convolve, multiply_in_order, writes
 from array_session import Buffers, Candidate
 
-from cuda_llm.tools.devices.device import CallOptions
+from cuda_llm.tools.device import CallOptions
 
 Array = npt.NDArray[Any]
 

@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from cuda_llm.outcomes import Verdict
 from cuda_llm.profile import LaunchProfile
-from cuda_llm.tools.devices.device import (
+from cuda_llm.tools.device import (
     Argument,
     BufferSpec,
     CallOptions,

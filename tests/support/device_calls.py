@@ -10,7 +10,7 @@ import numpy.typing as npt
 from cuda_llm.outcomes import Verdict
 from cuda_llm.tools.compiler.candidate import Compiled, CompileRequest
 from cuda_llm.tools.compiler.compile import compile_candidate
-from cuda_llm.tools.devices.device import (
+from cuda_llm.tools.device import (
     Argument,
     BufferSpec,
     CallOptions,

@@ -9,7 +9,7 @@ from kernel_cases import Array, KernelCase
 from cuda_llm.hardware_profiles.lookup import find_hardware
 from cuda_llm.tools.compiler.candidate import Compiled, CompileRequest
 from cuda_llm.tools.compiler.compile import compile_candidate
-from cuda_llm.tools.devices.device import (
+from cuda_llm.tools.device import (
     BufferSpec,
     CallOptions,
     CallReport,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from cuda_llm.tools.devices.device import BufferSpec, PlacedBuffer
+from cuda_llm.tools.device import BufferSpec, PlacedBuffer
 
 ARENA_BYTES = 16 << 30
 """Virtual; only pages that are written exist."""

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from cuda_llm.outcomes import Verdict
-from cuda_llm.tools.devices.device import CallReport
+from cuda_llm.tools.device import CallReport
 from cuda_llm.tools.devices.loaded import Loaded
 from cuda_llm.tools.emulator.report import CallRecord
 from cuda_llm.tools.profiler.explain import explain_call

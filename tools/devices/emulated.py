@@ -1,6 +1,5 @@
 """The emulated device: nvcc's own output, run on the CPU."""
 
-import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -12,8 +11,8 @@ from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.outcomes import Verdict
 from cuda_llm.profile import TimeSource
 from cuda_llm.tools.compiler.candidate import Compiled
+from cuda_llm.tools.device import Session
 from cuda_llm.tools.devices.arena import ARENA_BYTES, SharedMemory
-from cuda_llm.tools.devices.device import Session
 from cuda_llm.tools.devices.endings import ending, load_failure
 from cuda_llm.tools.devices.facts import device_facts, short_name
 from cuda_llm.tools.devices.loaded import Loaded
@@ -26,6 +25,7 @@ from cuda_llm.tools.runner import process
 from cuda_llm.tools.runner.process import Runner
 from cuda_llm.tools.runner.program import runner_program
 from cuda_llm.tools.runner.protocol import Reply, ReplyFrame, StartFrame
+from cuda_llm.tools.sandbox.programs import jail_program
 
 _REPORT_BYTES = 64 << 20
 """Virtual, as the arena."""
@@ -61,6 +61,12 @@ class EmulatedDevice:
             repr(self.hardware).encode() + _timing_code(), digest_size=16
         ).hexdigest()
 
+    def prepare(self) -> None:
+        """See `Device.prepare`: jail, runner and runtime library."""
+        jail_program()
+        runner_program()
+        runtime_library()
+
     @asynccontextmanager
     async def open(self, candidate: Compiled) -> AsyncIterator[Session | Verdict]:
         """See `Device.open`. Raises MissingError without g++ or a toolkit."""
@@ -73,8 +79,7 @@ class EmulatedDevice:
         if not isinstance(translated, Translated):
             yield translated
             return
-        program = await asyncio.to_thread(runner_program)
-        runtime = await asyncio.to_thread(runtime_library)
+        program, runtime = runner_program(), runtime_library()
         loaded = Loaded(candidate=candidate, translated=translated, hardware=self.hardware)
         with _memory("arena", ARENA_BYTES) as arena, _memory("report", _REPORT_BYTES) as report:
             libraries = [runtime, translated.library, candidate.library]

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from cuda_llm.errors import HardwareError, MissingError, UsageError
 from cuda_llm.hardware_profiles.hardware import Hardware
-from cuda_llm.tools.devices.device import Device
+from cuda_llm.tools.device import Device
 from cuda_llm.tools.devices.facts import short_name
 
 DEFAULT_GPU = "RTX 3090 Ti"

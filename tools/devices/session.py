@@ -4,9 +4,7 @@ import time
 from collections.abc import Sequence
 
 from cuda_llm.outcomes import InfraFailed, Verdict
-from cuda_llm.tools.devices.arena import Layout, SharedMemory
-from cuda_llm.tools.devices.call_report import call_report
-from cuda_llm.tools.devices.device import (
+from cuda_llm.tools.device import (
     Argument,
     BufferSpec,
     CallOptions,
@@ -15,6 +13,8 @@ from cuda_llm.tools.devices.device import (
     PlacedBuffer,
     Role,
 )
+from cuda_llm.tools.devices.arena import Layout, SharedMemory
+from cuda_llm.tools.devices.call_report import call_report
 from cuda_llm.tools.devices.endings import ending
 from cuda_llm.tools.devices.loaded import Loaded
 from cuda_llm.tools.devices.pool import call_slot

@@ -8,7 +8,7 @@ from cuda_llm.tasks.task import Task
 from cuda_llm.tools.compiler.candidate import Compiled
 from cuda_llm.tools.compiler.compile import compile_candidate
 from cuda_llm.tools.compiler.request import baseline_request
-from cuda_llm.tools.devices.device import Device, Session
+from cuda_llm.tools.device import Device, Session
 from cuda_llm.tools.judge.oracle import open_oracle
 from cuda_llm.tools.judge.refusal import refusal
 from cuda_llm.tools.judge.timing import Timing, time_sizes

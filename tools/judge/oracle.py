@@ -7,7 +7,7 @@ from cuda_llm.tasks.task import Task
 from cuda_llm.tools.compiler.candidate import Compiled
 from cuda_llm.tools.compiler.compile import compile_candidate
 from cuda_llm.tools.compiler.request import baseline_request
-from cuda_llm.tools.devices.device import Device, Session
+from cuda_llm.tools.device import Device, Session
 from cuda_llm.tools.judge.refusal import refusal
 from cuda_llm.tools.validator.oracle import Oracle, baseline_oracle, reference_oracle
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from cuda_llm.outcomes import Verdict
 from cuda_llm.profile import Bottleneck, LaunchProfile, SizeTime, TimeSource
 from cuda_llm.tasks.task import Task
-from cuda_llm.tools.devices.device import CallReport, Level, Session
+from cuda_llm.tools.device import CallReport, Level, Session
 from cuda_llm.tools.validator.oracle import Oracle
 from cuda_llm.tools.validator.referee import run_case
 

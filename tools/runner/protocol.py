@@ -9,7 +9,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
 
-from cuda_llm.tools.devices.device import Argument, Scalar
+from cuda_llm.tools.device import Argument, Scalar
 
 MAX_INTEGERS = 24
 MAX_FLOATS = 8

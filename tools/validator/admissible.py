@@ -7,7 +7,7 @@ from cuda_llm.errors import InfrastructureError, TaskError
 from cuda_llm.outcomes import CompileFailed, InfraFailed, Verdict, WrongResult
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.compiler.candidate import Compiled
-from cuda_llm.tools.devices.device import Device, Session
+from cuda_llm.tools.device import Device, Session
 from cuda_llm.tools.validator.oracle import baseline_oracle, reference_oracle
 from cuda_llm.tools.validator.soundness import find_problems
 from cuda_llm.tools.validator.validate import Validated, validate

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cuda_llm.outcomes import GuardOverwritten, InputMutated
-from cuda_llm.tools.devices.device import PlacedBuffer, Role
+from cuda_llm.tools.device import PlacedBuffer, Role
 
 Array = npt.NDArray[Any]
 Bytes = npt.NDArray[np.uint8]

@@ -8,7 +8,7 @@ import numpy as np
 from cuda_llm.tasks.distribution import parse_distribution
 from cuda_llm.tasks.expressions import evaluate
 from cuda_llm.tasks.task import Task, TaskArgument
-from cuda_llm.tools.devices.device import Level
+from cuda_llm.tools.device import Level
 from cuda_llm.tools.validator.distributions import REPEATED, SYMMETRIC
 from cuda_llm.tools.validator.hidden import draw_hidden
 from cuda_llm.tools.validator.layout import Dims, work

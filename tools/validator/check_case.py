@@ -10,7 +10,7 @@ import numpy.typing as npt
 from cuda_llm.outcomes import LateWrite, Nondeterministic, PolicyViolation, Verdict
 from cuda_llm.tasks.expressions import evaluate
 from cuda_llm.tasks.task import Task
-from cuda_llm.tools.devices.device import CallOptions, CallReport, Level, Session
+from cuda_llm.tools.device import CallOptions, CallReport, Level, Session
 from cuda_llm.tools.validator.buffers import (
     Filled,
     fill,

@@ -6,7 +6,7 @@ from cuda_llm.tasks.dtypes import CTYPES
 from cuda_llm.tasks.expressions import evaluate
 from cuda_llm.tasks.shapes import scalar_value, shape_of
 from cuda_llm.tasks.task import ArgumentRole, Task
-from cuda_llm.tools.devices.device import Argument, BufferSpec, Role, Scalar
+from cuda_llm.tools.device import Argument, BufferSpec, Role, Scalar
 
 Dims = Mapping[str, int]
 

@@ -11,7 +11,7 @@ from cuda_llm.outcomes import Verdict
 from cuda_llm.tasks.expressions import evaluate
 from cuda_llm.tasks.reference import load_reference
 from cuda_llm.tasks.task import Task
-from cuda_llm.tools.devices.device import CallOptions, CallReport, Role, Session
+from cuda_llm.tools.device import CallOptions, CallReport, Role, Session
 from cuda_llm.tools.validator.compare import Expected
 from cuda_llm.tools.validator.layout import Dims, buffer_specs, call_arguments
 

@@ -2,7 +2,7 @@
 
 from cuda_llm.outcomes import Verdict
 from cuda_llm.tasks.task import Task
-from cuda_llm.tools.devices.device import CallReport, Level, Session
+from cuda_llm.tools.device import CallReport, Level, Session
 from cuda_llm.tools.validator.cases import timed_case
 from cuda_llm.tools.validator.check_case import Checked, check_case
 from cuda_llm.tools.validator.layout import Dims

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cuda_llm.tasks.task import Task
-from cuda_llm.tools.devices.device import Level
+from cuda_llm.tools.device import Level
 from cuda_llm.tools.validator.cases import Case, timed_case
 from cuda_llm.tools.validator.check_case import draw_inputs
 from cuda_llm.tools.validator.compare import Expected

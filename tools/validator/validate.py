@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from cuda_llm.outcomes import Verdict, WrongResult
 from cuda_llm.tasks.task import Task
-from cuda_llm.tools.devices.device import Session
+from cuda_llm.tools.device import Session
 from cuda_llm.tools.validator.cases import CLOSE_WATCH_WORK, Case, plan
 from cuda_llm.tools.validator.check_case import Checked, check_case
 from cuda_llm.tools.validator.oracle import Oracle, reference_oracle

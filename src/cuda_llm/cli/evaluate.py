@@ -11,7 +11,7 @@ from cuda_llm.errors import CudaLLMError, UsageError
 if TYPE_CHECKING:
     from cuda_llm.cli.progress import Progress
     from cuda_llm.tasks.task import Task
-    from cuda_llm.tools.devices.device import Device
+    from cuda_llm.tools.device import Device
     from cuda_llm.tools.judge.judged import Judged
 
 NONE_PASSED = 1
@@ -40,6 +40,7 @@ def evaluate(
     loaded = load_task(task)
     chosen = open_device(device or settings().device)
     with open_progress([name for name, _ in sources]) as progress:
+        progress.prepare(chosen.prepare)
         judged = asyncio.run(judge_all(loaded, chosen, sources, progress))
     if as_json:
         from cuda_llm.cli.evaluate_json import document

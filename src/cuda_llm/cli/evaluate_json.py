@@ -8,7 +8,7 @@ from typing import Any
 from cuda_llm.outcomes import Passed, Verdict
 from cuda_llm.profile import Profile, SizeTime
 from cuda_llm.tasks.task import Task
-from cuda_llm.tools.devices.device import Device
+from cuda_llm.tools.device import Device
 from cuda_llm.tools.judge.judged import Judged
 
 SCHEMA = 1

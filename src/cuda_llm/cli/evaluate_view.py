@@ -8,7 +8,7 @@ from cuda_llm.cli.wording import describe, place
 from cuda_llm.outcomes import Passed
 from cuda_llm.profile import Bottleneck, KernelResources, Profile, SizeTime
 from cuda_llm.tasks.task import Task
-from cuda_llm.tools.devices.device import Device
+from cuda_llm.tools.device import Device
 from cuda_llm.tools.judge.judged import Judged
 
 LABEL = 13

@@ -1,9 +1,14 @@
 """Progress on stderr: live on a terminal, one plain line a stage otherwise."""
 
 import sys
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
+
+SILENT_S = 0.5
+"""Preparation that takes no longer is not worth a word."""
+FIRST_USE = "building the native parts, once for this version"
 
 WORDS = {
     "compile": "compiling",
@@ -14,7 +19,11 @@ WORDS = {
 
 
 class Progress(Protocol):
-    """Who is told that a candidate enters a stage."""
+    """Who is told what is going on."""
+
+    def prepare(self, build: Callable[[], None]) -> None:
+        """Run `build`, and say so when it takes its time."""
+        ...
 
     def enter(self, name: str, stage: str) -> None:
         """`name` is now in `stage`."""
@@ -23,6 +32,10 @@ class Progress(Protocol):
 
 class PlainProgress:
     """One line a stage."""
+
+    def prepare(self, build: Callable[[], None]) -> None:
+        """Print a line when it takes its time."""
+        after_silence(build, lambda: print(FIRST_USE, file=sys.stderr, flush=True))
 
     def enter(self, name: str, stage: str) -> None:
         """Print the stage."""
@@ -41,9 +54,26 @@ class LiveProgress:
         self.bars = Bars(*columns, console=Console(stderr=True), transient=True)
         self.rows = {name: self.bars.add_task(f"{name}  waiting", total=None) for name in names}
 
+    def prepare(self, build: Callable[[], None]) -> None:
+        """Show a line of its own when it takes its time, and remove it."""
+        row = self.bars.add_task(FIRST_USE, total=None, visible=False)
+        after_silence(build, lambda: self.bars.update(row, visible=True))
+        self.bars.remove_task(row)
+
     def enter(self, name: str, stage: str) -> None:
         """Rewrite the candidate's line."""
         self.bars.update(self.rows[name], description=f"{name}  {WORDS[stage]}")
+
+
+def after_silence(work: Callable[[], None], say: Callable[[], object]) -> None:
+    """Do the work; call `say` once when it is not done after a moment."""
+    timer = threading.Timer(SILENT_S, say)
+    timer.daemon = True
+    timer.start()
+    try:
+        work()
+    finally:
+        timer.cancel()
 
 
 @contextmanager

@@ -79,12 +79,15 @@ def check(
     """Prove a task admissible: baseline and reference agree, trivial kernels are rejected."""
     import asyncio
 
+    from cuda_llm.cli.progress import open_progress
     from cuda_llm.tasks.loader import load_task
     from cuda_llm.tools.devices.find import open_device
     from cuda_llm.tools.validator.admissible import check_task
 
-    task = load_task(folder)
-    admission = asyncio.run(check_task(task, open_device(device)))
+    task, chosen = load_task(folder), open_device(device)
+    with open_progress([]) as progress:
+        progress.prepare(chosen.prepare)
+    admission = asyncio.run(check_task(task, chosen))
     if not admission.ok:
         typer.echo("\n".join((f"{task.name}: not admissible", *admission.problems)))
         return NOT_ADMISSIBLE

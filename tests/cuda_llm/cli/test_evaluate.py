@@ -57,7 +57,7 @@ def test_json_is_one_document_of_the_published_shape(cuda_llm: Command) -> None:
 
 def test_the_device_is_chosen_by_exact_name(cuda_llm: Command) -> None:
     times = {}
-    for gpu in ("A100", "RTX 4090"):
+    for gpu in ("H200", "RTX 4090"):
         ran = cuda_llm(
             "evaluate",
             "vector_add",
@@ -69,7 +69,7 @@ def test_the_device_is_chosen_by_exact_name(cuda_llm: Command) -> None:
         document = json.loads(ran.stdout)
         assert gpu.split()[-1] in document["hardware"]
         times[gpu] = document["results"][0]["sizes"][-1]["time_us"]
-    assert times["A100"] != times["RTX 4090"]
+    assert times["H200"] != times["RTX 4090"]
 
 
 def test_the_same_kernel_judged_twice_has_the_same_time(cuda_llm: Command) -> None:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cuda_llm.tools.device import BufferSpec, PlacedBuffer, Role
 from cuda_llm.tools.devices.arena import GUARD_BYTES, Layout, SharedMemory
-from cuda_llm.tools.devices.device import BufferSpec, PlacedBuffer, Role
 
 ARENA_BYTES = 16 << 20
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from device_calls import run
 
-from cuda_llm.tools.devices.device import CallOptions, Level
+from cuda_llm.tools.device import CallOptions, Level
 
 VECTOR_ADD = """
 __global__ void add(const float* a, const float* b, float* c, int n) {

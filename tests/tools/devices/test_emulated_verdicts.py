@@ -19,7 +19,7 @@ from cuda_llm.outcomes import (
     TimedOut,
     Verdict,
 )
-from cuda_llm.tools.devices.device import CallOptions, CallReport, Level
+from cuda_llm.tools.device import CallOptions, CallReport, Level
 
 SOURCE = (Path(__file__).parents[2] / "fixtures" / "devices" / "behaviours.cu").read_text()
 MODES = re.findall(r'"([^"]+)"', SOURCE.partition("modes[] = {")[2].partition("}")[0])

@@ -12,7 +12,7 @@ import pytest
 from device_calls import call_once, compiled
 
 from cuda_llm.outcomes import HostCrashed, Verdict
-from cuda_llm.tools.devices.device import (
+from cuda_llm.tools.device import (
     BufferSpec,
     CallOptions,
     CallReport,

@@ -7,7 +7,7 @@ import pytest
 
 from cuda_llm.tools.compiler.candidate import Compiled, CompileRequest
 from cuda_llm.tools.compiler.compile import compile_candidate
-from cuda_llm.tools.devices.device import (
+from cuda_llm.tools.device import (
     BufferSpec,
     CallOptions,
     CallReport,

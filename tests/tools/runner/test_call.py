@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cuda_llm.tools.devices.device import Scalar
+from cuda_llm.tools.device import Scalar
 from cuda_llm.tools.native import find_gxx
 from cuda_llm.tools.runner import protocol
 from cuda_llm.tools.runner.protocol import MAX_FLOATS, MAX_INTEGERS, CallFrame, put_arguments

@@ -14,7 +14,7 @@ from typing import TypeVar
 import psutil
 import pytest
 
-from cuda_llm.tools.devices.device import Scalar
+from cuda_llm.tools.device import Scalar
 from cuda_llm.tools.runner.process import Babbled, Ended, Runner
 from cuda_llm.tools.runner.protocol import (
     FAULT_STATUS,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cuda_llm.tools.devices.device import Argument, Scalar
+from cuda_llm.tools.device import Argument, Scalar
 from cuda_llm.tools.native import find_gxx
 from cuda_llm.tools.runner import protocol
 from cuda_llm.tools.runner.protocol import (

@@ -16,7 +16,7 @@ from cuda_llm.errors import InfrastructureError
 from cuda_llm.outcomes import InfraFailed
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tasks.task import Task, Tolerance, ToleranceClass
-from cuda_llm.tools.devices.device import CallOptions
+from cuda_llm.tools.device import CallOptions
 from cuda_llm.tools.validator.admissible import Admission, check_sessions
 
 

@@ -9,7 +9,7 @@ from cuda_llm.errors import TaskError
 from cuda_llm.tasks.expressions import evaluate
 from cuda_llm.tasks.loader import list_tasks, load_task
 from cuda_llm.tasks.task import DimRange, HiddenSizes
-from cuda_llm.tools.devices.device import Level
+from cuda_llm.tools.device import Level
 from cuda_llm.tools.validator.cases import (
     POISONS,
     distribution_rows,

@@ -22,7 +22,7 @@ from cuda_llm.outcomes import (
     Verdict,
     WrongResult,
 )
-from cuda_llm.tools.devices.device import CallOptions, Level
+from cuda_llm.tools.device import CallOptions, Level
 from cuda_llm.tools.validator.compare import Expected
 from cuda_llm.tools.validator.oracle import Expectation
 from cuda_llm.tools.validator.validate import Validated, validate

@@ -14,7 +14,7 @@ from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.compiler.candidate import Compiled
 from cuda_llm.tools.compiler.compile import compile_candidate
 from cuda_llm.tools.compiler.request import compile_request
-from cuda_llm.tools.devices.device import Session
+from cuda_llm.tools.device import Session
 from cuda_llm.tools.devices.find import open_device
 from cuda_llm.tools.validator.validate import Validated, validate
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from cuda_llm.tools.devices.device import Level
+from cuda_llm.tools.device import Level
 from cuda_llm.tools.validator.cases import Case
 from cuda_llm.tools.validator.pattern import Judged, find_pattern
 

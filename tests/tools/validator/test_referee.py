@@ -12,7 +12,7 @@ from small_tasks import small_task
 
 from cuda_llm.outcomes import WrongResult
 from cuda_llm.tasks.task import ArgumentRole
-from cuda_llm.tools.devices.device import CallOptions, CallReport, Level
+from cuda_llm.tools.device import CallOptions, CallReport, Level
 from cuda_llm.tools.validator.oracle import baseline_oracle
 from cuda_llm.tools.validator.referee import run_case
 from cuda_llm.tools.validator.validate import Validated, validate

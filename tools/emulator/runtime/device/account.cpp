@@ -39,10 +39,9 @@ void each_lane(Mask lanes, Visit visit) {
   for (Mask rest = lanes; rest != 0; rest &= rest - 1) visit(__builtin_ctz(rest));
 }
 
-void collect_sectors(Distinct& sectors, const uint64_t* address, Mask lanes, uint32_t bytes) {
+// Aligned accesses of at most 32 bytes stay inside one sector each.
+void collect_sectors(Distinct& sectors, const uint64_t* address, Mask lanes) {
   each_lane(lanes, [&](int i) { sectors.add(address[i] >> 5); });
-  // Aligned accesses of at most 32 bytes stay inside one sector.
-  (void)bytes;
 }
 
 // Stamps the sectors; counts those new to the block, to the wave and to the launch.
@@ -77,27 +76,22 @@ void stamp(Warp* w, uint32_t site, const Distinct& sectors) {
 
 }  // namespace
 
-uint32_t count_sectors(const uint64_t* address, Mask lanes, uint32_t bytes) {
+uint32_t count_sectors(const uint64_t* address, Mask lanes) {
   Distinct sectors;
-  collect_sectors(sectors, address, lanes, bytes);
+  collect_sectors(sectors, address, lanes);
   return sectors.size();
 }
 
-uint32_t count_wavefronts(const uint32_t* address, Mask lanes, uint32_t bytes) {
-  uint32_t first = address[__builtin_ctz(lanes)];
-  uint32_t low = first, high = first;
-  each_lane(lanes, [&](int i) {
-    low = std::min(low, address[i]);
-    high = std::max(high, address[i]);
-  });
+uint32_t count_wavefronts(const Lanes<uint32_t>& at, Mask lanes, uint32_t bytes) {
   // 32 neighbouring words lie in 32 banks.
-  if ((high + bytes - 1) / 4 - low / 4 < 32) return 1;
+  if ((at.high + bytes - 1) / 4 - at.low / 4 < 32) return 1;
+  if (at.consecutive) return bytes / 4;
   Distinct words;
   uint32_t of_bank[32] = {};
   uint32_t most = 1;
   each_lane(lanes, [&](int i) {
     for (uint32_t b = 0; b < bytes; b += 4) {
-      uint32_t word = (address[i] + b) / 4;
+      uint32_t word = (at.address[i] + b) / 4;
       if (words.add(word)) most = std::max(most, ++of_bank[word % 32]);
     }
   });
@@ -121,40 +115,38 @@ uint32_t count_serial(const uint64_t* address, Mask lanes) {
   return most;
 }
 
-void account_global(Warp* w, uint32_t site, Mask lanes, const uint64_t* address, uint32_t bytes,
-                    bool atomic) {
+void account_global(Warp* w, uint32_t site, Mask lanes, const Lanes<uint64_t>& at, bool atomic) {
   SiteCounters& c = run_of(w).block->launch->counters.sites[site];
   Distinct sectors;
-  collect_sectors(sectors, address, lanes, bytes);
+  collect_sectors(sectors, at.address, lanes);
   ++c.requests;
   c.lanes += static_cast<uint64_t>(__builtin_popcount(lanes));
   c.sectors += sectors.size();
-  if (atomic) c.serial += count_serial(address, lanes);
+  if (atomic) c.serial += count_serial(at.address, lanes);
   stamp(w, site, sectors);
 }
 
-void account_shared(Warp* w, uint32_t site, Mask lanes, const uint32_t* address, uint32_t bytes,
+void account_shared(Warp* w, uint32_t site, Mask lanes, const Lanes<uint32_t>& at, uint32_t bytes,
                     bool atomic) {
   SiteCounters& c = run_of(w).block->launch->counters.sites[site];
-  uint32_t ways = count_wavefronts(address, lanes, bytes);
-  uint32_t lane_count = static_cast<uint32_t>(__builtin_popcount(lanes));
+  uint32_t ways = count_wavefronts(at, lanes, bytes);
   // What the distinct words would need if they were spread evenly over the banks.
-  Distinct words;
-  uint32_t ideal = 1;
-  if (ways > 1) {
+  uint32_t ideal = at.consecutive ? ways : 1;
+  if (ways > 1 && !at.consecutive) {
+    Distinct words;
     each_lane(lanes, [&](int i) {
-      for (uint32_t b = 0; b < bytes; b += 4) words.add((address[i] + b) / 4);
+      for (uint32_t b = 0; b < bytes; b += 4) words.add((at.address[i] + b) / 4);
     });
     ideal = (words.size() + 31) / 32;
   }
   ++c.requests;
-  c.lanes += lane_count;
+  c.lanes += static_cast<uint64_t>(__builtin_popcount(lanes));
   c.wavefronts += ways;
   c.ideal_wavefronts += ideal;
   c.worst_ways = std::max<uint64_t>(c.worst_ways, (ways + ideal - 1) / ideal);
   if (atomic) {
     uint64_t wide[kLanes];
-    for (int i = 0; i < kLanes; ++i) wide[i] = address[i];
+    for (int i = 0; i < kLanes; ++i) wide[i] = at.address[i];
     c.serial += count_serial(wide, lanes);
   }
 }

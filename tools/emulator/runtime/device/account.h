@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "device/lanes.h"
 #include "device/run.h"
 #include "emu/warp.h"
 
@@ -13,16 +14,15 @@ inline uint64_t local_stride(const Kernel& kernel) {
   return (uint64_t{kernel.local_bytes} + 15) / 16 * 16;
 }
 
-// Distinct 32-byte sectors that the lanes touch, each `bytes` long (at most 32).
-uint32_t count_sectors(const uint64_t* address, Mask lanes, uint32_t bytes);
+// Distinct 32-byte sectors that the lanes touch.
+uint32_t count_sectors(const uint64_t* address, Mask lanes);
 // Most distinct words that any of the 32 banks has to deliver.
-uint32_t count_wavefronts(const uint32_t* address, Mask lanes, uint32_t bytes);
+uint32_t count_wavefronts(const Lanes<uint32_t>& at, Mask lanes, uint32_t bytes);
 // Most lanes with the same address.
 uint32_t count_serial(const uint64_t* address, Mask lanes);
 
-void account_global(Warp* w, uint32_t site, Mask lanes, const uint64_t* address, uint32_t bytes,
-                    bool atomic);
-void account_shared(Warp* w, uint32_t site, Mask lanes, const uint32_t* address, uint32_t bytes,
+void account_global(Warp* w, uint32_t site, Mask lanes, const Lanes<uint64_t>& at, bool atomic);
+void account_shared(Warp* w, uint32_t site, Mask lanes, const Lanes<uint32_t>& at, uint32_t bytes,
                     bool atomic);
 void account_local(Warp* w, uint32_t site, Mask lanes, const uint32_t* address, uint32_t bytes);
 

@@ -30,6 +30,7 @@ void land(Warp* w, const AsyncCopy& copy) {
 
 void forget_target(BlockRun& block, uint32_t shared, uint32_t bytes) {
   std::memset(block.shared_known.data() + shared, 0, bytes);
+  block.known_prefix = std::min(block.known_prefix, shared);
 }
 
 // Lands the copies of the lanes that belong to groups below `until`.
@@ -85,7 +86,7 @@ void async_copy(Warp* w, uint32_t site, Mask lanes, const uint32_t* shared, int6
         }
       }
     }
-    if (w->block->counted) account_global(w, site, reading, from.address, bytes, false);
+    if (w->block->counted) account_global(w, site, reading, from, false);
   }
   for (Mask rest = lanes; rest != 0; rest &= rest - 1) {
     int i = __builtin_ctz(rest);

@@ -153,6 +153,11 @@ void raise_in_window(Warp* w, uint32_t site, Mask lanes, const Lanes<uint32_t>& 
   refuse(Fault::infrastructure, "a failed check without a failing lane");
 }
 
+void extend_known_prefix(BlockRun& block) {
+  uint32_t& prefix = block.known_prefix;
+  while (prefix < block.block.shared_bytes && block.shared_known[prefix] != 0) ++prefix;
+}
+
 void doubt_shared(Warp* w, uint32_t site, Mask lanes, const Lanes<uint32_t>& at, uint32_t bytes,
                   AccessNumber access) {
   BlockRun& block = *run_of(w).block;

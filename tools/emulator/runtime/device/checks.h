@@ -60,22 +60,18 @@ void check_doubtful_write(Warp* w, uint32_t site, Mask lanes, const Lanes<uint32
 
 // Most often everything between the lowest and the highest address is known.
 inline bool all_known(const uint8_t* known, uint32_t bytes) {
-  uint64_t all = ~uint64_t{0};
-  uint32_t at = 0;
-  for (; at + 8 <= bytes; at += 8) {
-    uint64_t eight;  // not aligned
-    std::memcpy(&eight, known + at, 8);
-    all &= eight;
-  }
-  for (; at < bytes; ++at) all &= known[at] == 0xff ? ~uint64_t{0} : 0;
-  return all == ~uint64_t{0};
+  uint8_t all = 0xff;
+  for (uint32_t i = 0; i < bytes; ++i) all &= known[i];
+  return all == 0xff;
 }
 
 template <class T, int N>
 void check_shared_known(Warp* w, uint32_t site, Mask lanes, const Lanes<uint32_t>& at,
                         AccessNumber access) {
-  const uint8_t* known = run_of(w).block->shared_known.data();
+  const BlockRun& block = *run_of(w).block;
   constexpr uint32_t kBytes = sizeof(T) * N;
+  if (uint64_t{at.high} + kBytes <= block.known_prefix) return;
+  const uint8_t* known = block.shared_known.data();
   T all = static_cast<T>(~T{0});
   if (at.high - at.low <= 256 && all_known(known + at.low, at.high - at.low + kBytes)) return;
   if (at.consecutive) {
@@ -99,6 +95,7 @@ void check_shared_known(Warp* w, uint32_t site, Mask lanes, const Lanes<uint32_t
 template <class T, int N>
 void mark_shared_known(Warp* w, uint32_t site, Mask lanes, const Lanes<uint32_t>& at) {
   BlockRun& block = *run_of(w).block;
+  if (uint64_t{at.high} + sizeof(T) * N <= block.known_prefix) return;
   uint8_t* known = block.shared_known.data();
   if (block.doubtful.open) check_doubtful_write(w, site, lanes, at, sizeof(T) * N);
   if (at.consecutive) {

@@ -102,6 +102,7 @@ void start(BlockRun& slot, uint64_t linear, uint64_t started) {
   slot.serial = launch.first_serial + static_cast<uint32_t>(started);
   slot.wave = launch.first_wave + static_cast<uint32_t>(started / launch.wave_blocks);
   ++slot.epoch;
+  slot.known_prefix = 0;
   slot.doubtful.open = false;
   std::memset(slot.warps[0].regs, 0, static_cast<size_t>(slot.shared - slot.warps[0].regs));
   std::fill(slot.shared_known.begin(), slot.shared_known.end(), uint8_t{0});

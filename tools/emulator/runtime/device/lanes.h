@@ -32,7 +32,7 @@ template <class U>
 struct Lanes {
   alignas(64) U address[kLanes];
   U low, high;  // smallest and largest
-  U bits;       // all addresses or-ed: alignment
+  U bits;       // low bits are those set in any address: alignment
   bool consecutive;
 
   Lanes(const U* from, int64_t offset, Mask lanes, uint32_t step) {
@@ -47,22 +47,18 @@ struct Lanes {
     }
     U base = address[0];
     U apart = 0;
+    U differ = 0;
     for (int i = 0; i < kLanes; ++i) {
       apart |= address[i] ^ static_cast<U>(base + static_cast<U>(i) * step);
+      differ |= address[i] ^ base;
     }
-    consecutive = apart == 0 && static_cast<U>(base + U{32} * step) > base;
-    if (consecutive) {
-      low = base;
-      high = address[kLanes - 1];
-      bits = base;
-      return;
-    }
-    low = high = bits = base;
-    for (int i = 1; i < kLanes; ++i) {
-      low = address[i] < low ? address[i] : low;
-      high = address[i] > high ? address[i] : high;
-      bits |= address[i];
-    }
+    bits = base | differ;
+    low = high = base;
+    consecutive = apart == 0 && static_cast<U>(base + U{kLanes} * step) > base;
+    if (consecutive) high = address[kLanes - 1];
+    if (consecutive || differ == 0) return;
+    for (int i = 0; i < kLanes; ++i) low = address[i] < low ? address[i] : low;
+    for (int i = 0; i < kLanes; ++i) high = address[i] > high ? address[i] : high;
   }
 
   bool uniform() const { return low == high; }

@@ -108,6 +108,7 @@ struct BlockRun {
 
   uint8_t* shared = nullptr;
   std::vector<uint8_t> shared_known;   // 0xff for each byte that is initialised, else 0
+  uint32_t known_prefix = 0;           // all bytes below are initialised: found out at barriers
   DoubtfulRead doubtful;
   std::vector<uint64_t> writes, reads; // race shadow, one entry a word; empty unless checked
   std::vector<uint8_t> memory;         // registers, local and shared memory, 64-byte aligned inside
@@ -156,6 +157,9 @@ void release_complete_barriers(BlockRun& block);
 
 // Nobody wrote the byte in time: the fault after all.
 [[noreturn]] void raise_doubtful(BlockRun& block);
+
+// Moves `known_prefix` up.
+void extend_known_prefix(BlockRun& block);
 
 // What happened before this point is ordered before everything the warp does next.
 void order_warp(Warp* w);

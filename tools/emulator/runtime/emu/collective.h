@@ -28,35 +28,38 @@ inline Mask meet(Warp* w, uint32_t site, Mask lanes, uint32_t members, uint32_t 
   return join(w, site, lanes, each, pc);
 }
 
-// Gathers `value` from `source[i]`; lanes without a source keep their own. Returns who had one.
 struct ShuffleSource {
   int lane;
   bool valid;
 };
 
-template <class Find, class By, class Clamp>
+// Gathers `value` from the lanes that `find` names; lanes without a source keep their own. Returns
+// who had one. Computed for all lanes, so that it becomes vector code; `lanes` alone count.
+template <class By, class Clamp, class Find>
 [[gnu::always_inline]] inline Mask shuffle(Warp* w, uint32_t site, Mask lanes,
                                            const uint32_t* value, By by, Clamp clamp,
                                            uint32_t* out, Find find) {
-  uint32_t got[kLanes];
+  alignas(64) int from[kLanes];
+  alignas(64) uint32_t got[kLanes];
   Mask valid = 0;
-  for (Mask rest = lanes; rest; rest &= rest - 1) {
-    const int i = __builtin_ctz(rest);
+  Mask absent = 0;
+  for (int i = 0; i < kLanes; ++i) {
     const int segment = int(clamp[i] >> 8 & 31);
     const int last = (i & segment) | (int(clamp[i] & 31) & ~segment);
     const ShuffleSource source = find(i, int(by[i] & 31), segment, last);
-    const int from = source.valid ? source.lane : i;
-    if (!(lanes >> from & 1)) read_of_absent_lane(w, site, i, from);
-    got[i] = value[from];
+    from[i] = source.valid ? source.lane & 31 : i;
     valid |= Mask(source.valid) << i;
+    absent |= (~lanes >> from[i] & 1) << i;
+  }
+  if (absent &= lanes) {
+    const int reader = __builtin_ctz(absent);
+    read_of_absent_lane(w, site, reader, from[reader]);
   }
   if (out) {
-    for (Mask rest = lanes; rest; rest &= rest - 1) {
-      const int i = __builtin_ctz(rest);
-      out[i] = got[i];
-    }
+    for (int i = 0; i < kLanes; ++i) got[i] = value[from[i]];
+    for (int i = 0; i < kLanes; ++i) out[i] = lanes >> i & 1 ? got[i] : out[i];
   }
-  return valid;
+  return valid & lanes;
 }
 
 template <class By, class Clamp>

@@ -158,6 +158,13 @@ class Device(Protocol):
         """Changes whenever this device could time the same kernel differently."""
         ...
 
+    def prepare(self) -> None:
+        """Build what is built at first use. Everything else works without, only later.
+
+        Raises MissingError where the machine lacks something.
+        """
+        ...
+
     def open(self, candidate: Compiled) -> AbstractAsyncContextManager[Session | Verdict]:
         """Load the candidate in a fresh runner; leaving the context kills the runner.
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from cuda_llm.tools.emulator.codegen.barriers import barrier_call
 from cuda_llm.tools.emulator.codegen.flow import LEAVE, Barrier, Branch, End, Jump, Switch
 from cuda_llm.tools.emulator.codegen.kernel import Kernel
 from cuda_llm.tools.emulator.codegen.liveness import (
@@ -14,7 +15,6 @@ from cuda_llm.tools.emulator.codegen.liveness import (
 from cuda_llm.tools.emulator.codegen.loops import write_segment
 from cuda_llm.tools.emulator.codegen.segments import Item, Segment, schedule
 from cuda_llm.tools.emulator.codegen.steps import Act
-from cuda_llm.tools.emulator.codegen.warp_ops import barrier_call
 from cuda_llm.tools.emulator.ptx.module import Guard
 
 

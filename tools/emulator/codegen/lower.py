@@ -5,6 +5,7 @@ from collections.abc import Callable
 from cuda_llm.tools.emulator.codegen.arithmetic import lower_arithmetic
 from cuda_llm.tools.emulator.codegen.async_copies import lower_async_copy
 from cuda_llm.tools.emulator.codegen.atomics import lower_atomic
+from cuda_llm.tools.emulator.codegen.barriers import lower_barrier_result
 from cuda_llm.tools.emulator.codegen.device_calls import lower_call, lower_trap
 from cuda_llm.tools.emulator.codegen.flow import is_collective
 from cuda_llm.tools.emulator.codegen.kernel import Kernel
@@ -12,11 +13,7 @@ from cuda_llm.tools.emulator.codegen.memory import lower_load, lower_store
 from cuda_llm.tools.emulator.codegen.moves import lower_cvta, lower_isspacep, lower_move
 from cuda_llm.tools.emulator.codegen.steps import Act, Refused, Step
 from cuda_llm.tools.emulator.codegen.values import NotSupported
-from cuda_llm.tools.emulator.codegen.warp_ops import (
-    lower_activemask,
-    lower_barrier_result,
-    lower_collective,
-)
+from cuda_llm.tools.emulator.codegen.warp_ops import lower_activemask, lower_collective
 from cuda_llm.tools.emulator.ptx.module import Instruction
 
 Rule = Callable[[Kernel, Instruction], list[Step]]

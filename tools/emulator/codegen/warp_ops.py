@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TypeAlias
 
-from cuda_llm.tools.emulator.codegen.arithmetic import register, store
+from cuda_llm.tools.emulator.codegen.arithmetic import register
 from cuda_llm.tools.emulator.codegen.kernel import Kernel
 from cuda_llm.tools.emulator.codegen.memory import fitted
 from cuda_llm.tools.emulator.codegen.steps import Act, Array, Lane, Step
@@ -53,7 +53,7 @@ def _collective(
         spelled = constant or array(mask or "")
         joined = f"if (!(m = emu::meet(w, {site}, m, {spelled}, {block}))) goto dispatch;"
         lanes = f"emu::Same{{{constant}}}" if constant else spelled
-        return f"{joined} {body(array, lanes, site) if body else ''}"
+        return f"{joined}\n{body(array, lanes, site) if body else ''}"
 
     steps.append(Act(code, reads=(*reads, *([mask] if mask else [])), writes=writes, narrows=True))
     return steps
@@ -224,44 +224,3 @@ def lower_activemask(kernel: Kernel, instruction: Instruction) -> list[Step]:
             guard=instruction.guard,
         )
     ]
-
-
-def lower_barrier_result(kernel: Kernel, instruction: Instruction) -> list[Step]:
-    """What a reducing barrier found, read in the block behind it."""
-    target = instruction.operands[0]
-    name = register(target)
-    reader = Reader(kernel)
-    result = reader.uniform("w->barrier_result")
-    kind = "pred" if kernel.is_predicate(name) else "u32"
-    value = f"{result} != 0" if kind == "pred" else result
-    return [Lane(((name, store(kernel, target, value, kind)),), (), None, tuple(reader.uniforms))]
-
-
-def barrier_call(kernel: Kernel, instruction: Instruction, target: int, array: Array) -> str:
-    """C++ of a block barrier whose lanes go on at block `target`."""
-    opcode = instruction.opcode
-    operands = list(instruction.operands)
-    reduce, predicate = "none", "0"
-    if "red" in opcode:
-        reduce = next(part for part in opcode if part in {"popc", "and", "or"})
-        reduce = {"popc": "popc", "and": "all", "or": "any"}[reduce]
-        negated = len(operands) - 1 in instruction.negated
-        source = operands.pop()
-        operands.pop(0)
-        name = array(register(source))
-        predicate = f"~{name}" if negated else name
-    number = _first(operands[0], array)
-    count = _first(operands[1], array) if len(operands) > 1 else "0u"
-    aligned = opcode[0] == "bar" or "aligned" in opcode
-    site = kernel.site(instruction, "barrier")
-    return (
-        f"emu::barrier(w, {site}, m, {number}, {count}, {str(aligned).lower()}, "
-        f"{str('arrive' in opcode).lower()}, emu::Reduce::{reduce}, {predicate}, {target});"
-    )
-
-
-def _first(operand: Operand, array: Array) -> str:
-    """A barrier's number or thread count: a constant, or what the first lane says."""
-    if isinstance(operand, Imm):
-        return f"{operand.value}u"
-    return f"{array(register(operand))}[__builtin_ctz(m)]"

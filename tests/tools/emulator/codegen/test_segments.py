@@ -1,5 +1,7 @@
 """Lane operations wait for the act that needs them, and never cross a hazard."""
 
+from collections.abc import Sequence
+
 from cuda_llm.tools.emulator.codegen.flow import Branch, Jump
 from cuda_llm.tools.emulator.codegen.liveness import LoweredBlock, live_out
 from cuda_llm.tools.emulator.codegen.segments import Segment, schedule
@@ -15,7 +17,7 @@ def act(reads: tuple[str, ...] = (), writes: tuple[str, ...] = ()) -> Act:
     return Act(lambda array: "", reads=reads, writes=writes)
 
 
-def shape(steps: list[Step], *live: str) -> list[str]:
+def shape(steps: Sequence[Step], *live: str) -> list[str]:
     """`a` for an act, else the targets of a loop."""
     return [
         "+".join(r for step in item.lanes for r in step.writes)
@@ -26,7 +28,7 @@ def shape(steps: list[Step], *live: str) -> list[str]:
 
 
 def test_operations_between_loads_share_one_loop_at_the_end() -> None:
-    steps = [
+    steps: list[Step] = [
         act(writes=("x",)),
         lane("s", "s", "x"),
         act(writes=("y",)),
@@ -38,22 +40,26 @@ def test_operations_between_loads_share_one_loop_at_the_end() -> None:
 
 
 def test_only_what_an_act_needs_runs_before_it() -> None:
-    steps = [lane("address", "i"), lane("other", "j"), act(reads=("address",), writes=("x",))]
+    steps: list[Step] = [
+        lane("address", "i"),
+        lane("other", "j"),
+        act(reads=("address",), writes=("x",)),
+    ]
     assert shape(steps, "other", "x") == ["address", "a", "other"]
 
 
 def test_a_reader_runs_before_its_register_is_overwritten() -> None:
-    steps = [lane("copy", "x"), act(writes=("x",))]
+    steps: list[Step] = [lane("copy", "x"), act(writes=("x",))]
     assert shape(steps, "copy", "x") == ["copy", "a"]
 
 
 def test_a_waiting_reader_runs_before_an_early_writer() -> None:
-    steps = [lane("copy", "x"), lane("x", "i"), act(reads=("x",))]
+    steps: list[Step] = [lane("copy", "x"), lane("x", "i"), act(reads=("x",))]
     assert shape(steps, "copy") == ["copy+x", "a"]
 
 
 def test_operations_that_do_not_vectorise_have_loops_of_their_own() -> None:
-    steps = [lane("a", "i"), lane("q", "a", vectorises=False), lane("b", "q")]
+    steps: list[Step] = [lane("a", "i"), lane("q", "a", vectorises=False), lane("b", "q")]
     assert shape(steps, "b") == ["a", "q", "b"]
 
 

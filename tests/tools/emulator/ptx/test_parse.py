@@ -17,6 +17,7 @@ from cuda_llm.tools.emulator.ptx.module import (
     Reg,
     Special,
     Symbol,
+    Target,
     Vector,
 )
 from cuda_llm.tools.emulator.ptx.parse import parse
@@ -99,7 +100,7 @@ def test_labels_of_nested_scopes_do_not_clash() -> None:
     loop = "{ .reg .pred p; again: mov.pred p, 0; @p bra again; }\n"
     function = body(loop + loop)
     branches = [s.operands[0] for s in function.body if isinstance(s, Instruction) and s.guard]
-    targets = [s.name for s in function.body if type(s).__name__ == "Target"]
+    targets = [s.name for s in function.body if isinstance(s, Target)]
     assert [b.name for b in branches if isinstance(b, Label)] == targets
     assert len(set(targets)) == 2
 

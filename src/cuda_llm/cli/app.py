@@ -69,9 +69,8 @@ def run(arguments: list[str]) -> int:
     except OSError as error:
         complain(f"{error.filename or 'operating system'}: {error.strerror or error}")
         return USAGE
-    except (KeyboardInterrupt, typer.Abort):
+    if code == INTERRUPTED:
         complain("interrupted")
-        return INTERRUPTED
     return code if isinstance(code, int) else 0
 
 

@@ -25,7 +25,7 @@ def test_version(cuda_llm: Command) -> None:
     ("arguments", "named"),
     [
         (("evalute", "x"), "evalute"),
-        (("evaluate", "vector_add"), "FILES"),
+        (("evaluate", "vector_add"), "files"),
         (("evaluate", "vector_add", "a.cu", "--devise", "x"), "--devise"),
     ],
 )

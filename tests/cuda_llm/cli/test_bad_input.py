@@ -90,7 +90,7 @@ def test_a_gpu_that_is_not_there_names_the_mend(cuda_llm: Command) -> None:
     ("file", "old", "new", "named"),
     [
         ("task.toml", 'dtype = "float32"', 'dtype = "float31"', "float31"),
-        ("task.toml", "[tolerance]", "[tolerence]", "tolerence"),
+        ("task.toml", "[tolerance]", "[tolerence]", "tolerance"),
         ("reference.py", "def reference", "def referense", "reference"),
     ],
 )

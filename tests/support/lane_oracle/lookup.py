@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from lane_oracle import comparisons, conversions, floats, integers
+from lane_oracle import bits, comparisons, conversions, floats, integers
 from lane_oracle.expected import Oracle
 from lane_oracle.formats import FORMATS
 
@@ -12,15 +12,15 @@ BY_NAME: dict[str, Callable[[list[str]], Oracle]] = {
     "cvt": conversions.convert,
     "testp": floats.test,
     "copysign": floats.sign,
-    "lop3": integers.lop3,
-    "prmt": integers.permute,
+    "lop3": bits.lop3,
+    "prmt": bits.permute,
     "vabsdiff4": integers.byte_differences,
     **dict.fromkeys(("dp4a", "dp2a"), integers.dot_product),
-    **dict.fromkeys(("and", "or", "xor", "not", "cnot"), integers.logic),
-    **dict.fromkeys(("shl", "shr", "shf"), integers.shift),
-    **dict.fromkeys(("popc", "clz", "brev", "bfind"), integers.count),
-    **dict.fromkeys(("bfe", "bfi", "szext", "bmsk", "fns"), integers.field),
-    **dict.fromkeys(("mov", "selp", "slct"), integers.select),
+    **dict.fromkeys(("and", "or", "xor", "not", "cnot"), bits.logic),
+    **dict.fromkeys(("shl", "shr", "shf"), bits.shift),
+    **dict.fromkeys(("popc", "clz", "brev", "bfind"), bits.count),
+    **dict.fromkeys(("bfe", "bfi", "szext", "bmsk", "fns"), bits.field),
+    **dict.fromkeys(("mov", "selp", "slct"), bits.select),
 }
 
 

@@ -79,50 +79,45 @@ void each_word(Mask lanes, const Lanes<uint32_t>& at, uint32_t bytes, Visit visi
   }
 }
 
-// Lanes read whole words and nothing is amiss, which is how tiles are read: `word` says which, for
-// each lane. False: look closer. True: nothing clashes, and the readers are recorded.
-template <class Word>
-bool read_words(const Access& access, const uint64_t* writes, uint64_t* reads, Word word) {
-  alignas(64) uint64_t earlier[kLanes];
-  uint64_t newest = 0;
+// Reads of `count` neighbouring whole words with nothing amiss, which is how tiles are read. False:
+// look closer. True: nothing clashes, and the reader is recorded.
+bool read_run(const Access& access, const uint64_t* writes, uint64_t* reads, uint32_t count) {
+  uint64_t recent = 0;
   uint64_t partial = 0;
-  for (int i = 0; i < kLanes; ++i) {
-    uint64_t write = writes[word(i)];
-    newest = write > newest ? write : newest;
+  for (uint32_t i = 0; i < count; ++i) {
+    recent |= static_cast<uint64_t>(writes[i] >= access.floor);
+    partial |= reads[i] >= access.floor ? ~reads[i] & kBytesField : 0;
   }
-  for (int i = 0; i < kLanes; ++i) {
-    earlier[i] = reads[word(i)];
-    partial |= earlier[i] >= access.floor ? ~earlier[i] & kBytesField : 0;
-  }
-  if (newest >= access.floor || partial != 0) return false;
+  if ((recent | partial) != 0) return false;
   uint64_t mine = access.entry | kAllBytes;
-  uint64_t changed = 0;
-  for (int i = 0; i < kLanes; ++i) {
-    bool other = earlier[i] >= access.floor && ((earlier[i] ^ mine) & kWarpField) != 0;
-    uint64_t now = other ? mine | kWarpField : mine;
-    changed |= now ^ earlier[i];
-    earlier[i] = now;
+  for (uint32_t i = 0; i < count; ++i) {
+    bool other = reads[i] >= access.floor && ((reads[i] ^ mine) & kWarpField) != 0;
+    reads[i] = other ? mine | kWarpField : mine;
   }
-  if (changed == 0) return true;
-  for (int i = 0; i < kLanes; ++i) reads[word(i)] = earlier[i];
   return true;
 }
 
-// All words of all lanes.
 bool read_plainly(const Access& access, const uint64_t* writes, uint64_t* reads,
                   const Lanes<uint32_t>& at, uint32_t bytes) {
-  if ((access.entry & kStrongBit) != 0) return false;
-  if (at.consecutive) {
-    uint32_t first = at.low / 4;
-    for (uint32_t i = 0; i < bytes / 4; ++i) {
-      auto word = [&](int lane) { return first + i * kLanes + static_cast<uint32_t>(lane); };
-      if (!read_words(access, writes, reads, word)) return false;
-    }
-    return true;
-  }
-  for (uint32_t i = 0; i < bytes / 4; ++i) {
-    auto word = [&](int lane) { return at.address[lane] / 4 + i; };
-    if (!read_words(access, writes, reads, word)) return false;
+  if (bytes < 4 || (access.entry & kStrongBit) != 0) return false;
+  uint32_t first = at.low / 4;
+  uint32_t each = bytes / 4;
+  if (at.consecutive) return read_run(access, writes + first, reads + first, each * kLanes);
+  if (at.uniform()) return read_run(access, writes + first, reads + first, each);
+  if (at.high / 4 + each - first > 64) return false;
+  // Which words of the span are read, as runs of bits.
+  uint64_t words = (uint64_t{1} << each) - 1;
+  uint64_t touched = 0;
+  for (int i = 0; i < kLanes; ++i) touched |= words << (at.address[i] / 4 - first);
+  while (touched != 0) {
+    uint32_t skip = static_cast<uint32_t>(__builtin_ctzll(touched));
+    touched >>= skip;
+    first += skip;
+    uint32_t run = ~touched == 0 ? 64 : static_cast<uint32_t>(__builtin_ctzll(~touched));
+    if (!read_run(access, writes + first, reads + first, run)) return false;
+    if (run == 64) break;
+    touched >>= run;
+    first += run;
   }
   return true;
 }
@@ -140,7 +135,7 @@ void check_race_read(Warp* w, uint32_t site, Mask lanes, const Lanes<uint32_t>& 
   Access access(w, site, AccessNumber::read);
   uint64_t* writes = block.writes.data();
   uint64_t* reads = block.reads.data();
-  if (bytes >= 4 && !at.uniform() && read_plainly(access, writes, reads, at, bytes)) return;
+  if (read_plainly(access, writes, reads, at, bytes)) return;
   each_word(lanes, at, bytes, [&](int lane, uint32_t word, uint64_t touched) {
     if (access.clashes(writes[word], touched)) {
       raise_race(access, lane, word * 4, bytes, writes[word],

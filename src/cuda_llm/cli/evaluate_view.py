@@ -11,57 +11,65 @@ from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import Device
 from cuda_llm.tools.judge.judged import Judged
 
-LABEL = 13
-"""Width of the left column."""
+LABEL = 12
+"""Least width of the left column."""
 TIE = 0.10
 """A modelled difference below this is no difference."""
+
+Row = tuple[str, str]
+"""Label on the left, text on the right."""
 
 
 def show(task: Task, device: Device, judged: Sequence[Judged]) -> None:
     """Print every candidate, and a table when there are several."""
     for one in judged:
-        for line in report(task, device, one):
-            typer.echo(line)
+        typer.echo(headline(task, device, one))
+        rows = list(report(one))
+        width = max(LABEL, *(len(label) for label, _ in rows))
+        for label, text in rows:
+            typer.echo(f"  {label:<{width}} {text}")
         typer.echo()
     if len(judged) > 1:
         show_table(judged)
 
 
-def report(task: Task, device: Device, judged: Judged) -> Iterator[str]:
-    """One candidate in a few lines."""
-    modelled = device.time_source == "modelled"
-    yield f"{judged.name} · {task.name} · {device.name}" + (
-        " (times are modelled)" if modelled else ""
-    )
+def headline(task: Task, device: Device, judged: Judged) -> str:
+    """Who was judged on what, and what its times are worth."""
+    modelled = " (times are modelled)" if device.time_source == "modelled" else ""
+    return f"{judged.name} · {task.name} · {device.name}{modelled}"
+
+
+def report(judged: Judged) -> Iterator[Row]:
+    """One candidate in a few rows."""
     if judged.compiled is not None:
         first, *others = judged.compiled.kernels or (None,)
         spent = "cached" if judged.compiled.cached else f"{judged.compiled.compile_s:.1f} s"
-        yield row("compiled", f"{spent:<7} {resources(first) if first else 'no kernel'}")
+        yield "compiled", f"{spent:<7} {resources(first) if first else 'no kernel'}"
         for kernel in others:
-            yield row("", f"{'':<7} {resources(kernel)}")
+            yield "", f"{'':<7} {resources(kernel)}"
     verdict = judged.verdict
     if isinstance(verdict, Passed) and verdict.profile is not None:
-        yield from profile_lines(verdict.profile)
-        yield from (row("note", line) for line in describe(verdict))
+        yield from profile_rows(verdict.profile)
+        yield from (("note", line) for line in describe(verdict))
         return
     label = verdict.code
     for line in describe(verdict):
-        yield row(label, line)
+        yield label, line
         label = ""
 
 
-def profile_lines(profile: Profile) -> Iterator[str]:
+def profile_rows(profile: Profile) -> Iterator[Row]:
     """What was checked, how fast it is, and why."""
     checked = profile.checked
-    yield row(
+    yield (
         "correct",
         f"{checked.get('sizes', 0)} sizes, {checked.get('hidden', 0)} hidden, "
         f"{checked.get('distributions', 0)} distributions, every element",
     )
     for size in profile.sizes:
-        yield row(" x ".join(f"{value:,}" for value in size.dims.values()), timed(size))
+        yield " x ".join(f"{value:,}" for value in size.dims.values()), timed(size)
     if profile.bottlenecks:
-        yield from bottleneck_lines(profile.bottlenecks)
+        yield from bottleneck_rows(profile.bottlenecks)
 
 
 def timed(size: SizeTime) -> str:
@@ -77,16 +85,16 @@ def timed(size: SizeTime) -> str:
     return f"{against}   {1 / size.speedup:.2f}x slower"
 
 
-def bottleneck_lines(bottlenecks: Sequence[Bottleneck]) -> Iterator[str]:
+def bottleneck_rows(bottlenecks: Sequence[Bottleneck]) -> Iterator[Row]:
     """The dominating bottleneck with its place and its remedy, then what else weighs."""
     first, *others = bottlenecks
     where = f" at {place(first.spot)}" if first.spot else ""
-    yield row("limited by", f"{first.explanation}{where}")
+    yield "limited by", f"{first.explanation}{where}"
     if first.advice:
-        yield row("", first.advice)
+        yield "", first.advice
     for other in others:
-        where = f" at {place(other.spot)}" if other.spot else ""
-        yield row("also", f"{other.explanation}{where}")
+        where = f" at {other.spot}" if other.spot else ""
+        yield "also", f"{other.explanation}{where}"
 
 
 def resources(kernel: KernelResources) -> str:
@@ -102,11 +110,6 @@ def us(time_us: float) -> str:
     return f"{time_us:.1f} us" if time_us < 1000 else f"{time_us / 1000:.3g} ms"
 
 
-def row(label: str, text: str) -> str:
-    """Label on the left, text on the right."""
-    return f"  {label:<{LABEL - 1}} {text}"
-
-
 def show_table(judged: Sequence[Judged]) -> None:
     """Compare the candidates, fastest first."""
     from rich import box
@@ -115,7 +118,8 @@ def show_table(judged: Sequence[Judged]) -> None:
 
     table = Table(box=box.SIMPLE_HEAD)
     for title in ("file", "verdict", "largest size", "speedup", "limited by"):
-        table.add_column(title, justify="right" if title in {"largest size", "speedup"} else "left")
+        numbers = title in {"largest size", "speedup"}
+        table.add_column(title, justify="right" if numbers else "left", overflow="fold")
     for one in sorted(judged, key=rank):
         profile = one.verdict.profile if isinstance(one.verdict, Passed) else None
         table.add_row(

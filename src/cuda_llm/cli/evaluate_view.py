@@ -89,12 +89,12 @@ def bottleneck_rows(bottlenecks: Sequence[Bottleneck]) -> Iterator[Row]:
     """The dominating bottleneck with its place and its remedy, then what else weighs."""
     first, *others = bottlenecks
     where = f" at {place(first.spot)}" if first.spot else ""
-    yield "limited by", f"{first.explanation}{where}"
+    yield "limited by", f"{first.explanation}, {first.share:.0%} of the time{where}"
     if first.advice:
         yield "", first.advice
     for other in others:
         where = f" at {other.spot}" if other.spot else ""
-        yield "also", f"{other.explanation}{where}"
+        yield "also", f"{other.explanation}, {other.share:.0%}{where}"
 
 
 def resources(kernel: KernelResources) -> str:

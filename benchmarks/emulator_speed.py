@@ -1,7 +1,7 @@
 """How fast the emulated device executes a tiled 512 x 512 x 512 fp32 matrix product.
 
 Bars on one core: <= 0.5 s with every safety check, <= 1 s with shared-memory races and a sampled
-account as well. Times are of the call alone, as the session reports it, after one call that warms up.
+account as well. Times are of the call alone, as the session reports it, after one warm-up call.
 """
 
 import argparse

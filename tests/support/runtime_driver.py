@@ -68,13 +68,17 @@ def drivers() -> list[Path]:
     return sorted(DRIVERS.glob("*.cpp"))
 
 
-def start(driver: Path, name: str, *options: int) -> Ran:
-    """Run a scenario in a process of its own and read what it left behind."""
+def start(driver: Path, name: str, *options: int, buffer: bytes = b"") -> Ran:
+    """Run a scenario in a process of its own and read what it left behind.
+
+    `buffer` is what the first buffer holds before.
+    """
     arena = os.memfd_create("arena")
     report = os.memfd_create("report")
     try:
         os.ftruncate(arena, ARENA_BYTES)
         os.ftruncate(report, REPORT_BYTES)
+        os.pwrite(arena, buffer, FIRST_BUFFER)
         done = subprocess.run(
             [str(driver), name, str(arena), str(report), *map(str, options)],
             pass_fds=(arena, report),

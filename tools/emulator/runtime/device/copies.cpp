@@ -23,6 +23,18 @@ void now_initialised(Allocation& one, uint64_t address, uint64_t bytes) {
   }
 }
 
+// Copying uninitialised bytes is no fault; they stay uninitialised.
+void copy_shadow(Allocation& target, uint64_t to, uint64_t from, uint64_t bytes) {
+  const Device& d = device();
+  if (!target.tracked) set_bits(d.initialised, target.begin - d.base, target.end - target.begin);
+  target.tracked = true;
+  std::vector<bool> known(bytes);
+  for (uint64_t i = 0; i < bytes; ++i) known[i] = all_set(d.initialised, from - d.base + i, 1);
+  for (uint64_t i = 0; i < bytes; ++i) {
+    (known[i] ? set_bits : clear_bits)(d.initialised, to - d.base + i, 1);
+  }
+}
+
 }  // namespace
 
 CudaError device_set(uint64_t address, int value, uint64_t bytes) {
@@ -60,17 +72,11 @@ CudaError copy_on_device(uint64_t to, uint64_t from, uint64_t bytes) {
   if (target == nullptr || source == nullptr) return kInvalidValue;
   Device& d = device();
   std::memmove(d.host(to), d.host(from), bytes);
-  // Copying uninitialised bytes is no fault; they stay uninitialised.
-  if (source->tracked && !all_set(d.initialised, from - d.base, bytes)) {
-    target->tracked = target->tracked || (set_bits(d.initialised, target->begin - d.base,
-                                                   target->end - target->begin),
-                                          true);
-    for (uint64_t i = 0; i < bytes; ++i) {
-      bool known = all_set(d.initialised, from - d.base + i, 1);
-      (known ? set_bits : clear_bits)(d.initialised, to - d.base + i, 1);
-    }
-  } else {
+  bool known = !source->tracked || all_set(d.initialised, from - d.base, bytes);
+  if (known) {
     now_initialised(*target, to, bytes);
+  } else {
+    copy_shadow(*target, to, from, bytes);
   }
   return kSuccess;
 }

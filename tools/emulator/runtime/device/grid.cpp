@@ -157,9 +157,10 @@ bool take_turn(BlockRun& slot, uint32_t index) {
 
 enum class Outcome { finished, polling };
 
+// A warp that waits can go on once a barrier has released lanes of it.
 bool can_run(const Warp& w, Status status) {
-  if (status == Status::exited) return false;
-  return (w.alive & ~w.at_barrier) != 0 && (status == Status::yielded || w.at_barrier != w.alive);
+  if (status == Status::waiting) return (w.alive & ~w.at_barrier & ~w.parked) != 0;
+  return status == Status::yielded;
 }
 
 // Rounds in which nothing but back-edges happened before other blocks get to run: a loop that polls
@@ -177,10 +178,6 @@ Outcome run_block(BlockRun& slot) {
       Warp& w = slot.warps[index];
       if (slot.status[index] == Status::exited) continue;
       alive = true;
-      if (slot.status[index] == Status::waiting && w.at_barrier != 0 &&
-          (w.alive & ~w.at_barrier & ~w.parked) == 0) {
-        continue;
-      }
       if (!can_run(w, slot.status[index])) continue;
       (take_turn(slot, index) ? progress : polling) = true;
       moved = moved || slot.status[index] != Status::yielded;

@@ -12,6 +12,8 @@ class Ran:
     stdout: str
     stderr: str
     wall_s: float
+    cpu_s: float
+    """Processor time of the command and of what it waited for."""
 
     @property
     def complaint(self) -> str:

@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -37,6 +38,12 @@ def orphans() -> Iterator[Callable[[], list[psutil.Process]]]:
     libc.prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
 
 
+def children_cpu_s() -> float:
+    """Processor time of all children that have been waited for."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
 @pytest.fixture
 def cuda_llm(tmp_path: Path, orphans: Callable[[], list[psutil.Process]]) -> Command:
     """Run `cuda-llm` with its own temporary folder; nothing may be left in it or running."""
@@ -49,7 +56,7 @@ def cuda_llm(tmp_path: Path, orphans: Callable[[], list[psutil.Process]]) -> Com
     ) -> Ran:
         scratch = tmp_path / "tmp"
         scratch.mkdir(exist_ok=True)
-        started = time.monotonic()
+        started, cpu_before_s = time.monotonic(), children_cpu_s()
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", "cuda_llm", *map(str, arguments)],
             cwd=cwd or tmp_path,
@@ -57,6 +64,8 @@ def cuda_llm(tmp_path: Path, orphans: Callable[[], list[psutil.Process]]) -> Com
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            # Whoever runs the tests in the background passes an ignored SIGINT on.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         if interrupt_after_s is not None:
             time.sleep(interrupt_after_s)
@@ -65,6 +74,7 @@ def cuda_llm(tmp_path: Path, orphans: Callable[[], list[psutil.Process]]) -> Com
         wall_s = time.monotonic() - started
         assert orphans() == []
         assert list(scratch.iterdir()) == []
-        return Ran(process.returncode, stdout, stderr, wall_s)
+        cpu_s = children_cpu_s() - cpu_before_s
+        return Ran(process.returncode, stdout, stderr, wall_s, cpu_s)
 
     return run

@@ -64,6 +64,8 @@ static void become_command(const struct options *options, struct outcome *outcom
     outcome->landlock = sandbox_landlock(options->paths, options->path_count);
     require(outcome, "landlock", outcome->landlock);
     require(outcome, "seccomp", sandbox_seccomp(SANDBOX_COMPILE));
+    /* The supervisor goes first, whatever the command makes of its processors. */
+    setpriority(PRIO_PROCESS, 0, 5);
     execvp(options->command[0], options->command);
     require(outcome, "exec", -errno);
 }

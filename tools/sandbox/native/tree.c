@@ -25,22 +25,53 @@ pid_t tree_parent(const char *stat)
     return parent;
 }
 
+static int by_pid(const void *left, const void *right)
+{
+    const pid_t a = ((const struct tree_process *)left)->pid;
+    const pid_t b = ((const struct tree_process *)right)->pid;
+    return (a > b) - (a < b);
+}
+
+enum { UNKNOWN, ASKED, BELOW, OUTSIDE };
+
+/* Climbs to the root, or to a process whose answer is known, and leaves the answer on the way. A
+ * process met twice is its own ancestor: the list was read while it changed. */
+static int climb(struct tree_process *processes, size_t count, pid_t root,
+                 struct tree_process *start)
+{
+    int answer = OUTSIDE;
+    for (struct tree_process *at = start; at != NULL; ) {
+        if (at->below != UNKNOWN) {
+            answer = at->below == ASKED ? OUTSIDE : at->below;
+            break;
+        }
+        at->below = ASKED;
+        if (at->parent == root) {
+            answer = BELOW;
+            break;
+        }
+        const struct tree_process parent = {at->parent, 0, 0};
+        at = (struct tree_process *)bsearch(&parent, processes, count, sizeof parent, by_pid);
+    }
+    for (struct tree_process *at = start; at != NULL && at->below == ASKED; ) {
+        at->below = answer;
+        const struct tree_process parent = {at->parent, 0, 0};
+        at = (struct tree_process *)bsearch(&parent, processes, count, sizeof parent, by_pid);
+    }
+    return answer;
+}
+
 size_t tree_mark(struct tree_process *processes, size_t count, pid_t root)
 {
-    size_t marked = 0, before;
-    do {
-        before = marked;
-        for (size_t i = 0; i < count; i++) {
-            struct tree_process *candidate = &processes[i];
-            int child_of_marked = candidate->parent == root;
-            for (size_t j = 0; !child_of_marked && !candidate->below && j < count; j++)
-                child_of_marked = processes[j].below && processes[j].pid == candidate->parent;
-            if (child_of_marked && !candidate->below) {
-                candidate->below = 1;
-                marked++;
-            }
-        }
-    } while (marked != before);
+    size_t marked = 0;
+    /* A fork bomb makes thousands before it is noticed: nothing quadratic here. */
+    qsort(processes, count, sizeof *processes, by_pid);
+    for (size_t i = 0; i < count; i++)
+        processes[i].below = UNKNOWN;
+    for (size_t i = 0; i < count; i++)
+        marked += climb(processes, count, root, &processes[i]) == BELOW;
+    for (size_t i = 0; i < count; i++)
+        processes[i].below = processes[i].below == BELOW;
     return marked;
 }
 

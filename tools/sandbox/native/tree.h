@@ -19,7 +19,7 @@ struct tree_process {
  * the text is none. */
 pid_t tree_parent(const char *stat);
 
-/* Set `below` of every process that descends from `root`; how many there are. */
+/* Sorts the processes by pid and sets `below` of those that descend from `root`; how many. */
 size_t tree_mark(struct tree_process *processes, size_t count, pid_t root);
 
 /* How many processes descend from `root` now. */

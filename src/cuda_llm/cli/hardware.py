@@ -15,16 +15,20 @@ hardware_app = typer.Typer(name="hardware", help="What is known of each GPU.", n
 @hardware_app.command("list")
 def list_profiles() -> None:
     """List every GPU there is a profile of."""
+    from rich import box
     from rich.console import Console
     from rich.table import Table
 
     from cuda_llm.hardware_profiles.lookup import list_hardware
 
-    table = Table("name", "also", "target", "SMs", "fp32 TFLOPS", "DRAM GB/s", "memory GB")
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("name", no_wrap=True)
+    table.add_column("target")
+    for figure in ("SMs", "fp32 TFLOPS", "DRAM GB/s", "memory GiB"):
+        table.add_column(figure, justify="right")
     for profile in list_hardware():
         table.add_row(
             profile.name,
-            profile.aliases[0] if profile.aliases else profile.slug,
             profile.target,
             str(profile.sm_count),
             f"{profile.peaks.fp32_tflops:g}",
@@ -51,11 +55,12 @@ def show_profile(
 
 
 def _figures(profile: "Hardware") -> "Table":
+    from rich import box
     from rich.table import Table
 
     from cuda_llm.hardware_profiles.roofline import ridge_flops_per_byte
 
-    table = Table("figure", "value", "source")
+    table = Table("figure", "value", "source", box=box.SIMPLE_HEAD, pad_edge=False)
     for key, value in _flatten(profile):
         source = profile.sources.get(key) or profile.sources.get(key.split(".")[0], "")
         if key.count(".") == 2:

@@ -1,4 +1,8 @@
-"""A kernel's blocks as one resumable C++ function."""
+"""A kernel as C++: one function a basic block, and a table of them.
+
+One function a block, because much of what g++ does takes longer than in proportion to a function's
+length; `run_blocks` (emu/generated.h) goes from one to the next.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,6 +21,8 @@ from cuda_llm.tools.emulator.codegen.segments import Item, Segment, schedule
 from cuda_llm.tools.emulator.codegen.steps import Act
 from cuda_llm.tools.emulator.ptx.module import Guard
 
+_DISPATCH = "return emu::kDispatch;"
+
 
 @dataclass(frozen=True)
 class Emitted:
@@ -34,18 +40,17 @@ def emit(kernel: Kernel, blocks: Sequence[LoweredBlock], number: int) -> Emitted
     after = live_out(blocks)
     shared = crossing(after)
     struct, function = f"Registers{number}", f"run{number}"
+    names = [f"block{number}_{index}" for index in range(len(blocks))]
     lines = [f"struct {struct} {{"]
     lines += [_member(kernel, register) for register in sorted(shared)]
-    lines += ["uint8_t unused;", "};", f"static emu::Status {function}(emu::Warp* w) {{"]
-    lines.append(f"{struct}& g = *reinterpret_cast<{struct}*>(w->regs);")
-    lines += ["(void)g;", "emu::Mask m;", "uint32_t pc;", "dispatch:", "m = emu::pick(w, &pc);"]
-    lines += ["if (!m) return emu::stalled(w);", "switch (pc) {"]
-    lines += [f"case {index}: goto B{index};" for index in range(len(blocks))]
-    lines += ["default: __builtin_unreachable();", "}"]
-    for index, block in enumerate(blocks):
-        writer = _BlockWriter(kernel, index, shared)
-        lines += writer.write(block, after[index])
-    lines.append("}")
+    lines += ["uint8_t unused;", "};"]
+    for index, (name, block) in enumerate(zip(names, blocks, strict=True)):
+        lines.append(f"static emu::Next {name}(emu::Warp* w, {struct}& g, emu::Mask m) {{")
+        lines += _BlockWriter(kernel, index, shared).write(block, after[index])
+        lines.append("}")
+    lines.append(f"static constexpr emu::BlockCode<{struct}> blocks{number}[] = {{")
+    lines += [f"{', '.join(names)}}};", f"static emu::Status {function}(emu::Warp* w) {{"]
+    lines += [f"return emu::run_blocks(w, blocks{number});", "}"]
     return Emitted(function, struct, "\n".join(lines))
 
 
@@ -75,7 +80,7 @@ class _BlockWriter:
                 body.append(count)
         body += self._end(block.end)
         declarations = [self._declaration(register) for register in sorted(self._local)]
-        return [f"B{self._index}: {{", *declarations, *body, "}"]
+        return [*declarations, *body]
 
     def _array(self, register: str) -> str:
         name = self._kernel.name(register)
@@ -115,27 +120,26 @@ class _BlockWriter:
             case Barrier(instruction, target):
                 return [
                     barrier_call(self._kernel, instruction, target, self._array),
-                    "goto dispatch;",
+                    _DISPATCH,
                 ]
 
     def _go(self, target: int) -> list[str]:
         """All lanes of `m` go on at `target`."""
         if target == LEAVE:
-            return ["emu::leave(w, m);", "goto dispatch;"]
+            return ["emu::leave(w, m);", _DISPATCH]
         lines = []
         if target <= self._index:
             lines.append(
-                f"if (emu::out_of_fuel(w)) {{ emu::send(w, m, {target}); "
-                "return emu::Status::yielded; }"
+                f"if (emu::out_of_fuel(w)) {{ emu::send(w, m, {target}); return emu::kYield; }}"
             )
         # Lanes that wait elsewhere may have to join first: the scheduler decides.
-        lines.append(f"if (m == w->alive) goto B{target};")
-        return [*lines, f"emu::send(w, m, {target});", "goto dispatch;"]
+        lines.append(f"if (m == w->alive) return {target};")
+        return [*lines, f"emu::send(w, m, {target});", _DISPATCH]
 
     def _branch(self, guard: Guard, target: int, otherwise: int) -> list[str]:
         lines = [f"const emu::Mask t = {self._lanes(guard)};"]
         if target == LEAVE:
-            lines.append("if (t) { emu::leave(w, t); m &= ~t; if (!m) goto dispatch; }")
+            lines.append("if (t) { emu::leave(w, t); m &= ~t; if (!m) return emu::kDispatch; }")
             return [*lines, *self._go(otherwise)]
         lines += ["if (t == m) {", *self._go(target), "}"]
         if otherwise == LEAVE:
@@ -143,8 +147,8 @@ class _BlockWriter:
             return [*lines, *self._go(LEAVE)]
         lines += ["if (t) {", f"emu::send(w, t, {target});", f"emu::send(w, m & ~t, {otherwise});"]
         if target <= self._index:
-            lines.append("if (emu::out_of_fuel(w)) return emu::Status::yielded;")
-        lines += ["goto dispatch;", "}"]
+            lines.append("if (emu::out_of_fuel(w)) return emu::kYield;")
+        lines += [_DISPATCH, "}"]
         return [*lines, *self._go(otherwise)]
 
     def _switch(self, index: str, targets: tuple[int, ...]) -> list[str]:
@@ -155,5 +159,5 @@ class _BlockWriter:
                 f"if (const emu::Mask t = emu::lanes_equal(m, {index}, {number})) {{ {put} }}"
             )
         if any(target <= self._index for target in targets):
-            lines.append("if (emu::out_of_fuel(w)) return emu::Status::yielded;")
-        return [*lines, "goto dispatch;"]
+            lines.append("if (emu::out_of_fuel(w)) return emu::kYield;")
+        return [*lines, _DISPATCH]

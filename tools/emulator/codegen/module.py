@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cuda_llm.profile import KernelResources
+from cuda_llm.tools.emulator.codegen.constants import propagate_constants
 from cuda_llm.tools.emulator.codegen.emit import emit
 from cuda_llm.tools.emulator.codegen.flow import Block, blocks_of
 from cuda_llm.tools.emulator.codegen.inline import inline_calls
@@ -49,7 +50,7 @@ def generate(
     tables: list[KernelTable] = []
     rows: list[str] = []
     for number, entry in enumerate(f for f in module.functions if f.entry):
-        flat = lower_param_space(inline_calls(module, entry))
+        flat = propagate_constants(lower_param_space(inline_calls(module, entry)))
         layout = lay_out(module, flat)
         lowered = _lower(flat, layout, spots)
         run, register_bytes = "nullptr", "0"

@@ -51,7 +51,7 @@ def _collective(
 
     def code(array: Array) -> str:
         spelled = constant or array(mask or "")
-        joined = f"if (!(m = emu::meet(w, {site}, m, {spelled}, {block}))) goto dispatch;"
+        joined = f"if (!(m = emu::meet(w, {site}, m, {spelled}, {block}))) return emu::kDispatch;"
         lanes = f"emu::Same{{{constant}}}" if constant else spelled
         return f"{joined}\n{body(array, lanes, site) if body else ''}"
 

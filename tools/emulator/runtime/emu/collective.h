@@ -1,5 +1,6 @@
 // Lane arithmetic of warp collectives. `lanes` have joined; everything else about meeting and
-// waiting is the scheduler's. Member masks are lane arrays or `Same`, a constant.
+// waiting is the scheduler's. Member masks are lane arrays or `Same`, a constant. What is long stays
+// out of line: a kernel may hold a hundred shuffles, and g++ should see each kind once.
 #pragma once
 
 #include "emu/schedule.h"
@@ -14,18 +15,23 @@ struct Same {
 };
 
 // The lanes that execute the collective at `pc` now; 0 when all of them have to wait.
-inline Mask meet(Warp* w, uint32_t site, Mask lanes, const uint32_t* members, uint32_t pc) {
+[[gnu::noinline]] inline Mask meet(Warp* w, uint32_t site, Mask lanes, const uint32_t* members,
+                                   uint32_t pc) {
   const uint32_t first = members[__builtin_ctz(lanes)];
   bool same = true;
   for (int i = 0; i < kLanes; ++i) same &= members[i] == first || !(lanes >> i & 1);
   if (same && (first & w->alive) == lanes) return lanes;
   return join(w, site, lanes, members, pc);
 }
-inline Mask meet(Warp* w, uint32_t site, Mask lanes, uint32_t members, uint32_t pc) {
-  if ((members & w->alive) == lanes) return lanes;
+[[gnu::noinline]] inline Mask join_same(Warp* w, uint32_t site, Mask lanes, uint32_t members,
+                                        uint32_t pc) {
   uint32_t each[kLanes];
   for (uint32_t& mask : each) mask = members;
   return join(w, site, lanes, each, pc);
+}
+[[gnu::always_inline]] inline Mask meet(Warp* w, uint32_t site, Mask lanes, uint32_t members,
+                                        uint32_t pc) {
+  return (members & w->alive) == lanes ? lanes : join_same(w, site, lanes, members, pc);
 }
 
 struct ShuffleSource {
@@ -63,28 +69,28 @@ template <class By, class Clamp, class Find>
 }
 
 template <class By, class Clamp>
-inline Mask shuffle_up(Warp* w, uint32_t site, Mask lanes, const uint32_t* value, By by,
+[[gnu::noinline]] Mask shuffle_up(Warp* w, uint32_t site, Mask lanes, const uint32_t* value, By by,
                        Clamp clamp, uint32_t* out) {
   return shuffle(w, site, lanes, value, by, clamp, out, [](int i, int b, int, int last) {
     return ShuffleSource{i - b, i - b >= last};
   });
 }
 template <class By, class Clamp>
-inline Mask shuffle_down(Warp* w, uint32_t site, Mask lanes, const uint32_t* value, By by,
+[[gnu::noinline]] Mask shuffle_down(Warp* w, uint32_t site, Mask lanes, const uint32_t* value, By by,
                          Clamp clamp, uint32_t* out) {
   return shuffle(w, site, lanes, value, by, clamp, out, [](int i, int b, int, int last) {
     return ShuffleSource{i + b, i + b <= last};
   });
 }
 template <class By, class Clamp>
-inline Mask shuffle_bfly(Warp* w, uint32_t site, Mask lanes, const uint32_t* value, By by,
+[[gnu::noinline]] Mask shuffle_bfly(Warp* w, uint32_t site, Mask lanes, const uint32_t* value, By by,
                          Clamp clamp, uint32_t* out) {
   return shuffle(w, site, lanes, value, by, clamp, out, [](int i, int b, int, int last) {
     return ShuffleSource{i ^ b, (i ^ b) <= last};
   });
 }
 template <class By, class Clamp>
-inline Mask shuffle_idx(Warp* w, uint32_t site, Mask lanes, const uint32_t* value, By by,
+[[gnu::noinline]] Mask shuffle_idx(Warp* w, uint32_t site, Mask lanes, const uint32_t* value, By by,
                         Clamp clamp, uint32_t* out) {
   return shuffle(w, site, lanes, value, by, clamp, out, [](int i, int b, int segment, int last) {
     const int from = (i & segment) | (b & ~segment);

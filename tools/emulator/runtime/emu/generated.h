@@ -6,6 +6,29 @@
 
 namespace emu {
 
+// What the code of a basic block says when it is done: the block where every live lane goes on, or
+// one of these.
+using Next = uint32_t;
+constexpr Next kDispatch = 0x10000;  // lanes may stand at several blocks: let `pick` choose
+constexpr Next kYield = 0x10001;     // the turn is over
+
+// A basic block, executed by some lanes of a warp whose registers are `R`.
+template <class R>
+using BlockCode = Next (*)(Warp*, R&, Mask);
+
+template <class R>
+[[gnu::always_inline]] inline Status run_blocks(Warp* w, const BlockCode<R>* blocks) {
+  R& registers = *reinterpret_cast<R*>(w->regs);
+  while (true) {
+    Next next = 0;
+    const Mask lanes = pick(w, &next);
+    if (lanes == 0) return stalled(w);
+    next = blocks[next](w, registers, lanes);
+    while (next < kDispatch) next = blocks[next](w, registers, w->alive);
+    if (next == kYield) return Status::yielded;
+  }
+}
+
 // A kernel parameter at an offset of the parameter block.
 template <class T>
 [[gnu::always_inline]] inline T param(const Warp* w, uint64_t offset) {

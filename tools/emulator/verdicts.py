@@ -257,9 +257,6 @@ def _invalid_sync(
     opcode = site.opcode if site else "barrier"
     elsewhere = f" at {other.spot}" if other and other.spot else ""
     match fault.kind:
-        case FaultKind.DIVERGENT_BARRIER if fault.detail == "exited":
-            kind = "divergent-barrier"
-            detail = f"lanes of this warp wait at {opcode}, others have exited without reaching it"
         case FaultKind.DIVERGENT_BARRIER if fault.detail == "different barriers":
             kind = "divergent-barrier"
             detail = f"lanes of one warp are at different barriers: the others wait{elsewhere}"

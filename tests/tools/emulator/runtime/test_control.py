@@ -10,7 +10,6 @@ from cuda_llm.outcomes import DeviceAssert, InvalidSync, LaunchFailed, TimedOut
     ("scenario", "kind", "line"),
     [
         ("barrier_in_both_branches", "divergent-barrier", 40),
-        ("exit_while_others_wait", "divergent-barrier", 50),
         ("crossed_barriers", "deadlock", 50),
         ("partial_collective", "partial-mask", 60),
         ("collective_in_both_branches", "partial-mask", 60),
@@ -33,6 +32,7 @@ def test_a_synchronisation_that_not_all_reach_is_found(
     [
         "one_barrier",
         "exit_before_the_barrier",
+        "exit_while_others_wait",
         "half_a_warp_late",
         "whole_collective",
         "warp_sync_in_both_branches",

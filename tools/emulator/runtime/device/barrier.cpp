@@ -30,6 +30,12 @@ bool complete(const BlockRun& block, const Barrier& barrier) {
   return true;
 }
 
+// Without a count the barrier waits for every warp of the block, which a count may say too.
+bool same_count(const BlockRun& block, uint32_t a, uint32_t b) {
+  uint32_t all = block.warp_count * kLanes;
+  return (a == 0 ? all : a) == (b == 0 ? all : b);
+}
+
 uint32_t result_of(const Barrier& barrier) {
   switch (barrier.reduce) {
     case Reduce::popc: return barrier.total;
@@ -79,7 +85,7 @@ void arrive(Warp* w, uint32_t site, Mask lanes, uint32_t id, uint32_t count, boo
     barrier.count = count;
     barrier.site = site;
     barrier.reduce = reduce;
-  } else if (barrier.count != count) {
+  } else if (!same_count(block, barrier.count, count)) {
     raise({.fault = Fault::divergent_barrier, .warp = w, .lane = lowest(lanes), .site = site,
            .other_site = barrier.site, .detail = "different thread counts"});
   }
@@ -100,12 +106,16 @@ void arrive(Warp* w, uint32_t site, Mask lanes, uint32_t id, uint32_t count, boo
   if (complete(block, barrier)) release(block, barrier);
 }
 
-// Lanes of an aligned barrier arrive together or not at all.
+// Lanes of an aligned barrier arrive together; lanes that have left the kernel are not waited for.
 void gather(Warp* w, uint32_t site, Mask lanes, uint32_t id, uint32_t count, bool arrive_only,
             Reduce reduce, Mask predicate) {
   WarpRun& run = run_of(w);
   if (run.gathering == 0) {
     run.gathering_site = site;
+    run.gathering_id = id;
+    run.gathering_count = count;
+    run.gathering_arrive_only = arrive_only;
+    run.gathering_reduce = reduce;
     run.gathering_predicate = 0;
   } else if (run.gathering_site != site) {
     raise({.fault = Fault::divergent_barrier, .warp = w, .lane = lowest(lanes), .site = site,
@@ -114,13 +124,19 @@ void gather(Warp* w, uint32_t site, Mask lanes, uint32_t id, uint32_t count, boo
   run.gathering |= lanes;
   run.gathering_predicate |= predicate & lanes;
   w->at_barrier |= lanes;
-  if (run.gathering != w->alive) return;
-  Mask all = run.gathering;
-  run.gathering = 0;
-  arrive(w, site, all, id, count, true, arrive_only, reduce, run.gathering_predicate);
+  arrive_if_gathered(w);
 }
 
 }  // namespace
+
+void arrive_if_gathered(Warp* w) {
+  WarpRun& run = run_of(w);
+  if (run.gathering == 0 || run.gathering != w->alive) return;
+  Mask all = run.gathering;
+  run.gathering = 0;
+  arrive(w, run.gathering_site, all, run.gathering_id, run.gathering_count, true,
+         run.gathering_arrive_only, run.gathering_reduce, run.gathering_predicate);
+}
 
 void barrier(Warp* w, uint32_t site, Mask lanes, uint32_t id, uint32_t count, bool aligned,
              bool arrive_only, Reduce reduce, Mask predicate, uint32_t next) {

@@ -153,6 +153,8 @@ void run_grid(LaunchRun& launch);
 
 // Barrier bookkeeping (barrier.cpp).
 void release_complete_barriers(BlockRun& block);
+// The lanes gathered at an aligned barrier arrive if the whole live warp is among them.
+void arrive_if_gathered(Warp* w);
 [[noreturn]] void raise_deadlock(BlockRun& block);
 
 // Nobody wrote the byte in time: the fault after all.

@@ -121,13 +121,8 @@ void leave(Warp* w, Mask lanes) {
     int lane = lowest(rest);
     if ((run.members[lane] & lanes) != 0) raise_partial_mask(w, lane);
   }
-  if (run.gathering != 0) {
-    raise({.fault = Fault::divergent_barrier,
-           .warp = w,
-           .lane = lowest(run.gathering),
-           .site = run.gathering_site,
-           .detail = "exited"});
-  }
+  // A barrier waits for the threads that have not exited, in whatever order the two happen.
+  arrive_if_gathered(w);
   if (w->alive == 0 || w->at_barrier != 0) release_complete_barriers(*run.block);
 }
 

@@ -5,7 +5,7 @@ namespace test {
 namespace {
 
 // p0: 0 if/else with a barrier each, 1 the same barrier for all, 2 early exit before the barrier,
-// 3 half waits while the other half exits.
+// 3 half waits while the other half exits: the same, seen in another order.
 void barriers(Warp* w, Mask m, uint32_t pc) {
   uint64_t mode = param<uint64_t>(w, 0);
   Mask even = where(w, m, [](uint32_t t) { return t % 2 == 0; });

@@ -10,7 +10,7 @@ demo: $(VENV)/.ready
 	$(BIN)/cuda-llm evaluate matrix_transpose $(DEMO) --device "emulated:RTX 3090 Ti"
 
 test: check
-	$(BIN)/pytest -n 2 --dist worksteal -q
+	$(BIN)/pytest -n logical --dist worksteal -q
 
 check: $(VENV)/.ready
 	$(BIN)/ruff check .

@@ -44,7 +44,7 @@ def test_a_warp_counts_the_sectors_it_touches(
         ("column_unpadded", 32, 1, 32),
         ("column_padded", 1, 1, 1),
         ("shared_float4", 4, 4, 1),
-        ("shared_float4_broadcast", 1, 1, 1),
+        ("shared_float4_broadcast", 4, 4, 1),
     ],
 )
 def test_a_shared_access_takes_as_many_passes_as_its_busiest_bank(

@@ -1,10 +1,13 @@
 """Pure parts of the runtime against plain Python."""
 
 import ctypes
+import json
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
+from access_patterns import ABSENT, WORDS, patterns
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from runtime_driver import FLAGS, WATCH
@@ -12,6 +15,7 @@ from runtime_driver import FLAGS, WATCH
 from cuda_llm.tools.emulator.runtime_library import runtime_library
 from cuda_llm.tools.native import build
 
+RECORDED = Path(__file__).parents[3] / "fixtures" / "recorded"
 PARTS = WATCH[0].parent / "parts"
 checked = settings(
     max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -65,17 +69,42 @@ def test_sectors_are_the_distinct_aligned_32_bytes(
     assert parts.sectors((ctypes.c_uint64 * 32)(*addresses), mask) == len(expected)
 
 
+def passes_of(
+    parts: ctypes.CDLL, addresses: list[int], mask: int, bytes: int, *, load: bool
+) -> tuple[int, int]:
+    """Passes taken and passes without conflicts."""
+    pair = (ctypes.c_uint32 * 2)()
+    parts.passes((ctypes.c_uint32 * 32)(*addresses), mask, bytes, load, pair)
+    return pair[0], pair[1]
+
+
 @given(data=st.data(), mask=masks, bytes=st.sampled_from([1, 2, 4, 8, 16]))
 @checked
-def test_wavefronts_are_the_most_distinct_words_of_a_bank(
+def test_stores_pass_once_for_the_most_distinct_words_of_a_bank_in_each_part_of_the_warp(
     parts: ctypes.CDLL, data: st.DataObject, mask: int, bytes: int
 ) -> None:
     addresses = data.draw(warps(bytes, 1 << 15))
-    words = {
-        (addresses[lane] + byte) // 4 for lane in lanes_of(mask) for byte in range(0, bytes, 4)
-    }
-    expected = max(Counter(word % 32 for word in words).values())
-    assert parts.wavefronts((ctypes.c_uint32 * 32)(*addresses), mask, bytes) == expected
+    width = {8: 16, 16: 8}.get(bytes, 32)
+    taken = []
+    for first in range(0, 32, width):
+        lanes = [lane for lane in lanes_of(mask) if first <= lane < first + width]
+        words = {(addresses[lane] + byte) // 4 for lane in lanes for byte in range(0, bytes, 4)}
+        if words:
+            taken.append(max(Counter(word % 32 for word in words).values()))
+    found = passes_of(parts, addresses, mask, bytes, load=False)
+    assert found == (sum(taken), len(taken))
+
+
+@pytest.mark.parametrize("pattern", range(len(patterns())))
+@pytest.mark.parametrize("kind", ["load", "store"])
+def test_passes_are_those_an_h200_counted(parts: ctypes.CDLL, pattern: int, kind: str) -> None:
+    offsets = patterns()[pattern].tolist()
+    mask = sum(1 << lane for lane, offset in enumerate(offsets) if offset != ABSENT)
+    counted = json.loads((RECORDED / "shared_passes_h200.json").read_text())["patterns"][pattern]
+    for words, expected in zip(WORDS, counted[kind], strict=True):
+        addresses = [0 if o == ABSENT else 4 * words * o for o in offsets]
+        found = passes_of(parts, addresses, mask, 4 * words, load=kind == "load")
+        assert list(found) == expected
 
 
 @given(addresses=warps(4, 256), mask=masks)

@@ -5,6 +5,7 @@
 
 #include "device/lanes.h"
 #include "device/run.h"
+#include "emu/report.h"
 #include "emu/warp.h"
 
 namespace emu {
@@ -16,14 +17,17 @@ inline uint64_t local_stride(const Kernel& kernel) {
 
 // Distinct 32-byte sectors that the lanes touch.
 uint32_t count_sectors(const uint64_t* address, Mask lanes);
-// Most distinct words that any of the 32 banks has to deliver.
-uint32_t count_wavefronts(const Lanes<uint32_t>& at, Mask lanes, uint32_t bytes);
+// Passes of a shared-memory access over the 32 banks, and those it would need without conflicts.
+struct Passes {
+  uint32_t taken, ideal;
+};
+Passes count_passes(const Lanes<uint32_t>& at, Mask lanes, uint32_t bytes, AccessNumber access);
 // Most lanes with the same address.
 uint32_t count_serial(const uint64_t* address, Mask lanes);
 
 void account_global(Warp* w, uint32_t site, Mask lanes, const Lanes<uint64_t>& at, bool atomic);
 void account_shared(Warp* w, uint32_t site, Mask lanes, const Lanes<uint32_t>& at, uint32_t bytes,
-                    bool atomic);
+                    AccessNumber access);
 void account_local(Warp* w, uint32_t site, Mask lanes, const uint32_t* address, uint32_t bytes);
 
 // Writes the launch's entry and counters into the report.

@@ -186,7 +186,7 @@ void atomic_shared(Warp* w, uint32_t site, Mask lanes, const Request& r, const u
   if ((site_traits(w, site) & kAcquire) != 0) order_warp(w);
   if (watches_races(w)) check_race_atomic(w, site, lanes, at, width);
   if (!perform(r, w->block->shared, at, lanes, false)) polled(w, kTurn / 64);
-  if (w->block->counted) account_shared(w, site, lanes, at, width, true);
+  if (w->block->counted) account_shared(w, site, lanes, at, width, AccessNumber::atomic);
 }
 
 }  // namespace

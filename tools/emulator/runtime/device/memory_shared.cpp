@@ -31,7 +31,7 @@ void load_shared(Warp* w, uint32_t site, Mask lanes, const uint32_t* address, in
   }
   if (watches_races(w)) check_race_read(w, site, lanes, at, kBytes);
   gather<T, N>(w->block->shared, at, lanes, out);
-  if (w->block->counted) account_shared(w, site, lanes, at, kBytes, false);
+  if (w->block->counted) account_shared(w, site, lanes, at, kBytes, AccessNumber::read);
 }
 
 template <class T, int N>
@@ -48,7 +48,7 @@ void store_shared(Warp* w, uint32_t site, Mask lanes, const uint32_t* address, i
   }
   scatter<T, N>(w->block->shared, at, lanes, in);
   mark_shared_known<T, N>(w, site, lanes, at);
-  if (w->block->counted) account_shared(w, site, lanes, at, kBytes, false);
+  if (w->block->counted) account_shared(w, site, lanes, at, kBytes, AccessNumber::write);
 }
 
 template <class T, int N>

@@ -9,8 +9,13 @@ uint32_t sectors(const uint64_t* address, uint32_t lanes) {
   return emu::count_sectors(address, lanes);
 }
 
-uint32_t wavefronts(const uint32_t* address, uint32_t lanes, uint32_t bytes) {
-  return emu::count_wavefronts(emu::Lanes<uint32_t>(address, 0, lanes, bytes), lanes, bytes);
+void passes(const uint32_t* address, uint32_t lanes, uint32_t bytes, int is_load,
+            uint32_t* taken_and_ideal) {
+  const emu::AccessNumber access = is_load != 0 ? emu::AccessNumber::read : emu::AccessNumber::write;
+  const emu::Passes passes =
+      emu::count_passes(emu::Lanes<uint32_t>(address, 0, lanes, bytes), lanes, bytes, access);
+  taken_and_ideal[0] = passes.taken;
+  taken_and_ideal[1] = passes.ideal;
 }
 
 uint32_t serial(const uint64_t* address, uint32_t lanes) {

@@ -33,6 +33,9 @@ _FLAGS = (
     "-ffp-contract=off",
     "-fno-math-errno",
     "-fno-trapping-math",
+    # g++ 12 with AVX-512 has no instruction for a masked 16-bit minimum or maximum that takes its
+    # first operand from memory, and breaks down; this keeps operands in registers until later.
+    "-fno-tree-ter",
     "-fvisibility=hidden",
     "-fPIC",
     "-shared",

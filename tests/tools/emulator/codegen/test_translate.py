@@ -11,7 +11,7 @@ from cuda_llm.spots import SourceSpot
 from cuda_llm.tools.emulator.codegen.module import generate
 from cuda_llm.tools.emulator.codegen.record import kernel_records, read_kernel_records
 from cuda_llm.tools.emulator.ptx.parse import parse
-from cuda_llm.tools.emulator.tables import InstructionClass, KernelTable, Unsupported
+from cuda_llm.tools.emulator.tables import InstructionClass, KernelTable, Translated, Unsupported
 from cuda_llm.tools.emulator.translate import translate
 
 HEAD = '.version 9.0\n.target sm_90a\n.address_size 64\n.file 1 "kernel.cu"\n'
@@ -105,6 +105,21 @@ def test_a_translation_is_remembered_and_unreadable_ptx_is_our_failure(tmp_path:
     assert "PTX line 5" in failed.detail
 
 
+@pytest.mark.parametrize("operation", ["min", "max"])
+@pytest.mark.parametrize("kind", ["u16", "s16"])
+def test_halfword_extremes_under_a_mask_compile(tmp_path: Path, operation: str, kind: str) -> None:
+    """g++ 12 breaks down over them where it has AVX-512, unless told how to expand them."""
+    ptx = tmp_path / "kernel.ptx"
+    ptx.write_text(
+        f"{HEAD}.entry k(.param .u64 k_0) {{ .reg .pred %p<2>; .reg .b16 %rs<4>; .reg .b64 %rd<2>;"
+        "ld.param.u64 %rd1, [k_0]; ld.global.u16 %rs1, [%rd1]; ld.global.u16 %rs2, [%rd1+2];"
+        "mov.u16 %rs3, 0; setp.eq.u16 %p1, %rs1, %rs2; @%p1 bra over;"
+        f"{operation}.{kind} %rs3, %rs1, %rs2;\nover: st.global.u16 [%rd1], %rs3; ret; }}\n"
+    )
+    made = asyncio.run(translate(ptx, kernels=(), source_name="kernel.cu", source=""))
+    assert isinstance(made, Translated), made
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("file", "target"),
@@ -117,3 +132,22 @@ def test_other_targets_translate_without_a_refusal(file: str, target: str) -> No
     kernels = asyncio.run(made())
     assert kernels
     assert [kernel.unsupported for kernel in kernels] == [()] * len(kernels)
+
+
+def test_clusters_fixed_at_compile_time_are_refused() -> None:
+    text = f"{HEAD}.entry k() .explicitcluster .reqnctapercluster 2, 1, 1 {{ ret; }}\n"
+    (kernel,) = generate(parse(text, "kernel.cu"), (), "kernel.cu", SOURCE).kernels
+    assert [one.opcode for one in kernel.unsupported] == [".reqnctapercluster"]
+    alone = text.replace("2, 1, 1", "1, 1, 1")
+    (kernel,) = generate(parse(alone, "kernel.cu"), (), "kernel.cu", SOURCE).kernels
+    assert kernel.unsupported == ()
+
+
+def test_tables_of_functions_are_refused_where_a_kernel_reads_them() -> None:
+    table = (
+        ".func f() { ret; }\n.global .u64 numbers[1] = {7};\n.global .u64 both[2] = {f, numbers};\n"
+    )
+    for name, refused in (("both", True), ("numbers", False)):
+        entry = f".entry k() {{ .reg .b64 %rd<9>; ld.global.u64 %rd1, [{name}]; ret; }}\n"
+        (kernel,) = generate(parse(HEAD + table + entry), (), "kernel.cu", SOURCE).kernels
+        assert [one.opcode for one in kernel.unsupported] == ["ld.global.u64"] * refused

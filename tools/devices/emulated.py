@@ -18,11 +18,11 @@ from cuda_llm.tools.devices.facts import device_facts, short_name
 from cuda_llm.tools.devices.loaded import Loaded
 from cuda_llm.tools.devices.session import EmulatedSession
 from cuda_llm.tools.emulator.report import read_report
-from cuda_llm.tools.emulator.runtime_library import runtime_library
+from cuda_llm.tools.emulator.runtime_library import emulator_library, runtime_library
 from cuda_llm.tools.emulator.tables import Translated
 from cuda_llm.tools.emulator.translate import translate
 from cuda_llm.tools.runner import process
-from cuda_llm.tools.runner.process import Runner
+from cuda_llm.tools.runner.process import Libraries, Runner
 from cuda_llm.tools.runner.program import runner_program
 from cuda_llm.tools.runner.protocol import Reply, ReplyFrame, StartFrame
 from cuda_llm.tools.sandbox.programs import jail_program
@@ -62,9 +62,10 @@ class EmulatedDevice:
         ).hexdigest()
 
     def prepare(self) -> None:
-        """See `Device.prepare`: jail, runner and runtime library."""
+        """See `Device.prepare`: jail, runner, emulator and CUDA runtime."""
         jail_program()
         runner_program()
+        emulator_library()
         runtime_library()
 
     @asynccontextmanager
@@ -79,11 +80,15 @@ class EmulatedDevice:
         if not isinstance(translated, Translated):
             yield translated
             return
-        program, runtime = runner_program(), runtime_library()
         loaded = Loaded(candidate=candidate, translated=translated, hardware=self.hardware)
         with _memory("arena", ARENA_BYTES) as arena, _memory("report", _REPORT_BYTES) as report:
-            libraries = [runtime, translated.library, candidate.library]
-            runner = process.start(program, libraries, arena.descriptor, report.descriptor)
+            libraries = Libraries(
+                emulator=emulator_library(),
+                kernels=translated.library,
+                cudart=runtime_library(),
+                candidate=candidate.library,
+            )
+            runner = process.start(runner_program(), libraries, arena.descriptor, report.descriptor)
             try:
                 failure = await self._load(runner, loaded, report)
                 yield failure or EmulatedSession(loaded, runner, arena, report)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-MAGIC = 0x3174726F70657245
+MAGIC = 0x3274726F70657245
 NONE = 0xFFFFFFFF
 TEXT_OFFSET = 4096
 TEXT_BYTES = 61440
@@ -86,6 +86,9 @@ REPORT = np.dtype(
         ("text_truncated", "u4"),
         ("allocation_failed", "u4"),
         ("refused_bytes", "u8"),
+        ("copies", "u8"),
+        ("copied_sectors", "u8"),
+        ("host_bytes", "u8"),
         ("progress", PROGRESS),
         ("launch_error", LAUNCH_ERROR),
         ("fault", FAULT_RECORD),

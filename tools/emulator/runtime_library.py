@@ -1,4 +1,4 @@
-"""Our libcudart: the emulated device behind the CUDA runtime API, built at first use."""
+"""The emulated device and our libcudart, which asks it over a link; built at first use."""
 
 from pathlib import Path
 
@@ -22,12 +22,22 @@ _FLAGS = (
 
 def runtime_library() -> Path:
     """Path of `libcudart.so.13`. Raises MissingError without g++ or a CUDA toolkit."""
-    sources = sorted([*(_RUNTIME / "device").glob("*.cpp"), *(_RUNTIME / "cudart").glob("*.cpp")])
+    sources = [*sorted((_RUNTIME / "cudart").glob("*.cpp")), _RUNTIME / "link" / "client.cpp"]
     # The API's prototypes are the toolkit's own; its warnings are not ours to mend.
-    includes = [f"-I{_RUNTIME}", "-isystem", str(find_toolkit().root / "include")]
-    link = [
-        "-Wl,-soname,libcudart.so.13",
-        f"-Wl,--version-script={_RUNTIME / 'libcudart.map'}",
-        "-Wl,-z,now",
-    ]
-    return build("libcudart.so.13", sources, [*_FLAGS, *includes, *link], _RUNTIME)
+    includes = ["-isystem", str(find_toolkit().root / "include")]
+    watch = [_RUNTIME / folder for folder in ("cudart", "link", "emu")]
+    return _build("libcudart.so.13", "cudart/libcudart.map", sources, includes, watch)
+
+
+def emulator_library() -> Path:
+    """Path of `libemulator.so`. Raises MissingError without g++."""
+    sources = [*sorted((_RUNTIME / "device").glob("*.cpp")), _RUNTIME / "link" / "server.cpp"]
+    watch = [_RUNTIME / folder for folder in ("device", "link", "emu")]
+    return _build("libemulator.so", "device/libemulator.map", sources, [], watch)
+
+
+def _build(
+    name: str, exports: str, sources: list[Path], includes: list[str], watch: list[Path]
+) -> Path:
+    link = [f"-Wl,-soname,{name}", f"-Wl,--version-script={_RUNTIME / exports}", "-Wl,-z,now"]
+    return build(name, sources, [*_FLAGS, f"-I{_RUNTIME}", *includes, *link], watch)

@@ -1,4 +1,4 @@
-"""One runner process: started, spoken to with a deadline, and killed with all it left."""
+"""One runner: its two processes started, spoken to with a deadline, killed with all they left."""
 
 import asyncio
 import contextlib
@@ -11,9 +11,12 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 from cuda_llm.errors import InfrastructureError
 from cuda_llm.tools.runner.protocol import CallFrame, Reply, ReplyFrame, StartFrame, decode_reply
+
+Process: TypeAlias = "subprocess.Popen[bytes]"
 
 _LAST_WORDS_S = 0.5
 """How long a runner that is out of time may take to say where it is."""
@@ -37,16 +40,17 @@ class Babbled:
 
 
 class Runner:
-    """A running runner. Use `start`; always `stop` it."""
+    """A running runner: device part and host part. Use `start`; always `stop` it."""
 
-    def __init__(self, process: "subprocess.Popen[bytes]", connection: socket.socket) -> None:
-        self._process = process
+    def __init__(self, device: Process, host: Process, connection: socket.socket) -> None:
+        self._device = device
+        self._host = host
         self._connection = connection
 
     @property
-    def pid(self) -> int:
-        """Its process id, and the id of its process group."""
-        return self._process.pid
+    def pids(self) -> tuple[int, int]:
+        """Process ids of device part and host part; each leads a process group."""
+        return self._device.pid, self._host.pid
 
     async def exchange(
         self, frame: StartFrame | CallFrame, limit_s: float
@@ -64,12 +68,16 @@ class Runner:
         if not packet:
             return Ended(status=await self._kill(), last_words=None, expired=False)
         reply = decode_reply(packet)
-        if reply is not None and reply.is_last:
+        if reply is None or reply.reply == Reply.FORGED:
+            return Babbled()
+        if reply.reply == Reply.VANISHED:
+            return Ended(status=await self._last_of_host(), last_words=None, expired=False)
+        if reply.is_last:
             return Ended(status=await self._kill(), last_words=reply, expired=False)
-        return reply if reply is not None and _answers(reply, frame) else Babbled()
+        return reply if _answers(reply, frame) else Babbled()
 
     async def stop(self) -> None:
-        """Kill the process with its group, and let go of everything."""
+        """Kill both processes with their groups, and let go of everything."""
         await self._kill()
         self._connection.close()
 
@@ -84,19 +92,25 @@ class Runner:
 
     async def _expire(self) -> Ended:
         """Ask a kernel that runs to stop where it is, then end the process."""
-        self._process.send_signal(signal.SIGALRM)
+        self._device.send_signal(signal.SIGALRM)
         packet = b""
         with contextlib.suppress(TimeoutError):
             packet = await self._receive(_LAST_WORDS_S)
         return Ended(status=await self._kill(), last_words=decode_reply(packet), expired=True)
 
     async def _kill(self) -> int:
-        # The group may hold processes even when its leader is gone.
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        if self._process.poll() is None:
-            await _wait(self._process.pid)
-        return self._process.wait()
+        """End both; the device part's status."""
+        await _end(self._host)
+        return await _end(self._device)
+
+    async def _last_of_host(self) -> int:
+        """The host part hung up: its status, or that of being killed where it still ran."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_LAST_WORDS_S):
+                await _wait(self._host)
+        status = await _end(self._host)
+        await _end(self._device)
+        return status
 
     def _has_packet(self) -> bool:
         try:
@@ -105,26 +119,50 @@ class Runner:
             return False
 
 
-def start(program: Path, libraries: Sequence[Path], arena: int, report: int) -> Runner:
-    """Start `program` with its own group, socket and empty folder, and the two memory files.
+@dataclass(frozen=True, kw_only=True)
+class Libraries:
+    """What the two parts load, in this order each."""
 
-    Nothing else of ours goes along: no environment, no other descriptor. Raises
-    InfrastructureError where it cannot be started.
+    emulator: Path
+    kernels: Path
+    cudart: Path
+    candidate: Path
+
+
+def start(program: Path, libraries: Libraries, arena: int, report: int) -> Runner:
+    """Start both parts of a runner, each with its own group and empty folder, and a link between.
+
+    The memory files and our socket go to the device part alone. No environment and no other
+    descriptor of ours goes along. Raises InfrastructureError where one cannot be started.
     """
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    descriptors = (theirs.fileno(), arena, report)
-    try:
-        process = _spawn([program, *map(str, (*descriptors, os.getpid())), *libraries], descriptors)
-    except OSError as error:
-        ours.close()
-        raise InfrastructureError("runner", f"cannot be started: {error}") from error
-    finally:
-        theirs.close()
+    link, far_link = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    parent = os.getpid()
+    with theirs, link, far_link:
+        device = (theirs.fileno(), link.fileno(), parent, arena, report)
+        host = (far_link.fileno(), parent)
+        try:
+            first = _spawn(
+                [program, "device", *map(str, device), libraries.emulator, libraries.kernels],
+                (theirs.fileno(), link.fileno(), arena, report),
+            )
+            try:
+                second = _spawn(
+                    [program, "host", *map(str, host), libraries.cudart, libraries.candidate],
+                    (far_link.fileno(),),
+                )
+            except BaseException:
+                first.kill()
+                first.wait()
+                raise
+        except OSError as error:
+            ours.close()
+            raise InfrastructureError("runner", f"cannot be started: {error}") from error
     ours.setblocking(False)
-    return Runner(process, ours)
+    return Runner(first, second, ours)
 
 
-def _spawn(command: Sequence[str | Path], descriptors: Sequence[int]) -> "subprocess.Popen[bytes]":
+def _spawn(command: Sequence[str | Path], descriptors: Sequence[int]) -> Process:
     folder = tempfile.mkdtemp(prefix="cuda-llm-runner-")
     try:
         return subprocess.Popen(
@@ -149,11 +187,22 @@ def _answers(reply: ReplyFrame, frame: StartFrame | CallFrame) -> bool:
     return bool(reply.reply == Reply.DONE and reply.sequence == frame.sequence)
 
 
-async def _wait(pid: int) -> None:
+async def _end(process: Process) -> int:
+    """Kill a process with its group, and reap it."""
+    # The group may hold processes even when its leader is gone.
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    await _wait(process)
+    return process.wait()
+
+
+async def _wait(process: Process) -> None:
     """Wait for a child of ours without blocking the loop; it stays to be reaped."""
+    if process.poll() is not None:
+        return
     loop = asyncio.get_running_loop()
     ended = asyncio.Event()
-    descriptor = os.pidfd_open(pid)
+    descriptor = os.pidfd_open(process.pid)
     loop.add_reader(descriptor, ended.set)
     try:
         await ended.wait()

@@ -86,6 +86,8 @@ class Reply(IntEnum):
     DIED = 4
     DENIED = 5
     BROKEN = 6
+    FORGED = 7
+    VANISHED = 8
 
 
 class ReplyFrame(ctypes.Structure):
@@ -102,7 +104,7 @@ class ReplyFrame(ctypes.Structure):
     @property
     def is_last(self) -> bool:
         """True when the runner ends after it."""
-        return self.reply in {Reply.DIED, Reply.DENIED, Reply.BROKEN}
+        return self.reply not in {Reply.READY, Reply.REFUSED, Reply.DONE}
 
     @property
     def text(self) -> str:

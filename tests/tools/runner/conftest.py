@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from cuda_llm.tools.devices.arena import SharedMemory
-from cuda_llm.tools.emulator.runtime_library import runtime_library
+from cuda_llm.tools.emulator.runtime_library import emulator_library, runtime_library
 from cuda_llm.tools.native import find_gxx
 from cuda_llm.tools.runner import process, protocol
-from cuda_llm.tools.runner.process import Runner
+from cuda_llm.tools.runner.process import Libraries, Runner
 from cuda_llm.tools.runner.program import runner_program
 from cuda_llm.tools.runner.protocol import Reply, ReplyFrame, StartFrame
 
@@ -66,7 +66,12 @@ def start_runner(no_kernels: Path) -> Start:
     async def start(candidate: Path) -> AsyncIterator[Runner]:
         arena = SharedMemory("test-arena", ARENA_BYTES)
         report = SharedMemory("test-report", REPORT_BYTES)
-        libraries = [runtime_library(), no_kernels, candidate]
+        libraries = Libraries(
+            emulator=emulator_library(),
+            kernels=no_kernels,
+            cudart=runtime_library(),
+            candidate=candidate,
+        )
         runner = process.start(runner_program(), libraries, arena.descriptor, report.descriptor)
         try:
             frame = StartFrame(arena_bytes=ARENA_BYTES, report_bytes=REPORT_BYTES)

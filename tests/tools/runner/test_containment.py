@@ -44,12 +44,12 @@ def call_frame(mode: str, sequence: int = 7) -> CallFrame:
 def behave(start: Start, hostile: Path, mode: str, limit_s: float = LIMIT_S) -> Outcome:
     """Call the candidate once in its mode; check that its process is gone afterwards."""
 
-    async def run() -> tuple[int, Outcome]:
+    async def run() -> tuple[tuple[int, int], Outcome]:
         async with start(hostile) as runner:
-            return runner.pid, await runner.exchange(call_frame(mode), limit_s)
+            return runner.pids, await runner.exchange(call_frame(mode), limit_s)
 
-    pid, outcome = asyncio.run(run())
-    assert not psutil.pid_exists(pid)
+    pids, outcome = asyncio.run(run())
+    assert not any(map(psutil.pid_exists, pids))
     return outcome
 
 
@@ -152,12 +152,13 @@ def test_a_forged_reply_of_the_right_number_is_seen_at_the_next_call(
     assert isinstance(second, Babbled)
 
 
-def test_a_runner_has_no_environment_no_folder_and_no_descriptor_of_ours(
-    start_runner: Start, hostile: Path, tmp_path: Path
+@pytest.mark.parametrize(("part", "sockets"), [(0, 2), (1, 1)], ids=["device", "host"])
+def test_a_part_has_no_environment_no_folder_and_no_descriptor_of_ours(
+    start_runner: Start, hostile: Path, tmp_path: Path, part: int, sockets: int
 ) -> None:
     async def run() -> tuple[bytes, str, list[str]]:
         async with start_runner(hostile) as runner:
-            process = Path(f"/proc/{runner.pid}")
+            process = Path(f"/proc/{runner.pids[part]}")
             links = [str(link.readlink()) for link in (process / "fd").iterdir()]
             folder = str((process / "cwd").readlink())
             return (process / "environ").read_bytes(), folder, links
@@ -167,13 +168,32 @@ def test_a_runner_has_no_environment_no_folder_and_no_descriptor_of_ours(
     assert environment == b""
     assert folder.endswith(" (deleted)")
     assert sorted(links)[:3] == ["/dev/null"] * 3
-    assert [link.partition(":")[0] for link in sorted(links)[3:]] == ["socket"]
+    assert [link.partition(":")[0] for link in sorted(links)[3:]] == ["socket"] * sockets
 
 
-def test_a_runner_is_confined_before_it_calls_anything(start_runner: Start, hostile: Path) -> None:
+def test_the_host_part_maps_neither_arena_nor_report_nor_kernels(
+    start_runner: Start, hostile: Path
+) -> None:
+    async def run() -> tuple[str, str]:
+        async with start_runner(hostile) as runner:
+            device, host = (Path(f"/proc/{pid}/maps").read_text() for pid in runner.pids)
+            return device, host
+
+    device, host = asyncio.run(run())
+    for name in ("test-arena", "test-report", "libemulator.so", "kernels.so"):
+        assert name in device
+        assert name not in host
+    assert "hostile.so" in host
+    assert "hostile.so" not in device
+
+
+@pytest.mark.parametrize("part", [0, 1], ids=["device", "host"])
+def test_a_part_is_confined_before_anything_is_called(
+    start_runner: Start, hostile: Path, part: int
+) -> None:
     async def run() -> str:
         async with start_runner(hostile) as runner:
-            return Path(f"/proc/{runner.pid}/status").read_text()
+            return Path(f"/proc/{runner.pids[part]}/status").read_text()
 
     status = asyncio.run(run())
     assert "NoNewPrivs:\t1" in status
@@ -187,7 +207,9 @@ from pathlib import Path
 from cuda_llm.tools.runner import process
 from cuda_llm.tools.runner.program import runner_program
 arena, report = os.memfd_create("a"), os.memfd_create("r")
-print(process.start(runner_program(), [Path("x")] * 3, arena, report).pid, flush=True)
+x = Path("x")
+libraries = process.Libraries(emulator=x, kernels=x, cudart=x, candidate=x)
+print(*process.start(runner_program(), libraries, arena, report).pids, flush=True)
 time.sleep(60)
 """
 
@@ -197,7 +219,9 @@ def test_a_runner_dies_with_its_orchestrator() -> None:
         [sys.executable, "-c", ORCHESTRATOR], stdout=subprocess.PIPE, text=True
     ) as orchestrator:
         assert orchestrator.stdout is not None
-        runner = psutil.Process(int(orchestrator.stdout.readline()))
+        device, host = map(int, orchestrator.stdout.readline().split())
+        parts = [psutil.Process(device)]
         orchestrator.kill()
-    gone, _ = psutil.wait_procs([runner], timeout=10)
+    gone, _ = psutil.wait_procs(parts, timeout=10)
     assert gone
+    assert not psutil.pid_exists(host) or psutil.Process(host).status() == psutil.STATUS_ZOMBIE

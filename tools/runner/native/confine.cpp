@@ -33,9 +33,7 @@ void denied(int number) {
               name == nullptr ? "" : name);
 }
 
-}  // namespace
-
-void runner::confine_for_loading(const char* candidate) {
+void confine(const sandbox_path* view, size_t count) {
   sandbox_limits limits{};
   limits.address_space_bytes = address_space_bytes() + kFurtherMemoryBytes;
   limits.cpu_s = kCpuSeconds;
@@ -44,10 +42,18 @@ void runner::confine_for_loading(const char* candidate) {
   limits.processes = 1;
   check(sandbox_limit(&limits), "limits");
   check(sandbox_no_new_privileges(), "privileges");
-  const sandbox_path view[] = {{candidate, 0}};
-  check(sandbox_landlock(view, 1), "landlock");
+  check(sandbox_landlock(view, count), "landlock");
   check(sandbox_on_violation(denied), "violation handler");
   check(sandbox_seccomp(SANDBOX_LOAD), "seccomp");
+}
+
+}  // namespace
+
+void runner::confine_device() { confine(nullptr, 0); }
+
+void runner::confine_for_loading(const char* candidate) {
+  const sandbox_path view[] = {{candidate, 0}};
+  confine(view, 1);
 }
 
 void runner::confine_for_running() { check(sandbox_seccomp(SANDBOX_RUN), "seccomp"); }

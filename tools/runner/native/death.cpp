@@ -26,8 +26,7 @@ void expire(int) { expire_call(); }
 
 }  // namespace
 
-void runner::announce_deaths(void (*expire_function)()) {
-  expire_call = expire_function;
+void runner::announce_deaths() {
   stack_t stack{};
   stack.ss_sp = spare_stack;
   stack.ss_size = sizeof spare_stack;
@@ -39,7 +38,10 @@ void runner::announce_deaths(void (*expire_function)()) {
   sigemptyset(&fatal.sa_mask);
   for (const int number : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGTRAP, SIGXCPU, SIGXFSZ})
     sigaction(number, &fatal, nullptr);
+}
 
+void runner::obey_alarms(void (*expire_function)()) {
+  expire_call = expire_function;
   struct sigaction alarm{};
   alarm.sa_handler = expire;
   alarm.sa_flags = SA_RESTART;

@@ -2,8 +2,10 @@
 
 namespace runner {
 
-// From now on a crash says its signal and address before the process ends. The orchestrator's
-// SIGALRM makes the running kernel stop at its next back-edge, by calling `expire`.
-void announce_deaths(void (*expire)());
+// From now on a crash says its signal and address before the process ends.
+void announce_deaths();
+
+// The orchestrator's SIGALRM makes the running kernel stop at its next back-edge, by calling `expire`.
+void obey_alarms(void (*expire)());
 
 }  // namespace runner

@@ -32,6 +32,9 @@ EmulatedDevice open_device(const char* library) {
   find(handle, "emu_begin", device.begin);
   find(handle, "emu_end", device.end);
   find(handle, "emu_expire", device.expire);
+  find(handle, "emu_greet", device.greet);
+  find(handle, "emu_serve", device.serve);
+  find(handle, "emu_touched", device.touched);
   return device;
 }
 
@@ -42,6 +45,12 @@ const emu::Module* open_kernels(const char* library) {
   const auto* module = static_cast<const emu::Module*>(symbol);
   if (module->abi != emu::kAbi) give_up("kernels", "built for another version of the runtime");
   return module;
+}
+
+void open_cuda(const char* library, int link) {
+  void (*connect)(int) = nullptr;
+  find(open_own(library, RTLD_NOW | RTLD_GLOBAL), "emu_connect", connect);
+  connect(link);
 }
 
 }  // namespace runner

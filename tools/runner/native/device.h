@@ -1,4 +1,4 @@
-// The emulated device: our libcudart, and the candidate's kernels translated to native code.
+// The emulated device: libemulator, and the candidate's kernels translated to native code.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,18 @@ struct EmulatedDevice {
   void (*begin)(const emu::CallOptions*);
   void (*end)();
   void (*expire)();
+  void (*greet)(int);
+  long (*serve)(int, void*, size_t);
+  void (*touched)(uint64_t);
 };
 
-// Opens libcudart so that what is loaded later binds to it.
+// Opens libemulator so that kernels loaded later bind to it.
 EmulatedDevice open_device(const char* library);
 
 // The one symbol of a translated module.
 const emu::Module* open_kernels(const char* library);
+
+// Opens libcudart so that the candidate binds to it, and takes up the link to the device.
+void open_cuda(const char* library, int link);
 
 }  // namespace runner

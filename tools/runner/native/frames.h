@@ -7,8 +7,19 @@
 //   CallFrame        ->
 //                    <-   ReplyFrame done            any number of times
 //
-// A runner that dies by a signal sends `died` as its last words; a fault of the emulated device is
-// in the report instead, with exit status emu::kFaultExit.
+// A runner is two processes. The device part holds arena, report and kernels and talks to the
+// orchestrator; the host part holds the candidate and talks to the device part alone, over a link:
+//
+//   device part           host part
+//   emu_greet()      ->
+//                    <-   requests (emu/link.h), each answered, whenever the candidate calls CUDA
+//                    <-   ReplyFrame ready | refused
+//   HostCall         ->
+//                    <-   ReplyFrame done
+//
+// The device part passes on what the host part says when it makes sense, and `forged` when it does
+// not. A part that dies by a signal sends `died` as its last words; a fault of the emulated device
+// is in the report instead, with exit status emu::kFaultExit.
 #pragma once
 
 #include <cstdint>
@@ -43,6 +54,13 @@ struct CallFrame {
   uint32_t reserved;
 };
 
+// One call of `solve`, as the host part is told of it.
+struct HostCall {
+  uint64_t sequence;
+  uint64_t integers[kMaxIntegers];
+  uint64_t floats[kMaxFloats];
+};
+
 enum class Reply : uint32_t {
   ready = 1,
   refused = 2,  // `detail`: why the candidate cannot be loaded
@@ -50,6 +68,8 @@ enum class Reply : uint32_t {
   died = 4,    // `number`: the signal; `address`: where it points
   denied = 5,  // `number`: the system call, `detail`: its name
   broken = 6,  // `detail`: which of our own parts failed
+  forged = 7,  // the host part sent what none of ours would
+  vanished = 8,  // the host part has hung up without a word
 };
 
 struct ReplyFrame {

@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 from runtime_driver import FLAGS, RUNTIME, WATCH, Ran, Run, drivers, start
 
-from cuda_llm.tools.emulator.runtime_library import runtime_library
+from cuda_llm.tools.emulator.runtime_library import emulator_library
 from cuda_llm.tools.native import build
 
 
 @pytest.fixture(scope="session")
 def plain_driver() -> Path:
     """The scenarios on the library that candidates run on."""
-    library = runtime_library()
+    library = emulator_library()
     link = ["-Wl,--no-as-needed", str(library), f"-Wl,-rpath,{library.parent}"]
     return build("driver", drivers(), [*FLAGS, *link], WATCH)
 

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from runtime_driver import FLAGS, WATCH
 
-from cuda_llm.tools.emulator.runtime_library import runtime_library
+from cuda_llm.tools.emulator.runtime_library import emulator_library
 from cuda_llm.tools.native import build
 
 RECORDED = Path(__file__).parents[3] / "fixtures" / "recorded"
@@ -25,7 +25,7 @@ masks = st.integers(1, 0xFFFFFFFF) | st.just(0xFFFFFFFF)
 
 @pytest.fixture(scope="session")
 def parts() -> ctypes.CDLL:
-    library = runtime_library()
+    library = emulator_library()
     link = ["-Wl,--no-as-needed", str(library), f"-Wl,-rpath,{library.parent}"]
     made = build(
         "parts.so", [PARTS / "parts.cpp"], [*FLAGS, "-shared", "-fPIC", *link], [PARTS, *WATCH]

@@ -25,3 +25,15 @@ EMU_API cudaError_t cudaFreeAsync(void* pointer, cudaStream_t stream) {
   if (!cudart::is_default_stream(stream)) return cudart::keep(cudaErrorInvalidResourceHandle);
   return cudaFree(pointer);
 }
+
+EMU_API cudaError_t cudaMallocPitch(void** pointer, size_t* pitch, size_t width, size_t height) {
+  constexpr size_t kPitch = 512;  // what current GPUs give
+  if (pitch == nullptr) return cudart::keep(cudaErrorInvalidValue);
+  *pitch = (width + kPitch - 1) / kPitch * kPitch;
+  return cudaMalloc(pointer, *pitch * height);
+}
+
+EMU_API cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
+  *free_bytes = *total_bytes = emu::facts().memory_bytes;
+  return cudaSuccess;
+}

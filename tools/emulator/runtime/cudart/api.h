@@ -24,7 +24,8 @@ bool is_default_stream(cudaStream_t stream);
 
 inline uint64_t to_device(const void* pointer) { return reinterpret_cast<uint64_t>(pointer); }
 
-// Copies in the direction of `kind`, after checking that the pointers lie where it says.
-cudaError_t copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind);
+// Copies in the direction of `kind`, after checking that the pointers lie where it says. `part`: a
+// later row of a copy that has been counted.
+cudaError_t copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, bool part = false);
 
 }  // namespace cudart

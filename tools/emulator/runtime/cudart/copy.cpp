@@ -15,11 +15,16 @@ cudaMemcpyKind infer(const void* to, const void* from) {
   return from_device ? cudaMemcpyDeviceToHost : cudaMemcpyHostToHost;
 }
 
+cudaError_t fill(void* to, int value, size_t bytes, bool part) {
+  if (bytes == 0) return cudaSuccess;
+  return cudart::keep(emu::device_set(cudart::to_device(to), value, bytes, part));
+}
+
 }  // namespace
 
 namespace cudart {
 
-cudaError_t copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
+cudaError_t copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, bool part) {
   if (bytes == 0) return cudaSuccess;
   const cudaMemcpyKind real = infer(to, from);
   if (kind != cudaMemcpyDefault && kind != real)
@@ -30,11 +35,11 @@ cudaError_t copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) 
     case cudaMemcpyHostToDevice:
       if (bytes > kTableBytes)
         emu::refuse(emu::Fault::policy, "cudaMemcpy of more than 1 MiB from host to device");
-      return keep(emu::copy_to_device(to_device(to), from, bytes));
+      return keep(emu::copy_to_device(to_device(to), from, bytes, part));
     case cudaMemcpyDeviceToHost:
-      return keep(emu::copy_from_device(to, to_device(from), bytes));
+      return keep(emu::copy_from_device(to, to_device(from), bytes, part));
     case cudaMemcpyDeviceToDevice:
-      return keep(emu::copy_on_device(to_device(to), to_device(from), bytes));
+      return keep(emu::copy_on_device(to_device(to), to_device(from), bytes, part));
     default:
       std::memmove(to, from, bytes);
       return cudaSuccess;
@@ -59,7 +64,7 @@ EMU_API cudaError_t cudaMemcpy2D(void* to, size_t to_pitch, const void* from, si
   for (size_t row = 0; row < height; ++row) {
     const cudaError_t error =
         cudart::copy(static_cast<char*>(to) + row * to_pitch,
-                     static_cast<const char*>(from) + row * from_pitch, width, kind);
+                     static_cast<const char*>(from) + row * from_pitch, width, kind, row != 0);
     if (error != cudaSuccess) return error;
   }
   return cudaSuccess;
@@ -73,8 +78,7 @@ EMU_API cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* fro
 }
 
 EMU_API cudaError_t cudaMemset(void* to, int value, size_t bytes) {
-  if (bytes == 0) return cudaSuccess;
-  return cudart::keep(emu::device_set(cudart::to_device(to), value, bytes));
+  return fill(to, value, bytes, false);
 }
 
 EMU_API cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream) {
@@ -85,8 +89,14 @@ EMU_API cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStrea
 EMU_API cudaError_t cudaMemset2D(void* to, size_t pitch, int value, size_t width, size_t height) {
   if (width > pitch) return cudart::keep(cudaErrorInvalidValue);
   for (size_t row = 0; row < height; ++row) {
-    const cudaError_t error = cudaMemset(static_cast<char*>(to) + row * pitch, value, width);
+    const cudaError_t error = fill(static_cast<char*>(to) + row * pitch, value, width, row != 0);
     if (error != cudaSuccess) return error;
   }
   return cudaSuccess;
+}
+
+EMU_API cudaError_t cudaMemset2DAsync(void* to, size_t pitch, int value, size_t width,
+                                      size_t height, cudaStream_t stream) {
+  if (!cudart::is_default_stream(stream)) return cudart::keep(cudaErrorInvalidResourceHandle);
+  return cudaMemset2D(to, pitch, value, width, height);
 }

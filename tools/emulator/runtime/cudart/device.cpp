@@ -125,3 +125,10 @@ EMU_API cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int devi
   properties->memoryPoolsSupported = 1;
   return cudaSuccess;
 }
+
+EMU_API cudaError_t cudaRuntimeGetVersion(int* version) {
+  *version = CUDART_VERSION;
+  return cudaSuccess;
+}
+
+EMU_API cudaError_t cudaDriverGetVersion(int* version) { return cudaRuntimeGetVersion(version); }

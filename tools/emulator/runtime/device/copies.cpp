@@ -1,4 +1,4 @@
-// memset and memcpy of the host API.
+// memset and memcpy of the host API. They take device time like kernels, so they are counted.
 #include <cstring>
 
 #include "device/state.h"
@@ -35,42 +35,57 @@ void copy_shadow(Allocation& target, uint64_t to, uint64_t from, uint64_t bytes)
   }
 }
 
+uint64_t sectors(uint64_t address, uint64_t bytes) {
+  return (address + bytes + 31) / 32 - address / 32;
+}
+
+void count(bool part, uint64_t moved_sectors, uint64_t host_bytes) {
+  Report& report = *device().report;
+  if (!part) ++report.copies;
+  report.copied_sectors += moved_sectors;
+  report.host_bytes += host_bytes;
+}
+
 }  // namespace
 
-CudaError device_set(uint64_t address, int value, uint64_t bytes) {
+CudaError device_set(uint64_t address, int value, uint64_t bytes, bool part) {
   if (bytes == 0) return kSuccess;
   Allocation* one = allocation_of(address, bytes);
   if (one == nullptr) return kInvalidValue;
+  count(part, sectors(address, bytes), 0);
   std::memset(device().host(address), value, bytes);
   now_initialised(*one, address, bytes);
   return kSuccess;
 }
 
-CudaError copy_to_device(uint64_t to, const void* from, uint64_t bytes) {
+CudaError copy_to_device(uint64_t to, const void* from, uint64_t bytes, bool part) {
   if (bytes == 0) return kSuccess;
   Allocation* one = allocation_of(to, bytes);
   if (one == nullptr) return kInvalidValue;
+  count(part, sectors(to, bytes), bytes);
   std::memcpy(device().host(to), from, bytes);
   now_initialised(*one, to, bytes);
   return kSuccess;
 }
 
-CudaError copy_from_device(void* to, uint64_t from, uint64_t bytes) {
+CudaError copy_from_device(void* to, uint64_t from, uint64_t bytes, bool part) {
   if (bytes == 0) return kSuccess;
   if (allocation_of(from, bytes) == nullptr) return kInvalidValue;
   if (device().options.device_to_host == 0) {
     refuse(Fault::host_copy, "solve copies from device to host");
   }
+  count(part, sectors(from, bytes), bytes);
   std::memcpy(to, device().host(from), bytes);
   return kSuccess;
 }
 
-CudaError copy_on_device(uint64_t to, uint64_t from, uint64_t bytes) {
+CudaError copy_on_device(uint64_t to, uint64_t from, uint64_t bytes, bool part) {
   if (bytes == 0) return kSuccess;
   Allocation* target = allocation_of(to, bytes);
   Allocation* source = allocation_of(from, bytes);
   if (target == nullptr || source == nullptr) return kInvalidValue;
   Device& d = device();
+  count(part, sectors(to, bytes) + sectors(from, bytes), 0);
   std::memmove(d.host(to), d.host(from), bytes);
   bool known = !source->tracked || all_set(d.initialised, from - d.base, bytes);
   if (known) {

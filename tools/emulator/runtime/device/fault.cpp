@@ -76,3 +76,7 @@ void host_touched_device(uint64_t address) {
 }
 
 }  // namespace emu
+
+extern "C" void emu_touched(uint64_t address) {
+  if (emu::device().contains(address)) emu::host_touched_device(address);
+}

@@ -1,4 +1,5 @@
-// What the runner and our libcudart call. All of it lives in libcudart.so.13 beside the API itself.
+// What the runner and our libcudart call. libemulator.so does it; libcudart.so.13, in the process of
+// the candidate's host part, asks for it over the link (link.h).
 #pragma once
 
 #include <cstddef>
@@ -60,6 +61,17 @@ void emu_end(void);
 // Async-signal-safe: the launch that is running, if any, ends as Fault::endless_loop at its next
 // back-edge, so that a call out of time still says where it was.
 void emu_expire(void);
+
+// Tells the host part where device memory lies and what device this is.
+void emu_greet(int link);
+// Answers requests until something else arrives: a packet of `capacity` bytes, copied to `other`.
+// Returns its size; 0 when the host part has hung up; -1 when it asks what libcudart never would.
+long emu_serve(int link, void* other, size_t capacity);
+// The host part dereferenced a device pointer: ends the process with that fault, if it is one.
+void emu_touched(uint64_t address);
+
+// In libcudart: takes the link up and waits for the greeting.
+void emu_connect(int link);
 }
 
 namespace emu {
@@ -85,9 +97,10 @@ uint64_t device_malloc(uint64_t bytes);  // 0: quota or arena exhausted
 bool device_free(uint64_t address);
 bool is_device_address(uint64_t address);
 // Ranges must lie in one live allocation; otherwise cudaErrorInvalidValue.
-CudaError device_set(uint64_t address, int value, uint64_t bytes);
-CudaError copy_to_device(uint64_t to, const void* from, uint64_t bytes);
-CudaError copy_from_device(void* to, uint64_t from, uint64_t bytes);
-CudaError copy_on_device(uint64_t to, uint64_t from, uint64_t bytes);
+// `part`: of an operation already counted, as the later rows of a two-dimensional copy are.
+CudaError device_set(uint64_t address, int value, uint64_t bytes, bool part = false);
+CudaError copy_to_device(uint64_t to, const void* from, uint64_t bytes, bool part = false);
+CudaError copy_from_device(void* to, uint64_t from, uint64_t bytes, bool part = false);
+CudaError copy_on_device(uint64_t to, uint64_t from, uint64_t bytes, bool part = false);
 
 }  // namespace emu

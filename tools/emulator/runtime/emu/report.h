@@ -12,14 +12,14 @@
 
 namespace emu {
 
-constexpr uint64_t kReportMagic = 0x3174726f70657245;  // "Ereport1"
+constexpr uint64_t kReportMagic = 0x3274726f70657245;  // "Ereport2"
 constexpr uint32_t kNone = 0xffffffff;
 constexpr uint64_t kTextOffset = 4096;
 constexpr uint64_t kTextBytes = 61440;
 constexpr uint64_t kLogOffset = kTextOffset + kTextBytes;
 constexpr uint32_t kLogEntries = 2048;
 
-enum class SpaceNumber : uint32_t { none, global, shared, local, constant };
+enum class SpaceNumber : uint32_t { none, global, shared, local, constant, param };
 enum class AccessNumber : uint32_t { none, read, write, atomic };
 enum class AllocationKind : uint32_t { none, buffer, scratch, variable, workspace };
 
@@ -98,6 +98,9 @@ struct Report {
   uint32_t text_truncated;
   uint32_t allocation_failed;  // a cudaMalloc was refused: 1 quota, 2 arena
   uint64_t refused_bytes;
+  uint64_t copies;          // fills and copies by the host API
+  uint64_t copied_sectors;  // of device memory, read or written by them
+  uint64_t host_bytes;      // that they moved between host and device
   Progress progress;
   LaunchError launch_error;
   FaultRecord fault;

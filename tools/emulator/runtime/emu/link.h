@@ -1,0 +1,42 @@
+// Between the process that holds a candidate's host part and the one that holds the device: packets
+// of a SOCK_SEQPACKET pair. The host part asks, the device answers each request once. Arena, report
+// and counters are mapped in the device's process alone: whatever native code the candidate brings,
+// it can only ask.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace emu {
+
+enum class Ask : uint32_t {
+  answer = 100,   // device to host; words as each request says
+  start,          // device to host, first: {base, bytes}; data: DeviceFacts
+  find_kernel,    // data: name -> {index or -1}
+  describe,       // {kernel} -> {local, static shared, param bytes, max threads, registers}; Param[]
+  find_variable,  // data: name -> {index or -1, address, bytes}
+  shared_limit,   // {kernel, bytes} -> {error}
+  active_blocks,  // {kernel, threads, shared bytes} -> {blocks}
+  launch,         // {kernel, grid x 3, block x 3, shared bytes << 1 | cooperative}; arguments -> {error}
+  allocate,       // {bytes} -> {address}
+  release,        // {address} -> {1 if it was allocated}
+  set,            // {address, value, bytes, part of a larger fill} -> {error}
+  write,          // {address, 0, bytes, part of a larger copy}; data -> {error}
+  read,           // {address, 0, bytes, part} -> {error}; data
+  copy,           // {to, from, bytes, part} -> {error}
+  refuse,         // data: which rule of the API was broken; no answer
+};
+
+constexpr uint32_t kFirstAsk = static_cast<uint32_t>(Ask::answer);
+constexpr size_t kWords = 8;
+constexpr size_t kLinkData = 56 << 10;  // a packet has to fit into a socket's buffer
+
+struct Packet {
+  Ask kind;
+  uint32_t bytes;  // of data that are sent
+  uint64_t words[kWords];
+  uint8_t data[kLinkData];
+};
+constexpr size_t kPacketHead = offsetof(Packet, data);
+
+}  // namespace emu

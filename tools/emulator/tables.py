@@ -34,7 +34,7 @@ class Site:
 
     opcode: str
     space: str
-    """`global`, `shared`, `local`, `const`, `generic`, or empty for barriers and collectives."""
+    """`global`, `shared`, `local`, `const`, `param`, `generic`, or empty."""
     kind: str
     """`load`, `store`, `atomic`, `async_copy`, `barrier`, `collective`, `trap`."""
     bytes: int

@@ -44,7 +44,7 @@ class FaultKind(IntEnum):
     INFRASTRUCTURE = 16
 
 
-_SPACES = ("", "global", "shared", "local", "const")
+_SPACES = ("", "global", "shared", "local", "const", "param")
 _ACCESSES = ("", "read", "write", "atomic")
 _VERBS = {"": "accesses", "read": "reads", "write": "writes", "atomic": "atomically updates"}
 _ALLOCATIONS = ("", "buffer", "scratch", "variable", "workspace")
@@ -219,6 +219,8 @@ def _access_words(fault: Fault, buffers: Sequence[str]) -> str:
 def _place(fault: Fault, buffers: Sequence[str]) -> str:
     if fault.space in {"shared", "local"}:
         return f"at byte {fault.offset} of {fault.allocation_bytes} bytes of {fault.space} memory"
+    if fault.space == "param":
+        return f"at byte {fault.offset} of {fault.allocation_bytes} bytes of kernel parameters"
     if fault.allocation == "buffer":
         known = fault.allocation_index < len(buffers)
         owner = f"buffer {buffers[fault.allocation_index]}" if known else "a buffer"

@@ -149,13 +149,17 @@ def _barrier_result(barrier: Instruction) -> Instruction | None:
 
 
 def _without_guards(body: tuple[Statement, ...]) -> list[Statement]:
-    """Guarded barriers and collectives become branches around them."""
+    """Guarded barriers, collectives and jump tables become branches around them."""
     statements: list[Statement] = []
     for number, statement in enumerate(body):
         if (
             isinstance(statement, Instruction)
             and statement.guard is not None
-            and (is_barrier(statement.opcode) or is_collective(statement.opcode))
+            and (
+                is_barrier(statement.opcode)
+                or is_collective(statement.opcode)
+                or statement.opcode[0] == "brx"
+            )
         ):
             over = f"over~{number}"
             guard = Guard(statement.guard.reg, not statement.guard.negated)

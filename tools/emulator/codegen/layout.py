@@ -44,7 +44,14 @@ def module_variables(module: Module) -> tuple[Variable, ...]:
 
 def lay_out(module: Module, kernel: Function) -> Layout:
     """Decide the storage of a flattened kernel. Only shared variables it names take room."""
-    places = {v.name: Place(v.space, i) for i, v in enumerate(module_variables(module))}
+    variables = module_variables(module)
+    names = {v.name for v in variables}
+    places = {
+        v.name: Place(v.space, i)
+        for i, v in enumerate(variables)
+        # Tables of functions have no meaning here: kernels that name one are refused.
+        if all(symbol.name in names for _, symbol in v.pointers)
+    }
     used = symbols_of(kernel)
     shared = [
         v for v in (*module.variables, *kernel.variables) if v.space == "shared" and v.name in used

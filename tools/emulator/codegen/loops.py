@@ -77,21 +77,30 @@ def _assign(kernel: Kernel, lane: Lane, known: set[str]) -> list[str]:
         results = tuple((r, f"x{n}") for n, (r, _) in enumerate(results))
         names = [f"{kernel.raw(r)} {kernel.name(r)};" for r, _ in results if r not in known]
         known.update(r for r, _ in results)
-        stores = [_store(kernel, r, text, lane.guard, declared=True) for r, text in results]
+        test = ""
+        if lane.guard is not None:
+            # The guard may be a target as well.
+            test = "on"
+            lines.append(f"const bool on = {_test(kernel, lane.guard)};")
+        stores = [_store(kernel, r, text, test, declared=True) for r, text in results]
         return [*names, "{", *lines, *stores, "}"]
     lines = []
+    test = _test(kernel, lane.guard) if lane.guard is not None else ""
     for register, text in results:
-        lines.append(_store(kernel, register, text, lane.guard, declared=register in known))
+        lines.append(_store(kernel, register, text, test, declared=register in known))
         known.add(register)
     return lines
 
 
-def _store(kernel: Kernel, register: str, text: str, guard: Guard | None, *, declared: bool) -> str:
+def _test(kernel: Kernel, guard: Guard) -> str:
+    return f"{'!' if guard.negated else ''}{kernel.name(guard.reg.name)}"
+
+
+def _store(kernel: Kernel, register: str, text: str, test: str, *, declared: bool) -> str:
+    """Assigns `text`; where there is a `test`, only if it holds."""
     name = kernel.name(register)
-    if guard is not None:
-        test = kernel.name(guard.reg.name)
-        first, second = (name, text) if guard.negated else (text, name)
-        text = f"{test} ? {first} : {second}"
+    if test:
+        text = f"{test} ? {text} : {name}"
     return f"{name} = {text};" if declared else f"{kernel.raw(register)} {name} = {text};"
 
 

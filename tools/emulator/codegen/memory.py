@@ -131,6 +131,8 @@ def _load_param(kernel: Kernel, instruction: Instruction) -> list[Step]:
     if BYTES.get(kind, 16) > 8 or not isinstance(address, Address):
         raise NotSupported
     size = BYTES[kind]
+    uniform = isinstance(address.base, Symbol)
+    site = 0 if uniform else kernel.site(instruction, "load", "param", size)
     reader = Reader(kernel)
     results = []
     for index, item in enumerate(_elements(instruction.operands[0])):
@@ -144,9 +146,8 @@ def _load_param(kernel: Kernel, instruction: Instruction) -> list[Step]:
             value = reader.uniform(f"emu::param<{C_TYPES[kind]}>(w, {place.value + offset})")
         else:
             base = reader.value(address.base, "u64")
-            value = f"emu::param<{C_TYPES[kind]}>(w, {base} + {offset})"
+            value = f"emu::param_at<{C_TYPES[kind]}>(w, {site}, i, {base} + {offset})"
         results.append((register(item), store(kernel, item, value, kind)))
-    uniform = isinstance(address.base, Symbol)
     return [
         Lane(
             tuple(results),

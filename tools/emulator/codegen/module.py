@@ -98,14 +98,18 @@ def _lower(flat: Function, layout: Layout, spots: Spots) -> _Lowered:
                 pairs.append((instruction, steps))
         lowered.append(LoweredBlock(tuple(s for _, steps in pairs for s in steps), block.end))
         table.append(basic_block(block, pairs, spots))
-    found = unsupported(refused, spots) + _too_large(blocks)
+    found = unsupported(refused, spots) + _refused_whole(flat, blocks)
     return _Lowered(kernel, tuple(lowered), tuple(table), found)
 
 
-def _too_large(blocks: Sequence[Block]) -> tuple[Unsupported, ...]:
-    if len(blocks) <= MOST_BLOCKS:
-        return ()
-    return (Unsupported(opcode=f"more than {MOST_BLOCKS} basic blocks", count=1, spot=None),)
+def _refused_whole(kernel: Function, blocks: Sequence[Block]) -> tuple[Unsupported, ...]:
+    """What no single instruction is to blame for."""
+    reasons = []
+    if len(blocks) > MOST_BLOCKS:
+        reasons.append(f"more than {MOST_BLOCKS} basic blocks")
+    if kernel.cluster_blocks > 1:
+        reasons.append(".reqnctapercluster")
+    return tuple(Unsupported(opcode=reason, count=1, spot=None) for reason in reasons)
 
 
 def _table(symbol: str, lowered: _Lowered, spots: Spots) -> KernelTable:

@@ -95,7 +95,7 @@ def _shuffle(kernel: Kernel, instruction: Instruction) -> list[Step]:
         out = array(result) if result else "nullptr"
         call = (
             f"emu::shuffle_{mode}(w, {site}, m, {array(value)}, {spelled_by}, "
-            f"{spelled_clamp}, {out})"
+            f"{spelled_clamp}, {members}, {out})"
         )
         return f"emu::put({array(predicate)}, m, {call});" if predicate else f"{call};"
 

@@ -157,6 +157,8 @@ class Function:
     body: tuple[Statement, ...]
     max_threads: int = 0
     """Product of `.maxntid`, 0 when not given."""
+    cluster_blocks: int = 1
+    """Product of `.reqnctapercluster`."""
 
 
 @dataclass(frozen=True)

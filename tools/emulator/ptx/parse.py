@@ -1,6 +1,7 @@
 """PTX text to a `Module`."""
 
 import re
+from math import prod
 
 from cuda_llm.tools.emulator.ptx.body import read_body
 from cuda_llm.tools.emulator.ptx.cursor import Cursor
@@ -88,7 +89,7 @@ class _Parser:
         name = cursor.take()
         params = self._parameters() if cursor.peek() == "(" else ()
         self._names[name] = Symbol(name)
-        max_threads = self._directives()
+        limits = self._directives()
         if cursor.accept(";"):
             return
         cursor.expect("{")
@@ -106,7 +107,8 @@ class _Parser:
             registers=body.registers,
             variables=tuple(body.variables),
             body=tuple(body.statements),
-            max_threads=max_threads,
+            max_threads=_product(limits.get(".maxntid") or limits.get(".reqntid"), 0),
+            cluster_blocks=_product(limits.get(".reqnctapercluster"), 1),
         )
 
     def _parameters(self) -> tuple[Variable, ...]:
@@ -121,14 +123,18 @@ class _Parser:
             cursor.accept(",")
         return tuple(found)
 
-    def _directives(self) -> int:
-        """Pass what stands between a function's head and body. Returns `.maxntid`, or 0."""
+    def _directives(self) -> dict[str, list[int]]:
+        """Pass what stands between a function's head and body. Returns sizes by directive."""
         cursor = self._cursor
-        threads = 0
+        sizes: dict[str, list[int]] = {}
         while cursor.peek() not in {"{", ";"}:
             word = cursor.take()
-            if word in {".maxntid", ".reqntid"}:
-                threads = cursor.number()
+            if word in {".maxntid", ".reqntid", ".reqnctapercluster"}:
+                sizes[word] = [cursor.number()]
                 while cursor.accept(","):
-                    threads *= cursor.number()
-        return threads
+                    sizes[word].append(cursor.number())
+        return sizes
+
+
+def _product(sizes: list[int] | None, missing: int) -> int:
+    return prod(sizes) if sizes else missing

@@ -13,7 +13,7 @@ _TOKEN = re.compile(
     | 0[fF][0-9a-fA-F]{8}\b | 0[dD][0-9a-fA-F]{16}\b | 0[xX][0-9a-fA-F]+U?
     | \d+\.\d*(?:[eE][+-]?\d+)? | \d+U?
     | \.\w+ | [A-Za-z_$%](?:[\w$.]|::)*
-    | \S )""",
+    | \S | \Z )""",
     re.VERBOSE | re.DOTALL,
 )
 
@@ -43,11 +43,12 @@ class Tokens:
 
 def tokenise(text: str) -> Tokens:
     """Split PTX into tokens. Comments and debug sections are skipped."""
-    text = _SECTION.sub(lambda match: "\n" * match[0].count("\n"), text).rstrip()
+    text = _SECTION.sub(lambda match: "\n" * match[0].count("\n"), text)
     texts: list[str] = []
     starts: list[int] = []
     for match in _TOKEN.finditer(text):
-        texts.append(match[1])
-        starts.append(match.start(1))
+        if match[1]:
+            texts.append(match[1])
+            starts.append(match.start(1))
     newlines = [match.start() for match in re.finditer("\n", text)]
     return Tokens(texts=texts, starts=starts, newlines=newlines)

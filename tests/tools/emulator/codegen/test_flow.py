@@ -113,3 +113,13 @@ def test_tables_become_switches_and_unreachable_code_goes() -> None:
     assert isinstance(blocks[0].end, Switch)
     assert blocks[0].end.targets == (1, 2, LEAVE)
     assert len(blocks) == 3
+
+
+def test_a_guarded_jump_table_is_branched_around() -> None:
+    flat = entry(
+        "@%p1 brx.idx %r1, table;\nadd.s32 %r1, %r1, 1;\na: b:\nret;\ntable: .branchtargets a, b;"
+    )
+    first, second, _ = blocks_of(flat)
+    assert isinstance(first.end, Branch)
+    assert (first.end.guard.negated, first.end.target, first.end.otherwise) == (True, 2, 1)
+    assert isinstance(second.end, Switch)

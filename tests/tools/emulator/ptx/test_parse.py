@@ -175,3 +175,9 @@ def test_five_thousand_lines_take_well_under_a_third_of_a_second() -> None:
     started = time.process_time()
     parse(text)
     assert time.process_time() - started < 0.3
+
+
+def test_a_file_may_end_with_a_comment_or_hold_nothing_else() -> None:
+    for end in ("// end", "/* end */", "// end\n\n"):
+        assert parse(f".entry k() {{ ret; }} {end}").functions[0].name == "k"
+        assert parse(end).functions == ()

@@ -65,10 +65,9 @@ void async_copy(Warp* w, uint32_t site, Mask lanes, const uint32_t* shared, int6
   }
   if (reading != 0) {
     Lanes<uint64_t> from(global, global_offset, reading, bytes);
-    bool whole = source_bytes == nullptr;
-    for (Mask rest = reading; !whole && rest != 0; rest &= rest - 1) {
-      whole = source_bytes[__builtin_ctz(rest)] >= bytes;
-      if (!whole) break;
+    bool whole = true;
+    for (Mask rest = reading; source_bytes != nullptr && rest != 0; rest &= rest - 1) {
+      whole = whole && source_bytes[__builtin_ctz(rest)] >= bytes;
     }
     if (whole) {
       const Allocation* one = check_global(w, site, reading, from, bytes, AccessNumber::read);

@@ -39,12 +39,30 @@ struct ShuffleSource {
   bool valid;
 };
 
+// What a lane reads from one outside its member mask is undefined, which does no harm where nobody
+// uses it (the upper half of a reduction of 8 lanes). It is chosen to spoil sums, maxima and minima.
+inline uint32_t undefined_value(Warp* w) {
+  constexpr uint32_t kValues[] = {0x7fc0dead, 0x7f7fffff, 0xff7fffff};  // NaN, the largest floats
+  return kValues[clock(w) / 32 % 3];
+}
+
+// A lane that was named as a member and is not there has exited: reading from it is a fault.
+template <class Members>
+[[gnu::noinline]] void read_absent(Warp* w, uint32_t site, Mask readers, const int* from,
+                                   Members members, uint32_t* got) {
+  for (Mask rest = readers; rest; rest &= rest - 1) {
+    const int i = __builtin_ctz(rest);
+    if (members[i] >> from[i] & 1) read_of_absent_lane(w, site, i, from[i]);
+    got[i] = undefined_value(w);
+  }
+}
+
 // Gathers `value` from the lanes that `find` names; lanes without a source keep their own. Returns
 // who had one. Computed for all lanes, so that it becomes vector code; `lanes` alone count.
-template <class By, class Clamp, class Find>
+template <class By, class Clamp, class Members, class Find>
 [[gnu::always_inline]] inline Mask shuffle(Warp* w, uint32_t site, Mask lanes,
                                            const uint32_t* value, By by, Clamp clamp,
-                                           uint32_t* out, Find find) {
+                                           Members members, uint32_t* out, Find find) {
   alignas(64) int from[kLanes];
   alignas(64) uint32_t got[kLanes];
   Mask valid = 0;
@@ -57,42 +75,39 @@ template <class By, class Clamp, class Find>
     valid |= Mask(source.valid) << i;
     absent |= (~lanes >> from[i] & 1) << i;
   }
-  if (absent &= lanes) {
-    const int reader = __builtin_ctz(absent);
-    read_of_absent_lane(w, site, reader, from[reader]);
-  }
+  for (int i = 0; i < kLanes; ++i) got[i] = value[from[i]];
+  if (absent &= lanes) read_absent(w, site, absent, from, members, got);
   if (out) {
-    for (int i = 0; i < kLanes; ++i) got[i] = value[from[i]];
     for (int i = 0; i < kLanes; ++i) out[i] = lanes >> i & 1 ? got[i] : out[i];
   }
   return valid & lanes;
 }
 
-template <class By, class Clamp>
+template <class By, class Clamp, class Members>
 [[gnu::noinline]] Mask shuffle_up(Warp* w, uint32_t site, Mask lanes, const uint32_t* value, By by,
-                       Clamp clamp, uint32_t* out) {
-  return shuffle(w, site, lanes, value, by, clamp, out, [](int i, int b, int, int last) {
+                       Clamp clamp, Members members, uint32_t* out) {
+  return shuffle(w, site, lanes, value, by, clamp, members, out, [](int i, int b, int, int last) {
     return ShuffleSource{i - b, i - b >= last};
   });
 }
-template <class By, class Clamp>
+template <class By, class Clamp, class Members>
 [[gnu::noinline]] Mask shuffle_down(Warp* w, uint32_t site, Mask lanes, const uint32_t* value, By by,
-                         Clamp clamp, uint32_t* out) {
-  return shuffle(w, site, lanes, value, by, clamp, out, [](int i, int b, int, int last) {
+                         Clamp clamp, Members members, uint32_t* out) {
+  return shuffle(w, site, lanes, value, by, clamp, members, out, [](int i, int b, int, int last) {
     return ShuffleSource{i + b, i + b <= last};
   });
 }
-template <class By, class Clamp>
+template <class By, class Clamp, class Members>
 [[gnu::noinline]] Mask shuffle_bfly(Warp* w, uint32_t site, Mask lanes, const uint32_t* value, By by,
-                         Clamp clamp, uint32_t* out) {
-  return shuffle(w, site, lanes, value, by, clamp, out, [](int i, int b, int, int last) {
+                         Clamp clamp, Members members, uint32_t* out) {
+  return shuffle(w, site, lanes, value, by, clamp, members, out, [](int i, int b, int, int last) {
     return ShuffleSource{i ^ b, (i ^ b) <= last};
   });
 }
-template <class By, class Clamp>
+template <class By, class Clamp, class Members>
 [[gnu::noinline]] Mask shuffle_idx(Warp* w, uint32_t site, Mask lanes, const uint32_t* value, By by,
-                        Clamp clamp, uint32_t* out) {
-  return shuffle(w, site, lanes, value, by, clamp, out, [](int i, int b, int segment, int last) {
+                        Clamp clamp, Members members, uint32_t* out) {
+  return shuffle(w, site, lanes, value, by, clamp, members, out, [](int i, int b, int segment, int last) {
     const int from = (i & segment) | (b & ~segment);
     return ShuffleSource{from, from <= last};
   });

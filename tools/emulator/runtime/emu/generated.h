@@ -1,6 +1,7 @@
 // Small helpers that generated kernels use besides the runtime's functions.
 #pragma once
 
+#include "emu/memory.h"
 #include "emu/schedule.h"
 #include "emu/warp.h"
 
@@ -35,6 +36,14 @@ template <class T>
   T value;
   __builtin_memcpy(&value, w->launch->params + offset, sizeof value);
   return value;
+}
+
+// The same at an address a lane has computed, which may lie outside.
+template <class T>
+inline T param_at(Warp* w, uint32_t site, int lane, uint64_t offset) {
+  const uint64_t bytes = w->launch->kernel->param_bytes;
+  if (offset > bytes || bytes - offset < sizeof(T)) param_outside(w, site, lane, offset, sizeof(T));
+  return param<T>(w, offset);
 }
 
 // Sets the bits of a predicate that belong to `lanes`.

@@ -38,6 +38,9 @@ template <class T, int N>
 void store_local(Warp* w, uint32_t site, Mask lanes, const uint32_t* address, int64_t offset,
                  const T* const (&in)[N]);
 
+// `ld.param` at a computed address that lies outside the kernel's parameters.
+[[noreturn]] void param_outside(Warp* w, uint32_t site, int lane, uint64_t offset, uint32_t bytes);
+
 enum class AtomOp : uint32_t { add, min, max, inc, dec, and_, or_, xor_, exch, cas };
 enum class AtomType : uint32_t {
   b16, b32, u32, s32, b64, u64, s64, f32, f64, f16, f16x2, bf16, bf16x2

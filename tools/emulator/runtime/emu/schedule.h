@@ -25,7 +25,7 @@ void leave(Warp* w, Mask lanes);
 // A lane that is not in its own member mask is a fault.
 Mask join(Warp* w, uint32_t site, Mask lanes, const uint32_t* members, uint32_t pc);
 
-// shfl from lanes that are not taking part reads nothing defined: a fault naming the reader.
+// shfl from a member that has exited reads nothing defined: a fault naming the reader.
 [[noreturn]] void read_of_absent_lane(Warp* w, uint32_t site, int reader, int source);
 
 enum class Reduce : uint32_t { none, popc, all, any };

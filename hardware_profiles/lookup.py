@@ -1,15 +1,11 @@
 """Find a hardware profile by its exact name. A near miss is an error, never a guess."""
 
 import difflib
-import os
 from pathlib import Path
 
 from cuda_llm.errors import HardwareError
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.hardware_profiles.schema import read_hardware
-
-OWN_PROFILES = "CUDA_LLM_HARDWARE_DIR"
-"""Environment variable naming a folder of the user's own profiles."""
 
 
 def find_hardware(name: str) -> Hardware:
@@ -46,13 +42,15 @@ def names_of(hardware: Hardware) -> tuple[str, ...]:
 
 
 def _folders() -> list[Path]:
-    own = os.environ.get(OWN_PROFILES, "")
-    return [Path(__file__).parent, *([Path(own)] if own else [])]
+    from cuda_llm.settings import settings
+
+    own = settings().hardware_dir
+    return [Path(__file__).parent, *([] if own is None else [own])]
 
 
 def _profiles_in(folder: Path) -> list[Path]:
     if not folder.is_dir():
-        msg = f"{OWN_PROFILES}: no such folder: {folder}"
+        msg = f"setting hardware_dir (CUDA_LLM_HARDWARE_DIR): no such folder: {folder}"
         raise HardwareError(msg)
     return sorted(folder.glob("*.toml"))
 

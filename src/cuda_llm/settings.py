@@ -3,11 +3,13 @@
 Importing this module loads pydantic; import it inside the function that needs a setting.
 """
 
-from functools import cache
+import os
+from functools import lru_cache
 from pathlib import Path
+from typing import Annotated
 
 import platformdirs
-from pydantic import Field, ValidationError
+from pydantic import AfterValidator, Field, ValidationError
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -18,16 +20,31 @@ from pydantic_settings import (
 from cuda_llm.errors import UsageError
 
 
+def _absolute(path: Path) -> Path:
+    try:
+        return path.expanduser().absolute()
+    except RuntimeError as error:
+        raise ValueError(str(error)) from None
+
+
+AbsolutePath = Annotated[Path, AfterValidator(_absolute)]
+"""`~` is the home folder, and a relative path starts at the current folder."""
+
+
 class Settings(BaseSettings):
     """What may differ from machine to machine. Every field is also a variable in capitals."""
 
-    model_config = SettingsConfigDict(env_prefix="CUDA_LLM_", frozen=True, extra="forbid")
+    model_config = SettingsConfigDict(
+        env_prefix="CUDA_LLM_", env_ignore_empty=True, frozen=True, extra="forbid"
+    )
 
-    cache: Path = Field(default_factory=lambda: Path(platformdirs.user_cache_dir("cuda-llm")))
+    cache: AbsolutePath = Field(
+        default_factory=lambda: Path(platformdirs.user_cache_dir("cuda-llm"))
+    )
     """Folder for everything that can be made again: builds, compiled candidates, baseline times."""
-    nvcc: Path | None = None
+    nvcc: AbsolutePath | None = None
     """nvcc to use instead of the one that is found."""
-    hardware_dir: Path | None = None
+    hardware_dir: AbsolutePath | None = None
     """Folder with hardware profiles of your own."""
     device: str = "auto"
     """Device of commands that are not given one."""
@@ -35,7 +52,7 @@ class Settings(BaseSettings):
     """Compilations at once; 0 means one a core."""
     compile_wall_s: float = Field(default=60.0, gt=0)
     """Longest one compilation may take, in seconds."""
-    call_limit_s: float = Field(default=20.0, gt=0)
+    call_limit_s: float = Field(default=10.0, gt=0)
     """Longest one call of `solve` may take, in seconds."""
 
     @classmethod
@@ -57,9 +74,23 @@ def config_file() -> Path:
     return Path(platformdirs.user_config_dir("cuda-llm")) / "config.toml"
 
 
-@cache
 def settings() -> Settings:
-    """Read the settings once. Raises UsageError naming the setting and what was expected."""
+    """The settings in force, read again only when the environment has changed.
+
+    Raises UsageError naming the setting and what was expected.
+    """
+    return _read(tuple(sorted(item for item in os.environ.items() if item[0] in _DECIDING)))
+
+
+_DECIDING = {
+    *(f"CUDA_LLM_{name.upper()}" for name in Settings.model_fields),
+    *("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME"),
+}
+"""Environment variables that the settings depend on."""
+
+
+@lru_cache(maxsize=1)
+def _read(_environment: tuple[tuple[str, str], ...]) -> Settings:
     try:
         return Settings()
     except ValidationError as error:

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from cuda_llm.settings import settings
+
 
 def ask(expression: str, home: Path, **env: str) -> "subprocess.CompletedProcess[str]":
     code = (
@@ -54,3 +56,64 @@ def test_a_bad_setting_is_one_line_naming_it(tmp_path: Path, file: str, named: s
     assert shown.startswith("UsageError:")
     assert shown.count("\n") == 1
     assert named in shown
+
+
+FILE = """
+cache = "{home}/elsewhere"
+nvcc = "~/toolkit/bin/nvcc"
+hardware_dir = "{home}/gpus"
+compile_workers = 1
+call_limit_s = 3.5
+"""
+
+IN_FORCE = """
+import asyncio
+from cuda_llm.errors import CudaLLMError
+from cuda_llm.hardware_profiles.lookup import list_hardware
+from cuda_llm.tasks.loader import load_task
+from cuda_llm.tools.compiler.toolkit import find_toolkit
+from cuda_llm.tools.compiler.workspace import compile_slot
+from cuda_llm.tools.native import cache_dir
+from cuda_llm.tools.validator.layout import call_options
+
+async def workers():
+    return compile_slot()._value
+
+def told(ask):
+    try:
+        ask()
+    except CudaLLMError as error:
+        return str(error)
+
+task = load_task("vector_add")
+print(cache_dir())
+print(told(find_toolkit))
+print(told(list_hardware))
+print(asyncio.run(workers()))
+print(call_options(task, task.sizes.emulated[0]).limit_s)
+"""
+
+
+def test_the_file_is_obeyed_everywhere(tmp_path: Path) -> None:
+    config = tmp_path / ".config/cuda-llm/config.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text(FILE.format(home=tmp_path))
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", IN_FORCE],
+        env={"HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    cache, toolkit, hardware, workers, limit = done.stdout.splitlines()
+    assert cache == f"{tmp_path}/elsewhere"
+    assert f"names no nvcc that runs: {tmp_path}/toolkit/bin/nvcc" in toolkit
+    assert f"no such folder: {tmp_path}/gpus" in hardware
+    assert (workers, limit) == ("1", "3.5")
+
+
+def test_a_changed_environment_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_LLM_CACHE", "here")
+    assert settings().cache == Path("here").absolute()
+    monkeypatch.setenv("CUDA_LLM_CACHE", "/there")
+    assert settings().cache == Path("/there")

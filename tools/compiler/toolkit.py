@@ -12,6 +12,7 @@ from pathlib import Path
 
 from cuda_llm.errors import MissingError
 
+CHOSEN = "the setting nvcc (CUDA_LLM_NVCC)"
 MEND = "install it: pip install 'cuda-llm[toolkit]', or point CUDA_LLM_NVCC at an nvcc"
 
 
@@ -28,7 +29,7 @@ class Toolkit:
 
 
 def find_toolkit() -> Toolkit:
-    """The toolkit to compile with: CUDA_LLM_NVCC, CUDA_HOME, PATH, site-packages, /usr/local/cuda.
+    """The toolkit to compile with: the setting, CUDA_HOME, PATH, site-packages, /usr/local/cuda.
 
     Raises MissingError with the mend where there is none.
     """
@@ -41,16 +42,18 @@ def _first_working(candidates: tuple[tuple[str, Path], ...]) -> Toolkit:
         toolkit = _ask(path)
         if toolkit is not None:
             return toolkit
-        if origin == "CUDA_LLM_NVCC":
-            raise MissingError(f"CUDA_LLM_NVCC names no nvcc that runs: {path}", MEND)
+        if origin == CHOSEN:
+            raise MissingError(f"{CHOSEN} names no nvcc that runs: {path}", MEND)
     raise MissingError("nvcc is missing", MEND)
 
 
 def _candidates() -> Iterator[tuple[str, Path]]:
     """Places to look, with what names them, best first. An explicit choice excludes all others."""
-    chosen = os.environ.get("CUDA_LLM_NVCC")
-    if chosen:
-        yield "CUDA_LLM_NVCC", Path(chosen)
+    from cuda_llm.settings import settings
+
+    chosen = settings().nvcc
+    if chosen is not None:
+        yield CHOSEN, chosen
         return
     for variable in ("CUDA_HOME", "CUDA_PATH"):
         if os.environ.get(variable):

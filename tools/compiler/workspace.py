@@ -19,10 +19,13 @@ _slots: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKe
 
 
 def compile_slot() -> asyncio.Semaphore:
-    """As many at once as this process has cores, however many ask."""
+    """As many at once as the setting `compile_workers` says, however many ask."""
+    from cuda_llm.settings import settings
+
     loop = asyncio.get_running_loop()
     if loop not in _slots:
-        _slots[loop] = asyncio.Semaphore(len(os.sched_getaffinity(0)))
+        workers = settings().compile_workers or len(os.sched_getaffinity(0))
+        _slots[loop] = asyncio.Semaphore(workers)
     return _slots[loop]
 
 

@@ -42,7 +42,8 @@ async def time_baseline(task: Task, device: Device) -> Timing:
 
 def cache_key(task: Task, device: Device, compiled: Compiled) -> str:
     """Everything a baseline's time depends on."""
-    parts = (FORMAT, compiled.key, device.name, device.version, repr(task.sizes.emulated))
+    asked = (task.sizes, task.arguments)
+    parts = (FORMAT, compiled.key, device.name, device.version, repr(asked))
     return hashlib.blake2b(repr(parts).encode(), digest_size=16).hexdigest()
 
 

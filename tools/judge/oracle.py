@@ -9,7 +9,14 @@ from cuda_llm.tools.compiler.compile import compile_candidate
 from cuda_llm.tools.compiler.request import baseline_request
 from cuda_llm.tools.device import Device, Session
 from cuda_llm.tools.judge.refusal import refusal
-from cuda_llm.tools.validator.oracle import Oracle, baseline_oracle, reference_oracle
+from cuda_llm.tools.validator.layout import Dims
+from cuda_llm.tools.validator.oracle import (
+    Expectation,
+    Inputs,
+    Oracle,
+    baseline_oracle,
+    reference_oracle,
+)
 
 
 @asynccontextmanager
@@ -27,4 +34,12 @@ async def open_oracle(task: Task, device: Device) -> AsyncIterator[Oracle]:
     async with device.open(compiled) as session:
         if not isinstance(session, Session):
             raise refusal(task, session)
-        yield baseline_oracle(task, session)
+        from_baseline = baseline_oracle(task, session)
+
+        async def or_refuse(inputs: Inputs, dims: Dims) -> Expectation:
+            expectation = await from_baseline(inputs, dims)
+            if isinstance(expectation, Expectation):
+                return expectation
+            raise refusal(task, expectation)
+
+        yield or_refuse

@@ -66,4 +66,5 @@ def _compile(
 def _first(stderr: str) -> str:
     """The first error of a compiler's output."""
     lines = [line for line in stderr.splitlines() if line.strip()]
-    return next((line for line in lines if "error" in line), lines[0] if lines else "no message")
+    said = [line for line in lines if not line.startswith("collect2:")]
+    return next((line for line in said if "error" in line), (said or lines or ["no message"])[0])

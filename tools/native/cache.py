@@ -3,15 +3,14 @@
 import os
 from pathlib import Path
 
-import platformdirs
-
 from cuda_llm.errors import MissingError
 
 
 def cache_dir() -> Path:
-    """Folder for everything that can be made again; `CUDA_LLM_CACHE` overrides it."""
-    override = os.environ.get("CUDA_LLM_CACHE")
-    return Path(override).absolute() if override else Path(platformdirs.user_cache_dir("cuda-llm"))
+    """Folder for everything that can be made again: the setting `cache`."""
+    from cuda_llm.settings import settings
+
+    return settings().cache
 
 
 def cache_folder(*parts: str) -> Path:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from cuda_llm.outcomes import LateWrite, Nondeterministic, PolicyViolation, Verdict
 from cuda_llm.tasks.expressions import evaluate
 from cuda_llm.tasks.task import Task
-from cuda_llm.tools.device import CallOptions, CallReport, Level, Session
+from cuda_llm.tools.device import CallReport, Level, Session
 from cuda_llm.tools.validator.buffers import (
     Filled,
     fill,
@@ -21,7 +21,7 @@ from cuda_llm.tools.validator.buffers import (
 from cuda_llm.tools.validator.cases import POISONS, Case, inputs_of
 from cuda_llm.tools.validator.compare import Comparison
 from cuda_llm.tools.validator.distributions import draw
-from cuda_llm.tools.validator.layout import buffer_specs, call_arguments
+from cuda_llm.tools.validator.layout import buffer_specs, call_arguments, call_options
 from cuda_llm.tools.validator.oracle import Expectation, Oracle
 from cuda_llm.tools.validator.results import (
     case_limits,
@@ -57,14 +57,13 @@ async def check_case(
     case: Case,
     oracle: Oracle,
     rng: np.random.Generator,
-    limit_s: float = 10.0,
 ) -> Checked | Verdict:
     """Call the candidate on fresh inputs and compare everything it was to leave alone or write."""
     inputs = draw_inputs(task, case, rng)
     expectation = await oracle(inputs, case.dims)
     if not isinstance(expectation, Expectation):
         return expectation
-    first = await _call(task, session, case, inputs, rng, limit_s)
+    first = await _call(task, session, case, inputs, rng)
     if not isinstance(first, _Call):
         return first
     own = case_limits(task, case, expectation.values)
@@ -84,7 +83,7 @@ async def check_case(
             schedule_seed=case.repeat_seed,
             poison=POISONS[(POISONS.index(case.poison) + 1) % len(POISONS)],
         )
-        second = await _call(task, session, again, inputs, rng, limit_s)
+        second = await _call(task, session, again, inputs, rng)
         if not isinstance(second, _Call):
             return second
         spread = compare_repeat(first.outputs, second.outputs, expectation, own)
@@ -107,17 +106,10 @@ async def _call(
     case: Case,
     inputs: Mapping[str, Array],
     rng: np.random.Generator,
-    limit_s: float,
 ) -> _Call | Verdict:
     placed = session.place(buffer_specs(task, case.dims))
     filled = fill(placed, inputs, case.poison, rng)
-    options = CallOptions(
-        level=case.level,
-        schedule_seed=case.schedule_seed,
-        limit_s=limit_s,
-        scratch_bytes=int(evaluate(task.capabilities.scratch_bytes, case.dims)),
-        device_to_host=task.capabilities.device_to_host,
-    )
+    options = call_options(task, case.dims, level=case.level, schedule_seed=case.schedule_seed)
     report = await session.call(call_arguments(task, case.dims), options)
     if not isinstance(report, CallReport):
         return report

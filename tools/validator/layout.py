@@ -6,7 +6,7 @@ from cuda_llm.tasks.dtypes import CTYPES
 from cuda_llm.tasks.expressions import evaluate
 from cuda_llm.tasks.shapes import scalar_value, shape_of
 from cuda_llm.tasks.task import ArgumentRole, Task
-from cuda_llm.tools.device import Argument, BufferSpec, Role, Scalar
+from cuda_llm.tools.device import Argument, BufferSpec, CallOptions, Level, Role, Scalar
 
 Dims = Mapping[str, int]
 
@@ -32,6 +32,21 @@ def call_arguments(task: Task, dims: Dims) -> tuple[Argument, ...]:
         if argument.role is ArgumentRole.SCALAR
         else argument.name
         for argument in task.arguments
+    )
+
+
+def call_options(
+    task: Task, dims: Dims, *, level: Level = Level.CHECK, schedule_seed: int = 0
+) -> CallOptions:
+    """What a call may use: the task's capabilities, and the time the settings allow."""
+    from cuda_llm.settings import settings
+
+    return CallOptions(
+        level=level,
+        schedule_seed=schedule_seed,
+        limit_s=settings().call_limit_s,
+        scratch_bytes=int(evaluate(task.capabilities.scratch_bytes, dims)),
+        device_to_host=task.capabilities.device_to_host,
     )
 
 

@@ -8,12 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from cuda_llm.outcomes import Verdict
-from cuda_llm.tasks.expressions import evaluate
 from cuda_llm.tasks.reference import load_reference
 from cuda_llm.tasks.task import Task
-from cuda_llm.tools.device import CallOptions, CallReport, Role, Session
+from cuda_llm.tools.device import CallReport, Role, Session
 from cuda_llm.tools.validator.compare import Expected
-from cuda_llm.tools.validator.layout import Dims, buffer_specs, call_arguments
+from cuda_llm.tools.validator.layout import Dims, buffer_specs, call_arguments, call_options
 
 Array = npt.NDArray[Any]
 Inputs = Mapping[str, Array]
@@ -47,7 +46,7 @@ def reference_oracle(task: Task) -> Oracle:
     return expected
 
 
-def baseline_oracle(task: Task, session: Session, limit_s: float = 10.0) -> Oracle:
+def baseline_oracle(task: Task, session: Session) -> Oracle:
     """Expected values from the baseline kernel, loaded in a session of its own.
 
     Errors are measured against its results on the inputs' magnitudes where the task is linear,
@@ -58,12 +57,7 @@ def baseline_oracle(task: Task, session: Session, limit_s: float = 10.0) -> Orac
         placed = session.place(buffer_specs(task, dims))
         for name, buffer in placed.items():
             buffer.data[...] = inputs.get(name, 0)
-        options = CallOptions(
-            limit_s=limit_s,
-            scratch_bytes=int(evaluate(task.capabilities.scratch_bytes, dims)),
-            device_to_host=task.capabilities.device_to_host,
-        )
-        report = await session.call(call_arguments(task, dims), options)
+        report = await session.call(call_arguments(task, dims), call_options(task, dims))
         if not isinstance(report, CallReport):
             return report
         return {

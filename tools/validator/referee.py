@@ -19,7 +19,6 @@ async def run_case(
     group: str = "emulated",
     oracle: Oracle | None = None,
     nonce: bytes | None = None,
-    limit_s: float = 10.0,
 ) -> CallReport | Verdict:
     """Call `solve` once at `dims` on fresh inputs of the first distributions.
 
@@ -28,7 +27,5 @@ async def run_case(
     """
     rng = generator(fresh_nonce() if nonce is None else nonce, task.name, "timed", 0)
     judge = reference_oracle(task) if oracle is None else oracle
-    result = await check_case(
-        task, session, timed_case(task, dims, level, group), judge, rng, limit_s
-    )
+    result = await check_case(task, session, timed_case(task, dims, level, group), judge, rng)
     return result.report if isinstance(result, Checked) else result

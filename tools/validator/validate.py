@@ -32,7 +32,6 @@ async def validate(
     *,
     oracle: Oracle | None = None,
     nonce: bytes | None = None,
-    limit_s: float = 10.0,
     on_case: Callable[[Case, int, int], None] | None = None,
 ) -> Validated | Verdict:
     """Judge the candidate loaded in `session` on fresh inputs, cheap cases first.
@@ -51,10 +50,10 @@ async def validate(
         if on_case is not None:
             on_case(case, number, len(cases))
         rng = generator(secret, task.name, "case", number)
-        result = await check_case(task, session, case, judge, rng, limit_s)
+        result = await check_case(task, session, case, judge, rng)
         if isinstance(result, WrongResult):
             judged = [Judged(one.case, True) for one in checked] + [Judged(case, False)]
-            return await _explain(task, session, judge, secret, cases, judged, result, limit_s)
+            return await _explain(task, session, judge, secret, cases, judged, result)
         if not isinstance(result, Checked):
             return result
         checked.append(result)
@@ -74,7 +73,6 @@ async def _explain(
     cases: tuple[Case, ...],
     judged: list[Judged],
     first: WrongResult,
-    limit_s: float,
 ) -> WrongResult:
     """Run the remaining cheap cases and say what the wrong ones have in common."""
     wrong = [first]
@@ -84,7 +82,7 @@ async def _explain(
             break
         rng = generator(secret, task.name, "case", number)
         single = replace(case, repeat_seed=0)
-        result = await check_case(task, session, single, judge, rng, limit_s)
+        result = await check_case(task, session, single, judge, rng)
         if isinstance(result, WrongResult):
             wrong.append(result)
         elif not isinstance(result, Checked):

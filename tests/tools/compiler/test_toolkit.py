@@ -51,6 +51,6 @@ def test_a_choice_that_does_not_work_is_an_error(
         chosen.chmod(0o755)
     monkeypatch.setenv("CUDA_LLM_NVCC", str(chosen))
 
-    with pytest.raises(MissingError, match="CUDA_LLM_NVCC names no nvcc that runs") as raised:
+    with pytest.raises(MissingError, match=r"CUDA_LLM_NVCC\) names no nvcc that runs") as raised:
         find_toolkit()
     assert "pip install 'cuda-llm[toolkit]'" in raised.value.mend

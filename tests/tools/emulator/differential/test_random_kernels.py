@@ -29,7 +29,7 @@ def test_random_kernels_agree_with_cpp_and_raise_no_alarm(
 
 
 def test_a_turned_condition_is_noticed(tmp_path: Path) -> None:
-    """Each kernel has one branch the other way round on the device: seen where it matters in C++."""
+    """One branch of each kernel is the other way round on the device: seen where it matters."""
     plain = draw_program(4, 8)
     draw = Random(4)
     chosen = {k.index: draw.choice(k.conditions) for k in plain.kernels if k.conditions}

@@ -70,7 +70,7 @@ void start_warp(BlockRun& slot, uint32_t index) {
   w.block_lanes = counted ? launch.counters.block_lanes.data() : launch.dummy_row.data();
   w.fuel = 0;
   w.alive = threads == kLanes ? ~Mask{0} : (Mask{1} << threads) - 1;
-  w.parked = w.at_barrier = w.carry = 0;
+  w.parked = w.at_barrier = 0;
   w.index = index;
   w.barrier_result = 0;
   w.runtime = &run;

@@ -1,6 +1,6 @@
 // What generated kernels and the runtime share: a warp, its block, its launch, its module.
 //
-// A kernel is one resumable function that executes 32 lanes at once. Registers live in a struct of
+// A kernel is a resumable function that executes 32 lanes at once. Registers live in a struct of
 // lane arrays at `Warp::regs`, as raw bits; predicates are masks. `Warp::pc` holds the basic block
 // at which each waiting lane continues, numbered in layout order, so that running the lanes with
 // the lowest pc first makes them meet again where the compiler laid out the join.
@@ -49,7 +49,6 @@ struct alignas(64) Warp {
   Mask alive;             // lanes that have not exited
   Mask parked;            // lanes waiting in a warp collective
   Mask at_barrier;        // lanes waiting in a block barrier
-  Mask carry;             // the condition-code carry flag
   uint32_t index;         // %warpid
   uint32_t barrier_result;  // of bar.red, valid after the barrier
   void* runtime;            // the scheduler's own part

@@ -83,5 +83,9 @@ def _ask(nvcc: Path) -> Toolkit | None:
 
 
 def _output(command: list[str]) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+    # nvcc refuses even a dry run where the temporary folder is missing or full.
+    environment = {name: value for name, value in os.environ.items() if name != "TMPDIR"}
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, timeout=30, env=environment
+    )
     return done.stdout + done.stderr

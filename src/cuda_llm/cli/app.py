@@ -1,6 +1,5 @@
 """The `cuda-llm` command: every sub-command in one place, every failure in one line."""
 
-import sys
 from typing import Annotated
 
 import typer
@@ -47,18 +46,17 @@ def options(
     """Write, prove and speed up CUDA kernels."""
 
 
-def main() -> None:
-    """Run the command line. Exits 0 done, 1 nothing passed, 2 usage, 3 machine, 130 Ctrl-C."""
-    sys.exit(run(sys.argv[1:]))
-
-
 def run(arguments: list[str]) -> int:
     """Run one command and return its exit code; failures are one line on stderr."""
     try:
         code = app(arguments, prog_name="cuda-llm", standalone_mode=False)
     except typer.TyperException as error:
-        if error.format_message():
-            complain(error.format_message())
+        message = error.format_message()
+        if "\n" in message:
+            # No arguments: the message is the help.
+            typer.echo(message, err=True)
+        elif message:
+            complain(message)
         return USAGE
     except InfrastructureError as error:
         complain(f"{error} (our fault, not the kernel's; try again, then report it)")

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cuda_llm.errors import CudaLLMError, UsageError
+from cuda_llm.cli.source import read_source
+from cuda_llm.errors import CudaLLMError
 
 if TYPE_CHECKING:
     from cuda_llm.cli.progress import Progress
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
     from cuda_llm.tools.judge.judged import Judged
 
 NONE_PASSED = 1
-MOST_BYTES = 1 << 20
-"""A source larger than this is not a kernel."""
 
 
 def evaluate(
@@ -36,7 +35,7 @@ def evaluate(
     from cuda_llm.tasks.loader import load_task
     from cuda_llm.tools.devices.find import open_device
 
-    sources = read_sources(files)
+    sources = [(str(path), read_source(path)) for path in files]
     loaded = load_task(task)
     chosen = open_device(device or settings().device)
     with open_progress([name for name, _ in sources]) as progress:
@@ -51,30 +50,6 @@ def evaluate(
 
         show(loaded, chosen, judged)
     return 0 if any(one.verdict.code == "PASSED" for one in judged) else NONE_PASSED
-
-
-def read_sources(files: list[Path]) -> list[tuple[str, str]]:
-    """Name and text of each file. Raises UsageError naming the first that cannot be used."""
-    return [(str(path), read_source(path)) for path in files]
-
-
-def read_source(path: Path) -> str:
-    """Text of one source file. Raises UsageError: missing, a folder, empty, too large, not text."""
-    try:
-        if path.stat().st_size > MOST_BYTES:
-            msg = f"{path}: larger than {MOST_BYTES:,} bytes; expected one CUDA source file"
-            raise UsageError(msg)
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        msg = f"{path}: {error.strerror}; expected a CUDA source file"
-        raise UsageError(msg) from None
-    except UnicodeDecodeError:
-        msg = f"{path}: not UTF-8 text; expected CUDA source, not a compiled file"
-        raise UsageError(msg) from None
-    if not text.strip():
-        msg = f"{path}: empty; expected CUDA source with a solve()"
-        raise UsageError(msg)
-    return text
 
 
 async def judge_all(

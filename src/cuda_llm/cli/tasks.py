@@ -50,6 +50,7 @@ def new(
     out: Annotated[Path, typer.Option(help="Where to make the folder.")] = Path(),
 ) -> None:
     """Write the folder of a new task: a skeleton, or a draft around a kernel you have."""
+    from cuda_llm.cli.source import read_source
     from cuda_llm.tasks.draft import draft
     from cuda_llm.tasks.loader import load_task
     from cuda_llm.tasks.new import skeleton, write_task
@@ -60,7 +61,7 @@ def new(
         folder = write_task(name, out, skeleton(name))
         typer.echo(f"{folder}: edit task.toml, description.md, reference.py and baseline.cu")
     else:
-        files = draft(name, _read(source), entry, source.name)
+        files = draft(name, read_source(source), entry, source.name)
         folder = write_task(name, out, files)
         marks = sum(text.count("CONFIRM") for text in files.values())
         typer.echo(
@@ -95,15 +96,6 @@ def check(
     oracle = "the reference" if task.reference else "itself (no reference.py: differential)"
     typer.echo(f"{task.name}: admissible; the baseline agrees with {oracle} on {counts}")
     return 0
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise UsageError(f"{path}: is not text; expected a CUDA source file") from None
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}; expected a CUDA source file") from None
 
 
 def _describe(task: "Task") -> Iterable[str]:

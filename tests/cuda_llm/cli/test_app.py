@@ -16,6 +16,15 @@ def test_help_is_instant(cuda_llm: Command) -> None:
     assert statistics.median(cuda_llm("--help").cpu_s for _ in range(5)) <= 0.3
 
 
+@pytest.mark.parametrize("arguments", [(), ("tasks",), ("hardware",)])
+def test_without_a_command_the_help_is_shown_as_it_is(
+    cuda_llm: Command, arguments: tuple[str, ...]
+) -> None:
+    ran = cuda_llm(*arguments)
+    assert ran.code == 2
+    assert ran.stderr == cuda_llm(*arguments, "--help").stdout
+
+
 def test_version(cuda_llm: Command) -> None:
     assert cuda_llm("--version").stdout.startswith("cuda-llm 0.")
 

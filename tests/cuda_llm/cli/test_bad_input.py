@@ -38,6 +38,14 @@ def test_a_binary_file(cuda_llm: Command, tmp_path: Path) -> None:
     assert "not UTF-8" in ran.complaint
 
 
+@pytest.mark.parametrize("arguments", [("evaluate", "vector_add"), ("tasks", "new", "x", "--from")])
+def test_a_file_without_end(cuda_llm: Command, arguments: tuple[str, ...]) -> None:
+    entry = ("--entry", "k") if "--from" in arguments else ()
+    ran = cuda_llm(*arguments, "/dev/zero", *entry)
+    assert ran.code == 2
+    assert "/dev/zero: larger than" in ran.complaint
+
+
 def test_text_that_is_not_cuda(cuda_llm: Command, tmp_path: Path) -> None:
     (tmp_path / "poem.cu").write_text("Shall I compare thee to a summer's day?\n")
     ran = cuda_llm("evaluate", "vector_add", "poem.cu")
@@ -160,7 +168,7 @@ def test_a_missing_compiler_names_the_command_that_mends_it(
     assert "apt-get install g++" in ran.complaint
 
 
-@pytest.mark.parametrize("after_s", [0.4, 0.9, 1.6, 2.5])
+@pytest.mark.parametrize("after_s", [0.15, 0.4, 0.9, 1.6, 2.5])
 def test_ctrl_c_ends_everything(cuda_llm: Command, tmp_path: Path, after_s: float) -> None:
     """Cold cache, so that the interrupt falls into nvcc, g++ or a runner."""
     ran = cuda_llm(

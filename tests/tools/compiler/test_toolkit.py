@@ -41,6 +41,15 @@ def test_wrappers_are_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert find_toolkit() == real
 
 
+def test_a_missing_temporary_folder_does_not_hide_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = find_toolkit()
+    monkeypatch.setenv("CUDA_LLM_NVCC", str(wrapper(tmp_path)))
+    monkeypatch.setenv("TMPDIR", "/nowhere")
+    assert find_toolkit() == real
+
+
 @pytest.mark.parametrize("content", [None, "not a program", "#!/bin/sh\nexit 1\n"])
 def test_a_choice_that_does_not_work_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str | None

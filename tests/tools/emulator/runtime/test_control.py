@@ -11,7 +11,6 @@ from cuda_llm.outcomes import DeviceAssert, InvalidSync, LaunchFailed, TimedOut
     [
         ("barrier_in_both_branches", "divergent-barrier", 40),
         ("crossed_barriers", "deadlock", 50),
-        ("partial_collective", "partial-mask", 60),
         ("collective_in_both_branches", "partial-mask", 60),
     ],
 )
@@ -34,6 +33,7 @@ def test_a_synchronisation_that_not_all_reach_is_found(
         "exit_before_the_barrier",
         "exit_while_others_wait",
         "half_a_warp_late",
+        "collective_while_others_exit",
         "whole_collective",
         "warp_sync_in_both_branches",
     ],

@@ -117,11 +117,13 @@ void send(Warp* w, Mask lanes, uint32_t pc) {
 void leave(Warp* w, Mask lanes) {
   WarpRun& run = run_of(w);
   w->alive &= ~lanes;
+  // A collective, as a barrier, waits for the threads that have not exited, in whatever order the
+  // two happen: who waits for a leaving lane meets again. Reading what it would have given is the
+  // fault then (read_of_absent_lane).
   for (Mask rest = w->parked; rest != 0; rest &= rest - 1) {
     int lane = lowest(rest);
-    if ((run.members[lane] & lanes) != 0) raise_partial_mask(w, lane);
+    if ((run.members[lane] & lanes) != 0) w->parked &= ~(Mask{1} << lane);
   }
-  // A barrier waits for the threads that have not exited, in whatever order the two happen.
   arrive_if_gathered(w);
   if (w->alive == 0 || w->at_barrier != 0) release_complete_barriers(*run.block);
 }

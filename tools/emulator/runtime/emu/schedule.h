@@ -16,8 +16,8 @@ Status stalled(Warp* w);
 // Sends lanes to a basic block; they run when `pick` finds them.
 void send(Warp* w, Mask lanes, uint32_t pc);
 
-// Lanes leave the kernel. A lane that leaves while others of its warp wait for it in a collective
-// or aligned barrier is a fault at their site.
+// Lanes leave the kernel. Barriers and collectives wait for the lanes that have not left: those that
+// others wait for in vain no longer count.
 void leave(Warp* w, Mask lanes);
 
 // A warp collective stands alone at the head of basic block `pc`. Returns the lanes whose member

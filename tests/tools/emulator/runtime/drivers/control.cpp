@@ -229,7 +229,7 @@ Register all[] = {
     {"exit_while_others_wait", one_block(run<barriers>, 64, {3})},
     {"half_a_warp_late", one_block(run<late_half>, 64, {})},
     {"crossed_barriers", one_block(run<crossed>, 64, {})},
-    {"partial_collective", one_block(run<collective>, 32, {16, 0})},
+    {"collective_while_others_exit", one_block(run<collective>, 32, {16, 0})},
     {"whole_collective", one_block(run<collective>, 32, {32, 0})},
     {"collective_in_both_branches", one_block(run<collective>, 32, {16, 1})},
     {"warp_sync_in_both_branches",

@@ -24,6 +24,8 @@ LIBRARY = "kernels.so"
 
 _HERE = Path(__file__).parent
 _RUNTIME = _HERE / "runtime"
+_LIMIT_S = 240.0
+"""g++ takes about a second for a thousand lines of PTX; nvcc has bounded those already."""
 _FLAGS = (
     "-std=c++20",
     "-O1",
@@ -83,6 +85,8 @@ async def _compile(text: str, key: str, record: dict[str, object], started: floa
             folder=folder,
             readable=(_RUNTIME.resolve(), gxx.resolve().parent.parent),
             path=(gxx.parent, Path("/usr/bin"), Path("/bin")),
+            wall_s=_LIMIT_S,
+            cpu_s=_LIMIT_S,
         )
         command = [str(gxx), *_FLAGS, f"-I{_RUNTIME.resolve()}", "kernels.cpp", "-o", LIBRARY]
         result = await run_jailed(command, jail)

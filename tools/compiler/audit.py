@@ -31,6 +31,7 @@ IOSTREAM_MOST_BYTES = 96
 SYSTEM_CALLS = (b"\x0f\x05", b"\x0f\x34", b"\xcd\x80", b"\x01\x00\x00\xd4")
 """x86-64: syscall, sysenter, int 0x80; aarch64: svc #0."""
 
+POINTER_BYTES = 8
 GNU_IFUNC = "STT_LOOS"
 
 
@@ -117,7 +118,11 @@ def _constructors(source: Elf) -> PolicyViolation | None:
         }:
             return _constructor(f"section {name}")
         if name.startswith(".init_array"):
-            for function in _functions_listed(source, section):
+            listed = list(_functions_listed(source, section))
+            # An address without a relocation is nobody's function.
+            if len(listed) * POINTER_BYTES != section["sh_size"]:
+                return _constructor("an entry that is no function")
+            for function in listed:
                 if function is None:
                     return _constructor("an entry that is no function")
                 if function.name != REGISTRATION and not _is_iostream(source, function):
@@ -167,10 +172,12 @@ def _is_iostream(source: Elf, function: Any) -> bool:
 
 
 def _relocations(source: Elf, section: Any) -> Iterator[tuple[Any, Any]]:
-    table = source.get_section_by_name(f".rela{section.name}")
+    """By number, not by name: sections of different groups share names."""
     symbols = source.get_section_by_name(".symtab")
-    for relocation in table.iter_relocations() if table else ():
-        yield relocation, symbols.get_symbol(relocation["r_info_sym"])
+    for table in source.iter_sections():
+        if table["sh_type"] == "SHT_RELA" and source.get_section(table["sh_info"]) == section:
+            for relocation in table.iter_relocations():
+                yield relocation, symbols.get_symbol(relocation["r_info_sym"])
 
 
 def _target(source: Elf, symbol: Any) -> str:

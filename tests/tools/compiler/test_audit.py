@@ -98,6 +98,10 @@ REFUSED = {
     "replaced runtime": (
         'extern "C" cudaError_t cudaDeviceSynchronize() { return cudaSuccess; }',
         "cudaDeviceSynchronize();", "export", "cudaDeviceSynchronize"),
+    "second init array": (
+        'extern "C" { volatile int early; void first_of_all() { early = 1; } }\n'
+        '#ifndef __CUDA_ARCH__\nasm(".section .init_array,\\"awG\\",@init_array,g,comdat\\n"'
+        '".quad first_of_all\\n.text\\n");\n#endif', "", "constructor", "first_of_all"),
     "indirect function": (
         'extern "C" { static int one() { return 1; } static void* pick() { return (void*)one; }\n'
         '__attribute__((ifunc("pick"))) int chosen(); }', "if (chosen() > n) return;",

@@ -60,6 +60,19 @@ def test_nothing_of_the_file_is_shown(compile_source: Compile, tmp_path: Path) -
     assert "hidden" not in repr(outcome)
 
 
+def test_a_line_that_claims_to_be_another_files_shows_nothing_of_it(
+    compile_source: Compile, tmp_path: Path
+) -> None:
+    lent = tmp_path / "lent"
+    lent.mkdir()
+    (tmp_path / "secret").write_text("the hidden words")
+    claim = f'#line 1 "{lent}/../secret"\nint mistake = nothing_like_that;\n'
+
+    outcome = compile_source(claim + BODY, include_dirs=(lent,))
+
+    assert "hidden" not in repr(outcome)
+
+
 def test_a_missing_header_is_only_an_error(compile_source: Compile) -> None:
     failed = compile_source('#include "cutlass/gemm.h"' + BODY)
 

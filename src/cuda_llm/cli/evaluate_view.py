@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import typer
 
-from cuda_llm.cli.wording import describe, place
+from cuda_llm.cli.wording import describe, place, printable
 from cuda_llm.outcomes import Passed
 from cuda_llm.profile import Bottleneck, KernelResources, Profile, SizeTime
 from cuda_llm.tasks.task import Task
@@ -23,11 +23,11 @@ Row = tuple[str, str]
 def show(task: Task, device: Device, judged: Sequence[Judged]) -> None:
     """Print every candidate, and a table when there are several."""
     for one in judged:
-        typer.echo(headline(task, device, one))
+        typer.echo(printable(headline(task, device, one)))
         rows = list(report(one))
         width = max(LABEL, *(len(label) for label, _ in rows))
         for label, text in rows:
-            typer.echo(f"  {label:<{width}} {text}")
+            typer.echo(f"  {label:<{width}} {printable(text)}")
         typer.echo()
     if len(judged) > 1:
         show_table(judged)
@@ -123,7 +123,7 @@ def show_table(judged: Sequence[Judged]) -> None:
     for one in sorted(judged, key=rank):
         profile = one.verdict.profile if isinstance(one.verdict, Passed) else None
         table.add_row(
-            one.name,
+            printable(one.name),
             one.verdict.code,
             us(profile.sizes[-1].time_us) if profile and profile.sizes else "",
             f"{profile.speedup:.2f}x" if profile and profile.speedup else "",

@@ -144,3 +144,8 @@ def at(spot: SourceSpot | None, thread: ThreadSpot | None = None) -> tuple[str, 
 def lines(text: str) -> tuple[str, ...]:
     """The text as a line, or nothing."""
     return (text,) if text else ()
+
+
+def printable(text: str) -> str:
+    """The text without control characters: what a kernel says must not steer a terminal."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)

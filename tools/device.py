@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cuda_llm.hardware_profiles.hardware import Hardware
-from cuda_llm.outcomes import Verdict
+from cuda_llm.outcomes import LaunchFailed, Verdict
 from cuda_llm.profile import Bottleneck, LaunchProfile, TimeSource
 from cuda_llm.tools.compiler.candidate import Compiled
 from cuda_llm.tools.emulator.account import LaunchAccount
@@ -107,6 +107,8 @@ class CallReport:
     """What limits the call, dominating one first."""
     accounts: tuple[LaunchAccount, ...] = ()
     """The emulated device's evidence for `launches`."""
+    refused: LaunchFailed | None = None
+    """A launch that CUDA would have refused. The candidate may have found another way."""
     output: str = ""
     """What device code printed, bounded."""
     notes: Mapping[str, str] = field(default_factory=dict)

@@ -41,7 +41,8 @@ class LaunchAccount:
     cooperative: bool
     blocks_total: int
     blocks_counted: int
-    """Blocks the counters were taken from; counts are scaled by total / counted."""
+    """Blocks the counters of sites were taken from. They are scaled by how often each site's basic
+    block ran in all blocks; a site that the sample never met counts as scattered as can be."""
     block_warps: tuple[float, ...]
     """Per basic block: warp executions."""
     block_lanes: tuple[float, ...]
@@ -51,5 +52,7 @@ class LaunchAccount:
     """Distinct global bytes touched, in 32-byte sectors."""
     reused_bytes: int = 0
     """Of the footprint: what an earlier launch of the same call touched."""
+    heaviest_share: float = 0.0
+    """Part of all executions that the block with the most of them makes; 0: not known."""
     barriers: float = 0.0
     """Barrier arrivals of warps, summed."""

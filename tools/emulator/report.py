@@ -43,6 +43,12 @@ class CallRecord:
     """Kernels that ran to their end, logged or not."""
     accounts: tuple[LaunchAccount, ...] = ()
     """One a counted launch, in order. Empty at level `check`."""
+    copies: int = 0
+    """Fills and copies by the CUDA API."""
+    copied_bytes: int = 0
+    """Of device memory that they read or wrote, in 32-byte sectors."""
+    host_bytes: int = 0
+    """That they moved between host and device."""
     complete: bool = True
     """False when there were more launches than the report can hold."""
     output: str = ""
@@ -89,6 +95,9 @@ def read_report(
         out_of_memory=_out_of_memory(head),
         launches=launches,
         accounts=accounts,
+        copies=int(head["copies"]),
+        copied_bytes=int(head["copied_sectors"]) * 32,
+        host_bytes=int(head["host_bytes"]),
         complete=launches <= LOG_ENTRIES and not head["counters_overflowed"],
         output=text + ("\n[more was printed]\n" if head["text_truncated"] else ""),
         running=table.symbol if table else "",
@@ -124,6 +133,9 @@ def _out_of_memory(head: Any) -> OutOfMemory | None:
     reason = int(head["allocation_failed"])
     if reason == 0:
         return None
+    if reason == 3:
+        size = f"{int(head['refused_bytes']):,} bytes"
+        return OutOfMemory(detail=f"module variables need more than device memory has: {size}")
     why = "its quota is used up" if reason == 1 else "device memory is used up"
     return OutOfMemory(detail=f"cudaMalloc of {int(head['refused_bytes']):,} bytes: {why}")
 
@@ -175,25 +187,26 @@ def _read_account(
         cooperative=bool(entry["cooperative"]),
         blocks_total=total,
         blocks_counted=counted,
-        block_warps=tuple((rows[:blocks] * scale).tolist()),
-        block_lanes=tuple((rows[blocks:] * scale).tolist()),
-        sites=tuple(_site_count(one, scale) for one in counters),
+        block_warps=tuple(map(float, rows[:blocks].tolist())),
+        block_lanes=tuple(map(float, rows[blocks:].tolist())),
+        sites=tuple(map(_site_count, counters)),
+        heaviest_share=min(1.0, int(entry["heaviest"]) / max(1, int(entry["executions"]))),
         footprint_bytes=int(entry["footprint_bytes"]),
         barriers=int(entry["barriers"]) * scale,
     )
 
 
-def _site_count(one: Any, scale: float) -> SiteCount:
+def _site_count(one: Any) -> SiteCount:
     return SiteCount(
-        requests=int(one["requests"]) * scale,
-        lanes=int(one["lanes"]) * scale,
-        sectors=int(one["sectors"]) * scale,
-        wavefronts=int(one["wavefronts"]) * scale,
-        ideal_wavefronts=int(one["ideal_wavefronts"]) * scale,
+        requests=float(one["requests"]),
+        lanes=float(one["lanes"]),
+        sectors=float(one["sectors"]),
+        wavefronts=float(one["wavefronts"]),
+        ideal_wavefronts=float(one["ideal_wavefronts"]),
         worst_ways=int(one["worst_ways"]),
-        l2_sectors=int(one["l2_sectors"]) * scale,
-        dram_sectors=float(int(one["dram_sectors"])),
-        serial=int(one["serial"]) * scale,
+        l2_sectors=float(one["l2_sectors"]),
+        dram_sectors=float(one["dram_sectors"]),
+        serial=float(one["serial"]),
     )
 
 

@@ -55,6 +55,8 @@ LAUNCH_ENTRY = np.dtype(
         ("footprint_bytes", "u8"),
         ("barriers", "u8"),
         ("threads_run", "u8"),
+        ("executions", "u8"),
+        ("heaviest", "u8"),
     ],
     align=True,
 )

@@ -11,6 +11,7 @@ from cuda_llm.tools.compiler.candidate import Compiled
 from cuda_llm.tools.compiler.compile import compile_candidate
 from cuda_llm.tools.compiler.request import compile_request
 from cuda_llm.tools.device import Device, Session
+from cuda_llm.tools.judge.floor import find_impossible
 from cuda_llm.tools.judge.judged import Judged, OnStage, ignore
 from cuda_llm.tools.judge.oracle import open_oracle
 from cuda_llm.tools.judge.timing import Timing, compare, mean_speedup, time_sizes
@@ -63,6 +64,9 @@ async def run(
             timing = await time_sizes(task, session, oracle)
         if not isinstance(timing, Timing):
             return timing
+        impossible = find_impossible(task, device.hardware, timing.times)
+        if impossible is not None:
+            return impossible
     return passed(task, device, compiled, validated, timing, await baseline)
 
 

@@ -154,10 +154,11 @@ def _pipe_terms(
 
 
 def _busiest_share(account: LaunchAccount, hardware: Hardware, setting: Setting) -> float:
-    """Part of the grid's work that the SM with the most blocks does."""
+    """Part of the grid's work that the SM with the most blocks, or the heaviest block, does."""
     if setting.even_split or not account.blocks_total:
         return 1.0 / hardware.sm_count
-    return -(-account.blocks_total // hardware.sm_count) / account.blocks_total
+    share = -(-account.blocks_total // hardware.sm_count) / account.blocks_total
+    return max(share, account.heaviest_share)
 
 
 def _waves(account: LaunchAccount, hardware: Hardware, setting: Setting) -> float:
@@ -165,4 +166,6 @@ def _waves(account: LaunchAccount, hardware: Hardware, setting: Setting) -> floa
     places = hardware.sm_count * setting.blocks_per_sm
     if setting.even_split:
         return max(1.0, account.blocks_total / places)
-    return float(-(-account.blocks_total // places))
+    # A block that is heavier than the average takes as long as several of those.
+    heaviest = account.heaviest_share * account.blocks_total
+    return max(float(-(-account.blocks_total // places)), heaviest)

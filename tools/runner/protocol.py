@@ -73,7 +73,7 @@ class CallFrame(ctypes.Structure):
         ("level", _U32),
         ("device_to_host", _U32),
         ("sample_blocks", _U32),
-        ("reserved", _U32),
+        ("sample_seed", _U32),
     )
 
 

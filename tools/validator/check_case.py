@@ -70,7 +70,9 @@ async def check_case(
     comparisons = compare_outputs(first.outputs, expectation, own)
     for name, comparison in comparisons.items():
         if not comparison.ok:
-            return wrong_result(case, name, first.outputs, expectation, own, inputs)
+            # Nothing was written where nothing was launched: that is the finding then.
+            wrong = wrong_result(case, name, first.outputs, expectation, own, inputs)
+            return first.report.refused or wrong
     if case.level is not Level.CHECK and not first.report.launches:
         return PolicyViolation(rule="no-launch", detail="the result is computed without a kernel")
     late = find_late_write(first.filled, first.outputs)

@@ -62,9 +62,10 @@ def test_a_missing_barrier_is_a_race() -> None:
     ],
 )
 def test_a_refused_launch_is_told_though_the_candidate_ignores_it(mode: str, error: str) -> None:
-    verdict = behave(mode)
-    assert isinstance(verdict, LaunchFailed)
-    assert (verdict.kernel, verdict.error) == ("fill", error)
+    report = behave(mode)
+    assert isinstance(report, CallReport)
+    assert isinstance(report.refused, LaunchFailed)
+    assert (report.refused.kernel, report.refused.error) == ("fill", error)
 
 
 def test_an_endless_kernel_names_its_loop() -> None:

@@ -51,7 +51,7 @@ struct CallFrame {
   uint32_t level;
   uint32_t device_to_host;
   uint32_t sample_blocks;
-  uint32_t reserved;
+  uint32_t sample_seed;
 };
 
 // One call of `solve`, as the host part is told of it.

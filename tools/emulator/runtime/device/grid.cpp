@@ -66,8 +66,8 @@ void start_warp(BlockRun& slot, uint32_t index) {
   w.block = &slot.block;
   w.launch = &launch.launch;
   bool counted = slot.block.counted;
-  w.block_warps = counted ? launch.counters.block_warps.data() : launch.dummy_row.data();
-  w.block_lanes = counted ? launch.counters.block_lanes.data() : launch.dummy_row.data();
+  w.block_warps = counted ? launch.counters.block_warps.data() : launch.other_warps.data();
+  w.block_lanes = counted ? launch.counters.block_lanes.data() : launch.other_lanes.data();
   w.fuel = 0;
   w.alive = threads == kLanes ? ~Mask{0} : (Mask{1} << threads) - 1;
   w.parked = w.at_barrier = 0;
@@ -94,7 +94,8 @@ void start(BlockRun& slot, uint64_t linear, uint64_t started) {
   slot.block.ctaid[1] = static_cast<uint32_t>(linear / grid[0] % grid[1]);
   slot.block.ctaid[2] = static_cast<uint32_t>(linear / grid[0] / grid[1]);
   slot.block.counted =
-      launch.launch.level > 0 && is_sampled(linear, launch.blocks_total, launch.sample);
+      launch.launch.level > 0 &&
+      is_drawn(device().options.sample_seed, linear, launch.blocks_total, launch.sample);
   if (slot.block.counted) {
     ++launch.blocks_counted;
     launch.counters.threads_run += launch.threads;
@@ -102,6 +103,7 @@ void start(BlockRun& slot, uint64_t linear, uint64_t started) {
   slot.serial = launch.first_serial + static_cast<uint32_t>(started);
   slot.wave = launch.first_wave + static_cast<uint32_t>(started / launch.wave_blocks);
   ++slot.epoch;
+  slot.work = 0;
   slot.known_prefix = 0;
   slot.doubtful.open = false;
   std::memset(slot.warps[0].regs, 0, static_cast<size_t>(slot.shared - slot.warps[0].regs));
@@ -193,6 +195,24 @@ Outcome run_block(BlockRun& slot) {
   }
 }
 
+// Warp executions of basic blocks, of all blocks so far.
+uint64_t executions(const LaunchRun& launch) {
+  const auto& counted = launch.counters.block_warps;
+  return std::accumulate(counted.begin(), counted.end(), uint64_t{0}) +
+         std::accumulate(launch.other_warps.begin(), launch.other_warps.end(), uint64_t{0});
+}
+
+// Runs the block, and notes how much work the heaviest one is.
+Outcome run_weighed(BlockRun& slot) {
+  LaunchRun& launch = *slot.launch;
+  if (launch.launch.level == 0) return run_block(slot);
+  const uint64_t before = executions(launch);
+  const Outcome outcome = run_block(slot);
+  slot.work += executions(launch) - before;
+  launch.heaviest = std::max(launch.heaviest, slot.work);
+  return outcome;
+}
+
 }  // namespace
 
 void run_grid(LaunchRun& launch) {
@@ -217,7 +237,7 @@ void run_grid(LaunchRun& launch) {
     }
     std::unique_ptr<BlockRun> slot = std::move(resident.front());
     resident.pop_front();
-    if (run_block(*slot) == Outcome::finished) {
+    if (run_weighed(*slot) == Outcome::finished) {
       idle.push_back(std::move(slot));
     } else {
       resident.push_back(std::move(slot));

@@ -160,7 +160,8 @@ void set_up(LaunchRun& launch, const Request& r, void** arguments) {
   if (r.cooperative && launch.resident_blocks < launch.blocks_total) {
     refuse(Fault::infrastructure, "a cooperative grid needs more memory than the emulator takes");
   }
-  launch.dummy_row.resize(k.block_count + 1);
+  launch.other_warps.resize(k.block_count + 1);
+  launch.other_lanes.resize(k.block_count + 1);
   launch.counters.block_warps.resize(k.block_count + 1);
   launch.counters.block_lanes.resize(k.block_count + 1);
   launch.counters.sites.resize(k.site_count + 1);

@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include <unistd.h>
+
 #include "device/state.h"
 
 namespace emu {
@@ -9,12 +11,20 @@ namespace {
 
 constexpr uint64_t kGap = 4096;
 constexpr uint64_t kWorkspaceBytes = 256;
+// Of all variables together. Pages that kernels write become memory of this machine.
+constexpr uint64_t kVariablesBytes = uint64_t{2} << 30;
 
 // Takes room from the top of the arena.
 uint64_t reserve(uint64_t bytes, uint64_t align) {
   Device& d = device();
   uint64_t step = std::max<uint64_t>(align, 256);
-  if (bytes + kGap + step > d.scratch_end) refuse(Fault::infrastructure, "variables do not fit");
+  const uint64_t taken = d.bytes - d.scratch_end;
+  const uint64_t room = std::min(kVariablesBytes, d.bytes / 2);
+  if (bytes > room || taken + bytes + kGap + step > room) {
+    d.report->allocation_failed = 3;
+    d.report->refused_bytes = bytes;
+    _exit(kFaultExit);
+  }
   d.scratch_end = (d.scratch_end - bytes - kGap) / step * step;
   return d.base + d.scratch_end;
 }
@@ -27,7 +37,7 @@ void place_variable(uint32_t index) {
   d.permanent.push_back({address, address + variable.bytes, AllocationKind::variable, index, false,
                          variable.constant});
   uint8_t* memory = d.host(address);
-  std::memset(memory, 0, variable.bytes);
+  // Zero already: nobody has written to the arena yet.
   if (variable.initial != nullptr) {
     std::memcpy(memory, variable.initial, std::min(variable.initial_bytes, variable.bytes));
   }

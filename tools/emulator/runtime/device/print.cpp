@@ -1,4 +1,5 @@
 // What device code says: printf, assert, trap.
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <string>
@@ -11,6 +12,7 @@ namespace emu {
 namespace {
 
 constexpr size_t kLongest = 1024;  // of one text, read or written
+constexpr int kWidest = 999;       // field width and precision
 
 [[noreturn]] void raise_bad_address(Warp* w, uint32_t site, int lane, uint64_t address) {
   raise({.fault = Fault::out_of_bounds,
@@ -110,6 +112,16 @@ void convert(std::string& out, const std::string& spec, bool wide, char letter,
   }
 }
 
+// Does a number in the specification have more than three digits?
+bool is_wide(const std::string& spec) {
+  int digits = 0;
+  for (char c : spec) {
+    digits = c >= '0' && c <= '9' ? digits + 1 : 0;
+    if (digits > 3) return true;
+  }
+  return false;
+}
+
 std::string format(const std::string& text, Arguments arguments) {
   std::string out;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -121,7 +133,7 @@ std::string format(const std::string& text, Arguments arguments) {
     size_t at = i + 1;
     for (; at < text.size() && std::strchr("-+ #0123456789.*", text[at]) != nullptr; ++at) {
       if (text[at] == '*') {
-        spec += std::to_string(arguments.next<int>());
+        spec += std::to_string(std::clamp(arguments.next<int>(), -kWidest, kWidest));
       } else {
         spec.push_back(text[at]);
       }
@@ -131,7 +143,7 @@ std::string format(const std::string& text, Arguments arguments) {
       wide = wide || text[at] != 'h';
     }
     if (at == text.size() || std::strchr("diuxXocpsfFeEgGaA", text[at]) == nullptr ||
-        spec.size() > 16) {
+        spec.size() > 16 || is_wide(spec)) {
       out.push_back('%');
       if (at < text.size() && at == i + 1 && text[at] == '%') i = at;
       continue;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 
 #include "device/account.h"
 
@@ -10,6 +11,69 @@ namespace {
 
 uint8_t* in_report(uint64_t offset) {
   return reinterpret_cast<uint8_t*>(device().report) + offset;
+}
+
+// How often the basic block of a site ran, in the blocks that were counted and in all.
+struct Runs {
+  double counted = 0, all = 0, lanes = 0;
+};
+
+Runs runs_of(const LaunchRun& launch, const Site& site) {
+  const Counters& c = launch.counters;
+  if (site.block >= launch.launch.kernel->block_count) return {};
+  const auto counted = static_cast<double>(c.block_warps[site.block]);
+  return {counted, counted + static_cast<double>(launch.other_warps[site.block]),
+          static_cast<double>(launch.other_lanes[site.block])};
+}
+
+// From counted to all executions of a site. Hand-made kernels count no basic blocks: then by blocks.
+double growth(const LaunchRun& launch, const Runs& runs) {
+  if (runs.counted > 0) return runs.all / runs.counted;
+  return static_cast<double>(launch.blocks_total) / static_cast<double>(launch.blocks_counted);
+}
+
+// From the counted to all accesses to global memory: the work of all blocks in counted ones.
+double work_growth(const LaunchRun& launch) {
+  const Kernel& k = *launch.launch.kernel;
+  double counted = 0, all = 0;
+  for (uint32_t i = 0; i < k.site_count && k.sites != nullptr; ++i) {
+    if (launch.counters.site_sectors_first[i] == 0) continue;
+    const Runs runs = runs_of(launch, k.sites[i]);
+    counted += runs.counted;
+    all += runs.all;
+  }
+  return growth(launch, {counted, all, 0});
+}
+
+bool names(const Site& site, const char* part) {
+  return site.opcode != nullptr && std::strstr(site.opcode, part) != nullptr;
+}
+
+uint64_t rounded(double value) { return static_cast<uint64_t>(value + 0.5); }
+
+// A site that ran, but never where it was looked at: every lane somewhere else.
+SiteCounters scattered(const Site& site, const Runs& runs) {
+  SiteCounters worst{};
+  worst.requests = rounded(runs.all);
+  worst.lanes = rounded(runs.lanes);
+  if (names(site, "atom") || names(site, "red.")) worst.serial = worst.lanes;
+  if (names(site, ".shared")) {
+    worst.wavefronts = worst.lanes;
+    worst.ideal_wavefronts = worst.requests;
+    worst.worst_ways = std::max<uint64_t>(1, worst.lanes / std::max<uint64_t>(1, worst.requests));
+  } else {
+    worst.sectors = worst.l2_sectors = worst.dram_sectors = worst.lanes;
+  }
+  return worst;
+}
+
+SiteCounters grown_site(const SiteCounters& one, double factor) {
+  SiteCounters all = one;
+  for (uint64_t* figure : {&all.requests, &all.lanes, &all.sectors, &all.wavefronts,
+                           &all.ideal_wavefronts, &all.l2_sectors, &all.serial}) {
+    *figure = rounded(static_cast<double>(*figure) * factor);
+  }
+  return all;
 }
 
 struct Scaled {
@@ -32,9 +96,11 @@ double grown(double apart, double together, double sampled, double blocks) {
 Scaled scale_sectors(const LaunchRun& launch) {
   const Device& d = device();
   const Counters& c = launch.counters;
-  auto total = static_cast<double>(launch.blocks_total);
   auto counted = static_cast<double>(launch.blocks_counted);
-  double wave = std::min(static_cast<double>(launch.wave_blocks), total);
+  double total = counted * work_growth(launch);
+  double wave = std::min(static_cast<double>(launch.wave_blocks) * total /
+                             static_cast<double>(launch.blocks_total),
+                         total);
   bool exact = launch.blocks_counted == launch.blocks_total;
   Scaled scaled;
   std::vector<double> unions, unions_by_wave;
@@ -73,13 +139,18 @@ uint64_t write_counters(const LaunchRun& launch, const Scaled& scaled) {
     return 0;
   }
   const Counters& c = launch.counters;
-  std::memcpy(in_report(at), c.block_warps.data(), row);
-  std::memcpy(in_report(at + row), c.block_lanes.data(), row);
+  auto* rows = reinterpret_cast<uint64_t*>(in_report(at));
+  for (uint32_t i = 0; i < k.block_count; ++i) {
+    rows[i] = c.block_warps[i] + launch.other_warps[i];
+    rows[k.block_count + i] = c.block_lanes[i] + launch.other_lanes[i];
+  }
   for (uint32_t i = 0; i < k.site_count; ++i) {
-    SiteCounters one = c.sites[i];
+    const Runs runs = k.sites == nullptr ? Runs{} : runs_of(launch, k.sites[i]);
+    SiteCounters one = grown_site(c.sites[i], growth(launch, runs));
     uint64_t counted = scaled.by_wave ? c.site_sectors_wave[i] : c.site_sectors_first[i];
     double factor = scaled.dram.empty() ? 0 : scaled.dram[c.site_allocation[i]];
-    one.dram_sectors = static_cast<uint64_t>(static_cast<double>(counted) * factor + 0.5);
+    one.dram_sectors = rounded(static_cast<double>(counted) * factor);
+    if (runs.counted == 0 && runs.all > 0) one = scattered(k.sites[i], runs);
     std::memcpy(in_report(at + 2 * row + i * sizeof one), &one, sizeof one);
   }
   d.report->counters_used += 2 * row + sites;
@@ -106,6 +177,9 @@ void report_launch(LaunchRun& launch) {
   entry.blocks_counted = launch.blocks_counted;
   entry.barriers = launch.counters.barriers;
   entry.threads_run = launch.counters.threads_run;
+  entry.heaviest = launch.heaviest;
+  entry.executions = std::accumulate(launch.other_warps.begin(), launch.other_warps.end(), uint64_t{0});
+  for (const uint64_t one : launch.counters.block_warps) entry.executions += one;
   if (l.level > 0) {
     Scaled scaled = scale_sectors(launch);
     entry.counters_offset = write_counters(launch, scaled);

@@ -102,6 +102,7 @@ struct BlockRun {
   std::vector<Status> status;
   Barrier barriers[kBarriers]{};
 
+  uint64_t work = 0;    // warp executions of basic blocks so far
   uint32_t serial = 0;  // of the block on this device: the stamp of its sectors
   uint32_t wave = 0;
   uint32_t epoch = 1;   // grows with every event that orders accesses
@@ -142,7 +143,9 @@ struct LaunchRun {
   int64_t fuel = 0;
   uint64_t seed = 0;
   Counters counters;
-  std::vector<uint64_t> dummy_row;
+  // Executions of basic blocks in blocks that are not counted further.
+  std::vector<uint64_t> other_warps, other_lanes;
+  uint64_t heaviest = 0;  // most warp executions of any block
 };
 
 inline WarpRun& run_of(Warp* w) { return *static_cast<WarpRun*>(w->runtime); }

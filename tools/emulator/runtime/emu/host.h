@@ -42,6 +42,7 @@ struct CallOptions {
   uint32_t device_to_host; // 1: cudaMemcpyDeviceToHost is allowed
   // How many blocks to count. 0: level account takes 64, level full all of them.
   uint32_t sample_blocks;
+  uint32_t sample_seed;  // which blocks those are
   const CallBuffer* buffers;
 };
 

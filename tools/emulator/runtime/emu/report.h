@@ -5,7 +5,8 @@
 //   printed text     at kTextOffset, Report::text_bytes used
 //   LaunchEntry[]    at kLogOffset, Report::logged used
 //   counters         at kCountersOffset up to the end: per counted launch block_count executions,
-//                    block_count lane sums (uint64_t each), then site_count SiteCounters
+//                    block_count lane sums (uint64_t each), then site_count SiteCounters, all of
+//                    the whole grid: executions are counted, sites scaled from the sample
 #pragma once
 
 #include <cstdint>
@@ -73,6 +74,8 @@ struct LaunchEntry {
   uint64_t footprint_bytes;  // of the whole grid
   uint64_t barriers;
   uint64_t threads_run;
+  uint64_t executions;  // of basic blocks by warps, in all blocks
+  uint64_t heaviest;    // the most of them in one block
 };
 
 struct SiteCounters {
@@ -83,7 +86,7 @@ struct SiteCounters {
   uint64_t ideal_wavefronts;
   uint64_t worst_ways;
   uint64_t l2_sectors;
-  uint64_t dram_sectors;  // of the whole grid, already scaled
+  uint64_t dram_sectors;
   uint64_t serial;
 };
 
@@ -96,7 +99,7 @@ struct Report {
   uint32_t counters_overflowed;
   uint32_t text_bytes;
   uint32_t text_truncated;
-  uint32_t allocation_failed;  // a cudaMalloc was refused: 1 quota, 2 arena
+  uint32_t allocation_failed;  // refused: 1 cudaMalloc quota, 2 arena, 3 variables
   uint64_t refused_bytes;
   uint64_t copies;          // fills and copies by the host API
   uint64_t copied_sectors;  // of device memory, read or written by them

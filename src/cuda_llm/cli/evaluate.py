@@ -68,6 +68,10 @@ async def judge_all(
                 )
                 for name, text in sources
             ]
-    except* CudaLLMError as errors:
-        raise errors.exceptions[0] from None
+    except BaseExceptionGroup as errors:
+        # Not `except*`: what that raises is a group again on Python 3.11.2.
+        ours, others = errors.split(CudaLLMError)
+        if ours is None or others is not None:
+            raise
+        raise ours.exceptions[0] from None
     return [one.result() for one in judging]

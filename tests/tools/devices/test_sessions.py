@@ -1,7 +1,6 @@
 """Sessions come and go without leaving anything."""
 
 import asyncio
-import os
 import tempfile
 import threading
 from pathlib import Path
@@ -184,14 +183,3 @@ def test_a_session_is_ready_within_a_fraction_of_a_second(device: Device) -> Non
         return (loop.time() - started) / 5
 
     assert asyncio.run(run()) < 0.5
-
-
-def test_the_runner_is_not_started_in_the_users_folder(device: Device) -> None:
-    async def run() -> list[str]:
-        async with device.open(await compiled(ADD_ONE, device.target)) as session:
-            assert isinstance(session, Session)
-            return [child.cwd() for child in psutil.Process().children()]
-
-    folders = asyncio.run(run())
-    assert folders
-    assert os.getcwd() not in folders

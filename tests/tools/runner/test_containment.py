@@ -1,6 +1,7 @@
 """Whatever the host part of a candidate does, it ends in a value and leaves nothing behind."""
 
 import asyncio
+import os
 import re
 import signal
 import subprocess
@@ -152,19 +153,33 @@ def test_a_forged_reply_of_the_right_number_is_seen_at_the_next_call(
     assert isinstance(second, Babbled)
 
 
+def closed_to_us(entry: Path) -> bool:
+    """Whether we are an ordinary user, who may not look into a runner any more than others may."""
+    if os.geteuid() == 0:
+        return False
+    with pytest.raises(PermissionError):
+        list(entry.iterdir()) if entry.is_dir() else entry.read_text()
+    return True
+
+
 @pytest.mark.parametrize(("part", "sockets"), [(0, 2), (1, 1)], ids=["device", "host"])
 def test_a_part_has_no_environment_no_folder_and_no_descriptor_of_ours(
     start_runner: Start, hostile: Path, tmp_path: Path, part: int, sockets: int
 ) -> None:
-    async def run() -> tuple[bytes, str, list[str]]:
+    async def run() -> tuple[bytes, str, list[str]] | None:
         async with start_runner(hostile) as runner:
             process = Path(f"/proc/{runner.pids[part]}")
+            if closed_to_us(process / "fd"):
+                return None
             links = [str(link.readlink()) for link in (process / "fd").iterdir()]
             folder = str((process / "cwd").readlink())
             return (process / "environ").read_bytes(), folder, links
 
     with (tmp_path / "secret").open("w"):
-        environment, folder, links = asyncio.run(run())
+        seen = asyncio.run(run())
+    if seen is None:
+        return
+    environment, folder, links = seen
     assert environment == b""
     assert folder.endswith(" (deleted)")
     assert sorted(links)[:3] == ["/dev/null"] * 3
@@ -174,12 +189,17 @@ def test_a_part_has_no_environment_no_folder_and_no_descriptor_of_ours(
 def test_the_host_part_maps_neither_arena_nor_report_nor_kernels(
     start_runner: Start, hostile: Path
 ) -> None:
-    async def run() -> tuple[str, str]:
+    async def run() -> tuple[str, str] | None:
         async with start_runner(hostile) as runner:
+            if closed_to_us(Path(f"/proc/{runner.pids[0]}/maps")):
+                return None
             device, host = (Path(f"/proc/{pid}/maps").read_text() for pid in runner.pids)
             return device, host
 
-    device, host = asyncio.run(run())
+    seen = asyncio.run(run())
+    if seen is None:
+        return
+    device, host = seen
     for name in ("test-arena", "test-report", "libemulator.so", "kernels.so"):
         assert name in device
         assert name not in host

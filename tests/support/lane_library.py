@@ -9,14 +9,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from cuda_llm.tools import emulator
 from cuda_llm.tools.emulator.ops.lane_op import C_TYPES, LaneOp
 from cuda_llm.tools.native import cache_dir, find_gxx
 
 LANES = 32
+Column = npt.NDArray[np.uint64]
 RUNTIME = Path(emulator.__file__).resolve().parent / "runtime"
 BASE_FLAGS = ["-std=c++20", "-Wall", "-Wextra", "-Werror", f"-I{RUNTIME}"]
 FLAGS = [
@@ -108,6 +111,32 @@ class LaneLibrary:
     def _loaded(self) -> ctypes.CDLL:
         return ctypes.CDLL(str(self.path))
 
+    def columns(self, spelling: str, operands: Sequence[Column]) -> list[Column]:
+        """Results of columns of raw operands, a whole number of warps long."""
+        op = self.operations[spelling]
+        arguments = [
+            np.packbits(column.astype(bool), bitorder="little").view(np.uint32)
+            if t == "pred"
+            else column.astype(f"u{bytes_of(t)}")
+            for column, t in zip(operands, op.arguments, strict=True)
+        ]
+        rows = len(operands[0])
+        results = [
+            np.zeros(
+                rows // LANES if t == "pred" else rows,
+                dtype=f"u{bytes_of(t) if t != 'pred' else 4}",
+            )
+            for t in op.results
+        ]
+        function = self._loaded[self.symbols[spelling]]
+        function(rows // LANES, _pointers(results), _pointers(arguments))
+        return [
+            np.unpackbits(column.view(np.uint8), bitorder="little").astype(np.uint64)
+            if t == "pred"
+            else column.astype(np.uint64)
+            for column, t in zip(results, op.results, strict=True)
+        ]
+
     def apply(self, spelling: str, rows: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
         """Results, as raw bits, of every row of raw operands."""
         op = self.operations[spelling]
@@ -139,7 +168,7 @@ def _values(column: "np.ndarray[tuple[int], np.dtype[np.uint64]]", t: str) -> li
 
 
 def _pointers(
-    columns: Sequence["np.ndarray[tuple[int], np.dtype[np.uint64]]"],
+    columns: Sequence[npt.NDArray[Any]],
 ) -> ctypes.Array[ctypes.c_void_p]:
     return (ctypes.c_void_p * len(columns))(*(column.ctypes.data for column in columns))
 

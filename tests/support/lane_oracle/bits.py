@@ -78,8 +78,12 @@ def field(words: list[str]) -> Oracle:
     name, t = words[0], words[-1]
     width = width_of(t)
 
+    def place(number: int) -> int:
+        """A position or length. Above 255 it is the low byte, or all of it for 64-bit fields."""
+        return number & 255 if width == 32 else min(number, 255)
+
     def bfe(args: tuple[int, ...]) -> tuple[int]:
-        a, first, length = args[0], args[1] & 255, args[2] & 255
+        a, first, length = args[0], place(args[1]), place(args[2])
         bits = [a >> i & 1 if i < width else None for i in range(first, first + length)]
         sign = 0
         if t[0] == "s" and length:
@@ -88,7 +92,7 @@ def field(words: list[str]) -> Oracle:
         return (cut(value | (-sign << length), t),)
 
     def bfi(args: tuple[int, ...]) -> tuple[int]:
-        source, base, first, length = args[0], args[1], args[2] & 255, args[3] & 255
+        source, base, first, length = args[0], args[1], place(args[2]), place(args[3])
         for i in range(first, min(first + length, width)):
             base = base & ~(1 << i) | (source >> (i - first) & 1) << i
         return (base,)

@@ -54,22 +54,41 @@ def _to_integer(words: list[str]) -> Oracle:
 
 
 def _source(words: list[str], bits: int) -> Real:
-    """.ftz flushes f32 alone."""
-    s = words[-1]
-    return operand(FORMATS[s], bits, words if s == "f32" else [])
+    """.ftz flushes f32 alone, and not on the way to f16."""
+    d, s = words[-2:]
+    return operand(FORMATS[s], bits, words if s == "f32" and d != "f16" else [])
 
 
 def _to_float(words: list[str], bits: int) -> Expected:
     d = words[-2]
     value = _integral(_source(words, bits), words)
+    if value is None and "sat" not in words and d != "f64":
+        kept = _kept_nan(words, bits)
+        if kept is not None:
+            return kept
     return finish(FORMATS[d], value, words, flushes=d == "f32")
+
+
+def _kept_nan(words: list[str], bits: int) -> int | None:
+    """A NaN that keeps its sign and payload; None where it becomes the canonical one."""
+    d, s = words[-2:]
+    if words[1:-2] == [] and (d, s) in (("f32", "f32"), ("f32", "bf16")):
+        return bits << (F32.width - FORMATS[s].width)
+    if s != "f64":
+        return None
+    form = FORMATS[d]
+    payload = bits >> (52 - form.mantissa) & ((1 << form.mantissa) - 1)
+    assert form.infinity is not None
+    quiet = form.infinity | 1 << (form.mantissa - 1) | payload
+    return bits >> 63 << (form.width - 1) | quiet
 
 
 def _tf32(words: list[str]) -> Oracle:
     def oracle(args: tuple[int, ...]) -> tuple[int]:
         value = decode(F32, args[0])
         if value is None:
-            return (F32.nan,)
+            cuts = "rna" in words and "satfinite" not in words
+            return (args[0] >> 13 << 13 if cuts else TF32.nan << 13,)
         bits = finish(TF32, value, words)
         assert isinstance(bits, int)
         return (bits << 13,)

@@ -21,8 +21,8 @@ def mode_of(words: list[str]) -> str:
 def finish(form: Format, real: Real, words: list[str], *, flushes: bool = True) -> Expected:
     """Rounds a result and applies .ftz, .sat, .relu and .satfinite."""
     bits = encode(form, real, mode_of(words), finite="satfinite" in words)
-    if "ftz" in words and flushes:
-        bits = formats.flushed(form, bits)
+    if "ftz" in words and flushes and formats.is_tiny(form, real, mode_of(words)):
+        bits &= 1 << (form.width - 1)
     rounded = decode(form, bits)
     if "sat" in words:
         if rounded is None or rounded.negative or rounded.size == 0:
@@ -82,12 +82,14 @@ def mixed(words: list[str]) -> Oracle:
 
 
 def sign(words: list[str]) -> Oracle:
-    """neg, abs, copysign: the sign bit alone."""
+    """neg, abs, copysign: the sign bit alone, unless neg or abs of a NaN."""
     form = FORMATS[words[-1]]
     top = 1 << (form.width - 1)
 
     def oracle(args: tuple[int, ...]) -> tuple[int]:
         bits = formats.flushed(form, args[0]) if "ftz" in words else args[0]
+        if words[0] in ("neg", "abs") and form is not F64 and decode(form, bits) is None:
+            return (form.nan,)
         if words[0] == "neg":
             return (bits ^ top,)
         if words[0] == "abs":
@@ -105,13 +107,12 @@ def test(words: list[str]) -> Oracle:
         value = decode(form, args[0])
         finite = value is not None and value.size is not None
         tiny = finite and formats.flushed(form, args[0]) != args[0]
-        zero = finite and value is not None and value.size == 0
         answers = {
             "finite": finite,
             "infinite": value is not None and not finite,
             "number": value is not None,
             "notanumber": value is None,
-            "normal": finite and not tiny and not zero,
+            "normal": finite and not tiny,
             "subnormal": tiny,
         }
         return (int(answers[words[1]]),)
@@ -225,8 +226,22 @@ def _special(name: str, x: Real) -> float | Real:
         return Number(name == "lg2" or x.negative, None)
     if x.negative and name in ("lg2", "rsqrt"):
         return None
+    if name in ("sin", "cos"):
+        part = _part_of_turn(x)
+        if name == "sin" and part == 0:
+            return number(0, negative_zero=x.negative)
+        return FUNCTIONS[name](2 * math.pi * part)
     result = FUNCTIONS[name](float(x.value))
     return Number(False, None) if math.isinf(result) else result
+
+
+def _part_of_turn(x: Number) -> float:
+    """Angle in turns, at most a half: the hardware multiplies by 1 / (2 pi) in f32 and cuts."""
+    factor = decode(F32, 0x3E22F983)
+    bits = formats.flushed(F32, encode(F32, formats.multiply(x, factor), "rz"))
+    turns = decode(F32, bits)
+    assert turns is not None
+    return float(turns.value - formats.round_integer(turns.value, "rn"))
 
 
 def divide_approximately(words: list[str]) -> Oracle:
@@ -245,9 +260,7 @@ def gross(words: list[str]) -> Oracle:
     """rcp and rsqrt of f64 that read and write the high word alone."""
 
     def oracle(args: tuple[int, ...]) -> tuple[Expected]:
-        a = decode(F64, args[0])
-        if a is not None and a.size is not None:
-            a = decode(F64, formats.flushed(F64, args[0] >> 32 << 32))
+        a = decode(F64, formats.flushed(F64, args[0] >> 32 << 32))
         root = formats.square_root(a) if words[0] == "rsqrt" else a
         real = formats.divide(ONE, root)
         if real is None:

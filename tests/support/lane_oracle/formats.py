@@ -183,6 +183,16 @@ def _order(a: Number) -> tuple[int, Fraction]:
     return (0, a.value)
 
 
+def is_tiny(form: Format, real: Real, mode: str) -> bool:
+    """Is a result below the smallest normal number when rounded as if exponents had no end?"""
+    if real is None or real.size is None or real.size == 0:
+        return False
+    lift = Fraction(2) ** (form.mantissa + 2)
+    lifted = decode(form, encode(form, Number(real.negative, real.size * lift), mode))
+    smallest = Fraction(2) ** (1 - form.bias)
+    return lifted is not None and lifted.size is not None and lifted.size < smallest * lift
+
+
 def flushed(form: Format, bits: int) -> int:
     """A subnormal as a zero of its sign."""
     exponent = bits & ((1 << (form.width - 1)) - 1)

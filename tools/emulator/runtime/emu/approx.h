@@ -69,10 +69,20 @@ EMU_OP float lg2_approx(float a) {
 }
 template <unsigned M>
 EMU_OP float tanh_approx(float a) { return finish<M>(float(tanh_of(a))); }
+// Angle within its turn. The hardware multiplies by 1 / (2 pi) in f32, cutting, so large angles lose
+// their place in the turn and from 2^24 turns on look like 0.
 template <unsigned M>
-EMU_OP float sin_approx(float a) { return finish<M>(float(__builtin_sin(flush<M>(a)))); }
+EMU_OP double angle_of(float a) {
+  constexpr double turn = 0x1.45f306p-3;  // 1 / (2 pi) in f32
+  double exact = double(flush<M>(a)) * turn;
+  double turns = flush<ftz>(from_bits<float>(encode<F32, rz>(exact)));
+  double part = turns - __builtin_rint(turns);
+  return (part == 0 ? __builtin_copysign(0.0, turns) : part) * 0x1.921fb54442d18p2;
+}
 template <unsigned M>
-EMU_OP float cos_approx(float a) { return finish<M>(float(__builtin_cos(flush<M>(a)))); }
+EMU_OP float sin_approx(float a) { return finish<M>(float(__builtin_sin(angle_of<M>(a)))); }
+template <unsigned M>
+EMU_OP float cos_approx(float a) { return finish<M>(float(__builtin_cos(angle_of<M>(a)))); }
 template <unsigned M>
 EMU_OP float rsqrt_approx(float a) {
   return finish<M>(float(1 / __builtin_sqrt(double(flush<M>(a)))));
@@ -101,12 +111,12 @@ EMU_OP double gross(double result) {
   uint64_t finite = (bits & 0x7ff0000000000000u) == 0x7ff0000000000000u ? 0 : 0x80000000u;
   return high_word(from_bits<double>(bits + finite));
 }
-EMU_OP double high_part(double a) {
-  // A NaN must stay one without its low word.
-  return a != a ? from_bits<double>(0x7ff8000000000000u) : high_word(a);
+// NaN comes out as recorded on an H200; one with nothing in its high word goes in as infinity.
+EMU_OP double gross_nan(double result) {
+  return result != result ? from_bits<double>(0x7fffffff00000000u) : gross(result);
 }
-EMU_OP double rcp_gross(double a) { return gross(1 / high_part(a)); }
-EMU_OP double rsqrt_gross(double a) { return gross(1 / __builtin_sqrt(high_part(a))); }
+EMU_OP double rcp_gross(double a) { return gross_nan(1 / high_word(a)); }
+EMU_OP double rsqrt_gross(double a) { return gross_nan(1 / __builtin_sqrt(high_word(a))); }
 EMU_OP double rsqrt_approx_f64(double a) { return 1 / __builtin_sqrt(a); }
 
 template <class F, unsigned M>

@@ -130,14 +130,19 @@ EMU_OP T ones(uint32_t length) {
   return length >= uint32_t(kBits<T>) ? T(~T(0)) : T((T(1) << (length & (kBits<T> - 1))) - 1);
 }
 
-// Field of `length` bits at `position` (low bytes of both), sign-extended from the field's top bit
+// PTX wants positions and lengths of fields below 256. Of larger ones an H200 takes the low byte, for
+// 64-bit fields the whole number.
+template <class T>
+constexpr uint32_t kPlaceBits = kBits<T> == 32 ? 0xff : ~0u;
+
+// Field of `length` bits at `position`, sign-extended from the field's top bit
 // or, where the field leaves the register, from the register's.
 template <class T>
 EMU_OP T bfe(T a, uint32_t position, uint32_t length) {
   using U = Bits<T>;
   constexpr U last = kBits<T> - 1;
-  U first = U(position & 255);
-  U count = U(length & 255);
+  U first = U(position & kPlaceBits<T>);
+  U count = U(length & kPlaceBits<T>);
   U kept = count > last ? ~U(0) : (U(1) << (count & last)) - 1;
   U field = first > last ? U(0) : U(a) >> (first & last);
   if constexpr (kSigned<T>) {
@@ -153,8 +158,8 @@ EMU_OP T bfe(T a, uint32_t position, uint32_t length) {
 template <class T>
 EMU_OP T bfi(T field, T base, uint32_t position, uint32_t length) {
   constexpr T last = kBits<T> - 1;
-  T first = T(position & 255);
-  T count = T(length & 255);
+  T first = T(position & kPlaceBits<T>);
+  T count = T(length & kPlaceBits<T>);
   T mask = count > last ? ~T(0) : (T(1) << (count & last)) - 1;
   mask = first > last ? T(0) : mask << (first & last);
   return T((base & ~mask) | (field << (first & last) & mask));

@@ -93,11 +93,26 @@ EMU_OP T int_to_float(S a) {
   }
 }
 
+// A NaN in a narrower format: sign and leading payload of a double stay, and it becomes quiet.
+template <class F>
+EMU_OP typename F::Raw narrow_nan(double a) {
+  uint64_t bits = to_bits(a);
+  uint32_t payload = uint32_t(bits >> (52 - F::mantissa)) & ((1u << F::mantissa) - 1);
+  uint32_t quiet = 1u << (F::mantissa - 1);
+  return typename F::Raw(uint32_t(bits >> 63) << (F::width - 1) | F::infinity | quiet | payload);
+}
+
+// NaNs as recorded on an H200: cvt.f32.f32 is a move, .ftz canonicalises.
 template <class D, unsigned M, class S>
 EMU_OP D float_to_float(S a) {
+  if constexpr (M == 0 && sizeof(D) == sizeof(S)) return a;
   S source = flush<M>(a);
-  if constexpr (sizeof(D) < sizeof(S) && rounding_of(M) != rn) {
-    return finish_odd<M>(source);
+  if constexpr ((M & ftz) != 0 && sizeof(S) == 4) source = canonical(source);
+  if constexpr (sizeof(D) < sizeof(S)) {
+    float nearest = flush_tiny<M>(float(source), float(source * kLift<double>));
+    float value = rounding_of(M) == rn ? finish<M>(nearest) : finish_odd<M>(source);
+    bool keeps_nan = (M & sat) == 0 && source != source;
+    return keeps_nan ? from_bits<float>(narrow_nan<F32>(source)) : value;
   } else {
     return finish<M, D>(D(source));
   }

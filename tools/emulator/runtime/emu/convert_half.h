@@ -13,22 +13,40 @@ EMU_OP uint16_t int_to_half(S a) {
   Sum<double> sum = split_int<S>(a);
   return half_of<F, M>(to_odd(sum.value, sum.lost));
 }
+// NaNs as recorded on an H200: f64 gets sign and payload, and so does f32 from bf16 unless .ftz.
 template <class D, class F, unsigned M>
-EMU_OP D half_to_float(uint16_t a) { return finish<M, D>(D(decode<F>(a))); }
-// `ftz` concerns the f32 side alone.
+EMU_OP D half_to_float(uint16_t a) {
+  if constexpr (sizeof(D) == 4 && F::mantissa == BF16::mantissa && M == 0) {
+    return from_bits<float>(uint32_t(a) << 16);
+  }
+  D value = finish<M, D>(D(decode<F>(a)));
+  if constexpr (sizeof(D) == 8 && (M & sat) == 0) {
+    uint64_t payload = uint64_t(a & ((1u << F::mantissa) - 1)) << (52 - F::mantissa);
+    uint64_t nan = uint64_t(a >> 15) << 63 | 0x7ff8000000000000u | payload;
+    value = (a & 0x7fffu) > F::infinity ? from_bits<double>(nan) : value;
+  }
+  return value;
+}
+// `ftz` concerns the f32 side alone, and does nothing on the way to f16.
 template <class F, unsigned M, class S>
-EMU_OP uint16_t float_to_half(S a) { return half_of<F, (M & ~ftz)>(flush<M>(a)); }
+EMU_OP uint16_t float_to_half(S a) {
+  constexpr unsigned of_source = F::mantissa == F16::mantissa ? M & ~ftz : M;
+  uint16_t value = half_of<F, (M & ~ftz)>(flush<of_source>(a));
+  if constexpr (sizeof(S) == 8 && (M & sat) == 0) value = a != a ? narrow_nan<F>(a) : value;
+  return value;
+}
 template <class D, class F, unsigned M>
 EMU_OP uint16_t half_to_half(uint16_t a) { return half_of<D, M>(decode<F>(a)); }
 template <class F, unsigned M>
 EMU_OP uint16_t half_to_integral(uint16_t a) { return half_of<F, M>(integral<M>(decode<F>(a))); }
 
-// f32 with ten bits of mantissa.
+// f32 with ten bits of mantissa. An H200's rna cuts a NaN like a number.
 template <unsigned M>
 EMU_OP uint32_t float_to_tf32(float a) {
   if constexpr ((M & relu) != 0) a = a <= 0 ? 0.0f : a;
   uint32_t rounded = encode<TF32, M>(a) << 13;
-  return a != a ? F32::nan : rounded;
+  uint32_t cut = to_bits(a) & ~0x1fffu;
+  return a != a && rounding_of(M) == rna && (M & satfinite) == 0 ? cut : rounded;
 }
 
 // The first source goes into the high half.

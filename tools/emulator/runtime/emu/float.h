@@ -1,7 +1,10 @@
 // Arithmetic of f32 and f64.
 //
-// NaN: an f32 result that is NaN is 0x7fffffff; f64 keeps the payload the CPU propagates (PTX leaves
-// it open). neg, abs, copysign, mov and selp only move bits.
+// NaN: an f32 result that is NaN is 0x7fffffff, of neg and abs too, as recorded on an H200; f64 keeps
+// the payload the CPU propagates (PTX leaves it open). copysign, mov and selp only move bits.
+//
+// ftz flushes a result that is below the smallest normal number after rounding it as if exponents had
+// no end, as recorded on an H200: 2^-126 (1 - 2^-24) becomes 0 although the nearest number is 2^-126.
 #pragma once
 
 #include "emu/rounding.h"
@@ -33,9 +36,21 @@ EMU_OP T finish(T a) {
   if constexpr ((M & sat) != 0) return a > 0 ? (a < 1 ? a : T(1)) : T(0);
   return canonical(a);
 }
+// Moves what may be subnormal among normal numbers, where it is rounded like any other.
+template <class T>
+constexpr T kLift = T(0x1p24);
+// `value`, or zero where the same result, lifted, says that it is subnormal.
+template <unsigned M>
+EMU_OP float flush_tiny(float value, float lifted) {
+  if constexpr ((M & ftz) == 0) return value;
+  bool tiny = (to_bits(lifted) & 0x7fffffffu) < to_bits(0x1p-126f * kLift<float>);
+  return from_bits<float>(tiny ? to_bits(value) & 0x80000000u : to_bits(value));
+}
 template <unsigned M>
 EMU_OP float finish_odd(double odd) {
-  return finish<M>(from_bits<float>(encode<F32, M>(odd)));
+  float value = from_bits<float>(encode<F32, M>(odd));
+  float lifted = from_bits<float>(encode<F32, M>(odd * kLift<double>));
+  return finish<M>(flush_tiny<M>(value, lifted));
 }
 
 // f64 in another mode than to nearest: rare, so the CPU's own mode is switched around it.
@@ -57,7 +72,10 @@ EMU_OP T sub_float(T a, T b) { return add_float<M, T>(a, -b); }
 template <unsigned M, class T>
 EMU_OP T mul_float(T a, T b) {
   if constexpr (rounding_of(M) == rn) {
-    return finish<M, T>(flush<M>(a) * flush<M>(b));
+    a = flush<M>(a);
+    b = flush<M>(b);
+    if constexpr (sizeof(T) == 4) return finish<M, T>(flush_tiny<M>(a * b, a * kLift<T> * b));
+    return finish<M, T>(a * b);
   } else if constexpr (sizeof(T) == 4) {
     return finish_odd<M>(double(flush<M>(a)) * double(flush<M>(b)));
   } else {
@@ -69,7 +87,14 @@ EMU_OP double fused(double a, double b, double c) { return __builtin_fma(a, b, c
 template <unsigned M, class T>
 EMU_OP T fma_float(T a, T b, T c) {
   if constexpr (rounding_of(M) == rn) {
-    return finish<M, T>(fused(flush<M>(a), flush<M>(b), flush<M>(c)));
+    a = flush<M>(a);
+    b = flush<M>(b);
+    c = flush<M>(c);
+    T value = fused(a, b, c);
+    if constexpr (sizeof(T) == 4) {
+      value = flush_tiny<M>(value, fused(a * kLift<T>, b, c * kLift<T>));
+    }
+    return finish<M, T>(value);
   } else if constexpr (sizeof(T) == 4) {
     return finish_odd<M>(odd_sum<M, double>(double(flush<M>(a)) * double(flush<M>(b)), flush<M>(c)));
   } else {
@@ -109,9 +134,9 @@ template <class T>
 constexpr Bits<T> kSignBit = Bits<T>(1) << (kBits<T> - 1);
 
 template <unsigned M, class T>
-EMU_OP T neg_float(T a) { return from_bits<T>(to_bits(flush<M>(a)) ^ kSignBit<T>); }
+EMU_OP T neg_float(T a) { return canonical(from_bits<T>(to_bits(flush<M>(a)) ^ kSignBit<T>)); }
 template <unsigned M, class T>
-EMU_OP T abs_float(T a) { return from_bits<T>(to_bits(flush<M>(a)) & ~kSignBit<T>); }
+EMU_OP T abs_float(T a) { return canonical(from_bits<T>(to_bits(flush<M>(a)) & ~kSignBit<T>)); }
 // The sign of a on the value of b.
 template <class T>
 EMU_OP T copysign(T a, T b) {
@@ -154,10 +179,11 @@ template <class T>
 EMU_OP bool testp_number(T a) { return a == a; }
 template <class T>
 EMU_OP bool testp_notanumber(T a) { return a != a; }
+// Zero counts as normal.
 template <class T>
 EMU_OP bool testp_normal(T a) {
   Bits<T> size = to_bits(a) & ~kSignBit<T>;
-  return (size >= to_bits(kSmallestNormal<T>)) & (size < to_bits(T(__builtin_inf())));
+  return (size == 0) | ((size >= to_bits(kSmallestNormal<T>)) & (size < to_bits(T(__builtin_inf()))));
 }
 template <class T>
 EMU_OP bool testp_subnormal(T a) {

@@ -1,5 +1,5 @@
 // Arithmetic of f16 and bf16, alone and in pairs. Operands become exact in a wider type, every
-// result is rounded once. A NaN result is 0x7fff, except from neg and abs, which only touch the sign.
+// result is rounded once. A NaN result is 0x7fff, of neg and abs too. ftz as in float.h.
 #pragma once
 
 #include "emu/compare.h"
@@ -25,7 +25,13 @@ template <class F, unsigned M, class T>
 EMU_OP typename F::Raw half_of(T odd) {
   if constexpr ((M & sat) != 0) odd = odd > 0 ? (odd < 1 ? odd : T(1)) : T(0);
   if constexpr ((M & relu) != 0) odd = odd <= 0 ? T(0) : odd;
-  return flush_half<F, M>(encode<F, M>(odd));
+  uint32_t value = encode<F, M>(odd);
+  if constexpr ((M & ftz) != 0) {
+    constexpr int lift = 10;
+    uint32_t lifted = encode<F, M>(odd * T(1 << lift)) & 0x7fffu;
+    value = lifted < uint32_t(1 + lift) << F::mantissa ? value & 0x8000u : value;
+  }
+  return typename F::Raw(value);
 }
 
 template <class F, unsigned M>
@@ -44,10 +50,14 @@ template <class F, unsigned M>
 EMU_OP uint16_t fma_half(uint16_t a, uint16_t b, uint16_t c) {
   return half_of<F, M>(odd_sum<M>(value_of<F, M>(a) * value_of<F, M>(b), value_of<F, M>(c)));
 }
+template <class F>
+EMU_OP uint16_t canonical_half(uint32_t a) {
+  return uint16_t((a & 0x7fffu) > F::infinity ? F::nan : a);
+}
 template <class F, unsigned M>
-EMU_OP uint16_t neg_half(uint16_t a) { return uint16_t(flush_half<F, M>(a) ^ 0x8000u); }
+EMU_OP uint16_t neg_half(uint16_t a) { return canonical_half<F>(flush_half<F, M>(a) ^ 0x8000u); }
 template <class F, unsigned M>
-EMU_OP uint16_t abs_half(uint16_t a) { return uint16_t(flush_half<F, M>(a) & 0x7fffu); }
+EMU_OP uint16_t abs_half(uint16_t a) { return canonical_half<F>(flush_half<F, M>(a) & 0x7fffu); }
 
 template <class F, unsigned M, bool Max>
 EMU_OP uint16_t extreme_half(uint16_t a, uint16_t b) {

@@ -23,13 +23,19 @@ uint32_t width_of(AtomType type) {
   }
 }
 
+// Sums that are not a number, as recorded on an H200.
+constexpr uint16_t kNanHalf = 0x7fff;
+constexpr uint32_t kNanFloat = 0x7fffffff;
+
 float from_half(uint16_t bits) { return static_cast<float>(std::bit_cast<_Float16>(bits)); }
-uint16_t to_half(float value) { return std::bit_cast<uint16_t>(static_cast<_Float16>(value)); }
+uint16_t to_half(float value) {
+  return value != value ? kNanHalf : std::bit_cast<uint16_t>(static_cast<_Float16>(value));
+}
 
 float from_bfloat(uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16); }
 uint16_t to_bfloat(float value) {
   uint32_t bits = std::bit_cast<uint32_t>(value);
-  if (value != value) return 0x7fff;
+  if (value != value) return kNanHalf;
   return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
@@ -97,7 +103,7 @@ uint64_t combined(AtomOp op, AtomType type, uint64_t old, uint64_t a, uint64_t b
         auto y = std::bit_cast<float>(a32);
         float sum = global && op == AtomOp::add ? flushed(flushed(x) + flushed(y))
                                                 : combine(op, x, y);
-        return std::bit_cast<uint32_t>(sum);
+        return sum != sum ? kNanFloat : std::bit_cast<uint32_t>(sum);
       }
       case AtomType::f64:
         return std::bit_cast<uint64_t>(std::bit_cast<double>(old) + std::bit_cast<double>(a));

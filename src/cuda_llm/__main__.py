@@ -2,6 +2,8 @@
 
 import sys
 
+INTERRUPTED = 130
+
 
 def main() -> None:
     """Run the command line. Exits 0 done, 1 nothing passed, 2 usage, 3 machine, 130 Ctrl-C."""
@@ -12,7 +14,10 @@ def main() -> None:
     except KeyboardInterrupt:
         # Typer answers Ctrl-C itself while a command runs; this is for before and after.
         print("error: interrupted", file=sys.stderr)
-        code = 130
+        code = INTERRUPTED
+    if code == INTERRUPTED:
+        # Python ends by the signal where it fell into an exec(), until another one has succeeded.
+        exec("")
     sys.exit(code)
 
 

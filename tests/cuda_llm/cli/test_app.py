@@ -1,4 +1,8 @@
+import os
 import statistics
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from commands import Command
@@ -43,3 +47,29 @@ def test_a_mistyped_command_is_one_line_and_exit_2(
     ran = cuda_llm(*arguments)
     assert ran.code == 2
     assert named in ran.complaint
+
+
+INTERRUPTED_AT_THE_START = """
+import os, signal, sys
+from importlib.abc import MetaPathFinder
+
+class Interrupt(MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == "typer":
+            exec("os.kill(os.getpid(), signal.SIGINT)")
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.meta_path.insert(0, Interrupt())
+"""
+
+
+def test_ctrl_c_before_the_command_has_started_is_one_line_too(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(INTERRUPTED_AT_THE_START)
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "cuda_llm", "--help"],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (130, "error: interrupted\n")

@@ -168,7 +168,7 @@ def test_a_missing_compiler_names_the_command_that_mends_it(
     assert "apt-get install g++" in ran.complaint
 
 
-@pytest.mark.parametrize("after_s", [0.15, 0.4, 0.9, 1.6, 2.5])
+@pytest.mark.parametrize("after_s", [0.4, 0.9, 1.6, 2.5])
 def test_ctrl_c_ends_everything(cuda_llm: Command, tmp_path: Path, after_s: float) -> None:
     """Cold cache, so that the interrupt falls into nvcc, g++ or a runner."""
     ran = cuda_llm(

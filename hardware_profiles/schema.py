@@ -115,8 +115,15 @@ def _part(path: Path, data: Mapping[str, Any], key: str, part: type[Part]) -> Pa
 
 
 def _sources(path: Path, data: Mapping[str, Any]) -> dict[str, str]:
+    """One source a key. An entry may name several keys, separated by commas."""
     table = _table(path, data, "sources")
-    return {key: _text(path, table, key, "sources.") for key in table}
+    sources: dict[str, str] = {}
+    for names in table:
+        for key in (name.strip() for name in names.split(",")):
+            if key in sources:
+                raise _broken(path, f"sources.{key}", "named twice")
+            sources[key] = _text(path, table, names, "sources.")
+    return sources
 
 
 def _aliases(path: Path, data: Mapping[str, Any]) -> tuple[str, ...]:

@@ -38,6 +38,17 @@ def test_the_key_at_fault_is_named(key: str, tmp_path: Path) -> None:
     assert "\n" not in str(refused.value)
 
 
+def test_a_source_may_stand_for_several_keys(tmp_path: Path) -> None:
+    path = tmp_path / "good.toml"
+    path.write_text(GOOD)
+    sources = read_hardware(path).sources
+    assert sources["memory_bus_bits"] == sources["memory_clock_mhz"]
+
+    path.write_text(GOOD + '"peaks, memory_bus_bits" = "another one"\n')
+    with pytest.raises(HardwareError, match=r"sources\.memory_bus_bits: named twice"):
+        read_hardware(path)
+
+
 def test_a_source_of_nothing_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "broken.toml"
     path.write_text(GOOD + '"peaks.fp23_tflops" = "a typing slip"\n')

@@ -129,8 +129,8 @@ def test_unusual_habits_are_no_offence(trusted: dict[str, Judged], name: str) ->
 @pytest.mark.slow
 def test_no_attack_leaves_a_process(attacked: dict[str, Judged]) -> None:
     assert attacked
-    left = [p.cmdline() for p in psutil.Process().children(recursive=True)]
-    assert not [command for command in left if any("runner" in word for word in command[:1])]
+    left = psutil.Process().children(recursive=True)
+    assert not [process.name() for process in left if "runner" in process.name()]
 
 
 def test_every_kernel_on_disk_is_in_its_table() -> None:

@@ -1,10 +1,13 @@
 """Native parts are built once, whole, whoever asks at the same time."""
 
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import psutil
 import pytest
 
 from cuda_llm.errors import InfrastructureError, MissingError
@@ -65,6 +68,38 @@ def test_several_processes_may_build_at_once(sources: Path, own_cache: Path) -> 
     assert len(paths) == 1
     assert answer(Path(paths.pop())) == 3
     assert {path.name for path in own_cache.glob("native/*/*")} == {".lock", "answer"}
+
+
+SLOW = """
+template <int depth, int id> struct Node { static constexpr long value =
+    Node<depth - 1, 2 * id>::value + Node<depth - 1, 2 * id + 1>::value; };
+template <int id> struct Node<0, id> { static constexpr long value = id; };
+int main() { return Node<20, 1>::value != 0; }
+"""
+
+
+def test_an_interrupt_leaves_no_compiler(sources: Path) -> None:
+    """g++ is a driver: what computes is a child of it."""
+    (sources / "main.cpp").write_text(SLOW)
+    command = [sys.executable, "-c", SCRIPT, str(sources)]
+
+    def compilers() -> list[str]:
+        found = (process.info["cmdline"] or [] for process in psutil.process_iter(["cmdline"]))
+        mine = [line for line in found if line and str(sources / "main.cpp") in line]
+        return [line[0] for line in mine if "cc1plus" in line[0]]
+
+    running = subprocess.Popen(
+        command,
+        stderr=subprocess.DEVNULL,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    deadline = time.monotonic() + 30
+    while not compilers() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert compilers()
+    running.send_signal(signal.SIGINT)
+    assert running.wait(timeout=10) != 0
+    assert compilers() == []
 
 
 def test_a_failure_is_one_line_with_the_first_error(sources: Path) -> None:

@@ -1,6 +1,8 @@
 """Several commands on all cores; none outlives the call."""
 
+import contextlib
 import os
+import signal
 import subprocess
 import tempfile
 import time
@@ -28,6 +30,7 @@ def run_together(commands: Sequence[Sequence[str]], environment: Mapping[str, st
                             stdout=subprocess.DEVNULL,
                             stderr=stderr,
                             env=environment,
+                            process_group=0,
                         )
                     )
                 time.sleep(POLL_S)
@@ -38,6 +41,8 @@ def run_together(commands: Sequence[Sequence[str]], environment: Mapping[str, st
                         return stderr.read().decode(errors="replace")
         finally:
             for process in running:
-                process.kill()
+                # The compiler proper is a child of the driver we started.
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
     return None

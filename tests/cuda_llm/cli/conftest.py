@@ -27,8 +27,8 @@ def orphans() -> Iterator[Callable[[], list[psutil.Process]]]:
     def left() -> list[psutil.Process]:
         deadline = time.monotonic() + 2
         while time.monotonic() < deadline:
-            alive = [p for p in psutil.Process().children(recursive=True) if p not in before]
-            alive = [p for p in alive if p.status() != psutil.STATUS_ZOMBIE]
+            new = [p for p in psutil.Process().children(recursive=True) if p not in before]
+            alive = [p for p in new if not reap(p)]
             if not alive:
                 return []
             time.sleep(0.05)
@@ -36,6 +36,17 @@ def orphans() -> Iterator[Callable[[], list[psutil.Process]]]:
 
     yield left
     libc.prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+
+
+def reap(process: psutil.Process) -> bool:
+    """Whether an orphan has ended; this process is its parent now and must bury it."""
+    try:
+        if process.status() != psutil.STATUS_ZOMBIE:
+            return False
+        os.waitpid(process.pid, os.WNOHANG)
+    except (psutil.NoSuchProcess, ChildProcessError):
+        pass
+    return True
 
 
 def children_cpu_s() -> float:

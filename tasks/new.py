@@ -49,6 +49,10 @@ origin = "" # where the task comes from, for people
 # kernel that computes in less than the declared precision.
 linear = true
 
+# Where elements cannot be compared one by one (any order is right, say): the function of
+# reference.py that judges: def same_elements(xp, got, *, x), the error of every element.
+# comparator = "same_elements"
+
 # A condition every size must meet, e.g. "H >= R and W >= S".
 # requires = ""
 
@@ -113,9 +117,10 @@ bytes = "8 * n"
 
 # What a kernel may use beyond its arguments.
 [capabilities]
-scratch_bytes = "0"
+scratch_bytes = "0" # most device memory solve may allocate, an expression in dims
+# device_to_host = true # may solve copy results to the host?
 # include_dirs = ["include"]
-# header_libraries = ["cub", "cooperative_groups"]
+# header_libraries = ["cub", "cooperative_groups"] # for whoever writes the kernels
 # flags = []
 # defines = {}
 """

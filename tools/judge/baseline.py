@@ -42,7 +42,7 @@ async def time_baseline(task: Task, device: Device) -> Timing:
 
 def cache_key(task: Task, device: Device, compiled: Compiled) -> str:
     """Everything a baseline's time depends on."""
-    asked = (task.sizes, task.arguments)
+    asked = (task.sizes, task.arguments, task.capabilities)
     parts = (FORMAT, compiled.key, device.name, device.version, repr(asked))
     return hashlib.blake2b(repr(parts).encode(), digest_size=16).hexdigest()
 

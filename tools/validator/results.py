@@ -47,7 +47,8 @@ def compare_repeat(
     first: Mapping[str, Array], second: Mapping[str, Array], expectation: Expectation, own: Limits
 ) -> tuple[str, ...] | Nondeterministic:
     """Two calls on the same inputs: equal bits, or float sums in another order, within a quarter
-    of the tolerance."""
+    of the tolerance. With a rule of the task's own each call has to keep it, and they may differ.
+    """
     notes = []
     for name, expected in expectation.values.items():
         one, other = first[name], second[name]
@@ -59,6 +60,8 @@ def compare_repeat(
                 detail="right with one order of blocks and warps, wrong with another: "
                 "threads depend on an order nothing enforces",
             )
+        if expectation.own_rule is not None:
+            continue
         reach = replace(
             own, max_units=own.max_units / 4, rms_units=max(own.rms_units, own.max_units)
         )

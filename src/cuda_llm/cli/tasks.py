@@ -121,9 +121,19 @@ def _describe(task: "Task") -> Iterable[str]:
         yield f"  {group:<11} {'; '.join(map(_size, getattr(task.sizes, group)))}"
     yield f"  hidden      {task.sizes.hidden.count} fresh sizes a verdict"
     yield f"  tolerance   {task.tolerance.kind}, {task.tolerance.precision}"
+    yield f"  may use     {'; '.join(_capabilities(task)) or 'its arguments alone'}"
     yield f"  oracle      {'reference.py' if task.reference else 'baseline.cu (differential)'}"
     yield ""
     yield task.description.rstrip()
+
+
+def _capabilities(task: "Task") -> Iterable[str]:
+    capabilities = task.capabilities
+    if capabilities.scratch_bytes != "0":
+        yield f"{capabilities.scratch_bytes} bytes of scratch memory"
+    if capabilities.device_to_host:
+        yield "copies to the host"
+    yield from capabilities.header_libraries
 
 
 def _size(dims: Mapping[str, int]) -> str:

@@ -86,9 +86,9 @@ const Allocation* nearest_allocation(uint64_t address, bool* freed) {
 
 uint64_t device_malloc(uint64_t bytes) {
   Device& d = device();
-  uint64_t taken = round_up(std::max<uint64_t>(bytes, 1), kAlign);
-  bool over_quota = bytes > d.options.scratch_bytes || d.scratch_used + taken > d.options.scratch_bytes;
-  uint64_t at = over_quota ? 0 : find_room(taken);
+  // A task states its quota in the bytes a kernel asks for; what alignment adds is not counted.
+  bool over_quota = bytes > d.options.scratch_bytes - d.scratch_used;
+  uint64_t at = over_quota ? 0 : find_room(round_up(std::max<uint64_t>(bytes, 1), kAlign));
   if (at == 0) {
     d.report->allocation_failed = over_quota ? 1 : 2;
     d.report->refused_bytes = bytes;
@@ -97,7 +97,7 @@ uint64_t device_malloc(uint64_t bytes) {
   Allocation one{at, at + bytes, AllocationKind::scratch, d.scratch_count++, true, false};
   insert(one);
   forget_bytes(one);
-  d.scratch_used += taken;
+  d.scratch_used += bytes;
   return at;
 }
 
@@ -105,7 +105,7 @@ bool device_free(uint64_t address) {
   Device& d = device();
   for (auto one = d.allocations.begin(); one != d.allocations.end(); ++one) {
     if (one->begin != address || one->kind != AllocationKind::scratch) continue;
-    d.scratch_used -= round_up(std::max<uint64_t>(one->end - one->begin, 1), kAlign);
+    d.scratch_used -= one->end - one->begin;
     d.freed.push_back(*one);
     d.allocations.erase(one);
     return true;

@@ -19,6 +19,10 @@ from cuda_llm.tools.profiler.counts import SECTOR_BYTES, WARP_LANES
 WORD_BYTES = 4
 L2_SLICE_BYTES_PER_CLK = 64
 """Width of one L2 slice: how many slices, and so atomic units, a chip has (an estimate)."""
+L2_LINE_BYTES = 128
+ATOMIC_LINE_CLK = 3.4
+"""Clocks between two atomic passes on one L2 line: an H200 took 1.77 ns a lane to add floats to one
+address (docs/recorded.md)."""
 ATOMIC_PASSES = 2
 """Shared-memory passes of one round of a native atomic: read and write (an estimate)."""
 CAS_PASSES = 6
@@ -98,19 +102,18 @@ def _l2_sectors(site: Site, count: SiteCount) -> float:
 
 
 def _l2_atomic_clk(atomics: Sequence[SiteCount], blocks: int, hardware: Hardware) -> float:
-    """The slices work through the sectors side by side; one address takes one operation a clock."""
-    distinct = max(
+    """The slices work side by side, a pass a clock each; a line takes its passes in turn.
+
+    A request passes once a sector, and once more for each further lane on the same address.
+    """
+    passes = sum(max(0.0, count.sectors + count.serial - count.requests) for count in atomics)
+    sectors = max(
         1.0,
         sum(count.dram_sectors for count in atomics),
         sum(count.l2_sectors for count in atomics) / max(1, blocks),
     )
-    throughput = sum(count.sectors for count in atomics) / l2_slices(hardware)
-    turns = sum(
-        count.serial / max(distinct, count.lanes / count.serial)
-        for count in atomics
-        if count.serial
-    )
-    return max(throughput, turns)
+    lines = max(1.0, sectors * SECTOR_BYTES / L2_LINE_BYTES)
+    return passes * max(1 / l2_slices(hardware), ATOMIC_LINE_CLK / lines)
 
 
 def _parts(site: Site) -> set[str]:

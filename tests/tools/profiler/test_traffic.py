@@ -6,6 +6,7 @@ from cuda_llm.hardware_profiles.lookup import find_hardware
 from cuda_llm.tools.emulator.account import LaunchAccount, SiteCount
 from cuda_llm.tools.emulator.tables import KernelTable, Site
 from cuda_llm.tools.profiler.traffic import (
+    ATOMIC_LINE_CLK,
     Traffic,
     l2_slices,
     launch_traffic,
@@ -67,14 +68,23 @@ def test_a_store_is_written_through() -> None:
 
 def test_atomics_on_one_address_take_turns() -> None:
     one = SiteCount(requests=10, lanes=320, sectors=10, l2_sectors=1, dram_sectors=1, serial=320)
-    assert traffic("atom.global.add.u32", "global", "atomic", one).atomic_clk == 320
+    clocks = traffic("atom.global.add.u32", "global", "atomic", one).atomic_clk
+    assert clocks == pytest.approx(320 * ATOMIC_LINE_CLK)
 
 
-def test_atomics_on_many_addresses_are_spread_over_the_slices() -> None:
-    many = SiteCount(requests=10, lanes=320, sectors=40, l2_sectors=40, dram_sectors=40, serial=10)
-    assert traffic("atom.global.add.u32", "global", "atomic", many).atomic_clk == 40 / l2_slices(
-        AMPERE
+def test_atomics_on_one_line_wait_for_it_at_whatever_address() -> None:
+    """Eight bins of a histogram share a line of L2: one request to all of them passes once each."""
+    bins = SiteCount(requests=10, lanes=40, sectors=40, l2_sectors=4, dram_sectors=4, serial=10)
+    clocks = traffic("atom.global.add.u32", "global", "atomic", bins).atomic_clk
+    assert clocks == pytest.approx(40 * ATOMIC_LINE_CLK)
+
+
+def test_atomics_on_many_lines_are_spread_over_the_slices() -> None:
+    many = SiteCount(
+        requests=1000, lanes=32000, sectors=4000, l2_sectors=4000, dram_sectors=4000, serial=1000
     )
+    clocks = traffic("atom.global.add.u32", "global", "atomic", many).atomic_clk
+    assert clocks == pytest.approx(4000 / l2_slices(AMPERE))
 
 
 def test_copies_of_an_atomic_share_what_the_first_one_touched() -> None:

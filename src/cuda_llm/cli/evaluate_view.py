@@ -1,6 +1,8 @@
 """The report of `evaluate` for a person."""
 
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
+from pathlib import PurePath
 
 import typer
 
@@ -115,21 +117,31 @@ def show_table(judged: Sequence[Judged]) -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
+    names = without_common_folder([one.name for one in judged])
     table = Table(box=box.SIMPLE_HEAD)
     for title in ("file", "verdict", "largest size", "speedup", "limited by"):
         numbers = title in {"largest size", "speedup"}
         table.add_column(title, justify="right" if numbers else "left", overflow="fold")
-    for one in sorted(judged, key=rank):
+    for one, name in sorted(zip(judged, names, strict=True), key=lambda row: rank(row[0])):
         profile = one.verdict.profile if isinstance(one.verdict, Passed) else None
         table.add_row(
-            printable(one.name),
+            Text(printable(name)),
             one.verdict.code,
             us(profile.sizes[-1].time_us) if profile and profile.sizes else "",
             f"{profile.speedup:.2f}x" if profile and profile.speedup else "",
             profile.bottlenecks[0].code if profile and profile.bottlenecks else "",
         )
     Console().print(table)
+
+
+def without_common_folder(names: Sequence[str]) -> list[str]:
+    """The names without the folder they all lie in: a narrow terminal has no room for it."""
+    folders = [PurePath(name).parts[:-1] for name in names]
+    levels = zip(*folders, strict=False)
+    shared = sum(1 for _ in takewhile(lambda level: len(set(level)) == 1, levels))
+    return [str(PurePath(*PurePath(name).parts[shared:])) for name in names]
 
 
 def rank(judged: Judged) -> tuple[bool, float]:

@@ -50,9 +50,16 @@ class LiveProgress:
         from rich.progress import Progress as Bars
         from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
 
-        columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+        columns = (
+            SpinnerColumn(),
+            TextColumn("{task.description}", markup=False),
+            TimeElapsedColumn(),
+        )
         self.bars = Bars(*columns, console=Console(stderr=True), transient=True)
-        self.rows = {name: self.bars.add_task(f"{name}  waiting", total=None) for name in names}
+        self.rows = {
+            name: self.bars.add_task(f"{name}  waiting", total=None)
+            for name in dict.fromkeys(names)
+        }
 
     def prepare(self, build: Callable[[], None]) -> None:
         """Show a line of its own when it takes its time, and remove it."""

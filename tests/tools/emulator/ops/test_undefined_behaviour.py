@@ -12,7 +12,7 @@ from cuda_llm.tools.emulator.ops.table import operations
 from cuda_llm.tools.native import find_gxx
 
 SANITIZE = [
-    "-O1",
+    "-O0",
     "-fsanitize=address,undefined,float-cast-overflow",
     "-fno-sanitize-recover=all",
 ]

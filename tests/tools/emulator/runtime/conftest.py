@@ -21,7 +21,9 @@ def plain_driver() -> Path:
 def sanitized_driver() -> Path:
     """The scenarios and the device in one program, under AddressSanitizer and UBSan."""
     sources = [*drivers(), *sorted((RUNTIME / "device").glob("*.cpp"))]
-    return build("driver-sanitized", sources, [*FLAGS, "-g", "-fsanitize=address,undefined"], WATCH)
+    return build(
+        "driver-sanitized", sources, [*FLAGS, "-O0", "-g", "-fsanitize=address,undefined"], WATCH
+    )
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cuda_llm.settings import settings
+from cuda_llm.settings import Settings, settings
 
 
 def ask(expression: str, home: Path, **env: str) -> "subprocess.CompletedProcess[str]":
@@ -117,3 +117,12 @@ def test_a_changed_environment_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     assert settings().cache == Path("here").absolute()
     monkeypatch.setenv("CUDA_LLM_CACHE", "/there")
     assert settings().cache == Path("/there")
+
+
+def test_every_setting_is_documented_with_its_default() -> None:
+    page = (Path(__file__).parents[2] / "docs/settings.md").read_text()
+    rows = dict(line.strip("| ").split(" | ")[:2] for line in page.splitlines() if "| `" in line)
+    assert list(rows) == [f"`{name}`" for name in Settings.model_fields]
+    for name, field in Settings.model_fields.items():
+        if isinstance(field.default, int | float | str):
+            assert rows[f"`{name}`"].strip("`") == str(field.default).removesuffix(".0")

@@ -165,12 +165,12 @@ def test_nothing_private_is_left_and_the_own_share_is_small(
     compile_source: Compile, own_cache: Path
 ) -> None:
     compile_source(TILED)  # builds the jail
-    start = time.monotonic()
+    own_s = time.process_time()
     compiled = compile_source(TILED + "// another\n")
-    elapsed = time.monotonic() - start
+    own_s = time.process_time() - own_s
 
     assert isinstance(compiled, Compiled)
-    assert elapsed - compiled.compile_s < 0.3
+    assert own_s < 0.3
     assert list((own_cache / "work").iterdir()) == []
 
 

@@ -1,6 +1,7 @@
 """Sessions come and go without leaving anything."""
 
 import asyncio
+import os
 import tempfile
 import threading
 from pathlib import Path
@@ -173,13 +174,19 @@ def test_the_guard_behind_the_last_buffer_survives_scratch_memory(device: Device
     asyncio.run(run())
 
 
-def test_a_session_is_ready_within_a_fraction_of_a_second(device: Device) -> None:
+def cpu_s() -> float:
+    """Processor time of this process and of all children that have been waited for."""
+    return sum(os.times()[:4])
+
+
+def test_a_session_costs_a_fraction_of_a_second(device: Device) -> None:
+    """Processor time, because a busy machine stretches the wall clock."""
+
     async def run() -> float:
         await one_session(device, 1)
-        loop = asyncio.get_running_loop()
-        started = loop.time()
+        before_s = cpu_s()
         for _ in range(5):
             await one_session(device, 1)
-        return (loop.time() - started) / 5
+        return (cpu_s() - before_s) / 5
 
     assert asyncio.run(run()) < 0.5

@@ -117,7 +117,7 @@ def test_the_wall_clock_ends_a_command(tmp_path: Path, token: str) -> None:
     result = run(DETACH_THREE.format(token) + f"sleep {token}", tmp_path, wall_s=0.3)
 
     assert result.timed_out
-    assert 0.3 <= result.wall_s < 2
+    assert 0.3 <= result.wall_s < 10
     assert sleepers(token) == []
 
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import tempfile
 from pathlib import Path
 
 from cuda_llm.tasks.task import Task
@@ -12,9 +13,10 @@ from cuda_llm.tools.device import Device, Session
 from cuda_llm.tools.judge.oracle import open_oracle
 from cuda_llm.tools.judge.refusal import refusal
 from cuda_llm.tools.judge.timing import Timing, time_sizes
-from cuda_llm.tools.native import cache_dir
+from cuda_llm.tools.native import cache_dir, cache_folder, unwritable
 
 FORMAT = 1
+FOLDER = "baselines"
 
 
 async def time_baseline(task: Task, device: Device) -> Timing:
@@ -25,7 +27,7 @@ async def time_baseline(task: Task, device: Device) -> Timing:
     compiled = await compile_candidate(baseline_request(task, device.target))
     if not isinstance(compiled, Compiled):
         raise refusal(task, compiled)
-    kept = cache_dir() / "baselines" / f"{cache_key(task, device, compiled)}.json"
+    kept = cache_dir() / FOLDER / f"{cache_key(task, device, compiled)}.json"
     times_us = read_times(kept, len(task.sizes.emulated))
     if times_us is None:
         async with open_oracle(task, device) as oracle, device.open(compiled) as session:
@@ -58,8 +60,12 @@ def read_times(path: Path, count: int) -> list[float] | None:
 
 
 def write_times(path: Path, times_us: list[float]) -> None:
-    """Keep the times; two writers at once leave one whole file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    scratch = path.with_suffix(f".{id(times_us):x}.tmp")
-    scratch.write_text(json.dumps(times_us))
-    scratch.replace(path)
+    """Keep the times; two writers at once leave one whole file. Raises MissingError."""
+    folder = cache_folder(FOLDER)
+    try:
+        with tempfile.TemporaryDirectory(dir=folder) as scratch:
+            whole = Path(scratch) / path.name
+            whole.write_text(json.dumps(times_us))
+            whole.replace(path)
+    except OSError as error:
+        raise unwritable(error) from error

@@ -17,11 +17,11 @@ class Roof:
     bound: Literal["compute", "memory"]
 
 
-def peak_tflops(hardware: Hardware, precision: str) -> float:
-    """Published dense peak for `precision`.
+def published_peaks(hardware: Hardware) -> dict[str, float]:
+    """Dense peaks in TFLOPS of what the chip has, by precision.
 
     `fp32`, `fp64` and `fp16` are the CUDA cores'; `tensor:` and an input type, e.g. `tensor:tf32`,
-    the tensor cores'. Raises HardwareError where the chip has no such unit.
+    the tensor cores'.
     """
     cores = {
         "fp32": hardware.peaks.fp32_tflops,
@@ -29,8 +29,13 @@ def peak_tflops(hardware: Hardware, precision: str) -> float:
         "fp16": hardware.peaks.fp16_tflops,
     }
     tensor = {f"tensor:{kind}": rate for kind, rate in hardware.peaks.tensor_dense_tflops.items()}
-    peak = (cores | tensor).get(precision, 0.0)
-    if peak <= 0:
+    return {precision: rate for precision, rate in (cores | tensor).items() if rate > 0}
+
+
+def peak_tflops(hardware: Hardware, precision: str) -> float:
+    """Published dense peak. Raises HardwareError where the chip has no such unit."""
+    peak = published_peaks(hardware).get(precision)
+    if peak is None:
         msg = f"{hardware.name} has no published peak for {precision}"
         raise HardwareError(msg)
     return peak

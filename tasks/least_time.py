@@ -1,0 +1,57 @@
+"""The least time that one size of a task can take on a GPU, from its compulsory bytes and work."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from cuda_llm.hardware_profiles.hardware import Hardware
+from cuda_llm.hardware_profiles.roofline import published_peaks, roof
+from cuda_llm.tasks.expressions import evaluate
+from cuda_llm.tasks.task import Task
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeastTime:
+    """What one size of a task needs at least."""
+
+    time_us: float
+    """At published peaks. A kernel whose data stay in L2 may be faster."""
+    attainable_us: float
+    """At the bandwidth that a large copy reaches, with one launch."""
+    bound: Literal["compute", "memory"]
+    flops: float
+    bytes_moved: float
+    precision: str
+    """Of the peak that was used, as `hardware_profiles.roofline` spells it."""
+
+
+def least_time(
+    task: Task, hardware: Hardware, dims: Mapping[str, int], *, precision: str = ""
+) -> LeastTime:
+    """The roofline of one size, in the fastest precision that the task asks for unless named."""
+    precision = precision or usable_precision(task, hardware)
+    flops = float(evaluate(task.roofline.flops, dims))
+    bytes_moved = float(evaluate(task.roofline.bytes, dims))
+    least = roof(hardware, flops=flops, bytes_moved=bytes_moved, precision=precision)
+    moving_us = least.memory_us / hardware.model.dram_efficiency
+    return LeastTime(
+        time_us=least.time_us,
+        attainable_us=max(least.compute_us, moving_us) + hardware.model.launch_us,
+        bound=least.bound,
+        flops=flops,
+        bytes_moved=bytes_moved,
+        precision=precision,
+    )
+
+
+def usable_precision(task: Task, hardware: Hardware) -> str:
+    """The fastest arithmetic that the task's tolerance allows and the chip has."""
+    wanted = task.tolerance.precision
+    allowed = ["fp32"] if wanted == "fp32" else [f"tensor:{wanted}", wanted, "fp32"]
+    return next(precision for precision in allowed if precision in published_peaks(hardware))
+
+
+def fastest_precision(hardware: Hardware) -> str:
+    """The arithmetic with the highest peak, whatever a task allows."""
+    peaks = published_peaks(hardware)
+    return max(peaks, key=lambda precision: peaks[precision])

@@ -1,0 +1,167 @@
+"""Each playbook: a space of different kernels, of which those in a covering sample are right."""
+
+import asyncio
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from functools import cache
+from itertools import cycle, islice
+
+import pytest
+
+from cuda_llm.agents.tunables.read import read_space
+from cuda_llm.agents.tunables.space import points, sample_points
+from cuda_llm.agents.tunables.tunable import Point, Space
+from cuda_llm.agents.tunables.write import write_point
+from cuda_llm.outcomes import Passed
+from cuda_llm.tasks.loader import list_tasks, load_task
+from cuda_llm.tasks.task import Task
+from cuda_llm.tools.devices.find import open_device
+from cuda_llm.tools.judge.baseline import time_baseline
+from cuda_llm.tools.judge.judge import judge
+from cuda_llm.tools.judge.timing import Timing
+from cuda_llm.wording import describe
+
+SEED = 3
+DEVICES = ("GTX 1660 SUPER", "RTX 4090", "H100 SXM", "B200")
+CODES = {
+    *("bank_conflicts", "uncoalesced_global", "atomic_contention", "divergence", "low_occupancy"),
+    *("tail", "dram_bandwidth", "l2_bandwidth", "shared_bandwidth", "l1_bandwidth", "latency"),
+    *("issue", "launch_overhead", "fp32", "int", "shuffle"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Strong:
+    """What an expert would ship."""
+
+    point: Point
+    least_speedup: float
+    """Modelled, over the baseline on an RTX 3090 Ti."""
+
+
+STRONG = {
+    "vector_add": Strong(
+        point={"LOOPS": 1, "THREADS": 256, "VECTORS": 1, "WIDTH": 4},
+        least_speedup=0.98,  # the baseline is as fast as DRAM
+    ),
+    "matrix_transpose": Strong(
+        point={"VARIANT": 2, "TILE": 32, "ITEMS": 8, "WIDTH": 4, "SKEW": 1}, least_speedup=1.5
+    ),
+    "matrix_multiplication": Strong(
+        point={
+            **{"TILED": 1, "SIDE": 16, "ITEMS": 4, "DEPTH": 32},
+            **{"BUFFERS": 2, "WIDTH": 4, "SPLITS": 8},
+        },
+        least_speedup=1.8,
+    ),
+    "reduction": Strong(
+        point={"WITHIN": 2, "ACROSS": 3, "THREADS": 256, "ITEMS": 8, "WIDTH": 4}, least_speedup=30
+    ),
+    "histogram": Strong(
+        point={
+            **{"PRIVATE": 1, "COPIES": 4, "SPREAD": 1, "ACROSS": 2},
+            **{"THREADS": 1024, "WIDTH": 4, "ITEMS": 4},
+        },
+        least_speedup=8,
+    ),
+    "conv2d": Strong(
+        point={"STAGED": 1, "FILTER": 1, "ACROSS": 32, "DOWN": 4, "ITEMS": 8, "SHARES": 2},
+        least_speedup=2,
+    ),
+}
+
+
+@cache
+def source_of(name: str) -> str:
+    playbook = load_task(name).playbook
+    assert playbook is not None
+    return playbook.read_text(encoding="utf-8")
+
+
+@cache
+def space_of(name: str) -> Space:
+    space = read_space(source_of(name))
+    assert isinstance(space, Space), space
+    return space
+
+
+def missing(space: Space, chosen: list[Point]) -> set[tuple[str, int]]:
+    """Values of tunables that no chosen point has."""
+    every = {(one.name, value) for one in space.tunables for value in one.values}
+    return every - {pair for point in chosen for pair in point.items()}
+
+
+def covering(name: str) -> list[Point]:
+    """The strong point, then few more, so that every value of every tunable occurs."""
+    space = space_of(name)
+    offered = sample_points(space, SEED)
+    chosen = [STRONG[name].point]
+    while left := missing(space, chosen):
+        draws = list(islice(offered, 64))
+        chosen.append(max(draws, key=lambda point: len(left & set(point.items()))))
+    return chosen
+
+
+OTHERS = [
+    pytest.param(name, point, device, id=f"{name}-{number}-{device}")
+    for name in list_tasks()
+    for number, (point, device) in enumerate(
+        zip(covering(name)[1:], cycle(DEVICES), strict=False), start=1
+    )
+]
+
+
+async def no_baseline(task: Task) -> Timing:
+    """Times that stand for the baseline's where only correctness is asked."""
+    return Timing(
+        times=tuple((dims, 1.0) for dims in task.sizes.emulated), launches=(), bottlenecks=()
+    )
+
+
+def judge_point(name: str, point: Point, device_name: str, *, timed: bool) -> float:
+    """The point's speedup. Fails with the verdict in words where it did not pass."""
+
+    async def run() -> float:
+        task, device = load_task(name), open_device(device_name)
+        times: Awaitable[Timing] = time_baseline(task, device) if timed else no_baseline(task)
+        source = write_point(source_of(name), point)
+        baseline = asyncio.ensure_future(times)
+        verdict = (await judge(task, device, source, "playbook.cu", baseline=baseline)).verdict
+        await baseline
+        assert isinstance(verdict, Passed), f"{point}: {verdict.code}: {describe(verdict)}"
+        assert verdict.profile is not None
+        assert verdict.profile.speedup is not None
+        return verdict.profile.speedup
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize("name", list_tasks())
+def test_every_valid_point_is_a_kernel_of_its_own(name: str) -> None:
+    kernels = [write_point(source_of(name), point) for point in points(space_of(name))]
+    assert len(set(kernels)) == len(kernels)
+    assert len(kernels) >= (24 if name == "vector_add" else 72)
+    assert not any("tunable" in kernel for kernel in kernels)
+
+
+@pytest.mark.parametrize("name", list_tasks())
+def test_hints_name_reasons_that_profiles_give(name: str) -> None:
+    preferences = space_of(name).preferences
+    assert preferences
+    assert {one.code for one in preferences} <= CODES
+
+
+@pytest.mark.parametrize("name", list_tasks())
+def test_every_value_of_every_tunable_can_be_chosen(name: str) -> None:
+    assert not missing(space_of(name), list(points(space_of(name))))
+
+
+@pytest.mark.parametrize("name", list_tasks())
+def test_what_an_expert_would_ship_beats_the_baseline(name: str) -> None:
+    strong = STRONG[name]
+    assert judge_point(name, strong.point, "emulated", timed=True) >= strong.least_speedup
+
+
+@pytest.mark.parametrize(("name", "point", "device"), OTHERS)
+def test_a_point_is_right_on_gpus_of_all_sizes(name: str, point: Point, device: str) -> None:
+    judge_point(name, point, f"emulated:{device}", timed=False)

@@ -15,8 +15,11 @@ from cuda_llm.tools.judge.refusal import refusal
 from cuda_llm.tools.judge.timing import Timing, time_sizes
 from cuda_llm.tools.native import cache_dir, cache_folder, unwritable
 
-FORMAT = 1
+FORMAT = 2
 FOLDER = "baselines"
+INPUTS = b"baseline"
+"""Nonce of the timed inputs: always the same, because where a kernel's time depends on them, every
+speed-up would depend on when its baseline was timed. The baseline has nobody to deceive."""
 
 
 async def time_baseline(task: Task, device: Device) -> Timing:
@@ -32,7 +35,9 @@ async def time_baseline(task: Task, device: Device) -> Timing:
     if times_us is None:
         async with open_oracle(task, device) as oracle, device.open(compiled) as session:
             timing = (
-                await time_sizes(task, session, oracle) if isinstance(session, Session) else session
+                await time_sizes(task, session, oracle, nonce=INPUTS)
+                if isinstance(session, Session)
+                else session
             )
         if not isinstance(timing, Timing):
             raise refusal(task, timing)

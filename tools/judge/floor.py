@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.outcomes import ImpossibleTime
-from cuda_llm.tasks.expressions import evaluate
+from cuda_llm.tasks.least_time import fastest_precision, least_time
 from cuda_llm.tasks.task import Task
 
 SLACK = 0.5
@@ -15,8 +15,9 @@ def find_impossible(
     task: Task, hardware: Hardware, times: Iterable[tuple[Mapping[str, int], float]]
 ) -> ImpossibleTime | None:
     """The first size that took less than half of its roofline's time, at the chip's best peaks."""
+    fastest = fastest_precision(hardware)
     for dims, time_us in times:
-        floor_us = SLACK * least_us(task, hardware, dims)
+        floor_us = SLACK * least_time(task, hardware, dims, precision=fastest).time_us
         if time_us < floor_us:
             return ImpossibleTime(
                 time_us=time_us,
@@ -24,14 +25,3 @@ def find_impossible(
                 detail="less than half of what the bytes and operations of the task need",
             )
     return None
-
-
-def least_us(task: Task, hardware: Hardware, dims: Mapping[str, int]) -> float:
-    """Time of the task's compulsory bytes and operations at published peaks of any precision."""
-    peaks = hardware.peaks
-    fastest = max(
-        (peaks.fp32_tflops, peaks.fp16_tflops, *peaks.tensor_dense_tflops.values()), default=0.0
-    )
-    moving_us = float(evaluate(task.roofline.bytes, dims)) / (peaks.dram_gb_s * 1e3)
-    computing_us = float(evaluate(task.roofline.flops, dims)) / (fastest * 1e6)
-    return max(moving_us, computing_us)

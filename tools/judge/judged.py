@@ -7,7 +7,7 @@ from cuda_llm.outcomes import Verdict
 from cuda_llm.tools.compiler.candidate import Compiled
 
 OnStage = Callable[[str, str], None]
-"""Called with a candidate's name and the stage it enters: `compile`, `load`, `validate`, `time`."""
+"""Called with a candidate's name and the stage it enters: `compile`, `validate`, `time`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,7 +19,7 @@ class Judged:
     compiled: Compiled | None = None
     """None when it did not get through the compiler."""
     seconds: Mapping[str, float] = field(default_factory=dict)
-    """Wall time by stage: `compile`, `load`, `validate`, `time`."""
+    """Wall time by stage: `compile`, `validate`, `time`."""
 
 
 def ignore(_name: str, _stage: str) -> None:

@@ -24,12 +24,19 @@ class Timing:
     bottlenecks: tuple[Bottleneck, ...]
 
 
-async def time_sizes(task: Task, session: Session, oracle: Oracle) -> Timing | Verdict:
-    """Run each timed size on fresh inputs, outputs verified; stop at the first that is wrong."""
+async def time_sizes(
+    task: Task, session: Session, oracle: Oracle, *, nonce: bytes | None = None
+) -> Timing | Verdict:
+    """Run each timed size, outputs verified; stop at the first that is wrong.
+
+    The inputs follow from `nonce`, fresh ones from none.
+    """
     times = []
     report: CallReport | None = None
     for dims in task.sizes.emulated:
-        outcome = await run_case(task, session, dims, level=Level.ACCOUNT, oracle=oracle)
+        outcome = await run_case(
+            task, session, dims, level=Level.ACCOUNT, oracle=oracle, nonce=nonce
+        )
         if not isinstance(outcome, CallReport):
             return outcome
         report = outcome

@@ -78,8 +78,10 @@ class Runner:
 
     async def stop(self) -> None:
         """Kill both processes with their groups, and let go of everything."""
-        await self._kill()
-        self._connection.close()
+        try:
+            await self._kill()
+        finally:
+            self._connection.close()
 
     async def _receive(self, limit_s: float) -> bytes:
         loop = asyncio.get_running_loop()
@@ -100,8 +102,11 @@ class Runner:
 
     async def _kill(self) -> int:
         """End both; the device part's status."""
-        await _end(self._host)
-        return await _end(self._device)
+        try:
+            await _end(self._host)
+        finally:
+            status = await _end(self._device)
+        return status
 
     async def _last_of_host(self) -> int:
         """The host part hung up: its status, or that of being killed where it still ran."""
@@ -188,12 +193,16 @@ def _answers(reply: ReplyFrame, frame: StartFrame | CallFrame) -> bool:
 
 
 async def _end(process: Process) -> int:
-    """Kill a process with its group, and reap it."""
+    """Kill a process with its group, and reap it, also when cancelled meanwhile."""
     # The group may hold processes even when its leader is gone.
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    await _wait(process)
-    return process.wait()
+    try:
+        await _wait(process)
+    finally:
+        # What was killed is gone in a moment, so that waiting here holds nobody up.
+        status = process.wait()
+    return status
 
 
 async def _wait(process: Process) -> None:

@@ -12,6 +12,9 @@ from cuda_llm.tools.validator.compare import Expected
 Array = npt.NDArray[Any]
 Mask = npt.NDArray[np.bool_]
 
+LEAST_ROUNDED = 8
+"""Fewer elements than this do not tell a short format from a few terms that were lost."""
+
 
 def looks_like(
     got: Array, expected: Expected, wrong: Mask, inputs: Mapping[str, Array], poison: int
@@ -132,7 +135,7 @@ def _rounded(got: Array, expected: Expected, wrong: Mask) -> str:
     some = scale > 0
     with np.errstate(invalid="ignore", over="ignore"):
         error = np.abs(got.astype(np.float64) - expected.value)[some] / scale[some]
-    if not error.size or not np.isfinite(error).all():
+    if error.size < LEAST_ROUNDED or not np.isfinite(error).all():
         return ""
     biggest = float(error.max())
     if 2.0**-18 < biggest <= 2.0**-10:

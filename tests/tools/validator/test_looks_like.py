@@ -87,3 +87,8 @@ def test_noise_gets_no_name() -> None:
     got = VECTOR.copy()
     got[rng.choice(1000, 100, replace=False)] += 1
     assert told(got, VECTOR) == ""
+
+
+def test_a_single_sum_that_is_off_is_not_blamed_on_a_format() -> None:
+    assert "bfloat16" in told(to_bf16(VECTOR), VECTOR)
+    assert "bfloat16" not in told(to_bf16(VECTOR[:1]), VECTOR[:1])

@@ -1,0 +1,1 @@
+"""Which GPUs this machine has, and how they agree with what we know of them."""

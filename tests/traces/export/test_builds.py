@@ -1,0 +1,169 @@
+"""What is exported really compiles, on its own, with the compiler a user has."""
+
+import ctypes
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from exported_package import import_package, winner_of
+
+from cuda_llm.tasks.loader import list_tasks
+from cuda_llm.traces.export.carried.build import build
+from cuda_llm.traces.export.export import export
+
+QUICK = "histogram"
+"""The task whose export is compiled in every test run."""
+
+NEEDS_PRELUDE = """
+__global__ void copy(const float* A, const float* B, float* C, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) C[i] = A[i] + B[i] * SCALE;
+}
+
+void solve(const float* A, const float* B, float* C, int n)
+{
+    copy<<<(n + 255) / 256, 256>>>(A, B, C, n);
+}
+"""
+"""Its `solve` has C linkage only where solve.h is read before it."""
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache of the exported packages."""
+    monkeypatch.setenv("CUDA_LLM_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache/exported"
+
+
+def exported(library: Path) -> set[str]:
+    """Names a library defines for others."""
+    shown = subprocess.run(
+        ["nm", "-D", "--defined-only", str(library)], capture_output=True, text=True, check=True
+    )
+    return {line.split()[-1] for line in shown.stdout.splitlines()}
+
+
+def make(folder: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        ["make", "-C", str(folder), *arguments], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] * (name != QUICK)) for name in list_tasks()],
+)
+def test_the_plain_export_of_every_task_compiles_with_its_own_makefile(
+    tmp_path: Path, name: str
+) -> None:
+    folder = export(winner_of(name), "cu", tmp_path / name)
+    make(folder, "ARCH=sm_86")
+    assert "solve" in exported(folder / "libsolve.so")
+    assert os.access(folder / "example", os.X_OK)
+    make(folder, "clean")
+    assert not (folder / "example").exists()
+
+
+def test_a_package_builds_its_kernel_once_and_exports_nothing_else(
+    tmp_path: Path, cache: Path
+) -> None:
+    folder = export(winner_of("matrix_transpose"), "cupy", tmp_path / "mine")
+    library = build(folder, "sm_86")
+    assert exported(library) == {"solve", "last_error"}
+    made_at = library.stat().st_mtime_ns
+    assert build(folder, "sm_86") == library
+    assert library.stat().st_mtime_ns == made_at
+    assert [one.name for one in library.parent.iterdir()] == ["solve.so"]
+    assert build(folder, "sm_90") != library
+    (folder / "solve.cu").write_text((folder / "solve.cu").read_text() + "// changed\n")
+    assert build(folder, "sm_86") != library
+
+
+@pytest.mark.parametrize("to", ["cu", "cupy"])
+def test_flags_headers_and_the_prelude_of_a_task_come_along(
+    tmp_path: Path, cache: Path, to: Any
+) -> None:
+    winner = winner_of(task_with_a_header(tmp_path / "task"), NEEDS_PRELUDE)
+    if to == "cu":
+        folder = export(winner, to, tmp_path / "mine")
+        make(folder, "ARCH=sm_86")
+        assert "solve" in exported(folder / "libsolve.so")
+    else:
+        module = import_package(winner, to, tmp_path)
+        assert callable(module._load("sm_86"))
+
+
+def task_with_a_header(folder: Path) -> Path:
+    """A task whose kernels need a flag, a macro and a header of its own."""
+    from cuda_llm.tasks.loader import load_task
+
+    (folder / "headers").mkdir(parents=True)
+    (folder / "headers/scale.cuh").write_text("#pragma once\n#define SCALE WEIGHT\n")
+    original = load_task("vector_add").folder
+    for name in ("task.toml", "description.md", "baseline.cu", "reference.py"):
+        (folder / name).write_text((original / name).read_text())
+    toml = (folder / "task.toml").read_text().replace("[capabilities]\n", CAPABILITIES, 1)
+    assert CAPABILITIES in toml
+    (folder / "task.toml").write_text(toml)
+    return folder
+
+
+CAPABILITIES = """[capabilities]
+include_dirs = ["headers"]
+flags = ["-include=scale.cuh"]
+defines = { WEIGHT = "1.0f" }
+"""
+
+
+def test_a_source_that_nvcc_refuses_is_told_with_its_words(tmp_path: Path, cache: Path) -> None:
+    folder = export(winner_of("vector_add", "int solve = 3;\n"), "cupy", tmp_path / "mine")
+    with pytest.raises(RuntimeError, match=r"nvcc refused .*solve\.cu for sm_86:\n.*error"):
+        build(folder, "sm_86")
+    assert not list(cache.rglob("*.so"))
+
+
+def test_a_missing_compiler_is_told_with_the_mend(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_LLM_NVCC", str(tmp_path / "no-nvcc"))
+    folder = export(winner_of("vector_add"), "cupy", tmp_path / "mine")
+    with pytest.raises(RuntimeError, match="names no nvcc that runs"):
+        build(folder, "sm_86")
+
+
+CALL = """
+import sys
+sys.path.insert(0, {folder!r})
+from mine import _load
+solve = _load("sm_86")
+import ctypes
+print(solve([ctypes.c_void_p(256), ctypes.c_void_p(256), ctypes.c_void_p(512), ctypes.c_int(1)]))
+"""
+
+
+def test_a_launch_that_cuda_refuses_is_told(tmp_path: Path, cache: Path) -> None:
+    """No GPU is visible, so the real runtime refuses the real launch."""
+    export(winner_of("vector_add"), "cupy", tmp_path / "mine")
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", CALL.format(folder=str(tmp_path))],
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "CUDA" in done.stdout
+    assert done.stdout.strip() != ""
+
+
+def test_a_built_library_brings_its_own_cuda_runtime(tmp_path: Path, cache: Path) -> None:
+    folder = export(winner_of("vector_add"), "torch", tmp_path / "mine")
+    library = build(folder, "sm_86")
+    shown = subprocess.run(["ldd", str(library)], capture_output=True, text=True, check=True)
+    assert "cudart" not in shown.stdout
+    assert ctypes.CDLL(str(library)).solve

@@ -1,0 +1,37 @@
+"""The runs under traces/examples/ are real ones, and can be read with what ships now."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from cuda_llm.traces.events import RunFinished, RunStarted
+from cuda_llm.traces.find import find_run
+from cuda_llm.traces.read import read_events
+from cuda_llm.traces.story import tell
+
+ROOT = Path(__file__).parents[2] / "traces/examples"
+EXAMPLES = sorted(path for path in ROOT.iterdir() if path.is_dir())
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+def test_an_example_tells_its_story_from_start_to_winner(path: Path) -> None:
+    run = find_run(str(path))
+    events = [one.event for one in read_events(run.events)]
+    assert isinstance(events[0], RunStarted)
+    (finished,) = [one for one in events if isinstance(one, RunFinished)]
+    assert finished.best is not None
+    assert run.verdict(finished.best).code == "PASSED"
+    assert run.source(finished.best) == (run.best / "solve.cu").read_text()
+    assert any(finished.best in line and "winner" in line for line in tell(run))
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+def test_an_example_names_no_place_of_the_machine_it_ran_on(path: Path) -> None:
+    for file in path.rglob("*"):
+        if file.is_file():
+            assert not re.search(r'["\s](/[a-z]+){2,}', file.read_text()), file
+
+
+def test_there_is_an_example() -> None:
+    assert EXAMPLES

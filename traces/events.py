@@ -1,0 +1,281 @@
+"""Everything that a run tells, one frozen value an event. `events.jsonl` holds one a line.
+
+A line is `{"v": 1, "seq": 12, "at": "2026-01-31T10:00:00.123Z", "kind": "round_began", ...}`:
+version, position, UTC time and kind, then the fields. Fields are only ever added, with a default;
+a reader skips kinds and fields it does not know. What changes a meaning raises `VERSION`.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, TypeAlias
+
+from cuda_llm.search import Attempt, Brief, Hint
+
+VERSION = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunStarted:
+    """The first line of every run."""
+
+    kind: ClassVar[str] = "run_started"
+    run_id: str
+    task: str
+    device: str
+    hardware: str
+    time_source: str
+    generator: str
+    """Name of the generator, e.g. `llm` or `playbook`."""
+    model: str = ""
+    strategy: str
+    candidates: int
+    rounds: int
+    seed: int
+    versions: Mapping[str, str] = field(default_factory=dict)
+    note: str = ""
+    """What the user should know about how this run was set up, e.g. that no model is configured."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunResumed:
+    """The run goes on after it was interrupted or killed."""
+
+    kind: ClassVar[str] = "run_resumed"
+    round: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunForked:
+    """The run began as a copy of another up to and with round `round`."""
+
+    kind: ClassVar[str] = "run_forked"
+    of: str
+    round: int
+    edited_hints: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentDecided:
+    """An agent decided something: the researcher, reflection, or a user's own."""
+
+    kind: ClassVar[str] = "agent_decided"
+    agent: str
+    round: int
+    decisions: tuple[str, ...]
+    note: str = ""
+    """Text it adds to prompts."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentFailed:
+    """An extra agent raised; the run goes on without it."""
+
+    kind: ClassVar[str] = "agent_failed"
+    agent: str
+    round: int
+    error: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class BaselineJudged:
+    """The denominator of every speed-up."""
+
+    kind: ClassVar[str] = "baseline_judged"
+    sizes: tuple[Mapping[str, int], ...]
+    times_us: tuple[float, ...]
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoundBegan:
+    """The strategy has written its briefs."""
+
+    kind: ClassVar[str] = "round_began"
+    round: int
+    incumbent: str | None
+    briefs: tuple[Brief, ...]
+    late: tuple[str, ...] = ()
+    """Attempts of earlier rounds that are still at work and join this one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelCalled:
+    """A call to a chat model ended."""
+
+    kind: ClassVar[str] = "model_called"
+    call: str
+    agent: str
+    model: str
+    outcome: str
+    """`ok`, or the `kind` of a CallFailed."""
+    detail: str = ""
+    tries: int = 1
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    reasoning_tokens: int = 0
+    usd: float | None = None
+    estimated: bool = False
+    """The server sent no count of its own."""
+    lost_tries: int = 0
+    """Requests that were cut off, timed out or cancelled: the server may bill them all the same."""
+    lost_tokens: int = 0
+    """What the lost tries may have used at most; not part of the counts above."""
+    lost_usd: float | None = None
+    """What the lost tries may have cost at most; None where the price is unknown."""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelRetried:
+    """A try failed and another follows."""
+
+    kind: ClassVar[str] = "model_retried"
+    call: str
+    attempt: int
+    """Number of the try that failed, from 1."""
+    reason: str
+    wait_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageEntered:
+    """A candidate begins a stage."""
+
+    kind: ClassVar[str] = "stage_entered"
+    candidate: str
+    stage: str
+    """`generate`, `compile`, `validate`, `profile`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageLeft:
+    """A candidate has left a stage."""
+
+    kind: ClassVar[str] = "stage_left"
+    candidate: str
+    stage: str
+    outcome: str
+    """`ok`, or the code of the verdict that ended it."""
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class CandidateLate:
+    """The round goes on without this candidate; it joins the next."""
+
+    kind: ClassVar[str] = "candidate_late"
+    candidate: str
+    stage: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttemptJudged:
+    """A candidate has its final verdict. Told in order of round and index."""
+
+    kind: ClassVar[str] = "attempt_judged"
+    attempt: Attempt
+
+
+@dataclass(frozen=True, kw_only=True)
+class TunerSearched:
+    """The tuner tried other values of a candidate's tunables."""
+
+    kind: ClassVar[str] = "tuner_searched"
+    round: int
+    parent: str
+    tried: tuple[str, ...]
+    """Ids of the attempts it made."""
+    best: str | None
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class HintGiven:
+    """Something learned went into the state."""
+
+    kind: ClassVar[str] = "hint_given"
+    channel: str
+    """`error_hints` or `performance_hints`."""
+    hint: Hint
+
+
+@dataclass(frozen=True, kw_only=True)
+class IncumbentChosen:
+    """Who is to be beaten after a round."""
+
+    kind: ClassVar[str] = "incumbent_chosen"
+    round: int
+    before: str | None
+    incumbent: str | None
+    reason: str
+    verdicts: Mapping[str, str] = field(default_factory=dict)
+    """By attempt that passed: why it won or did not."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WinnerRemeasured:
+    """The winner was judged once more, in a fresh process with new inputs."""
+
+    kind: ClassVar[str] = "winner_remeasured"
+    attempt: str
+    code: str
+    speedup: float | None
+    times_us: tuple[float, ...] = ()
+    detail: str = ""
+
+    @property
+    def stands(self) -> bool:
+        """Whether it passed again; where our own parts broke, it stands as it was."""
+        return self.code == "PASSED" or self.code.startswith("INFRA_")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunFinished:
+    """The run has its result."""
+
+    kind: ClassVar[str] = "run_finished"
+    reason: str
+    """Why it ended: `rounds`, or what the strategy or a budget said."""
+    best: str | None
+    speedup: float | None = None
+    written_by: str = ""
+    seconds: float = 0.0
+    """Of this process; a resumed run adds its own."""
+    usage: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunInterrupted:
+    """The run stopped before its end and can be resumed."""
+
+    kind: ClassVar[str] = "run_interrupted"
+    reason: str
+    round: int
+    best: str | None = None
+
+
+Record: TypeAlias = "Callable[[Event], None]"
+"""Whoever is told of events as they happen."""
+
+Event: TypeAlias = (
+    RunStarted
+    | RunResumed
+    | RunForked
+    | AgentDecided
+    | AgentFailed
+    | BaselineJudged
+    | RoundBegan
+    | ModelCalled
+    | ModelRetried
+    | StageEntered
+    | StageLeft
+    | CandidateLate
+    | AttemptJudged
+    | TunerSearched
+    | HintGiven
+    | IncumbentChosen
+    | WinnerRemeasured
+    | RunFinished
+    | RunInterrupted
+)

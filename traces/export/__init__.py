@@ -1,0 +1,1 @@
+"""The best kernel of a run as something to import."""

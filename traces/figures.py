@@ -1,0 +1,75 @@
+"""Figures in words, the same everywhere in a story."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from cuda_llm.wording import say_dims
+
+if TYPE_CHECKING:
+    from cuda_llm.traces.summary import Spend
+
+
+def plural(count: int, what: str) -> str:
+    """`1 round`, `3 rounds`."""
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
+
+
+def us(time_us: float) -> str:
+    """A time with three significant digits."""
+    number = f"{time_us:#.3g} us" if time_us < 1000 else f"{time_us / 1000:,.3f} ms"
+    return number.replace(". ", " ")
+
+
+def tokens(count: int) -> str:
+    """`950`, `38k`, `1.2M`."""
+    if count < 1000:
+        return str(count)
+    return f"{count / 1000:.3g}k" if count < 999_500 else f"{count / 1e6:.3g}M"
+
+
+def clock(at: str) -> str:
+    """`2026-01-31 10:00:00`."""
+    return at[:19].replace("T", " ")
+
+
+def say_spend(spend: "Spend") -> str:
+    """`12 calls, 38k tokens in, 9.1k out, $0.06`."""
+    price = "price unknown" if spend.usd is None else f"${spend.usd:,.4g}"
+    return (
+        f"{plural(spend.calls, 'call')}, {tokens(spend.input_tokens)} tokens in, "
+        f"{tokens(spend.output_tokens)} out, {price}"
+    )
+
+
+def say_end(reason: str) -> str:
+    """Why a run ended, in words."""
+    return "its rounds were done" if reason == "rounds" else reason
+
+
+def say_idea(idea: str, tunables: Mapping[str, int]) -> str:
+    """What a kernel tries, with the values of its tunables where that does not name them."""
+    if all(name in idea for name in tunables):
+        return idea
+    values = ", ".join(f"{name} = {value}" for name, value in tunables.items())
+    return f"{idea}; {values}" if idea else values
+
+
+def say_seconds(seconds: Mapping[str, float]) -> str:
+    """`generate 0.1 s, compile 1.2 s`."""
+    return ", ".join(f"{stage} {spent:.1f} s" for stage, spent in seconds.items())
+
+
+def say_times(
+    sizes: Sequence[Mapping[str, int]],
+    times_us: Sequence[float],
+    baseline_us: Sequence[float] = (),
+) -> str:
+    """One line a size: its dims, its time and, where known, the baseline's."""
+    lines = []
+    for index, (dims, time_us) in enumerate(zip(sizes, times_us, strict=False)):
+        line = f"{say_dims(dims)}: {us(time_us)}"
+        if index < len(baseline_us) and time_us:
+            base_us = baseline_us[index]
+            line += f", baseline {us(base_us)}, {base_us / time_us:.2f}x"
+        lines.append(line)
+    return "\n".join(lines)

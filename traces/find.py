@@ -1,0 +1,66 @@
+"""Runs by the name a person gives them."""
+
+from pathlib import Path
+
+from cuda_llm.errors import UsageError
+from cuda_llm.traces.recorder import is_being_written
+from cuda_llm.traces.run_folder import RunFolder
+
+RUNS = Path("traces/runs")
+"""Where runs lie unless the user says otherwise, below the current folder."""
+LATEST = "latest"
+SHOWN = 5
+
+
+def find_run(name: str, out: Path | None = None) -> RunFolder:
+    """The run of that id, of that unique beginning of an id, at that path, or the `latest`.
+
+    Raises UsageError where there is none or more than one, and says what there is.
+    """
+    here = Path(name)
+    if (here / "run.json").is_file():
+        return RunFolder(here.resolve())
+    runs = list_runs(out)
+    if name == LATEST and runs:
+        return runs[-1]
+    exact = [run for run in runs if run.name == name]
+    found = exact or [run for run in runs if name and run.name.startswith(name)]
+    if len(found) == 1:
+        return found[0]
+    folder = out or RUNS
+    if found:
+        raise UsageError(f"{name!r} is the beginning of {len(found)} runs: {_names(found)}")
+    there = f"there are {_names(runs)}" if runs else "there are none"
+    raise UsageError(f"no run {name!r} in {folder}: {there}; see: cuda-llm trace list")
+
+
+def list_runs(out: Path | None = None) -> tuple[RunFolder, ...]:
+    """The runs of a folder, oldest first. Raises UsageError where it cannot be read.
+
+    Before them stands what never began: a folder without any event that nobody works on.
+    """
+    folder = out or RUNS
+    try:
+        found = [one.parent for one in folder.glob("*/run.json")]
+        return tuple(RunFolder(path.resolve()) for path in sorted(found, key=_age))
+    except OSError as error:
+        raise UsageError(f"{folder}: {error.strerror}; expected a folder of runs") from None
+
+
+def _age(run: Path) -> tuple[str, str]:
+    """When it began; a run without a first event is new while it is at work, else it is none."""
+    try:
+        with (run / "events.jsonl").open(encoding="utf-8", errors="replace") as events:
+            first = events.readline()
+    except FileNotFoundError:
+        first = ""
+    _, found, rest = first.partition('"at":"')
+    if found:
+        return rest.partition('"')[0], run.name
+    return "~" if is_being_written(run / "events.jsonl") else "", run.name
+
+
+def _names(runs: tuple[RunFolder, ...] | list[RunFolder]) -> str:
+    shown = [run.name for run in runs[-SHOWN:]]
+    more = f" and {len(runs) - SHOWN} older" if len(runs) > SHOWN else ""
+    return ", ".join(shown) + more

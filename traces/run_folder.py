@@ -1,0 +1,228 @@
+"""A run as a folder: everything large, and everything a killed run needs to go on.
+
+    run.json                         what was asked for
+    events.jsonl                     what happened, one event a line
+    checkpoint.sqlite                the graph's own
+    candidates/<id>/brief.json       what the generator was told to try
+                    prompt.md        what a model was asked, for a person to read
+                    reply.json       its answer, whole; reply.md is its text
+                    source.cu        the kernel; draft.json: its idea and tunables, or why there
+                                     is none
+                    build.log        what the compiler said, where it said anything
+                    verdict.json     what became of it; profile.json: how fast it is, and why
+                    attempt.json     the line that the state of the run holds of it
+    rounds/<n>/<call>/               prompt and reply of calls that concern a whole round
+    best/                            the result
+
+Every file is whole or not there, whenever the process dies. The last file of a step says that the
+step is done: reply.json, draft.json, verdict.json, attempt.json.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from cuda_llm.codec import decode, decode_verdict, encode, encode_verdict
+from cuda_llm.conversation import Call, Reply
+from cuda_llm.errors import UsageError
+from cuda_llm.outcomes import NoCode, Passed, Verdict
+from cuda_llm.search import Attempt, Brief, Draft
+from cuda_llm.traces.whole_file import read_text, write_whole
+
+T = TypeVar("T")
+
+VERSION = 1
+"""Of run.json and the folder. Files and keys are only added; what changes a meaning raises it."""
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+
+
+class RunFolder:
+    """One run on disk: its archive, and the vault of its calls."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def name(self) -> str:
+        """The run's id."""
+        return self.path.name
+
+    @property
+    def events(self) -> Path:
+        """One event a line."""
+        return self.path / "events.jsonl"
+
+    @property
+    def checkpoint(self) -> Path:
+        """The graph's own database."""
+        return self.path / "checkpoint.sqlite"
+
+    @property
+    def best(self) -> Path:
+        """Folder of the result."""
+        return self.path / "best"
+
+    def candidate(self, name: str) -> Path:
+        """Folder of one candidate."""
+        return self._below(f"candidates/{name}")
+
+    def candidates(self) -> tuple[str, ...]:
+        """Ids of all candidates that have a folder, `r2-c10` after `r2-c9`."""
+        folder = self.path / "candidates"
+        names = [one.name for one in folder.iterdir()] if folder.is_dir() else []
+        return tuple(sorted(names, key=_natural))
+
+    def write_run(self, run: Mapping[str, Any]) -> None:
+        """Keep what was asked for, as plain JSON."""
+        self._write_json("run.json", {"version": VERSION, **encode(run)})
+
+    def read_run(self) -> dict[str, Any]:
+        """What was asked for. Raises UsageError: no run, broken, or of a newer version."""
+        run = self._read_json("run.json")
+        if run is None:
+            raise UsageError(f"{self.path}: no run.json; expected the folder of a run")
+        found = run.get("version") if isinstance(run, dict) else None
+        if not isinstance(found, int):
+            raise UsageError(f"{self.path / 'run.json'}: has no version; expected {VERSION}")
+        if found > VERSION:
+            raise UsageError(
+                f"{self.path / 'run.json'}: version {found}, this program reads up to {VERSION}; "
+                "update cuda-llm"
+            )
+        return {key: value for key, value in run.items() if key != "version"}
+
+    def write_brief(self, brief: Brief) -> None:
+        """Keep what a candidate is told to try."""
+        self._write_json(f"candidates/{brief.id}/brief.json", encode(brief))
+
+    def brief(self, name: str) -> Brief | None:
+        """What a candidate was told to try."""
+        return self._read_value(f"candidates/{name}/brief.json", Brief)
+
+    def write_source(self, name: str, text: str) -> str:
+        """Keep a source and say its SHA-256."""
+        write_whole(self.candidate(name) / "source.cu", text)
+        return _sha(text)
+
+    def source(self, attempt: str) -> str:
+        """A candidate's source; empty where it has none."""
+        return read_text(self.candidate(attempt) / "source.cu") or ""
+
+    def same_source(self, attempt: str, sha: str) -> str:
+        """A candidate's source of that SHA-256. Raises UsageError where the folder lost it."""
+        text = self.source(attempt)
+        if _sha(text) != sha:
+            path = self.candidate(attempt) / "source.cu"
+            raise UsageError(f"{path}: not the source that was judged; restore it, then resume")
+        return text
+
+    def write_draft(self, name: str, draft: Draft | NoCode) -> None:
+        """Keep what a generator answered to a brief."""
+        if isinstance(draft, NoCode):
+            self._write_json(f"candidates/{name}/draft.json", encode_verdict(draft))
+            return
+        sha = self.write_source(name, draft.source)
+        about = {"idea": draft.idea, "tunables": encode(draft.tunables), "source_sha": sha}
+        self._write_json(f"candidates/{name}/draft.json", about)
+
+    def draft(self, name: str) -> Draft | NoCode | None:
+        """What a generator answered; None where it has not answered yet.
+
+        Raises UsageError where the source is no longer what it answered.
+        """
+        about = self._read_json(f"candidates/{name}/draft.json")
+        if about is None:
+            return None
+        if "code" in about:
+            return decode(NoCode, {key: about[key] for key in about if key != "code"})
+        return decode(Draft, {"source": self.same_source(name, about["source_sha"]), **about})
+
+    def write_build_log(self, name: str, text: str) -> None:
+        """Keep what the compiler said."""
+        write_whole(self.candidate(name) / "build.log", text)
+
+    def write_verdict(self, name: str, verdict: Verdict) -> None:
+        """Keep what became of a candidate; the profile of one that passed beside it."""
+        fields = encode_verdict(verdict)
+        if isinstance(verdict, Passed) and verdict.profile is not None:
+            self._write_json(f"candidates/{name}/profile.json", fields.pop("profile"))
+        self._write_json(f"candidates/{name}/verdict.json", fields)
+
+    def kept_verdict(self, name: str) -> Verdict | None:
+        """What became of a candidate; None where it is not judged yet."""
+        fields = self._read_json(f"candidates/{name}/verdict.json")
+        if fields is None:
+            return None
+        if fields["code"] == Passed.code and "profile" not in fields:
+            fields["profile"] = self._read_json(f"candidates/{name}/profile.json")
+        return decode_verdict(fields)
+
+    def verdict(self, attempt: str) -> Verdict:
+        """What became of a candidate, whole. Raises KeyError where it is not judged yet."""
+        found = self.kept_verdict(attempt)
+        if found is None:
+            raise KeyError(attempt)
+        return found
+
+    def write_attempt(self, attempt: Attempt) -> None:
+        """Keep the line that the state holds of a judged candidate."""
+        self._write_json(f"candidates/{attempt.id}/attempt.json", encode(attempt))
+
+    def attempt(self, name: str) -> Attempt | None:
+        """A judged candidate in one line; None where it is not judged yet."""
+        return self._read_value(f"candidates/{name}/attempt.json", Attempt)
+
+    def load_reply(self, call: str) -> Reply | None:
+        """The answer kept earlier."""
+        return self._read_value(f"{call}/reply.json", Reply)
+
+    def keep_prompt(self, call: Call) -> None:
+        """Keep what is about to be asked. A prompt without a reply is a call that never ended."""
+        parts = [f"## {message.role}\n\n{message.text.rstrip()}\n" for message in call.messages]
+        write_whole(self._below(call.id) / "prompt.md", "\n".join(parts))
+
+    def keep_reply(self, call: str, reply: Reply) -> None:
+        """Keep an answer; reply.json first, because it is what says that the call is over."""
+        self._write_json(f"{call}/reply.json", encode(reply))
+        write_whole(self._below(call) / "reply.md", reply.text)
+
+    def _below(self, name: str) -> Path:
+        """A path inside the run, whatever an agent calls its files."""
+        if not all(_NAME.fullmatch(part) for part in name.split("/")):
+            raise UsageError(f"{name!r}: expected names of letters, digits, `_`, `-` and `.`")
+        return self.path / name
+
+    def _write_json(self, name: str, data: Any) -> None:
+        write_whole(
+            self._below(name),
+            json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False) + "\n",
+        )
+
+    def _read_json(self, name: str) -> Any:
+        path = self._below(name)
+        text = read_text(path)
+        try:
+            return None if text is None else json.loads(text)
+        except (ValueError, RecursionError):
+            raise UsageError(f"{path}: broken; expected JSON as a run writes it") from None
+
+    def _read_value(self, name: str, kind: Callable[..., T]) -> T | None:
+        data = self._read_json(name)
+        try:
+            return None if data is None else decode(kind, data)
+        except ValueError:
+            raise UsageError(f"{self.path / name}: broken; expected what a run writes") from None
+
+
+def _sha(text: str) -> str:
+    return hashlib.sha256(text.encode(errors="replace")).hexdigest()
+
+
+def _natural(name: str) -> tuple[tuple[bool, int, str], ...]:
+    """Digits count as numbers."""
+    parts = re.findall(r"\d+|\D+", name)
+    return tuple((part.isdigit(), int(part) if part.isdigit() else 0, part) for part in parts)

@@ -1,0 +1,42 @@
+"""Files that are whole or not there, whenever the process dies."""
+
+import os
+import threading
+from pathlib import Path
+
+from cuda_llm.errors import UsageError
+
+_ONE_AT_A_TIME = threading.Lock()
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Replace `path`, folders above it included. Raises UsageError where that is not allowed.
+
+    The scratch file has one name, so that what a killed process left is overwritten by the next.
+    """
+    scratch = path.with_name(f".{path.name}.part")
+    try:
+        with _ONE_AT_A_TIME:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            scratch.write_bytes(text.encode(errors="replace"))
+            os.replace(scratch, path)
+    except OSError as error:
+        raise unwritable(path, error) from None
+
+
+def unwritable(path: Path, error: OSError) -> UsageError:
+    """What to raise when a part of a run cannot be stored."""
+    return UsageError(
+        f"{path}: cannot be written ({error.strerror or error}); "
+        "free space there, or choose another folder with --out"
+    )
+
+
+def read_text(path: Path) -> str | None:
+    """The text as it was written, line ends included; None where there is no such file."""
+    try:
+        return path.read_bytes().decode(errors="replace")
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read ({error.strerror or error})") from None

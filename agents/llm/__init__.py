@@ -1,0 +1,1 @@
+"""Chat models: calls, retries, spend, replies, and the generator that asks them."""

@@ -1,0 +1,234 @@
+"""What a run may spend: money, tokens, minutes. Calls in flight count as what they may cost.
+
+A call is reserved before it is asked and settled afterwards. Reservations are upper bounds, so the
+limits hold however many calls are in flight; near a limit calls wait for each other instead of
+being refused. A try that was cut off stays booked at its bound: the server may bill it.
+"""
+
+import asyncio
+import math
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields
+
+from cuda_llm.conversation import Usage
+from cuda_llm.traces.events import Event, ModelCalled
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bound:
+    """The most that one request may use."""
+
+    tokens: int = 0
+    usd: float | None = None
+    """None where the price is unknown."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spent:
+    """What a run has used."""
+
+    model_calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    """Part of `input_tokens`."""
+    reasoning_tokens: int = 0
+    """Part of `output_tokens`."""
+    usd: float = 0.0
+    """Of the calls whose price is known."""
+    unpriced_calls: int = 0
+    """Calls that `usd` leaves out."""
+    lost_tries: int = 0
+    lost_tokens: int = 0
+    """What requests that were cut off may have used at most."""
+    lost_usd: float = 0.0
+    """What requests that were cut off may have cost at most."""
+
+    def __add__(self, other: "Spent") -> "Spent":
+        names = [one.name for one in fields(self)]
+        return Spent(**{name: getattr(self, name) + getattr(other, name) for name in names})
+
+    @property
+    def tokens(self) -> int:
+        """In and out, what may have been lost included."""
+        return self.input_tokens + self.output_tokens + self.lost_tokens
+
+    @property
+    def most_usd(self) -> float:
+        """What may have been lost included."""
+        return self.usd + self.lost_usd
+
+
+def spent_by(usage: Usage) -> Spent:
+    """One answered call as spending."""
+    return Spent(
+        model_calls=1,
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cached_tokens=usage.cached_tokens,
+        reasoning_tokens=usage.reasoning_tokens,
+        usd=usage.usd or 0.0,
+        unpriced_calls=int(usage.usd is None),
+    )
+
+
+def lost_by(bound: Bound) -> Spent:
+    """One request without an answer as spending."""
+    return Spent(lost_tries=1, lost_tokens=bound.tokens, lost_usd=bound.usd or 0.0)
+
+
+class Budget:
+    """Limits of one run and what is spent of them. Without limits it only counts."""
+
+    def __init__(
+        self,
+        *,
+        usd: float | None = None,
+        tokens: int | None = None,
+        minutes: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.usd = usd
+        self.tokens = tokens
+        self.minutes = minutes
+        self.spent = Spent()
+        self._clock = clock
+        self._began_s = clock()
+        self._counted: set[str] = set()
+        self._in_flight: list[Reservation] = []
+        self._changed = asyncio.Event()
+        self._refused: Bound | None = None
+        self._closed = ""
+
+    def restore(self, events: Iterable[Event], seconds: float = 0.0) -> None:
+        """Count what an earlier process of this run spent; `seconds` is how long it ran."""
+        for event in events:
+            if isinstance(event, ModelCalled):
+                self.spent += _spent_by_event(event)
+                if event.outcome == "ok":
+                    self._counted.add(event.call)
+        self._began_s -= seconds
+
+    def counts(self, call: str) -> bool:
+        """Whether the answer to `call` is counted already."""
+        return call in self._counted
+
+    def count(self, call: str, usage: Usage) -> None:
+        """Count an answered call."""
+        self._counted.add(call)
+        self.spent += spent_by(usage)
+
+    def close(self, reason: str) -> None:
+        """End the run's spending, whatever is left: the endpoint takes no more calls."""
+        self._closed = self._closed or reason
+
+    def over(self) -> str:
+        """Why the run has to end, in a few words; empty to go on."""
+        if self._closed:
+            return self._closed
+        if self.seconds_left() <= 0:
+            return f"{self.minutes:g} minutes are over"
+        if self.tokens is not None and self.spent.tokens >= self.tokens:
+            return f"{self.spent.tokens:,} of {self.tokens:,} tokens are used"
+        if self.usd is not None and self.spent.most_usd >= self.usd:
+            return f"${self.spent.most_usd:.4f} of ${self.usd:g} are used"
+        return self._exceeded(self._refused, in_flight=False) if self._refused else ""
+
+    def seconds_left(self) -> float:
+        """Until the minutes are over; infinite without such a limit."""
+        if self.minutes is None:
+            return math.inf
+        return self.minutes * 60 - (self._clock() - self._began_s)
+
+    async def reserve(self, bound: Bound) -> "Reservation | str":
+        """Room for one request, or why there is none. Waits while others in flight may free it."""
+        while True:
+            if self._closed or self.seconds_left() <= 0:
+                return self.over()
+            if reason := self._exceeded(bound, in_flight=False):
+                self._refused = bound
+                return reason
+            if not self._exceeded(bound, in_flight=True):
+                reservation = Reservation(self, bound)
+                self._in_flight.append(reservation)
+                return reservation
+            await self._wait_for_change()
+
+    def release(self, reservation: "Reservation") -> None:
+        """Take a reservation back; only a Reservation calls this."""
+        self._in_flight.remove(reservation)
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def _wait_for_change(self) -> None:
+        left = self.seconds_left()
+        try:
+            async with asyncio.timeout(None if math.isinf(left) else max(left, 0.0)):
+                await self._changed.wait()
+        except TimeoutError:
+            return
+
+    def _exceeded(self, bound: Bound, *, in_flight: bool) -> str:
+        """The limit that `bound` would pass, in words."""
+        flying = self._in_flight if in_flight else []
+        if self.tokens is not None:
+            used = self.spent.tokens + sum(one.bound.tokens for one in flying)
+            if used + bound.tokens > self.tokens:
+                return _say_over(f"{used:,}", f"{self.tokens:,} tokens", f"{bound.tokens:,}")
+        if self.usd is not None:
+            if bound.usd is None:
+                return f"${self.usd:g} are allowed and the model's price is unknown"
+            paid = self.spent.most_usd + sum(one.bound.usd or 0.0 for one in flying)
+            if paid + bound.usd > self.usd:
+                return _say_over(f"${paid:.4f}", f"${self.usd:g}", f"${bound.usd:.4f}")
+        return ""
+
+
+class Reservation:
+    """Room in a budget for one request. Ends once: settled, lost or freed."""
+
+    def __init__(self, budget: Budget, bound: Bound) -> None:
+        self.bound = bound
+        self._budget = budget
+        self._open = True
+
+    def settle(self, call: str, usage: Usage) -> None:
+        """The request was answered."""
+        self._end()
+        self._budget.count(call, usage)
+
+    def lose(self) -> None:
+        """The request was cut off; it may have cost all that was reserved."""
+        self._end()
+        self._budget.spent += lost_by(self.bound)
+
+    def free(self) -> None:
+        """The request cost nothing. Does nothing where it has ended."""
+        if self._open:
+            self._end()
+
+    def _end(self) -> None:
+        assert self._open, "a reservation ends once"
+        self._open = False
+        self._budget.release(self)
+
+
+def _spent_by_event(event: ModelCalled) -> Spent:
+    lost = Spent(
+        lost_tries=event.lost_tries, lost_tokens=event.lost_tokens, lost_usd=event.lost_usd or 0.0
+    )
+    if event.outcome != "ok":
+        return lost
+    usage = Usage(
+        input_tokens=event.input_tokens,
+        output_tokens=event.output_tokens,
+        cached_tokens=event.cached_tokens,
+        reasoning_tokens=event.reasoning_tokens,
+        usd=event.usd,
+    )
+    return lost + spent_by(usage)
+
+
+def _say_over(used: str, limit: str, more: str) -> str:
+    return f"{used} of {limit} used, and the next request may take {more}"

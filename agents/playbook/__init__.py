@@ -1,0 +1,1 @@
+"""The offline generator: tunable kernels and the search among their points."""

@@ -1,0 +1,90 @@
+"""The offline generator: no model, but a real search through kernels that a person wrote."""
+
+from dataclasses import replace
+from itertools import islice
+
+from cuda_llm.agents.playbook.describe import describe_point
+from cuda_llm.agents.playbook.kernels import Kernels
+from cuda_llm.agents.playbook.search import History, depart, propose
+from cuda_llm.agents.playbook.told import tell
+from cuda_llm.agents.playbook.wishes import find_wishes
+from cuda_llm.agents.situation import Situation
+from cuda_llm.agents.tunables.read import read_space
+from cuda_llm.agents.tunables.tunable import Misdeclared
+from cuda_llm.errors import MissingError, TaskError
+from cuda_llm.outcomes import NoCode
+from cuda_llm.search import Author, Brief, Draft, Kind
+from cuda_llm.tasks.task import Task
+
+
+class PlaybookGenerator:
+    """Tries points of the task's playbook.
+
+    The answer to a brief depends on its index, its kind, what it may know, and the situation alone:
+    the points of a round are worked out together from the attempts before it.
+    """
+
+    name = "playbook"
+    written_by: Author = "playbook"
+
+    def __init__(self, task: Task) -> None:
+        """Raises MissingError where the task has no playbook, TaskError where it cannot be used."""
+        self._kernels = open_playbook(task)
+        self._asked: object = None
+        self._points: list[dict[str, int]] = []
+
+    async def generate(self, brief: Brief, situation: Situation) -> Draft | NoCode:
+        """The kernel at the brief's point of this round; kind `exhausted` where none is left."""
+        history = self._history(brief, situation)
+        seed = f"{situation.plan.seed}/{situation.round}"
+        count = max(situation.plan.candidates, brief.index)
+        points = self._propose(history, seed, count)
+        point = points[brief.index - 1] if brief.index <= len(points) else None
+        if brief.kind == Kind.DEPART:  # Strategies put these last; the last gets the first choice.
+            others = depart(self._kernels, history, points, seed)
+            point = next(islice(others, count - brief.index, None), point)
+        if point is None:
+            return NoCode(reason="every kernel of the playbook was tried", kind="exhausted")
+        source = self._kernels.write(point)
+        return Draft(source=source, idea=describe_point(point), tunables=point)
+
+    def _history(self, brief: Brief, situation: Situation) -> History:
+        """What was tried, as far as the brief may know; no kernel is proposed again in any case."""
+        ours = [one for one in situation.attempts if one.written_by == self.written_by]
+        history = History(
+            tried=tell(self._kernels, ours) if brief.components.history else (),
+            seen=self._kernels.shas(ours),
+        )
+        if history.best is None or not brief.components.hints:
+            return history
+        wishes = find_wishes(self._kernels.space, situation, history.best.point)
+        return replace(history, wishes=wishes)
+
+    def _propose(self, history: History, seed: str, count: int) -> list[dict[str, int]]:
+        """The first `count` points of the round; worked out once for all of its briefs."""
+        if self._asked != (history, seed, count):
+            self._points = list(islice(propose(self._kernels, history, seed), count))
+            self._asked = (history, seed, count)
+        return self._points
+
+
+def open_playbook(task: Task) -> Kernels:
+    """The task's playbook. Raises MissingError where there is none, TaskError where it is bad."""
+    if task.playbook is None:
+        raise MissingError(
+            f"the task {task.name} has no playbook.cu, and no model is configured",
+            "name one with --model, or write a playbook (docs/playbook.md)",
+        )
+    try:
+        source = task.playbook.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        msg = f"{task.playbook}: cannot be read: {error}"
+        raise TaskError(msg) from error
+    space = read_space(source)
+    if isinstance(space, Misdeclared):
+        msg = f"{task.playbook}:{space.line}: {space.reason}"
+        raise TaskError(msg)
+    if space is None:
+        msg = f"{task.playbook}: declares no tunables; expected `#define NAME 1  // tunable: 1 2`"
+        raise TaskError(msg)
+    return Kernels(source, space)

@@ -1,0 +1,73 @@
+"""What Optuna would try next."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cuda_llm.agents.tunables.space import valid
+from cuda_llm.agents.tunables.tunable import Point, Space
+
+if TYPE_CHECKING:
+    from optuna import Study
+    from optuna.distributions import BaseDistribution
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tried:
+    """A point that was judged."""
+
+    point: Point
+    score: float | None
+    """Logarithm of its speed-up; None where it failed."""
+
+
+def ask(space: Space, tried: Sequence[Tried], seed: int) -> Iterator[dict[str, int]]:
+    """Valid points, for ever, perhaps with repeats; the same arguments give the same points.
+
+    The study is rebuilt from `tried`, in its order, and lives in memory. Points asked for stay open
+    in it, so that the next ones keep away from them; one that breaks a condition is told as pruned.
+    """
+    from optuna.trial import TrialState
+
+    kinds = _kinds(space)
+    study = _rebuild(space, tried, seed, kinds)
+    while True:
+        trial = study.ask(kinds)
+        point = {one.name: one.values[trial.params[one.name]] for one in space.tunables}
+        if valid(space, point):
+            yield point
+        else:
+            study.tell(trial, state=TrialState.PRUNED)
+
+
+def _rebuild(
+    space: Space, tried: Sequence[Tried], seed: int, kinds: "dict[str, BaseDistribution]"
+) -> "Study":
+    """A study that was told of `tried`. Failures count as pruned: TPE ignores trials that failed.
+
+    The sampler was chosen by measurement (docs/playbook.md).
+    """
+    import optuna
+    from optuna.trial import TrialState
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    sampler = optuna.samplers.TPESampler(seed=seed, multivariate=True, n_startup_trials=1)
+    study = optuna.create_study(sampler=sampler, direction="maximize")
+    for one in tried:
+        params = {each.name: each.values.index(one.point[each.name]) for each in space.tunables}
+        state = TrialState.PRUNED if one.score is None else TrialState.COMPLETE
+        study.add_trial(
+            optuna.create_trial(params=params, distributions=kinds, value=one.score, state=state)
+        )
+    return study
+
+
+def _kinds(space: Space) -> "dict[str, BaseDistribution]":
+    """Indices of values. Those of the first tunable, the structure, have no order."""
+    from optuna.distributions import CategoricalDistribution, IntDistribution
+
+    structure, *others = space.tunables
+    kinds: dict[str, BaseDistribution] = {
+        one.name: IntDistribution(0, len(one.values) - 1) for one in others
+    }
+    return {structure.name: CategoricalDistribution(range(len(structure.values)))} | kinds

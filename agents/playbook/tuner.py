@@ -1,0 +1,88 @@
+"""Searches the tunables that other people's kernels declare, without asking a model."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from cuda_llm.agents.playbook.describe import describe_point
+from cuda_llm.agents.playbook.kernels import Kernels
+from cuda_llm.agents.playbook.search import History, propose
+from cuda_llm.agents.playbook.told import tell
+from cuda_llm.agents.playbook.wishes import find_wishes
+from cuda_llm.agents.situation import Situation
+from cuda_llm.agents.tunables.read import read_space
+from cuda_llm.agents.tunables.tunable import Space
+from cuda_llm.agents.tuner import Trial
+from cuda_llm.search import Attempt, Draft, Kind
+
+FAMILIES = 2
+"""How many kernels are tuned at once."""
+
+
+class TunableTuner:
+    """Tries other values of the tunables of the fastest kernels: the round's and the incumbent.
+
+    A kernel and its trials are one family; each round adds to what is known of it. A kernel of the
+    playbook is left alone: its generator searches already. A trial keeps the declarations of its
+    parent, so that whoever reads the winner, or goes on from it, finds them.
+    """
+
+    def propose(
+        self, situation: Situation, judged: Sequence[Attempt], count: int
+    ) -> tuple[Trial, ...]:
+        """At most `count` trials, the fastest families in turns.
+
+        None where nothing that passed declares tunables; declarations that cannot be used are the
+        kernel's own mistake and cost it nothing but its tuning.
+        """
+        searches = [
+            found
+            for found in (_search(situation, one) for one in _parents(situation, judged))
+            if found
+        ][:FAMILIES]
+        trials = list[Trial]()
+        while searches and len(trials) < count:
+            search = searches.pop(0)
+            trial = next(search, None)
+            if trial is not None:
+                trials.append(trial)
+                searches.append(search)
+        return tuple(trials)
+
+
+def _parents(situation: Situation, judged: Sequence[Attempt]) -> list[Attempt]:
+    """Kernels that others wrote and that passed, or whose trial did; the fastest family first."""
+    incumbent = () if situation.incumbent is None else (situation.incumbent,)
+    passed = [one for one in (*judged, *incumbent) if one.passed and one.written_by != "playbook"]
+    passed.sort(key=lambda one: (-(one.speedup or 0.0), one.round, one.index))
+    parents = [
+        situation.attempt(one.parent) if one.kind == Kind.TUNE and one.parent else one
+        for one in passed
+    ]
+    return list({one.id: one for one in parents}.values())
+
+
+def _search(situation: Situation, parent: Attempt) -> Iterator[Trial] | None:
+    """Trials of one family, most promising first; None where the parent declares no tunables."""
+    source = situation.archive.source(parent.id)
+    space = read_space(source)
+    if not isinstance(space, Space):
+        return None
+    kernels = Kernels(source, space, keep_declarations=True)
+    trials = [one for one in situation.attempts if _is_trial_of(one, parent)]
+    family = [replace(parent, tunables=space.defaults), *trials]
+    history = History(tried=tell(kernels, family), seen=kernels.shas(trials))
+    if history.best and situation.plan.components.hints:
+        wishes = find_wishes(space, situation, history.best.point)
+        history = replace(history, wishes=wishes)
+    seed = f"{situation.plan.seed}/{situation.round}/{parent.id}"
+    return (
+        Trial(
+            parent=parent.id,
+            draft=Draft(source=kernels.write(point), idea=describe_point(point), tunables=point),
+        )
+        for point in propose(kernels, history, seed)
+    )
+
+
+def _is_trial_of(attempt: Attempt, parent: Attempt) -> bool:
+    return attempt.kind == Kind.TUNE and attempt.parent == parent.id

@@ -1,0 +1,1 @@
+"""What a prompt tells: gathered, put into words, fitted to its budget, rendered."""

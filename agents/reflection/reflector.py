@@ -1,0 +1,158 @@
+"""The reflection agent: a diagnosis always, a critique on top where there is a model."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from cuda_llm.agents.kernel_text.facts import SourceFacts
+from cuda_llm.agents.prompting.templates import Templates, open_templates
+from cuda_llm.agents.quote import join
+from cuda_llm.agents.reflection.critique import Critiqued, criticise
+from cuda_llm.agents.reflection.declarations import misdeclared
+from cuda_llm.agents.reflection.diagnosis import Diagnosis, Scene
+from cuda_llm.agents.reflection.failures import diagnose_failure
+from cuda_llm.agents.reflection.repeats import Finding, merge
+from cuda_llm.agents.reflection.slow_kernels import HARDWARE_LIMIT, diagnose_speed
+from cuda_llm.agents.reflector import Reflected
+from cuda_llm.agents.situation import Situation
+from cuda_llm.agents.strategies.acceptance import by_speed
+from cuda_llm.conversation import Ask
+from cuda_llm.outcomes import Duplicate, Passed
+from cuda_llm.search import Attempt, Hint
+
+NOTHING_TO_CRITICISE = "no critique asked for: the kernel to beat is at the hardware's limit"
+MOST_PROFILED = 3
+"""Passed attempts a round that get a performance hint: the incumbent and the next fastest."""
+
+
+@dataclass(frozen=True)
+class Reflection:
+    """Learns from verdicts, profiles and sources; asks a model once a round where it may."""
+
+    ask: Ask | None = None
+    templates: Templates | None = None
+    """Of the critique; ours where none are given."""
+    name: str = "reflection"
+
+    async def reflect(self, situation: Situation, judged: Sequence[Attempt]) -> Reflected:
+        """Hints about what failed in this round and what limits its fastest kernels."""
+        failures = tuple(find_failures(situation, judged))
+        errors = merge(failures, situation.error_hints, situation.round)
+        untuned = tuple(find_misdeclared(situation, judged))
+        declared = merge(untuned, situation.error_hints, situation.round)
+        slow = tuple(find_limits(situation, judged))
+        decisions = (
+            *_decisions(situation, judged, errors, slow),
+            *(f"{one.id} cannot be tuned: {found.evidence}" for one, found in untuned),
+        )
+        found = Reflected(
+            error_hints=(*errors, *declared), performance_hints=slow, decisions=decisions
+        )
+        if self.ask is None:
+            return found
+        if any(one.code == HARDWARE_LIMIT for one in slow):
+            return replace(found, decisions=(*decisions, NOTHING_TO_CRITICISE))
+        known = (*found.error_hints, *slow)
+        templates = self.templates or open_templates()
+        return add_critique(found, await criticise(self.ask, situation, judged, known, templates))
+
+
+def add_critique(found: Reflected, made: Critiqued | None) -> Reflected:
+    """The critique's hint stands before the others of its channel."""
+    if made is None:
+        return found
+    return Reflected(
+        error_hints=(*made.error_hints, *found.error_hints),
+        performance_hints=(*made.performance_hints, *found.performance_hints),
+        decisions=(*found.decisions, made.decision),
+    )
+
+
+def find_failures(situation: Situation, judged: Sequence[Attempt]) -> Iterator[Finding]:
+    """A diagnosis for each failed attempt that has something to teach."""
+    for attempt in judged:
+        if not attempt.passed:
+            verdict = situation.archive.verdict(attempt.id)
+            diagnosis = diagnose_failure(verdict, scene_of(situation, attempt))
+            if diagnosis is not None:
+                yield attempt, _quotable(diagnosis, attempt)
+
+
+def find_misdeclared(situation: Situation, judged: Sequence[Attempt]) -> Iterator[Finding]:
+    """Models' kernels whose tunables cannot be used; a repeat was told of when it came first."""
+    for attempt in judged:
+        if attempt.written_by == "model" and attempt.code != Duplicate.code:
+            diagnosis = misdeclared(situation.archive.source(attempt.id))
+            if diagnosis is not None:
+                yield attempt, diagnosis
+
+
+def find_limits(situation: Situation, judged: Sequence[Attempt]) -> Iterator[Hint]:
+    """What limits the incumbent and the fastest others of the round."""
+    for attempt in worth_profiling(situation, judged):
+        verdict = situation.archive.verdict(attempt.id)
+        profile = verdict.profile if isinstance(verdict, Passed) else None
+        if profile is None:
+            continue
+        scene = scene_of(situation, attempt)
+        for found in diagnose_speed(situation, attempt, profile, scene):
+            if found.code == HARDWARE_LIMIT and attempt != situation.incumbent:
+                continue
+            one = _quotable(found, attempt)
+            yield Hint(
+                round=situation.round,
+                about=attempt.id,
+                code=one.code,
+                cause=one.cause,
+                text=one.text,
+                evidence=one.evidence,
+                hardware_text=one.hardware_text,
+                avoid=one.avoid,
+            )
+
+
+def worth_profiling(situation: Situation, judged: Sequence[Attempt]) -> tuple[Attempt, ...]:
+    """The incumbent, then the fastest of this round."""
+    first = () if situation.incumbent is None else (situation.incumbent,)
+    ordered = {one.id: one for one in (*first, *by_speed(judged))}
+    return tuple(ordered.values())[:MOST_PROFILED]
+
+
+def scene_of(situation: Situation, attempt: Attempt) -> Scene:
+    """Source, task and GPU of an attempt."""
+    return Scene(
+        source=SourceFacts(situation.archive.source(attempt.id)),
+        task=situation.task,
+        hardware=situation.hardware,
+    )
+
+
+def _quotable(diagnosis: Diagnosis, attempt: Attempt) -> Diagnosis:
+    """Without lines of a playbook: no prompt ever contains them."""
+    if attempt.written_by != "playbook":
+        return diagnosis
+    return replace(diagnosis, evidence=_without_source(diagnosis.evidence))
+
+
+def _decisions(
+    situation: Situation, judged: Sequence[Attempt], errors: Sequence[Hint], slow: Sequence[Hint]
+) -> Iterator[str]:
+    failed = [one for one in judged if not one.passed]
+    if failed:
+        causes = "; ".join(
+            f"{hint.code} ({hint.cause}) {f'{hint.times} times' if hint.times > 1 else 'once'}"
+            for hint in errors
+        )
+        yield f"{len(failed)} of {len(judged)} failed: {causes or 'nothing to learn from it'}"
+    for hint in slow:
+        if situation.incumbent and hint.about == situation.incumbent.id:
+            what = hint.code.replace("_", " ")
+            yield f"{hint.about}, the kernel to beat: {join(what, hint.evidence)}"
+    ours = [one.id for one in judged if one.code.startswith("INFRA_")]
+    if ours:
+        yield f"{', '.join(ours)}: our own parts failed; not held against the kernel"
+
+
+def _without_source(text: str) -> str:
+    """The text without what it quotes from a source."""
+    return re.sub(r":? `[^`]*`", "", text)

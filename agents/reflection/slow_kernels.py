@@ -1,0 +1,128 @@
+"""From a profile to the one thing that limits a kernel, and what to do about it on this GPU."""
+
+from collections.abc import Sequence
+
+from cuda_llm.agents.bottlenecks import words_for
+from cuda_llm.agents.limit import AT_THE_LIMIT, share_of_limit
+from cuda_llm.agents.quote import join, one_line, quote_line
+from cuda_llm.agents.reflection.diagnosis import Diagnosis, Scene
+from cuda_llm.agents.reflection.in_vain import tried_in_vain
+from cuda_llm.agents.reflection.remedies import ruled_out, techniques_against
+from cuda_llm.agents.situation import Situation
+from cuda_llm.agents.techniques.technique import Technique
+from cuda_llm.profile import Bottleneck, Profile
+from cuda_llm.search import Attempt
+from cuda_llm.tasks.least_time import least_time
+
+HARDWARE_LIMIT = "hardware_limit"
+"""Code of a kernel that the same work cannot make much faster."""
+_TOLD_AS_EVIDENCE = {"bank_conflicts", "uncoalesced_global", "atomic_contention", "divergence"}
+"""Bottlenecks whose explanation says nothing of the hardware."""
+
+
+def diagnose_speed(
+    situation: Situation, attempt: Attempt, profile: Profile, scene: Scene
+) -> tuple[Diagnosis, ...]:
+    """At most two: that it is at its limit, or what dominates; and spilled registers."""
+    found = []
+    share = share_of_limit(situation, attempt)
+    if share is not None and share >= AT_THE_LIMIT:
+        found.append(_at_the_limit(situation, attempt, share))
+    elif profile.bottlenecks:
+        found.append(_dominating(situation, attempt, profile, scene))
+    spills = _spills(profile)
+    return (*found, *([spills] if spills else []))
+
+
+def _dominating(
+    situation: Situation, attempt: Attempt, profile: Profile, scene: Scene
+) -> Diagnosis:
+    first, others = profile.bottlenecks[0], profile.bottlenecks[1:]
+    words = words_for(first.code)
+    techniques = techniques_against(first.code, situation, scene.source.uses)
+    plain = [one.text for one in techniques if one.needs == (0, 0)]
+    return Diagnosis(
+        code=first.code,
+        cause="dominates",
+        text=_say(words.name, words.why, plain or [one_line(first.advice)]),
+        evidence=join(
+            f"{first.share:.0%} of the time at the largest size",
+            quote_line(first.spot),
+            one_line(first.explanation) if first.code in _TOLD_AS_EVIDENCE else "",
+            _next_in_line(others),
+        ),
+        hardware_text=join(
+            one_line(first.explanation) if first.code not in _TOLD_AS_EVIDENCE else "",
+            _bandwidth(profile, situation),
+            *(_capable(one, situation) for one in techniques if one.needs > (0, 0)),
+        ),
+        avoid=(*ruled_out(profile, first), *tried_in_vain(situation, attempt)),
+    )
+
+
+def _say(name: str, why: str, techniques: Sequence[str]) -> str:
+    first, *rest = techniques
+    then = "".join(f" Else: {one}." for one in rest)
+    return f"Limited by {name}{': ' + why if why else ''}. Best first: {first}.{then}"
+
+
+def _at_the_limit(situation: Situation, attempt: Attempt, share: float) -> Diagnosis:
+    least = least_time(situation.task, situation.hardware, situation.sizes[-1])
+    what = "bytes" if least.bound == "memory" else "operations"
+    return Diagnosis(
+        code=HARDWARE_LIMIT,
+        cause=least.bound,
+        text=(
+            f"This kernel takes hardly longer than the {what} of the task need on this device: "
+            "only small changes at the smaller sizes are left to gain from."
+        ),
+        evidence="",
+        hardware_text=(
+            f"It reaches {share:.0%} of what is attainable over the timed sizes; at the largest "
+            f"{attempt.times_us[-1]:.1f} us, where {least.attainable_us:.1f} us is the least."
+        ),
+        avoid=tried_in_vain(situation, attempt),
+    )
+
+
+def _spills(profile: Profile) -> Diagnosis | None:
+    spilled = [one for one in profile.resources if one.spill_store_bytes + one.spill_load_bytes]
+    if not spilled:
+        return None
+    worst = max(spilled, key=lambda one: one.spill_store_bytes + one.spill_load_bytes)
+    return Diagnosis(
+        code="register_spills",
+        cause="spills",
+        text=(
+            "Registers spill to local memory: use smaller per-thread tiles, unroll less, or relax "
+            "__launch_bounds__. Arrays indexed by a runtime value cannot stay in registers."
+        ),
+        evidence=(
+            f"{one_line(worst.kernel, 60)}: {worst.spill_store_bytes} bytes stored, "
+            f"{worst.spill_load_bytes} loaded"
+        ),
+        hardware_text=f"It uses {worst.registers} registers a thread.",
+    )
+
+
+def _next_in_line(others: Sequence[Bottleneck]) -> str:
+    if not others:
+        return ""
+    return f"next in line: {words_for(others[0].code).name} ({others[0].share:.0%})"
+
+
+def _bandwidth(profile: Profile, situation: Situation) -> str:
+    """Achieved DRAM bandwidth of the longest launch against the published one."""
+    if not profile.launches:
+        return ""
+    longest = max(profile.launches, key=lambda launch: launch.time_us)
+    moved = longest.figures.get("dram_bytes", 0.0)
+    peak = situation.hardware.peaks.dram_gb_s
+    if not moved or not peak or longest.time_us <= 0:
+        return ""
+    return f"DRAM runs at {moved / longest.time_us / 1e3 / peak:.0%} of {peak:,.0f} GB/s"
+
+
+def _capable(technique: Technique, situation: Situation) -> str:
+    major, minor = situation.hardware.compute_capability
+    return f"this GPU (compute capability {major}.{minor}) has also: {technique.text}"

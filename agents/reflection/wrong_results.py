@@ -1,0 +1,218 @@
+"""Kernels that run to their end and are wrong."""
+
+import re
+from dataclasses import dataclass
+
+from cuda_llm.agents.quote import join, one_line
+from cuda_llm.agents.reflection.diagnosis import Diagnosis, Scene
+from cuda_llm.outcomes import InputMutated, LateWrite, Nondeterministic, WrongResult
+from cuda_llm.wording import say_dims
+
+VECTOR_TAIL = "vector tail"
+FEW = 4
+"""Outputs that a lost term and lost precision leave equally wrong."""
+
+
+@dataclass(frozen=True)
+class _Look:
+    """What a pattern of wrong elements points at."""
+
+    pattern: str
+    """Searched in `WrongResult.looks_like`."""
+    cause: str
+    text: str
+
+
+_LOOKS = (
+    _Look(
+        r"rounding to|rounded|half precision|TF32|bfloat16",
+        "precision",
+        "Precision is lost: keep inputs and sums in the type the task asks for, without tensor "
+        "cores of a shorter type and without fast approximations; large sums need several "
+        "accumulators or a tree.",
+    ),
+    _Look(
+        r"tail after whole vectors",
+        VECTOR_TAIL,
+        "Only sizes that are multiples of the vector width are right: the elements after the last "
+        "whole vector are not handled. Treat them one by one.",
+    ),
+    _Look(
+        r"last (?:partial )?tile|last corner|tail after whole vectors|multiples of \d+",
+        "last tile",
+        "The last, partial tile is wrong: round the grid up, and guard loads and stores by the "
+        "real extent in each dimension.",
+    ),
+    _Look(
+        r"never written",
+        "not written",
+        "Elements of the output are never written: the grid or the loop does not reach them, or "
+        "the launch fails unseen. Round the grid up and check the index arithmetic.",
+    ),
+    _Look(
+        r"right only where \w+ equals",
+        "strides swapped",
+        "Only square sizes are right: a row length is used where a column length belongs.",
+    ),
+    _Look(
+        r"transpose of what|one place off|reverse order",
+        "index mapping",
+        "The values are right, but lie in the wrong place: rows and columns, or an offset, are "
+        "mixed up.",
+    ),
+    _Look(
+        r"times what it should be|too many",
+        "counted twice",
+        "Terms are counted more than once: overlapping tiles, partial sums added by every thread, "
+        "or counters that are not cleared at each call.",
+    ),
+    _Look(
+        r"one \d+th of|most terms are lost|too few|off by one",
+        "terms lost",
+        "Terms are lost: partial sums of some warps or blocks are not added, an update is not "
+        "atomic, or the last terms of a loop are skipped.",
+    ),
+    _Look(
+        r"NaN|infinity",
+        "not finite",
+        "NaN or infinity: garbage is used as a number, or something overflows or divides by zero.",
+    ),
+    _Look(
+        r"all zeros|one constant|copy of",
+        "nothing computed",
+        "Nothing of the inputs reaches the output at this size: the kernel does not run, the part "
+        "beyond whole tiles is left out, or the result is never stored.",
+    ),
+    _Look(
+        r"only inputs drawn from",
+        "special inputs",
+        "Only some kinds of input are wrong: look at signs, large magnitudes, cancellation and "
+        "repeated values.",
+    ),
+    _Look(
+        r"right up to|wrong up to",
+        "size limit",
+        "Right and wrong part at one size: look for a grid, an index type or a buffer with a fixed "
+        "limit, and for paths taken only beyond it.",
+    ),
+    _Look(
+        r"every \d+th element|first element only|last element only",
+        "single places",
+        "Wrong at regular or single places: look at the edges of tiles and at what one thread of "
+        "each group does.",
+    ),
+    _Look(
+        r"negative of",
+        "sign",
+        "The sign is wrong.",
+    ),
+)
+
+
+def wrong_result(verdict: WrongResult, scene: Scene) -> Diagnosis:
+    """What the pattern of wrong elements says, with the case that shows it."""
+    cause, text = _by_look(verdict, scene) or _by_amount(verdict)
+    vectors = scene.source.vector_accesses
+    seen = f"vector access in line {vectors[0]}" if cause == VECTOR_TAIL and vectors else ""
+    return Diagnosis(
+        code=verdict.code,
+        cause=cause,
+        text=text,
+        evidence=join(
+            f"{verdict.failed_cases} of {verdict.cases} cases wrong",
+            one_line(verdict.looks_like, 200),
+            _case(verdict),
+            seen,
+        ),
+    )
+
+
+def input_mutated(verdict: InputMutated, scene: Scene) -> Diagnosis:
+    """An input is const."""
+    cast = "const_cast" in scene.source.code or re.search(r"\(\s*\w+\s*\*\s*\)", scene.source.code)
+    return Diagnosis(
+        code=verdict.code,
+        cause="writes an input",
+        text=f"`{one_line(verdict.buffer, 40)}` is an input: work on a copy or in registers, never "
+        "in place.",
+        evidence="a cast takes the const away" if cast else "",
+    )
+
+
+def nondeterministic(verdict: Nondeterministic, scene: Scene) -> Diagnosis:
+    """The result depends on the order of threads."""
+    atomics = scene.source.atomics
+    cause = (
+        "plain reads stand beside atomics, or a result is read before all blocks have added to it"
+        if atomics
+        else "blocks read what others write in the same launch, or several threads write one "
+        "element; use two launches, or give each element one writer"
+    )
+    return Diagnosis(
+        code=verdict.code,
+        cause="order of atomics" if atomics else "unsynchronised blocks",
+        text=f"The same input gives different results: {cause}.",
+        evidence=join(one_line(verdict.detail), f"atomics in line {atomics[0]}" if atomics else ""),
+    )
+
+
+def late_write(verdict: LateWrite) -> Diagnosis:
+    """Work that outlives its call."""
+    return Diagnosis(
+        code=verdict.code,
+        cause="work outlives the call",
+        text=(
+            f"`{one_line(verdict.buffer, 40)}` changes after `solve` had been waited for: launch "
+            "on the default stream alone and leave nothing running."
+        ),
+    )
+
+
+def _by_look(verdict: WrongResult, scene: Scene) -> tuple[str, str] | None:
+    """Few sizes may share a multiple by chance: a vector tail needs vectors in the source."""
+    seen = (one for one in _LOOKS if re.search(one.pattern, verdict.looks_like))
+    vectors = bool(scene.source.vector_accesses)
+    look = next((one for one in seen if vectors or one.cause != VECTOR_TAIL), None)
+    if look is None:
+        return None
+    if look.cause == "precision" and verdict.elements <= FEW:
+        return "terms or precision", (
+            "So few outputs show no pattern: look first for terms that are left out or added twice "
+            "(a tail after whole vectors, a last partial block), then for sums kept in a shorter "
+            "type."
+        )
+    return look.cause, look.text
+
+
+def _by_amount(verdict: WrongResult) -> tuple[str, str]:
+    if verdict.failed_cases < verdict.cases and verdict.wrong == verdict.elements:
+        return "some cases", (
+            "Wrong as a whole in some cases, right in others: look for paths chosen by size, and "
+            "for state kept from one call to the next."
+        )
+    if verdict.elements and verdict.wrong == verdict.elements:
+        return "formula", (
+            "Every element is wrong: check the formula and the index mapping against the task "
+            "before anything else."
+        )
+    if verdict.error and verdict.error < 1e3 * verdict.limit:
+        return "accuracy", (
+            "The result is close, but not within the tolerance: add in float32 without shorter "
+            "types, and in several accumulators or as a tree."
+        )
+    return "some elements", (
+        "Some elements are wrong: check the edges of tiles, the index arithmetic, and barriers "
+        "between writing and reading shared memory."
+    )
+
+
+def _case(verdict: WrongResult) -> str:
+    """The case that shows it; of a hidden size nothing but that it is one."""
+    if not verdict.dims or verdict.size_class == "hidden":
+        return "seen at a hidden size" if verdict.size_class == "hidden" else ""
+    index = ", ".join(map(str, verdict.index))
+    return (
+        f"at {say_dims(verdict.dims)}: {one_line(verdict.buffer, 40)}[{index}] is "
+        f"{verdict.got:.6g}, should be {verdict.expected:.6g}; {verdict.wrong:,} of "
+        f"{verdict.elements:,} are wrong"
+    )

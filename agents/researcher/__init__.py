@@ -1,0 +1,1 @@
+"""The hardware-spec researcher: what of the GPU matters for this task."""

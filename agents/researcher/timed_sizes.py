@@ -1,0 +1,98 @@
+"""The timed sizes under the roofline: what bounds them, how fast they can be, what stays in L2."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cuda_llm.agents.researcher.finding import Finding
+from cuda_llm.agents.situation import Situation
+from cuda_llm.hardware_profiles.roofline import ridge_flops_per_byte
+from cuda_llm.tasks.least_time import LeastTime, least_time
+from cuda_llm.wording import say_dims
+
+LAUNCH_MATTERS = 0.2
+"""From this part of the attainable time on, the cost of a launch is worth telling."""
+
+
+def find_roofs(situation: Situation) -> Finding:
+    """Least times, the roof they stand under, the baseline's share, L2 and launch cost."""
+    sizes = timed_sizes(situation)
+    if not sizes:
+        return Finding(name="sizes", decision="no size is timed on this device")
+    least = [least_time(situation.task, situation.hardware, dims) for dims in sizes]
+    rows = [_row(situation, index, sizes[index], one) for index, one in enumerate(least)]
+    lines = [_say(row, one) for row, one in zip(rows, least, strict=True)]
+    largest = rows[-1]
+    reached = largest["baseline_share"]
+    return Finding(
+        name="sizes",
+        lines=(_intensity(situation, least[-1]), *lines, *_launch(situation, rows)),
+        data=rows,
+        decision=(
+            f"the largest timed size is {largest['bound']}-bound: "
+            f"{largest['attainable_us']:.3g} us are attainable"
+            + (f", the baseline reaches {reached:.0%} of that speed" if reached else "")
+        ),
+    )
+
+
+def timed_sizes(situation: Situation) -> Sequence[Mapping[str, int]]:
+    """What the run times; before the baseline was timed, what its device will time."""
+    sizes = situation.task.sizes
+    modelled = situation.time_source == "modelled"
+    return situation.sizes or (sizes.emulated if modelled else sizes.bench)
+
+
+def _row(
+    situation: Situation, index: int, dims: Mapping[str, int], least: LeastTime
+) -> dict[str, Any]:
+    known = index < len(situation.baseline_us)
+    baseline_us = situation.baseline_us[index] if known else None
+    return {
+        "dims": dict(dims),
+        "bound": least.bound,
+        "least_us": least.time_us,
+        "attainable_us": least.attainable_us,
+        "bytes": least.bytes_moved,
+        "flops": least.flops,
+        "precision": least.precision,
+        "fits_l2": least.bytes_moved <= situation.hardware.l2_bytes,
+        "launch_share": situation.hardware.model.launch_us / least.attainable_us,
+        "baseline_us": baseline_us,
+        "baseline_share": None if baseline_us is None else least.attainable_us / baseline_us,
+    }
+
+
+def _say(row: Mapping[str, Any], least: LeastTime) -> str:
+    what = f"{least.bytes_moved / 1e6:.3g} MB" if least.bound == "memory" else _operations(least)
+    l2 = "fits in L2" if row["fits_l2"] else "larger than L2"
+    return (
+        f"{say_dims(row['dims'])}: {least.bound}-bound ({what}; {l2}), "
+        f"{least.attainable_us:.3g} us attainable with one launch"
+    )
+
+
+def _operations(least: LeastTime) -> str:
+    return f"{least.flops / 1e6:.3g} million operations in {least.precision}"
+
+
+def _intensity(situation: Situation, largest: LeastTime) -> str:
+    if not largest.flops:
+        return "No arithmetic to speak of: the bytes this task must move set its least time."
+    ridge = ridge_flops_per_byte(situation.hardware, largest.precision)
+    has = largest.flops / largest.bytes_moved if largest.bytes_moved else 0.0
+    return (
+        f"This task does {has:.3g} operations a byte it must move; below {ridge:.3g} memory is the "
+        "limit."
+    )
+
+
+def _launch(situation: Situation, rows: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    small = [row for row in rows if row["launch_share"] >= LAUNCH_MATTERS]
+    if not small:
+        return ()
+    last = small[-1]
+    return (
+        f"A launch costs about {situation.hardware.model.launch_us:g} us, "
+        f"{last['launch_share']:.0%} of the attainable time at {say_dims(last['dims'])}: a second "
+        "one hurts there.",
+    )

@@ -1,0 +1,76 @@
+"""What an agent sees of a run: everything there is to decide on, and nothing to change."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from cuda_llm.hardware_profiles.hardware import Hardware
+from cuda_llm.profile import TimeSource
+from cuda_llm.search import Archive, Attempt, Components, HardwareContext, Hint
+from cuda_llm.tasks.task import Task
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """How a run is to be searched. Fixed when it starts."""
+
+    candidates: int = 5
+    """Briefs a round (N of the paper)."""
+    rounds: int = 5
+    """Rounds (D of the paper)."""
+    seed: int = 0
+    patience: int = 2
+    """Rounds without gain after which some briefs leave the incumbent's structure; after twice as
+    many the search stops."""
+    tie: float = 0.02
+    """Speed-ups closer than this, relatively, are a tie; beside it stands the times' own spread."""
+    hardware_context: HardwareContext = "full"
+    components: Components = field(default_factory=Components)
+    """What the user lets prompts hold; a strategy may take more away, never add."""
+    user_hints: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Note:
+    """What an extra agent found, kept in the state under the agent's name."""
+
+    text: str = ""
+    """Goes into prompts."""
+    about_hardware: bool = False
+    """Then it goes into prompts only where the hardware context is `full`."""
+    data: Mapping[str, Any] = field(default_factory=dict)
+    """Plain JSON, for other agents and the trace."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Situation:
+    """A run as it stands. Agents, strategies and generators all decide on this."""
+
+    task: Task
+    hardware: Hardware
+    device: str
+    """What runs the kernels, as a person reads it."""
+    time_source: TimeSource
+    plan: Plan
+    round: int
+    """The round at work, from 1; 0 before the first."""
+    attempts: tuple[Attempt, ...] = ()
+    """All that were judged, by round and index. Append-only."""
+    incumbent: Attempt | None = None
+    """The kernel to beat; None while no generated one has passed."""
+    sizes: tuple[Mapping[str, int], ...] = ()
+    """Dims of the timed sizes."""
+    baseline_us: tuple[float, ...] = ()
+    """The baseline's time at each of `sizes`."""
+    error_hints: tuple[Hint, ...] = ()
+    performance_hints: tuple[Hint, ...] = ()
+    notes: Mapping[str, Note] = field(default_factory=dict)
+    """By name of the agent that wrote it."""
+    archive: Archive
+
+    def attempt(self, name: str) -> Attempt:
+        """The attempt of that id. Raises KeyError."""
+        found = next((one for one in self.attempts if one.id == name), None)
+        if found is None:
+            raise KeyError(name)
+        return found

@@ -1,0 +1,112 @@
+"""Ways to cut a problem into threads, by kind of work; plain ones first."""
+
+from cuda_llm.agents.techniques.technique import (
+    ACCUMULATES,
+    CHANGE,
+    REARRANGES,
+    REUSES,
+    SCATTERS,
+    SLIDES,
+    STREAMS,
+    STRUCTURE,
+    Technique,
+)
+from cuda_llm.agents.techniques.work import Work
+
+
+def _structure(work: frozenset[Work], *texts: str) -> tuple[Technique, ...]:
+    return tuple(Technique(text=text, kinds=STRUCTURE, work=work) for text in texts)
+
+
+STRUCTURES = (
+    *_structure(
+        STREAMS,
+        "one thread an element behind a bounds check, neighbouring threads on neighbouring "
+        "elements; nothing else",
+        "16-byte vector loads and stores (float4 or the like), the last few elements one by one",
+        "a grid-stride loop: a grid that just fills the chip, each thread walking in steps of the "
+        "whole grid",
+        "several independent elements a thread, a block's width apart, all loads issued before the "
+        "first value is used",
+        "vector loads inside a grid-stride loop, two vectors in flight for each thread",
+    ),
+    *_structure(
+        REARRANGES,
+        "square tiles through shared memory with one column of padding, so that both reads and "
+        "writes of global memory are coalesced",
+        "tiles through shared memory whose column index is swizzled (XOR with the row) instead of "
+        "padded",
+        "tall tiles with few threads: each thread moves four or eight rows of its tile",
+        "small square pieces turned around in registers, read and written as 16-byte vectors where "
+        "the extents allow, element by element elsewhere",
+        "pieces exchanged within a warp by shuffles, without shared memory",
+        "no staging at all: write coalesced and let the read side rely on the caches",
+    ),
+    *_structure(
+        ACCUMULATES,
+        "two kernels: each block leaves a partial sum in scratch memory, a second small kernel "
+        "adds those up",
+        "grid-stride partial sums in registers, warp shuffles, one value a warp through shared "
+        "memory, one atomicAdd a block on an output set to 0 beforehand",
+        "16-byte loads and four independent accumulators a thread, then a shuffle reduction",
+        "one launch: the block that finishes last (a counter in scratch memory behind "
+        "__threadfence) adds up the partial sums",
+        "a tree in shared memory over a block's tile, halved until one warp is left, the rest by "
+        "shuffles",
+        "as few blocks as keep memory busy, long loops in each, so that almost nothing is left to "
+        "combine",
+    ),
+    Technique(
+        text="cub::BlockReduce inside a kernel of our own, partial sums combined by a second one",
+        kinds=STRUCTURE,
+        work=ACCUMULATES,
+        library="cub",
+    ),
+    *_structure(
+        SCATTERS,
+        "a private copy of the outputs for each block in shared memory, merged by global atomics; "
+        "global atomics alone where they do not fit",
+        "a private copy for each warp of a block in shared memory, the copies added up before the "
+        "block touches global memory",
+        "runs of equal keys counted in a register first: one atomic when the key changes",
+        "partial results of each block written to scratch memory without atomics, a second kernel "
+        "adds them up column by column",
+        "16-byte loads, several keys a thread in flight, then atomics on the block's own copy",
+        "outputs divided among blocks: each block counts only its range of keys and reads "
+        "everything",
+    ),
+    Technique(
+        text="lanes of a warp with equal keys found by __match_any_sync; one of them adds for all",
+        kinds=STRUCTURE | CHANGE,
+        work=SCATTERS,
+        against=("atomic_contention",),
+        needs=(7, 0),
+    ),
+    *_structure(
+        REUSES,
+        "square tiles of both inputs in shared memory, one output a thread",
+        "register blocking: each thread owns a small square of outputs (4 x 4 or 8 x 8) and feeds "
+        "it from shared tiles, the left one stored transposed",
+        "tiles of outputs for each warp: lanes hold fragments of both operands in registers and "
+        "walk the shared tile together",
+        "long strips: each thread owns a column of outputs, the other operand's values come by "
+        "broadcast from shared memory",
+        "the inner dimension split among blocks, partial results in scratch memory, added up by a "
+        "second kernel",
+        "two shared buffers: the next tile is loaded into registers while this one is multiplied",
+    ),
+    *_structure(
+        SLIDES,
+        "an input tile with its halo in shared memory, the small operand in shared memory as well, "
+        "one output a thread",
+        "several neighbouring outputs a thread, so that each loaded value serves several windows "
+        "from registers",
+        "a window that slides down in registers: each thread walks a column and loads every input "
+        "row once",
+        "the small operand in __constant__ memory (copied by cudaMemcpyToSymbolAsync, device to "
+        "device), read by all lanes at one address",
+        "no shared memory: __ldg loads and the caches, many outputs a thread, the loop over the "
+        "window unrolled",
+        "separate paths for blocks wholly inside, without any bounds check, and those at the edge",
+    ),
+)

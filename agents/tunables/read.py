@@ -1,0 +1,195 @@
+"""The tunables a source declares."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+from cuda_llm.agents.kernel_text.tokens import Token, TokenKind, tokenise
+from cuda_llm.agents.tunables.space import holds
+from cuda_llm.agents.tunables.tunable import Misdeclared, Preference, Space, Tunable
+from cuda_llm.errors import TaskError
+from cuda_llm.tasks.expressions import names_in
+
+MAX_TUNABLES = 32
+MAX_VALUES = 64
+MAX_MAGNITUDE = 2**31 - 1
+
+KEYWORD = re.compile(r"//\s*(tunable(?:-if|-hint)?)\s*:\s*(.*)", re.DOTALL)
+"""A comment that declares something: its keyword and its text."""
+_VALUES = re.compile(r"\s*(-?\d+(?:[\s,]+-?\d+)*)\s*(?:;.*)?", re.DOTALL)
+_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)")
+_PREFERENCE = re.compile(r"(\w+)((?:\s+\w+=-?\d+)+)\s*")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Declaration:
+    """One comment that declares something, and the code in front of it on its line."""
+
+    keyword: str
+    """`tunable`, `tunable-if` or `tunable-hint`."""
+    text: str
+    line: int
+    code: tuple[str, ...]
+    """Tokens of the line."""
+    guarded: bool
+    """Whether it stands inside an `#if` block."""
+
+
+def read_space(source: str) -> Space | Misdeclared | None:
+    """What `source` declares; None where it declares nothing."""
+    try:
+        return _read_space(source)
+    except _MisdeclaredError as error:
+        return error.misdeclared
+
+
+@lru_cache(maxsize=256)
+def _read_space(source: str) -> Space | None:
+    if "tunable" not in source:
+        return None
+    declarations = tuple(find_declarations(source))
+    if not declarations:
+        return None
+    tunables = tuple(_tunables(declarations, _defined(source)))
+    names = {one.name: one for one in tunables}
+    if not names:
+        raise _MisdeclaredError(
+            declarations[0], "no `#define NAME value  // tunable:` stands by it"
+        )
+    conditions = tuple(_conditions(declarations, names))
+    preferences = tuple(_preferences(declarations, names))
+    return Space(tunables=tunables, conditions=conditions, preferences=preferences)
+
+
+def find_declarations(source: str) -> Iterator[Declaration]:
+    """Comments of `source` that declare something, in order."""
+    depth, line_tokens = 0, list[Token]()
+    for token in tokenise(source):
+        if token.kind == TokenKind.COMMENT:
+            found = KEYWORD.fullmatch(token.text)
+            if found:
+                yield Declaration(
+                    keyword=found[1],
+                    text=found[2].strip(),
+                    line=source.count("\n", 0, token.start) + 1,
+                    code=tuple(one.text for one in line_tokens),
+                    guarded=depth > 0,
+                )
+        elif token.kind == TokenKind.NEWLINE:
+            line_tokens = []
+        elif not token.is_blank:
+            line_tokens.append(token)
+            if len(line_tokens) == 2 and line_tokens[0].text == "#":
+                depth += token.text in ("if", "ifdef", "ifndef")
+                depth -= token.text == "endif"
+
+
+def _defined(source: str) -> list[str]:
+    """Names that `#define` or `#undef` lines speak of, as often as they do."""
+    names, line = list[str](), list[str]()
+    for token in tokenise(source):
+        if token.kind == TokenKind.NEWLINE:
+            line = []
+        elif not token.is_blank:
+            line.append(token.text)
+            if len(line) == 3 and line[:2] in (["#", "define"], ["#", "undef"]):
+                names.append(token.text)
+    return names
+
+
+def _tunables(declarations: tuple[Declaration, ...], defined: list[str]) -> Iterator[Tunable]:
+    seen = set[str]()
+    mine = [one for one in declarations if one.keyword == "tunable"]
+    declared = [one.code[2] for one in mine if len(one.code) > 2]
+    for one in mine:
+        tunable = _tunable(one)
+        if tunable.name in seen:
+            raise _MisdeclaredError(one, f"{tunable.name} is declared twice")
+        if defined.count(tunable.name) > declared.count(tunable.name):
+            raise _MisdeclaredError(one, f"{tunable.name} is defined or undefined elsewhere too")
+        seen.add(tunable.name)
+        if len(seen) > MAX_TUNABLES:
+            raise _MisdeclaredError(one, f"more than {MAX_TUNABLES} tunables")
+        yield tunable
+
+
+def _tunable(declaration: Declaration) -> Tunable:
+    match declaration.code:
+        case ("#", "define", name, *body) if name.isidentifier() and body:
+            text = "".join(body)
+        case _:
+            raise _MisdeclaredError(
+                declaration, "`// tunable:` stands behind `#define NAME value`, on its line"
+            )
+    if declaration.guarded:
+        raise _MisdeclaredError(declaration, f"{name} is declared inside an #if block")
+    if not _NUMBER.fullmatch(text):
+        raise _MisdeclaredError(
+            declaration, f"the default of {name} is {' '.join(body)}; expected a whole number"
+        )
+    listed = _VALUES.fullmatch(declaration.text)
+    if not listed:
+        raise _MisdeclaredError(
+            declaration, f"the values of {name} are {declaration.text!r}; expected whole numbers"
+        )
+    values = tuple(map(int, re.split(r"[\s,]+", listed[1])))
+    default = int(text)
+    if len(set(values)) < len(values):
+        raise _MisdeclaredError(declaration, f"a value of {name} is listed twice")
+    if default not in values:
+        raise _MisdeclaredError(
+            declaration, f"the default {default} of {name} is not among its values"
+        )
+    if len(values) > MAX_VALUES or max(map(abs, values)) > MAX_MAGNITUDE:
+        raise _MisdeclaredError(
+            declaration, f"{name} has more than {MAX_VALUES} values, or one beyond 32 bits"
+        )
+    return Tunable(name=name, default=default, values=values)
+
+
+def _conditions(
+    declarations: tuple[Declaration, ...], tunables: dict[str, Tunable]
+) -> Iterator[str]:
+    defaults = {one.name: one.default for one in tunables.values()}
+    for one in declarations:
+        if one.keyword != "tunable-if":
+            continue
+        try:
+            names = names_in(one.text)
+        except TaskError as error:
+            raise _MisdeclaredError(one, str(error)) from None
+        _require_known(one, names - set(tunables))
+        if not holds(one.text, defaults):
+            raise _MisdeclaredError(one, f"the defaults do not meet {one.text!r}")
+        yield one.text
+
+
+def _preferences(
+    declarations: tuple[Declaration, ...], tunables: dict[str, Tunable]
+) -> Iterator[Preference]:
+    for one in declarations:
+        if one.keyword != "tunable-hint":
+            continue
+        found = _PREFERENCE.fullmatch(one.text)
+        if not found:
+            raise _MisdeclaredError(one, f"{one.text!r} is no hint; expected CODE NAME=value ...")
+        values = {name: int(value) for name, value in re.findall(r"(\w+)=(-?\d+)", found[2])}
+        _require_known(one, set(values) - set(tunables))
+        for name, value in values.items():
+            if value not in tunables[name].values:
+                raise _MisdeclaredError(one, f"{name} cannot be {value}")
+        yield Preference(code=found[1], values=values)
+
+
+def _require_known(declaration: Declaration, unknown: set[str] | frozenset[str]) -> None:
+    if unknown:
+        raise _MisdeclaredError(declaration, f"{', '.join(sorted(unknown))}: no such tunable")
+
+
+class _MisdeclaredError(Exception):
+    """Carries a Misdeclared out of the reading."""
+
+    def __init__(self, declaration: Declaration, reason: str) -> None:
+        super().__init__(reason)
+        self.misdeclared = Misdeclared(line=declaration.line, reason=reason)

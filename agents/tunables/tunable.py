@@ -1,0 +1,70 @@
+"""Tunables as values, and how a kernel declares them.
+
+A tunable is a `#define` with its default value and, behind it, the values it may take; words behind
+a semicolon stay with the chosen value:
+
+    #define TILE 16     // tunable: 8 16 32; edge of the tile
+    #define VARIANT 2   // tunable: 0 1 2 3
+    // tunable-if: TILE * TILE <= 1024
+    // tunable-if: VARIANT > 0 or TILE == 16
+    // tunable-hint: bank_conflicts VARIANT=2 TILE=32
+
+`tunable-if` lines are conditions that a point must meet (`cuda_llm.tasks.expressions`); the
+defaults must meet them too. `tunable-hint` lines name the code of a hint and values worth trying
+when it is given: advice, never a filter. The first tunable is the kernel's structure. Declarations
+stand outside of `#if` blocks, each name once. Choosing a point rewrites the defaults, so that what
+is compiled, shown and exported is a plain kernel.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+Point = Mapping[str, int]
+"""A value for each tunable."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tunable:
+    """One compile-time parameter."""
+
+    name: str
+    default: int
+    values: tuple[int, ...]
+    """In the order declared; holds the default."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preference:
+    """Values to try when a hint of that code is given."""
+
+    code: str
+    """Of a bottleneck or a verdict: `bank_conflicts`, `LAUNCH_FAILED`."""
+    values: Point
+    """For some of the tunables."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Space:
+    """What one kernel declares."""
+
+    tunables: tuple[Tunable, ...]
+    conditions: tuple[str, ...] = ()
+    """Each must hold of a valid point."""
+    preferences: tuple[Preference, ...] = ()
+
+    @property
+    def defaults(self) -> dict[str, int]:
+        """The point the source is written at. Valid."""
+        return {one.name: one.default for one in self.tunables}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Misdeclared:
+    """Declarations that cannot be used, and why."""
+
+    line: int
+    """From 1."""
+    reason: str
+
+    def __str__(self) -> str:
+        return f"line {self.line}: {self.reason}"

@@ -1,0 +1,157 @@
+"""A kernel at one point of its space, as a person would have written it for that point alone."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+
+from cuda_llm.agents.kernel_text.tokens import TokenKind
+from cuda_llm.agents.tunables.condition import decide
+from cuda_llm.agents.tunables.lines import Line, Node, build_tree, split_lines
+from cuda_llm.agents.tunables.read import KEYWORD, read_space
+from cuda_llm.agents.tunables.space import valid
+from cuda_llm.agents.tunables.tunable import Misdeclared, Point
+
+
+def write_point(source: str, point: Point, *, keep_declarations: bool = False) -> str:
+    """`source` with the values of `point`.
+
+    The result is specialised: `#if` blocks that tunables and integer literals alone decide are
+    resolved, defines of tunables (and defines made from them) that nothing uses any more are gone
+    with the comment lines right above them, and so are the declarations. It gives the compiler the
+    tokens that `source` with other defaults would, and points that differ only where it does not
+    matter give the same tokens. Names that `source` does not declare are ignored, so a specialised
+    source stays as it is.
+
+    With `keep_declarations` only the defaults change: the kernel can be tuned again.
+
+    Raises ValueError where the declarations cannot be used or the point is not of their space.
+    """
+    space = read_space(source)
+    if space is None:
+        return source
+    if isinstance(space, Misdeclared):
+        raise ValueError(str(space))
+    values = {one.name: point[one.name] for one in space.tunables if one.name in point}
+    if not valid(space, values):
+        raise ValueError(f"{dict(point)} is no point of this space")
+    lines, tree = _parse(source)
+    if keep_declarations:
+        return "".join(_at(line, values, keep=True) for line in lines)
+    kept = _drop_unused(tuple(_resolve(tree, values, {})), values)
+    return "".join(_tidy(lines, {line.start for line in kept}, values))
+
+
+@lru_cache(maxsize=16)
+def _parse(source: str) -> tuple[tuple[Line, ...], tuple[Node, ...]]:
+    lines = split_lines(source)
+    return lines, build_tree(lines)
+
+
+def _resolve(
+    nodes: Sequence[Node], values: Mapping[str, int], known: dict[str, int]
+) -> Iterator[Line]:
+    """The lines that stay. `known` grows with the declarations that were passed."""
+    for node in nodes:
+        if isinstance(node, Line):
+            if node.defines in values:
+                known[node.defines] = values[node.defines]
+            yield node
+            continue
+        decisions = [_decide(branch.head, known) for branch in node.branches]
+        if None in decisions:
+            for branch in node.branches:
+                yield branch.head
+                yield from _resolve(branch.body, values, known)
+            yield node.end
+        elif True in decisions:
+            yield from _resolve(node.branches[decisions.index(True)].body, values, known)
+
+
+def _decide(head: Line, known: Mapping[str, int]) -> bool | None:
+    words = head.words[2:]
+    match head.directive:
+        case "else":
+            return True
+        case "if" | "elif":
+            return decide(words, known)
+        case "ifdef" | "ifndef" if len(words) == 1 and words[0] in known:
+            return head.directive == "ifdef"
+        case _:
+            return None
+
+
+def _drop_unused(lines: tuple[Line, ...], values: Mapping[str, int]) -> tuple[Line, ...]:
+    """Without the defines of tunables, and of what is made from them, that nothing uses.
+
+    All stay where names may be put together (`##`) or hide in a pragma's text.
+    """
+    uses = Counter(word for line in lines for word in line.words)
+    if uses["##"] or uses["_Pragma"]:
+        return lines
+    free = set(_made_from(lines, values))
+    while unused := {line for line in lines if line.defines in free and uses[line.defines] == 1}:
+        for line in unused:
+            uses.subtract(line.words)
+        lines = tuple(line for line in lines if line not in unused)
+    return lines
+
+
+def _made_from(lines: Sequence[Line], values: Mapping[str, int]) -> Iterator[str]:
+    """Names defined outside of any block that are tunables or whose text speaks of such names."""
+    made = set(values)
+    for node in build_tree(lines):
+        if isinstance(node, Line) and (node.defines in made or made & set(node.words[3:])):
+            made.add(node.defines)
+            yield node.defines
+
+
+def _tidy(
+    lines: Sequence[Line], kept: frozenset[int] | set[int], values: Mapping[str, int]
+) -> Iterator[str]:
+    """Texts of the kept lines, declarations worked in.
+
+    Comments right above a dropped definition go with it, and where something went no second empty
+    line in a row is left.
+    """
+    gone, last_blank = False, True
+    for line, above in zip(lines, _defined_below(lines), strict=True):
+        stays = line.start in kept and (above is None or above in kept)
+        text = _at(line, values, keep=False) if stays else ""
+        blank = not text.strip()
+        if not text or (blank and gone and last_blank):
+            gone = True
+            continue
+        yield text
+        gone, last_blank = False, blank
+
+
+def _defined_below(lines: Sequence[Line]) -> list[int | None]:
+    """For each line of nothing but comment: where the definition right below it starts."""
+    below: list[int | None] = []
+    start: int | None = None
+    for line in reversed(lines):
+        is_comment = not line.words and bool(line.text.strip())
+        below.append(start if is_comment else None)
+        if not is_comment:
+            start = line.start if line.defines else None
+    return below[::-1]
+
+
+def _at(line: Line, values: Mapping[str, int], *, keep: bool) -> str:
+    """Text of the line at a point; empty where nothing but a declaration stood there."""
+    comments = [one for one in line.tokens if one.kind == TokenKind.COMMENT]
+    matches = ((one, KEYWORD.fullmatch(one.text)) for one in comments)
+    comment, found = next(((one, match) for one, match in matches if match), (None, None))
+    if not comment or not found:
+        return line.text
+    text = line.text
+    if not keep:
+        words = found[2].partition(";")[2].strip() if found[1] == "tunable" else ""
+        front, back = text[: comment.start - line.start], text[comment.end - line.start :]
+        text = front.rstrip() + (f"  // {words}" if words else "") + back
+    if found[1] == "tunable" and line.defines in values:
+        body = next(one for one in reversed(line.tokens) if one.kind == TokenKind.NUMBER)
+        sign = next((one for one in line.tokens if one.text == "-"), body)
+        begin, end = min(sign.start, body.start) - line.start, body.end - line.start
+        text = f"{text[:begin]}{values[line.defines]}{text[end:]}"
+    return text if keep or text.strip() else ""

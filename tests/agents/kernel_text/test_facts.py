@@ -1,0 +1,117 @@
+"""What the text of a kernel shows."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cuda_llm.agents.kernel_text.code import blank_comments
+from cuda_llm.agents.kernel_text.facts import SourceFacts
+from cuda_llm.agents.kernel_text.signs import SIGNS
+from cuda_llm.agents.techniques.catalogue import CATALOGUE
+
+ROOT = Path(__file__).parents[3]
+
+KERNEL = """\
+// __syncthreads() in a comment is none
+__global__ void sum(const float* in, float* out, int n)
+{
+    __shared__ float tile[32][33];
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    for (int k = 0; k < n; k += 32) {
+        tile[threadIdx.y][threadIdx.x] = in[k];
+        __syncthreads();
+        if (threadIdx.x < 16) {
+            __syncthreads();
+        }
+    }
+    float4 v = reinterpret_cast<const float4*>(in)[i];
+    if (threadIdx.x == 0)
+        atomicAdd(out, v.x);
+}
+
+extern "C" void solve(const float* in, float* out, int n)
+{
+    const char* note = "} not a brace {";
+    sum<<<dim3((n + 31) / 32, 1), 256, 3 * sizeof(float)>>>(in, out, n);
+}
+"""
+
+
+def test_launches_are_read_with_their_configuration() -> None:
+    (launch,) = SourceFacts(KERNEL).launches
+    assert (launch.line, launch.kernel) == (22, "sum")
+    assert (launch.grid, launch.block) == ("dim3((n + 31) / 32, 1)", "256")
+    assert launch.shared == "3 * sizeof(float)"
+
+
+def test_shared_arrays_barriers_vectors_and_atomics_are_found_by_line() -> None:
+    facts = SourceFacts(KERNEL)
+    assert [(one.line, one.name, one.extents) for one in facts.shared_arrays] == [
+        (4, "tile", "[32][33]")
+    ]
+    assert facts.barriers == (9, 11)
+    assert facts.vector_accesses == (14,)
+    assert facts.atomics == (16,)
+
+
+def test_a_barrier_under_a_branch_on_the_thread_is_told_from_one_in_a_loop() -> None:
+    facts = SourceFacts(KERNEL)
+    branch = facts.branch_around(11)
+    assert branch is not None
+    assert (branch.first, branch.header) == (10, "(threadIdx.x < 16)")
+    assert facts.branch_around(9) is None
+    assert facts.around(9, "for")[0].header == "(int k = 0; k < n; k += 32)"
+
+
+def test_an_early_return_counts_as_a_guard_of_what_follows_it() -> None:
+    facts = SourceFacts(KERNEL)
+    assert facts.left_early(9) == 6
+    assert "(i >= n)" in facts.guards(14)
+    assert facts.guards(5) == ()
+
+
+def test_a_single_statement_below_an_if_is_a_block_too() -> None:
+    assert "(threadIdx.x == 0)" in SourceFacts(KERNEL).guards(16)
+
+
+@pytest.mark.parametrize(
+    ("file", "shows"),
+    [
+        ("matrix_transpose/01_tiled_padded", {"padding"}),
+        ("matrix_transpose/02_swizzled", {"swizzle"}),
+        ("matrix_multiplication/07_cp_async", {"async_copy"}),
+        ("vector_add/02_float4_tail", {"vector_access"}),
+        ("vector_add/01_grid_stride", {"grid_stride"}),
+        ("reduction/02_warp_shuffle", {"warp_shuffle"}),
+        ("matrix_multiplication/03_register_blocked", {"register_blocking", "vector_access"}),
+        ("matrix_multiplication/04_double_buffered", {"double_buffering"}),
+        ("histogram/04_one_copy_a_warp", {"private_copies"}),
+    ],
+)
+def test_techniques_of_honest_kernels_are_recognised(file: str, shows: set[str]) -> None:
+    source = (ROOT / f"tests/fixtures/honest/{file}.cu").read_text()
+    assert shows <= SourceFacts(source).uses
+
+
+@pytest.mark.parametrize("task", ["vector_add", "matrix_transpose", "histogram", "conv2d"])
+def test_a_plain_baseline_shows_no_advanced_technique(task: str) -> None:
+    uses = SourceFacts((ROOT / f"tasks/{task}/baseline.cu").read_text()).uses
+    assert not uses & {"async_copy", "swizzle", "double_buffering", "padding"}
+
+
+def test_sources_are_searched_for_the_signs_in_the_catalogue_and_no_others() -> None:
+    assert {one.shown_by for one in CATALOGUE if one.shown_by} == set(SIGNS)
+
+
+@given(st.text(alphabet="if(){};<>/*\"\n aN_#%'\\", max_size=200))
+def test_no_text_however_odd_is_too_much(text: str) -> None:
+    facts = SourceFacts(text)
+    lines = text.count("\n") + 1
+    assert all(1 <= block.first <= block.last <= lines for block in facts.blocks)
+    assert all(1 <= found.line <= lines for found in facts.launches)
+    assert all(1 <= found.line <= lines for found in facts.shared_arrays)
+    assert facts.uses <= set(SIGNS)
+    assert blank_comments(text).count("\n") == text.count("\n")

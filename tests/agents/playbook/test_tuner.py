@@ -1,0 +1,104 @@
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from playbook_runs import PLAYBOOK, bowl
+from searches import EmptyArchive, attempt, situation
+
+from cuda_llm.agents.playbook.tuner import TunableTuner
+from cuda_llm.agents.situation import Situation
+from cuda_llm.agents.tunables.read import read_space
+from cuda_llm.agents.tunables.tunable import Space
+from cuda_llm.agents.tuner import Trial
+from cuda_llm.search import Attempt, Kind
+
+OTHER = "#define N 1  // tunable: 1 2 3\nint n = N;\n"
+
+
+class Sources(EmptyArchive):
+    """Sources by attempt."""
+
+    def __init__(self, sources: Mapping[str, str]) -> None:
+        self.sources = sources
+
+    def source(self, attempt: str) -> str:
+        return self.sources.get(attempt, "")
+
+
+def after(
+    attempts: Sequence[Attempt], sources: Mapping[str, str], incumbent: str | None = None
+) -> Situation:
+    return situation(*attempts, incumbent=incumbent, archive=Sources(sources), round=1)
+
+
+def judged(trials: Sequence[Trial], round: int) -> list[Attempt]:
+    """The trials as attempts, at the bowl's times."""
+    return [
+        attempt(
+            f"r{round}-t{index}",
+            bowl(trial.draft.tunables),
+            kind=Kind.TUNE,
+            parent=trial.parent,
+            index=index + 5,
+            tunables=trial.draft.tunables,
+        )
+        for index, trial in enumerate(trials, 1)
+    ]
+
+
+def test_the_best_kernels_that_declare_tunables_are_tried_in_turns() -> None:
+    attempts = [attempt("r1-c1", 3.0), attempt("r1-c2", 2.0), attempt("r1-c3", 1.0)]
+    where = after(attempts, {"r1-c1": "int x;", "r1-c2": OTHER, "r1-c3": PLAYBOOK})
+    trials = TunableTuner().propose(where, attempts, 6)
+    assert [one.parent for one in trials] == ["r1-c2", "r1-c3"] * 2 + ["r1-c3"] * 2
+    assert sorted(one.draft.tunables["N"] for one in trials if one.parent == "r1-c2") == [2, 3]
+    assert len({one.draft.source for one in trials}) == 6
+
+
+def test_a_trial_can_be_tuned_again() -> None:
+    attempts = [attempt("r1-c1", 3.0)]
+    (trial,) = TunableTuner().propose(after(attempts, {"r1-c1": PLAYBOOK}), attempts, 1)
+    space = read_space(trial.draft.source)
+    assert isinstance(space, Space)
+    assert space.defaults == trial.draft.tunables
+    assert trial.draft.idea.startswith("VARIANT ")
+
+
+def test_the_same_situation_gives_the_same_trials_and_another_round_others() -> None:
+    attempts = [attempt("r1-c1", 3.0)]
+    where = after(attempts, {"r1-c1": PLAYBOOK})
+    assert TunableTuner().propose(where, attempts, 8) == TunableTuner().propose(where, attempts, 8)
+    later = replace(where, round=2)
+    assert TunableTuner().propose(later, attempts, 8) != TunableTuner().propose(where, attempts, 8)
+
+
+def test_the_family_of_the_incumbent_is_searched_on_in_later_rounds() -> None:
+    """Three rounds of trials, none of them twice, come near the bottom of the bowl."""
+    root = attempt("r1-c1", bowl({"VARIANT": 0, "TILE": 8, "ITEMS": 1, "WIDTH": 1}))
+    attempts, sources = [root], {"r1-c1": PLAYBOOK}
+    for round in (1, 2, 3):
+        best = max(attempts, key=lambda one: one.speedup or 0)
+        where = replace(after(attempts, sources, incumbent=best.id), round=round)
+        trials = TunableTuner().propose(where, [root] if round == 1 else [], 8)
+        assert {one.parent for one in trials} == {"r1-c1"}
+        attempts += judged(trials, round)
+    points = [tuple(one.tunables.values()) for one in attempts[1:]]
+    assert len(set(points)) == len(points) == 24
+    assert max(one.speedup or 0 for one in attempts) > 5
+
+
+def test_kernels_of_the_playbook_that_failed_or_that_declare_badly_are_left_alone() -> None:
+    attempts = [
+        attempt("r1-c1", 3.0, written_by="playbook"),
+        attempt("r1-c2"),
+        attempt("r1-c3", 2.0),
+        attempt("r1-c4", 1.0),
+    ]
+    bad = "#define A 3  // tunable: 1 2\n"
+    sources = {"r1-c1": PLAYBOOK, "r1-c2": PLAYBOOK, "r1-c3": bad, "r1-c4": "int x;"}
+    assert TunableTuner().propose(after(attempts, sources), attempts, 8) == ()
+
+
+def test_a_space_that_is_used_up_gives_fewer_trials() -> None:
+    attempts = [attempt("r1-c1", 3.0)]
+    assert len(TunableTuner().propose(after(attempts, {"r1-c1": OTHER}), attempts, 8)) == 2
+    assert TunableTuner().propose(after(attempts, {"r1-c1": OTHER}), attempts, 0) == ()

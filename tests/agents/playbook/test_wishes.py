@@ -1,0 +1,39 @@
+from searches import situation
+
+from cuda_llm.agents.playbook.wishes import find_wishes
+from cuda_llm.agents.tunables.tunable import Preference, Space, Tunable
+from cuda_llm.search import Hint
+
+SPACE = Space(
+    tunables=(
+        Tunable(name="PAD", default=0, values=(0, 1)),
+        Tunable(name="TILE", default=8, values=(8, 16, 32)),
+    ),
+    preferences=(
+        Preference(code="bank_conflicts", values={"PAD": 1}),
+        Preference(code="latency", values={"TILE": 32}),
+        Preference(code="latency", values={"TILE": 16}),
+        Preference(code="LAUNCH_FAILED", values={"TILE": 8}),
+    ),
+)
+
+
+def hint(code: str, round: int) -> Hint:
+    return Hint(round=round, about="", code=code, text="")
+
+
+def test_the_newest_hints_that_the_playbook_answers_are_wishes_bottlenecks_first() -> None:
+    where = situation(
+        performance_hints=(hint("bank_conflicts", 1), hint("latency", 2), hint("USER", 3)),
+        error_hints=(hint("LAUNCH_FAILED", 2), hint("LAUNCH_FAILED", 2)),
+    )
+    assert find_wishes(SPACE, where, {"PAD": 0, "TILE": 64}) == (
+        {"TILE": 32},
+        {"TILE": 16},
+        {"TILE": 8},
+    )
+
+
+def test_what_the_best_has_already_is_no_wish() -> None:
+    where = situation(performance_hints=(hint("bank_conflicts", 1), hint("latency", 1)))
+    assert find_wishes(SPACE, where, {"PAD": 1, "TILE": 32}) == ({"TILE": 16},)

@@ -1,0 +1,143 @@
+"""Invented names: each real one compiles, each wrong one does not, and the right one is offered."""
+
+import asyncio
+import re
+
+import pytest
+
+from cuda_llm.agents.prompting.known_names import KnownName, known_names, real_names
+from cuda_llm.outcomes import CompileFailed, Verdict
+from cuda_llm.tasks.loader import load_task
+from cuda_llm.tools.compiler.candidate import Compiled
+from cuda_llm.tools.compiler.compile import compile_candidate
+from cuda_llm.tools.compiler.request import compile_request
+
+SOLVE = """
+extern "C" void solve(const float* A, const float* B, float* C, int n)
+{{
+    void* p = nullptr; int n_ = 0; (void)n_; {host}
+    uses<<<1, 32>>>(C, nullptr, nullptr);
+}}
+"""
+KERNEL = """
+__constant__ float constants[4];
+__device__ __forceinline__ float same(float f) {{ return f; }}
+__global__ void __launch_bounds__(128) uses(float* pf, int* pi, {half}* ph)
+{{
+    __shared__ float shared[64];
+    float f = same(pf[1]); int i = 1; unsigned u = 1; float4 f4 = make_float4(f, f, f, f);
+    {declared}
+    {statements}
+    pf[0] = f + f4.x + i + u + shared[0] {halves};
+}}
+"""
+
+
+def compiled(source: str) -> Compiled | Verdict:
+    request = compile_request(load_task("vector_add"), "sm_86", source, "names.cu")
+    return asyncio.run(compile_candidate(request))
+
+
+def test_every_real_name_compiles() -> None:
+    device = [one.code for one in known_names() if not one.code.startswith("@")]
+    host = [
+        one.code.removeprefix("@host ").replace("&n,", "&n_,")
+        for one in known_names()
+        if one.code.startswith("@host")
+    ]
+    headers = sorted({one.header for one in known_names() if one.header})
+    source = (
+        "".join(f"#include <{header}>\n" for header in headers)
+        + KERNEL.format(
+            half="half",
+            declared="half h = ph[0]; half2 h2 = __half2half2(h);",
+            statements="\n    ".join(device),
+            halves="+ __half2float(h) + __half22float2(h2).y",
+        )
+        + SOLVE.format(host="\n    ".join(host))
+    )
+    assert isinstance(compiled(source), Compiled)
+
+
+def undefined_names(names: list[str]) -> set[str]:
+    """Those of `names` that nvcc does not know where a source includes nothing of its own."""
+    uses = "\n    ".join(f"(void){name};" for name in names)
+    failed = compiled(
+        KERNEL.format(half="float", declared="", statements=uses, halves="") + SOLVE.format(host="")
+    )
+    assert isinstance(failed, CompileFailed)
+    text = " ".join(one.message for one in failed.diagnostics) + failed.reason
+    return set(re.findall(r'identifier "(\w+)" is undefined', text))
+
+
+def test_no_name_is_listed_twice() -> None:
+    wrong = [name for known in known_names() for name in known.wrong]
+    assert sorted(set(wrong)) == sorted(wrong)
+
+
+HOST_ONLY = {
+    "__fma": "f = __fma(f, f, f);",
+    "__fmaf": "f = __fmaf(f, f, f);",
+    **{name: f"f = {name}(f, f);" for name in ("__fmax", "__fmaxf", "__fmin", "__fminf")},
+    **{name: f"f = {name}(f);" for name in ("__exp2f", "__sqrt", "__sqrtf")},
+}
+"""The host's C library has these, device code does not."""
+WITHOUT_MASK = {
+    **{name: f"i = {name}(i);" for name in ("__any", "__all", "__ballot", "ballot")},
+    **{name: f"f = {name}(f, 1);" for name in ("__shfl", "__shfl_up", "__shfl_down", "__shfl_xor")},
+}
+"""Declared still, and refused."""
+
+
+@pytest.mark.slow
+def test_every_wrong_name_is_unknown_to_nvcc() -> None:
+    wrong = [name for known in known_names() for name in known.wrong]
+    plain = [name for name in wrong if name not in HOST_ONLY | WITHOUT_MASK]
+    groups = [plain[start : start + 16] for start in range(0, len(plain), 16)]
+    assert not [name for group in groups for name in set(group) - undefined_names(group)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", HOST_ONLY | WITHOUT_MASK)
+def test_names_of_the_host_and_of_old_hardware_are_answered_too(name: str) -> None:
+    statement = (HOST_ONLY | WITHOUT_MASK)[name]
+    assert real_names(errors_of(statement), statement)
+
+
+def errors_of(statement: str) -> CompileFailed:
+    failed = compiled(
+        KERNEL.format(half="float", declared="", statements=statement, halves="")
+        + SOLVE.format(host="")
+    )
+    assert isinstance(failed, CompileFailed)
+    return failed
+
+
+@pytest.mark.parametrize(
+    ("statement", "offered"),
+    [
+        ("f = __shfl_xor(f, 1);", "__shfl_xor_sync"),
+        ("atomicMaxFloat(pf, f);", "__float_as_int"),
+        ("__syncblock();", "__syncthreads()"),
+        ("half h = 0; (void)h;", "cuda_fp16.h"),
+        ("f4 = f4 + f4;", "make_float4"),
+        ("f = shraed[0];", "shared is: was that meant?"),
+        ("f = __shfl_xor_snyc(0xffffffffu, f, 1);", "__shfl_xor_sync is: was that meant?"),
+    ],
+)
+def test_the_right_name_stands_beside_the_compilers_error(statement: str, offered: str) -> None:
+    said = real_names(errors_of(statement), f"__shared__ float shared[64]; {statement}")
+    assert any(offered in line for line in said), said
+
+
+def test_a_name_like_no_other_is_left_to_the_compiler() -> None:
+    failed = errors_of("f = quux_of_nothing(f);")
+    assert real_names(failed, "f = quux_of_nothing(f);") == ()
+
+
+def test_names_are_told_once_and_on_one_line() -> None:
+    failed = errors_of("f = __shfl(f, 1); f = __shfl(f, 2);")
+    said = real_names(failed, "")
+    assert len(said) == 1
+    assert "\n" not in said[0]
+    assert all(isinstance(known, KnownName) for known in known_names())

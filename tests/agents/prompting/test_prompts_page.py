@@ -1,0 +1,29 @@
+"""docs/prompts.md shows the prompt that is really rendered."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cuda_llm.agents.llm.read_reply import NO_CODE
+from cuda_llm.agents.prompting.templates import open_templates
+from cuda_llm.search import Components
+
+ROOT = Path(__file__).parents[3]
+PAGE = (ROOT / "docs" / "prompts.md").read_text()
+
+
+@pytest.mark.slow
+def test_the_generated_parts_are_up_to_date() -> None:
+    command = [sys.executable, "scripts/prompts_page.py", "--check"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_page_names_every_template_switch_and_outcome() -> None:
+    named = set(re.findall(r"`([\w.]+)`", PAGE))
+    assert set(open_templates().texts) <= named
+    assert set(Components.__dataclass_fields__) <= named
+    assert set(NO_CODE) <= named

@@ -1,0 +1,197 @@
+"""One question to a model a round: what it is shown, and what is made of its answer."""
+
+import asyncio
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from reflection_scenes import BANK_CONFLICTS, DRAM, UNPADDED, ScriptedAsk, failed, judged, passed
+from searches import attempt
+
+from cuda_llm.agents.prompting.templates import open_templates
+from cuda_llm.agents.reflection.critique_reply import Critique, Unreadable, read_critique
+from cuda_llm.agents.reflection.reflector import Reflection
+from cuda_llm.agents.reflector import Reflected
+from cuda_llm.agents.situation import Note, Plan, Situation
+from cuda_llm.conversation import CallFailed, Reply
+from cuda_llm.outcomes import InputMutated
+from cuda_llm.search import Components
+
+GOOD = {
+    "bottleneck": "bank conflicts",
+    "change": "Pad the tile by one column.",
+    "avoid": ["larger tiles"],
+    "reason": "32-way conflicts at line 24",
+}
+SECRETS = ("3090", "RTX", "Ampere", "1,008", "GB/s", "sm_86", "8.6", "84 SMs", "KiB")
+
+
+def search(**fields: object) -> Situation:
+    return judged(
+        (attempt("r1-c1", 1.5, times_us=(4.0, 41.0)), UNPADDED, passed(BANK_CONFLICTS, DRAM)),
+        incumbent="r1-c1",
+        **fields,
+    )
+
+
+def reflect(situation: Situation, *answers: Reply | CallFailed) -> Reflected:
+    return ask(situation, *answers)[0]
+
+
+def ask(
+    situation: Situation, *answers: Reply | CallFailed, prompts: Path | None = None
+) -> tuple[Reflected, ScriptedAsk]:
+    scripted = ScriptedAsk(list(answers))
+    reflection = Reflection(scripted, open_templates(prompts))
+    return asyncio.run(reflection.reflect(situation, situation.attempts)), scripted
+
+
+def prompt(situation: Situation) -> str:
+    _, scripted = ask(situation, Reply(text="no"))
+    return "\n".join(message.text for message in scripted.calls[0].messages)
+
+
+def test_a_critique_becomes_the_first_hint_of_its_channel() -> None:
+    found = reflect(search(), Reply(text=json.dumps(GOOD)))
+    first, second = found.performance_hints
+    assert (first.by, second.by) == ("critique", "diagnosis")
+    assert first.text == "Pad the tile by one column. (32-way conflicts at line 24)"
+    assert first.avoid == ("larger tiles",)
+    assert found.decisions[-1] == "critique of r1-c1: bank conflicts: Pad the tile by one column."
+
+
+def test_one_call_a_round_under_a_name_of_its_own() -> None:
+    _, scripted = ask(search(), Reply(text=json.dumps(GOOD)))
+    (call,) = scripted.calls
+    assert (call.id, call.agent, call.as_json) == ("rounds/1/critique", "reflection", True)
+
+
+def test_while_nothing_passes_the_failure_is_criticised() -> None:
+    verdict = InputMutated(buffer="input")
+    situation = judged((failed("r1-c1", verdict), UNPADDED, verdict))
+    found, scripted = ask(situation, Reply(text=json.dumps(GOOD)))
+    assert [hint.by for hint in found.error_hints] == ["critique", "diagnosis"]
+    assert "INPUT_MUTATED" in scripted.calls[0].messages[1].text
+
+
+@pytest.mark.parametrize(
+    ("text", "finish", "why"),
+    [
+        ("", "stop", "the answer was empty"),
+        ("Use shared memory.", "stop", "the answer holds no JSON object"),
+        ('{"change": "pad', "length", "the answer was cut off at the length limit"),
+        ('{"change": ""}', "stop", "its JSON is not what was asked for"),
+        ('{"change": 7}', "stop", "its JSON is not what was asked for"),
+        ("[[[[{", "stop", "its JSON is not what was asked for"),
+    ],
+)
+def test_an_answer_without_a_critique_is_told_and_costs_no_hint(
+    text: str, finish: str, why: str
+) -> None:
+    found = reflect(search(), Reply(text=text, finish=finish))
+    assert [hint.by for hint in found.performance_hints] == ["diagnosis"]
+    assert found.decisions[-1] == f"no critique of r1-c1: {why}"
+
+
+def test_no_answer_leaves_the_diagnosis() -> None:
+    found = reflect(search(), CallFailed(kind="timed_out", detail="after 60 s"))
+    assert [hint.by for hint in found.performance_hints] == ["diagnosis"]
+    assert found.decisions[-1] == "no critique of r1-c1: timed_out: after 60 s"
+
+
+@pytest.mark.parametrize(
+    "around",
+    [
+        "{}",
+        "```json\n{}\n```",
+        "Here it is:\n\n{}\n\nGood luck!",
+        "<think>maybe {{braces}} help</think>{}",
+        'First {{"x": 1}} then {}',
+        '{{"critique": {}}}',
+    ],
+)
+def test_json_is_found_wherever_it_stands(around: str) -> None:
+    text = around.format(json.dumps(GOOD))
+    assert read_critique(Reply(text=text)) == Critique(
+        change="Pad the tile by one column.",
+        bottleneck="bank conflicts",
+        avoid=("larger tiles",),
+        reason="32-way conflicts at line 24",
+    )
+
+
+def test_an_answer_of_odd_shape_is_made_to_fit() -> None:
+    odd = {"change": "a\x1b[2Jb" + "c" * 900, "avoid": "d", "reason": None, "extra": [1]}
+    read = read_critique(Reply(text=json.dumps(odd)))
+    assert isinstance(read, Critique)
+    assert read.avoid == ("d",)
+    assert read.change.isprintable()
+    assert len(read.change) <= 500
+
+
+def test_a_refusal_is_no_critique() -> None:
+    assert read_critique(Reply(text="{}", refusal="no")) == Unreadable("the model declined")
+
+
+def test_the_prompt_shows_the_kernel_its_limit_and_what_is_known() -> None:
+    text = prompt(search())
+    assert "tile[threadIdx.y + i][threadIdx.x] = input" in text
+    assert "bank conflicts" in text
+    assert "Best first: pad the shared tile" in text
+    assert '{"bottleneck"' in text
+    assert "1,008 GB/s" in text
+
+
+@pytest.mark.parametrize("context", ["name", "none"])
+def test_hardware_facts_stay_out_of_the_prompt(context: str) -> None:
+    plan = Plan(hardware_context=context)  # type: ignore[arg-type]
+    notes = {"hardware_research": Note(text="84 SMs, 48 KiB", about_hardware=True)}
+    text = prompt(replace(search(), plan=plan, notes=notes))
+    kept_back = [one for one in SECRETS if context == "none" or one not in ("RTX", "3090")]
+    assert [one for one in kept_back if one in text] == []
+
+
+@pytest.mark.parametrize(
+    ("component", "marker"),
+    [("profile", "## Where its time goes"), ("history", "# What was tried")],
+)
+def test_what_is_switched_off_is_not_shown(component: str, marker: str) -> None:
+    assert marker in prompt(search())
+    plan = Plan(components=Components(**{component: False}))
+    assert marker not in prompt(replace(search(), plan=plan))
+
+
+def test_at_the_hardware_limit_nobody_is_asked() -> None:
+    winner = attempt("r1-c1", 30.0, times_us=(3.4, 10.4))
+    found, scripted = ask(judged((winner, UNPADDED, passed(DRAM)), incumbent="r1-c1"))
+    assert scripted.calls == []
+    assert found.decisions[-1].startswith("no critique asked for")
+
+
+def test_without_hints_nobody_is_asked() -> None:
+    plan = Plan(components=Components(hints=False))
+    _, scripted = ask(replace(search(), plan=plan))
+    assert scripted.calls == []
+
+
+def test_behind_the_last_round_nobody_is_asked() -> None:
+    situation = search()
+    _, scripted = ask(replace(situation, plan=Plan(rounds=situation.round)))
+    assert scripted.calls == []
+
+
+def test_playbook_source_is_never_shown() -> None:
+    by_playbook = attempt("r1-c1", 1.5, times_us=(4.0, 41.0), written_by="playbook")
+    situation = judged((by_playbook, UNPADDED, passed(BANK_CONFLICTS)), incumbent="r1-c1")
+    text = prompt(situation)
+    assert "is not shown" in text
+    assert "tile[" not in text
+
+
+def test_a_template_of_the_users_replaces_ours(tmp_path: Path) -> None:
+    (tmp_path / "critique_system.j2").write_text("Be brief.")
+    (tmp_path / "critique.j2").write_text("{{ title }}")
+    _, scripted = ask(search(), Reply(text="{}"), prompts=tmp_path)
+    texts = [message.text.strip() for message in scripted.calls[0].messages]
+    assert texts == ["Be brief.", "Matrix transpose"]

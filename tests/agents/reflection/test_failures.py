@@ -1,0 +1,382 @@
+"""From verdicts to causes: each kind, its likely cause in the source, and what is never told."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cuda_llm.agents.kernel_text.facts import SourceFacts
+from cuda_llm.agents.reflection.diagnosis import Diagnosis, Scene
+from cuda_llm.agents.reflection.failures import diagnose_failure
+from cuda_llm.hardware_profiles.lookup import find_hardware
+from cuda_llm.outcomes import (
+    CompileFailed,
+    DataRace,
+    DeviceAssert,
+    Diagnostic,
+    Duplicate,
+    EmulatorUnsupported,
+    GuardOverwritten,
+    HostCrashed,
+    IllegalAccess,
+    ImpossibleTime,
+    InfraFailed,
+    InputMutated,
+    InvalidSync,
+    LateWrite,
+    LaunchFailed,
+    LoadFailed,
+    Misaligned,
+    NoCode,
+    Nondeterministic,
+    OutOfMemory,
+    Passed,
+    PolicyViolation,
+    Quarantined,
+    TimedOut,
+    UninitialisedRead,
+    Verdict,
+    WrongResult,
+)
+from cuda_llm.spots import SourceSpot, ThreadSpot
+from cuda_llm.tasks.loader import load_task
+
+SOURCE = """\
+__global__ void sum(const float* input, float* output, int n)
+{
+    __shared__ float tile[256];
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    tile[threadIdx.x] = input[i];
+    if (threadIdx.x < 32) {
+        __syncthreads();
+    }
+    float4 v = reinterpret_cast<const float4*>(input)[i];
+    for (int k = 0; k < n; ++k) {
+        tile[threadIdx.x] += tile[255 - threadIdx.x];
+        __syncthreads();
+        tile[threadIdx.x] = v.x;
+    }
+    if (i <= n) output[i] = tile[0];
+}
+
+extern "C" void solve(const float* input, float* output, int rows, int cols)
+{
+    sum<<<(rows + 255) / 256, 2048>>>(input, output, rows);
+}
+"""
+THREAD = ThreadSpot(kernel="sum", block=(1, 0, 0), thread=(7, 0, 0))
+RTX = find_hardware("RTX 3090 Ti")
+
+
+def at(line: int) -> SourceSpot:
+    return SourceSpot(file="solve.cu", line=line, text=SOURCE.splitlines()[line - 1].strip())
+
+
+def diagnose(verdict: Verdict, source: str = SOURCE) -> Diagnosis:
+    scene = Scene(source=SourceFacts(source), task=load_task("matrix_transpose"), hardware=RTX)
+    found = diagnose_failure(verdict, scene)
+    assert found is not None
+    return found
+
+
+def access(line: int, **fields: Any) -> IllegalAccess:
+    given: dict[str, Any] = {
+        "space": "global",
+        "access": "read",
+        "bytes": 4,
+        "detail": "reads 4 bytes at byte 4004 of buffer input (4000 bytes)",
+        "thread": THREAD,
+        "spot": at(line),
+    }
+    return IllegalAccess(**(given | fields))
+
+
+def error(message: str, line: int = 4, tool: str = "nvcc") -> CompileFailed:
+    diagnostic = Diagnostic(severity="error", message=message, spot=at(line), tool=tool)
+    return CompileFailed(reason=message, diagnostics=(diagnostic,))
+
+
+def wrong(**fields: Any) -> WrongResult:
+    given: dict[str, Any] = {
+        "size_class": "edge",
+        "dims": {"rows": 33, "cols": 31},
+        "distribution": "normal",
+        "buffer": "output",
+        "index": (3, 4),
+        "got": 1.0,
+        "expected": 2.0,
+        "error": 1e9,
+        "limit": 4.0,
+        "wrong": 10,
+        "elements": 1023,
+        "cases": 14,
+    }
+    return WrongResult(**(given | fields))
+
+
+CAUSES: Mapping[str, tuple[Verdict, str]] = {
+    "a reply without code": (NoCode(reason="prose", kind="no_code"), "no_code"),
+    "a cut reply": (NoCode(reason="cut", kind="truncated"), "truncated"),
+    "a repeat": (Duplicate(of="r1-c1"), "repeat"),
+    "an invented name": (error('identifier "__shfl_magic" is undefined'), "undefined __shfl_magic"),
+    "another solve": (
+        error('declaration is incompatible with previous "solve" (declared at line 3)'),
+        "signature",
+    ),
+    "broken text": (error('expected a ";"'), "syntax"),
+    "too much static shared memory": (
+        error("uses too much shared data (0x12000 bytes, 0xc000 max)", tool="ptxas"),
+        "static shared memory",
+    ),
+    "an instruction of another GPU": (
+        error("Feature 'wgmma' requires .target sm_90a or higher", tool="ptxas"),
+        "unsupported instruction",
+    ),
+    "a host call in a kernel": (
+        error('calling a __host__ function("f") from a __global__ function("sum") is not allowed'),
+        "host call in device code",
+    ),
+    "a file of one's own": (
+        PolicyViolation(rule="include-outside", detail="/etc/passwd is outside"),
+        "include-outside",
+    ),
+    "a function nobody defines": (
+        LoadFailed(detail="f(int) is declared and used, but never defined"),
+        "undefined function",
+    ),
+    "no solve": (LoadFailed(detail="it does not define `solve`"), "no solve"),
+    "too many threads": (
+        LaunchFailed(
+            kernel="_Z3sumPKfPfi",
+            error="cudaErrorInvalidConfiguration",
+            detail="block (64, 32, 1): 2048 threads, at most 1024",
+        ),
+        "threads a block",
+    ),
+    "too much dynamic shared memory": (
+        LaunchFailed(
+            kernel="sum",
+            error="cudaErrorInvalidValue",
+            detail="60000 bytes of dynamic shared memory, allowed are 49152 beside 0 static ones",
+        ),
+        "shared memory",
+    ),
+    "no check at all": (access(5), "no bound check"),
+    "a check that lets it through": (access(15), "wrong bound"),
+    "a vector past the end": (access(9, bytes=16), "vector tail"),
+    "an index below zero": (
+        access(5, detail="reads 4 bytes 8 bytes before the start of buffer input (4000 bytes)"),
+        "negative index",
+    ),
+    "a tile too small": (
+        access(
+            11, space="shared", detail="reads 4 bytes at byte 1024 of 1024 bytes of shared memory"
+        ),
+        "shared array",
+    ),
+    "an address of nobody": (
+        access(5, detail="reads 4 bytes at 0x10, which is nobody's memory"),
+        "wild pointer",
+    ),
+    "an unaligned vector": (
+        Misaligned(space="global", bytes=16, detail="not a multiple of 16", spot=at(9)),
+        "vector access",
+    ),
+    "a failed assertion": (DeviceAssert(detail="assertion `n` failed", spot=at(5)), "assertion"),
+    "no barrier between two lines": (
+        DataRace(kind="write-read", detail="", spot=at(9), other=at(5)),
+        "missing barrier",
+    ),
+    "the next turn of a loop": (
+        DataRace(kind="read-write", detail="", spot=at(11), other=at(13)),
+        "next turn overwrites",
+    ),
+    "many writers of one word": (
+        DataRace(kind="write-write", detail="", spot=at(5), other=at(5)),
+        "same word",
+    ),
+    "a half-filled tile": (
+        UninitialisedRead(space="shared", detail="", spot=at(11)),
+        "partly filled tile",
+    ),
+    "an output that is added to": (
+        UninitialisedRead(
+            space="global",
+            detail="reads 4 bytes at byte 0 of buffer output (4000 bytes), which nothing wrote",
+            spot=at(15),
+        ),
+        "garbage output",
+    ),
+    "a barrier under a branch": (
+        InvalidSync(kind="divergent-barrier", detail="", spot=at(7)),
+        "barrier in a branch",
+    ),
+    "a barrier in an uneven loop": (
+        InvalidSync(kind="divergent-barrier", detail="", spot=at(12)),
+        "barrier in an uneven loop",
+    ),
+    "a mask that does not fit": (
+        InvalidSync(kind="partial-mask", detail="", spot=at(12)),
+        "partial mask",
+    ),
+    "an endless kernel": (TimedOut(stage="kernel", limit_s=10.0, spot=at(11)), "kernel"),
+    "scratch memory": (OutOfMemory(detail="cudaMalloc of 1 bytes"), "scratch memory"),
+    "a crash of the host part": (HostCrashed(signal="SIGSEGV"), "bad pointer"),
+    "an exit": (HostCrashed(signal="exit"), "ends the process"),
+    "a tail after vectors": (
+        wrong(
+            looks_like="every size where cols is a multiple of 4 is right: the tail after whole "
+            "vectors is not handled"
+        ),
+        "vector tail",
+    ),
+    "a last tile": (
+        wrong(looks_like="the last rows are wrong (3 % of them): a tail or last tile"),
+        "last tile",
+    ),
+    "swapped strides": (wrong(looks_like="right only where rows equals cols"), "strides swapped"),
+    "lost precision": (
+        wrong(looks_like="rounding to TF32 or half precision: the task asks for strict float32"),
+        "precision",
+    ),
+    "one sum, a little off": (
+        wrong(
+            elements=1, wrong=1, got=1.999, looks_like="rounding to bfloat16, or sums kept in half"
+        ),
+        "terms or precision",
+    ),
+    "double counting": (
+        wrong(looks_like="2 times what it should be: terms are counted 2 times"),
+        "counted twice",
+    ),
+    "everything wrong": (wrong(wrong=1023, failed_cases=14), "formula"),
+    "everything wrong, sometimes": (wrong(wrong=1023, failed_cases=3), "some cases"),
+    "a near miss": (wrong(error=9.0), "accuracy"),
+    "bytes behind a buffer": (
+        GuardOverwritten(buffer="output", side="after", offset_bytes=0),
+        "vector tail",
+    ),
+    "a written input": (InputMutated(buffer="input"), "writes an input"),
+    "a result that varies": (
+        Nondeterministic(buffer="output", detail="3 elements differ"),
+        "unsynchronised blocks",
+    ),
+    "a late write": (LateWrite(buffer="output"), "work outlives the call"),
+    "an impossible time": (
+        ImpossibleTime(time_us=0.1, floor_us=16.6, detail="less than half"),
+        "work left out",
+    ),
+    "an instruction nobody runs here": (
+        EmulatorUnsupported(opcode="wmma.load.a.sync", kernel="sum", spot=at(9)),
+        "tensor cores",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CAUSES)
+def test_each_failure_is_told_its_cause_and_a_mend(name: str) -> None:
+    verdict, cause = CAUSES[name]
+    found = diagnose(verdict)
+    assert (found.code, found.cause) == (verdict.code, cause)
+    assert found.text.endswith((".", ")"))
+    assert len(found.text) <= 420
+
+
+def test_every_kind_of_verdict_is_met() -> None:
+    kinds = {type(verdict) for verdict, _ in CAUSES.values()}
+    assert kinds | {Passed, Quarantined, InfraFailed} == set(get_args(Verdict))
+
+
+@pytest.mark.parametrize(
+    "verdict",
+    [
+        Passed(),
+        Quarantined(reason="too many launches"),
+        InfraFailed(component="runner", detail="broke"),
+        NoCode(reason="no answer", kind="call_failed"),
+    ],
+)
+def test_nothing_is_learned_where_the_kernel_is_not_to_blame(verdict: Verdict) -> None:
+    scene = Scene(source=SourceFacts(""), task=load_task("vector_add"), hardware=RTX)
+    assert diagnose_failure(verdict, scene) is None
+
+
+def test_without_vectors_in_the_source_a_tail_is_that_of_a_tile() -> None:
+    plain = "__global__ void f(float* out) { out[threadIdx.x] = 0; }"
+    assert diagnose(CAUSES["a tail after vectors"][0], plain).cause == "last tile"
+
+
+def test_the_line_is_shown_with_its_text() -> None:
+    assert diagnose(access(5)).evidence.startswith(
+        "line 5: `tile[threadIdx.x] = input[i];`; read of 4 bytes of global memory; just past the "
+        "end of buffer input; thread (7, 0, 0) of block (1, 0, 0)"
+    )
+
+
+def test_a_barrier_in_a_branch_names_the_branch() -> None:
+    verdict = InvalidSync(kind="divergent-barrier", detail="", spot=at(7))
+    assert "under line 6: `(threadIdx.x < 32)`" in diagnose(verdict).evidence
+
+
+def test_a_refused_launch_shows_the_launch() -> None:
+    verdict, _ = CAUSES["too many threads"]
+    assert "line 20: `sum<<<(rows + 255) / 256, 2048>>>`" in diagnose(verdict).evidence
+
+
+@pytest.mark.parametrize("name", CAUSES)
+def test_limits_of_the_hardware_stand_in_the_hardware_text_alone(name: str) -> None:
+    found = diagnose(CAUSES[name][0])
+    shown = " ".join((found.text, found.evidence, *found.avoid))
+    for figure in ("1024", "1,024", "49152", "49,152", "0xc000", "sm_90", "16.6", "RTX"):
+        assert figure not in shown
+
+
+def test_what_the_hardware_adds_is_told_apart() -> None:
+    assert "49,152" in diagnose(CAUSES["too much dynamic shared memory"][0]).hardware_text
+    assert "sm_90a" in diagnose(CAUSES["an instruction of another GPU"][0]).hardware_text
+    assert "16.6 us" in diagnose(CAUSES["an impossible time"][0]).hardware_text
+
+
+def test_a_hidden_size_is_never_given_away() -> None:
+    shown = wrong(size_class="hidden", dims={}, index=(977,), got=977.0, elements=977, wrong=977)
+    assert "977" not in diagnose(shown).evidence
+    assert "hidden" in diagnose(shown).evidence
+    detail = "reads 4 bytes at byte 977 of buffer input (976 bytes)"
+    assert "97" not in diagnose(access(5, detail=detail)).evidence
+    policy = PolicyViolation(
+        rule="host-touches-device-memory",
+        detail="host code dereferences a device pointer: at byte 0 of buffer A (976 bytes)",
+    )
+    assert "976" not in diagnose(policy).evidence
+
+
+def test_the_signature_is_repeated_where_it_was_changed() -> None:
+    assert 'extern "C" void solve(const float* input, float* output, int rows, int cols)' in (
+        diagnose(CAUSES["another solve"][0]).text
+    )
+
+
+@settings(max_examples=60)
+@given(st.text(max_size=2000), st.sampled_from(sorted(CAUSES)))
+def test_text_from_outside_stays_in_the_evidence_bounded_and_printable(
+    text: str, name: str
+) -> None:
+    verdict = CAUSES[name][0]
+    plain = diagnose(verdict)
+    fields = verdict.__dataclass_fields__
+    poisoned: Any = verdict
+    if "detail" in fields and not isinstance(verdict, LaunchFailed | LoadFailed | IllegalAccess):
+        poisoned = replace(poisoned, detail=text)
+    if "spot" in fields:
+        poisoned = replace(poisoned, spot=SourceSpot(file=text, line=5, text=text))
+    if "diagnostics" in fields:
+        poisoned = error(text)
+    found = diagnose(poisoned)
+    told = " ".join((found.evidence, found.hardware_text))
+    assert told.isprintable()
+    assert len(told) <= 1200
+    if len(text) > 3 and not text.isspace() and text not in plain.text:
+        assert text not in found.text or isinstance(verdict, CompileFailed)

@@ -1,0 +1,84 @@
+"""Diagnoses of kernels that were really compiled and run."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from searches import attempt, situation
+from small_tasks import small_task
+
+from cuda_llm.agents.kernel_text.facts import SourceFacts
+from cuda_llm.agents.reflection.diagnosis import Scene
+from cuda_llm.agents.reflection.failures import diagnose_failure
+from cuda_llm.agents.reflection.slow_kernels import diagnose_speed
+from cuda_llm.outcomes import Passed, Verdict
+from cuda_llm.tools.devices.find import open_device
+from cuda_llm.tools.judge.baseline import time_baseline
+from cuda_llm.tools.judge.judge import judge
+
+ROOT = Path(__file__).parents[3]
+UNPADDED = "examples/kernels/transpose_unpadded.cu"
+EXPECTED = {
+    "examples/kernels/transpose_missing_barrier.cu": ("DATA_RACE", "missing barrier", "line 13"),
+    "tests/fixtures/mutants/matrix_transpose/off_by_one.cu": (
+        "UNINITIALISED_READ",
+        "partly filled tile",
+        "is declared in line 10",
+    ),
+    "tests/fixtures/mutants/matrix_transpose/last_tile_missing.cu": (
+        "WRONG_RESULT",
+        "last tile",
+        "never written",
+    ),
+    "an unknown name": ("COMPILE_FAILED", "undefined warp_id", "line 2"),
+}
+UNKNOWN_NAME = (
+    'extern "C" void solve(const float* input, float* output, int rows, int cols) {\n'
+    "    output[warp_id] = 0;\n}\n"
+)
+
+
+def source_of(name: str) -> str:
+    return UNKNOWN_NAME if name == "an unknown name" else (ROOT / name).read_text()
+
+
+@pytest.fixture(scope="module")
+def verdicts() -> dict[str, Verdict]:
+    """By file, at sizes that take a millisecond."""
+    task, device = small_task("matrix_transpose"), open_device("emulated")
+
+    async def judge_all() -> dict[str, Verdict]:
+        baseline = asyncio.ensure_future(time_baseline(task, device))
+        names = [*EXPECTED, UNPADDED]
+        found = await asyncio.gather(
+            *(judge(task, device, source_of(one), "solve.cu", baseline=baseline) for one in names)
+        )
+        await baseline
+        return {name: one.verdict for name, one in zip(names, found, strict=True)}
+
+    return asyncio.run(judge_all())
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_the_cause_is_found_with_its_line(verdicts: dict[str, Verdict], name: str) -> None:
+    task = small_task("matrix_transpose")
+    scene = Scene(
+        source=SourceFacts(source_of(name)), task=task, hardware=open_device("emulated").hardware
+    )
+    found = diagnose_failure(verdicts[name], scene)
+    assert found is not None
+    code, cause, seen = EXPECTED[name]
+    assert (found.code, found.cause) == (code, cause)
+    assert seen in found.evidence
+
+
+def test_a_profile_of_a_real_kernel_gives_one_bottleneck(verdicts: dict[str, Verdict]) -> None:
+    verdict = verdicts[UNPADDED]
+    assert isinstance(verdict, Passed)
+    assert verdict.profile is not None
+    winner = attempt("r1-c1", 1.5, times_us=(400.0, 4100.0))
+    found = situation(winner, incumbent="r1-c1")
+    scene = Scene(source=SourceFacts(source_of(UNPADDED)), task=found.task, hardware=found.hardware)
+    (one,) = diagnose_speed(found, winner, verdict.profile, scene)
+    assert one.code == verdict.profile.bottlenecks[0].code
+    assert one.text.startswith("Limited by ")

@@ -1,0 +1,182 @@
+"""What the researcher finds out about hardware and task, and what it says it does not know."""
+
+import asyncio
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from searches import attempt, situation
+
+from cuda_llm.agents.limit import share_of_limit
+from cuda_llm.agents.researcher.instructions import find_instructions
+from cuda_llm.agents.researcher.occupancy_corners import find_corners
+from cuda_llm.agents.researcher.provenance import find_unknowns
+from cuda_llm.agents.researcher.research import hardware_research
+from cuda_llm.agents.researcher.tiles import item_bytes
+from cuda_llm.agents.researcher.timed_sizes import find_roofs
+from cuda_llm.agents.seam import Contribution
+from cuda_llm.agents.situation import Situation
+from cuda_llm.codec import decode, encode
+from cuda_llm.hardware_profiles.lookup import find_hardware, list_hardware
+from cuda_llm.hardware_profiles.occupancy import occupancy
+from cuda_llm.tasks.dtypes import CTYPES
+from cuda_llm.tasks.least_time import least_time, usable_precision
+from cuda_llm.tasks.loader import load_task
+
+TASKS = (
+    "vector_add",
+    "matrix_multiplication",
+    "matrix_transpose",
+    "conv2d",
+    "reduction",
+    "histogram",
+)
+H200 = find_hardware("h200_sxm5_141gb")
+
+
+def before_anything(task: str = "matrix_transpose", **fields: Any) -> Situation:
+    """A run that has just begun: nothing was timed yet."""
+    given = {"task": load_task(task), "round": 0, "sizes": (), "baseline_us": (), **fields}
+    return replace(situation(), **given)
+
+
+def research(found: Situation) -> Contribution:
+    return asyncio.run(hardware_research(found))
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("hardware", list_hardware(), ids=lambda one: one.slug)
+def test_every_task_on_every_gpu_is_researched(task: str, hardware: Any) -> None:
+    made = research(before_anything(task, hardware=hardware))
+    assert made.note is not None
+    assert made.note.about_hardware
+    assert set(made.note.data) == {"sizes", "occupancy", "tiles", "instructions", "provenance"}
+    assert len(made.note.text) < 4000
+    json.dumps(made.note.data, allow_nan=False)
+    assert decode(Contribution, encode(made)) == made
+
+
+def test_the_roofline_of_each_timed_size_is_told() -> None:
+    found = find_roofs(before_anything())
+    rows = found.data
+    assert [row["dims"]["rows"] for row in rows] == [512, 1024, 2048]
+    # 2 x 4 bytes x 2048^2 over 1,008 GB/s
+    assert rows[-1]["least_us"] == pytest.approx(33_554_432 / 1_008e3, rel=1e-6)
+    assert [row["bound"] for row in rows] == ["memory"] * 3
+    assert [row["fits_l2"] for row in rows] == [True, False, False]
+
+
+def test_a_compute_bound_task_is_told_so() -> None:
+    (*_, largest) = find_roofs(
+        before_anything("matrix_multiplication", hardware=H200, time_source="measured")
+    ).data
+    assert (largest["bound"], largest["precision"]) == ("compute", "fp32")
+
+
+def test_what_the_baseline_reaches_is_told_once_it_was_timed() -> None:
+    timed = replace(situation(), baseline_us=(100.0, 200.0))
+    rows = find_roofs(timed).data
+    assert rows[0]["baseline_share"] == pytest.approx(rows[0]["attainable_us"] / 100.0)
+    assert "the baseline reaches" in find_roofs(timed).decision
+    assert "baseline" not in find_roofs(before_anything()).decision
+
+
+def test_the_cost_of_a_launch_is_told_where_sizes_are_small() -> None:
+    assert any("A launch costs" in line for line in find_roofs(before_anything()).lines)
+    large = before_anything(time_source="measured")
+    assert not any("A launch costs" in line for line in find_roofs(large).lines)
+
+
+@pytest.mark.parametrize("hardware", list_hardware(), ids=lambda one: one.slug)
+def test_occupancy_corners_are_corners(hardware: Any) -> None:
+    for row in find_corners(before_anything(hardware=hardware)).data:
+
+        def of(registers: int, shared: int, threads: int = row["threads"]) -> float:
+            return occupancy(
+                hardware,
+                threads_per_block=threads,
+                registers_per_thread=registers,
+                shared_bytes=shared,
+            ).fraction
+
+        assert of(row["registers_full"], 0) == row["most"]
+        assert of(row["registers_full"] + 1, 0) < row["most"]
+        assert of(row["registers_half"], 0) >= row["most"] / 2
+        assert of(16, row["shared_full"]) == row["most"]
+        assert of(16, row["shared_half"]) >= row["most"] / 2
+
+
+def test_the_emulated_device_is_told_to_lack_what_it_cannot_execute() -> None:
+    emulated = find_instructions(before_anything(hardware=H200))
+    measured = find_instructions(before_anything(hardware=H200, time_source="measured"))
+    assert "tensor cores" in emulated.data["refused"]
+    assert any("TMA" in name for name in emulated.data["refused"])
+    assert measured.data["refused"] == []
+    assert any("tensor cores" in name for name in measured.data["usable"])
+
+
+def test_instructions_follow_the_compute_capability() -> None:
+    turing = find_instructions(before_anything(hardware=find_hardware("GTX 1660 SUPER"))).data
+    assert any("cp.async" in name for name in turing["missing"])
+    ampere = find_instructions(before_anything()).data
+    assert any("cp.async" in name for name in ampere["usable"])
+    assert any("wgmma" in name for name in ampere["missing"])
+
+
+def test_what_nobody_measured_here_is_marked() -> None:
+    found = find_unknowns(before_anything())
+    assert found.data["DRAM bandwidth"] == "published"
+    assert found.data["cost of a launch"] == "estimated"
+    assert "cost of a launch" in found.lines[0]
+    assert "DRAM bandwidth" not in found.lines[0]
+    assert "published: DRAM bandwidth" in found.decision
+
+
+def test_a_probe_s_figures_count_as_measured() -> None:
+    ampere = before_anything().hardware
+    keys = "peaks.dram_gb_s, boost_clock_mhz, model.dram_efficiency, model.launch_us, l2_bytes"
+    probed = replace(ampere, sources={keys: "cuda-llm hardware probe, this machine"})
+    found = find_unknowns(before_anything(hardware=probed, time_source="measured"))
+    assert set(found.data.values()) == {"measured"}
+    assert (found.lines, found.decision) == ((), "")
+
+
+def test_a_figure_without_a_source_is_said_to_have_none() -> None:
+    bare = replace(before_anything().hardware, sources={})
+    assert set(find_unknowns(before_anything(hardware=bare)).data.values()) == {"of unknown origin"}
+
+
+@pytest.mark.parametrize("dtype", CTYPES)
+def test_sizes_of_elements_are_those_of_numpy(dtype: str) -> None:
+    import numpy as np
+
+    assert item_bytes(dtype) == np.dtype(dtype).itemsize
+
+
+def test_precision_is_what_task_and_chip_allow() -> None:
+    task = load_task("matrix_multiplication")
+    turing = find_hardware("GTX 1660 SUPER")
+    tf32 = replace(task, tolerance=replace(task.tolerance, precision="tf32"))
+    assert usable_precision(task, H200) == "fp32"
+    assert usable_precision(tf32, H200) == "tensor:tf32"
+    assert usable_precision(tf32, turing) == "fp32"
+
+
+@given(st.floats(1.0, 1e4), st.floats(1.0, 1e4))
+def test_the_share_of_the_limit_is_a_mean_of_the_sizes(first: float, second: float) -> None:
+    found = situation(attempt("r1-c1", 1.0, times_us=(first, second)))
+    shares = [
+        least_time(found.task, found.hardware, dims).attainable_us / time_us
+        for dims, time_us in zip(found.sizes, (first, second), strict=True)
+    ]
+    share = share_of_limit(found, found.attempts[0])
+    assert share is not None
+    assert share**2 == pytest.approx(shares[0] * shares[1])
+
+
+def test_without_times_there_is_no_share() -> None:
+    found = situation(attempt("r1-c1"))
+    assert share_of_limit(found, found.attempts[0]) is None

@@ -1,0 +1,206 @@
+"""Directions: different within a round, fit for the task and what runs it, and repeatable."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cuda_llm.agents.situation import Plan, Situation
+from cuda_llm.agents.techniques.catalogue import CATALOGUE
+from cuda_llm.agents.techniques.changes import CHANGES
+from cuda_llm.agents.techniques.directions import directions
+from cuda_llm.agents.techniques.structures import STRUCTURES
+from cuda_llm.agents.techniques.work import Work, work_of
+from cuda_llm.hardware_profiles.lookup import find_hardware
+from cuda_llm.outcomes import NoCode, Passed, Verdict
+from cuda_llm.profile import Bottleneck, Profile
+from cuda_llm.search import Attempt, Components, HardwareContext, Kind
+from cuda_llm.tasks.loader import load_task
+
+TASKS = {
+    "vector_add": Work.STREAMS,
+    "matrix_transpose": Work.REARRANGES,
+    "reduction": Work.ACCUMULATES,
+    "histogram": Work.SCATTERS,
+    "matrix_multiplication": Work.REUSES,
+    "conv2d": Work.SLIDES,
+}
+ASKED = (Kind.FIRST, Kind.FIX, Kind.IMPROVE, Kind.DEPART)
+
+
+class Verdicts:
+    """An archive of verdicts alone."""
+
+    def __init__(self, verdicts: Mapping[str, Verdict] | None = None) -> None:
+        self.verdicts = verdicts or {}
+
+    def source(self, attempt: str) -> str:
+        return ""
+
+    def verdict(self, attempt: str) -> Verdict:
+        return self.verdicts.get(attempt, NoCode(reason="none"))
+
+
+def situation(task: str = "reduction", gpu: str = "rtx_3090_ti", **changes: object) -> Situation:
+    plain = Situation(
+        task=load_task(task),
+        hardware=find_hardware(gpu),
+        device="a device",
+        time_source="modelled",
+        plan=Plan(),
+        round=1,
+        archive=Verdicts(),
+    )
+    return replace(plain, **changes)  # type: ignore[arg-type]
+
+
+def limited(by: tuple[str, ...], task: str = "matrix_multiplication") -> Situation:
+    """A situation whose incumbent is limited by those bottlenecks."""
+    passed = Attempt(
+        id="r1-c1",
+        round=1,
+        index=1,
+        kind=Kind.FIRST,
+        written_by="model",
+        code="PASSED",
+        limited_by=by[0],
+    )
+    found = tuple(Bottleneck(code=code, share=0.3, explanation="it is slow") for code in by)
+    profile = Profile(device="d", hardware="h", source="modelled", bottlenecks=found)
+    verdicts = Verdicts({"r1-c1": Passed(profile=profile)})
+    return situation(task, attempts=(passed,), incumbent=passed, round=2, archive=verdicts)
+
+
+@pytest.mark.parametrize(("name", "work"), TASKS.items())
+def test_the_shipped_tasks_are_told_apart_by_their_declaration(name: str, work: Work) -> None:
+    assert work_of(load_task(name)) == work
+
+
+@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("kind", ASKED)
+def test_every_kind_of_brief_has_directions_enough_for_a_round_of_five(
+    name: str, kind: Kind
+) -> None:
+    given = directions(situation(name), kind, 5)
+    assert len(set(given)) == 5
+    assert all(text in {technique.text for technique in CATALOGUE} for text in given)
+
+
+@given(
+    name=st.sampled_from(sorted(TASKS)),
+    kind=st.sampled_from(ASKED),
+    seed=st.integers(0, 2**32),
+    round_=st.integers(1, 30),
+    number=st.integers(0, 200),
+)
+def test_a_round_gets_different_directions_and_a_longer_one_only_adds(
+    name: str, kind: Kind, seed: int, round_: int, number: int
+) -> None:
+    at = situation(name, plan=Plan(seed=seed), round=round_)
+    given = directions(at, kind, number)
+    assert len(given) == len(set(given)) == number
+    assert all(given)
+    assert directions(at, kind, number) == given
+    assert directions(at, kind, number + 3)[:number] == given
+
+
+def test_another_seed_or_round_gives_another_order() -> None:
+    orders = {
+        directions(situation("histogram", plan=Plan(seed=seed), round=round_), Kind.DEPART, 5)
+        for seed in range(3)
+        for round_ in (2, 3)
+    }
+    assert len(orders) > 1
+
+
+def test_what_relieves_the_dominating_bottleneck_comes_first() -> None:
+    at = limited(("bank_conflicts", "latency"))
+    relieving = [one.text for one in CHANGES if "bank_conflicts" in one.against]
+    waiting = [one.text for one in CHANGES if "latency" in one.against]
+    first, second, third = directions(at, Kind.IMPROVE, 3)
+    assert {first, second} <= set(relieving)
+    assert third in waiting
+
+
+def test_without_profiles_no_bottleneck_shows_in_the_order() -> None:
+    plan = Plan(components=Components(profile=False))
+    orders = {
+        directions(replace(limited((code,)), plan=plan), Kind.IMPROVE, 5)
+        for code in ("bank_conflicts", "latency", "tail")
+    }
+    assert len(orders) == 1
+
+
+def test_what_was_tried_on_the_parent_comes_last() -> None:
+    at = limited(("latency",))
+    first = directions(at, Kind.IMPROVE, 1)[0]
+    parent = at.attempts[0]
+    child = replace(parent, id="r2-c1", round=2, kind=Kind.IMPROVE, parent="r1-c1", direction=first)
+    again = replace(at, attempts=(parent, child), round=2)
+    assert first not in directions(again, Kind.IMPROVE, 5)
+
+
+def test_repairs_go_from_plain_to_bold_for_each_failure_anew() -> None:
+    failed = Attempt(
+        id="r1-c1", round=1, index=1, kind=Kind.FIRST, written_by="model", code="WRONG_RESULT"
+    )
+    tried = replace(failed, id="r2-c1", round=2, parent="r1-c1", kind=Kind.FIX)
+    plain = directions(situation(), Kind.FIX, 1)[0]
+    at = situation(attempts=(failed, replace(tried, direction=plain)), round=3)
+    assert "smallest change" in plain
+    assert directions(at, Kind.FIX, 1, parent=failed)[0] != plain
+    assert directions(at, Kind.FIX, 1, parent=at.attempts[1])[0] != plain
+    assert directions(at, Kind.FIX, 1, parent=replace(failed, id="r1-c2"))[0] == plain
+
+
+def every_text(at: Situation, kind: Kind) -> str:
+    return " ".join(directions(at, kind, 60))
+
+
+@pytest.mark.parametrize(
+    ("gpu", "source", "asynchronous", "bulk"),
+    [
+        ("gtx_1660_super", "measured", False, False),
+        ("rtx_3090_ti", "measured", True, False),
+        ("h100_sxm5_80gb", "measured", True, True),
+        ("h100_sxm5_80gb", "modelled", True, False),
+    ],
+)
+def test_only_instructions_that_the_device_has_are_offered(
+    gpu: str, source: str, asynchronous: bool, bulk: bool
+) -> None:
+    at = situation("matrix_multiplication", gpu, time_source=source)
+    texts = every_text(at, Kind.IMPROVE)
+    assert ("__pipeline_memcpy_async" in texts) == asynchronous
+    assert ("tensor memory accelerator" in texts) == bulk
+
+
+@pytest.mark.parametrize("context", ["full", "name", "none"])
+def test_a_hidden_gpu_does_not_show_in_what_is_offered(context: HardwareContext) -> None:
+    plan = Plan(hardware_context=context)
+    old, new = (
+        every_text(situation("matrix_multiplication", gpu, plan=plan), Kind.IMPROVE)
+        for gpu in ("gtx_1660_super", "h100_sxm5_80gb")
+    )
+    assert (old == new) == (context == "none")
+
+
+def test_a_library_is_offered_only_where_the_task_allows_it() -> None:
+    assert "cub::" in every_text(situation("reduction"), Kind.DEPART)
+    task = load_task("reduction")
+    without = replace(task, capabilities=replace(task.capabilities, header_libraries=()))
+    assert "cub::" not in every_text(replace(situation(), task=without), Kind.DEPART)
+
+
+def test_without_diversity_no_one_is_told_anything() -> None:
+    plan = Plan(components=Components(diversity=False))
+    assert directions(situation(plan=plan), Kind.FIRST, 3) == ("", "", "")
+
+
+def test_the_catalogue_says_nothing_twice_and_no_figure_of_a_gpu() -> None:
+    texts = [technique.text for technique in CATALOGUE]
+    assert len(texts) == len(set(texts))
+    assert not [text for text in texts if "sm_" in text or "RTX" in text or "KB" in text]
+    assert {work for one in STRUCTURES for work in one.work} == set(Work)

@@ -1,0 +1,37 @@
+"""What to say of a run whose files were damaged or taken away."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from cuda_llm.errors import UsageError
+from cuda_llm.traces.run_folder import RunFolder
+
+
+def gone(path: Path, folder: RunFolder) -> UsageError:
+    """A file is missing that a node before this one has written."""
+    return UsageError(
+        f"{path}: gone; restore it, or remove {folder.checkpoint}: "
+        "resume works the run out again from what its folder holds"
+    )
+
+
+def unusable(folder: RunFolder, why: object) -> UsageError:
+    """The checkpoint cannot be read. Everything but a fork's beginning is in the folder as well."""
+    return UsageError(
+        f"{folder.checkpoint}: broken ({why}); "
+        "remove it: resume works the run out again from what its folder holds"
+    )
+
+
+@contextmanager
+def checkpoints_of(folder: RunFolder) -> Iterator[None]:
+    """Turns what goes wrong with the database into a UsageError with its mend."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        if getattr(error, "sqlite_errorcode", 0) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+            raise unusable(folder, error) from None
+        mend = "free space there, make it writable, and resume the run"
+        raise UsageError(f"{folder.checkpoint}: {error}; {mend}") from None

@@ -1,0 +1,39 @@
+"""The three feature functions of the paper as the graph calls them, and the baseline."""
+
+from typing import Protocol
+
+from cuda_llm.outcomes import Verdict
+from cuda_llm.tools.compiler.candidate import Compiled
+from cuda_llm.tools.judge.timing import Timing
+from cuda_llm.tools.validator.validate import Validated
+
+SOURCE = "source.cu"
+"""A candidate's file, in its folder and in what the compiler says of it."""
+
+
+class Bench(Protocol):
+    """Judges one candidate of one task on one device, a step at a time. Each may be replaced.
+
+    A bad kernel is a verdict; only broken machinery raises. Each step holds its own slot (cores for
+    compilers, devices for the rest) and no longer than it needs.
+    """
+
+    async def time_baseline(self) -> Timing:
+        """Compile and time the task's baseline. Raises TaskError where it is refused."""
+        ...
+
+    async def compile(self, source: str, name: str) -> Compiled | Verdict:
+        """nvcc and the audit (Compilation Verifier). The same source again comes from the cache."""
+        ...
+
+    async def validate(self, compiled: Compiled) -> Validated | Verdict:
+        """Every element of every case against the reference (Function Validator)."""
+        ...
+
+    async def profile(self, compiled: Compiled, validated: Validated, baseline: Timing) -> Verdict:
+        """Times and bottlenecks (Performance Profiler): a Passed, unless timing finds a fault."""
+        ...
+
+    def afresh(self) -> "Bench":
+        """The same bench with inputs that no candidate was judged on before."""
+        ...

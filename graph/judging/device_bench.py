@@ -1,0 +1,86 @@
+"""The bench that ships: the judge's steps on one device, each within its own slots."""
+
+import asyncio
+import hashlib
+from dataclasses import dataclass, replace
+
+from cuda_llm.outcomes import Verdict
+from cuda_llm.tasks.task import Task
+from cuda_llm.tools.compiler.candidate import Compiled
+from cuda_llm.tools.device import Device
+from cuda_llm.tools.judge.baseline import time_baseline
+from cuda_llm.tools.judge.steps import compile_source, passed, time_compiled, validate_compiled
+from cuda_llm.tools.judge.timing import Timing
+from cuda_llm.tools.validator.validate import Validated
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slots:
+    """How many of a kind may work at once. Belongs to one event loop."""
+
+    compilers: asyncio.Semaphore
+    devices: asyncio.Semaphore
+
+
+def open_slots(device: Device) -> Slots:
+    """A compiler a core; an emulated device a core, a real one alone."""
+    import os
+
+    from cuda_llm.settings import settings
+
+    cores = len(os.sched_getaffinity(0))
+    emulated = settings().device_workers or cores
+    return Slots(
+        compilers=asyncio.Semaphore(settings().compile_workers or cores),
+        devices=asyncio.Semaphore(emulated if device.time_source == "modelled" else 1),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceBench:
+    """Compiles, validates and profiles candidates of one task on one device.
+
+    With a seed, the inputs of a candidate follow from it and from its source: the same run again
+    draws the same. Without one they are new each time. No candidate sees the seed.
+    """
+
+    task: Task
+    device: Device
+    slots: Slots
+    seed: int | None = None
+
+    async def time_baseline(self) -> Timing:
+        """See `Bench.time_baseline`."""
+        async with self.slots.devices:
+            return await time_baseline(self.task, self.device)
+
+    async def compile(self, source: str, name: str) -> Compiled | Verdict:
+        """See `Bench.compile`."""
+        async with self.slots.compilers:
+            return await compile_source(self.task, self.device, source, name)
+
+    async def validate(self, compiled: Compiled) -> Validated | Verdict:
+        """See `Bench.validate`."""
+        nonce = self._nonce(compiled.source)
+        async with self.slots.devices:
+            return await validate_compiled(self.task, self.device, compiled, nonce=nonce)
+
+    async def profile(self, compiled: Compiled, validated: Validated, baseline: Timing) -> Verdict:
+        """See `Bench.profile`."""
+        nonce = self._nonce("")
+        async with self.slots.devices:
+            timing = await time_compiled(self.task, self.device, compiled, nonce=nonce)
+        if not isinstance(timing, Timing):
+            return timing
+        return passed(self.task, self.device, compiled, validated, timing, baseline)
+
+    def afresh(self) -> "DeviceBench":
+        """See `Bench.afresh`."""
+        return replace(self, seed=None)
+
+    def _nonce(self, about: str) -> bytes | None:
+        """Candidates are timed on the same inputs, and checked on inputs of their own."""
+        if self.seed is None:
+            return None
+        parts = f"{self.seed}/{self.task.name}/{about}".encode(errors="surrogatepass")
+        return hashlib.blake2b(parts, digest_size=16).digest()

@@ -1,0 +1,75 @@
+"""compile, validate and profile as LangChain tools, for agents that call tools."""
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from cuda_llm.graph.judging.bench import SOURCE, Bench
+from cuda_llm.graph.judging.judge_whole import check, judge_whole
+from cuda_llm.graph.judging.pace import pace
+from cuda_llm.outcomes import Passed, Verdict
+from cuda_llm.profile import Profile
+from cuda_llm.tools.compiler.candidate import Compiled
+from cuda_llm.tools.validator.validate import Validated
+from cuda_llm.wording import describe
+
+if TYPE_CHECKING:
+    from langchain_core.tools import BaseTool
+
+COMPILE = (
+    "Compile a CUDA source file for the task: nvcc's errors with their lines, or what it uses."
+)
+VALIDATE = "Compile a CUDA source file and compare every element of its results with the reference."
+PROFILE = "Validate a CUDA source file, time it at every size, and say what limits it."
+
+
+def judge_tools(bench: Bench) -> "list[BaseTool]":
+    """`compile_kernel`, `validate_kernel` and `profile_kernel`, on one bench.
+
+    Each takes the `source` of a whole .cu file with `solve`, and answers in words; a bad kernel is
+    an answer. They raise only where our own parts are broken.
+    """
+    from langchain_core.tools import StructuredTool
+
+    async def compile_kernel(source: str) -> str:
+        return say(await bench.compile(source, SOURCE))
+
+    async def validate_kernel(source: str) -> str:
+        outcome = await check(bench, source)
+        return say(outcome[1] if isinstance(outcome, tuple) else outcome)
+
+    async def profile_kernel(source: str) -> str:
+        return say(await judge_whole(bench, source, await bench.time_baseline()))
+
+    offered: list[tuple[Callable[[str], Awaitable[str]], str]] = [
+        (compile_kernel, COMPILE),
+        (validate_kernel, VALIDATE),
+        (profile_kernel, PROFILE),
+    ]
+    return [
+        StructuredTool.from_function(coroutine=tool, description=text) for tool, text in offered
+    ]
+
+
+def say(outcome: Compiled | Validated | Verdict) -> str:
+    """The outcome as an agent reads it: a code, then what is behind it, a line each."""
+    match outcome:
+        case Compiled(kernels=kernels, warnings=warnings):
+            used = (
+                f"{one.kernel}: {one.registers} registers, {one.shared_bytes} B shared, "
+                f"{one.spill_store_bytes + one.spill_load_bytes} B spilled"
+                for one in kernels
+            )
+            return "\n".join(("COMPILED", *used, *(one.message for one in warnings)))
+        case Validated(checked=counts):
+            return f"CORRECT in {counts.get('sizes', 0)} sizes, {counts.get('hidden', 0)} hidden"
+        case Passed(profile=Profile() as profile):
+            return "\n".join(("PASSED", *say_profile(profile)))
+        case _:
+            return "\n".join((outcome.code, *describe(outcome)))
+
+
+def say_profile(profile: Profile) -> tuple[str, ...]:
+    """The pace, each size, each bottleneck."""
+    sizes = (f"{dict(one.dims)}: {one.time_us:.4g} us ({one.source})" for one in profile.sizes)
+    limits = (f"{one.code}: {one.explanation}" for one in profile.bottlenecks)
+    return (pace(profile), *sizes, *limits)

@@ -1,0 +1,99 @@
+"""Nodes of one round, in their order."""
+
+from functools import partial
+
+from cuda_llm.agents.reflector import Reflected
+from cuda_llm.graph.collecting import take_in, tell_trials
+from cuda_llm.graph.contained import contained
+from cuda_llm.graph.contributions import as_contribution, contribute
+from cuda_llm.graph.orders import order, write_trials
+from cuda_llm.graph.review import review
+from cuda_llm.graph.state import SearchState, SearchUpdate
+from cuda_llm.graph.steer import choose as choose_incumbent
+from cuda_llm.graph.stopping import why_stop
+from cuda_llm.graph.view import judged_of, keep_view, situation_of
+from cuda_llm.graph.wiring import Wiring
+from cuda_llm.traces.events import IncumbentChosen, RoundBegan
+
+
+async def strategy(state: SearchState, wiring: Wiring) -> SearchUpdate:
+    """Write the briefs of the next round; that of round 0 is the user's own kernel."""
+    told = review(state, wiring)
+    hints = [*state["performance_hints"], *told]
+    opened: SearchState = {**state, "round": state["round"] + 1, "performance_hints": hints}
+    situation = situation_of(opened, wiring)
+    briefs = order(situation, wiring)
+    for brief in briefs:
+        wiring.folder.write_brief(brief)
+    ids = [*state["late"], *(brief.id for brief in briefs)]
+    fresh: SearchUpdate = {"round": opened["round"], "trials": [], "judged": []}
+    return {**fresh, "briefs": ids, "performance_hints": told}
+
+
+async def hand_out(state: SearchState, wiring: Wiring) -> SearchUpdate:
+    """Keep what this round's generators see, agents behind the strategy included."""
+    keep_view(state, wiring)
+    late = set(state["late"])
+    briefs = [wiring.folder.brief(name) for name in state["briefs"] if name not in late]
+    wiring.record(
+        RoundBegan(
+            round=state["round"],
+            incumbent=state["incumbent"],
+            briefs=tuple(brief for brief in briefs if brief is not None),
+            late=tuple(state["late"]),
+        )
+    )
+    return {}
+
+
+async def collect(state: SearchState, wiring: Wiring) -> SearchUpdate:
+    """Take in what the candidates came to, in the order of their index."""
+    return take_in(state, wiring, state["briefs"])
+
+
+async def tuner(state: SearchState, wiring: Wiring) -> SearchUpdate:
+    """Search the tunables that this round's candidates declare."""
+    situation = situation_of(state, wiring)
+    judged = judged_of(state, situation)
+    count = 0 if wiring.over() else wiring.request.tune
+    trials = wiring.tuner.propose(situation, judged, count) if count else ()
+    return {"trials": write_trials(wiring, situation.round, len(state["briefs"]), trials)}
+
+
+async def collect_trials(state: SearchState, wiring: Wiring) -> SearchUpdate:
+    """Take in what the trials came to."""
+    update = take_in(state, wiring, state["trials"])
+    tell_trials(state, wiring, update)
+    return update
+
+
+async def choose(state: SearchState, wiring: Wiring) -> SearchUpdate:
+    """Let the strategy say who is to be beaten."""
+    situation = situation_of(state, wiring)
+    choice = choose_incumbent(wiring, situation, judged_of(state, situation))
+    wiring.record(
+        IncumbentChosen(
+            round=state["round"],
+            before=state["incumbent"],
+            incumbent=choice.incumbent,
+            reason=choice.reason,
+            verdicts=choice.verdicts,
+        )
+    )
+    return {"incumbent": choice.incumbent}
+
+
+async def reflection(state: SearchState, wiring: Wiring) -> SearchUpdate:
+    """Turn this round's verdicts into hints."""
+    situation = situation_of(state, wiring)
+    judged = judged_of(state, situation)
+    name = wiring.reflector.name
+    reflect = partial(wiring.reflector.reflect, situation, judged)
+    made = await contained(name, reflect, Reflected)
+    return contribute(wiring, name, situation.round, as_contribution(made))
+
+
+async def route(state: SearchState, wiring: Wiring) -> SearchUpdate:
+    """Say why the search ends here, if it does."""
+    situation = situation_of(state, wiring)
+    return {"stop": why_stop(situation, judged_of(state, situation), wiring)}

@@ -1,0 +1,129 @@
+"""A new run that begins as another up to a round, with other hints."""
+
+import shutil
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from cuda_llm.codec import decode, encode
+from cuda_llm.errors import UsageError
+from cuda_llm.graph.request import RunRequest
+from cuda_llm.graph.runs.hints_file import CHANNELS, Hints
+from cuda_llm.graph.runs.settle import name_run
+from cuda_llm.search import Hint
+from cuda_llm.traces.events import RoundBegan, RunForked, RunStarted
+from cuda_llm.traces.read import read_events
+from cuda_llm.traces.recorder import now, to_line
+from cuda_llm.traces.run_folder import RunFolder
+from cuda_llm.traces.whole_file import write_whole
+
+if TYPE_CHECKING:
+    from langgraph.types import StateSnapshot
+
+BEFORE_A_ROUND = "strategy"
+"""The node that a round begins with."""
+BETWEEN_ROUNDS = "route"
+"""The node that leads to it."""
+
+
+async def hints_at(folder: RunFolder, round_: int) -> Hints:
+    """What the run had learned up to that round. Raises UsageError where it was never there."""
+    return hints_of((await snapshot_at(folder, round_)).values, round_)
+
+
+def hints_of(values: Mapping[str, Any], round_: int) -> Hints:
+    """The hints that a state holds."""
+    read = {name: tuple(decode(Hint, one) for one in values.get(name, ())) for name in CHANNELS}
+    return Hints(round=round_, **read)
+
+
+async def fork(folder: RunFolder, round_: int, hints: Hints) -> RunFolder:
+    """The new run's folder: `resume` goes on with it behind `round_`. The old one stays as it is.
+
+    Raises UsageError: the run never came behind that round, or the folder cannot be written.
+    """
+    values = (await snapshot_at(folder, round_)).values
+    run = folder.read_run()
+    name = name_run(run["task"], datetime.now(UTC))
+    new = RunFolder(folder.path.with_name(name))
+    edited = {channel: encode(getattr(hints, channel)) for channel in CHANNELS}
+    copy_candidates(folder, new, values)
+    copy_rounds(folder, new, round_)
+    await put_state(new, {**values, **edited, "run_id": name})
+    changed = hints != hints_of(values, round_)
+    copy_events(folder, new, RunForked(of=folder.name, round=round_, edited_hints=changed))
+    request = replace(decode(RunRequest, run["request"]), run_id=name)
+    lineage = {"run": folder.name, "round": round_}
+    # Last: a folder with a run.json is a run.
+    new.write_run({**run, "run_id": name, "forked_from": lineage, "request": encode(request)})
+    return new
+
+
+async def snapshot_at(folder: RunFolder, round_: int) -> "StateSnapshot":
+    """The state between that round and the next."""
+    found: dict[int, StateSnapshot] = {}
+    if folder.checkpoint.exists():
+        async with open_graph(folder) as graph:
+            async for snapshot in graph.aget_state_history(thread(folder)):
+                if BEFORE_A_ROUND in snapshot.next:
+                    found.setdefault(max(0, snapshot.values["round"]), snapshot)
+    if round_ in found:
+        return found[round_]
+    there = f"there is {min(found)} to {max(found)}" if found else "there is none yet"
+    raise UsageError(f"run {folder.name} was never between round {round_} and the next; {there}")
+
+
+async def put_state(folder: RunFolder, values: Mapping[str, Any]) -> None:
+    """Begin the checkpoints of a new run with a state between two rounds."""
+    async with open_graph(folder) as graph:
+        await graph.aupdate_state(thread(folder), dict(values), as_node=BETWEEN_ROUNDS)
+
+
+@asynccontextmanager
+async def open_graph(folder: RunFolder) -> AsyncIterator[Any]:
+    """The graph over the run's checkpoints, to look and to write, not to run."""
+    from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+
+    from cuda_llm.graph.build import build_graph
+
+    async with AsyncSqliteSaver.from_conn_string(str(folder.checkpoint)) as saver:
+        yield build_graph().compile(checkpointer=saver)
+
+
+def thread(folder: RunFolder) -> Any:
+    """What names the run's checkpoints."""
+    return {"configurable": {"thread_id": folder.name}}
+
+
+def copy_candidates(old: RunFolder, new: RunFolder, values: Mapping[str, Any]) -> None:
+    """What was judged, and what is late. Raises UsageError where it cannot be written."""
+    judged = [attempt["id"] for attempt in values.get("attempts", ())]
+    try:
+        new.path.mkdir(parents=True)
+        for name in [*judged, *values.get("late", ())]:
+            shutil.copytree(old.candidate(name), new.candidate(name))
+    except OSError as error:
+        raise UsageError(f"{new.path}: {error.strerror or error}; a fork writes there") from None
+
+
+def copy_rounds(old: RunFolder, new: RunFolder, round_: int) -> None:
+    """What concerns whole rounds."""
+    for number in range(round_ + 1):
+        if (old.path / f"rounds/{number}").is_dir():
+            shutil.copytree(old.path / f"rounds/{number}", new.path / f"rounds/{number}")
+
+
+def copy_events(old: RunFolder, new: RunFolder, forked: RunForked) -> None:
+    """What happened up to the round, at the time it did, and then the fork."""
+    lines: list[bytes] = []
+    for one in read_events(old.events):
+        event = one.event
+        if isinstance(event, RoundBegan) and event.round > forked.round:
+            break
+        if isinstance(event, RunStarted):
+            event = replace(event, run_id=new.name)
+        lines.append(to_line(event, len(lines) + 1, one.at))
+    lines.append(to_line(forked, len(lines) + 1, now()))
+    write_whole(new.events, b"".join(lines).decode())

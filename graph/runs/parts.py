@@ -1,0 +1,115 @@
+"""What a request names, found and checked before anything is written or started."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cuda_llm.agents.generator import Generator
+from cuda_llm.agents.prompting.templates import Templates, open_templates
+from cuda_llm.agents.seam import PlacedAgent
+from cuda_llm.agents.strategy import Strategy
+from cuda_llm.errors import UsageError
+from cuda_llm.graph.overrides import Overrides
+from cuda_llm.graph.request import RunRequest
+from cuda_llm.graph.runs.check_request import check_request
+from cuda_llm.graph.runs.choose_generator import Chosen, choose_generator, open_chosen
+from cuda_llm.graph.runs.settle import settle
+from cuda_llm.tasks.task import Task
+from cuda_llm.tools.device import Device
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """One run's parts, as far as they need no folder."""
+
+    request: RunRequest
+    """Settled: nothing in it is open."""
+    overrides: Overrides
+    task: Task
+    device: Device
+    chosen: Chosen
+    """Who writes, by name, and what the user should know of that."""
+    generator: Generator | None
+    """None for the one that asks a model: it needs a run to keep prompts and replies in."""
+    strategy: Strategy
+    agents: tuple[PlacedAgent, ...]
+    templates: Templates
+    """The prompts of whoever asks a model to write."""
+
+    @property
+    def run(self) -> Path:
+        """The run's folder."""
+        return Path(self.request.out) / self.request.run_id
+
+    @property
+    def model(self) -> str:
+        """Name of the model that writes; empty where none does."""
+        return self._named if self.chosen.name == "llm" else ""
+
+    @property
+    def critic(self) -> str:
+        """Name of the model that reflection asks; empty where no prompt would hold its hints."""
+        if not (self.strategy.components & self.request.components).hints:
+            return ""
+        own = _name_of(self.overrides.reflection_model) or self.request.reflection_model
+        return own or ("" if self.chosen.name == "playbook" else self._named)
+
+    @property
+    def _named(self) -> str:
+        return _name_of(self.overrides.model) or self.request.model
+
+
+def find_parts(request: RunRequest, overrides: Overrides) -> Parts:
+    """Find every part by its name.
+
+    Raises UsageError for what is not there or makes no sense, MissingError for what this machine or
+    the task lacks.
+    """
+    from cuda_llm.agents.strategies.find import find_strategy
+    from cuda_llm.tasks.loader import load_task
+    from cuda_llm.tools.devices.find import open_device
+
+    check_request(request)
+    settled = settle(request)
+    task = overrides.task or load_task(settled.task)
+    has_model = bool(settled.model) or overrides.model is not None
+    own = overrides.generator
+    chosen = (
+        Chosen(own.name)
+        if own is not None
+        else choose_generator(settled.generator, task, has_model=has_model)
+    )
+    return Parts(
+        request=settled,
+        overrides=overrides,
+        task=task,
+        device=overrides.device or open_device(settled.device),
+        chosen=chosen,
+        generator=own or open_chosen(chosen, task),
+        strategy=overrides.strategy or find_strategy(settled.strategy),
+        agents=find_agents(settled.agents, overrides.agents),
+        templates=open_templates(settled.prompts),
+    )
+
+
+def find_agents(specs: Sequence[str], brought: Sequence[PlacedAgent]) -> tuple[PlacedAgent, ...]:
+    """The agents that ship, unless `-NAME` takes one out, and the user's own.
+
+    One that has the name of an agent that ships takes its place. Raises UsageError.
+    """
+    from cuda_llm.agents.plug import SHIPPED, find_agent
+
+    unwanted = {spec[1:] for spec in specs if spec.startswith("-")}
+    if unknown := sorted(unwanted - set(SHIPPED)):
+        raise UsageError(f"--agent -{unknown[0]}: there is no such agent to leave out")
+    own = [*(find_agent(spec) for spec in specs if not spec.startswith("-")), *brought]
+    taken = unwanted | {agent.name for agent in own}
+    return (*(find_agent(name) for name in SHIPPED if name not in taken), *own)
+
+
+def _name_of(model: object | None) -> str:
+    """What a chat model calls itself."""
+    if model is None:
+        return ""
+    named = getattr(model, "model_name", None) or getattr(model, "model", None)
+    return str(named or type(model).__name__)

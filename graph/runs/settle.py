@@ -1,0 +1,63 @@
+"""A request with nothing left open, so that a resumed run finds the same from any folder."""
+
+import re
+import secrets
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from cuda_llm.errors import UsageError
+from cuda_llm.graph.request import RunRequest
+from cuda_llm.tasks.loader import list_tasks
+from cuda_llm.traces.find import RUNS
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+def settle(request: RunRequest) -> RunRequest:
+    """Fill in what the settings decide, name the run, and make every path absolute.
+
+    Raises UsageError for a name of a run that is none.
+    """
+    from cuda_llm.settings import settings
+
+    if request.run_id and not NAME.fullmatch(request.run_id):
+        msg = f"run name {request.run_id!r}: expected letters, digits, '.', '_' and '-'"
+        raise UsageError(msg)
+    folder = Path(request.task).expanduser()
+    return replace(
+        request,
+        task=place(request.task),
+        device=settings().device if request.device == "auto" else request.device,
+        model=request.model or settings().model,
+        reflection_model=request.reflection_model or settings().reflection_model,
+        generator=_absolute_code(request.generator),
+        strategy=_absolute_code(request.strategy),
+        agents=tuple(map(_absolute_code, request.agents)),
+        start=_absolute(request.start),
+        prompts=_absolute(request.prompts),
+        out=_absolute(request.out or str(RUNS)),
+        run_id=request.run_id or name_run(folder.name, datetime.now(UTC)),
+    )
+
+
+def place(task: str) -> str:
+    """A shipped task by its name, whatever lies in the current folder; else the whole path."""
+    folder = Path(task).expanduser()
+    return str(folder.absolute()) if task not in list_tasks() and folder.exists() else task
+
+
+def name_run(task: str, now: datetime) -> str:
+    """A name that sorts by time and is used once: `20260131-100000-reduction-3f2a`."""
+    plain = re.sub(r"[^A-Za-z0-9_]+", "-", task).strip("-") or "run"
+    return f"{now:%Y%m%d-%H%M%S}-{plain[:40]}-{secrets.token_hex(2)}"
+
+
+def _absolute(path: str) -> str:
+    return str(Path(path).expanduser().absolute()) if path else ""
+
+
+def _absolute_code(spec: str) -> str:
+    """`path/to/file.py:attribute` from anywhere; other names as they are."""
+    path, colon, rest = spec.partition(".py:")
+    return f"{_absolute(path)}.py:{rest}" if colon and path else spec

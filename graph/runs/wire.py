@@ -1,0 +1,93 @@
+"""From a request to a wiring: every part that a run is made of."""
+
+from dataclasses import replace
+
+from cuda_llm.agents.llm.budget import Budget
+from cuda_llm.agents.situation import Plan
+from cuda_llm.agents.tuner import Tuner
+from cuda_llm.graph.judging.bench import Bench
+from cuda_llm.graph.overrides import NOTHING, Overrides
+from cuda_llm.graph.request import RunRequest
+from cuda_llm.graph.runs.open_agents import open_agents
+from cuda_llm.graph.runs.parts import Parts, find_parts
+from cuda_llm.graph.runs.time_by_stage import time_by_stage
+from cuda_llm.graph.runs.versions import versions
+from cuda_llm.graph.wiring import Wiring
+from cuda_llm.traces.events import Record
+from cuda_llm.traces.read import read_events
+from cuda_llm.traces.recorder import Recorder
+from cuda_llm.traces.run_folder import RunFolder
+
+
+def wire(request: RunRequest, *, overrides: Overrides = NOTHING) -> Wiring:
+    """Everything a run needs, its folder and its open trace included.
+
+    Raises UsageError and MissingError as `find_parts` does, before a folder is made.
+    """
+    parts = find_parts(request, overrides)
+    return wire_parts(parts, Recorder(RunFolder(parts.run).events))
+
+
+def wire_parts(parts: Parts, record: Record, budget: Budget | None = None) -> Wiring:
+    """The wiring of parts already found; `record` is told what happens."""
+    request, brought = parts.request, parts.overrides
+    folder = RunFolder(parts.run)
+    budget = budget or open_budget(parts)
+    generator, reflector = open_agents(parts, folder, record, budget)
+    return Wiring(
+        run_id=request.run_id,
+        request=replace(request, model=parts.model),
+        task=parts.task,
+        device=parts.device,
+        plan=plan_of(request),
+        folder=folder,
+        record=record,
+        generator=generator,
+        strategy=parts.strategy,
+        reflector=reflector,
+        tuner=brought.tuner or open_tuner(),
+        agents=parts.agents,
+        bench=brought.bench or open_bench(parts),
+        over=budget.over,
+        seconds_left=budget.seconds_left,
+        note=parts.chosen.note,
+        versions=versions(),
+    )
+
+
+def plan_of(request: RunRequest) -> Plan:
+    """How the request wants the run searched."""
+    return Plan(
+        candidates=request.candidates,
+        rounds=request.rounds,
+        seed=request.seed,
+        patience=request.patience,
+        hardware_context=request.hardware_context,
+        components=request.components,
+        user_hints=request.hints,
+    )
+
+
+def open_budget(parts: Parts) -> Budget:
+    """The limits of the run, with what its earlier processes spent."""
+    request, events = parts.request, RunFolder(parts.run).events
+    budget = Budget(usd=request.budget_usd, tokens=request.max_tokens, minutes=request.max_minutes)
+    if events.exists():
+        recorded = read_events(events)
+        budget.restore((one.event for one in recorded), time_by_stage(recorded)["total"])
+    return budget
+
+
+def open_tuner() -> Tuner:
+    """The one that ships."""
+    from cuda_llm.agents.playbook.tuner import TunableTuner
+
+    return TunableTuner()
+
+
+def open_bench(parts: Parts) -> Bench:
+    """The one that ships: the candidates' inputs follow from the seed, so that a run repeats."""
+    from cuda_llm.graph.judging.device_bench import DeviceBench, open_slots
+
+    slots = open_slots(parts.device)
+    return DeviceBench(task=parts.task, device=parts.device, slots=slots, seed=parts.request.seed)

@@ -1,0 +1,124 @@
+"""What happens to a candidate in each stage. What is on disk already is not done again."""
+
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+from cuda_llm.codec import decode, encode
+from cuda_llm.graph.contained import MOST_SOURCE, contained
+from cuda_llm.graph.duplicates import first_of, kernel_sha
+from cuda_llm.graph.judging.bench import SOURCE, Bench
+from cuda_llm.graph.judging.credible import credible
+from cuda_llm.graph.judging.steady import steady
+from cuda_llm.graph.view import baseline_of, kept_view
+from cuda_llm.graph.wiring import Wiring
+from cuda_llm.outcomes import Diagnostic, Duplicate, InfraFailed, NoCode, Verdict
+from cuda_llm.search import Brief, Draft
+from cuda_llm.tools.compiler.candidate import Compiled
+from cuda_llm.tools.validator.validate import Validated
+from cuda_llm.traces.whole_file import read_text, write_whole
+from cuda_llm.wording import describe
+
+
+async def generate(wiring: Wiring, brief: Brief) -> Verdict | None:
+    """Ask the generator, once: it retries by itself what can be retried."""
+    situation = kept_view(wiring, brief.round)
+    answer: Draft | NoCode | InfraFailed | None = wiring.folder.draft(brief.id)
+    if answer is None:
+        ask = partial(wiring.generator.generate, brief, situation)
+        answer = await contained("generator", ask, Draft, NoCode, most=MOST_SOURCE)
+    if isinstance(answer, InfraFailed):
+        return answer
+    wiring.folder.write_draft(brief.id, answer)
+    if isinstance(answer, NoCode):
+        return answer
+    known = first_of(kernel_sha(answer.source), situation.attempts)
+    return Duplicate(of=known) if known and wiring.strategy.deduplicate else None
+
+
+async def compile_(wiring: Wiring, brief: Brief) -> Verdict | None:
+    """nvcc and the audit."""
+    outcome = await compiled(wiring, wiring.bench, wiring.folder.source(brief.id))
+    if isinstance(outcome, Compiled):
+        keep_log(wiring, brief, [tell(one) for one in outcome.warnings])
+        return None
+    keep_log(wiring, brief, describe(outcome))
+    return outcome
+
+
+async def validate(wiring: Wiring, brief: Brief) -> Verdict | None:
+    """Every element against the reference."""
+    outcome = await validated(wiring, brief)
+    return None if isinstance(outcome, Validated) else outcome
+
+
+async def profile(wiring: Wiring, brief: Brief) -> Verdict | None:
+    """Times and bottlenecks."""
+    source = wiring.folder.source(brief.id)
+    built = await compiled(wiring, wiring.bench, source)
+    checked = await validated(wiring, brief)
+    if not isinstance(built, Compiled):
+        return built
+    if not isinstance(checked, Validated):
+        return checked
+    baseline = baseline_of(kept_view(wiring, brief.round))
+    outcome = await wiring.workbench.share(
+        ("profile", source),
+        lambda: steady("profiler", lambda: wiring.bench.profile(built, checked, baseline)),
+    )
+    return credible(outcome)
+
+
+Stage = Callable[[Wiring, Brief], Awaitable[Verdict | None]]
+"""Takes a candidate one step further; answers the verdict that ends it, or None."""
+
+STAGES: Mapping[str, Stage] = {
+    "generate": generate,
+    "compile": compile_,
+    "validate": validate,
+    "profile": profile,
+}
+
+
+async def compiled(wiring: Wiring, bench: Bench, source: str) -> Compiled | Verdict:
+    """The source, compiled; one compilation for all who bring the same."""
+    return await wiring.workbench.share(
+        ("compile", source), lambda: steady("compiler", lambda: bench.compile(source, SOURCE))
+    )
+
+
+async def validated(wiring: Wiring, brief: Brief) -> Validated | Verdict:
+    """What validation said, also where that was before the process began."""
+    kept = wiring.folder.candidate(brief.id) / "validated.json"
+    text = read_text(kept)
+    if text is not None:
+        return decode(Validated, json.loads(text))
+    source = wiring.folder.source(brief.id)
+    built = await compiled(wiring, wiring.bench, source)
+    if not isinstance(built, Compiled):
+        return built
+    outcome = await wiring.workbench.share(
+        ("validate", source), lambda: steady("referee", lambda: wiring.bench.validate(built))
+    )
+    if isinstance(outcome, Validated):
+        keep(kept, outcome)
+    return outcome
+
+
+def keep(path: Path, outcome: Validated) -> None:
+    """The nonce stays with the referee."""
+    fields = {key: value for key, value in encode(outcome).items() if key != "nonce"}
+    write_whole(path, json.dumps(fields))
+
+
+def keep_log(wiring: Wiring, brief: Brief, lines: Sequence[str]) -> None:
+    """What the compiler said, where it said anything."""
+    if lines:
+        wiring.folder.write_build_log(brief.id, "\n".join(lines) + "\n")
+
+
+def tell(diagnostic: Diagnostic) -> str:
+    """A compiler's message with its place."""
+    place = f"{diagnostic.spot}: " if diagnostic.spot else ""
+    return f"{place}{diagnostic.severity}: {diagnostic.message}"

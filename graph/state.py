@@ -1,0 +1,97 @@
+"""What a run remembers between nodes. Plain JSON throughout, so that a checkpoint loads anywhere.
+
+`docs/state.md` says of each channel who writes it, who reads it and how writes are joined. What is
+large (sources, verdicts, prompts) lies in the run's folder; the state names it by id.
+"""
+
+import operator
+from typing import Annotated, Any, Required
+
+from typing_extensions import TypedDict
+
+Json = dict[str, Any]
+"""A value of `cuda_llm.search` or `cuda_llm.agents`, encoded by `cuda_llm.codec`."""
+
+
+def merge(old: dict[str, Json], new: dict[str, Json]) -> dict[str, Json]:
+    """Both; what is new replaces what has the same name."""
+    return {**old, **new}
+
+
+class SearchInput(TypedDict, total=False):
+    """What starts a run, each as in `RunRequest`. With a `Wiring` in the context, that rules."""
+
+    task: Required[str]
+    device: str
+    generator: str
+    strategy: str
+    model: str
+    candidates: int
+    rounds: int
+    seed: int
+    hints: list[str]
+    start: str
+    tune: int
+    budget_usd: float
+    max_minutes: float
+    out: str
+
+
+class SearchUpdate(TypedDict, total=False):
+    """The channels that nodes write. A node returns the ones it writes."""
+
+    run_id: str
+    baseline: Json
+    """`sizes`: dims of each timed size; `times_us`: the baseline's time at each."""
+    round: int
+    """At work: from 1; 0 while the user's own kernel is judged, or before the first."""
+    briefs: list[str]
+    """Ids of the candidates at work this round, those late from earlier rounds first."""
+    trials: list[str]
+    """Ids of the tuner's candidates of this round."""
+    judged: list[str]
+    """Ids of the attempts that this round added."""
+    late: list[str]
+    """Ids of candidates still at work when their round went on without them."""
+    attempts: Annotated[list[Json], operator.add]
+    """Every candidate that was judged, by round and index."""
+    incumbent: str | None
+    """Id of the attempt to beat."""
+    error_hints: Annotated[list[Json], operator.add]
+    performance_hints: Annotated[list[Json], operator.add]
+    notes: Annotated[dict[str, Json], merge]
+    """By name of the agent that wrote it."""
+    stop: str
+    """Why no round follows; empty while one does."""
+    best: Json | None
+    """The result: `id`, `speedup`, `times_us`, `written_by`; None where no candidate passed."""
+
+
+class SearchState(SearchInput, SearchUpdate, total=False):
+    """All channels."""
+
+
+class SearchOutput(TypedDict, total=False):
+    """What is left when the run is over."""
+
+    run_id: str
+    stop: str
+    best: Json | None
+    incumbent: str | None
+    attempts: list[Json]
+
+
+class CandidateState(TypedDict, total=False):
+    """One candidate on its way. No key is one of SearchState's: what is shared goes through disk.
+
+    (LangGraph would merge equal names into the parent, once for each of the round's candidates.)
+    """
+
+    candidate_run: str
+    candidate_id: str
+    candidate_drafted: bool
+    """Its kernel is there already: the user's own, or the tuner's."""
+    candidate_round: int
+    """Round whose quorum it is subject to; 0 for none."""
+    candidate_end: str
+    """Empty while it goes on; then its verdict's code, or `LATE`."""

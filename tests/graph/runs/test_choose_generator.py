@@ -1,0 +1,49 @@
+"""Who writes the kernels."""
+
+from dataclasses import replace
+
+import pytest
+
+from cuda_llm.errors import MissingError, UsageError
+from cuda_llm.graph.runs.choose_generator import choose_generator
+from cuda_llm.tasks.loader import load_task
+
+TASK = replace(load_task("vector_add"), playbook=load_task("vector_add").folder / "playbook.cu")
+BARE = replace(TASK, playbook=None)
+
+
+def test_auto_asks_a_model_where_one_is_named() -> None:
+    assert choose_generator("auto", BARE, has_model=True).name == "llm"
+
+
+def test_auto_takes_the_playbook_without_a_model_and_says_so() -> None:
+    chosen = choose_generator("auto", TASK, has_model=False)
+    assert chosen.name == "playbook"
+    assert "no model is named" in chosen.note
+
+
+def test_what_was_asked_for_needs_no_remark() -> None:
+    assert choose_generator("playbook", TASK, has_model=True).note == ""
+
+
+@pytest.mark.parametrize(
+    ("wanted", "said"),
+    [
+        ("auto", "task vector_add has no playbook and no model is named; name one with --model"),
+        ("playbook", "task vector_add has no playbook; name one with --model"),
+        ("llm", "no model is named; name one with --model"),
+    ],
+)
+def test_nobody_to_write_is_something_missing(wanted: str, said: str) -> None:
+    with pytest.raises(MissingError) as caught:
+        choose_generator(wanted, BARE, has_model=False)
+    assert said in str(caught.value)
+
+
+def test_an_unknown_name_is_a_mistake() -> None:
+    with pytest.raises(UsageError, match="unknown generator 'gpt'; there are auto, llm, playbook"):
+        choose_generator("gpt", TASK, has_model=False)
+
+
+def test_a_dotted_path_is_taken_as_it_is() -> None:
+    assert choose_generator("mine:Writer", BARE, has_model=False).name == "mine:Writer"

@@ -1,0 +1,76 @@
+"""The library's front door, from scripts, from services, from notebooks."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from graph_runs import Learner, NoTuner, TableBench, Writer, numbered
+from run_starts import ReadyDevice, the_run
+
+import cuda_llm
+from cuda_llm import Result, aoptimize, load_task, optimize
+from cuda_llm.errors import UsageError
+from cuda_llm.graph.runs.result import read_result
+from cuda_llm.tools.devices.find import open_device
+from cuda_llm.traces.events import Event, RunFinished
+
+
+def table(out: Path) -> Any:
+    """A small run that a table judges."""
+    return {
+        "generator": Writer(numbered),
+        "bench": TableBench(),
+        "reflector": Learner(),
+        "tuner": NoTuner(),
+        "device": ReadyDevice(open_device("emulated").hardware),
+        "candidates": 4,
+        "rounds": 2,
+        "out": str(out),
+    }
+
+
+def test_a_script_gets_the_result_of_a_run(tmp_path: Path) -> None:
+    heard: list[Event] = []
+    result = optimize(load_task("vector_add"), observers=[heard.append], **table(tmp_path))
+    assert isinstance(result, Result)
+    assert result == read_result(the_run(tmp_path))
+    assert result.speedup and result.speedup > 1
+    assert isinstance(heard[-1], RunFinished)
+
+
+def test_a_service_awaits_several_at_once(tmp_path: Path) -> None:
+    async def both() -> list[Result]:
+        first, second = (aoptimize("vector_add", **table(tmp_path / name)) for name in "ab")
+        return list(await asyncio.gather(first, second))
+
+    first, second = asyncio.run(both())
+    assert first.run_dir != second.run_dir
+    assert [one.code for one in first.attempts] == [one.code for one in second.attempts]
+
+
+def test_a_notebook_calls_it_while_its_own_loop_runs(tmp_path: Path) -> None:
+    async def cell() -> Result:
+        return optimize("vector_add", **table(tmp_path))
+
+    assert asyncio.run(cell()).finished
+
+
+def test_what_is_wrong_is_raised_where_it_was_called(tmp_path: Path) -> None:
+    async def cell() -> Result:
+        return optimize("vector_sum", **table(tmp_path))
+
+    with pytest.raises(UsageError, match="did you mean vector_add"):
+        asyncio.run(cell())
+
+
+def test_a_task_made_in_python_is_taken_as_it_is(tmp_path: Path) -> None:
+    task = replace(load_task("vector_add"), title="mine", description="Add two vectors.")
+    result = optimize(task, **table(tmp_path))
+    assert result.task == "vector_add"
+    assert "task" in the_run(tmp_path).read_run()["brought"]
+
+
+def test_what_the_package_offers_is_there() -> None:
+    assert all(callable(getattr(cuda_llm, name)) for name in cuda_llm.__all__)

@@ -1,0 +1,41 @@
+"""Which models a run asks, as its request says."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from run_starts import asked
+
+from cuda_llm.graph.overrides import NOTHING
+from cuda_llm.graph.runs.parts import find_parts
+from cuda_llm.search import Components
+
+NO_HINTS = Components(hints=False)
+
+
+@pytest.mark.parametrize(
+    ("named", "writer", "critic"),
+    [
+        ({"model": "one"}, "one", "one"),
+        ({"model": "one", "reflection_model": "two"}, "one", "two"),
+        ({"generator": "playbook", "model": "one"}, "", ""),
+        ({"generator": "playbook", "reflection_model": "two"}, "", "two"),
+    ],
+)
+def test_reflection_asks_its_own_model_or_the_writers(
+    tmp_path: Path, named: dict[str, Any], writer: str, critic: str
+) -> None:
+    parts = find_parts(asked(tmp_path, **named), NOTHING)
+    assert (parts.model, parts.critic) == (writer, critic)
+
+
+@pytest.mark.parametrize(
+    "blind", [{"strategy": "best-of-n"}, {"strategy": "fsr-paper"}, {"components": NO_HINTS}]
+)
+@pytest.mark.parametrize("own", ["", "two"])
+def test_nobody_is_asked_for_hints_that_no_prompt_would_hold(
+    tmp_path: Path, blind: dict[str, Any], own: str
+) -> None:
+    """A comparison of strategies compares what they spend on kernels."""
+    parts = find_parts(asked(tmp_path, model="one", reflection_model=own, **blind), NOTHING)
+    assert (parts.model, parts.critic) == ("one", "")

@@ -1,0 +1,129 @@
+"""Going on with a run: after an interruption, for a review, with other hints."""
+
+import asyncio
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from graph_runs import TableBench
+from run_starts import asked, events, parts, the_run
+
+from cuda_llm.errors import UsageError
+from cuda_llm.graph.overrides import NOTHING, Overrides
+from cuda_llm.graph.runs.result import Result, read_result
+from cuda_llm.graph.runs.resume import resume
+from cuda_llm.graph.runs.start import start
+from cuda_llm.tasks.loader import load_task
+from cuda_llm.traces.events import HintGiven, RunInterrupted, RunResumed, RunStarted
+from cuda_llm.traces.recorder import Recorder
+
+
+def outcome(result: Result) -> list[Any]:
+    """What a run came to, without its times."""
+    return [(one.id, one.code, one.speedup, one.parent) for one in result.attempts]
+
+
+async def stop_when(text: str, out: Path, **request: Any) -> None:
+    """A run that is cancelled when a candidate whose source holds `text` is being judged."""
+    reached = asyncio.Event()
+
+    def stuck(name: str) -> float:
+        if text not in name:
+            return 0.0
+        reached.set()
+        return 60.0
+
+    bench = TableBench(delay=stuck)
+    work = asyncio.create_task(start(asked(out, **request), overrides=parts(bench=bench)))
+    await reached.wait()
+    work.cancel()
+    await asyncio.gather(work, return_exceptions=True)
+
+
+@pytest.mark.parametrize("place", ["compile // r1-c1", "profile // r1-c", "validate // r2-c2"])
+def test_an_interrupted_run_comes_to_what_the_undisturbed_one_does(
+    place: str, tmp_path: Path
+) -> None:
+    whole = asyncio.run(start(asked(tmp_path / "whole"), overrides=parts()))
+    asyncio.run(stop_when(place, tmp_path / "cut"))
+    run = the_run(tmp_path / "cut")
+    before = run.events.read_bytes()
+    result = asyncio.run(resume(run, overrides=parts()))
+    assert outcome(result) == outcome(whole)
+    assert result.best and whole.best
+    assert result.best.id == whole.best.id
+    assert run.events.read_bytes().startswith(before), "a recorded event was lost"
+    assert len(events(run, RunStarted)) == len(events(run, RunResumed)) == 1
+
+
+def test_a_finished_run_is_not_resumed(tmp_path: Path) -> None:
+    asyncio.run(start(asked(tmp_path), overrides=parts()))
+    with pytest.raises(UsageError, match="is finished; fork it with: cuda-llm resume"):
+        asyncio.run(resume(the_run(tmp_path), overrides=parts()))
+
+
+def test_a_run_at_work_is_left_alone(tmp_path: Path) -> None:
+    asyncio.run(stop_when("r1-c1", tmp_path))
+    run = the_run(tmp_path)
+    holder = Recorder(run.events)
+    with pytest.raises(UsageError, match="at work in another process"):
+        asyncio.run(resume(run, overrides=parts()))
+    holder.close()
+
+
+def test_a_run_of_a_task_that_changed_is_not_resumed(tmp_path: Path) -> None:
+    task = tmp_path / "my_task"
+    shutil.copytree(load_task("vector_add").folder, task)
+    asyncio.run(stop_when("r1-c1", tmp_path / "runs", task=str(task)))
+    with (task / "baseline.cu").open("a") as file:
+        file.write("// slower\n")
+    with pytest.raises(UsageError, match=r"has changed since the run began \(baseline.cu\)"):
+        asyncio.run(resume(the_run(tmp_path / "runs"), overrides=parts()))
+
+
+def test_what_was_brought_as_an_object_must_be_brought_again(tmp_path: Path) -> None:
+    asyncio.run(stop_when("r1-c1", tmp_path))
+    with pytest.raises(UsageError, match="with its own bench, device, generator"):
+        asyncio.run(resume(the_run(tmp_path), overrides=NOTHING))
+
+
+def test_a_moved_run_goes_on_where_it_lies(tmp_path: Path) -> None:
+    asyncio.run(stop_when("r2-c1", tmp_path / "here"))
+    old = the_run(tmp_path / "here")
+    there = tmp_path / "there"
+    there.mkdir()
+    old.path.rename(there / old.name)
+    assert asyncio.run(resume(the_run(there), overrides=parts())).finished
+
+
+def test_a_review_stops_before_each_round_and_takes_hints(tmp_path: Path) -> None:
+    def go_on(*hints: str) -> Result:
+        return asyncio.run(resume(the_run(tmp_path), hints=hints, overrides=parts()))
+
+    first = asyncio.run(start(asked(tmp_path, review=True), overrides=parts()))
+    assert (first.rounds, first.finished, first.reason) == (0, False, "stopped for review")
+    second = go_on()
+    assert (second.rounds, second.finished) == (1, False)
+    third = go_on("Try float4.")
+    assert (third.rounds, third.finished) == (2, True)
+    run = the_run(tmp_path)
+    given = [one.hint.text for one in events(run, HintGiven) if isinstance(one, HintGiven)]
+    assert given.count("Try float4.") == 1
+    brief = run.brief("r2-c1")
+    assert brief is not None
+    assert "Try float4." in [hint.text for hint in brief.performance_hints]
+    assert len(events(run, RunInterrupted)) == 2
+
+
+def test_a_run_killed_before_its_first_checkpoint_starts_over(tmp_path: Path) -> None:
+    asyncio.run(stop_when("r1-c1", tmp_path))
+    run = the_run(tmp_path)
+    run.checkpoint.unlink()
+    result = asyncio.run(resume(run, overrides=parts()))
+    assert result.finished
+    assert read_result(run).best is not None
+
+
+def test_no_overrides_are_nothing() -> None:
+    assert not Overrides().given

@@ -1,0 +1,140 @@
+"""What one candidate does is nothing to its siblings."""
+
+import asyncio
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from graph_runs import TableBench, Writer, numbered, run_graph, wiring_in
+
+from cuda_llm.agents.situation import Situation
+from cuda_llm.errors import InfrastructureError, MissingError, TaskError
+from cuda_llm.outcomes import InfraFailed, NoCode, Verdict
+from cuda_llm.search import Brief, Draft
+from cuda_llm.tools.compiler.candidate import Compiled
+from cuda_llm.traces.events import StageEntered, StageLeft
+from cuda_llm.traces.read import read_events
+
+
+def good(brief: Brief, _: Situation) -> Draft | NoCode:
+    return Draft(source=f"// {brief.id}\nint ok_50_{brief.index};\n")
+
+
+@pytest.mark.parametrize("error", [RuntimeError("lost"), MissingError("no key", "set it")])
+def test_a_generator_that_raises_costs_its_own_candidate_alone(
+    tmp_path: Path, error: Exception
+) -> None:
+    def write(brief: Brief, situation: Situation) -> Draft | NoCode:
+        if brief.index == 2:
+            raise error
+        return good(brief, situation)
+
+    delay = lambda name: 0.0 if name == "generate r1-c2" else 0.02  # noqa: E731
+    wiring = wiring_in(tmp_path, generator=Writer(write, delay=delay), candidates=4, rounds=1)
+    state = asyncio.run(run_graph(wiring))
+
+    codes = [one["code"] for one in state["attempts"]]
+    assert codes == ["PASSED", "INFRA_GENERATOR", "PASSED", "PASSED"]
+    assert str(error) in state["attempts"][1]["summary"]
+
+
+@dataclass(frozen=True)
+class Flaky(TableBench):
+    """Its compiler breaks as `ways` says, one way a call, before it works."""
+
+    ways: list[InfraFailed | Exception] = field(default_factory=list)
+
+    async def compile(self, source: str, name: str) -> Compiled | Verdict:
+        if not self.ways:
+            return await super().compile(source, name)
+        how = self.ways.pop()
+        if isinstance(how, Exception):
+            raise how
+        return how
+
+
+BROKEN = InfraFailed(component="compiler", detail="no room")
+
+
+@pytest.mark.parametrize("how", [BROKEN, InfrastructureError("jail", "gone"), OSError("pipe")])
+def test_broken_machinery_is_tried_again(tmp_path: Path, how: InfraFailed | Exception) -> None:
+    wiring = wiring_in(
+        tmp_path, generator=Writer(good), bench=Flaky(ways=[how] * 2), candidates=1, rounds=1
+    )
+    state = asyncio.run(run_graph(wiring))
+
+    assert [one["code"] for one in state["attempts"]] == ["PASSED"]
+
+
+def test_machinery_that_stays_broken_is_a_verdict_and_ends_the_search(tmp_path: Path) -> None:
+    wiring = wiring_in(
+        tmp_path, generator=Writer(good), bench=Flaky(ways=[BROKEN] * 99), candidates=2, rounds=3
+    )
+    state = asyncio.run(run_graph(wiring))
+
+    assert [one["code"] for one in state["attempts"]] == ["INFRA_COMPILER"] * 2
+    assert state["stop"].startswith("nothing works: INFRA_COMPILER")
+    assert state["best"] is None
+
+
+def test_a_bad_kernel_is_never_tried_again(tmp_path: Path) -> None:
+    bench = TableBench()
+    wiring = wiring_in(
+        tmp_path,
+        generator=Writer(lambda _, __: Draft(source="int broken;\n")),
+        bench=bench,
+        candidates=1,
+        rounds=1,
+    )
+    asyncio.run(run_graph(wiring))
+
+    assert bench.log == ["compile int broken;"]
+
+
+@pytest.mark.parametrize("error", [TaskError("bad task"), MissingError("no nvcc", "install it")])
+def test_what_no_candidate_could_escape_ends_the_run_and_says_so(
+    tmp_path: Path, error: Exception
+) -> None:
+    wiring = wiring_in(tmp_path, generator=Writer(good), bench=Flaky(ways=[error] * 99))
+
+    with pytest.raises(type(error), match=str(error)):
+        asyncio.run(run_graph(wiring))
+
+
+def test_one_candidate_compiles_while_another_still_generates(tmp_path: Path) -> None:
+    delay = lambda name: 0.1 if name == "generate r1-c1" else 0.0  # noqa: E731
+    wiring = wiring_in(tmp_path, generator=Writer(good, delay=delay), candidates=3, rounds=1)
+    asyncio.run(run_graph(wiring))
+
+    events = [one.event for one in read_events(wiring.folder.events)]
+    steps = [
+        (type(one).__name__, one.candidate, one.stage)
+        for one in events
+        if isinstance(one, (StageEntered, StageLeft))
+    ]
+    slow_is_written = steps.index(("StageLeft", "r1-c1", "generate"))
+    assert steps.index(("StageLeft", "r1-c2", "profile")) < slow_is_written
+    assert steps.index(("StageLeft", "r1-c3", "profile")) < slow_is_written
+
+
+def test_seconds_of_every_stage_stand_with_the_attempt(tmp_path: Path) -> None:
+    delay = lambda name: 0.03 if name.startswith("validate") else 0.0  # noqa: E731
+    bench = TableBench(delay=delay)
+    wiring = wiring_in(tmp_path, generator=Writer(good), bench=bench, candidates=1, rounds=1)
+    (attempt,) = asyncio.run(run_graph(wiring))["attempts"]
+
+    assert list(attempt["seconds"]) == ["generate", "compile", "validate", "profile"]
+    assert attempt["seconds"]["validate"] >= 0.03
+
+
+def test_all_that_can_become_of_a_candidate_is_told(tmp_path: Path) -> None:
+    wiring = wiring_in(tmp_path, generator=Writer(numbered), candidates=8, rounds=1)
+    state = asyncio.run(run_graph(wiring))
+
+    codes = {one["code"] for one in state["attempts"]}
+    assert codes == {"PASSED", "WRONG_RESULT", "COMPILE_FAILED", "NO_CODE", "DUPLICATE"}
+    events = [one.event for one in read_events(wiring.folder.events)]
+    left = {(one.candidate, one.outcome) for one in events if isinstance(one, StageLeft)}
+    for attempt in state["attempts"]:
+        ended = "ok" if attempt["code"] in {"PASSED", "DUPLICATE"} else attempt["code"]
+        assert (attempt["id"], ended) in left

@@ -1,0 +1,139 @@
+"""A run is killed at any moment and resumed: nothing is lost, nothing is paid for twice."""
+
+import hashlib
+import os
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from model_server import Answer, ModelServer, Request, Say
+from run_nursery import Nursery
+from run_starts import events, the_run
+
+from cuda_llm.agents.llm.preflight import PROBE
+from cuda_llm.graph.runs.result import read_result
+from cuda_llm.traces.events import ModelRetried, RunStarted
+from cuda_llm.traces.run_folder import RunFolder
+
+KILLS = 30
+STAGE_S = 0.02
+ANSWER_S = 0.04
+GAP_S = 0.02
+"""Events are rarely farther apart."""
+KERNEL = """```cuda
+// {number}
+int {what}_{number};
+extern "C" void solve(const float* A, const float* B, float* C, int n) {{}}
+```"""
+
+
+def answer(request: Request) -> Answer:
+    """What depends on the prompt alone, whenever and however often it is asked."""
+    if PROBE in request.prompt:
+        return Say("ready")
+    number = int(hashlib.sha256(request.prompt.encode()).hexdigest()[:6], 16)
+    what = ("wrong", "broken", *(f"ok_{50 + number % 49}",) * 4)[number % 6]
+    return Say(KERNEL.format(what=what, number=number), wait_s=ANSWER_S)
+
+
+def asked(server: ModelServer) -> Counter[str]:
+    """How often each prompt came, probes aside."""
+    return Counter(one.prompt for one in server.requests if PROBE not in one.prompt)
+
+
+def calls(run: RunFolder) -> dict[str, bool]:
+    """Every call that was begun, and whether its reply had reached the disk."""
+    prompts = run.path.glob("*/*/prompt.md")
+    return {str(one): (one.parent / "reply.json").exists() for one in prompts}
+
+
+def what_it_came_to(run: RunFolder) -> tuple[str, list[tuple[str, str, float | None]]]:
+    """The winner's source, and every candidate with its verdict."""
+    result = read_result(run)
+    return result.source, [(one.id, one.code, one.speedup) for one in result.attempts]
+
+
+def count_lines(file: Path) -> int:
+    return file.read_bytes().count(b"\n") if file.exists() else 0
+
+
+def is_finished(run: RunFolder) -> bool:
+    return run.events.exists() and read_result(run).finished
+
+
+@pytest.fixture(scope="module")
+def nursery() -> Iterator[Nursery]:
+    with Nursery() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def whole(nursery: Nursery, tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    """The run as it is when nobody kills it."""
+    out = tmp_path_factory.mktemp("whole")
+    with ModelServer(answer) as server:
+        order = {"stage_s": STAGE_S, "base_url": server.base_url, "out": str(out)}
+        nursery.warm({"do": "start", **order})
+    run = the_run(out)
+    assert what_it_came_to(run)[0], "a run without a winner proves nothing"
+    return run
+
+
+@pytest.mark.slow
+def test_a_killed_run_comes_to_the_same_and_asks_nothing_twice(
+    nursery: Nursery, whole: RunFolder, tmp_path: Path
+) -> None:
+    """Moments are counted in events: a busy machine stretches seconds."""
+    chance = random.Random(20260131)
+    last = len(events(whole)) - 1
+    moments = [(chance.randrange(1, last), chance.uniform(0.0, GAP_S)) for _ in range(KILLS)]
+    reached = [
+        kill_and_resume(nursery, tmp_path / str(number), whole, heard=heard, then_s=then_s)
+        for number, (heard, then_s) in enumerate(moments)
+    ]
+    assert sum(reached) > KILLS / 2, "too few kills came while the run was at work"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("then_s", [0.0, 0.1, 0.2, 0.3])
+def test_a_run_killed_while_it_is_being_set_up_can_be_resumed_or_never_was(
+    then_s: float, nursery: Nursery, whole: RunFolder, tmp_path: Path
+) -> None:
+    kill_and_resume(nursery, tmp_path / "run", whole, heard=0, then_s=then_s)
+
+
+def kill_and_resume(
+    nursery: Nursery, out: Path, whole: RunFolder, *, heard: int, then_s: float
+) -> bool:
+    """Kill a run `then_s` after so many events; whether it was at work. Resume it, look at it."""
+    moment = f"killed {then_s:.3f} s after event {heard}"
+    with ModelServer(answer) as server:
+        order = {"stage_s": STAGE_S, "base_url": server.base_url, "out": str(out)}
+        child = nursery.begin({"do": "start", **order})
+        while count_lines(out / "r/events.jsonl") < heard:
+            time.sleep(0.002)
+        time.sleep(then_s)
+        os.kill(child, signal.SIGKILL)
+        nursery.ended()
+        if not (out / "r/run.json").exists():
+            return False
+        run = the_run(out)
+        was_finished = is_finished(run)
+        told = run.events.read_bytes() if run.events.exists() else b""
+        in_flight = [call for call, replied in calls(run).items() if not replied]
+        if not was_finished:
+            nursery.begin({"do": "resume", **order})
+            assert nursery.ended() == 0, moment
+        repeated = [times - 1 for times in asked(server).values() if times > 1]
+    whole_lines = told[: told.rfind(b"\n") + 1]
+    assert run.events.read_bytes().startswith(whole_lines), f"an event was lost, {moment}"
+    retried = events(run, ModelRetried)
+    allowed = len(in_flight) + len(retried)
+    assert sum(repeated) <= allowed, f"{moment}: {in_flight}, {retried}"
+    assert what_it_came_to(run) == what_it_came_to(whole), moment
+    assert len(events(run, RunStarted)) == 1, moment
+    return bool(told) and not was_finished

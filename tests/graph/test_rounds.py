@@ -1,0 +1,253 @@
+"""What happens around the candidates of a round."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from graph_runs import TableBench, Writer, run_graph, wiring_in
+
+from cuda_llm.agents.situation import Situation
+from cuda_llm.agents.tuner import Trial
+from cuda_llm.errors import UsageError
+from cuda_llm.graph.judging.bench import Bench
+from cuda_llm.outcomes import Verdict
+from cuda_llm.search import Attempt, Author, Brief, Draft
+from cuda_llm.tools.compiler.candidate import Compiled
+from cuda_llm.tools.judge.timing import Timing
+from cuda_llm.tools.validator.validate import Validated
+from cuda_llm.traces.events import (
+    HintGiven,
+    IncumbentChosen,
+    RunFinished,
+    RunStarted,
+    TunerSearched,
+    WinnerRemeasured,
+)
+from cuda_llm.traces.read import read_events
+
+
+def write(brief: Brief, _: Situation) -> Draft:
+    return Draft(source=f"int ok_{90 - brief.index - 10 * brief.round}_{brief.round};\n")
+
+
+def events_of(wiring: Any, *kinds: type) -> list[Any]:
+    return [one.event for one in read_events(wiring.folder.events) if isinstance(one.event, kinds)]
+
+
+class Halves:
+    """A tuner that makes two trials of the fastest: twice as slow, twice as fast."""
+
+    def propose(
+        self, situation: Situation, judged: Sequence[Attempt], count: int
+    ) -> tuple[Trial, ...]:
+        passed = [one for one in judged if one.passed]
+        if not passed:
+            return ()
+        best = max(passed, key=lambda one: one.speedup or 0)
+        us = best.times_us[0]
+        return tuple(
+            Trial(
+                parent=best.id,
+                draft=Draft(
+                    source=f"int ok_{us * factor:g}_t{situation.round};\n",
+                    tunables={"FACTOR": round(factor * 2)},
+                ),
+            )
+            for factor in (2.0, 0.5)
+        )[:count]
+
+
+def test_trials_of_the_tuner_are_judged_like_candidates_and_may_win(tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def noted(brief: Brief, situation: Situation) -> Draft:
+        asked.append(brief.id)
+        return write(brief, situation)
+
+    wiring = wiring_in(tmp_path, generator=Writer(noted), tuner=Halves(), candidates=2, rounds=1)
+    state = asyncio.run(run_graph(wiring))
+
+    ids = ["r1-c1", "r1-c2", "r1-t1", "r1-t2"]
+    assert [one["id"] for one in state["attempts"]] == ids
+    assert [one["index"] for one in state["attempts"]] == [1, 2, 3, 4]
+    assert state["best"]["id"] == "r1-t2"
+    trial = state["attempts"][3]
+    assert (trial["kind"], trial["parent"], trial["tunables"]) == ("tune", "r1-c2", {"FACTOR": 1})
+    assert trial["written_by"] == "model"
+    assert "generate" not in trial["seconds"]
+    assert asked == ["r1-c1", "r1-c2"]
+    (searched,) = events_of(wiring, TunerSearched)
+    assert (searched.parent, searched.tried, searched.best) == ("r1-c2", tuple(ids[2:]), "r1-t2")
+
+
+@pytest.mark.parametrize(("author", "told"), [("playbook", False), ("model", True)])
+def test_only_who_follows_a_direction_is_given_one(
+    tmp_path: Path, author: Author, told: bool
+) -> None:
+    """What a playbook tries says nothing about a direction that it never heard."""
+    wiring = wiring_in(tmp_path, generator=Writer(write, written_by=author), candidates=2, rounds=1)
+    state = asyncio.run(run_graph(wiring))
+
+    assert [bool(one.get("direction")) for one in state["attempts"]] == [told, told]
+
+
+def test_a_tuner_that_is_switched_off_is_not_asked(tmp_path: Path) -> None:
+    wiring = wiring_in(
+        tmp_path,
+        generator=Writer(write),
+        tuner=Halves(),
+        candidates=1,
+        rounds=1,
+        request={"tune": 0},
+    )
+    state = asyncio.run(run_graph(wiring))
+
+    assert [one["id"] for one in state["attempts"]] == ["r1-c1"]
+
+
+def test_the_users_own_kernel_is_judged_first_and_is_the_one_to_beat(tmp_path: Path) -> None:
+    own = tmp_path / "mine.cu"
+    own.write_text("int ok_75_0;\n")
+    seen: list[str | None] = []
+
+    def noted(brief: Brief, situation: Situation) -> Draft:
+        seen.append(situation.incumbent.id if situation.incumbent else None)
+        return write(brief, situation)
+
+    wiring = wiring_in(
+        tmp_path,
+        generator=Writer(noted),
+        candidates=2,
+        rounds=1,
+        request={"start": str(own)},
+    )
+    state = asyncio.run(run_graph(wiring))
+
+    first = state["attempts"][0]
+    assert (first["id"], first["kind"], first["written_by"]) == ("r0-c1", "start", "human")
+    assert seen == ["r0-c1", "r0-c1"]
+    assert [one["id"] for one in state["attempts"][1:]] == ["r1-c1", "r1-c2"]
+    assert state["round"] == 1
+
+
+def test_a_start_kernel_that_cannot_be_read_ends_the_run_with_its_name(tmp_path: Path) -> None:
+    wiring = wiring_in(tmp_path, request={"start": str(tmp_path / "none.cu")})
+
+    with pytest.raises(UsageError, match=r"none\.cu: cannot be read"):
+        asyncio.run(run_graph(wiring))
+
+
+def test_what_the_user_said_is_a_hint_from_the_start(tmp_path: Path) -> None:
+    wiring = wiring_in(tmp_path, candidates=1, rounds=1, request={"hints": ("use float4",)})
+    state = asyncio.run(run_graph(wiring))
+
+    said = state["performance_hints"][0]
+    assert (said["code"], said["text"], said["by"]) == ("USER", "use float4", "user")
+    (told, *_) = events_of(wiring, HintGiven)
+    assert told.hint.text == "use float4"
+
+
+class Suspicious(TableBench):
+    """Judged afresh, what claims less than 75 us is found to be wrong."""
+
+    def afresh(self) -> Bench:
+        return Strict()
+
+
+class Strict(TableBench):
+    async def profile(self, compiled: Compiled, validated: Validated, baseline: Timing) -> Verdict:
+        from graph_runs import WRONG
+
+        verdict = await super().profile(compiled, validated, baseline)
+        fast = float(compiled.source.split("ok_")[1].split("_")[0]) < 75
+        return WRONG if fast else verdict
+
+
+def test_a_winner_that_fails_when_judged_again_gives_way_to_the_next_best(tmp_path: Path) -> None:
+    wiring = wiring_in(
+        tmp_path, generator=Writer(write), bench=Suspicious(), candidates=3, rounds=2
+    )
+    state = asyncio.run(run_graph(wiring))
+
+    again = events_of(wiring, WinnerRemeasured)
+    assert [(one.attempt, one.code) for one in again] == [
+        ("r2-c3", "WRONG_RESULT"),
+        ("r2-c2", "WRONG_RESULT"),
+        ("r2-c1", "WRONG_RESULT"),
+        ("r1-c3", "PASSED"),
+    ]
+    assert state["best"]["id"] == state["incumbent"] == "r1-c3"
+    (finished,) = events_of(wiring, RunFinished)
+    assert (finished.best, finished.written_by) == ("r1-c3", "model")
+
+
+def test_without_a_kernel_that_passed_there_is_no_result(tmp_path: Path) -> None:
+    wiring = wiring_in(
+        tmp_path, generator=Writer(lambda b, _: Draft(source=f"int wrong_{b.id[-1]};")), rounds=1
+    )
+    state = asyncio.run(run_graph(wiring))
+
+    assert (state["best"], state["incumbent"], state["stop"]) == (None, None, "rounds")
+    assert events_of(wiring, RunFinished)[0].best is None
+
+
+def test_a_run_tells_how_it_began_and_who_won(tmp_path: Path) -> None:
+    wiring = replace(
+        wiring_in(tmp_path, generator=Writer(write), candidates=2, rounds=2), note="by hand"
+    )
+    asyncio.run(run_graph(wiring))
+
+    first = read_events(wiring.folder.events)[0].event
+    assert isinstance(first, RunStarted)
+    assert (first.task, first.generator, first.note) == ("vector_add", "writer", "by hand")
+    chosen = events_of(wiring, IncumbentChosen)
+    assert [(one.before, one.incumbent) for one in chosen] == [(None, "r1-c2"), ("r1-c2", "r2-c2")]
+
+
+@pytest.mark.parametrize(
+    ("parts", "reason"),
+    [({}, "rounds"), ({"over": lambda: "2.00 USD are spent"}, "2.00 USD are spent")],
+)
+def test_a_run_says_why_it_ended(tmp_path: Path, parts: dict[str, Any], reason: str) -> None:
+    wiring = wiring_in(tmp_path, generator=Writer(write), candidates=1, rounds=2, **parts)
+    state = asyncio.run(run_graph(wiring))
+
+    assert state["stop"] == reason
+    assert events_of(wiring, RunFinished)[0].reason == reason
+
+
+def test_a_person_may_look_before_each_round_and_add_hints(tmp_path: Path) -> None:
+    from langgraph.checkpoint.memory import InMemorySaver
+    from langgraph.types import Command
+
+    wiring = wiring_in(
+        tmp_path, generator=Writer(write), candidates=1, rounds=2, request={"review": True}
+    )
+
+    async def run() -> tuple[list[Any], dict[str, Any]]:
+        graph = build_reviewed(wiring)
+        config: Any = {"configurable": {"thread_id": "run"}}
+        given: Any = {"task": "vector_add"}
+        shown = []
+        for answer in (["use float4"], [], None):
+            state = await graph.ainvoke(given, config, context=wiring)
+            shown.append([one.value for one in state.get("__interrupt__", ())])
+            given = Command(resume=answer)
+        return shown, dict((await graph.aget_state(config)).values)
+
+    def build_reviewed(wiring: Any) -> Any:
+        from cuda_llm.graph.build import build_graph
+
+        return build_graph().compile(checkpointer=InMemorySaver())
+
+    shown, state = asyncio.run(run())
+    assert shown == [
+        [{"round": 1, "incumbent": None}],
+        [{"round": 2, "incumbent": "r1-c1"}],
+        [],
+    ]
+    assert state["performance_hints"][0]["text"] == "use float4"
+    assert len(state["attempts"]) == 2

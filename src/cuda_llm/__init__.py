@@ -1,14 +1,29 @@
-"""Agents that write, prove and speed up CUDA kernels."""
+"""Agents that write, prove and speed up CUDA kernels.
+
+from cuda_llm import load_task, optimize
+
+result = optimize(load_task("histogram"))
+print(result.speedup, result.source)
+"""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from cuda_llm.graph.build import build_graph
+    from cuda_llm.graph.runs.optimize import aoptimize, optimize
+    from cuda_llm.graph.runs.result import Result
     from cuda_llm.tasks.loader import load_task
 
-__all__ = ["load_task"]
+__all__ = ["Result", "aoptimize", "build_graph", "load_task", "optimize"]
 
-_HOMES = {"load_task": "cuda_llm.tasks.loader"}
+_HOMES = {
+    "Result": "cuda_llm.graph.runs.result",
+    "aoptimize": "cuda_llm.graph.runs.optimize",
+    "build_graph": "cuda_llm.graph.build",
+    "load_task": "cuda_llm.tasks.loader",
+    "optimize": "cuda_llm.graph.runs.optimize",
+}
 
 
 def __getattr__(name: str) -> Any:

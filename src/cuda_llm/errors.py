@@ -5,6 +5,7 @@ CudaLLMError
 │   ├── TaskError         a task folder that cannot be used: file, key, what was expected
 │   └── HardwareError     a GPU name nobody has described
 ├── MissingError          the machine lacks something; the message names the mend (exit 3)
+├── Interrupted           a run stopped before its end; it can be resumed (exit 130)
 └── InfrastructureError   our own parts failed; the only kind worth retrying
 """
 
@@ -38,6 +39,12 @@ class MissingError(CudaLLMError):
         super().__init__(f"{what}; {mend}")
         self.what = what
         self.mend = mend
+
+
+class Interrupted(CudaLLMError):
+    """A run stopped before its end, as somebody asked; it can be resumed."""
+
+    exit_code = 130
 
 
 class InfrastructureError(CudaLLMError):

@@ -30,6 +30,8 @@ class NoCode:
 
     code: ClassVar[str] = "NO_CODE"
     reason: str
+    kind: str = "no_code"
+    """`no_code`, `empty`, `truncated`, `refused`, `several`, `call_failed` ..."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ Importing this module loads pydantic; import it inside the function that needs a
 import os
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import platformdirs
 from pydantic import AfterValidator, Field, ValidationError
@@ -50,10 +50,36 @@ class Settings(BaseSettings):
     """Device of commands that are not given one."""
     compile_workers: int = Field(default=0, ge=0)
     """Compilations at once; 0 means one a core."""
+    device_workers: int = Field(default=0, ge=0)
+    """Candidates that emulated devices run at once; 0 means one a core. A GPU takes one."""
     compile_wall_s: float = Field(default=60.0, gt=0)
     """Longest one compilation may take, in seconds."""
     call_limit_s: float = Field(default=10.0, gt=0)
     """Longest one call of `solve` may take, in seconds."""
+    model: str = ""
+    """Chat model of runs that are not given one; empty leaves writing to the playbook."""
+    reflection_model: str = ""
+    """Chat model of the reflection agent; empty is `model`."""
+    base_url: str = ""
+    """Endpoint of both; empty is what OPENAI_BASE_URL says, else OpenAI's own."""
+    model_calls: int = Field(default=8, ge=1)
+    """Model calls in flight at once."""
+    model_tries: int = Field(default=4, ge=1)
+    """Requests one call may make."""
+    model_try_s: float = Field(default=300.0, gt=0)
+    """Longest one request may take, in seconds."""
+    model_deadline_s: float = Field(default=900.0, gt=0)
+    """Longest one call may take with all its tries and waits, in seconds."""
+    model_output_tokens: int = Field(default=16384, ge=0)
+    """Longest answer, reasoning included, that a request allows; 0 leaves it to the server."""
+    model_stream: bool = False
+    """Ask for answers piece by piece, for gateways that drop quiet connections."""
+    model_request: dict[str, Any] = Field(default_factory=dict)
+    """Further fields of each request, sent as they are."""
+    agent_deadline_s: float = Field(default=1800.0, gt=0)
+    """Longest an extra agent may take each time, in seconds; then the run goes on without it."""
+    prices: AbsolutePath | None = None
+    """Price table of your own."""
 
     @classmethod
     def settings_customise_sources(

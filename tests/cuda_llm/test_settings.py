@@ -125,4 +125,5 @@ def test_every_setting_is_documented_with_its_default() -> None:
     assert list(rows) == [f"`{name}`" for name in Settings.model_fields]
     for name, field in Settings.model_fields.items():
         if isinstance(field.default, int | float | str):
-            assert rows[f"`{name}`"].strip("`") == str(field.default).removesuffix(".0")
+            default = str(field.default).removesuffix(".0") or "none"
+            assert rows[f"`{name}`"].strip("`") == default

@@ -13,13 +13,13 @@ import pytest
 from small_tasks import small_task
 
 from cuda_llm.cli.evaluate_view import report
-from cuda_llm.cli.wording import describe, printable
 from cuda_llm.outcomes import Passed
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.devices.find import open_device
 from cuda_llm.tools.judge.baseline import time_baseline
 from cuda_llm.tools.judge.judge import judge
 from cuda_llm.tools.judge.judged import Judged
+from cuda_llm.wording import describe, printable
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 ATTACKS: Mapping[str, Any] = tomllib.loads((FIXTURES / "adversarial/table.toml").read_text())

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from cuda_llm.cli.wording import describe
 from cuda_llm.outcomes import Passed
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.devices.find import open_device
 from cuda_llm.tools.judge.baseline import time_baseline
 from cuda_llm.tools.judge.judge import judge
 from cuda_llm.tools.judge.judged import Judged
+from cuda_llm.wording import describe
 
 HONEST = Path(__file__).parents[1] / "fixtures/honest"
 KERNELS = sorted(HONEST.glob("*/*.cu"))

@@ -6,9 +6,14 @@ import typer
 
 from cuda_llm.cli.doctor import doctor
 from cuda_llm.cli.evaluate import evaluate
+from cuda_llm.cli.export import export
 from cuda_llm.cli.hardware import hardware_app
+from cuda_llm.cli.resume import resume
+from cuda_llm.cli.run import run as run_task
 from cuda_llm.cli.tasks import tasks_app
+from cuda_llm.cli.trace import trace_app
 from cuda_llm.errors import CudaLLMError, InfrastructureError
+from cuda_llm.wording import printable
 
 INTERRUPTED = 130
 USAGE = 2
@@ -21,10 +26,14 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+app.command("run")(run_task)
+app.command()(resume)
 app.command()(evaluate)
+app.command()(export)
 app.command()(doctor)
 app.add_typer(tasks_app, name="tasks")
 app.add_typer(hardware_app, name="hardware")
+app.add_typer(trace_app, name="trace")
 
 
 def show_version(wanted: bool) -> None:
@@ -74,4 +83,4 @@ def run(arguments: list[str]) -> int:
 
 def complain(message: str) -> None:
     """One line on stderr, whatever the message holds."""
-    typer.echo(f"error: {' '.join(message.split())}", err=True)
+    typer.echo(f"error: {printable(' '.join(message.split()))}", err=True)

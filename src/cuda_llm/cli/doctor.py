@@ -105,7 +105,7 @@ def emulated() -> Finding:
     import asyncio
     import time
 
-    from cuda_llm.cli.source import read_source
+    from cuda_llm.source_file import read_source
     from cuda_llm.tasks.loader import load_task
     from cuda_llm.tools.devices.find import open_device
     from cuda_llm.tools.judge.baseline import time_baseline

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cuda_llm.cli.source import read_source
 from cuda_llm.errors import CudaLLMError
+from cuda_llm.source_file import read_source
 
 if TYPE_CHECKING:
     from cuda_llm.cli.progress import Progress

@@ -1,10 +1,10 @@
 """The JSON document of `evaluate` (docs/schemas/evaluate.schema.json)."""
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from cuda_llm.cli.json_text import json_text
 from cuda_llm.outcomes import Passed, Verdict
 from cuda_llm.profile import Profile, SizeTime
 from cuda_llm.tasks.task import Task
@@ -23,7 +23,7 @@ def document(task: Task, device: Device, judged: Sequence[Judged]) -> str:
         "hardware": device.hardware.name,
         "results": [result(one) for one in judged],
     }
-    return json.dumps(plain(whole), indent=2, allow_nan=False)
+    return json_text(whole)
 
 
 def result(judged: Judged) -> dict[str, Any]:
@@ -64,14 +64,3 @@ def profile_fields(profile: Profile) -> dict[str, Any]:
     """Why it is as fast as it is."""
     fields = asdict(profile)
     return {key: fields[key] for key in ("source", "launches", "bottlenecks", "checked")}
-
-
-def plain(value: Any) -> Any:
-    """The value in JSON's own types."""
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
-    if isinstance(value, float):
-        return value if abs(value) < float("inf") else None
-    return value

@@ -6,12 +6,12 @@ from pathlib import PurePath
 
 import typer
 
-from cuda_llm.cli.wording import describe, place, printable
 from cuda_llm.outcomes import Passed
 from cuda_llm.profile import Bottleneck, KernelResources, Profile, SizeTime
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import Device
 from cuda_llm.tools.judge.judged import Judged
+from cuda_llm.wording import describe, place, printable
 
 LABEL = 12
 """Least width of the left column."""

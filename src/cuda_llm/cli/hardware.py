@@ -1,13 +1,19 @@
-"""`cuda-llm hardware`: the GPUs we have a profile of."""
+"""`cuda-llm hardware`: the GPUs we have a profile of, and those of this machine."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from cuda_llm.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from cuda_llm.hardware_profiles.hardware import Hardware
+    from cuda_llm.tools.detector.attributes import GpuAttributes
+
+UNKNOWN_GPU = 1
 
 hardware_app = typer.Typer(name="hardware", help="What is known of each GPU.", no_args_is_help=True)
 
@@ -52,6 +58,45 @@ def show_profile(
     console.print(f"{profile.name}", style="bold", highlight=False)
     console.print(f"also: {', '.join((profile.slug, *profile.aliases))}", highlight=False)
     console.print(_figures(profile))
+
+
+@hardware_app.command()
+def detect(
+    write: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Draft a profile of every unknown GPU into this folder."),
+    ] = None,
+) -> int:
+    """Show the GPUs of this machine, and where they contradict their profiles."""
+    from cuda_llm.tools.detector.compare import find_disagreements, find_profile
+    from cuda_llm.tools.detector.detect import detect_gpus
+
+    unknown = False
+    for gpu in detect_gpus():
+        profile = find_profile(gpu)
+        typer.echo(f"cuda:{gpu.ordinal}  {gpu.name}  {profile.slug if profile else 'no profile'}")
+        if profile is None:
+            unknown = True
+            typer.echo(f"        {_draft(gpu, write)}")
+            continue
+        for one in find_disagreements(gpu, profile):
+            typer.echo(f"        {one.key}: {one.device:,} here, {one.profile:,} in the profile")
+    return UNKNOWN_GPU if unknown and write is None else 0
+
+
+def _draft(gpu: "GpuAttributes", folder: Path | None) -> str:
+    from cuda_llm.tools.detector.draft import draft_profile, find_likest, slug
+
+    if folder is None:
+        return "draft one with: cuda-llm hardware detect --write DIR"
+    path = folder / f"{slug(gpu.name)}.toml"
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(draft_profile(gpu, find_likest(gpu)))
+    except FileExistsError:
+        raise UsageError(f"{path}: exists already; edit it, or remove it first") from None
+    return f"{path}: look at what says CONFIRM, then set CUDA_LLM_HARDWARE_DIR={folder}"
 
 
 def _figures(profile: "Hardware") -> "Table":

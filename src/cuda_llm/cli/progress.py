@@ -12,7 +12,6 @@ FIRST_USE = "building the native parts, once for this version"
 
 WORDS = {
     "compile": "compiling",
-    "load": "loading",
     "validate": "validating",
     "time": "timing",
 }

@@ -50,7 +50,7 @@ def new(
     out: Annotated[Path, typer.Option(help="Where to make the folder.")] = Path(),
 ) -> None:
     """Write the folder of a new task: a skeleton, or a draft around a kernel you have."""
-    from cuda_llm.cli.source import read_source
+    from cuda_llm.source_file import read_source
     from cuda_llm.tasks.draft import draft
     from cuda_llm.tasks.loader import load_task
     from cuda_llm.tasks.new import skeleton, write_task

@@ -62,6 +62,8 @@ def cuda_llm(tmp_path: Path, orphans: Callable[[], list[psutil.Process]]) -> Com
     def run(
         *arguments: object,
         interrupt_after_s: float | None = None,
+        interrupt_when: Callable[[], bool] | None = None,
+        send: signal.Signals = signal.SIGINT,
         cwd: Path | None = None,
         **env: str,
     ) -> Ran:
@@ -80,10 +82,18 @@ def cuda_llm(tmp_path: Path, orphans: Callable[[], list[psutil.Process]]) -> Com
         )
         if interrupt_after_s is not None:
             time.sleep(interrupt_after_s)
-            process.send_signal(signal.SIGINT)
+            process.send_signal(send)
+        if interrupt_when is not None:
+            while process.poll() is None and not interrupt_when():
+                time.sleep(0.02)
+            process.send_signal(send)
         stdout, stderr = process.communicate(timeout=120)
         wall_s = time.monotonic() - started
         assert orphans() == []
+        if send == signal.SIGKILL:
+            # Who is killed cannot tidy up; what may be left is empty.
+            for left in scratch.iterdir():
+                left.rmdir()
         assert list(scratch.iterdir()) == []
         cpu_s = children_cpu_s() - cpu_before_s
         return Ran(process.returncode, stdout, stderr, wall_s, cpu_s)

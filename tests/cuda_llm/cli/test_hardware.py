@@ -1,6 +1,9 @@
 """`cuda-llm hardware` shows what is known, and refuses what is not."""
 
+from pathlib import Path
+
 import pytest
+from commands import Command
 from typer.testing import CliRunner
 
 from cuda_llm.cli.hardware import hardware_app
@@ -33,3 +36,12 @@ def test_show_gives_each_figure_with_its_source() -> None:
 def test_show_of_an_unknown_gpu_raises_the_error_the_command_line_prints() -> None:
     result = CliRunner().invoke(hardware_app, ["show", "RTX 3090"])
     assert isinstance(result.exception, HardwareError)
+
+
+def test_detect_names_the_gpus_or_says_what_is_missing(cuda_llm: Command) -> None:
+    ran = cuda_llm("hardware", "detect")
+    if Path("/dev/nvidiactl").exists():
+        assert ran.stdout.startswith("cuda:0  ")
+    else:
+        assert ran.code == 3
+        assert "CUDA driver" in ran.complaint

@@ -1,0 +1,57 @@
+"""Lets a person change what a run has learned."""
+
+import os
+import shlex
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cuda_llm.errors import MissingError, UsageError
+
+if TYPE_CHECKING:
+    from cuda_llm.graph.runs.hints_file import Hints
+
+KEPT = "hints-edited.toml"
+
+
+def read_hints(path: Path, round_: int) -> "Hints":
+    """The hints of a file. Raises UsageError."""
+    from cuda_llm.graph.runs.hints_file import from_toml
+
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}; expected hints as TOML") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"{path}: not UTF-8 text; expected hints as TOML") from None
+    return from_toml(text, round_, str(path))
+
+
+def edit_hints(hints: "Hints", run: Path) -> "Hints":
+    """The hints as the user leaves them in the editor.
+
+    What cannot be read is kept in the folder of the run, not lost. Raises MissingError without an
+    editor, UsageError where it fails or its text cannot be read.
+    """
+    from cuda_llm.graph.runs.hints_file import from_toml, to_toml
+
+    command = os.environ.get("VISUAL") or os.environ.get("EDITOR")
+    if not command:
+        raise MissingError("no editor is named", "set EDITOR, or give the hints with --hints FILE")
+    with tempfile.TemporaryDirectory(prefix="cuda-llm-") as scratch:
+        file = Path(scratch) / "hints.toml"
+        file.write_text(to_toml(hints), encoding="utf-8")
+        try:
+            done = subprocess.run([*shlex.split(command), str(file)], check=False)
+        except OSError as error:
+            raise MissingError(f"editor {command}: {error.strerror}", "set EDITOR") from None
+        if done.returncode != 0:
+            raise UsageError(f"editor {command} failed ({done.returncode}); nothing was forked")
+        text = file.read_text(encoding="utf-8", errors="replace")
+    try:
+        return from_toml(text, hints.round, "your hints")
+    except UsageError as error:
+        kept = run / KEPT
+        kept.write_text(text, encoding="utf-8")
+        raise UsageError(f"{error}; they are kept: mend them and use --hints {kept}") from None

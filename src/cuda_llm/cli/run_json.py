@@ -1,0 +1,83 @@
+"""The JSON document of `run` and `resume` (docs/schemas/run.schema.json)."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from cuda_llm.agents.llm.budget import Spent
+from cuda_llm.cli.json_text import json_text
+from cuda_llm.graph.runs.result import Result
+from cuda_llm.search import Attempt
+
+SCHEMA = 1
+
+
+def run_document(result: Result) -> str:
+    """A run as one JSON text. Numbers that are not finite become null."""
+    whole = {
+        "schema": SCHEMA,
+        "run_id": result.run_id,
+        "run_dir": str(result.run_dir),
+        "task": result.task,
+        "device": result.device,
+        "hardware": result.hardware,
+        "time_source": result.time_source,
+        "generator": result.generator,
+        "model": result.model,
+        "strategy": result.strategy,
+        "seed": result.seed,
+        "note": result.note,
+        "finished": result.finished,
+        "reason": result.reason,
+        "rounds": rounds(result.attempts),
+        "best": best(result),
+        "usage": usage(result.usage),
+        "seconds": dict(result.seconds),
+    }
+    return json_text(whole)
+
+
+def rounds(attempts: Sequence[Attempt]) -> list[dict[str, Any]]:
+    """Candidates by round, each in order."""
+    found: dict[int, list[Attempt]] = defaultdict(list)
+    for attempt in attempts:
+        found[attempt.round].append(attempt)
+    return [
+        {"round": number, "candidates": [candidate(one) for one in found[number]]}
+        for number in sorted(found)
+    ]
+
+
+def candidate(attempt: Attempt) -> dict[str, Any]:
+    """One candidate in short."""
+    return {
+        "id": attempt.id,
+        "kind": attempt.kind.value,
+        "parent": attempt.parent,
+        "written_by": attempt.written_by,
+        "code": attempt.code,
+        "speedup": attempt.speedup,
+        "limited_by": attempt.limited_by,
+    }
+
+
+def best(result: Result) -> dict[str, Any] | None:
+    """The fastest kernel; null while none has passed."""
+    if result.best is None:
+        return None
+    again = result.remeasured
+    return {
+        "candidate": result.best.id,
+        "speedup": result.best.speedup,
+        "times_us": list(result.best.times_us),
+        "remeasured_speedup": None if again is None else again.speedup,
+        "written_by": result.best.written_by,
+        "source": result.source,
+        "file": str(result.file),
+    }
+
+
+def usage(spent: Spent) -> dict[str, Any]:
+    """All model calls together; the price is null where that of one call is unknown."""
+    return {**asdict(spent), "usd": None if spent.unpriced_calls else spent.usd}

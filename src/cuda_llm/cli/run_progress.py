@@ -1,0 +1,117 @@
+"""Progress of a run on stderr: live on a terminal, one plain line an event that matters else."""
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from cuda_llm.cli.run_board import Board, best, told
+from cuda_llm.traces.events import (
+    AgentFailed,
+    AttemptJudged,
+    CandidateLate,
+    Event,
+    IncumbentChosen,
+    ModelRetried,
+    RoundBegan,
+    RunFinished,
+    RunInterrupted,
+    RunStarted,
+)
+from cuda_llm.traces.figures import plural, say_end
+from cuda_llm.wording import printable
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
+
+Observer = Callable[[Event], object]
+FRAMES_PER_S = 4
+
+
+class Plain:
+    """One line an event that matters."""
+
+    def __init__(self, earlier: Sequence[Event] = ()) -> None:
+        self.board = board_after(earlier)
+
+    def __call__(self, event: Event) -> None:
+        """Print it."""
+        self.board(event)
+        for line in lines(event, self.board):
+            print(printable(line), file=sys.stderr, flush=True)
+
+
+class Live:
+    """The board, redrawn in place; what must not be overlooked stays above it."""
+
+    def __init__(self, earlier: Sequence[Event] = ()) -> None:
+        from rich.console import Console
+        from rich.live import Live as Screen
+
+        self.board = board_after(earlier)
+        self.screen = Screen(
+            self, console=Console(stderr=True), refresh_per_second=FRAMES_PER_S, transient=True
+        )
+
+    def __call__(self, event: Event) -> None:
+        """Take it in; the screen draws itself."""
+        self.board(event)
+        if isinstance(event, (IncumbentChosen, AgentFailed, ModelRetried)):
+            for line in lines(event, self.board):
+                self.screen.console.print(printable(line), markup=False, highlight=False)
+
+    def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> "RenderResult":
+        """The headline, and the candidates side by side as far as there is room."""
+        from rich.columns import Columns
+        from rich.text import Text
+
+        yield Text(printable(self.board.headline), no_wrap=True, overflow="ellipsis")
+        # A copy: events may come while it is drawn.
+        cells = [Text(printable(f"{name}  {row}")) for name, row in [*self.board.rows.items()]]
+        yield Columns(cells, padding=(0, 3))
+
+
+def lines(event: Event, board: Board) -> Iterator[str]:
+    """What a log should say of an event."""
+    match event:
+        case RunStarted(run_id=run, note=note):
+            yield f"run {run}"
+            if note:
+                yield note
+        case RoundBegan(round=number, briefs=briefs):
+            yield f"round {number}/{board.rounds}: {plural(len(briefs), 'candidate')}"
+        case AttemptJudged(attempt=attempt):
+            yield told(attempt)
+        case CandidateLate(candidate=name, stage=stage):
+            yield f"{name}  is late ({stage}) and joins the next round"
+        case ModelRetried(call=call, reason=reason, wait_s=wait_s):
+            yield f"{call}: {reason}; asking again in {wait_s:.0f} s"
+        case AgentFailed(agent=agent, error=error):
+            yield f"agent {agent} failed and is left out: {error}"
+        case IncumbentChosen(round=number, reason=reason):
+            yield f"round {number}/{board.rounds}: {best(board.best)}; {reason}"
+        case RunInterrupted(reason=reason):
+            yield f"stopped: {reason}"
+        case RunFinished(reason=reason):
+            yield f"finished: {say_end(reason)}"
+        case _:
+            pass
+
+
+def board_after(events: Sequence[Event]) -> Board:
+    """Where a run stands behind these."""
+    board = Board()
+    for event in events:
+        board(event)
+    return board
+
+
+@contextmanager
+def open_run_progress(earlier: Sequence[Event] = ()) -> Iterator[Observer]:
+    """Show a run while the context is open; `earlier` is what a resumed one told before."""
+    if not sys.stderr.isatty():
+        yield Plain(earlier)
+        return
+    live = Live(earlier)
+    with live.screen:
+        yield live

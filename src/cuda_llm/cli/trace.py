@@ -1,0 +1,145 @@
+"""`cuda-llm trace`: what happened in a run."""
+
+import json
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cuda_llm.errors import UsageError
+
+if TYPE_CHECKING:
+    from cuda_llm.traces.summary import Summary
+
+SCHEMA = 1
+PIPE_WIDTH = 200
+
+trace_app = typer.Typer(
+    help="What happened in a run.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+)
+
+Run = Annotated[str, typer.Argument(help="Id of a run, its beginning, its folder, or `latest`.")]
+Out = Annotated[Path | None, typer.Option(help="Folder of runs.", show_default="traces/runs")]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")]
+
+
+@trace_app.command("list")
+def list_all(out: Out = None, as_json: AsJson = False) -> None:
+    """List runs: task, device, how they stand, best so far, spend."""
+    from cuda_llm.codec import encode
+    from cuda_llm.traces.find import RUNS, list_runs
+    from cuda_llm.traces.summary import summarise
+
+    if out is not None and not out.is_dir():
+        raise UsageError(f"{out}: no such folder; expected a folder of runs")
+    found = [summarise(run) for run in list_runs(out)]
+    if as_json:
+        typer.echo(json.dumps({"schema": SCHEMA, "runs": encode(found)}, indent=2))
+    elif found:
+        show_table(found)
+    else:
+        typer.echo(f"no runs in {out or RUNS}; start one: cuda-llm run TASK")
+
+
+@trace_app.command()
+def show(run: Run, out: Out = None, as_json: AsJson = False) -> None:
+    """Tell a run as a story: what was tried, what came of it, and why the winner won."""
+    from cuda_llm.traces.find import find_run
+    from cuda_llm.traces.story import tell
+
+    found = find_run(run, out)
+    found.read_run()
+    if as_json:
+        from cuda_llm.codec import encode
+        from cuda_llm.traces.summary import read_story, summarise
+
+        _, trace = read_story(found)
+        events = [
+            {"seq": one.seq, "at": one.at, "kind": one.event.kind, **encode(one.event)}
+            for one in trace.events
+        ]
+        skipped = {"unknown": trace.unknown, "torn": trace.torn}
+        whole = {
+            "schema": SCHEMA,
+            "run_dir": str(found.path),
+            "summary": encode(summarise(found)),
+            "skipped": skipped,
+            "events": events,
+        }
+        typer.echo(json.dumps(whole, indent=2))
+    else:
+        print_lines(tell(found))
+
+
+@trace_app.command()
+def candidate(
+    run: Run,
+    name: Annotated[str, typer.Argument(help="Id of a candidate, e.g. r2-c3.", metavar="ID")],
+    out: Out = None,
+) -> None:
+    """Show one candidate: its brief, its reply, its verdict, its profile, its source."""
+    from cuda_llm.traces.candidate_text import tell_candidate
+    from cuda_llm.traces.find import find_run
+
+    found = find_run(run, out)
+    found.read_run()
+    print_lines(tell_candidate(found, name))
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Print them all; a pipe that closes early, as `head` does, ends it."""
+    try:
+        for line in lines:
+            typer.echo(line)
+    except BrokenPipeError:
+        # What is left in the buffer would complain again when the interpreter ends.
+        import os
+
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def show_table(runs: "Iterable[Summary]") -> None:
+    """One line a run, newest last."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from cuda_llm.wording import printable
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for title in ("run", "task", "device", "state", "rounds", "best", "spend"):
+        table.add_column(title, overflow="fold", no_wrap=title in {"state", "rounds"})
+    for one in runs:
+        cells = (
+            *(one.run_id, one.task, one.device, one.state),
+            f"{one.rounds}/{one.planned_rounds}",
+            best(one),
+            spent(one),
+        )
+        table.add_row(*(Text(printable(cell)) for cell in cells))
+    # A pipe has no width of its own; wrapped cells would be of no use to what reads it.
+    Console(width=None if sys.stdout.isatty() else PIPE_WIDTH).print(table)
+
+
+def best(run: "Summary") -> str:
+    """`r2-c3 4.10x`; modelled speed-ups say so."""
+    if run.best is None:
+        return "none yet" if run.state in ("running", "interrupted", "killed") else "none"
+    modelled = " modelled" if run.time_source == "modelled" else ""
+    return f"{run.best} {run.speedup:.2f}x{modelled}" if run.speedup else run.best
+
+
+def spent(run: "Summary") -> str:
+    """Tokens and money; empty where no model was asked."""
+    from cuda_llm.traces.figures import tokens
+
+    if not run.spend.calls:
+        return ""
+    money = "" if run.spend.usd is None else f" ${run.spend.usd:,.2f}"
+    return f"{tokens(run.spend.input_tokens + run.spend.output_tokens)} tokens{money}"

@@ -1,0 +1,55 @@
+"""Parts that a user names: `package.module:attribute` or `path/to/file.py:attribute`."""
+
+import importlib
+import importlib.util
+import sys
+from pathlib import Path
+from typing import Any
+
+from cuda_llm.errors import UsageError
+
+
+def is_dotted(name: str) -> bool:
+    """Whether the name points at code instead of being a short name."""
+    return ":" in name or "." in name
+
+
+def load_dotted(name: str, what: str) -> Any:
+    """The object that `name` points at. The current folder is searched too.
+
+    `what` says what it should be ("strategy"). Raises UsageError: nothing there, or it cannot be
+    imported, with the reason.
+    """
+    place, colon, attribute = name.rpartition(":")
+    if not colon:
+        place, _, attribute = name.rpartition(".")
+    try:
+        module = _load_file(Path(place)) if place.endswith(".py") else _load_module(place)
+    except Exception as error:  # a user's own code may raise anything
+        msg = f"{what} {name!r}: cannot import {place}: {type(error).__name__}: {error}"
+        raise UsageError(msg) from error
+    found = getattr(module, attribute, None)
+    if found is None:
+        msg = f"{what} {name!r}: {place} has no {attribute!r}; expected module:attribute"
+        raise UsageError(msg)
+    return found
+
+
+def _load_module(name: str) -> Any:
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.append(here)
+    return importlib.import_module(name)
+
+
+def _load_file(path: Path) -> Any:
+    if not path.is_file():
+        raise FileNotFoundError(f"no such file {path}")
+    name = path.stem
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules.setdefault(name, module)
+    spec.loader.exec_module(module)
+    return module

@@ -1,0 +1,174 @@
+"""The search as values: what a generator is told to try, what became of it, what was learned.
+
+All of them are plain data: `cuda_llm.codec` turns them into JSON and back, and the state of a run
+holds that JSON. What is large (sources, full verdicts, prompts) lies in the run's folder; an
+`Archive` reads it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Literal, Protocol
+
+from cuda_llm.outcomes import Verdict
+
+Author = Literal["model", "playbook", "human"]
+"""Who wrote a kernel."""
+
+HardwareContext = Literal["full", "name", "none"]
+"""How much of the GPU an agent's text may name: facts and figures, its name alone, or nothing."""
+
+
+class Kind(StrEnum):
+    """What a brief asks for."""
+
+    FIRST = "first"
+    """A kernel from nothing but the task."""
+    FIX = "fix"
+    """The parent failed: make it right."""
+    IMPROVE = "improve"
+    """The parent passed: make it faster."""
+    DEPART = "depart"
+    """The parent passed: beat it with another structure, on purpose."""
+    TUNE = "tune"
+    """The parent with other values of its tunables; the tuner's, no generator is asked."""
+    START = "start"
+    """A kernel that the user brought."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Components:
+    """What a prompt may hold. Each can be switched off, to see what it is worth."""
+
+    history: bool = True
+    """What was tried before and what came of it."""
+    hints: bool = True
+    """`error_hints` and `performance_hints`."""
+    profile: bool = True
+    """What limits the parent, beyond its time."""
+    baseline: bool = True
+    """The baseline's source and how the parent compares with it."""
+    host_code: bool = True
+    """How `solve` is called."""
+    diversity: bool = True
+    """A direction of its own for each brief of a round."""
+
+    def __and__(self, other: "Components") -> "Components":
+        """What both allow."""
+        names = self.__dataclass_fields__
+        return Components(**{name: getattr(self, name) and getattr(other, name) for name in names})
+
+
+EVERYTHING = Components()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hint:
+    """Something learned, with its evidence. Never holds hidden test data."""
+
+    round: int
+    about: str
+    """Id of the attempt it was learned from; empty when it concerns all."""
+    code: str
+    """Of a verdict or a bottleneck: `WRONG_RESULT`, `bank_conflicts`; `USER` from a person."""
+    cause: str = ""
+    """Stable name of what lies behind `code`: hints of one code and cause tell the same thing."""
+    times: int = 1
+    """How many attempts of the run it was learned from so far."""
+    text: str
+    """What to do and why. Holds no fact of the hardware."""
+    evidence: str = ""
+    """What was seen: a line, a figure, a message; text from outside, to be quoted as data."""
+    hardware_text: str = ""
+    """What the hardware adds to `text`; left out unless the hardware context is `full`."""
+    avoid: tuple[str, ...] = ()
+    """What cannot help, or was tried in vain."""
+    by: str = "diagnosis"
+    """`diagnosis`, `critique`, `user` or the name of an agent."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Brief:
+    """One order to a generator: one candidate."""
+
+    id: str
+    """Of the attempt it becomes: `r2-c3`; the tuner's are `r2-t5`, the user's own `r0-c1`."""
+    round: int
+    """From 1; 0 for what the user brought."""
+    index: int
+    """Within the round, from 1."""
+    kind: Kind
+    parent: str | None = None
+    """Attempt to fix or to improve."""
+    direction: str = ""
+    """What this one, of all of its round, is told to try."""
+    history: tuple[str, ...] = ()
+    """Attempts to tell of, oldest first."""
+    error_hints: tuple[Hint, ...] = ()
+    performance_hints: tuple[Hint, ...] = ()
+    components: Components = field(default_factory=Components)
+    """What its prompt may hold: the strategy's choice and the user's together."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Draft:
+    """A kernel nobody has judged yet."""
+
+    source: str
+    """A whole .cu file with `solve`."""
+    idea: str = ""
+    """A short name for what it tries."""
+    tunables: Mapping[str, int] = field(default_factory=dict)
+    """Values of the tunables it was made with, where it was made from any."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attempt:
+    """One candidate after it was judged. Small: this is what the state of a run holds of it."""
+
+    id: str
+    round: int
+    index: int
+    kind: Kind
+    parent: str | None = None
+    direction: str = ""
+    written_by: Author
+    idea: str = ""
+    """The generator's own short name for it."""
+    source_sha: str = ""
+    """Of the source as written; empty where there is none."""
+    normal_sha: str = ""
+    """Of the source without comments and layout: equal for duplicates."""
+    tunables: Mapping[str, int] = field(default_factory=dict)
+    """Values its tunables have."""
+    code: str
+    """Of its verdict."""
+    summary: str = ""
+    """The verdict in one line."""
+    speedup: float | None = None
+    """Weighted geometric mean over the timed sizes; None unless it passed."""
+    times_us: tuple[float, ...] = ()
+    """One a timed size, in the order of the task."""
+    spread: float = 0.0
+    """Largest relative half-width of an interval around a time; 0 where times are modelled."""
+    limited_by: str = ""
+    """Code of the dominating bottleneck."""
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    """Wall time by stage: `generate`, `compile`, `validate`, `profile`."""
+
+    @property
+    def passed(self) -> bool:
+        """Whether it is correct in every check that was made."""
+        return self.code == "PASSED"
+
+
+class Archive(Protocol):
+    """Where the large parts of attempts are read."""
+
+    def source(self, attempt: str) -> str:
+        """Its source; empty where it has none."""
+        ...
+
+    def verdict(self, attempt: str) -> Verdict:
+        """Its verdict, whole, with the profile of a kernel that passed."""
+        ...

@@ -1,0 +1,156 @@
+"""`run` and `resume` as a person and a script meet them: real processes, real kernels."""
+
+import json
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from commands import Command, Ran
+
+from cuda_llm.traces.events import RunForked, RunInterrupted, RunResumed, RunStarted
+from cuda_llm.traces.read import read_events
+
+ROOT = Path(__file__).parents[3]
+SCHEMA = json.loads((ROOT / "docs/schemas/run.schema.json").read_text())
+WRITER = f"{ROOT / 'tests/support/scripted_writer.py'}:Writer"
+SMALL = ("run", "vector_add", "--generator", WRITER, "--candidates", 3, "--rounds", 2, "--tune", 0)
+pytestmark = pytest.mark.slow
+
+
+def document(ran: Ran) -> dict[str, Any]:
+    """The JSON that was printed; fails the test where it is not what the schema says."""
+    whole: dict[str, Any] = json.loads(ran.stdout)
+    jsonschema.validate(whole, SCHEMA)
+    return whole
+
+
+def the_run(folder: Path) -> Path:
+    (run,) = (folder / "traces/runs").iterdir()
+    return run
+
+
+def told(run: Path, kind: type) -> list[Any]:
+    return [one.event for one in read_events(run / "events.jsonl") if isinstance(one.event, kind)]
+
+
+def reaches(folder: Path, text: str) -> Callable[[], bool]:
+    """Whether the one run below `folder` has told of `text`."""
+
+    def found() -> bool:
+        events = list(folder.glob("traces/runs/*/events.jsonl"))
+        return bool(events) and text in events[0].read_text()
+
+    return found
+
+
+def test_a_run_tells_a_person_what_won_and_what_that_is_worth(
+    cuda_llm: Command, tmp_path: Path
+) -> None:
+    ran = cuda_llm(*SMALL)
+    assert ran.code == 0, ran.stderr
+    run = the_run(tmp_path)
+    assert ran.stdout.startswith("vector_add · emulated RTX 3090 Ti (times are modelled)")
+    assert "the baseline's speed (modelled)" in ran.stdout
+    assert "written by" in ran.stdout
+    for file in ("best/solve.cu", "best/verify.sh"):
+        assert f"traces/runs/{run.name}/{file}" in ran.stdout
+        assert (run / file).is_file()
+    assert f"cuda-llm trace show traces/runs/{run.name}" in ran.stdout
+    assert f"run {run.name}" in ran.stderr
+    assert "r1-c1 " in ran.stderr
+
+
+def test_a_run_tells_a_program_the_same_in_one_document(cuda_llm: Command, tmp_path: Path) -> None:
+    ran = cuda_llm(*SMALL, "--json", "--seed", 3)
+    assert ran.code == 0, ran.stderr
+    whole = document(ran)
+    assert whole["seed"] == 3
+    assert whole["finished"] is True
+    assert Path(whole["run_dir"]) == the_run(tmp_path)
+    assert Path(whole["best"]["file"]).read_text() == whole["best"]["source"]
+    candidates = [one for round_ in whole["rounds"] for one in round_["candidates"]]
+    assert whole["best"]["candidate"] in [one["id"] for one in candidates]
+    assert {one["code"] for one in candidates} >= {"PASSED", "WRONG_RESULT", "COMPILE_FAILED"}
+    assert whole["seconds"]["compile"] > 0
+
+
+def test_a_run_in_which_nothing_passes_says_so(cuda_llm: Command) -> None:
+    nobody = WRITER.replace(":Writer", ":Bungler")
+    ran = cuda_llm(*SMALL, "--generator", nobody, "--json")
+    assert ran.code == 1
+    whole = document(ran)
+    assert whole["best"] is None
+    assert {one["code"] for one in whole["rounds"][0]["candidates"]} == {"COMPILE_FAILED"}
+
+
+def test_ctrl_c_ends_everything_and_the_run_goes_on_later(
+    cuda_llm: Command, tmp_path: Path
+) -> None:
+    ran = cuda_llm(*SMALL, "--json", interrupt_when=reaches(tmp_path, '"kind":"attempt_judged"'))
+    assert ran.code == 130
+    assert "go on with: cuda-llm resume" in ran.complaint
+    assert document(ran)["finished"] is False
+    run = the_run(tmp_path)
+    assert len(told(run, RunInterrupted)) == 1
+    again = cuda_llm("resume", run.name, "--json")
+    assert again.code == 0, again.stderr
+    assert document(again)["finished"] is True
+    assert len(told(run, RunResumed)) == 1
+    third = cuda_llm("resume", run.name)
+    assert third.code == 2
+    assert "is finished" in third.complaint
+
+
+def test_a_killed_run_leaves_nobody_behind_and_goes_on_later(
+    cuda_llm: Command, tmp_path: Path
+) -> None:
+    stage = reaches(tmp_path, '"stage":"validate"')
+    ran = cuda_llm(*SMALL, interrupt_when=stage, send=signal.SIGKILL)
+    assert ran.code == -signal.SIGKILL
+    again = cuda_llm("resume", "latest", "--json")
+    assert again.code == 0, again.stderr
+    assert len(told(the_run(tmp_path), RunStarted)) == 1
+
+
+def test_a_review_stops_before_a_round_and_resume_goes_on(
+    cuda_llm: Command, tmp_path: Path
+) -> None:
+    ran = cuda_llm(*SMALL, "--review", "--rounds", 1)
+    assert ran.code == 130
+    assert "stopped for review" in ran.complaint
+    again = cuda_llm("resume", "latest", "--hint", "Keep it simple.", "--json")
+    assert again.code == 0, again.stderr
+    brief = json.loads((the_run(tmp_path) / "candidates/r1-c1/brief.json").read_text())
+    assert [hint["text"] for hint in brief["performance_hints"]] == ["Keep it simple."]
+
+
+def test_a_fork_goes_another_way_with_the_hints_of_an_editor(
+    cuda_llm: Command, tmp_path: Path
+) -> None:
+    assert cuda_llm(*SMALL).code == 0
+    old = the_run(tmp_path)
+    editor = tmp_path / "editor.sh"
+    editor.write_text('#!/bin/sh\nprintf \'[[error_hints]]\\ntext = "Count."\\n\' > "$1"\n')
+    editor.chmod(0o755)
+    fork = ("resume", old.name, "--from-round", 1)
+    ran = cuda_llm(*fork, "--edit-hints", "--json", EDITOR=str(editor))
+    assert ran.code == 0, ran.stderr
+    new = Path(document(ran)["run_dir"])
+    assert new != old
+    brief = json.loads((new / "candidates/r2-c1/brief.json").read_text())
+    assert [hint["text"] for hint in brief["error_hints"]] == ["Count."]
+    (event,) = told(new, RunForked)
+    assert event == RunForked(of=old.name, round=1, edited_hints=True)
+
+    none = cuda_llm(*fork, "--edit-hints", EDITOR="", VISUAL="")
+    assert (none.code, "set EDITOR" in none.complaint) == (3, True)
+    broken = tmp_path / "hints.toml"
+    broken.write_text("[[error_hints")
+    bad = cuda_llm(*fork, "--hints", broken)
+    assert (bad.code, "hints.toml: no TOML" in bad.complaint) == (2, True)
+    late = cuda_llm("resume", old.name, "--from-round", 7)
+    assert (late.code, "there is 0 to 1" in late.complaint) == (2, True)
+    assert len(list((tmp_path / "traces/runs").iterdir())) == 2

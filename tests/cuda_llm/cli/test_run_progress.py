@@ -1,0 +1,142 @@
+"""A run while it works: what the board holds, what a log says, what a terminal shows."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from cuda_llm.cli.run_board import Board, duration
+from cuda_llm.cli.run_progress import Live, Plain, lines
+from cuda_llm.search import Attempt, Brief, Kind
+from cuda_llm.traces.events import (
+    AttemptJudged,
+    CandidateLate,
+    Event,
+    IncumbentChosen,
+    ModelCalled,
+    ModelRetried,
+    RoundBegan,
+    RunStarted,
+    StageEntered,
+    StageLeft,
+)
+
+
+def judged(index: int, code: str = "PASSED") -> AttemptJudged:
+    fields: dict[str, Any] = (
+        {"speedup": 2.5, "times_us": (4.0, 41.0)} if code == "PASSED" else {"summary": "bad"}
+    )
+    attempt = Attempt(
+        id=f"r1-c{index}",
+        round=1,
+        index=index,
+        kind=Kind.FIRST,
+        written_by="model",
+        code=code,
+        idea="tiles",
+        **fields,
+    )
+    return AttemptJudged(attempt=attempt)
+
+
+STARTED = RunStarted(
+    run_id="mine",
+    task="vector_add",
+    device="emulated",
+    hardware="x",
+    time_source="modelled",
+    generator="llm",
+    strategy="fsr",
+    candidates=3,
+    rounds=5,
+    seed=0,
+    note="no model is named",
+)
+BRIEFS = tuple(Brief(id=f"r1-c{n}", round=1, index=n, kind=Kind.FIRST) for n in (1, 2, 3))
+ROUND = (
+    STARTED,
+    RoundBegan(round=1, incumbent=None, briefs=BRIEFS),
+    StageEntered(candidate="r1-c1", stage="generate"),
+    StageEntered(candidate="r1-c2", stage="compile"),
+    StageLeft(candidate="r1-c3", stage="compile", outcome="COMPILE_FAILED", seconds=1.0),
+)
+CALL = ModelCalled(
+    call="c", agent="generator", model="m", outcome="ok", input_tokens=9000, output_tokens=3000
+)
+CHOSEN = IncumbentChosen(round=1, before=None, incumbent="r1-c1", reason="it is the first")
+
+
+def after(events: Sequence[Event]) -> Board:
+    board = Board()
+    for event in events:
+        board(event)
+    return board
+
+
+def log(events: Sequence[Event]) -> str:
+    board = Board()
+    said: list[str] = []
+    for event in events:
+        board(event)
+        said += lines(event, board)
+    return "\n".join(said)
+
+
+def test_each_candidate_stands_where_it_is() -> None:
+    rows = after(ROUND).rows
+    assert rows == {"r1-c1": "generating", "r1-c2": "compiling", "r1-c3": "COMPILE_FAILED"}
+
+
+def test_the_headline_says_round_best_and_spend() -> None:
+    board = after([*ROUND, judged(1), CHOSEN, CALL])
+    assert board.headline.startswith("round 1/5  best 41.0 us = 2.50x baseline (r1-c1)  spent 12k")
+    assert "price unknown" in board.headline
+    assert "no kernel has passed yet" in after(ROUND).headline
+
+
+def test_a_resumed_run_is_shown_from_where_it_stood(capsys: pytest.CaptureFixture[str]) -> None:
+    show = Plain([*ROUND, judged(1), CHOSEN])
+    show(replace(CHOSEN, round=2, before="r1-c1", reason="r1-c1 stays"))
+    said = capsys.readouterr().err
+    assert said == "round 2/5: best 41.0 us = 2.50x baseline (r1-c1); r1-c1 stays\n"
+
+
+def test_a_price_is_shown_while_every_price_is_known() -> None:
+    priced = ModelCalled(call="c", agent="g", model="m", outcome="ok", usd=0.06, input_tokens=10)
+    assert "$0.12" in after([*ROUND, priced, priced]).headline
+
+
+def test_a_log_says_what_matters_and_nothing_else() -> None:
+    late = CandidateLate(candidate="r1-c2", stage="compile")
+    retried = ModelRetried(call="candidates/r1-c2", attempt=1, reason="HTTP 429", wait_s=2.0)
+    said = log([*ROUND, retried, judged(1), judged(3, "COMPILE_FAILED"), late, CHOSEN])
+    assert said.splitlines() == [
+        "run mine",
+        "no model is named",
+        "round 1/5: 3 candidates",
+        "candidates/r1-c2: HTTP 429; asking again in 2 s",
+        "r1-c1  41.0 us, 2.50x  (tiles)",
+        "r1-c3  COMPILE_FAILED: bad  (tiles)",
+        "r1-c2  is late (compile) and joins the next round",
+        "round 1/5: best 41.0 us = 2.50x baseline (r1-c1); it is the first",
+    ]
+
+
+def test_a_terminal_shows_the_board_and_no_markup_of_strangers() -> None:
+    live = Live()
+    for event in (*ROUND, StageEntered(candidate="r1-c1", stage="[red]odd")):
+        live(event)
+    console = Console(width=100)
+    with console.capture() as shown:
+        console.print(live)
+    text = shown.get()
+    assert "round 1/5" in text
+    assert "r1-c2  compiling" in text
+    assert "[red]odd" in text
+
+
+@pytest.mark.parametrize(("seconds", "said"), [(0.4, "0 s"), (59.4, "59 s"), (130, "2 min 10 s")])
+def test_durations_read_well(seconds: float, said: str) -> None:
+    assert duration(seconds) == said

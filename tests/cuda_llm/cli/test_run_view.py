@@ -1,0 +1,71 @@
+"""What a person reads when a run ends."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from cuda_llm.agents.llm.budget import Spent
+from cuda_llm.cli.run_view import rows
+from cuda_llm.graph.runs.result import Result
+from cuda_llm.search import Attempt, Kind
+
+FAST = Attempt(
+    id="r1-c1",
+    round=1,
+    index=1,
+    kind=Kind.FIRST,
+    written_by="model",
+    idea="tiles",
+    code="PASSED",
+    speedup=2.5,
+    times_us=(4.0, 41.0),
+)
+BROKEN = replace(FAST, id="r1-c2", code="COMPILE_FAILED", speedup=None, summary="tile is undefined")
+AGAIN = replace(BROKEN, id="r1-c3", code="DUPLICATE", summary="the same kernel as r1-c2")
+
+
+def shown(best: Attempt | None, *attempts: Attempt) -> str:
+    run = Result(
+        run_id="a-run",
+        run_dir=Path("a-run"),
+        task="vector_add",
+        device="emulated RTX 3090 Ti",
+        hardware="RTX 3090 Ti",
+        time_source="modelled",
+        generator="llm",
+        model="a-model",
+        strategy="fsr",
+        seed=0,
+        note="",
+        finished=True,
+        reason="rounds",
+        rounds=1,
+        attempts=attempts,
+        best=best,
+        source="",
+        remeasured=None,
+        usage=Spent(),
+        seconds={"total": 12.0},
+    )
+    return "\n".join(f"{label}: {text}" for label, text in rows(run))
+
+
+def test_a_winner_comes_with_its_author_its_worth_and_where_it_lies() -> None:
+    text = shown(FAST, FAST, BROKEN)
+    assert "best: 2.50x the baseline's speed (modelled), 41.0 us" in text
+    assert "written by: the model a-model: r1-c1, tiles" in text
+    assert "tried: 2 candidates in 1 round, 1 passed" in text
+    assert "ended: its rounds were done" in text
+    assert "kernel: a-run/best/solve.cu" in text
+    assert "slower" not in text
+
+
+def test_a_winner_slower_than_the_baseline_is_called_so() -> None:
+    slow = replace(FAST, speedup=0.5)
+    assert "slower than the baseline, which stays the answer" in shown(slow, slow)
+
+
+def test_without_a_winner_the_last_failure_that_is_no_repeat_is_told() -> None:
+    text = shown(None, BROKEN, AGAIN)
+    assert "the baseline is still the answer" in text
+    assert "r1-c2: COMPILE_FAILED, tile is undefined" in text
+    assert "DUPLICATE" not in text

@@ -1,0 +1,125 @@
+"""`cuda-llm trace`: what happened in a run, for people and for programs."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from commands import Command, Ran
+from recorded_run import beginning, ending, write_run
+
+from cuda_llm.cli.app import run
+from cuda_llm.traces.events import AgentDecided
+
+
+@pytest.fixture
+def command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Command:
+    """Run a command in this process, in a folder of its own."""
+    monkeypatch.chdir(tmp_path)
+
+    def answer(*arguments: object) -> Ran:
+        code = run([str(argument) for argument in arguments])
+        said = capsys.readouterr()
+        return Ran(code, said.out, said.err, 0.0, 0.0)
+
+    return answer
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    """A finished run and a killed one, where runs lie unless told otherwise."""
+    folder = tmp_path / "traces/runs"
+    write_run(folder / "first-run", *beginning(), *ending())
+    write_run(folder / "second-run", *beginning())
+    return folder
+
+
+def test_list_shows_each_run_in_a_line(command: Command, runs: Path) -> None:
+    ran = command("trace", "list")
+    assert ran.code == 0
+    first, second = (line.split() for line in ran.stdout.splitlines() if "-run" in line)
+    assert {"first-run", "matrix_transpose", "finished", "2/2", "r2-c1", "3.40x"} <= {*first}
+    assert {"second-run", "killed", "1/2", "r1-c1", "1.25x", "modelled", "$0.01"} <= {*second}
+
+
+def test_list_as_json_is_one_document(command: Command, runs: Path) -> None:
+    document = json.loads(command("trace", "list", "--out", runs, "--json").stdout)
+    assert document["schema"] == 1
+    assert [one["run_id"] for one in document["runs"]] == ["first-run", "second-run"]
+    assert document["runs"][0]["spend"] == {
+        **{"calls": 2, "input_tokens": 1200, "output_tokens": 300, "usd": 0.01}
+    }
+
+
+def test_list_without_runs_says_how_to_make_one(command: Command, tmp_path: Path) -> None:
+    ran = command("trace", "list")
+    assert (ran.code, ran.stdout) == (0, "no runs in traces/runs; start one: cuda-llm run TASK\n")
+    assert json.loads(command("trace", "list", "--json").stdout)["runs"] == []
+
+
+@pytest.mark.parametrize("name", ["first", "first-run", "traces/runs/first-run"])
+def test_show_tells_the_story(command: Command, runs: Path, name: str) -> None:
+    ran = command("trace", "show", name)
+    assert (ran.code, ran.stderr) == (0, "")
+    assert ran.stdout.startswith("run first-run\n")
+    assert "3.40x the baseline's speed (modelled)" in ran.stdout
+
+
+def test_show_as_json_holds_every_event(command: Command, runs: Path) -> None:
+    document = json.loads(command("trace", "show", "latest", "--json").stdout)
+    assert document["summary"]["run_id"] == "second-run"
+    assert document["skipped"] == {"unknown": 0, "torn": 0}
+    assert [one["kind"] for one in document["events"]] == [one.kind for one in beginning()]
+    assert [one["seq"] for one in document["events"]] == list(range(1, len(beginning()) + 1))
+
+
+def test_candidate_shows_one_whole(command: Command, runs: Path) -> None:
+    ran = command("trace", "candidate", "first", "r2-c1")
+    assert ran.code == 0
+    assert "__global__ void transpose" in ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("show", "third"), "no run 'third' in traces/runs: there are first-run, second-run"),
+        (("show", ""), "no run ''"),
+        (("candidate", "first", "r7-c7"), "it has r1-c1, r1-c2, r1-c3, r2-c1"),
+        (("candidate", "first", "../../x"), "it has r1-c1"),
+        (("list", "--out", "nowhere"), "nowhere: no such folder"),
+    ],
+)
+def test_a_wrong_name_is_one_line(
+    command: Command, runs: Path, arguments: tuple[str, ...], complaint: str
+) -> None:
+    ran = command("trace", *arguments)
+    assert ran.code == 2
+    assert ran.stdout == ""
+    assert complaint in ran.stderr
+    assert ran.stderr.count("\n") == 1
+
+
+def test_a_run_of_a_newer_program_is_refused(command: Command, runs: Path) -> None:
+    (runs / "first-run/run.json").write_text('{"version": 99}')
+    ran = command("trace", "show", "first")
+    assert ran.code == 2
+    assert "update cuda-llm" in ran.stderr
+
+
+def test_a_reader_that_closes_early_ends_it_quietly(runs: Path, tmp_path: Path) -> None:
+    long = beginning() + tuple(
+        AgentDecided(agent="a", round=1, decisions=(str(turn) * 90,)) for turn in range(2000)
+    )
+    write_run(runs / "long-run", *long)
+    shown = f"{sys.executable} -P -m cuda_llm trace show long-run"
+    done = subprocess.run(
+        ["bash", "-c", f"{shown} | head -1; exit ${{PIPESTATUS[0]}}"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.stdout, done.stderr, done.returncode) == ("run long-run\n", "", 0)

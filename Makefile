@@ -1,13 +1,12 @@
-# Two commands do everything: `make demo` judges a kernel, `make test` proves the project.
+# Two commands do everything: `make demo` searches a kernel, `make test` proves the project.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-DEMO := examples/kernels/transpose_unpadded.cu
 
 .PHONY: demo test check lock clean
 
 demo: $(VENV)/.ready
-	$(BIN)/cuda-llm evaluate matrix_transpose $(DEMO) --device "emulated:RTX 3090 Ti"
+	$(BIN)/cuda-llm run histogram
 
 test: check
 	$(BIN)/pytest -n logical --dist worksteal -q

@@ -8,7 +8,10 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 
-GROUND = {"outcomes", "profile", "spots", "errors", "settings"}
+GROUND = {
+    *("outcomes", "profile", "spots", "errors", "settings"),
+    *("search", "conversation", "codec", "wording", "dotted", "source_file"),
+}
 """Modules at the package root that everything may know; they know only each other."""
 
 MAY_KNOW = {
@@ -24,6 +27,7 @@ MAY_KNOW = {
 
 MAY_KNOW_INSIDE_TOOLS = {
     "native": set[str](),
+    "detector": set(),
     "sandbox": {"native"},
     "compiler": {"native", "sandbox"},
     "emulator": {"native", "sandbox", "compiler"},
@@ -34,6 +38,9 @@ MAY_KNOW_INSIDE_TOOLS = {
     "validator": {"device", "compiler"},
     "judge": {"native", "compiler", "devices", "profiler", "validator", "device"},
 }
+
+BRIDGE = {"unwired.py"}
+"""Makes the wiring of a run that nobody has started: the one part of the graph that knows runs."""
 
 FORBIDDEN_IN_TOOLS = {"langchain", "langchain_core", "langchain_openai", "langgraph"}
 
@@ -111,3 +118,21 @@ def test_tools_know_no_agent_framework() -> None:
         if name.split(".")[0] in FORBIDDEN_IN_TOOLS
     ]
     assert not strangers
+
+
+def test_the_graph_knows_no_runs_and_its_bench_knows_no_graph() -> None:
+    allowed = {"judging": {"judging"}, "runs": {"judging", "runs", "graph"}}
+    strangers = [
+        f"{path.relative_to(ROOT)} imports {name}"
+        for path in modules(ROOT / "graph")
+        for name in imported(path)
+        if name.startswith("cuda_llm.graph.") and path.name not in BRIDGE
+        if part_of_graph(name) not in allowed.get(path.parent.name, {"judging", "graph"})
+    ]
+    assert not strangers
+
+
+def part_of_graph(dotted: str) -> str:
+    """Folder inside the graph of a `cuda_llm.graph.x...` name."""
+    part = dotted.split(".")[2]
+    return part if (ROOT / "graph" / part).is_dir() else "graph"

@@ -1,5 +1,6 @@
 """What the repository holds is what a user gets."""
 
+import re
 import subprocess
 import sys
 import tomllib
@@ -8,7 +9,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+IMPORTED_AS = {"pyelftools": "elftools"}
 SETUPTOOLS = PYPROJECT["tool"]["setuptools"]
+
+
+def plain(requirement: str) -> str:
+    """The name alone."""
+    return re.split(r"[^A-Za-z0-9-]", requirement)[0]
 
 
 def test_every_package_folder_is_listed() -> None:
@@ -25,6 +32,40 @@ def test_every_top_level_folder_is_linked_for_type_checkers() -> None:
         if name != "cuda_llm":
             link = ROOT / "src/cuda_llm" / name.removeprefix("cuda_llm.")
             assert link.resolve() == (ROOT / folder).resolve()
+
+
+def test_every_dependency_says_what_it_is_for() -> None:
+    page = (ROOT / "docs/decisions/dependencies.md").read_text()
+    rows = [line.split("|")[1] for line in page.splitlines() if line.startswith("|")]
+    told = {name.strip() for row in rows for name in row.split("(")[0].split(",")}
+    wanted = [
+        *PYPROJECT["project"]["dependencies"],
+        *PYPROJECT["project"]["optional-dependencies"]["toolkit"],
+        *PYPROJECT["dependency-groups"]["dev"],
+    ]
+    names = {plain(one) for one in wanted}
+    assert names <= told
+    assert told - names == {"library", "---"}
+
+
+def test_every_dependency_is_used() -> None:
+    """Somewhere in what ships, under the name that it is imported by."""
+    text = "\n".join(
+        file.read_text(encoding="utf-8")
+        for folder in SETUPTOOLS["package-dir"].values()
+        for file in (ROOT / folder).rglob("*.py")
+    )
+    imported = set(re.findall(r"^\s*(?:from|import) (\w+(?:\.\w+)*)", text, re.MULTILINE))
+    names = {name.replace(".", "_") for name in imported}
+    unused = [
+        one
+        for one in PYPROJECT["project"]["dependencies"]
+        if not any(
+            name.startswith(IMPORTED_AS.get(plain(one), plain(one).replace("-", "_")))
+            for name in names
+        )
+    ]
+    assert unused == []
 
 
 def test_the_wheel_holds_every_file_the_program_reads(tmp_path: Path) -> None:

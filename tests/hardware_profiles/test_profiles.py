@@ -14,8 +14,14 @@ FOLDER = Path(hardware_profiles.__file__).parent
 PROFILES = list_hardware()
 
 
-def test_the_first_six_ship() -> None:
+def test_what_is_promised_ships() -> None:
     assert {profile.name for profile in PROFILES} >= {
+        "NVIDIA GeForce RTX 2080 Ti",
+        "NVIDIA GeForce RTX 5090",
+        "Tesla T4",
+        "NVIDIA L4",
+        "NVIDIA L40S",
+        "NVIDIA B200",
         "NVIDIA GeForce GTX 1660 SUPER",
         "NVIDIA GeForce RTX 3090 Ti",
         "NVIDIA GeForce RTX 4090",

@@ -1,0 +1,166 @@
+"""Write the generated parts of docs/prompts.md: `python scripts/prompts_page.py [--check]`.
+
+The example is real: a kernel of `examples/kernels`, and the same with an invented intrinsic, are
+judged on the emulated device, the researcher and the diagnosis look at them, and the prompt to
+improve the first is rendered.
+"""
+
+import asyncio
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from cuda_llm.agents.prompting.render import PROMPT_TOKENS, render_prompt
+from cuda_llm.agents.prompting.templates import open_templates
+from cuda_llm.agents.prompting.tokens import count_tokens
+from cuda_llm.agents.prompting.trim import SECTIONS
+from cuda_llm.agents.quote import fence
+from cuda_llm.agents.reflection.reflector import Reflection
+from cuda_llm.agents.researcher.research import hardware_research
+from cuda_llm.agents.situation import Plan, Situation
+from cuda_llm.agents.techniques.directions import directions
+from cuda_llm.conversation import Message
+from cuda_llm.outcomes import Passed, Verdict
+from cuda_llm.search import Attempt, Brief, Kind
+from cuda_llm.tasks.loader import load_task
+from cuda_llm.tools.devices.find import open_device
+from cuda_llm.tools.judge.baseline import time_baseline
+from cuda_llm.tools.judge.judge import judge
+from cuda_llm.wording import describe
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "prompts.md"
+KERNEL = ROOT / "examples" / "kernels" / "transpose_unpadded.cu"
+
+
+class Kept:
+    """Sources and verdicts of the kernels, as a run's folder would keep them."""
+
+    def __init__(self) -> None:
+        self.sources: dict[str, str] = {}
+        self.verdicts: dict[str, Verdict] = {}
+
+    def source(self, attempt: str) -> str:
+        return self.sources[attempt]
+
+    def verdict(self, attempt: str) -> Verdict:
+        return self.verdicts[attempt]
+
+
+async def search() -> tuple[Situation, Brief]:
+    """After one round of two kernels: what is known, and a brief to improve the better one."""
+    task, device, kept = load_task("matrix_transpose"), open_device("emulated"), Kept()
+    baseline = asyncio.ensure_future(time_baseline(task, device))
+    timing = await baseline
+    situation = Situation(
+        task=task,
+        hardware=device.hardware,
+        device=device.name,
+        time_source=device.time_source,
+        plan=Plan(),
+        round=1,
+        sizes=tuple(dims for dims, _ in timing.times),
+        baseline_us=tuple(time_us for _, time_us in timing.times),
+        archive=kept,
+    )
+    good = KERNEL.read_text()
+    sources = (good, good.replace("__syncthreads", "__syncblock"))
+    told = directions(situation, Kind.FIRST, len(sources))
+    attempts = []
+    for index, source in enumerate(sources, 1):
+        judged = await judge(task, device, source, "solve.cu", baseline=baseline)
+        kept.sources[f"r1-c{index}"] = source
+        kept.verdicts[f"r1-c{index}"] = judged.verdict
+        idea = source.partition("\n")[0].removeprefix("// ")
+        attempts.append(attempt(index, judged.verdict, told[index - 1], idea))
+    note = (await hardware_research(situation)).note
+    assert note is not None
+    situation = replace(
+        situation,
+        attempts=tuple(attempts),
+        incumbent=attempts[0],
+        notes={"hardware_research": note},
+    )
+    learned = await Reflection(None).reflect(situation, attempts)
+    return situation, Brief(
+        id="r2-c1",
+        round=2,
+        index=1,
+        kind=Kind.IMPROVE,
+        parent="r1-c1",
+        direction=directions(situation, Kind.IMPROVE, 1)[0],
+        history=("r1-c1", "r1-c2"),
+        error_hints=learned.error_hints,
+        performance_hints=learned.performance_hints,
+    )
+
+
+def attempt(index: int, verdict: Verdict, direction: str, idea: str) -> Attempt:
+    """The kernel as the state of a run holds it."""
+    profile = verdict.profile if isinstance(verdict, Passed) else None
+    return Attempt(
+        id=f"r1-c{index}",
+        round=1,
+        index=index,
+        kind=Kind.FIRST,
+        direction=direction,
+        written_by="human",
+        idea=idea,
+        code=verdict.code,
+        summary="; ".join(describe(verdict)),
+        speedup=profile.speedup if profile else None,
+        times_us=tuple(size.time_us for size in profile.sizes) if profile else (),
+        limited_by=profile.bottlenecks[0].code if profile else "",
+    )
+
+
+def section_table() -> str:
+    """`trim.SECTIONS` as a table."""
+    rows = ["| section | priority | at least | at most | shortened |", "|---|---|---|---|---|"]
+    words = {
+        "whole": "never",
+        "lines": "from its middle, with how many lines are missing",
+        "entries": "its least important entries first, with how many are missing",
+    }
+    for one in SECTIONS:
+        shares = (f"{one.least:.0%}", f"{one.most:.0%}") if one.priority else ("all", "all")
+        rows.append(
+            f"| `{one.name}` | {one.priority or 'always whole'} | {shares[0]} | {shares[1]} "
+            f"| {words[one.cut]} |"
+        )
+    return "\n".join(rows)
+
+
+def shown(messages: tuple[Message, ...]) -> str:
+    """Both messages, quoted, and how long they are."""
+    total = sum(count_tokens(message.text) for message in messages)
+    parts = [f"**{message.role}**\n\n{fence(message.text, 'text')}" for message in messages]
+    return "\n\n".join([f"{total:,} of {PROMPT_TOKENS:,} tokens, as estimated.", *parts])
+
+
+def with_parts(page: str, parts: dict[str, str]) -> str:
+    """`page` with the text between each pair of markers replaced."""
+    for name, text in parts.items():
+        begin, end = f"<!-- {name}: generated -->", f"<!-- {name}: end -->"
+        before, _, rest = page.partition(begin)
+        _, _, after = rest.partition(end)
+        page = f"{before}{begin}\n{text}\n{end}{after}"
+    return page
+
+
+def main(arguments: list[str]) -> int:
+    """Write the page, or with --check say whether it is what would be written."""
+    situation, brief = asyncio.run(search())
+    messages = render_prompt(brief, situation, open_templates())
+    old = PAGE.read_text()
+    new = with_parts(old, {"sections": section_table(), "prompt": shown(messages)})
+    if "--check" in arguments:
+        if old != new:
+            print("docs/prompts.md is not up to date; run python scripts/prompts_page.py")
+        return int(old != new)
+    PAGE.write_text(new)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

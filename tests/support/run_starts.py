@@ -1,0 +1,54 @@
+"""Runs through `start` and `resume`, with a table for a bench and nothing to build."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from graph_runs import Learner, NoTuner, TableBench, Writer, numbered
+
+from cuda_llm.graph.overrides import Overrides
+from cuda_llm.graph.request import RunRequest
+from cuda_llm.tools.devices.emulated import EmulatedDevice
+from cuda_llm.tools.devices.find import open_device
+from cuda_llm.traces.events import Event
+from cuda_llm.traces.read import read_events
+from cuda_llm.traces.run_folder import RunFolder
+
+
+@dataclass(frozen=True)
+class ReadyDevice(EmulatedDevice):
+    """The emulated device, with nothing left to build: a table judges instead."""
+
+    def prepare(self) -> None:
+        pass
+
+
+def parts(**brought: Any) -> Overrides:
+    """What such a run is made of."""
+    table: dict[str, Any] = {
+        "device": ReadyDevice(open_device("emulated").hardware),
+        "generator": Writer(numbered),
+        "reflector": Learner(),
+        "tuner": NoTuner(),
+        "bench": TableBench(),
+    }
+    return Overrides(**{**table, **brought})
+
+
+def asked(out: Path, **more: Any) -> RunRequest:
+    """Two rounds of four."""
+    return RunRequest(
+        **{"task": "vector_add", "candidates": 4, "rounds": 2, "out": str(out), **more}
+    )
+
+
+def the_run(out: Path) -> RunFolder:
+    """The only run there is."""
+    (path,) = [one for one in out.iterdir() if one.is_dir()]
+    return RunFolder(path)
+
+
+def events(run: RunFolder, *kinds: type) -> list[Event]:
+    """What the run told, of those kinds or all."""
+    told = [one.event for one in read_events(run.events)]
+    return [one for one in told if not kinds or isinstance(one, kinds)]

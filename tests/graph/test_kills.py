@@ -47,7 +47,7 @@ def asked(server: ModelServer) -> Counter[str]:
 
 def calls(run: RunFolder) -> dict[str, bool]:
     """Every call that was begun, and whether its reply had reached the disk."""
-    prompts = run.path.glob("*/*/prompt.md")
+    prompts = run.path.rglob("prompt.md")
     return {str(one): (one.parent / "reply.json").exists() for one in prompts}
 
 

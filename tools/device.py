@@ -1,24 +1,28 @@
 """The seam between the referee and whatever executes a candidate.
 
-A `Device` opens a `Session`: one fresh runner process holding one compiled candidate. The referee
-fills the session's shared buffers, asks for calls, and looks at the buffers afterwards. Sessions
-never see expected values.
+A `Device` is what a user names; it carries work to a `Site`, the process that holds the device. A
+site opens a `Session`: one fresh runner process holding one compiled candidate. The referee fills
+the session's shared buffers, asks for calls, and looks at the buffers afterwards. Sessions never
+see expected values.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol, runtime_checkable
+from typing import Concatenate, ParamSpec, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
-import numpy.typing as npt
 
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.outcomes import LaunchFailed, Verdict
 from cuda_llm.profile import Bottleneck, LaunchProfile, TimeSource
+from cuda_llm.tools.arrays import Array, Arrays
 from cuda_llm.tools.compiler.candidate import Compiled
 from cuda_llm.tools.emulator.account import LaunchAccount
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Role(StrEnum):
@@ -63,10 +67,44 @@ class PlacedBuffer:
     """A buffer in memory the runner shares. All arrays are views; writing is sharing."""
 
     spec: BufferSpec
-    data: npt.NDArray[np.generic]
+    data: Array
     """Shape and dtype of the spec."""
-    guard_before: npt.NDArray[np.uint8]
-    guard_after: npt.NDArray[np.uint8]
+    guard_before: Array
+    """Bytes."""
+    guard_after: Array
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slot:
+    """The buffers of one timed call, and the sealed contents of its inputs."""
+
+    buffers: Mapping[str, PlacedBuffer]
+    sealed: Mapping[str, Array]
+    """Bytes of each `in` and `inout` buffer, encrypted: the runner opens them into `buffers` right
+    before the call, with a key that it is given when nothing of the candidate's runs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """Timed calls in one go: each opens its slot's inputs, flushes L2, solves, tags the outputs."""
+
+    order: tuple[int, ...]
+    """Slots in the order of the calls; none twice."""
+    key: bytes
+    """16 secret bytes, new for each batch: inputs are sealed and outputs tagged under it."""
+    flush: bool = True
+    """Write more than L2 holds before each call (`--l2 cold`)."""
+    solve: bool = True
+    """False leaves the call of `solve` out: what all the rest takes."""
+
+
+class TimeClass(StrEnum):
+    """What a measured time contains."""
+
+    DEVICE = "device"
+    """One call in a captured graph: kernels, copies and the gaps between them."""
+    HOST_INCLUSIVE = "host-inclusive"
+    """`solve` decides on results it reads back, so it cannot be captured: its host part counts."""
 
 
 class Level(StrEnum):
@@ -132,12 +170,73 @@ class Session(Protocol):
         ...
 
 
+@runtime_checkable
+class TimedSession(Session, Protocol):
+    """A session on a real GPU: calls can be captured, and timed in batches by our own clock."""
+
+    def place_slots(self, buffers: Sequence[BufferSpec], count: int) -> tuple[Slot, ...]:
+        """Lay out `count` slots. Replaces the previous layout, as `place` does."""
+        ...
+
+    async def capture(
+        self, arguments: Sequence[Argument], options: CallOptions
+    ) -> TimeClass | Verdict:
+        """One call on slot 0 as a warm-up, then one captured call for each slot, none of them run.
+
+        The slots' buffers must hold valid inputs. Call it once after each `place_slots`.
+        """
+        ...
+
+    def seal(self, slot: int, key: bytes, contents: Mapping[str, Array]) -> None:
+        """Encrypt the contents of a slot's inputs into its `sealed` arrays."""
+        ...
+
+    async def arm(self, batch: Batch) -> Verdict | None:
+        """Have the runner put the batch together: nothing of the candidate runs until `go`."""
+        ...
+
+    async def go(self, limit_s: float) -> float | Verdict:
+        """Run the armed batch; seconds by our own clock from the order to having read all tags."""
+        ...
+
+    def find_late_write(self) -> str | None:
+        """Name of an output of the batch that is not what it was when its call was over."""
+        ...
+
+
+class Site(Protocol):
+    """The process that holds a device, seen by the work that is carried out there."""
+
+    @property
+    def hardware(self) -> Hardware:
+        """Profile of the GPU this is, or stands for."""
+        ...
+
+    @property
+    def time_source(self) -> TimeSource:
+        """How times are obtained: `measured` sites open TimedSessions."""
+        ...
+
+    @property
+    def arrays(self) -> Arrays:
+        """Where the buffers of sessions lie."""
+        ...
+
+    def open(self, candidate: Compiled) -> AbstractAsyncContextManager[Session | Verdict]:
+        """Load the candidate in a fresh runner; leaving the context kills the runner.
+
+        Yields a verdict where the candidate cannot be loaded or needs what this device lacks.
+        Two may be open at once: each has memory of its own.
+        """
+        ...
+
+
 class Device(Protocol):
     """Something that runs candidates."""
 
     @property
     def name(self) -> str:
-        """What a person should read, e.g. `emulated RTX 3090 Ti`."""
+        """What a person should read, e.g. `emulated RTX 3090 Ti` or `cuda:0 NVIDIA H200`."""
         ...
 
     @property
@@ -152,7 +251,7 @@ class Device(Protocol):
 
     @property
     def time_source(self) -> TimeSource:
-        """How `CallReport.time_us` is obtained."""
+        """How times are obtained."""
         ...
 
     @property
@@ -167,9 +266,17 @@ class Device(Protocol):
         """
         ...
 
-    def open(self, candidate: Compiled) -> AbstractAsyncContextManager[Session | Verdict]:
-        """Load the candidate in a fresh runner; leaving the context kills the runner.
+    async def carry_out(
+        self,
+        work: Callable[Concatenate[Site, P], Awaitable[T]],
+        /,
+        *arguments: P.args,
+        **named: P.kwargs,
+    ) -> T:
+        """Do `work(site, ...)` where the device is, alone on it, and bring back what it returns.
 
-        Yields a verdict where the candidate cannot be loaded or needs what this device lacks.
+        `work` is a module's function; arguments and result are values that can be pickled, for on a
+        GPU they travel to the referee process and back. Raises what `work` raises, and
+        InfrastructureError where the device is broken and stays so.
         """
         ...

@@ -32,11 +32,22 @@ MAY_KNOW_INSIDE_TOOLS = {
     "compiler": {"native", "sandbox"},
     "emulator": {"native", "sandbox", "compiler"},
     "profiler": {"emulator"},
-    "device": {"compiler", "emulator"},
+    "arrays": set(),
+    "device": {"arrays", "compiler", "emulator"},
     "runner": {"native", "sandbox", "emulator", "device"},
-    "devices": {"native", "sandbox", "compiler", "emulator", "profiler", "runner", "device"},
-    "validator": {"device", "compiler"},
-    "judge": {"native", "compiler", "devices", "profiler", "validator", "device"},
+    "gpu": {"arrays", "native", "sandbox", "compiler", "profiler", "runner", "device"},
+    "referee": {"arrays", "native", "sandbox", "detector", "compiler", "device", "gpu"},
+    "devices": {
+        *("native", "sandbox", "compiler", "emulator", "profiler", "runner", "arrays", "device"),
+        *("detector", "referee"),
+    },
+    "validator": {"arrays", "device", "compiler"},
+    "timing": set(),
+    "counters": {"native", "sandbox", "compiler", "profiler", "device"},
+    "judge": {
+        *("native", "compiler", "devices", "profiler", "validator", "arrays", "device"),
+        *("timing", "counters"),
+    },
 }
 
 BRIDGE = {"unwired.py"}

@@ -19,7 +19,7 @@ from cuda_llm.tools.device import (
     Scalar,
     Session,
 )
-from cuda_llm.tools.devices.find import open_device
+from cuda_llm.tools.devices.find import DEFAULT_GPU, open_emulated
 
 Array = npt.NDArray[np.generic]
 
@@ -44,12 +44,12 @@ def run(
     outputs: Sequence[str],
     *scalars: int,
     options: CallOptions | None = None,
-    device: str = "emulated",
+    device: str = DEFAULT_GPU,
 ) -> Called:
     """Compile a source and call it once in a fresh runner."""
 
     async def session_of_one() -> Called:
-        chosen = open_device(device)
+        chosen = open_emulated(device)
         async with chosen.open(await compiled(source, chosen.target)) as session:
             if not isinstance(session, Session):
                 return Called(session)

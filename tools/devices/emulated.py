@@ -1,17 +1,19 @@
 """The emulated device: nvcc's own output, run on the CPU."""
 
 import hashlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Concatenate
 
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.outcomes import Verdict
 from cuda_llm.profile import TimeSource
+from cuda_llm.tools.arrays import HOST, Arrays
 from cuda_llm.tools.compiler.candidate import Compiled
-from cuda_llm.tools.device import Session
+from cuda_llm.tools.device import P, Session, Site, T
 from cuda_llm.tools.devices.arena import ARENA_BYTES, SharedMemory
 from cuda_llm.tools.devices.endings import ending, load_failure
 from cuda_llm.tools.devices.facts import device_facts, short_name
@@ -68,9 +70,24 @@ class EmulatedDevice:
         emulator_library()
         runtime_library()
 
+    @property
+    def arrays(self) -> Arrays:
+        """Buffers are shared host memory."""
+        return HOST
+
+    async def carry_out(
+        self,
+        work: Callable[Concatenate[Site, P], Awaitable[T]],
+        /,
+        *arguments: P.args,
+        **named: P.kwargs,
+    ) -> T:
+        """See `Device.carry_out`: this process holds the device."""
+        return await work(self, *arguments, **named)
+
     @asynccontextmanager
     async def open(self, candidate: Compiled) -> AsyncIterator[Session | Verdict]:
-        """See `Device.open`. Raises MissingError without g++ or a toolkit."""
+        """See `Site.open`. Raises MissingError without g++ or a toolkit."""
         translated = await translate(
             candidate.ptx,
             kernels=candidate.kernels,

@@ -7,12 +7,11 @@ from pathlib import Path
 
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.compiler.candidate import Compiled
-from cuda_llm.tools.compiler.compile import compile_candidate
-from cuda_llm.tools.compiler.request import baseline_request
-from cuda_llm.tools.device import Device, Session
-from cuda_llm.tools.judge.oracle import open_oracle
+from cuda_llm.tools.device import Device
+from cuda_llm.tools.judge.on_site import time_there
+from cuda_llm.tools.judge.oracle import compile_baseline
 from cuda_llm.tools.judge.refusal import refusal
-from cuda_llm.tools.judge.timing import Timing, time_sizes
+from cuda_llm.tools.judge.timing import Timing
 from cuda_llm.tools.native import cache_dir, cache_folder, unwritable
 
 FORMAT = 2
@@ -27,18 +26,11 @@ async def time_baseline(task: Task, device: Device) -> Timing:
 
     Raises TaskError when the baseline itself is refused: then no kernel of the task can be judged.
     """
-    compiled = await compile_candidate(baseline_request(task, device.target))
-    if not isinstance(compiled, Compiled):
-        raise refusal(task, compiled)
+    compiled = await compile_baseline(task, device.target)
     kept = cache_dir() / FOLDER / f"{cache_key(task, device, compiled)}.json"
     times_us = read_times(kept, len(task.sizes.emulated))
     if times_us is None:
-        async with open_oracle(task, device) as oracle, device.open(compiled) as session:
-            timing = (
-                await time_sizes(task, session, oracle, nonce=INPUTS)
-                if isinstance(session, Session)
-                else session
-            )
+        timing = await device.carry_out(time_there, task, compiled, compiled, INPUTS)
         if not isinstance(timing, Timing):
             raise refusal(task, timing)
         times_us = [time_us for _, time_us in timing.times]

@@ -7,7 +7,7 @@ from cuda_llm.tasks.task import Task
 from cuda_llm.tools.compiler.candidate import Compiled
 from cuda_llm.tools.compiler.compile import compile_candidate
 from cuda_llm.tools.compiler.request import baseline_request
-from cuda_llm.tools.device import Device, Session
+from cuda_llm.tools.device import Session, Site
 from cuda_llm.tools.judge.refusal import refusal
 from cuda_llm.tools.validator.layout import Dims
 from cuda_llm.tools.validator.oracle import (
@@ -19,8 +19,16 @@ from cuda_llm.tools.validator.oracle import (
 )
 
 
+async def compile_baseline(task: Task, target: str) -> Compiled:
+    """The task's baseline, built for `target`. Raises TaskError where it is refused."""
+    compiled = await compile_candidate(baseline_request(task, target))
+    if not isinstance(compiled, Compiled):
+        raise refusal(task, compiled)
+    return compiled
+
+
 @asynccontextmanager
-async def open_oracle(task: Task, device: Device) -> AsyncIterator[Oracle]:
+async def open_oracle(task: Task, site: Site, baseline: Compiled) -> AsyncIterator[Oracle]:
     """The task's reference, or its baseline in a runner of its own where it has none.
 
     Raises TaskError where the reference is broken or the baseline is refused.
@@ -28,10 +36,7 @@ async def open_oracle(task: Task, device: Device) -> AsyncIterator[Oracle]:
     if task.reference is not None:
         yield reference_oracle(task)
         return
-    compiled = await compile_candidate(baseline_request(task, device.target))
-    if not isinstance(compiled, Compiled):
-        raise refusal(task, compiled)
-    async with device.open(compiled) as session:
+    async with site.open(baseline) as session:
         if not isinstance(session, Session):
             raise refusal(task, session)
         from_baseline = baseline_oracle(task, session)

@@ -4,21 +4,18 @@ Each opens a fresh runner of its own: nothing a candidate leaves behind in one s
 next, and a step can be repeated, or made days later, without the others.
 """
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-
 from cuda_llm.outcomes import Passed, Verdict
 from cuda_llm.profile import Profile
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.compiler.candidate import Compiled
 from cuda_llm.tools.compiler.compile import compile_candidate
 from cuda_llm.tools.compiler.request import compile_request
-from cuda_llm.tools.device import Device, Session
+from cuda_llm.tools.device import Device
 from cuda_llm.tools.judge.floor import find_impossible
-from cuda_llm.tools.judge.oracle import open_oracle
-from cuda_llm.tools.judge.timing import Timing, compare, mean_speedup, time_sizes
-from cuda_llm.tools.validator.oracle import Oracle
-from cuda_llm.tools.validator.validate import Validated, validate
+from cuda_llm.tools.judge.on_site import time_there, validate_there
+from cuda_llm.tools.judge.oracle import compile_baseline
+from cuda_llm.tools.judge.timing import Timing, compare, mean_speedup
+from cuda_llm.tools.validator.validate import Validated
 
 
 async def compile_source(task: Task, device: Device, source: str, name: str) -> Compiled | Verdict:
@@ -37,33 +34,20 @@ async def validate_compiled(
     The inputs follow from `nonce`, fresh ones from none. Raises TaskError where the task's
     reference is broken.
     """
-    async with loaded(task, device, compiled) as (session, oracle):
-        if not isinstance(session, Session):
-            return session
-        return await validate(task, session, oracle=oracle, nonce=nonce)
+    baseline = await compile_baseline(task, device.target)
+    return await device.carry_out(validate_there, task, compiled, baseline, nonce)
 
 
 async def time_compiled(
     task: Task, device: Device, compiled: Compiled, *, nonce: bytes | None = None
 ) -> Timing | Verdict:
     """Time every size, outputs verified, and find what limits the kernel. Inputs as above."""
-    async with loaded(task, device, compiled) as (session, oracle):
-        if not isinstance(session, Session):
-            return session
-        timing = await time_sizes(task, session, oracle, nonce=nonce)
+    baseline = await compile_baseline(task, device.target)
+    timing = await device.carry_out(time_there, task, compiled, baseline, nonce)
     impossible = (
         find_impossible(task, device.hardware, timing.times) if isinstance(timing, Timing) else None
     )
     return impossible or timing
-
-
-@asynccontextmanager
-async def loaded(
-    task: Task, device: Device, compiled: Compiled
-) -> AsyncIterator[tuple[Session | Verdict, Oracle]]:
-    """The candidate in a fresh runner, and the oracle to compare it with."""
-    async with open_oracle(task, device) as oracle, device.open(compiled) as session:
-        yield session, oracle
 
 
 def passed(

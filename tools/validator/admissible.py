@@ -7,7 +7,7 @@ from cuda_llm.errors import InfrastructureError, TaskError
 from cuda_llm.outcomes import CompileFailed, InfraFailed, Verdict, WrongResult
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.compiler.candidate import Compiled
-from cuda_llm.tools.device import Device, Session
+from cuda_llm.tools.device import Device, Session, Site
 from cuda_llm.tools.validator.oracle import baseline_oracle, reference_oracle
 from cuda_llm.tools.validator.soundness import find_problems
 from cuda_llm.tools.validator.validate import Validated, validate
@@ -40,7 +40,12 @@ async def check_task(task: Task, device: Device) -> Admission:
     compiled = await compile_candidate(baseline_request(task, device.target))
     if not isinstance(compiled, Compiled):
         return _refused(task, compiled)
-    async with device.open(compiled) as session, device.open(compiled) as second:
+    return await device.carry_out(check_there, task, compiled)
+
+
+async def check_there(site: Site, task: Task, compiled: Compiled) -> Admission:
+    """The same where the device is."""
+    async with site.open(compiled) as session, site.open(compiled) as second:
         if not isinstance(session, Session):
             return _refused(task, session)
         if not isinstance(second, Session):

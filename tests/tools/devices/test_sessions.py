@@ -16,12 +16,12 @@ from cuda_llm.tools.device import (
     BufferSpec,
     CallOptions,
     CallReport,
-    Device,
     Role,
     Scalar,
     Session,
 )
-from cuda_llm.tools.devices.find import open_device
+from cuda_llm.tools.devices.emulated import EmulatedDevice
+from cuda_llm.tools.devices.find import open_emulated
 
 SESSIONS = 300
 ADD_ONE = """
@@ -38,8 +38,8 @@ SPEC = BufferSpec(name="x", role=Role.INOUT, dtype="int32", shape=(1 << 18,))
 
 
 @pytest.fixture(scope="module")
-def device() -> Device:
-    return open_device("emulated")
+def device() -> EmulatedDevice:
+    return open_emulated()
 
 
 def open_files() -> set[str]:
@@ -52,7 +52,7 @@ def open_files() -> set[str]:
     return {link for link in links if "/proc/" not in link}
 
 
-async def one_session(device: Device, n: int) -> CallReport | Verdict:
+async def one_session(device: EmulatedDevice, n: int) -> CallReport | Verdict:
     async with device.open(await compiled(ADD_ONE, device.target)) as session:
         assert isinstance(session, Session)
         placed = session.place([SPEC])["x"]
@@ -65,7 +65,7 @@ async def one_session(device: Device, n: int) -> CallReport | Verdict:
 
 @pytest.mark.slow
 def test_many_sessions_leave_no_process_descriptor_thread_file_or_memory(
-    device: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    device: EmulatedDevice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
@@ -89,14 +89,14 @@ def test_many_sessions_leave_no_process_descriptor_thread_file_or_memory(
     assert after.vms - memory.vms < 40 << 30
 
 
-def test_sessions_run_side_by_side(device: Device) -> None:
+def test_sessions_run_side_by_side(device: EmulatedDevice) -> None:
     async def run() -> list[CallReport | Verdict]:
         return await asyncio.gather(*(one_session(device, 100 + i) for i in range(8)))
 
     assert all(isinstance(outcome, CallReport) for outcome in asyncio.run(run()))
 
 
-def test_cancelling_a_call_leaves_no_process(device: Device) -> None:
+def test_cancelling_a_call_leaves_no_process(device: EmulatedDevice) -> None:
     endless = ADD_ONE.replace("__builtin_trap()", "while (*(volatile int*)&n < 0) {}")
 
     async def run() -> int:
@@ -112,7 +112,7 @@ def test_cancelling_a_call_leaves_no_process(device: Device) -> None:
     assert psutil.Process().children(recursive=True) == []
 
 
-def test_every_call_after_a_verdict_gives_the_same_verdict(device: Device) -> None:
+def test_every_call_after_a_verdict_gives_the_same_verdict(device: EmulatedDevice) -> None:
     async def run() -> tuple[CallReport | Verdict, CallReport | Verdict]:
         async with device.open(await compiled(ADD_ONE, device.target)) as session:
             assert isinstance(session, Session)
@@ -126,7 +126,7 @@ def test_every_call_after_a_verdict_gives_the_same_verdict(device: Device) -> No
     assert second is first
 
 
-def test_calls_of_one_session_see_fresh_buffers_and_kept_variables(device: Device) -> None:
+def test_calls_of_one_session_see_fresh_buffers_and_kept_variables(device: EmulatedDevice) -> None:
     source = """
     __device__ int calls;
     __global__ void count(int* x) { x[0] = ++calls; }
@@ -148,7 +148,7 @@ def test_calls_of_one_session_see_fresh_buffers_and_kept_variables(device: Devic
     assert asyncio.run(run()) == [1, 2, 3]
 
 
-def test_the_guard_behind_the_last_buffer_survives_scratch_memory(device: Device) -> None:
+def test_the_guard_behind_the_last_buffer_survives_scratch_memory(device: EmulatedDevice) -> None:
     source = """
     __global__ void use(char* scratch, char* x) { scratch[threadIdx.x] = 1; x[threadIdx.x] = 1; }
     extern "C" void solve(char* x) {
@@ -179,7 +179,7 @@ def cpu_s() -> float:
     return sum(os.times()[:4])
 
 
-def test_a_session_costs_a_fraction_of_a_second(device: Device) -> None:
+def test_a_session_costs_a_fraction_of_a_second(device: EmulatedDevice) -> None:
     """Processor time, because a busy machine stretches the wall clock."""
 
     async def run() -> float:

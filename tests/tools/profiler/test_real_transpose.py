@@ -16,7 +16,7 @@ from cuda_llm.tools.device import (
     Scalar,
     Session,
 )
-from cuda_llm.tools.devices.find import open_device
+from cuda_llm.tools.devices.find import open_emulated
 
 NAIVE = Path(__file__).parents[3] / "tasks/matrix_transpose/baseline.cu"
 
@@ -48,7 +48,7 @@ SOURCES = {
 
 
 async def explain(name: str, n: int, level: Level) -> CallReport:
-    device = open_device("emulated:RTX 3090 Ti")
+    device = open_emulated("RTX 3090 Ti")
     request = CompileRequest(source=SOURCES[name], name=name, target=device.target)
     compiled = await compile_candidate(request)
     assert isinstance(compiled, Compiled), compiled

@@ -15,7 +15,7 @@ from cuda_llm.tools.compiler.candidate import Compiled
 from cuda_llm.tools.compiler.compile import compile_candidate
 from cuda_llm.tools.compiler.request import compile_request
 from cuda_llm.tools.device import Session
-from cuda_llm.tools.devices.find import open_device
+from cuda_llm.tools.devices.find import open_emulated
 from cuda_llm.tools.validator.validate import Validated, validate
 
 MUTANTS = Path(__file__).parents[2] / "fixtures" / "mutants"
@@ -32,7 +32,7 @@ def named(rows: list[dict[str, Any]], how: str) -> list[Any]:
 
 async def judge(task_name: str, file: Path) -> Validated | Verdict:
     task = load_task(task_name)
-    device = open_device("emulated")
+    device = open_emulated()
     compiled = await compile_candidate(
         compile_request(task, device.target, file.read_text(encoding="utf-8"), file.name)
     )

@@ -21,11 +21,11 @@ from cuda_llm.outcomes import (
 )
 from cuda_llm.tools.compiler.candidate import Compiled
 from cuda_llm.tools.device import CallOptions, CallReport, Level, Session
-from cuda_llm.tools.devices.find import open_device
+from cuda_llm.tools.devices.find import open_emulated
 
 SOURCE = (Path(__file__).parents[3] / "fixtures" / "planted" / "planted.cu").read_text()
 N = 1000
-TARGETS = ("emulated", "emulated:H100 SXM")
+TARGETS = ("RTX 3090 Ti", "H100 SXM")
 
 
 def line_of(mark: str) -> int:
@@ -38,7 +38,7 @@ def line_of(mark: str) -> int:
 def candidate(request: pytest.FixtureRequest) -> Iterator[tuple[str, Compiled]]:
     """The kernels, compiled for one GPU."""
     device = str(request.param)
-    yield device, asyncio.run(compiled(SOURCE, open_device(device).target))
+    yield device, asyncio.run(compiled(SOURCE, open_emulated(device).target))
 
 
 def call(
@@ -52,7 +52,7 @@ def call(
     options = CallOptions(level=level, schedule_seed=seed, limit_s=limit_s)
 
     async def once() -> Called:
-        async with open_device(device).open(code) as session:
+        async with open_emulated(device).open(code) as session:
             assert isinstance(session, Session), session
             return await call_once(session, values, ["out"], [N, mode], options)
 

@@ -20,7 +20,7 @@ def emulated(name: str, table: Array, rows: int) -> Array:
     """What the emulated device writes."""
     buffers = {"table": table, "out": np.zeros_like(recorded(name))}
     source = (RECORDED / f"{name}.cu").read_text()
-    called = run(source, buffers, ["out"], rows, device="emulated:H200")
+    called = run(source, buffers, ["out"], rows, device="H200")
     assert called.report
     return called.outputs["out"]
 

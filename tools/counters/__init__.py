@@ -1,0 +1,1 @@
+"""What NVIDIA's own tools say of a kernel: Nsight Compute, compute-sanitizer, cuobjdump."""

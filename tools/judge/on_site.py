@@ -1,0 +1,45 @@
+"""What is carried out where the device is: functions of values, each with fresh runners of its own.
+
+On a GPU these run in the referee process (`tools.device.Device.carry_out`).
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from cuda_llm.outcomes import Verdict
+from cuda_llm.tasks.task import Task
+from cuda_llm.tools.compiler.candidate import Compiled
+from cuda_llm.tools.device import Session, Site
+from cuda_llm.tools.judge.oracle import open_oracle
+from cuda_llm.tools.judge.timing import Timing, time_sizes
+from cuda_llm.tools.validator.oracle import Oracle
+from cuda_llm.tools.validator.validate import Validated, validate
+
+
+async def validate_there(
+    site: Site, task: Task, compiled: Compiled, baseline: Compiled, nonce: bytes | None
+) -> Validated | Verdict:
+    """Every element of every case against the reference. Raises TaskError where that is broken."""
+    async with loaded(site, task, compiled, baseline) as (session, oracle):
+        if not isinstance(session, Session):
+            return session
+        return await validate(task, session, oracle=oracle, nonce=nonce)
+
+
+async def time_there(
+    site: Site, task: Task, compiled: Compiled, baseline: Compiled, nonce: bytes | None
+) -> Timing | Verdict:
+    """Time every size, outputs verified, and find what limits the kernel."""
+    async with loaded(site, task, compiled, baseline) as (session, oracle):
+        if not isinstance(session, Session):
+            return session
+        return await time_sizes(task, session, oracle, nonce=nonce)
+
+
+@asynccontextmanager
+async def loaded(
+    site: Site, task: Task, compiled: Compiled, baseline: Compiled
+) -> AsyncIterator[tuple[Session | Verdict, Oracle]]:
+    """The candidate in a fresh runner, and the oracle to compare it with."""
+    async with open_oracle(task, site, baseline) as oracle, site.open(compiled) as session:
+        yield session, oracle

@@ -88,6 +88,8 @@ class Reply(IntEnum):
     BROKEN = 6
     FORGED = 7
     VANISHED = 8
+    FAULTED = 9
+    FORBIDDEN = 10
 
 
 class ReplyFrame(ctypes.Structure):
@@ -121,7 +123,7 @@ def decode_reply(packet: bytes) -> ReplyFrame | None:
 
 
 def put_arguments(
-    frame: CallFrame, arguments: Sequence[Argument], offsets: Mapping[str, int]
+    frame: ctypes.Structure, arguments: Sequence[Argument], offsets: Mapping[str, int]
 ) -> None:
     """Write the arguments of `solve` into a frame; `offsets` places each buffer in the arena.
 

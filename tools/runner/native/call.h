@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "frames.h"
+#include "reply.h"
 
 namespace runner {
 

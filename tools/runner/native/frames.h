@@ -25,11 +25,10 @@
 #include <cstdint>
 
 #include "emu/host.h"
+#include "reply.h"
 
 namespace runner {
 
-constexpr uint32_t kMaxIntegers = 24;  // integers and pointers of one call
-constexpr uint32_t kMaxFloats = 8;
 constexpr uint32_t kMaxBuffers = kMaxIntegers;
 
 struct StartFrame {
@@ -59,25 +58,6 @@ struct HostCall {
   uint64_t sequence;
   uint64_t integers[kMaxIntegers];
   uint64_t floats[kMaxFloats];
-};
-
-enum class Reply : uint32_t {
-  ready = 1,
-  refused = 2,  // `detail`: why the candidate cannot be loaded
-  done = 3,
-  died = 4,    // `number`: the signal; `address`: where it points
-  denied = 5,  // `number`: the system call, `detail`: its name
-  broken = 6,  // `detail`: which of our own parts failed
-  forged = 7,  // the host part sent what none of ours would
-  vanished = 8,  // the host part has hung up without a word
-};
-
-struct ReplyFrame {
-  uint32_t reply;  // Reply
-  uint32_t number;
-  uint64_t sequence;
-  uint64_t address;  // of `ready`: where the arena starts
-  char detail[256];  // UTF-8, zero-terminated
 };
 
 }  // namespace runner

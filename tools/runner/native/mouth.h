@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "frames.h"
+#include "reply.h"
 
 namespace runner {
 

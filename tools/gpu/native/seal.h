@@ -1,0 +1,27 @@
+// What the kernels of seal.cu are given, by value: a later kernel cannot read it.
+// tools/gpu/protocol.py is the same in Python; a test compares the two.
+#pragma once
+
+#include <cstdint>
+
+namespace gpu {
+
+constexpr uint32_t kSealRegions = 24;
+constexpr uint32_t kTagWords = 65536;  // of an output at most
+
+struct SealRegion {
+  uint64_t to;  // device addresses; of a tag: the 64-bit word it is added to
+  uint64_t from;
+  uint64_t bytes;
+  uint32_t index;  // of the buffer
+  uint32_t pad;
+};
+
+struct SealCall {
+  SealRegion regions[kSealRegions];
+  uint32_t key[2];
+  uint32_t slot;
+  uint32_t count;
+};
+
+}  // namespace gpu

@@ -84,7 +84,7 @@ class Hardware:
     architecture: str
     compute_capability: tuple[int, int]
     target: str
-    """nvcc architecture: `sm_86`."""
+    """nvcc architecture: `sm_86`; the `a` variant where there is one, `sm_90a`."""
     sm_count: int
     schedulers_per_sm: int
     boost_clock_mhz: float

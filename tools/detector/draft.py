@@ -55,7 +55,8 @@ def _lines(gpu: GpuAttributes, like: Hardware) -> Iterator[str]:
     yield "aliases = []"
     yield f'architecture = "{like.architecture}"'
     yield f'compute_capability = "{major}.{minor}"'
-    yield f'target = "sm_{major}{minor}"'
+    variant = "a" if major >= 9 else ""
+    yield f'target = "sm_{major}{minor}{variant}"'
     yield f"sm_count = {gpu.sm_count}"
     yield f"schedulers_per_sm = {like.schedulers_per_sm}"
     yield f"boost_clock_mhz = {gpu.clock_khz / 1e3:g}"

@@ -123,7 +123,7 @@ def test_halfword_extremes_under_a_mask_compile(tmp_path: Path, operation: str, 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("file", "target"),
-    [("arithmetic", "sm_75"), ("memory", "sm_80"), ("warps", "sm_90"), ("cub", "sm_100")],
+    [("arithmetic", "sm_75"), ("memory", "sm_80"), ("warps", "sm_90a"), ("cub", "sm_120a")],
 )
 def test_other_targets_translate_without_a_refusal(file: str, target: str) -> None:
     async def made() -> tuple[KernelTable, ...]:

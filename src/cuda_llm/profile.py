@@ -9,6 +9,9 @@ from cuda_llm.spots import SourceSpot
 TimeSource = Literal["modelled", "measured"]
 """How a time was obtained. The two kinds are never ranked together."""
 
+Outcome = Literal["faster", "slower", "tie"]
+"""What a comparison of two measured kernels decided, beyond its noise."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class KernelResources:
@@ -38,10 +41,34 @@ class SizeTime:
     source: TimeSource
     spread: float = 0.0
     """Relative half-width of the interval around `time_us`; 0 for a modelled time."""
+    baseline_spread: float = 0.0
+    """The same of `baseline_us`."""
+    paired_speedup: float | None = None
+    """Baseline over this by the median of blocks in which both were timed; None where the two were
+    not timed side by side."""
+    speedup_low: float | None = None
+    speedup_high: float | None = None
+    """Interval of `paired_speedup`, 95 %."""
+    outcome: Outcome | None = None
+    """Against the baseline, beyond `floor`; None where nothing was measured side by side."""
+    floor: float = 0.0
+    """Relative difference below which nothing counts: what equal kernels may differ by."""
+    time_class: str = ""
+    """`device` or `host-inclusive` (`tools.device.TimeClass`); empty for a modelled time."""
+    l2: str = ""
+    """`cold`: flushed before each call; `warm`: as the inputs' arrival left it."""
+    blocks: int = 0
+    """Pairs of batches that `time_us` comes from."""
+    clocks: Mapping[str, float] = field(default_factory=dict)
+    """`sm_mhz_low`, `sm_mhz_high`, `throttled_blocks`, `celsius` ...; empty where not read."""
+    note: str = ""
+    """What else a reader must know of how this size was timed."""
 
     @property
     def speedup(self) -> float | None:
         """Baseline time over this time; None where no baseline was timed."""
+        if self.paired_speedup is not None:
+            return self.paired_speedup
         return None if self.baseline_us is None else self.baseline_us / self.time_us
 
 

@@ -22,6 +22,12 @@ class Timing:
     """Dims and microseconds, in the order of the task."""
     launches: tuple[LaunchProfile, ...]
     bottlenecks: tuple[Bottleneck, ...]
+    sizes: tuple[SizeTime, ...] = ()
+    """Measured: each size beside the baseline that was timed with it; empty where modelled."""
+    left_out: tuple[str, ...] = ()
+    """Sizes that were not timed, and why, one line each."""
+    notes: tuple[str, ...] = ()
+    """How the times were obtained, as far as a reader of the verdict must know."""
 
 
 async def time_sizes(
@@ -46,7 +52,9 @@ async def time_sizes(
 
 
 def compare(timing: Timing, baseline: Timing, source: TimeSource) -> tuple[SizeTime, ...]:
-    """Put each size beside the baseline's time for it."""
+    """Put each size beside the baseline's time for it: the one measured with it, where it was."""
+    if timing.sizes:
+        return timing.sizes
     return tuple(
         SizeTime(dims=dims, time_us=time_us, baseline_us=baseline_us, source=source)
         for (dims, time_us), (_, baseline_us) in zip(timing.times, baseline.times, strict=True)
@@ -58,6 +66,11 @@ def mean_speedup(sizes: Sequence[SizeTime], weights: Sequence[float]) -> float |
     speedups = [size.speedup for size in sizes if size.speedup is not None]
     if not speedups or len(speedups) != len(sizes):
         return None
-    shares = list(weights) if len(weights) == len(speedups) else [1.0] * len(speedups)
+    return mean_ratio(speedups, weights)
+
+
+def mean_ratio(ratios: Sequence[float], weights: Sequence[float]) -> float:
+    """Weighted geometric mean; equal weights where there is not one a ratio."""
+    shares = list(weights) if len(weights) == len(ratios) else [1.0] * len(ratios)
     total = sum(shares)
-    return math.exp(sum(w * math.log(s) for w, s in zip(shares, speedups, strict=True)) / total)
+    return math.exp(sum(w * math.log(s) for w, s in zip(shares, ratios, strict=True)) / total)

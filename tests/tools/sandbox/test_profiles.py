@@ -25,9 +25,10 @@ def program(build_fixture: Build) -> Path:
     return build_fixture("attempt")
 
 
+@pytest.mark.parametrize("profile", ["run", "gpu-run"])
 @pytest.mark.parametrize("action", ["compute", "throw"])
-def test_computing_is_free(program: Path, action: str) -> None:
-    assert attempt(program, "run", action)[0] == 0
+def test_computing_is_free(program: Path, profile: str, action: str) -> None:
+    assert attempt(program, profile, action)[0] == 0
 
 
 def test_abort_still_ends_a_process_by_its_signal(program: Path) -> None:
@@ -61,7 +62,25 @@ def test_a_forbidden_call_ends_the_process_and_is_named(program: Path, action: s
     assert name in FORBIDDEN[action]
 
 
-@pytest.mark.parametrize("profile", ["load", "run"])
+@pytest.mark.parametrize("action", sorted(FORBIDDEN.keys() - {"open"}))
+def test_beside_a_gpu_the_same_calls_are_forbidden(program: Path, action: str) -> None:
+    code, name = attempt(program, "gpu-run", action)
+
+    assert code == VIOLATION
+    assert name in FORBIDDEN[action]
+
+
+@pytest.mark.parametrize("action", ["gpu-command", "other-command", "devices"])
+def test_beside_a_gpu_its_devices_and_their_commands_are_left(program: Path, action: str) -> None:
+    assert attempt(program, "gpu-run", action)[0] == 0
+
+
+@pytest.mark.parametrize("profile", ["gpu-load", "gpu-run"])
+def test_beside_a_gpu_the_drivers_threads_are_confined_too(program: Path, profile: str) -> None:
+    assert attempt(program, profile, "other-thread") == (VIOLATION, "socket")
+
+
+@pytest.mark.parametrize("profile", ["load", "run", "gpu-load", "gpu-run"])
 def test_a_thread_kills_the_process(program: Path, profile: str) -> None:
     """libc blocks all signals while it makes one, so that nothing can name the call."""
     assert attempt(program, profile, "thread")[0] == -signal.SIGSYS

@@ -79,7 +79,7 @@ void filter_call_unless(struct filter *filter, long number, unsigned index, uint
     test_argument(filter, number, index, mask, value, 1, 0, action);
 }
 
-int filter_install(struct filter *filter, uint32_t otherwise)
+int filter_install(struct filter *filter, uint32_t otherwise, enum filter_threads threads)
 {
     answer(filter, otherwise);
     if (filter->length > FILTER_LENGTH)
@@ -87,6 +87,8 @@ int filter_install(struct filter *filter, uint32_t otherwise)
     struct sock_fprog program;
     program.len = (unsigned short)filter->length;
     program.filter = filter->code;
-    long done = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program);
-    return done == 0 ? 0 : -errno;
+    const unsigned flags = threads == FILTER_ALL_THREADS ? SECCOMP_FILTER_FLAG_TSYNC : 0;
+    long done = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &program);
+    /* A positive answer is a thread whose own filters stand in the way. */
+    return done == 0 ? 0 : done > 0 ? -EBUSY : -errno;
 }

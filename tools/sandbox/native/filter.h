@@ -31,8 +31,10 @@ void filter_call_if(struct filter *filter, long number, unsigned index, uint32_t
 void filter_call_unless(struct filter *filter, long number, unsigned index, uint32_t mask,
                         uint32_t value, uint32_t action);
 
-/* `otherwise` for every other call, and into force for good. 0 or -errno. */
-int filter_install(struct filter *filter, uint32_t otherwise);
+/* `otherwise` for every other call, and into force for good, in this thread or in all of them. 0 or
+ * -errno. */
+enum filter_threads { FILTER_THIS_THREAD, FILTER_ALL_THREADS };
+int filter_install(struct filter *filter, uint32_t otherwise, enum filter_threads threads);
 
 #ifdef __cplusplus
 }

@@ -42,7 +42,9 @@ enum { VERSION_QUERY = 1, RULE_PATH_BENEATH = 1 };
 #define SCOPE_ABSTRACT_SOCKET_AND_SIGNAL 3ULL
 
 static const uint64_t readable = FS_EXECUTE | FS_READ_FILE | FS_READ_DIR;
-static const uint64_t meant_for_files = FS_EXECUTE | FS_READ_FILE | FS_WRITE_FILE | FS_TRUNCATE;
+static const uint64_t device = FS_READ_FILE | FS_WRITE_FILE | FS_IOCTL_DEV;
+static const uint64_t meant_for_files =
+    FS_EXECUTE | FS_READ_FILE | FS_WRITE_FILE | FS_TRUNCATE | FS_IOCTL_DEV;
 static const uint64_t never = FS_MAKE_CHAR | FS_MAKE_SOCK | FS_MAKE_BLOCK | FS_IOCTL_DEV;
 
 int sandbox_landlock_abi(void)
@@ -63,6 +65,13 @@ static struct ruleset ruleset_of(int abi)
     return rules;
 }
 
+static uint64_t rights_of(int access)
+{
+    if (access == SANDBOX_DEVICE)
+        return device;
+    return access == SANDBOX_WRITE ? ~never : readable;
+}
+
 static int admit(int rules, const struct sandbox_path *path, uint64_t handled)
 {
     int folder = open(path->path, O_PATH | O_CLOEXEC);
@@ -72,10 +81,10 @@ static int admit(int rules, const struct sandbox_path *path, uint64_t handled)
     int error = fstat(folder, &status) == 0 ? 0 : -errno;
     if (error == 0) {
         struct path_rule rule;
-        rule.allowed = path->writable ? handled & ~never : readable;
+        rule.allowed = rights_of(path->access) & handled;
         /* The kernel refuses folder rights on anything else. */
         if (!S_ISDIR(status.st_mode))
-            rule.allowed &= meant_for_files & handled;
+            rule.allowed &= meant_for_files;
         rule.folder = folder;
         if (syscall(SYS_landlock_add_rule, rules, RULE_PATH_BENEATH, &rule, 0) != 0)
             error = -errno;

@@ -43,6 +43,7 @@ int sandbox_limit(const struct sandbox_limits *limits)
         {RLIMIT_FSIZE, limits->file_bytes},
         {RLIMIT_NOFILE, limits->open_files},
         {RLIMIT_NPROC, limits->processes},
+        {RLIMIT_DATA, limits->data_bytes},
     };
     int error = lower(RLIMIT_CORE, 0);
     for (size_t i = 0; error == 0 && i < sizeof wanted / sizeof *wanted; i++)

@@ -12,12 +12,12 @@ static int number(const char *text, uint64_t *value)
     return errno == 0 && end != text && *end == '\0' && *text != '-';
 }
 
-static int add_path(struct options *options, const char *path, int writable)
+static int add_path(struct options *options, const char *path, int access)
 {
     if (options->path_count == MOST_PATHS)
         return 0;
     options->paths[options->path_count].path = path;
-    options->paths[options->path_count].writable = writable;
+    options->paths[options->path_count].access = access;
     options->path_count++;
     return 1;
 }
@@ -26,9 +26,9 @@ static int set(struct options *options, const char *name, const char *value)
 {
     uint64_t amount = 0;
     if (strcmp(name, "--ro") == 0)
-        return add_path(options, value, 0);
+        return add_path(options, value, SANDBOX_READ);
     if (strcmp(name, "--rw") == 0)
-        return add_path(options, value, 1);
+        return add_path(options, value, SANDBOX_WRITE);
     if (!number(value, &amount))
         return 0;
     if (strcmp(name, "--cpu-s") == 0)

@@ -26,6 +26,8 @@ struct sandbox_limits {
     uint64_t file_bytes;
     uint64_t open_files;
     uint64_t processes;
+    uint64_t data_bytes; /* private writable memory: what there is to bound where a driver reserves
+                          * address space without end */
 };
 int sandbox_limit(const struct sandbox_limits *limits);
 
@@ -35,11 +37,15 @@ int sandbox_die_with_parent(int signal, pid_t parent);
 /* PR_SET_NO_NEW_PRIVS and no capabilities, kept or regained by exec. */
 int sandbox_no_new_privileges(void);
 
-/* One path of the file system view: a folder with all below it, or a single file. Without `writable`
- * it may be read and executed. */
+/* One path of the file system view: a folder with all below it, or a single file. */
 struct sandbox_path {
     const char *path;
-    int writable;
+    int access; /* SANDBOX_READ ... */
+};
+enum {
+    SANDBOX_READ,   /* and execute */
+    SANDBOX_WRITE,  /* and read, make and remove */
+    SANDBOX_DEVICE, /* read, write and control a device that is there */
 };
 
 /* The Landlock ABI of this kernel, 0 when it has none. */
@@ -60,6 +66,10 @@ enum sandbox_profile {
     /* For running what was loaded: memory without PROT_EXEC, reads and writes on open descriptors,
      * waiting, time, signals to itself, exit. Anything else raises SIGSYS. */
     SANDBOX_RUN,
+    /* The same two for a process that holds a GPU: it keeps the commands of NVIDIA's devices, and
+     * opening what is there for Landlock to bound. In force in every thread, the driver's too. */
+    SANDBOX_GPU_LOAD,
+    SANDBOX_GPU_RUN,
 };
 
 /* Install a profile for good; profiles add up. Needs sandbox_no_new_privileges. */

@@ -32,28 +32,45 @@ static int compile_profile(struct filter *filter)
             filter_call_if(filter, SYS_clone, 0, bit, bit, FAIL(EPERM));
     /* Its flags are behind a pointer; libc falls back to clone. */
     filter_call(filter, SYS_clone3, FAIL(ENOSYS));
-    return filter_install(filter, SECCOMP_RET_ALLOW);
+    return filter_install(filter, SECCOMP_RET_ALLOW, FILTER_THIS_THREAD);
 }
 
-static int load_profile(struct filter *filter)
+static void deny_all_but_loading(struct filter *filter)
 {
     filter_begin(filter);
     each(filter, kernel_calls, kernel_calls_count, SECCOMP_RET_TRAP);
     each(filter, network_calls, network_calls_count, SECCOMP_RET_TRAP);
     each(filter, process_calls, process_calls_count, SECCOMP_RET_TRAP);
     each(filter, writing_calls, writing_calls_count, SECCOMP_RET_TRAP);
-    /* Opening is for reading alone. */
-    const uint32_t writes = O_WRONLY | O_RDWR | O_CREAT | O_TRUNC;
-#ifdef SYS_open
-    filter_call_unless(filter, SYS_open, 1, writes, 0, SECCOMP_RET_TRAP);
-#endif
-    filter_call_unless(filter, SYS_openat, 2, writes, 0, SECCOMP_RET_TRAP);
     filter_call_unless(filter, SYS_kill, 0, ~0u, (uint32_t)getpid(), SECCOMP_RET_TRAP);
     filter_call_unless(filter, SYS_tgkill, 0, ~0u, (uint32_t)getpid(), SECCOMP_RET_TRAP);
-    return filter_install(filter, SECCOMP_RET_ALLOW);
 }
 
-static int run_profile(struct filter *filter)
+static void deny_opening(struct filter *filter, uint32_t modes)
+{
+#ifdef SYS_open
+    filter_call_unless(filter, SYS_open, 1, modes, 0, SECCOMP_RET_TRAP);
+#endif
+    filter_call_unless(filter, SYS_openat, 2, modes, 0, SECCOMP_RET_TRAP);
+}
+
+static int load_profile(struct filter *filter)
+{
+    deny_all_but_loading(filter);
+    /* Opening is for reading alone. */
+    deny_opening(filter, O_WRONLY | O_RDWR | O_CREAT | O_TRUNC);
+    return filter_install(filter, SECCOMP_RET_ALLOW, FILTER_THIS_THREAD);
+}
+
+static int gpu_load_profile(struct filter *filter)
+{
+    deny_all_but_loading(filter);
+    /* The driver opens its devices for both; which files those are, Landlock decides. */
+    deny_opening(filter, O_WRONLY | O_CREAT | O_TRUNC);
+    return filter_install(filter, SECCOMP_RET_ALLOW, FILTER_ALL_THREADS);
+}
+
+static void allow_computing(struct filter *filter)
 {
     filter_begin(filter);
     each(filter, harmless_calls, harmless_calls_count, SECCOMP_RET_ALLOW);
@@ -63,11 +80,32 @@ static int run_profile(struct filter *filter)
     filter_call_if(filter, SYS_tgkill, 0, ~0u, (uint32_t)getpid(), SECCOMP_RET_ALLOW);
     /* How libc spells fstat. */
     filter_call_if(filter, SYS_newfstatat, 3, AT_EMPTY_PATH, AT_EMPTY_PATH, SECCOMP_RET_ALLOW);
-    /* stdio asks whether it writes to a terminal. */
-    filter_call(filter, SYS_ioctl, FAIL(ENOTTY));
     /* abort() tries; a handler for SIGSYS must not be replaced. */
     filter_call(filter, SYS_rt_sigaction, FAIL(EPERM));
-    return filter_install(filter, SECCOMP_RET_TRAP);
+}
+
+static int run_profile(struct filter *filter)
+{
+    allow_computing(filter);
+    /* stdio asks whether it writes to a terminal. */
+    filter_call(filter, SYS_ioctl, FAIL(ENOTTY));
+    return filter_install(filter, SECCOMP_RET_TRAP, FILTER_THIS_THREAD);
+}
+
+static int gpu_run_profile(struct filter *filter)
+{
+    allow_computing(filter);
+    /* NVIDIA's devices number their commands under the letter F, its memory manager from 0. Which of
+     * them a driver needs differs from version to version. */
+    filter_call_if(filter, SYS_ioctl, 1, 0xff00, 'F' << 8, SECCOMP_RET_ALLOW);
+    filter_call_if(filter, SYS_ioctl, 1, 0xff00, 0, SECCOMP_RET_ALLOW);
+    filter_call(filter, SYS_ioctl, FAIL(ENOTTY));
+    deny_opening(filter, O_WRONLY | O_CREAT | O_TRUNC);
+#ifdef SYS_open
+    filter_call(filter, SYS_open, SECCOMP_RET_ALLOW);
+#endif
+    filter_call(filter, SYS_openat, SECCOMP_RET_ALLOW);
+    return filter_install(filter, SECCOMP_RET_TRAP, FILTER_ALL_THREADS);
 }
 
 int sandbox_seccomp(enum sandbox_profile profile)
@@ -80,6 +118,10 @@ int sandbox_seccomp(enum sandbox_profile profile)
         return load_profile(&filter);
     case SANDBOX_RUN:
         return run_profile(&filter);
+    case SANDBOX_GPU_LOAD:
+        return gpu_load_profile(&filter);
+    case SANDBOX_GPU_RUN:
+        return gpu_run_profile(&filter);
     }
     return -EINVAL;
 }

@@ -1,22 +1,18 @@
-"""One runner: its two processes started, spoken to with a deadline, killed with all they left."""
+"""One runner: its processes started, spoken to with a deadline, killed with all they left."""
 
 import asyncio
 import contextlib
-import ctypes
 import os
 import signal
 import socket
-import subprocess
-import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
 
 from cuda_llm.errors import InfrastructureError
+from cuda_llm.tools.runner.child import Child, spawn
 from cuda_llm.tools.runner.protocol import CallFrame, Reply, ReplyFrame, StartFrame, decode_reply
-
-Process: TypeAlias = "subprocess.Popen[bytes]"
+from cuda_llm.tools.runner.wire import Wire
 
 _LAST_WORDS_S = 0.5
 """How long a runner that is out of time may take to say where it is."""
@@ -40,93 +36,110 @@ class Babbled:
 
 
 class Runner:
-    """A running runner: device part and host part. Use `start`; always `stop` it."""
+    """A running runner. Use `start` of the kind you need; always `stop` it."""
 
-    def __init__(self, device: Process, host: Process, connection: socket.socket) -> None:
-        self._device = device
-        self._host = host
-        self._connection = connection
+    def __init__(
+        self, speaker: Child, helpers: Sequence[Child], wire: Wire, *, alarm: bool
+    ) -> None:
+        """`helpers` belong to the `speaker`; at an `alarm` it says where it is when it is late."""
+        self._speaker = speaker
+        self._helpers = tuple(helpers)
+        self._wire = wire
+        self._alarm = alarm
 
     @property
-    def pids(self) -> tuple[int, int]:
-        """Process ids of device part and host part; each leads a process group."""
-        return self._device.pid, self._host.pid
+    def pids(self) -> tuple[int, ...]:
+        """Process ids of speaker and helpers; each leads a process group."""
+        return (self._speaker.pid, *(helper.pid for helper in self._helpers))
 
     async def exchange(
         self, frame: StartFrame | CallFrame, limit_s: float
     ) -> ReplyFrame | Ended | Babbled:
         """Send one frame and wait for the one reply; a runner that takes longer is ended."""
-        loop = asyncio.get_running_loop()
-        if self._has_packet():
+        return await self.ask(bytes(frame), lambda reply: _answers(reply, frame), limit_s)
+
+    async def ask(
+        self,
+        packet: bytes,
+        is_answer: Callable[[ReplyFrame], bool],
+        limit_s: float,
+        *,
+        spinning: bool = False,
+    ) -> ReplyFrame | Ended | Babbled:
+        """Send a packet and wait for the one reply; a runner that takes longer is ended.
+
+        `spinning` holds the processor meanwhile: what comes back is seen at once.
+        """
+        if self._wire.has_packet():
             return Babbled()
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            await loop.sock_sendall(self._connection, bytes(frame))
+        await self._wire.send(packet)
+        return await self.hear(is_answer, limit_s, spinning=spinning)
+
+    async def hear(
+        self, is_answer: Callable[[ReplyFrame], bool], limit_s: float, *, spinning: bool = False
+    ) -> ReplyFrame | Ended | Babbled:
+        """Wait for one reply; a runner that takes longer is ended."""
         try:
-            packet = await self._receive(limit_s)
+            if spinning:
+                packet = self._wire.receive_spinning(limit_s)
+            else:
+                packet = await self._wire.receive(limit_s)
         except TimeoutError:
             return await self._expire()
         if not packet:
-            return Ended(status=await self._kill(), last_words=None, expired=False)
+            return Ended(status=await self._last_of_speaker(), last_words=None, expired=False)
         reply = decode_reply(packet)
         if reply is None or reply.reply == Reply.FORGED:
             return Babbled()
         if reply.reply == Reply.VANISHED:
-            return Ended(status=await self._last_of_host(), last_words=None, expired=False)
+            return Ended(status=await self._last_of_helpers(), last_words=None, expired=False)
         if reply.is_last:
             return Ended(status=await self._kill(), last_words=reply, expired=False)
-        return reply if _answers(reply, frame) else Babbled()
+        return reply if is_answer(reply) else Babbled()
 
     async def stop(self) -> None:
-        """Kill both processes with their groups, and let go of everything."""
+        """Kill all processes with their groups, and let go of everything."""
         try:
             await self._kill()
         finally:
-            self._connection.close()
-
-    async def _receive(self, limit_s: float) -> bytes:
-        loop = asyncio.get_running_loop()
-        size = ctypes.sizeof(ReplyFrame) + 1
-        async with asyncio.timeout(limit_s):
-            try:
-                return await loop.sock_recv(self._connection, size)
-            except ConnectionResetError:
-                return b""
+            self._wire.close()
 
     async def _expire(self) -> Ended:
-        """Ask a kernel that runs to stop where it is, then end the process."""
-        self._device.send_signal(signal.SIGALRM)
+        """Ask a kernel that runs to stop where it is, where that can be, then end the process."""
         packet = b""
-        with contextlib.suppress(TimeoutError):
-            packet = await self._receive(_LAST_WORDS_S)
+        if self._alarm:
+            self._speaker.process.send_signal(signal.SIGALRM)
+            with contextlib.suppress(TimeoutError):
+                packet = await self._wire.receive(_LAST_WORDS_S)
         return Ended(status=await self._kill(), last_words=decode_reply(packet), expired=True)
 
     async def _kill(self) -> int:
-        """End both; the device part's status."""
+        """End all; the speaker's status."""
         try:
-            await _end(self._host)
+            for helper in self._helpers:
+                await helper.end()
         finally:
-            status = await _end(self._device)
+            status = await self._speaker.end()
         return status
 
-    async def _last_of_host(self) -> int:
-        """The host part hung up: its status, or that of being killed where it still ran."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_LAST_WORDS_S):
-                await _wait(self._host)
-        status = await _end(self._host)
-        await _end(self._device)
-        return status
+    async def _last_of_speaker(self) -> int:
+        """The speaker hung up: its status, or that of being killed where it still ran."""
+        await _let_end(self._speaker)
+        return await self._kill()
 
-    def _has_packet(self) -> bool:
-        try:
-            return bool(self._connection.recv(1, socket.MSG_PEEK))
-        except (BlockingIOError, ConnectionResetError):
-            return False
+    async def _last_of_helpers(self) -> int:
+        """The same for a helper that hung up."""
+        status = 0
+        for helper in self._helpers:
+            await _let_end(helper)
+            status = await helper.end()
+        await self._speaker.end()
+        return status
 
 
 @dataclass(frozen=True, kw_only=True)
 class Libraries:
-    """What the two parts load, in this order each."""
+    """What the two parts of a runner of the emulated device load, in this order each."""
 
     emulator: Path
     kernels: Path
@@ -147,42 +160,23 @@ def start(program: Path, libraries: Libraries, arena: int, report: int) -> Runne
         device = (theirs.fileno(), link.fileno(), parent, arena, report)
         host = (far_link.fileno(), parent)
         try:
-            first = _spawn(
+            first = spawn(
                 [program, "device", *map(str, device), libraries.emulator, libraries.kernels],
                 (theirs.fileno(), link.fileno(), arena, report),
             )
             try:
-                second = _spawn(
+                second = spawn(
                     [program, "host", *map(str, host), libraries.cudart, libraries.candidate],
                     (far_link.fileno(),),
                 )
             except BaseException:
-                first.kill()
-                first.wait()
+                first.process.kill()
+                first.process.wait()
                 raise
         except OSError as error:
             ours.close()
             raise InfrastructureError("runner", f"cannot be started: {error}") from error
-    ours.setblocking(False)
-    return Runner(first, second, ours)
-
-
-def _spawn(command: Sequence[str | Path], descriptors: Sequence[int]) -> Process:
-    folder = tempfile.mkdtemp(prefix="cuda-llm-runner-")
-    try:
-        return subprocess.Popen(
-            command,
-            cwd=folder,
-            env={},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            pass_fds=descriptors,
-            start_new_session=True,
-        )
-    finally:
-        # The process keeps it as a nameless folder in which nothing can be made.
-        os.rmdir(folder)
+    return Runner(first, [second], Wire(ours), alarm=True)
 
 
 def _answers(reply: ReplyFrame, frame: StartFrame | CallFrame) -> bool:
@@ -192,29 +186,7 @@ def _answers(reply: ReplyFrame, frame: StartFrame | CallFrame) -> bool:
     return bool(reply.reply == Reply.DONE and reply.sequence == frame.sequence)
 
 
-async def _end(process: Process) -> int:
-    """Kill a process with its group, and reap it, also when cancelled meanwhile."""
-    # The group may hold processes even when its leader is gone.
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    try:
-        await _wait(process)
-    finally:
-        # What was killed is gone in a moment, so that waiting here holds nobody up.
-        status = process.wait()
-    return status
-
-
-async def _wait(process: Process) -> None:
-    """Wait for a child of ours without blocking the loop; it stays to be reaped."""
-    if process.poll() is not None:
-        return
-    loop = asyncio.get_running_loop()
-    ended = asyncio.Event()
-    descriptor = os.pidfd_open(process.pid)
-    loop.add_reader(descriptor, ended.set)
-    try:
-        await ended.wait()
-    finally:
-        loop.remove_reader(descriptor)
-        os.close(descriptor)
+async def _let_end(child: Child) -> None:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_LAST_WORDS_S):
+            await child.wait()

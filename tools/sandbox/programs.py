@@ -25,7 +25,16 @@ def probe_program() -> Path:
     return _program("probe", cache_dir())
 
 
+def enclosing_program() -> Path:
+    """Path of the program that runs another in namespaces of its own."""
+    return _program("enclose", cache_dir())
+
+
 @lru_cache
 def _program(name: str, cache: Path) -> Path:
-    own = {"jail": ("jail.c", "options.c", "tree.c", *CONFINE), "probe": ("probe.c",)}[name]
+    own = {
+        "jail": ("jail.c", "options.c", "tree.c", *CONFINE),
+        "probe": ("probe.c",),
+        "enclose": ("enclose.c", "limits.c", "namespaces.c"),
+    }[name]
     return build(name, [NATIVE / file for file in own], FLAGS, NATIVE)

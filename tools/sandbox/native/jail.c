@@ -103,7 +103,7 @@ static pid_t start(const struct options *options, struct outcome *outcome, unsig
     int lifeline[2];
     const pid_t supervisor = getpid();
     require(outcome, "pipe", pipe2(lifeline, O_CLOEXEC) != 0 ? -errno : 0);
-    pid_t child = sandbox_fork(isolation);
+    pid_t child = sandbox_fork(SANDBOX_OWN_ALL, isolation);
     require(outcome, "fork", child);
     if (child == 0) {
         close(lifeline[1]);

@@ -26,18 +26,26 @@ static void keep_own_id(const char *path, unsigned id)
     write_text(path, line);
 }
 
-pid_t sandbox_fork(unsigned *isolation)
+static unsigned long spaces_of(unsigned wanted)
+{
+    return (wanted & SANDBOX_OWN_PIDS ? CLONE_NEWPID : 0ul) |
+           (wanted & SANDBOX_OWN_NETWORK ? CLONE_NEWNET : 0ul) |
+           (wanted & SANDBOX_OWN_IPC ? CLONE_NEWIPC : 0ul);
+}
+
+pid_t sandbox_fork(unsigned wanted, unsigned *isolation)
 {
     const unsigned user = (unsigned)geteuid(), group = (unsigned)getegid();
-    const unsigned long spaces = CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC;
+    const unsigned long spaces = spaces_of(wanted);
     /* The raw call: libc's clone wants a stack, and fork takes no flags. */
-    pid_t child = (pid_t)syscall(SYS_clone, spaces | SIGCHLD, 0, 0, 0, 0);
+    pid_t child = spaces == 0 ? -1
+                              : (pid_t)syscall(SYS_clone, spaces | CLONE_NEWUSER | SIGCHLD, 0, 0, 0, 0);
     if (child < 0) {
         *isolation = 0;
         child = fork();
         return child < 0 ? -errno : child;
     }
-    *isolation = SANDBOX_OWN_PIDS | SANDBOX_OWN_NETWORK | SANDBOX_OWN_IPC;
+    *isolation = wanted & SANDBOX_OWN_ALL;
     if (child == 0) {
         write_text("/proc/self/setgroups", "deny");
         keep_own_id("/proc/self/uid_map", user);

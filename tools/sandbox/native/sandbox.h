@@ -88,11 +88,16 @@ int sandbox_on_violation(void (*report)(int syscall_number));
 const char *sandbox_syscall_name(int syscall_number);
 
 /* What a child started by sandbox_fork lives in. */
-enum { SANDBOX_OWN_PIDS = 1, SANDBOX_OWN_NETWORK = 2, SANDBOX_OWN_IPC = 4 };
+enum {
+    SANDBOX_OWN_PIDS = 1,
+    SANDBOX_OWN_NETWORK = 2,
+    SANDBOX_OWN_IPC = 4,
+    SANDBOX_OWN_ALL = 7,
+};
 
-/* fork() into new user, pid, network and ipc namespaces where the kernel permits, else a plain fork;
+/* fork() into a new user namespace and `wanted` ones where the kernel permits, else a plain fork;
  * `*isolation` tells which. In a pid namespace the child is init: all it leaves behind dies with it. */
-pid_t sandbox_fork(unsigned *isolation);
+pid_t sandbox_fork(unsigned wanted, unsigned *isolation);
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,98 @@
+"""A program in namespaces of its own ends when it is told to, and with whoever started it."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from cuda_llm.tools.sandbox.programs import enclosing_program
+
+ALL = 7
+IDS = "readlink /proc/self/ns/net /proc/self/ns/ipc; echo $$; "
+
+
+def enclose(spaces: int, script: str) -> tuple[subprocess.Popen[str], int]:
+    """The running program and what namespaces it says it reached."""
+    reading, writing = os.pipe()
+    words = [str(os.getpid()), str(spaces), str(writing), "/bin/sh", "-c", script]
+    process = subprocess.Popen(
+        [enclosing_program(), *words], pass_fds=(writing,), stdout=subprocess.PIPE, text=True
+    )
+    os.close(writing)
+    with open(reading, "rb") as pipe:
+        return process, pipe.read()[0]
+
+
+def ours(name: str) -> str:
+    return str(Path(f"/proc/self/ns/{name}").readlink())
+
+
+def test_what_is_told_of_the_namespaces_is_so() -> None:
+    process, reached = enclose(ALL, IDS)
+    lines = process.communicate()[0].split()
+
+    assert reached in {0, ALL}
+    assert (lines[0] != ours("net"), lines[1] != ours("ipc")) == (reached == ALL,) * 2
+    assert (lines[2] == "1") == (reached == ALL)
+
+
+def test_none_are_made_where_none_are_wanted() -> None:
+    process, reached = enclose(0, IDS)
+
+    assert reached == 0
+    assert process.communicate()[0].split()[:2] == [ours("net"), ours("ipc")]
+
+
+@pytest.mark.parametrize(
+    ("script", "status"),
+    [("exit 7", 7), ("kill -TERM $$; sleep 5", -signal.SIGTERM)],
+    ids=["exits", "is-killed"],
+)
+def test_it_ends_as_its_command_does(script: str, status: int) -> None:
+    process, _ = enclose(0, script)
+    process.communicate()
+
+    assert process.returncode == status
+
+
+@pytest.mark.parametrize("spaces", [0, ALL])
+def test_told_to_end_it_goes_last(spaces: int) -> None:
+    process, _ = enclose(spaces, "echo up; trap '' TERM; while :; do sleep 0.1; done")
+    assert process.stdout is not None
+    process.stdout.readline()
+    below = psutil.Process(process.pid).children(recursive=True)
+    process.terminate()
+    process.communicate(timeout=10)
+
+    assert below
+    assert process.returncode == -signal.SIGKILL
+    assert not below[0].is_running()
+
+
+STARTER = """
+import os, subprocess, sys
+reading, writing = os.pipe()
+words = [str(os.getpid()), "7", str(writing), "/bin/sleep", "60"]
+child = subprocess.Popen([sys.argv[1], *words], pass_fds=(writing,))
+os.read(reading, 1)
+print(child.pid, flush=True)
+child.wait()
+"""
+
+
+@pytest.mark.parametrize("killed", ["starter", "itself"])
+def test_the_command_outlives_neither_it_nor_its_starter(killed: str) -> None:
+    command = [sys.executable, "-c", STARTER, str(enclosing_program())]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as starter:
+        assert starter.stdout is not None
+        enclosing = psutil.Process(int(starter.stdout.readline()))
+        below = enclosing.children(recursive=True)
+        (starter if killed == "starter" else enclosing).kill()
+        gone, _ = psutil.wait_procs(below, timeout=10)
+
+    assert below
+    assert gone == below

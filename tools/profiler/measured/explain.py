@@ -1,0 +1,123 @@
+"""Why a measured call takes as long as it does: the same codes as the time model gives."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from cuda_llm.hardware_profiles.ceilings import Ceilings
+from cuda_llm.hardware_profiles.hardware import Hardware
+from cuda_llm.profile import Bottleneck, LaunchProfile
+from cuda_llm.tools.profiler.bottlenecks import LEAST_ROOF, LEAST_WASTE, MOST
+from cuda_llm.tools.profiler.finding import Finding
+from cuda_llm.tools.profiler.measured.achieved import Achieved
+from cuda_llm.tools.profiler.measured.counted import find_counted
+from cuda_llm.tools.profiler.measured.counters import KernelCounters
+from cuda_llm.tools.profiler.measured.rates import find_rates
+from cuda_llm.tools.profiler.measured.shapes import find_shapes
+
+WASTE_WEIGHT = 2.0
+"""A waste is told before a busy unit of up to this many times its share: it can be mended. Less
+than for modelled times, which know what a mended kernel would take."""
+REPLACED = {"dram_bandwidth", "fp32", "fp64", "fp16", "tensor", "latency"}
+"""What counters say better than rates do."""
+
+
+@dataclass(frozen=True)
+class _Told:
+    kernel: str
+    finding: Finding
+    share: float
+
+
+def explain_measured(
+    achieved: Achieved,
+    launches: Sequence[LaunchProfile],
+    hardware: Hardware,
+    ceilings: Ceilings,
+    counters: Sequence[KernelCounters] = (),
+) -> tuple[Bottleneck, ...]:
+    """What limits a call that took `achieved.time_us`: dominating one first.
+
+    `share` is the part of the time during which the named unit was busy, or the named waste cost:
+    counted where there are counters, else inferred from rates, occupancy and waves. Shares overlap.
+    """
+    told = [*_seen(achieved, launches, hardware, ceilings, counters)]
+    best: dict[tuple[str, str], _Told] = {}
+    for one in told:
+        key = (one.kernel, one.finding.code)
+        if key not in best or best[key].share < one.share:
+            best[key] = one
+    ranked = sorted(best.values(), key=_rank, reverse=True)
+    kept = [one for one in ranked if one.share >= _least(one.finding)][:MOST] or ranked[:1]
+    names = {one.kernel for one in launches if all(one.grid)}
+    return tuple(_tell(one, len(names) > 1) for one in kept)
+
+
+def with_counters(
+    launches: Sequence[LaunchProfile], counters: Sequence[KernelCounters], time_us: float
+) -> tuple[LaunchProfile, ...]:
+    """The launches with what was counted of them; a single launch took the call's time.
+
+    Counters belong to launches in order where their kernels agree, and to nothing otherwise.
+    """
+    kernels = [one for one in launches if all(one.grid)]
+    if len(kernels) == len(launches) == 1:
+        launches = (replace(launches[0], time_us=time_us),)
+    if [_base(one.kernel) for one in kernels] != [_base(one.kernel) for one in counters]:
+        return tuple(launches)
+    rest = iter(counters)
+    return tuple(_counted(one, next(rest)) if all(one.grid) else one for one in launches)
+
+
+def _counted(launch: LaunchProfile, one: KernelCounters) -> LaunchProfile:
+    return replace(
+        launch,
+        time_us=launch.time_us or one.duration_us,
+        figures={**launch.figures, **one.figures},
+    )
+
+
+def _base(kernel: str) -> str:
+    return kernel.partition("<")[0].rpartition("::")[2]
+
+
+def _seen(
+    achieved: Achieved,
+    launches: Sequence[LaunchProfile],
+    hardware: Hardware,
+    ceilings: Ceilings,
+    counters: Sequence[KernelCounters],
+) -> Iterator[_Told]:
+    for finding in find_rates(achieved, launches, ceilings, counters):
+        if not counters or finding.code not in REPLACED:
+            yield _Told("", finding, finding.share)
+    counted_us = sum(one.duration_us for one in counters)
+    for one in counters:
+        for finding in find_counted(one):
+            yield _Told(one.kernel, finding, finding.share * one.duration_us / counted_us)
+    kernels = [one for one in launches if all(one.grid)]
+    busiest = max(achieved.memory_share, achieved.compute_share)
+    for launch in kernels:
+        part = 1 / len(kernels)
+        for finding in find_shapes(
+            launch, hardware, time_us=achieved.time_us * part, idle_share=max(0.0, 1 - busiest)
+        ):
+            yield _Told(launch.kernel, finding, finding.share * part)
+
+
+def _rank(one: _Told) -> float:
+    return one.share * (WASTE_WEIGHT if one.finding.waste else 1.0)
+
+
+def _least(finding: Finding) -> float:
+    return LEAST_WASTE if finding.waste else LEAST_ROOF
+
+
+def _tell(one: _Told, name_kernel: bool) -> Bottleneck:
+    explanation = one.finding.explanation
+    return Bottleneck(
+        code=one.finding.code,
+        share=one.share,
+        explanation=f"{one.kernel}: {explanation}" if name_kernel and one.kernel else explanation,
+        spot=one.finding.spot,
+        advice=one.finding.advice,
+    )

@@ -7,6 +7,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from cuda_llm.errors import MissingError
+
 Array: TypeAlias = Any
 """A NumPy array, or a CuPy array with the same methods."""
 
@@ -24,6 +26,10 @@ class Arrays:
     """Random numbers from a 128-bit seed; the same seed gives the same numbers."""
     to_host: Callable[[Array], npt.NDArray[Any]]
     """A copy in the memory of the host; the array itself where it lies there."""
+    at_once: int = 1 << 16
+    """Elements compared at once: on a host the working set stays in the cache."""
+    part_bytes: int = 1 << 28
+    """Working memory that a float64 reference computed part by part may take at once."""
 
 
 def _on_the_host(array: Array) -> npt.NDArray[Any]:
@@ -36,3 +42,20 @@ def _pcg64(seed: int) -> np.random.Generator:
 
 HOST = Arrays(xp=np, generator=_pcg64, to_host=_on_the_host)
 """NumPy."""
+
+
+def on_gpu() -> Arrays:
+    """CuPy on the current device; all memory comes from its own pool. Raises MissingError."""
+    try:
+        import cupy
+    except ImportError as error:
+        raise MissingError("CuPy", "pip install 'cuda-llm[gpu]'") from error
+    from cuda_llm.tools.random_on_gpu import random_on_gpu
+
+    return Arrays(
+        xp=cupy,
+        generator=random_on_gpu,
+        to_host=cupy.asnumpy,
+        at_once=1 << 24,
+        part_bytes=1 << 31,
+    )

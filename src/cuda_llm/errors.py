@@ -7,7 +7,11 @@ CudaLLMError
 ├── MissingError          the machine lacks something; the message names the mend (exit 3)
 ├── Interrupted           a run stopped before its end; it can be resumed (exit 130)
 └── InfrastructureError   our own parts failed; the only kind worth retrying
+    ├── BrokenByWork      one work broke a device twice that is fine without it
+    └── DeviceLost        a device that stays broken; the message names it and the mend
 """
+
+from typing import Any
 
 
 class CudaLLMError(Exception):
@@ -40,6 +44,10 @@ class MissingError(CudaLLMError):
         self.what = what
         self.mend = mend
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Errors travel between our processes; an exception's own pickle keeps the text alone."""
+        return type(self), (self.what, self.mend)
+
 
 class Interrupted(CudaLLMError):
     """A run stopped before its end, as somebody asked; it can be resumed."""
@@ -54,3 +62,15 @@ class InfrastructureError(CudaLLMError):
         super().__init__(f"{component}: {detail}")
         self.component = component
         self.detail = detail
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """As MissingError's."""
+        return type(self), (self.component, self.detail)
+
+
+class BrokenByWork(InfrastructureError):
+    """One work broke the device, and again when repeated; without it the device is fine."""
+
+
+class DeviceLost(InfrastructureError):
+    """A device that stays broken, or does not let go of what ran on it."""

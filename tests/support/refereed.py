@@ -1,0 +1,133 @@
+"""Sites and works for a real referee process: it imports this module by name."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from cuda_llm.errors import CudaLLMError, DeviceLost, InfrastructureError, MissingError, TaskError
+from cuda_llm.hardware_profiles.lookup import find_hardware
+from cuda_llm.tools.device import Site
+from cuda_llm.tools.devices.emulated import EmulatedDevice
+from cuda_llm.tools.referee.known_answer import known_answer
+from cuda_llm.tools.referee.messages import Opening
+
+
+@asynccontextmanager
+async def emulated(closed: Path | None = None) -> AsyncIterator[Site]:
+    """The emulated device; leaves a word in `closed` when it is closed in good order."""
+    yield EmulatedDevice(find_hardware("RTX 3090 Ti"))
+    if closed is not None:
+        closed.write_text("closed")
+
+
+@asynccontextmanager
+async def missing() -> AsyncIterator[Site]:
+    raise MissingError("CuPy is missing", "pip install it")
+    yield
+
+
+@asynccontextmanager
+async def failing() -> AsyncIterator[Site]:
+    raise ValueError("no such context")
+    yield
+
+
+def right(_site: Site) -> None:
+    """A known answer that costs nothing."""
+
+
+def wrong(_site: Site) -> None:
+    raise InfrastructureError("device", "7 of 9 known words are wrong")
+
+
+def wrong_while_marked(_site: Site) -> None:
+    """Wrong once for each byte of a file that the environment names."""
+    marks = Path(os.environ["MARKS"])
+    if left := marks.read_text():
+        marks.write_text(left[1:])
+        raise InfrastructureError("device", "7 of 9 known words are wrong")
+
+
+PLAIN = Opening(site=emulated, known_answer=known_answer)
+
+
+async def pid(_site: Site) -> int:
+    return os.getpid()
+
+
+async def double(_site: Site, number: int, *, plus: int = 0) -> int:
+    return 2 * number + plus
+
+
+async def crash(_site: Site) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+async def crash_once(_site: Site, mark: Path) -> str:
+    if not mark.exists():
+        mark.write_text("been here")
+        os.kill(os.getpid(), signal.SIGKILL)
+    return "done"
+
+
+async def hang(_site: Site) -> None:
+    """Block the event loop, as a call into a broken driver does."""
+    time.sleep(3600)
+
+
+async def hang_once(_site: Site, mark: Path) -> str:
+    if not mark.exists():
+        mark.write_text("been here")
+        time.sleep(3600)
+    return "done"
+
+
+async def be_slow(_site: Site, seconds: float) -> str:
+    await asyncio.sleep(seconds)
+    return "slow"
+
+
+async def start_processes(_site: Site, mark: Path) -> None:
+    """A child with a session of its own, and a child of that; then wait without end."""
+    script = f"sleep 3600 & echo $$ $! > {mark}.new; mv {mark}.new {mark}; wait"
+    subprocess.Popen(["bash", "-c", script], start_new_session=True)
+    await asyncio.sleep(3600)
+
+
+async def refuse(_site: Site, error: CudaLLMError) -> None:
+    raise error
+
+
+async def stumble(_site: Site) -> None:
+    raise ZeroDivisionError("a bug of ours")
+
+
+async def bring_a_lambda(_site: Site) -> object:
+    return lambda: 0
+
+
+async def spoil(_site: Site, marks: str) -> None:
+    """Break the device, then fail for it."""
+    Path(os.environ["MARKS"]).write_text(marks)
+    raise RuntimeError("context is poisoned")
+
+
+ERRORS = (
+    MissingError("nvcc", "install it"),
+    InfrastructureError("runner", "did not start"),
+    TaskError("reference.py: broken"),
+)
+
+
+async def nothing_there(_site: Site) -> None:
+    """What a site says when a runner does not go."""
+    raise DeviceLost("device", "killed, process 99 is still there")
+
+
+async def be_stuck(_site: Site, seconds: float) -> None:
+    time.sleep(seconds)

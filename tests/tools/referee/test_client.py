@@ -1,0 +1,191 @@
+"""A real child process is asked; nothing is left of it in the end."""
+
+import asyncio
+import os
+import pickle
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+import refereed
+from refereed import (
+    ERRORS,
+    PLAIN,
+    be_slow,
+    bring_a_lambda,
+    crash,
+    double,
+    hang,
+    pid,
+    refuse,
+    start_processes,
+    stumble,
+)
+
+from cuda_llm.errors import CudaLLMError, InfrastructureError, MissingError
+from cuda_llm.tools.device import Site
+from cuda_llm.tools.referee.client import Client, Patience, RefereeBroken, Unopened
+from cuda_llm.tools.referee.known_answer import known_answer
+from cuda_llm.tools.referee.messages import Opening
+
+
+def test_work_is_done_in_another_process_and_its_result_comes_back(client: Client) -> None:
+    async def ask() -> None:
+        assert await client.ask(double, 4, plus=1) == 9
+        there = await client.ask(pid)
+        assert there != os.getpid()
+        assert there == client.pid
+        assert await client.ask(pid) == there
+
+    asyncio.run(ask())
+
+
+def test_a_referee_outlives_the_event_loop_that_first_asked_it(client: Client) -> None:
+    assert asyncio.run(client.ask(pid)) == asyncio.run(client.ask(pid))
+
+
+def test_a_round_trip_with_its_known_answer_takes_under_three_milliseconds(client: Client) -> None:
+    async def ask() -> list[float]:
+        await client.ask(double, 0)
+        taken = []
+        for number in range(100):
+            started = time.perf_counter()
+            await client.ask(double, number)
+            taken.append(time.perf_counter() - started)
+        return taken
+
+    assert sorted(asyncio.run(ask()))[50] < 3e-3
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+def test_our_own_errors_come_back_as_themselves(client: Client, error: CudaLLMError) -> None:
+    async def ask() -> None:
+        with pytest.raises(type(error)) as caught:
+            await client.ask(refuse, error)
+        assert str(caught.value) == str(error)
+        assert vars(caught.value) == vars(error)
+        assert await client.ask(double, 1) == 2
+
+    asyncio.run(ask())
+
+
+def test_a_bug_in_the_work_is_our_fault_with_its_last_line(client: Client) -> None:
+    async def ask() -> None:
+        with pytest.raises(InfrastructureError, match=r"ZeroDivisionError: a bug.*refereed\.py:"):
+            await client.ask(stumble)
+        with pytest.raises(InfrastructureError, match="lambda"):
+            await client.ask(bring_a_lambda)
+        assert await client.ask(double, 1) == 2
+
+    asyncio.run(ask())
+
+
+def test_work_that_cannot_travel_is_refused_before_it_is_sent(client: Client) -> None:
+    async def local(_site: Site) -> None:
+        pass
+
+    async def ask() -> None:
+        there = await client.ask(pid)
+        with pytest.raises((AttributeError, pickle.PicklingError), match="local"):
+            await client.ask(local)
+        assert await client.ask(pid) == there
+
+    asyncio.run(ask())
+
+
+def test_a_site_that_lacks_something_says_so_itself() -> None:
+    client = Client(Opening(site=refereed.missing, known_answer=known_answer), Patience())
+    with pytest.raises(MissingError, match="CuPy is missing; pip install it"):
+        asyncio.run(client.ask(pid))
+    assert client.pid is None
+
+
+def test_a_site_that_cannot_be_opened_is_told_with_its_error() -> None:
+    client = Client(Opening(site=refereed.failing, known_answer=known_answer), Patience())
+    with pytest.raises(Unopened, match="ValueError: no such context"):
+        asyncio.run(client.ask(pid))
+
+
+def test_a_referee_that_dies_is_told_at_once_and_the_next_ask_works(client: Client) -> None:
+    async def ask() -> None:
+        with pytest.raises(RefereeBroken, match="status -9"):
+            await client.ask(crash)
+        assert await client.ask(double, 1) == 2
+
+    asyncio.run(ask())
+
+
+def test_a_referee_that_hangs_is_ended_but_a_slow_one_is_waited_for() -> None:
+    client = Client(PLAIN, Patience(silence_s=1.5, whole_s=60))
+
+    async def ask() -> None:
+        assert await client.ask(be_slow, 2.5) == "slow"
+        with pytest.raises(RefereeBroken, match=r"no sign of life for 1\.5 s"):
+            await client.ask(hang)
+        assert client.pid is None
+        assert await client.ask(double, 1) == 2
+
+    asyncio.run(ask())
+    client.close()
+
+
+def test_no_work_takes_longer_than_the_whole() -> None:
+    client = Client(PLAIN, Patience(silence_s=20, whole_s=2))
+    with pytest.raises(RefereeBroken, match="not done after 2 s"):
+        asyncio.run(client.ask(be_slow, 30))
+    assert client.pid is None
+
+
+def test_cancelling_ends_everything_the_work_has_started(client: Client, tmp_path: Path) -> None:
+    mark = tmp_path / "pids"
+
+    async def ask() -> None:
+        asking = asyncio.create_task(client.ask(start_processes, mark))
+        while not mark.exists():
+            await asyncio.sleep(0.01)
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        started = [int(one) for one in mark.read_text().split()]
+        assert len(started) == 2
+        assert not [one for one in started if alive(one)]
+        assert await client.ask(double, 1) == 2
+
+    asyncio.run(ask())
+
+
+def test_a_referee_that_is_let_go_closes_its_site(tmp_path: Path) -> None:
+    closed = tmp_path / "closed"
+    opening = Opening(site=refereed.emulated, arguments=(closed,), known_answer=known_answer)
+    client = Client(opening, Patience())
+    there = asyncio.run(client.ask(pid))
+    client.close()
+    assert closed.read_text() == "closed"
+    assert not alive(there)
+
+
+def test_thirty_asks_leave_nothing_behind() -> None:
+    ourselves = psutil.Process()
+    before = ourselves.num_fds(), len(ourselves.children(recursive=True))
+    client = Client(PLAIN, Patience())
+
+    async def ask() -> None:
+        for number in range(30):
+            if number % 10 == 9:
+                with pytest.raises(RefereeBroken):
+                    await client.ask(crash)
+            else:
+                assert await client.ask(double, number) == 2 * number
+
+    asyncio.run(ask())
+    client.close()
+    assert (ourselves.num_fds(), len(ourselves.children(recursive=True))) == before
+
+
+def alive(process_id: int) -> bool:
+    """Runs, or could: what waits for being reaped is gone."""
+    try:
+        return psutil.Process(process_id).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False

@@ -1,0 +1,130 @@
+"""Who is to blame when a referee breaks: the process, the work, or the GPU."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import refereed
+from refereed import PLAIN, crash, crash_once, double, hang, hang_once, nothing_there, spoil
+
+from cuda_llm.errors import BrokenByWork, DeviceLost, InfrastructureError
+from cuda_llm.tools.device import Site
+from cuda_llm.tools.referee import quarantine
+from cuda_llm.tools.referee.client import Client, Patience
+from cuda_llm.tools.referee.lease import Lease
+from cuda_llm.tools.referee.messages import Opening
+from cuda_llm.tools.referee.referee import Referee
+
+GPU = "GPU-0b1e"
+FAST = Patience(silence_s=1.5, whole_s=30)
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Quarantine and leases of each test are its own."""
+    monkeypatch.setenv("CUDA_LLM_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("MARKS", str(tmp_path / "marks"))
+    (tmp_path / "marks").write_text("")
+
+
+def referee(opening: Opening = PLAIN, patience: Patience = FAST) -> Referee:
+    return Referee(
+        gpu=GPU,
+        label="cuda:0",
+        client=Client(opening, patience),
+        lease=Lease(GPU, "cuda:0", print),
+    )
+
+
+def knowing(answer: Callable[[Site], None]) -> Opening:
+    return Opening(site=refereed.emulated, known_answer=answer)
+
+
+def test_work_is_repeated_once_when_its_referee_dies(tmp_path: Path) -> None:
+    assert asyncio.run(referee().carry_out(crash_once, tmp_path / "mark")) == "done"
+
+
+def test_work_is_repeated_once_when_its_referee_hangs(tmp_path: Path) -> None:
+    assert asyncio.run(referee().carry_out(hang_once, tmp_path / "mark")) == "done"
+
+
+def test_work_that_kills_two_referees_is_to_blame_and_the_next_is_not() -> None:
+    ours = referee()
+
+    async def ask() -> None:
+        with pytest.raises(BrokenByWork, match=r"device: cuda:0, twice: it ended with status -9"):
+            await ours.carry_out(crash)
+        assert await ours.carry_out(double, 2) == 4
+
+    asyncio.run(ask())
+    assert quarantine.find(GPU) is None
+
+
+def test_a_known_answer_that_is_wrong_once_costs_a_restart_and_nothing_else(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "marks").write_text("x")
+    ours = referee(knowing(refereed.wrong_while_marked))
+    assert asyncio.run(ours.carry_out(double, 2)) == 4
+
+
+def test_a_known_answer_that_is_always_wrong_puts_the_gpu_away() -> None:
+    ours = referee(knowing(refereed.wrong))
+
+    async def ask() -> None:
+        with pytest.raises(DeviceLost, match=r"cuda:0 is in quarantine since .*known words") as it:
+            await ours.carry_out(double, 2)
+        assert "cuda-llm doctor --lift cuda:0" in str(it.value)
+
+    asyncio.run(ask())
+    with pytest.raises(DeviceLost, match="quarantine"):
+        asyncio.run(referee().carry_out(double, 2))
+    assert quarantine.lift(GPU)
+    assert asyncio.run(referee().carry_out(double, 2)) == 4
+
+
+def test_an_error_that_leaves_the_device_broken_costs_a_restart_not_a_verdict(
+    tmp_path: Path,
+) -> None:
+    """The work breaks it twice; without the work it is fine."""
+    ours = referee(knowing(refereed.wrong_while_marked))
+    with pytest.raises(BrokenByWork, match="context is poisoned"):
+        asyncio.run(ours.carry_out(spoil, "x"))
+    assert (tmp_path / "marks").read_text() == ""
+
+
+def test_a_device_that_the_work_leaves_broken_for_good_is_put_away() -> None:
+    ours = referee(knowing(refereed.wrong_while_marked))
+    with pytest.raises(DeviceLost, match="quarantine"):
+        asyncio.run(ours.carry_out(spoil, "xxxxxxxx"))
+
+
+def test_a_gpu_that_cannot_be_opened_is_told_and_may_be_tried_again() -> None:
+    ours = referee(Opening(site=refereed.failing, known_answer=refereed.right))
+    with pytest.raises(InfrastructureError, match="cuda:0 cannot be opened: ValueError"):
+        asyncio.run(ours.carry_out(double, 2))
+    assert quarantine.find(GPU) is None
+
+
+def test_a_runner_that_cannot_be_reaped_puts_the_gpu_away() -> None:
+    ours = referee()
+    with pytest.raises(DeviceLost, match=r"quarantine .*process 99 is still there"):
+        asyncio.run(ours.carry_out(nothing_there))
+
+
+def test_after_a_restart_of_the_machine_a_gpu_is_tried_anew(tmp_path: Path) -> None:
+    quarantine.put_in(GPU, "cuda:0", "broken")
+    (file,) = (tmp_path / "cache/quarantine").iterdir()
+    assert quarantine.find(GPU) is not None
+    file.write_text(file.read_text().replace('"boot": "', '"boot": "earlier '))
+    assert quarantine.find(GPU) is None
+
+
+def test_a_referee_that_hangs_costs_its_silence_and_little_more() -> None:
+    ours = referee()
+    started = time.monotonic()
+    with pytest.raises(BrokenByWork, match="no sign of life"):
+        asyncio.run(ours.carry_out(hang))
+    assert time.monotonic() - started < 2 * 1.5 + 6

@@ -1,0 +1,90 @@
+"""One exclusive lease a GPU: tasks in order of arrival, processes by a locked file."""
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import weakref
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
+from cuda_llm.tools.native import cache_folder
+
+FOLDER = "leases"
+TELL_S = 2.0
+_LOOK_S = 0.01
+"""How often a waiting process looks: a lock that wakes its waiters would block the event loop."""
+
+
+class Lease:
+    """The right to use one GPU. The kernel takes it back from a holder that dies."""
+
+    def __init__(self, gpu: str, label: str, tell: Callable[[str], None]) -> None:
+        """`gpu` names the file: its UUID. `label` is what a person calls it."""
+        self._gpu = gpu
+        self._label = label
+        self._tell = tell
+        self._turns: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = (
+            weakref.WeakKeyDictionary()
+        )
+
+    @asynccontextmanager
+    async def held(self) -> AsyncIterator[None]:
+        """Hold the GPU alone while the context is open. Raises MissingError without a cache.
+
+        Whoever waits for the GPU holds a second lock, so that a process which wants it again and
+        again finds another one first in the queue.
+        """
+        async with self._turn():
+            with _opened(self._file("queue")) as queue, _opened(self._file("lock")) as lock:
+                telling = asyncio.create_task(self._tell_later())
+                try:
+                    await _lock(queue)
+                    await _lock(lock)
+                finally:
+                    telling.cancel()
+                fcntl.flock(queue, fcntl.LOCK_UN)
+                os.pwrite(lock, f"{os.getpid():<20}\n".encode(), 0)
+                yield
+
+    def holder(self) -> int | None:
+        """The process that holds the GPU now; 0 where it has not said yet, None for nobody."""
+        with _opened(self._file("lock")) as lock:
+            if _try(lock):
+                return None
+            said = os.pread(lock, 20, 0).strip()
+            return int(said) if said.isdigit() else 0
+
+    def _turn(self) -> asyncio.Lock:
+        """First come, first served; each event loop has its own queue."""
+        return self._turns.setdefault(asyncio.get_running_loop(), asyncio.Lock())
+
+    async def _tell_later(self) -> None:
+        await asyncio.sleep(TELL_S)
+        self._tell(f"{self._label} is in use by process {self.holder() or 'unknown'}; waiting")
+
+    def _file(self, kind: str) -> Path:
+        return cache_folder(FOLDER) / f"{self._gpu}.{kind}"
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[int]:
+    """Closing gives the lock back."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+async def _lock(descriptor: int) -> None:
+    while not _try(descriptor):
+        await asyncio.sleep(_LOOK_S)
+
+
+def _try(descriptor: int) -> bool:
+    with contextlib.suppress(BlockingIOError):
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    return False

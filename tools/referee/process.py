@@ -1,0 +1,107 @@
+"""The referee process as its orchestrator holds it: started, and ended with all it started."""
+
+import os
+import socket
+import subprocess
+import sys
+import weakref
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from cuda_llm.errors import InfrastructureError
+from cuda_llm.tools.referee.messages import Opening, encode
+from cuda_llm.tools.referee.tree import end_tree
+
+REAP_S = 10.0
+"""What is killed and not gone by then does not go: the driver holds on to it."""
+CLOSE_S = 2.0
+"""How long a referee may take to close its site when it is no longer needed."""
+_LAST_WORDS_BYTES = 4096
+_DYING_S = 0.5
+
+Process: TypeAlias = "subprocess.Popen[bytes]"
+
+
+@dataclass(frozen=True)
+class Held:
+    """What we hold of a referee that runs."""
+
+    process: Process
+    connection: socket.socket
+    lifeline: int
+    """The referee dies when this is closed."""
+    stderr: int
+
+    def last_words(self) -> str:
+        """The last line the process wrote, or how it ended."""
+        size = os.fstat(self.stderr).st_size
+        tail = os.pread(self.stderr, _LAST_WORDS_BYTES, max(0, size - _LAST_WORDS_BYTES))
+        lines = tail.decode(errors="replace").strip().splitlines()
+        try:
+            # A dying process lets go of its socket a moment before it is gone.
+            ended = f"it ended with status {self.process.wait(_DYING_S)}"
+        except subprocess.TimeoutExpired:
+            ended = "it hung up"
+        return f"{ended}: {lines[-1]}" if lines else ended
+
+    def kill(self) -> tuple[int, ...]:
+        """End it and everything below it; the processes that do not go within ten seconds."""
+        left = end_tree(self.process.pid, REAP_S)
+        self._let_go()
+        return left
+
+    def close(self) -> None:
+        """Let it close its site and go; kill it where it does not, or is in the middle of work."""
+        self.connection.close()
+        try:
+            self.process.wait(CLOSE_S)
+        except subprocess.TimeoutExpired:
+            end_tree(self.process.pid, REAP_S)
+        self._let_go()
+
+    def _let_go(self) -> None:
+        self.connection.close()
+        for descriptor in (self.lifeline, self.stderr):
+            os.close(descriptor)
+        try:
+            self.process.wait(0.1)
+        except subprocess.TimeoutExpired:
+            # Popen would complain of a process that nobody has waited for; init will.
+            self.process.returncode = -9
+
+
+def start(opening: Opening) -> Held:
+    """Start a referee that opens a site; it says when it has.
+
+    Its own session keeps a Ctrl-C at the terminal from it: we decide when it ends. Raises
+    InfrastructureError where it cannot be started.
+    """
+    ours, theirs = socket.socketpair()
+    near, far = os.pipe()
+    stderr = os.memfd_create("cuda-llm-referee", os.MFD_CLOEXEC)
+    program = [sys.executable, "-P", "-m", "cuda_llm.tools.referee"]
+    try:
+        process = subprocess.Popen(
+            [*program, str(theirs.fileno()), str(near)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=stderr,
+            pass_fds=(theirs.fileno(), near),
+            start_new_session=True,
+        )
+    except OSError as error:
+        ours.close()
+        os.close(far)
+        os.close(stderr)
+        raise InfrastructureError("referee", f"cannot be started: {error}") from error
+    finally:
+        theirs.close()
+        os.close(near)
+    ours.sendall(encode(opening))
+    ours.setblocking(False)
+    return Held(process, ours, far, stderr)
+
+
+def close_at_exit(owner: object, held: Held) -> "weakref.finalize[[], object]":
+    """Have the referee closed when `owner` is gone or Python ends, unless detached before."""
+    return weakref.finalize(owner, held.close)

@@ -1,0 +1,66 @@
+"""GPUs that stayed broken: nothing runs on them until somebody has looked."""
+
+import json
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from cuda_llm.tools.native import cache_dir, cache_folder
+
+FOLDER = "quarantine"
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quarantine:
+    """Why a GPU is not used."""
+
+    gpu: str
+    """Its UUID."""
+    label: str
+    reason: str
+    since: str
+    """Local time."""
+    boot: str
+    """Of this start of the machine; the next one begins anew."""
+
+
+def put_in(gpu: str, label: str, reason: str) -> Quarantine:
+    """Keep a GPU from being used, by any process with this cache. Raises MissingError."""
+    made = Quarantine(
+        gpu=gpu,
+        label=label,
+        reason=reason,
+        since=time.strftime("%Y-%m-%d %H:%M:%S"),
+        boot=_boot(),
+    )
+    (cache_folder(FOLDER) / f"{gpu}.json").write_text(json.dumps(asdict(made)))
+    return made
+
+
+def find(gpu: str) -> Quarantine | None:
+    """Why the GPU must not be used, or None."""
+    try:
+        kept = Quarantine(**json.loads((cache_dir() / FOLDER / f"{gpu}.json").read_text()))
+    except (OSError, ValueError, TypeError):
+        return None
+    return kept if kept.boot == _boot() else None
+
+
+def lift(gpu: str) -> bool:
+    """Let the GPU be used again; False where it was not in quarantine."""
+    was = find(gpu) is not None
+    (cache_dir() / FOLDER / f"{gpu}.json").unlink(missing_ok=True)
+    return was
+
+
+def mend(label: str) -> str:
+    """What a person can do."""
+    return f"look at nvidia-smi, restart the machine if need be; `cuda-llm doctor --lift {label}`"
+
+
+def _boot() -> str:
+    try:
+        return _BOOT.read_text().strip()
+    except OSError:
+        return ""

@@ -1,0 +1,107 @@
+"""The referee's side: one site, and one work after another until the orchestrator hangs up."""
+
+import asyncio
+import contextlib
+import socket
+import traceback
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from cuda_llm.errors import CudaLLMError, DeviceLost, InfrastructureError
+from cuda_llm.tools.device import Site
+from cuda_llm.tools.referee.messages import (
+    Ask,
+    Beat,
+    Broken,
+    Done,
+    Failed,
+    Opening,
+    Ready,
+    encode,
+    receive,
+    send,
+)
+
+BEAT_S = 0.5
+
+
+async def serve(connection: socket.socket) -> None:
+    """Open the site that the first message names, then answer asks; close it at the end."""
+    connection.setblocking(False)
+    opening: Opening | None = await receive(connection)
+    if opening is None:
+        return
+    async with beating(connection) as speaking, contextlib.AsyncExitStack() as stack:
+        try:
+            site = await stack.enter_async_context(opening.site(*opening.arguments))
+        except Exception as error:
+            async with speaking:
+                await send(connection, Failed(error=portable(error)))
+            return
+        async with speaking:
+            await send(connection, Ready())
+        while (ask := await receive(connection)) is not None:
+            packet = encoded(await answer(site, opening, ask))
+            async with speaking:
+                await asyncio.get_running_loop().sock_sendall(connection, packet)
+
+
+async def answer(site: Site, opening: Opening, ask: Ask) -> Done | Failed | Broken:
+    """Prove the device, do the work, and prove the device again where the work raised."""
+    try:
+        opening.known_answer(site)
+    except Exception as error:
+        return Broken(reason=one_line(error), proven=False)
+    try:
+        return Done(result=await ask.work(site, *ask.arguments, **ask.named))
+    except DeviceLost as error:
+        return Failed(error=error)
+    except Exception as error:
+        try:
+            opening.known_answer(site)
+        except Exception as after:
+            return Broken(reason=f"{one_line(error)}; then {one_line(after)}", proven=True)
+        return Failed(error=portable(error))
+
+
+def encoded(reply: Done | Failed | Broken) -> bytes:
+    """The reply as it travels, or why its value cannot."""
+    try:
+        return encode(reply)
+    except Exception as error:
+        return encode(Failed(error=portable(error)))
+
+
+def portable(error: Exception) -> CudaLLMError:
+    """Our own errors as they are; of any other its last line and where it was raised."""
+    if isinstance(error, CudaLLMError):
+        return error
+    return InfrastructureError("referee", one_line(error))
+
+
+def one_line(error: Exception) -> str:
+    """The last line of a traceback, and the place it comes from."""
+    said = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
+    frames = traceback.extract_tb(error.__traceback__)
+    return f"{said} ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else said
+
+
+@asynccontextmanager
+async def beating(connection: socket.socket) -> AsyncIterator[asyncio.Lock]:
+    """Beat while the context is open; hold the lock to say something else."""
+    speaking = asyncio.Lock()
+
+    async def beat() -> None:
+        while True:
+            await asyncio.sleep(BEAT_S)
+            async with speaking:
+                await send(connection, Beat())
+
+    beats = asyncio.create_task(beat())
+    try:
+        yield speaking
+    finally:
+        beats.cancel()
+        with contextlib.suppress(asyncio.CancelledError, OSError):
+            await beats

@@ -208,6 +208,11 @@ class Site(Protocol):
     """The process that holds a device, seen by the work that is carried out there."""
 
     @property
+    def name(self) -> str:
+        """Which device this is, as `Device.name` of one device."""
+        ...
+
+    @property
     def hardware(self) -> Hardware:
         """Profile of the GPU this is, or stands for."""
         ...
@@ -257,6 +262,20 @@ class Device(Protocol):
     @property
     def version(self) -> str:
         """Changes whenever this device could time the same kernel differently."""
+        ...
+
+    @property
+    def width(self) -> int:
+        """How many works it carries out at once; more wait for their turn."""
+        ...
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a person should know before believing a time: a display, other people's work."""
+        ...
+
+    def pinned(self) -> "Device":
+        """One device, always the same: where what is to be compared must be timed."""
         ...
 
     def prepare(self) -> None:

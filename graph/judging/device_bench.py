@@ -23,16 +23,15 @@ class Slots:
 
 
 def open_slots(device: Device) -> Slots:
-    """A compiler a core; an emulated device a core, a real one alone."""
+    """A compiler a core; as many candidates on the device as it takes at once."""
     import os
 
     from cuda_llm.settings import settings
 
     cores = len(os.sched_getaffinity(0))
-    emulated = settings().device_workers or cores
     return Slots(
         compilers=asyncio.Semaphore(settings().compile_workers or cores),
-        devices=asyncio.Semaphore(emulated if device.time_source == "modelled" else 1),
+        devices=asyncio.Semaphore(device.width),
     )
 
 

@@ -23,6 +23,8 @@ def attributes_of(hardware: Hardware) -> GpuAttributes:
         clock_khz=round(hardware.boost_clock_mhz * 1e3),
         memory_clock_khz=round(hardware.memory_clock_mhz * 1e3),
         memory_bus_bits=hardware.memory_bus_bits,
+        uuid=f"GPU-1f1f1f1f-1f1f-1f1f-1f1f-{'1f' * 5}00",
+        driver_cuda=13000,
         l2_bytes=hardware.l2_bytes,
         **told,
     )
@@ -37,6 +39,7 @@ def build_driver(folder: Path, gpu: GpuAttributes, count: int = 1, init_result: 
     pairs = ", ".join(f"{{{number}, {values[key]}}}" for key, number in ATTRIBUTE_NUMBERS.items())
     (folder / "values.h").write_text(
         f'#define NAME "{gpu.name}"\n#define MEMORY {gpu.memory_bytes}ull\n'
+        f"#define DRIVER_CUDA {gpu.driver_cuda}\n"
         f"#define COUNT {count}\n#define INIT_RESULT {init_result}\n#define ATTRIBUTES {pairs}\n"
     )
     library = folder / "libdriver.so"

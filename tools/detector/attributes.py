@@ -26,6 +26,10 @@ class GpuAttributes:
     shared_bytes_per_block: int
     shared_bytes_per_block_optin: int
     shared_bytes_reserved_per_block: int
+    uuid: str = ""
+    """As nvidia-smi and CUDA_VISIBLE_DEVICES spell it: `GPU-` and 32 hexadecimal digits."""
+    driver_cuda: int = 0
+    """Newest CUDA the driver runs: 13000 is 13.0."""
 
     @property
     def dram_gb_s(self) -> float:

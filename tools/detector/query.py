@@ -9,6 +9,7 @@ import ctypes
 import json
 import sys
 from typing import Any
+from uuid import UUID
 
 from cuda_llm.tools.detector.attributes import ATTRIBUTE_NUMBERS
 
@@ -37,18 +38,21 @@ def main(library: str) -> int:
 def read_all(driver: ctypes.CDLL) -> list[dict[str, Any]]:
     """Every GPU. Raises DriverError."""
     call(driver, "cuInit", 0)
-    count = ctypes.c_int()
+    count, newest = ctypes.c_int(), ctypes.c_int()
+    call(driver, "cuDriverGetVersion", ctypes.byref(newest))
     call(driver, "cuDeviceGetCount", ctypes.byref(count))
-    return [read_one(driver, ordinal) for ordinal in range(count.value)]
+    both = {"driver_cuda": newest.value}
+    return [both | read_one(driver, ordinal) for ordinal in range(count.value)]
 
 
 def read_one(driver: ctypes.CDLL, ordinal: int) -> dict[str, Any]:
     """Name, memory and attributes of one GPU. Raises DriverError."""
     device, value, memory = ctypes.c_int(), ctypes.c_int(), ctypes.c_size_t()
-    name = ctypes.create_string_buffer(256)
+    name, raw = ctypes.create_string_buffer(256), ctypes.create_string_buffer(16)
     call(driver, "cuDeviceGet", ctypes.byref(device), ordinal)
     call(driver, "cuDeviceGetName", name, len(name), device)
     call(driver, "cuDeviceTotalMem_v2", ctypes.byref(memory), device)
+    call(driver, "cuDeviceGetUuid_v2", raw, device)
     found: dict[str, Any] = {}
     for key, number in ATTRIBUTE_NUMBERS.items():
         call(driver, "cuDeviceGetAttribute", ctypes.byref(value), number, device)
@@ -56,6 +60,7 @@ def read_one(driver: ctypes.CDLL, ordinal: int) -> dict[str, Any]:
     capability = (found.pop("compute_capability_major"), found.pop("compute_capability_minor"))
     return {
         "ordinal": ordinal,
+        "uuid": f"GPU-{UUID(bytes=raw.raw)}",
         "name": name.value.decode(errors="replace"),
         "compute_capability": capability,
         "memory_bytes": memory.value,

@@ -1,38 +1,17 @@
-"""Memory that an orchestrator and a runner share: the device memory of the emulated device."""
+"""Where buffers lie in the memory shared with a runner: the emulated device's device memory."""
 
-import mmap
-import os
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from cuda_llm.tools.device import BufferSpec, PlacedBuffer
+from cuda_llm.tools.runner.memory import SharedMemory
 
 ARENA_BYTES = 16 << 30
 """Virtual; only pages that are written exist."""
 GUARD_BYTES = 4096
 _PAGE_BYTES = 4096
 _ALIGNMENT = 256
-
-
-class SharedMemory:
-    """An anonymous memory file, mapped here and inherited by a runner as a descriptor."""
-
-    def __init__(self, name: str, size: int) -> None:
-        self.size = size
-        self.descriptor = os.memfd_create(name, os.MFD_CLOEXEC)
-        os.ftruncate(self.descriptor, size)
-        self.map = mmap.mmap(self.descriptor, size)
-
-    def discard(self, begin: int, end: int) -> None:
-        """Give the pages of a page-aligned range back; they read as zero from now on."""
-        if end > begin:
-            self.map.madvise(mmap.MADV_REMOVE, begin, end - begin)
-
-    def close(self) -> None:
-        """Give back all pages and the descriptor. Views handed out stay valid and read zero."""
-        self.discard(0, self.size)
-        os.close(self.descriptor)
 
 
 class Layout:

@@ -1,6 +1,7 @@
 """The emulated device: nvcc's own output, run on the CPU."""
 
 import hashlib
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from cuda_llm.profile import TimeSource
 from cuda_llm.tools.arrays import HOST, Arrays
 from cuda_llm.tools.compiler.candidate import Compiled
 from cuda_llm.tools.device import P, Session, Site, T
-from cuda_llm.tools.devices.arena import ARENA_BYTES, SharedMemory
+from cuda_llm.tools.devices.arena import ARENA_BYTES
 from cuda_llm.tools.devices.endings import ending, load_failure
 from cuda_llm.tools.devices.facts import device_facts, short_name
 from cuda_llm.tools.devices.loaded import Loaded
@@ -24,6 +25,7 @@ from cuda_llm.tools.emulator.runtime_library import emulator_library, runtime_li
 from cuda_llm.tools.emulator.tables import Translated
 from cuda_llm.tools.emulator.translate import translate
 from cuda_llm.tools.runner import process
+from cuda_llm.tools.runner.memory import SharedMemory
 from cuda_llm.tools.runner.process import Libraries, Runner
 from cuda_llm.tools.runner.program import runner_program
 from cuda_llm.tools.runner.protocol import Reply, ReplyFrame, StartFrame
@@ -62,6 +64,22 @@ class EmulatedDevice:
         return hashlib.blake2b(
             repr(self.hardware).encode() + _timing_code(), digest_size=16
         ).hexdigest()
+
+    @property
+    def width(self) -> int:
+        """The setting `device_workers`, or one a core: their calls wait for a core (`pool`)."""
+        from cuda_llm.settings import settings
+
+        return settings().device_workers or len(os.sched_getaffinity(0))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Nobody else's work changes a modelled time."""
+        return ()
+
+    def pinned(self) -> "EmulatedDevice":
+        """See `Device.pinned`."""
+        return self
 
     def prepare(self) -> None:
         """See `Device.prepare`: jail, runner, emulator and CUDA runtime."""

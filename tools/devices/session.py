@@ -14,12 +14,13 @@ from cuda_llm.tools.device import (
     PlacedBuffer,
     Role,
 )
-from cuda_llm.tools.devices.arena import Layout, SharedMemory
+from cuda_llm.tools.devices.arena import Layout
 from cuda_llm.tools.devices.call_report import call_report
 from cuda_llm.tools.devices.endings import ending
 from cuda_llm.tools.devices.loaded import Loaded
 from cuda_llm.tools.devices.pool import call_slot
 from cuda_llm.tools.emulator.report import CallRecord, read_report
+from cuda_llm.tools.runner.memory import SharedMemory
 from cuda_llm.tools.runner.process import Runner
 from cuda_llm.tools.runner.protocol import MAX_BUFFERS, CallFrame, ReplyFrame, put_arguments
 

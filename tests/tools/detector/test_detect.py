@@ -14,6 +14,7 @@ def test_every_gpu_is_read_with_all_its_attributes(tmp_path: Path) -> None:
     first, second = detect_gpus(build_driver(tmp_path, GPU, count=2))
     assert first == GPU
     assert (second.ordinal, second.name) == (1, GPU.name)
+    assert first.uuid != second.uuid
 
 
 def test_no_driver_is_something_the_machine_lacks(tmp_path: Path) -> None:

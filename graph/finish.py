@@ -1,5 +1,7 @@
 """The last node: re-measure the winner, say the result."""
 
+from collections.abc import Collection
+
 from cuda_llm.agents.situation import Situation
 from cuda_llm.graph.remeasure import confirm
 from cuda_llm.graph.state import Json, SearchState, SearchUpdate
@@ -14,16 +16,22 @@ async def finish(state: SearchState, wiring: Wiring) -> SearchUpdate:
     """End what is late, and judge the winner again; one that fails gives way to the next best."""
     await wiring.workbench.close()
     situation = situation_of(state, wiring)
-    winner = await confirm(wiring, ranked(situation), baseline_of(situation))
+    winner = await confirm(
+        wiring, ranked(situation, state.get("unfit", {})), baseline_of(situation)
+    )
     best = None if winner is None else result(situation, winner)
     wiring.record(ended(wiring, state["stop"], best))
     release(wiring)
     return {"best": best, "incumbent": best["id"] if best else None}
 
 
-def ranked(situation: Situation) -> list[Attempt]:
-    """The incumbent, then whoever else passed, fastest first."""
-    passed = [one for one in situation.attempts if one.passed and one != situation.incumbent]
+def ranked(situation: Situation, unfit: Collection[str]) -> list[Attempt]:
+    """The incumbent, then whoever else passed and nothing was found in, fastest first."""
+    passed = [
+        one
+        for one in situation.attempts
+        if one.passed and one != situation.incumbent and one.id not in unfit
+    ]
     passed.sort(key=lambda one: -(one.speedup or 0.0))
     return passed if situation.incumbent is None else [situation.incumbent, *passed]
 

@@ -48,6 +48,7 @@ def empty(state: SearchState) -> SearchUpdate:
         "attempts": anew(state, []),
         "error_hints": anew(state, []),
         "notes": anew(state, {}),
+        "unfit": anew(state, {}),
     }
 
 

@@ -1,6 +1,7 @@
 """What a user asks of a run. Plain data: `run.json` holds it, and a resumed run reads it there."""
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 from cuda_llm.search import Components, HardwareContext
 
@@ -15,6 +16,8 @@ class RunRequest:
     task: str
     """Name of a task, or its folder."""
     device: str = "auto"
+    l2: Literal["cold", "warm"] = "cold"
+    """What the L2 cache of a GPU holds when a timed call begins; a modelled device is cold."""
     generator: str = "auto"
     """`auto`, `llm`, `playbook` or a dotted path; `auto` is `llm` where a model is named."""
     strategy: str = "fsr"

@@ -6,10 +6,10 @@ from cuda_llm.agents.reflector import Reflected
 from cuda_llm.graph.collecting import take_in, tell_trials
 from cuda_llm.graph.contained import contained
 from cuda_llm.graph.contributions import as_contribution, contribute
+from cuda_llm.graph.crowning import crown
 from cuda_llm.graph.orders import order, write_trials
 from cuda_llm.graph.review import review
 from cuda_llm.graph.state import SearchState, SearchUpdate
-from cuda_llm.graph.steer import choose as choose_incumbent
 from cuda_llm.graph.stopping import why_stop
 from cuda_llm.graph.view import judged_of, keep_view, situation_of
 from cuda_llm.graph.wiring import Wiring
@@ -68,9 +68,10 @@ async def collect_trials(state: SearchState, wiring: Wiring) -> SearchUpdate:
 
 
 async def choose(state: SearchState, wiring: Wiring) -> SearchUpdate:
-    """Let the strategy say who is to be beaten."""
+    """Let the strategy say who is to be beaten; where times are measured, by a contest."""
     situation = situation_of(state, wiring)
-    choice = choose_incumbent(wiring, situation, judged_of(state, situation))
+    crowned = await crown(wiring, situation, judged_of(state, situation))
+    choice = crowned.choice
     wiring.record(
         IncumbentChosen(
             round=state["round"],
@@ -80,7 +81,7 @@ async def choose(state: SearchState, wiring: Wiring) -> SearchUpdate:
             verdicts=choice.verdicts,
         )
     )
-    return {"incumbent": choice.incumbent}
+    return {"incumbent": choice.incumbent, "unfit": crowned.unfit}
 
 
 async def reflection(state: SearchState, wiring: Wiring) -> SearchUpdate:

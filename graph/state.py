@@ -5,15 +5,17 @@ large (sources, verdicts, prompts) lies in the run's folder; the state names it 
 """
 
 import operator
-from typing import Annotated, Any, Required
+from typing import Annotated, Any, Required, TypeVar
 
 from typing_extensions import TypedDict
+
+T = TypeVar("T")
 
 Json = dict[str, Any]
 """A value of `cuda_llm.search` or `cuda_llm.agents`, encoded by `cuda_llm.codec`."""
 
 
-def merge(old: dict[str, Json], new: dict[str, Json]) -> dict[str, Json]:
+def merge(old: dict[str, T], new: dict[str, T]) -> dict[str, T]:
     """Both; what is new replaces what has the same name."""
     return {**old, **new}
 
@@ -57,6 +59,8 @@ class SearchUpdate(TypedDict, total=False):
     """Every candidate that was judged, by round and index."""
     incumbent: str | None
     """Id of the attempt to beat."""
+    unfit: Annotated[dict[str, str], merge]
+    """By attempt that passed: what was found when it was about to be crowned."""
     error_hints: Annotated[list[Json], operator.add]
     performance_hints: Annotated[list[Json], operator.add]
     notes: Annotated[dict[str, Json], merge]

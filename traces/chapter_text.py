@@ -4,7 +4,13 @@ from collections.abc import Iterator
 
 from cuda_llm.search import Attempt, Brief, Hint, Kind
 from cuda_llm.traces.chapters import Chapter, Story
-from cuda_llm.traces.events import AgentDecided, AgentFailed, ModelCalled, ModelRetried
+from cuda_llm.traces.events import (
+    AgentDecided,
+    AgentFailed,
+    ContestHeld,
+    ModelCalled,
+    ModelRetried,
+)
 from cuda_llm.traces.figures import say_idea, say_seconds, say_spend
 from cuda_llm.traces.page import labelled, wrapped
 from cuda_llm.traces.summary import spend_of
@@ -27,7 +33,7 @@ PICKED = {
     Kind.DEPART: "picked from the playbook, to beat {parent} with another structure",
 }
 """Of a generator that is told nothing: it searches kernels that are there."""
-ENDED = {"won": "won", "tie": "a tie", "slower": "slower"}
+ENDED = {"won": "won", "faster": "faster", "tie": "a tie", "slower": "slower"}
 
 
 def tell_chapter(chapter: Chapter, story: Story, *, alive: bool) -> Iterator[str]:
@@ -50,6 +56,7 @@ def tell_chapter(chapter: Chapter, story: Story, *, alive: bool) -> Iterator[str
         yield from _failed(failed)
     for channel, hint in chapter.hints:
         yield from _hint(channel, hint)
+    yield from _contests(chapter)
     yield from _choice(chapter)
 
 
@@ -138,6 +145,24 @@ def _hint(channel: str, hint: Hint) -> Iterator[str]:
         yield from wrapped(hint.evidence, first="seen: ", indent=INSIDE)
     for avoided in hint.avoid:
         yield from wrapped(avoided, first="avoid: ", indent=INSIDE)
+
+
+def _contests(chapter: Chapter) -> Iterator[str]:
+    for held in chapter.contests.values():
+        yield from labelled("contest", f"{held.contender} against {held.incumbent}: {say(held)}")
+    for seen in chapter.inspected.values():
+        found = seen.code or "nothing found"
+        yield from labelled("inspected", f"{seen.attempt}: {'; '.join((found, *seen.notes))}")
+
+
+def say(held: ContestHeld) -> str:
+    """How a contest ended: `1.04x its speed (1.03 to 1.05): faster`."""
+    if held.speedup is None:
+        return " ".join(filter(None, (held.fault or "no end", held.detail)))
+    interval = ""
+    if held.speedup_low is not None and held.speedup_high is not None:
+        interval = f" ({held.speedup_low:.3g} to {held.speedup_high:.3g})"
+    return f"{held.speedup:.3g}x its speed{interval}: {ENDED.get(held.outcome, held.outcome)}"
 
 
 def _choice(chapter: Chapter) -> Iterator[str]:

@@ -14,9 +14,11 @@ from cuda_llm.traces.events import (
     AttemptJudged,
     BaselineJudged,
     CandidateLate,
+    ContestHeld,
     Event,
     HintGiven,
     IncumbentChosen,
+    KernelInspected,
     ModelCalled,
     ModelRetried,
     RoundBegan,
@@ -54,6 +56,10 @@ class Chapter:
     """By parent."""
     hints: dict[tuple[str, Hint], None] = field(default_factory=dict)
     """Channel and hint, in the order told."""
+    contests: dict[str, ContestHeld] = field(default_factory=dict)
+    """By contender."""
+    inspected: dict[str, KernelInspected] = field(default_factory=dict)
+    """By attempt."""
     choice: IncumbentChosen | None = None
 
 
@@ -152,6 +158,10 @@ def _add(story: Story, chapter: Chapter, event: Event) -> None:
             chapter.tuned[parent] = event
         case HintGiven(channel=channel, hint=hint):
             chapter.hints[channel, hint] = None
+        case ContestHeld(contender=contender):
+            chapter.contests[contender] = event
+        case KernelInspected(attempt=name):
+            chapter.inspected[name] = event
         case IncumbentChosen():
             chapter.choice = event
         case WinnerRemeasured():

@@ -201,6 +201,41 @@ class HintGiven:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ContestHeld:
+    """A contender and the incumbent were timed in turn on one GPU, before the choice."""
+
+    kind: ClassVar[str] = "contest_held"
+    round: int
+    contender: str
+    incumbent: str
+    outcome: str
+    """`faster`, `slower`, `tie`; empty where it came to no end."""
+    speedup: float | None = None
+    """The incumbent's time over the contender's; None where a fault ended it."""
+    speedup_low: float | None = None
+    speedup_high: float | None = None
+    """Interval of `speedup`, 95 %."""
+    fault: str = ""
+    """Code of the verdict that being timed brought on one of the two."""
+    detail: str = ""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelInspected:
+    """A kernel was watched by further tools before it became the incumbent."""
+
+    kind: ClassVar[str] = "kernel_inspected"
+    round: int
+    attempt: str
+    code: str
+    """Of the verdict it brought; empty where nothing was found."""
+    notes: tuple[str, ...] = ()
+    """What was watched, and what could not be."""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
 class IncumbentChosen:
     """Who is to be beaten after a round."""
 
@@ -274,6 +309,8 @@ Event: TypeAlias = (
     | AttemptJudged
     | TunerSearched
     | HintGiven
+    | ContestHeld
+    | KernelInspected
     | IncumbentChosen
     | WinnerRemeasured
     | RunFinished

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.strategy import Choice
-from cuda_llm.search import Attempt
+from cuda_llm.search import Attempt, Contested
 
 
 def choose_fastest(situation: Situation, judged: Sequence[Attempt]) -> Choice:
@@ -30,7 +30,7 @@ def choose_fastest(situation: Situation, judged: Sequence[Attempt]) -> Choice:
     crowned = winner or incumbent
     return Choice(
         incumbent=None if crowned is None else crowned.id,
-        reason=explain(winner, incumbent, verdicts),
+        reason=explain(situation, winner, incumbent, verdicts),
         verdicts=verdicts,
     )
 
@@ -42,14 +42,26 @@ def by_speed(attempts: Sequence[Attempt]) -> list[Attempt]:
 
 
 def compare(situation: Situation, contender: Attempt, incumbent: Attempt) -> str:
-    """`won`, or why not: `tie`, `slower`, `regression: ...`."""
+    """`won`, or why not: `tie`, `slower`, `regression: ...`.
+
+    Where both were timed in turn, that decides; else the speed-up of each over the baseline.
+    """
+    held = contest_of(situation, contender, incumbent)
+    if held is not None and held.outcome != "faster":
+        return held.outcome
     gain = gain_over(contender, incumbent)
     margin = doubt(situation, contender, incumbent)
-    if gain < -margin:
+    if held is None and gain < -margin:
         return "slower"
-    if gain <= margin:
+    if held is None and gain <= margin:
         return "tie"
     return find_regression(situation, contender, incumbent) or "won"
+
+
+def contest_of(situation: Situation, contender: Attempt, incumbent: Attempt) -> Contested | None:
+    """The contest of these two, where there was one."""
+    held = situation.contests.get(contender.id)
+    return held if held is not None and held.incumbent == incumbent.id else None
 
 
 def rank(situation: Situation, loser: Attempt, winner: Attempt) -> str:
@@ -79,9 +91,18 @@ def find_regression(situation: Situation, contender: Attempt, incumbent: Attempt
     return ""
 
 
-def explain(winner: Attempt | None, incumbent: Attempt | None, verdicts: dict[str, str]) -> str:
+def explain(
+    situation: Situation,
+    winner: Attempt | None,
+    incumbent: Attempt | None,
+    verdicts: dict[str, str],
+) -> str:
     """The choice in one sentence."""
     if winner is not None and incumbent is not None:
+        held = contest_of(situation, winner, incumbent)
+        if held is not None:
+            gain = 100 * (held.speedup - 1)
+            return f"{winner.id} is {gain:.1f} % faster than {incumbent.id}, timed in turn"
         gain = 100 * gain_over(winner, incumbent)
         return f"{winner.id} is {gain:.1f} % faster than {incumbent.id}"
     if winner is not None:

@@ -1,14 +1,39 @@
 """The three feature functions of the paper as the graph calls them, and the baseline."""
 
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 from cuda_llm.outcomes import Verdict
 from cuda_llm.tools.compiler.candidate import Compiled
+from cuda_llm.tools.judge.contest import Contest
 from cuda_llm.tools.judge.timing import Timing
 from cuda_llm.tools.validator.validate import Validated
 
 SOURCE = "source.cu"
 """A candidate's file, in its folder and in what the compiler says of it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inspected:
+    """What tools beyond the referee found in a kernel that passed."""
+
+    fault: Verdict | None = None
+    """None where nothing was found."""
+    notes: tuple[str, ...] = ()
+    """What was watched, and what could not be."""
+
+
+@runtime_checkable
+class Arena(Protocol):
+    """A bench that measures can do more for a kernel that is about to be crowned."""
+
+    async def contest(self, contender: Compiled, incumbent: Compiled) -> Contest:
+        """Time both in turn on one GPU."""
+        ...
+
+    async def inspect(self, compiled: Compiled) -> Inspected:
+        """Watch its memory accesses and its barriers at small sizes."""
+        ...
 
 
 class Bench(Protocol):

@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Literal, Protocol
 
 from cuda_llm.outcomes import Verdict
+from cuda_llm.profile import Outcome
 
 Author = Literal["model", "playbook", "human"]
 """Who wrote a kernel."""
@@ -160,6 +161,23 @@ class Attempt:
     def passed(self) -> bool:
         """Whether it is correct in every check that was made."""
         return self.code == "PASSED"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contested:
+    """Two kernels timed in turn on one GPU, the first of them to become the incumbent."""
+
+    contender: str
+    """Id of an attempt."""
+    incumbent: str
+    """Id of the attempt it was timed against."""
+    outcome: Outcome
+    """Of the contender, beyond the noise of this measurement."""
+    speedup: float
+    """The incumbent's time over the contender's."""
+    speedup_low: float
+    speedup_high: float
+    """Interval of `speedup`, 95 %."""
 
 
 class Archive(Protocol):

@@ -12,9 +12,11 @@ from cuda_llm.traces.events import (
     AttemptJudged,
     BaselineJudged,
     CandidateLate,
+    ContestHeld,
     Event,
     HintGiven,
     IncumbentChosen,
+    KernelInspected,
     ModelCalled,
     ModelRetried,
     RoundBegan,
@@ -196,6 +198,17 @@ OTHERS: tuple[Event, ...] = (
     RunForked(of="another-run", round=1, edited_hints=True),
     RunResumed(round=2),
     RunInterrupted(reason="Ctrl-C", round=2, best="r1-c1"),
+    ContestHeld(
+        round=2,
+        contender="r2-c1",
+        incumbent="r1-c1",
+        outcome="faster",
+        speedup=2.8,
+        speedup_low=2.79,
+        speedup_high=2.81,
+        seconds=1.5,
+    ),
+    KernelInspected(round=2, attempt="r2-c1", code="", notes=("memcheck: nothing found",)),
 )
 """Kinds that an undisturbed run does not tell."""
 

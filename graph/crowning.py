@@ -1,0 +1,209 @@
+"""Who becomes the incumbent where times are measured: a screen names contenders, a contest decides.
+
+A round's candidates are timed briefly and on their own, maybe on several GPUs. Whoever the strategy
+would crown for that is first timed in turn with the present incumbent on one GPU, and looked at by
+tools that are too slow for every candidate. The strategy chooses again, knowing what came of it.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from cuda_llm.agents.situation import Situation
+from cuda_llm.agents.strategy import Choice
+from cuda_llm.graph.judging.bench import Arena
+from cuda_llm.graph.judging.steady import steady
+from cuda_llm.graph.stages import compiled
+from cuda_llm.graph.steer import choose
+from cuda_llm.graph.wiring import Wiring
+from cuda_llm.outcomes import InfraFailed
+from cuda_llm.search import Attempt, Contested
+from cuda_llm.tools.compiler.candidate import Compiled
+from cuda_llm.tools.judge.contest import Contest
+from cuda_llm.traces.events import ContestHeld, KernelInspected
+from cuda_llm.wording import describe
+
+MOST_CONTESTS = 3
+"""A round. Whoever would be the next contender waits for a later round."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Crowned:
+    """The choice, and what was found on the way to it."""
+
+    choice: Choice
+    unfit: dict[str, str] = field(default_factory=dict)
+    """By attempt: the fault for which it may never be crowned."""
+
+
+@dataclass
+class Field:
+    """Who is still in the running."""
+
+    situation: Situation
+    judged: tuple[Attempt, ...]
+    refused: dict[str, str] = field(default_factory=dict)
+    """By attempt: why it may not be crowned, whatever its time."""
+    unfit: dict[str, str] = field(default_factory=dict)
+    """Those of them that are at fault."""
+    inspected: set[str] = field(default_factory=set)
+    held: int = 0
+
+    def refuse(self, name: str, why: str) -> None:
+        """Take an attempt out."""
+        self.refused[name] = why
+        self.judged = tuple(one for one in self.judged if one.id != name)
+
+    def find_unfit(self, name: str, fault: str) -> None:
+        """Take it out for good."""
+        self.unfit[name] = fault
+        self.refuse(name, fault)
+
+    def take_in(self, held: Contested) -> None:
+        """Let the strategy know."""
+        contests = {**self.situation.contests, held.contender: held}
+        self.situation = replace(self.situation, contests=contests)
+
+
+async def crown(wiring: Wiring, situation: Situation, judged: Sequence[Attempt]) -> Crowned:
+    """The strategy's choice, confirmed where the bench can and times are measured."""
+    bench = wiring.bench
+    if situation.time_source == "modelled" or not isinstance(bench, Arena):
+        return Crowned(choice=choose(wiring, situation, judged))
+    field = Field(situation=situation, judged=tuple(judged))
+    while True:
+        choice = choose(wiring, field.situation, field.judged)
+        if choice.incumbent in field.refused:
+            return Crowned(choice=stay(field, choice), unfit=field.unfit)
+        name = next_contender(field.situation, choice)
+        if name is not None and field.held < MOST_CONTESTS:
+            await contend(wiring, bench, field, name)
+        elif name is not None and name == choice.incumbent:
+            field.refuse(name, f"not contested: {MOST_CONTESTS} others were")
+        elif is_new(field, choice):
+            await look_at(wiring, bench, field, choice.incumbent or "")
+        else:
+            told = replace(choice, verdicts={**choice.verdicts, **field.refused})
+            return Crowned(choice=told, unfit=field.unfit)
+
+
+def stay(field: Field, choice: Choice) -> Choice:
+    """A strategy that insists on a kernel that was refused does not get it."""
+    before = field.situation.incumbent
+    return Choice(
+        incumbent=None if before is None else before.id,
+        reason=f"{choice.incumbent} was chosen, but {field.refused[choice.incumbent or '']}",
+        verdicts={**choice.verdicts, **field.refused},
+    )
+
+
+def next_contender(situation: Situation, choice: Choice) -> str | None:
+    """Who has to be timed beside the incumbent before this choice can stand.
+
+    The one to be crowned; else the fastest that only the doubt of two separate times made a tie.
+    """
+    before = situation.incumbent
+    if before is None:
+        return None
+    if choice.incumbent not in (None, before.id):
+        return None if choice.incumbent in situation.contests else choice.incumbent
+    ties = [
+        one
+        for one in situation.attempts
+        if choice.verdicts.get(one.id) == "tie"
+        and one.id not in situation.contests
+        and (one.speedup or 0.0) > (before.speedup or 0.0)
+    ]
+    return max(ties, key=lambda one: one.speedup or 0.0).id if ties else None
+
+
+def is_new(field: Field, choice: Choice) -> bool:
+    """Whether the chosen one was never looked at."""
+    before = field.situation.incumbent
+    old = {None, None if before is None else before.id, *field.inspected}
+    return choice.incumbent not in old
+
+
+async def contend(wiring: Wiring, bench: Arena, field: Field, name: str) -> None:
+    """Hold a contest, and tell of it."""
+    incumbent = field.situation.incumbent
+    assert incumbent is not None, "the first kernel that passes has nobody to beat"
+    field.held += 1
+    began = time.monotonic()
+    outcome = await held_contest(wiring, bench, name, incumbent.id)
+    seconds = time.monotonic() - began
+    told = tell(field.situation.round, name, incumbent.id, outcome, seconds)
+    wiring.record(told)
+    if told.outcome not in ("faster", "slower", "tie"):
+        field.refuse(name, f"no contest: {told.fault}")
+    elif isinstance(outcome, Contest) and "first" in outcome.faults:
+        field.find_unfit(name, f"{told.fault} when it was timed")
+    else:
+        field.take_in(as_contested(told))
+
+
+async def held_contest(
+    wiring: Wiring, bench: Arena, name: str, incumbent: str
+) -> Contest | InfraFailed:
+    """The contest of two attempts."""
+    pair = []
+    for one in (name, incumbent):
+        built = await compiled(wiring, wiring.bench, wiring.folder.source(one))
+        if not isinstance(built, Compiled):
+            return InfraFailed(component="compiler", detail=f"{one} compiled before: {built.code}")
+        pair.append(built)
+    return await steady("contest", lambda: bench.contest(*pair))
+
+
+def tell(
+    round_: int, name: str, incumbent: str, outcome: Contest | InfraFailed, seconds: float
+) -> ContestHeld:
+    """The event of a contest."""
+    who = {"round": round_, "contender": name, "incumbent": incumbent, "seconds": seconds}
+    if isinstance(outcome, InfraFailed):
+        return ContestHeld(**who, outcome="", fault=outcome.code, detail=outcome.detail)  # type: ignore[arg-type]
+    for verdict in outcome.faults.values():
+        detail = " ".join(describe(verdict)[:1])
+        return ContestHeld(**who, outcome=outcome.outcome, fault=verdict.code, detail=detail)  # type: ignore[arg-type]
+    return ContestHeld(
+        **who,  # type: ignore[arg-type]
+        outcome=outcome.outcome,
+        speedup=1 / outcome.ratio,
+        speedup_low=1 / outcome.high,
+        speedup_high=1 / outcome.low,
+    )
+
+
+def as_contested(told: ContestHeld) -> Contested:
+    """What a strategy sees of it; an incumbent that failed has lost by any factor."""
+    return Contested(
+        contender=told.contender,
+        incumbent=told.incumbent,
+        outcome=told.outcome,  # type: ignore[arg-type]
+        speedup=told.speedup or 1.0,
+        speedup_low=told.speedup_low or 1.0,
+        speedup_high=told.speedup_high or 1.0,
+    )
+
+
+async def look_at(wiring: Wiring, bench: Arena, field: Field, name: str) -> None:
+    """Have further tools watch the kernel, and tell what they found."""
+    field.inspected.add(name)
+    began = time.monotonic()
+    built = await compiled(wiring, wiring.bench, wiring.folder.source(name))
+    if not isinstance(built, Compiled):
+        return
+    found = await steady("inspection", lambda: bench.inspect(built))
+    broken = isinstance(found, InfraFailed)
+    fault = None if isinstance(found, InfraFailed) else found.fault
+    wiring.record(
+        KernelInspected(
+            round=field.situation.round,
+            attempt=name,
+            code="" if fault is None else fault.code,
+            notes=(f"not inspected: {found.detail}",) if broken else found.notes,  # type: ignore[union-attr]
+            seconds=time.monotonic() - began,
+        )
+    )
+    if fault is not None:
+        field.find_unfit(name, f"{fault.code}: {' '.join(describe(fault)[:1])}")

@@ -1,0 +1,75 @@
+"""Runs on a GPU that is not there: a table says who wins a contest."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from graph_runs import TableBench, wiring_in
+
+from cuda_llm.graph.judging.bench import Inspected
+from cuda_llm.graph.wiring import Wiring
+from cuda_llm.outcomes import Verdict
+from cuda_llm.tools.compiler.candidate import Compiled
+from cuda_llm.tools.devices.emulated import EmulatedDevice
+from cuda_llm.tools.devices.find import open_emulated
+from cuda_llm.tools.judge.contest import Contest, fault, outcome_of
+
+FLOOR = 0.01
+
+
+class MeasuringDevice(EmulatedDevice):
+    """Claims to measure, and can do nothing."""
+
+    @property
+    def time_source(self) -> Any:
+        return "measured"
+
+
+def measuring_device() -> MeasuringDevice:
+    """On an emulated GPU, to have a profile of it."""
+    return MeasuringDevice(open_emulated().hardware)
+
+
+@dataclass(frozen=True)
+class ArenaBench(TableBench):
+    """A contest is decided by `ratios`, contender over incumbent, else by the tables' times."""
+
+    ratios: Mapping[str, float] = field(default_factory=dict)
+    """By first declaration of the contender's source, as `ok_80_2`."""
+    faults: Mapping[str, Verdict] = field(default_factory=dict)
+    """What being timed brings on a contender."""
+    findings: Mapping[str, Verdict] = field(default_factory=dict)
+    """What being inspected does."""
+
+    async def contest(self, contender: Compiled, incumbent: Compiled) -> Contest:
+        await self.take("contest", contender.source)
+        first, second = declared(contender.source), declared(incumbent.source)
+        if first in self.faults:
+            return fault("first", self.faults[first], "measured")
+        own = float(first.split("_")[1]) / float(second.split("_")[1])
+        ratio = self.ratios.get(first, own)
+        low, high = ratio * 0.995, ratio * 1.005
+        return Contest(
+            sizes=(),
+            ratio=ratio,
+            low=low,
+            high=high,
+            outcome=outcome_of(ratio, low, high, FLOOR),
+            source="measured",
+            faults={},
+        )
+
+    async def inspect(self, compiled: Compiled) -> Inspected:
+        await self.take("inspect", compiled.source)
+        return Inspected(fault=self.findings.get(declared(compiled.source)), notes=("watched",))
+
+
+def declared(source: str) -> str:
+    """`ok_80_2` of `int ok_80_2;`."""
+    return source.rpartition("int ")[2].partition(";")[0]
+
+
+def measured_wiring(folder: Path, bench: ArenaBench, **parts: Any) -> Wiring:
+    """A wiring on that device."""
+    return wiring_in(folder, bench=bench, device=measuring_device(), **parts)

@@ -31,6 +31,10 @@ class Arrays:
     part_bytes: int = 1 << 28
     """Working memory that a float64 reference computed part by part may take at once."""
 
+    def number(self, value: Array) -> float:
+        """One element, brought to the host."""
+        return float(self.to_host(value))
+
 
 def _on_the_host(array: Array) -> npt.NDArray[Any]:
     return np.asarray(array)

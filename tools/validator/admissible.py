@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from cuda_llm.errors import InfrastructureError, TaskError
 from cuda_llm.outcomes import CompileFailed, InfraFailed, Verdict, WrongResult
 from cuda_llm.tasks.task import Task
+from cuda_llm.tools.arrays import HOST, Arrays
 from cuda_llm.tools.compiler.candidate import Compiled
 from cuda_llm.tools.device import Device, Session, Site
 from cuda_llm.tools.validator.oracle import baseline_oracle, reference_oracle
@@ -50,15 +51,21 @@ async def check_there(site: Site, task: Task, compiled: Compiled) -> Admission:
             return _refused(task, session)
         if not isinstance(second, Session):
             return _refused(task, second)
-        return await check_sessions(task, session, second)
+        return await check_sessions(task, session, second, site.arrays)
 
 
-async def check_sessions(task: Task, session: Session, second: Session) -> Admission:
+async def check_sessions(
+    task: Task, session: Session, second: Session, arrays: Arrays = HOST
+) -> Admission:
     """The same for a baseline loaded twice: `second` is the oracle where there is no reference."""
     try:
-        oracle = baseline_oracle(task, second) if task.reference is None else reference_oracle(task)
-        result = await validate(task, session, oracle=oracle)
-        problems = [problem async for problem in find_problems(task, oracle)]
+        oracle = (
+            baseline_oracle(task, second, arrays)
+            if task.reference is None
+            else reference_oracle(task, arrays)
+        )
+        result = await validate(task, session, arrays=arrays, oracle=oracle)
+        problems = [problem async for problem in find_problems(task, oracle, arrays=arrays)]
     except TaskError as error:
         return Admission(problems=(str(error),), checked={})
     if not isinstance(result, Validated):

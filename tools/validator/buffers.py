@@ -1,17 +1,20 @@
-"""What the referee puts around and into shared buffers, and what it finds there afterwards."""
+"""What the referee puts around and into shared buffers, and what it finds there afterwards.
 
-from collections.abc import Mapping
+Everything stays where the buffers are; a question about all of them costs one transfer.
+"""
+
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 
 from cuda_llm.outcomes import GuardOverwritten, InputMutated
+from cuda_llm.tools.arrays import HOST, Array, Arrays, Random
 from cuda_llm.tools.device import PlacedBuffer, Role
 
-Array = npt.NDArray[Any]
-Bytes = npt.NDArray[np.uint8]
+BYTES_AT_ONCE = 1 << 29
+"""Compared at once, so that the mask of a large buffer stays small."""
 
 
 @dataclass(frozen=True)
@@ -21,46 +24,50 @@ class Filled:
     placed: Mapping[str, PlacedBuffer]
     contents: Mapping[str, Array]
     """What inputs were given."""
-    guards: Mapping[str, tuple[Bytes, Bytes]]
+    guards: Mapping[str, tuple[Array, Array]]
     poison: int
 
 
 def fill(
-    placed: Mapping[str, PlacedBuffer],
-    contents: Mapping[str, Array],
-    poison: int,
-    rng: np.random.Generator,
+    placed: Mapping[str, PlacedBuffer], contents: Mapping[str, Array], poison: int, rng: Random
 ) -> Filled:
     """Write inputs, poison outputs, put random bytes at both ends of every buffer."""
-    guards = {}
+    sides = [side for one in placed.values() for side in (one.guard_before, one.guard_after)]
+    ends = np.cumsum([0, *(side.size for side in sides)]).tolist()
+    noise = rng.integers(0, 256, ends[-1], dtype=np.uint8)
+    kept = [noise[begin:end] for begin, end in pairwise(ends)]
+    for side, noisy in zip(sides, kept, strict=True):
+        side[...] = noisy
     for name, buffer in placed.items():
         if buffer.spec.role is Role.OUT:
             bytes_of(buffer.data)[...] = poison
         else:
             buffer.data[...] = contents[name]
-        before = np.frombuffer(rng.bytes(buffer.guard_before.size), np.uint8)
-        after = np.frombuffer(rng.bytes(buffer.guard_after.size), np.uint8)
-        buffer.guard_before[...] = before
-        buffer.guard_after[...] = after
-        guards[name] = (before, after)
+    guards = {name: (kept[2 * i], kept[2 * i + 1]) for i, name in enumerate(placed)}
     return Filled(placed=placed, contents=contents, guards=guards, poison=poison)
 
 
-def find_damage(filled: Filled) -> GuardOverwritten | InputMutated | None:
+def find_damage(filled: Filled, arrays: Arrays = HOST) -> GuardOverwritten | InputMutated | None:
     """The first guard or input that is not as it was left."""
+    watched: list[tuple[Array, Array]] = []
     for name, buffer in filled.placed.items():
         before, after = filled.guards[name]
-        changed = np.flatnonzero(buffer.guard_after != after)
-        if changed.size:
-            return GuardOverwritten(buffer=name, side="after", offset_bytes=int(changed[0]))
-        changed = np.flatnonzero(buffer.guard_before != before)
-        if changed.size:
-            distance = before.size - 1 - int(changed[-1])
-            return GuardOverwritten(buffer=name, side="before", offset_bytes=distance)
-    for name, buffer in filled.placed.items():
-        if buffer.spec.role is Role.IN and not same_bytes(buffer.data, filled.contents[name]):
-            return InputMutated(buffer=name)
-    return None
+        watched += [(buffer.guard_after, after), (buffer.guard_before, before)]
+    inputs = [name for name, one in filled.placed.items() if one.spec.role is Role.IN]
+    watched += [(filled.placed[name].data, filled.contents[name]) for name in inputs]
+    at = _first_difference(watched, arrays)
+    if at is None:
+        return None
+    guarded = 2 * len(filled.placed)
+    if at >= guarded:
+        return InputMutated(buffer=inputs[at - guarded])
+    found, left = (arrays.to_host(one) for one in watched[at])
+    changed = np.flatnonzero(found != left)
+    name = list(filled.placed)[at // 2]
+    if at % 2 == 0:
+        return GuardOverwritten(buffer=name, side="after", offset_bytes=int(changed[0]))
+    distance = left.size - 1 - int(changed[-1])
+    return GuardOverwritten(buffer=name, side="before", offset_bytes=distance)
 
 
 def take_outputs(filled: Filled) -> dict[str, Array]:
@@ -72,19 +79,42 @@ def take_outputs(filled: Filled) -> dict[str, Array]:
     }
 
 
-def find_late_write(filled: Filled, taken: Mapping[str, Array]) -> str | None:
+def find_late_write(
+    filled: Filled, taken: Mapping[str, Array], arrays: Arrays = HOST
+) -> str | None:
     """Name of an output that changed since `taken` was copied."""
-    for name, copy in taken.items():
-        if not same_bytes(filled.placed[name].data, copy):
-            return name
-    return None
+    pairs = [(filled.placed[name].data, copy) for name, copy in taken.items()]
+    at = _first_difference(pairs, arrays)
+    return None if at is None else list(taken)[at]
 
 
-def same_bytes(one: Array, other: Array) -> bool:
+def same_bytes(one: Array, other: Array, arrays: Arrays = HOST) -> bool:
     """Whether two arrays of one type and shape hold the same bits, NaNs included."""
-    return bool(np.array_equal(bytes_of(one), bytes_of(other)))
+    return _first_difference([(one, other)], arrays) is None
 
 
-def bytes_of(array: Array) -> Bytes:
+def _first_difference(pairs: Sequence[tuple[Array, Array]], arrays: Arrays) -> int | None:
+    """Number of the first pair whose bits differ."""
+    asked: list[tuple[int, Array, Array]] = []
+    for number, (one, other) in enumerate(pairs):
+        ones, others = _words(one), _words(other)
+        step = BYTES_AT_ONCE // ones.itemsize
+        for begin in range(0, ones.size, step):
+            part = slice(begin, begin + step)
+            asked.append((number, ones[part], others[part]))
+    differ = arrays.xp.empty(len(asked), np.bool_)
+    for at, (_, ones, others) in enumerate(asked):
+        differ[at] = (ones != others).any()
+    found = np.flatnonzero(arrays.to_host(differ))
+    return asked[int(found[0])][0] if found.size else None
+
+
+def _words(array: Array) -> Array:
+    """The bits as the widest words they fill."""
+    flat = array.reshape(-1)
+    return flat.view(np.uint64 if flat.nbytes % 8 == 0 else np.uint8)
+
+
+def bytes_of(array: Array) -> Array:
     """A flat view of a contiguous array's bytes."""
     return array.reshape(-1).view(np.uint8)

@@ -2,14 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
 
 from cuda_llm.outcomes import LateWrite, Nondeterministic, PolicyViolation, Verdict
 from cuda_llm.tasks.expressions import evaluate
 from cuda_llm.tasks.task import Task
+from cuda_llm.tools.arrays import HOST, Array, Arrays, Random
 from cuda_llm.tools.device import CallReport, Level, Session
 from cuda_llm.tools.validator.buffers import (
     Filled,
@@ -29,8 +26,6 @@ from cuda_llm.tools.validator.results import (
     compare_repeat,
     wrong_result,
 )
-
-Array = npt.NDArray[Any]
 
 PROBE_TERMS = 2048
 """So many thirteen-bit numbers sum to less than 2^24, whatever they are."""
@@ -56,26 +51,28 @@ async def check_case(
     session: Session,
     case: Case,
     oracle: Oracle,
-    rng: np.random.Generator,
+    rng: Random,
+    arrays: Arrays = HOST,
 ) -> Checked | Verdict:
     """Call the candidate on fresh inputs and compare everything it was to leave alone or write."""
-    inputs = draw_inputs(task, case, rng)
+    inputs = draw_inputs(task, case, rng, arrays)
     expectation = await oracle(inputs, case.dims)
     if not isinstance(expectation, Expectation):
         return expectation
-    first = await _call(task, session, case, inputs, rng)
+    first = await _call(task, session, case, inputs, rng, arrays)
     if not isinstance(first, _Call):
         return first
-    own = case_limits(task, case, expectation.values)
-    comparisons = compare_outputs(first.outputs, expectation, own)
+    own = case_limits(task, case, expectation.values, arrays)
+    comparisons = compare_outputs(first.outputs, expectation, own, arrays)
     for name, comparison in comparisons.items():
         if not comparison.ok:
             # Nothing was written where nothing was launched: that is the finding then.
-            wrong = wrong_result(case, name, first.outputs, expectation, own, inputs)
-            return first.report.refused or wrong
+            return first.report.refused or wrong_result(
+                case, name, comparison, first.outputs, expectation, own, inputs, arrays
+            )
     if case.level is not Level.CHECK and not first.report.launches:
         return PolicyViolation(rule="no-launch", detail="the result is computed without a kernel")
-    late = find_late_write(first.filled, first.outputs)
+    late = find_late_write(first.filled, first.outputs, arrays)
     if late is not None:
         return LateWrite(buffer=late)
     notes: tuple[str, ...] = ()
@@ -85,10 +82,10 @@ async def check_case(
             schedule_seed=case.repeat_seed,
             poison=POISONS[(POISONS.index(case.poison) + 1) % len(POISONS)],
         )
-        second = await _call(task, session, again, inputs, rng)
+        second = await _call(task, session, again, inputs, rng, arrays)
         if not isinstance(second, _Call):
             return second
-        spread = compare_repeat(first.outputs, second.outputs, expectation, own)
+        spread = compare_repeat(first.outputs, second.outputs, expectation, own, arrays)
         if isinstance(spread, Nondeterministic):
             return spread
         notes = spread
@@ -107,7 +104,8 @@ async def _call(
     session: Session,
     case: Case,
     inputs: Mapping[str, Array],
-    rng: np.random.Generator,
+    rng: Random,
+    arrays: Arrays,
 ) -> _Call | Verdict:
     placed = session.place(buffer_specs(task, case.dims))
     filled = fill(placed, inputs, case.poison, rng)
@@ -115,13 +113,13 @@ async def _call(
     report = await session.call(call_arguments(task, case.dims), options)
     if not isinstance(report, CallReport):
         return report
-    damage = find_damage(filled)
+    damage = find_damage(filled, arrays)
     if damage is not None:
         return damage
     return _Call(report, filled, take_outputs(filled))
 
 
-def draw_inputs(task: Task, case: Case, rng: np.random.Generator) -> dict[str, Array]:
+def draw_inputs(task: Task, case: Case, rng: Random, arrays: Arrays = HOST) -> dict[str, Array]:
     """Fresh contents of every input. Probes are thinned where their sums would pass EXACT_SUM."""
     shapes = {spec.name: spec for spec in buffer_specs(task, case.dims)}
     terms = float(evaluate(task.tolerance.terms, case.dims))
@@ -135,6 +133,7 @@ def draw_inputs(task: Task, case: Case, rng: np.random.Generator) -> dict[str, A
             shapes[name].dtype,
             case.dims,
             keep=thin if name == last else 1.0,
+            arrays=arrays,
         )
         for name, spelling in case.distributions.items()
     }

@@ -8,12 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from cuda_llm.tools.arrays import HOST, Array, Arrays
 from cuda_llm.tools.validator.tolerances import FEWEST_FOR_RMS, Limits
 
-Array = npt.NDArray[Any]
-
-CHUNK = 1 << 16
-"""Elements compared at once: the working set stays in the cache, memory stays bounded."""
+CHUNK = HOST.at_once
 
 
 @dataclass(frozen=True)
@@ -50,97 +48,150 @@ class Comparison:
         return self.wrong == 0
 
 
-def compare(got: Array, expected: Expected, limits: Limits) -> Comparison:
+def compare(got: Array, expected: Expected, limits: Limits, arrays: Arrays = HOST) -> Comparison:
     """Compare all of `got`; a NaN or infinity passes only where the reference has the same."""
-    size = got.size
-    wrong = 0
-    first = worst_at = -1
-    worst = squares = 0.0
-    for begin, units in _units(got, expected, limits):
-        at = int(units.argmax())
-        highest = float(units[at])
-        if highest > worst:
-            worst, worst_at = highest, begin + at
-        if highest > limits.max_units:
-            bad = np.flatnonzero(units > limits.max_units)
-            first = begin + int(bad[0]) if first < 0 else first
-            wrong += bad.size
-        if math.isfinite(highest):
-            squares += float(np.dot(units, units))
-    rms = math.sqrt(squares / size) if size else 0.0
-    limit = limits.max_units
-    if not wrong and size >= FEWEST_FOR_RMS and rms > limits.rms_units:
-        wrong, first, worst, limit = size, worst_at, rms, limits.rms_units
-    return Comparison(
-        elements=size,
-        wrong=wrong,
-        max_units=worst,
-        rms_units=rms,
-        limit=limit,
-        first=tuple(int(i) for i in np.unravel_index(first, got.shape)) if wrong else (),
-        got=float(got.reshape(-1)[first]) if wrong else 0.0,
-        expected=float(expected.value.reshape(-1)[first]) if wrong else 0.0,
-    )
+    tally = Tally(limits, arrays)
+    tally.add(got, expected)
+    return tally.comparison()
 
 
-def wrong_elements(got: Array, expected: Expected, limits: Limits) -> npt.NDArray[np.bool_]:
-    """Which elements are wrong, in the shape of the output."""
+@dataclass(frozen=True)
+class _Row:
+    """Where the elements lie that one row of facts is about."""
+
+    begin: int
+    shape: tuple[int, ...]
+    origin: tuple[int, ...]
+
+    def index(self, position: float) -> tuple[int, ...]:
+        """Index in the whole output of an element of this row."""
+        local = np.unravel_index(self.begin + int(position), self.shape)
+        return tuple(int(i) + o for i, o in zip(local, self.origin, strict=True))
+
+
+class Tally:
+    """Adds up the parts of an output. Facts stay where the arrays are until the end is asked for.
+
+    One row a chunk: largest error, sum of squares, number of wrong elements; positions of the
+    largest error and of the first wrong element; what is there; what should be.
+    """
+
+    def __init__(self, limits: Limits, arrays: Arrays = HOST) -> None:
+        self._limits = limits
+        self._arrays = arrays
+        self._tables: list[Array] = []
+        self._rows: list[_Row] = []
+        self._elements = 0
+
+    def add(self, got: Array, expected: Expected, origin: tuple[int, ...] = ()) -> None:
+        """Compare a part whose first element is element `origin` of the whole output."""
+        xp = self._arrays.xp
+        actual, target = got.reshape(-1), expected.value.reshape(-1)
+        chunks = list(_chunks(got, expected, self._arrays.at_once))
+        table = xp.empty((len(chunks), 9))
+        for number, part in enumerate(chunks):
+            units = _units(got, expected, self._limits, part, xp)
+            _note(table[number], units, actual[part], target[part], self._limits.max_units, xp)
+            self._rows.append(_Row(part.start, got.shape, origin or (0,) * got.ndim))
+        self._tables.append(table)
+        self._elements += got.size
+
+    def comparison(self) -> Comparison:
+        """What all parts come to; one transfer to the host."""
+        facts = self._arrays.to_host(self._arrays.xp.concatenate(self._tables))
+        highest, squares, wrong = facts[:, 0], facts[:, 1], facts[:, 2]
+        finite = np.isfinite(highest)
+        total, worst = int(wrong.sum()), float(highest.max(initial=0.0))
+        rms = math.sqrt(sum(squares[finite].tolist()) / self._elements) if self._elements else 0.0
+        limit, row, kind = self._limits.max_units, int((wrong > 0).argmax()), 1
+        if not total and self._elements >= FEWEST_FOR_RMS and rms > self._limits.rms_units:
+            row, kind = int(highest.argmax()), 0
+            total, worst, limit = self._elements, rms, self._limits.rms_units
+        return Comparison(
+            elements=self._elements,
+            wrong=total,
+            max_units=worst,
+            rms_units=rms,
+            limit=limit,
+            first=self._rows[row].index(facts[row, 3 + kind]) if total else (),
+            got=float(facts[row, 5 + kind]) if total else 0.0,
+            expected=float(facts[row, 7 + kind]) if total else 0.0,
+        )
+
+
+def _note(facts: Array, units: Array, actual: Array, target: Array, limit: float, xp: Any) -> None:
+    bad = units > limit
+    places = xp.stack((units.argmax(), bad.argmax()))
+    facts[0] = units.max()
+    with np.errstate(over="ignore"):
+        facts[1] = xp.dot(units, units)
+    facts[2] = bad.sum()
+    facts[3:5] = places
+    facts[5:7] = xp.take(actual, places)
+    facts[7:9] = xp.take(target, places)
+
+
+def wrong_elements(
+    got: Array, expected: Expected, limits: Limits, arrays: Arrays = HOST
+) -> npt.NDArray[np.bool_]:
+    """Which elements are wrong, in the shape of the output, on the host."""
     bad = np.zeros(got.size, np.bool_)
-    for begin, units in _units(got, expected, limits):
-        bad[begin : begin + units.size] = units > limits.max_units
+    for part in _chunks(got, expected, arrays.at_once):
+        units = _units(got, expected, limits, part, arrays.xp)
+        bad[part] = arrays.to_host(units > limits.max_units)
     return bad.reshape(got.shape)
 
 
-def _units(got: Array, expected: Expected, limits: Limits) -> Iterator[tuple[int, Array]]:
-    """Position and normalised errors (never NaN), chunk by chunk; exact chunks may be left out."""
+def _chunks(got: Array, expected: Expected, at_once: int) -> Iterator[slice]:
     if got.shape != expected.value.shape:
         raise ValueError(f"output {got.shape}, reference {expected.value.shape}")
+    for begin in range(0, got.size, at_once):
+        yield slice(begin, min(begin + at_once, got.size))
+
+
+def _units(got: Array, expected: Expected, limits: Limits, part: slice, xp: Any) -> Array:
+    """Normalised errors of a chunk, never NaN."""
     if expected.units is not None:
-        own = np.asarray(expected.units, np.float64).reshape(-1)
-        yield 0, np.where(np.isnan(own), np.inf, own)
-        return
-    actual, target = got.reshape(-1), expected.value.reshape(-1)
-    scale = None if expected.scale is None else expected.scale.reshape(-1)
-    for begin in range(0, actual.size, CHUNK):
-        part = slice(begin, begin + CHUNK)
-        if limits.exact:
-            if not np.array_equal(actual[part], target[part]):
-                yield begin, _exact_units(actual[part], target[part])
-        else:
-            own_scale = None if scale is None else scale[part]
-            yield begin, _float_units(actual[part], target[part], own_scale, limits)
+        own = xp.asarray(expected.units, np.float64).reshape(-1)[part]
+        return xp.where(xp.isnan(own), np.inf, own)
+    actual, target = got.reshape(-1)[part], expected.value.reshape(-1)[part]
+    if limits.exact:
+        return _exact_units(actual, target, xp)
+    scale = None if expected.scale is None else expected.scale.reshape(-1)[part]
+    return _float_units(actual, target, scale, limits, xp)
 
 
-def _exact_units(actual: Array, target: Array) -> Array:
-    both_nan = (actual != actual) & (target != target)
-    return np.where((actual == target) | both_nan, 0.0, np.inf)
+def _exact_units(actual: Array, target: Array, xp: Any) -> Array:
+    same = actual == target
+    if actual.dtype.kind == "f":
+        same |= (actual != actual) & (target != target)
+    return xp.where(same, 0.0, np.inf)
 
 
-def _float_units(actual: Array, target: Array, scale: Array | None, limits: Limits) -> Array:
-    wanted = np.asarray(target, np.float64)
+def _float_units(
+    actual: Array, target: Array, scale: Array | None, limits: Limits, xp: Any
+) -> Array:
+    wanted = target.astype(np.float64, copy=False)
     with np.errstate(invalid="ignore", over="ignore"):
-        units: Array = np.subtract(actual, wanted, dtype=np.float64)
-        np.abs(units, out=units)
-        units /= _one_unit(wanted, scale, limits)
-        if not math.isfinite(float(units.sum())):
-            _settle_non_finite(units, actual, wanted)
-    return units
+        units = xp.subtract(actual, wanted, dtype=np.float64)
+        xp.abs(units, out=units)
+        units /= _one_unit(wanted, scale, limits, xp)
+        return xp.where(xp.isfinite(units), units, _non_finite_units(actual, wanted, xp))
 
 
-def _one_unit(wanted: Array, scale: Array | None, limits: Limits) -> Array:
+def _one_unit(wanted: Array, scale: Array | None, limits: Limits, xp: Any) -> Array:
     """The absolute error that counts as one unit, per element."""
-    relative = np.abs(wanted) if scale is None else scale
-    measure: Array = np.multiply(relative, limits.scale_weight, dtype=np.float64)
+    relative = xp.abs(wanted) if scale is None else scale
+    measure = xp.multiply(relative, limits.scale_weight, dtype=np.float64)
     if limits.value_weight:
-        measure += limits.value_weight * np.abs(wanted)
-    np.maximum(measure, limits.floor, out=measure)
+        measure += limits.value_weight * xp.abs(wanted)
+    xp.maximum(measure, limits.floor, out=measure)
     measure *= limits.unit
     return measure
 
 
-def _settle_non_finite(units: Array, actual: Array, wanted: Array) -> None:
+def _non_finite_units(actual: Array, wanted: Array, xp: Any) -> Array:
     """Non-finite values agree only with the same value of the reference in the output's type."""
     stored = wanted.astype(actual.dtype)
-    agree = (actual == stored) | (np.isnan(actual) & np.isnan(stored))
-    units[~np.isfinite(units)] = np.inf
-    units[agree] = 0.0
+    agree = (actual == stored) | (xp.isnan(actual) & xp.isnan(stored))
+    return xp.where(agree, 0.0, np.inf)

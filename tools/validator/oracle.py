@@ -5,16 +5,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from cuda_llm.outcomes import Verdict
 from cuda_llm.tasks.reference import load_reference
 from cuda_llm.tasks.task import Task
+from cuda_llm.tools.arrays import HOST, Array, Arrays
 from cuda_llm.tools.device import CallReport, Role, Session
 from cuda_llm.tools.validator.compare import Expected
 from cuda_llm.tools.validator.layout import Dims, buffer_specs, call_arguments, call_options
 
-Array = npt.NDArray[Any]
 Inputs = Mapping[str, Array]
 
 
@@ -30,23 +29,23 @@ class Expectation:
 Oracle = Callable[[Inputs, Dims], Awaitable[Expectation | Verdict]]
 
 
-def reference_oracle(task: Task) -> Oracle:
+def reference_oracle(task: Task, arrays: Arrays = HOST) -> Oracle:
     """Expected values from the task's reference.py. Raises TaskError where it is broken."""
-    reference = load_reference(task)
+    reference, xp = load_reference(task), arrays.xp
 
     async def expected(inputs: Inputs, dims: Dims) -> Expectation:
-        values = reference.compute(np, inputs, dims)
-        scales = {} if reference.scale is None else reference.scale(np, inputs, dims)
+        values = reference.compute(xp, inputs, dims)
+        scales = {} if reference.scale is None else reference.scale(xp, inputs, dims)
         comparator = reference.comparator
         return Expectation(
             {name: Expected(value, scales.get(name)) for name, value in values.items()},
-            None if comparator is None else lambda got: comparator(np, got, inputs, dims),
+            None if comparator is None else lambda got: comparator(xp, got, inputs, dims),
         )
 
     return expected
 
 
-def baseline_oracle(task: Task, session: Session) -> Oracle:
+def baseline_oracle(task: Task, session: Session, arrays: Arrays = HOST) -> Oracle:
     """Expected values from the baseline kernel, loaded in a session of its own.
 
     Errors are measured against its results on the inputs' magnitudes where the task is linear,
@@ -71,8 +70,10 @@ def baseline_oracle(task: Task, session: Session) -> Oracle:
         if not isinstance(values, dict):
             return values
         if not task.linear:
-            return Expectation({n: Expected(value, _spread(value)) for n, value in values.items()})
-        scales = await run({name: np.abs(array) for name, array in inputs.items()}, dims)
+            return Expectation(
+                {n: Expected(value, _spread(value, arrays.xp)) for n, value in values.items()}
+            )
+        scales = await run({name: arrays.xp.abs(array) for name, array in inputs.items()}, dims)
         if not isinstance(scales, dict):
             return scales
         return Expectation({n: Expected(value, scales[n]) for n, value in values.items()})
@@ -80,7 +81,6 @@ def baseline_oracle(task: Task, session: Session) -> Oracle:
     return expected
 
 
-def _spread(value: Array) -> Array:
-    finite = np.where(np.isfinite(value), value, 0.0)
-    scale: Array = np.maximum(np.abs(finite), np.sqrt(np.mean(np.square(finite))))
-    return scale
+def _spread(value: Array, xp: Any) -> Array:
+    finite = xp.where(xp.isfinite(value), value, 0.0)
+    return xp.maximum(xp.abs(finite), xp.sqrt(xp.mean(xp.square(finite))))

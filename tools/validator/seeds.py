@@ -3,7 +3,7 @@
 import hashlib
 import secrets
 
-import numpy as np
+from cuda_llm.tools.arrays import HOST, Arrays, Random
 
 NONCE_BYTES = 16
 
@@ -13,10 +13,10 @@ def fresh_nonce() -> bytes:
     return secrets.token_bytes(NONCE_BYTES)
 
 
-def generator(nonce: bytes, task: str, phase: str, call: int) -> np.random.Generator:
-    """The random stream of one call. The same four values give the same stream, for a replay."""
+def generator(nonce: bytes, task: str, phase: str, call: int, arrays: Arrays = HOST) -> Random:
+    """The random stream of one call. The same values give the same stream, for a replay."""
     digest = hashlib.blake2b(key=nonce, digest_size=16)
     for part in (task, phase, str(call)):
         encoded = part.encode()
         digest.update(len(encoded).to_bytes(4, "little") + encoded)
-    return np.random.Generator(np.random.PCG64(int.from_bytes(digest.digest(), "little")))
+    return arrays.generator(int.from_bytes(digest.digest(), "little"))

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from cuda_llm.outcomes import Verdict, WrongResult
 from cuda_llm.tasks.task import Task
+from cuda_llm.tools.arrays import HOST, Arrays
 from cuda_llm.tools.device import Session
 from cuda_llm.tools.validator.cases import CLOSE_WATCH_WORK, Case, plan
 from cuda_llm.tools.validator.check_case import Checked, check_case
@@ -30,6 +31,7 @@ async def validate(
     task: Task,
     session: Session,
     *,
+    arrays: Arrays = HOST,
     oracle: Oracle | None = None,
     nonce: bytes | None = None,
     on_case: Callable[[Case, int, int], None] | None = None,
@@ -38,22 +40,22 @@ async def validate(
 
     The first verdict ends it; after a wrong result the other cheap cases still run, to tell which
     sizes or inputs are concerned. `oracle` replaces the task's reference and is required where it
-    has none. `on_case(case, number, total)` is told of each case before it runs. Raises TaskError
-    where the task's reference is broken.
+    has none; `arrays` is where the session's buffers lie. `on_case(case, number, total)` is told of
+    each case before it runs. Raises TaskError where the task's reference is broken.
     """
     differential = task.reference is None
-    judge = oracle if oracle is not None else reference_oracle(task)
+    judge = oracle if oracle is not None else reference_oracle(task, arrays)
     secret = fresh_nonce() if nonce is None else nonce
     cases = plan(task, generator(secret, task.name, "plan", 0))
     checked: list[Checked] = []
     for number, case in enumerate(cases):
         if on_case is not None:
             on_case(case, number, len(cases))
-        rng = generator(secret, task.name, "case", number)
-        result = await check_case(task, session, case, judge, rng)
+        rng = generator(secret, task.name, "case", number, arrays)
+        result = await check_case(task, session, case, judge, rng, arrays)
         if isinstance(result, WrongResult):
             judged = [Judged(one.case, True) for one in checked] + [Judged(case, False)]
-            return await _explain(task, session, judge, secret, cases, judged, result)
+            return await _explain(task, session, judge, secret, cases, judged, result, arrays)
         if not isinstance(result, Checked):
             return result
         checked.append(result)
@@ -73,6 +75,7 @@ async def _explain(
     cases: tuple[Case, ...],
     judged: list[Judged],
     first: WrongResult,
+    arrays: Arrays,
 ) -> WrongResult:
     """Run the remaining cheap cases and say what the wrong ones have in common."""
     wrong = [first]
@@ -80,9 +83,9 @@ async def _explain(
         case = cases[number]
         if case.work > CLOSE_WATCH_WORK:
             break
-        rng = generator(secret, task.name, "case", number)
+        rng = generator(secret, task.name, "case", number, arrays)
         single = replace(case, repeat_seed=0)
-        result = await check_case(task, session, single, judge, rng)
+        result = await check_case(task, session, single, judge, rng, arrays)
         if isinstance(result, WrongResult):
             wrong.append(result)
         elif not isinstance(result, Checked):

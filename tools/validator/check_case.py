@@ -68,7 +68,7 @@ async def check_case(
         if not comparison.ok:
             # Nothing was written where nothing was launched: that is the finding then.
             return first.report.refused or wrong_result(
-                case, name, comparison, first.outputs, expectation, own, inputs, arrays
+                case, name, first.outputs, expectation, own, inputs, arrays
             )
     if case.level is not Level.CHECK and not first.report.launches:
         return PolicyViolation(rule="no-launch", detail="the result is computed without a kernel")

@@ -94,7 +94,6 @@ def compare_repeat(
 def wrong_result(
     case: Case,
     name: str,
-    comparison: Comparison,
     outputs: Mapping[str, Array],
     expectation: Expectation,
     own: Limits,
@@ -103,14 +102,15 @@ def wrong_result(
 ) -> WrongResult:
     """Say what is wrong with output `name`. Of a hidden size nothing is told that gives it away."""
     expected = _with_own_units(outputs, expectation)[name]
-    told = tell(case, name, comparison)
+    told = tell(case, name, compare(outputs[name], expected, own, arrays))
     if outputs[name].size > MOST_EXPLAINED:
         return told
     to_host = arrays.to_host
     got = to_host(outputs[name])
     there = Expected(
-        *(None if one is None else to_host(one) for one in (expected.value, expected.scale)),
-        units=None if expected.units is None else to_host(expected.units),
+        to_host(expected.value),
+        None if expected.scale is None else to_host(expected.scale),
+        None if expected.units is None else to_host(expected.units),
     )
     given = {key: to_host(one) for key, one in inputs.items() if one.size <= MOST_EXPLAINED}
     wrong = wrong_elements(got, there, own)

@@ -30,7 +30,8 @@ SHAPES = st.lists(st.integers(1, 40), min_size=1, max_size=3).map(tuple)
 
 
 def drawn(spelling: str, shape: tuple[int, ...], dtype: str = "float32", seed: int = 0) -> Array:
-    return draw(spelling, np.random.default_rng(seed), shape, dtype, {"n": 10})
+    values: Array = draw(spelling, np.random.default_rng(seed), shape, dtype, {"n": 10})
+    return values
 
 
 def test_every_name_a_task_may_write_can_be_drawn() -> None:

@@ -28,6 +28,7 @@ MAY_KNOW = {
 MAY_KNOW_INSIDE_TOOLS = {
     "native": set[str](),
     "detector": set(),
+    "prober": {"arrays", "native", "compiler", "detector", "referee"},
     "sandbox": {"native"},
     "compiler": {"native", "sandbox"},
     "emulator": {"native", "sandbox", "compiler"},

@@ -84,6 +84,50 @@ def detect(
     return UNKNOWN_GPU if unknown and write is None else 0
 
 
+@hardware_app.command()
+def probe(
+    device: Annotated[str, typer.Option(help="cuda:0, cuda:1 ...")] = "cuda:0",
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")
+    ] = False,
+) -> None:
+    """Measure bandwidth, arithmetic, launches and clocks of a GPU beside what is published."""
+    import asyncio
+
+    from cuda_llm.cli.probe_view import probe_document, show_probe
+    from cuda_llm.hardware_profiles.ceilings import keep_ceilings, published_ceilings
+    from cuda_llm.tools.detector.compare import find_profile
+    from cuda_llm.tools.prober.compare import as_ceilings, compare
+    from cuda_llm.tools.prober.keep import keep_probe
+    from cuda_llm.tools.prober.run_probe import run_probe
+
+    gpu = _gpu_called(device)
+    found = asyncio.run(run_probe(gpu, tell=lambda line: typer.echo(line, err=True)))
+    profile = find_profile(gpu)
+    kept = keep_probe(found)
+    if profile is not None:
+        keep_ceilings(profile, as_ceilings(found, published_ceilings(profile)))
+    figures = compare(found, profile)
+    if as_json:
+        typer.echo(probe_document(device, found, figures))
+    else:
+        show_probe(device, found, figures, kept)
+
+
+def _gpu_called(device: str) -> "GpuAttributes":
+    """The GPU of that name. Raises UsageError and MissingError."""
+    from cuda_llm.tools.detector.detect import detect_gpus
+
+    kind, _, number = device.partition(":")
+    if kind != "cuda" or not number.isdigit():
+        raise UsageError(f"--device {device}: expected a GPU, as in cuda:0")
+    gpus = {gpu.ordinal: gpu for gpu in detect_gpus()}
+    if int(number) not in gpus:
+        there = ", ".join(f"cuda:{ordinal}" for ordinal in gpus)
+        raise UsageError(f"--device {device}: there are {there}")
+    return gpus[int(number)]
+
+
 def _draft(gpu: "GpuAttributes", folder: Path | None) -> str:
     from cuda_llm.tools.detector.draft import draft_profile, find_likest, slug
 

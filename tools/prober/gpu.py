@@ -1,0 +1,63 @@
+"""The GPU of the probing process: our kernels on it, and runs of them in captured graphs."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from cuda_llm.tools.prober.slope import slope_s, steps_for
+
+WANTED_S = 0.004
+"""What the longer of two runs takes, roughly."""
+MOST_STEPS = 512
+
+Step = Callable[[], object]
+"""Puts one step into the current stream."""
+
+
+class Gpu:
+    """One GPU, ours alone while the probe runs. Needs CuPy."""
+
+    def __init__(self, ordinal: int, cubin: Path) -> None:
+        import cupy
+
+        self.cupy: Any = cupy
+        self.device = cupy.cuda.Device(ordinal)
+        self.device.use()
+        self.stream = cupy.cuda.Stream(non_blocking=True)
+        self.module = cupy.RawModule(path=str(cubin))
+        self.l2_bytes = int(self.device.attributes["L2CacheSize"])
+        self.sm_count = int(self.device.attributes["MultiProcessorCount"])
+
+    def kernel(self, name: str) -> Any:
+        """One of `native/probe.cu`."""
+        return self.module.get_function(name)
+
+    def step_s(self, step: Step) -> float:
+        """Seconds a step takes, launched from a captured graph: a slope by the host's clock."""
+        rough_s = min(self._run(self._graph(step, 1)) for _ in range(3))
+        few, many = steps_for(rough_s, WANTED_S, MOST_STEPS)
+        graphs = {count: self._graph(step, count) for count in (few, many)}
+        return slope_s(lambda count: self._run(graphs[count]), few, many)
+
+    def alone_s(self, step: Step) -> float:
+        """Seconds from the call of one step to its end, the best of many: nothing is in its way."""
+        with self.stream:
+            return min(self._once(step) for _ in range(200))
+
+    def _once(self, step: Step) -> float:
+        self.stream.synchronize()
+        began = time.perf_counter()
+        step()
+        self.stream.synchronize()
+        return time.perf_counter() - began
+
+    def _graph(self, step: Step, count: int) -> Any:
+        with self.stream:
+            self.stream.begin_capture()
+            for _ in range(count):
+                step()
+            return self.stream.end_capture()
+
+    def _run(self, graph: Any) -> float:
+        return self._once(lambda: graph.launch(self.stream))

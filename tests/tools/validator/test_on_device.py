@@ -1,0 +1,118 @@
+"""The whole referee on arrays that refuse what a GPU's refuse, and how often it waits for them."""
+
+import asyncio
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from array_kernels import HONEST, writes
+from array_mutants import mutants
+from array_session import Buffers
+from small_tasks import small_task
+from strict_arrays import strict_arrays
+from strict_session import StrictSession
+
+from cuda_llm.outcomes import GuardOverwritten, InputMutated, WrongResult
+from cuda_llm.tasks.loader import load_task
+from cuda_llm.tools.device import CallOptions
+from cuda_llm.tools.validator.admissible import check_sessions
+from cuda_llm.tools.validator.cases import Case
+from cuda_llm.tools.validator.oracle import baseline_oracle
+from cuda_llm.tools.validator.validate import Validated, validate
+
+MOST_WAITS = 4
+"""A case waits for damage, for each output, and for late writes; a probe for its largest sum."""
+
+
+@pytest.mark.parametrize("name", HONEST)
+def test_honest_kernels_pass_on_a_device(name: str) -> None:
+    arrays, xp = strict_arrays()
+    session = StrictSession(writes(name, HONEST[name][0]), xp)
+    result = asyncio.run(validate(load_task(name), session, arrays=arrays))
+    assert isinstance(result, Validated), result
+
+
+@pytest.mark.parametrize("name", HONEST)
+def test_a_case_seldom_waits_for_the_device(name: str) -> None:
+    arrays, xp = strict_arrays()
+    seen: list[tuple[Case, int]] = []
+
+    def on_case(case: Case, number: int, total: int) -> None:
+        seen.append((case, xp.waits))
+
+    session = StrictSession(writes(name, HONEST[name][0]), xp)
+    asyncio.run(validate(small_task(name), session, arrays=arrays, on_case=on_case))
+    for (case, before), (_, after) in pairwise(seen):
+        again = 4 if case.repeat_seed else 0
+        drawn = sum("mixed" in text for text in case.distributions.values())
+        counting = 3 if name == "histogram" else 0
+        assert after - before <= MOST_WAITS + again + drawn + counting, case
+
+
+@pytest.mark.parametrize("name", HONEST)
+@pytest.mark.parametrize("kind", tuple(mutants("reduction")))
+def test_mutants_are_rejected_on_a_device(name: str, kind: str) -> None:
+    arrays, xp = strict_arrays()
+    session = StrictSession(mutants(name)[kind], xp)
+    verdict = asyncio.run(validate(load_task(name), session, arrays=arrays))
+    assert isinstance(verdict, WrongResult), verdict
+    if kind == "zero" and name == "conv2d":
+        assert verdict.looks_like.startswith("all zeros")
+
+
+def test_the_baseline_may_stand_in_for_the_reference_on_a_device() -> None:
+    arrays, xp = strict_arrays()
+    for name in ("vector_add", "histogram"):
+        right = writes(name, HONEST[name][0])
+        oracle = baseline_oracle(small_task(name), StrictSession(right, xp), arrays)
+        result = asyncio.run(
+            validate(small_task(name), StrictSession(right, xp), arrays=arrays, oracle=oracle)
+        )
+        assert isinstance(result, Validated), result
+
+
+@pytest.mark.parametrize("name", HONEST)
+def test_a_task_is_proved_sound_on_a_device(name: str) -> None:
+    arrays, xp = strict_arrays()
+    first, second = (StrictSession(writes(name, HONEST[name][0]), xp) for _ in range(2))
+    admission = asyncio.run(check_sessions(small_task(name), first, second, arrays))
+    assert admission.checked, admission.problems
+
+
+def test_damage_is_told_apart_on_a_device() -> None:
+    arrays, xp = strict_arrays()
+    task = small_task("vector_add")
+    session = StrictSession(lambda b, options: None, xp)
+
+    def beside(b: Buffers, options: CallOptions) -> None:
+        b["C"][...] = b["A"] + b["B"]
+        session.placed["C"].guard_before.hidden[-3] ^= 1
+
+    def mutating(b: Buffers, options: CallOptions) -> None:
+        b["C"][...] = b["A"] + b["B"]
+        b["B"].view(np.uint8)[-1] ^= 1
+
+    session.candidate = beside
+    verdict = asyncio.run(validate(task, session, arrays=arrays))
+    assert verdict == GuardOverwritten(buffer="C", side="before", offset_bytes=2)
+    session.candidate = mutating
+    assert asyncio.run(validate(task, session, arrays=arrays)) == InputMutated(buffer="B")
+
+
+def test_the_stand_in_refuses_what_a_gpu_refuses() -> None:
+    _, xp = strict_arrays()
+    device, host = xp.zeros(3), np.zeros(3)
+    for refused in (
+        lambda: device + host,
+        lambda: host + device,
+        lambda: np.abs(device),
+        lambda: float(device[0]),
+        lambda: bool(device.any()),
+        lambda: device.__setitem__(slice(None), host),
+        lambda: xp.where(device > 0, host, 0),
+        lambda: device.tolist(),
+        lambda: xp.unravel_index(1, (3,)),
+        lambda: device[host > 0],
+    ):
+        with pytest.raises((TypeError, AttributeError)):
+            refused()

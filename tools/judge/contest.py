@@ -1,19 +1,24 @@
 """Which of two kernels is faster: measured interleaved on one GPU, or as the model says."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cuda_llm.outcomes import Verdict
 from cuda_llm.profile import Outcome, TimeSource
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.compiler.candidate import Compiled
-from cuda_llm.tools.device import Device, Site
+from cuda_llm.tools.device import Device, Site, TimeClass
+from cuda_llm.tools.judge.measured.contend import contend
+from cuda_llm.tools.judge.measured.entrants import Fault
+from cuda_llm.tools.judge.measured.measure import Measured
 from cuda_llm.tools.judge.measured.options import MeasureOptions
 from cuda_llm.tools.judge.on_site import time_there
 from cuda_llm.tools.judge.oracle import compile_baseline
-from cuda_llm.tools.judge.timing import Timing, mean_ratio
+from cuda_llm.tools.judge.timing import Timing, mean_ratio, weights_of
+from cuda_llm.tools.timing.comparison import SMALLEST_FLOOR, decide
 from cuda_llm.tools.timing.tier import Tier
+from cuda_llm.tools.validator.layout import Dims
 
 MODELLED_TIE = 0.001
 """The model gives the same figure for the same kernel, but not the truth to its last digit."""
@@ -83,13 +88,61 @@ async def contest_there(
     options: MeasureOptions,
 ) -> Contest:
     """The same where the device is. The baseline's runner times what is not `solve`."""
+    if site.time_source == "measured":
+        found = await contend(site, task, first, second, baseline, options)
+        if isinstance(found, Fault):
+            return fault(found.which, found.verdict, "measured")
+        return measured_contest(task, found)
     one = await time_there(site, task, first, baseline, nonce)
     if not isinstance(one, Timing):
-        return fault("first", one, site.time_source)
+        return fault("first", one, "modelled")
     other = await time_there(site, task, second, baseline, nonce)
     if not isinstance(other, Timing):
-        return fault("second", other, site.time_source)
+        return fault("second", other, "modelled")
     return modelled_contest(task, one, other)
+
+
+def measured_contest(task: Task, found: Sequence[tuple[Dims, Measured]]) -> Contest:
+    """The sizes together. Their noise is independent, so it adds up by squares."""
+    sizes = tuple(contest_size(dims, measured) for dims, measured in found)
+    weights = weights_of(task, [size.dims for size in sizes])
+    ratio = mean_ratio([size.ratio for size in sizes], weights)
+    low = ratio / math.exp(mean_reach([math.log(one.ratio / one.low) for one in sizes], weights))
+    high = ratio * math.exp(mean_reach([math.log(one.high / one.ratio) for one in sizes], weights))
+    floor = max(SMALLEST_FLOOR, mean_reach([size.floor for size in sizes], weights))
+    return Contest(
+        sizes=sizes,
+        ratio=ratio,
+        low=low,
+        high=high,
+        outcome=decide(ratio, low, high, floor),
+        source="measured",
+        faults={},
+    )
+
+
+def mean_reach(reaches: Sequence[float], weights: Sequence[float]) -> float:
+    """How far a weighted mean may be off whose parts may be off by `reaches`, independently."""
+    shares = list(weights) if len(weights) == len(reaches) else [1.0] * len(reaches)
+    return math.hypot(*(w * r for w, r in zip(shares, reaches, strict=True))) / sum(shares)
+
+
+def contest_size(dims: Dims, measured: Measured) -> ContestSize:
+    """One measured size."""
+    comparison = measured.comparison
+    host = TimeClass.HOST_INCLUSIVE
+    either = host if host in (measured.first_class, measured.second_class) else TimeClass.DEVICE
+    return ContestSize(
+        dims=dict(dims),
+        first_us=comparison.first_us.value,
+        second_us=comparison.second_us.value,
+        ratio=comparison.ratio,
+        low=comparison.low,
+        high=comparison.high,
+        floor=comparison.floor,
+        blocks=comparison.blocks,
+        time_class=str(either),
+    )
 
 
 def modelled_contest(task: Task, first: Timing, second: Timing) -> Contest:
@@ -112,17 +165,10 @@ def modelled_contest(task: Task, first: Timing, second: Timing) -> Contest:
         ratio=ratio,
         low=ratio,
         high=ratio,
-        outcome=outcome_of(ratio, ratio, ratio, MODELLED_TIE),
+        outcome=decide(ratio, ratio, ratio, MODELLED_TIE),
         source="modelled",
         faults={},
     )
-
-
-def outcome_of(ratio: float, low: float, high: float, floor: float) -> Outcome:
-    """Beyond the floor, and with an interval that leaves 1 out."""
-    if abs(math.log(ratio)) <= math.log1p(floor) or low <= 1 <= high:
-        return "tie"
-    return "faster" if ratio < 1 else "slower"
 
 
 def fault(which: str, verdict: Verdict, source: TimeSource) -> Contest:

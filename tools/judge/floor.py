@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from cuda_llm.hardware_profiles.hardware import Hardware
+from cuda_llm.hardware_profiles.roofline import roof
 from cuda_llm.outcomes import ImpossibleTime
 from cuda_llm.tasks.least_time import fastest_precision, least_time
 from cuda_llm.tasks.task import Task
@@ -12,12 +13,18 @@ SLACK = 0.5
 
 
 def find_impossible(
-    task: Task, hardware: Hardware, times: Iterable[tuple[Mapping[str, int], float]]
+    task: Task,
+    hardware: Hardware,
+    times: Iterable[tuple[Mapping[str, int], float]],
+    *,
+    l2_warm: bool = False,
 ) -> ImpossibleTime | None:
-    """The first size that took less than half of its roofline's time, at the chip's best peaks."""
-    fastest = fastest_precision(hardware)
+    """The first size that took less than half of its roofline's time, at the chip's best peaks.
+
+    With `l2_warm`, what fits into L2 need not be moved at all.
+    """
     for dims, time_us in times:
-        floor_us = SLACK * least_time(task, hardware, dims, precision=fastest).time_us
+        floor_us = SLACK * least_us(task, hardware, dims, l2_warm=l2_warm)
         if time_us < floor_us:
             return ImpossibleTime(
                 time_us=time_us,
@@ -25,3 +32,12 @@ def find_impossible(
                 detail="less than half of what the bytes and operations of the task need",
             )
     return None
+
+
+def least_us(task: Task, hardware: Hardware, dims: Mapping[str, int], *, l2_warm: bool) -> float:
+    """What the size takes at the chip's best peaks."""
+    least = least_time(task, hardware, dims, precision=fastest_precision(hardware))
+    if not l2_warm:
+        return least.time_us
+    moved = max(0.0, least.bytes_moved - hardware.l2_bytes)
+    return roof(hardware, flops=least.flops, bytes_moved=moved, precision=least.precision).time_us

@@ -10,6 +10,8 @@ from cuda_llm.outcomes import Verdict
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.compiler.candidate import Compiled
 from cuda_llm.tools.device import Session, Site
+from cuda_llm.tools.judge.measured.judge_times import measure_there
+from cuda_llm.tools.judge.measured.options import MeasureOptions
 from cuda_llm.tools.judge.oracle import open_oracle
 from cuda_llm.tools.judge.timing import Timing, time_sizes
 from cuda_llm.tools.validator.oracle import Oracle
@@ -23,13 +25,23 @@ async def validate_there(
     async with loaded(site, task, compiled, baseline) as (session, oracle):
         if not isinstance(session, Session):
             return session
-        return await validate(task, session, oracle=oracle, nonce=nonce)
+        return await validate(task, session, oracle=oracle, nonce=nonce, arrays=site.arrays)
 
 
 async def time_there(
-    site: Site, task: Task, compiled: Compiled, baseline: Compiled, nonce: bytes | None
+    site: Site,
+    task: Task,
+    compiled: Compiled,
+    baseline: Compiled,
+    nonce: bytes | None,
+    options: MeasureOptions | None = None,
 ) -> Timing | Verdict:
-    """Time every size, outputs verified, and find what limits the kernel."""
+    """Time every size, outputs verified, and find what limits the kernel.
+
+    A site that measures draws fresh inputs whatever the nonce: what is timed must be new.
+    """
+    if site.time_source == "measured":
+        return await measure_there(site, task, compiled, baseline, options or MeasureOptions())
     async with loaded(site, task, compiled, baseline) as (session, oracle):
         if not isinstance(session, Session):
             return session

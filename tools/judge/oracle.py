@@ -34,12 +34,12 @@ async def open_oracle(task: Task, site: Site, baseline: Compiled) -> AsyncIterat
     Raises TaskError where the reference is broken or the baseline is refused.
     """
     if task.reference is not None:
-        yield reference_oracle(task)
+        yield reference_oracle(task, site.arrays)
         return
     async with site.open(baseline) as session:
         if not isinstance(session, Session):
             raise refusal(task, session)
-        from_baseline = baseline_oracle(task, session)
+        from_baseline = baseline_oracle(task, session, site.arrays)
 
         async def or_refuse(inputs: Inputs, dims: Dims) -> Expectation:
             expectation = await from_baseline(inputs, dims)

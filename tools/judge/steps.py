@@ -12,9 +12,10 @@ from cuda_llm.tools.compiler.compile import compile_candidate
 from cuda_llm.tools.compiler.request import compile_request
 from cuda_llm.tools.device import Device
 from cuda_llm.tools.judge.floor import find_impossible
+from cuda_llm.tools.judge.measured.options import MeasureOptions
 from cuda_llm.tools.judge.on_site import time_there, validate_there
 from cuda_llm.tools.judge.oracle import compile_baseline
-from cuda_llm.tools.judge.timing import Timing, compare, mean_speedup
+from cuda_llm.tools.judge.timing import Timing, compare, mean_speedup, weights_of
 from cuda_llm.tools.validator.validate import Validated
 
 
@@ -39,15 +40,22 @@ async def validate_compiled(
 
 
 async def time_compiled(
-    task: Task, device: Device, compiled: Compiled, *, nonce: bytes | None = None
+    task: Task,
+    device: Device,
+    compiled: Compiled,
+    *,
+    nonce: bytes | None = None,
+    options: MeasureOptions | None = None,
 ) -> Timing | Verdict:
-    """Time every size, outputs verified, and find what limits the kernel. Inputs as above."""
+    """Time every size, outputs verified, and find what limits the kernel.
+
+    Inputs as above where times are modelled; fresh ones where they are measured, as `options` say.
+    """
     baseline = await compile_baseline(task, device.target)
-    timing = await device.carry_out(time_there, task, compiled, baseline, nonce)
-    impossible = (
-        find_impossible(task, device.hardware, timing.times) if isinstance(timing, Timing) else None
-    )
-    return impossible or timing
+    timing = await device.carry_out(time_there, task, compiled, baseline, nonce, options)
+    if not isinstance(timing, Timing) or device.time_source == "measured":
+        return timing
+    return find_impossible(task, device.hardware, timing.times) or timing
 
 
 def passed(
@@ -68,7 +76,12 @@ def passed(
         launches=timing.launches,
         bottlenecks=timing.bottlenecks,
         resources=compiled.kernels,
-        speedup=mean_speedup(sizes, task.weights),
+        speedup=mean_speedup(sizes, weights_of(task, [size.dims for size in sizes])),
         checked=validated.checked,
     )
-    return Passed(profile=profile, differential=task.reference is None, notes=validated.notes)
+    left_out = tuple(f"not timed: {line}" for line in timing.left_out)
+    return Passed(
+        profile=profile,
+        differential=task.reference is None,
+        notes=(*validated.notes, *timing.notes, *left_out),
+    )

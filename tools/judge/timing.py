@@ -61,6 +61,17 @@ def compare(timing: Timing, baseline: Timing, source: TimeSource) -> tuple[SizeT
     )
 
 
+def weights_of(task: Task, timed: Sequence[Dims]) -> tuple[float, ...]:
+    """The weights of the sizes that were timed; all of them where these are no bench sizes."""
+    if len(task.weights) != len(task.sizes.bench):
+        return task.weights
+    known = {
+        tuple(sorted(d.items())): w for d, w in zip(task.sizes.bench, task.weights, strict=True)
+    }
+    wanted = [tuple(sorted(dims.items())) for dims in timed]
+    return tuple(known[one] for one in wanted) if known.keys() >= set(wanted) else task.weights
+
+
 def mean_speedup(sizes: Sequence[SizeTime], weights: Sequence[float]) -> float | None:
     """Weighted geometric mean of the sizes' speedups; equal weights where none fit."""
     speedups = [size.speedup for size in sizes if size.speedup is not None]

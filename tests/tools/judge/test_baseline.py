@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from cuda_llm.tools.judge.baseline import read_times, write_times
+from cuda_llm.tools.judge.kept_times import read_times, write_times
 
 
 def write_often(path: Path, time_us: float) -> None:

@@ -1,0 +1,25 @@
+"""What the statistics promise, on a thousand simulated sessions of a noisy machine."""
+
+import pytest
+from simulated_clock import measure
+
+from cuda_llm.tools.timing.stopping import Rule, rule_for
+from cuda_llm.tools.timing.tier import Tier
+
+CONFIRM = rule_for(Tier.CONFIRM, sizes=5)
+SCREEN = rule_for(Tier.SCREEN, sizes=5)
+TRIALS = 100
+
+
+@pytest.mark.parametrize("call_us", [5.0, 50.0, 1000.0])
+def test_a_planted_slowdown_of_three_per_cent_is_called(call_us: float) -> None:
+    outcomes = [measure(seed, call_us * 1.03, call_us, CONFIRM).outcome for seed in range(TRIALS)]
+    assert outcomes.count("slower") >= 95
+    assert outcomes.count("faster") == 0
+
+
+@pytest.mark.parametrize("call_us", [5.0, 50.0, 1000.0])
+@pytest.mark.parametrize("rule", [CONFIRM, SCREEN], ids=["confirm", "screen"])
+def test_a_kernel_is_not_called_faster_than_itself(call_us: float, rule: Rule) -> None:
+    outcomes = [measure(seed, call_us, call_us, rule).outcome for seed in range(TRIALS)]
+    assert outcomes.count("faster") <= 1

@@ -1,0 +1,83 @@
+"""The baseline's own time of a call: measured once for each device and task, shortly, and kept."""
+
+from dataclasses import dataclass
+
+from cuda_llm.tools.device import TimedSession
+from cuda_llm.tools.judge.kept_times import kept_file, read_times, write_times
+from cuda_llm.tools.judge.measured.batches import Rules, run_pair
+from cuda_llm.tools.judge.measured.contents import Recipe
+from cuda_llm.tools.judge.measured.entrants import trusted
+from cuda_llm.tools.judge.measured.lane import Lane, lay_out
+from cuda_llm.tools.judge.refusal import refusal
+from cuda_llm.tools.timing.bootstrap import Estimate, estimate_median
+from cuda_llm.tools.timing.comparison import RESOLUTION_US, SMALLEST_FLOOR
+from cuda_llm.tools.timing.lengths import Lengths, choose_lengths, lengths_up_to
+from cuda_llm.tools.timing.slope import Pair, slope_us
+
+FORMAT = 1
+SLOW_US = 5000.0
+"""A baseline beyond this is not run beside every candidate."""
+PILOT_SLOTS = 4
+ROUNDS = 5
+"""Pairs of batches, of a baseline that is not slow."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BaselineTime:
+    """As kept."""
+
+    call_us: float
+    spread: float
+    """Relative half-width of the interval of `call_us`."""
+
+    @property
+    def slow(self) -> bool:
+        """Whether candidates are timed without it beside them."""
+        return self.call_us > SLOW_US
+
+    @property
+    def estimate(self) -> Estimate:
+        """With its interval."""
+        reach = self.call_us * self.spread
+        return Estimate(value=self.call_us, low=self.call_us - reach, high=self.call_us + reach)
+
+
+async def baseline_time(
+    ground: TimedSession, recipe: Recipe, rules: Rules, *, kept_as: tuple[str, ...], most: int
+) -> BaselineTime:
+    """`kept_as` names all that the time depends on but the size and the state of L2.
+
+    Raises TaskError where the baseline is refused, MissingError where the cache cannot be written.
+    """
+    dims = tuple(sorted(recipe.dims.items()))
+    kept = kept_file("alone", FORMAT, *kept_as, dims, str(rules.l2))
+    known = read_times(kept, 2)
+    if known is None:
+        time_us = await time_alone(ground, recipe, rules, most)
+        known = [time_us.value, max(time_us.half_width / time_us.value, SMALLEST_FLOOR)]
+        write_times(kept, known)
+    return BaselineTime(call_us=known[0], spread=known[1])
+
+
+async def time_alone(ground: TimedSession, recipe: Recipe, rules: Rules, most: int) -> Estimate:
+    """A slow one by one slope over very few calls, another by a few rounds of longer batches."""
+    slots = min(PILOT_SLOTS, most)
+    lane = trusted(recipe.task, await lay_out(ground, recipe, slots, trusted=True))
+    pilot_us = await round_us(lane, lengths_up_to(slots), rules)
+    if pilot_us > SLOW_US:
+        return estimate_median([pilot_us])
+    lengths = choose_lengths(call_us=pilot_us, overhead_us=1.0, most=most)
+    if lengths.slots > slots:
+        lane = trusted(recipe.task, await lay_out(ground, recipe, lengths.slots, trusted=True))
+    return estimate_median([await round_us(lane, lengths, rules) for _ in range(ROUNDS)])
+
+
+async def round_us(lane: Lane, lengths: Lengths, rules: Rules) -> float:
+    """One slope with calls less one without."""
+    slopes = []
+    for solve in (True, False):
+        pair = await run_pair(lane, lengths, rules, solve=solve)
+        if not isinstance(pair, Pair):
+            raise refusal(lane.recipe.task, pair)
+        slopes.append(slope_us(pair))
+    return max(slopes[0] - slopes[1], RESOLUTION_US)

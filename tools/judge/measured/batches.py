@@ -1,0 +1,61 @@
+"""One batch: stage, arm, go, look at everything."""
+
+import secrets
+from dataclasses import dataclass
+
+import numpy as np
+
+from cuda_llm.outcomes import Verdict
+from cuda_llm.tools.device import Batch
+from cuda_llm.tools.judge.measured.lane import Lane
+from cuda_llm.tools.judge.measured.options import L2
+from cuda_llm.tools.judge.measured.stage import stage
+from cuda_llm.tools.judge.measured.verify import verify
+from cuda_llm.tools.timing.lengths import Lengths, draw_lengths
+from cuda_llm.tools.timing.slope import Pair
+from cuda_llm.tools.validator.oracle import Oracle
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rules:
+    """What holds for every batch of one size."""
+
+    oracle: Oracle
+    rng: np.random.Generator
+    """Secret: lengths and orders are drawn from it."""
+    l2: L2
+    limit_s: float
+    """For one batch."""
+
+
+def secret_rng() -> np.random.Generator:
+    """Nobody can say what it draws next."""
+    return np.random.Generator(np.random.PCG64(secrets.randbits(128)))
+
+
+async def run_pair(
+    lane: Lane, lengths: Lengths, rules: Rules, *, solve: bool = True
+) -> Pair | Verdict:
+    """A shorter and a longer batch in random order, each verified; the first fault ends it."""
+    short, long = draw_lengths(lengths, rules.rng)
+    times = {}
+    for calls in rules.rng.permutation([short, long]):
+        took = await run_batch(lane, int(calls), rules, solve=solve)
+        if not isinstance(took, float):
+            return took
+        times[int(calls)] = took
+    return Pair(short=short, short_s=times[short], long=long, long_s=times[long])
+
+
+async def run_batch(lane: Lane, calls: int, rules: Rules, *, solve: bool = True) -> float | Verdict:
+    """Seconds of `calls` calls on slots in a secret order."""
+    order = [int(number) for number in rules.rng.permutation(len(lane.slots))[:calls]]
+    staged = stage(lane, order)
+    batch = Batch(order=staged.order, key=staged.key, flush=rules.l2 is L2.COLD, solve=solve)
+    fault = await lane.session.arm(batch)
+    if fault is not None:
+        return fault
+    took = await lane.session.go(rules.limit_s)
+    if not isinstance(took, float) or lane.trusted:
+        return took
+    return await verify(lane, staged, rules.oracle) or took

@@ -1,0 +1,61 @@
+"""One block: everything once, in random order, and what the clocks did meanwhile."""
+
+from dataclasses import dataclass
+
+from cuda_llm.outcomes import Verdict
+from cuda_llm.tools.judge.measured.batches import Rules, run_pair
+from cuda_llm.tools.judge.measured.clocks import ReadClocks, Reading
+from cuda_llm.tools.judge.measured.entrants import Fault, Lanes
+from cuda_llm.tools.judge.refusal import refusal
+from cuda_llm.tools.timing.block import Block
+from cuda_llm.tools.timing.lengths import Lengths
+from cuda_llm.tools.timing.slope import Pair
+
+
+@dataclass(frozen=True, kw_only=True)
+class Watched:
+    """A block and the looks at the clocks before and after it."""
+
+    block: Block
+    readings: tuple[Reading | None, ...]
+
+
+async def run_block(
+    lanes: Lanes, lengths: Lengths, rules: Rules, read_clocks: ReadClocks
+) -> Watched | Fault:
+    """Each entrant's pair of batches; the second's twice, to see what equal kernels differ by."""
+    before = read_clocks()
+    pairs: dict[str, Pair] = {}
+    names = ["first", "empty", *(["second", "again"] if lanes.second is not None else [])]
+    for name in rules.rng.permutation(names):
+        pair = await run_entrant(lanes, str(name), lengths, rules)
+        if not isinstance(pair, Pair):
+            return blame(lanes, str(name), pair)
+        pairs[str(name)] = pair
+    after = read_clocks()
+    held_down = any(one is not None and one.throttled for one in (before, after))
+    block = Block(
+        first=pairs["first"],
+        second=pairs.get("second", pairs["first"]),
+        again=pairs.get("again"),
+        empty=pairs["empty"],
+        throttled=held_down,
+    )
+    return Watched(block=block, readings=(before, after))
+
+
+async def run_entrant(lanes: Lanes, name: str, lengths: Lengths, rules: Rules) -> Pair | Verdict:
+    """The pair of batches that `name` stands for in a block."""
+    if name == "empty":
+        return await run_pair(lanes.ground, lengths, rules, solve=False)
+    lane = lanes.first if name == "first" or lanes.second is None else lanes.second
+    return await run_pair(lane, lengths, rules)
+
+
+def blame(lanes: Lanes, name: str, verdict: Verdict) -> Fault:
+    """Whose verdict it is. Raises TaskError or InfrastructureError where it is the baseline's."""
+    if name == "first":
+        return Fault(which="first", verdict=verdict)
+    if name == "empty" or lanes.second is None or lanes.second.trusted:
+        raise refusal(lanes.ground.recipe.task, verdict)
+    return Fault(which="second", verdict=verdict)

@@ -1,0 +1,47 @@
+"""Two kernels, neither of them trusted, interleaved on one GPU."""
+
+from cuda_llm.tasks.task import Task
+from cuda_llm.tools.compiler.candidate import Compiled
+from cuda_llm.tools.device import Session, Site
+from cuda_llm.tools.judge.measured.entrants import Entrants, Fault, timed_session
+from cuda_llm.tools.judge.measured.judge_times import open_bout, time_one
+from cuda_llm.tools.judge.measured.measure import Measured
+from cuda_llm.tools.judge.measured.options import MeasureOptions
+from cuda_llm.tools.judge.refusal import refusal
+from cuda_llm.tools.validator.layout import Dims
+
+LANES = 3
+"""Two that are compared, and the baseline's for what is not `solve`."""
+
+
+async def contend(
+    site: Site,
+    task: Task,
+    first: Compiled,
+    second: Compiled,
+    baseline: Compiled,
+    options: MeasureOptions,
+) -> tuple[tuple[Dims, Measured], ...] | Fault:
+    """Each size that fits, or whose fault it is that there are no times."""
+    async with (
+        open_bout(site, task, baseline, options, lanes=LANES) as bout,
+        site.open(first) as one,
+        site.open(second) as other,
+        site.open(baseline) as ground,
+    ):
+        if not isinstance(one, Session):
+            return Fault(which="first", verdict=one)
+        if not isinstance(other, Session):
+            return Fault(which="second", verdict=other)
+        if not isinstance(ground, Session):
+            raise refusal(task, ground)
+        entrants = Entrants(
+            first=timed_session(one), second=timed_session(other), ground=timed_session(ground)
+        )
+        found = []
+        for size in bout.plan.sizes:
+            measured, _ = await time_one(bout, entrants, size)
+            if isinstance(measured, Fault):
+                return measured
+            found.append((size.dims, measured))
+        return tuple(found)

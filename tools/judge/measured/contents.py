@@ -1,0 +1,79 @@
+"""Fresh inputs for many calls at once: one draw fills a whole group of slots."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from cuda_llm.tasks.distribution import parse_distribution
+from cuda_llm.tasks.task import Task
+from cuda_llm.tools.arrays import Array, Arrays
+from cuda_llm.tools.device import BufferSpec, Level, Role
+from cuda_llm.tools.validator.cases import Case, timed_case
+from cuda_llm.tools.validator.distributions import draw
+from cuda_llm.tools.validator.layout import Dims, buffer_specs
+
+GROUP_BYTES = 1 << 28
+"""Inputs drawn at once, unless one call needs more."""
+
+INDEPENDENT = frozenset(
+    {"normal", "uniform", "uniform_signed", "uniform_unit", "heavy_tail", "large", "denormal"}
+    | {"zeros", "sparse", "all_equal", "ints", "ints_full_range", "bins"}
+)
+"""Distributions in which no element depends on where in the array it stands."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """How the inputs of one timed size are drawn."""
+
+    task: Task
+    dims: Dims
+    arrays: Arrays
+
+    @property
+    def case(self) -> Case:
+        """The size as verdicts name it."""
+        return timed_case(self.task, self.dims, Level.CHECK, "bench")
+
+    @property
+    def specs(self) -> tuple[BufferSpec, ...]:
+        """The buffers of a call."""
+        return buffer_specs(self.task, self.dims)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """Slots whose contents come from one seed."""
+
+    slots: tuple[int, ...]
+    seed: int
+    """128 secret bits."""
+
+
+def input_bytes(specs: Sequence[BufferSpec]) -> int:
+    """Of one call."""
+    return sum(spec.nbytes for spec in specs if spec.role is not Role.OUT)
+
+
+def in_groups(recipe: Recipe, slots: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """The slots, as many at a time as are drawn at once."""
+    each = max(1, input_bytes(recipe.specs))
+    size = max(1, GROUP_BYTES // each)
+    for first in range(0, len(slots), size):
+        yield tuple(slots[first : first + size])
+
+
+def draw_group(recipe: Recipe, group: Group) -> Mapping[str, Array]:
+    """Contents of every input, the slots of the group along the first axis."""
+    rng = recipe.arrays.generator(group.seed)
+    shapes = {spec.name: spec for spec in recipe.specs}
+    drawn = {}
+    for name, spelling in recipe.case.distributions.items():
+        spec = shapes[name]
+        together = parse_distribution(spelling).name in INDEPENDENT
+        parts = [(len(group.slots), *spec.shape)] if together else [spec.shape] * len(group.slots)
+        arrays = [
+            draw(spelling, rng, shape, spec.dtype, recipe.dims, arrays=recipe.arrays)
+            for shape in parts
+        ]
+        drawn[name] = arrays[0] if together else recipe.arrays.xp.stack(arrays)
+    return drawn

@@ -1,0 +1,90 @@
+"""Who is timed against whom."""
+
+from dataclasses import dataclass
+
+from cuda_llm.errors import InfrastructureError
+from cuda_llm.outcomes import Verdict
+from cuda_llm.tasks.task import Task
+from cuda_llm.tools.device import TimedSession
+from cuda_llm.tools.judge.measured.contents import Recipe
+from cuda_llm.tools.judge.measured.lane import Lane, lay_out
+from cuda_llm.tools.judge.refusal import refusal
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entrants:
+    """Three processes, two of which may be one."""
+
+    first: TimedSession
+    """The candidate."""
+    second: TimedSession
+    """What it is held against: the baseline, or the incumbent."""
+    ground: TimedSession
+    """The baseline: what is not `solve` is timed where no candidate's host code runs."""
+
+    @property
+    def against_baseline(self) -> bool:
+        """Whether the second is the baseline itself."""
+        return self.second is self.ground
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fault:
+    """One of the two was found wrong."""
+
+    which: str
+    """`first` or `second`."""
+    verdict: Verdict
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lanes:
+    """The entrants at one size. Where `second` is None, only `first` is timed."""
+
+    first: Lane
+    second: Lane | None
+    ground: Lane
+
+    @property
+    def slots(self) -> int:
+        """Of each lane."""
+        return len(self.first.slots)
+
+
+async def lay_out_all(
+    entrants: Entrants, recipe: Recipe, count: int, *, alone: bool = False
+) -> Lanes | Fault:
+    """Every entrant with `count` slots; `alone` leaves the second out. Raises TaskError."""
+    first = await lay_out(entrants.first, recipe, count, trusted=False)
+    if not isinstance(first, Lane):
+        return Fault(which="first", verdict=first)
+    if entrants.against_baseline or alone:
+        ground = await lay_out_ground(entrants, recipe, count, capture=not alone)
+        return Lanes(first=first, second=None if alone else ground, ground=ground)
+    second = await lay_out(entrants.second, recipe, count, trusted=False)
+    if not isinstance(second, Lane):
+        return Fault(which="second", verdict=second)
+    ground = await lay_out_ground(entrants, recipe, count, capture=False)
+    return Lanes(first=first, second=second, ground=ground)
+
+
+async def lay_out_ground(entrants: Entrants, recipe: Recipe, count: int, *, capture: bool) -> Lane:
+    """The baseline's lane. Raises TaskError or InfrastructureError where it is refused."""
+    return trusted(
+        recipe.task,
+        await lay_out(entrants.ground, recipe, count, trusted=True, capture=capture),
+    )
+
+
+def trusted(task: Task, lane: Lane | Verdict) -> Lane:
+    """A lane of the baseline. Raises TaskError or InfrastructureError where it is refused."""
+    if isinstance(lane, Lane):
+        return lane
+    raise refusal(task, lane)
+
+
+def timed_session(session: object) -> TimedSession:
+    """Raises InfrastructureError where the session cannot time."""
+    if isinstance(session, TimedSession):
+        return session
+    raise InfrastructureError("device", "this site says it measures, but its sessions cannot")

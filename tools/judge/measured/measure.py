@@ -1,0 +1,123 @@
+"""Two kernels at one size, block by block, until the figures are sure enough."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cuda_llm.outcomes import Quarantined
+from cuda_llm.tools.device import TimeClass
+from cuda_llm.tools.judge.measured.batches import Rules
+from cuda_llm.tools.judge.measured.blocks import Watched, run_block
+from cuda_llm.tools.judge.measured.clocks import ReadClocks, Reading
+from cuda_llm.tools.judge.measured.contents import Recipe
+from cuda_llm.tools.judge.measured.entrants import Entrants, Fault, Lanes, lay_out_all
+from cuda_llm.tools.judge.measured.replay import replay_alone
+from cuda_llm.tools.timing.block import keep
+from cuda_llm.tools.timing.comparison import Comparison, call_us, compare_blocks
+from cuda_llm.tools.timing.evenness import uneven_us
+from cuda_llm.tools.timing.lengths import Lengths, choose_lengths, lengths_up_to
+from cuda_llm.tools.timing.slope import slope_us
+from cuda_llm.tools.timing.stopping import Rule, enough
+
+PILOT_SLOTS = 12
+"""Enough to see how long a call takes, too few to waste time on a slow one."""
+LOOK_EVERY = 4
+"""Blocks between two looks at the interval, once there are the fewest."""
+QUICK_RESAMPLES = 200
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """One size of two kernels."""
+
+    comparison: Comparison
+    first_class: TimeClass
+    second_class: TimeClass
+    throttled: int
+    """Blocks dropped because the chip held its clocks down."""
+    readings: tuple[Reading | None, ...]
+    slots: int
+    """Calls of the longest batch."""
+
+
+async def measure_size(
+    entrants: Entrants,
+    recipe: Recipe,
+    rules: Rules,
+    rule: Rule,
+    *,
+    most: int,
+    read_clocks: ReadClocks,
+) -> Measured | Fault:
+    """Interleave the entrants on at most `most` slots each.
+
+    The first block tells how long the batches have to be and is discarded: the clocks rise in it.
+    Raises TaskError where the baseline is refused.
+    """
+    begun = time.monotonic()
+    laid_out = await lay_out_all(entrants, recipe, min(PILOT_SLOTS, most))
+    if isinstance(laid_out, Fault):
+        return laid_out
+    pilot = await run_block(laid_out, lengths_up_to(laid_out.slots), rules, read_clocks)
+    if isinstance(pilot, Fault):
+        return pilot
+    lengths = lengths_after(pilot, most)
+    if lengths.slots > laid_out.slots:
+        laid_out = await lay_out_all(entrants, recipe, lengths.slots)
+        if isinstance(laid_out, Fault):
+            return laid_out
+    watched = [pilot]
+    while True:
+        block = await run_block(laid_out, lengths, rules, read_clocks)
+        if isinstance(block, Fault):
+            return block
+        watched.append(block)
+        if is_enough(watched, rule, time.monotonic() - begun):
+            return await conclude(laid_out, watched, rules)
+
+
+def lengths_after(pilot: Watched, most: int) -> Lengths:
+    """Batches that suit the faster of the two."""
+    empty_us = slope_us(pilot.block.empty)
+    first, second = (call_us(one, empty_us) for one in (pilot.block.first, pilot.block.second))
+    return choose_lengths(call_us=min(first, second), overhead_us=max(empty_us, 1.0), most=most)
+
+
+def is_enough(watched: Sequence[Watched], rule: Rule, spent_s: float) -> bool:
+    """Whether to stop; the interval is looked at now and then, for that takes time too."""
+    kept = keep([one.block for one in watched], discard=1).blocks
+    late = spent_s >= rule.wall_s or len(kept) >= rule.most
+    if len(kept) < rule.fewest or (len(kept) % LOOK_EVERY and not late):
+        return False
+    return late or enough(rule, compare_blocks(kept, resamples=QUICK_RESAMPLES), spent_s)
+
+
+async def conclude(lanes: Lanes, watched: Sequence[Watched], rules: Rules) -> Measured | Fault:
+    """Replay a slot of each alone, see that all calls of a batch took alike, and compare."""
+    for which, lane in (("first", lanes.first), ("second", lanes.second)):
+        if lane is not None and not lane.trusted:
+            fault = await replay_alone(lane, rules)
+            if fault is not None:
+                return Fault(which=which, verdict=fault)
+    kept = keep([one.block for one in watched], discard=1)
+    comparison = compare_blocks(kept.blocks)
+    beyond_us = uneven_us(kept.blocks, comparison.empty_us)
+    if beyond_us > 0:
+        return Fault(which="first", verdict=uneven(beyond_us))
+    return Measured(
+        comparison=comparison,
+        first_class=lanes.first.time_class,
+        second_class=(lanes.second or lanes.ground).time_class,
+        throttled=kept.throttled,
+        readings=tuple(reading for one in watched for reading in one.readings),
+        slots=lanes.slots,
+    )
+
+
+def uneven(beyond_us: float) -> Quarantined:
+    """For a person to look at: nothing honest is known to do this."""
+    return Quarantined(
+        reason="the first calls of a batch take longer than the following ones, by "
+        f"{beyond_us:.0f} us more than can be explained: the time of a call depends on how many "
+        "are timed"
+    )

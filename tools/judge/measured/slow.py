@@ -1,0 +1,94 @@
+"""Sizes at which the baseline takes milliseconds: the candidate alone, against the kept time."""
+
+import math
+import time
+from dataclasses import replace
+
+from cuda_llm.tools.judge.measured.baseline_time import SLOW_US, BaselineTime
+from cuda_llm.tools.judge.measured.batches import Rules
+from cuda_llm.tools.judge.measured.blocks import Watched, run_block
+from cuda_llm.tools.judge.measured.clocks import ReadClocks
+from cuda_llm.tools.judge.measured.contents import Recipe
+from cuda_llm.tools.judge.measured.entrants import Entrants, Fault, lay_out_all
+from cuda_llm.tools.judge.measured.measure import Measured, lengths_after
+from cuda_llm.tools.judge.measured.replay import replay_alone
+from cuda_llm.tools.timing.block import keep
+from cuda_llm.tools.timing.bootstrap import Estimate
+from cuda_llm.tools.timing.comparison import (
+    FLOOR_FACTOR,
+    SMALLEST_FLOOR,
+    Comparison,
+    compare_blocks,
+)
+from cuda_llm.tools.timing.lengths import lengths_up_to
+from cuda_llm.tools.timing.stopping import Rule
+
+SLOTS = 3
+"""Of a candidate that may be as slow as the baseline."""
+
+
+async def measure_slow(
+    entrants: Entrants,
+    recipe: Recipe,
+    rules: Rules,
+    rule: Rule,
+    baseline: BaselineTime,
+    *,
+    most: int,
+    read_clocks: ReadClocks,
+) -> Measured | Fault:
+    """One block of a candidate that is slow too; the fewest that count of one that is not."""
+    begun = time.monotonic()
+    lanes = await lay_out_all(entrants, recipe, min(SLOTS, most), alone=True)
+    if isinstance(lanes, Fault):
+        return lanes
+    lengths = lengths_up_to(lanes.slots)
+    watched: list[Watched] = []
+    while not watched or time.monotonic() - begun < rule.wall_s or len(watched) <= rule.fewest:
+        block = await run_block(lanes, lengths, rules, read_clocks)
+        if isinstance(block, Fault):
+            return block
+        watched.append(block)
+        if time_of(watched, discard=0).first_us.value > SLOW_US or len(watched) > rule.most:
+            break
+        if len(watched) == 1:
+            lengths = lengths_after(block, most)
+            if lengths.slots > lanes.slots:
+                lanes = await lay_out_all(entrants, recipe, lengths.slots, alone=True)
+                if isinstance(lanes, Fault):
+                    return lanes
+    fault = await replay_alone(lanes.first, rules)
+    if fault is not None:
+        return Fault(which="first", verdict=fault)
+    discard = 0 if len(watched) == 1 else 1
+    return Measured(
+        comparison=against_kept(time_of(watched, discard=discard), baseline),
+        first_class=lanes.first.time_class,
+        second_class=lanes.ground.time_class,
+        throttled=keep([one.block for one in watched], discard=discard).throttled,
+        readings=tuple(reading for one in watched for reading in one.readings),
+        slots=lanes.slots,
+    )
+
+
+def time_of(watched: list[Watched], *, discard: int) -> Comparison:
+    """The candidate over its blocks, compared with itself."""
+    return compare_blocks(keep([one.block for one in watched], discard=discard).blocks)
+
+
+def against_kept(alone: Comparison, baseline: BaselineTime) -> Comparison:
+    """The same against a time that was measured earlier: both intervals count."""
+    first = alone.first_us
+    if alone.blocks < 3:
+        reach = first.value * SMALLEST_FLOOR
+        first = Estimate(value=first.value, low=first.value - reach, high=first.value + reach)
+    second = baseline.estimate
+    return replace(
+        alone,
+        first_us=first,
+        second_us=second,
+        ratio=first.value / second.value,
+        low=first.low / second.high,
+        high=first.high / second.low,
+        floor=max(SMALLEST_FLOOR, math.expm1(FLOOR_FACTOR * baseline.spread)),
+    )

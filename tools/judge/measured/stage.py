@@ -1,0 +1,40 @@
+"""Before a batch: contents that nobody has seen, sealed until their call begins."""
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cuda_llm.tools.judge.measured.contents import Group, draw_group, in_groups
+from cuda_llm.tools.judge.measured.lane import KEY_BYTES, SEED_BITS, Lane, poison_outputs
+from cuda_llm.tools.validator.cases import POISONS
+
+
+@dataclass(frozen=True, kw_only=True)
+class Staged:
+    """A batch that can be run, and how to draw its inputs once more."""
+
+    order: tuple[int, ...]
+    key: bytes
+    groups: tuple[Group, ...] = ()
+    """None where the contents are not the candidate's to answer for."""
+
+
+def stage(lane: Lane, order: Sequence[int]) -> Staged:
+    """Seal fresh contents into the slots of `order`; a trusted lane keeps what it has.
+
+    The plain contents are not kept, for the memory they would take: they are drawn again from the
+    groups' seeds when the outputs are looked at.
+    """
+    if lane.trusted:
+        return Staged(order=tuple(order), key=lane.key)
+    key = secrets.token_bytes(KEY_BYTES)
+    groups = []
+    for numbers in in_groups(lane.recipe, order):
+        group = Group(slots=numbers, seed=secrets.randbits(SEED_BITS))
+        contents = draw_group(lane.recipe, group)
+        for position, number in enumerate(numbers):
+            own = {name: drawn[position] for name, drawn in contents.items()}
+            lane.session.seal(number, key, own)
+        groups.append(group)
+    poison_outputs([lane.slots[number] for number in order], secrets.choice(POISONS))
+    return Staged(order=tuple(order), key=key, groups=tuple(groups))

@@ -1,0 +1,98 @@
+"""From blocks to a decision: how much slower is one kernel than another, and is that real?"""
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from cuda_llm.tools.timing.block import Block
+from cuda_llm.tools.timing.bootstrap import RESAMPLES, Estimate, estimate_median
+from cuda_llm.tools.timing.slope import Pair, slope_us
+
+SMALLEST_FLOOR = 0.01
+"""Loading the same kernel in another process alone may change its time by this much."""
+FLOOR_FACTOR = 2.0
+"""The floor over what the same kernel was seen to differ by from itself."""
+RESOLUTION_US = 0.02
+"""No call takes less: what a noisy block says below this is read as this."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """Two kernels over the same blocks."""
+
+    first_us: Estimate
+    """Time of one call."""
+    second_us: Estimate
+    ratio: float
+    """First over second: the median over blocks, not the ratio of the medians."""
+    low: float
+    high: float
+    """Interval of `ratio`, 95 %."""
+    floor: float
+    """Relative difference that equal kernels may show."""
+    blocks: int
+    empty_us: float
+    """What everything but the call takes."""
+
+    @property
+    def half_width(self) -> float:
+        """Half of the interval of the logarithm of `ratio`: a relative figure."""
+        return math.log(self.high / self.low) / 2
+
+    @property
+    def outcome(self) -> Literal["faster", "slower", "tie"]:
+        """Of the first. See `decide`."""
+        return decide(self.ratio, self.low, self.high, self.floor)
+
+
+def decide(
+    ratio: float, low: float, high: float, floor: float
+) -> Literal["faster", "slower", "tie"]:
+    """A difference counts where it is beyond the floor and the interval leaves 1 out."""
+    if abs(math.log(ratio)) <= math.log1p(floor) or low <= 1 <= high:
+        return "tie"
+    return "faster" if ratio < 1 else "slower"
+
+
+def compare_blocks(
+    blocks: Sequence[Block], *, seed: int = 0, resamples: int = RESAMPLES
+) -> Comparison:
+    """Paired by block: what drifts slowly cancels. The order of the blocks does not matter."""
+    empty_us = statistics.median(slope_us(block.empty) for block in blocks)
+    first = [call_us(block.first, empty_us) for block in blocks]
+    second = [call_us(block.second, empty_us) for block in blocks]
+    again = [
+        math.log(call_us(block.again, empty_us) / call_us(block.second, empty_us))
+        for block in blocks
+        if block.again is not None
+    ]
+    logs = [math.log(one / other) for one, other in zip(first, second, strict=True)]
+    effect = estimate_median(logs, seed=seed, resamples=resamples)
+    return Comparison(
+        first_us=estimate_median(first, seed=seed, resamples=resamples),
+        second_us=estimate_median(second, seed=seed, resamples=resamples),
+        ratio=math.exp(effect.value),
+        low=math.exp(effect.low),
+        high=math.exp(effect.high),
+        floor=noise_floor(again, seed=seed, resamples=resamples),
+        blocks=len(blocks),
+        empty_us=empty_us,
+    )
+
+
+def call_us(pair: Pair, empty_us: float) -> float:
+    """Time of one call, given what everything else in a step takes."""
+    return max(slope_us(pair) - empty_us, RESOLUTION_US)
+
+
+def noise_floor(logs: Sequence[float], *, seed: int = 0, resamples: int = RESAMPLES) -> float:
+    """What equal kernels may differ by, from the log ratios of a kernel to itself.
+
+    Twice the farther end of the interval of their median, and never below one per cent.
+    """
+    if not logs:
+        return SMALLEST_FLOOR
+    same = estimate_median(logs, seed=seed, resamples=resamples)
+    return max(SMALLEST_FLOOR, FLOOR_FACTOR * max(abs(same.low), abs(same.high)))

@@ -1,52 +1,90 @@
-"""A program of ours around a candidate: one call of `solve` for a tool to look at.
+"""A program of ours that calls `solve` once where a tool can look at it.
 
-Inputs are drawn by the driver, from the range that the task's first distribution names. Its outputs
-are nobody's verdict: correctness is judged elsewhere, with contents that no candidate can foresee.
+Inputs are drawn by the driver, from the range that the task's first distribution names. Outputs
+are nobody's verdict here: correctness is judged elsewhere, with contents that no candidate can
+foresee.
 """
 
 import math
 from collections.abc import Mapping
+from pathlib import Path
 
+from cuda_llm.errors import MissingError
 from cuda_llm.tasks.distribution import parse_distribution
-from cuda_llm.tasks.dtypes import CTYPES, is_float
+from cuda_llm.tasks.dtypes import is_float
 from cuda_llm.tasks.expressions import evaluate
 from cuda_llm.tasks.shapes import scalar_value, shape_of
 from cuda_llm.tasks.task import ArgumentRole, Task, TaskArgument
+from cuda_llm.tools.compiler.candidate import Compiled
+from cuda_llm.tools.compiler.toolkit import Toolkit
+from cuda_llm.tools.native import build
 
-_SPAN = {"int8": 7, "uint8": 8, "int16": 15, "uint16": 16, "bool": 1}
-"""Bits of a whole number's range, where it is less than 31."""
+_NATIVE = Path(__file__).parent / "native"
+_CALL = Path(__file__).parent.parent / "runner" / "native"
+FLAGS = ("-std=c++20", "-O2", "-Wall", "-Wextra", "-Werror")
+
+_SPAN_BITS = {"int8": 7, "uint8": 8, "int16": 15, "uint16": 16, "bool": 1}
+"""Of a whole number's range, where that is less than 31."""
 
 
-def driver_source(task: Task, dims: Mapping[str, int]) -> str:
-    """C++ of `main(argc, argv)`: arguments are a seed and how many calls come before the one."""
-    setup, passed, names = [], [], []
-    for index, argument in enumerate(task.arguments):
-        ctype = CTYPES[argument.dtype]
-        if argument.role == ArgumentRole.SCALAR:
-            passed.append(f"static_cast<{ctype}>({scalar_value(argument, dims)!r})")
-            continue
-        name = f"buffer_{index}"
-        names.append(name)
-        count = math.prod(shape_of(argument, dims))
-        setup.append(f"driver::Buffer {name}({count}ull * sizeof({ctype}));")
-        if argument.role != ArgumentRole.OUT:
-            low, high = _range(argument, dims)
-            setup.append(f"{name}.hold<{ctype}>({low!r}, {high!r}, seed + {index});")
-        passed.append(f"{name}.as<{ctype}>()")
-    lines = [
-        '#include "driver.h"',
-        "",
-        "int main(int argc, char** argv)",
-        "{",
-        "    const unsigned long long seed = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 1;",
-        "    const int warm_ups = argc > 2 ? std::atoi(argv[2]) : 0;",
-        *(f"    {line}" for line in setup),
-        f"    return driver::drive({{{', '.join(f'&{name}' for name in names)}}}, warm_ups, [&] {{",
-        f"        solve({', '.join(passed)});",
-        "    });",
-        "}",
+def driver_program() -> Path:
+    """Path of the driver, built at first use. Raises MissingError without g++."""
+    sources = [*sorted(_NATIVE.glob("*.cpp")), _CALL / "call.cpp"]
+    flags = [*FLAGS, f"-I{_NATIVE}", f"-I{_CALL}", "-ldl"]
+    return build("driver", sources, flags, [_NATIVE, _CALL])
+
+
+def runtime_library(toolkit: Toolkit) -> Path:
+    """The real CUDA runtime, which a candidate is bound to here. Raises MissingError."""
+    for folder in ("lib64", "lib"):
+        for path in sorted((toolkit.root / folder).glob("libcudart.so.*")):
+            return path.resolve()
+    raise MissingError(
+        f"libcudart is missing beside nvcc {toolkit.version}",
+        "install the CUDA runtime: pip install 'cuda-llm[toolkit]'",
+    )
+
+
+def driver_command(
+    toolkit: Toolkit,
+    task: Task,
+    compiled: Compiled,
+    dims: Mapping[str, int],
+    *,
+    seed: int,
+    warm_ups: int = 0,
+) -> list[str]:
+    """Argument vector that calls `solve` at one size: `warm_ups` times unseen, then once.
+
+    Raises MissingError where the toolkit lacks a runtime, TaskError on dims that fit no shape.
+    """
+    return [
+        str(driver_program()),
+        str(runtime_library(toolkit)),
+        str(compiled.library),
+        str(seed),
+        str(warm_ups),
+        *(argument_word(argument, dims) for argument in task.arguments),
     ]
-    return "\n".join(lines) + "\n"
+
+
+def argument_word(argument: TaskArgument, dims: Mapping[str, int]) -> str:
+    """One argument as `native/driver.cpp` reads it."""
+    if argument.role == ArgumentRole.SCALAR:
+        value = scalar_value(argument, dims)
+        if not is_float(argument.dtype):
+            return f"int:{value}"
+        return f"{'double' if argument.dtype == 'float64' else 'float'}:{value!r}"
+    count = math.prod(shape_of(argument, dims))
+    if argument.role == ArgumentRole.OUT:
+        return f"out:{count * item_bytes(argument.dtype)}"
+    low, high = _range(argument, dims)
+    return f"in:{argument.dtype}:{count}:{low!r}:{high!r}"
+
+
+def item_bytes(dtype: str) -> int:
+    """Size of one element: all but `bool` end with their bits."""
+    return 1 if dtype == "bool" else int(dtype.lstrip("abcdefghijklmnopqrstuvwxyz")) // 8
 
 
 def _range(argument: TaskArgument, dims: Mapping[str, int]) -> tuple[float, float]:
@@ -61,4 +99,4 @@ def _range(argument: TaskArgument, dims: Mapping[str, int]) -> tuple[float, floa
         case "bins":
             return 0.0, float(evaluate(drawn.arguments[0], dims))
         case _:
-            return 0.0, float(1 << _SPAN.get(argument.dtype, 31))
+            return 0.0, float(1 << _SPAN_BITS.get(argument.dtype, 31))

@@ -1,0 +1,108 @@
+"""A tool and the untrusted program it watches, in namespaces of their own and with a deadline.
+
+Profilers speak to the program they watch over sockets and inject code into it, so the compiler's
+jail and the runner's filters would stop them. What is left: no network but a loopback of their own,
+no process of ours in sight, nothing inherited, an end by the clock that nothing survives. Files are
+protected by the user's own rights alone.
+"""
+
+import asyncio
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cuda_llm.errors import InfrastructureError
+from cuda_llm.tools.sandbox.outlet import capture
+from cuda_llm.tools.sandbox.programs import enclosing_program
+
+OWN_SPACES = 7
+"""Process, network and IPC namespaces, as `sandbox.h` numbers them."""
+OUTPUT_BYTES = 4 << 20
+GRACE_S = 10.0
+
+_PASSED_ON = ("LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
+"""Where the driver lies, and which GPU is meant: without them some machines have none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolRun:
+    """What became of one command. It has no process left where it had a process namespace."""
+
+    exit_code: int | None
+    """None where it was ended by the clock; negative: minus the signal."""
+    output: str
+    """Both streams, in the order of writing, bounded."""
+    enclosed: bool
+    """Whether it had namespaces of its own."""
+
+    @property
+    def timed_out(self) -> bool:
+        """Whether the clock ended it."""
+        return self.exit_code is None
+
+
+async def run_enclosed(
+    command: Sequence[str],
+    folder: Path,
+    *,
+    wall_s: float,
+    environment: Mapping[str, str] | None = None,
+) -> ToolRun:
+    """Run `command` in `folder`, which is its HOME and TMPDIR; when this ends, so has it.
+
+    Raises InfrastructureError where it cannot be started, MissingError without g++.
+    """
+    report_in, report_out = os.pipe()
+    words = [str(os.getpid()), str(OWN_SPACES), str(report_out), *command]
+    try:
+        process = await asyncio.create_subprocess_exec(
+            str(enclosing_program()),
+            *words,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            cwd=folder,
+            env=_environment(folder, environment or {}),
+            pass_fds=(report_out,),
+            start_new_session=True,
+        )
+    except OSError as error:
+        os.close(report_in)
+        raise InfrastructureError("counters", f"{command[0]} does not start: {error}") from error
+    finally:
+        os.close(report_out)
+    captured = asyncio.create_task(capture(process.stdout, OUTPUT_BYTES))
+    timed_out = False
+    try:
+        async with asyncio.timeout(wall_s):
+            await asyncio.shield(captured)
+            await process.wait()
+    except TimeoutError:
+        timed_out = True
+    finally:
+        await asyncio.shield(_end(process))
+        with os.fdopen(report_in, "rb") as report:
+            reached = report.read(1)
+    return ToolRun(
+        exit_code=None if timed_out else process.returncode,
+        output=(await captured).text,
+        enclosed=bool(reached) and reached[0] == OWN_SPACES,
+    )
+
+
+def _environment(folder: Path, more: Mapping[str, str]) -> dict[str, str]:
+    passed = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+    own = {"PATH": "/usr/bin:/bin", "HOME": str(folder), "TMPDIR": str(folder), "LANG": "C"}
+    return own | passed | dict(more)
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    if process.returncode is None:
+        process.terminate()
+    try:
+        async with asyncio.timeout(GRACE_S):
+            await process.wait()
+    except TimeoutError:
+        process.kill()
+        await process.wait()

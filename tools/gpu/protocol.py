@@ -57,6 +57,13 @@ class Captured(IntEnum):
     HOST_INCLUSIVE = 1
 
 
+class Forbidden(IntEnum):
+    """The number of a reply FORBIDDEN."""
+
+    CALL = 1
+    HOST_COPY = 2
+
+
 class ArmFlag(IntFlag):
     """What is in each step of a batch."""
 

@@ -48,6 +48,12 @@ enum class Captured : uint32_t {
   host_inclusive = 1,  // `solve` reads results back: it is called anew in each step
 };
 
+// The number of a reply `forbidden`.
+enum class Forbidden : uint32_t {
+  call = 1,       // of CUDA's runtime, in a way that no candidate may
+  host_copy = 2,  // from device to host
+};
+
 constexpr uint32_t kFlush = 1;  // flags of an ArmFrame: write flush_bytes before each call
 constexpr uint32_t kSolve = 2;  // call `solve`; without it, a batch is all the rest
 constexpr uint32_t kHost = 4;   // call it uncaptured

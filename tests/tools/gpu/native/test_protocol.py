@@ -37,6 +37,7 @@ CONSTANTS = {
     **{f"gpu::Order::{order.name.lower()}": int(order) for order in protocol.Order},
     **{f"gpu::SharedBy::{shared.name.lower()}": int(shared) for shared in protocol.SharedBy},
     **{f"gpu::Captured::{done.name.lower()}": int(done) for done in protocol.Captured},
+    **{f"gpu::Forbidden::{what.name.lower()}": int(what) for what in protocol.Forbidden},
     **{f"gpu::EntryKind::{kind.name.lower()}": int(kind) for kind in protocol.EntryKind},
     **{f"gpu::k{flag.name.title()}": int(flag) for flag in protocol.ArmFlag if flag.name},
 }

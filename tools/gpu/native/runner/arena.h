@@ -1,0 +1,26 @@
+// The memory that runner and referee share.
+#pragma once
+
+#include "frames.h"
+#include "gpu.h"
+
+namespace runner {
+
+struct Arena {
+  CUdeviceptr base;
+  uint64_t bytes;
+  void* host;  // SharedBy::host: the referee's side of it; else null
+};
+
+// `host_file`: descriptor of the memory file for SharedBy::host; -1: there is none.
+Arena open_arena(const Gpu& gpu, const gpu::StartFrame& start, int host_file);
+
+// The address of `bytes` bytes at an offset. Gives up where they are not inside the arena.
+CUdeviceptr at(const Arena& arena, uint64_t offset, uint64_t bytes);
+
+// Where memory is shared through the host: brings over what the referee wrote, and hands back what
+// is there now. Else nothing.
+void copy_in(const Gpu& gpu, const Arena& arena, uint64_t bytes);
+void copy_out(const Gpu& gpu, const Arena& arena, uint64_t bytes);
+
+}  // namespace runner

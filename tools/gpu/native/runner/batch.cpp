@@ -1,0 +1,82 @@
+#include "batch.h"
+
+#include "mouth.h"
+
+namespace {
+
+using namespace runner;
+
+void check(const Captures& captures, const gpu::ArmFrame& frame) {
+  if (frame.steps > gpu::kMaxSteps || frame.input_count > gpu::kMaxRegions ||
+      frame.output_count > gpu::kMaxRegions)
+    give_up("batch", "more than there is room for");
+  uint64_t offsets = frame.slot_stride | frame.tag_offset | frame.flush_offset;
+  for (uint32_t i = 0; i < frame.input_count; ++i)
+    offsets |= frame.inputs[i].offset | frame.inputs[i].sealed_offset;
+  for (uint32_t o = 0; o < frame.output_count; ++o) offsets |= frame.outputs[o].offset;
+  if (offsets % gpu::kAlignment != 0) give_up("batch", "an offset is not a multiple of 16");
+  const bool from_graphs = (frame.flags & (gpu::kSolve | gpu::kHost)) == gpu::kSolve;
+  for (uint32_t step = 0; step < frame.steps; ++step)
+    if (from_graphs && frame.order[step] >= captures.graphs.size())
+      give_up("batch", "a slot that was not captured");
+}
+
+CUgraphExec finish(const Gpu& gpu, const Chain& chain) {
+  CUgraphExec ready = nullptr;
+  expect(gpu, gpu.driver->cuGraphInstantiate(&ready, chain.graph, 0), "graph");
+  expect(gpu, gpu.driver->cuGraphUpload(ready, gpu.stream), "graph");
+  gpu.driver->cuGraphDestroy(chain.graph);
+  return ready;
+}
+
+}  // namespace
+
+namespace runner {
+
+Batch compose(const Gpu& gpu, const SealKernels& kernels, const Arena& arena,
+              const Captures& captures, const gpu::ArmFrame& frame) {
+  check(captures, frame);
+  Batch batch{};
+  batch.calls_solve = (frame.flags & gpu::kSolve) != 0;
+  batch.host_inclusive = batch.calls_solve && (frame.flags & gpu::kHost) != 0;
+  batch.copied_bytes = frame.copied_bytes;
+  batch.order.assign(frame.order, frame.order + frame.steps);
+  copy_in(gpu, arena, frame.copied_bytes);
+  Chain chain = begin_chain(gpu);
+  add_clear_tags(gpu, arena, frame, chain);
+  for (uint32_t step = 0; step < frame.steps; ++step) {
+    add_open(gpu, kernels, arena, frame, step, chain);
+    if ((frame.flags & gpu::kFlush) != 0) add_flush(gpu, kernels, arena, frame, step, chain);
+    if (batch.host_inclusive) {
+      batch.graphs.push_back(finish(gpu, chain));
+      chain = begin_chain(gpu);
+    } else if (batch.calls_solve) {
+      add_captured(gpu, captures.graphs[frame.order[step]], chain);
+    }
+    add_tags(gpu, kernels, arena, frame, step, chain);
+  }
+  batch.graphs.push_back(finish(gpu, chain));
+  settle(gpu);
+  return batch;
+}
+
+// A host-inclusive batch is the same chain cut in two before each call: what lies between two calls
+// is one graph, the tags of the one and the inputs of the next.
+void run_batch(const Gpu& gpu, const Arena& arena, const Candidate& candidate,
+               const Captures& captures, const Batch& batch) {
+  for (size_t part = 0; part < batch.graphs.size(); ++part) {
+    expect(gpu, gpu.driver->cuGraphLaunch(batch.graphs[part], gpu.stream), "graph launch");
+    if (!batch.host_inclusive || part == batch.order.size()) continue;
+    const CallOf of = {batch.order[part], captures.slot_stride, false, false};
+    call_solve(arena, candidate, captures.solve, of);
+  }
+  settle(gpu);
+  copy_out(gpu, arena, batch.copied_bytes);
+}
+
+void forget_batch(const Gpu& gpu, Batch& batch) {
+  for (const CUgraphExec graph : batch.graphs) gpu.driver->cuGraphExecDestroy(graph);
+  batch = {};
+}
+
+}  // namespace runner

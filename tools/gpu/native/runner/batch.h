@@ -1,0 +1,29 @@
+// A batch of timed calls: put together first, run when told.
+#pragma once
+
+#include <vector>
+
+#include "capture.h"
+#include "seal_kernels.h"
+
+namespace runner {
+
+struct Batch {
+  bool host_inclusive;
+  uint64_t copied_bytes;
+  std::vector<uint32_t> order;         // slots
+  std::vector<CUgraphExec> graphs;     // one for all, or before and after each call of `solve`
+  bool calls_solve;
+};
+
+// Does everything but run it; what the frame holds is not kept.
+Batch compose(const Gpu& gpu, const SealKernels& kernels, const Arena& arena,
+              const Captures& captures, const gpu::ArmFrame& frame);
+
+// Runs it and waits for its end.
+void run_batch(const Gpu& gpu, const Arena& arena, const Candidate& candidate,
+               const Captures& captures, const Batch& batch);
+
+void forget_batch(const Gpu& gpu, Batch& batch);
+
+}  // namespace runner

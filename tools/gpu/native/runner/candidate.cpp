@@ -1,0 +1,48 @@
+#include "candidate.h"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include "confine_gpu.h"
+#include "mouth.h"
+
+namespace {
+
+[[noreturn]] void refuse(uint64_t sequence, const char* why) {
+  runner::say(runner::Reply::refused, 0, sequence, 0, why);
+  _exit(0);
+}
+
+void forbid(gpu::Forbidden what, const char* detail) {
+  runner::say(runner::Reply::forbidden, static_cast<uint32_t>(what), 0, 0, detail);
+  _exit(0);
+}
+
+}  // namespace
+
+namespace runner {
+
+const gpu::Shim* open_shim(const char* library) {
+  void* handle = dlopen(library, RTLD_NOW | RTLD_GLOBAL);
+  if (handle == nullptr) give_up("dlopen", dlerror());
+  const void* shim = dlsym(handle, "gpu_shim");
+  if (shim == nullptr) give_up("dlsym", "gpu_shim");
+  return static_cast<const gpu::Shim*>(shim);
+}
+
+Candidate load_candidate(const Gpu& gpu, const gpu::Shim& shim, const Arena& arena,
+                         gpu::Report* report, const gpu::StartFrame& start) {
+  const gpu::ShimLink link = {gpu.driver, gpu.device,  gpu.stream, report,
+                              arena.base, arena.bytes, forbid};
+  shim.connect(&link);
+  confine_gpu_for_loading(start.candidate);
+  void* library = dlopen(start.candidate, RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) refuse(start.head.sequence, dlerror());
+  confine_gpu_for_running();
+  if (const char* why = shim.load_error()) refuse(start.head.sequence, why);
+  void* solve = dlsym(library, "solve");
+  if (solve == nullptr) refuse(start.head.sequence, "no function `solve` is exported");
+  return {&shim, solve};
+}
+
+}  // namespace runner

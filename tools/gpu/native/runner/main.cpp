@@ -1,0 +1,132 @@
+// Runs one candidate on a GPU, in this one confined process.
+//
+//   gpu_runner SOCKET PARENT GPU SHIM CUBIN REPORT [HOST_SHARED]
+//
+// SOCKET, REPORT and HOST_SHARED are inherited descriptors (the latter two memfds), PARENT is the
+// referee's process id as seen from here, GPU a UUID or an ordinal, SHIM and CUBIN are paths.
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "batch.h"
+#include "death.h"
+#include "parts.h"
+
+namespace {
+
+using namespace runner;
+using gpu::Order;
+
+union AnyFrame {
+  gpu::Head head;
+  gpu::StartFrame start;
+  gpu::CallFrame call;
+  gpu::CaptureFrame capture;
+  gpu::ArmFrame arm;
+  gpu::GoFrame go;
+};
+
+size_t size_of(Order order) {
+  switch (order) {
+    case Order::start: return sizeof(gpu::StartFrame);
+    case Order::call: return sizeof(gpu::CallFrame);
+    case Order::capture: return sizeof(gpu::CaptureFrame);
+    case Order::arm: return sizeof(gpu::ArmFrame);
+    case Order::go: return sizeof(gpu::GoFrame);
+  }
+  return 0;
+}
+
+// False: the referee hung up. A frame of another size is a mistake of ours.
+bool listen_any(int socket, AnyFrame& frame) {
+  const ssize_t got = read(socket, &frame, sizeof frame);
+  if (got == 0) return false;
+  if (got < static_cast<ssize_t>(sizeof frame.head) ||
+      static_cast<size_t>(got) != size_of(static_cast<Order>(frame.head.kind)))
+    give_up("frame", "wrong size");
+  return true;
+}
+
+gpu::Report* open_report(int file) {
+  if (ftruncate(file, sizeof(gpu::Report)) != 0) give_up("report", std::strerror(errno));
+  void* memory =
+      mmap(nullptr, sizeof(gpu::Report), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  if (memory == MAP_FAILED) give_up("report", std::strerror(errno));
+  close(file);
+  return static_cast<gpu::Report*>(memory);
+}
+
+struct Runner {
+  Gpu gpu;
+  SealKernels kernels;
+  Arena arena;
+  Candidate candidate;
+  Captures captures;
+  Batch batch;
+};
+
+void call_once(const Runner& r, const gpu::CallFrame& frame) {
+  copy_in(r.gpu, r.arena, frame.solve.copied_bytes);
+  poison_scratch(r.gpu, r.arena, frame.solve);
+  call_solve(r.arena, r.candidate, frame.solve, {0, 0, false, true});
+  settle(r.gpu);
+  copy_out(r.gpu, r.arena, frame.solve.copied_bytes);
+  say(Reply::done, 0, frame.head.sequence, 0, "");
+}
+
+void capture(Runner& r, const gpu::CaptureFrame& frame) {
+  forget_batch(r.gpu, r.batch);
+  forget_captures(r.gpu, r.candidate, r.captures);
+  r.captures = capture_slots(r.gpu, r.arena, r.candidate, frame);
+  const auto done = r.captures.reason.empty() ? gpu::Captured::yes : gpu::Captured::host_inclusive;
+  say(Reply::done, static_cast<uint32_t>(done), frame.head.sequence, 0, r.captures.reason.c_str());
+}
+
+void obey(Runner& r, AnyFrame& frame) {
+  const uint64_t sequence = frame.head.sequence;
+  switch (static_cast<Order>(frame.head.kind)) {
+    case Order::call:
+      return call_once(r, frame.call);
+    case Order::capture:
+      return capture(r, frame.capture);
+    case Order::arm:
+      forget_batch(r.gpu, r.batch);
+      r.batch = compose(r.gpu, r.kernels, r.arena, r.captures, frame.arm);
+      // The key is not left where the candidate's host code could look for it.
+      explicit_bzero(&frame, sizeof frame);
+      return say(Reply::done, 0, sequence, 0, "");
+    case Order::go:
+      run_batch(r.gpu, r.arena, r.candidate, r.captures, r.batch);
+      return say(Reply::done, 0, sequence, 0, "");
+    case Order::start:
+      give_up("frame", "a second start");
+  }
+}
+
+}  // namespace
+
+int main(int count, char** words) {
+  if (count != 7 && count != 8) return 2;
+  const int socket = std::atoi(words[1]);
+  speak_through(socket);
+  if (!die_with(std::atoi(words[2]))) return 1;
+  Runner r{};
+  r.gpu = open_gpu(words[3]);
+  r.kernels = load_seal_kernels(r.gpu, words[5]);
+  const gpu::Shim* shim = open_shim(words[4]);
+  gpu::Report* report = open_report(std::atoi(words[6]));
+  announce_deaths();
+  say(Reply::ready, 0, 0, 0, r.gpu.name);
+
+  AnyFrame frame;
+  if (!listen_any(socket, frame)) return 0;
+  if (static_cast<Order>(frame.head.kind) != Order::start) give_up("frame", "no start");
+  frame.start.candidate[sizeof frame.start.candidate - 1] = '\0';
+  r.arena = open_arena(r.gpu, frame.start, count == 8 ? std::atoi(words[7]) : -1);
+  r.candidate = load_candidate(r.gpu, *shim, r.arena, report, frame.start);
+  say(Reply::ready, 0, frame.head.sequence, r.arena.base, "");
+  while (listen_any(socket, frame)) obey(r, frame);
+  _exit(0);
+}

@@ -1,0 +1,94 @@
+// What stands around a timed call: opening its inputs, flushing L2, tagging its outputs.
+//
+// Keystream and tags come from Philox4x32 with 7 rounds (Salmon et al., "Parallel random numbers: as
+// easy as 1, 2, 3", 2011). philox(counter[4], key[2]) gives four 32-bit words.
+//
+//   sealing   The 16-byte block b of buffer `index` of slot `slot` is XORed with
+//             philox({b low, b high, slot, index}, key), words in order, each little-endian. Sealing
+//             and opening are the same.
+//   tagging   An output of w = ceil(bytes / 4) little-endian words, the last filled up with zeros, has
+//             the tag sum over k < min(w, 65536) of c_k * x[p_k] modulo 2^64, where
+//             {r0, r1, r2, r3} = philox({k, 0, slot, index}, key), c_k = r2 + 2^32 r3, and p_k = k
+//             where w <= 65536, else the high half of the 128-bit product (r0 + 2^32 r1) * w.
+//
+// Buffers begin at multiples of 16 bytes. Nothing beyond their last byte is touched.
+#include "seal.h"
+
+namespace {
+
+constexpr unsigned kRounds = 7;
+
+__device__ uint4 philox(uint4 counter, uint32_t k0, uint32_t k1) {
+#pragma unroll
+  for (unsigned round = 0; round < kRounds; ++round) {
+    const uint32_t high0 = __umulhi(0xD2511F53u, counter.x), low0 = 0xD2511F53u * counter.x;
+    const uint32_t high1 = __umulhi(0xCD9E8D57u, counter.z), low1 = 0xCD9E8D57u * counter.z;
+    counter = make_uint4(high1 ^ counter.y ^ k0, low1, high0 ^ counter.w ^ k1, low0);
+    k0 += 0x9E3779B9u;
+    k1 += 0xBB67AE85u;
+  }
+  return counter;
+}
+
+__device__ uint32_t word_at(const gpu::SealRegion& region, uint64_t word) {
+  const uint64_t left = region.bytes - word * 4;
+  if (left >= 4) return reinterpret_cast<const uint32_t*>(region.from)[word];
+  uint32_t last = 0;
+  for (uint64_t i = 0; i < left; ++i)
+    last |= uint32_t{reinterpret_cast<const uint8_t*>(region.from)[word * 4 + i]} << (8 * i);
+  return last;
+}
+
+}  // namespace
+
+// blockIdx.y: region.
+extern "C" __global__ void open_inputs(const __grid_constant__ gpu::SealCall call) {
+  const gpu::SealRegion& region = call.regions[blockIdx.y];
+  const uint64_t whole = region.bytes / 16;
+  const auto* from = reinterpret_cast<const uint4*>(region.from);
+  auto* to = reinterpret_cast<uint4*>(region.to);
+  const auto stream = [&](uint64_t block) {
+    const uint4 counter = make_uint4(static_cast<uint32_t>(block),
+                                     static_cast<uint32_t>(block >> 32), call.slot, region.index);
+    return philox(counter, call.key[0], call.key[1]);
+  };
+  const uint64_t step = uint64_t{gridDim.x} * blockDim.x;
+  const uint64_t first = uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  for (uint64_t block = first; block < whole; block += step) {
+    const uint4 mask = stream(block), sealed = from[block];
+    to[block] = make_uint4(sealed.x ^ mask.x, sealed.y ^ mask.y, sealed.z ^ mask.z,
+                           sealed.w ^ mask.w);
+  }
+  if (first != 0) return;
+  const uint4 mask = stream(whole);
+  const uint32_t words[4] = {mask.x, mask.y, mask.z, mask.w};
+  for (uint64_t i = 0; i < region.bytes % 16; ++i)
+    reinterpret_cast<uint8_t*>(region.to)[whole * 16 + i] =
+        reinterpret_cast<const uint8_t*>(region.from)[whole * 16 + i] ^
+        static_cast<uint8_t>(words[i / 4] >> (8 * (i % 4)));
+}
+
+// Writes `blocks` times 16 bytes, so that L2 holds these and nothing else.
+extern "C" __global__ void flush(uint4* to, uint64_t blocks, uint32_t value) {
+  const uint64_t step = uint64_t{gridDim.x} * blockDim.x;
+  for (uint64_t i = uint64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < blocks; i += step)
+    to[i] = make_uint4(value, value, value, value);
+}
+
+// blockIdx.y: region. Adds to the 64-bit word at region.to, which starts at zero.
+extern "C" __global__ void tag_outputs(const __grid_constant__ gpu::SealCall call) {
+  const gpu::SealRegion& region = call.regions[blockIdx.y];
+  const uint64_t words = (region.bytes + 3) / 4;
+  const uint32_t count = words < gpu::kTagWords ? static_cast<uint32_t>(words) : gpu::kTagWords;
+  unsigned long long sum = 0;
+  const uint32_t step = gridDim.x * blockDim.x;
+  for (uint32_t k = blockIdx.x * blockDim.x + threadIdx.x; k < count; k += step) {
+    const uint4 r = philox(make_uint4(k, 0, call.slot, region.index), call.key[0], call.key[1]);
+    const uint64_t drawn = r.x | uint64_t{r.y} << 32;
+    const uint64_t word = words <= gpu::kTagWords ? k : __umul64hi(drawn, words);
+    sum += (r.z | uint64_t{r.w} << 32) * word_at(region, word);
+  }
+  for (int distance = 16; distance > 0; distance /= 2)
+    sum += __shfl_down_sync(0xffffffffu, sum, distance);
+  if (threadIdx.x % 32 == 0) atomicAdd(reinterpret_cast<unsigned long long*>(region.to), sum);
+}

@@ -1,0 +1,34 @@
+// Device memory of `solve`'s own: parts of a piece of the arena, for the length of one call.
+#pragma once
+
+#include <cstdint>
+#include <map>
+
+namespace shim {
+
+class Scratch {
+ public:
+  // Empties it. `seed` decides where the first allocation lies, in so far as `bytes` is more than
+  // `quota`.
+  void begin(uint64_t base, uint64_t bytes, uint64_t quota, uint64_t seed);
+
+  // 0: beyond the quota. Work runs in order on one stream, so what was freed can be had again at once.
+  uint64_t allocate(uint64_t bytes);
+
+  // False: `address` is not where an allocation of this call begins.
+  bool release(uint64_t address);
+
+  uint64_t peak_bytes() const { return peak_; }
+  uint64_t free_bytes() const { return quota_ - held_; }
+
+ private:
+  uint64_t quota_ = 0;
+  uint64_t held_ = 0;
+  uint64_t peak_ = 0;
+  std::map<uint64_t, uint64_t> free_;  // start to length
+  std::map<uint64_t, uint64_t> live_;
+};
+
+Scratch& scratch();
+
+}  // namespace shim

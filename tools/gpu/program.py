@@ -1,0 +1,93 @@
+"""The runner of a GPU, our libcudart for candidates there, and the kernels that seal and tag."""
+
+import tempfile
+from pathlib import Path
+
+from cuda_llm.errors import InfrastructureError
+from cuda_llm.tools.compiler.toolkit import find_toolkit
+from cuda_llm.tools.native import build, cache_dir, cache_folder, content_key, unwritable
+from cuda_llm.tools.native.lock import only_one
+from cuda_llm.tools.native.together import run_together
+from cuda_llm.tools.sandbox.programs import sandbox_sources
+
+_NATIVE = Path(__file__).parent / "native"
+_TOOLS = Path(__file__).parent.parent
+_COMMON = _TOOLS / "runner" / "native"
+_COMMON_PARTS = ("call", "death", "mouth")
+_SANDBOX = _TOOLS / "sandbox" / "native"
+_PROTOTYPES = _TOOLS / "native" / "cudart"
+_FLAGS = ("-std=c++20", "-O2", "-Wall", "-Wextra", "-Werror")
+
+
+def shim_library(*extra: str) -> Path:
+    """Path of `libcudart.so.13`. Raises MissingError without g++ or a CUDA toolkit.
+
+    `extra` are further compiler flags, as for sanitizers.
+    """
+    name = "libcudart.so.13"
+    exports = _NATIVE / "shim" / "libcudart.map"
+    link = [f"-Wl,-soname,{name}", f"-Wl,--version-script={exports}", "-Wl,-z,now"]
+    flags = [*_FLAGS, "-fPIC", "-shared", *_includes(), *link, *extra]
+    sources = sorted((_NATIVE / "shim").glob("*.cpp"))
+    return build(name, sources, flags, [_NATIVE, _COMMON, _PROTOTYPES])
+
+
+def runner_program(*extra: str, confine: Path | None = None) -> Path:
+    """Path of the runner. Raises MissingError without g++ or a CUDA toolkit.
+
+    `extra` are further compiler flags; `confine` stands in for `confine_gpu.cpp` where a sanitizer
+    needs what a confined process does not get.
+    """
+    parts = {path.stem: path for path in (_NATIVE / "runner").glob("*.cpp")}
+    if confine is not None:
+        parts["confine_gpu"] = confine
+    common = [_COMMON / f"{part}.cpp" for part in _COMMON_PARTS]
+    sources = [*(parts[name] for name in sorted(parts)), *common, *sandbox_sources()]
+    # What candidates need is in the process before it is confined: they open no file but their own.
+    libraries = ["-Wl,--no-as-needed", "-lstdc++", "-lm", "-lgcc_s", "-ldl", "-Wl,-z,now"]
+    flags = [*_FLAGS, *_includes(), *libraries, *extra]
+    watch = [_NATIVE, _COMMON, _SANDBOX, *([confine.parent] if confine else [])]
+    return build("gpu_runner", sources, flags, watch)
+
+
+def seal_cubin(target: str) -> Path:
+    """Path of `seal.cu` compiled for `target` (`sm_90a`). Raises MissingError without nvcc."""
+    toolkit = find_toolkit()
+    chip = target.removeprefix("sm_")
+    options = ["-cubin", "-O3", "-std=c++17", f"-gencode=arch=compute_{chip},code=sm_{chip}"]
+    digest = content_key(str(toolkit.nvcc), [toolkit.version, *options])
+    for name in ("seal.cu", "seal.h"):
+        digest.update((_NATIVE / name).read_bytes())
+    made = cache_dir() / "native" / digest.hexdigest() / "seal.cubin"
+    if made.exists():
+        return made
+    folder = cache_folder("native", digest.hexdigest())
+    with only_one(folder), tempfile.TemporaryDirectory(dir=folder) as scratch:
+        if not made.exists():
+            output = Path(scratch) / made.name
+            command = [toolkit.nvcc, *options, _NATIVE / "seal.cu", "-o", output]
+            _run_nvcc([str(word) for word in command], scratch)
+            try:
+                output.replace(made)
+            except OSError as error:
+                raise unwritable(error) from error
+    return made
+
+
+def _run_nvcc(command: list[str], scratch: str) -> None:
+    import os
+
+    stderr = run_together([command], os.environ | {"LC_ALL": "C", "TMPDIR": scratch})
+    if stderr is not None:
+        first = next((line for line in stderr.splitlines() if "error" in line), stderr[:200])
+        raise InfrastructureError("native", f"seal.cu does not build: {first}")
+
+
+def _includes() -> list[str]:
+    folders = [_NATIVE, _COMMON, _SANDBOX, _PROTOTYPES.parent]
+    # The API's prototypes are the toolkit's own; its warnings are not ours to mend.
+    return [
+        *(f"-I{folder}" for folder in folders),
+        "-isystem",
+        str(find_toolkit().root / "include"),
+    ]

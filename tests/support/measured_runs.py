@@ -13,7 +13,8 @@ from cuda_llm.outcomes import Verdict
 from cuda_llm.tools.compiler.candidate import Compiled
 from cuda_llm.tools.devices.emulated import EmulatedDevice
 from cuda_llm.tools.devices.find import open_emulated
-from cuda_llm.tools.judge.contest import Contest, fault, outcome_of
+from cuda_llm.tools.judge.contest import Contest, fault
+from cuda_llm.tools.timing.comparison import decide
 
 FLOOR = 0.01
 
@@ -55,7 +56,7 @@ class ArenaBench(TableBench):
             ratio=ratio,
             low=low,
             high=high,
-            outcome=outcome_of(ratio, low, high, FLOOR),
+            outcome=decide(ratio, low, high, FLOOR),
             source="measured",
             faults={},
         )

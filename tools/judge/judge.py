@@ -8,6 +8,7 @@ from cuda_llm.tasks.task import Task
 from cuda_llm.tools.compiler.candidate import Compiled
 from cuda_llm.tools.device import Device
 from cuda_llm.tools.judge.judged import Judged, OnStage, ignore
+from cuda_llm.tools.judge.measured.options import MeasureOptions
 from cuda_llm.tools.judge.steps import compile_source, passed, time_compiled, validate_compiled
 from cuda_llm.tools.judge.timing import Timing
 from cuda_llm.tools.validator.validate import Validated
@@ -21,10 +22,12 @@ async def judge(
     *,
     baseline: Awaitable[Timing],
     on_stage: OnStage = ignore,
+    options: MeasureOptions | None = None,
 ) -> Judged:
     """Judge one source file. A bad kernel is a verdict; only broken machinery raises.
 
     `baseline` is awaited only when a candidate has been timed, so that both run side by side.
+    `options` say how to measure; a modelled device ignores them.
     """
     seconds: dict[str, float] = {}
     with stage(name, "compile", seconds, on_stage):
@@ -36,7 +39,7 @@ async def judge(
     if not isinstance(validated, Validated):
         return Judged(name=name, verdict=validated, compiled=compiled, seconds=seconds)
     with stage(name, "time", seconds, on_stage):
-        timing = await time_compiled(task, device, compiled)
+        timing = await time_compiled(task, device, compiled, options=options)
     verdict = (
         passed(task, device, compiled, validated, timing, await baseline)
         if isinstance(timing, Timing)

@@ -85,7 +85,7 @@ async def open_bout(
             oracle=oracle,
             options=options,
             plan=plan_timing(site, task, lanes=lanes),
-            kept_as=(site.hardware.name, baseline.key, repr(task.capabilities)),
+            kept_as=(site.name, site.hardware.name, baseline.key, repr(task.capabilities)),
             read_clocks=clocks_of(site),
         )
 

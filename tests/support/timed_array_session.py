@@ -1,0 +1,280 @@
+"""A timed session on arrays of the host: sealing, tagging and late writes are real, time is not.
+
+A candidate is a function of one call that writes its outputs and says how long that took. It sees
+all that a hostile one could: the memory of every slot, and what it remembers.
+"""
+
+import hashlib
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from array_session import GUARD_BYTES, LAUNCH
+
+from cuda_llm.hardware_profiles.hardware import Hardware
+from cuda_llm.outcomes import Verdict
+from cuda_llm.profile import TimeSource
+from cuda_llm.tools.arrays import HOST, Arrays
+from cuda_llm.tools.compiler.candidate import Compiled
+from cuda_llm.tools.device import (
+    Argument,
+    Batch,
+    BufferSpec,
+    CallOptions,
+    CallReport,
+    PlacedBuffer,
+    Role,
+    Slot,
+    TimeClass,
+)
+
+Array = npt.NDArray[Any]
+Buffers = Mapping[str, Array]
+START_US = 20.0
+OVERHEAD_US = 40.0
+
+
+@dataclass
+class Call:
+    """One call of `solve`, with everything it could get at."""
+
+    buffers: Buffers
+    """Its own."""
+    slots: Sequence[Buffers]
+    """Those of all calls."""
+    slot: int
+    step: int
+    """Of its batch."""
+    warm_up: bool
+    batches: int
+    """Begun so far."""
+    calls: int
+    """Of this batch: no candidate is told, but it might guess."""
+    memory: dict[Any, Any]
+    """What it remembers."""
+    guards: Mapping[str, tuple[Array, Array]]
+    later: list[Callable[[], None]]
+    """Done after the tags of the batch are taken."""
+
+
+Script = Callable[[Call], float | Verdict]
+"""Microseconds the call took, or what ended it."""
+
+
+def keystream(key: bytes, slot: int, index: int, size: int) -> Array:
+    """Bytes that only who has the key knows."""
+    seed = hashlib.blake2b(bytes([slot, index]), key=key, digest_size=16).digest()
+    words = np.random.Philox(key=int.from_bytes(seed, "little"))
+    return np.frombuffer(np.random.Generator(words).bytes(size), np.uint8)
+
+
+def as_bytes(array: Array) -> npt.NDArray[np.uint8]:
+    """A view of its bytes."""
+    return array.reshape(-1).view(np.uint8)
+
+
+class TimedArraySession:
+    """Runs a script. `jitter_us` is what disturbs a batch."""
+
+    def __init__(
+        self,
+        script: Script,
+        *,
+        time_class: TimeClass = TimeClass.DEVICE,
+        jitter_us: float = 1.0,
+        seed: int = 0,
+    ) -> None:
+        self.script = script
+        self.time_class = time_class
+        self.jitter_us = jitter_us
+        self.rng = np.random.Generator(np.random.PCG64(seed))
+        self.memory: dict[Any, Any] = {}
+        self.placed: dict[str, PlacedBuffer] = {}
+        self.slots: tuple[Slot, ...] = ()
+        self.everyone: list[Buffers] = []
+        self.batches = 0
+        self.armed: Batch | None = None
+        self.tags: dict[int, dict[str, bytes]] = {}
+        self.captures = 0
+        self.orders: list[Batch] = []
+
+    def place(self, buffers: Sequence[BufferSpec]) -> dict[str, PlacedBuffer]:
+        """Buffers between guards."""
+        self.placed = {spec.name: placed(spec) for spec in buffers}
+        return self.placed
+
+    async def call(
+        self, arguments: Sequence[Argument], options: CallOptions
+    ) -> CallReport | Verdict:
+        """One call that nobody times."""
+        took = self.one_call(self.placed, 0, 0, 1, [], warm_up=True)
+        return CallReport(wall_s=0.0, launches=(LAUNCH,)) if isinstance(took, float) else took
+
+    def place_slots(self, buffers: Sequence[BufferSpec], count: int) -> tuple[Slot, ...]:
+        """Slots with memory of their own."""
+        self.slots = tuple(
+            Slot(
+                buffers={spec.name: placed(spec) for spec in buffers},
+                sealed={
+                    spec.name: np.zeros(spec.nbytes, np.uint8)
+                    for spec in buffers
+                    if spec.role is not Role.OUT
+                },
+            )
+            for _ in range(count)
+        )
+        self.everyone = [views(one.buffers) for one in self.slots]
+        return self.slots
+
+    async def capture(
+        self, arguments: Sequence[Argument], options: CallOptions
+    ) -> TimeClass | Verdict:
+        """A warm-up on slot 0."""
+        self.captures += 1
+        own = self.slots[0].buffers
+        took = self.one_call(own, 0, 0, 1, [], warm_up=True)
+        return self.time_class if isinstance(took, float) else took
+
+    def seal(self, slot: int, key: bytes, contents: Mapping[str, Array]) -> None:
+        """Encrypt."""
+        for index, (name, sealed) in enumerate(self.slots[slot].sealed.items()):
+            plain = as_bytes(np.ascontiguousarray(contents[name]))
+            sealed[...] = plain ^ keystream(key, slot, index, plain.size)
+
+    async def arm(self, batch: Batch) -> Verdict | None:
+        """Nothing of the script runs."""
+        assert len(set(batch.order)) == len(batch.order)
+        self.armed = batch
+        return None
+
+    async def go(self, limit_s: float) -> float | Verdict:
+        """Open, call and tag, step by step; seconds are made up."""
+        assert self.armed is not None
+        batch, self.armed = self.armed, None
+        self.orders.append(batch)
+        self.batches += 1
+        self.tags = {}
+        spent_us = START_US + float(self.rng.gamma(2.0, self.jitter_us / 2))
+        later: list[Callable[[], None]] = []
+        for step, slot in enumerate(batch.order):
+            self.open(slot, batch.key)
+            spent_us += OVERHEAD_US
+            if batch.solve:
+                own = self.slots[slot].buffers
+                took = self.one_call(own, slot, step, len(batch.order), later, warm_up=False)
+                if not isinstance(took, float):
+                    return took
+                spent_us += took
+            self.tags[slot] = self.tag(slot)
+        for act in later:
+            act()
+        return spent_us / 1e6
+
+    def find_late_write(self) -> str | None:
+        """Tags taken anew."""
+        for slot, tags in self.tags.items():
+            for name, tag in self.tag(slot).items():
+                if tag != tags[name]:
+                    return name
+        return None
+
+    def open(self, slot: int, key: bytes) -> None:
+        """Decrypt a slot's inputs."""
+        for index, (name, sealed) in enumerate(self.slots[slot].sealed.items()):
+            opened = sealed ^ keystream(key, slot, index, sealed.size)
+            as_bytes(self.slots[slot].buffers[name].data)[...] = opened
+
+    def tag(self, slot: int) -> dict[str, bytes]:
+        """Hashes of a slot's outputs."""
+        return {
+            name: hashlib.blake2b(buffer.data.tobytes(), digest_size=8).digest()
+            for name, buffer in self.slots[slot].buffers.items()
+            if buffer.spec.role is not Role.IN
+        }
+
+    def one_call(
+        self,
+        own: Mapping[str, PlacedBuffer],
+        slot: int,
+        step: int,
+        calls: int,
+        later: list[Callable[[], None]],
+        *,
+        warm_up: bool,
+    ) -> float | Verdict:
+        """Let the script do it."""
+        call = Call(
+            buffers=views(own),
+            slots=self.everyone,
+            slot=slot,
+            step=step,
+            warm_up=warm_up,
+            batches=self.batches,
+            calls=calls,
+            memory=self.memory,
+            guards={name: (one.guard_before, one.guard_after) for name, one in own.items()},
+            later=later,
+        )
+        with np.errstate(all="ignore"):
+            return self.script(call)
+
+
+def views(buffers: Mapping[str, PlacedBuffer]) -> dict[str, Array]:
+    """The arrays alone."""
+    return {name: buffer.data for name, buffer in buffers.items()}
+
+
+def placed(spec: BufferSpec) -> PlacedBuffer:
+    """A buffer between guards."""
+    memory = np.zeros(spec.nbytes + 2 * GUARD_BYTES, np.uint8)
+    end = GUARD_BYTES + spec.nbytes
+    data = memory[GUARD_BYTES:end].view(spec.dtype).reshape(spec.shape)
+    return PlacedBuffer(spec, data, memory[:GUARD_BYTES], memory[end:])
+
+
+@dataclass
+class TimedArraySite:
+    """Opens a new session of the script that stands for a candidate."""
+
+    hardware: Hardware
+    scripts: Mapping[str, Script]
+    """By the name of the candidate."""
+    name: str = "a GPU that is not there"
+    jitter_us: float = 1.0
+    time_class: TimeClass = TimeClass.DEVICE
+    arrays: Arrays = HOST
+    time_source: TimeSource = "measured"
+    refused: Mapping[str, Verdict] = field(default_factory=dict)
+    opened: list[tuple[str, TimedArraySession]] = field(default_factory=list)
+
+    def session_of(self, name: str) -> TimedArraySession:
+        """The one opened last for a candidate."""
+        return [session for opened, session in self.opened if opened == name][-1]
+
+    @asynccontextmanager
+    async def open(self, candidate: Compiled) -> AsyncIterator[TimedArraySession | Verdict]:
+        """A session of its own, or why there is none."""
+        if candidate.name in self.refused:
+            yield self.refused[candidate.name]
+            return
+        trusted = candidate.name == "baseline"
+        session = TimedArraySession(
+            self.scripts[candidate.name],
+            time_class=TimeClass.DEVICE if trusted else self.time_class,
+            jitter_us=self.jitter_us,
+            seed=len(self.opened),
+        )
+        self.opened.append((candidate.name, session))
+        yield session
+
+
+def named(name: str) -> Compiled:
+    """What stands for a compiled candidate."""
+    nowhere = Path("nowhere")
+    return Compiled(
+        key=name, name=name, source="", target="sm_90a", library=nowhere, ptx=nowhere, kernels=()
+    )

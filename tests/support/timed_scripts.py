@@ -1,0 +1,194 @@
+"""Additions of vectors, honest and not, as scripts of a timed session."""
+
+import numpy as np
+from timed_array_session import Call, Script
+
+from cuda_llm.outcomes import LaunchFailed, TimedOut, Verdict
+
+
+def add(call: Call) -> None:
+    """What the task asks for."""
+    call.buffers["C"][...] = call.buffers["A"] + call.buffers["B"]
+
+
+def honest(call_us: float) -> Script:
+    """Right, and always as fast."""
+
+    def script(call: Call) -> float:
+        add(call)
+        return call_us
+
+    return script
+
+
+def wrong_in_the_last_call(call: Call) -> float:
+    add(call)
+    if call.step == call.calls - 1 and not call.warm_up:
+        call.buffers["C"][-1] += 1
+    return 50.0
+
+
+def rounded_in_one_call(call: Call) -> float:
+    """Half precision now and then."""
+    add(call)
+    if call.step == 1:
+        call.buffers["C"][...] = call.buffers["C"].astype(np.float16)
+    return 50.0
+
+
+def late(call: Call) -> float:
+    """The first half now, the rest when nobody looks any more."""
+    half = call.buffers["C"].size // 2
+    own = call.buffers
+    own["C"][:half] = own["A"][:half] + own["B"][:half]
+
+    def finish() -> None:
+        own["C"][half:] = own["A"][half:] + own["B"][half:]
+
+    if call.warm_up:
+        finish()
+    else:
+        call.later.append(finish)
+    return 25.0
+
+
+def by_pointer(call: Call) -> float:
+    """The result that this slot had before."""
+    kept = call.memory.get(call.slot)
+    if kept is None or call.warm_up:
+        add(call)
+        call.memory[call.slot] = call.buffers["C"].copy()
+        return 50.0
+    call.buffers["C"][...] = kept
+    return 10.0
+
+
+def by_content(call: Call) -> float:
+    """The result of inputs that begin alike; a full computation where none is known."""
+    print_ = bytes(call.buffers["A"][:1])
+    if print_ not in call.memory:
+        add(call)
+        call.memory[print_] = call.buffers["C"].copy()
+        return 50.0
+    call.buffers["C"][...] = call.memory[print_]
+    return 10.0
+
+
+def all_in_the_first_call(call: Call) -> float:
+    """Every slot's work at once, nothing afterwards."""
+    if call.step > 0:
+        return 1.0
+    for own in call.slots:
+        own["C"][...] = own["A"] + own["B"]
+    return 50.0
+
+
+def all_in_the_last_call(call: Call) -> float:
+    """Nothing, then every slot's work at once: right in the end, but too late for most."""
+    if call.warm_up:
+        add(call)
+    elif call.step == call.calls - 1:
+        for own in call.slots:
+            own["C"][...] = own["A"] + own["B"]
+    return 1.0
+
+
+def every_second_call(call: Call) -> float:
+    """The work of two calls in the second of them."""
+    call.memory.setdefault("waiting", []).append(call.buffers)
+    if call.warm_up or call.step % 2 == 1 or call.step == call.calls - 1:
+        for own in call.memory.pop("waiting"):
+            own["C"][...] = own["A"] + own["B"]
+    return 30.0
+
+
+def writes_its_input(call: Call) -> float:
+    add(call)
+    call.buffers["A"][0] = 1.0
+    return 50.0
+
+
+def overruns(call: Call) -> float:
+    add(call)
+    call.guards["C"][1][7] ^= 1
+    return 50.0
+
+
+def underruns(call: Call) -> float:
+    add(call)
+    call.guards["B"][0][-3] ^= 1
+    return 50.0
+
+
+def slow_to_warm_up(call_us: float) -> Script:
+    """Ten times slower at first, to be measured in fewer calls."""
+
+    def script(call: Call) -> float:
+        add(call)
+        return call_us * (10 if call.warm_up or call.batches <= 2 else 1)
+
+    return script
+
+
+def slow_in_short_batches(call_us: float) -> Script:
+    """Dawdles where a batch is short, so that longer ones seem to cost little more."""
+
+    def script(call: Call) -> float:
+        add(call)
+        return call_us * (8 if call.calls < 20 else 1)
+
+    return script
+
+
+def slow_in_long_batches(call_us: float) -> Script:
+    """Hurts nobody but itself."""
+
+    def script(call: Call) -> float:
+        add(call)
+        return call_us * (2 if call.calls > 20 else 1)
+
+    return script
+
+
+def instant(call: Call) -> float:
+    """Right, in no time."""
+    add(call)
+    return 0.0
+
+
+def writes_nothing(call: Call) -> float:
+    if call.warm_up:
+        add(call)
+    return 1.0
+
+
+def ended(verdict: Verdict) -> Script:
+    """Is ended by the device in its third batch."""
+
+    def script(call: Call) -> float | Verdict:
+        add(call)
+        return verdict if call.batches == 3 else 50.0
+
+    return script
+
+
+HANGS = TimedOut(stage="kernel", limit_s=2.0)
+REFUSED = LaunchFailed(kernel="k", error="cudaErrorInvalidConfiguration", detail="")
+CHEATS: dict[str, tuple[Script, str]] = {
+    "wrong in the last call": (wrong_in_the_last_call, "WRONG_RESULT"),
+    "half precision in one call": (rounded_in_one_call, "WRONG_RESULT"),
+    "late": (late, "LATE_WRITE"),
+    "result by pointer": (by_pointer, "WRONG_RESULT"),
+    "all work in the first call": (all_in_the_first_call, "WRONG_RESULT"),
+    "all work in the last call": (all_in_the_last_call, "LATE_WRITE"),
+    "every second call": (every_second_call, "LATE_WRITE"),
+    "writes its input": (writes_its_input, "INPUT_MUTATED"),
+    "overruns its output": (overruns, "GUARD_OVERWRITTEN"),
+    "underruns its input": (underruns, "GUARD_OVERWRITTEN"),
+    "slow in short batches": (slow_in_short_batches(50.0), "QUARANTINED"),
+    "takes no time": (instant, "IMPOSSIBLE_TIME"),
+    "writes nothing": (writes_nothing, "WRONG_RESULT"),
+    "hangs": (ended(HANGS), "TIMED_OUT"),
+    "launch refused": (ended(REFUSED), "LAUNCH_FAILED"),
+}
+"""Script and the code of its verdict."""

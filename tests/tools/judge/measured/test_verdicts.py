@@ -1,0 +1,126 @@
+"""What timing itself finds out about a kernel, without a GPU."""
+
+import math
+
+import pytest
+from timed_benches import BASELINE_US, small_bench, timed, timed_site
+from timed_scripts import (
+    CHEATS,
+    by_content,
+    honest,
+    slow_in_long_batches,
+    slow_to_warm_up,
+)
+
+from cuda_llm.outcomes import LoadFailed, TimedOut, WrongResult
+from cuda_llm.tools.device import TimeClass
+from cuda_llm.tools.judge.timing import Timing
+
+pytestmark = pytest.mark.usefixtures("own_cache")
+
+
+@pytest.mark.parametrize("name", CHEATS)
+def test_every_trick_ends_in_its_verdict(name: str) -> None:
+    script, code = CHEATS[name]
+    # Large enough for a floor that the resolution of a slope does not reach, where that matters.
+    n = 4096 if code == "IMPOSSIBLE_TIME" else 96
+    outcome = timed(timed_site(script, chip="t4"), small_bench(n))
+    assert getattr(outcome, "code", None) == code, outcome
+    if isinstance(outcome, WrongResult):
+        assert (outcome.size_class, outcome.dims) == ("bench", {"n": n})
+
+
+def test_an_honest_kernel_gets_its_time() -> None:
+    outcome = timed(timed_site(honest(25.0)))
+    assert isinstance(outcome, Timing)
+    (size,) = outcome.sizes
+    assert outcome.times == ((size.dims, size.time_us),)
+    assert size.time_us == pytest.approx(25.0, rel=0.02)
+    assert size.baseline_us == pytest.approx(BASELINE_US, rel=0.02)
+    assert size.speedup == pytest.approx(2.0, rel=0.02)
+    assert size.speedup_low is not None and size.speedup_high is not None
+    assert size.speedup_low <= 2.0 * 1.01 and size.speedup_high >= 2.0 * 0.99
+    assert (size.outcome, size.source, size.time_class) == ("faster", "measured", "device")
+    assert size.l2 == "cold"
+    assert size.blocks >= 3
+
+
+def test_the_baseline_ties_with_itself() -> None:
+    outcome = timed(timed_site(honest(BASELINE_US)))
+    assert isinstance(outcome, Timing)
+    assert [size.outcome for size in outcome.sizes] == ["tie"]
+
+
+@pytest.mark.parametrize("call_us", [2.0, 50.0, 900.0])
+def test_dawdling_while_warming_up_changes_no_time(call_us: float) -> None:
+    outcome = timed(timed_site(slow_to_warm_up(call_us)))
+    assert isinstance(outcome, Timing)
+    assert outcome.times[0][1] == pytest.approx(call_us, rel=0.05)
+
+
+def test_a_result_kept_by_content_is_never_asked_for_again() -> None:
+    outcome = timed(timed_site(by_content))
+    assert isinstance(outcome, Timing)
+    assert outcome.times[0][1] == pytest.approx(50.0, rel=0.02)
+
+
+def test_dawdling_in_long_batches_costs_only_the_kernel_itself() -> None:
+    outcome = timed(timed_site(slow_in_long_batches(50.0)))
+    assert not isinstance(outcome, Timing) or outcome.times[0][1] > 95.0
+
+
+def test_a_candidate_that_does_not_load_is_told_so() -> None:
+    refused = LoadFailed(detail="no solve")
+    site = timed_site(honest(1.0))
+    site.refused = {"candidate": refused}
+    assert timed(site) == refused
+
+
+def test_a_time_that_includes_the_host_is_labelled() -> None:
+    site = timed_site(honest(25.0))
+    site.time_class = TimeClass.HOST_INCLUSIVE
+    outcome = timed(site)
+    assert isinstance(outcome, Timing)
+    assert outcome.sizes[0].time_class == "host-inclusive"
+    assert "host part" in outcome.sizes[0].note
+
+
+def test_the_first_fault_ends_the_timing() -> None:
+    """A batch that never ends is not tried again at the next size."""
+    site = timed_site(CHEATS["hangs"][0])
+    assert isinstance(timed(site, small_bench(64, 96, 128)), TimedOut)
+    assert site.session_of("candidate").batches == 3
+
+
+def test_no_two_candidate_batches_share_a_key_or_an_order() -> None:
+    site = timed_site(honest(25.0))
+    timed(site)
+    candidate = site.session_of("candidate")
+    keys = [batch.key for batch in candidate.orders]
+    assert len(set(keys)) == len(keys)
+    lengths = {len(batch.order) % 2 for batch in candidate.orders}
+    assert lengths == {0, 1}
+
+
+def test_sizes_without_room_are_named_not_timed() -> None:
+    site = timed_site(honest(25.0))
+    outcome = timed(site, small_bench(96, 10**11))
+    assert isinstance(outcome, Timing)
+    assert [dict(dims) for dims, _ in outcome.times] == [{"n": 96}]
+    (line,) = outcome.left_out
+    assert line.startswith("n=100,000,000,000: needs ")
+    assert math.isfinite(outcome.times[0][1])
+
+
+def test_a_baseline_of_milliseconds_is_timed_once() -> None:
+    site = timed_site(honest(40.0), baseline_us=20_000.0)
+    first = timed(site)
+    solved = [batch for batch in site.session_of("baseline").orders if batch.solve]
+    assert solved, "the baseline has to be timed at least once"
+    again = timed_site(honest(40.0), baseline_us=20_000.0)
+    second = timed(again)
+    assert not [batch for batch in again.session_of("baseline").orders if batch.solve]
+    for outcome in (first, second):
+        assert isinstance(outcome, Timing)
+        assert outcome.sizes[0].speedup == pytest.approx(500, rel=0.05)
+        assert "measured earlier" in outcome.sizes[0].note

@@ -14,20 +14,27 @@ passed):
   in the argument's shape.
 - `scale` returns what an element's error is divided by before it is counted in rounding units:
   sum|x| for a sum, |A||B| for a product of matrices. Without it the scale is |reference|.
+- `SPLIT = "M"` names a dim along which outputs can be computed in parts: for some of its indices,
+  the function is given inputs cut down to them, and returns the outputs cut down likewise. Every
+  output must have it as an extent. It keeps the memory that large sizes need within bounds.
+- `project(xp, vectors, *, ...)` returns each output times `vectors`, whose columns have the length
+  of the output's last axis, without computing the output; `project_scale` returns, in that shape,
+  at least the Euclidean norm of an output row's scales times the vector. Both together let sizes be
+  checked whose reference would take too long.
 - A comparator gets the candidate's outputs and returns, for every output, the error of each
   element in rounding units; NaN is wrong.
 """
 
 import importlib.util
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from cuda_llm.errors import TaskError
 from cuda_llm.tasks.shapes import scalar_value, shape_of
-from cuda_llm.tasks.task import ArgumentRole, Task
+from cuda_llm.tasks.task import ArgumentRole, Task, TaskArgument
 
 Arrays = Mapping[str, Any]
 """Argument name to an array of `xp`."""
@@ -47,6 +54,12 @@ class Reference:
     """`scale(xp, inputs, dims)`: what errors are divided by; None: |expected|."""
     comparator: Callable[[Any, Arrays, Arrays, Dims], dict[str, Any]] | None
     """`comparator(xp, got, inputs, dims)`: error of each element in rounding units."""
+    split: str = ""
+    """Dim along which outputs can be computed in parts."""
+    project: Callable[[Any, Any, Arrays, Dims], dict[str, Any]] | None = None
+    """`project(xp, vectors, inputs, dims)`: outputs times vectors."""
+    project_scale: Callable[[Any, Any, Arrays, Dims], dict[str, Any]] | None = None
+    """`project_scale(xp, vectors, inputs, dims)`: norms of the rows' scales times vectors."""
 
 
 def load_reference(task: Task) -> Reference:
@@ -58,7 +71,7 @@ def load_reference(task: Task) -> Reference:
         a.name: a for a in task.arguments if a.role in (ArgumentRole.OUT, ArgumentRole.INOUT)
     }
 
-    def bind(name: str, leading: int) -> Callable[..., dict[str, Any]]:
+    def bind(name: str, leading: int, projected: bool = False) -> Callable[..., dict[str, Any]]:
         function = getattr(module, name, None)
         where = f"{task.reference}: {name}"
         if not callable(function):
@@ -81,6 +94,8 @@ def load_reference(task: Task) -> Reference:
             for key, argument in outputs.items():
                 array = xp.asarray(result[key])
                 shape = shape_of(argument, dims)
+                if projected:
+                    shape = (*shape[:-1], got[0].shape[1])
                 if array.shape != shape:
                     raise TaskError(
                         f"{where}: {key} has shape {array.shape}; expected {shape} at {dict(dims)}"
@@ -90,11 +105,30 @@ def load_reference(task: Task) -> Reference:
 
         return call
 
+    split = _split(module, task, outputs.values())
+    both = hasattr(module, "project") and hasattr(module, "project_scale")
+    if both and any(split in ("", one.shape[-1]) for one in outputs.values()):
+        raise TaskError(f"{task.reference}: project: expected SPLIT to name another axis")
     return Reference(
         compute=bind("reference", leading=1),
         scale=bind("scale", leading=1) if hasattr(module, "scale") else None,
         comparator=bind(task.comparator, leading=2) if task.comparator else None,
+        split=split,
+        project=bind("project", leading=2, projected=True) if both else None,
+        project_scale=bind("project_scale", leading=2, projected=True) if both else None,
     )
+
+
+def _split(module: Any, task: Task, outputs: Iterable[TaskArgument]) -> str:
+    """The dim that SPLIT names. Raises TaskError where an output does not have it once."""
+    dim = str(getattr(module, "SPLIT", ""))
+    for output in outputs:
+        if dim and output.shape.count(dim) != 1:
+            raise TaskError(
+                f"{task.reference}: SPLIT = {dim!r}; expected an extent of {output.name}, which "
+                f"has {', '.join(output.shape)}"
+            )
+    return dim
 
 
 def _import(path: Path) -> Any:

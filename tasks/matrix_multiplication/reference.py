@@ -2,6 +2,8 @@
 
 from typing import Any
 
+SPLIT = "M"
+
 
 def reference(xp: Any, *, A: Any, B: Any) -> dict[str, Any]:
     return {"C": A @ B}
@@ -9,3 +11,12 @@ def reference(xp: Any, *, A: Any, B: Any) -> dict[str, Any]:
 
 def scale(xp: Any, *, A: Any, B: Any) -> dict[str, Any]:
     return {"C": xp.abs(A) @ xp.abs(B)}
+
+
+def project(xp: Any, vectors: Any, *, A: Any, B: Any) -> dict[str, Any]:
+    return {"C": A @ (B @ vectors)}
+
+
+def project_scale(xp: Any, vectors: Any, *, A: Any, B: Any) -> dict[str, Any]:
+    """|| sum_k |a_k| |b_kj v_j| || <= sum_k |a_k| || b_kj v_j ||, norms over j."""
+    return {"C": xp.abs(A) @ xp.sqrt(xp.square(B) @ xp.square(vectors))}

@@ -54,7 +54,7 @@ def find_damage(filled: Filled, arrays: Arrays = HOST) -> GuardOverwritten | Inp
         before, after = filled.guards[name]
         watched += [(buffer.guard_after, after), (buffer.guard_before, before)]
     inputs = [name for name, one in filled.placed.items() if one.spec.role is Role.IN]
-    watched += [(filled.placed[name].data, filled.contents[name]) for name in inputs]
+    watched += [(words(filled.placed[name].data), words(filled.contents[name])) for name in inputs]
     at = _first_difference(watched, arrays)
     if at is None:
         return None
@@ -83,21 +83,20 @@ def find_late_write(
     filled: Filled, taken: Mapping[str, Array], arrays: Arrays = HOST
 ) -> str | None:
     """Name of an output that changed since `taken` was copied."""
-    pairs = [(filled.placed[name].data, copy) for name, copy in taken.items()]
+    pairs = [(words(filled.placed[name].data), words(copy)) for name, copy in taken.items()]
     at = _first_difference(pairs, arrays)
     return None if at is None else list(taken)[at]
 
 
 def same_bytes(one: Array, other: Array, arrays: Arrays = HOST) -> bool:
     """Whether two arrays of one type and shape hold the same bits, NaNs included."""
-    return _first_difference([(one, other)], arrays) is None
+    return _first_difference([(words(one), words(other))], arrays) is None
 
 
 def _first_difference(pairs: Sequence[tuple[Array, Array]], arrays: Arrays) -> int | None:
-    """Number of the first pair whose bits differ."""
+    """Number of the first pair of flat arrays of whole numbers that differ."""
     asked: list[tuple[int, Array, Array]] = []
-    for number, (one, other) in enumerate(pairs):
-        ones, others = _words(one), _words(other)
+    for number, (ones, others) in enumerate(pairs):
         step = BYTES_AT_ONCE // ones.itemsize
         for begin in range(0, ones.size, step):
             part = slice(begin, begin + step)
@@ -109,8 +108,8 @@ def _first_difference(pairs: Sequence[tuple[Array, Array]], arrays: Arrays) -> i
     return asked[int(found[0])][0] if found.size else None
 
 
-def _words(array: Array) -> Array:
-    """The bits as the widest words they fill."""
+def words(array: Array) -> Array:
+    """The bits of a buffer, which is aligned as guards are not, as the widest words they fill."""
     flat = array.reshape(-1)
     return flat.view(np.uint64 if flat.nbytes % 8 == 0 else np.uint8)
 

@@ -1,0 +1,176 @@
+"""The outputs of one call on known inputs, however large: part by part, or by projections."""
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from cuda_llm.errors import TaskError
+from cuda_llm.outcomes import WrongResult
+from cuda_llm.tasks.reference import Reference, load_reference
+from cuda_llm.tasks.task import Task
+from cuda_llm.tools.arrays import HOST, Array, Arrays
+from cuda_llm.tools.validator.cases import Case, terms_of
+from cuda_llm.tools.validator.compare import Comparison, Expected, Tally
+from cuda_llm.tools.validator.oracle import Expectation
+from cuda_llm.tools.validator.parts import Part, axes_of, parts
+from cuda_llm.tools.validator.projection import chosen_rows, projected_limits, random_vectors
+from cuda_llm.tools.validator.results import (
+    MOST_EXPLAINED,
+    case_limits,
+    compare_outputs,
+    tell,
+    wrong_result,
+)
+from cuda_llm.tools.validator.tolerances import Limits, limits
+
+SEED_BITS = 128
+LOOKS_PROJECTED = "sums over this row are off by more than rounding of its elements explains"
+
+
+class Method(StrEnum):
+    """How outputs are compared with what they should be."""
+
+    REFERENCE = "reference"
+    """Every element with its float64 value."""
+    PROJECTED = "projected"
+    """Random signed sums over every element, and some rows element by element."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Call:
+    task: Task
+    case: Case
+    inputs: Mapping[str, Array]
+    outputs: Mapping[str, Array]
+    arrays: Arrays
+    reference: Reference
+    own: Limits
+
+
+def check_outputs(
+    task: Task,
+    case: Case,
+    inputs: Mapping[str, Array],
+    outputs: Mapping[str, Array],
+    arrays: Arrays = HOST,
+    *,
+    method: Method = Method.REFERENCE,
+    seed: int | None = None,
+    reference: Reference | None = None,
+) -> WrongResult | None:
+    """Compare the outputs of a timed call with what its inputs ask for. None: all of it is right.
+
+    `inputs` are what the call was given, `outputs` what it left, both where `arrays` says; neither
+    is changed. The reference is computed here and now, in parts of `arrays.part_bytes` where the
+    task can be cut, and forgotten at once: nothing expected lies anywhere while a candidate runs.
+    `method` is what `budget.plan_sizes` found for the size. `seed`, 128 bits unknown when the
+    outputs were written, decides the projections; fresh ones are drawn without it. `reference`
+    saves loading the task's again. Raises TaskError where the reference is broken or missing, or
+    cannot be projected.
+    """
+    call = _Call(
+        task=task,
+        case=case,
+        inputs=inputs,
+        outputs=outputs,
+        arrays=arrays,
+        reference=load_reference(task) if reference is None else reference,
+        own=limits(task.tolerance, terms_of(task, case)),
+    )
+    if method is Method.PROJECTED:
+        return _projected(call, secrets.randbits(SEED_BITS) if seed is None else seed)
+    whole = case.probe or call.reference.comparator is not None
+    return _at_once(call) if whole else _part_by_part(call)
+
+
+def _part_by_part(call: _Call) -> WrongResult | None:
+    tallies = {name: Tally(call.own, call.arrays) for name in call.outputs}
+    for part in parts(call.task, call.case.dims, call.reference.split, call.arrays.part_bytes):
+        _add(tallies, call, part)
+    for name, tally in tallies.items():
+        comparison = tally.comparison()
+        if not comparison.ok:
+            small = call.outputs[name].size <= MOST_EXPLAINED
+            explained = _at_once(call) if small else None
+            return explained or tell(call.case, name, comparison)
+    return None
+
+
+def _add(tallies: Mapping[str, Tally], call: _Call, part: Part) -> None:
+    expected = _expected(call, part.of(call.inputs), part)
+    got = part.of({name: call.outputs[name] for name in tallies})
+    for name, tally in tallies.items():
+        tally.add(got[name], expected[name], part.origin(name, got[name]))
+
+
+def _expected(call: _Call, inputs: Mapping[str, Array], part: Part) -> dict[str, Expected]:
+    xp, scale = call.arrays.xp, call.reference.scale
+    values = call.reference.compute(xp, inputs, part.dims)
+    scales = {} if scale is None else scale(xp, inputs, part.dims)
+    return {name: Expected(value, scales.get(name)) for name, value in values.items()}
+
+
+def _at_once(call: _Call) -> WrongResult | None:
+    rule, arrays = call.reference.comparator, call.arrays
+    expectation = Expectation(
+        _expected(call, call.inputs, Part(dims=call.case.dims, axes={})),
+        None if rule is None else lambda got: rule(arrays.xp, got, call.inputs, call.case.dims),
+    )
+    own = case_limits(call.task, call.case, expectation.values, arrays)
+    for name, comparison in compare_outputs(call.outputs, expectation, own, arrays).items():
+        if not comparison.ok:
+            return wrong_result(
+                call.case, name, call.outputs, expectation, own, call.inputs, arrays
+            )
+    return None
+
+
+def _projected(call: _Call, seed: int) -> WrongResult | None:
+    """Some rows exactly, then all rows by their projections; a suspect row exactly again."""
+    xp, split = call.arrays.xp, call.reference.split
+    project, project_scale = call.reference.project, call.reference.project_scale
+    if project is None or project_scale is None:
+        raise TaskError(f"{call.task.folder}: its reference offers no projection")
+    found = _rows(call, chosen_rows(call.case.dims[split], seed))
+    if found is not None:
+        return found
+    for name, output in call.outputs.items():
+        vectors = random_vectors(output.shape[-1], seed)
+        tally = Tally(projected_limits(call.own, vectors), call.arrays)
+        placed = xp.asarray(vectors)
+        for part in parts(call.task, call.case.dims, split, call.arrays.part_bytes):
+            inputs, got = part.of(call.inputs), part.of({name: output})[name]
+            expected = Expected(
+                project(xp, placed, inputs, part.dims)[name],
+                project_scale(xp, placed, inputs, part.dims)[name],
+            )
+            tally.add(got.astype(xp.float64) @ placed, expected, part.origin(name, got))
+        comparison = tally.comparison()
+        if not comparison.ok:
+            return _suspect(call, name, comparison)
+    return None
+
+
+def _rows(call: _Call, rows: list[int]) -> WrongResult | None:
+    """Some indices of the split, each element of them."""
+    xp, split = call.arrays.xp, call.reference.split
+    axes = axes_of(call.task, call.reference.split)
+    part = Part(dims={**call.case.dims, split: len(rows)}, axes=axes, indices=xp.asarray(rows))
+    tallies = {name: Tally(call.own, call.arrays) for name in call.outputs}
+    _add(tallies, call, part)
+    for name, tally in tallies.items():
+        comparison = tally.comparison()
+        if not comparison.ok:
+            index = list(comparison.first)
+            index[axes[name]] = rows[index[axes[name]]]
+            return tell(call.case, name, replace(comparison, first=tuple(index)))
+    return None
+
+
+def _suspect(call: _Call, name: str, comparison: Comparison) -> WrongResult:
+    """The first wrong element of the row whose projections are off, or the row's figures."""
+    row = comparison.first[axes_of(call.task, call.reference.split)[name]]
+    found = _rows(call, [row])
+    told = tell(call.case, name, replace(comparison, first=comparison.first[:1]))
+    return found or replace(told, looks_like=LOOKS_PROJECTED)

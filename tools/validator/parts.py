@@ -1,0 +1,81 @@
+"""A size cut along one dim, so that a float64 reference needs little memory at a time."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from cuda_llm.tasks.task import Task
+from cuda_llm.tools.arrays import Array
+from cuda_llm.tools.device import Role
+from cuda_llm.tools.validator.layout import Dims, buffer_specs
+
+WIDE = 8
+"""Bytes of a float64, and of the whole numbers of a reference."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """Some indices of one dim; without a dim, everything."""
+
+    dims: Dims
+    """Of the part."""
+    axes: Mapping[str, int]
+    """Argument to the axis that is cut."""
+    indices: Any = slice(None)
+    """A slice, or an array of indices."""
+    begin: int = 0
+
+    def of(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
+        """The arrays cut down to the part."""
+        return {
+            name: array[(slice(None),) * self.axes[name] + (self.indices,)]
+            if name in self.axes
+            else array
+            for name, array in arrays.items()
+        }
+
+    def origin(self, name: str, array: Array) -> tuple[int, ...]:
+        """Where in the whole argument the part's first element is."""
+        return tuple(self.begin if axis == self.axes.get(name) else 0 for axis in range(array.ndim))
+
+
+def parts(task: Task, dims: Dims, split: str, part_bytes: int) -> Iterator[Part]:
+    """The size in parts of about `part_bytes` of working memory each; whole without a split."""
+    extent, step = dims.get(split, 1), part_extent(task, dims, split, part_bytes)
+    for begin in range(0, extent, step):
+        end = min(begin + step, extent)
+        yield Part(
+            dims={**dims, split: end - begin} if split else dims,
+            axes=axes_of(task, split),
+            indices=slice(begin, end),
+            begin=begin,
+        )
+
+
+def part_extent(task: Task, dims: Dims, split: str, part_bytes: int) -> int:
+    """How many indices of the split one part has; at least one."""
+    if not split:
+        return 1
+    each = working_bytes(task, {**dims, split: 2}) - working_bytes(task, {**dims, split: 1})
+    return max(1, min(dims[split], part_bytes // max(1, each)))
+
+
+def working_bytes(task: Task, dims: Dims) -> int:
+    """What reference and scale of a size take at once: inputs in float64 and again as magnitudes,
+    values, scales."""
+    inputs, outputs = elements(task, dims)
+    return WIDE * (2 * inputs + 2 * outputs)
+
+
+def elements(task: Task, dims: Dims) -> tuple[int, int]:
+    """Of the inputs, and of the outputs, of one call."""
+    specs = buffer_specs(task, dims)
+    inputs = sum(prod(spec.shape) for spec in specs if spec.role is not Role.OUT)
+    outputs = sum(prod(spec.shape) for spec in specs if spec.role is not Role.IN)
+    return inputs, outputs
+
+
+def axes_of(task: Task, split: str) -> dict[str, int]:
+    """Arguments that have the dim as an extent, and at which axis."""
+    return {one.name: one.shape.index(split) for one in task.arguments if split in one.shape}

@@ -10,6 +10,7 @@ cudaLaunchKernel cudaLaunchKernelExC cudaLaunchCooperativeKernel
 cudaFuncSetAttribute cudaFuncGetAttributes cudaFuncSetCacheConfig
 cudaOccupancyMaxActiveBlocksPerMultiprocessor
 cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags cudaOccupancyAvailableDynamicSMemPerBlock
+cudaOccupancyMaxActiveClusters cudaOccupancyMaxPotentialClusterSize
 cudaMalloc cudaMallocAsync cudaMallocPitch cudaFree cudaFreeAsync cudaMemGetInfo
 cudaMemset cudaMemsetAsync cudaMemset2D cudaMemset2DAsync
 cudaMemcpy cudaMemcpyAsync cudaMemcpy2D cudaMemcpy2DAsync
@@ -19,8 +20,10 @@ cudaGetLastError cudaPeekAtLastError cudaGetErrorString cudaGetErrorName
 cudaDeviceSynchronize cudaStreamSynchronize
 cudaRuntimeGetVersion cudaDriverGetVersion
 cudaGetDevice cudaSetDevice cudaGetDeviceCount cudaDeviceGetAttribute cudaGetDeviceProperties
+cudaGetDeviceProperties_v2 cudaGetDriverEntryPoint cudaGetDriverEntryPointByVersion
+cuTensorMapEncodeTiled cuTensorMapEncodeIm2col cuTensorMapEncodeIm2colWide cuTensorMapReplaceAddress
 """
-"""What our own CUDA runtime answers; a test holds the two together."""
+"""What our own CUDA runtimes answer, a GPU's and the emulated device's; tests hold them together."""
 
 C_CALLS = """
 memcpy memmove memset memcmp memchr strlen strcmp strncmp strcpy strncpy strcat strchr strstr

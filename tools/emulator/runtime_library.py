@@ -6,6 +6,7 @@ from cuda_llm.tools.compiler.toolkit import find_toolkit
 from cuda_llm.tools.native import build
 
 _RUNTIME = Path(__file__).parent / "runtime"
+_PROTOTYPES = Path(__file__).parent.parent / "native" / "cudart"
 _FLAGS = (
     "-std=c++20",
     "-O3",
@@ -24,8 +25,8 @@ def runtime_library() -> Path:
     """Path of `libcudart.so.13`. Raises MissingError without g++ or a CUDA toolkit."""
     sources = [*sorted((_RUNTIME / "cudart").glob("*.cpp")), _RUNTIME / "link" / "client.cpp"]
     # The API's prototypes are the toolkit's own; its warnings are not ours to mend.
-    includes = ["-isystem", str(find_toolkit().root / "include")]
-    watch = [_RUNTIME / folder for folder in ("cudart", "link", "emu")]
+    includes = [f"-I{_PROTOTYPES.parent}", "-isystem", str(find_toolkit().root / "include")]
+    watch = [*(_RUNTIME / folder for folder in ("cudart", "link", "emu")), _PROTOTYPES]
     return _build("libcudart.so.13", "cudart/libcudart.map", sources, includes, watch)
 
 

@@ -156,7 +156,7 @@ REFUSED_CUDA = """
 cudaStreamCreate cudaStreamCreateWithFlags cudaEventRecord cudaGraphLaunch cudaIpcOpenMemHandle
 cudaHostAlloc cudaMallocHost cudaHostRegister cudaMallocManaged cudaMemPrefetchAsync cudaMemAdvise
 cudaDeviceSetLimit cudaStreamSetAttribute cudaCtxResetPersistingL2Cache cudaProfilerStart
-cudaGetDriverEntryPoint cudaLaunchHostFunc cuInit cuMemAlloc_v2 nvrtcCompileProgram nvmlInit_v2
+cuGetProcAddress cudaLaunchHostFunc cuInit cuMemAlloc_v2 nvrtcCompileProgram nvmlInit_v2
 """
 
 

@@ -39,6 +39,10 @@ struct Driver {
 const Driver* open_driver(const char** why);
 
 // The driver's own name of an error.
-const char* error_name(const Driver& driver, CUresult error);
+inline const char* error_name(const Driver& driver, CUresult error) {
+  const char* name = nullptr;
+  if (driver.cuGetErrorName(error, &name) != CUDA_SUCCESS || name == nullptr) return "unknown error";
+  return name;
+}
 
 }  // namespace gpu

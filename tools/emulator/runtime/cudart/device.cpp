@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "api.h"
+#include "cudart/device_prop_12.h"
 
 namespace {
 
@@ -64,35 +65,9 @@ bool attribute_value(cudaDeviceAttr attribute, int* value) {
   return true;
 }
 
-}  // namespace
-
-EMU_API cudaError_t cudaGetDevice(int* device) {
-  *device = 0;
-  return cudaSuccess;
-}
-
-EMU_API cudaError_t cudaSetDevice(int device) {
-  return device == 0 ? cudaSuccess : cudart::keep(cudaErrorInvalidDevice);
-}
-
-EMU_API cudaError_t cudaGetDeviceCount(int* count) {
-  *count = 1;
-  return cudaSuccess;
-}
-
-EMU_API cudaError_t cudaDeviceSynchronize() { return cudaSuccess; }
-
-EMU_API cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-  return cudart::is_default_stream(stream) ? cudaSuccess
-                                           : cudart::keep(cudaErrorInvalidResourceHandle);
-}
-
-EMU_API cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
-  if (device != 0) return cudart::keep(cudaErrorInvalidDevice);
-  return attribute_value(attribute, value) ? cudaSuccess : cudart::keep(cudaErrorInvalidValue);
-}
-
-EMU_API cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
+// Fills in either generation of cudaDeviceProp.
+template <class Properties>
+cudaError_t describe(Properties* properties, int device) {
   if (device != 0) return cudart::keep(cudaErrorInvalidDevice);
   const emu::DeviceFacts& facts = emu::facts();
   *properties = {};
@@ -123,6 +98,47 @@ EMU_API cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int devi
   properties->globalL1CacheSupported = 1;
   properties->localL1CacheSupported = 1;
   properties->memoryPoolsSupported = 1;
+  return cudaSuccess;
+}
+
+}  // namespace
+
+EMU_API cudaError_t cudaGetDevice(int* device) {
+  *device = 0;
+  return cudaSuccess;
+}
+
+EMU_API cudaError_t cudaSetDevice(int device) {
+  return device == 0 ? cudaSuccess : cudart::keep(cudaErrorInvalidDevice);
+}
+
+EMU_API cudaError_t cudaGetDeviceCount(int* count) {
+  *count = 1;
+  return cudaSuccess;
+}
+
+EMU_API cudaError_t cudaDeviceSynchronize() { return cudaSuccess; }
+
+EMU_API cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  return cudart::is_default_stream(stream) ? cudaSuccess
+                                           : cudart::keep(cudaErrorInvalidResourceHandle);
+}
+
+EMU_API cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
+  if (device != 0) return cudart::keep(cudaErrorInvalidDevice);
+  return attribute_value(attribute, value) ? cudaSuccess : cudart::keep(cudaErrorInvalidValue);
+}
+
+EMU_API cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
+  return describe(properties, device);
+}
+
+// What code compiled by the toolkits before 13 calls.
+EMU_API cudaError_t cudaGetDeviceProperties_v2(cudart::DeviceProp12* properties, int device) {
+  const cudaError_t error = describe(properties, device);
+  if (error != cudaSuccess) return error;
+  properties->clockRate = number(emu::facts().clock_khz);
+  properties->memoryClockRate = number(emu::facts().memory_clock_khz);
   return cudaSuccess;
 }
 

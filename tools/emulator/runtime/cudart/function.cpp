@@ -106,3 +106,13 @@ EMU_API cudaError_t cudaOccupancyAvailableDynamicSMemPerBlock(size_t* bytes, con
   *bytes = fits;
   return cudaSuccess;
 }
+
+// There are no clusters here.
+EMU_API cudaError_t cudaOccupancyMaxActiveClusters(int*, const void*, const cudaLaunchConfig_t*) {
+  return cudart::keep(cudaErrorNotSupported);
+}
+
+EMU_API cudaError_t cudaOccupancyMaxPotentialClusterSize(int*, const void*,
+                                                         const cudaLaunchConfig_t*) {
+  return cudart::keep(cudaErrorNotSupported);
+}

@@ -25,6 +25,16 @@ cudaError_t run(const void* function, dim3 grid, dim3 block, void** arguments, s
                                   shared_bytes, cooperative));
 }
 
+// The blocks of a cluster may as well run one after the other: a kernel that uses its cluster has
+// operations that are not translated.
+bool fits(const dim3& cluster, const dim3& grid) {
+  constexpr unsigned kMostBlocks = 8;  // what every chip with clusters can do
+  const auto divides = [](unsigned part, unsigned whole) { return part != 0 && whole % part == 0; };
+  return cluster.x <= kMostBlocks && cluster.y <= kMostBlocks && cluster.z <= kMostBlocks &&
+         cluster.x * cluster.y * cluster.z <= kMostBlocks && divides(cluster.x, grid.x) &&
+         divides(cluster.y, grid.y) && divides(cluster.z, grid.z);
+}
+
 }  // namespace
 
 namespace cudart {
@@ -70,7 +80,8 @@ EMU_API cudaError_t cudaLaunchCooperativeKernel(const void* function, dim3 grid,
   return run(function, grid, block, arguments, shared_bytes, stream, true);
 }
 
-// Attributes that only hint are taken; those that change what a kernel may do are not there.
+// Attributes that only hint are taken, an early start among them; those that change what a kernel may
+// do are not there.
 EMU_API cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* function,
                                         void** arguments) {
   bool cooperative = false;
@@ -80,7 +91,14 @@ EMU_API cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const 
       case cudaLaunchAttributeIgnore:
       case cudaLaunchAttributePriority:
       case cudaLaunchAttributePreferredSharedMemoryCarveout:
+      case cudaLaunchAttributeProgrammaticStreamSerialization:
         break;
+      case cudaLaunchAttributeClusterDimension: {
+        const auto& cluster = attribute.val.clusterDim;
+        if (!fits(dim3(cluster.x, cluster.y, cluster.z), config->gridDim))
+          return cudart::keep(cudaErrorInvalidClusterSize);
+        break;
+      }
       case cudaLaunchAttributeCooperative:
         cooperative = attribute.val.cooperative != 0;
         break;

@@ -38,9 +38,3 @@ const gpu::Driver* gpu::open_driver(const char** why) {
   }
   return driver;
 }
-
-const char* gpu::error_name(const Driver& driver, CUresult error) {
-  const char* name = nullptr;
-  if (driver.cuGetErrorName(error, &name) != CUDA_SUCCESS || name == nullptr) return "unknown error";
-  return name;
-}

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from cuda_llm.errors import InfrastructureError
+from cuda_llm.errors import DeviceLost
 
 Process: TypeAlias = "subprocess.Popen[bytes]"
 
@@ -35,7 +35,7 @@ class Child:
     async def end(self) -> int:
         """Kill it with its group and reap it, also when cancelled meanwhile; its status.
 
-        Raises InfrastructureError where it is not gone within REAP_LIMIT_S.
+        Raises DeviceLost where it is not gone within REAP_LIMIT_S.
         """
         # The group may hold processes even when its leader is gone.
         with contextlib.suppress(ProcessLookupError):
@@ -57,7 +57,7 @@ class Child:
             return self.process.wait(timeout=REAP_LIMIT_S)
         except subprocess.TimeoutExpired as error:
             os.killpg(self.pid, signal.SIGKILL)
-            raise InfrastructureError(
+            raise DeviceLost(
                 "device", f"a killed runner is not gone after {REAP_LIMIT_S:g} s"
             ) from error
 

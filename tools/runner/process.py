@@ -52,6 +52,11 @@ class Runner:
         """Process ids of speaker and helpers; each leads a process group."""
         return (self._speaker.pid, *(helper.pid for helper in self._helpers))
 
+    @property
+    def is_alive(self) -> bool:
+        """False when it has ended, or said something although nobody asked."""
+        return self._speaker.process.poll() is None and not self._wire.has_packet()
+
     async def exchange(
         self, frame: StartFrame | CallFrame, limit_s: float
     ) -> ReplyFrame | Ended | Babbled:

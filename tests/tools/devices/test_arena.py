@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cuda_llm.tools.device import BufferSpec, PlacedBuffer, Role
-from cuda_llm.tools.devices.arena import GUARD_BYTES, Layout, SharedMemory
+from cuda_llm.tools.devices.arena import GUARD_BYTES, Layout
+from cuda_llm.tools.runner.memory import SharedMemory
 
 ARENA_BYTES = 16 << 20
 

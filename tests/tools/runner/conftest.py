@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from cuda_llm.tools.devices.arena import SharedMemory
 from cuda_llm.tools.emulator.runtime_library import emulator_library, runtime_library
 from cuda_llm.tools.native import find_gxx
 from cuda_llm.tools.runner import process, protocol
+from cuda_llm.tools.runner.memory import SharedMemory
 from cuda_llm.tools.runner.process import Libraries, Runner
 from cuda_llm.tools.runner.program import runner_program
 from cuda_llm.tools.runner.protocol import Reply, ReplyFrame, StartFrame

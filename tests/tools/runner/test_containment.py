@@ -45,7 +45,7 @@ def call_frame(mode: str, sequence: int = 7) -> CallFrame:
 def behave(start: Start, hostile: Path, mode: str, limit_s: float = LIMIT_S) -> Outcome:
     """Call the candidate once in its mode; check that its process is gone afterwards."""
 
-    async def run() -> tuple[tuple[int, int], Outcome]:
+    async def run() -> tuple[tuple[int, ...], Outcome]:
         async with start(hostile) as runner:
             return runner.pids, await runner.exchange(call_frame(mode), limit_s)
 

@@ -12,15 +12,19 @@ import pytest
 from cuda_llm.tools.sandbox.programs import enclosing_program
 
 ALL = 7
+PROC = 8
 IDS = "readlink /proc/self/ns/net /proc/self/ns/ipc; echo $$; "
 
 
-def enclose(spaces: int, script: str) -> tuple[subprocess.Popen[str], int]:
+def enclose(spaces: int, script: str, *words: str) -> tuple[subprocess.Popen[str], int]:
     """The running program and what namespaces it says it reached."""
     reading, writing = os.pipe()
-    words = [str(os.getpid()), str(spaces), str(writing), "/bin/sh", "-c", script]
+    command = ["/bin/sh", "-c", script, *words]
     process = subprocess.Popen(
-        [enclosing_program(), *words], pass_fds=(writing,), stdout=subprocess.PIPE, text=True
+        [enclosing_program(), str(os.getpid()), str(spaces), str(writing), *command],
+        pass_fds=(writing,),
+        stdout=subprocess.PIPE,
+        text=True,
     )
     os.close(writing)
     with open(reading, "rb") as pipe:
@@ -38,6 +42,23 @@ def test_what_is_told_of_the_namespaces_is_so() -> None:
     assert reached in {0, ALL}
     assert (lines[0] != ours("net"), lines[1] != ours("ipc")) == (reached == ALL,) * 2
     assert (lines[2] == "1") == (reached == ALL)
+
+
+def test_its_own_proc_tells_of_its_own_processes() -> None:
+    process, reached = enclose(ALL | PROC, "readlink /proc/self; ls -d /proc/[0-9]* | wc -l")
+    pid, count = map(int, process.communicate()[0].split())
+
+    if reached:
+        assert pid <= 3
+        assert count <= 4
+
+
+def test_it_tells_its_command_who_the_parent_is() -> None:
+    process, reached = enclose(ALL, "echo $0 $PPID", "@")
+    told, seen = process.communicate()[0].split()
+
+    assert told == seen
+    assert (told == "0") == (reached == ALL)
 
 
 def test_none_are_made_where_none_are_wanted() -> None:

@@ -3,7 +3,8 @@
  * Runs COMMAND in namespaces of its own: those of SPACES (a sum of SANDBOX_OWN_...) that the kernel
  * grants. One byte, the sum of those it lives in, goes to the descriptor REPORT. COMMAND dies with this
  * process, which dies with PARENT; told to end (SIGTERM), it ends once COMMAND is gone. Its exit status
- * is COMMAND's, and so is the signal it dies by.
+ * is COMMAND's, and so is the signal it dies by. An ARGUMENT `@` becomes the process id of COMMAND's
+ * parent as COMMAND sees it.
  */
 #include "sandbox.h"
 
@@ -11,7 +12,9 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -26,6 +29,11 @@ static void become_command(char **command, int lifeline)
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+    char parent[16];
+    snprintf(parent, sizeof parent, "%d", (int)getppid());
+    for (char **word = command + 1; *word != NULL; word++)
+        if (strcmp(*word, "@") == 0)
+            *word = parent;
     /* It may have died before that call. */
     if (poll(&supervisor, 1, 0) == 0)
         execv(command[0], command);

@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -26,9 +27,17 @@ static void keep_own_id(const char *path, unsigned id)
     write_text(path, line);
 }
 
+/* Where the kernel does not permit it, /proc goes on telling of the processes outside. */
+static void show_own_processes(void)
+{
+    if (mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0)
+        mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL);
+}
+
 static unsigned long spaces_of(unsigned wanted)
 {
-    return (wanted & SANDBOX_OWN_PIDS ? CLONE_NEWPID : 0ul) |
+    return (wanted & SANDBOX_OWN_PROC ? CLONE_NEWNS : 0ul) |
+           (wanted & SANDBOX_OWN_PIDS ? CLONE_NEWPID : 0ul) |
            (wanted & SANDBOX_OWN_NETWORK ? CLONE_NEWNET : 0ul) |
            (wanted & SANDBOX_OWN_IPC ? CLONE_NEWIPC : 0ul);
 }
@@ -45,11 +54,13 @@ pid_t sandbox_fork(unsigned wanted, unsigned *isolation)
         child = fork();
         return child < 0 ? -errno : child;
     }
-    *isolation = wanted & SANDBOX_OWN_ALL;
+    *isolation = wanted & (SANDBOX_OWN_ALL | SANDBOX_OWN_PROC);
     if (child == 0) {
         write_text("/proc/self/setgroups", "deny");
         keep_own_id("/proc/self/uid_map", user);
         keep_own_id("/proc/self/gid_map", group);
+        if (wanted & SANDBOX_OWN_PROC)
+            show_own_processes();
     }
     return child;
 }

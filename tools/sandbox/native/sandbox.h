@@ -67,7 +67,8 @@ enum sandbox_profile {
      * waiting, time, signals to itself, exit. Anything else raises SIGSYS. */
     SANDBOX_RUN,
     /* The same two for a process that holds a GPU: it keeps the commands of NVIDIA's devices, and
-     * opening what is there for Landlock to bound. In force in every thread, the driver's too. */
+     * opening for both reading and writing what Landlock leaves it. In force in every thread, the
+     * driver's too. */
     SANDBOX_GPU_LOAD,
     SANDBOX_GPU_RUN,
 };
@@ -93,6 +94,7 @@ enum {
     SANDBOX_OWN_NETWORK = 2,
     SANDBOX_OWN_IPC = 4,
     SANDBOX_OWN_ALL = 7,
+    SANDBOX_OWN_PROC = 8, /* /proc tells of its own processes: programs that look themselves up need it */
 };
 
 /* fork() into a new user namespace and `wanted` ones where the kernel permits, else a plain fork;

@@ -100,11 +100,12 @@ static int gpu_run_profile(struct filter *filter)
     filter_call_if(filter, SYS_ioctl, 1, 0xff00, 'F' << 8, SECCOMP_RET_ALLOW);
     filter_call_if(filter, SYS_ioctl, 1, 0xff00, 0, SECCOMP_RET_ALLOW);
     filter_call(filter, SYS_ioctl, FAIL(ENOTTY));
-    deny_opening(filter, O_WRONLY | O_CREAT | O_TRUNC);
+    /* As drivers open their devices. */
+    const uint32_t modes = O_ACCMODE | O_CREAT | O_TRUNC;
 #ifdef SYS_open
-    filter_call(filter, SYS_open, SECCOMP_RET_ALLOW);
+    filter_call_if(filter, SYS_open, 1, modes, O_RDWR, SECCOMP_RET_ALLOW);
 #endif
-    filter_call(filter, SYS_openat, SECCOMP_RET_ALLOW);
+    filter_call_if(filter, SYS_openat, 2, modes, O_RDWR, SECCOMP_RET_ALLOW);
     return filter_install(filter, SECCOMP_RET_TRAP, FILTER_ALL_THREADS);
 }
 

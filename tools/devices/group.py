@@ -1,0 +1,127 @@
+"""Several devices of one model as one: each work goes to the first that is free."""
+
+import asyncio
+import weakref
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Concatenate
+
+from cuda_llm.errors import DeviceLost, UsageError
+from cuda_llm.hardware_profiles.hardware import Hardware
+from cuda_llm.profile import TimeSource
+from cuda_llm.tools.device import Device, P, Site, T
+
+Free = asyncio.Queue[Device]
+
+
+class DeviceGroup:
+    """As many works at once as there are devices, each alone on its own.
+
+    Times of two devices are compared by their ratio to the baseline beside them; what is to be
+    compared closer goes to the `pinned` one.
+    """
+
+    def __init__(self, devices: Sequence[Device]) -> None:
+        """Raises UsageError where the devices are not all of one model and version."""
+        models = list(dict.fromkeys(one.hardware.name for one in devices))
+        if len(models) > 1:
+            names = "; ".join(one.name for one in devices)
+            raise UsageError(f"GPUs of different models do not share a run: {names}; name one")
+        if len({one.version for one in devices}) > 1:
+            names = "; ".join(one.name for one in devices)
+            raise UsageError(f"GPUs of one name that differ do not share a run: {names}; name one")
+        self.devices = tuple(devices)
+        self._free: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Free] = (
+            weakref.WeakKeyDictionary()
+        )
+
+    @property
+    def name(self) -> str:
+        """E.g. `2 x NVIDIA H200`."""
+        return f"{len(self.devices)} x {self.hardware.name}"
+
+    @property
+    def hardware(self) -> Hardware:
+        """Of each."""
+        return self.devices[0].hardware
+
+    @property
+    def target(self) -> str:
+        """Of each."""
+        return self.devices[0].target
+
+    @property
+    def time_source(self) -> TimeSource:
+        """Of each."""
+        return self.devices[0].time_source
+
+    @property
+    def version(self) -> str:
+        """Of each."""
+        return self.devices[0].version
+
+    @property
+    def width(self) -> int:
+        """Of all."""
+        return sum(one.width for one in self.devices)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Of all; each names its device."""
+        return tuple(note for one in self.devices for note in one.notes)
+
+    def pinned(self) -> Device:
+        """The first device."""
+        return self.devices[0].pinned()
+
+    def prepare(self) -> None:
+        """See `Device.prepare`."""
+        for one in self.devices:
+            one.prepare()
+
+    async def carry_out(
+        self,
+        work: Callable[Concatenate[Site, P], Awaitable[T]],
+        /,
+        *arguments: P.args,
+        **named: P.kwargs,
+    ) -> T:
+        """See `Device.carry_out`. A device that is lost is left out from then on.
+
+        Its work is done by another one; the last one's loss is raised.
+        """
+        async with self._taken() as device:
+            try:
+                return await device.carry_out(work, *arguments, **named)
+            except DeviceLost:
+                left = tuple(one for one in self.devices if one is not device)
+                if not left:
+                    raise
+                self.devices = left
+        return await self.carry_out(work, *arguments, **named)
+
+    @asynccontextmanager
+    async def _taken(self) -> AsyncIterator[Device]:
+        free = self._queue()
+        device = await free.get()
+        while not self._has(device):
+            device = await free.get()
+        try:
+            yield device
+        finally:
+            if self._has(device):
+                free.put_nowait(device)
+
+    def _has(self, device: Device) -> bool:
+        """It itself, not one that is equal."""
+        return any(one is device for one in self.devices)
+
+    def _queue(self) -> Free:
+        """Free devices, one entry for each work a device takes; every event loop has its own."""
+        loop = asyncio.get_running_loop()
+        if loop not in self._free:
+            self._free[loop] = asyncio.Queue()
+            for one in self.devices:
+                for _ in range(one.width):
+                    self._free[loop].put_nowait(one)
+        return self._free[loop]

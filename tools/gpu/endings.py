@@ -1,0 +1,116 @@
+"""What it means when the runner of a GPU does not come back from an order, or with bad news."""
+
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from cuda_llm.outcomes import (
+    HostCrashed,
+    InfraFailed,
+    LoadFailed,
+    OutOfMemory,
+    PolicyViolation,
+    TimedOut,
+    Verdict,
+)
+from cuda_llm.tools.gpu.cuda_errors import verdict_on
+from cuda_llm.tools.gpu.protocol import Forbidden, Reply, ReplyFrame
+from cuda_llm.tools.gpu.report import CallLog
+from cuda_llm.tools.runner.process import Babbled, Ended
+
+FORGED = PolicyViolation(
+    rule="runner-protocol", detail="the host part wrote to a descriptor that is not its own"
+)
+_DEADLOCK = "possible deadlock: it launches more blocks than are resident at once"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scene:
+    """What was going on."""
+
+    log: CallLog
+    limit_s: float
+    arena: range
+    """Addresses of the shared device memory in the runner."""
+    names: Mapping[str, str] = field(default_factory=dict)
+    """Of kernels by their symbols."""
+    in_graph: bool = False
+    """Nothing of the host part runs: the GPU works through a batch."""
+
+
+def ending(outcome: Ended | Babbled, scene: Scene) -> Verdict:
+    """The verdict on a runner that has ended."""
+    if isinstance(outcome, Babbled):
+        return FORGED
+    if outcome.last_words is not None and outcome.last_words.is_last:
+        return _last_words(outcome.last_words, scene)
+    if outcome.expired:
+        return _expired(scene)
+    if outcome.status == -signal.SIGSYS:
+        return PolicyViolation(
+            rule="syscall", detail="the host part makes a system call that it may not"
+        )
+    if outcome.status >= 0:
+        return HostCrashed(signal="exit", detail=f"`solve` ended the process: {outcome.status}")
+    return HostCrashed(
+        signal=_signal_name(-outcome.status),
+        detail="the process was killed; perhaps memory ran out",
+    )
+
+
+def load_failure(reply: ReplyFrame) -> Verdict:
+    """The verdict on a candidate that dynamic linker or driver refuse."""
+    return LoadFailed(detail=reply.text)
+
+
+def _last_words(words: ReplyFrame, scene: Scene) -> Verdict:
+    match words.reply:
+        case Reply.FAULTED:
+            # Using the pointer of an allocation that was refused is not where things went wrong.
+            if scene.log.out_of_memory is not None:
+                return scene.log.out_of_memory
+            return verdict_on(words.number, _last_kernel(scene), scene.limit_s)
+        case Reply.FORBIDDEN:
+            rule = "host-copy" if words.number == Forbidden.HOST_COPY else "api-call"
+            return PolicyViolation(rule=rule, detail=words.text)
+        case Reply.DENIED:
+            name = words.text or f"number {words.number}"
+            return PolicyViolation(rule="syscall", detail=f"the host part calls {name}")
+        case Reply.DIED:
+            return _died(words, scene)
+    return InfraFailed(component="runner", detail=words.text)
+
+
+def _died(words: ReplyFrame, scene: Scene) -> Verdict:
+    name = _signal_name(words.number)
+    if scene.log.out_of_memory is not None and words.number in {signal.SIGSEGV, signal.SIGABRT}:
+        return OutOfMemory(detail=f"{scene.log.out_of_memory.detail}; then {name}")
+    if words.number == signal.SIGSEGV and words.address in scene.arena:
+        return PolicyViolation(
+            rule="host-touches-device-memory",
+            detail=f"host code dereferences a device pointer: address {words.address:#x}",
+        )
+    where = f" at address {words.address:#x}" if name in {"SIGSEGV", "SIGBUS"} else ""
+    return HostCrashed(signal=name, detail=f"the host part of `solve` crashed{where}")
+
+
+def _expired(scene: Scene) -> Verdict:
+    """A kernel is blamed where one was launched: the host part waits for it in the driver."""
+    kernel = _last_kernel(scene)
+    if not scene.in_graph and not scene.log.launches:
+        return TimedOut(stage="host", limit_s=scene.limit_s, detail="`solve` did not return")
+    running = f"{kernel or 'a kernel'} is still running"
+    detail = f"{running}; {_DEADLOCK}" if scene.log.crowded else running
+    return TimedOut(stage="kernel", limit_s=scene.limit_s, detail=detail)
+
+
+def _last_kernel(scene: Scene) -> str:
+    symbol = next((one.symbol for one in reversed(scene.log.entries) if one.symbol), "")
+    return scene.names.get(symbol, symbol)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -1,0 +1,146 @@
+"""Where everything of a session lies in its memory. Arithmetic alone: offsets are in bytes.
+
+One slot after the other at one stride, each with its buffers between guards and, where calls are
+timed, the sealed contents of its inputs; then the tags, what is written to flush L2, and last the
+memory that `solve` itself may allocate.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from cuda_llm.tools.device import BufferSpec, Role
+from cuda_llm.tools.gpu.memory import round_up
+from cuda_llm.tools.gpu.protocol import MAX_REGIONS, MAX_STEPS
+
+GUARD_BYTES = 4096
+ALIGNMENT = 256
+_TAG_BYTES = 8
+_SCRATCH_PART = 8
+"""An eighth more than may be held, so that it can begin elsewhere at each call."""
+_MOST_SLACK_BYTES = 64 << 20
+
+
+class ArenaFull(ValueError):
+    """What a session lays out is larger than its memory."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Span:
+    """A buffer of slot 0 with its guards."""
+
+    spec: BufferSpec
+    before: int
+    """Where the guard before it begins."""
+    begin: int
+    end: int
+    after: int
+    """Where the guard after it ends."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """Offsets of slot 0 and of what all slots share."""
+
+    spans: Mapping[str, Span]
+    sealed: Mapping[str, int] = field(default_factory=dict)
+    """Of each input, where its sealed contents begin."""
+    slots: int
+    stride: int
+    tags: int
+    flush: int
+    flush_bytes: int
+    scratch: int
+    scratch_bytes: int
+    """Room, of which a call may hold `quota` at once."""
+
+    @property
+    def least_bytes(self) -> int:
+        """What is needed in any case: `solve` could allocate nothing."""
+        return self.scratch
+
+    @property
+    def wanted_bytes(self) -> int:
+        """All of it."""
+        return self.scratch + self.scratch_bytes
+
+    def within(self, size_bytes: int) -> "Layout":
+        """The same in memory of this size, with what room is left. Raises ArenaFull."""
+        if self.least_bytes > size_bytes:
+            raise ArenaFull(f"{self.least_bytes:,} bytes do not fit into {size_bytes:,}")
+        room = min(self.scratch_bytes, size_bytes - self.scratch)
+        return replace(self, scratch_bytes=room // ALIGNMENT * ALIGNMENT)
+
+    @property
+    def copied_bytes(self) -> int:
+        """Slots and tags: all that anyone but the runner looks at."""
+        return self.flush
+
+    @property
+    def offsets(self) -> Mapping[str, int]:
+        """Of each buffer of slot 0."""
+        return {name: span.begin for name, span in self.spans.items()}
+
+    def quota(self, wanted_bytes: int) -> int:
+        """What a call that wants to hold `wanted_bytes` at once may hold."""
+        return min(wanted_bytes, self.scratch_bytes - slack(self.scratch_bytes))
+
+
+def slack(room_bytes: int) -> int:
+    """The part of the room for allocations that is there for them to begin elsewhere each time."""
+    part = min(room_bytes // (_SCRATCH_PART + 1), _MOST_SLACK_BYTES)
+    return part // ALIGNMENT * ALIGNMENT
+
+
+def lay_out(
+    buffers: Sequence[BufferSpec],
+    *,
+    scratch_bytes: int,
+    slots: int = 1,
+    seals: bool = False,
+    flush_bytes: int = 0,
+) -> Layout:
+    """Lay out `slots` slots of `buffers`, with room for `solve` to hold `scratch_bytes`.
+
+    Raises ValueError where two buffers share a name or there are too many.
+    """
+    if len(buffers) > MAX_REGIONS:
+        raise ValueError(f"more than {MAX_REGIONS} buffers")
+    if not 0 < slots <= MAX_STEPS:
+        raise ValueError(f"{slots} slots; there can be {MAX_STEPS}")
+    spans, cursor = _spans(buffers)
+    sealed: dict[str, int] = {}
+    if seals:
+        for spec in buffers:
+            if spec.role is not Role.OUT:
+                sealed[spec.name] = cursor
+                cursor = round_up(cursor + spec.nbytes, ALIGNMENT)
+    stride = round_up(cursor, GUARD_BYTES)
+    tags = slots * stride
+    flush = round_up(tags + MAX_STEPS * MAX_REGIONS * _TAG_BYTES, GUARD_BYTES)
+    scratch = flush + round_up(flush_bytes, GUARD_BYTES)
+    room = scratch_bytes + min(scratch_bytes // _SCRATCH_PART, _MOST_SLACK_BYTES)
+    return Layout(
+        spans=spans,
+        sealed=sealed,
+        slots=slots,
+        stride=stride,
+        tags=tags,
+        flush=flush,
+        flush_bytes=flush_bytes,
+        scratch=scratch,
+        scratch_bytes=round_up(room, ALIGNMENT),
+    )
+
+
+def _spans(buffers: Sequence[BufferSpec]) -> tuple[dict[str, Span], int]:
+    spans: dict[str, Span] = {}
+    cursor = 0
+    for spec in buffers:
+        if spec.name in spans:
+            raise ValueError(f"two buffers are called {spec.name}")
+        begin = cursor + GUARD_BYTES
+        end = begin + spec.nbytes
+        after = round_up(end + GUARD_BYTES, ALIGNMENT)
+        spans[spec.name] = Span(spec=spec, before=cursor, begin=begin, end=end, after=after)
+        cursor = after
+    return spans, cursor

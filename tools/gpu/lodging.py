@@ -1,0 +1,86 @@
+"""What one session holds of its site: a runner, and memory, given back together."""
+
+import os
+from pathlib import Path
+
+from cuda_llm.outcomes import LoadFailed, Verdict
+from cuda_llm.tools.gpu.arenas import Arenas
+from cuda_llm.tools.gpu.endings import Scene, ending, load_failure
+from cuda_llm.tools.gpu.layout import ArenaFull, Layout
+from cuda_llm.tools.gpu.memory import Memory
+from cuda_llm.tools.gpu.process import GpuRunner
+from cuda_llm.tools.gpu.protocol import Reply, ReplyFrame, StartFrame
+from cuda_llm.tools.gpu.session import Reached
+from cuda_llm.tools.gpu.spares import Spares
+
+LOAD_LIMIT_S = 20.0
+_MOST_PATH_BYTES = 1023
+
+
+class Lodging:
+    """Opened by `reach`, ended by `leave`."""
+
+    def __init__(self, library: Path, spares: Spares, arenas: Arenas) -> None:
+        self._library = os.fsencode(library)
+        self._spares = spares
+        self._arenas = arenas
+        self._runner: GpuRunner | None = None
+        self._lent: list[Memory] = []
+
+    async def enter(self, wanted_bytes: int) -> Reached | Verdict:
+        """Load the candidate in a fresh runner with memory of about this size."""
+        if len(self._library) > _MOST_PATH_BYTES:
+            return LoadFailed(detail=f"its path is longer than {_MOST_PATH_BYTES} bytes")
+        self._runner = await self._spares.take()
+        memory = self._runner.memory
+        if memory is not None:
+            return await self._start(self._runner, memory)
+        lent = self._arenas.lend(wanted_bytes, 0)
+        self._lent.append(lent)
+        return await self._start(self._runner, lent)
+
+    async def reach(self, memory: Memory) -> Reached | Verdict:
+        """Load the candidate where it sees this memory: in another runner, for one stays with what
+        it was started with.
+        """
+        await self._stop()
+        self._runner = await self._spares.take()
+        return await self._start(self._runner, memory)
+
+    def grow(self, memory: Memory, layout: Layout) -> Memory:
+        """Memory for a layout. Raises ArenaFull."""
+        if self._runner is not None and memory is self._runner.memory:
+            layout.within(memory.size_bytes)
+            return memory
+        try:
+            larger = self._arenas.lend(layout.wanted_bytes, layout.least_bytes)
+        except ArenaFull:
+            if layout.least_bytes > memory.size_bytes:
+                raise
+            return memory
+        self._lent.append(larger)
+        return larger
+
+    async def leave(self) -> None:
+        """End the runner, then give back the memory. Raises DeviceLost where it does not go."""
+        await self._stop()
+        while self._lent:
+            self._arenas.take_back(self._lent.pop())
+
+    async def _stop(self) -> None:
+        runner, self._runner = self._runner, None
+        if runner is not None:
+            await runner.stop()
+
+    async def _start(self, runner: GpuRunner, memory: Memory) -> Reached | Verdict:
+        frame = StartFrame(arena_bytes=memory.size_bytes, shared_by=memory.shared_by)
+        frame.handle[:] = memory.handle
+        frame.candidate = self._library
+        memory.finish()
+        outcome = await runner.order(frame, LOAD_LIMIT_S)
+        if isinstance(outcome, ReplyFrame):
+            if outcome.reply == Reply.REFUSED:
+                return load_failure(outcome)
+            return Reached(runner=runner, memory=memory, base=outcome.address)
+        scene = Scene(log=runner.read_log(), limit_s=LOAD_LIMIT_S, arena=range(0))
+        return ending(outcome, scene)

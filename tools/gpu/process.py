@@ -1,0 +1,178 @@
+"""One runner of a GPU: started in namespaces of its own, given orders, ended."""
+
+import contextlib
+import ctypes
+import os
+import socket
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import IntFlag
+from pathlib import Path
+from typing import TypeAlias
+
+from cuda_llm.errors import InfrastructureError
+from cuda_llm.tools.gpu.memory import HostMemory
+from cuda_llm.tools.gpu.protocol import (
+    ArmFrame,
+    CallFrame,
+    CaptureFrame,
+    GoFrame,
+    Order,
+    Reply,
+    ReplyFrame,
+    StartFrame,
+)
+from cuda_llm.tools.gpu.report import REPORT_BYTES, CallLog, read_report
+from cuda_llm.tools.runner.child import spawn
+from cuda_llm.tools.runner.memory import SharedMemory
+from cuda_llm.tools.runner.process import Babbled, Ended, Runner
+from cuda_llm.tools.runner.wire import Wire
+from cuda_llm.tools.sandbox.programs import enclosing_program
+
+Frame: TypeAlias = StartFrame | CallFrame | CaptureFrame | ArmFrame | GoFrame
+
+_ORDERS: Mapping[type[ctypes.Structure], Order] = {
+    StartFrame: Order.START,
+    CallFrame: Order.CALL,
+    CaptureFrame: Order.CAPTURE,
+    ArmFrame: Order.ARM,
+    GoFrame: Order.GO,
+}
+
+
+_PARENT = "@"
+"""The enclosing program puts the number in its place."""
+
+
+class Spaces(IntFlag):
+    """Namespaces of a runner's own; `tools/sandbox/native/sandbox.h`."""
+
+    NONE = 0
+    PIDS = 1
+    NETWORK = 2
+    IPC = 4
+    PROC = 8
+    """With PIDS: /proc tells of its own processes, as the driver needs it."""
+    ALL = PIDS | NETWORK | IPC | PROC
+
+
+@dataclass(frozen=True, kw_only=True)
+class Launch:
+    """How runners of one GPU are started."""
+
+    program: Path
+    shim: Path
+    seal: Path
+    """`seal.cu` compiled for the GPU."""
+    device: str
+    """One GPU: a uuid, or a number."""
+    sm_count: int
+    driver_folder: str = ""
+    """Where the driver's libraries are, if not where the dynamic linker looks."""
+    spaces: Spaces = Spaces.ALL
+    host_bytes: int = 0
+    """Of a memory file that takes the place of shared device memory; 0: there is none."""
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """All that a runner is told by environment: where to find the driver."""
+        return {"LD_LIBRARY_PATH": self.driver_folder} if self.driver_folder else {}
+
+
+class GpuRunner:
+    """A running runner. Always `stop` it."""
+
+    def __init__(
+        self, runner: Runner, report: SharedMemory, isolation: int, launch: Launch
+    ) -> None:
+        self._runner = runner
+        self._report = report
+        self._isolation = isolation
+        self._launch = launch
+        self._sequence = 0
+        self.memory: HostMemory | None = None
+        """Its arena, where device memory cannot be shared."""
+
+    @property
+    def pid(self) -> int:
+        """Of the process that encloses it."""
+        return self._runner.pids[0]
+
+    @property
+    def is_alive(self) -> bool:
+        """False when it has ended, or said something although nobody asked."""
+        return self._runner.is_alive
+
+    @property
+    def spaces(self) -> Spaces:
+        """The namespaces it really has."""
+        with contextlib.suppress(BlockingIOError):
+            said = os.read(self._isolation, 1)
+            self._reached = Spaces(said[0] & Spaces.ALL) if said else Spaces.NONE
+        return getattr(self, "_reached", Spaces.NONE)
+
+    async def warm_up(self, limit_s: float) -> ReplyFrame | Ended | Babbled:
+        """Wait until its context is there."""
+        return await self._runner.hear(lambda reply: reply.reply == Reply.READY, limit_s)
+
+    async def order(
+        self, frame: Frame, limit_s: float, *, spinning: bool = False
+    ) -> ReplyFrame | Ended | Babbled:
+        """Give an order and wait until it is carried out; see `Runner.ask`."""
+        self._sequence += 1
+        frame.head.kind, frame.head.sequence = _ORDERS[type(frame)], self._sequence
+        is_answer = _answers(self._sequence, starting=isinstance(frame, StartFrame))
+        return await self._runner.ask(bytes(frame), is_answer, limit_s, spinning=spinning)
+
+    def read_log(self) -> CallLog:
+        """What the shim noted of the last call or capture."""
+        return read_report(bytes(self._report.map[:REPORT_BYTES]), self._launch.sm_count)
+
+    async def stop(self) -> None:
+        """End it and let go of everything. Raises DeviceLost where it does not go."""
+        try:
+            await self._runner.stop()
+        finally:
+            os.close(self._isolation)
+            self._report.close()
+            if self.memory is not None:
+                self.memory.close()
+
+
+def start(launch: Launch) -> GpuRunner:
+    """Start a runner; its context is not there yet. Raises InfrastructureError, MissingError."""
+    enclosure = enclosing_program()
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    report = SharedMemory("cuda-llm-gpu-report", REPORT_BYTES)
+    memory = HostMemory(launch.host_bytes) if launch.host_bytes else None
+    reading, writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    arena = [memory.descriptor] if memory is not None else []
+    handed = (theirs.fileno(), report.descriptor, *arena)
+    command: list[str | Path] = [
+        *(enclosure, str(os.getpid()), str(int(launch.spaces)), str(writing)),
+        *(launch.program, str(theirs.fileno()), _PARENT, launch.device, launch.shim, launch.seal),
+        *(str(report.descriptor), *map(str, arena)),
+    ]
+    try:
+        child = spawn(command, (*handed, writing), launch.environment, sweeps=True)
+    except OSError as error:
+        ours.close()
+        report.close()
+        os.close(reading)
+        raise InfrastructureError("runner", f"cannot be started: {error}") from error
+    finally:
+        theirs.close()
+        os.close(writing)
+    runner = GpuRunner(Runner(child, [], Wire(ours), alarm=False), report, reading, launch)
+    runner.memory = memory
+    return runner
+
+
+def _answers(sequence: int, *, starting: bool) -> Callable[[ReplyFrame], bool]:
+    """A candidate can write to the socket, too."""
+    allowed = {Reply.READY, Reply.REFUSED} if starting else {Reply.DONE}
+
+    def is_answer(reply: ReplyFrame) -> bool:
+        return reply.reply in allowed and bool(reply.sequence == sequence)
+
+    return is_answer

@@ -1,0 +1,150 @@
+"""One candidate on a GPU: buffers placed, `solve` called."""
+
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from cuda_llm.hardware_profiles.hardware import Hardware
+from cuda_llm.outcomes import Verdict
+from cuda_llm.tools.compiler.candidate import Compiled
+from cuda_llm.tools.device import (
+    Argument,
+    BufferSpec,
+    CallOptions,
+    CallReport,
+    Level,
+    PlacedBuffer,
+)
+from cuda_llm.tools.gpu.arena import Arena
+from cuda_llm.tools.gpu.endings import Scene, ending
+from cuda_llm.tools.gpu.memory import Memory
+from cuda_llm.tools.gpu.process import Frame, GpuRunner
+from cuda_llm.tools.gpu.protocol import CallFrame, ReplyFrame, SharedBy, Solve, put_arguments
+from cuda_llm.tools.gpu.report import CallLog
+from cuda_llm.tools.gpu.sealing import Sealing
+from cuda_llm.tools.profiler.measured.launch_log import launch_profiles
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reached:
+    """A runner that has loaded the candidate, and where it sees the session's memory."""
+
+    runner: GpuRunner
+    memory: Memory
+    base: int
+
+
+Reach = Callable[[Memory], Awaitable[Reached | Verdict]]
+"""Have the candidate loaded where it sees this memory."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wiring:
+    """What a session needs of its site."""
+
+    candidate: Compiled
+    hardware: Hardware
+    sealing: Sealing
+    reach: Reach
+    settle: Callable[[], Awaitable[None]]
+    """Wait until nothing of the site's own is under way beside what is timed."""
+    notes: tuple[str, ...] = ()
+
+
+class GpuSession:
+    """A `Session`: one runner and its arena."""
+
+    def __init__(self, wiring: Wiring, reached: Reached, arena: Arena) -> None:
+        self._wiring = wiring
+        self._reached = reached
+        self._arena = arena
+        self._names = {kernel.symbol: kernel.kernel for kernel in wiring.candidate.kernels}
+        self._over: Verdict | None = None
+
+    def place(self, buffers: Sequence[BufferSpec]) -> dict[str, PlacedBuffer]:
+        """See `Session.place`. New buffers hold what nobody has written for them."""
+        return self._arena.place(buffers)
+
+    async def call(
+        self, arguments: Sequence[Argument], options: CallOptions
+    ) -> CallReport | Verdict:
+        """See `Session.call`. After a verdict the runner is gone: every later call returns it."""
+        frame = CallFrame()
+        self._describe(frame.solve, arguments, options)
+        started = time.monotonic()
+        reply = await self._order(frame, options.limit_s)
+        wall_s = time.monotonic() - started
+        if not isinstance(reply, ReplyFrame):
+            return reply
+        log = self._reached.runner.read_log()
+        failure = (log.refused or log.out_of_memory) if log.launches == 0 else None
+        if failure is not None:
+            self._over = failure
+            return failure
+        return self._report(log, options, wall_s)
+
+    def _describe(self, solve: Solve, arguments: Sequence[Argument], options: CallOptions) -> None:
+        """How to call `solve` in slot 0 of the present layout."""
+        layout = self._arena.layout
+        put_arguments(solve, arguments, layout.offsets)
+        solve.device_to_host = options.device_to_host
+        solve.scratch_offset, solve.scratch_bytes = layout.scratch, layout.scratch_bytes
+        solve.scratch_quota = layout.quota(options.scratch_bytes)
+        solve.scratch_seed = secrets.randbits(63)
+        solve.copied_bytes = self._copied_bytes()
+
+    def _copied_bytes(self) -> int:
+        by_host = self._arena.memory.shared_by is SharedBy.HOST
+        return self._arena.layout.copied_bytes if by_host else 0
+
+    async def _order(
+        self, frame: Frame, limit_s: float, *, spinning: bool = False, in_graph: bool = False
+    ) -> ReplyFrame | Verdict:
+        """The runner's answer, or the verdict that ends the session."""
+        if self._over is not None:
+            return self._over
+        if self._reached.memory is not self._arena.memory:
+            reached = await self._wiring.reach(self._arena.memory)
+            if not isinstance(reached, Reached):
+                self._over = reached
+                return reached
+            self._reached = reached
+        self._arena.memory.finish()
+        runner = self._reached.runner
+        outcome = await runner.order(frame, limit_s, spinning=spinning)
+        if isinstance(outcome, ReplyFrame):
+            return outcome
+        base = self._reached.base
+        scene = Scene(
+            log=runner.read_log(),
+            limit_s=limit_s,
+            arena=range(base, base + self._arena.memory.size_bytes),
+            names=self._names,
+            in_graph=in_graph,
+        )
+        self._over = ending(outcome, scene)
+        return self._over
+
+    def _report(self, log: CallLog, options: CallOptions, wall_s: float) -> CallReport:
+        wiring = self._wiring
+        entries = log.entries if options.level is not Level.CHECK else ()
+        return CallReport(
+            wall_s=wall_s,
+            launches=launch_profiles(entries, wiring.candidate.kernels, wiring.hardware),
+            refused=log.refused,
+            notes=_notes(log, wiring.notes),
+        )
+
+
+def _notes(log: CallLog, isolation: Sequence[str]) -> Mapping[str, str]:
+    notes = {"launches": str(log.launches)}
+    if log.launches == 0:
+        notes["no-launch"] = "`solve` returned without launching a kernel"
+    if log.out_of_memory is not None:
+        notes["out-of-memory"] = log.out_of_memory.detail
+    if not log.complete:
+        notes["launch-log"] = "not every launch could be told"
+    if isolation:
+        notes["isolation"] = "; ".join(isolation)
+    return notes

@@ -1,0 +1,70 @@
+"""Runners started beforehand: making a context takes a third of a second."""
+
+import asyncio
+from collections.abc import Callable
+
+from cuda_llm.errors import InfrastructureError
+from cuda_llm.tools.gpu.process import GpuRunner
+from cuda_llm.tools.runner.protocol import ReplyFrame
+
+WARM_LIMIT_S = 30.0
+_ATTEMPTS = 2
+
+
+class Spares:
+    """Runners that wait for a candidate. Everything happens when asked: nothing to cancel."""
+
+    def __init__(self, start: Callable[[], GpuRunner], count: int = 2) -> None:
+        self._start = start
+        self._count = count
+        self._waiting: list[tuple[GpuRunner, asyncio.Task[str]]] = []
+
+    def refill(self) -> None:
+        """Start what is missing. Raises InfrastructureError, MissingError."""
+        while len(self._waiting) < self._count:
+            runner = self._start()
+            self._waiting.append((runner, asyncio.create_task(_warm(runner))))
+
+    async def take(self) -> GpuRunner:
+        """A runner whose context is there; another is started in its place.
+
+        Dead ones are replaced. Raises InfrastructureError where none comes up.
+        """
+        failure = ""
+        for _ in range(self._count + _ATTEMPTS):
+            self.refill()
+            runner, warming = self._waiting.pop(0)
+            try:
+                failure = await warming
+            except BaseException:
+                await runner.stop()
+                raise
+            if not failure and runner.is_alive:
+                self.refill()
+                return runner
+            await runner.stop()
+        raise InfrastructureError("runner", failure or "it dies before it is used")
+
+    async def settle(self) -> None:
+        """Wait until all are warm: a context in the making disturbs what is timed beside it."""
+        if self._waiting:
+            await asyncio.wait([warming for _, warming in self._waiting])
+
+    async def close(self) -> None:
+        """End all."""
+        waiting, self._waiting = self._waiting, []
+        for runner, warming in waiting:
+            warming.cancel()
+            await asyncio.wait([warming])
+            await runner.stop()
+
+
+async def _warm(runner: GpuRunner) -> str:
+    """Empty, or why the runner is of no use."""
+    outcome = await runner.warm_up(WARM_LIMIT_S)
+    if isinstance(outcome, ReplyFrame):
+        return ""
+    words = getattr(outcome, "last_words", None)
+    if words is not None:
+        return str(words.text)
+    return f"no context: {outcome}"

@@ -1,0 +1,155 @@
+"""One candidate on a GPU, timed: calls captured, put together in batches, clocked from outside."""
+
+import time
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from cuda_llm.outcomes import Verdict
+from cuda_llm.tools.arrays import Array
+from cuda_llm.tools.device import Argument, Batch, BufferSpec, CallOptions, Role, Slot, TimeClass
+from cuda_llm.tools.gpu.protocol import (
+    MAX_STEPS,
+    ArmFlag,
+    ArmFrame,
+    Captured,
+    CaptureFrame,
+    GoFrame,
+    ReplyFrame,
+)
+from cuda_llm.tools.gpu.sealing import Piece
+from cuda_llm.tools.gpu.session import GpuSession
+
+_ARM_LIMIT_S = 20.0
+_CAPTURE_LIMIT_S = 10.0
+"""For capturing; the call that goes before it has its own limit."""
+
+
+class GpuTimedSession(GpuSession):
+    """A `TimedSession`."""
+
+    _class = TimeClass.DEVICE
+    _batch: Batch | None = None
+    _tags: tuple[int, ...] = ()
+
+    def place_slots(self, buffers: Sequence[BufferSpec], count: int) -> tuple[Slot, ...]:
+        """See `TimedSession.place_slots`."""
+        self._batch = None
+        return self._arena.place_slots(buffers, count)
+
+    async def capture(
+        self, arguments: Sequence[Argument], options: CallOptions
+    ) -> TimeClass | Verdict:
+        """See `TimedSession.capture`."""
+        await self._wiring.settle()
+        layout = self._arena.layout
+        frame = CaptureFrame(slot_stride=layout.stride, slots=layout.slots)
+        self._describe(frame.solve, arguments, options)
+        reply = await self._order(frame, options.limit_s + _CAPTURE_LIMIT_S)
+        if not isinstance(reply, ReplyFrame):
+            return reply
+        by_host = reply.number == Captured.HOST_INCLUSIVE
+        self._class = TimeClass.HOST_INCLUSIVE if by_host else TimeClass.DEVICE
+        return self._class
+
+    def seal(self, slot: int, key: bytes, contents: Mapping[str, Array]) -> None:
+        """See `TimedSession.seal`."""
+        layout = self._arena.layout
+        for index, (name, span) in enumerate(layout.spans.items()):
+            if name not in layout.sealed:
+                continue
+            plain = self._arena.memory.arrays.xp.ascontiguousarray(contents[name])
+            if plain.dtype != span.spec.dtype or plain.nbytes != span.spec.nbytes:
+                raise ValueError(f"{name} is {span.spec.dtype} {span.spec.shape}")
+            piece = Piece(contents=plain.reshape(-1).view("uint8"), slot=slot, index=index)
+            self._wiring.sealing.seal(piece, self._arena.sealed(name, slot), key)
+
+    async def arm(self, batch: Batch) -> Verdict | None:
+        """See `TimedSession.arm`. Raises ValueError for a batch that cannot be."""
+        if not 0 < len(batch.order) <= MAX_STEPS or len(set(batch.order)) < len(batch.order):
+            raise ValueError("a batch has 1 to 256 steps, and no slot twice")
+        self._batch = None
+        reply = await self._order(self._arm_frame(batch), _ARM_LIMIT_S)
+        if not isinstance(reply, ReplyFrame):
+            return reply
+        self._batch = batch
+        return None
+
+    async def go(self, limit_s: float) -> float | Verdict:
+        """See `TimedSession.go`. Raises ValueError where nothing is armed."""
+        if self._batch is None:
+            raise ValueError("no batch is armed")
+        arena = self._arena
+        tags = arena.tags(len(self._batch.order) * len(self._outputs()))
+        arena.memory.finish()
+        started = time.perf_counter()
+        reply = await self._order(GoFrame(), limit_s, spinning=True, in_graph=True)
+        read = arena.memory.arrays.to_host(tags)
+        ended = time.perf_counter()
+        if not isinstance(reply, ReplyFrame):
+            return reply
+        self._tags = tuple(int(tag) for tag in np.asarray(read))
+        return ended - started
+
+    def find_late_write(self) -> str | None:
+        """See `TimedSession.find_late_write`. Raises ValueError where no batch has run."""
+        if self._batch is None:
+            raise ValueError("no batch has run")
+        pieces = [
+            (name, Piece(contents=self._arena.output(name, slot), slot=slot, index=index))
+            for slot in self._batch.order
+            for index, name in self._outputs()
+        ]
+        now = self._wiring.sealing.tags([piece for _, piece in pieces], self._batch.key)
+        names = (name for name, _ in pieces)
+        return next(
+            (
+                name
+                for name, then, since in zip(names, self._tags, now, strict=True)
+                if then != since
+            ),
+            None,
+        )
+
+    def _outputs(self) -> list[tuple[int, str]]:
+        spans = self._arena.layout.spans.items()
+        return [
+            (index, name)
+            for index, (name, span) in enumerate(spans)
+            if span.spec.role is not Role.IN
+        ]
+
+    def _arm_frame(self, batch: Batch) -> ArmFrame:
+        layout = self._arena.layout
+        frame = ArmFrame(
+            steps=len(batch.order),
+            flags=self._flags(batch),
+            slot_stride=layout.stride,
+            tag_offset=layout.tags,
+            flush_offset=layout.flush,
+            flush_bytes=layout.flush_bytes if batch.flush else 0,
+            copied_bytes=self._copied_bytes(),
+            input_count=len(layout.sealed),
+            output_count=len(self._outputs()),
+        )
+        for step, slot in enumerate(batch.order):
+            frame.order[step] = slot
+        for word in range(4):
+            frame.key[word] = int.from_bytes(batch.key[4 * word : 4 * word + 4], "little")
+        indices = {name: index for index, name in enumerate(layout.spans)}
+        for number, (name, sealed) in enumerate(layout.sealed.items()):
+            span, region = layout.spans[name], frame.inputs[number]
+            region.offset, region.sealed_offset = span.begin, sealed
+            region.bytes, region.index = span.spec.nbytes, indices[name]
+        for number, (index, name) in enumerate(self._outputs()):
+            span, tagged = layout.spans[name], frame.outputs[number]
+            tagged.offset, tagged.bytes, tagged.index = span.begin, span.spec.nbytes, index
+        return frame
+
+    def _flags(self, batch: Batch) -> int:
+        flags = ArmFlag.FLUSH if batch.flush else ArmFlag(0)
+        if batch.solve:
+            flags |= ArmFlag.SOLVE
+        if self._class is TimeClass.HOST_INCLUSIVE:
+            flags |= ArmFlag.HOST
+        return int(flags)

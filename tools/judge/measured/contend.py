@@ -7,6 +7,7 @@ from cuda_llm.tools.judge.measured.entrants import Entrants, Fault, timed_sessio
 from cuda_llm.tools.judge.measured.judge_times import open_bout, time_one
 from cuda_llm.tools.judge.measured.measure import Measured
 from cuda_llm.tools.judge.measured.options import MeasureOptions
+from cuda_llm.tools.judge.measured.sizes import reserve
 from cuda_llm.tools.judge.refusal import refusal
 from cuda_llm.tools.validator.layout import Dims
 
@@ -38,6 +39,8 @@ async def contend(
         entrants = Entrants(
             first=timed_session(one), second=timed_session(other), ground=timed_session(ground)
         )
+        for entrant in (entrants.first, entrants.second, entrants.ground):
+            reserve(entrant, task, bout.plan)
         found = []
         for size in bout.plan.sizes:
             measured, _ = await time_one(bout, entrants, size)

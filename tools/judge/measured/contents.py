@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from cuda_llm.tasks.distribution import parse_distribution
+from cuda_llm.tasks.reference import Reference
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.arrays import Array, Arrays
 from cuda_llm.tools.device import BufferSpec, Level, Role
@@ -28,6 +29,8 @@ class Recipe:
     task: Task
     dims: Dims
     arrays: Arrays
+    reference: Reference | None = None
+    """The task's, loaded once."""
 
     @property
     def case(self) -> Case:

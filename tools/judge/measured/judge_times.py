@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from cuda_llm.outcomes import Verdict
 from cuda_llm.profile import SizeTime
+from cuda_llm.tasks.reference import Reference, load_reference
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.compiler.candidate import Compiled
 from cuda_llm.tools.device import CallReport, Level, Session, Site, TimedSession
@@ -16,9 +17,9 @@ from cuda_llm.tools.judge.measured.clocks import ReadClocks, clocks_of
 from cuda_llm.tools.judge.measured.contents import Recipe
 from cuda_llm.tools.judge.measured.entrants import Entrants, Fault, timed_session
 from cuda_llm.tools.judge.measured.measure import Measured, measure_size
-from cuda_llm.tools.judge.measured.options import MeasureOptions
+from cuda_llm.tools.judge.measured.options import L2, MeasureOptions
 from cuda_llm.tools.judge.measured.size_time import size_time
-from cuda_llm.tools.judge.measured.sizes import Admitted, Plan, plan_timing
+from cuda_llm.tools.judge.measured.sizes import Admitted, Plan, plan_timing, reserve
 from cuda_llm.tools.judge.measured.slow import measure_slow
 from cuda_llm.tools.judge.oracle import open_oracle
 from cuda_llm.tools.judge.refusal import refusal
@@ -44,13 +45,20 @@ class Bout:
     oracle: Oracle
     options: MeasureOptions
     plan: Plan
+    reference: Reference | None
+    """None: the baseline is the oracle."""
     kept_as: tuple[str, ...]
     """What the baseline's kept times depend on."""
     read_clocks: ReadClocks
 
     def recipe(self, size: Admitted) -> Recipe:
         """How the inputs of a size are drawn."""
-        return Recipe(task=self.task, dims=size.dims, arrays=self.site.arrays)
+        return Recipe(
+            task=self.task,
+            dims=size.dims,
+            arrays=self.site.arrays,
+            reference=self.reference,
+        )
 
 
 async def measure_there(
@@ -85,6 +93,7 @@ async def open_bout(
             oracle=oracle,
             options=options,
             plan=plan_timing(site, task, lanes=lanes),
+            reference=None if task.reference is None else load_reference(task),
             kept_as=(site.name, site.hardware.name, baseline.key, repr(task.capabilities)),
             read_clocks=clocks_of(site),
         )
@@ -95,19 +104,21 @@ async def time_sizes_of(
 ) -> Timing | Verdict:
     """Each size, its floor held against it before any average; then one call explained."""
     entrants = Entrants(first=session, second=ground, ground=ground)
+    for one in (session, ground):
+        reserve(one, bout.task, bout.plan)
     times: list[SizeTime] = []
     for size in bout.plan.sizes:
         measured, kept = await time_one(bout, entrants, size)
         if isinstance(measured, Fault):
             return measured.verdict
         l2 = bout.options.l2
-        one = size_time(size.dims, measured, l2, against_kept=kept.slow)
+        timed = size_time(size.dims, measured, l2, against_kept=kept.slow)
         impossible = find_impossible(
-            bout.task, bout.site.hardware, [(size.dims, one.time_us)], l2_warm=l2 == "warm"
+            bout.task, bout.site.hardware, [(size.dims, timed.time_us)], l2_warm=l2 is L2.WARM
         )
         if impossible is not None:
             return impossible
-        times.append(one)
+        times.append(timed)
     report = await explain(bout, session)
     if not isinstance(report, CallReport):
         return report

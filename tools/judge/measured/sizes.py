@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cuda_llm.tasks.task import Task
-from cuda_llm.tools.device import BufferSpec, Role, Site
+from cuda_llm.tools.device import BufferSpec, Role, Site, TimedSession
 from cuda_llm.tools.judge.measured.contents import input_bytes
 from cuda_llm.tools.validator.layout import Dims, buffer_specs
 
@@ -51,6 +51,14 @@ def plan_timing(site: Site, task: Task, *, lanes: int = 2) -> Plan:
         quick = max(4, STAGED_BYTES // max(1, input_bytes(specs)))
         sizes.append(Admitted(dims=dims, most=min(MOST_SLOTS, fitting, quick)))
     return Plan(sizes=tuple(sizes), left_out=tuple(left_out))
+
+
+def reserve(session: TimedSession, task: Task, plan: Plan) -> None:
+    """Lay out what needs the most memory first: getting more later starts the runner anew."""
+    needs = [(buffer_specs(task, size.dims), size.most) for size in plan.sizes]
+    if needs:
+        specs, most = max(needs, key=lambda need: slot_bytes(need[0]) * need[1])
+        session.place_slots(specs, most)
 
 
 def slot_bytes(specs: tuple[BufferSpec, ...]) -> int:

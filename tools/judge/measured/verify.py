@@ -11,6 +11,7 @@ from cuda_llm.tools.device import Role, Slot
 from cuda_llm.tools.judge.measured.contents import draw_group
 from cuda_llm.tools.judge.measured.lane import Lane
 from cuda_llm.tools.judge.measured.stage import Staged
+from cuda_llm.tools.validator.check_outputs import check_outputs
 from cuda_llm.tools.validator.compare import Expected
 from cuda_llm.tools.validator.oracle import Expectation, Oracle
 from cuda_llm.tools.validator.results import case_limits, compare_outputs, wrong_result
@@ -70,8 +71,21 @@ def find_mutated(
 async def find_wrong(
     lane: Lane, slots: Sequence[Slot], contents: Mapping[str, Array], oracle: Oracle
 ) -> Verdict | None:
-    """The first call of the group whose outputs are wrong: all at once, then one by one."""
-    case, dims = lane.recipe.case, lane.recipe.dims
+    """The first call of the group whose outputs are wrong: all at once, then one by one.
+
+    A call so large that it is a group of its own is compared part by part, where its task can be.
+    """
+    case, dims, task = lane.recipe.case, lane.recipe.dims, lane.recipe.task
+    reference = lane.recipe.reference
+    if len(slots) == 1 and reference is not None:
+        return check_outputs(
+            task,
+            case,
+            {name: drawn[0] for name, drawn in contents.items()},
+            outputs_of(slots[0]),
+            lane.recipe.arrays,
+            reference=reference,
+        )
     expectations = []
     for position in range(len(slots)):
         inputs = {name: drawn[position] for name, drawn in contents.items()}
@@ -81,7 +95,7 @@ async def find_wrong(
         expectations.append((slots[position], inputs, expectation))
     first = expectations[0][2]
     arrays = lane.recipe.arrays
-    own = case_limits(lane.recipe.task, case, first.values, arrays)
+    own = case_limits(task, case, first.values, arrays)
     if len(slots) > 1 and all_right(lane, slots, [one for _, _, one in expectations], own):
         return None
     for slot, inputs, expectation in expectations:
@@ -123,9 +137,9 @@ def stacked(xp: Any, scales: Sequence[Array | None]) -> Array | None:
 
 
 def outputs_of(slot: Slot) -> dict[str, Array]:
-    """Private copies: what is judged cannot change any more."""
+    """As they lie; nothing of the candidate's runs, and late writes are looked for afterwards."""
     return {
-        name: buffer.data.copy()
+        name: buffer.data
         for name, buffer in slot.buffers.items()
         if buffer.spec.role is not Role.IN
     }

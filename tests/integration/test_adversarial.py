@@ -2,112 +2,84 @@
 
 import asyncio
 import os
-import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
-from small_tasks import small_task
+from corpus import FIXTURES, Known, adversarial, fault_of, honest_extra, read_table
 
 from cuda_llm.cli.evaluate_view import report
-from cuda_llm.outcomes import Passed
-from cuda_llm.tasks.loader import load_task
+from cuda_llm.outcomes import Passed, TimedOut
+from cuda_llm.profile import Profile
 from cuda_llm.tools.devices.find import open_device
 from cuda_llm.tools.judge.baseline import time_baseline
 from cuda_llm.tools.judge.judge import judge
 from cuda_llm.tools.judge.judged import Judged
 from cuda_llm.wording import describe, printable
 
-FIXTURES = Path(__file__).parents[1] / "fixtures"
-ATTACKS: Mapping[str, Any] = tomllib.loads((FIXTURES / "adversarial/table.toml").read_text())
-HONEST: Mapping[str, str] = tomllib.loads((FIXTURES / "honest_extra/table.toml").read_text())
+ATTACKS = {known.path.stem: known for known in adversarial()}
+HONEST = {known.path.stem: known for known in honest_extra() if not known.large}
 LIMIT = "CUDA_LLM_CALL_LIMIT_S"
 SHORT_S = "2"
 LONG_S = "30"
 AT_ONCE = 3
 
 
-@dataclass(frozen=True)
-class Kernel:
-    """One file and how it is judged."""
-
-    path: Path
-    task: str
-    whole: bool = False
-
-    @property
-    def name(self) -> str:
-        return self.path.stem
-
-
-async def judge_kernel(kernel: Kernel, turn: asyncio.Semaphore) -> Judged:
-    task = load_task(kernel.task) if kernel.whole else small_task(kernel.task)
-    device = open_device("emulated")
+async def judge_kernel(known: Known, turn: asyncio.Semaphore) -> Judged:
+    task = known.load_task(small=True)
+    device = open_device(known.device)
     async with turn:
         baseline = asyncio.ensure_future(time_baseline(task, device))
         judged = await judge(
-            task, device, kernel.path.read_text(), kernel.path.name, baseline=baseline
+            task, device, known.path.read_text(), known.path.name, baseline=baseline
         )
         await baseline
         return judged
 
 
-def judge_all(kernels: list[Kernel], limit_s: str) -> dict[str, Judged]:
-    async def run() -> list[Judged]:
+def judge_all(kernels: Iterable[Known], limit_s: str) -> dict[str, Judged]:
+    async def run() -> dict[str, Judged]:
         turn = asyncio.Semaphore(AT_ONCE)
-        return await asyncio.gather(*(judge_kernel(kernel, turn) for kernel in kernels))
+        every = list(kernels)
+        judged = await asyncio.gather(*(judge_kernel(known, turn) for known in every))
+        return {known.path.stem: one for known, one in zip(every, judged, strict=True)}
 
     before = os.environ.get(LIMIT)
     os.environ[LIMIT] = limit_s
     try:
-        return dict(zip((kernel.name for kernel in kernels), asyncio.run(run()), strict=True))
+        return asyncio.run(run())
     finally:
         os.environ.pop(LIMIT)
         if before is not None:
             os.environ[LIMIT] = before
 
 
-def attack(name: str) -> Kernel:
-    told = ATTACKS[name]
-    return Kernel(FIXTURES / f"adversarial/{name}.cu", told["task"], told.get("whole", False))
+def profile_with(speedup: float) -> Profile:
+    return Profile(device="", hardware="", source="measured", sizes=(), speedup=speedup)
 
 
 @pytest.fixture(scope="module")
 def attacked() -> dict[str, Judged]:
     """All attacks side by side; those that are to run out of time do so soon."""
-    endless = [name for name in ATTACKS if "limit_s" in ATTACKS[name]]
-    others = [name for name in ATTACKS if name not in endless]
-    return judge_all([attack(name) for name in others], LONG_S) | judge_all(
-        [attack(name) for name in endless], SHORT_S
-    )
+    endless = [known for known in ATTACKS.values() if known.endless]
+    others = [known for known in ATTACKS.values() if not known.endless]
+    return judge_all(others, LONG_S) | judge_all(endless, SHORT_S)
 
 
 @pytest.fixture(scope="module")
 def trusted() -> dict[str, Judged]:
     """All honest kernels side by side."""
-    folder = FIXTURES / "honest_extra"
-    return judge_all([Kernel(folder / f"{name}.cu", task) for name, task in HONEST.items()], LONG_S)
+    return judge_all(HONEST.values(), LONG_S)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ATTACKS)
-def test_an_attack_ends_in_its_verdict(attacked: dict[str, Judged], name: str) -> None:
-    verdict, told = attacked[name].verdict, ATTACKS[name]
-    assert verdict.code in told["codes"], describe(verdict)
-    if "rule" in told:
-        assert getattr(verdict, "rule", None) == told["rule"], describe(verdict)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [n for n in ATTACKS if "most_speedup" in ATTACKS[n]])
-def test_what_is_allowed_gains_nothing(attacked: dict[str, Judged], name: str) -> None:
+def test_an_attack_ends_in_its_verdict_or_gains_nothing(
+    attacked: dict[str, Judged], name: str
+) -> None:
     verdict = attacked[name].verdict
-    gained = verdict.profile.speedup if isinstance(verdict, Passed) and verdict.profile else 0.0
-    assert gained is not None
-    assert gained <= ATTACKS[name]["most_speedup"]
+    assert not fault_of(ATTACKS[name], verdict, gpu=False), describe(verdict)
 
 
 @pytest.mark.slow
@@ -123,7 +95,7 @@ def test_nothing_shown_steers_a_terminal_or_tells_a_file(attacked: dict[str, Jud
 @pytest.mark.parametrize("name", HONEST)
 def test_unusual_habits_are_no_offence(trusted: dict[str, Judged], name: str) -> None:
     verdict = trusted[name].verdict
-    assert isinstance(verdict, Passed), f"{verdict.code}: {describe(verdict)}"
+    assert not fault_of(HONEST[name], verdict, gpu=False), f"{verdict.code}: {describe(verdict)}"
 
 
 @pytest.mark.slow
@@ -134,7 +106,38 @@ def test_no_attack_leaves_a_process(attacked: dict[str, Judged]) -> None:
 
 
 def test_every_kernel_on_disk_is_in_its_table() -> None:
-    for folder, table in (("adversarial", ATTACKS), ("honest_extra", HONEST)):
+    for folder in ("adversarial", "honest_extra"):
+        table = read_table(FIXTURES / folder / "table.toml")
         assert {path.stem for path in (FIXTURES / folder).glob("*.cu")} == set(table)
-    assert len(ATTACKS) >= 40
-    assert len(HONEST) >= 15
+    assert len(ATTACKS) >= 100
+    assert len(HONEST) >= 25
+
+
+def test_every_attack_known_is_attempted_or_said_to_be_impossible() -> None:
+    catalogue = dict(read_table(FIXTURES / "adversarial/catalogue.toml"))
+    impossible = catalogue.pop("without_a_kernel")
+    known = {int(number) for family in catalogue.values() for number in family}
+    table = read_table(FIXTURES / "adversarial/table.toml")
+    attempted = {number for row in table.values() for number in row["items"]}
+    assert known == set(range(1, 55))
+    assert attempted == known - {int(number) for number in impossible}
+
+
+@pytest.mark.parametrize("name", [name for name in ATTACKS if "PASSED" in ATTACKS[name].codes])
+def test_an_attack_that_may_pass_has_a_bound_on_what_it_gains(name: str) -> None:
+    assert ATTACKS[name].most_speedup is not None
+
+
+def test_a_verdict_that_is_not_right_is_a_fault() -> None:
+    honest = HONEST["whole_warps_leave_early"]
+
+    assert "TIMED_OUT instead" in fault_of(honest, TimedOut(stage="kernel", limit_s=1.0), gpu=True)
+    assert "PASSED instead" in fault_of(ATTACKS["never_ends"], Passed(), gpu=True)
+    assert not fault_of(honest, Passed(), gpu=True)
+
+
+def test_an_attack_that_gains_is_a_fault_wherever_passing_is_right() -> None:
+    attack = ATTACKS["keeps_inputs_in_the_cache"]
+    fast = Passed(profile=profile_with(speedup=1.5))
+    assert "1.50x as fast" in fault_of(attack, fast, gpu=True)
+    assert not fault_of(attack, Passed(profile=profile_with(speedup=1.05)), gpu=True)

@@ -1,0 +1,141 @@
+"""Kernels whose verdict is known: those that cheat or are broken, and honest ones."""
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from small_tasks import small_task
+
+from cuda_llm.outcomes import Passed, Verdict
+from cuda_llm.tasks.loader import load_task
+from cuda_llm.tasks.task import Task
+
+ROOT = Path(__file__).parents[2]
+FIXTURES = ROOT / "tests/fixtures"
+TASKS = FIXTURES / "tasks"
+PASSED = (Passed.code,)
+NOTHING_GAINED = 1.1
+"""Speedup over the baseline that an attack may show on a GPU: noise, and wider launches."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Known:
+    """One kernel, the task it claims to solve, and the verdicts that are right for it."""
+
+    path: Path
+    task: str
+    honest: bool
+    codes: tuple[str, ...] = PASSED
+    """On the emulated device."""
+    gpu_codes: tuple[str, ...] = PASSED
+    """On a GPU."""
+    device: str = "emulated"
+    """The emulated GPU it needs."""
+    rule: str = ""
+    """The rule that a policy violation has to name."""
+    most_speedup: float | None = None
+    """What it may gain where it passes; None where passing is wrong, or well deserved."""
+    whole: bool = False
+    """Judged at the sizes the task lists even on the emulated device."""
+    endless: bool = False
+    """It runs into a time limit."""
+    large: bool = False
+    """Takes ten seconds to compile."""
+
+    @property
+    def name(self) -> str:
+        """Folder and file, e.g. `adversarial/never_ends`."""
+        return f"{self.path.parent.name}/{self.path.stem}"
+
+    def load_task(self, *, small: bool) -> Task:
+        """The task, cut down to sizes that take a millisecond where that is asked for."""
+        if (TASKS / self.task).is_dir():
+            return load_task(str(TASKS / self.task))
+        return small_task(self.task) if small and not self.whole else load_task(self.task)
+
+
+def fault_of(known: Known, verdict: Verdict, *, gpu: bool) -> str:
+    """Why the verdict is not one of those that are right; empty where it is."""
+    codes = known.gpu_codes if gpu else known.codes
+    if verdict.code not in codes:
+        return f"{verdict.code} instead of {' or '.join(codes)}"
+    rule = getattr(verdict, "rule", known.rule)
+    if known.rule and rule != known.rule and not gpu:
+        return f"rule {rule} instead of {known.rule}"
+    gained = verdict.profile.speedup if isinstance(verdict, Passed) and verdict.profile else None
+    most = _most_speedup(known, gpu)
+    if most is not None and gained is not None and gained > most:
+        return f"{gained:.2f}x as fast as the baseline, at most {most} is right"
+    return ""
+
+
+def _most_speedup(known: Known, gpu: bool) -> float | None:
+    if known.honest or not gpu:
+        return known.most_speedup
+    return max(known.most_speedup or 0.0, NOTHING_GAINED)
+
+
+def adversarial() -> Iterator[Known]:
+    """Kernels that cheat or are broken, as their table has them."""
+    folder = FIXTURES / "adversarial"
+    for name, row in read_table(folder / "table.toml").items():
+        codes = tuple(row["codes"])
+        yield Known(
+            path=folder / f"{name}.cu",
+            task=row["task"],
+            honest=False,
+            codes=codes,
+            gpu_codes=tuple(row.get("gpu", codes)),
+            device=row.get("device", "emulated"),
+            rule=row.get("rule", ""),
+            most_speedup=row.get("most_speedup"),
+            whole=row.get("whole", False),
+            endless="limit_s" in row,
+        )
+
+
+def honest_extra() -> Iterator[Known]:
+    """Honest kernels of unusual habits."""
+    folder = FIXTURES / "honest_extra"
+    for name, row in read_table(folder / "table.toml").items():
+        yield Known(
+            path=folder / f"{name}.cu",
+            task=row["task"],
+            honest=True,
+            codes=tuple(row.get("codes", PASSED)),
+            device=row.get("device", "emulated"),
+            large=row.get("large", False),
+        )
+
+
+def honest_styles() -> Iterator[Known]:
+    """Ten styles for each shipped task, its baseline, and its playbook as written."""
+    for path in sorted((FIXTURES / "honest").glob("*/*.cu")):
+        yield Known(path=path, task=path.parent.name, honest=True)
+    for name in sorted(folder.name for folder in (FIXTURES / "honest").iterdir()):
+        task = load_task(name)
+        for path in filter(None, (task.baseline, task.playbook)):
+            yield Known(path=path, task=name, honest=True)
+
+
+def mutants() -> Iterator[Known]:
+    """Kernels with one mistake each."""
+    folder = FIXTURES / "mutants"
+    for row in read_table(folder / "table.toml")["mutant"]:
+        if row["how"] == "file":
+            codes = tuple(row["codes"])
+            gpu_codes = (*codes, "WRONG_RESULT", "NONDETERMINISTIC", "GUARD_OVERWRITTEN")
+            yield Known(
+                path=folder / row["task"] / row["file"],
+                task=row["task"],
+                honest=False,
+                codes=codes,
+                gpu_codes=gpu_codes,
+            )
+
+
+def read_table(path: Path) -> Mapping[str, Any]:
+    """A TOML file."""
+    return tomllib.loads(path.read_text())

@@ -84,4 +84,5 @@ def started(wiring: Wiring) -> RunStarted:
         seed=wiring.plan.seed,
         versions=wiring.versions,
         note=wiring.note,
+        l2=wiring.request.l2 if wiring.device.time_source == "measured" else "",
     )

@@ -34,6 +34,8 @@ class RunStarted:
     versions: Mapping[str, str] = field(default_factory=dict)
     note: str = ""
     """What the user should know about how this run was set up, e.g. that no model is configured."""
+    l2: str = ""
+    """What L2 holds when a timed call begins: `cold` or `warm`; empty where times are modelled."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -73,3 +73,8 @@ def say_times(
             line += f", baseline {us(base_us)}, {base_us / time_us:.2f}x"
         lines.append(line)
     return "\n".join(lines)
+
+
+def say_times_of(source: str, l2: str = "") -> str:
+    """What times are worth: `times are modelled`, `times are measured, L2 cold`."""
+    return f"times are {source}" + (f", L2 {l2}" if l2 else "")

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from cuda_llm.traces.chapter_text import tell_chapter
 from cuda_llm.traces.chapters import Story
-from cuda_llm.traces.figures import clock, plural, say_end, say_spend, say_times
+from cuda_llm.traces.figures import clock, plural, say_end, say_spend, say_times, say_times_of
 from cuda_llm.traces.page import labelled, verbatim, wrapped
 from cuda_llm.traces.read import Trace
 from cuda_llm.traces.run_folder import RunFolder
@@ -30,9 +30,9 @@ def _beginning(story: Story) -> Iterator[str]:
     if started is None:
         yield "  nothing has happened yet"
         return
-    modelled = " (times are modelled)" if started.time_source == "modelled" else ""
     yield from labelled("task", started.task)
-    yield from labelled("device", f"{started.device}{modelled}")
+    worth = say_times_of(started.time_source, started.l2)
+    yield from labelled("device", f"{started.device} ({worth})")
     if started.hardware not in started.device:
         yield from labelled("", f"judged as {started.hardware}")
     author = started.generator + (f" asking {started.model}" if started.model else "")

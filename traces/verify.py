@@ -11,4 +11,5 @@ SOLUTION = "solve.cu"
 def verify_command(run: Mapping[str, Any]) -> str:
     """What judges `solve.cu` as the run did; `run` is what its run.json says."""
     task, device = run["request"]["task"], run["device_spec"]
-    return shlex.join(["cuda-llm", "evaluate", task, SOLUTION, "--device", device])
+    warm = ["--l2", "warm"] if run["request"].get("l2") == "warm" else []
+    return shlex.join(["cuda-llm", "evaluate", task, SOLUTION, "--device", device, *warm])

@@ -2,15 +2,18 @@
 
 import asyncio
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from cuda_llm.outcomes import Verdict
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.compiler.candidate import Compiled
 from cuda_llm.tools.device import Device
 from cuda_llm.tools.judge.baseline import time_baseline
+from cuda_llm.tools.judge.contest import Contest, contest
+from cuda_llm.tools.judge.measured.options import MeasureOptions
 from cuda_llm.tools.judge.steps import compile_source, passed, time_compiled, validate_compiled
 from cuda_llm.tools.judge.timing import Timing
+from cuda_llm.tools.timing.tier import Tier
 from cuda_llm.tools.validator.validate import Validated
 
 
@@ -47,11 +50,13 @@ class DeviceBench:
     device: Device
     slots: Slots
     seed: int | None = None
+    options: MeasureOptions = field(default_factory=MeasureOptions)
+    """How a round's candidates are measured, where times are."""
 
     async def time_baseline(self) -> Timing:
         """See `Bench.time_baseline`."""
         async with self.slots.devices:
-            return await time_baseline(self.task, self.device)
+            return await time_baseline(self.task, self.device.pinned(), self.options)
 
     async def compile(self, source: str, name: str) -> Compiled | Verdict:
         """See `Bench.compile`."""
@@ -68,14 +73,24 @@ class DeviceBench:
         """See `Bench.profile`."""
         nonce = self._nonce("")
         async with self.slots.devices:
-            timing = await time_compiled(self.task, self.device, compiled, nonce=nonce)
+            timing = await time_compiled(
+                self.task, self.device, compiled, nonce=nonce, options=self.options
+            )
         if not isinstance(timing, Timing):
             return timing
         return passed(self.task, self.device, compiled, validated, timing, baseline)
 
+    async def contest(self, contender: Compiled, incumbent: Compiled) -> Contest:
+        """See `Arena.contest`."""
+        device = self.device.pinned()
+        async with self.slots.devices:
+            return await contest(
+                self.task, device, contender, incumbent, options=confirming(self.options)
+            )
+
     def afresh(self) -> "DeviceBench":
-        """See `Bench.afresh`."""
-        return replace(self, seed=None)
+        """See `Bench.afresh`; what is measured again is measured until it is sure."""
+        return replace(self, seed=None, options=confirming(self.options))
 
     def _nonce(self, about: str) -> bytes | None:
         """Candidates are timed on the same inputs, and checked on inputs of their own."""
@@ -83,3 +98,8 @@ class DeviceBench:
             return None
         parts = f"{self.seed}/{self.task.name}/{about}".encode(errors="surrogatepass")
         return hashlib.blake2b(parts, digest_size=16).digest()
+
+
+def confirming(options: MeasureOptions) -> MeasureOptions:
+    """The same, but sure instead of quick."""
+    return replace(options, tier=Tier.CONFIRM)

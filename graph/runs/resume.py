@@ -8,7 +8,7 @@ from cuda_llm.graph.overrides import NOTHING, Overrides
 from cuda_llm.graph.runs.parts import Parts, find_parts
 from cuda_llm.graph.runs.preflight import preflight
 from cuda_llm.graph.runs.result import Result, read_result
-from cuda_llm.graph.runs.run_record import read_request
+from cuda_llm.graph.runs.run_record import check_device, read_request
 from cuda_llm.graph.runs.start import work
 from cuda_llm.graph.runs.task_print import check_unchanged
 from cuda_llm.graph.runs.wire import open_budget
@@ -65,8 +65,10 @@ def parts_of(folder: RunFolder, overrides: Overrides) -> Parts:
         own = ", ".join(missing)
         msg = f"run {folder.name} was started from Python with its own {own}; bring it again"
         raise UsageError(msg)
-    # The folder may have been moved.
-    here = replace(request, out=str(folder.path.parent), run_id=folder.name)
+    # The folder may have been moved, and `auto` would find another device on another day.
+    device = run.get("device_spec", request.device) if request.device == "auto" else request.device
+    here = replace(request, out=str(folder.path.parent), run_id=folder.name, device=device)
     parts = find_parts(here, overrides)
+    check_device(run, parts.device)
     check_unchanged(parts.task, run["task_files"])
     return parts

@@ -7,6 +7,7 @@ from cuda_llm.errors import UsageError
 from cuda_llm.graph.request import RunRequest
 from cuda_llm.graph.runs.parts import Parts
 from cuda_llm.graph.runs.task_print import print_task
+from cuda_llm.tools.device import Device
 from cuda_llm.traces.run_folder import RunFolder
 
 NEEDED = ("request", "brought", "task_files", "forked_from")
@@ -26,7 +27,7 @@ def describe_run(parts: Parts) -> dict[str, Any]:
         "generator": parts.chosen.name,
         "model": parts.model,
         "strategy": parts.strategy.name,
-        "note": parts.chosen.note,
+        "note": note_of(parts),
         "brought": sorted(parts.overrides.given),
         "forked_from": None,
         "request": encode(parts.request),
@@ -39,7 +40,27 @@ def device_spec(parts: Parts) -> str:
 
     if parts.device.time_source == "modelled":
         return f"emulated:{short_name(parts.device.hardware)}"
-    return parts.request.device
+    asked = parts.request.device
+    # What `auto` found, or a device that was brought, is called by the name it has.
+    return asked if asked.startswith("cuda") else parts.device.name.partition(" ")[0]
+
+
+def check_device(run: dict[str, Any], device: Device) -> None:
+    """Raises UsageError where times of `device` could not be ranked beside those of the run."""
+    before = (run["hardware"], run["time_source"])
+    now = (device.hardware.name, device.time_source)
+    if now != before:
+        name, source = run["device"], run["time_source"]
+        raise UsageError(
+            f"run {run['run_id']} was judged on {name}, times {source}; here is {device.name}, "
+            f"times {device.time_source}, and the two are never ranked together: resume it where "
+            "that device is, or start a new run"
+        )
+
+
+def note_of(parts: Parts) -> str:
+    """What the user should know of how the run was set up, who writes and what judges."""
+    return "; ".join(filter(None, (parts.chosen.note, *parts.device.notes)))
 
 
 def read_request(folder: RunFolder, run: dict[str, Any]) -> RunRequest:

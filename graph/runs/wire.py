@@ -10,6 +10,7 @@ from cuda_llm.graph.overrides import NOTHING, Overrides
 from cuda_llm.graph.request import RunRequest
 from cuda_llm.graph.runs.open_agents import open_agents
 from cuda_llm.graph.runs.parts import Parts, find_parts
+from cuda_llm.graph.runs.run_record import note_of
 from cuda_llm.graph.runs.time_by_stage import time_by_stage
 from cuda_llm.graph.runs.versions import versions
 from cuda_llm.graph.wiring import Wiring
@@ -50,7 +51,7 @@ def wire_parts(parts: Parts, record: Record, budget: Budget | None = None) -> Wi
         bench=brought.bench or open_bench(parts),
         over=budget.over,
         seconds_left=budget.seconds_left,
-        note=parts.chosen.note,
+        note=note_of(parts),
         versions=versions(),
     )
 
@@ -88,6 +89,12 @@ def open_tuner() -> Tuner:
 def open_bench(parts: Parts) -> Bench:
     """The one that ships: the candidates' inputs follow from the seed, so that a run repeats."""
     from cuda_llm.graph.judging.device_bench import DeviceBench, open_slots
+    from cuda_llm.tools.judge.measured.options import L2, MeasureOptions
 
-    slots = open_slots(parts.device)
-    return DeviceBench(task=parts.task, device=parts.device, slots=slots, seed=parts.request.seed)
+    return DeviceBench(
+        task=parts.task,
+        device=parts.device,
+        slots=open_slots(parts.device),
+        seed=parts.request.seed,
+        options=MeasureOptions(l2=L2(parts.request.l2)),
+    )

@@ -2,7 +2,7 @@
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from cuda_llm.tasks.task import Task
     from cuda_llm.tools.device import Device
     from cuda_llm.tools.judge.judged import Judged
+    from cuda_llm.tools.judge.measured.options import MeasureOptions
 
 NONE_PASSED = 1
 
@@ -23,8 +24,12 @@ def evaluate(
     files: Annotated[list[Path], typer.Argument(help="CUDA source files with a solve().")],
     device: Annotated[
         str | None,
-        typer.Option(help="auto, emulated, emulated:PROFILE.", show_default="auto"),
+        typer.Option(help="auto, cuda:0, cuda:all, emulated, emulated:GPU.", show_default="auto"),
     ] = None,
+    l2: Annotated[
+        Literal["cold", "warm"],
+        typer.Option("--l2", help="L2 of a GPU when a timed call begins."),
+    ] = "cold",
     as_json: Annotated[
         bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")
     ] = False,
@@ -34,13 +39,16 @@ def evaluate(
     from cuda_llm.settings import settings
     from cuda_llm.tasks.loader import load_task
     from cuda_llm.tools.devices.find import open_device
+    from cuda_llm.tools.judge.measured.options import L2, MeasureOptions
+    from cuda_llm.tools.timing.tier import Tier
 
     sources = [(str(path), read_source(path)) for path in files]
     loaded = load_task(task)
     chosen = open_device(device or settings().device)
+    options = MeasureOptions(tier=Tier.CONFIRM, l2=L2(l2))
     with open_progress([name for name, _ in sources]) as progress:
         progress.prepare(chosen.prepare)
-        judged = asyncio.run(judge_all(loaded, chosen, sources, progress))
+        judged = asyncio.run(judge_all(loaded, chosen, sources, progress, options))
     if as_json:
         from cuda_llm.cli.evaluate_json import document
 
@@ -53,7 +61,11 @@ def evaluate(
 
 
 async def judge_all(
-    task: "Task", device: "Device", sources: list[tuple[str, str]], progress: "Progress"
+    task: "Task",
+    device: "Device",
+    sources: list[tuple[str, str]],
+    progress: "Progress",
+    options: "MeasureOptions",
 ) -> "list[Judged]":
     """Judge every file; all compile at once, the baseline beside them."""
     from cuda_llm.tools.judge.baseline import time_baseline
@@ -61,10 +73,18 @@ async def judge_all(
 
     try:
         async with asyncio.TaskGroup() as group:
-            baseline = group.create_task(time_baseline(task, device))
+            baseline = group.create_task(time_baseline(task, device.pinned(), options))
             judging = [
                 group.create_task(
-                    judge(task, device, text, name, baseline=baseline, on_stage=progress.enter)
+                    judge(
+                        task,
+                        device,
+                        text,
+                        name,
+                        baseline=baseline,
+                        on_stage=progress.enter,
+                        options=options,
+                    )
                 )
                 for name, text in sources
             ]

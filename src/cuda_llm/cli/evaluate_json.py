@@ -12,6 +12,11 @@ from cuda_llm.tools.device import Device
 from cuda_llm.tools.judge.judged import Judged
 
 SCHEMA = 1
+CERTAINTY = (
+    *("spread", "baseline_spread", "speedup_low", "speedup_high", "outcome", "floor"),
+    *("time_class", "l2", "blocks", "clocks", "note"),
+)
+"""Fields of a SizeTime that say how sure a time is and how it was obtained."""
 
 
 def document(task: Task, device: Device, judged: Sequence[Judged]) -> str:
@@ -57,6 +62,7 @@ def size_fields(size: SizeTime) -> dict[str, Any]:
         "baseline_us": size.baseline_us,
         "speedup": size.speedup,
         "source": size.source,
+        **{name: getattr(size, name) for name in CERTAINTY},
     }
 
 

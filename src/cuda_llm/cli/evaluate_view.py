@@ -11,12 +11,16 @@ from cuda_llm.profile import Bottleneck, KernelResources, Profile, SizeTime
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import Device
 from cuda_llm.tools.judge.judged import Judged
+from cuda_llm.traces.figures import say_times_of
 from cuda_llm.wording import describe, place, printable
 
 LABEL = 12
 """Least width of the left column."""
 TIE = 0.10
 """A modelled difference below this is no difference."""
+
+HOST_INCLUSIVE = "host-inclusive"
+"""Class of a time in which the host's part of `solve` counts."""
 
 Row = tuple[str, str]
 """Label on the left, text on the right."""
@@ -37,8 +41,14 @@ def show(task: Task, device: Device, judged: Sequence[Judged]) -> None:
 
 def headline(task: Task, device: Device, judged: Judged) -> str:
     """Who was judged on what, and what its times are worth."""
-    modelled = " (times are modelled)" if device.time_source == "modelled" else ""
-    return f"{judged.name} · {task.name} · {device.name}{modelled}"
+    worth = say_times_of(device.time_source, l2_of(judged))
+    return f"{judged.name} · {task.name} · {device.name} ({worth})"
+
+
+def l2_of(judged: Judged) -> str:
+    """What L2 held when its timed calls began; empty where nothing was measured."""
+    profile = judged.verdict.profile if isinstance(judged.verdict, Passed) else None
+    return next((size.l2 for size in profile.sizes), "") if profile else ""
 
 
 def report(judged: Judged) -> Iterator[Row]:
@@ -75,16 +85,37 @@ def profile_rows(profile: Profile) -> Iterator[Row]:
 
 
 def timed(size: SizeTime) -> str:
-    """Time of one size beside the baseline's."""
-    if size.baseline_us is None or size.speedup is None:
-        return f"{us(size.time_us)}"
-    against = f"{us(size.time_us)}   baseline {us(size.baseline_us)}"
-    margin = TIE if size.source == "modelled" else size.spread
-    if abs(size.speedup - 1) <= margin:
-        return f"{against}   a tie"
-    if size.speedup > 1:
-        return f"{against}   {size.speedup:.2f}x faster"
-    return f"{against}   {1 / size.speedup:.2f}x slower"
+    """Time of one size beside the baseline's, each with its doubt, and what that decides."""
+    own = us(size.time_us) + doubt(size.spread)
+    if size.time_class == HOST_INCLUSIVE:
+        own += f" ({HOST_INCLUSIVE})"
+    if size.baseline_us is not None and size.speedup is not None:
+        baseline = us(size.baseline_us) + doubt(size.baseline_spread)
+        own = f"{own}   baseline {baseline}   {against(size, size.speedup)}"
+    return "; ".join(filter(None, (own, size.note)))
+
+
+def against(size: SizeTime, speedup: float) -> str:
+    """`2.82x faster`, `1.20x slower`, `a tie`: beyond what equal kernels may differ by."""
+    outcome = size.outcome or ("tie" if abs(speedup - 1) <= TIE else "")
+    if outcome == "tie":
+        return f"a tie{interval(size, 1)}"
+    if speedup > 1:
+        return f"{speedup:.2f}x faster{interval(size, 1)}"
+    return f"{1 / speedup:.2f}x slower{interval(size, -1)}"
+
+
+def interval(size: SizeTime, power: int) -> str:
+    """95 % of the factor, where both were timed side by side."""
+    if size.speedup_low is None or size.speedup_high is None:
+        return ""
+    low, high = sorted((size.speedup_low**power, size.speedup_high**power))
+    return f" ({low:.2f} to {high:.2f})"
+
+
+def doubt(spread: float) -> str:
+    """` ±0.4 %`: half the width of the interval of a measured time."""
+    return f" ±{spread:.1%}" if spread else ""
 
 
 def bottleneck_rows(bottlenecks: Sequence[Bottleneck]) -> Iterator[Row]:

@@ -13,8 +13,11 @@ Option = typer.Option
 def run(
     task: Annotated[str, typer.Argument(help="Name of a task, or its folder.")],
     device: Annotated[
-        str, Option(help="auto, emulated, emulated:GPU as in emulated:RTX 4090.")
+        str, Option(help="auto, cuda:0, cuda:all, emulated, emulated:GPU as in emulated:RTX 4090.")
     ] = "auto",
+    l2: Annotated[
+        Literal["cold", "warm"], Option("--l2", help="L2 of a GPU when a timed call begins.")
+    ] = "cold",
     generator: Annotated[
         str, Option(help="Who writes: auto, llm, playbook or module:Class.")
     ] = "auto",
@@ -75,6 +78,7 @@ def run(
     wanted = RunRequest(
         task=task,
         device=device,
+        l2=l2,
         generator=generator,
         strategy=strategy,
         agents=tuple(agent or ()),

@@ -8,6 +8,7 @@ from cuda_llm.traces.events import (
     AttemptJudged,
     BaselineJudged,
     CandidateLate,
+    ContestHeld,
     Event,
     IncumbentChosen,
     ModelCalled,
@@ -67,6 +68,8 @@ class Board:
             case AttemptJudged(attempt=attempt):
                 self.attempts[attempt.id] = attempt
                 self.rows[attempt.id] = result(attempt)
+            case ContestHeld(contender=name, incumbent=before):
+                self.rows[name] = f"timed beside {before}"
             case IncumbentChosen(incumbent=incumbent):
                 self.best = self.attempts.get(incumbent or "", self.best)
             case ModelCalled():

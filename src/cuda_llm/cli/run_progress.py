@@ -6,19 +6,22 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from cuda_llm.cli.run_board import Board, best, told
+from cuda_llm.traces.chapter_text import say
 from cuda_llm.traces.events import (
     AgentFailed,
     AttemptJudged,
     CandidateLate,
+    ContestHeld,
     Event,
     IncumbentChosen,
+    KernelInspected,
     ModelRetried,
     RoundBegan,
     RunFinished,
     RunInterrupted,
     RunStarted,
 )
-from cuda_llm.traces.figures import plural, say_end
+from cuda_llm.traces.figures import plural, say_end, say_times_of
 from cuda_llm.wording import printable
 
 if TYPE_CHECKING:
@@ -74,8 +77,9 @@ class Live:
 def lines(event: Event, board: Board) -> Iterator[str]:
     """What a log should say of an event."""
     match event:
-        case RunStarted(run_id=run, note=note):
+        case RunStarted(run_id=run, note=note, device=device, time_source=source, l2=l2):
             yield f"run {run}"
+            yield f"{say_times_of(source, l2)} on {device}"
             if note:
                 yield note
         case RoundBegan(round=number, briefs=briefs):
@@ -88,6 +92,10 @@ def lines(event: Event, board: Board) -> Iterator[str]:
             yield f"{call}: {reason}; asking again in {wait_s:.0f} s"
         case AgentFailed(agent=agent, error=error):
             yield f"agent {agent} failed and is left out: {error}"
+        case ContestHeld(contender=name, incumbent=before):
+            yield f"{name} against {before}, timed in turn: {say(event)}"
+        case KernelInspected(attempt=name, code=code) if code:
+            yield f"{name} is not crowned: {code}"
         case IncumbentChosen(round=number, reason=reason):
             yield f"round {number}/{board.rounds}: {best(board.best)}; {reason}"
         case RunInterrupted(reason=reason):

@@ -10,7 +10,7 @@ import typer
 from cuda_llm.cli.run_board import duration, result, times
 from cuda_llm.graph.runs.result import Result
 from cuda_llm.outcomes import Duplicate
-from cuda_llm.traces.figures import plural, say_end, tokens
+from cuda_llm.traces.figures import plural, say_end, say_times_of, tokens
 from cuda_llm.wording import printable
 
 LABEL = 12
@@ -21,8 +21,8 @@ Row = tuple[str, str]
 
 def show_run(run: Result) -> None:
     """Print what won, by how much, on what, and where everything lies."""
-    modelled = " (times are modelled)" if run.time_source == "modelled" else ""
-    typer.echo(printable(f"{run.task} · {run.device}{modelled} · {run.strategy}, seed {run.seed}"))
+    device = f"{run.device} ({say_times_of(run.time_source)})"
+    typer.echo(printable(f"{run.task} · {device} · {run.strategy}, seed {run.seed}"))
     for label, text in rows(run):
         typer.echo(f"  {label:<{LABEL}} {printable(text)}")
 

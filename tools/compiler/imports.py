@@ -23,7 +23,7 @@ cudaGetDevice cudaSetDevice cudaGetDeviceCount cudaDeviceGetAttribute cudaGetDev
 cudaGetDeviceProperties_v2 cudaGetDriverEntryPoint cudaGetDriverEntryPointByVersion
 cuTensorMapEncodeTiled cuTensorMapEncodeIm2col cuTensorMapEncodeIm2colWide cuTensorMapReplaceAddress
 """
-"""What our own CUDA runtimes answer, a GPU's and the emulated device's; tests hold them together."""
+"""What our own CUDA runtimes answer, on a GPU and on the emulated device; tests see to it."""
 
 C_CALLS = """
 memcpy memmove memset memcmp memchr strlen strcmp strncmp strcpy strncpy strcat strchr strstr

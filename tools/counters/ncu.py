@@ -4,7 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from cuda_llm.tools.compiler.toolkit import find_toolkit
+from cuda_llm.tools.compiler.workspace import private_folder
 from cuda_llm.tools.counters.enclosed import ToolRun, run_enclosed
+from cuda_llm.tools.counters.find import find_tool, missing
 from cuda_llm.tools.counters.metrics import DURATION, METRICS, condense
 from cuda_llm.tools.counters.ncu_table import parse_table
 from cuda_llm.tools.profiler.measured.counters import KernelCounters
@@ -53,15 +56,20 @@ async def count(ncu: Path, program: Sequence[str], folder: Path, *, wall_s: floa
 
 
 async def ncu_duration_us(
-    ncu: Path, program: Sequence[str], folder: Path, *, cache: bool, wall_s: float = 60.0
+    program: Sequence[str], cache: bool, *, wall_s: float = 60.0
 ) -> float | str:
     """Sum of the times of one call's kernels, caches flushed before each or kept; else why not.
 
-    `cache`: keep what is in the caches. Copies, fills and gaps between kernels are left out.
+    `program` is a driver's command; `cache`: keep what is in the caches. Copies, fills and gaps
+    between kernels are left out. Raises MissingError without nvcc, g++ or a writable cache.
     """
+    ncu = find_tool("ncu", find_toolkit())
+    if ncu is None:
+        return missing("ncu", "counters")
     command = [str(ncu), *_options(flush=not cache), "--metrics", DURATION]
     command += ["--csv", "--page", "raw", *_BASE_UNITS]
-    run = await run_enclosed([*command, *program], folder, wall_s=wall_s)
+    with private_folder() as folder:
+        run = await run_enclosed([*command, *program], folder, wall_s=wall_s)
     kernels = parse_table(run.output)
     if not kernels or any(DURATION not in one.metrics for one in kernels):
         return _why(run, wall_s)

@@ -18,7 +18,7 @@ _PIPES = {
     "tensor": "already on tensor cores: feed them larger tiles",
 }
 _ON_SHARED = ("short_scoreboard", "mio_throttle")
-_ON_GLOBAL = ("long_scoreboard", "lg_throttle")
+_ON_GLOBAL = ("long_scoreboard", "lg_throttle", "drain")
 _LATENCY_ADVICE = {
     "long_scoreboard": "give each thread several independent loads (unroll), or raise occupancy",
     "barrier": "let fewer warps wait for each other: smaller blocks, or fewer barriers",

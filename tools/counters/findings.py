@@ -1,0 +1,147 @@
+"""What compute-sanitizer prints, as verdicts. Its texts are those of version 2025.3."""
+
+import re
+
+from cuda_llm.outcomes import DataRace, IllegalAccess, Misaligned, UninitialisedRead, Verdict
+from cuda_llm.spots import SourceSpot, ThreadSpot
+from cuda_llm.tools.compiler.candidate import Compiled
+from cuda_llm.tools.compiler.command import SOURCE
+from cuda_llm.tools.compiler.names import without_parameters
+
+_INVALID = re.compile(r"Invalid __(\w+)__ (read|write|atomic\w*) of size (\d+)")
+_UNINITIALISED = re.compile(r"Uninitialized __(\w+)__ memory read of size (\d+)")
+_RACE = re.compile(r"Error: Race reported between (\w+) access at (.+)")
+_AND = re.compile(r"and (\w+) access at (.+?) \[(\d+) hazards?\]")
+_AT = re.compile(r"^\s*at (.+)")
+_PLACE = re.compile(r"(?P<kernel>.+?)\+0x[0-9a-f]+(?: in (?P<file>.+):(?P<line>\d+))?\s*$")
+_CAST = re.compile(r"(?<=[<, ])\([a-z ]+\)(?=[\w-])")
+"""`add<(int)256>` is `add<256>` to everybody else."""
+_BY = re.compile(r"by thread \((\d+),(\d+),(\d+)\) in block \((\d+),(\d+),(\d+)\)")
+
+
+def read_findings(text: str, compiled: Compiled) -> tuple[Verdict, ...]:
+    """Every finding in `text`, in the order told, each kind at a place once."""
+    found: dict[tuple[str, str], Verdict] = {}
+    for block in _blocks(text):
+        verdict = _verdict(block, compiled)
+        if verdict is not None:
+            found.setdefault((verdict.code, str(getattr(verdict, "spot", ""))), verdict)
+    return tuple(found.values())
+
+
+def _blocks(text: str) -> list[list[str]]:
+    """Findings are separated by empty lines of the tool's own."""
+    blocks: list[list[str]] = [[]]
+    for line in text.splitlines():
+        if not line.startswith("========="):
+            continue
+        said = line.removeprefix("=========").rstrip()
+        if said.strip():
+            blocks[-1].append(said)
+        else:
+            blocks.append([])
+    return [block for block in blocks if block]
+
+
+def _verdict(block: list[str], compiled: Compiled) -> Verdict | None:
+    for index, line in enumerate(block):
+        rest = block[index + 1 :]
+        if match := _INVALID.search(line):
+            return _invalid(match[1], match[2], int(match[3]), rest, compiled)
+        if match := _UNINITIALISED.search(line):
+            kernel, spot = _place_of(rest, compiled)
+            return UninitialisedRead(
+                space=match[1],
+                detail=f"{match[2]} bytes that nobody has written",
+                thread=_thread(rest, kernel),
+                spot=spot,
+            )
+        if match := _RACE.search(line):
+            return _race(match[1], match[2], rest, compiled)
+    return None
+
+
+def _invalid(
+    space: str, access: str, size: int, rest: list[str], compiled: Compiled
+) -> IllegalAccess | Misaligned:
+    kernel, spot = _place_of(rest, compiled)
+    thread = _thread(rest, kernel)
+    detail = " ".join(_pointing(rest)) or f"{access} of {size} bytes"
+    if "misaligned" in detail:
+        return Misaligned(space=space, bytes=size, detail=detail, thread=thread, spot=spot)
+    return IllegalAccess(
+        space=space,
+        access="atomic" if access.startswith("atomic") else access,
+        bytes=size,
+        detail=detail,
+        thread=thread,
+        spot=spot,
+    )
+
+
+def _race(first: str, at: str, rest: list[str], compiled: Compiled) -> DataRace | None:
+    """The hazard with the most occurrences speaks for the race."""
+    others = [match for line in rest if (match := _AND.search(line))]
+    if not others:
+        return None
+    worst = max(others, key=lambda match: int(match[3]))
+    kernel, spot = _place(at, compiled)
+    _, other = _place(worst[2], compiled)
+    kinds = (first.lower(), worst[1].lower())
+    return DataRace(
+        kind="-".join(kinds),
+        detail=f"{sum(int(match[3]) for match in others)} hazards in shared memory in {kernel}",
+        spot=spot,
+        other=other,
+    )
+
+
+def _pointing(rest: list[str]) -> list[str]:
+    """Where the access points, without addresses: they differ from run to run."""
+    return [
+        re.sub(r"(?:to |at )?0x[0-9a-f]+ ?", "", line).strip()
+        for line in rest
+        if re.search(r"Access (?:to|at) |Address |nearest allocation|misaligned", line)
+    ]
+
+
+def _place_of(rest: list[str], compiled: Compiled) -> tuple[str, SourceSpot | None]:
+    for line in rest:
+        if match := _AT.match(line):
+            return _place(match[1], compiled)
+    return "", None
+
+
+def _place(text: str, compiled: Compiled) -> tuple[str, SourceSpot | None]:
+    match = _PLACE.match(text.strip())
+    if match is None:
+        return without_parameters(text.strip()), None
+    kernel = without_parameters(_CAST.sub("", match["kernel"]))
+    if match["file"] is None:
+        return kernel, None
+    file, line = match["file"].rpartition("/")[2], int(match["line"])
+    if file != SOURCE:
+        return kernel, SourceSpot(file=file, line=line)
+    return kernel, SourceSpot(file=compiled.name, line=line, text=_line(compiled, line))
+
+
+def _line(compiled: Compiled, line: int) -> str:
+    lines = compiled.source.splitlines()
+    return lines[line - 1].strip() if 0 < line <= len(lines) else ""
+
+
+def _thread(rest: list[str], kernel: str) -> ThreadSpot | None:
+    for line in rest:
+        if match := _BY.search(line):
+            x, y, z, a, b, c = map(int, match.groups())
+            return ThreadSpot(kernel=kernel, block=(a, b, c), thread=(x, y, z))
+    return None
+
+
+def summary_errors(text: str) -> int | None:
+    """Errors that the tool counted; None where it came to no summary."""
+    if match := re.search(r"ERROR SUMMARY: (\d+) error", text):
+        return int(match[1])
+    if match := re.search(r"RACECHECK SUMMARY: \d+ hazards? displayed \((\d+) errors?", text):
+        return int(match[1])
+    return None

@@ -1,0 +1,188 @@
+"""A closer look at one candidate: counters, its machine code, and what sanitizers find.
+
+Too slow for every candidate: meant for whoever is about to become the incumbent, and for people.
+What is missing on a machine is a note. The GPU must be nobody else's meanwhile.
+"""
+
+import asyncio
+import random
+import shutil
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cuda_llm.outcomes import Verdict
+from cuda_llm.tasks.expressions import evaluate
+from cuda_llm.tasks.task import Task
+from cuda_llm.tools.compiler.candidate import Compiled
+from cuda_llm.tools.compiler.toolkit import Toolkit, find_toolkit
+from cuda_llm.tools.compiler.workspace import private_folder
+from cuda_llm.tools.counters.driver import driver_command
+from cuda_llm.tools.counters.find import find_tool, missing
+from cuda_llm.tools.counters.ncu import Counted, count
+from cuda_llm.tools.counters.sanitizer import TOOLS, Sanitized, sanitize
+from cuda_llm.tools.counters.sass import SassFacts, disassemble
+from cuda_llm.tools.device import Site
+from cuda_llm.tools.native import cache_folder
+from cuda_llm.tools.profiler.measured.counters import KernelCounters
+
+NOT_ENCLOSED = "the tools ran without namespaces of their own: this machine grants none"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """What to look at, and how long at most."""
+
+    counters: bool = True
+    sanitizers: tuple[str, ...] = TOOLS
+    sass: bool = True
+    wall_s: float = 30.0
+    """Each run of each tool."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inspection:
+    """What was found."""
+
+    counters: tuple[KernelCounters, ...] = ()
+    """One a kernel launch of one call, in order."""
+    sanitized: tuple[Sanitized, ...] = ()
+    """One a tool and size."""
+    sass: tuple[SassFacts, ...] = ()
+    artefacts: Mapping[str, Path] = field(default_factory=dict)
+    """`counters.ncu-rep`, `kernel.sass`."""
+    notes: tuple[str, ...] = ()
+    """What was watched, and what could not be: fit for a person."""
+
+    @property
+    def fault(self) -> Verdict | None:
+        """The first finding of a sanitizer."""
+        return next((verdict for one in self.sanitized for verdict in one.verdicts), None)
+
+
+async def inspect_there(
+    site: Site, task: Task, compiled: Compiled, dims: Mapping[str, int], look: Look | None = None
+) -> Inspection:
+    """The same, carried out where a GPU is held. An emulated device has its own counts."""
+    if site.time_source == "modelled":
+        return Inspection(notes=("an emulated device needs no further tools",))
+    return await inspect(task, compiled, dims, look or Look())
+
+
+async def inspect(
+    task: Task, compiled: Compiled, dims: Mapping[str, int], look: Look
+) -> Inspection:
+    """Count one call at `dims`, sanitize calls at small sizes, keep what was made in the cache.
+
+    Raises MissingError without nvcc, g++ or a writable cache.
+    """
+    toolkit = find_toolkit()
+    kept = cache_folder("inspected", compiled.key[:2], compiled.key)
+    with private_folder() as folder:
+        counted = await _count(toolkit, task, compiled, dims, folder, look)
+        read, sanitized = await asyncio.gather(
+            _read(toolkit, compiled, folder, look),
+            _sanitize(toolkit, task, compiled, folder, look),
+        )
+        facts, unread = ((), read) if isinstance(read, str) else (read[1], "")
+        made = [counted.report, *([] if isinstance(read, str) else [read[0]])]
+        artefacts = {one.name: Path(shutil.copy(one, kept)) for one in made if one is not None}
+    enclosed = counted.enclosed and all(one.enclosed for one in sanitized)
+    notes = [
+        counted.note or (_say_counted(counted) if counted.counters else ""),
+        unread,
+        *(f"SASS of {_name(compiled, one)}: {one}" for one in facts),
+        *_say_sanitized(sanitized, toolkit, look),
+        "" if enclosed else NOT_ENCLOSED,
+    ]
+    return Inspection(
+        counters=counted.counters,
+        sanitized=sanitized,
+        sass=facts,
+        artefacts=artefacts,
+        notes=tuple(note for note in notes if note),
+    )
+
+
+def small_sizes(task: Task) -> tuple[Mapping[str, int], ...]:
+    """The edge sizes that move the most and a middling number of bytes: sanitizers are slow."""
+    by_bytes = sorted(task.sizes.edge, key=lambda dims: float(evaluate(task.roofline.bytes, dims)))
+    picked = [by_bytes[len(by_bytes) // 2], by_bytes[-1]]
+    return tuple(picked[:1] if picked[0] == picked[1] else picked)
+
+
+async def _count(
+    toolkit: Toolkit,
+    task: Task,
+    compiled: Compiled,
+    dims: Mapping[str, int],
+    folder: Path,
+    look: Look,
+) -> Counted:
+    if not look.counters:
+        return Counted()
+    ncu = find_tool("ncu", toolkit)
+    if ncu is None:
+        return Counted(note=missing("ncu", "counters"))
+    program = driver_command(toolkit, task, compiled, dims, seed=_seed(), warm_ups=1)
+    return await count(ncu, program, folder, wall_s=look.wall_s)
+
+
+async def _read(
+    toolkit: Toolkit, compiled: Compiled, folder: Path, look: Look
+) -> tuple[Path, tuple[SassFacts, ...]] | str:
+    if not look.sass:
+        return ""
+    cuobjdump = find_tool("cuobjdump", toolkit)
+    if cuobjdump is None:
+        return missing("cuobjdump", "SASS")
+    return await disassemble(cuobjdump, toolkit, compiled, folder, wall_s=look.wall_s)
+
+
+async def _sanitize(
+    toolkit: Toolkit, task: Task, compiled: Compiled, folder: Path, look: Look
+) -> tuple[Sanitized, ...]:
+    sanitizer = find_tool("compute-sanitizer", toolkit)
+    if sanitizer is None or not look.sanitizers:
+        return ()
+    runs: list[Coroutine[None, None, Sanitized]] = []
+    for dims in small_sizes(task):
+        program = driver_command(toolkit, task, compiled, dims, seed=_seed())
+        for tool in look.sanitizers:
+            own = folder / f"{tool}-{len(runs)}"
+            own.mkdir()
+            runs.append(sanitize(sanitizer, tool, program, compiled, own, wall_s=look.wall_s))
+    return tuple(await asyncio.gather(*runs))
+
+
+def _seed() -> int:
+    return random.SystemRandom().getrandbits(32)
+
+
+def _say_counted(counted: Counted) -> str:
+    total_us = sum(one.duration_us for one in counted.counters)
+    kernels = len(counted.counters)
+    return (
+        f"Nsight Compute counted {kernels} kernel{'s' if kernels > 1 else ''}: {total_us:.4g} us "
+        "in all, caches flushed before each"
+    )
+
+
+def _say_sanitized(sanitized: Sequence[Sanitized], toolkit: Toolkit, look: Look) -> tuple[str, ...]:
+    """One note for all that is clean, one for each tool that is not."""
+    if not look.sanitizers:
+        return ()
+    if not sanitized:
+        return (missing("compute-sanitizer", "check by sanitizers"),)
+    states: dict[str, set[str]] = {}
+    for one in sanitized:
+        states.setdefault(one.tool, set()).add(one.state)
+    clean = [tool for tool, found in states.items() if found == {"clean"}]
+    said = [f"compute-sanitizer found nothing: {', '.join(clean)} at small sizes"] if clean else []
+    notes = dict.fromkeys(one.note for one in sanitized if one.note)
+    return (*said, *notes)
+
+
+def _name(compiled: Compiled, facts: SassFacts) -> str:
+    by_symbol = {kernel.symbol: kernel.kernel for kernel in compiled.kernels}
+    return by_symbol.get(facts.symbol, facts.symbol)

@@ -1,0 +1,68 @@
+"""compute-sanitizer on small sizes, for whoever is about to become the incumbent."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from cuda_llm.outcomes import Verdict
+from cuda_llm.tools.compiler.candidate import Compiled
+from cuda_llm.tools.counters.enclosed import ToolRun, run_enclosed
+from cuda_llm.tools.counters.findings import read_findings, summary_errors
+
+TOOLS = ("memcheck", "racecheck", "initcheck")
+_EXIT_CODE = 86
+_OPTIONS = ("--print-limit", "50", "--error-exitcode", str(_EXIT_CODE), "--show-backtrace", "no")
+_OF_ONE = {
+    "memcheck": ("--report-api-errors", "no"),
+    "racecheck": ("--racecheck-report", "analysis"),
+    "initcheck": (),
+}
+"""What CUDA refused is the judge's to tell: a candidate may have found another way."""
+
+State = Literal["clean", "found", "not finished", "not run"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sanitized:
+    """What one tool said of one size."""
+
+    tool: str
+    state: State
+    verdicts: tuple[Verdict, ...] = ()
+    note: str = ""
+    """Why it is neither clean nor found; never empty then."""
+    enclosed: bool = True
+
+
+async def sanitize(
+    sanitizer: Path,
+    tool: str,
+    program: Sequence[str],
+    compiled: Compiled,
+    folder: Path,
+    *,
+    wall_s: float,
+) -> Sanitized:
+    """Run one tool over `program`, a driver's command. A tool that did not finish said nothing."""
+    options = (*_OPTIONS, *_OF_ONE[tool])
+    command = [str(sanitizer), "--tool", tool, *options, *program]
+    run = await run_enclosed(command, folder, wall_s=wall_s)
+    return judge(tool, run, compiled, wall_s)
+
+
+def judge(tool: str, run: ToolRun, compiled: Compiled, wall_s: float) -> Sanitized:
+    """What the output of one tool amounts to."""
+    verdicts = read_findings(run.output, compiled)
+    if verdicts:
+        return Sanitized(tool=tool, state="found", verdicts=verdicts, enclosed=run.enclosed)
+    if run.timed_out:
+        note = f"{tool} did not finish within {wall_s:.0f} s"
+        return Sanitized(tool=tool, state="not finished", note=note, enclosed=run.enclosed)
+    if run.exit_code == 0 and summary_errors(run.output) == 0:
+        return Sanitized(tool=tool, state="clean", enclosed=run.enclosed)
+    lines = [line.removeprefix("=========").strip() for line in run.output.splitlines()]
+    said = [line for line in lines if line and line != "COMPUTE-SANITIZER"] or ["it said nothing"]
+    ours = [line for line in said if line.startswith("driver:")]
+    note = f"{tool} came to no result (code {run.exit_code}): {(ours or said)[0][:200]}"
+    return Sanitized(tool=tool, state="not run", note=note, enclosed=run.enclosed)

@@ -22,8 +22,8 @@ class Part:
     """Of the part."""
     axes: Mapping[str, int]
     """Argument to the axis that is cut."""
-    indices: Any = slice(None)
-    """A slice, or an array of indices."""
+    indices: Any = None
+    """A slice, or an array of indices; of no use without axes."""
     begin: int = 0
 
     def of(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
@@ -61,11 +61,11 @@ def part_extent(task: Task, dims: Dims, split: str, part_bytes: int) -> int:
     return max(1, min(dims[split], part_bytes // max(1, each)))
 
 
-def working_bytes(task: Task, dims: Dims) -> int:
-    """What reference and scale of a size take at once: inputs in float64 and again as magnitudes,
-    values, scales."""
+def working_bytes(task: Task, dims: Dims, *, scaled: bool = True) -> int:
+    """What a reference takes at once: inputs and values in float64; with a scale, magnitudes of the
+    inputs and scales beside them."""
     inputs, outputs = elements(task, dims)
-    return WIDE * (2 * inputs + 2 * outputs)
+    return WIDE * (1 + scaled) * (inputs + outputs)
 
 
 def elements(task: Task, dims: Dims) -> tuple[int, int]:

@@ -13,7 +13,7 @@ gives |sum v_j e_j| <= Z T u || v s || but for a chance of 2 exp(-Z^2 / 2): 5e-1
   least 3/16 a round (Paley and Zygmund's inequality; the fourth moment of a signed sum is at most
   three times its second one squared), and each group and round tries anew;
 - short formats everywhere: the mean square of all projections is held to (2 T u)^2 too, which
-  TF32's rounding exceeds 19-fold at 4,096 terms.
+  TF32's rounding exceeds ten-fold at 4,096 terms.
 """
 
 from dataclasses import replace

@@ -1,0 +1,121 @@
+"""Memory and reference cost, planned before anything runs."""
+
+import tracemalloc
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from cuda_llm.hardware_profiles.lookup import find_hardware
+from cuda_llm.tasks.loader import load_task
+from cuda_llm.tasks.reference import load_reference
+from cuda_llm.tools.arrays import HOST
+from cuda_llm.tools.device import Level
+from cuda_llm.tools.validator.budget import Plan, check_bytes, plan_sizes
+from cuda_llm.tools.validator.cases import timed_case
+from cuda_llm.tools.validator.check_case import draw_inputs
+from cuda_llm.tools.validator.check_outputs import Method, check_outputs
+from cuda_llm.tools.validator.layout import Dims
+
+ON_GPU = replace(HOST, at_once=1 << 24, part_bytes=1 << 31)
+TASKS = (
+    "vector_add",
+    "matrix_multiplication",
+    "matrix_transpose",
+    "reduction",
+    "histogram",
+    "conv2d",
+)
+
+
+def plan(name: str, chip: str, free_gb: float = 0.0) -> Plan:
+    hardware, task = find_hardware(chip), load_task(name)
+    free = int(free_gb * 1e9 or 0.93 * hardware.memory_bytes)
+    return plan_sizes(task, task.sizes.bench, free_bytes=free, hardware=hardware, arrays=ON_GPU)
+
+
+@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("chip", ["NVIDIA H200", "RTX 3090 Ti"])
+def test_the_papers_sizes_are_all_judged_in_time(name: str, chip: str) -> None:
+    planned = plan(name, chip)
+    too_large = (name, chip) == ("matrix_multiplication", "RTX 3090 Ti")
+    assert len(planned.left_out) == too_large
+    for size in planned.sizes:
+        assert size.slots >= 2
+        assert size.method is Method.PROJECTED or size.reference_s < 0.5
+        assert size.peak_bytes <= 0.93 * find_hardware(chip).memory_bytes
+
+
+def test_slow_float64_means_projections() -> None:
+    """8.8 TFLOP: 0.5 s on a chip with half-rate float64, 7 s for a quarter of it on one of 1/64."""
+    fast = plan("matrix_multiplication", "NVIDIA H200")
+    slow = plan("matrix_multiplication", "RTX 3090 Ti")
+    assert [size.method.value for size in fast.sizes] == ["reference"] * 4 + ["projected"]
+    assert [size.method.value for size in slow.sizes] == ["reference"] + ["projected"] * 3
+    assert fast.sizes[-1].words.endswith(
+        "the reference takes 8.8 TFLOP in float64, 0.53 s at half of 33.5 TFLOP/s: projected"
+    )
+    assert slow.sizes[-1].reference_s == pytest.approx(7.0, rel=0.02)
+
+
+def test_what_does_not_fit_is_left_out_with_its_figures() -> None:
+    planned = plan("matrix_multiplication", "NVIDIA H200", free_gb=20)
+    assert len(planned.sizes) == 4
+    (line,) = planned.left_out
+    assert line.startswith("M=262,144 N=2,048 K=4,096: 2 lanes x 2 slots x (6.48 GB buffers")
+    assert line.endswith("but 20 GB are free")
+
+
+def test_more_memory_means_more_slots_and_scratch() -> None:
+    for less, more in zip(
+        plan("matrix_transpose", "L4").sizes,
+        plan("matrix_transpose", "NVIDIA H200").sizes,
+        strict=True,
+    ):
+        assert less.slots <= more.slots
+        assert less.scratch_bytes <= more.scratch_bytes
+    assert plan("matrix_transpose", "L4").sizes[-1].slots < 256
+
+
+def test_a_reference_that_takes_too_long_and_cannot_be_projected_is_left_out() -> None:
+    task, hardware = load_task("conv2d"), find_hardware("RTX 3090 Ti")
+    huge = {"H": 40_000, "W": 40_000, "R": 24, "S": 24}
+    planned = plan_sizes(task, [huge], free_bytes=10**12, hardware=hardware, arrays=ON_GPU)
+    (line,) = planned.left_out
+    assert "H=40,000" in line
+    assert "offers no projection" in line
+
+
+def test_a_task_without_a_reference_costs_a_baselines_call() -> None:
+    task, hardware = replace(load_task("vector_add"), reference=None), find_hardware("NVIDIA H200")
+    planned = plan_sizes(
+        task, task.sizes.bench, free_bytes=10**11, hardware=hardware, arrays=ON_GPU
+    )
+    assert len(planned.sizes) == 5
+    assert "baseline" in planned.sizes[0].words
+
+
+@pytest.mark.parametrize(
+    ("name", "dims"),
+    [
+        ("vector_add", {"n": 800_000}),
+        ("matrix_multiplication", {"M": 700, "N": 500, "K": 600}),
+        ("matrix_transpose", {"rows": 900, "cols": 1100}),
+        ("reduction", {"n": 1_000_000}),
+    ],
+)
+@pytest.mark.parametrize("part_bytes", [1 << 31, 1 << 24])
+def test_the_arithmetic_is_what_is_allocated(name: str, dims: Dims, part_bytes: int) -> None:
+    task, arrays = load_task(name), replace(HOST, part_bytes=part_bytes)
+    case = timed_case(task, dims, Level.CHECK)
+    inputs = draw_inputs(task, case, np.random.default_rng(0))
+    reference = load_reference(task)
+    outputs = {
+        key: value.astype(np.float32) for key, value in reference.compute(np, inputs, dims).items()
+    }
+    tracemalloc.start()
+    found = check_outputs(task, case, inputs, outputs, arrays, reference=reference)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found is None
+    assert check_bytes(task, dims, reference, arrays) == pytest.approx(peak, rel=0.2)

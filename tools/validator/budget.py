@@ -1,0 +1,183 @@
+"""What judging a size takes, before anything runs: memory, and float64 operations."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cuda_llm.hardware_profiles.hardware import Hardware
+from cuda_llm.tasks.expressions import evaluate
+from cuda_llm.tasks.reference import Reference, load_reference
+from cuda_llm.tasks.task import Task
+from cuda_llm.tools.arrays import Arrays
+from cuda_llm.tools.device import Role
+from cuda_llm.tools.validator.check_outputs import Method
+from cuda_llm.tools.validator.layout import Dims, buffer_specs
+from cuda_llm.tools.validator.parts import WIDE, elements, part_extent, working_bytes
+
+PROJECT_ABOVE_S = 0.25
+"""A float64 reference may take so long for one call; above that, all elements are projected."""
+LONGEST_S = 5.0
+"""A reference that cannot be projected may take so long; above that, the size is left out."""
+SHARE_OF_PEAK = 0.5
+"""Of the published float64 rate that a reference is taken to reach."""
+GUARD_BYTES = 1 << 16
+"""Around one buffer at most."""
+RESERVED_BYTES = 1 << 30
+"""Contexts of the referee and of two runners, kernels, and what a pool of memory leaves unused."""
+COMPARED = 5
+"""Float64 copies of the elements compared at once."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SizePlan:
+    """A size that fits."""
+
+    dims: Dims
+    method: Method
+    slots: int
+    """Of one lane, at most."""
+    peak_bytes: int
+    """With the fewest slots; more of them take what is free."""
+    scratch_bytes: int
+    """What `solve` may allocate in one lane: as much as the task allows, or all that is left."""
+    reference_s: float
+    """One float64 reference with its scales."""
+    words: str
+    """The arithmetic."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What is judged, and what is not."""
+
+    sizes: tuple[SizePlan, ...]
+    left_out: tuple[str, ...]
+    """One line each: the size, and the figures that speak against it."""
+
+
+def plan_sizes(
+    task: Task,
+    sizes: Sequence[Dims],
+    *,
+    free_bytes: int,
+    hardware: Hardware,
+    arrays: Arrays,
+    lanes: int = 2,
+    fewest_slots: int = 2,
+    most_slots: int = 256,
+) -> Plan:
+    """Admit the sizes for which `lanes` runners have room beside each other on `free_bytes`.
+
+    Raises TaskError where the task's reference is broken.
+    """
+    reference = None if task.reference is None else load_reference(task)
+    found: list[SizePlan] = []
+    left_out: list[str] = []
+    for dims in sizes:
+        outcome = _plan_size(
+            task,
+            dims,
+            reference,
+            arrays,
+            hardware,
+            free_bytes,
+            (lanes, fewest_slots, most_slots),
+        )
+        if isinstance(outcome, SizePlan):
+            found.append(outcome)
+        else:
+            left_out.append(outcome)
+    return Plan(sizes=tuple(found), left_out=tuple(left_out))
+
+
+def _plan_size(
+    task: Task,
+    dims: Dims,
+    reference: Reference | None,
+    arrays: Arrays,
+    hardware: Hardware,
+    free_bytes: int,
+    counts: tuple[int, int, int],
+) -> SizePlan | str:
+    lanes, fewest, most = counts
+    seconds, cost = reference_cost(task, dims, reference, hardware)
+    method = Method.PROJECTED if seconds > PROJECT_ABOVE_S else Method.REFERENCE
+    if method is Method.PROJECTED and (reference is None or reference.project is None):
+        method = Method.REFERENCE
+        if seconds > LONGEST_S:
+            return (
+                f"{spell(dims)}: {cost}, more than the {LONGEST_S:g} s allowed, and "
+                "the task offers no projection"
+            )
+    buffers, sealed, outputs = buffer_bytes(task, dims)
+    checking = check_bytes(task, dims, reference, arrays)
+    once = sealed + outputs + checking + RESERVED_BYTES
+    each = lanes * (buffers + sealed)
+    needed = fewest * each + once
+    words = (
+        f"{spell(dims)}: {lanes} lanes x {fewest} slots x ({_gb(buffers)} buffers + "
+        f"{_gb(sealed)} sealed inputs) + {_gb(sealed)} inputs drawn + {_gb(outputs)} outputs "
+        f"copied + {_gb(checking)} float64 values and comparison + {_gb(RESERVED_BYTES)} reserved "
+        f"= {_gb(needed)}"
+    )
+    if needed > free_bytes:
+        return f"{words}, but {_gb(free_bytes)} are free"
+    asked = int(evaluate(task.capabilities.scratch_bytes, dims))
+    scratch = min(asked, (free_bytes - needed) // lanes)
+    slots = fewest + int((free_bytes - needed - lanes * scratch) // each)
+    return SizePlan(
+        dims=dims,
+        method=method,
+        slots=max(fewest, min(most, slots)),
+        peak_bytes=needed + lanes * scratch,
+        scratch_bytes=scratch,
+        reference_s=seconds,
+        words=f"{words} of {_gb(free_bytes)} free; {_gb(scratch)} of {_gb(asked)} scratch a lane; "
+        f"{cost}: {method.value}",
+    )
+
+
+def reference_cost(
+    task: Task, dims: Dims, reference: Reference | None, hardware: Hardware
+) -> tuple[float, str]:
+    """Seconds of one float64 reference, and how they come about. No less than its traffic takes."""
+    if reference is None:
+        return 0.0, "compared with the baseline's results"
+    passes = 1 if reference.scale is None else 2
+    flops = passes * float(evaluate(task.roofline.flops, dims))
+    traffic = working_bytes(task, dims)
+    rate = SHARE_OF_PEAK * hardware.peaks.fp64_tflops * 1e12
+    seconds = max(flops / rate, traffic / (SHARE_OF_PEAK * hardware.peaks.dram_gb_s * 1e9))
+    return seconds, (
+        f"the reference takes {flops / 1e12:.3g} TFLOP in float64, {seconds:.2g} s at half of "
+        f"{hardware.peaks.fp64_tflops:g} TFLOP/s"
+    )
+
+
+def check_bytes(task: Task, dims: Dims, reference: Reference | None, arrays: Arrays) -> int:
+    """Memory of `check_outputs` beyond what it is given: the largest part."""
+    scaled = reference is None or reference.scale is not None
+    part = dims
+    if reference is not None and reference.split:
+        extent = part_extent(task, dims, reference.split, arrays.part_bytes)
+        part = {**dims, reference.split: extent}
+    _, outputs = elements(task, part)
+    comparing = WIDE * ((1 + scaled) * outputs + COMPARED * min(arrays.at_once, outputs))
+    return max(working_bytes(task, part, scaled=scaled), comparing)
+
+
+def buffer_bytes(task: Task, dims: Dims) -> tuple[int, int, int]:
+    """Of one slot: all buffers between their guards, the inputs alone, the outputs alone."""
+    specs = buffer_specs(task, dims)
+    inputs = sum(spec.nbytes for spec in specs if spec.role is not Role.OUT)
+    outputs = sum(spec.nbytes for spec in specs if spec.role is not Role.IN)
+    whole = sum(spec.nbytes + GUARD_BYTES for spec in specs)
+    return whole, inputs, outputs
+
+
+def spell(dims: Dims) -> str:
+    """`rows=1,024 cols=512`."""
+    return " ".join(f"{name}={extent:,}" for name, extent in dims.items())
+
+
+def _gb(count: int) -> str:
+    return f"{count / 1e9:.3g} GB"

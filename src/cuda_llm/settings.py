@@ -6,7 +6,7 @@ Importing this module loads pydantic; import it inside the function that needs a
 import os
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import platformdirs
 from pydantic import AfterValidator, Field, ValidationError
@@ -52,10 +52,20 @@ class Settings(BaseSettings):
     """Compilations at once; 0 means one a core."""
     device_workers: int = Field(default=0, ge=0)
     """Candidates that emulated devices run at once; 0 means one a core. A GPU takes one."""
+    l2: Literal["cold", "warm"] = "cold"
+    """What L2 holds when a timed call on a GPU begins, for commands that are not told."""
     compile_wall_s: float = Field(default=60.0, gt=0)
     """Longest one compilation may take, in seconds."""
     call_limit_s: float = Field(default=10.0, gt=0)
     """Longest one call of `solve` may take, in seconds."""
+    gpu_call_least_s: float = Field(default=2.0, gt=0)
+    """On a GPU a call may take 50 times the baseline's time, and at least this, in seconds."""
+    referee_silence_s: float = Field(default=60.0, gt=1)
+    """A GPU's referee without a sign of life for so long, in seconds, is replaced."""
+    referee_limit_s: float = Field(default=1800.0, gt=0)
+    """Longest one candidate may keep a GPU in one step, in seconds."""
+    nvml: bool = True
+    """Ask NVML what else a GPU does, and for its clocks."""
     model: str = ""
     """Chat model of runs that are not given one; empty leaves writing to the playbook."""
     reflection_model: str = ""

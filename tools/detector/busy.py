@@ -53,6 +53,11 @@ class Companies:
     by_uuid: Mapping[str, Company]
     unknown: str = ""
 
+    @property
+    def driver(self) -> str:
+        """The one driver of this machine."""
+        return next((one.driver for one in self.by_uuid.values()), "")
+
 
 def find_company(query: Sequence[str] = QUERY) -> Companies:
     """Ask NVML in a process of its own. Nothing it does is an error: it is only less to know."""

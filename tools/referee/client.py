@@ -30,6 +30,8 @@ class Patience:
     silence_s: float = 60.0
     """Without a sign of life: the referee's own steps, one reference at a large size say, block
     its event loop for seconds."""
+    start_s: float = 120.0
+    """Until its site is open: importing CuPy from a slow disk, the first context, self-tests."""
     whole_s: float = 1800.0
     """For one work with all its signs of life."""
 
@@ -132,28 +134,30 @@ class Client:
                     await self._opened(held)
                 with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                     await asyncio.get_running_loop().sock_sendall(held.connection, packet)
-                reply: Done | Failed | Broken = await self._answer(held, proven=True)
+                reply: Done | Failed | Broken = await self._answer(
+                    held, self._patience.silence_s, proven=True
+                )
         except TimeoutError:
             msg = f"not done after {self._patience.whole_s:g} s"
             raise RefereeBroken(msg, proven=True) from None
         return reply
 
     async def _opened(self, held: Held) -> None:
-        opened = await self._answer(held, proven=False)
+        opened = await self._answer(held, self._patience.start_s, proven=False)
         if isinstance(opened, Failed):
             if isinstance(opened.error, InfrastructureError):
                 raise Unopened(opened.error.detail, proven=False)
             raise opened.error
         self._ready = True
 
-    async def _answer(self, held: Held, *, proven: bool) -> Any:
+    async def _answer(self, held: Held, silence_s: float, *, proven: bool) -> Any:
         """The next message that is no sign of life."""
         while True:
             try:
-                async with asyncio.timeout(self._patience.silence_s):
+                async with asyncio.timeout(silence_s):
                     message = await receive(held.connection)
             except TimeoutError:
-                msg = f"no sign of life for {self._patience.silence_s:g} s"
+                msg = f"no sign of life for {silence_s:g} s"
                 raise RefereeBroken(msg, proven=proven) from None
             if message is None:
                 raise RefereeBroken(held.last_words(), proven=proven)

@@ -23,6 +23,8 @@ class Opening:
     arguments: tuple[Any, ...] = ()
     known_answer: Callable[[Site], None]
     """Raises where the device does not compute what it should. Asked before each work."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables of the referee beside our own."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -83,6 +83,7 @@ def start(opening: Opening) -> Held:
     try:
         process = subprocess.Popen(
             [*program, str(theirs.fileno()), str(near)],
+            env=os.environ | opening.environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=stderr,

@@ -23,7 +23,7 @@ from cuda_llm.tools.referee.messages import (
     send,
 )
 
-BEAT_S = 0.5
+BEAT_S = 0.25
 
 
 async def serve(connection: socket.socket) -> None:
@@ -82,6 +82,8 @@ def portable(error: Exception) -> CudaLLMError:
 
 def one_line(error: Exception) -> str:
     """The last line of a traceback, and the place it comes from."""
+    if isinstance(error, CudaLLMError):
+        return str(error)
     said = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
     frames = traceback.extract_tb(error.__traceback__)
     return f"{said} ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else said

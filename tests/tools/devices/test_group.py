@@ -2,55 +2,26 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import refereed
 from refereed import be_slow, pid
+from refereed_device import RefereedDevice
+from refereed_device import refereed as device
 
 from cuda_llm.errors import DeviceLost, UsageError
 from cuda_llm.hardware_profiles.lookup import find_hardware
 from cuda_llm.tools.devices.emulated import EmulatedDevice
 from cuda_llm.tools.devices.group import DeviceGroup
-from cuda_llm.tools.referee.client import Client, Patience
-from cuda_llm.tools.referee.lease import Lease
 from cuda_llm.tools.referee.messages import Opening
-from cuda_llm.tools.referee.referee import Referee
 
 SUPPORT = Path(__file__).parents[2] / "support"
 
 
-class Refereed(EmulatedDevice):
-    """The emulated device, one work at a time in a process of its own."""
-
-    width = 1
-    number = 0
-    referee: Referee
-
-    async def carry_out(
-        self, work: Callable[..., Awaitable[Any]], /, *arguments: Any, **named: Any
-    ) -> Any:
-        return await self.referee.carry_out(work, *arguments, **named)
-
-
-def device(number: int, opening: Opening = refereed.PLAIN) -> Refereed:
-    made = Refereed(find_hardware("RTX 3090 Ti"))
-    gpu = f"GPU-{number}"
-    referee = Referee(
-        gpu=gpu,
-        label=f"cuda:{number}",
-        client=Client(opening, Patience()),
-        lease=Lease(gpu, f"cuda:{number}", print),
-    )
-    object.__setattr__(made, "number", number)
-    object.__setattr__(made, "referee", referee)
-    return made
-
-
 @pytest.fixture
-def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Refereed]]:
+def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[RefereedDevice]]:
     monkeypatch.setenv("CUDA_LLM_CACHE", str(tmp_path))
     monkeypatch.setenv("PYTHONPATH", str(SUPPORT))
     made = [device(0), device(1)]
@@ -59,7 +30,7 @@ def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Refer
         one.referee.client.close()
 
 
-def test_two_works_run_at_once_each_on_its_own_device(pair: list[Refereed]) -> None:
+def test_two_works_run_at_once_each_on_its_own_device(pair: list[RefereedDevice]) -> None:
     group = DeviceGroup(pair)
 
     async def work() -> float:
@@ -72,7 +43,7 @@ def test_two_works_run_at_once_each_on_its_own_device(pair: list[Refereed]) -> N
     assert 0.95 < asyncio.run(work()) < 1.6
 
 
-def test_the_next_work_goes_to_the_device_that_is_free_first(pair: list[Refereed]) -> None:
+def test_the_next_work_goes_to_the_device_that_is_free_first(pair: list[RefereedDevice]) -> None:
     group = DeviceGroup(pair)
 
     async def work() -> None:
@@ -86,7 +57,7 @@ def test_the_next_work_goes_to_the_device_that_is_free_first(pair: list[Refereed
     asyncio.run(work())
 
 
-def test_what_is_to_be_compared_goes_to_one_device(pair: list[Refereed]) -> None:
+def test_what_is_to_be_compared_goes_to_one_device(pair: list[RefereedDevice]) -> None:
     pinned = DeviceGroup(pair).pinned()
 
     async def work() -> None:
@@ -97,9 +68,9 @@ def test_what_is_to_be_compared_goes_to_one_device(pair: list[Refereed]) -> None
 
 
 def test_a_device_that_is_lost_is_left_out_and_its_work_done_elsewhere(
-    pair: list[Refereed],
+    pair: list[RefereedDevice],
 ) -> None:
-    broken = device(2, Opening(site=refereed.emulated, known_answer=refereed.wrong))
+    broken = device(2, Opening(site=refereed.arrays, known_answer=refereed.wrong))
     group = DeviceGroup([broken, pair[1]])
 
     async def work() -> None:
@@ -110,10 +81,8 @@ def test_a_device_that_is_lost_is_left_out_and_its_work_done_elsewhere(
     assert (group.width, group.pinned()) == (1, pair[1])
 
 
-def test_the_loss_of_the_last_device_is_told(pair: list[Refereed]) -> None:
-    broken = [
-        device(n, Opening(site=refereed.emulated, known_answer=refereed.wrong)) for n in (2, 3)
-    ]
+def test_the_loss_of_the_last_device_is_told(pair: list[RefereedDevice]) -> None:
+    broken = [device(n, Opening(site=refereed.arrays, known_answer=refereed.wrong)) for n in (2, 3)]
     with pytest.raises(DeviceLost, match="quarantine"):
         asyncio.run(DeviceGroup(broken).carry_out(pid))
 

@@ -13,6 +13,7 @@ SUPPORT = Path(__file__).parents[2] / "support"
 def found_by_children(monkeypatch: pytest.MonkeyPatch) -> None:
     """The referee imports sites and works of tests/support by name."""
     monkeypatch.setenv("PYTHONPATH", str(SUPPORT))
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
 
 
 @pytest.fixture

@@ -58,16 +58,17 @@ def test_a_round_trip_with_its_known_answer_takes_under_three_milliseconds(clien
     assert sorted(asyncio.run(ask()))[50] < 3e-3
 
 
-@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
-def test_our_own_errors_come_back_as_themselves(client: Client, error: CudaLLMError) -> None:
-    async def ask() -> None:
+def test_our_own_errors_come_back_as_themselves(client: Client) -> None:
+    async def ask(error: CudaLLMError) -> None:
         with pytest.raises(type(error)) as caught:
             await client.ask(refuse, error)
+        assert type(caught.value) is type(error)
         assert str(caught.value) == str(error)
         assert vars(caught.value) == vars(error)
-        assert await client.ask(double, 1) == 2
 
-    asyncio.run(ask())
+    for error in ERRORS:
+        asyncio.run(ask(error))
+    assert asyncio.run(client.ask(double, 1)) == 2
 
 
 def test_a_bug_in_the_work_is_our_fault_with_its_last_line(client: Client) -> None:
@@ -117,11 +118,11 @@ def test_a_referee_that_dies_is_told_at_once_and_the_next_ask_works(client: Clie
 
 
 def test_a_referee_that_hangs_is_ended_but_a_slow_one_is_waited_for() -> None:
-    client = Client(PLAIN, Patience(silence_s=1.5, whole_s=60))
+    client = Client(PLAIN, Patience(silence_s=2, whole_s=60))
 
     async def ask() -> None:
-        assert await client.ask(be_slow, 2.5) == "slow"
-        with pytest.raises(RefereeBroken, match=r"no sign of life for 1\.5 s"):
+        assert await client.ask(be_slow, 3) == "slow"
+        with pytest.raises(RefereeBroken, match=r"no sign of life for 2 s"):
             await client.ask(hang)
         assert client.pid is None
         assert await client.ask(double, 1) == 2
@@ -131,8 +132,8 @@ def test_a_referee_that_hangs_is_ended_but_a_slow_one_is_waited_for() -> None:
 
 
 def test_no_work_takes_longer_than_the_whole() -> None:
-    client = Client(PLAIN, Patience(silence_s=20, whole_s=2))
-    with pytest.raises(RefereeBroken, match="not done after 2 s"):
+    client = Client(PLAIN, Patience(silence_s=20, whole_s=4))
+    with pytest.raises(RefereeBroken, match="not done after 4 s"):
         asyncio.run(client.ask(be_slow, 30))
     assert client.pid is None
 
@@ -157,7 +158,7 @@ def test_cancelling_ends_everything_the_work_has_started(client: Client, tmp_pat
 
 def test_a_referee_that_is_let_go_closes_its_site(tmp_path: Path) -> None:
     closed = tmp_path / "closed"
-    opening = Opening(site=refereed.emulated, arguments=(closed,), known_answer=known_answer)
+    opening = Opening(site=refereed.arrays, arguments=(closed,), known_answer=known_answer)
     client = Client(opening, Patience())
     there = asyncio.run(client.ask(pid))
     client.close()
@@ -172,7 +173,7 @@ def test_thirty_asks_leave_nothing_behind() -> None:
 
     async def ask() -> None:
         for number in range(30):
-            if number % 10 == 9:
+            if number == 15:
                 with pytest.raises(RefereeBroken):
                     await client.ask(crash)
             else:

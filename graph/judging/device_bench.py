@@ -4,9 +4,11 @@ import asyncio
 import hashlib
 from dataclasses import dataclass, field, replace
 
+from cuda_llm.graph.judging.bench import Inspected
 from cuda_llm.outcomes import Verdict
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.compiler.candidate import Compiled
+from cuda_llm.tools.counters.inspect import Look, inspect_there
 from cuda_llm.tools.device import Device
 from cuda_llm.tools.judge.baseline import time_baseline
 from cuda_llm.tools.judge.contest import Contest, contest
@@ -15,6 +17,8 @@ from cuda_llm.tools.judge.steps import compile_source, passed, time_compiled, va
 from cuda_llm.tools.judge.timing import Timing
 from cuda_llm.tools.timing.tier import Tier
 from cuda_llm.tools.validator.validate import Validated
+
+SANITIZERS_ALONE = Look(counters=False, sass=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +91,15 @@ class DeviceBench:
             return await contest(
                 self.task, device, contender, incumbent, options=confirming(self.options)
             )
+
+    async def inspect(self, compiled: Compiled) -> Inspected:
+        """See `Arena.inspect`: sanitizers alone, at the task's edge sizes."""
+        device, smallest = self.device.pinned(), self.task.sizes.edge[0]
+        async with self.slots.devices:
+            found = await device.carry_out(
+                inspect_there, self.task, compiled, smallest, SANITIZERS_ALONE
+            )
+        return Inspected(fault=found.fault, notes=found.notes)
 
     def afresh(self) -> "DeviceBench":
         """See `Bench.afresh`; what is measured again is measured until it is sure."""

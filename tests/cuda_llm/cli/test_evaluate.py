@@ -10,7 +10,8 @@ SCHEMA = json.loads((ROOT / "docs/schemas/evaluate.schema.json").read_text())
 
 
 def test_a_correct_kernel_is_explained_to_a_person(cuda_llm: Command) -> None:
-    ran = cuda_llm("evaluate", "matrix_transpose", EXAMPLES / "transpose_unpadded.cu")
+    kernel = EXAMPLES / "transpose_unpadded.cu"
+    ran = cuda_llm("evaluate", "matrix_transpose", kernel, "--device", "emulated")
     assert ran.code == 0, ran.stdout + ran.stderr
     assert "emulated RTX 3090 Ti (times are modelled)" in ran.stdout
     assert "transpose: " in ran.stdout

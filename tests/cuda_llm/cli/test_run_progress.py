@@ -114,6 +114,7 @@ def test_a_log_says_what_matters_and_nothing_else() -> None:
     said = log([*ROUND, retried, judged(1), judged(3, "COMPILE_FAILED"), late, CHOSEN])
     assert said.splitlines() == [
         "run mine",
+        "times are modelled on emulated",
         "no model is named",
         "round 1/5: 3 candidates",
         "candidates/r1-c2: HTTP 429; asking again in 2 s",

@@ -13,7 +13,7 @@ JITTER_US = 15.0
 """By which two equal batches usually differ, as a host clock sees them."""
 AIM = 0.01
 """Error of one slope, relative to the call, that a batch is made long enough for."""
-LONGEST_BATCH_US = 8000.0
+LONGEST_BATCH_US = 12_000.0
 """Longer ones heat the chip, and a disturbance spoils more."""
 
 

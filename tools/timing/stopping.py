@@ -4,8 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from cuda_llm.tools.timing.comparison import Comparison
+from cuda_llm.tools.timing.comparison import SMALLEST_FLOOR, Comparison
 from cuda_llm.tools.timing.tier import Tier
+
+LOW_FLOOR = 1.25 * SMALLEST_FLOOR
+"""A noise floor that more blocks would hardly lower."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,7 +19,7 @@ class Rule:
     """Blocks that count, whatever they say."""
     most: int
     half_width: float
-    """Relative; a narrower interval needs no more blocks."""
+    """Relative; a narrower interval needs no more blocks, once the floor is low too."""
     wall_s: float
     """After this no block is begun, once there are the fewest."""
 
@@ -45,5 +48,5 @@ def enough(rule: Rule, comparison: Comparison, spent_s: float) -> bool:
     """Whether the blocks so far will do."""
     if comparison.blocks < rule.fewest:
         return False
-    narrow = comparison.half_width <= rule.half_width
+    narrow = comparison.half_width <= rule.half_width and comparison.floor <= LOW_FLOOR
     return narrow or comparison.blocks >= rule.most or spent_s >= rule.wall_s

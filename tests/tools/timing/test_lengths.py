@@ -1,0 +1,81 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from simulated_clock import pair_without_noise
+
+from cuda_llm.tools.timing.block import Block
+from cuda_llm.tools.timing.comparison import Comparison, compare_blocks
+from cuda_llm.tools.timing.lengths import (
+    LONGEST_BATCH_US,
+    MOST,
+    choose_lengths,
+    draw_lengths,
+    lengths_up_to,
+)
+from cuda_llm.tools.timing.stopping import enough, rule_for
+from cuda_llm.tools.timing.tier import Tier
+
+
+@given(st.floats(0.5, 1e6), st.floats(0, 500), st.integers(2, 256), st.integers(0, 2**32))
+def test_lengths_fit_the_slots_and_differ(
+    call_us: float, overhead_us: float, most: int, seed: int
+) -> None:
+    lengths = choose_lengths(call_us=call_us, overhead_us=overhead_us, most=most)
+    short, long = draw_lengths(lengths, np.random.Generator(np.random.PCG64(seed)))
+    assert 1 <= short < long <= lengths.slots <= most
+    assert lengths.slots <= (256 if call_us <= 10 else MOST)
+    assert lengths.slots <= 4 or lengths.slots * (call_us + overhead_us) <= LONGEST_BATCH_US
+
+
+@pytest.mark.parametrize("top", range(6, 257, 25))
+def test_both_parities_occur(top: int) -> None:
+    rng = np.random.Generator(np.random.PCG64(top))
+    drawn = [draw_lengths(lengths_up_to(top), rng) for _ in range(200)]
+    assert {short % 2 for short, _ in drawn} == {0, 1}
+    assert {long % 2 for _, long in drawn} == {0, 1}
+
+
+def test_short_calls_get_long_batches_and_long_calls_short_ones() -> None:
+    slots = [
+        choose_lengths(call_us=call_us, overhead_us=40.0, most=256).slots
+        for call_us in (2.0, 50.0, 500.0, 5000.0)
+    ]
+    assert slots == sorted(slots, reverse=True)
+    assert slots[0] > 100
+    assert slots[-1] <= 4
+
+
+def test_one_slot_is_no_slope() -> None:
+    with pytest.raises(ValueError, match="two slots"):
+        choose_lengths(call_us=1.0, overhead_us=1.0, most=1)
+
+
+def block(first_us: float, second_us: float) -> Block:
+    first, second, empty = (pair_without_noise(one) for one in (first_us, second_us, 0.0))
+    return Block(first=first, second=second, empty=empty)
+
+
+def sure(blocks: int) -> Comparison:
+    return compare_blocks([block(30.0, 60.0)] * blocks)
+
+
+def test_a_narrow_interval_ends_a_measurement_but_not_before_the_fewest_blocks() -> None:
+    rule = rule_for(Tier.CONFIRM, sizes=1)
+    assert not enough(rule, sure(rule.fewest - 1), spent_s=1e6)
+    assert enough(rule, sure(rule.fewest), spent_s=0.0)
+
+
+def test_a_wide_interval_ends_at_the_wall_or_at_the_most_blocks() -> None:
+    rule = rule_for(Tier.SCREEN, sizes=1)
+    unsure = compare_blocks([block(30.0 + 5 * (n % 3), 60.0) for n in range(rule.fewest + 1)])
+    assert not enough(rule, unsure, spent_s=0.0)
+    assert enough(rule, unsure, spent_s=rule.wall_s)
+    many = compare_blocks([block(30.0 + 5 * (n % 3), 60.0) for n in range(rule.most)])
+    assert enough(rule, many, spent_s=0.0)
+
+
+def test_the_sizes_of_a_task_share_the_time() -> None:
+    alone, shared = (rule_for(Tier.SCREEN, sizes=sizes) for sizes in (1, 5))
+    assert shared.wall_s == pytest.approx(alone.wall_s / 5)
+    assert shared.fewest == alone.fewest

@@ -86,8 +86,10 @@ def _launch(one: LaunchProfile, *, full: bool) -> str:
     grid, block = (", ".join(map(str, extent)) for extent in (one.grid, one.block))
     name = one_line(one.kernel)
     if not all(one.grid):
-        return f"{name}: {say_us(one.time_us)}"
-    said = f"launch {name}<<<({grid}), ({block})>>>: {say_us(one.time_us)}"
+        return f"{name}: {say_us(one.time_us)}" if one.time_us else name
+    said = f"launch {name}<<<({grid}), ({block})>>>"
+    # Measured alone, a call of several launches says nothing of how its time is divided.
+    said += f": {say_us(one.time_us)}" if one.time_us else ""
     shared = f", {one.shared_bytes:,} B of shared memory a block" if one.shared_bytes else ""
     return f"{said}{shared}" + (f", room for {one.occupancy:.0%} occupancy" if full else "")
 

@@ -15,7 +15,7 @@ WASTE_WEIGHT = 5.0
 """A waste is told before a roof of up to this many times its cost: it can be mended."""
 MOST = 6
 
-_EXPLAINED_BY = {
+EXPLAINED_BY = {
     "shared_bandwidth": ("bank_conflicts", "atomic_contention"),
     "l1_bandwidth": ("uncoalesced_global",),
     "l2_bandwidth": ("uncoalesced_global", "atomic_contention"),
@@ -61,7 +61,7 @@ def _findings(launch: Launch) -> tuple[Finding, ...]:
     saved = {waste.code: waste.saved_us for waste in wastes}
 
     def is_explained(roof: Finding) -> bool:
-        causes = _EXPLAINED_BY.get(roof.code, ())
+        causes = EXPLAINED_BY.get(roof.code, ())
         return any(saved.get(cause, 0.0) > 0.5 * roof.saved_us for cause in causes)
 
     roofs = find_roofs(launch)

@@ -24,6 +24,7 @@ from cuda_llm.tools.judge.measured.slow import measure_slow
 from cuda_llm.tools.judge.oracle import open_oracle
 from cuda_llm.tools.judge.refusal import refusal
 from cuda_llm.tools.judge.timing import Timing
+from cuda_llm.tools.profiler.measured.profile_call import profile_call
 from cuda_llm.tools.timing.stopping import rule_for
 from cuda_llm.tools.validator.oracle import Oracle
 from cuda_llm.tools.validator.referee import run_case
@@ -122,10 +123,14 @@ async def time_sizes_of(
     report = await explain(bout, session)
     if not isinstance(report, CallReport):
         return report
+    explained = [
+        profile_call(bout.task, one.dims, one.time_us, report.launches, bout.site.hardware)
+        for one in times[-1:]
+    ]
     return Timing(
         times=tuple((one.dims, one.time_us) for one in times),
-        launches=report.launches,
-        bottlenecks=report.bottlenecks,
+        launches=explained[0].launches if explained else (),
+        bottlenecks=explained[0].bottlenecks if explained else (),
         sizes=tuple(times),
         left_out=bout.plan.left_out,
     )

@@ -1,12 +1,12 @@
 """Why a measured call takes as long as it does: the same codes as the time model gives."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cuda_llm.hardware_profiles.ceilings import Ceilings
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.profile import Bottleneck, LaunchProfile
-from cuda_llm.tools.profiler.bottlenecks import LEAST_ROOF, LEAST_WASTE, MOST
+from cuda_llm.tools.profiler.bottlenecks import EXPLAINED_BY, LEAST_ROOF, LEAST_WASTE, MOST
 from cuda_llm.tools.profiler.finding import Finding
 from cuda_llm.tools.profiler.measured.achieved import Achieved
 from cuda_llm.tools.profiler.measured.counted import find_counted
@@ -46,7 +46,10 @@ def explain_measured(
         key = (one.kernel, one.finding.code)
         if key not in best or best[key].share < one.share:
             best[key] = one
-    ranked = sorted(best.values(), key=_rank, reverse=True)
+    causes = {key: one.share for key, one in best.items() if one.finding.waste}
+    ranked = sorted(
+        (one for one in best.values() if not _is_explained(one, causes)), key=_rank, reverse=True
+    )
     kept = [one for one in ranked if one.share >= _least(one.finding)][:MOST] or ranked[:1]
     names = {one.kernel for one in launches if all(one.grid)}
     return tuple(_tell(one, len(names) > 1) for one in kept)
@@ -102,6 +105,12 @@ def _seen(
             launch, hardware, time_us=achieved.time_us * part, idle_share=max(0.0, 1 - busiest)
         ):
             yield _Told(launch.kernel, finding, finding.share * part)
+
+
+def _is_explained(one: _Told, causes: Mapping[tuple[str, str], float]) -> bool:
+    """Whether a busy unit is only what a waste that is told anyway makes of it."""
+    found = EXPLAINED_BY.get(one.finding.code, ())
+    return any(causes.get((one.kernel, cause), 0.0) > 0.5 * one.share for cause in found)
 
 
 def _rank(one: _Told) -> float:

@@ -119,5 +119,5 @@ def _copies(others: Sequence[LoggedLaunch]) -> LaunchProfile:
         shared_bytes=0,
         occupancy=0.0,
         time_us=0.0,
-        figures={"copies": float(len(others)), "dram_bytes": float(moved)},
+        figures={"copies": float(len(others)), "copied_bytes": float(moved)},
     )

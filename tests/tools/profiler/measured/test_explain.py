@@ -136,6 +136,16 @@ def test_scattered_stores_come_before_a_busy_unit() -> None:
     assert "18.0 sectors a request, 30% of the bytes used" in first.explanation
 
 
+def test_a_unit_that_is_only_busy_with_waste_is_not_told_beside_it() -> None:
+    def codes(useful: float) -> set[str]:
+        one = counted(useful_byte_share=useful, l2_share=0.84)
+        found = explain_measured(transposed(510.0), [launch()], H200, PUBLISHED, [one])
+        return {bottleneck.code for bottleneck in found}
+
+    assert "l2_bandwidth" in codes(1.0)
+    assert "l2_bandwidth" not in codes(0.22)
+
+
 def test_bank_conflicts_cost_what_shared_memory_is_busy() -> None:
     tile = counted(bank_ways=32.0, shared_passes_share=0.9, l1_share=0.95)
     first, *_ = explain_measured(transposed(510.0), [launch()], H200, PUBLISHED, [tile])

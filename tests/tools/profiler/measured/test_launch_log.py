@@ -74,7 +74,7 @@ def test_copies_and_fills_are_one_entry_after_the_kernels() -> None:
     ]
     launches = launch_profiles(log, (SUM,), H200)
     assert [one.kernel for one in launches] == ["sum", "copies and fills"]
-    assert launches[1].figures == {"copies": 2.0, "dram_bytes": 2000.0}
+    assert launches[1].figures == {"copies": 2.0, "copied_bytes": 2000.0}
 
 
 def test_cooperative_launches_and_clusters_are_told() -> None:

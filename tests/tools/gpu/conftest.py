@@ -1,0 +1,100 @@
+"""Runners without a GPU: a program that speaks their frames over host memory."""
+
+import gc
+import os
+import subprocess
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cuda_llm.hardware_profiles.hardware import Hardware
+from cuda_llm.hardware_profiles.lookup import find_hardware
+from cuda_llm.profile import KernelResources
+from cuda_llm.tools.compiler.candidate import Compiled
+from cuda_llm.tools.gpu import protocol
+from cuda_llm.tools.gpu.arenas import Arenas
+from cuda_llm.tools.gpu.process import Launch, Spaces, start
+from cuda_llm.tools.gpu.sealing import HostSealing
+from cuda_llm.tools.gpu.sessions import Sessions
+from cuda_llm.tools.gpu.spares import Spares
+from cuda_llm.tools.native import find_gxx
+
+FIXTURES = Path(__file__).parents[2] / "fixtures" / "gpu_runner"
+TOOLS = Path(protocol.__file__).parent.parent
+HOST_BYTES = 1 << 30
+
+Opened = Callable[..., AbstractAsyncContextManager[Sessions]]
+
+
+@pytest.fixture(scope="session")
+def obedient(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The program that stands in for a runner."""
+    target = tmp_path_factory.mktemp("gpu-runner") / "obedient"
+    includes = [f"-I{TOOLS / 'gpu' / 'native'}", f"-I{TOOLS / 'runner' / 'native'}"]
+    flags = ["-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror"]
+    source = str(FIXTURES / "obedient.cpp")
+    subprocess.run([find_gxx(), *flags, *includes, source, "-o", str(target)], check=True)
+    return target
+
+
+@pytest.fixture
+def hardware() -> Hardware:
+    """A GPU with little L2, so that little is written to flush it."""
+    return replace(find_hardware("RTX 3090 Ti"), l2_bytes=1 << 20)
+
+
+@pytest.fixture
+def launch(obedient: Path, hardware: Hardware) -> Launch:
+    """How the program is started."""
+    return Launch(
+        program=obedient,
+        shim=obedient,
+        seal=obedient,
+        device="none",
+        sm_count=hardware.sm_count,
+        spaces=Spaces.ALL,
+        host_bytes=HOST_BYTES,
+    )
+
+
+@pytest.fixture
+def candidate(tmp_path: Path) -> Compiled:
+    """A library that nobody loads."""
+    library = tmp_path / "candidate.so"
+    library.write_bytes(b"")
+    return Compiled(
+        key="key",
+        name="kernel.cu",
+        source="",
+        target="sm_86",
+        library=library,
+        ptx=library,
+        kernels=(KernelResources(kernel="adds", symbol="add_one", registers=8, shared_bytes=0),),
+    )
+
+
+@pytest.fixture
+def open_sessions(launch: Launch, hardware: Hardware) -> Iterator[Opened]:
+    """Opens what opens sessions; no descriptor may be left of them."""
+
+    @asynccontextmanager
+    async def opened(**changed: object) -> AsyncIterator[Sessions]:
+        way = replace(launch, **changed)  # type: ignore[arg-type]
+        sessions = Sessions(
+            hardware=hardware,
+            spares=Spares(lambda: start(way), count=1),
+            arenas=Arenas(lambda _: None),
+            sealing=HostSealing(),
+        )
+        try:
+            yield sessions
+        finally:
+            await sessions.close()
+
+    before = sorted(os.listdir("/proc/self/fd"))
+    yield opened
+    gc.collect()
+    assert sorted(os.listdir("/proc/self/fd")) == before

@@ -1,0 +1,194 @@
+"""A runner of a GPU and its arena, spoken to over a socket as the referee does."""
+
+import ctypes
+import mmap
+import os
+import socket
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from cuda_llm.tools.device import Argument, Scalar
+from cuda_llm.tools.gpu import protocol
+from cuda_llm.tools.gpu.protocol import (
+    ArmFlag,
+    ArmFrame,
+    CallFrame,
+    CaptureFrame,
+    GoFrame,
+    Order,
+    Reply,
+    ReplyFrame,
+    Report,
+    SharedBy,
+    StartFrame,
+)
+
+COUNT = 1000
+SLOTS = 4
+STRIDE = 16384
+IN, OUT, SEALED = 0, 4096, 8192
+TAGS = SLOTS * STRIDE
+FLUSH, FLUSH_BYTES = TAGS + 4096, 4096
+SCRATCH, SCRATCH_BYTES, QUOTA = 128 << 10, 2 << 20, 1 << 20
+ARENA_BYTES = 4 << 20
+KEY = (0x01234567, 0x89ABCDEF, 0xDEADBEEF, 0xCAFEBABE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """What a runner is started with."""
+
+    program: Path
+    shim: Path
+    cubin: Path
+    candidate: Path
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ways:
+    """How to call `solve`: what it does, and with what."""
+
+    way: int = 0
+    seed: int = 1
+    device_to_host: bool = False
+
+
+class GpuRunner:
+    """One runner and the file that holds its arena."""
+
+    def __init__(self, parts: Parts, *, shared_by: SharedBy = SharedBy.IPC) -> None:
+        self._parts = parts
+        self._shared_by = shared_by
+        self._sequence = 0
+        self._file = os.memfd_create("arena")
+        os.truncate(self._file, ARENA_BYTES)
+        self.arena = np.frombuffer(mmap.mmap(self._file, ARENA_BYTES), dtype=np.uint8)
+        self._report = os.memfd_create("report")
+        self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        handed = [theirs.fileno(), self._report]
+        words = [str(theirs.fileno()), str(os.getpid()), "0", str(parts.shim), str(parts.cubin)]
+        words.append(str(self._report))
+        if shared_by is SharedBy.HOST:
+            handed.append(self._file)
+            words.append(str(self._file))
+        self.process = subprocess.Popen(
+            [str(parts.program), *words],
+            pass_fds=handed,
+            env=dict(parts.environment),
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
+        theirs.close()
+        self.socket.settimeout(20)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        self.socket.close()
+        if error is not None:
+            self.process.kill()
+        said = self.process.communicate(timeout=20)[1].decode()
+        os.close(self._report)
+        os.close(self._file)
+        assert "Sanitizer" not in said, said
+        assert "runtime error" not in said, said
+
+    def hear(self) -> ReplyFrame:
+        """The next reply."""
+        frame = protocol.decode_reply(self.socket.recv(4096))
+        assert frame is not None, self.process.communicate(timeout=20)[1].decode()
+        return frame
+
+    def tell(self, order: Order, frame: ctypes.Structure) -> ReplyFrame:
+        """Give an order and hear the reply, which is checked to be one to it or the last word."""
+        self._sequence += 1
+        frame.head.kind, frame.head.sequence = int(order), self._sequence
+        self.socket.send(bytes(frame))
+        reply = self.hear()
+        assert reply.sequence == self._sequence or reply.is_last
+        return reply
+
+    def start(self) -> ReplyFrame:
+        """Hear `ready` and load the candidate."""
+        assert self.hear().reply == Reply.READY
+        frame = StartFrame(
+            arena_bytes=ARENA_BYTES,
+            shared_by=int(self._shared_by),
+            candidate=bytes(self._parts.candidate),
+        )
+        # The fake driver's handles are paths.
+        name = f"/proc/{os.getpid()}/fd/{self._file}".encode()
+        frame.handle[:] = list(name.ljust(len(frame.handle), b"\0"))
+        return self.tell(Order.START, frame)
+
+    def call(self, ways: Ways) -> ReplyFrame:
+        """Call `solve` once on slot 0."""
+        frame = CallFrame()
+        self._fill(frame.solve, ways)
+        return self.tell(Order.CALL, frame)
+
+    def capture(self, ways: Ways, slots: int = SLOTS) -> ReplyFrame:
+        """Capture calls of `solve`."""
+        frame = CaptureFrame(slot_stride=STRIDE, slots=slots)
+        self._fill(frame.solve, ways)
+        return self.tell(Order.CAPTURE, frame)
+
+    def arm(self, order: Sequence[int], flags: ArmFlag) -> ReplyFrame:
+        """Put a batch together."""
+        frame = ArmFrame(
+            steps=len(order),
+            flags=int(flags),
+            input_count=1,
+            output_count=1,
+            slot_stride=STRIDE,
+            tag_offset=TAGS,
+            flush_offset=FLUSH,
+            flush_bytes=FLUSH_BYTES,
+            copied_bytes=ARENA_BYTES,
+        )
+        frame.order[:] = [*order, *[0] * (len(frame.order) - len(order))]
+        frame.key[:] = list(KEY)
+        frame.inputs[0] = protocol.SealedInput(
+            offset=IN, sealed_offset=SEALED, bytes=COUNT * 4, index=0
+        )
+        frame.outputs[0] = protocol.TaggedOutput(offset=OUT, bytes=COUNT * 4, index=1)
+        return self.tell(Order.ARM, frame)
+
+    def go(self) -> ReplyFrame:
+        """Run the batch."""
+        return self.tell(Order.GO, GoFrame())
+
+    def floats(self, offset: int, count: int = COUNT) -> npt.NDArray[np.float32]:
+        """A part of the arena."""
+        return self.arena[offset : offset + count * 4].view(np.float32)
+
+    def report(self) -> Report:
+        """What the shim noted."""
+        return Report.from_buffer_copy(os.pread(self._report, ctypes.sizeof(Report), 0))
+
+    def _fill(self, solve: ctypes.Structure, ways: Ways) -> None:
+        arguments: list[Argument] = [
+            "a",
+            "b",
+            Scalar(value=COUNT, ctype="int"),
+            Scalar(value=ways.way, ctype="int"),
+        ]
+        protocol.put_arguments(solve, arguments, {"a": IN, "b": OUT})
+        solve.scratch_offset, solve.scratch_bytes = SCRATCH, SCRATCH_BYTES
+        solve.scratch_quota, solve.scratch_seed = QUOTA, ways.seed
+        solve.device_to_host = int(ways.device_to_host)
+        solve.copied_bytes = ARENA_BYTES

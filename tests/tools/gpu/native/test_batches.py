@@ -1,0 +1,139 @@
+"""Captured calls run in batches of sealed inputs and tagged outputs, over a fake driver."""
+
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from gpu_runner import COUNT, IN, KEY, OUT, SEALED, SLOTS, STRIDE, TAGS, GpuRunner, Parts, Ways
+from seal_reference import sealed, tag
+
+from cuda_llm.tools.gpu.protocol import ArmFlag, Captured, Reply
+
+from .conftest import Start
+
+RIGHT = [0, 1, 3]
+"""Ways of the fixture that can be captured."""
+ORDER = (2, 0, 3)
+ALL = ArmFlag.FLUSH | ArmFlag.SOLVE
+
+Floats = npt.NDArray[np.float32]
+
+
+def _bytes(values: Floats) -> npt.NDArray[np.uint8]:
+    return values.view(np.uint8)
+
+
+def _seal(runner: GpuRunner) -> list[Floats]:
+    """Fresh contents for each slot, sealed; what they are."""
+    contents = []
+    for slot in range(SLOTS):
+        content = np.random.default_rng(slot).standard_normal(COUNT, dtype=np.float32)
+        start = slot * STRIDE + SEALED
+        runner.arena[start : start + COUNT * 4] = sealed(_bytes(content), KEY[:2], slot, 0)
+        contents.append(content)
+    return contents
+
+
+def _tags(runner: GpuRunner, count: int) -> list[int]:
+    return [int(word) for word in runner.arena[TAGS : TAGS + count * 8].view("<u8")]
+
+
+def _output(runner: GpuRunner, slot: int) -> Floats:
+    return runner.floats(slot * STRIDE + OUT)
+
+
+@pytest.mark.parametrize("way", RIGHT)
+def test_a_batch_opens_solves_and_tags_each_slot_of_its_order(start: Start, way: int) -> None:
+    with start() as runner:
+        runner.start()
+        captured = runner.capture(Ways(way=way))
+        assert (captured.reply, captured.number) == (Reply.DONE, Captured.YES)
+        for _ in range(2):
+            contents = _seal(runner)
+            runner.arena[TAGS : TAGS + 64] = 0xEE
+            assert runner.arm(ORDER, ALL).reply == Reply.DONE
+            runner.floats(IN)[:] = 0
+            assert runner.go().reply == Reply.DONE
+            for slot in ORDER:
+                np.testing.assert_array_equal(_output(runner, slot), 2 * contents[slot])
+            assert _tags(runner, len(ORDER)) == [
+                tag(_bytes(_output(runner, slot)), KEY[2:], slot, 1) for slot in ORDER
+            ]
+            assert not np.isin(contents[1], runner.floats(STRIDE + IN)).any()
+
+
+def test_without_solve_a_batch_is_all_the_rest(start: Start) -> None:
+    with start() as runner:
+        runner.start()
+        runner.capture(Ways())
+        contents = _seal(runner)
+        for slot in range(SLOTS):
+            _output(runner, slot)[:] = 7
+        runner.arm(ORDER, ArmFlag.FLUSH)
+        runner.go()
+        for slot in ORDER:
+            np.testing.assert_array_equal(runner.floats(slot * STRIDE + IN), contents[slot])
+            assert (_output(runner, slot) == 7).all()
+        sevens = _bytes(np.full(COUNT, 7, dtype=np.float32))
+        assert _tags(runner, len(ORDER)) == [tag(sevens, KEY[2:], slot, 1) for slot in ORDER]
+
+
+def test_a_solve_that_reads_back_is_called_in_each_step(start: Start) -> None:
+    ways = Ways(way=2, device_to_host=True)
+    with start() as runner:
+        runner.start()
+        captured = runner.capture(ways)
+        assert captured.number == Captured.HOST_INCLUSIVE
+        assert captured.text.startswith("solve reads results back")
+        contents = _seal(runner)
+        runner.arm(ORDER, ALL | ArmFlag.HOST)
+        runner.go()
+        for slot in ORDER:
+            np.testing.assert_array_equal(_output(runner, slot), 2 * contents[slot])
+        assert _tags(runner, len(ORDER)) == [
+            tag(_bytes(_output(runner, slot)), KEY[2:], slot, 1) for slot in ORDER
+        ]
+
+
+def test_a_capture_that_is_spoilt_ends_and_leaves_the_runner_usable(start: Start) -> None:
+    with start() as runner:
+        runner.start()
+        captured = runner.capture(Ways(way=4))
+        assert captured.number == Captured.HOST_INCLUSIVE
+        assert captured.text.startswith("CUDA_ERROR_STREAM_CAPTURE_INVALIDATED")
+        assert runner.capture(Ways()).number == Captured.YES
+
+
+def test_a_capture_logs_one_call(start: Start) -> None:
+    with start() as runner:
+        runner.start()
+        runner.capture(Ways(way=1))
+        assert runner.report().launches == 1
+
+
+def test_a_context_lost_in_the_warm_up_is_the_last_word(start: Start) -> None:
+    with start() as runner:
+        runner.start()
+        assert runner.capture(Ways(way=9)).reply == Reply.FAULTED
+
+
+def test_a_slot_that_was_not_captured_is_a_mistake_of_ours(start: Start) -> None:
+    with start() as runner:
+        runner.start()
+        runner.capture(Ways(), slots=2)
+        reply = runner.arm(ORDER, ALL)
+        assert (reply.reply, reply.text) == (
+            Reply.BROKEN,
+            "batch: a slot that was not captured",
+        )
+
+
+def test_a_graph_the_driver_refuses_is_said(sanitized: Parts, start: Start) -> None:
+    environment = {**sanitized.environment, "FAKE_CUDA_FAIL": "cuGraphInstantiateWithFlags=2"}
+    with start(replace(sanitized, environment=environment)) as runner:
+        runner.start()
+        runner.capture(Ways())
+        reply = runner.arm(ORDER, ALL)
+        assert reply.reply == Reply.BROKEN
+        assert reply.text.startswith("graph: CUDA_ERROR_OUT_OF_MEMORY")

@@ -46,8 +46,8 @@ class Known:
 
     @property
     def name(self) -> str:
-        """Folder and file, e.g. `adversarial/never_ends`."""
-        return f"{self.path.parent.name}/{self.path.stem}"
+        """Folders and file, e.g. `fixtures/adversarial/never_ends`."""
+        return "/".join((*self.path.parts[-3:-1], self.path.stem))
 
     def load_task(self, *, small: bool) -> Task:
         """The task, cut down to sizes that take a millisecond where that is asked for."""
@@ -128,7 +128,7 @@ def mutants() -> Iterator[Known]:
             codes = tuple(row["codes"])
             gpu_codes = (*codes, "WRONG_RESULT", "NONDETERMINISTIC", "GUARD_OVERWRITTEN")
             yield Known(
-                path=folder / row["task"] / row["file"],
+                path=folder / row["file"],
                 task=row["task"],
                 honest=False,
                 codes=codes,

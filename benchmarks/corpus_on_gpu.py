@@ -1,0 +1,279 @@
+"""Judges every kernel whose verdict is known: no cheat may be accepted, no honest kernel refused.
+
+    PYTHONPATH=src:tests/support python benchmarks/corpus_on_gpu.py --device cuda:0 \
+        --out rows.jsonl --resume --limit-s 540
+
+Each kernel is a line of `--out` the moment it is judged, so that a run may be stopped at any time
+and goes on with `--resume`. Compilations go ahead in parallel while the device judges one kernel
+after the other. When none is left, `corpus_on_gpu.json` is written into `--results`.
+"""
+
+import argparse
+import asyncio
+import hashlib
+import json
+import os
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+import record
+from corpus import Known, adversarial, fault_of, honest_extra, honest_styles, mutants
+
+from cuda_llm.errors import CudaLLMError, DeviceLost
+from cuda_llm.outcomes import Passed
+from cuda_llm.tasks.task import Task
+from cuda_llm.tools.device import Device
+from cuda_llm.tools.devices.find import open_device
+from cuda_llm.tools.judge.baseline import time_baseline
+from cuda_llm.tools.judge.judge import judge
+from cuda_llm.tools.judge.oracle import compile_baseline
+from cuda_llm.tools.judge.steps import compile_source
+from cuda_llm.tools.judge.timing import Timing
+from cuda_llm.wording import describe
+
+RAISED = "RAISED"
+"""In the place of a code: the machinery broke, or the task's baseline was refused."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One kernel that was judged."""
+
+    name: str
+    source: str
+    """Hash of the file."""
+    honest: bool
+    code: str
+    fault: str
+    """What is not right about the verdict; empty where it is."""
+    speedup: float | None
+    told: str
+    """First line of the verdict in words."""
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counts:
+    """What the run is made for: the first two have to be 0."""
+
+    accepted_cheats: int
+    refused_honest: int
+    other_codes: int
+    """Attacks that were refused, but with another code than the table has."""
+    adversarial: int
+    honest: int
+
+
+def main() -> None:
+    """Judge one shard; write the result when nothing is left."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", default="cuda:0")
+    parser.add_argument("--shard", default="1/1", help="which of how many, from 1")
+    parser.add_argument("--out", type=Path, required=True, help="a line a kernel")
+    parser.add_argument("--resume", action="store_true", help="keep the lines of --out")
+    parser.add_argument("--limit-s", type=float, default=540)
+    parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 1) - 4))
+    parser.add_argument("--sizes", type=int, default=0, help="time so many sizes; 0 is all")
+    parser.add_argument("--only", default="", help="names that hold this text")
+    parser.add_argument("--results", type=Path, default=record.RESULTS)
+    arguments = parser.parse_args()
+    deadline = time.monotonic() + arguments.limit_s
+    gpu = arguments.device.startswith("cuda")
+    number, count = map(int, arguments.shard.split("/"))
+    chosen = [one for one in known_kernels() if arguments.only in one.name]
+    if not arguments.resume:
+        arguments.out.unlink(missing_ok=True)
+    rows = read_rows(arguments.out)
+    todo = [one for one in chosen[number - 1 :: count] if (one.name, hash_of(one)) not in rows]
+    print(f"{len(chosen)} kernels, {len(todo)} of this shard to judge", flush=True)
+    bench = Bench(arguments.device, gpu=gpu, sizes=arguments.sizes, deadline=deadline)
+    asyncio.run(bench.judge_all(todo, arguments.out, arguments.jobs))
+    rows = read_rows(arguments.out)
+    done = [rows[key] for one in chosen if (key := (one.name, hash_of(one))) in rows]
+    print("\n".join(table(done)))
+    if len(done) == len(chosen):
+        write(arguments.results, arguments.device, done)
+
+
+def known_kernels() -> list[Known]:
+    """All of them, the kinds in turn: what a time limit cuts off is missing from each alike."""
+    kinds = [list(honest_extra()), list(adversarial()), list(mutants()), list(honest_styles())]
+    whole = max(map(len, kinds))
+    ranked = [
+        ((place + 0.5) * whole / len(kind), one) for kind in kinds for place, one in enumerate(kind)
+    ]
+    return [one for _, one in sorted(ranked, key=lambda pair: pair[0])]
+
+
+class Bench:
+    """A device, the tasks as they are judged on it, and their baselines."""
+
+    def __init__(self, spec: str, *, gpu: bool, sizes: int, deadline: float) -> None:
+        self._spec, self._gpu, self._sizes, self._deadline = spec, gpu, sizes, deadline
+        self._devices: dict[str, Device] = {}
+        self._tasks: dict[tuple[str, bool], Task] = {}
+        self._baselines: dict[tuple[str, bool, str], asyncio.Task[Timing]] = {}
+
+    async def judge_all(self, kernels: Sequence[Known], out: Path, jobs: int) -> None:
+        """One kernel after the other, each compiled ahead; a line each."""
+        turns = asyncio.Semaphore(jobs)
+        ahead = [asyncio.create_task(self._compile(one, turns)) for one in kernels]
+        out.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            for known, compiled in zip(kernels, ahead, strict=True):
+                await compiled
+                if time.monotonic() > self._deadline:
+                    break
+                row = await self._judge(known)
+                print(line(row), flush=True)
+                with out.open("a") as file:
+                    file.write(json.dumps(asdict(row)) + "\n")
+        finally:
+            left = [*ahead, *self._baselines.values()]
+            for one in left:
+                one.cancel()
+            await asyncio.gather(*left, return_exceptions=True)
+
+    async def _compile(self, known: Known, turns: asyncio.Semaphore) -> None:
+        """Fill the cache of compiled candidates; the verdict comes later."""
+        async with turns:
+            if time.monotonic() < self._deadline:
+                task, device = self._task(known), self._device(known)
+                await compile_baseline(task, device.target)
+                await compile_source(task, device, known.path.read_text(), known.path.name)
+
+    async def _judge(self, known: Known) -> Row:
+        task, device = self._task(known), self._device(known)
+        if not self._gpu:
+            os.environ["CUDA_LLM_CALL_LIMIT_S"] = "2" if known.endless else "30"
+        row = Row(
+            name=known.name,
+            source=hash_of(known),
+            honest=known.honest,
+            code=RAISED,
+            fault="the machinery broke",
+            speedup=None,
+            told="",
+        )
+        try:
+            judged = await judge(
+                task,
+                device,
+                known.path.read_text(),
+                known.path.name,
+                baseline=self._baseline(known, task, device),
+            )
+        except DeviceLost:
+            raise
+        except CudaLLMError as error:
+            return replace(row, told=str(error))
+        verdict = judged.verdict
+        profile = verdict.profile if isinstance(verdict, Passed) else None
+        return replace(
+            row,
+            code=verdict.code,
+            fault=fault_of(known, verdict, gpu=self._gpu),
+            speedup=profile.speedup if profile else None,
+            told=" ".join(describe(verdict)[:1])[:400],
+            seconds={name: round(taken, 3) for name, taken in judged.seconds.items()},
+        )
+
+    def _device(self, known: Known) -> Device:
+        spec = self._spec if self._gpu or known.device == "emulated" else known.device
+        if spec not in self._devices:
+            self._devices[spec] = open_device(spec)
+            self._devices[spec].prepare()
+        return self._devices[spec]
+
+    def _task(self, known: Known) -> Task:
+        key = (known.task, known.whole)
+        if key not in self._tasks:
+            task = known.load_task(small=not self._gpu)
+            few = task.sizes.bench[: self._sizes or None]
+            self._tasks[key] = replace(
+                task, sizes=replace(task.sizes, bench=few), weights=task.weights[: len(few)]
+            )
+        return self._tasks[key]
+
+    def _baseline(self, known: Known, task: Task, device: Device) -> asyncio.Task[Timing]:
+        key = (known.task, known.whole, device.name)
+        if key not in self._baselines:
+            self._baselines[key] = asyncio.create_task(time_baseline(task, device))
+        return self._baselines[key]
+
+
+def hash_of(known: Known) -> str:
+    """Of the source: a row of another version of the kernel does not count."""
+    return hashlib.sha256(known.path.read_bytes()).hexdigest()[:16]
+
+
+def read_rows(path: Path) -> dict[tuple[str, str], Row]:
+    """Rows that are there, the last of each kernel; one cut off in the middle is left out."""
+    rows = {}
+    for text in path.read_text().splitlines() if path.exists() else []:
+        try:
+            row = Row(**json.loads(text))
+        except (ValueError, TypeError):
+            continue
+        rows[row.name, row.source] = row
+    return rows
+
+
+def count(rows: Sequence[Row]) -> Counts:
+    """The numbers that matter."""
+    wrong = [row for row in rows if row.fault]
+    return Counts(
+        accepted_cheats=sum(not row.honest and row.code == Passed.code for row in wrong),
+        refused_honest=sum(row.honest for row in wrong),
+        other_codes=sum(not row.honest and row.code != Passed.code for row in wrong),
+        adversarial=sum(not row.honest for row in rows),
+        honest=sum(row.honest for row in rows),
+    )
+
+
+def line(row: Row) -> str:
+    """One kernel for a person."""
+    gained = f"{row.speedup:.2f}x" if row.speedup is not None else ""
+    taken = " ".join(f"{name} {taken:.1f}" for name, taken in row.seconds.items())
+    text = f"{'' if not row.fault else '!! '}{row.name:48} {row.code:20} {gained:8} {taken}"
+    return f"{text}\n   {row.fault}: {row.told[:160]}" if row.fault else text
+
+
+def table(rows: Sequence[Row]) -> Iterator[str]:
+    """What is not right, and the counts."""
+    yield from (line(row) for row in rows if row.fault)
+    counts = count(rows)
+    yield (
+        f"{counts.accepted_cheats} cheats accepted of {counts.adversarial} (and"
+        f" {counts.other_codes} refused by another code), {counts.refused_honest} honest kernels"
+        f" refused of {counts.honest}"
+    )
+
+
+def write(results: Path, spec: str, rows: Sequence[Row]) -> None:
+    """The figures, with every kernel's verdict."""
+    device = open_device(spec)
+    name = "corpus_on_gpu" if device.time_source == "measured" else "corpus_emulated"
+    figures = {
+        "device": device.name,
+        "driver": getattr(device, "driver", ""),
+        **asdict(count(rows)),
+        "kernels": [
+            {
+                "name": row.name,
+                "honest": row.honest,
+                "code": row.code,
+                "fault": row.fault,
+                "speedup": None if row.speedup is None else round(row.speedup, 3),
+                "seconds": row.seconds,
+            }
+            for row in sorted(rows, key=lambda row: row.name)
+        ],
+    }
+    print(record.write(name, figures, results))
+
+
+if __name__ == "__main__":
+    main()

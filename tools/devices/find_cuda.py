@@ -29,9 +29,7 @@ def open_cuda(which: str, *, spec: str, tell: Callable[[str], None], library: st
     """
     gpus = detect_gpus(library)
     company = ask_company()
-    opened = [
-        open_one(gpu, company, tell=tell, library=library) for gpu in choose(which, gpus, spec)
-    ]
+    opened = [open_one(gpu, company, tell=tell) for gpu in choose(which, gpus, spec)]
     return opened[0] if len(opened) == 1 else DeviceGroup(opened)
 
 
@@ -52,13 +50,13 @@ def find_working(*, tell: Callable[[str], None], library: str = DRIVER) -> CudaD
 
     Raises what the first of them lacks.
     """
-    if library == DRIVER and not any(Path(node).exists() for node in NODES):
+    if library == DRIVER and not has_nodes():
         raise MissingError("no GPU is here", "cuda-llm doctor tells what it looks for")
     gpus, company = detect_gpus(library), ask_company()
     working, lacking = [], []
     for gpu in gpus:
         try:
-            device = open_one(gpu, company, tell=tell, library=library)
+            device = open_one(gpu, company, tell=tell)
             device.referee.refuse_in_quarantine()
             require_memory(gpu, company)
             working.append(device)
@@ -69,8 +67,13 @@ def find_working(*, tell: Callable[[str], None], library: str = DRIVER) -> CudaD
     return min(working, key=lambda one: bool(company_of(one.gpu, company).told))
 
 
+def has_nodes() -> bool:
+    """Whether a driver could find a GPU at all: it costs nothing to know."""
+    return any(Path(node).exists() for node in NODES)
+
+
 def open_one(
-    gpu: GpuAttributes, companies: Companies, *, tell: Callable[[str], None], library: str = DRIVER
+    gpu: GpuAttributes, companies: Companies, *, tell: Callable[[str], None]
 ) -> CudaDevice:
     """One GPU as a device. Raises MissingError without CuPy, HardwareError, DeviceLost."""
     require_cupy(gpu)

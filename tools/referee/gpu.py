@@ -68,3 +68,12 @@ def require_cupy(gpu: GpuAttributes) -> None:
     if find_spec("cupy") is None:
         extra = "gpu" if gpu.driver_cuda >= CUDA_13 else "gpu-cuda12"
         raise MissingError("CuPy is missing", f"install it: pip install 'cuda-llm[{extra}]'")
+
+
+async def isolation_there(site: Site) -> tuple[str, tuple[str, ...]]:
+    """What runners of a GPU are kept from, in one line, and what is missing."""
+    from cuda_llm.tools.gpu.site import GpuSite
+
+    assert isinstance(site, GpuSite), "only a GPU's runners are asked"
+    assert site.isolation is not None, "it is known once the site is open"
+    return site.isolation.summary, site.isolation.missing

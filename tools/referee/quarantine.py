@@ -47,11 +47,18 @@ def find(gpu: str) -> Quarantine | None:
     return kept if kept.boot == _boot() else None
 
 
-def lift(gpu: str) -> bool:
-    """Let the GPU be used again; False where it was not in quarantine."""
-    was = find(gpu) is not None
-    (cache_dir() / FOLDER / f"{gpu}.json").unlink(missing_ok=True)
-    return was
+def kept() -> list[Quarantine]:
+    """All that are in force."""
+    files = sorted((cache_dir() / FOLDER).glob("*.json"))
+    return [found for file in files if (found := find(file.stem)) is not None]
+
+
+def lift(name: str) -> list[Quarantine]:
+    """Let a GPU be used again, by its UUID or as it was called when it was put away; which ones."""
+    lifted = [one for one in kept() if name in (one.gpu, one.label)]
+    for one in lifted:
+        (cache_dir() / FOLDER / f"{one.gpu}.json").unlink(missing_ok=True)
+    return lifted
 
 
 def mend(label: str) -> str:

@@ -1,31 +1,27 @@
 """`cuda-llm doctor`: what is here, what is missing, and the command that mends it."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
+from typing import Annotated
 
 import typer
 
-from cuda_llm.errors import CudaLLMError, InfrastructureError, MissingError
+from cuda_llm.cli.finding import Finding
+from cuda_llm.errors import CudaLLMError, InfrastructureError, MissingError, UsageError
 
 MACHINE_LACKS = 3
 
 
-@dataclass(frozen=True, kw_only=True)
-class Finding:
-    """One thing that was looked for."""
-
-    what: str
-    found: str
-    mend: str = ""
-    """Empty when nothing needs mending."""
-    needed: bool = True
-    """False: everything works without it, only with less."""
-
-
-def doctor() -> int:
+def doctor(
+    lift: Annotated[
+        str | None,
+        typer.Option(metavar="GPU", help="Let a GPU in quarantine be used again, as in cuda:0."),
+    ] = None,
+) -> int:
     """Say what is here, what is missing, and the command that mends it."""
+    if lift is not None:
+        return lift_quarantine(lift)
     findings = [look(what, check) for what, check in CHECKS.items()]
+    findings += find_gpus()
     for finding in findings:
         mark = "ok" if not finding.mend else "MISSING" if finding.needed else "less"
         typer.echo(f"{mark:8} {finding.what:12} {finding.found}")
@@ -33,6 +29,19 @@ def doctor() -> int:
             typer.echo(f"{'':8} {'':12} {finding.mend}")
     lacking = any(finding.mend and finding.needed for finding in findings)
     return MACHINE_LACKS if lacking else 0
+
+
+def lift_quarantine(name: str) -> int:
+    """Let a GPU be used again. Raises UsageError where it is not in quarantine."""
+    from cuda_llm.tools.referee import quarantine
+
+    lifted = quarantine.lift(name)
+    if not lifted:
+        there = ", ".join(one.label for one in quarantine.kept()) or "none is"
+        raise UsageError(f"{name} is not in quarantine; there are: {there}")
+    for one in lifted:
+        typer.echo(f"{one.label} ({one.gpu}) is used again; it was put away for: {one.reason}")
+    return 0
 
 
 def look(what: str, check: Callable[[], Finding]) -> Finding:
@@ -129,13 +138,11 @@ def emulated() -> Finding:
     return Finding(what="emulated", found=found)
 
 
-def gpu() -> Finding:
-    """GPUs are named, not used, by this version."""
-    devices = sorted(Path("/dev").glob("nvidia[0-9]*"))
-    if not devices:
-        return Finding(what="gpu", found="none; kernels run on the emulated device")
-    names = ", ".join(device.name for device in devices)
-    return Finding(what="gpu", found=f"{names}; this version judges on the emulated device only")
+def find_gpus() -> "list[Finding]":
+    """Everything about GPUs."""
+    from cuda_llm.cli.doctor_gpu import gpu_findings
+
+    return gpu_findings()
 
 
 CHECKS: dict[str, Callable[[], Finding]] = {
@@ -145,5 +152,4 @@ CHECKS: dict[str, Callable[[], Finding]] = {
     "cache": cache,
     "isolation": isolation,
     "emulated": emulated,
-    "gpu": gpu,
 }

@@ -40,11 +40,8 @@ class Lodging:
         return await self._start(self._runner, lent)
 
     async def reach(self, memory: Memory) -> Reached | Verdict:
-        """Load the candidate where it sees this memory: in another runner, for one stays with what
-        it was started with.
-        """
-        await self._stop()
-        self._runner = await self._spares.take()
+        """Have the runner see this memory instead of what it was started with."""
+        assert self._runner is not None
         return await self._start(self._runner, memory)
 
     def grow(self, memory: Memory, layout: Layout) -> Memory:
@@ -62,15 +59,12 @@ class Lodging:
         return larger
 
     async def leave(self) -> None:
-        """End the runner, then give back the memory. Raises DeviceLost where it does not go."""
-        await self._stop()
-        while self._lent:
-            self._arenas.take_back(self._lent.pop())
-
-    async def _stop(self) -> None:
+        """End the runner, then give back all it saw. Raises DeviceLost where it does not go."""
         runner, self._runner = self._runner, None
         if runner is not None:
             await runner.stop()
+        while self._lent:
+            self._arenas.take_back(self._lent.pop())
 
     async def _start(self, runner: GpuRunner, memory: Memory) -> Reached | Verdict:
         frame = StartFrame(arena_bytes=memory.size_bytes, shared_by=memory.shared_by)

@@ -6,6 +6,8 @@
 //                    <-   ReplyFrame ready             the context is there
 //   StartFrame       ->
 //                    <-   ReplyFrame ready | refused   `address`: where the arena starts
+//   StartFrame       ->                                at any time: the same candidate in other
+//                    <-   ReplyFrame ready             memory, where it is not SharedBy::host
 //   CallFrame        ->
 //                    <-   ReplyFrame done              any number of times
 //   CaptureFrame     ->

@@ -30,11 +30,15 @@ const gpu::Shim* open_shim(const char* library) {
   return static_cast<const gpu::Shim*>(shim);
 }
 
-Candidate load_candidate(const Gpu& gpu, const gpu::Shim& shim, const Arena& arena,
-                         gpu::Report* report, const gpu::StartFrame& start) {
+void connect_shim(const Gpu& gpu, const gpu::Shim& shim, const Arena& arena, gpu::Report* report) {
   const gpu::ShimLink link = {gpu.driver, gpu.device,  gpu.stream, report,
                               arena.base, arena.bytes, forbid};
   shim.connect(&link);
+}
+
+Candidate load_candidate(const Gpu& gpu, const gpu::Shim& shim, const Arena& arena,
+                         gpu::Report* report, const gpu::StartFrame& start) {
+  connect_shim(gpu, shim, arena, report);
   confine_gpu_for_loading(start.candidate);
   void* library = dlopen(start.candidate, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) refuse(start.head.sequence, dlerror());

@@ -60,6 +60,7 @@ gpu::Report* open_report(int file) {
 
 struct Runner {
   Gpu gpu;
+  gpu::Report* report;
   SealKernels kernels;
   Arena arena;
   Candidate candidate;
@@ -84,6 +85,17 @@ void capture(Runner& r, const gpu::CaptureFrame& frame) {
   say(Reply::done, static_cast<uint32_t>(done), frame.head.sequence, 0, r.captures.reason.c_str());
 }
 
+// The same candidate, in other memory from now on. What it held stays mapped: the referee does not
+// free it while this process lives.
+void move(Runner& r, const gpu::StartFrame& frame) {
+  forget_batch(r.gpu, r.batch);
+  forget_captures(r.gpu, r.candidate, r.captures);
+  r.captures = {};
+  r.arena = open_arena(r.gpu, frame, -1);
+  connect_shim(r.gpu, *r.candidate.shim, r.arena, r.report);
+  say(Reply::ready, 0, frame.head.sequence, r.arena.base, "");
+}
+
 void obey(Runner& r, AnyFrame& frame) {
   const uint64_t sequence = frame.head.sequence;
   switch (static_cast<Order>(frame.head.kind)) {
@@ -101,7 +113,7 @@ void obey(Runner& r, AnyFrame& frame) {
       run_batch(r.gpu, r.arena, r.candidate, r.captures, r.batch);
       return say(Reply::done, 0, sequence, 0, "");
     case Order::start:
-      give_up("frame", "a second start");
+      return move(r, frame.start);
   }
 }
 
@@ -116,7 +128,7 @@ int main(int count, char** words) {
   r.gpu = open_gpu(words[3]);
   r.kernels = load_seal_kernels(r.gpu, words[5]);
   const gpu::Shim* shim = open_shim(words[4]);
-  gpu::Report* report = open_report(std::atoi(words[6]));
+  r.report = open_report(std::atoi(words[6]));
   announce_deaths();
   say(Reply::ready, 0, 0, 0, r.gpu.name);
 
@@ -125,7 +137,7 @@ int main(int count, char** words) {
   if (static_cast<Order>(frame.head.kind) != Order::start) give_up("frame", "no start");
   frame.start.candidate[sizeof frame.start.candidate - 1] = '\0';
   r.arena = open_arena(r.gpu, frame.start, count == 8 ? std::atoi(words[7]) : -1);
-  r.candidate = load_candidate(r.gpu, *shim, r.arena, report, frame.start);
+  r.candidate = load_candidate(r.gpu, *shim, r.arena, r.report, frame.start);
   say(Reply::ready, 0, frame.head.sequence, r.arena.base, "");
   while (listen_any(socket, frame)) obey(r, frame);
   _exit(0);

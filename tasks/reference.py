@@ -17,6 +17,8 @@ passed):
 - `SPLIT = "M"` names a dim along which outputs can be computed in parts: for some of its indices,
   the function is given inputs cut down to them, and returns the outputs cut down likewise. Every
   output must have it as an extent. It keeps the memory that large sizes need within bounds.
+- `BATCHED = True` says that `reference` and `scale` also take inputs with one more axis in front,
+  one index a call, and give outputs with it: many small calls are then judged at once.
 - `project(xp, vectors, *, ...)` returns each output times `vectors`, whose columns have the length
   of the output's last axis, without computing the output; `project_scale` returns, in that shape,
   at least the Euclidean norm of an output row's scales times the vector. Both together let sizes be
@@ -56,6 +58,8 @@ class Reference:
     """`comparator(xp, got, inputs, dims)`: error of each element in rounding units."""
     split: str = ""
     """Dim along which outputs can be computed in parts."""
+    batched: bool = False
+    """Inputs may have one more axis in front, one index a call; so have the outputs then."""
     project: Callable[[Any, Any, Arrays, Dims], dict[str, Any]] | None = None
     """`project(xp, vectors, inputs, dims)`: outputs times vectors."""
     project_scale: Callable[[Any, Any, Arrays, Dims], dict[str, Any]] | None = None
@@ -70,6 +74,8 @@ def load_reference(task: Task) -> Reference:
     outputs = {
         a.name: a for a in task.arguments if a.role in (ArgumentRole.OUT, ArgumentRole.INOUT)
     }
+
+    batched = bool(getattr(module, "BATCHED", False))
 
     def bind(name: str, leading: int, projected: bool = False) -> Callable[..., dict[str, Any]]:
         function = getattr(module, name, None)
@@ -93,7 +99,7 @@ def load_reference(task: Task) -> Reference:
             shaped = {}
             for key, argument in outputs.items():
                 array = xp.asarray(result[key])
-                shape = shape_of(argument, dims)
+                shape = (*_calls(task, inputs, batched), *shape_of(argument, dims))
                 if projected:
                     shape = (*shape[:-1], got[0].shape[1])
                 if array.shape != shape:
@@ -114,6 +120,7 @@ def load_reference(task: Task) -> Reference:
         scale=bind("scale", leading=1) if hasattr(module, "scale") else None,
         comparator=bind(task.comparator, leading=2) if task.comparator else None,
         split=split,
+        batched=batched,
         project=bind("project", leading=2, projected=True) if both else None,
         project_scale=bind("project_scale", leading=2, projected=True) if both else None,
     )
@@ -157,6 +164,15 @@ def _named_parameters(
 
 def _scalars(task: Task, dims: Dims) -> dict[str, int | float]:
     return {a.name: scalar_value(a, dims) for a in task.arguments if a.role == ArgumentRole.SCALAR}
+
+
+def _calls(task: Task, inputs: Arrays, batched: bool) -> tuple[int, ...]:
+    """Extent of the axis in front of the inputs, where there is one."""
+    for argument in task.arguments:
+        if batched and argument.name in inputs:
+            array = inputs[argument.name]
+            return tuple(array.shape[: array.ndim - len(argument.shape)])
+    return ()
 
 
 def _promoted(xp: Any, inputs: Arrays) -> dict[str, Any]:

@@ -2,29 +2,30 @@
 
 from typing import Any
 
+BATCHED = True
+
 BLOCK = 64
 """Columns of the output that one product makes."""
 
 
 def reference(xp: Any, *, input: Any, filter: Any) -> dict[str, Any]:
-    taps = filter.shape[1]
-    rows, columns = input.shape[0] - filter.shape[0] + 1, input.shape[1] - taps + 1
+    height, taps = filter.shape[-2:]
+    rows, columns = input.shape[-2] - height + 1, input.shape[-1] - taps + 1
     width = min(BLOCK, columns)
-    blocks = -(-columns // width)
+    blocks, reach = -(-columns // width), width + taps - 1
     # Blocks of the input overlap by the filter; zeros fill up the last one.
-    padded = xp.zeros((input.shape[0], blocks * width + taps - 1))
-    padded[:, : input.shape[1]] = input
-    windows = xp.empty((blocks, input.shape[0], width + taps - 1))
+    windows = xp.zeros((*input.shape[:-2], blocks, input.shape[-2], reach))
     for block in range(blocks):
-        windows[block] = padded[:, block * width : (block + 1) * width + taps - 1]
-    shift = xp.arange(width + taps - 1)[:, None] - xp.arange(width)
+        part = input[..., block * width : block * width + reach]
+        windows[..., block, :, : part.shape[-1]] = part
+    shift = xp.arange(reach)[:, None] - xp.arange(width)
     inside = (shift >= 0) & (shift < taps)
-    bands = xp.where(inside, xp.take(filter, xp.where(inside, shift, 0), axis=1), 0.0)
-    output = xp.zeros((blocks, rows, width))
-    for r in range(filter.shape[0]):
-        output += windows[:, r : r + rows] @ bands[r]
-    side_by_side = xp.concatenate([output[block] for block in range(blocks)], axis=1)
-    return {"output": xp.ascontiguousarray(side_by_side[:, :columns])}
+    bands = xp.where(inside, xp.take(filter, xp.where(inside, shift, 0), axis=-1), 0.0)
+    made = xp.zeros((*input.shape[:-2], blocks, rows, width))
+    for r in range(height):
+        made += windows[..., r : r + rows, :] @ bands[..., r, :, :][..., None, :, :]
+    side_by_side = xp.concatenate([made[..., block, :, :] for block in range(blocks)], axis=-1)
+    return {"output": xp.ascontiguousarray(side_by_side[..., :columns])}
 
 
 def scale(xp: Any, *, input: Any, filter: Any) -> dict[str, Any]:

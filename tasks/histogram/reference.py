@@ -2,7 +2,14 @@
 
 from typing import Any
 
+BATCHED = True
+
 
 def reference(xp: Any, *, input: Any, num_bins: int) -> dict[str, Any]:
-    binned = xp.where((input >= 0) & (input < num_bins), input, num_bins)
-    return {"histogram": xp.bincount(binned, minlength=num_bins + 1)[:num_bins]}
+    # Each row of values counts into bins of its own, and one more for what has none.
+    rows = input.reshape(-1, input.shape[-1])
+    binned = xp.where((rows >= 0) & (rows < num_bins), rows, num_bins)
+    binned += xp.arange(rows.shape[0])[:, None] * (num_bins + 1)
+    counts = xp.bincount(binned.reshape(-1), minlength=rows.shape[0] * (num_bins + 1))
+    kept = counts.reshape(-1, num_bins + 1)[:, :num_bins]
+    return {"histogram": kept.reshape(*input.shape[:-1], num_bins)}

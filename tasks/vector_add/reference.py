@@ -2,6 +2,7 @@
 
 from typing import Any
 
+BATCHED = True
 SPLIT = "n"
 
 

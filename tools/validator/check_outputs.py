@@ -1,5 +1,6 @@
 """The outputs of one call on known inputs, however large: part by part, or by projections."""
 
+import math
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -11,9 +12,9 @@ from cuda_llm.tasks.reference import Reference, load_reference
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.arrays import HOST, Array, Arrays
 from cuda_llm.tools.validator.cases import Case, terms_of
-from cuda_llm.tools.validator.compare import Comparison, Expected, Tally
+from cuda_llm.tools.validator.compare import Comparison, Expected, Tally, compare
 from cuda_llm.tools.validator.oracle import Expectation
-from cuda_llm.tools.validator.parts import Part, axes_of, parts
+from cuda_llm.tools.validator.parts import Part, axes_of, parts, working_bytes
 from cuda_llm.tools.validator.projection import chosen_rows, projected_limits, random_vectors
 from cuda_llm.tools.validator.results import (
     MOST_EXPLAINED,
@@ -82,6 +83,67 @@ def check_outputs(
         return _projected(call, secrets.randbits(SEED_BITS) if seed is None else seed)
     whole = case.probe or call.reference.comparator is not None
     return _at_once(call) if whole else _part_by_part(call)
+
+
+def check_batch(
+    task: Task,
+    case: Case,
+    inputs: Mapping[str, Array],
+    outputs: Mapping[str, Array],
+    arrays: Arrays = HOST,
+    *,
+    method: Method = Method.REFERENCE,
+    reference: Reference | None = None,
+) -> tuple[int, WrongResult] | None:
+    """The same for many calls of one size: one more axis in front of every array, one index a call.
+
+    Returns the first wrong call and what is wrong with it. Calls that fit into `arrays.part_bytes`
+    together are compared together where the task's reference takes them so.
+    """
+    known = load_reference(task) if reference is None else reference
+    calls = len(next(iter(outputs.values())))
+    own = limits(task.tolerance, terms_of(task, case))
+    together = arrays.part_bytes // working_bytes(task, case.dims)
+    if method is Method.PROJECTED or not known.batched or known.comparator or case.probe:
+        together = 1
+    for begin in range(0, calls, max(1, together)):
+        some = slice(begin, min(begin + max(1, together), calls))
+        given, got = ({n: a[some] for n, a in each.items()} for each in (inputs, outputs))
+        if together > 1 and _all_right(known, case.dims, given, got, own, arrays):
+            continue
+        for number in range(some.stop - some.start):
+            found = check_outputs(
+                task,
+                case,
+                {name: array[number] for name, array in given.items()},
+                {name: array[number] for name, array in got.items()},
+                arrays,
+                method=method,
+                reference=known,
+            )
+            if found is not None:
+                return begin + number, found
+    return None
+
+
+def _all_right(
+    known: Reference,
+    dims: Mapping[str, int],
+    inputs: Mapping[str, Array],
+    outputs: Mapping[str, Array],
+    own: Limits,
+    arrays: Arrays,
+) -> bool:
+    """Whether all calls are right beyond doubt: n calls' root mean square bounds each to sqrt(n)
+    times itself. What fails here may still be right."""
+    calls = len(next(iter(outputs.values())))
+    strict = replace(own, rms_units=own.rms_units / math.sqrt(calls))
+    values = known.compute(arrays.xp, inputs, dims)
+    scales = {} if known.scale is None else known.scale(arrays.xp, inputs, dims)
+    return all(
+        compare(outputs[name], Expected(value, scales.get(name)), strict, arrays).ok
+        for name, value in values.items()
+    )
 
 
 def _part_by_part(call: _Call) -> WrongResult | None:

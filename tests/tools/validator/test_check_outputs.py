@@ -18,7 +18,7 @@ from cuda_llm.tools.arrays import HOST
 from cuda_llm.tools.device import Level
 from cuda_llm.tools.validator.cases import Case, timed_case
 from cuda_llm.tools.validator.check_case import draw_inputs
-from cuda_llm.tools.validator.check_outputs import Method, check_outputs
+from cuda_llm.tools.validator.check_outputs import Method, check_batch, check_outputs
 from cuda_llm.tools.validator.layout import buffer_specs
 
 Array = npt.NDArray[Any]
@@ -170,3 +170,50 @@ def test_a_task_without_projections_is_not_projected() -> None:
     case, inputs = timed(task, {"n": 10})
     with pytest.raises(TaskError, match="no projection"):
         check_outputs(task, case, inputs, honest(task, case, inputs), method=Method.PROJECTED)
+
+
+@pytest.mark.parametrize("name", HONEST)
+@pytest.mark.parametrize("part_bytes", [1 << 28, 1 << 17, 1])
+def test_many_calls_are_judged_like_each_alone(name: str, part_bytes: int) -> None:
+    task = small_task(name)
+    dims = dict(task.sizes.edge[-1])
+    calls = [timed(task, dims, seed) for seed in range(5)]
+    case = calls[0][0]
+    inputs = {key: np.stack([given[key] for _, given in calls]) for key in calls[0][1]}
+    right = [honest(task, case, given)[OUTPUTS[name]] for _, given in calls]
+    outputs = {OUTPUTS[name]: np.stack(right)}
+    arrays = replace(HOST, part_bytes=part_bytes)
+    assert check_batch(task, case, inputs, outputs, arrays) is None
+    wrong = outputs[OUTPUTS[name]]
+    place = tuple(extent - 1 for extent in right[0].shape)
+    wrong[(3, *place)] += wrong[(3, *place)] + 1
+    found = check_batch(task, case, inputs, outputs, arrays)
+    assert found is not None
+    assert found[0] == 3
+    assert found[1].index == place
+
+
+@pytest.mark.parametrize("name", HONEST)
+def test_many_calls_cost_few_waits_on_a_device(name: str) -> None:
+    arrays, xp = strict_arrays()
+    task = small_task(name)
+    calls = [timed(task, dict(task.sizes.edge[2]), seed) for seed in range(6)]
+    case = calls[0][0]
+    inputs = {key: xp.asarray(np.stack([given[key] for _, given in calls])) for key in calls[0][1]}
+    made = [honest(task, case, given)[OUTPUTS[name]] for _, given in calls]
+    outputs = {OUTPUTS[name]: xp.asarray(np.stack(made))}
+    assert check_batch(task, case, inputs, outputs, arrays) is None
+    assert xp.waits <= 3
+
+
+def test_a_batch_may_not_hide_a_call_with_too_large_a_root_mean_square() -> None:
+    case = timed_case(MATMUL, DIMS, Level.CHECK, "bench")
+    given = [draw_inputs(MATMUL, case, np.random.default_rng(seed)) for seed in range(9)]
+    inputs = {key: np.stack([one[key] for one in given]) for key in given[0]}
+    outputs = np.stack([honest(MATMUL, case, one)["C"] for one in given])
+    scale = np.abs(inputs["A"][4]) @ np.abs(inputs["B"][4])
+    outputs[4] += (6 * 2.0**-24 * scale).astype(np.float32)
+    found = check_batch(MATMUL, case, inputs, {"C": outputs})
+    assert found is not None
+    assert found[0] == 4
+    assert found[1].limit == 4.0

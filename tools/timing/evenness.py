@@ -7,9 +7,8 @@ start of each, would look faster than it is by just that.
 import statistics
 from collections.abc import Sequence
 
-from cuda_llm.tools.timing.block import Block
 from cuda_llm.tools.timing.comparison import call_us
-from cuda_llm.tools.timing.slope import start_us
+from cuda_llm.tools.timing.slope import Pair, start_us
 
 ALLOWED_SHARE = 0.10
 """Of the time of all calls of a long batch."""
@@ -17,12 +16,12 @@ ALLOWED_US = 60.0
 """Instruction caches fill, clocks rise, and a host clock jitters."""
 
 
-def uneven_us(blocks: Sequence[Block], empty_us: float) -> float:
-    """By how much the first kernel's batches begin slower than the second's, above what is allowed.
+def uneven_us(own: Sequence[Pair], trusted: Sequence[Sequence[Pair]], empty_us: float) -> float:
+    """By how much more than is allowed a kernel's batches begin slower than any trusted ones do.
 
-    0 where nothing is to be said against it.
+    0 where nothing is to be said against it. `empty_us` is a step without its call.
     """
-    excess = statistics.median(start_us(one.first) - start_us(one.second) for one in blocks)
-    calls_us = statistics.median(one.first.long * call_us(one.first, empty_us) for one in blocks)
-    beyond = excess - ALLOWED_US - ALLOWED_SHARE * calls_us
-    return max(0.0, beyond)
+    usual = max(statistics.median(start_us(pair) for pair in pairs) for pairs in trusted)
+    excess = statistics.median(start_us(pair) for pair in own) - usual
+    calls_us = statistics.median(pair.long * call_us(pair, empty_us) for pair in own)
+    return max(0.0, excess - ALLOWED_US - ALLOWED_SHARE * calls_us)

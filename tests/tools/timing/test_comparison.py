@@ -157,13 +157,11 @@ def test_a_kernel_without_measurable_time_is_not_negative() -> None:
 
 
 def test_dawdling_in_short_batches_is_seen_and_a_slow_first_call_is_not() -> None:
-    even = block(50.0, 60.0)
-    first_call = Block(
-        first=pair_without_noise(50.0, start_us=50), second=even.second, empty=even.empty
-    )
-    dawdling = Block(
-        first=pair_without_noise(50.0, start_us=800), second=even.second, empty=even.empty
-    )
-    assert uneven_us([even] * 3, OVERHEAD_US) == 0.0
-    assert uneven_us([first_call] * 3, OVERHEAD_US) == 0.0
-    assert uneven_us([dawdling] * 3, OVERHEAD_US) > 100.0
+    empty, usual = [pair_without_noise(0.0)] * 3, [pair_without_noise(60.0)] * 3
+    even = [pair_without_noise(50.0)] * 3
+    first_call = [pair_without_noise(50.0, start_us=50)] * 3
+    dawdling = [pair_without_noise(50.0, start_us=800)] * 3
+    assert uneven_us(even, [empty, usual], OVERHEAD_US) == 0.0
+    assert uneven_us(first_call, [empty, usual], OVERHEAD_US) == 0.0
+    assert uneven_us(dawdling, [empty, usual], OVERHEAD_US) > 100.0
+    assert uneven_us(dawdling, [empty, dawdling], OVERHEAD_US) == 0.0

@@ -7,7 +7,7 @@ import numpy as np
 
 from cuda_llm.outcomes import Verdict
 from cuda_llm.tools.device import Batch
-from cuda_llm.tools.judge.measured.lane import Lane
+from cuda_llm.tools.judge.measured.lane import SEED_BITS, Lane
 from cuda_llm.tools.judge.measured.options import L2
 from cuda_llm.tools.judge.measured.stage import stage
 from cuda_llm.tools.judge.measured.verify import verify
@@ -30,7 +30,12 @@ class Rules:
 
 def secret_rng() -> np.random.Generator:
     """Nobody can say what it draws next."""
-    return np.random.Generator(np.random.PCG64(secrets.randbits(128)))
+    return np.random.Generator(np.random.PCG64(secret_seed()))
+
+
+def secret_seed() -> int:
+    """128 bits."""
+    return secrets.randbits(SEED_BITS)
 
 
 async def run_pair(

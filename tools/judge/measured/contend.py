@@ -3,8 +3,8 @@
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.compiler.candidate import Compiled
 from cuda_llm.tools.device import Session, Site
+from cuda_llm.tools.judge.measured.bout import open_bout, time_one
 from cuda_llm.tools.judge.measured.entrants import Entrants, Fault, timed_session
-from cuda_llm.tools.judge.measured.judge_times import open_bout, time_one
 from cuda_llm.tools.judge.measured.measure import Measured
 from cuda_llm.tools.judge.measured.options import MeasureOptions
 from cuda_llm.tools.judge.measured.sizes import reserve
@@ -39,8 +39,7 @@ async def contend(
         entrants = Entrants(
             first=timed_session(one), second=timed_session(other), ground=timed_session(ground)
         )
-        for entrant in (entrants.first, entrants.second, entrants.ground):
-            reserve(entrant, task, bout.plan)
+        reserve((entrants.first, entrants.second, entrants.ground), task, bout.plan)
         found = []
         for size in bout.plan.sizes:
             measured, _ = await time_one(bout, entrants, size)

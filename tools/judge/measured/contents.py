@@ -9,6 +9,7 @@ from cuda_llm.tasks.task import Task
 from cuda_llm.tools.arrays import Array, Arrays
 from cuda_llm.tools.device import BufferSpec, Level, Role
 from cuda_llm.tools.validator.cases import Case, timed_case
+from cuda_llm.tools.validator.check_outputs import Method
 from cuda_llm.tools.validator.distributions import draw
 from cuda_llm.tools.validator.layout import Dims, buffer_specs
 
@@ -31,6 +32,8 @@ class Recipe:
     arrays: Arrays
     reference: Reference | None = None
     """The task's, loaded once."""
+    method: Method = Method.REFERENCE
+    """How outputs are compared."""
 
     @property
     def case(self) -> Case:

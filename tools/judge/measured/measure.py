@@ -12,7 +12,7 @@ from cuda_llm.tools.judge.measured.clocks import ReadClocks, Reading
 from cuda_llm.tools.judge.measured.contents import Recipe
 from cuda_llm.tools.judge.measured.entrants import Entrants, Fault, Lanes, lay_out_all
 from cuda_llm.tools.judge.measured.replay import replay_alone
-from cuda_llm.tools.timing.block import keep
+from cuda_llm.tools.timing.block import Block, keep
 from cuda_llm.tools.timing.comparison import Comparison, call_us, compare_blocks
 from cuda_llm.tools.timing.evenness import uneven_us
 from cuda_llm.tools.timing.lengths import Lengths, choose_lengths, lengths_up_to
@@ -101,9 +101,10 @@ async def conclude(lanes: Lanes, watched: Sequence[Watched], rules: Rules) -> Me
                 return Fault(which=which, verdict=fault)
     kept = keep([one.block for one in watched], discard=1)
     comparison = compare_blocks(kept.blocks)
-    beyond_us = uneven_us(kept.blocks, comparison.empty_us)
-    if beyond_us > 0:
-        return Fault(which="first", verdict=uneven(beyond_us))
+    for which in ("first", "second"):
+        beyond_us = dawdled_us(lanes, which, kept.blocks, comparison.empty_us)
+        if beyond_us > 0:
+            return Fault(which=which, verdict=uneven(beyond_us))
     return Measured(
         comparison=comparison,
         first_class=lanes.first.time_class,
@@ -112,6 +113,17 @@ async def conclude(lanes: Lanes, watched: Sequence[Watched], rules: Rules) -> Me
         readings=tuple(reading for one in watched for reading in one.readings),
         slots=lanes.slots,
     )
+
+
+def dawdled_us(lanes: Lanes, which: str, blocks: Sequence[Block], empty_us: float) -> float:
+    """See `uneven_us`; 0 of a trusted lane."""
+    second_is_trusted = lanes.second is not None and lanes.second.trusted
+    if which == "second" and second_is_trusted:
+        return 0.0
+    trusted = [[block.empty for block in blocks]]
+    trusted += [[block.second for block in blocks]] if second_is_trusted else []
+    own = [block.first if which == "first" else block.second for block in blocks]
+    return uneven_us(own, trusted, empty_us)
 
 
 def uneven(beyond_us: float) -> Quarantined:

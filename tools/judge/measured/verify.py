@@ -5,13 +5,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from cuda_llm.outcomes import GuardOverwritten, InputMutated, LateWrite, Verdict
+from cuda_llm.outcomes import GuardOverwritten, InputMutated, LateWrite, Verdict, WrongResult
 from cuda_llm.tools.arrays import Array
 from cuda_llm.tools.device import Role, Slot
 from cuda_llm.tools.judge.measured.contents import draw_group
 from cuda_llm.tools.judge.measured.lane import Lane
 from cuda_llm.tools.judge.measured.stage import Staged
-from cuda_llm.tools.validator.check_outputs import check_outputs
+from cuda_llm.tools.validator.check_outputs import Method, check_outputs
 from cuda_llm.tools.validator.compare import Expected
 from cuda_llm.tools.validator.oracle import Expectation, Oracle
 from cuda_llm.tools.validator.results import case_limits, compare_outputs, wrong_result
@@ -76,16 +76,8 @@ async def find_wrong(
     A call so large that it is a group of its own is compared part by part, where its task can be.
     """
     case, dims, task = lane.recipe.case, lane.recipe.dims, lane.recipe.task
-    reference = lane.recipe.reference
-    if len(slots) == 1 and reference is not None:
-        return check_outputs(
-            task,
-            case,
-            {name: drawn[0] for name, drawn in contents.items()},
-            outputs_of(slots[0]),
-            lane.recipe.arrays,
-            reference=reference,
-        )
+    if lane.recipe.reference is not None and (len(slots) == 1 or projected(lane)):
+        return find_wrong_singly(lane, slots, contents)
     expectations = []
     for position in range(len(slots)):
         inputs = {name: drawn[position] for name, drawn in contents.items()}
@@ -103,6 +95,31 @@ async def find_wrong(
         for name, comparison in compare_outputs(outputs, expectation, own, arrays).items():
             if not comparison.ok:
                 return wrong_result(case, name, outputs, expectation, own, inputs, arrays)
+    return None
+
+
+def projected(lane: Lane) -> bool:
+    """Whether the float64 reference would take too long."""
+    return lane.recipe.method is Method.PROJECTED
+
+
+def find_wrong_singly(
+    lane: Lane, slots: Sequence[Slot], contents: Mapping[str, Array]
+) -> WrongResult | None:
+    """The same for large calls."""
+    recipe = lane.recipe
+    for position, slot in enumerate(slots):
+        wrong = check_outputs(
+            recipe.task,
+            recipe.case,
+            {name: drawn[position] for name, drawn in contents.items()},
+            outputs_of(slot),
+            recipe.arrays,
+            method=recipe.method,
+            reference=recipe.reference,
+        )
+        if wrong is not None:
+            return wrong
     return None
 
 

@@ -108,7 +108,8 @@ def test_sizes_without_room_are_named_not_timed() -> None:
     assert isinstance(outcome, Timing)
     assert [dict(dims) for dims, _ in outcome.times] == [{"n": 96}]
     (line,) = outcome.left_out
-    assert line.startswith("n=100,000,000,000: needs ")
+    assert line.startswith("n=100,000,000,000: 2 lanes x 2 slots x ")
+    assert line.endswith(" are free")
     assert math.isfinite(outcome.times[0][1])
 
 

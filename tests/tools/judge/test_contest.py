@@ -1,0 +1,126 @@
+"""Which of two kernels is faster, on a device that models and on one that measures."""
+
+import asyncio
+import math
+from dataclasses import replace
+
+import pytest
+from timed_array_session import Script, TimedArraySite, named
+from timed_benches import small_bench, timed_site
+from timed_scripts import honest, late, overruns, slow_in_short_batches
+
+from cuda_llm.profile import TimeSource
+from cuda_llm.tools.device import TimeClass
+from cuda_llm.tools.judge.contest import Contest, contest_there, mean_reach, modelled_contest
+from cuda_llm.tools.judge.measured.options import MeasureOptions
+from cuda_llm.tools.judge.timing import Timing
+from cuda_llm.tools.timing.tier import Tier
+
+pytestmark = pytest.mark.usefixtures("own_cache")
+
+
+def site_with(first: Script, second: Script) -> TimedArraySite:
+    site = timed_site(honest(1.0))
+    site.scripts = {**site.scripts, "first": first, "second": second}
+    return site
+
+
+def contest_of(first: Script, second: Script, *sizes: int) -> Contest:
+    return held(site_with(first, second), *sizes)
+
+
+def held(site: TimedArraySite, *sizes: int) -> Contest:
+    return asyncio.run(
+        contest_there(
+            site,
+            small_bench(*(sizes or (96,))),
+            named("first"),
+            named("second"),
+            named("baseline"),
+            None,
+            MeasureOptions(tier=Tier.SCREEN),
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("first_us", "outcome"), [(80.0, "faster"), (100.0, "tie"), (125.0, "slower")]
+)
+def test_two_kernels_are_timed_against_each_other(first_us: float, outcome: str) -> None:
+    found = contest_of(honest(first_us), honest(100.0))
+    assert found.outcome == outcome
+    assert found.ratio == pytest.approx(first_us / 100.0, rel=0.02)
+    assert found.low <= found.ratio <= found.high
+    assert (found.source, found.faults) == ("measured", {})
+    (size,) = found.sizes
+    assert size.first_us == pytest.approx(first_us, rel=0.02)
+    assert size.second_us == pytest.approx(100.0, rel=0.02)
+    assert size.time_class == "device"
+
+
+def test_neither_is_trusted() -> None:
+    assert contest_of(late, honest(50.0)).faults["first"].code == "LATE_WRITE"
+    assert contest_of(honest(50.0), overruns).faults["second"].code == "GUARD_OVERWRITTEN"
+
+
+def test_who_is_found_wrong_has_lost() -> None:
+    assert contest_of(late, honest(50.0)).outcome == "slower"
+    assert contest_of(honest(50.0), late).outcome == "faster"
+
+
+@pytest.mark.parametrize("which", ["first", "second"])
+def test_either_may_dawdle_in_short_batches_and_is_seen(which: str) -> None:
+    dawdler, other = slow_in_short_batches(50.0), honest(50.0)
+    pair = (dawdler, other) if which == "first" else (other, dawdler)
+    assert contest_of(*pair).faults[which].code == "QUARANTINED"
+
+
+def test_only_the_baseline_times_what_is_not_solve() -> None:
+    site = site_with(honest(80.0), honest(100.0))
+    held(site)
+    assert all(batch.solve for batch in site.session_of("first").orders)
+    assert all(batch.solve for batch in site.session_of("second").orders)
+    assert any(not batch.solve for batch in site.session_of("baseline").orders)
+
+
+def test_the_sizes_count_alike() -> None:
+    found = contest_of(honest(50.0), honest(100.0), 64, 96)
+    assert len(found.sizes) == 2
+    assert found.ratio == pytest.approx(0.5, rel=0.02)
+
+
+def test_a_host_inclusive_time_is_labelled() -> None:
+    site = site_with(honest(80.0), honest(100.0))
+    site.time_class = TimeClass.HOST_INCLUSIVE
+    assert [size.time_class for size in held(site).sizes] == ["host-inclusive"]
+
+
+@pytest.mark.parametrize(
+    ("first_us", "outcome"), [(99.0, "faster"), (100.05, "tie"), (101.0, "slower")]
+)
+def test_modelled_times_decide_without_being_measured(first_us: float, outcome: str) -> None:
+    task = small_bench(96)
+    first, second = (
+        Timing(times=(({"n": 96}, time_us),), launches=(), bottlenecks=())
+        for time_us in (first_us, 100.0)
+    )
+    found = modelled_contest(task, first, second)
+    assert found.outcome == outcome
+    assert found.source == "modelled"
+    assert found.ratio == pytest.approx(first_us / 100.0)
+
+
+def test_independent_noise_adds_up_by_squares() -> None:
+    assert mean_reach([0.02, 0.02], ()) == pytest.approx(0.02 / math.sqrt(2))
+    assert mean_reach([0.03, 0.01], (1.0, 0.0)) == pytest.approx(0.03)
+
+
+def test_weights_are_those_of_the_sizes() -> None:
+    task = small_bench(64, 96)
+    weighted = replace(task, weights=(1.0, 3.0))
+    times = ((64, 100.0), (96, 200.0))
+    first = Timing(times=tuple(({"n": n}, us) for n, us in times), launches=(), bottlenecks=())
+    second = replace(first, times=tuple(({"n": n}, 100.0) for n, _ in times))
+    assert modelled_contest(weighted, first, second).ratio == pytest.approx(2 ** (3 / 4))
+    source: TimeSource = modelled_contest(weighted, first, second).source
+    assert source == "modelled"

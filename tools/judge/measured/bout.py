@@ -1,0 +1,130 @@
+"""What all sizes of one measurement share, and one size of it."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from cuda_llm.tasks.reference import Reference, load_reference
+from cuda_llm.tasks.task import Task
+from cuda_llm.tools.compiler.candidate import Compiled
+from cuda_llm.tools.device import Site
+from cuda_llm.tools.judge.measured.baseline_time import BaselineTime, baseline_time
+from cuda_llm.tools.judge.measured.batches import Rules, secret_rng
+from cuda_llm.tools.judge.measured.clocks import ReadClocks, clocks_of
+from cuda_llm.tools.judge.measured.contents import Recipe
+from cuda_llm.tools.judge.measured.entrants import Entrants, Fault
+from cuda_llm.tools.judge.measured.measure import Measured, measure_size
+from cuda_llm.tools.judge.measured.options import MeasureOptions
+from cuda_llm.tools.judge.measured.sizes import most_slots, plan_timing
+from cuda_llm.tools.judge.measured.slow import measure_slow
+from cuda_llm.tools.judge.oracle import open_oracle
+from cuda_llm.tools.timing.stopping import rule_for
+from cuda_llm.tools.validator.budget import Plan, SizePlan
+from cuda_llm.tools.validator.oracle import Oracle
+
+LIMIT_FACTOR = 50.0
+"""A batch may take this many times what the baseline needs for it."""
+OVERHEAD_US = 200.0
+"""Of a step, where many are run: inputs, flush, tag."""
+MOST_LIMIT_S = 60.0
+"""Slow baselines are timed on so few calls that nothing honest takes longer."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bout:
+    """What all sizes of one measurement share."""
+
+    site: Site
+    task: Task
+    oracle: Oracle
+    options: MeasureOptions
+    plan: Plan
+    reference: Reference | None
+    """None: the baseline is the oracle."""
+    kept_as: tuple[str, ...]
+    """What the baseline's kept times depend on."""
+    read_clocks: ReadClocks
+
+    def recipe(self, size: SizePlan) -> Recipe:
+        """How the inputs of a size are drawn."""
+        return Recipe(
+            task=self.task,
+            dims=size.dims,
+            arrays=self.site.arrays,
+            reference=self.reference,
+            method=size.method,
+        )
+
+
+@asynccontextmanager
+async def open_bout(
+    site: Site, task: Task, baseline: Compiled, options: MeasureOptions, *, lanes: int = 2
+) -> AsyncIterator[Bout]:
+    """What a measurement needs besides its entrants."""
+    async with open_oracle(task, site, baseline) as oracle:
+        yield Bout(
+            site=site,
+            task=task,
+            oracle=oracle,
+            options=options,
+            plan=plan_timing(site, task, lanes=lanes),
+            reference=None if task.reference is None else load_reference(task),
+            kept_as=(site.name, site.hardware.name, baseline.key, repr(task.capabilities)),
+            read_clocks=clocks_of(site),
+        )
+
+
+async def time_one(
+    bout: Bout, entrants: Entrants, size: SizePlan
+) -> tuple[Measured | Fault, BaselineTime]:
+    """One size: beside the baseline, or against its kept time where it is slow."""
+    recipe = bout.recipe(size)
+    kept = await baseline_of(bout, entrants, size)
+    rules = rules_for(bout, size, kept)
+    rule = rule_for(bout.options.tier, len(bout.plan.sizes))
+    if kept.slow and entrants.against_baseline:
+        slowly = await measure_slow(
+            entrants,
+            recipe,
+            rules,
+            rule,
+            kept,
+            most=most_slots(bout.task, size),
+            read_clocks=bout.read_clocks,
+        )
+        return slowly, kept
+    measured = await measure_size(
+        entrants,
+        recipe,
+        rules,
+        rule,
+        most=most_slots(bout.task, size),
+        read_clocks=bout.read_clocks,
+    )
+    return measured, kept
+
+
+async def baseline_of(bout: Bout, entrants: Entrants, size: SizePlan) -> BaselineTime:
+    """What the baseline takes, measured now or kept."""
+    return await baseline_time(
+        entrants.ground,
+        bout.recipe(size),
+        rules_for(bout, size, None),
+        kept_as=bout.kept_as,
+        most=most_slots(bout.task, size),
+    )
+
+
+def rules_for(bout: Bout, size: SizePlan, kept: BaselineTime | None) -> Rules:
+    """Limits from the baseline's time; generous where that is not known yet."""
+    from cuda_llm.settings import settings
+
+    limit_s = MOST_LIMIT_S
+    if kept is not None:
+        limit_s = LIMIT_FACTOR * most_slots(bout.task, size) * (kept.call_us + OVERHEAD_US) / 1e6
+    return Rules(
+        oracle=bout.oracle,
+        rng=secret_rng(),
+        l2=bout.options.l2,
+        limit_s=max(settings().gpu_call_least_s, min(limit_s, MOST_LIMIT_S)),
+    )

@@ -40,6 +40,11 @@ class Gpu:
         graphs = {count: self._graph(step, count) for count in (few, many)}
         return slope_s(lambda count: self._run(graphs[count]), few, many)
 
+    def queued_s(self, step: Step) -> float:
+        """The same of steps that cannot be captured and are long enough to hide their launches."""
+        few, many = steps_for(self._queue(step, 1), 5 * WANTED_S, MOST_STEPS)
+        return slope_s(lambda count: self._queue(step, count), few, many)
+
     def alone_s(self, step: Step) -> float:
         """Seconds from the call of one step to its end, the best of many: nothing is in its way."""
         with self.stream:
@@ -52,12 +57,24 @@ class Gpu:
         self.stream.synchronize()
         return time.perf_counter() - began
 
+    def _queue(self, step: Step, count: int) -> float:
+        def all_of_them() -> None:
+            for _ in range(count):
+                step()
+
+        with self.stream:
+            return self._once(all_of_them)
+
     def _graph(self, step: Step, count: int) -> Any:
         with self.stream:
             self.stream.begin_capture()
-            for _ in range(count):
-                step()
-            return self.stream.end_capture()
+            try:
+                for _ in range(count):
+                    step()
+            finally:
+                # A stream that still captures would break whatever comes next.
+                graph = self.stream.end_capture()
+            return graph
 
     def _run(self, graph: Any) -> float:
         return self._once(lambda: graph.launch(self.stream))

@@ -45,6 +45,13 @@ def measure(gpu: Gpu) -> Probe:
         nothing((1,), (32,), ())
 
     launch_graph_us = gpu.step_s(empty) * 1e6
+    word = gpu.cupy.empty(4, "uint8")
+
+    def fill_and_empty() -> None:
+        word.data.memset_async(0, 4, gpu.stream)
+        empty()
+
+    fill_graph_us = gpu.step_s(fill_and_empty) * 1e6 - launch_graph_us
     launch_alone_us = gpu.alone_s(empty) * 1e6
     copies = copy_rates(gpu)
     fp32 = fp32_tflops(gpu)
@@ -58,6 +65,7 @@ def measure(gpu: Gpu) -> Probe:
         fp32_tflops=fp32,
         tensor_tflops=tensor,
         launch_graph_us=launch_graph_us,
+        fill_graph_us=fill_graph_us,
         launch_alone_us=launch_alone_us,
         idle=idle,
         loaded=under_load(gpu, clocks),

@@ -43,6 +43,8 @@ class Probe:
     """By type of the inputs, with sums in fp32: square products by cuBLAS."""
     launch_graph_us: float = 0.0
     """From one empty kernel of a captured graph to the next."""
+    fill_graph_us: float = 0.0
+    """What a fill of four bytes adds between two kernels of a graph."""
     launch_alone_us: float = 0.0
     """From the host's call to the end of one empty kernel it waits for."""
     idle: Clocks | None = None

@@ -27,7 +27,8 @@ def show_probe(device: str, probe: "Probe", figures: "Sequence[Figure]", kept: P
     console.print(figure_table(figures))
     console.print(copy_table(probe))
     graph, alone = probe.launch_graph_us, probe.launch_alone_us
-    typer.echo(f"launch    {graph:.2f} us in a graph, {alone:.1f} us alone")
+    fill = probe.fill_graph_us
+    typer.echo(f"launch    {graph:.2f} us in a graph, {fill:.2f} us a fill, {alone:.1f} us alone")
     typer.echo(f"clocks    idle {clocks(probe.idle)}; under load {clocks(probe.loaded)}")
     for note in probe.notes:
         typer.echo(f"note      {note}")

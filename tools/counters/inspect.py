@@ -26,8 +26,6 @@ from cuda_llm.tools.device import Site
 from cuda_llm.tools.native import cache_folder
 from cuda_llm.tools.profiler.measured.counters import KernelCounters
 
-NOT_ENCLOSED = "the tools ran without namespaces of their own: this machine grants none"
-
 
 @dataclass(frozen=True, kw_only=True)
 class Look:
@@ -87,13 +85,13 @@ async def inspect(
         facts, unread = ((), read) if isinstance(read, str) else (read[1], "")
         made = [counted.report, *([] if isinstance(read, str) else [read[0]])]
         artefacts = {one.name: Path(shutil.copy(one, kept)) for one in made if one is not None}
-    enclosed = counted.enclosed and all(one.enclosed for one in sanitized)
+    lacking = dict.fromkeys((*counted.missing, *(no for one in sanitized for no in one.missing)))
     notes = [
         counted.note or (_say_counted(counted) if counted.counters else ""),
         unread,
         *(f"SASS of {_name(compiled, one)}: {one}" for one in facts),
         *_say_sanitized(sanitized, toolkit, look),
-        "" if enclosed else NOT_ENCLOSED,
+        *(f"the tools ran without {lack}" for lack in lacking),
     ]
     return Inspection(
         counters=counted.counters,

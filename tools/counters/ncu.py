@@ -14,7 +14,7 @@ from cuda_llm.tools.profiler.measured.counters import KernelCounters
 
 PERMISSION = (
     "no counters: this user may not read them (ERR_NVGPUCTRPERM); load the driver with "
-    "NVreg_RestrictProfilingToAdminUsers=0, or run as an administrator"
+    "NVreg_RestrictProfilingToAdminUsers=0"
 )
 MOST_LAUNCHES = 64
 """Counted of one call: each is replayed several times."""
@@ -30,7 +30,8 @@ class Counted:
     """The .ncu-rep, where one was written."""
     note: str = ""
     """Why there are no counters."""
-    enclosed: bool = True
+    missing: tuple[str, ...] = ()
+    """What of the confinement this machine does not grant."""
 
 
 async def count(ncu: Path, program: Sequence[str], folder: Path, *, wall_s: float) -> Counted:
@@ -43,7 +44,7 @@ async def count(ncu: Path, program: Sequence[str], folder: Path, *, wall_s: floa
     command += ["--launch-count", str(MOST_LAUNCHES), "-f", "-o", str(report.with_suffix(""))]
     run = await run_enclosed([*command, *program], folder, wall_s=wall_s)
     if not report.is_file():
-        return Counted(note=_why(run, wall_s), enclosed=run.enclosed)
+        return Counted(note=_why(run, wall_s), missing=run.missing)
     reading = [str(ncu), "--import", str(report), "--csv", "--page", "raw", *_BASE_UNITS]
     page = await run_enclosed(reading, folder, wall_s=wall_s)
     counters = tuple(condense(one, flushed=True) for one in parse_table(page.output))
@@ -51,7 +52,7 @@ async def count(ncu: Path, program: Sequence[str], folder: Path, *, wall_s: floa
         counters=counters,
         report=report,
         note="" if counters else _why(page, wall_s),
-        enclosed=run.enclosed,
+        missing=run.missing,
     )
 
 

@@ -32,7 +32,8 @@ class Sanitized:
     verdicts: tuple[Verdict, ...] = ()
     note: str = ""
     """Why it is neither clean nor found; never empty then."""
-    enclosed: bool = True
+    missing: tuple[str, ...] = ()
+    """What of the confinement this machine does not grant."""
 
 
 async def sanitize(
@@ -55,14 +56,14 @@ def judge(tool: str, run: ToolRun, compiled: Compiled, wall_s: float) -> Sanitiz
     """What the output of one tool amounts to."""
     verdicts = read_findings(run.output, compiled)
     if verdicts:
-        return Sanitized(tool=tool, state="found", verdicts=verdicts, enclosed=run.enclosed)
+        return Sanitized(tool=tool, state="found", verdicts=verdicts, missing=run.missing)
     if run.timed_out:
         note = f"{tool} did not finish within {wall_s:.0f} s"
-        return Sanitized(tool=tool, state="not finished", note=note, enclosed=run.enclosed)
+        return Sanitized(tool=tool, state="not finished", note=note, missing=run.missing)
     if run.exit_code == 0 and summary_errors(run.output) == 0:
-        return Sanitized(tool=tool, state="clean", enclosed=run.enclosed)
+        return Sanitized(tool=tool, state="clean", missing=run.missing)
     lines = [line.removeprefix("=========").strip() for line in run.output.splitlines()]
     said = [line for line in lines if line and line != "COMPUTE-SANITIZER"] or ["it said nothing"]
     ours = [line for line in said if line.startswith("driver:")]
     note = f"{tool} came to no result (code {run.exit_code}): {(ours or said)[0][:200]}"
-    return Sanitized(tool=tool, state="not run", note=note, enclosed=run.enclosed)
+    return Sanitized(tool=tool, state="not run", note=note, missing=run.missing)

@@ -97,7 +97,7 @@ def test_a_clean_run_finds_nothing(tool: str) -> None:
 
 
 def run(output: str, exit_code: int | None = 0) -> ToolRun:
-    return ToolRun(exit_code=exit_code, output=output, enclosed=True)
+    return ToolRun(exit_code=exit_code, output=output)
 
 
 def test_clean_is_said_only_of_a_run_that_came_to_its_summary() -> None:

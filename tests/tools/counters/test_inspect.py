@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -44,17 +45,20 @@ def compiled() -> Compiled:
 
 
 class Tools:
-    """A folder of programs that come first on PATH."""
+    """Programs that come first on PATH, and beside them what they replay."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self._folder = folder
+        (folder / "bin").mkdir()
         for variable in ("CUDA_HOME", "CUDA_PATH"):
             monkeypatch.delenv(variable, raising=False)
-        monkeypatch.setenv("PATH", os.pathsep.join([str(folder), os.environ["PATH"]]))
+        monkeypatch.setenv("PATH", os.pathsep.join([str(folder / "bin"), os.environ["PATH"]]))
 
     def add(self, name: str, script: str) -> None:
-        folders = {"ncu": RECORDED / "ncu", "sanitizer": RECORDED / "sanitizer"}
-        path = self._folder / name
+        folders = {kind: self._folder / kind for kind in ("ncu", "sanitizer")}
+        for kind, copy in folders.items():
+            shutil.copytree(RECORDED / kind, copy, dirs_exist_ok=True)
+        path = self._folder / "bin" / name
         path.write_text("#!/bin/sh\n" + script.format(**folders))
         path.chmod(0o755)
 

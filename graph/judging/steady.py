@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from cuda_llm.errors import CudaLLMError, InfrastructureError
+from cuda_llm.errors import BrokenByWork, CudaLLMError, DeviceLost, InfrastructureError
 from cuda_llm.outcomes import InfraFailed
 
 T = TypeVar("T")
@@ -16,13 +16,17 @@ DETAIL = 500
 async def steady(component: str, work: Callable[[], Awaitable[T]]) -> T | InfraFailed:
     """The result of `work`. An InfraFailed, or an exception as one, is tried again, then kept.
 
-    Raises what no other try and no other candidate could escape: a MissingError, a TaskError.
+    What has broken a device twice is not tried again. Raises what no other try and no other
+    candidate could escape: a MissingError, a TaskError, a DeviceLost.
     """
-    for _ in range(TRIES - 1):
-        outcome = await _tried(component, work)
-        if not isinstance(outcome, InfraFailed):
-            return outcome
-    return await _tried(component, work)
+    try:
+        for _ in range(TRIES - 1):
+            outcome = await _tried(component, work)
+            if not isinstance(outcome, InfraFailed):
+                return outcome
+        return await _tried(component, work)
+    except BrokenByWork as error:
+        return InfraFailed(component=error.component, detail=say(error))
 
 
 def say(error: BaseException) -> str:
@@ -34,6 +38,8 @@ def say(error: BaseException) -> str:
 async def _tried(component: str, work: Callable[[], Awaitable[T]]) -> T | InfraFailed:
     try:
         return await work()
+    except (BrokenByWork, DeviceLost):
+        raise
     except InfrastructureError as error:
         return InfraFailed(component=component, detail=say(error))
     except CudaLLMError:

@@ -1,0 +1,58 @@
+"""What becomes of a candidate when the device breaks under it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from cuda_llm.errors import BrokenByWork, DeviceLost, InfrastructureError
+from cuda_llm.hardware_profiles.lookup import find_hardware
+from cuda_llm.tasks.loader import load_task
+from cuda_llm.tools.devices.emulated import EmulatedDevice
+from cuda_llm.tools.judge.judge import judge
+from cuda_llm.tools.judge.judged import Judged
+from cuda_llm.tools.judge.timing import Timing
+
+TASK = load_task("vector_add")
+
+
+class BrokenDevice(EmulatedDevice):
+    """Raises `error` whatever it is asked."""
+
+    error: InfrastructureError
+
+    async def carry_out(
+        self, _work: Callable[..., Awaitable[Any]], /, *_arguments: Any, **_named: Any
+    ) -> Any:
+        raise self.error
+
+
+def judged(error: InfrastructureError) -> Judged:
+    device = BrokenDevice(find_hardware("RTX 3090 Ti"))
+    object.__setattr__(device, "error", error)
+
+    async def timed() -> Timing:
+        raise AssertionError("nothing was timed")
+
+    async def whole() -> Judged:
+        baseline = asyncio.ensure_future(timed())
+        try:
+            source = TASK.baseline.read_text(encoding="utf-8")
+            return await judge(TASK, device, source, "mine.cu", baseline=baseline)
+        finally:
+            baseline.cancel()
+
+    return asyncio.run(whole())
+
+
+def test_a_candidate_that_breaks_a_sound_device_gets_a_verdict() -> None:
+    result = judged(BrokenByWork("device", "cuda:0, twice: it ended with status -9"))
+    assert result.verdict.code == "INFRA_DEVICE"
+    assert result.compiled is not None
+
+
+@pytest.mark.parametrize("error", [DeviceLost, InfrastructureError])
+def test_a_device_that_stays_broken_is_nobodys_verdict(error: type[InfrastructureError]) -> None:
+    with pytest.raises(error):
+        judged(error("device", "cuda:0 is in quarantine"))

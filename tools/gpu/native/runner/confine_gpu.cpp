@@ -4,6 +4,7 @@
 #include <cstring>
 #include <dirent.h>
 #include <string>
+#include <sys/prctl.h>
 #include <unistd.h>
 #include <vector>
 
@@ -52,6 +53,8 @@ void denied(int number) {
 }  // namespace
 
 void runner::confine_gpu_for_loading(const char* candidate) {
+  // Not before: the driver wants to know of itself what only a dumpable process is told.
+  prctl(PR_SET_DUMPABLE, 0);
   const std::vector<std::string> devices = nvidia_devices();
   std::vector<sandbox_path> view = {{candidate, SANDBOX_READ}};
   for (const std::string& device : devices) view.push_back({device.c_str(), SANDBOX_DEVICE});

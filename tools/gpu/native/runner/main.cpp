@@ -5,6 +5,7 @@
 // SOCKET, REPORT and HOST_SHARED are inherited descriptors (the latter two memfds), PARENT is the
 // referee's process id as seen from here, GPU a UUID or an ordinal, SHIM and CUBIN are paths.
 #include <cerrno>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <sys/mman.h>
@@ -12,7 +13,8 @@
 
 #include "batch.h"
 #include "death.h"
-#include "parts.h"
+#include "mouth.h"
+#include "sandbox.h"
 
 namespace {
 
@@ -123,7 +125,8 @@ int main(int count, char** words) {
   if (count != 7 && count != 8) return 2;
   const int socket = std::atoi(words[1]);
   speak_through(socket);
-  if (!die_with(std::atoi(words[2]))) return 1;
+  // The referee has gone already.
+  if (sandbox_die_with_parent(SIGKILL, std::atoi(words[2])) != 0) return 1;
   Runner r{};
   r.gpu = open_gpu(words[3]);
   r.kernels = load_seal_kernels(r.gpu, words[5]);

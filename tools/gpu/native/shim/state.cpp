@@ -43,7 +43,7 @@ void forbid(gpu::Forbidden what, const char* detail) {
 }
 
 cudaError_t wait() {
-  ++the_link.report->synchronisations;
+  if (the_call.logged) ++the_link.report->synchronisations;
   if (the_call.captured) return cudaSuccess;
   return keep(driver().cuStreamSynchronize(the_link.stream));
 }

@@ -76,13 +76,14 @@ def main() -> None:
     parser.add_argument("--limit-s", type=float, default=540)
     parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 1) - 4))
     parser.add_argument("--sizes", type=int, default=0, help="time so many sizes; 0 is all")
-    parser.add_argument("--only", default="", help="names that hold this text")
+    parser.add_argument("--only", default="", help="names that hold one of these, by commas")
     parser.add_argument("--results", type=Path, default=record.RESULTS)
     arguments = parser.parse_args()
     deadline = time.monotonic() + arguments.limit_s
     gpu = arguments.device.startswith("cuda")
     number, count = map(int, arguments.shard.split("/"))
-    chosen = [one for one in known_kernels() if arguments.only in one.name]
+    wanted = arguments.only.split(",")
+    chosen = [one for one in known_kernels() if any(part in one.name for part in wanted)]
     if not arguments.resume:
         arguments.out.unlink(missing_ok=True)
     rows = read_rows(arguments.out)

@@ -54,20 +54,31 @@ def runner_program(*extra: str, confine: Path | None = None) -> Path:
 
 def seal_cubin(target: str) -> Path:
     """Path of `seal.cu` compiled for `target` (`sm_90a`). Raises MissingError without nvcc."""
+    return _compile("seal.cubin", target, ("seal.cu", "seal.h"), ["-cubin"])
+
+
+def attempts_library(target: str) -> Path:
+    """Path of `attempts.cu` compiled as candidates are. Raises MissingError without nvcc."""
+    options = ["-shared", "--cudart=none", "-Xcompiler=-fPIC", "-Xlinker=-z,now"]
+    return _compile("attempts.so", target, ("attempts.cu",), options)
+
+
+def _compile(product: str, target: str, sources: tuple[str, ...], options: list[str]) -> Path:
+    """The first of `sources` by nvcc; the others it includes."""
     toolkit = find_toolkit()
     chip = target.removeprefix("sm_")
-    options = ["-cubin", "-O3", "-std=c++17", f"-gencode=arch=compute_{chip},code=sm_{chip}"]
+    options = [*options, "-O3", "-std=c++17", f"-gencode=arch=compute_{chip},code=sm_{chip}"]
     digest = content_key(str(toolkit.nvcc), [toolkit.version, *options])
-    for name in ("seal.cu", "seal.h"):
+    for name in sources:
         digest.update((_NATIVE / name).read_bytes())
-    made = cache_dir() / "native" / digest.hexdigest() / "seal.cubin"
+    made = cache_dir() / "native" / digest.hexdigest() / product
     if made.exists():
         return made
     folder = cache_folder("native", digest.hexdigest())
     with only_one(folder), tempfile.TemporaryDirectory(dir=folder) as scratch:
         if not made.exists():
             output = Path(scratch) / made.name
-            command = [toolkit.nvcc, *options, _NATIVE / "seal.cu", "-o", output]
+            command = [toolkit.nvcc, *options, _NATIVE / sources[0], "-o", output]
             _run_nvcc([str(word) for word in command], scratch)
             try:
                 output.replace(made)
@@ -82,7 +93,7 @@ def _run_nvcc(command: list[str], scratch: str) -> None:
     stderr = run_together([command], os.environ | {"LC_ALL": "C", "TMPDIR": scratch})
     if stderr is not None:
         first = next((line for line in stderr.splitlines() if "error" in line), stderr[:200])
-        raise InfrastructureError("native", f"seal.cu does not build: {first}")
+        raise InfrastructureError("native", f"nvcc does not build our own code: {first}")
 
 
 def _includes() -> list[str]:

@@ -1,4 +1,4 @@
-"""Bandwidth of a plain copy, by size."""
+"""Bandwidth of a plain copy, by size: the better of a kernel of ours and the driver's own."""
 
 from cuda_llm.tools.prober.gpu import Gpu, Step
 from cuda_llm.tools.prober.probe import CopyRate
@@ -10,7 +10,8 @@ THREADS = 256
 VECTOR_BYTES = 16
 FLUSHED_L2 = 2
 """Bytes written before a cold copy, in units of the L2."""
-BLOCKS_PER_SM = 8
+VECTORS = 4
+"""That a thread copies."""
 
 
 def copy_rates(gpu: Gpu) -> tuple[CopyRate, ...]:
@@ -35,17 +36,25 @@ def copy_rate(gpu: Gpu, moved: int, flush: Step, flush_s: float) -> CopyRate:
     source, target = gpu.cupy.zeros(each, "uint8"), gpu.cupy.empty(each, "uint8")
     gpu.device.synchronize()
     kernel = gpu.kernel("copy")
-    grid = min(BLOCKS_PER_SM * gpu.sm_count, -(-each // (THREADS * VECTOR_BYTES)))
+    grid = -(-each // (THREADS * VECTORS * VECTOR_BYTES))
     arguments = (source, target, gpu.cupy.int64(each // VECTOR_BYTES))
 
-    def copy() -> None:
+    def by_us() -> None:
         kernel((grid,), (THREADS,), arguments)
 
-    def flush_and_copy() -> None:
-        flush()
-        copy()
+    def by_the_driver() -> None:
+        target.data.copy_from_device_async(source.data, each, gpu.stream)
 
-    cold_s, warm_s = gpu.step_s(flush_and_copy) - flush_s, gpu.step_s(copy)
+    def behind_flush(copy: Step) -> Step:
+        def both() -> None:
+            flush()
+            copy()
+
+        return both
+
+    ways = (by_us, by_the_driver)
+    cold_s = min(gpu.step_s(behind_flush(copy)) for copy in ways) - flush_s
+    warm_s = min(gpu.step_s(copy) for copy in ways)
     return CopyRate(
         moved_bytes=moved, cold_gb_s=moved / cold_s / 1e9, warm_gb_s=moved / warm_s / 1e9
     )

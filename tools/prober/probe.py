@@ -36,7 +36,7 @@ class Probe:
     cuda: str = ""
     """Newest CUDA the driver runs, e.g. `13.0`."""
     copies: tuple[CopyRate, ...] = ()
-    """By size, smallest first, by a kernel of our own."""
+    """By size, smallest first: the better of a kernel of ours and the driver's own copy."""
     fp32_tflops: float = 0.0
     """Chains of fused multiply-adds on the CUDA cores, by a kernel of our own."""
     tensor_tflops: Mapping[str, float] = field(default_factory=dict)

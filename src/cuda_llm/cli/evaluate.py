@@ -27,9 +27,9 @@ def evaluate(
         typer.Option(help="auto, cuda:0, cuda:all, emulated, emulated:GPU.", show_default="auto"),
     ] = None,
     l2: Annotated[
-        Literal["cold", "warm"],
-        typer.Option("--l2", help="L2 of a GPU when a timed call begins."),
-    ] = "cold",
+        Literal["cold", "warm"] | None,
+        typer.Option("--l2", help="L2 of a GPU when a timed call begins.", show_default="cold"),
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")
     ] = False,
@@ -45,7 +45,7 @@ def evaluate(
     sources = [(str(path), read_source(path)) for path in files]
     loaded = load_task(task)
     chosen = open_device(device or settings().device)
-    options = MeasureOptions(tier=Tier.CONFIRM, l2=L2(l2))
+    options = MeasureOptions(tier=Tier.CONFIRM, l2=L2(l2 or settings().l2))
     with open_progress([name for name, _ in sources]) as progress:
         progress.prepare(chosen.prepare)
         judged = asyncio.run(judge_all(loaded, chosen, sources, progress, options))

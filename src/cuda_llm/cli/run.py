@@ -16,8 +16,9 @@ def run(
         str, Option(help="auto, cuda:0, cuda:all, emulated, emulated:GPU as in emulated:RTX 4090.")
     ] = "auto",
     l2: Annotated[
-        Literal["cold", "warm"], Option("--l2", help="L2 of a GPU when a timed call begins.")
-    ] = "cold",
+        Literal["cold", "warm"] | None,
+        Option("--l2", help="L2 of a GPU when a timed call begins.", show_default="cold"),
+    ] = None,
     generator: Annotated[
         str, Option(help="Who writes: auto, llm, playbook or module:Class.")
     ] = "auto",
@@ -73,12 +74,13 @@ def run(
     from cuda_llm.graph.runs.settle import settle
     from cuda_llm.graph.runs.start import start as start_run
     from cuda_llm.search import Components
+    from cuda_llm.settings import settings
     from cuda_llm.traces.run_folder import RunFolder
 
     wanted = RunRequest(
         task=task,
         device=device,
-        l2=l2,
+        l2=l2 or settings().l2,
         generator=generator,
         strategy=strategy,
         agents=tuple(agent or ()),

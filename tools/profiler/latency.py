@@ -41,7 +41,6 @@ def block_clk(account: LaunchAccount, table: KernelTable, hardware: Hardware) ->
     return tuple(
         executions * _arithmetic_clk(block, hardware)
         + _shared_clk(executions, here, hardware)
-        + executions * block.round_trips * hardware.model.latency_l2_clk
         + waiting
         for block, executions, here, waiting in zip(
             table.blocks, account.block_warps, accesses, loads, strict=True

@@ -11,6 +11,7 @@ constexpr uint64_t kReportMagic = 0x31747270'75677564;  // "dugprpt1"
 constexpr uint32_t kLogEntries = 1024;
 constexpr uint32_t kTextBytes = 64 << 10;
 constexpr uint32_t kNoText = 0xffffffff;
+constexpr uint32_t kMaxTags = 256 * 24;  // steps times outputs
 
 enum class EntryKind : uint32_t { kernel = 0, copy = 1, set = 2 };
 
@@ -52,6 +53,9 @@ struct Report {
   RefusedCall refused;
   LogEntry log[kLogEntries];
   char text[kTextBytes];  // zero-terminated strings
+  // Of the last batch, as they were when it had run: word i * output_count + o. The referee looks here
+  // at once, where a copy of its own from the GPU would take a time that varies.
+  uint64_t tags[kMaxTags];
 };
 
 }  // namespace gpu

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from device_calls import run
 from seal_reference import TAG_WORDS, sealed, tag
@@ -41,7 +42,7 @@ def _source() -> str:
 def test_ciphertext_and_tags_are_those_of_the_reference(first: int, second: int) -> None:
     slot, offset = 11, -(-first // 16) * 16 + 16
     content = np.random.default_rng(first).integers(0, 256, offset + second, dtype=np.uint8)
-    values = {
+    values: dict[str, npt.NDArray[np.generic]] = {
         "in": content,
         "out": np.full(offset + second, 0xEE, dtype=np.uint8),
         "tags": np.zeros(2, dtype=np.uint64),

@@ -40,6 +40,8 @@ Batch compose(const Gpu& gpu, const SealKernels& kernels, const Arena& arena,
   batch.calls_solve = (frame.flags & gpu::kSolve) != 0;
   batch.host_inclusive = batch.calls_solve && (frame.flags & gpu::kHost) != 0;
   batch.copied_bytes = frame.copied_bytes;
+  batch.tag_bytes = uint64_t{frame.steps} * frame.output_count * 8;
+  batch.tags = at(arena, frame.tag_offset, batch.tag_bytes);
   batch.order.assign(frame.order, frame.order + frame.steps);
   copy_in(gpu, arena, frame.copied_bytes);
   Chain chain = begin_chain(gpu);
@@ -63,13 +65,15 @@ Batch compose(const Gpu& gpu, const SealKernels& kernels, const Arena& arena,
 // A host-inclusive batch is the same chain cut in two before each call: what lies between two calls
 // is one graph, the tags of the one and the inputs of the next.
 void run_batch(const Gpu& gpu, const Arena& arena, const Candidate& candidate,
-               const Captures& captures, const Batch& batch) {
+               const Captures& captures, const Batch& batch, uint64_t* tags) {
   for (size_t part = 0; part < batch.graphs.size(); ++part) {
     expect(gpu, gpu.driver->cuGraphLaunch(batch.graphs[part], gpu.stream), "graph launch");
     if (!batch.host_inclusive || part == batch.order.size()) continue;
     const CallOf of = {batch.order[part], captures.slot_stride, false, false};
     call_solve(arena, candidate, captures.solve, of);
   }
+  if (batch.tag_bytes != 0)
+    expect(gpu, gpu.driver->cuMemcpyDtoHAsync(tags, batch.tags, batch.tag_bytes, gpu.stream), "tags");
   settle(gpu);
   copy_out(gpu, arena, batch.copied_bytes);
 }

@@ -14,15 +14,17 @@ struct Batch {
   std::vector<uint32_t> order;         // slots
   std::vector<CUgraphExec> graphs;     // one for all, or before and after each call of `solve`
   bool calls_solve;
+  CUdeviceptr tags;
+  uint64_t tag_bytes;
 };
 
 // Does everything but run it; what the frame holds is not kept.
 Batch compose(const Gpu& gpu, const SealKernels& kernels, const Arena& arena,
               const Captures& captures, const gpu::ArmFrame& frame);
 
-// Runs it and waits for its end.
+// Runs it and waits for its end, its tags written down in `tags`.
 void run_batch(const Gpu& gpu, const Arena& arena, const Candidate& candidate,
-               const Captures& captures, const Batch& batch);
+               const Captures& captures, const Batch& batch, uint64_t* tags);
 
 void forget_batch(const Gpu& gpu, Batch& batch);
 

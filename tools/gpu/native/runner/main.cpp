@@ -8,6 +8,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <poll.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -20,6 +21,8 @@ namespace {
 
 using namespace runner;
 using gpu::Order;
+
+constexpr int kLooksForGo = 100'000;  // some tens of milliseconds
 
 union AnyFrame {
   gpu::Head head;
@@ -39,6 +42,14 @@ size_t size_of(Order order) {
     case Order::go: return sizeof(gpu::GoFrame);
   }
   return 0;
+}
+
+// Being woken up takes a time that differs from batch to batch, and would count: from an ArmFrame to
+// its GoFrame the runner stays awake, within reason.
+void await_go(int socket) {
+  pollfd watched = {socket, POLLIN, 0};
+  for (int look = 0; look < kLooksForGo && poll(&watched, 1, 0) == 0; ++look) {
+  }
 }
 
 // False: the referee hung up. A frame of another size is a mistake of ours.
@@ -112,7 +123,7 @@ void obey(Runner& r, AnyFrame& frame) {
       explicit_bzero(&frame, sizeof frame);
       return say(Reply::done, 0, sequence, 0, "");
     case Order::go:
-      run_batch(r.gpu, r.arena, r.candidate, r.captures, r.batch);
+      run_batch(r.gpu, r.arena, r.candidate, r.captures, r.batch, r.report->tags);
       return say(Reply::done, 0, sequence, 0, "");
     case Order::start:
       return move(r, frame.start);
@@ -142,6 +153,10 @@ int main(int count, char** words) {
   r.arena = open_arena(r.gpu, frame.start, count == 8 ? std::atoi(words[7]) : -1);
   r.candidate = load_candidate(r.gpu, *shim, r.arena, r.report, frame.start);
   say(Reply::ready, 0, frame.head.sequence, r.arena.base, "");
-  while (listen_any(socket, frame)) obey(r, frame);
+  while (listen_any(socket, frame)) {
+    const bool armed = static_cast<Order>(frame.head.kind) == Order::arm;
+    obey(r, frame);
+    if (armed) await_go(socket);
+  }
   _exit(0);
 }

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cuda_llm.errors import MissingError
+from cuda_llm.tools.launch_on_gpu import Launch, launch_on_gpu
 
 Array: TypeAlias = Any
 """A NumPy array, or a CuPy array with the same methods."""
@@ -30,6 +31,8 @@ class Arrays:
     """Elements compared at once: on a host the working set stays in the cache."""
     part_bytes: int = 1 << 28
     """Working memory that a float64 reference computed part by part may take at once."""
+    launch: Launch | None = None
+    """Runs kernels of our own where these arrays lie."""
 
     def number(self, value: Array) -> float:
         """One element, brought to the host."""
@@ -56,10 +59,13 @@ def on_gpu() -> Arrays:
         raise MissingError("CuPy", "pip install 'cuda-llm[gpu]'") from error
     from cuda_llm.tools.random_on_gpu import random_on_gpu
 
+    # Reductions made of CUB's templates take up to nine seconds each to compile.
+    cupy._core.set_reduction_accelerators([])
     return Arrays(
         xp=cupy,
         generator=random_on_gpu,
         to_host=cupy.asnumpy,
         at_once=1 << 24,
         part_bytes=1 << 31,
+        launch=launch_on_gpu,
     )

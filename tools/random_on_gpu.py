@@ -6,22 +6,19 @@ could try one by one. Single numbers, and choices without repetition, are drawn 
 """
 
 import math
-from collections.abc import Callable, Sequence
-from functools import lru_cache
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from cuda_llm.tools.launch_on_gpu import Launch, Program, launch_on_gpu
 from cuda_llm.tools.random_kernels import SOURCE
 
 Array: TypeAlias = Any
 Size: TypeAlias = int | tuple[int, ...]
-Launch: TypeAlias = Callable[[str, int, tuple[Any, ...]], None]
-"""`launch(kernel, threads, arguments)`: arrays are passed by address, NumPy scalars by value."""
 
-NAMES = ("bounded", "unit32", "unit64", "normal32", "gamma32")
-THREADS_PER_BLOCK = 256
+PROGRAM = Program(SOURCE, ("bounded", "unit32", "unit64", "normal32", "gamma32"))
 
 
 class CountedRandom:
@@ -94,7 +91,7 @@ class CountedRandom:
         count = math.prod(shape)
         if count:
             arguments = (values, np.uint64(count), *self._words, np.uint32(self._draws), *more)
-            self._launch(kernel, -(-count // a_block), arguments)
+            self._launch(PROGRAM, kernel, -(-count // a_block), arguments)
         self._draws += 1
         return values
 
@@ -108,17 +105,4 @@ def random_on_gpu(seed: int) -> CountedRandom:
     """A generator whose arrays are CuPy's, on the current device and stream."""
     import cupy
 
-    return CountedRandom(cupy, _launch_on_gpu, seed)
-
-
-def _launch_on_gpu(kernel: str, threads: int, arguments: tuple[Any, ...]) -> None:
-    blocks = -(-threads // THREADS_PER_BLOCK)
-    _kernels()[kernel]((blocks,), (THREADS_PER_BLOCK,), arguments)
-
-
-@lru_cache(maxsize=1)
-def _kernels() -> dict[str, Any]:
-    import cupy
-
-    module = cupy.RawModule(code=SOURCE)
-    return {name: module.get_function(name) for name in NAMES}
+    return CountedRandom(cupy, launch_on_gpu, seed)

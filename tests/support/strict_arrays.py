@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from random_on_host import random_on_host
+from launch_on_host import random_on_host
 
 from cuda_llm.tools.arrays import HOST, Arrays
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from random_on_host import random_on_host
+from launch_on_host import random_on_host
 
 from cuda_llm.tools.random_on_gpu import CountedRandom
 

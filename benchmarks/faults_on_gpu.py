@@ -142,7 +142,7 @@ def run_mixed(arguments: argparse.Namespace, deadline: float) -> None:
     adopt_orphans()
     resource_tracker.ensure_running()
     os.environ["TMPDIR"] = tempfile.mkdtemp(prefix="faults-")
-    folders = (cache_folder(), Path(os.environ["TMPDIR"]), Path("/dev/shm"))
+    folders = (cache_folder() / "work", Path(os.environ["TMPDIR"]), Path("/dev/shm"))
     before = snapshot(folders)
     context = multiprocessing.get_context("spawn")
     first = len(rows)

@@ -11,16 +11,18 @@ _ELSEWHERE = {
     "ncu": ("/opt/nvidia/nsight-compute/*/ncu",),
     "compute-sanitizer": (),
     "cuobjdump": (),
+    "nvdisasm": (),
 }
 _MENDS = {
     "ncu": "install Nsight Compute (package cuda-nsight-compute-*) and put ncu on PATH",
     "compute-sanitizer": "install it (package cuda-sanitizer-*) and put it on PATH",
     "cuobjdump": "install it (package cuda-cuobjdump-*) and put it on PATH",
+    "nvdisasm": "install it (package cuda-nvdisasm-*) and put it on PATH",
 }
 
 
 def find_tool(name: str, toolkit: Toolkit) -> Path | None:
-    """`ncu`, `compute-sanitizer` or `cuobjdump`: of CUDA_HOME, PATH, the toolkit, its usual place.
+    """One of the tools above: of CUDA_HOME, PATH, the toolkit, or its usual place.
 
     Links and wrappers are kept as they are: some of the tools look for their parts beside them.
     """

@@ -131,10 +131,12 @@ async def _read(
 ) -> tuple[Path, tuple[SassFacts, ...]] | str:
     if not look.sass:
         return ""
-    cuobjdump = find_tool("cuobjdump", toolkit)
-    if cuobjdump is None:
-        return missing("cuobjdump", "SASS")
-    return await disassemble(cuobjdump, toolkit, compiled, folder, wall_s=look.wall_s)
+    found = {name: find_tool(name, toolkit) for name in ("cuobjdump", "nvdisasm")}
+    for name, path in found.items():
+        if path is None:
+            return missing(name, "SASS")
+    cuobjdump, nvdisasm = (path for path in found.values() if path is not None)
+    return await disassemble(cuobjdump, nvdisasm, compiled, folder, wall_s=look.wall_s)
 
 
 async def _sanitize(

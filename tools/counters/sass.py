@@ -8,10 +8,9 @@ from pathlib import Path
 
 from cuda_llm.errors import InfrastructureError
 from cuda_llm.tools.compiler.candidate import Compiled
-from cuda_llm.tools.compiler.toolkit import Toolkit
 from cuda_llm.tools.sandbox.jail import Jail, run_jailed
 
-_FUNCTION = re.compile(r"^\s*Function : (\S+)")
+_FUNCTION = re.compile(r"^\.text\.(\S+):$")
 _INSTRUCTION = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)")
 _GLOBAL = ("LDG", "STG", "LD", "ST")
 _TENSOR = re.compile(r"(?:HMMA|HGMMA|IMMA|IGMMA|QGMMA|BMMA|BGMMA|DMMA|OMMA|UTC\w*MMA)(?:\.|$)")
@@ -66,33 +65,39 @@ class SassFacts:
 
 
 async def disassemble(
-    cuobjdump: Path, toolkit: Toolkit, compiled: Compiled, folder: Path, *, wall_s: float = 30.0
+    cuobjdump: Path, nvdisasm: Path, compiled: Compiled, folder: Path, *, wall_s: float = 30.0
 ) -> tuple[Path, tuple[SassFacts, ...]] | str:
-    """Write the code of every kernel to a file in `folder` and read it; else why not."""
+    """Write the code of every kernel to a file in `folder` and read it; else why not.
+
+    The two steps of `cuobjdump -sass`, which in CUDA 13.0 prints no code for sm_90a.
+    """
     library = compiled.library
     jail = Jail(
         folder=folder,
-        readable=(library, toolkit.root, cuobjdump),
-        path=(cuobjdump.parent, toolkit.root / "bin", Path("/usr/bin"), Path("/bin")),
+        readable=(library, *(tool.resolve().parent.parent for tool in (cuobjdump, nvdisasm))),
         wall_s=wall_s,
         cpu_s=wall_s,
         output_bytes=16 << 20,
     )
+    listing = ""
     try:
-        run = await run_jailed([str(cuobjdump), "-sass", str(library)], jail)
+        run = await run_jailed([str(cuobjdump), "-xelf", "all", str(library)], jail)
+        for cubin in sorted(folder.glob("*.cubin")) if run.ok else ():
+            run = await run_jailed([str(nvdisasm), "-c", str(cubin)], jail)
+            listing += run.stdout.text
     except InfrastructureError as error:
         return f"no SASS: {error}"
-    facts = read_sass(run.stdout.text)
+    facts = read_sass(listing)
     if not run.ok or not facts:
-        last = (run.stderr.text.strip().splitlines() or ["it said nothing"])[-1]
-        return f"no SASS: cuobjdump: {last[:200]}"
+        said = (run.stderr.text + run.stdout.text).strip().splitlines() or ["it said nothing"]
+        return f"no SASS: {Path(run.command[0]).name}: {said[-1][:200]}"
     path = folder / "kernel.sass"
-    path.write_text(run.stdout.text)
+    path.write_text(listing)
     return path, facts
 
 
 def read_sass(text: str) -> tuple[SassFacts, ...]:
-    """The kernels of a listing, in its order."""
+    """The kernels of what nvdisasm lists, in its order."""
     found: dict[str, Counter[str]] = {}
     symbol = ""
     for line in text.splitlines():

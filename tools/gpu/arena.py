@@ -65,11 +65,6 @@ class Arena:
         span, base = self.layout.spans[name], slot * self.layout.stride
         return self.memory.view(base + span.begin, base + span.end)
 
-    def tags(self, count: int) -> Array:
-        """The tags of the present batch, as 64-bit words."""
-        begin = self.layout.tags
-        return self.memory.view(begin, begin + 8 * count).view("uint64")
-
     def _lay(self, layout: Layout) -> None:
         if layout.wanted_bytes > self.memory.size_bytes:
             self.memory = self._grow(self.memory, layout)

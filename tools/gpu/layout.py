@@ -72,8 +72,8 @@ class Layout:
 
     @property
     def copied_bytes(self) -> int:
-        """Slots and tags: all that anyone but the runner looks at."""
-        return self.flush
+        """Slots: all that anyone but the runner looks at."""
+        return self.tags
 
     @property
     def offsets(self) -> Mapping[str, int]:

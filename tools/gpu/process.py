@@ -4,6 +4,7 @@ import contextlib
 import ctypes
 import os
 import socket
+import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import IntFlag
@@ -20,6 +21,7 @@ from cuda_llm.tools.gpu.protocol import (
     Order,
     Reply,
     ReplyFrame,
+    Report,
     StartFrame,
 )
 from cuda_llm.tools.gpu.report import REPORT_BYTES, CallLog, read_report
@@ -127,6 +129,16 @@ class GpuRunner:
     def read_log(self) -> CallLog:
         """What the shim noted of the last call or capture."""
         return read_report(bytes(self._report.map[:REPORT_BYTES]), self._launch.sm_count)
+
+    def read_tags(self, count: int) -> tuple[int, ...]:
+        """Tags of the last batch, as the runner wrote them down."""
+        begin, end = Report.tags.offset, Report.tags.offset + 8 * count
+        return struct.unpack(f"<{count}Q", self._report.map[begin:end])
+
+    def forget_tags(self, count: int) -> None:
+        """Leave none that could be taken for those of a batch to come."""
+        begin, end = Report.tags.offset, Report.tags.offset + 8 * count
+        self._report.map[begin:end] = os.urandom(8 * count)
 
     async def stop(self) -> None:
         """End it and let go of everything. Raises DeviceLost where it does not go."""

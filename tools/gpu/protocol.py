@@ -28,6 +28,7 @@ TAG_WORDS = 65536
 REPORT_MAGIC = 0x3174727075677564
 LOG_ENTRIES = 1024
 TEXT_BYTES = 64 << 10
+MAX_TAGS = MAX_STEPS * MAX_REGIONS
 NO_TEXT = 0xFFFFFFFF
 
 _U8, _U32, _U64 = ctypes.c_uint8, ctypes.c_uint32, ctypes.c_uint64
@@ -223,6 +224,7 @@ class Report(ctypes.Structure):
         ("refused", RefusedCall),
         ("log", LogEntry * LOG_ENTRIES),
         ("text", ctypes.c_char * TEXT_BYTES),
+        ("tags", _U64 * MAX_TAGS),
     )
 
 

@@ -101,7 +101,10 @@ class GpuSession:
     async def _order(
         self, frame: Frame, limit_s: float, *, spinning: bool = False, in_graph: bool = False
     ) -> ReplyFrame | Verdict:
-        """The runner's answer, or the verdict that ends the session."""
+        """The runner's answer, or the verdict that ends the session.
+
+        `in_graph`: nothing of ours is under way that would have to be waited for.
+        """
         if self._over is not None:
             return self._over
         if self._reached.memory is not self._arena.memory:
@@ -110,7 +113,8 @@ class GpuSession:
                 self._over = reached
                 return reached
             self._reached = reached
-        self._arena.memory.finish()
+        if not in_graph:
+            self._arena.memory.finish()
         runner = self._reached.runner
         outcome = await runner.order(frame, limit_s, spinning=spinning)
         if isinstance(outcome, ReplyFrame):

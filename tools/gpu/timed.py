@@ -3,8 +3,6 @@
 import time
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-
 from cuda_llm.outcomes import Verdict
 from cuda_llm.tools.arrays import Array
 from cuda_llm.tools.device import Argument, Batch, BufferSpec, CallOptions, Role, Slot, TimeClass
@@ -79,17 +77,17 @@ class GpuTimedSession(GpuSession):
         """See `TimedSession.go`. Raises ValueError where nothing is armed."""
         if self._batch is None:
             raise ValueError("no batch is armed")
-        arena = self._arena
-        tags = arena.tags(len(self._batch.order) * len(self._outputs()))
-        arena.memory.finish()
+        count = len(self._batch.order) * len(self._outputs())
+        runner = self._reached.runner
+        runner.forget_tags(count)
+        self._arena.memory.finish()
+        frame = GoFrame()
         started = time.perf_counter()
-        reply = await self._order(GoFrame(), limit_s, spinning=True, in_graph=True)
-        read = arena.memory.arrays.to_host(tags)
-        ended = time.perf_counter()
+        reply = await self._order(frame, limit_s, spinning=True, in_graph=True)
         if not isinstance(reply, ReplyFrame):
             return reply
-        self._tags = tuple(int(tag) for tag in np.asarray(read))
-        return ended - started
+        self._tags = runner.read_tags(count)
+        return time.perf_counter() - started
 
     def find_late_write(self) -> str | None:
         """See `TimedSession.find_late_write`. Raises ValueError where no batch has run."""

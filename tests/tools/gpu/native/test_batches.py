@@ -60,6 +60,7 @@ def test_a_batch_opens_solves_and_tags_each_slot_of_its_order(start: Start, way:
             assert _tags(runner, len(ORDER)) == [
                 tag(_bytes(_output(runner, slot)), KEY[2:], slot, 1) for slot in ORDER
             ]
+            assert runner.report().tags[: len(ORDER)] == _tags(runner, len(ORDER))
             assert not np.isin(contents[1], runner.floats(STRIDE + IN)).any()
 
 

@@ -34,6 +34,7 @@ CONSTANTS = {
     "gpu::kLogEntries": protocol.LOG_ENTRIES,
     "gpu::kTextBytes": protocol.TEXT_BYTES,
     "gpu::kNoText": protocol.NO_TEXT,
+    "gpu::kMaxTags": protocol.MAX_TAGS,
     **{f"gpu::Order::{order.name.lower()}": int(order) for order in protocol.Order},
     **{f"gpu::SharedBy::{shared.name.lower()}": int(shared) for shared in protocol.SharedBy},
     **{f"gpu::Captured::{done.name.lower()}": int(done) for done in protocol.Captured},

@@ -48,13 +48,16 @@ Batch compose(const Gpu& gpu, const SealKernels& kernels, const Arena& arena,
   add_clear_tags(gpu, arena, frame, chain);
   for (uint32_t step = 0; step < frame.steps; ++step) {
     add_open(gpu, kernels, arena, frame, step, chain);
-    if ((frame.flags & gpu::kFlush) != 0) add_flush(gpu, kernels, arena, frame, step, chain);
+    const bool flushes = (frame.flags & gpu::kFlush) != 0;
+    if (flushes) add_flush(gpu, kernels, arena, frame, step, chain);
     if (batch.host_inclusive) {
       batch.graphs.push_back(finish(gpu, chain));
       chain = begin_chain(gpu);
     } else if (batch.calls_solve) {
       add_captured(gpu, captures.graphs[frame.order[step]], chain);
     }
+    // Else tagging would be quicker after a call than without one, which has left no output in L2.
+    if (flushes) add_flush(gpu, kernels, arena, frame, step, chain);
     add_tags(gpu, kernels, arena, frame, step, chain);
   }
   batch.graphs.push_back(finish(gpu, chain));

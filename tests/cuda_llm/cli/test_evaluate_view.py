@@ -1,13 +1,15 @@
 """The report for a person, in whatever terminal they have."""
 
+from dataclasses import replace
 from io import StringIO
 
 import pytest
 from rich.console import Console
 
-from cuda_llm.cli.evaluate_view import show_table, without_common_folder
+from cuda_llm.cli.evaluate_view import show_table, timed, without_common_folder
 from cuda_llm.cli.progress import LiveProgress
 from cuda_llm.outcomes import LoadFailed
+from cuda_llm.profile import SizeTime
 from cuda_llm.tools.judge.judged import Judged
 
 
@@ -45,3 +47,52 @@ def test_progress_has_one_line_a_file_whatever_its_name() -> None:
         console.print(progress.bars.get_renderable())
     lines = [line.strip() for line in shown.get().splitlines()]
     assert [line.split("  ")[0].split(" ", 1)[1] for line in lines] == ["[/b]a.cu", "b.cu"]
+
+
+MEASURED = SizeTime(
+    dims={"n": 1024},
+    time_us=31.2,
+    baseline_us=88.0,
+    source="measured",
+    spread=0.004,
+    baseline_spread=0.003,
+    paired_speedup=2.82,
+    speedup_low=2.80,
+    speedup_high=2.84,
+    outcome="faster",
+    floor=0.01,
+    time_class="device",
+    l2="cold",
+)
+
+
+def test_a_measured_time_stands_with_its_doubt_and_the_interval_of_its_factor() -> None:
+    assert timed(MEASURED) == (
+        "31.2 us ±0.4%   baseline 88.0 us ±0.3%   2.82x faster (2.80 to 2.84)"
+    )
+
+
+def test_what_the_measurement_calls_a_tie_is_one_whatever_the_quotient() -> None:
+    tie = replace(MEASURED, outcome="tie", paired_speedup=1.2, speedup_low=0.98, speedup_high=1.41)
+    assert timed(tie).endswith("a tie (0.98 to 1.41)")
+
+
+def test_a_small_difference_beyond_doubt_is_told() -> None:
+    slower = replace(
+        MEASURED, outcome="slower", paired_speedup=0.98, speedup_low=0.975, speedup_high=0.985
+    )
+    assert timed(slower).endswith("1.02x slower (1.02 to 1.03)")
+
+
+def test_the_hosts_part_and_what_else_must_be_known_are_told() -> None:
+    host = replace(MEASURED, time_class="host-inclusive", note="the baseline was measured earlier")
+    assert "±0.4% (host-inclusive)" in timed(host)
+    assert timed(host).endswith("; the baseline was measured earlier")
+
+
+@pytest.mark.parametrize(
+    ("speedup", "said"), [(1.05, "a tie"), (1.5, "1.50x faster"), (0.5, "2.00x slower")]
+)
+def test_modelled_times_within_a_tenth_are_a_tie(speedup: float, said: str) -> None:
+    size = SizeTime(dims={}, time_us=100.0, baseline_us=100.0 * speedup, source="modelled")
+    assert timed(size) == f"100.0 us   baseline {100 * speedup:.1f} us   {said}"

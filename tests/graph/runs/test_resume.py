@@ -127,3 +127,26 @@ def test_a_run_killed_before_its_first_checkpoint_starts_over(tmp_path: Path) ->
 
 def test_no_overrides_are_nothing() -> None:
     assert not Overrides().given
+
+
+def test_a_run_goes_on_only_where_its_times_could_be_ranked(tmp_path: Path) -> None:
+    """Started where times were measured: a modelled one never stands beside them."""
+    asyncio.run(stop_when("compile // r1-c1", tmp_path))
+    run = the_run(tmp_path)
+    about = run.read_run()
+    run.write_run({**about, "time_source": "measured", "device": "cuda:0 NVIDIA H200"})
+
+    with pytest.raises(UsageError, match="judged on cuda:0 NVIDIA H200, times measured"):
+        asyncio.run(resume(run, overrides=parts()))
+
+
+def test_a_run_that_chose_its_device_goes_on_with_that_one(tmp_path: Path) -> None:
+    asyncio.run(stop_when("compile // r1-c1", tmp_path, device="auto"))
+    run = the_run(tmp_path)
+    assert run.read_run()["request"]["device"] == "auto"
+    about = run.read_run()
+    brought = [name for name in about["brought"] if name != "device"]
+    run.write_run({**about, "device_spec": "emulated:RTX 4090", "brought": brought})
+
+    with pytest.raises(UsageError, match="here is emulated RTX 4090"):
+        asyncio.run(resume(run, overrides=parts(device=None)))

@@ -14,7 +14,7 @@ from cuda_llm.tools.native import build
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "gpu"
 NATIVE = Path(program.__file__).parent / "native"
-CHECKS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-g", "-O1")
+CHECKS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-g1", "-O0")
 
 Start = Callable[..., GpuRunner]
 

@@ -81,6 +81,6 @@ def _preprocessed(source: str) -> str:
 def _loop(name: str, parameters: str) -> str:
     given = ", ".join(re.findall(r"(\w+)\s*(?:,|$)", parameters))
     return f"""
-extern "C" void run_{name}(unsigned threads, {parameters}) {{
-    for (unsigned i = 0; i < threads; ++i) {{ blockIdx.x = i; {name}({given}); }}
+extern "C" void run_{name}(unsigned launched, {parameters}) {{
+    for (unsigned i = 0; i < launched; ++i) {{ blockIdx.x = i; {name}({given}); }}
 }}"""

@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from launch_on_host import random_on_host
+from launch_on_host import launch_on_host, random_on_host
 
 from cuda_llm.tools.arrays import HOST, Arrays
+from cuda_llm.tools.launch_on_gpu import Launch
 
 IN_CUPY = [
     "abs",
@@ -234,8 +235,8 @@ class StrictModule:
         return plain if arrays or Ellipsis in plain else (*plain, Ellipsis)
 
 
-def strict_arrays() -> tuple[Arrays, StrictModule]:
-    """Arrays for the validator, and the module that counts."""
+def strict_arrays(launch: Launch | None = launch_on_host) -> tuple[Arrays, StrictModule]:
+    """Arrays for the validator, and the module that counts. `launch` None: no kernels of ours."""
     xp = StrictModule()
 
     def to_host(array: StrictArray) -> npt.NDArray[Any]:
@@ -249,5 +250,6 @@ def strict_arrays() -> tuple[Arrays, StrictModule]:
         to_host=to_host,
         at_once=HOST.at_once,
         part_bytes=HOST.part_bytes,
+        launch=launch,
     )
     return arrays, xp

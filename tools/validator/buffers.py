@@ -12,9 +12,7 @@ import numpy as np
 from cuda_llm.outcomes import GuardOverwritten, InputMutated
 from cuda_llm.tools.arrays import HOST, Array, Arrays, Random
 from cuda_llm.tools.device import PlacedBuffer, Role
-
-BYTES_AT_ONCE = 1 << 29
-"""Compared at once, so that the mask of a large buffer stays small."""
+from cuda_llm.tools.validator.fused import differ_there
 
 
 @dataclass(frozen=True)
@@ -95,17 +93,13 @@ def same_bytes(one: Array, other: Array, arrays: Arrays = HOST) -> bool:
 
 def _first_difference(pairs: Sequence[tuple[Array, Array]], arrays: Arrays) -> int | None:
     """Number of the first pair of flat arrays of whole numbers that differ."""
-    asked: list[tuple[int, Array, Array]] = []
-    for number, (ones, others) in enumerate(pairs):
-        step = BYTES_AT_ONCE // ones.itemsize
-        for begin in range(0, ones.size, step):
-            part = slice(begin, begin + step)
-            asked.append((number, ones[part], others[part]))
-    differ = arrays.xp.empty(len(asked), np.bool_)
-    for at, (_, ones, others) in enumerate(asked):
-        differ[at] = (ones != others).any()
-    found = np.flatnonzero(arrays.to_host(differ))
-    return asked[int(found[0])][0] if found.size else None
+    flags = differ_there(pairs, arrays)
+    if flags is None:
+        flags = arrays.xp.empty(len(pairs), np.bool_)
+        for number, (one, other) in enumerate(pairs):
+            flags[number] = (one != other).any()
+    found = np.flatnonzero(arrays.to_host(flags))
+    return int(found[0]) if found.size else None
 
 
 def words(array: Array) -> Array:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cuda_llm.tools.arrays import HOST, Array, Arrays
+from cuda_llm.tools.validator.fused import COLUMNS, compare_there
 from cuda_llm.tools.validator.tolerances import FEWEST_FOR_RMS, Limits
 
 CHUNK = HOST.at_once
@@ -56,67 +57,98 @@ def compare(got: Array, expected: Expected, limits: Limits, arrays: Arrays = HOS
 
 
 @dataclass(frozen=True)
-class _Row:
-    """Where the elements lie that one row of facts is about."""
+class _Table:
+    """Rows of facts about one part of an output."""
 
-    begin: int
+    rows: Array
+    begins: tuple[int, ...]
+    """Where in the part each row's positions count from; one number does for all."""
     shape: tuple[int, ...]
     origin: tuple[int, ...]
+    """Where in the whole output the part begins."""
 
-    def index(self, position: float) -> tuple[int, ...]:
-        """Index in the whole output of an element of this row."""
-        local = np.unravel_index(self.begin + int(position), self.shape)
+    def index(self, position: int) -> tuple[int, ...]:
+        """Index in the whole output of an element of the part."""
+        local = np.unravel_index(position, self.shape)
         return tuple(int(i) + o for i, o in zip(local, self.origin, strict=True))
 
 
 class Tally:
     """Adds up the parts of an output. Facts stay where the arrays are until the end is asked for.
 
-    One row a chunk: largest error, sum of squares, number of wrong elements; positions of the
-    largest error and of the first wrong element; what is there; what should be.
+    A row tells of a chunk, or of the elements a thread took: largest error, sum of squares, number
+    of wrong elements; positions of the largest error and of the first wrong element; what is there;
+    what should be.
     """
 
     def __init__(self, limits: Limits, arrays: Arrays = HOST) -> None:
         self._limits = limits
         self._arrays = arrays
-        self._tables: list[Array] = []
-        self._rows: list[_Row] = []
+        self._tables: list[_Table] = []
         self._elements = 0
 
     def add(self, got: Array, expected: Expected, origin: tuple[int, ...] = ()) -> None:
         """Compare a part whose first element is element `origin` of the whole output."""
-        xp = self._arrays.xp
-        actual, target = got.reshape(-1), expected.value.reshape(-1)
-        chunks = list(_chunks(got, expected, self._arrays.at_once))
-        table = xp.empty((len(chunks), 9))
-        for number, part in enumerate(chunks):
-            units = _units(got, expected, self._limits, part, xp)
-            _note(table[number], units, actual[part], target[part], self._limits.max_units, xp)
-            self._rows.append(_Row(part.start, got.shape, origin or (0,) * got.ndim))
-        self._tables.append(table)
+        if got.shape != expected.value.shape:
+            raise ValueError(f"output {got.shape}, reference {expected.value.shape}")
+        begins = [0]
+        rows = None
+        if expected.units is None:
+            scale = expected.scale
+            rows = compare_there(got, expected.value, scale, self._limits, self._arrays)
+        if rows is None:
+            chunks = list(_chunks(got.size, self._arrays.at_once))
+            begins = [chunk.start for chunk in chunks]
+            rows = _facts(got, expected, self._limits, chunks, self._arrays.xp)
+        place = origin or (0,) * got.ndim
+        self._tables.append(_Table(rows, tuple(begins), got.shape, place))
         self._elements += got.size
 
     def comparison(self) -> Comparison:
         """What all parts come to; one transfer to the host."""
-        facts = self._arrays.to_host(self._arrays.xp.concatenate(self._tables))
+        facts = self._arrays.to_host(self._arrays.xp.concatenate([t.rows for t in self._tables]))
         highest, squares, wrong = facts[:, 0], facts[:, 1], facts[:, 2]
+        total, worst = int(wrong.sum()), float(highest.max())
         finite = np.isfinite(highest)
-        total, worst = int(wrong.sum()), float(highest.max(initial=0.0))
-        rms = math.sqrt(sum(squares[finite].tolist()) / self._elements) if self._elements else 0.0
-        limit, row, kind = self._limits.max_units, int((wrong > 0).argmax()), 1
+        rms = math.sqrt(sum(squares[finite].tolist()) / self._elements)
+        limit, column = self._limits.max_units, 1
+        chosen = wrong > 0
         if not total and self._elements >= FEWEST_FOR_RMS and rms > self._limits.rms_units:
-            row, kind = int(highest.argmax()), 0
+            column, chosen = 0, highest == worst
             total, worst, limit = self._elements, rms, self._limits.rms_units
+        table, row, position = self._first(facts[:, 3 + column], chosen)
         return Comparison(
             elements=self._elements,
             wrong=total,
             max_units=worst,
             rms_units=rms,
             limit=limit,
-            first=self._rows[row].index(facts[row, 3 + kind]) if total else (),
-            got=float(facts[row, 5 + kind]) if total else 0.0,
-            expected=float(facts[row, 7 + kind]) if total else 0.0,
+            first=table.index(position) if total else (),
+            got=float(facts[row, 5 + column]) if total else 0.0,
+            expected=float(facts[row, 7 + column]) if total else 0.0,
         )
+
+    def _first(
+        self, positions: npt.NDArray[np.float64], chosen: npt.NDArray[np.bool_]
+    ) -> tuple[_Table, int, int]:
+        """The first part with a chosen row; its row with the first element, and where that is."""
+        end = 0
+        for table in self._tables:
+            begin, end = end, end + len(table.rows)
+            if chosen[begin:end].any():
+                places = np.where(chosen[begin:end], positions[begin:end] + table.begins, np.inf)
+                row = int(places.argmin())
+                return table, begin + row, int(places[row])
+        return self._tables[0], 0, 0
+
+
+def _facts(got: Array, expected: Expected, limits: Limits, chunks: list[slice], xp: Any) -> Array:
+    actual, target = got.reshape(-1), expected.value.reshape(-1)
+    table = xp.empty((len(chunks), COLUMNS))
+    for number, part in enumerate(chunks):
+        units = _units(got, expected, limits, part, xp)
+        _note(table[number], units, actual[part], target[part], limits.max_units, xp)
+    return table
 
 
 def _note(facts: Array, units: Array, actual: Array, target: Array, limit: float, xp: Any) -> None:
@@ -136,17 +168,15 @@ def wrong_elements(
 ) -> npt.NDArray[np.bool_]:
     """Which elements are wrong, in the shape of the output, on the host."""
     bad = np.zeros(got.size, np.bool_)
-    for part in _chunks(got, expected, arrays.at_once):
+    for part in _chunks(got.size, arrays.at_once):
         units = _units(got, expected, limits, part, arrays.xp)
         bad[part] = arrays.to_host(units > limits.max_units)
     return bad.reshape(got.shape)
 
 
-def _chunks(got: Array, expected: Expected, at_once: int) -> Iterator[slice]:
-    if got.shape != expected.value.shape:
-        raise ValueError(f"output {got.shape}, reference {expected.value.shape}")
-    for begin in range(0, got.size, at_once):
-        yield slice(begin, min(begin + at_once, got.size))
+def _chunks(size: int, at_once: int) -> Iterator[slice]:
+    for begin in range(0, size, at_once):
+        yield slice(begin, min(begin + at_once, size))
 
 
 def _units(got: Array, expected: Expected, limits: Limits, part: slice, xp: Any) -> Array:

@@ -8,6 +8,7 @@ import pytest
 from array_kernels import HONEST, writes
 from array_mutants import mutants
 from array_session import Buffers
+from launch_on_host import launch_on_host
 from small_tasks import small_task
 from strict_arrays import strict_arrays
 from strict_session import StrictSession
@@ -15,6 +16,7 @@ from strict_session import StrictSession
 from cuda_llm.outcomes import GuardOverwritten, InputMutated, WrongResult
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.device import CallOptions
+from cuda_llm.tools.launch_on_gpu import Launch
 from cuda_llm.tools.validator.admissible import check_sessions
 from cuda_llm.tools.validator.cases import Case
 from cuda_llm.tools.validator.oracle import baseline_oracle
@@ -25,8 +27,9 @@ MOST_WAITS = 4
 
 
 @pytest.mark.parametrize("name", HONEST)
-def test_honest_kernels_pass_on_a_device(name: str) -> None:
-    arrays, xp = strict_arrays()
+@pytest.mark.parametrize("launch", [launch_on_host, None])
+def test_honest_kernels_pass_on_a_device(name: str, launch: Launch | None) -> None:
+    arrays, xp = strict_arrays(launch)
     session = StrictSession(writes(name, HONEST[name][0]), xp)
     result = asyncio.run(validate(load_task(name), session, arrays=arrays))
     assert isinstance(result, Validated), result

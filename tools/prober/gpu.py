@@ -25,13 +25,19 @@ class Gpu:
         self.device = cupy.cuda.Device(ordinal)
         self.device.use()
         self.stream = cupy.cuda.Stream(non_blocking=True)
-        self.module = cupy.RawModule(path=str(cubin))
+        self.cubin = str(cubin)
+        self.module = cupy.RawModule(path=self.cubin)
         self.l2_bytes = int(self.device.attributes["L2CacheSize"])
         self.sm_count = int(self.device.attributes["MultiProcessorCount"])
 
     def kernel(self, name: str) -> Any:
         """One of `native/probe.cu`."""
         return self.module.get_function(name)
+
+    def cooperative(self, name: str) -> Any:
+        """The same, launched so that all its blocks are resident."""
+        module = self.cupy.RawModule(path=self.cubin, enable_cooperative_groups=True)
+        return module.get_function(name)
 
     def step_s(self, step: Step) -> float:
         """Seconds a step takes, launched from a captured graph: a slope by the host's clock."""

@@ -19,6 +19,8 @@ from cuda_llm.tools.prober.probe import Clocks, Probe
 
 T = TypeVar("T")
 
+BARRIERS = 10
+"""In one kernel."""
 NO_PACKAGE = 2
 """Exit status where CuPy is missing."""
 
@@ -52,6 +54,7 @@ def measure(gpu: Gpu) -> Probe:
         empty()
 
     fill_graph_us = gpu.step_s(fill_and_empty) * 1e6 - launch_graph_us
+    barriers = tried("grid barriers", lambda: barrier_us(gpu), notes) or (0.0, 0.0)
     launch_alone_us = gpu.alone_s(empty) * 1e6
     copies = copy_rates(gpu)
     fp32 = fp32_tflops(gpu)
@@ -66,11 +69,25 @@ def measure(gpu: Gpu) -> Probe:
         tensor_tflops=tensor,
         launch_graph_us=launch_graph_us,
         fill_graph_us=fill_graph_us,
+        grid_barrier_us=barriers[0],
+        cooperative_launch_us=max(0.0, barriers[1] - launch_graph_us),
         launch_alone_us=launch_alone_us,
         idle=idle,
         loaded=under_load(gpu, clocks),
         notes=tuple(notes),
     )
+
+
+def barrier_us(gpu: Gpu) -> tuple[float, float]:
+    """A barrier of the whole grid, and a cooperative launch without one."""
+    meet = gpu.cooperative("meet")
+
+    def waiting(rounds: int) -> float:
+        arguments = (gpu.cupy.int32(rounds),)
+        return gpu.step_s(lambda: meet((gpu.sm_count,), (256,), arguments)) * 1e6
+
+    none, many = waiting(0), waiting(BARRIERS)
+    return (many - none) / BARRIERS, none
 
 
 def open_clocks(gpu: Gpu, notes: list[str]) -> Callable[[], Clocks | None]:

@@ -45,6 +45,10 @@ class Probe:
     """From one empty kernel of a captured graph to the next."""
     fill_graph_us: float = 0.0
     """What a fill of four bytes adds between two kernels of a graph."""
+    grid_barrier_us: float = 0.0
+    """What waiting once for all blocks of the grid takes, a block an SM."""
+    cooperative_launch_us: float = 0.0
+    """What launching such a grid adds to an empty kernel, without a barrier."""
     launch_alone_us: float = 0.0
     """From the host's call to the end of one empty kernel it waits for."""
     idle: Clocks | None = None

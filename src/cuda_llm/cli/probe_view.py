@@ -29,6 +29,10 @@ def show_probe(device: str, probe: "Probe", figures: "Sequence[Figure]", kept: P
     graph, alone = probe.launch_graph_us, probe.launch_alone_us
     fill = probe.fill_graph_us
     typer.echo(f"launch    {graph:.2f} us in a graph, {fill:.2f} us a fill, {alone:.1f} us alone")
+    barrier, together = probe.grid_barrier_us, probe.cooperative_launch_us
+    typer.echo(
+        f"barrier   {barrier:.2f} us for the whole grid, whose launch adds {together:.2f} us"
+    )
     typer.echo(f"clocks    idle {clocks(probe.idle)}; under load {clocks(probe.loaded)}")
     for note in probe.notes:
         typer.echo(f"note      {note}")

@@ -1,4 +1,5 @@
 // Kernels whose speed is known on paper, to see what a GPU makes of it.
+#include <cooperative_groups.h>
 #include <cuda_runtime.h>
 
 // A block copies 4 x 256 neighbouring vectors; a thread's four loads do not wait for each other.
@@ -34,3 +35,8 @@ extern "C" __global__ void __launch_bounds__(256) multiply_add(float* out, int r
 }
 
 extern "C" __global__ void nothing() {}
+
+// A block an SM, all of which wait for each other `rounds` times.
+extern "C" __global__ void meet(int rounds) {
+  for (int i = 0; i < rounds; ++i) cooperative_groups::this_grid().sync();
+}

@@ -17,7 +17,7 @@ def copies_profile(
     if count == 0:
         return ()
     terms_us = {
-        "launch": count * hardware.model.launch_us,
+        "launch": count * (hardware.model.fill_us or hardware.model.launch_us),
         "dram": device_bytes / (hardware.peaks.dram_gb_s * 1e3 * hardware.model.dram_efficiency),
         "bus": host_bytes / BUS_BYTES_PER_US,
     }

@@ -100,7 +100,8 @@ def model_launch(
         Term.LATENCY: warp_clk(account, table, hardware)
         * _waves(account, hardware, setting)
         * clk_us,
-        Term.LAUNCH: model.launch_us,
+        # The grid of a cooperative launch waits for itself, and nothing else runs meanwhile.
+        Term.LAUNCH: model.launch_us + model.grid_barrier_us * account.cooperative,
     }
     return LaunchTime(
         time_us=combine(terms),

@@ -11,6 +11,9 @@ from cuda_llm.tools.profiler.finding import Finding
 from cuda_llm.tools.profiler.measured.achieved import Achieved
 from cuda_llm.tools.profiler.measured.counters import KernelCounters
 
+LEAST_REST = 0.3
+"""A smaller rest is what any good kernel leaves of the time."""
+
 
 def find_rates(
     achieved: Achieved,
@@ -25,9 +28,9 @@ def find_rates(
         _starting(achieved.time_us, launches, ceilings, counters),
     ]
     yield from (one for one in found if one.share > 0)
-    explained = max(one.share for one in found)
-    if explained < 1:
-        yield _waiting(achieved, launches, 1 - explained)
+    rest = 1 - max(one.share for one in found)
+    if rest >= LEAST_REST:
+        yield _waiting(achieved, launches, rest)
 
 
 def _memory(achieved: Achieved) -> Finding:
@@ -101,9 +104,9 @@ def _waiting(achieved: Achieved, launches: Sequence[LaunchProfile], share: float
         code="latency",
         share=share,
         explanation=(
-            f"{share:.0%} of the time neither DRAM (at {min(1.0, achieved.memory_share):.0%}) nor "
-            f"{achieved.precision} arithmetic (at {achieved.compute_share:.0%}) accounts for: "
-            f"warps wait, or other units are busy{room} (by our clock)"
+            f"the task's bytes account for {achieved.memory_share:.0%} of the time and its work in "
+            f"{achieved.precision} for {achieved.compute_share:.0%}: else warps wait, or other "
+            f"units are busy{room} (by our clock)"
         ),
         advice="give each thread several independent loads (unroll), or raise occupancy",
     )

@@ -95,9 +95,8 @@ def _died(words: ReplyFrame, scene: Scene) -> Verdict:
 
 
 def _expired(scene: Scene) -> Verdict:
-    """A kernel is blamed where one was launched: the host part waits for it in the driver."""
     kernel = _last_kernel(scene)
-    if not scene.in_graph and not scene.log.launches:
+    if not scene.in_graph and not scene.log.waiting:
         return TimedOut(stage="host", limit_s=scene.limit_s, detail="`solve` did not return")
     running = f"{kernel or 'a kernel'} is still running"
     detail = f"{running}; {_DEADLOCK}" if scene.log.crowded else running

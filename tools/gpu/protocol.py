@@ -217,6 +217,8 @@ class Report(ctypes.Structure):
         ("text_used", _U32),
         ("allocation_failed", _U32),
         ("synchronisations", _U32),
+        ("waiting", _U32),
+        ("pad", _U32),
         ("refused_bytes", _U64),
         ("peak_bytes", _U64),
         ("copies", _U64),

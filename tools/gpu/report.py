@@ -44,6 +44,8 @@ class CallLog:
     """An allocation was refused. The candidate may have coped with that."""
     crowded: str = ""
     """Symbol of a kernel with more blocks than fit at once."""
+    waiting: bool = False
+    """The GPU was being waited for."""
 
 
 def read_report(raw: bytes, sm_count: int) -> CallLog:
@@ -56,13 +58,13 @@ def read_report(raw: bytes, sm_count: int) -> CallLog:
     text = raw[Report.text.offset : Report.text.offset + TEXT_BYTES]
     logged = report.log[: min(report.logged, LOG_ENTRIES)]
     entries = [_entry(one, text) for one in logged]
-    kernels = [one.symbol for one in entries if one is not None and one.symbol]
     return CallLog(
         launches=report.launches,
         entries=tuple(one for one in entries if one is not None),
         complete=None not in entries and report.entries == len(entries),
-        refused=_refused(report, kernels),
+        refused=_refused(report),
         out_of_memory=_out_of_memory(report),
+        waiting=report.waiting > 0,
         crowded=next((_name(one, text) for one in logged if _is_crowded(one, sm_count)), ""),
     )
 
@@ -101,13 +103,18 @@ def _is_crowded(one: LogEntry, sm_count: int) -> bool:
     return bool(one.kind == EntryKind.KERNEL and 0 < one.blocks_per_sm * sm_count < blocks)
 
 
-def _refused(report: Report, kernels: list[str]) -> LaunchFailed | None:
+def _refused(report: Report) -> LaunchFailed | None:
+    """The shim says `symbol: why`, or why alone."""
     number = report.refused.error
     if number == 0:
         return None
-    detail = bytes(report.refused.detail).decode(errors="replace")
+    said = bytes(report.refused.detail).decode(errors="replace")
+    symbol, colon, why = said.partition(": ")
+    named = bool(colon) and symbol.isidentifier()
     return LaunchFailed(
-        kernel=kernels[-1] if kernels else "", error=error_name(number), detail=detail
+        kernel=symbol if named else "",
+        error=error_name(number),
+        detail=why if named else said,
     )
 
 

@@ -3,7 +3,7 @@
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.outcomes import Verdict
@@ -77,7 +77,7 @@ class GpuSession:
         wall_s = time.monotonic() - started
         if not isinstance(reply, ReplyFrame):
             return reply
-        log = self._reached.runner.read_log()
+        log = named(self._reached.runner.read_log(), self._names)
         failure = (log.refused or log.out_of_memory) if log.launches == 0 else None
         if failure is not None:
             self._over = failure
@@ -139,6 +139,14 @@ class GpuSession:
             refused=log.refused,
             notes=_notes(log, wiring.notes),
         )
+
+
+def named(log: CallLog, names: Mapping[str, str]) -> CallLog:
+    """The log with a refused kernel's name as a person wrote it."""
+    refused = log.refused
+    if refused is None or refused.kernel not in names:
+        return log
+    return replace(log, refused=replace(refused, kernel=names[refused.kernel]))
 
 
 def _notes(log: CallLog, isolation: Sequence[str]) -> Mapping[str, str]:

@@ -245,3 +245,9 @@ def test_a_runner_that_dies_while_it_loads_is_told(
     verdict = asyncio.run(run())
     assert isinstance(verdict, HostCrashed)
     assert "5" in verdict.detail
+
+
+def test_a_refused_launch_names_its_kernel(open_sessions: Opened, candidate: Compiled) -> None:
+    assert call(open_sessions, candidate, "refuse") == LaunchFailed(
+        kernel="adds", error="cudaErrorLaunchOutOfResources", detail="too much"
+    )

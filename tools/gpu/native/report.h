@@ -46,6 +46,8 @@ struct Report {
   uint32_t text_used;
   uint32_t allocation_failed;  // beyond the quota
   uint32_t synchronisations;
+  uint32_t waiting;  // above 0: for the GPU, so that who is late then is a kernel
+  uint32_t pad;
   uint64_t refused_bytes;  // of the allocation that failed
   uint64_t peak_bytes;     // allocated at once
   uint64_t copies;         // fills and copies by the host API

@@ -35,6 +35,15 @@ const void* staged_rows(const void* from, size_t pitch, size_t width, size_t hei
 
 // Copies in the direction of `kind`, after checking that the pointers lie where it says.
 cudaError_t copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind);
+// While it lives, the report says that the GPU is waited for.
+class Waiting {
+ public:
+  Waiting() { ++link().report->waiting; }
+  ~Waiting() { --link().report->waiting; }
+  Waiting(const Waiting&) = delete;
+  Waiting& operator=(const Waiting&) = delete;
+};
+
 // Waits for all that `solve` has asked for; a captured call only notes it.
 cudaError_t wait();
 

@@ -11,6 +11,7 @@ constexpr CUresult kNotCaptured = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 CUresult read_back(void* to, const void* from, size_t bytes) {
   if (shim::call().captured) return kNotCaptured;
   const CUstream stream = shim::link().stream;
+  const shim::Waiting waiting;
   const CUresult error =
       shim::driver().cuMemcpyDtoHAsync(to, shim::to_device(from), bytes, stream);
   return error == CUDA_SUCCESS ? shim::driver().cuStreamSynchronize(stream) : error;
@@ -19,6 +20,7 @@ CUresult read_back(void* to, const void* from, size_t bytes) {
 CUresult bring(void* to, const void* from, size_t bytes) {
   // Pageable memory may be read after the call returns; CUDA's own runtime stages it, too.
   const CUstream stream = shim::link().stream;
+  const shim::Waiting waiting;
   if (!shim::call().captured)
     return shim::driver().cuMemcpyHtoDAsync(shim::to_device(to), from, bytes, stream);
   const void* kept = shim::staged(from, bytes);
@@ -35,6 +37,7 @@ CUresult copy_rows(CUDA_MEMCPY2D rows, cudaMemcpyKind real) {
     rows.srcPitch = rows.WidthInBytes;
     if (rows.srcHost == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   }
+  const shim::Waiting waiting;
   const CUresult error = shim::driver().cuMemcpy2DAsync(&rows, shim::link().stream);
   if (error != CUDA_SUCCESS || real != cudaMemcpyDeviceToHost) return error;
   return shim::driver().cuStreamSynchronize(shim::link().stream);

@@ -26,6 +26,7 @@ void begin(const gpu::ShimCall* call) {
 
 gpu::ShimSaw end() {
   if (the_call.logged) the_link.report->peak_bytes = shim::scratch().peak_bytes();
+  ++the_link.report->waiting;  // The runner waits next; the log of the next call starts anew.
   return seen;
 }
 
@@ -45,6 +46,7 @@ void forbid(gpu::Forbidden what, const char* detail) {
 cudaError_t wait() {
   if (the_call.logged) ++the_link.report->synchronisations;
   if (the_call.captured) return cudaSuccess;
+  const Waiting waiting;
   return keep(driver().cuStreamSynchronize(the_link.stream));
 }
 

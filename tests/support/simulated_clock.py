@@ -7,7 +7,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from cuda_llm.tools.timing.block import Block, keep
-from cuda_llm.tools.timing.comparison import Comparison, compare_blocks
+from cuda_llm.tools.timing.comparison import (
+    FLOOR_FACTOR,
+    SMALLEST_FLOOR,
+    Comparison,
+    compare_blocks,
+)
 from cuda_llm.tools.timing.lengths import Lengths, choose_lengths, draw_lengths
 from cuda_llm.tools.timing.slope import Pair
 from cuda_llm.tools.timing.stopping import Rule, enough
@@ -74,16 +79,19 @@ class SimulatedGPU:
         times = {calls: self.batch_s(calls, call_us) for calls in order}
         return Pair(short=short, short_s=times[short], long=long, long_s=times[long])
 
-    def block(self, lengths: Lengths, first_us: float, second_us: float) -> Block:
+    def block(
+        self, lengths: Lengths, first_us: float, second_us: float, *, again: bool = True
+    ) -> Block:
         """One of everything, in random order."""
         before = self.throttled
-        wanted = {"first": first_us, "second": second_us, "again": second_us, "empty": 0.0}
+        wanted = {"first": first_us, "second": second_us, "empty": 0.0}
+        wanted |= {"again": second_us} if again else {}
         names = self.chance.sample(list(wanted), len(wanted))
         pairs = {name: self.pair(lengths, wanted[name]) for name in names}
         return Block(
             first=pairs["first"],
             second=pairs["second"],
-            again=pairs["again"],
+            again=pairs.get("again"),
             empty=pairs["empty"],
             throttled=before or self.throttled,
         )
@@ -96,14 +104,19 @@ def measure(
     gpu = SimulatedGPU(seed)
     first, second = gpu.process(first_us), gpu.process(second_us)
     lengths = choose_lengths(call_us=second_us, overhead_us=gpu.overhead_us, most=most)
+    least_floor = SMALLEST_FLOOR
+    if not rule.compares_same:
+        alone = [gpu.block(lengths, second, second, again=False) for _ in range(5)]
+        spread = compare_blocks(alone, seed=seed).second_us
+        least_floor = max(SMALLEST_FLOOR, FLOOR_FACTOR * spread.half_width / spread.value)
     blocks: list[Block] = []
     while True:
-        blocks.append(gpu.block(lengths, first, second))
-        kept = keep(blocks, discard=1)
+        blocks.append(gpu.block(lengths, first, second, again=rule.compares_same))
+        kept = keep(blocks, discard=rule.discard)
         if len(kept.blocks) >= rule.fewest and len(kept.blocks) % 8 == 4:
             so_far = compare_blocks(kept.blocks, seed=seed, resamples=200)
             if enough(rule, so_far, gpu.now_us / 1e6):
-                return compare_blocks(kept.blocks, seed=seed)
+                return compare_blocks(kept.blocks, least_floor=least_floor, seed=seed)
 
 
 def pair_without_noise(call_us: float, *, start_us: float = START_US) -> Pair:

@@ -135,7 +135,7 @@ def slow_in_short_batches(call_us: float) -> Script:
 
     def script(call: Call) -> float:
         add(call)
-        return call_us * (8 if call.calls < 20 else 1)
+        return call_us * (8 if call.calls < len(call.slots) / 2 else 1)
 
     return script
 
@@ -145,7 +145,7 @@ def slow_in_long_batches(call_us: float) -> Script:
 
     def script(call: Call) -> float:
         add(call)
-        return call_us * (2 if call.calls > 20 else 1)
+        return call_us * (2 if call.calls > len(call.slots) / 2 else 1)
 
     return script
 

@@ -69,7 +69,7 @@ def passed(
     """Put what was checked and what was timed into one verdict."""
     sizes = compare(timing, baseline, device.time_source)
     profile = Profile(
-        device=device.name,
+        device=timing.device or device.name,
         hardware=device.hardware.name,
         source=device.time_source,
         sizes=sizes,

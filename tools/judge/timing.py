@@ -28,6 +28,8 @@ class Timing:
     """Sizes that were not timed, and why, one line each."""
     notes: tuple[str, ...] = ()
     """How the times were obtained, as far as a reader of the verdict must know."""
+    device: str = ""
+    """Which of several devices was measured; empty where there is one."""
 
 
 async def time_sizes(

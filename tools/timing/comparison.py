@@ -57,9 +57,16 @@ def decide(
 
 
 def compare_blocks(
-    blocks: Sequence[Block], *, seed: int = 0, resamples: int = RESAMPLES
+    blocks: Sequence[Block],
+    *,
+    least_floor: float = SMALLEST_FLOOR,
+    seed: int = 0,
+    resamples: int = RESAMPLES,
 ) -> Comparison:
-    """Paired by block: what drifts slowly cancels. The order of the blocks does not matter."""
+    """Paired by block: what drifts slowly cancels. The order of the blocks does not matter.
+
+    `least_floor` is what is known of the noise besides what the blocks themselves show.
+    """
     empty_us = statistics.median(slope_us(block.empty) for block in blocks)
     first = [call_us(block.first, empty_us) for block in blocks]
     second = [call_us(block.second, empty_us) for block in blocks]
@@ -76,7 +83,7 @@ def compare_blocks(
         ratio=math.exp(effect.value),
         low=math.exp(effect.low),
         high=math.exp(effect.high),
-        floor=noise_floor(again, seed=seed, resamples=resamples),
+        floor=max(least_floor, noise_floor(again, seed=seed, resamples=resamples)),
         blocks=len(blocks),
         empty_us=empty_us,
     )

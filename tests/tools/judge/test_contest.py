@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 def site_with(first: Script, second: Script) -> TimedArraySite:
-    site = timed_site(honest(1.0))
+    site = timed_site(honest(1.0), baseline_us=60.0)
     site.scripts = {**site.scripts, "first": first, "second": second}
     return site
 

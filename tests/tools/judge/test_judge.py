@@ -8,11 +8,15 @@ import pytest
 
 from cuda_llm.errors import BrokenByWork, DeviceLost, InfrastructureError
 from cuda_llm.hardware_profiles.lookup import find_hardware
+from cuda_llm.outcomes import Passed
 from cuda_llm.tasks.loader import load_task
+from cuda_llm.tools.compiler.candidate import Compiled
 from cuda_llm.tools.devices.emulated import EmulatedDevice
 from cuda_llm.tools.judge.judge import judge
 from cuda_llm.tools.judge.judged import Judged
+from cuda_llm.tools.judge.steps import compile_source, passed
 from cuda_llm.tools.judge.timing import Timing
+from cuda_llm.tools.validator.validate import Validated
 
 TASK = load_task("vector_add")
 
@@ -56,3 +60,18 @@ def test_a_candidate_that_breaks_a_sound_device_gets_a_verdict() -> None:
 def test_a_device_that_stays_broken_is_nobodys_verdict(error: type[InfrastructureError]) -> None:
     with pytest.raises(error):
         judged(error("device", "cuda:0 is in quarantine"))
+
+
+@pytest.mark.parametrize(("timed_on", "told"), [("cuda:1 H", "cuda:1 H"), ("", "emulated ")])
+def test_a_verdict_says_on_which_device_it_was_timed(timed_on: str, told: str) -> None:
+    device = EmulatedDevice(find_hardware("RTX 3090 Ti"))
+    timing = Timing(times=(({"n": 1}, 2.0),), launches=(), bottlenecks=(), device=timed_on)
+
+    async def verdict() -> Passed:
+        compiled = await compile_source(
+            TASK, device, TASK.baseline.read_text(encoding="utf-8"), "mine.cu"
+        )
+        assert isinstance(compiled, Compiled)
+        return passed(TASK, device, compiled, Validated(), timing, timing)
+
+    assert asyncio.run(verdict()).profile.device.startswith(told)

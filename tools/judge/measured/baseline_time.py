@@ -1,5 +1,6 @@
 """The baseline's own time of a call: measured once for each device and task, shortly, and kept."""
 
+import statistics
 from dataclasses import dataclass
 
 from cuda_llm.tools.device import TimedSession
@@ -14,7 +15,7 @@ from cuda_llm.tools.timing.comparison import RESOLUTION_US, SMALLEST_FLOOR
 from cuda_llm.tools.timing.lengths import Lengths, choose_lengths, lengths_up_to
 from cuda_llm.tools.timing.slope import Pair, slope_us
 
-FORMAT = 1
+FORMAT = 2
 SLOW_US = 5000.0
 """A baseline beyond this is not run beside every candidate."""
 PILOT_SLOTS = 4
@@ -29,6 +30,8 @@ class BaselineTime:
     call_us: float
     spread: float
     """Relative half-width of the interval of `call_us`."""
+    overhead_us: float
+    """Of everything else in a step."""
 
     @property
     def slow(self) -> bool:
@@ -51,33 +54,39 @@ async def baseline_time(
     """
     dims = tuple(sorted(recipe.dims.items()))
     kept = kept_file("alone", FORMAT, *kept_as, dims, str(rules.l2))
-    known = read_times(kept, 2)
+    known = read_times(kept, 3)
     if known is None:
-        time_us = await time_alone(ground, recipe, rules, most)
-        known = [time_us.value, max(time_us.half_width / time_us.value, SMALLEST_FLOOR)]
+        found = await time_alone(ground, recipe, rules, most)
+        known = [found.call_us, found.spread, found.overhead_us]
         write_times(kept, known)
-    return BaselineTime(call_us=known[0], spread=known[1])
+    return BaselineTime(call_us=known[0], spread=known[1], overhead_us=known[2])
 
 
-async def time_alone(ground: TimedSession, recipe: Recipe, rules: Rules, most: int) -> Estimate:
+async def time_alone(ground: TimedSession, recipe: Recipe, rules: Rules, most: int) -> BaselineTime:
     """A slow one by one slope over very few calls, another by a few rounds of longer batches."""
     slots = min(PILOT_SLOTS, most)
     lane = trusted(recipe.task, await lay_out(ground, recipe, slots, trusted=True))
-    pilot_us = await round_us(lane, lengths_up_to(slots), rules)
-    if pilot_us > SLOW_US:
-        return estimate_median([pilot_us])
-    lengths = choose_lengths(call_us=pilot_us, overhead_us=1.0, most=most)
-    if lengths.slots > slots:
-        lane = trusted(recipe.task, await lay_out(ground, recipe, lengths.slots, trusted=True))
-    return estimate_median([await round_us(lane, lengths, rules) for _ in range(ROUNDS)])
+    rounds = [await round_us(lane, lengths_up_to(slots), rules)]
+    call_us, overhead_us = rounds[0]
+    if call_us <= SLOW_US:
+        lengths = choose_lengths(call_us=call_us, overhead_us=overhead_us, most=most)
+        if lengths.slots > slots:
+            lane = trusted(recipe.task, await lay_out(ground, recipe, lengths.slots, trusted=True))
+        rounds = [await round_us(lane, lengths, rules) for _ in range(ROUNDS)]
+    found = estimate_median([call for call, _ in rounds])
+    return BaselineTime(
+        call_us=found.value,
+        spread=max(found.half_width / found.value, SMALLEST_FLOOR),
+        overhead_us=statistics.median(overhead for _, overhead in rounds),
+    )
 
 
-async def round_us(lane: Lane, lengths: Lengths, rules: Rules) -> float:
-    """One slope with calls less one without."""
+async def round_us(lane: Lane, lengths: Lengths, rules: Rules) -> tuple[float, float]:
+    """Time of a call, and of everything else in a step."""
     slopes = []
     for solve in (True, False):
         pair = await run_pair(lane, lengths, rules, solve=solve)
         if not isinstance(pair, Pair):
             raise refusal(lane.recipe.task, pair)
         slopes.append(slope_us(pair))
-    return max(slopes[0] - slopes[1], RESOLUTION_US)
+    return max(slopes[0] - slopes[1], RESOLUTION_US), max(slopes[1], RESOLUTION_US)

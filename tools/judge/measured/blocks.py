@@ -21,12 +21,19 @@ class Watched:
 
 
 async def run_block(
-    lanes: Lanes, lengths: Lengths, rules: Rules, read_clocks: ReadClocks
+    lanes: Lanes,
+    lengths: Lengths,
+    rules: Rules,
+    read_clocks: ReadClocks,
+    *,
+    compares_same: bool = False,
 ) -> Watched | Fault:
-    """Each entrant's pair of batches; the second's twice, to see what equal kernels differ by."""
+    """Each entrant's pair of batches; `compares_same` has the second's run twice."""
     before = read_clocks()
     pairs: dict[str, Pair] = {}
-    names = ["first", "empty", *(["second", "again"] if lanes.second is not None else [])]
+    names = ["first", "empty"]
+    if lanes.second is not None:
+        names += ["second", "again"] if compares_same else ["second"]
     for name in rules.rng.permutation(names):
         pair = await run_entrant(lanes, str(name), lengths, rules)
         if not isinstance(pair, Pair):

@@ -98,6 +98,7 @@ async def time_one(
         recipe,
         rules,
         rule,
+        kept,
         most=most_slots(bout.task, size),
         read_clocks=bout.read_clocks,
     )

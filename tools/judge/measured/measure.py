@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from cuda_llm.outcomes import Quarantined
 from cuda_llm.tools.device import TimeClass
+from cuda_llm.tools.judge.measured.baseline_time import BaselineTime
 from cuda_llm.tools.judge.measured.batches import Rules
 from cuda_llm.tools.judge.measured.blocks import Watched, run_block
 from cuda_llm.tools.judge.measured.clocks import ReadClocks, Reading
@@ -13,14 +14,22 @@ from cuda_llm.tools.judge.measured.contents import Recipe
 from cuda_llm.tools.judge.measured.entrants import Entrants, Fault, Lanes, lay_out_all
 from cuda_llm.tools.judge.measured.replay import replay_alone
 from cuda_llm.tools.timing.block import Block, keep
-from cuda_llm.tools.timing.comparison import Comparison, call_us, compare_blocks
+from cuda_llm.tools.timing.comparison import (
+    FLOOR_FACTOR,
+    SMALLEST_FLOOR,
+    Comparison,
+    call_us,
+    compare_blocks,
+)
 from cuda_llm.tools.timing.evenness import uneven_us
-from cuda_llm.tools.timing.lengths import Lengths, choose_lengths, lengths_up_to
+from cuda_llm.tools.timing.lengths import Lengths, choose_lengths
 from cuda_llm.tools.timing.slope import slope_us
 from cuda_llm.tools.timing.stopping import Rule, enough
 
-PILOT_SLOTS = 12
-"""Enough to see how long a call takes, too few to waste time on a slow one."""
+HOPED = 1.5
+"""Times faster than the baseline: what batches are made long enough for beforehand."""
+LONGER = 1.5
+"""Times as many calls are worth a new start."""
 LOOK_EVERY = 4
 """Blocks between two looks at the interval, once there are the fewest."""
 QUICK_RESAMPLES = 200
@@ -45,62 +54,76 @@ async def measure_size(
     recipe: Recipe,
     rules: Rules,
     rule: Rule,
+    baseline: BaselineTime,
     *,
     most: int,
     read_clocks: ReadClocks,
 ) -> Measured | Fault:
     """Interleave the entrants on at most `most` slots each.
 
-    The first block tells how long the batches have to be and is discarded: the clocks rise in it.
-    Raises TaskError where the baseline is refused.
+    What is known of the baseline says how long batches have to be; where the first block shows
+    that a call is much quicker, it is done again with longer ones. Raises TaskError where the
+    baseline is refused.
     """
     begun = time.monotonic()
-    laid_out = await lay_out_all(entrants, recipe, min(PILOT_SLOTS, most))
-    if isinstance(laid_out, Fault):
-        return laid_out
-    pilot = await run_block(laid_out, lengths_up_to(laid_out.slots), rules, read_clocks)
-    if isinstance(pilot, Fault):
-        return pilot
-    lengths = lengths_after(pilot, most)
-    if lengths.slots > laid_out.slots:
-        laid_out = await lay_out_all(entrants, recipe, lengths.slots)
-        if isinstance(laid_out, Fault):
-            return laid_out
-    watched = [pilot]
-    while True:
-        block = await run_block(laid_out, lengths, rules, read_clocks)
+    lengths = first_lengths(baseline, most)
+    lanes = await lay_out_all(entrants, recipe, lengths.slots)
+    watched: list[Watched] = []
+    while not isinstance(lanes, Fault):
+        block = await run_block(
+            lanes, lengths, rules, read_clocks, compares_same=rule.compares_same
+        )
         if isinstance(block, Fault):
             return block
         watched.append(block)
-        if is_enough(watched, rule, time.monotonic() - begun):
-            return await conclude(laid_out, watched, rules)
+        longer = lengths_after(block, most)
+        if len(watched) == 1 and longer.slots > LONGER * lengths.slots:
+            lengths, watched = longer, []
+            lanes = await lay_out_all(entrants, recipe, lengths.slots)
+        elif is_enough(watched, rule, time.monotonic() - begun):
+            return await conclude(lanes, watched, rules, rule, baseline)
+    return lanes
 
 
-def lengths_after(pilot: Watched, most: int) -> Lengths:
+def first_lengths(baseline: BaselineTime, most: int) -> Lengths:
+    """For a candidate of which nothing is known yet but that it may be somewhat faster."""
+    return choose_lengths(
+        call_us=baseline.call_us / HOPED, overhead_us=baseline.overhead_us, most=most
+    )
+
+
+def lengths_after(watched: Watched, most: int) -> Lengths:
     """Batches that suit the faster of the two."""
-    empty_us = slope_us(pilot.block.empty)
-    first, second = (call_us(one, empty_us) for one in (pilot.block.first, pilot.block.second))
+    empty_us = slope_us(watched.block.empty)
+    first, second = (call_us(one, empty_us) for one in (watched.block.first, watched.block.second))
     return choose_lengths(call_us=min(first, second), overhead_us=max(empty_us, 1.0), most=most)
 
 
 def is_enough(watched: Sequence[Watched], rule: Rule, spent_s: float) -> bool:
     """Whether to stop; the interval is looked at now and then, for that takes time too."""
-    kept = keep([one.block for one in watched], discard=1).blocks
+    kept = keep([one.block for one in watched], discard=rule.discard).blocks
     late = spent_s >= rule.wall_s or len(kept) >= rule.most
     if len(kept) < rule.fewest or (len(kept) % LOOK_EVERY and not late):
         return False
     return late or enough(rule, compare_blocks(kept, resamples=QUICK_RESAMPLES), spent_s)
 
 
-async def conclude(lanes: Lanes, watched: Sequence[Watched], rules: Rules) -> Measured | Fault:
+async def conclude(
+    lanes: Lanes,
+    watched: Sequence[Watched],
+    rules: Rules,
+    rule: Rule,
+    baseline: BaselineTime,
+) -> Measured | Fault:
     """Replay a slot of each alone, see that all calls of a batch took alike, and compare."""
     for which, lane in (("first", lanes.first), ("second", lanes.second)):
         if lane is not None and not lane.trusted:
             fault = await replay_alone(lane, rules)
             if fault is not None:
                 return Fault(which=which, verdict=fault)
-    kept = keep([one.block for one in watched], discard=1)
-    comparison = compare_blocks(kept.blocks)
+    kept = keep([one.block for one in watched], discard=rule.discard)
+    floor = SMALLEST_FLOOR if rule.compares_same else FLOOR_FACTOR * baseline.spread
+    comparison = compare_blocks(kept.blocks, least_floor=max(SMALLEST_FLOOR, floor))
     for which in ("first", "second"):
         beyond_us = dawdled_us(lanes, which, kept.blocks, comparison.empty_us)
         if beyond_us > 0:

@@ -9,7 +9,7 @@ from cuda_llm.tools.validator.layout import buffer_specs
 
 MEMORY_SHARE = 0.8
 """Of the GPU's memory that a measurement may plan with: contexts and pools take some too."""
-STAGED_BYTES = 1 << 31
+STAGED_BYTES = 1 << 30
 """Fresh inputs drawn for one batch, unless four calls need more: drawing takes time too."""
 FEWEST_STAGED = 4
 MOST_SLOTS = 256

@@ -2,8 +2,9 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
+
+import numpy as np
 
 from cuda_llm.outcomes import GuardOverwritten, InputMutated, LateWrite, Verdict, WrongResult
 from cuda_llm.tools.arrays import Array
@@ -11,7 +12,7 @@ from cuda_llm.tools.device import Role, Slot
 from cuda_llm.tools.judge.measured.contents import draw_group
 from cuda_llm.tools.judge.measured.lane import Lane
 from cuda_llm.tools.judge.measured.stage import Staged
-from cuda_llm.tools.validator.check_outputs import Method, check_outputs
+from cuda_llm.tools.validator.check_outputs import check_batch
 from cuda_llm.tools.validator.compare import Expected
 from cuda_llm.tools.validator.oracle import Expectation, Oracle
 from cuda_llm.tools.validator.results import case_limits, compare_outputs, wrong_result
@@ -36,22 +37,28 @@ async def verify(lane: Lane, staged: Staged, oracle: Oracle) -> Verdict | None:
 
 
 def find_overwritten(lane: Lane, order: Sequence[int]) -> GuardOverwritten | None:
-    """The first byte outside of a buffer that changed."""
-    xp = lane.recipe.arrays.xp
+    """A buffer outside of which a byte changed."""
+    xp, to_host = lane.recipe.arrays.xp, lane.recipe.arrays.to_host
     slots = [lane.slots[number] for number in order]
-    for name, (before, after) in lane.guards.items():
-        sides = {
-            "before": ([slot.buffers[name].guard_before for slot in slots], before),
-            "after": ([slot.buffers[name].guard_after for slot in slots], after),
-        }
-        for side, (guards, written) in sides.items():
-            changed = xp.stack(guards) != written
-            if bool(changed.any()):
-                places = lane.recipe.arrays.to_host(changed.any(axis=0)).nonzero()[0]
-                first = int(places[0])
-                distance = first if side == "after" else written.size - 1 - int(places[-1])
-                return GuardOverwritten(buffer=name, side=side, offset_bytes=distance)
-    return None
+    sides = [(name, side) for name in lane.guards for side in ("before", "after")]
+    changed = [
+        (xp.stack([guard(slot, name, side) for slot in slots]) != written).any(axis=0)
+        for name, both in lane.guards.items()
+        for side, written in zip(("before", "after"), both, strict=True)
+    ]
+    at = first_true(lane, [one.any() for one in changed])
+    if at is None:
+        return None
+    name, side = sides[at]
+    places = np.flatnonzero(to_host(changed[at]))
+    distance = int(places[0]) if side == "after" else changed[at].size - 1 - int(places[-1])
+    return GuardOverwritten(buffer=name, side=side, offset_bytes=distance)
+
+
+def guard(slot: Slot, name: str, side: str) -> Array:
+    """The bytes on one side of a buffer."""
+    buffer = slot.buffers[name]
+    return buffer.guard_before if side == "before" else buffer.guard_after
 
 
 def find_mutated(
@@ -59,25 +66,30 @@ def find_mutated(
 ) -> InputMutated | None:
     """An input that is not what was opened into it."""
     xp = lane.recipe.arrays.xp
-    for spec in lane.recipe.specs:
-        if spec.role is not Role.IN:
-            continue
-        now = xp.stack([slot.buffers[spec.name].data for slot in slots])
-        if bool((as_bytes(now) != as_bytes(contents[spec.name])).any()):
-            return InputMutated(buffer=spec.name)
-    return None
+    inputs = [spec.name for spec in lane.recipe.specs if spec.role is Role.IN]
+    changed = [
+        (as_bytes(xp.stack([slot.buffers[name].data for slot in slots])) != as_bytes(given)).any()
+        for name, given in ((name, contents[name]) for name in inputs)
+    ]
+    at = first_true(lane, changed)
+    return None if at is None else InputMutated(buffer=inputs[at])
+
+
+def first_true(lane: Lane, flags: Sequence[Array]) -> int | None:
+    """The number of the first flag that is set, for one transfer from the device."""
+    if not flags:
+        return None
+    found = np.flatnonzero(lane.recipe.arrays.to_host(lane.recipe.arrays.xp.stack(flags)))
+    return int(found[0]) if found.size else None
 
 
 async def find_wrong(
     lane: Lane, slots: Sequence[Slot], contents: Mapping[str, Array], oracle: Oracle
 ) -> Verdict | None:
-    """The first call of the group whose outputs are wrong: all at once, then one by one.
-
-    A call so large that it is a group of its own is compared part by part, where its task can be.
-    """
+    """The first call of the group whose outputs are wrong: all at once, then one by one."""
     case, dims, task = lane.recipe.case, lane.recipe.dims, lane.recipe.task
-    if lane.recipe.reference is not None and (len(slots) == 1 or projected(lane)):
-        return find_wrong_singly(lane, slots, contents)
+    if lane.recipe.reference is not None:
+        return find_wrong_by_reference(lane, slots, contents)
     expectations = []
     for position in range(len(slots)):
         inputs = {name: drawn[position] for name, drawn in contents.items()}
@@ -98,29 +110,26 @@ async def find_wrong(
     return None
 
 
-def projected(lane: Lane) -> bool:
-    """Whether the float64 reference would take too long."""
-    return lane.recipe.method is Method.PROJECTED
-
-
-def find_wrong_singly(
+def find_wrong_by_reference(
     lane: Lane, slots: Sequence[Slot], contents: Mapping[str, Array]
 ) -> WrongResult | None:
-    """The same for large calls."""
-    recipe = lane.recipe
-    for position, slot in enumerate(slots):
-        wrong = check_outputs(
-            recipe.task,
-            recipe.case,
-            {name: drawn[position] for name, drawn in contents.items()},
-            outputs_of(slot),
-            recipe.arrays,
-            method=recipe.method,
-            reference=recipe.reference,
-        )
-        if wrong is not None:
-            return wrong
-    return None
+    """The same for a task with a reference, which may take many calls at once, or parts of one."""
+    recipe, xp = lane.recipe, lane.recipe.arrays.xp
+    single = len(slots) == 1
+    outputs = {
+        name: data[None] if single else xp.stack([slot.buffers[name].data for slot in slots])
+        for name, data in outputs_of(slots[0]).items()
+    }
+    found = check_batch(
+        recipe.task,
+        recipe.case,
+        contents,
+        outputs,
+        recipe.arrays,
+        method=recipe.method,
+        reference=recipe.reference,
+    )
+    return None if found is None else found[1]
 
 
 def all_right(
@@ -128,13 +137,13 @@ def all_right(
 ) -> bool:
     """Whether every call is right beyond doubt, in one comparison.
 
-    The root mean square over n calls bounds that of each by sqrt(n) times itself. What fails here
-    may still be right: it is looked at call by call.
+    The root mean square of one call is at most the largest error of all, and at most sqrt(n) times
+    the root mean square over n calls. What fails here may still be right: it is looked at call by
+    call.
     """
     xp = lane.recipe.arrays.xp
     if any(one.own_rule is not None for one in expectations):
         return False
-    strict = replace(own, rms_units=own.rms_units / math.sqrt(len(slots)))
     together = {
         name: Expected(
             xp.stack([one.values[name].value for one in expectations]),
@@ -143,8 +152,11 @@ def all_right(
         for name in expectations[0].values
     }
     outputs = {name: xp.stack([slot.buffers[name].data for slot in slots]) for name in together}
-    compared = compare_outputs(outputs, Expectation(together), strict, lane.recipe.arrays)
-    return all(comparison.ok for comparison in compared.values())
+    compared = compare_outputs(outputs, Expectation(together), own, lane.recipe.arrays)
+    return all(
+        one.ok and min(one.max_units, math.sqrt(len(slots)) * one.rms_units) <= own.rms_units
+        for one in compared.values()
+    )
 
 
 def stacked(xp: Any, scales: Sequence[Array | None]) -> Array | None:

@@ -1,0 +1,48 @@
+"""Nothing in the protocol touches device memory in a way that CuPy would refuse."""
+
+import pytest
+from strict_arrays import strict_arrays
+from timed_array_session import Script
+from timed_benches import small_bench, timed, timed_site
+from timed_scripts import honest, late, overruns, writes_its_input, wrong_in_the_last_call
+from timed_strict_session import TimedStrictSite
+
+from cuda_llm.tools.judge.timing import Timing
+
+pytestmark = pytest.mark.usefixtures("own_cache")
+
+
+def strict_site(script: Script) -> TimedStrictSite:
+    arrays, _ = strict_arrays()
+    plain = timed_site(script)
+    return TimedStrictSite(hardware=plain.hardware, scripts=plain.scripts, arrays=arrays)
+
+
+def test_an_honest_kernel_is_timed() -> None:
+    outcome = timed(strict_site(honest(25.0)))
+    assert isinstance(outcome, Timing)
+    assert outcome.times[0][1] == pytest.approx(25.0, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("script", "code"),
+    [
+        (wrong_in_the_last_call, "WRONG_RESULT"),
+        (late, "LATE_WRITE"),
+        (writes_its_input, "INPUT_MUTATED"),
+        (overruns, "GUARD_OVERWRITTEN"),
+    ],
+)
+def test_tricks_end_in_their_verdicts(script: Script, code: str) -> None:
+    outcome = timed(strict_site(script), small_bench(96))
+    assert getattr(outcome, "code", None) == code
+
+
+def test_a_batch_is_looked_at_in_few_transfers() -> None:
+    """Each waits for the device, so that a batch of many calls must not ask call by call."""
+    site = strict_site(honest(2.0))
+    assert isinstance(timed(site), Timing)
+    batches = site.session_of("candidate").orders
+    calls = sum(len(batch.order) for batch in batches)
+    assert calls > 10 * len(batches)
+    assert site.arrays.xp.waits < 30 * len(batches) < calls * 3

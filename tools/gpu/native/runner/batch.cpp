@@ -33,6 +33,9 @@ CUgraphExec finish(const Gpu& gpu, const Chain& chain) {
 
 namespace runner {
 
+// The outputs of a call are tagged after the flush that is there for the next one, so that they are
+// read from memory whether there was a call that left them in L2 or not: the time of tagging cancels.
+// No code of the candidate runs between a call and its tags in either order.
 Batch compose(const Gpu& gpu, const SealKernels& kernels, const Arena& arena,
               const Captures& captures, const gpu::ArmFrame& frame) {
   check(captures, frame);
@@ -48,18 +51,16 @@ Batch compose(const Gpu& gpu, const SealKernels& kernels, const Arena& arena,
   add_clear_tags(gpu, arena, frame, chain);
   for (uint32_t step = 0; step < frame.steps; ++step) {
     add_open(gpu, kernels, arena, frame, step, chain);
-    const bool flushes = (frame.flags & gpu::kFlush) != 0;
-    if (flushes) add_flush(gpu, kernels, arena, frame, step, chain);
+    if ((frame.flags & gpu::kFlush) != 0) add_flush(gpu, kernels, arena, frame, step, chain);
+    if (step != 0) add_tags(gpu, kernels, arena, frame, step - 1, chain);
     if (batch.host_inclusive) {
       batch.graphs.push_back(finish(gpu, chain));
       chain = begin_chain(gpu);
     } else if (batch.calls_solve) {
       add_captured(gpu, captures.graphs[frame.order[step]], chain);
     }
-    // Else tagging would be quicker after a call than without one, which has left no output in L2.
-    if (flushes) add_flush(gpu, kernels, arena, frame, step, chain);
-    add_tags(gpu, kernels, arena, frame, step, chain);
   }
+  if (frame.steps != 0) add_tags(gpu, kernels, arena, frame, frame.steps - 1, chain);
   batch.graphs.push_back(finish(gpu, chain));
   settle(gpu);
   return batch;

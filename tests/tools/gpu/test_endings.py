@@ -1,0 +1,139 @@
+"""Each way in which a runner can end has its verdict."""
+
+import signal
+from dataclasses import replace
+
+import pytest
+
+from cuda_llm.outcomes import (
+    DeviceAssert,
+    HostCrashed,
+    IllegalAccess,
+    InfraFailed,
+    LaunchFailed,
+    Misaligned,
+    OutOfMemory,
+    PolicyViolation,
+    TimedOut,
+    Verdict,
+)
+from cuda_llm.tools.gpu.endings import Scene, ending
+from cuda_llm.tools.gpu.protocol import Forbidden, Reply, ReplyFrame
+from cuda_llm.tools.gpu.report import CallLog
+from cuda_llm.tools.profiler.measured.launch_log import LaunchKind, LoggedLaunch
+from cuda_llm.tools.runner.process import Babbled, Ended
+
+LOG = CallLog(launches=1, entries=(LoggedLaunch(kind=LaunchKind.KERNEL, symbol="_Z3addv"),))
+SCENE = Scene(log=LOG, limit_s=3.0, arena=range(1000, 2000), names={"_Z3addv": "add"})
+
+
+def last(reply: Reply, number: int = 0, address: int = 0, detail: str = "") -> Ended:
+    words = ReplyFrame(reply=reply, number=number, address=address, detail=detail.encode())
+    return Ended(status=0, last_words=words, expired=False)
+
+
+def died(status: int) -> Ended:
+    return Ended(status=status, last_words=None, expired=False)
+
+
+EXPIRED = Ended(status=-9, last_words=None, expired=True)
+
+
+@pytest.mark.parametrize(
+    ("number", "verdict"),
+    [
+        (700, IllegalAccess),
+        (714, IllegalAccess),
+        (717, IllegalAccess),
+        (716, Misaligned),
+        (710, DeviceAssert),
+        (715, DeviceAssert),
+        (718, DeviceAssert),
+        (719, DeviceAssert),
+        (2, OutOfMemory),
+        (1, LaunchFailed),
+        (9, LaunchFailed),
+        (701, LaunchFailed),
+        (720, LaunchFailed),
+        (702, TimedOut),
+        (214, InfraFailed),
+        (999, InfraFailed),
+        (4242, InfraFailed),
+    ],
+)
+def test_a_lost_context_is_what_its_error_says(number: int, verdict: type[Verdict]) -> None:
+    assert isinstance(ending(last(Reply.FAULTED, number), SCENE), verdict)
+
+
+def test_a_lost_context_names_the_kernel_launched_last() -> None:
+    found = ending(last(Reply.FAULTED, 700), SCENE)
+    assert isinstance(found, IllegalAccess)
+    assert "cudaErrorIllegalAddress in add" in found.detail
+
+
+def test_using_what_was_refused_is_running_out_of_memory() -> None:
+    refused = OutOfMemory(detail="cudaMalloc of 5 bytes")
+    scene = replace(SCENE, log=replace(LOG, out_of_memory=refused))
+
+    assert ending(last(Reply.FAULTED, 700), scene) == refused
+    assert isinstance(ending(last(Reply.DIED, signal.SIGSEGV), scene), OutOfMemory)
+
+
+@pytest.mark.parametrize(
+    ("log", "in_graph", "stage"),
+    [
+        (LOG, False, "host"),
+        (replace(LOG, waiting=True), False, "kernel"),
+        (CallLog(), False, "host"),
+        (CallLog(), True, "kernel"),
+    ],
+)
+def test_who_is_late_is_who_was_waited_for(log: CallLog, in_graph: bool, stage: str) -> None:
+    found = ending(EXPIRED, replace(SCENE, log=log, in_graph=in_graph))
+    assert isinstance(found, TimedOut)
+    assert (found.stage, found.limit_s) == (stage, 3.0)
+
+
+def test_a_crowd_of_blocks_hints_at_a_deadlock() -> None:
+    scene = replace(SCENE, log=replace(LOG, waiting=True, crowded="_Z3addv"))
+    found = ending(EXPIRED, scene)
+    assert isinstance(found, TimedOut)
+    assert found.detail.startswith("add is still running; possible deadlock")
+
+
+@pytest.mark.parametrize(
+    ("outcome", "rule"),
+    [
+        (last(Reply.DENIED, 41, detail="socket"), "syscall"),
+        (died(-signal.SIGSYS), "syscall"),
+        (last(Reply.FORBIDDEN, Forbidden.CALL), "api-call"),
+        (last(Reply.FORBIDDEN, Forbidden.HOST_COPY), "host-copy"),
+        (last(Reply.DIED, signal.SIGSEGV, 1500), "host-touches-device-memory"),
+        (Babbled(), "runner-protocol"),
+    ],
+)
+def test_what_may_not_be_done_has_its_rule(outcome: Ended | Babbled, rule: str) -> None:
+    found = ending(outcome, SCENE)
+    assert isinstance(found, PolicyViolation)
+    assert found.rule == rule
+
+
+@pytest.mark.parametrize(
+    ("outcome", "name"),
+    [
+        (last(Reply.DIED, signal.SIGSEGV, 16), "SIGSEGV"),
+        (last(Reply.DIED, signal.SIGFPE), "SIGFPE"),
+        (last(Reply.DIED, 99), "signal 99"),
+        (died(-signal.SIGKILL), "SIGKILL"),
+        (died(3), "exit"),
+    ],
+)
+def test_a_crash_of_the_host_part_names_its_signal(outcome: Ended, name: str) -> None:
+    found = ending(outcome, SCENE)
+    assert isinstance(found, HostCrashed)
+    assert found.signal == name
+
+
+def test_a_part_of_ours_that_breaks_is_our_failure() -> None:
+    found = ending(last(Reply.BROKEN, detail="landlock: no"), SCENE)
+    assert found == InfraFailed(component="runner", detail="landlock: no")

@@ -1,6 +1,7 @@
 """`cuda-llm evaluate`: compile, validate and time kernels; no agents."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -12,6 +13,7 @@ from cuda_llm.source_file import read_source
 if TYPE_CHECKING:
     from cuda_llm.cli.progress import Progress
     from cuda_llm.tasks.task import Task
+    from cuda_llm.tools.counters.inspect import Inspection
     from cuda_llm.tools.device import Device
     from cuda_llm.tools.judge.judged import Judged
     from cuda_llm.tools.judge.measured.options import MeasureOptions
@@ -30,6 +32,10 @@ def evaluate(
         Literal["cold", "warm"] | None,
         typer.Option("--l2", help="L2 of a GPU when a timed call begins.", show_default="cold"),
     ] = None,
+    inspect: Annotated[
+        bool,
+        typer.Option("--inspect", help="On a GPU: counters and sanitizers too, where installed."),
+    ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")
     ] = False,
@@ -49,14 +55,16 @@ def evaluate(
     with open_progress([name for name, _ in sources]) as progress:
         progress.prepare(chosen.prepare)
         judged = asyncio.run(judge_all(loaded, chosen, sources, progress, options))
+        looked = asyncio.run(inspect_all(loaded, chosen, judged)) if inspect else {}
+    judged = [with_fault(one, looked.get(number)) for number, one in enumerate(judged)]
     if as_json:
         from cuda_llm.cli.evaluate_json import document
 
-        typer.echo(document(loaded, chosen, judged))
+        typer.echo(document(loaded, chosen, judged, looked))
     else:
         from cuda_llm.cli.evaluate_view import show
 
-        show(loaded, chosen, judged)
+        show(loaded, chosen, judged, looked)
     return 0 if any(one.verdict.code == "PASSED" for one in judged) else NONE_PASSED
 
 
@@ -95,3 +103,26 @@ async def judge_all(
             raise
         raise ours.exceptions[0] from None
     return [one.result() for one in judging]
+
+
+async def inspect_all(
+    task: "Task", device: "Device", judged: "list[Judged]"
+) -> "dict[int, Inspection]":
+    """A closer look at each kernel that passed, by its place, at its largest timed size."""
+    from cuda_llm.outcomes import Passed
+    from cuda_llm.tools.counters.inspect import inspect_there
+
+    found = {}
+    for number, one in enumerate(judged):
+        profile = one.verdict.profile if isinstance(one.verdict, Passed) else None
+        if profile is not None and profile.sizes and one.compiled is not None:
+            dims = dict(profile.sizes[-1].dims)
+            found[number] = await device.pinned().carry_out(inspect_there, task, one.compiled, dims)
+    return found
+
+
+def with_fault(judged: "Judged", found: "Inspection | None") -> "Judged":
+    """What a sanitizer finds is the verdict."""
+    if found is None or found.fault is None:
+        return judged
+    return replace(judged, verdict=found.fault)

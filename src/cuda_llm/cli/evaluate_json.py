@@ -1,13 +1,15 @@
 """The JSON document of `evaluate` (docs/schemas/evaluate.schema.json)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from types import MappingProxyType
 from typing import Any
 
 from cuda_llm.cli.json_text import json_text
 from cuda_llm.outcomes import Passed, Verdict
 from cuda_llm.profile import Profile, SizeTime
 from cuda_llm.tasks.task import Task
+from cuda_llm.tools.counters.inspect import Inspection
 from cuda_llm.tools.device import Device
 from cuda_llm.tools.judge.judged import Judged
 
@@ -19,19 +21,24 @@ CERTAINTY = (
 """Fields of a SizeTime that say how sure a time is and how it was obtained."""
 
 
-def document(task: Task, device: Device, judged: Sequence[Judged]) -> str:
+def document(
+    task: Task,
+    device: Device,
+    judged: Sequence[Judged],
+    looked: Mapping[int, Inspection] = MappingProxyType({}),
+) -> str:
     """All results as one JSON text. Numbers that are not finite become null."""
     whole = {
         "schema": SCHEMA,
         "task": task.name,
         "device": device.name,
         "hardware": device.hardware.name,
-        "results": [result(one) for one in judged],
+        "results": [result(one, looked.get(number)) for number, one in enumerate(judged)],
     }
     return json_text(whole)
 
 
-def result(judged: Judged) -> dict[str, Any]:
+def result(judged: Judged, found: Inspection | None) -> dict[str, Any]:
     """One candidate."""
     profile = judged.verdict.profile if isinstance(judged.verdict, Passed) else None
     compiled = judged.compiled
@@ -44,6 +51,17 @@ def result(judged: Judged) -> dict[str, Any]:
         "profile": None if profile is None else profile_fields(profile),
         "resources": [] if compiled is None else [asdict(kernel) for kernel in compiled.kernels],
         "seconds": dict(judged.seconds),
+        "inspection": None if found is None else inspection_fields(found),
+    }
+
+
+def inspection_fields(found: Inspection) -> dict[str, Any]:
+    """What counters and sanitizers found."""
+    return {
+        "fault": None if found.fault is None else found.fault.code,
+        "counters": [asdict(kernel) for kernel in found.counters],
+        "notes": list(found.notes),
+        "artefacts": {name: str(path) for name, path in found.artefacts.items()},
     }
 
 

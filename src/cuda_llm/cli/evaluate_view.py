@@ -1,6 +1,6 @@
 """The report of `evaluate` for a person."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
 from pathlib import PurePath
 
@@ -9,6 +9,7 @@ import typer
 from cuda_llm.outcomes import Passed
 from cuda_llm.profile import Bottleneck, KernelResources, Profile, SizeTime
 from cuda_llm.tasks.task import Task
+from cuda_llm.tools.counters.inspect import Inspection
 from cuda_llm.tools.device import Device
 from cuda_llm.tools.judge.judged import Judged
 from cuda_llm.traces.figures import say_times_of
@@ -26,11 +27,13 @@ Row = tuple[str, str]
 """Label on the left, text on the right."""
 
 
-def show(task: Task, device: Device, judged: Sequence[Judged]) -> None:
+def show(
+    task: Task, device: Device, judged: Sequence[Judged], looked: Mapping[int, Inspection]
+) -> None:
     """Print every candidate, and a table when there are several."""
-    for one in judged:
+    for number, one in enumerate(judged):
         typer.echo(printable(headline(task, device, one)))
-        rows = list(report(one))
+        rows = [*report(one), *inspected_rows(looked.get(number))]
         width = max(LABEL, *(len(label) for label, _ in rows))
         for label, text in rows:
             typer.echo(f"  {label:<{width}} {printable(text)}")
@@ -66,6 +69,17 @@ def report(judged: Judged) -> Iterator[Row]:
         return
     label = verdict.code
     for line in describe(verdict):
+        yield label, line
+        label = ""
+
+
+def inspected_rows(found: Inspection | None) -> Iterator[Row]:
+    """What counters and sanitizers say, and where what they left lies."""
+    if found is None:
+        return
+    label = "inspected"
+    lies = (f"{name}: {path}" for name, path in found.artefacts.items())
+    for line in (*found.notes, *lies):
         yield label, line
         label = ""
 

@@ -5,6 +5,7 @@ import socket
 import subprocess
 import sys
 import weakref
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -18,6 +19,7 @@ CLOSE_S = 2.0
 """How long a referee may take to close its site when it is no longer needed."""
 _LAST_WORDS_BYTES = 4096
 _DYING_S = 0.5
+_SECRET = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL")
 
 Process: TypeAlias = "subprocess.Popen[bytes]"
 
@@ -83,7 +85,7 @@ def start(opening: Opening) -> Held:
     try:
         process = subprocess.Popen(
             [*program, str(theirs.fileno()), str(near)],
-            env=os.environ | opening.environment,
+            env={**keyless(os.environ), **opening.environment},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=stderr,
@@ -101,6 +103,15 @@ def start(opening: Opening) -> Held:
     ours.sendall(encode(opening))
     ours.setblocking(False)
     return Held(process, ours, far, stderr)
+
+
+def keyless(environment: Mapping[str, str]) -> dict[str, str]:
+    """All but what looks like a secret: a referee needs none, and runners live beside it."""
+    return {
+        name: value
+        for name, value in environment.items()
+        if not any(word in name.upper() for word in _SECRET)
+    }
 
 
 def close_at_exit(owner: object, held: Held) -> "weakref.finalize[[], object]":

@@ -32,19 +32,25 @@ async def serve(connection: socket.socket) -> None:
     opening: Opening | None = await receive(connection)
     if opening is None:
         return
-    async with beating(connection) as speaking, contextlib.AsyncExitStack() as stack:
-        try:
-            site = await stack.enter_async_context(opening.site(*opening.arguments))
-        except Exception as error:
-            async with speaking:
-                await send(connection, Failed(error=portable(error)))
+    async with contextlib.AsyncExitStack() as stack:
+        async with beating(connection):
+            opened = await open_site(opening, stack)
+        if isinstance(opened, Failed):
+            await send(connection, opened)
             return
-        async with speaking:
-            await send(connection, Ready())
+        await send(connection, Ready())
         while (ask := await receive(connection)) is not None:
-            packet = encoded(await answer(site, opening, ask))
-            async with speaking:
-                await asyncio.get_running_loop().sock_sendall(connection, packet)
+            async with beating(connection):
+                packet = encoded(await answer(opened, opening, ask))
+            await asyncio.get_running_loop().sock_sendall(connection, packet)
+
+
+async def open_site(opening: Opening, stack: contextlib.AsyncExitStack) -> Site | Failed:
+    """The site, closed with the stack."""
+    try:
+        return await stack.enter_async_context(opening.site(*opening.arguments))
+    except Exception as error:
+        return Failed(error=portable(error))
 
 
 async def answer(site: Site, opening: Opening, ask: Ask) -> Done | Failed | Broken:
@@ -90,20 +96,22 @@ def one_line(error: Exception) -> str:
 
 
 @asynccontextmanager
-async def beating(connection: socket.socket) -> AsyncIterator[asyncio.Lock]:
-    """Beat while the context is open; hold the lock to say something else."""
-    speaking = asyncio.Lock()
+async def beating(connection: socket.socket) -> AsyncIterator[None]:
+    """Give signs of life while the context is open; the last one has been sent whole after it."""
+    enough = asyncio.Event()
 
     async def beat() -> None:
-        while True:
-            await asyncio.sleep(BEAT_S)
-            async with speaking:
-                await send(connection, Beat())
+        with contextlib.suppress(OSError):
+            while not enough.is_set():
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(BEAT_S):
+                        await enough.wait()
+                if not enough.is_set():
+                    await send(connection, Beat())
 
     beats = asyncio.create_task(beat())
     try:
-        yield speaking
+        yield
     finally:
-        beats.cancel()
-        with contextlib.suppress(asyncio.CancelledError, OSError):
-            await beats
+        enough.set()
+        await beats

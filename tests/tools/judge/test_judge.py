@@ -74,4 +74,6 @@ def test_a_verdict_says_on_which_device_it_was_timed(timed_on: str, told: str) -
         assert isinstance(compiled, Compiled)
         return passed(TASK, device, compiled, Validated(), timing, timing)
 
-    assert asyncio.run(verdict()).profile.device.startswith(told)
+    profile = asyncio.run(verdict()).profile
+    assert profile is not None
+    assert profile.device.startswith(told)

@@ -1,10 +1,13 @@
 """The referee dies with whoever started it."""
 
+import signal
 import subprocess
 import sys
 import time
 
 import psutil
+
+from cuda_llm.tools.referee.process import keyless
 
 ORCHESTRATOR = """
 import asyncio, threading
@@ -46,6 +49,18 @@ def test_an_interrupted_orchestrator_leaves_no_referee() -> None:
     orchestrator.terminate()
     orchestrator.communicate()
     assert gone(referee)
+
+
+def test_ctrl_c_ends_the_referee_before_the_orchestrator_is_gone() -> None:
+    orchestrator, referee = referee_of("be_slow")
+    orchestrator.send_signal(signal.SIGINT)
+    orchestrator.communicate()
+    assert not referee.is_running() or referee.status() == psutil.STATUS_ZOMBIE
+
+
+def test_secrets_stay_with_the_orchestrator() -> None:
+    environment = {"PATH": "/bin", "OPENAI_API_KEY": "1", "HF_token": "2", "CUDA_LLM_CACHE": "/c"}
+    assert keyless(environment) == {"PATH": "/bin", "CUDA_LLM_CACHE": "/c"}
 
 
 def gone(process: psutil.Process) -> bool:

@@ -48,7 +48,8 @@ class Ceilings:
     copies: tuple[CopyRate, ...] = ()
     """Smaller copies, ascending in size. Empty: none was measured."""
     measured: frozenset[str] = frozenset()
-    """Names of the fields above that were measured; the rest is published."""
+    """Names of the fields above that were measured, and `tensor:` with each input type that was;
+    the rest is published."""
 
     def origin(self, name: str) -> Origin:
         """Where the figure `name` comes from."""
@@ -111,7 +112,8 @@ def keep_ceilings(hardware: Hardware, ceilings: Ceilings) -> Path:
     """Store the measured fields for `find_ceilings`; the file."""
     path = ceilings_path(hardware)
     path.parent.mkdir(parents=True, exist_ok=True)
-    stored: dict[str, Any] = {name: getattr(ceilings, name) for name in sorted(ceilings.measured)}
+    names = sorted(name for name in ceilings.measured if not name.startswith("tensor:"))
+    stored: dict[str, Any] = {name: getattr(ceilings, name) for name in names}
     if "tensor_tflops" in stored:
         stored["tensor_tflops"] = dict(ceilings.tensor_tflops)
     if "copies" in stored:
@@ -142,7 +144,7 @@ def _merge(known: Ceilings, stored: Mapping[str, Any]) -> Ceilings:
         launch_us=_rate(stored.get("launch_us", known.launch_us)),
         tensor_tflops={**known.tensor_tflops, **tensor},
         copies=tuple(sorted(copies, key=lambda one: one.bytes_moved)),
-        measured=frozenset(stored),
+        measured=frozenset({*stored, *(f"tensor:{kind}" for kind in tensor)}),
     )
 
 

@@ -49,6 +49,7 @@ def test_a_probe_replaces_what_it_measured_and_nothing_else() -> None:
     assert (found.tensor_tflops["tf32"], found.tensor_tflops["fp16"]) == (400.0, 989.4)
     assert found.fp32_tflops == H200.peaks.fp32_tflops
     assert (found.origin("launch_us"), found.origin("fp32_tflops")) == ("measured", "published")
+    assert (found.origin("tensor:tf32"), found.origin("tensor:fp16")) == ("measured", "published")
 
 
 def test_ceilings_of_one_model_are_not_those_of_another() -> None:

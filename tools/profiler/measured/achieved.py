@@ -80,5 +80,5 @@ def _ceiling(precision: str, hardware: Hardware, ceilings: Ceilings) -> tuple[fl
         return ceilings.fp32_tflops, "fp32_tflops"
     kind = precision.removeprefix("tensor:")
     if kind != precision and kind in ceilings.tensor_tflops:
-        return ceilings.tensor_tflops[kind], "tensor_tflops"
+        return ceilings.tensor_tflops[kind], precision
     return peak_tflops(hardware, precision), precision

@@ -18,7 +18,7 @@ from cuda_llm.tools.timing.slope import Pair, slope_us
 FORMAT = 2
 SLOW_US = 5000.0
 """A baseline beyond this is not run beside every candidate."""
-PILOT_SLOTS = 4
+PILOT_SLOTS = 3
 ROUNDS = 5
 """Pairs of batches, of a baseline that is not slow."""
 

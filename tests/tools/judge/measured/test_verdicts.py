@@ -1,8 +1,11 @@
 """What timing itself finds out about a kernel, without a GPU."""
 
+import asyncio
 import math
+from dataclasses import replace
 
 import pytest
+from timed_array_session import named
 from timed_benches import BASELINE_US, small_bench, timed, timed_site
 from timed_scripts import (
     CHEATS,
@@ -12,9 +15,15 @@ from timed_scripts import (
     slow_to_warm_up,
 )
 
+from cuda_llm.codec import decode_verdict, encode_verdict
 from cuda_llm.outcomes import LoadFailed, TimedOut, WrongResult
 from cuda_llm.tools.device import TimeClass
+from cuda_llm.tools.devices.find import open_emulated
+from cuda_llm.tools.judge.measured.judge_times import baseline_there
+from cuda_llm.tools.judge.measured.options import L2, MeasureOptions
+from cuda_llm.tools.judge.steps import passed
 from cuda_llm.tools.judge.timing import Timing
+from cuda_llm.tools.validator.validate import Validated
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 
@@ -125,3 +134,40 @@ def test_a_baseline_of_milliseconds_is_timed_once() -> None:
         assert isinstance(outcome, Timing)
         assert outcome.sizes[0].speedup == pytest.approx(500, rel=0.05)
         assert "measured earlier" in outcome.sizes[0].note
+
+
+def test_a_warm_cache_is_asked_for_and_labelled() -> None:
+    site = timed_site(honest(25.0))
+    outcome = timed(site, options=MeasureOptions(l2=L2.WARM))
+    assert isinstance(outcome, Timing)
+    assert outcome.sizes[0].l2 == "warm"
+    assert not any(batch.flush for batch in site.session_of("candidate").orders)
+
+
+def test_what_is_timed_ends_up_in_the_verdict() -> None:
+    site, task = timed_site(honest(25.0)), small_bench(96, 10**11)
+    outcome = timed(site, task)
+    assert isinstance(outcome, Timing)
+    verdict = passed(
+        replace(task, weights=(1.0, 5.0)),
+        open_emulated(),
+        named("candidate"),
+        Validated(checked={"sizes": 3}),
+        outcome,
+        Timing(times=(), launches=(), bottlenecks=()),
+    )
+    profile = verdict.profile
+    assert profile is not None
+    assert profile.sizes == outcome.sizes
+    assert profile.speedup == pytest.approx(outcome.sizes[0].speedup)
+    assert [note for note in verdict.notes if note.startswith("not timed: n=100,000,000,000")]
+    assert decode_verdict(encode_verdict(verdict)) == verdict
+
+
+def test_the_baselines_own_times_are_asked_for_without_a_candidate() -> None:
+    site = timed_site(honest(25.0))
+    task = small_bench(64, 96, 10**11)
+    found = asyncio.run(baseline_there(site, task, named("baseline"), MeasureOptions()))
+    assert [dict(dims) for dims, _ in found.times] == [{"n": 64}, {"n": 96}]
+    assert [us for _, us in found.times] == pytest.approx([BASELINE_US] * 2, rel=0.05)
+    assert len(found.left_out) == 1

@@ -1,0 +1,80 @@
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+from timed_array_session import TimedArraySession
+from timed_benches import small_bench, timed_site
+from timed_scripts import honest
+
+from cuda_llm.tools.arrays import HOST
+from cuda_llm.tools.judge.measured.baseline_time import BaselineTime
+from cuda_llm.tools.judge.measured.batches import Rules, secret_rng
+from cuda_llm.tools.judge.measured.clocks import Reading, clocks_of, summarise, unread
+from cuda_llm.tools.judge.measured.contents import Recipe
+from cuda_llm.tools.judge.measured.entrants import Entrants
+from cuda_llm.tools.judge.measured.measure import Measured, measure_size
+from cuda_llm.tools.judge.measured.options import L2
+from cuda_llm.tools.timing.stopping import rule_for
+from cuda_llm.tools.timing.tier import Tier
+from cuda_llm.tools.validator.oracle import reference_oracle
+
+COOL = Reading(sm_mhz=1980.0, celsius=50.0, watts=300.0, throttled=False)
+HOT = Reading(sm_mhz=1400.0, celsius=88.0, watts=700.0, throttled=True)
+
+
+def measured(*readings: Reading) -> Measured:
+    """Each block is looked at twice; the readings go round."""
+    task = small_bench(96)
+    told = 0
+
+    def read() -> Reading:
+        nonlocal told
+        told += 1
+        return readings[(told - 1) // 2 % len(readings)]
+
+    ground = TimedArraySession(honest(50.0), seed=1)
+    found = asyncio.run(
+        measure_size(
+            Entrants(first=TimedArraySession(honest(25.0)), second=ground, ground=ground),
+            Recipe(task=task, dims={"n": 96}, arrays=HOST),
+            Rules(oracle=reference_oracle(task), rng=secret_rng(), l2=L2.COLD, limit_s=2.0),
+            rule_for(Tier.SCREEN, sizes=1),
+            BaselineTime(call_us=50.0, spread=0.01, overhead_us=40.0),
+            most=64,
+            read_clocks=read,
+        )
+    )
+    assert isinstance(found, Measured)
+    return found
+
+
+def test_blocks_under_throttle_are_dropped_and_counted() -> None:
+    found = measured(HOT, COOL, COOL)
+    assert found.throttled > 0
+    assert found.comparison.blocks >= 3
+    shown = summarise(found.readings, found.throttled)
+    assert (shown["sm_mhz_low"], shown["sm_mhz_high"]) == (1400.0, 1980.0)
+    assert (shown["celsius"], shown["watts"]) == (88.0, 700.0)
+    assert shown["throttled_blocks"] == found.throttled
+
+
+def test_a_chip_that_is_always_throttled_is_timed_all_the_same() -> None:
+    found = measured(HOT)
+    assert found.comparison.blocks == found.throttled
+    assert found.comparison.first_us.value == pytest.approx(25.0, rel=0.02)
+
+
+def test_where_there_is_nobody_to_ask_nothing_is_shown() -> None:
+    assert clocks_of(timed_site(honest(1.0))) is unread
+    assert summarise([None, None], 0) == {}
+
+
+def test_a_gpu_that_the_driver_library_does_not_know_goes_without() -> None:
+    def lost() -> None:
+        raise RuntimeError("no device")
+
+    cuda = SimpleNamespace(Device=lost)
+    site = timed_site(honest(1.0))
+    arrays = SimpleNamespace(xp=SimpleNamespace(cuda=cuda))
+    site.arrays = arrays  # type: ignore[assignment]
+    assert clocks_of(site) is unread

@@ -212,7 +212,7 @@ def report_mixed(
 def mixture(count: int, *, gpu: bool) -> list[Known]:
     """Half of them honest, half not; the same ones in the same order every time."""
     order = random.Random(SEED)
-    honest = [one for one in (*honest_extra(), *honest_styles()) if not one.large]
+    honest = [one for one in (*honest_extra(), *honest_styles()) if gpu or not one.gpu_alone]
     kinds = [
         [one for one in kind if gpu or one.device == "emulated"]
         for kind in (honest, broken_at_run_time())

@@ -18,8 +18,8 @@ from cuda_llm.tools.judge.judge import judge
 from cuda_llm.tools.judge.judged import Judged
 from cuda_llm.wording import describe, printable
 
-ATTACKS = {known.path.stem: known for known in adversarial()}
-HONEST = {known.path.stem: known for known in honest_extra() if not known.large}
+ATTACKS = {known.path.stem: known for known in adversarial() if not known.gpu_alone}
+HONEST = {known.path.stem: known for known in honest_extra() if not known.gpu_alone}
 LIMIT = "CUDA_LLM_CALL_LIMIT_S"
 SHORT_S = "2"
 LONG_S = "30"
@@ -110,7 +110,7 @@ def test_every_kernel_on_disk_is_in_its_table() -> None:
         table = read_table(FIXTURES / folder / "table.toml")
         assert {path.stem for path in (FIXTURES / folder).glob("*.cu")} == set(table)
     assert len(ATTACKS) >= 100
-    assert len(HONEST) >= 25
+    assert len(HONEST) >= 20
 
 
 def test_every_attack_known_is_attempted_or_said_to_be_impossible() -> None:
@@ -137,7 +137,7 @@ def test_a_verdict_that_is_not_right_is_a_fault() -> None:
 
 
 def test_an_attack_that_gains_is_a_fault_wherever_passing_is_right() -> None:
-    attack = ATTACKS["keeps_inputs_in_the_cache"]
+    attack = ATTACKS["slow_at_first"]
     fast = Passed(profile=profile_with(speedup=1.5))
     assert "1.50x as fast" in fault_of(attack, fast, gpu=True)
     assert not fault_of(attack, Passed(profile=profile_with(speedup=1.05)), gpu=True)

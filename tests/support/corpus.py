@@ -41,8 +41,8 @@ class Known:
     """Judged at the sizes the task lists even on the emulated device."""
     endless: bool = False
     """It runs into a time limit."""
-    large: bool = False
-    """Takes ten seconds to compile."""
+    gpu_alone: bool = False
+    """The emulated device would only repeat what another kernel shows, at more cost."""
 
     @property
     def name(self) -> str:
@@ -93,6 +93,7 @@ def adversarial() -> Iterator[Known]:
             most_speedup=row.get("most_speedup"),
             whole=row.get("whole", False),
             endless="limit_s" in row,
+            gpu_alone=row.get("gpu_alone", False),
         )
 
 
@@ -106,7 +107,7 @@ def honest_extra() -> Iterator[Known]:
             honest=True,
             codes=tuple(row.get("codes", PASSED)),
             device=row.get("device", "emulated"),
-            large=row.get("large", False),
+            gpu_alone=row.get("gpu_alone", False),
         )
 
 

@@ -1,0 +1,143 @@
+"""The real runner, confined and in its namespaces, over a fake driver: sessions from end to end."""
+
+import asyncio
+import os
+import secrets
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from gpu_runner import Parts
+
+from cuda_llm.hardware_profiles.lookup import find_hardware
+from cuda_llm.tools.compiler.candidate import Compiled
+from cuda_llm.tools.device import (
+    Argument,
+    Batch,
+    BufferSpec,
+    CallOptions,
+    CallReport,
+    Role,
+    Scalar,
+    TimeClass,
+)
+from cuda_llm.tools.gpu.arenas import Arenas
+from cuda_llm.tools.gpu.memory import HostMemory
+from cuda_llm.tools.gpu.process import Launch, Spaces, start
+from cuda_llm.tools.gpu.protocol import SharedBy
+from cuda_llm.tools.gpu.sealing import HostSealing
+from cuda_llm.tools.gpu.sessions import Sessions
+from cuda_llm.tools.gpu.spares import Spares
+from cuda_llm.tools.gpu.timed import GpuTimedSession
+from cuda_llm.tools.gpu.ways import find_way
+
+COUNT = 100
+TWICE = 0
+BUFFERS = [
+    BufferSpec(name="a", role=Role.IN, dtype="float32", shape=(COUNT,)),
+    BufferSpec(name="b", role=Role.OUT, dtype="float32", shape=(COUNT,)),
+]
+ARGUMENTS: list[Argument] = [
+    *("a", "b"),
+    *(Scalar(value=value, ctype="int") for value in (COUNT, TWICE)),
+]
+
+
+class ByPath(HostMemory):
+    """What the fake driver opens as CUDA IPC: a path."""
+
+    shared_by = SharedBy.IPC
+
+    def __init__(self, size_bytes: int, folder: str) -> None:
+        super().__init__(size_bytes)
+        self.handle = f"{folder}/{self.descriptor}".encode().ljust(64, b"\0")
+
+
+@pytest.fixture
+def launch(plain: Parts) -> Launch:
+    """The real runner, given the fake driver."""
+    return Launch(
+        program=plain.program,
+        shim=plain.shim,
+        seal=plain.cubin,
+        device="0",
+        sm_count=1,
+        driver_folder=plain.environment["LD_LIBRARY_PATH"],
+    )
+
+
+@pytest.fixture
+def compiled(plain: Parts) -> Compiled:
+    """The candidate, as if nvcc had made it."""
+    library = plain.candidate
+    return Compiled(
+        key="", name="", source="", target="sm_86", library=library, ptx=library, kernels=()
+    )
+
+
+def test_a_namespace_in_which_memory_cannot_be_shared_is_done_without(launch: Launch) -> None:
+    """The path leads through /proc, which tells of other processes in a namespace of its own."""
+    memory = ByPath(1 << 20, f"/proc/{os.getpid()}/fd")
+    way, isolation = asyncio.run(find_way(launch, lambda: memory, 1 << 20))
+    memory.close()
+
+    assert isolation.shared_by is SharedBy.IPC
+    assert not isolation.spaces & Spaces.PIDS
+    assert way.host_bytes == 0
+
+
+def test_where_memory_cannot_be_shared_at_all_it_passes_through_the_host(launch: Launch) -> None:
+    memory = ByPath(1 << 20, "/no/such/folder")
+    way, isolation = asyncio.run(find_way(launch, lambda: memory, 1 << 20))
+    memory.close()
+
+    assert isolation.shared_by is SharedBy.HOST
+    assert way.host_bytes == 1 << 20
+
+
+def test_a_session_from_end_to_end(launch: Launch, compiled: Compiled) -> None:
+    way = replace(launch, host_bytes=256 << 20)
+    hardware = find_hardware("RTX 3090 Ti")
+
+    async def run() -> None:
+        sessions = Sessions(
+            hardware=hardware,
+            spares=Spares(lambda: start(way), count=1),
+            arenas=Arenas(lambda _: None),
+            sealing=HostSealing(),
+        )
+        try:
+            async with sessions.open(compiled) as session:
+                assert isinstance(session, GpuTimedSession), session
+                await called(session)
+                await timed(session)
+        finally:
+            await sessions.close()
+
+    asyncio.run(run())
+
+
+async def called(session: GpuTimedSession) -> None:
+    placed = session.place(BUFFERS)
+    placed["a"].data[...] = np.arange(COUNT)
+    report = await session.call(ARGUMENTS, CallOptions())
+    assert isinstance(report, CallReport), report
+    assert (placed["b"].data == 2 * np.arange(COUNT)).all()
+
+
+async def timed(session: GpuTimedSession) -> None:
+    slots = session.place_slots(BUFFERS, 3)
+    for slot in slots:
+        slot.buffers["a"].data[...] = 0
+    assert await session.capture(ARGUMENTS, CallOptions()) is TimeClass.DEVICE
+    batch = Batch(order=(2, 0), key=secrets.token_bytes(16), flush=False)
+    fresh = {slot: np.random.default_rng(slot).random(COUNT, np.float32) for slot in batch.order}
+    for number, contents in fresh.items():
+        session.seal(number, batch.key, {"a": contents})
+    assert await session.arm(batch) is None
+    assert isinstance(await session.go(10.0), float)
+    for number, contents in fresh.items():
+        assert (slots[number].buffers["b"].data == 2 * contents).all()
+    assert session.find_late_write() is None
+    slots[0].buffers["b"].data[3] += 1
+    assert session.find_late_write() == "b"

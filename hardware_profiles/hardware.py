@@ -69,6 +69,10 @@ class ModelConstants:
     latency_l1_clk: float = 40.0
     dram_efficiency: float = 0.9
     """Part of the published bandwidth that a large copy reaches."""
+    fill_us: float = 0.0
+    """What a fill or a copy by the CUDA API adds between kernels of a graph; 0: as a launch."""
+    grid_barrier_us: float = 0.0
+    """What a cooperative launch and the barrier of its grid add to a plain one; 0: not known."""
 
 
 @dataclass(frozen=True, kw_only=True)

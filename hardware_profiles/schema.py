@@ -29,6 +29,8 @@ _MAY_BE_ZERO = {
     "fp16_tflops",
     "shared_bytes_reserved_per_block",
     "launch_us",
+    "fill_us",
+    "grid_barrier_us",
 }
 """Figures that may be nothing; every other one is above zero."""
 

@@ -5,26 +5,28 @@ from typing import Any
 BATCHED = True
 
 BLOCK = 64
-"""Columns of the output that one product makes."""
+"""Columns of the output that one row of a product makes."""
 
 
 def reference(xp: Any, *, input: Any, filter: Any) -> dict[str, Any]:
-    height, taps = filter.shape[-2:]
-    rows, columns = input.shape[-2] - height + 1, input.shape[-1] - taps + 1
+    *calls, height, _ = input.shape
+    taps = filter.shape[-1]
+    rows, columns = height - filter.shape[-2] + 1, input.shape[-1] - taps + 1
     width = min(BLOCK, columns)
     blocks, reach = -(-columns // width), width + taps - 1
     # Blocks of the input overlap by the filter; zeros fill up the last one.
-    windows = xp.zeros((*input.shape[:-2], blocks, input.shape[-2], reach))
+    windows = xp.zeros((*calls, height, blocks, reach))
     for block in range(blocks):
         part = input[..., block * width : block * width + reach]
-        windows[..., block, :, : part.shape[-1]] = part
+        windows[..., block, : part.shape[-1]] = part
     shift = xp.arange(reach)[:, None] - xp.arange(width)
     inside = (shift >= 0) & (shift < taps)
     bands = xp.where(inside, xp.take(filter, xp.where(inside, shift, 0), axis=-1), 0.0)
-    made = xp.zeros((*input.shape[:-2], blocks, rows, width))
-    for r in range(height):
-        made += windows[..., r : r + rows, :] @ bands[..., r, :, :][..., None, :, :]
-    side_by_side = xp.concatenate([made[..., block, :, :] for block in range(blocks)], axis=-1)
+    output = xp.zeros((*calls, rows * blocks, width))
+    for r in range(filter.shape[-2]):
+        below = windows[..., r : r + rows, :, :].reshape(*calls, rows * blocks, reach)
+        output += below @ bands[..., r, :, :]
+    side_by_side = output.reshape(*calls, rows, blocks * width)
     return {"output": xp.ascontiguousarray(side_by_side[..., :columns])}
 
 

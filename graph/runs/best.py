@@ -63,11 +63,10 @@ def _report(
     remeasured: WinnerRemeasured | None,
 ) -> Iterator[str]:
     profile = verdict.profile
-    modelled = profile is not None and profile.source == "modelled"
     yield f"# {run['task']}: {attempt.speedup or 0:.2f}x the baseline's speed"
     yield ""
     yield f"- Kernel `{attempt.id}`, written by: {attempt.written_by}" + _author(run, attempt)
-    yield f"- On: {run['device']}" + (", whose times are modelled, not measured" * modelled)
+    yield f"- On: {run['device']}" + _worth(profile)
     if is_slower(attempt, remeasured):
         yield "- Slower than the baseline, which stays the answer"
     if attempt.idea or attempt.direction:
@@ -85,6 +84,16 @@ def _report(
     if profile is not None:
         yield from ("", *_table(profile.sizes))
     yield from ("", "Judge it again:", "", f"    {command}")
+
+
+def _worth(profile: Profile | None) -> str:
+    """What the times are."""
+    if profile is None:
+        return ""
+    if profile.source == "modelled":
+        return ", whose times are modelled, not measured"
+    l2 = next((size.l2 for size in profile.sizes), "")
+    return ", times measured" + (f", L2 {l2}" if l2 else "")
 
 
 def is_slower(attempt: Attempt, remeasured: WinnerRemeasured | None) -> bool:
@@ -121,6 +130,23 @@ def _table(sizes: Sequence[SizeTime]) -> Iterator[str]:
     yield "|---|---:|---:|---:|"
     for size in sizes:
         dims = ", ".join(f"{name} = {value:,}" for name, value in size.dims.items())
-        baseline = "" if size.baseline_us is None else f"{size.baseline_us:.1f} us"
-        speedup = "" if size.speedup is None else f"{size.speedup:.2f}x"
-        yield f"| {dims} | {size.time_us:.1f} us | {baseline} | {speedup} |"
+        own = f"{size.time_us:.1f} us{_doubt(size.spread)}"
+        baseline = (
+            ""
+            if size.baseline_us is None
+            else f"{size.baseline_us:.1f} us{_doubt(size.baseline_spread)}"
+        )
+        yield f"| {dims} | {own} | {baseline} | {_factor(size)} |"
+
+
+def _doubt(spread: float) -> str:
+    return f" ±{spread:.1%}" if spread else ""
+
+
+def _factor(size: SizeTime) -> str:
+    if size.speedup is None:
+        return ""
+    if size.speedup_low is None or size.speedup_high is None:
+        return f"{size.speedup:.2f}x"
+    said = f"{size.speedup:.2f}x ({size.speedup_low:.2f} to {size.speedup_high:.2f})"
+    return f"{said}, a tie" if size.outcome == "tie" else said

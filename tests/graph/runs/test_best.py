@@ -7,12 +7,15 @@ from typing import Any
 
 import pytest
 from graph_runs import WRONG, TableBench, Writer
+from recorded_run import beginning, passed, write_run
 from run_starts import asked, events, parts, the_run
 
 from cuda_llm.agents.situation import Situation
 from cuda_llm.errors import UsageError
+from cuda_llm.graph.runs.best import write_best
 from cuda_llm.graph.runs.start import start
 from cuda_llm.outcomes import Verdict
+from cuda_llm.profile import SizeTime
 from cuda_llm.search import Brief, Draft
 from cuda_llm.tools.compiler.candidate import Compiled
 from cuda_llm.tools.validator.validate import Validated
@@ -85,3 +88,28 @@ def test_best_that_cannot_be_written_stops_the_run(tmp_path: Path) -> None:
 
     with pytest.raises(UsageError, match=r"best/report\.md: cannot be written"):
         asyncio.run(start(asked(tmp_path), overrides=parts(), observers=[in_the_way]))
+
+
+def test_measured_times_stand_with_their_doubt(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", *beginning())
+    run.write_run({**run.read_run(), "task": "matrix_transpose", "device": "cuda:0 NVIDIA H200"})
+    size = SizeTime(
+        dims={"rows": 2048, "cols": 2048},
+        time_us=31.2,
+        baseline_us=88.0,
+        source="measured",
+        spread=0.004,
+        paired_speedup=2.82,
+        speedup_low=2.80,
+        speedup_high=2.84,
+        l2="cold",
+    )
+    verdict = passed(2.82)
+    assert verdict.profile is not None
+    profile = replace(verdict.profile, source="measured", sizes=(size,))
+    run.write_verdict("r1-c1", replace(verdict, profile=profile))
+
+    write_best(run, "r1-c1")
+    report = (run.best / "report.md").read_text()
+    assert "On: cuda:0 NVIDIA H200, times measured, L2 cold" in report
+    assert "| 31.2 us ±0.4% | 88.0 us | 2.82x (2.80 to 2.84) |" in report

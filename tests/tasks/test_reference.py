@@ -127,6 +127,16 @@ def test_a_comparator_sees_what_the_candidate_wrote(folder: Path) -> None:
         ("def other(xp):\n    return {}\n", "reference: not found; expected a function"),
         ("def reference(:\n", "SyntaxError"),
         ("import nothing_of_that_name\n", "ModuleNotFoundError"),
+        (
+            "SPLIT = 'm'\ndef reference(xp, *, x):\n    return {'y': x}\n",
+            "SPLIT = 'm'; expected an extent of y, which has n",
+        ),
+        (
+            "SPLIT = 'n'\ndef reference(xp, *, x):\n    return {'y': x}\n"
+            "def project(xp, vectors, *, x):\n    return {'y': x @ vectors}\n"
+            "project_scale = project\n",
+            "project: expected SPLIT to name another axis",
+        ),
     ],
 )
 def test_refuses_a_broken_file_when_it_is_loaded(folder: Path, text: str, message: str) -> None:
@@ -150,6 +160,36 @@ def test_refuses_a_broken_answer_when_it_is_given(folder: Path, body: str, messa
     with pytest.raises(TaskError) as caught:
         load_reference(task).compute(np, {"x": np.ones(2, np.float32)}, {"n": 2})
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("name", [n for n in list_tasks() if load_reference(load_task(n)).batched])
+def test_many_calls_at_once_are_what_each_is_alone(name: str) -> None:
+    task = load_task(name)
+    reference, dims = load_reference(task), dict(task.sizes.edge[5])
+    calls = [draw(task, dims, seed) for seed in range(3)]
+    together = {key: np.stack([call[key] for call in calls]) for key in calls[0]}
+    for function in filter(None, (reference.compute, reference.scale)):
+        made = function(np, together, dims)
+        for number, call in enumerate(calls):
+            for key, value in function(np, call, dims).items():
+                assert made[key][number] == pytest.approx(value, rel=1e-14, abs=1e-13)
+
+
+def test_projections_are_those_of_the_reference() -> None:
+    task = load_task("matrix_multiplication")
+    reference, dims = load_reference(task), {"M": 5, "N": 40, "K": 7}
+    assert reference.project is not None
+    assert reference.project_scale is not None
+    assert reference.scale is not None
+    inputs = draw(task, dims, 0)
+    vectors = np.random.default_rng(1).choice((-1.0, 0.0, 1.0), (40, 6))
+    projected = reference.project(np, vectors, inputs, dims)["C"]
+    assert projected == pytest.approx(reference.compute(np, inputs, dims)["C"] @ vectors)
+    scales = reference.scale(np, inputs, dims)["C"]
+    norms = np.sqrt(scales**2 @ vectors**2)
+    bound = reference.project_scale(np, vectors, inputs, dims)["C"]
+    assert (bound >= norms * (1 - 1e-12)).all()
+    assert (bound <= 2 * norms).all()
 
 
 def test_a_task_without_a_reference_says_so(folder: Path) -> None:

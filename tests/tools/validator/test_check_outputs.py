@@ -20,6 +20,7 @@ from cuda_llm.tools.validator.cases import Case, timed_case
 from cuda_llm.tools.validator.check_case import draw_inputs
 from cuda_llm.tools.validator.check_outputs import Method, check_batch, check_outputs
 from cuda_llm.tools.validator.layout import buffer_specs
+from cuda_llm.tools.validator.projection import chosen_rows
 
 Array = npt.NDArray[Any]
 MATMUL = small_task("matrix_multiplication")
@@ -138,6 +139,17 @@ def test_rounding_too_small_for_a_row_and_too_large_on_average_is_told_as_such()
     assert isinstance(verdict, WrongResult)
 
 
+def test_tf32_in_all_rows_but_the_chosen_ones_is_refused() -> None:
+    case, inputs = timed(MATMUL, {"M": 300, "N": 150, "K": 4096})
+    outputs = honest(MATMUL, case, inputs)["C"]
+    kept = chosen_rows(300, 5)
+    short = multiply_library({key: SHORT["tf32"](given) for key, given in inputs.items()})
+    short[kept] = outputs[kept]
+    verdict = check_outputs(MATMUL, case, inputs, {"C": short}, method=Method.PROJECTED, seed=5)
+    assert isinstance(verdict, WrongResult)
+    assert verdict.index[0] not in kept
+
+
 def test_a_single_nan_is_found_by_projections() -> None:
     case, inputs = timed(MATMUL, DIMS)
     wrong = honest(MATMUL, case, inputs)["C"]
@@ -173,7 +185,7 @@ def test_a_task_without_projections_is_not_projected() -> None:
 
 
 @pytest.mark.parametrize("name", HONEST)
-@pytest.mark.parametrize("part_bytes", [1 << 28, 1 << 17, 1])
+@pytest.mark.parametrize("part_bytes", [1 << 28, 1 << 17])
 def test_many_calls_are_judged_like_each_alone(name: str, part_bytes: int) -> None:
     task = small_task(name)
     dims = dict(task.sizes.edge[-1])

@@ -48,7 +48,7 @@ def assert_same(one: Comparison, other: Comparison) -> None:
 
 
 @pytest.mark.parametrize("types", TYPES)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(
     seed=st.integers(0, 1 << 32),
     size=st.sampled_from([1, 7, 63, 64, 1000, 9 * MOST_ROWS]),

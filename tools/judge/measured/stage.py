@@ -22,9 +22,11 @@ class Staged:
 def stage(lane: Lane, order: Sequence[int]) -> Staged:
     """Seal fresh contents into the slots of `order`; a trusted lane keeps what it has.
 
-    The plain contents are not kept, for the memory they would take: they are drawn again from the
+    Outputs are poisoned in either: a batch begins later where the GPU has just worked for the
+    referee, and that must be the same for all that are compared. The plain contents are not kept, for the memory they would take: they are drawn again from the
     groups' seeds when the outputs are looked at.
     """
+    poison_outputs([lane.slots[number] for number in order], secrets.choice(POISONS))
     if lane.trusted:
         return Staged(order=tuple(order), key=lane.key)
     key = secrets.token_bytes(KEY_BYTES)
@@ -36,5 +38,4 @@ def stage(lane: Lane, order: Sequence[int]) -> Staged:
             own = {name: drawn[position] for name, drawn in contents.items()}
             lane.session.seal(number, key, own)
         groups.append(group)
-    poison_outputs([lane.slots[number] for number in order], secrets.choice(POISONS))
     return Staged(order=tuple(order), key=key, groups=tuple(groups))

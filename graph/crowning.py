@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.strategy import Choice
+from cuda_llm.graph.contests import as_contested, held_contest, tell
 from cuda_llm.graph.judging.bench import Arena
 from cuda_llm.graph.judging.steady import steady
 from cuda_llm.graph.stages import compiled
@@ -20,7 +21,7 @@ from cuda_llm.outcomes import InfraFailed
 from cuda_llm.search import Attempt, Contested
 from cuda_llm.tools.compiler.candidate import Compiled
 from cuda_llm.tools.judge.contest import Contest
-from cuda_llm.traces.events import ContestHeld, KernelInspected
+from cuda_llm.traces.events import KernelInspected
 from cuda_llm.wording import describe
 
 MOST_CONTESTS = 3
@@ -140,50 +141,6 @@ async def contend(wiring: Wiring, bench: Arena, field: Field, name: str) -> None
         field.find_unfit(name, f"{told.fault} when it was timed")
     else:
         field.take_in(as_contested(told))
-
-
-async def held_contest(
-    wiring: Wiring, bench: Arena, name: str, incumbent: str
-) -> Contest | InfraFailed:
-    """The contest of two attempts."""
-    pair = []
-    for one in (name, incumbent):
-        built = await compiled(wiring, wiring.bench, wiring.folder.source(one))
-        if not isinstance(built, Compiled):
-            return InfraFailed(component="compiler", detail=f"{one} compiled before: {built.code}")
-        pair.append(built)
-    return await steady("contest", lambda: bench.contest(*pair))
-
-
-def tell(
-    round_: int, name: str, incumbent: str, outcome: Contest | InfraFailed, seconds: float
-) -> ContestHeld:
-    """The event of a contest."""
-    who = {"round": round_, "contender": name, "incumbent": incumbent, "seconds": seconds}
-    if isinstance(outcome, InfraFailed):
-        return ContestHeld(**who, outcome="", fault=outcome.code, detail=outcome.detail)  # type: ignore[arg-type]
-    for verdict in outcome.faults.values():
-        detail = " ".join(describe(verdict)[:1])
-        return ContestHeld(**who, outcome=outcome.outcome, fault=verdict.code, detail=detail)  # type: ignore[arg-type]
-    return ContestHeld(
-        **who,  # type: ignore[arg-type]
-        outcome=outcome.outcome,
-        speedup=1 / outcome.ratio,
-        speedup_low=1 / outcome.high,
-        speedup_high=1 / outcome.low,
-    )
-
-
-def as_contested(told: ContestHeld) -> Contested:
-    """What a strategy sees of it; an incumbent that failed has lost by any factor."""
-    return Contested(
-        contender=told.contender,
-        incumbent=told.incumbent,
-        outcome=told.outcome,  # type: ignore[arg-type]
-        speedup=told.speedup or 1.0,
-        speedup_low=told.speedup_low or 1.0,
-        speedup_high=told.speedup_high or 1.0,
-    )
 
 
 async def look_at(wiring: Wiring, bench: Arena, field: Field, name: str) -> None:

@@ -86,10 +86,11 @@ class DeviceBench:
 
     async def contest(self, contender: Compiled, incumbent: Compiled) -> Contest:
         """See `Arena.contest`."""
-        device = self.device.pinned()
+        device, options = self.device.pinned(), confirming(self.options)
+        nonce = self._nonce("")
         async with self.slots.devices:
             return await contest(
-                self.task, device, contender, incumbent, options=confirming(self.options)
+                self.task, device, contender, incumbent, nonce=nonce, options=options
             )
 
     async def inspect(self, compiled: Compiled) -> Inspected:

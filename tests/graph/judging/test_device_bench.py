@@ -10,7 +10,9 @@ from cuda_llm.graph.judging.device_bench import DeviceBench, Slots, open_slots
 from cuda_llm.graph.judging.judge_whole import judge_whole
 from cuda_llm.outcomes import Passed, Verdict, WrongResult
 from cuda_llm.tasks.loader import load_task
+from cuda_llm.tools.compiler.candidate import Compiled
 from cuda_llm.tools.devices.find import open_device
+from cuda_llm.tools.timing.tier import Tier
 
 TASK = load_task("histogram")
 GOOD = TASK.baseline.read_text(encoding="utf-8")
@@ -99,3 +101,22 @@ def test_without_settings_a_limit_is_the_number_of_cores(monkeypatch: pytest.Mon
     slots = open_slots(open_device("emulated"))
     cores = len(os.sched_getaffinity(0))
     assert (room(slots.compilers), room(slots.devices)) == (cores, cores)
+
+
+def test_a_kernel_does_not_beat_itself_and_an_emulated_device_needs_no_sanitizer() -> None:
+    async def run() -> tuple[str, tuple[str, ...]]:
+        one = await bench(3)
+        built = await one.compile(GOOD, "source.cu")
+        assert isinstance(built, Compiled)
+        held, seen = await one.contest(built, built), await one.inspect(built)
+        assert seen.fault is None
+        return held.outcome, seen.notes
+
+    outcome, notes = asyncio.run(run())
+    assert outcome == "tie"
+    assert notes == ("an emulated device needs no further tools",)
+
+
+def test_what_is_judged_afresh_is_measured_until_it_is_sure() -> None:
+    one = asyncio.run(bench(3))
+    assert (one.options.tier, one.afresh().options.tier) == (Tier.SCREEN, Tier.CONFIRM)

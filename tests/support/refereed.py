@@ -9,17 +9,17 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cuda_llm.errors import CudaLLMError, DeviceLost, InfrastructureError, MissingError, TaskError
-from cuda_llm.tools.arrays import HOST
-from cuda_llm.tools.device import Site
-from cuda_llm.tools.referee.known_answer import known_answer
 from cuda_llm.tools.referee.messages import Opening
+
+if TYPE_CHECKING:
+    from cuda_llm.tools.device import Site
 
 
 @asynccontextmanager
-async def emulated() -> AsyncIterator[Site]:
+async def emulated() -> "AsyncIterator[Site]":
     """A real site; loading it takes as long as all the rest of a referee."""
     from cuda_llm.hardware_profiles.lookup import find_hardware
     from cuda_llm.tools.devices.emulated import EmulatedDevice
@@ -28,34 +28,42 @@ async def emulated() -> AsyncIterator[Site]:
 
 
 @asynccontextmanager
-async def arrays(closed: Path | None = None) -> AsyncIterator[Any]:
-    """As much of a site as a known answer needs; says in `closed` that it ended in good order."""
+async def arrays() -> AsyncIterator[Any]:
+    """As much of a site as a known answer needs."""
+    from cuda_llm.tools.arrays import HOST
+
     yield SimpleNamespace(arrays=HOST)
+
+
+@asynccontextmanager
+async def nowhere(closed: Path | None = None) -> AsyncIterator[Any]:
+    """A site that costs nothing; says in `closed` that it ended in good order."""
+    yield None
     if closed is not None:
         closed.write_text("closed")
 
 
 @asynccontextmanager
-async def missing() -> AsyncIterator[Site]:
+async def missing() -> "AsyncIterator[Site]":
     raise MissingError("CuPy is missing", "pip install it")
     yield
 
 
 @asynccontextmanager
-async def failing() -> AsyncIterator[Site]:
+async def failing() -> "AsyncIterator[Site]":
     raise ValueError("no such context")
     yield
 
 
-def right(_site: Site) -> None:
+def right(_site: "Site") -> None:
     """A known answer that costs nothing."""
 
 
-def wrong(_site: Site) -> None:
+def wrong(_site: "Site") -> None:
     raise InfrastructureError("device", "7 of 9 known words are wrong")
 
 
-def wrong_while_marked(_site: Site) -> None:
+def wrong_while_marked(_site: "Site") -> None:
     """Wrong once for each byte of a file that the environment names."""
     marks = Path(os.environ["MARKS"])
     if left := marks.read_text():
@@ -63,65 +71,65 @@ def wrong_while_marked(_site: Site) -> None:
         raise InfrastructureError("device", "7 of 9 known words are wrong")
 
 
-PLAIN = Opening(site=arrays, known_answer=known_answer)
+PLAIN = Opening(site=nowhere, known_answer=right)
 
 
-async def pid(_site: Site) -> int:
+async def pid(_site: "Site") -> int:
     return os.getpid()
 
 
-async def double(_site: Site, number: int, *, plus: int = 0) -> int:
+async def double(_site: "Site", number: int, *, plus: int = 0) -> int:
     return 2 * number + plus
 
 
-async def crash(_site: Site) -> None:
+async def crash(_site: "Site") -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-async def crash_once(_site: Site, mark: Path) -> str:
+async def crash_once(_site: "Site", mark: Path) -> str:
     if not mark.exists():
         mark.write_text("been here")
         os.kill(os.getpid(), signal.SIGKILL)
     return "done"
 
 
-async def hang(_site: Site) -> None:
+async def hang(_site: "Site") -> None:
     """Block the event loop, as a call into a broken driver does."""
     time.sleep(3600)
 
 
-async def hang_once(_site: Site, mark: Path) -> str:
+async def hang_once(_site: "Site", mark: Path) -> str:
     if not mark.exists():
         mark.write_text("been here")
         time.sleep(3600)
     return "done"
 
 
-async def be_slow(_site: Site, seconds: float) -> str:
+async def be_slow(_site: "Site", seconds: float) -> str:
     await asyncio.sleep(seconds)
     return "slow"
 
 
-async def start_processes(_site: Site, mark: Path) -> None:
+async def start_processes(_site: "Site", mark: Path) -> None:
     """A child with a session of its own, and a child of that; then wait without end."""
     script = f"sleep 3600 & echo $$ $! > {mark}.new; mv {mark}.new {mark}; wait"
     subprocess.Popen(["bash", "-c", script], start_new_session=True)
     await asyncio.sleep(3600)
 
 
-async def refuse(_site: Site, error: CudaLLMError) -> None:
+async def refuse(_site: "Site", error: CudaLLMError) -> None:
     raise error
 
 
-async def stumble(_site: Site) -> None:
+async def stumble(_site: "Site") -> None:
     raise ZeroDivisionError("a bug of ours")
 
 
-async def bring_a_lambda(_site: Site) -> object:
+async def bring_a_lambda(_site: "Site") -> object:
     return lambda: 0
 
 
-async def spoil(_site: Site, marks: str) -> None:
+async def spoil(_site: "Site", marks: str) -> None:
     """Break the device, then fail for it."""
     Path(os.environ["MARKS"]).write_text(marks)
     raise RuntimeError("context is poisoned")
@@ -134,10 +142,10 @@ ERRORS = (
 )
 
 
-async def nothing_there(_site: Site) -> None:
+async def nothing_there(_site: "Site") -> None:
     """What a site says when a runner does not go."""
     raise DeviceLost("device", "killed, process 99 is still there")
 
 
-async def be_stuck(_site: Site, seconds: float) -> None:
+async def be_stuck(_site: "Site", seconds: float) -> None:
     time.sleep(seconds)

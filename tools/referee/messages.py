@@ -7,9 +7,10 @@ import struct
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from cuda_llm.tools.device import Site
+if TYPE_CHECKING:
+    from cuda_llm.tools.device import Site
 
 _LENGTH = struct.Struct("<Q")
 
@@ -18,10 +19,10 @@ _LENGTH = struct.Struct("<Q")
 class Opening:
     """The first word to a referee: which site it opens and keeps until it ends."""
 
-    site: Callable[..., AbstractAsyncContextManager[Site]]
+    site: "Callable[..., AbstractAsyncContextManager[Site]]"
     """A module's function or class."""
     arguments: tuple[Any, ...] = ()
-    known_answer: Callable[[Site], None]
+    known_answer: "Callable[[Site], None]"
     """Raises where the device does not compute what it should. Asked before each work."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Variables of the referee beside our own."""

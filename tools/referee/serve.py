@@ -7,9 +7,9 @@ import traceback
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cuda_llm.errors import CudaLLMError, DeviceLost, InfrastructureError
-from cuda_llm.tools.device import Site
 from cuda_llm.tools.referee.messages import (
     Ask,
     Beat,
@@ -22,6 +22,9 @@ from cuda_llm.tools.referee.messages import (
     receive,
     send,
 )
+
+if TYPE_CHECKING:
+    from cuda_llm.tools.device import Site
 
 BEAT_S = 0.25
 
@@ -45,7 +48,7 @@ async def serve(connection: socket.socket) -> None:
             await asyncio.get_running_loop().sock_sendall(connection, packet)
 
 
-async def open_site(opening: Opening, stack: contextlib.AsyncExitStack) -> Site | Failed:
+async def open_site(opening: Opening, stack: contextlib.AsyncExitStack) -> "Site | Failed":
     """The site, closed with the stack."""
     try:
         return await stack.enter_async_context(opening.site(*opening.arguments))
@@ -53,7 +56,7 @@ async def open_site(opening: Opening, stack: contextlib.AsyncExitStack) -> Site 
         return Failed(error=portable(error))
 
 
-async def answer(site: Site, opening: Opening, ask: Ask) -> Done | Failed | Broken:
+async def answer(site: "Site", opening: Opening, ask: Ask) -> Done | Failed | Broken:
     """Prove the device, do the work, and prove the device again where the work raised."""
     try:
         opening.known_answer(site)

@@ -70,7 +70,7 @@ def test_what_is_to_be_compared_goes_to_one_device(pair: list[RefereedDevice]) -
 def test_a_device_that_is_lost_is_left_out_and_its_work_done_elsewhere(
     pair: list[RefereedDevice],
 ) -> None:
-    broken = device(2, Opening(site=refereed.arrays, known_answer=refereed.wrong))
+    broken = device(2, Opening(site=refereed.nowhere, known_answer=refereed.wrong))
     group = DeviceGroup([broken, pair[1]])
 
     async def work() -> None:
@@ -82,7 +82,9 @@ def test_a_device_that_is_lost_is_left_out_and_its_work_done_elsewhere(
 
 
 def test_the_loss_of_the_last_device_is_told(pair: list[RefereedDevice]) -> None:
-    broken = [device(n, Opening(site=refereed.arrays, known_answer=refereed.wrong)) for n in (2, 3)]
+    broken = [
+        device(n, Opening(site=refereed.nowhere, known_answer=refereed.wrong)) for n in (2, 3)
+    ]
     with pytest.raises(DeviceLost, match="quarantine"):
         asyncio.run(DeviceGroup(broken).carry_out(pid))
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -21,25 +21,28 @@ GPU = "GPU-0b1e"
 FAST = Patience(silence_s=2, whole_s=30)
 
 
+STARTED: list[Client] = []
+
+
 @pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Quarantine and leases of each test are its own."""
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Quarantine and leases of each test are its own; no referee outlives it."""
     monkeypatch.setenv("CUDA_LLM_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("MARKS", str(tmp_path / "marks"))
     (tmp_path / "marks").write_text("")
+    yield
+    while STARTED:
+        STARTED.pop().close()
 
 
 def referee(opening: Opening = PLAIN, patience: Patience = FAST) -> Referee:
-    return Referee(
-        gpu=GPU,
-        label="cuda:0",
-        client=Client(opening, patience),
-        lease=Lease(GPU, "cuda:0", print),
-    )
+    client = Client(opening, patience)
+    STARTED.append(client)
+    return Referee(gpu=GPU, label="cuda:0", client=client, lease=Lease(GPU, "cuda:0", print))
 
 
 def knowing(answer: Callable[[Site], None]) -> Opening:
-    return Opening(site=refereed.arrays, known_answer=answer)
+    return Opening(site=refereed.nowhere, known_answer=answer)
 
 
 def test_work_is_repeated_once_when_its_referee_dies(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from cuda_llm.tools.emulator.runtime_library import runtime_library
 SOURCE = (Path(__file__).parents[2] / "fixtures" / "devices" / "api.cu").read_text()
 HARDWARE = find_hardware("RTX 3090 Ti")
 SUCCESS, INVALID_VALUE, INVALID_DEVICE, INVALID_HANDLE = 0, 1, 101, 400
+NOT_FOUND, NOT_SUPPORTED = 500, 801
 
 
 def answers(part: int, count: int) -> list[int]:
@@ -78,3 +79,9 @@ def test_module_variables_are_written_by_their_names() -> None:
     told = answers(4, 42)
     assert told[:7] == [SUCCESS, SUCCESS, INVALID_VALUE, SUCCESS, SUCCESS, 32, SUCCESS]
     assert told[40:] == [1, 4]
+
+
+def test_what_newer_and_older_code_asks_for_is_there_to_be_asked() -> None:
+    assert answers(5, 7) == [
+        *(SUCCESS, HARDWARE.sm_count, NOT_SUPPORTED, NOT_FOUND, 1, SUCCESS, NOT_SUPPORTED)
+    ]

@@ -14,6 +14,7 @@ from cuda_llm.tools.native import build
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "gpu"
 NATIVE = Path(program.__file__).parent / "native"
+PROTOTYPES = NATIVE.parents[1] / "native" / "cudart"
 CHECKS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-g1", "-O0")
 
 Start = Callable[..., GpuRunner]
@@ -21,8 +22,10 @@ Start = Callable[..., GpuRunner]
 
 def _library(name: str, sources: list[Path], *extra: str) -> Path:
     flags = ["-std=c++20", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared"]
-    includes = [f"-I{FIXTURES}", f"-I{NATIVE}", "-isystem", str(find_toolkit().root / "include")]
-    return build(name, sources, [*flags, *includes, *extra], [FIXTURES, NATIVE])
+    folders = [FIXTURES, NATIVE, PROTOTYPES.parent]
+    includes = [*(f"-I{folder}" for folder in folders), "-isystem"]
+    includes.append(str(find_toolkit().root / "include"))
+    return build(name, sources, [*flags, *includes, *extra], [FIXTURES, NATIVE, PROTOTYPES])
 
 
 @pytest.fixture(scope="session")

@@ -123,8 +123,9 @@ def test_the_api_answers_for_the_device(start: Start) -> None:
     symbol_not_found, invalid_configuration = 500, 9
     with start() as runner:
         runner.start()
-        assert _said(runner, 8, 12) == [
-            *(0, 4, 0, symbol_not_found, 1, 0x5A, 0, 3, 0, 0, invalid_configuration, 0)
+        assert _said(runner, 8, 15) == [
+            *(0, 4, 0, symbol_not_found, 1, 0x5A, 0, 3, 0, 0, invalid_configuration, 0),
+            *(0, 4, 1),
         ]
 
 

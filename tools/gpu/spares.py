@@ -47,8 +47,9 @@ class Spares:
 
     async def settle(self) -> None:
         """Wait until all are warm: a context in the making disturbs what is timed beside it."""
-        if self._waiting:
-            await asyncio.wait([warming for _, warming in self._waiting])
+        warming = [task for _, task in self._waiting if not task.done()]
+        if warming:
+            await asyncio.wait(warming)
 
     async def close(self) -> None:
         """End all."""

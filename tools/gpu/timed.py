@@ -67,6 +67,7 @@ class GpuTimedSession(GpuSession):
         if not 0 < len(batch.order) <= MAX_STEPS or len(set(batch.order)) < len(batch.order):
             raise ValueError("a batch has 1 to 256 steps, and no slot twice")
         self._batch = None
+        await self._wiring.settle()
         reply = await self._order(self._arm_frame(batch), _ARM_LIMIT_S)
         if not isinstance(reply, ReplyFrame):
             return reply
@@ -88,6 +89,11 @@ class GpuTimedSession(GpuSession):
             return reply
         self._tags = runner.read_tags(count)
         return time.perf_counter() - started
+
+    @property
+    def tags(self) -> tuple[int, ...]:
+        """Of the last batch: of each output, step by step."""
+        return self._tags
 
     def find_late_write(self) -> str | None:
         """See `TimedSession.find_late_write`. Raises ValueError where no batch has run."""

@@ -18,9 +18,12 @@ from cuda_llm.tasks.task import ArgumentRole, Task, TaskArgument
 from cuda_llm.tools.compiler.candidate import Compiled
 from cuda_llm.tools.compiler.toolkit import Toolkit
 from cuda_llm.tools.native import build
+from cuda_llm.tools.sandbox.jail import SYSTEM
 
 _NATIVE = Path(__file__).parent / "native"
-_CALL = Path(__file__).parent.parent / "runner" / "native"
+_TOOLS = Path(__file__).parent.parent
+_CALL = _TOOLS / "runner" / "native"
+_SANDBOX = _TOOLS / "sandbox" / "native"
 FLAGS = ("-std=c++20", "-O2", "-Wall", "-Wextra", "-Werror")
 
 _SPAN_BITS = {"int8": 7, "uint8": 8, "int16": 15, "uint16": 16, "bool": 1}
@@ -29,9 +32,10 @@ _SPAN_BITS = {"int8": 7, "uint8": 8, "int16": 15, "uint16": 16, "bool": 1}
 
 def driver_program() -> Path:
     """Path of the driver, built at first use. Raises MissingError without g++."""
-    sources = [*sorted(_NATIVE.glob("*.cpp")), _CALL / "call.cpp"]
-    flags = [*FLAGS, f"-I{_NATIVE}", f"-I{_CALL}", "-ldl"]
-    return build("driver", sources, flags, [_NATIVE, _CALL])
+    confining = [_SANDBOX / part for part in ("landlock.c", "limits.c")]
+    sources = [*sorted(_NATIVE.glob("*.cpp")), _CALL / "call.cpp", *confining]
+    includes = [f"-I{folder}" for folder in (_NATIVE, _CALL, _SANDBOX)]
+    return build("driver", sources, [*FLAGS, *includes, "-ldl"], [_NATIVE, _CALL, _SANDBOX])
 
 
 def runtime_library(toolkit: Toolkit) -> Path:
@@ -60,12 +64,26 @@ def driver_command(
     """
     return [
         str(driver_program()),
+        *view_words(toolkit, compiled.library),
         str(runtime_library(toolkit)),
         str(compiled.library),
         str(seed),
         str(warm_ups),
         *(argument_word(argument, dims) for argument in task.arguments),
     ]
+
+
+def view_words(toolkit: Toolkit, library: Path) -> list[str]:
+    """What the driver may open once it loads the candidate, besides $TMPDIR.
+
+    The tools' own parts in it read theirs, which lie with the system or the toolkit.
+    """
+    readable = [*map(Path, (*SYSTEM, "/proc", "/sys", "/opt/nvidia")), toolkit.root, library]
+    devices = [path for path in sorted(Path("/dev").glob("nvidia*")) if path.is_char_device()]
+    words = [("--ro", path) for path in readable] + [("--dev", path) for path in devices]
+    words.append(("--rw", Path("/dev/null")))
+    told = dict.fromkeys((option, str(path)) for option, path in words if path.exists())
+    return [*(word for pair in told for word in pair), "--"]
 
 
 def argument_word(argument: TaskArgument, dims: Mapping[str, int]) -> str:

@@ -2,8 +2,8 @@
 
 Profilers speak to the program they watch over sockets and inject code into it, so the system call
 filters of the compiler's jail and of the runner would stop them. What is left: namespaces without a
-network or any process of ours, Landlock, nothing inherited, and an end by the clock that nothing
-survives.
+network or any process of ours, Landlock in the driver from before it loads the candidate, nothing
+inherited, and an end by the clock that nothing survives.
 """
 
 import asyncio
@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cuda_llm.errors import InfrastructureError
-from cuda_llm.tools.native import build
-from cuda_llm.tools.sandbox.jail import SYSTEM
 from cuda_llm.tools.sandbox.outlet import capture
 from cuda_llm.tools.sandbox.programs import enclosing_program
 
@@ -24,11 +22,7 @@ OWN_SPACES = 15
 OUTPUT_BYTES = 4 << 20
 GRACE_S = 10.0
 
-_NATIVE = Path(__file__).parent / "native"
-_SANDBOX = Path(__file__).parent.parent / "sandbox" / "native"
-_FLAGS = ("-O2", "-std=c++17", "-Wall", "-Wextra", "-Werror")
 _LANDLOCK_CREATE_RULESET = 444
-_READABLE = ("/proc", "/sys", "/opt/nvidia")
 
 _PASSED_ON = ("LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
 """Where the driver lies, and which GPU is meant: without them some machines have none."""
@@ -63,8 +57,7 @@ async def run_enclosed(
     Raises InfrastructureError where it cannot be started, MissingError without g++.
     """
     report_in, report_out = os.pipe()
-    fenced = [str(_fence()), *_view(command, folder), "--", *command]
-    words = [str(os.getpid()), str(OWN_SPACES), str(report_out), *fenced]
+    words = [str(os.getpid()), str(OWN_SPACES), str(report_out), *command]
     try:
         process = await asyncio.create_subprocess_exec(
             str(enclosing_program()),
@@ -101,34 +94,18 @@ async def run_enclosed(
     )
 
 
+def has_landlock() -> bool:
+    """Whether this kernel can keep files from a process."""
+    return bool(ctypes.CDLL(None).syscall(_LANDLOCK_CREATE_RULESET, None, 0, 1) > 0)
+
+
 def _missing(reached: bytes) -> tuple[str, ...]:
     lacking = []
     if not reached or reached[0] != OWN_SPACES:
         lacking.append("namespaces of their own")
-    if ctypes.CDLL(None).syscall(_LANDLOCK_CREATE_RULESET, None, 0, 1) <= 0:
+    if not has_landlock():
         lacking.append("Landlock: they could read and write this user's files")
     return tuple(lacking)
-
-
-def _fence() -> Path:
-    """The program that leaves a command its own files; built at first use."""
-    sources = [_NATIVE / "fence.c", *(_SANDBOX / part for part in ("landlock.c", "limits.c"))]
-    return build("fence", sources, [*_FLAGS, f"-I{_SANDBOX}"], [_NATIVE, _SANDBOX])
-
-
-def _view(command: Sequence[str], folder: Path) -> list[str]:
-    """What a command may open: the system, where its tool lies, and the files that it names."""
-    root = Path(command[0]).resolve().parent.parent
-    readable = [*map(Path, (*SYSTEM, *_READABLE)), *([root] if root != root.parent else [])]
-    readable += [Path(word) for word in command if word.startswith("/")]
-    words = [("--ro", path) for path in readable] + [("--dev", path) for path in _devices()]
-    words += [("--rw", folder), ("--rw", Path("/dev/null"))]
-    told = dict.fromkeys((option, str(path)) for option, path in words if path.exists())
-    return [word for pair in told for word in pair]
-
-
-def _devices() -> list[Path]:
-    return [path for path in sorted(Path("/dev").glob("nvidia*")) if path.is_char_device()]
 
 
 def _environment(folder: Path, more: Mapping[str, str]) -> dict[str, str]:

@@ -12,7 +12,7 @@ _INVALID = re.compile(r"Invalid __(\w+)__ (read|write|atomic\w*) of size (\d+)")
 _UNINITIALISED = re.compile(r"Uninitialized __(\w+)__ memory read of size (\d+)")
 _RACE = re.compile(r"Error: Race reported between (\w+) access at (.+)")
 _AND = re.compile(r"and (\w+) access at (.+?) \[(\d+) hazards?\]")
-_AT = re.compile(r"^\s*at (.+)")
+_AT = re.compile(r"^\s*(?:at|Device Frame:) (.+)")
 _PLACE = re.compile(r"(?P<kernel>.+?)\+0x[0-9a-f]+(?: in (?P<file>.+):(?P<line>\d+))?\s*$")
 _CAST = re.compile(r"(?<=[<, ])\([a-z ]+\)(?=[\w-])")
 """`add<(int)256>` is `add<256>` to everybody else."""
@@ -106,10 +106,10 @@ def _pointing(rest: list[str]) -> list[str]:
 
 
 def _place_of(rest: list[str], compiled: Compiled) -> tuple[str, SourceSpot | None]:
-    for line in rest:
-        if match := _AT.match(line):
-            return _place(match[1], compiled)
-    return "", None
+    """Where it happened; the nearest frame in the candidate's own file where it was called there."""
+    places = [_place(match[1], compiled) for line in rest if (match := _AT.match(line))]
+    own = [place for place in places if place[1] is not None and place[1].file == compiled.name]
+    return (own or places or [("", None)])[0]
 
 
 def _place(text: str, compiled: Compiled) -> tuple[str, SourceSpot | None]:

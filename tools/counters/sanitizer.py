@@ -12,7 +12,14 @@ from cuda_llm.tools.counters.findings import read_findings, summary_errors
 
 TOOLS = ("memcheck", "racecheck", "initcheck")
 _EXIT_CODE = 86
-_OPTIONS = ("--print-limit", "50", "--error-exitcode", str(_EXIT_CODE), "--show-backtrace", "no")
+_OPTIONS = (
+    "--print-limit",
+    "50",
+    "--error-exitcode",
+    str(_EXIT_CODE),
+    "--show-backtrace",
+    "device",
+)
 _OF_ONE = {
     "memcheck": ("--report-api-errors", "no"),
     "racecheck": ("--racecheck-report", "analysis"),

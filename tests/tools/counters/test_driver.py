@@ -9,7 +9,13 @@ from cuda_llm.errors import MissingError
 from cuda_llm.tasks.loader import list_tasks, load_task
 from cuda_llm.tasks.task import ArgumentRole, TaskArgument
 from cuda_llm.tools.compiler.toolkit import Toolkit, find_toolkit
-from cuda_llm.tools.counters.driver import argument_word, driver_program, runtime_library
+from cuda_llm.tools.counters.driver import (
+    argument_word,
+    driver_program,
+    runtime_library,
+    view_words,
+)
+from cuda_llm.tools.counters.enclosed import has_landlock
 
 FIXTURES = Path(__file__).parents[2] / "fixtures/counters"
 WORDS = [
@@ -38,10 +44,10 @@ def libraries(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 def drive(
-    libraries: dict[str, str], warm_ups: int, *words: str, failing: str = ""
+    libraries: dict[str, str], warm_ups: int, *words: str, **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    command = [str(driver_program()), libraries["runtime"], libraries["candidate"], "7"]
-    environment = {"FAILING": failing} if failing else {}
+    view = view_words(find_toolkit(), Path(libraries["candidate"]))
+    command = [str(driver_program()), *view, libraries["runtime"], libraries["candidate"], "7"]
     return subprocess.run(
         [*command, str(warm_ups), *words],
         capture_output=True,
@@ -107,9 +113,28 @@ def test_contents_longer_than_their_period_fill_the_whole_input(libraries: dict[
 def test_a_failure_of_ours_and_one_of_solve_are_told_apart(
     libraries: dict[str, str], failing: str, code: int, what: str
 ) -> None:
-    done = drive(libraries, 0, *WORDS, failing=failing)
+    done = drive(libraries, 0, *WORDS, FAILING=failing)
     assert done.returncode == code
     assert done.stderr == f"driver: {what}: cudaErrorIllegalAddress\n"
+
+
+def tried(libraries: dict[str, str], file: Path, scratch: Path) -> list[str]:
+    done = drive(libraries, 0, *WORDS, FILE_TO_TRY=str(file), TMPDIR=str(scratch))
+    assert done.returncode == 0, done.stderr
+    return [line.split()[1] for line in done.stdout.splitlines() if line.startswith("try")]
+
+
+def test_a_candidate_finds_its_scratch_folder_and_the_system_alone(
+    libraries: dict[str, str], tmp_path: Path
+) -> None:
+    secret, scratch = tmp_path / "secret", tmp_path / "scratch"
+    scratch.mkdir()
+    for file in (secret, scratch / "own"):
+        file.write_text("x")
+    kept = "refused" if has_landlock() else "opened"
+    assert tried(libraries, secret, scratch) == [kept, kept]
+    assert tried(libraries, Path(libraries["candidate"]), scratch) == ["opened", kept]
+    assert tried(libraries, scratch / "own", scratch) == ["opened", "opened"]
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ def test_a_read_past_the_end() -> None:
             access="read",
             bytes=4,
             detail="Access is out of bounds and is 1 bytes after the nearest allocation "
-            "of size 4,000 bytes",
+            "of size 4000 bytes",
             thread=ThreadSpot(kernel="add", block=(3, 0, 0), thread=(200, 0, 0)),
             spot=line("oob_read", 7),
         ),
@@ -136,6 +136,29 @@ def test_a_place_in_a_header_keeps_the_headers_name() -> None:
 
 
 def test_a_misaligned_access_is_told_apart() -> None:
-    text = said("oob_read", "memcheck").replace("is out of bounds", "is misaligned")
-    (found,) = read_findings(text, candidate("oob_read"))
-    assert isinstance(found, Misaligned)
+    assert read_findings(said("misaligned", "memcheck"), candidate("misaligned")) == (
+        Misaligned(
+            space="global",
+            bytes=16,
+            detail="Access is misaligned and is inside the nearest allocation of size 4000 bytes",
+            thread=ThreadSpot(kernel="add", block=(0, 0, 0), thread=(0, 0, 0)),
+            spot=line("misaligned", 7),
+        ),
+    )
+
+
+def test_an_atomic_past_the_end_is_one() -> None:
+    (found,) = read_findings(said("oob_atomic", "memcheck"), candidate("oob_atomic"))
+    assert isinstance(found, IllegalAccess)
+    assert found.access == "atomic"
+
+
+@pytest.mark.parametrize(("bug", "tool"), [("race_same", "racecheck"), ("refused", "memcheck")])
+def test_what_is_no_fault_of_a_kernel_is_clean(bug: str, tool: str) -> None:
+    """The same value from every thread; a launch that CUDA refused and the candidate made good."""
+    assert judge(tool, run(said(bug, tool)), candidate(bug), 30).state == "clean"
+
+
+def test_a_kernel_that_hangs_is_not_finished() -> None:
+    hung = judge("memcheck", run(said("hangs", "memcheck"), None), candidate("hangs"), 8)
+    assert hung.state == "not finished"

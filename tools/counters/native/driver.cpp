@@ -1,7 +1,8 @@
-// driver RUNTIME CANDIDATE SEED WARM_UPS ARGUMENT...
+// driver [--ro PATH | --rw PATH | --dev PATH]... -- RUNTIME CANDIDATE SEED WARM_UPS ARGUMENT...
 //
 // Calls `solve` of CANDIDATE where a tool can look: WARM_UPS times before the profiler is told to
-// start, and once after. An argument of `solve` is one of
+// start, and once after. Before it loads the candidate it leaves itself these paths and no other. An
+// argument of `solve` is one of
 //   out:BYTES                        device memory that nobody has written
 //   in:DTYPE:COUNT:LOW:HIGH          device memory with contents drawn from [LOW, HIGH)
 //   int:VALUE, float:VALUE, double:VALUE
@@ -16,6 +17,7 @@
 #include <vector>
 
 #include "call.h"
+#include "confine.h"
 #include "contents.h"
 #include "cuda.h"
 
@@ -116,23 +118,26 @@ void refill(const Call& call)
 
 int main(int count, char** arguments)
 {
-    if (count < 5) {
+    const int first = driver::read_view(count, arguments);
+    if (count < first + 4) {
         driver::give_up(driver::kRefused, "arguments", "RUNTIME CANDIDATE SEED WARM_UPS ARGUMENT...");
     }
-    driver::open_cuda(arguments[1]);
-    void* library = dlopen(arguments[2], RTLD_NOW | RTLD_LOCAL);
+    char** const words = arguments + first;
+    const uint64_t seed = std::strtoull(words[2], nullptr, 10);
+    const int warm_ups = std::atoi(words[3]);
+    driver::open_cuda(words[0]);
+    Call call;
+    for (int index = 4; index < count - first; ++index) {
+        add(call, words[index], seed + static_cast<uint64_t>(index));
+    }
+    driver::confine();
+    void* library = dlopen(words[1], RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) {
         driver::give_up(driver::kRefused, "candidate", dlerror());
     }
     void* solve = dlsym(library, "solve");
     if (solve == nullptr) {
         driver::give_up(driver::kRefused, "candidate", "has no solve");
-    }
-    const uint64_t seed = std::strtoull(arguments[3], nullptr, 10);
-    const int warm_ups = std::atoi(arguments[4]);
-    Call call;
-    for (int index = 5; index < count; ++index) {
-        add(call, arguments[index], seed + static_cast<uint64_t>(index));
     }
     for (int turn = 0; turn <= warm_ups; ++turn) {
         refill(call);

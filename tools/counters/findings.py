@@ -106,7 +106,7 @@ def _pointing(rest: list[str]) -> list[str]:
 
 
 def _place_of(rest: list[str], compiled: Compiled) -> tuple[str, SourceSpot | None]:
-    """Where it happened; the nearest frame in the candidate's own file where it was called there."""
+    """Where it happened: the nearest frame in the candidate's own file, where there is one."""
     places = [_place(match[1], compiled) for line in rest if (match := _AT.match(line))]
     own = [place for place in places if place[1] is not None and place[1].file == compiled.name]
     return (own or places or [("", None)])[0]

@@ -79,7 +79,7 @@ def test_a_quarantine_is_told_when_the_driver_does_not_answer_either(tmp_path: P
 def test_an_nvcc_too_old_for_the_gpu_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    profile = (Path("hardware_profiles") / "b200_sxm_180gb.toml").read_text()
+    profile = (Path(__file__).parents[3] / "hardware_profiles/b200_sxm_180gb.toml").read_text()
     (tmp_path / "gpus").mkdir()
     newer = profile.replace('"NVIDIA B200"', '"NVIDIA N1"').replace("sm_100a", "sm_990a")
     (tmp_path / "gpus/n1.toml").write_text(

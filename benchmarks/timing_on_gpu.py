@@ -1,0 +1,315 @@
+"""Can a measured time be trusted? Repeated, against Nsight Compute, A/A, and with a planted 3 %.
+
+    PYTHONPATH=src python benchmarks/timing_on_gpu.py --part repeat --out rows.jsonl --resume \
+        --shard 0/1 --limit-s 540
+
+Parts: `repeat` (the same kernel in three processes), `ncu` (cold and warm beside Nsight Compute),
+`aa` (a kernel against itself) and `planted` (against one that takes 3 % longer). Each trial is a
+line of `--out` the moment it ends. `--summary` writes `timing_on_gpu.json` into `--results`.
+"""
+
+import argparse
+import asyncio
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import record
+
+from cuda_llm.tasks.loader import load_task
+from cuda_llm.tasks.task import Task
+from cuda_llm.tools.compiler.candidate import Compiled
+from cuda_llm.tools.compiler.toolkit import find_toolkit
+from cuda_llm.tools.counters.driver import driver_command
+from cuda_llm.tools.counters.ncu import ncu_duration_us
+from cuda_llm.tools.device import Device
+from cuda_llm.tools.devices.find import open_device
+from cuda_llm.tools.judge.contest import contest
+from cuda_llm.tools.judge.measured.options import L2, MeasureOptions
+from cuda_llm.tools.judge.steps import compile_source
+from cuda_llm.tools.timing.tier import Tier
+
+HONEST = record.ROOT / "tests/fixtures/honest"
+PROCESSES = 3
+SPIN = """extern "C" __global__ void spin(const float* A, const float* B, float* C, int n) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= n) return;
+  float x = A[i];
+  for (int k = 0; k < %d; ++k) x = fmaf(x, 0.999f, 0.001f);
+  C[i] = A[i] + B[i] + (x == 12345.678f ? 1.0f : 0.0f);
+}
+extern "C" void solve(const float* A, const float* B, float* C, int n) {
+  spin<<<(n + 255) / 256, 256>>>(A, B, C, n);
+}
+"""
+"""Right, and as slow as its loop is long: four clocks a turn, whatever memory does."""
+SPIN_SIZE: Mapping[str, int] = {"n": 65536}
+TURNS = {"5 us": 1_900, "50 us": 23_000, "1 ms": 480_000}
+PLANTED = 0.03
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kernel:
+    """One kernel of one task at one size."""
+
+    name: str
+    task: str
+    dims: Mapping[str, int]
+    source: str
+
+    def load(self) -> Task:
+        """Its task with this size alone."""
+        task = load_task(self.task)
+        return replace(task, sizes=replace(task.sizes, bench=(self.dims,)), weights=())
+
+
+def spinning(turns: int, name: str) -> Kernel:
+    """A kernel whose time is known to be linear in `turns`."""
+    return Kernel(name=name, task="vector_add", dims=SPIN_SIZE, source=SPIN % turns)
+
+
+def honest(task: str, file: str, **dims: int) -> Kernel:
+    """One of the honest fixtures."""
+    size = " x ".join(str(extent) for extent in dims.values())
+    source = (HONEST / task / file).read_text()
+    return Kernel(name=f"{task} {file} {size}", task=task, dims=dims, source=source)
+
+
+def kernels() -> tuple[Kernel, ...]:
+    """From a few microseconds to a millisecond: bound by latency, by memory, by arithmetic."""
+    return (
+        *(spinning(turns, f"spinning {name}") for name, turns in TURNS.items()),
+        honest("matrix_transpose", "01_tiled_padded.cu", rows=1024, cols=1024),
+        honest("matrix_transpose", "01_tiled_padded.cu", rows=4096, cols=4096),
+        honest("vector_add", "02_float4_tail.cu", n=4194304),
+        honest("vector_add", "02_float4_tail.cu", n=67108864),
+        honest("matrix_multiplication", "03_register_blocked.cu", M=1024, N=2048, K=1024),
+        honest("conv2d", "02_constant_filter.cu", H=1024, W=1024, R=24, S=24),
+    )
+
+
+async def measure(
+    device: Device, one: Kernel, other: Kernel, *, l2: L2 = L2.COLD, tier: Tier = Tier.CONFIRM
+) -> dict[str, Any]:
+    """One contest, as a row."""
+    task = one.load()
+    begun = time.monotonic()
+    found = await contest(
+        task,
+        device,
+        await built(task, device, one),
+        await built(task, device, other),
+        options=MeasureOptions(tier=tier, l2=l2),
+    )
+    if found.faults:
+        return {"fault": {which: verdict.code for which, verdict in found.faults.items()}}
+    (size,) = found.sizes
+    return {
+        "first_us": size.first_us,
+        "second_us": size.second_us,
+        "ratio": found.ratio,
+        "low": found.low,
+        "high": found.high,
+        "floor": size.floor,
+        "blocks": size.blocks,
+        "outcome": found.outcome,
+        "seconds": round(time.monotonic() - begun, 3),
+    }
+
+
+async def built(task: Task, device: Device, kernel: Kernel) -> Compiled:
+    """The kernel compiled; a benchmark's own kernels have to compile."""
+    compiled = await compile_source(task, device, kernel.source, "kernel.cu")
+    if not isinstance(compiled, Compiled):
+        raise SystemExit(f"{kernel.name}: {compiled}")
+    return compiled
+
+
+Trial = Callable[[Device], Any]
+
+
+def repeats() -> Iterator[tuple[str, Trial]]:
+    """Every kernel once: the script is run three times, each with a `--process` of its own."""
+    for kernel in kernels():
+        yield kernel.name, lambda device, k=kernel: measure(device, k, k)
+
+
+def against_ncu() -> Iterator[tuple[str, Trial]]:
+    """Cold and warm beside what Nsight Compute says with and without its cache flush."""
+    for kernel in kernels()[1:]:
+        yield kernel.name, lambda device, k=kernel: beside_ncu(device, k)
+
+
+async def beside_ncu(device: Device, kernel: Kernel) -> dict[str, Any]:
+    """Our two times and Nsight Compute's two."""
+    task = kernel.load()
+    cold = await measure(device, kernel, kernel)
+    warm = await measure(device, kernel, kernel, l2=L2.WARM)
+    compiled, toolkit = await built(task, device, kernel), find_toolkit()
+    command = driver_command(toolkit, task, compiled, kernel.dims, seed=1, warm_ups=3)
+    return {
+        "cold_us": cold.get("first_us"),
+        "warm_us": warm.get("first_us"),
+        "ncu_cold_us": await ncu_duration_us(command, cache=False),
+        "ncu_warm_us": await ncu_duration_us(command, cache=True),
+    }
+
+
+def a_against_a(trials: int) -> Iterator[tuple[str, Trial]]:
+    """The same kernel as candidate and incumbent."""
+    names = list(TURNS)
+    for number in range(trials):
+        name = names[number % len(names)]
+        kernel = spinning(TURNS[name], name)
+        yield f"{name} #{number}", lambda device, k=kernel: measure(device, k, k)
+
+
+def planted(trials: int) -> Iterator[tuple[str, Trial]]:
+    """A candidate that takes 3 % longer than the incumbent."""
+    names = list(TURNS)
+    for number in range(trials):
+        name = names[number % len(names)]
+        yield f"{name} #{number}", lambda device, n=name: with_slow_down(device, n)
+
+
+async def with_slow_down(device: Device, name: str) -> dict[str, Any]:
+    """The loop's own share of the time decides how many turns 3 % are; measured once a process."""
+    if name not in SLOPES:
+        one = await measure(device, spinning(TURNS[name], name), spinning(2 * TURNS[name], name))
+        SLOPES[name] = (one["second_us"] - one["first_us"]) / one["first_us"]
+    turns = round(TURNS[name] * (1 + PLANTED / SLOPES[name]))
+    row = await measure(device, spinning(turns, name), spinning(TURNS[name], name))
+    return {**row, "turns": turns, "planted": PLANTED}
+
+
+SLOPES: dict[str, float] = {}
+"""By how much of itself a kernel's time grows when its loop is doubled."""
+
+
+def summarise(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The figures that a reader wants of all rows."""
+    by_part: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        by_part.setdefault(row["part"], []).append(row)
+    summary: dict[str, Any] = {}
+    if "repeat" in by_part:
+        summary["repeat"] = list(agreement(by_part["repeat"]))
+    if "ncu" in by_part:
+        summary["ncu"] = [bracket(row) for row in by_part["ncu"] if row.get("cold_us")]
+    for part in ("aa", "planted"):
+        outcomes = [row["outcome"] for row in by_part.get(part, ()) if "outcome" in row]
+        if outcomes:
+            counted = {one: outcomes.count(one) for one in ("faster", "slower", "tie")}
+            seconds = [row["seconds"] for row in by_part[part] if "seconds" in row]
+            summary[part] = {
+                "trials": len(outcomes),
+                **counted,
+                "faults": sum("fault" in row for row in by_part[part]),
+                "median_s": round(statistics.median(seconds), 3),
+            }
+    return summary
+
+
+def agreement(rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    """How far the processes' times of one kernel lie apart, relative to their median."""
+    times: dict[str, dict[int, float]] = {}
+    for row in rows:
+        if "first_us" in row:
+            times.setdefault(row["trial"], {})[row["process"]] = row["first_us"]
+    for name, found in times.items():
+        middle = statistics.median(found.values())
+        apart = (max(found.values()) - min(found.values())) / middle
+        yield {
+            "kernel": name,
+            "median_us": round(middle, 3),
+            "times_us": [round(found[one], 3) for one in sorted(found)],
+            "apart_percent": round(100 * apart, 2),
+        }
+
+
+def bracket(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Where Nsight Compute's two figures lie beside ours, in percent of ours."""
+    low, high = sorted((row["cold_us"], row["warm_us"]))
+    beyond = [
+        max(low / row[name] - 1, row[name] / high - 1, 0.0)
+        for name in ("ncu_cold_us", "ncu_warm_us")
+    ]
+    figures = {k: round(row[k], 3) for k in ("cold_us", "warm_us", "ncu_cold_us", "ncu_warm_us")}
+    return {"kernel": row["trial"], **figures, "outside_percent": round(100 * max(beyond), 2)}
+
+
+def parse() -> argparse.Namespace:
+    """What was asked for."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--device", default="cuda:0")
+    parser.add_argument("--part", choices=("repeat", "ncu", "aa", "planted"), action="append")
+    parser.add_argument("--trials", type=int, default=100)
+    parser.add_argument("--process", type=int, default=-1, help="of three; -1: start all")
+    parser.add_argument("--shard", default="0/1", help="which trials: i/n")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--resume", action="store_true")
+    parser.add_argument("--limit-s", type=float, default=540.0)
+    parser.add_argument("--summary", action="store_true")
+    parser.add_argument("--results", type=Path, default=record.RESULTS)
+    return parser.parse_args()
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """Every whole line."""
+    if not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")]
+
+
+async def run_part(asked: argparse.Namespace, part: str, device: Device, until_s: float) -> None:
+    """Every trial of a part that this shard has and nobody has made."""
+    trials: dict[str, Iterator[tuple[str, Trial]]] = {
+        "repeat": repeats(),
+        "ncu": against_ncu(),
+        "aa": a_against_a(asked.trials),
+        "planted": planted(asked.trials),
+    }
+    shard, shards = (int(text) for text in asked.shard.split("/"))
+    process = max(asked.process, 0)
+    made = {(row["part"], row["trial"], row["process"]) for row in read_rows(asked.out)}
+    for number, (name, trial) in enumerate(trials[part]):
+        if number % shards != shard or (part, name, process) in made:
+            continue
+        if time.monotonic() > until_s:
+            print(f"{part}: stopped before {name}, out of time", flush=True)
+            return
+        row = {"part": part, "trial": name, "process": process, **await trial(device)}
+        with asked.out.open("a") as file:
+            file.write(json.dumps(row) + "\n")
+        print(json.dumps(row), flush=True)
+
+
+async def main() -> None:
+    """Run the parts, or put the rows together."""
+    asked = parse()
+    until_s = time.monotonic() + asked.limit_s
+    if not asked.resume and asked.process <= 0 and not asked.summary:
+        asked.out.unlink(missing_ok=True)
+    for part in asked.part or ():
+        if part == "repeat" and asked.process < 0:
+            for process in range(PROCESSES):
+                left_s = until_s - time.monotonic()
+                again = [*sys.argv, f"--process={process}", "--resume", f"--limit-s={left_s}"]
+                subprocess.run([sys.executable, "-P", *again], check=True)
+            continue
+        await run_part(asked, part, open_device(asked.device), until_s)
+    if asked.summary:
+        device = open_device(asked.device)
+        figures = {"device": device.name, **summarise(read_rows(asked.out))}
+        print(record.write("timing_on_gpu", figures, asked.results))
+        print(json.dumps(figures, indent=2))
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

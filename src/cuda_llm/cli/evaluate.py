@@ -56,7 +56,9 @@ def evaluate(
         progress.prepare(chosen.prepare)
         judged = asyncio.run(judge_all(loaded, chosen, sources, progress, options))
         looked = asyncio.run(inspect_all(loaded, chosen, judged)) if inspect else {}
-    judged = [with_fault(one, looked.get(number)) for number, one in enumerate(judged)]
+    judged = [
+        with_findings(loaded, chosen, one, looked.get(number)) for number, one in enumerate(judged)
+    ]
     if as_json:
         from cuda_llm.cli.evaluate_json import document
 
@@ -121,8 +123,19 @@ async def inspect_all(
     return found
 
 
-def with_fault(judged: "Judged", found: "Inspection | None") -> "Judged":
-    """What a sanitizer finds is the verdict."""
-    if found is None or found.fault is None:
+def with_findings(
+    task: "Task", device: "Device", judged: "Judged", found: "Inspection | None"
+) -> "Judged":
+    """What a sanitizer finds is the verdict; what was counted explains the time."""
+    from cuda_llm.outcomes import Passed
+    from cuda_llm.tools.counters.explained import explained
+
+    if found is None:
         return judged
-    return replace(judged, verdict=found.fault)
+    if found.fault is not None:
+        return replace(judged, verdict=found.fault)
+    verdict = judged.verdict
+    if not isinstance(verdict, Passed) or verdict.profile is None:
+        return judged
+    profile = explained(task, device.hardware, verdict.profile, found)
+    return replace(judged, verdict=replace(verdict, profile=profile))

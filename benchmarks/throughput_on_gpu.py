@@ -1,0 +1,234 @@
+"""Candidates a second on real GPUs, compiling left out, and where the time of one goes.
+
+    PYTHONPATH=src:benchmarks python benchmarks/throughput_on_gpu.py --device cuda:0 \
+        --out rows.jsonl --resume --shard 0/1 --limit-s 540
+
+Judges the honest fixtures of every task, ten a task, as a search judges them: validated and screened
+at the sizes whose baseline takes at most 5 ms. With `cuda:all` one a GPU at once.
+`--summary` writes `throughput_NAME.json` into `--results`.
+"""
+
+import argparse
+import asyncio
+import json
+import statistics
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import record
+from spent_there import profiled_there
+
+from cuda_llm.tasks.loader import load_task
+from cuda_llm.tasks.task import Task
+from cuda_llm.tools.compiler.candidate import Compiled
+from cuda_llm.tools.device import Device
+from cuda_llm.tools.devices.find import open_device
+from cuda_llm.tools.judge.baseline import time_baseline
+from cuda_llm.tools.judge.measured.options import MeasureOptions
+from cuda_llm.tools.judge.on_site import time_there, validate_there
+from cuda_llm.tools.judge.oracle import compile_baseline
+from cuda_llm.tools.judge.steps import compile_source, time_compiled, validate_compiled
+from cuda_llm.tools.judge.timing import Timing
+from cuda_llm.tools.validator.validate import Validated
+
+HONEST = record.ROOT / "tests/fixtures/honest"
+SLOWEST_BASELINE_US = 5_000.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """One kernel, built."""
+
+    name: str
+    task: Task
+    compiled: Compiled
+
+
+async def quick_sizes(device: Device, name: str) -> Task:
+    """The task with the bench sizes whose baseline is quick enough."""
+    task = load_task(name)
+    baseline = await time_baseline(task, device)
+    quick = [dims for dims, time_us in baseline.times if time_us <= SLOWEST_BASELINE_US]
+    bench = tuple(dims for dims in task.sizes.bench if dict(dims) in [dict(one) for one in quick])
+    return replace(task, sizes=replace(task.sizes, bench=bench), weights=())
+
+
+async def candidates(device: Device, names: Sequence[str]) -> list[Candidate]:
+    """Every honest kernel of these tasks, compiled all at once."""
+    tasks = {name: await quick_sizes(device, name) for name in names}
+    files = [file for name in names for file in sorted((HONEST / name).glob("*.cu"))]
+    built = await asyncio.gather(
+        *(
+            compile_source(tasks[file.parent.name], device, file.read_text(), file.name)
+            for file in files
+        )
+    )
+    return [
+        Candidate(
+            name=f"{file.parent.name}/{file.name}", task=tasks[file.parent.name], compiled=one
+        )
+        for file, one in zip(files, built, strict=True)
+        if isinstance(one, Compiled)
+    ]
+
+
+async def judge(device: Device, candidate: Candidate) -> dict[str, Any]:
+    """Validate and screen one candidate; what it took, waiting for a GPU included."""
+    begun = time.monotonic()
+    validated = await validate_compiled(candidate.task, device, candidate.compiled)
+    between = time.monotonic()
+    if not isinstance(validated, Validated):
+        return {"name": candidate.name, "code": validated.code, "validate_s": between - begun}
+    timing = await time_compiled(candidate.task, device, candidate.compiled)
+    ended = time.monotonic()
+    return {
+        "name": candidate.name,
+        "code": "PASSED" if isinstance(timing, Timing) else timing.code,
+        "sizes": len(candidate.task.sizes.bench),
+        "validate_s": round(between - begun, 4),
+        "time_s": round(ended - between, 4),
+    }
+
+
+async def spent(device: Device, candidate: Candidate) -> dict[str, dict[str, float]]:
+    """Seconds by kind of work inside the referee, for each of the two steps."""
+    baseline = await compile_baseline(candidate.task, device.target)
+    task, compiled = candidate.task, candidate.compiled
+    _, validating = await device.carry_out(
+        profiled_there, validate_there, task, compiled, baseline, None
+    )
+    options = MeasureOptions()
+    _, timing = await device.carry_out(
+        profiled_there, time_there, task, compiled, baseline, None, options
+    )
+    return {"validate": validating, "time": timing}
+
+
+async def main() -> None:
+    """Judge what the shard has and nobody has judged."""
+    asked = parse()
+    until_s = time.monotonic() + asked.limit_s
+    if not asked.resume:
+        asked.out.unlink(missing_ok=True)
+    device = open_device(asked.device)
+    if not asked.summary:
+        await run(asked, device, until_s)
+    rows = read_rows(asked.out)
+    figures = {"device": device.name, **summarise(rows)}
+    print(json.dumps(figures, indent=2))
+    if asked.summary:
+        print(record.write(f"throughput_{asked.name}", figures, asked.results))
+
+
+async def run(asked: argparse.Namespace, device: Device, until_s: float) -> None:
+    """One warm-up, all candidates against the clock, then a few under the profiler."""
+    names = asked.task or sorted(one.name for one in HONEST.iterdir())
+    shard, shards = (int(text) for text in asked.shard.split("/"))
+    done = {row["name"] for row in read_rows(asked.out) if row["what"] == "judged"}
+    waiting = [one for one in await candidates(device, names) if one.name not in done]
+    waiting = waiting[shard::shards]
+    await asyncio.gather(*(judge(device, one) for one in first_of_each(waiting)))
+    begun = time.monotonic()
+    queue = list(waiting)
+    judged = 0
+
+    async def work() -> None:
+        nonlocal judged
+        while queue and time.monotonic() < until_s:
+            row = await judge(device, queue.pop(0))
+            judged += 1
+            keep(asked.out, {"what": "judged", **row})
+
+    await asyncio.gather(*(work() for _ in range(device.width)))
+    wall_s = time.monotonic() - begun
+    keep(asked.out, {"what": "run", "judged": judged, "wall_s": wall_s, "width": device.width})
+    for one in first_of_each(waiting) if asked.profile else ():
+        if time.monotonic() < until_s:
+            keep(asked.out, {"what": "spent", "name": one.name, **await spent(device, one)})
+
+
+def first_of_each(waiting: Sequence[Candidate]) -> list[Candidate]:
+    """One candidate a task."""
+    return list({one.task.name: one for one in reversed(waiting)}.values())
+
+
+def keep(path: Path, row: Mapping[str, Any]) -> None:
+    """One line."""
+    with path.open("a") as file:
+        file.write(json.dumps(row) + "\n")
+    print(json.dumps(row), flush=True)
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """Every whole line."""
+    if not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")]
+
+
+def summarise(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Throughput, medians a task, and shares of the referee's time."""
+    runs = [row for row in rows if row["what"] == "run"]
+    judged = [row for row in rows if row["what"] == "judged"]
+    count, wall_s = sum(row["judged"] for row in runs), sum(row["wall_s"] for row in runs)
+    tasks = sorted({row["name"].split("/")[0] for row in judged})
+    return {
+        "width": max((row["width"] for row in runs), default=1),
+        "candidates": count,
+        "seconds": round(wall_s, 2),
+        "candidates_per_s": round(count / wall_s, 3) if wall_s else 0.0,
+        "codes": {code: [r["code"] for r in judged].count(code) for code in codes(judged)},
+        "tasks": {
+            name: {
+                step: round(
+                    statistics.median(
+                        row[step] for row in judged if row["name"].startswith(f"{name}/")
+                    ),
+                    3,
+                )
+                for step in ("validate_s", "time_s")
+                if all(step in row for row in judged)
+            }
+            for name in tasks
+        },
+        "shares_percent": {step: shares(rows, step) for step in ("validate", "time")},
+    }
+
+
+def codes(judged: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Every verdict that came."""
+    return sorted({row["code"] for row in judged})
+
+
+def shares(rows: Sequence[Mapping[str, Any]], step: str) -> dict[str, float]:
+    """Percent of the profiled time by kind of work."""
+    total: dict[str, float] = {}
+    for row in rows:
+        for kind, seconds in row.get(step, {}).items() if row["what"] == "spent" else ():
+            total[kind] = total.get(kind, 0.0) + seconds
+    whole = sum(total.values())
+    ordered = sorted(total.items(), key=lambda pair: -pair[1])
+    return {kind: round(100 * seconds / whole, 1) for kind, seconds in ordered}
+
+
+def parse() -> argparse.Namespace:
+    """What was asked for."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--device", default="cuda:0")
+    parser.add_argument("--task", action="append")
+    parser.add_argument("--profile", action="store_true", help="and see where the time goes")
+    parser.add_argument("--shard", default="0/1")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--resume", action="store_true")
+    parser.add_argument("--limit-s", type=float, default=540.0)
+    parser.add_argument("--summary", action="store_true")
+    parser.add_argument("--name", default="h200", help="of the file under --results")
+    parser.add_argument("--results", type=Path, default=record.RESULTS)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

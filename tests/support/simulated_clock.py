@@ -33,7 +33,7 @@ class SimulatedGPU:
     """Mean of the usual delay of a batch: scheduling, interrupts, the bus."""
     spikes: float = 0.03
     """Share of batches that something else holds up, by a heavy-tailed 30 us and more."""
-    drift: float = 0.003
+    drift: float = 0.0015
     process_bias: float = 0.001
     throttle: float = 0.02
     """Share of batches at which the chip begins to clock down by 4 to 10 per cent for a while."""
@@ -97,13 +97,13 @@ class SimulatedGPU:
         )
 
 
-def measure(
-    seed: int, first_us: float, second_us: float, rule: Rule, *, most: int = 256
-) -> Comparison:
+def measure(seed: int, first_us: float, second_us: float, rule: Rule) -> Comparison:
     """Blocks of two kernels in processes of their own until the rule is content."""
     gpu = SimulatedGPU(seed)
     first, second = gpu.process(first_us), gpu.process(second_us)
-    lengths = choose_lengths(call_us=second_us, overhead_us=gpu.overhead_us, most=most)
+    lengths = choose_lengths(
+        call_us=second_us, overhead_us=gpu.overhead_us, aim=rule.aim, most=rule.slots
+    )
     least_floor = SMALLEST_FLOOR
     if not rule.compares_same:
         alone = [gpu.block(lengths, second, second, again=False) for _ in range(5)]

@@ -9,10 +9,8 @@ MOST = 64
 MOST_OF_SHORT_CALLS = 256
 """Calls this short are lost in the jitter of a batch of fewer."""
 SHORT_CALL_US = 10.0
-JITTER_US = 15.0
-"""By which two equal batches usually differ, as a host clock sees them."""
-AIM = 0.01
-"""Error of one slope, relative to the call, that a batch is made long enough for."""
+JITTER_US = 5.0
+"""By which two equal batches usually differ on a quiet machine, as a host clock sees them."""
 LONGEST_BATCH_US = 12_000.0
 """Longer ones heat the chip, and a disturbance spoils more."""
 
@@ -30,13 +28,13 @@ class Lengths:
         return self.long[1]
 
 
-def choose_lengths(*, call_us: float, overhead_us: float, most: int) -> Lengths:
-    """Long enough for the slope to be within `AIM`, as far as `most` slots and `LONGEST_BATCH_US`
-    allow. Raises ValueError where `most` leaves no two lengths.
+def choose_lengths(*, call_us: float, overhead_us: float, aim: float, most: int) -> Lengths:
+    """Long enough for one slope to be off by a part `aim` of the call, as far as `most` slots and
+    `LONGEST_BATCH_US` allow. Raises ValueError where `most` leaves no two lengths.
     """
     if most < 2:
         raise ValueError(f"a slope needs at least two slots, there are {most}")
-    wanted = math.sqrt(2) * JITTER_US / (AIM * max(call_us, 1e-3))
+    wanted = math.sqrt(2) * JITTER_US / (aim * max(call_us, 1e-3))
     in_time = LONGEST_BATCH_US / (call_us + overhead_us)
     cap = MOST_OF_SHORT_CALLS if call_us <= SHORT_CALL_US else MOST
     top = max(2, min(math.ceil(wanted * 1.2), int(max(in_time, 4)), cap, most))

@@ -19,6 +19,10 @@ class Rule:
     """First blocks that do not count: clocks rise in them."""
     compares_same: bool
     """Whether the second kernel is timed twice a block, to see what equal ones differ by."""
+    aim: float
+    """What one slope may be off by, relative to the call: how long batches are made."""
+    slots: int
+    """Calls of a batch at most."""
     fewest: int
     """Blocks that count, whatever they say."""
     most: int
@@ -32,10 +36,24 @@ class Rule:
 WHOLE: Mapping[Tier, Rule] = MappingProxyType(
     {
         Tier.SCREEN: Rule(
-            discard=0, compares_same=False, fewest=3, most=24, half_width=0.01, wall_s=0.3
+            discard=0,
+            compares_same=False,
+            aim=0.01,
+            slots=64,
+            fewest=3,
+            most=24,
+            half_width=0.01,
+            wall_s=0.3,
         ),
         Tier.CONFIRM: Rule(
-            discard=1, compares_same=True, fewest=12, most=120, half_width=0.005, wall_s=20.0
+            discard=1,
+            compares_same=True,
+            aim=0.004,
+            slots=256,
+            fewest=12,
+            most=120,
+            half_width=0.005,
+            wall_s=20.0,
         ),
     }
 )

@@ -34,7 +34,7 @@ def noisy(
     seed: int, first_us: float = 40.0, second_us: float = 50.0, count: int = 9
 ) -> list[Block]:
     gpu = SimulatedGPU(seed)
-    lengths = choose_lengths(call_us=second_us, overhead_us=gpu.overhead_us, most=64)
+    lengths = choose_lengths(call_us=second_us, overhead_us=gpu.overhead_us, aim=0.01, most=64)
     return [gpu.block(lengths, first_us, second_us) for _ in range(count)]
 
 

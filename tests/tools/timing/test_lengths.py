@@ -21,7 +21,7 @@ from cuda_llm.tools.timing.tier import Tier
 def test_lengths_fit_the_slots_and_differ(
     call_us: float, overhead_us: float, most: int, seed: int
 ) -> None:
-    lengths = choose_lengths(call_us=call_us, overhead_us=overhead_us, most=most)
+    lengths = choose_lengths(call_us=call_us, overhead_us=overhead_us, aim=0.01, most=most)
     short, long = draw_lengths(lengths, np.random.Generator(np.random.PCG64(seed)))
     assert 1 <= short < long <= lengths.slots <= most
     assert lengths.slots <= (256 if call_us <= 10 else MOST)
@@ -38,7 +38,7 @@ def test_both_parities_occur(top: int) -> None:
 
 def test_short_calls_get_long_batches_and_long_calls_short_ones() -> None:
     slots = [
-        choose_lengths(call_us=call_us, overhead_us=40.0, most=256).slots
+        choose_lengths(call_us=call_us, overhead_us=40.0, aim=0.01, most=256).slots
         for call_us in (2.0, 50.0, 500.0, 5000.0)
     ]
     assert slots == sorted(slots, reverse=True)
@@ -48,7 +48,7 @@ def test_short_calls_get_long_batches_and_long_calls_short_ones() -> None:
 
 def test_one_slot_is_no_slope() -> None:
     with pytest.raises(ValueError, match="two slots"):
-        choose_lengths(call_us=1.0, overhead_us=1.0, most=1)
+        choose_lengths(call_us=1.0, overhead_us=1.0, aim=0.01, most=1)
 
 
 def block(first_us: float, second_us: float) -> Block:

@@ -12,13 +12,15 @@ from cuda_llm.tools.judge.measured.lane import Lane, lay_out
 from cuda_llm.tools.judge.refusal import refusal
 from cuda_llm.tools.timing.bootstrap import Estimate, estimate_median
 from cuda_llm.tools.timing.comparison import RESOLUTION_US, SMALLEST_FLOOR
-from cuda_llm.tools.timing.lengths import Lengths, choose_lengths, lengths_up_to
+from cuda_llm.tools.timing.lengths import MOST, Lengths, choose_lengths, lengths_up_to
 from cuda_llm.tools.timing.slope import Pair, slope_us
 
 FORMAT = 2
 SLOW_US = 5000.0
 """A baseline beyond this is not run beside every candidate."""
 PILOT_SLOTS = 3
+AIM = 0.02
+"""See `choose_lengths`."""
 ROUNDS = 5
 """Pairs of batches, of a baseline that is not slow."""
 
@@ -69,7 +71,9 @@ async def time_alone(ground: TimedSession, recipe: Recipe, rules: Rules, most: i
     rounds = [await round_us(lane, lengths_up_to(slots), rules)]
     call_us, overhead_us = rounds[0]
     if call_us <= SLOW_US:
-        lengths = choose_lengths(call_us=call_us, overhead_us=overhead_us, most=most)
+        lengths = choose_lengths(
+            call_us=call_us, overhead_us=overhead_us, aim=AIM, most=min(most, MOST)
+        )
         if lengths.slots > slots:
             lane = trusted(recipe.task, await lay_out(ground, recipe, lengths.slots, trusted=True))
         rounds = [await round_us(lane, lengths, rules) for _ in range(ROUNDS)]

@@ -13,6 +13,7 @@ from cuda_llm.tools.judge.measured.clocks import ReadClocks, Reading
 from cuda_llm.tools.judge.measured.contents import Recipe
 from cuda_llm.tools.judge.measured.entrants import Entrants, Fault, Lanes, lay_out_all
 from cuda_llm.tools.judge.measured.replay import replay_alone
+from cuda_llm.tools.judge.measured.verify import find_overwritten
 from cuda_llm.tools.timing.block import Block, keep
 from cuda_llm.tools.timing.comparison import (
     FLOOR_FACTOR,
@@ -66,7 +67,7 @@ async def measure_size(
     baseline is refused.
     """
     begun = time.monotonic()
-    lengths = first_lengths(baseline, most)
+    lengths = first_lengths(baseline, rule, most)
     lanes = await lay_out_all(entrants, recipe, lengths.slots)
     watched: list[Watched] = []
     while not isinstance(lanes, Fault):
@@ -76,7 +77,7 @@ async def measure_size(
         if isinstance(block, Fault):
             return block
         watched.append(block)
-        longer = lengths_after(block, most)
+        longer = lengths_after(block, rule, most)
         if len(watched) == 1 and longer.slots > LONGER * lengths.slots:
             lengths, watched = longer, []
             lanes = await lay_out_all(entrants, recipe, lengths.slots)
@@ -85,18 +86,26 @@ async def measure_size(
     return lanes
 
 
-def first_lengths(baseline: BaselineTime, most: int) -> Lengths:
+def first_lengths(baseline: BaselineTime, rule: Rule, most: int) -> Lengths:
     """For a candidate of which nothing is known yet but that it may be somewhat faster."""
     return choose_lengths(
-        call_us=baseline.call_us / HOPED, overhead_us=baseline.overhead_us, most=most
+        call_us=baseline.call_us / HOPED,
+        overhead_us=baseline.overhead_us,
+        aim=rule.aim,
+        most=min(most, rule.slots),
     )
 
 
-def lengths_after(watched: Watched, most: int) -> Lengths:
+def lengths_after(watched: Watched, rule: Rule, most: int) -> Lengths:
     """Batches that suit the faster of the two."""
     empty_us = slope_us(watched.block.empty)
     first, second = (call_us(one, empty_us) for one in (watched.block.first, watched.block.second))
-    return choose_lengths(call_us=min(first, second), overhead_us=max(empty_us, 1.0), most=most)
+    return choose_lengths(
+        call_us=min(first, second),
+        overhead_us=max(empty_us, 1.0),
+        aim=rule.aim,
+        most=min(most, rule.slots),
+    )
 
 
 def is_enough(watched: Sequence[Watched], rule: Rule, spent_s: float) -> bool:
@@ -115,10 +124,10 @@ async def conclude(
     rule: Rule,
     baseline: BaselineTime,
 ) -> Measured | Fault:
-    """Replay a slot of each alone, see that all calls of a batch took alike, and compare."""
+    """Replay a slot of each alone, look at the guards, see that all calls of a batch took alike."""
     for which, lane in (("first", lanes.first), ("second", lanes.second)):
         if lane is not None and not lane.trusted:
-            fault = await replay_alone(lane, rules)
+            fault = await replay_alone(lane, rules) or find_overwritten(lane)
             if fault is not None:
                 return Fault(which=which, verdict=fault)
     kept = keep([one.block for one in watched], discard=rule.discard)

@@ -12,6 +12,7 @@ from cuda_llm.tools.judge.measured.contents import Recipe
 from cuda_llm.tools.judge.measured.entrants import Entrants, Fault, lay_out_all
 from cuda_llm.tools.judge.measured.measure import Measured, lengths_after
 from cuda_llm.tools.judge.measured.replay import replay_alone
+from cuda_llm.tools.judge.measured.verify import find_overwritten
 from cuda_llm.tools.timing.block import keep
 from cuda_llm.tools.timing.bootstrap import Estimate
 from cuda_llm.tools.timing.comparison import (
@@ -52,12 +53,12 @@ async def measure_slow(
         if time_of(watched, discard=0).first_us.value > SLOW_US or len(watched) > rule.most:
             break
         if len(watched) == 1:
-            lengths = lengths_after(block, most)
+            lengths = lengths_after(block, rule, most)
             if lengths.slots > lanes.slots:
                 lanes = await lay_out_all(entrants, recipe, lengths.slots, alone=True)
                 if isinstance(lanes, Fault):
                     return lanes
-    fault = await replay_alone(lanes.first, rules)
+    fault = await replay_alone(lanes.first, rules) or find_overwritten(lanes.first)
     if fault is not None:
         return Fault(which="first", verdict=fault)
     discard = 0 if len(watched) == 1 else 1

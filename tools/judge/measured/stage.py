@@ -23,8 +23,9 @@ def stage(lane: Lane, order: Sequence[int]) -> Staged:
     """Seal fresh contents into the slots of `order`; a trusted lane keeps what it has.
 
     Outputs are poisoned in either: a batch begins later where the GPU has just worked for the
-    referee, and that must be the same for all that are compared. The plain contents are not kept, for the memory they would take: they are drawn again from the
-    groups' seeds when the outputs are looked at.
+    referee, and that must be the same for all that are compared. The plain contents are not kept,
+    for the memory they would take: they are drawn again from the groups' seeds when the outputs
+    are looked at.
     """
     poison_outputs([lane.slots[number] for number in order], secrets.choice(POISONS))
     if lane.trusted:

@@ -20,10 +20,17 @@ from cuda_llm.tools.validator.tolerances import Limits
 
 
 async def verify(lane: Lane, staged: Staged, oracle: Oracle) -> Verdict | None:
-    """The first thing that is not as it must be: guards, inputs, outputs, late writes."""
-    damage = find_overwritten(lane, staged.order)
-    if damage is not None:
-        return damage
+    """The first thing that is not as it must be: inputs, outputs, late writes.
+
+    Guards are looked at when all batches of a size are done, for what is written there stays, and
+    before anything else is blamed.
+    """
+    fault = await find_fault(lane, staged, oracle)
+    return None if fault is None else find_overwritten(lane) or fault
+
+
+async def find_fault(lane: Lane, staged: Staged, oracle: Oracle) -> Verdict | None:
+    """The same, whatever the guards hold."""
     for group in staged.groups:
         contents = draw_group(lane.recipe, group)
         slots = [lane.slots[number] for number in group.slots]
@@ -36,13 +43,12 @@ async def verify(lane: Lane, staged: Staged, oracle: Oracle) -> Verdict | None:
     return None if late is None else LateWrite(buffer=late)
 
 
-def find_overwritten(lane: Lane, order: Sequence[int]) -> GuardOverwritten | None:
-    """A buffer outside of which a byte changed."""
+def find_overwritten(lane: Lane) -> GuardOverwritten | None:
+    """A buffer of any slot outside of which a byte changed."""
     xp, to_host = lane.recipe.arrays.xp, lane.recipe.arrays.to_host
-    slots = [lane.slots[number] for number in order]
     sides = [(name, side) for name in lane.guards for side in ("before", "after")]
     changed = [
-        (xp.stack([guard(slot, name, side) for slot in slots]) != written).any(axis=0)
+        (xp.stack([guard(slot, name, side) for slot in lane.slots]) != written).any(axis=0)
         for name, both in lane.guards.items()
         for side, written in zip(("before", "after"), both, strict=True)
     ]

@@ -3,11 +3,12 @@
 import os
 from pathlib import Path
 
+from cuda_llm.errors import InfrastructureError
 from cuda_llm.outcomes import LoadFailed, Verdict
 from cuda_llm.tools.gpu.arenas import Arenas
 from cuda_llm.tools.gpu.endings import Scene, ending, load_failure
 from cuda_llm.tools.gpu.layout import ArenaFull, Layout
-from cuda_llm.tools.gpu.memory import Memory
+from cuda_llm.tools.gpu.memory import UNIT_BYTES, Memory
 from cuda_llm.tools.gpu.process import GpuRunner
 from cuda_llm.tools.gpu.protocol import Reply, ReplyFrame, StartFrame
 from cuda_llm.tools.gpu.session import Reached
@@ -28,14 +29,20 @@ class Lodging:
         self._lent: list[Memory] = []
 
     async def enter(self, wanted_bytes: int) -> Reached | Verdict:
-        """Load the candidate in a fresh runner with memory of about this size."""
+        """Load the candidate in a fresh runner with memory of about this size.
+
+        Raises InfrastructureError where not even a little device memory is to be had.
+        """
         if len(self._library) > _MOST_PATH_BYTES:
             return LoadFailed(detail=f"its path is longer than {_MOST_PATH_BYTES} bytes")
         self._runner = await self._spares.take()
         memory = self._runner.memory
         if memory is not None:
             return await self._start(self._runner, memory)
-        lent = self._arenas.lend(wanted_bytes, 0)
+        try:
+            lent = self._arenas.lend(wanted_bytes, UNIT_BYTES)
+        except ArenaFull as error:
+            raise InfrastructureError("device", str(error)) from error
         self._lent.append(lent)
         return await self._start(self._runner, lent)
 

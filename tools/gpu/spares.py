@@ -1,6 +1,7 @@
 """Runners started beforehand: making a context takes a third of a second."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 
 from cuda_llm.errors import InfrastructureError
@@ -40,7 +41,9 @@ class Spares:
                 await runner.stop()
                 raise
             if not failure and runner.is_alive:
-                self.refill()
+                # Whoever takes the next one hears why there is none.
+                with contextlib.suppress(InfrastructureError):
+                    self.refill()
                 return runner
             await runner.stop()
         raise InfrastructureError("runner", failure or "it dies before it is used")

@@ -53,6 +53,15 @@ def test_its_own_proc_tells_of_its_own_processes() -> None:
         assert count <= 4
 
 
+@pytest.mark.parametrize("spaces", [0, ALL])
+def test_its_command_has_no_privileges(spaces: int) -> None:
+    process, _ = enclose(spaces, "cat /proc/self/status")
+    status = process.communicate()[0]
+
+    assert "NoNewPrivs:\t1" in status
+    assert "CapEff:\t0000000000000000" in status
+
+
 def test_it_tells_its_command_who_the_parent_is() -> None:
     process, reached = enclose(ALL, "echo $0 $PPID", "@")
     told, seen = process.communicate()[0].split()

@@ -1,6 +1,6 @@
 /* enclose PARENT SPACES REPORT COMMAND ARGUMENT...
  *
- * Runs COMMAND in namespaces of its own: those of SPACES (a sum of SANDBOX_OWN_...) that the kernel
+ * Runs COMMAND without privileges in namespaces of its own: those of SPACES (a sum of SANDBOX_OWN_...) that the kernel
  * grants. One byte, the sum of those it lives in, goes to the descriptor REPORT. COMMAND dies with this
  * process, which dies with PARENT; told to end (SIGTERM), it ends once COMMAND is gone. Its exit status
  * is COMMAND's, and so is the signal it dies by. An ARGUMENT `@` becomes the process id of COMMAND's
@@ -34,8 +34,9 @@ static void become_command(char **command, int lifeline)
     for (char **word = command + 1; *word != NULL; word++)
         if (strcmp(*word, "@") == 0)
             *word = parent;
-    /* It may have died before that call. */
-    if (poll(&supervisor, 1, 0) == 0)
+    /* Before it makes threads: each has capabilities of its own, and no namespace takes them away
+     * from a command that found none granted. It may also have lost its supervisor by now. */
+    if (sandbox_no_new_privileges() == 0 && poll(&supervisor, 1, 0) == 0)
         execv(command[0], command);
     _exit(FAILED_TO_START);
 }

@@ -17,6 +17,8 @@ namespace {
 constexpr uint64_t kFurtherMemoryBytes = uint64_t{2} << 30;
 // A backstop: the referee's own deadline on each order is far shorter.
 constexpr uint64_t kCpuSeconds = 3600;
+// The driver holds some forty.
+constexpr uint64_t kOpenFiles = 256;
 
 void check(int result, const char* what) {
   if (result < 0) runner::give_up(what, std::strerror(-result));
@@ -62,6 +64,7 @@ void runner::confine_gpu_for_loading(const char* candidate) {
   limits.data_bytes = data_bytes() + kFurtherMemoryBytes;
   limits.cpu_s = kCpuSeconds;
   limits.file_bytes = 1;
+  limits.open_files = kOpenFiles;
   check(sandbox_limit(&limits), "limits");
   check(sandbox_no_new_privileges(), "privileges");
   check(sandbox_landlock(view.data(), view.size()), "landlock");

@@ -12,6 +12,7 @@ from cuda_llm.tools.device import Role
 from cuda_llm.tools.validator.check_outputs import Method
 from cuda_llm.tools.validator.layout import Dims, buffer_specs
 from cuda_llm.tools.validator.parts import WIDE, elements, part_extent, working_bytes
+from cuda_llm.tools.validator.projection import EXACT_ROWS
 
 PROJECT_ABOVE_S = 0.25
 """A float64 reference may take so long for one call; above that, all elements are projected."""
@@ -41,6 +42,8 @@ class SizePlan:
     """What `solve` may allocate in one lane: as much as the task allows, or all that is left."""
     reference_s: float
     """One float64 reference with its scales."""
+    cost: str
+    """How it comes about, in words."""
     words: str
     """The arithmetic."""
 
@@ -52,6 +55,16 @@ class Plan:
     sizes: tuple[SizePlan, ...]
     left_out: tuple[str, ...]
     """One line each: the size, and the figures that speak against it."""
+
+    @property
+    def how_checked(self) -> tuple[str, ...]:
+        """A line for each size of which not every element meets its own float64 value."""
+        return tuple(
+            f"{spell(size.dims)}: every output element checked by random signed sums, "
+            f"{EXACT_ROWS} rows or more one by one: {size.cost}"
+            for size in self.sizes
+            if size.method is Method.PROJECTED
+        )
 
 
 def plan_sizes(
@@ -131,6 +144,7 @@ def _plan_size(
         peak_bytes=needed + lanes * scratch,
         scratch_bytes=scratch,
         reference_s=seconds,
+        cost=cost,
         words=f"{words} of {_gb(free_bytes)} free; {_gb(scratch)} of {_gb(asked)} scratch a lane; "
         f"{cost}: {method.value}",
     )

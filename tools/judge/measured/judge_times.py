@@ -71,6 +71,7 @@ async def time_sizes_of(
         bottlenecks=explained.bottlenecks,
         sizes=tuple(times),
         left_out=bout.plan.left_out,
+        notes=bout.plan.how_checked,
     )
 
 

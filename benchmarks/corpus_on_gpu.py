@@ -51,6 +51,8 @@ class Row:
     speedup: float | None
     told: str
     """First line of the verdict in words."""
+    sizes: int = 0
+    """How many sizes were timed at most; 0 is all the task lists."""
     seconds: dict[str, float] = field(default_factory=dict)
 
 
@@ -86,16 +88,16 @@ def main() -> None:
     chosen = [one for one in known_kernels() if any(part in one.name for part in wanted)]
     if not arguments.resume:
         arguments.out.unlink(missing_ok=True)
-    rows = read_rows(arguments.out)
+    rows = read_rows(arguments.out, arguments.sizes)
     todo = [one for one in chosen[number - 1 :: count] if (one.name, hash_of(one)) not in rows]
     print(f"{len(chosen)} kernels, {len(todo)} of this shard to judge", flush=True)
     bench = Bench(arguments.device, gpu=gpu, sizes=arguments.sizes, deadline=deadline)
     asyncio.run(bench.judge_all(todo, arguments.out, arguments.jobs))
-    rows = read_rows(arguments.out)
+    rows = read_rows(arguments.out, arguments.sizes)
     done = [rows[key] for one in chosen if (key := (one.name, hash_of(one))) in rows]
     print("\n".join(table(done)))
     if len(done) == len(chosen):
-        write(arguments.results, arguments.device, done)
+        write(arguments.results, arguments.device, arguments.sizes, done)
 
 
 def known_kernels() -> list[Known]:
@@ -157,6 +159,7 @@ class Bench:
             fault="the machinery broke",
             speedup=None,
             told="",
+            sizes=self._sizes,
         )
         try:
             judged = await judge(
@@ -210,15 +213,16 @@ def hash_of(known: Known) -> str:
     return hashlib.sha256(known.path.read_bytes()).hexdigest()[:16]
 
 
-def read_rows(path: Path) -> dict[tuple[str, str], Row]:
-    """Rows that are there, the last of each kernel; one cut off in the middle is left out."""
+def read_rows(path: Path, sizes: int) -> dict[tuple[str, str], Row]:
+    """Rows timed at so many sizes, the last of each kernel; one that was cut off is left out."""
     rows = {}
     for text in path.read_text().splitlines() if path.exists() else []:
         try:
             row = Row(**json.loads(text))
         except (ValueError, TypeError):
             continue
-        rows[row.name, row.source] = row
+        if row.sizes == sizes:
+            rows[row.name, row.source] = row
     return rows
 
 
@@ -253,13 +257,14 @@ def table(rows: Sequence[Row]) -> Iterator[str]:
     )
 
 
-def write(results: Path, spec: str, rows: Sequence[Row]) -> None:
+def write(results: Path, spec: str, sizes: int, rows: Sequence[Row]) -> None:
     """The figures, with every kernel's verdict."""
     device = open_device(spec)
     name = "corpus_on_gpu" if device.time_source == "measured" else "corpus_emulated"
     figures = {
         "device": device.name,
         "driver": getattr(device, "driver", ""),
+        "sizes_timed_at_most": sizes or "all",
         **asdict(count(rows)),
         "kernels": [
             {

@@ -53,7 +53,7 @@ def find_damage(filled: Filled, arrays: Arrays = HOST) -> GuardOverwritten | Inp
         watched += [(buffer.guard_after, after), (buffer.guard_before, before)]
     inputs = [name for name, one in filled.placed.items() if one.spec.role is Role.IN]
     watched += [(words(filled.placed[name].data), words(filled.contents[name])) for name in inputs]
-    at = _first_difference(watched, arrays)
+    at = first_difference(watched, arrays)
     if at is None:
         return None
     guarded = 2 * len(filled.placed)
@@ -82,17 +82,21 @@ def find_late_write(
 ) -> str | None:
     """Name of an output that changed since `taken` was copied."""
     pairs = [(words(filled.placed[name].data), words(copy)) for name, copy in taken.items()]
-    at = _first_difference(pairs, arrays)
+    at = first_difference(pairs, arrays)
     return None if at is None else list(taken)[at]
 
 
 def same_bytes(one: Array, other: Array, arrays: Arrays = HOST) -> bool:
     """Whether two arrays of one type and shape hold the same bits, NaNs included."""
-    return _first_difference([(words(one), words(other))], arrays) is None
+    return first_difference([(words(one), words(other))], arrays) is None
 
 
-def _first_difference(pairs: Sequence[tuple[Array, Array]], arrays: Arrays) -> int | None:
-    """Number of the first pair of flat arrays of whole numbers that differ."""
+def first_difference(pairs: Sequence[tuple[Array, Array]], arrays: Arrays) -> int | None:
+    """Number of the first pair of flat arrays of whole numbers that differ.
+
+    Where there are kernels of our own for it, CuPy's reduction is not used: without CUB it has one
+    block for all of an array.
+    """
     flags = differ_there(pairs, arrays)
     if flags is None:
         flags = arrays.xp.empty(len(pairs), np.bool_)

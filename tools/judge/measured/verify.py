@@ -12,6 +12,7 @@ from cuda_llm.tools.device import Role, Slot
 from cuda_llm.tools.judge.measured.contents import draw_group
 from cuda_llm.tools.judge.measured.lane import Lane
 from cuda_llm.tools.judge.measured.stage import Staged
+from cuda_llm.tools.validator.buffers import first_difference, words
 from cuda_llm.tools.validator.check_outputs import check_batch
 from cuda_llm.tools.validator.compare import Expected
 from cuda_llm.tools.validator.oracle import Expectation, Oracle
@@ -71,14 +72,14 @@ def find_mutated(
     lane: Lane, slots: Sequence[Slot], contents: Mapping[str, Array]
 ) -> InputMutated | None:
     """An input that is not what was opened into it."""
-    xp = lane.recipe.arrays.xp
     inputs = [spec.name for spec in lane.recipe.specs if spec.role is Role.IN]
-    changed = [
-        (as_bytes(xp.stack([slot.buffers[name].data for slot in slots])) != as_bytes(given)).any()
-        for name, given in ((name, contents[name]) for name in inputs)
+    pairs = [
+        (words(slot.buffers[name].data), words(contents[name][position]))
+        for name in inputs
+        for position, slot in enumerate(slots)
     ]
-    at = first_true(lane, changed)
-    return None if at is None else InputMutated(buffer=inputs[at])
+    at = first_difference(pairs, lane.recipe.arrays)
+    return None if at is None else InputMutated(buffer=inputs[at // len(slots)])
 
 
 def first_true(lane: Lane, flags: Sequence[Array]) -> int | None:
@@ -178,8 +179,3 @@ def outputs_of(slot: Slot) -> dict[str, Array]:
         for name, buffer in slot.buffers.items()
         if buffer.spec.role is not Role.IN
     }
-
-
-def as_bytes(array: Array) -> Array:
-    """A flat view of a contiguous array's bytes."""
-    return array.reshape(-1).view("uint8")

@@ -3,7 +3,7 @@
     PYTHONPATH=src:benchmarks python benchmarks/throughput_on_gpu.py --device cuda:0 \
         --out rows.jsonl --resume --shard 0/1 --limit-s 540
 
-Judges the honest fixtures of every task, ten a task, as a search judges them: validated and screened
+Judges the honest fixtures of every task as a search judges them: validated, and screened
 at the sizes whose baseline takes at most 5 ms. With `cuda:all` one a GPU at once.
 `--summary` writes `throughput_NAME.json` into `--results`.
 """

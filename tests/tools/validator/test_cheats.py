@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from array_kernels import add, writes
-from array_session import ArraySession, Buffers, Candidate
+from array_session import LAUNCH, ArraySession, Buffers, Candidate
 from small_tasks import small_task
 
 from cuda_llm.outcomes import (
@@ -23,6 +23,7 @@ from cuda_llm.outcomes import (
     WrongResult,
 )
 from cuda_llm.tools.device import CallOptions, Level
+from cuda_llm.tools.validator.check_case import NO_KERNEL
 from cuda_llm.tools.validator.compare import Expected
 from cuda_llm.tools.validator.oracle import Expectation
 from cuda_llm.tools.validator.validate import Validated, validate
@@ -136,6 +137,14 @@ def test_a_call_without_a_launch_is_host_side_computation() -> None:
     verdict = asyncio.run(validate(TASK, session))
     assert isinstance(verdict, PolicyViolation)
     assert verdict.rule == "no-launch"
+
+
+def test_copies_alone_are_no_kernel() -> None:
+    copies = replace(LAUNCH, kernel="copies and fills", grid=(0, 0, 0), block=(0, 0, 0))
+    session = ArraySession(writes("vector_add", add), launches=(copies,))
+    assert asyncio.run(validate(TASK, session)) == NO_KERNEL
+    beside = ArraySession(writes("vector_add", add), launches=(LAUNCH, copies))
+    assert isinstance(asyncio.run(validate(TASK, beside)), Validated)
 
 
 def test_a_result_that_changes_with_the_schedule_is_not_deterministic() -> None:

@@ -1,11 +1,12 @@
 """One verified call by itself, for what it launches."""
 
-from cuda_llm.outcomes import PolicyViolation, Verdict
+from cuda_llm.outcomes import Verdict
 from cuda_llm.tools.device import CallReport, Level, TimedSession
 from cuda_llm.tools.judge.measured.batches import secret_seed
 from cuda_llm.tools.judge.measured.contents import Group, Recipe, draw_group
 from cuda_llm.tools.validator.buffers import fill, find_damage, take_outputs
 from cuda_llm.tools.validator.cases import POISONS
+from cuda_llm.tools.validator.check_case import NO_KERNEL, ran_a_kernel
 from cuda_llm.tools.validator.check_outputs import check_outputs
 from cuda_llm.tools.validator.layout import call_arguments, call_options
 from cuda_llm.tools.validator.oracle import Oracle
@@ -42,6 +43,6 @@ async def explain(session: TimedSession, recipe: Recipe, oracle: Oracle) -> Call
     )
     if fault is not None:
         return fault
-    if not report.launches:
-        return PolicyViolation(rule="no-launch", detail="the result is computed without a kernel")
+    if not ran_a_kernel(report):
+        return NO_KERNEL
     return report

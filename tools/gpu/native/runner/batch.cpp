@@ -1,5 +1,7 @@
 #include "batch.h"
 
+#include <cstring>
+
 #include "mouth.h"
 
 namespace {
@@ -44,7 +46,6 @@ Batch compose(const Gpu& gpu, const SealKernels& kernels, const Arena& arena,
   batch.host_inclusive = batch.calls_solve && (frame.flags & gpu::kHost) != 0;
   batch.copied_bytes = frame.copied_bytes;
   batch.tag_bytes = uint64_t{frame.steps} * frame.output_count * 8;
-  batch.tags = at(arena, frame.tag_offset, batch.tag_bytes);
   batch.order.assign(frame.order, frame.order + frame.steps);
   copy_in(gpu, arena, frame.copied_bytes);
   Chain chain = begin_chain(gpu);
@@ -61,6 +62,7 @@ Batch compose(const Gpu& gpu, const SealKernels& kernels, const Arena& arena,
     }
   }
   if (frame.steps != 0) add_tags(gpu, kernels, arena, frame, frame.steps - 1, chain);
+  add_hand_over(gpu, kernels, arena, frame, chain);
   batch.graphs.push_back(finish(gpu, chain));
   settle(gpu);
   return batch;
@@ -76,9 +78,8 @@ void run_batch(const Gpu& gpu, const Arena& arena, const Candidate& candidate,
     const CallOf of = {batch.order[part], captures.slot_stride, false, false};
     call_solve(arena, candidate, captures.solve, of);
   }
-  if (batch.tag_bytes != 0)
-    expect(gpu, gpu.driver->cuMemcpyDtoHAsync(tags, batch.tags, batch.tag_bytes, gpu.stream), "tags");
-  settle(gpu);
+  settle_stream(gpu);
+  std::memcpy(tags, gpu.tags, batch.tag_bytes);
   copy_out(gpu, arena, batch.copied_bytes);
 }
 

@@ -14,7 +14,6 @@ struct Batch {
   std::vector<uint32_t> order;         // slots
   std::vector<CUgraphExec> graphs;     // one for all, or before and after each call of `solve`
   bool calls_solve;
-  CUdeviceptr tags;
   uint64_t tag_bytes;
 };
 

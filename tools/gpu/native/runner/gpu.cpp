@@ -31,6 +31,11 @@ void settle(const Gpu& gpu) {
   if (state != CUDA_SUCCESS) end_faulted(gpu, state);
 }
 
+void settle_stream(const Gpu& gpu) {
+  const CUresult state = gpu.driver->cuStreamSynchronize(gpu.stream);
+  if (state != CUDA_SUCCESS) end_faulted(gpu, state);
+}
+
 Gpu open_gpu(const char* which) {
   // The driver reads these when it starts. Code is loaded whole, so that no call pays for it, and
   // nothing is compiled or kept on disk.
@@ -54,6 +59,10 @@ Gpu open_gpu(const char* which) {
   must(driver.cuCtxSetCurrent(context), "context");
   must(driver.cuCtxSetLimit(CU_LIMIT_PRINTF_FIFO_SIZE, kPrintfBytes), "printf buffer");
   must(driver.cuStreamCreate(&gpu.stream, CU_STREAM_NON_BLOCKING), "stream");
+  void* tags = nullptr;
+  must(driver.cuMemHostAlloc(&tags, gpu::kMaxTags * sizeof(uint64_t), CU_MEMHOSTALLOC_DEVICEMAP),
+       "memory for tags");
+  gpu.tags = static_cast<uint64_t*>(tags);
   int sms = 0;
   must(driver.cuDeviceGetAttribute(&sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, gpu.device),
        "device");

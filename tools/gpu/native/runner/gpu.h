@@ -11,6 +11,7 @@ struct Gpu {
   CUdevice device;
   CUstream stream;
   unsigned sms;
+  uint64_t* tags;  // of the last batch: memory of the host that kernels can write, kMaxTags words
   char name[128];
 };
 
@@ -22,5 +23,8 @@ void expect(const Gpu& gpu, CUresult result, const char* what);
 
 // Waits for all work; an error by now is one that nothing but a new process mends: says `faulted`.
 void settle(const Gpu& gpu);
+
+// The same of the stream alone: what a batch waits for.
+void settle_stream(const Gpu& gpu);
 
 }  // namespace runner

@@ -64,6 +64,8 @@ SealKernels load_seal_kernels(const Gpu& gpu, const char* cubin) {
   expect(gpu, gpu.driver->cuModuleGetFunction(&kernels.open, module, "open_inputs"), "open_inputs");
   expect(gpu, gpu.driver->cuModuleGetFunction(&kernels.flush, module, "flush"), "flush");
   expect(gpu, gpu.driver->cuModuleGetFunction(&kernels.tag, module, "tag_outputs"), "tag_outputs");
+  expect(gpu, gpu.driver->cuModuleGetFunction(&kernels.hand_over, module, "hand_over"),
+         "hand_over");
   return kernels;
 }
 
@@ -154,6 +156,16 @@ void add_tags(const Gpu& gpu, const SealKernels& kernels, const Arena& arena,
   const auto blocks = static_cast<unsigned>(std::clamp<uint64_t>(wanted, 1, kTagBlocks));
   void* arguments[] = {&call};
   add_kernel(gpu, chain, kernels.tag, blocks, call.count, arguments);
+}
+
+void add_hand_over(const Gpu& gpu, const SealKernels& kernels, const Arena& arena,
+                   const gpu::ArmFrame& frame, Chain& chain) {
+  uint64_t count = uint64_t{frame.steps} * frame.output_count;
+  if (count == 0) return;
+  uint64_t* to = gpu.tags;
+  CUdeviceptr from = at(arena, frame.tag_offset, count * 8);
+  void* arguments[] = {&to, &from, &count};
+  add_kernel(gpu, chain, kernels.hand_over, 1, 1, arguments);
 }
 
 }  // namespace runner

@@ -8,7 +8,7 @@
 namespace runner {
 
 struct SealKernels {
-  CUfunction open, flush, tag;
+  CUfunction open, flush, tag, hand_over;
 };
 
 SealKernels load_seal_kernels(const Gpu& gpu, const char* cubin);
@@ -28,5 +28,8 @@ void add_flush(const Gpu& gpu, const SealKernels& kernels, const Arena& arena,
 void add_captured(const Gpu& gpu, CUgraph captured, Chain& chain);
 void add_tags(const Gpu& gpu, const SealKernels& kernels, const Arena& arena,
               const gpu::ArmFrame& frame, uint32_t step, Chain& chain);
+// All tags of the batch, to `Gpu::tags`.
+void add_hand_over(const Gpu& gpu, const SealKernels& kernels, const Arena& arena,
+                   const gpu::ArmFrame& frame, Chain& chain);
 
 }  // namespace runner

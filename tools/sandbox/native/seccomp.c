@@ -106,6 +106,11 @@ static int gpu_run_profile(struct filter *filter)
     filter_call_if(filter, SYS_open, 1, modes, O_RDWR, SECCOMP_RET_ALLOW);
 #endif
     filter_call_if(filter, SYS_openat, 2, modes, O_RDWR, SECCOMP_RET_ALLOW);
+    /* And what they do with the descriptor then, as where a queue of work has to grow. */
+    filter_call(filter, SYS_dup, SECCOMP_RET_ALLOW);
+    const uint32_t flags_of_one[] = {F_GETFD, F_SETFD, F_GETFL, F_SETFL};
+    for (size_t i = 0; i < sizeof flags_of_one / sizeof *flags_of_one; i++)
+        filter_call_if(filter, SYS_fcntl, 1, ~0u, flags_of_one[i], SECCOMP_RET_ALLOW);
     return filter_install(filter, SECCOMP_RET_TRAP, FILTER_ALL_THREADS);
 }
 

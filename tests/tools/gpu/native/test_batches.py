@@ -12,7 +12,7 @@ from cuda_llm.tools.gpu.protocol import ArmFlag, Captured, Reply
 
 from .conftest import Start
 
-RIGHT = [0, 1, 3]
+RIGHT = [0, 1, 3, 15]
 """Ways of the fixture that can be captured."""
 ORDER = (2, 0, 3)
 ALL = ArmFlag.FLUSH | ArmFlag.SOLVE

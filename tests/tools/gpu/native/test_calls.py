@@ -20,7 +20,7 @@ from cuda_llm.tools.gpu.protocol import (
 
 from .conftest import Start
 
-RIGHT = [0, 1, 3, 4]
+RIGHT = [0, 1, 3, 4, 15]
 """Ways of the fixture that solve the task without reading results back."""
 
 
@@ -62,7 +62,7 @@ def test_the_report_says_what_was_launched(start: Start) -> None:
         assert (list(kernel.grid), list(kernel.block)) == ([1, 1, 1], [32, 1, 1])
         assert bytes(report)[type(report).text.offset + kernel.name :].startswith(b"by_table\0")
         assert (report.magic, report.launches, report.synchronisations) == (REPORT_MAGIC, 1, 2)
-        assert (report.copies, report.host_bytes, report.peak_bytes) == (2, 16, 512)
+        assert (report.copies, report.host_bytes, report.peak_bytes) == (2, 16, 100)
 
 
 def test_a_log_that_is_full_still_counts(start: Start) -> None:
@@ -97,6 +97,18 @@ def test_allocations_live_within_the_quota(start: Start) -> None:
         assert _said(runner, 6, 7) == [0, out_of_memory, 0, 0, 0, invalid, invalid]
         report = runner.report()
         assert (report.allocation_failed, report.refused_bytes) == (1, 700 << 10)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_quota_is_of_what_is_asked_for_and_held_at_once(start: Start, seed: int) -> None:
+    out_of_memory, invalid = 2, 1
+    with start() as runner:
+        runner.start()
+        assert runner.call(Ways(way=16, seed=seed)).reply == Reply.DONE
+        assert [int(value) for value in runner.floats(OUT, 8)] == [
+            *(0, 2999, 0, out_of_memory, invalid, 0, invalid, invalid)
+        ]
+        assert runner.report().peak_bytes == 1 << 20
 
 
 def test_a_refused_launch_is_noted_and_harms_nothing(start: Start) -> None:

@@ -1,5 +1,7 @@
 #include "scratch.h"
 
+#include <algorithm>
+
 namespace {
 
 constexpr uint64_t kAlignment = 512;  // what cudaMalloc gives on current GPUs
@@ -26,44 +28,52 @@ void Scratch::begin(uint64_t base, uint64_t bytes, uint64_t quota, uint64_t seed
   const uint64_t start = round_up(base);
   const uint64_t end = base + bytes;
   const uint64_t room = end > start ? (end - start) / kAlignment * kAlignment : 0;
-  quota_ = quota < room ? round_up(quota) : room;
-  if (quota_ > room) quota_ = room;
+  quota_ = std::min(quota, room);
   held_ = peak_ = 0;
-  const uint64_t skipped = mix(seed) % ((room - quota_) / kAlignment + 1) * kAlignment;
+  const uint64_t places = (room - quota_) / kAlignment + 1;
+  first_ = start + mix(seed) % places * kAlignment;
   live_.clear();
   free_.clear();
-  if (room > skipped) free_[start + skipped] = room - skipped;
+  if (first_ > start) free_[start] = first_ - start;
+  if (start + room > first_) free_[first_] = start + room - first_;
+}
+
+Scratch::Holes::iterator Scratch::find_hole(uint64_t length) {
+  const auto fits = [length](const auto& hole) { return hole.second >= length; };
+  const auto above = free_.lower_bound(first_);
+  const auto found = std::find_if(above, free_.end(), fits);
+  if (found != free_.end()) return found;
+  const auto below = std::find_if(free_.begin(), above, fits);
+  return below == above ? free_.end() : below;
 }
 
 uint64_t Scratch::allocate(uint64_t bytes) {
-  if (bytes > quota_ || round_up(bytes) > free_bytes()) return 0;
+  if (bytes > free_bytes()) return 0;
   const uint64_t wanted = round_up(bytes);
-  for (auto hole = free_.begin(); hole != free_.end(); ++hole) {
-    const auto [start, length] = *hole;
-    if (length < wanted) continue;
-    free_.erase(hole);
-    if (length > wanted) free_[start + wanted] = length - wanted;
-    live_[start] = wanted;
-    held_ += wanted;
-    if (held_ > peak_) peak_ = held_;
-    return start;
-  }
-  return 0;
+  const auto hole = find_hole(wanted);
+  if (hole == free_.end()) return 0;
+  const auto [start, length] = *hole;
+  free_.erase(hole);
+  if (length > wanted) free_[start + wanted] = length - wanted;
+  live_[start] = {bytes, wanted};
+  held_ += bytes;
+  peak_ = std::max(peak_, held_);
+  return start;
 }
 
 bool Scratch::release(uint64_t address) {
   const auto found = live_.find(address);
   if (found == live_.end()) return false;
-  auto [start, length] = *found;
+  uint64_t start = address, length = found->second.length;
+  held_ -= found->second.asked;
   live_.erase(found);
-  held_ -= length;
-  const auto after = free_.lower_bound(start);
-  if (after != free_.end() && after->first == start + length) {
+  const auto after = free_.find(start + length);
+  if (after != free_.end() && after->first != first_) {
     length += after->second;
     free_.erase(after);
   }
   auto before = free_.lower_bound(start);
-  if (before != free_.begin() && (--before)->first + before->second == start) {
+  if (start != first_ && before != free_.begin() && (--before)->first + before->second == start) {
     before->second += length;
   } else {
     free_[start] = length;

@@ -28,6 +28,11 @@ class Lodging:
         self._runner: GpuRunner | None = None
         self._lent: list[Memory] = []
 
+    @property
+    def held_bytes(self) -> int:
+        """Device memory it has been lent."""
+        return sum(memory.size_bytes for memory in self._lent)
+
     async def enter(self, wanted_bytes: int) -> Reached | Verdict:
         """Load the candidate in a fresh runner with memory of about this size.
 

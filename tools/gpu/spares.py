@@ -1,7 +1,6 @@
 """Runners started beforehand: making a context takes a third of a second."""
 
 import asyncio
-import contextlib
 from collections.abc import Callable
 
 from cuda_llm.errors import InfrastructureError
@@ -15,7 +14,8 @@ _ATTEMPTS = 2
 class Spares:
     """Runners that wait for a candidate. Everything happens when asked: nothing to cancel."""
 
-    def __init__(self, start: Callable[[], GpuRunner], count: int = 2) -> None:
+    def __init__(self, start: Callable[[], GpuRunner], count: int = 3) -> None:
+        """`count`: a contest has three runners at once."""
         self._start = start
         self._count = count
         self._waiting: list[tuple[GpuRunner, asyncio.Task[str]]] = []
@@ -23,17 +23,22 @@ class Spares:
     def refill(self) -> None:
         """Start what is missing. Raises InfrastructureError, MissingError."""
         while len(self._waiting) < self._count:
-            runner = self._start()
-            self._waiting.append((runner, asyncio.create_task(_warm(runner))))
+            self._begin()
+
+    def _begin(self) -> None:
+        runner = self._start()
+        self._waiting.append((runner, asyncio.create_task(_warm(runner))))
 
     async def take(self) -> GpuRunner:
-        """A runner whose context is there; another is started in its place.
+        """A runner whose context is there. None is started in its place before `refill`: what is
+        timed in the meantime would be disturbed.
 
         Dead ones are replaced. Raises InfrastructureError where none comes up.
         """
         failure = ""
         for _ in range(self._count + _ATTEMPTS):
-            self.refill()
+            if not self._waiting:
+                self._begin()
             runner, warming = self._waiting.pop(0)
             try:
                 failure = await warming
@@ -41,9 +46,6 @@ class Spares:
                 await runner.stop()
                 raise
             if not failure and runner.is_alive:
-                # Whoever takes the next one hears why there is none.
-                with contextlib.suppress(InfrastructureError):
-                    self.refill()
                 return runner
             await runner.stop()
         raise InfrastructureError("runner", failure or "it dies before it is used")

@@ -4,7 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from cuda_llm.tools.timing.comparison import SMALLEST_FLOOR, Comparison
+from cuda_llm.tools.timing.comparison import (
+    FLOOR_FACTOR,
+    RESOLUTION_US,
+    SMALLEST_FLOOR,
+    Comparison,
+)
 from cuda_llm.tools.timing.tier import Tier
 
 LOW_FLOOR = 1.25 * SMALLEST_FLOOR
@@ -53,7 +58,7 @@ WHOLE: Mapping[Tier, Rule] = MappingProxyType(
             fewest=12,
             most=120,
             half_width=0.005,
-            wall_s=20.0,
+            wall_s=12.0,
         ),
     }
 )
@@ -71,5 +76,7 @@ def enough(rule: Rule, comparison: Comparison, spent_s: float) -> bool:
         return False
     first = comparison.first_us
     widest = max(comparison.half_width, first.half_width / first.value)
-    narrow = widest <= rule.half_width and comparison.floor <= LOW_FLOOR
-    return narrow or comparison.blocks >= rule.most or spent_s >= rule.wall_s
+    finest = RESOLUTION_US / first.value
+    narrow = widest <= max(rule.half_width, finest)
+    quiet = comparison.floor <= max(LOW_FLOOR, FLOOR_FACTOR * finest)
+    return (narrow and quiet) or comparison.blocks >= rule.most or spent_s >= rule.wall_s

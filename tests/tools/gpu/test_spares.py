@@ -26,13 +26,16 @@ def counting(launch: Launch) -> tuple[Callable[[], GpuRunner], list[GpuRunner]]:
     return begin, started
 
 
-def test_the_first_started_is_taken_and_replaced(launch: Launch) -> None:
+def test_the_first_started_is_taken_and_replaced_when_nobody_is_disturbed(launch: Launch) -> None:
     begin, started = counting(launch)
 
     async def run() -> None:
         spares = Spares(begin, count=2)
+        spares.refill()
         taken = await spares.take()
         assert taken is started[0]
+        assert len(started) == 2
+        spares.refill()
         assert len(started) == 3
         await taken.stop()
         await spares.close()

@@ -49,6 +49,8 @@ Batch compose(const Gpu& gpu, const SealKernels& kernels, const Arena& arena,
   batch.order.assign(frame.order, frame.order + frame.steps);
   copy_in(gpu, arena, frame.copied_bytes);
   Chain chain = begin_chain(gpu);
+  // What the referee has just written lies in L2, of one batch more than of another.
+  if ((frame.flags & gpu::kFlush) != 0) add_flush(gpu, kernels, arena, frame, 0, chain);
   add_clear_tags(gpu, arena, frame, chain);
   for (uint32_t step = 0; step < frame.steps; ++step) {
     add_open(gpu, kernels, arena, frame, step, chain);

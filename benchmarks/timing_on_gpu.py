@@ -152,7 +152,9 @@ async def beside_ncu(device: Device, kernel: Kernel) -> dict[str, Any]:
     cold = await measure(device, kernel, kernel)
     warm = await measure(device, kernel, kernel, l2=L2.WARM)
     compiled, toolkit = await built(task, device, kernel), find_toolkit()
-    command = driver_command(toolkit, task, compiled, kernel.dims, seed=1, warm_ups=3)
+    command = driver_command(
+        toolkit, task, compiled, kernel.dims, seed=1, warm_ups=3, confined=False
+    )
     return {
         "cold_us": cold.get("first_us"),
         "warm_us": warm.get("first_us"),

@@ -6,7 +6,7 @@ foresee.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from cuda_llm.errors import MissingError
@@ -56,20 +56,38 @@ def driver_command(
     dims: Mapping[str, int],
     *,
     seed: int,
+    confined: bool,
     warm_ups: int = 0,
 ) -> list[str]:
     """Argument vector that calls `solve` at one size: `warm_ups` times unseen, then once.
 
-    Raises MissingError where the toolkit lacks a runtime, TaskError on dims that fit no shape.
+    `confined` keeps files from it; leave it out for kernels of your own alone. Raises MissingError
+    where the toolkit lacks a runtime, TaskError on dims that fit no shape.
     """
+    arguments = [argument_word(argument, dims) for argument in task.arguments]
+    return program_words(
+        toolkit, compiled.library, arguments, seed=seed, warm_ups=warm_ups, confined=confined
+    )
+
+
+def program_words(
+    toolkit: Toolkit,
+    library: Path,
+    arguments: Sequence[str],
+    *,
+    seed: int,
+    warm_ups: int,
+    confined: bool,
+) -> list[str]:
+    """The same for any library with a `solve`, its arguments as `native/driver.cpp` reads them."""
     return [
         str(driver_program()),
-        *view_words(toolkit, compiled.library),
+        *(view_words(toolkit, library) if confined else ["--"]),
         str(runtime_library(toolkit)),
-        str(compiled.library),
+        str(library),
         str(seed),
         str(warm_ups),
-        *(argument_word(argument, dims) for argument in task.arguments),
+        *arguments,
     ]
 
 

@@ -8,7 +8,7 @@ import asyncio
 import random
 import shutil
 from collections.abc import Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from cuda_llm.outcomes import Verdict
@@ -19,9 +19,10 @@ from cuda_llm.tools.compiler.toolkit import Toolkit, find_toolkit
 from cuda_llm.tools.compiler.workspace import private_folder
 from cuda_llm.tools.counters.driver import driver_command
 from cuda_llm.tools.counters.find import find_tool, missing
-from cuda_llm.tools.counters.ncu import Counted, count
-from cuda_llm.tools.counters.sanitizer import TOOLS, Sanitized, sanitize
+from cuda_llm.tools.counters.ncu import Counted, count, ncu_works_confined
+from cuda_llm.tools.counters.sanitizer import TOOLS, Sanitized, sanitize, sanitizer_works_confined
 from cuda_llm.tools.counters.sass import SassFacts, disassemble
+from cuda_llm.tools.counters.trial import NO_FENCE
 from cuda_llm.tools.device import Site
 from cuda_llm.tools.native import cache_folder
 from cuda_llm.tools.profiler.measured.counters import KernelCounters
@@ -122,8 +123,12 @@ async def _count(
     ncu = find_tool("ncu", toolkit)
     if ncu is None:
         return Counted(note=missing("ncu", "counters"))
-    program = driver_command(toolkit, task, compiled, dims, seed=_seed(), warm_ups=1)
-    return await count(ncu, program, folder, wall_s=look.wall_s)
+    confined = await ncu_works_confined(ncu, toolkit, compiled.target, wall_s=look.wall_s)
+    program = driver_command(
+        toolkit, task, compiled, dims, seed=_seed(), warm_ups=1, confined=confined
+    )
+    counted = await count(ncu, program, folder, wall_s=look.wall_s)
+    return counted if confined else replace(counted, missing=_unfenced(counted.missing, "ncu"))
 
 
 async def _read(
@@ -145,14 +150,25 @@ async def _sanitize(
     sanitizer = find_tool("compute-sanitizer", toolkit)
     if sanitizer is None or not look.sanitizers:
         return ()
+    confined = await sanitizer_works_confined(
+        sanitizer, toolkit, compiled.target, wall_s=look.wall_s
+    )
     runs: list[Coroutine[None, None, Sanitized]] = []
     for dims in small_sizes(task):
-        program = driver_command(toolkit, task, compiled, dims, seed=_seed())
+        program = driver_command(toolkit, task, compiled, dims, seed=_seed(), confined=confined)
         for tool in look.sanitizers:
             own = folder / f"{tool}-{len(runs)}"
             own.mkdir()
             runs.append(sanitize(sanitizer, tool, program, compiled, own, wall_s=look.wall_s))
-    return tuple(await asyncio.gather(*runs))
+    done = await asyncio.gather(*runs)
+    if confined:
+        return tuple(done)
+    name = "compute-sanitizer"
+    return tuple(replace(one, missing=_unfenced(one.missing, name)) for one in done)
+
+
+def _unfenced(missing: tuple[str, ...], tool: str) -> tuple[str, ...]:
+    return (*missing, NO_FENCE.format(tool))
 
 
 def _seed() -> int:

@@ -4,12 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cuda_llm.tools.compiler.toolkit import find_toolkit
+from cuda_llm.tools.compiler.toolkit import Toolkit, find_toolkit
 from cuda_llm.tools.compiler.workspace import private_folder
 from cuda_llm.tools.counters.enclosed import ToolRun, run_enclosed
 from cuda_llm.tools.counters.find import find_tool, missing
 from cuda_llm.tools.counters.metrics import DURATION, METRICS, condense
 from cuda_llm.tools.counters.ncu_table import parse_table
+from cuda_llm.tools.counters.trial import works_confined
 from cuda_llm.tools.profiler.measured.counters import KernelCounters
 
 PERMISSION = (
@@ -67,8 +68,7 @@ async def ncu_duration_us(
     ncu = find_tool("ncu", find_toolkit())
     if ncu is None:
         return missing("ncu", "counters")
-    command = [str(ncu), *_options(flush=not cache), "--metrics", DURATION]
-    command += ["--csv", "--page", "raw", *_BASE_UNITS]
+    command = [str(ncu), *_timing_options(flush=not cache)]
     with private_folder() as folder:
         run = await run_enclosed([*command, *program], folder, wall_s=wall_s)
     kernels = parse_table(run.output)
@@ -77,7 +77,22 @@ async def ncu_duration_us(
     return sum(one.metrics[DURATION] for one in kernels) * 1e6
 
 
+async def ncu_works_confined(ncu: Path, toolkit: Toolkit, target: str, *, wall_s: float) -> bool:
+    """See `works_confined`."""
+
+    def is_right(run: ToolRun) -> bool:
+        return bool(parse_table(run.output))
+
+    options = _timing_options(flush=False)
+    return await works_confined(ncu, options, is_right, toolkit, target, wall_s=wall_s)
+
+
 _BASE_UNITS = ("--print-units", "base")
+
+
+def _timing_options(*, flush: bool) -> list[str]:
+    raw = ("--csv", "--page", "raw", *_BASE_UNITS)
+    return [*_options(flush=flush), "--metrics", DURATION, *raw]
 
 
 def _options(*, flush: bool) -> list[str]:

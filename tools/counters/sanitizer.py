@@ -7,8 +7,10 @@ from typing import Literal
 
 from cuda_llm.outcomes import Verdict
 from cuda_llm.tools.compiler.candidate import Compiled
+from cuda_llm.tools.compiler.toolkit import Toolkit
 from cuda_llm.tools.counters.enclosed import ToolRun, run_enclosed
 from cuda_llm.tools.counters.findings import read_findings, summary_errors
+from cuda_llm.tools.counters.trial import works_confined
 
 TOOLS = ("memcheck", "racecheck", "initcheck")
 _EXIT_CODE = 86
@@ -57,6 +59,18 @@ async def sanitize(
     command = [str(sanitizer), "--tool", tool, *options, *program]
     run = await run_enclosed(command, folder, wall_s=wall_s)
     return judge(tool, run, compiled, wall_s)
+
+
+async def sanitizer_works_confined(
+    sanitizer: Path, toolkit: Toolkit, target: str, *, wall_s: float
+) -> bool:
+    """See `works_confined`."""
+
+    def is_right(run: ToolRun) -> bool:
+        return run.exit_code == 0 and summary_errors(run.output) == 0
+
+    options = ("--tool", "memcheck", *_OPTIONS)
+    return await works_confined(sanitizer, options, is_right, toolkit, target, wall_s=wall_s)
 
 
 def judge(tool: str, run: ToolRun, compiled: Compiled, wall_s: float) -> Sanitized:

@@ -34,6 +34,7 @@ SANITIZER = """
 cat {sanitizer}/clean.memcheck.txt
 """
 RACE = "{{ cat {sanitizer}/race.racecheck.txt; exit 86; }}"
+CLEAN_ALL = SANITIZER.replace("{racecheck}", "{{ cat {sanitizer}/clean.racecheck.txt; exit; }}")
 CLEAN = "{{ cat {sanitizer}/clean.racecheck.txt; exit; }}"
 
 
@@ -118,6 +119,32 @@ def test_counters_that_cannot_be_had_are_a_note(
     assert found.counters == ()
     assert note in found.notes[0]
     assert "counters.ncu-rep" not in found.artefacts
+
+
+CHOOSY = "case $* in *--ro*) echo driver: no; exit 3;; esac\n"
+
+
+def test_a_tool_that_does_not_work_confined_is_told(tools: Tools, compiled: Compiled) -> None:
+    tools.add("ncu", CHOOSY + NCU)
+    found = look(compiled, sanitizers=(), sass=False)
+    assert len(found.counters) == 1
+    assert [note for note in found.notes if "without Landlock, with which ncu does not" in note]
+
+
+def test_a_tool_that_works_confined_never_meets_a_loose_candidate(
+    tools: Tools, compiled: Compiled
+) -> None:
+    tools.add("compute-sanitizer", "case $* in *--ro*) ;; *) exit 9;; esac\n" + CLEAN_ALL)
+    found = look(compiled, counters=False, sass=False)
+    assert {one.state for one in found.sanitized} == {"clean"}
+    assert not [note for note in found.notes if "Landlock, with which" in note]
+
+
+def test_a_candidate_that_fails_confined_is_not_let_loose(tools: Tools, compiled: Compiled) -> None:
+    ours = "case $* in *out:128*) cat {sanitizer}/clean.memcheck.txt; exit;; esac\n"
+    tools.add("compute-sanitizer", ours + CHOOSY + CLEAN_ALL)
+    found = look(compiled, counters=False, sass=False)
+    assert {one.state for one in found.sanitized} == {"not run"}
 
 
 def test_a_race_is_a_fault(tools: Tools, compiled: Compiled) -> None:

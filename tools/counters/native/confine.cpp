@@ -47,6 +47,9 @@ int read_view(int count, char** arguments)
 
 void confine()
 {
+    if (view.empty()) {
+        return;
+    }
     const char* scratch = std::getenv("TMPDIR");
     if (scratch != nullptr) {
         view.push_back({scratch, SANDBOX_WRITE});

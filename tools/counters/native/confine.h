@@ -8,7 +8,7 @@ namespace driver {
 int read_view(int count, char** arguments);
 
 // From here on this process may open the paths of the view, and $TMPDIR, and nothing else; it has no
-// privileges. Without Landlock in the kernel, files stay as they are. The driver of the GPU names its
+// privileges. Without a view or Landlock, all stays as it is. The driver of the GPU names its
 // threads and looks itself up while it starts, so this comes after.
 void confine();
 

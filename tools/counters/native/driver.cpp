@@ -1,8 +1,8 @@
 // driver [--ro PATH | --rw PATH | --dev PATH]... -- RUNTIME CANDIDATE SEED WARM_UPS ARGUMENT...
 //
 // Calls `solve` of CANDIDATE where a tool can look: WARM_UPS times before the profiler is told to
-// start, and once after. Before it loads the candidate it leaves itself these paths and no other. An
-// argument of `solve` is one of
+// start, and once after. Before it loads the candidate it leaves itself these paths and no other; with
+// none it keeps what it has. An argument of `solve` is one of
 //   out:BYTES                        device memory that nobody has written
 //   in:DTYPE:COUNT:LOW:HIGH          device memory with contents drawn from [LOW, HIGH)
 //   int:VALUE, float:VALUE, double:VALUE

@@ -134,16 +134,18 @@ async def built(task: Task, device: Device, kernel: Kernel) -> Compiled:
 Trial = Callable[[Device], Any]
 
 
-def repeats() -> Iterator[tuple[str, Trial]]:
+def repeats(holding: str) -> Iterator[tuple[str, Trial]]:
     """Every kernel once: the script is run three times, each with a `--process` of its own."""
     for kernel in kernels():
-        yield kernel.name, lambda device, k=kernel: measure(device, k, k)
+        if holding in kernel.name:
+            yield kernel.name, lambda device, k=kernel: measure(device, k, k)
 
 
-def against_ncu() -> Iterator[tuple[str, Trial]]:
+def against_ncu(holding: str) -> Iterator[tuple[str, Trial]]:
     """Cold and warm beside what Nsight Compute says with and without its cache flush."""
     for kernel in kernels()[1:]:
-        yield kernel.name, lambda device, k=kernel: beside_ncu(device, k)
+        if holding in kernel.name:
+            yield kernel.name, lambda device, k=kernel: beside_ncu(device, k)
 
 
 async def beside_ncu(device: Device, kernel: Kernel) -> dict[str, Any]:
@@ -251,6 +253,7 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--part", choices=("repeat", "ncu", "aa", "planted"), action="append")
+    parser.add_argument("--kernel", default="", help="of `repeat` and `ncu`: names that hold this")
     parser.add_argument("--trials", type=int, default=100)
     parser.add_argument("--process", type=int, default=-1, help="of three; -1: start all")
     parser.add_argument("--shard", default="0/1", help="which trials: i/n")
@@ -272,8 +275,8 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
 async def run_part(asked: argparse.Namespace, part: str, device: Device, until_s: float) -> None:
     """Every trial of a part that this shard has and nobody has made."""
     trials: dict[str, Iterator[tuple[str, Trial]]] = {
-        "repeat": repeats(),
-        "ncu": against_ncu(),
+        "repeat": repeats(asked.kernel),
+        "ncu": against_ncu(asked.kernel),
         "aa": a_against_a(asked.trials),
         "planted": planted(asked.trials),
     }

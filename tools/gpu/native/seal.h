@@ -1,4 +1,5 @@
-// What the kernels of seal.cu are given, by value: a later kernel cannot read it.
+// What the kernels of seal.cu are given, by value: no buffer holds it, and other kernels are not given
+// it. One that searches its process's memory may find it.
 // tools/gpu/protocol.py is the same in Python; a test compares the two.
 #pragma once
 

@@ -21,6 +21,9 @@ from cuda_llm.tools.runner.process import Babbled, Ended
 FORGED = PolicyViolation(
     rule="runner-protocol", detail="the host part wrote to a descriptor that is not its own"
 )
+_NO_MEMORY = "CUDA_ERROR_OUT_OF_MEMORY"
+_TAKEN_FOR_CALLS = frozenset({"capture", "graph", "graph launch", "scratch"})
+"""What the runner takes memory for beside a loaded candidate. All else it has before."""
 _DEADLOCK = "possible deadlock: it launches more blocks than are resident at once"
 
 
@@ -50,6 +53,8 @@ def ending(outcome: Ended | Babbled, scene: Scene) -> Verdict:
         return PolicyViolation(
             rule="syscall", detail="the host part makes a system call that it may not"
         )
+    if outcome.status >= 0 and scene.log.out_of_memory is not None:
+        return OutOfMemory(detail=f"{scene.log.out_of_memory.detail}; then `solve` gave up")
     if outcome.status >= 0:
         return HostCrashed(signal="exit", detail=f"`solve` ended the process: {outcome.status}")
     return HostCrashed(
@@ -60,6 +65,8 @@ def ending(outcome: Ended | Babbled, scene: Scene) -> Verdict:
 
 def load_failure(reply: ReplyFrame) -> Verdict:
     """The verdict on a candidate that dynamic linker or driver refuse."""
+    if _NO_MEMORY in reply.text:
+        return OutOfMemory(detail=reply.text)
     return LoadFailed(detail=reply.text)
 
 
@@ -78,6 +85,10 @@ def _last_words(words: ReplyFrame, scene: Scene) -> Verdict:
             return PolicyViolation(rule="syscall", detail=f"the host part calls {name}")
         case Reply.DIED:
             return _died(words, scene)
+    what, _, error = words.text.partition(": ")
+    if error.startswith(_NO_MEMORY) and what in _TAKEN_FOR_CALLS:
+        left = "what the candidate holds leaves no memory to call it"
+        return OutOfMemory(detail=f"{left} ({words.text})")
     return InfraFailed(component="runner", detail=words.text)
 
 

@@ -11,13 +11,14 @@ from cuda_llm.outcomes import (
     IllegalAccess,
     InfraFailed,
     LaunchFailed,
+    LoadFailed,
     Misaligned,
     OutOfMemory,
     PolicyViolation,
     TimedOut,
     Verdict,
 )
-from cuda_llm.tools.gpu.endings import Scene, ending
+from cuda_llm.tools.gpu.endings import Scene, ending, load_failure
 from cuda_llm.tools.gpu.protocol import Forbidden, Reply, ReplyFrame
 from cuda_llm.tools.gpu.report import CallLog
 from cuda_llm.tools.profiler.measured.launch_log import LaunchKind, LoggedLaunch
@@ -77,6 +78,29 @@ def test_using_what_was_refused_is_running_out_of_memory() -> None:
 
     assert ending(last(Reply.FAULTED, 700), scene) == refused
     assert isinstance(ending(last(Reply.DIED, signal.SIGSEGV), scene), OutOfMemory)
+    assert isinstance(ending(died(1), scene), OutOfMemory)
+
+
+@pytest.mark.parametrize("what", ["capture", "graph", "graph launch", "scratch"])
+def test_a_candidate_that_leaves_no_memory_to_call_it_ran_out_of_memory(what: str) -> None:
+    said = f"{what}: CUDA_ERROR_OUT_OF_MEMORY"
+    found = ending(last(Reply.BROKEN, detail=said), SCENE)
+    assert isinstance(found, OutOfMemory)
+    assert said in found.detail
+
+
+@pytest.mark.parametrize(
+    "said", ["CUDA IPC: CUDA_ERROR_OUT_OF_MEMORY", "graph: CUDA_ERROR_UNKNOWN"]
+)
+def test_what_a_candidate_cannot_have_caused_is_our_failure(said: str) -> None:
+    assert isinstance(ending(last(Reply.BROKEN, detail=said), SCENE), InfraFailed)
+
+
+def test_code_that_does_not_fit_is_running_out_of_memory() -> None:
+    for error, verdict in (("OUT_OF_MEMORY", OutOfMemory), ("NO_BINARY_FOR_GPU", LoadFailed)):
+        said = f"the device code does not load: CUDA_ERROR_{error}"
+        refused = ReplyFrame(reply=Reply.REFUSED, detail=said.encode())
+        assert load_failure(refused) == verdict(detail=said)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,11 @@ import pytest
 from gpu_runner import COUNT, IN, KEY, OUT, SEALED, SLOTS, STRIDE, TAGS, GpuRunner, Parts, Ways
 from seal_reference import sealed, tag
 
+from cuda_llm.outcomes import OutOfMemory
+from cuda_llm.tools.gpu.endings import Scene, ending
 from cuda_llm.tools.gpu.protocol import ArmFlag, Captured, Reply
+from cuda_llm.tools.gpu.report import CallLog
+from cuda_llm.tools.runner.process import Ended
 
 from .conftest import Start
 
@@ -130,7 +134,9 @@ def test_a_slot_that_was_not_captured_is_a_mistake_of_ours(start: Start) -> None
         )
 
 
-def test_a_graph_the_driver_refuses_is_said(sanitized: Parts, start: Start) -> None:
+def test_a_graph_without_memory_is_said_and_means_that_it_ran_out(
+    sanitized: Parts, start: Start
+) -> None:
     environment = {**sanitized.environment, "FAKE_CUDA_FAIL": "cuGraphInstantiateWithFlags=2"}
     with start(replace(sanitized, environment=environment)) as runner:
         runner.start()
@@ -138,3 +144,6 @@ def test_a_graph_the_driver_refuses_is_said(sanitized: Parts, start: Start) -> N
         reply = runner.arm(ORDER, ALL)
         assert reply.reply == Reply.BROKEN
         assert reply.text.startswith("graph: CUDA_ERROR_OUT_OF_MEMORY")
+        scene = Scene(log=CallLog(), limit_s=1.0, arena=range(0))
+        ended = Ended(status=0, last_words=reply, expired=False)
+        assert isinstance(ending(ended, scene), OutOfMemory)

@@ -107,6 +107,7 @@ def honest_extra() -> Iterator[Known]:
             honest=True,
             codes=tuple(row.get("codes", PASSED)),
             device=row.get("device", "emulated"),
+            whole=row.get("whole", False),
             gpu_alone=row.get("gpu_alone", False),
         )
 

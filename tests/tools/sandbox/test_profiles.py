@@ -72,9 +72,7 @@ def test_beside_a_gpu_the_same_calls_are_forbidden(program: Path, action: str) -
     assert name in FORBIDDEN[action]
 
 
-@pytest.mark.parametrize(
-    "action", ["gpu-command", "other-command", "devices", "descriptor-flags"]
-)
+@pytest.mark.parametrize("action", ["gpu-command", "other-command", "devices", "descriptor-flags"])
 def test_beside_a_gpu_its_devices_and_their_commands_are_left(program: Path, action: str) -> None:
     assert attempt(program, "gpu-run", action)[0] == 0
 

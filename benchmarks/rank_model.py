@@ -60,7 +60,10 @@ def main() -> None:
                 print(json.dumps(row), flush=True)
     rows = read_rows(folder)
     if len(rows) == sum(len(SIZES[name]) * len([*variants(name)]) for name in SIZES):
-        print(record.write("rank_modelled", {"device": device.name, "rows": rows}))
+        profile = device.hardware.model
+        constants = {"fill_us": profile.fill_us, "grid_barrier_us": profile.grid_barrier_us}
+        whole = {"device": device.name, "constants": constants, "rows": rows}
+        print(record.write("rank_modelled", whole))
 
 
 async def model(device: Device, variant: Variant) -> list[Row]:
@@ -73,7 +76,13 @@ async def model(device: Device, variant: Variant) -> list[Row]:
         row: Row = {"task": variant.task.name, "variant": variant.name, "dims": dict(dims)}
         if isinstance(outcome, CallReport):
             limits = [one.code for one in outcome.bottlenecks[:1]]
-            row |= {"time_us": outcome.time_us, "limited_by": limits[0] if limits else ""}
+            fills = sum(one.figures.get("copies", 0.0) for one in outcome.launches)
+            row |= {
+                "time_us": outcome.time_us,
+                "limited_by": limits[0] if limits else "",
+                "fills": round(fills),
+                "cooperative": sum(one.cooperative for one in outcome.accounts),
+            }
         else:
             row["failed"] = outcome.code
         rows.append(row)

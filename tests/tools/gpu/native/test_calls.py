@@ -73,6 +73,16 @@ def test_a_log_that_is_full_still_counts(start: Start) -> None:
         assert (report.launches, report.entries, report.logged) == (2000, 2000, LOG_ENTRIES)
 
 
+def test_a_kernel_behind_more_copies_than_a_log_holds_is_still_told(start: Start) -> None:
+    with start() as runner:
+        runner.start()
+        runner.call(Ways(way=17))
+        report = runner.report()
+        kinds = [entry.kind for entry in report.log[: report.logged]]
+        assert kinds == [EntryKind.COPY] * (LOG_ENTRIES // 2) + [EntryKind.KERNEL]
+        assert (report.launches, report.copies, report.entries) == (1, 2000, 2001)
+
+
 def test_scratch_is_garbage_and_elsewhere_in_each_call(start: Start) -> None:
     with start() as runner:
         arena = runner.start().address

@@ -3,6 +3,7 @@
 import asyncio
 import secrets
 import tempfile
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 import numpy as np
@@ -17,6 +18,7 @@ from cuda_llm.tools.device import (
     BufferSpec,
     CallOptions,
     CallReport,
+    Level,
     Role,
     Scalar,
     TimeClass,
@@ -30,9 +32,10 @@ from cuda_llm.tools.gpu.sessions import Sessions
 from cuda_llm.tools.gpu.spares import Spares
 from cuda_llm.tools.gpu.timed import GpuTimedSession
 from cuda_llm.tools.gpu.ways import find_way
+from cuda_llm.tools.validator.check_case import ran_a_kernel
 
 COUNT = 100
-TWICE = 0
+TWICE, COPIES_THEN_KERNEL, COPY_ALONE = 0, 17, 18
 BUFFERS = [
     BufferSpec(name="a", role=Role.IN, dtype="float32", shape=(COUNT,)),
     BufferSpec(name="b", role=Role.OUT, dtype="float32", shape=(COUNT,)),
@@ -96,13 +99,15 @@ def test_where_memory_cannot_be_shared_at_all_it_passes_through_the_host(launch:
     assert way.host_bytes == 1 << 20
 
 
-def test_a_session_from_end_to_end(launch: Launch, compiled: Compiled) -> None:
+def within(
+    launch: Launch, compiled: Compiled, use: Callable[[GpuTimedSession], Awaitable[None]]
+) -> None:
+    """Use one session."""
     way = replace(launch, host_bytes=256 << 20)
-    hardware = find_hardware("RTX 3090 Ti")
 
     async def run() -> None:
         sessions = Sessions(
-            hardware=hardware,
+            hardware=find_hardware("RTX 3090 Ti"),
             spares=Spares(lambda: start(way), count=1),
             arenas=Arenas(lambda _: None),
             sealing=HostSealing(),
@@ -110,12 +115,34 @@ def test_a_session_from_end_to_end(launch: Launch, compiled: Compiled) -> None:
         try:
             async with sessions.open(compiled) as session:
                 assert isinstance(session, GpuTimedSession), session
-                await called(session)
-                await timed(session)
+                await use(session)
         finally:
             await sessions.close()
 
     asyncio.run(run())
+
+
+def test_a_session_from_end_to_end(launch: Launch, compiled: Compiled) -> None:
+    async def use(session: GpuTimedSession) -> None:
+        await called(session)
+        await timed(session)
+
+    within(launch, compiled, use)
+
+
+def test_whether_there_was_a_kernel_is_told_however_many_copies_there_were(
+    launch: Launch, compiled: Compiled
+) -> None:
+    async def use(session: GpuTimedSession) -> None:
+        session.place(BUFFERS)
+        for way, kernel in ((COPIES_THEN_KERNEL, True), (COPY_ALONE, False)):
+            arguments = [*ARGUMENTS[:-1], Scalar(value=way, ctype="int")]
+            report = await session.call(arguments, CallOptions(level=Level.FULL))
+            assert isinstance(report, CallReport), report
+            assert report.launches
+            assert ran_a_kernel(report) is kernel
+
+    within(launch, compiled, use)
 
 
 async def called(session: GpuTimedSession) -> None:

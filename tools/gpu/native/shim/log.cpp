@@ -22,10 +22,12 @@ uint32_t text(const char* name) {
   return at;
 }
 
+// Copies leave room for kernels: whether there was one is told by the log.
 gpu::LogEntry* entry(gpu::EntryKind kind, const char* name) {
   gpu::Report& r = report();
   ++r.entries;
-  if (r.logged == gpu::kLogEntries) return nullptr;
+  const uint32_t room = kind == gpu::EntryKind::kernel ? gpu::kLogEntries : gpu::kLogEntries / 2;
+  if (r.logged >= room) return nullptr;
   gpu::LogEntry& one = r.log[r.logged];
   one = {};
   one.kind = static_cast<uint32_t>(kind);

@@ -35,6 +35,12 @@ def candidate() -> Path:
 
 
 @pytest.fixture(scope="session")
+def asking() -> Path:
+    """Asks the runtime what a candidate asks the emulated one."""
+    return _library("asking.so", [FIXTURES / "asking.cpp"], "-Wl,-z,now")
+
+
+@pytest.fixture(scope="session")
 def cubin(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What the fake driver takes for the compiled seal.cu."""
     file = tmp_path_factory.mktemp("cubin") / "seal.cubin"

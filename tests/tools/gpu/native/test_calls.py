@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from gpu_runner import COUNT, IN, OUT, SCRATCH, GpuRunner, Parts, Ways
+from runtime_answers import DEVICES, MEMORY
 
 from cuda_llm.tools.gpu.protocol import (
     LOG_ENTRIES,
@@ -149,6 +150,17 @@ def test_the_api_answers_for_the_device(start: Start) -> None:
             *(0, 4, 0, symbol_not_found, 1, 0x5A, 0, 3, 0, 0, invalid_configuration, 0),
             *(0, 4, 1),
         ]
+
+
+@pytest.mark.parametrize(("way", "told"), [(1, DEVICES), (3, MEMORY)])
+def test_the_api_answers_as_the_emulated_one_does(
+    sanitized: Parts, asking: Path, start: Start, way: int, told: list[int]
+) -> None:
+    with start(replace(sanitized, candidate=asking)) as runner:
+        runner.start()
+        assert runner.call(Ways(way=way)).reply == Reply.DONE
+        words = runner.arena[OUT : OUT + 8 * len(told)].view("<i8")
+        assert [int(word) for word in words] == told
 
 
 def test_there_is_one_stream(start: Start) -> None:

@@ -3,6 +3,10 @@
 #include "log.h"
 #include "scratch.h"
 
+bool shim::allocated(const void* pointer, size_t bytes) {
+  return scratch().allows(to_device(pointer), bytes);
+}
+
 SHIM_API cudaError_t cudaMalloc(void** pointer, size_t bytes) {
   if (pointer == nullptr) return shim::keep(cudaErrorInvalidValue);
   *pointer = nullptr;

@@ -27,6 +27,8 @@ bool is_default_stream(cudaStream_t stream);
 inline CUdeviceptr to_device(const void* pointer) { return reinterpret_cast<CUdeviceptr>(pointer); }
 // Is it in the arena or a variable of the candidate's?
 bool is_device_address(const void* pointer);
+// False: memory of `solve`'s own that no live allocation covers.
+bool allocated(const void* pointer, size_t bytes);
 
 // Host memory that a copy may read whenever it runs; null: there is none.
 const void* staged(const void* from, size_t bytes);

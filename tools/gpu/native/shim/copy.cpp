@@ -49,6 +49,7 @@ cudaError_t shim::copy(void* to, const void* from, size_t bytes, cudaMemcpyKind 
   if (bytes == 0) return cudaSuccess;
   cudaMemcpyKind real{};
   if (const cudaError_t error = direction(to, from, kind, &real)) return error;
+  if (!allocated(to, bytes) || !allocated(from, bytes)) return keep(cudaErrorInvalidValue);
   admit("cudaMemcpy", real, bytes);
   switch (real) {
     case cudaMemcpyHostToDevice:
@@ -80,6 +81,9 @@ SHIM_API cudaError_t cudaMemcpy2D(void* to, size_t to_pitch, const void* from, s
   if (width == 0 || height == 0) return cudaSuccess;
   cudaMemcpyKind real{};
   if (const cudaError_t error = shim::direction(to, from, kind, &real)) return error;
+  if (!shim::allocated(to, (height - 1) * to_pitch + width) ||
+      !shim::allocated(from, (height - 1) * from_pitch + width))
+    return shim::keep(cudaErrorInvalidValue);
   shim::admit("cudaMemcpy2D", real, width * height);
   if (real == cudaMemcpyHostToHost) {
     for (size_t row = 0; row < height; ++row)

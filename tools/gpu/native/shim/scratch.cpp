@@ -1,6 +1,7 @@
 #include "scratch.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace {
 
@@ -28,6 +29,8 @@ void Scratch::begin(uint64_t base, uint64_t bytes, uint64_t quota, uint64_t seed
   const uint64_t start = round_up(base);
   const uint64_t end = base + bytes;
   const uint64_t room = end > start ? (end - start) / kAlignment * kAlignment : 0;
+  begin_ = start;
+  end_ = start + room;
   quota_ = std::min(quota, room);
   held_ = peak_ = 0;
   const uint64_t places = (room - quota_) / kAlignment + 1;
@@ -35,7 +38,7 @@ void Scratch::begin(uint64_t base, uint64_t bytes, uint64_t quota, uint64_t seed
   live_.clear();
   free_.clear();
   if (first_ > start) free_[start] = first_ - start;
-  if (start + room > first_) free_[first_] = start + room - first_;
+  if (end_ > first_) free_[first_] = end_ - first_;
 }
 
 Scratch::Holes::iterator Scratch::find_hole(uint64_t length) {
@@ -59,6 +62,15 @@ uint64_t Scratch::allocate(uint64_t bytes) {
   held_ += bytes;
   peak_ = std::max(peak_, held_);
   return start;
+}
+
+bool Scratch::allows(uint64_t address, uint64_t bytes) const {
+  if (address < begin_ || address >= end_) return true;
+  const auto after = live_.upper_bound(address);
+  if (after == live_.begin()) return false;
+  const auto& [start, allocation] = *std::prev(after);
+  const uint64_t offset = address - start;
+  return offset <= allocation.asked && bytes <= allocation.asked - offset;
 }
 
 bool Scratch::release(uint64_t address) {

@@ -17,6 +17,9 @@ class Scratch {
   // False: `address` is not where an allocation of this call begins.
   bool release(uint64_t address);
 
+  // Whether these bytes may be copied or filled: they begin elsewhere, or lie in one allocation.
+  bool allows(uint64_t address, uint64_t bytes) const;
+
   uint64_t peak_bytes() const { return peak_; }
   uint64_t free_bytes() const { return quota_ - held_; }
 
@@ -27,6 +30,7 @@ class Scratch {
   using Holes = std::map<uint64_t, uint64_t>;  // start to length
   Holes::iterator find_hole(uint64_t length);
 
+  uint64_t begin_ = 0, end_ = 0;
   uint64_t first_ = 0;  // What lies below it comes last, and never joins a hole above it.
   uint64_t quota_ = 0;
   uint64_t held_ = 0;

@@ -30,7 +30,14 @@ def site(**parts: Any) -> Any:
 
 
 def test_a_device_that_computes_right_is_let_through() -> None:
-    known_answer(site(to_host=HOST.to_host))
+    brought: list[int] = []
+
+    def to_host(array: Any) -> Any:
+        brought.append(array.size)
+        return HOST.to_host(array)
+
+    known_answer(site(to_host=to_host))
+    assert brought == [COUNT, 1]
 
 
 @pytest.mark.parametrize("word", [0, COUNT // 2, COUNT - 1])

@@ -1,6 +1,7 @@
 """One GPU, one holder: among tasks, processes and the dead."""
 
 import asyncio
+import os
 import subprocess
 import sys
 import time
@@ -92,8 +93,9 @@ def test_a_holder_that_is_killed_lets_go() -> None:
     holder.kill()
 
     async def use() -> None:
-        async with asyncio.timeout(2), Lease("GPU-1", "cuda:0", print).held():
-            pass
+        lease = Lease("GPU-1", "cuda:0", print)
+        async with asyncio.timeout(2), lease.held():
+            assert lease.holder() == os.getpid()
 
     asyncio.run(use())
     holder.communicate()
@@ -123,7 +125,7 @@ def test_whoever_is_cancelled_while_waiting_holds_up_nobody() -> None:
             await asyncio.sleep(0.02)
             waiting.cancel()
         async with asyncio.timeout(1), lease.held():
-            pass
+            assert lease.holder() == os.getpid()
 
     async def enter() -> None:
         async with lease.held():

@@ -124,8 +124,8 @@ def within(
 
 def test_a_session_from_end_to_end(launch: Launch, compiled: Compiled) -> None:
     async def use(session: GpuTimedSession) -> None:
-        await called(session)
-        await timed(session)
+        await check_call(session)
+        await check_batch(session)
 
     within(launch, compiled, use)
 
@@ -145,7 +145,7 @@ def test_whether_there_was_a_kernel_is_told_however_many_copies_there_were(
     within(launch, compiled, use)
 
 
-async def called(session: GpuTimedSession) -> None:
+async def check_call(session: GpuTimedSession) -> None:
     placed = session.place(BUFFERS)
     placed["a"].data[...] = np.arange(COUNT)
     report = await session.call(ARGUMENTS, CallOptions())
@@ -153,7 +153,7 @@ async def called(session: GpuTimedSession) -> None:
     assert (placed["b"].data == 2 * np.arange(COUNT)).all()
 
 
-async def timed(session: GpuTimedSession) -> None:
+async def check_batch(session: GpuTimedSession) -> None:
     slots = session.place_slots(BUFFERS, 3)
     for slot in slots:
         slot.buffers["a"].data[...] = 0

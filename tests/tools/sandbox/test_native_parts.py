@@ -25,7 +25,7 @@ def test_sources_are_both_c_and_cpp(compiler: str, tmp_path: Path) -> None:
     program = Path(find_gxx()).with_name(name)
     flags = [standard, "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-fsyntax-only"]
 
-    command = [program, *flags, *sorted(NATIVE.glob("*.c"))]
+    command: list[str | Path] = [program, *flags, *sorted(NATIVE.glob("*.c"))]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
 
     assert (done.returncode, done.stderr) == (0, "")

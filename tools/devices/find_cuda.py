@@ -27,10 +27,18 @@ def open_cuda(which: str, *, spec: str, tell: Callable[[str], None], library: st
     Ordinals are the driver's, as CUDA_VISIBLE_DEVICES leaves them. Raises UsageError, MissingError,
     HardwareError, InfrastructureError.
     """
+    require_ordinals(which, spec)
     gpus = detect_gpus(library)
     company = ask_company()
     opened = [open_one(gpu, company, tell=tell) for gpu in choose(which, gpus, spec)]
     return opened[0] if len(opened) == 1 else DeviceGroup(opened)
+
+
+def require_ordinals(which: str, spec: str) -> None:
+    """Raise UsageError for what names no GPU on any machine."""
+    parts = [part.strip() for part in which.split(",")]
+    if which != "all" and not (len(set(parts)) == len(parts) and all(map(str.isdecimal, parts))):
+        raise UsageError(f"{spec!r} names no GPU; expected cuda:0, cuda:0,1 or cuda:all")
 
 
 def choose(which: str, gpus: Sequence[GpuAttributes], spec: str) -> list[GpuAttributes]:

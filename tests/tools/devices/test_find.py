@@ -65,6 +65,12 @@ def test_no_gpu_after_the_colon_tells_what_there_is() -> None:
         open_device("emulated:")
 
 
+@pytest.mark.parametrize("spec", ["cuda:x", "cuda:", "cuda:0,0", "cuda:-1", "cuda:0,all"])
+def test_what_names_no_gpu_on_any_machine_is_a_usage_error_without_a_driver_too(spec: str) -> None:
+    with pytest.raises(UsageError, match="names no GPU; expected cuda:0, cuda:0,1 or cuda:all"):
+        open_device(spec, library=NO_DRIVER)
+
+
 def test_the_version_tells_gpus_apart_and_nothing_else() -> None:
     specs = ("emulated", "emulated:RTX 3090 Ti", "emulated:RTX 4090")
     versions = {open_device(spec).version for spec in specs}

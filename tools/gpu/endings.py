@@ -87,7 +87,7 @@ def _last_words(words: ReplyFrame, scene: Scene) -> Verdict:
             return _died(words, scene)
     what, _, error = words.text.partition(": ")
     if error.startswith(_NO_MEMORY) and what in _TAKEN_FOR_CALLS:
-        left = "what the candidate holds leaves no memory to call it"
+        left = "no memory is left to call it beside what it holds"
         return OutOfMemory(detail=f"{left} ({words.text})")
     return InfraFailed(component="runner", detail=words.text)
 

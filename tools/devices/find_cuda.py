@@ -27,8 +27,11 @@ def open_cuda(which: str, *, spec: str, tell: Callable[[str], None], library: st
     Ordinals are the driver's, as CUDA_VISIBLE_DEVICES leaves them. Raises UsageError, MissingError,
     HardwareError, InfrastructureError.
     """
-    require_ordinals(which, spec)
-    gpus = detect_gpus(library)
+    try:
+        gpus = detect_gpus(library)
+    except MissingError:
+        require_ordinals(which, spec)
+        raise
     company = ask_company()
     opened = [open_one(gpu, company, tell=tell) for gpu in choose(which, gpus, spec)]
     return opened[0] if len(opened) == 1 else DeviceGroup(opened)

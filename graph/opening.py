@@ -28,7 +28,9 @@ async def baseline(state: SearchState, wiring: Wiring) -> SearchUpdate:
     sizes = tuple(dict(dims) for dims, _ in timing.times)
     times_us = tuple(time_us for _, time_us in timing.times)
     seconds = time.monotonic() - began
-    wiring.record(BaselineJudged(sizes=sizes, times_us=times_us, seconds=seconds))
+    wiring.record(
+        BaselineJudged(sizes=sizes, times_us=times_us, seconds=seconds, isolation=timing.isolation)
+    )
     return {"baseline": {"sizes": list(sizes), "times_us": list(times_us)}}
 
 

@@ -223,6 +223,11 @@ class Site(Protocol):
         ...
 
     @property
+    def confined(self) -> str:
+        """What keeps runners in here, in one line; empty where `doctor` alone tries that."""
+        ...
+
+    @property
     def arrays(self) -> Arrays:
         """Where the buffers of sessions lie."""
         ...

@@ -86,6 +86,8 @@ class BaselineJudged:
     sizes: tuple[Mapping[str, int], ...]
     times_us: tuple[float, ...]
     seconds: float = 0.0
+    isolation: str = ""
+    """What keeps runners in on this GPU, and what is missing; empty for an emulated device."""
 
 
 @dataclass(frozen=True, kw_only=True)

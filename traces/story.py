@@ -52,6 +52,8 @@ def _beginning(story: Story) -> Iterator[str]:
     if story.baseline is not None:
         sizes, times = story.baseline.sizes, story.baseline.times_us
         yield from labelled("baseline", say_times(sizes, times))
+        if story.baseline.isolation:
+            yield from labelled("isolation", story.baseline.isolation)
 
 
 def _end(run: RunFolder, story: Story, state: RunState) -> Iterator[str]:

@@ -113,6 +113,8 @@ def _profile_lines(profile: Profile) -> Iterator[str]:
         f"- Correct in {checked.get('sizes', 0)} sizes, {checked.get('hidden', 0)} hidden ones, "
         f"{checked.get('distributions', 0)} distributions of inputs, every element"
     )
+    if profile.isolation:
+        yield f"- Isolated by {profile.isolation}"
     for bottleneck in profile.bottlenecks[:1]:
         spot = bottleneck.spot and replace(bottleneck.spot, file=SOLUTION)
         where = f", at {place(spot)}" if spot else ""
@@ -130,13 +132,18 @@ def _table(sizes: Sequence[SizeTime]) -> Iterator[str]:
     yield "|---|---:|---:|---:|"
     for size in sizes:
         dims = ", ".join(f"{name} = {value:,}" for name, value in size.dims.items())
-        own = f"{size.time_us:.1f} us{_doubt(size.spread)}"
+        own = f"{size.time_us:.1f} us{_doubt(size.spread)}{_noted(size)}"
         baseline = (
             ""
             if size.baseline_us is None
             else f"{size.baseline_us:.1f} us{_doubt(size.baseline_spread)}"
         )
         yield f"| {dims} | {own} | {baseline} | {_factor(size)} |"
+
+
+def _noted(size: SizeTime) -> str:
+    """What else is to be known of the time, as that the host's part counts."""
+    return f" ({size.note})" if size.note else ""
 
 
 def _doubt(spread: float) -> str:

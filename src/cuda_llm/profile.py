@@ -123,3 +123,5 @@ class Profile:
     """Weighted geometric mean of the sizes' speedups."""
     checked: Mapping[str, int] = field(default_factory=dict)
     """What the referee compared: `sizes`, `hidden`, `distributions`, `elements`."""
+    isolation: str = ""
+    """What kept the runner of a GPU in, and what is missing; empty for an emulated device."""

@@ -247,6 +247,7 @@ class TimedArraySite:
     jitter_us: float = 1.0
     time_class: TimeClass = TimeClass.DEVICE
     arrays: Arrays = HOST
+    confined: str = "no namespaces; seccomp"
     time_source: TimeSource = "measured"
     refused: Mapping[str, Verdict] = field(default_factory=dict)
     opened: list[tuple[str, TimedArraySession]] = field(default_factory=list)

@@ -12,6 +12,7 @@ from cuda_llm.search import Kind
 from cuda_llm.traces.candidate_text import tell_candidate
 from cuda_llm.traces.events import (
     AttemptJudged,
+    BaselineJudged,
     Event,
     HintGiven,
     ModelCalled,
@@ -54,6 +55,11 @@ def in_order(text: str, *parts: str) -> bool:
 def flat(text: str) -> str:
     """Without line ends and indents."""
     return " ".join(text.split())
+
+
+def test_the_story_says_what_keeps_runners_in_on_a_gpu(told: Told) -> None:
+    judged = BaselineJudged(sizes=(), times_us=(), isolation="no namespaces; seccomp")
+    assert "isolation no namespaces; seccomp" in flat(told(*beginning(), judged))
 
 
 def test_a_finished_run_is_told_from_what_was_asked_to_why_the_winner_won(told: Told) -> None:

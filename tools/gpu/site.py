@@ -53,6 +53,13 @@ class GpuSite:
         """What a person should know before believing a verdict: what is not confined."""
         return self.isolation.missing if self.isolation is not None else ()
 
+    @property
+    def confined(self) -> str:
+        """See `Site.confined`; what is missing follows."""
+        if self.isolation is None:
+            return ""
+        return "; ".join((self.isolation.summary, *self.isolation.missing))
+
     def open(self, candidate: Compiled) -> AbstractAsyncContextManager[GpuTimedSession | Verdict]:
         """See `Site.open`. Raises DeviceLost where a runner cannot be ended."""
         return self.sessions.open(candidate)

@@ -20,6 +20,8 @@ class Judged:
     """None when it did not get through the compiler."""
     seconds: Mapping[str, float] = field(default_factory=dict)
     """Wall time by stage: `compile`, `validate`, `time`."""
+    isolation: str = ""
+    """What kept its runner in on a GPU; empty where nothing ran, and on an emulated device."""
 
 
 def ignore(_name: str, _stage: str) -> None:

@@ -5,7 +5,6 @@ On a GPU these run in the referee process (`tools.device.Device.carry_out`).
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 
 from cuda_llm.outcomes import Verdict
 from cuda_llm.tasks.task import Task
@@ -42,8 +41,7 @@ async def time_there(
     A site that measures draws fresh inputs whatever the nonce: what is timed must be new.
     """
     if site.time_source == "measured":
-        found = await measure_there(site, task, compiled, baseline, options or MeasureOptions())
-        return replace(found, device=site.name) if isinstance(found, Timing) else found
+        return await measure_there(site, task, compiled, baseline, options or MeasureOptions())
     async with loaded(site, task, compiled, baseline) as (session, oracle):
         if not isinstance(session, Session):
             return session

@@ -78,6 +78,7 @@ def passed(
         resources=compiled.kernels,
         speedup=mean_speedup(sizes, weights_of(task, [size.dims for size in sizes])),
         checked=validated.checked,
+        isolation=timing.isolation,
     )
     left_out = tuple(f"not timed: {line}" for line in timing.left_out)
     return Passed(

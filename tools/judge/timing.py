@@ -30,6 +30,8 @@ class Timing:
     """How the times were obtained, as far as a reader of the verdict must know."""
     device: str = ""
     """Which of several devices was measured; empty where there is one."""
+    isolation: str = ""
+    """What kept the runners in; empty where that was not tried."""
 
 
 async def time_sizes(

@@ -36,6 +36,8 @@ class Rule:
     the floor is low too."""
     wall_s: float
     """After this no block is begun, once there are the fewest."""
+    singles: int = 0
+    """Batches of one call afterwards, to see whether calls cost as much alone."""
 
 
 WHOLE: Mapping[Tier, Rule] = MappingProxyType(
@@ -59,6 +61,7 @@ WHOLE: Mapping[Tier, Rule] = MappingProxyType(
             most=120,
             half_width=0.005,
             wall_s=12.0,
+            singles=32,
         ),
     }
 )

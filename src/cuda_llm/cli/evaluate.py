@@ -104,7 +104,11 @@ async def judge_all(
         if ours is None or others is not None:
             raise
         raise ours.exceptions[0] from None
-    return [one.result() for one in judging]
+    isolation = baseline.result().isolation
+    return [
+        replace(one, isolation=isolation) if one.compiled is not None else one
+        for one in (task.result() for task in judging)
+    ]
 
 
 async def inspect_all(

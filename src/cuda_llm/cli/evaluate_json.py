@@ -53,6 +53,7 @@ def result(judged: Judged, found: Inspection | None) -> dict[str, Any]:
         "profile": None if profile is None else profile_fields(profile),
         "resources": [] if compiled is None else [asdict(kernel) for kernel in compiled.kernels],
         "seconds": dict(judged.seconds),
+        "isolation": judged.isolation,
         "inspection": None if found is None else inspection_fields(found),
     }
 

@@ -33,7 +33,7 @@ def show(
     """Print every candidate, and a table when there are several."""
     for number, one in enumerate(judged):
         typer.echo(printable(headline(task, device, one)))
-        rows = [*report(one), *inspected_rows(looked.get(number))]
+        rows = [*report(one), *isolation_rows(one), *inspected_rows(looked.get(number))]
         width = max(LABEL, *(len(label) for label, _ in rows))
         for label, text in rows:
             typer.echo(f"  {label:<{width}} {printable(text)}")
@@ -71,6 +71,12 @@ def report(judged: Judged) -> Iterator[Row]:
     for line in describe(verdict):
         yield label, line
         label = ""
+
+
+def isolation_rows(judged: Judged) -> Iterator[Row]:
+    """What kept its runner in, where that is known."""
+    if judged.isolation:
+        yield "isolation", judged.isolation
 
 
 def inspected_rows(found: Inspection | None) -> Iterator[Row]:

@@ -6,7 +6,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from cuda_llm.cli.evaluate_view import show_table, timed, without_common_folder
+from cuda_llm.cli.evaluate_view import isolation_rows, show_table, timed, without_common_folder
 from cuda_llm.cli.progress import LiveProgress
 from cuda_llm.outcomes import LoadFailed
 from cuda_llm.profile import SizeTime
@@ -82,6 +82,13 @@ def test_a_small_difference_beyond_doubt_is_told() -> None:
         MEASURED, outcome="slower", paired_speedup=0.98, speedup_low=0.975, speedup_high=0.985
     )
     assert timed(slower).endswith("1.02x slower (1.02 to 1.03)")
+
+
+def test_what_kept_a_runner_in_is_told_of_every_kernel_that_ran_on_a_gpu() -> None:
+    refused = Judged(name="a.cu", verdict=LoadFailed(detail="no solve"))
+    assert list(isolation_rows(refused)) == []
+    ran = replace(refused, isolation="no namespaces; seccomp")
+    assert list(isolation_rows(ran)) == [("isolation", "no namespaces; seccomp")]
 
 
 def test_the_hosts_part_and_what_else_must_be_known_are_told() -> None:

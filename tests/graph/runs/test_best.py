@@ -103,13 +103,18 @@ def test_measured_times_stand_with_their_doubt(tmp_path: Path) -> None:
         speedup_low=2.80,
         speedup_high=2.84,
         l2="cold",
+        note="the baseline was measured earlier",
     )
     verdict = passed(2.82)
     assert verdict.profile is not None
-    profile = replace(verdict.profile, source="measured", sizes=(size,))
+    profile = replace(verdict.profile, source="measured", sizes=(size,), isolation="seccomp")
     run.write_verdict("r1-c1", replace(verdict, profile=profile))
 
     write_best(run, "r1-c1")
     report = (run.best / "report.md").read_text()
     assert "On: cuda:0 NVIDIA H200, times measured, L2 cold" in report
-    assert "| 31.2 us ±0.4% | 88.0 us | 2.82x (2.80 to 2.84) |" in report
+    assert "- Isolated by seccomp" in report
+    assert (
+        "| 31.2 us ±0.4% (the baseline was measured earlier) | 88.0 us | 2.82x (2.80 to 2.84) |"
+        in report
+    )

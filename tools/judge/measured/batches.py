@@ -52,10 +52,12 @@ async def run_pair(
     return Pair(short=short, short_s=times[short], long=long, long_s=times[long])
 
 
-async def run_batch(lane: Lane, calls: int, rules: Rules, *, solve: bool = True) -> float | Verdict:
-    """Seconds of `calls` calls on slots in a secret order."""
+async def run_batch(
+    lane: Lane, calls: int, rules: Rules, *, solve: bool = True, alike: bool = False
+) -> float | Verdict:
+    """Seconds of `calls` calls on slots in a secret order; see `stage` for `alike`."""
     order = [int(number) for number in rules.rng.permutation(len(lane.slots))[:calls]]
-    staged = stage(lane, order)
+    staged = stage(lane, order, alike=alike)
     batch = Batch(order=staged.order, key=staged.key, flush=rules.l2 is L2.COLD, solve=solve)
     fault = await lane.session.arm(batch)
     if fault is not None:

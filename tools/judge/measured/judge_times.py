@@ -72,6 +72,8 @@ async def time_sizes_of(
         sizes=tuple(times),
         left_out=bout.plan.left_out,
         notes=bout.plan.how_checked,
+        device=bout.site.name,
+        isolation=bout.site.confined,
     )
 
 
@@ -96,4 +98,11 @@ async def baseline_there(
             (dict(size.dims), (await baseline_of(bout, entrants, size)).call_us)
             for size in bout.plan.sizes
         ]
-    return Timing(times=tuple(times), launches=(), bottlenecks=(), left_out=bout.plan.left_out)
+    return Timing(
+        times=tuple(times),
+        launches=(),
+        bottlenecks=(),
+        left_out=bout.plan.left_out,
+        device=site.name,
+        isolation=site.confined,
+    )

@@ -4,7 +4,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cuda_llm.outcomes import Quarantined
 from cuda_llm.tools.device import TimeClass
 from cuda_llm.tools.judge.measured.baseline_time import BaselineTime
 from cuda_llm.tools.judge.measured.batches import Rules
@@ -13,8 +12,9 @@ from cuda_llm.tools.judge.measured.clocks import ReadClocks, Reading
 from cuda_llm.tools.judge.measured.contents import Recipe
 from cuda_llm.tools.judge.measured.entrants import Entrants, Fault, Lanes, lay_out_all
 from cuda_llm.tools.judge.measured.replay import replay_alone
+from cuda_llm.tools.judge.measured.suspicion import find_dependence
 from cuda_llm.tools.judge.measured.verify import find_overwritten
-from cuda_llm.tools.timing.block import Block, keep
+from cuda_llm.tools.timing.block import keep
 from cuda_llm.tools.timing.comparison import (
     FLOOR_FACTOR,
     SMALLEST_FLOOR,
@@ -22,7 +22,6 @@ from cuda_llm.tools.timing.comparison import (
     call_us,
     compare_blocks,
 )
-from cuda_llm.tools.timing.evenness import uneven_us
 from cuda_llm.tools.timing.lengths import Lengths, choose_lengths
 from cuda_llm.tools.timing.slope import slope_us
 from cuda_llm.tools.timing.stopping import Rule, enough
@@ -124,19 +123,18 @@ async def conclude(
     rule: Rule,
     baseline: BaselineTime,
 ) -> Measured | Fault:
-    """Replay a slot of each alone, look at the guards, see that all calls of a batch took alike."""
+    """Replay a slot of each alone, look at the guards, see that calls took alike in every batch."""
     for which, lane in (("first", lanes.first), ("second", lanes.second)):
         if lane is not None and not lane.trusted:
-            fault = await replay_alone(lane, rules) or find_overwritten(lane)
-            if fault is not None:
-                return Fault(which=which, verdict=fault)
+            verdict = await replay_alone(lane, rules) or find_overwritten(lane)
+            if verdict is not None:
+                return Fault(which=which, verdict=verdict)
     kept = keep([one.block for one in watched], discard=rule.discard)
     floor = SMALLEST_FLOOR if rule.compares_same else FLOOR_FACTOR * baseline.spread
     comparison = compare_blocks(kept.blocks, least_floor=max(SMALLEST_FLOOR, floor))
-    for which in ("first", "second"):
-        beyond_us = dawdled_us(lanes, which, kept.blocks, comparison.empty_us)
-        if beyond_us > 0:
-            return Fault(which=which, verdict=uneven(beyond_us))
+    fault = await find_dependence(lanes, kept.blocks, rules, rule, comparison)
+    if fault is not None:
+        return fault
     return Measured(
         comparison=comparison,
         first_class=lanes.first.time_class,
@@ -144,24 +142,4 @@ async def conclude(
         throttled=kept.throttled,
         readings=tuple(reading for one in watched for reading in one.readings),
         slots=lanes.slots,
-    )
-
-
-def dawdled_us(lanes: Lanes, which: str, blocks: Sequence[Block], empty_us: float) -> float:
-    """See `uneven_us`; 0 of a trusted lane."""
-    second_is_trusted = lanes.second is not None and lanes.second.trusted
-    if which == "second" and second_is_trusted:
-        return 0.0
-    trusted = [[block.empty for block in blocks]]
-    trusted += [[block.second for block in blocks]] if second_is_trusted else []
-    own = [block.first if which == "first" else block.second for block in blocks]
-    return uneven_us(own, trusted, empty_us)
-
-
-def uneven(beyond_us: float) -> Quarantined:
-    """For a person to look at: nothing honest is known to do this."""
-    return Quarantined(
-        reason="the first calls of a batch take longer than the following ones, by "
-        f"{beyond_us:.0f} us more than can be explained: the time of a call depends on how many "
-        "are timed"
     )

@@ -12,6 +12,7 @@ from cuda_llm.tools.judge.measured.contents import Recipe
 from cuda_llm.tools.judge.measured.entrants import Entrants, Fault, lay_out_all
 from cuda_llm.tools.judge.measured.measure import Measured, lengths_after
 from cuda_llm.tools.judge.measured.replay import replay_alone
+from cuda_llm.tools.judge.measured.suspicion import find_dependence
 from cuda_llm.tools.judge.measured.verify import find_overwritten
 from cuda_llm.tools.timing.block import keep
 from cuda_llm.tools.timing.bootstrap import Estimate
@@ -50,7 +51,8 @@ async def measure_slow(
         if isinstance(block, Fault):
             return block
         watched.append(block)
-        if time_of(watched, discard=0).first_us.value > SLOW_US or len(watched) > rule.most:
+        so_far = compare_blocks([one.block for one in watched])
+        if so_far.first_us.value > SLOW_US or len(watched) > rule.most:
             break
         if len(watched) == 1:
             lengths = lengths_after(block, rule, most)
@@ -58,23 +60,22 @@ async def measure_slow(
                 lanes = await lay_out_all(entrants, recipe, lengths.slots, alone=True)
                 if isinstance(lanes, Fault):
                     return lanes
-    fault = await replay_alone(lanes.first, rules) or find_overwritten(lanes.first)
+    verdict = await replay_alone(lanes.first, rules) or find_overwritten(lanes.first)
+    if verdict is not None:
+        return Fault(which="first", verdict=verdict)
+    kept = keep([one.block for one in watched], discard=0 if len(watched) == 1 else 1)
+    alone = compare_blocks(kept.blocks)
+    fault = await find_dependence(lanes, kept.blocks, rules, rule, alone)
     if fault is not None:
-        return Fault(which="first", verdict=fault)
-    discard = 0 if len(watched) == 1 else 1
+        return fault
     return Measured(
-        comparison=against_kept(time_of(watched, discard=discard), baseline),
+        comparison=against_kept(alone, baseline),
         first_class=lanes.first.time_class,
         second_class=lanes.ground.time_class,
-        throttled=keep([one.block for one in watched], discard=discard).throttled,
+        throttled=kept.throttled,
         readings=tuple(reading for one in watched for reading in one.readings),
         slots=lanes.slots,
     )
-
-
-def time_of(watched: list[Watched], *, discard: int) -> Comparison:
-    """The candidate over its blocks, compared with itself."""
-    return compare_blocks(keep([one.block for one in watched], discard=discard).blocks)
 
 
 def against_kept(alone: Comparison, baseline: BaselineTime) -> Comparison:

@@ -94,6 +94,13 @@ def test_a_time_that_includes_the_host_is_labelled() -> None:
     assert "host part" in outcome.sizes[0].note
 
 
+def test_a_timing_says_where_it_was_taken_and_what_kept_the_runner_in() -> None:
+    site = timed_site(honest(25.0))
+    outcome = timed(site)
+    assert isinstance(outcome, Timing)
+    assert (outcome.device, outcome.isolation) == (site.name, "no namespaces; seccomp")
+
+
 def test_the_first_fault_ends_the_timing() -> None:
     """A batch that never ends is not tried again at the next size."""
     site = timed_site(CHEATS["hangs"][0])

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.strategy import Choice
 from cuda_llm.graph.contests import as_contested, held_contest, tell
-from cuda_llm.graph.judging.bench import Arena
+from cuda_llm.graph.judging.bench import Arena, Inspected
 from cuda_llm.graph.judging.steady import steady
 from cuda_llm.graph.stages import compiled
 from cuda_llm.graph.steer import choose
@@ -144,21 +144,24 @@ async def contend(wiring: Wiring, bench: Arena, field: Field, name: str) -> None
 
 
 async def look_at(wiring: Wiring, bench: Arena, field: Field, name: str) -> None:
-    """Have further tools watch the kernel, and tell what they found."""
+    """Have further tools watch the kernel, tell what they found, and keep what they made."""
     field.inspected.add(name)
     began = time.monotonic()
     built = await compiled(wiring, wiring.bench, wiring.folder.source(name))
     if not isinstance(built, Compiled):
         return
     found = await steady("inspection", lambda: bench.inspect(built))
-    broken = isinstance(found, InfraFailed)
-    fault = None if isinstance(found, InfraFailed) else found.fault
+    if isinstance(found, InfraFailed):
+        found = Inspected(notes=(f"not inspected: {found.detail}",))
+    for file, made in found.artefacts.items():
+        wiring.folder.keep_file(name, file, made)
+    fault = found.fault
     wiring.record(
         KernelInspected(
             round=field.situation.round,
             attempt=name,
             code="" if fault is None else fault.code,
-            notes=(f"not inspected: {found.detail}",) if broken else found.notes,  # type: ignore[union-attr]
+            notes=found.notes,
             seconds=time.monotonic() - began,
         )
     )

@@ -8,6 +8,7 @@
                     reply.json       its answer, whole; reply.md is its text
                     source.cu        the kernel; draft.json: its idea and tunables, or why there
                                      is none
+                    kernel.sass      its machine code, where it was looked at before it was crowned
                     build.log        what the compiler said, where it said anything
                     verdict.json     what became of it; profile.json: how fast it is, and why
                     attempt.json     the line that the state of the run holds of it
@@ -30,7 +31,7 @@ from cuda_llm.conversation import Call, Reply
 from cuda_llm.errors import UsageError
 from cuda_llm.outcomes import NoCode, Passed, Verdict
 from cuda_llm.search import Attempt, Brief, Draft
-from cuda_llm.traces.whole_file import read_text, write_whole
+from cuda_llm.traces.whole_file import copy_whole, read_text, write_whole
 
 T = TypeVar("T")
 
@@ -140,6 +141,10 @@ class RunFolder:
         if "code" in about:
             return decode(NoCode, {key: about[key] for key in about if key != "code"})
         return decode(Draft, {"source": self.same_source(name, about["source_sha"]), **about})
+
+    def keep_file(self, name: str, file: str, made: Path) -> None:
+        """Keep what a tool made of a candidate. Raises UsageError where it cannot be written."""
+        copy_whole(self.candidate(name) / file, made)
 
     def write_build_log(self, name: str, text: str) -> None:
         """Keep what the compiler said."""

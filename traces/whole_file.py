@@ -10,15 +10,26 @@ _ONE_AT_A_TIME = threading.Lock()
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Replace `path`, folders above it included. Raises UsageError where that is not allowed.
+    """Replace `path`, folders above it included. Raises UsageError where that is not allowed."""
+    _replace(path, text.encode(errors="replace"))
 
-    The scratch file has one name, so that what a killed process left is overwritten by the next.
-    """
+
+def copy_whole(path: Path, made: Path) -> None:
+    """Replace `path` by what `made` holds. Raises UsageError where either is not allowed."""
+    try:
+        content = made.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{made}: cannot be read ({error.strerror or error})") from None
+    _replace(path, content)
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """The scratch file has one name, so that what a killed process left is overwritten."""
     scratch = path.with_name(f".{path.name}.part")
     try:
         with _ONE_AT_A_TIME:
             path.parent.mkdir(parents=True, exist_ok=True)
-            scratch.write_bytes(text.encode(errors="replace"))
+            scratch.write_bytes(content)
             os.replace(scratch, path)
     except OSError as error:
         raise unwritable(path, error) from None

@@ -1,6 +1,8 @@
 """The three feature functions of the paper as the graph calls them, and the baseline."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from cuda_llm.outcomes import Verdict
@@ -21,6 +23,8 @@ class Inspected:
     """None where nothing was found."""
     notes: tuple[str, ...] = ()
     """What was watched, and what could not be."""
+    artefacts: Mapping[str, Path] = field(default_factory=dict)
+    """Files that the tools made, by name: `kernel.sass`."""
 
 
 @runtime_checkable

@@ -18,7 +18,8 @@ from cuda_llm.tools.judge.timing import Timing
 from cuda_llm.tools.timing.tier import Tier
 from cuda_llm.tools.validator.validate import Validated
 
-SANITIZERS_ALONE = Look(counters=False, sass=False)
+BEFORE_CROWNING = Look(counters=False)
+"""Sanitizers, and the machine code beside them; counters are for people, who ask for them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,13 +95,13 @@ class DeviceBench:
             )
 
     async def inspect(self, compiled: Compiled) -> Inspected:
-        """See `Arena.inspect`: sanitizers alone, at the task's edge sizes."""
+        """See `Arena.inspect`: sanitizers at the task's edge sizes."""
         device, smallest = self.device.pinned(), self.task.sizes.edge[0]
         async with self.slots.devices:
             found = await device.carry_out(
-                inspect_there, self.task, compiled, smallest, SANITIZERS_ALONE
+                inspect_there, self.task, compiled, smallest, BEFORE_CROWNING
             )
-        return Inspected(fault=found.fault, notes=found.notes)
+        return Inspected(fault=found.fault, notes=found.notes, artefacts=found.artefacts)
 
     def afresh(self) -> "DeviceBench":
         """See `Bench.afresh`; what is measured again is measured until it is sure."""

@@ -110,6 +110,16 @@ def test_only_who_is_about_to_be_crowned_is_inspected(tmp_path: Path) -> None:
     assert seen == ["ok_80_11", "ok_60_22"]
 
 
+def test_what_an_inspection_makes_is_kept_with_the_kernel(tmp_path: Path) -> None:
+    made = tmp_path / "made"
+    made.write_bytes(b"\xff code")
+    wiring = wired(tmp_path / "run", ArenaBench(artefacts={"kernel.sass": made}), (80, 90))
+    run(wiring)
+
+    assert (wiring.folder.candidate("r1-c1") / "kernel.sass").read_bytes() == b"\xff code"
+    assert not (wiring.folder.candidate("r1-c2") / "kernel.sass").exists()
+
+
 def test_what_an_inspection_finds_takes_the_crown_away(tmp_path: Path) -> None:
     race = DataRace(kind="write-write", detail="two threads write shared[3]")
     wiring = wired(tmp_path, ArenaBench(findings={"ok_80_11": race}), (80, 90))

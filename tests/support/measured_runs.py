@@ -42,6 +42,8 @@ class ArenaBench(TableBench):
     """What being timed brings on a contender."""
     findings: Mapping[str, Verdict] = field(default_factory=dict)
     """What being inspected does."""
+    artefacts: Mapping[str, Path] = field(default_factory=dict)
+    """What inspecting makes."""
 
     async def contest(self, contender: Compiled, incumbent: Compiled) -> Contest:
         await self.take("contest", contender.source)
@@ -63,7 +65,8 @@ class ArenaBench(TableBench):
 
     async def inspect(self, compiled: Compiled) -> Inspected:
         await self.take("inspect", compiled.source)
-        return Inspected(fault=self.findings.get(declared(compiled.source)), notes=("watched",))
+        fault = self.findings.get(declared(compiled.source))
+        return Inspected(fault=fault, notes=("watched",), artefacts=self.artefacts)
 
 
 def declared(source: str) -> str:

@@ -1,6 +1,7 @@
-"""One cache for the whole test run, shared by its workers and thrown away with it."""
+"""What every test finds around it: one cache for the whole run, and a Ctrl-C that is heard."""
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -21,3 +22,10 @@ def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     cache.mkdir(exist_ok=True)
     os.environ["CUDA_LLM_CACHE"] = str(cache)
     return cache
+
+
+@pytest.fixture(scope="session", autouse=True)
+def ctrl_c_is_heard() -> None:
+    """What a shell starts in the background ignores it, and so would the commands under test."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)

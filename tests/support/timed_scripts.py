@@ -150,6 +150,38 @@ def slow_in_long_batches(call_us: float) -> Script:
     return script
 
 
+def merging(call_us: float) -> Script:
+    """The work of two calls in the time of one, as who knows the key of its batch could do."""
+
+    def script(call: Call) -> float:
+        add(call)
+        last_of_odd = call.calls % 2 == 1 and call.step == call.calls - 1
+        return call_us if last_of_odd or call.warm_up else call_us / 2
+
+    return script
+
+
+def slow_to_begin(call_us: float, more_us: float) -> Script:
+    """The first call of a batch takes longer: caches are cold, or it pretends so."""
+
+    def script(call: Call) -> float:
+        add(call)
+        return call_us + (more_us if call.step == 0 else 0)
+
+    return script
+
+
+def slow_to_begin_in_company(call_us: float, more_us: float) -> Script:
+    """Dawdles in short batches, but not where it is alone: both are held against each other."""
+
+    def script(call: Call) -> float:
+        add(call)
+        dawdles = call.step == 0 and 1 < call.calls < len(call.slots) / 2
+        return call_us + (more_us if dawdles else 0)
+
+    return script
+
+
 def instant(call: Call) -> float:
     """Right, in no time."""
     add(call)

@@ -23,7 +23,7 @@ from cuda_llm.tools.timing.comparison import (
     compare_blocks,
 )
 from cuda_llm.tools.timing.lengths import lengths_up_to
-from cuda_llm.tools.timing.stopping import Rule
+from cuda_llm.tools.timing.stopping import Rule, enough
 
 SLOTS = 3
 """Of a candidate that may be as slow as the baseline."""
@@ -39,20 +39,21 @@ async def measure_slow(
     most: int,
     read_clocks: ReadClocks,
 ) -> Measured | Fault:
-    """One block of a candidate that is slow too; the fewest that count of one that is not."""
+    """One block of a candidate that is slow too; as many as are needed of one that is not."""
     begun = time.monotonic()
     lanes = await lay_out_all(entrants, recipe, min(SLOTS, most), alone=True)
     if isinstance(lanes, Fault):
         return lanes
     lengths = lengths_up_to(lanes.slots)
     watched: list[Watched] = []
-    while not watched or time.monotonic() - begun < rule.wall_s or len(watched) <= rule.fewest:
+    while True:
         block = await run_block(lanes, lengths, rules, read_clocks)
         if isinstance(block, Fault):
             return block
         watched.append(block)
-        so_far = compare_blocks([one.block for one in watched])
-        if so_far.first_us.value > SLOW_US or len(watched) > rule.most:
+        kept = keep([one.block for one in watched], discard=0 if len(watched) == 1 else 1)
+        alone = compare_blocks(kept.blocks)
+        if alone.first_us.value > SLOW_US or enough(rule, alone, time.monotonic() - begun):
             break
         if len(watched) == 1:
             lengths = lengths_after(block, rule, most)
@@ -63,8 +64,6 @@ async def measure_slow(
     verdict = await replay_alone(lanes.first, rules) or find_overwritten(lanes.first)
     if verdict is not None:
         return Fault(which="first", verdict=verdict)
-    kept = keep([one.block for one in watched], discard=0 if len(watched) == 1 else 1)
-    alone = compare_blocks(kept.blocks)
     fault = await find_dependence(lanes, kept.blocks, rules, rule, alone)
     if fault is not None:
         return fault

@@ -1,0 +1,98 @@
+"""Whether the time of a call depends on how many are timed."""
+
+from collections.abc import Sequence
+
+from cuda_llm.outcomes import Quarantined
+from cuda_llm.tools.judge.measured.alone import Alone, run_alone
+from cuda_llm.tools.judge.measured.batches import Rules
+from cuda_llm.tools.judge.measured.entrants import Fault, Lanes
+from cuda_llm.tools.judge.measured.lane import Lane
+from cuda_llm.tools.timing.block import Block
+from cuda_llm.tools.timing.comparison import Comparison
+from cuda_llm.tools.timing.evenness import uneven_us
+from cuda_llm.tools.timing.singles import Singles, bent_us, merged_us
+from cuda_llm.tools.timing.slope import Pair
+from cuda_llm.tools.timing.stopping import Rule
+
+FEWEST_BLOCKS = 3
+"""A slope from fewer is not known well enough to hold single calls against it. Only kernels of
+milliseconds have so few: there is nothing to gain in merging them."""
+
+
+async def find_dependence(
+    lanes: Lanes, blocks: Sequence[Block], rules: Rules, rule: Rule, comparison: Comparison
+) -> Fault | None:
+    """Short batches against long ones; where the rule asks for it, single calls against both.
+
+    `comparison` is of the same blocks.
+    """
+    suspects = {"first": lanes.first, "second": lanes.second}
+    own = {name: lane for name, lane in suspects.items() if lane is not None and not lane.trusted}
+    for which in own:
+        beyond_us = dawdled_us(lanes.second, which, blocks, comparison.empty_us)
+        if beyond_us > 0:
+            return Fault(which=which, verdict=uneven(beyond_us))
+    if not rule.singles or len(blocks) < FEWEST_BLOCKS:
+        return None
+    longest_us = max(comparison.first_us.value, comparison.second_us.value)
+    alone = await run_alone(lanes, rules, rule.singles, longest_us)
+    if isinstance(alone, Fault):
+        return alone
+    for which in own:
+        verdict = judge_alone(lanes.second, which, blocks, alone, comparison.second_us.value)
+        if verdict is not None:
+            return Fault(which=which, verdict=verdict)
+    return None
+
+
+def dawdled_us(second: Lane | None, which: str, blocks: Sequence[Block], empty_us: float) -> float:
+    """See `uneven_us`."""
+    trusted = [[block.empty for block in blocks]]
+    trusted += [[block.second for block in blocks]] if is_trusted(second) else []
+    return uneven_us(pairs_of(which, blocks), trusted, empty_us)
+
+
+def judge_alone(
+    second: Lane | None, which: str, blocks: Sequence[Block], alone: Alone, second_us: float
+) -> Quarantined | None:
+    """See `merged_us` and `bent_us`."""
+    singles = Singles(
+        own=alone[which],
+        empty=alone["empty"],
+        usual=alone["second"] if is_trusted(second) else (),
+        usual_call_us=second_us,
+    )
+    own, empties = pairs_of(which, blocks), [block.empty for block in blocks]
+    more_us = merged_us(singles, own, empties)
+    if more_us > 0:
+        return dearer_alone(more_us)
+    beyond_us = bent_us(singles, own, empties)
+    return uneven(beyond_us) if beyond_us > 0 else None
+
+
+def is_trusted(second: Lane | None) -> bool:
+    """Whether the second is the baseline, timed beside the first."""
+    return second is not None and second.trusted
+
+
+def pairs_of(which: str, blocks: Sequence[Block]) -> list[Pair]:
+    """The batches of one of the two."""
+    return [block.first if which == "first" else block.second for block in blocks]
+
+
+def dearer_alone(beyond_us: float) -> Quarantined:
+    """For a person to look at: who merges calls does this."""
+    return Quarantined(
+        reason="a call alone in its batch takes longer than one among others, by "
+        f"{beyond_us:.0f} us more than a first call and noise explain: work of several calls may "
+        "be done in one"
+    )
+
+
+def uneven(beyond_us: float) -> Quarantined:
+    """For a person to look at: nothing honest is known to do this."""
+    return Quarantined(
+        reason="the first calls of a batch take longer than the following ones, by "
+        f"{beyond_us:.0f} us more than can be explained: the time of a call depends on how many "
+        "are timed"
+    )

@@ -48,7 +48,7 @@ def list_profiles() -> None:
 def show_profile(
     name: Annotated[str, typer.Argument(help="Product name, alias or slug.")],
 ) -> None:
-    """Show every figure of one GPU and where it comes from."""
+    """Show every figure of one GPU and where it comes from, what was measured here beside it."""
     from rich.console import Console
 
     from cuda_llm.hardware_profiles.lookup import find_hardware
@@ -150,14 +150,32 @@ def _figures(profile: "Hardware") -> "Table":
     from cuda_llm.hardware_profiles.roofline import ridge_flops_per_byte
 
     table = Table("figure", "value", "source", box=box.SIMPLE_HEAD, pad_edge=False)
+    measured = _measured(profile)
     for key, value in _flatten(profile):
         source = profile.sources.get(key) or profile.sources.get(key.split(".")[0], "")
         if key.count(".") == 2:
             source = profile.sources.get(key.rpartition(".")[0], source)
         table.add_row(key, value, source)
+        if key in measured:
+            table.add_row("", f"{measured[key]:,.4g}", "measured here by cuda-llm hardware probe")
     ridge = f"{ridge_flops_per_byte(profile):.1f}"
     table.add_row("ridge point, fp32 operations per DRAM byte", ridge, "peaks.fp32 / peaks.dram")
     return table
+
+
+def _measured(profile: "Hardware") -> dict[str, float]:
+    """What a probe of this machine's card found, by the profile's key. Raises HardwareError."""
+    from cuda_llm.hardware_profiles.ceilings import find_ceilings
+
+    found = find_ceilings(profile)
+    rates = {
+        "dram_gb_s": ("peaks.dram_gb_s", found.dram_gb_s),
+        "fp32_tflops": ("peaks.fp32_tflops", found.fp32_tflops),
+        "launch_us": ("model.launch_us", found.launch_us),
+    }
+    for kind, rate in found.tensor_tflops.items():
+        rates[f"tensor:{kind}"] = (f"peaks.tensor_dense_tflops.{kind}", rate)
+    return dict(row for name, row in rates.items() if found.origin(name) == "measured")
 
 
 def _flatten(profile: "Hardware") -> list[tuple[str, str]]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from cuda_llm.wording import say_dims
 
 if TYPE_CHECKING:
+    from cuda_llm.profile import SizeTime
     from cuda_llm.traces.summary import Spend
 
 
@@ -78,3 +79,19 @@ def say_times(
 def say_times_of(source: str, l2: str = "") -> str:
     """What times are worth: `times are modelled`, `times are measured, L2 cold`."""
     return f"times are {source}" + (f", L2 {l2}" if l2 else "")
+
+
+def say_circumstances(sizes: "Sequence[SizeTime]") -> str:
+    """Clocks, heat and memory of measured sizes; empty where nothing was read or planned."""
+    read = [size.clocks for size in sizes if size.clocks]
+    told = []
+    if read:
+        low = min(one["sm_mhz_low"] for one in read)
+        high = max(one["sm_mhz_high"] for one in read)
+        celsius, watts = (max(one[name] for one in read) for name in ("celsius", "watts"))
+        told.append(f"{low:,.0f} to {high:,.0f} MHz, at most {celsius:.0f} °C and {watts:.0f} W")
+        held_down = sum(int(one["throttled_blocks"]) for one in read)
+        told += [f"held down in {plural(held_down, 'block')}"] if held_down else []
+    peak = max((size.peak_bytes for size in sizes), default=0)
+    told += [f"{peak / 1e9:.1f} GB of its memory planned at most"] if peak else []
+    return "; ".join(told)

@@ -13,6 +13,7 @@ from cuda_llm.outcomes import Passed
 from cuda_llm.profile import Profile, SizeTime
 from cuda_llm.search import Attempt
 from cuda_llm.traces.events import Event, IncumbentChosen, RunFinished, WinnerRemeasured
+from cuda_llm.traces.figures import say_circumstances
 from cuda_llm.traces.run_folder import RunFolder
 from cuda_llm.traces.verify import SOLUTION, verify_command
 from cuda_llm.traces.whole_file import write_whole
@@ -113,6 +114,8 @@ def _profile_lines(profile: Profile) -> Iterator[str]:
         f"- Correct in {checked.get('sizes', 0)} sizes, {checked.get('hidden', 0)} hidden ones, "
         f"{checked.get('distributions', 0)} distributions of inputs, every element"
     )
+    if circumstances := say_circumstances(profile.sizes):
+        yield f"- The GPU meanwhile: {circumstances}"
     if profile.isolation:
         yield f"- Isolated by {profile.isolation}"
     for bottleneck in profile.bottlenecks[:1]:

@@ -12,7 +12,7 @@ from cuda_llm.tasks.task import Task
 from cuda_llm.tools.counters.inspect import Inspection
 from cuda_llm.tools.device import Device
 from cuda_llm.tools.judge.judged import Judged
-from cuda_llm.traces.figures import say_times_of
+from cuda_llm.traces.figures import say_circumstances, say_times_of
 from cuda_llm.wording import describe, place, printable
 
 LABEL = 12
@@ -100,6 +100,8 @@ def profile_rows(profile: Profile) -> Iterator[Row]:
     )
     for size in profile.sizes:
         yield " x ".join(f"{value:,}" for value in size.dims.values()), timed(size)
+    if circumstances := say_circumstances(profile.sizes):
+        yield "gpu", circumstances
     if profile.bottlenecks:
         yield from bottleneck_rows(profile.bottlenecks)
 

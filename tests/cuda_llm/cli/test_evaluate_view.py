@@ -6,10 +6,16 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from cuda_llm.cli.evaluate_view import isolation_rows, show_table, timed, without_common_folder
+from cuda_llm.cli.evaluate_view import (
+    isolation_rows,
+    profile_rows,
+    show_table,
+    timed,
+    without_common_folder,
+)
 from cuda_llm.cli.progress import LiveProgress
 from cuda_llm.outcomes import LoadFailed
-from cuda_llm.profile import SizeTime
+from cuda_llm.profile import Profile, SizeTime
 from cuda_llm.tools.judge.judged import Judged
 
 
@@ -89,6 +95,13 @@ def test_what_kept_a_runner_in_is_told_of_every_kernel_that_ran_on_a_gpu() -> No
     assert list(isolation_rows(refused)) == []
     ran = replace(refused, isolation="no namespaces; seccomp")
     assert list(isolation_rows(ran)) == [("isolation", "no namespaces; seccomp")]
+
+
+def test_what_the_gpu_did_meanwhile_is_told_where_it_was_read() -> None:
+    profile = Profile(device="cuda:0", hardware="H200", source="measured", sizes=(MEASURED,))
+    assert "gpu" not in dict(profile_rows(profile))
+    planned = replace(profile, sizes=(MEASURED, replace(MEASURED, peak_bytes=1_200_000_000)))
+    assert dict(profile_rows(planned))["gpu"] == "1.2 GB of its memory planned at most"
 
 
 def test_the_hosts_part_and_what_else_must_be_known_are_told() -> None:

@@ -90,6 +90,12 @@ def test_best_that_cannot_be_written_stops_the_run(tmp_path: Path) -> None:
         asyncio.run(start(asked(tmp_path), overrides=parts(), observers=[in_the_way]))
 
 
+CLOCKS = {
+    **{"sm_mhz_low": 1935.0, "sm_mhz_high": 1980.0, "celsius": 45.0, "watts": 312.0},
+    "throttled_blocks": 3.0,
+}
+
+
 def test_measured_times_stand_with_their_doubt(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", *beginning())
     run.write_run({**run.read_run(), "task": "matrix_transpose", "device": "cuda:0 NVIDIA H200"})
@@ -104,6 +110,8 @@ def test_measured_times_stand_with_their_doubt(tmp_path: Path) -> None:
         speedup_high=2.84,
         l2="cold",
         note="the baseline was measured earlier",
+        clocks=CLOCKS,
+        peak_bytes=6_400_000_000,
     )
     verdict = passed(2.82)
     assert verdict.profile is not None
@@ -114,6 +122,8 @@ def test_measured_times_stand_with_their_doubt(tmp_path: Path) -> None:
     report = (run.best / "report.md").read_text()
     assert "On: cuda:0 NVIDIA H200, times measured, L2 cold" in report
     assert "- Isolated by seccomp" in report
+    assert "- The GPU meanwhile: 1,935 to 1,980 MHz, at most 45 °C and 312 W" in report
+    assert "held down in 3 blocks; 6.4 GB of its memory planned at most" in report
     assert (
         "| 31.2 us ±0.4% (the baseline was measured earlier) | 88.0 us | 2.82x (2.80 to 2.84) |"
         in report

@@ -1,5 +1,7 @@
 """All sizes of a candidate against the baseline, on a site that measures."""
 
+from dataclasses import replace
+
 from cuda_llm.outcomes import InfraFailed, Verdict
 from cuda_llm.profile import SizeTime
 from cuda_llm.tasks.task import Task
@@ -55,7 +57,7 @@ async def time_sizes_of(
         )
         if impossible is not None:
             return impossible
-        times.append(timed)
+        times.append(replace(timed, peak_bytes=size.peak_bytes))
     if not times:
         return nothing_fits(bout)
     report = await explain(session, bout.recipe(bout.plan.sizes[-1]), bout.oracle)

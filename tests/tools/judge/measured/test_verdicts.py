@@ -98,6 +98,7 @@ def test_a_timing_says_where_it_was_taken_and_what_kept_the_runner_in() -> None:
     site = timed_site(honest(25.0))
     outcome = timed(site)
     assert isinstance(outcome, Timing)
+    assert all(size.peak_bytes > 0 for size in outcome.sizes)
     assert (outcome.device, outcome.isolation) == (site.name, "no namespaces; seccomp")
 
 

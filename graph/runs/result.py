@@ -33,6 +33,8 @@ class Result:
     hardware: str
     time_source: str
     """`modelled` or `measured`."""
+    l2: str = ""
+    """`cold` or `warm`: what L2 held when a measured call began; empty for modelled times."""
     generator: str
     model: str
     strategy: str
@@ -90,6 +92,7 @@ def read_result(folder: RunFolder) -> Result:
         device=run["device"],
         hardware=run["hardware"],
         time_source=run["time_source"],
+        l2=run["request"].get("l2", "") if run["time_source"] == "measured" else "",
         generator=run["generator"],
         model=run["model"],
         strategy=run["strategy"],

@@ -90,4 +90,4 @@ def size_fields(size: SizeTime) -> dict[str, Any]:
 def profile_fields(profile: Profile) -> dict[str, Any]:
     """Why it is as fast as it is."""
     fields = asdict(profile)
-    return {key: fields[key] for key in ("source", "launches", "bottlenecks", "checked")}
+    return {key: fields[key] for key in ("device", "source", "launches", "bottlenecks", "checked")}

@@ -101,7 +101,7 @@ def profile_rows(profile: Profile) -> Iterator[Row]:
     for size in profile.sizes:
         yield " x ".join(f"{value:,}" for value in size.dims.values()), timed(size)
     if circumstances := say_circumstances(profile.sizes):
-        yield "gpu", circumstances
+        yield "gpu", f"{profile.device}: {circumstances}"
     if profile.bottlenecks:
         yield from bottleneck_rows(profile.bottlenecks)
 

@@ -23,6 +23,7 @@ def run_document(result: Result) -> str:
         "device": result.device,
         "hardware": result.hardware,
         "time_source": result.time_source,
+        "l2": result.l2,
         "generator": result.generator,
         "model": result.model,
         "strategy": result.strategy,

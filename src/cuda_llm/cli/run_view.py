@@ -21,7 +21,7 @@ Row = tuple[str, str]
 
 def show_run(run: Result) -> None:
     """Print what won, by how much, on what, and where everything lies."""
-    device = f"{run.device} ({say_times_of(run.time_source)})"
+    device = f"{run.device} ({say_times_of(run.time_source, run.l2)})"
     typer.echo(printable(f"{run.task} · {device} · {run.strategy}, seed {run.seed}"))
     for label, text in rows(run):
         typer.echo(f"  {label:<{LABEL}} {printable(text)}")

@@ -101,7 +101,7 @@ def test_what_the_gpu_did_meanwhile_is_told_where_it_was_read() -> None:
     profile = Profile(device="cuda:0", hardware="H200", source="measured", sizes=(MEASURED,))
     assert "gpu" not in dict(profile_rows(profile))
     planned = replace(profile, sizes=(MEASURED, replace(MEASURED, peak_bytes=1_200_000_000)))
-    assert dict(profile_rows(planned))["gpu"] == "1.2 GB of its memory planned at most"
+    assert dict(profile_rows(planned))["gpu"] == "cuda:0: 1.2 GB of its memory planned at most"
 
 
 def test_the_hosts_part_and_what_else_must_be_known_are_told() -> None:

@@ -3,8 +3,10 @@
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from cuda_llm.agents.llm.budget import Spent
-from cuda_llm.cli.run_view import rows
+from cuda_llm.cli.run_view import rows, show_run
 from cuda_llm.graph.runs.result import Result
 from cuda_llm.search import Attempt, Kind
 
@@ -23,8 +25,8 @@ BROKEN = replace(FAST, id="r1-c2", code="COMPILE_FAILED", speedup=None, summary=
 AGAIN = replace(BROKEN, id="r1-c3", code="DUPLICATE", summary="the same kernel as r1-c2")
 
 
-def shown(best: Attempt | None, *attempts: Attempt) -> str:
-    run = Result(
+def finished(best: Attempt | None, *attempts: Attempt) -> Result:
+    return Result(
         run_id="a-run",
         run_dir=Path("a-run"),
         task="vector_add",
@@ -46,7 +48,17 @@ def shown(best: Attempt | None, *attempts: Attempt) -> str:
         usage=Spent(),
         seconds={"total": 12.0},
     )
+
+
+def shown(best: Attempt | None, *attempts: Attempt) -> str:
+    run = finished(best, *attempts)
     return "\n".join(f"{label}: {text}" for label, text in rows(run))
+
+
+def test_a_measured_result_says_what_l2_held(capsys: pytest.CaptureFixture[str]) -> None:
+    measured = replace(finished(FAST, FAST), device="cuda:0", time_source="measured", l2="cold")
+    show_run(measured)
+    assert "vector_add · cuda:0 (times are measured, L2 cold) · fsr" in capsys.readouterr().out
 
 
 def test_a_winner_comes_with_its_author_its_worth_and_where_it_lies() -> None:

@@ -3,7 +3,7 @@ import random
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulated_clock import OVERHEAD_US, SimulatedGPU, pair_without_noise
 
@@ -48,6 +48,7 @@ def test_without_noise_the_ratio_is_exact() -> None:
     assert found.half_width == pytest.approx(0.0, abs=1e-9)
 
 
+@settings(max_examples=30)
 @given(st.integers(0, 2**32), st.randoms(use_true_random=False))
 def test_the_order_of_the_blocks_does_not_matter(seed: int, shuffler: random.Random) -> None:
     blocks = noisy(seed)
@@ -56,6 +57,7 @@ def test_the_order_of_the_blocks_does_not_matter(seed: int, shuffler: random.Ran
     assert compare_blocks(shuffled) == compare_blocks(blocks)
 
 
+@settings(max_examples=30)
 @given(st.integers(0, 2**32))
 def test_exchanging_the_two_inverts_the_ratio(seed: int) -> None:
     blocks = noisy(seed)
@@ -69,6 +71,7 @@ def test_exchanging_the_two_inverts_the_ratio(seed: int) -> None:
     )
 
 
+@settings(max_examples=30)
 @given(st.integers(0, 2**32), st.floats(0, 1e-3))
 def test_what_delays_every_batch_alike_changes_nothing(seed: int, delay_s: float) -> None:
     blocks = noisy(seed)

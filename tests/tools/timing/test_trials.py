@@ -1,35 +1,47 @@
 """What the statistics promise, on hundreds of simulated sessions of a noisy machine."""
 
+import numpy as np
 import pytest
 from simulated_clock import measure
 
+from cuda_llm.tools.timing.bootstrap import estimate_median
 from cuda_llm.tools.timing.stopping import Rule, rule_for
 from cuda_llm.tools.timing.tier import Tier
 
 CONFIRM = rule_for(Tier.CONFIRM, sizes=5)
 SCREEN = rule_for(Tier.SCREEN, sizes=5)
-TRIALS = 100
+TRIALS = {5.0: 20, 50.0: 100, 1000.0: 20}
+"""By microseconds of a call."""
 
 
-@pytest.mark.parametrize("call_us", [5.0, 50.0, 1000.0])
+@pytest.mark.parametrize("call_us", TRIALS)
 def test_a_planted_slowdown_of_three_per_cent_is_called(call_us: float) -> None:
-    outcomes = [measure(seed, call_us * 1.03, call_us, CONFIRM).outcome for seed in range(TRIALS)]
-    assert outcomes.count("slower") >= 95
+    trials = TRIALS[call_us]
+    outcomes = [measure(seed, call_us * 1.03, call_us, CONFIRM).outcome for seed in range(trials)]
+    assert outcomes.count("slower") >= 0.95 * trials
     assert outcomes.count("faster") == 0
 
 
-@pytest.mark.parametrize("call_us", [5.0, 50.0, 1000.0])
+@pytest.mark.parametrize("call_us", TRIALS)
 @pytest.mark.parametrize("rule", [CONFIRM, SCREEN], ids=["confirm", "screen"])
 def test_a_kernel_is_not_called_faster_than_itself(call_us: float, rule: Rule) -> None:
-    outcomes = [measure(seed, call_us, call_us, rule).outcome for seed in range(TRIALS)]
-    assert outcomes.count("faster") <= 1
+    outcomes = [measure(seed, call_us, call_us, rule).outcome for seed in range(TRIALS[call_us])]
+    assert outcomes.count("faster") <= TRIALS[call_us] // 100
 
 
 @pytest.mark.parametrize(("call_us", "within"), [(5.0, 0.03), (50.0, 0.01)])
 def test_three_processes_agree(call_us: float, within: float) -> None:
-    for first in range(0, 30, 3):
+    for first in range(0, 15, 3):
         seen = [
             measure(seed, call_us, call_us, CONFIRM).first_us.value
             for seed in range(first, first + 3)
         ]
         assert max(seen) / min(seen) <= 1 + within
+
+
+@pytest.mark.parametrize("blocks", [6, 12, 30])
+def test_the_interval_holds_the_truth_nineteen_times_in_twenty(blocks: int) -> None:
+    """Noise with tails, as that of machines has: Student's t of three degrees of freedom."""
+    rng = np.random.default_rng(blocks)
+    found = [estimate_median(rng.standard_t(3, blocks).tolist(), resamples=400) for _ in range(300)]
+    assert sum(one.low <= 0 <= one.high for one in found) >= 0.92 * 300

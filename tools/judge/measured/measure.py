@@ -12,7 +12,7 @@ from cuda_llm.tools.judge.measured.clocks import ReadClocks, Reading
 from cuda_llm.tools.judge.measured.contents import Recipe
 from cuda_llm.tools.judge.measured.entrants import Entrants, Fault, Lanes, lay_out_all
 from cuda_llm.tools.judge.measured.replay import replay_alone
-from cuda_llm.tools.judge.measured.suspicion import find_dependence
+from cuda_llm.tools.judge.measured.suspicion import find_dependence, wants_more
 from cuda_llm.tools.judge.measured.verify import find_overwritten
 from cuda_llm.tools.timing.block import keep
 from cuda_llm.tools.timing.comparison import (
@@ -80,7 +80,9 @@ async def measure_size(
         if len(watched) == 1 and longer.slots > LONGER * lengths.slots:
             lengths, watched = longer, []
             lanes = await lay_out_all(entrants, recipe, lengths.slots)
-        elif is_enough(watched, rule, time.monotonic() - begun):
+        elif is_enough(watched, rule, time.monotonic() - begun) and not wants_more(
+            lanes, keep([one.block for one in watched], discard=rule.discard).blocks
+        ):
             return await conclude(lanes, watched, rules, rule, baseline)
     return lanes
 

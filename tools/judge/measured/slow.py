@@ -12,7 +12,7 @@ from cuda_llm.tools.judge.measured.contents import Recipe
 from cuda_llm.tools.judge.measured.entrants import Entrants, Fault, lay_out_all
 from cuda_llm.tools.judge.measured.measure import Measured, lengths_after
 from cuda_llm.tools.judge.measured.replay import replay_alone
-from cuda_llm.tools.judge.measured.suspicion import find_dependence
+from cuda_llm.tools.judge.measured.suspicion import find_dependence, wants_more
 from cuda_llm.tools.judge.measured.verify import find_overwritten
 from cuda_llm.tools.timing.block import keep
 from cuda_llm.tools.timing.bootstrap import Estimate
@@ -53,7 +53,8 @@ async def measure_slow(
         watched.append(block)
         kept = keep([one.block for one in watched], discard=0 if len(watched) == 1 else 1)
         alone = compare_blocks(kept.blocks)
-        if alone.first_us.value > SLOW_US or enough(rule, alone, time.monotonic() - begun):
+        done = enough(rule, alone, time.monotonic() - begun) or alone.first_us.value > SLOW_US
+        if done and not wants_more(lanes, kept.blocks):
             break
         if len(watched) == 1:
             lengths = lengths_after(block, rule, most)

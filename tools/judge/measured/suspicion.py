@@ -8,7 +8,7 @@ from cuda_llm.tools.judge.measured.batches import Rules
 from cuda_llm.tools.judge.measured.entrants import Fault, Lanes
 from cuda_llm.tools.judge.measured.lane import Lane
 from cuda_llm.tools.timing.block import Block
-from cuda_llm.tools.timing.comparison import Comparison
+from cuda_llm.tools.timing.comparison import Comparison, compare_blocks
 from cuda_llm.tools.timing.evenness import uneven_us
 from cuda_llm.tools.timing.singles import Singles, bent_us, merged_us
 from cuda_llm.tools.timing.slope import Pair
@@ -18,6 +18,17 @@ FEWEST_BLOCKS = 3
 """A slope from fewer is not known well enough to hold single calls against it. Only kernels of
 milliseconds have so few: there is nothing to gain in merging them."""
 
+ACCUSING_BLOCKS = 12
+"""Outliers of a machine may be most of three blocks, but not of these."""
+
+
+def wants_more(lanes: Lanes, blocks: Sequence[Block]) -> bool:
+    """Whether somebody seems to dawdle, but too few blocks say so."""
+    if len(blocks) >= ACCUSING_BLOCKS:
+        return False
+    empty_us = compare_blocks(blocks, resamples=1).empty_us
+    return any(dawdled_us(lanes.second, which, blocks, empty_us) > 0 for which in suspects(lanes))
+
 
 async def find_dependence(
     lanes: Lanes, blocks: Sequence[Block], rules: Rules, rule: Rule, comparison: Comparison
@@ -26,9 +37,7 @@ async def find_dependence(
 
     `comparison` is of the same blocks.
     """
-    suspects = {"first": lanes.first, "second": lanes.second}
-    own = {name: lane for name, lane in suspects.items() if lane is not None and not lane.trusted}
-    for which in own:
+    for which in suspects(lanes):
         beyond_us = dawdled_us(lanes.second, which, blocks, comparison.empty_us)
         if beyond_us > 0:
             return Fault(which=which, verdict=uneven(beyond_us))
@@ -38,11 +47,17 @@ async def find_dependence(
     alone = await run_alone(lanes, rules, rule.singles, longest_us)
     if isinstance(alone, Fault):
         return alone
-    for which in own:
+    for which in suspects(lanes):
         verdict = judge_alone(lanes.second, which, blocks, alone, comparison.second_us.value)
         if verdict is not None:
             return Fault(which=which, verdict=verdict)
     return None
+
+
+def suspects(lanes: Lanes) -> list[str]:
+    """Who is not trusted."""
+    both = {"first": lanes.first, "second": lanes.second}
+    return [which for which, lane in both.items() if lane is not None and not lane.trusted]
 
 
 def dawdled_us(second: Lane | None, which: str, blocks: Sequence[Block], empty_us: float) -> float:

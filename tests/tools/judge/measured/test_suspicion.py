@@ -1,9 +1,10 @@
 """Whether the time of a call depends on how many are timed, and who is told so."""
 
 import pytest
-from timed_array_session import Script, TimedArraySite
+from timed_array_session import Call, Script, TimedArraySite
 from timed_benches import timed, timed_site
 from timed_scripts import (
+    add,
     honest,
     merging,
     slow_in_short_batches,
@@ -69,6 +70,25 @@ def test_a_quick_kernel_beside_a_slow_baseline_is_done_when_its_time_is_sure() -
     outcome = timed(site, options=CONFIRM)
     assert isinstance(outcome, Timing)
     assert outcome.sizes[0].blocks == 12
+
+
+def test_outliers_of_the_machine_accuse_nobody() -> None:
+    """Most of the first blocks are spoilt: more are asked before anybody is accused."""
+    spoilt = 0
+
+    def held_up(call: Call) -> float:
+        nonlocal spoilt
+        add(call)
+        begins_short = call.step == 0 and call.calls < len(call.slots) / 2
+        if call.warm_up or not begins_short or spoilt == 3:
+            return CALL_US
+        spoilt += 1
+        return CALL_US + 1000.0
+
+    outcome = timed(timed_site(held_up))
+    assert isinstance(outcome, Timing)
+    assert outcome.times[0][1] == pytest.approx(CALL_US, rel=0.02)
+    assert outcome.sizes[0].blocks > 3
 
 
 def test_a_screen_makes_no_single_calls_but_its_last() -> None:

@@ -58,6 +58,7 @@ class GpuIsolation:
                 f"Landlock {self.landlock_abi}" if self.landlock_abi else "no Landlock",
                 "seccomp",
                 "CUDA IPC" if self.shared_by is SharedBy.IPC else "host-shared memory",
+                *(("self-test passed",) if self.proven else ()),
             )
         )
 

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from importlib.util import find_spec
 
-from cuda_llm.errors import MissingError
+from cuda_llm.errors import DeviceLost, InfrastructureError, MissingError
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.tools.detector.attributes import GpuAttributes
 from cuda_llm.tools.device import Site
@@ -71,9 +71,20 @@ def require_cupy(gpu: GpuAttributes) -> None:
 
 
 async def isolation_there(site: Site) -> tuple[str, tuple[str, ...]]:
-    """What runners of a GPU are kept from, in one line, and what is missing."""
+    """What runners of a GPU are kept from, in one line, and what is missing: found by trying.
+
+    Raises MissingError without nvcc, DeviceLost where a runner cannot be ended.
+    """
+    from cuda_llm.tools.gpu.selftest import self_test
     from cuda_llm.tools.gpu.site import GpuSite
 
     assert isinstance(site, GpuSite), "only a GPU's runners are asked"
     assert site.isolation is not None, "it is known once the site is open"
-    return site.isolation.summary, site.isolation.missing
+    try:
+        found = await self_test(site)
+    except DeviceLost:
+        raise
+    except InfrastructureError as error:
+        untried = f"its self-test came to no end: {error}"
+        return site.isolation.summary, (*site.isolation.missing, untried)
+    return found.summary, found.missing

@@ -29,6 +29,7 @@ from cuda_llm.tools.gpu.sealing import tagging_key
 from cuda_llm.tools.gpu.selftest import self_test
 from cuda_llm.tools.gpu.site import GpuSite
 from cuda_llm.tools.gpu.timed import GpuTimedSession
+from cuda_llm.tools.referee.gpu import isolation_there
 
 pytestmark = pytest.mark.gpu
 T = TypeVar("T")
@@ -87,6 +88,9 @@ async def compiled(target: str) -> Compiled:
 
 def test_nothing_that_a_candidate_may_not_do_gets_through(gpu: tuple[Hardware, str]) -> None:
     assert on_site(gpu, self_test).attempts == ()
+    summary, missing = on_site(gpu, isolation_there)
+    assert summary.endswith("self-test passed")
+    assert not any("self-test" in one for one in missing)
 
 
 def test_a_timed_batch_is_sealed_solved_and_tagged_as_numpy_says(

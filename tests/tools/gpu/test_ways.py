@@ -38,5 +38,6 @@ def test_what_is_missing_is_said_in_words() -> None:
 
 def test_one_line_sums_it_up() -> None:
     assert FULL.summary == "user, pid, network, ipc namespaces; Landlock 7; seccomp; CUDA IPC"
+    assert replace(FULL, attempts=()).summary.endswith("CUDA IPC; self-test passed")
     bare = replace(FULL, spaces=Spaces.NONE, landlock_abi=0, shared_by=SharedBy.HOST)
     assert bare.summary == "no namespaces; no Landlock; seccomp; host-shared memory"

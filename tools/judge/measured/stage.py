@@ -30,7 +30,7 @@ def stage(lane: Lane, order: Sequence[int], *, alike: bool = False) -> Staged:
     for the memory they would take: they are drawn again from the groups' seeds when the outputs
     are looked at.
     """
-    poison_outputs([lane.slots[number] for number in order], secrets.choice(POISONS))
+    poison_outputs([lane.outputs[number] for number in order], secrets.choice(POISONS))
     if lane.trusted and not alike:
         return Staged(order=tuple(order), key=lane.key)
     key = lane.key if lane.trusted else secrets.token_bytes(KEY_BYTES)

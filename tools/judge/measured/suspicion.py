@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 
 from cuda_llm.outcomes import Quarantined
+from cuda_llm.tools.device import TimeClass
 from cuda_llm.tools.judge.measured.alone import Alone, run_alone
 from cuda_llm.tools.judge.measured.batches import Rules
 from cuda_llm.tools.judge.measured.entrants import Fault, Lanes
 from cuda_llm.tools.judge.measured.lane import Lane
 from cuda_llm.tools.timing.block import Block
 from cuda_llm.tools.timing.comparison import Comparison, compare_blocks
-from cuda_llm.tools.timing.evenness import uneven_us
+from cuda_llm.tools.timing.evenness import ALLOWED_US, ALLOWED_WITH_HOST_US, uneven_us
 from cuda_llm.tools.timing.singles import Singles, bent_us, merged_us
 from cuda_llm.tools.timing.slope import Pair
 from cuda_llm.tools.timing.stopping import Rule
@@ -27,7 +28,7 @@ def wants_more(lanes: Lanes, blocks: Sequence[Block]) -> bool:
     if len(blocks) >= ACCUSING_BLOCKS:
         return False
     empty_us = compare_blocks(blocks, resamples=1).empty_us
-    return any(dawdled_us(lanes.second, which, blocks, empty_us) > 0 for which in suspects(lanes))
+    return any(dawdled_us(lanes, which, blocks, empty_us) > 0 for which in suspects(lanes))
 
 
 async def find_dependence(
@@ -38,16 +39,17 @@ async def find_dependence(
     `comparison` is of the same blocks.
     """
     for which in suspects(lanes):
-        beyond_us = dawdled_us(lanes.second, which, blocks, comparison.empty_us)
+        beyond_us = dawdled_us(lanes, which, blocks, comparison.empty_us)
         if beyond_us > 0:
             return Fault(which=which, verdict=uneven(beyond_us))
-    if not rule.singles or len(blocks) < FEWEST_BLOCKS:
+    comparable = [which for which in suspects(lanes) if not includes_host(lanes, which)]
+    if not rule.singles or len(blocks) < FEWEST_BLOCKS or not comparable:
         return None
     longest_us = max(comparison.first_us.value, comparison.second_us.value)
     alone = await run_alone(lanes, rules, rule.singles, longest_us)
     if isinstance(alone, Fault):
         return alone
-    for which in suspects(lanes):
+    for which in comparable:
         verdict = judge_alone(lanes.second, which, blocks, alone, comparison.second_us.value)
         if verdict is not None:
             return Fault(which=which, verdict=verdict)
@@ -60,11 +62,18 @@ def suspects(lanes: Lanes) -> list[str]:
     return [which for which, lane in both.items() if lane is not None and not lane.trusted]
 
 
-def dawdled_us(second: Lane | None, which: str, blocks: Sequence[Block], empty_us: float) -> float:
+def dawdled_us(lanes: Lanes, which: str, blocks: Sequence[Block], empty_us: float) -> float:
     """See `uneven_us`."""
     trusted = [[block.empty for block in blocks]]
-    trusted += [[block.second for block in blocks]] if is_trusted(second) else []
-    return uneven_us(pairs_of(which, blocks), trusted, empty_us)
+    trusted += [[block.second for block in blocks]] if is_trusted(lanes.second) else []
+    allowed_us = ALLOWED_WITH_HOST_US if includes_host(lanes, which) else ALLOWED_US
+    return uneven_us(pairs_of(which, blocks), trusted, empty_us, allowed_us=allowed_us)
+
+
+def includes_host(lanes: Lanes, which: str) -> bool:
+    """Whether its batches are no graphs: their constant is another than that of empty ones."""
+    lane = lanes.first if which == "first" else lanes.second
+    return lane is not None and lane.time_class is TimeClass.HOST_INCLUSIVE
 
 
 def judge_alone(

@@ -14,6 +14,7 @@ from timed_scripts import (
 )
 
 from cuda_llm.outcomes import Quarantined, Verdict
+from cuda_llm.tools.device import TimeClass
 from cuda_llm.tools.judge.measured.options import MeasureOptions
 from cuda_llm.tools.judge.timing import Timing
 from cuda_llm.tools.timing.tier import Tier
@@ -100,6 +101,15 @@ def test_a_screen_makes_no_single_calls_but_its_last() -> None:
     timed(site, options=CONFIRM)
     lengths = [len(batch.order) for batch in site.session_of("candidate").orders]
     assert lengths[-32:] == [1] * 32
+
+
+def test_where_the_host_counts_too_single_calls_are_not_held_against_graphs() -> None:
+    site = timed_site(slow_to_begin(CALL_US, 100.0))
+    site.time_class = TimeClass.HOST_INCLUSIVE
+    assert isinstance(timed(site, options=CONFIRM), Timing)
+    site = timed_site(slow_in_short_batches(CALL_US))
+    site.time_class = TimeClass.HOST_INCLUSIVE
+    assert isinstance(timed(site, options=CONFIRM), Quarantined)
 
 
 def test_a_single_call_that_is_wrong_is_that() -> None:

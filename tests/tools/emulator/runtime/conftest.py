@@ -22,7 +22,7 @@ def sanitized_driver() -> Path:
     """The scenarios and the device in one program, under AddressSanitizer and UBSan."""
     sources = [*drivers(), *sorted((RUNTIME / "device").glob("*.cpp"))]
     return build(
-        "driver-sanitized", sources, [*FLAGS, "-O0", "-g", "-fsanitize=address,undefined"], WATCH
+        "driver-sanitized", sources, [*FLAGS, "-O0", "-g1", "-fsanitize=address,undefined"], WATCH
     )
 
 

@@ -72,22 +72,23 @@ def main() -> None:
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--repeats", type=int, default=5, help="of each fault")
     parser.add_argument("--count", type=int, default=300, help="of mixed candidates")
-    parser.add_argument("--out", type=Path, default=Path("faults.jsonl"))
+    parser.add_argument("--out", type=Path, help="a line each; faults_WHAT.jsonl unless given")
     parser.add_argument("--limit-s", type=float, default=540)
     parser.add_argument("--results", type=Path, default=record.RESULTS)
     arguments = parser.parse_args()
+    arguments.out = arguments.out or Path(f"faults_{arguments.what}.jsonl")
     deadline = time.monotonic() + arguments.limit_s
     if not arguments.device.startswith("cuda"):
         os.environ["CUDA_LLM_CALL_LIMIT_S"] = "2"
     if arguments.what == "recovery":
-        work = recover(arguments.device, arguments.repeats, deadline)
+        work = recover(arguments.device, arguments.repeats, deadline, arguments.out)
         report_recovery(asyncio.run(work), arguments.device, arguments.results)
     else:
         run_mixed(arguments, deadline)
 
 
-async def recover(spec: str, repeats: int, deadline: float) -> dict[str, list[float]]:
-    """Seconds by fault."""
+async def recover(spec: str, repeats: int, deadline: float, out: Path) -> dict[str, list[float]]:
+    """Seconds by fault, those that lie in `out` already among them."""
     device = open_device(spec)
     device.prepare()
     by_name = {known.path.stem: known for known in adversarial()}
@@ -99,11 +100,16 @@ async def recover(spec: str, repeats: int, deadline: float) -> dict[str, list[fl
     alone_s = statistics.median([(await seconds_of(device, usual))[0] for _ in range(repeats)])
     print(f"a good candidate alone: {alone_s:.3f} s", flush=True)
     costs: dict[str, list[float]] = {name: [] for name in FAULTS}
-    for _ in range(repeats):
-        for name, file in FAULTS.items():
+    for row in read_rows(out):
+        if row.get("fault") in costs:
+            costs[row["fault"]].append(row["cost_s"])
+    for done in range(repeats):
+        for name, stem in FAULTS.items():
+            if len(costs[name]) > done:
+                continue
             if time.monotonic() > deadline:
                 return costs
-            broken_s, verdict = await seconds_of(device, ready[file])
+            broken_s, verdict = await seconds_of(device, ready[stem])
             next_s, after = await seconds_of(device, usual)
             if not isinstance(after, Validated):
                 raise InfrastructureError("device", f"after {name} a good kernel is {after.code}")
@@ -111,6 +117,8 @@ async def recover(spec: str, repeats: int, deadline: float) -> dict[str, list[fl
             costs[name].append(broken_s - waited_s + next_s - alone_s)
             code = "PASSED" if isinstance(verdict, Validated) else verdict.code
             print(f"{name:16} {code:16} {costs[name][-1]:.3f} s", flush=True)
+            with out.open("a") as file:
+                file.write(json.dumps({"fault": name, "cost_s": costs[name][-1]}) + "\n")
     return costs
 
 

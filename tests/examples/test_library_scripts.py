@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+STANDS_IN = "emulated RTX 3090 Ti stands in for a GPU: "
+"""Where no device was named, a person is told which was taken; nothing else goes to stderr."""
 pytestmark = pytest.mark.slow
 
 
@@ -21,7 +23,8 @@ def run(script: str, folder: Path, *arguments: str) -> str:
         timeout=280,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
+    told = done.stderr.splitlines()
+    assert all(line.startswith(STANDS_IN) for line in told), done.stderr
     return done.stdout
 
 

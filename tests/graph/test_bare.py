@@ -91,6 +91,10 @@ def test_input_that_does_not_fit_is_refused_by_name() -> None:
         asyncio.run(answer({"task": "vector_add", "candidates": "many"}))
 
 
+LOOKS = 20
+"""Killed processes are reaped when the machine gets round to it."""
+
+
 @pytest.mark.slow
 def test_a_run_that_is_cancelled_leaves_no_process_behind(tmp_path: Path) -> None:
     """Cancelled at several moments while nvcc, g++ or runners are at work."""
@@ -105,17 +109,19 @@ def test_a_run_that_is_cancelled_leaves_no_process_behind(tmp_path: Path) -> Non
         )
         task = asyncio.create_task(answer(given, generator=fresh, tuner=NoTuner()))
         await asyncio.sleep(seconds)
-        seen.update(child.name() for child in psutil.Process().children(recursive=True))
+        seen.update(map(name_of, children()))
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        await asyncio.sleep(0.1)
-        left = [one for one in psutil.Process().children(recursive=True) if is_alive(one)]
-        assert not left
+        for _ in range(LOOKS):
+            await asyncio.sleep(0.1)
+            if not any(map(is_alive, children())):
+                return
+        assert not [name_of(one) for one in children() if is_alive(one)]
 
     for seconds in (0.8, 1.3, 2.1):
         asyncio.run(cancelled_after(seconds))
-    assert seen
+    assert seen - {""}
 
 
 def test_a_server_can_ask_what_a_run_takes() -> None:
@@ -124,6 +130,18 @@ def test_a_server_can_ask_what_a_run_takes() -> None:
     taken = make_graph().get_input_jsonschema()
     assert taken["required"] == ["task"]
     assert taken["properties"]["candidates"]["type"] == "integer"
+
+
+def children() -> list[psutil.Process]:
+    return psutil.Process().children(recursive=True)
+
+
+def name_of(process: psutil.Process) -> str:
+    """Empty where it has ended meanwhile."""
+    try:
+        return process.name()
+    except psutil.NoSuchProcess:
+        return ""
 
 
 def is_alive(process: psutil.Process) -> bool:

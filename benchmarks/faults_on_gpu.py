@@ -100,7 +100,7 @@ async def recover(spec: str, repeats: int, deadline: float, out: Path) -> dict[s
     alone_s = statistics.median([(await seconds_of(device, usual))[0] for _ in range(repeats)])
     print(f"a good candidate alone: {alone_s:.3f} s", flush=True)
     costs: dict[str, list[float]] = {name: [] for name in FAULTS}
-    for row in read_rows(out):
+    for row in record.read_rows(out):
         if row.get("fault") in costs:
             costs[row["fault"]].append(row["cost_s"])
     for done in range(repeats):
@@ -140,7 +140,7 @@ def report_recovery(costs: dict[str, list[float]], spec: str, results: Path) -> 
 
 def run_mixed(arguments: argparse.Namespace, deadline: float) -> None:
     """Candidates in a process of their own, and a look around once it has gone."""
-    rows = read_rows(arguments.out)
+    rows = record.read_rows(arguments.out)
     chosen = mixture(arguments.count, gpu=arguments.device.startswith("cuda"))
     device = open_device(arguments.device)
     # What is built at first use, and what is compiled, stays on purpose.
@@ -165,7 +165,7 @@ def run_mixed(arguments: argparse.Namespace, deadline: float) -> None:
         child.join()
     child.close()
     left = compare(before, folders)
-    rows = read_rows(arguments.out)
+    rows = record.read_rows(arguments.out)
     report_mixed(arguments, rows, left, ended=ended)
 
 
@@ -272,11 +272,6 @@ def close(device: Device) -> None:
     referee = getattr(device, "referee", None)
     if referee is not None:
         referee.client.close()
-
-
-def read_rows(path: Path) -> list[Row]:
-    """Rows that are there."""
-    return list(map(json.loads, path.read_text().splitlines())) if path.exists() else []
 
 
 if __name__ == "__main__":

@@ -42,6 +42,13 @@ def commit() -> str:
     return f"{name}{'+' if dirty else ''}"
 
 
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """Every whole line of a file that a benchmark adds to as it goes; none without the file."""
+    if not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")]
+
+
 def write(name: str, figures: dict[str, Any], folder: Path = RESULTS) -> Path:
     """Write `figures` as `NAME.json` with date, commit and machine."""
     folder.mkdir(parents=True, exist_ok=True)

@@ -116,7 +116,7 @@ async def main() -> None:
     device = open_device(asked.device)
     if not asked.summary:
         await run(asked, device, until_s)
-    rows = read_rows(asked.out)
+    rows = record.read_rows(asked.out)
     figures = {"device": device.name, **summarise(rows)}
     print(json.dumps(figures, indent=2))
     if asked.summary:
@@ -127,7 +127,7 @@ async def run(asked: argparse.Namespace, device: Device, until_s: float) -> None
     """One warm-up, all candidates against the clock, then a few under the profiler."""
     names = asked.task or sorted(one.name for one in HONEST.iterdir())
     shard, shards = (int(text) for text in asked.shard.split("/"))
-    done = {row["name"] for row in read_rows(asked.out) if row["what"] == "judged"}
+    done = {row["name"] for row in record.read_rows(asked.out) if row["what"] == "judged"}
     waiting = [one for one in await candidates(device, names) if one.name not in done]
     waiting = waiting[shard::shards]
     await asyncio.gather(*(judge(device, one) for one in first_of_each(waiting)))
@@ -160,13 +160,6 @@ def keep(path: Path, row: Mapping[str, Any]) -> None:
     with path.open("a") as file:
         file.write(json.dumps(row) + "\n")
     print(json.dumps(row), flush=True)
-
-
-def read_rows(path: Path) -> list[dict[str, Any]]:
-    """Every whole line."""
-    if not path.exists():
-        return []
-    return [json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")]
 
 
 def summarise(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

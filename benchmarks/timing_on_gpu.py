@@ -209,13 +209,6 @@ def parse() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def read_rows(path: Path) -> list[dict[str, Any]]:
-    """Every whole line."""
-    if not path.exists():
-        return []
-    return [json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")]
-
-
 async def run_part(asked: argparse.Namespace, part: str, device: Device, until_s: float) -> None:
     """Every trial of a part that this shard has and nobody has made."""
     trials: dict[str, Iterator[tuple[str, Trial]]] = {
@@ -226,7 +219,7 @@ async def run_part(asked: argparse.Namespace, part: str, device: Device, until_s
     }
     shard, shards = (int(text) for text in asked.shard.split("/"))
     process = max(asked.process, 0)
-    made = {(row["part"], row["trial"], row["process"]) for row in read_rows(asked.out)}
+    made = {(row["part"], row["trial"], row["process"]) for row in record.read_rows(asked.out)}
     for number, (name, trial) in enumerate(trials[part]):
         if number % shards != shard or (part, name, process) in made:
             continue
@@ -255,7 +248,7 @@ async def main() -> None:
         await run_part(asked, part, open_device(asked.device), until_s)
     if asked.summary:
         device = open_device(asked.device)
-        figures = {"device": device.name, **summarise(read_rows(asked.out))}
+        figures = {"device": device.name, **summarise(record.read_rows(asked.out))}
         print(record.write("timing_on_gpu", figures, asked.results))
         print(json.dumps(figures, indent=2))
 

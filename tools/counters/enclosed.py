@@ -14,14 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cuda_llm.errors import InfrastructureError
+from cuda_llm.tools.sandbox.jail import end_enclosed
 from cuda_llm.tools.sandbox.outlet import capture
 from cuda_llm.tools.sandbox.programs import enclosing_program
 
 OWN_SPACES = 15
 """Process, network and IPC namespaces and a /proc to match, as `sandbox.h` numbers them."""
 OUTPUT_BYTES = 4 << 20
-GRACE_S = 10.0
-
 _LANDLOCK_CREATE_RULESET = 444
 
 _PASSED_ON = ("LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
@@ -84,7 +83,7 @@ async def run_enclosed(
     except TimeoutError:
         timed_out = True
     finally:
-        await asyncio.shield(_end(process))
+        await asyncio.shield(end_enclosed(process))
         with os.fdopen(report_in, "rb") as report:
             reached = report.read(1)
     return ToolRun(
@@ -112,14 +111,3 @@ def _environment(folder: Path, more: Mapping[str, str]) -> dict[str, str]:
     passed = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
     own = {"PATH": "/usr/bin:/bin", "HOME": str(folder), "TMPDIR": str(folder), "LANG": "C"}
     return own | passed | dict(more)
-
-
-async def _end(process: asyncio.subprocess.Process) -> None:
-    if process.returncode is None:
-        process.terminate()
-    try:
-        async with asyncio.timeout(GRACE_S):
-            await process.wait()
-    except TimeoutError:
-        process.kill()
-        await process.wait()

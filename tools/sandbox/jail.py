@@ -111,7 +111,7 @@ async def run_jailed(command: Sequence[str], jail: Jail) -> JailResult:
         except TimeoutError:
             raise InfrastructureError("jail", "did not end after its wall clock") from None
         finally:
-            await asyncio.shield(_stop(process))
+            await asyncio.shield(end_enclosed(process))
         report = _report(os.read(report_in, 4096).decode())
     finally:
         os.close(report_in)
@@ -154,8 +154,8 @@ def environment(jail: Jail) -> dict[str, str]:
     }
 
 
-async def _stop(process: asyncio.subprocess.Process) -> None:
-    """End the jail and with it everything below; returns when it has been reaped."""
+async def end_enclosed(process: asyncio.subprocess.Process) -> None:
+    """End a jail, or another program that takes all below it along; returns when it is reaped."""
     if process.returncode is None:
         process.terminate()
     try:

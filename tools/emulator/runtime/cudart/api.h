@@ -4,6 +4,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include "cudart/call_configuration.h"
 #include "emu/host.h"
 
 #define EMU_API extern "C" __attribute__((visibility("default")))
@@ -18,9 +19,6 @@ inline cudaError_t keep(emu::CudaError error) { return keep(static_cast<cudaErro
 int kernel_of(const void* function);
 // Index of the module variable behind the host shadow `symbol`; -1: unknown.
 int variable_of(const void* symbol);
-
-// There is one stream: work runs when it is launched, whatever the default stream is called.
-bool is_default_stream(cudaStream_t stream);
 
 inline uint64_t to_device(const void* pointer) { return reinterpret_cast<uint64_t>(pointer); }
 

@@ -3,16 +3,7 @@
 
 namespace {
 
-struct Configuration {
-  dim3 grid, block;
-  size_t shared_bytes;
-  cudaStream_t stream;
-};
-
-// `f<<<...>>>(g<<<...>>>(...))` cannot be written, but arguments may launch: a short stack.
-constexpr int kNesting = 8;
-Configuration pushed[kNesting];
-int depth = 0;
+cudart::CallConfigurations configurations;
 
 cudaError_t run(const void* function, dim3 grid, dim3 block, void** arguments, size_t shared_bytes,
                 cudaStream_t stream, bool cooperative) {
@@ -37,31 +28,14 @@ bool fits(const dim3& cluster, const dim3& grid) {
 
 }  // namespace
 
-namespace cudart {
-
-bool is_default_stream(cudaStream_t stream) {
-  return stream == nullptr || stream == cudaStreamLegacy || stream == cudaStreamPerThread;
-}
-
-}  // namespace cudart
-
-// Zero lets the generated code go on to the kernel's stub.
 EMU_API unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared_bytes,
                                              cudaStream_t stream) {
-  if (depth == kNesting) return 1;
-  pushed[depth++] = {grid, block, shared_bytes, stream};
-  return 0;
+  return configurations.push({grid, block, shared_bytes, stream});
 }
 
 EMU_API cudaError_t __cudaPopCallConfiguration(dim3* grid, dim3* block, size_t* shared_bytes,
                                                void* stream) {
-  if (depth == 0) return cudart::keep(cudaErrorMissingConfiguration);
-  const Configuration& top = pushed[--depth];
-  *grid = top.grid;
-  *block = top.block;
-  *shared_bytes = top.shared_bytes;
-  *static_cast<cudaStream_t*>(stream) = top.stream;
-  return cudaSuccess;
+  return cudart::keep(configurations.pop(grid, block, shared_bytes, stream));
 }
 
 EMU_API cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void** arguments,

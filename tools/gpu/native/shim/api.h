@@ -4,6 +4,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include "cudart/call_configuration.h"
+
 #include "shim.h"
 
 #define SHIM_API extern "C" __attribute__((visibility("default")))
@@ -22,7 +24,7 @@ cudaError_t keep(cudaError_t error);
 inline cudaError_t keep(CUresult error) { return keep(static_cast<cudaError_t>(error)); }
 
 // There is one stream, whatever the default stream is called.
-bool is_default_stream(cudaStream_t stream);
+using cudart::is_default_stream;
 
 inline CUdeviceptr to_device(const void* pointer) { return reinterpret_cast<CUdeviceptr>(pointer); }
 // Is it in the arena or a variable of the candidate's?

@@ -7,16 +7,7 @@
 
 namespace {
 
-struct Configuration {
-  dim3 grid, block;
-  size_t shared_bytes;
-  cudaStream_t stream;
-};
-
-// `f<<<...>>>(g<<<...>>>(...))` cannot be written, but arguments may launch: a short stack.
-constexpr int kNesting = 8;
-Configuration pushed[kNesting];
-int depth = 0;
+cudart::CallConfigurations configurations;
 
 constexpr unsigned kMaxAttributes = 16;
 constexpr CUresult kInvalidConfiguration = static_cast<CUresult>(cudaErrorInvalidConfiguration);
@@ -105,31 +96,14 @@ static_assert(int{cudaLaunchAttributeProgrammaticStreamSerialization} ==
 
 }  // namespace
 
-namespace shim {
-
-bool is_default_stream(cudaStream_t stream) {
-  return stream == nullptr || stream == cudaStreamLegacy || stream == cudaStreamPerThread;
-}
-
-}  // namespace shim
-
-// Zero lets the generated code go on to the kernel's stub.
 SHIM_API unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared_bytes,
                                               cudaStream_t stream) {
-  if (depth == kNesting) return 1;
-  pushed[depth++] = {grid, block, shared_bytes, stream};
-  return 0;
+  return configurations.push({grid, block, shared_bytes, stream});
 }
 
 SHIM_API cudaError_t __cudaPopCallConfiguration(dim3* grid, dim3* block, size_t* shared_bytes,
                                                 void* stream) {
-  if (depth == 0) return shim::keep(cudaErrorMissingConfiguration);
-  const Configuration& top = pushed[--depth];
-  *grid = top.grid;
-  *block = top.block;
-  *shared_bytes = top.shared_bytes;
-  *static_cast<cudaStream_t*>(stream) = top.stream;
-  return cudaSuccess;
+  return shim::keep(configurations.pop(grid, block, shared_bytes, stream));
 }
 
 SHIM_API cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block,

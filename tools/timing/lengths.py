@@ -28,6 +28,19 @@ class Lengths:
         return self.long[1]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Apiece:
+    """Of two kernels that are compared: a slow one needs fewer calls to be timed as surely."""
+
+    first: Lengths
+    second: Lengths
+
+    @property
+    def longest(self) -> Lengths:
+        """Of the quicker kernel, and of batches without calls: their error adds to its."""
+        return max(self.first, self.second, key=lambda one: one.slots)
+
+
 def choose_lengths(*, call_us: float, overhead_us: float, aim: float, most: int) -> Lengths:
     """Long enough for one slope to be off by a part `aim` of the call, as far as `most` slots and
     `LONGEST_BATCH_US` allow. Raises ValueError where `most` leaves no two lengths.

@@ -8,7 +8,7 @@ from cuda_llm.tools.judge.measured.clocks import ReadClocks, Reading
 from cuda_llm.tools.judge.measured.entrants import Fault, Lanes
 from cuda_llm.tools.judge.refusal import refusal
 from cuda_llm.tools.timing.block import Block
-from cuda_llm.tools.timing.lengths import Lengths
+from cuda_llm.tools.timing.lengths import Apiece
 from cuda_llm.tools.timing.slope import Pair
 
 
@@ -22,7 +22,7 @@ class Watched:
 
 async def run_block(
     lanes: Lanes,
-    lengths: Lengths,
+    lengths: Apiece,
     rules: Rules,
     read_clocks: ReadClocks,
     *,
@@ -51,12 +51,13 @@ async def run_block(
     return Watched(block=block, readings=(before, after))
 
 
-async def run_entrant(lanes: Lanes, name: str, lengths: Lengths, rules: Rules) -> Pair | Verdict:
+async def run_entrant(lanes: Lanes, name: str, lengths: Apiece, rules: Rules) -> Pair | Verdict:
     """The pair of batches that `name` stands for in a block."""
     if name == "empty":
-        return await run_pair(lanes.ground, lengths, rules, solve=False)
-    lane = lanes.first if name == "first" or lanes.second is None else lanes.second
-    return await run_pair(lane, lengths, rules)
+        return await run_pair(lanes.ground, lengths.longest, rules, solve=False)
+    if name == "first" or lanes.second is None:
+        return await run_pair(lanes.first, lengths.first, rules)
+    return await run_pair(lanes.second, lengths.second, rules)
 
 
 def blame(lanes: Lanes, name: str, verdict: Verdict) -> Fault:

@@ -15,6 +15,7 @@ from cuda_llm.tools.judge.measured.contents import Recipe
 from cuda_llm.tools.judge.measured.entrants import Entrants, Fault
 from cuda_llm.tools.judge.measured.measure import Measured, measure_size
 from cuda_llm.tools.judge.measured.options import MeasureOptions
+from cuda_llm.tools.judge.measured.paces import Paces
 from cuda_llm.tools.judge.measured.sizes import most_slots, plan_timing
 from cuda_llm.tools.judge.measured.slow import measure_slow
 from cuda_llm.tools.judge.oracle import open_oracle
@@ -75,7 +76,7 @@ async def open_bout(
 
 
 async def time_one(
-    bout: Bout, entrants: Entrants, size: SizePlan
+    bout: Bout, entrants: Entrants, size: SizePlan, paces: Paces
 ) -> tuple[Measured | Fault, BaselineTime]:
     """One size: beside the baseline, or against its kept time where it is slow."""
     recipe = bout.recipe(size)
@@ -99,6 +100,7 @@ async def time_one(
         rules,
         rule,
         kept,
+        paces,
         most=most_slots(bout.task, size),
         read_clocks=bout.read_clocks,
     )

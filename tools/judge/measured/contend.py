@@ -7,6 +7,7 @@ from cuda_llm.tools.judge.measured.bout import open_bout, time_one
 from cuda_llm.tools.judge.measured.entrants import Entrants, Fault, timed_session
 from cuda_llm.tools.judge.measured.measure import Measured
 from cuda_llm.tools.judge.measured.options import MeasureOptions
+from cuda_llm.tools.judge.measured.paces import Paces, paces_seen
 from cuda_llm.tools.judge.measured.sizes import reserve
 from cuda_llm.tools.judge.refusal import refusal
 from cuda_llm.tools.validator.layout import Dims
@@ -41,9 +42,11 @@ async def contend(
         )
         reserve((entrants.first, entrants.second, entrants.ground), task, bout.plan)
         found = []
+        paces = Paces()
         for size in bout.plan.sizes:
-            measured, _ = await time_one(bout, entrants, size)
+            measured, kept = await time_one(bout, entrants, size, paces)
             if isinstance(measured, Fault):
                 return measured
+            paces = paces_seen(measured.comparison, kept)
             found.append((size.dims, measured))
         return tuple(found)

@@ -12,6 +12,7 @@ from cuda_llm.tools.judge.measured.bout import Bout, baseline_of, open_bout, tim
 from cuda_llm.tools.judge.measured.entrants import Entrants, Fault, timed_session
 from cuda_llm.tools.judge.measured.explain import explain
 from cuda_llm.tools.judge.measured.options import L2, MeasureOptions
+from cuda_llm.tools.judge.measured.paces import Paces, paces_seen
 from cuda_llm.tools.judge.measured.size_time import size_time
 from cuda_llm.tools.judge.measured.sizes import reserve
 from cuda_llm.tools.judge.refusal import refusal
@@ -46,10 +47,12 @@ async def time_sizes_of(
     entrants = Entrants(first=session, second=ground, ground=ground)
     reserve((session, ground), bout.task, bout.plan)
     times: list[SizeTime] = []
+    paces = Paces()
     for size in bout.plan.sizes:
-        measured, kept = await time_one(bout, entrants, size)
+        measured, kept = await time_one(bout, entrants, size, paces)
         if isinstance(measured, Fault):
             return measured.verdict
+        paces = paces_seen(measured.comparison, kept)
         l2 = bout.options.l2
         timed = size_time(size.dims, measured, l2, against_kept=kept.slow)
         impossible = find_impossible(

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cuda_llm.tools.device import TimeClass
 from cuda_llm.tools.judge.measured.baseline_time import BaselineTime
@@ -11,6 +11,7 @@ from cuda_llm.tools.judge.measured.blocks import Watched, run_block
 from cuda_llm.tools.judge.measured.clocks import ReadClocks, Reading
 from cuda_llm.tools.judge.measured.contents import Recipe
 from cuda_llm.tools.judge.measured.entrants import Entrants, Fault, Lanes, lay_out_all
+from cuda_llm.tools.judge.measured.paces import Paces
 from cuda_llm.tools.judge.measured.replay import replay_alone
 from cuda_llm.tools.judge.measured.suspicion import find_dependence, wants_more
 from cuda_llm.tools.judge.measured.verify import find_overwritten
@@ -22,14 +23,12 @@ from cuda_llm.tools.timing.comparison import (
     call_us,
     compare_blocks,
 )
-from cuda_llm.tools.timing.lengths import Lengths, choose_lengths
+from cuda_llm.tools.timing.lengths import Apiece, choose_lengths
 from cuda_llm.tools.timing.slope import slope_us
 from cuda_llm.tools.timing.stopping import Rule, enough
 
-HOPED = 1.5
-"""Times faster than the baseline: what batches are made long enough for beforehand."""
-LONGER = 1.5
-"""Times as many calls are worth a new start."""
+OTHERWISE = 1.5
+"""Times as many calls, or as few, are worth a change."""
 LOOK_EVERY = 4
 """Blocks between two looks at the interval, once there are the fewest."""
 QUICK_RESAMPLES = 200
@@ -55,19 +54,22 @@ async def measure_size(
     rules: Rules,
     rule: Rule,
     baseline: BaselineTime,
+    paces: Paces,
     *,
     most: int,
     read_clocks: ReadClocks,
 ) -> Measured | Fault:
     """Interleave the entrants on at most `most` slots each.
 
-    What is known of the baseline says how long batches have to be; where the first block shows
-    that a call is much quicker, it is done again with longer ones. Raises TaskError where the
-    baseline is refused.
+    `paces` beside the baseline's time say how long batches have to be. Where blocks show that a
+    call is much quicker or slower, the next ones have other lengths; where the first block says
+    that more slots are needed, it is done again. Raises TaskError where the baseline is refused.
     """
     begun = time.monotonic()
-    lengths = first_lengths(baseline, rule, most)
-    lanes = await lay_out_all(entrants, recipe, lengths.slots)
+    if entrants.against_baseline:
+        paces = replace(paces, second=1.0)
+    lengths = expected_lengths(baseline, paces, rule, most)
+    lanes = await lay_out_all(entrants, recipe, lengths.longest.slots)
     watched: list[Watched] = []
     while not isinstance(lanes, Fault):
         block = await run_block(
@@ -76,10 +78,12 @@ async def measure_size(
         if isinstance(block, Fault):
             return block
         watched.append(block)
-        longer = lengths_after(block, rule, most)
-        if len(watched) == 1 and longer.slots > LONGER * lengths.slots:
-            lengths, watched = longer, []
-            lanes = await lay_out_all(entrants, recipe, lengths.slots)
+        begins = len(watched) == 1
+        now = lengths_after(block, rule, most if begins else lanes.slots)
+        lengths = changed(lengths, now, shorter=begins)
+        if lengths.longest.slots > lanes.slots:
+            watched = []
+            lanes = await lay_out_all(entrants, recipe, lengths.longest.slots)
         elif is_enough(watched, rule, time.monotonic() - begun) and not wants_more(
             lanes, keep([one.block for one in watched], discard=rule.discard).blocks
         ):
@@ -87,26 +91,44 @@ async def measure_size(
     return lanes
 
 
-def first_lengths(baseline: BaselineTime, rule: Rule, most: int) -> Lengths:
-    """For a candidate of which nothing is known yet but that it may be somewhat faster."""
-    return choose_lengths(
-        call_us=baseline.call_us / HOPED,
-        overhead_us=baseline.overhead_us,
-        aim=rule.aim,
-        most=min(most, rule.slots),
-    )
+def expected_lengths(baseline: BaselineTime, paces: Paces, rule: Rule, most: int) -> Apiece:
+    """Before anything was run at this size."""
+    first, second = (baseline.call_us / pace for pace in (paces.first, paces.second))
+    return lengths_for(first, second, baseline.overhead_us, rule, most)
 
 
-def lengths_after(watched: Watched, rule: Rule, most: int) -> Lengths:
-    """Batches that suit the faster of the two."""
+def lengths_after(watched: Watched, rule: Rule, most: int) -> Apiece:
+    """From what a block shows."""
     empty_us = slope_us(watched.block.empty)
     first, second = (call_us(one, empty_us) for one in (watched.block.first, watched.block.second))
-    return choose_lengths(
-        call_us=min(first, second),
-        overhead_us=max(empty_us, 1.0),
-        aim=rule.aim,
-        most=min(most, rule.slots),
+    return lengths_for(first, second, max(empty_us, 1.0), rule, most)
+
+
+def lengths_for(
+    first_us: float, second_us: float, overhead_us: float, rule: Rule, most: int
+) -> Apiece:
+    """Batches that suit each of two kernels."""
+    first, second = (
+        choose_lengths(
+            call_us=one, overhead_us=overhead_us, aim=rule.aim, most=min(most, rule.slots)
+        )
+        for one in (first_us, second_us)
     )
+    return Apiece(first=first, second=second)
+
+
+def changed(before: Apiece, now: Apiece, *, shorter: bool) -> Apiece:
+    """With the new lengths where they are quite different; `shorter`: also where they are less.
+
+    Who dawdles at first only is not timed in short batches, and so badly, for good.
+    """
+    first, second = (
+        new
+        if new.slots > OTHERWISE * old.slots or (shorter and old.slots > OTHERWISE * new.slots)
+        else old
+        for old, new in ((before.first, now.first), (before.second, now.second))
+    )
+    return Apiece(first=first, second=second)
 
 
 def is_enough(watched: Sequence[Watched], rule: Rule, spent_s: float) -> bool:

@@ -22,7 +22,7 @@ from cuda_llm.tools.timing.comparison import (
     Comparison,
     compare_blocks,
 )
-from cuda_llm.tools.timing.lengths import lengths_up_to
+from cuda_llm.tools.timing.lengths import Apiece, lengths_up_to
 from cuda_llm.tools.timing.stopping import Rule, enough
 
 SLOTS = 3
@@ -44,7 +44,7 @@ async def measure_slow(
     lanes = await lay_out_all(entrants, recipe, min(SLOTS, most), alone=True)
     if isinstance(lanes, Fault):
         return lanes
-    lengths = lengths_up_to(lanes.slots)
+    lengths = alike(lanes.slots)
     watched: list[Watched] = []
     while True:
         block = await run_block(lanes, lengths, rules, read_clocks)
@@ -58,8 +58,8 @@ async def measure_slow(
             break
         if len(watched) == 1:
             lengths = lengths_after(block, rule, most)
-            if lengths.slots > lanes.slots:
-                lanes = await lay_out_all(entrants, recipe, lengths.slots, alone=True)
+            if lengths.longest.slots > lanes.slots:
+                lanes = await lay_out_all(entrants, recipe, lengths.longest.slots, alone=True)
                 if isinstance(lanes, Fault):
                     return lanes
     verdict = await replay_alone(lanes.first, rules) or find_overwritten(lanes.first)
@@ -76,6 +76,11 @@ async def measure_slow(
         readings=tuple(reading for one in watched for reading in one.readings),
         slots=lanes.slots,
     )
+
+
+def alike(top: int) -> Apiece:
+    """Where there is one kernel alone."""
+    return Apiece(first=lengths_up_to(top), second=lengths_up_to(top))
 
 
 def against_kept(alone: Comparison, baseline: BaselineTime) -> Comparison:

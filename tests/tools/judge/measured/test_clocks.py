@@ -14,6 +14,7 @@ from cuda_llm.tools.judge.measured.contents import Recipe
 from cuda_llm.tools.judge.measured.entrants import Entrants
 from cuda_llm.tools.judge.measured.measure import Measured, measure_size
 from cuda_llm.tools.judge.measured.options import L2
+from cuda_llm.tools.judge.measured.paces import Paces
 from cuda_llm.tools.timing.stopping import rule_for
 from cuda_llm.tools.timing.tier import Tier
 from cuda_llm.tools.validator.oracle import reference_oracle
@@ -40,6 +41,7 @@ def measured(*readings: Reading) -> Measured:
             Rules(oracle=reference_oracle(task), rng=secret_rng(), l2=L2.COLD, limit_s=2.0),
             rule_for(Tier.SCREEN, sizes=1),
             BaselineTime(call_us=50.0, spread=0.01, overhead_us=40.0),
+            Paces(),
             most=64,
             read_clocks=read,
         )

@@ -107,7 +107,7 @@ def test_where_the_host_counts_too_single_calls_are_not_held_against_graphs() ->
     site = timed_site(slow_to_begin(CALL_US, 100.0))
     site.time_class = TimeClass.HOST_INCLUSIVE
     assert isinstance(timed(site, options=CONFIRM), Timing)
-    site = timed_site(slow_in_short_batches(CALL_US))
+    site = timed_site(slow_to_begin(CALL_US, 400.0))
     site.time_class = TimeClass.HOST_INCLUSIVE
     assert isinstance(timed(site, options=CONFIRM), Quarantined)
 

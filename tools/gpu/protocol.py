@@ -245,3 +245,19 @@ class SealCall(ctypes.Structure):
         ("slot", _U32),
         ("count", _U32),
     )
+
+
+class SlotsCall(ctypes.Structure):
+    """The one parameter of `seal_slots` and `tag_slots`: a column of slots, a row for each."""
+
+    _fields_ = (
+        ("column", _U64),
+        ("column_stride", _U64),
+        ("rows", _U64),
+        ("row_stride", _U64),
+        ("bytes", _U64),
+        ("key", _U32 * 2),
+        ("index", _U32),
+        ("count", _U32),
+        ("slots", _U8 * MAX_STEPS),
+    )

@@ -39,6 +39,37 @@ __device__ uint32_t word_at(const gpu::SealRegion& region, uint64_t word) {
   return last;
 }
 
+// Adds a block's part of the tag to the 64-bit word at region.to.
+__device__ void add_tag(const gpu::SealRegion& region, const uint32_t& slot,
+                        const uint32_t (&key)[2]) {
+  const uint64_t words = (region.bytes + 3) / 4;
+  const uint32_t count = words < gpu::kTagWords ? static_cast<uint32_t>(words) : gpu::kTagWords;
+  unsigned long long sum = 0;
+  const uint32_t step = gridDim.x * blockDim.x;
+  for (uint32_t k = blockIdx.x * blockDim.x + threadIdx.x; k < count; k += step) {
+    const uint4 r = philox(make_uint4(k, 0, slot, region.index), key[0], key[1]);
+    const uint64_t drawn = r.x | uint64_t{r.y} << 32;
+    const uint64_t word = words <= gpu::kTagWords ? k : __umul64hi(drawn, words);
+    sum += (r.z | uint64_t{r.w} << 32) * word_at(region, word);
+  }
+  for (int distance = 16; distance > 0; distance /= 2)
+    sum += __shfl_down_sync(0xffffffffu, sum, distance);
+  if (threadIdx.x % 32 == 0) atomicAdd(reinterpret_cast<unsigned long long*>(region.to), sum);
+}
+
+// 16 bytes from anywhere: rows follow one another whatever their length.
+__device__ uint4 block_at(const uint8_t* from) {
+  const auto place = reinterpret_cast<uint64_t>(from);
+  if (place % 16 == 0) return *reinterpret_cast<const uint4*>(from);
+  uint32_t words[4] = {};
+  if (place % 4 == 0) {
+    for (int i = 0; i < 4; ++i) words[i] = reinterpret_cast<const uint32_t*>(from)[i];
+  } else {
+    for (int i = 0; i < 16; ++i) words[i / 4] |= uint32_t{from[i]} << (8 * (i % 4));
+  }
+  return make_uint4(words[0], words[1], words[2], words[3]);
+}
+
 }  // namespace
 
 // blockIdx.y: region.
@@ -77,24 +108,45 @@ extern "C" __global__ void flush(uint4* to, uint64_t blocks, uint32_t value) {
 
 // blockIdx.y: region. Adds to the 64-bit word at region.to, which starts at zero.
 extern "C" __global__ void tag_outputs(const __grid_constant__ gpu::SealCall call) {
-  const gpu::SealRegion& region = call.regions[blockIdx.y];
-  const uint64_t words = (region.bytes + 3) / 4;
-  const uint32_t count = words < gpu::kTagWords ? static_cast<uint32_t>(words) : gpu::kTagWords;
-  unsigned long long sum = 0;
-  const uint32_t step = gridDim.x * blockDim.x;
-  for (uint32_t k = blockIdx.x * blockDim.x + threadIdx.x; k < count; k += step) {
-    const uint4 r = philox(make_uint4(k, 0, call.slot, region.index), call.key[0], call.key[1]);
-    const uint64_t drawn = r.x | uint64_t{r.y} << 32;
-    const uint64_t word = words <= gpu::kTagWords ? k : __umul64hi(drawn, words);
-    sum += (r.z | uint64_t{r.w} << 32) * word_at(region, word);
-  }
-  for (int distance = 16; distance > 0; distance /= 2)
-    sum += __shfl_down_sync(0xffffffffu, sum, distance);
-  if (threadIdx.x % 32 == 0) atomicAdd(reinterpret_cast<unsigned long long*>(region.to), sum);
+  add_tag(call.regions[blockIdx.y], call.slot, call.key);
 }
 
 // Copies the tags of a batch into memory of the host, as its last step: a copy by the driver takes a
 // time that varies by more than a short call lasts.
 extern "C" __global__ void hand_over(uint64_t* to, const uint64_t* from, uint64_t count) {
   for (uint64_t i = threadIdx.x; i < count; i += blockDim.x) to[i] = from[i];
+}
+
+// The referee's own, for many slots at once. blockIdx.y: row, which goes into its slot's column.
+extern "C" __global__ void seal_slots(const __grid_constant__ gpu::SlotsCall call) {
+  const uint32_t slot = call.slots[blockIdx.y];
+  const auto* from = reinterpret_cast<const uint8_t*>(call.rows + blockIdx.y * call.row_stride);
+  auto* to = reinterpret_cast<uint8_t*>(call.column + slot * call.column_stride);
+  const uint64_t step = uint64_t{gridDim.x} * blockDim.x;
+  for (uint64_t block = uint64_t{blockIdx.x} * blockDim.x + threadIdx.x; block * 16 < call.bytes;
+       block += step) {
+    const uint4 counter = make_uint4(static_cast<uint32_t>(block),
+                                     static_cast<uint32_t>(block >> 32), slot, call.index);
+    const uint4 mask = philox(counter, call.key[0], call.key[1]);
+    const uint64_t left = call.bytes - block * 16;
+    if (left >= 16) {
+      const uint4 plain = block_at(from + block * 16);
+      reinterpret_cast<uint4*>(to)[block] = make_uint4(plain.x ^ mask.x, plain.y ^ mask.y,
+                                                       plain.z ^ mask.z, plain.w ^ mask.w);
+      continue;
+    }
+    const uint32_t words[4] = {mask.x, mask.y, mask.z, mask.w};
+    for (uint64_t i = 0; i < left; ++i)
+      to[block * 16 + i] =
+          from[block * 16 + i] ^ static_cast<uint8_t>(words[i / 4] >> (8 * (i % 4)));
+  }
+}
+
+// blockIdx.y: row, which is the 64-bit tag of its slot's output, and starts at zero.
+extern "C" __global__ void tag_slots(const __grid_constant__ gpu::SlotsCall call) {
+  const uint32_t slot = call.slots[blockIdx.y];
+  const gpu::SealRegion region = {call.rows + blockIdx.y * call.row_stride,
+                                  call.column + slot * call.column_stride, call.bytes, call.index,
+                                  0};
+  add_tag(region, slot, call.key);
 }

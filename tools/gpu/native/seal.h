@@ -9,6 +9,7 @@ namespace gpu {
 
 constexpr uint32_t kSealRegions = 24;
 constexpr uint32_t kTagWords = 65536;  // of an output at most
+constexpr uint32_t kSealSlots = 256;
 
 struct SealRegion {
   uint64_t to;  // device addresses; of a tag: the 64-bit word it is added to
@@ -23,6 +24,19 @@ struct SealCall {
   uint32_t key[2];
   uint32_t slot;
   uint32_t count;
+};
+
+// One buffer of many slots, and a row of the referee's for each of them: contents, or a tag.
+struct SlotsCall {
+  uint64_t column;  // device address of the buffer in slot 0
+  uint64_t column_stride;  // bytes, from slot to slot
+  uint64_t rows;  // device address of the row of the first of `slots`
+  uint64_t row_stride;  // bytes, from row to row
+  uint64_t bytes;  // of the buffer
+  uint32_t key[2];
+  uint32_t index;  // of the buffer
+  uint32_t count;  // of slots
+  uint8_t slots[kSealSlots];
 };
 
 }  // namespace gpu

@@ -23,11 +23,13 @@ STRUCTURES: tuple[type[ctypes.Structure], ...] = (
     protocol.Report,
     protocol.SealRegion,
     protocol.SealCall,
+    protocol.SlotsCall,
 )
 CONSTANTS = {
     "gpu::kMaxSteps": protocol.MAX_STEPS,
     "gpu::kMaxRegions": protocol.MAX_REGIONS,
     "gpu::kSealRegions": protocol.MAX_REGIONS,
+    "gpu::kSealSlots": protocol.MAX_STEPS,
     "gpu::kAlignment": protocol.ALIGNMENT,
     "gpu::kTagWords": protocol.TAG_WORDS,
     "gpu::kReportMagic": protocol.REPORT_MAGIC,

@@ -41,14 +41,24 @@ __device__ void normals(u32 one, u32 other, float& first, float& second) {
 #define DRAW u64 count, u32 k0, u32 k1, u32 c2, u32 c3, u32 draw
 #define INDEX ((u64)blockIdx.x * blockDim.x + threadIdx.x)
 
-extern "C" __global__ void bounded(long long* values, DRAW, long long low, u64 span) {
+// The numbers do not depend on the type they are kept in.
+template <typename T>
+__device__ void whole(T* values, DRAW, long long low, u64 span) {
     u64 index = INDEX, at = 2 * index;
     if (at >= count) return;
     Block block = philox(index, draw, k0, k1, c2, c3);
     for (int i = 0; i < 2 && at + i < count; ++i) {
         u64 word = pair(block, i);
-        values[at + i] = (long long)((u64)low + (span ? __umul64hi(word, span) : word));
+        values[at + i] = (T)((u64)low + (span ? __umul64hi(word, span) : word));
     }
+}
+
+extern "C" __global__ void bounded64(long long* values, DRAW, long long low, u64 span) {
+    whole(values, count, k0, k1, c2, c3, draw, low, span);
+}
+
+extern "C" __global__ void bounded32(int* values, DRAW, long long low, u64 span) {
+    whole(values, count, k0, k1, c2, c3, draw, low, span);
 }
 
 extern "C" __global__ void unit32(float* values, DRAW) {

@@ -18,7 +18,7 @@ from cuda_llm.tools.random_kernels import SOURCE
 Array: TypeAlias = Any
 Size: TypeAlias = int | tuple[int, ...]
 
-PROGRAM = Program(SOURCE, ("bounded", "unit32", "unit64", "normal32", "gamma32"))
+PROGRAM = Program(SOURCE, ("bounded64", "bounded32", "unit32", "unit64", "normal32", "gamma32"))
 
 
 class CountedRandom:
@@ -68,7 +68,9 @@ class CountedRandom:
         if not 0 < span <= 1 << 64:
             raise ValueError(f"no whole numbers in [{first}, {last})")
         ends = (np.int64(first), np.uint64(span & (1 << 64) - 1))
-        return self._draw("bounded", size, np.int64, 2, *ends).astype(dtype, copy=False)
+        if np.dtype(dtype) == np.int32:
+            return self._draw("bounded32", size, np.int32, 2, *ends)
+        return self._draw("bounded64", size, np.int64, 2, *ends).astype(dtype, copy=False)
 
     def choice(
         self, options: int | Sequence[float], size: Size | None = None, replace: bool = True

@@ -71,6 +71,13 @@ def test_whole_numbers_keep_their_bounds_and_are_even() -> None:
     assert set(rng().integers(2, size=100).tolist()) == {0, 1}
 
 
+@pytest.mark.parametrize(("low", "high"), [(-3, 5), (0, 256), (-(1 << 31), 1 << 31)])
+def test_a_type_of_32_bits_holds_the_numbers_that_one_of_64_does(low: int, high: int) -> None:
+    short, wide = (rng().integers(low, high, 1001, dtype=kind) for kind in (np.int32, np.int64))
+    assert (short.dtype, wide.dtype) == (np.int32, np.int64)
+    assert np.array_equal(short, wide)
+
+
 def test_every_value_of_a_wide_type_can_be_drawn() -> None:
     ends = np.iinfo(np.int32)
     values = rng().integers(ends.min, ends.max, N, dtype=np.int32, endpoint=True)

@@ -45,8 +45,11 @@ def normal(source: Source, shape: Shape, dtype: npt.DTypeLike) -> Array:
 
 def uniform(source: Source, shape: Shape, dtype: npt.DTypeLike, low: float, high: float) -> Array:
     """Even over [low, high)."""
-    unit: Array = source.rng.random(shape, dtype=np.float32)
-    return _stored(source, unit * np.float32(high - low) + np.float32(low), dtype)
+    values: Array = source.rng.random(shape, dtype=np.float32)
+    if (low, high) != (0, 1):
+        values *= np.float32(high - low)
+        values += np.float32(low)
+    return _stored(source, values, dtype)
 
 
 def uniform_signed(source: Source, shape: Shape, dtype: npt.DTypeLike) -> Array:
@@ -61,14 +64,18 @@ def uniform_unit(source: Source, shape: Shape, dtype: npt.DTypeLike) -> Array:
 
 def heavy_tail(source: Source, shape: Shape, dtype: npt.DTypeLike) -> Array:
     """Student's t with 3 degrees of freedom: a few elements carry much of the sum."""
-    freedom = source.rng.standard_gamma(1.5, shape, dtype=np.float32) / np.float32(1.5)
-    values = normal(source, shape, np.float32) / source.xp.sqrt(freedom)
+    freedom: Array = source.rng.standard_gamma(1.5, shape, dtype=np.float32)
+    freedom /= np.float32(1.5)
+    values = normal(source, shape, np.float32)
+    values /= source.xp.sqrt(freedom, out=freedom)
     return _stored(source, values, dtype)
 
 
 def large(source: Source, shape: Shape, dtype: npt.DTypeLike) -> Array:
     """Normal times 1e4."""
-    return _stored(source, normal(source, shape, np.float32) * np.float32(1e4), dtype)
+    values = normal(source, shape, np.float32)
+    values *= np.float32(1e4)
+    return _stored(source, values, dtype)
 
 
 def denormal(source: Source, shape: Shape, dtype: npt.DTypeLike) -> Array:
@@ -106,7 +113,7 @@ def sparse(source: Source, shape: Shape, dtype: npt.DTypeLike) -> Array:
     """Nine of ten are zero."""
     values = normal(source, shape, np.float32)
     values[source.rng.random(shape) < 0.9] = 0
-    return values.astype(dtype)
+    return values.astype(dtype, copy=False)
 
 
 def mixed(source: Source, shape: Shape, dtype: npt.DTypeLike) -> Array:
@@ -137,8 +144,7 @@ def ints_full_range(source: Source, shape: Shape, dtype: npt.DTypeLike) -> Array
 
 def ints(source: Source, shape: Shape, dtype: npt.DTypeLike, low: int, high: int) -> Array:
     """Whole numbers in [low, high), both ends among them."""
-    values = source.rng.integers(low, high, shape, dtype=np.int64).astype(dtype)
-    return _with_values(source, values, (low, high - 1))
+    return _with_values(source, _whole(source, shape, dtype, low, high), (low, high - 1))
 
 
 def sorted_ints(source: Source, shape: Shape, dtype: npt.DTypeLike, low: int, high: int) -> Array:
@@ -150,7 +156,7 @@ def sorted_ints(source: Source, shape: Shape, dtype: npt.DTypeLike, low: int, hi
 def bins(source: Source, shape: Shape, dtype: npt.DTypeLike, count: int) -> Array:
     """Bin numbers, mostly in [0, count), the rest just and far outside, the borders among them."""
     margin = max(1, count // 10)
-    values = source.rng.integers(-margin, count + margin, shape, dtype=np.int64).astype(dtype)
+    values = _whole(source, shape, dtype, -margin, count + margin)
     ends = np.iinfo(np.dtype(dtype))
     return _with_values(source, values, (-1, 0, count - 1, count, int(ends.min), int(ends.max)))
 
@@ -182,11 +188,20 @@ def _thinned(source: Source, values: Array, keep: float) -> Array:
     return source.xp.where(kept, values, 0).astype(values.dtype)
 
 
+def _whole(source: Source, shape: Shape, dtype: npt.DTypeLike, low: int, high: int) -> Array:
+    """Whole numbers in [low, high), the same in 32 bits as in 64."""
+    ends = np.iinfo(np.int32)
+    short = np.dtype(dtype) == np.int32 and ends.min <= low and high - 1 <= ends.max
+    values: Array = source.rng.integers(low, high, shape, dtype=np.int32 if short else np.int64)
+    return values.astype(dtype, copy=False)
+
+
 def _stored(source: Source, values: Array, dtype: npt.DTypeLike) -> Array:
-    """In the float type asked for, finite where that type is short."""
+    """Numbers drawn in float32, in the type asked for, finite where that type is short."""
     largest = float(np.finfo(np.dtype(dtype)).max)
-    stored: Array = source.xp.clip(values, -largest, largest).astype(dtype)
-    return stored
+    if largest < float(np.finfo(np.float32).max):
+        source.xp.clip(values, -largest, largest, out=values)
+    return values.astype(dtype, copy=False)
 
 
 def _with_values(source: Source, values: Array, wanted: tuple[int, ...]) -> Array:

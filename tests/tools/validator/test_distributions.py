@@ -123,6 +123,18 @@ def test_full_range_reaches_both_ends() -> None:
     assert values.max() == np.iinfo(np.int32).max
 
 
+@pytest.mark.parametrize("spelling", ["ints(-4, n)", "bins(n)", "ints(0, 65536)"])
+def test_whole_numbers_do_not_depend_on_the_type_they_are_drawn_in(spelling: str) -> None:
+    short, wide = (drawn(spelling, (999,), dtype).astype(np.int64) for dtype in ("int32", "int64"))
+    ends = np.isin(wide, (np.iinfo(np.int64).min, np.iinfo(np.int64).max))
+    assert np.array_equal(short[~ends], wide[~ends])
+
+
+def test_numbers_too_large_for_a_short_float_are_its_largest() -> None:
+    values = drawn("uniform(-200000, 200000)", (1000,), "float16")
+    assert np.abs(values).max() == np.finfo(np.float16).max
+
+
 def test_sorted_ints_ascend_with_duplicates() -> None:
     values = drawn("sorted_ints(0, n)", (1000,), "int32")
     assert (np.diff(values) >= 0).all()

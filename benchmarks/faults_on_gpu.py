@@ -6,7 +6,8 @@
 `recovery`: seconds from a deadline, or else from the start of the broken candidate, until the next
 good candidate's verdict, less what that one takes alone. Compilation is not in it. `mixed`: 300
 candidates of all kinds one after the other, in a process of their own; what is there afterwards
-that was not before. A run that its time limit stops goes on with the same `--out`.
+that was not before. A run that its time limit stops goes on with the same `--out`. `--shard i/n`
+takes every n-th fault, or candidate, beginning with the i-th from 0.
 """
 
 import argparse
@@ -22,7 +23,7 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import asdict, dataclass
 from multiprocessing import resource_tracker
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import record
 from corpus import FIXTURES, Known, adversarial, fault_of, honest_extra, honest_styles
@@ -55,6 +56,7 @@ SEED = 20
 """Of the order of mixed candidates."""
 
 Row = dict[str, Any]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +75,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5, help="of each fault")
     parser.add_argument("--count", type=int, default=300, help="of mixed candidates")
     parser.add_argument("--out", type=Path, help="a line each; faults_WHAT.jsonl unless given")
+    parser.add_argument("--shard", default="0/1", help="which part: i/n")
     parser.add_argument("--limit-s", type=float, default=540)
     parser.add_argument("--results", type=Path, default=record.RESULTS)
     arguments = parser.parse_args()
@@ -81,30 +84,40 @@ def main() -> None:
     if not arguments.device.startswith("cuda"):
         os.environ["CUDA_LLM_CALL_LIMIT_S"] = "2"
     if arguments.what == "recovery":
-        work = recover(arguments.device, arguments.repeats, deadline, arguments.out)
+        names = sharded(list(FAULTS), arguments.shard)
+        work = recover(arguments.device, names, arguments.repeats, deadline, arguments.out)
         report_recovery(asyncio.run(work), arguments.device, arguments.results)
     else:
         run_mixed(arguments, deadline)
 
 
-async def recover(spec: str, repeats: int, deadline: float, out: Path) -> dict[str, list[float]]:
+def sharded(everything: Sequence[T], shard: str) -> list[T]:
+    """Every n-th from the i-th on, of a shard spelled i/n."""
+    first, step = (int(part) for part in shard.split("/"))
+    return list(everything[first::step])
+
+
+async def recover(
+    spec: str, names: Sequence[str], repeats: int, deadline: float, out: Path
+) -> dict[str, list[float]]:
     """Seconds by fault, those that lie in `out` already among them."""
     device = open_device(spec)
     device.prepare()
     by_name = {known.path.stem: known for known in adversarial()}
     good = Known(path=GOOD, task=TASK, honest=True)
-    wanted = [good, *(by_name[name] for name in FAULTS.values())]
+    wanted = [good, *(by_name[FAULTS[name]] for name in names)]
     ready = {one.known.path.stem: one for one in await compile_all(device, wanted)}
     usual = ready[GOOD.stem]
     await seconds_of(device, usual)
     alone_s = statistics.median([(await seconds_of(device, usual))[0] for _ in range(repeats)])
     print(f"a good candidate alone: {alone_s:.3f} s", flush=True)
-    costs: dict[str, list[float]] = {name: [] for name in FAULTS}
+    costs: dict[str, list[float]] = {name: [] for name in names}
     for row in record.read_rows(out):
         if row.get("fault") in costs:
             costs[row["fault"]].append(row["cost_s"])
     for done in range(repeats):
-        for name, stem in FAULTS.items():
+        for name in names:
+            stem = FAULTS[name]
             if len(costs[name]) > done:
                 continue
             if time.monotonic() > deadline:
@@ -141,7 +154,8 @@ def report_recovery(costs: dict[str, list[float]], spec: str, results: Path) -> 
 def run_mixed(arguments: argparse.Namespace, deadline: float) -> None:
     """Candidates in a process of their own, and a look around once it has gone."""
     rows = record.read_rows(arguments.out)
-    chosen = mixture(arguments.count, gpu=arguments.device.startswith("cuda"))
+    mixed = mixture(arguments.count, gpu=arguments.device.startswith("cuda"))
+    chosen = sharded(mixed, arguments.shard)
     device = open_device(arguments.device)
     # What is built at first use, and what is compiled, stays on purpose.
     device.prepare()
@@ -166,7 +180,7 @@ def run_mixed(arguments: argparse.Namespace, deadline: float) -> None:
     child.close()
     left = compare(before, folders)
     rows = record.read_rows(arguments.out)
-    report_mixed(arguments, rows, left, ended=ended)
+    report_mixed(arguments, rows, left, len(chosen), ended=ended)
 
 
 def judge_mixed(spec: str, chosen: Sequence[Known], out: Path, first: int, deadline: float) -> None:
@@ -192,16 +206,21 @@ def judge_mixed(spec: str, chosen: Sequence[Known], out: Path, first: int, deadl
 
 
 def report_mixed(
-    arguments: argparse.Namespace, rows: Sequence[Row], left: LeftBehind, *, ended: bool
+    arguments: argparse.Namespace,
+    rows: Sequence[Row],
+    left: LeftBehind,
+    wanted: int,
+    *,
+    ended: bool,
 ) -> None:
     """What has been left, and verdicts that surprise."""
     for row in rows:
         if row["fault"]:
             print(f"!! {row['number']} {row['name']}: {row['fault']}")
-    print(f"{len(rows)} of {arguments.count} candidates; left behind: {left}")
+    print(f"{len(rows)} of {wanted} candidates; left behind: {left}")
     if not ended:
         print("!! the process that judged them did not end by itself")
-    if len(rows) >= arguments.count:
+    if len(rows) >= wanted:
         figures = {
             "device": open_device(arguments.device).name,
             "candidates": len(rows),

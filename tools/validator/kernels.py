@@ -76,6 +76,7 @@ __device__ void compare(
         compare<T, W, BOTH>((Row*)table, threads, got, wanted, scale, count, limits);          \
     }
 
+COMPARE(float32_float32, float, float, float)
 COMPARE(float32_float64, float, double, double)
 COMPARE(float64_float64, double, double, double)
 COMPARE(float32_int64, float, i64, double)
@@ -131,8 +132,16 @@ DIFFER(differ_uint64, u64)
 KERNELS = Program(
     _SOURCE,
     (
-        *("float32_float64", "float64_float64", "float32_int64", "int32_float64"),
-        *("int32_int64", "int64_int64", "uint8_int64", "merge", "differ_uint8", "differ_uint64"),
+        *("float32_float32", "float32_float64", "float64_float64", "float32_int64"),
+        *(
+            "int32_float64",
+            "int32_int64",
+            "int64_int64",
+            "uint8_int64",
+            "merge",
+            "differ_uint8",
+            "differ_uint64",
+        ),
     ),
 )
 """Comparisons are named after the types of what came out and of what should have."""

@@ -133,15 +133,8 @@ KERNELS = Program(
     _SOURCE,
     (
         *("float32_float32", "float32_float64", "float64_float64", "float32_int64"),
-        *(
-            "int32_float64",
-            "int32_int64",
-            "int64_int64",
-            "uint8_int64",
-            "merge",
-            "differ_uint8",
-            "differ_uint64",
-        ),
+        *("int32_float64", "int32_int64", "int64_int64", "uint8_int64"),
+        *("merge", "differ_uint8", "differ_uint64"),
     ),
 )
 """Comparisons are named after the types of what came out and of what should have."""

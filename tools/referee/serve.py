@@ -42,7 +42,10 @@ async def serve(connection: socket.socket) -> None:
             await send(connection, opened)
             return
         await send(connection, Ready())
-        while (ask := await receive(connection)) is not None:
+        while (ask := await heard(connection)) is not None:
+            if isinstance(ask, Failed):
+                await send(connection, ask)
+                continue
             async with beating(connection):
                 packet = encoded(await answer(opened, opening, ask))
             await asyncio.get_running_loop().sock_sendall(connection, packet)
@@ -54,6 +57,17 @@ async def open_site(opening: Opening, stack: contextlib.AsyncExitStack) -> "Site
         return await stack.enter_async_context(opening.site(*opening.arguments))
     except Exception as error:
         return Failed(error=portable(error))
+
+
+async def heard(connection: socket.socket) -> Ask | Failed | None:
+    """The next ask, or why it cannot be understood: its function may not be found from here."""
+    try:
+        ask: Ask | None = await receive(connection)
+    except OSError:
+        raise
+    except Exception as error:
+        return Failed(error=InfrastructureError("referee", f"cannot be asked this: {error}"))
+    return ask
 
 
 async def answer(site: "Site", opening: Opening, ask: Ask) -> Done | Failed | Broken:

@@ -1,6 +1,7 @@
 """A real child process is asked; nothing is left of it in the end."""
 
 import asyncio
+import importlib
 import os
 import pickle
 import time
@@ -93,6 +94,22 @@ def test_work_that_cannot_travel_is_refused_before_it_is_sent(client: Client) ->
         there = await client.ask(pid)
         with pytest.raises((AttributeError, pickle.PicklingError), match="local"):
             await client.ask(local)
+        assert await client.ask(pid) == there
+
+    asyncio.run(ask())
+
+
+def test_work_that_the_referee_does_not_find_is_told_and_costs_no_referee(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "known_here_alone.py").write_text("async def work(_site): return 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    work = importlib.import_module("known_here_alone").work
+
+    async def ask() -> None:
+        there = await client.ask(pid)
+        with pytest.raises(InfrastructureError, match="No module named 'known_here_alone'"):
+            await client.ask(work)
         assert await client.ask(pid) == there
 
     asyncio.run(ask())

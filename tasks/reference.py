@@ -10,8 +10,10 @@ passed):
 
 - Float inputs arrive as float64, integers and bools as int64, shaped as in task.toml. They are
   private copies: a reference may overwrite them.
+- `PROMOTED = False` says that inputs may come as they lie instead, in their own types, which spares
+  a pass over them: nothing may then be written to them, and float sums are float64 by `dtype`.
 - `reference` returns the value of every `out` and `inout` argument, float64 or exact integers,
-  in the argument's shape.
+  in the argument's shape; values that are only moved may keep their type.
 - `scale` returns what an element's error is divided by before it is counted in rounding units:
   sum|x| for a sum, |A||B| for a product of matrices. Without it the scale is |reference|.
 - `SPLIT = "M"` names a dim along which outputs can be computed in parts: for some of its indices,
@@ -76,6 +78,7 @@ def load_reference(task: Task) -> Reference:
     }
 
     batched = bool(getattr(module, "BATCHED", False))
+    promoted = bool(getattr(module, "PROMOTED", True))
 
     def bind(name: str, leading: int, projected: bool = False) -> Callable[..., dict[str, Any]]:
         function = getattr(module, name, None)
@@ -86,7 +89,8 @@ def load_reference(task: Task) -> Reference:
 
         def call(xp: Any, *rest: Any) -> dict[str, Any]:
             *got, inputs, dims = rest
-            named = {**dims, **_scalars(task, dims), **_promoted(xp, inputs)}
+            arrays = _promoted(xp, inputs) if promoted else inputs
+            named = {**dims, **_scalars(task, dims), **arrays}
             try:
                 result = function(xp, *got, **{key: named[key] for key in wanted})
             except Exception as error:

@@ -3,6 +3,7 @@
 from typing import Any
 
 BATCHED = True
+PROMOTED = False
 SPLIT = "cols"
 
 

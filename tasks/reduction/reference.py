@@ -3,11 +3,12 @@
 from typing import Any
 
 BATCHED = True
+PROMOTED = False
 
 
 def reference(xp: Any, *, input: Any) -> dict[str, Any]:
-    return {"output": xp.sum(input, axis=-1, keepdims=True)}
+    return {"output": xp.sum(input, axis=-1, dtype=xp.float64, keepdims=True)}
 
 
 def scale(xp: Any, *, input: Any) -> dict[str, Any]:
-    return {"output": xp.sum(xp.abs(input), axis=-1, keepdims=True)}
+    return {"output": xp.sum(xp.abs(input), axis=-1, dtype=xp.float64, keepdims=True)}

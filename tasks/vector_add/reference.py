@@ -3,8 +3,9 @@
 from typing import Any
 
 BATCHED = True
+PROMOTED = False
 SPLIT = "n"
 
 
 def reference(xp: Any, *, A: Any, B: Any) -> dict[str, Any]:
-    return {"C": A + B}
+    return {"C": xp.add(A, B, dtype=xp.float64)}

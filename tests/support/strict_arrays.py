@@ -84,7 +84,7 @@ METHODS = [
     "sum",
     "view",
 ]
-FACTS = ["dtype", "shape", "size", "ndim", "nbytes", "itemsize", "flags"]
+FACTS = ["dtype", "shape", "strides", "size", "ndim", "nbytes", "itemsize", "flags"]
 NUMBERS = (int, float, bool, np.generic)
 
 
@@ -175,6 +175,20 @@ for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
     setattr(StrictArray, f"__{_name}__", _binary(f"__{_name}__"))
 
 
+class _Add:
+    """`add`, and `add.at`, which CuPy has for fewer types than NumPy."""
+
+    def __init__(self, xp: "StrictModule") -> None:
+        self._xp = xp
+
+    def __call__(self, *given: Any, **named: Any) -> StrictArray:
+        return self._xp.strictly(np.add)(*given, **named)
+
+    def at(self, sums: StrictArray, places: StrictArray, values: StrictArray) -> None:
+        assert sums.dtype.name in ("int32", "uint32", "uint64", "float16", "float32", "float64")
+        np.add.at(*map(self._xp.unwrap, (sums, places, values)))
+
+
 class StrictModule:
     """What stands for `cupy`. `waits` counts what makes the host wait for a device."""
 
@@ -186,6 +200,8 @@ class StrictModule:
             return getattr(np, name)
         if name in ("inf", "nan"):
             return getattr(np, name)
+        if name == "add":
+            return _Add(self)
         if name in IN_CUPY:
             return self.strictly(getattr(np, name), takes_host=name in ("asarray", "array"))
         raise AttributeError(f"CuPy has no {name}, or it is not known here")

@@ -103,7 +103,8 @@ def check_batch(
     known = load_reference(task) if reference is None else reference
     calls = len(next(iter(outputs.values())))
     own = limits(task.tolerance, terms_of(task, case))
-    together = arrays.part_bytes // working_bytes(task, case.dims)
+    scaled = known.scale is not None
+    together = arrays.part_bytes // working_bytes(task, case.dims, scaled=scaled)
     if method is Method.PROJECTED or not known.batched or known.comparator or case.probe:
         together = 1
     for begin in range(0, calls, max(1, together)):

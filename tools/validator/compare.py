@@ -20,7 +20,8 @@ class Expected:
     """What one output should be."""
 
     value: Array
-    """Float64, or whole numbers for an integer output; shape of the output."""
+    """Float64, or whole numbers for an integer output, or an input's type where values are moved;
+    shape of the output."""
     scale: Array | None = None
     """What errors are measured against, e.g. |A||B|; None: the value's own magnitude."""
     units: Array | None = None

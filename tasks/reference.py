@@ -60,6 +60,8 @@ class Reference:
     """`comparator(xp, got, inputs, dims)`: error of each element in rounding units."""
     split: str = ""
     """Dim along which outputs can be computed in parts."""
+    promoted: bool = True
+    """Inputs are copied into float64 and int64; else functions get them as they are."""
     batched: bool = False
     """Inputs may have one more axis in front, one index a call; so have the outputs then."""
     project: Callable[[Any, Any, Arrays, Dims], dict[str, Any]] | None = None
@@ -124,6 +126,7 @@ def load_reference(task: Task) -> Reference:
         scale=bind("scale", leading=1) if hasattr(module, "scale") else None,
         comparator=bind(task.comparator, leading=2) if task.comparator else None,
         split=split,
+        promoted=promoted,
         batched=batched,
         project=bind("project", leading=2, projected=True) if both else None,
         project_scale=bind("project_scale", leading=2, projected=True) if both else None,

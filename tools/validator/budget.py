@@ -158,7 +158,7 @@ def reference_cost(
         return 0.0, "compared with the baseline's results"
     passes = 1 if reference.scale is None else 2
     flops = passes * float(evaluate(task.roofline.flops, dims))
-    traffic = working_bytes(task, dims)
+    traffic = working_bytes(task, dims, reference)
     rate = SHARE_OF_PEAK * hardware.peaks.fp64_tflops * 1e12
     seconds = max(flops / rate, traffic / (SHARE_OF_PEAK * hardware.peaks.dram_gb_s * 1e9))
     return seconds, (
@@ -172,11 +172,11 @@ def check_bytes(task: Task, dims: Dims, reference: Reference | None, arrays: Arr
     scaled = reference is None or reference.scale is not None
     part = dims
     if reference is not None and reference.split:
-        extent = part_extent(task, dims, reference.split, arrays.part_bytes)
+        extent = part_extent(task, dims, reference, arrays.part_bytes)
         part = {**dims, reference.split: extent}
     _, outputs = elements(task, part)
     comparing = WIDE * ((1 + scaled) * outputs + COMPARED * min(arrays.at_once, outputs))
-    return max(working_bytes(task, part, scaled=scaled), comparing)
+    return max(working_bytes(task, part, reference), comparing)
 
 
 def buffer_bytes(task: Task, dims: Dims) -> tuple[int, int, int]:

@@ -103,8 +103,7 @@ def check_batch(
     known = load_reference(task) if reference is None else reference
     calls = len(next(iter(outputs.values())))
     own = limits(task.tolerance, terms_of(task, case))
-    scaled = known.scale is not None
-    together = arrays.part_bytes // working_bytes(task, case.dims, scaled=scaled)
+    together = arrays.part_bytes // working_bytes(task, case.dims, known)
     if method is Method.PROJECTED or not known.batched or known.comparator or case.probe:
         together = 1
     for begin in range(0, calls, max(1, together)):
@@ -153,7 +152,7 @@ def _all_right(
 
 def _part_by_part(call: _Call) -> WrongResult | None:
     tallies = {name: Tally(call.own, call.arrays) for name in call.outputs}
-    for part in parts(call.task, call.case.dims, call.reference.split, call.arrays.part_bytes):
+    for part in parts(call.task, call.case.dims, call.reference, call.arrays.part_bytes):
         _add(tallies, call, part)
     for name, tally in tallies.items():
         comparison = tally.comparison()
@@ -206,7 +205,7 @@ def _projected(call: _Call, seed: int) -> WrongResult | None:
         vectors = random_vectors(output.shape[-1], seed)
         tally = Tally(projected_limits(call.own, vectors), call.arrays)
         placed = xp.asarray(vectors)
-        for part in parts(call.task, call.case.dims, split, call.arrays.part_bytes):
+        for part in parts(call.task, call.case.dims, call.reference, call.arrays.part_bytes):
             inputs, got = part.of(call.inputs), part.of({name: output})[name]
             expected = Expected(
                 project(xp, placed, inputs, part.dims)[name],

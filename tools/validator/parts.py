@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+from cuda_llm.tasks.reference import Reference
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.arrays import Array
 from cuda_llm.tools.device import Role
@@ -40,9 +41,10 @@ class Part:
         return tuple(self.begin if axis == self.axes.get(name) else 0 for axis in range(array.ndim))
 
 
-def parts(task: Task, dims: Dims, split: str, part_bytes: int) -> Iterator[Part]:
+def parts(task: Task, dims: Dims, reference: Reference, part_bytes: int) -> Iterator[Part]:
     """The size in parts of about `part_bytes` of working memory each; whole without a split."""
-    extent, step = dims.get(split, 1), part_extent(task, dims, split, part_bytes)
+    split = reference.split
+    extent, step = dims.get(split, 1), part_extent(task, dims, reference, part_bytes)
     for begin in range(0, extent, step):
         end = min(begin + step, extent)
         yield Part(
@@ -53,19 +55,27 @@ def parts(task: Task, dims: Dims, split: str, part_bytes: int) -> Iterator[Part]
         )
 
 
-def part_extent(task: Task, dims: Dims, split: str, part_bytes: int) -> int:
+def part_extent(task: Task, dims: Dims, reference: Reference, part_bytes: int) -> int:
     """How many indices of the split one part has; at least one."""
+    split = reference.split
     if not split:
         return 1
-    each = working_bytes(task, {**dims, split: 2}) - working_bytes(task, {**dims, split: 1})
+    one, two = (working_bytes(task, {**dims, split: extent}, reference) for extent in (1, 2))
+    each = two - one
     return max(1, min(dims[split], part_bytes // max(1, each)))
 
 
-def working_bytes(task: Task, dims: Dims, *, scaled: bool = True) -> int:
+def working_bytes(task: Task, dims: Dims, reference: Reference | None) -> int:
     """What a reference takes at once: inputs and values in float64; with a scale, magnitudes of the
-    inputs and scales beside them."""
+    inputs and scales beside them. Of inputs it takes as they are it may make one array like them.
+    """
     inputs, outputs = elements(task, dims)
-    return WIDE * (1 + scaled) * (inputs + outputs)
+    wide = 1 if reference is not None and reference.scale is None else 2
+    if reference is None or reference.promoted:
+        return WIDE * wide * (inputs + outputs)
+    specs = buffer_specs(task, dims)
+    own = sum(spec.nbytes for spec in specs if spec.role is not Role.OUT)
+    return own + WIDE * wide * outputs
 
 
 def elements(task: Task, dims: Dims) -> tuple[int, int]:

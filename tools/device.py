@@ -6,10 +6,12 @@ the session's shared buffers, asks for calls, and looks at the buffers afterward
 see expected values.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import math
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from typing import Concatenate, ParamSpec, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
@@ -43,10 +45,10 @@ class BufferSpec:
     """NumPy name: `float32`, `int32`, `float16`, `uint8` ..."""
     shape: tuple[int, ...]
 
-    @property
+    @cached_property
     def nbytes(self) -> int:
         """Payload size, without guards."""
-        return int(np.prod(self.shape, dtype=np.int64)) * np.dtype(self.dtype).itemsize
+        return math.prod(self.shape) * np.dtype(self.dtype).itemsize
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +84,43 @@ class Slot:
     sealed: Mapping[str, Array]
     """Bytes of each `in` and `inout` buffer, encrypted: the runner opens them into `buffers` right
     before the call, with a key that it is given when nothing of the candidate's runs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slots:
+    """All slots of a layout: every array has one more axis in front, one index a slot.
+
+    What concerns many slots is done with these; each slot's own views are made when asked for.
+    """
+
+    buffers: Mapping[str, PlacedBuffer]
+    sealed: Mapping[str, Array]
+    count: int
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return self.count
+
+    def __getitem__(self, number: int) -> Slot:
+        """One of them. The ellipsis keeps what has no axis left a view."""
+        if not 0 <= number < self.count:
+            raise IndexError(f"slot {number} of {self.count}")
+        return Slot(
+            buffers={
+                name: PlacedBuffer(
+                    spec=one.spec,
+                    data=one.data[number, ...],
+                    guard_before=one.guard_before[number, ...],
+                    guard_after=one.guard_after[number, ...],
+                )
+                for name, one in self.buffers.items()
+            },
+            sealed={name: one[number, ...] for name, one in self.sealed.items()},
+        )
+
+    def __iter__(self) -> Iterator[Slot]:
+        """One after the other."""
+        return (self[number] for number in range(self.count))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,7 +213,7 @@ class Session(Protocol):
 class TimedSession(Session, Protocol):
     """A session on a real GPU: calls can be captured, and timed in batches by our own clock."""
 
-    def place_slots(self, buffers: Sequence[BufferSpec], count: int) -> tuple[Slot, ...]:
+    def place_slots(self, buffers: Sequence[BufferSpec], count: int) -> Slots:
         """Lay out `count` slots. Replaces the previous layout, as `place` does."""
         ...
 
@@ -187,8 +226,11 @@ class TimedSession(Session, Protocol):
         """
         ...
 
-    def seal(self, slot: int, key: bytes, contents: Mapping[str, Array]) -> None:
-        """Encrypt the contents of a slot's inputs into its `sealed` arrays."""
+    def seal(self, slots: Sequence[int], key: bytes, contents: Mapping[str, Array]) -> None:
+        """Encrypt the inputs of these slots into their `sealed` arrays.
+
+        `contents` of an input has one axis more in front, one index for each of `slots`.
+        """
         ...
 
     async def arm(self, batch: Batch) -> Verdict | None:

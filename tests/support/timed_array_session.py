@@ -28,7 +28,7 @@ from cuda_llm.tools.device import (
     CallReport,
     PlacedBuffer,
     Role,
-    Slot,
+    Slots,
     TimeClass,
 )
 
@@ -94,7 +94,7 @@ class TimedArraySession:
         self.rng = np.random.Generator(np.random.PCG64(seed))
         self.memory: dict[Any, Any] = {}
         self.placed: dict[str, PlacedBuffer] = {}
-        self.slots: tuple[Slot, ...] = ()
+        self.slots = Slots(buffers={}, sealed={}, count=0)
         self.everyone: list[Buffers] = []
         self.batches = 0
         self.armed: Batch | None = None
@@ -114,18 +114,16 @@ class TimedArraySession:
         took = self.one_call(self.placed, 0, 0, 1, [], warm_up=True)
         return CallReport(wall_s=0.0, launches=(LAUNCH,)) if isinstance(took, float) else took
 
-    def place_slots(self, buffers: Sequence[BufferSpec], count: int) -> tuple[Slot, ...]:
+    def place_slots(self, buffers: Sequence[BufferSpec], count: int) -> Slots:
         """Slots with memory of their own."""
-        self.slots = tuple(
-            Slot(
-                buffers={spec.name: placed(spec) for spec in buffers},
-                sealed={
-                    spec.name: np.zeros(spec.nbytes, np.uint8)
-                    for spec in buffers
-                    if spec.role is not Role.OUT
-                },
-            )
-            for _ in range(count)
+        self.slots = Slots(
+            buffers={spec.name: column(spec, count) for spec in buffers},
+            sealed={
+                spec.name: np.zeros((count, spec.nbytes), np.uint8)
+                for spec in buffers
+                if spec.role is not Role.OUT
+            },
+            count=count,
         )
         self.everyone = [views(one.buffers) for one in self.slots]
         return self.slots
@@ -139,11 +137,13 @@ class TimedArraySession:
         took = self.one_call(own, 0, 0, 1, [], warm_up=True)
         return self.time_class if isinstance(took, float) else took
 
-    def seal(self, slot: int, key: bytes, contents: Mapping[str, Array]) -> None:
+    def seal(self, slots: Sequence[int], key: bytes, contents: Mapping[str, Array]) -> None:
         """Encrypt."""
-        for index, (name, sealed) in enumerate(self.slots[slot].sealed.items()):
-            plain = as_bytes(np.ascontiguousarray(contents[name]))
-            sealed[...] = plain ^ keystream(key, slot, index, plain.size)
+        for index, (name, sealed) in enumerate(self.slots.sealed.items()):
+            assert len(contents[name]) == len(slots)
+            for slot, content in zip(slots, contents[name], strict=True):
+                plain = as_bytes(np.ascontiguousarray(content))
+                sealed[slot] = plain ^ keystream(key, slot, index, plain.size)
 
     async def arm(self, batch: Batch) -> Verdict | None:
         """Nothing of the script runs."""
@@ -230,10 +230,17 @@ def views(buffers: Mapping[str, PlacedBuffer]) -> dict[str, Array]:
 
 def placed(spec: BufferSpec) -> PlacedBuffer:
     """A buffer between guards."""
-    memory = np.zeros(spec.nbytes + 2 * GUARD_BYTES, np.uint8)
+    return Slots(buffers={spec.name: column(spec, 1)}, sealed={}, count=1)[0].buffers[spec.name]
+
+
+def column(spec: BufferSpec, count: int) -> PlacedBuffer:
+    """The buffer of each slot between its guards, as far apart as a GPU's slots could be."""
     end = GUARD_BYTES + spec.nbytes
-    data = memory[GUARD_BYTES:end].view(spec.dtype).reshape(spec.shape)
-    return PlacedBuffer(spec, data, memory[:GUARD_BYTES], memory[end:])
+    stride = -(-(end + GUARD_BYTES) // GUARD_BYTES) * GUARD_BYTES
+    memory = np.zeros((count, stride), np.uint8)
+    data = memory[:, GUARD_BYTES:end].view(spec.dtype).reshape((count, *spec.shape))
+    assert np.shares_memory(memory, data)
+    return PlacedBuffer(spec, data, memory[:, :GUARD_BYTES], memory[:, end : end + GUARD_BYTES])
 
 
 @dataclass

@@ -10,7 +10,7 @@ from timed_array_session import TimedArraySession, TimedArraySite
 
 from cuda_llm.outcomes import Verdict
 from cuda_llm.tools.compiler.candidate import Compiled
-from cuda_llm.tools.device import BufferSpec, PlacedBuffer, Slot
+from cuda_llm.tools.device import BufferSpec, PlacedBuffer, Slots
 
 
 class TimedStrictSession(TimedArraySession):
@@ -22,19 +22,18 @@ class TimedStrictSession(TimedArraySession):
         """See `Session.place`."""
         return {name: self.strict(one) for name, one in super().place(buffers).items()}
 
-    def place_slots(self, buffers: Sequence[BufferSpec], count: int) -> tuple[Slot, ...]:
+    def place_slots(self, buffers: Sequence[BufferSpec], count: int) -> Slots:
         """See `TimedSession.place_slots`."""
-        return tuple(
-            Slot(
-                buffers={name: self.strict(one) for name, one in slot.buffers.items()},
-                sealed={name: self.xp.wrap(one) for name, one in slot.sealed.items()},
-            )
-            for slot in super().place_slots(buffers, count)
+        plain = super().place_slots(buffers, count)
+        return Slots(
+            buffers={name: self.strict(one) for name, one in plain.buffers.items()},
+            sealed={name: self.xp.wrap(one) for name, one in plain.sealed.items()},
+            count=count,
         )
 
-    def seal(self, slot: int, key: bytes, contents: Mapping[str, Any]) -> None:
+    def seal(self, slots: Sequence[int], key: bytes, contents: Mapping[str, Any]) -> None:
         """See `TimedSession.seal`."""
-        super().seal(slot, key, {name: np.asarray(one.hidden) for name, one in contents.items()})
+        super().seal(slots, key, {name: np.asarray(one.hidden) for name, one in contents.items()})
 
     def strict(self, buffer: PlacedBuffer) -> PlacedBuffer:
         """The same memory, out of reach."""

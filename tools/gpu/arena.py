@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from cuda_llm.tools.arrays import Array
-from cuda_llm.tools.device import BufferSpec, PlacedBuffer, Slot
+from cuda_llm.tools.device import BufferSpec, PlacedBuffer, Slots
 from cuda_llm.tools.gpu.layout import Layout, lay_out
 from cuda_llm.tools.gpu.memory import Memory
 
@@ -34,9 +34,9 @@ class Arena:
     def place(self, buffers: Sequence[BufferSpec]) -> dict[str, PlacedBuffer]:
         """See `Session.place`. Buffers hold what lay there before, or random bytes."""
         self._lay(lay_out(buffers, scratch_bytes=SCRATCH_BYTES))
-        return self._placed(0)
+        return dict(self._slots()[0].buffers)
 
-    def place_slots(self, buffers: Sequence[BufferSpec], count: int) -> tuple[Slot, ...]:
+    def place_slots(self, buffers: Sequence[BufferSpec], count: int) -> Slots:
         """See `TimedSession.place_slots`."""
         self._lay(
             lay_out(
@@ -47,39 +47,42 @@ class Arena:
                 flush_bytes=self._flush_bytes,
             )
         )
-        return tuple(
-            Slot(
-                buffers=self._placed(slot),
-                sealed={name: self.sealed(name, slot) for name in self.layout.sealed},
-            )
-            for slot in range(count)
-        )
+        return self._slots()
 
-    def sealed(self, name: str, slot: int) -> Array:
-        """The bytes of an input's sealed contents."""
-        begin = slot * self.layout.stride + self.layout.sealed[name]
-        return self.memory.view(begin, begin + self.layout.spans[name].spec.nbytes)
+    def sealed(self, name: str) -> Array:
+        """The bytes of an input's sealed contents, a row a slot."""
+        begin = self.layout.sealed[name]
+        return self._bytes(begin, begin + self.layout.spans[name].spec.nbytes)
 
-    def output(self, name: str, slot: int) -> Array:
-        """The bytes of a buffer in a slot."""
-        span, base = self.layout.spans[name], slot * self.layout.stride
-        return self.memory.view(base + span.begin, base + span.end)
+    def output(self, name: str) -> Array:
+        """The bytes of a buffer, a row a slot."""
+        span = self.layout.spans[name]
+        return self._bytes(span.begin, span.end)
 
     def _lay(self, layout: Layout) -> None:
         if layout.wanted_bytes > self.memory.size_bytes:
             self.memory = self._grow(self.memory, layout)
         self._layout = layout.within(self.memory.size_bytes)
 
-    def _placed(self, slot: int) -> dict[str, PlacedBuffer]:
-        base, view = slot * self.layout.stride, self.memory.view
-        return {
-            name: PlacedBuffer(
-                spec=span.spec,
-                data=view(base + span.begin, base + span.end)
-                .view(span.spec.dtype)
-                .reshape(span.spec.shape),
-                guard_before=view(base + span.before, base + span.begin),
-                guard_after=view(base + span.end, base + span.after),
-            )
-            for name, span in self.layout.spans.items()
-        }
+    def _slots(self) -> Slots:
+        spans = self.layout.spans
+        return Slots(
+            buffers={
+                name: PlacedBuffer(
+                    spec=span.spec,
+                    data=self._column(span.begin, span.spec.dtype, span.spec.shape),
+                    guard_before=self._bytes(span.before, span.begin),
+                    guard_after=self._bytes(span.end, span.after),
+                )
+                for name, span in spans.items()
+            },
+            sealed={name: self.sealed(name) for name in self.layout.sealed},
+            count=self.layout.slots,
+        )
+
+    def _bytes(self, begin: int, end: int) -> Array:
+        return self._column(begin, "uint8", (end - begin,))
+
+    def _column(self, begin: int, dtype: str, shape: tuple[int, ...]) -> Array:
+        layout = self.layout
+        return self.memory.column(begin, dtype, (layout.slots, *shape), layout.stride)

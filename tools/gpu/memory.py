@@ -1,5 +1,6 @@
 """Memory that referee and runner see both: of the GPU, or of the host where that cannot be."""
 
+import math
 import os
 from typing import Any, Protocol
 
@@ -42,6 +43,10 @@ class Memory(Protocol):
         """Its bytes from `begin` up to `end`; writing is sharing."""
         ...
 
+    def column(self, begin: int, dtype: str, shape: tuple[int, ...], stride: int) -> Array:
+        """An array whose first index goes `stride` bytes further, each of the rest contiguous."""
+        ...
+
     def scrub(self) -> None:
         """Overwrite all of it: what comes next must find nothing of what was."""
         ...
@@ -78,6 +83,12 @@ class DeviceMemory:
         """See `Memory.view`."""
         start = self._cuda.MemoryPointer(self._memory, begin)
         return self.arrays.xp.ndarray((end - begin,), dtype=np.uint8, memptr=start)
+
+    def column(self, begin: int, dtype: str, shape: tuple[int, ...], stride: int) -> Array:
+        """See `Memory.column`."""
+        start = self._cuda.MemoryPointer(self._memory, begin)
+        strides = column_strides(dtype, shape, stride)
+        return self.arrays.xp.ndarray(shape, dtype=np.dtype(dtype), memptr=start, strides=strides)
 
     def scrub(self) -> None:
         """See `Memory.scrub`: random bytes, the same ones every MiB.
@@ -119,6 +130,11 @@ class HostMemory:
         """See `Memory.view`."""
         return np.frombuffer(self._file.map, np.uint8, end - begin, begin)
 
+    def column(self, begin: int, dtype: str, shape: tuple[int, ...], stride: int) -> Array:
+        """See `Memory.column`."""
+        strides = column_strides(dtype, shape, stride)
+        return np.ndarray(shape, np.dtype(dtype), self._file.map, begin, strides)
+
     def scrub(self) -> None:
         """See `Memory.scrub`: it reads as zeros afterwards."""
         self._file.discard(0, self.size_bytes)
@@ -134,3 +150,10 @@ class HostMemory:
 def round_up(value: int, unit: int) -> int:
     """The least multiple of `unit` that is no less than `value`."""
     return -(-value // unit) * unit
+
+
+def column_strides(dtype: str, shape: tuple[int, ...], stride: int) -> tuple[int, ...]:
+    """Bytes from each index to the next: `stride` for the first, no gaps for the others."""
+    itemsize = np.dtype(dtype).itemsize
+    inner = [itemsize * math.prod(shape[axis + 1 :]) for axis in range(1, len(shape))]
+    return (stride, *inner)

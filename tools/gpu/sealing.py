@@ -10,79 +10,79 @@ import numpy as np
 
 from cuda_llm.tools.arrays import Array, Arrays
 from cuda_llm.tools.gpu import philox
-from cuda_llm.tools.gpu.protocol import ALIGNMENT, TAG_WORDS, SealCall
+from cuda_llm.tools.gpu.protocol import TAG_WORDS, SlotsCall
 
 _THREADS = 256
 _MOST_BLOCKS = 1024
+"""Of one launch, for all of its slots together."""
 _TAG_BLOCKS = TAG_WORDS // _THREADS // 4
+_TAG_BYTES = 8
 
 
 @dataclass(frozen=True, kw_only=True)
-class Piece:
-    """A buffer's bytes, and the numbers that its keystream starts from."""
+class Column:
+    """One buffer of every slot."""
 
-    contents: Array
-    """Bytes, one after the other."""
-    slot: int
+    rows: Array
+    """Its bytes, a row a slot, however far the slots lie apart."""
     index: int
+    """Of the buffer: its keystream starts from that and from the slot's number."""
 
 
 class Sealing(Protocol):
     """Encrypts and tags bytes under a batch's key of 16 bytes."""
 
-    def seal(self, piece: Piece, to: Array, key: bytes) -> None:
-        """Encrypt a piece into the bytes `to`."""
+    def seal(self, column: Column, slots: Sequence[int], contents: Array, key: bytes) -> None:
+        """Encrypt a row of contiguous bytes for each of `slots` into its place in the column."""
         ...
 
-    def tags(self, pieces: Sequence[Piece], key: bytes) -> list[int]:
-        """The tag of each piece."""
+    def tags(self, columns: Sequence[Column], slots: Sequence[int], key: bytes) -> list[int]:
+        """Of each slot in turn, the tag of each of its buffers."""
         ...
 
 
 class HostSealing:
     """In NumPy, for memory of the host."""
 
-    def seal(self, piece: Piece, to: Array, key: bytes) -> None:
+    def seal(self, column: Column, slots: Sequence[int], contents: Array, key: bytes) -> None:
         """See `Sealing.seal`."""
-        to[...] = philox.sealed(piece.contents, piece.slot, piece.index, sealing_key(key))
+        words = sealing_key(key)
+        for slot, row in zip(slots, contents, strict=True):
+            column.rows[slot] = philox.sealed(row, slot, column.index, words)
 
-    def tags(self, pieces: Sequence[Piece], key: bytes) -> list[int]:
+    def tags(self, columns: Sequence[Column], slots: Sequence[int], key: bytes) -> list[int]:
         """See `Sealing.tags`."""
         words = tagging_key(key)
-        return [philox.tag(one.contents, one.slot, one.index, words) for one in pieces]
+        return [
+            philox.tag(one.rows[slot], slot, one.index, words) for slot in slots for one in columns
+        ]
 
 
 class GpuSealing:
-    """By the runner's own kernels, on the present CUDA device."""
+    """By kernels beside the runner's own, on the present CUDA device: one launch a buffer."""
 
     def __init__(self, arrays: Arrays, cubin: Path) -> None:
         """`arrays` are CuPy's."""
         module = arrays.xp.RawModule(path=str(cubin))
         self._arrays = arrays
-        self._open = module.get_function("open_inputs")
-        self._tag = module.get_function("tag_outputs")
+        self._seal = module.get_function("seal_slots")
+        self._tag = module.get_function("tag_slots")
 
-    def seal(self, piece: Piece, to: Array, key: bytes) -> None:
+    def seal(self, column: Column, slots: Sequence[int], contents: Array, key: bytes) -> None:
         """See `Sealing.seal`."""
-        contents = _aligned(piece.contents)
-        call = _call(sealing_key(key), piece.slot)
-        region = call.regions[0]
-        region.to, region.from_ = to.data.ptr, contents.data.ptr
-        region.bytes, region.index = contents.nbytes, piece.index
-        blocks = min(_MOST_BLOCKS, max(1, -(-contents.nbytes // 16 // _THREADS)))
-        self._open((blocks, 1, 1), (_THREADS, 1, 1), (_by_value(call),))
+        call = _call(column, slots, sealing_key(key))
+        call.rows, call.row_stride = contents.data.ptr, call.bytes
+        most = -(-_MOST_BLOCKS // len(slots))
+        _launch(self._seal, call, min(most, _blocks(call.bytes, 16)))
 
-    def tags(self, pieces: Sequence[Piece], key: bytes) -> list[int]:
+    def tags(self, columns: Sequence[Column], slots: Sequence[int], key: bytes) -> list[int]:
         """See `Sealing.tags`."""
-        sums = self._arrays.xp.zeros(len(pieces), dtype=np.uint64)
-        for number, piece in enumerate(pieces):
-            call = _call(tagging_key(key), piece.slot)
-            region = call.regions[0]
-            region.to, region.from_ = sums.data.ptr + 8 * number, piece.contents.data.ptr
-            region.bytes, region.index = piece.contents.nbytes, piece.index
-            words = -(-piece.contents.nbytes // 4)
-            blocks = min(_TAG_BLOCKS, max(1, -(-words // _THREADS)))
-            self._tag((blocks, 1, 1), (_THREADS, 1, 1), (_by_value(call),))
+        sums = self._arrays.xp.zeros(len(slots) * len(columns), dtype=np.uint64)
+        for number, column in enumerate(columns):
+            call = _call(column, slots, tagging_key(key))
+            call.rows = sums.data.ptr + _TAG_BYTES * number
+            call.row_stride = _TAG_BYTES * len(columns)
+            _launch(self._tag, call, min(_TAG_BLOCKS, _blocks(call.bytes, 4)))
         return [int(one) for one in self._arrays.to_host(sums)]
 
 
@@ -96,17 +96,26 @@ def tagging_key(key: bytes) -> tuple[int, int]:
     return int.from_bytes(key[8:12], "little"), int.from_bytes(key[12:16], "little")
 
 
-def _call(key: tuple[int, int], slot: int) -> SealCall:
-    call = SealCall(slot=slot, count=1)
+def _call(column: Column, slots: Sequence[int], key: tuple[int, int]) -> SlotsCall:
+    rows = column.rows
+    call = SlotsCall(
+        column=rows.data.ptr,
+        column_stride=rows.strides[0],
+        bytes=rows.shape[1],
+        index=column.index,
+        count=len(slots),
+    )
     call.key[0], call.key[1] = key
+    call.slots[: len(slots)] = bytes(slots)
     return call
 
 
-def _by_value(call: SealCall) -> Any:
-    """As CuPy passes a structure: an array of one element of its size."""
-    return np.frombuffer(bytes(call), dtype=np.dtype((np.void, ctypes.sizeof(call))))
+def _blocks(size_bytes: int, each: int) -> int:
+    """Enough for a thread to take `each` bytes."""
+    return max(1, -(-size_bytes // each // _THREADS))
 
 
-def _aligned(contents: Array) -> Array:
-    """The kernels read 16 bytes at once."""
-    return contents if contents.data.ptr % ALIGNMENT == 0 else contents.copy()
+def _launch(kernel: Any, call: SlotsCall, blocks: int) -> None:
+    """CuPy passes a structure as an array of one element of its size."""
+    by_value = np.frombuffer(bytes(call), dtype=np.dtype((np.void, ctypes.sizeof(call))))
+    kernel((blocks, call.count, 1), (_THREADS, 1, 1), (by_value,))

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from cuda_llm.outcomes import Verdict
 from cuda_llm.tools.arrays import Array
-from cuda_llm.tools.device import Argument, Batch, BufferSpec, CallOptions, Role, Slot, TimeClass
+from cuda_llm.tools.device import Argument, Batch, BufferSpec, CallOptions, Role, Slots, TimeClass
 from cuda_llm.tools.gpu.protocol import (
     MAX_STEPS,
     ArmFlag,
@@ -15,7 +15,7 @@ from cuda_llm.tools.gpu.protocol import (
     GoFrame,
     ReplyFrame,
 )
-from cuda_llm.tools.gpu.sealing import Piece
+from cuda_llm.tools.gpu.sealing import Column
 from cuda_llm.tools.gpu.session import GpuSession
 
 _ARM_LIMIT_S = 20.0
@@ -30,7 +30,7 @@ class GpuTimedSession(GpuSession):
     _batch: Batch | None = None
     _tags: tuple[int, ...] = ()
 
-    def place_slots(self, buffers: Sequence[BufferSpec], count: int) -> tuple[Slot, ...]:
+    def place_slots(self, buffers: Sequence[BufferSpec], count: int) -> Slots:
         """See `TimedSession.place_slots`."""
         self._batch = None
         return self._arena.place_slots(buffers, count)
@@ -50,17 +50,20 @@ class GpuTimedSession(GpuSession):
         self._class = TimeClass.HOST_INCLUSIVE if by_host else TimeClass.DEVICE
         return self._class
 
-    def seal(self, slot: int, key: bytes, contents: Mapping[str, Array]) -> None:
-        """See `TimedSession.seal`."""
+    def seal(self, slots: Sequence[int], key: bytes, contents: Mapping[str, Array]) -> None:
+        """See `TimedSession.seal`. Raises ValueError for contents that are not these inputs."""
         layout = self._arena.layout
+        if not all(0 <= slot < layout.slots for slot in slots):
+            raise ValueError(f"there are {layout.slots} slots")
         for index, (name, span) in enumerate(layout.spans.items()):
             if name not in layout.sealed:
                 continue
             plain = self._arena.memory.arrays.xp.ascontiguousarray(contents[name])
-            if plain.dtype != span.spec.dtype or plain.nbytes != span.spec.nbytes:
+            if plain.dtype != span.spec.dtype or plain.nbytes != len(slots) * span.spec.nbytes:
                 raise ValueError(f"{name} is {span.spec.dtype} {span.spec.shape}")
-            piece = Piece(contents=plain.reshape(-1).view("uint8"), slot=slot, index=index)
-            self._wiring.sealing.seal(piece, self._arena.sealed(name, slot), key)
+            rows = plain.reshape(-1).view("uint8").reshape(len(slots), -1)
+            column = Column(rows=self._arena.sealed(name), index=index)
+            self._wiring.sealing.seal(column, slots, rows, key)
 
     async def arm(self, batch: Batch) -> Verdict | None:
         """See `TimedSession.arm`. Raises ValueError for a batch that cannot be."""
@@ -99,13 +102,10 @@ class GpuTimedSession(GpuSession):
         """See `TimedSession.find_late_write`. Raises ValueError where no batch has run."""
         if self._batch is None:
             raise ValueError("no batch has run")
-        pieces = [
-            (name, Piece(contents=self._arena.output(name, slot), slot=slot, index=index))
-            for slot in self._batch.order
-            for index, name in self._outputs()
-        ]
-        now = self._wiring.sealing.tags([piece for _, piece in pieces], self._batch.key)
-        names = (name for name, _ in pieces)
+        outputs = self._outputs()
+        columns = [Column(rows=self._arena.output(name), index=index) for index, name in outputs]
+        now = self._wiring.sealing.tags(columns, self._batch.order, self._batch.key)
+        names = [name for _, name in outputs] * len(self._batch.order)
         return next(
             (
                 name

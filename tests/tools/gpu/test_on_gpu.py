@@ -104,8 +104,7 @@ def test_a_timed_batch_is_sealed_solved_and_tagged_as_numpy_says(
             assert await session.capture(arguments(COUNT), CallOptions()) is TimeClass.DEVICE
             batch = Batch(order=(2, 0), key=secrets.token_bytes(16))
             fresh = {slot: xp.random.random(COUNT, dtype="float32") for slot in batch.order}
-            for number, contents in fresh.items():
-                session.seal(number, batch.key, {"x": contents})
+            session.seal(batch.order, batch.key, {"x": xp.stack([*fresh.values()])})
             assert await session.arm(batch) is None
             assert isinstance(await session.go(5.0), float)
             tags = session.tags

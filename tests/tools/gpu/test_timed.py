@@ -20,7 +20,7 @@ from cuda_llm.tools.device import (
     CallOptions,
     Role,
     Scalar,
-    Slot,
+    Slots,
     TimeClass,
 )
 from cuda_llm.tools.gpu.sessions import Sessions
@@ -45,7 +45,7 @@ def arguments(mode: str) -> list[Argument]:
 @asynccontextmanager
 async def captured(
     opened: Opened, candidate: Compiled, mode: str
-) -> AsyncIterator[tuple[GpuTimedSession, tuple[Slot, ...], TimeClass]]:
+) -> AsyncIterator[tuple[GpuTimedSession, Slots, TimeClass]]:
     async with opened() as sessions, sessions.open(candidate) as session:
         assert isinstance(session, GpuTimedSession)
         slots = session.place_slots(BUFFERS, SLOTS)
@@ -61,8 +61,7 @@ def batch(*order: int, solve: bool = True) -> Batch:
 def sealed(session: GpuTimedSession, one: Batch) -> dict[int, npt.NDArray[np.float32]]:
     """Fresh contents for each slot of a batch, sealed."""
     contents = {slot: np.random.default_rng(slot).random(COUNT, np.float32) for slot in one.order}
-    for slot, values in contents.items():
-        session.seal(slot, one.key, {"x": values})
+    session.seal(one.order, one.key, {"x": np.stack([*contents.values()])})
     return contents
 
 
@@ -95,13 +94,52 @@ def test_what_is_sealed_shows_nothing_of_its_contents(
 ) -> None:
     async def run() -> None:
         async with captured(open_sessions, candidate, "good") as (session, slots, _):
-            zeros = {"x": np.zeros(COUNT, np.float32)}
-            for slot in (0, 1):
-                session.seal(slot, bytes(range(16)), zeros)
+            zeros = {"x": np.zeros((2, COUNT), np.float32)}
+            session.seal((0, 1), bytes(range(16)), zeros)
             first, second = (np.array(slots[slot].sealed["x"]) for slot in (0, 1))
             assert first.size == COUNT * 4
             assert (first != second).mean() > 0.9
             assert np.unique(first).size > 200
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("slots", "contents", "message"),
+    [
+        ((0, SLOTS), np.zeros((2, COUNT), np.float32), "there are 5 slots"),
+        ((0, 1), np.zeros(COUNT, np.float32), "x is float32"),
+        ((0, 1), np.zeros((2, COUNT), np.int32), "x is float32"),
+    ],
+)
+def test_what_does_not_fit_the_slots_is_not_sealed(
+    open_sessions: Opened,
+    candidate: Compiled,
+    slots: tuple[int, ...],
+    contents: npt.NDArray[np.generic],
+    message: str,
+) -> None:
+    async def run() -> None:
+        async with captured(open_sessions, candidate, "good") as (session, _, _):
+            session.seal(slots, bytes(16), {"x": contents})
+
+    with pytest.raises(ValueError, match=message):
+        asyncio.run(run())
+
+
+def test_a_late_write_is_found_in_any_slot_of_the_batch_alone(
+    open_sessions: Opened, candidate: Compiled
+) -> None:
+    async def run() -> None:
+        async with captured(open_sessions, candidate, "good") as (session, slots, _):
+            one = batch(4, 0, 3)
+            sealed(session, one)
+            assert await session.arm(one) is None
+            assert isinstance(await session.go(5.0), float)
+            for number, slot in enumerate(slots):
+                slot.buffers["y"].data[2, -1] += 1
+                assert session.find_late_write() == ("y" if number in one.order else None)
+                slot.buffers["y"].data[2, -1] -= 1
 
     asyncio.run(run())
 

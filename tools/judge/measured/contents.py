@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
 
 from cuda_llm.tasks.distribution import parse_distribution
 from cuda_llm.tasks.reference import Reference
@@ -35,12 +36,12 @@ class Recipe:
     method: Method = Method.REFERENCE
     """How outputs are compared."""
 
-    @property
+    @cached_property
     def case(self) -> Case:
         """The size as verdicts name it."""
         return timed_case(self.task, self.dims, Level.CHECK, "bench")
 
-    @property
+    @cached_property
     def specs(self) -> tuple[BufferSpec, ...]:
         """The buffers of a call."""
         return buffer_specs(self.task, self.dims)
@@ -72,14 +73,19 @@ def draw_group(recipe: Recipe, group: Group) -> Mapping[str, Array]:
     """Contents of every input, the slots of the group along the first axis."""
     rng = recipe.arrays.generator(group.seed)
     shapes = {spec.name: spec for spec in recipe.specs}
-    drawn = {}
+    drawn: dict[str, Array] = {}
     for name, spelling in recipe.case.distributions.items():
         spec = shapes[name]
-        together = parse_distribution(spelling).name in INDEPENDENT
-        parts = [(len(group.slots), *spec.shape)] if together else [spec.shape] * len(group.slots)
-        arrays = [
-            draw(spelling, rng, shape, spec.dtype, recipe.dims, arrays=recipe.arrays)
-            for shape in parts
-        ]
-        drawn[name] = arrays[0] if together else recipe.arrays.xp.stack(arrays)
+        fresh = partial(
+            draw, spelling, rng, dtype=spec.dtype, dims=recipe.dims, arrays=recipe.arrays
+        )
+        shape = (len(group.slots), *spec.shape)
+        if parse_distribution(spelling).name in INDEPENDENT:
+            drawn[name] = fresh(shape)
+        elif len(group.slots) == 1:
+            drawn[name] = fresh(spec.shape).reshape(shape)
+        else:
+            drawn[name] = recipe.arrays.xp.empty(shape, spec.dtype)
+            for row in range(len(group.slots)):
+                drawn[name][row, ...] = fresh(spec.shape)
     return drawn

@@ -30,16 +30,13 @@ def stage(lane: Lane, order: Sequence[int], *, alike: bool = False) -> Staged:
     for the memory they would take: they are drawn again from the groups' seeds when the outputs
     are looked at.
     """
-    poison_outputs([lane.outputs[number] for number in order], secrets.choice(POISONS))
+    poison_outputs(lane.recipe, lane.slots, order, secrets.choice(POISONS))
     if lane.trusted and not alike:
         return Staged(order=tuple(order), key=lane.key)
     key = lane.key if lane.trusted else secrets.token_bytes(KEY_BYTES)
     groups = []
     for numbers in in_groups(lane.recipe, order):
         group = Group(slots=numbers, seed=secrets.randbits(SEED_BITS))
-        contents = draw_group(lane.recipe, group)
-        for position, number in enumerate(numbers):
-            own = {name: drawn[position] for name, drawn in contents.items()}
-            lane.session.seal(number, key, own)
+        lane.session.seal(numbers, key, draw_group(lane.recipe, group))
         groups.append(group)
     return Staged(order=tuple(order), key=key, groups=tuple(groups))

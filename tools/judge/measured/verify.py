@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from cuda_llm.outcomes import GuardOverwritten, InputMutated, LateWrite, Verdict, WrongResult
-from cuda_llm.tools.arrays import Array
-from cuda_llm.tools.device import Role, Slot
-from cuda_llm.tools.judge.measured.contents import draw_group
+from cuda_llm.tools.arrays import Array, Arrays
+from cuda_llm.tools.device import Role, Slots
+from cuda_llm.tools.judge.measured.columns import first_changed, gather
+from cuda_llm.tools.judge.measured.contents import Recipe, draw_group
 from cuda_llm.tools.judge.measured.lane import Lane
 from cuda_llm.tools.judge.measured.stage import Staged
-from cuda_llm.tools.validator.buffers import first_difference, words
 from cuda_llm.tools.validator.check_outputs import check_batch
 from cuda_llm.tools.validator.compare import Expected
 from cuda_llm.tools.validator.oracle import Expectation, Oracle
@@ -34,9 +34,8 @@ async def find_fault(lane: Lane, staged: Staged, oracle: Oracle) -> Verdict | No
     """The same, whatever the guards hold."""
     for group in staged.groups:
         contents = draw_group(lane.recipe, group)
-        slots = [lane.slots[number] for number in group.slots]
-        fault = find_mutated(lane, slots, contents) or await find_wrong(
-            lane, slots, contents, oracle
+        fault = find_mutated(lane, group.slots, contents) or await find_wrong(
+            lane, group.slots, contents, oracle
         )
         if fault is not None:
             return fault
@@ -46,10 +45,9 @@ async def find_fault(lane: Lane, staged: Staged, oracle: Oracle) -> Verdict | No
 
 def find_overwritten(lane: Lane) -> GuardOverwritten | None:
     """A buffer of any slot outside of which a byte changed."""
-    xp, to_host = lane.recipe.arrays.xp, lane.recipe.arrays.to_host
     sides = [(name, side) for name in lane.guards for side in ("before", "after")]
     changed = [
-        (xp.stack([guard(slot, name, side) for slot in lane.slots]) != written).any(axis=0)
+        (guards(lane.slots, name, side) != written).any(axis=0)
         for name, both in lane.guards.items()
         for side, written in zip(("before", "after"), both, strict=True)
     ]
@@ -57,29 +55,25 @@ def find_overwritten(lane: Lane) -> GuardOverwritten | None:
     if at is None:
         return None
     name, side = sides[at]
-    places = np.flatnonzero(to_host(changed[at]))
+    places = np.flatnonzero(lane.recipe.arrays.to_host(changed[at]))
     distance = int(places[0]) if side == "after" else changed[at].size - 1 - int(places[-1])
     return GuardOverwritten(buffer=name, side=side, offset_bytes=distance)
 
 
-def guard(slot: Slot, name: str, side: str) -> Array:
-    """The bytes on one side of a buffer."""
-    buffer = slot.buffers[name]
+def guards(slots: Slots, name: str, side: str) -> Array:
+    """The bytes on one side of a buffer, a row a slot."""
+    buffer = slots.buffers[name]
     return buffer.guard_before if side == "before" else buffer.guard_after
 
 
 def find_mutated(
-    lane: Lane, slots: Sequence[Slot], contents: Mapping[str, Array]
+    lane: Lane, numbers: Sequence[int], contents: Mapping[str, Array]
 ) -> InputMutated | None:
     """An input that is not what was opened into it."""
     inputs = [spec.name for spec in lane.recipe.specs if spec.role is Role.IN]
-    pairs = [
-        (words(slot.buffers[name].data), words(contents[name][position]))
-        for name in inputs
-        for position, slot in enumerate(slots)
-    ]
-    at = first_difference(pairs, lane.recipe.arrays)
-    return None if at is None else InputMutated(buffer=inputs[at // len(slots)])
+    pairs = [(lane.slots.buffers[name].data, contents[name]) for name in inputs]
+    at = first_changed(pairs, numbers, lane.recipe.arrays)
+    return None if at is None else InputMutated(buffer=inputs[at])
 
 
 def first_true(lane: Lane, flags: Sequence[Array]) -> int | None:
@@ -91,42 +85,36 @@ def first_true(lane: Lane, flags: Sequence[Array]) -> int | None:
 
 
 async def find_wrong(
-    lane: Lane, slots: Sequence[Slot], contents: Mapping[str, Array], oracle: Oracle
+    lane: Lane, numbers: Sequence[int], contents: Mapping[str, Array], oracle: Oracle
 ) -> Verdict | None:
     """The first call of the group whose outputs are wrong: all at once, then one by one."""
     case, dims, task = lane.recipe.case, lane.recipe.dims, lane.recipe.task
+    outputs = outputs_of(lane, numbers)
     if lane.recipe.reference is not None:
-        return find_wrong_by_reference(lane, slots, contents)
+        return find_wrong_by_reference(lane.recipe, contents, outputs)
     expectations = []
-    for position in range(len(slots)):
-        inputs = {name: drawn[position] for name, drawn in contents.items()}
-        expectation = await oracle(inputs, dims)
+    for position in range(len(numbers)):
+        expectation = await oracle(of_call(contents, position), dims)
         if not isinstance(expectation, Expectation):
             return expectation
-        expectations.append((slots[position], inputs, expectation))
-    first = expectations[0][2]
+        expectations.append(expectation)
     arrays = lane.recipe.arrays
-    own = case_limits(task, case, first.values, arrays)
-    if len(slots) > 1 and all_right(lane, slots, [one for _, _, one in expectations], own):
+    own = case_limits(task, case, expectations[0].values, arrays)
+    if len(numbers) > 1 and all_right(outputs, expectations, own, arrays):
         return None
-    for slot, inputs, expectation in expectations:
-        outputs = outputs_of(slot)
-        for name, comparison in compare_outputs(outputs, expectation, own, arrays).items():
+    for position, expectation in enumerate(expectations):
+        got = of_call(outputs, position)
+        for name, comparison in compare_outputs(got, expectation, own, arrays).items():
             if not comparison.ok:
-                return wrong_result(case, name, outputs, expectation, own, inputs, arrays)
+                inputs = of_call(contents, position)
+                return wrong_result(case, name, got, expectation, own, inputs, arrays)
     return None
 
 
 def find_wrong_by_reference(
-    lane: Lane, slots: Sequence[Slot], contents: Mapping[str, Array]
+    recipe: Recipe, contents: Mapping[str, Array], outputs: Mapping[str, Array]
 ) -> WrongResult | None:
     """The same for a task with a reference, which may take many calls at once, or parts of one."""
-    recipe, xp = lane.recipe, lane.recipe.arrays.xp
-    single = len(slots) == 1
-    outputs = {
-        name: data[None] if single else xp.stack([slot.buffers[name].data for slot in slots])
-        for name, data in outputs_of(slots[0]).items()
-    }
     found = check_batch(
         recipe.task,
         recipe.case,
@@ -140,7 +128,7 @@ def find_wrong_by_reference(
 
 
 def all_right(
-    lane: Lane, slots: Sequence[Slot], expectations: Sequence[Expectation], own: Limits
+    outputs: Mapping[str, Array], expectations: Sequence[Expectation], own: Limits, arrays: Arrays
 ) -> bool:
     """Whether every call is right beyond doubt, in one comparison.
 
@@ -148,20 +136,19 @@ def all_right(
     the root mean square over n calls. What fails here may still be right: it is looked at call by
     call.
     """
-    xp = lane.recipe.arrays.xp
     if any(one.own_rule is not None for one in expectations):
         return False
     together = {
         name: Expected(
-            xp.stack([one.values[name].value for one in expectations]),
-            stacked(xp, [one.values[name].scale for one in expectations]),
+            arrays.xp.stack([one.values[name].value for one in expectations]),
+            stacked(arrays.xp, [one.values[name].scale for one in expectations]),
         )
         for name in expectations[0].values
     }
-    outputs = {name: xp.stack([slot.buffers[name].data for slot in slots]) for name in together}
-    compared = compare_outputs(outputs, Expectation(together), own, lane.recipe.arrays)
+    got = {name: outputs[name] for name in together}
+    compared = compare_outputs(got, Expectation(together), own, arrays)
     return all(
-        one.ok and min(one.max_units, math.sqrt(len(slots)) * one.rms_units) <= own.rms_units
+        one.ok and min(one.max_units, math.sqrt(len(expectations)) * one.rms_units) <= own.rms_units
         for one in compared.values()
     )
 
@@ -172,10 +159,15 @@ def stacked(xp: Any, scales: Sequence[Array | None]) -> Array | None:
     return xp.stack(known) if known else None
 
 
-def outputs_of(slot: Slot) -> dict[str, Array]:
-    """As they lie; nothing of the candidate's runs, and late writes are looked for afterwards."""
+def outputs_of(lane: Lane, numbers: Sequence[int]) -> dict[str, Array]:
+    """What these calls left, one index a call; late writes are looked for afterwards."""
     return {
-        name: buffer.data
-        for name, buffer in slot.buffers.items()
+        name: gather(buffer.data, numbers, lane.recipe.arrays)
+        for name, buffer in lane.slots.buffers.items()
         if buffer.spec.role is not Role.IN
     }
+
+
+def of_call(arrays: Mapping[str, Array], position: int) -> dict[str, Array]:
+    """One call's part of what is there for many."""
+    return {name: array[position, ...] for name, array in arrays.items()}

@@ -108,6 +108,29 @@ def writes_its_input(call: Call) -> float:
     return 50.0
 
 
+def writes_an_input_in_one_call(call: Call) -> float:
+    """The second input of the last call of a batch."""
+    add(call)
+    if call.step == call.calls - 1 and not call.warm_up:
+        call.buffers["B"][-1] += 1
+    return 50.0
+
+
+def late_in_one_call(call: Call) -> float:
+    """One element of the last call of a batch, when nobody looks any more."""
+    add(call)
+    if call.step == call.calls - 1 and not call.warm_up:
+        result = call.buffers["C"][-1:]
+        right = result.copy()
+        result[...] = 0
+
+        def finish() -> None:
+            result[...] = right
+
+        call.later.append(finish)
+    return 50.0
+
+
 def overruns(call: Call) -> float:
     add(call)
     call.guards["C"][1][7] ^= 1
@@ -215,6 +238,8 @@ CHEATS: dict[str, tuple[Script, str]] = {
     "all work in the last call": (all_in_the_last_call, "LATE_WRITE"),
     "every second call": (every_second_call, "LATE_WRITE"),
     "writes its input": (writes_its_input, "INPUT_MUTATED"),
+    "writes an input in one call": (writes_an_input_in_one_call, "INPUT_MUTATED"),
+    "late in one call": (late_in_one_call, "LATE_WRITE"),
     "overruns its output": (overruns, "GUARD_OVERWRITTEN"),
     "underruns its input": (underruns, "GUARD_OVERWRITTEN"),
     "slow in short batches": (slow_in_short_batches(50.0), "QUARANTINED"),

@@ -4,9 +4,18 @@ import pytest
 from strict_arrays import strict_arrays
 from timed_array_session import Script
 from timed_benches import small_bench, timed, timed_site
-from timed_scripts import honest, late, overruns, writes_its_input, wrong_in_the_last_call
+from timed_scripts import (
+    honest,
+    late,
+    late_in_one_call,
+    overruns,
+    writes_an_input_in_one_call,
+    writes_its_input,
+    wrong_in_the_last_call,
+)
 from timed_strict_session import TimedStrictSite
 
+from cuda_llm.outcomes import InputMutated, LateWrite
 from cuda_llm.tools.judge.timing import Timing
 
 pytestmark = pytest.mark.usefixtures("own_cache")
@@ -29,13 +38,22 @@ def test_an_honest_kernel_is_timed() -> None:
     [
         (wrong_in_the_last_call, "WRONG_RESULT"),
         (late, "LATE_WRITE"),
+        (late_in_one_call, "LATE_WRITE"),
         (writes_its_input, "INPUT_MUTATED"),
+        (writes_an_input_in_one_call, "INPUT_MUTATED"),
         (overruns, "GUARD_OVERWRITTEN"),
     ],
 )
 def test_tricks_end_in_their_verdicts(script: Script, code: str) -> None:
     outcome = timed(strict_site(script), small_bench(96))
     assert getattr(outcome, "code", None) == code
+
+
+def test_a_fault_in_one_slot_of_many_is_blamed_on_its_buffer() -> None:
+    site = strict_site(writes_an_input_in_one_call)
+    assert timed(site) == InputMutated(buffer="B")
+    assert max(len(one.order) for one in site.session_of("candidate").orders) > 1
+    assert timed(strict_site(late_in_one_call)) == LateWrite(buffer="C")
 
 
 def test_a_batch_is_looked_at_in_few_transfers() -> None:

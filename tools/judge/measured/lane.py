@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from cuda_llm.outcomes import Verdict
 from cuda_llm.tools.arrays import Array
 from cuda_llm.tools.device import Role, Slots, TimeClass, TimedSession
-from cuda_llm.tools.judge.measured.columns import fill
 from cuda_llm.tools.judge.measured.contents import Group, Recipe, draw_group, in_groups
 from cuda_llm.tools.validator.cases import POISONS
+from cuda_llm.tools.validator.columns import fill
 from cuda_llm.tools.validator.layout import call_arguments, call_options
 
 KEY_BYTES = 16

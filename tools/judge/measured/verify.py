@@ -9,11 +9,11 @@ import numpy as np
 from cuda_llm.outcomes import GuardOverwritten, InputMutated, LateWrite, Verdict, WrongResult
 from cuda_llm.tools.arrays import Array, Arrays
 from cuda_llm.tools.device import Role, Slots
-from cuda_llm.tools.judge.measured.columns import first_changed, gather
 from cuda_llm.tools.judge.measured.contents import Recipe, draw_group
 from cuda_llm.tools.judge.measured.lane import Lane
 from cuda_llm.tools.judge.measured.stage import Staged
 from cuda_llm.tools.validator.check_outputs import check_batch
+from cuda_llm.tools.validator.columns import first_changed, gather
 from cuda_llm.tools.validator.compare import Expected
 from cuda_llm.tools.validator.oracle import Expectation, Oracle
 from cuda_llm.tools.validator.results import case_limits, compare_outputs, wrong_result

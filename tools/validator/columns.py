@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from cuda_llm.tools.arrays import Array, Arrays
-from cuda_llm.tools.judge.measured.column_kernels import PROGRAM, WIDTHS
 from cuda_llm.tools.launch_on_gpu import Launch
 from cuda_llm.tools.validator.buffers import bytes_of, first_difference, words
+from cuda_llm.tools.validator.column_kernels import PROGRAM, WIDTHS
 
 WORDS_A_THREAD = 8
 """At least: below that, more threads do not pay."""

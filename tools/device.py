@@ -213,8 +213,11 @@ class Session(Protocol):
 class TimedSession(Session, Protocol):
     """A session on a real GPU: calls can be captured, and timed in batches by our own clock."""
 
-    def place_slots(self, buffers: Sequence[BufferSpec], count: int) -> Slots:
-        """Lay out `count` slots. Replaces the previous layout, as `place` does."""
+    async def place_slots(self, buffers: Sequence[BufferSpec], count: int) -> Slots:
+        """Lay out `count` slots. Replaces the previous layout, as `place` does.
+
+        Waits for memory that others are giving back, where it is needed.
+        """
         ...
 
     async def capture(
@@ -279,6 +282,16 @@ class Site(Protocol):
 
         Yields a verdict where the candidate cannot be loaded or needs what this device lacks.
         Two may be open at once: each has memory of its own.
+        """
+        ...
+
+    def keep(self, candidate: Compiled) -> AbstractAsyncContextManager[Session | Verdict]:
+        """The same for a program of our own, whose runner may be used again: a task's baseline.
+
+        Never for what is judged: code that has run in a process can leave something behind for
+        the next use. There is one such runner at most, with one user at a time: who asks for it
+        meanwhile gets a fresh one. It ends when another program is to be kept, when somebody needs
+        its memory, and after an exception or a verdict while it is used.
         """
         ...
 

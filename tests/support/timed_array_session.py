@@ -6,7 +6,7 @@ all that a hostile one could: the memory of every slot, and what it remembers.
 
 import hashlib
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -114,7 +114,7 @@ class TimedArraySession:
         took = self.one_call(self.placed, 0, 0, 1, [], warm_up=True)
         return CallReport(wall_s=0.0, launches=(LAUNCH,)) if isinstance(took, float) else took
 
-    def place_slots(self, buffers: Sequence[BufferSpec], count: int) -> Slots:
+    async def place_slots(self, buffers: Sequence[BufferSpec], count: int) -> Slots:
         """Slots with memory of their own."""
         self.slots = Slots(
             buffers={spec.name: column(spec, count) for spec in buffers},
@@ -258,6 +258,8 @@ class TimedArraySite:
     time_source: TimeSource = "measured"
     refused: Mapping[str, Verdict] = field(default_factory=dict)
     opened: list[tuple[str, TimedArraySession]] = field(default_factory=list)
+    kept: list[str] = field(default_factory=list)
+    """Names of those whose runners could have been used again."""
 
     def session_of(self, name: str) -> TimedArraySession:
         """The one opened last for a candidate."""
@@ -278,6 +280,11 @@ class TimedArraySite:
         )
         self.opened.append((candidate.name, session))
         yield session
+
+    def keep(self, candidate: Compiled) -> AbstractAsyncContextManager[TimedArraySession | Verdict]:
+        """A session of its own, noted."""
+        self.kept.append(candidate.name)
+        return self.open(candidate)
 
 
 def named(name: str) -> Compiled:

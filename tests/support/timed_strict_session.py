@@ -22,9 +22,9 @@ class TimedStrictSession(TimedArraySession):
         """See `Session.place`."""
         return {name: self.strict(one) for name, one in super().place(buffers).items()}
 
-    def place_slots(self, buffers: Sequence[BufferSpec], count: int) -> Slots:
+    async def place_slots(self, buffers: Sequence[BufferSpec], count: int) -> Slots:
         """See `TimedSession.place_slots`."""
-        plain = super().place_slots(buffers, count)
+        plain = await super().place_slots(buffers, count)
         return Slots(
             buffers={name: self.strict(one) for name, one in plain.buffers.items()},
             sealed={name: self.xp.wrap(one) for name, one in plain.sealed.items()},

@@ -3,7 +3,7 @@
 import hashlib
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -134,6 +134,10 @@ class EmulatedDevice:
                 yield failure or EmulatedSession(loaded, runner, arena, report)
             finally:
                 await runner.stop()
+
+    def keep(self, candidate: Compiled) -> AbstractAsyncContextManager[Session | Verdict]:
+        """See `Site.keep`: a runner is started in no time here, so each is fresh."""
+        return self.open(candidate)
 
     async def _load(self, runner: Runner, loaded: Loaded, report: SharedMemory) -> Verdict | None:
         """Wait until the candidate is loaded; the verdict where it cannot be."""

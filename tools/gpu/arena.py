@@ -38,16 +38,18 @@ class Arena:
 
     def place_slots(self, buffers: Sequence[BufferSpec], count: int) -> Slots:
         """See `TimedSession.place_slots`."""
-        self._lay(
-            lay_out(
-                buffers,
-                scratch_bytes=SCRATCH_BYTES,
-                slots=count,
-                seals=True,
-                flush_bytes=self._flush_bytes,
-            )
-        )
+        self._lay(self.laid_out(buffers, count))
         return self._slots()
+
+    def laid_out(self, buffers: Sequence[BufferSpec], count: int) -> Layout:
+        """What `place_slots` would lay out."""
+        return lay_out(
+            buffers,
+            scratch_bytes=SCRATCH_BYTES,
+            slots=count,
+            seals=True,
+            flush_bytes=self._flush_bytes,
+        )
 
     def sealed(self, name: str) -> Array:
         """The bytes of an input's sealed contents, a row a slot."""

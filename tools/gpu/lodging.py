@@ -1,6 +1,7 @@
 """What one session holds of its site: a runner, and memory, given back together."""
 
 import os
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from cuda_llm.errors import InfrastructureError
@@ -21,10 +22,18 @@ _MOST_PATH_BYTES = 1023
 class Lodging:
     """Opened by `reach`, ended by `leave`."""
 
-    def __init__(self, library: Path, spares: Spares, arenas: Arenas) -> None:
+    def __init__(
+        self,
+        library: Path,
+        spares: Spares,
+        arenas: Arenas,
+        make_room: Callable[[int], Awaitable[None]],
+    ) -> None:
+        """`make_room` has others give back what they can do without, before so much is lent."""
         self._library = os.fsencode(library)
         self._spares = spares
         self._arenas = arenas
+        self._make_room = make_room
         self._runner: GpuRunner | None = None
         self._lent: list[Memory] = []
 
@@ -32,6 +41,11 @@ class Lodging:
     def held_bytes(self) -> int:
         """Device memory it has been lent."""
         return sum(memory.size_bytes for memory in self._lent)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether its runner is."""
+        return self._runner is not None and self._runner.is_alive
 
     async def enter(self, wanted_bytes: int) -> Reached | Verdict:
         """Load the candidate in a fresh runner with memory of about this size.
@@ -44,6 +58,7 @@ class Lodging:
         memory = self._runner.memory
         if memory is not None:
             return await self._start(self._runner, memory)
+        await self._make_room(wanted_bytes)
         try:
             lent = self._arenas.lend(wanted_bytes, UNIT_BYTES)
         except ArenaFull as error:
@@ -56,13 +71,20 @@ class Lodging:
         assert self._runner is not None
         return await self._start(self._runner, memory)
 
+    async def prepare(self, memory: Memory, layout: Layout) -> None:
+        """Have `grow` find all that the layout wants, if it can be had."""
+        fixed = self._runner is not None and memory is self._runner.memory
+        if not fixed and layout.wanted_bytes > memory.size_bytes:
+            await self._make_room(layout.wanted_bytes)
+
     def grow(self, memory: Memory, layout: Layout) -> Memory:
         """Memory for a layout. Raises ArenaFull."""
         if self._runner is not None and memory is self._runner.memory:
             layout.within(memory.size_bytes)
             return memory
         try:
-            larger = self._arenas.lend(layout.wanted_bytes, layout.least_bytes)
+            least = max(layout.least_bytes, memory.size_bytes + 1)
+            larger = self._arenas.lend(layout.wanted_bytes, least)
         except ArenaFull:
             if layout.least_bytes > memory.size_bytes:
                 raise

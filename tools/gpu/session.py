@@ -18,6 +18,7 @@ from cuda_llm.tools.device import (
 )
 from cuda_llm.tools.gpu.arena import Arena
 from cuda_llm.tools.gpu.endings import Scene, ending
+from cuda_llm.tools.gpu.layout import Layout
 from cuda_llm.tools.gpu.memory import Memory
 from cuda_llm.tools.gpu.process import Frame, GpuRunner
 from cuda_llm.tools.gpu.protocol import CallFrame, ReplyFrame, SharedBy, Solve, put_arguments
@@ -47,8 +48,12 @@ class Wiring:
     hardware: Hardware
     sealing: Sealing
     reach: Reach
+    prepare: Callable[[Memory, Layout], Awaitable[None]]
+    """Have as much memory to be had as a layout wants, instead of this."""
     settle: Callable[[], Awaitable[None]]
     """Wait until nothing of the site's own is under way beside what is timed."""
+    untimed: Callable[[], None]
+    """Told before a call that is not: something may get under way."""
     notes: tuple[str, ...] = ()
 
 
@@ -62,6 +67,11 @@ class GpuSession:
         self._names = {kernel.symbol: kernel.kernel for kernel in wiring.candidate.kernels}
         self._over: Verdict | None = None
 
+    @property
+    def verdict(self) -> Verdict | None:
+        """What ended it."""
+        return self._over
+
     def place(self, buffers: Sequence[BufferSpec]) -> dict[str, PlacedBuffer]:
         """See `Session.place`. New buffers hold what nobody has written for them."""
         return self._arena.place(buffers)
@@ -72,6 +82,7 @@ class GpuSession:
         """See `Session.call`. After a verdict the runner is gone: every later call returns it."""
         frame = CallFrame()
         self._describe(frame.solve, arguments, options)
+        self._wiring.untimed()
         started = time.monotonic()
         reply = await self._order(frame, options.limit_s)
         wall_s = time.monotonic() - started

@@ -1,6 +1,5 @@
 """Sessions one after the other, or two at once: runners and memory put together."""
 
-import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator
@@ -13,6 +12,8 @@ from cuda_llm.outcomes import Verdict
 from cuda_llm.tools.compiler.candidate import Compiled
 from cuda_llm.tools.gpu.arena import SCRATCH_BYTES, Arena
 from cuda_llm.tools.gpu.arenas import Arenas
+from cuda_llm.tools.gpu.kept import Kept, Stay
+from cuda_llm.tools.gpu.leaving import Leaving
 from cuda_llm.tools.gpu.lodging import Lodging
 from cuda_llm.tools.gpu.sealing import Sealing
 from cuda_llm.tools.gpu.session import Reached, Wiring
@@ -21,8 +22,9 @@ from cuda_llm.tools.gpu.timed import GpuTimedSession
 
 FLUSH_SHARE = 1.25
 """Times what L2 holds is written to flush it: on an H200 this cools as well as twice as much."""
-BURIED_BYTES = 8 << 30
-"""Memory that runners may hold that are ending while the next is opened."""
+MOST_UNUSED_PART = 6
+"""Of the GPU's memory, held by runners that are ending and by one that is kept, while a session is
+opened: what is placed for calls that nobody times cannot wait for more."""
 OPENING_BYTES = SCRATCH_BYTES + (448 << 20)
 """Of a new session: most buffers fit beside what `solve` may allocate."""
 MOST_OPENING_PART = 8
@@ -41,62 +43,114 @@ class Sessions:
     """Told with every call: what is not confined."""
     opened_s: float = 0.0
     """What the last session took from asking for it to having its candidate loaded."""
-    _leaving: dict["asyncio.Task[None]", int] = field(default_factory=dict)
-    """Sessions that are being ended, and the memory they hold."""
+    _leaving: Leaving = field(default_factory=Leaving)
+    _kept: Kept = field(init=False)
+    _timing: bool = False
+    """From the first call that is timed until a session is given back."""
+
+    def __post_init__(self) -> None:
+        """Nothing is kept yet."""
+        self._kept = Kept(self._enter, self._leave, self._most_unused_bytes)
 
     @asynccontextmanager
     async def open(self, candidate: Compiled) -> AsyncIterator[GpuTimedSession | Verdict]:
         """See `Site.open`. Raises DeviceLost where a runner cannot be ended."""
-        started = time.monotonic()
-        await self._bury(BURIED_BYTES)
-        lodging = Lodging(candidate.library, self.spares, self.arenas)
+        stay = await self._enter(candidate)
+        if not isinstance(stay, Stay):
+            yield stay
+            return
         try:
-            wanted = min(OPENING_BYTES, self.hardware.memory_bytes // MOST_OPENING_PART)
-            reached = await lodging.enter(wanted)
-            self.opened_s = time.monotonic() - started
-            if not isinstance(reached, Reached):
-                yield reached
-                return
-            wiring = Wiring(
-                candidate=candidate,
-                hardware=self.hardware,
-                sealing=self.sealing,
-                reach=lodging.reach,
-                settle=self.settle,
-                notes=self.notes,
-            )
-            flush_bytes = int(FLUSH_SHARE * self.hardware.l2_bytes)
-            arena = Arena(reached.memory, lodging.grow, flush_bytes=flush_bytes)
-            yield GpuTimedSession(wiring, reached, arena)
+            yield stay.session
         finally:
-            self._leaving[asyncio.create_task(lodging.leave())] = lodging.held_bytes
-            # Whoever takes the next one hears why there is none.
-            with contextlib.suppress(InfrastructureError):
-                self.spares.refill()
+            self._leave(stay.lodging)
+
+    @asynccontextmanager
+    async def keep(self, candidate: Compiled) -> AsyncIterator[GpuTimedSession | Verdict]:
+        """See `Site.keep`. Raises DeviceLost where a runner cannot be ended."""
+        if self._kept.in_use:
+            async with self.open(candidate) as session:
+                yield session
+            return
+        try:
+            async with self._kept.use(candidate) as session:
+                yield session
+        finally:
+            self._timing = False
 
     async def settle(self) -> None:
         """Wait until nothing begins or ends beside what is to be timed. Raises DeviceLost."""
-        await self._bury(0)
+        self._timing = True
+        await self._leaving.see_off()
         await self.spares.settle()
 
     async def close(self) -> None:
         """End all runners and free all memory."""
+        self._kept.end()
         try:
-            await self._bury(0)
+            await self._leaving.see_off()
         finally:
             try:
                 await self.spares.close()
             finally:
                 self.arenas.close()
 
-    async def _bury(self, most_bytes: int) -> None:
-        """Wait for runners to end until no more than this is held by those that have not.
+    async def _enter(self, candidate: Compiled) -> Stay | Verdict:
+        started = time.monotonic()
+        while self._leaving and self._unused_bytes > self._most_unused_bytes:
+            await self._leaving.see_off_one()
+        lodging = Lodging(candidate.library, self.spares, self.arenas, self._make_room)
+        reached: Reached | Verdict | None = None
+        try:
+            wanted = min(OPENING_BYTES, self.hardware.memory_bytes // MOST_OPENING_PART)
+            reached = await lodging.enter(wanted)
+        finally:
+            if not isinstance(reached, Reached):
+                self._leave(lodging)
+        self.opened_s = time.monotonic() - started
+        if not isinstance(reached, Reached):
+            return reached
+        wiring = Wiring(
+            candidate=candidate,
+            hardware=self.hardware,
+            sealing=self.sealing,
+            reach=lodging.reach,
+            prepare=lodging.prepare,
+            settle=self.settle,
+            untimed=self._replace_spares,
+            notes=self.notes,
+        )
+        flush_bytes = int(FLUSH_SHARE * self.hardware.l2_bytes)
+        arena = Arena(reached.memory, lodging.grow, flush_bytes=flush_bytes)
+        session = GpuTimedSession(wiring, reached, arena)
+        return Stay(candidate=candidate, session=session, lodging=lodging)
 
-        The driver takes a tenth of a second to take a context down, which nobody has to watch.
+    def _leave(self, lodging: Lodging) -> None:
+        self._leaving.begin(lodging)
+        self._timing = False
+        if not self.spares:
+            self._replace_spares()
+
+    def _replace_spares(self) -> None:
+        """See `Spares`. Whoever takes the next one hears why there is none."""
+        if not self._timing:
+            with contextlib.suppress(InfrastructureError):
+                self.spares.refill()
+
+    @property
+    def _most_unused_bytes(self) -> int:
+        return self.hardware.memory_bytes // MOST_UNUSED_PART
+
+    @property
+    def _unused_bytes(self) -> int:
+        return self._leaving.held_bytes + self._kept.idle_bytes
+
+    async def _make_room(self, wanted_bytes: int) -> None:
+        """Have so much to lend, if it can be had: others end, and one that is kept for nobody.
+
         Raises DeviceLost.
         """
-        for task in list(self._leaving):
-            if task.done() or sum(self._leaving.values()) > most_bytes or not most_bytes:
-                await asyncio.wait([task])
-                del self._leaving[task]
-                task.result()
+        while not self.arenas.has(wanted_bytes):
+            if self._leaving:
+                await self._leaving.see_off_one()
+            elif self._kept.in_use or not self._kept.end():
+                return

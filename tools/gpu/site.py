@@ -64,6 +64,10 @@ class GpuSite:
         """See `Site.open`. Raises DeviceLost where a runner cannot be ended."""
         return self.sessions.open(candidate)
 
+    def keep(self, candidate: Compiled) -> AbstractAsyncContextManager[GpuTimedSession | Verdict]:
+        """See `Site.keep`. Raises DeviceLost where a runner cannot be ended."""
+        return self.sessions.keep(candidate)
+
     async def __aenter__(self) -> "GpuSite":
         """Raises MissingError, and InfrastructureError where no runner comes up."""
         device_arrays = on_gpu()

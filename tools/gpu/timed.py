@@ -26,13 +26,16 @@ _CAPTURE_LIMIT_S = 10.0
 class GpuTimedSession(GpuSession):
     """A `TimedSession`."""
 
-    _class = TimeClass.DEVICE
+    _class: TimeClass | None = None
+    """Of the present layout's calls; None: they are not captured."""
     _batch: Batch | None = None
     _tags: tuple[int, ...] = ()
 
-    def place_slots(self, buffers: Sequence[BufferSpec], count: int) -> Slots:
+    async def place_slots(self, buffers: Sequence[BufferSpec], count: int) -> Slots:
         """See `TimedSession.place_slots`."""
-        self._batch = None
+        self._batch = self._class = None
+        wanted = self._arena.laid_out(buffers, count)
+        await self._wiring.prepare(self._arena.memory, wanted)
         return self._arena.place_slots(buffers, count)
 
     async def capture(
@@ -69,6 +72,8 @@ class GpuTimedSession(GpuSession):
         """See `TimedSession.arm`. Raises ValueError for a batch that cannot be."""
         if not 0 < len(batch.order) <= MAX_STEPS or len(set(batch.order)) < len(batch.order):
             raise ValueError("a batch has 1 to 256 steps, and no slot twice")
+        if batch.solve and self._class is None and self.verdict is None:
+            raise ValueError("nothing of this layout has been captured")
         self._batch = None
         await self._wiring.settle()
         reply = await self._order(self._arm_frame(batch), _ARM_LIMIT_S)

@@ -100,7 +100,7 @@ def test_a_timed_batch_is_sealed_solved_and_tagged_as_numpy_says(
         xp = site.arrays.xp
         async with site.open(await compiled(site.hardware.target)) as session:
             assert isinstance(session, GpuTimedSession), session
-            slots = session.place_slots(BUFFERS, 3)
+            slots = await session.place_slots(BUFFERS, 3)
             assert await session.capture(arguments(COUNT), CallOptions()) is TimeClass.DEVICE
             batch = Batch(order=(2, 0), key=secrets.token_bytes(16))
             fresh = {slot: xp.random.random(COUNT, dtype="float32") for slot in batch.order}

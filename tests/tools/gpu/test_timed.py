@@ -48,7 +48,7 @@ async def captured(
 ) -> AsyncIterator[tuple[GpuTimedSession, Slots, TimeClass]]:
     async with opened() as sessions, sessions.open(candidate) as session:
         assert isinstance(session, GpuTimedSession)
-        slots = session.place_slots(BUFFERS, SLOTS)
+        slots = await session.place_slots(BUFFERS, SLOTS)
         kind = await session.capture(arguments(mode), CallOptions())
         assert isinstance(kind, TimeClass)
         yield session, slots, kind
@@ -190,7 +190,7 @@ def test_a_batch_out_of_time_is_a_kernel_out_of_time(
     async def run() -> None:
         async with open_sessions() as sessions, sessions.open(candidate) as session:
             assert isinstance(session, GpuTimedSession)
-            session.place_slots(BUFFERS, 1)
+            await session.place_slots(BUFFERS, 1)
             assert isinstance(await session.call(arguments("good"), CallOptions()), object)
             assert await session.capture(arguments("good"), CallOptions()) is TimeClass.DEVICE
             one = batch(0)

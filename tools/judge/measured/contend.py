@@ -29,7 +29,7 @@ async def contend(
         open_bout(site, task, baseline, options, lanes=LANES) as bout,
         site.open(first) as one,
         site.open(second) as other,
-        site.open(baseline) as ground,
+        site.keep(baseline) as ground,
     ):
         if not isinstance(one, Session):
             return Fault(which="first", verdict=one)
@@ -40,7 +40,7 @@ async def contend(
         entrants = Entrants(
             first=timed_session(one), second=timed_session(other), ground=timed_session(ground)
         )
-        reserve((entrants.first, entrants.second, entrants.ground), task, bout.plan)
+        await reserve((entrants.first, entrants.second, entrants.ground), task, bout.plan)
         found = []
         paces = Paces()
         for size in bout.plan.sizes:

@@ -31,7 +31,7 @@ async def measure_there(
     async with (
         open_bout(site, task, baseline, options) as bout,
         site.open(compiled) as session,
-        site.open(baseline) as ground,
+        site.keep(baseline) as ground,
     ):
         if not isinstance(session, Session):
             return session
@@ -45,7 +45,7 @@ async def time_sizes_of(
 ) -> Timing | Verdict:
     """Each size, its floor held against it before any average; then one call explained."""
     entrants = Entrants(first=session, second=ground, ground=ground)
-    reserve((session, ground), bout.task, bout.plan)
+    await reserve((session, ground), bout.task, bout.plan)
     times: list[SizeTime] = []
     paces = Paces()
     for size in bout.plan.sizes:
@@ -94,7 +94,7 @@ async def baseline_there(
 
     Raises TaskError where it is refused.
     """
-    async with open_bout(site, task, baseline, options) as bout, site.open(baseline) as ground:
+    async with open_bout(site, task, baseline, options) as bout, site.keep(baseline) as ground:
         if not isinstance(ground, Session):
             raise refusal(task, ground)
         session = timed_session(ground)

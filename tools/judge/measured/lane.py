@@ -40,7 +40,7 @@ async def lay_out(
     Without `capture`, only batches that leave `solve` out can be run: the call that warms a slow
     kernel up is saved.
     """
-    slots = session.place_slots(recipe.specs, count)
+    slots = await session.place_slots(recipe.specs, count)
     guards = {} if trusted else write_guards(recipe, slots)
     key = secrets.token_bytes(KEY_BYTES)
     for numbers in in_groups(recipe, range(count)):

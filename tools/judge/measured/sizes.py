@@ -43,13 +43,13 @@ def most_slots(task: Task, size: SizePlan) -> int:
     return min(size.slots, max(FEWEST_STAGED, STAGED_BYTES // max(1, inputs)))
 
 
-def reserve(sessions: Sequence[TimedSession], task: Task, plan: Plan) -> None:
+async def reserve(sessions: Sequence[TimedSession], task: Task, plan: Plan) -> None:
     """Lay out what needs the most memory first: getting more later starts a runner anew."""
     if not plan.sizes:
         return
     largest = max(plan.sizes, key=lambda size: bytes_of_lane(task, size))
     for session in sessions:
-        session.place_slots(buffer_specs(task, largest.dims), most_slots(task, largest))
+        await session.place_slots(buffer_specs(task, largest.dims), most_slots(task, largest))
 
 
 def bytes_of_lane(task: Task, size: SizePlan) -> int:

@@ -154,7 +154,7 @@ async def check_call(session: GpuTimedSession) -> None:
 
 
 async def check_batch(session: GpuTimedSession) -> None:
-    slots = session.place_slots(BUFFERS, 3)
+    slots = await session.place_slots(BUFFERS, 3)
     for slot in slots:
         slot.buffers["a"].data[...] = 0
     assert await session.capture(ARGUMENTS, CallOptions()) is TimeClass.DEVICE

@@ -1,0 +1,83 @@
+"""The session of a trusted program between its uses."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from cuda_llm.outcomes import Verdict
+from cuda_llm.tools.compiler.candidate import Compiled
+from cuda_llm.tools.gpu.lodging import Lodging
+from cuda_llm.tools.gpu.timed import GpuTimedSession
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stay:
+    """A session and what it holds."""
+
+    candidate: Compiled
+    session: GpuTimedSession
+    lodging: Lodging
+
+    @property
+    def is_sound(self) -> bool:
+        """Nothing has gone wrong in it, and its runner lives."""
+        return self.session.verdict is None and self.lodging.is_alive
+
+
+class Kept:
+    """Room for one session, which has one user at a time."""
+
+    def __init__(
+        self,
+        begin: Callable[[Compiled], Awaitable[Stay | Verdict]],
+        end: Callable[[Lodging], None],
+        most_bytes: int,
+    ) -> None:
+        """What holds more than `most_bytes` of device memory is not kept."""
+        self._begin = begin
+        self._end = end
+        self._most_bytes = most_bytes
+        self._stay: Stay | None = None
+        self.in_use = False
+
+    @property
+    def idle_bytes(self) -> int:
+        """Device memory of a session that nobody uses."""
+        return 0 if self._stay is None or self.in_use else self._stay.lodging.held_bytes
+
+    @asynccontextmanager
+    async def use(self, candidate: Compiled) -> AsyncIterator[GpuTimedSession | Verdict]:
+        """The session of this program, begun where it is not there; for whom `in_use` is false.
+
+        It stays where it has been used without an exception and without a verdict.
+        """
+        self.in_use = True
+        sound = False
+        try:
+            stay = await self._of(candidate)
+            if isinstance(stay, Stay):
+                yield stay.session
+                sound = stay.is_sound and stay.lodging.held_bytes <= self._most_bytes
+            else:
+                yield stay
+        finally:
+            self.in_use = False
+            if not sound:
+                self.end()
+
+    def end(self) -> bool:
+        """End the session; whether there was one. Nobody may use it."""
+        stay, self._stay = self._stay, None
+        if stay is not None:
+            self._end(stay.lodging)
+        return stay is not None
+
+    async def _of(self, candidate: Compiled) -> Stay | Verdict:
+        stay = self._stay
+        if stay is not None and stay.candidate == candidate and stay.is_sound:
+            return stay
+        self.end()
+        begun = await self._begin(candidate)
+        if isinstance(begun, Stay):
+            self._stay = begun
+        return begun

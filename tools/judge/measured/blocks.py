@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from cuda_llm.outcomes import Verdict
+from cuda_llm.outcomes import OutOfMemory, Verdict
 from cuda_llm.tools.judge.measured.batches import Rules, run_pair
 from cuda_llm.tools.judge.measured.clocks import ReadClocks, Reading
-from cuda_llm.tools.judge.measured.entrants import Fault, Lanes
+from cuda_llm.tools.judge.measured.entrants import Fault, Lanes, squeezed_out
 from cuda_llm.tools.judge.refusal import refusal
 from cuda_llm.tools.timing.block import Block
 from cuda_llm.tools.timing.lengths import Apiece
@@ -61,9 +61,15 @@ async def run_entrant(lanes: Lanes, name: str, lengths: Apiece, rules: Rules) ->
 
 
 def blame(lanes: Lanes, name: str, verdict: Verdict) -> Fault:
-    """Whose verdict it is. Raises TaskError or InfrastructureError where it is the baseline's."""
+    """Whose verdict it is. Raises TaskError or InfrastructureError where it is the baseline's.
+
+    Where it finds no memory beside one candidate, that one has it.
+    """
     if name == "first":
         return Fault(which="first", verdict=verdict)
     if name == "empty" or lanes.second is None or lanes.second.trusted:
+        single = lanes.second is None or lanes.second.trusted
+        if single and isinstance(verdict, OutOfMemory):
+            return squeezed_out(verdict)
         raise refusal(lanes.ground.recipe.task, verdict)
     return Fault(which="second", verdict=verdict)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from cuda_llm.errors import InfrastructureError
-from cuda_llm.outcomes import Verdict
+from cuda_llm.outcomes import OutOfMemory, Verdict
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import TimedSession
 from cuda_llm.tools.judge.measured.contents import Recipe
@@ -60,20 +60,37 @@ async def lay_out_all(
         return Fault(which="first", verdict=first)
     if entrants.against_baseline or alone:
         ground = await lay_out_ground(entrants, recipe, count, capture=not alone)
+        if isinstance(ground, Fault):
+            return ground
         return Lanes(first=first, second=None if alone else ground, ground=ground)
     second = await lay_out(entrants.second, recipe, count, trusted=False)
     if not isinstance(second, Lane):
         return Fault(which="second", verdict=second)
     ground = await lay_out_ground(entrants, recipe, count, capture=False)
+    if isinstance(ground, Fault):
+        return ground
     return Lanes(first=first, second=second, ground=ground)
 
 
-async def lay_out_ground(entrants: Entrants, recipe: Recipe, count: int, *, capture: bool) -> Lane:
+async def lay_out_ground(
+    entrants: Entrants, recipe: Recipe, count: int, *, capture: bool
+) -> Lane | Fault:
     """The baseline's lane. Raises TaskError or InfrastructureError where it is refused."""
-    return trusted(
-        recipe.task,
-        await lay_out(entrants.ground, recipe, count, trusted=True, capture=capture),
-    )
+    lane = await lay_out(entrants.ground, recipe, count, trusted=True, capture=capture)
+    if isinstance(lane, OutOfMemory) and entrants.against_baseline:
+        return squeezed_out(lane)
+    return trusted(recipe.task, lane)
+
+
+def squeezed_out(verdict: OutOfMemory) -> Fault:
+    """For the one candidate beside which the baseline finds no memory.
+
+    What runners share is planned and their own is small; but a kernel can have the driver take
+    much for it, for its stacks above all, which no quota holds down. With two candidates nobody
+    can say which of them it was.
+    """
+    detail = f"it leaves the baseline beside it no memory: {verdict.detail}"
+    return Fault(which="first", verdict=OutOfMemory(detail=detail))
 
 
 def trusted(task: Task, lane: Lane | Verdict) -> Lane:

@@ -1,0 +1,97 @@
+"""The baseline's runner: whose program is kept, and whose fault it is that it finds no memory."""
+
+import asyncio
+from collections.abc import Mapping
+
+import pytest
+from timed_array_session import Call, Script, TimedArraySession, TimedArraySite, named
+from timed_benches import BASELINE_US, small_bench, timed, timed_site
+from timed_scripts import add, honest
+
+from cuda_llm.errors import InfrastructureError
+from cuda_llm.outcomes import OutOfMemory, Verdict
+from cuda_llm.tasks.reference import load_reference
+from cuda_llm.tools.arrays import HOST
+from cuda_llm.tools.judge.contest import contest_there
+from cuda_llm.tools.judge.measured.blocks import blame
+from cuda_llm.tools.judge.measured.contents import Recipe
+from cuda_llm.tools.judge.measured.entrants import Entrants, Fault, Lanes, lay_out_all
+from cuda_llm.tools.judge.measured.judge_times import baseline_there
+from cuda_llm.tools.judge.measured.options import MeasureOptions
+from cuda_llm.tools.judge.timing import Timing
+from cuda_llm.tools.timing.tier import Tier
+
+pytestmark = pytest.mark.usefixtures("own_cache")
+NO_MEMORY = OutOfMemory(detail="graph launch: CUDA_ERROR_OUT_OF_MEMORY")
+DEVICE_BYTES, OTHERS_BYTES, STACKS_BYTES = 100, 30, 80
+
+
+class Shared:
+    """Memory of a device that the scripts take from."""
+
+    def __init__(self) -> None:
+        self.taken_bytes = 0
+
+    def greedy(self, batches: int) -> Script:
+        """Has the driver take most of the memory, after so many batches, for good."""
+
+        def script(call: Call) -> float:
+            add(call)
+            if call.batches >= batches:
+                self.taken_bytes = STACKS_BYTES
+            return 40.0
+
+        return script
+
+    def in_need(self, call: Call) -> float | Verdict:
+        """Needs a little memory."""
+        add(call)
+        enough = self.taken_bytes + OTHERS_BYTES <= DEVICE_BYTES
+        return BASELINE_US if enough else NO_MEMORY
+
+
+def site_of(scripts: Mapping[str, Script], shared: Shared) -> TimedArraySite:
+    site = timed_site(honest(40.0))
+    site.scripts = {**scripts, "baseline": shared.in_need}
+    return site
+
+
+def contend(site: TimedArraySite) -> object:
+    options = MeasureOptions(tier=Tier.SCREEN)
+    programs = (named("one"), named("other"), named("baseline"))
+    return asyncio.run(contest_there(site, small_bench(96), *programs, None, options))
+
+
+def test_only_the_baselines_runner_is_kept() -> None:
+    site = timed_site(honest(40.0))
+    assert isinstance(timed(site), Timing)
+    assert site.kept == ["baseline"]
+    assert sorted(name for name, _ in site.opened) == ["baseline", "candidate"]
+
+
+def test_the_baselines_own_times_and_contests_keep_it_too() -> None:
+    shared = Shared()
+    site = site_of({"one": honest(40.0), "other": honest(40.0)}, shared)
+    asyncio.run(baseline_there(site, small_bench(96), named("baseline"), MeasureOptions()))
+    contend(site)
+    assert site.kept == ["baseline", "baseline"]
+
+
+@pytest.mark.parametrize("batches", [0, 4], ids=["before the baseline", "between its batches"])
+def test_a_candidate_that_takes_the_baselines_memory_is_out_of_memory(batches: int) -> None:
+    shared = Shared()
+    outcome = timed(site_of({"candidate": shared.greedy(batches)}, shared))
+    assert isinstance(outcome, OutOfMemory)
+    assert outcome.detail == f"it leaves the baseline beside it no memory: {NO_MEMORY.detail}"
+
+
+def test_of_two_candidates_nobody_knows_which_took_the_memory() -> None:
+    task = small_bench(96)
+    recipe = Recipe(task=task, dims={"n": 96}, arrays=HOST, reference=load_reference(task))
+    first, second, ground = (TimedArraySession(honest(40.0)) for _ in range(3))
+    entrants = Entrants(first=first, second=second, ground=ground)
+    lanes = asyncio.run(lay_out_all(entrants, recipe, 2))
+    assert isinstance(lanes, Lanes)
+    with pytest.raises(InfrastructureError, match="found no memory"):
+        blame(lanes, "empty", NO_MEMORY)
+    assert blame(lanes, "second", NO_MEMORY) == Fault(which="second", verdict=NO_MEMORY)

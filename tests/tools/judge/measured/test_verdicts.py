@@ -23,6 +23,7 @@ from cuda_llm.tools.judge.measured.judge_times import baseline_there
 from cuda_llm.tools.judge.measured.options import L2, MeasureOptions
 from cuda_llm.tools.judge.steps import passed
 from cuda_llm.tools.judge.timing import Timing
+from cuda_llm.tools.timing.tier import Tier
 from cuda_llm.tools.validator.validate import Validated
 
 pytestmark = pytest.mark.usefixtures("own_cache")
@@ -111,7 +112,7 @@ def test_the_first_fault_ends_the_timing() -> None:
 
 def test_no_two_candidate_batches_share_a_key_or_an_order() -> None:
     site = timed_site(honest(25.0))
-    timed(site)
+    timed(site, options=MeasureOptions(tier=Tier.CONFIRM))
     candidate = site.session_of("candidate")
     keys = [batch.key for batch in candidate.orders]
     assert len(set(keys)) == len(keys)

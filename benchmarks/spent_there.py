@@ -8,7 +8,7 @@ from typing import Any
 WAITING = {"order": "runner", "receive_spinning": "kernels of timed batches"}
 OPENING = ("spares.py", "lodging.py", "sessions.py", "process.py", "arenas.py")
 STAGING = ("stage.py", "contents.py", "distributions.py", "random_on_gpu.py", "sealing.py")
-COMPARING = ("verify.py", "compare.py", "buffers.py", "launch_on_gpu.py", "results.py", "oracle.py")
+COMPARING = ("verify.py", "columns.py", "compare.py", "buffers.py", "launch_on_gpu.py", "results.py", "oracle.py")
 
 
 async def profiled_there(

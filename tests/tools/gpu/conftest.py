@@ -1,14 +1,17 @@
 """Runners without a GPU: a program that speaks their frames over host memory."""
 
+import asyncio
 import gc
 import os
 import subprocess
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
+from runner_room import Room, open_room
 
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.hardware_profiles.lookup import find_hardware
@@ -16,7 +19,7 @@ from cuda_llm.profile import KernelResources
 from cuda_llm.tools.compiler.candidate import Compiled
 from cuda_llm.tools.gpu import protocol
 from cuda_llm.tools.gpu.arenas import Arenas
-from cuda_llm.tools.gpu.process import Launch, Spaces, start
+from cuda_llm.tools.gpu.process import GpuRunner, Launch, Spaces, start
 from cuda_llm.tools.gpu.sealing import HostSealing
 from cuda_llm.tools.gpu.sessions import Sessions
 from cuda_llm.tools.gpu.spares import Spares
@@ -26,6 +29,7 @@ FIXTURES = Path(__file__).parents[2] / "fixtures" / "gpu_runner"
 TOOLS = Path(protocol.__file__).parent.parent
 HOST_BYTES = 1 << 30
 
+Use = Callable[[Callable[[Room], Awaitable[None]]], None]
 Opened = Callable[..., AbstractAsyncContextManager[Sessions]]
 
 
@@ -98,3 +102,28 @@ def open_sessions(launch: Launch, hardware: Hardware) -> Iterator[Opened]:
     yield opened
     gc.collect()
     assert sorted(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.fixture
+def baseline(candidate: Compiled) -> Compiled:
+    """Another program."""
+    return replace(candidate, key="baseline", name="baseline.cu")
+
+
+@pytest.fixture
+def within(launch: Launch, hardware: Hardware) -> Iterator[Use]:
+    """Does something in a room; no runner is left of it."""
+
+    def use(body: Callable[[Room], Awaitable[None]]) -> None:
+        started: list[GpuRunner] = []
+
+        async def run() -> None:
+            async with open_room(launch, hardware, started) as room:
+                await body(room)
+
+        asyncio.run(run())
+        assert not any(psutil.pid_exists(runner.pid) for runner in started)
+
+    yield use
+    # A map holds a descriptor, which other tests count.
+    gc.collect()

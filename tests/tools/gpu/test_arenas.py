@@ -80,3 +80,25 @@ def test_where_all_is_not_to_be_had_less_will_do() -> None:
     with pytest.raises(ArenaFull):
         arenas.lend(500 * MIB, 500 * MIB)
     lent.close()
+
+
+def test_what_is_asked_for_beforehand_is_there_to_be_lent() -> None:
+    supply = Supply(1000 * MIB)
+    arenas = Arenas(supply)
+    arenas.take_back(arenas.lend(500 * MIB, 0))
+
+    assert arenas.has(900 * MIB)
+    assert not arenas.has(1001 * MIB)
+    assert arenas.has(900 * MIB)
+    lent = arenas.lend(900 * MIB, 900 * MIB)
+    assert supply.live == [lent]
+    assert not arenas.has(300 * MIB)
+    lent.close()
+
+
+def test_less_than_all_is_as_much_as_there_is_by_steps() -> None:
+    supply = Supply(800 * MIB)
+    lent = Arenas(supply).lend(1000 * MIB, 200 * MIB)
+
+    assert lent.size_bytes == 800 * MIB
+    lent.close()

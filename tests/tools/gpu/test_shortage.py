@@ -1,0 +1,88 @@
+"""Whoever needs more memory than there is gets what others can do without."""
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+from runner_room import Room, batch, buffers
+
+from cuda_llm.tools.compiler.candidate import Compiled
+from cuda_llm.tools.gpu.layout import ArenaFull
+from cuda_llm.tools.gpu.timed import GpuTimedSession
+
+Use = Callable[[Callable[[Room], Awaitable[None]]], None]
+
+
+LARGE = 80_000_000
+"""Elements of which two slots and what `solve` may allocate take less than 3 GiB."""
+
+
+def test_what_is_kept_makes_room_for_whoever_needs_its_memory(
+    within: Use, candidate: Compiled, baseline: Compiled
+) -> None:
+    async def run(room: Room) -> None:
+        async with room.sessions.keep(baseline):
+            pass
+        async with room.sessions.open(candidate) as session:
+            assert isinstance(session, GpuTimedSession)
+            assert room.ended.count(True) == 0
+            await session.place_slots(buffers(LARGE), 2)
+            assert room.ended == [True, False, False]
+
+    within(run)
+
+
+def test_whoever_needs_more_memory_waits_for_what_is_ending(
+    within: Use, candidate: Compiled
+) -> None:
+    async def run(room: Room) -> None:
+        async with room.sessions.open(candidate) as session:
+            async with room.sessions.open(candidate):
+                pass
+            assert isinstance(session, GpuTimedSession)
+            await session.place_slots(buffers(LARGE), 2)
+            assert room.ended[:2] == [False, True]
+
+    within(run)
+
+
+def test_what_is_in_use_is_not_ended_for_its_memory(
+    within: Use, candidate: Compiled, baseline: Compiled
+) -> None:
+    async def run(room: Room) -> None:
+        async with (
+            room.sessions.keep(baseline) as ground,
+            room.sessions.open(candidate) as session,
+        ):
+            assert isinstance(ground, GpuTimedSession)
+            assert isinstance(session, GpuTimedSession)
+            with pytest.raises(ArenaFull):
+                await session.place_slots(buffers(2 * LARGE), 2)
+            await batch(ground)
+
+    within(run)
+
+
+def test_memory_that_cannot_grow_stays_as_large_as_it_was(within: Use, candidate: Compiled) -> None:
+    async def run(room: Room) -> None:
+        async with (
+            room.sessions.open(candidate),
+            room.sessions.open(candidate),
+            room.sessions.open(candidate) as session,
+        ):
+            assert isinstance(session, GpuTimedSession)
+            lent_bytes = room.supply.lent_bytes
+            await session.place_slots(buffers(60_000_000), 1)
+            assert room.supply.lent_bytes == lent_bytes
+
+    within(run)
+
+
+def test_what_holds_a_large_part_of_the_memory_is_not_kept(within: Use, baseline: Compiled) -> None:
+    async def run(room: Room) -> None:
+        async with room.sessions.keep(baseline) as ground:
+            assert isinstance(ground, GpuTimedSession)
+            await ground.place_slots(buffers(LARGE), 1)
+        await room.sessions.settle()
+        assert room.ended.count(True) == 1
+
+    within(run)

@@ -6,9 +6,15 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 WAITING = {"order": "runner", "receive_spinning": "kernels of timed batches"}
-OPENING = ("spares.py", "lodging.py", "sessions.py", "process.py", "arenas.py")
+OPENING = (
+    *("spares.py", "lodging.py", "sessions.py", "kept.py", "leaving.py", "process.py"),
+    "arenas.py",
+)
 STAGING = ("stage.py", "contents.py", "distributions.py", "random_on_gpu.py", "sealing.py")
-COMPARING = ("verify.py", "columns.py", "compare.py", "buffers.py", "launch_on_gpu.py", "results.py", "oracle.py")
+COMPARING = (
+    *("verify.py", "columns.py", "compare.py", "buffers.py", "launch_on_gpu.py"),
+    *("results.py", "oracle.py"),
+)
 
 
 async def profiled_there(

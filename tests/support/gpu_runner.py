@@ -35,7 +35,7 @@ SLOTS = 4
 STRIDE = 16384
 IN, OUT, SEALED = 0, 4096, 8192
 TAGS = SLOTS * STRIDE
-FLUSH, FLUSH_BYTES = TAGS + 4096, 4096
+FLUSH_BYTES = 4096
 SCRATCH, SCRATCH_BYTES, QUOTA = 128 << 10, 2 << 20, 1 << 20
 ARENA_BYTES = 4 << 20
 KEY = (0x01234567, 0x89ABCDEF, 0xDEADBEEF, 0xCAFEBABE)
@@ -70,6 +70,8 @@ class GpuRunner:
         self._sequence = 0
         self._file = os.memfd_create("arena")
         os.truncate(self._file, ARENA_BYTES)
+        self._flush = os.memfd_create("flush")
+        os.truncate(self._flush, FLUSH_BYTES)
         self.arena = np.frombuffer(mmap.mmap(self._file, ARENA_BYTES), dtype=np.uint8)
         self._report = os.memfd_create("report")
         self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -104,6 +106,7 @@ class GpuRunner:
         said = self.process.communicate(timeout=20)[1].decode()
         os.close(self._report)
         os.close(self._file)
+        os.close(self._flush)
         assert "Sanitizer" not in said, said
         assert "runtime error" not in said, said
 
@@ -127,12 +130,12 @@ class GpuRunner:
         assert self.hear().reply == Reply.READY
         frame = StartFrame(
             arena_bytes=ARENA_BYTES,
+            flush_bytes=FLUSH_BYTES,
             shared_by=int(self._shared_by),
             candidate=bytes(self._parts.candidate),
         )
-        # The fake driver's handles are paths.
-        name = f"/proc/{os.getpid()}/fd/{self._file}".encode()
-        frame.handle[:] = list(name.ljust(len(frame.handle), b"\0"))
+        frame.handle[:] = handle_of(self._file)
+        frame.flush_handle[:] = handle_of(self._flush)
         return self.tell(Order.START, frame)
 
     def call(self, ways: Ways) -> ReplyFrame:
@@ -156,8 +159,6 @@ class GpuRunner:
             output_count=1,
             slot_stride=STRIDE,
             tag_offset=TAGS,
-            flush_offset=FLUSH,
-            flush_bytes=FLUSH_BYTES,
             copied_bytes=ARENA_BYTES,
         )
         frame.order[:] = [*order, *[0] * (len(frame.order) - len(order))]
@@ -176,6 +177,10 @@ class GpuRunner:
         """A part of the arena."""
         return self.arena[offset : offset + count * 4].view(np.float32)
 
+    def flushed(self) -> npt.NDArray[np.uint32]:
+        """What is written before calls."""
+        return np.frombuffer(os.pread(self._flush, FLUSH_BYTES, 0), dtype=np.uint32)
+
     def report(self) -> Report:
         """What the shim noted."""
         return Report.from_buffer_copy(os.pread(self._report, ctypes.sizeof(Report), 0))
@@ -192,3 +197,8 @@ class GpuRunner:
         solve.scratch_quota, solve.scratch_seed = QUOTA, ways.seed
         solve.device_to_host = int(ways.device_to_host)
         solve.copied_bytes = ARENA_BYTES
+
+
+def handle_of(file: int) -> list[int]:
+    """As the fake driver has it: a path."""
+    return list(f"/proc/{os.getpid()}/fd/{file}".encode().ljust(64, b"\0"))

@@ -13,6 +13,7 @@ from cuda_llm.outcomes import IllegalAccess
 from cuda_llm.tools.compiler.candidate import Compiled
 from cuda_llm.tools.device import Argument, Batch, BufferSpec, CallOptions, CallReport, Role, Scalar
 from cuda_llm.tools.gpu.arenas import Arenas
+from cuda_llm.tools.gpu.flush import Flush
 from cuda_llm.tools.gpu.process import GpuRunner, Launch, start
 from cuda_llm.tools.gpu.sealing import HostSealing
 from cuda_llm.tools.gpu.sessions import Sessions
@@ -61,6 +62,7 @@ async def open_room(
         spares=Spares(begin),
         arenas=Arenas(supply),
         sealing=HostSealing(),
+        flush=Flush(size_bytes=1 << 20),
     )
     sessions.spares.refill()
     try:

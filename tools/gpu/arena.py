@@ -18,10 +18,9 @@ ArenaFull."""
 class Arena:
     """What lies where at present. A new layout takes the place of the one before."""
 
-    def __init__(self, memory: Memory, grow: Grow, *, flush_bytes: int) -> None:
+    def __init__(self, memory: Memory, grow: Grow) -> None:
         self.memory = memory
         self._grow = grow
-        self._flush_bytes = flush_bytes
         self._layout: Layout | None = None
 
     @property
@@ -43,13 +42,7 @@ class Arena:
 
     def laid_out(self, buffers: Sequence[BufferSpec], count: int) -> Layout:
         """What `place_slots` would lay out."""
-        return lay_out(
-            buffers,
-            scratch_bytes=SCRATCH_BYTES,
-            slots=count,
-            seals=True,
-            flush_bytes=self._flush_bytes,
-        )
+        return lay_out(buffers, scratch_bytes=SCRATCH_BYTES, slots=count, seals=True)
 
     def sealed(self, name: str) -> Array:
         """The bytes of an input's sealed contents, a row a slot."""

@@ -1,8 +1,8 @@
 """Where everything of a session lies in its memory. Arithmetic alone: offsets are in bytes.
 
 One slot after the other at one stride, each with its buffers between guards and, where calls are
-timed, the sealed contents of its inputs; then the tags, what is written to flush L2, and last the
-memory that `solve` itself may allocate.
+timed, the sealed contents of its inputs; then the tags, and last the memory that `solve` itself may
+allocate.
 """
 
 from collections.abc import Mapping, Sequence
@@ -47,8 +47,6 @@ class Layout:
     slots: int
     stride: int
     tags: int
-    flush: int
-    flush_bytes: int
     scratch: int
     scratch_bytes: int
     """Room, of which a call may hold `quota` at once."""
@@ -97,7 +95,6 @@ def lay_out(
     scratch_bytes: int,
     slots: int = 1,
     seals: bool = False,
-    flush_bytes: int = 0,
 ) -> Layout:
     """Lay out `slots` slots of `buffers`, with room for `solve` to hold `scratch_bytes`.
 
@@ -116,8 +113,7 @@ def lay_out(
                 cursor = round_up(cursor + spec.nbytes, ALIGNMENT)
     stride = round_up(cursor, GUARD_BYTES)
     tags = slots * stride
-    flush = round_up(tags + MAX_STEPS * MAX_REGIONS * _TAG_BYTES, GUARD_BYTES)
-    scratch = flush + round_up(flush_bytes, GUARD_BYTES)
+    scratch = round_up(tags + MAX_STEPS * MAX_REGIONS * _TAG_BYTES, GUARD_BYTES)
     room = scratch_bytes + min(scratch_bytes // _SCRATCH_PART, _MOST_SLACK_BYTES)
     return Layout(
         spans=spans,
@@ -125,8 +121,6 @@ def lay_out(
         slots=slots,
         stride=stride,
         tags=tags,
-        flush=flush,
-        flush_bytes=flush_bytes,
         scratch=scratch,
         scratch_bytes=round_up(room, ALIGNMENT),
     )

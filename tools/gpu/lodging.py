@@ -8,6 +8,7 @@ from cuda_llm.errors import InfrastructureError
 from cuda_llm.outcomes import LoadFailed, Verdict
 from cuda_llm.tools.gpu.arenas import Arenas
 from cuda_llm.tools.gpu.endings import Scene, ending, load_failure
+from cuda_llm.tools.gpu.flush import Flush
 from cuda_llm.tools.gpu.layout import ArenaFull, Layout
 from cuda_llm.tools.gpu.memory import UNIT_BYTES, Memory
 from cuda_llm.tools.gpu.process import GpuRunner
@@ -28,12 +29,14 @@ class Lodging:
         spares: Spares,
         arenas: Arenas,
         make_room: Callable[[int], Awaitable[None]],
+        flush: Flush,
     ) -> None:
         """`make_room` has others give back what they can do without, before so much is lent."""
         self._library = os.fsencode(library)
         self._spares = spares
         self._arenas = arenas
         self._make_room = make_room
+        self._flush = flush
         self._runner: GpuRunner | None = None
         self._lent: list[Memory] = []
 
@@ -101,8 +104,13 @@ class Lodging:
             self._arenas.take_back(self._lent.pop())
 
     async def _start(self, runner: GpuRunner, memory: Memory) -> Reached | Verdict:
-        frame = StartFrame(arena_bytes=memory.size_bytes, shared_by=memory.shared_by)
+        frame = StartFrame(
+            arena_bytes=memory.size_bytes,
+            flush_bytes=self._flush.size_bytes,
+            shared_by=memory.shared_by,
+        )
         frame.handle[:] = memory.handle
+        frame.flush_handle[:] = self._flush.handle
         frame.candidate = self._library
         memory.finish()
         outcome = await runner.order(frame, LOAD_LIMIT_S)

@@ -109,7 +109,9 @@ class StartFrame(ctypes.Structure):
     _fields_ = (
         ("head", Head),
         ("handle", _U8 * 64),
+        ("flush_handle", _U8 * 64),
         ("arena_bytes", _U64),
+        ("flush_bytes", _U64),
         ("shared_by", _U32),
         ("pad", _U32),
         ("candidate", ctypes.c_char * 1024),
@@ -167,8 +169,6 @@ class ArmFrame(ctypes.Structure):
         ("outputs", TaggedOutput * MAX_REGIONS),
         ("slot_stride", _U64),
         ("tag_offset", _U64),
-        ("flush_offset", _U64),
-        ("flush_bytes", _U64),
         ("copied_bytes", _U64),
     )
 

@@ -12,6 +12,7 @@ from cuda_llm.outcomes import Verdict
 from cuda_llm.tools.compiler.candidate import Compiled
 from cuda_llm.tools.gpu.arena import SCRATCH_BYTES, Arena
 from cuda_llm.tools.gpu.arenas import Arenas
+from cuda_llm.tools.gpu.flush import Flush
 from cuda_llm.tools.gpu.kept import Kept, Stay
 from cuda_llm.tools.gpu.leaving import Leaving
 from cuda_llm.tools.gpu.lodging import Lodging
@@ -20,8 +21,6 @@ from cuda_llm.tools.gpu.session import Reached, Wiring
 from cuda_llm.tools.gpu.spares import Spares
 from cuda_llm.tools.gpu.timed import GpuTimedSession
 
-FLUSH_SHARE = 1.25
-"""Times what L2 holds is written to flush it: on an H200 this cools as well as twice as much."""
 MOST_UNUSED_PART = 6
 """Of the GPU's memory, held by runners that are ending and by one that is kept, while a session is
 opened: what is placed for calls that nobody times cannot wait for more."""
@@ -39,6 +38,7 @@ class Sessions:
     spares: Spares
     arenas: Arenas
     sealing: Sealing
+    flush: Flush
     notes: tuple[str, ...] = ()
     """Told with every call: what is not confined."""
     opened_s: float = 0.0
@@ -98,7 +98,7 @@ class Sessions:
         started = time.monotonic()
         while self._leaving and self._unused_bytes > self._most_unused_bytes:
             await self._leaving.see_off_one()
-        lodging = Lodging(candidate.library, self.spares, self.arenas, self._make_room)
+        lodging = Lodging(candidate.library, self.spares, self.arenas, self._make_room, self.flush)
         reached: Reached | Verdict | None = None
         try:
             wanted = min(OPENING_BYTES, self.hardware.memory_bytes // MOST_OPENING_PART)
@@ -119,9 +119,7 @@ class Sessions:
             untimed=self._replace_spares,
             notes=self.notes,
         )
-        flush_bytes = int(FLUSH_SHARE * self.hardware.l2_bytes)
-        arena = Arena(reached.memory, lodging.grow, flush_bytes=flush_bytes)
-        session = GpuTimedSession(wiring, reached, arena)
+        session = GpuTimedSession(wiring, reached, Arena(reached.memory, lodging.grow))
         return Stay(candidate=candidate, session=session, lodging=lodging)
 
     def _leave(self, lodging: Lodging) -> None:

@@ -1,6 +1,6 @@
 """A real GPU, seen by the work that is carried out in its referee process."""
 
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -11,6 +11,7 @@ from cuda_llm.profile import TimeSource
 from cuda_llm.tools.arrays import HOST, Arrays, on_gpu
 from cuda_llm.tools.compiler.candidate import Compiled
 from cuda_llm.tools.gpu.arenas import Arenas
+from cuda_llm.tools.gpu.flush import Flush, flush_bytes, shared_flush
 from cuda_llm.tools.gpu.isolation import GpuIsolation
 from cuda_llm.tools.gpu.memory import UNIT_BYTES, DeviceMemory
 from cuda_llm.tools.gpu.process import Launch, start
@@ -40,6 +41,8 @@ class GpuSite:
         self.isolation: GpuIsolation | None = None
         """What runners are kept from; known once entered."""
         self._sessions: Sessions | None = None
+        self._held = ExitStack()
+        """What is given back when every runner has ended."""
 
     @property
     def sessions(self) -> Sessions:
@@ -86,14 +89,17 @@ class GpuSite:
         finally:
             trial.close()
         sealing: Sealing = HostSealing()
+        flush = Flush(size_bytes=flush_bytes(self.hardware.l2_bytes))
         if self.isolation.shared_by is SharedBy.IPC:
             self.arrays = device_arrays
             sealing = GpuSealing(device_arrays, launch.seal)
+            flush = self._held.enter_context(shared_flush(device_arrays, self.hardware.l2_bytes))
         self._sessions = Sessions(
             hardware=self.hardware,
             spares=Spares(lambda: start(way)),
             arenas=Arenas(lambda size_bytes: allocate(device_arrays, size_bytes)),
             sealing=sealing,
+            flush=flush,
             notes=self.notes,
         )
         self._sessions.spares.refill()
@@ -105,8 +111,9 @@ class GpuSite:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._sessions is not None:
-            await self._sessions.close()
+        with self._held:
+            if self._sessions is not None:
+                await self._sessions.close()
 
 
 def allocate(arrays: Arrays, size_bytes: int) -> DeviceMemory | None:

@@ -135,8 +135,6 @@ class GpuTimedSession(GpuSession):
             flags=self._flags(batch),
             slot_stride=layout.stride,
             tag_offset=layout.tags,
-            flush_offset=layout.flush,
-            flush_bytes=layout.flush_bytes if batch.flush else 0,
             copied_bytes=self._copied_bytes(),
             input_count=len(layout.sealed),
             output_count=len(self._outputs()),

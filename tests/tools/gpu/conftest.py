@@ -19,6 +19,7 @@ from cuda_llm.profile import KernelResources
 from cuda_llm.tools.compiler.candidate import Compiled
 from cuda_llm.tools.gpu import protocol
 from cuda_llm.tools.gpu.arenas import Arenas
+from cuda_llm.tools.gpu.flush import Flush
 from cuda_llm.tools.gpu.process import GpuRunner, Launch, Spaces, start
 from cuda_llm.tools.gpu.sealing import HostSealing
 from cuda_llm.tools.gpu.sessions import Sessions
@@ -92,6 +93,7 @@ def open_sessions(launch: Launch, hardware: Hardware) -> Iterator[Opened]:
             spares=Spares(lambda: start(way), count=1),
             arenas=Arenas(lambda _: None),
             sealing=HostSealing(),
+            flush=Flush(size_bytes=1 << 20),
         )
         try:
             yield sessions

@@ -28,7 +28,7 @@ def specs(drawn: list[tuple[Role, str, int]]) -> list[BufferSpec]:
 
 
 def ranges(layout: Layout) -> list[tuple[int, int]]:
-    """All that is written: guards, buffers, sealed contents, tags, flush, scratch."""
+    """All that is written: guards, buffers, sealed contents, tags, scratch."""
     found = []
     for slot in range(layout.slots):
         base = slot * layout.stride
@@ -42,19 +42,16 @@ def ranges(layout: Layout) -> list[tuple[int, int]]:
                 begin = base + layout.sealed[name]
                 found.append((begin, begin + span.spec.nbytes))
     found.append((layout.tags, layout.tags + 256 * 24 * 8))
-    found.append((layout.flush, layout.flush + layout.flush_bytes))
     found.append((layout.scratch, layout.scratch + layout.scratch_bytes))
     return sorted(found)
 
 
 @settings(max_examples=60)
-@given(SPECS, st.integers(1, 7), st.booleans(), st.integers(0, 1 << 20))
+@given(SPECS, st.integers(1, 7), st.booleans())
 def test_everything_lies_apart_and_aligned(
-    drawn: list[tuple[Role, str, int]], slots: int, seals: bool, flush_bytes: int
+    drawn: list[tuple[Role, str, int]], slots: int, seals: bool
 ) -> None:
-    layout = lay_out(
-        specs(drawn), scratch_bytes=1 << 20, slots=slots, seals=seals, flush_bytes=flush_bytes
-    )
+    layout = lay_out(specs(drawn), scratch_bytes=1 << 20, slots=slots, seals=seals)
 
     assert all(one[1] <= other[0] for one, other in pairwise(ranges(layout)))
     assert ranges(layout)[-1][1] == layout.wanted_bytes
@@ -63,7 +60,7 @@ def test_everything_lies_apart_and_aligned(
         assert span.begin - span.before >= GUARD_BYTES
         assert span.after - span.end >= GUARD_BYTES
         assert span.end - span.begin == span.spec.nbytes
-    offsets = [layout.stride, layout.tags, layout.flush, layout.scratch, *layout.sealed.values()]
+    offsets = [layout.stride, layout.tags, layout.scratch, *layout.sealed.values()]
     assert all(offset % ALIGNMENT == 0 for offset in offsets)
     inputs = {one.name for one in specs(drawn) if one.role is not Role.OUT}
     assert set(layout.sealed) == (inputs if seals else set())

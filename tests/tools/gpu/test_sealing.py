@@ -25,7 +25,7 @@ def placed(size: int, slots: int) -> Arena:
     """An input and two outputs of this size in every slot."""
     roles = {"x": Role.IN, "y": Role.OUT, "z": Role.INOUT}
     specs = [BufferSpec(name=n, role=r, dtype="uint8", shape=(size,)) for n, r in roles.items()]
-    arena = Arena(HostMemory(MOST_BYTES), lambda memory, _: memory, flush_bytes=0)
+    arena = Arena(HostMemory(MOST_BYTES), lambda memory, _: memory)
     arena.place_slots(specs, slots)
     return arena
 
@@ -76,7 +76,7 @@ def test_contents_may_begin_anywhere(library: Path) -> None:
 
 
 def test_columns_and_slots_are_the_same_memory() -> None:
-    arena = Arena(HostMemory(MOST_BYTES), lambda memory, _: memory, flush_bytes=0)
+    arena = Arena(HostMemory(MOST_BYTES), lambda memory, _: memory)
     spec = BufferSpec(name="x", role=Role.IN, dtype="float32", shape=(3, 7))
     slots = arena.place_slots([spec], 4)
     for number, slot in enumerate(slots):

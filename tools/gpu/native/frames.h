@@ -56,7 +56,7 @@ enum class Forbidden : uint32_t {
   host_copy = 2,  // from device to host
 };
 
-constexpr uint32_t kFlush = 1;  // flags of an ArmFrame: write flush_bytes before each call
+constexpr uint32_t kFlush = 1;  // flags of an ArmFrame: write through L2 before each call
 constexpr uint32_t kSolve = 2;  // call `solve`; without it, a batch is all the rest
 constexpr uint32_t kHost = 4;   // call it uncaptured
 
@@ -81,9 +81,11 @@ struct Solve {
 
 struct StartFrame {
   Head head;
-  uint8_t handle[kHandleBytes];  // CUipcMemHandle
+  uint8_t handle[kHandleBytes];        // CUipcMemHandle
+  uint8_t flush_handle[kHandleBytes];  // of what is written before calls: one piece for all runners
   uint64_t arena_bytes;
-  uint32_t shared_by;  // SharedBy
+  uint64_t flush_bytes;  // 0: no call will be timed
+  uint32_t shared_by;    // SharedBy
   uint32_t pad;
   char candidate[kPathBytes];  // zero-terminated
 };
@@ -132,8 +134,6 @@ struct ArmFrame {
   TaggedOutput outputs[kMaxRegions];
   uint64_t slot_stride;
   uint64_t tag_offset;
-  uint64_t flush_offset;
-  uint64_t flush_bytes;
   uint64_t copied_bytes;  // SharedBy::host alone
 };
 

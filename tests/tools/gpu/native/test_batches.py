@@ -84,6 +84,19 @@ def test_without_solve_a_batch_is_all_the_rest(start: Start) -> None:
         assert _tags(runner, len(ORDER)) == [tag(sevens, KEY[2:], slot, 1) for slot in ORDER]
 
 
+def test_what_flushes_l2_lies_where_all_runners_write(start: Start) -> None:
+    with start() as runner:
+        runner.start()
+        runner.capture(Ways())
+        _seal(runner)
+        runner.arm(ORDER, ArmFlag.SOLVE)
+        runner.go()
+        assert not runner.flushed().any()
+        runner.arm(ORDER, ALL)
+        runner.go()
+        assert (runner.flushed() == ORDER[-1]).all()
+
+
 def test_a_solve_that_reads_back_is_called_in_each_step(start: Start) -> None:
     ways = Ways(way=2, device_to_host=True)
     with start() as runner:

@@ -24,6 +24,7 @@ from cuda_llm.tools.device import (
     TimeClass,
 )
 from cuda_llm.tools.gpu.arenas import Arenas
+from cuda_llm.tools.gpu.flush import Flush
 from cuda_llm.tools.gpu.memory import HostMemory
 from cuda_llm.tools.gpu.process import Launch, Spaces, start
 from cuda_llm.tools.gpu.protocol import SharedBy
@@ -111,6 +112,7 @@ def within(
             spares=Spares(lambda: start(way), count=1),
             arenas=Arenas(lambda _: None),
             sealing=HostSealing(),
+            flush=Flush(size_bytes=1 << 20),
         )
         try:
             async with sessions.open(compiled) as session:

@@ -12,8 +12,18 @@ struct Arena {
   void* host;  // SharedBy::host: the referee's side of it; else null
 };
 
+// What is written before timed calls, so that L2 holds nothing of theirs. How long that takes depends
+// on where it lies in memory, so runners that are compared write to the same place.
+struct Flush {
+  CUdeviceptr base;
+  uint64_t bytes;
+};
+
 // `host_file`: descriptor of the memory file for SharedBy::host; -1: there is none.
 Arena open_arena(const Gpu& gpu, const gpu::StartFrame& start, int host_file);
+
+// Where memory is shared through the host, each runner has its own.
+Flush open_flush(const Gpu& gpu, const gpu::StartFrame& start);
 
 // The address of `bytes` bytes at an offset. Gives up where they are not inside the arena.
 CUdeviceptr at(const Arena& arena, uint64_t offset, uint64_t bytes);

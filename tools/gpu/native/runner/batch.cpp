@@ -12,7 +12,7 @@ void check(const Captures& captures, const gpu::ArmFrame& frame) {
   if (frame.steps > gpu::kMaxSteps || frame.input_count > gpu::kMaxRegions ||
       frame.output_count > gpu::kMaxRegions)
     give_up("batch", "more than there is room for");
-  uint64_t offsets = frame.slot_stride | frame.tag_offset | frame.flush_offset;
+  uint64_t offsets = frame.slot_stride | frame.tag_offset;
   for (uint32_t i = 0; i < frame.input_count; ++i)
     offsets |= frame.inputs[i].offset | frame.inputs[i].sealed_offset;
   for (uint32_t o = 0; o < frame.output_count; ++o) offsets |= frame.outputs[o].offset;
@@ -38,8 +38,9 @@ namespace runner {
 // The outputs of a call are tagged after the flush that is there for the next one, so that they are
 // read from memory whether there was a call that left them in L2 or not: the time of tagging cancels.
 // No code of the candidate runs between a call and its tags in either order.
-Batch compose(const Gpu& gpu, const SealKernels& kernels, const Arena& arena,
-              const Captures& captures, const gpu::ArmFrame& frame) {
+Batch compose(const Gpu& gpu, const SealKernels& kernels, const Parts& parts,
+              const gpu::ArmFrame& frame) {
+  const auto& [arena, flush, captures] = parts;
   check(captures, frame);
   Batch batch{};
   batch.calls_solve = (frame.flags & gpu::kSolve) != 0;
@@ -50,11 +51,11 @@ Batch compose(const Gpu& gpu, const SealKernels& kernels, const Arena& arena,
   copy_in(gpu, arena, frame.copied_bytes);
   Chain chain = begin_chain(gpu);
   // What the referee has just written lies in L2, of one batch more than of another.
-  if ((frame.flags & gpu::kFlush) != 0) add_flush(gpu, kernels, arena, frame, 0, chain);
+  if ((frame.flags & gpu::kFlush) != 0) add_flush(gpu, kernels, flush, frame.order[0], chain);
   add_clear_tags(gpu, arena, frame, chain);
   for (uint32_t step = 0; step < frame.steps; ++step) {
     add_open(gpu, kernels, arena, frame, step, chain);
-    if ((frame.flags & gpu::kFlush) != 0) add_flush(gpu, kernels, arena, frame, step, chain);
+    if ((frame.flags & gpu::kFlush) != 0) add_flush(gpu, kernels, flush, frame.order[step], chain);
     if (step != 0) add_tags(gpu, kernels, arena, frame, step - 1, chain);
     if (batch.host_inclusive) {
       batch.graphs.push_back(finish(gpu, chain));

@@ -17,9 +17,15 @@ struct Batch {
   uint64_t tag_bytes;
 };
 
+struct Parts {
+  const Arena& arena;
+  const Flush& flush;
+  const Captures& captures;
+};
+
 // Does everything but run it; what the frame holds is not kept.
-Batch compose(const Gpu& gpu, const SealKernels& kernels, const Arena& arena,
-              const Captures& captures, const gpu::ArmFrame& frame);
+Batch compose(const Gpu& gpu, const SealKernels& kernels, const Parts& parts,
+              const gpu::ArmFrame& frame);
 
 // Runs it and waits for its end, its tags written down in `tags`.
 void run_batch(const Gpu& gpu, const Arena& arena, const Candidate& candidate,

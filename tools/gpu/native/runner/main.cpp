@@ -76,6 +76,7 @@ struct Runner {
   gpu::Report* report;
   SealKernels kernels;
   Arena arena;
+  Flush flush;
   Candidate candidate;
   Captures captures;
   Batch batch;
@@ -118,7 +119,7 @@ void obey(Runner& r, AnyFrame& frame) {
       return capture(r, frame.capture);
     case Order::arm:
       forget_batch(r.gpu, r.batch);
-      r.batch = compose(r.gpu, r.kernels, r.arena, r.captures, frame.arm);
+      r.batch = compose(r.gpu, r.kernels, {r.arena, r.flush, r.captures}, frame.arm);
       // The key is not left where the candidate's host code could look for it.
       explicit_bzero(&frame, sizeof frame);
       return say(Reply::done, 0, sequence, 0, "");
@@ -151,6 +152,7 @@ int main(int count, char** words) {
   if (static_cast<Order>(frame.head.kind) != Order::start) give_up("frame", "no start");
   frame.start.candidate[sizeof frame.start.candidate - 1] = '\0';
   r.arena = open_arena(r.gpu, frame.start, count == 8 ? std::atoi(words[7]) : -1);
+  r.flush = open_flush(r.gpu, frame.start);
   r.candidate = load_candidate(r.gpu, *shim, r.arena, r.report, frame.start);
   say(Reply::ready, 0, frame.head.sequence, r.arena.base, "");
   while (listen_any(socket, frame)) {

@@ -115,12 +115,11 @@ void add_open(const Gpu& gpu, const SealKernels& kernels, const Arena& arena,
   add_kernel(gpu, chain, kernels.open, blocks_for(gpu, longest), call.count, arguments);
 }
 
-void add_flush(const Gpu& gpu, const SealKernels& kernels, const Arena& arena,
-               const gpu::ArmFrame& frame, uint32_t step, Chain& chain) {
-  CUdeviceptr to = at(arena, frame.flush_offset, frame.flush_bytes);
-  uint64_t blocks = frame.flush_bytes / 16;
+void add_flush(const Gpu& gpu, const SealKernels& kernels, const Flush& flush, uint32_t value,
+               Chain& chain) {
+  CUdeviceptr to = flush.base;
+  uint64_t blocks = flush.bytes / 16;
   if (blocks == 0) return;
-  uint32_t value = frame.key[2] + step;
   void* arguments[] = {&to, &blocks, &value};
   add_kernel(gpu, chain, kernels.flush, gpu.sms * kBlocksPerSm, 1, arguments);
 }

@@ -23,8 +23,8 @@ Chain begin_chain(const Gpu& gpu);
 void add_clear_tags(const Gpu& gpu, const Arena& arena, const gpu::ArmFrame& frame, Chain& chain);
 void add_open(const Gpu& gpu, const SealKernels& kernels, const Arena& arena,
               const gpu::ArmFrame& frame, uint32_t step, Chain& chain);
-void add_flush(const Gpu& gpu, const SealKernels& kernels, const Arena& arena,
-               const gpu::ArmFrame& frame, uint32_t step, Chain& chain);
+void add_flush(const Gpu& gpu, const SealKernels& kernels, const Flush& flush, uint32_t value,
+               Chain& chain);
 void add_captured(const Gpu& gpu, CUgraph captured, Chain& chain);
 void add_tags(const Gpu& gpu, const SealKernels& kernels, const Arena& arena,
               const gpu::ArmFrame& frame, uint32_t step, Chain& chain);

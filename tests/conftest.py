@@ -1,10 +1,18 @@
-"""What every test finds around it: one cache for the whole run, and a Ctrl-C that is heard."""
+"""What every test finds around it: one cache for all, cores to itself, a Ctrl-C that is heard."""
 
 import os
 import signal
 from pathlib import Path
 
 import pytest
+
+
+def pytest_configure() -> None:
+    """Let the threads of NumPy's BLAS sleep between products: other workers wait for their cores.
+
+    Read when NumPy is loaded, hence before any test is.
+    """
+    os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -55,7 +55,7 @@ WHOLE: Mapping[Tier, Rule] = MappingProxyType(
         Tier.CONFIRM: Rule(
             discard=1,
             compares_same=True,
-            aim=0.004,
+            aim=0.002,
             slots=256,
             fewest=12,
             most=120,

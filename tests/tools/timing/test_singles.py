@@ -34,7 +34,7 @@ def found(
 ) -> tuple[float, float]:
     """What both tests say of a kernel that takes `alone_us` alone and `among_us` among others."""
     rng = np.random.default_rng(seed)
-    lengths = choose_lengths(call_us=among_us, overhead_us=STEP_US, aim=0.004, most=256)
+    lengths = choose_lengths(call_us=among_us, overhead_us=STEP_US, aim=0.002, most=256)
 
     def pair(call_us: float, more_us: float) -> Pair:
         calls = draw_lengths(lengths, rng)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import record
-from timing_kernels import TURNS, Kernel, kernels, spinning
+from timing_kernels import MIX, SHORT, TURNS, Kernel, kernels, spinning
 
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.compiler.candidate import Compiled
@@ -87,8 +87,8 @@ def repeats(holding: str) -> Iterator[tuple[str, Trial]]:
 
 def against_ncu(holding: str) -> Iterator[tuple[str, Trial]]:
     """Cold and warm beside what Nsight Compute says with and without its cache flush."""
-    for kernel in kernels()[1:]:
-        if holding in kernel.name:
+    for kernel in kernels():
+        if holding in kernel.name and kernel.name not in SHORT:
             yield kernel.name, lambda device, k=kernel: beside_ncu(device, k)
 
 
@@ -111,18 +111,16 @@ async def beside_ncu(device: Device, kernel: Kernel) -> dict[str, Any]:
 
 def a_against_a(trials: int) -> Iterator[tuple[str, Trial]]:
     """The same kernel as candidate and incumbent."""
-    names = list(TURNS)
     for number in range(trials):
-        name = names[number % len(names)]
+        name = MIX[number % len(MIX)]
         kernel = spinning(TURNS[name], name)
         yield f"{name} #{number}", lambda device, k=kernel: measure(device, k, k)
 
 
 def planted(trials: int) -> Iterator[tuple[str, Trial]]:
     """A candidate that takes 3 % longer than the incumbent."""
-    names = list(TURNS)
     for number in range(trials):
-        name = names[number % len(names)]
+        name = MIX[number % len(MIX)]
         yield f"{name} #{number}", lambda device, n=name: with_slow_down(device, n)
 
 

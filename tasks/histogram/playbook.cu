@@ -27,6 +27,7 @@
 // tunable-hint: tail ITEMS=4
 
 #if ACROSS == 2
+#define _CG_LIMIT_INCLUDED_DEPENDENCIES // no libcu++: it takes nvcc most of its time
 #include <cooperative_groups.h>
 #endif
 

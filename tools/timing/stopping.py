@@ -1,5 +1,6 @@
 """When enough blocks have been measured."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -14,6 +15,8 @@ from cuda_llm.tools.timing.tier import Tier
 
 LOW_FLOOR = 1.25 * SMALLEST_FLOOR
 """A noise floor that more blocks would hardly lower."""
+CLEAR = 3.0
+"""Times the floor: a difference that no lower floor would make any surer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +36,7 @@ class Rule:
     most: int
     half_width: float
     """Relative, of the ratio and of the first's own time: narrower ones need no more blocks, once
-    the floor is low too."""
+    the floor is low too or far from where it would matter."""
     wall_s: float
     """After this no block is begun, once there are the fewest."""
     singles: int = 0
@@ -82,4 +85,5 @@ def enough(rule: Rule, comparison: Comparison, spent_s: float) -> bool:
     finest = RESOLUTION_US / first.value
     narrow = widest <= max(rule.half_width, finest)
     quiet = comparison.floor <= max(LOW_FLOOR, FLOOR_FACTOR * finest)
-    return (narrow and quiet) or comparison.blocks >= rule.most or spent_s >= rule.wall_s
+    clear = abs(math.log(comparison.ratio)) > CLEAR * math.log1p(comparison.floor)
+    return (narrow and (quiet or clear)) or comparison.blocks >= rule.most or spent_s >= rule.wall_s

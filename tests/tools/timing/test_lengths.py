@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -73,6 +75,21 @@ def test_a_wide_interval_ends_at_the_wall_or_at_the_most_blocks() -> None:
     assert enough(rule, unsure, spent_s=rule.wall_s)
     many = compare_blocks([block(30.0 + 5 * (n % 3), 60.0) for n in range(rule.most)])
     assert enough(rule, many, spent_s=0.0)
+
+
+def noisy(blocks: int, first_us: float) -> Comparison:
+    """A sure ratio, but the second differs from itself by some per cent."""
+    pairs = [block(first_us, 60.0 + 2 * (n % 2)) for n in range(blocks)]
+    again = [replace(one, again=pair_without_noise(62.0)) for one in pairs]
+    found = replace(compare_blocks(again), first_us=sure(blocks).first_us)
+    return replace(found, low=found.ratio * 0.999, high=found.ratio * 1.001)
+
+
+def test_a_high_floor_is_borne_where_the_difference_is_far_beyond_it() -> None:
+    rule = rule_for(Tier.CONFIRM, sizes=1)
+    told = [noisy(rule.fewest, first_us) for first_us in (30.0, 60.5)]
+    assert all(one.floor > 0.03 for one in told)
+    assert [enough(rule, one, spent_s=0.0) for one in told] == [True, False]
 
 
 def test_the_sizes_of_a_task_share_the_time() -> None:

@@ -27,7 +27,7 @@ from typing import Any, TypeVar
 
 import record
 from corpus import FIXTURES, Known, adversarial, fault_of, honest_extra, honest_styles
-from left_behind import LeftBehind, adopt_orphans, compare, snapshot
+from left_behind import LeftBehind, adopt_orphans, compare, gpus_of, snapshot
 
 from cuda_llm.errors import InfrastructureError
 from cuda_llm.outcomes import TimedOut, Verdict
@@ -165,7 +165,8 @@ def run_mixed(arguments: argparse.Namespace, deadline: float) -> None:
     resource_tracker.ensure_running()
     os.environ["TMPDIR"] = tempfile.mkdtemp(prefix="faults-")
     folders = (cache_folder() / "work", Path(os.environ["TMPDIR"]), Path("/dev/shm"))
-    before = snapshot(folders)
+    gpus = gpus_of(arguments.device)
+    before = snapshot(folders, gpus)
     context = multiprocessing.get_context("spawn")
     first = len(rows)
     child = context.Process(
@@ -178,7 +179,7 @@ def run_mixed(arguments: argparse.Namespace, deadline: float) -> None:
         child.kill()
         child.join()
     child.close()
-    left = compare(before, folders)
+    left = compare(before, folders, gpus)
     rows = record.read_rows(arguments.out)
     report_mixed(arguments, rows, left, len(chosen), ended=ended)
 

@@ -3,13 +3,14 @@
 import ctypes
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
 PR_SET_CHILD_SUBREAPER = 36
+ANY_GPU = range(1 << 10)
 SETTLED_S = 10.0
 """How long memory of a process that has gone may take to come back."""
 
@@ -32,7 +33,7 @@ class LeftBehind:
     processes: tuple[tuple[int, str], ...]
     files: tuple[str, ...]
     gpu_bytes: int
-    """Memory in use on all GPUs, beyond what was before."""
+    """Memory in use on the GPUs that were looked at, beyond what was before."""
 
     @property
     def nothing(self) -> bool:
@@ -45,24 +46,34 @@ def adopt_orphans() -> None:
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def snapshot(folders: Sequence[Path]) -> Snapshot:
-    """Look around; zombies of adopted orphans are taken away first."""
+def snapshot(folders: Sequence[Path], gpus: Container[int] = ANY_GPU) -> Snapshot:
+    """Look around, at these GPUs alone; zombies of adopted orphans are taken away first."""
     _reap()
     found = psutil.Process().children(recursive=True)
     return Snapshot(
         processes=frozenset((process.pid, process.name()) for process in found),
         files=frozenset(str(path) for folder in folders for path in _files(folder)),
-        gpu_bytes=_gpu_bytes(),
+        gpu_bytes={ordinal: used for ordinal, used in _gpu_bytes().items() if ordinal in gpus},
     )
 
 
+def gpus_of(spec: str) -> Container[int]:
+    """Ordinals: another GPU may have work of its own."""
+    numbers = spec.removeprefix("cuda:").split(",")
+    return {int(one) for one in numbers} if all(map(str.isdigit, numbers)) else ANY_GPU
+
+
 def compare(
-    before: Snapshot, folders: Sequence[Path], *, settle_s: float = SETTLED_S
+    before: Snapshot,
+    folders: Sequence[Path],
+    gpus: Container[int] = ANY_GPU,
+    *,
+    settle_s: float = SETTLED_S,
 ) -> LeftBehind:
     """What is there beyond `before`, once it does not change any more."""
     deadline = time.monotonic() + settle_s
     while True:
-        now = snapshot(folders)
+        now = snapshot(folders, gpus)
         left = LeftBehind(
             processes=tuple(sorted(now.processes - before.processes)),
             files=tuple(sorted(now.files - before.files)),

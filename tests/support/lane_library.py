@@ -16,7 +16,8 @@ import numpy.typing as npt
 
 from cuda_llm.tools import emulator
 from cuda_llm.tools.emulator.ops.lane_op import C_TYPES, LaneOp
-from cuda_llm.tools.native import cache_dir, find_gxx
+from cuda_llm.tools.native import cache_folder, find_gxx
+from cuda_llm.tools.native.lock import only_one
 
 LANES = 32
 Column = npt.NDArray[np.uint64]
@@ -174,7 +175,7 @@ def _pointers(
 
 
 def build_library(operations: Mapping[str, LaneOp]) -> LaneLibrary:
-    """Builds the library once for each content of the table and the headers."""
+    """Builds the library once for each content of the table and the headers, whoever else asks."""
     symbols: dict[str, str] = {}
     by_meaning: dict[object, str] = {}
     bodies: list[str] = []
@@ -189,11 +190,11 @@ def build_library(operations: Mapping[str, LaneOp]) -> LaneLibrary:
     digest = hashlib.blake2b("".join(parts).encode(), digest_size=12)
     for header in [*sorted((RUNTIME / "emu").glob("*.h")), RUNTIME / "device" / "rounding.cpp"]:
         digest.update(header.read_bytes())
-    target = cache_dir() / "native" / f"lanes-{digest.hexdigest()}.so"
+    target = cache_folder("native", f"lanes-{digest.hexdigest()}") / "lanes.so"
     report = target.with_suffix(".txt")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    if not target.exists():
-        compile_parts(parts, FLAGS, target, report)
+    with only_one(target.parent):
+        if not target.exists():
+            compile_parts(parts, FLAGS, target, report)
     vectorised = set(report.read_text().split())
     return LaneLibrary(
         path=target,

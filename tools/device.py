@@ -25,6 +25,8 @@ from cuda_llm.tools.emulator.account import LaunchAccount
 
 P = ParamSpec("P")
 T = TypeVar("T")
+SCRATCH_BYTES = 1 << 30
+"""Room for what `solve` itself allocates, in every layout; a timed one can have more."""
 
 
 class Role(StrEnum):
@@ -165,7 +167,7 @@ class CallOptions:
     schedule_seed: int = 0
     """Order of blocks and warps; 0 is ascending. Only the emulated device varies it."""
     limit_s: float = 10.0
-    scratch_bytes: int = 1 << 30
+    scratch_bytes: int = SCRATCH_BYTES
     """Most device memory `solve` may hold at once."""
     device_to_host: bool = False
     """May `solve` copy from device to host?"""
@@ -213,10 +215,14 @@ class Session(Protocol):
 class TimedSession(Session, Protocol):
     """A session on a real GPU: calls can be captured, and timed in batches by our own clock."""
 
-    async def place_slots(self, buffers: Sequence[BufferSpec], count: int) -> Slots:
+    async def place_slots(
+        self, buffers: Sequence[BufferSpec], count: int, *, scratch_bytes: int = SCRATCH_BYTES
+    ) -> Slots:
         """Lay out `count` slots. Replaces the previous layout, as `place` does.
 
-        Waits for memory that others are giving back, where it is needed.
+        Beside them is room for `solve` to hold `scratch_bytes` at once, and never less than
+        SCRATCH_BYTES, but where memory is short: then it is what is left. Waits for memory that
+        others are giving back, where it is needed.
         """
         ...
 

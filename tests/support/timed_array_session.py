@@ -21,6 +21,7 @@ from cuda_llm.profile import TimeSource
 from cuda_llm.tools.arrays import HOST, Arrays
 from cuda_llm.tools.compiler.candidate import Compiled
 from cuda_llm.tools.device import (
+    SCRATCH_BYTES,
     Argument,
     Batch,
     BufferSpec,
@@ -101,6 +102,7 @@ class TimedArraySession:
         self.tags: dict[int, dict[str, bytes]] = {}
         self.captures = 0
         self.orders: list[Batch] = []
+        self.rooms: list[int] = []
 
     def place(self, buffers: Sequence[BufferSpec]) -> dict[str, PlacedBuffer]:
         """Buffers between guards."""
@@ -114,8 +116,11 @@ class TimedArraySession:
         took = self.one_call(self.placed, 0, 0, 1, [], warm_up=True)
         return CallReport(wall_s=0.0, launches=(LAUNCH,)) if isinstance(took, float) else took
 
-    async def place_slots(self, buffers: Sequence[BufferSpec], count: int) -> Slots:
-        """Slots with memory of their own."""
+    async def place_slots(
+        self, buffers: Sequence[BufferSpec], count: int, *, scratch_bytes: int = SCRATCH_BYTES
+    ) -> Slots:
+        """Slots with memory of their own; how much room was asked for is noted."""
+        self.rooms.append(scratch_bytes)
         self.slots = Slots(
             buffers={spec.name: column(spec, count) for spec in buffers},
             sealed={

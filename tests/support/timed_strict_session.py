@@ -10,7 +10,7 @@ from timed_array_session import TimedArraySession, TimedArraySite
 
 from cuda_llm.outcomes import Verdict
 from cuda_llm.tools.compiler.candidate import Compiled
-from cuda_llm.tools.device import BufferSpec, PlacedBuffer, Slots
+from cuda_llm.tools.device import SCRATCH_BYTES, BufferSpec, PlacedBuffer, Slots
 
 
 class TimedStrictSession(TimedArraySession):
@@ -22,9 +22,11 @@ class TimedStrictSession(TimedArraySession):
         """See `Session.place`."""
         return {name: self.strict(one) for name, one in super().place(buffers).items()}
 
-    async def place_slots(self, buffers: Sequence[BufferSpec], count: int) -> Slots:
+    async def place_slots(
+        self, buffers: Sequence[BufferSpec], count: int, *, scratch_bytes: int = SCRATCH_BYTES
+    ) -> Slots:
         """See `TimedSession.place_slots`."""
-        plain = await super().place_slots(buffers, count)
+        plain = await super().place_slots(buffers, count, scratch_bytes=scratch_bytes)
         return Slots(
             buffers={name: self.strict(one) for name, one in plain.buffers.items()},
             sealed={name: self.xp.wrap(one) for name, one in plain.sealed.items()},

@@ -3,12 +3,9 @@
 from collections.abc import Callable, Sequence
 
 from cuda_llm.tools.arrays import Array
-from cuda_llm.tools.device import BufferSpec, PlacedBuffer, Slots
+from cuda_llm.tools.device import SCRATCH_BYTES, BufferSpec, PlacedBuffer, Slots
 from cuda_llm.tools.gpu.layout import Layout, lay_out
 from cuda_llm.tools.gpu.memory import Memory
-
-SCRATCH_BYTES = 1 << 30
-"""Kept for what `solve` itself allocates."""
 
 Grow = Callable[[Memory, Layout], Memory]
 """Memory for a layout: other, or the same where all there is to gain is room for `solve`. Raises
@@ -35,14 +32,19 @@ class Arena:
         self._lay(lay_out(buffers, scratch_bytes=SCRATCH_BYTES))
         return dict(self._slots()[0].buffers)
 
-    def place_slots(self, buffers: Sequence[BufferSpec], count: int) -> Slots:
+    def place_slots(
+        self, buffers: Sequence[BufferSpec], count: int, scratch_bytes: int = SCRATCH_BYTES
+    ) -> Slots:
         """See `TimedSession.place_slots`."""
-        self._lay(self.laid_out(buffers, count))
+        self._lay(self.laid_out(buffers, count, scratch_bytes))
         return self._slots()
 
-    def laid_out(self, buffers: Sequence[BufferSpec], count: int) -> Layout:
+    def laid_out(
+        self, buffers: Sequence[BufferSpec], count: int, scratch_bytes: int = SCRATCH_BYTES
+    ) -> Layout:
         """What `place_slots` would lay out."""
-        return lay_out(buffers, scratch_bytes=SCRATCH_BYTES, slots=count, seals=True)
+        room = max(SCRATCH_BYTES, scratch_bytes)
+        return lay_out(buffers, scratch_bytes=room, slots=count, seals=True)
 
     def sealed(self, name: str) -> Array:
         """The bytes of an input's sealed contents, a row a slot."""

@@ -8,7 +8,7 @@ allocate.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from cuda_llm.tools.device import BufferSpec, Role
+from cuda_llm.tools.device import SCRATCH_BYTES, BufferSpec, Role
 from cuda_llm.tools.gpu.memory import round_up
 from cuda_llm.tools.gpu.protocol import MAX_REGIONS, MAX_STEPS
 
@@ -49,7 +49,7 @@ class Layout:
     tags: int
     scratch: int
     scratch_bytes: int
-    """Room, of which a call may hold `quota` at once."""
+    """Room for `solve`, of which a call gets `room`, and may hold `quota` at once."""
 
     @property
     def least_bytes(self) -> int:
@@ -62,10 +62,13 @@ class Layout:
         return self.scratch + self.scratch_bytes
 
     def within(self, size_bytes: int) -> "Layout":
-        """The same in memory of this size, with what room is left. Raises ArenaFull."""
+        """The same in memory of this size, with all the room that is left. Raises ArenaFull.
+
+        It costs nothing that it may be more than was wanted: a call gets `room` of it.
+        """
         if self.least_bytes > size_bytes:
             raise ArenaFull(f"{self.least_bytes:,} bytes do not fit into {size_bytes:,}")
-        room = min(self.scratch_bytes, size_bytes - self.scratch)
+        room = size_bytes - self.scratch
         return replace(self, scratch_bytes=room // ALIGNMENT * ALIGNMENT)
 
     @property
@@ -78,9 +81,23 @@ class Layout:
         """Of each buffer of slot 0."""
         return {name: span.begin for name, span in self.spans.items()}
 
+    def room(self, wanted_bytes: int) -> int:
+        """What a call that wants to hold `wanted_bytes` at once gets, all of it overwritten before.
+
+        For a call that wants little it is much all the same, to begin elsewhere each time.
+        """
+        return min(self.scratch_bytes, _room(max(SCRATCH_BYTES, wanted_bytes)))
+
     def quota(self, wanted_bytes: int) -> int:
-        """What a call that wants to hold `wanted_bytes` at once may hold."""
-        return min(wanted_bytes, self.scratch_bytes - slack(self.scratch_bytes))
+        """What it may hold."""
+        room = self.room(wanted_bytes)
+        return min(wanted_bytes, room - slack(room))
+
+
+def _room(scratch_bytes: int) -> int:
+    """For holding so much, wherever it begins."""
+    more = min(scratch_bytes // _SCRATCH_PART, _MOST_SLACK_BYTES)
+    return round_up(scratch_bytes + more, ALIGNMENT)
 
 
 def slack(room_bytes: int) -> int:
@@ -114,7 +131,6 @@ def lay_out(
     stride = round_up(cursor, GUARD_BYTES)
     tags = slots * stride
     scratch = round_up(tags + MAX_STEPS * MAX_REGIONS * _TAG_BYTES, GUARD_BYTES)
-    room = scratch_bytes + min(scratch_bytes // _SCRATCH_PART, _MOST_SLACK_BYTES)
     return Layout(
         spans=spans,
         sealed=sealed,
@@ -122,7 +138,7 @@ def lay_out(
         stride=stride,
         tags=tags,
         scratch=scratch,
-        scratch_bytes=round_up(room, ALIGNMENT),
+        scratch_bytes=_room(scratch_bytes),
     )
 
 

@@ -100,7 +100,8 @@ class GpuSession:
         layout = self._arena.layout
         put_arguments(solve, arguments, layout.offsets)
         solve.device_to_host = options.device_to_host
-        solve.scratch_offset, solve.scratch_bytes = layout.scratch, layout.scratch_bytes
+        solve.scratch_offset = layout.scratch
+        solve.scratch_bytes = layout.room(options.scratch_bytes)
         solve.scratch_quota = layout.quota(options.scratch_bytes)
         solve.scratch_seed = secrets.randbits(63)
         solve.copied_bytes = self._copied_bytes()

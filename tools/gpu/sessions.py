@@ -10,7 +10,8 @@ from cuda_llm.errors import InfrastructureError
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.outcomes import Verdict
 from cuda_llm.tools.compiler.candidate import Compiled
-from cuda_llm.tools.gpu.arena import SCRATCH_BYTES, Arena
+from cuda_llm.tools.device import SCRATCH_BYTES
+from cuda_llm.tools.gpu.arena import Arena
 from cuda_llm.tools.gpu.arenas import Arenas
 from cuda_llm.tools.gpu.flush import Flush
 from cuda_llm.tools.gpu.kept import Kept, Stay

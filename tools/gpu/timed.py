@@ -5,7 +5,16 @@ from collections.abc import Mapping, Sequence
 
 from cuda_llm.outcomes import Verdict
 from cuda_llm.tools.arrays import Array
-from cuda_llm.tools.device import Argument, Batch, BufferSpec, CallOptions, Role, Slots, TimeClass
+from cuda_llm.tools.device import (
+    SCRATCH_BYTES,
+    Argument,
+    Batch,
+    BufferSpec,
+    CallOptions,
+    Role,
+    Slots,
+    TimeClass,
+)
 from cuda_llm.tools.gpu.protocol import (
     MAX_STEPS,
     ArmFlag,
@@ -31,12 +40,14 @@ class GpuTimedSession(GpuSession):
     _batch: Batch | None = None
     _tags: tuple[int, ...] = ()
 
-    async def place_slots(self, buffers: Sequence[BufferSpec], count: int) -> Slots:
+    async def place_slots(
+        self, buffers: Sequence[BufferSpec], count: int, *, scratch_bytes: int = SCRATCH_BYTES
+    ) -> Slots:
         """See `TimedSession.place_slots`."""
         self._batch = self._class = None
-        wanted = self._arena.laid_out(buffers, count)
+        wanted = self._arena.laid_out(buffers, count, scratch_bytes)
         await self._wiring.prepare(self._arena.memory, wanted)
-        return self._arena.place_slots(buffers, count)
+        return self._arena.place_slots(buffers, count, scratch_bytes)
 
     async def capture(
         self, arguments: Sequence[Argument], options: CallOptions

@@ -78,6 +78,18 @@ def test_room_for_solve_shrinks_to_what_is_left_and_the_rest_does_not() -> None:
         layout.within(layout.least_bytes - 1)
 
 
+def test_a_call_that_wants_more_gets_all_of_it_and_one_that_wants_little_no_more_than_ever() -> (
+    None
+):
+    layout = lay_out(specs([(Role.IN, "uint8", 1)]), scratch_bytes=3 << 30)
+    large = layout.within(layout.wanted_bytes + (4 << 30))
+
+    assert layout.quota(3 << 30) == 3 << 30
+    assert large.scratch_bytes == layout.scratch_bytes + (4 << 30)
+    assert large.quota(6 << 30) == 6 << 30
+    assert large.room(5) == large.room(1 << 30) == layout.room(5) < 5 << 28
+
+
 def test_two_buffers_of_one_name_are_refused() -> None:
     twice = specs([(Role.IN, "uint8", 1)]) * 2
     with pytest.raises(ValueError, match="two buffers are called b0"):

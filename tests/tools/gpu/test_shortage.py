@@ -3,10 +3,12 @@
 from collections.abc import Awaitable, Callable
 
 import pytest
-from runner_room import Room, batch, buffers
+from runner_room import GIB, Room, arguments, batch, buffers
 
 from cuda_llm.tools.compiler.candidate import Compiled
+from cuda_llm.tools.device import CallOptions
 from cuda_llm.tools.gpu.layout import ArenaFull
+from cuda_llm.tools.gpu.protocol import CallFrame
 from cuda_llm.tools.gpu.timed import GpuTimedSession
 
 Use = Callable[[Callable[[Room], Awaitable[None]]], None]
@@ -73,6 +75,40 @@ def test_memory_that_cannot_grow_stays_as_large_as_it_was(within: Use, candidate
             lent_bytes = room.supply.lent_bytes
             await session.place_slots(buffers(60_000_000), 1)
             assert room.supply.lent_bytes == lent_bytes
+
+    within(run)
+
+
+def test_a_call_may_hold_what_a_layout_was_asked_for_and_where_memory_is_short_what_is_left(
+    within: Use, candidate: Compiled
+) -> None:
+    async def quota(session: GpuTimedSession, wanted: int) -> int:
+        frame = CallFrame()
+        await session.place_slots(buffers(), 2, scratch_bytes=wanted)
+        session._describe(frame.solve, arguments(), CallOptions(scratch_bytes=wanted))
+        return int(frame.solve.scratch_quota)
+
+    async def run(room: Room) -> None:
+        async with room.sessions.open(candidate) as session:
+            assert isinstance(session, GpuTimedSession)
+            assert await quota(session, 2 * GIB) == 2 * GIB
+            assert 2 * GIB < await quota(session, 6 * GIB) < 4 * GIB
+            await batch(session)
+
+    within(run)
+
+
+def test_a_call_that_nobody_times_may_use_what_a_layout_before_it_had(
+    within: Use, candidate: Compiled
+) -> None:
+    async def run(room: Room) -> None:
+        async with room.sessions.open(candidate) as session:
+            assert isinstance(session, GpuTimedSession)
+            await session.place_slots(buffers(), 2, scratch_bytes=2 * GIB)
+            session.place(buffers())
+            frame = CallFrame()
+            session._describe(frame.solve, arguments(), CallOptions(scratch_bytes=2 * GIB))
+            assert frame.solve.scratch_quota == 2 * GIB
 
     within(run)
 

@@ -1,5 +1,6 @@
 """What all sizes of one measurement share, and one size of it."""
 
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -16,7 +17,12 @@ from cuda_llm.tools.judge.measured.entrants import Entrants, Fault
 from cuda_llm.tools.judge.measured.measure import Measured, measure_size
 from cuda_llm.tools.judge.measured.options import MeasureOptions
 from cuda_llm.tools.judge.measured.paces import Paces
-from cuda_llm.tools.judge.measured.sizes import most_slots, plan_timing
+from cuda_llm.tools.judge.measured.sizes import (
+    most_slots,
+    plan_timing,
+    reserve,
+    scratch_of_lane,
+)
 from cuda_llm.tools.judge.measured.slow import measure_slow
 from cuda_llm.tools.judge.oracle import open_oracle
 from cuda_llm.tools.timing.stopping import rule_for
@@ -29,6 +35,9 @@ OVERHEAD_US = 200.0
 """Of a step, where many are run: inputs, flush, tag."""
 MOST_LIMIT_S = 60.0
 """Slow baselines are timed on so few calls that nothing honest takes longer."""
+_ALLOCATION = re.compile(r"alloc|thrust", re.IGNORECASE)
+"""In the source of a baseline that may allocate: room that it does not use could be kept for it in
+vain, and its runner not be kept for the size of it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +54,8 @@ class Bout:
     kept_as: tuple[str, ...]
     """What the baseline's kept times depend on."""
     read_clocks: ReadClocks
+    ground_allocates: bool
+    """Whether the baseline holds memory of its own."""
 
     def recipe(self, size: SizePlan) -> Recipe:
         """How the inputs of a size are drawn."""
@@ -54,7 +65,18 @@ class Bout:
             arrays=self.site.arrays,
             reference=self.reference,
             method=size.method,
+            scratch_bytes=scratch_of_lane(size, allocates=True),
+            trusted_scratch_bytes=scratch_of_lane(size, allocates=self.ground_allocates),
         )
+
+
+async def reserve_all(bout: Bout, entrants: Entrants) -> None:
+    """Have every entrant lay out once what takes the most memory."""
+    compared = [entrants.first]
+    if not entrants.against_baseline:
+        compared.append(entrants.second)
+    await reserve(compared, bout.task, bout.plan)
+    await reserve([entrants.ground], bout.task, bout.plan, allocates=bout.ground_allocates)
 
 
 @asynccontextmanager
@@ -72,6 +94,7 @@ async def open_bout(
             reference=None if task.reference is None else load_reference(task),
             kept_as=(site.name, site.hardware.name, baseline.key, repr(task.capabilities)),
             read_clocks=clocks_of(site),
+            ground_allocates=_ALLOCATION.search(baseline.source) is not None,
         )
 
 

@@ -3,12 +3,11 @@
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.compiler.candidate import Compiled
 from cuda_llm.tools.device import Session, Site
-from cuda_llm.tools.judge.measured.bout import open_bout, time_one
+from cuda_llm.tools.judge.measured.bout import open_bout, reserve_all, time_one
 from cuda_llm.tools.judge.measured.entrants import Entrants, Fault, timed_session
 from cuda_llm.tools.judge.measured.measure import Measured
 from cuda_llm.tools.judge.measured.options import MeasureOptions
 from cuda_llm.tools.judge.measured.paces import Paces, paces_seen
-from cuda_llm.tools.judge.measured.sizes import reserve
 from cuda_llm.tools.judge.refusal import refusal
 from cuda_llm.tools.validator.layout import Dims
 
@@ -40,7 +39,7 @@ async def contend(
         entrants = Entrants(
             first=timed_session(one), second=timed_session(other), ground=timed_session(ground)
         )
-        await reserve((entrants.first, entrants.second, entrants.ground), task, bout.plan)
+        await reserve_all(bout, entrants)
         found = []
         paces = Paces()
         for size in bout.plan.sizes:

@@ -8,7 +8,7 @@ from cuda_llm.tasks.distribution import parse_distribution
 from cuda_llm.tasks.reference import Reference
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.arrays import Array, Arrays
-from cuda_llm.tools.device import BufferSpec, Level, Role
+from cuda_llm.tools.device import SCRATCH_BYTES, BufferSpec, Level, Role
 from cuda_llm.tools.validator.cases import Case, timed_case
 from cuda_llm.tools.validator.check_outputs import Method
 from cuda_llm.tools.validator.distributions import draw
@@ -35,6 +35,10 @@ class Recipe:
     """The task's, loaded once."""
     method: Method = Method.REFERENCE
     """How outputs are compared."""
+    scratch_bytes: int = SCRATCH_BYTES
+    """Room in a lane for what `solve` allocates."""
+    trusted_scratch_bytes: int = SCRATCH_BYTES
+    """The same in a trusted lane."""
 
     @cached_property
     def case(self) -> Case:

@@ -8,13 +8,12 @@ from cuda_llm.tasks.task import Task
 from cuda_llm.tools.compiler.candidate import Compiled
 from cuda_llm.tools.device import CallReport, Session, Site, TimedSession
 from cuda_llm.tools.judge.floor import find_impossible
-from cuda_llm.tools.judge.measured.bout import Bout, baseline_of, open_bout, time_one
+from cuda_llm.tools.judge.measured.bout import Bout, baseline_of, open_bout, reserve_all, time_one
 from cuda_llm.tools.judge.measured.entrants import Entrants, Fault, timed_session
 from cuda_llm.tools.judge.measured.explain import explain
 from cuda_llm.tools.judge.measured.options import L2, MeasureOptions
 from cuda_llm.tools.judge.measured.paces import Paces, paces_seen
 from cuda_llm.tools.judge.measured.size_time import size_time
-from cuda_llm.tools.judge.measured.sizes import reserve
 from cuda_llm.tools.judge.refusal import refusal
 from cuda_llm.tools.judge.timing import Timing
 from cuda_llm.tools.profiler.measured.profile_call import profile_call
@@ -45,7 +44,7 @@ async def time_sizes_of(
 ) -> Timing | Verdict:
     """Each size, its floor held against it before any average; then one call explained."""
     entrants = Entrants(first=session, second=ground, ground=ground)
-    await reserve((session, ground), bout.task, bout.plan)
+    await reserve_all(bout, entrants)
     times: list[SizeTime] = []
     paces = Paces()
     for size in bout.plan.sizes:

@@ -40,7 +40,8 @@ async def lay_out(
     Without `capture`, only batches that leave `solve` out can be run: the call that warms a slow
     kernel up is saved.
     """
-    slots = await session.place_slots(recipe.specs, count)
+    scratch_bytes = recipe.trusted_scratch_bytes if trusted else recipe.scratch_bytes
+    slots = await session.place_slots(recipe.specs, count, scratch_bytes=scratch_bytes)
     guards = {} if trusted else write_guards(recipe, slots)
     key = secrets.token_bytes(KEY_BYTES)
     # A trusted lane keeps what is sealed now, another gets new contents before each batch; nothing

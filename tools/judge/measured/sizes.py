@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from cuda_llm.tasks.task import Task
-from cuda_llm.tools.device import Site, TimedSession
+from cuda_llm.tools.device import SCRATCH_BYTES, Site, TimedSession
 from cuda_llm.tools.validator.budget import Plan, SizePlan, buffer_bytes, plan_sizes
 from cuda_llm.tools.validator.layout import buffer_specs
 
@@ -43,16 +43,28 @@ def most_slots(task: Task, size: SizePlan) -> int:
     return min(size.slots, max(FEWEST_STAGED, STAGED_BYTES // max(1, inputs)))
 
 
-async def reserve(sessions: Sequence[TimedSession], task: Task, plan: Plan) -> None:
-    """Lay out what needs the most memory first: getting more later starts a runner anew."""
+async def reserve(
+    sessions: Sequence[TimedSession], task: Task, plan: Plan, *, allocates: bool = True
+) -> None:
+    """Lay out what needs the most memory first: getting more later starts a runner anew.
+
+    What never `allocates` needs no more room for that than everyone has.
+    """
     if not plan.sizes:
         return
-    largest = max(plan.sizes, key=lambda size: bytes_of_lane(task, size))
+    planned = [(size, scratch_of_lane(size, allocates=allocates)) for size in plan.sizes]
+    largest, scratch = max(planned, key=lambda one: bytes_of_lane(task, *one))
+    specs, count = buffer_specs(task, largest.dims), most_slots(task, largest)
     for session in sessions:
-        await session.place_slots(buffer_specs(task, largest.dims), most_slots(task, largest))
+        await session.place_slots(specs, count, scratch_bytes=scratch)
 
 
-def bytes_of_lane(task: Task, size: SizePlan) -> int:
-    """All slots of a session."""
+def scratch_of_lane(size: SizePlan, *, allocates: bool) -> int:
+    """Room for what `solve` allocates: what the plan says, and never less than is usual."""
+    return max(SCRATCH_BYTES, size.scratch_bytes if allocates else 0)
+
+
+def bytes_of_lane(task: Task, size: SizePlan, scratch_bytes: int) -> int:
+    """All slots of a session, and the room for `solve`."""
     buffers, sealed, _ = buffer_bytes(task, size.dims)
-    return (buffers + sealed) * most_slots(task, size)
+    return (buffers + sealed) * most_slots(task, size) + scratch_bytes

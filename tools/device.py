@@ -284,8 +284,11 @@ class Site(Protocol):
         ...
 
     def open(self, candidate: Compiled) -> AbstractAsyncContextManager[Session | Verdict]:
-        """Load the candidate in a fresh runner; leaving the context kills the runner.
+        """Load the candidate in a fresh runner.
 
+        Leaving the context ends the runner, unless nothing was timed in it and nothing went wrong:
+        then it may wait for the same candidate to be opened next, for its timing after its
+        validation, and ends before any other is opened in its place or timed.
         Yields a verdict where the candidate cannot be loaded or needs what this device lacks.
         Two may be open at once: each has memory of its own.
         """
@@ -295,9 +298,10 @@ class Site(Protocol):
         """The same for a program of our own, whose runner may be used again: a task's baseline.
 
         Never for what is judged: code that has run in a process can leave something behind for
-        the next use. There is one such runner at most, with one user at a time: who asks for it
-        meanwhile gets a fresh one. It ends when another program is to be kept, when somebody needs
-        its memory, and after an exception or a verdict while it is used.
+        the next use, and this one all candidates share. There is one such runner at most, with one
+        user at a time: who asks for it meanwhile gets a fresh one. It ends when another program is
+        to be kept, when somebody needs its memory, and after an exception or a verdict while it is
+        used.
         """
         ...
 

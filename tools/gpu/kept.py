@@ -1,4 +1,4 @@
-"""The session of a trusted program between its uses."""
+"""A session between its uses: of the trusted program, or of the candidate that was last used."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -32,11 +32,17 @@ class Kept:
         begin: Callable[[Compiled], Awaitable[Stay | Verdict]],
         end: Callable[[Lodging], None],
         most_bytes: int,
+        *,
+        until_timed: bool = False,
     ) -> None:
-        """What holds more than `most_bytes` of device memory is not kept."""
+        """What holds more than `most_bytes` of device memory is not kept.
+
+        Nor is what has been timed, where it is kept `until_timed`.
+        """
         self._begin = begin
         self._end = end
         self._most_bytes = most_bytes
+        self._until_timed = until_timed
         self._stay: Stay | None = None
         self.in_use = False
 
@@ -57,7 +63,7 @@ class Kept:
             stay = await self._of(candidate)
             if isinstance(stay, Stay):
                 yield stay.session
-                sound = stay.is_sound and stay.lodging.held_bytes <= self._most_bytes
+                sound = self._may_stay(stay)
             else:
                 yield stay
         finally:
@@ -65,12 +71,20 @@ class Kept:
             if not sound:
                 self.end()
 
+    def end_idle(self) -> bool:
+        """End the session if nobody uses it; whether there was one."""
+        return not self.in_use and self.end()
+
     def end(self) -> bool:
         """End the session; whether there was one. Nobody may use it."""
         stay, self._stay = self._stay, None
         if stay is not None:
             self._end(stay.lodging)
         return stay is not None
+
+    def _may_stay(self, stay: Stay) -> bool:
+        timed = self._until_timed and stay.session.was_timed
+        return stay.is_sound and not timed and stay.lodging.held_bytes <= self._most_bytes
 
     async def _of(self, candidate: Compiled) -> Stay | Verdict:
         stay = self._stay

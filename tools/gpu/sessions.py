@@ -23,8 +23,8 @@ from cuda_llm.tools.gpu.spares import Spares
 from cuda_llm.tools.gpu.timed import GpuTimedSession
 
 MOST_UNUSED_PART = 6
-"""Of the GPU's memory, held by runners that are ending and by one that is kept, while a session is
-opened: what is placed for calls that nobody times cannot wait for more."""
+"""Of the GPU's memory, held by runners that are ending and by those that nobody uses, while a
+session is opened: what is placed for calls that nobody times cannot wait for more."""
 OPENING_BYTES = SCRATCH_BYTES + (448 << 20)
 """Of a new session: most buffers fit beside what `solve` may allocate."""
 MOST_OPENING_PART = 8
@@ -46,16 +46,32 @@ class Sessions:
     """What the last session took from asking for it to having its candidate loaded."""
     _leaving: Leaving = field(default_factory=Leaving)
     _kept: Kept = field(init=False)
+    """The baseline's session."""
+    _resting: Kept = field(init=False)
+    """The last candidate's: who validates it times it next. What was timed is not kept, so that a
+    winner that is judged once more is judged in a fresh process."""
     _timing: bool = False
     """From the first call that is timed until a session is given back."""
 
     def __post_init__(self) -> None:
         """Nothing is kept yet."""
-        self._kept = Kept(self._enter, self._leave, self._most_unused_bytes)
+        most_bytes = self._most_unused_bytes
+        self._kept = Kept(self._enter, self._leave, most_bytes)
+        self._resting = Kept(self._enter, self._leave, most_bytes, until_timed=True)
 
     @asynccontextmanager
     async def open(self, candidate: Compiled) -> AsyncIterator[GpuTimedSession | Verdict]:
         """See `Site.open`. Raises DeviceLost where a runner cannot be ended."""
+        using = self._once if self._resting.in_use else self._resting.use
+        try:
+            async with using(candidate) as session:
+                yield session
+        finally:
+            self._timing = False
+
+    @asynccontextmanager
+    async def _once(self, candidate: Compiled) -> AsyncIterator[GpuTimedSession | Verdict]:
+        """A session that nobody uses again."""
         stay = await self._enter(candidate)
         if not isinstance(stay, Stay):
             yield stay
@@ -69,7 +85,7 @@ class Sessions:
     async def keep(self, candidate: Compiled) -> AsyncIterator[GpuTimedSession | Verdict]:
         """See `Site.keep`. Raises DeviceLost where a runner cannot be ended."""
         if self._kept.in_use:
-            async with self.open(candidate) as session:
+            async with self._once(candidate) as session:
                 yield session
             return
         try:
@@ -79,7 +95,11 @@ class Sessions:
             self._timing = False
 
     async def settle(self) -> None:
-        """Wait until nothing begins or ends beside what is to be timed. Raises DeviceLost."""
+        """Wait until nothing begins or ends beside what is to be timed. Raises DeviceLost.
+
+        Nor may code of a candidate that nobody uses be there.
+        """
+        self._resting.end_idle()
         self._timing = True
         await self._leaving.see_off()
         await self.spares.settle()
@@ -87,6 +107,7 @@ class Sessions:
     async def close(self) -> None:
         """End all runners and free all memory."""
         self._kept.end()
+        self._resting.end()
         try:
             await self._leaving.see_off()
         finally:
@@ -141,15 +162,15 @@ class Sessions:
 
     @property
     def _unused_bytes(self) -> int:
-        return self._leaving.held_bytes + self._kept.idle_bytes
+        return self._leaving.held_bytes + self._kept.idle_bytes + self._resting.idle_bytes
 
     async def _make_room(self, wanted_bytes: int) -> None:
-        """Have so much to lend, if it can be had: others end, and one that is kept for nobody.
+        """Have so much to lend, if it can be had: others end, and those that nobody uses.
 
         Raises DeviceLost.
         """
         while not self.arenas.has(wanted_bytes):
             if self._leaving:
                 await self._leaving.see_off_one()
-            elif self._kept.in_use or not self._kept.end():
+            elif not (self._resting.end_idle() or self._kept.end_idle()):
                 return

@@ -2,10 +2,10 @@
 
 What is timed waits until those that start are there and those that end are gone. So the best moment
 to start them is one after which nothing is timed for a while: when a kernel is validated, at the
-first call that is not timed (`Sessions`). A validation takes one, and so does a timing beside a
-baseline that is kept; a contest takes two. There are three, so that each finds one that waits, in
-whichever order they come, and none is started when a session ends, for a timing may follow, unless
-none is left: then whoever comes next would wait in any case.
+first call that is not timed (`Sessions`). A candidate takes one, for its validation and its timing
+beside a baseline that is kept; a contest takes two. There are three, so that each finds one that
+waits, in whichever order they come, and none is started when a session ends, for a timing may
+follow, unless none is left: then whoever comes next would wait in any case.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ class Spares:
     """Runners that wait for a candidate. Everything happens when asked: nothing to cancel."""
 
     def __init__(self, start: Callable[[], GpuRunner], count: int = 3) -> None:
-        """`count`: for a validation, and the contest or the timings that may follow at once."""
+        """`count`: for a candidate, and the contest or the timings that may follow at once."""
         self._start = start
         self._count = count
         self._waiting: list[tuple[GpuRunner, asyncio.Task[str]]] = []

@@ -35,6 +35,8 @@ _CAPTURE_LIMIT_S = 10.0
 class GpuTimedSession(GpuSession):
     """A `TimedSession`."""
 
+    was_timed: bool = False
+    """Whether slots were ever laid out in it."""
     _class: TimeClass | None = None
     """Of the present layout's calls; None: they are not captured."""
     _batch: Batch | None = None
@@ -44,6 +46,7 @@ class GpuTimedSession(GpuSession):
         self, buffers: Sequence[BufferSpec], count: int, *, scratch_bytes: int = SCRATCH_BYTES
     ) -> Slots:
         """See `TimedSession.place_slots`."""
+        self.was_timed = True
         self._batch = self._class = None
         wanted = self._arena.laid_out(buffers, count, scratch_bytes)
         await self._wiring.prepare(self._arena.memory, wanted)

@@ -54,12 +54,16 @@ def host_crashed(verdict: HostCrashed) -> Diagnosis:
     """The part of `solve` that runs on the CPU died."""
     divided = verdict.signal == "SIGFPE"
     ended = verdict.signal in {"exit", "SIGABRT"}
+    robbed = verdict.signal == "cudaErrorOperatingSystem"
     text = "Host code reads or writes memory that is not its own: check its arrays and pointers."
     if divided:
         text = "Host code divides by zero: a size of 1 or less than a tile makes a count 0."
     elif ended:
         text = "Host code ends the process: return from `solve` instead of exit, abort or a throw."
-    cause = "division by zero" if divided else "ends the process" if ended else "bad pointer"
+    elif robbed:
+        text = "Host code took something from the driver: write to and close no descriptor."
+    causes = {"division by zero": divided, "ends the process": ended, "foreign descriptor": robbed}
+    cause = next((name for name, holds in causes.items() if holds), "bad pointer")
     return Diagnosis(
         code=verdict.code, cause=cause, text=text, evidence=join(one_line(verdict.signal, 20))
     )

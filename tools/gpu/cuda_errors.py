@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from cuda_llm.outcomes import (
     DeviceAssert,
+    HostCrashed,
     IllegalAccess,
     InfraFailed,
     LaunchFailed,
@@ -20,6 +21,7 @@ _NAMES = {
     98: "cudaErrorInvalidDeviceFunction",
     209: "cudaErrorNoKernelImageForDevice",
     214: "cudaErrorECCUncorrectable",
+    304: "cudaErrorOperatingSystem",
     700: "cudaErrorIllegalAddress",
     701: "cudaErrorLaunchOutOfResources",
     702: "cudaErrorLaunchTimeout",
@@ -35,6 +37,7 @@ _NAMES = {
     912: "cudaErrorInvalidClusterSize",
     999: "cudaErrorUnknown",
 }
+_OPERATING_SYSTEM = 304
 _LAUNCH = {1, 9, 98, 209, 701, 720, 912}
 
 
@@ -54,9 +57,18 @@ def verdict_on(number: int, kernel: str, limit_s: float) -> Verdict:
         return LaunchFailed(kernel=kernel, error=name, detail="CUDA refused the launch")
     if number in _FAULTS:
         return _FAULTS[number](f"{name}{where}")
+    if number == _OPERATING_SYSTEM and kernel:
+        # Host code ran here and nowhere else, and the device answers right before and after.
+        return HostCrashed(signal=name, detail=f"{_DRIVER_ROBBED} ({name}{where})")
     if number == 702:
         return TimedOut(stage="kernel", limit_s=limit_s, detail=f"{name}{where}")
     return InfraFailed(component="device", detail=f"{name}{where}")
+
+
+_DRIVER_ROBBED = (
+    "the driver lost something of the operating system's in this process, as happens when host "
+    "code touches descriptors that are not its own"
+)
 
 
 def _illegal(space: str, what: str) -> Callable[[str], Verdict]:

@@ -226,6 +226,10 @@ CAUSES: Mapping[str, tuple[Verdict, str]] = {
     "scratch memory": (OutOfMemory(detail="cudaMalloc of 1 bytes"), "scratch memory"),
     "a crash of the host part": (HostCrashed(signal="SIGSEGV"), "bad pointer"),
     "an exit": (HostCrashed(signal="exit"), "ends the process"),
+    "a driver that was robbed": (
+        HostCrashed(signal="cudaErrorOperatingSystem"),
+        "foreign descriptor",
+    ),
     "a tail after vectors": (
         wrong(
             looks_like="every size where cols is a multiple of 4 is right: the tail after whole "

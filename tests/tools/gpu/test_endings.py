@@ -57,6 +57,7 @@ EXPIRED = Ended(status=-9, last_words=None, expired=True)
         (701, LaunchFailed),
         (720, LaunchFailed),
         (702, TimedOut),
+        (304, HostCrashed),
         (214, InfraFailed),
         (999, InfraFailed),
         (4242, InfraFailed),
@@ -70,6 +71,16 @@ def test_a_lost_context_names_the_kernel_launched_last() -> None:
     found = ending(last(Reply.FAULTED, 700), SCENE)
     assert isinstance(found, IllegalAccess)
     assert "cudaErrorIllegalAddress in add" in found.detail
+
+
+def test_what_the_driver_lost_is_laid_to_host_code_that_ran() -> None:
+    found = ending(last(Reply.FAULTED, 304), SCENE)
+    assert isinstance(found, HostCrashed)
+    assert found.signal == "cudaErrorOperatingSystem"
+    assert "descriptors that are not its own (cudaErrorOperatingSystem in add)" in found.detail
+
+    nothing_ran = replace(SCENE, log=CallLog())
+    assert isinstance(ending(last(Reply.FAULTED, 304), nothing_ran), InfraFailed)
 
 
 def test_using_what_was_refused_is_running_out_of_memory() -> None:

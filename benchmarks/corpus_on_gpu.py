@@ -5,21 +5,25 @@
 
 Each kernel is a line of `--out` the moment it is judged, so that a run may be stopped at any time
 and goes on with `--resume`. Compilations go ahead in parallel while the device judges one kernel
-after the other. When none is left, `corpus_on_gpu.json` is written into `--results`.
+after the other. On a GPU a cheat that passed is inspected by compute-sanitizer, as whoever is about
+to be crowned is; an honest kernel is with `--inspect-honest`. When none is left,
+`corpus_on_gpu.json` is written into `--results`.
 """
 
 import argparse
 import asyncio
-import hashlib
 import json
 import os
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import record
 from corpus import Known, adversarial, fault_of, honest_extra, honest_styles, mutants
+from corpus_inspection import believed, inspect, is_due
+from corpus_rows import RAISED, Row, count, hash_of, line, read_rows, table
 
 from cuda_llm.errors import CudaLLMError, DeviceLost
 from cuda_llm.outcomes import Passed
@@ -27,45 +31,12 @@ from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import Device
 from cuda_llm.tools.devices.find import open_device
 from cuda_llm.tools.judge.baseline import time_baseline
-from cuda_llm.tools.judge.judge import judge
+from cuda_llm.tools.judge.judge import judge, stage
+from cuda_llm.tools.judge.judged import ignore
 from cuda_llm.tools.judge.oracle import compile_baseline
 from cuda_llm.tools.judge.steps import compile_source
 from cuda_llm.tools.judge.timing import Timing
 from cuda_llm.wording import describe
-
-RAISED = "RAISED"
-"""In the place of a code: the machinery broke, or the task's baseline was refused."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Row:
-    """One kernel that was judged."""
-
-    name: str
-    source: str
-    """Hash of the file."""
-    honest: bool
-    code: str
-    fault: str
-    """What is not right about the verdict; empty where it is."""
-    speedup: float | None
-    told: str
-    """First line of the verdict in words."""
-    sizes: int = 0
-    """How many sizes were timed at most; 0 is all the task lists."""
-    seconds: dict[str, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Counts:
-    """What the run is made for: the first two have to be 0."""
-
-    accepted_cheats: int
-    refused_honest: int
-    other_codes: int
-    """Attacks that were refused, but with another code than the table has."""
-    adversarial: int
-    honest: int
 
 
 def main() -> None:
@@ -78,23 +49,35 @@ def main() -> None:
     parser.add_argument("--limit-s", type=float, default=540)
     parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 1) - 4))
     parser.add_argument("--sizes", type=int, default=0, help="time so many sizes; 0 is all")
+    parser.add_argument("--inspect-honest", action="store_true", help="as cheats are, on a GPU")
     parser.add_argument("--only", default="", help="names that hold one of these, by commas")
     parser.add_argument("--results", type=Path, default=record.RESULTS)
     arguments = parser.parse_args()
     deadline = time.monotonic() + arguments.limit_s
     gpu = arguments.device.startswith("cuda")
-    number, count = map(int, arguments.shard.split("/"))
+    number, shards = map(int, arguments.shard.split("/"))
     wanted = arguments.only.split(",")
     chosen = [one for one in known_kernels() if any(part in one.name for part in wanted)]
     if not arguments.resume:
         arguments.out.unlink(missing_ok=True)
     rows = read_rows(arguments.out, arguments.sizes)
-    todo = [one for one in chosen[number - 1 :: count] if (one.name, hash_of(one)) not in rows]
+    bench = Bench(
+        arguments.device,
+        gpu=gpu,
+        sizes=arguments.sizes,
+        deadline=deadline,
+        inspect_honest=arguments.inspect_honest,
+    )
+    todo = [
+        one
+        for one in chosen[number - 1 :: shards]
+        if bench.has_to_judge(one, rows.get((one.name, hash_of(one))))
+    ]
     print(f"{len(chosen)} kernels, {len(todo)} of this shard to judge", flush=True)
-    bench = Bench(arguments.device, gpu=gpu, sizes=arguments.sizes, deadline=deadline)
     asyncio.run(bench.judge_all(todo, arguments.out, arguments.jobs))
     rows = read_rows(arguments.out, arguments.sizes)
-    done = [rows[key] for one in chosen if (key := (one.name, hash_of(one))) in rows]
+    found = {one: rows.get((one.name, hash_of(one))) for one in chosen}
+    done = [row for one, row in found.items() if row and not bench.has_to_judge(one, row)]
     print("\n".join(table(done)))
     if len(done) == len(chosen):
         write(arguments.results, arguments.device, arguments.sizes, done)
@@ -113,11 +96,18 @@ def known_kernels() -> list[Known]:
 class Bench:
     """A device, the tasks as they are judged on it, and their baselines."""
 
-    def __init__(self, spec: str, *, gpu: bool, sizes: int, deadline: float) -> None:
+    def __init__(
+        self, spec: str, *, gpu: bool, sizes: int, deadline: float, inspect_honest: bool
+    ) -> None:
         self._spec, self._gpu, self._sizes, self._deadline = spec, gpu, sizes, deadline
+        self._inspect_honest = inspect_honest
         self._devices: dict[str, Device] = {}
         self._tasks: dict[tuple[str, bool], Task] = {}
         self._baselines: dict[tuple[str, bool, str], asyncio.Task[Timing]] = {}
+
+    def has_to_judge(self, known: Known, row: Row | None) -> bool:
+        """Also what passed before anybody asked a sanitizer."""
+        return row is None or (not row.inspected and self._has_to_inspect(known, row.code))
 
     async def judge_all(self, kernels: Sequence[Known], out: Path, jobs: int) -> None:
         """One kernel after the other, each compiled ahead; a line each."""
@@ -169,20 +159,30 @@ class Bench:
                 known.path.name,
                 baseline=self._baseline(known, task, device),
             )
+            verdict, seconds = judged.verdict, dict(judged.seconds)
+            fault = fault_of(known, verdict, gpu=self._gpu)
+            if judged.compiled is not None and self._has_to_inspect(known, verdict.code):
+                with stage(known.name, "inspect", seconds, ignore):
+                    found = await inspect(task, device, judged.compiled)
+                after = believed(known, verdict, found)
+                verdict, fault = after.verdict, after.fault
+                row = replace(row, inspected=after.state, notes="; ".join(found.notes)[:400])
         except DeviceLost:
             raise
         except CudaLLMError as error:
             return replace(row, told=str(error))
-        verdict = judged.verdict
         profile = verdict.profile if isinstance(verdict, Passed) else None
         return replace(
             row,
             code=verdict.code,
-            fault=fault_of(known, verdict, gpu=self._gpu),
+            fault=fault,
             speedup=profile.speedup if profile else None,
             told=" ".join(describe(verdict)[:1])[:400],
-            seconds={name: round(taken, 3) for name, taken in judged.seconds.items()},
+            seconds={name: round(taken, 3) for name, taken in seconds.items()},
         )
+
+    def _has_to_inspect(self, known: Known, code: str) -> bool:
+        return self._gpu and is_due(known, code, honest_too=self._inspect_honest)
 
     def _device(self, known: Known) -> Device:
         spec = self._spec if self._gpu or known.device == "emulated" else known.device
@@ -208,55 +208,6 @@ class Bench:
         return self._baselines[key]
 
 
-def hash_of(known: Known) -> str:
-    """Of the source: a row of another version of the kernel does not count."""
-    return hashlib.sha256(known.path.read_bytes()).hexdigest()[:16]
-
-
-def read_rows(path: Path, sizes: int) -> dict[tuple[str, str], Row]:
-    """Rows timed at so many sizes, the last of each kernel; one that was cut off is left out."""
-    rows = {}
-    for text in path.read_text().splitlines() if path.exists() else []:
-        try:
-            row = Row(**json.loads(text))
-        except (ValueError, TypeError):
-            continue
-        if row.sizes == sizes:
-            rows[row.name, row.source] = row
-    return rows
-
-
-def count(rows: Sequence[Row]) -> Counts:
-    """The numbers that matter."""
-    wrong = [row for row in rows if row.fault]
-    return Counts(
-        accepted_cheats=sum(not row.honest and row.code == Passed.code for row in wrong),
-        refused_honest=sum(row.honest for row in wrong),
-        other_codes=sum(not row.honest and row.code != Passed.code for row in wrong),
-        adversarial=sum(not row.honest for row in rows),
-        honest=sum(row.honest for row in rows),
-    )
-
-
-def line(row: Row) -> str:
-    """One kernel for a person."""
-    gained = f"{row.speedup:.2f}x" if row.speedup is not None else ""
-    taken = " ".join(f"{name} {taken:.1f}" for name, taken in row.seconds.items())
-    text = f"{'' if not row.fault else '!! '}{row.name:48} {row.code:20} {gained:8} {taken}"
-    return f"{text}\n   {row.fault}: {row.told[:160]}" if row.fault else text
-
-
-def table(rows: Sequence[Row]) -> Iterator[str]:
-    """What is not right, and the counts."""
-    yield from (line(row) for row in rows if row.fault)
-    counts = count(rows)
-    yield (
-        f"{counts.accepted_cheats} cheats accepted of {counts.adversarial} (and"
-        f" {counts.other_codes} refused by another code), {counts.refused_honest} honest kernels"
-        f" refused of {counts.honest}"
-    )
-
-
 def write(results: Path, spec: str, sizes: int, rows: Sequence[Row]) -> None:
     """The figures, with every kernel's verdict."""
     device = open_device(spec)
@@ -266,6 +217,7 @@ def write(results: Path, spec: str, sizes: int, rows: Sequence[Row]) -> None:
         "driver": getattr(device, "driver", ""),
         "sizes_timed_at_most": sizes or "all",
         **asdict(count(rows)),
+        "inspected": Counter(row.inspected for row in rows if row.inspected),
         "kernels": [
             {
                 "name": row.name,
@@ -274,6 +226,7 @@ def write(results: Path, spec: str, sizes: int, rows: Sequence[Row]) -> None:
                 "fault": row.fault,
                 "speedup": None if row.speedup is None else round(row.speedup, 3),
                 "seconds": row.seconds,
+                "inspected": row.inspected,
             }
             for row in sorted(rows, key=lambda row: row.name)
         ],

@@ -1,12 +1,20 @@
 """The scripts that judge kernels of known verdict see what they are there to see."""
 
 import json
+import math
 import os
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
+from corpus import honest_styles, mutants
+
+from cuda_llm.outcomes import DataRace, Passed
+from cuda_llm.tools.counters.inspect import Inspection
+from cuda_llm.tools.counters.sanitizer import Sanitized
 
 ROOT = Path(__file__).parents[2]
 BENCHMARKS = ROOT / "benchmarks"
@@ -41,6 +49,68 @@ def test_a_corpus_run_counts_and_goes_on_where_it_was(tmp_path: Path) -> None:
     assert [one["code"] for one in figures["kernels"]] == ["WRONG_RESULT", "PASSED"]
 
 
+def test_a_kernel_that_passed_is_what_the_sanitizer_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A race that a GPU's results do not show; and an honest kernel that is looked at if asked."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    inspection = import_module("corpus_inspection")
+    known = {one.name: one for one in mutants()}
+    racing = known["mutants/histogram/missing_barrier"]
+    passed, race = Passed(), DataRace(kind="write-write", detail="")
+    assert inspection.is_due(racing, passed.code, honest_too=False)
+    assert not inspection.is_due(racing, race.code, honest_too=False)
+
+    clean = Sanitized(tool="memcheck", state="clean")
+    found = Sanitized(tool="racecheck", state="found", verdicts=(race,))
+    after = inspection.believed(racing, passed, Inspection(sanitized=(clean, found)))
+    assert (after.verdict, after.fault, after.state) == (race, "", "found")
+    late = Sanitized(tool="racecheck", state="not finished", note="late")
+    for sanitized, state in (((clean,), "clean"), ((clean, late), "no result"), ((), "no result")):
+        after = inspection.believed(racing, passed, Inspection(sanitized=sanitized))
+        assert (after.verdict, after.state) == (passed, state)
+        assert after.fault.startswith("PASSED instead of")
+
+    honest = next(iter(honest_styles()))
+    assert not inspection.is_due(honest, passed.code, honest_too=False)
+    assert inspection.is_due(honest, passed.code, honest_too=True)
+    refused = inspection.believed(honest, passed, Inspection(sanitized=(found,)))
+    assert refused.fault == "DATA_RACE instead of PASSED"
+
+
+def test_a_planted_loop_is_unrolled_as_the_incumbents(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the largest power of two, up to 64, that divides its turns."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    timing, kernels = map(import_module, ("timing_on_gpu", "timing_kernels"))
+    for turns in kernels.TURNS.values():
+        for share in (0.028, 0.03, 0.0417, 0.06):
+            planted = timing.like_unrolled(turns, turns * share)
+            assert math.gcd(planted, 64) == math.gcd(turns, 64) == math.gcd(3 * turns, 64)
+            assert planted / turns - 1 == pytest.approx(share, abs=0.0025)
+
+
+def test_contests_are_counted_by_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    timing = import_module("timing_on_gpu")
+
+    def row(part: str, trial: str, outcome: str) -> dict[str, Any]:
+        ended = {"outcome": outcome, "seconds": 1.0, "first_us": 5.0, "process": 0}
+        return {"part": part, "trial": trial, **ended}
+
+    rows = [
+        row("repeat", "spinning 5 us", "tie"),
+        row("repeat", "conv2d", "slower"),
+        row("aa", "5 us #0", "tie"),
+        row("aa", "1 ms #1", "faster"),
+        {"part": "aa", "trial": "1 ms #2", "fault": {"first": "TIMED_OUT"}},
+    ]
+    figures = timing.summarise(rows)
+    assert figures["repeat_outcomes"]["tie"] == figures["repeat_outcomes"]["slower"] == 1
+    assert (figures["aa"]["trials"], figures["aa"]["faults"]) == (2, 1)
+    by_kernel = figures["aa"]["by_kernel"]
+    assert (
+        by_kernel["5 us"]["tie"] == by_kernel["1 ms"]["faster"] == by_kernel["1 ms"]["faults"] == 1
+    )
+
+
 def test_orphans_and_files_left_behind_are_seen(tmp_path: Path) -> None:
     script = f"""
 import json, subprocess, sys
@@ -66,7 +136,7 @@ def test_a_wrong_verdict_counts_against_the_run(tmp_path: Path) -> None:
     script = """
 import json
 from dataclasses import asdict
-from corpus_on_gpu import Row, count
+from corpus_rows import Row, count
 def row(honest, code, fault):
     return Row(name="", source="", honest=honest, code=code, fault=fault, speedup=None, told="")
 rows = [

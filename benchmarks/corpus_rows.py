@@ -1,0 +1,98 @@
+"""What `corpus_on_gpu.py` writes of each kernel that it judged, and what all rows amount to."""
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from corpus import Known
+
+from cuda_llm.outcomes import Passed
+
+RAISED = "RAISED"
+"""In the place of a code: the machinery broke, or the task's baseline was refused."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One kernel that was judged."""
+
+    name: str
+    source: str
+    """Hash of the file."""
+    honest: bool
+    code: str
+    fault: str
+    """What is not right about the verdict; empty where it is."""
+    speedup: float | None
+    told: str
+    """First line of the verdict in words."""
+    sizes: int = 0
+    """How many sizes were timed at most; 0 is all the task lists."""
+    seconds: dict[str, float] = field(default_factory=dict)
+    inspected: str = ""
+    """`clean`, `found` or `no result` of compute-sanitizer; empty where it was not asked."""
+    notes: str = ""
+    """What the sanitizer watched, and what it could not."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counts:
+    """What the run is made for: the first two have to be 0."""
+
+    accepted_cheats: int
+    refused_honest: int
+    other_codes: int
+    """Attacks that were refused, but with another code than the table has."""
+    adversarial: int
+    honest: int
+
+
+def hash_of(known: Known) -> str:
+    """Of the source: a row of another version of the kernel does not count."""
+    return hashlib.sha256(known.path.read_bytes()).hexdigest()[:16]
+
+
+def read_rows(path: Path, sizes: int) -> dict[tuple[str, str], Row]:
+    """Rows timed at so many sizes, the last of each kernel; one that was cut off is left out."""
+    rows = {}
+    for text in path.read_text().splitlines() if path.exists() else []:
+        try:
+            row = Row(**json.loads(text))
+        except (ValueError, TypeError):
+            continue
+        if row.sizes == sizes:
+            rows[row.name, row.source] = row
+    return rows
+
+
+def count(rows: Sequence[Row]) -> Counts:
+    """The numbers that matter."""
+    wrong = [row for row in rows if row.fault]
+    return Counts(
+        accepted_cheats=sum(not row.honest and row.code == Passed.code for row in wrong),
+        refused_honest=sum(row.honest for row in wrong),
+        other_codes=sum(not row.honest and row.code != Passed.code for row in wrong),
+        adversarial=sum(not row.honest for row in rows),
+        honest=sum(row.honest for row in rows),
+    )
+
+
+def line(row: Row) -> str:
+    """One kernel for a person."""
+    gained = f"{row.speedup:.2f}x" if row.speedup is not None else ""
+    taken = " ".join(f"{name} {taken:.1f}" for name, taken in row.seconds.items())
+    text = f"{'' if not row.fault else '!! '}{row.name:48} {row.code:20} {gained:8} {taken}"
+    return f"{text}\n   {row.fault}: {row.told[:160]}" if row.fault else text
+
+
+def table(rows: Sequence[Row]) -> Iterator[str]:
+    """What is not right, and the counts."""
+    yield from (line(row) for row in rows if row.fault)
+    counts = count(rows)
+    yield (
+        f"{counts.accepted_cheats} cheats accepted of {counts.adversarial} (and"
+        f" {counts.other_codes} refused by another code), {counts.refused_honest} honest kernels"
+        f" refused of {counts.honest}"
+    )

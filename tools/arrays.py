@@ -58,7 +58,9 @@ def on_gpu() -> Arrays:
     except ImportError as error:
         raise MissingError("CuPy", "pip install 'cuda-llm[gpu]'") from error
     from cuda_llm.tools.random_on_gpu import random_on_gpu
+    from cuda_llm.tools.subnormals import keep_subnormals
 
+    keep_subnormals(cupy.cuda.compiler)
     # Reductions made of CUB's templates take up to nine seconds each to compile.
     cupy._core.set_reduction_accelerators([])
     return Arrays(

@@ -36,10 +36,13 @@ MAY_KNOW_INSIDE_TOOLS = {
     "random_kernels": set(),
     "launch_on_gpu": set(),
     "random_on_gpu": {"random_kernels", "launch_on_gpu"},
-    "arrays": {"random_on_gpu", "launch_on_gpu"},
+    "subnormals": set(),
+    "arrays": {"random_on_gpu", "launch_on_gpu", "subnormals"},
     "device": {"arrays", "compiler", "emulator"},
     "runner": {"native", "sandbox", "emulator", "device"},
-    "gpu": {"arrays", "native", "sandbox", "compiler", "profiler", "runner", "device"},
+    "gpu": {
+        *("arrays", "subnormals", "native", "sandbox", "compiler", "profiler", "runner", "device"),
+    },
     "referee": {"arrays", "native", "sandbox", "detector", "compiler", "device", "gpu"},
     "devices": {
         *("native", "sandbox", "compiler", "emulator", "profiler", "runner", "arrays", "device"),

@@ -22,6 +22,7 @@ from cuda_llm.tools.gpu.sessions import MOST_OPENING_PART, Sessions
 from cuda_llm.tools.gpu.spares import Spares
 from cuda_llm.tools.gpu.timed import GpuTimedSession
 from cuda_llm.tools.gpu.ways import find_way
+from cuda_llm.tools.subnormals import FLUSHED, keeps_subnormals
 
 _KEPT_FREE_BYTES = 512 << 20
 """Of device memory, for the referee's own work."""
@@ -41,6 +42,7 @@ class GpuSite:
         self.isolation: GpuIsolation | None = None
         """What runners are kept from; known once entered."""
         self._sessions: Sessions | None = None
+        self._shortcomings: tuple[str, ...] = ()
         self._held = ExitStack()
         """What is given back when every runner has ended."""
 
@@ -54,14 +56,15 @@ class GpuSite:
     @property
     def notes(self) -> tuple[str, ...]:
         """What a person should know before believing a verdict: what is not confined."""
-        return self.isolation.missing if self.isolation is not None else ()
+        missing = self.isolation.missing if self.isolation is not None else ()
+        return (*missing, *self._shortcomings)
 
     @property
     def confined(self) -> str:
         """See `Site.confined`; what is missing follows."""
         if self.isolation is None:
             return ""
-        return "; ".join((self.isolation.summary, *self.isolation.missing))
+        return "; ".join((self.isolation.summary, *self.notes))
 
     def open(self, candidate: Compiled) -> AbstractAsyncContextManager[GpuTimedSession | Verdict]:
         """See `Site.open`. Raises DeviceLost where a runner cannot be ended."""
@@ -74,6 +77,8 @@ class GpuSite:
     async def __aenter__(self) -> "GpuSite":
         """Raises MissingError, and InfrastructureError where no runner comes up."""
         device_arrays = on_gpu()
+        if not keeps_subnormals(device_arrays.xp):
+            self._shortcomings = (FLUSHED,)
         launch = Launch(
             program=runner_program(),
             shim=shim_library(),

@@ -6,12 +6,14 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+import numpy as np
 import pytest
 
 from cuda_llm.errors import HardwareError
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.hardware_profiles.lookup import find_hardware
 from cuda_llm.outcomes import IllegalAccess, TimedOut, Verdict
+from cuda_llm.tasks.task import Tolerance, ToleranceClass
 from cuda_llm.tools.compiler.candidate import Compiled, CompileRequest
 from cuda_llm.tools.compiler.compile import compile_candidate
 from cuda_llm.tools.device import (
@@ -30,6 +32,9 @@ from cuda_llm.tools.gpu.selftest import self_test
 from cuda_llm.tools.gpu.site import GpuSite
 from cuda_llm.tools.gpu.timed import GpuTimedSession
 from cuda_llm.tools.referee.gpu import isolation_there
+from cuda_llm.tools.validator.compare import Expected, compare
+from cuda_llm.tools.validator.distributions import draw
+from cuda_llm.tools.validator.tolerances import Terms, limits
 
 pytestmark = pytest.mark.gpu
 T = TypeVar("T")
@@ -91,6 +96,24 @@ def test_nothing_that_a_candidate_may_not_do_gets_through(gpu: tuple[Hardware, s
     summary, missing = on_site(gpu, isolation_there)
     assert summary.endswith("self-test passed")
     assert not any("self-test" in one for one in missing)
+
+
+def test_inputs_and_expected_values_may_be_subnormal(gpu: tuple[Hardware, str]) -> None:
+    async def use(site: GpuSite) -> None:
+        arrays = site.arrays
+        drawn = draw("denormal", arrays.generator(5), (1000,), "float32", {}, arrays=arrays)
+        host = arrays.to_host(drawn)
+        assert (host != 0).mean() > 0.9
+        assert abs(host).max() < np.finfo(np.float32).tiny
+        wide = arrays.xp.add(drawn, drawn, dtype=arrays.xp.float64)
+        np.testing.assert_array_equal(arrays.to_host(wide), 2 * host.astype(np.float64))
+        wrong = arrays.xp.zeros(1000, arrays.xp.float32)
+        own = limits(Tolerance(kind=ToleranceClass.ELEMENTWISE), Terms())
+        assert not compare(wrong, Expected(drawn.astype(arrays.xp.float64)), own, arrays).ok
+        assert compare(drawn, Expected(drawn.astype(arrays.xp.float64)), own, arrays).ok
+        assert site.notes == ()
+
+    on_site(gpu, use)
 
 
 def test_a_timed_batch_is_sealed_solved_and_tagged_as_numpy_says(

@@ -5,6 +5,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from cuda_llm.errors import InfrastructureError
 from cuda_llm.hardware_profiles.hardware import Hardware
@@ -21,6 +22,8 @@ from cuda_llm.tools.gpu.sealing import Sealing
 from cuda_llm.tools.gpu.session import Reached, Wiring
 from cuda_llm.tools.gpu.spares import Spares
 from cuda_llm.tools.gpu.timed import GpuTimedSession
+
+Opened: TypeAlias = contextlib.AbstractAsyncContextManager[GpuTimedSession | Verdict]
 
 MOST_UNUSED_PART = 6
 """Of the GPU's memory, held by runners that are ending and by those that nobody uses, while a
@@ -59,10 +62,20 @@ class Sessions:
         self._kept = Kept(self._enter, self._leave, most_bytes)
         self._resting = Kept(self._enter, self._leave, most_bytes, until_timed=True)
 
-    @asynccontextmanager
-    async def open(self, candidate: Compiled) -> AsyncIterator[GpuTimedSession | Verdict]:
+    def open(self, candidate: Compiled) -> Opened:
         """See `Site.open`. Raises DeviceLost where a runner cannot be ended."""
-        using = self._once if self._resting.in_use else self._resting.use
+        return self._use(self._resting, candidate)
+
+    def keep(self, candidate: Compiled) -> Opened:
+        """See `Site.keep`. Raises DeviceLost where a runner cannot be ended."""
+        return self._use(self._kept, candidate)
+
+    @asynccontextmanager
+    async def _use(
+        self, kept: Kept, candidate: Compiled
+    ) -> AsyncIterator[GpuTimedSession | Verdict]:
+        """The session that is kept there, or one of its own where somebody has that."""
+        using = self._once if kept.in_use else kept.use
         try:
             async with using(candidate) as session:
                 yield session
@@ -80,19 +93,6 @@ class Sessions:
             yield stay.session
         finally:
             self._leave(stay.lodging)
-
-    @asynccontextmanager
-    async def keep(self, candidate: Compiled) -> AsyncIterator[GpuTimedSession | Verdict]:
-        """See `Site.keep`. Raises DeviceLost where a runner cannot be ended."""
-        if self._kept.in_use:
-            async with self._once(candidate) as session:
-                yield session
-            return
-        try:
-            async with self._kept.use(candidate) as session:
-                yield session
-        finally:
-            self._timing = False
 
     async def settle(self) -> None:
         """Wait until nothing begins or ends beside what is to be timed. Raises DeviceLost.

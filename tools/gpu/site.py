@@ -77,8 +77,6 @@ class GpuSite:
     async def __aenter__(self) -> "GpuSite":
         """Raises MissingError, and InfrastructureError where no runner comes up."""
         device_arrays = on_gpu()
-        if not keeps_subnormals(device_arrays.xp):
-            self._shortcomings = (FLUSHED,)
         launch = Launch(
             program=runner_program(),
             shim=shim_library(),
@@ -99,6 +97,8 @@ class GpuSite:
             self.arrays = device_arrays
             sealing = GpuSealing(device_arrays, launch.seal)
             flush = self._held.enter_context(shared_flush(device_arrays, self.hardware.l2_bytes))
+        if not keeps_subnormals(self.arrays.xp):
+            self._shortcomings = (FLUSHED,)
         self._sessions = Sessions(
             hardware=self.hardware,
             spares=Spares(lambda: start(way)),

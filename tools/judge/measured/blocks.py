@@ -67,9 +67,9 @@ def blame(lanes: Lanes, name: str, verdict: Verdict) -> Fault:
     """
     if name == "first":
         return Fault(which="first", verdict=verdict)
-    if name == "empty" or lanes.second is None or lanes.second.trusted:
-        single = lanes.second is None or lanes.second.trusted
-        if single and isinstance(verdict, OutOfMemory):
-            return squeezed_out(verdict)
-        raise refusal(lanes.ground.recipe.task, verdict)
-    return Fault(which="second", verdict=verdict)
+    single = lanes.second is None or lanes.second.trusted
+    if not single and name != "empty":
+        return Fault(which="second", verdict=verdict)
+    if single and isinstance(verdict, OutOfMemory):
+        return squeezed_out(verdict)
+    raise refusal(lanes.ground.recipe.task, verdict)

@@ -58,18 +58,17 @@ async def lay_out_all(
     first = await lay_out(entrants.first, recipe, count, trusted=False)
     if not isinstance(first, Lane):
         return Fault(which="first", verdict=first)
-    if entrants.against_baseline or alone:
-        ground = await lay_out_ground(entrants, recipe, count, capture=not alone)
-        if isinstance(ground, Fault):
-            return ground
-        return Lanes(first=first, second=None if alone else ground, ground=ground)
-    second = await lay_out(entrants.second, recipe, count, trusted=False)
-    if not isinstance(second, Lane):
-        return Fault(which="second", verdict=second)
-    ground = await lay_out_ground(entrants, recipe, count, capture=False)
+    second: Lane | None = None
+    if not (entrants.against_baseline or alone):
+        other = await lay_out(entrants.second, recipe, count, trusted=False)
+        if not isinstance(other, Lane):
+            return Fault(which="second", verdict=other)
+        second = other
+    beside = entrants.against_baseline and not alone
+    ground = await lay_out_ground(entrants, recipe, count, capture=beside)
     if isinstance(ground, Fault):
         return ground
-    return Lanes(first=first, second=second, ground=ground)
+    return Lanes(first=first, second=ground if beside else second, ground=ground)
 
 
 async def lay_out_ground(

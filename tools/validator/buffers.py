@@ -102,6 +102,11 @@ def first_difference(pairs: Sequence[tuple[Array, Array]], arrays: Arrays) -> in
         flags = arrays.xp.empty(len(pairs), np.bool_)
         for number, (one, other) in enumerate(pairs):
             flags[number] = (one != other).any()
+    return first_set(flags, arrays)
+
+
+def first_set(flags: Array, arrays: Arrays) -> int | None:
+    """Number of the first flag that is set, for one transfer from the device."""
     found = np.flatnonzero(arrays.to_host(flags))
     return int(found[0]) if found.size else None
 

@@ -12,13 +12,10 @@ import numpy as np
 
 from cuda_llm.tools.arrays import Array, Arrays
 from cuda_llm.tools.launch_on_gpu import Launch
-from cuda_llm.tools.validator.buffers import bytes_of, first_difference, words
+from cuda_llm.tools.validator.buffers import bytes_of, first_difference, first_set, words
 from cuda_llm.tools.validator.column_kernels import PROGRAM, WIDTHS
+from cuda_llm.tools.validator.fused import MOST_THREADS, threads_for
 
-WORDS_A_THREAD = 8
-"""At least: below that, more threads do not pay."""
-MOST_THREADS = 1 << 18
-"""Enough to fill a GPU."""
 _EVERY_BYTE = 0x0101010101010101
 
 
@@ -66,8 +63,7 @@ def first_changed(
     flags = arrays.xp.zeros(len(pairs), np.bool_)
     for number, (column, rows) in enumerate(pairs):
         _launch(arrays.launch, "differ", column, numbers, rows, flags, np.uint64(number))
-    found = np.flatnonzero(arrays.to_host(flags))
-    return int(found[0]) if found.size else None
+    return first_set(flags, arrays)
 
 
 def _there(slots: Sequence[int], arrays: Arrays) -> Array:
@@ -80,7 +76,7 @@ def _launch(launch: Launch, kernel: str, column: Array, numbers: Array, *more: A
     stride = column.strides[0]
     width = next(one for one in WIDTHS if first.nbytes % one == stride % one == 0)
     count, size = numbers.size, first.nbytes // width
-    each = max(1, min(MOST_THREADS // count, -(-size // WORDS_A_THREAD)))
+    each = threads_for(size, MOST_THREADS // count)
     facts = (stride // width, numbers, count, size, each)
     given = (one if one is numbers else np.uint64(one) for one in facts)
     launch(PROGRAM, f"{kernel}_{width}", count * each, (first, *given, *more))

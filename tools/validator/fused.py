@@ -26,7 +26,7 @@ def compare_there(
         return None
     if got.dtype.kind != "f" and not limits.exact:
         return None
-    xp, threads = arrays.xp, _threads_for(got.size)
+    xp, threads = arrays.xp, threads_for(got.size)
     table = xp.empty((threads, COLUMNS))
     arguments = (
         table,
@@ -55,15 +55,16 @@ def differ_there(pairs: Sequence[tuple[Array, Array]], arrays: Arrays) -> Array 
         return None
     flags = arrays.xp.zeros(len(pairs), np.bool_)
     for number, (kernel, (one, other)) in enumerate(zip(kernels, pairs, strict=True)):
-        threads = _threads_for(one.size)
+        threads = threads_for(one.size)
         counts = (np.uint64(number), np.uint64(threads))
         arguments = (flags, *counts, one, other, np.uint64(one.size))
         arrays.launch(KERNELS, kernel, threads, arguments)
     return flags
 
 
-def _threads_for(count: int) -> int:
-    return max(1, min(MOST_THREADS, -(-count // ELEMENTS_A_THREAD)))
+def threads_for(count: int, most: int = MOST_THREADS) -> int:
+    """How many threads share so many elements."""
+    return max(1, min(most, -(-count // ELEMENTS_A_THREAD)))
 
 
 def _flat(array: Array, arrays: Arrays) -> Array:

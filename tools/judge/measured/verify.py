@@ -12,6 +12,7 @@ from cuda_llm.tools.device import Role, Slots
 from cuda_llm.tools.judge.measured.contents import Recipe, draw_group
 from cuda_llm.tools.judge.measured.lane import Lane
 from cuda_llm.tools.judge.measured.stage import Staged
+from cuda_llm.tools.validator.buffers import first_set
 from cuda_llm.tools.validator.check_outputs import check_batch
 from cuda_llm.tools.validator.columns import first_changed, gather
 from cuda_llm.tools.validator.compare import Expected
@@ -51,11 +52,12 @@ def find_overwritten(lane: Lane) -> GuardOverwritten | None:
         for name, both in lane.guards.items()
         for side, written in zip(("before", "after"), both, strict=True)
     ]
-    at = first_true(lane, [one.any() for one in changed])
+    arrays = lane.recipe.arrays
+    at = first_set(arrays.xp.stack([one.any() for one in changed]), arrays) if changed else None
     if at is None:
         return None
     name, side = sides[at]
-    places = np.flatnonzero(lane.recipe.arrays.to_host(changed[at]))
+    places = np.flatnonzero(arrays.to_host(changed[at]))
     distance = int(places[0]) if side == "after" else changed[at].size - 1 - int(places[-1])
     return GuardOverwritten(buffer=name, side=side, offset_bytes=distance)
 
@@ -74,14 +76,6 @@ def find_mutated(
     pairs = [(lane.slots.buffers[name].data, contents[name]) for name in inputs]
     at = first_changed(pairs, numbers, lane.recipe.arrays)
     return None if at is None else InputMutated(buffer=inputs[at])
-
-
-def first_true(lane: Lane, flags: Sequence[Array]) -> int | None:
-    """The number of the first flag that is set, for one transfer from the device."""
-    if not flags:
-        return None
-    found = np.flatnonzero(lane.recipe.arrays.to_host(lane.recipe.arrays.xp.stack(flags)))
-    return int(found[0]) if found.size else None
 
 
 async def find_wrong(

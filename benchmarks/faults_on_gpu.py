@@ -23,7 +23,7 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import asdict, dataclass
 from multiprocessing import resource_tracker
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import record
 from corpus import FIXTURES, Known, adversarial, fault_of, honest_extra, honest_styles
@@ -56,7 +56,6 @@ SEED = 20
 """Of the order of mixed candidates."""
 
 Row = dict[str, Any]
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,17 +83,11 @@ def main() -> None:
     if not arguments.device.startswith("cuda"):
         os.environ["CUDA_LLM_CALL_LIMIT_S"] = "2"
     if arguments.what == "recovery":
-        names = sharded(list(FAULTS), arguments.shard)
+        names = record.sharded(list(FAULTS), arguments.shard)
         work = recover(arguments.device, names, arguments.repeats, deadline, arguments.out)
         report_recovery(asyncio.run(work), arguments.device, arguments.results)
     else:
         run_mixed(arguments, deadline)
-
-
-def sharded(everything: Sequence[T], shard: str) -> list[T]:
-    """Every n-th from the i-th on, of a shard spelled i/n."""
-    first, step = (int(part) for part in shard.split("/"))
-    return list(everything[first::step])
 
 
 async def recover(
@@ -155,7 +148,7 @@ def run_mixed(arguments: argparse.Namespace, deadline: float) -> None:
     """Candidates in a process of their own, and a look around once it has gone."""
     rows = record.read_rows(arguments.out)
     mixed = mixture(arguments.count, gpu=arguments.device.startswith("cuda"))
-    chosen = sharded(mixed, arguments.shard)
+    chosen = record.sharded(mixed, arguments.shard)
     device = open_device(arguments.device)
     # What is built at first use, and what is compiled, stays on purpose.
     device.prepare()

@@ -4,11 +4,13 @@ import datetime
 import json
 import platform
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks/results"
+T = TypeVar("T")
 
 
 def machine() -> dict[str, Any]:
@@ -47,6 +49,12 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     if not path.exists():
         return []
     return [json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")]
+
+
+def sharded(everything: Sequence[T], shard: str) -> list[T]:
+    """Every n-th from the i-th on, of a shard spelled i/n with i from 0."""
+    first, step = (int(part) for part in shard.split("/"))
+    return list(everything[first::step])
 
 
 def write(name: str, figures: dict[str, Any], folder: Path = RESULTS) -> Path:

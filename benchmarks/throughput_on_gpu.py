@@ -126,10 +126,9 @@ async def main() -> None:
 async def run(asked: argparse.Namespace, device: Device, until_s: float) -> None:
     """One warm-up, all candidates against the clock, then a few under the profiler."""
     names = asked.task or sorted(one.name for one in HONEST.iterdir())
-    shard, shards = (int(text) for text in asked.shard.split("/"))
     done = {row["name"] for row in record.read_rows(asked.out) if row["what"] == "judged"}
     waiting = [one for one in await candidates(device, names) if one.name not in done]
-    waiting = waiting[shard::shards]
+    waiting = record.sharded(waiting, asked.shard)
     await asyncio.gather(*(judge(device, one) for one in first_of_each(waiting)))
     begun = time.monotonic()
     queue = list(waiting)

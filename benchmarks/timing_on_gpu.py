@@ -236,11 +236,10 @@ async def run_part(asked: argparse.Namespace, part: str, device: Device, until_s
         "aa": a_against_a(asked.trials),
         "planted": planted(asked.trials),
     }
-    shard, shards = (int(text) for text in asked.shard.split("/"))
     process = max(asked.process, 0)
     made = {(row["part"], row["trial"], row["process"]) for row in record.read_rows(asked.out)}
-    for number, (name, trial) in enumerate(trials[part]):
-        if number % shards != shard or (part, name, process) in made:
+    for name, trial in record.sharded(list(trials[part]), asked.shard):
+        if (part, name, process) in made:
             continue
         if time.monotonic() > until_s:
             print(f"{part}: stopped before {name}, out of time", flush=True)

@@ -16,19 +16,10 @@ from native_kernels import inputs_of, label, timed
 
 from cuda_llm.tasks.shapes import scalar_value, shape_of
 from cuda_llm.tasks.task import ArgumentRole, Task
+from cuda_llm.tools.buffers import BufferSpec, Role
 from cuda_llm.tools.compiler.candidate import Compiled, CompileRequest
 from cuda_llm.tools.compiler.compile import compile_candidate
-from cuda_llm.tools.device import (
-    Argument,
-    BufferSpec,
-    CallOptions,
-    CallReport,
-    Device,
-    Level,
-    Role,
-    Scalar,
-    Session,
-)
+from cuda_llm.tools.device import Argument, CallOptions, CallReport, Device, Level, Scalar, Session
 from cuda_llm.tools.devices.find import open_device
 from cuda_llm.tools.emulator.tables import InstructionClass, KernelTable, Translated
 from cuda_llm.tools.emulator.translate import translate

@@ -14,10 +14,11 @@ import numpy as np
 import record
 
 from cuda_llm.tasks.loader import load_task
+from cuda_llm.tools.buffers import BufferSpec, Role
 from cuda_llm.tools.compiler.candidate import Compiled
 from cuda_llm.tools.compiler.compile import compile_candidate
 from cuda_llm.tools.compiler.request import compile_request
-from cuda_llm.tools.device import BufferSpec, CallOptions, CallReport, Level, Role, Scalar, Session
+from cuda_llm.tools.device import CallOptions, CallReport, Level, Scalar, Session
 from cuda_llm.tools.devices.find import open_device
 
 SOURCE = record.ROOT / "benchmarks/kernels/matmul_tiled.cu"

@@ -12,18 +12,10 @@ from typing import Any
 
 import record
 
+from cuda_llm.tools.buffers import BufferSpec, Role
 from cuda_llm.tools.compiler.candidate import Compiled, CompileRequest
 from cuda_llm.tools.compiler.compile import compile_candidate
-from cuda_llm.tools.device import (
-    BufferSpec,
-    CallOptions,
-    CallReport,
-    Device,
-    Level,
-    Role,
-    Scalar,
-    Session,
-)
+from cuda_llm.tools.device import CallOptions, CallReport, Device, Level, Scalar, Session
 from cuda_llm.tools.devices.find import open_device
 
 NAIVE = """

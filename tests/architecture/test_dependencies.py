@@ -38,22 +38,24 @@ MAY_KNOW_INSIDE_TOOLS = {
     "random_on_gpu": {"random_kernels", "launch_on_gpu"},
     "subnormals": set(),
     "arrays": {"random_on_gpu", "launch_on_gpu", "subnormals"},
-    "device": {"arrays", "compiler", "emulator"},
+    "buffers": {"arrays"},
+    "device": {"arrays", "buffers", "compiler", "emulator"},
     "runner": {"native", "sandbox", "emulator", "device"},
     "gpu": {
-        *("arrays", "subnormals", "native", "sandbox", "compiler", "profiler", "runner", "device"),
+        *("arrays", "buffers", "subnormals", "native", "sandbox", "compiler", "profiler", "runner"),
+        "device",
     },
     "referee": {"arrays", "native", "sandbox", "detector", "compiler", "device", "gpu"},
     "devices": {
         *("native", "sandbox", "compiler", "emulator", "profiler", "runner", "arrays", "device"),
-        *("detector", "referee"),
+        *("buffers", "detector", "referee"),
     },
-    "validator": {"arrays", "launch_on_gpu", "device", "compiler"},
+    "validator": {"arrays", "buffers", "launch_on_gpu", "device", "compiler"},
     "timing": set(),
     "counters": {"native", "sandbox", "compiler", "profiler", "device"},
     "judge": {
         *("native", "compiler", "devices", "profiler", "validator", "arrays", "device"),
-        *("timing", "counters"),
+        *("buffers", "timing", "counters"),
     },
 }
 

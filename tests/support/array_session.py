@@ -8,13 +8,8 @@ import numpy.typing as npt
 
 from cuda_llm.outcomes import Verdict
 from cuda_llm.profile import LaunchProfile
-from cuda_llm.tools.device import (
-    Argument,
-    BufferSpec,
-    CallOptions,
-    CallReport,
-    PlacedBuffer,
-)
+from cuda_llm.tools.buffers import BufferSpec, PlacedBuffer
+from cuda_llm.tools.device import Argument, CallOptions, CallReport
 
 Array = npt.NDArray[Any]
 Buffers = Mapping[str, Array]

@@ -7,16 +7,10 @@ import numpy as np
 from kernel_cases import Array, KernelCase
 
 from cuda_llm.hardware_profiles.lookup import find_hardware
+from cuda_llm.tools.buffers import BufferSpec, Role
 from cuda_llm.tools.compiler.candidate import Compiled, CompileRequest
 from cuda_llm.tools.compiler.compile import compile_candidate
-from cuda_llm.tools.device import (
-    BufferSpec,
-    CallOptions,
-    CallReport,
-    Role,
-    Scalar,
-    Session,
-)
+from cuda_llm.tools.device import CallOptions, CallReport, Scalar, Session
 from cuda_llm.tools.devices.emulated import EmulatedDevice
 from cuda_llm.tools.emulator.tables import Translated
 from cuda_llm.tools.emulator.translate import translate

@@ -10,8 +10,9 @@ from file_memory import Supply
 
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.outcomes import IllegalAccess
+from cuda_llm.tools.buffers import BufferSpec, Role
 from cuda_llm.tools.compiler.candidate import Compiled
-from cuda_llm.tools.device import Argument, Batch, BufferSpec, CallOptions, CallReport, Role, Scalar
+from cuda_llm.tools.device import Argument, Batch, CallOptions, CallReport, Scalar
 from cuda_llm.tools.gpu.arenas import Arenas
 from cuda_llm.tools.gpu.flush import Flush
 from cuda_llm.tools.gpu.process import GpuRunner, Launch, start

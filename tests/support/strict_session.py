@@ -7,7 +7,8 @@ from array_session import GUARD_BYTES, LAUNCH, Candidate
 from strict_arrays import StrictModule
 
 from cuda_llm.outcomes import Verdict
-from cuda_llm.tools.device import Argument, BufferSpec, CallOptions, CallReport, PlacedBuffer
+from cuda_llm.tools.buffers import BufferSpec, PlacedBuffer
+from cuda_llm.tools.device import Argument, CallOptions, CallReport
 
 
 class StrictSession:

@@ -19,19 +19,9 @@ from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.outcomes import Verdict
 from cuda_llm.profile import TimeSource
 from cuda_llm.tools.arrays import HOST, Arrays
+from cuda_llm.tools.buffers import BufferSpec, PlacedBuffer, Role, Slots
 from cuda_llm.tools.compiler.candidate import Compiled
-from cuda_llm.tools.device import (
-    SCRATCH_BYTES,
-    Argument,
-    Batch,
-    BufferSpec,
-    CallOptions,
-    CallReport,
-    PlacedBuffer,
-    Role,
-    Slots,
-    TimeClass,
-)
+from cuda_llm.tools.device import SCRATCH_BYTES, Argument, Batch, CallOptions, CallReport, TimeClass
 
 Array = npt.NDArray[Any]
 Buffers = Mapping[str, Array]

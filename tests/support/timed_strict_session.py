@@ -9,8 +9,9 @@ from strict_arrays import StrictModule
 from timed_array_session import TimedArraySession, TimedArraySite
 
 from cuda_llm.outcomes import Verdict
+from cuda_llm.tools.buffers import BufferSpec, PlacedBuffer, Slots
 from cuda_llm.tools.compiler.candidate import Compiled
-from cuda_llm.tools.device import SCRATCH_BYTES, BufferSpec, PlacedBuffer, Slots
+from cuda_llm.tools.device import SCRATCH_BYTES
 
 
 class TimedStrictSession(TimedArraySession):

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from cuda_llm.tools.device import BufferSpec, PlacedBuffer
+from cuda_llm.tools.buffers import BufferSpec, PlacedBuffer
 from cuda_llm.tools.runner.memory import SharedMemory
 
 ARENA_BYTES = 16 << 30

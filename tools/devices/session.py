@@ -5,15 +5,8 @@ import time
 from collections.abc import Sequence
 
 from cuda_llm.outcomes import InfraFailed, Verdict
-from cuda_llm.tools.device import (
-    Argument,
-    BufferSpec,
-    CallOptions,
-    CallReport,
-    Level,
-    PlacedBuffer,
-    Role,
-)
+from cuda_llm.tools.buffers import BufferSpec, PlacedBuffer, Role
+from cuda_llm.tools.device import Argument, CallOptions, CallReport, Level
 from cuda_llm.tools.devices.arena import Layout
 from cuda_llm.tools.devices.call_report import call_report
 from cuda_llm.tools.devices.endings import ending

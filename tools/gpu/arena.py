@@ -3,7 +3,8 @@
 from collections.abc import Callable, Sequence
 
 from cuda_llm.tools.arrays import Array
-from cuda_llm.tools.device import SCRATCH_BYTES, BufferSpec, PlacedBuffer, Slots
+from cuda_llm.tools.buffers import BufferSpec, PlacedBuffer, Slots
+from cuda_llm.tools.device import SCRATCH_BYTES
 from cuda_llm.tools.gpu.layout import Layout, lay_out
 from cuda_llm.tools.gpu.memory import Memory
 

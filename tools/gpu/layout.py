@@ -8,7 +8,8 @@ allocate.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from cuda_llm.tools.device import SCRATCH_BYTES, BufferSpec, Role
+from cuda_llm.tools.buffers import BufferSpec, Role
+from cuda_llm.tools.device import SCRATCH_BYTES
 from cuda_llm.tools.gpu.memory import round_up
 from cuda_llm.tools.gpu.protocol import MAX_REGIONS, MAX_STEPS
 

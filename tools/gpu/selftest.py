@@ -6,8 +6,9 @@ from dataclasses import replace
 from cuda_llm.errors import InfrastructureError
 from cuda_llm.outcomes import PolicyViolation, Verdict
 from cuda_llm.tools.arrays import Arrays
+from cuda_llm.tools.buffers import BufferSpec, Role
 from cuda_llm.tools.compiler.candidate import Compiled
-from cuda_llm.tools.device import BufferSpec, CallOptions, CallReport, Role, Scalar
+from cuda_llm.tools.device import CallOptions, CallReport, Scalar
 from cuda_llm.tools.gpu.isolation import GpuIsolation
 from cuda_llm.tools.gpu.program import attempts_library
 from cuda_llm.tools.gpu.sessions import Sessions

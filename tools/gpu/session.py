@@ -7,15 +7,9 @@ from dataclasses import dataclass, replace
 
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.outcomes import Verdict
+from cuda_llm.tools.buffers import BufferSpec, PlacedBuffer
 from cuda_llm.tools.compiler.candidate import Compiled
-from cuda_llm.tools.device import (
-    Argument,
-    BufferSpec,
-    CallOptions,
-    CallReport,
-    Level,
-    PlacedBuffer,
-)
+from cuda_llm.tools.device import Argument, CallOptions, CallReport, Level
 from cuda_llm.tools.gpu.arena import Arena
 from cuda_llm.tools.gpu.endings import Scene, ending
 from cuda_llm.tools.gpu.layout import Layout

@@ -5,16 +5,8 @@ from collections.abc import Mapping, Sequence
 
 from cuda_llm.outcomes import Verdict
 from cuda_llm.tools.arrays import Array
-from cuda_llm.tools.device import (
-    SCRATCH_BYTES,
-    Argument,
-    Batch,
-    BufferSpec,
-    CallOptions,
-    Role,
-    Slots,
-    TimeClass,
-)
+from cuda_llm.tools.buffers import BufferSpec, Role, Slots
+from cuda_llm.tools.device import SCRATCH_BYTES, Argument, Batch, CallOptions, TimeClass
 from cuda_llm.tools.gpu.protocol import (
     MAX_STEPS,
     ArmFlag,

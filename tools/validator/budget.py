@@ -8,7 +8,7 @@ from cuda_llm.tasks.expressions import evaluate
 from cuda_llm.tasks.reference import Reference, load_reference
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.arrays import Arrays
-from cuda_llm.tools.device import Role
+from cuda_llm.tools.buffers import Role
 from cuda_llm.tools.validator.check_outputs import Method
 from cuda_llm.tools.validator.layout import Dims, buffer_specs
 from cuda_llm.tools.validator.parts import WIDE, elements, part_extent, working_bytes

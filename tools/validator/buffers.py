@@ -11,7 +11,7 @@ import numpy as np
 
 from cuda_llm.outcomes import GuardOverwritten, InputMutated
 from cuda_llm.tools.arrays import HOST, Array, Arrays, Random
-from cuda_llm.tools.device import PlacedBuffer, Role
+from cuda_llm.tools.buffers import PlacedBuffer, Role
 from cuda_llm.tools.validator.fused import differ_there
 
 

@@ -6,7 +6,8 @@ from cuda_llm.tasks.dtypes import CTYPES
 from cuda_llm.tasks.expressions import evaluate
 from cuda_llm.tasks.shapes import scalar_value, shape_of
 from cuda_llm.tasks.task import ArgumentRole, Task
-from cuda_llm.tools.device import Argument, BufferSpec, CallOptions, Level, Role, Scalar
+from cuda_llm.tools.buffers import BufferSpec, Role
+from cuda_llm.tools.device import Argument, CallOptions, Level, Scalar
 
 Dims = Mapping[str, int]
 

@@ -8,7 +8,7 @@ from typing import Any
 from cuda_llm.tasks.reference import Reference
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.arrays import Array
-from cuda_llm.tools.device import Role
+from cuda_llm.tools.buffers import Role
 from cuda_llm.tools.validator.layout import Dims, buffer_specs
 
 WIDE = 8

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cuda_llm.tools.device import BufferSpec, PlacedBuffer, Role
+from cuda_llm.tools.buffers import BufferSpec, PlacedBuffer, Role
 from cuda_llm.tools.devices.arena import GUARD_BYTES, Layout
 from cuda_llm.tools.runner.memory import SharedMemory
 

@@ -12,14 +12,8 @@ import pytest
 from device_calls import call_once, compiled
 
 from cuda_llm.outcomes import HostCrashed, Verdict
-from cuda_llm.tools.device import (
-    BufferSpec,
-    CallOptions,
-    CallReport,
-    Role,
-    Scalar,
-    Session,
-)
+from cuda_llm.tools.buffers import BufferSpec, Role
+from cuda_llm.tools.device import CallOptions, CallReport, Scalar, Session
 from cuda_llm.tools.devices.emulated import EmulatedDevice
 from cuda_llm.tools.devices.find import open_emulated
 

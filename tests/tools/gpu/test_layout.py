@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cuda_llm.tools.device import BufferSpec, Role
+from cuda_llm.tools.buffers import BufferSpec, Role
 from cuda_llm.tools.gpu.layout import ALIGNMENT, GUARD_BYTES, ArenaFull, Layout, lay_out
 
 SPECS = st.lists(

@@ -14,18 +14,10 @@ from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.hardware_profiles.lookup import find_hardware
 from cuda_llm.outcomes import IllegalAccess, TimedOut, Verdict
 from cuda_llm.tasks.task import Tolerance, ToleranceClass
+from cuda_llm.tools.buffers import BufferSpec, Role
 from cuda_llm.tools.compiler.candidate import Compiled, CompileRequest
 from cuda_llm.tools.compiler.compile import compile_candidate
-from cuda_llm.tools.device import (
-    Argument,
-    Batch,
-    BufferSpec,
-    CallOptions,
-    CallReport,
-    Role,
-    Scalar,
-    TimeClass,
-)
+from cuda_llm.tools.device import Argument, Batch, CallOptions, CallReport, Scalar, TimeClass
 from cuda_llm.tools.gpu import philox
 from cuda_llm.tools.gpu.sealing import tagging_key
 from cuda_llm.tools.gpu.selftest import self_test

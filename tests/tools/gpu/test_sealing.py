@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from seal_on_host import host_cupy, pointed, seal_library
 
-from cuda_llm.tools.device import BufferSpec, Role
+from cuda_llm.tools.buffers import BufferSpec, Role
 from cuda_llm.tools.gpu.arena import Arena
 from cuda_llm.tools.gpu.memory import HostMemory
 from cuda_llm.tools.gpu.protocol import TAG_WORDS

@@ -23,17 +23,9 @@ from cuda_llm.outcomes import (
     TimedOut,
     Verdict,
 )
+from cuda_llm.tools.buffers import BufferSpec, Role
 from cuda_llm.tools.compiler.candidate import Compiled
-from cuda_llm.tools.device import (
-    Argument,
-    BufferSpec,
-    CallOptions,
-    CallReport,
-    Level,
-    Role,
-    Scalar,
-    TimedSession,
-)
+from cuda_llm.tools.device import Argument, CallOptions, CallReport, Level, Scalar, TimedSession
 from cuda_llm.tools.gpu.sessions import Sessions
 from cuda_llm.tools.gpu.timed import GpuTimedSession
 

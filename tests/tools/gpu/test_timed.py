@@ -12,17 +12,9 @@ import numpy.typing as npt
 import pytest
 
 from cuda_llm.outcomes import TimedOut
+from cuda_llm.tools.buffers import BufferSpec, Role, Slots
 from cuda_llm.tools.compiler.candidate import Compiled
-from cuda_llm.tools.device import (
-    Argument,
-    Batch,
-    BufferSpec,
-    CallOptions,
-    Role,
-    Scalar,
-    Slots,
-    TimeClass,
-)
+from cuda_llm.tools.device import Argument, Batch, CallOptions, Scalar, TimeClass
 from cuda_llm.tools.gpu.sessions import Sessions
 from cuda_llm.tools.gpu.timed import GpuTimedSession
 

@@ -5,17 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from cuda_llm.tools.buffers import BufferSpec, Role
 from cuda_llm.tools.compiler.candidate import Compiled, CompileRequest
 from cuda_llm.tools.compiler.compile import compile_candidate
-from cuda_llm.tools.device import (
-    BufferSpec,
-    CallOptions,
-    CallReport,
-    Level,
-    Role,
-    Scalar,
-    Session,
-)
+from cuda_llm.tools.device import CallOptions, CallReport, Level, Scalar, Session
 from cuda_llm.tools.devices.find import open_emulated
 
 NAIVE = Path(__file__).parents[3] / "tasks/matrix_transpose/baseline.cu"

@@ -8,7 +8,7 @@ from strict_arrays import strict_arrays
 from timed_array_session import as_bytes, column
 
 from cuda_llm.tools.arrays import HOST, Arrays
-from cuda_llm.tools.device import BufferSpec, Role
+from cuda_llm.tools.buffers import BufferSpec, Role
 from cuda_llm.tools.validator import columns
 
 WAYS = {"host": HOST, "kernels": strict_arrays()[0], "no kernels": strict_arrays(None)[0]}

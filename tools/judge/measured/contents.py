@@ -8,7 +8,8 @@ from cuda_llm.tasks.distribution import parse_distribution
 from cuda_llm.tasks.reference import Reference
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.arrays import Array, Arrays
-from cuda_llm.tools.device import SCRATCH_BYTES, BufferSpec, Level, Role
+from cuda_llm.tools.buffers import BufferSpec, Role
+from cuda_llm.tools.device import SCRATCH_BYTES, Level
 from cuda_llm.tools.validator.cases import Case, timed_case
 from cuda_llm.tools.validator.check_outputs import Method
 from cuda_llm.tools.validator.distributions import draw

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from cuda_llm.outcomes import Verdict
 from cuda_llm.tools.arrays import Array
-from cuda_llm.tools.device import Role, Slots, TimeClass, TimedSession
+from cuda_llm.tools.buffers import Role, Slots
+from cuda_llm.tools.device import TimeClass, TimedSession
 from cuda_llm.tools.judge.measured.contents import Group, Recipe, draw_group, in_groups
 from cuda_llm.tools.validator.cases import POISONS
 from cuda_llm.tools.validator.columns import fill

@@ -8,7 +8,7 @@ import numpy as np
 
 from cuda_llm.outcomes import GuardOverwritten, InputMutated, LateWrite, Verdict, WrongResult
 from cuda_llm.tools.arrays import Array, Arrays
-from cuda_llm.tools.device import Role, Slots
+from cuda_llm.tools.buffers import Role, Slots
 from cuda_llm.tools.judge.measured.contents import Recipe, draw_group
 from cuda_llm.tools.judge.measured.lane import Lane
 from cuda_llm.tools.judge.measured.stage import Staged

@@ -11,18 +11,9 @@ import pytest
 from gpu_runner import Parts
 
 from cuda_llm.hardware_profiles.lookup import find_hardware
+from cuda_llm.tools.buffers import BufferSpec, Role
 from cuda_llm.tools.compiler.candidate import Compiled
-from cuda_llm.tools.device import (
-    Argument,
-    Batch,
-    BufferSpec,
-    CallOptions,
-    CallReport,
-    Level,
-    Role,
-    Scalar,
-    TimeClass,
-)
+from cuda_llm.tools.device import Argument, Batch, CallOptions, CallReport, Level, Scalar, TimeClass
 from cuda_llm.tools.gpu.arenas import Arenas
 from cuda_llm.tools.gpu.flush import Flush
 from cuda_llm.tools.gpu.memory import HostMemory

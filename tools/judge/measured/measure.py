@@ -62,8 +62,8 @@ async def measure_size(
     """Interleave the entrants on at most `most` slots each.
 
     `paces` beside the baseline's time say how long batches have to be. Where blocks show that a
-    call is much quicker or slower, the next ones have other lengths; where the first block says
-    that more slots are needed, it is done again. Raises TaskError where the baseline is refused.
+    call is much quicker or slower, the next ones have other lengths; where the first one says that
+    more slots are needed, it is done again, once. Raises TaskError where the baseline is refused.
     """
     begun = time.monotonic()
     if entrants.against_baseline:
@@ -71,6 +71,7 @@ async def measure_size(
     lengths = expected_lengths(baseline, paces, rule, most)
     lanes = await lay_out_all(entrants, recipe, lengths.longest.slots)
     watched: list[Watched] = []
+    begins = True
     while not isinstance(lanes, Fault):
         block = await run_block(
             lanes, lengths, rules, read_clocks, compares_same=rule.compares_same
@@ -78,9 +79,8 @@ async def measure_size(
         if isinstance(block, Fault):
             return block
         watched.append(block)
-        begins = len(watched) == 1
         now = lengths_after(block, rule, most if begins else lanes.slots)
-        lengths = changed(lengths, now, shorter=begins)
+        lengths, begins = changed(lengths, now, shorter=begins), False
         if lengths.longest.slots > lanes.slots:
             watched = []
             lanes = await lay_out_all(entrants, recipe, lengths.longest.slots)

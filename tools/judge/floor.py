@@ -4,9 +4,10 @@ from collections.abc import Iterable, Mapping
 
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.hardware_profiles.roofline import roof
-from cuda_llm.outcomes import ImpossibleTime
+from cuda_llm.outcomes import ImpossibleTime, InfraFailed
 from cuda_llm.tasks.least_time import fastest_precision, least_time
 from cuda_llm.tasks.task import Task
+from cuda_llm.tools.timing.bootstrap import Estimate
 
 SLACK = 0.5
 """Results may still lie in L2 when the clock stops, and a roofline is written by hand."""
@@ -32,6 +33,28 @@ def find_impossible(
                 detail="less than half of what the bytes and operations of the task need",
             )
     return None
+
+
+def find_too_quick(
+    task: Task, hardware: Hardware, dims: Mapping[str, int], call_us: Estimate, *, l2_warm: bool
+) -> ImpossibleTime | InfraFailed | None:
+    """A measured time is impossible where its whole interval is.
+
+    One whose interval reaches up to what is possible is the machine's noise, and no figure either.
+    """
+    at_most, at_best = (
+        find_impossible(task, hardware, [(dims, time_us)], l2_warm=l2_warm)
+        for time_us in (call_us.high, call_us.value)
+    )
+    if at_best is None or at_most is not None:
+        return at_best
+    size = ", ".join(f"{name} = {extent}" for name, extent in dims.items())
+    return InfraFailed(
+        component="device",
+        detail=f"at {size} calls seem to take {call_us.value:.3g} us, less than is possible, but "
+        f"may take {call_us.high:.3g} us: other work on this machine holds up what is timed; judge "
+        "it again when that has ended",
+    )
 
 
 def least_us(task: Task, hardware: Hardware, dims: Mapping[str, int], *, l2_warm: bool) -> float:

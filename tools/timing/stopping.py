@@ -17,6 +17,11 @@ LOW_FLOOR = 1.25 * SMALLEST_FLOOR
 """A noise floor that more blocks would hardly lower."""
 CLEAR = 3.0
 """Times the floor: a difference that no lower floor would make any surer."""
+VAGUE = 0.1
+"""Relative half-width beyond which a figure says nothing: a busy host can hold up every batch of
+the few blocks that a short time allows."""
+PATIENCE = 5.0
+"""Times the wall time, for figures that are vague."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +43,7 @@ class Rule:
     """Relative, of the ratio and of the first's own time: narrower ones need no more blocks, once
     the floor is low too or far from where it would matter."""
     wall_s: float
-    """After this no block is begun, once there are the fewest."""
+    """After this no block is begun, once there are the fewest and the figures are not vague."""
     singles: int = 0
     """Batches of one call afterwards, to see whether calls cost as much alone."""
 
@@ -83,7 +88,11 @@ def enough(rule: Rule, comparison: Comparison, spent_s: float) -> bool:
     first = comparison.first_us
     widest = max(comparison.half_width, first.half_width / first.value)
     finest = RESOLUTION_US / first.value
+    if comparison.blocks >= rule.most or spent_s >= PATIENCE * rule.wall_s:
+        return True
+    if widest > max(VAGUE, finest):
+        return False
     narrow = widest <= max(rule.half_width, finest)
     quiet = comparison.floor <= max(LOW_FLOOR, FLOOR_FACTOR * finest)
     clear = abs(math.log(comparison.ratio)) > CLEAR * math.log1p(comparison.floor)
-    return (narrow and (quiet or clear)) or comparison.blocks >= rule.most or spent_s >= rule.wall_s
+    return (narrow and (quiet or clear)) or spent_s >= rule.wall_s

@@ -3,11 +3,12 @@
 import pytest
 
 from cuda_llm.hardware_profiles.lookup import find_hardware
-from cuda_llm.outcomes import ImpossibleTime
+from cuda_llm.outcomes import ImpossibleTime, InfraFailed
 from cuda_llm.tasks.least_time import fastest_precision, least_time
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tasks.task import Task
-from cuda_llm.tools.judge.floor import SLACK, find_impossible
+from cuda_llm.tools.judge.floor import SLACK, find_impossible, find_too_quick
+from cuda_llm.tools.timing.bootstrap import Estimate
 
 HARDWARE = find_hardware("RTX 3090 Ti")
 TRANSPOSE = load_task("matrix_transpose")
@@ -39,3 +40,22 @@ def test_only_what_is_below_the_floor_is_refused(part: float, impossible: bool) 
     assert isinstance(found, ImpossibleTime) is impossible
     if found is not None:
         assert found.floor_us == pytest.approx(floor_us)
+
+
+@pytest.mark.parametrize(
+    ("value", "high", "expected"),
+    [
+        (0.5, 0.9, ImpossibleTime),
+        (0.5, 1.1, InfraFailed),
+        (1.1, 1.2, type(None)),
+    ],
+)
+def test_a_time_is_an_accusation_only_where_its_whole_interval_is_below_the_floor(
+    value: float, high: float, expected: type
+) -> None:
+    floor_us = SLACK * least_us(TRANSPOSE, DIMS)
+    call = Estimate(value=value * floor_us, low=0.1 * floor_us, high=high * floor_us)
+    found = find_too_quick(TRANSPOSE, HARDWARE, DIMS, call, l2_warm=False)
+    assert isinstance(found, expected)
+    if isinstance(found, InfraFailed):
+        assert "rows = 2048, cols = 2048" in found.detail

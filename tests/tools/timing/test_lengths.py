@@ -15,7 +15,7 @@ from cuda_llm.tools.timing.lengths import (
     draw_lengths,
     lengths_up_to,
 )
-from cuda_llm.tools.timing.stopping import enough, rule_for
+from cuda_llm.tools.timing.stopping import PATIENCE, enough, rule_for
 from cuda_llm.tools.timing.tier import Tier
 
 
@@ -70,11 +70,29 @@ def test_a_narrow_interval_ends_a_measurement_but_not_before_the_fewest_blocks()
 
 def test_a_wide_interval_ends_at_the_wall_or_at_the_most_blocks() -> None:
     rule = rule_for(Tier.SCREEN, sizes=1)
-    unsure = compare_blocks([block(30.0 + 5 * (n % 3), 60.0) for n in range(rule.fewest + 1)])
+    unsure = wavering(rule.fewest + 1, by_us=1.0)
     assert not enough(rule, unsure, spent_s=0.0)
     assert enough(rule, unsure, spent_s=rule.wall_s)
-    many = compare_blocks([block(30.0 + 5 * (n % 3), 60.0) for n in range(rule.most)])
-    assert enough(rule, many, spent_s=0.0)
+    assert enough(rule, wavering(rule.most, by_us=1.0), spent_s=0.0)
+
+
+def test_figures_that_say_nothing_are_given_some_times_the_wall_and_no_more_blocks() -> None:
+    rule = rule_for(Tier.SCREEN, sizes=1)
+    vague = wavering(rule.fewest + 1, by_us=20.0)
+    assert not enough(rule, vague, spent_s=rule.wall_s)
+    assert enough(rule, vague, spent_s=PATIENCE * rule.wall_s)
+    assert enough(rule, wavering(rule.most, by_us=20.0), spent_s=rule.wall_s)
+
+
+def test_a_time_at_the_resolution_is_not_waited_for() -> None:
+    rule = rule_for(Tier.SCREEN, sizes=1)
+    nothing = compare_blocks([block(0.0, 0.03 + 0.01 * (n % 2)) for n in range(rule.fewest + 1)])
+    assert enough(rule, nothing, spent_s=rule.wall_s)
+
+
+def wavering(blocks: int, *, by_us: float) -> Comparison:
+    """A first kernel of 30 us whose time is another from block to block."""
+    return compare_blocks([block(30.0 + by_us * (n % 3), 60.0) for n in range(blocks)])
 
 
 def noisy(blocks: int, first_us: float) -> Comparison:

@@ -7,7 +7,7 @@ from cuda_llm.profile import SizeTime
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.compiler.candidate import Compiled
 from cuda_llm.tools.device import CallReport, Session, Site, TimedSession
-from cuda_llm.tools.judge.floor import find_impossible
+from cuda_llm.tools.judge.floor import find_too_quick
 from cuda_llm.tools.judge.measured.bout import Bout, baseline_of, open_bout, reserve_all, time_one
 from cuda_llm.tools.judge.measured.entrants import Entrants, Fault, timed_session
 from cuda_llm.tools.judge.measured.explain import explain
@@ -54,11 +54,15 @@ async def time_sizes_of(
         paces = paces_seen(measured.comparison, kept)
         l2 = bout.options.l2
         timed = size_time(size.dims, measured, l2, against_kept=kept.slow)
-        impossible = find_impossible(
-            bout.task, bout.site.hardware, [(size.dims, timed.time_us)], l2_warm=l2 is L2.WARM
+        too_quick = find_too_quick(
+            bout.task,
+            bout.site.hardware,
+            size.dims,
+            measured.comparison.first_us,
+            l2_warm=l2 is L2.WARM,
         )
-        if impossible is not None:
-            return impossible
+        if too_quick is not None:
+            return too_quick
         times.append(replace(timed, peak_bytes=size.peak_bytes))
     if not times:
         return nothing_fits(bout)

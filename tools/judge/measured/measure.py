@@ -137,7 +137,7 @@ def is_enough(watched: Sequence[Watched], rule: Rule, spent_s: float) -> bool:
     late = spent_s >= rule.wall_s or len(kept) >= rule.most
     if len(kept) < rule.fewest or (len(kept) % LOOK_EVERY and not late):
         return False
-    return late or enough(rule, compare_blocks(kept, resamples=QUICK_RESAMPLES), spent_s)
+    return enough(rule, compare_blocks(kept, resamples=QUICK_RESAMPLES), spent_s)
 
 
 async def conclude(

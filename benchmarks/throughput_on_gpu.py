@@ -26,6 +26,7 @@ from cuda_llm.tasks.task import Task
 from cuda_llm.tools.compiler.candidate import Compiled
 from cuda_llm.tools.device import Device
 from cuda_llm.tools.devices.find import open_device
+from cuda_llm.tools.devices.group import DeviceGroup
 from cuda_llm.tools.judge.baseline import time_baseline
 from cuda_llm.tools.judge.measured.options import MeasureOptions
 from cuda_llm.tools.judge.on_site import time_there, validate_there
@@ -129,7 +130,10 @@ async def run(asked: argparse.Namespace, device: Device, until_s: float) -> None
     done = {row["name"] for row in record.read_rows(asked.out) if row["what"] == "judged"}
     waiting = [one for one in await candidates(device, names) if one.name not in done]
     waiting = record.sharded(waiting, asked.shard)
-    await asyncio.gather(*(judge(device, one) for one in first_of_each(waiting)))
+    # What is measured or compiled once for each GPU is no candidate's.
+    await asyncio.gather(
+        *(judge(one, first) for one in each_of(device) for first in first_of_each(waiting))
+    )
     begun = time.monotonic()
     queue = list(waiting)
     judged = 0
@@ -147,6 +151,11 @@ async def run(asked: argparse.Namespace, device: Device, until_s: float) -> None
     for one in first_of_each(waiting) if asked.profile else ():
         if time.monotonic() < until_s:
             keep(asked.out, {"what": "spent", "name": one.name, **await spent(device, one)})
+
+
+def each_of(device: Device) -> Sequence[Device]:
+    """The GPUs that take part."""
+    return device.devices if isinstance(device, DeviceGroup) else (device,)
 
 
 def first_of_each(waiting: Sequence[Candidate]) -> list[Candidate]:

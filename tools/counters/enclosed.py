@@ -15,6 +15,7 @@ from pathlib import Path
 
 from cuda_llm.errors import InfrastructureError
 from cuda_llm.tools.sandbox.jail import end_enclosed
+from cuda_llm.tools.sandbox.other_gpus import other_gpus
 from cuda_llm.tools.sandbox.outlet import capture
 from cuda_llm.tools.sandbox.programs import enclosing_program
 
@@ -56,7 +57,8 @@ async def run_enclosed(
     Raises InfrastructureError where it cannot be started, MissingError without g++.
     """
     report_in, report_out = os.pipe()
-    words = [str(os.getpid()), str(OWN_SPACES), str(report_out), *command]
+    hidden = ":".join(other_gpus(os.environ.get("CUDA_VISIBLE_DEVICES", "")))
+    words = [str(os.getpid()), str(OWN_SPACES), str(report_out), hidden, *command]
     try:
         process = await asyncio.create_subprocess_exec(
             str(enclosing_program()),

@@ -29,6 +29,7 @@ from cuda_llm.tools.runner.child import spawn
 from cuda_llm.tools.runner.memory import SharedMemory
 from cuda_llm.tools.runner.process import Babbled, Ended, Runner
 from cuda_llm.tools.runner.wire import Wire
+from cuda_llm.tools.sandbox.other_gpus import other_gpus
 from cuda_llm.tools.sandbox.programs import enclosing_program
 
 Frame: TypeAlias = StartFrame | CallFrame | CaptureFrame | ArmFrame | GoFrame
@@ -162,6 +163,7 @@ def start(launch: Launch) -> GpuRunner:
     handed = (theirs.fileno(), report.descriptor, *arena)
     command: list[str | Path] = [
         *(enclosure, str(os.getpid()), str(int(launch.spaces)), str(writing)),
+        ":".join(other_gpus(launch.device)),
         *(launch.program, str(theirs.fileno()), _PARENT, launch.device, launch.shim, launch.seal),
         *(str(report.descriptor), *map(str, arena)),
     ]

@@ -16,12 +16,14 @@ PROC = 8
 IDS = "readlink /proc/self/ns/net /proc/self/ns/ipc; echo $$; "
 
 
-def enclose(spaces: int, script: str, *words: str) -> tuple[subprocess.Popen[str], int]:
+def enclose(
+    spaces: int, script: str, *words: str, hidden: str = ""
+) -> tuple[subprocess.Popen[str], int]:
     """The running program and what namespaces it says it reached."""
     reading, writing = os.pipe()
     command = ["/bin/sh", "-c", script, *words]
     process = subprocess.Popen(
-        [enclosing_program(), str(os.getpid()), str(spaces), str(writing), *command],
+        [enclosing_program(), str(os.getpid()), str(spaces), str(writing), hidden, *command],
         pass_fds=(writing,),
         stdout=subprocess.PIPE,
         text=True,
@@ -51,6 +53,28 @@ def test_its_own_proc_tells_of_its_own_processes() -> None:
     if reached:
         assert pid <= 3
         assert count <= 4
+
+
+def test_what_is_hidden_is_empty_to_its_command_and_to_nobody_else(tmp_path: Path) -> None:
+    files = [tmp_path / name for name in ("one", "other", "seen")]
+    for file in files:
+        file.write_text("text")
+    hidden = f"{files[0]}:{tmp_path / 'absent'}:{files[1]}"
+    process, reached = enclose(
+        ALL | PROC, "cat $0 $1; echo $(cat $2)", *map(str, files), hidden=hidden
+    )
+
+    assert process.communicate()[0] == ("text\n" if reached & PROC else "texttexttext\n")
+    assert [file.read_text() for file in files] == ["text"] * 3
+
+
+def test_nothing_is_hidden_where_others_would_miss_it_too(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("text")
+    process, _ = enclose(0, "cat $0", str(file), hidden=str(file))
+
+    assert process.communicate()[0] == "text"
+    assert file.read_text() == "text"
 
 
 @pytest.mark.parametrize("spaces", [0, ALL])
@@ -106,7 +130,7 @@ def test_told_to_end_it_goes_last(spaces: int) -> None:
 STARTER = """
 import os, subprocess, sys
 reading, writing = os.pipe()
-words = [str(os.getpid()), "7", str(writing), "/bin/sleep", "60"]
+words = [str(os.getpid()), "7", str(writing), "", "/bin/sleep", "60"]
 child = subprocess.Popen([sys.argv[1], *words], pass_fds=(writing,))
 os.read(reading, 1)
 print(child.pid, flush=True)

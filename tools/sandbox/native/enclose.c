@@ -1,10 +1,11 @@
-/* enclose PARENT SPACES REPORT COMMAND ARGUMENT...
+/* enclose PARENT SPACES REPORT HIDDEN COMMAND ARGUMENT...
  *
  * Runs COMMAND without privileges in namespaces of its own: those of SPACES (a sum of SANDBOX_OWN_...) that the kernel
  * grants. One byte, the sum of those it lives in, goes to the descriptor REPORT. COMMAND dies with this
  * process, which dies with PARENT; told to end (SIGTERM), it ends once COMMAND is gone. Its exit status
  * is COMMAND's, and so is the signal it dies by. An ARGUMENT `@` becomes the process id of COMMAND's
- * parent as COMMAND sees it.
+ * parent as COMMAND sees it. With SANDBOX_OWN_PROC, COMMAND finds nothing at the paths of HIDDEN, parted
+ * by colons.
  */
 #include "sandbox.h"
 
@@ -41,6 +42,12 @@ static void become_command(char **command, int lifeline)
     _exit(FAILED_TO_START);
 }
 
+static void hide_all(char *paths)
+{
+    for (char *path = strtok(paths, ":"); path != NULL; path = strtok(NULL, ":"))
+        sandbox_hide(path); /* It costs time where it fails, nothing else. */
+}
+
 /* The status of the command, which is killed when we are told to end. */
 static int outlast(pid_t command, const sigset_t *signals)
 {
@@ -72,7 +79,7 @@ int main(int count, char **arguments)
     static const int handled[] = {SIGTERM, SIGINT, SIGHUP, SIGCHLD};
     sigset_t signals;
     int lifeline[2];
-    if (count < 5)
+    if (count < 6)
         return FAILED_TO_START;
     const int report = atoi(arguments[3]);
     sigemptyset(&signals);
@@ -88,7 +95,9 @@ int main(int count, char **arguments)
         return FAILED_TO_START;
     if (command == 0) {
         close(lifeline[1]);
-        become_command(arguments + 4, lifeline[0]);
+        if (isolation & SANDBOX_OWN_PROC)
+            hide_all(arguments[4]);
+        become_command(arguments + 5, lifeline[0]);
     }
     close(lifeline[0]); /* The other end stays open for as long as this process lives. */
     const unsigned char reached = (unsigned char)isolation;

@@ -34,6 +34,11 @@ static void show_own_processes(void)
         mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL);
 }
 
+int sandbox_hide(const char *path)
+{
+    return mount("/dev/null", path, NULL, MS_BIND, NULL) == 0 ? 0 : -errno;
+}
+
 static unsigned long spaces_of(unsigned wanted)
 {
     return (wanted & SANDBOX_OWN_PROC ? CLONE_NEWNS : 0ul) |

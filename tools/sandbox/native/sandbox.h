@@ -101,6 +101,10 @@ enum {
  * `*isolation` tells which. In a pid namespace the child is init: all it leaves behind dies with it. */
 pid_t sandbox_fork(unsigned wanted, unsigned *isolation);
 
+/* Have nothing be at `path`: for a child of sandbox_fork with SANDBOX_OWN_PROC, before it gives up its
+ * privileges, and in no other process, which would hide it from others too. */
+int sandbox_hide(const char *path);
+
 #ifdef __cplusplus
 }
 #endif

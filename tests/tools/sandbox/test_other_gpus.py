@@ -1,0 +1,45 @@
+"""Which device nodes are those of other GPUs, as the driver's own files have it."""
+
+from pathlib import Path
+
+import pytest
+
+from cuda_llm.tools.sandbox.other_gpus import other_gpus
+
+FIRST = "GPU-11111111-2222-3333-4444-555555555555"
+SECOND = "GPU-66666666-7777-8888-9999-aaaaaaaaaaaa"
+INFORMATION = "Model: \t\t NVIDIA H200\nGPU UUID: \t {uuid}\nDevice Minor: \t {minor}\n"
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> tuple[Path, Path]:
+    """Nodes and driver's files of a machine on which GPUs are numbered in another order."""
+    devices, told = tmp_path / "dev", tmp_path / "gpus"
+    devices.mkdir()
+    for node in ("nvidia0", "nvidia1", "nvidia10", "nvidiactl", "nvidia-uvm", "nvidia-caps"):
+        (devices / node).touch()
+    for place, (uuid, minor) in enumerate(((FIRST, 1), (SECOND, 0))):
+        (told / f"0000:0{place}:00.0").mkdir(parents=True)
+        file = told / f"0000:0{place}:00.0" / "information"
+        file.write_text(INFORMATION.format(uuid=uuid, minor=minor))
+    return devices, told
+
+
+def test_every_numbered_node_but_its_own_is_another_gpus(machine: tuple[Path, Path]) -> None:
+    devices = machine[0]
+    assert other_gpus(FIRST, *machine) == (str(devices / "nvidia0"), str(devices / "nvidia10"))
+    assert other_gpus(SECOND, *machine) == (str(devices / "nvidia1"), str(devices / "nvidia10"))
+
+
+@pytest.mark.parametrize("unknown", ["", "0", "GPU-", "MIG-11111111-2222-3333-4444-555555555555"])
+def test_none_is_named_where_its_own_is_not_known(unknown: str, machine: tuple[Path, Path]) -> None:
+    assert other_gpus(unknown, *machine) == ()
+
+
+def test_none_is_named_where_its_own_node_is_not_there(machine: tuple[Path, Path]) -> None:
+    (machine[0] / "nvidia1").unlink()
+    assert other_gpus(FIRST, *machine) == ()
+
+
+def test_none_is_named_without_a_driver(tmp_path: Path) -> None:
+    assert other_gpus(FIRST, tmp_path / "dev", tmp_path / "gpus") == ()

@@ -1,4 +1,5 @@
-"""A kernel that passed on a GPU is looked at as one that is about to be crowned: by a sanitizer.
+"""A kernel that passed on a GPU is looked at as one that is about to be crowned: by sanitizers and
+by the emulated device.
 
 A race that does not show in results passes validation and timing there; no run would crown it.
 """
@@ -13,6 +14,7 @@ from cuda_llm.tasks.task import Task
 from cuda_llm.tools.compiler.candidate import Compiled
 from cuda_llm.tools.counters.inspect import Inspection, Look, inspect_there
 from cuda_llm.tools.device import Device
+from cuda_llm.tools.judge.second_look import beside, look_again
 
 SANITIZERS_ALONE = Look(counters=False, sass=False)
 State = Literal["clean", "found", "no result"]
@@ -24,11 +26,10 @@ def is_due(known: Known, code: str, *, honest_too: bool) -> bool:
 
 
 async def inspect(task: Task, device: Device, compiled: Compiled) -> Inspection:
-    """What the sanitizers say of a few small sizes."""
+    """What the sanitizers and the emulated device say of small sizes."""
     smallest = task.sizes.edge[0]
-    return await device.pinned().carry_out(
-        inspect_there, task, compiled, smallest, SANITIZERS_ALONE
-    )
+    there = device.pinned().carry_out(inspect_there, task, compiled, smallest, SANITIZERS_ALONE)
+    return await beside(there, look_again(task, device, compiled))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,8 +44,8 @@ class Believed:
 
 
 def believed(known: Known, passed: Verdict, found: Inspection) -> Believed:
-    """What a sanitizer finds is the verdict. It sees what the emulated device sees, so that of a
-    cheat what is right there is right of it.
+    """What a sanitizer or the emulated device finds is the verdict. They see much the same, so that
+    of a cheat what is right on the emulated device is right of it.
     """
     if found.fault is not None:
         right = known.gpu_codes if known.honest else (*known.gpu_codes, *known.codes)

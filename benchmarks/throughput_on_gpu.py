@@ -34,6 +34,7 @@ from cuda_llm.tools.judge.oracle import compile_baseline
 from cuda_llm.tools.judge.steps import compile_source, time_compiled, validate_compiled
 from cuda_llm.tools.judge.timing import Timing
 from cuda_llm.tools.validator.validate import Validated
+from cuda_llm.wording import describe
 
 HONEST = record.ROOT / "tests/fixtures/honest"
 SLOWEST_BASELINE_US = 5_000.0
@@ -89,6 +90,7 @@ async def judge(device: Device, candidate: Candidate) -> dict[str, Any]:
         "name": candidate.name,
         "code": "PASSED" if isinstance(timing, Timing) else timing.code,
         "sizes": len(candidate.task.sizes.bench),
+        "told": "" if isinstance(timing, Timing) else " ".join(describe(timing)[:1]),
         "validate_s": round(between - begun, 4),
         "time_s": round(ended - between, 4),
     }

@@ -168,3 +168,16 @@ def test_dawdling_in_short_batches_is_seen_and_a_slow_first_call_is_not() -> Non
     assert uneven_us(first_call, [empty, usual], OVERHEAD_US) == 0.0
     assert uneven_us(dawdling, [empty, usual], OVERHEAD_US) > 100.0
     assert uneven_us(dawdling, [empty, dawdling], OVERHEAD_US) == 0.0
+
+
+STARTS_US = (20.0, 200.0, 900.0)
+
+
+def test_who_begins_late_is_not_accused_where_trusted_batches_begin_as_unevenly() -> None:
+    quiet = [pair_without_noise(60.0)] * 12
+    held_up = [pair_without_noise(60.0, start_us=STARTS_US[n % 3]) for n in range(12)]
+    late = [pair_without_noise(50.0, start_us=400)] * 12
+    later = [pair_without_noise(50.0, start_us=4000)] * 12
+    assert uneven_us(late, [quiet, quiet], OVERHEAD_US) > 100.0
+    assert uneven_us(late, [held_up, quiet], OVERHEAD_US) == 0.0
+    assert uneven_us(later, [held_up, quiet], OVERHEAD_US) > 1000.0

@@ -1,13 +1,20 @@
 """What the driver says of clocks, heat and power while blocks run."""
 
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from cuda_llm.tools.device import Site
 
 HELD_DOWN = 0x04 | 0x08 | 0x20 | 0x40 | 0x80
 """Power cap, hardware slowdown, thermal slowdown by software and by hardware, power brake:
 nvmlClocksEventReasons of NVML's reference."""
+
+
+EVERY_S = 0.03
+"""Between two looks: each asks the driver, which has one lock for all GPUs of a machine, and lets
+who asks wait while another process makes a context. Heat and power change more slowly."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,12 +40,17 @@ def clocks_of(site: Site) -> ReadClocks:
     if cuda is None:
         return unread
     try:
-        import pynvml
-
-        pynvml.nvmlInit()
-        gpu = pynvml.nvmlDeviceGetHandleByPciBusId(cuda.Device().pci_bus_id)
+        return _reader(cuda.Device().pci_bus_id)
     except Exception:  # no library, no permission, or a GPU it does not know: times go without
         return unread
+
+
+@lru_cache
+def _reader(pci_bus_id: str) -> ReadClocks:
+    import pynvml
+
+    pynvml.nvmlInit()
+    gpu = pynvml.nvmlDeviceGetHandleByPciBusId(pci_bus_id)
 
     def read() -> Reading | None:
         try:
@@ -52,7 +64,21 @@ def clocks_of(site: Site) -> ReadClocks:
         except pynvml.NVMLError:
             return None
 
-    return read
+    return now_and_then(read)
+
+
+def now_and_then(read: ReadClocks, now_s: Callable[[], float] = time.monotonic) -> ReadClocks:
+    """The last reading again, until it is `EVERY_S` old."""
+    last: Reading | None = None
+    read_s = -EVERY_S
+
+    def look() -> Reading | None:
+        nonlocal last, read_s
+        if now_s() - read_s >= EVERY_S:
+            last, read_s = read(), now_s()
+        return last
+
+    return look
 
 
 def summarise(readings: Iterable[Reading | None], throttled: int) -> Mapping[str, float]:

@@ -9,7 +9,14 @@ from timed_scripts import honest
 from cuda_llm.tools.arrays import HOST
 from cuda_llm.tools.judge.measured.baseline_time import BaselineTime
 from cuda_llm.tools.judge.measured.batches import Rules, secret_rng
-from cuda_llm.tools.judge.measured.clocks import Reading, clocks_of, summarise, unread
+from cuda_llm.tools.judge.measured.clocks import (
+    EVERY_S,
+    Reading,
+    clocks_of,
+    now_and_then,
+    summarise,
+    unread,
+)
 from cuda_llm.tools.judge.measured.contents import Recipe
 from cuda_llm.tools.judge.measured.entrants import Entrants
 from cuda_llm.tools.judge.measured.measure import Measured, measure_size
@@ -64,6 +71,13 @@ def test_a_chip_that_is_always_throttled_is_timed_all_the_same() -> None:
     found = measured(HOT)
     assert found.comparison.blocks == found.throttled
     assert found.comparison.first_us.value == pytest.approx(25.0, rel=0.02)
+
+
+def test_the_driver_is_asked_again_only_when_its_answer_is_old() -> None:
+    times_s = iter((100.0, 100.0, 100.0 + 0.5 * EVERY_S, 100.0 + 1.5 * EVERY_S, 101.0))
+    answers = iter((COOL, HOT))
+    look = now_and_then(lambda: next(answers), lambda: next(times_s))
+    assert [look(), look(), look()] == [COOL, COOL, HOT]
 
 
 def test_where_there_is_nobody_to_ask_nothing_is_shown() -> None:

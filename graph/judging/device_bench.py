@@ -8,11 +8,12 @@ from cuda_llm.graph.judging.bench import Inspected
 from cuda_llm.outcomes import Verdict
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.compiler.candidate import Compiled
-from cuda_llm.tools.counters.inspect import Look, inspect_there
+from cuda_llm.tools.counters.inspect import Inspection, Look, inspect_there
 from cuda_llm.tools.device import Device
 from cuda_llm.tools.judge.baseline import time_baseline
 from cuda_llm.tools.judge.contest import Contest, contest
 from cuda_llm.tools.judge.measured.options import MeasureOptions
+from cuda_llm.tools.judge.second_look import SecondLook, beside, look_again
 from cuda_llm.tools.judge.steps import compile_source, passed, time_compiled, validate_compiled
 from cuda_llm.tools.judge.timing import Timing
 from cuda_llm.tools.timing.tier import Tier
@@ -95,13 +96,22 @@ class DeviceBench:
             )
 
     async def inspect(self, compiled: Compiled) -> Inspected:
-        """See `Arena.inspect`: sanitizers at the task's edge sizes."""
+        """See `Arena.inspect`: sanitizers on the GPU, the emulated device beside them."""
+        found = await beside(self._sanitize(compiled), self._look_again(compiled))
+        return Inspected(fault=found.fault, notes=found.notes, artefacts=found.artefacts)
+
+    async def _sanitize(self, compiled: Compiled) -> Inspection:
         device, smallest = self.device.pinned(), self.task.sizes.edge[0]
         async with self.slots.devices:
-            found = await device.carry_out(
+            return await device.carry_out(
                 inspect_there, self.task, compiled, smallest, BEFORE_CROWNING
             )
-        return Inspected(fault=found.fault, notes=found.notes, artefacts=found.artefacts)
+
+    async def _look_again(self, compiled: Compiled) -> SecondLook:
+        """It takes a core, not the GPU."""
+        nonce = self._nonce(compiled.source)
+        async with self.slots.compilers:
+            return await look_again(self.task, self.device, compiled, nonce=nonce)
 
     def afresh(self) -> "DeviceBench":
         """See `Bench.afresh`; what is measured again is measured until it is sure."""

@@ -50,13 +50,16 @@ class Inspection:
     sass: tuple[SassFacts, ...] = ()
     artefacts: Mapping[str, Path] = field(default_factory=dict)
     """`counters.ncu-rep`, `kernel.sass`."""
+    emulated: Verdict | None = None
+    """The fault that the emulated device found (`judge.second_look`)."""
     notes: tuple[str, ...] = ()
     """What was watched, and what could not be: fit for a person."""
 
     @property
     def fault(self) -> Verdict | None:
-        """The first finding of a sanitizer."""
-        return next((verdict for one in self.sanitized for verdict in one.verdicts), None)
+        """The first finding of a sanitizer, else the emulated device's."""
+        found = (verdict for one in self.sanitized for verdict in one.verdicts)
+        return next(found, self.emulated)
 
 
 async def inspect_there(

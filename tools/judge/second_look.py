@@ -56,7 +56,13 @@ async def look_again(
 
 
 async def look_emulated(
-    task: Task, emulated: Device, source: str, name: str, *, nonce: bytes | None = None
+    task: Task,
+    emulated: Device,
+    source: str,
+    name: str,
+    *,
+    nonce: bytes | None = None,
+    longest_s: float = LONGEST_S,
 ) -> SecondLook:
     """Execute `source` at the small sizes that the task lists, every access watched.
 
@@ -68,10 +74,10 @@ async def look_emulated(
     Never raises: a machine without g++ has no second look, and the first is worth having.
     """
     try:
-        async with asyncio.timeout(LONGEST_S):
+        async with asyncio.timeout(longest_s):
             verdict = await _execute(task, emulated, source, name, nonce)
     except TimeoutError:
-        return SecondLook(notes=(f"the emulated device did not finish within {LONGEST_S:.0f} s",))
+        return SecondLook(notes=(f"the emulated device did not finish within {longest_s:g} s",))
     except CudaLLMError as error:
         return _not_run(str(error))
     except Exception as error:

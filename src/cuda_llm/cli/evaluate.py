@@ -34,7 +34,7 @@ def evaluate(
     ] = None,
     inspect: Annotated[
         bool,
-        typer.Option("--inspect", help="On a GPU: counters and sanitizers too, where installed."),
+        typer.Option("--inspect", help="On a GPU: counters, sanitizers, the emulated device."),
     ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")
@@ -117,20 +117,22 @@ async def inspect_all(
     """A closer look at each kernel that passed, by its place, at its largest timed size."""
     from cuda_llm.outcomes import Passed
     from cuda_llm.tools.counters.inspect import inspect_there
+    from cuda_llm.tools.judge.second_look import beside, look_again
 
     found = {}
     for number, one in enumerate(judged):
         profile = one.verdict.profile if isinstance(one.verdict, Passed) else None
         if profile is not None and profile.sizes and one.compiled is not None:
             dims = dict(profile.sizes[-1].dims)
-            found[number] = await device.pinned().carry_out(inspect_there, task, one.compiled, dims)
+            there = device.pinned().carry_out(inspect_there, task, one.compiled, dims)
+            found[number] = await beside(there, look_again(task, device, one.compiled))
     return found
 
 
 def with_findings(
     task: "Task", device: "Device", judged: "Judged", found: "Inspection | None"
 ) -> "Judged":
-    """What a sanitizer finds is the verdict; what was counted explains the time."""
+    """What a sanitizer or the emulated device finds is the verdict; counters explain the time."""
     from cuda_llm.outcomes import Passed
     from cuda_llm.tools.counters.explained import explained
 

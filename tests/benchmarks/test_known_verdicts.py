@@ -49,7 +49,7 @@ def test_a_corpus_run_counts_and_goes_on_where_it_was(tmp_path: Path) -> None:
     assert [one["code"] for one in figures["kernels"]] == ["WRONG_RESULT", "PASSED"]
 
 
-def test_a_kernel_that_passed_is_what_the_sanitizer_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kernel_that_passed_is_what_the_closer_look_says(monkeypatch: pytest.MonkeyPatch) -> None:
     """A race that a GPU's results do not show; and an honest kernel that is looked at if asked."""
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     inspection = import_module("corpus_inspection")
@@ -63,6 +63,8 @@ def test_a_kernel_that_passed_is_what_the_sanitizer_says(monkeypatch: pytest.Mon
     found = Sanitized(tool="racecheck", state="found", verdicts=(race,))
     after = inspection.believed(racing, passed, Inspection(sanitized=(clean, found)))
     assert (after.verdict, after.fault, after.state) == (race, "", "found")
+    after = inspection.believed(racing, passed, Inspection(sanitized=(clean,), emulated=race))
+    assert (after.verdict, after.fault, after.state) == (race, "", "found")
     late = Sanitized(tool="racecheck", state="not finished", note="late")
     for sanitized, state in (((clean,), "clean"), ((clean, late), "no result"), ((), "no result")):
         after = inspection.believed(racing, passed, Inspection(sanitized=sanitized))
@@ -72,8 +74,9 @@ def test_a_kernel_that_passed_is_what_the_sanitizer_says(monkeypatch: pytest.Mon
     honest = next(iter(honest_styles()))
     assert not inspection.is_due(honest, passed.code, honest_too=False)
     assert inspection.is_due(honest, passed.code, honest_too=True)
-    refused = inspection.believed(honest, passed, Inspection(sanitized=(found,)))
-    assert refused.fault == "DATA_RACE instead of PASSED"
+    for seen in (Inspection(sanitized=(found,)), Inspection(sanitized=(clean,), emulated=race)):
+        refused = inspection.believed(honest, passed, seen)
+        assert refused.fault == "DATA_RACE instead of PASSED"
 
 
 def test_a_planted_loop_is_unrolled_as_the_incumbents(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,10 +5,13 @@ import os
 from dataclasses import replace
 
 import pytest
+from corpus import FIXTURES
+from measured_runs import measuring_device
 
+from cuda_llm.graph.judging.bench import Inspected
 from cuda_llm.graph.judging.device_bench import DeviceBench, Slots, open_slots
 from cuda_llm.graph.judging.judge_whole import judge_whole
-from cuda_llm.outcomes import Passed, Verdict, WrongResult
+from cuda_llm.outcomes import DataRace, Passed, Verdict, WrongResult
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.compiler.candidate import Compiled
 from cuda_llm.tools.devices.find import open_device
@@ -115,6 +118,21 @@ def test_a_kernel_does_not_beat_itself_and_an_emulated_device_needs_no_sanitizer
     outcome, notes = asyncio.run(run())
     assert outcome == "tie"
     assert notes == ("an emulated device needs no further tools",)
+
+
+def test_a_race_that_a_gpu_does_not_show_is_found_by_the_emulated_device_of_its_chip() -> None:
+    async def run() -> Inspected:
+        device = measuring_device()
+        one = DeviceBench(task=TASK, device=device, slots=open_slots(device), seed=3)
+        racing = (FIXTURES / "mutants/histogram/missing_barrier.cu").read_text()
+        built = await one.compile(racing, "missing_barrier.cu")
+        assert isinstance(built, Compiled)
+        return await one.inspect(built)
+
+    seen = asyncio.run(run())
+    assert isinstance(seen.fault, DataRace)
+    assert seen.notes[-1] == "the emulated device found DATA_RACE at a small size"
+    assert len(seen.notes) > 1
 
 
 def test_what_is_judged_afresh_is_measured_until_it_is_sure() -> None:

@@ -1,0 +1,50 @@
+"""`evaluate --inspect` on a GPU that accepts a kernel with a race."""
+
+import asyncio
+import json
+from dataclasses import replace
+
+import jsonschema
+import pytest
+from corpus import FIXTURES, ROOT
+from measured_runs import measuring_device
+
+from cuda_llm.cli.evaluate import inspect_all, with_findings
+from cuda_llm.cli.evaluate_json import document
+from cuda_llm.cli.evaluate_view import inspected_rows
+from cuda_llm.outcomes import Passed
+from cuda_llm.profile import Profile, SizeTime
+from cuda_llm.tasks.loader import load_task
+from cuda_llm.tools.compiler.candidate import Compiled
+from cuda_llm.tools.judge.judged import Judged
+from cuda_llm.tools.judge.steps import compile_source
+
+TASK = load_task("histogram")
+DEVICE = measuring_device()
+SCHEMA = json.loads((ROOT / "docs/schemas/evaluate.schema.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def accepted() -> Judged:
+    name = "missing_barrier.cu"
+    source = (FIXTURES / "mutants/histogram" / name).read_text()
+    compiled = asyncio.run(compile_source(TASK, DEVICE, source, name))
+    assert isinstance(compiled, Compiled)
+    size = SizeTime(dims=TASK.sizes.edge[0], time_us=2.0, baseline_us=4.0, source="measured")
+    profile = Profile(
+        device=DEVICE.name, hardware=DEVICE.hardware.name, source="measured", sizes=(size,)
+    )
+    return Judged(name=name, verdict=Passed(profile=profile), compiled=compiled)
+
+
+def test_what_the_emulated_device_finds_is_the_verdict(accepted: Judged) -> None:
+    looked = asyncio.run(inspect_all(TASK, DEVICE, [accepted]))
+    judged = with_findings(TASK, DEVICE, accepted, looked[0])
+    assert judged.verdict.code == "DATA_RACE"
+    said = [line for _, line in inspected_rows(looked[0])]
+    assert "the emulated device found DATA_RACE at a small size" in said
+    written = json.loads(document(TASK, DEVICE, [judged], looked))
+    jsonschema.validate(written, SCHEMA)
+    assert written["results"][0]["inspection"]["fault"] == "DATA_RACE"
+    clean = replace(looked[0], emulated=None)
+    assert with_findings(TASK, DEVICE, accepted, clean).verdict.code == "PASSED"

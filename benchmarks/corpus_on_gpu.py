@@ -5,9 +5,9 @@
 
 Each kernel is a line of `--out` the moment it is judged, so that a run may be stopped at any time
 and goes on with `--resume`. Compilations go ahead in parallel while the device judges one kernel
-after the other. On a GPU a cheat that passed is inspected by compute-sanitizer, as whoever is about
-to be crowned is; an honest kernel is with `--inspect-honest`. When none is left,
-`corpus_on_gpu.json` is written into `--results`.
+after the other. On a GPU a cheat that passed is inspected by compute-sanitizer and by the emulated
+device, as whoever is about to be crowned is; an honest kernel is with `--inspect-honest`. When none
+is left, `corpus_on_gpu.json` is written into `--results`.
 """
 
 import argparse
@@ -106,7 +106,7 @@ class Bench:
         self._baselines: dict[tuple[str, bool, str], asyncio.Task[Timing]] = {}
 
     def has_to_judge(self, known: Known, row: Row | None) -> bool:
-        """Also what passed before anybody asked a sanitizer."""
+        """Also what passed before anybody looked closer."""
         return row is None or (not row.inspected and self._has_to_inspect(known, row.code))
 
     async def judge_all(self, kernels: Sequence[Known], out: Path, jobs: int) -> None:

@@ -32,9 +32,10 @@ class Row:
     """How many sizes were timed at most; 0 is all the task lists."""
     seconds: dict[str, float] = field(default_factory=dict)
     inspected: str = ""
-    """`clean`, `found` or `no result` of compute-sanitizer; empty where it was not asked."""
+    """`clean` or `no result` of compute-sanitizer, `found` of it or of the emulated device; empty
+    where nobody was asked."""
     notes: str = ""
-    """What the sanitizer watched, and what it could not."""
+    """What was watched, and what could not be."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -59,7 +59,7 @@ def result(judged: Judged, found: Inspection | None) -> dict[str, Any]:
 
 
 def inspection_fields(found: Inspection) -> dict[str, Any]:
-    """What counters and sanitizers found."""
+    """What counters, sanitizers and the emulated device found."""
     return {
         "fault": None if found.fault is None else found.fault.code,
         "counters": [asdict(kernel) for kernel in found.counters],

@@ -80,7 +80,7 @@ def isolation_rows(judged: Judged) -> Iterator[Row]:
 
 
 def inspected_rows(found: Inspection | None) -> Iterator[Row]:
-    """What counters and sanitizers say, and where what they left lies."""
+    """What counters, sanitizers and the emulated device say, and where what they left lies."""
     if found is None:
         return
     label = "inspected"

@@ -2,7 +2,6 @@
 
 import cProfile
 import pstats
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -26,7 +25,7 @@ def load(path: Path, text: str) -> ModuleType:
 
 @pytest.fixture
 def spent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], dict[str, float]]:
-    monkeypatch.setattr(sys, "path", [str(BENCHMARKS), *sys.path])
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
     from spent_there import by_kind  # type: ignore[import-not-found, unused-ignore]
 
     library = load(tmp_path / "site/wait.py", SLEEPER).library

@@ -33,7 +33,7 @@ from cuda_llm.tools.judge.watch import watch_there
 from cuda_llm.wording import describe
 
 LONGEST_S = 60.0
-"""Of the whole look, translation by g++ included."""
+"""Of the whole look, all that g++ builds for it included."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,6 +118,8 @@ async def beside(
 async def _execute(
     task: Task, emulated: Device, source: str, name: str, nonce: bytes | None
 ) -> Verdict | None:
+    # A machine with a GPU may never have built these parts, and others wait for this loop.
+    await asyncio.to_thread(emulated.prepare)
     compiled = await compile_source(task, emulated, source, name)
     if not isinstance(compiled, Compiled):
         return compiled

@@ -83,7 +83,7 @@ class GpuSite:
             seal=seal_cubin(self.hardware.target),
             device=self.uuid,
             sm_count=self.hardware.sm_count,
-            driver_folder=_driver_folder(),
+            driver_folder=driver_folder(),
         )
         trial = DeviceMemory(device_arrays, UNIT_BYTES)
         try:
@@ -135,7 +135,7 @@ def allocate(arrays: Arrays, size_bytes: int) -> DeviceMemory | None:
         return None
 
 
-def _driver_folder() -> str:
+def driver_folder() -> str:
     """Where this process has the driver from: a runner inherits no search path."""
     for line in Path("/proc/self/maps").read_text().splitlines():
         path = line.partition("/")[2]

@@ -69,14 +69,19 @@ class Bout:
             trusted_scratch_bytes=scratch_of_lane(size, allocates=self.ground_allocates),
         )
 
+    def most_slots(self, size: SizePlan) -> int:
+        """Of a lane at this size."""
+        return most_slots(self.task, size, self.options.tier)
+
 
 async def reserve_all(bout: Bout, entrants: Entrants) -> None:
     """Have every entrant lay out once what takes the most memory."""
     compared = [entrants.first]
     if not entrants.against_baseline:
         compared.append(entrants.second)
-    await reserve(compared, bout.task, bout.plan)
-    await reserve([entrants.ground], bout.task, bout.plan, allocates=bout.ground_allocates)
+    plan, tier = bout.plan, bout.options.tier
+    await reserve(compared, bout.task, plan, tier)
+    await reserve([entrants.ground], bout.task, plan, tier, allocates=bout.ground_allocates)
 
 
 @asynccontextmanager
@@ -113,7 +118,7 @@ async def time_one(
             rules,
             rule,
             kept,
-            most=most_slots(bout.task, size),
+            most=bout.most_slots(size),
             read_clocks=bout.read_clocks,
         )
         return slowly, kept
@@ -124,7 +129,7 @@ async def time_one(
         rule,
         kept,
         paces,
-        most=most_slots(bout.task, size),
+        most=bout.most_slots(size),
         read_clocks=bout.read_clocks,
     )
     return measured, kept
@@ -137,7 +142,7 @@ async def baseline_of(bout: Bout, entrants: Entrants, size: SizePlan) -> Baselin
         bout.recipe(size),
         rules_for(bout, size, None),
         kept_as=bout.kept_as,
-        most=most_slots(bout.task, size),
+        most=bout.most_slots(size),
     )
 
 
@@ -147,7 +152,7 @@ def rules_for(bout: Bout, size: SizePlan, kept: BaselineTime | None) -> Rules:
 
     limit_s = MOST_LIMIT_S
     if kept is not None:
-        limit_s = LIMIT_FACTOR * most_slots(bout.task, size) * (kept.call_us + OVERHEAD_US) / 1e6
+        limit_s = LIMIT_FACTOR * bout.most_slots(size) * (kept.call_us + OVERHEAD_US) / 1e6
     return Rules(
         oracle=bout.oracle,
         rng=secret_rng(),

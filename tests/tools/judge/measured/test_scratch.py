@@ -63,8 +63,8 @@ def test_the_largest_lane_is_the_one_with_the_most_room_too() -> None:
 
     async def reserved() -> None:
         async with site.open(named("candidate")) as one, site.open(PLAIN) as other:
-            await reserve([one], task, plan)  # type: ignore[list-item]
-            await reserve([other], task, plan, allocates=False)  # type: ignore[list-item]
+            await reserve([one], task, plan, Tier.SCREEN)  # type: ignore[list-item]
+            await reserve([other], task, plan, Tier.SCREEN, allocates=False)  # type: ignore[list-item]
 
     asyncio.run(reserved())
     one, other = (site.session_of(name) for name in ("candidate", "baseline"))

@@ -29,6 +29,7 @@ from cuda_llm.tools.compiler.toolkit import find_toolkit
 from cuda_llm.tools.counters.driver import driver_command
 from cuda_llm.tools.counters.ncu import ncu_duration_us
 from cuda_llm.tools.device import Device
+from cuda_llm.tools.devices.cuda import CudaDevice
 from cuda_llm.tools.devices.find import open_device
 from cuda_llm.tools.judge.contest import contest
 from cuda_llm.tools.judge.measured.options import L2, MeasureOptions
@@ -196,12 +197,14 @@ def tally(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def agreement(rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    """How far the processes' times of one kernel lie apart, relative to their median."""
-    times: dict[str, dict[int, float]] = {}
+    """How far processes' times of one kernel on one GPU lie apart, relative to their median."""
+    times: dict[tuple[str, str], dict[int, float]] = {}
     for row in rows:
         if "first_us" in row:
-            times.setdefault(row["trial"], {})[row["process"]] = row["first_us"]
-    for name, found in times.items():
+            times.setdefault((row["trial"], row["gpu"]), {})[row["process"]] = row["first_us"]
+    for (name, _gpu), found in times.items():
+        if len(found) < 2:
+            continue
         middle = statistics.median(found.values())
         apart = (max(found.values()) - min(found.values())) / middle
         yield {
@@ -256,10 +259,16 @@ async def run_part(asked: argparse.Namespace, part: str, device: Device, until_s
         if time.monotonic() > until_s:
             print(f"{part}: stopped before {name}, out of time", flush=True)
             return
-        row = {"part": part, "trial": name, "process": process, **await trial(device)}
+        told = {"part": part, "trial": name, "process": process, "gpu": which_gpu(device)}
+        row = {**told, **await trial(device)}
         with asked.out.open("a") as file:
             file.write(json.dumps(row) + "\n")
         print(json.dumps(row), flush=True)
+
+
+def which_gpu(device: Device) -> str:
+    """Tells this GPU from others of its name."""
+    return device.gpu.uuid if isinstance(device, CudaDevice) else device.name
 
 
 async def main() -> None:

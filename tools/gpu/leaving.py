@@ -1,4 +1,4 @@
-"""Sessions that are ended while nobody watches: taking a context down takes a tenth of a second."""
+"""Sessions that are ended while nobody watches: taking a context down takes some time."""
 
 import asyncio
 

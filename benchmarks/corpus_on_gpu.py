@@ -55,7 +55,6 @@ def main() -> None:
     arguments = parser.parse_args()
     deadline = time.monotonic() + arguments.limit_s
     gpu = arguments.device.startswith("cuda")
-    number, shards = map(int, arguments.shard.split("/"))
     wanted = arguments.only.split(",")
     chosen = [one for one in known_kernels() if any(part in one.name for part in wanted)]
     if not arguments.resume:
@@ -70,7 +69,7 @@ def main() -> None:
     )
     todo = [
         one
-        for one in chosen[number - 1 :: shards]
+        for one in record.sharded(chosen, arguments.shard)
         if bench.has_to_judge(one, rows.get((one.name, hash_of(one))))
     ]
     print(f"{len(chosen)} kernels, {len(todo)} of this shard to judge", flush=True)

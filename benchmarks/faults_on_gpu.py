@@ -7,7 +7,7 @@
 good candidate's verdict, less what that one takes alone. Compilation is not in it. `mixed`: 300
 candidates of all kinds one after the other, in a process of their own; what is there afterwards
 that was not before. A run that its time limit stops goes on with the same `--out`. `--shard i/n`
-takes every n-th fault, or candidate, beginning with the i-th from 0.
+takes every n-th fault, or candidate, beginning with the i-th from 1.
 """
 
 import argparse
@@ -74,7 +74,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5, help="of each fault")
     parser.add_argument("--count", type=int, default=300, help="of mixed candidates")
     parser.add_argument("--out", type=Path, help="a line each; faults_WHAT.jsonl unless given")
-    parser.add_argument("--shard", default="0/1", help="which part: i/n")
+    parser.add_argument("--shard", default="1/1", help="which part: i/n")
     parser.add_argument("--limit-s", type=float, default=540)
     parser.add_argument("--results", type=Path, default=record.RESULTS)
     arguments = parser.parse_args()

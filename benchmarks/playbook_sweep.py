@@ -46,14 +46,13 @@ def main() -> None:
     parser.add_argument("--limit-s", type=float, default=600)
     arguments = parser.parse_args()
     task, device = load_task(arguments.task), open_device(arguments.device)
-    number, count = map(int, arguments.shard.split("/"))
     kernels = dict(distinct_kernels(task))
     rows = read_rows(task, device)
-    left = [sha for sha in list(kernels)[number - 1 :: count] if sha not in rows]
+    left = [sha for sha in record.sharded(list(kernels), arguments.shard) if sha not in rows]
     print(f"{task.name}: {len(kernels)} kernels, {len(left)} of this shard to judge", flush=True)
     device.prepare()
     deadline = time.monotonic() + arguments.limit_s
-    kept = sweep_folder(task, device) / f"{number}of{count}.jsonl"
+    kept = sweep_folder(task, device) / f"{arguments.shard.replace('/', 'of')}.jsonl"
     todo = {sha: kernels[sha] for sha in left}
     asyncio.run(sweep(task, device, todo, kept, arguments.jobs, deadline))
     rows = read_rows(task, device)

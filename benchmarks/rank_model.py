@@ -43,10 +43,10 @@ def main() -> None:
     arguments = parser.parse_args()
     deadline = time.monotonic() + arguments.limit_s
     device = open_device(arguments.device)
-    number, count = map(int, arguments.shard.split("/"))
-    chosen = [variant for name in SIZES for variant in variants(name)][number - 1 :: count]
+    every = [variant for name in SIZES for variant in variants(name)]
+    chosen = record.sharded(every, arguments.shard)
     folder = cache_folder("rank")
-    kept = folder / f"{number}of{count}.jsonl"
+    kept = folder / f"{arguments.shard.replace('/', 'of')}.jsonl"
     if arguments.again:
         kept.unlink(missing_ok=True)
     known = {(row["task"], row["variant"]) for row in read_rows(folder)}

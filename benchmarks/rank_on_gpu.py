@@ -22,6 +22,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+import record
 from native_kernels import inputs_of, passed
 from rank_points import SIZES, Variant, variants
 
@@ -48,14 +49,10 @@ def main() -> None:
     deadline = time.monotonic() + arguments.limit_s
     arguments.out.mkdir(parents=True, exist_ok=True)
     arguments.build.mkdir(parents=True, exist_ok=True)
-    number, count = map(int, arguments.shard.split("/"))
     # Tasks in turn: what a time limit cuts off is missing from each alike.
-    chosen = [
-        variant
-        for row in zip_longest(*(variants(name) for name in SIZES))
-        for variant in row
-        if variant
-    ][number - 1 :: count]
+    in_turn = zip_longest(*(variants(name) for name in SIZES))
+    every = [variant for row in in_turn for variant in row if variant]
+    chosen = record.sharded(every, arguments.shard)
     kept = arguments.out / "rank_times.json"
     rows: list[Row] = json.loads(kept.read_text()) if kept.exists() else []
     known = {(row["task"], row["variant"]) for row in rows}

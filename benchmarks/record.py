@@ -52,9 +52,11 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
 
 
 def sharded(everything: Sequence[T], shard: str) -> list[T]:
-    """Every n-th from the i-th on, of a shard spelled i/n with i from 0."""
-    first, step = (int(part) for part in shard.split("/"))
-    return list(everything[first::step])
+    """Every n-th from the i-th on, of a shard spelled i/n with i from 1."""
+    first, _, step = shard.partition("/")
+    if not (first.isdigit() and step.isdigit() and 1 <= int(first) <= int(step)):
+        raise SystemExit(f"--shard {shard}: which of how many is meant, from 1/1 on, as in 2/4")
+    return list(everything[int(first) - 1 :: int(step)])
 
 
 def write(name: str, figures: dict[str, Any], folder: Path = RESULTS) -> Path:

@@ -1,7 +1,7 @@
 """Candidates a second on real GPUs, compiling left out, and where the time of one goes.
 
     PYTHONPATH=src:benchmarks python benchmarks/throughput_on_gpu.py --device cuda:0 \
-        --out rows.jsonl --resume --shard 0/1 --limit-s 540
+        --out rows.jsonl --resume --shard 1/1 --limit-s 540
 
 Judges the honest fixtures of every task as a search judges them: validated, and screened
 at the sizes whose baseline takes at most 5 ms. With `cuda:all` one a GPU at once.
@@ -223,7 +223,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--task", action="append")
     parser.add_argument("--profile", action="store_true", help="and see where the time goes")
-    parser.add_argument("--shard", default="0/1")
+    parser.add_argument("--shard", default="1/1")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--resume", action="store_true")
     parser.add_argument("--limit-s", type=float, default=540.0)

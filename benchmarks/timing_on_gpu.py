@@ -1,7 +1,7 @@
 """Can a measured time be trusted? Repeated, against Nsight Compute, A/A, and with a planted 3 %.
 
     PYTHONPATH=src python benchmarks/timing_on_gpu.py --part repeat --out rows.jsonl --resume \
-        --shard 0/1 --limit-s 540
+        --shard 1/1 --limit-s 540
 
 Parts: `repeat` (the same kernel in three processes), `ncu` (cold and warm beside Nsight Compute),
 `aa` (a kernel against itself) and `planted` (against one that takes 3 % longer). Each trial is a
@@ -234,7 +234,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--kernel", default="", help="of `repeat` and `ncu`: names that hold this")
     parser.add_argument("--trials", type=int, default=100)
     parser.add_argument("--process", type=int, default=-1, help="of three; -1: start all")
-    parser.add_argument("--shard", default="0/1", help="which trials: i/n")
+    parser.add_argument("--shard", default="1/1", help="which trials: i/n")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--resume", action="store_true")
     parser.add_argument("--limit-s", type=float, default=540.0)

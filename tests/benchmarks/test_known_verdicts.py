@@ -96,7 +96,7 @@ def test_contests_are_counted_by_kernel(monkeypatch: pytest.MonkeyPatch) -> None
 
     def row(part: str, trial: str, outcome: str) -> dict[str, Any]:
         ended = {"outcome": outcome, "seconds": 1.0, "first_us": 5.0, "process": 0}
-        return {"part": part, "trial": trial, **ended}
+        return {"part": part, "trial": trial, "gpu": "GPU-1", **ended}
 
     rows = [
         row("repeat", "spinning 5 us", "tie"),
@@ -112,6 +112,19 @@ def test_contests_are_counted_by_kernel(monkeypatch: pytest.MonkeyPatch) -> None
     assert (
         by_kernel["5 us"]["tie"] == by_kernel["1 ms"]["faster"] == by_kernel["1 ms"]["faults"] == 1
     )
+
+
+def test_times_of_processes_are_compared_on_one_gpu_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    timing = import_module("timing_on_gpu")
+    times = {("GPU-1", 0): 100.0, ("GPU-1", 1): 101.0, ("GPU-2", 2): 150.0}
+    rows = [
+        {"trial": "spinning", "gpu": gpu, "process": process, "first_us": time_us}
+        for (gpu, process), time_us in times.items()
+    ]
+    (agreed,) = timing.agreement(rows)
+    assert agreed["times_us"] == [100.0, 101.0]
+    assert agreed["apart_percent"] == pytest.approx(1.0, abs=0.01)
 
 
 def test_orphans_and_files_left_behind_are_seen(tmp_path: Path) -> None:

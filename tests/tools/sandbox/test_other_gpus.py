@@ -41,5 +41,10 @@ def test_none_is_named_where_its_own_node_is_not_there(machine: tuple[Path, Path
     assert other_gpus(FIRST, *machine) == ()
 
 
+def test_none_is_named_where_the_driver_cannot_be_read(machine: tuple[Path, Path]) -> None:
+    (machine[1] / "0000:02:00.0/information").mkdir(parents=True)
+    assert other_gpus(SECOND, *machine) == ()
+
+
 def test_none_is_named_without_a_driver(tmp_path: Path) -> None:
     assert other_gpus(FIRST, tmp_path / "dev", tmp_path / "gpus") == ()

@@ -1,5 +1,5 @@
-"""Runners started beforehand: making a context takes a tenth of a second, or three where the GPUs of
-a machine make some at once.
+"""Runners started beforehand: making a context takes a tenth of a second, or three tenths where the
+GPUs of a machine make some at once.
 
 What is timed waits until those that start are there and those that end are gone. So the best moment
 to start them is one after which nothing is timed for a while: when a kernel is validated, at the

@@ -15,7 +15,7 @@ def other_gpus(
     """Their paths; none where the driver does not tell which node is whose.
 
     A driver that starts asks every GPU it can open, one process after the other: on a machine with
-    four H200s that is nearly half of the time.
+    four H200s that was a quarter of the time (`h200_runner_starts.json`).
     """
     try:
         facts = [dict(_FACT.findall(path.read_text())) for path in told.glob("*/information")]

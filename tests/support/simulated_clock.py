@@ -32,7 +32,8 @@ class SimulatedGPU:
     jitter_us: float = 12.0
     """Mean of the usual delay of a batch: scheduling, interrupts, the bus."""
     spikes: float = 0.03
-    """Share of batches that something else holds up, by a heavy-tailed 30 us and more."""
+    """Share of batches that something else holds up, by `spike_us` and, heavy-tailed, more."""
+    spike_us: float = 30.0
     drift: float = 0.0015
     process_bias: float = 0.001
     throttle: float = 0.02
@@ -68,7 +69,7 @@ class SimulatedGPU:
         spent = START_US + calls * (self.overhead_us + call_us) * speed
         spent += self.chance.gammavariate(2.0, self.jitter_us / 2)
         if self.chance.random() < self.spikes:
-            spent += 30 * self.chance.paretovariate(1.5)
+            spent += self.spike_us * self.chance.paretovariate(1.5)
         self.now_us += spent + 300
         return spent / 1e6
 
@@ -97,9 +98,11 @@ class SimulatedGPU:
         )
 
 
-def measure(seed: int, first_us: float, second_us: float, rule: Rule) -> Comparison:
+def measure(
+    seed: int, first_us: float, second_us: float, rule: Rule, *, gpu: SimulatedGPU | None = None
+) -> Comparison:
     """Blocks of two kernels in processes of their own until the rule is content."""
-    gpu = SimulatedGPU(seed)
+    gpu = gpu or SimulatedGPU(seed)
     first, second = gpu.process(first_us), gpu.process(second_us)
     lengths = choose_lengths(
         call_us=second_us, overhead_us=gpu.overhead_us, aim=rule.aim, most=rule.slots

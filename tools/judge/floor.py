@@ -7,7 +7,7 @@ from cuda_llm.hardware_profiles.roofline import roof
 from cuda_llm.outcomes import ImpossibleTime, InfraFailed
 from cuda_llm.tasks.least_time import fastest_precision, least_time
 from cuda_llm.tasks.task import Task
-from cuda_llm.tools.timing.bootstrap import Estimate
+from cuda_llm.tools.timing.comparison import Comparison
 
 SLACK = 0.5
 """Results may still lie in L2 when the clock stops, and a roofline is written by hand."""
@@ -36,23 +36,29 @@ def find_impossible(
 
 
 def find_too_quick(
-    task: Task, hardware: Hardware, dims: Mapping[str, int], call_us: Estimate, *, l2_warm: bool
+    task: Task,
+    hardware: Hardware,
+    dims: Mapping[str, int],
+    measured: Comparison,
+    *,
+    l2_warm: bool,
 ) -> ImpossibleTime | InfraFailed | None:
-    """A measured time is impossible where its whole interval is.
+    """A measured time is impossible where all that calls can have taken is.
 
-    One whose interval reaches up to what is possible is the machine's noise, and no figure either.
+    One below the floor of a call that may have taken longer is noise, and no figure either.
     """
+    call_us, most_us = measured.first_us.value, measured.most_us
     at_most, at_best = (
         find_impossible(task, hardware, [(dims, time_us)], l2_warm=l2_warm)
-        for time_us in (call_us.high, call_us.value)
+        for time_us in (most_us, call_us)
     )
     if at_best is None or at_most is not None:
         return at_best
     size = ", ".join(f"{name} = {extent}" for name, extent in dims.items())
     return InfraFailed(
         component="device",
-        detail=f"at {size} calls seem to take {call_us.value:.3g} us, less than is possible, but "
-        f"may take {call_us.high:.3g} us: other work on this machine holds up what is timed; judge "
+        detail=f"at {size} calls seem to take {call_us:.3g} us, less than is possible, but "
+        f"may take {most_us:.3g} us: other work on this machine holds up what is timed; judge "
         "it again when that has ended",
     )
 

@@ -6,14 +6,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+
 from cuda_llm.tools.timing.block import Block
 from cuda_llm.tools.timing.bootstrap import RESAMPLES, Estimate, estimate_median
-from cuda_llm.tools.timing.slope import Pair, slope_us
+from cuda_llm.tools.timing.slope import Pair, mean_us, slope_us
 
 SMALLEST_FLOOR = 0.01
 """Loading the same kernel in another process alone may change its time by this much."""
 FLOOR_FACTOR = 2.0
 """The floor over what the same kernel was seen to differ by from itself."""
+LOW = 0.25
+"""Quantile of trusted figures that is taken where less is on the safe side."""
 RESOLUTION_US = 0.02
 """No call takes less: what a noisy block says below this is read as this."""
 
@@ -25,6 +29,8 @@ class Comparison:
     first_us: Estimate
     """Time of one call."""
     second_us: Estimate
+    most_us: float
+    """What a call of the first takes at most. See `ceiling_us`."""
     ratio: float
     """First over second: the median over blocks, not the ratio of the medians."""
     low: float
@@ -80,6 +86,7 @@ def compare_blocks(
     return Comparison(
         first_us=estimate_median(first, seed=seed, resamples=resamples),
         second_us=estimate_median(second, seed=seed, resamples=resamples),
+        most_us=ceiling_us([block.first for block in blocks], [block.empty for block in blocks]),
         ratio=math.exp(effect.value),
         low=math.exp(effect.low),
         high=math.exp(effect.high),
@@ -92,6 +99,25 @@ def compare_blocks(
 def call_us(pair: Pair, empty_us: float) -> float:
     """Time of one call, given what everything else in a step takes."""
     return max(slope_us(pair) - empty_us, RESOLUTION_US)
+
+
+def ceiling_us(own: Sequence[Pair], empties: Sequence[Pair]) -> float:
+    """More than one call takes, however many batches were held up by other work on the machine.
+
+    That makes a batch longer, never shorter. So the quickest long batch, less what its steps take
+    at least, is an upper bound, while a slope goes astray where a short batch was held up.
+    `empties` are the trusted batches without calls.
+    """
+    slopes = [slope_us(pair) for pair in empties]
+    step_us = min(slope_us(quickest(empties)), float(np.quantile(slopes, LOW)))
+    return max(min(mean_us(pair) for pair in own) - step_us, RESOLUTION_US)
+
+
+def quickest(pairs: Sequence[Pair]) -> Pair:
+    """The shorter and the longer batch that were held up least."""
+    short = min(pairs, key=lambda pair: pair.short_s / pair.short)
+    long = min(pairs, key=lambda pair: pair.long_s / pair.long)
+    return Pair(short=short.short, short_s=short.short_s, long=long.long, long_s=long.long_s)
 
 
 def noise_floor(logs: Sequence[float], *, seed: int = 0, resamples: int = RESAMPLES) -> float:

@@ -1,6 +1,9 @@
 """No time below what the bytes and the arithmetic of a task need is believed."""
 
+from dataclasses import replace
+
 import pytest
+from simulated_clock import pair_without_noise as pair
 
 from cuda_llm.hardware_profiles.lookup import find_hardware
 from cuda_llm.outcomes import ImpossibleTime, InfraFailed
@@ -8,7 +11,8 @@ from cuda_llm.tasks.least_time import fastest_precision, least_time
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.judge.floor import SLACK, find_impossible, find_too_quick
-from cuda_llm.tools.timing.bootstrap import Estimate
+from cuda_llm.tools.timing.block import Block
+from cuda_llm.tools.timing.comparison import compare_blocks
 
 HARDWARE = find_hardware("RTX 3090 Ti")
 TRANSPOSE = load_task("matrix_transpose")
@@ -43,19 +47,20 @@ def test_only_what_is_below_the_floor_is_refused(part: float, impossible: bool) 
 
 
 @pytest.mark.parametrize(
-    ("value", "high", "expected"),
+    ("value", "most", "expected"),
     [
         (0.5, 0.9, ImpossibleTime),
         (0.5, 1.1, InfraFailed),
         (1.1, 1.2, type(None)),
     ],
 )
-def test_a_time_is_an_accusation_only_where_its_whole_interval_is_below_the_floor(
-    value: float, high: float, expected: type
+def test_a_time_is_an_accusation_only_where_no_call_can_have_taken_longer(
+    value: float, most: float, expected: type
 ) -> None:
     floor_us = SLACK * least_us(TRANSPOSE, DIMS)
-    call = Estimate(value=value * floor_us, low=0.1 * floor_us, high=high * floor_us)
-    found = find_too_quick(TRANSPOSE, HARDWARE, DIMS, call, l2_warm=False)
+    block = Block(first=pair(value * floor_us), second=pair(floor_us), empty=pair(0.0))
+    measured = replace(compare_blocks([block] * 3), most_us=most * floor_us)
+    found = find_too_quick(TRANSPOSE, HARDWARE, DIMS, measured, l2_warm=False)
     assert isinstance(found, expected)
     if isinstance(found, InfraFailed):
         assert "rows = 2048, cols = 2048" in found.detail

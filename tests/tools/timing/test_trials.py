@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from simulated_clock import measure
+from simulated_clock import SimulatedGPU, measure
 
 from cuda_llm.tools.timing.bootstrap import estimate_median
 from cuda_llm.tools.timing.stopping import Rule, rule_for
@@ -45,3 +45,18 @@ def test_the_interval_holds_the_truth_nineteen_times_in_twenty(blocks: int) -> N
     rng = np.random.default_rng(blocks)
     found = [estimate_median(rng.standard_t(3, blocks).tolist(), resamples=400) for _ in range(300)]
     assert sum(one.low <= 0 <= one.high for one in found) >= 0.92 * 300
+
+
+@pytest.mark.parametrize(("spikes", "spike_us"), [(0.03, 30.0), (0.1, 8000.0), (0.3, 2000.0)])
+def test_however_batches_are_held_up_no_call_takes_longer_than_the_most(
+    spikes: float, spike_us: float
+) -> None:
+    """Nearly: what starts take at the quickest is all that could be taken off too much."""
+    for seed in range(100):
+        gpu = SimulatedGPU(seed, spikes=spikes, spike_us=spike_us)
+        assert measure(seed, 200.0, 200.0, SCREEN, gpu=gpu).most_us > 0.95 * 200.0
+
+
+def test_a_call_that_takes_next_to_no_time_is_known_to() -> None:
+    for seed in range(100):
+        assert measure(seed, 2.0, 200.0, SCREEN).most_us < 20.0

@@ -58,7 +58,7 @@ async def time_sizes_of(
             bout.task,
             bout.site.hardware,
             size.dims,
-            measured.comparison.first_us,
+            measured.comparison,
             l2_warm=l2 is L2.WARM,
         )
         if too_quick is not None:

@@ -4,7 +4,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from cuda_llm.outcomes import Verdict
+from cuda_llm.errors import InfrastructureError
+from cuda_llm.outcomes import InfraFailed, Verdict
 from cuda_llm.profile import Outcome, TimeSource
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.compiler.candidate import Compiled
@@ -71,7 +72,7 @@ async def contest(
     """Time two compiled kernels against each other, every timed output verified.
 
     A modelled device follows from the times it models. Raises TaskError where the task's baseline
-    or reference is broken.
+    or reference is broken, InfrastructureError where the machine is too noisy to tell.
     """
     baseline = await compile_baseline(task, device.target)
     options = options or MeasureOptions(tier=Tier.CONFIRM)
@@ -91,7 +92,7 @@ async def contest_there(
     if site.time_source == "measured":
         found = await contend(site, task, first, second, baseline, options)
         if isinstance(found, Fault):
-            return fault(found.which, found.verdict, "measured")
+            return measured_fault(found)
         return measured_contest(task, found)
     one = await time_there(site, task, first, baseline, nonce)
     if not isinstance(one, Timing):
@@ -169,6 +170,13 @@ def modelled_contest(task: Task, first: Timing, second: Timing) -> Contest:
         source="modelled",
         faults={},
     )
+
+
+def measured_fault(found: Fault) -> Contest:
+    """Raises InfrastructureError where neither of the two is to blame."""
+    if isinstance(found.verdict, InfraFailed):
+        raise InfrastructureError(found.verdict.component, found.verdict.detail)
+    return fault(found.which, found.verdict, "measured")
 
 
 def fault(which: str, verdict: Verdict, source: TimeSource) -> Contest:

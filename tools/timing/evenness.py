@@ -7,6 +7,7 @@ start of each, would look faster than it is by just that.
 import math
 import statistics
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from cuda_llm.tools.timing.comparison import call_us
 from cuda_llm.tools.timing.singles import MEDIAN_ERROR, SURE, deviation_us
@@ -21,23 +22,42 @@ ALLOWED_WITH_HOST_US = 150.0
 """Where the host's part counts: its caches fill too, and it is held against graphs."""
 
 
-def uneven_us(
+@dataclass(frozen=True, kw_only=True)
+class Uneven:
+    """What the starts of a kernel's batches say."""
+
+    beyond_us: float
+    """By how much more than is allowed they begin later than any trusted ones; 0 if not."""
+    doubt_us: float
+    """How much of that may be noise: trusted batches themselves begin so unevenly."""
+
+    @property
+    def seems_so(self) -> bool:
+        """Whether anything is to be said against the kernel."""
+        return self.beyond_us > 0
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether the machine's noise does not explain it."""
+        return self.beyond_us > self.doubt_us
+
+
+def find_uneven(
     own: Sequence[Pair],
     trusted: Sequence[Sequence[Pair]],
     empty_us: float,
     *,
     allowed_us: float = ALLOWED_US,
-) -> float:
-    """By how much more than is allowed a kernel's batches begin slower than any trusted ones do.
-
-    0 where nothing is to be said against it. `empty_us` is a step without its call. On a machine
-    whose trusted batches begin so unevenly that what is allowed is not beyond doubt, more is.
-    """
+) -> Uneven:
+    """Hold a kernel's batches against trusted ones. `empty_us` is a step without its call."""
     usual = max(statistics.median(start_us(pair) for pair in pairs) for pairs in trusted)
-    doubt_us = SURE * max(error_us(pairs) for pairs in trusted)
     excess = statistics.median(start_us(pair) for pair in own) - usual
     calls_us = statistics.median(pair.long * call_us(pair, empty_us) for pair in own)
-    return max(0.0, excess - max(allowed_us, doubt_us) - ALLOWED_SHARE * calls_us)
+    noise_us = SURE * max(error_us(pairs) for pairs in trusted)
+    return Uneven(
+        beyond_us=max(0.0, excess - allowed_us - ALLOWED_SHARE * calls_us),
+        doubt_us=max(0.0, noise_us - allowed_us),
+    )
 
 
 def error_us(pairs: Sequence[Pair]) -> float:

@@ -9,9 +9,18 @@ from timed_array_session import Script, TimedArraySite, named
 from timed_benches import small_bench, timed_site
 from timed_scripts import honest, late, overruns, slow_in_short_batches
 
+from cuda_llm.errors import InfrastructureError
+from cuda_llm.outcomes import InfraFailed, Quarantined
 from cuda_llm.profile import TimeSource
 from cuda_llm.tools.device import TimeClass
-from cuda_llm.tools.judge.contest import Contest, contest_there, mean_reach, modelled_contest
+from cuda_llm.tools.judge.contest import (
+    Contest,
+    contest_there,
+    mean_reach,
+    measured_fault,
+    modelled_contest,
+)
+from cuda_llm.tools.judge.measured.entrants import Fault
 from cuda_llm.tools.judge.measured.options import MeasureOptions
 from cuda_llm.tools.judge.timing import Timing
 from cuda_llm.tools.timing.tier import Tier
@@ -124,3 +133,11 @@ def test_weights_are_those_of_the_sizes() -> None:
     assert modelled_contest(weighted, first, second).ratio == pytest.approx(2 ** (3 / 4))
     source: TimeSource = modelled_contest(weighted, first, second).source
     assert source == "modelled"
+
+
+def test_a_machine_that_is_too_noisy_to_tell_is_nobodys_loss() -> None:
+    noise = InfraFailed(component="device", detail="too noisy")
+    with pytest.raises(InfrastructureError, match="too noisy"):
+        measured_fault(Fault(which="first", verdict=noise))
+    lost = measured_fault(Fault(which="first", verdict=Quarantined(reason="dawdles")))
+    assert (lost.outcome, lost.faults["first"].code) == ("slower", "QUARANTINED")

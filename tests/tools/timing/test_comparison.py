@@ -15,7 +15,7 @@ from cuda_llm.tools.timing.comparison import (
     decide,
     noise_floor,
 )
-from cuda_llm.tools.timing.evenness import uneven_us
+from cuda_llm.tools.timing.evenness import find_uneven
 from cuda_llm.tools.timing.lengths import choose_lengths
 from cuda_llm.tools.timing.slope import Pair
 
@@ -159,18 +159,19 @@ def test_a_kernel_without_measurable_time_is_not_negative() -> None:
     assert 0 < found.first_us.value < 0.1
 
 
+STARTS_US = (20.0, 200.0, 900.0)
+
+
 def test_dawdling_in_short_batches_is_seen_and_a_slow_first_call_is_not() -> None:
     empty, usual = [pair_without_noise(0.0)] * 3, [pair_without_noise(60.0)] * 3
     even = [pair_without_noise(50.0)] * 3
     first_call = [pair_without_noise(50.0, start_us=50)] * 3
     dawdling = [pair_without_noise(50.0, start_us=800)] * 3
-    assert uneven_us(even, [empty, usual], OVERHEAD_US) == 0.0
-    assert uneven_us(first_call, [empty, usual], OVERHEAD_US) == 0.0
-    assert uneven_us(dawdling, [empty, usual], OVERHEAD_US) > 100.0
-    assert uneven_us(dawdling, [empty, dawdling], OVERHEAD_US) == 0.0
-
-
-STARTS_US = (20.0, 200.0, 900.0)
+    assert not find_uneven(even, [empty, usual], OVERHEAD_US).seems_so
+    assert not find_uneven(first_call, [empty, usual], OVERHEAD_US).seems_so
+    assert find_uneven(dawdling, [empty, usual], OVERHEAD_US).is_sure
+    assert find_uneven(dawdling, [empty, usual], OVERHEAD_US).beyond_us > 100.0
+    assert not find_uneven(dawdling, [empty, dawdling], OVERHEAD_US).seems_so
 
 
 def test_who_begins_late_is_not_accused_where_trusted_batches_begin_as_unevenly() -> None:
@@ -178,6 +179,7 @@ def test_who_begins_late_is_not_accused_where_trusted_batches_begin_as_unevenly(
     held_up = [pair_without_noise(60.0, start_us=STARTS_US[n % 3]) for n in range(12)]
     late = [pair_without_noise(50.0, start_us=400)] * 12
     later = [pair_without_noise(50.0, start_us=4000)] * 12
-    assert uneven_us(late, [quiet, quiet], OVERHEAD_US) > 100.0
-    assert uneven_us(late, [held_up, quiet], OVERHEAD_US) == 0.0
-    assert uneven_us(later, [held_up, quiet], OVERHEAD_US) > 1000.0
+    assert find_uneven(late, [quiet, quiet], OVERHEAD_US).is_sure
+    assert find_uneven(late, [held_up, quiet], OVERHEAD_US).seems_so
+    assert not find_uneven(late, [held_up, quiet], OVERHEAD_US).is_sure
+    assert find_uneven(later, [held_up, quiet], OVERHEAD_US).is_sure

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from cuda_llm.outcomes import Quarantined
+from cuda_llm.outcomes import InfraFailed, Quarantined
 from cuda_llm.tools.device import TimeClass
 from cuda_llm.tools.judge.measured.alone import Alone, run_alone
 from cuda_llm.tools.judge.measured.batches import Rules
@@ -10,7 +10,7 @@ from cuda_llm.tools.judge.measured.entrants import Fault, Lanes
 from cuda_llm.tools.judge.measured.lane import Lane
 from cuda_llm.tools.timing.block import Block
 from cuda_llm.tools.timing.comparison import Comparison, compare_blocks
-from cuda_llm.tools.timing.evenness import ALLOWED_US, ALLOWED_WITH_HOST_US, uneven_us
+from cuda_llm.tools.timing.evenness import ALLOWED_US, ALLOWED_WITH_HOST_US, Uneven, find_uneven
 from cuda_llm.tools.timing.singles import Singles, bent_us, merged_us
 from cuda_llm.tools.timing.slope import Pair
 from cuda_llm.tools.timing.stopping import Rule
@@ -21,14 +21,18 @@ milliseconds have so few: there is nothing to gain in merging them."""
 
 ACCUSING_BLOCKS = 12
 """Outliers of a machine may be most of three blocks, but not of these."""
+DOUBTING_BLOCKS = 24
+"""Where it is noisy still, more would hardly help."""
 
 
 def wants_more(lanes: Lanes, blocks: Sequence[Block]) -> bool:
     """Whether somebody seems to dawdle, but too few blocks say so."""
-    if len(blocks) >= ACCUSING_BLOCKS:
+    if len(blocks) >= DOUBTING_BLOCKS:
         return False
     empty_us = compare_blocks(blocks, resamples=1).empty_us
-    return any(dawdled_us(lanes, which, blocks, empty_us) > 0 for which in suspects(lanes))
+    found = [dawdling(lanes, which, blocks, empty_us) for which in suspects(lanes)]
+    few = len(blocks) < ACCUSING_BLOCKS
+    return any(one.seems_so and (few or not one.is_sure) for one in found)
 
 
 async def find_dependence(
@@ -39,9 +43,10 @@ async def find_dependence(
     `comparison` is of the same blocks.
     """
     for which in suspects(lanes):
-        beyond_us = dawdled_us(lanes, which, blocks, comparison.empty_us)
-        if beyond_us > 0:
-            return Fault(which=which, verdict=uneven(beyond_us))
+        found = dawdling(lanes, which, blocks, comparison.empty_us)
+        if found.seems_so:
+            told = uneven if found.is_sure else too_noisy
+            return Fault(which=which, verdict=told(found.beyond_us))
     comparable = [which for which in suspects(lanes) if not includes_host(lanes, which)]
     if not rule.singles or len(blocks) < FEWEST_BLOCKS or not comparable:
         return None
@@ -62,12 +67,12 @@ def suspects(lanes: Lanes) -> list[str]:
     return [which for which, lane in both.items() if lane is not None and not lane.trusted]
 
 
-def dawdled_us(lanes: Lanes, which: str, blocks: Sequence[Block], empty_us: float) -> float:
-    """See `uneven_us`."""
+def dawdling(lanes: Lanes, which: str, blocks: Sequence[Block], empty_us: float) -> Uneven:
+    """See `find_uneven`."""
     trusted = [[block.empty for block in blocks]]
     trusted += [[block.second for block in blocks]] if is_trusted(lanes.second) else []
     allowed_us = ALLOWED_WITH_HOST_US if includes_host(lanes, which) else ALLOWED_US
-    return uneven_us(pairs_of(which, blocks), trusted, empty_us, allowed_us=allowed_us)
+    return find_uneven(pairs_of(which, blocks), trusted, empty_us, allowed_us=allowed_us)
 
 
 def includes_host(lanes: Lanes, which: str) -> bool:
@@ -119,4 +124,14 @@ def uneven(beyond_us: float) -> Quarantined:
         reason="the first calls of a batch take longer than the following ones, by "
         f"{beyond_us:.0f} us more than can be explained: the time of a call depends on how many "
         "are timed"
+    )
+
+
+def too_noisy(beyond_us: float) -> InfraFailed:
+    """Nobody can say whether the kernel does that: it is neither accused nor believed."""
+    return InfraFailed(
+        component="device",
+        detail=f"the first calls of a batch seem to take {beyond_us:.0f} us longer than can be "
+        "explained, but other work on this machine holds up trusted batches as much; judge it "
+        "again when that has ended",
     )

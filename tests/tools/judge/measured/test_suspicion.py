@@ -13,7 +13,7 @@ from timed_scripts import (
     wrong_in_the_last_call,
 )
 
-from cuda_llm.outcomes import Quarantined, Verdict
+from cuda_llm.outcomes import InfraFailed, Quarantined, Verdict
 from cuda_llm.tools.device import TimeClass
 from cuda_llm.tools.judge.measured.options import MeasureOptions
 from cuda_llm.tools.judge.timing import Timing
@@ -90,6 +90,23 @@ def test_outliers_of_the_machine_accuse_nobody() -> None:
     assert isinstance(outcome, Timing)
     assert outcome.times[0][1] == pytest.approx(CALL_US, rel=0.02)
     assert outcome.sizes[0].blocks > 3
+
+
+def test_where_trusted_batches_begin_as_unevenly_nobody_is_accused_or_believed() -> None:
+    begun = 0
+
+    def held_up(call: Call) -> float:
+        nonlocal begun
+        add(call)
+        if call.warm_up or call.step:
+            return CALL_US
+        begun += 1
+        return CALL_US + (0.0, 200.0, 900.0)[begun % 3]
+
+    outcome = timed(site_of(slow_to_begin(CALL_US, 500.0), held_up))
+    assert isinstance(outcome, InfraFailed)
+    assert "judge it again" in outcome.detail
+    assert isinstance(timed(site_of(slow_to_begin(CALL_US, 5000.0), held_up)), Quarantined)
 
 
 def test_a_screen_makes_no_single_calls_but_its_last() -> None:

@@ -1,7 +1,6 @@
 """From blocks to a decision: how much slower is one kernel than another, and is that real?"""
 
 import math
-import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -10,7 +9,7 @@ import numpy as np
 
 from cuda_llm.tools.timing.block import Block
 from cuda_llm.tools.timing.bootstrap import RESAMPLES, Estimate, estimate_median
-from cuda_llm.tools.timing.slope import Pair, mean_us, slope_us
+from cuda_llm.tools.timing.slope import Pair, mean_us, quickest, slope_us
 
 SMALLEST_FLOOR = 0.01
 """Loading the same kernel in another process alone may change its time by this much."""
@@ -39,8 +38,13 @@ class Comparison:
     floor: float
     """Relative difference that equal kernels may show."""
     blocks: int
-    empty_us: float
-    """What everything but the call takes."""
+    empty: Estimate
+    """What everything but the call takes, in microseconds. A mistake in it is one in both times."""
+
+    @property
+    def empty_us(self) -> float:
+        """Without its interval."""
+        return self.empty.value
 
     @property
     def half_width(self) -> float:
@@ -73,11 +77,12 @@ def compare_blocks(
 
     `least_floor` is what is known of the noise besides what the blocks themselves show.
     """
-    empty_us = statistics.median(slope_us(block.empty) for block in blocks)
-    first = [call_us(block.first, empty_us) for block in blocks]
-    second = [call_us(block.second, empty_us) for block in blocks]
+    empties = [slope_us(block.empty) for block in blocks]
+    empty = estimate_median(empties, seed=seed, resamples=resamples)
+    first = [call_us(block.first, empty.value) for block in blocks]
+    second = [call_us(block.second, empty.value) for block in blocks]
     again = [
-        math.log(call_us(block.again, empty_us) / call_us(block.second, empty_us))
+        math.log(call_us(block.again, empty.value) / call_us(block.second, empty.value))
         for block in blocks
         if block.again is not None
     ]
@@ -92,7 +97,7 @@ def compare_blocks(
         high=math.exp(effect.high),
         floor=max(least_floor, noise_floor(again, seed=seed, resamples=resamples)),
         blocks=len(blocks),
-        empty_us=empty_us,
+        empty=empty,
     )
 
 
@@ -111,13 +116,6 @@ def ceiling_us(own: Sequence[Pair], empties: Sequence[Pair]) -> float:
     slopes = [slope_us(pair) for pair in empties]
     step_us = min(slope_us(quickest(empties)), float(np.quantile(slopes, LOW)))
     return max(min(mean_us(pair) for pair in own) - step_us, RESOLUTION_US)
-
-
-def quickest(pairs: Sequence[Pair]) -> Pair:
-    """The shorter and the longer batch that were held up least."""
-    short = min(pairs, key=lambda pair: pair.short_s / pair.short)
-    long = min(pairs, key=lambda pair: pair.long_s / pair.long)
-    return Pair(short=short.short, short_s=short.short_s, long=long.long, long_s=long.long_s)
 
 
 def noise_floor(logs: Sequence[float], *, seed: int = 0, resamples: int = RESAMPLES) -> float:

@@ -5,6 +5,7 @@ of bringing in inputs and flushing, and the time t of a call. The slope over two
 and the slope of batches without calls is o.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 MICROSECONDS = 1e6
@@ -38,3 +39,11 @@ def mean_us(pair: Pair) -> float:
 def start_us(pair: Pair) -> float:
     """What a batch of no calls would take: the constant a."""
     return pair.short_s * MICROSECONDS - pair.short * slope_us(pair)
+
+
+def quickest(pairs: Sequence[Pair]) -> Pair:
+    """The shorter and the longer batch that were held up least."""
+    short = min(pairs, key=lambda pair: pair.short_s / pair.short)
+    longer = [pair for pair in pairs if pair.long > short.short]
+    long = min(longer, key=lambda pair: pair.long_s / pair.long)
+    return Pair(short=short.short, short_s=short.short_s, long=long.long, long_s=long.long_s)

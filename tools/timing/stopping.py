@@ -90,7 +90,7 @@ def enough(rule: Rule, comparison: Comparison, spent_s: float) -> bool:
     finest = RESOLUTION_US / first.value
     if comparison.blocks >= rule.most or spent_s >= PATIENCE * rule.wall_s:
         return True
-    if widest > max(VAGUE, finest):
+    if max(widest, comparison.empty.half_width / first.value) > max(VAGUE, finest):
         return False
     narrow = widest <= max(rule.half_width, finest)
     quiet = comparison.floor <= max(LOW_FLOOR, FLOOR_FACTOR * finest)

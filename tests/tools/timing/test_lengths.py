@@ -84,6 +84,14 @@ def test_figures_that_say_nothing_are_given_some_times_the_wall_and_no_more_bloc
     assert enough(rule, wavering(rule.most, by_us=20.0), spent_s=rule.wall_s)
 
 
+def test_a_time_is_as_vague_as_what_was_taken_off_it() -> None:
+    rule = rule_for(Tier.SCREEN, sizes=1)
+    steady = sure(rule.fewest + 1)
+    empty = replace(steady.empty, low=steady.empty.value - 10, high=steady.empty.value + 10)
+    assert enough(rule, steady, spent_s=rule.wall_s)
+    assert not enough(rule, replace(steady, empty=empty), spent_s=rule.wall_s)
+
+
 def test_a_time_at_the_resolution_is_not_waited_for() -> None:
     rule = rule_for(Tier.SCREEN, sizes=1)
     nothing = compare_blocks([block(0.0, 0.03 + 0.01 * (n % 2)) for n in range(rule.fewest + 1)])

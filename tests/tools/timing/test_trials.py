@@ -57,6 +57,15 @@ def test_however_batches_are_held_up_no_call_takes_longer_than_the_most(
         assert measure(seed, 200.0, 200.0, SCREEN, gpu=gpu).most_us > 0.95 * 200.0
 
 
+def test_times_are_right_where_one_batch_in_ten_is_held_up_for_milliseconds() -> None:
+    found = [
+        measure(seed, 200.0, 200.0, SCREEN, gpu=SimulatedGPU(seed, spikes=0.1, spike_us=2000.0))
+        for seed in range(60)
+    ]
+    assert sum(abs(one.first_us.value / 200.0 - 1) > 0.1 for one in found) <= 1
+    assert {one.outcome for one in found} == {"tie"}
+
+
 def test_a_call_that_takes_next_to_no_time_is_known_to() -> None:
     for seed in range(100):
         assert measure(seed, 2.0, 200.0, SCREEN).most_us < 20.0

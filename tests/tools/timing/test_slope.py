@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cuda_llm.tools.timing.slope import Pair, mean_us, slope_us, start_us
+from cuda_llm.tools.timing.slope import Pair, mean_us, quickest, slope_us, start_us
 
 times = st.floats(1e-6, 1e-1)
 lengths = st.tuples(st.integers(1, 20), st.integers(1, 200)).map(lambda p: (p[0], p[0] + p[1]))
@@ -52,3 +52,17 @@ def test_a_slope_needs_two_lengths(short: int, long: int) -> None:
     with pytest.raises(ValueError, match="two lengths"):
         Pair(short=short, short_s=1.0, long=long, long_s=2.0)
     assert math.isfinite(slope_us(Pair(short=1, short_s=1.0, long=2, long_s=2.0)))
+
+
+def test_the_quickest_batches_are_those_that_were_not_held_up() -> None:
+    held_up = Pair(short=4, short_s=9e-3, long=40, long_s=4e-3)
+    also = Pair(short=4, short_s=0.4e-3, long=40, long_s=20e-3)
+    found = quickest([held_up, also])
+    assert (found.short_s, found.long_s) == (0.4e-3, 4e-3)
+
+
+def test_the_quickest_of_batches_of_many_lengths_are_still_two_lengths() -> None:
+    few = Pair(short=1, short_s=0.2e-3, long=4, long_s=0.5e-3)
+    many = Pair(short=8, short_s=0.8e-3, long=64, long_s=50e-3)
+    found = quickest([few, many])
+    assert (found.short, found.long) == (8, 64)

@@ -20,6 +20,8 @@ CLEAR = 3.0
 VAGUE = 0.1
 """Relative half-width beyond which a figure says nothing: a busy host can hold up every batch of
 the few blocks that a short time allows."""
+VAGUE_US = 0.5
+"""Which calls of a few microseconds may always have: to know them better takes too long."""
 PATIENCE = 5.0
 """Times the wall time, for figures that are vague."""
 
@@ -90,7 +92,7 @@ def enough(rule: Rule, comparison: Comparison, spent_s: float) -> bool:
     finest = RESOLUTION_US / first.value
     if comparison.blocks >= rule.most or spent_s >= PATIENCE * rule.wall_s:
         return True
-    if max(widest, comparison.empty.half_width / first.value) > max(VAGUE, finest):
+    if max(widest, comparison.empty.half_width / first.value) > max(VAGUE, VAGUE_US / first.value):
         return False
     narrow = widest <= max(rule.half_width, finest)
     quiet = comparison.floor <= max(LOW_FLOOR, FLOOR_FACTOR * finest)

@@ -11,6 +11,7 @@ from cuda_llm.cli.hardware import hardware_app
 from cuda_llm.cli.resume import resume
 from cuda_llm.cli.run import run as run_task
 from cuda_llm.cli.tasks import tasks_app
+from cuda_llm.cli.tempdir import find_tempdir
 from cuda_llm.cli.trace import trace_app
 from cuda_llm.errors import CudaLLMError, InfrastructureError
 from cuda_llm.wording import printable
@@ -53,6 +54,7 @@ def options(
     ] = False,
 ) -> None:
     """Write, prove and speed up CUDA kernels."""
+    find_tempdir()
 
 
 def run(arguments: list[str]) -> int:

@@ -1,8 +1,8 @@
 """A second look at a kernel that passed on a GPU: the emulated device of that chip executes it too.
 
-Results of a GPU need not show a race, and compute-sanitizer does not see each one: it passed a kernel
-that clears shared counters and counts in them by atomics, with no barrier between. The emulated
-device watches every access of every block.
+Results of a GPU need not show a race, and compute-sanitizer does not see each one: it passed a
+kernel that clears shared counters and counts in them by atomics, with no barrier between. The
+emulated device watches every access of every block.
 """
 
 import asyncio

@@ -42,11 +42,6 @@ class Comparison:
     """What everything but the call takes, in microseconds. A mistake in it is one in both times."""
 
     @property
-    def empty_us(self) -> float:
-        """Without its interval."""
-        return self.empty.value
-
-    @property
     def half_width(self) -> float:
         """Half of the interval of the logarithm of `ratio`: a relative figure."""
         return math.log(self.high / self.low) / 2
@@ -91,7 +86,7 @@ def compare_blocks(
     return Comparison(
         first_us=estimate_median(first, seed=seed, resamples=resamples),
         second_us=estimate_median(second, seed=seed, resamples=resamples),
-        most_us=ceiling_us([block.first for block in blocks], [block.empty for block in blocks]),
+        most_us=ceiling_us(blocks),
         ratio=math.exp(effect.value),
         low=math.exp(effect.low),
         high=math.exp(effect.high),
@@ -106,16 +101,17 @@ def call_us(pair: Pair, empty_us: float) -> float:
     return max(slope_us(pair) - empty_us, RESOLUTION_US)
 
 
-def ceiling_us(own: Sequence[Pair], empties: Sequence[Pair]) -> float:
-    """More than one call takes, however many batches were held up by other work on the machine.
+def ceiling_us(blocks: Sequence[Block]) -> float:
+    """More than one call of the first takes, however many batches were held up.
 
-    That makes a batch longer, never shorter. So the quickest long batch, less what its steps take
-    at least, is an upper bound, while a slope goes astray where a short batch was held up.
-    `empties` are the trusted batches without calls.
+    Other work on the machine makes a batch longer, never shorter. So the quickest long batch, less
+    what its steps take at least, is an upper bound, while a slope goes astray where a short batch
+    was held up.
     """
+    empties = [block.empty for block in blocks]
     slopes = [slope_us(pair) for pair in empties]
     step_us = min(slope_us(quickest(empties)), float(np.quantile(slopes, LOW)))
-    return max(min(mean_us(pair) for pair in own) - step_us, RESOLUTION_US)
+    return max(min(mean_us(block.first) for block in blocks) - step_us, RESOLUTION_US)
 
 
 def noise_floor(logs: Sequence[float], *, seed: int = 0, resamples: int = RESAMPLES) -> float:

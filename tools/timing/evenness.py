@@ -4,13 +4,12 @@ A slope ignores what every batch begins with. A kernel that dawdles in short bat
 start of each, would look faster than it is by just that.
 """
 
-import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cuda_llm.tools.timing.comparison import call_us
-from cuda_llm.tools.timing.singles import MEDIAN_ERROR, SURE, deviation_us
+from cuda_llm.tools.timing.noise import SURE, medians_apart_us
 from cuda_llm.tools.timing.slope import MICROSECONDS, Pair, start_us
 
 ALLOWED_SHARE = 0.03
@@ -53,14 +52,10 @@ def find_uneven(
     usual = max(statistics.median(start_us(pair) for pair in pairs) for pairs in trusted)
     excess = statistics.median(start_us(pair) for pair in own) - usual
     calls_us = statistics.median(pair.long * call_us(pair, empty_us) for pair in own)
-    noise_us = SURE * max(error_us(pairs) for pairs in trusted)
+    noise_us = SURE * max(
+        medians_apart_us([start_us(pair) / MICROSECONDS for pair in pairs]) for pairs in trusted
+    )
     return Uneven(
         beyond_us=max(0.0, excess - allowed_us - ALLOWED_SHARE * calls_us),
         doubt_us=max(0.0, noise_us - allowed_us),
     )
-
-
-def error_us(pairs: Sequence[Pair]) -> float:
-    """Standard error of the difference of two medians of as many starts as noisy as these."""
-    starts = [start_us(pair) / MICROSECONDS for pair in pairs]
-    return MEDIAN_ERROR * deviation_us(starts) * math.sqrt(2 / len(starts))

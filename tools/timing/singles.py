@@ -28,6 +28,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cuda_llm.tools.timing.comparison import call_us
+from cuda_llm.tools.timing.noise import SURE, deviation_us, medians_apart_us
 from cuda_llm.tools.timing.slope import MICROSECONDS, Pair, slope_us, start_us
 
 ALLOWED_US = 12.0
@@ -39,17 +40,9 @@ BENT_US = 25.0
 """A median of skewed noise lies above its quartile, and a second call may differ from a first."""
 BENT_SHARE = 0.02
 """Of the calls of a long batch: clocks change while it lasts."""
-SURE = 4.0
-"""Standard errors: the estimate of the error is uncertain too."""
 QUARTILE_ERROR = 1.363
 """sqrt(p (1 - p)) / density, p = 1/4: times sigma / sqrt(n), the standard error of the lower
 quartile of n normal values (Kendall and Stuart, The Advanced Theory of Statistics, 10.11)."""
-MEDIAN_ERROR = 1.2533
-"""The same of the median: sqrt(pi / 2)."""
-QUARTILES_APART = 1.349
-"""Standard deviations between the quartiles of normal values."""
-LEAST_DEVIATION_US = 1.0
-"""No clock of a host is better."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,18 +94,9 @@ def error_us(singles: Singles, empties: Sequence[Pair]) -> float:
     one = max(deviation_us(singles.empty), deviation_us(singles.usual))
     of_quartiles = QUARTILE_ERROR * one * math.sqrt(3 / len(singles.own))
     slopes = [slope_us(pair) / MICROSECONDS for pair in empties]
-    of_slopes = MEDIAN_ERROR * deviation_us(slopes) * math.sqrt(2 / len(slopes))
-    return math.hypot(of_quartiles, of_slopes if len(slopes) > 1 else 0.0)
+    return math.hypot(of_quartiles, medians_apart_us(slopes) if len(slopes) > 1 else 0.0)
 
 
 def low_us(seconds: Sequence[float]) -> float:
     """The lower quartile: what disturbs a batch makes it longer."""
     return float(np.quantile(seconds, 0.25)) * MICROSECONDS
-
-
-def deviation_us(seconds: Sequence[float]) -> float:
-    """The standard deviation by the quartiles, which outliers do not reach."""
-    if len(seconds) < 2:
-        return LEAST_DEVIATION_US
-    first, third = np.quantile(seconds, (0.25, 0.75))
-    return max(LEAST_DEVIATION_US, float(third - first) / QUARTILES_APART * MICROSECONDS)

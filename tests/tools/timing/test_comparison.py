@@ -43,7 +43,7 @@ def test_without_noise_the_ratio_is_exact() -> None:
     assert found.ratio == pytest.approx(0.5)
     assert found.first_us.value == pytest.approx(30.0)
     assert found.second_us.value == pytest.approx(60.0)
-    assert found.empty_us == pytest.approx(OVERHEAD_US)
+    assert found.empty.value == pytest.approx(OVERHEAD_US)
     assert found.outcome == "faster"
     assert found.half_width == pytest.approx(0.0, abs=1e-9)
 

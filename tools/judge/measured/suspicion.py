@@ -8,10 +8,11 @@ from cuda_llm.tools.judge.measured.alone import Alone, run_alone
 from cuda_llm.tools.judge.measured.batches import Rules
 from cuda_llm.tools.judge.measured.entrants import Fault, Lanes
 from cuda_llm.tools.judge.measured.lane import Lane
+from cuda_llm.tools.judge.noisy import noisy
 from cuda_llm.tools.timing.block import Block
-from cuda_llm.tools.timing.comparison import Comparison, compare_blocks
+from cuda_llm.tools.timing.comparison import Comparison
 from cuda_llm.tools.timing.evenness import ALLOWED_US, ALLOWED_WITH_HOST_US, Uneven, find_uneven
-from cuda_llm.tools.timing.singles import Singles, bent_us, merged_us
+from cuda_llm.tools.timing.singles import Singles, bent_us, empty_slope_us, merged_us
 from cuda_llm.tools.timing.slope import Pair
 from cuda_llm.tools.timing.stopping import Rule
 
@@ -29,8 +30,7 @@ def wants_more(lanes: Lanes, blocks: Sequence[Block]) -> bool:
     """Whether somebody seems to dawdle, but too few blocks say so."""
     if len(blocks) >= DOUBTING_BLOCKS:
         return False
-    empty_us = compare_blocks(blocks, resamples=1).empty_us
-    found = [dawdling(lanes, which, blocks, empty_us) for which in suspects(lanes)]
+    found = [dawdling(lanes, which, blocks) for which in suspects(lanes)]
     few = len(blocks) < ACCUSING_BLOCKS
     return any(one.seems_so and (few or not one.is_sure) for one in found)
 
@@ -43,7 +43,7 @@ async def find_dependence(
     `comparison` is of the same blocks.
     """
     for which in suspects(lanes):
-        found = dawdling(lanes, which, blocks, comparison.empty_us)
+        found = dawdling(lanes, which, blocks)
         if found.seems_so:
             told = uneven if found.is_sure else too_noisy
             return Fault(which=which, verdict=told(found.beyond_us))
@@ -67,12 +67,15 @@ def suspects(lanes: Lanes) -> list[str]:
     return [which for which, lane in both.items() if lane is not None and not lane.trusted]
 
 
-def dawdling(lanes: Lanes, which: str, blocks: Sequence[Block], empty_us: float) -> Uneven:
+def dawdling(lanes: Lanes, which: str, blocks: Sequence[Block]) -> Uneven:
     """See `find_uneven`."""
-    trusted = [[block.empty for block in blocks]]
+    empties = [block.empty for block in blocks]
+    trusted = [empties]
     trusted += [[block.second for block in blocks]] if is_trusted(lanes.second) else []
     allowed_us = ALLOWED_WITH_HOST_US if includes_host(lanes, which) else ALLOWED_US
-    return find_uneven(pairs_of(which, blocks), trusted, empty_us, allowed_us=allowed_us)
+    return find_uneven(
+        pairs_of(which, blocks), trusted, empty_slope_us(empties), allowed_us=allowed_us
+    )
 
 
 def includes_host(lanes: Lanes, which: str) -> bool:
@@ -128,10 +131,8 @@ def uneven(beyond_us: float) -> Quarantined:
 
 
 def too_noisy(beyond_us: float) -> InfraFailed:
-    """Nobody can say whether the kernel does that: it is neither accused nor believed."""
-    return InfraFailed(
-        component="device",
-        detail=f"the first calls of a batch seem to take {beyond_us:.0f} us longer than can be "
-        "explained, but other work on this machine holds up trusted batches as much; judge it "
-        "again when that has ended",
+    """Nobody can say whether the kernel does that."""
+    return noisy(
+        f"the first calls of a batch seem to take {beyond_us:.0f} us longer than can be explained, "
+        "but other work on this machine holds up trusted batches as much"
     )

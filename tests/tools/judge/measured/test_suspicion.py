@@ -1,6 +1,10 @@
 """Whether the time of a call depends on how many are timed, and who is told so."""
 
+import asyncio
+from types import SimpleNamespace
+
 import pytest
+from simulated_clock import pair_without_noise
 from timed_array_session import Call, Script, TimedArraySite
 from timed_benches import timed, timed_site
 from timed_scripts import (
@@ -15,8 +19,19 @@ from timed_scripts import (
 
 from cuda_llm.outcomes import InfraFailed, Quarantined, Verdict
 from cuda_llm.tools.device import TimeClass
-from cuda_llm.tools.judge.measured.options import MeasureOptions
+from cuda_llm.tools.judge.measured.batches import Rules, secret_rng
+from cuda_llm.tools.judge.measured.entrants import Fault, Lanes
+from cuda_llm.tools.judge.measured.options import L2, MeasureOptions
+from cuda_llm.tools.judge.measured.suspicion import (
+    ACCUSING_BLOCKS,
+    DOUBTING_BLOCKS,
+    find_dependence,
+    wants_more,
+)
 from cuda_llm.tools.judge.timing import Timing
+from cuda_llm.tools.timing.block import Block
+from cuda_llm.tools.timing.comparison import compare_blocks
+from cuda_llm.tools.timing.stopping import rule_for
 from cuda_llm.tools.timing.tier import Tier
 
 pytestmark = pytest.mark.usefixtures("own_cache")
@@ -92,21 +107,40 @@ def test_outliers_of_the_machine_accuse_nobody() -> None:
     assert outcome.sizes[0].blocks > 3
 
 
+def seen_beside_a_noisy_baseline(start_us: float, count: int) -> tuple[Fault | None, bool]:
+    """Of a candidate whose batches begin so late; and whether more blocks are wanted."""
+    candidate, baseline = (
+        SimpleNamespace(trusted=trusted, time_class=TimeClass.DEVICE) for trusted in (False, True)
+    )
+    lanes = Lanes(first=candidate, second=baseline, ground=baseline)  # type: ignore[arg-type]
+    blocks = [
+        Block(
+            first=pair_without_noise(CALL_US, start_us=start_us),
+            second=pair_without_noise(CALL_US, start_us=(20.0, 300.0, 900.0)[number % 3]),
+            empty=pair_without_noise(0.0),
+        )
+        for number in range(count)
+    ]
+    rules = Rules(oracle=None, rng=secret_rng(), l2=L2.COLD, limit_s=1.0)  # type: ignore[arg-type]
+    screen = rule_for(Tier.SCREEN, sizes=1)
+    found = find_dependence(lanes, blocks, rules, screen, compare_blocks(blocks))
+    return asyncio.run(found), wants_more(lanes, blocks)
+
+
 def test_where_trusted_batches_begin_as_unevenly_nobody_is_accused_or_believed() -> None:
-    begun = 0
-
-    def held_up(call: Call) -> float:
-        nonlocal begun
-        add(call)
-        if call.warm_up or call.step:
-            return CALL_US
-        begun += 1
-        return CALL_US + (0.0, 200.0, 900.0)[begun % 3]
-
-    outcome = timed(site_of(slow_to_begin(CALL_US, 500.0), held_up))
-    assert isinstance(outcome, InfraFailed)
-    assert "judge it again" in outcome.detail
-    assert isinstance(timed(site_of(slow_to_begin(CALL_US, 5000.0), held_up)), Quarantined)
+    found, more = seen_beside_a_noisy_baseline(900.0, ACCUSING_BLOCKS)
+    assert found is not None
+    assert isinstance(found.verdict, InfraFailed)
+    assert "judge it again" in found.verdict.detail
+    assert more
+    found, more = seen_beside_a_noisy_baseline(900.0, DOUBTING_BLOCKS)
+    assert found is not None
+    assert isinstance(found.verdict, InfraFailed)
+    assert not more
+    found, more = seen_beside_a_noisy_baseline(9000.0, ACCUSING_BLOCKS)
+    assert found is not None
+    assert isinstance(found.verdict, Quarantined)
+    assert not more
 
 
 def test_a_screen_makes_no_single_calls_but_its_last() -> None:

@@ -4,7 +4,7 @@ by the emulated device.
 A race that does not show in results passes validation and timing there; no run would crown it.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from corpus import Known, fault_of
@@ -12,9 +12,9 @@ from corpus import Known, fault_of
 from cuda_llm.outcomes import Passed, Verdict
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.compiler.candidate import Compiled
-from cuda_llm.tools.counters.inspect import Inspection, Look, inspect_there
+from cuda_llm.tools.counters.inspect import Inspection, Look
 from cuda_llm.tools.device import Device
-from cuda_llm.tools.judge.second_look import beside, look_again
+from cuda_llm.tools.judge.second_look import look_closer
 
 SANITIZERS_ALONE = Look(counters=False, sass=False)
 State = Literal["clean", "found", "no result"]
@@ -27,9 +27,7 @@ def is_due(known: Known, code: str, *, honest_too: bool) -> bool:
 
 async def inspect(task: Task, device: Device, compiled: Compiled) -> Inspection:
     """What the sanitizers and the emulated device say of small sizes."""
-    smallest = task.sizes.edge[0]
-    there = device.pinned().carry_out(inspect_there, task, compiled, smallest, SANITIZERS_ALONE)
-    return await beside(there, look_again(task, device, compiled))
+    return await look_closer(task, device, compiled, task.sizes.edge[0], SANITIZERS_ALONE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,9 +46,7 @@ def believed(known: Known, passed: Verdict, found: Inspection) -> Believed:
     of a cheat what is right on the emulated device is right of it.
     """
     if found.fault is not None:
-        right = known.gpu_codes if known.honest else (*known.gpu_codes, *known.codes)
-        known = replace(known, gpu_codes=tuple(dict.fromkeys(right)))
-        fault = fault_of(known, found.fault, gpu=True)
+        fault = fault_of(known.looked_at(), found.fault, gpu=True)
         return Believed(verdict=found.fault, fault=fault, state="found")
     states = {one.state for one in found.sanitized}
     state: State = "clean" if states == {"clean"} else "no result"

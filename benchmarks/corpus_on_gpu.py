@@ -21,7 +21,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import record
-from corpus import Known, adversarial, fault_of, honest_extra, honest_styles, mutants
+from corpus import KINDS, Known, fault_of
 from corpus_inspection import believed, inspect, is_due
 from corpus_rows import RAISED, Row, count, hash_of, line, read_rows, table
 
@@ -84,7 +84,7 @@ def main() -> None:
 
 def known_kernels() -> list[Known]:
     """All of them, the kinds in turn: what a time limit cuts off is missing from each alike."""
-    kinds = [list(honest_extra()), list(adversarial()), list(mutants()), list(honest_styles())]
+    kinds = [list(kind()) for kind in KINDS]
     whole = max(map(len, kinds))
     ranked = [
         ((place + 0.5) * whole / len(kind), one) for kind in kinds for place, one in enumerate(kind)

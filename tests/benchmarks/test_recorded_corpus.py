@@ -5,14 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from corpus import NOTHING_GAINED, Known, adversarial, honest_extra, honest_styles, mutants
+from corpus import KINDS, Known, fault_in
 
 from cuda_llm.outcomes import Passed
 
 RECORDED = Path(__file__).parents[2] / "benchmarks/results/h200_corpus.json"
-KNOWN = {
-    one.name: one for kind in (adversarial, honest_extra, honest_styles, mutants) for one in kind()
-}
+KNOWN = {one.name: one for kind in KINDS for one in kind()}
 
 
 @pytest.fixture(scope="module")
@@ -21,20 +19,16 @@ def recorded() -> dict[str, Any]:
     return found
 
 
-def is_right(known: Known, row: dict[str, Any]) -> bool:
-    """Sanitizers and the second look see what the emulated device sees."""
-    codes = known.gpu_codes if row["inspected"] != "found" else (*known.gpu_codes, *known.codes)
-    gained = row["speedup"] or 0.0
-    most = max(known.most_speedup or 0.0, NOTHING_GAINED)
-    cheated = not known.honest and row["code"] == Passed.code and gained > most
-    return row["code"] in codes and not cheated
+def fault_of_row(known: Known, row: dict[str, Any]) -> str:
+    known = known.looked_at() if row["inspected"] == "found" else known
+    return fault_in(known, row["code"], row["speedup"], gpu=True)
 
 
 def test_every_kernel_there_is_was_judged_as_its_table_has_it(recorded: dict[str, Any]) -> None:
     rows = {row["name"]: row for row in recorded["rows"]}
     assert rows.keys() == KNOWN.keys()
-    wrong = [name for name, row in rows.items() if not is_right(KNOWN[name], row)]
-    assert wrong == []
+    faults = {name: fault_of_row(KNOWN[name], row) for name, row in rows.items()}
+    assert {name: fault for name, fault in faults.items() if fault} == {}
     assert recorded["accepted_cheats"] == recorded["refused_honest"] == 0
 
 

@@ -2,7 +2,7 @@
 
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -55,16 +55,27 @@ class Known:
             return load_task(str(TASKS / self.task))
         return small_task(self.task) if small and not self.whole else load_task(self.task)
 
+    def looked_at(self) -> "Known":
+        """The same for a closer look on a GPU, which sees of a cheat what an emulated one sees."""
+        right = self.gpu_codes if self.honest else (*self.gpu_codes, *self.codes)
+        return replace(self, gpu_codes=tuple(dict.fromkeys(right)))
+
 
 def fault_of(known: Known, verdict: Verdict, *, gpu: bool) -> str:
     """Why the verdict is not one of those that are right; empty where it is."""
-    codes = known.gpu_codes if gpu else known.codes
-    if verdict.code not in codes:
-        return f"{verdict.code} instead of {' or '.join(codes)}"
-    rule = getattr(verdict, "rule", known.rule)
-    if known.rule and rule != known.rule and not gpu:
-        return f"rule {rule} instead of {known.rule}"
     gained = verdict.profile.speedup if isinstance(verdict, Passed) and verdict.profile else None
+    fault = fault_in(known, verdict.code, gained, gpu=gpu)
+    rule = getattr(verdict, "rule", known.rule)
+    if not fault and known.rule and rule != known.rule and not gpu:
+        return f"rule {rule} instead of {known.rule}"
+    return fault
+
+
+def fault_in(known: Known, code: str, gained: float | None, *, gpu: bool) -> str:
+    """The same of a verdict's code and what the kernel gained, if it passed."""
+    codes = known.gpu_codes if gpu else known.codes
+    if code not in codes:
+        return f"{code} instead of {' or '.join(codes)}"
     most = _most_speedup(known, gpu)
     if most is not None and gained is not None and gained > most:
         return f"{gained:.2f}x as fast as the baseline, at most {most} is right"
@@ -136,6 +147,10 @@ def mutants() -> Iterator[Known]:
                 codes=codes,
                 gpu_codes=gpu_codes,
             )
+
+
+KINDS = (honest_extra, adversarial, mutants, honest_styles)
+"""What yields all kernels whose verdict is known."""
 
 
 def read_table(path: Path) -> Mapping[str, Any]:

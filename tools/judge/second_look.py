@@ -6,7 +6,7 @@ emulated device watches every access of every block.
 """
 
 import asyncio
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Coroutine, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,7 +25,7 @@ from cuda_llm.outcomes import (
 )
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.compiler.candidate import Compiled
-from cuda_llm.tools.counters.inspect import Inspection
+from cuda_llm.tools.counters.inspect import Inspection, Look, inspect_there
 from cuda_llm.tools.device import Device
 from cuda_llm.tools.devices.emulated import EmulatedDevice
 from cuda_llm.tools.judge.oracle import compile_baseline
@@ -100,6 +100,14 @@ def amounts_to(verdict: Verdict | None) -> SecondLook:
         case _:
             said = f"the emulated device says {verdict.code}, but the GPU's verdict stands"
             return SecondLook(notes=(_line(": ".join((said, *describe(verdict)[:1]))),))
+
+
+async def look_closer(
+    task: Task, device: Device, compiled: Compiled, dims: Mapping[str, int], look: Look
+) -> Inspection:
+    """What the tools of a GPU see at `dims` and at small sizes, and the emulated device beside."""
+    there = device.pinned().carry_out(inspect_there, task, compiled, dims, look)
+    return await beside(there, look_again(task, device, compiled))
 
 
 async def beside(

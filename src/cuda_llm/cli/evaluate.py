@@ -116,16 +116,15 @@ async def inspect_all(
 ) -> "dict[int, Inspection]":
     """A closer look at each kernel that passed, by its place, at its largest timed size."""
     from cuda_llm.outcomes import Passed
-    from cuda_llm.tools.counters.inspect import inspect_there
-    from cuda_llm.tools.judge.second_look import beside, look_again
+    from cuda_llm.tools.counters.inspect import Look
+    from cuda_llm.tools.judge.second_look import look_closer
 
     found = {}
     for number, one in enumerate(judged):
         profile = one.verdict.profile if isinstance(one.verdict, Passed) else None
         if profile is not None and profile.sizes and one.compiled is not None:
             dims = dict(profile.sizes[-1].dims)
-            there = device.pinned().carry_out(inspect_there, task, one.compiled, dims)
-            found[number] = await beside(there, look_again(task, device, one.compiled))
+            found[number] = await look_closer(task, device, one.compiled, dims, Look())
     return found
 
 

@@ -27,28 +27,18 @@ from cuda_llm.hardware_profiles.lookup import find_hardware
 from cuda_llm.tools.arrays import on_gpu
 from cuda_llm.tools.detector.attributes import GpuAttributes
 from cuda_llm.tools.detector.detect import detect_gpus
-from cuda_llm.tools.gpu.process import Launch, start
-from cuda_llm.tools.gpu.program import runner_program, seal_cubin, shim_library
-from cuda_llm.tools.gpu.site import driver_folder
+from cuda_llm.tools.gpu.process import start
+from cuda_llm.tools.gpu.site import launch_of
+from cuda_llm.tools.gpu.spares import WARM_LIMIT_S
 from cuda_llm.tools.runner.protocol import ReplyFrame
-
-WARM_LIMIT_S = 30.0
 
 
 async def starts(gpu: GpuAttributes, count: int, until_s: float) -> list[tuple[float, float]]:
     """Seconds until a runner is ready, and until it is gone, of `count` and one more before."""
     cupy: Any = on_gpu().xp
     cupy.zeros(1)
-    hardware = find_hardware(gpu.name)
-    launch = Launch(
-        program=runner_program(),
-        shim=shim_library(),
-        seal=seal_cubin(hardware.target),
-        device=gpu.uuid,
-        sm_count=gpu.sm_count,
-        driver_folder=driver_folder(),
-    )
-    rows = []
+    launch = launch_of(find_hardware(gpu.name), gpu.uuid)
+    rows: list[tuple[float, float]] = []
     while len(rows) <= count and time.time() < until_s:
         begun = time.perf_counter()
         runner = start(launch)

@@ -77,14 +77,7 @@ class GpuSite:
     async def __aenter__(self) -> "GpuSite":
         """Raises MissingError, and InfrastructureError where no runner comes up."""
         device_arrays = on_gpu()
-        launch = Launch(
-            program=runner_program(),
-            shim=shim_library(),
-            seal=seal_cubin(self.hardware.target),
-            device=self.uuid,
-            sm_count=self.hardware.sm_count,
-            driver_folder=driver_folder(),
-        )
+        launch = launch_of(self.hardware, self.uuid)
         trial = DeviceMemory(device_arrays, UNIT_BYTES)
         try:
             host_bytes = self.hardware.memory_bytes // MOST_OPENING_PART
@@ -135,7 +128,22 @@ def allocate(arrays: Arrays, size_bytes: int) -> DeviceMemory | None:
         return None
 
 
-def driver_folder() -> str:
+def launch_of(hardware: Hardware, uuid: str) -> Launch:
+    """How runners of a GPU are started where nothing speaks against it.
+
+    For a process that has loaded the driver. Raises MissingError without g++ or nvcc.
+    """
+    return Launch(
+        program=runner_program(),
+        shim=shim_library(),
+        seal=seal_cubin(hardware.target),
+        device=uuid,
+        sm_count=hardware.sm_count,
+        driver_folder=_driver_folder(),
+    )
+
+
+def _driver_folder() -> str:
     """Where this process has the driver from: a runner inherits no search path."""
     for line in Path("/proc/self/maps").read_text().splitlines():
         path = line.partition("/")[2]

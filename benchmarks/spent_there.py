@@ -88,6 +88,8 @@ def own_kind(key: Key) -> str:
         return WAITING[function]
     if "select.epoll" in function or function == "select":
         return "waiting for runners"
+    if not any(f"/{room}/" in file for room in ROOMS):
+        return ""
     for files, kind in (
         (OPENING, "opening runners"),
         (STAGING, "drawing and sealing inputs"),
@@ -95,5 +97,4 @@ def own_kind(key: Key) -> str:
     ):
         if base in files:
             return kind
-    ours = any(f"/{room}/" in file for room in ROOMS)
-    return REST if ours else ""
+    return REST

@@ -173,7 +173,7 @@ def summarise(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         # Of a kernel against itself: whatever is no tie is wrong.
         summary["repeat_outcomes"] = tally(by_part["repeat"])
     if "ncu" in by_part:
-        summary["ncu"] = [bracket(row) for row in by_part["ncu"] if row.get("cold_us")]
+        summary["ncu"] = [bracket(row) for row in by_part["ncu"] if all(map(row.get, FIGURES))]
     for part in ("aa", "planted"):
         if part in by_part:
             by_kernel: dict[str, list[Mapping[str, Any]]] = {}
@@ -215,6 +215,9 @@ def agreement(rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
         }
 
 
+FIGURES = ("cold_us", "warm_us", "ncu_cold_us", "ncu_warm_us")
+
+
 def bracket(row: Mapping[str, Any]) -> dict[str, Any]:
     """Where Nsight Compute's two figures lie beside ours, in percent of ours."""
     low, high = sorted((row["cold_us"], row["warm_us"]))
@@ -222,7 +225,7 @@ def bracket(row: Mapping[str, Any]) -> dict[str, Any]:
         max(low / row[name] - 1, row[name] / high - 1, 0.0)
         for name in ("ncu_cold_us", "ncu_warm_us")
     ]
-    figures = {k: round(row[k], 3) for k in ("cold_us", "warm_us", "ncu_cold_us", "ncu_warm_us")}
+    figures = {name: round(row[name], 3) for name in FIGURES}
     return {"kernel": row["trial"], **figures, "outside_percent": round(100 * max(beyond), 2)}
 
 

@@ -10,11 +10,9 @@ from cuda_llm.tools.device import Site
 HELD_DOWN = 0x04 | 0x08 | 0x20 | 0x40 | 0x80
 """Power cap, hardware slowdown, thermal slowdown by software and by hardware, power brake:
 nvmlClocksEventReasons of NVML's reference."""
-
-
 EVERY_S = 0.03
-"""Between two looks: each asks the driver, which has one lock for all GPUs of a machine, and lets
-who asks wait while another process makes a context. Heat and power change more slowly."""
+"""Between two looks. Heat and power change more slowly, and a driver that is asked may let who asks
+wait while another process makes a context."""
 
 
 @dataclass(frozen=True, kw_only=True)

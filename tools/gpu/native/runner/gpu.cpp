@@ -38,8 +38,8 @@ void settle_stream(const Gpu& gpu) {
 
 Gpu open_gpu(const char* which) {
   // The driver reads these when it starts. Code is loaded whole, so that no call pays for it, and
-  // nothing is compiled or kept on disk. Queues are half the work of making a context and of taking
-  // it down, and candidates have one stream: more than one queue would never be used.
+  // nothing is compiled or kept on disk. Queues are much of the work of making a context and of
+  // taking it down, and candidates have one stream: more than one queue would never be used.
   setenv("CUDA_VISIBLE_DEVICES", which, 1);
   setenv("CUDA_MODULE_LOADING", "EAGER", 1);
   setenv("CUDA_CACHE_DISABLE", "1", 1);

@@ -11,7 +11,7 @@ import pytest
 from exported_package import import_package, winner_of
 
 from cuda_llm.tasks.loader import list_tasks
-from cuda_llm.traces.export.carried.build import build
+from cuda_llm.traces.export.carried.build import build, find_nvcc
 from cuda_llm.traces.export.export import export
 
 QUICK = "histogram"
@@ -48,9 +48,8 @@ def exported(library: Path) -> set[str]:
 
 
 def make(folder: Path, *arguments: str) -> str:
-    done = subprocess.run(
-        ["make", "-C", str(folder), *arguments], capture_output=True, text=True, check=False
-    )
+    command = ["make", "-C", str(folder), f"NVCC={find_nvcc()}", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

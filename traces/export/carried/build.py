@@ -105,6 +105,7 @@ def _compile(nvcc: str, folder: Path, target: str, flags: Sequence[str], scratch
         f"-Xlinker=--version-script={exports},-z,now,-z,relro",
         "-include=solve.h",
         "-I.",
+        *_libraries(nvcc),
         *flags,
         "-o",
         str(made),
@@ -117,6 +118,12 @@ def _compile(nvcc: str, folder: Path, target: str, flags: Sequence[str], scratch
         said = "\n".join((done.stdout + done.stderr).splitlines()[-20:])
         raise RuntimeError(f"nvcc refused {folder / SOURCES[0]} for {target}:\n{said}")
     return made
+
+
+def _libraries(nvcc: str) -> list[str]:
+    """Where its libraries lie: an nvcc from site-packages does not look beside itself."""
+    folder = Path(nvcc).resolve().parents[1] / "lib"
+    return [f"-L{folder}"] if folder.is_dir() else []
 
 
 def _caller(library: ctypes.CDLL) -> Callable[[Sequence[Any]], str]:

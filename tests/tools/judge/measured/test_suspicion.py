@@ -144,7 +144,8 @@ def test_where_trusted_batches_begin_as_unevenly_nobody_is_accused_or_believed()
 
 
 def test_a_screen_makes_no_single_calls_but_its_last() -> None:
-    site = timed_site(honest(CALL_US))
+    # So quick that the shorter batches have more than one call, whatever is drawn.
+    site = timed_site(honest(CALL_US / 10))
     timed(site)
     lengths = [len(batch.order) for batch in site.session_of("candidate").orders]
     assert lengths.count(1) <= len(lengths) / 2

@@ -12,6 +12,7 @@ from cuda_llm.tools.device import Level
 from cuda_llm.tools.validator.distributions import REPEATED, SYMMETRIC
 from cuda_llm.tools.validator.hidden import draw_hidden
 from cuda_llm.tools.validator.layout import Dims, work
+from cuda_llm.tools.validator.telling import put_telling_first
 from cuda_llm.tools.validator.tolerances import Terms
 
 POISONS = (0xFF, 0x7B)
@@ -53,24 +54,23 @@ class Case:
 def plan(task: Task, rng: np.random.Generator) -> tuple[Case, ...]:
     """Cases from cheap to dear: every edge size, every row of distributions, hidden sizes, probes.
 
-    Rows of distributions go to the sizes with the most work first, so that each meets one where
-    it means something; sizes left over repeat them. Larger emulated sizes are left to the timed
-    calls, which are compared just as well.
+    The cheapest size begins, with the first row of distributions. Rows go to the sizes of many
+    elements first, those with the most work at the head, so that each meets one where it shows
+    itself; sizes left over repeat them. Larger emulated sizes are left to the timed calls, which
+    are compared just as well.
     """
     sizes = [("edge", dims) for dims in task.sizes.edge]
     sizes += [("hidden", dims) for dims in draw_hidden(task, rng)]
     sizes.sort(key=lambda size: work(task, size[1]))
     rows = distribution_rows(task)
-    while len(sizes) < len(rows):
-        sizes.append(sizes[-1])
-    cases = [
-        _case(task, group, dims, rows[rank % len(rows)])
-        for rank, (group, dims) in enumerate(reversed(sizes))
+    cases = [_case(task, *sizes[0], rows[0])]
+    cases += [
+        _case(task, *size, rows[rank % len(rows)])
+        for rank, size in enumerate(put_telling_first(task, sizes[1:] or sizes, len(rows)))
     ]
     cases += [_case(task, "emulated", dims, rows[0]) for dims in task.sizes.emulated[:1]]
     cases += _probes(task, cases)
     cases.sort(key=lambda case: case.work)
-    cases[0] = replace(cases[0], distributions=rows[0]) if not cases[0].probe else cases[0]
     return tuple(
         replace(
             case,

@@ -1,6 +1,9 @@
 """The plan covers every size and every distribution without the full product."""
 
+from collections.abc import Mapping
 from dataclasses import replace
+from math import prod
+from operator import ge
 
 import numpy as np
 import pytest
@@ -8,7 +11,7 @@ import pytest
 from cuda_llm.errors import TaskError
 from cuda_llm.tasks.expressions import evaluate
 from cuda_llm.tasks.loader import list_tasks, load_task
-from cuda_llm.tasks.task import DimRange, HiddenSizes
+from cuda_llm.tasks.task import DimRange, HiddenSizes, Task
 from cuda_llm.tools.device import Level
 from cuda_llm.tools.validator.cases import (
     POISONS,
@@ -19,6 +22,8 @@ from cuda_llm.tools.validator.cases import (
 )
 from cuda_llm.tools.validator.check_case import draw_inputs
 from cuda_llm.tools.validator.hidden import draw_hidden
+from cuda_llm.tools.validator.layout import buffer_specs
+from cuda_llm.tools.validator.telling import MANY_ELEMENTS, put_telling_first
 
 
 @pytest.mark.parametrize("name", list_tasks())
@@ -32,6 +37,42 @@ def test_every_size_and_every_distribution_occurs(name: str, seed: int) -> None:
     assert all(dict(dims) in sizes for dims in (*task.sizes.edge, task.sizes.emulated[0]))
     assert sum(case.group == "hidden" for case in cases) >= 2
     assert len(cases) <= len(task.sizes.edge) + len(distribution_rows(task)) + 8
+
+
+@pytest.mark.parametrize("name", list_tasks())
+def test_every_distribution_meets_a_size_where_it_shows(name: str) -> None:
+    task = load_task(name)
+    counts = [elements(task, dims) for dims in task.sizes.edge]
+    longest = [max(column) for column in zip(*counts, strict=True)]
+    enough = [min(MANY_ELEMENTS, count) for count in longest]
+    for seed in range(100):
+        cases = plan(task, np.random.default_rng(seed))
+        for row in distribution_rows(task):
+            assert any(
+                case.distributions == row and all(map(ge, elements(task, case.dims), enough))
+                for case in cases
+            ), (seed, row)
+
+
+def test_a_task_of_one_size_is_planned_on_all_its_distributions() -> None:
+    task = load_task("conv2d")
+    one = replace(task.sizes, edge=task.sizes.edge[:1], emulated=(), hidden=HiddenSizes(dims={}))
+    cases = plan(replace(task, sizes=one), np.random.default_rng(0))
+    assert all(row in [case.distributions for case in cases] for row in distribution_rows(task))
+
+
+def test_the_size_whose_shortest_buffer_is_longest_tells_most_where_all_are_short() -> None:
+    task = load_task("matrix_multiplication")
+    shapes = [(1, 1, 1), (1, 900, 9), (900, 4, 9)]
+    sizes = [("edge", dict(zip("MNK", shape, strict=True))) for shape in shapes]
+    assert put_telling_first(task, sizes, 3) == [sizes[2]] * 3 + [sizes[1], sizes[0]]
+
+
+def test_sizes_of_many_elements_come_again_the_cheapest_first() -> None:
+    task = load_task("vector_add")
+    sizes = [("edge", {"n": n}) for n in (5, 1000, 2000, 3000)]
+    small, *telling = sizes
+    assert put_telling_first(task, sizes, 5) == [*telling[::-1], *telling[:2], small]
 
 
 @pytest.mark.parametrize("name", list_tasks())
@@ -110,6 +151,11 @@ def test_hidden_sizes_respect_multiples_and_reach_small_and_large() -> None:
     assert all(n % 32 == 0 and 32 <= n <= 100_000 for n in drawn)
     assert min(drawn) < 1000
     assert max(drawn) > 50_000
+
+
+def elements(task: Task, dims: Mapping[str, int]) -> list[int]:
+    """Of each buffer."""
+    return [prod(spec.shape) for spec in buffer_specs(task, dims)]
 
 
 def test_hidden_sizes_that_cannot_be_met_are_a_fault_of_the_task() -> None:

@@ -4,7 +4,7 @@ import datetime
 import json
 import platform
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -49,6 +49,14 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     if not path.exists():
         return []
     return [json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")]
+
+
+def add_row(path: Path, row: Mapping[str, Any]) -> None:
+    """One line more, shown too."""
+    line = json.dumps(row)
+    with path.open("a") as file:
+        file.write(line + "\n")
+    print(line, flush=True)
 
 
 def sharded(everything: Sequence[T], shard: str) -> list[T]:

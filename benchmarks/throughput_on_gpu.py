@@ -4,7 +4,8 @@
         --out rows.jsonl --resume --shard 1/1 --limit-s 540
 
 Judges the honest fixtures of every task as a search judges them: validated, and screened
-at the sizes whose baseline takes at most 5 ms. With `cuda:all` one a GPU at once.
+at the sizes whose baseline takes at most 5 ms. With `cuda:all` each as often as there are GPUs,
+one a GPU at once: a GPU has as much to do as it would have alone.
 `--summary` writes `throughput_NAME.json` into `--results`.
 """
 
@@ -13,6 +14,7 @@ import asyncio
 import json
 import statistics
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -129,9 +131,11 @@ async def main() -> None:
 async def run(asked: argparse.Namespace, device: Device, until_s: float) -> None:
     """One warm-up, all candidates against the clock, then a few under the profiler."""
     names = asked.task or sorted(one.name for one in HONEST.iterdir())
-    done = {row["name"] for row in record.read_rows(asked.out) if row["what"] == "judged"}
-    waiting = [one for one in await candidates(device, names) if one.name not in done]
-    waiting = record.sharded(waiting, asked.shard)
+    judged_rows = [row for row in record.read_rows(asked.out) if row["what"] == "judged"]
+    done = Counter(row["name"] for row in judged_rows)
+    mine = record.sharded(await candidates(device, names), asked.shard)
+    turns = len(each_of(device))
+    waiting = [one for one in mine for _ in range(turns - done[one.name])]
     # What is measured or compiled once for each GPU is no candidate's.
     await asyncio.gather(
         *(judge(one, first) for one in each_of(device) for first in first_of_each(waiting))
@@ -145,14 +149,18 @@ async def run(asked: argparse.Namespace, device: Device, until_s: float) -> None
         while queue and time.monotonic() < until_s:
             row = await judge(device, queue.pop(0))
             judged += 1
-            keep(asked.out, {"what": "judged", **row})
+            record.add_row(asked.out, {"what": "judged", **row})
 
     await asyncio.gather(*(work() for _ in range(device.width)))
     wall_s = time.monotonic() - begun
-    keep(asked.out, {"what": "run", "judged": judged, "wall_s": wall_s, "width": device.width})
+    record.add_row(
+        asked.out, {"what": "run", "judged": judged, "wall_s": wall_s, "width": device.width}
+    )
     for one in first_of_each(waiting) if asked.profile else ():
         if time.monotonic() < until_s:
-            keep(asked.out, {"what": "spent", "name": one.name, **await spent(device, one)})
+            record.add_row(
+                asked.out, {"what": "spent", "name": one.name, **await spent(device, one)}
+            )
 
 
 def each_of(device: Device) -> Sequence[Device]:
@@ -163,13 +171,6 @@ def each_of(device: Device) -> Sequence[Device]:
 def first_of_each(waiting: Sequence[Candidate]) -> list[Candidate]:
     """One candidate a task."""
     return list({one.task.name: one for one in reversed(waiting)}.values())
-
-
-def keep(path: Path, row: Mapping[str, Any]) -> None:
-    """One line."""
-    with path.open("a") as file:
-        file.write(json.dumps(row) + "\n")
-    print(json.dumps(row), flush=True)
 
 
 def summarise(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

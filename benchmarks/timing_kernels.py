@@ -56,6 +56,10 @@ def honest(task: str, file: str, **dims: int) -> Kernel:
     return Kernel(name=f"{task} {file} {size}", task=task, dims=dims, source=source)
 
 
+NOTHING = spinning(1, "spinning no time")
+"""A call that is hardly more than its launch."""
+
+
 def kernels() -> tuple[Kernel, ...]:
     """From a few microseconds to a millisecond: bound by latency, by memory, by arithmetic."""
     return (

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import record
-from timing_kernels import MIX, SHORT, TURNS, Kernel, kernels, spinning
+from timing_kernels import MIX, NOTHING, SHORT, TURNS, Kernel, kernels, spinning
 
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.compiler.candidate import Compiled
@@ -91,7 +91,7 @@ def repeats(holding: str) -> Iterator[tuple[str, Trial]]:
 
 def against_ncu(holding: str) -> Iterator[tuple[str, Trial]]:
     """Cold and warm beside what Nsight Compute says with and without its cache flush."""
-    for kernel in kernels():
+    for kernel in (NOTHING, *kernels()):
         if holding in kernel.name and kernel.name not in SHORT:
             yield kernel.name, lambda device, k=kernel: beside_ncu(device, k)
 
@@ -173,7 +173,11 @@ def summarise(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         # Of a kernel against itself: whatever is no tie is wrong.
         summary["repeat_outcomes"] = tally(by_part["repeat"])
     if "ncu" in by_part:
-        summary["ncu"] = [bracket(row) for row in by_part["ncu"] if all(map(row.get, FIGURES))]
+        whole = [row for row in by_part["ncu"] if all(map(row.get, FIGURES))]
+        nothing = [row for row in whole if row["trial"] == NOTHING.name]
+        summary["ncu"] = [bracket(row) for row in whole if row not in nothing]
+        # What Nsight Compute counts of a launch itself.
+        summary["ncu_of_nothing"] = [bracket(row) for row in nothing]
     for part in ("aa", "planted"):
         if part in by_part:
             by_kernel: dict[str, list[Mapping[str, Any]]] = {}
@@ -264,9 +268,7 @@ async def run_part(asked: argparse.Namespace, part: str, device: Device, until_s
             return
         told = {"part": part, "trial": name, "process": process, "gpu": which_gpu(device)}
         row = {**told, **await trial(device)}
-        with asked.out.open("a") as file:
-            file.write(json.dumps(row) + "\n")
-        print(json.dumps(row), flush=True)
+        record.add_row(asked.out, row)
 
 
 def which_gpu(device: Device) -> str:

@@ -51,6 +51,9 @@ class Batch:
     """Write more than L2 holds before each call (`--l2 cold`)."""
     solve: bool = True
     """False leaves the call of `solve` out: what all the rest takes."""
+    keys: tuple[bytes, ...] = ()
+    """Of each call, instead of `key`; each is handed out when the call before is over: until then
+    nothing tells the inputs."""
 
 
 class TimeClass(StrEnum):
@@ -156,8 +159,17 @@ class TimedSession(Session, Protocol):
         """
         ...
 
+    @property
+    def not_stepwise(self) -> str:
+        """Why keys cannot be handed out while a batch runs; empty where nothing is known."""
+        ...
+
     async def arm(self, batch: Batch) -> Verdict | None:
-        """Have the runner put the batch together: nothing of the candidate runs until `go`."""
+        """Have the runner put the batch together: nothing of the candidate runs until `go`.
+
+        A batch with keys of its calls that cannot be has an InfraFailed and sets `not_stepwise`;
+        the session is as it was.
+        """
         ...
 
     async def go(self, limit_s: float) -> float | Verdict:

@@ -61,6 +61,9 @@ class SizeTime:
     """Pairs of batches that `time_us` comes from."""
     clocks: Mapping[str, float] = field(default_factory=dict)
     """`sm_mhz_low`, `sm_mhz_high`, `throttled_blocks`, `celsius` ...; empty where not read."""
+    stepwise_us: float | None = None
+    """What a call takes of which nothing is known before the one before it has ended; None where
+    that was not looked at."""
     peak_bytes: int = 0
     """Device memory that was planned for this size before it ran; 0 where none is needed."""
     note: str = ""

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from cuda_llm.tools.device import Argument, Scalar
 from cuda_llm.tools.gpu import protocol
+from cuda_llm.tools.gpu.handing import forget, hand_out
 from cuda_llm.tools.gpu.protocol import (
     ArmFlag,
     ArmFrame,
@@ -172,6 +173,23 @@ class GpuRunner:
     def go(self) -> ReplyFrame:
         """Run the batch."""
         return self.tell(Order.GO, GoFrame())
+
+    def go_stepwise(self, keys: Sequence[bytes]) -> tuple[ReplyFrame, list[list[int]]]:
+        """Run the batch, answering its questions; and the tags as they were told, by step."""
+        told: list[list[int]] = []
+        size = ctypes.sizeof(Report)
+        with mmap.mmap(self._report, size) as report:
+            forget(report)
+
+            def tell(step: int) -> None:
+                told.append(Report.from_buffer_copy(report[:size]).tags[step : step + 1])
+
+            self._sequence += 1
+            frame = GoFrame()
+            frame.head.kind, frame.head.sequence = int(Order.GO), self._sequence
+            self.socket.send(bytes(frame))
+            hand_out(report, keys, tell, lambda: False, 20.0)
+        return self.hear(), told
 
     def floats(self, offset: int, count: int = COUNT) -> npt.NDArray[np.float32]:
         """A part of the arena."""

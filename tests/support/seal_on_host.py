@@ -28,6 +28,7 @@ static uint32_t __umulhi(uint32_t a, uint32_t b) { return uint64_t{a} * b >> 32;
 static uint64_t __umul64hi(uint64_t a, uint64_t b) { return (unsigned __int128)a * b >> 64; }
 // Every thread is the first of its warp, and alone.
 static unsigned long long __shfl_down_sync(unsigned, unsigned long long, int) { return 0; }
+static void __threadfence_system() {}
 static void atomicAdd(unsigned long long* to, unsigned long long more) { *to += more; }
 #include "seal.cu"
 template <typename Kernel>

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from array_session import GUARD_BYTES, LAUNCH
 
 from cuda_llm.hardware_profiles.hardware import Hardware
-from cuda_llm.outcomes import Verdict
+from cuda_llm.outcomes import InfraFailed, Verdict
 from cuda_llm.profile import TimeSource
 from cuda_llm.tools.arrays import HOST, Arrays
 from cuda_llm.tools.buffers import BufferSpec, PlacedBuffer, Role, Slots
@@ -45,6 +45,8 @@ class Call:
     """Begun so far."""
     calls: int
     """Of this batch: no candidate is told, but it might guess."""
+    stepwise: bool
+    """Whether nothing is known yet of later calls, as it might find out."""
     memory: dict[Any, Any]
     """What it remembers."""
     guards: Mapping[str, tuple[Array, Array]]
@@ -93,6 +95,7 @@ class TimedArraySession:
         self.captures = 0
         self.orders: list[Batch] = []
         self.rooms: list[int] = []
+        self.not_stepwise = ""
 
     def place(self, buffers: Sequence[BufferSpec]) -> dict[str, PlacedBuffer]:
         """Buffers between guards."""
@@ -143,6 +146,9 @@ class TimedArraySession:
     async def arm(self, batch: Batch) -> Verdict | None:
         """Nothing of the script runs."""
         assert len(set(batch.order)) == len(batch.order)
+        assert len(batch.keys) in {0, len(batch.order)}
+        if batch.keys and self.not_stepwise:
+            return InfraFailed(component="device", detail=self.not_stepwise)
         self.armed = batch
         return None
 
@@ -156,7 +162,7 @@ class TimedArraySession:
         spent_us = START_US + float(self.rng.gamma(2.0, self.jitter_us / 2))
         later: list[Callable[[], None]] = []
         for step, slot in enumerate(batch.order):
-            self.open(slot, batch.key)
+            self.open(slot, batch.keys[step] if batch.keys else batch.key)
             spent_us += OVERHEAD_US
             if batch.solve:
                 own = self.slots[slot].buffers
@@ -202,7 +208,9 @@ class TimedArraySession:
         warm_up: bool,
     ) -> float | Verdict:
         """Let the script do it."""
+        stepwise = not warm_up and bool(self.orders[-1].keys)
         call = Call(
+            stepwise=stepwise,
             buffers=views(own),
             slots=self.everyone,
             slot=slot,
@@ -251,6 +259,7 @@ class TimedArraySite:
     arrays: Arrays = HOST
     confined: str = "no namespaces; seccomp"
     time_source: TimeSource = "measured"
+    not_stepwise: str = ""
     refused: Mapping[str, Verdict] = field(default_factory=dict)
     opened: list[tuple[str, TimedArraySession]] = field(default_factory=list)
     kept: list[str] = field(default_factory=list)
@@ -273,6 +282,7 @@ class TimedArraySite:
             jitter_us=self.jitter_us,
             seed=len(self.opened),
         )
+        session.not_stepwise = self.not_stepwise
         self.opened.append((candidate.name, session))
         yield session
 

@@ -179,7 +179,7 @@ def merging(call_us: float) -> Script:
     def script(call: Call) -> float:
         add(call)
         last_of_odd = call.calls % 2 == 1 and call.step == call.calls - 1
-        return call_us if last_of_odd or call.warm_up else call_us / 2
+        return call_us if last_of_odd or call.warm_up or call.stepwise else call_us / 2
 
     return script
 

@@ -5,13 +5,14 @@ import ctypes
 import os
 import socket
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntFlag
 from pathlib import Path
 from typing import TypeAlias
 
 from cuda_llm.errors import InfrastructureError
+from cuda_llm.tools.gpu.handing import forget, hand_out
 from cuda_llm.tools.gpu.memory import HostMemory
 from cuda_llm.tools.gpu.protocol import (
     ArmFrame,
@@ -119,13 +120,22 @@ class GpuRunner:
         return await self._runner.hear(lambda reply: reply.reply == Reply.READY, limit_s)
 
     async def order(
-        self, frame: Frame, limit_s: float, *, spinning: bool = False
+        self,
+        frame: Frame,
+        limit_s: float,
+        *,
+        spinning: bool = False,
+        meanwhile: Callable[[], None] | None = None,
     ) -> ReplyFrame | Ended | Babbled:
         """Give an order and wait until it is carried out; see `Runner.ask`."""
         self._sequence += 1
         frame.head.kind, frame.head.sequence = _ORDERS[type(frame)], self._sequence
         is_answer = _answers(self._sequence, starting=isinstance(frame, StartFrame))
-        return await self._runner.ask(bytes(frame), is_answer, limit_s, spinning=spinning)
+        if meanwhile is None:
+            return await self._runner.ask(bytes(frame), is_answer, limit_s, spinning=spinning)
+        return await self._runner.ask(
+            bytes(frame), is_answer, limit_s, spinning=spinning, meanwhile=meanwhile
+        )
 
     def read_log(self) -> CallLog:
         """What the shim noted of the last call or capture."""
@@ -140,6 +150,17 @@ class GpuRunner:
         """Leave none that could be taken for those of a batch to come."""
         begin, end = Report.tags.offset, Report.tags.offset + 8 * count
         self._report.map[begin:end] = os.urandom(8 * count)
+        forget(self._report.map)
+
+    def hand_out(
+        self, keys: Sequence[bytes], outputs: int, told: list[int], limit_s: float
+    ) -> None:
+        """See `handing.hand_out`: the tags of all steps but the last are `told`, as they come."""
+
+        def tell(step: int) -> None:
+            told.extend(self.read_tags(outputs * (step + 1))[outputs * step :])
+
+        hand_out(self._report.map, keys, tell, lambda: not self.is_alive, limit_s)
 
     async def stop(self) -> None:
         """End it and let go of everything. Raises DeviceLost where it does not go."""

@@ -58,6 +58,13 @@ class Captured(IntEnum):
     HOST_INCLUSIVE = 1
 
 
+class Armed(IntEnum):
+    """The number of the reply to an ArmFrame."""
+
+    YES = 0
+    NOT_STEPWISE = 1
+
+
 class Forbidden(IntEnum):
     """The number of a reply FORBIDDEN."""
 
@@ -71,6 +78,7 @@ class ArmFlag(IntFlag):
     FLUSH = 1
     SOLVE = 2
     HOST = 4
+    STEPWISE = 8
 
 
 class EntryKind(IntEnum):
@@ -205,6 +213,12 @@ class RefusedCall(ctypes.Structure):
     _fields_ = (("error", _U32), ("detail", ctypes.c_char * 252))
 
 
+class Handing(ctypes.Structure):
+    """Where the keys of a stepwise batch come."""
+
+    _fields_ = (("asked", _U64), ("handed", _U64), ("key", _U32 * 2))
+
+
 class Report(ctypes.Structure):
     """What the shim notes of the last call or capture; a claim."""
 
@@ -227,6 +241,7 @@ class Report(ctypes.Structure):
         ("log", LogEntry * LOG_ENTRIES),
         ("text", ctypes.c_char * TEXT_BYTES),
         ("tags", _U64 * MAX_TAGS),
+        ("handing", Handing),
     )
 
 
@@ -244,6 +259,8 @@ class SealCall(ctypes.Structure):
         ("key", _U32 * 2),
         ("slot", _U32),
         ("count", _U32),
+        ("handed", _U32),
+        ("pad", _U32),
     )
 
 

@@ -105,11 +105,18 @@ class GpuSession:
         return self._arena.layout.copied_bytes if by_host else 0
 
     async def _order(
-        self, frame: Frame, limit_s: float, *, spinning: bool = False, in_graph: bool = False
+        self,
+        frame: Frame,
+        limit_s: float,
+        *,
+        spinning: bool = False,
+        in_graph: bool = False,
+        meanwhile: Callable[[], None] | None = None,
     ) -> ReplyFrame | Verdict:
         """The runner's answer, or the verdict that ends the session.
 
-        `in_graph`: nothing of ours is under way that would have to be waited for.
+        `in_graph`: nothing of ours is under way that would have to be waited for. `meanwhile`: see
+        `GpuRunner.order`.
         """
         if self._over is not None:
             return self._over
@@ -122,7 +129,7 @@ class GpuSession:
         if not in_graph:
             self._arena.memory.finish()
         runner = self._reached.runner
-        outcome = await runner.order(frame, limit_s, spinning=spinning)
+        outcome = await runner.order(frame, limit_s, spinning=spinning, meanwhile=meanwhile)
         if isinstance(outcome, ReplyFrame):
             return outcome
         base = self._reached.base

@@ -2,13 +2,15 @@
 
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 
-from cuda_llm.outcomes import Verdict
+from cuda_llm.outcomes import InfraFailed, Verdict
 from cuda_llm.tools.arrays import Array
 from cuda_llm.tools.buffers import BufferSpec, Role, Slots
 from cuda_llm.tools.device import SCRATCH_BYTES, Argument, Batch, CallOptions, TimeClass
 from cuda_llm.tools.gpu.protocol import (
     MAX_STEPS,
+    Armed,
     ArmFlag,
     ArmFrame,
     Captured,
@@ -31,6 +33,7 @@ class GpuTimedSession(GpuSession):
     """Whether slots were ever laid out in it."""
     _class: TimeClass | None = None
     """Of the present layout's calls; None: they are not captured."""
+    not_stepwise: str = ""
     _batch: Batch | None = None
     _tags: tuple[int, ...] = ()
 
@@ -80,11 +83,16 @@ class GpuTimedSession(GpuSession):
             raise ValueError("a batch has 1 to 256 steps, and no slot twice")
         if batch.solve and self._class is None and self.verdict is None:
             raise ValueError("nothing of this layout has been captured")
+        if batch.keys and len(batch.keys) != len(batch.order):
+            raise ValueError("a batch has one key, or one for each step")
         self._batch = None
         await self._wiring.settle()
         reply = await self._order(self._arm_frame(batch), _ARM_LIMIT_S)
         if not isinstance(reply, ReplyFrame):
             return reply
+        if reply.number == Armed.NOT_STEPWISE:
+            self.not_stepwise = f"the GPU cannot be shown memory of this host ({reply.text})"
+            return InfraFailed(component="device", detail=self.not_stepwise)
         self._batch = batch
         return None
 
@@ -92,16 +100,20 @@ class GpuTimedSession(GpuSession):
         """See `TimedSession.go`. Raises ValueError where nothing is armed."""
         if self._batch is None:
             raise ValueError("no batch is armed")
-        count = len(self._batch.order) * len(self._outputs())
+        outputs, keys = len(self._outputs()), self._batch.keys
+        count = len(self._batch.order) * outputs
         runner = self._reached.runner
         runner.forget_tags(count)
         self._arena.memory.finish()
+        told: list[int] = []
+        hand_out = partial(runner.hand_out, keys, outputs, told, limit_s) if keys else None
         frame = GoFrame()
         started = time.perf_counter()
-        reply = await self._order(frame, limit_s, spinning=True, in_graph=True)
+        reply = await self._order(frame, limit_s, spinning=True, in_graph=True, meanwhile=hand_out)
         if not isinstance(reply, ReplyFrame):
             return reply
-        self._tags = runner.read_tags(count)
+        # What was told before the next inputs were opened counts, whatever is there by now.
+        self._tags = (*told, *runner.read_tags(count)[len(told) :])
         return time.perf_counter() - started
 
     @property
@@ -113,10 +125,15 @@ class GpuTimedSession(GpuSession):
         """See `TimedSession.find_late_write`. Raises ValueError where no batch has run."""
         if self._batch is None:
             raise ValueError("no batch has run")
-        outputs = self._outputs()
+        outputs, batch = self._outputs(), self._batch
         columns = [Column(rows=self._arena.output(name), index=index) for index, name in outputs]
-        now = self._wiring.sealing.tags(columns, self._batch.order, self._batch.key)
-        names = [name for _, name in outputs] * len(self._batch.order)
+        taken = partial(self._wiring.sealing.tags, columns)
+        if batch.keys:
+            each = zip(batch.order, batch.keys, strict=True)
+            now = [tag for slot, key in each for tag in taken([slot], key)]
+        else:
+            now = taken(batch.order, batch.key)
+        names = [name for _, name in outputs] * len(batch.order)
         return next(
             (
                 name
@@ -161,6 +178,8 @@ class GpuTimedSession(GpuSession):
 
     def _flags(self, batch: Batch) -> int:
         flags = ArmFlag.FLUSH if batch.flush else ArmFlag(0)
+        if batch.keys:
+            flags |= ArmFlag.STEPWISE
         if batch.solve:
             flags |= ArmFlag.SOLVE
         if self._class is TimeClass.HOST_INCLUSIVE:

@@ -18,6 +18,10 @@ _LAST_WORDS_S = 0.5
 """How long a runner that is out of time may take to say where it is."""
 
 
+def _do_nothing() -> None:
+    pass
+
+
 @dataclass(frozen=True, kw_only=True)
 class Ended:
     """The runner is no more."""
@@ -70,14 +74,20 @@ class Runner:
         limit_s: float,
         *,
         spinning: bool = False,
+        meanwhile: Callable[[], None] = _do_nothing,
     ) -> ReplyFrame | Ended | Babbled:
         """Send a packet and wait for the one reply; a runner that takes longer is ended.
 
-        `spinning` holds the processor meanwhile: what comes back is seen at once.
+        `spinning` holds the processor meanwhile: what comes back is seen at once. `meanwhile` is
+        done before; where it raises TimeoutError, the runner is late.
         """
         if self._wire.has_packet():
             return Babbled()
         await self._wire.send(packet)
+        try:
+            meanwhile()
+        except TimeoutError:
+            return await self._expire()
         return await self.hear(is_answer, limit_s, spinning=spinning)
 
     async def hear(

@@ -46,8 +46,9 @@ class Rule:
     the floor is low too or far from where it would matter."""
     wall_s: float
     """After this no block is begun, once there are the fewest and the figures are not vague."""
-    singles: int = 0
-    """Batches of one call afterwards, to see whether calls cost as much alone."""
+    stepwise: int = 0
+    """Batches of each kernel afterwards, to see whether calls cost as much where their keys are
+    handed out step by step."""
 
 
 WHOLE: Mapping[Tier, Rule] = MappingProxyType(
@@ -71,7 +72,7 @@ WHOLE: Mapping[Tier, Rule] = MappingProxyType(
             most=120,
             half_width=0.005,
             wall_s=12.0,
-            singles=32,
+            stepwise=12,
         ),
     }
 )

@@ -140,6 +140,31 @@ def test_a_timed_batch_is_sealed_solved_and_tagged_as_numpy_says(
     on_site(gpu, use)
 
 
+def test_keys_are_handed_out_while_a_batch_runs(gpu: tuple[Hardware, str]) -> None:
+    async def use(site: GpuSite) -> None:
+        async with site.open(await compiled(site.hardware.target)) as session:
+            assert isinstance(session, GpuTimedSession), session
+            slots = await session.place_slots(BUFFERS, 3)
+            assert await session.capture(arguments(COUNT), CallOptions()) is TimeClass.DEVICE
+            keys = {slot: secrets.token_bytes(16) for slot in (2, 0, 1)}
+            for _ in range(3):
+                fresh = {
+                    slot: site.arrays.xp.random.random((1, COUNT), dtype="float32") for slot in keys
+                }
+                for slot, key in keys.items():
+                    session.seal([slot], key, {"x": fresh[slot]})
+                batch = Batch(order=tuple(keys), key=b"", keys=tuple(keys.values()))
+                assert await session.arm(batch) is None, session.not_stepwise
+                assert isinstance(await session.go(5.0), float)
+                for slot, contents in fresh.items():
+                    assert (slots[slot].buffers["y"].data == contents[0] + 1).all()
+                assert session.find_late_write() is None
+            slots[2].buffers["y"].data[...] += 1
+            assert session.find_late_write() == "y"
+
+    on_site(gpu, use)
+
+
 @pytest.mark.parametrize(("count", "verdict"), [(0, TimedOut), (-1, IllegalAccess)])
 def test_a_broken_kernel_costs_the_next_one_little(
     gpu: tuple[Hardware, str], count: int, verdict: type[Verdict]

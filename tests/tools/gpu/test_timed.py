@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from cuda_llm.outcomes import TimedOut
+from cuda_llm.outcomes import IllegalAccess, InfraFailed, TimedOut
 from cuda_llm.tools.buffers import BufferSpec, Role, Slots
 from cuda_llm.tools.compiler.candidate import Compiled
 from cuda_llm.tools.device import Argument, Batch, CallOptions, Scalar, TimeClass
@@ -134,6 +134,83 @@ def test_a_late_write_is_found_in_any_slot_of_the_batch_alone(
                 slot.buffers["y"].data[2, -1] -= 1
 
     asyncio.run(run())
+
+
+def stepwise(*order: int) -> Batch:
+    keys = tuple(secrets.token_bytes(16) for _ in order)
+    return Batch(order=order, key=b"", keys=keys)
+
+
+def sealed_apart(session: GpuTimedSession, one: Batch) -> dict[int, npt.NDArray[np.float32]]:
+    """Fresh contents for each slot, each under its own key."""
+    contents = {slot: np.random.default_rng(slot).random(COUNT, np.float32) for slot in one.order}
+    for slot, key in zip(one.order, one.keys, strict=True):
+        session.seal([slot], key, {"x": contents[slot][None]})
+    return contents
+
+
+def test_keys_of_a_stepwise_batch_come_one_by_one_and_open_each_its_own_inputs(
+    open_sessions: Opened, candidate: Compiled
+) -> None:
+    async def run() -> None:
+        async with captured(open_sessions, candidate, "good") as (session, slots, _):
+            for order in ((3, 0, 4), (1,)):
+                one = stepwise(*order)
+                contents = sealed_apart(session, one)
+                assert await session.arm(one) is None
+                assert isinstance(await session.go(5.0), float)
+                for number, values in contents.items():
+                    assert (slots[number].buffers["y"].data.reshape(-1) == values + 1).all()
+                assert session.find_late_write() is None
+                slots[order[0]].buffers["y"].data[0, 0] += 1
+                assert session.find_late_write() == "y"
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("mode", "outcome"), [("hang_in_third", TimedOut), ("fault_in_third", IllegalAccess)]
+)
+def test_a_call_that_ends_badly_ends_a_stepwise_batch(
+    open_sessions: Opened, candidate: Compiled, mode: str, outcome: type
+) -> None:
+    async def run() -> None:
+        async with captured(open_sessions, candidate, mode) as (session, _, _):
+            one = stepwise(3, 0, 4, 1)
+            sealed_apart(session, one)
+            assert await session.arm(one) is None
+            assert isinstance(await session.go(0.5), outcome)
+
+    asyncio.run(run())
+
+
+def test_where_keys_cannot_be_handed_out_the_session_says_why_and_goes_on(
+    open_sessions: Opened, candidate: Compiled
+) -> None:
+    async def run() -> None:
+        async with captured(open_sessions, candidate, "secretive") as (session, _, _):
+            one = stepwise(0, 1)
+            sealed_apart(session, one)
+            assert session.not_stepwise == ""
+            assert isinstance(await session.arm(one), InfraFailed)
+            assert "CUDA_ERROR_NOT_SUPPORTED" in session.not_stepwise
+            other = batch(0, 1)
+            sealed(session, other)
+            assert await session.arm(other) is None
+            assert isinstance(await session.go(5.0), float)
+
+    asyncio.run(run())
+
+
+def test_a_batch_has_one_key_or_one_for_each_step(
+    open_sessions: Opened, candidate: Compiled
+) -> None:
+    async def run() -> None:
+        async with captured(open_sessions, candidate, "good") as (session, _, _):
+            await session.arm(Batch(order=(0, 1), key=b"", keys=(bytes(16),)))
+
+    with pytest.raises(ValueError, match="one for each step"):
+        asyncio.run(run())
 
 
 def test_without_the_call_only_inputs_are_opened(

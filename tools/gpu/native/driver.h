@@ -14,6 +14,7 @@ namespace gpu {
   f(cuDevicePrimaryCtxSetFlags) f(cuDevicePrimaryCtxRetain)                                         \
   f(cuCtxSetCurrent) f(cuCtxGetCurrent) f(cuCtxSynchronize) f(cuCtxSetLimit)                                           \
   f(cuMemAlloc) f(cuMemFree) f(cuMemHostAlloc) f(cuMemFreeHost) f(cuIpcOpenMemHandle)               \
+  f(cuMemHostRegister) f(cuMemHostGetDevicePointer)                                                 \
   f(cuMemcpyHtoDAsync) f(cuMemcpyDtoHAsync) f(cuMemcpyDtoDAsync) f(cuMemcpy2DAsync)                 \
   f(cuMemsetD8Async) f(cuMemsetD32Async) f(cuMemsetD2D8Async)                                       \
   f(cuStreamCreate) f(cuStreamSynchronize) f(cuStreamBeginCapture) f(cuStreamEndCapture)            \

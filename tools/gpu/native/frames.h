@@ -50,6 +50,12 @@ enum class Captured : uint32_t {
   host_inclusive = 1,  // `solve` reads results back: it is called anew in each step
 };
 
+// The number of the reply to an ArmFrame.
+enum class Armed : uint32_t {
+  yes = 0,
+  not_stepwise = 1,  // the GPU cannot be shown memory of this host; `detail` says why
+};
+
 // The number of a reply `forbidden`.
 enum class Forbidden : uint32_t {
   call = 1,       // of CUDA's runtime, in a way that no candidate may
@@ -59,6 +65,9 @@ enum class Forbidden : uint32_t {
 constexpr uint32_t kFlush = 1;  // flags of an ArmFrame: write through L2 before each call
 constexpr uint32_t kSolve = 2;  // call `solve`; without it, a batch is all the rest
 constexpr uint32_t kHost = 4;   // call it uncaptured
+// Ask for each key when it is needed: question 2 i + 1 for that of step i's inputs, with the tags of
+// the step before, question 2 i + 2 for that of step i's tags. Not with kHost.
+constexpr uint32_t kStepwise = 8;
 
 struct Head {
   uint32_t kind;  // Order

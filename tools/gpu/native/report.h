@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "seal.h"
+
 namespace gpu {
 
 constexpr uint64_t kReportMagic = 0x31747270'75677564;  // "dugprpt1"
@@ -58,6 +60,7 @@ struct Report {
   // Of the last batch, as they were when it had run: word i * output_count + o. The referee looks here
   // at once, where a copy of its own from the GPU would take a time that varies.
   uint64_t tags[kMaxTags];
+  Handing handing;
 };
 
 }  // namespace gpu

@@ -14,6 +14,9 @@
 // Buffers begin at multiples of 16 bytes. Nothing beyond their last byte is touched.
 #include "seal.h"
 
+// What was handed out last, for the kernels whose call says `handed`.
+__device__ uint32_t handed_key[2];
+
 namespace {
 
 constexpr unsigned kRounds = 7;
@@ -75,13 +78,15 @@ __device__ uint4 block_at(const uint8_t* from) {
 // blockIdx.y: region.
 extern "C" __global__ void open_inputs(const __grid_constant__ gpu::SealCall call) {
   const gpu::SealRegion& region = call.regions[blockIdx.y];
+  const uint32_t key0 = call.handed != 0 ? handed_key[0] : call.key[0];
+  const uint32_t key1 = call.handed != 0 ? handed_key[1] : call.key[1];
   const uint64_t whole = region.bytes / 16;
   const auto* from = reinterpret_cast<const uint4*>(region.from);
   auto* to = reinterpret_cast<uint4*>(region.to);
   const auto stream = [&](uint64_t block) {
     const uint4 counter = make_uint4(static_cast<uint32_t>(block),
                                      static_cast<uint32_t>(block >> 32), call.slot, region.index);
-    return philox(counter, call.key[0], call.key[1]);
+    return philox(counter, key0, key1);
   };
   const uint64_t step = uint64_t{gridDim.x} * blockDim.x;
   const uint64_t first = uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
@@ -108,7 +113,25 @@ extern "C" __global__ void flush(uint4* to, uint64_t blocks, uint32_t value) {
 
 // blockIdx.y: region. Adds to the 64-bit word at region.to, which starts at zero.
 extern "C" __global__ void tag_outputs(const __grid_constant__ gpu::SealCall call) {
-  add_tag(call.regions[blockIdx.y], call.slot, call.key);
+  const uint32_t key[2] = {call.handed != 0 ? handed_key[0] : call.key[0],
+                           call.handed != 0 ? handed_key[1] : call.key[1]};
+  add_tag(call.regions[blockIdx.y], call.slot, key);
+}
+
+// Tells the tags of the call before, if any, and waits for the next key.
+extern "C" __global__ void ask_for_key(const __grid_constant__ gpu::KeyQuestion call) {
+  if (threadIdx.x != 0) return;
+  auto* handing = reinterpret_cast<volatile gpu::Handing*>(call.handing);
+  auto* to = reinterpret_cast<volatile uint64_t*>(call.tags_to);
+  const auto* from = reinterpret_cast<const uint64_t*>(call.tags_from);
+  for (uint64_t i = 0; i < call.tag_count; ++i) to[i] = from[i];
+  __threadfence_system();
+  handing->asked = call.number;
+  while (handing->handed < call.number) {
+  }
+  __threadfence_system();
+  handed_key[0] = handing->key[0];
+  handed_key[1] = handing->key[1];
 }
 
 // Copies the tags of a batch into memory of the host, as its last step: a copy by the driver takes a

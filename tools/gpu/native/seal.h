@@ -24,6 +24,25 @@ struct SealCall {
   uint32_t key[2];
   uint32_t slot;
   uint32_t count;
+  uint32_t handed;  // not 0: the key is the one that was handed out last
+  uint32_t pad;
+};
+
+// Where the keys of a stepwise batch come, one at a time: question n is asked where `asked` is n, and
+// answered by `key` where `handed` is n.
+struct Handing {
+  uint64_t asked;
+  uint64_t handed;
+  uint32_t key[2];
+};
+
+// One question for a key, with tags that are told before it is asked.
+struct KeyQuestion {
+  uint64_t handing;  // address of a Handing, in memory of the host that the referee holds too
+  uint64_t number;
+  uint64_t tags_to;  // in the same memory
+  uint64_t tags_from;
+  uint64_t tag_count;
 };
 
 // One buffer of many slots, and a row of the referee's for each of them: contents, or a tag.

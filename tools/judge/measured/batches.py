@@ -53,12 +53,18 @@ async def run_pair(
 
 
 async def run_batch(
-    lane: Lane, calls: int, rules: Rules, *, solve: bool = True, alike: bool = False
+    lane: Lane, calls: int, rules: Rules, *, solve: bool = True, stepwise: bool = False
 ) -> float | Verdict:
-    """Seconds of `calls` calls on slots in a secret order; see `stage` for `alike`."""
+    """Seconds of `calls` calls on slots in a secret order; see `stage` for `stepwise`."""
     order = [int(number) for number in rules.rng.permutation(len(lane.slots))[:calls]]
-    staged = stage(lane, order, alike=alike)
-    batch = Batch(order=staged.order, key=staged.key, flush=rules.l2 is L2.COLD, solve=solve)
+    staged = stage(lane, order, stepwise=stepwise)
+    batch = Batch(
+        order=staged.order,
+        key=staged.key,
+        keys=staged.keys,
+        flush=rules.l2 is L2.COLD,
+        solve=solve,
+    )
     fault = await lane.session.arm(batch)
     if fault is not None:
         return fault

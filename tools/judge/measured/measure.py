@@ -46,6 +46,10 @@ class Measured:
     readings: tuple[Reading | None, ...]
     slots: int
     """Calls of the longest batch."""
+    stepwise_us: float | None = None
+    """See `SizeTime`."""
+    note: str = ""
+    """What was not looked at, and why."""
 
 
 async def measure_size(
@@ -156,9 +160,9 @@ async def conclude(
     kept = keep([one.block for one in watched], discard=rule.discard)
     floor = SMALLEST_FLOOR if rule.compares_same else FLOOR_FACTOR * baseline.spread
     comparison = compare_blocks(kept.blocks, least_floor=max(SMALLEST_FLOOR, floor))
-    fault = await find_dependence(lanes, kept.blocks, rules, rule, comparison)
-    if fault is not None:
-        return fault
+    looked = await find_dependence(lanes, kept.blocks, rules, rule, comparison)
+    if isinstance(looked, Fault):
+        return looked
     return Measured(
         comparison=comparison,
         first_class=lanes.first.time_class,
@@ -166,4 +170,6 @@ async def conclude(
         throttled=kept.throttled,
         readings=tuple(reading for one in watched for reading in one.readings),
         slots=lanes.slots,
+        stepwise_us=looked.stepwise_us,
+        note=looked.note,
     )

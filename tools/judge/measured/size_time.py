@@ -17,6 +17,7 @@ def size_time(dims: Dims, measured: Measured, l2: L2, *, against_kept: bool = Fa
     comparison = measured.comparison
     notes = [HOST] if measured.first_class is TimeClass.HOST_INCLUSIVE else []
     notes += [KEPT] if against_kept else []
+    notes += [measured.note] if measured.note else []
     return SizeTime(
         dims=dict(dims),
         time_us=comparison.first_us.value,
@@ -33,6 +34,7 @@ def size_time(dims: Dims, measured: Measured, l2: L2, *, against_kept: bool = Fa
         l2=str(l2),
         blocks=comparison.blocks,
         clocks=summarise(measured.readings, measured.throttled),
+        stepwise_us=measured.stepwise_us,
         note="; ".join(notes),
     )
 

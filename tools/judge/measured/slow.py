@@ -65,9 +65,9 @@ async def measure_slow(
     verdict = await replay_alone(lanes.first, rules) or find_overwritten(lanes.first)
     if verdict is not None:
         return Fault(which="first", verdict=verdict)
-    fault = await find_dependence(lanes, kept.blocks, rules, rule, alone)
-    if fault is not None:
-        return fault
+    looked = await find_dependence(lanes, kept.blocks, rules, rule, alone)
+    if isinstance(looked, Fault):
+        return looked
     return Measured(
         comparison=against_kept(alone, baseline),
         first_class=lanes.first.time_class,
@@ -75,6 +75,8 @@ async def measure_slow(
         throttled=kept.throttled,
         readings=tuple(reading for one in watched for reading in one.readings),
         slots=lanes.slots,
+        stepwise_us=looked.stepwise_us,
+        note=looked.note,
     )
 
 

@@ -1,9 +1,10 @@
 """Before a batch: contents that nobody has seen, sealed until their call begins."""
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from cuda_llm.tools.arrays import Array
 from cuda_llm.tools.judge.measured.contents import Group, draw_group, in_groups
 from cuda_llm.tools.judge.measured.lane import KEY_BYTES, SEED_BITS, Lane, poison_outputs
 from cuda_llm.tools.validator.cases import POISONS
@@ -15,15 +16,17 @@ class Staged:
 
     order: tuple[int, ...]
     key: bytes
+    keys: tuple[bytes, ...] = ()
+    """One for each call, where they are handed out step by step."""
     groups: tuple[Group, ...] = ()
     """None where the contents are not the candidate's to answer for."""
 
 
-def stage(lane: Lane, order: Sequence[int], *, alike: bool = False) -> Staged:
+def stage(lane: Lane, order: Sequence[int], *, stepwise: bool = False) -> Staged:
     """Seal fresh contents into the slots of `order`; a trusted lane keeps what it has.
 
-    `alike` gives a trusted lane fresh contents too, so that the referee has done the same before
-    every batch, where their constants are compared.
+    `stepwise`: each call under a key of its own. Then a trusted lane gets fresh contents too, so
+    that the referee has done the same before every batch: their constants are compared.
 
     Outputs are poisoned in either: a batch begins later where the GPU has just worked for the
     referee, and that must be the same for all that are compared. The plain contents are not kept,
@@ -31,12 +34,31 @@ def stage(lane: Lane, order: Sequence[int], *, alike: bool = False) -> Staged:
     are looked at.
     """
     poison_outputs(lane.recipe, lane.slots, order, secrets.choice(POISONS))
-    if lane.trusted and not alike:
+    if lane.trusted and not stepwise:
         return Staged(order=tuple(order), key=lane.key)
-    key = lane.key if lane.trusted else secrets.token_bytes(KEY_BYTES)
+    key = new_key(lane)
+    keys = {slot: new_key(lane) for slot in order} if stepwise else {}
     groups = []
     for numbers in in_groups(lane.recipe, order):
         group = Group(slots=numbers, seed=secrets.randbits(SEED_BITS))
-        lane.session.seal(numbers, key, draw_group(lane.recipe, group))
+        contents = draw_group(lane.recipe, group)
+        if stepwise:
+            seal_apart(lane, numbers, keys, contents)
+        else:
+            lane.session.seal(numbers, key, contents)
         groups.append(group)
-    return Staged(order=tuple(order), key=key, groups=tuple(groups))
+    return Staged(order=tuple(order), key=key, keys=tuple(keys.values()), groups=tuple(groups))
+
+
+def seal_apart(
+    lane: Lane, slots: Sequence[int], keys: Mapping[int, bytes], contents: Mapping[str, Array]
+) -> None:
+    """Each slot under its own key."""
+    for row, slot in enumerate(slots):
+        own = {name: drawn[row : row + 1] for name, drawn in contents.items()}
+        lane.session.seal([slot], keys[slot], own)
+
+
+def new_key(lane: Lane) -> bytes:
+    """A trusted lane's stays: all of its contents are sealed under that."""
+    return lane.key if lane.trusted else secrets.token_bytes(KEY_BYTES)

@@ -1,29 +1,42 @@
 """Whether the time of a call depends on how many are timed."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
 
 from cuda_llm.outcomes import InfraFailed, Quarantined
 from cuda_llm.tools.device import TimeClass
-from cuda_llm.tools.judge.measured.alone import Alone, run_alone
+from cuda_llm.tools.judge.measured.apart import Apart, run_apart
 from cuda_llm.tools.judge.measured.batches import Rules
 from cuda_llm.tools.judge.measured.entrants import Fault, Lanes
 from cuda_llm.tools.judge.measured.lane import Lane
 from cuda_llm.tools.judge.noisy import noisy
+from cuda_llm.tools.timing.apart import Stepwise, call_apart_us, merged_us
 from cuda_llm.tools.timing.block import Block
 from cuda_llm.tools.timing.comparison import Comparison
 from cuda_llm.tools.timing.evenness import ALLOWED_US, ALLOWED_WITH_HOST_US, Uneven, find_uneven
-from cuda_llm.tools.timing.singles import Singles, bent_us, empty_slope_us, merged_us
-from cuda_llm.tools.timing.slope import Pair
+from cuda_llm.tools.timing.slope import Pair, slope_us
 from cuda_llm.tools.timing.stopping import Rule
 
 FEWEST_BLOCKS = 3
-"""A slope from fewer is not known well enough to hold single calls against it. Only kernels of
+"""A slope from fewer is not known well enough to hold anything against it. Only kernels of
 milliseconds have so few: there is nothing to gain in merging them."""
 
 ACCUSING_BLOCKS = 12
 """Outliers of a machine may be most of three blocks, but not of these."""
 DOUBTING_BLOCKS = 24
 """Where it is noisy still, more would hardly help."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Looked:
+    """No fault."""
+
+    stepwise_us: float | None = None
+    """What a call of the first takes of which nothing is known before; None: not looked at."""
+    note: str = ""
+    """Why not, where it should have been."""
 
 
 def wants_more(lanes: Lanes, blocks: Sequence[Block]) -> bool:
@@ -37,8 +50,9 @@ def wants_more(lanes: Lanes, blocks: Sequence[Block]) -> bool:
 
 async def find_dependence(
     lanes: Lanes, blocks: Sequence[Block], rules: Rules, rule: Rule, comparison: Comparison
-) -> Fault | None:
-    """Short batches against long ones; where the rule asks for it, single calls against both.
+) -> Fault | Looked:
+    """Short batches against long ones; where the rule asks for it, slopes against calls whose keys
+    are handed out step by step.
 
     `comparison` is of the same blocks.
     """
@@ -48,17 +62,21 @@ async def find_dependence(
             told = uneven if found.is_sure else too_noisy
             return Fault(which=which, verdict=told(found.beyond_us))
     comparable = [which for which in suspects(lanes) if not includes_host(lanes, which)]
-    if not rule.singles or len(blocks) < FEWEST_BLOCKS or not comparable:
-        return None
+    if not rule.stepwise or len(blocks) < FEWEST_BLOCKS or not comparable:
+        return Looked()
     longest_us = max(comparison.first_us.value, comparison.second_us.value)
-    alone = await run_alone(lanes, rules, rule.singles, longest_us)
-    if isinstance(alone, Fault):
-        return alone
+    apart = await run_apart(lanes, rules, rule.stepwise, longest_us)
+    if isinstance(apart, Fault):
+        return apart
+    if apart.why_not:
+        return Looked(note=f"merged calls were not looked for: {apart.why_not}")
     for which in comparable:
-        verdict = judge_alone(lanes.second, which, blocks, alone, comparison.second_us.value)
-        if verdict is not None:
-            return Fault(which=which, verdict=verdict)
-    return None
+        stepwise = stepwise_of(lanes.second, which, apart, comparison.second_us.value)
+        empties = [block.empty for block in blocks]
+        more_us = merged_us(stepwise, pairs_of(which, blocks), empties)
+        if more_us > 0:
+            return Fault(which=which, verdict=dearer_apart(more_us))
+    return Looked(stepwise_us=call_apart_us(stepwise_of(lanes.second, "first", apart)))
 
 
 def suspects(lanes: Lanes) -> list[str]:
@@ -84,22 +102,20 @@ def includes_host(lanes: Lanes, which: str) -> bool:
     return lane is not None and lane.time_class is TimeClass.HOST_INCLUSIVE
 
 
-def judge_alone(
-    second: Lane | None, which: str, blocks: Sequence[Block], alone: Alone, second_us: float
-) -> Quarantined | None:
-    """See `merged_us` and `bent_us`."""
-    singles = Singles(
-        own=alone[which],
-        empty=alone["empty"],
-        usual=alone["second"] if is_trusted(second) else (),
+def stepwise_of(second: Lane | None, which: str, apart: Apart, second_us: float = 0.0) -> Stepwise:
+    """What was measured of one of the two."""
+    return Stepwise(
+        calls=apart.calls,
+        own=apart.seconds[which],
+        empty=apart.seconds["empty"],
+        usual=apart.seconds["second"] if is_trusted(second) else (),
         usual_call_us=second_us,
     )
-    own, empties = pairs_of(which, blocks), [block.empty for block in blocks]
-    more_us = merged_us(singles, own, empties)
-    if more_us > 0:
-        return dearer_alone(more_us)
-    beyond_us = bent_us(singles, own, empties)
-    return uneven(beyond_us) if beyond_us > 0 else None
+
+
+def empty_slope_us(empties: Sequence[Pair]) -> float:
+    """Everything in a step but its call."""
+    return float(np.median([slope_us(pair) for pair in empties]))
 
 
 def is_trusted(second: Lane | None) -> bool:
@@ -112,12 +128,12 @@ def pairs_of(which: str, blocks: Sequence[Block]) -> list[Pair]:
     return [block.first if which == "first" else block.second for block in blocks]
 
 
-def dearer_alone(beyond_us: float) -> Quarantined:
+def dearer_apart(beyond_us: float) -> Quarantined:
     """For a person to look at: who merges calls does this."""
     return Quarantined(
-        reason="a call alone in its batch takes longer than one among others, by "
-        f"{beyond_us:.0f} us more than a first call and noise explain: work of several calls may "
-        "be done in one"
+        reason="a call of which nothing is known before the one before it has ended takes longer "
+        f"than one of a batch, by {beyond_us:.1f} us more than noise explains: work of several "
+        "calls may be done in one"
     )
 
 

@@ -10,7 +10,7 @@ from seal_reference import sealed, tag
 
 from cuda_llm.outcomes import OutOfMemory
 from cuda_llm.tools.gpu.endings import Scene, ending
-from cuda_llm.tools.gpu.protocol import ArmFlag, Captured, Reply
+from cuda_llm.tools.gpu.protocol import Armed, ArmFlag, Captured, Reply
 from cuda_llm.tools.gpu.report import CallLog
 from cuda_llm.tools.runner.process import Ended
 
@@ -82,6 +82,55 @@ def test_without_solve_a_batch_is_all_the_rest(start: Start) -> None:
             assert (_output(runner, slot) == 7).all()
         sevens = _bytes(np.full(COUNT, 7, dtype=np.float32))
         assert _tags(runner, len(ORDER)) == [tag(sevens, KEY[2:], slot, 1) for slot in ORDER]
+
+
+STEPWISE = ALL | ArmFlag.STEPWISE
+KEYS = tuple(bytes([17 * (step + 1)]) * 16 for step in range(len(ORDER)))
+
+
+def _words(half: bytes) -> tuple[int, int]:
+    return int.from_bytes(half[:4], "little"), int.from_bytes(half[4:], "little")
+
+
+def test_step_by_step_each_call_is_opened_and_tagged_by_the_key_handed_out_for_it(
+    start: Start,
+) -> None:
+    with start() as runner:
+        runner.start()
+        runner.capture(Ways())
+        for _ in range(2):
+            contents = _seal(runner)
+            for slot, key in zip(ORDER, KEYS, strict=True):
+                begin = slot * STRIDE + SEALED
+                runner.arena[begin : begin + COUNT * 4] = sealed(
+                    _bytes(contents[slot]), _words(key[:8]), slot, 0
+                )
+            assert runner.arm(ORDER, STEPWISE).reply == Reply.DONE
+            reply, told = runner.go_stepwise(KEYS)
+            assert reply.reply == Reply.DONE
+            for slot in ORDER:
+                np.testing.assert_array_equal(_output(runner, slot), 2 * contents[slot])
+            expected = [
+                tag(_bytes(_output(runner, slot)), _words(key[8:]), slot, 1)
+                for slot, key in zip(ORDER, KEYS, strict=True)
+            ]
+            assert told == [[one] for one in expected[:-1]]
+            assert runner.report().tags[: len(ORDER)] == expected
+
+
+def test_a_gpu_that_cannot_see_memory_of_the_host_has_no_stepwise_batches(
+    sanitized: Parts, start: Start
+) -> None:
+    environment = {**sanitized.environment, "FAKE_CUDA_FAIL": "cuMemHostRegister_v2=2"}
+    with start(replace(sanitized, environment=environment)) as runner:
+        runner.start()
+        runner.capture(Ways())
+        reply = runner.arm(ORDER, STEPWISE)
+        assert (reply.reply, reply.number) == (Reply.DONE, Armed.NOT_STEPWISE)
+        assert reply.text == "CUDA_ERROR_OUT_OF_MEMORY"
+        _seal(runner)
+        assert runner.arm(ORDER, ALL).number == Armed.YES
+        assert runner.go().reply == Reply.DONE
 
 
 def test_what_flushes_l2_lies_where_all_runners_write(start: Start) -> None:

@@ -30,12 +30,27 @@ extern "C" void solve(const unsigned char* in, unsigned char* out, unsigned long
   tag_outputs<<<dim3(5, 2), 128>>>(call);
 }
 """
+ASKING = """
+extern "C" void solve(const unsigned char* in, const unsigned long long* given,
+                      unsigned char* out, unsigned long long* words, int bytes, int slot) {
+  cudaMemcpy(words, given, 56, cudaMemcpyDeviceToDevice);
+  // Answered beforehand: nobody is there to answer while a kernel runs.
+  ask_for_key<<<1, 64>>>(gpu::KeyQuestion{(uint64_t)words, 3, (uint64_t)(words + 3),
+                                          (uint64_t)(words + 5), 2});
+  gpu::SealCall call = {};
+  call.count = 1;
+  call.slot = slot;
+  call.handed = 1;
+  call.regions[0] = {(uint64_t)out, (uint64_t)in, (uint64_t)bytes, 3, 0};
+  open_inputs<<<3, 128>>>(call);
+}
+"""
 KEY = (0xFEDCBA98, 7)
 
 
-def _source() -> str:
+def _source(solve: str = SOLVE) -> str:
     header = (NATIVE / "seal.h").read_text().replace("#pragma once", "")
-    return header + (NATIVE / "seal.cu").read_text().replace('#include "seal.h"', "") + SOLVE
+    return header + (NATIVE / "seal.cu").read_text().replace('#include "seal.h"', "") + solve
 
 
 @pytest.mark.parametrize(("first", "second"), [(4801, 3), (16, TAG_WORDS * 4 + 6)])
@@ -57,6 +72,21 @@ def test_ciphertext_and_tags_are_those_of_the_reference(first: int, second: int)
         tag(expected[:first], KEY, slot, 3),
         tag(expected[offset:], KEY, slot, 5),
     ]
+
+
+def test_a_question_tells_tags_and_what_is_opened_next_has_the_key_that_was_handed_out() -> None:
+    content = np.random.default_rng(0).integers(0, 256, 777, dtype=np.uint8)
+    words = np.array([0, 3, KEY[0] | KEY[1] << 32, 0, 0, 11, 12], dtype=np.uint64)
+    values: dict[str, npt.NDArray[np.generic]] = {
+        "in": content,
+        "given": words,
+        "out": np.zeros(777, dtype=np.uint8),
+        "words": np.zeros(7, dtype=np.uint64),
+    }
+    called = run(_source(ASKING), values, ["out", "words"], 777, 5)
+    assert called.report
+    np.testing.assert_array_equal(called.outputs["out"], sealed(content, KEY, 5, 3))
+    assert called.outputs["words"].tolist() == [3, 3, int(words[2]), 11, 12, 11, 12]
 
 
 def test_the_reference_is_philox() -> None:

@@ -25,6 +25,7 @@ from cuda_llm.tools.judge.measured.options import L2, MeasureOptions
 from cuda_llm.tools.judge.measured.suspicion import (
     ACCUSING_BLOCKS,
     DOUBTING_BLOCKS,
+    Looked,
     find_dependence,
     wants_more,
 )
@@ -50,10 +51,11 @@ def site_of(candidate: Script, baseline: Script) -> TimedArraySite:
     return site
 
 
-def test_merging_calls_is_found_out_where_a_call_is_alone() -> None:
-    outcome = confirmed(merging(CALL_US))
+@pytest.mark.parametrize("call_us", [20.0, CALL_US])
+def test_merging_calls_is_found_out_where_nothing_is_known_of_the_next(call_us: float) -> None:
+    outcome = confirmed(merging(call_us), baseline=honest(call_us))
     assert isinstance(outcome, Quarantined)
-    assert "alone in its batch" in outcome.reason
+    assert "nothing is known" in outcome.reason
 
 
 def test_a_first_call_that_is_a_little_slower_is_let_be() -> None:
@@ -62,16 +64,18 @@ def test_a_first_call_that_is_a_little_slower_is_let_be() -> None:
     assert outcome.times[0][1] == pytest.approx(CALL_US, rel=0.01)
 
 
-def test_what_first_calls_of_the_baseline_take_more_is_let_be_too() -> None:
-    candidate = slow_to_begin(CALL_US, 60.0)
-    assert isinstance(confirmed(candidate), Quarantined)
-    assert isinstance(confirmed(candidate, baseline=slow_to_begin(CALL_US, 60.0)), Timing)
-
-
-def test_dawdling_in_short_batches_of_several_calls_bends_the_line() -> None:
-    outcome = confirmed(slow_to_begin_in_company(60.0, 110.0), baseline=honest(60.0))
+def test_dawdling_in_short_batches_shows_where_all_are_as_long() -> None:
+    outcome = confirmed(slow_to_begin_in_company(20.0, 110.0), baseline=honest(20.0))
     assert isinstance(outcome, Quarantined)
-    assert "first calls of a batch" in outcome.reason
+
+
+def test_where_keys_cannot_be_handed_out_a_note_says_that_nobody_looked() -> None:
+    site = site_of(honest(CALL_US), honest(CALL_US))
+    site.not_stepwise = "no such memory"
+    outcome = timed(site, options=CONFIRM)
+    assert isinstance(outcome, Timing)
+    assert outcome.sizes[0].stepwise_us is None
+    assert outcome.sizes[0].note == "merged calls were not looked for: no such memory"
 
 
 def test_beside_a_slow_baseline_nobody_dawdles_unseen_either() -> None:
@@ -107,7 +111,7 @@ def test_outliers_of_the_machine_accuse_nobody() -> None:
     assert outcome.sizes[0].blocks > 3
 
 
-def seen_beside_a_noisy_baseline(start_us: float, count: int) -> tuple[Fault | None, bool]:
+def seen_beside_a_noisy_baseline(start_us: float, count: int) -> tuple[Fault | Looked, bool]:
     """Of a candidate whose batches begin so late; and whether more blocks are wanted."""
     candidate, baseline = (
         SimpleNamespace(trusted=trusted, time_class=TimeClass.DEVICE) for trusted in (False, True)
@@ -129,33 +133,38 @@ def seen_beside_a_noisy_baseline(start_us: float, count: int) -> tuple[Fault | N
 
 def test_where_trusted_batches_begin_as_unevenly_nobody_is_accused_or_believed() -> None:
     found, more = seen_beside_a_noisy_baseline(900.0, ACCUSING_BLOCKS)
-    assert found is not None
+    assert isinstance(found, Fault)
     assert isinstance(found.verdict, InfraFailed)
     assert "judge it again" in found.verdict.detail
     assert more
     found, more = seen_beside_a_noisy_baseline(900.0, DOUBTING_BLOCKS)
-    assert found is not None
+    assert isinstance(found, Fault)
     assert isinstance(found.verdict, InfraFailed)
     assert not more
     found, more = seen_beside_a_noisy_baseline(9000.0, ACCUSING_BLOCKS)
-    assert found is not None
+    assert isinstance(found, Fault)
     assert isinstance(found.verdict, Quarantined)
     assert not more
 
 
-def test_a_screen_makes_no_single_calls_but_its_last() -> None:
-    # So quick that the shorter batches have more than one call, whatever is drawn.
-    site = timed_site(honest(CALL_US / 10))
-    timed(site)
-    lengths = [len(batch.order) for batch in site.session_of("candidate").orders]
-    assert lengths.count(1) <= len(lengths) / 2
+def test_keys_are_handed_out_step_by_step_at_the_end_of_a_confirmation_alone() -> None:
     site = timed_site(honest(CALL_US))
-    timed(site, options=CONFIRM)
-    lengths = [len(batch.order) for batch in site.session_of("candidate").orders]
-    assert lengths[-32:] == [1] * 32
+    screened = timed(site)
+    assert isinstance(screened, Timing)
+    assert screened.sizes[0].stepwise_us is None
+    assert not any(batch.keys for batch in site.session_of("candidate").orders)
+    site = timed_site(honest(CALL_US))
+    outcome = timed(site, options=CONFIRM)
+    assert isinstance(outcome, Timing)
+    assert outcome.sizes[0].stepwise_us == pytest.approx(CALL_US, rel=0.01)
+    batches = site.session_of("candidate").orders
+    assert [bool(batch.keys) for batch in batches[-13:]] == [False] + [True] * 12
+    assert len({key for batch in batches for key in batch.keys}) == sum(
+        len(batch.keys) for batch in batches
+    )
 
 
-def test_where_the_host_counts_too_single_calls_are_not_held_against_graphs() -> None:
+def test_where_the_host_counts_too_nothing_is_held_against_graphs() -> None:
     site = timed_site(slow_to_begin(CALL_US, 100.0))
     site.time_class = TimeClass.HOST_INCLUSIVE
     assert isinstance(timed(site, options=CONFIRM), Timing)
@@ -164,6 +173,6 @@ def test_where_the_host_counts_too_single_calls_are_not_held_against_graphs() ->
     assert isinstance(timed(site, options=CONFIRM), Quarantined)
 
 
-def test_a_single_call_that_is_wrong_is_that() -> None:
+def test_a_stepwise_call_that_is_wrong_is_that() -> None:
     outcome = confirmed(wrong_in_the_last_call)
     assert getattr(outcome, "code", None) == "WRONG_RESULT"

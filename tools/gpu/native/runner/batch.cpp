@@ -9,6 +9,8 @@ namespace {
 using namespace runner;
 
 void check(const Captures& captures, const gpu::ArmFrame& frame) {
+  if ((frame.flags & gpu::kStepwise) != 0 && (frame.flags & gpu::kHost) != 0)
+    give_up("batch", "uncaptured calls step by step");
   if (frame.steps > gpu::kMaxSteps || frame.input_count > gpu::kMaxRegions ||
       frame.output_count > gpu::kMaxRegions)
     give_up("batch", "more than there is room for");
@@ -38,9 +40,11 @@ namespace runner {
 // The outputs of a call are tagged after the flush that is there for the next one, so that they are
 // read from memory whether there was a call that left them in L2 or not: the time of tagging cancels.
 // No code of the candidate runs between a call and its tags in either order.
+// Step by step, the key of the tags is there when the call has ended, and that of the next inputs when
+// the tags are told: so those are opened last, and what is in L2 then is written out once more.
 Batch compose(const Gpu& gpu, const SealKernels& kernels, const Parts& parts,
               const gpu::ArmFrame& frame) {
-  const auto& [arena, flush, captures] = parts;
+  const auto& [arena, flush, captures, handout] = parts;
   check(captures, frame);
   Batch batch{};
   batch.calls_solve = (frame.flags & gpu::kSolve) != 0;
@@ -49,22 +53,31 @@ Batch compose(const Gpu& gpu, const SealKernels& kernels, const Parts& parts,
   batch.tag_bytes = uint64_t{frame.steps} * frame.output_count * 8;
   batch.order.assign(frame.order, frame.order + frame.steps);
   copy_in(gpu, arena, frame.copied_bytes);
+  const bool flushes = (frame.flags & gpu::kFlush) != 0;
+  const bool stepwise = (frame.flags & gpu::kStepwise) != 0;
   Chain chain = begin_chain(gpu);
+  const auto ask = [&](uint64_t number) {
+    if (stepwise) add_question(gpu, kernels, arena, frame, handout, number, chain);
+  };
   // What the referee has just written lies in L2, of one batch more than of another.
-  if ((frame.flags & gpu::kFlush) != 0) add_flush(gpu, kernels, flush, frame.order[0], chain);
+  if (flushes) add_flush(gpu, kernels, flush, frame.order[0], chain);
   add_clear_tags(gpu, arena, frame, chain);
   for (uint32_t step = 0; step < frame.steps; ++step) {
+    ask(2 * step + 1);
     add_open(gpu, kernels, arena, frame, step, chain);
-    if ((frame.flags & gpu::kFlush) != 0) add_flush(gpu, kernels, flush, frame.order[step], chain);
-    if (step != 0) add_tags(gpu, kernels, arena, frame, step - 1, chain);
+    if (flushes) add_flush(gpu, kernels, flush, frame.order[step], chain);
+    if (step != 0 && !stepwise) add_tags(gpu, kernels, arena, frame, step - 1, chain);
     if (batch.host_inclusive) {
       batch.graphs.push_back(finish(gpu, chain));
       chain = begin_chain(gpu);
     } else if (batch.calls_solve) {
       add_captured(gpu, captures.graphs[frame.order[step]], chain);
     }
+    ask(2 * step + 2);
+    if (stepwise && flushes) add_flush(gpu, kernels, flush, frame.order[step], chain);
+    if (stepwise) add_tags(gpu, kernels, arena, frame, step, chain);
   }
-  if (frame.steps != 0) add_tags(gpu, kernels, arena, frame, frame.steps - 1, chain);
+  if (frame.steps != 0 && !stepwise) add_tags(gpu, kernels, arena, frame, frame.steps - 1, chain);
   add_hand_over(gpu, kernels, arena, frame, chain);
   batch.graphs.push_back(finish(gpu, chain));
   settle(gpu);

@@ -21,6 +21,7 @@ struct Parts {
   const Arena& arena;
   const Flush& flush;
   const Captures& captures;
+  const Handout& handout;
 };
 
 // Does everything but run it; what the frame holds is not kept.

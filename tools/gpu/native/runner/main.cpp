@@ -80,6 +80,7 @@ struct Runner {
   Candidate candidate;
   Captures captures;
   Batch batch;
+  Handout handout;
 };
 
 void call_once(const Runner& r, const gpu::CallFrame& frame) {
@@ -110,6 +111,16 @@ void move(Runner& r, const gpu::StartFrame& frame) {
   say(Reply::ready, 0, frame.head.sequence, r.arena.base, "");
 }
 
+// False: the referee was told why there can be no such batch.
+bool can_arm(Runner& r, const gpu::ArmFrame& frame) {
+  if ((frame.flags & gpu::kStepwise) == 0 || r.handout.handing != 0) return true;
+  r.handout = open_handout(r.gpu, r.report);
+  if (r.handout.handing != 0) return true;
+  say(Reply::done, static_cast<uint32_t>(gpu::Armed::not_stepwise), frame.head.sequence, 0,
+      r.handout.why);
+  return false;
+}
+
 void obey(Runner& r, AnyFrame& frame) {
   const uint64_t sequence = frame.head.sequence;
   switch (static_cast<Order>(frame.head.kind)) {
@@ -119,7 +130,8 @@ void obey(Runner& r, AnyFrame& frame) {
       return capture(r, frame.capture);
     case Order::arm:
       forget_batch(r.gpu, r.batch);
-      r.batch = compose(r.gpu, r.kernels, {r.arena, r.flush, r.captures}, frame.arm);
+      if (!can_arm(r, frame.arm)) return;
+      r.batch = compose(r.gpu, r.kernels, {r.arena, r.flush, r.captures, r.handout}, frame.arm);
       // The key is not left where the candidate's host code could look for it.
       explicit_bzero(&frame, sizeof frame);
       return say(Reply::done, 0, sequence, 0, "");

@@ -66,6 +66,7 @@ SealKernels load_seal_kernels(const Gpu& gpu, const char* cubin) {
   expect(gpu, gpu.driver->cuModuleGetFunction(&kernels.tag, module, "tag_outputs"), "tag_outputs");
   expect(gpu, gpu.driver->cuModuleGetFunction(&kernels.hand_over, module, "hand_over"),
          "hand_over");
+  expect(gpu, gpu.driver->cuModuleGetFunction(&kernels.ask, module, "ask_for_key"), "ask_for_key");
   return kernels;
 }
 
@@ -111,6 +112,7 @@ void add_open(const Gpu& gpu, const SealKernels& kernels, const Arena& arena,
   call.key[1] = frame.key[1];
   call.slot = slot;
   call.count = frame.input_count;
+  call.handed = frame.flags & gpu::kStepwise;
   void* arguments[] = {&call};
   add_kernel(gpu, chain, kernels.open, blocks_for(gpu, longest), call.count, arguments);
 }
@@ -151,10 +153,25 @@ void add_tags(const Gpu& gpu, const SealKernels& kernels, const Arena& arena,
   call.key[1] = frame.key[3];
   call.slot = slot;
   call.count = frame.output_count;
+  call.handed = frame.flags & gpu::kStepwise;
   const uint64_t wanted = (longest / 4 + kThreads - 1) / kThreads;
   const auto blocks = static_cast<unsigned>(std::clamp<uint64_t>(wanted, 1, kTagBlocks));
   void* arguments[] = {&call};
   add_kernel(gpu, chain, kernels.tag, blocks, call.count, arguments);
+}
+
+void add_question(const Gpu& gpu, const SealKernels& kernels, const Arena& arena,
+                  const gpu::ArmFrame& frame, const Handout& handout, uint64_t number,
+                  Chain& chain) {
+  gpu::KeyQuestion call{handout.handing, number, 0, 0, 0};
+  if (number % 2 == 1 && number > 1) {
+    const uint64_t first = (number / 2 - 1) * frame.output_count * 8;
+    call.tags_to = handout.tags + first;
+    call.tags_from = at(arena, frame.tag_offset + first, frame.output_count * 8);
+    call.tag_count = frame.output_count;
+  }
+  void* arguments[] = {&call};
+  add_kernel(gpu, chain, kernels.ask, 1, 1, arguments);
 }
 
 void add_hand_over(const Gpu& gpu, const SealKernels& kernels, const Arena& arena,

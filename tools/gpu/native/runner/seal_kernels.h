@@ -4,11 +4,12 @@
 #include "arena.h"
 #include "frames.h"
 #include "gpu.h"
+#include "handing.h"
 
 namespace runner {
 
 struct SealKernels {
-  CUfunction open, flush, tag, hand_over;
+  CUfunction open, flush, tag, hand_over, ask;
 };
 
 SealKernels load_seal_kernels(const Gpu& gpu, const char* cubin);
@@ -28,6 +29,10 @@ void add_flush(const Gpu& gpu, const SealKernels& kernels, const Flush& flush, u
 void add_captured(const Gpu& gpu, CUgraph captured, Chain& chain);
 void add_tags(const Gpu& gpu, const SealKernels& kernels, const Arena& arena,
               const gpu::ArmFrame& frame, uint32_t step, Chain& chain);
+// See kStepwise.
+void add_question(const Gpu& gpu, const SealKernels& kernels, const Arena& arena,
+                  const gpu::ArmFrame& frame, const Handout& handout, uint64_t number,
+                  Chain& chain);
 // All tags of the batch, to `Gpu::tags`.
 void add_hand_over(const Gpu& gpu, const SealKernels& kernels, const Arena& arena,
                    const gpu::ArmFrame& frame, Chain& chain);

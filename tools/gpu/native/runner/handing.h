@@ -1,0 +1,19 @@
+// Memory of the host in which a GPU and the referee speak to each other while a batch runs.
+#pragma once
+
+#include "gpu.h"
+#include "report.h"
+
+namespace runner {
+
+// Addresses as kernels see them; 0: there is no such memory, and `why` says why.
+struct Handout {
+  CUdeviceptr handing;
+  CUdeviceptr tags;
+  const char* why;
+};
+
+// Has the GPU see the report. To be done once.
+Handout open_handout(const Gpu& gpu, gpu::Report* report);
+
+}  // namespace runner

@@ -1,7 +1,7 @@
 """Which of two kernels is faster: measured interleaved on one GPU, or as the model says."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 
 from cuda_llm.errors import InfrastructureError
@@ -10,6 +10,7 @@ from cuda_llm.profile import Outcome, TimeSource
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.compiler.candidate import Compiled
 from cuda_llm.tools.device import Device, Site, TimeClass
+from cuda_llm.tools.judge.measured.accused import unless_repeated
 from cuda_llm.tools.judge.measured.contend import contend
 from cuda_llm.tools.judge.measured.entrants import Fault
 from cuda_llm.tools.judge.measured.measure import Measured
@@ -90,7 +91,11 @@ async def contest_there(
 ) -> Contest:
     """The same where the device is. The baseline's runner times what is not `solve`."""
     if site.time_source == "measured":
-        found = await contend(site, task, first, second, baseline, options)
+
+        def measure() -> Awaitable[tuple[tuple[Dims, Measured], ...] | Fault]:
+            return contend(site, task, first, second, baseline, options)
+
+        found = await unless_repeated(measure, lambda one: getattr(one, "verdict", None))
         if isinstance(found, Fault):
             return measured_fault(found)
         return measured_contest(task, found)

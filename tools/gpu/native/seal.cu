@@ -16,6 +16,7 @@
 
 // What was handed out last, for the kernels whose call says `handed`.
 __device__ uint32_t handed_key[2];
+__device__ unsigned long long ignored_tags;
 
 namespace {
 
@@ -57,7 +58,8 @@ __device__ void add_tag(const gpu::SealRegion& region, const uint32_t& slot,
   }
   for (int distance = 16; distance > 0; distance /= 2)
     sum += __shfl_down_sync(0xffffffffu, sum, distance);
-  if (threadIdx.x % 32 == 0) atomicAdd(reinterpret_cast<unsigned long long*>(region.to), sum);
+  auto* to = region.to != 0 ? reinterpret_cast<unsigned long long*>(region.to) : &ignored_tags;
+  if (threadIdx.x % 32 == 0) atomicAdd(to, sum);
 }
 
 // 16 bytes from anywhere: rows follow one another whatever their length.

@@ -12,7 +12,7 @@ constexpr uint32_t kTagWords = 65536;  // of an output at most
 constexpr uint32_t kSealSlots = 256;
 
 struct SealRegion {
-  uint64_t to;  // device addresses; of a tag: the 64-bit word it is added to
+  uint64_t to;  // device addresses; of a tag: the 64-bit word it is added to, or 0: to none
   uint64_t from;
   uint64_t bytes;
   uint32_t index;  // of the buffer

@@ -92,6 +92,32 @@ def test_a_quick_kernel_beside_a_slow_baseline_is_done_when_its_time_is_sure() -
     assert outcome.sizes[0].blocks == 12
 
 
+def opened_of(site: TimedArraySite) -> int:
+    return [name for name, _ in site.opened].count("candidate")
+
+
+def test_who_dawdles_in_one_process_alone_was_held_up_and_is_believed() -> None:
+    held_up: list[int] = []
+
+    def script(call: Call) -> float:
+        held_up.append(id(call.memory))
+        dawdles = id(call.memory) == held_up[0] and call.calls < len(call.slots) / 2
+        add(call)
+        return 50.0 * (8 if dawdles else 1)
+
+    site = timed_site(script)
+    outcome = timed(site)
+    assert isinstance(outcome, Timing)
+    assert outcome.times[0][1] == pytest.approx(50.0, rel=0.02)
+    assert opened_of(site) == 2
+
+
+def test_who_dawdles_again_is_accused() -> None:
+    site = timed_site(slow_in_short_batches(50.0))
+    assert isinstance(timed(site), Quarantined)
+    assert opened_of(site) == 2
+
+
 def test_outliers_of_the_machine_accuse_nobody() -> None:
     """Most of the first blocks are spoilt: more are asked before anybody is accused."""
     spoilt = 0

@@ -66,7 +66,8 @@ Batch compose(const Gpu& gpu, const SealKernels& kernels, const Parts& parts,
     ask(2 * step + 1);
     add_open(gpu, kernels, arena, frame, step, chain);
     if (flushes) add_flush(gpu, kernels, flush, frame.order[step], chain);
-    if (step != 0 && !stepwise) add_tags(gpu, kernels, arena, frame, step - 1, chain);
+    // Tags that were taken already stand before the call once more: its neighbour stays the same.
+    if (step != 0) add_tags(gpu, kernels, arena, frame, step - 1, chain, stepwise);
     if (batch.host_inclusive) {
       batch.graphs.push_back(finish(gpu, chain));
       chain = begin_chain(gpu);

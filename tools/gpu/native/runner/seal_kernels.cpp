@@ -136,14 +136,14 @@ void add_captured(const Gpu& gpu, CUgraph captured, Chain& chain) {
 }
 
 void add_tags(const Gpu& gpu, const SealKernels& kernels, const Arena& arena,
-              const gpu::ArmFrame& frame, uint32_t step, Chain& chain) {
+              const gpu::ArmFrame& frame, uint32_t step, Chain& chain, bool ignored) {
   const uint32_t slot = frame.order[step];
   gpu::SealCall call{};
   uint64_t longest = 0;
   for (uint32_t o = 0; o < frame.output_count; ++o) {
     const gpu::TaggedOutput& output = frame.outputs[o];
     const uint64_t word = uint64_t{step} * frame.output_count + o;
-    call.regions[o] = {at(arena, frame.tag_offset + word * 8, 8),
+    call.regions[o] = {ignored ? 0 : at(arena, frame.tag_offset + word * 8, 8),
                        at(arena, output.offset + slot * frame.slot_stride, output.bytes),
                        output.bytes, output.index, 0};
     longest = std::max(longest, output.bytes);

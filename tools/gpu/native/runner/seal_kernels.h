@@ -28,7 +28,7 @@ void add_flush(const Gpu& gpu, const SealKernels& kernels, const Flush& flush, u
                Chain& chain);
 void add_captured(const Gpu& gpu, CUgraph captured, Chain& chain);
 void add_tags(const Gpu& gpu, const SealKernels& kernels, const Arena& arena,
-              const gpu::ArmFrame& frame, uint32_t step, Chain& chain);
+              const gpu::ArmFrame& frame, uint32_t step, Chain& chain, bool ignored = false);
 // See kStepwise.
 void add_question(const Gpu& gpu, const SealKernels& kernels, const Arena& arena,
                   const gpu::ArmFrame& frame, const Handout& handout, uint64_t number,

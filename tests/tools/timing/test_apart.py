@@ -65,7 +65,7 @@ def found(
 
 
 @pytest.mark.parametrize("noise", [even, skewed])
-@pytest.mark.parametrize("call_us", [15.0, 50.0, 200.0])
+@pytest.mark.parametrize("call_us", [12.0, 50.0, 200.0])
 def test_merging_two_calls_is_found_out(noise: Noise, call_us: float) -> None:
     seeds = range(100)
     assert sum(found(seed, call_us, call_us / 2, noise=noise) > 0 for seed in seeds) >= 95

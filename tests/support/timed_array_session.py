@@ -147,6 +147,8 @@ class TimedArraySession:
         """Nothing of the script runs."""
         assert len(set(batch.order)) == len(batch.order)
         assert len(batch.keys) in {0, len(batch.order)}
+        by_host = self.time_class is TimeClass.HOST_INCLUSIVE
+        assert not (batch.keys and batch.solve and by_host)
         if batch.keys and self.not_stepwise:
             return InfraFailed(component="device", detail=self.not_stepwise)
         self.armed = batch
@@ -256,6 +258,8 @@ class TimedArraySite:
     name: str = "a GPU that is not there"
     jitter_us: float = 1.0
     time_class: TimeClass = TimeClass.DEVICE
+    """Of candidates; of one of them where `time_classes` has it."""
+    time_classes: Mapping[str, TimeClass] = field(default_factory=dict)
     arrays: Arrays = HOST
     confined: str = "no namespaces; seccomp"
     time_source: TimeSource = "measured"
@@ -278,7 +282,9 @@ class TimedArraySite:
         trusted = candidate.name == "baseline"
         session = TimedArraySession(
             self.scripts[candidate.name],
-            time_class=TimeClass.DEVICE if trusted else self.time_class,
+            time_class=self.time_classes.get(
+                candidate.name, TimeClass.DEVICE if trusted else self.time_class
+            ),
             jitter_us=self.jitter_us,
             seed=len(self.opened),
         )

@@ -32,9 +32,9 @@ BATCH_US = 12.0
 """First calls of a kernel with more code or memory than the baseline's, and processes that answer
 a little later than others."""
 ALLOWED_US = 2.0
-ALLOWED_SHARE = 0.02
-"""Of a call, which comes after a wait here: on an H200 that made up to 0.9 us of calls below 40 us,
-and 5 % of a longer one at most (`benchmarks/results/h200_apart.json`)."""
+ALLOWED_SHARE = 0.05
+"""Of a call, which comes after a wait here: on an H200 that made up to three quarters of this
+(`benchmarks/results/h200_apart.json`)."""
 QUARTILE_ERROR = 1.363
 """sqrt(p (1 - p)) / density, p = 1/4: times sigma / sqrt(n), the standard error of the lower
 quartile of n normal values (Kendall and Stuart, The Advanced Theory of Statistics, 10.11)."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from timed_array_session import Script, TimedArraySite, named
 from timed_benches import small_bench, timed_site
-from timed_scripts import honest, late, overruns, slow_in_short_batches
+from timed_scripts import honest, late, merging, overruns, slow_in_short_batches
 
 from cuda_llm.errors import InfrastructureError
 from cuda_llm.outcomes import InfraFailed, Quarantined
@@ -38,7 +38,7 @@ def contest_of(first: Script, second: Script, *sizes: int) -> Contest:
     return held(site_with(first, second), *sizes)
 
 
-def held(site: TimedArraySite, *sizes: int) -> Contest:
+def held(site: TimedArraySite, *sizes: int, tier: Tier = Tier.SCREEN) -> Contest:
     return asyncio.run(
         contest_there(
             site,
@@ -47,7 +47,7 @@ def held(site: TimedArraySite, *sizes: int) -> Contest:
             named("second"),
             named("baseline"),
             None,
-            MeasureOptions(tier=Tier.SCREEN),
+            MeasureOptions(tier=tier),
         )
     )
 
@@ -102,6 +102,14 @@ def test_a_host_inclusive_time_is_labelled() -> None:
     site = site_with(honest(80.0), honest(100.0))
     site.time_class = TimeClass.HOST_INCLUSIVE
     assert [size.time_class for size in held(site).sizes] == ["host-inclusive"]
+
+
+def test_merging_is_looked_for_beside_one_whose_host_part_counts() -> None:
+    site = site_with(honest(80.0), merging(100.0))
+    site.time_classes = {"first": TimeClass.HOST_INCLUSIVE}
+    assert held(site, tier=Tier.CONFIRM).faults["second"].code == "QUARANTINED"
+    site.scripts = {**site.scripts, "second": honest(100.0)}
+    assert held(site, tier=Tier.CONFIRM).outcome == "faster"
 
 
 @pytest.mark.parametrize(

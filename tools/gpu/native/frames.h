@@ -66,7 +66,7 @@ constexpr uint32_t kFlush = 1;  // flags of an ArmFrame: write through L2 before
 constexpr uint32_t kSolve = 2;  // call `solve`; without it, a batch is all the rest
 constexpr uint32_t kHost = 4;   // call it uncaptured
 // Ask for each key when it is needed: question 2 i + 1 for that of step i's inputs, with the tags of
-// the step before, question 2 i + 2 for that of step i's tags. Not with kHost.
+// the step before, question 2 i + 2 for that of step i's tags. Not with both kHost and kSolve.
 constexpr uint32_t kStepwise = 8;
 
 struct Head {

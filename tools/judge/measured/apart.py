@@ -1,6 +1,6 @@
 """Batches whose keys are handed out step by step: what a kernel gains only in company shows."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cuda_llm.outcomes import Verdict
@@ -19,7 +19,7 @@ FEWEST = 6
 
 @dataclass(frozen=True, kw_only=True)
 class Apart:
-    """Seconds of batches of so many calls, by `first`, `second` and `empty`."""
+    """Seconds of batches of so many calls, by name."""
 
     calls: int
     seconds: Mapping[str, tuple[float, ...]]
@@ -28,9 +28,9 @@ class Apart:
 
 
 async def run_apart(
-    lanes: Lanes, rules: Rules, rounds: int, longest_call_us: float
+    lanes: Lanes, names: Sequence[str], rules: Rules, rounds: int, longest_call_us: float
 ) -> Apart | Fault:
-    """Every kernel's batches, and empty ones, in random order round by round.
+    """Batches of each of `names`, in random order round by round; those of `empty` have no calls.
 
     Each call of a candidate is verified. Raises TaskError or InfrastructureError where the
     baseline is at fault.
@@ -38,7 +38,6 @@ async def run_apart(
     call_us = max(longest_call_us, 1.0)
     calls = max(1, min(MOST_CALLS, lanes.slots, int(LONGEST_BATCH_US / call_us)))
     rounds = min(rounds, max(FEWEST, int(BUDGET_S * 1e6 / (calls * call_us))))
-    names = ["first", "empty"] + ([] if lanes.second is None else ["second"])
     seconds: dict[str, list[float]] = {name: [] for name in names}
     for _ in range(rounds):
         for name in rules.rng.permutation(names):

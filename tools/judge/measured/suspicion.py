@@ -1,18 +1,16 @@
 """Whether the time of a call depends on how many are timed."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from cuda_llm.outcomes import InfraFailed, Quarantined
 from cuda_llm.tools.device import TimeClass
-from cuda_llm.tools.judge.measured.apart import Apart, run_apart
 from cuda_llm.tools.judge.measured.batches import Rules
 from cuda_llm.tools.judge.measured.entrants import Fault, Lanes
 from cuda_llm.tools.judge.measured.lane import Lane
+from cuda_llm.tools.judge.measured.merging import Looked, find_merging
 from cuda_llm.tools.judge.noisy import noisy
-from cuda_llm.tools.timing.apart import Stepwise, call_apart_us, merged_us
 from cuda_llm.tools.timing.block import Block
 from cuda_llm.tools.timing.comparison import Comparison
 from cuda_llm.tools.timing.evenness import ALLOWED_US, ALLOWED_WITH_HOST_US, Uneven, find_uneven
@@ -27,16 +25,6 @@ ACCUSING_BLOCKS = 12
 """Outliers of a machine may be most of three blocks, but not of these."""
 DOUBTING_BLOCKS = 24
 """Where it is noisy still, more would hardly help."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Looked:
-    """No fault."""
-
-    stepwise_us: float | None = None
-    """What a call of the first takes of which nothing is known before; None: not looked at."""
-    note: str = ""
-    """Why not, where it should have been."""
 
 
 def wants_more(lanes: Lanes, blocks: Sequence[Block]) -> bool:
@@ -64,19 +52,7 @@ async def find_dependence(
     comparable = [which for which in suspects(lanes) if not includes_host(lanes, which)]
     if not rule.stepwise or len(blocks) < FEWEST_BLOCKS or not comparable:
         return Looked()
-    longest_us = max(comparison.first_us.value, comparison.second_us.value)
-    apart = await run_apart(lanes, rules, rule.stepwise, longest_us)
-    if isinstance(apart, Fault):
-        return apart
-    if apart.why_not:
-        return Looked(note=f"merged calls were not looked for: {apart.why_not}")
-    for which in comparable:
-        stepwise = stepwise_of(lanes.second, which, apart, comparison.second_us.value)
-        empties = [block.empty for block in blocks]
-        more_us = merged_us(stepwise, pairs_of(which, blocks), empties)
-        if more_us > 0:
-            return Fault(which=which, verdict=dearer_apart(more_us))
-    return Looked(stepwise_us=call_apart_us(stepwise_of(lanes.second, "first", apart)))
+    return await find_merging(lanes, comparable, blocks, rules, rule.stepwise, comparison)
 
 
 def suspects(lanes: Lanes) -> list[str]:
@@ -102,17 +78,6 @@ def includes_host(lanes: Lanes, which: str) -> bool:
     return lane is not None and lane.time_class is TimeClass.HOST_INCLUSIVE
 
 
-def stepwise_of(second: Lane | None, which: str, apart: Apart, second_us: float = 0.0) -> Stepwise:
-    """What was measured of one of the two."""
-    return Stepwise(
-        calls=apart.calls,
-        own=apart.seconds[which],
-        empty=apart.seconds["empty"],
-        usual=apart.seconds["second"] if is_trusted(second) else (),
-        usual_call_us=second_us,
-    )
-
-
 def empty_slope_us(empties: Sequence[Pair]) -> float:
     """Everything in a step but its call."""
     return float(np.median([slope_us(pair) for pair in empties]))
@@ -126,15 +91,6 @@ def is_trusted(second: Lane | None) -> bool:
 def pairs_of(which: str, blocks: Sequence[Block]) -> list[Pair]:
     """The batches of one of the two."""
     return [block.first if which == "first" else block.second for block in blocks]
-
-
-def dearer_apart(beyond_us: float) -> Quarantined:
-    """For a person to look at: who merges calls does this."""
-    return Quarantined(
-        reason="a call of which nothing is known before the one before it has ended takes longer "
-        f"than one of a batch, by {beyond_us:.1f} us more than noise explains: work of several "
-        "calls may be done in one"
-    )
 
 
 def uneven(beyond_us: float) -> Quarantined:

@@ -118,6 +118,19 @@ def test_step_by_step_each_call_is_opened_and_tagged_by_the_key_handed_out_for_i
             assert runner.report().tags[: len(ORDER)] == expected
 
 
+def test_keys_of_calls_that_are_not_captured_are_not_handed_out(start: Start) -> None:
+    with start() as runner:
+        runner.start()
+        runner.capture(Ways(way=2, device_to_host=True))
+        without = ArmFlag.FLUSH | ArmFlag.HOST | ArmFlag.STEPWISE
+        assert runner.arm(ORDER, without).number == Armed.YES
+        reply = runner.arm(ORDER, without | ArmFlag.SOLVE)
+        assert (reply.reply, reply.text) == (
+            Reply.BROKEN,
+            "batch: uncaptured calls step by step",
+        )
+
+
 def test_a_gpu_that_cannot_see_memory_of_the_host_has_no_stepwise_batches(
     sanitized: Parts, start: Start
 ) -> None:

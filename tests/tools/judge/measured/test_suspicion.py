@@ -21,11 +21,11 @@ from cuda_llm.outcomes import InfraFailed, Quarantined, Verdict
 from cuda_llm.tools.device import TimeClass
 from cuda_llm.tools.judge.measured.batches import Rules, secret_rng
 from cuda_llm.tools.judge.measured.entrants import Fault, Lanes
+from cuda_llm.tools.judge.measured.merging import Looked
 from cuda_llm.tools.judge.measured.options import L2, MeasureOptions
 from cuda_llm.tools.judge.measured.suspicion import (
     ACCUSING_BLOCKS,
     DOUBTING_BLOCKS,
-    Looked,
     find_dependence,
     wants_more,
 )

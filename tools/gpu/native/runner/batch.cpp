@@ -9,7 +9,8 @@ namespace {
 using namespace runner;
 
 void check(const Captures& captures, const gpu::ArmFrame& frame) {
-  if ((frame.flags & gpu::kStepwise) != 0 && (frame.flags & gpu::kHost) != 0)
+  constexpr uint32_t kUncaptured = gpu::kStepwise | gpu::kHost | gpu::kSolve;
+  if ((frame.flags & kUncaptured) == kUncaptured)
     give_up("batch", "uncaptured calls step by step");
   if (frame.steps > gpu::kMaxSteps || frame.input_count > gpu::kMaxRegions ||
       frame.output_count > gpu::kMaxRegions)

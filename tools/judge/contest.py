@@ -4,7 +4,6 @@ import math
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 
-from cuda_llm.errors import InfrastructureError
 from cuda_llm.outcomes import InfraFailed, Verdict
 from cuda_llm.profile import Outcome, TimeSource
 from cuda_llm.tasks.task import Task
@@ -17,6 +16,7 @@ from cuda_llm.tools.judge.measured.measure import Measured
 from cuda_llm.tools.judge.measured.options import MeasureOptions
 from cuda_llm.tools.judge.on_site import time_there
 from cuda_llm.tools.judge.oracle import compile_baseline
+from cuda_llm.tools.judge.refusal import infrastructure_error
 from cuda_llm.tools.judge.timing import Timing, mean_ratio, weights_of
 from cuda_llm.tools.timing.comparison import SMALLEST_FLOOR, decide
 from cuda_llm.tools.timing.tier import Tier
@@ -180,7 +180,7 @@ def modelled_contest(task: Task, first: Timing, second: Timing) -> Contest:
 def measured_fault(found: Fault) -> Contest:
     """Raises InfrastructureError where neither of the two is to blame."""
     if isinstance(found.verdict, InfraFailed):
-        raise InfrastructureError(found.verdict.component, found.verdict.detail)
+        raise infrastructure_error(found.verdict)
     return fault(found.which, found.verdict, "measured")
 
 

@@ -5,10 +5,15 @@ from cuda_llm.outcomes import InfraFailed, OutOfMemory, Verdict
 from cuda_llm.tasks.task import Task
 
 
+def infrastructure_error(verdict: InfraFailed) -> InfrastructureError:
+    """The same as an error, where there is nobody to have the verdict."""
+    return InfrastructureError(verdict.component, verdict.detail)
+
+
 def refusal(task: Task, verdict: Verdict) -> TaskError | InfrastructureError:
     """Without its baseline no kernel of the task can be judged; say whose fault it is."""
     if isinstance(verdict, InfraFailed):
-        return InfrastructureError(verdict.component, verdict.detail)
+        return infrastructure_error(verdict)
     if isinstance(verdict, OutOfMemory):
         # A candidate beside it, or another program, may hold what it needs.
         detail = f"the baseline found no memory: {verdict.detail}"

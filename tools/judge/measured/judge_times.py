@@ -26,8 +26,8 @@ async def measure_there(
 ) -> Timing | Verdict:
     """Time the bench sizes that fit, the baseline interleaved; stop at the first fault.
 
-    The inputs are fresh each time; who is accused is timed twice. Raises TaskError where the
-    reference is broken or the baseline refused.
+    The inputs are fresh each time; who is accused, or of whom nobody can tell, is timed twice.
+    Raises TaskError where the reference is broken or the baseline refused.
     """
 
     def measure() -> Awaitable[Timing | Verdict]:

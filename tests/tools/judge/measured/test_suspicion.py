@@ -112,6 +112,20 @@ def test_who_dawdles_in_one_process_alone_was_held_up_and_is_believed() -> None:
     assert opened_of(site) == 2
 
 
+def test_where_nobody_can_tell_it_is_tried_again() -> None:
+    seen: list[int] = []
+
+    def script(call: Call) -> float | Verdict:
+        seen.append(id(call.memory))
+        add(call)
+        first = id(call.memory) == seen[0] and not call.warm_up
+        return InfraFailed(component="device", detail="busy") if first else CALL_US
+
+    site = timed_site(script)
+    assert isinstance(timed(site), Timing)
+    assert opened_of(site) == 2
+
+
 def test_who_dawdles_again_is_accused() -> None:
     site = timed_site(slow_in_short_batches(50.0))
     assert isinstance(timed(site), Quarantined)

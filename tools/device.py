@@ -161,7 +161,7 @@ class TimedSession(Session, Protocol):
 
     @property
     def not_stepwise(self) -> str:
-        """Why keys cannot be handed out while a batch runs; empty where nothing is known."""
+        """Why keys could not be handed out for the last batch to be armed; else empty."""
         ...
 
     async def arm(self, batch: Batch) -> Verdict | None:

@@ -263,7 +263,8 @@ class TimedArraySite:
     arrays: Arrays = HOST
     confined: str = "no namespaces; seccomp"
     time_source: TimeSource = "measured"
-    not_stepwise: str = ""
+    not_stepwise_of: Mapping[str, str] = field(default_factory=dict)
+    """Why keys cannot be handed out, by the name of the candidate."""
     refused: Mapping[str, Verdict] = field(default_factory=dict)
     opened: list[tuple[str, TimedArraySession]] = field(default_factory=list)
     kept: list[str] = field(default_factory=list)
@@ -288,7 +289,7 @@ class TimedArraySite:
             jitter_us=self.jitter_us,
             seed=len(self.opened),
         )
-        session.not_stepwise = self.not_stepwise
+        session.not_stepwise = self.not_stepwise_of.get(candidate.name, "")
         self.opened.append((candidate.name, session))
         yield session
 

@@ -1,6 +1,7 @@
 """Keys handed out while a batch runs: each when the GPU asks for it, and not before."""
 
 import mmap
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 
@@ -8,6 +9,7 @@ from cuda_llm.tools.gpu.protocol import Handing, Report
 
 _ASKED, _HANDED, _KEY = (getattr(Handing, name).offset // 8 for name in ("asked", "handed", "key"))
 _BEGIN, _END = Report.handing.offset, Report.handing.offset + Report.handing.size
+_BETWEEN = threading.Lock()
 _LOOKS = 500
 """Between two looks at what else may have happened: some 50 us."""
 
@@ -39,6 +41,9 @@ def hand_out(
             if number % 2 == 1 and number > 1:
                 tell(number // 2 - 1)
             words[_KEY] = key
+            # Not every processor's stores are seen in order; those on either side of a lock are.
+            with _BETWEEN:
+                pass
             words[_HANDED] = number
 
 

@@ -28,7 +28,7 @@ from cuda_llm.tools.gpu.protocol import (
 from cuda_llm.tools.gpu.report import REPORT_BYTES, CallLog, read_report
 from cuda_llm.tools.runner.child import spawn
 from cuda_llm.tools.runner.memory import SharedMemory
-from cuda_llm.tools.runner.process import Babbled, Ended, Runner
+from cuda_llm.tools.runner.process import Babbled, Ended, Runner, do_nothing
 from cuda_llm.tools.runner.wire import Wire
 from cuda_llm.tools.sandbox.other_gpus import other_gpus
 from cuda_llm.tools.sandbox.programs import enclosing_program
@@ -125,14 +125,12 @@ class GpuRunner:
         limit_s: float,
         *,
         spinning: bool = False,
-        meanwhile: Callable[[], None] | None = None,
+        meanwhile: Callable[[], None] = do_nothing,
     ) -> ReplyFrame | Ended | Babbled:
         """Give an order and wait until it is carried out; see `Runner.ask`."""
         self._sequence += 1
         frame.head.kind, frame.head.sequence = _ORDERS[type(frame)], self._sequence
         is_answer = _answers(self._sequence, starting=isinstance(frame, StartFrame))
-        if meanwhile is None:
-            return await self._runner.ask(bytes(frame), is_answer, limit_s, spinning=spinning)
         return await self._runner.ask(
             bytes(frame), is_answer, limit_s, spinning=spinning, meanwhile=meanwhile
         )
@@ -147,7 +145,7 @@ class GpuRunner:
         return struct.unpack(f"<{count}Q", self._report.map[begin:end])
 
     def forget_tags(self, count: int) -> None:
-        """Leave none that could be taken for those of a batch to come."""
+        """Leave none that could be taken for those of a batch to come, and nothing handed out."""
         begin, end = Report.tags.offset, Report.tags.offset + 8 * count
         self._report.map[begin:end] = os.urandom(8 * count)
         forget(self._report.map)

@@ -19,6 +19,7 @@ from cuda_llm.tools.gpu.protocol import CallFrame, ReplyFrame, SharedBy, Solve, 
 from cuda_llm.tools.gpu.report import CallLog
 from cuda_llm.tools.gpu.sealing import Sealing
 from cuda_llm.tools.profiler.measured.launch_log import launch_profiles
+from cuda_llm.tools.runner.process import do_nothing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +112,7 @@ class GpuSession:
         *,
         spinning: bool = False,
         in_graph: bool = False,
-        meanwhile: Callable[[], None] | None = None,
+        meanwhile: Callable[[], None] = do_nothing,
     ) -> ReplyFrame | Verdict:
         """The runner's answer, or the verdict that ends the session.
 

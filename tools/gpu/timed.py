@@ -20,6 +20,7 @@ from cuda_llm.tools.gpu.protocol import (
 )
 from cuda_llm.tools.gpu.sealing import Column
 from cuda_llm.tools.gpu.session import GpuSession
+from cuda_llm.tools.runner.process import do_nothing
 
 _ARM_LIMIT_S = 20.0
 _CAPTURE_LIMIT_S = 10.0
@@ -86,6 +87,7 @@ class GpuTimedSession(GpuSession):
         if batch.keys and len(batch.keys) != len(batch.order):
             raise ValueError("a batch has one key, or one for each step")
         self._batch = None
+        self.not_stepwise = ""
         await self._wiring.settle()
         reply = await self._order(self._arm_frame(batch), _ARM_LIMIT_S)
         if not isinstance(reply, ReplyFrame):
@@ -106,7 +108,7 @@ class GpuTimedSession(GpuSession):
         runner.forget_tags(count)
         self._arena.memory.finish()
         told: list[int] = []
-        hand_out = partial(runner.hand_out, keys, outputs, told, limit_s) if keys else None
+        hand_out = partial(runner.hand_out, keys, outputs, told, limit_s) if keys else do_nothing
         frame = GoFrame()
         started = time.perf_counter()
         reply = await self._order(frame, limit_s, spinning=True, in_graph=True, meanwhile=hand_out)

@@ -18,8 +18,8 @@ _LAST_WORDS_S = 0.5
 """How long a runner that is out of time may take to say where it is."""
 
 
-def _do_nothing() -> None:
-    pass
+def do_nothing() -> None:
+    """While a runner works."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +74,7 @@ class Runner:
         limit_s: float,
         *,
         spinning: bool = False,
-        meanwhile: Callable[[], None] = _do_nothing,
+        meanwhile: Callable[[], None] = do_nothing,
     ) -> ReplyFrame | Ended | Babbled:
         """Send a packet and wait for the one reply; a runner that takes longer is ended.
 

@@ -3,15 +3,16 @@
 A kernel that finds the key of its batch can do the work of several calls in one launch, which pays
 where a call leaves most of the chip idle. Where the key of each call is handed out when the one
 before it is over and its outputs are tagged, there is nothing to merge: a call takes its true time
-t there. The slope says s < t, and t - s is what a call gains by merging, or by dawdling in short
-batches, for there are none here.
+t there (docs/measuring.md says what is left). The slope says s < t, and t - s is what a call gains
+by merging, or by dawdling in short batches, for there are none here.
 
-`merged_us` takes the lower quartile of n calls handed out step by step, less that of batches as
+`find_merged` takes the lower quartile of n calls handed out step by step, less that of batches as
 long without calls, n X = n t + e with e what one process's batches take longer than another's, and
 asks whether n (X - s) is beyond B + n (A + S s) + max(0, that of the baseline) + Z E: the
 allowances, and the standard error E of all the figures taken. A kernel can only add to its own
-batches, never hide below t, and E comes from trusted batches alone: noise of its making buys it
-nothing.
+batches, for a question takes as long whenever it is answered, and E comes from trusted batches
+alone: noise of its making buys it nothing. Where noise would explain what is beyond the allowances,
+and is more than they are, nobody can tell.
 
 With R batches of standard deviation d, E is about sqrt(3) 1.36 d / sqrt(R): 20 us for R = 12 and
 the 30 us that handing out adds. It is shared by n calls, as B is: with n = 64, what can be hidden a
@@ -56,20 +57,41 @@ class Stepwise:
     """What the slope says of that."""
 
 
-def merged_us(stepwise: Stepwise, own: Sequence[Pair], empties: Sequence[Pair]) -> float:
-    """By how much more than can be explained a call takes longer than the slope says; 0 if not.
+@dataclass(frozen=True, kw_only=True)
+class Merged:
+    """By how much a call takes longer apart than the slope says."""
 
-    `own` and `empties` are the pairs of batches that the slope is taken from.
-    """
+    beyond_us: float
+    """More than is allowed of any kernel."""
+    allowed_us: float
+    noise_us: float
+    """What more the machine explains, as trusted batches show it."""
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether noise does not explain it."""
+        return self.beyond_us > self.noise_us
+
+    @property
+    def is_vague(self) -> bool:
+        """Whether noise explains it that is more than is allowed itself."""
+        return 0 < self.beyond_us <= self.noise_us and self.noise_us > self.allowed_us
+
+
+def find_merged(stepwise: Stepwise, own: Sequence[Pair], empties: Sequence[Pair]) -> Merged:
+    """`own` and `empties` are the pairs of batches that the slope is taken from."""
     step_us = float(np.median([slope_us(pair) for pair in empties]))
     slope = float(np.median([call_us(pair, step_us) for pair in own]))
     calls, usual = stepwise.calls, 0.0
-    excess = calls * (call_apart_us(stepwise) - slope)
     if stepwise.usual:
         quiet = low_us(stepwise.empty)
-        usual = low_us(stepwise.usual) - quiet - calls * stepwise.usual_call_us
-    explained = BATCH_US + calls * (ALLOWED_US + ALLOWED_SHARE * slope) + max(0.0, usual)
-    return max(0.0, excess - explained - SURE * error_us(stepwise, empties)) / calls
+        usual = (low_us(stepwise.usual) - quiet) / calls - stepwise.usual_call_us
+    allowed_us = BATCH_US / calls + ALLOWED_US + ALLOWED_SHARE * slope
+    return Merged(
+        beyond_us=call_apart_us(stepwise) - slope - allowed_us,
+        allowed_us=allowed_us,
+        noise_us=max(0.0, usual) + SURE * error_us(stepwise, empties) / calls,
+    )
 
 
 def call_apart_us(stepwise: Stepwise) -> float:

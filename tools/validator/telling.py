@@ -17,12 +17,12 @@ MANY_ELEMENTS = 128
 def put_telling_first(task: Task, sizes: Sequence[Size], rows: int) -> list[Size]:
     """Sizes that tell most from dear to cheap, at least `rows` of them, then the others.
 
-    `sizes` come from cheap to dear. Where too few tell most, the cheapest of those come again.
+    `sizes` come from cheap to dear. Where too few tell most, the cheapest of those comes again.
     """
     shares = _shares_of_many(task, sizes)
     telling = [size for size, share in zip(sizes, shares, strict=True) if share == max(shares)]
     others = [size for size in sizes if size not in telling]
-    again = [telling[number % len(telling)] for number in range(rows - len(telling))]
+    again = telling[:1] * (rows - len(telling))
     return [*reversed(telling), *again, *reversed(others)]
 
 

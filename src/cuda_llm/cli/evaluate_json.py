@@ -16,7 +16,7 @@ from cuda_llm.tools.judge.judged import Judged
 SCHEMA = 1
 CERTAINTY = (
     *("spread", "baseline_spread", "speedup_low", "speedup_high", "outcome", "floor"),
-    *("time_class", "l2", "blocks", "clocks", "peak_bytes", "note"),
+    *("time_class", "l2", "blocks", "clocks", "stepwise_us", "peak_bytes", "note"),
 )
 """Fields of a SizeTime that say how sure a time is and how it was obtained."""
 

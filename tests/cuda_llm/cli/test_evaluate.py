@@ -1,8 +1,12 @@
 import json
+from dataclasses import fields
 from pathlib import Path
 
 import jsonschema
 from commands import Command
+
+from cuda_llm.cli.evaluate_json import CERTAINTY
+from cuda_llm.profile import SizeTime
 
 ROOT = Path(__file__).parents[3]
 EXAMPLES = ROOT / "examples/kernels"
@@ -78,3 +82,9 @@ def test_the_same_kernel_judged_twice_has_the_same_time(cuda_llm: Command) -> No
     arguments = ("evaluate", "matrix_transpose", EXAMPLES / "transpose_padded.cu", "--json")
     first, second = (json.loads(cuda_llm(*arguments).stdout)["results"][0] for _ in range(2))
     assert first["sizes"] == second["sizes"]
+
+
+def test_all_that_is_known_of_a_size_is_published() -> None:
+    published = SCHEMA["$defs"]["size"]["properties"].keys()
+    assert {field.name for field in fields(SizeTime)} - {"paired_speedup"} <= published
+    assert set(CERTAINTY) <= published

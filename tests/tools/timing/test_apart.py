@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from cuda_llm.tools.timing.apart import Stepwise, merged_us
+from cuda_llm.tools.timing.apart import Stepwise, find_merged
 from cuda_llm.tools.timing.lengths import choose_lengths, draw_lengths
 from cuda_llm.tools.timing.slope import Pair
 
@@ -41,7 +41,7 @@ def found(
     first_us: float = 0.0,
     calls: int = CALLS,
 ) -> float:
-    """What is said of a kernel that takes `apart_us` apart and `among_us` among others."""
+    """What is held against a kernel that takes `apart_us` apart and `among_us` among others."""
     rng = np.random.default_rng(seed)
     lengths = choose_lengths(call_us=among_us, overhead_us=STEP_US, aim=0.002, most=256)
 
@@ -61,7 +61,9 @@ def found(
         for call_us, more_us in ((apart_us, first_us), (0.0, 0.0), (among_us, 0.0))
     )
     stepwise = Stepwise(calls=calls, own=one, empty=none, usual=usual, usual_call_us=among_us)
-    return merged_us(stepwise, own, empties)
+    merged = find_merged(stepwise, own, empties)
+    assert not (merged.is_sure and merged.is_vague)
+    return merged.beyond_us if merged.is_sure else 0.0
 
 
 @pytest.mark.parametrize("noise", [even, skewed])
@@ -98,11 +100,23 @@ QUIET = (1e-4 + 10 * 6e-5,) * ROUNDS
 def test_noise_of_the_kernels_own_making_hides_nothing() -> None:
     """Apart it is slower now and then, to make its times look unsure."""
     loud = tuple(QUIET[0] + 10 * 6e-5 + (5e-4 if number % 2 else 0.0) for number in range(ROUNDS))
-    assert merged_us(Stepwise(calls=10, own=loud, empty=QUIET), OWN, EMPTIES) > 20.0
+    assert find_merged(Stepwise(calls=10, own=loud, empty=QUIET), OWN, EMPTIES).is_sure
 
 
 def test_what_the_baselines_calls_take_more_apart_is_allowed() -> None:
     slow = (QUIET[0] + 10 * 5e-5,) * ROUNDS
-    assert merged_us(Stepwise(calls=10, own=slow, empty=QUIET), OWN, EMPTIES) > 0.0
+    assert find_merged(Stepwise(calls=10, own=slow, empty=QUIET), OWN, EMPTIES).is_sure
     beside = Stepwise(calls=10, own=slow, empty=QUIET, usual=slow, usual_call_us=30.0)
-    assert merged_us(beside, OWN, EMPTIES) == 0.0
+    merged = find_merged(beside, OWN, EMPTIES)
+    assert not merged.is_sure
+    assert merged.is_vague
+
+
+def test_noise_that_explains_more_than_is_allowed_leaves_nobody_believed() -> None:
+    uneven = tuple(QUIET[0] + 8e-4 * (number % 2) for number in range(ROUNDS))
+    slow = tuple(one + 10 * 4.5e-5 for one in QUIET)
+    merged = find_merged(Stepwise(calls=10, own=slow, empty=uneven), OWN, EMPTIES)
+    assert merged.is_vague
+    honest = tuple(one + 10 * 3e-5 for one in QUIET)
+    merged = find_merged(Stepwise(calls=10, own=honest, empty=uneven), OWN, EMPTIES)
+    assert not (merged.is_vague or merged.is_sure)

@@ -1,5 +1,5 @@
-// What the kernels of seal.cu are given, by value: no buffer holds it, and other kernels are not given
-// it. One that searches its process's memory may find it.
+// What the kernels of seal.cu are given, by value: other kernels are not given it. One that searches
+// its process's memory may find it, but for the keys that are handed out while it runs.
 // tools/gpu/protocol.py is the same in Python; a test compares the two.
 #pragma once
 
@@ -35,6 +35,10 @@ struct Handing {
   uint64_t handed;
   uint32_t key[2];
 };
+
+// A question takes at least so long, whenever it is answered: more than a usual answer takes, so that
+// nothing is gained by asking early in our name.
+constexpr uint64_t kLeastQuestionNs = 25'000;
 
 // One question for a key, with tags that are told before it is asked.
 struct KeyQuestion {

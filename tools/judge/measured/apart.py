@@ -5,13 +5,15 @@ from dataclasses import dataclass
 
 from cuda_llm.outcomes import Verdict
 from cuda_llm.tools.judge.measured.batches import Rules, run_batch
+from cuda_llm.tools.judge.measured.blocks import blame
+from cuda_llm.tools.judge.measured.clocks import held_down
 from cuda_llm.tools.judge.measured.entrants import Fault, Lanes
 from cuda_llm.tools.judge.measured.lane import Lane
-from cuda_llm.tools.judge.refusal import refusal
 from cuda_llm.tools.timing.lengths import LONGEST_BATCH_US
 
 BUDGET_S = 0.3
-"""Of calls, for one kernel: of slow ones fewer are made, for the noise is less beside them."""
+"""Of calls, for one kernel: of slow ones fewer batches are made, for the noise is less beside
+them."""
 MOST_CALLS = 64
 """Of a batch: what batches differ by is shared by so many."""
 FEWEST = 6
@@ -23,32 +25,69 @@ class Apart:
 
     calls: int
     seconds: Mapping[str, tuple[float, ...]]
-    why_not: str = ""
-    """Why there are none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Round:
+    """One batch of each."""
+
+    seconds: Mapping[str, float]
+    throttled: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class NotApart:
+    """Keys cannot be handed out on this machine."""
+
+    why: str
+
+
+def calls_apart(slots: int, call_us: float) -> int:
+    """Of one batch, where a call takes so long."""
+    return max(1, min(MOST_CALLS, slots, int(LONGEST_BATCH_US / max(call_us, 1.0))))
 
 
 async def run_apart(
-    lanes: Lanes, names: Sequence[str], rules: Rules, rounds: int, longest_call_us: float
-) -> Apart | Fault:
+    lanes: Lanes, names: Sequence[str], rules: Rules, rounds: int, calls: int, call_us: float
+) -> Apart | NotApart | Fault:
     """Batches of each of `names`, in random order round by round; those of `empty` have no calls.
 
     Each call of a candidate is verified. Raises TaskError or InfrastructureError where the
     baseline is at fault.
     """
-    call_us = max(longest_call_us, 1.0)
-    calls = max(1, min(MOST_CALLS, lanes.slots, int(LONGEST_BATCH_US / call_us)))
-    rounds = min(rounds, max(FEWEST, int(BUDGET_S * 1e6 / (calls * call_us))))
-    seconds: dict[str, list[float]] = {name: [] for name in names}
+    first = await run_one(lanes, "empty", calls, rules)
+    if not isinstance(first, float):
+        # What a candidate's own process says of that is no reason to believe it.
+        why = lanes.ground.session.not_stepwise
+        return NotApart(why=why) if why else blame(lanes, "empty", first)
+    rounds = min(rounds, max(FEWEST, int(BUDGET_S * 1e6 / (calls * max(call_us, 1.0)))))
+    done: list[Round] = []
     for _ in range(rounds):
-        for name in rules.rng.permutation(names):
-            lane = lane_of(lanes, str(name))
-            took = await run_batch(lane, calls, rules, solve=name != "empty", stepwise=True)
-            if not isinstance(took, float):
-                if lane.session.not_stepwise:
-                    return Apart(calls=calls, seconds={}, why_not=lane.session.not_stepwise)
-                return blamed(lanes, str(name), took)
-            seconds[str(name)].append(took)
-    return Apart(calls=calls, seconds={name: tuple(of) for name, of in seconds.items()})
+        one = await run_round(lanes, names, calls, rules)
+        if isinstance(one, Fault):
+            return one
+        done.append(one)
+    calm = [one for one in done if not one.throttled] or done
+    return Apart(
+        calls=calls, seconds={name: tuple(one.seconds[name] for one in calm) for name in names}
+    )
+
+
+async def run_round(lanes: Lanes, names: Sequence[str], calls: int, rules: Rules) -> Round | Fault:
+    """Each once, in random order."""
+    before = rules.read_clocks()
+    seconds: dict[str, float] = {}
+    for name in rules.rng.permutation(list(names)):
+        took = await run_one(lanes, str(name), calls, rules)
+        if not isinstance(took, float):
+            return blame(lanes, str(name), took)
+        seconds[str(name)] = took
+    return Round(seconds=seconds, throttled=held_down(before, rules.read_clocks()))
+
+
+async def run_one(lanes: Lanes, name: str, calls: int, rules: Rules) -> float | Verdict:
+    """One batch."""
+    return await run_batch(lane_of(lanes, name), calls, rules, solve=name != "empty", stepwise=True)
 
 
 def lane_of(lanes: Lanes, name: str) -> Lane:
@@ -56,10 +95,3 @@ def lane_of(lanes: Lanes, name: str) -> Lane:
     if name == "first":
         return lanes.first
     return lanes.second if name == "second" and lanes.second is not None else lanes.ground
-
-
-def blamed(lanes: Lanes, name: str, verdict: Verdict) -> Fault:
-    """Whose it is. Raises where it is the baseline's."""
-    if lane_of(lanes, name).trusted:
-        raise refusal(lanes.ground.recipe.task, verdict)
-    return Fault(which=name, verdict=verdict)

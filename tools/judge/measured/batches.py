@@ -7,6 +7,7 @@ import numpy as np
 
 from cuda_llm.outcomes import Verdict
 from cuda_llm.tools.device import Batch
+from cuda_llm.tools.judge.measured.clocks import ReadClocks, unread
 from cuda_llm.tools.judge.measured.lane import SEED_BITS, Lane
 from cuda_llm.tools.judge.measured.options import L2
 from cuda_llm.tools.judge.measured.stage import stage
@@ -26,6 +27,7 @@ class Rules:
     l2: L2
     limit_s: float
     """For one batch."""
+    read_clocks: ReadClocks = unread
 
 
 def secret_rng() -> np.random.Generator:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from cuda_llm.outcomes import OutOfMemory, Verdict
 from cuda_llm.tools.judge.measured.batches import Rules, run_pair
-from cuda_llm.tools.judge.measured.clocks import ReadClocks, Reading
+from cuda_llm.tools.judge.measured.clocks import ReadClocks, Reading, held_down
 from cuda_llm.tools.judge.measured.entrants import Fault, Lanes, squeezed_out
 from cuda_llm.tools.judge.refusal import refusal
 from cuda_llm.tools.timing.block import Block
@@ -40,13 +40,12 @@ async def run_block(
             return blame(lanes, str(name), pair)
         pairs[str(name)] = pair
     after = read_clocks()
-    held_down = any(one is not None and one.throttled for one in (before, after))
     block = Block(
         first=pairs["first"],
         second=pairs.get("second", pairs["first"]),
         again=pairs.get("again"),
         empty=pairs["empty"],
-        throttled=held_down,
+        throttled=held_down(before, after),
     )
     return Watched(block=block, readings=(before, after))
 

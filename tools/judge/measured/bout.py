@@ -158,4 +158,5 @@ def rules_for(bout: Bout, size: SizePlan, kept: BaselineTime | None) -> Rules:
         rng=secret_rng(),
         l2=bout.options.l2,
         limit_s=max(settings().gpu_call_least_s, min(limit_s, MOST_LIMIT_S)),
+        read_clocks=bout.read_clocks,
     )

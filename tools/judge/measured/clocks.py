@@ -32,6 +32,11 @@ def unread() -> None:
     """There is nobody to ask."""
 
 
+def held_down(*readings: Reading | None) -> bool:
+    """Whether the chip held its clocks down at any of these looks."""
+    return any(one is not None and one.throttled for one in readings)
+
+
 def clocks_of(site: Site) -> ReadClocks:
     """How to look at the site's GPU; `unread` where the driver's library is not there."""
     cuda = getattr(site.arrays.xp, "cuda", None)

@@ -3,15 +3,18 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cuda_llm.outcomes import Quarantined
+from cuda_llm.outcomes import InfraFailed, Quarantined
 from cuda_llm.tools.device import TimeClass
-from cuda_llm.tools.judge.measured.apart import Apart, run_apart
+from cuda_llm.tools.judge.measured.apart import NotApart, calls_apart, lane_of, run_apart
 from cuda_llm.tools.judge.measured.batches import Rules
 from cuda_llm.tools.judge.measured.entrants import Fault, Lanes
 from cuda_llm.tools.judge.measured.lane import Lane
-from cuda_llm.tools.timing.apart import Stepwise, call_apart_us, merged_us
+from cuda_llm.tools.judge.measured.verify import find_overwritten
+from cuda_llm.tools.judge.noisy import noisy
+from cuda_llm.tools.timing.apart import Stepwise, call_apart_us, find_merged
 from cuda_llm.tools.timing.block import Block
 from cuda_llm.tools.timing.comparison import Comparison
+from cuda_llm.tools.timing.lengths import LONGEST_BATCH_US
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,41 +39,58 @@ async def find_merging(
 
     `comparison` is of `blocks`.
     """
-    longest_us = max(comparison.first_us.value, comparison.second_us.value)
-    beside = ["second"] if is_usual(lanes.second) else []
-    apart = await run_apart(lanes, [*whose, "empty", *beside], rules, rounds, longest_us)
+    times_us = {"first": comparison.first_us.value, "second": comparison.second_us.value}
+    longest_us = max(times_us[which] for which in whose)
+    calls = calls_apart(lanes.slots, longest_us)
+    # A slow baseline would leave a quick kernel batches of few calls, which show little.
+    quick = calls * times_us["second"] <= 2 * LONGEST_BATCH_US
+    beside = ["second"] if is_usual(lanes.second) and quick else []
+    apart = await run_apart(lanes, [*whose, "empty", *beside], rules, rounds, calls, longest_us)
     if isinstance(apart, Fault):
         return apart
-    if apart.why_not:
-        return Looked(note=f"merged calls were not looked for: {apart.why_not}")
-    empties = [block.empty for block in blocks]
+    if isinstance(apart, NotApart):
+        return Looked(note=f"merged calls were not looked for: {apart.why}")
     found = {
-        which: stepwise_of(lanes.second, which, apart, comparison.second_us.value)
+        which: Stepwise(
+            calls=calls,
+            own=apart.seconds[which],
+            empty=apart.seconds["empty"],
+            usual=apart.seconds["second"] if beside else (),
+            usual_call_us=times_us["second"],
+        )
         for which in whose
     }
     for which, stepwise in found.items():
-        own = [block.first if which == "first" else block.second for block in blocks]
-        more_us = merged_us(stepwise, own, empties)
-        if more_us > 0:
-            return Fault(which=which, verdict=dearer_apart(more_us))
+        verdict = find_overwritten(lane_of(lanes, which)) or merging(stepwise, which, blocks)
+        if verdict is not None:
+            return Fault(which=which, verdict=verdict)
     return Looked(stepwise_us=call_apart_us(found["first"]) if "first" in found else None)
 
 
-def stepwise_of(second: Lane | None, which: str, apart: Apart, second_us: float) -> Stepwise:
-    """What was measured of one of the two."""
-    return Stepwise(
-        calls=apart.calls,
-        own=apart.seconds[which],
-        empty=apart.seconds["empty"],
-        usual=apart.seconds["second"] if is_usual(second) else (),
-        usual_call_us=second_us,
-    )
+def merging(
+    stepwise: Stepwise, which: str, blocks: Sequence[Block]
+) -> Quarantined | InfraFailed | None:
+    """What is to be said of one of the two."""
+    own = [block.first if which == "first" else block.second for block in blocks]
+    found = find_merged(stepwise, own, [block.empty for block in blocks])
+    if found.is_sure:
+        return dearer_apart(found.beyond_us - found.noise_us)
+    return too_noisy(found.beyond_us) if found.is_vague else None
 
 
 def is_usual(second: Lane | None) -> bool:
     """Whether its calls tell what an honest kernel takes apart."""
     return (
         second is not None and second.trusted and second.time_class is not TimeClass.HOST_INCLUSIVE
+    )
+
+
+def too_noisy(beyond_us: float) -> InfraFailed:
+    """Nobody can say whether the kernel does that."""
+    return noisy(
+        "a call of which nothing is known before the one before it has ended seems to take "
+        f"{beyond_us:.1f} us longer than one of a batch, but other work on this machine makes as "
+        "much difference"
     )
 
 

@@ -17,8 +17,9 @@ from timed_scripts import (
     wrong_in_the_last_call,
 )
 
-from cuda_llm.outcomes import InfraFailed, Quarantined, Verdict
+from cuda_llm.outcomes import GuardOverwritten, InfraFailed, Quarantined, Verdict
 from cuda_llm.tools.device import TimeClass
+from cuda_llm.tools.judge.measured.apart import MOST_CALLS
 from cuda_llm.tools.judge.measured.batches import Rules, secret_rng
 from cuda_llm.tools.judge.measured.entrants import Fault, Lanes
 from cuda_llm.tools.judge.measured.merging import Looked
@@ -69,9 +70,35 @@ def test_dawdling_in_short_batches_shows_where_all_are_as_long() -> None:
     assert isinstance(outcome, Quarantined)
 
 
+def test_a_slow_baseline_leaves_a_quick_kernel_its_many_calls() -> None:
+    site = site_of(merging(60.0), honest(1000.0))
+    assert isinstance(timed(site, options=CONFIRM), Quarantined)
+    longest = max(len(one.keys) for one in site.session_of("candidate").orders)
+    assert longest == MOST_CALLS
+
+
+def test_who_alone_says_that_keys_cannot_be_handed_out_is_not_believed() -> None:
+    site = site_of(honest(CALL_US), honest(CALL_US))
+    site.not_stepwise_of = {"candidate": "it has seen to that"}
+    assert isinstance(timed(site, options=CONFIRM), InfraFailed)
+
+
+def test_a_write_beside_a_buffer_in_the_last_batches_is_seen() -> None:
+    def script(call: Call) -> float:
+        add(call)
+        if call.stepwise and not call.memory:
+            call.memory["written"] = True
+            call.guards["C"][1][0] ^= 1
+        return CALL_US
+
+    outcome = confirmed(script)
+    assert isinstance(outcome, GuardOverwritten)
+
+
 def test_where_keys_cannot_be_handed_out_a_note_says_that_nobody_looked() -> None:
     site = site_of(honest(CALL_US), honest(CALL_US))
-    site.not_stepwise = "no such memory"
+    why = "no such memory"
+    site.not_stepwise_of = {"candidate": why, "baseline": why}
     outcome = timed(site, options=CONFIRM)
     assert isinstance(outcome, Timing)
     assert outcome.sizes[0].stepwise_us is None

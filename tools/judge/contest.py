@@ -9,7 +9,7 @@ from cuda_llm.profile import Outcome, TimeSource
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.compiler.candidate import Compiled
 from cuda_llm.tools.device import Device, Site, TimeClass
-from cuda_llm.tools.judge.measured.accused import unless_repeated
+from cuda_llm.tools.judge.measured.accused import Hold, unless_repeated
 from cuda_llm.tools.judge.measured.contend import contend
 from cuda_llm.tools.judge.measured.entrants import Fault
 from cuda_llm.tools.judge.measured.measure import Measured
@@ -92,10 +92,10 @@ async def contest_there(
     """The same where the device is. The baseline's runner times what is not `solve`."""
     if site.time_source == "measured":
 
-        def measure() -> Awaitable[tuple[tuple[Dims, Measured], ...] | Fault]:
-            return contend(site, task, first, second, baseline, options)
+        def measure(hold: Hold) -> Awaitable[tuple[tuple[Dims, Measured], ...] | Fault]:
+            return contend(site, task, first, second, baseline, options, hold)
 
-        found = await unless_repeated(measure, lambda one: getattr(one, "verdict", None))
+        found = await unless_repeated(site, measure, lambda one: getattr(one, "verdict", None))
         if isinstance(found, Fault):
             return measured_fault(found)
         return measured_contest(task, found)

@@ -3,6 +3,7 @@
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.compiler.candidate import Compiled
 from cuda_llm.tools.device import Session, Site
+from cuda_llm.tools.judge.measured.accused import Hold
 from cuda_llm.tools.judge.measured.bout import open_bout, reserve_all, time_one
 from cuda_llm.tools.judge.measured.entrants import Entrants, Fault, timed_session
 from cuda_llm.tools.judge.measured.measure import Measured
@@ -22,13 +23,17 @@ async def contend(
     second: Compiled,
     baseline: Compiled,
     options: MeasureOptions,
+    hold: Hold,
 ) -> tuple[tuple[Dims, Measured], ...] | Fault:
-    """Each size that fits, or whose fault it is that there are no times."""
+    """Each size that fits, or whose fault it is that there are no times.
+
+    `hold` opens the baseline's session.
+    """
     async with (
         open_bout(site, task, baseline, options, lanes=LANES) as bout,
         site.open(first) as one,
         site.open(second) as other,
-        site.keep(baseline) as ground,
+        hold(baseline) as ground,
     ):
         if not isinstance(one, Session):
             return Fault(which="first", verdict=one)

@@ -9,7 +9,7 @@ from cuda_llm.tasks.task import Task
 from cuda_llm.tools.compiler.candidate import Compiled
 from cuda_llm.tools.device import CallReport, Session, Site, TimedSession
 from cuda_llm.tools.judge.floor import find_too_quick
-from cuda_llm.tools.judge.measured.accused import unless_repeated
+from cuda_llm.tools.judge.measured.accused import Hold, unless_repeated
 from cuda_llm.tools.judge.measured.bout import Bout, baseline_of, open_bout, reserve_all, time_one
 from cuda_llm.tools.judge.measured.entrants import Entrants, Fault, timed_session
 from cuda_llm.tools.judge.measured.explain import explain
@@ -30,20 +30,25 @@ async def measure_there(
     Raises TaskError where the reference is broken or the baseline refused.
     """
 
-    def measure() -> Awaitable[Timing | Verdict]:
-        return measure_once(site, task, compiled, baseline, options)
+    def measure(hold: Hold) -> Awaitable[Timing | Verdict]:
+        return measure_once(site, task, compiled, baseline, options, hold)
 
-    return await unless_repeated(measure, lambda outcome: outcome)
+    return await unless_repeated(site, measure, lambda outcome: outcome)
 
 
 async def measure_once(
-    site: Site, task: Task, compiled: Compiled, baseline: Compiled, options: MeasureOptions
+    site: Site,
+    task: Task,
+    compiled: Compiled,
+    baseline: Compiled,
+    options: MeasureOptions,
+    hold: Hold,
 ) -> Timing | Verdict:
     """The same by one runner of each."""
     async with (
         open_bout(site, task, baseline, options) as bout,
         site.open(compiled) as session,
-        site.keep(baseline) as ground,
+        hold(baseline) as ground,
     ):
         if not isinstance(session, Session):
             return session

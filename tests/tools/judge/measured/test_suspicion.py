@@ -157,6 +157,8 @@ def test_who_dawdles_again_is_accused() -> None:
     site = timed_site(slow_in_short_batches(50.0))
     assert isinstance(timed(site), Quarantined)
     assert opened_of(site) == 2
+    assert [name for name, _ in site.opened].count("baseline") == 2
+    assert site.kept == ["baseline"]
 
 
 def test_outliers_of_the_machine_accuse_nobody() -> None:

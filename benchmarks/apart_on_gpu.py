@@ -99,13 +99,7 @@ async def main() -> None:
 def parse() -> argparse.Namespace:
     """What was asked for."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--device", default="cuda:0")
-    parser.add_argument("--shard", default="1/1")
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--resume", action="store_true")
-    parser.add_argument("--limit-s", type=float, default=540.0)
-    parser.add_argument("--summary", action="store_true")
-    parser.add_argument("--results", type=Path, default=record.RESULTS)
+    record.add_arguments(parser)
     return parser.parse_args()
 
 

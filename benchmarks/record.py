@@ -1,5 +1,6 @@
 """Where a benchmark's figures go: one JSON file with what is needed to repeat them."""
 
+import argparse
 import datetime
 import json
 import platform
@@ -57,6 +58,17 @@ def add_row(path: Path, row: Mapping[str, Any]) -> None:
     with path.open("a") as file:
         file.write(line + "\n")
     print(line, flush=True)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Of every script that measures on a GPU, trial by trial."""
+    parser.add_argument("--device", default="cuda:0")
+    parser.add_argument("--shard", default="1/1", help="which trials: i/n")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--resume", action="store_true")
+    parser.add_argument("--limit-s", type=float, default=540.0)
+    parser.add_argument("--summary", action="store_true")
+    parser.add_argument("--results", type=Path, default=RESULTS)
 
 
 def sharded(everything: Sequence[T], shard: str) -> list[T]:

@@ -17,7 +17,6 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import record
@@ -221,16 +220,10 @@ def shares(rows: Sequence[Mapping[str, Any]], step: str) -> dict[str, float]:
 def parse() -> argparse.Namespace:
     """What was asked for."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--device", default="cuda:0")
+    record.add_arguments(parser)
     parser.add_argument("--task", action="append")
     parser.add_argument("--profile", action="store_true", help="and see where the time goes")
-    parser.add_argument("--shard", default="1/1")
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--resume", action="store_true")
-    parser.add_argument("--limit-s", type=float, default=540.0)
-    parser.add_argument("--summary", action="store_true")
     parser.add_argument("--name", default="h200", help="of the file under --results")
-    parser.add_argument("--results", type=Path, default=record.RESULTS)
     return parser.parse_args()
 
 

@@ -17,7 +17,6 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import record
@@ -237,17 +236,11 @@ def bracket(row: Mapping[str, Any]) -> dict[str, Any]:
 def parse() -> argparse.Namespace:
     """What was asked for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--device", default="cuda:0")
+    record.add_arguments(parser)
     parser.add_argument("--part", choices=("repeat", "ncu", "aa", "planted"), action="append")
     parser.add_argument("--kernel", default="", help="of `repeat` and `ncu`: names that hold this")
     parser.add_argument("--trials", type=int, default=100)
     parser.add_argument("--process", type=int, default=-1, help="of three; -1: start all")
-    parser.add_argument("--shard", default="1/1", help="which trials: i/n")
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--resume", action="store_true")
-    parser.add_argument("--limit-s", type=float, default=540.0)
-    parser.add_argument("--summary", action="store_true")
-    parser.add_argument("--results", type=Path, default=record.RESULTS)
     return parser.parse_args()
 
 

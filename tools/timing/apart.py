@@ -27,7 +27,7 @@ import numpy as np
 
 from cuda_llm.tools.timing.comparison import call_us
 from cuda_llm.tools.timing.noise import SURE, deviation_us, medians_apart_us
-from cuda_llm.tools.timing.slope import MICROSECONDS, Pair, slope_us
+from cuda_llm.tools.timing.slope import MICROSECONDS, Pair, slope_us, usual_slope_us
 
 BATCH_US = 12.0
 """First calls of a kernel with more code or memory than the baseline's, and processes that answer
@@ -80,7 +80,7 @@ class Merged:
 
 def find_merged(stepwise: Stepwise, own: Sequence[Pair], empties: Sequence[Pair]) -> Merged:
     """`own` and `empties` are the pairs of batches that the slope is taken from."""
-    step_us = float(np.median([slope_us(pair) for pair in empties]))
+    step_us = usual_slope_us(empties)
     slope = float(np.median([call_us(pair, step_us) for pair in own]))
     calls, usual = stepwise.calls, 0.0
     if stepwise.usual:

@@ -36,3 +36,8 @@ def keep(blocks: Sequence[Block], *, discard: int = 0) -> Kept:
     settled = tuple(blocks[discard:])
     calm = tuple(block for block in settled if not block.throttled)
     return Kept(blocks=calm or settled, throttled=len(settled) - len(calm))
+
+
+def pairs_of(blocks: Sequence[Block], which: str) -> list[Pair]:
+    """The batches of `first` or `second`."""
+    return [block.first if which == "first" else block.second for block in blocks]

@@ -5,6 +5,7 @@ of bringing in inputs and flushing, and the time t of a call. The slope over two
 and the slope of batches without calls is o.
 """
 
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -39,6 +40,11 @@ def mean_us(pair: Pair) -> float:
 def start_us(pair: Pair) -> float:
     """What a batch of no calls would take: the constant a."""
     return pair.short_s * MICROSECONDS - pair.short * slope_us(pair)
+
+
+def usual_slope_us(pairs: Sequence[Pair]) -> float:
+    """The median; of batches without calls, everything in a step but its call."""
+    return statistics.median(slope_us(pair) for pair in pairs)
 
 
 def quickest(pairs: Sequence[Pair]) -> Pair:

@@ -58,7 +58,8 @@ struct Report {
   LogEntry log[kLogEntries];
   char text[kTextBytes];  // zero-terminated strings
   // Of the last batch: word i * output_count + o, as they were when it had run, or, step by step, when
-  // the key of the next inputs was asked for. The referee looks here at once, where a copy of its own from the GPU would take a time that varies.
+  // the key of the next inputs was asked for. The referee looks here at once, where a copy of its own
+  // from the GPU would take a time that varies.
   uint64_t tags[kMaxTags];
   Handing handing;
 };

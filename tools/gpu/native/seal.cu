@@ -62,6 +62,10 @@ __device__ void add_tag(const gpu::SealRegion& region, const uint32_t& slot,
   if (threadIdx.x % 32 == 0) atomicAdd(to, sum);
 }
 
+__device__ uint32_t key_of(const gpu::SealCall& call, int word) {
+  return call.handed != 0 ? handed_key[word] : call.key[word];
+}
+
 __device__ uint64_t now_ns() {
   uint64_t now;
   asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
@@ -86,8 +90,7 @@ __device__ uint4 block_at(const uint8_t* from) {
 // blockIdx.y: region.
 extern "C" __global__ void open_inputs(const __grid_constant__ gpu::SealCall call) {
   const gpu::SealRegion& region = call.regions[blockIdx.y];
-  const uint32_t key0 = call.handed != 0 ? handed_key[0] : call.key[0];
-  const uint32_t key1 = call.handed != 0 ? handed_key[1] : call.key[1];
+  const uint32_t key0 = key_of(call, 0), key1 = key_of(call, 1);
   const uint64_t whole = region.bytes / 16;
   const auto* from = reinterpret_cast<const uint4*>(region.from);
   auto* to = reinterpret_cast<uint4*>(region.to);
@@ -121,8 +124,7 @@ extern "C" __global__ void flush(uint4* to, uint64_t blocks, uint32_t value) {
 
 // blockIdx.y: region. Adds to the 64-bit word at region.to, which starts at zero.
 extern "C" __global__ void tag_outputs(const __grid_constant__ gpu::SealCall call) {
-  const uint32_t key[2] = {call.handed != 0 ? handed_key[0] : call.key[0],
-                           call.handed != 0 ? handed_key[1] : call.key[1]};
+  const uint32_t key[2] = {key_of(call, 0), key_of(call, 1)};
   add_tag(call.regions[blockIdx.y], call.slot, key);
 }
 

@@ -8,7 +8,6 @@ from cuda_llm.tools.judge.measured.batches import Rules, run_batch
 from cuda_llm.tools.judge.measured.blocks import blame
 from cuda_llm.tools.judge.measured.clocks import held_down
 from cuda_llm.tools.judge.measured.entrants import Fault, Lanes
-from cuda_llm.tools.judge.measured.lane import Lane
 from cuda_llm.tools.timing.lengths import LONGEST_BATCH_US
 
 BUDGET_S = 0.3
@@ -87,11 +86,4 @@ async def run_round(lanes: Lanes, names: Sequence[str], calls: int, rules: Rules
 
 async def run_one(lanes: Lanes, name: str, calls: int, rules: Rules) -> float | Verdict:
     """One batch."""
-    return await run_batch(lane_of(lanes, name), calls, rules, solve=name != "empty", stepwise=True)
-
-
-def lane_of(lanes: Lanes, name: str) -> Lane:
-    """Where the batches called `name` are run."""
-    if name == "first":
-        return lanes.first
-    return lanes.second if name == "second" and lanes.second is not None else lanes.ground
+    return await run_batch(lanes.of(name), calls, rules, solve=name != "empty", stepwise=True)

@@ -28,6 +28,7 @@ class Rules:
     limit_s: float
     """For one batch."""
     read_clocks: ReadClocks = unread
+    """Whether the chip holds its clocks down."""
 
 
 def secret_rng() -> np.random.Generator:

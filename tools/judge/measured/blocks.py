@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from cuda_llm.outcomes import OutOfMemory, Verdict
 from cuda_llm.tools.judge.measured.batches import Rules, run_pair
-from cuda_llm.tools.judge.measured.clocks import ReadClocks, Reading, held_down
+from cuda_llm.tools.judge.measured.clocks import Reading, held_down
 from cuda_llm.tools.judge.measured.entrants import Fault, Lanes, squeezed_out
 from cuda_llm.tools.judge.refusal import refusal
 from cuda_llm.tools.timing.block import Block
@@ -24,12 +24,11 @@ async def run_block(
     lanes: Lanes,
     lengths: Apiece,
     rules: Rules,
-    read_clocks: ReadClocks,
     *,
     compares_same: bool = False,
 ) -> Watched | Fault:
     """Each entrant's pair of batches; `compares_same` has the second's run twice."""
-    before = read_clocks()
+    before = rules.read_clocks()
     pairs: dict[str, Pair] = {}
     names = ["first", "empty"]
     if lanes.second is not None:
@@ -39,7 +38,7 @@ async def run_block(
         if not isinstance(pair, Pair):
             return blame(lanes, str(name), pair)
         pairs[str(name)] = pair
-    after = read_clocks()
+    after = rules.read_clocks()
     block = Block(
         first=pairs["first"],
         second=pairs.get("second", pairs["first"]),

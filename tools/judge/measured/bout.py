@@ -119,7 +119,6 @@ async def time_one(
             rule,
             kept,
             most=bout.most_slots(size),
-            read_clocks=bout.read_clocks,
         )
         return slowly, kept
     measured = await measure_size(
@@ -130,7 +129,6 @@ async def time_one(
         kept,
         paces,
         most=bout.most_slots(size),
-        read_clocks=bout.read_clocks,
     )
     return measured, kept
 

@@ -50,6 +50,16 @@ class Lanes:
         """Of each lane."""
         return len(self.first.slots)
 
+    @property
+    def beside_baseline(self) -> bool:
+        """Whether the second is the baseline, timed beside the first."""
+        return self.second is not None and self.second.trusted
+
+    def of(self, name: str) -> Lane:
+        """The lane of `first` or `second`, and the baseline's of all else."""
+        lanes = {"first": self.first, "second": self.second or self.ground}
+        return lanes.get(name, self.ground)
+
 
 async def lay_out_all(
     entrants: Entrants, recipe: Recipe, count: int, *, alone: bool = False

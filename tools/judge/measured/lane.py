@@ -32,6 +32,11 @@ class Lane:
     guards: Mapping[str, tuple[Array, Array]]
     """What lies before and after each buffer, in every slot; none are watched of a trusted lane."""
 
+    @property
+    def includes_host(self) -> bool:
+        """Whether its batches are no graphs: their constant is another than that of empty ones."""
+        return self.time_class is TimeClass.HOST_INCLUSIVE
+
 
 async def lay_out(
     session: TimedSession, recipe: Recipe, count: int, *, trusted: bool, capture: bool = True

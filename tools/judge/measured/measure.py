@@ -8,7 +8,7 @@ from cuda_llm.tools.device import TimeClass
 from cuda_llm.tools.judge.measured.baseline_time import BaselineTime
 from cuda_llm.tools.judge.measured.batches import Rules
 from cuda_llm.tools.judge.measured.blocks import Watched, run_block
-from cuda_llm.tools.judge.measured.clocks import ReadClocks, Reading
+from cuda_llm.tools.judge.measured.clocks import Reading
 from cuda_llm.tools.judge.measured.contents import Recipe
 from cuda_llm.tools.judge.measured.entrants import Entrants, Fault, Lanes, lay_out_all
 from cuda_llm.tools.judge.measured.paces import Paces
@@ -61,7 +61,6 @@ async def measure_size(
     paces: Paces,
     *,
     most: int,
-    read_clocks: ReadClocks,
 ) -> Measured | Fault:
     """Interleave the entrants on at most `most` slots each.
 
@@ -77,9 +76,7 @@ async def measure_size(
     watched: list[Watched] = []
     begins = True
     while not isinstance(lanes, Fault):
-        block = await run_block(
-            lanes, lengths, rules, read_clocks, compares_same=rule.compares_same
-        )
+        block = await run_block(lanes, lengths, rules, compares_same=rule.compares_same)
         if isinstance(block, Fault):
             return block
         watched.append(block)

@@ -4,15 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cuda_llm.outcomes import InfraFailed, Quarantined
-from cuda_llm.tools.device import TimeClass
-from cuda_llm.tools.judge.measured.apart import NotApart, calls_apart, lane_of, run_apart
+from cuda_llm.tools.judge.measured.apart import NotApart, calls_apart, run_apart
 from cuda_llm.tools.judge.measured.batches import Rules
 from cuda_llm.tools.judge.measured.entrants import Fault, Lanes
-from cuda_llm.tools.judge.measured.lane import Lane
 from cuda_llm.tools.judge.measured.verify import find_overwritten
 from cuda_llm.tools.judge.noisy import noisy
 from cuda_llm.tools.timing.apart import Stepwise, call_apart_us, find_merged
-from cuda_llm.tools.timing.block import Block
+from cuda_llm.tools.timing.block import Block, pairs_of
 from cuda_llm.tools.timing.comparison import Comparison
 from cuda_llm.tools.timing.lengths import LONGEST_BATCH_US
 
@@ -44,7 +42,8 @@ async def find_merging(
     calls = calls_apart(lanes.slots, longest_us)
     # A slow baseline would leave a quick kernel batches of few calls, which show little.
     quick = calls * times_us["second"] <= 2 * LONGEST_BATCH_US
-    beside = ["second"] if is_usual(lanes.second) and quick else []
+    usual = lanes.beside_baseline and not lanes.of("second").includes_host
+    beside = ["second"] if usual and quick else []
     apart = await run_apart(lanes, [*whose, "empty", *beside], rules, rounds, calls, longest_us)
     if isinstance(apart, Fault):
         return apart
@@ -61,7 +60,7 @@ async def find_merging(
         for which in whose
     }
     for which, stepwise in found.items():
-        verdict = find_overwritten(lane_of(lanes, which)) or merging(stepwise, which, blocks)
+        verdict = find_overwritten(lanes.of(which)) or merging(stepwise, which, blocks)
         if verdict is not None:
             return Fault(which=which, verdict=verdict)
     return Looked(stepwise_us=call_apart_us(found["first"]) if "first" in found else None)
@@ -71,18 +70,10 @@ def merging(
     stepwise: Stepwise, which: str, blocks: Sequence[Block]
 ) -> Quarantined | InfraFailed | None:
     """What is to be said of one of the two."""
-    own = [block.first if which == "first" else block.second for block in blocks]
-    found = find_merged(stepwise, own, [block.empty for block in blocks])
+    found = find_merged(stepwise, pairs_of(blocks, which), [block.empty for block in blocks])
     if found.is_sure:
         return dearer_apart(found.beyond_us - found.noise_us)
     return too_noisy(found.beyond_us) if found.is_vague else None
-
-
-def is_usual(second: Lane | None) -> bool:
-    """Whether its calls tell what an honest kernel takes apart."""
-    return (
-        second is not None and second.trusted and second.time_class is not TimeClass.HOST_INCLUSIVE
-    )
 
 
 def too_noisy(beyond_us: float) -> InfraFailed:

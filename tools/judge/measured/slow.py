@@ -7,7 +7,6 @@ from dataclasses import replace
 from cuda_llm.tools.judge.measured.baseline_time import SLOW_US, BaselineTime
 from cuda_llm.tools.judge.measured.batches import Rules
 from cuda_llm.tools.judge.measured.blocks import Watched, run_block
-from cuda_llm.tools.judge.measured.clocks import ReadClocks
 from cuda_llm.tools.judge.measured.contents import Recipe
 from cuda_llm.tools.judge.measured.entrants import Entrants, Fault, lay_out_all
 from cuda_llm.tools.judge.measured.measure import Measured, lengths_after
@@ -37,7 +36,6 @@ async def measure_slow(
     baseline: BaselineTime,
     *,
     most: int,
-    read_clocks: ReadClocks,
 ) -> Measured | Fault:
     """One block of a candidate that is slow too; as many as are needed of one that is not."""
     begun = time.monotonic()
@@ -47,7 +45,7 @@ async def measure_slow(
     lengths = alike(lanes.slots)
     watched: list[Watched] = []
     while True:
-        block = await run_block(lanes, lengths, rules, read_clocks)
+        block = await run_block(lanes, lengths, rules)
         if isinstance(block, Fault):
             return block
         watched.append(block)

@@ -2,19 +2,15 @@
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from cuda_llm.outcomes import InfraFailed, Quarantined
-from cuda_llm.tools.device import TimeClass
 from cuda_llm.tools.judge.measured.batches import Rules
 from cuda_llm.tools.judge.measured.entrants import Fault, Lanes
-from cuda_llm.tools.judge.measured.lane import Lane
 from cuda_llm.tools.judge.measured.merging import Looked, find_merging
 from cuda_llm.tools.judge.noisy import noisy
-from cuda_llm.tools.timing.block import Block
+from cuda_llm.tools.timing.block import Block, pairs_of
 from cuda_llm.tools.timing.comparison import Comparison
 from cuda_llm.tools.timing.evenness import ALLOWED_US, ALLOWED_WITH_HOST_US, Uneven, find_uneven
-from cuda_llm.tools.timing.slope import Pair, slope_us
+from cuda_llm.tools.timing.slope import usual_slope_us
 from cuda_llm.tools.timing.stopping import Rule
 
 FEWEST_BLOCKS = 3
@@ -49,7 +45,7 @@ async def find_dependence(
         if found.seems_so:
             told = uneven if found.is_sure else too_noisy
             return Fault(which=which, verdict=told(found.beyond_us))
-    comparable = [which for which in suspects(lanes) if not includes_host(lanes, which)]
+    comparable = [which for which in suspects(lanes) if not lanes.of(which).includes_host]
     if not rule.stepwise or len(blocks) < FEWEST_BLOCKS or not comparable:
         return Looked()
     return await find_merging(lanes, comparable, blocks, rules, rule.stepwise, comparison)
@@ -65,32 +61,11 @@ def dawdling(lanes: Lanes, which: str, blocks: Sequence[Block]) -> Uneven:
     """See `find_uneven`."""
     empties = [block.empty for block in blocks]
     trusted = [empties]
-    trusted += [[block.second for block in blocks]] if is_trusted(lanes.second) else []
-    allowed_us = ALLOWED_WITH_HOST_US if includes_host(lanes, which) else ALLOWED_US
+    trusted += [[block.second for block in blocks]] if lanes.beside_baseline else []
+    allowed_us = ALLOWED_WITH_HOST_US if lanes.of(which).includes_host else ALLOWED_US
     return find_uneven(
-        pairs_of(which, blocks), trusted, empty_slope_us(empties), allowed_us=allowed_us
+        pairs_of(blocks, which), trusted, usual_slope_us(empties), allowed_us=allowed_us
     )
-
-
-def includes_host(lanes: Lanes, which: str) -> bool:
-    """Whether its batches are no graphs: their constant is another than that of empty ones."""
-    lane = lanes.first if which == "first" else lanes.second
-    return lane is not None and lane.time_class is TimeClass.HOST_INCLUSIVE
-
-
-def empty_slope_us(empties: Sequence[Pair]) -> float:
-    """Everything in a step but its call."""
-    return float(np.median([slope_us(pair) for pair in empties]))
-
-
-def is_trusted(second: Lane | None) -> bool:
-    """Whether the second is the baseline, timed beside the first."""
-    return second is not None and second.trusted
-
-
-def pairs_of(which: str, blocks: Sequence[Block]) -> list[Pair]:
-    """The batches of one of the two."""
-    return [block.first if which == "first" else block.second for block in blocks]
 
 
 def uneven(beyond_us: float) -> Quarantined:

@@ -45,12 +45,17 @@ def measured(*readings: Reading) -> Measured:
         measure_size(
             Entrants(first=TimedArraySession(honest(25.0)), second=ground, ground=ground),
             Recipe(task=task, dims={"n": 96}, arrays=HOST),
-            Rules(oracle=reference_oracle(task), rng=secret_rng(), l2=L2.COLD, limit_s=2.0),
+            Rules(
+                oracle=reference_oracle(task),
+                rng=secret_rng(),
+                l2=L2.COLD,
+                limit_s=2.0,
+                read_clocks=read,
+            ),
             rule_for(Tier.SCREEN, sizes=1),
             BaselineTime(call_us=50.0, spread=0.01, overhead_us=40.0),
             Paces(),
             most=64,
-            read_clocks=read,
         )
     )
     assert isinstance(found, Measured)

@@ -183,7 +183,7 @@ def test_outliers_of_the_machine_accuse_nobody() -> None:
 def seen_beside_a_noisy_baseline(start_us: float, count: int) -> tuple[Fault | Looked, bool]:
     """Of a candidate whose batches begin so late; and whether more blocks are wanted."""
     candidate, baseline = (
-        SimpleNamespace(trusted=trusted, time_class=TimeClass.DEVICE) for trusted in (False, True)
+        SimpleNamespace(trusted=trusted, includes_host=False) for trusted in (False, True)
     )
     lanes = Lanes(first=candidate, second=baseline, ground=baseline)  # type: ignore[arg-type]
     blocks = [

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from cuda_llm.codec import decode, encode
 from cuda_llm.errors import UsageError
-from cuda_llm.graph.request import RunRequest
 from cuda_llm.graph.runs.hints_file import CHANNELS, Hints
+from cuda_llm.graph.runs.run_record import read_request
 from cuda_llm.graph.runs.settle import name_run
 from cuda_llm.search import Hint
 from cuda_llm.traces.events import RoundBegan, RunForked, RunStarted
@@ -54,7 +54,7 @@ async def fork(folder: RunFolder, round_: int, hints: Hints) -> RunFolder:
     await put_state(new, {**values, **edited, "run_id": name})
     changed = hints != hints_of(values, round_)
     copy_events(folder, new, RunForked(of=folder.name, round=round_, edited_hints=changed))
-    request = replace(decode(RunRequest, run["request"]), run_id=name)
+    request = replace(read_request(folder, run), run_id=name)
     lineage = {"run": folder.name, "round": round_}
     # Last: a folder with a run.json is a run.
     new.write_run({**run, "run_id": name, "forked_from": lineage, "request": encode(request)})

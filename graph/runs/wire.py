@@ -1,6 +1,6 @@
 """From a request to a wiring: every part that a run is made of."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 from cuda_llm.agents.llm.budget import Budget
 from cuda_llm.agents.situation import Plan
@@ -57,16 +57,10 @@ def wire_parts(parts: Parts, record: Record, budget: Budget | None = None) -> Wi
 
 
 def plan_of(request: RunRequest) -> Plan:
-    """How the request wants the run searched."""
-    return Plan(
-        candidates=request.candidates,
-        rounds=request.rounds,
-        seed=request.seed,
-        patience=request.patience,
-        hardware_context=request.hardware_context,
-        components=request.components,
-        user_hints=request.hints,
-    )
+    """What agents may know of the request: the fields of a Plan that it has too."""
+    asked = vars(request)
+    shared = {one.name: asked[one.name] for one in fields(Plan) if one.name in asked}
+    return Plan(**shared, user_hints=request.hints)
 
 
 def open_budget(parts: Parts) -> Budget:

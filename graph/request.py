@@ -39,6 +39,9 @@ class RunRequest:
     model: str = ""
     reflection_model: str = ""
     """Empty: the generator's model."""
+    agent_models: dict[str, str] = field(default_factory=dict)
+    """Models of agents, generators and reflectors of the user's own, by the part's name; who is not
+    in it asks `model`."""
     base_url: str = ""
     """Empty: what OPENAI_BASE_URL says, else the client's own default."""
     prompts: str = ""

@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
@@ -50,8 +50,10 @@ class Options(TypedDict, total=False):
 
 
 class Parts(TypedDict, total=False):
-    """Parts that have no name on the command line."""
+    """What may hold objects of your own, beside the parts that have a keyword each."""
 
+    agent_models: "Mapping[str, str | BaseChatModel]"
+    """By the name of an agent, generator or reflector of your own: the model that it asks."""
     reflector: "Reflector"
     tuner: "Tuner"
     bench: "Bench"
@@ -86,6 +88,7 @@ async def aoptimize(
         "strategy": strategy,
         "device": device,
     }
+    models = options.pop("agent_models", {})
     own = {name: part for name, part in options.items() if name in Parts.__annotations__}
     request = {name: value for name, value in options.items() if name not in own}
     request |= {name: part for name, part in named.items() if isinstance(part, str)}
@@ -95,11 +98,13 @@ async def aoptimize(
         RunRequest(
             task=where,
             agents=tuple(one for one in agents if isinstance(one, str)),
+            agent_models={name: one for name, one in models.items() if isinstance(one, str)},
             **request,  # type: ignore[arg-type]
         ),
         overrides=Overrides(
             task=unknown,
             agents=tuple(one for one in agents if not isinstance(one, str)),
+            agent_models={name: one for name, one in models.items() if not isinstance(one, str)},
             **brought,  # type: ignore[arg-type]
         ),
         observers=observers,

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from cuda_llm.agents.generator import Generator
 from cuda_llm.agents.prompting.templates import Templates, open_templates
+from cuda_llm.agents.reflector import Reflector
 from cuda_llm.agents.seam import PlacedAgent
 from cuda_llm.agents.strategy import Strategy
 from cuda_llm.errors import UsageError
@@ -44,19 +45,20 @@ class Parts:
     @property
     def model(self) -> str:
         """Name of the model that writes; empty where none does."""
-        return self._named if self.chosen.name == "llm" else ""
+        return self.named if self.chosen.name == "llm" else ""
 
     @property
     def critic(self) -> str:
         """Name of the model that reflection asks; empty where no prompt would hold its hints."""
         if not (self.strategy.components & self.request.components).hints:
             return ""
-        own = _name_of(self.overrides.reflection_model) or self.request.reflection_model
-        return own or ("" if self.chosen.name == "playbook" else self._named)
+        own = name_of(self.overrides.reflection_model) or self.request.reflection_model
+        return own or ("" if self.chosen.name == "playbook" else self.named)
 
     @property
-    def _named(self) -> str:
-        return _name_of(self.overrides.model) or self.request.model
+    def named(self) -> str:
+        """Name of the model that the user named; empty where none is."""
+        return name_of(self.overrides.model) or self.request.model
 
 
 def find_parts(request: RunRequest, overrides: Overrides) -> Parts:
@@ -79,15 +81,19 @@ def find_parts(request: RunRequest, overrides: Overrides) -> Parts:
         if own is not None
         else choose_generator(settled.generator, task, has_model=has_model)
     )
+    agents = find_agents(settled.agents, overrides.agents)
+    generator = own or open_chosen(chosen, task)
+    own_parts = (*(one.name for one in agents), *names_of(generator, overrides.reflector))
+    check_agent_models((*settled.agent_models, *overrides.agent_models), own_parts)
     return Parts(
         request=settled,
         overrides=overrides,
         task=task,
         device=overrides.device or open_device(settled.device),
         chosen=chosen,
-        generator=own or open_chosen(chosen, task),
+        generator=generator,
         strategy=overrides.strategy or find_strategy(settled.strategy),
-        agents=find_agents(settled.agents, overrides.agents),
+        agents=agents,
         templates=open_templates(settled.prompts),
     )
 
@@ -107,7 +113,20 @@ def find_agents(specs: Sequence[str], brought: Sequence[PlacedAgent]) -> tuple[P
     return (*(find_agent(name) for name in SHIPPED if name not in taken), *own)
 
 
-def _name_of(model: object | None) -> str:
+def names_of(*parts: Generator | Reflector | None) -> tuple[str, ...]:
+    """The names of the parts that are there."""
+    return tuple(part.name for part in parts if part is not None)
+
+
+def check_agent_models(named: Sequence[str], own_parts: Sequence[str]) -> None:
+    """Raises UsageError where a model is named for a part that the run does not have."""
+    if strangers := [one for one in named if one not in own_parts]:
+        known = ", ".join(own_parts) or "none"
+        msg = f"--agent-model {strangers[0]}=...: nobody in this run is called that; there are"
+        raise UsageError(f"{msg} {known} (--model and --reflection-model name those of our agents)")
+
+
+def name_of(model: object | None) -> str:
     """What a chat model calls itself."""
     if model is None:
         return ""

@@ -49,7 +49,9 @@ class Parts:
 
     @property
     def critic(self) -> str:
-        """Name of the model that reflection asks; empty where no prompt would hold its hints."""
+        """Name of the model that our reflection asks; empty where nobody would read its hints."""
+        if self.overrides.reflector is not None:
+            return ""
         if not (self.strategy.components & self.request.components).hints:
             return ""
         own = name_of(self.overrides.reflection_model) or self.request.reflection_model

@@ -108,8 +108,8 @@ class RunRequest:
             read_later=True,
         ),
     ] = field(default_factory=dict)
-    """Of extra agents, and of a generator or reflector of the user's own. The settings add those
-    of agents that are in the run and are not named here."""
+    """Of extra agents, and of a generator or reflector of the user's own; who is not in it asks
+    `model`. The settings add those of parts that are in the run and are not named here."""
     candidates: Annotated[int, Option(help="Kernels a round.", within=(1, MOST_CANDIDATES))] = 5
     rounds: Annotated[int, Option(help="Rounds at most.", within=(1, MOST_ROUNDS))] = 5
     strategy: Annotated[str, Option(help="fsr, fsr-paper, best-of-n or module:Class.")] = "fsr"

@@ -48,19 +48,22 @@ class Parts:
     @property
     def model(self) -> str:
         """Name of the model that writes; empty where none does."""
-        return self._named if self.chosen.name == "llm" else ""
+        return self.named if self.chosen.name == "llm" else ""
 
     @property
     def critic(self) -> str:
-        """Name of the model that reflection asks; empty where no prompt would hold its hints."""
+        """Name of the model that our reflection asks; empty where nobody would read its hints."""
+        if self.overrides.reflector is not None:
+            return ""
         if not (self.strategy.components & self.request.components).hints:
             return ""
-        own = _name_of(self.overrides.reflection_model) or self.request.reflection_model
-        return own or ("" if self.chosen.name == "playbook" else self._named)
+        own = name_of(self.overrides.reflection_model) or self.request.reflection_model
+        return own or ("" if self.chosen.name == "playbook" else self.named)
 
     @property
-    def _named(self) -> str:
-        return _name_of(self.overrides.model) or self.request.model
+    def named(self) -> str:
+        """Name of the model that the user named; empty where none is."""
+        return name_of(self.overrides.model) or self.request.model
 
 
 def find_parts(request: RunRequest, overrides: Overrides) -> Parts:
@@ -139,7 +142,7 @@ def check_agent_models(named: Sequence[str], own_parts: Sequence[str]) -> None:
         raise UsageError(f"{msg} {known} (--model and --reflection-model name those of our agents)")
 
 
-def _name_of(model: object | None) -> str:
+def name_of(model: object | None) -> str:
     """What a chat model calls itself."""
     if model is None:
         return ""

@@ -8,7 +8,7 @@ from cuda_llm.agents.tuner import Tuner
 from cuda_llm.graph.judging.bench import Bench
 from cuda_llm.graph.overrides import NOTHING, Overrides
 from cuda_llm.graph.request import RunRequest
-from cuda_llm.graph.runs.open_agents import open_agents
+from cuda_llm.graph.runs.open_agents import ModelClients, open_generator, open_reflector
 from cuda_llm.graph.runs.parts import Parts, find_parts
 from cuda_llm.graph.runs.run_record import note_of
 from cuda_llm.graph.runs.time_by_stage import time_by_stage
@@ -34,7 +34,7 @@ def wire_parts(parts: Parts, record: Record, budget: Budget | None = None) -> Wi
     request, brought = parts.request, parts.overrides
     folder = RunFolder(parts.run)
     budget = budget or open_budget(parts)
-    generator, reflector = open_agents(parts, folder, record, budget)
+    clients = ModelClients(parts, folder, record, budget)
     return Wiring(
         run_id=request.run_id,
         request=replace(request, model=parts.model),
@@ -43,14 +43,15 @@ def wire_parts(parts: Parts, record: Record, budget: Budget | None = None) -> Wi
         plan=plan_of(request),
         folder=folder,
         record=record,
-        generator=generator,
+        generator=open_generator(parts, clients),
         strategy=parts.strategy,
-        reflector=reflector,
+        reflector=open_reflector(parts, clients),
         tuner=brought.tuner or open_tuner(),
         agents=parts.agents,
         bench=brought.bench or open_bench(parts),
         over=budget.over,
         seconds_left=budget.seconds_left,
+        client_of=clients.of_agent,
         note=note_of(parts),
         versions=versions(),
     )

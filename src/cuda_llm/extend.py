@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from cuda_llm.agents.plug import find_agent, placed
     from cuda_llm.agents.reflection.reflector import Reflection
     from cuda_llm.agents.reflector import Reflected, Reflector
-    from cuda_llm.agents.seam import Agent, Contribution, PlacedAgent, Stage
+    from cuda_llm.agents.seam import Agent, AgentContext, Contribution, PlacedAgent, Stage
     from cuda_llm.agents.situation import Note, Plan, Situation
     from cuda_llm.agents.strategies.acceptance import by_speed, choose_fastest
     from cuda_llm.agents.strategies.briefs import Order, fill_in
@@ -45,7 +45,15 @@ if TYPE_CHECKING:
     from cuda_llm.agents.tunables.write import write_point
     from cuda_llm.agents.tuner import Trial, Tuner
     from cuda_llm.codec import decode, encode
-    from cuda_llm.conversation import Ask, Call, CallFailed, Message, Reply, Usage
+    from cuda_llm.conversation import (
+        Ask,
+        AskModel,
+        Call,
+        CallFailed,
+        Message,
+        Reply,
+        Usage,
+    )
     from cuda_llm.errors import (
         CudaLLMError,
         InfrastructureError,
@@ -108,8 +116,10 @@ MODULES = ("events", "outcomes")
 __all__ = [
     "EVERYTHING",
     "Agent",
+    "AgentContext",
     "Archive",
     "Ask",
+    "AskModel",
     "Attempt",
     "AttemptJudged",
     "Author",

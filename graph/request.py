@@ -54,7 +54,8 @@ class RunRequest:
     device: Annotated[
         str,
         Option(
-            help="auto, cuda:0, cuda:all, emulated, emulated:GPU as in emulated:RTX 4090.",
+            help="auto, cuda:0, cuda:all, emulated, emulated:GPU as in emulated:RTX 4090, "
+            "module:attribute.",
             setting="device",
         ),
     ] = "auto"

@@ -137,7 +137,7 @@ def write_result(task: Task, device: Device, rows: list[Row]) -> Path:
             "task": task.name,
             "device": device.name,
             "hardware": device.hardware.name,
-            "time_source": device.time_source,
+            "time_source": device.capabilities.time_source,
             "kernels": len(rows),
             "passed": len(speedups),
             "best_speedup": max(speedups),

@@ -77,7 +77,7 @@ def started(wiring: Wiring) -> RunStarted:
         task=wiring.task.name,
         device=wiring.device.name,
         hardware=wiring.device.hardware.name,
-        time_source=wiring.device.time_source,
+        time_source=wiring.device.capabilities.time_source,
         generator=wiring.generator.name,
         model=wiring.request.model,
         strategy=wiring.strategy.name,
@@ -86,5 +86,5 @@ def started(wiring: Wiring) -> RunStarted:
         seed=wiring.plan.seed,
         versions=wiring.versions,
         note=wiring.note,
-        l2=wiring.request.l2 if wiring.device.time_source == "measured" else "",
+        l2=wiring.request.l2 if wiring.device.capabilities.sets_l2 else "",
     )

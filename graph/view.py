@@ -30,7 +30,7 @@ def situation_of(state: SearchState, wiring: Wiring) -> Situation:
         task=wiring.task,
         hardware=wiring.device.hardware,
         device=wiring.device.name,
-        time_source=wiring.device.time_source,
+        capabilities=wiring.device.capabilities,
         plan=wiring.plan,
         round=max(0, state.get("round", 0)),
         attempts=attempts,

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Concatenate, ParamSpec, Protocol, TypeVar, runtime_checkable
 
+from cuda_llm.capabilities import Capabilities
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.outcomes import LaunchFailed, Verdict
-from cuda_llm.profile import Bottleneck, LaunchProfile, TimeSource
+from cuda_llm.profile import Bottleneck, LaunchProfile
 from cuda_llm.tools.arrays import Array, Arrays
 from cuda_llm.tools.buffers import BufferSpec, PlacedBuffer, Slots
 from cuda_llm.tools.compiler.candidate import Compiled
@@ -195,8 +196,8 @@ class Site(Protocol):
         ...
 
     @property
-    def time_source(self) -> TimeSource:
-        """How times are obtained: `measured` sites open TimedSessions."""
+    def capabilities(self) -> Capabilities:
+        """What can be done here. A site that duels opens TimedSessions."""
         ...
 
     @property
@@ -251,18 +252,13 @@ class Device(Protocol):
         ...
 
     @property
-    def time_source(self) -> TimeSource:
-        """How times are obtained."""
+    def capabilities(self) -> Capabilities:
+        """What it can do, by which everybody decides what to ask of it."""
         ...
 
     @property
     def version(self) -> str:
         """Changes whenever this device could time the same kernel differently."""
-        ...
-
-    @property
-    def width(self) -> int:
-        """How many works it carries out at once; more wait for their turn."""
         ...
 
     @property

@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 
 GROUND = {
     *("outcomes", "profile", "spots", "errors", "settings"),
-    *("search", "conversation", "codec", "wording", "dotted", "source_file"),
+    *("search", "conversation", "codec", "wording", "dotted", "source_file", "capabilities"),
 }
 """Modules at the package root that everything may know; they know only each other."""
 
@@ -48,7 +48,7 @@ MAY_KNOW_INSIDE_TOOLS = {
     "referee": {"arrays", "native", "sandbox", "detector", "compiler", "device", "gpu"},
     "devices": {
         *("native", "sandbox", "compiler", "emulator", "profiler", "runner", "arrays", "device"),
-        *("buffers", "detector", "referee"),
+        *("buffers", "detector", "referee", "gpu"),
     },
     "validator": {"arrays", "buffers", "launch_on_gpu", "device", "compiler"},
     "timing": set(),

@@ -15,13 +15,14 @@ import numpy as np
 import numpy.typing as npt
 from array_session import GUARD_BYTES, LAUNCH
 
+from cuda_llm.capabilities import Capabilities
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.outcomes import InfraFailed, Verdict
-from cuda_llm.profile import TimeSource
 from cuda_llm.tools.arrays import HOST, Arrays
 from cuda_llm.tools.buffers import BufferSpec, PlacedBuffer, Role, Slots
 from cuda_llm.tools.compiler.candidate import Compiled
 from cuda_llm.tools.device import SCRATCH_BYTES, Argument, Batch, CallOptions, CallReport, TimeClass
+from cuda_llm.tools.gpu.site import CAPABILITIES
 
 Array = npt.NDArray[Any]
 Buffers = Mapping[str, Array]
@@ -262,7 +263,7 @@ class TimedArraySite:
     time_classes: Mapping[str, TimeClass] = field(default_factory=dict)
     arrays: Arrays = HOST
     confined: str = "no namespaces; seccomp"
-    time_source: TimeSource = "measured"
+    capabilities: Capabilities = CAPABILITIES
     not_stepwise_of: Mapping[str, str] = field(default_factory=dict)
     """Why keys cannot be handed out, by the name of the candidate."""
     refused: Mapping[str, Verdict] = field(default_factory=dict)

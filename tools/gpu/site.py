@@ -5,9 +5,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from cuda_llm.capabilities import Capabilities
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.outcomes import Verdict
-from cuda_llm.profile import TimeSource
 from cuda_llm.tools.arrays import HOST, Arrays, on_gpu
 from cuda_llm.tools.compiler.candidate import Compiled
 from cuda_llm.tools.gpu.arenas import Arenas
@@ -24,6 +24,16 @@ from cuda_llm.tools.gpu.timed import GpuTimedSession
 from cuda_llm.tools.gpu.ways import find_way
 from cuda_llm.tools.subnormals import FLUSHED, keeps_subnormals
 
+CAPABILITIES = Capabilities(
+    measures_time=True,
+    bench_sizes=True,
+    duels=True,
+    sets_l2=True,
+    sanitizers=True,
+    counters=True,
+    confines=True,
+)
+"""Of a real GPU."""
 _KEPT_FREE_BYTES = 512 << 20
 """Of device memory, for the referee's own work."""
 
@@ -31,7 +41,7 @@ _KEPT_FREE_BYTES = 512 << 20
 class GpuSite:
     """A `Site`. Enter it, in the process that is to hold the GPU; leaving it ends every runner."""
 
-    time_source: TimeSource = "measured"
+    capabilities = CAPABILITIES
 
     def __init__(self, hardware: Hardware, uuid: str, name: str) -> None:
         """`hardware` describes the GPU with this uuid: the only one that this process sees."""

@@ -53,7 +53,7 @@ async def time_compiled(
     """
     baseline = await compile_baseline(task, device.target)
     timing = await device.carry_out(time_there, task, compiled, baseline, nonce, options)
-    if not isinstance(timing, Timing) or device.time_source == "measured":
+    if not isinstance(timing, Timing) or device.capabilities.duels:
         return timing
     return find_impossible(task, device.hardware, timing.times) or timing
 
@@ -67,11 +67,11 @@ def passed(
     baseline: Timing,
 ) -> Passed:
     """Put what was checked and what was timed into one verdict."""
-    sizes = compare(timing, baseline, device.time_source)
+    sizes = compare(timing, baseline, device.capabilities.time_source)
     profile = Profile(
         device=timing.device or device.name,
         hardware=device.hardware.name,
-        source=device.time_source,
+        source=device.capabilities.time_source,
         sizes=sizes,
         launches=timing.launches,
         bottlenecks=timing.bottlenecks,

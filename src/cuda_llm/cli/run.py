@@ -13,7 +13,11 @@ Option = typer.Option
 def run(
     task: Annotated[str, typer.Argument(help="Name of a task, or its folder.")],
     device: Annotated[
-        str, Option(help="auto, cuda:0, cuda:all, emulated, emulated:GPU as in emulated:RTX 4090.")
+        str,
+        Option(
+            help="auto, cuda:0, cuda:all, emulated, emulated:GPU as in emulated:RTX 4090, "
+            "module:attribute."
+        ),
     ] = "auto",
     l2: Annotated[
         Literal["cold", "warm"] | None,

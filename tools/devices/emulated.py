@@ -17,7 +17,7 @@ from cuda_llm.tools.compiler.candidate import Compiled
 from cuda_llm.tools.device import P, Session, Site, T
 from cuda_llm.tools.devices.arena import ARENA_BYTES
 from cuda_llm.tools.devices.endings import ending, load_failure
-from cuda_llm.tools.devices.facts import device_facts, short_name
+from cuda_llm.tools.devices.facts import device_facts
 from cuda_llm.tools.devices.loaded import Loaded
 from cuda_llm.tools.devices.session import EmulatedSession
 from cuda_llm.tools.emulator.report import read_report
@@ -46,7 +46,7 @@ class EmulatedDevice:
     @property
     def name(self) -> str:
         """E.g. `emulated RTX 3090 Ti`."""
-        return f"emulated {short_name(self.hardware)}"
+        return f"emulated {self.hardware.short_name}"
 
     @property
     def target(self) -> str:
@@ -56,7 +56,7 @@ class EmulatedDevice:
     @property
     def spec(self) -> str:
         """What opens it again after `--device`."""
-        return f"emulated:{short_name(self.hardware)}"
+        return f"emulated:{self.hardware.short_name}"
 
     @property
     def capabilities(self) -> Capabilities:

@@ -9,7 +9,6 @@ from cuda_llm.dotted import load_dotted
 from cuda_llm.errors import CudaLLMError, HardwareError, UsageError
 from cuda_llm.tools.detector.detect import DRIVER
 from cuda_llm.tools.device import Device
-from cuda_llm.tools.devices.facts import short_name
 
 if TYPE_CHECKING:
     from cuda_llm.tools.devices.emulated import EmulatedDevice
@@ -142,4 +141,4 @@ def _tell_notes(device: Device, tell: Tell) -> None:
 def _known() -> str:
     from cuda_llm.hardware_profiles.lookup import list_hardware
 
-    return ", ".join(short_name(profile) for profile in list_hardware())
+    return ", ".join(profile.short_name for profile in list_hardware())

@@ -8,8 +8,9 @@ from typing import Any
 from cuda_llm.capabilities import Capabilities
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.outcomes import Verdict
-from cuda_llm.tools.arrays import HOST, Arrays, on_gpu
+from cuda_llm.tools.arrays import HOST, Arrays
 from cuda_llm.tools.compiler.candidate import Compiled
+from cuda_llm.tools.cuda.cupy_arrays import on_gpu
 from cuda_llm.tools.gpu.arenas import Arenas
 from cuda_llm.tools.gpu.flush import Flush, flush_bytes, shared_flush
 from cuda_llm.tools.gpu.isolation import GpuIsolation

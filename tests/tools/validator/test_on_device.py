@@ -15,8 +15,8 @@ from strict_session import StrictSession
 
 from cuda_llm.outcomes import GuardOverwritten, InputMutated, WrongResult
 from cuda_llm.tasks.loader import load_task
+from cuda_llm.tools.arrays import Launch
 from cuda_llm.tools.device import CallOptions
-from cuda_llm.tools.launch_on_gpu import Launch
 from cuda_llm.tools.validator.admissible import check_sessions
 from cuda_llm.tools.validator.cases import Case
 from cuda_llm.tools.validator.oracle import baseline_oracle

@@ -27,8 +27,8 @@ MAY_KNOW = {
 
 MAY_KNOW_INSIDE_TOOLS = {
     "native": set[str](),
-    "detector": set(),
-    "prober": {"arrays", "native", "compiler", "detector", "referee"},
+    "detector": {"cuda"},
+    "prober": {"cuda", "arrays", "native", "compiler", "detector", "referee"},
     "sandbox": {"native"},
     "compiler": {"native", "sandbox"},
     "emulator": {"native", "sandbox", "compiler"},
@@ -38,7 +38,7 @@ MAY_KNOW_INSIDE_TOOLS = {
     "random_on_gpu": {"arrays", "random_kernels", "launch_on_gpu"},
     "subnormals": set(),
     "arrays": set(),
-    "cuda": {"arrays", "random_on_gpu", "launch_on_gpu", "subnormals"},
+    "cuda": {"arrays", "random_on_gpu", "launch_on_gpu", "subnormals", "device"},
     "buffers": {"arrays"},
     "device": {"arrays", "buffers", "compiler"},
     "runner": {"native", "sandbox", "device"},

@@ -10,7 +10,7 @@ from cuda_llm.tools.device.session import (
     Scalar,
     Session,
 )
-from cuda_llm.tools.device.timed import Batch, TimeClass, TimedSession
+from cuda_llm.tools.device.timed import Batch, ClockReading, TimeClass, TimedSession
 
 __all__ = [
     "SCRATCH_BYTES",
@@ -18,6 +18,7 @@ __all__ = [
     "Batch",
     "CallOptions",
     "CallReport",
+    "ClockReading",
     "Device",
     "Level",
     "P",

@@ -10,6 +10,7 @@ from cuda_llm.outcomes import Verdict
 from cuda_llm.tools.arrays import Arrays
 from cuda_llm.tools.compiler.candidate import Compiled
 from cuda_llm.tools.device.session import Session
+from cuda_llm.tools.device.timed import ClockReading
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -41,6 +42,10 @@ class Site(Protocol):
     @property
     def arrays(self) -> Arrays:
         """Where the buffers of sessions lie."""
+        ...
+
+    def read_clocks(self) -> ClockReading | None:
+        """How fast the hardware runs now; None where nothing tells. Asked while kernels duel."""
         ...
 
     def open(self, candidate: Compiled) -> AbstractAsyncContextManager[Session | Verdict]:

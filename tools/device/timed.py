@@ -37,6 +37,18 @@ class TimeClass(StrEnum):
     """`solve` decides on results it reads back, so it cannot be captured: its host part counts."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class ClockReading:
+    """What the hardware says of its clocks, heat and power at one moment."""
+
+    sm_mhz: float
+    celsius: float | None
+    """None where it does not say."""
+    watts: float | None
+    throttled: bool
+    """It holds its clocks down, for heat or power."""
+
+
 @runtime_checkable
 class TimedSession(Session, Protocol):
     """Calls can be captured, and timed in batches by our own clock."""

@@ -99,6 +99,9 @@ class EmulatedDevice:
         """Buffers are shared host memory."""
         return HOST
 
+    def read_clocks(self) -> None:
+        """See `Site.read_clocks`: it has none."""
+
     async def carry_out(
         self,
         work: Callable[Concatenate[Site, P], Awaitable[T]],

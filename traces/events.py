@@ -1,8 +1,10 @@
 """Everything that a run tells, one frozen value an event. `events.jsonl` holds one a line.
 
-A line is `{"v": 1, "seq": 12, "at": "2026-01-31T10:00:00.123Z", "kind": "round_began", ...}`:
-version, position, UTC time and kind, then the fields. Fields are only ever added, with a default;
-a reader skips kinds and fields it does not know. What changes a meaning raises `VERSION`.
+A line is `{"v": 2, "seq": 12, "at": "2026-01-31T10:00:00.123Z", "kind": "round_began", ...}`:
+version, position, UTC time and kind, then the fields. Attempts, briefs and hints stand there by
+their ids (`NAMED`): they lie in the run's folder before anybody is told of them. Fields are only
+ever added, with a default; a reader skips kinds and fields it does not know. What changes a meaning
+raises `VERSION`; version 1 held attempts, briefs and hints whole.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,7 +13,7 @@ from typing import Any, ClassVar, TypeAlias
 
 from cuda_llm.search import Attempt, Brief, Hint
 
-VERSION = 1
+VERSION = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -293,6 +295,13 @@ class RunInterrupted:
     round: int
     best: str | None = None
 
+
+NAMED: Mapping[str, type[Attempt | Brief | Hint]] = {
+    "attempt_judged.attempt": Attempt,
+    "hint_given.hint": Hint,
+    "round_began.briefs": Brief,
+}
+"""By `kind.field`: what a line holds by its id. `briefs` is a list of them."""
 
 Record: TypeAlias = "Callable[[Event], None]"
 """Whoever is told of events as they happen."""

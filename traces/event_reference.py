@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from typing import Any, get_args
 
 from cuda_llm.search import Attempt, Brief, Hint
-from cuda_llm.traces.events import NAMED, VERSION, Event
+from cuda_llm.traces.events import VERSION, Event
+from cuda_llm.traces.recorder import NAMED
 
 _UNKNOWN_NUMBER = {"enum": ["inf", "-inf", "nan"]}
 FILES = {

@@ -11,7 +11,8 @@ from typing import Any, get_args
 
 from cuda_llm.codec import decode
 from cuda_llm.errors import UsageError
-from cuda_llm.traces.events import NAMED, VERSION, Event
+from cuda_llm.traces.events import VERSION, Event
+from cuda_llm.traces.recorder import NAMED
 from cuda_llm.traces.run_folder import RunFolder
 
 KINDS: dict[str, Callable[..., Event]] = {one.kind: one for one in get_args(Event)}

@@ -5,14 +5,22 @@ import json
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
 from cuda_llm.codec import encode
 from cuda_llm.errors import CudaLLMError, UsageError
-from cuda_llm.traces.events import NAMED, VERSION, Event
+from cuda_llm.search import Attempt, Brief, Hint
+from cuda_llm.traces.events import VERSION, Event
 from cuda_llm.traces.whole_file import unwritable
+
+NAMED: Mapping[str, type[Attempt | Brief | Hint]] = {
+    "attempt_judged.attempt": Attempt,
+    "hint_given.hint": Hint,
+    "round_began.briefs": Brief,
+}
+"""By `kind.field`: what a line holds by its id. `briefs` is a list of them."""
 
 Observer = Callable[[Event], object]
 """Whoever wants to hear of events: a terminal, a progress bar, a test."""

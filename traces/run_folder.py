@@ -163,6 +163,7 @@ class RunFolder:
     def write_brief(self, brief: Brief) -> None:
         """Keep what a candidate is told to try, and hints of the strategy's own."""
         told = {name: [one.id for one in self.keep_hints(getattr(brief, name))] for name in HINTS}
+        self._looked_up.pop((Brief, brief.id), None)
         self._write_json(f"candidates/{brief.id}/brief.json", encode(brief) | told)
 
     def brief(self, name: str) -> Brief | None:

@@ -13,9 +13,9 @@ from cuda_llm.outcomes import InfraFailed
 T = TypeVar("T")
 
 MOST_CHARACTERS = 1 << 18
-"""Of one answer as JSON. The state holds it, and every checkpoint from then on."""
+"""Of one answer as JSON. Notes stand in the state, and in every checkpoint from then on."""
 MOST_SOURCE = 1 << 21
-"""Of an answer that lies in the run's folder instead."""
+"""Of an answer that holds a source."""
 
 
 async def contained(

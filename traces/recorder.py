@@ -5,14 +5,22 @@ import json
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
 from cuda_llm.codec import encode
 from cuda_llm.errors import CudaLLMError, UsageError
+from cuda_llm.search import Attempt, Brief, Hint
 from cuda_llm.traces.events import VERSION, Event
 from cuda_llm.traces.whole_file import unwritable
+
+NAMED: Mapping[str, type[Attempt | Brief | Hint]] = {
+    "attempt_judged.attempt": Attempt,
+    "hint_given.hint": Hint,
+    "round_began.briefs": Brief,
+}
+"""By `kind.field`: what a line holds by its id. `briefs` is a list of them."""
 
 Observer = Callable[[Event], object]
 """Whoever wants to hear of events: a terminal, a progress bar, a test."""
@@ -75,8 +83,13 @@ class Recorder:
 
 
 def to_line(event: Event, seq: int, at: str) -> bytes:
-    """One line of the file."""
-    fields = {"v": VERSION, "seq": seq, "at": at, "kind": event.kind, **encode(event)}
+    """One line of the file. What it names by id must lie in the run's folder already."""
+    fields = {"v": VERSION, "seq": seq, "at": at, "kind": event.kind}
+    for name, value in vars(event).items():
+        if f"{event.kind}.{name}" not in NAMED:
+            fields[name] = encode(value)
+        else:
+            fields[name] = [one.id for one in value] if isinstance(value, tuple) else value.id
     text = json.dumps(fields, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     # Half of a surrogate pair, as a model may send, is no text that anybody could read back.
     return text.encode(errors="replace") + b"\n"

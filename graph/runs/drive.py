@@ -54,7 +54,8 @@ class Driver:
             over = not state.tasks
             if over and not state.values.get("stop"):
                 raise unusable(self.wiring.folder, "it leads nowhere")
-            for lost in lost_events(self.wiring, state.values, over=over):
+            values: Any = state.values
+            for lost in lost_events(values, self.wiring, over=over):
                 self.wiring.record(lost)
             if over:
                 return

@@ -125,6 +125,10 @@ async def stumble(_site: "Site") -> None:
     raise ZeroDivisionError("a bug of ours")
 
 
+async def run_out_of_space(_site: "Site") -> None:
+    raise OSError("no space is left")
+
+
 async def bring_a_lambda(_site: "Site") -> object:
     return lambda: 0
 

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuda_llm.errors import CudaLLMError, DeviceLost, InfrastructureError
+from cuda_llm.errors import CudaLLMError, DeviceLost, InfrastructureError, InternalError
 from cuda_llm.tools.referee.messages import (
     Ask,
     Beat,
@@ -55,8 +55,10 @@ async def open_site(opening: Opening, stack: contextlib.AsyncExitStack) -> "Site
     """The site, closed with the stack."""
     try:
         return await stack.enter_async_context(opening.site(*opening.arguments))
+    except CudaLLMError as error:
+        return Failed(error=error)
     except Exception as error:
-        return Failed(error=portable(error))
+        return Failed(error=InfrastructureError("referee", one_line(error)))
 
 
 async def heard(connection: socket.socket) -> Ask | Failed | None:
@@ -66,7 +68,7 @@ async def heard(connection: socket.socket) -> Ask | Failed | None:
     except OSError:
         raise
     except Exception as error:
-        return Failed(error=InfrastructureError("referee", f"cannot be asked this: {error}"))
+        return Failed(error=InternalError(f"the referee cannot be asked this: {error}"))
     return ask
 
 
@@ -97,10 +99,22 @@ def encoded(reply: Done | Failed | Broken) -> bytes:
 
 
 def portable(error: Exception) -> CudaLLMError:
-    """Our own errors as they are; of any other its last line and where it was raised."""
+    """Our own errors as they are; what the machine or the driver raises as an infrastructure error.
+
+    Any other is a bug of ours, and travels with its traceback.
+    """
     if isinstance(error, CudaLLMError):
         return error
-    return InfrastructureError("referee", one_line(error))
+    if is_machines(error):
+        return InfrastructureError("referee", one_line(error))
+    trace = "".join(traceback.format_exception(error))
+    return InternalError(f"referee: {one_line(error)}", trace)
+
+
+def is_machines(error: Exception) -> bool:
+    """Whether the system raised it, or the driver by way of CuPy: memory, files, lost contexts."""
+    by_cupy = type(error).__module__.partition(".")[0].startswith("cupy")
+    return by_cupy or isinstance(error, OSError | MemoryError)
 
 
 def one_line(error: Exception) -> str:

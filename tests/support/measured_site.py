@@ -1,7 +1,9 @@
-"""A timed session on arrays of the host: sealing, tagging and late writes are real, time is not.
+"""The one fake of a measured site: sealing, tagging and late writes are real, time is not.
 
-A candidate is a function of one call that writes its outputs and says how long that took. It sees
-all that a hostile one could: the memory of every slot, and what it remembers.
+A script stands for a candidate: a function of one call that writes its outputs and says how long
+that took. It sees all that a hostile one could: the memory of every slot, and what it remembers.
+`running(candidate)` is a session for who is not timed. With `strict_arrays` the session hands out
+arrays that refuse what CuPy's refuse, over the same memory.
 """
 
 import hashlib
@@ -13,11 +15,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from array_session import GUARD_BYTES, LAUNCH
 
 from cuda_llm.capabilities import Capabilities
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.outcomes import InfraFailed, Verdict
+from cuda_llm.profile import LaunchProfile
 from cuda_llm.tools.arrays import HOST, Arrays
 from cuda_llm.tools.buffers import BufferSpec, PlacedBuffer, Role, Slots
 from cuda_llm.tools.compiler.candidate import Compiled
@@ -26,6 +28,13 @@ from cuda_llm.tools.gpu.site import CAPABILITIES
 
 Array = npt.NDArray[Any]
 Buffers = Mapping[str, Array]
+Candidate = Callable[[Buffers, CallOptions], Verdict | None]
+"""Writes its outputs into the buffers; what it returns ends the call with that verdict."""
+
+GUARD_BYTES = 256
+LAUNCH = LaunchProfile(
+    kernel="k", grid=(1, 1, 1), block=(32, 1, 1), shared_bytes=0, occupancy=1.0, time_us=1.0
+)
 START_US = 20.0
 OVERHEAD_US = 40.0
 
@@ -53,6 +62,8 @@ class Call:
     guards: Mapping[str, tuple[Array, Array]]
     later: list[Callable[[], None]]
     """Done after the tags of the batch are taken."""
+    options: CallOptions
+    """Of the call that is not timed, or of the capture."""
 
 
 Script = Callable[[Call], float | Verdict]
@@ -71,23 +82,32 @@ def as_bytes(array: Array) -> npt.NDArray[np.uint8]:
     return array.reshape(-1).view(np.uint8)
 
 
-class TimedArraySession:
-    """Runs a script. `jitter_us` is what disturbs a batch."""
+class MeasuredSession:
+    """Runs a script. `jitter_us` disturbs a batch; `launches` is what the call claims to do."""
 
     def __init__(
         self,
         script: Script,
         *,
+        arrays: Arrays = HOST,
+        launches: tuple[LaunchProfile, ...] = (LAUNCH,),
         time_class: TimeClass = TimeClass.DEVICE,
         jitter_us: float = 1.0,
         seed: int = 0,
     ) -> None:
         self.script = script
+        self.wrap = getattr(arrays.xp, "wrap", as_it_is)
+        self.launches = launches
+        self.calls: list[CallOptions] = []
+        self.options = CallOptions()
         self.time_class = time_class
         self.jitter_us = jitter_us
         self.rng = np.random.Generator(np.random.PCG64(seed))
         self.memory: dict[Any, Any] = {}
         self.placed: dict[str, PlacedBuffer] = {}
+        """As handed out."""
+        self.plain: dict[str, PlacedBuffer] = {}
+        """The same memory as scripts see it."""
         self.slots = Slots(buffers={}, sealed={}, count=0)
         self.everyone: list[Buffers] = []
         self.batches = 0
@@ -100,15 +120,18 @@ class TimedArraySession:
 
     def place(self, buffers: Sequence[BufferSpec]) -> dict[str, PlacedBuffer]:
         """Buffers between guards."""
-        self.placed = {spec.name: placed(spec) for spec in buffers}
+        self.plain = {spec.name: placed(spec) for spec in buffers}
+        self.placed = {name: self.handed_out(one) for name, one in self.plain.items()}
         return self.placed
 
     async def call(
         self, arguments: Sequence[Argument], options: CallOptions
     ) -> CallReport | Verdict:
         """One call that nobody times."""
-        took = self.one_call(self.placed, 0, 0, 1, [], warm_up=True)
-        return CallReport(wall_s=0.0, launches=(LAUNCH,)) if isinstance(took, float) else took
+        self.calls.append(options)
+        self.options = options
+        took = self.one_call(self.plain, 0, 0, 1, [], warm_up=True)
+        return CallReport(wall_s=0.0, launches=self.launches) if isinstance(took, float) else took
 
     async def place_slots(
         self, buffers: Sequence[BufferSpec], count: int, *, scratch_bytes: int = SCRATCH_BYTES
@@ -125,22 +148,28 @@ class TimedArraySession:
             count=count,
         )
         self.everyone = [views(one.buffers) for one in self.slots]
-        return self.slots
+        return Slots(
+            buffers={name: self.handed_out(one) for name, one in self.slots.buffers.items()},
+            sealed={name: self.wrap(one) for name, one in self.slots.sealed.items()},
+            count=count,
+        )
 
     async def capture(
         self, arguments: Sequence[Argument], options: CallOptions
     ) -> TimeClass | Verdict:
         """A warm-up on slot 0."""
         self.captures += 1
+        self.options = options
         own = self.slots[0].buffers
         took = self.one_call(own, 0, 0, 1, [], warm_up=True)
         return self.time_class if isinstance(took, float) else took
 
-    def seal(self, slots: Sequence[int], key: bytes, contents: Mapping[str, Array]) -> None:
+    def seal(self, slots: Sequence[int], key: bytes, contents: Mapping[str, Any]) -> None:
         """Encrypt."""
         for index, (name, sealed) in enumerate(self.slots.sealed.items()):
-            assert len(contents[name]) == len(slots)
-            for slot, content in zip(slots, contents[name], strict=True):
+            given = getattr(contents[name], "hidden", contents[name])
+            assert len(given) == len(slots)
+            for slot, content in zip(slots, given, strict=True):
                 plain = as_bytes(np.ascontiguousarray(content))
                 sealed[slot] = plain ^ keystream(key, slot, index, plain.size)
 
@@ -186,6 +215,13 @@ class TimedArraySession:
                     return name
         return None
 
+    def handed_out(self, buffer: PlacedBuffer) -> PlacedBuffer:
+        """The same memory as whoever judges sees it."""
+        wrap = self.wrap
+        return PlacedBuffer(
+            buffer.spec, wrap(buffer.data), wrap(buffer.guard_before), wrap(buffer.guard_after)
+        )
+
     def open(self, slot: int, key: bytes) -> None:
         """Decrypt a slot's inputs."""
         for index, (name, sealed) in enumerate(self.slots[slot].sealed.items()):
@@ -224,9 +260,35 @@ class TimedArraySession:
             memory=self.memory,
             guards={name: (one.guard_before, one.guard_after) for name, one in own.items()},
             later=later,
+            options=self.options,
         )
         with np.errstate(all="ignore"):
             return self.script(call)
+
+
+def as_it_is(array: Array) -> Array:
+    """What arrays of the host need to be handed out."""
+    return array
+
+
+def running(
+    candidate: Candidate,
+    launches: tuple[LaunchProfile, ...] = (LAUNCH,),
+    *,
+    arrays: Arrays = HOST,
+) -> MeasuredSession:
+    """A session of an ordinary function on arrays, which nobody times."""
+    return MeasuredSession(untimed(candidate), arrays=arrays, launches=launches)
+
+
+def untimed(candidate: Candidate) -> Script:
+    """The script of an ordinary function on arrays."""
+
+    def script(call: Call) -> float | Verdict:
+        verdict = candidate(call.buffers, call.options)
+        return 0.0 if verdict is None else verdict
+
+    return script
 
 
 def views(buffers: Mapping[str, PlacedBuffer]) -> dict[str, Array]:
@@ -250,7 +312,7 @@ def column(spec: BufferSpec, count: int) -> PlacedBuffer:
 
 
 @dataclass
-class TimedArraySite:
+class MeasuredSite:
     """Opens a new session of the script that stands for a candidate."""
 
     hardware: Hardware
@@ -267,26 +329,27 @@ class TimedArraySite:
     not_stepwise_of: Mapping[str, str] = field(default_factory=dict)
     """Why keys cannot be handed out, by the name of the candidate."""
     refused: Mapping[str, Verdict] = field(default_factory=dict)
-    opened: list[tuple[str, TimedArraySession]] = field(default_factory=list)
+    opened: list[tuple[str, MeasuredSession]] = field(default_factory=list)
     kept: list[str] = field(default_factory=list)
     """Names of those whose runners could have been used again."""
 
     def read_clocks(self) -> None:
         """Nothing tells."""
 
-    def session_of(self, name: str) -> TimedArraySession:
+    def session_of(self, name: str) -> MeasuredSession:
         """The one opened last for a candidate."""
         return [session for opened, session in self.opened if opened == name][-1]
 
     @asynccontextmanager
-    async def open(self, candidate: Compiled) -> AsyncIterator[TimedArraySession | Verdict]:
+    async def open(self, candidate: Compiled) -> AsyncIterator[MeasuredSession | Verdict]:
         """A session of its own, or why there is none."""
         if candidate.name in self.refused:
             yield self.refused[candidate.name]
             return
         trusted = candidate.name == "baseline"
-        session = TimedArraySession(
+        session = MeasuredSession(
             self.scripts[candidate.name],
+            arrays=self.arrays,
             time_class=self.time_classes.get(
                 candidate.name, TimeClass.DEVICE if trusted else self.time_class
             ),
@@ -297,7 +360,7 @@ class TimedArraySite:
         self.opened.append((candidate.name, session))
         yield session
 
-    def keep(self, candidate: Compiled) -> AbstractAsyncContextManager[TimedArraySession | Verdict]:
+    def keep(self, candidate: Compiled) -> AbstractAsyncContextManager[MeasuredSession | Verdict]:
         """A session of its own, noted."""
         self.kept.append(candidate.name)
         return self.open(candidate)

@@ -1,9 +1,18 @@
-"""Additions of vectors, honest and not, as scripts of a timed session."""
+"""Vector additions, honest and not, as scripts of a measured site, and benches to time them on."""
+
+import asyncio
+from dataclasses import replace
 
 import numpy as np
-from timed_array_session import Call, Script
+from measured_site import Call, MeasuredSite, Script, named
 
+from cuda_llm.hardware_profiles.lookup import find_hardware
 from cuda_llm.outcomes import LaunchFailed, TimedOut, Verdict
+from cuda_llm.tasks.loader import load_task
+from cuda_llm.tasks.task import Task
+from cuda_llm.tools.judge.measured.options import MeasureOptions
+from cuda_llm.tools.judge.on_site import time_there
+from cuda_llm.tools.judge.timing import Timing
 
 
 def add(call: Call) -> None:
@@ -249,3 +258,30 @@ CHEATS: dict[str, tuple[Script, str]] = {
     "launch refused": (ended(REFUSED), "LAUNCH_FAILED"),
 }
 """Script and the code of its verdict."""
+
+
+BASELINE_US = 50.0
+
+
+def small_bench(*sizes: int) -> Task:
+    """The task with these lengths as its bench."""
+    task = load_task("vector_add")
+    return replace(task, sizes=replace(task.sizes, bench=tuple({"n": n} for n in sizes)))
+
+
+def timed_site(
+    candidate: Script, *, baseline_us: float = BASELINE_US, chip: str = "h200_sxm5_141gb"
+) -> MeasuredSite:
+    """A site where `candidate` competes with an honest baseline."""
+    return MeasuredSite(
+        hardware=find_hardware(chip),
+        scripts={"candidate": candidate, "baseline": honest(baseline_us)},
+    )
+
+
+def timed(
+    site: MeasuredSite, task: Task | None = None, options: MeasureOptions | None = None
+) -> Timing | Verdict:
+    """Time the candidate of the site."""
+    task = task or small_bench(96)
+    return asyncio.run(time_there(site, task, named("candidate"), named("baseline"), None, options))

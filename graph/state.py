@@ -9,6 +9,8 @@ from typing import Annotated, Any, Required, TypeVar
 
 from typing_extensions import TypedDict
 
+from cuda_llm.graph.request import RunOptions
+
 T = TypeVar("T")
 
 Json = dict[str, Any]
@@ -20,7 +22,7 @@ def merge(old: dict[str, T], new: dict[str, T]) -> dict[str, T]:
     return {**old, **new}
 
 
-class SearchInput(TypedDict, total=False):
+class SearchInput(RunOptions, total=False):
     """What starts a run, each as in `RunRequest`. With a `Wiring` in the context, that rules."""
 
     task: Required[str]
@@ -28,15 +30,8 @@ class SearchInput(TypedDict, total=False):
     generator: str
     strategy: str
     model: str
-    candidates: int
-    rounds: int
-    seed: int
-    hints: list[str]
-    start: str
-    tune: int
-    budget_usd: float
-    max_minutes: float
-    out: str
+    reflection_model: str
+    agent_models: dict[str, str]
 
 
 class SearchUpdate(TypedDict, total=False):

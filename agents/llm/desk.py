@@ -46,11 +46,13 @@ class Desk:
         price: Price | None = None,
         output_tokens: int = 0,
         seed: int = 0,
+        ends_run: bool = True,
     ) -> None:
         """`slots` are calls in flight, shared by all desks that are given the same.
 
         `output_tokens` is the longest answer that the model is told to give, 0 where it is told
-        nothing; `seed` decides how long retries wait.
+        nothing; `seed` decides how long retries wait. With `ends_run` the run is over when the
+        endpoint gives no access or the budget has no room for a call; else only the call fails.
         """
         self.name = name
         self.model = without_retries(model)
@@ -61,6 +63,7 @@ class Desk:
         self.price = price
         self.output_tokens = output_tokens or ASSUMED_OUTPUT_TOKENS
         self.seed = seed
+        self.ends_run = ends_run
         self.json_mode = takes_json_mode(model)
         """Ends with the first server that refuses it."""
         self._vault = vault
@@ -175,7 +178,7 @@ class _Asking:
         return reply
 
     async def _reserve(self) -> Reservation:
-        found = await self.desk.budget.reserve(self.bound)
+        found = await self.desk.budget.reserve(self.bound, ends_run=self.desk.ends_run)
         if isinstance(found, str):
             raise TryFailed(Failure(kind="over_budget", detail=found))
         return found
@@ -188,7 +191,7 @@ class _Asking:
         asked_s = failure.retry_after_s or 0.0
         limit_s = self.desk.policy.retry_after_limit_s
         waits = f"; it asks to wait {asked_s:g} s, more than {limit_s:g} s" * (asked_s > limit_s)
-        if failure.kind == "no_access":
+        if failure.kind == "no_access" and self.desk.ends_run:
             self.desk.budget.close(f"{self.desk.name}: {failure.detail}")
         return CallFailed(
             kind=failure.kind,

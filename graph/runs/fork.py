@@ -7,10 +7,10 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from cuda_llm.codec import decode, encode
+from cuda_llm.codec import encode
 from cuda_llm.errors import UsageError
-from cuda_llm.graph.request import RunRequest
 from cuda_llm.graph.runs.hints_file import CHANNELS, Hints
+from cuda_llm.graph.runs.run_record import read_request
 from cuda_llm.graph.runs.settle import name_run
 from cuda_llm.search import Attempt, Brief, Hint
 from cuda_llm.traces.events import HintGiven, RoundBegan, RunForked, RunStarted
@@ -60,7 +60,7 @@ async def fork(folder: RunFolder, round_: int, hints: Hints) -> RunFolder:
     await put_state(new, {**values, **edited, "attempts": attempts, "run_id": name})
     changed = hints != hints_of(folder, values, round_)
     copy_events(folder, new, RunForked(of=folder.name, round=round_, edited_hints=changed))
-    request = replace(decode(RunRequest, run["request"]), run_id=name)
+    request = replace(read_request(folder, run), run_id=name)
     lineage = {"run": folder.name, "round": round_}
     # Last: a folder with a run.json is a run.
     new.write_run({**run, "run_id": name, "forked_from": lineage, "request": encode(request)})

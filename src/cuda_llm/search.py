@@ -39,19 +39,20 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Components:
-    """What a prompt may hold. Each can be switched off, to see what it is worth."""
+    """What a prompt may hold. Each can be switched off, to see what it is worth; `help` is what the
+    command line says of its switch."""
 
-    history: bool = True
+    history: bool = field(default=True, metadata={"help": "Tell what was tried."})
     """What was tried before and what came of it."""
-    hints: bool = True
+    hints: bool = field(default=True, metadata={"help": "Tell what was learned."})
     """`error_hints` and `performance_hints`."""
-    profile: bool = True
+    profile: bool = field(default=True, metadata={"help": "Tell what limits."})
     """What limits the parent, beyond its time."""
-    baseline: bool = True
+    baseline: bool = field(default=True, metadata={"help": "Show the baseline."})
     """The baseline's source and how the parent compares with it."""
-    host_code: bool = True
+    host_code: bool = field(default=True, metadata={"help": "Show how solve is called."})
     """How `solve` is called."""
-    diversity: bool = True
+    diversity: bool = field(default=True, metadata={"help": "Each of a round tries another way."})
     """A direction of its own for each brief of a round."""
 
     def __and__(self, other: "Components") -> "Components":

@@ -70,6 +70,8 @@ class Settings(BaseSettings):
     """Chat model of runs that are not given one; empty leaves writing to the playbook."""
     reflection_model: str = ""
     """Chat model of the reflection agent; empty is `model`."""
+    agent_models: dict[str, str] = Field(default_factory=dict)
+    """Chat models of agents of your own, by the agent's name."""
     base_url: str = ""
     """Endpoint of both; empty is what OPENAI_BASE_URL says, else OpenAI's own."""
     model_calls: int = Field(default=8, ge=1)

@@ -7,12 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from graph_runs import run_graph, wiring_in
+from model_server import ModelServer, Say
 from reflection_scenes import UNPADDED
+from run_starts import asked, events, parts, the_run
 from typer.testing import CliRunner
 
 from cuda_llm.agents.plug import find_agent
 from cuda_llm.agents.reflector import Reflector
 from cuda_llm.agents.seam import Stage
+from cuda_llm.graph.runs.start import start
+from cuda_llm.tasks.loader import load_task
 from cuda_llm.traces.events import AgentDecided, AttemptJudged
 from cuda_llm.traces.read import read_events
 
@@ -89,6 +93,23 @@ def test_its_agent_runs_in_the_graph(tmp_path: Path) -> None:
         one for one in events if isinstance(one, AgentDecided) and one.agent == "sizes_first"
     ]
     assert told.note == "Most of the time goes to {'n': 1024}."
+
+
+def test_its_agent_that_asks_runs_as_it_is_named(tmp_path: Path) -> None:
+    (block,) = [one for one in BLOCKS if "def plan(" in one]
+    (tmp_path / "my_agents.py").write_text(block)
+    with ModelServer(lambda _: Say("tile it"), model="PLANNER") as server:
+        order = asked(
+            tmp_path / "runs",
+            rounds=1,
+            agents=(f"{tmp_path}/my_agents.py:plan",),
+            agent_models={"plan": "PLANNER"},
+            base_url=server.base_url,
+        )
+        asyncio.run(start(order, overrides=parts()))
+    told = [one for one in events(the_run(tmp_path / "runs")) if isinstance(one, AgentDecided)]
+    assert ("plan", "tile it") in [(one.agent, one.note) for one in told]
+    assert load_task("vector_add").description in server.requests[-1].prompt
 
 
 def test_its_generator_offers_the_files_of_a_folder(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 GROUND = {
-    *("outcomes", "profile", "spots", "errors", "settings"),
+    *("outcomes", "profile", "spots", "errors", "settings", "atomic_file"),
     *("search", "conversation", "codec", "wording", "dotted", "source_file"),
 }
 """Modules at the package root that everything may know; they know only each other."""

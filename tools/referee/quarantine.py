@@ -5,7 +5,8 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from cuda_llm.tools.native import cache_dir, cache_folder
+from cuda_llm.atomic_file import write_atomically
+from cuda_llm.tools.native import cache_dir, cache_folder, unwritable
 
 FOLDER = "quarantine"
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
@@ -34,7 +35,11 @@ def put_in(gpu: str, label: str, reason: str) -> Quarantine:
         since=time.strftime("%Y-%m-%d %H:%M:%S"),
         boot=_boot(),
     )
-    (cache_folder(FOLDER) / f"{gpu}.json").write_text(json.dumps(asdict(made)))
+    path = cache_folder(FOLDER) / f"{gpu}.json"
+    try:
+        write_atomically(path, json.dumps(asdict(made)))
+    except OSError as error:
+        raise unwritable(error) from error
     return made
 
 

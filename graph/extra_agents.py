@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any
 from cuda_llm.agents.seam import Contribution, PlacedAgent
 from cuda_llm.agents.situation import Situation
 from cuda_llm.codec import decode, encode
-from cuda_llm.graph.bind import Find, bind
+from cuda_llm.graph.bind import Find, about, bind
 from cuda_llm.graph.contained import contained
 from cuda_llm.graph.contributions import contribute
 from cuda_llm.graph.state import SearchState, SearchUpdate
 from cuda_llm.graph.view import situation_of
 from cuda_llm.graph.wiring import Wiring
+from cuda_llm.log import bound
 from cuda_llm.outcomes import InfraFailed
 
 if TYPE_CHECKING:
@@ -47,7 +48,8 @@ def subgraph_node(placed: PlacedAgent, subgraph: Any, find: Find) -> Any:
             answer = await subgraph.ainvoke({"situation": plain(situation, wiring)})
             return decode(Contribution, answer["contribution"])
 
-        made = await ask(wiring, placed.name, invoke)
+        with bound(**about(wiring, state, placed.name)):
+            made = await ask(wiring, placed.name, invoke)
         return contribute(wiring, placed.name, situation.round, made)
 
     return node
@@ -60,7 +62,8 @@ async def ask(
     from cuda_llm.settings import settings
 
     limit_s = min(settings().agent_deadline_s, max(LEAST_S, wiring.seconds_left()))
-    return await contained(name, agent, Contribution, limit_s=limit_s)
+    with bound(agent=name):
+        return await contained(name, agent, Contribution, limit_s=limit_s)
 
 
 def plain(situation: Situation, wiring: Wiring) -> dict[str, Any]:

@@ -6,7 +6,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from cuda_llm.atomic_file import write_atomically
+from cuda_llm.log import Log
 from cuda_llm.tools.native import cache_dir, cache_folder, unwritable
+
+_log = Log(__name__)
 
 FOLDER = "quarantine"
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
@@ -40,6 +43,7 @@ def put_in(gpu: str, label: str, reason: str) -> Quarantine:
         write_atomically(path, json.dumps(asdict(made)))
     except OSError as error:
         raise unwritable(error) from error
+    _log.warning("quarantined", gpu=label, uuid=gpu, reason=reason)
     return made
 
 
@@ -62,6 +66,7 @@ def lift(name: str) -> list[Quarantine]:
     """Let a GPU be used again, by its UUID or as it was called when it was put away; which ones."""
     lifted = [one for one in kept() if name in (one.gpu, one.label)]
     for one in lifted:
+        _log.info("quarantine lifted", gpu=one.label, uuid=one.gpu)
         (cache_dir() / FOLDER / f"{one.gpu}.json").unlink(missing_ok=True)
     return lifted
 

@@ -11,9 +11,13 @@ from pathlib import Path
 
 from cuda_llm.codec import encode
 from cuda_llm.errors import CudaLLMError, UsageError
+from cuda_llm.log import OURS, Log
 from cuda_llm.search import Attempt, Brief, Hint
 from cuda_llm.traces.events import VERSION, Event
 from cuda_llm.traces.whole_file import unwritable
+
+_log = Log(__name__)
+_events = Log(f"{OURS}.events")
 
 NAMED: Mapping[str, type[Attempt | Brief | Hint]] = {
     "attempt_judged.attempt": Attempt,
@@ -53,10 +57,17 @@ class Recorder:
             except OSError as error:
                 os.ftruncate(self._file, self._end)
                 raise unwritable(self._path, error) from None
+            self._log(event)
             self._seq += 1
             self._end += len(line)
             for observer in tuple(self._observers):
                 self._tell(observer, event)
+
+    def _log(self, event: Event) -> None:
+        """Events are log records too, so that one processor can send them elsewhere."""
+        if _events.is_enabled(logging.INFO):
+            fields = {"run_id": self._path.parent.name, **encode(event), "seq": self._seq}
+            _events.info(event.kind, **fields)
 
     def close(self) -> None:
         """Give the file back."""
@@ -74,11 +85,11 @@ class Recorder:
         except Exception as error:
             if observer in self._observers:
                 self._observers.remove(observer)
-            logging.getLogger(__name__).warning(
-                "%s is told no more events: it raised %s: %s",
-                getattr(observer, "__qualname__", type(observer).__qualname__),
-                type(error).__name__,
-                error,
+            _log.warning(
+                "an observer raised; it is called no more",
+                observer=getattr(observer, "__qualname__", type(observer).__qualname__),
+                error=f"{type(error).__name__}: {error}",
+                exc_info=error,
             )
 
 

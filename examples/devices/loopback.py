@@ -4,7 +4,7 @@
 
 The worker is this file as well, started as a program. It holds the emulated device; with a GPU in
 another machine it would hold that one. What travels is a function of cuda_llm with its arguments,
-and what it returns: sockets and files of a kernel stay where the worker is.
+and what it returns; files of a kernel are named by path, for here both see the same disk.
 """
 
 import asyncio
@@ -13,6 +13,7 @@ import pickle
 import secrets
 import subprocess
 import sys
+import weakref
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +24,7 @@ from cuda_llm.extend import CudaLLMError, InfrastructureError, open_device
 HOST = "127.0.0.1"
 TOKEN_BYTES = 32
 LENGTH_BYTES = 8
+END_S = 5.0
 
 
 class LoopbackDevice:
@@ -73,14 +75,24 @@ class LoopbackDevice:
     def _start(self) -> int:
         """Start the worker; the port on which it listens."""
         program = [sys.executable, "-P", str(Path(__file__).resolve())]
-        self._worker = subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        assert self._worker.stdin is not None and self._worker.stdout is not None
-        self._worker.stdin.write(self._token)
-        self._worker.stdin.flush()
-        told = self._worker.stdout.readline()
+        worker = subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        weakref.finalize(self, end, worker)
+        assert worker.stdin is not None and worker.stdout is not None
+        worker.stdin.write(self._token)
+        worker.stdin.flush()
+        told = worker.stdout.readline()
         if not told.strip().isdigit():
-            raise InfrastructureError("worker", f"it did not start (status {self._worker.wait()})")
+            raise InfrastructureError("worker", f"it did not start (status {worker.wait()})")
         return int(told)
+
+
+def end(worker: "subprocess.Popen[bytes]") -> None:
+    """Close its input, by which it knows; kill it where it does not go."""
+    with worker:
+        try:
+            worker.communicate(timeout=END_S)
+        except subprocess.TimeoutExpired:
+            worker.kill()
 
 
 def open_loopback() -> LoopbackDevice:

@@ -28,6 +28,7 @@ def settle(request: RunRequest) -> RunRequest:
     return replace(
         request,
         task=place(request.task),
+        device=_absolute_code(request.device),
         generator=_absolute_code(request.generator),
         strategy=_absolute_code(request.strategy),
         agents=tuple(map(_absolute_code, request.agents)),

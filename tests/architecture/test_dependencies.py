@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 
 GROUND = {
     *("outcomes", "profile", "spots", "errors", "settings"),
-    *("search", "conversation", "codec", "wording", "dotted", "source_file"),
+    *("search", "conversation", "codec", "wording", "dotted", "source_file", "data_file"),
 }
 """Modules at the package root that everything may know; they know only each other."""
 

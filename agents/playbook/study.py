@@ -1,4 +1,4 @@
-"""What Optuna would try next."""
+"""Asks Optuna which points to try next."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Tried:
-    """A point that was judged."""
+    """A point that was judged, and how fast its kernel is."""
 
     point: Point
     score: float | None
@@ -24,10 +24,11 @@ class Tried:
 
 
 def ask(space: Space, tried: Sequence[Tried], seed: int) -> Iterator[dict[str, int]]:
-    """Valid points, for ever, perhaps with repeats; the same arguments give the same points.
+    """Yields valid points without end, perhaps with repeats; equal arguments give equal points.
 
-    The study is rebuilt from `tried`, in its order, and lives in memory. Points asked for stay open
-    in it, so that the next ones keep away from them; one that breaks a condition is told as pruned.
+    The study is rebuilt from `tried`, in its order, and lives in memory. Points that were suggested
+    stay open in it, so that the next ones keep away from them; one that breaks a condition counts
+    as pruned.
     """
     from optuna.trial import TrialState
 
@@ -45,7 +46,9 @@ def ask(space: Space, tried: Sequence[Tried], seed: int) -> Iterator[dict[str, i
 def _rebuild(
     space: Space, tried: Sequence[Tried], seed: int, kinds: "dict[str, BaseDistribution]"
 ) -> "Study":
-    """A study that was told of `tried`. Failures count as pruned: TPE ignores trials that failed.
+    """Makes a study of the points in `tried`.
+
+    Failures count as pruned, because TPE ignores trials that failed.
 
     The sampler was chosen by measurement (docs/playbook.md).
     """
@@ -79,7 +82,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _kinds(space: Space) -> "dict[str, BaseDistribution]":
-    """Indices of values. Those of the first tunable, the structure, have no order."""
+    """Makes the distributions of the values' indices; those of the first tunable have no order."""
     from optuna.distributions import CategoricalDistribution, IntDistribution
 
     structure, *others = space.tunables

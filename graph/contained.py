@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from cuda_llm.codec import decode, encode
-from cuda_llm.graph.judging.steady import say
+from cuda_llm.errors import describe_error
 from cuda_llm.outcomes import InfraFailed
 
 T = TypeVar("T")
@@ -38,7 +38,7 @@ async def contained(
         failed = error
     except (Exception, SystemExit) as error:
         failed = error
-    detail = f"not done within {limit_s:g} s" if limit.expired() else say(failed)
+    detail = f"not done within {limit_s:g} s" if limit.expired() else describe_error(failed)
     return InfraFailed(component=component, detail=detail)
 
 

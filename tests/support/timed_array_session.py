@@ -4,6 +4,7 @@ A candidate is a function of one call that writes its outputs and says how long 
 all that a hostile one could: the memory of every slot, and what it remembers.
 """
 
+import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -80,7 +81,10 @@ class TimedArraySession:
         time_class: TimeClass = TimeClass.DEVICE,
         jitter_us: float = 1.0,
         seed: int = 0,
+        lasting: bool = False,
     ) -> None:
+        """`lasting`: a batch takes its time, as the event loop has it."""
+        self.lasting = lasting
         self.script = script
         self.time_class = time_class
         self.jitter_us = jitter_us
@@ -173,6 +177,8 @@ class TimedArraySession:
                     return took
                 spent_us += took
             self.tags[slot] = self.tag(slot)
+        if self.lasting:
+            await asyncio.sleep(spent_us / 1e6)
         for act in later:
             act()
         return spent_us / 1e6
@@ -257,6 +263,7 @@ class TimedArraySite:
     """By the name of the candidate."""
     name: str = "a GPU that is not there"
     jitter_us: float = 1.0
+    lasting: bool = False
     time_class: TimeClass = TimeClass.DEVICE
     """Of candidates; of one of them where `time_classes` has it."""
     time_classes: Mapping[str, TimeClass] = field(default_factory=dict)
@@ -288,6 +295,7 @@ class TimedArraySite:
             ),
             jitter_us=self.jitter_us,
             seed=len(self.opened),
+            lasting=self.lasting,
         )
         session.not_stepwise = self.not_stepwise_of.get(candidate.name, "")
         self.opened.append((candidate.name, session))

@@ -31,6 +31,7 @@ from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import Device
 from cuda_llm.tools.devices.find import open_device
 from cuda_llm.tools.judge.baseline import time_baseline
+from cuda_llm.tools.judge.device_bench import open_bench
 from cuda_llm.tools.judge.judge import judge, stage
 from cuda_llm.tools.judge.judged import ignore
 from cuda_llm.tools.judge.oracle import compile_baseline
@@ -152,8 +153,7 @@ class Bench:
         )
         try:
             judged = await judge(
-                task,
-                device,
+                open_bench(task, device),
                 known.path.read_text(),
                 known.path.name,
                 baseline=self._baseline(known, task, device),

@@ -28,7 +28,7 @@ from cuda_llm.tasks.loader import load_task
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import Device
 from cuda_llm.tools.devices.find import open_device
-from cuda_llm.tools.judge.baseline import time_baseline
+from cuda_llm.tools.judge.device_bench import open_bench
 from cuda_llm.tools.judge.judge import judge
 from cuda_llm.tools.native import cache_folder
 from cuda_llm.wording import describe
@@ -84,14 +84,15 @@ async def sweep(
     deadline: float,
 ) -> None:
     """Judge the kernels, `jobs` at once, until all are done or the time is over."""
-    baseline = asyncio.ensure_future(time_baseline(task, device))
+    bench = open_bench(task, device)
+    baseline = asyncio.ensure_future(bench.time_baseline())
     queue = iter(kernels.items())
 
     async def work() -> None:
         for sha, (point, text) in queue:
             if time.monotonic() > deadline:
                 return
-            judged = await judge(task, device, text, sha[:8], baseline=baseline)
+            judged = await judge(bench, text, sha[:8], baseline=baseline)
             row = to_row(sha, point, judged.verdict)
             with kept.open("a") as file:
                 file.write(json.dumps(row) + "\n")

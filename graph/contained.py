@@ -7,8 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from cuda_llm.codec import decode, encode
-from cuda_llm.errors import CudaLLMError
-from cuda_llm.graph.judging.steady import say
+from cuda_llm.errors import CudaLLMError, describe_error
 from cuda_llm.log import Log
 from cuda_llm.outcomes import InfraFailed
 
@@ -42,7 +41,7 @@ async def contained(
         failed = error
     except (Exception, SystemExit) as error:
         failed = error
-    detail = f"not done within {limit_s:g} s" if limit.expired() else say(failed)
+    detail = f"not done within {limit_s:g} s" if limit.expired() else describe_error(failed)
     trace = None if limit.expired() or isinstance(failed, CudaLLMError) else failed
     _log.warning("a part of the run failed", component=component, error=detail, exc_info=trace)
     return InfraFailed(component=component, detail=detail)

@@ -7,9 +7,8 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cuda_llm.errors import CudaLLMError
+from cuda_llm.errors import CudaLLMError, describe_error
 from cuda_llm.graph.damage import checkpoints_of, unusable
-from cuda_llm.graph.judging.steady import say
 from cuda_llm.graph.runs.retell import lost_events
 from cuda_llm.graph.state import SearchInput, SearchOutput, SearchState
 from cuda_llm.graph.wiring import Wiring
@@ -79,11 +78,11 @@ class Driver:
             raise
         except Exception as error:
             trace = None if isinstance(error, CudaLLMError) else error
-            _log.error("the run stops", error=say(error), exc_info=trace, shown=True)
+            _log.error("the run stops", error=describe_error(error), exc_info=trace, shown=True)
             await self.wiring.workbench.close()
             # What stopped the run, a full disk for one, may be in the way of telling it.
             with suppress(CudaLLMError, sqlite3.Error):
-                await self.tell_stopped(say(error))
+                await self.tell_stopped(describe_error(error))
             raise
         if (await self.state()).interrupts:
             await self.tell_stopped("stopped for review")
@@ -103,7 +102,7 @@ class Driver:
         except sqlite3.Error:
             raise
         except Exception as error:
-            raise unusable(self.wiring.folder, say(error)) from error
+            raise unusable(self.wiring.folder, describe_error(error)) from error
         return snapshot
 
     async def tell_stopped(self, reason: str) -> None:

@@ -6,6 +6,7 @@ that took. It sees all that a hostile one could: the memory of every slot, and w
 arrays that refuse what CuPy's refuse, over the same memory.
 """
 
+import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -94,7 +95,10 @@ class MeasuredSession:
         time_class: TimeClass = TimeClass.DEVICE,
         jitter_us: float = 1.0,
         seed: int = 0,
+        lasting: bool = False,
     ) -> None:
+        """`lasting`: a batch takes its time, as the event loop has it."""
+        self.lasting = lasting
         self.script = script
         self.wrap = getattr(arrays.xp, "wrap", as_it_is)
         self.launches = launches
@@ -203,6 +207,8 @@ class MeasuredSession:
                     return took
                 spent_us += took
             self.tags[slot] = self.tag(slot)
+        if self.lasting:
+            await asyncio.sleep(spent_us / 1e6)
         for act in later:
             act()
         return spent_us / 1e6
@@ -320,6 +326,7 @@ class MeasuredSite:
     """By the name of the candidate."""
     name: str = "a GPU that is not there"
     jitter_us: float = 1.0
+    lasting: bool = False
     time_class: TimeClass = TimeClass.DEVICE
     """Of candidates; of one of them where `time_classes` has it."""
     time_classes: Mapping[str, TimeClass] = field(default_factory=dict)
@@ -355,6 +362,7 @@ class MeasuredSite:
             ),
             jitter_us=self.jitter_us,
             seed=len(self.opened),
+            lasting=self.lasting,
         )
         session.not_stepwise = self.not_stepwise_of.get(candidate.name, "")
         self.opened.append((candidate.name, session))

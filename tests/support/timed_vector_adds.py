@@ -12,6 +12,7 @@ from cuda_llm.tasks.loader import load_task
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.judge.measured.options import MeasureOptions
 from cuda_llm.tools.judge.on_site import time_there
+from cuda_llm.tools.judge.retry import StepRetry, Try
 from cuda_llm.tools.judge.timing import Timing
 
 
@@ -277,6 +278,19 @@ def timed_site(
         hardware=find_hardware(chip),
         scripts={"candidate": candidate, "baseline": honest(baseline_us)},
     )
+
+
+def timed_by_the_bench(
+    site: MeasuredSite, task: Task | None = None, options: MeasureOptions | None = None
+) -> Timing | Verdict:
+    """The same with the bench's tries."""
+    task = task or small_bench(96)
+    names = named("candidate"), named("baseline")
+
+    async def step(trial: Try) -> Timing | Verdict:
+        return await time_there(site, task, *names, None, options, fresh=trial.fresh)
+
+    return asyncio.run(StepRetry(first_wait_s=0.0).settle("profiler", step))
 
 
 def timed(

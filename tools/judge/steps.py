@@ -50,14 +50,16 @@ async def time_compiled(
     *,
     nonce: bytes | None = None,
     options: MeasureOptions | None = None,
+    fresh: bool = False,
 ) -> Timing | Verdict:
     """Time every size, outputs verified, and find what limits the kernel.
 
     Inputs as above where times are modelled; fresh ones where they are measured, as `options` say.
+    `fresh`: the baseline beside it runs in a new process, too.
     """
     baseline = await compile_baseline(task, device.target)
     with _log.timed("profiled", file=compiled.name):
-        timing = await device.carry_out(time_there, task, compiled, baseline, nonce, options)
+        timing = await device.carry_out(time_there, task, compiled, baseline, nonce, options, fresh)
     if not isinstance(timing, Timing) or device.capabilities.duels:
         return timing
     return find_impossible(task, device.hardware, timing.times) or timing

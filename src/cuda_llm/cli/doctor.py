@@ -117,16 +117,17 @@ def emulated() -> Finding:
     from cuda_llm.source_file import read_source
     from cuda_llm.tasks.loader import load_task
     from cuda_llm.tools.devices.find import open_device
-    from cuda_llm.tools.judge.baseline import time_baseline
+    from cuda_llm.tools.judge.device_bench import open_bench
     from cuda_llm.tools.judge.judge import judge
     from cuda_llm.tools.judge.judged import Judged
 
     task, device = load_task("vector_add"), open_device("emulated")
 
     async def known_answer() -> Judged:
-        baseline = asyncio.ensure_future(time_baseline(task, device))
+        bench = open_bench(task, device)
+        baseline = asyncio.ensure_future(bench.time_baseline())
         source = read_source(task.baseline)
-        judged = await judge(task, device, source, task.baseline.name, baseline=baseline)
+        judged = await judge(bench, source, task.baseline.name, baseline=baseline)
         await baseline
         return judged
 

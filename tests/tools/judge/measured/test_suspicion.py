@@ -14,6 +14,7 @@ from timed_vector_adds import (
     slow_to_begin,
     slow_to_begin_in_company,
     timed,
+    timed_by_the_bench,
     timed_site,
     wrong_in_the_last_call,
 )
@@ -134,7 +135,7 @@ def test_who_dawdles_in_one_process_alone_was_held_up_and_is_believed() -> None:
         return 50.0 * (8 if dawdles else 1)
 
     site = timed_site(script)
-    outcome = timed(site)
+    outcome = timed_by_the_bench(site)
     assert isinstance(outcome, Timing)
     assert outcome.times[0][1] == pytest.approx(50.0, rel=0.02)
     assert opened_of(site) == 2
@@ -150,13 +151,13 @@ def test_where_nobody_can_tell_it_is_tried_again() -> None:
         return InfraFailed(component="device", detail="busy") if first else CALL_US
 
     site = timed_site(script)
-    assert isinstance(timed(site), Timing)
+    assert isinstance(timed_by_the_bench(site), Timing)
     assert opened_of(site) == 2
 
 
 def test_who_dawdles_again_is_accused() -> None:
     site = timed_site(slow_in_short_batches(50.0))
-    assert isinstance(timed(site), Quarantined)
+    assert isinstance(timed_by_the_bench(site), Quarantined)
     assert opened_of(site) == 2
     assert [name for name, _ in site.opened].count("baseline") == 2
     assert site.kept == ["baseline"]

@@ -6,27 +6,16 @@ from cuda_llm.agents.llm.budget import Budget
 from cuda_llm.agents.situation import Plan
 from cuda_llm.agents.tuner import Tuner
 from cuda_llm.graph.judging.bench import Bench
-from cuda_llm.graph.overrides import NOTHING, Overrides
 from cuda_llm.graph.request import RunRequest
 from cuda_llm.graph.runs.open_agents import ModelClients, open_generator, open_reflector
-from cuda_llm.graph.runs.parts import Parts, find_parts
+from cuda_llm.graph.runs.parts import Parts
 from cuda_llm.graph.runs.run_record import note_of
 from cuda_llm.graph.runs.time_by_stage import time_by_stage
 from cuda_llm.graph.runs.versions import versions
 from cuda_llm.graph.wiring import Wiring
 from cuda_llm.traces.events import Record
 from cuda_llm.traces.read import read_events
-from cuda_llm.traces.recorder import Recorder
 from cuda_llm.traces.run_folder import RunFolder
-
-
-def wire(request: RunRequest, *, overrides: Overrides = NOTHING) -> Wiring:
-    """Everything a run needs, its folder and its open trace included.
-
-    Raises UsageError and MissingError as `find_parts` does, before a folder is made.
-    """
-    parts = find_parts(request, overrides)
-    return wire_parts(parts, Recorder(RunFolder(parts.run).events))
 
 
 def wire_parts(parts: Parts, record: Record, budget: Budget | None = None) -> Wiring:

@@ -1,4 +1,4 @@
-"""The seam for extra agents: an async callable (or a compiled LangGraph) and where it stands."""
+"""The protocol of extra agents: an async callable, or a compiled LangGraph, and its place."""
 
 from dataclasses import dataclass
 from enum import StrEnum

@@ -51,7 +51,7 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 
 class RunFolder:
-    """One run on disk: its archive, and the vault of its calls."""
+    """One run on disk: its archive, and the store of its calls."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -73,8 +73,8 @@ class AgentAsk:
             self._in_flight.discard(task)
 
     def _call(self, messages: tuple[Message, ...], *, as_json: bool) -> Call:
-        said = json.dumps([as_json, *([one.role, one.text] for one in messages)])
-        key = f"ask-{hashlib.sha256(said.encode()).hexdigest()[:12]}"
+        question = json.dumps([as_json, *([one.role, one.text] for one in messages)])
+        key = f"ask-{hashlib.sha256(question.encode()).hexdigest()[:12]}"
         self._asked[key] += 1
         again = f"-{self._asked[key]}" if self._asked[key] > 1 else ""
         name = f"{self._folder}/{key}{again}"

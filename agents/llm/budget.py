@@ -179,13 +179,13 @@ class Budget:
         if self.tokens is not None:
             used = self.spent.tokens + sum(one.bound.tokens for one in flying)
             if used + bound.tokens > self.tokens:
-                return _say_over(f"{used:,}", f"{self.tokens:,} tokens", f"{bound.tokens:,}")
+                return _describe_excess(f"{used:,}", f"{self.tokens:,} tokens", f"{bound.tokens:,}")
         if self.usd is not None:
             if bound.usd is None:
                 return f"${self.usd:g} are allowed and the model's price is unknown"
             paid = self.spent.most_usd + sum(one.bound.usd or 0.0 for one in flying)
             if paid + bound.usd > self.usd:
-                return _say_over(f"${paid:.4f}", f"${self.usd:g}", f"${bound.usd:.4f}")
+                return _describe_excess(f"${paid:.4f}", f"${self.usd:g}", f"${bound.usd:.4f}")
         return ""
 
 
@@ -234,5 +234,5 @@ def _spent_by_event(event: ModelCalled) -> Spent:
     return lost + spent_by(usage)
 
 
-def _say_over(used: str, limit: str, more: str) -> str:
+def _describe_excess(used: str, limit: str, more: str) -> str:
     return f"{used} of {limit} used, and the next request may take {more}"

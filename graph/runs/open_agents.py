@@ -36,7 +36,7 @@ class ModelClients:
             self._opened[chat] = Desk(
                 model=chat.model,
                 name=chat.name,
-                vault=self._folder,
+                store=self._folder,
                 record=self._record,
                 budget=self._budget,
                 slots=self._slots,

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from model_calls import MemoryVault, Told, make_desk
+from model_calls import EventLog, MemoryStore, make_client
 from model_server import Answer, Busy, ModelServer, Request, Say
 
 from cuda_llm.agents.llm.agent_ask import AgentAsk, folder_of_turn
@@ -17,10 +17,10 @@ def echo(request: Request) -> Answer:
 
 
 def test_a_question_is_asked_in_the_agents_name_and_kept_in_its_folder() -> None:
-    vault, told = MemoryVault(), Told()
+    store, log = MemoryStore(), EventLog()
 
     async def run(server: ModelServer) -> Reply | CallFailed:
-        client = make_desk(server, vault=vault, record=told)
+        client = make_client(server, store=store, record=log)
         with AgentAsk(client, "lessons", FOLDER) as ask:
             return await ask("tiles?", system="be short")
 
@@ -30,16 +30,16 @@ def test_a_question_is_asked_in_the_agents_name_and_kept_in_its_folder() -> None
     assert reply.text == "about be short\ntiles?"
     roles = [(one["role"], one["content"]) for one in server.requests[0].body["messages"]]
     assert roles == [("system", "be short"), ("user", "tiles?")]
-    (name,) = vault.replies
+    (name,) = store.replies
     assert name.startswith(f"{FOLDER}/ask-")
-    assert [(one.agent, one.call, one.outcome) for one in told.calls] == [("lessons", name, "ok")]
+    assert [(one.agent, one.call, one.outcome) for one in log.calls] == [("lessons", name, "ok")]
 
 
 def test_a_turn_that_is_repeated_finds_its_replies_in_whatever_order_it_asks() -> None:
-    vault = MemoryVault()
+    store = MemoryStore()
 
     async def turn(server: ModelServer, *questions: str) -> list[str]:
-        with AgentAsk(make_desk(server, vault=vault), "lessons", FOLDER) as ask:
+        with AgentAsk(make_client(server, store=store), "lessons", FOLDER) as ask:
             replies = await asyncio.gather(*map(ask, questions))
         return [one.text for one in replies if isinstance(one, Reply)]
 
@@ -52,10 +52,10 @@ def test_a_turn_that_is_repeated_finds_its_replies_in_whatever_order_it_asks() -
 
 
 def test_another_system_text_or_form_of_answer_is_another_question() -> None:
-    vault = MemoryVault()
+    store = MemoryStore()
 
     async def run(server: ModelServer) -> None:
-        with AgentAsk(make_desk(server, vault=vault), "lessons", FOLDER) as ask:
+        with AgentAsk(make_client(server, store=store), "lessons", FOLDER) as ask:
             await ask("a")
             await ask("a", system="s")
             await ask("a", as_json=True)
@@ -63,14 +63,14 @@ def test_another_system_text_or_form_of_answer_is_another_question() -> None:
 
     with ModelServer(echo) as server:
         asyncio.run(run(server))
-    plain = [name for name in vault.replies if not name.endswith("-2")]
+    plain = [name for name in store.replies if not name.endswith("-2")]
     assert len(plain) == 3
-    assert len(vault.replies) == 4, "a message is the same question as its text"
+    assert len(store.replies) == 4, "a message is the same question as its text"
 
 
 def test_a_question_ends_before_the_agents_own_time_does() -> None:
     async def run(server: ModelServer) -> Reply | CallFailed:
-        client = make_desk(server)
+        client = make_client(server)
         with AgentAsk(client, "lessons", FOLDER, limit_s=2.0) as ask:
             async with asyncio.timeout(2.0):
                 return await ask("a")
@@ -82,10 +82,10 @@ def test_a_question_ends_before_the_agents_own_time_does() -> None:
 
 
 def test_a_task_that_an_agent_leaves_behind_asks_no_more() -> None:
-    told = Told()
+    log = EventLog()
 
     async def run(server: ModelServer) -> list[Reply | CallFailed]:
-        with AgentAsk(make_desk(server, record=told), "lessons", FOLDER) as ask:
+        with AgentAsk(make_client(server, record=log), "lessons", FOLDER) as ask:
             left = asyncio.ensure_future(ask("a"))
             while not server.requests:
                 await asyncio.sleep(0.01)
@@ -95,12 +95,12 @@ def test_a_task_that_an_agent_leaves_behind_asks_no_more() -> None:
         answers = asyncio.run(run(server))
     assert [one.kind for one in answers if isinstance(one, CallFailed)] == ["timed_out"] * 2
     assert len(server.requests) == 1
-    assert [one.outcome for one in told.calls] == ["cancelled"]
+    assert [one.outcome for one in log.calls] == ["cancelled"]
 
 
 def test_an_agent_that_is_cancelled_is_cancelled_while_it_asks_too() -> None:
     async def run(server: ModelServer) -> None:
-        with AgentAsk(make_desk(server), "lessons", FOLDER) as ask:
+        with AgentAsk(make_client(server), "lessons", FOLDER) as ask:
             async with asyncio.timeout(0.2):
                 await ask("a")
 
@@ -111,7 +111,7 @@ def test_an_agent_that_is_cancelled_is_cancelled_while_it_asks_too() -> None:
 @pytest.mark.parametrize("prompt", [[], ["a"], 7])
 def test_what_is_no_prompt_is_refused(prompt: object) -> None:
     async def run(server: ModelServer) -> None:
-        with AgentAsk(make_desk(server), "lessons", FOLDER) as ask:
+        with AgentAsk(make_client(server), "lessons", FOLDER) as ask:
             await ask(prompt)  # type: ignore[arg-type]
 
     with ModelServer([]) as server, pytest.raises(TypeError):
@@ -120,7 +120,7 @@ def test_what_is_no_prompt_is_refused(prompt: object) -> None:
 
 def test_a_failure_of_the_endpoint_is_an_answer() -> None:
     async def run(server: ModelServer) -> Reply | CallFailed:
-        with AgentAsk(make_desk(server), "lessons", FOLDER) as ask:
+        with AgentAsk(make_client(server), "lessons", FOLDER) as ask:
             return await ask("a")
 
     with ModelServer(lambda request: Busy(500)) as server:

@@ -8,7 +8,7 @@ from cuda_llm.errors import InfrastructureError, UsageError
 from cuda_llm.log import Log
 from cuda_llm.outcomes import CompileFailed, InfraFailed, LoadFailed, Verdict
 from cuda_llm.tools.compiler.audit import audit, exports
-from cuda_llm.tools.compiler.cache import entry_folder, load, request_key, store
+from cuda_llm.tools.compiler.cache import request_key
 from cuda_llm.tools.compiler.candidate import Compiled, CompileRequest
 from cuda_llm.tools.compiler.command import LIBRARY, OBJECT, PTX, lay_out, nvcc_command
 from cuda_llm.tools.compiler.diagnostics import Diagnostics, parse_diagnostics, readable
@@ -28,6 +28,7 @@ from cuda_llm.tools.compiler.resources import name_kernels, parse_resources
 from cuda_llm.tools.compiler.toolkit import Toolkit, find_toolkit
 from cuda_llm.tools.compiler.workspace import compile_slot, private_folder
 from cuda_llm.tools.native import find_gxx
+from cuda_llm.tools.native.store import entry_folder, load, store
 from cuda_llm.tools.sandbox.jail import Jail, JailResult, run_jailed
 
 _log = Log(__name__)

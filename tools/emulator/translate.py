@@ -11,13 +11,13 @@ from cuda_llm.errors import InfrastructureError
 from cuda_llm.log import Log
 from cuda_llm.outcomes import InfraFailed, Verdict
 from cuda_llm.profile import KernelResources
-from cuda_llm.tools.compiler.cache import entry_folder, load, store
 from cuda_llm.tools.compiler.workspace import compile_slot, private_folder
 from cuda_llm.tools.emulator.codegen.module import Generated, generate
 from cuda_llm.tools.emulator.codegen.record import kernel_records, read_kernel_records
 from cuda_llm.tools.emulator.ptx.parse import parse
 from cuda_llm.tools.emulator.tables import Translated
 from cuda_llm.tools.native import cpu_model, find_gxx, gxx_version
+from cuda_llm.tools.native.store import entry_folder, load, store
 from cuda_llm.tools.sandbox.jail import Jail, run_jailed
 
 _log = Log(__name__)

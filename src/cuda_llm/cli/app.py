@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from cuda_llm.cli.cache import cache_app
 from cuda_llm.cli.doctor import doctor
 from cuda_llm.cli.evaluate import evaluate
 from cuda_llm.cli.export import export
@@ -42,6 +43,7 @@ app.command()(doctor)
 app.add_typer(tasks_app, name="tasks")
 app.add_typer(hardware_app, name="hardware")
 app.add_typer(trace_app, name="trace")
+app.add_typer(cache_app, name="cache")
 
 
 class LogFormat(StrEnum):

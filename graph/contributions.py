@@ -1,4 +1,4 @@
-"""What agents add to the state, told to the trace."""
+"""What agents add to the state, recorded in the trace."""
 
 from collections.abc import Sequence
 
@@ -38,7 +38,7 @@ def as_contribution(made: Reflected | InfraFailed) -> Contribution | InfraFailed
 
 
 def give(wiring: Wiring, channel: str, hints: Sequence[Hint]) -> list[str]:
-    """Keep the hints, and tell of them; their ids, which the state holds."""
+    """Keep and record the hints; their ids, which the state holds."""
     kept = wiring.folder.keep_hints(hints)
     for hint in kept:
         wiring.record(HintGiven(channel=channel, hint=hint))

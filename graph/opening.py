@@ -62,7 +62,7 @@ def anew(state: SearchState, value: Any) -> Any:
 
 
 def open_trace(wiring: Wiring, hints: Sequence[Hint]) -> None:
-    """Tell of the start, once: `RunStarted` is the first line of every run."""
+    """Record the start, once: `RunStarted` is the first line of every run."""
     if wiring.folder.events.exists() and wiring.folder.events.stat().st_size > 0:
         return
     wiring.record(started(wiring))

@@ -23,8 +23,8 @@ L2Choice = Literal["", "cold", "warm"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Option:
-    """What is said of a field of `RunRequest` wherever a user meets it."""
+class OptionText:
+    """What a person reads of an option, and what values and settings it takes."""
 
     help: str
     """One line for `--help` and the table of options."""
@@ -35,9 +35,9 @@ class Option:
     """Least and most."""
     above_zero: bool = False
     setting: str = ""
-    """The setting that decides where the user says nothing."""
+    """The setting that decides where the user gives no value."""
     read_later: bool = False
-    """The setting is read where it is needed, not when the request is settled."""
+    """The setting is read where the value is needed, not when the request is resolved."""
     shown: str = ""
     """The default as a person reads it, where it is not the field's own."""
     on_command_line: bool = True
@@ -50,10 +50,10 @@ class RunRequest:
     """Everything that decides a run. Plain data: `run.json` holds it, and a resumed run reads it
     there. Defaults are the product's; the fields' order is that of `cuda-llm run --help`."""
 
-    task: Annotated[str, Option(help="Name of a task, or its folder.")]
+    task: Annotated[str, OptionText(help="Name of a task, or its folder.")]
     device: Annotated[
         str,
-        Option(
+        OptionText(
             help="auto, cuda:0, cuda:all, emulated, emulated:GPU as in emulated:RTX 4090, "
             "module:attribute.",
             setting="device",
@@ -61,37 +61,39 @@ class RunRequest:
     ] = "auto"
     l2: Annotated[
         L2Choice,
-        Option(help="L2 of a GPU when a timed call begins.", setting="l2", shown="cold"),
+        OptionText(help="L2 of a GPU when a timed call begins.", setting="l2", shown="cold"),
     ] = ""
     """A modelled device is always cold."""
-    generator: Annotated[str, Option(help="Who writes: auto, llm, playbook or module:Class.")] = (
-        "auto"
-    )
+    generator: Annotated[
+        str, OptionText(help="Who writes: auto, llm, playbook or module:Class.")
+    ] = "auto"
     """`auto` is `llm` where a model is named."""
     model: Annotated[
-        str, Option(help="Model of any OpenAI-compatible endpoint.", setting="model")
+        str, OptionText(help="Model of any OpenAI-compatible endpoint.", setting="model")
     ] = ""
     reflection_model: Annotated[
-        str, Option(help="Model of the reflection, if another.", setting="reflection_model")
+        str, OptionText(help="Model of the reflection, if another.", setting="reflection_model")
     ] = ""
     """Empty: the generator's model."""
     base_url: Annotated[
         str,
-        Option(
+        OptionText(
             help="Endpoint, as in http://localhost:8000/v1.", setting="base_url", read_later=True
         ),
     ] = ""
     """Empty: what the settings, then OPENAI_BASE_URL say whenever a model is opened. An endpoint is
     the machine's, not the run's."""
-    prompts: Annotated[str, Option(help="Folder of templates that replace ours by name.")] = ""
-    start: Annotated[str, Option(help="A kernel of yours to start from.", metavar="FILE.cu")] = ""
+    prompts: Annotated[str, OptionText(help="Folder of templates that replace ours by name.")] = ""
+    start: Annotated[
+        str, OptionText(help="A kernel of yours to start from.", metavar="FILE.cu")
+    ] = ""
     hints: Annotated[
         tuple[str, ...],
-        Option(help="What the generator should know. Repeatable.", flag="--hint"),
+        OptionText(help="What the generator should know. Repeatable.", flag="--hint"),
     ] = ()
     agents: Annotated[
         tuple[str, ...],
-        Option(
+        OptionText(
             help="Extra agent: a name or module:attribute, with @STAGE. Repeatable.",
             flag="--agent",
             in_graph=False,
@@ -101,7 +103,7 @@ class RunRequest:
     that ships."""
     agent_models: Annotated[
         Mapping[str, str],
-        Option(
+        OptionText(
             help="Model that an agent of yours asks, by the agent's name. Repeatable.",
             flag="--agent-model",
             metavar="NAME=MODEL",
@@ -111,50 +113,56 @@ class RunRequest:
     ] = field(default_factory=dict)
     """Of extra agents, and of a generator or reflector of the user's own; who is not in it asks
     `model`. The settings add those of parts that are in the run and are not named here."""
-    candidates: Annotated[int, Option(help="Kernels a round.", within=(1, MOST_CANDIDATES))] = 5
-    rounds: Annotated[int, Option(help="Rounds at most.", within=(1, MOST_ROUNDS))] = 5
-    strategy: Annotated[str, Option(help="fsr, fsr-paper, best-of-n or module:Class.")] = "fsr"
+    candidates: Annotated[int, OptionText(help="Kernels a round.", within=(1, MOST_CANDIDATES))] = 5
+    rounds: Annotated[int, OptionText(help="Rounds at most.", within=(1, MOST_ROUNDS))] = 5
+    strategy: Annotated[str, OptionText(help="fsr, fsr-paper, best-of-n or module:Class.")] = "fsr"
     budget_usd: Annotated[
-        float | None, Option(help="End when this much is spent.", above_zero=True)
+        float | None, OptionText(help="End when this much is spent.", above_zero=True)
     ] = None
     max_tokens: Annotated[
-        int | None, Option(help="End after this many tokens.", above_zero=True)
+        int | None, OptionText(help="End after this many tokens.", above_zero=True)
     ] = None
     """Of all calls together, in and out."""
     max_minutes: Annotated[
-        float | None, Option(help="End after this much time.", above_zero=True)
+        float | None, OptionText(help="End after this much time.", above_zero=True)
     ] = None
-    hardware_context: Annotated[HardwareContext, Option(help="What prompts say of the GPU.")] = (
-        "full"
-    )
-    components: Annotated[Components, Option(help="What prompts may hold.")] = field(
+    hardware_context: Annotated[
+        HardwareContext, OptionText(help="What prompts say of the GPU.")
+    ] = "full"
+    components: Annotated[Components, OptionText(help="What prompts may hold.")] = field(
         default_factory=Components
     )
     """On the command line a switch for each, `--history/--no-history`."""
     seed: Annotated[
-        int, Option(help="The same seed gives the same run.", within=(0, MOST_SEED))
+        int, OptionText(help="The same seed gives the same run.", within=(0, MOST_SEED))
     ] = 0
     out: Annotated[
-        str, Option(help="Folder that holds runs.", metavar="DIR", shown="traces/runs")
+        str, OptionText(help="Folder that holds runs.", metavar="DIR", shown="traces/runs")
     ] = ""
     """Empty: `traces/runs` below the current folder."""
     round_quorum: Annotated[
-        int, Option(help="Go on when this many of a round are judged; 0 waits for all.")
+        int, OptionText(help="Go on when this many of a round are judged; 0 waits for all.")
     ] = 0
     """From 0 to `candidates`."""
     patience: Annotated[
         int,
-        Option(help="Rounds without gain before leaving the structure.", within=(1, MOST_ROUNDS)),
+        OptionText(
+            help="Rounds without gain before leaving the structure.", within=(1, MOST_ROUNDS)
+        ),
     ] = 2
     tune: Annotated[
         int,
-        Option(help="Tunings tried a round without asking a model.", within=(0, MOST_CANDIDATES)),
+        OptionText(
+            help="Tunings tried a round without asking a model.", within=(0, MOST_CANDIDATES)
+        ),
     ] = 8
-    review: Annotated[bool, Option(help="Stop before each round, to go on with resume.")] = False
+    review: Annotated[bool, OptionText(help="Stop before each round, to go on with resume.")] = (
+        False
+    )
     """A LangGraph interrupt."""
     run_id: Annotated[
         str,
-        Option(help="Name of the run and its folder.", on_command_line=False, in_graph=False),
+        OptionText(help="Name of the run and its folder.", on_command_line=False, in_graph=False),
     ] = ""
     """Empty: made from the time and the task."""
 
@@ -184,18 +192,18 @@ class RunOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class RunOption:
-    """One field of `RunRequest` with all that is known of it."""
+    """One field of `RunRequest`: name, type, default and text."""
 
     name: str
     kind: Any
-    """Its type, without what is said of it."""
+    """Its type, without the text."""
     default: Any
-    said: Option
+    text: OptionText
 
     @property
     def flag(self) -> str:
-        """Its option on the command line."""
-        return self.said.flag or f"--{self.name.replace('_', '-')}"
+        """The name on the command line."""
+        return self.text.flag or f"--{self.name.replace('_', '-')}"
 
     @property
     def is_list(self) -> bool:
@@ -209,25 +217,25 @@ class RunOption:
 
     @property
     def is_choice(self) -> bool:
-        """Whether it takes one of some words; an empty one among them stands for nothing said."""
+        """Whether it takes one of some words; an empty one among them means no value was given."""
         return get_origin(self.kind) is Literal
 
 
 def task_help() -> str:
-    """What is said of the task, which is no option."""
-    said: Option = get_type_hints(RunRequest, include_extras=True)["task"].__metadata__[0]
-    return said.help
+    """Return the help text of the task, which is an argument and no option."""
+    text: OptionText = get_type_hints(RunRequest, include_extras=True)["task"].__metadata__[0]
+    return text.help
 
 
 def run_options() -> tuple[RunOption, ...]:
-    """Every field but `task`, in order."""
+    """Return every field of `RunRequest` but `task`, in its order."""
     hints = get_type_hints(RunRequest, include_extras=True)
     return tuple(
         RunOption(
             name=one.name,
             kind=hints[one.name].__origin__,
             default=_default_of(one),
-            said=hints[one.name].__metadata__[0],
+            text=hints[one.name].__metadata__[0],
         )
         for one in fields(RunRequest)
         if one.name != "task"
@@ -235,7 +243,7 @@ def run_options() -> tuple[RunOption, ...]:
 
 
 def make_request(given: Mapping[str, Any]) -> RunRequest:
-    """The request that plain data asks for, by field.
+    """Build a request from plain data by field name.
 
     Raises UsageError naming the first field whose value is of a wrong type.
     """

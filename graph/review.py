@@ -16,8 +16,8 @@ def review(state: SearchState, wiring: Wiring) -> list[str]:
     from langgraph.types import interrupt
 
     shown = {"round": state["round"] + 1, "incumbent": state["incumbent"]}
-    said = interrupt(shown)
-    texts = [said] if isinstance(said, str) else list(said or ())
+    answer = interrupt(shown)
+    texts = [answer] if isinstance(answer, str) else list(answer or ())
     hints = [
         Hint(round=state["round"], about="", code="USER", text=str(text), by="user")
         for text in texts

@@ -66,14 +66,14 @@ def event_table() -> str:
 
 
 def _section(kind: Any) -> Iterator[str]:
-    said = _field_docs(kind)
+    texts = _field_docs(kind)
     yield f"### `{kind.kind}`"
     yield ""
     yield inspect.cleandoc(kind.__doc__)
     yield ""
     for one in dataclasses.fields(kind):
         spelled = str(one.type if isinstance(one.type, str) else _spell(one.type))
-        text = f": {said[one.name]}" if one.name in said else ""
+        text = f": {texts[one.name]}" if one.name in texts else ""
         if named := NAMED.get(f"{kind.kind}.{one.name}"):
             text = f"{text or ':'} A line names it by id; it lies in `{FILES[named]}`."
         yield f"- `{one.name}` ({spelled}){text}"
@@ -99,15 +99,15 @@ def _field_docs(kind: Any) -> dict[str, str]:
     """The texts under the fields."""
     body = ast.parse(inspect.getsource(kind)).body[0]
     assert isinstance(body, ast.ClassDef)
-    said = {}
+    texts = {}
     for field, text in zip(body.body, body.body[1:], strict=False):
         match field, text:
             case (
                 ast.AnnAssign(target=ast.Name(id=name)),
                 ast.Expr(value=ast.Constant(value=str(words))),
             ):
-                said[name] = " ".join(words.split())
-    return said
+                texts[name] = " ".join(words.split())
+    return texts
 
 
 def _with_words_for_numbers(schema: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Everything that a run tells, one frozen value an event. `events.jsonl` holds one a line.
+"""Everything that a run records, one frozen value an event. `events.jsonl` holds one a line.
 
 A line is `{"v": 2, "seq": 12, "at": "2026-01-31T10:00:00.123Z", "kind": "round_began", ...}`:
 version, position, UTC time and kind, then the fields; attempts, briefs and hints by their ids.
@@ -293,7 +293,7 @@ class RunInterrupted:
 
 
 Record: TypeAlias = "Callable[[Event], None]"
-"""Whoever is told of events as they happen."""
+"""Receives events as they happen."""
 
 Event: TypeAlias = (
     RunStarted

@@ -61,7 +61,7 @@ class Recorder:
             self._seq += 1
             self._end += len(line)
             for observer in tuple(self._observers):
-                self._tell(observer, event)
+                self._notify(observer, event)
 
     def _log(self, event: Event) -> None:
         """Events are log records too, so that one processor can send them elsewhere."""
@@ -76,7 +76,7 @@ class Recorder:
                 os.close(self._file)
             self._file = None
 
-    def _tell(self, observer: Observer, event: Event) -> None:
+    def _notify(self, observer: Observer, event: Event) -> None:
         try:
             observer(event)
         except CudaLLMError:

@@ -8,7 +8,7 @@
                     reply.json       its answer, whole; reply.md is its text
                     source.cu        the kernel; draft.json: its idea and tunables, or why there
                                      is none
-                    kernel.sass      its machine code, where it was looked at before it was crowned
+                    kernel.sass      its machine code, where it was inspected on a GPU
                     build.log        what the compiler said, where it said anything
                     verdict.json     what became of it; profile.json: how fast it is, and why
                     attempt.json     all that in one line
@@ -162,9 +162,9 @@ class RunFolder:
 
     def write_brief(self, brief: Brief) -> None:
         """Keep what a candidate is told to try, and hints of the strategy's own."""
-        told = {name: [one.id for one in self.keep_hints(getattr(brief, name))] for name in HINTS}
+        ids = {name: [one.id for one in self.keep_hints(getattr(brief, name))] for name in HINTS}
         self._looked_up.pop((Brief, brief.id), None)
-        self._write_json(f"candidates/{brief.id}/brief.json", encode(brief) | told)
+        self._write_json(f"candidates/{brief.id}/brief.json", encode(brief) | ids)
 
     def brief(self, name: str) -> Brief | None:
         """What a candidate was told to try. Raises UsageError where a hint it names is gone."""
@@ -177,7 +177,7 @@ class RunFolder:
         return decode(Brief, {**fields, **hints})
 
     def write_source(self, name: str, text: str) -> str:
-        """Keep a source and say its SHA-256."""
+        """Keep a source; its SHA-256."""
         write_whole(self.candidate(name) / "source.cu", text)
         return _sha(text)
 

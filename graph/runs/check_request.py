@@ -11,7 +11,7 @@ from cuda_llm.source_file import read_source
 
 
 def check_request(request: RunRequest) -> None:
-    """Raises UsageError naming the option, what it was and what it may be."""
+    """Check every option. Raises UsageError naming the option, its value and what it may be."""
     for option in run_options():
         _check_value(option, getattr(request, option.name))
     _check_range("--round-quorum", request.round_quorum, (0, request.candidates))
@@ -27,11 +27,11 @@ def check_request(request: RunRequest) -> None:
 
 
 def _check_value(option: RunOption, value: object) -> None:
-    """What the field itself says of its values."""
-    said, choices = option.said, get_args(option.kind)
-    if said.within and isinstance(value, int):
-        _check_range(option.flag, value, said.within)
-    if said.above_zero and isinstance(value, (int, float)):
+    """Check a value against the range or the words of its field."""
+    text, choices = option.text, get_args(option.kind)
+    if text.within and isinstance(value, int):
+        _check_range(option.flag, value, text.within)
+    if text.above_zero and isinstance(value, (int, float)):
         _check_above_zero(option.flag, value)
     if option.is_choice and value not in choices:
         *others, last = filter(None, choices)

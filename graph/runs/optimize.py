@@ -46,22 +46,22 @@ class Keywords(RunOptions, total=False):
     """Called with every event."""
 
 
-async def aoptimize(task: Task | str, **said: Unpack[Keywords]) -> Result:
+async def aoptimize(task: Task | str, **keywords: Unpack[Keywords]) -> Result:
     """Search the fastest kernel for a task that passes every check.
 
-    What is not said is as on the command line, settings included. Being cancelled leaves a run that
-    `cuda-llm resume` goes on with. Raises UsageError and MissingError before any work starts.
+    What is not given is as on the command line, settings included. Being cancelled leaves a run
+    that `cuda-llm resume` goes on with. Raises UsageError and MissingError before any work starts.
     """
-    observers = said.pop("observers", ())
-    request, overrides = split_keywords(task, said)
+    observers = keywords.pop("observers", ())
+    request, overrides = split_keywords(task, keywords)
     return await start(request, overrides=overrides, observers=observers)
 
 
-def optimize(task: Task | str, **said: Unpack[Keywords]) -> Result:
+def optimize(task: Task | str, **keywords: Unpack[Keywords]) -> Result:
     """`aoptimize` for callers that do not await. Also where a loop runs already, as in a notebook:
     then the search has a thread of its own, and observers are called from there.
     """
-    work = aoptimize(task, **said)
+    work = aoptimize(task, **keywords)
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -69,15 +69,15 @@ def optimize(task: Task | str, **said: Unpack[Keywords]) -> Result:
     return run_aside(work)
 
 
-def split_keywords(task: Task | str, said: Mapping[str, Any]) -> tuple[RunRequest, Overrides]:
-    """Names and values for the request, objects for the overrides.
+def split_keywords(task: Task | str, keywords: Mapping[str, Any]) -> tuple[RunRequest, Overrides]:
+    """Split keywords into the request (names and values) and the overrides (objects).
 
     Raises TypeError for a keyword that is none, UsageError for a value of a wrong type.
     """
     plain, own = RunRequest.__dataclass_fields__, {one.name for one in fields(Overrides)}
     request: dict[str, Any] = {}
     brought: dict[str, Any] = {}
-    for name, value in said.items():
+    for name, value in keywords.items():
         if name not in {*plain, *own} - {"task"}:
             raise TypeError(f"optimize() got an unexpected keyword argument {name!r}")
         if name == "agents":
@@ -95,7 +95,7 @@ def split_keywords(task: Task | str, said: Mapping[str, Any]) -> tuple[RunReques
 
 
 def place_task(task: Task | str) -> tuple[str, Task | None]:
-    """What names the task, and the task itself where its folder does not say all of it."""
+    """Return the task's name or folder, and the task itself where its folder differs from it."""
     if isinstance(task, str):
         return task, None
     shipped = task.name in list_tasks() and load_task(task.name).folder == task.folder
@@ -104,7 +104,7 @@ def place_task(task: Task | str) -> tuple[str, Task | None]:
 
 
 def run_aside(work: Coroutine[Any, Any, Result]) -> Result:
-    """Run it in a loop of its own; Ctrl-C here ends it there, cleanly, before it is passed on."""
+    """Run a coroutine in a thread of its own; Ctrl-C cancels it there before it is raised here."""
     begun: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any] | None]] = Future()
     done: Future[Result] = Future()
 

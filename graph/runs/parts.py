@@ -21,10 +21,10 @@ from cuda_llm.tools.device import Device
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """One run's parts, as far as they need no folder."""
+    """The parts of one run that need no folder."""
 
     request: RunRequest
-    """Settled: nothing in it is open."""
+    """Resolved: nothing in it is open."""
     overrides: Overrides
     task: Task
     device: Device
@@ -67,7 +67,7 @@ class Parts:
 
 
 def find_parts(request: RunRequest, overrides: Overrides) -> Parts:
-    """The parts of a new run: what the user asked for, and the settings where nothing was said.
+    """Find the parts of a new run: as the user asked, and by the settings where nothing was asked.
 
     Raises UsageError for what is not there or makes no sense, MissingError for what this machine or
     the task lacks.
@@ -83,7 +83,7 @@ def find_parts(request: RunRequest, overrides: Overrides) -> Parts:
 
 
 def find_named(request: RunRequest, overrides: Overrides) -> Parts:
-    """Find every part of a settled request by its name. Raises as `find_parts` does."""
+    """Find the parts of a resolved request by name. Raises as `find_parts` does."""
     from cuda_llm.agents.strategies.find import find_strategy
     from cuda_llm.tasks.loader import load_task
     from cuda_llm.tools.devices.find import open_device
@@ -115,7 +115,7 @@ def find_named(request: RunRequest, overrides: Overrides) -> Parts:
 
 
 def find_agents(specs: Sequence[str], brought: Sequence[PlacedAgent]) -> tuple[PlacedAgent, ...]:
-    """The agents that ship, unless `-NAME` takes one out, and the user's own.
+    """Find the agents that ship, unless `-NAME` leaves one out, and the user's own.
 
     One that has the name of an agent that ships takes its place. Raises UsageError.
     """
@@ -130,12 +130,12 @@ def find_agents(specs: Sequence[str], brought: Sequence[PlacedAgent]) -> tuple[P
 
 
 def names_of(*parts: Generator | Reflector | None) -> tuple[str, ...]:
-    """The names of the parts that are there."""
+    """Return the names of the parts that are not None."""
     return tuple(part.name for part in parts if part is not None)
 
 
 def check_agent_models(named: Sequence[str], own_parts: Sequence[str]) -> None:
-    """Raises UsageError where a model is named for a part that the run does not have."""
+    """Check that each model is for a part of the run. Raises UsageError."""
     if strangers := [one for one in named if one not in own_parts]:
         known = ", ".join(own_parts) or "none"
         msg = f"--agent-model {strangers[0]}=...: nobody in this run is called that; there are"
@@ -143,7 +143,7 @@ def check_agent_models(named: Sequence[str], own_parts: Sequence[str]) -> None:
 
 
 def name_of(model: object | None) -> str:
-    """What a chat model calls itself."""
+    """Return the name that a chat model gives itself; empty for None."""
     if model is None:
         return ""
     named = getattr(model, "model_name", None) or getattr(model, "model", None)

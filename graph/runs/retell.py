@@ -1,4 +1,4 @@
-"""Events that were lost with a damaged trace, told again from the folder before a run goes on."""
+"""Events that were lost with a damaged trace, recorded again before a run goes on."""
 
 from collections.abc import Iterator
 
@@ -17,7 +17,7 @@ from cuda_llm.traces.events import (
 )
 from cuda_llm.traces.read import read_events
 
-AGAIN = "told again: the trace had lost it"
+AGAIN = "recorded again: the trace had lost it"
 
 
 def lost_events(state: SearchState, wiring: Wiring, *, over: bool) -> Iterator[Event]:
@@ -25,16 +25,16 @@ def lost_events(state: SearchState, wiring: Wiring, *, over: bool) -> Iterator[E
 
     All they tell lies in the folder under the ids of `state`: none is made up.
     """
-    told = [one.event for one in read_events(wiring.folder.events)]
-    kinds = {type(one) for one in told}
+    recorded = [one.event for one in read_events(wiring.folder.events)]
+    kinds = {type(one) for one in recorded}
     now = situation_of(state, wiring)
     if RunStarted not in kinds:
         yield started(wiring)
     if BaselineJudged not in kinds and now.sizes:
         yield BaselineJudged(sizes=now.sizes, times_us=now.baseline_us)
-    judged = {one.attempt.id for one in told if isinstance(one, AttemptJudged)}
+    judged = {one.attempt.id for one in recorded if isinstance(one, AttemptJudged)}
     yield from (AttemptJudged(attempt=one) for one in now.attempts if one.id not in judged)
-    chosen = {one.incumbent for one in told if isinstance(one, IncumbentChosen)}
+    chosen = {one.incumbent for one in recorded if isinstance(one, IncumbentChosen)}
     if now.incumbent is not None and now.incumbent.id not in chosen:
         name = now.incumbent.id
         yield IncumbentChosen(round=now.round, before=None, incumbent=name, reason=AGAIN)

@@ -1,4 +1,4 @@
-"""A request with nothing left open, so that a resumed run finds the same from any folder."""
+"""Resolves a request, so that a resumed run finds the same from any folder."""
 
 import re
 import secrets
@@ -40,27 +40,27 @@ def settle(request: RunRequest) -> RunRequest:
 
 
 def with_settings(request: RunRequest) -> RunRequest:
-    """What the user left at its default as the settings say, where one decides it."""
+    """Replace defaults by the settings that decide them."""
     from cuda_llm.settings import settings
 
     now = settings()
-    unsaid = [
+    undecided = [
         one
         for one in run_options()
-        if one.said.setting and not one.said.read_later
+        if one.text.setting and not one.text.read_later
         if getattr(request, one.name) == one.default
     ]
-    return replace(request, **{one.name: getattr(now, one.said.setting) for one in unsaid})
+    return replace(request, **{one.name: getattr(now, one.text.setting) for one in undecided})
 
 
 def place(task: str) -> str:
-    """A shipped task by its name, whatever lies in the current folder; else the whole path."""
+    """Return the name of a shipped task, whatever lies in the current folder; else the path."""
     folder = Path(task).expanduser()
     return str(folder.absolute()) if task not in list_tasks() and folder.exists() else task
 
 
 def name_run(task: str, now: datetime) -> str:
-    """A name that sorts by time and is used once: `20260131-100000-reduction-3f2a`."""
+    """Make a run's name, which sorts by time and is unique: `20260131-100000-reduction-3f2a`."""
     plain = re.sub(r"[^A-Za-z0-9_]+", "-", task).strip("-") or "run"
     return f"{now:%Y%m%d-%H%M%S}-{plain[:40]}-{secrets.token_hex(2)}"
 
@@ -70,6 +70,6 @@ def _absolute(path: str) -> str:
 
 
 def _absolute_code(spec: str) -> str:
-    """`path/to/file.py:attribute` from anywhere; other names as they are."""
+    """Make the path of `path/to/file.py:attribute` absolute; other names stay as they are."""
     path, colon, rest = spec.partition(".py:")
     return f"{_absolute(path)}.py:{rest}" if colon and path else spec

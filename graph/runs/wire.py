@@ -1,4 +1,4 @@
-"""From a request to a wiring: every part that a run is made of."""
+"""Builds the run context from the parts of a run."""
 
 from dataclasses import fields, replace
 
@@ -19,7 +19,7 @@ from cuda_llm.traces.run_folder import RunFolder
 
 
 def wire_parts(parts: Parts, record: Record, budget: Budget | None = None) -> Wiring:
-    """The wiring of parts already found; `record` is told what happens."""
+    """Build the run context of parts already found; `record` receives its events."""
     request, brought = parts.request, parts.overrides
     folder = RunFolder(parts.run)
     budget = budget or open_budget(parts)
@@ -47,14 +47,14 @@ def wire_parts(parts: Parts, record: Record, budget: Budget | None = None) -> Wi
 
 
 def plan_of(request: RunRequest) -> Plan:
-    """What agents may know of the request: the fields of a Plan that it has too."""
+    """Return what agents see of the request: the fields that a Plan has too."""
     asked = vars(request)
     shared = {one.name: asked[one.name] for one in fields(Plan) if one.name in asked}
     return Plan(**shared, user_hints=request.hints)
 
 
 def open_budget(parts: Parts) -> Budget:
-    """The limits of the run, with what its earlier processes spent."""
+    """Open the budget of the run, less what its earlier processes spent."""
     request, events = parts.request, RunFolder(parts.run).events
     budget = Budget(usd=request.budget_usd, tokens=request.max_tokens, minutes=request.max_minutes)
     if events.exists():
@@ -64,14 +64,14 @@ def open_budget(parts: Parts) -> Budget:
 
 
 def open_tuner() -> Tuner:
-    """The one that ships."""
+    """Open the tuner that ships."""
     from cuda_llm.agents.playbook.tuner import TunableTuner
 
     return TunableTuner()
 
 
 def open_bench(parts: Parts) -> Bench:
-    """The one that ships: the candidates' inputs follow from the seed, so that a run repeats."""
+    """Open the bench that ships. Candidates' inputs follow from the seed, so that a run repeats."""
     from cuda_llm.tools.judge import device_bench
     from cuda_llm.tools.judge.measured.options import L2, MeasureOptions
 

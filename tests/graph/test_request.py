@@ -78,7 +78,7 @@ def test_every_door_takes_every_option(option: RunOption) -> None:
     wanted = RunRequest(task="vector_add", **{option.name: value})
     assert wanted != RunRequest(task="vector_add")
     assert said(**{option.name: value}) == wanted
-    if option.said.on_command_line:
+    if option.text.on_command_line:
         assert typed(*spelled(option, value)) == wanted
     assert decode(RunRequest, encode(wanted)) == wanted
 
@@ -89,7 +89,7 @@ def test_nothing_said_is_the_same_behind_every_door() -> None:
 
 def test_the_command_line_has_no_options_of_its_own() -> None:
     flags = {flag for one in RUN.params for flag in (*one.opts, *one.secondary_opts)}
-    known = {one.flag for one in run_options() if one.said.on_command_line} - {"--components"}
+    known = {one.flag for one in run_options() if one.text.on_command_line} - {"--components"}
     switches = {one.name.replace("_", "-") for one in fields(Components)}
     known |= {f"--{name}" for name in switches} | {f"--no-{name}" for name in switches}
     assert flags - {"--json", "task"} == known
@@ -118,7 +118,7 @@ def test_plain_options_have_the_types_of_the_request() -> None:
 
 
 def test_the_graphs_input_has_every_option_that_it_can_follow() -> None:
-    follows = {one.name for one in run_options() if one.said.in_graph}
+    follows = {one.name for one in run_options() if one.text.in_graph}
     assert set(SearchInput.__annotations__) == {"task", *follows}
 
 
@@ -138,9 +138,9 @@ def test_the_settings_page_lists_every_option() -> None:
 def test_a_setting_decides_where_nothing_was_said_behind_both_doors(
     option: RunOption, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    setting = option.said.setting
+    setting = option.text.setting
     assert setting in {"", *Settings.model_fields}
-    if not setting or option.said.read_later:
+    if not setting or option.text.read_later:
         return
     value = another(option)
     monkeypatch.setenv(f"CUDA_LLM_{setting.upper()}", value)

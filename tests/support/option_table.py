@@ -14,25 +14,25 @@ def option_table() -> str:
     """One row an option, in the order of `cuda-llm run --help`."""
     rows = ["| option | in Python | default | setting | what it decides |", "|---|---|---|---|---|"]
     for one in run_options():
-        setting = f"`{one.said.setting}`" if one.said.setting else ""
-        cells = (_flags(one), f"`{one.name}`", _default(one), setting, one.said.help)
+        setting = f"`{one.text.setting}`" if one.text.setting else ""
+        cells = (_flags(one), f"`{one.name}`", _default(one), setting, one.text.help)
         rows.append(f"| {' | '.join(cell for cell in cells)} |")
     return "\n".join(rows) + "\n"
 
 
 def _flags(option: RunOption) -> str:
-    if not option.said.on_command_line:
+    if not option.text.on_command_line:
         return ""
     if option.kind is Components:
         names = [one.name.replace("_", "-") for one in fields(Components)]
         return ", ".join(f"`--no-{name}`" for name in names)
-    metavar = f" {option.said.metavar}" if option.said.metavar else ""
+    metavar = f" {option.text.metavar}" if option.text.metavar else ""
     return f"`{option.flag}{metavar}`"
 
 
 def _default(option: RunOption) -> str:
-    if option.said.shown:
-        return option.said.shown
+    if option.text.shown:
+        return option.text.shown
     shown: Any = "all on" if option.kind is Components else option.default
     return "none" if shown in ("", (), {}, None) else str(shown)
 

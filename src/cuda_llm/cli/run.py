@@ -14,13 +14,13 @@ from cuda_llm.graph.request import RunOption, RunRequest, run_options, task_help
 from cuda_llm.search import Components
 
 
-def run(as_json: bool, **said: Any) -> int:
+def run(as_json: bool, **given: Any) -> int:
     """Write kernels for a task, keep those that are right, and make the best one faster."""
     from cuda_llm.graph.runs.settle import settle
     from cuda_llm.graph.runs.start import start as start_run
     from cuda_llm.traces.run_folder import RunFolder
 
-    request = settle(request_from(said))
+    request = settle(request_from(given))
     return watch_to_the_end(
         RunFolder(Path(request.out) / request.run_id),
         lambda watch: start_run(request, observers=[watch]),
@@ -28,30 +28,32 @@ def run(as_json: bool, **said: Any) -> int:
     )
 
 
-def request_from(said: Mapping[str, Any]) -> RunRequest:
-    """The request that the values of the options ask for; None stands for nothing said."""
-    values = {one.name: _read_value(one, said) for one in run_options() if one.said.on_command_line}
-    given = {name: value for name, value in values.items() if value is not None}
-    return RunRequest(task=said["task"], **given)
+def request_from(given: Mapping[str, Any]) -> RunRequest:
+    """Build the request from the options' values; None where an option was not given."""
+    values = {
+        one.name: _read_value(one, given) for one in run_options() if one.text.on_command_line
+    }
+    chosen = {name: value for name, value in values.items() if value is not None}
+    return RunRequest(task=given["task"], **chosen)
 
 
-def _read_value(option: RunOption, said: Mapping[str, Any]) -> Any:
+def _read_value(option: RunOption, given: Mapping[str, Any]) -> Any:
     if option.kind is Components:
         switches = [one.name for one in fields(Components)]
-        return Components(**{name: said[_switch(option, name)] for name in switches})
-    value = said[option.name]
+        return Components(**{name: given[_switch(option, name)] for name in switches})
+    value = given[option.name]
     if option.is_list:
         return tuple(value or ())
     return dict(_pairs(option, value or ())) if option.is_mapping else value
 
 
 def _pairs(option: RunOption, entries: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """NAME=MODEL as a pair. Raises UsageError."""
+    """Split NAME=MODEL entries into pairs. Raises UsageError."""
     seen = set()
     for entry in entries:
         name, equals, value = entry.partition("=")
         if not equals:
-            raise UsageError(f"{option.flag} {entry}: expected {option.said.metavar}")
+            raise UsageError(f"{option.flag} {entry}: expected {option.text.metavar}")
         if name in seen:
             raise UsageError(f"{option.flag} {entry}: {name} has one already")
         seen.add(name)
@@ -59,18 +61,18 @@ def _pairs(option: RunOption, entries: Sequence[str]) -> Iterator[tuple[str, str
 
 
 def _parameters() -> Iterator[Parameter]:
-    """What Typer makes the command line of."""
+    """Yield the parameters that Typer builds the command line from."""
     yield _parameter("task", Annotated[str, typer.Argument(help=task_help())])
     for option in run_options():
         if option.kind is Components:
             yield from _switches(option)
-        elif option.said.on_command_line:
+        elif option.text.on_command_line:
             kind, default = _spelled(option)
             info = typer.Option(
                 option.flag,
-                help=option.said.help,
-                metavar=option.said.metavar or None,
-                show_default=option.said.shown or True,
+                help=option.text.help,
+                metavar=option.text.metavar or None,
+                show_default=option.text.shown or True,
             )
             yield _parameter(option.name, Annotated[kind, info], default)
     info = typer.Option("--json", help="One JSON document on stdout, nothing else.")
@@ -78,7 +80,7 @@ def _parameters() -> Iterator[Parameter]:
 
 
 def _spelled(option: RunOption) -> tuple[Any, Any]:
-    """Type and default as Typer takes them."""
+    """Return type and default as Typer takes them."""
     if option.is_list or option.is_mapping:
         return list[str] | None, None
     words = get_args(option.kind)
@@ -88,7 +90,7 @@ def _spelled(option: RunOption) -> tuple[Any, Any]:
 
 
 def _switches(option: RunOption) -> Iterator[Parameter]:
-    """A `--name/--no-name` for each field."""
+    """Yield a `--name/--no-name` for each field."""
     for one in fields(option.kind):
         name = one.name.replace("_", "-")
         info = typer.Option(f"--{name}/--no-{name}", help=one.metadata["help"])

@@ -21,7 +21,7 @@ Work = Callable[["Observer"], Coroutine[Any, Any, object]]
 
 
 def watch_to_the_end(folder: "RunFolder", work: Work, *, as_json: bool) -> int:
-    """Show progress and result. 0: a kernel passed; 1: none did.
+    """Run the work, show progress and result. Returns 0: a kernel passed; 1: none did.
 
     Raises Interrupted where the run can go on: after the first Ctrl-C, which lets everything end
     (a second one does not wait), and before a review.

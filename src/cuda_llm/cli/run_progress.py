@@ -33,7 +33,7 @@ FRAMES_PER_S = 4
 
 
 class Plain:
-    """One line an event that matters."""
+    """Prints a line for each event that matters."""
 
     def __init__(self, earlier: Sequence[Event] = ()) -> None:
         self.status = board_after(earlier)
@@ -46,7 +46,7 @@ class Plain:
 
 
 class Live:
-    """The state of the run, redrawn in place; what must not be overlooked stays above it."""
+    """Redraws the state of the run in place; important lines stay above it."""
 
     def __init__(self, earlier: Sequence[Event] = ()) -> None:
         from rich.console import Console
@@ -58,7 +58,7 @@ class Live:
         )
 
     def __call__(self, event: Event) -> None:
-        """Take it in; the screen draws itself."""
+        """Update the state; the screen redraws itself."""
         self.status(event)
         if isinstance(event, (IncumbentChosen, AgentFailed, ModelRetried)):
             for line in lines(event, self.status):
@@ -76,7 +76,7 @@ class Live:
 
 
 def lines(event: Event, status: Board) -> Iterator[str]:
-    """What a log should say of an event."""
+    """Yield the lines of a log for an event."""
     match event:
         case RunStarted(run_id=run, note=note, device=device, time_source=source, l2=l2):
             yield f"run {run}"
@@ -108,7 +108,7 @@ def lines(event: Event, status: Board) -> Iterator[str]:
 
 
 def board_after(events: Sequence[Event]) -> Board:
-    """Where a run stands behind these."""
+    """Return the state of a run after these events."""
     status = Board()
     for event in events:
         status(event)
@@ -117,7 +117,7 @@ def board_after(events: Sequence[Event]) -> Board:
 
 @contextmanager
 def open_run_progress(earlier: Sequence[Event] = ()) -> "Iterator[Observer]":
-    """Show a run while the context is open; `earlier` is what a resumed one told before."""
+    """Show a run while the context is open; `earlier` are the events before it was resumed."""
     if not sys.stderr.isatty():
         yield Plain(earlier)
         return

@@ -1,7 +1,7 @@
 """What a run remembers between nodes. Plain JSON throughout, so that a checkpoint loads anywhere.
 
-`docs/state.md` says of each channel who writes it, who reads it and how writes are joined. What is
-large (sources, verdicts, prompts) lies in the run's folder; the state names it by id.
+`docs/state.md` says of each channel who writes it, who reads it and how writes are joined.
+Attempts, briefs and hints lie in the run's folder, as do sources and verdicts; the state holds ids.
 """
 
 import operator
@@ -50,14 +50,15 @@ class SearchUpdate(TypedDict, total=False):
     """Ids of the attempts that this round added."""
     late: list[str]
     """Ids of candidates still at work when their round went on without them."""
-    attempts: Annotated[list[Json], operator.add]
-    """Every candidate that was judged, by round and index."""
+    attempts: Annotated[list[str], operator.add]
+    """Ids of all candidates that were judged, by round and index."""
     incumbent: str | None
     """Id of the attempt to beat."""
     unfit: Annotated[dict[str, str], merge]
     """By attempt that passed: what was found when it was about to be crowned."""
-    error_hints: Annotated[list[Json], operator.add]
-    performance_hints: Annotated[list[Json], operator.add]
+    error_hints: Annotated[list[str], operator.add]
+    performance_hints: Annotated[list[str], operator.add]
+    """Ids of hints, in the order given."""
     notes: Annotated[dict[str, Json], merge]
     """By name of the agent that wrote it."""
     stop: str
@@ -77,7 +78,7 @@ class SearchOutput(TypedDict, total=False):
     stop: str
     best: Json | None
     incumbent: str | None
-    attempts: list[Json]
+    attempts: list[str]
 
 
 class CandidateState(TypedDict, total=False):

@@ -23,8 +23,8 @@ def finder(overrides: Overrides) -> Find:
     """How the nodes of a graph find their wiring; `overrides` rules over what a context holds."""
     parts = {name: part for name, part in overrides.given.items() if name != "agents"}
 
-    async def find(state: Mapping[str, Any], context: object) -> Wiring:
-        wiring = context if isinstance(context, Wiring) else await opened(state, overrides)
+    async def find(state: Mapping[str, Any], given: object) -> Wiring:
+        wiring = given if isinstance(given, Wiring) else await opened(state, overrides)
         return replace(wiring, **parts) if parts else wiring  # type: ignore[arg-type]
 
     return find
@@ -33,8 +33,8 @@ def finder(overrides: Overrides) -> Find:
 def anew(find: Find) -> Find:
     """Finds wirings of new runs: what a thread's earlier run left in the state does not count."""
 
-    async def find_new(state: Mapping[str, Any], context: object) -> Wiring:
-        return await find(input_of(state), context)
+    async def find_new(state: Mapping[str, Any], given: object) -> Wiring:
+        return await find(input_of(state), given)
 
     return find_new
 

@@ -33,6 +33,8 @@ async def resume(
     parts = parts_of(folder, overrides)
     budget = open_budget(parts)
     probes = await preflight(parts, budget)
+    # In this program's format: an older one that knows no hints by id does not go on with it.
+    folder.write_run(folder.read_run())
     await work(parts, budget, probes, observers, hints)
     return read_result(folder)
 

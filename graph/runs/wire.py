@@ -72,13 +72,8 @@ def open_tuner() -> Tuner:
 
 def open_bench(parts: Parts) -> Bench:
     """Open the bench that ships. Candidates' inputs follow from the seed, so that a run repeats."""
-    from cuda_llm.graph.judging.device_bench import DeviceBench, open_slots
+    from cuda_llm.tools.judge import device_bench
     from cuda_llm.tools.judge.measured.options import L2, MeasureOptions
 
-    return DeviceBench(
-        task=parts.task,
-        device=parts.device,
-        slots=open_slots(parts.device),
-        seed=parts.request.seed,
-        options=MeasureOptions(l2=L2(parts.request.l2)),
-    )
+    request, options = parts.request, MeasureOptions(l2=L2(parts.request.l2))
+    return device_bench.open_bench(parts.task, parts.device, seed=request.seed, options=options)

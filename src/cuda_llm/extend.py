@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from cuda_llm.agents.strategy import Choice, Strategy
     from cuda_llm.agents.tunables.write import write_point
     from cuda_llm.agents.tuner import Trial, Tuner
+    from cuda_llm.capabilities import Capabilities
     from cuda_llm.codec import decode, encode
     from cuda_llm.conversation import (
         Ask,
@@ -139,6 +140,7 @@ __all__ = [
     "CallFailed",
     "CallOptions",
     "CallReport",
+    "Capabilities",
     "Choice",
     "CompileFailed",
     "Compiled",

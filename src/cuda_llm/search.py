@@ -1,8 +1,8 @@
 """The search as values: what a generator is told to try, what became of it, what was learned.
 
-All of them are plain data: `cuda_llm.codec` turns them into JSON and back, and the state of a run
-holds that JSON. What is large (sources, full verdicts, prompts) lies in the run's folder; an
-`Archive` reads it.
+All of them are plain data: `cuda_llm.codec` turns them into JSON and back. Each lies once in the
+run's folder; the state of a run and its events name them by id. What is large (sources, full
+verdicts) is read through an `Archive`.
 """
 
 from collections.abc import Mapping
@@ -68,6 +68,8 @@ EVERYTHING = Components()
 class Hint:
     """Something learned, with its evidence. Never holds hidden test data."""
 
+    id: str = field(default="", compare=False)
+    """Given by the run that keeps it, as `hints/<id>.json`: `r1-h2`. Empty before that."""
     round: int
     about: str
     """Id of the attempt it was learned from; empty when it concerns all."""
@@ -126,7 +128,7 @@ class Draft:
 
 @dataclass(frozen=True, kw_only=True)
 class Attempt:
-    """One candidate after it was judged. Small: this is what the state of a run holds of it."""
+    """One candidate after it was judged, in one line. The state of a run names it by its id."""
 
     id: str
     round: int

@@ -163,3 +163,24 @@ def test_a_run_that_chose_its_device_goes_on_with_that_one(tmp_path: Path) -> No
 
     with pytest.raises(UsageError, match="here is emulated RTX 4090"):
         asyncio.run(resume(run, overrides=parts(device=None)))
+
+
+def test_a_device_that_was_named_by_code_is_opened_again(tmp_path: Path) -> None:
+    own = tmp_path / "own.py"
+    own.write_text(
+        "from run_starts import ReadyDevice\n"
+        "from cuda_llm.extend import open_device\n"
+        "device = ReadyDevice(open_device('emulated').hardware)\n"
+    )
+    spec = f"{own}:device"
+    asyncio.run(stop_when("compile // r1-c1", tmp_path / "run", device=spec))
+    run = the_run(tmp_path / "run")
+    about = run.read_run()
+    assert (about["request"]["device"], about["device_spec"]) == (spec, spec)
+    brought = [name for name in about["brought"] if name != "device"]
+    run.write_run({**about, "brought": brought})
+    assert asyncio.run(resume(run, overrides=parts(device=None))).finished
+
+    own.unlink()
+    with pytest.raises(UsageError, match=r"device '.*own\.py:device': cannot import .*own\.py"):
+        asyncio.run(start(asked(tmp_path / "next", device=spec), overrides=parts(device=None)))

@@ -220,7 +220,7 @@ class Bench:
 def write(results: Path, spec: str, sizes: int, rows: Sequence[Row]) -> None:
     """The figures, with every kernel's verdict."""
     device = open_device(spec)
-    name = "corpus_on_gpu" if device.time_source == "measured" else "corpus_emulated"
+    name = "corpus_on_gpu" if device.capabilities.measures_time else "corpus_emulated"
     figures = {
         "device": device.name,
         "driver": getattr(device, "driver", ""),

@@ -188,7 +188,7 @@ def judge_mixed(spec: str, chosen: Sequence[Known], out: Path, first: int, deadl
                 break
             taken_s, verdict = await seconds_of(device, one)
             code = "PASSED" if isinstance(verdict, Validated) else verdict.code
-            gpu = device.time_source == "measured"
+            gpu = device.capabilities.measures_time
             fault = "" if isinstance(verdict, Validated) else fault_of(one.known, verdict, gpu=gpu)
             row = {"number": number, "name": one.known.name, "code": code, "fault": fault}
             row["seconds"] = round(taken_s, 3)

@@ -35,10 +35,10 @@ from cuda_llm.agents.tunables.read import read_space
 from cuda_llm.agents.tunables.space import points
 from cuda_llm.agents.tunables.tunable import Space
 from cuda_llm.agents.tunables.write import write_point
+from cuda_llm.capabilities import Capabilities
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.hardware_profiles.lookup import find_hardware
 from cuda_llm.outcomes import NoCode, Passed, Verdict
-from cuda_llm.profile import TimeSource
 from cuda_llm.search import Attempt, Brief, Draft, Hint, Kind
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tasks.task import Task
@@ -153,7 +153,7 @@ def write_result(task: Task, device: Device, rows: list[Row]) -> Path:
             "task": task.name,
             "device": device.name,
             "hardware": device.hardware.name,
-            "time_source": device.time_source,
+            "time_source": device.capabilities.time_source,
             "kernels": len(rows),
             "passed": len(speedups),
             "best_speedup": max(speedups),
@@ -174,7 +174,7 @@ class Sweep:
     task: Task
     device: str
     hardware: Hardware
-    time_source: TimeSource
+    capabilities: Capabilities
     rows: Mapping[str, Row]
     """By hash."""
 
@@ -217,7 +217,8 @@ def read_sweep(path: Path) -> Sweep:
     data = json.loads(path.read_text())
     rows = {row["sha"]: row for row in data["rows"]}
     task, hardware = load_task(data["task"]), find_hardware(data["hardware"])
-    return Sweep(task, data["device"], hardware, data["time_source"], rows)
+    able = Capabilities(full_isa=data["time_source"] == "measured")
+    return Sweep(task, data["device"], hardware, able, rows)
 
 
 def measure(sweep: Sweep, seeds: int) -> dict[str, Any]:
@@ -303,7 +304,7 @@ def situation(sweep: Sweep, seed: int, attempts: Sequence[Attempt]) -> Situation
         task=sweep.task,
         hardware=sweep.hardware,
         device=sweep.device,
-        time_source=sweep.time_source,
+        capabilities=sweep.capabilities,
         plan=Plan(candidates=CANDIDATES, seed=seed),
         round=attempts[-1].round + 1 if attempts else 1,
         attempts=tuple(attempts),

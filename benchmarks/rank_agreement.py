@@ -41,6 +41,7 @@ from cuda_llm.tasks.loader import load_task
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.compiler.candidate import Compiled
 from cuda_llm.tools.device import CallReport, Device, Level, Session, Site
+from cuda_llm.tools.devices.call_report import EmulatedCallReport
 from cuda_llm.tools.devices.find import open_device
 from cuda_llm.tools.judge.steps import compile_source
 from cuda_llm.tools.native import cache_folder
@@ -139,7 +140,7 @@ async def model(device: Device, variant: Variant) -> list[Row]:
     for dims in SIZES[variant.task.name]:
         outcome = await device.carry_out(time_there, variant.task, compiled, dims)
         row: Row = {"task": variant.task.name, "variant": variant.name, "dims": dict(dims)}
-        if isinstance(outcome, CallReport):
+        if isinstance(outcome, EmulatedCallReport):
             limits = [one.code for one in outcome.bottlenecks[:1]]
             fills = sum(one.figures.get("copies", 0.0) for one in outcome.launches)
             row |= {

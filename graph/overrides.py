@@ -1,7 +1,7 @@
 """Parts of a run that a caller brings as Python objects instead of naming them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ class Overrides:
     model: "BaseChatModel | None" = None
     """The generator's."""
     reflection_model: "BaseChatModel | None" = None
+    agent_models: "Mapping[str, BaseChatModel]" = field(default_factory=dict)
+    """By the name of the agent that asks it, beside the ones that the request names."""
     generator: "Generator | None" = None
     strategy: "Strategy | None" = None
     reflector: "Reflector | None" = None

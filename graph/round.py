@@ -1,7 +1,9 @@
 """Nodes of one round, in their order."""
 
+from dataclasses import replace
 from functools import partial
 
+from cuda_llm.agents.llm.agent_ask import AgentAsk, folder_of_turn
 from cuda_llm.agents.reflector import Reflected
 from cuda_llm.graph.collecting import take_in, tell_trials
 from cuda_llm.graph.contained import contained
@@ -89,8 +91,9 @@ async def reflection(state: SearchState, wiring: Wiring) -> SearchUpdate:
     situation = situation_of(state, wiring)
     judged = judged_of(state, situation)
     name = wiring.reflector.name
-    reflect = partial(wiring.reflector.reflect, situation, judged)
-    made = await contained(name, reflect, Reflected)
+    with AgentAsk(wiring.client_of(name), name, folder_of_turn(situation.round, name)) as ask:
+        reflect = partial(wiring.reflector.reflect, replace(situation, ask=ask), judged)
+        made = await contained(name, reflect, Reflected)
     return contribute(wiring, name, situation.round, as_contribution(made))
 
 

@@ -5,13 +5,13 @@
 
 import json
 import math
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
+from cuda_llm.atomic_file import write_atomically
 from cuda_llm.data_file import Positive, read_as
 from cuda_llm.errors import HardwareError
 from cuda_llm.hardware_profiles.hardware import Hardware
@@ -132,16 +132,13 @@ def find_ceilings(hardware: Hardware) -> Ceilings:
 def keep_ceilings(hardware: Hardware, ceilings: Ceilings) -> Path:
     """Store the measured fields for `find_ceilings`; the file."""
     path = ceilings_path(hardware)
-    path.parent.mkdir(parents=True, exist_ok=True)
     names = sorted(name for name in ceilings.measured if not name.startswith("tensor:"))
     stored: dict[str, Any] = {name: getattr(ceilings, name) for name in names}
     if "tensor_tflops" in stored:
         stored["tensor_tflops"] = dict(ceilings.tensor_tflops)
     if "copies" in stored:
         stored["copies"] = [[one.bytes_moved, one.gb_s] for one in ceilings.copies]
-    scratch = path.with_suffix(f".{os.getpid()}")
-    scratch.write_text(json.dumps(stored, indent=2) + "\n")
-    scratch.replace(path)
+    write_atomically(path, json.dumps(stored, indent=2) + "\n")
     return path
 
 

@@ -129,3 +129,8 @@ class Hardware:
     model: ModelConstants
     sources: Mapping[str, Text] = field(default_factory=dict)
     """Key (dotted, as in the file) to where its figure comes from."""
+
+    @property
+    def short_name(self) -> str:
+        """What people call it, e.g. `RTX 3090 Ti`."""
+        return min((self.name, *self.aliases), key=len)

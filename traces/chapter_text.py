@@ -111,6 +111,10 @@ def _outcome(attempt: Attempt) -> Iterator[str]:
 def _models(calls: list[ModelCalled], retries: list[ModelRetried]) -> Iterator[str]:
     if calls:
         yield from labelled("models", say_spend(spend_of(calls)))
+    agents = list(dict.fromkeys(call.agent for call in calls))
+    for agent in agents if len(agents) > 1 else ():
+        spent = say_spend(spend_of(call for call in calls if call.agent == agent))
+        yield from labelled("", f"{agent}: {spent}")
     for retry in retries:
         why = f"{retry.call}: try {retry.attempt} failed, {retry.reason}"
         yield from labelled("", f"{why}; waited {retry.wait_s:.1f} s")

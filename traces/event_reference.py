@@ -12,9 +12,17 @@ import sys
 from collections.abc import Iterator
 from typing import Any, get_args
 
+from cuda_llm.search import Attempt, Brief, Hint
 from cuda_llm.traces.events import VERSION, Event
+from cuda_llm.traces.recorder import NAMED
 
 _UNKNOWN_NUMBER = {"enum": ["inf", "-inf", "nan"]}
+FILES = {
+    Attempt: "candidates/<id>/attempt.json",
+    Brief: "candidates/<id>/brief.json",
+    Hint: "hints/<id>.json",
+}
+"""Where what a line names by its id lies in the run's folder."""
 
 
 def event_schema() -> dict[str, Any]:
@@ -24,7 +32,12 @@ def event_schema() -> dict[str, Any]:
     definitions: dict[str, Any] = {}
     for kind in get_args(Event):
         one = TypeAdapter(kind).json_schema(ref_template="#/$defs/{model}")
-        definitions |= one.pop("$defs", {})
+        one.pop("$defs", None)
+        for name, schema in one["properties"].items():
+            if named := NAMED.get(f"{kind.kind}.{name}"):
+                by_id = {"type": "string", "description": f"Id: {FILES[named]}"}
+                several = schema.get("type") == "array"
+                one["properties"][name] = {"type": "array", "items": by_id} if several else by_id
         properties = {
             "v": {"const": VERSION},
             "seq": {"type": "integer", "minimum": 1},
@@ -61,6 +74,8 @@ def _section(kind: Any) -> Iterator[str]:
     for one in dataclasses.fields(kind):
         spelled = str(one.type if isinstance(one.type, str) else _spell(one.type))
         text = f": {said[one.name]}" if one.name in said else ""
+        if named := NAMED.get(f"{kind.kind}.{one.name}"):
+            text = f"{text or ':'} A line names it by id; it lies in `{FILES[named]}`."
         yield f"- `{one.name}` ({spelled}){text}"
     yield ""
 

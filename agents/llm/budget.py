@@ -141,13 +141,17 @@ class Budget:
             return math.inf
         return self.minutes * 60 - (self._clock() - self._began_s)
 
-    async def reserve(self, bound: Bound) -> "Reservation | str":
-        """Room for one request, or why there is none. Waits while others in flight may free it."""
+    async def reserve(self, bound: Bound, *, ends_run: bool = True) -> "Reservation | str":
+        """Room for one request, or why there is none. Waits while others in flight may free it.
+
+        With `ends_run` a request that finds no room is what the run ends for.
+        """
         while True:
             if self._closed or self.seconds_left() <= 0:
                 return self.over()
             if reason := self._exceeded(bound, in_flight=False):
-                self._refused = bound
+                if ends_run:
+                    self._refused = bound
                 return reason
             if not self._exceeded(bound, in_flight=True):
                 reservation = Reservation(self, bound)

@@ -19,6 +19,8 @@ from cuda_llm.agents.llm.retry import RetryPolicy, TryFailed, ask_again
 from cuda_llm.agents.llm.secrets import reply_without, secrets_of, without
 from cuda_llm.agents.llm.usage import count_prompt_tokens
 from cuda_llm.conversation import Call, CallFailed, Reply, Usage, Vault
+from cuda_llm.log import bound
+from cuda_llm.redaction import hide
 from cuda_llm.traces.events import ModelCalled, ModelRetried, Record
 
 if TYPE_CHECKING:
@@ -46,21 +48,25 @@ class Desk:
         price: Price | None = None,
         output_tokens: int = 0,
         seed: int = 0,
+        ends_run: bool = True,
     ) -> None:
         """`slots` are calls in flight, shared by all desks that are given the same.
 
         `output_tokens` is the longest answer that the model is told to give, 0 where it is told
-        nothing; `seed` decides how long retries wait.
+        nothing; `seed` decides how long retries wait. With `ends_run` the run is over when the
+        endpoint gives no access or the budget has no room for a call; else only the call fails.
         """
         self.name = name
         self.model = without_retries(model)
         self.secrets = secrets_of(model)
+        hide(*self.secrets)
         self.record = record
         self.budget = budget or Budget()
         self.policy = policy or RetryPolicy()
         self.price = price
         self.output_tokens = output_tokens or ASSUMED_OUTPUT_TOKENS
         self.seed = seed
+        self.ends_run = ends_run
         self.json_mode = takes_json_mode(model)
         """Ends with the first server that refuses it."""
         self._vault = vault
@@ -68,6 +74,10 @@ class Desk:
 
     async def __call__(self, call: Call) -> Reply | CallFailed:
         """The answer: from the disk where it is there, else from the model."""
+        with bound(agent=call.agent, model=self.name):
+            return await self._answer(call)
+
+    async def _answer(self, call: Call) -> Reply | CallFailed:
         kept = self._vault.load_reply(call.id)
         if kept is not None:
             self._count_once(call, kept)
@@ -175,7 +185,7 @@ class _Asking:
         return reply
 
     async def _reserve(self) -> Reservation:
-        found = await self.desk.budget.reserve(self.bound)
+        found = await self.desk.budget.reserve(self.bound, ends_run=self.desk.ends_run)
         if isinstance(found, str):
             raise TryFailed(Failure(kind="over_budget", detail=found))
         return found
@@ -188,7 +198,7 @@ class _Asking:
         asked_s = failure.retry_after_s or 0.0
         limit_s = self.desk.policy.retry_after_limit_s
         waits = f"; it asks to wait {asked_s:g} s, more than {limit_s:g} s" * (asked_s > limit_s)
-        if failure.kind == "no_access":
+        if failure.kind == "no_access" and self.desk.ends_run:
             self.desk.budget.close(f"{self.desk.name}: {failure.detail}")
         return CallFailed(
             kind=failure.kind,

@@ -1,11 +1,13 @@
 """Asks Optuna which points to try next."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cuda_llm.agents.tunables.space import valid
 from cuda_llm.agents.tunables.tunable import Point, Space
+from cuda_llm.log import join
 
 if TYPE_CHECKING:
     from optuna import Study
@@ -53,9 +55,10 @@ def _rebuild(
     import optuna
     from optuna.trial import TrialState
 
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    join("optuna")
     sampler = optuna.samplers.TPESampler(seed=seed, multivariate=True, n_startup_trials=1)
-    study = optuna.create_study(sampler=sampler, direction="maximize")
+    with _quiet():
+        study = optuna.create_study(sampler=sampler, direction="maximize")
     for one in tried:
         params = {each.name: each.values.index(one.point[each.name]) for each in space.tunables}
         state = TrialState.PRUNED if one.score is None else TrialState.COMPLETE
@@ -63,6 +66,19 @@ def _rebuild(
             optuna.create_trial(params=params, distributions=kinds, value=one.score, state=state)
         )
     return study
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Optuna announces each new study on stderr; what the user has told it to say stays so."""
+    import optuna
+
+    before = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    try:
+        yield
+    finally:
+        optuna.logging.set_verbosity(before)
 
 
 def _kinds(space: Space) -> "dict[str, BaseDistribution]":

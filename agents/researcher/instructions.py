@@ -40,7 +40,7 @@ def find_instructions(situation: Situation) -> Finding:
     Prompts name the last in any hardware context.
     """
     capability = situation.hardware.compute_capability
-    emulated = situation.time_source == "modelled"
+    emulated = not situation.capabilities.full_isa
     there = [one for one in FEATURES if one.least <= capability <= one.newest]
     missing = [one.name for one in FEATURES if one not in there]
     tensor = tuple(situation.hardware.peaks.tensor_dense_tflops)

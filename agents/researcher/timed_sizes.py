@@ -38,8 +38,8 @@ def find_roofs(situation: Situation) -> Finding:
 def timed_sizes(situation: Situation) -> Sequence[Mapping[str, int]]:
     """Returns the sizes the run times, or will time where the baseline is still to come."""
     sizes = situation.task.sizes
-    modelled = situation.time_source == "modelled"
-    return situation.sizes or (sizes.emulated if modelled else sizes.bench)
+    planned = sizes.bench if situation.capabilities.bench_sizes else sizes.emulated
+    return situation.sizes or planned
 
 
 def _row(

@@ -32,6 +32,6 @@ def find_strategy(name: str) -> Strategy:
     strategy: Strategy = found() if isinstance(found, type) else found
     missing = [part for part in PARTS if not hasattr(strategy, part)]
     if missing:
-        msg = f"strategy {name!r} lacks {', '.join(missing)}; see cuda_llm.agents.strategy.Strategy"
+        msg = f"strategy {name!r} lacks {', '.join(missing)}; see cuda_llm.extend.Strategy"
         raise UsageError(msg)
     return strategy

@@ -4,9 +4,12 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from cuda_llm.errors import BrokenByWork, CudaLLMError, DeviceLost, InfrastructureError
+from cuda_llm.log import Log
 from cuda_llm.outcomes import InfraFailed
 
 T = TypeVar("T")
+
+_log = Log(__name__)
 
 TRIES = 3
 DETAIL = 500
@@ -20,10 +23,11 @@ async def steady(component: str, work: Callable[[], Awaitable[T]]) -> T | InfraF
     candidate could escape: a MissingError, a TaskError, a DeviceLost.
     """
     try:
-        for _ in range(TRIES - 1):
+        for number in range(1, TRIES):
             outcome = await _tried(component, work)
             if not isinstance(outcome, InfraFailed):
                 return outcome
+            _log.info("try again", component=component, number=number, reason=outcome.detail)
         return await _tried(component, work)
     except BrokenByWork as error:
         return InfraFailed(component=error.component, detail=say(error))
@@ -45,4 +49,5 @@ async def _tried(component: str, work: Callable[[], Awaitable[T]]) -> T | InfraF
     except CudaLLMError:
         raise
     except Exception as error:
+        _log.warning("unexpected error", component=component, exc_info=error)
         return InfraFailed(component=component, detail=say(error))

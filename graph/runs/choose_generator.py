@@ -62,7 +62,7 @@ def open_chosen(chosen: Chosen, task: Task) -> Generator | None:
     missing = [part for part in ("name", "written_by", "generate") if not hasattr(generator, part)]
     if missing:
         lacks = ", ".join(missing)
-        msg = f"generator {chosen.name!r} lacks {lacks}; see cuda_llm.agents.generator.Generator"
+        msg = f"generator {chosen.name!r} lacks {lacks}; see cuda_llm.extend.Generator"
         raise UsageError(msg)
     if generator.written_by not in get_args(Author):
         known = ", ".join(get_args(Author))

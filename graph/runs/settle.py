@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from cuda_llm.errors import UsageError
-from cuda_llm.graph.request import RunRequest
+from cuda_llm.graph.request import RunRequest, run_options
 from cuda_llm.tasks.loader import list_tasks
 from cuda_llm.traces.find import RUNS
 
@@ -17,10 +17,10 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 def settle(request: RunRequest) -> RunRequest:
     """Fill in what the settings decide, name the run, and make every path absolute.
 
-    Raises UsageError for a name of a run that is none.
+    The command line, `optimize` and the bare graph come through here, a resumed run does not: what
+    was decided stays. Raises UsageError for a name of a run that is none.
     """
-    from cuda_llm.settings import settings
-
+    request = with_settings(request)
     if request.run_id and not NAME.fullmatch(request.run_id):
         msg = f"run name {request.run_id!r}: expected letters, digits, '.', '_' and '-'"
         raise UsageError(msg)
@@ -28,9 +28,7 @@ def settle(request: RunRequest) -> RunRequest:
     return replace(
         request,
         task=place(request.task),
-        device=settings().device if request.device == "auto" else request.device,
-        model=request.model or settings().model,
-        reflection_model=request.reflection_model or settings().reflection_model,
+        device=_absolute_code(request.device),
         generator=_absolute_code(request.generator),
         strategy=_absolute_code(request.strategy),
         agents=tuple(map(_absolute_code, request.agents)),
@@ -39,6 +37,20 @@ def settle(request: RunRequest) -> RunRequest:
         out=_absolute(request.out or str(RUNS)),
         run_id=request.run_id or name_run(folder.name, datetime.now(UTC)),
     )
+
+
+def with_settings(request: RunRequest) -> RunRequest:
+    """What the user left at its default as the settings say, where one decides it."""
+    from cuda_llm.settings import settings
+
+    now = settings()
+    unsaid = [
+        one
+        for one in run_options()
+        if one.said.setting and not one.said.read_later
+        if getattr(request, one.name) == one.default
+    ]
+    return replace(request, **{one.name: getattr(now, one.said.setting) for one in unsaid})
 
 
 def place(task: str) -> str:

@@ -1,6 +1,6 @@
 """From a request to a wiring: every part that a run is made of."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 from cuda_llm.agents.llm.budget import Budget
 from cuda_llm.agents.situation import Plan
@@ -8,7 +8,7 @@ from cuda_llm.agents.tuner import Tuner
 from cuda_llm.graph.judging.bench import Bench
 from cuda_llm.graph.overrides import NOTHING, Overrides
 from cuda_llm.graph.request import RunRequest
-from cuda_llm.graph.runs.open_agents import open_agents
+from cuda_llm.graph.runs.open_agents import ModelClients, open_generator, open_reflector
 from cuda_llm.graph.runs.parts import Parts, find_parts
 from cuda_llm.graph.runs.run_record import note_of
 from cuda_llm.graph.runs.time_by_stage import time_by_stage
@@ -34,7 +34,7 @@ def wire_parts(parts: Parts, record: Record, budget: Budget | None = None) -> Wi
     request, brought = parts.request, parts.overrides
     folder = RunFolder(parts.run)
     budget = budget or open_budget(parts)
-    generator, reflector = open_agents(parts, folder, record, budget)
+    clients = ModelClients(parts, folder, record, budget)
     return Wiring(
         run_id=request.run_id,
         request=replace(request, model=parts.model),
@@ -43,30 +43,25 @@ def wire_parts(parts: Parts, record: Record, budget: Budget | None = None) -> Wi
         plan=plan_of(request),
         folder=folder,
         record=record,
-        generator=generator,
+        generator=open_generator(parts, clients),
         strategy=parts.strategy,
-        reflector=reflector,
+        reflector=open_reflector(parts, clients),
         tuner=brought.tuner or open_tuner(),
         agents=parts.agents,
         bench=brought.bench or open_bench(parts),
         over=budget.over,
         seconds_left=budget.seconds_left,
+        client_of=clients.of_agent,
         note=note_of(parts),
         versions=versions(),
     )
 
 
 def plan_of(request: RunRequest) -> Plan:
-    """How the request wants the run searched."""
-    return Plan(
-        candidates=request.candidates,
-        rounds=request.rounds,
-        seed=request.seed,
-        patience=request.patience,
-        hardware_context=request.hardware_context,
-        components=request.components,
-        user_hints=request.hints,
-    )
+    """What agents may know of the request: the fields of a Plan that it has too."""
+    asked = vars(request)
+    shared = {one.name: asked[one.name] for one in fields(Plan) if one.name in asked}
+    return Plan(**shared, user_hints=request.hints)
 
 
 def open_budget(parts: Parts) -> Budget:

@@ -24,6 +24,8 @@ from cuda_llm.tools.validator.layout import Dims
 
 MODELLED_TIE = 0.001
 """The model gives the same figure for the same kernel, but not the truth to its last digit."""
+APART_TIE = 0.05
+"""Single measured times of equal kernels, taken one after the other, differ by about as much."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +92,7 @@ async def contest_there(
     options: MeasureOptions,
 ) -> Contest:
     """The same where the device is. The baseline's runner times what is not `solve`."""
-    if site.time_source == "measured":
+    if site.capabilities.duels:
 
         def measure(hold: Hold) -> Awaitable[tuple[tuple[Dims, Measured], ...] | Fault]:
             return contend(site, task, first, second, baseline, options, hold)
@@ -99,13 +101,14 @@ async def contest_there(
         if isinstance(found, Fault):
             return measured_fault(found)
         return measured_contest(task, found)
+    source = site.capabilities.time_source
     one = await time_there(site, task, first, baseline, nonce)
     if not isinstance(one, Timing):
-        return fault("first", one, "modelled")
+        return fault("first", one, source)
     other = await time_there(site, task, second, baseline, nonce)
     if not isinstance(other, Timing):
-        return fault("second", other, "modelled")
-    return modelled_contest(task, one, other)
+        return fault("second", other, source)
+    return modelled_contest(task, one, other, source)
 
 
 def measured_contest(task: Task, found: Sequence[tuple[Dims, Measured]]) -> Contest:
@@ -151,8 +154,11 @@ def contest_size(dims: Dims, measured: Measured) -> ContestSize:
     )
 
 
-def modelled_contest(task: Task, first: Timing, second: Timing) -> Contest:
-    """What follows from modelled times."""
+def modelled_contest(
+    task: Task, first: Timing, second: Timing, source: TimeSource = "modelled"
+) -> Contest:
+    """What follows from times that were obtained one kernel after the other."""
+    floor = MODELLED_TIE if source == "modelled" else APART_TIE
     sizes = tuple(
         ContestSize(
             dims=dims,
@@ -161,7 +167,7 @@ def modelled_contest(task: Task, first: Timing, second: Timing) -> Contest:
             ratio=first_us / second_us,
             low=first_us / second_us,
             high=first_us / second_us,
-            floor=MODELLED_TIE,
+            floor=floor,
         )
         for (dims, first_us), (_, second_us) in zip(first.times, second.times, strict=True)
     )
@@ -171,8 +177,8 @@ def modelled_contest(task: Task, first: Timing, second: Timing) -> Contest:
         ratio=ratio,
         low=ratio,
         high=ratio,
-        outcome=decide(ratio, ratio, ratio, MODELLED_TIE),
-        source="modelled",
+        outcome=decide(ratio, ratio, ratio, floor),
+        source=source,
         faults={},
     )
 

@@ -38,14 +38,16 @@ async def time_there(
 ) -> Timing | Verdict:
     """Time every size, outputs verified, and find what limits the kernel.
 
-    A site that measures draws fresh inputs whatever the nonce: what is timed must be new.
+    A site that duels draws fresh inputs whatever the nonce: what is timed must be new.
     """
-    if site.time_source == "measured":
+    if site.capabilities.duels:
         return await measure_there(site, task, compiled, baseline, options or MeasureOptions())
     async with loaded(site, task, compiled, baseline) as (session, oracle):
         if not isinstance(session, Session):
             return session
-        return await time_sizes(task, session, oracle, nonce=nonce)
+        return await time_sizes(
+            task, session, oracle, nonce=nonce, bench=site.capabilities.bench_sizes
+        )
 
 
 @asynccontextmanager

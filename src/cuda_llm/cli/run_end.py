@@ -11,8 +11,8 @@ import typer
 from cuda_llm.errors import Interrupted
 
 if TYPE_CHECKING:
-    from cuda_llm.cli.run_progress import Observer
     from cuda_llm.graph.runs.result import Result
+    from cuda_llm.traces.recorder import Observer
     from cuda_llm.traces.run_folder import RunFolder
 
 NONE_PASSED = 1

@@ -5,9 +5,16 @@ import math
 from dataclasses import replace
 
 import pytest
-from timed_array_session import Script, TimedArraySite, named
-from timed_benches import small_bench, timed_site
-from timed_scripts import honest, late, merging, overruns, slow_in_short_batches
+from measured_site import MeasuredSite, Script, named
+from timed_vector_adds import (
+    honest,
+    late,
+    merging,
+    overruns,
+    slow_in_short_batches,
+    small_bench,
+    timed_site,
+)
 
 from cuda_llm.errors import InfrastructureError
 from cuda_llm.outcomes import InfraFailed, Quarantined
@@ -28,7 +35,7 @@ from cuda_llm.tools.timing.tier import Tier
 pytestmark = pytest.mark.usefixtures("own_cache")
 
 
-def site_with(first: Script, second: Script) -> TimedArraySite:
+def site_with(first: Script, second: Script) -> MeasuredSite:
     site = timed_site(honest(1.0), baseline_us=60.0)
     site.scripts = {**site.scripts, "first": first, "second": second}
     return site
@@ -38,7 +45,7 @@ def contest_of(first: Script, second: Script, *sizes: int) -> Contest:
     return held(site_with(first, second), *sizes)
 
 
-def held(site: TimedArraySite, *sizes: int, tier: Tier = Tier.SCREEN) -> Contest:
+def held(site: MeasuredSite, *sizes: int, tier: Tier = Tier.SCREEN) -> Contest:
     return asyncio.run(
         contest_there(
             site,

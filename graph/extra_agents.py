@@ -8,12 +8,13 @@ from cuda_llm.agents.llm.agent_ask import AgentAsk, folder_of_turn
 from cuda_llm.agents.seam import AgentContext, Contribution, PlacedAgent
 from cuda_llm.agents.situation import Situation
 from cuda_llm.codec import decode, encode
-from cuda_llm.graph.bind import Find, bind
+from cuda_llm.graph.bind import Find, about, bind
 from cuda_llm.graph.contained import contained
 from cuda_llm.graph.contributions import contribute
 from cuda_llm.graph.state import SearchState, SearchUpdate
 from cuda_llm.graph.view import situation_of
 from cuda_llm.graph.wiring import Wiring
+from cuda_llm.log import bound
 from cuda_llm.outcomes import InfraFailed
 
 if TYPE_CHECKING:
@@ -50,7 +51,8 @@ def subgraph_node(placed: PlacedAgent, subgraph: Any, find: Find) -> Any:
             answer = await subgraph.ainvoke(given, context=AgentContext(seen.ask))
             return decode(Contribution, answer["contribution"])
 
-        made = await run_agent(wiring, situation, placed.name, invoke)
+        with bound(**about(wiring, state, placed.name)):
+            made = await run_agent(wiring, situation, placed.name, invoke)
         return contribute(wiring, placed.name, situation.round, made)
 
     return node
@@ -67,7 +69,7 @@ async def run_agent(
 
     limit_s = min(settings().agent_deadline_s, max(LEAST_S, wiring.seconds_left()))
     folder = folder_of_turn(situation.round, name)
-    with AgentAsk(wiring.client_of(name), name, folder, limit_s) as ask:
+    with bound(agent=name), AgentAsk(wiring.client_of(name), name, folder, limit_s) as ask:
         seen = replace(situation, ask=ask)
         return await contained(name, lambda: agent(seen), Contribution, limit_s=limit_s)
 

@@ -20,8 +20,8 @@ from cuda_llm.traces.events import IncumbentChosen, RoundBegan
 
 async def strategy(state: SearchState, wiring: Wiring) -> SearchUpdate:
     """Write the briefs of the next round; that of round 0 is the user's own kernel."""
-    told = review(state, wiring)
-    hints = [*state["performance_hints"], *told]
+    added = review(state, wiring)
+    hints = [*state["performance_hints"], *added]
     opened: SearchState = {**state, "round": state["round"] + 1, "performance_hints": hints}
     situation = situation_of(opened, wiring)
     briefs = order(situation, wiring)
@@ -29,7 +29,7 @@ async def strategy(state: SearchState, wiring: Wiring) -> SearchUpdate:
         wiring.folder.write_brief(brief)
     ids = [*state["late"], *(brief.id for brief in briefs)]
     fresh: SearchUpdate = {"round": opened["round"], "trials": [], "judged": []}
-    return {**fresh, "briefs": ids, "performance_hints": told}
+    return {**fresh, "briefs": ids, "performance_hints": added}
 
 
 async def hand_out(state: SearchState, wiring: Wiring) -> SearchUpdate:

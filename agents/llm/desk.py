@@ -19,6 +19,8 @@ from cuda_llm.agents.llm.retry import RetryPolicy, TryFailed, ask_again
 from cuda_llm.agents.llm.secrets import reply_without, secrets_of, without
 from cuda_llm.agents.llm.usage import count_prompt_tokens
 from cuda_llm.conversation import Call, CallFailed, Reply, Usage, Vault
+from cuda_llm.log import bound
+from cuda_llm.redaction import hide
 from cuda_llm.traces.events import ModelCalled, ModelRetried, Record
 
 if TYPE_CHECKING:
@@ -57,6 +59,7 @@ class Desk:
         self.name = name
         self.model = without_retries(model)
         self.secrets = secrets_of(model)
+        hide(*self.secrets)
         self.record = record
         self.budget = budget or Budget()
         self.policy = policy or RetryPolicy()
@@ -71,6 +74,10 @@ class Desk:
 
     async def __call__(self, call: Call) -> Reply | CallFailed:
         """The answer: from the disk where it is there, else from the model."""
+        with bound(agent=call.agent, model=self.name):
+            return await self._answer(call)
+
+    async def _answer(self, call: Call) -> Reply | CallFailed:
         kept = self._store.load_reply(call.id)
         if kept is not None:
             self._count_once(call, kept)

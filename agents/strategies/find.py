@@ -1,4 +1,4 @@
-"""From what a user writes after `--strategy` to a strategy."""
+"""Finds the strategy that `--strategy` names."""
 
 from collections.abc import Callable, Mapping
 
@@ -19,7 +19,7 @@ PARTS = ("name", "deduplicate", "components", "write_briefs", "choose", "stop")
 
 
 def find_strategy(name: str) -> Strategy:
-    """The strategy of that short name, or the user's own by dotted path (a class or an instance).
+    """Returns the strategy of a short name, or of a dotted path to a class or an instance.
 
     Raises UsageError naming what there is.
     """

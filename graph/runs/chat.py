@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Chat:
-    """One model and what is known of it; the same one is the same object."""
+    """A chat model with endpoint, price and limits. Equal models are the same object."""
 
     name: str
     model: "BaseChatModel"
     endpoint: str
     price: Price | None
     output_tokens: int
-    brought: bool
+    from_caller: bool
     """It came as an object: it is not tried beforehand, and its price is unknown."""
 
 
@@ -76,7 +76,7 @@ class Chats:
 
 
 def open_chat(parts: Parts, name: str, brought: "BaseChatModel | None") -> Chat:
-    """One model. Raises UsageError for a bad address, MissingError without a key."""
+    """Open a model. Raises UsageError for a bad address, MissingError without a key."""
     from cuda_llm.agents.llm.chat_model import (
         find_endpoint,
         open_chat_model,
@@ -94,5 +94,5 @@ def open_chat(parts: Parts, name: str, brought: "BaseChatModel | None") -> Chat:
         endpoint=endpoint,
         price=find_price(name, endpoint, settings().prices) if is_ours else None,
         output_tokens=options.output_tokens if is_ours else 0,
-        brought=not is_ours,
+        from_caller=not is_ours,
     )

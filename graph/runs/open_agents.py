@@ -69,7 +69,7 @@ class ModelClients:
 
 
 def open_generator(parts: Parts, clients: ModelClients) -> Generator:
-    """The one found already, else the one that asks a model."""
+    """Return the generator found already, else open ours that asks a model."""
     if parts.generator is not None:
         return parts.generator
     from cuda_llm.agents.llm.generator import LlmGenerator
@@ -80,7 +80,7 @@ def open_generator(parts: Parts, clients: ModelClients) -> Generator:
 
 
 def open_reflector(parts: Parts, clients: ModelClients) -> Reflector:
-    """The one brought; else ours, with a critique where there is a model to ask."""
+    """Return the caller's reflector, else ours, with a critique where there is a model to ask."""
     from cuda_llm.agents.reflection.reflector import Reflection
 
     if parts.overrides.reflector is not None:

@@ -10,14 +10,14 @@ from cuda_llm.traces.events import ModelCalled
 
 
 async def preflight(parts: Parts, budget: Budget | None = None) -> tuple[ModelCalled, ...]:
-    """Try the models within the budget, and build what the device needs; what the trial cost.
+    """Try the models within the budget and build what the device needs; returns the trial calls.
 
     Raises UsageError and MissingError with the mend.
     """
     chats = Chats(parts)
     writer, critic = chats.writer, chats.critic
     asked = [writer] * parts.request.candidates + [critic, *chats.named_for_agents()]
-    calls = Counter(chat for chat in asked if chat is not None and not chat.brought)
+    calls = Counter(chat for chat in asked if chat is not None and not chat.from_caller)
     told = [await check(chat, often, budget or Budget()) for chat, often in calls.items()]
     await asyncio.to_thread(parts.device.prepare)
     return tuple(told)

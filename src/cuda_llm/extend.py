@@ -7,7 +7,8 @@ from nowhere deeper: names and modules below may move, these stay. `docs/extendi
 example of each part.
 
 agent       an async function `(Situation) -> Contribution`, or a compiled LangGraph; `placed` says
-            behind which `Stage` it stands. It adds a `Note`, `Hint`s and decisions.
+            behind which `Stage` it stands. It adds a `Note`, `Hint`s and decisions, and may ask a
+            model with `situation.ask`: a `Reply`, or a `CallFailed`.
 generator   `Generator`: one `Brief` in, one `Draft` out, or a `NoCode` that says why not.
 strategy    `Strategy`: writes `Brief`s, makes the `Choice`, stops. `fill_in` completes an `Order`;
             `choose_fastest`, `by_speed`, `distinct_failures` and `at_the_limit` are those of ours.
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from cuda_llm.agents.strategy import Choice, Strategy
     from cuda_llm.agents.tunables.write import write_point
     from cuda_llm.agents.tuner import Trial, Tuner
+    from cuda_llm.capabilities import Capabilities
     from cuda_llm.codec import decode, encode
     from cuda_llm.conversation import (
         Ask,
@@ -82,9 +84,12 @@ if TYPE_CHECKING:
     )
     from cuda_llm.tasks.loader import list_tasks, load_task
     from cuda_llm.tasks.task import Sizes, Task, TaskArgument, Tolerance
-    from cuda_llm.tools.buffers import BufferSpec, PlacedBuffer
+    from cuda_llm.tools.arrays import HOST, Arrays
+    from cuda_llm.tools.buffers import BufferSpec, PlacedBuffer, Role, Slots
     from cuda_llm.tools.compiler.candidate import Compiled
     from cuda_llm.tools.device import (
+        SCRATCH_BYTES,
+        Argument,
         Batch,
         CallOptions,
         CallReport,
@@ -115,9 +120,13 @@ MODULES = ("events", "outcomes")
 
 __all__ = [
     "EVERYTHING",
+    "HOST",
+    "SCRATCH_BYTES",
     "Agent",
     "AgentContext",
     "Archive",
+    "Argument",
+    "Arrays",
     "Ask",
     "AskModel",
     "Attempt",
@@ -131,6 +140,7 @@ __all__ = [
     "CallFailed",
     "CallOptions",
     "CallReport",
+    "Capabilities",
     "Choice",
     "CompileFailed",
     "Compiled",
@@ -163,6 +173,7 @@ __all__ = [
     "Reflection",
     "Reflector",
     "Reply",
+    "Role",
     "RoundBegan",
     "RunFinished",
     "RunFolder",
@@ -174,6 +185,7 @@ __all__ = [
     "Situation",
     "SizeTime",
     "Sizes",
+    "Slots",
     "Stage",
     "Strategy",
     "Task",

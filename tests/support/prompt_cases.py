@@ -9,6 +9,7 @@ from typing import Any
 from small_tasks import small_task
 
 from cuda_llm.agents.situation import Note, Plan, Situation
+from cuda_llm.capabilities import Capabilities
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.hardware_profiles.lookup import find_hardware
 from cuda_llm.outcomes import CompileFailed, NoCode, Passed, Verdict
@@ -16,6 +17,7 @@ from cuda_llm.search import Attempt, Brief, Hint, Kind
 from cuda_llm.tasks.signature import signature
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.devices.find import open_device
+from cuda_llm.tools.judge.device_bench import open_bench
 from cuda_llm.tools.judge.judge import judge
 from cuda_llm.tools.judge.timing import Timing
 
@@ -74,7 +76,7 @@ def judged(name: str) -> tuple[str, Passed, CompileFailed]:
     async def verdicts() -> list[Verdict]:
         timing = asyncio.ensure_future(baseline())
         made = [
-            await judge(task, device, text, "solve.cu", baseline=timing)
+            await judge(open_bench(task, device), text, "solve.cu", baseline=timing)
             for text in (source, broken(task))
         ]
         return [one.verdict for one in made]
@@ -124,7 +126,7 @@ def searched(name: str, **plan: Any) -> Situation:
         task=task,
         hardware=hardware,
         device=f"emulated {GPU}",
-        time_source="modelled",
+        capabilities=Capabilities(full_isa=False),
         plan=Plan(**{"user_hints": (USER_HINT,)} | plan),
         round=2,
         attempts=attempts,

@@ -26,7 +26,10 @@ def evaluate(
     files: Annotated[list[Path], typer.Argument(help="CUDA source files with a solve().")],
     device: Annotated[
         str | None,
-        typer.Option(help="auto, cuda:0, cuda:all, emulated, emulated:GPU.", show_default="auto"),
+        typer.Option(
+            help="auto, cuda:0, cuda:all, emulated, emulated:GPU, module:attribute.",
+            show_default="auto",
+        ),
     ] = None,
     l2: Annotated[
         Literal["cold", "warm"] | None,
@@ -77,24 +80,17 @@ async def judge_all(
     progress: "Progress",
     options: "MeasureOptions",
 ) -> "list[Judged]":
-    """Judge every file; all compile at once, the baseline beside them."""
-    from cuda_llm.tools.judge.baseline import time_baseline
+    """Judge every file on one bench, the baseline beside them."""
+    from cuda_llm.tools.judge.device_bench import open_bench
     from cuda_llm.tools.judge.judge import judge
 
+    bench = open_bench(task, device, options=options)
     try:
         async with asyncio.TaskGroup() as group:
-            baseline = group.create_task(time_baseline(task, device.pinned(), options))
+            baseline = group.create_task(bench.time_baseline())
             judging = [
                 group.create_task(
-                    judge(
-                        task,
-                        device,
-                        text,
-                        name,
-                        baseline=baseline,
-                        on_stage=progress.enter,
-                        options=options,
-                    )
+                    judge(bench, text, name, baseline=baseline, on_stage=progress.enter)
                 )
                 for name, text in sources
             ]

@@ -17,7 +17,7 @@ from cuda_llm.agents.reflector import Reflector
 from cuda_llm.agents.seam import Stage
 from cuda_llm.graph.runs.start import start
 from cuda_llm.tasks.loader import load_task
-from cuda_llm.traces.events import AgentDecided
+from cuda_llm.traces.events import AgentDecided, AttemptJudged
 from cuda_llm.traces.read import read_events
 
 ROOT = Path(__file__).parents[3]
@@ -114,9 +114,10 @@ def test_its_agent_that_asks_runs_as_it_is_named(tmp_path: Path) -> None:
 
 def test_its_generator_offers_the_files_of_a_folder(tmp_path: Path) -> None:
     (tmp_path / "r1-c1.cu").write_text("int ok_50_1;\n")
-    state, _ = events_of(tmp_path, generator=defined("FromFolder")(str(tmp_path)), candidates=2)
-    assert [one["code"] for one in state["attempts"]] == ["PASSED", "NO_CODE"]
-    assert state["attempts"][0]["written_by"] == "human"
+    _, events = events_of(tmp_path, generator=defined("FromFolder")(str(tmp_path)), candidates=2)
+    judged = [one.attempt for one in events if isinstance(one, AttemptJudged)]
+    assert [one.code for one in judged] == ["PASSED", "NO_CODE"]
+    assert judged[0].written_by == "human"
 
 
 def test_its_reflector_takes_part(tmp_path: Path) -> None:

@@ -1,14 +1,13 @@
 """Two kernels at one size, block by block, until the figures are sure enough."""
 
-import time
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from cuda_llm.tools.device import TimeClass
+from cuda_llm.tools.device import ClockReading, TimeClass
 from cuda_llm.tools.judge.measured.baseline_time import BaselineTime
 from cuda_llm.tools.judge.measured.batches import Rules
 from cuda_llm.tools.judge.measured.blocks import Watched, run_block
-from cuda_llm.tools.judge.measured.clocks import Reading
 from cuda_llm.tools.judge.measured.contents import Recipe
 from cuda_llm.tools.judge.measured.entrants import Entrants, Fault, Lanes, lay_out_all
 from cuda_llm.tools.judge.measured.paces import Paces
@@ -43,7 +42,7 @@ class Measured:
     second_class: TimeClass
     throttled: int
     """Blocks dropped because the chip held its clocks down."""
-    readings: tuple[Reading | None, ...]
+    readings: tuple[ClockReading | None, ...]
     slots: int
     """Calls of the longest batch."""
     stepwise_us: float | None = None
@@ -68,7 +67,8 @@ async def measure_size(
     call is much quicker or slower, the next ones have other lengths; where the first one says that
     more slots are needed, it is done again, once. Raises TaskError where the baseline is refused.
     """
-    begun = time.monotonic()
+    now_s = asyncio.get_running_loop().time
+    begun_s = now_s()
     if entrants.against_baseline:
         paces = replace(paces, second=1.0)
     lengths = expected_lengths(baseline, paces, rule, most)
@@ -85,7 +85,7 @@ async def measure_size(
         if lengths.longest.slots > lanes.slots:
             watched = []
             lanes = await lay_out_all(entrants, recipe, lengths.longest.slots)
-        elif is_enough(watched, rule, time.monotonic() - begun) and not wants_more(
+        elif is_enough(watched, rule, now_s() - begun_s) and not wants_more(
             lanes, keep([one.block for one in watched], discard=rule.discard).blocks
         ):
             return await conclude(lanes, watched, rules, rule, baseline)

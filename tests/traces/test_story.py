@@ -226,7 +226,7 @@ def test_spend_is_unknown_where_any_price_is(tmp_path: Path) -> None:
     assert (unknown.calls, unknown.input_tokens, unknown.usd) == (3, 2400, None)
 
 
-def test_what_each_agent_spent_is_told_where_several_ask(told: Told) -> None:
+def test_what_each_agent_spent_is_shown(told: Told) -> None:
     other = ModelCalled(
         call="rounds/1/x/ask-1", agent="x", model="m", outcome="ok", input_tokens=70, usd=0.5
     )

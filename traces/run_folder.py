@@ -15,6 +15,8 @@
     hints/<id>.json                  what was learned
     rounds/<n>/situation.json        what the generators of a round see
     rounds/<n>/<call>/               prompt and reply of calls that concern a whole round
+    rounds/<n>/<agent>/ask-<hash>/   the same of an agent of the user's; candidates/<id>/ask-<hash>/
+                                     of a generator
     best/                            the result
 
 Attempts, briefs and hints stand in their files and nowhere else: the checkpoint, the events, the

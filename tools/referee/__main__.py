@@ -12,11 +12,11 @@ import signal
 import socket
 import sys
 
+from cuda_llm.tools.referee.serve import serve
+
 
 def main(connection: int, lifeline: int) -> int:
     """Serve until the orchestrator hangs up; end with it at once when it dies."""
-    from cuda_llm.tools.referee.serve import serve
-
     die_with(lifeline)
     with socket.socket(fileno=connection) as ours:
         ours.set_inheritable(False)

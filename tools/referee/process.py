@@ -7,7 +7,6 @@ import sys
 import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from cuda_llm.errors import InfrastructureError
 from cuda_llm.tools.referee.messages import Opening, encode
@@ -21,20 +20,18 @@ _LAST_WORDS_BYTES = 4096
 _DYING_S = 0.5
 _SECRET = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL")
 
-Process: TypeAlias = "subprocess.Popen[bytes]"
-
 
 @dataclass(frozen=True)
 class Held:
     """What we hold of a referee that runs."""
 
-    process: Process
+    process: "subprocess.Popen[bytes]"
     connection: socket.socket
     lifeline: int
     """The referee dies when this is closed."""
     stderr: int
 
-    def last_words(self) -> str:
+    def describe_end(self) -> str:
         """The last line the process wrote, or how it ended."""
         size = os.fstat(self.stderr).st_size
         tail = os.pread(self.stderr, _LAST_WORDS_BYTES, max(0, size - _LAST_WORDS_BYTES))
@@ -49,7 +46,7 @@ class Held:
     def kill(self) -> tuple[int, ...]:
         """End it and everything below it; the processes that do not go within ten seconds."""
         left = end_tree(self.process.pid, REAP_S)
-        self._let_go()
+        self._release_all()
         return left
 
     def close(self) -> None:
@@ -59,9 +56,9 @@ class Held:
             self.process.wait(CLOSE_S)
         except subprocess.TimeoutExpired:
             end_tree(self.process.pid, REAP_S)
-        self._let_go()
+        self._release_all()
 
-    def _let_go(self) -> None:
+    def _release_all(self) -> None:
         self.connection.close()
         for descriptor in (self.lifeline, self.stderr):
             os.close(descriptor)
@@ -72,7 +69,7 @@ class Held:
             self.process.returncode = -9
 
 
-def start(opening: Opening) -> Held:
+def start_host(opening: Opening) -> Held:
     """Start a referee that opens a site; it says when it has.
 
     Its own session keeps a Ctrl-C at the terminal from it: we decide when it ends. Raises

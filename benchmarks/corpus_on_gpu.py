@@ -22,8 +22,18 @@ from pathlib import Path
 
 import record
 from corpus import KINDS, Known, fault_of
-from corpus_inspection import believed, inspect, is_due
-from corpus_rows import RAISED, Row, count, hash_of, line, read_rows, table
+from corpus_rows import (
+    RAISED,
+    Row,
+    believed,
+    count,
+    hash_of,
+    inspect,
+    is_due,
+    line,
+    read_rows,
+    table,
+)
 
 from cuda_llm.errors import CudaLLMError, DeviceLost
 from cuda_llm.outcomes import Passed
@@ -31,6 +41,7 @@ from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import Device
 from cuda_llm.tools.devices.find import open_device
 from cuda_llm.tools.judge.baseline import time_baseline
+from cuda_llm.tools.judge.device_bench import open_bench
 from cuda_llm.tools.judge.judge import judge, stage
 from cuda_llm.tools.judge.judged import ignore
 from cuda_llm.tools.judge.oracle import compile_baseline
@@ -152,8 +163,7 @@ class Bench:
         )
         try:
             judged = await judge(
-                task,
-                device,
+                open_bench(task, device),
                 known.path.read_text(),
                 known.path.name,
                 baseline=self._baseline(known, task, device),

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import record
-from spent_there import profiled_there
+from record import profiled_there
 
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tasks.task import Task

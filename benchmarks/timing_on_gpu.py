@@ -22,6 +22,7 @@ from typing import Any
 import record
 from timing_kernels import MIX, NOTHING, SHORT, TURNS, Kernel, kernels, spinning
 
+from cuda_llm.outcomes import InfraFailed
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.compiler.candidate import Compiled
 from cuda_llm.tools.compiler.toolkit import find_toolkit
@@ -54,6 +55,8 @@ async def measure(
         await built(task, device, other),
         options=MeasureOptions(tier=tier, l2=l2),
     )
+    if isinstance(found, InfraFailed):
+        return {"fault": {"machine": f"{found.code}: {found.detail}"}}
     if found.faults:
         return {"fault": {which: verdict.code for which, verdict in found.faults.items()}}
     (size,) = found.sizes

@@ -1,7 +1,6 @@
 """Two attempts timed in turn: from their sources to a contest, and to what is told of it."""
 
 from cuda_llm.graph.judging.bench import Arena
-from cuda_llm.graph.judging.steady import steady
 from cuda_llm.graph.stages import compiled
 from cuda_llm.graph.wiring import Wiring
 from cuda_llm.outcomes import InfraFailed
@@ -22,7 +21,7 @@ async def held_contest(
         if not isinstance(built, Compiled):
             return InfraFailed(component="compiler", detail=f"{one} compiled before: {built.code}")
         pair.append(built)
-    return await steady("contest", lambda: bench.contest(*pair))
+    return await bench.contest(*pair)
 
 
 def tell(

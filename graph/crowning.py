@@ -12,12 +12,10 @@ from dataclasses import dataclass, field, replace
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.strategy import Choice
 from cuda_llm.graph.contests import as_contested, held_contest, tell
-from cuda_llm.graph.judging.bench import Arena, Inspected
-from cuda_llm.graph.judging.steady import steady
+from cuda_llm.graph.judging.bench import Arena
 from cuda_llm.graph.stages import compiled
 from cuda_llm.graph.steer import choose
 from cuda_llm.graph.wiring import Wiring
-from cuda_llm.outcomes import InfraFailed
 from cuda_llm.search import Attempt, Contested
 from cuda_llm.tools.compiler.candidate import Compiled
 from cuda_llm.tools.judge.contest import Contest
@@ -150,9 +148,7 @@ async def look_at(wiring: Wiring, bench: Arena, field: Field, name: str) -> None
     built = await compiled(wiring, wiring.bench, wiring.folder.source(name))
     if not isinstance(built, Compiled):
         return
-    found = await steady("inspection", lambda: bench.inspect(built))
-    if isinstance(found, InfraFailed):
-        found = Inspected(notes=(f"not inspected: {found.detail}",))
+    found = await bench.inspect(built)
     for file, made in found.artefacts.items():
         wiring.folder.keep_file(name, file, made)
     fault = found.fault

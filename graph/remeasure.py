@@ -2,12 +2,10 @@
 
 from collections.abc import Iterable
 
-from cuda_llm.graph.judging.credible import credible
-from cuda_llm.graph.judging.judge_whole import judge_whole
-from cuda_llm.graph.judging.steady import steady
 from cuda_llm.graph.wiring import Wiring
 from cuda_llm.outcomes import InfraFailed, Passed, Verdict
 from cuda_llm.search import Attempt
+from cuda_llm.tools.judge.judge import judge
 from cuda_llm.tools.judge.timing import Timing
 from cuda_llm.traces.events import WinnerRemeasured
 from cuda_llm.wording import describe
@@ -31,7 +29,7 @@ async def confirm(
 async def again(wiring: Wiring, attempt: Attempt, baseline: Timing) -> Verdict:
     """Its verdict this time. Raises UsageError where the folder lost its source."""
     bench, source = wiring.bench.afresh(), wiring.folder.same_source(attempt.id, attempt.source_sha)
-    return credible(await steady("remeasure", lambda: judge_whole(bench, source, baseline)))
+    return (await judge(bench, source, baseline=baseline)).verdict
 
 
 def tell(attempt: Attempt, verdict: Verdict) -> WinnerRemeasured:

@@ -5,9 +5,8 @@ from contextlib import contextmanager
 
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.strategy import Choice
-from cuda_llm.errors import UsageError
+from cuda_llm.errors import UsageError, describe_error
 from cuda_llm.graph.contained import MOST_SOURCE, fit
-from cuda_llm.graph.judging.steady import say
 from cuda_llm.graph.request import MOST_CANDIDATES
 from cuda_llm.graph.wiring import Wiring
 from cuda_llm.search import Attempt, Brief
@@ -63,5 +62,6 @@ def held(wiring: Wiring, step: str, round_: int) -> Iterator[None]:
     try:
         yield
     except (Exception, SystemExit) as error:
-        msg = f"strategy {wiring.strategy.name}: {step} failed in round {round_}: {say(error)}"
+        said = describe_error(error)
+        msg = f"strategy {wiring.strategy.name}: {step} failed in round {round_}: {said}"
         raise UsageError(f"{msg}; mend it and resume the run") from error

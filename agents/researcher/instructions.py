@@ -1,4 +1,4 @@
-"""Which of CUDA's newer instructions this GPU has, and which the device at hand executes."""
+"""Lists which of CUDA's newer instructions this GPU has, and which the device executes."""
 
 from dataclasses import dataclass
 
@@ -35,9 +35,9 @@ FEATURES = (
 
 
 def find_instructions(situation: Situation) -> Finding:
-    """What is there, what is not, and what the emulated device cannot run although it is.
+    """Lists what the GPU has, what it lacks, and what the emulated device cannot run.
 
-    Prompts name the last anyhow, whatever they may tell of the hardware.
+    Prompts name the last in any hardware context.
     """
     capability = situation.hardware.compute_capability
     emulated = not situation.capabilities.full_isa

@@ -3,12 +3,12 @@
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from cuda_llm.graph.judging.bench import SOURCE, Bench
-from cuda_llm.graph.judging.judge_whole import check, judge_whole
 from cuda_llm.graph.judging.pace import pace
 from cuda_llm.outcomes import Passed, Verdict
 from cuda_llm.profile import Profile
 from cuda_llm.tools.compiler.candidate import Compiled
+from cuda_llm.tools.judge.bench import SOURCE, Bench
+from cuda_llm.tools.judge.judge import check, judge
 from cuda_llm.tools.validator.validate import Validated
 from cuda_llm.wording import describe
 
@@ -34,11 +34,12 @@ def judge_tools(bench: Bench) -> "list[BaseTool]":
         return say(await bench.compile(source, SOURCE))
 
     async def validate_kernel(source: str) -> str:
-        outcome = await check(bench, source)
-        return say(outcome[1] if isinstance(outcome, tuple) else outcome)
+        _, outcome = await check(bench, source)
+        return say(outcome)
 
     async def profile_kernel(source: str) -> str:
-        return say(await judge_whole(bench, source, await bench.time_baseline()))
+        judged = await judge(bench, source, baseline=await bench.time_baseline())
+        return say(judged.verdict)
 
     offered: list[tuple[Callable[[str], Awaitable[str]], str]] = [
         (compile_kernel, COMPILE),

@@ -61,6 +61,7 @@ def read_request(folder: RunFolder, run: dict[str, Any]) -> RunRequest:
     if lacking:
         raise UsageError(f"{path}: lacks {', '.join(lacking)}; expected what a run writes")
     try:
-        return decode(RunRequest, run["request"])
+        # Runs that were recorded before `l2` was: all of them were cold.
+        return decode(RunRequest, {"l2": "cold", **run["request"]})
     except ValueError as error:
         raise UsageError(f"{path}: request.{error}") from None

@@ -6,8 +6,9 @@ CudaLLMError
 │   └── HardwareError     a GPU name nobody has described
 ├── MissingError          the machine lacks something; the message names the mend (exit 3)
 ├── Interrupted           a run stopped before its end; it can be resumed (exit 130)
+├── InternalError         a bug of ours in another process; never tried again
 └── InfrastructureError   our own parts failed; the only kind worth retrying
-    ├── BrokenByWork      one work broke a device twice that is fine without it
+    ├── BrokenByWork      one work broke a device that is fine without it
     └── DeviceLost        a device that stays broken; the message names it and the mend
 """
 
@@ -55,6 +56,22 @@ class Interrupted(CudaLLMError):
     exit_code = 130
 
 
+class InternalError(CudaLLMError):
+    """A bug of ours that showed itself in another process, which goes on."""
+
+    def __init__(self, what: str, trace: str = "") -> None:
+        """`trace` is the traceback where it happened, as text."""
+        super().__init__(what)
+        self.what = what
+        self.trace = trace
+        if trace:
+            self.add_note(trace)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """As MissingError's."""
+        return type(self), (self.what, self.trace)
+
+
 class InfrastructureError(CudaLLMError):
     """One of our own processes broke; nothing is known about the kernel."""
 
@@ -69,8 +86,18 @@ class InfrastructureError(CudaLLMError):
 
 
 class BrokenByWork(InfrastructureError):
-    """One work broke the device, and again when repeated; without it the device is fine."""
+    """One work broke the device; without it the device is fine."""
 
 
 class DeviceLost(InfrastructureError):
     """A device that stays broken, or does not let go of what ran on it."""
+
+
+_LONGEST_DETAIL = 500
+"""Characters that are kept of an exception."""
+
+
+def describe_error(error: BaseException) -> str:
+    """`ValueError: what it says` in one line; our own errors are sentences already."""
+    text = str(error) if isinstance(error, CudaLLMError) else f"{type(error).__name__}: {error}"
+    return " ".join(text[:_LONGEST_DETAIL].split())

@@ -9,7 +9,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 GROUND = {
-    *("outcomes", "profile", "spots", "errors", "settings"),
+    *("outcomes", "profile", "spots", "errors", "settings", "atomic_file", "data_file"),
+    *("log", "log_pipe", "log_setup", "redaction"),
     *("search", "conversation", "codec", "wording", "dotted", "source_file", "capabilities"),
 }
 """Modules at the package root that everything may know; they know only each other."""

@@ -13,7 +13,7 @@ from cuda_llm.cli.evaluate_view import report
 from cuda_llm.outcomes import Passed, TimedOut
 from cuda_llm.profile import Profile
 from cuda_llm.tools.devices.find import open_device
-from cuda_llm.tools.judge.baseline import time_baseline
+from cuda_llm.tools.judge.device_bench import open_bench
 from cuda_llm.tools.judge.judge import judge
 from cuda_llm.tools.judge.judged import Judged
 from cuda_llm.wording import describe, printable
@@ -28,12 +28,10 @@ AT_ONCE = 3
 
 async def judge_kernel(known: Known, turn: asyncio.Semaphore) -> Judged:
     task = known.load_task(small=True)
-    device = open_device(known.device)
+    bench = open_bench(task, open_device(known.device))
     async with turn:
-        baseline = asyncio.ensure_future(time_baseline(task, device))
-        judged = await judge(
-            task, device, known.path.read_text(), known.path.name, baseline=baseline
-        )
+        baseline = asyncio.ensure_future(bench.time_baseline())
+        judged = await judge(bench, known.path.read_text(), known.path.name, baseline=baseline)
         await baseline
         return judged
 

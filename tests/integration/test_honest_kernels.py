@@ -8,7 +8,7 @@ import pytest
 from cuda_llm.outcomes import Passed
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.devices.find import open_device
-from cuda_llm.tools.judge.baseline import time_baseline
+from cuda_llm.tools.judge.device_bench import open_bench
 from cuda_llm.tools.judge.judge import judge
 from cuda_llm.tools.judge.judged import Judged
 from cuda_llm.wording import describe
@@ -20,10 +20,9 @@ TASKS = sorted({path.parent.name for path in KERNELS})
 
 def judge_file(task_name: str, path: Path) -> Judged:
     async def run() -> Judged:
-        task = load_task(task_name)
-        device = open_device("emulated")
-        baseline = asyncio.ensure_future(time_baseline(task, device))
-        judged = await judge(task, device, path.read_text(), path.name, baseline=baseline)
+        bench = open_bench(load_task(task_name), open_device("emulated"))
+        baseline = asyncio.ensure_future(bench.time_baseline())
+        judged = await judge(bench, path.read_text(), path.name, baseline=baseline)
         await baseline
         return judged
 

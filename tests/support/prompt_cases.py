@@ -17,6 +17,7 @@ from cuda_llm.search import Attempt, Brief, Hint, Kind
 from cuda_llm.tasks.signature import signature
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.devices.find import open_device
+from cuda_llm.tools.judge.device_bench import open_bench
 from cuda_llm.tools.judge.judge import judge
 from cuda_llm.tools.judge.timing import Timing
 
@@ -75,7 +76,7 @@ def judged(name: str) -> tuple[str, Passed, CompileFailed]:
     async def verdicts() -> list[Verdict]:
         timing = asyncio.ensure_future(baseline())
         made = [
-            await judge(task, device, text, "solve.cu", baseline=timing)
+            await judge(open_bench(task, device), text, "solve.cu", baseline=timing)
             for text in (source, broken(task))
         ]
         return [one.verdict for one in made]

@@ -16,7 +16,7 @@ from cuda_llm.outcomes import Passed
 from cuda_llm.tasks.loader import list_tasks, load_task
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.devices.find import open_device
-from cuda_llm.tools.judge.baseline import time_baseline
+from cuda_llm.tools.judge.device_bench import open_bench
 from cuda_llm.tools.judge.judge import judge
 from cuda_llm.tools.judge.timing import Timing
 from cuda_llm.wording import describe
@@ -122,11 +122,12 @@ def judge_point(name: str, point: Point, device_name: str, *, timed: bool) -> fl
     """The point's speedup. Fails with the verdict in words where it did not pass."""
 
     async def run() -> float:
-        task, device = load_task(name), open_device(device_name)
-        times: Awaitable[Timing] = time_baseline(task, device) if timed else no_baseline(task)
+        task = load_task(name)
+        bench = open_bench(task, open_device(device_name))
+        times: Awaitable[Timing] = bench.time_baseline() if timed else no_baseline(task)
         source = write_point(source_of(name), point)
         baseline = asyncio.ensure_future(times)
-        verdict = (await judge(task, device, source, "playbook.cu", baseline=baseline)).verdict
+        verdict = (await judge(bench, source, "playbook.cu", baseline=baseline)).verdict
         await baseline
         assert isinstance(verdict, Passed), f"{point}: {verdict.code}: {describe(verdict)}"
         assert verdict.profile is not None

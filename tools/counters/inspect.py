@@ -24,7 +24,7 @@ from cuda_llm.tools.counters.sanitizer import TOOLS, Sanitized, sanitize, saniti
 from cuda_llm.tools.counters.sass import SassFacts, disassemble
 from cuda_llm.tools.counters.trial import NO_FENCE
 from cuda_llm.tools.device import Site
-from cuda_llm.tools.native import cache_folder
+from cuda_llm.tools.native import cache_folder, hold
 from cuda_llm.tools.profiler.measured.counters import KernelCounters
 
 
@@ -86,6 +86,7 @@ async def inspect(
     """
     toolkit = find_toolkit()
     kept = cache_folder("inspected", compiled.key[:2], compiled.key)
+    hold(kept)
     with private_folder() as folder:
         counted = await _count(toolkit, task, compiled, dims, folder, look)
         read, sanitized = await asyncio.gather(

@@ -1,7 +1,8 @@
 """Which of two kernels is faster: measured interleaved on one GPU, or as the model says."""
 
+import asyncio
 import math
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cuda_llm.outcomes import InfraFailed, Verdict
@@ -9,19 +10,20 @@ from cuda_llm.profile import Outcome, TimeSource
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.compiler.candidate import Compiled
 from cuda_llm.tools.device import Device, Site, TimeClass
-from cuda_llm.tools.judge.measured.accused import Hold, unless_repeated
 from cuda_llm.tools.judge.measured.contend import contend
 from cuda_llm.tools.judge.measured.entrants import Fault
 from cuda_llm.tools.judge.measured.measure import Measured
 from cuda_llm.tools.judge.measured.options import MeasureOptions
+from cuda_llm.tools.judge.noisy import noisy
 from cuda_llm.tools.judge.on_site import time_there
 from cuda_llm.tools.judge.oracle import compile_baseline
-from cuda_llm.tools.judge.refusal import infrastructure_error
 from cuda_llm.tools.judge.timing import Timing, mean_ratio, weights_of
 from cuda_llm.tools.timing.comparison import SMALLEST_FLOOR, decide
 from cuda_llm.tools.timing.tier import Tier
 from cuda_llm.tools.validator.layout import Dims
 
+LIMIT_S = 60.0
+"""Of a duel, from the moment the device is its own, all kernels and sizes together."""
 MODELLED_TIE = 0.001
 """The model gives the same figure for the same kernel, but not the truth to its last digit."""
 APART_TIE = 0.05
@@ -71,15 +73,20 @@ async def contest(
     *,
     nonce: bytes | None = None,
     options: MeasureOptions | None = None,
-) -> Contest:
+    fresh: bool = False,
+    limit_s: float = LIMIT_S,
+) -> Contest | InfraFailed:
     """Time two compiled kernels against each other, every timed output verified.
 
-    A modelled device follows from the times it models. Raises TaskError where the task's baseline
-    or reference is broken, InfrastructureError where the machine is too noisy to tell.
+    An InfraFailed where the machine is too noisy to tell, or where it took longer than `limit_s` on
+    the device. A modelled device follows from the times it models. `fresh`: the baseline's runner
+    is a new one. Raises TaskError where the task's baseline or reference is broken.
     """
     baseline = await compile_baseline(task, device.target)
     options = options or MeasureOptions(tier=Tier.CONFIRM)
-    return await device.carry_out(contest_there, task, first, second, baseline, nonce, options)
+    return await device.carry_out(
+        contest_there, task, first, second, baseline, nonce, options, fresh, limit_s
+    )
 
 
 async def contest_there(
@@ -90,14 +97,20 @@ async def contest_there(
     baseline: Compiled,
     nonce: bytes | None,
     options: MeasureOptions,
-) -> Contest:
+    fresh: bool = False,
+    limit_s: float = LIMIT_S,
+) -> Contest | InfraFailed:
     """The same where the device is. The baseline's runner times what is not `solve`."""
     if site.capabilities.duels:
-
-        def measure(hold: Hold) -> Awaitable[tuple[tuple[Dims, Measured], ...] | Fault]:
-            return contend(site, task, first, second, baseline, options, hold)
-
-        found = await unless_repeated(site, measure, lambda one: getattr(one, "verdict", None))
+        try:
+            async with asyncio.timeout(limit_s) as limit:
+                found = await contend(
+                    site, task, first, second, baseline, options, fresh=fresh, limit_s=limit_s
+                )
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            return noisy(f"neither of two kernels was found the faster within {limit_s:.3g} s")
         if isinstance(found, Fault):
             return measured_fault(found)
         return measured_contest(task, found)
@@ -183,10 +196,10 @@ def modelled_contest(
     )
 
 
-def measured_fault(found: Fault) -> Contest:
-    """Raises InfrastructureError where neither of the two is to blame."""
+def measured_fault(found: Fault) -> Contest | InfraFailed:
+    """Nobody has lost where neither of the two is to blame."""
     if isinstance(found.verdict, InfraFailed):
-        raise infrastructure_error(found.verdict)
+        return found.verdict
     return fault(found.which, found.verdict, "measured")
 
 

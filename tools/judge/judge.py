@@ -1,71 +1,61 @@
-"""The whole way of one candidate: compile, validate, time."""
+"""The whole way of one candidate, for everybody who takes it: compile, validate, time."""
 
+import math
 import time
 from collections.abc import Awaitable, Iterator, MutableMapping
 from contextlib import contextmanager
 
-from cuda_llm.errors import BrokenByWork
-from cuda_llm.outcomes import InfraFailed, Verdict
-from cuda_llm.tasks.task import Task
+from cuda_llm.outcomes import InfraFailed, Passed, Verdict
 from cuda_llm.tools.compiler.candidate import Compiled
-from cuda_llm.tools.device import Device
+from cuda_llm.tools.judge.bench import SOURCE, Bench
 from cuda_llm.tools.judge.judged import Judged, OnStage, ignore
-from cuda_llm.tools.judge.measured.options import MeasureOptions
-from cuda_llm.tools.judge.steps import compile_source, passed, time_compiled, validate_compiled
 from cuda_llm.tools.judge.timing import Timing
 from cuda_llm.tools.validator.validate import Validated
 
 
 async def judge(
-    task: Task,
-    device: Device,
+    bench: Bench,
     source: str,
-    name: str,
+    name: str = SOURCE,
     *,
-    baseline: Awaitable[Timing],
+    baseline: Timing | Awaitable[Timing],
     on_stage: OnStage = ignore,
-    options: MeasureOptions | None = None,
 ) -> Judged:
-    """Judge one source file. A bad kernel is a verdict, and so is one that breaks a device which is
-    fine without it; only machinery that stays broken raises.
+    """Judge one source file, which spots and diagnostics call `name`.
 
-    `baseline` is awaited only when a candidate has been timed, so that both run side by side.
-    `options` say how to measure; a modelled device ignores them.
+    A bad kernel is a verdict, and so is machinery that stays broken under it; see `Bench` for what
+    raises. A `baseline` that is being timed is awaited only when a candidate needs it, so that both
+    are under way side by side.
     """
     seconds: dict[str, float] = {}
-    with stage(name, "compile", seconds, on_stage):
-        compiled = await compile_source(task, device, source, name)
+    compiled, outcome = await check(bench, source, name, seconds=seconds, on_stage=on_stage)
+    if compiled is not None and isinstance(outcome, Validated):
+        with stage(name, "time", seconds, on_stage):
+            beside = baseline if isinstance(baseline, Timing) else await baseline
+            outcome = credible(await bench.profile(compiled, outcome, beside))
+    assert not isinstance(outcome, Validated), "what is validated has been compiled"
+    return Judged(name=name, verdict=outcome, compiled=compiled, seconds=seconds)
+
+
+async def check(
+    bench: Bench,
+    source: str,
+    name: str = SOURCE,
+    *,
+    seconds: MutableMapping[str, float] | None = None,
+    on_stage: OnStage = ignore,
+) -> tuple[Compiled | None, Validated | Verdict]:
+    """Compile and validate: what it was compiled to, if it was, and what came of it.
+
+    What each stage takes is noted in `seconds`.
+    """
+    noted = {} if seconds is None else seconds
+    with stage(name, "compile", noted, on_stage):
+        compiled = await bench.compile(source, name)
     if not isinstance(compiled, Compiled):
-        return Judged(name=name, verdict=compiled, seconds=seconds)
-    try:
-        verdict = await judge_compiled(
-            task, device, compiled, name, seconds, baseline, on_stage, options
-        )
-    except BrokenByWork as error:
-        verdict = InfraFailed(component=error.component, detail=error.detail)
-    return Judged(name=name, verdict=verdict, compiled=compiled, seconds=seconds)
-
-
-async def judge_compiled(
-    task: Task,
-    device: Device,
-    compiled: Compiled,
-    name: str,
-    seconds: MutableMapping[str, float],
-    baseline: Awaitable[Timing],
-    on_stage: OnStage,
-    options: MeasureOptions | None,
-) -> Verdict:
-    """What is left once it compiles."""
-    with stage(name, "validate", seconds, on_stage):
-        validated = await validate_compiled(task, device, compiled)
-    if not isinstance(validated, Validated):
-        return validated
-    with stage(name, "time", seconds, on_stage):
-        timing = await time_compiled(task, device, compiled, options=options)
-    if not isinstance(timing, Timing):
-        return timing
-    return passed(task, device, compiled, validated, timing, await baseline)
+        return None, compiled
+    with stage(name, "validate", noted, on_stage):
+        return compiled, await bench.validate(compiled)
 
 
 @contextmanager
@@ -79,3 +69,19 @@ def stage(
         yield
     finally:
         seconds[label] = time.monotonic() - started
+
+
+def credible(verdict: Verdict) -> Verdict:
+    """The verdict; an InfraFailed where its times or its speed-up are no numbers above zero.
+
+    Figures that no clock gives are our fault: a kernel must not become the incumbent for them.
+    """
+    profile = verdict.profile if isinstance(verdict, Passed) else None
+    if profile is None:
+        return verdict
+    figures = [size.time_us for size in profile.sizes]
+    figures += [] if profile.speedup is None else [profile.speedup]
+    odd = next((one for one in figures if not (one > 0 and math.isfinite(one))), None)
+    if odd is None:
+        return verdict
+    return InfraFailed(component="profiler", detail=f"measured {odd:g}, which cannot be")

@@ -35,13 +35,16 @@ async def time_there(
     baseline: Compiled,
     nonce: bytes | None,
     options: MeasureOptions | None = None,
+    fresh: bool = False,
 ) -> Timing | Verdict:
     """Time every size, outputs verified, and find what limits the kernel.
 
-    A site that duels draws fresh inputs whatever the nonce: what is timed must be new.
+    A site that duels draws fresh inputs whatever the nonce: what is timed must be new. `fresh`:
+    so is the baseline's runner.
     """
     if site.capabilities.duels:
-        return await measure_there(site, task, compiled, baseline, options or MeasureOptions())
+        options = options or MeasureOptions()
+        return await measure_there(site, task, compiled, baseline, options, fresh=fresh)
     async with loaded(site, task, compiled, baseline) as (session, oracle):
         if not isinstance(session, Session):
             return session

@@ -4,6 +4,7 @@ Each opens a fresh runner of its own: nothing a candidate leaves behind in one s
 next, and a step can be repeated, or made days later, without the others.
 """
 
+from cuda_llm.log import Log
 from cuda_llm.outcomes import Passed, Verdict
 from cuda_llm.profile import Profile
 from cuda_llm.tasks.task import Task
@@ -17,6 +18,8 @@ from cuda_llm.tools.judge.on_site import time_there, validate_there
 from cuda_llm.tools.judge.oracle import compile_baseline
 from cuda_llm.tools.judge.timing import Timing, compare, mean_speedup, weights_of
 from cuda_llm.tools.validator.validate import Validated
+
+_log = Log(__name__)
 
 
 async def compile_source(task: Task, device: Device, source: str, name: str) -> Compiled | Verdict:
@@ -36,7 +39,8 @@ async def validate_compiled(
     reference is broken.
     """
     baseline = await compile_baseline(task, device.target)
-    return await device.carry_out(validate_there, task, compiled, baseline, nonce)
+    with _log.timed("validated", file=compiled.name):
+        return await device.carry_out(validate_there, task, compiled, baseline, nonce)
 
 
 async def time_compiled(
@@ -46,13 +50,16 @@ async def time_compiled(
     *,
     nonce: bytes | None = None,
     options: MeasureOptions | None = None,
+    fresh: bool = False,
 ) -> Timing | Verdict:
     """Time every size, outputs verified, and find what limits the kernel.
 
     Inputs as above where times are modelled; fresh ones where they are measured, as `options` say.
+    `fresh`: the baseline beside it runs in a new process, too.
     """
     baseline = await compile_baseline(task, device.target)
-    timing = await device.carry_out(time_there, task, compiled, baseline, nonce, options)
+    with _log.timed("profiled", file=compiled.name):
+        timing = await device.carry_out(time_there, task, compiled, baseline, nonce, options, fresh)
     if not isinstance(timing, Timing) or device.capabilities.duels:
         return timing
     return find_impossible(task, device.hardware, timing.times) or timing

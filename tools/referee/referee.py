@@ -1,4 +1,4 @@
-"""The referee of one GPU: leased, proven before each work, restarted once, quarantined."""
+"""The referee of one GPU: leased, proven before each work, quarantined where it stays broken."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -29,9 +29,10 @@ class Referee:
         *arguments: P.args,
         **named: P.kwargs,
     ) -> T:
-        """See `Device.carry_out`. A broken referee is replaced once and the work repeated.
+        """See `Device.carry_out`. A referee that breaks before the work begins is replaced once.
 
-        Raises BrokenByWork where it breaks again and the GPU is fine without the work, DeviceLost
+        Work that has begun is not repeated here: whoever asked knows whether that is worth it.
+        Raises BrokenByWork where it broke the referee and the GPU is fine without it, DeviceLost
         where the GPU is not fine: it is then in quarantine.
         """
         async with self.lease.held():
@@ -39,10 +40,12 @@ class Referee:
             try:
                 try:
                     return await self.client.ask(work, *arguments, **named)
-                except RefereeBroken:
+                except RefereeBroken as broken:
+                    if broken.proven or isinstance(broken, Unopened):
+                        raise
                     return await self.client.ask(work, *arguments, **named)
-            except RefereeBroken as again:
-                await self._blame(again)
+            except RefereeBroken as broken:
+                await self._blame(broken)
             except DeviceLost as lost:
                 self._put_away(lost.detail)
 
@@ -53,17 +56,17 @@ class Referee:
             msg = f"{self.label} is in quarantine since {found.since}: {found.reason}"
             raise DeviceLost("device", f"{msg}; {quarantine_mend(self.label)}")
 
-    async def _blame(self, again: RefereeBroken) -> NoReturn:
+    async def _blame(self, broken: RefereeBroken) -> NoReturn:
         """Is it the work, or the GPU? Ask for nothing but the known answer."""
-        if isinstance(again, Unopened):
-            raise InfrastructureError("device", f"{self.label} cannot be opened: {again}")
-        if again.proven:
+        if isinstance(broken, Unopened):
+            raise InfrastructureError("device", f"{self.label} cannot be opened: {broken}")
+        if broken.proven:
             try:
                 await self.client.ask(nothing)
             except RefereeBroken as alone:
-                self._put_away(f"{again}; then, without a candidate: {alone}")
-            raise BrokenByWork("device", f"{self.label}, twice: {again}")
-        self._put_away(str(again))
+                self._put_away(f"{broken}; then, without a candidate: {alone}")
+            raise BrokenByWork("device", f"{self.label}: {broken}")
+        self._put_away(str(broken))
 
     def _put_away(self, reason: str) -> NoReturn:
         put_in_quarantine(self.gpu, self.label, reason)

@@ -6,9 +6,12 @@ import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from cuda_llm.log import Log
 from cuda_llm.tools.runner.child import Child
 from cuda_llm.tools.runner.protocol import CallFrame, Reply, ReplyFrame, StartFrame, decode_reply
 from cuda_llm.tools.runner.wire import Wire
+
+_log = Log(__name__)
 
 _FINAL_REPLY_S = 0.5
 """How long a runner that is out of time may take to say where it is."""
@@ -117,6 +120,7 @@ class Runner:
 
     async def _expire(self) -> Ended:
         """Ask a kernel that runs to stop where it is, where that can be, then end the process."""
+        _log.info("runner is out of time", pids=self.pids)
         packet = b""
         if self._alarm:
             self._speaker.process.send_signal(signal.SIGALRM)
@@ -131,6 +135,7 @@ class Runner:
                 await helper.end()
         finally:
             status = await self._speaker.end()
+        _log.debug("runner has ended", pids=self.pids, status=status)
         return status
 
     async def _last_of_speaker(self) -> int:

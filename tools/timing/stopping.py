@@ -24,6 +24,9 @@ VAGUE_US = 0.5
 """Which calls of a few microseconds may always have: to know them better takes too long."""
 PATIENCE = 5.0
 """Times the wall time, for figures that are vague."""
+SHARE = 0.6
+"""Of a limit that the whole measurement has, for its blocks: memory is laid out before them, and
+calls are looked at alone after them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +49,8 @@ class Rule:
     the floor is low too or far from where it would matter."""
     wall_s: float
     """After this no block is begun, once there are the fewest and the figures are not vague."""
+    longest_s: float
+    """After this no block is begun, however vague the figures are."""
     stepwise: int = 0
     """Batches of each kernel afterwards, to see whether calls cost as much where their keys are
     handed out step by step."""
@@ -62,6 +67,7 @@ WHOLE: Mapping[Tier, Rule] = MappingProxyType(
             most=24,
             half_width=0.01,
             wall_s=0.3,
+            longest_s=0.3 * PATIENCE,
         ),
         Tier.CONFIRM: Rule(
             discard=1,
@@ -72,6 +78,7 @@ WHOLE: Mapping[Tier, Rule] = MappingProxyType(
             most=120,
             half_width=0.005,
             wall_s=12.0,
+            longest_s=12.0 * PATIENCE,
             stepwise=12,
         ),
     }
@@ -79,9 +86,11 @@ WHOLE: Mapping[Tier, Rule] = MappingProxyType(
 """For a task with a single size; several share the wall time."""
 
 
-def rule_for(tier: Tier, sizes: int) -> Rule:
-    """The rule of each of `sizes` sizes."""
-    return replace(WHOLE[tier], wall_s=WHOLE[tier].wall_s / max(1, sizes))
+def rule_for(tier: Tier, sizes: int, limit_s: float = math.inf) -> Rule:
+    """The rule of each of `sizes` sizes, all of which are to be measured within `limit_s`."""
+    whole, share = WHOLE[tier], 1 / max(1, sizes)
+    longest_s = min(whole.longest_s, SHARE * limit_s) * share
+    return replace(whole, wall_s=min(whole.wall_s * share, longest_s), longest_s=longest_s)
 
 
 def enough(rule: Rule, comparison: Comparison, spent_s: float) -> bool:
@@ -91,7 +100,7 @@ def enough(rule: Rule, comparison: Comparison, spent_s: float) -> bool:
     first = comparison.first_us
     widest = max(comparison.half_width, first.half_width / first.value)
     finest = RESOLUTION_US / first.value
-    if comparison.blocks >= rule.most or spent_s >= PATIENCE * rule.wall_s:
+    if comparison.blocks >= rule.most or spent_s >= rule.longest_s:
         return True
     if max(widest, comparison.empty.half_width / first.value) > max(VAGUE, VAGUE_US / first.value):
         return False

@@ -86,6 +86,7 @@ def cache() -> Finding:
     """The cache must be writable."""
     import tempfile
 
+    from cuda_llm.settings import settings
     from cuda_llm.tools.native import cache_dir
 
     folder = cache_dir()
@@ -93,7 +94,9 @@ def cache() -> Finding:
     with tempfile.TemporaryFile(dir=folder):
         pass
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-    return Finding(what="cache", found=f"{folder}  ({size / 1e6:,.0f} MB)")
+    limit_mb = settings().cache_limit_mb
+    limit = f"of at most {limit_mb:,} MB" if limit_mb else "without a limit"
+    return Finding(what="cache", found=f"{folder}  ({size / 1e6:,.0f} MB {limit})")
 
 
 def isolation() -> Finding:
@@ -117,16 +120,17 @@ def emulated() -> Finding:
     from cuda_llm.source_file import read_source
     from cuda_llm.tasks.loader import load_task
     from cuda_llm.tools.devices.find import open_device
-    from cuda_llm.tools.judge.baseline import time_baseline
+    from cuda_llm.tools.judge.device_bench import open_bench
     from cuda_llm.tools.judge.judge import judge
     from cuda_llm.tools.judge.judged import Judged
 
     task, device = load_task("vector_add"), open_device("emulated")
 
     async def known_answer() -> Judged:
-        baseline = asyncio.ensure_future(time_baseline(task, device))
+        bench = open_bench(task, device)
+        baseline = asyncio.ensure_future(bench.time_baseline())
         source = read_source(task.baseline)
-        judged = await judge(task, device, source, task.baseline.name, baseline=baseline)
+        judged = await judge(bench, source, task.baseline.name, baseline=baseline)
         await baseline
         return judged
 

@@ -80,24 +80,17 @@ async def judge_all(
     progress: "Progress",
     options: "MeasureOptions",
 ) -> "list[Judged]":
-    """Judge every file; all compile at once, the baseline beside them."""
-    from cuda_llm.tools.judge.baseline import time_baseline
+    """Judge every file on one bench, the baseline beside them."""
+    from cuda_llm.tools.judge.device_bench import open_bench
     from cuda_llm.tools.judge.judge import judge
 
+    bench = open_bench(task, device, options=options)
     try:
         async with asyncio.TaskGroup() as group:
-            baseline = group.create_task(time_baseline(task, device.pinned(), options))
+            baseline = group.create_task(bench.time_baseline())
             judging = [
                 group.create_task(
-                    judge(
-                        task,
-                        device,
-                        text,
-                        name,
-                        baseline=baseline,
-                        on_stage=progress.enter,
-                        options=options,
-                    )
+                    judge(bench, text, name, baseline=baseline, on_stage=progress.enter)
                 )
                 for name, text in sources
             ]

@@ -13,7 +13,7 @@ from cuda_llm.agents.reflection.failures import diagnose_failure
 from cuda_llm.agents.reflection.slow_kernels import diagnose_speed
 from cuda_llm.outcomes import Passed, Verdict
 from cuda_llm.tools.devices.find import open_device
-from cuda_llm.tools.judge.baseline import time_baseline
+from cuda_llm.tools.judge.device_bench import open_bench
 from cuda_llm.tools.judge.judge import judge
 
 ROOT = Path(__file__).parents[3]
@@ -48,10 +48,11 @@ def verdicts() -> dict[str, Verdict]:
     task, device = small_task("matrix_transpose"), open_device("emulated")
 
     async def judge_all() -> dict[str, Verdict]:
-        baseline = asyncio.ensure_future(time_baseline(task, device))
+        bench = open_bench(task, device)
+        baseline = asyncio.ensure_future(bench.time_baseline())
         names = [*EXPECTED, UNPADDED]
         found = await asyncio.gather(
-            *(judge(task, device, source_of(one), "solve.cu", baseline=baseline) for one in names)
+            *(judge(bench, source_of(one), "solve.cu", baseline=baseline) for one in names)
         )
         await baseline
         return {name: one.verdict for name, one in zip(names, found, strict=True)}

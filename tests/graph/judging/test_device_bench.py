@@ -8,13 +8,14 @@ import pytest
 from corpus import FIXTURES
 from measured_runs import measuring_device
 
-from cuda_llm.graph.judging.bench import Inspected
-from cuda_llm.graph.judging.device_bench import DeviceBench, Slots, open_slots
-from cuda_llm.graph.judging.judge_whole import judge_whole
 from cuda_llm.outcomes import DataRace, Passed, Verdict, WrongResult
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.compiler.candidate import Compiled
 from cuda_llm.tools.devices.find import open_device
+from cuda_llm.tools.judge.bench import Inspected
+from cuda_llm.tools.judge.contest import Contest
+from cuda_llm.tools.judge.device_bench import DeviceBench, Slots, open_bench, open_slots
+from cuda_llm.tools.judge.judge import judge
 from cuda_llm.tools.timing.tier import Tier
 
 TASK = load_task("histogram")
@@ -23,13 +24,12 @@ WRONG = GOOD.replace("atomicAdd(&", "if (i % 3) atomicAdd(&")
 
 
 async def bench(seed: int | None) -> DeviceBench:
-    device = open_device("emulated")
-    return DeviceBench(task=TASK, device=device, slots=open_slots(device), seed=seed)
+    return open_bench(TASK, open_device("emulated"), seed=seed)
 
 
 async def judged(seed: int | None, source: str) -> Verdict:
     one = await bench(seed)
-    return await judge_whole(one, source, await one.time_baseline())
+    return (await judge(one, source, baseline=await one.time_baseline())).verdict
 
 
 def test_the_same_seed_judges_a_kernel_the_same_in_every_figure() -> None:
@@ -113,11 +113,12 @@ def test_a_kernel_does_not_beat_itself_and_an_emulated_device_needs_no_sanitizer
         assert isinstance(built, Compiled)
         held, seen = await one.contest(built, built), await one.inspect(built)
         assert seen.fault is None
+        assert isinstance(held, Contest)
         return held.outcome, seen.notes
 
     outcome, notes = asyncio.run(run())
     assert outcome == "tie"
-    assert notes == ("an emulated device needs no further tools",)
+    assert notes == ("emulated RTX 3090 Ti has no further tools to look with",)
 
 
 def test_a_race_that_a_gpu_does_not_show_is_found_by_the_emulated_device_of_its_chip() -> None:

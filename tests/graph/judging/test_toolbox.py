@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from cuda_llm.graph.judging.device_bench import DeviceBench, open_slots
 from cuda_llm.graph.judging.toolbox import judge_tools
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.devices.find import open_device
+from cuda_llm.tools.judge.bench import Bench
+from cuda_llm.tools.judge.device_bench import open_bench
 
 TASK = load_task("vector_add")
 GOOD = TASK.baseline.read_text(encoding="utf-8")
@@ -17,8 +18,7 @@ BROKEN = GOOD.replace("A[i] + B[i]", "A[i] + ")
 
 
 async def ask(name: str, source: str) -> str:
-    device = open_device("emulated")
-    bench = DeviceBench(task=TASK, device=device, slots=open_slots(device), seed=1)
+    bench = open_bench(TASK, open_device("emulated"), seed=1)
     tool = next(one for one in judge_tools(bench) if one.name == name)
     return str(await tool.ainvoke({"source": source}))
 
@@ -42,10 +42,8 @@ def test_a_tool_answers_in_words(name: str, source: str, first: str, more: str) 
 
 
 def test_the_tools_say_what_they_take() -> None:
-    device = open_device("emulated")
-
-    async def make() -> DeviceBench:
-        return DeviceBench(task=TASK, device=device, slots=open_slots(device))
+    async def make() -> Bench:
+        return open_bench(TASK, open_device("emulated"))
 
     tools = judge_tools(asyncio.run(make()))
     assert [one.name for one in tools] == ["compile_kernel", "validate_kernel", "profile_kernel"]

@@ -12,7 +12,7 @@ from run_starts import asked, events, parts, the_run
 from cuda_llm.errors import UsageError
 from cuda_llm.graph.overrides import NOTHING, Overrides
 from cuda_llm.graph.runs.result import Result, read_result
-from cuda_llm.graph.runs.resume import resume
+from cuda_llm.graph.runs.resume import parts_of, resume
 from cuda_llm.graph.runs.start import start
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.traces.events import HintGiven, RunInterrupted, RunResumed, RunStarted
@@ -80,6 +80,19 @@ def test_a_run_of_a_task_that_changed_is_not_resumed(tmp_path: Path) -> None:
         file.write("// slower\n")
     with pytest.raises(UsageError, match=r"has changed since the run began \(baseline.cu\)"):
         asyncio.run(resume(the_run(tmp_path / "runs"), overrides=parts()))
+
+
+def test_settings_of_another_day_change_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model named since then would take the writing from the playbook."""
+    brought = parts(generator=None)
+    asyncio.run(start(asked(tmp_path, rounds=1, review=True), overrides=brought))
+    run = the_run(tmp_path)
+    monkeypatch.setenv("CUDA_LLM_MODEL", "newer-model")
+    monkeypatch.setenv("CUDA_LLM_L2", "warm")
+    found = parts_of(run, brought)
+    assert (found.chosen.name, found.model, found.request.l2) == ("playbook", "", "cold")
 
 
 def test_what_was_brought_as_an_object_must_be_brought_again(tmp_path: Path) -> None:

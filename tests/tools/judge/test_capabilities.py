@@ -13,6 +13,7 @@ from cuda_llm.tasks.loader import load_task
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.devices.find import open_device
 from cuda_llm.tools.judge.baseline import time_baseline
+from cuda_llm.tools.judge.device_bench import open_bench
 from cuda_llm.tools.judge.judge import judge
 
 TASKS = Path(__file__).parents[2] / "fixtures/tasks"
@@ -22,10 +23,11 @@ def verdict_on(task: Task, file: str) -> Verdict:
     device = open_device("emulated")
 
     async def run() -> Verdict:
-        baseline = asyncio.ensure_future(time_baseline(task, device))
+        bench = open_bench(task, device)
+        baseline = asyncio.ensure_future(bench.time_baseline())
         source = (task.folder / file).read_text()
         try:
-            return (await judge(task, device, source, file, baseline=baseline)).verdict
+            return (await judge(bench, source, file, baseline=baseline)).verdict
         finally:
             await asyncio.gather(baseline, return_exceptions=True)
 

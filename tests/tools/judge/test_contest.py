@@ -5,15 +5,23 @@ import math
 from dataclasses import replace
 
 import pytest
-from timed_array_session import Script, TimedArraySite, named
-from timed_benches import small_bench, timed_site
-from timed_scripts import honest, late, merging, overruns, slow_in_short_batches
+from measured_site import MeasuredSite, Script, named
+from simulated_loop import run_simulated
+from timed_vector_adds import (
+    honest,
+    late,
+    merging,
+    overruns,
+    slow_in_short_batches,
+    small_bench,
+    timed_site,
+)
 
-from cuda_llm.errors import InfrastructureError
 from cuda_llm.outcomes import InfraFailed, Quarantined
 from cuda_llm.profile import TimeSource
 from cuda_llm.tools.device import TimeClass
 from cuda_llm.tools.judge.contest import (
+    LIMIT_S,
     Contest,
     contest_there,
     mean_reach,
@@ -22,13 +30,15 @@ from cuda_llm.tools.judge.contest import (
 )
 from cuda_llm.tools.judge.measured.entrants import Fault
 from cuda_llm.tools.judge.measured.options import MeasureOptions
+from cuda_llm.tools.judge.noisy import NOISE, noisy
+from cuda_llm.tools.judge.retry import StepRetry, Try
 from cuda_llm.tools.judge.timing import Timing
 from cuda_llm.tools.timing.tier import Tier
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 
 
-def site_with(first: Script, second: Script) -> TimedArraySite:
+def site_with(first: Script, second: Script) -> MeasuredSite:
     site = timed_site(honest(1.0), baseline_us=60.0)
     site.scripts = {**site.scripts, "first": first, "second": second}
     return site
@@ -38,18 +48,25 @@ def contest_of(first: Script, second: Script, *sizes: int) -> Contest:
     return held(site_with(first, second), *sizes)
 
 
-def held(site: TimedArraySite, *sizes: int, tier: Tier = Tier.SCREEN) -> Contest:
-    return asyncio.run(
-        contest_there(
-            site,
-            small_bench(*(sizes or (96,))),
-            named("first"),
-            named("second"),
-            named("baseline"),
-            None,
-            MeasureOptions(tier=tier),
-        )
+async def hold(
+    site: MeasuredSite, *sizes: int, tier: Tier = Tier.SCREEN, limit_s: float = LIMIT_S
+) -> Contest | InfraFailed:
+    return await contest_there(
+        site,
+        small_bench(*(sizes or (96,))),
+        named("first"),
+        named("second"),
+        named("baseline"),
+        None,
+        MeasureOptions(tier=tier),
+        limit_s=limit_s,
     )
+
+
+def held(site: MeasuredSite, *sizes: int, tier: Tier = Tier.SCREEN) -> Contest:
+    found = asyncio.run(hold(site, *sizes, tier=tier))
+    assert isinstance(found, Contest)
+    return found
 
 
 @pytest.mark.parametrize(
@@ -144,8 +161,57 @@ def test_weights_are_those_of_the_sizes() -> None:
 
 
 def test_a_machine_that_is_too_noisy_to_tell_is_nobodys_loss() -> None:
-    noise = InfraFailed(component="device", detail="too noisy")
-    with pytest.raises(InfrastructureError, match="too noisy"):
-        measured_fault(Fault(which="first", verdict=noise))
+    noise = noisy("calls seem to take long")
+    assert measured_fault(Fault(which="first", verdict=noise)) == noise
     lost = measured_fault(Fault(which="first", verdict=Quarantined(reason="dawdles")))
+    assert isinstance(lost, Contest)
     assert (lost.outcome, lost.faults["first"].code) == ("slower", "QUARANTINED")
+
+
+def on_a_noisy_host(first_us: float, second_us: float, jitter_us: float) -> MeasuredSite:
+    """Batches take their time, as the loop's clock has it, and are held up by chance."""
+    site = site_with(honest(first_us), honest(second_us))
+    site.lasting, site.jitter_us = True, jitter_us
+    return site
+
+
+def test_on_a_quiet_host_a_duel_takes_seconds() -> None:
+    found, took_s = run_simulated(hold(on_a_noisy_host(80.0, 100.0, 1.0), tier=Tier.CONFIRM))
+    assert isinstance(found, Contest)
+    assert found.outcome == "faster"
+    assert took_s < 12
+
+
+def test_figures_that_stay_vague_end_a_duel_within_its_limit() -> None:
+    site = on_a_noisy_host(80.0, 100.0, 40_000.0)
+    found, took_s = run_simulated(hold(site, 64, 96, tier=Tier.CONFIRM))
+    assert 12 < took_s < LIMIT_S
+    if isinstance(found, Contest):
+        assert not found.faults
+        assert found.outcome == "tie" or found.high / found.low > 1.1
+    else:
+        assert found.component == NOISE
+
+
+def test_a_duel_that_does_not_end_is_ended_and_decides_nothing() -> None:
+    """One call takes a second: not even the fewest blocks fit into the time."""
+    site = on_a_noisy_host(1e6, 1e6, 1.0)
+    found, took_s = run_simulated(hold(site, tier=Tier.CONFIRM))
+    assert isinstance(found, InfraFailed)
+    assert found.detail.startswith("neither of two kernels was found the faster within 60 s")
+    assert took_s == pytest.approx(LIMIT_S, abs=1)
+
+
+def test_all_tries_of_a_duel_together_keep_the_limit() -> None:
+    """On a host so noisy that nobody can tell, time and again."""
+    site, tries = on_a_noisy_host(5.0, 5.0, 60_000.0), []
+
+    async def step(trial: Try) -> Contest | InfraFailed:
+        tries.append(trial.number)
+        found = await hold(site, tier=Tier.CONFIRM, limit_s=trial.left_s)
+        return found if isinstance(found, InfraFailed) else noisy("nobody knows")
+
+    found, took_s = run_simulated(StepRetry().settle("contest", step))
+    assert isinstance(found, InfraFailed)
+    assert tries
+    assert took_s <= LIMIT_S + 1

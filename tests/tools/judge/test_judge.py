@@ -1,4 +1,4 @@
-"""What becomes of a candidate when the device breaks under it."""
+"""What becomes of a candidate when the device breaks under it, and what its verdict says."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -8,10 +8,11 @@ import pytest
 
 from cuda_llm.errors import BrokenByWork, DeviceLost, InfrastructureError
 from cuda_llm.hardware_profiles.lookup import find_hardware
-from cuda_llm.outcomes import Passed
+from cuda_llm.outcomes import InfraFailed, Passed
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.compiler.candidate import Compiled
 from cuda_llm.tools.devices.emulated import EmulatedDevice
+from cuda_llm.tools.judge.device_bench import open_bench
 from cuda_llm.tools.judge.judge import judge
 from cuda_llm.tools.judge.judged import Judged
 from cuda_llm.tools.judge.steps import compile_source, passed
@@ -21,20 +22,22 @@ from cuda_llm.tools.validator.validate import Validated
 TASK = load_task("vector_add")
 
 
-class BrokenDevice(EmulatedDevice):
-    """Raises `error` whatever it is asked."""
+class BreakingDevice(EmulatedDevice):
+    """Raises `errors`, one a work, and is sound afterwards."""
 
-    error: InfrastructureError
+    errors: list[Exception]
 
     async def carry_out(
-        self, _work: Callable[..., Awaitable[Any]], /, *_arguments: Any, **_named: Any
+        self, work: Callable[..., Awaitable[Any]], /, *arguments: Any, **named: Any
     ) -> Any:
-        raise self.error
+        if self.errors:
+            raise self.errors.pop()
+        return await work(self, *arguments, **named)
 
 
-def judged(error: InfrastructureError) -> Judged:
-    device = BrokenDevice(find_hardware("RTX 3090 Ti"))
-    object.__setattr__(device, "error", error)
+def judged(*errors: Exception) -> Judged:
+    device = BreakingDevice(find_hardware("RTX 3090 Ti"))
+    object.__setattr__(device, "errors", list(errors))
 
     async def timed() -> Timing:
         raise AssertionError("nothing was timed")
@@ -43,23 +46,31 @@ def judged(error: InfrastructureError) -> Judged:
         baseline = asyncio.ensure_future(timed())
         try:
             source = TASK.baseline.read_text(encoding="utf-8")
-            return await judge(TASK, device, source, "mine.cu", baseline=baseline)
+            return await judge(open_bench(TASK, device), source, "mine.cu", baseline=baseline)
         finally:
             baseline.cancel()
 
     return asyncio.run(whole())
 
 
-def test_a_candidate_that_breaks_a_sound_device_gets_a_verdict() -> None:
-    result = judged(BrokenByWork("device", "cuda:0, twice: it ended with status -9"))
+def test_a_candidate_that_breaks_a_sound_device_twice_gets_a_verdict() -> None:
+    died = BrokenByWork("device", "cuda:0: it ended with status -9")
+    result = judged(died, died)
     assert result.verdict.code == "INFRA_DEVICE"
     assert result.compiled is not None
 
 
-@pytest.mark.parametrize("error", [DeviceLost, InfrastructureError])
-def test_a_device_that_stays_broken_is_nobodys_verdict(error: type[InfrastructureError]) -> None:
-    with pytest.raises(error):
-        judged(error("device", "cuda:0 is in quarantine"))
+def test_machinery_that_stays_broken_costs_its_own_candidate_alone() -> None:
+    result = judged(*[InfrastructureError("runner", "did not start")] * 3)
+    assert result.verdict == InfraFailed(component="referee", detail="runner: did not start")
+
+
+@pytest.mark.parametrize(
+    "error", [DeviceLost("device", "cuda:0 is in quarantine"), ZeroDivisionError("a bug of ours")]
+)
+def test_a_lost_device_and_a_bug_are_nobodys_verdict(error: Exception) -> None:
+    with pytest.raises(type(error), match=str(error)):
+        judged(error)
 
 
 @pytest.mark.parametrize(("timed_on", "told"), [("cuda:1 H", "cuda:1 H"), ("", "emulated ")])

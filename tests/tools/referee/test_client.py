@@ -20,11 +20,12 @@ from refereed import (
     hang,
     pid,
     refuse,
+    run_out_of_space,
     start_processes,
     stumble,
 )
 
-from cuda_llm.errors import CudaLLMError, InfrastructureError, MissingError
+from cuda_llm.errors import CudaLLMError, InfrastructureError, InternalError, MissingError
 from cuda_llm.tools.device import Site
 from cuda_llm.tools.referee.client import Client, Patience, RefereeBroken, Unopened
 from cuda_llm.tools.referee.known_answer import known_answer
@@ -75,15 +76,21 @@ def test_our_own_errors_come_back_as_themselves(client: Client) -> None:
     assert asyncio.run(client.ask(double, 1)) == 2
 
 
-def test_a_bug_in_the_work_is_our_fault_with_its_last_line(client: Client) -> None:
+def test_a_bug_in_the_work_is_raised_with_its_traceback(client: Client) -> None:
     async def ask() -> None:
-        with pytest.raises(InfrastructureError, match=r"ZeroDivisionError: a bug.*refereed\.py:"):
+        with pytest.raises(InternalError, match=r"ZeroDivisionError: a bug.*refereed\.py:") as it:
             await client.ask(stumble)
-        with pytest.raises(InfrastructureError, match="lambda"):
+        assert "in stumble" in it.value.trace
+        with pytest.raises(InternalError, match="lambda"):
             await client.ask(bring_a_lambda)
         assert await client.ask(double, 1) == 2
 
     asyncio.run(ask())
+
+
+def test_what_the_machine_refuses_in_the_work_is_no_bug(client: Client) -> None:
+    with pytest.raises(InfrastructureError, match=r"OSError: .*no space"):
+        asyncio.run(client.ask(run_out_of_space))
 
 
 def test_work_that_cannot_travel_is_refused_before_it_is_sent(client: Client) -> None:
@@ -108,7 +115,7 @@ def test_work_that_the_referee_does_not_find_is_told_and_costs_no_referee(
 
     async def ask() -> None:
         there = await client.ask(pid)
-        with pytest.raises(InfrastructureError, match="No module named 'known_here_alone'"):
+        with pytest.raises(InternalError, match="No module named 'known_here_alone'"):
             await client.ask(work)
         assert await client.ask(pid) == there
 

@@ -1,5 +1,6 @@
 """What all sizes of one measurement share, and one size of it."""
 
+import math
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -56,6 +57,8 @@ class Bout:
     read_clocks: ReadClocks
     ground_allocates: bool
     """Whether the baseline holds memory of its own."""
+    limit_s: float = math.inf
+    """Of the whole measurement. See `rule_for`."""
 
     def recipe(self, size: SizePlan) -> Recipe:
         """How the inputs of a size are drawn."""
@@ -86,7 +89,13 @@ async def reserve_all(bout: Bout, entrants: Entrants) -> None:
 
 @asynccontextmanager
 async def open_bout(
-    site: Site, task: Task, baseline: Compiled, options: MeasureOptions, *, lanes: int = 2
+    site: Site,
+    task: Task,
+    baseline: Compiled,
+    options: MeasureOptions,
+    *,
+    lanes: int = 2,
+    limit_s: float = math.inf,
 ) -> AsyncIterator[Bout]:
     """What a measurement needs besides its entrants."""
     async with open_oracle(task, site, baseline) as oracle:
@@ -100,6 +109,7 @@ async def open_bout(
             kept_as=(site.name, site.hardware.name, baseline.key, repr(task.capabilities)),
             read_clocks=clocks_of(site),
             ground_allocates=_ALLOCATION.search(baseline.source) is not None,
+            limit_s=limit_s,
         )
 
 
@@ -110,7 +120,7 @@ async def time_one(
     recipe = bout.recipe(size)
     kept = await baseline_of(bout, entrants, size)
     rules = rules_for(bout, size, kept)
-    rule = rule_for(bout.options.tier, len(bout.plan.sizes))
+    rule = rule_for(bout.options.tier, len(bout.plan.sizes), bout.limit_s)
     if kept.slow and entrants.against_baseline:
         slowly = await measure_slow(
             entrants,

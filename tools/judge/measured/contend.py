@@ -1,9 +1,10 @@
 """Two kernels, neither of them trusted, interleaved on one GPU."""
 
+import math
+
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.compiler.candidate import Compiled
 from cuda_llm.tools.device import Session, Site
-from cuda_llm.tools.judge.measured.accused import Hold
 from cuda_llm.tools.judge.measured.bout import open_bout, reserve_all, time_one
 from cuda_llm.tools.judge.measured.entrants import Entrants, Fault, timed_session
 from cuda_llm.tools.judge.measured.measure import Measured
@@ -23,14 +24,18 @@ async def contend(
     second: Compiled,
     baseline: Compiled,
     options: MeasureOptions,
-    hold: Hold,
+    *,
+    fresh: bool = False,
+    limit_s: float = math.inf,
 ) -> tuple[tuple[Dims, Measured], ...] | Fault:
     """Each size that fits, or whose fault it is that there are no times.
 
-    `hold` opens the baseline's session.
+    `fresh`: the baseline's runner is a new one. `limit_s`: figures that are vague still are left so
+    in good time before that.
     """
+    hold = site.open if fresh else site.keep
     async with (
-        open_bout(site, task, baseline, options, lanes=LANES) as bout,
+        open_bout(site, task, baseline, options, lanes=LANES, limit_s=limit_s) as bout,
         site.open(first) as one,
         site.open(second) as other,
         hold(baseline) as ground,

@@ -1,6 +1,5 @@
 """All sizes of a candidate against the baseline, on a site that measures."""
 
-from collections.abc import Awaitable
 from dataclasses import replace
 
 from cuda_llm.outcomes import InfraFailed, Verdict
@@ -9,7 +8,6 @@ from cuda_llm.tasks.task import Task
 from cuda_llm.tools.compiler.candidate import Compiled
 from cuda_llm.tools.device import CallReport, Session, Site, TimedSession
 from cuda_llm.tools.judge.floor import find_too_quick
-from cuda_llm.tools.judge.measured.accused import Hold, unless_repeated
 from cuda_llm.tools.judge.measured.bout import Bout, baseline_of, open_bout, reserve_all, time_one
 from cuda_llm.tools.judge.measured.entrants import Entrants, Fault, timed_session
 from cuda_llm.tools.judge.measured.explain import explain
@@ -22,29 +20,20 @@ from cuda_llm.tools.profiler.measured.profile_call import profile_call
 
 
 async def measure_there(
-    site: Site, task: Task, compiled: Compiled, baseline: Compiled, options: MeasureOptions
-) -> Timing | Verdict:
-    """Time the bench sizes that fit, the baseline interleaved; stop at the first fault.
-
-    The inputs are fresh each time; who is accused, or of whom nobody can tell, is timed twice.
-    Raises TaskError where the reference is broken or the baseline refused.
-    """
-
-    def measure(hold: Hold) -> Awaitable[Timing | Verdict]:
-        return measure_once(site, task, compiled, baseline, options, hold)
-
-    return await unless_repeated(site, measure, lambda outcome: outcome)
-
-
-async def measure_once(
     site: Site,
     task: Task,
     compiled: Compiled,
     baseline: Compiled,
     options: MeasureOptions,
-    hold: Hold,
+    *,
+    fresh: bool = False,
 ) -> Timing | Verdict:
-    """The same by one runner of each."""
+    """Time the bench sizes that fit, the baseline interleaved; stop at the first fault.
+
+    The inputs are new each time. `fresh`: the baseline's runner is, too. Raises TaskError where the
+    reference is broken or the baseline refused.
+    """
+    hold = site.open if fresh else site.keep
     async with (
         open_bout(site, task, baseline, options) as bout,
         site.open(compiled) as session,

@@ -1,6 +1,6 @@
 """Two kernels at one size, block by block, until the figures are sure enough."""
 
-import time
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -67,7 +67,8 @@ async def measure_size(
     call is much quicker or slower, the next ones have other lengths; where the first one says that
     more slots are needed, it is done again, once. Raises TaskError where the baseline is refused.
     """
-    begun = time.monotonic()
+    now_s = asyncio.get_running_loop().time
+    begun_s = now_s()
     if entrants.against_baseline:
         paces = replace(paces, second=1.0)
     lengths = expected_lengths(baseline, paces, rule, most)
@@ -84,7 +85,7 @@ async def measure_size(
         if lengths.longest.slots > lanes.slots:
             watched = []
             lanes = await lay_out_all(entrants, recipe, lengths.longest.slots)
-        elif is_enough(watched, rule, time.monotonic() - begun) and not wants_more(
+        elif is_enough(watched, rule, now_s() - begun_s) and not wants_more(
             lanes, keep([one.block for one in watched], discard=rule.discard).blocks
         ):
             return await conclude(lanes, watched, rules, rule, baseline)

@@ -1,7 +1,7 @@
 """Sizes at which the baseline takes milliseconds: the candidate alone, against the kept time."""
 
+import asyncio
 import math
-import time
 from dataclasses import replace
 
 from cuda_llm.tools.judge.measured.baseline_time import SLOW_US, BaselineTime
@@ -38,7 +38,8 @@ async def measure_slow(
     most: int,
 ) -> Measured | Fault:
     """One block of a candidate that is slow too; as many as are needed of one that is not."""
-    begun = time.monotonic()
+    now_s = asyncio.get_running_loop().time
+    begun_s = now_s()
     lanes = await lay_out_all(entrants, recipe, min(SLOTS, most), alone=True)
     if isinstance(lanes, Fault):
         return lanes
@@ -51,7 +52,7 @@ async def measure_slow(
         watched.append(block)
         kept = keep([one.block for one in watched], discard=0 if len(watched) == 1 else 1)
         alone = compare_blocks(kept.blocks)
-        done = enough(rule, alone, time.monotonic() - begun) or alone.first_us.value > SLOW_US
+        done = enough(rule, alone, now_s() - begun_s) or alone.first_us.value > SLOW_US
         if done and not wants_more(lanes, kept.blocks):
             break
         if len(watched) == 1:

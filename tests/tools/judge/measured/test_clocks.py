@@ -1,9 +1,8 @@
 import asyncio
 
 import pytest
-from timed_array_session import TimedArraySession
-from timed_benches import small_bench, timed_site
-from timed_scripts import honest
+from measured_site import MeasuredSession
+from timed_vector_adds import honest, small_bench, timed_site
 
 from cuda_llm.tools.arrays import HOST
 from cuda_llm.tools.device import ClockReading
@@ -38,10 +37,10 @@ def measured(*readings: ClockReading) -> Measured:
         told += 1
         return readings[(told - 1) // 2 % len(readings)]
 
-    ground = TimedArraySession(honest(50.0), seed=1)
+    ground = MeasuredSession(honest(50.0), seed=1)
     found = asyncio.run(
         measure_size(
-            Entrants(first=TimedArraySession(honest(25.0)), second=ground, ground=ground),
+            Entrants(first=MeasuredSession(honest(25.0)), second=ground, ground=ground),
             Recipe(task=task, dims={"n": 96}, arrays=HOST),
             Rules(
                 oracle=reference_oracle(task),

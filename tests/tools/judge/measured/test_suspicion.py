@@ -4,16 +4,18 @@ import asyncio
 from types import SimpleNamespace
 
 import pytest
+from measured_site import Call, MeasuredSite, Script
 from simulated_clock import pair_without_noise
-from timed_array_session import Call, Script, TimedArraySite
-from timed_benches import timed, timed_site
-from timed_scripts import (
+from timed_vector_adds import (
     add,
     honest,
     merging,
     slow_in_short_batches,
     slow_to_begin,
     slow_to_begin_in_company,
+    timed,
+    timed_by_the_bench,
+    timed_site,
     wrong_in_the_last_call,
 )
 
@@ -46,7 +48,7 @@ def confirmed(candidate: Script, *, baseline: Script | None = None) -> Timing | 
     return timed(site_of(candidate, baseline or honest(CALL_US)), options=CONFIRM)
 
 
-def site_of(candidate: Script, baseline: Script) -> TimedArraySite:
+def site_of(candidate: Script, baseline: Script) -> MeasuredSite:
     site = timed_site(candidate)
     site.scripts = {"candidate": candidate, "baseline": baseline}
     return site
@@ -119,7 +121,7 @@ def test_a_quick_kernel_beside_a_slow_baseline_is_done_when_its_time_is_sure() -
     assert outcome.sizes[0].blocks == 12
 
 
-def opened_of(site: TimedArraySite) -> int:
+def opened_of(site: MeasuredSite) -> int:
     return [name for name, _ in site.opened].count("candidate")
 
 
@@ -133,7 +135,7 @@ def test_who_dawdles_in_one_process_alone_was_held_up_and_is_believed() -> None:
         return 50.0 * (8 if dawdles else 1)
 
     site = timed_site(script)
-    outcome = timed(site)
+    outcome = timed_by_the_bench(site)
     assert isinstance(outcome, Timing)
     assert outcome.times[0][1] == pytest.approx(50.0, rel=0.02)
     assert opened_of(site) == 2
@@ -149,13 +151,13 @@ def test_where_nobody_can_tell_it_is_tried_again() -> None:
         return InfraFailed(component="device", detail="busy") if first else CALL_US
 
     site = timed_site(script)
-    assert isinstance(timed(site), Timing)
+    assert isinstance(timed_by_the_bench(site), Timing)
     assert opened_of(site) == 2
 
 
 def test_who_dawdles_again_is_accused() -> None:
     site = timed_site(slow_in_short_batches(50.0))
-    assert isinstance(timed(site), Quarantined)
+    assert isinstance(timed_by_the_bench(site), Quarantined)
     assert opened_of(site) == 2
     assert [name for name, _ in site.opened].count("baseline") == 2
     assert site.kept == ["baseline"]

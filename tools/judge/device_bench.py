@@ -1,0 +1,184 @@
+"""The bench that ships: the judge's steps on one device, each within its own slots."""
+
+import asyncio
+import hashlib
+from dataclasses import dataclass, field, replace
+
+from cuda_llm.outcomes import InfraFailed, Verdict
+from cuda_llm.tasks.task import Task
+from cuda_llm.tools.compiler.candidate import Compiled
+from cuda_llm.tools.counters.inspect import Inspection, Look, inspect_there
+from cuda_llm.tools.device import Device
+from cuda_llm.tools.judge.baseline import time_baseline
+from cuda_llm.tools.judge.bench import Inspected
+from cuda_llm.tools.judge.contest import Contest, contest
+from cuda_llm.tools.judge.measured.options import MeasureOptions
+from cuda_llm.tools.judge.retry import StepRetry, Try
+from cuda_llm.tools.judge.second_look import SecondLook, beside, look_again
+from cuda_llm.tools.judge.steps import compile_source, passed, time_compiled, validate_compiled
+from cuda_llm.tools.judge.timing import Timing
+from cuda_llm.tools.timing.tier import Tier
+from cuda_llm.tools.validator.validate import Validated
+
+BEFORE_CROWNING = Look(counters=False)
+"""Sanitizers, and the machine code beside them; counters are for people, who ask for them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slots:
+    """How many of a kind may work at once. Belongs to one event loop."""
+
+    compilers: asyncio.Semaphore
+    devices: asyncio.Semaphore
+
+
+def open_slots(device: Device) -> Slots:
+    """A compiler a core; as many candidates on the device as it takes at once."""
+    import os
+
+    from cuda_llm.settings import settings
+
+    cores = len(os.sched_getaffinity(0))
+    return Slots(
+        compilers=asyncio.Semaphore(settings().compile_workers or cores),
+        devices=asyncio.Semaphore(device.capabilities.at_once),
+    )
+
+
+def open_bench(
+    task: Task, device: Device, *, seed: int | None = None, options: MeasureOptions | None = None
+) -> "DeviceBench":
+    """The bench that ships, with slots of its own: for one event loop."""
+    return DeviceBench(
+        task=task,
+        device=device,
+        slots=open_slots(device),
+        seed=seed,
+        options=options or MeasureOptions(),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceBench:
+    """Compiles, validates and profiles candidates of one task on one device.
+
+    With a seed, the inputs of a candidate follow from it and from its source: the same run again
+    draws the same. Without one they are new each time. No candidate sees the seed.
+    """
+
+    task: Task
+    device: Device
+    slots: Slots
+    seed: int | None = None
+    options: MeasureOptions = field(default_factory=MeasureOptions)
+    """How a round's candidates are measured, where times are."""
+    retry: StepRetry = field(default_factory=StepRetry)
+    """The only one there is: nothing that a step calls repeats work."""
+
+    async def time_baseline(self) -> Timing:
+        """See `Bench.time_baseline`."""
+
+        async def step(_trial: Try) -> Timing:
+            async with self.slots.devices:
+                return await time_baseline(self.task, self.device.pinned(), self.options)
+
+        return await self.retry.run(step)
+
+    async def compile(self, source: str, name: str) -> Compiled | Verdict:
+        """See `Bench.compile`."""
+
+        async def step(_trial: Try) -> Compiled | Verdict:
+            async with self.slots.compilers:
+                return await compile_source(self.task, self.device, source, name)
+
+        return await self.retry.settle("compiler", step)
+
+    async def validate(self, compiled: Compiled) -> Validated | Verdict:
+        """See `Bench.validate`."""
+        nonce = self._nonce(compiled.source)
+
+        async def step(_trial: Try) -> Validated | Verdict:
+            async with self.slots.devices:
+                return await validate_compiled(self.task, self.device, compiled, nonce=nonce)
+
+        return await self.retry.settle("referee", step)
+
+    async def profile(self, compiled: Compiled, validated: Validated, baseline: Timing) -> Verdict:
+        """See `Bench.profile`."""
+        nonce, options = self._nonce(""), self.options
+
+        async def step(trial: Try) -> Timing | Verdict:
+            async with self.slots.devices:
+                return await time_compiled(
+                    self.task,
+                    self.device,
+                    compiled,
+                    nonce=nonce,
+                    options=options,
+                    fresh=trial.fresh,
+                )
+
+        timing = await self.retry.settle("profiler", step)
+        if not isinstance(timing, Timing):
+            return timing
+        return passed(self.task, self.device, compiled, validated, timing, baseline)
+
+    async def contest(self, contender: Compiled, incumbent: Compiled) -> Contest | InfraFailed:
+        """See `Arena.contest`; the time is that of the retry policy, all tries together."""
+        device, options = self.device.pinned(), confirming(self.options)
+        nonce = self._nonce("")
+
+        async def step(trial: Try) -> Contest | InfraFailed:
+            async with self.slots.devices:
+                return await contest(
+                    self.task,
+                    device,
+                    contender,
+                    incumbent,
+                    nonce=nonce,
+                    options=options,
+                    fresh=trial.fresh,
+                    limit_s=trial.left_s,
+                )
+
+        return await self.retry.settle("contest", step)
+
+    async def inspect(self, compiled: Compiled) -> Inspected:
+        """See `Arena.inspect`: sanitizers on the GPU, the emulated device beside them."""
+
+        async def step(_trial: Try) -> Inspection:
+            return await beside(self._sanitize(compiled), self._look_again(compiled))
+
+        found = await self.retry.settle("inspection", step)
+        if isinstance(found, InfraFailed):
+            return Inspected(notes=(f"not inspected: {found.detail}",))
+        return Inspected(fault=found.fault, notes=found.notes, artefacts=found.artefacts)
+
+    async def _sanitize(self, compiled: Compiled) -> Inspection:
+        device, smallest = self.device.pinned(), self.task.sizes.edge[0]
+        async with self.slots.devices:
+            return await device.carry_out(
+                inspect_there, self.task, compiled, smallest, BEFORE_CROWNING
+            )
+
+    async def _look_again(self, compiled: Compiled) -> SecondLook:
+        """It takes a core, not the GPU."""
+        nonce = self._nonce(compiled.source)
+        async with self.slots.compilers:
+            return await look_again(self.task, self.device, compiled, nonce=nonce)
+
+    def afresh(self) -> "DeviceBench":
+        """See `Bench.afresh`; what is measured again is measured until it is sure."""
+        return replace(self, seed=None, options=confirming(self.options))
+
+    def _nonce(self, about: str) -> bytes | None:
+        """Candidates are timed on the same inputs, and checked on inputs of their own."""
+        if self.seed is None:
+            return None
+        parts = f"{self.seed}/{self.task.name}/{about}".encode(errors="surrogatepass")
+        return hashlib.blake2b(parts, digest_size=16).digest()
+
+
+def confirming(options: MeasureOptions) -> MeasureOptions:
+    """The same, but sure instead of quick."""
+    return replace(options, tier=Tier.CONFIRM)

@@ -1,0 +1,156 @@
+"""When a step of the bench is made again: for which reasons, how often and until when."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from cuda_llm.errors import BrokenByWork, DeviceLost, InfrastructureError, describe_error
+from cuda_llm.log import Log
+from cuda_llm.outcomes import InfraFailed, Quarantined
+from cuda_llm.tools.judge.noisy import NOISE
+
+if TYPE_CHECKING:
+    from tenacity import RetryCallState
+
+_log = Log(__name__)
+
+T = TypeVar("T")
+
+
+class RetryReason(StrEnum):
+    """Why a step is worth another try. Whatever is not listed here is not tried again."""
+
+    BROKEN = "broken"
+    """A process of ours did not start or died, or the machine lacked memory or disk for it."""
+    BROKE_DEVICE = "broke-device"
+    """The work broke the process that holds the device, which is fine without the work."""
+    NOISY = "noisy"
+    """Other work on the machine hides what is measured."""
+    ACCUSED = "accused"
+    """A measurement holds something against the kernel that a runner held up all the while looks
+    like: one of 210 honest kernels did, beside another GPU at work. Another process of it does
+    not, and one of a cheat does."""
+
+
+TRIES: Mapping[RetryReason, int] = MappingProxyType(
+    {
+        RetryReason.BROKEN: 3,
+        RetryReason.BROKE_DEVICE: 2,
+        RetryReason.NOISY: 3,
+        RetryReason.ACCUSED: 2,
+    }
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Try:
+    """One try of a step."""
+
+    number: int
+    """From 1. From the second on a step uses no process that an earlier one has used."""
+    left_s: float
+    """Until the step as a whole has to be done."""
+
+    @property
+    def fresh(self) -> bool:
+        """Whether every runner has to be a new one, the baseline's too."""
+        return self.number > 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepRetry:
+    """The one retry policy between a source and its verdict. Times are the event loop's."""
+
+    tries: Mapping[RetryReason, int] = field(default_factory=lambda: TRIES)
+    """Tries at most, the first one included, by the reason of the last."""
+    limit_s: float = 60.0
+    """For all tries of a step: none is begun that would end later if it takes as long as the
+    longest before it."""
+    first_wait_s: float = 0.2
+    """Before the second try; doubled for each one after it."""
+
+    async def run(self, step: Callable[[Try], Awaitable[T]]) -> T:
+        """What `step` comes to in the end. Raises what its last try raises."""
+        from tenacity import AsyncRetrying, wait_exponential
+
+        now_s = asyncio.get_running_loop().time
+        began_s, longest_s, number = now_s(), 0.0, 0
+
+        async def attempt() -> T:
+            nonlocal longest_s, number
+            at_s, number = now_s(), number + 1
+            try:
+                return await step(Try(number=number, left_s=began_s + self.limit_s - at_s))
+            finally:
+                longest_s = max(longest_s, now_s() - at_s)
+
+        def is_worth_another(state: "RetryCallState") -> bool:
+            reason = _reason_of(state)
+            return reason is not None and state.attempt_number < self.tries.get(reason, 1)
+
+        def is_out_of_time(_state: "RetryCallState") -> bool:
+            return now_s() - began_s + longest_s > self.limit_s
+
+        retrying = AsyncRetrying(
+            retry=is_worth_another,
+            stop=is_out_of_time,
+            wait=wait_exponential(multiplier=self.first_wait_s),
+            before_sleep=_report,
+            retry_error_callback=_last,
+        )
+        return await retrying(attempt)
+
+    async def settle(self, component: str, step: Callable[[Try], Awaitable[T]]) -> T | InfraFailed:
+        """The same, with machinery that stays broken as data of `component`.
+
+        Raises what no other candidate could escape either: MissingError, TaskError, DeviceLost;
+        and bugs.
+        """
+        try:
+            return await self.run(step)
+        except DeviceLost:
+            raise
+        except BrokenByWork as error:
+            return InfraFailed(component=error.component, detail=describe_error(error))
+        except InfrastructureError as error:
+            return InfraFailed(component=component, detail=describe_error(error))
+
+
+def reason_of(outcome: object) -> RetryReason | None:
+    """Why what a step came to, or raised, is worth another try; None where it is not."""
+    match outcome:
+        case DeviceLost():
+            return None
+        case BrokenByWork():
+            return RetryReason.BROKE_DEVICE
+        case InfrastructureError():
+            return RetryReason.BROKEN
+        case InfraFailed(component=component):
+            return RetryReason.NOISY if component == NOISE else RetryReason.BROKEN
+        case Quarantined():
+            return RetryReason.ACCUSED
+    faults = getattr(outcome, "faults", {}).values()
+    return next((reason for reason in map(reason_of, faults) if reason is not None), None)
+
+
+def _reason_of(state: "RetryCallState") -> RetryReason | None:
+    assert state.outcome is not None
+    return reason_of(state.outcome.exception() or state.outcome.result())
+
+
+def _last(state: "RetryCallState") -> Any:
+    assert state.outcome is not None
+    return state.outcome.result()
+
+
+def _report(state: "RetryCallState") -> None:
+    assert state.next_action is not None
+    _log.info(
+        "a step is tried again",
+        number=state.attempt_number,
+        reason=_reason_of(state),
+        wait_s=state.next_action.sleep,
+    )

@@ -29,7 +29,7 @@ MAY_KNOW = {
 MAY_KNOW_INSIDE_TOOLS = {
     "native": set[str](),
     "detector": {"cuda"},
-    "prober": {"cuda", "arrays", "native", "compiler", "detector", "referee"},
+    "prober": {"cuda", "arrays", "native", "detector", "referee", "gpu"},
     "sandbox": {"native"},
     "compiler": {"native", "sandbox"},
     "emulator": {"native", "sandbox", "compiler"},

@@ -15,7 +15,7 @@ from cuda_llm.tools.judge.measured.entrants import Fault
 from cuda_llm.tools.judge.measured.measure import Measured
 from cuda_llm.tools.judge.measured.options import MeasureOptions
 from cuda_llm.tools.judge.noisy import noisy
-from cuda_llm.tools.judge.on_site import time_there
+from cuda_llm.tools.judge.on_site import model_there
 from cuda_llm.tools.judge.oracle import compile_baseline
 from cuda_llm.tools.judge.timing import Timing, mean_ratio, weights_of
 from cuda_llm.tools.timing.comparison import SMALLEST_FLOOR, decide
@@ -112,10 +112,10 @@ async def contest_there(
         if isinstance(found, Fault):
             return measured_fault(found)
         return measured_contest(task, found)
-    one = await time_there(site, task, first, baseline, nonce)
+    one = await model_there(site, task, first, baseline, nonce)
     if not isinstance(one, Timing):
         return fault("first", one, "modelled")
-    other = await time_there(site, task, second, baseline, nonce)
+    other = await model_there(site, task, second, baseline, nonce)
     if not isinstance(other, Timing):
         return fault("second", other, "modelled")
     return modelled_contest(task, one, other)

@@ -1,4 +1,4 @@
-"""Finds agents by short name, dotted path or file, and says where they stand."""
+"""Finds agents by short name, dotted path or file, and their places in the graph."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -69,8 +69,8 @@ def is_agent(candidate: Any) -> bool:
     return callable(candidate) and inspect.iscoroutinefunction(type(candidate).__call__)
 
 
-def _stage(told: str, agent: Any, path: str) -> Stage:
-    wanted = told or getattr(agent, "after", Stage.RESEARCH)
+def _stage(named: str, agent: Any, path: str) -> Stage:
+    wanted = named or getattr(agent, "after", Stage.RESEARCH)
     try:
         return Stage(wanted)
     except ValueError:

@@ -1,10 +1,11 @@
-"""The seam for extra agents: an async callable (or a compiled LangGraph) and where it stands."""
+"""The protocol of extra agents: an async callable, or a compiled LangGraph, and its place."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
 
 from cuda_llm.agents.situation import Note, Situation
+from cuda_llm.conversation import AskModel
 from cuda_llm.search import Hint
 
 
@@ -40,6 +41,14 @@ class Agent(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class AgentContext:
+    """LangGraph's runtime context of an agent that is a compiled graph."""
+
+    ask: AskModel
+    """As `Situation.ask`, which plain JSON cannot hold."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class PlacedAgent:
     """An agent, its name and its place."""
@@ -49,4 +58,5 @@ class PlacedAgent:
     after: Stage
     agent: Agent | Any
     """An `Agent`, or a compiled LangGraph that takes `{"situation": ...}` (plain JSON) and answers
-    `{"contribution": ...}` (plain JSON of a Contribution)."""
+    `{"contribution": ...}` (plain JSON of a Contribution); its runtime context is an
+    `AgentContext`."""

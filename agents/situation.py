@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from cuda_llm.capabilities import Capabilities
+from cuda_llm.conversation import AskModel, no_model
 from cuda_llm.hardware_profiles.hardware import Hardware
-from cuda_llm.profile import TimeSource
 from cuda_llm.search import Archive, Attempt, Components, Contested, HardwareContext, Hint
 from cuda_llm.tasks.task import Task
 
@@ -50,7 +51,8 @@ class Situation:
     hardware: Hardware
     device: str
     """What runs the kernels, as a person reads it."""
-    time_source: TimeSource
+    capabilities: Capabilities
+    """What the device can do, and how its times come about."""
     plan: Plan
     round: int
     """The round at work, from 1; 0 before the first."""
@@ -70,6 +72,9 @@ class Situation:
     notes: Mapping[str, Note] = field(default_factory=dict)
     """By name of the agent that wrote it."""
     archive: Archive
+    ask: AskModel = field(default=no_model, repr=False, compare=False)
+    """Asks the model of the agent, generator or reflector that is at work; anybody else, such as
+    a strategy, is answered a CallFailed of kind `no_model`."""
 
     def attempt(self, name: str) -> Attempt:
         """The attempt of that id. Raises KeyError."""

@@ -1,4 +1,4 @@
-"""What steers the search: who is a parent, what each candidate is told, who wins, when to stop."""
+"""The protocol of strategies: parents, briefs, the incumbent, and the end of a search."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,7 +30,7 @@ class Strategy(Protocol):
 
     @property
     def deduplicate(self) -> bool:
-        """Whether a kernel judged before is told as DUPLICATE instead of judged again."""
+        """Whether a kernel judged before becomes a DUPLICATE instead of being judged again."""
         ...
 
     @property

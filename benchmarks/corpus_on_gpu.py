@@ -22,8 +22,18 @@ from pathlib import Path
 
 import record
 from corpus import KINDS, Known, fault_of
-from corpus_inspection import believed, inspect, is_due
-from corpus_rows import RAISED, Row, count, hash_of, line, read_rows, table
+from corpus_rows import (
+    RAISED,
+    Row,
+    believed,
+    count,
+    hash_of,
+    inspect,
+    is_due,
+    line,
+    read_rows,
+    table,
+)
 
 from cuda_llm.errors import CudaLLMError, DeviceLost
 from cuda_llm.outcomes import Passed
@@ -210,7 +220,7 @@ class Bench:
 def write(results: Path, spec: str, sizes: int, rows: Sequence[Row]) -> None:
     """The figures, with every kernel's verdict."""
     device = open_device(spec)
-    name = "corpus_on_gpu" if device.time_source == "measured" else "corpus_emulated"
+    name = "corpus_on_gpu" if device.capabilities.measures_time else "corpus_emulated"
     figures = {
         "device": device.name,
         "driver": getattr(device, "driver", ""),

@@ -19,7 +19,8 @@ from cuda_llm.tasks.task import ArgumentRole, Task
 from cuda_llm.tools.buffers import BufferSpec, Role
 from cuda_llm.tools.compiler.candidate import Compiled, CompileRequest
 from cuda_llm.tools.compiler.compile import compile_candidate
-from cuda_llm.tools.device import Argument, CallOptions, CallReport, Device, Level, Scalar, Session
+from cuda_llm.tools.device import Argument, CallOptions, Device, Level, Scalar, Session
+from cuda_llm.tools.devices.call_report import EmulatedCallReport
 from cuda_llm.tools.devices.find import open_device
 from cuda_llm.tools.emulator.tables import InstructionClass, KernelTable, Translated
 from cuda_llm.tools.emulator.translate import translate
@@ -27,7 +28,7 @@ from cuda_llm.tools.emulator.translate import translate
 KINDS = {"load": "loads", "store": "stores", "atomic": "atomics", "async_copy": "loads"}
 
 
-def counted(report: CallReport, tables: tuple[KernelTable, ...]) -> Counter[str]:
+def counted(report: EmulatedCallReport, tables: tuple[KernelTable, ...]) -> Counter[str]:
     """Requests, sectors, passes and instructions of a call."""
     total: Counter[str] = Counter()
     for account in report.accounts:
@@ -95,7 +96,7 @@ async def call(
         for name, value in inputs.items():
             placed[name].data[...] = value
         report = await session.call(arguments, CallOptions(level=Level.ACCOUNT, limit_s=120))
-    assert isinstance(report, CallReport), report
+    assert isinstance(report, EmulatedCallReport), report
     return counted(report, translated.kernels), report.time_us
 
 

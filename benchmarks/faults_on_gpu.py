@@ -27,7 +27,7 @@ from typing import Any
 
 import record
 from corpus import FIXTURES, Known, adversarial, fault_of, honest_extra, honest_styles
-from left_behind import LeftBehind, adopt_orphans, compare, gpus_of, snapshot
+from record import LeftBehind, adopt_orphans, find_left_behind, gpus_of, snapshot
 
 from cuda_llm.errors import InfrastructureError
 from cuda_llm.outcomes import TimedOut, Verdict
@@ -172,7 +172,7 @@ def run_mixed(arguments: argparse.Namespace, deadline: float) -> None:
         child.kill()
         child.join()
     child.close()
-    left = compare(before, folders, gpus)
+    left = find_left_behind(before, folders, gpus)
     rows = record.read_rows(arguments.out)
     report_mixed(arguments, rows, left, len(chosen), ended=ended)
 
@@ -188,7 +188,7 @@ def judge_mixed(spec: str, chosen: Sequence[Known], out: Path, first: int, deadl
                 break
             taken_s, verdict = await seconds_of(device, one)
             code = "PASSED" if isinstance(verdict, Validated) else verdict.code
-            gpu = device.time_source == "measured"
+            gpu = device.capabilities.measures_time
             fault = "" if isinstance(verdict, Validated) else fault_of(one.known, verdict, gpu=gpu)
             row = {"number": number, "name": one.known.name, "code": code, "fault": fault}
             row["seconds"] = round(taken_s, 3)

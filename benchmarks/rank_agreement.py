@@ -1,10 +1,15 @@
-"""Judges the emulated device by a real GPU: does it rank kernels as the GPU does?
+"""Does the emulated device rank kernels as a real GPU does?
 
-    python benchmarks/rank_agreement.py
+    python benchmarks/rank_agreement.py model --device "emulated:H200" --limit-s 900
+    python benchmarks/rank_agreement.py compare
 
-Reads `results/h200_rank_times.json` (`rank_on_gpu.py`) and `results/rank_modelled.json`
-(`rank_model.py`): the same kernels at the same sizes. Writes `results/rank_agreement.json`, by
-task:
+The kernels are points spread evenly over each task's playbook. `model` models them on the emulated
+device and writes `results/rank_modelled.json` when every kernel has its times. Each kernel is a
+line in the cache the moment it is modelled, so that the script may be stopped at any time;
+`--again` uses none of them, `--shard` takes a part.
+
+`compare` reads `results/h200_rank_times.json` (`rank_on_gpu.py`) and `results/rank_modelled.json`,
+which have the same kernels at the same sizes, and writes `results/rank_agreement.json`, by task:
 
 pairwise  share of the pairs more than 10 % apart when measured that the model orders right
 rho       Spearman's rank correlation
@@ -13,17 +18,160 @@ error     median factor between modelled and measured time, either way
 """
 
 import argparse
+import asyncio
 import json
 import math
+import random
 import statistics
-from collections.abc import Mapping, Sequence
-from itertools import combinations
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations, islice
 from pathlib import Path
 from typing import Any
 
 import record
 
-APART = 0.10
+from cuda_llm.agents.playbook.kernels import Kernels
+from cuda_llm.agents.playbook.spread import spread_out
+from cuda_llm.agents.tunables.read import read_space
+from cuda_llm.agents.tunables.tunable import Space
+from cuda_llm.outcomes import Verdict
+from cuda_llm.tasks.loader import load_task
+from cuda_llm.tasks.task import Task
+from cuda_llm.tools.compiler.candidate import Compiled
+from cuda_llm.tools.device import CallReport, Device, Level, Session, Site
+from cuda_llm.tools.devices.call_report import EmulatedCallReport
+from cuda_llm.tools.devices.find import open_device
+from cuda_llm.tools.judge.steps import compile_source
+from cuda_llm.tools.native import cache_folder
+from cuda_llm.tools.validator.referee import run_case
+
+POINTS = 12
+SEED = 1
+SIZES: Mapping[str, tuple[Mapping[str, int], ...]] = {
+    "vector_add": ({"n": 1 << 20}, {"n": 1 << 22}),
+    "reduction": ({"n": 1 << 18}, {"n": 1 << 20}),
+    "histogram": ({"n": 1 << 20, "num_bins": 256}, {"n": 1 << 22, "num_bins": 256}),
+    "matrix_transpose": ({"rows": 1024, "cols": 1024}, {"rows": 2048, "cols": 2048}),
+    "matrix_multiplication": ({"M": 512, "N": 512, "K": 512}, {"M": 1024, "N": 1024, "K": 1024}),
+    "conv2d": ({"H": 256, "W": 256, "R": 24, "S": 24}, {"H": 512, "W": 512, "R": 24, "S": 24}),
+}
+"""Timed sizes, the same on both devices: as large as a CPU can emulate in seconds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variant:
+    """One kernel of one task."""
+
+    task: Task
+    point: Mapping[str, int]
+    """Of the playbook; empty for the task's baseline."""
+    source: str
+
+    @property
+    def name(self) -> str:
+        """`TILE=32 WIDTH=4`, or `baseline`."""
+        return " ".join(f"{key}={value}" for key, value in self.point.items()) or "baseline"
+
+
+def variants(name: str) -> Iterator[Variant]:
+    """The baseline, then points of the playbook that are different kernels."""
+    task = load_task(name)
+    assert task.playbook, f"{name} has no playbook"
+    source = task.playbook.read_text()
+    space = read_space(source)
+    assert isinstance(space, Space), f"{task.playbook}: {space}"
+    kernels = Kernels(source, space)
+    yield Variant(task=task, point={}, source=task.baseline.read_text())
+    seen: dict[str, Mapping[str, int]] = {}
+    for point in spread_out(space, kernels.candidates(random.Random(SEED)), ()):
+        seen.setdefault(kernels.sha(point), dict(point))
+        if len(seen) == POINTS:
+            break
+    for point in islice(seen.values(), POINTS):
+        yield Variant(task=task, point=point, source=kernels.write(point))
+
+
+NONCE = b"rank agreement"
+"""Inputs are always the same, so that a model that has not changed gives the same times."""
+
+Row = dict[str, Any]
+
+
+def model_kernels() -> None:
+    """Model one shard; write the result when nothing is left."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", default="emulated:H200")
+    parser.add_argument("--shard", default="1/1", help="which of how many, from 1")
+    parser.add_argument("--again", action="store_true")
+    parser.add_argument("--limit-s", type=float, default=600)
+    arguments = parser.parse_args()
+    deadline = time.monotonic() + arguments.limit_s
+    device = open_device(arguments.device)
+    every = [variant for name in SIZES for variant in variants(name)]
+    chosen = record.sharded(every, arguments.shard)
+    folder = cache_folder("rank")
+    kept = folder / f"{arguments.shard.replace('/', 'of')}.jsonl"
+    if arguments.again:
+        kept.unlink(missing_ok=True)
+    known = {(row["task"], row["variant"]) for row in read_rows(folder)}
+    device.prepare()
+    with kept.open("a") as file:
+        for variant in chosen:
+            if (variant.task.name, variant.name) in known or time.monotonic() > deadline:
+                continue
+            for row in asyncio.run(model(device, variant)):
+                file.write(json.dumps(row) + "\n")
+                print(json.dumps(row), flush=True)
+    rows = read_rows(folder)
+    if len(rows) == sum(len(SIZES[name]) * len([*variants(name)]) for name in SIZES):
+        profile = device.hardware.model
+        constants = {"fill_us": profile.fill_us, "grid_barrier_us": profile.grid_barrier_us}
+        whole = {"device": device.name, "constants": constants, "rows": rows}
+        print(record.write("rank_modelled", whole))
+
+
+async def model(device: Device, variant: Variant) -> list[Row]:
+    """One row a size."""
+    compiled = await compile_source(variant.task, device, variant.source, "rank.cu")
+    assert isinstance(compiled, Compiled), compiled
+    rows = []
+    for dims in SIZES[variant.task.name]:
+        outcome = await device.carry_out(time_there, variant.task, compiled, dims)
+        row: Row = {"task": variant.task.name, "variant": variant.name, "dims": dict(dims)}
+        if isinstance(outcome, EmulatedCallReport):
+            limits = [one.code for one in outcome.bottlenecks[:1]]
+            fills = sum(one.figures.get("copies", 0.0) for one in outcome.launches)
+            row |= {
+                "time_us": outcome.time_us,
+                "limited_by": limits[0] if limits else "",
+                "fills": round(fills),
+                "cooperative": sum(one.cooperative for one in outcome.accounts),
+            }
+        else:
+            row["failed"] = outcome.code
+        rows.append(row)
+    return rows
+
+
+async def time_there(
+    site: Site, task: Task, compiled: Compiled, dims: Mapping[str, int]
+) -> CallReport | Verdict:
+    """One call, its outputs verified."""
+    async with site.open(compiled) as session:
+        if not isinstance(session, Session):
+            return session
+        return await run_case(task, session, dims, level=Level.ACCOUNT, nonce=NONCE)
+
+
+def read_rows(folder: Path) -> list[Row]:
+    """All that was modelled, in the order of the points."""
+    files = sorted(folder.glob("*.jsonl"))
+    return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+
+
+LEAST_DIFFERENCE = 0.10
 """Pairs whose measured times are closer are no test."""
 TARGETS = {"pairwise": 0.80, "median_rho": 0.7, "regret": 1.15}
 MEASURED = record.RESULTS / "h200_rank_times.json"
@@ -33,7 +181,7 @@ Key = tuple[str, str]
 """Task and variant."""
 
 
-def main() -> None:
+def compare_times() -> None:
     """Compare and write."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=record.RESULTS)
@@ -84,7 +232,9 @@ def compare(measured: Mapping[Key, float], modelled: Mapping[Key, float]) -> dic
 def agreement(times: Sequence[tuple[float, float]]) -> dict[str, float]:
     """Of measured and modelled times of one task."""
     pairs = [
-        (a, b) for a, b in combinations(times, 2) if max(a[0], b[0]) / min(a[0], b[0]) > 1 + APART
+        (a, b)
+        for a, b in combinations(times, 2)
+        if max(a[0], b[0]) / min(a[0], b[0]) > 1 + LEAST_DIFFERENCE
     ]
     right = sum((a[0] < b[0]) == (a[1] < b[1]) and a[1] != b[1] for a, b in pairs)
     best = min(measured for measured, _ in times)
@@ -113,4 +263,4 @@ def ranks(values: Sequence[float]) -> list[float]:
 
 
 if __name__ == "__main__":
-    main()
+    record.dispatch({"model": model_kernels, "compare": compare_times})

@@ -1,4 +1,4 @@
-"""Times the kernels of `rank_points.py` on a GPU: what the emulated device is judged by.
+"""Times the kernels of `rank_agreement.py` on a GPU: what the emulated device is judged by.
 
     PYTHONPATH=src:tests/support python benchmarks/rank_on_gpu.py --out FOLDER --limit-s 40
 
@@ -24,7 +24,7 @@ from typing import Any
 
 import record
 from native_kernels import inputs_of, passed
-from rank_points import SIZES, Variant, variants
+from rank_agreement import SIZES, Variant, variants
 
 NATIVE = Path(__file__).parent / "native"
 SCRATCH_BYTES = 256 << 20

@@ -1,17 +1,33 @@
-"""Where a benchmark's figures go: one JSON file with what is needed to repeat them."""
+"""What benchmarks share: rows and results as files, what work leaves behind and spends."""
 
 import argparse
+import cProfile
+import ctypes
 import datetime
 import json
+import os
 import platform
+import pstats
 import subprocess
-from collections.abc import Mapping, Sequence
+import sys
+import time
+from collections.abc import Awaitable, Callable, Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks/results"
 T = TypeVar("T")
+
+
+def dispatch(commands: Mapping[str, Callable[[], None]]) -> None:
+    """Runs the command that the first argument names; it parses the other arguments itself."""
+    name = sys.argv[1] if len(sys.argv) > 1 else ""
+    if name not in commands:
+        raise SystemExit(f"usage: {sys.argv[0]} {' | '.join(commands)} [OPTION...]")
+    del sys.argv[1]
+    commands[name]()
 
 
 def machine() -> dict[str, Any]:
@@ -92,3 +108,207 @@ def write(name: str, figures: dict[str, Any], folder: Path = RESULTS) -> Path:
     }
     path.write_text(json.dumps(whole, indent=2) + "\n")
     return path
+
+
+PR_SET_CHILD_SUBREAPER = 36
+ANY_GPU = range(1 << 10)
+SETTLED_S = 10.0
+"""How long memory of a process that has gone may take to come back."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Snapshot:
+    """What is there now."""
+
+    processes: frozenset[tuple[int, str]]
+    """Descendants of this process, orphans among them: id and name."""
+    files: frozenset[str]
+    gpu_bytes: Mapping[int, int]
+    """Memory in use by ordinal, whoever uses it; empty without NVML."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeftBehind:
+    """What the work has left."""
+
+    processes: tuple[tuple[int, str], ...]
+    files: tuple[str, ...]
+    gpu_bytes: int
+    """Memory in use on the GPUs that were looked at, beyond what was before."""
+
+    @property
+    def nothing(self) -> bool:
+        """Memory may differ by what the driver itself rounds."""
+        return not self.processes and not self.files and self.gpu_bytes < 1 << 20
+
+
+def adopt_orphans() -> None:
+    """Become the parent of whatever descendants leave behind, so that it can be seen. Linux."""
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def snapshot(folders: Sequence[Path], gpus: Container[int] = ANY_GPU) -> Snapshot:
+    """Look around, at these GPUs alone; zombies of adopted orphans are taken away first."""
+    import psutil
+
+    _reap()
+    found = psutil.Process().children(recursive=True)
+    return Snapshot(
+        processes=frozenset((process.pid, process.name()) for process in found),
+        files=frozenset(str(path) for folder in folders for path in _files(folder)),
+        gpu_bytes={ordinal: used for ordinal, used in _gpu_bytes().items() if ordinal in gpus},
+    )
+
+
+def gpus_of(spec: str) -> Container[int]:
+    """Ordinals: another GPU may have work of its own."""
+    numbers = spec.removeprefix("cuda:").split(",")
+    return {int(one) for one in numbers} if all(map(str.isdigit, numbers)) else ANY_GPU
+
+
+def find_left_behind(
+    before: Snapshot,
+    folders: Sequence[Path],
+    gpus: Container[int] = ANY_GPU,
+    *,
+    settle_s: float = SETTLED_S,
+) -> LeftBehind:
+    """What is there beyond `before`, once it does not change any more."""
+    deadline = time.monotonic() + settle_s
+    while True:
+        now = snapshot(folders, gpus)
+        left = LeftBehind(
+            processes=tuple(sorted(now.processes - before.processes)),
+            files=tuple(sorted(now.files - before.files)),
+            gpu_bytes=max(0, sum(now.gpu_bytes.values()) - sum(before.gpu_bytes.values())),
+        )
+        if left.nothing or time.monotonic() > deadline:
+            return left
+        time.sleep(0.2)
+
+
+def _reap() -> None:
+    while True:
+        try:
+            if os.waitpid(-1, os.WNOHANG)[0] == 0:
+                return
+        except ChildProcessError:
+            return
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    return (path for path in folder.rglob("*") if not path.is_dir())
+
+
+def _gpu_bytes() -> Mapping[int, int]:
+    try:
+        import pynvml
+    except ImportError:
+        return {}
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        return {}
+    try:
+        handles = map(pynvml.nvmlDeviceGetHandleByIndex, range(pynvml.nvmlDeviceGetCount()))
+        return {
+            ordinal: int(pynvml.nvmlDeviceGetMemoryInfo(handle).used)
+            for ordinal, handle in enumerate(handles)
+        }
+    finally:
+        pynvml.nvmlShutdown()
+
+
+Key: TypeAlias = tuple[str, int, str]
+"""Of a profile: file, line, function."""
+OTHER = "the rest of the referee"
+ROOMS = ("cuda_llm", "tools", "tasks")
+"""Folders whose code is ours; they are links to one another."""
+
+WAITING = {"order": "runner", "receive_spinning": "kernels of timed batches"}
+OPENING = (
+    *("spares.py", "lodging.py", "sessions.py", "kept.py", "leaving.py", "process.py"),
+    "arenas.py",
+)
+STAGING = ("stage.py", "contents.py", "distributions.py", "random_on_gpu.py", "sealing.py")
+COMPARING = (
+    *("verify.py", "columns.py", "compare.py", "buffers.py", "launch_on_gpu.py"),
+    *("results.py", "oracle.py", "reference.py", "check_outputs.py"),
+)
+
+
+async def profiled_there(
+    site: Any, work: Callable[..., Awaitable[Any]], *arguments: Any
+) -> tuple[Any, dict[str, float]]:
+    """What `work` returns, and seconds by kind of work, each second counted once.
+
+    Profiled work takes longer than it would: the shares are what counts.
+    """
+    profile = cProfile.Profile()
+    profile.enable()
+    try:
+        result = await work(site, *arguments)
+    finally:
+        profile.disable()
+    return result, by_kind(pstats.Stats(profile))
+
+
+def by_kind(stats: pstats.Stats) -> dict[str, float]:
+    """Own time of every function, added up by what it is there for.
+
+    A library's function is there for those of ours that call it, through other libraries or not,
+    in the shares in which they do.
+    """
+    entries: dict[Key, Any] = stats.stats  # type: ignore[attr-defined]
+    known: dict[Key, Mapping[str, float]] = {}
+    spent: dict[str, float] = {}
+    for key, (_calls, _primitive, own_s, _whole_s, _callers) in entries.items():
+        for kind, share in kinds_of(key, entries, known).items():
+            spent[kind] = spent.get(kind, 0.0) + share * own_s
+    return {kind: round(seconds, 4) for kind, seconds in spent.items() if seconds >= 5e-5}
+
+
+def kinds_of(
+    key: Key, entries: Mapping[Key, Any], known: dict[Key, Mapping[str, float]]
+) -> Mapping[str, float]:
+    """What a function is there for, in shares that add up to one."""
+    if key in known:
+        return known[key]
+    known[key] = {OTHER: 1.0}  # for those that call each other in turns
+    own = own_kind(key)
+    known[key] = {own: 1.0} if own else shared_kinds(entries[key][4], entries, known)
+    return known[key]
+
+
+def shared_kinds(
+    callers: Mapping[Key, Any], entries: Mapping[Key, Any], known: dict[Key, Mapping[str, float]]
+) -> Mapping[str, float]:
+    """By how long each caller has it work."""
+    whole_s = sum(there_s for *_, there_s in callers.values())
+    if not whole_s:
+        return {OTHER: 1.0}
+    shares: dict[str, float] = {}
+    for caller, (*_, there_s) in callers.items():
+        for kind, share in kinds_of(caller, entries, known).items():
+            shares[kind] = shares.get(kind, 0.0) + share * there_s / whole_s
+    return shares
+
+
+def own_kind(key: Key) -> str:
+    """A word or two for what a function of ours does; empty for one of a library."""
+    file, _line, function = key
+    base = file.rsplit("/", 1)[-1]
+    if function in WAITING:
+        return WAITING[function]
+    if "select.epoll" in function or function == "select":
+        return "waiting for runners"
+    if not any(f"/{room}/" in file for room in ROOMS):
+        return ""
+    for files, kind in (
+        (OPENING, "opening runners"),
+        (STAGING, "drawing and sealing inputs"),
+        (COMPARING, "expected values and comparison"),
+    ):
+        if base in files:
+            return kind
+    return OTHER

@@ -24,7 +24,7 @@ import record
 
 from cuda_llm.errors import InfrastructureError
 from cuda_llm.hardware_profiles.lookup import find_hardware
-from cuda_llm.tools.arrays import on_gpu
+from cuda_llm.tools.cuda.cupy_arrays import on_gpu
 from cuda_llm.tools.detector.attributes import GpuAttributes
 from cuda_llm.tools.detector.detect import detect_gpus
 from cuda_llm.tools.gpu.process import start

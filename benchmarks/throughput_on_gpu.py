@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import record
-from spent_there import profiled_there
+from record import profiled_there
 
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tasks.task import Task
@@ -150,10 +150,11 @@ async def run(asked: argparse.Namespace, device: Device, until_s: float) -> None
             judged += 1
             record.add_row(asked.out, {"what": "judged", **row})
 
-    await asyncio.gather(*(work() for _ in range(device.width)))
+    await asyncio.gather(*(work() for _ in range(device.capabilities.at_once)))
     wall_s = time.monotonic() - begun
     record.add_row(
-        asked.out, {"what": "run", "judged": judged, "wall_s": wall_s, "width": device.width}
+        asked.out,
+        {"what": "run", "judged": judged, "wall_s": wall_s, "width": device.capabilities.at_once},
     )
     for one in first_of_each(waiting) if asked.profile else ():
         if time.monotonic() < until_s:

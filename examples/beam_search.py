@@ -10,13 +10,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import cycle, islice
 
-from cuda_llm.agents.limit import at_the_limit
-from cuda_llm.agents.situation import Situation
-from cuda_llm.agents.strategies.acceptance import by_speed, choose_fastest
-from cuda_llm.agents.strategies.briefs import Order, fill_in
-from cuda_llm.agents.strategies.failures import distinct_failures
-from cuda_llm.agents.strategy import Choice
-from cuda_llm.search import EVERYTHING, Attempt, Brief, Components, Kind
+from cuda_llm.extend import (
+    EVERYTHING,
+    Attempt,
+    Brief,
+    Choice,
+    Components,
+    Kind,
+    Order,
+    Situation,
+    at_the_limit,
+    by_speed,
+    choose_fastest,
+    distinct_failures,
+    fill_in,
+)
 
 WIDTH = 3
 

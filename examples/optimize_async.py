@@ -6,7 +6,7 @@ In a notebook the last line is `await main()`.
 import asyncio
 
 from cuda_llm import aoptimize
-from cuda_llm.traces.events import Event, IncumbentChosen
+from cuda_llm.extend import Event, IncumbentChosen
 
 
 def watch(name: str, event: Event) -> None:

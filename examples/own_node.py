@@ -7,7 +7,7 @@ import asyncio
 from typing import Any
 
 from cuda_llm import build_graph
-from cuda_llm.graph.state import SearchState
+from cuda_llm.extend import SearchState
 
 
 async def say(state: SearchState) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from cuda_llm.graph.wiring import Wiring
+from cuda_llm.log import bound
 
 if TYPE_CHECKING:
     from langgraph.runtime import Runtime
@@ -16,8 +17,20 @@ Find = Callable[[Mapping[str, Any], object], Awaitable[Wiring]]
 def bind(node: Node, find: Find, name: str) -> Any:
     """The node as LangGraph calls it."""
 
-    async def bound(state: Any, runtime: "Runtime[Wiring]") -> Any:
-        return await node(state, await find(state, runtime.context))
+    async def node_of_ours(state: Any, runtime: "Runtime[Wiring]") -> Any:
+        wiring = await find(state, runtime.context)
+        with bound(**about(wiring, state, name)):
+            return await node(state, wiring)
 
-    bound.__name__ = name
-    return bound
+    node_of_ours.__name__ = name
+    return node_of_ours
+
+
+def about(wiring: Wiring, state: Mapping[str, Any], node: str) -> dict[str, Any]:
+    """Fields of every log record of a node's work."""
+    return {
+        "run_id": wiring.run_id,
+        "round": state.get("candidate_round", state.get("round")),
+        "candidate": state.get("candidate_id"),
+        "stage": node,
+    }

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from cuda_llm.graph.bind import Find, bind
-from cuda_llm.graph.damage import gone
 from cuda_llm.graph.judged import settle
 from cuda_llm.graph.stages import STAGES
 from cuda_llm.graph.state import CandidateState
@@ -113,7 +112,7 @@ async def work_on(wiring: Wiring, name: str, stage: str) -> str:
         return ""
     brief = wiring.folder.brief(name)
     if brief is None:
-        raise gone(wiring.folder.candidate(name) / "brief.json", wiring.folder)
+        raise wiring.folder.gone(wiring.folder.candidate(name) / "brief.json")
     wiring.record(StageEntered(candidate=name, stage=stage))
     started = time.monotonic()
     verdict = await STAGES[stage](wiring, brief)

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Sequence
 
 from cuda_llm.graph.duplicates import as_duplicate, first_of
-from cuda_llm.graph.lean import lean
 from cuda_llm.graph.state import SearchState, SearchUpdate
 from cuda_llm.graph.view import attempts_of
 from cuda_llm.graph.wiring import Wiring
@@ -16,13 +15,13 @@ def take_in(state: SearchState, wiring: Wiring, names: Sequence[str]) -> SearchU
     """The attempts that `names` came to; who has come to nothing yet is late."""
     found = {name: wiring.folder.attempt(name) for name in names}
     judged = settle_duplicates(
-        wiring, attempts_of(state), [one for one in found.values() if one is not None]
+        wiring, attempts_of(state, wiring), [one for one in found.values() if one is not None]
     )
     for attempt in judged:
         wiring.record(AttemptJudged(attempt=attempt))
     late = [name for name in state["late"] if name not in found]
     return {
-        "attempts": [lean(one) for one in judged],
+        "attempts": [one.id for one in judged],
         "judged": [*state["judged"], *(one.id for one in judged)],
         "late": [*late, *(name for name, attempt in found.items() if attempt is None)],
     }
@@ -46,7 +45,7 @@ def settle_duplicates(
 
 def tell_trials(state: SearchState, wiring: Wiring, update: SearchUpdate) -> None:
     """For each parent, say what its trials came to."""
-    trials = [one for one in attempts_of(update) if one.id in state["trials"]]
+    trials = [one for one in attempts_of(update, wiring) if one.id in state["trials"]]
     for parent in dict.fromkeys(one.parent for one in trials):
         tried = [one for one in trials if one.parent == parent]
         fastest = max((one for one in tried if one.passed), key=pace, default=None)

@@ -7,15 +7,18 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from cuda_llm.codec import decode, encode
-from cuda_llm.errors import describe_error
+from cuda_llm.errors import CudaLLMError, describe_error
+from cuda_llm.log import Log
 from cuda_llm.outcomes import InfraFailed
 
 T = TypeVar("T")
 
+_log = Log(__name__)
+
 MOST_CHARACTERS = 1 << 18
-"""Of one answer as JSON. The state holds it, and every checkpoint from then on."""
+"""Of one answer as JSON. Notes stand in the state, and in every checkpoint from then on."""
 MOST_SOURCE = 1 << 21
-"""Of an answer that lies in the run's folder instead."""
+"""Of an answer that holds a source."""
 
 
 async def contained(
@@ -39,6 +42,8 @@ async def contained(
     except (Exception, SystemExit) as error:
         failed = error
     detail = f"not done within {limit_s:g} s" if limit.expired() else describe_error(failed)
+    trace = None if limit.expired() or isinstance(failed, CudaLLMError) else failed
+    _log.warning("a part of the run failed", component=component, error=detail, exc_info=trace)
     return InfraFailed(component=component, detail=detail)
 
 

@@ -1,4 +1,4 @@
-"""What agents add to the state, told to the trace."""
+"""What agents add to the state, recorded in the trace."""
 
 from collections.abc import Sequence
 
@@ -37,8 +37,9 @@ def as_contribution(made: Reflected | InfraFailed) -> Contribution | InfraFailed
     return made if isinstance(made, InfraFailed) else Contribution(**vars(made))
 
 
-def give(wiring: Wiring, channel: str, hints: Sequence[Hint]) -> list[dict[str, object]]:
-    """The hints as the state holds them."""
-    for hint in hints:
+def give(wiring: Wiring, channel: str, hints: Sequence[Hint]) -> list[str]:
+    """Keep and record the hints; their ids, which the state holds."""
+    kept = wiring.folder.keep_hints(hints)
+    for hint in kept:
         wiring.record(HintGiven(channel=channel, hint=hint))
-    return [lean(hint) for hint in hints]
+    return [hint.id for hint in kept]

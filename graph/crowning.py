@@ -67,7 +67,7 @@ class Field:
 async def crown(wiring: Wiring, situation: Situation, judged: Sequence[Attempt]) -> Crowned:
     """The strategy's choice, confirmed where the bench can and times are measured."""
     bench = wiring.bench
-    if situation.time_source == "modelled" or not isinstance(bench, Arena):
+    if not situation.capabilities.duels or not isinstance(bench, Arena):
         return Crowned(choice=choose(wiring, situation, judged))
     field = Field(situation=situation, judged=tuple(judged))
     while True:

@@ -3,18 +3,9 @@
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from cuda_llm.errors import UsageError
 from cuda_llm.traces.run_folder import RunFolder
-
-
-def gone(path: Path, folder: RunFolder) -> UsageError:
-    """A file is missing that a node before this one has written."""
-    return UsageError(
-        f"{path}: gone; restore it, or remove {folder.checkpoint}: "
-        "resume works the run out again from what its folder holds"
-    )
 
 
 def unusable(folder: RunFolder, why: object) -> UsageError:

@@ -1,4 +1,4 @@
-"""The last node: re-measure the winner, say the result."""
+"""The last node: measure the winner again, record the result."""
 
 from collections.abc import Collection
 

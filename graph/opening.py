@@ -1,9 +1,9 @@
 """Nodes before the first round: start and baseline."""
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
-from cuda_llm.graph.lean import lean
 from cuda_llm.graph.state import SearchState, SearchUpdate
 from cuda_llm.graph.wiring import Wiring
 from cuda_llm.search import Hint
@@ -12,12 +12,12 @@ from cuda_llm.traces.events import BaselineJudged, HintGiven, RunStarted
 
 async def start(state: SearchState, wiring: Wiring) -> SearchUpdate:
     """Open the run: its channels, and what the user said."""
-    hints = said(wiring)
+    hints = wiring.folder.keep_hints(said(wiring))
     open_trace(wiring, hints)
     update = empty(state)
     update["run_id"] = wiring.run_id
     update["round"] = -1 if wiring.request.start else 0
-    update["performance_hints"] = anew(state, [lean(one) for one in hints])
+    update["performance_hints"] = anew(state, [one.id for one in hints])
     return update
 
 
@@ -61,8 +61,8 @@ def anew(state: SearchState, value: Any) -> Any:
     return Overwrite(value) if "run_id" in state else value
 
 
-def open_trace(wiring: Wiring, hints: list[Hint]) -> None:
-    """Tell of the start, once: `RunStarted` is the first line of every run."""
+def open_trace(wiring: Wiring, hints: Sequence[Hint]) -> None:
+    """Record the start, once: `RunStarted` is the first line of every run."""
     if wiring.folder.events.exists() and wiring.folder.events.stat().st_size > 0:
         return
     wiring.record(started(wiring))
@@ -77,7 +77,7 @@ def started(wiring: Wiring) -> RunStarted:
         task=wiring.task.name,
         device=wiring.device.name,
         hardware=wiring.device.hardware.name,
-        time_source=wiring.device.time_source,
+        time_source=wiring.device.capabilities.time_source,
         generator=wiring.generator.name,
         model=wiring.request.model,
         strategy=wiring.strategy.name,
@@ -86,5 +86,5 @@ def started(wiring: Wiring) -> RunStarted:
         seed=wiring.plan.seed,
         versions=wiring.versions,
         note=wiring.note,
-        l2=wiring.request.l2 if wiring.device.time_source == "measured" else "",
+        l2=wiring.request.l2 if wiring.device.capabilities.sets_l2 else "",
     )

@@ -1,7 +1,7 @@
-"""Parts of a run that a caller brings as Python objects instead of naming them."""
+"""Parts of a run that a caller passes as Python objects instead of naming them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -19,14 +19,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Overrides:
-    """Each one given replaces what the request names. None of them is kept in `run.json`: whoever
-    resumes such a run brings them again."""
+    """Objects that replace what the request names. `run.json` keeps only which of them there were:
+    whoever resumes such a run passes them again."""
 
     task: "Task | None" = None
     device: "Device | None" = None
     model: "BaseChatModel | None" = None
     """The generator's."""
     reflection_model: "BaseChatModel | None" = None
+    agent_models: "Mapping[str, BaseChatModel]" = field(default_factory=dict)
+    """By the name of the agent that asks it, beside the ones that the request names."""
     generator: "Generator | None" = None
     strategy: "Strategy | None" = None
     reflector: "Reflector | None" = None
@@ -37,7 +39,7 @@ class Overrides:
 
     @property
     def given(self) -> Mapping[str, object]:
-        """The parts that are there, by name."""
+        """The objects that were passed, by field."""
         return {name: part for name, part in vars(self).items() if part}
 
 

@@ -1,57 +1,259 @@
-"""What a user asks of a run. Plain data: `run.json` holds it, and a resumed run reads it there."""
+"""What a user may ask of a run, said once.
 
-from dataclasses import dataclass, field
-from typing import Literal
+The command line, the keywords of `optimize()`, the graph's public input, `run.json` and the table
+in `docs/settings.md` are made from `RunRequest` or held to it by a test: a new option is a field
+here, its line in `RunOptions`, and the place that uses it.
+"""
 
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, Field, dataclass, field, fields
+from typing import Annotated, Any, Literal, get_origin, get_type_hints
+
+from typing_extensions import TypedDict
+
+from cuda_llm.errors import UsageError
 from cuda_llm.search import Components, HardwareContext
 
 MOST_CANDIDATES = 256
 MOST_ROUNDS = 1000
+MOST_SEED = 2**32 - 1
+
+L2Choice = Literal["", "cold", "warm"]
+"""Empty: what the settings say."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptionText:
+    """What a person reads of an option, and what values and settings it takes."""
+
+    help: str
+    """One line for `--help` and the table of options."""
+    flag: str = ""
+    """On the command line, where that is not `--` and the field's name; see `run_options`."""
+    metavar: str = ""
+    within: tuple[int, int] | None = None
+    """Least and most."""
+    above_zero: bool = False
+    setting: str = ""
+    """The setting that decides where the user gives no value."""
+    read_later: bool = False
+    """The setting is read where the value is needed, not when the request is resolved."""
+    shown: str = ""
+    """The default as a person reads it, where it is not the field's own."""
+    on_command_line: bool = True
+    in_graph: bool = True
+    """May stand in the input of the graph itself, as LangGraph Studio sends it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunRequest:
-    """Everything that decides a run, as the command line names it. Defaults are the product's."""
+    """Everything that decides a run. Plain data: `run.json` holds it, and a resumed run reads it
+    there. Defaults are the product's; the fields' order is that of `cuda-llm run --help`."""
 
-    task: str
-    """Name of a task, or its folder."""
-    device: str = "auto"
-    l2: Literal["cold", "warm"] = "cold"
-    """What the L2 cache of a GPU holds when a timed call begins; a modelled device is cold."""
-    generator: str = "auto"
-    """`auto`, `llm`, `playbook` or a dotted path; `auto` is `llm` where a model is named."""
-    strategy: str = "fsr"
-    """`fsr`, `fsr-paper`, `best-of-n` or a dotted path."""
-    agents: tuple[str, ...] = ()
-    """Extra agents: `name` or `dotted.path:attribute`, each with `@stage` where it should not
-    stand behind `hardware_research`."""
-    candidates: int = 5
-    rounds: int = 5
-    seed: int = 0
-    patience: int = 2
-    round_quorum: int = 0
-    """Reflection starts when this many of a round are judged; 0 waits for all."""
-    tune: int = 8
-    """Evaluations a round for tunables that candidates declare; 0 switches the tuner off."""
-    start: str = ""
-    """Path of a kernel to start from."""
-    hints: tuple[str, ...] = ()
-    model: str = ""
-    reflection_model: str = ""
+    task: Annotated[str, OptionText(help="Name of a task, or its folder.")]
+    device: Annotated[
+        str,
+        OptionText(
+            help="auto, cuda:0, cuda:all, emulated, emulated:GPU as in emulated:RTX 4090, "
+            "module:attribute.",
+            setting="device",
+        ),
+    ] = "auto"
+    l2: Annotated[
+        L2Choice,
+        OptionText(help="L2 of a GPU when a timed call begins.", setting="l2", shown="cold"),
+    ] = ""
+    """A modelled device is always cold."""
+    generator: Annotated[
+        str, OptionText(help="Who writes: auto, llm, playbook or module:Class.")
+    ] = "auto"
+    """`auto` is `llm` where a model is named."""
+    model: Annotated[
+        str, OptionText(help="Model of any OpenAI-compatible endpoint.", setting="model")
+    ] = ""
+    reflection_model: Annotated[
+        str, OptionText(help="Model of the reflection, if another.", setting="reflection_model")
+    ] = ""
     """Empty: the generator's model."""
-    base_url: str = ""
-    """Empty: what OPENAI_BASE_URL says, else the client's own default."""
-    prompts: str = ""
-    """Folder of templates that replace ours, by name."""
-    hardware_context: HardwareContext = "full"
-    components: Components = field(default_factory=Components)
-    budget_usd: float | None = None
-    max_tokens: int | None = None
+    base_url: Annotated[
+        str,
+        OptionText(
+            help="Endpoint, as in http://localhost:8000/v1.", setting="base_url", read_later=True
+        ),
+    ] = ""
+    """Empty: what the settings, then OPENAI_BASE_URL say whenever a model is opened. An endpoint is
+    the machine's, not the run's."""
+    prompts: Annotated[str, OptionText(help="Folder of templates that replace ours by name.")] = ""
+    start: Annotated[
+        str, OptionText(help="A kernel of yours to start from.", metavar="FILE.cu")
+    ] = ""
+    hints: Annotated[
+        tuple[str, ...],
+        OptionText(help="What the generator should know. Repeatable.", flag="--hint"),
+    ] = ()
+    agents: Annotated[
+        tuple[str, ...],
+        OptionText(
+            help="Extra agent: a name or module:attribute, with @STAGE. Repeatable.",
+            flag="--agent",
+            in_graph=False,
+        ),
+    ] = ()
+    """Without `@stage`: as the agent says, else behind `hardware_research`. `-name` leaves one out
+    that ships."""
+    agent_models: Annotated[
+        Mapping[str, str],
+        OptionText(
+            help="Model that an agent of yours asks, by the agent's name. Repeatable.",
+            flag="--agent-model",
+            metavar="NAME=MODEL",
+            setting="agent_models",
+            read_later=True,
+        ),
+    ] = field(default_factory=dict)
+    """Of extra agents, and of a generator or reflector of the user's own; who is not in it asks
+    `model`. The settings add those of parts that are in the run and are not named here."""
+    candidates: Annotated[int, OptionText(help="Kernels a round.", within=(1, MOST_CANDIDATES))] = 5
+    rounds: Annotated[int, OptionText(help="Rounds at most.", within=(1, MOST_ROUNDS))] = 5
+    strategy: Annotated[str, OptionText(help="fsr, fsr-paper, best-of-n or module:Class.")] = "fsr"
+    budget_usd: Annotated[
+        float | None, OptionText(help="End when this much is spent.", above_zero=True)
+    ] = None
+    max_tokens: Annotated[
+        int | None, OptionText(help="End after this many tokens.", above_zero=True)
+    ] = None
     """Of all calls together, in and out."""
-    max_minutes: float | None = None
-    review: bool = False
-    """Stop before each round until the run is resumed (a LangGraph interrupt)."""
-    out: str = ""
-    """Folder that holds runs; empty is `traces/runs` below the current folder."""
-    run_id: str = ""
+    max_minutes: Annotated[
+        float | None, OptionText(help="End after this much time.", above_zero=True)
+    ] = None
+    hardware_context: Annotated[
+        HardwareContext, OptionText(help="What prompts say of the GPU.")
+    ] = "full"
+    components: Annotated[Components, OptionText(help="What prompts may hold.")] = field(
+        default_factory=Components
+    )
+    """On the command line a switch for each, `--history/--no-history`."""
+    seed: Annotated[
+        int, OptionText(help="The same seed gives the same run.", within=(0, MOST_SEED))
+    ] = 0
+    out: Annotated[
+        str, OptionText(help="Folder that holds runs.", metavar="DIR", shown="traces/runs")
+    ] = ""
+    """Empty: `traces/runs` below the current folder."""
+    round_quorum: Annotated[
+        int, OptionText(help="Go on when this many of a round are judged; 0 waits for all.")
+    ] = 0
+    """From 0 to `candidates`."""
+    patience: Annotated[
+        int,
+        OptionText(
+            help="Rounds without gain before leaving the structure.", within=(1, MOST_ROUNDS)
+        ),
+    ] = 2
+    tune: Annotated[
+        int,
+        OptionText(
+            help="Tunings tried a round without asking a model.", within=(0, MOST_CANDIDATES)
+        ),
+    ] = 8
+    review: Annotated[bool, OptionText(help="Stop before each round, to go on with resume.")] = (
+        False
+    )
+    """A LangGraph interrupt."""
+    run_id: Annotated[
+        str,
+        OptionText(help="Name of the run and its folder.", on_command_line=False, in_graph=False),
+    ] = ""
     """Empty: made from the time and the task."""
+
+
+class RunOptions(TypedDict, total=False):
+    """The options that are plain values wherever they are given, as in `RunRequest`."""
+
+    l2: L2Choice
+    base_url: str
+    prompts: str
+    start: str
+    hints: Sequence[str]
+    candidates: int
+    rounds: int
+    budget_usd: float | None
+    max_tokens: int | None
+    max_minutes: float | None
+    hardware_context: HardwareContext
+    components: Components
+    seed: int
+    out: str
+    round_quorum: int
+    patience: int
+    tune: int
+    review: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOption:
+    """One field of `RunRequest`: name, type, default and text."""
+
+    name: str
+    kind: Any
+    """Its type, without the text."""
+    default: Any
+    text: OptionText
+
+    @property
+    def flag(self) -> str:
+        """The name on the command line."""
+        return self.text.flag or f"--{self.name.replace('_', '-')}"
+
+    @property
+    def is_list(self) -> bool:
+        """Whether it is given once for each of several values."""
+        return get_origin(self.kind) is tuple
+
+    @property
+    def is_mapping(self) -> bool:
+        """Whether it is given as NAME=VALUE, once for each name."""
+        return get_origin(self.kind) is Mapping
+
+    @property
+    def is_choice(self) -> bool:
+        """Whether it takes one of some words; an empty one among them means no value was given."""
+        return get_origin(self.kind) is Literal
+
+
+def task_help() -> str:
+    """Return the help text of the task, which is an argument and no option."""
+    text: OptionText = get_type_hints(RunRequest, include_extras=True)["task"].__metadata__[0]
+    return text.help
+
+
+def run_options() -> tuple[RunOption, ...]:
+    """Return every field of `RunRequest` but `task`, in its order."""
+    hints = get_type_hints(RunRequest, include_extras=True)
+    return tuple(
+        RunOption(
+            name=one.name,
+            kind=hints[one.name].__origin__,
+            default=_default_of(one),
+            text=hints[one.name].__metadata__[0],
+        )
+        for one in fields(RunRequest)
+        if one.name != "task"
+    )
+
+
+def make_request(given: Mapping[str, Any]) -> RunRequest:
+    """Build a request from plain data by field name.
+
+    Raises UsageError naming the first field whose value is of a wrong type.
+    """
+    from cuda_llm.codec import decode
+
+    try:
+        return decode(RunRequest, given)
+    except ValueError as error:
+        raise UsageError(f"the run's options do not fit: {error}") from None
+
+
+def _default_of(one: "Field[Any]") -> Any:
+    return one.default if one.default_factory is MISSING else one.default_factory()

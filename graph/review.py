@@ -1,16 +1,13 @@
 """A person looks at the run before each round."""
 
-from typing import Any
-
-from cuda_llm.graph.lean import lean
+from cuda_llm.graph.contributions import give
 from cuda_llm.graph.state import SearchState
 from cuda_llm.graph.wiring import Wiring
 from cuda_llm.search import Hint
-from cuda_llm.traces.events import HintGiven
 
 
-def review(state: SearchState, wiring: Wiring) -> list[dict[str, Any]]:
-    """Stop until the run is resumed, where the user asked for it; the hints given with that.
+def review(state: SearchState, wiring: Wiring) -> list[str]:
+    """Stop until the run is resumed, where the user asked for it; ids of the hints given with that.
 
     Needs a checkpointer. What resumes the run is a list of hints, in words.
     """
@@ -19,12 +16,10 @@ def review(state: SearchState, wiring: Wiring) -> list[dict[str, Any]]:
     from langgraph.types import interrupt
 
     shown = {"round": state["round"] + 1, "incumbent": state["incumbent"]}
-    said = interrupt(shown)
-    texts = [said] if isinstance(said, str) else list(said or ())
+    answer = interrupt(shown)
+    texts = [answer] if isinstance(answer, str) else list(answer or ())
     hints = [
         Hint(round=state["round"], about="", code="USER", text=str(text), by="user")
         for text in texts
     ]
-    for hint in hints:
-        wiring.record(HintGiven(channel="performance_hints", hint=hint))
-    return [lean(hint) for hint in hints]
+    return give(wiring, "performance_hints", hints)

@@ -1,7 +1,9 @@
 """Nodes of one round, in their order."""
 
+from dataclasses import replace
 from functools import partial
 
+from cuda_llm.agents.llm.agent_ask import AgentAsk, folder_of_turn
 from cuda_llm.agents.reflector import Reflected
 from cuda_llm.graph.collecting import take_in, tell_trials
 from cuda_llm.graph.contained import contained
@@ -18,8 +20,8 @@ from cuda_llm.traces.events import IncumbentChosen, RoundBegan
 
 async def strategy(state: SearchState, wiring: Wiring) -> SearchUpdate:
     """Write the briefs of the next round; that of round 0 is the user's own kernel."""
-    told = review(state, wiring)
-    hints = [*state["performance_hints"], *told]
+    added = review(state, wiring)
+    hints = [*state["performance_hints"], *added]
     opened: SearchState = {**state, "round": state["round"] + 1, "performance_hints": hints}
     situation = situation_of(opened, wiring)
     briefs = order(situation, wiring)
@@ -27,7 +29,7 @@ async def strategy(state: SearchState, wiring: Wiring) -> SearchUpdate:
         wiring.folder.write_brief(brief)
     ids = [*state["late"], *(brief.id for brief in briefs)]
     fresh: SearchUpdate = {"round": opened["round"], "trials": [], "judged": []}
-    return {**fresh, "briefs": ids, "performance_hints": told}
+    return {**fresh, "briefs": ids, "performance_hints": added}
 
 
 async def hand_out(state: SearchState, wiring: Wiring) -> SearchUpdate:
@@ -89,8 +91,9 @@ async def reflection(state: SearchState, wiring: Wiring) -> SearchUpdate:
     situation = situation_of(state, wiring)
     judged = judged_of(state, situation)
     name = wiring.reflector.name
-    reflect = partial(wiring.reflector.reflect, situation, judged)
-    made = await contained(name, reflect, Reflected)
+    with AgentAsk(wiring.client_of(name), name, folder_of_turn(situation.round, name)) as ask:
+        reflect = partial(wiring.reflector.reflect, replace(situation, ask=ask), judged)
+        made = await contained(name, reflect, Reflected)
     return contribute(wiring, name, situation.round, as_contribution(made))
 
 

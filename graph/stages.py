@@ -2,10 +2,11 @@
 
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from cuda_llm.agents.llm.agent_ask import AgentAsk
 from cuda_llm.codec import decode, encode
 from cuda_llm.graph.contained import MOST_SOURCE, contained
 from cuda_llm.graph.duplicates import first_of, kernel_sha
@@ -27,8 +28,11 @@ async def generate(wiring: Wiring, brief: Brief) -> Verdict | None:
     situation = kept_view(wiring, brief.round)
     answer: Draft | NoCode | InfraFailed | None = wiring.folder.draft(brief.id)
     if answer is None:
-        ask = partial(wiring.generator.generate, brief, situation)
-        answer = await contained("generator", ask, Draft, NoCode, most=MOST_SOURCE)
+        generator = wiring.generator
+        folder = f"candidates/{brief.id}"
+        with AgentAsk(wiring.client_of(generator.name), generator.name, folder) as ask:
+            write = partial(generator.generate, brief, replace(situation, ask=ask))
+            answer = await contained("generator", write, Draft, NoCode, most=MOST_SOURCE)
     if isinstance(answer, InfraFailed):
         return answer
     wiring.folder.write_draft(brief.id, answer)

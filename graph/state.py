@@ -1,13 +1,15 @@
 """What a run remembers between nodes. Plain JSON throughout, so that a checkpoint loads anywhere.
 
-`docs/state.md` says of each channel who writes it, who reads it and how writes are joined. What is
-large (sources, verdicts, prompts) lies in the run's folder; the state names it by id.
+`docs/state.md` says of each channel who writes it, who reads it and how writes are joined.
+Attempts, briefs and hints lie in the run's folder, as do sources and verdicts; the state holds ids.
 """
 
 import operator
 from typing import Annotated, Any, Required, TypeVar
 
 from typing_extensions import TypedDict
+
+from cuda_llm.graph.request import RunOptions
 
 T = TypeVar("T")
 
@@ -20,7 +22,7 @@ def merge(old: dict[str, T], new: dict[str, T]) -> dict[str, T]:
     return {**old, **new}
 
 
-class SearchInput(TypedDict, total=False):
+class SearchInput(RunOptions, total=False):
     """What starts a run, each as in `RunRequest`. With a `Wiring` in the context, that rules."""
 
     task: Required[str]
@@ -28,15 +30,8 @@ class SearchInput(TypedDict, total=False):
     generator: str
     strategy: str
     model: str
-    candidates: int
-    rounds: int
-    seed: int
-    hints: list[str]
-    start: str
-    tune: int
-    budget_usd: float
-    max_minutes: float
-    out: str
+    reflection_model: str
+    agent_models: dict[str, str]
 
 
 class SearchUpdate(TypedDict, total=False):
@@ -55,14 +50,15 @@ class SearchUpdate(TypedDict, total=False):
     """Ids of the attempts that this round added."""
     late: list[str]
     """Ids of candidates still at work when their round went on without them."""
-    attempts: Annotated[list[Json], operator.add]
-    """Every candidate that was judged, by round and index."""
+    attempts: Annotated[list[str], operator.add]
+    """Ids of all candidates that were judged, by round and index."""
     incumbent: str | None
     """Id of the attempt to beat."""
     unfit: Annotated[dict[str, str], merge]
     """By attempt that passed: what was found when it was about to be crowned."""
-    error_hints: Annotated[list[Json], operator.add]
-    performance_hints: Annotated[list[Json], operator.add]
+    error_hints: Annotated[list[str], operator.add]
+    performance_hints: Annotated[list[str], operator.add]
+    """Ids of hints, in the order given."""
     notes: Annotated[dict[str, Json], merge]
     """By name of the agent that wrote it."""
     stop: str
@@ -82,7 +78,7 @@ class SearchOutput(TypedDict, total=False):
     stop: str
     best: Json | None
     incumbent: str | None
-    attempts: list[Json]
+    attempts: list[str]
 
 
 class CandidateState(TypedDict, total=False):

@@ -8,11 +8,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from cuda_llm.codec import decode
-from cuda_llm.errors import UsageError
 from cuda_llm.graph.bind import Find
 from cuda_llm.graph.overrides import Overrides
-from cuda_llm.graph.request import RunRequest
+from cuda_llm.graph.request import make_request
 from cuda_llm.graph.runs.parts import Parts, find_parts
 from cuda_llm.graph.state import SearchInput
 from cuda_llm.graph.wiring import Wiring
@@ -25,8 +23,8 @@ def finder(overrides: Overrides) -> Find:
     """How the nodes of a graph find their wiring; `overrides` rules over what a context holds."""
     parts = {name: part for name, part in overrides.given.items() if name != "agents"}
 
-    async def find(state: Mapping[str, Any], context: object) -> Wiring:
-        wiring = context if isinstance(context, Wiring) else await opened(state, overrides)
+    async def find(state: Mapping[str, Any], given: object) -> Wiring:
+        wiring = given if isinstance(given, Wiring) else await opened(state, overrides)
         return replace(wiring, **parts) if parts else wiring  # type: ignore[arg-type]
 
     return find
@@ -35,8 +33,8 @@ def finder(overrides: Overrides) -> Find:
 def anew(find: Find) -> Find:
     """Finds wirings of new runs: what a thread's earlier run left in the state does not count."""
 
-    async def find_new(state: Mapping[str, Any], context: object) -> Wiring:
-        return await find(input_of(state), context)
+    async def find_new(state: Mapping[str, Any], given: object) -> Wiring:
+        return await find(input_of(state), given)
 
     return find_new
 
@@ -46,7 +44,11 @@ async def opened(state: Mapping[str, Any], overrides: Overrides) -> Wiring:
     name = state.get("candidate_run") or state.get("run_id", "")
     if name in _open:
         return _open[name]
-    parts = parts_again(name, overrides) if name else find_parts(request_of(state), overrides)
+    parts = (
+        parts_again(name, overrides)
+        if name
+        else find_parts(make_request(input_of(state)), overrides)
+    )
     wiring = await wire_up(parts, known=bool(name))
     return _open.setdefault(wiring.run_id, wiring)
 
@@ -56,14 +58,6 @@ def release(wiring: Wiring) -> None:
     mine = _open.pop(wiring.run_id, None)
     if mine is not None and isinstance(mine.record, Recorder):
         mine.record.close()
-
-
-def request_of(state: Mapping[str, Any]) -> RunRequest:
-    """The input as a request. Raises UsageError where it does not fit."""
-    try:
-        return decode(RunRequest, input_of(state))
-    except ValueError as error:
-        raise UsageError(f"the run's input does not fit: {error}") from None
 
 
 def input_of(state: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,14 +1,14 @@
 """From the state and the wiring to what agents see: a Situation."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from cuda_llm.agents.situation import Note, Situation
 from cuda_llm.codec import decode
-from cuda_llm.graph.damage import gone
-from cuda_llm.graph.state import SearchState, SearchUpdate
+from cuda_llm.graph.state import SearchState
 from cuda_llm.graph.wiring import Wiring
 from cuda_llm.search import Attempt, Hint
 from cuda_llm.tools.judge.timing import Timing
@@ -23,30 +23,31 @@ SEEN = (
 
 def situation_of(state: SearchState, wiring: Wiring) -> Situation:
     """The run as it stands."""
-    attempts = attempts_of(state)
+    attempts = attempts_of(state, wiring)
     incumbent = state.get("incumbent")
     baseline = state.get("baseline", {})
+    look_up = wiring.folder.look_up
     return Situation(
         task=wiring.task,
         hardware=wiring.device.hardware,
         device=wiring.device.name,
-        time_source=wiring.device.time_source,
+        capabilities=wiring.device.capabilities,
         plan=wiring.plan,
         round=max(0, state.get("round", 0)),
         attempts=attempts,
         incumbent=next((one for one in attempts if one.id == incumbent), None),
         sizes=tuple(MappingProxyType(dims) for dims in baseline.get("sizes", ())),
         baseline_us=tuple(baseline.get("times_us", ())),
-        error_hints=tuple(decode(Hint, one) for one in state.get("error_hints", ())),
-        performance_hints=tuple(decode(Hint, one) for one in state.get("performance_hints", ())),
+        error_hints=tuple(look_up(Hint, one) for one in state.get("error_hints", ())),
+        performance_hints=tuple(look_up(Hint, one) for one in state.get("performance_hints", ())),
         notes={name: decode(Note, one) for name, one in state.get("notes", {}).items()},
         archive=wiring.folder,
     )
 
 
-def attempts_of(state: SearchState | SearchUpdate) -> tuple[Attempt, ...]:
+def attempts_of(state: Mapping[str, Any], wiring: Wiring) -> tuple[Attempt, ...]:
     """All that were judged."""
-    return tuple(decode(Attempt, one) for one in state.get("attempts", ()))
+    return tuple(wiring.folder.look_up(Attempt, one) for one in state.get("attempts", ()))
 
 
 def judged_of(state: SearchState, situation: Situation) -> tuple[Attempt, ...]:
@@ -67,7 +68,7 @@ def kept_view(wiring: Wiring, round_: int) -> Situation:
     if round_ not in known:
         text = read_text(_file(wiring, round_))
         if text is None:
-            raise gone(_file(wiring, round_), wiring.folder)
+            raise wiring.folder.gone(_file(wiring, round_))
         seen: SearchState = json.loads(text)
         known[round_] = situation_of(seen, wiring)
     return known[round_]

@@ -10,6 +10,7 @@ from cuda_llm.agents.seam import PlacedAgent
 from cuda_llm.agents.situation import Plan
 from cuda_llm.agents.strategy import Strategy
 from cuda_llm.agents.tuner import Tuner
+from cuda_llm.conversation import Ask, Call, CallFailed, Reply
 from cuda_llm.graph.judging.bench import Bench
 from cuda_llm.graph.request import RunRequest
 from cuda_llm.graph.workbench import Workbench
@@ -27,6 +28,15 @@ def never_over() -> str:
 def no_end() -> float:
     """No deadline."""
     return math.inf
+
+
+def no_client(agent: str) -> Ask:
+    """No model for anybody."""
+
+    async def ask(call: Call) -> Reply | CallFailed:
+        return CallFailed(kind="no_model", detail=f"no model is named for {agent}", tries=0)
+
+    return ask
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +62,8 @@ class Wiring:
     each round; what is at work may end."""
     seconds_left: Callable[[], float] = no_end
     """Until `--max-minutes` are over: a round does not wait for its candidates any longer."""
+    client_of: Callable[[str], Ask] = no_client
+    """What asks the model of an agent, generator or reflector of the user's, by its name."""
     note: str = ""
     """What the user should know about how this run was set up; `RunStarted` tells it."""
     versions: Mapping[str, str] = field(default_factory=dict)

@@ -5,13 +5,14 @@
 
 import json
 import math
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
+from cuda_llm.atomic_file import write_atomically
+from cuda_llm.data_file import Positive, read_as
 from cuda_llm.errors import HardwareError
 from cuda_llm.hardware_profiles.hardware import Hardware
 
@@ -79,6 +80,18 @@ class Ceilings:
         return known[-1][1]
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Stored:
+    """What `keep_ceilings` writes: the measured fields alone."""
+
+    dram_gb_s: Positive | None = None
+    fp32_tflops: Positive | None = None
+    launch_us: Positive | None = None
+    tensor_tflops: Mapping[str, Positive] = field(default_factory=dict)
+    copies: tuple[tuple[Positive, Positive], ...] = ()
+    """Bytes and gigabytes a second."""
+
+
 def published_ceilings(hardware: Hardware) -> Ceilings:
     """What the profile says: published peaks, and its estimates of copy rate and launch cost."""
     return Ceilings(
@@ -98,29 +111,34 @@ def find_ceilings(hardware: Hardware) -> Ceilings:
     known = published_ceilings(hardware)
     try:
         stored = json.loads(path.read_text())
+        found = read_as(_Stored, stored)
     except FileNotFoundError:
         return known
-    except (OSError, ValueError) as error:
-        raise HardwareError(f"{path}: cannot be read ({error}); probe the card again") from error
-    try:
-        return _merge(known, stored)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise HardwareError(f"{path}: is no list of ceilings; probe the card again") from error
+    except (OSError, TypeError, ValueError) as error:
+        raise HardwareError(
+            f"{path}: is no list of ceilings ({error}); probe the card again"
+        ) from error
+    copies = [CopyRate(bytes_moved=int(size), gb_s=rate) for size, rate in found.copies]
+    return Ceilings(
+        dram_gb_s=found.dram_gb_s or known.dram_gb_s,
+        fp32_tflops=found.fp32_tflops or known.fp32_tflops,
+        launch_us=found.launch_us or known.launch_us,
+        tensor_tflops={**known.tensor_tflops, **found.tensor_tflops},
+        copies=tuple(sorted(copies, key=lambda one: one.bytes_moved)),
+        measured=frozenset({*stored, *(f"tensor:{kind}" for kind in found.tensor_tflops)}),
+    )
 
 
 def keep_ceilings(hardware: Hardware, ceilings: Ceilings) -> Path:
     """Store the measured fields for `find_ceilings`; the file."""
     path = ceilings_path(hardware)
-    path.parent.mkdir(parents=True, exist_ok=True)
     names = sorted(name for name in ceilings.measured if not name.startswith("tensor:"))
     stored: dict[str, Any] = {name: getattr(ceilings, name) for name in names}
     if "tensor_tflops" in stored:
         stored["tensor_tflops"] = dict(ceilings.tensor_tflops)
     if "copies" in stored:
         stored["copies"] = [[one.bytes_moved, one.gb_s] for one in ceilings.copies]
-    scratch = path.with_suffix(f".{os.getpid()}")
-    scratch.write_text(json.dumps(stored, indent=2) + "\n")
-    scratch.replace(path)
+    write_atomically(path, json.dumps(stored, indent=2) + "\n")
     return path
 
 
@@ -129,27 +147,3 @@ def ceilings_path(hardware: Hardware) -> Path:
     from cuda_llm.settings import settings
 
     return settings().cache / "ceilings" / f"{hardware.slug}.json"
-
-
-def _merge(known: Ceilings, stored: Mapping[str, Any]) -> Ceilings:
-    """A measured figure replaces a published one; a broken one is an error, not a default."""
-    tensor = {kind: _rate(rate) for kind, rate in stored.get("tensor_tflops", {}).items()}
-    copies = [
-        CopyRate(bytes_moved=int(_rate(size)), gb_s=_rate(rate))
-        for size, rate in stored.get("copies", [])
-    ]
-    return Ceilings(
-        dram_gb_s=_rate(stored.get("dram_gb_s", known.dram_gb_s)),
-        fp32_tflops=_rate(stored.get("fp32_tflops", known.fp32_tflops)),
-        launch_us=_rate(stored.get("launch_us", known.launch_us)),
-        tensor_tflops={**known.tensor_tflops, **tensor},
-        copies=tuple(sorted(copies, key=lambda one: one.bytes_moved)),
-        measured=frozenset({*stored, *(f"tensor:{kind}" for kind in tensor)}),
-    )
-
-
-def _rate(value: object) -> float:
-    number = float(str(value))
-    if not 0 < number < math.inf:
-        raise ValueError(f"{value} is no rate")
-    return number

@@ -1,56 +1,82 @@
-"""What one GPU model can do. Units are in the names; every figure has its source in the file."""
+"""What one GPU model can do, as values, which are also the schema of a profile's file.
+
+Units are in the names; every figure has its source in the file.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+from cuda_llm.data_file import Count, Positive, Rule, Text, UnfitError
+
+CountOrZero = Annotated[
+    int, Rule(lambda core: core.int_schema(ge=0), "a whole number of at least 0")
+]
+PositiveOrZero = Annotated[
+    float,
+    Rule(lambda core: core.float_schema(ge=0, allow_inf_nan=False), "a number of at least 0"),
+]
+
+
+def _read_capability(value: Any) -> tuple[int, int]:
+    major, dot, minor = str(value).partition(".")
+    if not (isinstance(value, str) and dot and major.isdecimal() and minor.isdecimal()):
+        raise UnfitError(value, 'a text such as "8.6"')
+    return int(major), int(minor)
+
+
+Capability = Annotated[
+    tuple[int, int], Rule(lambda core: core.no_info_plain_validator_function(_read_capability))
+]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
     """Sizes fixed by the compute capability."""
 
-    threads_per_block: int
-    threads_per_sm: int
-    blocks_per_sm: int
-    registers_per_sm: int
-    registers_per_block: int
-    shared_bytes_per_sm: int
-    shared_bytes_per_block: int
+    threads_per_block: Count
+    threads_per_sm: Count
+    blocks_per_sm: Count
+    registers_per_sm: Count
+    registers_per_block: Count
+    shared_bytes_per_sm: Count
+    shared_bytes_per_block: Count
     """Without asking."""
-    shared_bytes_per_block_optin: int
+    shared_bytes_per_block_optin: Count
     """With cudaFuncAttributeMaxDynamicSharedMemorySize."""
-    shared_bytes_reserved_per_block: int
-    register_allocation_unit: int
+    shared_bytes_reserved_per_block: CountOrZero
+    register_allocation_unit: Count
     """Registers are handed out per warp in multiples of this."""
-    shared_allocation_bytes: int
+    shared_allocation_bytes: Count
 
 
 @dataclass(frozen=True, kw_only=True)
 class Peaks:
     """Published peak rates, dense and sparse apart. 0 where the chip has no such unit."""
 
-    fp32_tflops: float
-    fp64_tflops: float
-    fp16_tflops: float
+    fp32_tflops: Positive
+    fp64_tflops: PositiveOrZero
+    fp16_tflops: PositiveOrZero
     """CUDA cores, not tensor cores."""
-    tensor_dense_tflops: Mapping[str, float] = field(default_factory=dict)
+    tensor_dense_tflops: Mapping[str, Positive] = field(default_factory=dict)
     """By input type: `tf32`, `fp16`, `bf16`, `fp8`, `int8` (tera-operations), `fp64`. Floating
     types accumulate in fp32, except `fp16_acc16` and `fp8_acc16`, which accumulate in fp16."""
-    tensor_sparse_tflops: Mapping[str, float] = field(default_factory=dict)
-    dram_gb_s: float = 0.0
+    tensor_sparse_tflops: Mapping[str, Positive] = field(default_factory=dict)
+    dram_gb_s: Positive = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pipes:
     """Lanes per SM and clock for each kind of instruction: a warp takes 32 / lanes clocks."""
 
-    fp32: float
-    fp64: float
-    fp16: float
+    fp32: Positive
+    fp64: Positive
+    fp16: Positive
     """Each lane takes a pair of halves."""
-    int32: float
-    sfu: float
-    convert: float
-    load_store: float
+    int32: Positive
+    sfu: Positive
+    convert: Positive
+    load_store: Positive
     """Four-byte words that L1 and shared memory, one data path, serve per clock."""
 
 
@@ -58,20 +84,20 @@ class Pipes:
 class ModelConstants:
     """What the time model assumes where nothing is published. Estimates, labelled as such."""
 
-    l2_bytes_per_clk: float
+    l2_bytes_per_clk: Positive
     """Whole chip, at the SM clock."""
-    latency_dram_clk: float
-    latency_l2_clk: float
-    latency_shared_clk: float
-    latency_alu_clk: float
-    launch_us: float
+    latency_dram_clk: Positive
+    latency_l2_clk: Positive
+    latency_shared_clk: Positive
+    latency_alu_clk: Positive
+    launch_us: PositiveOrZero
     """From the end of one kernel to the start of the next in a captured graph."""
-    latency_l1_clk: float = 40.0
-    dram_efficiency: float = 0.9
+    latency_l1_clk: Positive = 40.0
+    dram_efficiency: Positive = 0.9
     """Part of the published bandwidth that a large copy reaches."""
-    fill_us: float = 0.0
+    fill_us: PositiveOrZero = 0.0
     """What a fill or a copy by the CUDA API adds between kernels of a graph; 0: as a launch."""
-    grid_barrier_us: float = 0.0
+    grid_barrier_us: PositiveOrZero = 0.0
     """What a cooperative launch and the barrier of its grid add to a plain one; 0: not known."""
 
 
@@ -79,27 +105,32 @@ class ModelConstants:
 class Hardware:
     """One GPU model."""
 
-    name: str
+    name: Text
     """Exact product name, e.g. `NVIDIA GeForce RTX 3090 Ti`."""
     slug: str
     """File name without `.toml`; also accepted on the command line."""
-    aliases: tuple[str, ...]
+    aliases: tuple[str, ...] = ()
     """Other exact names, e.g. `RTX 3090 Ti`."""
-    architecture: str
-    compute_capability: tuple[int, int]
-    target: str
+    architecture: Text
+    compute_capability: Capability
+    target: Text
     """nvcc architecture: `sm_86`; the `a` variant where there is one, `sm_90a`."""
-    sm_count: int
-    schedulers_per_sm: int
-    boost_clock_mhz: float
-    memory_clock_mhz: float
+    sm_count: Count
+    schedulers_per_sm: Count
+    boost_clock_mhz: Positive
+    memory_clock_mhz: Positive
     """As the CUDA driver reports it: the data rate per pin is twice this."""
-    memory_bus_bits: int
-    memory_bytes: int
-    l2_bytes: int
+    memory_bus_bits: Count
+    memory_bytes: Count
+    l2_bytes: Count
     limits: Limits
     peaks: Peaks
     pipes: Pipes
     model: ModelConstants
-    sources: Mapping[str, str] = field(default_factory=dict)
+    sources: Mapping[str, Text] = field(default_factory=dict)
     """Key (dotted, as in the file) to where its figure comes from."""
+
+    @property
+    def short_name(self) -> str:
+        """What people call it, e.g. `RTX 3090 Ti`."""
+        return min((self.name, *self.aliases), key=len)

@@ -56,7 +56,7 @@ async def search() -> tuple[Situation, Brief]:
         task=task,
         hardware=device.hardware,
         device=device.name,
-        time_source=device.time_source,
+        capabilities=device.capabilities,
         plan=Plan(),
         round=1,
         sizes=tuple(dims for dims, _ in timing.times),

@@ -1,1 +1,0 @@
-"""What to optimise: one folder a task, and the loader."""

@@ -9,7 +9,9 @@ import operator
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from types import MappingProxyType
+from typing import Annotated, Any
 
+from cuda_llm.data_file import Rule, UnfitError
 from cuda_llm.errors import TaskError
 
 Number = int | float | bool
@@ -74,6 +76,37 @@ def evaluate(text: str, dims: Mapping[str, int]) -> Number:
 def names_in(text: str) -> frozenset[str]:
     """Names a legal expression refers to. Raises TaskError where it is not legal."""
     return _names(_parse(text), text)
+
+
+def _check_expression(value: Any, info: Any) -> str:
+    """A bare number is taken as its text; names must be dims of the same file."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise UnfitError(value, "an expression in dims")
+    text, dims = str(value), info.context.get("dims")
+    if not isinstance(dims, Mapping):
+        return text  # The table itself is refused.
+    try:
+        unknown = names_in(text) - set(dims)
+    except TaskError as error:
+        raise UnfitError(str(error), "an expression in dims") from None
+    if unknown:
+        listed = ", ".join(sorted(unknown))
+        raise UnfitError(f"{text!r} with unknown {listed}", f"only {', '.join(dims) or 'numbers'}")
+    return text
+
+
+Expression = Annotated[
+    str, Rule(lambda core: core.with_info_plain_validator_function(_check_expression))
+]
+"""A field of a task file: arithmetic on the file's dims."""
+OptionalExpression = Annotated[
+    str,
+    Rule(
+        lambda core: core.with_info_plain_validator_function(
+            lambda value, info: "" if value == "" else _check_expression(value, info)
+        )
+    ),
+]
 
 
 @lru_cache(maxsize=1024)

@@ -1,9 +1,36 @@
-"""What a task is, as values. A task is read from its folder by `tasks.loader.load_task`."""
+"""What a task is, as values, which are also the schema of `task.toml`.
 
-from collections.abc import Mapping
+A task is read from its folder by `tasks.loader.load_task`.
+"""
+
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+from cuda_llm.data_file import Amount, Count, Identifier, Positive, Rule, Text, UnfitError
+from cuda_llm.tasks.dtypes import CTYPES
+from cuda_llm.tasks.expressions import Expression, OptionalExpression
+
+
+def _one_of(names: Iterable[str]) -> Rule:
+    known = list(names)
+    return Rule(lambda core: core.literal_schema(known), f"one of {', '.join(known)}")
+
+
+def _folder_below_task(value: Any, info: Any) -> Path:
+    path = (Path(info.context["folder"]) / str(value)).resolve()
+    if not isinstance(value, str) or not path.is_dir():
+        raise UnfitError(value, "a folder, relative to the task's")
+    return path
+
+
+RelativeFolder = Annotated[
+    Path, Rule(lambda core: core.with_info_plain_validator_function(_folder_below_task))
+]
+Dtype = Annotated[str, _one_of(CTYPES)]
+Precision = Annotated[str, _one_of(("fp32", "tf32", "fp16", "bf16", "fp64"))]
 
 
 class ArgumentRole(StrEnum):
@@ -19,13 +46,13 @@ class ArgumentRole(StrEnum):
 class TaskArgument:
     """One argument of `solve`, in order."""
 
-    name: str
+    name: Identifier
     role: ArgumentRole
-    dtype: str
+    dtype: Dtype
     """NumPy name: `float32`, `int32`, `float16` ...; for scalars too."""
-    shape: tuple[str, ...] = ()
+    shape: tuple[Expression, ...] = ()
     """Expressions in dims, e.g. `("H - R + 1", "W - S + 1")`; empty for scalars."""
-    value: str = ""
+    value: OptionalExpression = ""
     """Scalars: an expression in dims, e.g. `n`."""
     distributions: tuple[str, ...] = ()
     """Inputs: spelled as in `tasks.distribution`; the first is the one used for timing."""
@@ -67,13 +94,13 @@ class Tolerance:
     """
 
     kind: ToleranceClass
-    precision: str = "fp32"
+    precision: Precision = "fp32"
     """`fp32`, `tf32`, `fp16`, `bf16`: the rounding the task allows inside."""
-    max_units: float = 0.0
+    max_units: Amount = 0.0
     """Largest normalised error in units of the precision's rounding unit; 0: the class's own."""
-    rms_units: float = 0.0
+    rms_units: Amount = 0.0
     order: SummationOrder = SummationOrder.ANY
-    terms: str = "1"
+    terms: Expression = "1"
     """Expression in dims: how many terms are added for one output element."""
 
 
@@ -81,9 +108,13 @@ class Tolerance:
 class DimRange:
     """What a hidden size may choose for one dim."""
 
-    minimum: int
-    maximum: int
-    multiple_of: int = 1
+    __pydantic_config__: ClassVar[Any] = {
+        "alias_generator": lambda name: {"minimum": "min", "maximum": "max"}.get(name, name)
+    }
+
+    minimum: Count
+    maximum: Count
+    multiple_of: Count = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,19 +125,19 @@ class HiddenSizes:
     """
 
     dims: Mapping[str, DimRange]
-    count: int = 4
-    cost: str = "1"
+    count: Count = 4
+    cost: Expression = "1"
     """Expression in dims: roughly the work of the baseline at that size."""
-    max_cost: float = float("inf")
+    max_cost: Amount = float("inf")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
     """Dims of the cases, by group."""
 
-    bench: tuple[Mapping[str, int], ...]
-    edge: tuple[Mapping[str, int], ...]
-    emulated: tuple[Mapping[str, int], ...]
+    bench: tuple[Mapping[str, Count], ...]
+    edge: tuple[Mapping[str, Count], ...]
+    emulated: tuple[Mapping[str, Count], ...]
     """Timed on the emulated device; the last is the one explained."""
     hidden: HiddenSizes = field(default_factory=lambda: HiddenSizes(dims={}))
 
@@ -115,22 +146,22 @@ class Sizes:
 class Roofline:
     """Least work any kernel must do, as expressions in dims."""
 
-    flops: str
-    bytes: str
+    flops: Expression
+    bytes: Expression
 
 
 @dataclass(frozen=True, kw_only=True)
 class Capabilities:
     """What a candidate of this task may do beyond launching kernels."""
 
-    scratch_bytes: str = "0"
+    scratch_bytes: Expression = "0"
     """Expression in dims: device memory `solve` may hold beyond its arguments."""
     device_to_host: bool = False
-    include_dirs: tuple[Path, ...] = ()
+    include_dirs: tuple[RelativeFolder, ...] = ()
     header_libraries: tuple[str, ...] = ()
     """Told to the generator: `cub`, `cooperative_groups` ..."""
     flags: tuple[str, ...] = ()
-    defines: Mapping[str, str] = field(default_factory=dict)
+    defines: Mapping[str, Text] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,18 +170,20 @@ class Task:
 
     name: str
     folder: Path
-    title: str
-    origin: str
+    title: Text
+    origin: str = ""
     description: str
-    arguments: tuple[TaskArgument, ...]
-    dims: Mapping[str, str]
+    dims: Mapping[Identifier, Text]
     """Name to what it means."""
+    arguments: tuple[TaskArgument, ...]
+    requires: OptionalExpression = ""
+    """Condition every drawn size must meet, e.g. `H >= R and W >= S`."""
+    roofline: Roofline
     sizes: Sizes
     tolerance: Tolerance
-    roofline: Roofline
-    linear: bool
+    capabilities: Capabilities = field(default_factory=Capabilities)
+    linear: bool = False
     """Linear in its float inputs: the exactness probe applies."""
-    capabilities: Capabilities
     baseline: Path
     host: str
     """Host-code context for a prompt."""
@@ -159,9 +192,7 @@ class Task:
     comparator: str = ""
     """Name of a function in reference.py that judges results not compared element by element."""
     playbook: Path | None = None
-    weights: tuple[float, ...] = ()
+    weights: tuple[Positive, ...] = ()
     """One a bench size; empty means equal."""
-    regression_limit: float = 1.1
+    regression_limit: Amount = 1.1
     """No size may become slower than this times the incumbent."""
-    requires: str = ""
-    """Condition every drawn size must meet, e.g. `H >= R and W >= S`."""

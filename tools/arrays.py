@@ -1,4 +1,4 @@
-"""Where a referee's arrays live: in the memory of the host, or of a GPU."""
+"""Where a site's arrays lie and what makes them: NumPy's, or a module like it on a device."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,14 +7,27 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from cuda_llm.errors import MissingError
-from cuda_llm.tools.launch_on_gpu import Launch, launch_on_gpu
-
 Array: TypeAlias = Any
 """A NumPy array, or a CuPy array with the same methods."""
 
 Random: TypeAlias = Any
 """A numpy.random.Generator, or what does the same on a GPU."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """CUDA source whose threads never wait for each other, and its kernels.
+
+    A C++ compiler takes it too, given the words it has no use for: tests run it thread by thread.
+    """
+
+    source: str
+    kernels: tuple[str, ...]
+
+
+Launch: TypeAlias = Callable[[Program, str, int, tuple[Any, ...]], None]
+"""`launch(program, kernel, threads, arguments)`: contiguous arrays are passed by address, NumPy
+scalars by value. There may be more threads than asked for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,25 +62,3 @@ def _pcg64(seed: int) -> np.random.Generator:
 
 HOST = Arrays(xp=np, generator=_pcg64, to_host=_on_the_host)
 """NumPy."""
-
-
-def on_gpu() -> Arrays:
-    """CuPy on the current device; all memory comes from its own pool. Raises MissingError."""
-    try:
-        import cupy
-    except ImportError as error:
-        raise MissingError("CuPy", "pip install 'cuda-llm[gpu]'") from error
-    from cuda_llm.tools.random_on_gpu import random_on_gpu
-    from cuda_llm.tools.subnormals import keep_subnormals
-
-    keep_subnormals(cupy.cuda.compiler)
-    # Reductions made of CUB's templates take up to nine seconds each to compile.
-    cupy._core.set_reduction_accelerators([])
-    return Arrays(
-        xp=cupy,
-        generator=random_on_gpu,
-        to_host=cupy.asnumpy,
-        at_once=1 << 24,
-        part_bytes=1 << 31,
-        launch=launch_on_gpu,
-    )

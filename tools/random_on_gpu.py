@@ -12,7 +12,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from cuda_llm.tools.launch_on_gpu import Launch, Program, launch_on_gpu
+from cuda_llm.tools.arrays import Launch, Program
+from cuda_llm.tools.launch_on_gpu import launch_on_gpu
 from cuda_llm.tools.random_kernels import SOURCE
 
 Array: TypeAlias = Any

@@ -16,7 +16,7 @@ from cuda_llm.traces.page import labelled, wrapped
 from cuda_llm.traces.summary import spend_of
 
 INSIDE = 14
-"""Indent of what is told of one candidate."""
+"""Indent of the lines about one candidate."""
 
 TOLD = {
     Kind.FIRST: "told to write a kernel",
@@ -89,8 +89,8 @@ def _candidate(
 def say_order(order: Brief | Attempt, generator: str) -> str:
     """What the generator of that name was told to try, in words."""
     words = TOLD | PICKED if generator == "playbook" else TOLD
-    told = words[order.kind].format(parent=order.parent or "the baseline")
-    return f"{told}: {order.direction}" if order.direction else told
+    text = words[order.kind].format(parent=order.parent or "the baseline")
+    return f"{text}: {order.direction}" if order.direction else text
 
 
 def _outcome(attempt: Attempt) -> Iterator[str]:
@@ -111,6 +111,10 @@ def _outcome(attempt: Attempt) -> Iterator[str]:
 def _models(calls: list[ModelCalled], retries: list[ModelRetried]) -> Iterator[str]:
     if calls:
         yield from labelled("models", say_spend(spend_of(calls)))
+    agents = list(dict.fromkeys(call.agent for call in calls))
+    for agent in agents if len(agents) > 1 else ():
+        spent = say_spend(spend_of(call for call in calls if call.agent == agent))
+        yield from labelled("", f"{agent}: {spent}")
     for retry in retries:
         why = f"{retry.call}: try {retry.attempt} failed, {retry.reason}"
         yield from labelled("", f"{why}; waited {retry.wait_s:.1f} s")
@@ -172,8 +176,8 @@ def _choice(chapter: Chapter) -> Iterator[str]:
     after = choice.incumbent or "the baseline"
     before = choice.before or "the baseline"
     change = f"{before} stays" if choice.before == choice.incumbent else f"{before} -> {after}"
-    said = choice.reason.startswith(change)
-    yield from labelled("to beat", choice.reason if said else f"{change}: {choice.reason}")
+    is_in_reason = choice.reason.startswith(change)
+    yield from labelled("to beat", choice.reason if is_in_reason else f"{change}: {choice.reason}")
     for name, verdict in choice.verdicts.items():
         yield from wrapped(f"{name}: {ENDED.get(verdict, verdict)}", indent=INSIDE)
 

@@ -1,7 +1,7 @@
 """The events of a run put in order: what concerns the run, and what concerns each round.
 
-A killed and resumed run tells some things twice. What has an id counts once, the last time it was
-told; model calls count each time, because each was paid for.
+A killed and resumed run records some things twice. What has an id counts once, the last time it was
+recorded; model calls count each time, because each was paid for.
 """
 
 from collections.abc import Iterable
@@ -45,7 +45,7 @@ class Chapter:
     joined: tuple[str, ...] = ()
     """Attempts of earlier rounds that were still at work."""
     attempts: dict[str, Attempt] = field(default_factory=dict)
-    """Judged in this round, by id, in the order told."""
+    """Judged in this round, by id, in the order recorded."""
     late: dict[str, str] = field(default_factory=dict)
     """Stage at which the round went on without a candidate, by its id."""
     decided: dict[AgentDecided, None] = field(default_factory=dict)
@@ -55,7 +55,7 @@ class Chapter:
     tuned: dict[str, TunerSearched] = field(default_factory=dict)
     """By parent."""
     hints: dict[tuple[str, Hint], None] = field(default_factory=dict)
-    """Channel and hint, in the order told."""
+    """Channel and hint, in the order recorded."""
     contests: dict[str, ContestHeld] = field(default_factory=dict)
     """By contender."""
     inspected: dict[str, KernelInspected] = field(default_factory=dict)
@@ -82,7 +82,7 @@ class Story:
     remeasured: WinnerRemeasured | None = None
     finished: RunFinished | None = None
     interrupted: RunInterrupted | None = None
-    """Why it stopped, where it has not gone on since."""
+    """Why it stopped, where it was not resumed since."""
 
     @property
     def attempts(self) -> dict[str, Attempt]:
@@ -112,10 +112,10 @@ class Story:
         return choices[-1].incumbent if choices else None
 
 
-def gather(told: Iterable[tuple[str, Event]]) -> Story:
-    """The story of events, each with the time it was told at."""
+def gather(recorded: Iterable[tuple[str, Event]]) -> Story:
+    """The story of events, each with the time it was recorded at."""
     story, at_work = Story(), 0
-    for at, event in told:
+    for at, event in recorded:
         story.began_at = story.began_at or at
         story.ended_at = at
         if isinstance(event, RoundBegan):

@@ -12,9 +12,17 @@ import sys
 from collections.abc import Iterator
 from typing import Any, get_args
 
+from cuda_llm.search import Attempt, Brief, Hint
 from cuda_llm.traces.events import VERSION, Event
+from cuda_llm.traces.recorder import NAMED
 
 _UNKNOWN_NUMBER = {"enum": ["inf", "-inf", "nan"]}
+FILES = {
+    Attempt: "candidates/<id>/attempt.json",
+    Brief: "candidates/<id>/brief.json",
+    Hint: "hints/<id>.json",
+}
+"""Where what a line names by its id lies in the run's folder."""
 
 
 def event_schema() -> dict[str, Any]:
@@ -24,7 +32,12 @@ def event_schema() -> dict[str, Any]:
     definitions: dict[str, Any] = {}
     for kind in get_args(Event):
         one = TypeAdapter(kind).json_schema(ref_template="#/$defs/{model}")
-        definitions |= one.pop("$defs", {})
+        one.pop("$defs", None)
+        for name, schema in one["properties"].items():
+            if named := NAMED.get(f"{kind.kind}.{name}"):
+                by_id = {"type": "string", "description": f"Id: {FILES[named]}"}
+                several = schema.get("type") == "array"
+                one["properties"][name] = {"type": "array", "items": by_id} if several else by_id
         properties = {
             "v": {"const": VERSION},
             "seq": {"type": "integer", "minimum": 1},
@@ -53,14 +66,16 @@ def event_table() -> str:
 
 
 def _section(kind: Any) -> Iterator[str]:
-    said = _field_docs(kind)
+    texts = _field_docs(kind)
     yield f"### `{kind.kind}`"
     yield ""
     yield inspect.cleandoc(kind.__doc__)
     yield ""
     for one in dataclasses.fields(kind):
         spelled = str(one.type if isinstance(one.type, str) else _spell(one.type))
-        text = f": {said[one.name]}" if one.name in said else ""
+        text = f": {texts[one.name]}" if one.name in texts else ""
+        if named := NAMED.get(f"{kind.kind}.{one.name}"):
+            text = f"{text or ':'} A line names it by id; it lies in `{FILES[named]}`."
         yield f"- `{one.name}` ({spelled}){text}"
     yield ""
 
@@ -84,15 +99,15 @@ def _field_docs(kind: Any) -> dict[str, str]:
     """The texts under the fields."""
     body = ast.parse(inspect.getsource(kind)).body[0]
     assert isinstance(body, ast.ClassDef)
-    said = {}
+    texts = {}
     for field, text in zip(body.body, body.body[1:], strict=False):
         match field, text:
             case (
                 ast.AnnAssign(target=ast.Name(id=name)),
                 ast.Expr(value=ast.Constant(value=str(words))),
             ):
-                said[name] = " ".join(words.split())
-    return said
+                texts[name] = " ".join(words.split())
+    return texts
 
 
 def _with_words_for_numbers(schema: Any) -> Any:

@@ -1,8 +1,9 @@
-"""Everything that a run tells, one frozen value an event. `events.jsonl` holds one a line.
+"""Everything that a run records, one frozen value an event. `events.jsonl` holds one a line.
 
-A line is `{"v": 1, "seq": 12, "at": "2026-01-31T10:00:00.123Z", "kind": "round_began", ...}`:
-version, position, UTC time and kind, then the fields. Fields are only ever added, with a default;
-a reader skips kinds and fields it does not know. What changes a meaning raises `VERSION`.
+A line is `{"v": 2, "seq": 12, "at": "2026-01-31T10:00:00.123Z", "kind": "round_began", ...}`:
+version, position, UTC time and kind, then the fields; attempts, briefs and hints by their ids.
+Fields are only ever added, with a default; a reader skips kinds and fields it does not know. What
+changes a meaning raises `VERSION`; version 1 held attempts, briefs and hints whole.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,7 +12,7 @@ from typing import Any, ClassVar, TypeAlias
 
 from cuda_llm.search import Attempt, Brief, Hint
 
-VERSION = 1
+VERSION = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +26,7 @@ class RunStarted:
     hardware: str
     time_source: str
     generator: str
-    """Name of the generator, e.g. `llm` or `playbook`."""
+    """Its name: `llm`, `playbook` ..."""
     model: str = ""
     strategy: str
     candidates: int
@@ -132,24 +133,22 @@ class ModelCalled:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelRetried:
-    """A try failed and another follows."""
+    """A try failed and another follows; `attempt` counts them from 1."""
 
     kind: ClassVar[str] = "model_retried"
     call: str
     attempt: int
-    """Number of the try that failed, from 1."""
     reason: str
     wait_s: float
 
 
 @dataclass(frozen=True, kw_only=True)
 class StageEntered:
-    """A candidate begins a stage."""
+    """A candidate begins a stage: `generate`, `compile`, `validate`, `profile`."""
 
     kind: ClassVar[str] = "stage_entered"
     candidate: str
     stage: str
-    """`generate`, `compile`, `validate`, `profile`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,13 +182,12 @@ class AttemptJudged:
 
 @dataclass(frozen=True, kw_only=True)
 class TunerSearched:
-    """The tuner tried other values of a candidate's tunables."""
+    """The tuner tried other values of a candidate's tunables, each an attempt of its own."""
 
     kind: ClassVar[str] = "tuner_searched"
     round: int
     parent: str
     tried: tuple[str, ...]
-    """Ids of the attempts it made."""
     best: str | None
     reason: str
 
@@ -295,7 +293,7 @@ class RunInterrupted:
 
 
 Record: TypeAlias = "Callable[[Event], None]"
-"""Whoever is told of events as they happen."""
+"""Receives events as they happen."""
 
 Event: TypeAlias = (
     RunStarted

@@ -84,14 +84,14 @@ def say_times_of(source: str, l2: str = "") -> str:
 def say_circumstances(sizes: "Sequence[SizeTime]") -> str:
     """Clocks, heat and memory of measured sizes; empty where nothing was read or planned."""
     read = [size.clocks for size in sizes if size.clocks]
-    told = []
+    parts = []
     if read:
         low = min(one["sm_mhz_low"] for one in read)
         high = max(one["sm_mhz_high"] for one in read)
         celsius, watts = (max(one[name] for one in read) for name in ("celsius", "watts"))
-        told.append(f"{low:,.0f} to {high:,.0f} MHz, at most {celsius:.0f} °C and {watts:.0f} W")
+        parts.append(f"{low:,.0f} to {high:,.0f} MHz, at most {celsius:.0f} °C and {watts:.0f} W")
         held_down = sum(int(one["throttled_blocks"]) for one in read)
-        told += [f"held down in {plural(held_down, 'block')}"] if held_down else []
+        parts += [f"held down in {plural(held_down, 'block')}"] if held_down else []
     peak = max((size.peak_bytes for size in sizes), default=0)
-    told += [f"{peak / 1e9:.1f} GB of its memory planned at most"] if peak else []
-    return "; ".join(told)
+    parts += [f"{peak / 1e9:.1f} GB of its memory planned at most"] if peak else []
+    return "; ".join(parts)

@@ -1,4 +1,4 @@
-"""Text for a person: wrapped, indented, and unable to steer the terminal it is shown on."""
+"""Text for a person: wrapped, indented, and without control characters for the terminal."""
 
 import textwrap
 from collections.abc import Iterator

@@ -5,14 +5,26 @@ import json
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
 from cuda_llm.codec import encode
 from cuda_llm.errors import CudaLLMError, UsageError
+from cuda_llm.log import OURS, Log
+from cuda_llm.search import Attempt, Brief, Hint
 from cuda_llm.traces.events import VERSION, Event
 from cuda_llm.traces.whole_file import unwritable
+
+_log = Log(__name__)
+_events = Log(f"{OURS}.events")
+
+NAMED: Mapping[str, type[Attempt | Brief | Hint]] = {
+    "attempt_judged.attempt": Attempt,
+    "hint_given.hint": Hint,
+    "round_began.briefs": Brief,
+}
+"""By `kind.field`: what a line holds by its id. `briefs` is a list of them."""
 
 Observer = Callable[[Event], object]
 """Whoever wants to hear of events: a terminal, a progress bar, a test."""
@@ -45,10 +57,17 @@ class Recorder:
             except OSError as error:
                 os.ftruncate(self._file, self._end)
                 raise unwritable(self._path, error) from None
+            self._log(event)
             self._seq += 1
             self._end += len(line)
             for observer in tuple(self._observers):
-                self._tell(observer, event)
+                self._notify(observer, event)
+
+    def _log(self, event: Event) -> None:
+        """Events are log records too, so that one processor can send them elsewhere."""
+        if _events.is_enabled(logging.INFO):
+            fields = {"run_id": self._path.parent.name, **encode(event), "seq": self._seq}
+            _events.info(event.kind, **fields)
 
     def close(self) -> None:
         """Give the file back."""
@@ -57,7 +76,7 @@ class Recorder:
                 os.close(self._file)
             self._file = None
 
-    def _tell(self, observer: Observer, event: Event) -> None:
+    def _notify(self, observer: Observer, event: Event) -> None:
         try:
             observer(event)
         except CudaLLMError:
@@ -66,17 +85,22 @@ class Recorder:
         except Exception as error:
             if observer in self._observers:
                 self._observers.remove(observer)
-            logging.getLogger(__name__).warning(
-                "%s is told no more events: it raised %s: %s",
-                getattr(observer, "__qualname__", type(observer).__qualname__),
-                type(error).__name__,
-                error,
+            _log.warning(
+                "an observer raised; it is called no more",
+                observer=getattr(observer, "__qualname__", type(observer).__qualname__),
+                error=f"{type(error).__name__}: {error}",
+                exc_info=error,
             )
 
 
 def to_line(event: Event, seq: int, at: str) -> bytes:
-    """One line of the file."""
-    fields = {"v": VERSION, "seq": seq, "at": at, "kind": event.kind, **encode(event)}
+    """One line of the file. What it names by id must lie in the run's folder already."""
+    fields = {"v": VERSION, "seq": seq, "at": at, "kind": event.kind}
+    for name, value in vars(event).items():
+        if f"{event.kind}.{name}" not in NAMED:
+            fields[name] = encode(value)
+        else:
+            fields[name] = [one.id for one in value] if isinstance(value, tuple) else value.id
     text = json.dumps(fields, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     # Half of a surrogate pair, as a model may send, is no text that anybody could read back.
     return text.encode(errors="replace") + b"\n"

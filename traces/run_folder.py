@@ -8,21 +8,27 @@
                     reply.json       its answer, whole; reply.md is its text
                     source.cu        the kernel; draft.json: its idea and tunables, or why there
                                      is none
-                    kernel.sass      its machine code, where it was looked at before it was crowned
+                    kernel.sass      its machine code, where it was inspected on a GPU
                     build.log        what the compiler said, where it said anything
                     verdict.json     what became of it; profile.json: how fast it is, and why
-                    attempt.json     the line that the state of the run holds of it
+                    attempt.json     all that in one line
+    hints/<id>.json                  what was learned
+    rounds/<n>/situation.json        what the generators of a round see
     rounds/<n>/<call>/               prompt and reply of calls that concern a whole round
     best/                            the result
 
-Every file is whole or not there, whenever the process dies. The last file of a step says that the
-step is done: reply.json, draft.json, verdict.json, attempt.json.
+Attempts, briefs and hints stand in their files and nowhere else: the checkpoint, the events, the
+situations and the briefs name them by id. Every file is whole or not there, whenever the process
+dies. The last file of a step says that the step is done: reply.json, draft.json, verdict.json,
+attempt.json.
 """
 
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -30,22 +36,28 @@ from cuda_llm.codec import decode, decode_verdict, encode, encode_verdict
 from cuda_llm.conversation import Call, Reply
 from cuda_llm.errors import UsageError
 from cuda_llm.outcomes import NoCode, Passed, Verdict
-from cuda_llm.search import Attempt, Brief, Draft
+from cuda_llm.search import Attempt, Brief, Draft, Hint
 from cuda_llm.traces.whole_file import copy_whole, read_text, write_whole
 
 T = TypeVar("T")
 
-VERSION = 1
-"""Of run.json and the folder. Files and keys are only added; what changes a meaning raises it."""
+VERSION = 2
+"""Of run.json and the folder. Files and keys are only added; what changes a meaning raises it.
+1 had no `hints/`: whatever names attempts, briefs and hints now held them whole."""
 
+HINTS = ("error_hints", "performance_hints")
+"""Channels of hints, in the state and in briefs."""
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 
 class RunFolder:
-    """One run on disk: its archive, and the vault of its calls."""
+    """One run on disk: its archive, and the store of its calls."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._looked_up: dict[tuple[Any, str], Any] = {}
+        self._hints: dict[Hint, Hint] | None = None
+        """Each as it is kept, with its id; None until one is to be kept."""
 
     @property
     def name(self) -> str:
@@ -96,16 +108,76 @@ class RunFolder:
             )
         return {key: value for key, value in run.items() if key != "version"}
 
+    def look_up(self, kind: type[T], named: Any) -> T:
+        """The Attempt, Brief or Hint of that id; nothing changes it once it is named.
+
+        Schema 1 held whole values where ids stand now: those are decoded, here and nowhere else.
+        Raises UsageError where its file is gone.
+        """
+        if not isinstance(named, str):
+            return self._decode_brief(named) if kind is Brief else decode(kind, named)  # type: ignore[return-value]
+        if (kind, named) not in self._looked_up:
+            read, file = {
+                Attempt: (self.attempt, f"candidates/{named}/attempt.json"),
+                Brief: (self.brief, f"candidates/{named}/brief.json"),
+                Hint: (self.hint, f"hints/{named}.json"),
+            }[kind]
+            found = read(named)
+            if found is None:
+                raise self.gone(self.path / file)
+            self._looked_up[kind, named] = found
+        value: T = self._looked_up[kind, named]
+        return value
+
+    def gone(self, path: Path) -> UsageError:
+        """What to raise where a file is missing that was written before it was named."""
+        return UsageError(
+            f"{path}: gone; restore it, or remove {self.checkpoint}: "
+            "resume works the run out again from what its folder holds"
+        )
+
+    def keep_hints(self, hints: Iterable[Hint]) -> tuple[Hint, ...]:
+        """Keep what was learned; the hints with the ids they have from now on.
+
+        Whoever brings the same again gets the same id, also where a kill came in between.
+        """
+        if self._hints is None:
+            names = [one.stem for one in (self.path / "hints").glob("*.json")]
+            kept = (self.look_up(Hint, name) for name in sorted(names, key=_natural))
+            self._hints = {one: one for one in kept}
+        return tuple(self._keep_hint(one, self._hints) for one in hints)
+
+    def _keep_hint(self, hint: Hint, kept: dict[Hint, Hint]) -> Hint:
+        if hint not in kept:
+            taken = {one.id for one in kept}
+            names = (f"r{hint.round}-h{number}" for number in count(1))
+            named = replace(hint, id=next(one for one in names if one not in taken))
+            self._write_json(f"hints/{named.id}.json", encode(named))
+            kept[named] = named
+        return kept[hint]
+
+    def hint(self, name: str) -> Hint | None:
+        """What was learned under that id."""
+        return self._read_value(f"hints/{name}.json", Hint)
+
     def write_brief(self, brief: Brief) -> None:
-        """Keep what a candidate is told to try."""
-        self._write_json(f"candidates/{brief.id}/brief.json", encode(brief))
+        """Keep what a candidate is told to try, and hints of the strategy's own."""
+        ids = {name: [one.id for one in self.keep_hints(getattr(brief, name))] for name in HINTS}
+        self._looked_up.pop((Brief, brief.id), None)
+        self._write_json(f"candidates/{brief.id}/brief.json", encode(brief) | ids)
 
     def brief(self, name: str) -> Brief | None:
-        """What a candidate was told to try."""
-        return self._read_value(f"candidates/{name}/brief.json", Brief)
+        """What a candidate was told to try. Raises UsageError where a hint it names is gone."""
+        return self._read_value(f"candidates/{name}/brief.json", Brief, self._decode_brief)
+
+    def _decode_brief(self, fields: Any) -> Brief:
+        hints = {
+            name: tuple(self.look_up(Hint, one) for one in fields.get(name, ())) for name in HINTS
+        }
+        return decode(Brief, {**fields, **hints})
 
     def write_source(self, name: str, text: str) -> str:
-        """Keep a source and say its SHA-256."""
+        """Keep a source; its SHA-256."""
         write_whole(self.candidate(name) / "source.cu", text)
         return _sha(text)
 
@@ -174,7 +246,8 @@ class RunFolder:
         return found
 
     def write_attempt(self, attempt: Attempt) -> None:
-        """Keep the line that the state holds of a judged candidate."""
+        """Keep a judged candidate in one line."""
+        self._looked_up.pop((Attempt, attempt.id), None)
         self._write_json(f"candidates/{attempt.id}/attempt.json", encode(attempt))
 
     def attempt(self, name: str) -> Attempt | None:
@@ -215,11 +288,13 @@ class RunFolder:
         except (ValueError, RecursionError):
             raise UsageError(f"{path}: broken; expected JSON as a run writes it") from None
 
-    def _read_value(self, name: str, kind: Callable[..., T]) -> T | None:
+    def _read_value(
+        self, name: str, kind: type[T], read: Callable[[Any], T] | None = None
+    ) -> T | None:
         data = self._read_json(name)
         try:
-            return None if data is None else decode(kind, data)
-        except ValueError:
+            return None if data is None else read(data) if read else decode(kind, data)
+        except (ValueError, AttributeError):
             raise UsageError(f"{self.path / name}: broken; expected what a run writes") from None
 
 

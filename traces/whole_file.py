@@ -1,12 +1,9 @@
 """Files that are whole or not there, whenever the process dies."""
 
-import os
-import threading
 from pathlib import Path
 
+from cuda_llm.atomic_file import write_atomically
 from cuda_llm.errors import UsageError
-
-_ONE_AT_A_TIME = threading.Lock()
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -24,13 +21,8 @@ def copy_whole(path: Path, made: Path) -> None:
 
 
 def _replace(path: Path, content: bytes) -> None:
-    """The scratch file has one name, so that what a killed process left is overwritten."""
-    scratch = path.with_name(f".{path.name}.part")
     try:
-        with _ONE_AT_A_TIME:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            scratch.write_bytes(content)
-            os.replace(scratch, path)
+        write_atomically(path, content)
     except OSError as error:
         raise unwritable(path, error) from None
 

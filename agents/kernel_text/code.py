@@ -13,7 +13,7 @@ def blank_comments(source: str) -> str:
 @lru_cache(maxsize=16)
 def blank_strings(source: str) -> str:
     """`source` with comments and strings blanked, so that what they hold is no code."""
-    return _blank(source, {TokenKind.COMMENT, TokenKind.TEXT})
+    return _blank(source, {TokenKind.COMMENT, TokenKind.LITERAL})
 
 
 def _blank(source: str, kinds: set[TokenKind]) -> str:
@@ -24,5 +24,5 @@ def _blank(source: str, kinds: set[TokenKind]) -> str:
 
 
 def _gap(source: str, token: Token) -> str:
-    quotes = '""' if token.kind == TokenKind.TEXT else " "
+    quotes = '""' if token.kind == TokenKind.LITERAL else " "
     return quotes + "\n" * source.count("\n", token.start, token.end)

@@ -1,4 +1,4 @@
-"""The functions of a source, told from its text in a time linear in its length."""
+"""The functions of a source, found in its text in time linear in its length."""
 
 import re
 from itertools import islice

@@ -1,4 +1,4 @@
-"""What gives a technique away in the text of a kernel."""
+"""Patterns that show a technique in the text of a kernel."""
 
 import re
 from collections.abc import Mapping
@@ -32,4 +32,4 @@ SIGNS: Mapping[str, re.Pattern[str]] = {
         r"__shared__[^;]*\[\s*2\s*\]|\bstage\s*\^=\s*1|\bbuf\w*\s*\^=\s*1"
     ),
 }
-"""By name of a technique: what gives it away in the text."""
+"""By name of a technique."""

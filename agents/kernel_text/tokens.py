@@ -15,11 +15,11 @@ class TokenKind(StrEnum):
     NEWLINE = "newline"
     NAME = "name"
     NUMBER = "number"
-    TEXT = "text"
+    LITERAL = "literal"
     """A string or character literal."""
     HEADER = "header"
     """`<cuda_fp16.h>` behind `#include`."""
-    SIGN = "sign"
+    PUNCTUATOR = "punctuator"
     """An operator, a punctuator or a stray character."""
 
 
@@ -50,10 +50,10 @@ _TOKEN = re.compile(
     (?P<newline>\r\n|\n|\r)
   | (?P<space>[^\S\n\r]+)
   | (?P<comment>//[^\n\r]*|/\*(?s:.)*?(?:\*/|\Z))
-  | (?P<text>(?:u8|[uUL])?(?:"(?:[^"\\\n\r]|\\[^\n\r])*"|'(?:[^'\\\n\r]|\\[^\n\r])*'))
+  | (?P<literal>(?:u8|[uUL])?(?:"(?:[^"\\\n\r]|\\[^\n\r])*"|'(?:[^'\\\n\r]|\\[^\n\r])*'))
   | (?P<name>[^\W\d][\w$]*|\$[\w$]*)
   | (?P<number>\.?\d(?:[eEpP][+-]|'?[\w.])*)
-  | (?P<sign><<<|>>>|<=>|<<=|>>=|\.\.\.|->\*|::|->|\.\*|\+\+|--|<<|>>|<=|>=|==|!=|&&|\|\||\#\#
+  | (?P<punctuator><<<|>>>|<=>|<<=|>>=|\.\.\.|->\*|::|->|\.\*|\+\+|--|<<|>>|<=|>=|==|!=|&&|\|\||\#\#
       |[-+*/%&|^]=|(?s:.))
     """,
     re.VERBOSE,
@@ -61,9 +61,10 @@ _TOKEN = re.compile(
 
 
 def tokenise(source: str) -> Iterator[Token]:
-    """The preprocessing tokens of `source`, blanks too, in order. Never fails: odd text is signs.
+    """The preprocessing tokens of `source`, blanks too, in order.
 
-    Trigraphs are not known, as they are not to C++17. `<<<` and `>>>` are one sign, as in CUDA.
+    Never fails: a stray character is a punctuator. Trigraphs are not known, as they are not to
+    C++17. `<<<` and `>>>` are one punctuator, as in CUDA.
     """
     text, origins = _join_lines(source)
     position = 0
@@ -75,12 +76,12 @@ def tokenise(source: str) -> Iterator[Token]:
         raw = _RAW_PREFIX.match(text, position) and _RAW_STRING.match(source, start)
         if raw:
             position = bisect_left(origins, raw.end())
-            token = Token(TokenKind.TEXT, raw[0], start, origins[position])
+            token = Token(TokenKind.LITERAL, raw[0], start, origins[position])
         else:
             header = seen == ["#", "include"] and _HEADER.match(text, position)
             found = header or _TOKEN.match(text, position)
-            assert found, "the last sign matches any character"
-            kind = TokenKind.HEADER if header else TokenKind(found.lastgroup or "sign")
+            assert found, "the last alternative matches any character"
+            kind = TokenKind.HEADER if header else TokenKind(found.lastgroup or "punctuator")
             position = found.end()
             token = Token(kind, found[0], start, origins[position])
         yield token

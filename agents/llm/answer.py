@@ -1,4 +1,4 @@
-"""One request to a LangChain chat model, and what its message says."""
+"""One request to a LangChain chat model, and the reply in its message."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -41,7 +41,7 @@ def takes_json_mode(model: "BaseChatModel") -> bool:
 def read_answer(
     model: "BaseChatModel", message: "AIMessage", call: Call, price: Price | None
 ) -> Reply:
-    """What came back. Raises TryFailed where the server never said that it had finished."""
+    """The reply in a message. Raises TryFailed where the server sent no finish reason."""
     about = message.response_metadata
     finish = about.get("finish_reason") or about.get("stop_reason")
     if not finish and takes_json_mode(model):

@@ -141,13 +141,17 @@ class Budget:
             return math.inf
         return self.minutes * 60 - (self._clock() - self._began_s)
 
-    async def reserve(self, bound: Bound) -> "Reservation | str":
-        """Room for one request, or why there is none. Waits while others in flight may free it."""
+    async def reserve(self, bound: Bound, *, ends_run: bool = True) -> "Reservation | str":
+        """Room for one request, or why there is none. Waits while others in flight may free it.
+
+        With `ends_run` a request that finds no room is what the run ends for.
+        """
         while True:
             if self._closed or self.seconds_left() <= 0:
                 return self.over()
             if reason := self._exceeded(bound, in_flight=False):
-                self._refused = bound
+                if ends_run:
+                    self._refused = bound
                 return reason
             if not self._exceeded(bound, in_flight=True):
                 reservation = Reservation(self, bound)
@@ -175,13 +179,13 @@ class Budget:
         if self.tokens is not None:
             used = self.spent.tokens + sum(one.bound.tokens for one in flying)
             if used + bound.tokens > self.tokens:
-                return _say_over(f"{used:,}", f"{self.tokens:,} tokens", f"{bound.tokens:,}")
+                return _describe_excess(f"{used:,}", f"{self.tokens:,} tokens", f"{bound.tokens:,}")
         if self.usd is not None:
             if bound.usd is None:
                 return f"${self.usd:g} are allowed and the model's price is unknown"
             paid = self.spent.most_usd + sum(one.bound.usd or 0.0 for one in flying)
             if paid + bound.usd > self.usd:
-                return _say_over(f"${paid:.4f}", f"${self.usd:g}", f"${bound.usd:.4f}")
+                return _describe_excess(f"${paid:.4f}", f"${self.usd:g}", f"${bound.usd:.4f}")
         return ""
 
 
@@ -230,5 +234,5 @@ def _spent_by_event(event: ModelCalled) -> Spent:
     return lost + spent_by(usage)
 
 
-def _say_over(used: str, limit: str, more: str) -> str:
+def _describe_excess(used: str, limit: str, more: str) -> str:
     return f"{used} of {limit} used, and the next request may take {more}"

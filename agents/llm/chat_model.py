@@ -61,11 +61,11 @@ def open_chat_model(
     import openai
     from pydantic import SecretStr
 
-    from cuda_llm.agents.llm.reasoning import keeping_chat_model
+    from cuda_llm.agents.llm.reasoning import reasoning_chat_model
 
     options = options or options_from_settings()
     address = find_endpoint(base_url)
-    return keeping_chat_model()(
+    return reasoning_chat_model()(
         model=name,
         base_url=address,
         api_key=SecretStr(_find_key(address, key)),

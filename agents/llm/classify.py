@@ -57,11 +57,11 @@ def classify_error(error: BaseException) -> Failure:
         case openai.APITimeoutError() | TimeoutError():
             return Failure(kind="timed_out", detail="no answer in time")
         case openai.APIStatusError():
-            return _classify_status(error.status_code, _said(error), error.response.headers)
+            return _classify_status(error.status_code, _message_of(error), error.response.headers)
         case openai.APIConnectionError():
             return _classify_connection(error)
         case openai.APIError() if not isinstance(error, openai.APIResponseValidationError):
-            return _classify_status(500, _said(error), {})
+            return _classify_status(500, _message_of(error), {})
         case ValueError() if error.args and isinstance(error.args[0], dict):
             return _classify_body(error.args[0])
         case (
@@ -72,27 +72,29 @@ def classify_error(error: BaseException) -> Failure:
             | AttributeError()
             | openai.OpenAIError()
         ):
-            return Failure(kind="not_json", detail=f"no chat completion: {_said(error)}")
+            return Failure(kind="not_json", detail=f"no chat completion: {_message_of(error)}")
         case _ if isinstance(status := getattr(error, "status_code", None), int):
             response = getattr(error, "response", None)
-            return _classify_status(status, _said(error), getattr(response, "headers", {}))
+            return _classify_status(status, _message_of(error), getattr(response, "headers", {}))
         case _:
-            return Failure(kind="server_error", detail=f"{type(error).__name__}: {_said(error)}")
+            return Failure(
+                kind="server_error", detail=f"{type(error).__name__}: {_message_of(error)}"
+            )
 
 
-def _classify_status(status: int, said: str, headers: Mapping[str, str]) -> Failure:
+def _classify_status(status: int, message: str, headers: Mapping[str, str]) -> Failure:
     if 300 <= status < 400:
-        said = f"it redirects to {_place(headers)}; name that address with --base-url"
-    detail = f"HTTP {status}: {said}"
-    if status in NO_ACCESS or (status == 429 and _NO_BALANCE.search(said)):
+        message = f"it redirects to {_place(headers)}; name that address with --base-url"
+    detail = f"HTTP {status}: {message}"
+    if status in NO_ACCESS or (status == 429 and _NO_BALANCE.search(message)):
         kind = "no_access"
     elif status == 429:
         kind = "rate_limited"
-    elif _TOO_LONG.search(said) or status == 413:  # llama.cpp has called this a 500
+    elif _TOO_LONG.search(message) or status == 413:  # llama.cpp has called this a 500
         kind = "too_long"
     elif status in (408, 409, 425) or status >= 500:
         kind = "server_error"
-    elif _NO_MODEL.search(said):
+    elif _NO_MODEL.search(message):
         kind = "unknown_model"
     else:
         kind = "refused_request"
@@ -116,8 +118,8 @@ def _classify_connection(error: BaseException) -> Failure:
         cause = cause.__cause__
     broken = next((one for one in causes if type(one).__name__ in _BROKEN), None)
     if broken is not None:
-        return Failure(kind="cut_off", detail=_said(broken))
-    return Failure(kind="unreachable", detail=_said(causes[-1] if causes else error))
+        return Failure(kind="cut_off", detail=_message_of(broken))
+    return Failure(kind="unreachable", detail=_message_of(causes[-1] if causes else error))
 
 
 def _classify_body(body: Mapping[str, Any]) -> Failure:
@@ -129,18 +131,18 @@ def _classify_body(body: Mapping[str, Any]) -> Failure:
 
 def read_retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
     """Seconds that `Retry-After` asks to wait, given as a number or as a date."""
-    said = headers.get("retry-after", "").strip()
-    if re.fullmatch(r"\d+(\.\d+)?", said):
-        return float(said)
+    value = headers.get("retry-after", "").strip()
+    if re.fullmatch(r"\d+(\.\d+)?", value):
+        return float(value)
     try:
-        when = parsedate_to_datetime(said)
+        when = parsedate_to_datetime(value)
     except (TypeError, ValueError):
         return None
     when = when if when.tzinfo else when.replace(tzinfo=UTC)
     return max((when - now).total_seconds(), 0.0)
 
 
-def _said(error: BaseException, most: int = 300) -> str:
+def _message_of(error: BaseException, most: int = 300) -> str:
     """The message in one line that is safe to print: the server's own words where it sent some."""
     body = getattr(error, "body", None)
     words = _words(body) if isinstance(body, Mapping) else str(error)
@@ -152,5 +154,5 @@ def _words(body: Mapping[str, Any]) -> str:
     """An error's message, with its code where that says more."""
     message = str(body.get("message") or body)
     code = body.get("code")
-    told = isinstance(code, str) and code and code not in message
-    return f"{message} ({code})" if told else message
+    adds = isinstance(code, str) and code and code not in message
+    return f"{message} ({code})" if adds else message

@@ -1,9 +1,13 @@
 """The fenced blocks of a reply, as CommonMark defines them, and forgiving where models are not."""
 
-import re
 from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
 
-_OPENING = re.compile(r"(?P<indent>[ \t>]*)(?P<fence>`{3,}|~{3,})[ \t]*(?P<info>[^`\n]*)\Z")
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.token import Token
+
 _REASONING = ("think", "thinking", "reasoning", "scratchpad")
 
 
@@ -19,21 +23,8 @@ class Block:
 
 def find_blocks(text: str) -> tuple[Block, ...]:
     """Every fenced block, in order; the last may lack its end."""
-    blocks: list[Block] = []
-    held: list[str] = []
-    opening: re.Match[str] | None = None
-    for line in text.split("\n"):
-        match = _OPENING.match(line)
-        if opening is None:
-            opening, held = match, []
-        elif match and _closes(match, opening):
-            blocks.append(_block(opening, held, closed=True))
-            opening = None
-        else:
-            held.append(line.removeprefix(opening["indent"]))
-    if opening is not None:
-        blocks.append(_block(opening, held, closed=False))
-    return tuple(blocks)
+    tokens = _parser().parse(text)
+    return tuple(_block(token) for token in tokens if token.type == "fence")
 
 
 def without_reasoning(text: str) -> str:
@@ -53,12 +44,25 @@ def without_reasoning(text: str) -> str:
     return text
 
 
-def _closes(match: re.Match[str], opening: re.Match[str]) -> bool:
-    fence, begun = match["fence"], opening["fence"]
-    return fence[0] == begun[0] and len(fence) >= len(begun) and not match["info"].strip()
+@cache
+def _parser() -> "MarkdownIt":
+    """A parser that knows fences and quotations alone.
+
+    Without lists and indented code, a fence counts at any depth, and code that a model indents less
+    than the list around it does not end its block.
+    """
+    from markdown_it import MarkdownIt
+
+    return MarkdownIt("zero").enable(["fence", "blockquote"]).disable("inline")
 
 
-def _block(opening: re.Match[str], lines: list[str], *, closed: bool) -> Block:
-    words = opening["info"].lower().split()
+def _block(token: "Token") -> Block:
+    words = token.info.lower().split()
     language = words[0].strip("{}.:,") if words else ""
-    return Block(language=language, text="\n".join(lines), closed=closed)
+    first, end = token.map or (0, 0)
+    inside = token.content.count("\n") + bool(token.content and token.content[-1] != "\n")
+    return Block(
+        language=language,
+        text=token.content.removesuffix("\n"),
+        closed=end - first == inside + 2,
+    )

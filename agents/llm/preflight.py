@@ -62,24 +62,24 @@ async def check_model(
     or nothing that answers.
     """
     check_limits(name, endpoint, budget, price, round, output_tokens)
-    told: list[Event] = []
+    events: list[Event] = []
     policy = policy or RetryPolicy()
-    desk = Desk(
+    client = Desk(
         model=model,
         name=name,
-        vault=_NoVault(),
-        record=told.append,
+        store=_NoVault(),
+        record=events.append,
         budget=budget,
         policy=replace(policy, tries=min(policy.tries, 2)),
         price=price,
         output_tokens=output_tokens,
     )
     messages = (Message(role="user", text=PROBE),)
-    answer = await desk(Call(id="preflight", agent="preflight", messages=messages))
+    answer = await client(Call(id="preflight", agent="preflight", messages=messages))
     if isinstance(answer, CallFailed):
         offered = await _list_models(model) if answer.kind == "unknown_model" else ()
         _refuse(answer, name, show_endpoint(endpoint), offered)
-    return next(event for event in told if isinstance(event, ModelCalled))
+    return next(event for event in events if isinstance(event, ModelCalled))
 
 
 def check_limits(
@@ -132,30 +132,30 @@ def _bound(asked: int, answered: int, price: Price | None) -> Bound:
 
 
 def _refuse(failed: CallFailed, name: str, where: str, offered: tuple[str, ...]) -> NoReturn:
-    """Say in one line what is wrong with the model and how it is mended."""
-    said = failed.detail
+    """Raise one line: what is wrong with the model, and the mend."""
+    detail = failed.detail
     match failed.kind:
         case "no_access":
             raise MissingError(
-                f"{where} gives no access ({said})", "check OPENAI_API_KEY and the account"
+                f"{where} gives no access ({detail})", "check OPENAI_API_KEY and the account"
             )
         case "unreachable" | "timed_out" | "cut_off":
             mend = "start the server, or name another with --base-url or OPENAI_BASE_URL"
-            raise MissingError(f"{where} does not answer ({said})", mend)
+            raise MissingError(f"{where} does not answer ({detail})", mend)
         case "rate_limited" | "server_error":
-            raise MissingError(f"{where} cannot answer now ({said})", "try again later")
+            raise MissingError(f"{where} cannot answer now ({detail})", "try again later")
         case "unknown_model":
             close = get_close_matches(name, offered, n=3, cutoff=0.4) or list(offered[:3])
             has = f"it has {', '.join(close)}" if close else "see the server's own list"
-            raise UsageError(f"{where} has no model {name!r} ({said}); {has}")
+            raise UsageError(f"{where} has no model {name!r} ({detail}); {has}")
         case "over_budget":
-            raise UsageError(f"no room for a first question: {said}")
-    if "max_tokens" in said or "max_completion_tokens" in said or failed.kind == "too_long":
-        raise UsageError(f"{where} refuses answers that long ({said}); lower {OUTPUT_SETTING}")
+            raise UsageError(f"no room for a first question: {detail}")
+    if "max_tokens" in detail or "max_completion_tokens" in detail or failed.kind == "too_long":
+        raise UsageError(f"{where} refuses answers that long ({detail}); lower {OUTPUT_SETTING}")
     hint = "" if where.rstrip("/").endswith("/v1") else "; most addresses end in /v1"
-    if failed.kind == "not_json" or said.startswith("HTTP 404"):
-        raise UsageError(f"{where} is no OpenAI-compatible endpoint ({said}){hint}")
-    raise UsageError(f"{where} refuses a first question to {name} ({said})")
+    if failed.kind == "not_json" or detail.startswith("HTTP 404"):
+        raise UsageError(f"{where} is no OpenAI-compatible endpoint ({detail}){hint}")
+    raise UsageError(f"{where} refuses a first question to {name} ({detail})")
 
 
 async def _list_models(model: "BaseChatModel") -> tuple[str, ...]:

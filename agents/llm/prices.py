@@ -1,13 +1,11 @@
 """What a model costs: a dated table, with the user's own before ours. An unknown price is None."""
 
-import tomllib
-from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 from urllib.parse import urlsplit
 
+from cuda_llm.data_file import Rule, UnfitError, read_as, read_table
 from cuda_llm.errors import UsageError
 
 OURS = Path(__file__).with_name("prices.toml")
@@ -56,43 +54,48 @@ def find_price(model: str, base_url: str = "", table: Path | None = None) -> Pri
 def read_prices(path: Path) -> tuple[Price, ...]:
     """All prices of a table. Raises UsageError naming file, entry and key."""
     try:
-        entries = tomllib.loads(path.read_text()).get("price")
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise UsageError(f"{path}: no price table: {error}") from None
-    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-        raise UsageError(f"{path}: expected [[price]] entries")
+        table = read_as(_Table, read_table(path, UsageError))
+    except UnfitError as unfit:
+        raise UsageError(f"{path}: {unfit}") from None
     return tuple(
-        price for number, entry in enumerate(entries, 1) for price in _prices(path, number, entry)
+        Price(
+            model=model,
+            endpoint=entry.endpoint,
+            input_usd=entry.input_usd,
+            cached_usd=entry.input_usd if entry.cached_usd is None else entry.cached_usd,
+            output_usd=entry.output_usd,
+            source=entry.source,
+            date=entry.date,
+            note=entry.note,
+        )
+        for entry in table.price
+        for model in entry.models
     )
 
 
-_KEYS = {"models", "endpoint", "input_usd", "cached_usd", "output_usd", "source", "date", "note"}
+_Usd = Annotated[
+    float,
+    Rule(
+        lambda core: core.float_schema(ge=0, lt=1e6, allow_inf_nan=False),
+        "US dollars a million tokens",
+    ),
+]
 
 
-def _prices(path: Path, number: int, entry: dict[str, Any]) -> Iterator[Price]:
-    where = f"{path}: price {number}"
-    if unknown := sorted(set(entry) - _KEYS):
-        raise UsageError(f"{where}: unknown key {unknown[0]}; expected {', '.join(sorted(_KEYS))}")
-    models = entry.get("models")
-    if not isinstance(models, list) or not all(isinstance(name, str) for name in models):
-        raise UsageError(f"{where}: models: expected a list of names")
-    input_usd = _figure(where, "input_usd", entry)
-    day = entry.get("date", "")
-    for model in models:
-        yield Price(
-            model=model,
-            endpoint=str(entry.get("endpoint", "")),
-            input_usd=input_usd,
-            cached_usd=_figure(where, "cached_usd", {"cached_usd": input_usd, **entry}),
-            output_usd=_figure(where, "output_usd", entry),
-            source=str(entry.get("source", "")),
-            date=day.isoformat() if isinstance(day, date) else str(day),
-            note=str(entry.get("note", "")),
-        )
+@dataclass(frozen=True, kw_only=True)
+class _Entry:
+    """Models of one price, as the table spells them."""
+
+    models: tuple[str, ...]
+    endpoint: str = ""
+    input_usd: _Usd
+    cached_usd: _Usd | None = None
+    output_usd: _Usd
+    source: str = ""
+    date: str = ""
+    note: str = ""
 
 
-def _figure(where: str, name: str, entry: dict[str, Any]) -> float:
-    value = entry.get(name)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e6:
-        raise UsageError(f"{where}: {name}: expected US dollars a million tokens, not {value!r}")
-    return float(value)
+@dataclass(frozen=True, kw_only=True)
+class _Table:
+    price: tuple[_Entry, ...]

@@ -18,12 +18,12 @@ REASONING = "reasoning_content"
 
 
 @cache
-def keeping_chat_model() -> type["ChatOpenAI"]:
+def reasoning_chat_model() -> type["ChatOpenAI"]:
     """The class; made on first use because importing langchain takes a second."""
     from langchain_core.outputs import ChatGenerationChunk, ChatResult
     from langchain_openai import ChatOpenAI
 
-    class KeepingChatOpenAI(ChatOpenAI):
+    class ReasoningChatOpenAI(ChatOpenAI):
         def _create_chat_result(
             self, response: Any, generation_info: dict[str, Any] | None = None
         ) -> ChatResult:
@@ -43,7 +43,7 @@ def keeping_chat_model() -> type["ChatOpenAI"]:
                 _keep(made.message, chunk["choices"][0].get("delta") or {})
             return made
 
-    return KeepingChatOpenAI
+    return ReasoningChatOpenAI
 
 
 def _keep(message: "BaseMessage", sent: Mapping[str, Any]) -> None:

@@ -52,13 +52,13 @@ async def ask_again(
     ask: Callable[[], Awaitable[T]],
     policy: RetryPolicy,
     chance: random.Random,
-    told: Callable[[Failure, float], None],
+    on_retry: Callable[[Failure, float], None],
     deadline_s: float,
 ) -> T:
     """Call `ask` until it answers or the policy says no. Raises the last TryFailed.
 
-    `told` hears of each failure that another try follows, and the seconds until then. No wait is
-    begun that would end after `deadline_s`.
+    `on_retry` is called with each failure that another try follows, and the seconds until then. No
+    wait is begun that would end after `deadline_s`.
     """
     from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt, stop_before_delay
 
@@ -66,7 +66,7 @@ async def ask_again(
         return find_wait(_failure(state), state.attempt_number, policy, chance)
 
     def before_sleep(state: "RetryCallState") -> None:
-        told(_failure(state), state.upcoming_sleep)
+        on_retry(_failure(state), state.upcoming_sleep)
 
     def may_help(error: BaseException) -> bool:
         return isinstance(error, TryFailed) and is_waited_for(error.failure, policy)

@@ -1,1 +1,0 @@
-"""The offline generator: tunable kernels and the search among their points."""

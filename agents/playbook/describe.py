@@ -1,8 +1,8 @@
-"""Points in words."""
+"""Describes points."""
 
 from cuda_llm.agents.tunables.tunable import Point
 
 
 def describe_point(point: Point) -> str:
-    """The values in one line."""
+    """Returns the values in one line."""
     return ", ".join(f"{name} {value}" for name, value in point.items())

@@ -1,4 +1,4 @@
-"""The offline generator: no model, but a real search through kernels that a person wrote."""
+"""The offline generator searches through kernels that a person wrote, without a model."""
 
 from dataclasses import replace
 from itertools import islice
@@ -20,8 +20,8 @@ from cuda_llm.tasks.task import Task
 class PlaybookGenerator:
     """Tries points of the task's playbook.
 
-    The answer to a brief depends on its index, its kind, what it may know, and the situation alone:
-    the points of a round are worked out together from the attempts before it.
+    The kernel for a brief depends on its index, its kind, the components it may use, and the
+    situation: the points of a round are computed together from the attempts before it.
     """
 
     name = "playbook"
@@ -30,11 +30,11 @@ class PlaybookGenerator:
     def __init__(self, task: Task) -> None:
         """Raises MissingError where the task has no playbook, TaskError where it cannot be used."""
         self._kernels = open_playbook(task)
-        self._asked: object = None
+        self._request: object = None
         self._points: list[dict[str, int]] = []
 
     async def generate(self, brief: Brief, situation: Situation) -> Draft | NoCode:
-        """The kernel at the brief's point of this round; kind `exhausted` where none is left."""
+        """Returns the kernel at the brief's point; NoCode `exhausted` where no point is left."""
         history = self._history(brief, situation)
         seed = f"{situation.plan.seed}/{situation.round}"
         count = max(situation.plan.candidates, brief.index)
@@ -49,7 +49,7 @@ class PlaybookGenerator:
         return Draft(source=source, idea=describe_point(point), tunables=point)
 
     def _history(self, brief: Brief, situation: Situation) -> History:
-        """What was tried, as far as the brief may know; no kernel is proposed again in any case."""
+        """Returns what the brief may know of the attempts; no kernel is proposed twice anyway."""
         ours = [one for one in situation.attempts if one.written_by == self.written_by]
         history = History(
             tried=tell(self._kernels, ours) if brief.components.history else (),
@@ -57,19 +57,19 @@ class PlaybookGenerator:
         )
         if history.best is None or not brief.components.hints:
             return history
-        wishes = find_wishes(self._kernels.space, situation, history.best.point)
-        return replace(history, wishes=wishes)
+        preferred = find_wishes(self._kernels.space, situation, history.best.point)
+        return replace(history, preferred=preferred)
 
     def _propose(self, history: History, seed: str, count: int) -> list[dict[str, int]]:
-        """The first `count` points of the round; worked out once for all of its briefs."""
-        if self._asked != (history, seed, count):
+        """Returns the first `count` points of the round, computed once for all of its briefs."""
+        if self._request != (history, seed, count):
             self._points = list(islice(propose(self._kernels, history, seed), count))
-            self._asked = (history, seed, count)
+            self._request = (history, seed, count)
         return self._points
 
 
 def open_playbook(task: Task) -> Kernels:
-    """The task's playbook. Raises MissingError where there is none, TaskError where it is bad."""
+    """Opens the task's playbook. Raises MissingError without one, TaskError for a bad one."""
     if task.playbook is None:
         raise MissingError(
             f"the task {task.name} has no playbook.cu, and no model is configured",

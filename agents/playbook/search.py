@@ -1,4 +1,4 @@
-"""Which points to try next. Pure: the same history gives the same points, in the same order."""
+"""Proposes the points to try next; the same history gives the same points, in the same order."""
 
 import random
 from collections import Counter
@@ -13,12 +13,12 @@ from cuda_llm.agents.playbook.study import Tried, ask
 from cuda_llm.agents.tunables.space import valid
 from cuda_llm.agents.tunables.tunable import Point, Space
 
-OPENING = 5
-"""Before that many points were tried, a model of the space is worth nothing."""
-ASKS = 24
-"""How often in a row Optuna may name kernels that are known."""
-FAILED_COUNTS = 5
-"""How many points that passed a failure outweighs."""
+STARTUP_TRIALS = 5
+"""With fewer points tried, a model of the space predicts nothing."""
+MAX_KNOWN_SUGGESTIONS = 24
+"""How often in a row Optuna may suggest kernels that are known."""
+FAILURE_WEIGHT = 5
+"""How many points that passed one that failed counts as."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,51 +26,53 @@ class History:
     """What a search knows."""
 
     tried: tuple[Tried, ...] = ()
-    """In the order judged."""
+    """The points that were judged, in that order."""
     seen: frozenset[str] = frozenset()
     """Hashes of kernels that are not to be proposed again, beside those of `tried`."""
-    wishes: tuple[Point, ...] = ()
-    """Values for some of the tunables that hints ask for, most wanted first."""
+    preferred: tuple[Point, ...] = ()
+    """Values for some of the tunables that hints prefer, the most important hint first."""
 
     @property
     def best(self) -> Tried | None:
-        """The fastest; the first of equals."""
+        """The fastest point; the first of equals."""
         passed = [one for one in self.tried if one.score is not None]
         return max(passed, key=lambda one: one.score or 0.0, default=None)
 
 
 class Turn(Enum):
-    """Whose the next point is."""
+    """Where the next point comes from."""
 
-    STEP = 1
-    WISH = 2
-    ASK = 3
+    NEIGHBOUR = 1
+    PREFERENCE = 2
+    OPTUNA = 3
 
 
 def propose(kernels: Kernels, history: History, seed: str) -> Iterator[dict[str, int]]:
-    """Points whose kernels are new and all different; ends when the space is used up.
+    """Yields points whose kernels are new and all different; ends when the space is used up.
 
-    While little is known, the space is spread over; later Optuna is asked. Once something passed,
-    of every three points one is a step away from the best, one meets a hint's wish (or is a step
-    too), and one is Optuna's.
+    The first points fill the space evenly; later Optuna suggests them. Once something passed, of
+    every three points one is a neighbour of the best, one has the values that a hint prefers (or is
+    a neighbour too), and one is Optuna's.
     """
     space, rng = kernels.space, random.Random(seed)
     seen = {kernels.sha(one.point) for one in history.tried} | history.seen
     known = kernels.candidates(rng)
     tried = [one.point for one in history.tried]
-    spread = spread_out(space, known, tried)
-    steps = wished = iter(list[dict[str, int]]())
+    evenly = spread_out(space, known, tried)
+    neighbours = preferred = iter(list[dict[str, int]]())
     if history.best is not None:
         best = history.best.point
-        steps = step_away(best, [*known, *changes(space, best, rng)], history.tried)
-        wished = wished_points(space, best, history.wishes, known)
-    asked = ask(space, history.tried, rng.randrange(2**32))
-    for turn in cycle((Turn.STEP, Turn.WISH, Turn.ASK)):
-        sources = [spread] if len(tried) < OPENING else [islice(asked, ASKS), spread]
-        if turn != Turn.ASK:
-            sources.insert(0, steps)
-        if turn == Turn.WISH:
-            sources.insert(0, wished)
+        neighbours = step_away(best, [*known, *changes(space, best, rng)], history.tried)
+        preferred = wished_points(space, best, history.preferred, known)
+    suggested = ask(space, history.tried, rng.randrange(2**32))
+    for turn in cycle((Turn.NEIGHBOUR, Turn.PREFERENCE, Turn.OPTUNA)):
+        sources = [evenly]
+        if len(tried) >= STARTUP_TRIALS:
+            sources.insert(0, islice(suggested, MAX_KNOWN_SUGGESTIONS))
+        if turn != Turn.OPTUNA:
+            sources.insert(0, neighbours)
+        if turn == Turn.PREFERENCE:
+            sources.insert(0, preferred)
         point = next(_new(kernels, seen, chain(*sources)), None)
         if point is None:
             return
@@ -80,10 +82,10 @@ def propose(kernels: Kernels, history: History, seed: str) -> Iterator[dict[str,
 def depart(
     kernels: Kernels, history: History, taken: Sequence[Point], seed: str
 ) -> Iterator[dict[str, int]]:
-    """As `propose`, in other structures than the best has: those tried least come first.
+    """Yields new points of other structures than the best has; those tried least come first.
 
-    The structure is the first tunable's choice. Within one, what is nearest to the best in the
-    other values comes first. `taken` are points that are proposed already.
+    The structure is the value of the first tunable. Within one, the points that share most other
+    values with the best come first. `taken` are points that are proposed already.
     """
     space, rng = kernels.space, random.Random(seed)
     name = space.tunables[0].name
@@ -97,50 +99,53 @@ def depart(
 
 
 def differences(one: Point, other: Point) -> int:
-    """How many values differ."""
+    """Counts the tunables whose values differ."""
     return sum(other[name] != value for name, value in one.items())
 
 
 def step_away(
     best: Point, known: Sequence[dict[str, int]], tried: Sequence[Tried]
 ) -> Iterator[dict[str, int]]:
-    """The points that differ least from the best; among equals, in the values shown least.
+    """Yields the points that differ least from the best; among equals, those of rarer values.
 
-    A point that failed counts as many: its values come last.
+    A value is as rare as it was seldom tried; in a point that failed it counts several times.
     """
-    shown = Counter[tuple[str, int]]()
+    uses = Counter[tuple[str, int]]()
     for one in tried:
         for pair in one.point.items():
-            shown[pair] += FAILED_COUNTS if one.score is None else 1
+            uses[pair] += FAILURE_WEIGHT if one.score is None else 1
     left = list(known)
     while left:
         point = min(
             left,
             key=lambda one: (
                 differences(one, best),
-                sum(shown[pair] for pair in one.items() - best.items()),
+                sum(uses[pair] for pair in one.items() - best.items()),
             ),
         )
         left.remove(point)
-        shown.update(point.items())
+        uses.update(point.items())
         yield point
 
 
 def changes(space: Space, point: Point, rng: random.Random) -> list[dict[str, int]]:
-    """Every valid point that differs from `point` in one value; in random order."""
+    """Lists every valid point that differs from `point` in one value, in random order."""
     changed = [{**point, one.name: value} for one in space.tunables for value in one.values]
     found = [one for one in changed if one != point and valid(space, one)]
     return rng.sample(found, len(found))
 
 
 def wished_points(
-    space: Space, best: Point, wishes: Sequence[Point], known: Sequence[dict[str, int]]
+    space: Space, best: Point, preferences: Sequence[Point], known: Sequence[dict[str, int]]
 ) -> Iterator[dict[str, int]]:
-    """For each wish in turn, the next of the points that meet it, nearest to the best first."""
+    """Yields for each preference in turn the next point that has its values.
+
+    The points that share most other values with the best come first.
+    """
     meeting = []
-    for wish in wishes:
-        direct = {**best, **wish}
-        others = [one for one in known if wish.items() <= one.items()]
+    for preference in preferences:
+        direct = {**best, **preference}
+        others = [one for one in known if preference.items() <= one.items()]
         near = sorted(others, key=lambda one: differences(one, best))
         meeting.append([direct, *near] if valid(space, direct) else near)
     for rank in range(max(map(len, meeting), default=0)):
@@ -151,7 +156,7 @@ def wished_points(
 def _new(
     kernels: Kernels, seen: set[str], proposed: Iterable[dict[str, int]]
 ) -> Iterator[dict[str, int]]:
-    """Those whose kernel is not in `seen`, which grows with them."""
+    """Yields the points whose kernel is not in `seen`, and adds it there."""
     for point in proposed:
         sha = kernels.sha(point)
         if sha not in seen:

@@ -1,11 +1,13 @@
-"""What Optuna would try next."""
+"""Asks Optuna which points to try next."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cuda_llm.agents.tunables.space import valid
 from cuda_llm.agents.tunables.tunable import Point, Space
+from cuda_llm.log import join
 
 if TYPE_CHECKING:
     from optuna import Study
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Tried:
-    """A point that was judged."""
+    """A point that was judged, and how fast its kernel is."""
 
     point: Point
     score: float | None
@@ -22,10 +24,11 @@ class Tried:
 
 
 def ask(space: Space, tried: Sequence[Tried], seed: int) -> Iterator[dict[str, int]]:
-    """Valid points, for ever, perhaps with repeats; the same arguments give the same points.
+    """Yields valid points without end, perhaps with repeats; equal arguments give equal points.
 
-    The study is rebuilt from `tried`, in its order, and lives in memory. Points asked for stay open
-    in it, so that the next ones keep away from them; one that breaks a condition is told as pruned.
+    The study is rebuilt from `tried`, in its order, and lives in memory. Points that were suggested
+    stay open in it, so that the next ones keep away from them; one that breaks a condition counts
+    as pruned.
     """
     from optuna.trial import TrialState
 
@@ -43,16 +46,19 @@ def ask(space: Space, tried: Sequence[Tried], seed: int) -> Iterator[dict[str, i
 def _rebuild(
     space: Space, tried: Sequence[Tried], seed: int, kinds: "dict[str, BaseDistribution]"
 ) -> "Study":
-    """A study that was told of `tried`. Failures count as pruned: TPE ignores trials that failed.
+    """Makes a study of the points in `tried`.
+
+    Failures count as pruned, because TPE ignores trials that failed.
 
     The sampler was chosen by measurement (docs/playbook.md).
     """
     import optuna
     from optuna.trial import TrialState
 
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    join("optuna")
     sampler = optuna.samplers.TPESampler(seed=seed, multivariate=True, n_startup_trials=1)
-    study = optuna.create_study(sampler=sampler, direction="maximize")
+    with _quiet():
+        study = optuna.create_study(sampler=sampler, direction="maximize")
     for one in tried:
         params = {each.name: each.values.index(one.point[each.name]) for each in space.tunables}
         state = TrialState.PRUNED if one.score is None else TrialState.COMPLETE
@@ -62,8 +68,21 @@ def _rebuild(
     return study
 
 
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Optuna announces each new study on stderr; what the user has told it to say stays so."""
+    import optuna
+
+    before = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    try:
+        yield
+    finally:
+        optuna.logging.set_verbosity(before)
+
+
 def _kinds(space: Space) -> "dict[str, BaseDistribution]":
-    """Indices of values. Those of the first tunable, the structure, have no order."""
+    """Makes the distributions of the values' indices; those of the first tunable have no order."""
     from optuna.distributions import CategoricalDistribution, IntDistribution
 
     structure, *others = space.tunables

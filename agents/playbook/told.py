@@ -1,4 +1,4 @@
-"""What a search is told of attempts."""
+"""Turns attempts into the points that a search has tried."""
 
 import math
 from collections.abc import Sequence
@@ -9,13 +9,13 @@ from cuda_llm.search import Attempt
 
 
 def tell(kernels: Kernels, attempts: Sequence[Attempt]) -> tuple[Tried, ...]:
-    """One entry an attempt at a point of this space, by round and index.
+    """Returns one entry for each attempt at a point of this space, by round and index.
 
-    A kernel that failed is told as failed; where nothing was learned of it (our own parts broke,
-    or it was a duplicate), it is left out.
+    An attempt that says nothing about its kernel (our own parts broke, or it was a duplicate) is
+    left out.
     """
     ordered = sorted(attempts, key=lambda one: (one.round, one.index))
-    points = [(one, kernels.own(one.tunables)) for one in ordered if _is_judged(one)]
+    points = [(one, kernels.point_of(one.tunables)) for one in ordered if _is_judged(one)]
     return tuple(Tried(point=point, score=_score(one)) for one, point in points if point)
 
 

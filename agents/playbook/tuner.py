@@ -1,4 +1,4 @@
-"""Searches the tunables that other people's kernels declare, without asking a model."""
+"""Searches the values of tunables that a model's or a user's kernels declare, without a model."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -14,14 +14,14 @@ from cuda_llm.agents.tunables.tunable import Space
 from cuda_llm.agents.tuner import Trial
 from cuda_llm.search import Attempt, Draft, Kind
 
-FAMILIES = 2
-"""How many kernels are tuned at once."""
+MAX_TUNED_KERNELS = 2
+"""How many kernels are tuned in one round."""
 
 
 class TunableTuner:
     """Tries other values of the tunables of the fastest kernels: the round's and the incumbent.
 
-    A kernel and its trials are one family; each round adds to what is known of it. A kernel of the
+    The trials of a kernel in all rounds form one search. A kernel of the
     playbook is left alone: its generator searches already. A trial keeps the declarations of its
     parent, so that whoever reads the winner, or goes on from it, finds them.
     """
@@ -29,16 +29,16 @@ class TunableTuner:
     def propose(
         self, situation: Situation, judged: Sequence[Attempt], count: int
     ) -> tuple[Trial, ...]:
-        """At most `count` trials, the fastest families in turns.
+        """Returns at most `count` trials, of the fastest kernels in turns.
 
-        None where nothing that passed declares tunables; declarations that cannot be used are the
-        kernel's own mistake and cost it nothing but its tuning.
+        Without a passed kernel that declares tunables there are none. A kernel whose declarations
+        are invalid is not tuned and keeps its verdict.
         """
         searches = [
             found
             for found in (_search(situation, one) for one in _parents(situation, judged))
             if found
-        ][:FAMILIES]
+        ][:MAX_TUNED_KERNELS]
         trials = list[Trial]()
         while searches and len(trials) < count:
             search = searches.pop(0)
@@ -50,7 +50,7 @@ class TunableTuner:
 
 
 def _parents(situation: Situation, judged: Sequence[Attempt]) -> list[Attempt]:
-    """Kernels that others wrote and that passed, or whose trial did; the fastest family first."""
+    """Lists kernels not of a playbook that passed, or whose trial did; the fastest first."""
     incumbent = () if situation.incumbent is None else (situation.incumbent,)
     passed = [one for one in (*judged, *incumbent) if one.passed and one.written_by != "playbook"]
     passed.sort(key=lambda one: (-(one.speedup or 0.0), one.round, one.index))
@@ -62,18 +62,18 @@ def _parents(situation: Situation, judged: Sequence[Attempt]) -> list[Attempt]:
 
 
 def _search(situation: Situation, parent: Attempt) -> Iterator[Trial] | None:
-    """Trials of one family, most promising first; None where the parent declares no tunables."""
+    """Yields trials of one kernel, most promising first; None where it declares no tunables."""
     source = situation.archive.source(parent.id)
     space = read_space(source)
     if not isinstance(space, Space):
         return None
     kernels = Kernels(source, space, keep_declarations=True)
     trials = [one for one in situation.attempts if _is_trial_of(one, parent)]
-    family = [replace(parent, tunables=space.defaults), *trials]
-    history = History(tried=tell(kernels, family), seen=kernels.shas(trials))
+    attempts = [replace(parent, tunables=space.defaults), *trials]
+    history = History(tried=tell(kernels, attempts), seen=kernels.shas(trials))
     if history.best and situation.plan.components.hints:
-        wishes = find_wishes(space, situation, history.best.point)
-        history = replace(history, wishes=wishes)
+        preferred = find_wishes(space, situation, history.best.point)
+        history = replace(history, preferred=preferred)
     seed = f"{situation.plan.seed}/{situation.round}/{parent.id}"
     return (
         Trial(

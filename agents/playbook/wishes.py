@@ -1,4 +1,4 @@
-"""Which values the reflection's hints ask for."""
+"""Finds the values that a kernel's `tunable-hint` lines prefer under the hints of reflection."""
 
 from collections.abc import Sequence
 
@@ -8,9 +8,9 @@ from cuda_llm.search import Hint
 
 
 def find_wishes(space: Space, situation: Situation, best: Point) -> tuple[Point, ...]:
-    """What the `tunable-hint` lines answer to the newest hints; `best` lacks each of them.
+    """Returns the preferred values under the newest hints, without those that `best` has.
 
-    What limits the kernels counts before what failed.
+    Values for bottlenecks come before values for failures.
     """
     answered = {one.code for one in space.preferences}
     codes = [
@@ -26,7 +26,7 @@ def find_wishes(space: Space, situation: Situation, best: Point) -> tuple[Point,
 
 
 def _newest(hints: Sequence[Hint], answered: set[str]) -> list[str]:
-    """Codes of the newest round that gave any of them."""
+    """Returns the codes in `answered` that hints of the newest round have."""
     known = [one for one in hints if one.code in answered]
     newest = max((one.round for one in known), default=0)
     return [one.code for one in known if one.round == newest]

@@ -36,7 +36,7 @@ class KnownName:
 
     wrong: tuple[str, ...]
     real: str
-    say: str
+    advice: str
     """What it really is and how it is called."""
     code: str
     """A statement that uses it."""
@@ -59,15 +59,15 @@ def real_names(failed: CompileFailed, source: str) -> tuple[str, ...]:
     texts = dict.fromkeys(
         [one.message for one in failed.diagnostics if one.severity == "error"] or [failed.reason]
     )
-    said = [line for text in texts for line in _lines(text, source)]
-    return tuple(dict.fromkeys(said))
+    lines = [line for text in texts for line in _lines(text, source)]
+    return tuple(dict.fromkeys(lines))
 
 
 def _lines(message: str, source: str) -> Iterator[str]:
     for match in _UNKNOWN.finditer(message):
         name = next(filter(None, match.groups()))
         if known := _by_wrong_name().get(name.rpartition("::")[2]):
-            yield f"{one_line(name, 80)} does not exist here: {known.say}"
+            yield f"{one_line(name, 80)} does not exist here: {known.advice}"
         elif near := _nearest(name, source):
             yield f"{one_line(name, 80)} is not declared; {near} is: was that meant?"
     if operator := _OPERATOR.search(message):

@@ -37,15 +37,15 @@ def render_prompt(
     """
     parent = situation.attempt(brief.parent) if brief.parent else None
     components = brief.components & situation.plan.components
-    told = passages(situation, brief, parent, components)
+    sections = passages(situation, brief, parent, components)
     fixed = fixed_values(situation, brief, parent, components)
     name = TEMPLATES[brief.kind] if parent else TEMPLATES[Kind.FIRST]
     # Headings and fences come with a section, and a user's template may show one twice: so what is
     # too long after rendering is taken off the sections' room, and all is rendered again.
-    bare = {key: Passage() if key in MOVABLE else passage for key, passage in told.items()}
+    bare = {key: Passage() if key in MOVABLE else passage for key, passage in sections.items()}
     room = budget - _cost(_render(templates, name, {**fixed, **_texts(bare)}))
     while True:
-        messages = _render(templates, name, {**fixed, **fit(told, room)})
+        messages = _render(templates, name, {**fixed, **fit(sections, room)})
         excess = _cost(messages) - budget
         if excess <= 0 or room <= 0:
             return messages
@@ -63,8 +63,8 @@ def _cost(messages: tuple[Message, ...]) -> int:
     return sum(count_tokens(message.text) for message in messages)
 
 
-def _texts(told: Mapping[str, Passage]) -> dict[str, str]:
-    return {name: passage.text for name, passage in told.items()}
+def _texts(sections: Mapping[str, Passage]) -> dict[str, str]:
+    return {name: passage.text for name, passage in sections.items()}
 
 
 def fixed_values(
@@ -81,8 +81,8 @@ def fixed_values(
         "tolerance": say_tolerance(task),
         "sizes": say_sizes(situation),
         "allowed": say_allowed(task),
-        "emulated": situation.time_source == "modelled",
-        "time_source": situation.time_source,
+        "emulated": not situation.capabilities.full_isa,
+        "time_source": situation.capabilities.time_source,
         "depart": brief.kind == Kind.DEPART,
         "parent_id": parent.id if parent else "",
         "parent_idea": hide(idea, situation.hardware, context),

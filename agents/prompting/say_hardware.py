@@ -33,7 +33,7 @@ def _tensor(situation: Situation) -> tuple[str, ...]:
     """Tensor cores, where the task's precision lets a kernel use them and the device has them."""
     precision = situation.task.tolerance.precision
     rate = situation.hardware.peaks.tensor_dense_tflops.get(_TENSOR_TYPES.get(precision, ""))
-    if rate is None or situation.time_source == "modelled":
+    if rate is None or not situation.capabilities.full_isa:
         return ()
     return (f"tensor cores, {precision} inputs: {rate:g} TFLOPS",)
 

@@ -23,20 +23,23 @@ def say_hints(situation: Situation, brief: Brief, components: Components) -> Pas
     """
     given = (*brief.error_hints, *brief.performance_hints)
     hints = [one for one in given if components.hints or one.code == USER]
-    told = {hint.text for hint in hints}
-    wishes = [_hint_of_user(text) for text in situation.plan.user_hints if text not in told]
-    ordered = [*wishes, *sorted(hints, key=lambda hint: hint.code != USER)]
+    learned = {hint.text for hint in hints}
+    from_user = [_hint_of_user(text) for text in situation.plan.user_hints if text not in learned]
+    ordered = [*from_user, *sorted(hints, key=lambda hint: hint.code != USER)]
     by_playbook = {one.id for one in situation.attempts if one.written_by == "playbook"}
-    told_above = _codes_of_profile(situation, brief)
+    profiled = _codes_of_profile(situation, brief)
 
-    def is_quiet(hint: Hint) -> bool:
+    def hides_evidence(hint: Hint) -> bool:
         if hint.about in by_playbook:
             return True
         if not components.profile:
             return hint.code in WORDS
-        return hint.about == brief.parent and hint.code in told_above
+        return hint.about == brief.parent and hint.code in profiled
 
-    entries = tuple("\n".join(_say(situation, hint, quiet=is_quiet(hint))) for hint in ordered)
+    entries = tuple(
+        "\n".join(_describe(situation, hint, hide_evidence=hides_evidence(hint)))
+        for hint in ordered
+    )
     newest_first = sorted(
         range(len(ordered)), key=lambda index: (ordered[index].code != USER, -ordered[index].round)
     )
@@ -50,14 +53,14 @@ def _codes_of_profile(situation: Situation, brief: Brief) -> set[str]:
     return {one.code for one in profile.bottlenecks} if profile else set()
 
 
-def _say(situation: Situation, hint: Hint, *, quiet: bool) -> Iterator[str]:
+def _describe(situation: Situation, hint: Hint, *, hide_evidence: bool) -> Iterator[str]:
     context, hardware = situation.plan.hardware_context, situation.hardware
     source = " (from the user)" if hint.code == USER else ""
     about = f" ({hint.about}, {hint.code})" if hint.about else source
     yield f"- {hide(one_line(hint.text, MOST_TEXT), hardware, context)}{about}"
     if hint.hardware_text and context == "full":
         yield f"  {one_line(hint.hardware_text, MOST_TEXT)}"
-    if hint.evidence and not quiet:
+    if hint.evidence and not hide_evidence:
         yield f"  seen: `{hide(one_line(hint.evidence), hardware, context)}`"
     if hint.avoid:
         avoid = "; ".join(one_line(text) for text in hint.avoid)

@@ -9,7 +9,7 @@ from cuda_llm.agents.situation import Situation
 from cuda_llm.search import Attempt, Components
 
 BEST = 3
-"""So many of the fastest are told before any failure is."""
+"""So many of the fastest are kept before any failure is."""
 
 
 def say_history(situation: Situation, ids: tuple[str, ...], components: Components) -> Passage:
@@ -20,22 +20,22 @@ def say_history(situation: Situation, ids: tuple[str, ...], components: Componen
 
 
 def say_attempt(situation: Situation, attempt: Attempt, components: Components) -> str:
-    """`r1-c2: WRONG_RESULT: ...`, and below it what it was told and what it calls itself."""
+    """`r1-c2: WRONG_RESULT: ...`, and below it its direction and its idea."""
     came_from = f", {attempt.kind.value} of {attempt.parent}" if attempt.parent else ""
     first = f"{attempt.id}{came_from}: {_outcome(situation, attempt, components)}"
-    told = one_line(attempt.direction) if components.diversity else ""
+    direction = one_line(attempt.direction) if components.diversity else ""
     tunables = ", ".join(f"{name} = {value}" for name, value in attempt.tunables.items())
     second = "; ".join(
         f"{label}: {text}"
         for label, text in (
-            ("told", told),
+            ("told", direction),
             ("idea", one_line(attempt.idea, 120)),
             ("tunables", one_line(tunables)),
         )
         if text
     )
-    said = f"{first}\n    {second}" if second else first
-    return hide(said, situation.hardware, situation.plan.hardware_context)
+    entry = f"{first}\n    {second}" if second else first
+    return hide(entry, situation.hardware, situation.plan.hardware_context)
 
 
 def _outcome(situation: Situation, attempt: Attempt, components: Components) -> str:

@@ -39,14 +39,14 @@ def say_headline(situation: Situation, attempt: Attempt, components: Components)
     profile = verdict.profile if isinstance(verdict, Passed) else None
     if full and attempt.times_us:
         parts.append(_bandwidth(situation, profile, attempt.times_us[-1]))
-    said = ", ".join(parts)
+    headline = ", ".join(parts)
     bottlenecks = profile.bottlenecks if profile else ()
     code = bottlenecks[0].code if bottlenecks else attempt.limited_by
     if not code:
-        return said
+        return headline
     spot = bottlenecks[0].spot if bottlenecks and attempt.written_by != "playbook" else None
     where = f" at line {spot.line}" if spot else ""
-    return f"{said}; limited by {words_for(code).name}{where}"
+    return f"{headline}; limited by {words_for(code).name}{where}"
 
 
 def say_profile(
@@ -87,11 +87,11 @@ def _launch(one: LaunchProfile, *, full: bool) -> str:
     name = one_line(one.kernel)
     if not all(one.grid):
         return f"{name}: {say_us(one.time_us)}" if one.time_us else name
-    said = f"launch {name}<<<({grid}), ({block})>>>"
+    line = f"launch {name}<<<({grid}), ({block})>>>"
     # Measured alone, a call of several launches says nothing of how its time is divided.
-    said += f": {say_us(one.time_us)}" if one.time_us else ""
+    line += f": {say_us(one.time_us)}" if one.time_us else ""
     shared = f", {one.shared_bytes:,} B of shared memory a block" if one.shared_bytes else ""
-    return f"{said}{shared}" + (f", room for {one.occupancy:.0%} occupancy" if full else "")
+    return f"{line}{shared}" + (f", room for {one.occupancy:.0%} occupancy" if full else "")
 
 
 def _resources(one: KernelResources) -> str:

@@ -24,7 +24,7 @@ def say_tolerance(task: Task) -> str:
     allowed = f"{tolerance.max_units:g} roundings" if tolerance.max_units else "a few roundings"
     if not tolerance.max_units and tolerance.kind != ToleranceClass.ELEMENTWISE:
         allowed = "what rounding at every step adds up to"
-    said = (
+    rule = (
         f"Every element is compared with a float64 reference. Allowed is {allowed} in "
         f"{tolerance.precision} ({unit} each), relative to {_SCALE[tolerance.kind]}"
     )
@@ -33,7 +33,7 @@ def say_tolerance(task: Task) -> str:
         SummationOrder.TREE: "Partial sums must be combined pairwise, as a tree.",
     }
     adds = tolerance.kind in (ToleranceClass.REDUCTION, ToleranceClass.DOT)
-    return f"{said}. {orders[tolerance.order]}" if adds else f"{said}."
+    return f"{rule}. {orders[tolerance.order]}" if adds else f"{rule}."
 
 
 def say_dims_of(task: Task) -> tuple[str, ...]:
@@ -50,20 +50,20 @@ def say_sizes(situation: Situation) -> str:
 def say_allowed(task: Task) -> tuple[str, ...]:
     """What this task allows beyond launching kernels."""
     allowed = task.capabilities
-    said = []
+    lines = []
     if allowed.scratch_bytes.strip() != "0":
-        said.append(
+        lines.append(
             f"device memory of its own, {allowed.scratch_bytes} bytes at most (cudaMalloc or "
             "cudaMallocAsync and the matching free, inside every call)"
         )
     if allowed.device_to_host:
-        said.append("copies from device to host")
+        lines.append("copies from device to host")
     if allowed.header_libraries:
         names = ", ".join(one_line(name) for name in allowed.header_libraries)
-        said.append(f"header libraries: {names}")
+        lines.append(f"header libraries: {names}")
     if allowed.defines:
         pairs = ", ".join(f"{name}={value}" for name, value in allowed.defines.items())
-        said.append(f"macros it is compiled with: {one_line(pairs)}")
+        lines.append(f"macros it is compiled with: {one_line(pairs)}")
     if allowed.flags:
-        said.append(f"flags it is compiled with: {one_line(' '.join(allowed.flags))}")
-    return tuple(said)
+        lines.append(f"flags it is compiled with: {one_line(' '.join(allowed.flags))}")
+    return tuple(lines)

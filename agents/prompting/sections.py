@@ -1,4 +1,4 @@
-"""Gathers what each section of a prompt would say, before anything is cut."""
+"""The whole text of each section of a prompt, before anything is cut."""
 
 from cuda_llm.agents.prompting.hide import hide, hide_in_comments
 from cuda_llm.agents.prompting.known_names import real_names
@@ -42,7 +42,7 @@ def passages(
 def _of_parent(
     situation: Situation, brief: Brief, parent: Attempt | None, components: Components
 ) -> dict[str, Passage]:
-    """Its source, what failed or what limits it. The source of a playbook kernel is never told."""
+    """Its source, what failed or what limits it. The source of a playbook kernel stays out."""
     if parent is None:
         return dict.fromkeys(("parent_source", "failure", "real_names", "profile"), Passage())
     verdict = situation.archive.verdict(parent.id)
@@ -56,8 +56,8 @@ def _of_parent(
     if isinstance(verdict, Passed) and verdict.profile and components.profile:
         hinted = any(one.about == parent.id for one in brief.performance_hints)
         advise = not (hinted and components.hints)
-        told = say_profile(situation, parent, verdict.profile, advise=advise)
-        profile = Passage(entries=told, noun="lines")
+        entries = say_profile(situation, parent, verdict.profile, advise=advise)
+        profile = Passage(entries=entries, noun="lines")
     context = situation.plan.hardware_context
     return {
         "parent_source": _text(hide_in_comments(clean(source), situation.hardware, context)),

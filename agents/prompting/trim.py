@@ -1,4 +1,4 @@
-"""Fits what a prompt tells into a budget: what matters least goes first; what must stay, stays."""
+"""Fits the sections of a prompt into a token budget, cutting the least important first."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ SECTIONS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Passage:
-    """What one section would say, had it all the room."""
+    """The whole text of one section, before it is cut."""
 
     entries: tuple[str, ...] = ()
     """In the order they are shown; the lines of one belong together."""

@@ -1,1 +1,0 @@
-"""The hardware-spec researcher: what of the GPU matters for this task."""

@@ -1,4 +1,4 @@
-"""One thing that research found out."""
+"""What one part of the research found out."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -6,12 +6,12 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """The same three times: for prompts, for other agents, for the trace."""
+    """One result: as lines for prompts, as data for other agents, as a sentence for the trace."""
 
     name: str
-    """Its key in the note's data."""
+    """Key in the note's data."""
     lines: tuple[str, ...] = ()
     data: Any = field(default_factory=dict)
     """Plain JSON."""
     decision: str = ""
-    """One sentence; empty where there is nothing to tell."""
+    """One sentence, or empty."""

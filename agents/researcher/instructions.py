@@ -1,4 +1,4 @@
-"""Which of CUDA's newer instructions this GPU has, and which the device at hand executes."""
+"""Lists which of CUDA's newer instructions this GPU has, and which the device executes."""
 
 from dataclasses import dataclass
 
@@ -35,12 +35,12 @@ FEATURES = (
 
 
 def find_instructions(situation: Situation) -> Finding:
-    """What is there, what is not, and what the emulated device cannot run although it is.
+    """Lists what the GPU has, what it lacks, and what the emulated device cannot run.
 
-    Prompts name the last anyhow, whatever they may tell of the hardware.
+    Prompts name the last in any hardware context.
     """
     capability = situation.hardware.compute_capability
-    emulated = situation.time_source == "modelled"
+    emulated = not situation.capabilities.full_isa
     there = [one for one in FEATURES if one.least <= capability <= one.newest]
     missing = [one.name for one in FEATURES if one not in there]
     tensor = tuple(situation.hardware.peaks.tensor_dense_tflops)

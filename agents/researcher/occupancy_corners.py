@@ -1,4 +1,4 @@
-"""How many registers and how much shared memory a block may use before fewer warps fit."""
+"""Finds how many registers and how much shared memory a block may use before fewer warps fit."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +14,7 @@ STEP_BYTES = 256
 
 
 def find_corners(situation: Situation) -> Finding:
-    """For common block sizes: the most registers and shared memory at full and half occupancy."""
+    """Finds, for common block sizes, the most registers and shared memory at full and half."""
     rows = [
         _corner(situation.hardware, threads)
         for threads in BLOCK_SIZES
@@ -25,7 +25,7 @@ def find_corners(situation: Situation) -> Finding:
         lines=(
             "Occupancy: beyond these, fewer warps are resident (registers a thread, shared bytes a "
             "block):",
-            *(_say(row) for row in rows),
+            *(_describe_corner(row) for row in rows),
         ),
         data=rows,
     )
@@ -53,7 +53,7 @@ def _corner(hardware: Hardware, threads: int) -> dict[str, Any]:
 
 
 def _last(limit: int, holds: Callable[[int], bool]) -> int:
-    """The largest number up to `limit` for which a condition holds that once fails for good."""
+    """Finds the largest number up to `limit` that meets a monotone condition, by bisection."""
     low, high = 0, limit
     while low < high:
         middle = (low + high + 1) // 2
@@ -61,7 +61,7 @@ def _last(limit: int, holds: Callable[[int], bool]) -> int:
     return low
 
 
-def _say(row: dict[str, Any]) -> str:
+def _describe_corner(row: dict[str, Any]) -> str:
     return (
         f"  {row['threads']} threads: {row['most']:.0%} up to {row['registers_full']} registers, "
         f"{row['shared_full']:,} B; half of that up to {row['registers_half']} registers, "

@@ -1,4 +1,4 @@
-"""Where the figures come from, and which of them nobody has measured here."""
+"""Says where the figures of a profile come from, and which were not measured here."""
 
 from cuda_llm.agents.researcher.finding import Finding
 from cuda_llm.agents.situation import Situation
@@ -13,11 +13,11 @@ DECIDING = {
 """Figures that the other findings rest on, by their key in a profile."""
 _UNMEASURED = ("published", "estimated", "measured on another of its kind", "of unknown origin")
 _GUESSED = ("estimated", "of unknown origin")
-"""Worth a word to whoever writes a kernel; the rest is for the trace."""
+"""Named in prompts; the other kinds go to the trace alone."""
 
 
 def find_unknowns(situation: Situation) -> Finding:
-    """What is measured, published, estimated or simply not said."""
+    """Groups the deciding figures by origin: measured, published, estimated or unknown."""
     kinds = {name: _kind(_source(situation, key)) for key, name in DECIDING.items()}
     groups = [(kind, [name for name in kinds if kinds[name] == kind]) for kind in _UNMEASURED]
     unmeasured = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in groups if names)
@@ -31,7 +31,7 @@ def find_unknowns(situation: Situation) -> Finding:
 
 
 def _source(situation: Situation, key: str) -> str:
-    """What the profile says of a key, which may share its entry with others."""
+    """Returns the source of a key, which may share its entry with others."""
     for keys, source in situation.hardware.sources.items():
         names = [one.strip() for one in keys.split(",")]
         if key in names or any(key.startswith(f"{name}.") for name in names):

@@ -1,4 +1,4 @@
-"""Writes down what of the GPU matters for this task, before anything is tried."""
+"""The agent `hardware_research`, which runs before the first kernel is written."""
 
 from cuda_llm.agents.plug import placed
 from cuda_llm.agents.researcher.instructions import find_instructions
@@ -12,7 +12,7 @@ from cuda_llm.agents.situation import Note, Situation
 
 @placed(after=Stage.START)
 async def hardware_research(situation: Situation) -> Contribution:
-    """The facts and limits that decide how this task is best written for this hardware."""
+    """Notes the facts and limits of the GPU that decide how to write this task's kernels."""
     findings = (
         find_roofs(situation),
         find_corners(situation),

@@ -1,4 +1,4 @@
-"""What of the task's own data fits in shared memory, for work that gains from keeping it there."""
+"""Finds which parts of the task's data fit in shared memory, where that speeds the work up."""
 
 from math import prod
 from typing import Any
@@ -16,9 +16,9 @@ EDGES = (16, 32, 64, 128)
 
 
 def find_tiles(situation: Situation) -> Finding:
-    """Square tiles where inputs are staged, private copies where outputs are added to.
+    """Sizes square tiles where inputs are staged, and private copies where outputs are summed.
 
-    For each: its bytes, whether they must be asked for, how many blocks with one an SM holds.
+    Each row has the bytes, whether they need an opt-in, and how many such blocks an SM holds.
     """
     match work_of(situation.task):
         case Work.REARRANGES | Work.REUSES | Work.SLIDES:
@@ -28,7 +28,7 @@ def find_tiles(situation: Situation) -> Finding:
         case _:
             return Finding(name="tiles", data=[])
     fitting = [row for row in rows if row["an_sm"]]
-    lines = [_say(row) for row in fitting] or ["  no timed size fits"]
+    lines = [_describe_tile(row) for row in fitting] or ["  no timed size fits"]
     return Finding(name="tiles", lines=(f"Shared memory, with {head}:", *lines), data=fitting)
 
 
@@ -71,12 +71,12 @@ def _fit(hardware: Hardware, needed: int) -> dict[str, Any]:
 
 
 def item_bytes(dtype: str) -> int:
-    """Size of one element, from the bits in its NumPy name."""
+    """Returns the size of one element in bytes, from the bits in its NumPy name."""
     bits = dtype.lstrip("abcdefghijklmnopqrstuvwxyz")
     return int(bits) // 8 if bits else 1
 
 
-def _say(row: dict[str, Any]) -> str:
+def _describe_tile(row: dict[str, Any]) -> str:
     asks = ", to be asked for" if row["asks"] else ""
     blocks = f"{row['an_sm']} block{'s' if row['an_sm'] > 1 else ''}"
     return f"  {row['what']}: {row['bytes']:,} B{asks}, {blocks} an SM"

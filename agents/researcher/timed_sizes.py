@@ -1,4 +1,4 @@
-"""The timed sizes under the roofline: what bounds them, how fast they can be, what stays in L2."""
+"""Puts the timed sizes under the roofline: their bound, their least time, what fits in L2."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,17 +10,17 @@ from cuda_llm.tasks.least_time import LeastTime, least_time
 from cuda_llm.wording import say_dims
 
 LAUNCH_MATTERS = 0.2
-"""From this part of the attainable time on, the cost of a launch is worth telling."""
+"""Part of the attainable time from which on the cost of a launch is reported."""
 
 
 def find_roofs(situation: Situation) -> Finding:
-    """Least times, the roof they stand under, the baseline's share, L2 and launch cost."""
+    """Computes each size's least time, bound, share of the baseline, L2 fit and launch cost."""
     sizes = timed_sizes(situation)
     if not sizes:
         return Finding(name="sizes", decision="no size is timed on this device")
     least = [least_time(situation.task, situation.hardware, dims) for dims in sizes]
     rows = [_row(situation, index, sizes[index], one) for index, one in enumerate(least)]
-    lines = [_say(row, one) for row, one in zip(rows, least, strict=True)]
+    lines = [_describe_size(row, one) for row, one in zip(rows, least, strict=True)]
     largest = rows[-1]
     reached = largest["baseline_share"]
     return Finding(
@@ -36,10 +36,10 @@ def find_roofs(situation: Situation) -> Finding:
 
 
 def timed_sizes(situation: Situation) -> Sequence[Mapping[str, int]]:
-    """What the run times; before the baseline was timed, what its device will time."""
+    """Returns the sizes the run times, or will time where the baseline is still to come."""
     sizes = situation.task.sizes
-    modelled = situation.time_source == "modelled"
-    return situation.sizes or (sizes.emulated if modelled else sizes.bench)
+    planned = sizes.bench if situation.capabilities.bench_sizes else sizes.emulated
+    return situation.sizes or planned
 
 
 def _row(
@@ -62,7 +62,7 @@ def _row(
     }
 
 
-def _say(row: Mapping[str, Any], least: LeastTime) -> str:
+def _describe_size(row: Mapping[str, Any], least: LeastTime) -> str:
     what = f"{least.bytes_moved / 1e6:.3g} MB" if least.bound == "memory" else _operations(least)
     l2 = "fits in L2" if row["fits_l2"] else "larger than L2"
     return (

@@ -1,4 +1,4 @@
-"""Who may be crowned: faster than the incumbent beyond doubt, and at no size much slower."""
+"""Decides who becomes the incumbent: faster beyond noise, and at no size much slower."""
 
 from collections.abc import Sequence
 
@@ -8,11 +8,11 @@ from cuda_llm.search import Attempt, Contested
 
 
 def choose_fastest(situation: Situation, judged: Sequence[Attempt]) -> Choice:
-    """The best ever: the incumbent, unless one of `judged` beats it.
+    """Returns the best of all rounds: the incumbent, unless one of `judged` beats it.
 
-    The fastest that passed is looked at first. A difference within `plan.tie` or within the two
-    times' spread is a tie, and a tie crowns nobody; so does a size that becomes slower than the
-    task's `regression_limit` allows (the next fastest is looked at then).
+    The attempts that passed are compared from the fastest on. A difference within `plan.tie` or
+    within the spread of the two times is a tie, and keeps the incumbent; so does a size that
+    becomes slower than the task's `regression_limit` allows.
     """
     incumbent = situation.incumbent
     verdicts: dict[str, str] = {}
@@ -27,61 +27,61 @@ def choose_fastest(situation: Situation, judged: Sequence[Attempt]) -> Choice:
             winner = contender if verdicts[contender.id] == "won" else None
     if winner is not None:
         verdicts[winner.id] = "won"
-    crowned = winner or incumbent
+    chosen = winner or incumbent
     return Choice(
-        incumbent=None if crowned is None else crowned.id,
+        incumbent=None if chosen is None else chosen.id,
         reason=explain(situation, winner, incumbent, verdicts),
         verdicts=verdicts,
     )
 
 
 def by_speed(attempts: Sequence[Attempt]) -> list[Attempt]:
-    """Those that passed, fastest first; equal ones in order of round and index."""
+    """Sorts the attempts that passed, fastest first; equal ones by round and index."""
     passed = [one for one in attempts if one.passed and one.speedup is not None]
     return sorted(passed, key=lambda one: (-(one.speedup or 0.0), one.round, one.index))
 
 
 def compare(situation: Situation, contender: Attempt, incumbent: Attempt) -> str:
-    """`won`, or why not: `tie`, `slower`, `regression: ...`.
+    """Returns `won`, `tie`, `slower` or `regression: ...`.
 
-    Where both were timed in turn, that decides; else the speed-up of each over the baseline.
+    A duel of the two decides where there was one; else the speed-up of each over the baseline.
     """
-    held = contest_of(situation, contender, incumbent)
-    if held is not None and held.outcome != "faster":
-        return held.outcome
+    duel = contest_of(situation, contender, incumbent)
+    if duel is not None and duel.outcome != "faster":
+        return duel.outcome
     gain = gain_over(contender, incumbent)
     margin = doubt(situation, contender, incumbent)
-    if held is None and gain < -margin:
+    if duel is None and gain < -margin:
         return "slower"
-    if held is None and gain <= margin:
+    if duel is None and gain <= margin:
         return "tie"
     return find_regression(situation, contender, incumbent) or "won"
 
 
 def contest_of(situation: Situation, contender: Attempt, incumbent: Attempt) -> Contested | None:
-    """The contest of these two, where there was one."""
-    held = situation.contests.get(contender.id)
-    return held if held is not None and held.incumbent == incumbent.id else None
+    """Returns the duel of these two, where there was one."""
+    duel = situation.contests.get(contender.id)
+    return duel if duel is not None and duel.incumbent == incumbent.id else None
 
 
 def rank(situation: Situation, loser: Attempt, winner: Attempt) -> str:
-    """How an attempt stands to the winner of its own round."""
+    """Returns `tie` or `slower` for an attempt beside the winner of its own round."""
     close = -gain_over(loser, winner) <= doubt(situation, loser, winner)
     return "tie" if close else "slower"
 
 
 def gain_over(contender: Attempt, incumbent: Attempt) -> float:
-    """Relative gain in speed-up: 0.1 is 10 % faster."""
+    """Returns the relative gain in speed-up: 0.1 is 10 % faster."""
     return (contender.speedup or 0.0) / (incumbent.speedup or 1.0) - 1.0
 
 
 def doubt(situation: Situation, one: Attempt, other: Attempt) -> float:
-    """Relative difference below which two speed-ups are the same."""
+    """Returns the relative difference below which two speed-ups count as equal."""
     return max(situation.plan.tie, one.spread + other.spread)
 
 
 def find_regression(situation: Situation, contender: Attempt, incumbent: Attempt) -> str:
-    """The first size at which the contender is too much slower, or nothing."""
+    """Describes the first size at which the contender is too much slower; empty for none."""
     limit = situation.task.regression_limit
     pairs = zip(situation.sizes, contender.times_us, incumbent.times_us, strict=False)
     for dims, time_us, before_us in pairs:
@@ -97,11 +97,11 @@ def explain(
     incumbent: Attempt | None,
     verdicts: dict[str, str],
 ) -> str:
-    """The choice in one sentence."""
+    """Describes the choice in one sentence."""
     if winner is not None and incumbent is not None:
-        held = contest_of(situation, winner, incumbent)
-        if held is not None:
-            gain = 100 * (held.speedup - 1)
+        duel = contest_of(situation, winner, incumbent)
+        if duel is not None:
+            gain = 100 * (duel.speedup - 1)
             return f"{winner.id} is {gain:.1f} % faster than {incumbent.id}, timed in turn"
         gain = 100 * gain_over(winner, incumbent)
         return f"{winner.id} is {gain:.1f} % faster than {incumbent.id}"

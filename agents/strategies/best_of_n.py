@@ -1,4 +1,4 @@
-"""No loop at all: what the same number of independent candidates gives."""
+"""Strategy without feedback: every candidate is independent of all others."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,21 +14,21 @@ NO_FEEDBACK = Components(history=False, hints=False, profile=False)
 
 @dataclass(frozen=True)
 class BestOfN:
-    """Every candidate starts from the task alone; against it the loop's own worth is measured."""
+    """Starts every candidate from the task alone. Other strategies are compared with it."""
 
     name: str = "best-of-n"
     deduplicate: bool = True
     components: Components = NO_FEEDBACK
 
     def write_briefs(self, situation: Situation) -> tuple[Brief, ...]:
-        """N first kernels, in every round."""
+        """Asks for N first kernels in every round."""
         orders: list[Order] = [(Kind.FIRST, None)] * situation.plan.candidates
         return fill_in(situation, orders, self.components)
 
     def choose(self, situation: Situation, judged: Sequence[Attempt]) -> Choice:
-        """The best ever."""
+        """Chooses the best of all rounds."""
         return choose_fastest(situation, judged)
 
     def stop(self, situation: Situation) -> str:
-        """Never: the budget is to be equal."""
+        """Never stops early, so that budgets stay comparable."""
         return ""

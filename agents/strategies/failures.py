@@ -1,4 +1,4 @@
-"""Which failures to learn from, and in which order."""
+"""Chooses the failures to learn from, and sorts them."""
 
 import re
 from collections.abc import Sequence
@@ -11,13 +11,13 @@ _NEARNESS = (
     *("ILLEGAL_ACCESS", "MISALIGNED", "DEVICE_ASSERT", "LAUNCH_FAILED", "OUT_OF_MEMORY"),
     *("HOST_CRASHED", "LOAD_FAILED", "COMPILE_FAILED"),
 )
-"""Codes by how near the kernel came to being right; others come last."""
+"""Codes sorted by how near the kernel came to being right; other codes come last."""
 
 
 def distinct_failures(attempts: Sequence[Attempt]) -> tuple[Attempt, ...]:
-    """One attempt for each distinct failure with code to mend, nearest to being right first.
+    """Returns one attempt for each distinct failure with source, nearest to being right first.
 
-    Two failures are the same when verdict and wording agree but for figures and names of kernels.
+    Two failures are the same when code and summary agree but for numbers.
     """
     kept: dict[tuple[str, str], Attempt] = {}
     for one in attempts:
@@ -27,16 +27,16 @@ def distinct_failures(attempts: Sequence[Attempt]) -> tuple[Attempt, ...]:
 
 
 def can_be_mended(attempt: Attempt) -> bool:
-    """Whether it failed by its own fault, with a source to start from."""
+    """Tells whether the attempt failed by its own fault and has a source to start from."""
     ours = attempt.code.startswith("INFRA_") or attempt.code in {"DUPLICATE", "QUARANTINED"}
     return bool(attempt.source_sha) and not attempt.passed and not ours
 
 
 def nearness(attempt: Attempt) -> int:
-    """0 is nearest to being right."""
+    """Ranks an attempt's failure; 0 is nearest to being right."""
     return _NEARNESS.index(attempt.code) if attempt.code in _NEARNESS else len(_NEARNESS)
 
 
 def without_figures(text: str) -> str:
-    """The text with every number replaced: figures differ where the cause does not."""
+    """Replaces every number, because numbers differ where the cause does not."""
     return re.sub(r"\d[\d,.]*", "#", text)

@@ -1,4 +1,4 @@
-"""From what a user writes after `--strategy` to a strategy."""
+"""Finds the strategy that `--strategy` names."""
 
 from collections.abc import Callable, Mapping
 
@@ -19,7 +19,7 @@ PARTS = ("name", "deduplicate", "components", "write_briefs", "choose", "stop")
 
 
 def find_strategy(name: str) -> Strategy:
-    """The strategy of that short name, or the user's own by dotted path (a class or an instance).
+    """Returns the strategy of a short name, or of a dotted path to a class or an instance.
 
     Raises UsageError naming what there is.
     """
@@ -32,6 +32,6 @@ def find_strategy(name: str) -> Strategy:
     strategy: Strategy = found() if isinstance(found, type) else found
     missing = [part for part in PARTS if not hasattr(strategy, part)]
     if missing:
-        msg = f"strategy {name!r} lacks {', '.join(missing)}; see cuda_llm.agents.strategy.Strategy"
+        msg = f"strategy {name!r} lacks {', '.join(missing)}; see cuda_llm.extend.Strategy"
         raise UsageError(msg)
     return strategy

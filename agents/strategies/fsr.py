@@ -1,4 +1,4 @@
-"""Feature Search and Reinforcement (arXiv 2506.09092), with its weak spots mended."""
+"""Feature Search and Reinforcement (arXiv 2506.09092), with changes that the class lists."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,11 +14,11 @@ from cuda_llm.search import EVERYTHING, Attempt, Brief, Components, Kind
 
 @dataclass(frozen=True)
 class Fsr:
-    """Correctness Reinforcement until something passes, then Performance Reinforcement.
+    """Reinforces correctness until something passes, and performance from then on.
 
-    Unlike the paper's Algorithm 1 (`fsr-paper`): the best ever is returned, ties and regressions
-    are not crowned, duplicates are not judged again, the profile is fed back beside the latency,
-    and a search that stands still leaves its local optimum on purpose.
+    Unlike the paper's Algorithm 1 (`fsr-paper`) it returns the best of all rounds, keeps the
+    incumbent after ties and regressions, judges no duplicate again, feeds the profile back beside
+    the latency, and leaves the incumbent's structure after rounds without gain.
     """
 
     name: str = "fsr"
@@ -26,22 +26,22 @@ class Fsr:
     components: Components = EVERYTHING
 
     def write_briefs(self, situation: Situation) -> tuple[Brief, ...]:
-        """First kernels, then mends, then improvements of the incumbent."""
+        """Asks for first kernels, then for fixes, then for improvements of the incumbent."""
         return fill_in(situation, plan_orders(situation), self.components)
 
     def choose(self, situation: Situation, judged: Sequence[Attempt]) -> Choice:
-        """The best ever."""
+        """Chooses the best of all rounds."""
         return choose_fastest(situation, judged)
 
     def stop(self, situation: Situation) -> str:
-        """At the hardware's limit, or after twice `plan.patience` rounds without gain."""
+        """Stops at the hardware's limit, or after twice `plan.patience` rounds without gain."""
         stale = rounds_without_gain(situation)
         enough = situation.incumbent is not None and stale >= 2 * situation.plan.patience
         return at_the_limit(situation) or (f"{stale} rounds without gain" if enough else "")
 
 
 def plan_orders(situation: Situation) -> list[Order]:
-    """What each of the N is to do."""
+    """Decides what each of the N candidates is to do."""
     count = situation.plan.candidates
     incumbent = situation.incumbent
     if incumbent is None:
@@ -55,19 +55,19 @@ def plan_orders(situation: Situation) -> list[Order]:
 
 
 def count_departing(situation: Situation) -> int:
-    """How many leave the incumbent's structure: none, then a third, at least one."""
+    """Counts who leaves the incumbent's structure: none at first, then a third, at least one."""
     if rounds_without_gain(situation) < situation.plan.patience:
         return 0
     return max(1, situation.plan.candidates // 3)
 
 
 def rounds_without_gain(situation: Situation) -> int:
-    """Judged rounds since the one that the incumbent is from."""
+    """Counts the judged rounds after the one that the incumbent is from."""
     judged = max((one.round for one in situation.attempts), default=0)
     return 0 if situation.incumbent is None else judged - situation.incumbent.round
 
 
 def last_round(situation: Situation) -> tuple[Attempt, ...]:
-    """The attempts of the newest round that was judged."""
+    """Returns the attempts of the newest round that was judged."""
     newest = max((one.round for one in situation.attempts), default=0)
     return tuple(one for one in situation.attempts if one.round == newest)

@@ -22,14 +22,14 @@ LATENCY_ONLY = Components(hints=False, profile=False, baseline=False, diversity=
 
 @dataclass(frozen=True)
 class FsrPaper:
-    """Latency alone is fed back, and the last round's winner is the result."""
+    """Feeds back latency alone, and returns the last round's winner."""
 
     name: str = "fsr-paper"
     deduplicate: bool = False
     components: Components = LATENCY_ONLY
 
     def write_briefs(self, situation: Situation) -> tuple[Brief, ...]:
-        """N equal orders."""
+        """Asks for the same N times."""
         order: Order = (Kind.FIRST, None)
         failures = distinct_failures(last_round(situation))
         if situation.incumbent is not None:
@@ -39,7 +39,7 @@ class FsrPaper:
         return fill_in(situation, [order] * situation.plan.candidates, self.components)
 
     def choose(self, situation: Situation, judged: Sequence[Attempt]) -> Choice:
-        """The fastest of this round, whatever came before it."""
+        """Chooses the fastest of this round, whatever came before it."""
         before = situation.incumbent
         passed = by_speed(judged)
         if not passed:
@@ -55,5 +55,5 @@ class FsrPaper:
         )
 
     def stop(self, situation: Situation) -> str:
-        """Never before D rounds."""
+        """Never stops before D rounds."""
         return ""

@@ -78,11 +78,11 @@ def _times(text: str, tried: list[str]) -> int:
 
 
 def _ordered(found: list[Technique], kind: Kind, situation: Situation) -> list[Technique]:
-    """Repairs, and the structures of the first round, go from plain to bold; the rest by lot."""
+    """Repairs and the structures of the first round from plain to bold; the rest at random."""
     if kind == Kind.FIX or (kind == Kind.FIRST and situation.round <= 1):
         return found
-    lot = random.Random(f"{situation.plan.seed}/{situation.round}/{kind}")
-    return lot.sample(found, len(found))
+    shuffled = random.Random(f"{situation.plan.seed}/{situation.round}/{kind}")
+    return shuffled.sample(found, len(found))
 
 
 def _endless(texts: list[str], tried: list[str]) -> Iterator[str]:

@@ -52,5 +52,5 @@ def fits(technique: Technique, situation: Situation) -> bool:
         work_of(task) in technique.work
         and (not technique.library or technique.library in task.capabilities.header_libraries)
         and technique.needs <= situation.hardware.compute_capability
-        and (technique.emulated or situation.time_source != "modelled")
+        and (technique.emulated or situation.capabilities.full_isa)
     )

@@ -1,4 +1,4 @@
-"""What kind of work a task is, told from its declaration alone. True of a user's own task too."""
+"""What kind of work a task is, derived from its declaration alone, so for own tasks too."""
 
 from collections.abc import Mapping
 from enum import StrEnum

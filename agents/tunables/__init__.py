@@ -1,1 +1,0 @@
-"""Compile-time parameters that a kernel declares: read them, choose values, write the kernel."""

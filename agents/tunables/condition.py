@@ -1,4 +1,4 @@
-"""What a preprocessor condition comes to, where nothing but known names decides it."""
+"""Evaluates preprocessor conditions that known names and integer literals alone decide."""
 
 import operator
 import re
@@ -10,10 +10,10 @@ _LITERAL = re.compile(r"(0[xX][\da-fA-F']+|0[bB][01']+|0[0-7']*|[1-9][\d']*)[lL]
 
 
 def decide(tokens: Sequence[str], values: Mapping[str, int]) -> bool | None:
-    """Whether the condition holds; None where it needs more than `values` and plain integers.
+    """Tells whether the condition holds; None where it needs more than `values` and integers.
 
-    As the preprocessor computes: 64-bit signed, C's precedence, division towards zero. Unsigned
-    literals, overflow and a division by zero that counts are left to the preprocessor.
+    It computes as the preprocessor does: 64-bit signed, C's precedence, division towards zero.
+    Unsigned literals, overflow and a division by zero that counts are left to the preprocessor.
     """
     parser = _Parser(tokens, values)
     try:
@@ -65,7 +65,7 @@ _BINARY: Mapping[str, tuple[int, Callable[[int, int], int]]] = MappingProxyType(
         "%": (10, _remainder),
     }
 )
-"""How tightly each binds, and what it does."""
+"""Precedence and function of each binary operator."""
 
 _UNARY: Mapping[str, Callable[[int], int]] = MappingProxyType(
     {"-": operator.neg, "+": operator.pos, "~": operator.invert, "!": lambda value: not value}
@@ -77,7 +77,7 @@ class _UndecidableError(Exception):
 
 
 class _Parser:
-    """Precedence climbing. A part that is not `live` is parsed and its value forgotten."""
+    """Parses by precedence climbing. A part that is not `live` is parsed but not evaluated."""
 
     def __init__(self, tokens: Sequence[str], values: Mapping[str, int]) -> None:
         self._tokens = tokens

@@ -1,4 +1,4 @@
-"""A source as logical lines, and its `#if` blocks as a tree."""
+"""Splits a source into logical lines, and builds a tree of its `#if` blocks."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ class Line:
 
 @dataclass(frozen=True, kw_only=True)
 class Branch:
-    """A condition and what stands under it."""
+    """One condition of a block and the lines under it."""
 
     head: Line
     body: "tuple[Node, ...]"
@@ -55,7 +55,7 @@ class Block:
     end: Line
 
     def lines(self) -> tuple[Line, ...]:
-        """All of it, as written."""
+        """Returns all lines of the block, in order."""
         inside = [line for one in self.branches for line in (one.head, *lines_of(one.body))]
         return (*inside, self.end)
 
@@ -64,14 +64,14 @@ Node: TypeAlias = Line | Block
 
 
 def lines_of(nodes: Sequence[Node]) -> tuple[Line, ...]:
-    """Every line below `nodes`, in order."""
+    """Returns every line below `nodes`, in order."""
     return tuple(
         line for node in nodes for line in (node.lines() if isinstance(node, Block) else (node,))
     )
 
 
 def split_lines(source: str) -> tuple[Line, ...]:
-    """The logical lines of `source`."""
+    """Returns the logical lines of `source`."""
     lines, tokens = list[Line](), list[Token]()
     for token in tokenise(source):
         tokens.append(token)
@@ -84,7 +84,7 @@ def split_lines(source: str) -> tuple[Line, ...]:
 
 
 def build_tree(lines: Sequence[Line]) -> tuple[Node, ...]:
-    """The lines with `#if` blocks put together; without any block where they do not match up."""
+    """Groups lines into `#if` blocks; returns plain lines where `#if` and `#endif` do not match."""
     nodes, rest = _nodes(lines)
     return tuple(lines) if rest else nodes
 
@@ -95,7 +95,7 @@ def _line(source: str, tokens: Sequence[Token]) -> Line:
 
 
 def _nodes(lines: Sequence[Line]) -> tuple[tuple[Node, ...], Sequence[Line]]:
-    """Nodes up to a line that belongs to a block further out, and the lines from there on."""
+    """Builds nodes up to a line that belongs to an outer block; returns the other lines too."""
     nodes = list[Node]()
     while lines and lines[0].directive not in _FURTHER | {"endif"}:
         if lines[0].directive not in _OPENING:

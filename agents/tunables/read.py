@@ -1,4 +1,4 @@
-"""The tunables a source declares."""
+"""Reads the tunables that a source declares."""
 
 import re
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ class Declaration:
 
 
 def read_space(source: str) -> Space | Misdeclared | None:
-    """What `source` declares; None where it declares nothing."""
+    """Returns what `source` declares; None where it declares nothing."""
     try:
         return _read_space(source)
     except _MisdeclaredError as error:
@@ -63,7 +63,7 @@ def _read_space(source: str) -> Space | None:
 
 
 def find_declarations(source: str) -> Iterator[Declaration]:
-    """Comments of `source` that declare something, in order."""
+    """Yields the comments of `source` that declare something, in order."""
     depth, line_tokens = 0, list[Token]()
     for token in tokenise(source):
         if token.kind == TokenKind.COMMENT:
@@ -86,7 +86,7 @@ def find_declarations(source: str) -> Iterator[Declaration]:
 
 
 def _defined(source: str) -> list[str]:
-    """Names that `#define` or `#undef` lines speak of, as often as they do."""
+    """Lists the names in `#define` and `#undef` lines, each as often as it occurs."""
     names, line = list[str](), list[str]()
     for token in tokenise(source):
         if token.kind == TokenKind.NEWLINE:
@@ -188,7 +188,7 @@ def _require_known(declaration: Declaration, unknown: set[str] | frozenset[str])
 
 
 class _MisdeclaredError(Exception):
-    """Carries a Misdeclared out of the reading."""
+    """Carries a Misdeclared out of the parser."""
 
     def __init__(self, declaration: Declaration, reason: str) -> None:
         super().__init__(reason)

@@ -1,4 +1,4 @@
-"""The valid points of a space: all of them, or some at random where there are too many."""
+"""Enumerates the valid points of a space, or samples them where there are too many."""
 
 import random
 from collections.abc import Iterator, Mapping
@@ -10,7 +10,7 @@ from cuda_llm.tasks.expressions import evaluate, names_in
 
 
 def holds(condition: str, point: Point) -> bool:
-    """Whether `point` meets `condition`; where it has no value there (1 / 0), it does not."""
+    """Tells whether `point` meets `condition`; an undefined value (1 / 0) does not."""
     try:
         return bool(evaluate(condition, point))
     except TaskError:
@@ -18,7 +18,7 @@ def holds(condition: str, point: Point) -> bool:
 
 
 def valid(space: Space, point: Point) -> bool:
-    """Whether `point` has an allowed value for each tunable and meets every condition."""
+    """Tells whether `point` has an allowed value for each tunable and meets every condition."""
     return (
         point.keys() == space.defaults.keys()
         and all(point[one.name] in one.values for one in space.tunables)
@@ -27,18 +27,18 @@ def valid(space: Space, point: Point) -> bool:
 
 
 def points(space: Space) -> Iterator[dict[str, int]]:
-    """Every valid point, in the order of the declarations.
+    """Yields every valid point, in the order of the declarations.
 
-    There may be very many; and where conditions exclude nearly all, it ends after `MAX_STEPS`.
+    Where conditions exclude nearly all points, it ends after `MAX_STEPS` steps.
     """
     values = {one.name: one.values for one in space.tunables}
     return _extend(space, {}, _checks(space), values, _Steps(MAX_STEPS))
 
 
 def sample_points(space: Space, seed: int) -> Iterator[dict[str, int]]:
-    """Valid points at random, for ever, with repeats; the same seed gives the same points.
+    """Yields valid points at random without end, with repeats; equal seeds give equal points.
 
-    The defaults, where conditions exclude so much that nothing else is found.
+    Where conditions exclude so much that nothing else is found, it yields the defaults.
     """
     rng = random.Random(seed)
     checks = _checks(space)
@@ -71,7 +71,7 @@ def _checks(space: Space) -> Checks:
 
 
 class _Steps:
-    """Counts down."""
+    """Budget of steps that one enumeration may still take."""
 
     def __init__(self, left: int) -> None:
         self.left = left
@@ -84,7 +84,7 @@ def _extend(
     values: Mapping[str, tuple[int, ...]],
     steps: _Steps,
 ) -> Iterator[dict[str, int]]:
-    """Valid points that begin with `point`; a prefix that breaks a condition is left at once."""
+    """Yields valid points that begin with `point`; skips prefixes that break a condition."""
     index = len(point)
     if index == len(space.tunables):
         yield dict(point)

@@ -45,7 +45,7 @@ class Preference:
 
 @dataclass(frozen=True, kw_only=True)
 class Space:
-    """What one kernel declares."""
+    """The tunables of one kernel, with conditions and preferences."""
 
     tunables: tuple[Tunable, ...]
     conditions: tuple[str, ...] = ()
@@ -54,13 +54,13 @@ class Space:
 
     @property
     def defaults(self) -> dict[str, int]:
-        """The point the source is written at. Valid."""
+        """Returns the point of the defaults, which is valid."""
         return {one.name: one.default for one in self.tunables}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Misdeclared:
-    """Declarations that cannot be used, and why."""
+    """Why a kernel's declarations cannot be used."""
 
     line: int
     """From 1."""

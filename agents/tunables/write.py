@@ -1,4 +1,4 @@
-"""A kernel at one point of its space, as a person would have written it for that point alone."""
+"""Writes a kernel at one point of its space, as a person would write it for that point alone."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +13,7 @@ from cuda_llm.agents.tunables.tunable import Misdeclared, Point
 
 
 def write_point(source: str, point: Point, *, keep_declarations: bool = False) -> str:
-    """`source` with the values of `point`.
+    """Returns `source` with the values of `point`.
 
     The result is specialised: `#if` blocks that tunables and integer literals alone decide are
     resolved, defines of tunables (and defines made from them) that nothing uses any more are gone
@@ -50,7 +50,7 @@ def _parse(source: str) -> tuple[tuple[Line, ...], tuple[Node, ...]]:
 def _resolve(
     nodes: Sequence[Node], values: Mapping[str, int], known: dict[str, int]
 ) -> Iterator[Line]:
-    """The lines that stay. `known` grows with the declarations that were passed."""
+    """Yields the lines that stay; adds each declaration it passes to `known`."""
     for node in nodes:
         if isinstance(node, Line):
             if node.defines in values:
@@ -81,7 +81,7 @@ def _decide(head: Line, known: Mapping[str, int]) -> bool | None:
 
 
 def _drop_unused(lines: tuple[Line, ...], values: Mapping[str, int]) -> tuple[Line, ...]:
-    """Without the defines of tunables, and of what is made from them, that nothing uses.
+    """Removes the unused defines of tunables, and of names made from them.
 
     All stay where names may be put together (`##`) or hide in a pragma's text.
     """
@@ -97,7 +97,7 @@ def _drop_unused(lines: tuple[Line, ...], values: Mapping[str, int]) -> tuple[Li
 
 
 def _made_from(lines: Sequence[Line], values: Mapping[str, int]) -> Iterator[str]:
-    """Names defined outside of any block that are tunables or whose text speaks of such names."""
+    """Yields names defined outside of any block that are tunables or whose text uses such names."""
     made = set(values)
     for node in build_tree(lines):
         if isinstance(node, Line) and (node.defines in made or made & set(node.words[3:])):
@@ -108,25 +108,25 @@ def _made_from(lines: Sequence[Line], values: Mapping[str, int]) -> Iterator[str
 def _tidy(
     lines: Sequence[Line], kept: frozenset[int] | set[int], values: Mapping[str, int]
 ) -> Iterator[str]:
-    """Texts of the kept lines, declarations worked in.
+    """Yields the texts of the kept lines, with the values of `values`.
 
     Comments right above a dropped definition go with it, and where something went no second empty
     line in a row is left.
     """
-    gone, last_blank = False, True
+    dropped, last_blank = False, True
     for line, above in zip(lines, _defined_below(lines), strict=True):
         stays = line.start in kept and (above is None or above in kept)
         text = _at(line, values, keep=False) if stays else ""
         blank = not text.strip()
-        if not text or (blank and gone and last_blank):
-            gone = True
+        if not text or (blank and dropped and last_blank):
+            dropped = True
             continue
         yield text
-        gone, last_blank = False, blank
+        dropped, last_blank = False, blank
 
 
 def _defined_below(lines: Sequence[Line]) -> list[int | None]:
-    """For each line of nothing but comment: where the definition right below it starts."""
+    """Returns, for each line of only a comment, where the definition right below it starts."""
     below: list[int | None] = []
     start: int | None = None
     for line in reversed(lines):
@@ -138,7 +138,7 @@ def _defined_below(lines: Sequence[Line]) -> list[int | None]:
 
 
 def _at(line: Line, values: Mapping[str, int], *, keep: bool) -> str:
-    """Text of the line at a point; empty where nothing but a declaration stood there."""
+    """Returns the text of the line at a point; empty for a line of only a declaration."""
     comments = [one for one in line.tokens if one.kind == TokenKind.COMMENT]
     matches = ((one, KEYWORD.fullmatch(one.text)) for one in comments)
     comment, found = next(((one, match) for one, match in matches if match), (None, None))

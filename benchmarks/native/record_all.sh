@@ -5,9 +5,9 @@ out=$1
 work=$(mktemp -d)
 ncu --query-metrics --chip gh100 >"$work/metrics" 2>&1 &
 nvidia-smi --query-gpu=name,driver_version,clocks.sm,clocks.mem --format=csv
-timeout 100 python3 benchmarks/record_ptx_operations.py --out "$work/ops" --limit-s 80
+timeout 100 python3 benchmarks/record_on_gpu.py operations --out "$work/ops" --limit-s 80
 cp "$work"/ops/ptx_operations.xz "$out"
-timeout 60 python3 benchmarks/record_cuda_calls.py --out "$out"
+timeout 60 python3 benchmarks/record_on_gpu.py calls --out "$out"
 timeout 60 python3 benchmarks/native_kernels.py build --out "$out" --build "$work/so"
 date +%T
 timeout 100 python3 benchmarks/native_kernels.py check --out "$out" --build "$work/so"

@@ -5,9 +5,7 @@ cuda-llm run histogram --agent examples/agents/lessons.py:lessons
 
 from collections import Counter
 
-from cuda_llm.agents.plug import placed
-from cuda_llm.agents.seam import Contribution, Stage
-from cuda_llm.agents.situation import Note, Situation
+from cuda_llm.extend import Contribution, Note, Situation, Stage, placed
 
 OFTEN = 2
 GAIN = 1.05

@@ -10,9 +10,7 @@ from typing import Any, TypedDict
 
 from langgraph.graph import END, START, StateGraph
 
-from cuda_llm.agents.seam import Contribution
-from cuda_llm.agents.situation import Note
-from cuda_llm.codec import encode
+from cuda_llm.extend import Contribution, Note, encode
 
 SLOW = 1.02
 """A round that gains less than this is a round without gain."""

@@ -2,43 +2,51 @@
 
 import math
 from pathlib import Path
+from typing import get_args
 from urllib.parse import urlsplit
 
 from cuda_llm.errors import UsageError
-from cuda_llm.graph.request import MOST_CANDIDATES, MOST_ROUNDS, RunRequest
+from cuda_llm.graph.request import RunOption, RunRequest, run_options
 from cuda_llm.source_file import read_source
 
 
 def check_request(request: RunRequest) -> None:
-    """Raises UsageError naming the option, what it was and what it may be."""
-    _within("--candidates", request.candidates, 1, MOST_CANDIDATES)
-    _within("--rounds", request.rounds, 1, MOST_ROUNDS)
-    _within("--seed", request.seed, 0, 2**32 - 1)
-    _within("--patience", request.patience, 1, MOST_ROUNDS)
-    _within("--round-quorum", request.round_quorum, 0, request.candidates)
-    _within("--tune", request.tune, 0, MOST_CANDIDATES)
-    _above_zero("--budget-usd", request.budget_usd)
-    _above_zero("--max-tokens", request.max_tokens)
-    _above_zero("--max-minutes", request.max_minutes)
-    if request.hardware_context not in {"full", "name", "none"}:
-        msg = f"--hardware-context {request.hardware_context}: expected full, name or none"
-        raise UsageError(msg)
+    """Check every option. Raises UsageError naming the option, its value and what it may be."""
+    for option in run_options():
+        _check_value(option, getattr(request, option.name))
+    _check_range("--round-quorum", request.round_quorum, (0, request.candidates))
     if any(not hint.strip() for hint in request.hints):
         raise UsageError("--hint is empty; expected a sentence for the generator")
+    for agent, model in request.agent_models.items():
+        if not agent.strip() or not model.strip():
+            raise UsageError(f"--agent-model {agent}={model}: expected NAME=MODEL")
     if request.start:
         read_source(Path(request.start).expanduser())
     if request.base_url:
         _check_url(request.base_url)
 
 
-def _within(option: str, value: int, least: int, most: int) -> None:
+def _check_value(option: RunOption, value: object) -> None:
+    """Check a value against the range or the words of its field."""
+    text, choices = option.text, get_args(option.kind)
+    if text.within and isinstance(value, int):
+        _check_range(option.flag, value, text.within)
+    if text.above_zero and isinstance(value, (int, float)):
+        _check_above_zero(option.flag, value)
+    if option.is_choice and value not in choices:
+        *others, last = filter(None, choices)
+        raise UsageError(f"{option.flag} {value}: expected {', '.join(others)} or {last}")
+
+
+def _check_range(flag: str, value: int, within: tuple[int, int]) -> None:
+    least, most = within
     if not least <= value <= most:
-        raise UsageError(f"{option} {value}: expected a whole number from {least} to {most:,}")
+        raise UsageError(f"{flag} {value}: expected a whole number from {least} to {most:,}")
 
 
-def _above_zero(option: str, value: float | None) -> None:
-    if value is not None and not (value > 0 and math.isfinite(value)):
-        raise UsageError(f"{option} {value:g}: expected a number above 0")
+def _check_above_zero(flag: str, value: float) -> None:
+    if not (value > 0 and math.isfinite(value)):
+        raise UsageError(f"{flag} {value:g}: expected a number above 0")
 
 
 def _check_url(url: str) -> None:

@@ -23,7 +23,7 @@ class Chosen:
 
 
 def choose_generator(wanted: str, task: Task, *, has_model: bool) -> Chosen:
-    """Settle what `auto` means, and whether what is wanted can work on this task.
+    """Decide what `auto` means, and whether the generator named can work on this task.
 
     Raises UsageError for a name nobody knows, MissingError where no one could write a kernel.
     """
@@ -47,7 +47,7 @@ def choose_generator(wanted: str, task: Task, *, has_model: bool) -> Chosen:
 
 
 def open_chosen(chosen: Chosen, task: Task) -> Generator | None:
-    """The generator, where it asks no model of ours; None for `llm`, which needs a run first.
+    """Load the generator; None for `llm`, which needs the run's model client first.
 
     Raises UsageError for one that is none, TaskError for a playbook that cannot be used.
     """
@@ -62,7 +62,7 @@ def open_chosen(chosen: Chosen, task: Task) -> Generator | None:
     missing = [part for part in ("name", "written_by", "generate") if not hasattr(generator, part)]
     if missing:
         lacks = ", ".join(missing)
-        msg = f"generator {chosen.name!r} lacks {lacks}; see cuda_llm.agents.generator.Generator"
+        msg = f"generator {chosen.name!r} lacks {lacks}; see cuda_llm.extend.Generator"
         raise UsageError(msg)
     if generator.written_by not in get_args(Author):
         known = ", ".join(get_args(Author))

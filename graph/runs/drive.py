@@ -12,12 +12,15 @@ from cuda_llm.graph.damage import checkpoints_of, unusable
 from cuda_llm.graph.runs.retell import lost_events
 from cuda_llm.graph.state import SearchInput, SearchOutput, SearchState
 from cuda_llm.graph.wiring import Wiring
+from cuda_llm.log import Log, bound
 from cuda_llm.traces.events import RunInterrupted, RunResumed
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
     from langgraph.graph import StateGraph
     from langgraph.types import Durability, StateSnapshot
+
+_log = Log(__name__)
 
 DURABILITY: "Durability" = "sync"
 """A step's checkpoint is on disk before the next step begins: as cheap as `async` (2.5 ms a step),
@@ -47,13 +50,19 @@ class Driver:
 
         Being cancelled is recorded before it is passed on; everything at work has ended by then.
         """
+        with bound(run_id=self.wiring.run_id):
+            await self._go(hints)
+
+    async def _go(self, hints: Sequence[str]) -> None:
         state = await self.state()
         if state.created_at is not None:
+            _log.info("the run goes on from its checkpoint", checkpoint_at=state.created_at)
             # Not `next`: it leaves out what is done and only waits to be taken in.
             over = not state.tasks
             if over and not state.values.get("stop"):
                 raise unusable(self.wiring.folder, "it leads nowhere")
-            for lost in lost_events(self.wiring, state.values, over=over):
+            values: Any = state.values
+            for lost in lost_events(values, self.wiring, over=over):
                 self.wiring.record(lost)
             if over:
                 return
@@ -63,10 +72,13 @@ class Driver:
                 self.input(state, hints), self.config, context=self.wiring, durability=DURABILITY
             )
         except asyncio.CancelledError:
+            _log.info("the run is cancelled")
             await self.wiring.workbench.close()
             await self.tell_stopped("interrupted")
             raise
         except Exception as error:
+            trace = None if isinstance(error, CudaLLMError) else error
+            _log.error("the run stops", error=describe_error(error), exc_info=trace, shown=True)
             await self.wiring.workbench.close()
             # What stopped the run, a full disk for one, may be in the way of telling it.
             with suppress(CudaLLMError, sqlite3.Error):

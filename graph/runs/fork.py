@@ -1,19 +1,19 @@
 """A new run that begins as another up to a round, with other hints."""
 
 import shutil
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from cuda_llm.codec import decode, encode
+from cuda_llm.codec import encode
 from cuda_llm.errors import UsageError
-from cuda_llm.graph.request import RunRequest
 from cuda_llm.graph.runs.hints_file import CHANNELS, Hints
+from cuda_llm.graph.runs.run_record import read_request
 from cuda_llm.graph.runs.settle import name_run
-from cuda_llm.search import Hint
-from cuda_llm.traces.events import RoundBegan, RunForked, RunStarted
+from cuda_llm.search import Attempt, Brief, Hint
+from cuda_llm.traces.events import HintGiven, RoundBegan, RunForked, RunStarted
 from cuda_llm.traces.read import read_events
 from cuda_llm.traces.recorder import now, to_line
 from cuda_llm.traces.run_folder import RunFolder
@@ -30,12 +30,14 @@ BETWEEN_ROUNDS = "route"
 
 async def hints_at(folder: RunFolder, round_: int) -> Hints:
     """What the run had learned up to that round. Raises UsageError where it was never there."""
-    return hints_of((await snapshot_at(folder, round_)).values, round_)
+    return hints_of(folder, (await snapshot_at(folder, round_)).values, round_)
 
 
-def hints_of(values: Mapping[str, Any], round_: int) -> Hints:
-    """The hints that a state holds."""
-    read = {name: tuple(decode(Hint, one) for one in values.get(name, ())) for name in CHANNELS}
+def hints_of(folder: RunFolder, values: Mapping[str, Any], round_: int) -> Hints:
+    """The hints that a state names."""
+    read = {
+        name: tuple(folder.look_up(Hint, one) for one in values.get(name, ())) for name in CHANNELS
+    }
     return Hints(round=round_, **read)
 
 
@@ -48,13 +50,17 @@ async def fork(folder: RunFolder, round_: int, hints: Hints) -> RunFolder:
     run = folder.read_run()
     name = name_run(run["task"], datetime.now(UTC))
     new = RunFolder(folder.path.with_name(name))
-    edited = {channel: encode(getattr(hints, channel)) for channel in CHANNELS}
-    copy_candidates(folder, new, values)
+    attempts = [folder.look_up(Attempt, one).id for one in values.get("attempts", ())]
+    copy_candidates(folder, new, [*attempts, *values.get("late", ())])
     copy_rounds(folder, new, round_)
-    await put_state(new, {**values, **edited, "run_id": name})
-    changed = hints != hints_of(values, round_)
+    copy_hints(folder, new, values, new.candidates())
+    edited = {
+        channel: [one.id for one in new.keep_hints(getattr(hints, channel))] for channel in CHANNELS
+    }
+    await put_state(new, {**values, **edited, "attempts": attempts, "run_id": name})
+    changed = hints != hints_of(folder, values, round_)
     copy_events(folder, new, RunForked(of=folder.name, round=round_, edited_hints=changed))
-    request = replace(decode(RunRequest, run["request"]), run_id=name)
+    request = replace(read_request(folder, run), run_id=name)
     lineage = {"run": folder.name, "round": round_}
     # Last: a folder with a run.json is a run.
     new.write_run({**run, "run_id": name, "forked_from": lineage, "request": encode(request)})
@@ -97,12 +103,11 @@ def thread(folder: RunFolder) -> Any:
     return {"configurable": {"thread_id": folder.name}}
 
 
-def copy_candidates(old: RunFolder, new: RunFolder, values: Mapping[str, Any]) -> None:
+def copy_candidates(old: RunFolder, new: RunFolder, names: Iterable[str]) -> None:
     """What was judged, and what is late. Raises UsageError where it cannot be written."""
-    judged = [attempt["id"] for attempt in values.get("attempts", ())]
     try:
         new.path.mkdir(parents=True)
-        for name in [*judged, *values.get("late", ())]:
+        for name in names:
             shutil.copytree(old.candidate(name), new.candidate(name))
     except OSError as error:
         raise UsageError(f"{new.path}: {error.strerror or error}; a fork writes there") from None
@@ -115,6 +120,18 @@ def copy_rounds(old: RunFolder, new: RunFolder, round_: int) -> None:
             shutil.copytree(old.path / f"rounds/{number}", new.path / f"rounds/{number}")
 
 
+def copy_hints(
+    old: RunFolder, new: RunFolder, values: Mapping[str, Any], candidates: Iterable[str]
+) -> None:
+    """What the state and the briefs name, under the ids that they know it by."""
+    told = [old.look_up(Brief, name) for name in candidates]
+    given = [old.look_up(Hint, one) for channel in CHANNELS for one in values.get(channel, ())]
+    named = {one.id for brief in told for one in (*brief.error_hints, *brief.performance_hints)}
+    for name in {*named, *(one.id for one in given)} - {""}:
+        (new.path / "hints").mkdir(exist_ok=True)
+        shutil.copy(old.path / f"hints/{name}.json", new.path / "hints")
+
+
 def copy_events(old: RunFolder, new: RunFolder, forked: RunForked) -> None:
     """What happened up to the round, at the time it did, and then the fork."""
     lines: list[bytes] = []
@@ -124,6 +141,9 @@ def copy_events(old: RunFolder, new: RunFolder, forked: RunForked) -> None:
             break
         if isinstance(event, RunStarted):
             event = replace(event, run_id=new.name)
+        if isinstance(event, HintGiven):
+            # Schema 1 told of hints without ids.
+            event = replace(event, hint=new.keep_hints([event.hint])[0])
         lines.append(to_line(event, len(lines) + 1, one.at))
     lines.append(to_line(forked, len(lines) + 1, now()))
     write_whole(new.events, b"".join(lines).decode())

@@ -18,6 +18,8 @@ from cuda_llm.search import Hint
 
 CHANNELS = ("error_hints", "performance_hints")
 ALWAYS = ("code", "about", "text", "by")
+KEYS = tuple(field for field in fields(Hint) if field.name != "id")
+"""What an entry may say. Its id follows from that: a hint that was changed is another one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +60,7 @@ def _lines(hints: Hints) -> Iterator[str]:
     for channel in CHANNELS:
         for hint in getattr(hints, channel):
             yield from ("", f"[[{channel}]]")
-            for field in fields(Hint):
+            for field in KEYS:
                 value = encode(getattr(hint, field.name))
                 if field.name in ALWAYS or value not in ("", [], field.default):
                     yield f"{field.name} = {_spell(value)}"
@@ -74,12 +76,12 @@ def _read(data: dict[str, Any], channel: str, round_: int, name: str) -> Iterato
     entries = data.get(channel, [])
     if not isinstance(entries, list):
         raise UsageError(f"{name}: {channel} is no list; expected [[{channel}]]")
-    known = {field.name for field in fields(Hint)}
+    known = [field.name for field in KEYS]
     for number, entry in enumerate(entries, 1):
         where = f"{name}: {channel} {number}"
         if not isinstance(entry, dict) or not str(entry.get("text", "")).strip():
             raise UsageError(f'{where}: expected text = "..."')
-        unknown = sorted(set(entry) - known)
+        unknown = sorted(set(entry) - set(known))
         if unknown:
             raise UsageError(f"{where}: unknown key {unknown[0]!r}; there are {', '.join(known)}")
         own = {"round": round_, "about": "", "code": "USER", "by": "user"}

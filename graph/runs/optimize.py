@@ -2,15 +2,15 @@
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, Unpack
 
 from cuda_llm.graph.overrides import Overrides
-from cuda_llm.graph.request import RunRequest
+from cuda_llm.graph.request import RunOptions, RunRequest, make_request
 from cuda_llm.graph.runs.result import Result
 from cuda_llm.graph.runs.start import start
-from cuda_llm.search import Components, HardwareContext
 from cuda_llm.tasks.loader import list_tasks, load_task
 from cuda_llm.tasks.task import Task
 from cuda_llm.traces.recorder import Observer
@@ -27,111 +27,41 @@ if TYPE_CHECKING:
     from cuda_llm.tools.device import Device
 
 
-class Options(TypedDict, total=False):
-    """What a run can be told beside its parts; each as in `RunRequest`."""
+class Keywords(RunOptions, total=False):
+    """What `optimize` takes beside the task: every option of a run, under the name that it has in
+    `RunRequest`. Where an option names a part, an object of one's own will do as well."""
 
-    candidates: int
-    rounds: int
-    seed: int
-    patience: int
-    round_quorum: int
-    tune: int
-    start: str
-    hints: tuple[str, ...]
-    base_url: str
-    prompts: str
-    hardware_context: HardwareContext
-    components: Components
-    budget_usd: float | None
-    max_tokens: int | None
-    max_minutes: float | None
-    out: str
+    device: "str | Device"
+    generator: "str | Generator"
+    strategy: "str | Strategy"
+    model: "str | BaseChatModel"
+    reflection_model: "str | BaseChatModel"
+    agents: "Sequence[str | PlacedAgent]"
+    agent_models: "Mapping[str, str | BaseChatModel]"
     run_id: str
-
-
-class Parts(TypedDict, total=False):
-    """Parts that have no name on the command line."""
-
     reflector: "Reflector"
     tuner: "Tuner"
     bench: "Bench"
+    observers: Sequence[Observer]
+    """Called with every event."""
 
 
-class Everything(Options, Parts):
-    """All that may be said by keyword."""
-
-
-async def aoptimize(
-    task: Task | str,
-    *,
-    model: "str | BaseChatModel" = "",
-    reflection_model: "str | BaseChatModel" = "",
-    generator: "str | Generator" = "auto",
-    strategy: "str | Strategy" = "fsr",
-    agents: "Sequence[str | PlacedAgent]" = (),
-    device: "str | Device" = "auto",
-    observers: Sequence[Observer] = (),
-    **options: Unpack[Everything],
-) -> Result:
+async def aoptimize(task: Task | str, **keywords: Unpack[Keywords]) -> Result:
     """Search the fastest kernel for a task that passes every check.
 
-    Each part is a name, as on the command line, or an object of your own. `observers` are called
-    with every event. Being cancelled leaves a run that `cuda-llm resume` goes on with. Raises
-    UsageError and MissingError before any work starts.
+    What is not given is as on the command line, settings included. Being cancelled leaves a run
+    that `cuda-llm resume` goes on with. Raises UsageError and MissingError before any work starts.
     """
-    named = {
-        "model": model,
-        "reflection_model": reflection_model,
-        "generator": generator,
-        "strategy": strategy,
-        "device": device,
-    }
-    own = {name: part for name, part in options.items() if name in Parts.__annotations__}
-    request = {name: value for name, value in options.items() if name not in own}
-    request |= {name: part for name, part in named.items() if isinstance(part, str)}
-    brought = own | {name: part for name, part in named.items() if not isinstance(part, str)}
-    where, unknown = place_task(task)
-    return await start(
-        RunRequest(
-            task=where,
-            agents=tuple(one for one in agents if isinstance(one, str)),
-            **request,  # type: ignore[arg-type]
-        ),
-        overrides=Overrides(
-            task=unknown,
-            agents=tuple(one for one in agents if not isinstance(one, str)),
-            **brought,  # type: ignore[arg-type]
-        ),
-        observers=observers,
-    )
+    observers = keywords.pop("observers", ())
+    request, overrides = split_keywords(task, keywords)
+    return await start(request, overrides=overrides, observers=observers)
 
 
-def optimize(
-    task: Task | str,
-    *,
-    model: "str | BaseChatModel" = "",
-    reflection_model: "str | BaseChatModel" = "",
-    generator: "str | Generator" = "auto",
-    strategy: "str | Strategy" = "fsr",
-    agents: "Sequence[str | PlacedAgent]" = (),
-    device: "str | Device" = "auto",
-    observers: Sequence[Observer] = (),
-    **options: Unpack[Everything],
-) -> Result:
+def optimize(task: Task | str, **keywords: Unpack[Keywords]) -> Result:
     """`aoptimize` for callers that do not await. Also where a loop runs already, as in a notebook:
     then the search has a thread of its own, and observers are called from there.
     """
-    work = aoptimize(
-        task,
-        model=model,
-        reflection_model=reflection_model,
-        generator=generator,
-        strategy=strategy,
-        agents=agents,
-        device=device,
-        observers=observers,
-        **options,
-    )
+    work = aoptimize(task, **keywords)
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -139,8 +69,33 @@ def optimize(
     return run_aside(work)
 
 
+def split_keywords(task: Task | str, keywords: Mapping[str, Any]) -> tuple[RunRequest, Overrides]:
+    """Split keywords into the request (names and values) and the overrides (objects).
+
+    Raises TypeError for a keyword that is none, UsageError for a value of a wrong type.
+    """
+    plain, own = RunRequest.__dataclass_fields__, {one.name for one in fields(Overrides)}
+    request: dict[str, Any] = {}
+    brought: dict[str, Any] = {}
+    for name, value in keywords.items():
+        if name not in {*plain, *own} - {"task"}:
+            raise TypeError(f"optimize() got an unexpected keyword argument {name!r}")
+        if name == "agents":
+            request[name] = tuple(one for one in value if isinstance(one, str))
+            brought[name] = tuple(one for one in value if not isinstance(one, str))
+        elif name == "agent_models":
+            request[name] = {key: one for key, one in value.items() if isinstance(one, str)}
+            brought[name] = {key: one for key, one in value.items() if not isinstance(one, str)}
+        elif name in own and not isinstance(value, str):
+            brought[name] = value
+        else:
+            request[name] = value
+    request["task"], brought["task"] = place_task(task)
+    return make_request(request), Overrides(**brought)
+
+
 def place_task(task: Task | str) -> tuple[str, Task | None]:
-    """What names the task, and the task itself where its folder does not say all of it."""
+    """Return the task's name or folder, and the task itself where its folder differs from it."""
     if isinstance(task, str):
         return task, None
     shipped = task.name in list_tasks() and load_task(task.name).folder == task.folder
@@ -149,7 +104,7 @@ def place_task(task: Task | str) -> tuple[str, Task | None]:
 
 
 def run_aside(work: Coroutine[Any, Any, Result]) -> Result:
-    """Run it in a loop of its own; Ctrl-C here ends it there, cleanly, before it is passed on."""
+    """Run a coroutine in a thread of its own; Ctrl-C cancels it there before it is raised here."""
     begun: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any] | None]] = Future()
     done: Future[Result] = Future()
 

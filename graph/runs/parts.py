@@ -1,11 +1,12 @@
 """What a request names, found and checked before anything is written or started."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cuda_llm.agents.generator import Generator
 from cuda_llm.agents.prompting.templates import Templates, open_templates
+from cuda_llm.agents.reflector import Reflector
 from cuda_llm.agents.seam import PlacedAgent
 from cuda_llm.agents.strategy import Strategy
 from cuda_llm.errors import UsageError
@@ -20,10 +21,10 @@ from cuda_llm.tools.device import Device
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """One run's parts, as far as they need no folder."""
+    """The parts of one run that need no folder."""
 
     request: RunRequest
-    """Settled: nothing in it is open."""
+    """Resolved: nothing in it is open."""
     overrides: Overrides
     task: Task
     device: Device
@@ -35,6 +36,9 @@ class Parts:
     agents: tuple[PlacedAgent, ...]
     templates: Templates
     """The prompts of whoever asks a model to write."""
+    own_parts: tuple[str, ...]
+    """Names of the agents, and of a generator and a reflector of the user's: who may be given a
+    model of its own."""
 
     @property
     def run(self) -> Path:
@@ -44,56 +48,74 @@ class Parts:
     @property
     def model(self) -> str:
         """Name of the model that writes; empty where none does."""
-        return self._named if self.chosen.name == "llm" else ""
+        return self.named if self.chosen.name == "llm" else ""
 
     @property
     def critic(self) -> str:
-        """Name of the model that reflection asks; empty where no prompt would hold its hints."""
+        """Name of the model that our reflection asks; empty where nobody would read its hints."""
+        if self.overrides.reflector is not None:
+            return ""
         if not (self.strategy.components & self.request.components).hints:
             return ""
-        own = _name_of(self.overrides.reflection_model) or self.request.reflection_model
-        return own or ("" if self.chosen.name == "playbook" else self._named)
+        own = name_of(self.overrides.reflection_model) or self.request.reflection_model
+        return own or ("" if self.chosen.name == "playbook" else self.named)
 
     @property
-    def _named(self) -> str:
-        return _name_of(self.overrides.model) or self.request.model
+    def named(self) -> str:
+        """Name of the model that the user named; empty where none is."""
+        return name_of(self.overrides.model) or self.request.model
 
 
 def find_parts(request: RunRequest, overrides: Overrides) -> Parts:
-    """Find every part by its name.
+    """Find the parts of a new run: as the user asked, and by the settings where nothing was asked.
 
     Raises UsageError for what is not there or makes no sense, MissingError for what this machine or
     the task lacks.
     """
+    from cuda_llm.settings import settings
+
+    check_request(request)
+    parts = find_named(settle(request), overrides)
+    named = settings().agent_models
+    by_settings = {name: named[name] for name in parts.own_parts if name in named}
+    models = {**by_settings, **parts.request.agent_models}
+    return replace(parts, request=replace(parts.request, agent_models=models))
+
+
+def find_named(request: RunRequest, overrides: Overrides) -> Parts:
+    """Find the parts of a resolved request by name. Raises as `find_parts` does."""
     from cuda_llm.agents.strategies.find import find_strategy
     from cuda_llm.tasks.loader import load_task
     from cuda_llm.tools.devices.find import open_device
 
-    check_request(request)
-    settled = settle(request)
-    task = overrides.task or load_task(settled.task)
-    has_model = bool(settled.model) or overrides.model is not None
+    task = overrides.task or load_task(request.task)
+    has_model = bool(request.model) or overrides.model is not None
     own = overrides.generator
     chosen = (
         Chosen(own.name)
         if own is not None
-        else choose_generator(settled.generator, task, has_model=has_model)
+        else choose_generator(request.generator, task, has_model=has_model)
     )
+    agents = find_agents(request.agents, overrides.agents)
+    generator = own or open_chosen(chosen, task)
+    own_parts = (*(one.name for one in agents), *names_of(generator, overrides.reflector))
+    check_agent_models((*request.agent_models, *overrides.agent_models), own_parts)
     return Parts(
-        request=settled,
+        request=request,
         overrides=overrides,
         task=task,
-        device=overrides.device or open_device(settled.device),
+        device=overrides.device or open_device(request.device),
         chosen=chosen,
-        generator=own or open_chosen(chosen, task),
-        strategy=overrides.strategy or find_strategy(settled.strategy),
-        agents=find_agents(settled.agents, overrides.agents),
-        templates=open_templates(settled.prompts),
+        generator=generator,
+        strategy=overrides.strategy or find_strategy(request.strategy),
+        agents=agents,
+        templates=open_templates(request.prompts),
+        own_parts=own_parts,
     )
 
 
 def find_agents(specs: Sequence[str], brought: Sequence[PlacedAgent]) -> tuple[PlacedAgent, ...]:
-    """The agents that ship, unless `-NAME` takes one out, and the user's own.
+    """Find the agents that ship, unless `-NAME` leaves one out, and the user's own.
 
     One that has the name of an agent that ships takes its place. Raises UsageError.
     """
@@ -107,8 +129,21 @@ def find_agents(specs: Sequence[str], brought: Sequence[PlacedAgent]) -> tuple[P
     return (*(find_agent(name) for name in SHIPPED if name not in taken), *own)
 
 
-def _name_of(model: object | None) -> str:
-    """What a chat model calls itself."""
+def names_of(*parts: Generator | Reflector | None) -> tuple[str, ...]:
+    """Return the names of the parts that are not None."""
+    return tuple(part.name for part in parts if part is not None)
+
+
+def check_agent_models(named: Sequence[str], own_parts: Sequence[str]) -> None:
+    """Check that each model is for a part of the run. Raises UsageError."""
+    if strangers := [one for one in named if one not in own_parts]:
+        known = ", ".join(own_parts) or "none"
+        msg = f"--agent-model {strangers[0]}=...: nobody in this run is called that; there are"
+        raise UsageError(f"{msg} {known} (--model and --reflection-model name those of our agents)")
+
+
+def name_of(model: object | None) -> str:
+    """Return the name that a chat model gives itself; empty for None."""
     if model is None:
         return ""
     named = getattr(model, "model_name", None) or getattr(model, "model", None)

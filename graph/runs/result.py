@@ -14,6 +14,7 @@ from cuda_llm.traces.events import (
     RoundBegan,
     RunFinished,
     RunInterrupted,
+    RunStarted,
     WinnerRemeasured,
 )
 from cuda_llm.traces.read import Recorded, read_events
@@ -92,7 +93,7 @@ def read_result(folder: RunFolder) -> Result:
         device=run["device"],
         hardware=run["hardware"],
         time_source=run["time_source"],
-        l2=run["request"].get("l2", "") if run["time_source"] == "measured" else "",
+        l2=next((one.l2 for one in events if isinstance(one, RunStarted)), ""),
         generator=run["generator"],
         model=run["model"],
         strategy=run["strategy"],

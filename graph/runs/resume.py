@@ -5,7 +5,8 @@ from dataclasses import replace
 
 from cuda_llm.errors import UsageError
 from cuda_llm.graph.overrides import NOTHING, Overrides
-from cuda_llm.graph.runs.parts import Parts, find_parts
+from cuda_llm.graph.runs.check_request import check_request
+from cuda_llm.graph.runs.parts import Parts, find_named
 from cuda_llm.graph.runs.preflight import preflight
 from cuda_llm.graph.runs.result import Result, read_result
 from cuda_llm.graph.runs.run_record import check_device, read_request
@@ -32,6 +33,8 @@ async def resume(
     parts = parts_of(folder, overrides)
     budget = open_budget(parts)
     probes = await preflight(parts, budget)
+    # In this program's format: an older one that knows no hints by id does not go on with it.
+    folder.write_run(folder.read_run())
     await work(parts, budget, probes, observers, hints)
     return read_result(folder)
 
@@ -68,7 +71,8 @@ def parts_of(folder: RunFolder, overrides: Overrides) -> Parts:
     # The folder may have been moved, and `auto` would find another device on another day.
     device = run.get("device_spec", request.device) if request.device == "auto" else request.device
     here = replace(request, out=str(folder.path.parent), run_id=folder.name, device=device)
-    parts = find_parts(here, overrides)
+    check_request(here)
+    parts = find_named(here, overrides)
     check_device(run, parts.device)
     check_unchanged(parts.task, run["task_files"])
     return parts

@@ -16,14 +16,16 @@ NEEDED = ("request", "brought", "task_files", "forked_from")
 
 def describe_run(parts: Parts) -> dict[str, Any]:
     """The run as plain JSON. `request` alone decides what a resumed run does."""
+    from cuda_llm.tools.devices.find import spec_of
+
     return {
         "run_id": parts.request.run_id,
         "task": parts.task.name,
         "task_files": print_task(parts.task),
         "device": parts.device.name,
-        "device_spec": device_spec(parts),
+        "device_spec": spec_of(parts.device, parts.request.device),
         "hardware": parts.device.hardware.name,
-        "time_source": parts.device.time_source,
+        "time_source": parts.device.capabilities.time_source,
         "generator": parts.chosen.name,
         "model": parts.model,
         "strategy": parts.strategy.name,
@@ -34,27 +36,16 @@ def describe_run(parts: Parts) -> dict[str, Any]:
     }
 
 
-def device_spec(parts: Parts) -> str:
-    """What names this very device on the command line, `auto` resolved."""
-    from cuda_llm.tools.devices.facts import short_name
-
-    if parts.device.time_source == "modelled":
-        return f"emulated:{short_name(parts.device.hardware)}"
-    asked = parts.request.device
-    # What `auto` found, or a device that was brought, is called by the name it has.
-    return asked if asked.startswith("cuda") else parts.device.name.partition(" ")[0]
-
-
 def check_device(run: dict[str, Any], device: Device) -> None:
     """Raises UsageError where times of `device` could not be ranked beside those of the run."""
     before = (run["hardware"], run["time_source"])
-    now = (device.hardware.name, device.time_source)
+    now = (device.hardware.name, device.capabilities.time_source)
     if now != before:
         name, source = run["device"], run["time_source"]
         raise UsageError(
             f"run {run['run_id']} was judged on {name}, times {source}; here is {device.name}, "
-            f"times {device.time_source}, and the two are never ranked together: resume it where "
-            "that device is, or start a new run"
+            f"times {device.capabilities.time_source}, and the two are never ranked together: "
+            "resume it where that device is, or start a new run"
         )
 
 
@@ -70,6 +61,7 @@ def read_request(folder: RunFolder, run: dict[str, Any]) -> RunRequest:
     if lacking:
         raise UsageError(f"{path}: lacks {', '.join(lacking)}; expected what a run writes")
     try:
-        return decode(RunRequest, run["request"])
+        # Runs that were recorded before `l2` was: all of them were cold.
+        return decode(RunRequest, {"l2": "cold", **run["request"]})
     except ValueError as error:
         raise UsageError(f"{path}: request.{error}") from None

@@ -37,7 +37,7 @@ async def start(
 
 
 def make_folder(parts: Parts) -> RunFolder:
-    """The new run's folder with its run.json. Raises UsageError: exists, or cannot be written."""
+    """Make a new run's folder and run.json. Raises UsageError: it exists, or cannot be written."""
     folder = RunFolder(parts.run)
     try:
         parts.run.mkdir(parents=True)
@@ -53,21 +53,21 @@ def make_folder(parts: Parts) -> RunFolder:
 
 
 class Opening:
-    """An observer that tells what the trial of the models cost, behind the first event."""
+    """An observer that records the trial calls of the models behind the run's first event."""
 
     def __init__(self, probes: Sequence[Event]) -> None:
         self.record: Record = _nobody
         self._probes = probes
 
     def __call__(self, event: Event) -> None:
-        """Tell it once."""
+        """Record them, once."""
         probes, self._probes = self._probes, ()
         for probe in probes:
             self.record(probe)
 
 
 def _nobody(event: Event) -> None:
-    """Nobody listens yet."""
+    """Drop an event: no recorder is there yet."""
 
 
 async def work(
@@ -77,7 +77,7 @@ async def work(
     observers: Iterable[Observer],
     hints: tuple[str, ...] = (),
 ) -> None:
-    """Work on a run whose folder is there, alone. Raises UsageError where another process does."""
+    """Run the graph of a run whose folder exists. Raises UsageError where another process does."""
     from cuda_llm.graph.build import build_graph
     from cuda_llm.graph.runs.drive import open_driver
 

@@ -1,4 +1,4 @@
-"""Which task a run is about, to the byte: a resumed run must go on with the same one."""
+"""Digests of a task's files: a resumed run must go on with the same task."""
 
 import hashlib
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ DECIDING = ("task.toml", "description.md", "reference.py", "baseline.cu", "host.
 
 
 def print_task(task: Task) -> dict[str, str]:
-    """SHA-256 of each file of the task that decides on a run, by name."""
+    """Return the SHA-256 of each file of the task that decides a run, by file name."""
     found = (task.folder / name for name in DECIDING)
     return {
         file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in found if file.is_file()
@@ -18,7 +18,7 @@ def print_task(task: Task) -> dict[str, str]:
 
 
 def check_unchanged(task: Task, before: Mapping[str, str]) -> None:
-    """Raises UsageError naming the files that changed since the run began."""
+    """Compare digests. Raises UsageError naming the files that changed since the run began."""
     now = print_task(task)
     changed = sorted(name for name in {*now, *before} if now.get(name) != before.get(name))
     if changed:

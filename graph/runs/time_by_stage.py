@@ -18,7 +18,7 @@ STAGES = ("model", "compile", "validate", "profile", "baseline")
 
 
 def time_by_stage(recorded: Sequence[Recorded]) -> dict[str, float]:
-    """Seconds of wall time.
+    """Sum the wall time of a run by stage, in seconds.
 
     `total` is what all processes of the run took. `model`, `compile`, `validate`, `profile` and
     `baseline` are summed over candidates and calls, which overlap. `own` is the part of `total` in
@@ -36,7 +36,7 @@ def time_by_stage(recorded: Sequence[Recorded]) -> dict[str, float]:
 
 
 def _interval(recorded: Recorded) -> tuple[str, float, float] | None:
-    """What was at work until this event, and from when to when."""
+    """Return the stage that ended with this event, its begin and its end in seconds."""
     end = seconds_of(recorded.at)
     match recorded.event:
         case StageLeft(stage=stage, seconds=seconds) if stage in STAGES:
@@ -50,7 +50,7 @@ def _interval(recorded: Recorded) -> tuple[str, float, float] | None:
 
 
 def _sessions(recorded: Sequence[Recorded]) -> Iterator[tuple[float, float]]:
-    """From when to when each process of the run was at work."""
+    """Yield begin and end of each process of the run, in seconds."""
     begins = [
         place
         for place, one in enumerate(recorded)
@@ -76,5 +76,5 @@ def _merged(
 
 
 def seconds_of(at: str) -> float:
-    """Seconds since the epoch of an event's time."""
+    """Return an event's time in seconds since the epoch."""
     return datetime.fromisoformat(at).timestamp()

@@ -1,4 +1,4 @@
-"""What made a run, for whoever compares two."""
+"""Versions of what made a run."""
 
 import platform
 from importlib.metadata import PackageNotFoundError, version
@@ -7,7 +7,7 @@ PACKAGES = ("cuda-llm", "langgraph", "langchain-openai", "optuna")
 
 
 def versions() -> dict[str, str]:
-    """Version by name; what is not installed is left out."""
+    """Return versions by package name; what is not installed is left out."""
     found = {"python": platform.python_version()}
     for name in PACKAGES:
         try:

@@ -1,5 +1,6 @@
 """One question to a chat model and its answer, as values."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -18,9 +19,9 @@ class Call:
 
     id: str
     """Where prompt and reply are kept, as a folder below the run's: `candidates/r1-c2`,
-    `rounds/2/critique`."""
+    `rounds/2/critique`, `rounds/2/lessons/ask-9f86d081`."""
     agent: str
-    """Who asks: `generator`, `reflection` or an extra agent's name."""
+    """Who asks: `generator`, `reflection`, or the name of an agent of the user's."""
     messages: tuple[Message, ...]
     as_json: bool = False
     """The answer should be one JSON object; servers that cannot promise that are asked plainly."""
@@ -65,7 +66,7 @@ class CallFailed:
     kind: str
     """`rate_limited`, `server_error`, `unreachable`, `timed_out`, `cut_off`, `not_json` (a 200 that
     holds no chat completion), `refused_request`, `too_long` (for the model's context),
-    `unknown_model`, `no_access` (key or balance), `over_budget`."""
+    `unknown_model`, `no_access` (key or balance), `over_budget`, `no_model` (none is named)."""
     detail: str
     tries: int = 1
     seconds: float = 0.0
@@ -77,6 +78,28 @@ class Ask(Protocol):
     async def __call__(self, call: Call) -> Reply | CallFailed:
         """The answer: from the disk where it is there, else from the model."""
         ...
+
+
+class AskModel(Protocol):
+    """What an agent, generator or reflector of the user's asks its model with."""
+
+    async def __call__(
+        self, prompt: str | Sequence[Message], *, system: str = "", as_json: bool = False
+    ) -> Reply | CallFailed:
+        """The answer to `prompt`, a text or a whole conversation; `system` goes before it.
+
+        Retried, counted and recorded by the run. Whatever goes wrong with the model or its endpoint
+        is a CallFailed. The same question is answered from the disk once its reply is there, in a
+        resumed run too; `as_json` asks for one JSON object, where the server can promise that.
+        """
+        ...
+
+
+async def no_model(
+    prompt: str | Sequence[Message], *, system: str = "", as_json: bool = False
+) -> CallFailed:
+    """An `AskModel` for whoever has no model to ask."""
+    return CallFailed(kind="no_model", detail="nobody asks a model here", tries=0)
 
 
 class Vault(Protocol):

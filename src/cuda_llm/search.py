@@ -1,8 +1,8 @@
 """The search as values: what a generator is told to try, what became of it, what was learned.
 
-All of them are plain data: `cuda_llm.codec` turns them into JSON and back, and the state of a run
-holds that JSON. What is large (sources, full verdicts, prompts) lies in the run's folder; an
-`Archive` reads it.
+All of them are plain data: `cuda_llm.codec` turns them into JSON and back. Each lies once in the
+run's folder; the state of a run and its events name them by id. What is large (sources, full
+verdicts) is read through an `Archive`.
 """
 
 from collections.abc import Mapping
@@ -39,19 +39,20 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Components:
-    """What a prompt may hold. Each can be switched off, to see what it is worth."""
+    """What a prompt may hold. Each can be switched off, to see what it is worth; `help` is what the
+    command line says of its switch."""
 
-    history: bool = True
+    history: bool = field(default=True, metadata={"help": "Tell what was tried."})
     """What was tried before and what came of it."""
-    hints: bool = True
+    hints: bool = field(default=True, metadata={"help": "Tell what was learned."})
     """`error_hints` and `performance_hints`."""
-    profile: bool = True
+    profile: bool = field(default=True, metadata={"help": "Tell what limits."})
     """What limits the parent, beyond its time."""
-    baseline: bool = True
+    baseline: bool = field(default=True, metadata={"help": "Show the baseline."})
     """The baseline's source and how the parent compares with it."""
-    host_code: bool = True
+    host_code: bool = field(default=True, metadata={"help": "Show how solve is called."})
     """How `solve` is called."""
-    diversity: bool = True
+    diversity: bool = field(default=True, metadata={"help": "Each of a round tries another way."})
     """A direction of its own for each brief of a round."""
 
     def __and__(self, other: "Components") -> "Components":
@@ -67,6 +68,8 @@ EVERYTHING = Components()
 class Hint:
     """Something learned, with its evidence. Never holds hidden test data."""
 
+    id: str = field(default="", compare=False)
+    """Given by the run that keeps it, as `hints/<id>.json`: `r1-h2`. Empty before that."""
     round: int
     about: str
     """Id of the attempt it was learned from; empty when it concerns all."""
@@ -125,7 +128,7 @@ class Draft:
 
 @dataclass(frozen=True, kw_only=True)
 class Attempt:
-    """One candidate after it was judged. Small: this is what the state of a run holds of it."""
+    """One candidate after it was judged, in one line. The state of a run names it by its id."""
 
     id: str
     round: int

@@ -70,6 +70,8 @@ class Settings(BaseSettings):
     """Chat model of runs that are not given one; empty leaves writing to the playbook."""
     reflection_model: str = ""
     """Chat model of the reflection agent; empty is `model`."""
+    agent_models: dict[str, str] = Field(default_factory=dict)
+    """Chat models of agents of your own, by the agent's name."""
     base_url: str = ""
     """Endpoint of both; empty is what OPENAI_BASE_URL says, else OpenAI's own."""
     model_calls: int = Field(default=8, ge=1)
@@ -90,6 +92,15 @@ class Settings(BaseSettings):
     """Longest an extra agent may take each time, in seconds; then the run goes on without it."""
     prices: AbsolutePath | None = None
     """Price table of your own."""
+    log_format: Literal["console", "json"] = "console"
+    """What log records of a command look like: lines for people, or JSON."""
+    log_level: Literal["debug", "info", "warning", "error"] = "warning"
+    """Least grave log records of a command that are written."""
+    log_file: AbsolutePath | None = None
+    """File that log records of a command are appended to; none is stderr."""
+    cache_limit_mb: int = Field(default=8192, ge=0)
+    """What may stay in the cache of what is built, in MB: what was not used for longest goes first;
+    0 is no limit."""
 
     @classmethod
     def settings_customise_sources(

@@ -9,8 +9,9 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 GROUND = {
-    *("outcomes", "profile", "spots", "errors", "settings"),
-    *("search", "conversation", "codec", "wording", "dotted", "source_file"),
+    *("outcomes", "facts", "profile", "spots", "errors", "settings", "atomic_file", "data_file"),
+    *("log", "log_pipe", "log_setup", "redaction"),
+    *("search", "conversation", "codec", "wording", "dotted", "source_file", "capabilities"),
 }
 """Modules at the package root that everything may know; they know only each other."""
 
@@ -27,30 +28,31 @@ MAY_KNOW = {
 
 MAY_KNOW_INSIDE_TOOLS = {
     "native": set[str](),
-    "detector": set(),
-    "prober": {"arrays", "native", "compiler", "detector", "referee"},
+    "detector": {"cuda"},
+    "prober": {"cuda", "arrays", "native", "compiler", "detector", "referee"},
     "sandbox": {"native"},
     "compiler": {"native", "sandbox"},
     "emulator": {"native", "sandbox", "compiler"},
     "profiler": {"emulator"},
     "random_kernels": set(),
-    "launch_on_gpu": set(),
-    "random_on_gpu": {"random_kernels", "launch_on_gpu"},
+    "launch_on_gpu": {"arrays"},
+    "random_on_gpu": {"arrays", "random_kernels", "launch_on_gpu"},
     "subnormals": set(),
-    "arrays": {"random_on_gpu", "launch_on_gpu", "subnormals"},
+    "arrays": set(),
+    "cuda": {"arrays", "random_on_gpu", "launch_on_gpu", "subnormals", "device"},
     "buffers": {"arrays"},
-    "device": {"arrays", "buffers", "compiler", "emulator"},
-    "runner": {"native", "sandbox", "emulator", "device"},
+    "device": {"arrays", "buffers", "compiler"},
+    "runner": {"native", "sandbox", "device"},
     "gpu": {
         *("arrays", "buffers", "subnormals", "native", "sandbox", "compiler", "profiler", "runner"),
-        "device",
+        *("device", "cuda"),
     },
     "referee": {"arrays", "native", "sandbox", "detector", "compiler", "device", "gpu"},
     "devices": {
         *("native", "sandbox", "compiler", "emulator", "profiler", "runner", "arrays", "device"),
-        *("buffers", "detector", "referee"),
+        *("buffers", "detector", "referee", "gpu"),
     },
-    "validator": {"arrays", "buffers", "launch_on_gpu", "device", "compiler"},
+    "validator": {"arrays", "buffers", "device", "compiler"},
     "timing": set(),
     "counters": {"native", "sandbox", "compiler", "profiler", "device"},
     "judge": {

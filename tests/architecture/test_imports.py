@@ -9,7 +9,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 
-HEAVY = ("langgraph", "langchain_core", "openai", "cupy", "torch", "optuna", "elftools", "pydantic")
+HEAVY = (
+    *("langgraph", "langchain_core", "openai", "cupy", "torch", "optuna", "elftools", "pydantic"),
+    *("structlog", "psutil"),
+)
 LIGHT_ROOMS = (
     "cuda_llm",
     "cuda_llm.outcomes",

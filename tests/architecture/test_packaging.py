@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-IMPORTED_AS = {"pyelftools": "elftools"}
+IMPORTED_AS = {"markdown-it-py": "markdown_it", "pyelftools": "elftools"}
 SETUPTOOLS = PYPROJECT["tool"]["setuptools"]
 
 

@@ -52,7 +52,7 @@ def test_a_corpus_run_counts_and_goes_on_where_it_was(tmp_path: Path) -> None:
 def test_a_kernel_that_passed_is_what_the_closer_look_says(monkeypatch: pytest.MonkeyPatch) -> None:
     """A race that a GPU's results do not show; and an honest kernel that is looked at if asked."""
     monkeypatch.syspath_prepend(str(BENCHMARKS))
-    inspection = import_module("corpus_inspection")
+    inspection = import_module("corpus_rows")
     known = {one.name: one for one in mutants()}
     racing = known["mutants/histogram/missing_barrier"]
     passed, race = Passed(), DataRace(kind="write-write", detail="")
@@ -131,15 +131,15 @@ def test_orphans_and_files_left_behind_are_seen(tmp_path: Path) -> None:
     script = f"""
 import json, subprocess, sys
 from pathlib import Path
-from left_behind import adopt_orphans, compare, snapshot
+from record import adopt_orphans, find_left_behind, snapshot
 adopt_orphans()
 folders = (Path({str(tmp_path)!r}),)
 before = snapshot(folders)
-assert compare(before, folders).nothing
+assert find_left_behind(before, folders).nothing
 daemon = "import os, time\\nif os.fork() == 0:\\n    time.sleep(30)"
 subprocess.run([sys.executable, "-c", daemon], check=True)
 (folders[0] / "kept").write_text("")
-left = compare(before, folders, settle_s=0.0)
+left = find_left_behind(before, folders, settle_s=0.0)
 print(json.dumps([len(left.processes), [Path(file).name for file in left.files], left.nothing]))
 for pid, _ in left.processes:
     import os

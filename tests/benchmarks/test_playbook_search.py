@@ -16,7 +16,7 @@ SEEDS = 20
 def figures(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What the benchmark finds, by task."""
     out = tmp_path_factory.mktemp("figures")
-    command = [sys.executable, "-W", "error", str(BENCHMARKS / "playbook_search.py")]
+    command = [sys.executable, "-W", "error", str(BENCHMARKS / "playbook_search.py"), "replay"]
     done = subprocess.run(
         [*command, "--seeds", str(SEEDS), "--out", str(out)],
         capture_output=True,

@@ -22,7 +22,7 @@ FEWEST_KERNELS = 8
 def figures(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What the benchmark finds in what is recorded."""
     out = tmp_path_factory.mktemp("figures")
-    command = [sys.executable, "-W", "error", str(BENCHMARKS / "rank_agreement.py")]
+    command = [sys.executable, "-W", "error", str(BENCHMARKS / "rank_agreement.py"), "compare"]
     subprocess.run([*command, "--out", str(out)], check=True, capture_output=True)
     found: dict[str, Any] = json.loads((out / "rank_agreement.json").read_text())
     return found
@@ -54,13 +54,13 @@ def test_kernels_that_were_timed_were_right() -> None:
 
 
 def test_the_recorded_model_is_the_present_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One kernel modelled anew; where this fails, `rank_model.py --again` records all."""
+    """One kernel modelled anew; where this fails, `rank_agreement.py model --again` records all."""
     monkeypatch.syspath_prepend(str(BENCHMARKS))
-    rank_model, rank_points = map(import_module, ("rank_model", "rank_points"))
+    ranks = import_module("rank_agreement")
     task = "matrix_transpose"
-    monkeypatch.setitem(rank_points.SIZES, task, rank_points.SIZES[task][:1])
-    variant = [*rank_points.variants(task)][2]
-    (now,) = asyncio.run(rank_model.model(open_device("emulated:H200"), variant))
+    monkeypatch.setitem(ranks.SIZES, task, ranks.SIZES[task][:1])
+    variant = [*ranks.variants(task)][2]
+    (now,) = asyncio.run(ranks.model(open_device("emulated:H200"), variant))
 
     recorded = json.loads((RESULTS / "rank_modelled.json").read_text())["rows"]
     (before,) = [

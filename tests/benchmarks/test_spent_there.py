@@ -26,7 +26,7 @@ def load(path: Path, text: str) -> ModuleType:
 @pytest.fixture
 def spent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], dict[str, float]]:
     monkeypatch.syspath_prepend(str(BENCHMARKS))
-    from spent_there import by_kind  # type: ignore[import-not-found, unused-ignore]
+    from record import by_kind  # type: ignore[import-not-found, unused-ignore]
 
     library = load(tmp_path / "site/wait.py", SLEEPER).library
     drawing = load(tmp_path / "tools/stage.py", CALLER.format(name="stage")).stage

@@ -120,7 +120,7 @@ def test_a_changed_environment_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_setting_is_documented_with_its_default() -> None:
-    page = (Path(__file__).parents[2] / "docs/settings.md").read_text()
+    page = (Path(__file__).parents[2] / "docs/settings.md").read_text().partition("\n## ")[0]
     rows = dict(line.strip("| ").split(" | ")[:2] for line in page.splitlines() if "| `" in line)
     assert list(rows) == [f"`{name}`" for name in Settings.model_fields]
     for name, field in Settings.model_fields.items():

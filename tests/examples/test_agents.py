@@ -6,18 +6,23 @@ from typing import Any
 
 import pytest
 from graph_runs import run_graph, wiring_in
+from model_server import Busy, ModelServer, Request, Say, Script
+from run_starts import asked, events, parts, the_run
 from searches import attempt, situation
 
+from cuda_llm.agents.llm.preflight import PROBE
 from cuda_llm.agents.plug import find_agent
 from cuda_llm.agents.seam import Contribution, PlacedAgent, Stage
 from cuda_llm.agents.situation import Situation
 from cuda_llm.codec import decode, encode
+from cuda_llm.graph.runs.start import start
 from cuda_llm.search import Kind
-from cuda_llm.traces.events import AgentDecided, AgentFailed
+from cuda_llm.traces.events import AgentDecided, AgentFailed, Event, HintGiven, IncumbentChosen
 from cuda_llm.traces.read import read_events
 
 EXAMPLES = Path(__file__).parents[2] / "examples/agents"
 LESSONS = f"{EXAMPLES}/lessons.py:lessons"
+SECOND_OPINION = f"{EXAMPLES}/second_opinion.py:second_opinion"
 WATCH = f"{EXAMPLES}/progress_watch.py:progress_watch@reflection"
 
 
@@ -73,8 +78,40 @@ def test_an_agent_that_is_a_graph_shows_its_nodes() -> None:
     assert {"progress_watch:measure", "progress_watch:advise"} <= set(drawn.nodes)
 
 
-def test_the_plain_agent_is_short() -> None:
-    assert len((EXAMPLES / "lessons.py").read_text().splitlines()) < 40
+@pytest.mark.parametrize("file", ["lessons.py", "second_opinion.py"])
+def test_a_plain_agent_is_short(file: str) -> None:
+    assert len((EXAMPLES / file).read_text().splitlines()) < 40
+
+
+def review(folder: Path, script: Script) -> tuple[list[Request], list[Event]]:
+    """What a reviewer is asked in a run of two rounds, and what the run tells."""
+    with ModelServer(script, model="reviewer") as server:
+        order = asked(
+            folder,
+            agents=(SECOND_OPINION,),
+            agent_models={"second_opinion": "reviewer"},
+            base_url=server.base_url,
+        )
+        asyncio.run(start(order, overrides=parts()))
+    return [one for one in server.requests if PROBE not in one.prompt], events(the_run(folder))
+
+
+def test_the_second_opinion_reviews_each_kernel_that_becomes_the_fastest(tmp_path: Path) -> None:
+    requests, told = review(tmp_path, lambda _: Say("Load four\nfloats at once."))
+    winners = {one.incumbent for one in told if isinstance(one, IncumbentChosen)}
+    assert len(requests) == len(winners) > 0
+    assert all(one.body["model"] == "reviewer" for one in requests)
+    assert "int ok_" in requests[0].prompt, "the kernel's source is asked about"
+    hints = [one.hint for one in told if isinstance(one, HintGiven) and one.hint.code == "REVIEW"]
+    assert {one.about for one in hints} == winners
+    assert {one.text for one in hints} == {"Load four floats at once."}
+
+
+def test_the_second_opinion_does_without_an_endpoint_that_fails(tmp_path: Path) -> None:
+    _, told = review(tmp_path, lambda one: Say() if PROBE in one.prompt else Busy(400))
+    decided = [one for one in told if isinstance(one, AgentDecided)]
+    assert any("no review: refused_request" in one.decisions[0] for one in decided)
+    assert not [one for one in told if isinstance(one, AgentFailed)]
 
 
 def ask_lessons(found: Situation) -> Contribution:

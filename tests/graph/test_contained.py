@@ -12,6 +12,7 @@ from graph_runs import run_graph, wiring_in
 from cuda_llm.agents.seam import Contribution, PlacedAgent, Stage
 from cuda_llm.agents.situation import Note, Situation
 from cuda_llm.graph.contained import contained, fit
+from cuda_llm.graph.view import attempts_of
 from cuda_llm.outcomes import InfraFailed, NoCode
 from cuda_llm.search import Author, Brief, Draft
 from cuda_llm.traces.events import AgentFailed
@@ -124,8 +125,8 @@ def test_a_generator_that_answers_junk_fails_its_candidates_alone(
 ) -> None:
     wiring = wiring_in(tmp_path, generator=Answers(answer), candidates=2)
     state = asyncio.run(run_graph(wiring))
-    assert [one["code"] for one in state["attempts"]] == ["INFRA_GENERATOR"] * 2
-    assert said in state["attempts"][0]["summary"]
+    assert [one.code for one in attempts_of(state, wiring)] == ["INFRA_GENERATOR"] * 2
+    assert said in attempts_of(state, wiring)[0].summary
 
 
 def test_what_is_kept_shares_nothing_with_whoever_made_it() -> None:

@@ -9,6 +9,7 @@ from graph_runs import TableBench, Writer, numbered, run_graph, wiring_in
 
 from cuda_llm.agents.situation import Situation
 from cuda_llm.errors import MissingError, TaskError
+from cuda_llm.graph.view import attempts_of
 from cuda_llm.outcomes import InfraFailed, NoCode, Verdict
 from cuda_llm.search import Brief, Draft
 from cuda_llm.tools.compiler.candidate import Compiled
@@ -33,9 +34,9 @@ def test_a_generator_that_raises_costs_its_own_candidate_alone(
     wiring = wiring_in(tmp_path, generator=Writer(write, delay=delay), candidates=4, rounds=1)
     state = asyncio.run(run_graph(wiring))
 
-    codes = [one["code"] for one in state["attempts"]]
+    codes = [one.code for one in attempts_of(state, wiring)]
     assert codes == ["PASSED", "INFRA_GENERATOR", "PASSED", "PASSED"]
-    assert str(error) in state["attempts"][1]["summary"]
+    assert str(error) in attempts_of(state, wiring)[1].summary
 
 
 NO_ROOM = InfraFailed(component="compiler", detail="no room")
@@ -59,7 +60,7 @@ def test_machinery_that_stays_broken_is_a_verdict_and_ends_the_search(tmp_path: 
     wiring = wiring_in(tmp_path, generator=Writer(good), bench=bench, candidates=2, rounds=3)
     state = asyncio.run(run_graph(wiring))
 
-    assert [one["code"] for one in state["attempts"]] == ["INFRA_COMPILER"] * 2
+    assert [one.code for one in attempts_of(state, wiring)] == ["INFRA_COMPILER"] * 2
     assert state["stop"].startswith("nothing works: INFRA_COMPILER")
     assert state["best"] is None
     assert len(bench.log) == 2, "to try again is the bench's own business"
@@ -112,20 +113,20 @@ def test_seconds_of_every_stage_stand_with_the_attempt(tmp_path: Path) -> None:
     delay = lambda name: 0.03 if name.startswith("validate") else 0.0  # noqa: E731
     bench = TableBench(delay=delay)
     wiring = wiring_in(tmp_path, generator=Writer(good), bench=bench, candidates=1, rounds=1)
-    (attempt,) = asyncio.run(run_graph(wiring))["attempts"]
+    (attempt,) = attempts_of(asyncio.run(run_graph(wiring)), wiring)
 
-    assert list(attempt["seconds"]) == ["generate", "compile", "validate", "profile"]
-    assert attempt["seconds"]["validate"] >= 0.03
+    assert list(attempt.seconds) == ["generate", "compile", "validate", "profile"]
+    assert attempt.seconds["validate"] >= 0.03
 
 
 def test_all_that_can_become_of_a_candidate_is_told(tmp_path: Path) -> None:
     wiring = wiring_in(tmp_path, generator=Writer(numbered), candidates=8, rounds=1)
     state = asyncio.run(run_graph(wiring))
 
-    codes = {one["code"] for one in state["attempts"]}
+    codes = {one.code for one in attempts_of(state, wiring)}
     assert codes == {"PASSED", "WRONG_RESULT", "COMPILE_FAILED", "NO_CODE", "DUPLICATE"}
     events = [one.event for one in read_events(wiring.folder.events)]
     left = {(one.candidate, one.outcome) for one in events if isinstance(one, StageLeft)}
-    for attempt in state["attempts"]:
-        ended = "ok" if attempt["code"] in {"PASSED", "DUPLICATE"} else attempt["code"]
-        assert (attempt["id"], ended) in left
+    for attempt in attempts_of(state, wiring):
+        ended = "ok" if attempt.code in {"PASSED", "DUPLICATE"} else attempt.code
+        assert (attempt.id, ended) in left

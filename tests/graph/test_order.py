@@ -3,12 +3,15 @@
 import asyncio
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from graph_runs import TableBench, Writer, numbered, run_graph, wiring_in
 
+from cuda_llm.graph.view import attempts_of
+from cuda_llm.graph.wiring import Wiring
 from cuda_llm.traces.read import read_events
 
 
@@ -17,9 +20,12 @@ def shuffled(seed: int) -> Callable[[str], float]:
     return lambda name: random.Random(f"{seed} {name}").uniform(0, 0.02)
 
 
-def without_seconds(state: dict[str, Any]) -> dict[str, Any]:
-    attempts = [{**one, "seconds": None} for one in state["attempts"]]
-    return {**state, "attempts": attempts}
+def without_seconds(state: dict[str, Any], wiring: Wiring) -> dict[str, Any]:
+    """The state, with its attempts and hints themselves."""
+    channels = ("error_hints", "performance_hints")
+    hints = {name: [wiring.folder.hint(one) for one in state[name]] for name in channels}
+    attempts = [replace(one, seconds={}) for one in attempts_of(state, wiring)]
+    return {**state, **hints, "attempts": attempts}
 
 
 def run(folder: Path, seed: int | None) -> tuple[dict[str, Any], list[str]]:
@@ -29,7 +35,7 @@ def run(folder: Path, seed: int | None) -> tuple[dict[str, Any], list[str]]:
     wiring = wiring_in(
         folder, generator=Writer(numbered, delay=delay), bench=bench, candidates=8, rounds=3
     )
-    return without_seconds(asyncio.run(run_graph(wiring))), bench.log
+    return without_seconds(asyncio.run(run_graph(wiring)), wiring), bench.log
 
 
 def test_a_run_is_the_same_in_whatever_order_candidates_finish(tmp_path: Path) -> None:
@@ -64,7 +70,7 @@ def test_of_two_equal_kernels_of_a_round_the_first_keeps_its_verdict(
     wiring = wiring_in(tmp_path, generator=Writer(write, delay=delay), candidates=2, rounds=1)
     state = asyncio.run(run_graph(wiring))
 
-    assert [(one["id"], one["code"]) for one in state["attempts"]] == [
+    assert [(one.id, one.code) for one in attempts_of(state, wiring)] == [
         ("r1-c1", "PASSED"),
         ("r1-c2", "DUPLICATE"),
     ]
@@ -84,5 +90,5 @@ def test_equal_sources_of_a_round_are_judged_once(tmp_path: Path) -> None:
     ]
     again = bench.log[3:]
     assert [line.split()[0] for line in again] == ["compile", "validate", "profile"], "re-measured"
-    codes = [one["code"] for one in state["attempts"]]
+    codes = [one.code for one in attempts_of(state, wiring)]
     assert codes == ["PASSED"] + ["DUPLICATE"] * 5

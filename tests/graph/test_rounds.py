@@ -13,8 +13,9 @@ from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.tuner import Trial
 from cuda_llm.errors import UsageError
 from cuda_llm.graph.judging.bench import Bench
+from cuda_llm.graph.view import attempts_of
 from cuda_llm.outcomes import Verdict
-from cuda_llm.search import Attempt, Author, Brief, Draft
+from cuda_llm.search import Attempt, Author, Brief, Draft, Hint
 from cuda_llm.tools.compiler.candidate import Compiled
 from cuda_llm.tools.judge.timing import Timing
 from cuda_llm.tools.validator.validate import Validated
@@ -71,13 +72,13 @@ def test_trials_of_the_tuner_are_judged_like_candidates_and_may_win(tmp_path: Pa
     state = asyncio.run(run_graph(wiring))
 
     ids = ["r1-c1", "r1-c2", "r1-t1", "r1-t2"]
-    assert [one["id"] for one in state["attempts"]] == ids
-    assert [one["index"] for one in state["attempts"]] == [1, 2, 3, 4]
+    assert state["attempts"] == ids
+    assert [one.index for one in attempts_of(state, wiring)] == [1, 2, 3, 4]
     assert state["best"]["id"] == "r1-t2"
-    trial = state["attempts"][3]
-    assert (trial["kind"], trial["parent"], trial["tunables"]) == ("tune", "r1-c2", {"FACTOR": 1})
-    assert trial["written_by"] == "model"
-    assert "generate" not in trial["seconds"]
+    trial = attempts_of(state, wiring)[3]
+    assert (trial.kind, trial.parent, trial.tunables) == ("tune", "r1-c2", {"FACTOR": 1})
+    assert trial.written_by == "model"
+    assert "generate" not in trial.seconds
     assert asked == ["r1-c1", "r1-c2"]
     (searched,) = events_of(wiring, TunerSearched)
     assert (searched.parent, searched.tried, searched.best) == ("r1-c2", tuple(ids[2:]), "r1-t2")
@@ -91,7 +92,7 @@ def test_only_who_follows_a_direction_is_given_one(
     wiring = wiring_in(tmp_path, generator=Writer(write, written_by=author), candidates=2, rounds=1)
     state = asyncio.run(run_graph(wiring))
 
-    assert [bool(one.get("direction")) for one in state["attempts"]] == [told, told]
+    assert [bool(one.direction) for one in attempts_of(state, wiring)] == [told, told]
 
 
 def test_a_tuner_that_is_switched_off_is_not_asked(tmp_path: Path) -> None:
@@ -105,7 +106,7 @@ def test_a_tuner_that_is_switched_off_is_not_asked(tmp_path: Path) -> None:
     )
     state = asyncio.run(run_graph(wiring))
 
-    assert [one["id"] for one in state["attempts"]] == ["r1-c1"]
+    assert state["attempts"] == ["r1-c1"]
 
 
 def test_the_users_own_kernel_is_judged_first_and_is_the_one_to_beat(tmp_path: Path) -> None:
@@ -126,10 +127,10 @@ def test_the_users_own_kernel_is_judged_first_and_is_the_one_to_beat(tmp_path: P
     )
     state = asyncio.run(run_graph(wiring))
 
-    first = state["attempts"][0]
-    assert (first["id"], first["kind"], first["written_by"]) == ("r0-c1", "start", "human")
+    first = attempts_of(state, wiring)[0]
+    assert (first.id, first.kind, first.written_by) == ("r0-c1", "start", "human")
     assert seen == ["r0-c1", "r0-c1"]
-    assert [one["id"] for one in state["attempts"][1:]] == ["r1-c1", "r1-c2"]
+    assert state["attempts"][1:] == ["r1-c1", "r1-c2"]
     assert state["round"] == 1
 
 
@@ -144,8 +145,8 @@ def test_what_the_user_said_is_a_hint_from_the_start(tmp_path: Path) -> None:
     wiring = wiring_in(tmp_path, candidates=1, rounds=1, request={"hints": ("use float4",)})
     state = asyncio.run(run_graph(wiring))
 
-    said = state["performance_hints"][0]
-    assert (said["code"], said["text"], said["by"]) == ("USER", "use float4", "user")
+    said = wiring.folder.hint(state["performance_hints"][0])
+    assert said == Hint(round=0, about="", code="USER", text="use float4", by="user")
     (told, *_) = events_of(wiring, HintGiven)
     assert told.hint.text == "use float4"
 
@@ -249,5 +250,7 @@ def test_a_person_may_look_before_each_round_and_add_hints(tmp_path: Path) -> No
         [{"round": 2, "incumbent": "r1-c1"}],
         [],
     ]
-    assert state["performance_hints"][0]["text"] == "use float4"
+    said = wiring.folder.hint(state["performance_hints"][0])
+    assert said is not None
+    assert said.text == "use float4"
     assert len(state["attempts"]) == 2

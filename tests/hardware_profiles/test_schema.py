@@ -21,8 +21,9 @@ BROKEN = {
     "pipes.teleport": ("[pipes]", "[pipes]\nteleport = 1"),
     "colour": ("sm_count = 128", 'sm_count = 128\ncolour = "green"'),
     "compute_capability": ('compute_capability = "8.9"', 'compute_capability = "ada"'),
-    "aliases": ("aliases = [", "aliases = [1, "),
+    "aliases[0]": ("aliases = [", "aliases = [1, "),
     "l2_bytes": ('"l2_bytes" = ', '"sm_count.extra" = '),
+    "slug": ("sm_count = 128", 'sm_count = 128\nslug = "mine"'),
     "name": ('name = "NVIDIA GeForce RTX 4090"', 'name = ""'),
 }
 
@@ -45,7 +46,7 @@ def test_a_source_may_stand_for_several_keys(tmp_path: Path) -> None:
     assert sources["memory_bus_bits"] == sources["memory_clock_mhz"]
 
     path.write_text(GOOD + '"peaks, memory_bus_bits" = "another one"\n')
-    with pytest.raises(HardwareError, match=r"sources\.memory_bus_bits: named twice"):
+    with pytest.raises(HardwareError, match=r"sources\.memory_bus_bits: found a second source"):
         read_hardware(path)
 
 

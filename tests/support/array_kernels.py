@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from array_session import Buffers, Candidate
+from measured_site import Buffers, Candidate
 
 from cuda_llm.tools.device import CallOptions
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from array_kernels import HONEST, OUTPUTS, Compute, convolve, multiply_in_order, writes
-from array_session import Buffers, Candidate
+from measured_site import Buffers, Candidate
 
 from cuda_llm.tools.device import CallOptions
 

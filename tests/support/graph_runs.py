@@ -94,7 +94,8 @@ class TableBench:
 
     async def take(self, stage: str, source: str) -> None:
         """Note it, and take the time."""
-        self.log.append(f"{stage} {source.splitlines()[0]}")
+        first_line, _, _ = source.partition("\n")
+        self.log.append(f"{stage} {first_line}")
         await asyncio.sleep(self.delay(f"{stage} {source}"))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from cuda_llm.tools.launch_on_gpu import Program
+from cuda_llm.tools.arrays import Program
 from cuda_llm.tools.random_on_gpu import CountedRandom
 
 WORDS = """

@@ -7,12 +7,14 @@ from typing import Any
 
 from graph_runs import TableBench, wiring_in
 
+from cuda_llm.capabilities import Capabilities
 from cuda_llm.graph.judging.bench import Inspected
 from cuda_llm.graph.wiring import Wiring
 from cuda_llm.outcomes import Verdict
 from cuda_llm.tools.compiler.candidate import Compiled
 from cuda_llm.tools.devices.emulated import EmulatedDevice
 from cuda_llm.tools.devices.find import open_emulated
+from cuda_llm.tools.gpu.site import CAPABILITIES
 from cuda_llm.tools.judge.contest import Contest, fault
 from cuda_llm.tools.timing.comparison import decide
 
@@ -23,8 +25,8 @@ class MeasuringDevice(EmulatedDevice):
     """Claims to measure, and can do nothing."""
 
     @property
-    def time_source(self) -> Any:
-        return "measured"
+    def capabilities(self) -> Capabilities:
+        return CAPABILITIES
 
 
 def measuring_device() -> MeasuringDevice:

@@ -1,4 +1,4 @@
-"""Calls, desks and a vault in memory, for tests that ask the scripted server."""
+"""Calls, clients and a store in memory, for tests that ask the scripted server."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,7 +21,7 @@ PRICE = Price(model="scripted", input_usd=1.0, cached_usd=0.1, output_usd=10.0)
 
 
 @dataclass
-class MemoryVault:
+class MemoryStore:
     """Prompts and replies, kept as long as the test runs."""
 
     prompts: dict[str, Call] = field(default_factory=dict)
@@ -38,7 +38,7 @@ class MemoryVault:
 
 
 @dataclass
-class Told:
+class EventLog:
     """Events, in the order they were told."""
 
     events: list[Event] = field(default_factory=list)
@@ -63,7 +63,7 @@ def make_call(
     return Call(id=name, agent="generator", messages=messages, as_json=as_json)
 
 
-def make_desk(
+def make_client(
     server: ModelServer,
     *,
     name: str = "scripted",
@@ -72,8 +72,8 @@ def make_desk(
     output_tokens: int = 100,
     **more: Any,
 ) -> Desk:
-    """A desk in front of the scripted server."""
+    """A client in front of the scripted server."""
     options = RequestOptions(try_s=2.0, output_tokens=output_tokens, stream=stream)
     model = open_chat_model(name, base_url=server.base_url, key=key, options=options)
-    parts = {"vault": MemoryVault(), "record": Told(), "policy": QUICK, **more}
+    parts = {"store": MemoryStore(), "record": EventLog(), "policy": QUICK, **more}
     return Desk(model=model, name=name, output_tokens=output_tokens, **parts)

@@ -97,7 +97,8 @@ class ModelServer:
 
     script: Script
     model: str = "scripted"
-    """The one model it knows; any other is a 404."""
+    """The model it knows; any other, `more_models` apart, is a 404."""
+    more_models: tuple[str, ...] = ()
     key: str = ""
     """The key it wants; empty takes any."""
     context_tokens: int = 0
@@ -172,7 +173,7 @@ class ModelServer:
         body = request.body
         if self.key and request.headers.get("authorization") != f"Bearer {self.key}":
             return Busy(401, code="invalid_api_key", message="Incorrect API key provided")
-        if body.get("model") != self.model:
+        if body.get("model") not in (self.model, *self.more_models):
             missing = f"The model `{body.get('model')}` does not exist"
             return Busy(404, code="model_not_found", message=missing)
         for name in (*self.refuses, *(() if self.json_mode else ("response_format",))):
@@ -210,7 +211,12 @@ class _Handler(BaseHTTPRequestHandler):
         owner = self.server.owner
         owner.paths.append(self.path)
         if self.path == "/v1/models" and owner.lists_models:
-            listed = {"object": "list", "data": [{"id": owner.model, "object": "model"}]}
+            listed = {
+                "object": "list",
+                "data": [
+                    {"id": one, "object": "model"} for one in (owner.model, *owner.more_models)
+                ],
+            }
             self._send(200, json.dumps(listed).encode())
         else:
             self._send(404, b"not found", content_type="text/plain")

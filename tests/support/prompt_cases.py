@@ -9,6 +9,7 @@ from typing import Any
 from small_tasks import small_task
 
 from cuda_llm.agents.situation import Note, Plan, Situation
+from cuda_llm.capabilities import Capabilities
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.hardware_profiles.lookup import find_hardware
 from cuda_llm.outcomes import CompileFailed, NoCode, Passed, Verdict
@@ -125,7 +126,7 @@ def searched(name: str, **plan: Any) -> Situation:
         task=task,
         hardware=hardware,
         device=f"emulated {GPU}",
-        time_source="modelled",
+        capabilities=Capabilities(full_isa=False),
         plan=Plan(**{"user_hints": (USER_HINT,)} | plan),
         round=2,
         attempts=attempts,

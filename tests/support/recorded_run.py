@@ -1,5 +1,6 @@
 """A run as the graph would leave it: every kind of event, written by the real recorder."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from cuda_llm.conversation import Call, Message, Reply, Usage
@@ -233,9 +234,24 @@ def write_run(path: Path, *told: Event) -> RunFolder:
     run.write_verdict("r1-c2", CompileFailed(reason='identifier "tile" is undefined'))
     record = Recorder(run.events)
     for event in told:
-        record(event)
+        record(kept(run, event))
     record.close()
     return run
+
+
+def kept(run: RunFolder, event: Event) -> Event:
+    """The event, once what it names lies in the run's folder."""
+    match event:
+        case HintGiven(hint=hint):
+            return replace(event, hint=run.keep_hints([hint])[0])
+        case AttemptJudged(attempt=judged):
+            run.write_attempt(judged)
+        case RoundBegan(briefs=briefs):
+            for brief in briefs:
+                run.write_brief(brief)
+        case _:
+            pass
+    return event
 
 
 def passed(speedup: float) -> Passed:

@@ -1,6 +1,7 @@
 """Sites and works for a real referee process: it imports this module by name."""
 
 import asyncio
+import logging
 import os
 import signal
 import subprocess
@@ -12,6 +13,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from cuda_llm.errors import CudaLLMError, DeviceLost, InfrastructureError, MissingError, TaskError
+from cuda_llm.log import Log
 from cuda_llm.tools.referee.messages import Opening
 
 if TYPE_CHECKING:
@@ -127,6 +129,13 @@ async def stumble(_site: "Site") -> None:
 
 async def run_out_of_space(_site: "Site") -> None:
     raise OSError("no space is left")
+
+
+async def log_something(_site: "Site") -> None:
+    """A record of ours, one of a library, and one from another thread."""
+    Log("cuda_llm.work").info("from afar", seconds=1.5)
+    logging.getLogger("library").warning("so are %s", "libraries")
+    await asyncio.to_thread(Log("cuda_llm.work").info, "from a thread", text="x" * 200_000)
 
 
 async def bring_a_lambda(_site: "Site") -> object:

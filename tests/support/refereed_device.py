@@ -1,10 +1,12 @@
 """The emulated device behind a referee process, as a GPU is."""
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 from refereed import PLAIN
 
+from cuda_llm.capabilities import Capabilities
 from cuda_llm.hardware_profiles.lookup import find_hardware
 from cuda_llm.tools.devices.emulated import EmulatedDevice
 from cuda_llm.tools.referee.client import Client, Patience
@@ -16,8 +18,11 @@ from cuda_llm.tools.referee.referee import Referee
 class RefereedDevice(EmulatedDevice):
     """One work at a time, in a process of its own."""
 
-    width = 1
     referee: Referee
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return replace(super().capabilities, at_once=1)
 
     async def carry_out(
         self, work: Callable[..., Awaitable[Any]], /, *arguments: Any, **named: Any

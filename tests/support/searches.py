@@ -5,6 +5,7 @@ from functools import cache
 from typing import Any
 
 from cuda_llm.agents.situation import Plan, Situation
+from cuda_llm.capabilities import Capabilities
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.hardware_profiles.lookup import find_hardware
 from cuda_llm.outcomes import NoCode, Verdict
@@ -56,7 +57,7 @@ def situation(*attempts: Attempt, incumbent: str | None = None, **fields: Any) -
         task=task,
         hardware=hardware,
         device="emulated RTX 3090 Ti",
-        time_source="modelled",
+        capabilities=Capabilities(full_isa=False),
         plan=Plan(**plan),
         round=max((one.round for one in attempts), default=0) + 1,
         attempts=attempts,

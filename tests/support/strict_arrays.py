@@ -12,8 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from launch_on_host import launch_on_host, random_on_host
 
-from cuda_llm.tools.arrays import HOST, Arrays
-from cuda_llm.tools.launch_on_gpu import Launch
+from cuda_llm.tools.arrays import HOST, Arrays, Launch
 
 IN_CUPY = [
     "abs",

@@ -82,13 +82,13 @@ def test_an_unknown_task_suggests_the_nearest() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ('title = "', 'titel = "', "title: found nothing; expected a string"),
+        ('title = "', 'titel = "', "title: found nothing; expected some text"),
         ("linear = true", "linaer = true", "linaer: found an unknown key; expected linear"),
         ("linear = true", 'linear = "yes"', "linear: found yes; expected true or false"),
         (
             'role = "in"',
             'role = "input"',
-            "arguments[0].role: found input; expected one of in, out",
+            "arguments[0].role: found input; expected 'in', 'out', 'inout' or",
         ),
         (
             'dtype = "float32"',
@@ -101,6 +101,38 @@ def test_an_unknown_task_suggests_the_nearest() -> None:
             "arguments[0].shape[0]: found 'm' with unknown m; expected",
         ),
         ('shape = ["n"]', 'shape = ["n - 9"]', "sizes.edge[0]: found x: n - 9 is -8 at"),
+        (
+            'role = "out"',
+            'role = "out"\nprobe = "normal"',
+            "arguments[1].probe: found normal; expected no",
+        ),
+        (
+            "linear = true",
+            'name = "x"',
+            "mine/task.toml: name: found an unknown key; expected one of",
+        ),
+        ("linear = true", "weights = [1, 0]", "weights[1]: found 0; expected a number above 0"),
+        (
+            "min = 1, max",
+            "minimum = 1, max",
+            "sizes.hidden.dims.n.min: found nothing; expected a whole",
+        ),
+        (
+            "min = 1, max",
+            "min = 1, most = 2, max",
+            "n.most: found an unknown key; expected one of min,",
+        ),
+        (
+            "[roofline]",
+            "[roofline]\nn = 1",
+            "roofline.n: found an unknown key; expected one of flops",
+        ),
+        (
+            "[tolerance]",
+            "[tolerance]\nterms = true",
+            "tolerance.terms: found True; expected an expr",
+        ),
+        ("[sizes]", "[sizes]\nbench = 3\n[more]", "sizes.bench: found 3; expected an array"),
         ('shape = ["n"]', "shape = []", "arguments[0].shape: found []; expected an array"),
         (
             'shape = ["n"]',
@@ -128,7 +160,7 @@ def test_an_unknown_task_suggests_the_nearest() -> None:
             "min = 9, max = 15, multiple_of = 8",
             "found 15; expected room for a multiple of 8 from 9 on",
         ),
-        ('kind = "elementwise"', 'kind = "close"', "tolerance.kind: found close; expected one of"),
+        ('kind = "elementwise"', 'kind = "close"', "tolerance.kind: found close; expected 'ele"),
         ('precision = "fp32"', 'precision = "fp33"', "tolerance.precision: found fp33; expected"),
         (
             'precision = "fp32"',
@@ -149,6 +181,9 @@ def test_an_unknown_task_suggests_the_nearest() -> None:
             "sizes.edge[0]: found {'n': 1}; ex",
         ),
         ("[dims]", "[dims", "is not TOML: "),
+        ("[dims]", "[dim]", "dims: found nothing; expected a table"),
+        ("[dims]", "dims = 3\n[dim]", "dims: found 3; expected a table"),
+        ("[dims]", '[dims]\n"a b" = "c"', "dims.a b: found a b; expected letters"),
     ],
 )
 def test_says_where_and_what_is_wrong(folder: Path, old: str, new: str, message: str) -> None:

@@ -42,7 +42,7 @@ def test_the_schema_fits_every_line(written: dict[str, Any], event: Event) -> No
 
 
 @pytest.mark.parametrize(
-    "change", [{"kind": "unheard_of"}, {"seq": 0}, {"v": 2}, {"at": "noon"}, {"round": "x"}]
+    "change", [{"kind": "unheard_of"}, {"seq": 0}, {"v": 1}, {"at": "noon"}, {"round": "x"}]
 )
 def test_the_schema_refuses_what_no_run_writes(
     written: dict[str, Any], change: dict[str, Any]

@@ -11,17 +11,20 @@ from typing import Any, get_args, get_origin, get_type_hints
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from recorded_run import OTHERS, beginning, ending
+from recorded_run import OTHERS, beginning, ending, kept
 
 from cuda_llm.errors import UsageError
+from cuda_llm.search import Brief, Hint
 from cuda_llm.traces.events import Event, RunFinished, RunResumed, StageEntered
 from cuda_llm.traces.read import KINDS, follow_events, read_events, read_trace
 from cuda_llm.traces.recorder import Recorder, to_line
+from cuda_llm.traces.run_folder import RunFolder
 
 HEADER = {"v", "seq", "at", "kind"}
 AT = "2026-01-31T10:00:00.123Z"
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=20)
+IDS = st.from_regex(r"r[0-9]-c[1-9]", fullmatch=True)
 SIMPLE: dict[Any, st.SearchStrategy[Any]] = {
     Any: st.none() | st.booleans() | st.integers() | TEXT,
     str: TEXT,
@@ -36,10 +39,16 @@ def values(kind: Any) -> st.SearchStrategy[Any]:
     if dataclasses.is_dataclass(kind) and isinstance(kind, type):
         hints = get_type_hints(kind)
         return st.builds(
-            kind, **{one.name: values(hints[one.name]) for one in dataclasses.fields(kind)}
+            kind,
+            **{
+                one.name: IDS if one.name == "id" else values(hints[one.name])
+                for one in dataclasses.fields(kind)
+            },
         )
     if get_origin(kind) is tuple:
-        return st.lists(values(get_args(kind)[0]), max_size=2).map(tuple)
+        one = get_args(kind)[0]
+        by_id = (lambda value: value.id) if one in (Brief, Hint) else None
+        return st.lists(values(one), max_size=2, unique_by=by_id).map(tuple)
     if get_origin(kind) is Mapping:
         key, value = map(values, get_args(kind))
         return st.dictionaries(key, value, max_size=2)
@@ -54,8 +63,8 @@ def values(kind: Any) -> st.SearchStrategy[Any]:
 def test_every_event_reads_back_as_it_was_told(
     tmp_path_factory: pytest.TempPathFactory, kind: type[Event], data: st.DataObject
 ) -> None:
-    event = data.draw(values(kind))
     path = tmp_path_factory.mktemp("run") / "events.jsonl"
+    event = kept(RunFolder(path.parent), data.draw(values(kind)))
     path.write_bytes(to_line(event, 7, AT))
     (read,) = read_events(path)
     assert (read.seq, read.at, read.event) == (7, AT, event)
@@ -82,7 +91,7 @@ def test_what_a_later_version_adds_is_skipped_and_counted(tmp_path: Path) -> Non
         line()
         + line(seq=2, kind="something_new", text="hm")
         + line(seq=3, new_field={"a": 1})
-        + line(seq=4, v=2)
+        + line(seq=4, v=3)
     )
     trace = read_trace(path)
     assert [(one.seq, one.event) for one in trace.events] == [

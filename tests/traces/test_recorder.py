@@ -35,7 +35,7 @@ def test_an_event_is_one_line_with_version_number_time_and_kind(tmp_path: Path) 
     fields = json.loads(line)
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", fields.pop("at"))
     assert fields == {
-        **{"v": 1, "seq": 1, "kind": "stage_entered"},
+        **{"v": 2, "seq": 1, "kind": "stage_entered"},
         **{"candidate": "r1-c1", "stage": "compile"},
     }
 

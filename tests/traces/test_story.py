@@ -225,6 +225,15 @@ def test_spend_is_unknown_where_any_price_is(tmp_path: Path) -> None:
     assert (unknown.calls, unknown.input_tokens, unknown.usd) == (3, 2400, None)
 
 
+def test_what_each_agent_spent_is_told_where_several_ask(told: Told) -> None:
+    other = ModelCalled(
+        call="rounds/1/x/ask-1", agent="x", model="m", outcome="ok", input_tokens=70, usd=0.5
+    )
+    text = told(*beginning(), other)
+    assert "generator: 2 calls" in text
+    assert "x: 1 call, 70 tokens in" in text
+
+
 def test_a_candidate_is_told_whole(tmp_path: Path) -> None:
     run = write_run(tmp_path / "a-run", *beginning(), *ending())
     text = flat("\n".join(tell_candidate(run, "r2-c1")))

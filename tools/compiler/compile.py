@@ -5,9 +5,10 @@ import time
 from pathlib import Path
 
 from cuda_llm.errors import InfrastructureError, UsageError
+from cuda_llm.log import Log
 from cuda_llm.outcomes import CompileFailed, InfraFailed, LoadFailed, Verdict
 from cuda_llm.tools.compiler.audit import audit, exports
-from cuda_llm.tools.compiler.cache import entry_folder, load, request_key, store
+from cuda_llm.tools.compiler.cache import request_key
 from cuda_llm.tools.compiler.candidate import Compiled, CompileRequest
 from cuda_llm.tools.compiler.command import LIBRARY, OBJECT, PTX, lay_out, nvcc_command
 from cuda_llm.tools.compiler.diagnostics import Diagnostics, parse_diagnostics, readable
@@ -27,7 +28,10 @@ from cuda_llm.tools.compiler.resources import name_kernels, parse_resources
 from cuda_llm.tools.compiler.toolkit import Toolkit, find_toolkit
 from cuda_llm.tools.compiler.workspace import compile_slot, private_folder
 from cuda_llm.tools.native import find_gxx
+from cuda_llm.tools.native.store import entry_folder, load, store
 from cuda_llm.tools.sandbox.jail import Jail, JailResult, run_jailed
+
+_log = Log(__name__)
 
 KIND = "compiled"
 STORED_LIBRARY, STORED_PTX = "candidate.so", "kernel.ptx"
@@ -42,7 +46,9 @@ async def compile_candidate(request: CompileRequest) -> Compiled | Verdict:
     key = request_key(request, toolkit)
     known = _recall(request, key)
     if known is not None:
+        _log.debug("compiled before", file=request.name, key=key)
         return known
+    _log.debug("not compiled before", file=request.name, key=key)
     async with compile_slot():
         try:
             return await _compile(request, toolkit, key)
@@ -67,6 +73,14 @@ async def _compile(request: CompileRequest, toolkit: Toolkit, key: str) -> Compi
         started = time.monotonic()
         result = await run_jailed(nvcc_command(toolkit, request), _jail(request, toolkit, folder))
         compile_s = time.monotonic() - started
+        _log.info(
+            "nvcc has ended",
+            file=request.name,
+            target=request.target,
+            end=result.end,
+            exit_code=result.exit_code,
+            seconds=round(compile_s, 3),
+        )
         if "Unsupported gpu architecture" in result.stderr.text:
             raise UsageError(f"nvcc {toolkit.version} cannot compile for {request.target}")
         cut_short = exhausted(result, request.limits)

@@ -50,9 +50,11 @@ def private_folder() -> Iterator[Path]:
 
 def _sweep(work: Path) -> None:
     """Remove folders of processes of this machine that are no more."""
+    import psutil
+
     for folder in work.glob(f"{_here()}-*-*"):
         owner = folder.name.removeprefix(f"{_here()}-").partition("-")[0]
-        if owner.isdigit() and not _alive(int(owner)):
+        if owner.isdigit() and not psutil.pid_exists(int(owner)):
             shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -63,13 +65,3 @@ def _here() -> str:
     except OSError:
         space = 0
     return f"{socket.gethostname()}.{space}"
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True

@@ -24,7 +24,7 @@ from cuda_llm.tools.counters.sanitizer import TOOLS, Sanitized, sanitize, saniti
 from cuda_llm.tools.counters.sass import SassFacts, disassemble
 from cuda_llm.tools.counters.trial import NO_FENCE
 from cuda_llm.tools.device import Site
-from cuda_llm.tools.native import cache_folder
+from cuda_llm.tools.native import cache_folder, hold
 from cuda_llm.tools.profiler.measured.counters import KernelCounters
 
 
@@ -65,10 +65,16 @@ class Inspection:
 async def inspect_there(
     site: Site, task: Task, compiled: Compiled, dims: Mapping[str, int], look: Look | None = None
 ) -> Inspection:
-    """The same, carried out where a GPU is held. An emulated device has its own counts."""
-    if site.time_source == "modelled":
-        return Inspection(notes=("an emulated device needs no further tools",))
-    return await inspect(task, compiled, dims, look or Look())
+    """The same, carried out where a GPU is held. Only what the site can do is looked at."""
+    able, look = site.capabilities, look or Look()
+    if not able.sanitizers and not able.counters:
+        return Inspection(notes=(f"{site.name} has no further tools to look with",))
+    wanted = replace(
+        look,
+        counters=look.counters and able.counters,
+        sanitizers=look.sanitizers if able.sanitizers else (),
+    )
+    return await inspect(task, compiled, dims, wanted)
 
 
 async def inspect(
@@ -80,6 +86,7 @@ async def inspect(
     """
     toolkit = find_toolkit()
     kept = cache_folder("inspected", compiled.key[:2], compiled.key)
+    hold(kept)
     with private_folder() as folder:
         counted = await _count(toolkit, task, compiled, dims, folder, look)
         read, sanitized = await asyncio.gather(

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cuda_llm.tools.detector.busy_query import NO_NVML
+from cuda_llm.tools.cuda.nvml import NO_NVML, PROGRAM
 
 LIMIT_S = 10.0
 BUSY_PERCENT = 5
 """Of the last sample NVML has, a sixth of a second to a second long."""
-QUERY = ("-m", "cuda_llm.tools.detector.busy_query")
+QUERY = ("-m", PROGRAM)
 OURS = "cuda_llm.tools.referee"
 """In the command line of our referees: whoever waits for their lease does not time beside them."""
 

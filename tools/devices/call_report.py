@@ -1,13 +1,23 @@
 """What a call that came back tells."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from cuda_llm.outcomes import Quarantined, Verdict
 from cuda_llm.tools.device import CallReport
 from cuda_llm.tools.devices.loaded import Loaded
+from cuda_llm.tools.emulator.account import LaunchAccount
 from cuda_llm.tools.emulator.report import CallRecord
 from cuda_llm.tools.profiler.copies import copies_profile
 from cuda_llm.tools.profiler.explain import explain_call
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmulatedCallReport(CallReport):
+    """A call, and what was counted of it."""
+
+    accounts: tuple[LaunchAccount, ...] = ()
+    """One a launch: the evidence for `launches`. Empty at level `check`."""
 
 
 def call_report(record: CallRecord, loaded: Loaded, wall_s: float) -> CallReport | Verdict:
@@ -31,7 +41,7 @@ def call_report(record: CallRecord, loaded: Loaded, wall_s: float) -> CallReport
     explained = explain_call(
         record.accounts, loaded.translated.kernels, loaded.candidate.kernels, loaded.hardware
     )
-    return CallReport(
+    return EmulatedCallReport(
         wall_s=wall_s,
         time_us=explained.time_us + sum(one.time_us for one in copies),
         launches=(*explained.launches, *copies),

@@ -7,10 +7,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Concatenate
 
+from cuda_llm.capabilities import Capabilities
 from cuda_llm.hardware_profiles.hardware import Hardware
-from cuda_llm.profile import TimeSource
 from cuda_llm.tools.detector.attributes import GpuAttributes
 from cuda_llm.tools.device import P, Site, T
+from cuda_llm.tools.gpu.site import CAPABILITIES
 from cuda_llm.tools.referee.gpu import build_programs
 from cuda_llm.tools.referee.referee import Referee
 
@@ -39,20 +40,20 @@ class CudaDevice:
         return self.hardware.target
 
     @property
-    def time_source(self) -> TimeSource:
-        """By the referee's own clock."""
-        return "measured"
+    def spec(self) -> str:
+        """What opens it again after `--device`."""
+        return self.referee.label
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What a GPU can do; nothing else runs where a kernel is timed."""
+        return CAPABILITIES
 
     @property
     def version(self) -> str:
         """Hash of GPU, driver and all code that times."""
         parts = repr((self.gpu.name, self.gpu.memory_bytes, self.gpu.driver_cuda, self.driver))
         return hashlib.blake2b(parts.encode() + _timing_code(), digest_size=16).hexdigest()
-
-    @property
-    def width(self) -> int:
-        """Nothing else runs where a kernel is timed."""
-        return 1
 
     def pinned(self) -> "CudaDevice":
         """See `Device.pinned`."""

@@ -9,15 +9,15 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Concatenate
 
+from cuda_llm.capabilities import Capabilities
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.outcomes import Verdict
-from cuda_llm.profile import TimeSource
 from cuda_llm.tools.arrays import HOST, Arrays
 from cuda_llm.tools.compiler.candidate import Compiled
 from cuda_llm.tools.device import P, Session, Site, T
 from cuda_llm.tools.devices.arena import ARENA_BYTES
 from cuda_llm.tools.devices.endings import ending, load_failure
-from cuda_llm.tools.devices.facts import device_facts, short_name
+from cuda_llm.tools.devices.facts import device_facts
 from cuda_llm.tools.devices.loaded import Loaded
 from cuda_llm.tools.devices.session import EmulatedSession
 from cuda_llm.tools.emulator.report import read_report
@@ -46,7 +46,7 @@ class EmulatedDevice:
     @property
     def name(self) -> str:
         """E.g. `emulated RTX 3090 Ti`."""
-        return f"emulated {short_name(self.hardware)}"
+        return f"emulated {self.hardware.short_name}"
 
     @property
     def target(self) -> str:
@@ -54,9 +54,17 @@ class EmulatedDevice:
         return self.hardware.target
 
     @property
-    def time_source(self) -> TimeSource:
-        """Nothing here is measured."""
-        return "modelled"
+    def spec(self) -> str:
+        """What opens it again after `--device`."""
+        return f"emulated:{self.hardware.short_name}"
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """It watches and models. Its calls wait for a core each (`pool`)."""
+        from cuda_llm.settings import settings
+
+        at_once = settings().device_workers or len(os.sched_getaffinity(0))
+        return Capabilities(sees_races=True, full_isa=False, confines=True, at_once=at_once)
 
     @property
     def version(self) -> str:
@@ -64,13 +72,6 @@ class EmulatedDevice:
         return hashlib.blake2b(
             repr(self.hardware).encode() + _timing_code(), digest_size=16
         ).hexdigest()
-
-    @property
-    def width(self) -> int:
-        """The setting `device_workers`, or one a core: their calls wait for a core (`pool`)."""
-        from cuda_llm.settings import settings
-
-        return settings().device_workers or len(os.sched_getaffinity(0))
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -97,6 +98,9 @@ class EmulatedDevice:
     def arrays(self) -> Arrays:
         """Buffers are shared host memory."""
         return HOST
+
+    def read_clocks(self) -> None:
+        """See `Site.read_clocks`: it has none."""
 
     async def carry_out(
         self,

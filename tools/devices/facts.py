@@ -28,8 +28,3 @@ def device_facts(hardware: Hardware) -> DeviceFacts:
         memory_bus_bits=hardware.memory_bus_bits,
         memory_bytes=hardware.memory_bytes,
     )
-
-
-def short_name(hardware: Hardware) -> str:
-    """What people call it, e.g. `RTX 3090 Ti`."""
-    return min((hardware.name, *hardware.aliases), key=len)

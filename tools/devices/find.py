@@ -4,19 +4,24 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from cuda_llm.capabilities import Capabilities
+from cuda_llm.dotted import load_dotted
 from cuda_llm.errors import CudaLLMError, HardwareError, UsageError
 from cuda_llm.tools.detector.detect import DRIVER
 from cuda_llm.tools.device import Device
-from cuda_llm.tools.devices.facts import short_name
 
 if TYPE_CHECKING:
     from cuda_llm.tools.devices.emulated import EmulatedDevice
 
 DEFAULT_GPU = "RTX 3090 Ti"
 """The GPU of the paper this project follows."""
-_CHOICES = (
-    "auto, cuda, cuda:0, cuda:0,1, cuda:all, emulated or emulated:GPU, as in emulated:RTX 4090"
+KINDS = ("auto", "cuda", "emulated")
+CHOICES = (
+    "auto, cuda, cuda:0, cuda:0,1, cuda:all, emulated or emulated:GPU, as in emulated:RTX 4090, "
+    "or module:attribute for a device of your own"
 )
+MEMBERS = ("name", "hardware", "target", "capabilities", "version", "notes")
+METHODS = ("pinned", "prepare", "carry_out")
 
 Tell = Callable[[str], None]
 """Called with one line for a person."""
@@ -33,7 +38,8 @@ def open_device(spec: str, *, tell: Tell = say, library: str = DRIVER) -> Device
 
     Raises UsageError naming what there is, HardwareError for a GPU nobody has described,
     MissingError where a real GPU is asked for and something lacks, DeviceLost for one in
-    quarantine, InfrastructureError where the driver fails.
+    quarantine, InfrastructureError where the driver fails, and what a device of the user's own
+    raises of ours.
     """
     kind, colon, name = spec.strip().partition(":")
     if kind == "auto" and not colon:
@@ -44,11 +50,25 @@ def open_device(spec: str, *, tell: Tell = say, library: str = DRIVER) -> Device
         device = open_cuda(name.strip() if colon else "0", spec=spec, tell=tell, library=library)
         _tell_notes(device, tell)
         return device
+    if names_code(spec):
+        return _open_own(spec.strip(), tell)
     if kind != "emulated":
-        raise UsageError(f"unknown device {spec!r}; there are: {_CHOICES}")
+        raise UsageError(f"unknown device {spec!r}; there are: {CHOICES}")
     if colon and not name.strip():
         raise UsageError(f"{spec!r} names no GPU; there are: {_known()}")
     return open_emulated(name if colon else DEFAULT_GPU)
+
+
+def names_code(spec: str) -> bool:
+    """Whether a device is named by `module:attribute` or `path/to/file.py:attribute`."""
+    place, _, attribute = spec.strip().rpartition(":")
+    return bool(place) and attribute.isidentifier() and place.partition(":")[0] not in KINDS
+
+
+def spec_of(device: Device, asked: str) -> str:
+    """What opens this very device again after `--device`: of what `auto` found, its own name."""
+    open_to_choice = asked == "auto" or asked.partition(":")[0] == "emulated"
+    return str(getattr(device, "spec", asked)) if open_to_choice else asked
 
 
 def open_emulated(gpu: str = DEFAULT_GPU) -> "EmulatedDevice":
@@ -77,6 +97,42 @@ def _auto(tell: Tell, library: str) -> Device:
     return device
 
 
+def _open_own(spec: str, tell: Tell) -> Device:
+    """A device that the user's own code makes: `attribute` is one, or returns one when called."""
+    place = spec.rpartition(":")[0]
+    try:
+        found = load_dotted(spec, "device")
+    except UsageError as error:
+        # A slip in the name of a device that ships looks like a module, too.
+        known = "" if "." in place or "/" in place else f"; there are: {CHOICES}"
+        raise UsageError(f"{error}{known}") from error
+    try:
+        device = found() if callable(found) else found
+    except CudaLLMError:
+        raise
+    except Exception as error:  # the user's own code may raise anything
+        msg = f"device {spec!r}: it cannot be opened: {type(error).__name__}: {error}"
+        raise UsageError(msg) from error
+    own: Device = checked(device, spec)
+    if not own.capabilities.confines:
+        tell(f"note: {own.name} confines no candidate: each runs with the rights of its process")
+    _tell_notes(own, tell)
+    return own
+
+
+def checked(device: Device, spec: str) -> Device:
+    """The device, if it is one. Raises UsageError naming what it lacks."""
+    lacking = [name for name in MEMBERS if not hasattr(device, name)]
+    lacking += [name for name in METHODS if not callable(getattr(device, name, None))]
+    if lacking:
+        what = f"device {spec!r} gives a {type(device).__name__} that lacks {', '.join(lacking)}"
+        raise UsageError(f"{what}; docs/extending.md tells what a device is")
+    if not isinstance(device.capabilities, Capabilities):
+        told = type(device.capabilities).__name__
+        raise UsageError(f"device {spec!r}: its capabilities are a {told}; expected Capabilities")
+    return device
+
+
 def _tell_notes(device: Device, tell: Tell) -> None:
     for note in device.notes:
         tell(f"note: {note}")
@@ -85,4 +141,4 @@ def _tell_notes(device: Device, tell: Tell) -> None:
 def _known() -> str:
     from cuda_llm.hardware_profiles.lookup import list_hardware
 
-    return ", ".join(short_name(profile) for profile in list_hardware())
+    return ", ".join(profile.short_name for profile in list_hardware())

@@ -4,11 +4,12 @@ import asyncio
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Concatenate
 
+from cuda_llm.capabilities import Capabilities
 from cuda_llm.errors import DeviceLost, UsageError
 from cuda_llm.hardware_profiles.hardware import Hardware
-from cuda_llm.profile import TimeSource
 from cuda_llm.tools.device import Device, P, Site, T
 
 Free = asyncio.Queue[Device]
@@ -51,19 +52,15 @@ class DeviceGroup:
         return self.devices[0].target
 
     @property
-    def time_source(self) -> TimeSource:
-        """Of each."""
-        return self.devices[0].time_source
+    def capabilities(self) -> Capabilities:
+        """Of each, as many at once as all of them take."""
+        at_once = sum(one.capabilities.at_once for one in self.devices)
+        return replace(self.devices[0].capabilities, at_once=at_once)
 
     @property
     def version(self) -> str:
         """Of each."""
         return self.devices[0].version
-
-    @property
-    def width(self) -> int:
-        """Of all."""
-        return sum(one.width for one in self.devices)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -122,6 +119,6 @@ class DeviceGroup:
         if loop not in self._free:
             self._free[loop] = asyncio.Queue()
             for one in self.devices:
-                for _ in range(one.width):
+                for _ in range(one.capabilities.at_once):
                     self._free[loop].put_nowait(one)
         return self._free[loop]

@@ -8,16 +8,19 @@ from functools import lru_cache
 from pathlib import Path
 
 from cuda_llm.errors import InfrastructureError
+from cuda_llm.log import Log
 from cuda_llm.outcomes import InfraFailed, Verdict
 from cuda_llm.profile import KernelResources
-from cuda_llm.tools.compiler.cache import entry_folder, load, store
 from cuda_llm.tools.compiler.workspace import compile_slot, private_folder
 from cuda_llm.tools.emulator.codegen.module import Generated, generate
 from cuda_llm.tools.emulator.codegen.record import kernel_records, read_kernel_records
 from cuda_llm.tools.emulator.ptx.parse import parse
 from cuda_llm.tools.emulator.tables import Translated
 from cuda_llm.tools.native import cpu_model, find_gxx, gxx_version
+from cuda_llm.tools.native.store import entry_folder, load, store
 from cuda_llm.tools.sandbox.jail import Jail, run_jailed
+
+_log = Log(__name__)
 
 KIND = "translated"
 LIBRARY = "kernels.so"
@@ -56,6 +59,7 @@ async def translate(
     key = _key(text, kernels, source_name, source)
     known = load(KIND, key)
     if known is not None:
+        _log.debug("translated before", file=source_name, key=key)
         return _translated(key, known, cached=True)
     started = time.monotonic()
     try:
@@ -68,6 +72,7 @@ async def translate(
             await _compile(made.text, key, record, started)
     except InfrastructureError as error:
         return InfraFailed(component="emulator", detail=str(error))
+    _log.info("translated", file=source_name, seconds=round(time.monotonic() - started, 3))
     return _translated(key, record, cached=False)
 
 

@@ -1,12 +1,10 @@
 """The runner of a GPU, our libcudart for candidates there, and the kernels that seal and tag."""
 
-import tempfile
 from pathlib import Path
 
 from cuda_llm.errors import InfrastructureError
 from cuda_llm.tools.compiler.toolkit import find_toolkit
-from cuda_llm.tools.native import build, cache_dir, cache_folder, content_key, unwritable
-from cuda_llm.tools.native.lock import only_one
+from cuda_llm.tools.native import build, build_once, content_key
 from cuda_llm.tools.native.together import run_together
 from cuda_llm.tools.sandbox.programs import sandbox_sources
 
@@ -71,20 +69,13 @@ def _compile(product: str, target: str, sources: tuple[str, ...], options: list[
     digest = content_key(str(toolkit.nvcc), [toolkit.version, *options])
     for name in sources:
         digest.update((_NATIVE / name).read_bytes())
-    made = cache_dir() / "native" / digest.hexdigest() / product
-    if made.exists():
-        return made
-    folder = cache_folder("native", digest.hexdigest())
-    with only_one(folder), tempfile.TemporaryDirectory(dir=folder) as scratch:
-        if not made.exists():
-            output = Path(scratch) / made.name
-            command = [toolkit.nvcc, *options, _NATIVE / sources[0], "-o", output]
-            _run_nvcc([str(word) for word in command], scratch)
-            try:
-                output.replace(made)
-            except OSError as error:
-                raise unwritable(error) from error
-    return made
+
+    def make(scratch: Path) -> Path:
+        command = [toolkit.nvcc, *options, _NATIVE / sources[0], "-o", scratch / product]
+        _run_nvcc([str(word) for word in command], str(scratch))
+        return scratch / product
+
+    return build_once(product, digest.hexdigest(), make)
 
 
 def _run_nvcc(command: list[str], scratch: str) -> None:

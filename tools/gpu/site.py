@@ -1,15 +1,19 @@
 """A real GPU, seen by the work that is carried out in its referee process."""
 
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from cuda_llm.capabilities import Capabilities
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.outcomes import Verdict
-from cuda_llm.profile import TimeSource
-from cuda_llm.tools.arrays import HOST, Arrays, on_gpu
+from cuda_llm.tools.arrays import HOST, Arrays
 from cuda_llm.tools.compiler.candidate import Compiled
+from cuda_llm.tools.cuda.cupy_arrays import on_gpu
+from cuda_llm.tools.cuda.nvml import clock_reader
+from cuda_llm.tools.device import ClockReading
 from cuda_llm.tools.gpu.arenas import Arenas
 from cuda_llm.tools.gpu.flush import Flush, flush_bytes, shared_flush
 from cuda_llm.tools.gpu.isolation import GpuIsolation
@@ -24,6 +28,16 @@ from cuda_llm.tools.gpu.timed import GpuTimedSession
 from cuda_llm.tools.gpu.ways import find_way
 from cuda_llm.tools.subnormals import FLUSHED, keeps_subnormals
 
+CAPABILITIES = Capabilities(
+    measures_time=True,
+    bench_sizes=True,
+    duels=True,
+    sets_l2=True,
+    sanitizers=True,
+    counters=True,
+    confines=True,
+)
+"""Of a real GPU."""
 _KEPT_FREE_BYTES = 512 << 20
 """Of device memory, for the referee's own work."""
 
@@ -31,7 +45,7 @@ _KEPT_FREE_BYTES = 512 << 20
 class GpuSite:
     """A `Site`. Enter it, in the process that is to hold the GPU; leaving it ends every runner."""
 
-    time_source: TimeSource = "measured"
+    capabilities = CAPABILITIES
 
     def __init__(self, hardware: Hardware, uuid: str, name: str) -> None:
         """`hardware` describes the GPU with this uuid: the only one that this process sees."""
@@ -43,6 +57,7 @@ class GpuSite:
         """What runners are kept from; known once entered."""
         self._sessions: Sessions | None = None
         self._shortcomings: tuple[str, ...] = ()
+        self._read_clocks: Callable[[], ClockReading | None] | None = None
         self._held = ExitStack()
         """What is given back when every runner has ended."""
 
@@ -65,6 +80,12 @@ class GpuSite:
         if self.isolation is None:
             return ""
         return "; ".join((self.isolation.summary, *self.notes))
+
+    def read_clocks(self) -> ClockReading | None:
+        """See `Site.read_clocks`: NVML is first asked when it is first needed."""
+        if self._read_clocks is None:
+            self._read_clocks = clock_reader(_pci_bus_id)
+        return self._read_clocks()
 
     def open(self, candidate: Compiled) -> AbstractAsyncContextManager[GpuTimedSession | Verdict]:
         """See `Site.open`. Raises DeviceLost where a runner cannot be ended."""
@@ -141,6 +162,13 @@ def launch_of(hardware: Hardware, uuid: str) -> Launch:
         sm_count=hardware.sm_count,
         driver_folder=_driver_folder(),
     )
+
+
+def _pci_bus_id() -> str:
+    """Of the one GPU that this process sees. Raises what CuPy raises."""
+    import cupy
+
+    return str(cupy.cuda.Device().pci_bus_id)
 
 
 def _driver_folder() -> str:

@@ -17,7 +17,7 @@ from cuda_llm.tools.gpu.process import GpuRunner
 from cuda_llm.tools.runner.protocol import ReplyFrame
 
 WARM_LIMIT_S = 30.0
-_ATTEMPTS = 2
+_ATTEMPTS = 1
 
 
 class Spares:

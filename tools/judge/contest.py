@@ -15,7 +15,7 @@ from cuda_llm.tools.judge.measured.entrants import Fault
 from cuda_llm.tools.judge.measured.measure import Measured
 from cuda_llm.tools.judge.measured.options import MeasureOptions
 from cuda_llm.tools.judge.noisy import noisy
-from cuda_llm.tools.judge.on_site import model_there
+from cuda_llm.tools.judge.on_site import time_calls_there
 from cuda_llm.tools.judge.oracle import compile_baseline
 from cuda_llm.tools.judge.timing import Timing, mean_ratio, weights_of
 from cuda_llm.tools.timing.comparison import SMALLEST_FLOOR, decide
@@ -26,6 +26,8 @@ LIMIT_S = 60.0
 """Of a duel, from the moment the device is its own, all kernels and sizes together."""
 MODELLED_TIE = 0.001
 """The model gives the same figure for the same kernel, but not the truth to its last digit."""
+APART_TIE = 0.05
+"""Single measured times of equal kernels, taken one after the other, differ by about as much."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +101,7 @@ async def contest_there(
     limit_s: float = LIMIT_S,
 ) -> Contest | InfraFailed:
     """The same where the device is. The baseline's runner times what is not `solve`."""
-    if site.time_source == "measured":
+    if site.capabilities.duels:
         try:
             async with asyncio.timeout(limit_s) as limit:
                 found = await contend(
@@ -112,13 +114,14 @@ async def contest_there(
         if isinstance(found, Fault):
             return measured_fault(found)
         return measured_contest(task, found)
-    one = await model_there(site, task, first, baseline, nonce)
+    source = site.capabilities.time_source
+    one = await time_calls_there(site, task, first, baseline, nonce)
     if not isinstance(one, Timing):
-        return fault("first", one, "modelled")
-    other = await model_there(site, task, second, baseline, nonce)
+        return fault("first", one, source)
+    other = await time_calls_there(site, task, second, baseline, nonce)
     if not isinstance(other, Timing):
-        return fault("second", other, "modelled")
-    return modelled_contest(task, one, other)
+        return fault("second", other, source)
+    return modelled_contest(task, one, other, source)
 
 
 def measured_contest(task: Task, found: Sequence[tuple[Dims, Measured]]) -> Contest:
@@ -164,8 +167,11 @@ def contest_size(dims: Dims, measured: Measured) -> ContestSize:
     )
 
 
-def modelled_contest(task: Task, first: Timing, second: Timing) -> Contest:
-    """What follows from modelled times."""
+def modelled_contest(
+    task: Task, first: Timing, second: Timing, source: TimeSource = "modelled"
+) -> Contest:
+    """What follows from times that were obtained one kernel after the other."""
+    floor = MODELLED_TIE if source == "modelled" else APART_TIE
     sizes = tuple(
         ContestSize(
             dims=dims,
@@ -174,7 +180,7 @@ def modelled_contest(task: Task, first: Timing, second: Timing) -> Contest:
             ratio=first_us / second_us,
             low=first_us / second_us,
             high=first_us / second_us,
-            floor=MODELLED_TIE,
+            floor=floor,
         )
         for (dims, first_us), (_, second_us) in zip(first.times, second.times, strict=True)
     )
@@ -184,8 +190,8 @@ def modelled_contest(task: Task, first: Timing, second: Timing) -> Contest:
         ratio=ratio,
         low=ratio,
         high=ratio,
-        outcome=decide(ratio, ratio, ratio, MODELLED_TIE),
-        source="modelled",
+        outcome=decide(ratio, ratio, ratio, floor),
+        source=source,
         faults={},
     )
 

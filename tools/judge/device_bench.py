@@ -44,7 +44,7 @@ def open_slots(device: Device) -> Slots:
     cores = len(os.sched_getaffinity(0))
     return Slots(
         compilers=asyncio.Semaphore(settings().compile_workers or cores),
-        devices=asyncio.Semaphore(device.width),
+        devices=asyncio.Semaphore(device.capabilities.at_once),
     )
 
 

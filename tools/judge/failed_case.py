@@ -37,10 +37,12 @@ def find_failed_case(
 ) -> FailedCase | Verdict:
     """The case where it may tell more when it is done again, else the verdict alone.
 
+    A site that watches every access itself has told all it can.
+
     `rng` draws the inputs as it did for the call: a GPU's numbers are its own, so that only its
     site can draw them again.
     """
-    if site.time_source != "measured" or not lacks_place(verdict):
+    if site.capabilities.sees_races or not lacks_place(verdict):
         return verdict
     size = sum(spec.nbytes for spec in buffer_specs(task, case.dims))
     inputs = None

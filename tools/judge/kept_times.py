@@ -2,9 +2,9 @@
 
 import hashlib
 import json
-import tempfile
 from pathlib import Path
 
+from cuda_llm.atomic_file import write_atomically
 from cuda_llm.tools.native import cache_dir, cache_folder, unwritable
 
 FOLDER = "baselines"
@@ -28,11 +28,8 @@ def read_times(path: Path, count: int) -> list[float] | None:
 
 def write_times(path: Path, times_us: list[float]) -> None:
     """Keep the times; two writers at once leave one whole file. Raises MissingError."""
-    folder = cache_folder(FOLDER)
+    cache_folder(FOLDER)
     try:
-        with tempfile.TemporaryDirectory(dir=folder) as scratch:
-            whole = Path(scratch) / path.name
-            whole.write_text(json.dumps(times_us))
-            whole.replace(path)
+        write_atomically(path, json.dumps(times_us))
     except OSError as error:
         raise unwritable(error) from error

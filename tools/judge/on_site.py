@@ -54,23 +54,25 @@ async def time_there(
 ) -> Timing | Verdict | FailedCase:
     """Time every size, outputs verified, and find what limits the kernel.
 
-    A site that measures draws fresh inputs whatever the nonce: what is timed must be new. `fresh`:
+    A site that duels draws fresh inputs whatever the nonce: what is timed must be new. `fresh`:
     so is the baseline's runner.
     """
-    if site.time_source == "measured":
+    if site.capabilities.duels:
         options = options or MeasureOptions()
         return await measure_there(site, task, compiled, baseline, options, fresh=fresh)
-    return await model_there(site, task, compiled, baseline, nonce)
+    return await time_calls_there(site, task, compiled, baseline, nonce)
 
 
-async def model_there(
+async def time_calls_there(
     site: Site, task: Task, compiled: Compiled, baseline: Compiled, nonce: bytes | None
 ) -> Timing | Verdict:
-    """The same on a site that models times."""
+    """The same, as the report of each call has its time."""
     async with loaded(site, task, compiled, baseline) as (session, oracle):
         if not isinstance(session, Session):
             return session
-        return await time_sizes(task, session, oracle, nonce=nonce)
+        return await time_sizes(
+            task, session, oracle, nonce=nonce, bench=site.capabilities.bench_sizes
+        )
 
 
 @asynccontextmanager

@@ -1,7 +1,6 @@
 """When a step of the bench is made again: for which reasons, how often and until when."""
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -9,11 +8,14 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from cuda_llm.errors import BrokenByWork, DeviceLost, InfrastructureError, describe_error
+from cuda_llm.log import Log
 from cuda_llm.outcomes import InfraFailed, Quarantined
 from cuda_llm.tools.judge.noisy import NOISE
 
 if TYPE_CHECKING:
     from tenacity import RetryCallState
+
+_log = Log(__name__)
 
 T = TypeVar("T")
 
@@ -96,7 +98,7 @@ class StepRetry:
             retry=is_worth_another,
             stop=is_out_of_time,
             wait=wait_exponential(multiplier=self.first_wait_s),
-            before_sleep=_log,
+            before_sleep=_report,
             retry_error_callback=_last,
         )
         return await retrying(attempt)
@@ -144,7 +146,11 @@ def _last(state: "RetryCallState") -> Any:
     return state.outcome.result()
 
 
-def _log(state: "RetryCallState") -> None:
-    logging.getLogger(__name__).info(
-        "try %d is followed by another: %s", state.attempt_number, _reason_of(state)
+def _report(state: "RetryCallState") -> None:
+    assert state.next_action is not None
+    _log.info(
+        "a step is tried again",
+        number=state.attempt_number,
+        reason=_reason_of(state),
+        wait_s=state.next_action.sleep,
     )

@@ -4,6 +4,7 @@ Each opens a fresh runner of its own: nothing a candidate leaves behind in one s
 next, and a step can be repeated, or made days later, without the others.
 """
 
+from cuda_llm.log import Log
 from cuda_llm.outcomes import Passed, Verdict
 from cuda_llm.profile import Profile
 from cuda_llm.tasks.task import Task
@@ -18,6 +19,8 @@ from cuda_llm.tools.judge.on_site import time_there, validate_there
 from cuda_llm.tools.judge.oracle import compile_baseline
 from cuda_llm.tools.judge.timing import Timing, compare, mean_speedup, weights_of
 from cuda_llm.tools.validator.validate import Validated
+
+_log = Log(__name__)
 
 
 async def compile_source(task: Task, device: Device, source: str, name: str) -> Compiled | Verdict:
@@ -45,7 +48,8 @@ async def run_cases(
 ) -> Validated | Verdict | FailedCase:
     """The same; with the case, where a GPU says no more of it than an error code."""
     baseline = await compile_baseline(task, device.target)
-    return await device.carry_out(validate_there, task, compiled, baseline, nonce)
+    with _log.timed("validated", file=compiled.name):
+        return await device.carry_out(validate_there, task, compiled, baseline, nonce)
 
 
 async def time_compiled(
@@ -77,8 +81,9 @@ async def run_sizes(
 ) -> Timing | Verdict | FailedCase:
     """The same; with the case, where a GPU says no more of it than an error code."""
     baseline = await compile_baseline(task, device.target)
-    timing = await device.carry_out(time_there, task, compiled, baseline, nonce, options, fresh)
-    if not isinstance(timing, Timing) or device.time_source == "measured":
+    with _log.timed("profiled", file=compiled.name):
+        timing = await device.carry_out(time_there, task, compiled, baseline, nonce, options, fresh)
+    if not isinstance(timing, Timing) or device.capabilities.duels:
         return timing
     return find_impossible(task, device.hardware, timing.times) or timing
 
@@ -92,11 +97,11 @@ def passed(
     baseline: Timing,
 ) -> Passed:
     """Put what was checked and what was timed into one verdict."""
-    sizes = compare(timing, baseline, device.time_source)
+    sizes = compare(timing, baseline, device.capabilities.time_source)
     profile = Profile(
         device=timing.device or device.name,
         hardware=device.hardware.name,
-        source=device.time_source,
+        source=device.capabilities.time_source,
         sizes=sizes,
         launches=timing.launches,
         bottlenecks=timing.bottlenecks,

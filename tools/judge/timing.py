@@ -35,15 +35,22 @@ class Timing:
 
 
 async def time_sizes(
-    task: Task, session: Session, oracle: Oracle, *, nonce: bytes | None = None
+    task: Task,
+    session: Session,
+    oracle: Oracle,
+    *,
+    nonce: bytes | None = None,
+    bench: bool = False,
 ) -> Timing | Verdict:
     """Run each timed size, outputs verified; stop at the first that is wrong.
+
+    These are the task's `bench` sizes where the device can take them, else its `emulated` ones.
 
     The inputs follow from `nonce`, fresh ones from none.
     """
     times = []
     report: CallReport | None = None
-    for dims in task.sizes.emulated:
+    for dims in task.sizes.bench if bench else task.sizes.emulated:
         outcome = await run_case(
             task, session, dims, level=Level.ACCOUNT, oracle=oracle, nonce=nonce
         )
@@ -51,7 +58,7 @@ async def time_sizes(
             return outcome
         report = outcome
         times.append((dims, outcome.time_us))
-    assert report is not None, "the loader refuses a task without emulated sizes"
+    assert report is not None, "the loader refuses a task without sizes to time"
     return Timing(times=tuple(times), launches=report.launches, bottlenecks=report.bottlenecks)
 
 

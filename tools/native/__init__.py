@@ -3,14 +3,21 @@
 from cuda_llm.tools.native.build import build
 from cuda_llm.tools.native.cache import cache_dir, cache_folder, unwritable
 from cuda_llm.tools.native.gxx import content_key, cpu_model, find_gxx, gxx_version
+from cuda_llm.tools.native.hold import hold
+from cuda_llm.tools.native.store import build_once, entry_folder, load, store
 
 __all__ = [
     "build",
+    "build_once",
     "cache_dir",
     "cache_folder",
     "content_key",
     "cpu_model",
+    "entry_folder",
     "find_gxx",
     "gxx_version",
+    "hold",
+    "load",
+    "store",
     "unwritable",
 ]

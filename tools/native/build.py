@@ -1,15 +1,16 @@
 """Our own native parts, built at first use into the user's cache. Sources are ours, so no jail."""
 
 import os
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from cuda_llm.errors import InfrastructureError
-from cuda_llm.tools.native.cache import cache_dir, cache_folder, unwritable
+from cuda_llm.log import Log
 from cuda_llm.tools.native.gxx import content_key, find_gxx
-from cuda_llm.tools.native.lock import only_one
+from cuda_llm.tools.native.store import build_once
 from cuda_llm.tools.native.together import run_together
+
+_log = Log(__name__)
 
 SOURCES = {".c", ".cpp", ".h", ".map"}
 
@@ -30,18 +31,12 @@ def build(
         for file in sorted(folder.rglob("*")):
             if file.suffix in SOURCES:
                 digest.update(file.name.encode() + b"\0" + file.read_bytes())
-    target = cache_dir() / "native" / digest.hexdigest() / name
-    if target.exists():
-        return target
-    folder = cache_folder("native", digest.hexdigest())
-    with only_one(folder), tempfile.TemporaryDirectory(dir=folder) as scratch:
-        if not target.exists():
-            output = _compile(compiler, name, sources, flags, Path(scratch))
-            try:
-                output.replace(target)
-            except OSError as error:
-                raise unwritable(error) from error
-    return target
+
+    def make(scratch: Path) -> Path:
+        with _log.timed("built", part=name):
+            return _compile(compiler, name, sources, flags, scratch)
+
+    return build_once(name, digest.hexdigest(), make)
 
 
 def _compile(

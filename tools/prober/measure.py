@@ -11,8 +11,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TypeVar
 
+from cuda_llm.tools.cuda.nvml import open_nvml, read_state
 from cuda_llm.tools.prober.arithmetic import TYPES, fp32_tflops, tensor_tflops
-from cuda_llm.tools.prober.clocks import read_clocks
 from cuda_llm.tools.prober.copies import copy_rates
 from cuda_llm.tools.prober.gpu import Gpu
 from cuda_llm.tools.prober.probe import Clocks, Probe
@@ -93,13 +93,18 @@ def barrier_us(gpu: Gpu) -> tuple[float, float]:
 def open_clocks(gpu: Gpu, notes: list[str]) -> Callable[[], Clocks | None]:
     """How to ask for the clocks."""
     try:
-        import pynvml
-
-        pynvml.nvmlInit()
+        nvml = open_nvml()
     except Exception as error:
         notes.append(f"clocks: NVML cannot be asked ({error})")
         return lambda: None
-    return lambda: tried("clocks", lambda: read_clocks(pynvml, gpu.device.pci_bus_id), notes)
+
+    def read() -> Clocks:
+        state = read_state(nvml, gpu.device.pci_bus_id)
+        return Clocks(
+            sm_mhz=int(state.sm_mhz), memory_mhz=int(state.memory_mhz), reasons=state.reasons
+        )
+
+    return lambda: tried("clocks", read, notes)
 
 
 def under_load(gpu: Gpu, clocks: Callable[[], Clocks | None]) -> Clocks | None:

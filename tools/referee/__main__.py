@@ -1,7 +1,8 @@
-"""The referee process: `python -P -m cuda_llm.tools.referee SOCKET LIFELINE`.
+"""The referee process: `python -P -m cuda_llm.tools.referee SOCKET LIFELINE
+RECORDS LEVEL`.
 
-Both are descriptors that the orchestrator left open: the socket to talk over, and a pipe that it
-never writes to.
+Three are descriptors that the orchestrator left open: the socket to talk over, a pipe that it
+never writes to, and a pipe for log records from LEVEL on.
 """
 
 import asyncio
@@ -13,11 +14,13 @@ import socket
 import sys
 
 
-def main(connection: int, lifeline: int) -> int:
+def main(connection: int, lifeline: int, records: int, level: int) -> int:
     """Serve until the orchestrator hangs up; end with it at once when it dies."""
+    from cuda_llm.log_pipe import send_records
     from cuda_llm.tools.referee.serve import serve
 
     die_with(lifeline)
+    send_records(records, level, process="referee", pid=os.getpid())
     with socket.socket(fileno=connection) as ours:
         ours.set_inheritable(False)
         asyncio.run(serve(ours))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Concatenate
 
 from cuda_llm.errors import DeviceLost, InfrastructureError
+from cuda_llm.log import Log, bound_fields
 from cuda_llm.tools.device import P, Site, T
 from cuda_llm.tools.referee import process
 from cuda_llm.tools.referee.messages import (
@@ -21,6 +22,8 @@ from cuda_llm.tools.referee.messages import (
     receive,
 )
 from cuda_llm.tools.referee.process import Held
+
+_log = Log(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,14 +86,15 @@ class Client:
         Raises what `work` raises or what the site raises when it is opened, RefereeBroken, and
         DeviceLost where something of it cannot be killed.
         """
-        packet = encode(Ask(work=work, arguments=arguments, named=named))
+        packet = encode(Ask(work=work, arguments=arguments, named=named, bound=bound_fields()))
         self.warm()
         assert self._held is not None
         try:
             reply = await self._exchange(self._held, packet)
             if isinstance(reply, Broken):
                 raise RefereeBroken(reply.reason, proven=reply.proven)
-        except RefereeBroken:
+        except RefereeBroken as error:
+            _log.warning("referee is broken", reason=str(error), pid=self.pid)
             await self._end()
             raise
         except BaseException:

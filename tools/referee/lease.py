@@ -4,12 +4,16 @@ import asyncio
 import contextlib
 import fcntl
 import os
+import time
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
+from cuda_llm.log import Log
 from cuda_llm.tools.native import cache_folder
+
+_log = Log(__name__)
 
 FOLDER = "leases"
 TELL_S = 2.0
@@ -39,11 +43,14 @@ class Lease:
         async with self._turn():
             with _opened(self._file("queue")) as queue, _opened(self._file("lock")) as lock:
                 telling = asyncio.create_task(self._tell_later())
+                began = time.monotonic()
                 try:
                     await _lock(queue)
                     await _lock(lock)
                 finally:
                     telling.cancel()
+                waited_s = round(time.monotonic() - began, 3)
+                _log.debug("lease taken", gpu=self._label, waited_s=waited_s)
                 fcntl.flock(queue, fcntl.LOCK_UN)
                 os.pwrite(lock, f"{os.getpid():<20}\n".encode(), 0)
                 yield
@@ -62,7 +69,9 @@ class Lease:
 
     async def _tell_later(self) -> None:
         await asyncio.sleep(TELL_S)
-        self._tell(f"{self._label} is in use by process {self.holder() or 'unknown'}; waiting")
+        holder = self.holder()
+        _log.info("waiting for a lease", gpu=self._label, holder=holder)
+        self._tell(f"{self._label} is in use by process {holder or 'unknown'}; waiting")
 
     def _file(self, kind: str) -> Path:
         return cache_folder(FOLDER) / f"{self._gpu}.{kind}"

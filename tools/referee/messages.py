@@ -36,6 +36,8 @@ class Ask:
     """A module's coroutine function."""
     arguments: tuple[Any, ...] = ()
     named: Mapping[str, Any] = field(default_factory=dict)
+    bound: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of every log record of the work: of which run, round and candidate it is."""
 
 
 @dataclass(frozen=True, kw_only=True)

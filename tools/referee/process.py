@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from cuda_llm.errors import InfrastructureError
+from cuda_llm.log import Log, level_for_children
+from cuda_llm.log_pipe import RecordPipe
+from cuda_llm.redaction import names_a_secret
 from cuda_llm.tools.referee.messages import Opening, encode
 from cuda_llm.tools.referee.tree import end_tree
 
@@ -19,7 +22,7 @@ CLOSE_S = 2.0
 """How long a referee may take to close its site when it is no longer needed."""
 _LAST_WORDS_BYTES = 4096
 _DYING_S = 0.5
-_SECRET = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL")
+_log = Log(__name__)
 
 Process: TypeAlias = "subprocess.Popen[bytes]"
 
@@ -33,6 +36,7 @@ class Held:
     lifeline: int
     """The referee dies when this is closed."""
     stderr: int
+    records: RecordPipe
 
     def last_words(self) -> str:
         """The last line the process wrote, or how it ended."""
@@ -49,6 +53,7 @@ class Held:
     def kill(self) -> tuple[int, ...]:
         """End it and everything below it; the processes that do not go within ten seconds."""
         left = end_tree(self.process.pid, REAP_S)
+        _log.info("referee is killed", pid=self.process.pid, left=list(left))
         self._let_go()
         return left
 
@@ -59,6 +64,7 @@ class Held:
             self.process.wait(CLOSE_S)
         except subprocess.TimeoutExpired:
             end_tree(self.process.pid, REAP_S)
+        _log.info("referee has ended", pid=self.process.pid, status=self.process.poll())
         self._let_go()
 
     def _let_go(self) -> None:
@@ -70,6 +76,7 @@ class Held:
         except subprocess.TimeoutExpired:
             # Popen would complain of a process that nobody has waited for; init will.
             self.process.returncode = -9
+        self.records.join()
 
 
 def start(opening: Opening) -> Held:
@@ -81,15 +88,16 @@ def start(opening: Opening) -> Held:
     ours, theirs = socket.socketpair()
     near, far = os.pipe()
     stderr = os.memfd_create("cuda-llm-referee", os.MFD_CLOEXEC)
+    records = RecordPipe()
     program = [sys.executable, "-P", "-m", "cuda_llm.tools.referee"]
     try:
         process = subprocess.Popen(
-            [*program, str(theirs.fileno()), str(near)],
+            [*program, *map(str, (theirs.fileno(), near, records.sink, level_for_children()))],
             env={**keyless(os.environ), **opening.environment},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=stderr,
-            pass_fds=(theirs.fileno(), near),
+            pass_fds=(theirs.fileno(), near, records.sink),
             start_new_session=True,
         )
     except OSError as error:
@@ -100,18 +108,16 @@ def start(opening: Opening) -> Held:
     finally:
         theirs.close()
         os.close(near)
+        records.begin()
+    _log.info("referee is started", pid=process.pid)
     ours.sendall(encode(opening))
     ours.setblocking(False)
-    return Held(process, ours, far, stderr)
+    return Held(process, ours, far, stderr, records)
 
 
 def keyless(environment: Mapping[str, str]) -> dict[str, str]:
     """All but what looks like a secret: a referee needs none, and runners live beside it."""
-    return {
-        name: value
-        for name, value in environment.items()
-        if not any(word in name.upper() for word in _SECRET)
-    }
+    return {name: value for name, value in environment.items() if not names_a_secret(name)}
 
 
 def close_at_exit(owner: object, held: Held) -> "weakref.finalize[[], object]":

@@ -5,7 +5,11 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from cuda_llm.tools.native import cache_dir, cache_folder
+from cuda_llm.atomic_file import write_atomically
+from cuda_llm.log import Log
+from cuda_llm.tools.native import cache_dir, cache_folder, unwritable
+
+_log = Log(__name__)
 
 FOLDER = "quarantine"
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
@@ -34,7 +38,12 @@ def put_in(gpu: str, label: str, reason: str) -> Quarantine:
         since=time.strftime("%Y-%m-%d %H:%M:%S"),
         boot=_boot(),
     )
-    (cache_folder(FOLDER) / f"{gpu}.json").write_text(json.dumps(asdict(made)))
+    path = cache_folder(FOLDER) / f"{gpu}.json"
+    try:
+        write_atomically(path, json.dumps(asdict(made)))
+    except OSError as error:
+        raise unwritable(error) from error
+    _log.warning("quarantined", gpu=label, uuid=gpu, reason=reason)
     return made
 
 
@@ -57,6 +66,7 @@ def lift(name: str) -> list[Quarantine]:
     """Let a GPU be used again, by its UUID or as it was called when it was put away; which ones."""
     lifted = [one for one in kept() if name in (one.gpu, one.label)]
     for one in lifted:
+        _log.info("quarantine lifted", gpu=one.label, uuid=one.gpu)
         (cache_dir() / FOLDER / f"{one.gpu}.json").unlink(missing_ok=True)
     return lifted
 

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import socket
+import time
 import traceback
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuda_llm.errors import CudaLLMError, DeviceLost, InfrastructureError, InternalError
+from cuda_llm.log import Log, bound
 from cuda_llm.tools.referee.messages import (
     Ask,
     Beat,
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from cuda_llm.tools.device import Site
 
 BEAT_S = 0.25
+_log = Log(__name__)
 
 
 async def serve(connection: socket.socket) -> None:
@@ -35,6 +38,7 @@ async def serve(connection: socket.socket) -> None:
     opening: Opening | None = await receive(connection)
     if opening is None:
         return
+    _log.info("referee starts")
     async with contextlib.AsyncExitStack() as stack:
         async with beating(connection):
             opened = await open_site(opening, stack)
@@ -58,6 +62,7 @@ async def open_site(opening: Opening, stack: contextlib.AsyncExitStack) -> "Site
     except CudaLLMError as error:
         return Failed(error=error)
     except Exception as error:
+        _log.error("site cannot be opened", error=one_line(error), exc_info=error)
         return Failed(error=InfrastructureError("referee", one_line(error)))
 
 
@@ -79,7 +84,8 @@ async def answer(site: "Site", opening: Opening, ask: Ask) -> Done | Failed | Br
     except Exception as error:
         return Broken(reason=one_line(error), proven=False)
     try:
-        return Done(result=await ask.work(site, *ask.arguments, **ask.named))
+        with bound(**ask.bound):
+            return Done(result=await carried_out(site, ask))
     except DeviceLost as error:
         return Failed(error=error)
     except Exception as error:
@@ -88,6 +94,21 @@ async def answer(site: "Site", opening: Opening, ask: Ask) -> Done | Failed | Br
         except Exception as after:
             return Broken(reason=f"{one_line(error)}; then {one_line(after)}", proven=True)
         return Failed(error=portable(error))
+
+
+async def carried_out(site: "Site", ask: Ask) -> object:
+    """What the work returns; how long it took goes to the log."""
+    started = time.monotonic()
+    try:
+        return await ask.work(site, *ask.arguments, **ask.named)
+    except Exception as error:
+        write = _log.info if isinstance(error, CudaLLMError) else _log.warning
+        trace = unexpected(error)
+        write("work raised", work=ask.work.__qualname__, error=one_line(error), exc_info=trace)
+        raise
+    finally:
+        took_s = time.monotonic() - started
+        _log.debug("work is over", work=ask.work.__qualname__, seconds=took_s)
 
 
 def encoded(reply: Done | Failed | Broken) -> bytes:
@@ -115,6 +136,11 @@ def is_machines(error: Exception) -> bool:
     """Whether the system raised it, or the driver by way of CuPy: memory, files, lost contexts."""
     by_cupy = type(error).__module__.partition(".")[0].startswith("cupy")
     return by_cupy or isinstance(error, OSError | MemoryError)
+
+
+def unexpected(error: Exception) -> Exception | None:
+    """An error whose traceback is worth a look: our own are sentences already."""
+    return None if isinstance(error, CudaLLMError) else error
 
 
 def one_line(error: Exception) -> str:

@@ -6,7 +6,6 @@ import select
 import signal
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 
 def end_tree(pid: int, limit_s: float) -> tuple[int, ...]:
@@ -15,40 +14,23 @@ def end_tree(pid: int, limit_s: float) -> tuple[int, ...]:
     The child is stopped first, so that it starts nothing more while its descendants are looked up.
     It stays to be reaped.
     """
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGSTOP)
+    import psutil
+
     with contextlib.ExitStack() as stack:
         ending: dict[int, int] = {}
-        for one in (*descendants(pid), pid):
-            with contextlib.suppress(ProcessLookupError):
-                descriptor = os.pidfd_open(one)
-                stack.callback(os.close, descriptor)
-                signal.pidfd_send_signal(descriptor, signal.SIGKILL)
-                ending[descriptor] = one
+        with contextlib.suppress(psutil.NoSuchProcess):
+            top = psutil.Process(pid)
+            top.suspend()
+            for one in (*top.children(recursive=True), top):
+                with contextlib.suppress(ProcessLookupError):
+                    # Not psutil's own wait: a zombie that nobody reaps counts as gone here, and
+                    # our child's status is left to who started it.
+                    descriptor = os.pidfd_open(one.pid)
+                    stack.callback(os.close, descriptor)
+                    if one.is_running():
+                        signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+                        ending[descriptor] = one.pid
         return tuple(_outlast(ending, limit_s))
-
-
-def descendants(pid: int) -> list[int]:
-    """Every process below `pid`, parents first."""
-    children: dict[int, list[int]] = {}
-    for child, parent in _parents():
-        children.setdefault(parent, []).append(child)
-    found, unseen = [], [pid]
-    while unseen:
-        below = children.get(unseen.pop(), [])
-        found += below
-        unseen += below
-    return found
-
-
-def _parents() -> Iterator[tuple[int, int]]:
-    """Every process and its parent."""
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit():
-            with contextlib.suppress(OSError):
-                # The name before the last bracket may itself hold brackets and spaces.
-                fields = (folder / "stat").read_text().rpartition(")")[2].split()
-                yield int(folder.name), int(fields[1])
 
 
 def _outlast(ending: dict[int, int], limit_s: float) -> Iterator[int]:

@@ -10,9 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cuda_llm.errors import InfrastructureError
+from cuda_llm.log import Log
 from cuda_llm.tools.runner.child import Child, spawn
 from cuda_llm.tools.runner.protocol import CallFrame, Reply, ReplyFrame, StartFrame, decode_reply
 from cuda_llm.tools.runner.wire import Wire
+
+_log = Log(__name__)
 
 _LAST_WORDS_S = 0.5
 """How long a runner that is out of time may take to say where it is."""
@@ -121,6 +124,7 @@ class Runner:
 
     async def _expire(self) -> Ended:
         """Ask a kernel that runs to stop where it is, where that can be, then end the process."""
+        _log.info("runner is out of time", pids=self.pids)
         packet = b""
         if self._alarm:
             self._speaker.process.send_signal(signal.SIGALRM)
@@ -135,6 +139,7 @@ class Runner:
                 await helper.end()
         finally:
             status = await self._speaker.end()
+        _log.debug("runner has ended", pids=self.pids, status=status)
         return status
 
     async def _last_of_speaker(self) -> int:
@@ -191,7 +196,9 @@ def start(program: Path, libraries: Libraries, arena: int, report: int) -> Runne
         except OSError as error:
             ours.close()
             raise InfrastructureError("runner", f"cannot be started: {error}") from error
-    return Runner(first, [second], Wire(ours), alarm=True)
+    runner = Runner(first, [second], Wire(ours), alarm=True)
+    _log.debug("runner is started", pids=runner.pids)
+    return runner
 
 
 def _answers(reply: ReplyFrame, frame: StartFrame | CallFrame) -> bool:

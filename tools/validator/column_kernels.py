@@ -1,6 +1,6 @@
 """Filling, gathering and comparing one buffer of many slots, by the widest words that fill it."""
 
-from cuda_llm.tools.launch_on_gpu import Program
+from cuda_llm.tools.arrays import Program
 
 WIDTHS = (8, 4, 2, 1)
 """Bytes of the words there are kernels for."""

@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from cuda_llm.tools.arrays import Array, Arrays
-from cuda_llm.tools.launch_on_gpu import Launch
+from cuda_llm.tools.arrays import Array, Arrays, Launch
 from cuda_llm.tools.validator.buffers import bytes_of, first_difference, first_set, words
 from cuda_llm.tools.validator.column_kernels import PROGRAM, WIDTHS
 from cuda_llm.tools.validator.fused import MOST_THREADS, threads_for

@@ -4,7 +4,7 @@ A thread takes every so many-th element and leaves one row of a table; `merge` m
 many. What a row holds is what `compare` says of it.
 """
 
-from cuda_llm.tools.launch_on_gpu import Program
+from cuda_llm.tools.arrays import Program
 
 _SOURCE = r"""
 typedef unsigned char u8;

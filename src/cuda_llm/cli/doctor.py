@@ -86,6 +86,7 @@ def cache() -> Finding:
     """The cache must be writable."""
     import tempfile
 
+    from cuda_llm.settings import settings
     from cuda_llm.tools.native import cache_dir
 
     folder = cache_dir()
@@ -93,7 +94,9 @@ def cache() -> Finding:
     with tempfile.TemporaryFile(dir=folder):
         pass
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-    return Finding(what="cache", found=f"{folder}  ({size / 1e6:,.0f} MB)")
+    limit_mb = settings().cache_limit_mb
+    limit = f"of at most {limit_mb:,} MB" if limit_mb else "without a limit"
+    return Finding(what="cache", found=f"{folder}  ({size / 1e6:,.0f} MB {limit})")
 
 
 def isolation() -> Finding:

@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cuda_llm.atomic_file import write_atomically
 from cuda_llm.errors import MissingError, UsageError
 
 if TYPE_CHECKING:
@@ -53,5 +54,5 @@ def edit_hints(hints: "Hints", run: Path) -> "Hints":
         return from_toml(text, hints.round, "your hints")
     except UsageError as error:
         kept = run / KEPT
-        kept.write_text(text, encoding="utf-8")
+        write_atomically(kept, text)
         raise UsageError(f"{error}; they are kept: mend them and use --hints {kept}") from None

@@ -26,7 +26,10 @@ def evaluate(
     files: Annotated[list[Path], typer.Argument(help="CUDA source files with a solve().")],
     device: Annotated[
         str | None,
-        typer.Option(help="auto, cuda:0, cuda:all, emulated, emulated:GPU.", show_default="auto"),
+        typer.Option(
+            help="auto, cuda:0, cuda:all, emulated, emulated:GPU, module:attribute.",
+            show_default="auto",
+        ),
     ] = None,
     l2: Annotated[
         Literal["cold", "warm"] | None,

@@ -33,7 +33,7 @@ def document(
         "task": task.name,
         "device": device.name,
         "hardware": device.hardware.name,
-        "time_source": device.time_source,
+        "time_source": device.capabilities.time_source,
         "notes": list(device.notes),
         "results": [result(one, looked.get(number)) for number, one in enumerate(judged)],
     }

@@ -44,7 +44,7 @@ def show(
 
 def headline(task: Task, device: Device, judged: Judged) -> str:
     """Who was judged on what, and what its times are worth."""
-    worth = say_times_of(device.time_source, l2_of(judged))
+    worth = say_times_of(device.capabilities.time_source, l2_of(judged))
     return f"{judged.name} · {task.name} · {device.name} ({worth})"
 
 

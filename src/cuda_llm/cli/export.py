@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
-Run = Annotated[str, typer.Argument(help="Id of a run, its beginning, its folder, or `latest`.")]
+from cuda_llm.cli.trace import Run
 
 
 def export(

@@ -1,11 +1,11 @@
-"""What `cuda-llm doctor` says of one thing."""
+"""One check of `cuda-llm doctor`."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One thing that was looked for."""
+    """What was looked for, what was found, and how to mend it."""
 
     what: str
     found: str

@@ -190,7 +190,8 @@ def _flatten(profile: "Hardware") -> list[tuple[str, str]]:
         elif isinstance(value, tuple):
             rows.append((prefix, ".".join(map(str, value))))
         else:
-            rows.append((prefix, f"{value:,}" if isinstance(value, int | float) else str(value)))
+            number = isinstance(value, int | float)
+            rows.append((prefix, f"{value:,}".removesuffix(".0") if number else str(value)))
 
     figures = asdict(profile)
     for told in ("name", "slug", "aliases", "sources"):

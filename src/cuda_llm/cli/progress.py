@@ -18,7 +18,7 @@ WORDS = {
 
 
 class Progress(Protocol):
-    """Who is told what is going on."""
+    """Receives what a command is doing."""
 
     def prepare(self, build: Callable[[], None]) -> None:
         """Run `build`, and say so when it takes its time."""
@@ -30,7 +30,7 @@ class Progress(Protocol):
 
 
 class PlainProgress:
-    """One line a stage."""
+    """Prints a line for each stage."""
 
     def prepare(self, build: Callable[[], None]) -> None:
         """Print a line when it takes its time."""
@@ -42,7 +42,7 @@ class PlainProgress:
 
 
 class LiveProgress:
-    """One line a candidate, rewritten in place."""
+    """Shows a line for each candidate, rewritten in place."""
 
     def __init__(self, names: Sequence[str]) -> None:
         from rich.console import Console

@@ -1,119 +1,108 @@
-"""`cuda-llm run`: write, prove and speed up a kernel."""
+"""`cuda-llm run`: write, prove and speed up a kernel. Its options are those of `RunRequest`."""
 
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
+from inspect import Parameter, Signature
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import typer
 
 from cuda_llm.cli.run_end import watch_to_the_end
+from cuda_llm.errors import UsageError
+from cuda_llm.graph.request import RunOption, RunRequest, run_options, task_help
+from cuda_llm.search import Components
 
-Option = typer.Option
 
-
-def run(
-    task: Annotated[str, typer.Argument(help="Name of a task, or its folder.")],
-    device: Annotated[
-        str, Option(help="auto, cuda:0, cuda:all, emulated, emulated:GPU as in emulated:RTX 4090.")
-    ] = "auto",
-    l2: Annotated[
-        Literal["cold", "warm"] | None,
-        Option("--l2", help="L2 of a GPU when a timed call begins.", show_default="cold"),
-    ] = None,
-    generator: Annotated[
-        str, Option(help="Who writes: auto, llm, playbook or module:Class.")
-    ] = "auto",
-    model: Annotated[str, Option(help="Model of any OpenAI-compatible endpoint.")] = "",
-    reflection_model: Annotated[str, Option(help="Model of the reflection, if another.")] = "",
-    base_url: Annotated[str, Option(help="Endpoint, as in http://localhost:8000/v1.")] = "",
-    prompts: Annotated[str, Option(help="Folder of templates that replace ours by name.")] = "",
-    start: Annotated[str, Option(help="A kernel of yours to start from.", metavar="FILE.cu")] = "",
-    hint: Annotated[
-        list[str] | None, Option(help="What the generator should know. Repeatable.")
-    ] = None,
-    agent: Annotated[
-        list[str] | None,
-        Option(help="Extra agent: a name or module:attribute, with @STAGE. Repeatable."),
-    ] = None,
-    candidates: Annotated[int, Option(help="Kernels a round.")] = 5,
-    rounds: Annotated[int, Option(help="Rounds at most.")] = 5,
-    strategy: Annotated[str, Option(help="fsr, fsr-paper, best-of-n or module:Class.")] = "fsr",
-    budget_usd: Annotated[float | None, Option(help="End when this much is spent.")] = None,
-    max_tokens: Annotated[int | None, Option(help="End after this many tokens.")] = None,
-    max_minutes: Annotated[float | None, Option(help="End after this much time.")] = None,
-    hardware_context: Annotated[
-        Literal["full", "name", "none"], Option(help="What prompts say of the GPU.")
-    ] = "full",
-    history: Annotated[bool, Option("--history/--no-history", help="Tell what was tried.")] = True,
-    hints: Annotated[bool, Option("--hints/--no-hints", help="Tell what was learned.")] = True,
-    profile: Annotated[bool, Option("--profile/--no-profile", help="Tell what limits.")] = True,
-    baseline: Annotated[bool, Option("--baseline/--no-baseline", help="Show the baseline.")] = True,
-    host_code: Annotated[
-        bool, Option("--host-code/--no-host-code", help="Show how solve is called.")
-    ] = True,
-    diversity: Annotated[
-        bool, Option("--diversity/--no-diversity", help="Each of a round tries another way.")
-    ] = True,
-    seed: Annotated[int, Option(help="The same seed gives the same run.")] = 0,
-    out: Annotated[
-        str, Option(help="Folder that holds runs.", show_default="traces/runs", metavar="DIR")
-    ] = "",
-    round_quorum: Annotated[
-        int, Option(help="Go on when this many of a round are judged; 0 waits for all.")
-    ] = 0,
-    patience: Annotated[int, Option(help="Rounds without gain before leaving the structure.")] = 2,
-    tune: Annotated[int, Option(help="Tunings tried a round without asking a model.")] = 8,
-    review: Annotated[
-        bool, Option("--review", help="Stop before each round, to go on with resume.")
-    ] = False,
-    as_json: Annotated[
-        bool, Option("--json", help="One JSON document on stdout, nothing else.")
-    ] = False,
-) -> int:
+def run(as_json: bool, **given: Any) -> int:
     """Write kernels for a task, keep those that are right, and make the best one faster."""
-    from cuda_llm.graph.request import RunRequest
     from cuda_llm.graph.runs.settle import settle
     from cuda_llm.graph.runs.start import start as start_run
-    from cuda_llm.search import Components
-    from cuda_llm.settings import settings
     from cuda_llm.traces.run_folder import RunFolder
 
-    wanted = RunRequest(
-        task=task,
-        device=device,
-        l2=l2 or settings().l2,
-        generator=generator,
-        strategy=strategy,
-        agents=tuple(agent or ()),
-        candidates=candidates,
-        rounds=rounds,
-        seed=seed,
-        patience=patience,
-        round_quorum=round_quorum,
-        tune=tune,
-        start=start,
-        hints=tuple(hint or ()),
-        model=model,
-        reflection_model=reflection_model,
-        base_url=base_url,
-        prompts=prompts,
-        hardware_context=hardware_context,
-        components=Components(
-            history=history,
-            hints=hints,
-            profile=profile,
-            baseline=baseline,
-            host_code=host_code,
-            diversity=diversity,
-        ),
-        budget_usd=budget_usd,
-        max_tokens=max_tokens,
-        max_minutes=max_minutes,
-        review=review,
-        out=out,
-    )
-    request = settle(wanted)
+    request = settle(request_from(given))
     return watch_to_the_end(
         RunFolder(Path(request.out) / request.run_id),
         lambda watch: start_run(request, observers=[watch]),
         as_json=as_json,
     )
+
+
+def request_from(given: Mapping[str, Any]) -> RunRequest:
+    """Build the request from the options' values; None where an option was not given."""
+    values = {
+        one.name: _read_value(one, given) for one in run_options() if one.text.on_command_line
+    }
+    chosen = {name: value for name, value in values.items() if value is not None}
+    return RunRequest(task=given["task"], **chosen)
+
+
+def _read_value(option: RunOption, given: Mapping[str, Any]) -> Any:
+    if option.kind is Components:
+        switches = [one.name for one in fields(Components)]
+        return Components(**{name: given[_switch(option, name)] for name in switches})
+    value = given[option.name]
+    if option.is_list:
+        return tuple(value or ())
+    return dict(_pairs(option, value or ())) if option.is_mapping else value
+
+
+def _pairs(option: RunOption, entries: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Split NAME=MODEL entries into pairs. Raises UsageError."""
+    seen = set()
+    for entry in entries:
+        name, equals, value = entry.partition("=")
+        if not equals:
+            raise UsageError(f"{option.flag} {entry}: expected {option.text.metavar}")
+        if name in seen:
+            raise UsageError(f"{option.flag} {entry}: {name} has one already")
+        seen.add(name)
+        yield name, value
+
+
+def _parameters() -> Iterator[Parameter]:
+    """Yield the parameters that Typer builds the command line from."""
+    yield _parameter("task", Annotated[str, typer.Argument(help=task_help())])
+    for option in run_options():
+        if option.kind is Components:
+            yield from _switches(option)
+        elif option.text.on_command_line:
+            kind, default = _spelled(option)
+            info = typer.Option(
+                option.flag,
+                help=option.text.help,
+                metavar=option.text.metavar or None,
+                show_default=option.text.shown or True,
+            )
+            yield _parameter(option.name, Annotated[kind, info], default)
+    info = typer.Option("--json", help="One JSON document on stdout, nothing else.")
+    yield _parameter("as_json", Annotated[bool, info], False)
+
+
+def _spelled(option: RunOption) -> tuple[Any, Any]:
+    """Return type and default as Typer takes them."""
+    if option.is_list or option.is_mapping:
+        return list[str] | None, None
+    words = get_args(option.kind)
+    if option.is_choice and "" in words:
+        return Literal[tuple(word for word in words if word)] | None, None
+    return option.kind, option.default
+
+
+def _switches(option: RunOption) -> Iterator[Parameter]:
+    """Yield a `--name/--no-name` for each field."""
+    for one in fields(option.kind):
+        name = one.name.replace("_", "-")
+        info = typer.Option(f"--{name}/--no-{name}", help=one.metadata["help"])
+        yield _parameter(_switch(option, one.name), Annotated[bool, info], one.default)
+
+
+def _switch(option: RunOption, name: str) -> str:
+    return f"{option.name}_{name}"
+
+
+def _parameter(name: str, annotation: Any, default: Any = Parameter.empty) -> Parameter:
+    return Parameter(name, Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
+
+
+run.__signature__ = Signature(list(_parameters()))  # type: ignore[attr-defined]

@@ -31,7 +31,7 @@ WORDS = {
 
 @dataclass
 class Board:
-    """An observer of a run: call it with each event."""
+    """The state of a run, kept up by calling it with each event."""
 
     rounds: int = 0
     round: int = 0
@@ -48,7 +48,7 @@ class Board:
     started_s: float = field(default_factory=time.monotonic)
 
     def __call__(self, event: Event) -> None:
-        """Take in one event."""
+        """Update the state by one event."""
         match event:
             case RunStarted(rounds=rounds):
                 self.rounds = rounds
@@ -103,32 +103,32 @@ class Board:
 
 
 def best(attempt: Attempt | None) -> str:
-    """The fastest kernel so far beside the baseline."""
+    """Describe the fastest kernel so far beside the baseline."""
     if attempt is None or not attempt.times_us:
         return "no kernel has passed yet"
     return f"best {times(attempt)} = {attempt.speedup or 0:.2f}x baseline ({attempt.id})"
 
 
 def result(attempt: Attempt) -> str:
-    """What became of a candidate, in a few words."""
+    """Describe a candidate's outcome in a few words."""
     if not attempt.passed:
         return attempt.code
     return f"{times(attempt)}, {attempt.speedup or 0:.2f}x"
 
 
 def times(attempt: Attempt) -> str:
-    """Time at the largest size."""
+    """Return the time at the largest size, with its unit."""
     return us(attempt.times_us[-1])
 
 
 def duration(seconds: float) -> str:
-    """`12 s`, `2 min 10 s`."""
+    """Spell seconds: `12 s`, `2 min 10 s`."""
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
 def told(attempt: Attempt) -> str:
-    """One line of a candidate for a log."""
+    """Describe a candidate in one line of a log."""
     what = attempt.idea or attempt.direction or str(attempt.kind)
     why = "" if attempt.passed or not attempt.summary else f": {attempt.summary}"
     return printable(f"{attempt.id}  {result(attempt)}{why}  ({what})")

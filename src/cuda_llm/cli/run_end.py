@@ -11,8 +11,8 @@ import typer
 from cuda_llm.errors import Interrupted
 
 if TYPE_CHECKING:
-    from cuda_llm.cli.run_progress import Observer
     from cuda_llm.graph.runs.result import Result
+    from cuda_llm.traces.recorder import Observer
     from cuda_llm.traces.run_folder import RunFolder
 
 NONE_PASSED = 1
@@ -21,7 +21,7 @@ Work = Callable[["Observer"], Coroutine[Any, Any, object]]
 
 
 def watch_to_the_end(folder: "RunFolder", work: Work, *, as_json: bool) -> int:
-    """Show progress and result. 0: a kernel passed; 1: none did.
+    """Run the work, show progress and result. Returns 0: a kernel passed; 1: none did.
 
     Raises Interrupted where the run can go on: after the first Ctrl-C, which lets everything end
     (a second one does not wait), and before a review.

@@ -14,7 +14,7 @@ SCHEMA = 1
 
 
 def run_document(result: Result) -> str:
-    """A run as one JSON text. Numbers that are not finite become null."""
+    """Spell a run as one JSON text. Numbers that are not finite become null."""
     whole = {
         "schema": SCHEMA,
         "run_id": result.run_id,
@@ -40,7 +40,7 @@ def run_document(result: Result) -> str:
 
 
 def rounds(attempts: Sequence[Attempt]) -> list[dict[str, Any]]:
-    """Candidates by round, each in order."""
+    """Return the candidates by round, in order."""
     found: dict[int, list[Attempt]] = defaultdict(list)
     for attempt in attempts:
         found[attempt.round].append(attempt)
@@ -51,7 +51,7 @@ def rounds(attempts: Sequence[Attempt]) -> list[dict[str, Any]]:
 
 
 def candidate(attempt: Attempt) -> dict[str, Any]:
-    """One candidate in short."""
+    """Return the short form of one candidate."""
     return {
         "id": attempt.id,
         "kind": attempt.kind.value,
@@ -64,7 +64,7 @@ def candidate(attempt: Attempt) -> dict[str, Any]:
 
 
 def best(result: Result) -> dict[str, Any] | None:
-    """The fastest kernel; null while none has passed."""
+    """Return the fastest kernel; None while none has passed."""
     if result.best is None:
         return None
     again = result.remeasured
@@ -80,5 +80,5 @@ def best(result: Result) -> dict[str, Any] | None:
 
 
 def usage(spent: Spent) -> dict[str, Any]:
-    """All model calls together; the price is null where that of one call is unknown."""
+    """Return the sum of all model calls; `usd` is None where the price of one is unknown."""
     return {**asdict(spent), "usd": None if spent.unpriced_calls else spent.usd}

@@ -1,7 +1,7 @@
 """Progress of a run on stderr: live on a terminal, one plain line an event that matters else."""
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -27,40 +27,41 @@ from cuda_llm.wording import printable
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
-Observer = Callable[[Event], object]
+    from cuda_llm.traces.recorder import Observer
+
 FRAMES_PER_S = 4
 
 
 class Plain:
-    """One line an event that matters."""
+    """Prints a line for each event that matters."""
 
     def __init__(self, earlier: Sequence[Event] = ()) -> None:
-        self.board = board_after(earlier)
+        self.status = board_after(earlier)
 
     def __call__(self, event: Event) -> None:
         """Print it."""
-        self.board(event)
-        for line in lines(event, self.board):
+        self.status(event)
+        for line in lines(event, self.status):
             print(printable(line), file=sys.stderr, flush=True)
 
 
 class Live:
-    """The board, redrawn in place; what must not be overlooked stays above it."""
+    """Redraws the state of the run in place; important lines stay above it."""
 
     def __init__(self, earlier: Sequence[Event] = ()) -> None:
         from rich.console import Console
         from rich.live import Live as Screen
 
-        self.board = board_after(earlier)
+        self.status = board_after(earlier)
         self.screen = Screen(
             self, console=Console(stderr=True), refresh_per_second=FRAMES_PER_S, transient=True
         )
 
     def __call__(self, event: Event) -> None:
-        """Take it in; the screen draws itself."""
-        self.board(event)
+        """Update the state; the screen redraws itself."""
+        self.status(event)
         if isinstance(event, (IncumbentChosen, AgentFailed, ModelRetried)):
-            for line in lines(event, self.board):
+            for line in lines(event, self.status):
                 self.screen.console.print(printable(line), markup=False, highlight=False)
 
     def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> "RenderResult":
@@ -68,14 +69,14 @@ class Live:
         from rich.columns import Columns
         from rich.text import Text
 
-        yield Text(printable(self.board.headline), no_wrap=True, overflow="ellipsis")
+        yield Text(printable(self.status.headline), no_wrap=True, overflow="ellipsis")
         # A copy: events may come while it is drawn.
-        cells = [Text(printable(f"{name}  {row}")) for name, row in [*self.board.rows.items()]]
+        cells = [Text(printable(f"{name}  {row}")) for name, row in [*self.status.rows.items()]]
         yield Columns(cells, padding=(0, 3))
 
 
-def lines(event: Event, board: Board) -> Iterator[str]:
-    """What a log should say of an event."""
+def lines(event: Event, status: Board) -> Iterator[str]:
+    """Yield the lines of a log for an event."""
     match event:
         case RunStarted(run_id=run, note=note, device=device, time_source=source, l2=l2):
             yield f"run {run}"
@@ -83,7 +84,7 @@ def lines(event: Event, board: Board) -> Iterator[str]:
             if note:
                 yield note
         case RoundBegan(round=number, briefs=briefs):
-            yield f"round {number}/{board.rounds}: {plural(len(briefs), 'candidate')}"
+            yield f"round {number}/{status.rounds}: {plural(len(briefs), 'candidate')}"
         case AttemptJudged(attempt=attempt):
             yield told(attempt)
         case CandidateLate(candidate=name, stage=stage):
@@ -97,7 +98,7 @@ def lines(event: Event, board: Board) -> Iterator[str]:
         case KernelInspected(attempt=name, code=code) if code:
             yield f"{name} is not crowned: {code}"
         case IncumbentChosen(round=number, reason=reason):
-            yield f"round {number}/{board.rounds}: {best(board.best)}; {reason}"
+            yield f"round {number}/{status.rounds}: {best(status.best)}; {reason}"
         case RunInterrupted(reason=reason):
             yield f"stopped: {reason}"
         case RunFinished(reason=reason):
@@ -107,16 +108,16 @@ def lines(event: Event, board: Board) -> Iterator[str]:
 
 
 def board_after(events: Sequence[Event]) -> Board:
-    """Where a run stands behind these."""
-    board = Board()
+    """Return the state of a run after these events."""
+    status = Board()
     for event in events:
-        board(event)
-    return board
+        status(event)
+    return status
 
 
 @contextmanager
-def open_run_progress(earlier: Sequence[Event] = ()) -> Iterator[Observer]:
-    """Show a run while the context is open; `earlier` is what a resumed one told before."""
+def open_run_progress(earlier: Sequence[Event] = ()) -> "Iterator[Observer]":
+    """Show a run while the context is open; `earlier` are the events before it was resumed."""
     if not sys.stderr.isatty():
         yield Plain(earlier)
         return

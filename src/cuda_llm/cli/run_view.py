@@ -28,7 +28,7 @@ def show_run(run: Result) -> None:
 
 
 def rows(run: Result) -> Iterator[Row]:
-    """The report, top down."""
+    """Yield the rows of the report, top down."""
     yield from best_rows(run)
     passed = sum(one.passed for one in run.attempts)
     tried = f"{plural(len(run.attempts), 'candidate')} in {plural(run.rounds, 'round')}"
@@ -48,7 +48,7 @@ def rows(run: Result) -> Iterator[Row]:
 
 
 def best_rows(run: Result) -> Iterator[Row]:
-    """What won, by how much, and who wrote it."""
+    """Yield what won, by how much, and who wrote it."""
     best = run.best
     if best is None:
         yield "best", "no candidate has passed; the baseline is still the answer"
@@ -73,14 +73,14 @@ def best_rows(run: Result) -> Iterator[Row]:
 
 
 def author(run: Result) -> str:
-    """Who wrote the best kernel."""
+    """Name who wrote the best kernel."""
     if run.written_by == "model":
         return f"the model {run.model}".rstrip()
     return {"human": "a person", "playbook": "the playbook"}[run.written_by]
 
 
 def spent(run: Result) -> str:
-    """Time, and tokens and money where a model was asked."""
+    """Describe time spent, and tokens and money where a model was asked."""
     took = duration(run.seconds["total"])
     usage = run.usage
     if not usage.model_calls:
@@ -91,7 +91,7 @@ def spent(run: Result) -> str:
 
 
 def shown(path: Path) -> str:
-    """As short as it can be typed from here."""
+    """Return the path relative to the current folder where that is shorter."""
     try:
         near = os.path.relpath(path)
     except (OSError, ValueError):

@@ -2,7 +2,7 @@
 
 
 def find_tempdir() -> None:
-    """Have Python choose the folder now. Where there is none, who needs one says so.
+    """Make Python choose its folder for temporary files now; having none is no error yet.
 
     It tries each by writing a file, which a Ctrl-C in just that moment would leave behind: so the
     signal waits.

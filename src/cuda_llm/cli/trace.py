@@ -128,7 +128,7 @@ def show_table(runs: "Iterable[Summary]") -> None:
 
 
 def best(run: "Summary") -> str:
-    """`r2-c3 4.10x`; modelled speed-ups say so."""
+    """Spell the best kernel: `r2-c3 4.10x`, with `modelled` where it is."""
     if run.best is None:
         return "none yet" if run.state in ("running", "interrupted", "killed") else "none"
     modelled = " modelled" if run.time_source == "modelled" else ""
@@ -136,7 +136,7 @@ def best(run: "Summary") -> str:
 
 
 def spent(run: "Summary") -> str:
-    """Tokens and money; empty where no model was asked."""
+    """Spell tokens and money spent; empty where no model was asked."""
     from cuda_llm.traces.figures import tokens
 
     if not run.spend.calls:

@@ -6,7 +6,7 @@ import pytest
 from langchain_core.language_models import BaseChatModel, GenericFakeChatModel
 from langchain_core.messages import AIMessage
 from langchain_openai import ChatOpenAI
-from model_calls import PRICE, QUICK, MemoryVault, Told, make_call, make_desk
+from model_calls import PRICE, QUICK, EventLog, MemoryStore, make_call, make_client
 from model_server import Busy, ModelServer, Say
 from pydantic import SecretStr
 
@@ -68,7 +68,7 @@ def test_an_address_that_is_none_is_said(address: str) -> None:
 def test_reasoning_is_kept_apart_from_the_answer(field: str, stream: bool) -> None:
     said = Say("the answer", reasoning="because of the reasons " * 3, reasoning_field=field)
     with ModelServer([said]) as server:
-        reply = asyncio.run(make_desk(server, stream=stream)(make_call()))
+        reply = asyncio.run(make_client(server, stream=stream)(make_call()))
     assert isinstance(reply, Reply)
     assert (reply.text, reply.reasoning) == (said.text, said.reasoning)
 
@@ -82,9 +82,9 @@ def test_a_model_can_be_asked_from_one_event_loop_after_another() -> None:
 
 def test_json_mode_is_asked_for_where_the_answer_is_to_be_json() -> None:
     with ModelServer([Say("{}"), Say("plain")]) as server:
-        desk = make_desk(server)
-        asyncio.run(desk(make_call("a", as_json=True)))
-        asyncio.run(desk(make_call("b")))
+        client = make_client(server)
+        asyncio.run(client(make_call("a", as_json=True)))
+        asyncio.run(client(make_call("b")))
     asked, plain = server.requests
     assert asked.body["response_format"] == {"type": "json_object"}
     assert asked.body["max_tokens"] == 100
@@ -93,17 +93,17 @@ def test_json_mode_is_asked_for_where_the_answer_is_to_be_json() -> None:
 
 def test_an_answer_in_json_mode_may_be_cut_at_its_length() -> None:
     with ModelServer([Say('{"a": ', finish="length")]) as server:
-        reply = asyncio.run(make_desk(server)(make_call(as_json=True)))
+        reply = asyncio.run(make_client(server)(make_call(as_json=True)))
     assert isinstance(reply, Reply)
     assert (reply.finish, reply.text) == ("length", '{"a": ')
 
 
 def test_a_server_without_json_mode_is_asked_plainly_and_remembered() -> None:
-    told = Told()
+    log = EventLog()
     with ModelServer(lambda request: Say("{}"), json_mode=False) as server:
-        desk = make_desk(server, record=told)
-        first = asyncio.run(desk(make_call("a", as_json=True)))
-        asyncio.run(desk(make_call("b", as_json=True)))
+        client = make_client(server, record=log)
+        first = asyncio.run(client(make_call("a", as_json=True)))
+        asyncio.run(client(make_call("b", as_json=True)))
     assert isinstance(first, Reply)
     assert first.tries == 2
     assert ["response_format" in request.body for request in server.requests] == [
@@ -111,15 +111,15 @@ def test_a_server_without_json_mode_is_asked_plainly_and_remembered() -> None:
         False,
         False,
     ]
-    (retry,) = told.retries
+    (retry,) = log.retries
     assert "response_format" in retry.reason
 
 
 def test_another_refusal_does_not_end_json_mode() -> None:
     with ModelServer(lambda request: Busy(400, message="bad temperature")) as server:
-        desk = make_desk(server)
+        client = make_client(server)
         for name in ("a", "b"):
-            failed = asyncio.run(desk(make_call(name, as_json=True)))
+            failed = asyncio.run(client(make_call(name, as_json=True)))
             assert isinstance(failed, CallFailed)
             assert (failed.kind, failed.tries) == ("refused_request", 2)
     asked = ["response_format" in request.body for request in server.requests]
@@ -128,7 +128,7 @@ def test_another_refusal_does_not_end_json_mode() -> None:
 
 def desk_of(model: BaseChatModel) -> Desk:
     return Desk(
-        model=model, name="own", vault=MemoryVault(), record=Told(), policy=QUICK, price=PRICE
+        model=model, name="own", store=MemoryStore(), record=EventLog(), policy=QUICK, price=PRICE
     )
 
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
 import pytest
-from model_calls import PRICE, QUICK, MemoryVault, Told, make_call, make_desk
+from model_calls import PRICE, QUICK, EventLog, MemoryStore, make_call, make_client
 from model_server import Answer, Busy, Drop, ModelServer, Raw, Say
 
 from cuda_llm.agents.llm.budget import Budget
@@ -49,31 +49,31 @@ FINAL = [
 
 @pytest.mark.parametrize(("kind", "answer"), RETRIED)
 def test_what_may_pass_is_asked_as_often_as_the_policy_says(kind: str, answer: Answer) -> None:
-    told = Told()
+    log = EventLog()
     with ModelServer(lambda request: answer) as server:
-        failed = asyncio.run(make_desk(server, record=told)(make_call()))
+        failed = asyncio.run(make_client(server, record=log)(make_call()))
     assert isinstance(failed, CallFailed)
     assert (failed.kind, failed.tries) == (kind, QUICK.tries)
     assert len(server.requests) == QUICK.tries
-    assert [retry.attempt for retry in told.retries] == [1, 2]
-    assert [(call.outcome, call.tries) for call in told.calls] == [(kind, QUICK.tries)]
+    assert [retry.attempt for retry in log.retries] == [1, 2]
+    assert [(call.outcome, call.tries) for call in log.calls] == [(kind, QUICK.tries)]
 
 
 @pytest.mark.parametrize(("kind", "answer"), FINAL)
 def test_what_cannot_pass_is_asked_once(kind: str, answer: Answer) -> None:
-    told = Told()
+    log = EventLog()
     with ModelServer(lambda request: answer) as server:
-        failed = asyncio.run(make_desk(server, record=told)(make_call()))
+        failed = asyncio.run(make_client(server, record=log)(make_call()))
     assert isinstance(failed, CallFailed)
     assert (failed.kind, failed.tries) == (kind, 1)
     assert len(server.requests) == 1
-    assert not told.retries
+    assert not log.retries
 
 
 @pytest.mark.parametrize("answer", [CUT, SILENT, HTML, Say(choices=0), Busy(429), Drop()])
 def test_a_stream_that_fails_is_asked_again(answer: Answer) -> None:
     with ModelServer([answer, Say("whole", reasoning="why")]) as server:
-        reply = asyncio.run(make_desk(server, stream=True)(make_call()))
+        reply = asyncio.run(make_client(server, stream=True)(make_call()))
     assert isinstance(reply, Reply)
     assert (reply.text, reply.reasoning, reply.tries) == ("whole", "why", 2)
     assert reply.usage.output_tokens > 0
@@ -88,7 +88,7 @@ def in_two_seconds() -> str:
 @pytest.mark.parametrize("said", [lambda: "1", in_two_seconds])
 def test_the_wait_that_a_server_asks_for_is_kept(said: Callable[[], str]) -> None:
     with ModelServer([Busy(retry_after=said()), Say("yes")]) as server:
-        reply = asyncio.run(make_desk(server)(make_call()))
+        reply = asyncio.run(make_client(server)(make_call()))
     assert isinstance(reply, Reply)
     first, second = server.requests
     assert second.at_s - first.at_s >= 0.95
@@ -96,7 +96,7 @@ def test_the_wait_that_a_server_asks_for_is_kept(said: Callable[[], str]) -> Non
 
 def test_a_wait_beyond_the_limit_is_a_failure_that_says_so() -> None:
     with ModelServer([Busy(retry_after="90")]) as server:
-        failed = asyncio.run(make_desk(server)(make_call()))
+        failed = asyncio.run(make_client(server)(make_call()))
     assert isinstance(failed, CallFailed)
     assert failed.kind == "rate_limited"
     assert "asks to wait 90 s, more than 2 s" in failed.detail
@@ -106,7 +106,7 @@ def test_a_wait_beyond_the_limit_is_a_failure_that_says_so() -> None:
 def test_no_wait_is_begun_that_ends_after_the_deadline() -> None:
     policy = replace(QUICK, deadline_s=0.5)
     with ModelServer([Busy(retry_after="1"), Say("too late")]) as server:
-        failed = asyncio.run(make_desk(server, policy=policy)(make_call()))
+        failed = asyncio.run(make_client(server, policy=policy)(make_call()))
     assert isinstance(failed, CallFailed)
     assert failed.kind == "rate_limited"
     assert failed.seconds < 0.5
@@ -116,7 +116,7 @@ def test_no_wait_is_begun_that_ends_after_the_deadline() -> None:
 def test_a_slow_first_byte_ends_the_try_and_the_next_one_may_answer() -> None:
     policy = replace(QUICK, try_s=0.3)
     with ModelServer([Say("late", wait_s=5), Say("soon")]) as server:
-        reply = asyncio.run(make_desk(server, policy=policy)(make_call()))
+        reply = asyncio.run(make_client(server, policy=policy)(make_call()))
     assert isinstance(reply, Reply)
     assert (reply.text, reply.tries) == ("soon", 2)
 
@@ -127,7 +127,7 @@ def test_one_deadline_holds_around_all_tries(stream: bool) -> None:
     dripping = Say("drip " * 100, pause_s=0.1, wait_s=0 if stream else 5)
     with ModelServer(lambda request: dripping) as server:
         began = time.monotonic()
-        failed = asyncio.run(make_desk(server, policy=policy, stream=stream)(make_call()))
+        failed = asyncio.run(make_client(server, policy=policy, stream=stream)(make_call()))
     assert isinstance(failed, CallFailed)
     assert failed.kind == "timed_out"
     assert time.monotonic() - began < 2.0
@@ -136,16 +136,16 @@ def test_one_deadline_holds_around_all_tries(stream: bool) -> None:
 
 def test_nothing_that_listens_is_unreachable() -> None:
     with ModelServer([]) as server:
-        desk = make_desk(server)
-    failed = asyncio.run(desk(make_call()))
+        client = make_client(server)
+    failed = asyncio.run(client(make_call()))
     assert isinstance(failed, CallFailed)
     assert (failed.kind, failed.tries) == ("unreachable", QUICK.tries)
 
 
 def test_a_wrong_key_and_an_unknown_model_are_told_apart() -> None:
     with ModelServer([], key="right") as server:
-        wrong = asyncio.run(make_desk(server, key="wrong")(make_call()))
-        unknown = asyncio.run(make_desk(server, key="right", name="other")(make_call()))
+        wrong = asyncio.run(make_client(server, key="wrong")(make_call()))
+        unknown = asyncio.run(make_client(server, key="right", name="other")(make_call()))
     assert isinstance(wrong, CallFailed)
     assert isinstance(unknown, CallFailed)
     assert (wrong.kind, unknown.kind) == ("no_access", "unknown_model")
@@ -153,7 +153,7 @@ def test_a_wrong_key_and_an_unknown_model_are_told_apart() -> None:
 
 def test_a_prompt_too_long_for_the_model_is_not_asked_again() -> None:
     with ModelServer([], context_tokens=10) as server:
-        failed = asyncio.run(make_desk(server)(make_call(text="word " * 50)))
+        failed = asyncio.run(make_client(server)(make_call(text="word " * 50)))
     assert isinstance(failed, CallFailed)
     assert failed.kind == "too_long"
     assert len(server.requests) == 1
@@ -162,8 +162,8 @@ def test_a_prompt_too_long_for_the_model_is_not_asked_again() -> None:
 def test_without_access_the_run_has_to_end() -> None:
     budget = Budget()
     with ModelServer([Busy(401, message="bad key")]) as server:
-        asyncio.run(make_desk(server, budget=budget)(make_call("candidates/r1-c1")))
-        again = asyncio.run(make_desk(server, budget=budget)(make_call("candidates/r1-c2")))
+        asyncio.run(make_client(server, budget=budget)(make_call("candidates/r1-c1")))
+        again = asyncio.run(make_client(server, budget=budget)(make_call("candidates/r1-c2")))
     assert "bad key" in budget.over()
     assert isinstance(again, CallFailed)
     assert again.kind == "over_budget"
@@ -184,17 +184,17 @@ def test_what_a_model_says_is_handed_on_as_it_is(
     answer: Say, finish: str, refusal: str, text: str, stream: bool
 ) -> None:
     with ModelServer([answer]) as server:
-        reply = asyncio.run(make_desk(server, stream=stream)(make_call()))
+        reply = asyncio.run(make_client(server, stream=stream)(make_call()))
     assert isinstance(reply, Reply)
     assert (reply.finish, reply.refusal, reply.text) == (finish, refusal, text)
 
 
 def test_a_cancelled_call_is_told_and_its_spend_stays_booked() -> None:
-    told, budget, vault = Told(), Budget(), MemoryVault()
+    log, budget, store = EventLog(), Budget(), MemoryStore()
 
     async def cancel_soon(server: ModelServer) -> None:
-        desk = make_desk(server, record=told, budget=budget, vault=vault, price=PRICE)
-        asking = asyncio.create_task(desk(make_call()))
+        client = make_client(server, record=log, budget=budget, store=store, price=PRICE)
+        asking = asyncio.create_task(client(make_call()))
         while not server.requests:
             await asyncio.sleep(0.01)
         asking.cancel()
@@ -203,17 +203,17 @@ def test_a_cancelled_call_is_told_and_its_spend_stays_booked() -> None:
 
     with ModelServer([Say("never heard", wait_s=5)]) as server:
         asyncio.run(cancel_soon(server))
-    (call,) = told.calls
+    (call,) = log.calls
     assert (call.outcome, call.lost_tries) == ("cancelled", 1)
     assert call.lost_tokens == budget.spent.lost_tokens > 100
-    assert not vault.replies
+    assert not store.replies
 
 
 def test_calls_in_flight_keep_to_their_slots() -> None:
     async def ask_many(server: ModelServer) -> None:
-        desk = make_desk(server, slots=asyncio.Semaphore(3))
+        client = make_client(server, slots=asyncio.Semaphore(3))
         calls = [make_call(f"candidates/r1-c{number}") for number in range(9)]
-        answers = await asyncio.gather(*map(desk, calls))
+        answers = await asyncio.gather(*map(client, calls))
         assert all(isinstance(answer, Reply) for answer in answers)
 
     with ModelServer(lambda request: Say("ok", wait_s=0.05)) as server:
@@ -223,12 +223,12 @@ def test_calls_in_flight_keep_to_their_slots() -> None:
 
 def test_waits_are_the_same_for_the_same_seed_in_whatever_order_calls_come() -> None:
     def waits(seed: int, names: list[str]) -> dict[str, list[float]]:
-        told = Told()
+        log = EventLog()
         with ModelServer(lambda request: Busy(500)) as server:
-            desk = make_desk(server, record=told, seed=seed)
+            client = make_client(server, record=log, seed=seed)
             for name in names:
-                asyncio.run(desk(make_call(name)))
-        return {name: [r.wait_s for r in told.retries if r.call == name] for name in names}
+                asyncio.run(client(make_call(name)))
+        return {name: [r.wait_s for r in log.retries if r.call == name] for name in names}
 
     first, turned, other = waits(1, ["a", "b"]), waits(1, ["b", "a"]), waits(2, ["a", "b"])
     assert first == turned

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from model_calls import MemoryVault, make_call
+from model_calls import MemoryStore, make_call
 from model_server import Answer, Busy, ModelServer, Raw, Say
 
 from cuda_llm.agents.llm.chat_model import RequestOptions, open_chat_model
@@ -26,10 +26,10 @@ def ask(answer: Answer) -> tuple[Reply | CallFailed, list[Event], int]:
     with ModelServer(lambda _: answer) as server:
         options = RequestOptions(try_s=1.0)
         model = open_chat_model("scripted", base_url=server.base_url, key=KEY, options=options)
-        desk = Desk(
-            model=model, name="scripted", vault=MemoryVault(), record=told.append, policy=POLICY
+        client = Desk(
+            model=model, name="scripted", store=MemoryStore(), record=told.append, policy=POLICY
         )
-        came = asyncio.run(desk(make_call("candidates/r1-c1")))
+        came = asyncio.run(client(make_call("candidates/r1-c1")))
     return came, told, len(server.requests)
 
 

@@ -56,14 +56,26 @@ def test_cached_tokens_are_part_of_the_input() -> None:
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        ("[[price]]\n", "price 1: models"),
-        ('[[price]]\nmodels = ["a"]\noutput_usd = 1\n', "price 1: input_usd"),
-        ('[[price]]\nmodels = ["a"]\ninput_usd = "1"\noutput_usd = 1\n', "not '1'"),
-        ('[[price]]\nmodels = ["a"]\ninput_usd = -1\noutput_usd = 1\n', "not -1"),
-        ('[[price]]\nmodels = ["a"]\ncolour = 1\n', "unknown key colour"),
-        ("price = 1\n", "expected [[price]] entries"),
-        ("[[model]]\ninput = 1\n", "expected [[price]] entries"),
-        ("[[price\n", "no price table"),
+        ("[[price]]\n", "price[0].models: found nothing; expected an array"),
+        (
+            '[[price]]\nmodels = ["a"]\noutput_usd = 1\n',
+            "price[0].input_usd: found nothing; expected US dollars",
+        ),
+        (
+            '[[price]]\nmodels = ["a"]\ninput_usd = "1"\noutput_usd = 1\n',
+            "price[0].input_usd: found 1; expected US dollars",
+        ),
+        (
+            '[[price]]\nmodels = ["a"]\ninput_usd = -1\noutput_usd = 1\n',
+            "found -1; expected US dollars",
+        ),
+        (
+            '[[price]]\nmodels = ["a"]\ninput_usd = 1\noutput_usd = 1\ncolour = 1\n',
+            "price[0].colour: found an unknown key; expected one of models",
+        ),
+        ("price = 1\n", "price: found 1; expected an array"),
+        ("[[model]]\ninput = 1\n", "price: found nothing; expected an array"),
+        ("[[price\n", "is not TOML"),
     ],
 )
 def test_a_broken_table_is_one_line_naming_the_place(tmp_path: Path, text: str, named: str) -> None:
@@ -77,5 +89,5 @@ def test_a_broken_table_is_one_line_naming_the_place(tmp_path: Path, text: str, 
 
 
 def test_a_table_that_is_not_there_is_said(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no price table"):
+    with pytest.raises(UsageError, match="not found"):
         find_price("a", table=tmp_path / "none.toml")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from model_calls import PRICE, QUICK, MemoryVault, Told, make_call, make_desk
+from model_calls import PRICE, QUICK, EventLog, MemoryStore, make_call, make_client
 from model_server import Busy, Drop, ModelServer, Say
 
 from cuda_llm.agents.llm.budget import Bound, Budget, Reservation
@@ -21,9 +21,9 @@ LONG = "y" * 400
 
 def ask_many(server: ModelServer, budget: Budget, count: int, **more: Any) -> list[object]:
     async def gather() -> list[object]:
-        desk = make_desk(server, budget=budget, price=PRICE, output_tokens=101, **more)
+        client = make_client(server, budget=budget, price=PRICE, output_tokens=101, **more)
         calls = [make_call(f"candidates/r1-c{number}") for number in range(count)]
-        return list(await asyncio.gather(*map(desk, calls)))
+        return list(await asyncio.gather(*map(client, calls)))
 
     return asyncio.run(gather())
 
@@ -55,8 +55,8 @@ def test_near_a_limit_calls_wait_for_each_other_instead_of_failing() -> None:
 
 def test_money_cannot_be_kept_to_where_the_price_is_unknown() -> None:
     with ModelServer([]) as server:
-        desk = make_desk(server, budget=Budget(usd=1.0))
-        failed = asyncio.run(desk(make_call()))
+        client = make_client(server, budget=Budget(usd=1.0))
+        failed = asyncio.run(client(make_call()))
     assert isinstance(failed, CallFailed)
     assert (failed.kind, failed.tries) == ("over_budget", 0)
     assert not server.requests
@@ -79,24 +79,24 @@ def test_without_limits_spending_is_counted() -> None:
     }
     script = [Say("a", usage=counts), Say("b", usage=deepseek), Say("c", usage={})]
     with ModelServer(script) as server:
-        told = Told()
-        ask_many(server, budget, 3, record=told, slots=asyncio.Semaphore(1))
-    openai, deepseek_told, silent = told.calls
+        log = EventLog()
+        ask_many(server, budget, 3, record=log, slots=asyncio.Semaphore(1))
+    openai, deepseek_told, silent = log.calls
     assert (openai.cached_tokens, openai.reasoning_tokens) == (400, 150)
     assert openai.usd == pytest.approx((600 + 40 + 2000) / 1e6)
     assert deepseek_told.usd == openai.usd
     assert silent.estimated
     assert silent.input_tokens > 0
     assert budget.spent.model_calls == 3
-    assert budget.spent.usd == pytest.approx(sum(call.usd or 0 for call in told.calls))
+    assert budget.spent.usd == pytest.approx(sum(call.usd or 0 for call in log.calls))
     assert budget.over() == ""
 
 
 def test_what_was_cut_off_stays_booked_and_what_was_refused_does_not() -> None:
-    told, budget = Told(), Budget()
+    log, budget = EventLog(), Budget()
     with ModelServer([Drop(), Busy(503), Say("ok")]) as server:
-        ask_many(server, budget, 1, record=told)
-    (call,) = told.calls
+        ask_many(server, budget, 1, record=log)
+    (call,) = log.calls
     assert (call.outcome, call.tries, call.lost_tries) == ("ok", 3, 1)
     assert call.lost_tokens == budget.spent.lost_tokens > 101
     assert call.lost_usd == pytest.approx(budget.spent.lost_usd)
@@ -113,11 +113,11 @@ def test_the_minutes_end_a_call_that_is_under_way() -> None:
 
 
 def test_a_resumed_run_goes_on_where_its_spending_stood() -> None:
-    told, first = Told(), Budget()
+    log, first = EventLog(), Budget()
     with ModelServer([Say(LONG), Drop(), Say(LONG), Busy(400)]) as server:
-        ask_many(server, first, 3, record=told, slots=asyncio.Semaphore(1))
+        ask_many(server, first, 3, record=log, slots=asyncio.Semaphore(1))
     second = Budget(minutes=1.0, clock=lambda: 0.0)
-    second.restore(told.events, seconds=61.0)
+    second.restore(log.events, seconds=61.0)
     assert second.spent == first.spent
     assert second.seconds_left() == -1.0
     assert "minutes" in second.over()
@@ -125,26 +125,26 @@ def test_a_resumed_run_goes_on_where_its_spending_stood() -> None:
 
 def test_a_reply_whose_event_was_lost_is_counted_once_and_told() -> None:
     usage = Usage(input_tokens=10, output_tokens=5, usd=0.5)
-    vault = MemoryVault(replies={"candidates/r1-c1": Reply(text="kept", usage=usage, tries=2)})
-    told, budget = Told(), Budget()
+    store = MemoryStore(replies={"candidates/r1-c1": Reply(text="kept", usage=usage, tries=2)})
+    log, budget = EventLog(), Budget()
     with ModelServer([]) as server:
-        desk = make_desk(server, vault=vault, record=told, budget=budget)
+        client = make_client(server, store=store, record=log, budget=budget)
         for _ in range(2):
-            reply = asyncio.run(desk(make_call("candidates/r1-c1")))
+            reply = asyncio.run(client(make_call("candidates/r1-c1")))
             assert isinstance(reply, Reply)
     assert not server.requests
-    (call,) = told.calls
+    (call,) = log.calls
     assert (call.outcome, call.tries, call.usd) == ("ok", 2, 0.5)
     assert budget.spent.usd == 0.5
 
 
 def test_a_reply_that_was_told_before_the_kill_is_not_told_again() -> None:
-    vault = MemoryVault(replies={"a": Reply(text="kept")})
-    told, budget = Told(), Budget()
+    store = MemoryStore(replies={"a": Reply(text="kept")})
+    log, budget = EventLog(), Budget()
     budget.restore([ModelCalled(call="a", agent="generator", model="m", outcome="ok", usd=0.5)])
     with ModelServer([]) as server:
-        asyncio.run(make_desk(server, vault=vault, record=told, budget=budget)(make_call("a")))
-    assert not told.events
+        asyncio.run(make_client(server, store=store, record=log, budget=budget)(make_call("a")))
+    assert not log.events
     assert budget.spent.usd == 0.5
 
 

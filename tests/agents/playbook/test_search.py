@@ -20,14 +20,14 @@ def kernels_of(source: str) -> Kernels:
     return Kernels(source, space)
 
 
-def test_a_space_too_large_to_enumerate_is_searched_step_by_step_and_to_wishes_too() -> None:
+def test_a_space_too_large_to_enumerate_is_searched_step_by_step_and_to_preferences_too() -> None:
     kernels = kernels_of(LARGE)
     best = {f"T{n}": 3 for n in range(8)}
     tried = [
         Tried(point={**best, "T7": value}, score=None if value == 0 else -abs(value - 3) / 10)
         for value in range(6)
     ]
-    history = History(tried=tuple(tried), wishes=({"T3": 7},))
+    history = History(tried=tuple(tried), preferred=({"T3": 7},))
     points = list(islice(propose(kernels, history, "1"), 9))
     assert all(valid(kernels.space, one) for one in points)
     assert {**best, "T3": 7} in points

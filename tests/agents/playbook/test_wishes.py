@@ -22,7 +22,7 @@ def hint(code: str, round: int) -> Hint:
     return Hint(round=round, about="", code=code, text="")
 
 
-def test_the_newest_hints_that_the_playbook_answers_are_wishes_bottlenecks_first() -> None:
+def test_the_newest_hints_prefer_the_values_a_playbook_lists_bottlenecks_first() -> None:
     where = situation(
         performance_hints=(hint("bank_conflicts", 1), hint("latency", 2), hint("USER", 3)),
         error_hints=(hint("LAUNCH_FAILED", 2), hint("LAUNCH_FAILED", 2)),
@@ -34,6 +34,6 @@ def test_the_newest_hints_that_the_playbook_answers_are_wishes_bottlenecks_first
     )
 
 
-def test_what_the_best_has_already_is_no_wish() -> None:
+def test_values_that_the_best_has_already_are_not_proposed() -> None:
     where = situation(performance_hints=(hint("bank_conflicts", 1), hint("latency", 1)))
     assert find_wishes(SPACE, where, {"PAD": 1, "TILE": 32}) == ({"TILE": 16},)

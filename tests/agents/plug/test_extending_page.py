@@ -7,13 +7,17 @@ from pathlib import Path
 from typing import Any
 
 from graph_runs import run_graph, wiring_in
+from model_server import ModelServer, Say
 from reflection_scenes import UNPADDED
+from run_starts import asked, events, parts, the_run
 from typer.testing import CliRunner
 
 from cuda_llm.agents.plug import find_agent
 from cuda_llm.agents.reflector import Reflector
 from cuda_llm.agents.seam import Stage
-from cuda_llm.traces.events import AgentDecided
+from cuda_llm.graph.runs.start import start
+from cuda_llm.tasks.loader import load_task
+from cuda_llm.traces.events import AgentDecided, AttemptJudged
 from cuda_llm.traces.read import read_events
 
 ROOT = Path(__file__).parents[3]
@@ -91,11 +95,29 @@ def test_its_agent_runs_in_the_graph(tmp_path: Path) -> None:
     assert told.note == "Most of the time goes to {'n': 1024}."
 
 
+def test_its_agent_that_asks_runs_as_it_is_named(tmp_path: Path) -> None:
+    (block,) = [one for one in BLOCKS if "def plan(" in one]
+    (tmp_path / "my_agents.py").write_text(block)
+    with ModelServer(lambda _: Say("tile it"), model="PLANNER") as server:
+        order = asked(
+            tmp_path / "runs",
+            rounds=1,
+            agents=(f"{tmp_path}/my_agents.py:plan",),
+            agent_models={"plan": "PLANNER"},
+            base_url=server.base_url,
+        )
+        asyncio.run(start(order, overrides=parts()))
+    told = [one for one in events(the_run(tmp_path / "runs")) if isinstance(one, AgentDecided)]
+    assert ("plan", "tile it") in [(one.agent, one.note) for one in told]
+    assert load_task("vector_add").description in server.requests[-1].prompt
+
+
 def test_its_generator_offers_the_files_of_a_folder(tmp_path: Path) -> None:
     (tmp_path / "r1-c1.cu").write_text("int ok_50_1;\n")
-    state, _ = events_of(tmp_path, generator=defined("FromFolder")(str(tmp_path)), candidates=2)
-    assert [one["code"] for one in state["attempts"]] == ["PASSED", "NO_CODE"]
-    assert state["attempts"][0]["written_by"] == "human"
+    _, events = events_of(tmp_path, generator=defined("FromFolder")(str(tmp_path)), candidates=2)
+    judged = [one.attempt for one in events if isinstance(one, AttemptJudged)]
+    assert [one.code for one in judged] == ["PASSED", "NO_CODE"]
+    assert judged[0].written_by == "human"
 
 
 def test_its_reflector_takes_part(tmp_path: Path) -> None:

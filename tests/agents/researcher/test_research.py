@@ -19,12 +19,15 @@ from cuda_llm.agents.researcher.tiles import item_bytes
 from cuda_llm.agents.researcher.timed_sizes import find_roofs
 from cuda_llm.agents.seam import Contribution
 from cuda_llm.agents.situation import Situation
+from cuda_llm.capabilities import Capabilities
 from cuda_llm.codec import decode, encode
 from cuda_llm.hardware_profiles.lookup import find_hardware, list_hardware
 from cuda_llm.hardware_profiles.occupancy import occupancy
 from cuda_llm.tasks.dtypes import CTYPES
 from cuda_llm.tasks.least_time import least_time, usable_precision
 from cuda_llm.tasks.loader import load_task
+
+GPU = Capabilities(measures_time=True, bench_sizes=True)
 
 TASKS = (
     "vector_add",
@@ -71,7 +74,7 @@ def test_the_roofline_of_each_timed_size_is_told() -> None:
 
 def test_a_compute_bound_task_is_told_so() -> None:
     (*_, largest) = find_roofs(
-        before_anything("matrix_multiplication", hardware=H200, time_source="measured")
+        before_anything("matrix_multiplication", hardware=H200, capabilities=GPU)
     ).data
     assert (largest["bound"], largest["precision"]) == ("compute", "fp32")
 
@@ -86,7 +89,7 @@ def test_what_the_baseline_reaches_is_told_once_it_was_timed() -> None:
 
 def test_the_cost_of_a_launch_is_told_where_sizes_are_small() -> None:
     assert any("A launch costs" in line for line in find_roofs(before_anything()).lines)
-    large = before_anything(time_source="measured")
+    large = before_anything(capabilities=GPU)
     assert not any("A launch costs" in line for line in find_roofs(large).lines)
 
 
@@ -111,7 +114,7 @@ def test_occupancy_corners_are_corners(hardware: Any) -> None:
 
 def test_the_emulated_device_is_told_to_lack_what_it_cannot_execute() -> None:
     emulated = find_instructions(before_anything(hardware=H200))
-    measured = find_instructions(before_anything(hardware=H200, time_source="measured"))
+    measured = find_instructions(before_anything(hardware=H200, capabilities=GPU))
     assert "tensor cores" in emulated.data["refused"]
     assert any("TMA" in name for name in emulated.data["refused"])
     assert measured.data["refused"] == []
@@ -139,7 +142,7 @@ def test_a_probe_s_figures_count_as_measured() -> None:
     ampere = before_anything().hardware
     keys = "peaks.dram_gb_s, boost_clock_mhz, model.dram_efficiency, model.launch_us, l2_bytes"
     probed = replace(ampere, sources={keys: "cuda-llm hardware probe, this machine"})
-    found = find_unknowns(before_anything(hardware=probed, time_source="measured"))
+    found = find_unknowns(before_anything(hardware=probed, capabilities=GPU))
     assert set(found.data.values()) == {"measured"}
     assert (found.lines, found.decision) == ((), "")
 

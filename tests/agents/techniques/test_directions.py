@@ -13,11 +13,14 @@ from cuda_llm.agents.techniques.changes import CHANGES
 from cuda_llm.agents.techniques.directions import directions
 from cuda_llm.agents.techniques.structures import STRUCTURES
 from cuda_llm.agents.techniques.work import Work, work_of
+from cuda_llm.capabilities import Capabilities
 from cuda_llm.hardware_profiles.lookup import find_hardware
 from cuda_llm.outcomes import NoCode, Passed, Verdict
 from cuda_llm.profile import Bottleneck, Profile
 from cuda_llm.search import Attempt, Components, HardwareContext, Kind
 from cuda_llm.tasks.loader import load_task
+
+GPU, EMULATED = Capabilities(), Capabilities(full_isa=False)
 
 TASKS = {
     "vector_add": Work.STREAMS,
@@ -48,7 +51,7 @@ def situation(task: str = "reduction", gpu: str = "rtx_3090_ti", **changes: obje
         task=load_task(task),
         hardware=find_hardware(gpu),
         device="a device",
-        time_source="modelled",
+        capabilities=EMULATED,
         plan=Plan(),
         round=1,
         archive=Verdicts(),
@@ -160,18 +163,18 @@ def every_text(at: Situation, kind: Kind) -> str:
 
 
 @pytest.mark.parametrize(
-    ("gpu", "source", "asynchronous", "bulk"),
+    ("gpu", "able", "asynchronous", "bulk"),
     [
-        ("gtx_1660_super", "measured", False, False),
-        ("rtx_3090_ti", "measured", True, False),
-        ("h100_sxm5_80gb", "measured", True, True),
-        ("h100_sxm5_80gb", "modelled", True, False),
+        ("gtx_1660_super", GPU, False, False),
+        ("rtx_3090_ti", GPU, True, False),
+        ("h100_sxm5_80gb", GPU, True, True),
+        ("h100_sxm5_80gb", EMULATED, True, False),
     ],
 )
 def test_only_instructions_that_the_device_has_are_offered(
-    gpu: str, source: str, asynchronous: bool, bulk: bool
+    gpu: str, able: Capabilities, asynchronous: bool, bulk: bool
 ) -> None:
-    at = situation("matrix_multiplication", gpu, time_source=source)
+    at = situation("matrix_multiplication", gpu, capabilities=able)
     texts = every_text(at, Kind.IMPROVE)
     assert ("__pipeline_memcpy_async" in texts) == asynchronous
     assert ("tensor memory accelerator" in texts) == bulk

@@ -12,6 +12,7 @@ from commands import Command, Ran
 
 from cuda_llm.traces.events import RunForked, RunInterrupted, RunResumed, RunStarted
 from cuda_llm.traces.read import read_events
+from cuda_llm.traces.run_folder import RunFolder
 
 ROOT = Path(__file__).parents[3]
 SCHEMA = json.loads((ROOT / "docs/schemas/run.schema.json").read_text())
@@ -123,8 +124,9 @@ def test_a_review_stops_before_a_round_and_resume_goes_on(
     assert "stopped for review" in ran.complaint
     again = cuda_llm("resume", "latest", "--hint", "Keep it simple.", "--json")
     assert again.code == 0, again.stderr
-    brief = json.loads((the_run(tmp_path) / "candidates/r1-c1/brief.json").read_text())
-    assert [hint["text"] for hint in brief["performance_hints"]] == ["Keep it simple."]
+    brief = RunFolder(the_run(tmp_path)).brief("r1-c1")
+    assert brief is not None
+    assert [hint.text for hint in brief.performance_hints] == ["Keep it simple."]
 
 
 def test_a_fork_goes_another_way_with_the_hints_of_an_editor(
@@ -140,8 +142,9 @@ def test_a_fork_goes_another_way_with_the_hints_of_an_editor(
     assert ran.code == 0, ran.stderr
     new = Path(document(ran)["run_dir"])
     assert new != old
-    brief = json.loads((new / "candidates/r2-c1/brief.json").read_text())
-    assert [hint["text"] for hint in brief["error_hints"]] == ["Count."]
+    brief = RunFolder(new).brief("r2-c1")
+    assert brief is not None
+    assert [hint.text for hint in brief.error_hints] == ["Count."]
     (event,) = told(new, RunForked)
     assert event == RunForked(of=old.name, round=1, edited_hints=True)
 

@@ -1,4 +1,4 @@
-"""A run while it works: what the board holds, what a log says, what a terminal shows."""
+"""A run while it works: what its status holds, what a log says, what a terminal shows."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -69,18 +69,18 @@ CHOSEN = IncumbentChosen(round=1, before=None, incumbent="r1-c1", reason="it is 
 
 
 def after(events: Sequence[Event]) -> Board:
-    board = Board()
+    status = Board()
     for event in events:
-        board(event)
-    return board
+        status(event)
+    return status
 
 
 def log(events: Sequence[Event]) -> str:
-    board = Board()
+    status = Board()
     said: list[str] = []
     for event in events:
-        board(event)
-        said += lines(event, board)
+        status(event)
+        said += lines(event, status)
     return "\n".join(said)
 
 
@@ -90,9 +90,9 @@ def test_each_candidate_stands_where_it_is() -> None:
 
 
 def test_the_headline_says_round_best_and_spend() -> None:
-    board = after([*ROUND, judged(1), CHOSEN, CALL])
-    assert board.headline.startswith("round 1/5  best 41.0 us = 2.50x baseline (r1-c1)  spent 12k")
-    assert "price unknown" in board.headline
+    status = after([*ROUND, judged(1), CHOSEN, CALL])
+    assert status.headline.startswith("round 1/5  best 41.0 us = 2.50x baseline (r1-c1)  spent 12k")
+    assert "price unknown" in status.headline
     assert "no kernel has passed yet" in after(ROUND).headline
 
 
@@ -125,7 +125,7 @@ def test_a_log_says_what_matters_and_nothing_else() -> None:
     ]
 
 
-def test_a_terminal_shows_the_board_and_no_markup_of_strangers() -> None:
+def test_a_terminal_shows_the_status_and_no_markup_of_strangers() -> None:
     live = Live()
     for event in (*ROUND, StageEntered(candidate="r1-c1", stage="[red]odd")):
         live(event)

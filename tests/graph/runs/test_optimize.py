@@ -40,6 +40,14 @@ def test_a_script_gets_the_result_of_a_run(tmp_path: Path) -> None:
     assert isinstance(heard[-1], RunFinished)
 
 
+def test_a_script_gets_the_settings_of_the_machine_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_LLM_L2", "warm")
+    optimize("vector_add", **table(tmp_path))
+    assert the_run(tmp_path).read_run()["request"]["l2"] == "warm"
+
+
 def test_a_service_awaits_several_at_once(tmp_path: Path) -> None:
     async def both() -> list[Result]:
         first, second = (aoptimize("vector_add", **table(tmp_path / name)) for name in "ab")

@@ -12,7 +12,7 @@ from run_starts import asked, events, parts, the_run
 from cuda_llm.errors import UsageError
 from cuda_llm.graph.overrides import NOTHING, Overrides
 from cuda_llm.graph.runs.result import Result, read_result
-from cuda_llm.graph.runs.resume import resume
+from cuda_llm.graph.runs.resume import parts_of, resume
 from cuda_llm.graph.runs.start import start
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.traces.events import HintGiven, RunInterrupted, RunResumed, RunStarted
@@ -80,6 +80,19 @@ def test_a_run_of_a_task_that_changed_is_not_resumed(tmp_path: Path) -> None:
         file.write("// slower\n")
     with pytest.raises(UsageError, match=r"has changed since the run began \(baseline.cu\)"):
         asyncio.run(resume(the_run(tmp_path / "runs"), overrides=parts()))
+
+
+def test_settings_of_another_day_change_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model named since then would take the writing from the playbook."""
+    brought = parts(generator=None)
+    asyncio.run(start(asked(tmp_path, rounds=1, review=True), overrides=brought))
+    run = the_run(tmp_path)
+    monkeypatch.setenv("CUDA_LLM_MODEL", "newer-model")
+    monkeypatch.setenv("CUDA_LLM_L2", "warm")
+    found = parts_of(run, brought)
+    assert (found.chosen.name, found.model, found.request.l2) == ("playbook", "", "cold")
 
 
 def test_what_was_brought_as_an_object_must_be_brought_again(tmp_path: Path) -> None:
@@ -150,3 +163,24 @@ def test_a_run_that_chose_its_device_goes_on_with_that_one(tmp_path: Path) -> No
 
     with pytest.raises(UsageError, match="here is emulated RTX 4090"):
         asyncio.run(resume(run, overrides=parts(device=None)))
+
+
+def test_a_device_that_was_named_by_code_is_opened_again(tmp_path: Path) -> None:
+    own = tmp_path / "own.py"
+    own.write_text(
+        "from run_starts import ReadyDevice\n"
+        "from cuda_llm.extend import open_device\n"
+        "device = ReadyDevice(open_device('emulated').hardware)\n"
+    )
+    spec = f"{own}:device"
+    asyncio.run(stop_when("compile // r1-c1", tmp_path / "run", device=spec))
+    run = the_run(tmp_path / "run")
+    about = run.read_run()
+    assert (about["request"]["device"], about["device_spec"]) == (spec, spec)
+    brought = [name for name in about["brought"] if name != "device"]
+    run.write_run({**about, "brought": brought})
+    assert asyncio.run(resume(run, overrides=parts(device=None))).finished
+
+    own.unlink()
+    with pytest.raises(UsageError, match=r"device '.*own\.py:device': cannot import .*own\.py"):
+        asyncio.run(start(asked(tmp_path / "next", device=spec), overrides=parts(device=None)))

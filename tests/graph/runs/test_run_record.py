@@ -9,10 +9,9 @@ from measured_runs import measuring_device
 from run_starts import asked, parts, the_run
 
 from cuda_llm.graph.runs.parts import find_parts
-from cuda_llm.graph.runs.run_record import device_spec
 from cuda_llm.graph.runs.start import start
-from cuda_llm.profile import TimeSource
 from cuda_llm.tools.devices.emulated import EmulatedDevice
+from cuda_llm.tools.devices.find import spec_of
 from cuda_llm.traces.verify import verify_command
 
 
@@ -24,8 +23,8 @@ class Named(EmulatedDevice):
         return "cuda:1 NVIDIA H200"
 
     @property
-    def time_source(self) -> TimeSource:
-        return "measured"
+    def spec(self) -> str:
+        return "cuda:1"
 
 
 @pytest.mark.parametrize(
@@ -36,7 +35,7 @@ def test_what_auto_found_can_be_named_again(tmp_path: Path, asked_for: str, spec
     found = Named(measuring_device().hardware)
     overrides = replace(parts(), device=found)
     whole = find_parts(asked(tmp_path, device=asked_for), overrides)
-    assert device_spec(whole) == spec
+    assert spec_of(whole.device, asked_for) == spec
 
 
 def test_a_warm_run_is_verified_warm(tmp_path: Path) -> None:

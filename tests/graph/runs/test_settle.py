@@ -15,7 +15,9 @@ NOON = datetime(2026, 1, 31, 12, 0, 0, tzinfo=UTC)
 def test_paths_become_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my_task").mkdir()
-    settled = settle(RunRequest(task="my_task", start="mine.cu", prompts="words"))
+    asked = RunRequest(task="my_task", start="mine.cu", prompts="words", device="far.py:Far")
+    settled = settle(asked)
+    assert settled.device == f"{tmp_path}/far.py:Far"
     assert settled.task == str(tmp_path / "my_task")
     assert settled.start == str(tmp_path / "mine.cu")
     assert settled.prompts == str(tmp_path / "words")

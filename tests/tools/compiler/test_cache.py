@@ -15,11 +15,12 @@ import pytest
 from cuda_llm.errors import MissingError
 from cuda_llm.outcomes import CompileFailed, Diagnostic, LoadFailed, PolicyViolation, Verdict
 from cuda_llm.spots import SourceSpot
-from cuda_llm.tools.compiler.cache import entry_folder, load, request_key, store
+from cuda_llm.tools.compiler.cache import request_key
 from cuda_llm.tools.compiler.candidate import Compiled, CompileLimits, CompileRequest
 from cuda_llm.tools.compiler.record import Failure, failure_record, read_failure
 from cuda_llm.tools.compiler.toolkit import Toolkit, find_toolkit
 from cuda_llm.tools.compiler.workspace import private_folder
+from cuda_llm.tools.native.store import entry_folder, load, store
 
 SOLVE = 'extern "C" void solve(const float* a, float* b, int n)'
 SOURCE = f"__global__ void k(float* b) {{ b[0] = 1; }}\n{SOLVE} {{ k<<<1, 1>>>(b); }}\n"

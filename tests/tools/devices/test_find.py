@@ -45,7 +45,11 @@ def opened(spec: str, library: str) -> tuple[Device, list[str]]:
 )
 def test_a_device_is_found_by_its_name(spec: str, name: str, target: str) -> None:
     device = open_device(spec)
-    assert (device.name, device.target, device.time_source) == (name, target, "modelled")
+    assert (device.name, device.target, device.capabilities.time_source) == (
+        name,
+        target,
+        "modelled",
+    )
 
 
 @pytest.mark.parametrize("spec", ["", "gpu", "auto:RTX 4090", "emulated 4090", "cpu:0"])
@@ -99,7 +103,7 @@ def test_without_cupy_the_extra_that_fits_the_driver_is_named(
     with pytest.raises(MissingError, match=rf"pip install 'cuda-llm\[{extra}\]'"):
         open_device("cuda:0", library=library)
     device, (line,) = opened("auto", library)
-    assert device.time_source == "modelled"
+    assert device.capabilities.time_source == "modelled"
     assert "CuPy is missing" in line
 
 
@@ -107,7 +111,11 @@ def test_without_cupy_the_extra_that_fits_the_driver_is_named(
 def test_a_gpu_that_works_is_taken(machine: Path, spec: str) -> None:
     device, told = opened(spec, build_driver(machine, H200))
     assert (device.name, device.target) == ("cuda:0 NVIDIA H200", "sm_90a")
-    assert (device.time_source, device.width, device.notes) == ("measured", 1, ())
+    assert (device.capabilities.time_source, device.capabilities.at_once, device.notes) == (
+        "measured",
+        1,
+        (),
+    )
     assert told == ["cuda:0 NVIDIA H200: a GPU that works"] * (spec == "auto")
 
 
@@ -119,7 +127,7 @@ def test_gpus_are_named_by_ordinals(machine: Path, spec: str, name: str) -> None
 
 def test_all_gpus_are_one_device_as_wide_as_they_are_many(machine: Path) -> None:
     device, _ = opened("cuda:all", build_driver(machine, H200, count=4))
-    assert (device.name, device.width) == ("4 x NVIDIA H200", 4)
+    assert (device.name, device.capabilities.at_once) == ("4 x NVIDIA H200", 4)
     assert device.pinned().name == "cuda:0 NVIDIA H200"
 
 
@@ -149,7 +157,7 @@ def test_auto_prefers_a_gpu_without_company(machine: Path, monkeypatch: pytest.M
 def test_auto_leaves_a_full_gpu_alone(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install_nvml(machine, monkeypatch, QUIET | {"free_bytes": 1 << 30})
     device, (line,) = opened("auto", build_driver(machine, H200))
-    assert device.time_source == "modelled"
+    assert device.capabilities.time_source == "modelled"
     assert "cuda:0 has 1.0 GiB of memory free" in line
 
 
@@ -177,10 +185,10 @@ def test_a_gpu_in_quarantine_is_not_opened(machine: Path) -> None:
     with pytest.raises(DeviceLost, match=r"7 known words .*doctor --lift cuda:0"):
         opened("cuda:0", library)
     device, (line,) = opened("auto", library)
-    assert device.time_source == "modelled"
+    assert device.capabilities.time_source == "modelled"
     assert "quarantine" in line
     quarantine.lift(H200.uuid)
-    assert opened("auto", library)[0].time_source == "measured"
+    assert opened("auto", library)[0].capabilities.time_source == "measured"
 
 
 def test_the_driver_is_part_of_the_version(machine: Path) -> None:

@@ -78,7 +78,7 @@ def test_a_device_that_is_lost_is_left_out_and_its_work_done_elsewhere(
         assert {await group.carry_out(pid) for _ in range(3)} == {ours}
 
     asyncio.run(work())
-    assert (group.width, group.pinned()) == (1, pair[1])
+    assert (group.capabilities.at_once, group.pinned()) == (1, pair[1])
 
 
 def test_the_loss_of_the_last_device_is_told(pair: list[RefereedDevice]) -> None:

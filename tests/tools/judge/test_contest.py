@@ -5,10 +5,17 @@ import math
 from dataclasses import replace
 
 import pytest
+from measured_site import MeasuredSite, Script, named
 from simulated_loop import run_simulated
-from timed_array_session import Script, TimedArraySite, named
-from timed_benches import small_bench, timed_site
-from timed_scripts import honest, late, merging, overruns, slow_in_short_batches
+from timed_vector_adds import (
+    honest,
+    late,
+    merging,
+    overruns,
+    slow_in_short_batches,
+    small_bench,
+    timed_site,
+)
 
 from cuda_llm.outcomes import InfraFailed, Quarantined
 from cuda_llm.profile import TimeSource
@@ -31,7 +38,7 @@ from cuda_llm.tools.timing.tier import Tier
 pytestmark = pytest.mark.usefixtures("own_cache")
 
 
-def site_with(first: Script, second: Script) -> TimedArraySite:
+def site_with(first: Script, second: Script) -> MeasuredSite:
     site = timed_site(honest(1.0), baseline_us=60.0)
     site.scripts = {**site.scripts, "first": first, "second": second}
     return site
@@ -42,7 +49,7 @@ def contest_of(first: Script, second: Script, *sizes: int) -> Contest:
 
 
 async def hold(
-    site: TimedArraySite, *sizes: int, tier: Tier = Tier.SCREEN, limit_s: float = LIMIT_S
+    site: MeasuredSite, *sizes: int, tier: Tier = Tier.SCREEN, limit_s: float = LIMIT_S
 ) -> Contest | InfraFailed:
     return await contest_there(
         site,
@@ -56,7 +63,7 @@ async def hold(
     )
 
 
-def held(site: TimedArraySite, *sizes: int, tier: Tier = Tier.SCREEN) -> Contest:
+def held(site: MeasuredSite, *sizes: int, tier: Tier = Tier.SCREEN) -> Contest:
     found = asyncio.run(hold(site, *sizes, tier=tier))
     assert isinstance(found, Contest)
     return found
@@ -161,7 +168,7 @@ def test_a_machine_that_is_too_noisy_to_tell_is_nobodys_loss() -> None:
     assert (lost.outcome, lost.faults["first"].code) == ("slower", "QUARANTINED")
 
 
-def on_a_noisy_host(first_us: float, second_us: float, jitter_us: float) -> TimedArraySite:
+def on_a_noisy_host(first_us: float, second_us: float, jitter_us: float) -> MeasuredSite:
     """Batches take their time, as the loop's clock has it, and are held up by chance."""
     site = site_with(honest(first_us), honest(second_us))
     site.lasting, site.jitter_us = True, jitter_us

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 from array_kernels import add, writes
-from array_session import ArraySession, Buffers, Candidate
-from timed_array_session import Call, named
-from timed_benches import small_bench, timed_site
-from timed_scripts import add as add_once
+from measured_site import Buffers, Call, Candidate, named, running
+from timed_vector_adds import add as add_once
+from timed_vector_adds import small_bench, timed_site
 
+from cuda_llm.capabilities import Capabilities
 from cuda_llm.hardware_profiles.lookup import find_hardware
 from cuda_llm.outcomes import DeviceAssert, IllegalAccess, Misaligned, TimedOut, Verdict
 from cuda_llm.spots import SourceSpot
@@ -21,6 +21,7 @@ from cuda_llm.tools.compiler.candidate import Compiled
 from cuda_llm.tools.device import CallOptions, Level
 from cuda_llm.tools.devices.emulated import EmulatedDevice
 from cuda_llm.tools.gpu.cuda_errors import verdict_on
+from cuda_llm.tools.gpu.site import CAPABILITIES
 from cuda_llm.tools.judge.device_bench import DeviceBench, open_bench
 from cuda_llm.tools.judge.failed_case import FailedCase
 from cuda_llm.tools.judge.on_site import time_there
@@ -49,8 +50,8 @@ class CodeAlone(EmulatedDevice):
     gpu: Candidate
 
     @property
-    def time_source(self) -> Any:
-        return "measured"
+    def capabilities(self) -> Capabilities:
+        return CAPABILITIES
 
     async def carry_out(
         self, work: Callable[..., Awaitable[Any]], /, *arguments: Any, **named: Any
@@ -59,7 +60,7 @@ class CodeAlone(EmulatedDevice):
 
     @asynccontextmanager
     async def open(self, candidate: Compiled) -> AsyncIterator[Any]:
-        yield ArraySession(self.gpu)
+        yield running(self.gpu)
 
 
 def faulty(number: int, fails: Callable[[Buffers], bool]) -> Candidate:

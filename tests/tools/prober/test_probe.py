@@ -13,8 +13,8 @@ from gpu_drivers import attributes_of
 from cuda_llm.errors import InfrastructureError, MissingError
 from cuda_llm.hardware_profiles.ceilings import find_ceilings, keep_ceilings, published_ceilings
 from cuda_llm.hardware_profiles.lookup import find_hardware
+from cuda_llm.tools.cuda.nvml import name_reasons
 from cuda_llm.tools.prober.arithmetic import TYPES, near_one
-from cuda_llm.tools.prober.clocks import name_reasons
 from cuda_llm.tools.prober.compare import as_ceilings, compare
 from cuda_llm.tools.prober.copies import LARGEST_BYTES, SMALLEST_BYTES, sizes
 from cuda_llm.tools.prober.cubin import probe_cubin

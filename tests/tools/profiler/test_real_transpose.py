@@ -8,7 +8,8 @@ import pytest
 from cuda_llm.tools.buffers import BufferSpec, Role
 from cuda_llm.tools.compiler.candidate import Compiled, CompileRequest
 from cuda_llm.tools.compiler.compile import compile_candidate
-from cuda_llm.tools.device import CallOptions, CallReport, Level, Scalar, Session
+from cuda_llm.tools.device import CallOptions, Level, Scalar, Session
+from cuda_llm.tools.devices.call_report import EmulatedCallReport
 from cuda_llm.tools.devices.find import open_emulated
 
 NAIVE = Path(__file__).parents[3] / "tasks/matrix_transpose/baseline.cu"
@@ -40,7 +41,7 @@ SOURCES = {
 }
 
 
-async def explain(name: str, n: int, level: Level) -> CallReport:
+async def explain(name: str, n: int, level: Level) -> EmulatedCallReport:
     device = open_emulated("RTX 3090 Ti")
     request = CompileRequest(source=SOURCES[name], name=name, target=device.target)
     compiled = await compile_candidate(request)
@@ -56,27 +57,27 @@ async def explain(name: str, n: int, level: Level) -> CallReport:
         placed["in"].data[...] = 1.0
         size = Scalar(value=n, ctype="int")
         report = await session.call(["in", "out", size, size], CallOptions(level=level))
-    assert isinstance(report, CallReport), report
+    assert isinstance(report, EmulatedCallReport), report
     return report
 
 
 @pytest.fixture(scope="module", params=[1024, 2048])
-def reports(request: pytest.FixtureRequest) -> dict[str, CallReport]:
+def reports(request: pytest.FixtureRequest) -> dict[str, EmulatedCallReport]:
     n = int(request.param)
 
-    async def every() -> dict[str, CallReport]:
+    async def every() -> dict[str, EmulatedCallReport]:
         return {name: await explain(name, n, Level.ACCOUNT) for name in SOURCES}
 
     return asyncio.run(every())
 
 
-def test_padded_beats_unpadded_beats_naive(reports: dict[str, CallReport]) -> None:
+def test_padded_beats_unpadded_beats_naive(reports: dict[str, EmulatedCallReport]) -> None:
     times = {name: report.time_us for name, report in reports.items()}
     assert times["padded.cu"] * 1.05 < times["unpadded.cu"]
     assert times["unpadded.cu"] * 1.05 < times["naive.cu"]
 
 
-def test_bank_conflicts_are_named_with_their_line(reports: dict[str, CallReport]) -> None:
+def test_bank_conflicts_are_named_with_their_line(reports: dict[str, EmulatedCallReport]) -> None:
     first = reports["unpadded.cu"].bottlenecks[0]
     assert first.code == "bank_conflicts"
     assert "32-way" in first.explanation
@@ -86,7 +87,9 @@ def test_bank_conflicts_are_named_with_their_line(reports: dict[str, CallReport]
     assert TILED.splitlines()[first.spot.line - 1].strip() == first.spot.text
 
 
-def test_uncoalesced_stores_are_named_with_their_line(reports: dict[str, CallReport]) -> None:
+def test_uncoalesced_stores_are_named_with_their_line(
+    reports: dict[str, EmulatedCallReport],
+) -> None:
     first = reports["naive.cu"].bottlenecks[0]
     assert first.code == "uncoalesced_global"
     assert "32.0 sectors a request where 4.0 would do" in first.explanation
@@ -94,7 +97,7 @@ def test_uncoalesced_stores_are_named_with_their_line(reports: dict[str, CallRep
     assert "output[" in first.spot.text
 
 
-def test_the_padded_one_has_neither(reports: dict[str, CallReport]) -> None:
+def test_the_padded_one_has_neither(reports: dict[str, EmulatedCallReport]) -> None:
     codes = [bottleneck.code for bottleneck in reports["padded.cu"].bottlenecks]
     assert codes[0] == "dram_bandwidth"
     assert not {"bank_conflicts", "uncoalesced_global"} & set(codes)

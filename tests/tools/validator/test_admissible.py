@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from array_kernels import HONEST, sum_in_order, writes
-from array_session import ArraySession, Buffers
+from measured_site import Buffers, running
 from small_tasks import small_task
 
 from cuda_llm.errors import InfrastructureError
@@ -21,7 +21,7 @@ from cuda_llm.tools.validator.admissible import Admission, check_sessions
 
 
 def check(task: Task, candidate: Any) -> Admission:
-    return asyncio.run(check_sessions(task, ArraySession(candidate), ArraySession(candidate)))
+    return asyncio.run(check_sessions(task, running(candidate), running(candidate)))
 
 
 def with_reference(task: Task, folder: Path, text: str) -> Task:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from array_kernels import add, writes
-from array_session import LAUNCH, ArraySession, Buffers, Candidate
+from measured_site import LAUNCH, Buffers, Candidate, running, untimed
 from small_tasks import small_task
 
 from cuda_llm.outcomes import (
@@ -33,7 +33,7 @@ TASK = small_task("vector_add")
 
 
 def judge(candidate: Candidate) -> Validated | Verdict:
-    return asyncio.run(validate(TASK, ArraySession(candidate)))
+    return asyncio.run(validate(TASK, running(candidate)))
 
 
 def test_a_validated_candidate_says_what_was_compared() -> None:
@@ -54,7 +54,7 @@ def test_the_same_nonce_gives_the_same_inputs_and_another_nonce_others() -> None
             inputs.append(b["A"].tobytes())
             b["C"][...] = b["A"] + b["B"]
 
-        asyncio.run(validate(TASK, ArraySession(candidate), nonce=nonce))
+        asyncio.run(validate(TASK, running(candidate), nonce=nonce))
         return inputs
 
     assert seen(b"1" * 16) == seen(b"1" * 16)
@@ -64,7 +64,7 @@ def test_the_same_nonce_gives_the_same_inputs_and_another_nonce_others() -> None
 @pytest.mark.parametrize("side", ["before", "after"])
 @pytest.mark.parametrize("distance", [0, 3, 255])
 def test_a_write_beside_a_buffer_is_found_on_its_side(side: str, distance: int) -> None:
-    session = ArraySession(lambda b, options: None)
+    session = running(lambda b, options: None)
 
     def candidate(b: Buffers, options: CallOptions) -> None:
         b["C"][...] = b["A"] + b["B"]
@@ -73,7 +73,7 @@ def test_a_write_beside_a_buffer_is_found_on_its_side(side: str, distance: int) 
         at = distance if side == "after" else guard.size - 1 - distance
         guard[at] ^= 1
 
-    session.candidate = candidate
+    session.script = untimed(candidate)
     verdict = asyncio.run(validate(TASK, session))
     assert verdict == GuardOverwritten(buffer="C", side=side, offset_bytes=distance)
 
@@ -128,12 +128,12 @@ def test_replayed_outputs_are_wrong(key: Callable[[Buffers], Any]) -> None:
     if key is _by_first_and_last:
         doubled = replace(doubled, arguments=(first, *TASK.arguments[1:]), linear=False)
     for _ in range(3):
-        verdict = asyncio.run(validate(doubled, ArraySession(candidate)))
+        verdict = asyncio.run(validate(doubled, running(candidate)))
         assert isinstance(verdict, WrongResult)
 
 
 def test_a_call_without_a_launch_is_host_side_computation() -> None:
-    session = ArraySession(writes("vector_add", add), launches=())
+    session = running(writes("vector_add", add), launches=())
     verdict = asyncio.run(validate(TASK, session))
     assert isinstance(verdict, PolicyViolation)
     assert verdict.rule == "no-launch"
@@ -141,9 +141,9 @@ def test_a_call_without_a_launch_is_host_side_computation() -> None:
 
 def test_copies_alone_are_no_kernel() -> None:
     copies = replace(LAUNCH, kernel="copies and fills", grid=(0, 0, 0), block=(0, 0, 0))
-    session = ArraySession(writes("vector_add", add), launches=(copies,))
+    session = running(writes("vector_add", add), launches=(copies,))
     assert asyncio.run(validate(TASK, session)) == NO_KERNEL
-    beside = ArraySession(writes("vector_add", add), launches=(LAUNCH, copies))
+    beside = running(writes("vector_add", add), launches=(LAUNCH, copies))
     assert isinstance(asyncio.run(validate(TASK, beside)), Validated)
 
 
@@ -168,14 +168,14 @@ def test_order_dependent_sums_within_a_quarter_of_the_tolerance_are_noted() -> N
         order = np.random.default_rng(options.schedule_seed).permutation(b["input"].size)
         b["output"][...] = np.cumsum(b["input"][order], dtype=np.float32)[-1:]
 
-    result = asyncio.run(validate(small_task("reduction"), ArraySession(candidate)))
+    result = asyncio.run(validate(small_task("reduction"), running(candidate)))
     assert isinstance(result, Validated)
     assert len(result.notes) <= 1
     assert all("depends on the order" in note for note in result.notes)
 
 
 def test_a_write_after_the_call_came_back_is_late() -> None:
-    session = ArraySession(writes("vector_add", add))
+    session = running(writes("vector_add", add))
 
     def compare_while_it_changes(outputs: Buffers) -> dict[str, Array]:
         session.placed["C"].data[...] = 7
@@ -191,7 +191,7 @@ def test_a_write_after_the_call_came_back_is_late() -> None:
 
 def test_the_verdict_of_a_call_ends_the_evaluation() -> None:
     fault = IllegalAccess(space="global", access="read", bytes=4, detail="4 bytes past A")
-    session = ArraySession(lambda b, options: fault)
+    session = running(lambda b, options: fault)
     assert asyncio.run(validate(TASK, session)) == fault
     assert len(session.calls) == 1
 
@@ -219,7 +219,7 @@ def test_a_forgotten_tail_is_told_by_its_sizes() -> None:
 
     task = small_task("vector_add")
     sizes = replace(task.sizes, edge=({"n": 4}, {"n": 7}, {"n": 64}, {"n": 65}, {"n": 1026}))
-    verdict = asyncio.run(validate(replace(task, sizes=sizes), ArraySession(candidate)))
+    verdict = asyncio.run(validate(replace(task, sizes=sizes), running(candidate)))
     assert isinstance(verdict, WrongResult)
     assert verdict.dims == {"n": 7}
     assert verdict.looks_like.startswith("never written: the last elements")
@@ -228,7 +228,7 @@ def test_a_forgotten_tail_is_told_by_its_sizes() -> None:
 
 
 def test_small_cases_are_watched_closely_and_schedules_differ() -> None:
-    session = ArraySession(writes("vector_add", add))
+    session = running(writes("vector_add", add))
     asyncio.run(validate(TASK, session))
     assert {options.level for options in session.calls} == {Level.FULL}
     assert len({options.schedule_seed for options in session.calls}) > 3
@@ -240,7 +240,7 @@ def test_progress_is_told_case_by_case() -> None:
     asyncio.run(
         validate(
             TASK,
-            ArraySession(writes("vector_add", add)),
+            running(writes("vector_add", add)),
             on_case=lambda case, number, total: told.append((number, total)),
         )
     )

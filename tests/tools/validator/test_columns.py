@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from measured_site import as_bytes, column
 from strict_arrays import strict_arrays
-from timed_array_session import as_bytes, column
 
 from cuda_llm.tools.arrays import HOST, Arrays
 from cuda_llm.tools.buffers import BufferSpec, Role

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from array_mutants import mutants
-from array_session import ArraySession
+from measured_site import running
 
 from cuda_llm.outcomes import Verdict
 from cuda_llm.tasks.loader import load_task
@@ -51,7 +51,7 @@ def test_compiled_mutants_are_rejected_with_the_right_code(row: dict[str, Any]) 
 
 @pytest.mark.parametrize("row", named(ROWS, "python"))
 def test_mutants_on_arrays_are_rejected_with_the_right_code(row: dict[str, Any]) -> None:
-    session = ArraySession(mutants(row["task"])[row["kind"]])
+    session = running(mutants(row["task"])[row["kind"]])
     verdict = asyncio.run(validate(load_task(row["task"]), session))
     assert not isinstance(verdict, Validated)
     assert verdict.code in row["codes"], verdict

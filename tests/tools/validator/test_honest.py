@@ -5,7 +5,7 @@ import random
 
 import pytest
 from array_kernels import HONEST, Compute, writes
-from array_session import ArraySession
+from measured_site import running
 from small_tasks import small_task
 
 from cuda_llm.tasks.loader import load_task
@@ -21,7 +21,7 @@ def test_two_hundred_random_evaluations_raise_no_false_alarm(name: str) -> None:
     for number in range(EVALUATIONS):
         compute = HONEST[name][number % len(HONEST[name])]
         nonce = nonces.randbytes(16)
-        result = asyncio.run(validate(task, ArraySession(writes(name, compute)), nonce=nonce))
+        result = asyncio.run(validate(task, running(writes(name, compute)), nonce=nonce))
         assert isinstance(result, Validated), (compute.__name__, nonce, result)
 
 
@@ -30,7 +30,7 @@ def test_two_hundred_random_evaluations_raise_no_false_alarm(name: str) -> None:
 )
 def test_every_honest_way_passes_at_the_real_sizes(name: str, compute: Compute) -> None:
     task = load_task(name)
-    result = asyncio.run(validate(task, ArraySession(writes(name, compute))))
+    result = asyncio.run(validate(task, running(writes(name, compute))))
     assert isinstance(result, Validated), result
     assert result.checked["hidden"] >= 2
     assert result.checked["sizes"] == len(task.sizes.edge) + 1

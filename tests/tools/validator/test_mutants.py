@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from array_kernels import HONEST
 from array_mutants import SHORT, mutants, short_inputs
-from array_session import ArraySession
+from measured_site import running
 
 from cuda_llm.outcomes import WrongResult
 from cuda_llm.tasks.loader import load_task
@@ -20,7 +20,7 @@ NONCES = [bytes([value]) * 16 for value in (1, 2, 3)]
 def test_every_applicable_mutant_is_rejected(task: str, kind: str) -> None:
     mutant = mutants(task)[kind]
     for nonce in NONCES:
-        verdict = asyncio.run(validate(load_task(task), ArraySession(mutant), nonce=nonce))
+        verdict = asyncio.run(validate(load_task(task), running(mutant), nonce=nonce))
         assert isinstance(verdict, WrongResult), (kind, verdict)
         assert verdict.failed_cases >= 1
 
@@ -32,5 +32,5 @@ def test_every_applicable_mutant_is_rejected(task: str, kind: str) -> None:
 def test_inputs_rounded_to_a_shorter_format_are_rejected(task: str, precision: str) -> None:
     candidate = short_inputs(task, SHORT[precision])
     for nonce in NONCES:
-        verdict = asyncio.run(validate(load_task(task), ArraySession(candidate), nonce=nonce))
+        verdict = asyncio.run(validate(load_task(task), running(candidate), nonce=nonce))
         assert isinstance(verdict, WrongResult)

@@ -7,16 +7,15 @@ import numpy as np
 import pytest
 from array_kernels import HONEST, writes
 from array_mutants import mutants
-from array_session import Buffers
 from launch_on_host import launch_on_host
+from measured_site import Buffers, running, untimed
 from small_tasks import small_task
 from strict_arrays import strict_arrays
-from strict_session import StrictSession
 
 from cuda_llm.outcomes import GuardOverwritten, InputMutated, WrongResult
 from cuda_llm.tasks.loader import load_task
+from cuda_llm.tools.arrays import Launch
 from cuda_llm.tools.device import CallOptions
-from cuda_llm.tools.launch_on_gpu import Launch
 from cuda_llm.tools.validator.admissible import check_sessions
 from cuda_llm.tools.validator.cases import Case
 from cuda_llm.tools.validator.oracle import baseline_oracle
@@ -29,8 +28,8 @@ MOST_WAITS = 4
 @pytest.mark.parametrize("name", HONEST)
 @pytest.mark.parametrize("launch", [launch_on_host, None])
 def test_honest_kernels_pass_on_a_device(name: str, launch: Launch | None) -> None:
-    arrays, xp = strict_arrays(launch)
-    session = StrictSession(writes(name, HONEST[name][0]), xp)
+    arrays, _xp = strict_arrays(launch)
+    session = running(writes(name, HONEST[name][0]), arrays=arrays)
     result = asyncio.run(validate(load_task(name), session, arrays=arrays))
     assert isinstance(result, Validated), result
 
@@ -43,7 +42,7 @@ def test_a_case_seldom_waits_for_the_device(name: str) -> None:
     def on_case(case: Case, number: int, total: int) -> None:
         seen.append((case, xp.waits))
 
-    session = StrictSession(writes(name, HONEST[name][0]), xp)
+    session = running(writes(name, HONEST[name][0]), arrays=arrays)
     asyncio.run(validate(small_task(name), session, arrays=arrays, on_case=on_case))
     for (case, before), (_, after) in pairwise(seen):
         again = 4 if case.repeat_seed else 0
@@ -54,8 +53,8 @@ def test_a_case_seldom_waits_for_the_device(name: str) -> None:
 @pytest.mark.parametrize("name", HONEST)
 @pytest.mark.parametrize("kind", tuple(mutants("reduction")))
 def test_mutants_are_rejected_on_a_device(name: str, kind: str) -> None:
-    arrays, xp = strict_arrays()
-    session = StrictSession(mutants(name)[kind], xp)
+    arrays, _xp = strict_arrays()
+    session = running(mutants(name)[kind], arrays=arrays)
     verdict = asyncio.run(validate(load_task(name), session, arrays=arrays))
     assert isinstance(verdict, WrongResult), verdict
     if kind == "zero" and name == "conv2d":
@@ -63,28 +62,28 @@ def test_mutants_are_rejected_on_a_device(name: str, kind: str) -> None:
 
 
 def test_the_baseline_may_stand_in_for_the_reference_on_a_device() -> None:
-    arrays, xp = strict_arrays()
+    arrays, _xp = strict_arrays()
     for name in ("vector_add", "histogram"):
         right = writes(name, HONEST[name][0])
-        oracle = baseline_oracle(small_task(name), StrictSession(right, xp), arrays)
+        oracle = baseline_oracle(small_task(name), running(right, arrays=arrays), arrays)
         result = asyncio.run(
-            validate(small_task(name), StrictSession(right, xp), arrays=arrays, oracle=oracle)
+            validate(small_task(name), running(right, arrays=arrays), arrays=arrays, oracle=oracle)
         )
         assert isinstance(result, Validated), result
 
 
 @pytest.mark.parametrize("name", HONEST)
 def test_a_task_is_proved_sound_on_a_device(name: str) -> None:
-    arrays, xp = strict_arrays()
-    first, second = (StrictSession(writes(name, HONEST[name][0]), xp) for _ in range(2))
+    arrays, _xp = strict_arrays()
+    first, second = (running(writes(name, HONEST[name][0]), arrays=arrays) for _ in range(2))
     admission = asyncio.run(check_sessions(small_task(name), first, second, arrays))
     assert admission.checked, admission.problems
 
 
 def test_damage_is_told_apart_on_a_device() -> None:
-    arrays, xp = strict_arrays()
+    arrays, _xp = strict_arrays()
     task = small_task("vector_add")
-    session = StrictSession(lambda b, options: None, xp)
+    session = running(lambda b, options: None, arrays=arrays)
 
     def beside(b: Buffers, options: CallOptions) -> None:
         b["C"][...] = b["A"] + b["B"]
@@ -94,10 +93,10 @@ def test_damage_is_told_apart_on_a_device() -> None:
         b["C"][...] = b["A"] + b["B"]
         b["B"].view(np.uint8)[-1] ^= 1
 
-    session.candidate = beside
+    session.script = untimed(beside)
     verdict = asyncio.run(validate(task, session, arrays=arrays))
     assert verdict == GuardOverwritten(buffer="C", side="before", offset_bytes=2)
-    session.candidate = mutating
+    session.script = untimed(mutating)
     assert asyncio.run(validate(task, session, arrays=arrays)) == InputMutated(buffer="B")
 
 

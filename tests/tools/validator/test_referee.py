@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from array_kernels import HONEST, add, writes
 from array_mutants import mutants
-from array_session import ArraySession, Buffers
+from measured_site import Buffers, running
 from small_tasks import small_task
 
 from cuda_llm.outcomes import WrongResult
@@ -21,7 +21,7 @@ TASK = small_task("vector_add")
 
 
 def test_a_right_call_gives_its_report_at_the_level_asked_for() -> None:
-    session = ArraySession(writes("vector_add", add))
+    session = running(writes("vector_add", add))
     report = asyncio.run(run_case(TASK, session, {"n": 5000}, level=Level.ACCOUNT))
     assert isinstance(report, CallReport)
     assert [options.level for options in session.calls] == [Level.ACCOUNT]
@@ -33,8 +33,8 @@ def test_a_kernel_that_cheats_only_when_timed_is_found() -> None:
     def lazy(b: Buffers, options: CallOptions) -> None:
         b["C"][...] = 0 if options.level is Level.ACCOUNT else b["A"] + b["B"]
 
-    assert isinstance(asyncio.run(validate(TASK, ArraySession(lazy))), Validated)
-    timed = run_case(TASK, ArraySession(lazy), {"n": 5000}, level=Level.ACCOUNT, group="bench")
+    assert isinstance(asyncio.run(validate(TASK, running(lazy))), Validated)
+    timed = run_case(TASK, running(lazy), {"n": 5000}, level=Level.ACCOUNT, group="bench")
     verdict = asyncio.run(timed)
     assert isinstance(verdict, WrongResult)
     assert verdict.size_class == "bench"
@@ -50,7 +50,7 @@ def test_two_timed_calls_never_see_the_same_inputs() -> None:
         b["C"][...] = b["A"] + b["B"]
 
     for _ in range(2):
-        asyncio.run(run_case(TASK, ArraySession(candidate), {"n": 500}))
+        asyncio.run(run_case(TASK, running(candidate), {"n": 500}))
     assert seen[0] != seen[1]
 
 
@@ -67,8 +67,8 @@ def test_in_place_tasks_are_filled_and_compared(tmp_path: Path) -> None:
         b["C"][...] = b["A"] + b["B"]
         b["A"][...] = b["A"][::-1].copy()
 
-    assert isinstance(asyncio.run(validate(task, ArraySession(honest))), Validated)
-    verdict = asyncio.run(validate(task, ArraySession(writes("vector_add", add))))
+    assert isinstance(asyncio.run(validate(task, running(honest))), Validated)
+    verdict = asyncio.run(validate(task, running(writes("vector_add", add))))
     assert isinstance(verdict, WrongResult)
     assert verdict.buffer == "A"
     assert verdict.looks_like.startswith("a copy of A")
@@ -77,16 +77,14 @@ def test_in_place_tasks_are_filled_and_compared(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", HONEST)
 def test_a_baseline_as_oracle_rejects_mutants_and_passes_honest_kernels(name: str) -> None:
     task = replace(small_task(name), reference=None)
-    baseline = ArraySession(writes(name, HONEST[name][0]))
+    baseline = running(writes(name, HONEST[name][0]))
     for compute in HONEST[name]:
         result = asyncio.run(
-            validate(
-                task, ArraySession(writes(name, compute)), oracle=baseline_oracle(task, baseline)
-            )
+            validate(task, running(writes(name, compute)), oracle=baseline_oracle(task, baseline))
         )
         assert isinstance(result, Validated), result
         assert result.differential
     for kind in ("zero", "last_tile_missing", "off_by_one"):
-        candidate = ArraySession(mutants(name)[kind])
+        candidate = running(mutants(name)[kind])
         result = asyncio.run(validate(task, candidate, oracle=baseline_oracle(task, baseline)))
         assert isinstance(result, WrongResult), kind

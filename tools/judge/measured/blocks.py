@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 
 from cuda_llm.outcomes import OutOfMemory, Verdict
+from cuda_llm.tools.device import ClockReading
 from cuda_llm.tools.judge.measured.batches import Rules, run_pair
-from cuda_llm.tools.judge.measured.clocks import Reading, held_down
+from cuda_llm.tools.judge.measured.clocks import held_down
 from cuda_llm.tools.judge.measured.entrants import Fault, Lanes, squeezed_out
 from cuda_llm.tools.judge.refusal import refusal
 from cuda_llm.tools.timing.block import Block
@@ -17,7 +18,7 @@ class Watched:
     """A block and the looks at the clocks before and after it."""
 
     block: Block
-    readings: tuple[Reading | None, ...]
+    readings: tuple[ClockReading | None, ...]
 
 
 async def run_block(

@@ -4,11 +4,10 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from cuda_llm.tools.device import TimeClass
+from cuda_llm.tools.device import ClockReading, TimeClass
 from cuda_llm.tools.judge.measured.baseline_time import BaselineTime
 from cuda_llm.tools.judge.measured.batches import Rules
 from cuda_llm.tools.judge.measured.blocks import Watched, run_block
-from cuda_llm.tools.judge.measured.clocks import Reading
 from cuda_llm.tools.judge.measured.contents import Recipe
 from cuda_llm.tools.judge.measured.entrants import Entrants, Fault, Lanes, lay_out_all
 from cuda_llm.tools.judge.measured.paces import Paces
@@ -43,7 +42,7 @@ class Measured:
     second_class: TimeClass
     throttled: int
     """Blocks dropped because the chip held its clocks down."""
-    readings: tuple[Reading | None, ...]
+    readings: tuple[ClockReading | None, ...]
     slots: int
     """Calls of the longest batch."""
     stepwise_us: float | None = None

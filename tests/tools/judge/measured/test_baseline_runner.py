@@ -4,9 +4,8 @@ import asyncio
 from collections.abc import Mapping
 
 import pytest
-from timed_array_session import Call, Script, TimedArraySession, TimedArraySite, named
-from timed_benches import BASELINE_US, small_bench, timed, timed_site
-from timed_scripts import add, honest
+from measured_site import Call, MeasuredSession, MeasuredSite, Script, named
+from timed_vector_adds import BASELINE_US, add, honest, small_bench, timed, timed_site
 
 from cuda_llm.errors import InfrastructureError
 from cuda_llm.outcomes import OutOfMemory, Verdict
@@ -50,13 +49,13 @@ class Shared:
         return BASELINE_US if enough else NO_MEMORY
 
 
-def site_of(scripts: Mapping[str, Script], shared: Shared) -> TimedArraySite:
+def site_of(scripts: Mapping[str, Script], shared: Shared) -> MeasuredSite:
     site = timed_site(honest(40.0))
     site.scripts = {**scripts, "baseline": shared.in_need}
     return site
 
 
-def contend(site: TimedArraySite) -> object:
+def contend(site: MeasuredSite) -> object:
     options = MeasureOptions(tier=Tier.SCREEN)
     programs = (named("one"), named("other"), named("baseline"))
     return asyncio.run(contest_there(site, small_bench(96), *programs, None, options))
@@ -88,7 +87,7 @@ def test_a_candidate_that_takes_the_baselines_memory_is_out_of_memory(batches: i
 def test_of_two_candidates_nobody_knows_which_took_the_memory() -> None:
     task = small_bench(96)
     recipe = Recipe(task=task, dims={"n": 96}, arrays=HOST, reference=load_reference(task))
-    first, second, ground = (TimedArraySession(honest(40.0)) for _ in range(3))
+    first, second, ground = (MeasuredSession(honest(40.0)) for _ in range(3))
     entrants = Entrants(first=first, second=second, ground=ground)
     lanes = asyncio.run(lay_out_all(entrants, recipe, 2))
     assert isinstance(lanes, Lanes)

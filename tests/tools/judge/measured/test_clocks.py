@@ -1,21 +1,18 @@
 import asyncio
-from types import SimpleNamespace
 
 import pytest
-from timed_array_session import TimedArraySession
-from timed_benches import small_bench, timed_site
-from timed_scripts import honest
+from measured_site import MeasuredSession
+from timed_vector_adds import honest, small_bench, timed_site
 
 from cuda_llm.tools.arrays import HOST
+from cuda_llm.tools.device import ClockReading
 from cuda_llm.tools.judge.measured.baseline_time import BaselineTime
 from cuda_llm.tools.judge.measured.batches import Rules, secret_rng
 from cuda_llm.tools.judge.measured.clocks import (
     EVERY_S,
-    Reading,
     clocks_of,
     now_and_then,
     summarise,
-    unread,
 )
 from cuda_llm.tools.judge.measured.contents import Recipe
 from cuda_llm.tools.judge.measured.entrants import Entrants
@@ -26,24 +23,24 @@ from cuda_llm.tools.timing.stopping import rule_for
 from cuda_llm.tools.timing.tier import Tier
 from cuda_llm.tools.validator.oracle import reference_oracle
 
-COOL = Reading(sm_mhz=1980.0, celsius=50.0, watts=300.0, throttled=False)
-HOT = Reading(sm_mhz=1400.0, celsius=88.0, watts=700.0, throttled=True)
+COOL = ClockReading(sm_mhz=1980.0, celsius=50.0, watts=300.0, throttled=False)
+HOT = ClockReading(sm_mhz=1400.0, celsius=88.0, watts=700.0, throttled=True)
 
 
-def measured(*readings: Reading) -> Measured:
+def measured(*readings: ClockReading) -> Measured:
     """Each block is looked at twice; the readings go round."""
     task = small_bench(96)
     told = 0
 
-    def read() -> Reading:
+    def read() -> ClockReading:
         nonlocal told
         told += 1
         return readings[(told - 1) // 2 % len(readings)]
 
-    ground = TimedArraySession(honest(50.0), seed=1)
+    ground = MeasuredSession(honest(50.0), seed=1)
     found = asyncio.run(
         measure_size(
-            Entrants(first=TimedArraySession(honest(25.0)), second=ground, ground=ground),
+            Entrants(first=MeasuredSession(honest(25.0)), second=ground, ground=ground),
             Recipe(task=task, dims={"n": 96}, arrays=HOST),
             Rules(
                 oracle=reference_oracle(task),
@@ -86,16 +83,5 @@ def test_the_driver_is_asked_again_only_when_its_answer_is_old() -> None:
 
 
 def test_where_there_is_nobody_to_ask_nothing_is_shown() -> None:
-    assert clocks_of(timed_site(honest(1.0))) is unread
+    assert clocks_of(timed_site(honest(1.0)))() is None
     assert summarise([None, None], 0) == {}
-
-
-def test_a_gpu_that_the_driver_library_does_not_know_goes_without() -> None:
-    def lost() -> None:
-        raise RuntimeError("no device")
-
-    cuda = SimpleNamespace(Device=lost)
-    site = timed_site(honest(1.0))
-    arrays = SimpleNamespace(xp=SimpleNamespace(cuda=cuda))
-    site.arrays = arrays  # type: ignore[assignment]
-    assert clocks_of(site) is unread

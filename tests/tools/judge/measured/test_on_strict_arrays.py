@@ -1,19 +1,20 @@
 """Nothing in the protocol touches device memory in a way that CuPy would refuse."""
 
 import pytest
+from measured_site import MeasuredSite, Script
 from strict_arrays import strict_arrays
-from timed_array_session import Script
-from timed_benches import small_bench, timed, timed_site
-from timed_scripts import (
+from timed_vector_adds import (
     honest,
     late,
     late_in_one_call,
     overruns,
+    small_bench,
+    timed,
+    timed_site,
     writes_an_input_in_one_call,
     writes_its_input,
     wrong_in_the_last_call,
 )
-from timed_strict_session import TimedStrictSite
 
 from cuda_llm.outcomes import InputMutated, LateWrite
 from cuda_llm.tools.judge.timing import Timing
@@ -21,10 +22,10 @@ from cuda_llm.tools.judge.timing import Timing
 pytestmark = pytest.mark.usefixtures("own_cache")
 
 
-def strict_site(script: Script) -> TimedStrictSite:
+def strict_site(script: Script) -> MeasuredSite:
     arrays, _ = strict_arrays()
     plain = timed_site(script)
-    return TimedStrictSite(hardware=plain.hardware, scripts=plain.scripts, arrays=arrays)
+    return MeasuredSite(hardware=plain.hardware, scripts=plain.scripts, arrays=arrays)
 
 
 def test_an_honest_kernel_is_timed() -> None:

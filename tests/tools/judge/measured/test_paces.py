@@ -1,9 +1,8 @@
 import statistics
 
 import pytest
-from timed_array_session import TimedArraySite
-from timed_benches import BASELINE_US, small_bench, timed, timed_site
-from timed_scripts import honest
+from measured_site import MeasuredSite
+from timed_vector_adds import BASELINE_US, honest, small_bench, timed, timed_site
 
 from cuda_llm.tools.device import Batch
 from cuda_llm.tools.judge.measured.options import MeasureOptions
@@ -14,7 +13,7 @@ from cuda_llm.tools.timing.tier import Tier
 CONFIRM = MeasureOptions(tier=Tier.CONFIRM)
 
 
-def calls_of(site: TimedArraySite, name: str) -> list[int]:
+def calls_of(site: MeasuredSite, name: str) -> list[int]:
     """How many calls each batch had that timed `name`, in order."""
     orders: list[Batch] = site.session_of(name).orders
     return [len(batch.order) for batch in orders if batch.solve]

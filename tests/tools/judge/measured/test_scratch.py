@@ -4,9 +4,8 @@ import asyncio
 from dataclasses import replace
 
 import pytest
-from timed_array_session import TimedArraySite, named
-from timed_benches import small_bench, timed_site
-from timed_scripts import honest
+from measured_site import MeasuredSite, named
+from timed_vector_adds import honest, small_bench, timed_site
 
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.compiler.candidate import Compiled
@@ -28,7 +27,7 @@ def allowing(scratch: str) -> Task:
     return replace(task, capabilities=replace(task.capabilities, scratch_bytes=scratch))
 
 
-def rooms(site: TimedArraySite, name: str) -> set[int]:
+def rooms(site: MeasuredSite, name: str) -> set[int]:
     return set(site.session_of(name).rooms)
 
 

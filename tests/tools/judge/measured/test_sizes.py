@@ -2,8 +2,7 @@
 
 from dataclasses import replace
 
-from timed_benches import timed_site
-from timed_scripts import honest
+from timed_vector_adds import honest, timed_site
 
 from cuda_llm.hardware_profiles.lookup import find_hardware
 from cuda_llm.tasks.loader import load_task

@@ -4,16 +4,18 @@ import asyncio
 from types import SimpleNamespace
 
 import pytest
+from measured_site import Call, MeasuredSite, Script
 from simulated_clock import pair_without_noise
-from timed_array_session import Call, Script, TimedArraySite
-from timed_benches import timed, timed_by_the_bench, timed_site
-from timed_scripts import (
+from timed_vector_adds import (
     add,
     honest,
     merging,
     slow_in_short_batches,
     slow_to_begin,
     slow_to_begin_in_company,
+    timed,
+    timed_by_the_bench,
+    timed_site,
     wrong_in_the_last_call,
 )
 
@@ -46,7 +48,7 @@ def confirmed(candidate: Script, *, baseline: Script | None = None) -> Timing | 
     return timed(site_of(candidate, baseline or honest(CALL_US)), options=CONFIRM)
 
 
-def site_of(candidate: Script, baseline: Script) -> TimedArraySite:
+def site_of(candidate: Script, baseline: Script) -> MeasuredSite:
     site = timed_site(candidate)
     site.scripts = {"candidate": candidate, "baseline": baseline}
     return site
@@ -119,7 +121,7 @@ def test_a_quick_kernel_beside_a_slow_baseline_is_done_when_its_time_is_sure() -
     assert outcome.sizes[0].blocks == 12
 
 
-def opened_of(site: TimedArraySite) -> int:
+def opened_of(site: MeasuredSite) -> int:
     return [name for name, _ in site.opened].count("candidate")
 
 

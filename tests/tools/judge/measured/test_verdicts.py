@@ -5,14 +5,17 @@ import math
 from dataclasses import replace
 
 import pytest
-from timed_array_session import named
-from timed_benches import BASELINE_US, small_bench, timed, timed_site
-from timed_scripts import (
+from measured_site import named
+from timed_vector_adds import (
+    BASELINE_US,
     CHEATS,
     by_content,
     honest,
     slow_in_long_batches,
     slow_to_warm_up,
+    small_bench,
+    timed,
+    timed_site,
 )
 
 from cuda_llm.codec import decode_verdict, encode_verdict

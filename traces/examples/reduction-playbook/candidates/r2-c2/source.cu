@@ -7,6 +7,7 @@
 #define ITEMS 8  // elements a thread loads before it needs the first
 #define WIDTH 4  // elements of one load
 
+#define _CG_LIMIT_INCLUDED_DEPENDENCIES // no libcu++: it takes nvcc most of its time
 #include <cooperative_groups.h>
 
 constexpr int kWarp = 32;

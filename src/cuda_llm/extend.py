@@ -1,0 +1,248 @@
+"""Everything that a part of one's own is written with.
+
+    from cuda_llm.extend import Contribution, Note, Situation, Stage, placed
+
+Whoever runs a search imports from `cuda_llm`; whoever writes a part of one imports from here, and
+from nowhere deeper: names and modules below may move, these stay. `docs/extending.md` has an
+example of each part.
+
+agent       an async function `(Situation) -> Contribution`, or a compiled LangGraph; `placed` says
+            behind which `Stage` it stands. It adds a `Note`, `Hint`s and decisions, and may ask a
+            model with `situation.ask`: a `Reply`, or a `CallFailed`.
+generator   `Generator`: one `Brief` in, one `Draft` out, or a `NoCode` that says why not.
+strategy    `Strategy`: writes `Brief`s, makes the `Choice`, stops. `fill_in` completes an `Order`;
+            `choose_fastest`, `by_speed`, `distinct_failures` and `at_the_limit` are those of ours.
+reflector   `Reflector`: the `Attempt`s of a round in, `Reflected` out. Ours is `Reflection`.
+tuner       `Tuner`: proposes `Trial`s of declared tunables, spelled by `write_point`. Ours is
+            `TunableTuner`.
+device      `Device`, its `Site` and its `Session`s (`TimedSession` where times are measured).
+task        a folder; `load_task` reads it as a `Task`, `check_task` proves it admissible.
+
+What all of them see is a `Situation`: the `Task`, the `Hardware`, the `Plan`, every `Attempt`, and
+an `Archive` with sources and `Verdict`s. The modules `outcomes` and `events` hold every kind of
+verdict and of event. `encode` and `decode` turn these values into plain JSON and back.
+"""
+
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cuda_llm import outcomes
+    from cuda_llm.agents.generator import Generator
+    from cuda_llm.agents.kernel_text.normal_form import normal_sha
+    from cuda_llm.agents.limit import at_the_limit
+    from cuda_llm.agents.playbook.tuner import TunableTuner
+    from cuda_llm.agents.plug import find_agent, placed
+    from cuda_llm.agents.reflection.reflector import Reflection
+    from cuda_llm.agents.reflector import Reflected, Reflector
+    from cuda_llm.agents.seam import Agent, AgentContext, Contribution, PlacedAgent, Stage
+    from cuda_llm.agents.situation import Note, Plan, Situation
+    from cuda_llm.agents.strategies.acceptance import by_speed, choose_fastest
+    from cuda_llm.agents.strategies.briefs import Order, fill_in
+    from cuda_llm.agents.strategies.failures import distinct_failures
+    from cuda_llm.agents.strategy import Choice, Strategy
+    from cuda_llm.agents.tunables.write import write_point
+    from cuda_llm.agents.tuner import Trial, Tuner
+    from cuda_llm.capabilities import Capabilities
+    from cuda_llm.codec import decode, encode
+    from cuda_llm.conversation import (
+        Ask,
+        AskModel,
+        Call,
+        CallFailed,
+        Message,
+        Reply,
+        Usage,
+    )
+    from cuda_llm.errors import (
+        CudaLLMError,
+        InfrastructureError,
+        MissingError,
+        TaskError,
+        UsageError,
+    )
+    from cuda_llm.graph.judging.toolbox import judge_tools
+    from cuda_llm.graph.state import SearchState
+    from cuda_llm.hardware_profiles.hardware import Hardware
+    from cuda_llm.hardware_profiles.lookup import find_hardware, list_hardware
+    from cuda_llm.outcomes import CompileFailed, NoCode, Passed, Verdict, WrongResult
+    from cuda_llm.profile import Bottleneck, Profile, SizeTime, TimeSource
+    from cuda_llm.search import (
+        EVERYTHING,
+        Archive,
+        Attempt,
+        Author,
+        Brief,
+        Components,
+        Contested,
+        Draft,
+        HardwareContext,
+        Hint,
+        Kind,
+    )
+    from cuda_llm.tasks.loader import list_tasks, load_task
+    from cuda_llm.tasks.task import Sizes, Task, TaskArgument, Tolerance
+    from cuda_llm.tools.arrays import HOST, Arrays
+    from cuda_llm.tools.buffers import BufferSpec, PlacedBuffer, Role, Slots
+    from cuda_llm.tools.compiler.candidate import Compiled
+    from cuda_llm.tools.device import (
+        SCRATCH_BYTES,
+        Argument,
+        Batch,
+        CallOptions,
+        CallReport,
+        Device,
+        Level,
+        Scalar,
+        Session,
+        Site,
+        TimeClass,
+        TimedSession,
+    )
+    from cuda_llm.tools.devices.find import open_device
+    from cuda_llm.tools.validator.admissible import check_task
+    from cuda_llm.traces import events
+    from cuda_llm.traces.events import (
+        AttemptJudged,
+        Event,
+        IncumbentChosen,
+        RoundBegan,
+        RunFinished,
+        RunStarted,
+    )
+    from cuda_llm.traces.read import read_events
+    from cuda_llm.traces.run_folder import RunFolder
+
+MODULES = ("events", "outcomes")
+"""What is exported as a whole."""
+
+__all__ = [
+    "EVERYTHING",
+    "HOST",
+    "SCRATCH_BYTES",
+    "Agent",
+    "AgentContext",
+    "Archive",
+    "Argument",
+    "Arrays",
+    "Ask",
+    "AskModel",
+    "Attempt",
+    "AttemptJudged",
+    "Author",
+    "Batch",
+    "Bottleneck",
+    "Brief",
+    "BufferSpec",
+    "Call",
+    "CallFailed",
+    "CallOptions",
+    "CallReport",
+    "Capabilities",
+    "Choice",
+    "CompileFailed",
+    "Compiled",
+    "Components",
+    "Contested",
+    "Contribution",
+    "CudaLLMError",
+    "Device",
+    "Draft",
+    "Event",
+    "Generator",
+    "Hardware",
+    "HardwareContext",
+    "Hint",
+    "IncumbentChosen",
+    "InfrastructureError",
+    "Kind",
+    "Level",
+    "Message",
+    "MissingError",
+    "NoCode",
+    "Note",
+    "Order",
+    "Passed",
+    "PlacedAgent",
+    "PlacedBuffer",
+    "Plan",
+    "Profile",
+    "Reflected",
+    "Reflection",
+    "Reflector",
+    "Reply",
+    "Role",
+    "RoundBegan",
+    "RunFinished",
+    "RunFolder",
+    "RunStarted",
+    "Scalar",
+    "SearchState",
+    "Session",
+    "Site",
+    "Situation",
+    "SizeTime",
+    "Sizes",
+    "Slots",
+    "Stage",
+    "Strategy",
+    "Task",
+    "TaskArgument",
+    "TaskError",
+    "TimeClass",
+    "TimeSource",
+    "TimedSession",
+    "Tolerance",
+    "Trial",
+    "TunableTuner",
+    "Tuner",
+    "Usage",
+    "UsageError",
+    "Verdict",
+    "WrongResult",
+    "at_the_limit",
+    "by_speed",
+    "check_task",
+    "choose_fastest",
+    "decode",
+    "distinct_failures",
+    "encode",
+    "events",
+    "fill_in",
+    "find_agent",
+    "find_hardware",
+    "judge_tools",
+    "list_hardware",
+    "list_tasks",
+    "load_task",
+    "normal_sha",
+    "open_device",
+    "outcomes",
+    "placed",
+    "read_events",
+    "write_point",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name at its first use: a small agent loads no device and no graph."""
+    home = _homes().get(name)
+    if home is None:
+        msg = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(msg)
+    if name in MODULES:
+        import_module(f"{home}.{name}")
+    return getattr(import_module(home), name)
+
+
+@cache
+def _homes() -> dict[str, str]:
+    """The module that each name is imported from above: one list for people, checkers and us."""
+    import ast
+
+    imports = ast.walk(ast.parse(Path(__file__).read_text(encoding="utf-8")))
+    found = [(one.names, one.module) for one in imports if isinstance(one, ast.ImportFrom)]
+    homes = {name.name: home for names, home in found for name in names if home}
+    return {name: homes[name] for name in __all__}

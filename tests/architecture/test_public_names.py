@@ -1,0 +1,93 @@
+"""Two modules are public: `cuda_llm` to run a search, `cuda_llm.extend` to write a part of one."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import assert_type, get_type_hints
+
+import pytest
+
+import cuda_llm
+from cuda_llm import extend
+
+ROOT = Path(__file__).parents[2]
+PUBLIC = {"cuda_llm": set(cuda_llm.__all__), "cuda_llm.extend": set(extend.__all__)}
+IMPORT = re.compile(
+    r"^[ >]*(?:from +(cuda_llm[\w.]*) +import +(\([^)]*\)|[^\n]*)|import +(cuda_llm[\w.]*))",
+    re.MULTILINE,
+)
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+EXAMPLES = sorted((ROOT / "examples").rglob("*.py"))
+
+
+def imports_of(text: str) -> list[tuple[str, str]]:
+    """Module and name of each import of ours, in code and in the code blocks of a page."""
+    found = []
+    for module, names, whole in IMPORT.findall(text):
+        bare = re.sub(r"#[^\n]*|[()\\]", "", names).split(",")
+        parts = [name.split(" as ")[0].strip() for name in bare if name.strip()]
+        found += [(module, name) for name in parts] if module else [(whole, "")]
+    return found
+
+
+@pytest.mark.parametrize("file", [*PAGES, *EXAMPLES], ids=lambda path: path.name)
+def test_pages_and_examples_import_public_names_alone(file: Path) -> None:
+    deep = [
+        f"from {module} import {name}"
+        for module, name in imports_of(file.read_text(encoding="utf-8"))
+        if module not in PUBLIC or (name and name not in PUBLIC[module])
+    ]
+    assert deep == []
+
+
+def test_the_pages_and_examples_hold_imports_to_look_at() -> None:
+    told = [one for page in PAGES for one in imports_of(page.read_text(encoding="utf-8"))]
+    shown = [one for file in EXAMPLES for one in imports_of(file.read_text(encoding="utf-8"))]
+    assert {module for module, _ in told} == {module for module, _ in shown} == set(PUBLIC)
+
+
+@pytest.mark.parametrize("name", extend.__all__)
+def test_a_public_name_is_there_and_has_its_docstring(name: str) -> None:
+    found = getattr(extend, name)
+    assert found is not None
+    if isinstance(found, (type, FunctionType, ModuleType)):
+        assert found.__doc__
+
+
+def test_a_name_that_is_not_public_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
+        extend.Nothing  # noqa: B018
+
+
+def test_extending_says_what_each_kind_of_part_is() -> None:
+    assert extend.__doc__ is not None
+    kinds = ("agent", "generator", "strategy", "reflector", "tuner", "device", "task")
+    assert all(re.search(rf"^{kind} ", extend.__doc__, re.MULTILINE) for kind in kinds)
+
+
+def test_an_agent_loads_neither_device_nor_graph() -> None:
+    code = (
+        "import sys\n"
+        "from cuda_llm.extend import Contribution, Note, Situation, Stage, placed\n"
+        "print(*[name for name in sys.modules if name.startswith('cuda_llm.')])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True
+    )
+    rooms = {name.split(".")[1] for name in done.stdout.split()}
+    assert "agents" in rooms
+    assert not rooms & {"graph", "tools", "cli"}
+
+
+def test_type_checkers_see_what_is_exported() -> None:
+    """Looked at by mypy as much as run: `Any` would be another type."""
+
+    def rounds_left(situation: extend.Situation) -> int:
+        assert_type(situation.incumbent, extend.Attempt | None)
+        assert_type(situation.plan.rounds, int)
+        return situation.plan.rounds - situation.round
+
+    assert_type(extend.outcomes.Duplicate.code, str)
+    assert get_type_hints(rounds_left) == {"situation": extend.Situation, "return": int}

@@ -1,0 +1,231 @@
+"""Log records: where they go, what they carry, and whose configuration decides."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SECRET = "kx-0123456789-abcdef"
+
+
+def run_python(code: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    """Run a script in a process of its own: logging is configured for a whole process."""
+    return subprocess.run(
+        [sys.executable, "-P", "-W", "error", "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, **environment},
+    )
+
+
+def records(text: str) -> list[dict[str, Any]]:
+    """The lines of a log in JSON; each must be one document."""
+    return [json.loads(line) for line in text.splitlines()]
+
+
+IN_A_COMMAND = """
+import logging, sys
+from pathlib import Path
+from cuda_llm.log import Log, bound
+from cuda_llm.log_setup import command_line_logging
+log = Log("cuda_llm.part")
+with command_line_logging({format!r}, {level!r}, None):
+{body}
+"""
+
+
+def in_a_command(body: str, format: str = "json", level: str = "info", **environment: str) -> str:
+    """What a command with these options writes to stderr."""
+    indented = "\n".join(f"    {line}" for line in body.splitlines())
+    code = IN_A_COMMAND.format(format=format, level=level, body=indented)
+    done = run_python(code, **environment)
+    assert done.stdout == ""
+    return done.stderr
+
+
+def test_each_record_is_a_line_of_json_with_time_level_event_and_logger() -> None:
+    (one,) = records(in_a_command("log.info('compiled', seconds=1.5)"))
+    at = one.pop("timestamp")
+    assert at.endswith("Z")
+    assert one == {
+        "level": "info",
+        "event": "compiled",
+        "logger": "cuda_llm.part",
+        "seconds": 1.5,
+    }
+
+
+def test_records_below_the_level_are_not_written_and_load_no_structlog() -> None:
+    body = "log.debug('a')\nassert 'structlog' not in sys.modules"
+    assert in_a_command(body, level="info") == ""
+
+
+def test_what_is_bound_is_on_each_record_of_a_task_and_of_those_it_begins() -> None:
+    body = """
+import asyncio
+async def candidate(name):
+    with bound(candidate=name, round=None):
+        await asyncio.create_task(step(name))
+async def step(name):
+    await asyncio.sleep(0.01)
+    log.info("step", name=name)
+async def both():
+    with bound(run_id="r"):
+        await asyncio.gather(candidate("c1"), candidate("c2"))
+    log.info("over")
+asyncio.run(both())
+"""
+    *steps, over = records(in_a_command(body))
+    assert [(one["candidate"], one["name"], one["run_id"]) for one in steps] == [
+        ("c1", "c1", "r"),
+        ("c2", "c2", "r"),
+    ]
+    assert all("round" not in one for one in steps)
+    assert "run_id" not in over
+
+
+def test_a_traceback_is_structured_data_without_local_variables() -> None:
+    body = "try:\n    1 / 0\nexcept ZeroDivisionError as error:\n    log.error('x', exc_info=error)"
+    (one,) = records(in_a_command(body))
+    (exception,) = one["exception"]
+    assert exception["exc_type"] == "ZeroDivisionError"
+    assert exception["frames"][-1].keys() == {"filename", "lineno", "name"}
+
+
+def test_secrets_are_hidden_wherever_they_stand() -> None:
+    body = f"""
+from cuda_llm.redaction import hide
+import os, warnings
+hide({SECRET!r})
+log.info("has {SECRET}", text="a {SECRET} b", deep=[{{"x": ("{SECRET}",)}}], api_key="0123456789")
+log.info("of the environment: " + os.environ["SOME_API_KEY"])
+logging.getLogger("httpx").info("GET %s", "https://user:pass@host/v1?k=sk-abcdefghijklmnopqrstu")
+logging.getLogger("openai").warning("headers", extra={{"authorization": "Bearer abcdefghijk"}})
+try:
+    raise ValueError("no such key: {SECRET}")
+except ValueError as error:
+    log.error("raised", exc_info=error)
+"""
+    told = in_a_command(body, SOME_API_KEY="from-the-environment")
+    for secret in (SECRET, "from-the-environment", "0123456789", "user:pass", "sk-abc", "abcdefgh"):
+        assert secret not in told
+    assert [one["event"] for one in records(told)][1] == "of the environment: (key)"
+
+
+def test_libraries_records_and_warnings_are_joined_in_from_info_on() -> None:
+    body = """
+import warnings
+warnings.simplefilter("always")
+with bound(run_id="r"):
+    logging.getLogger("httpx").info("HTTP %s", 200)
+    logging.getLogger("httpcore").debug("every byte")
+    warnings.warn("old")
+log.debug("ours")
+"""
+    told = records(in_a_command(body, level="debug"))
+    assert [one["logger"] for one in told] == ["httpx", "py.warnings", "cuda_llm.part"]
+    assert told[0]["event"] == "HTTP 200"
+    assert told[0]["run_id"] == "r"
+
+
+def test_optuna_that_brings_a_handler_of_its_own_is_joined_in_too() -> None:
+    body = "import optuna\nfrom cuda_llm.log import join\njoin('optuna')\noptuna.create_study()"
+    (one,) = records(in_a_command(body))
+    assert one["logger"].startswith("optuna.")
+
+
+def test_what_a_users_agent_logs_with_structlog_goes_where_our_records_go() -> None:
+    body = "import structlog\nwith bound(agent='mine'):\n    structlog.get_logger().info('hi', a=1)"
+    (one,) = records(in_a_command(body))
+    assert (one["event"], one["a"], one["agent"]) == ("hi", 1, "mine")
+
+
+def test_a_line_for_people_is_one_line_and_steers_no_terminal() -> None:
+    told = in_a_command("log.info('compiled', text='a\\x1b[31m\\nb')", format="console")
+    assert told.count("\n") == 1
+    assert "\x1b" not in told
+    assert "compiled" in told
+
+
+AS_A_LIBRARY = """
+import logging, sys
+from cuda_llm.log import Log, bound
+log = Log("cuda_llm.part")
+{setup}
+before = {state}
+with bound(run_id="r"):
+    log.debug("small", seconds=1.5)
+    log.warning("large", key={secret!r})
+assert before == {state}
+"""
+STATE = "(logging.getLogger().handlers[:], logging.getLogger('cuda_llm').level)"
+
+
+def as_a_library(setup: str) -> str:
+    """What a program that imports us writes to stderr, where it has set up logging like this."""
+    code = AS_A_LIBRARY.format(setup=setup, state=STATE, secret=SECRET)
+    return run_python(code, SOME_TOKEN=SECRET).stderr
+
+
+def test_as_a_library_records_go_to_the_users_own_handlers_as_plain_text() -> None:
+    told = as_a_library("logging.basicConfig(level=logging.INFO, format='%(name)s %(message)s')")
+    assert told == "cuda_llm.part large key='(key)' run_id='r'\n"
+
+
+def test_as_a_library_records_go_through_the_users_own_structlog() -> None:
+    setup = """
+import structlog
+structlog.configure(
+    processors=[structlog.contextvars.merge_contextvars, structlog.processors.JSONRenderer()],
+    logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+)
+"""
+    assert records(as_a_library(setup)) == [
+        {"event": "small", "seconds": 1.5, "run_id": "r"},
+        {"event": "large", "key": "(key)", "run_id": "r"},
+    ]
+
+
+@pytest.mark.parametrize("module", ["cuda_llm", "cuda_llm.graph.runs.optimize"])
+def test_importing_configures_nothing(module: str) -> None:
+    code = f"""
+import logging, {module}
+import structlog
+assert not structlog.is_configured()
+assert not logging.getLogger().handlers
+assert logging.getLogger("cuda_llm").level == logging.NOTSET
+"""
+    run_python(code)
+
+
+def test_a_file_is_appended_to(tmp_path: Path) -> None:
+    from cuda_llm.log import Log
+    from cuda_llm.log_setup import command_line_logging
+
+    path = tmp_path / "new" / "log.jsonl"
+    for number in range(2):
+        with command_line_logging("json", "info", path):
+            Log("cuda_llm.part").info("begins", number=number)
+    assert [one["number"] for one in records(path.read_text())] == [0, 1]
+
+
+def test_after_a_command_logging_is_as_it_was() -> None:
+    import logging
+
+    from cuda_llm.log import CommandLine
+    from cuda_llm.log_setup import command_line_logging
+
+    def state() -> tuple[object, ...]:
+        root = logging.getLogger()
+        return (root.level, list(root.handlers), logging.getLogger("cuda_llm").level)
+
+    before = state()
+    with command_line_logging("json", "debug", None):
+        assert state() != before
+    assert state() == before
+    assert not CommandLine.is_in_charge

@@ -1,0 +1,195 @@
+"""One truth of what a run can be asked: every door to a run knows every field, and none more."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+import pytest
+import typer.main
+from option_table import option_table
+from run_starts import asked, parts
+
+from cuda_llm.cli.app import app
+from cuda_llm.cli.run import request_from
+from cuda_llm.codec import decode, encode
+from cuda_llm.errors import UsageError
+from cuda_llm.graph.request import RunOption, RunOptions, RunRequest, run_options
+from cuda_llm.graph.runs.optimize import Keywords, split_keywords
+from cuda_llm.graph.runs.parts import find_parts
+from cuda_llm.graph.runs.run_record import describe_run
+from cuda_llm.graph.runs.settle import settle
+from cuda_llm.graph.state import SearchInput
+from cuda_llm.search import Components
+from cuda_llm.settings import Settings
+
+PAGE = Path(__file__).parents[2] / "docs/settings.md"
+NAMES = {one.name for one in run_options()}
+COMMAND: Any = typer.main.get_command(app)
+RUN = COMMAND.commands["run"]
+OBJECTS_ALONE = {"reflector", "tuner", "bench", "observers"}
+"""Keywords of `optimize` that no plain value stands for."""
+
+every_option = pytest.mark.parametrize("option", run_options(), ids=lambda one: one.name)
+
+
+def another(option: RunOption) -> Any:
+    """A value that is not the default, of the right type and within its range."""
+    if option.kind is Components:
+        return Components(**{one.name: not one.default for one in fields(Components)})
+    if option.is_list:
+        return ("first", "second")
+    if option.is_mapping:
+        return {"first": "one", "second": "two"}
+    if option.is_choice:
+        return next(word for word in get_args(option.kind) if word and word != option.default)
+    if option.kind is bool:
+        return not option.default
+    if option.kind in (int, int | None):
+        return (option.default or 0) + 3
+    return 1.5 if option.kind == float | None else "another"
+
+
+def spelled(option: RunOption, value: Any) -> list[str]:
+    """The value as a person types it."""
+    if isinstance(value, Components):
+        return [f"--no-{one.name.replace('_', '-')}" for one in fields(value)]
+    if isinstance(value, bool):
+        return [option.flag]
+    several = [f"{name}={one}" for name, one in value.items()] if option.is_mapping else value
+    several = several if option.is_list or option.is_mapping else [value]
+    return [word for one in several for word in (option.flag, str(one))]
+
+
+def typed(*arguments: str) -> RunRequest:
+    """What the command line makes of them."""
+    context = RUN.make_context("run", ["vector_add", *arguments])
+    return request_from(context.params)
+
+
+def said(**keywords: Any) -> RunRequest:
+    """What `optimize` makes of them."""
+    return split_keywords("vector_add", keywords)[0]
+
+
+@every_option
+def test_every_door_takes_every_option(option: RunOption) -> None:
+    value = another(option)
+    wanted = RunRequest(task="vector_add", **{option.name: value})
+    assert wanted != RunRequest(task="vector_add")
+    assert said(**{option.name: value}) == wanted
+    if option.text.on_command_line:
+        assert typed(*spelled(option, value)) == wanted
+    assert decode(RunRequest, encode(wanted)) == wanted
+
+
+def test_nothing_said_is_the_same_behind_every_door() -> None:
+    assert typed() == said() == RunRequest(task="vector_add")
+
+
+def test_the_command_line_has_no_options_of_its_own() -> None:
+    flags = {flag for one in RUN.params for flag in (*one.opts, *one.secondary_opts)}
+    known = {one.flag for one in run_options() if one.text.on_command_line} - {"--components"}
+    switches = {one.name.replace("_", "-") for one in fields(Components)}
+    known |= {f"--{name}" for name in switches} | {f"--no-{name}" for name in switches}
+    assert flags - {"--json", "task"} == known
+
+
+def test_the_keywords_of_optimize_are_the_options_and_the_objects() -> None:
+    assert set(Keywords.__annotations__) == NAMES | OBJECTS_ALONE
+
+
+def test_a_keyword_that_is_none_is_a_mistake_of_the_caller() -> None:
+    with pytest.raises(TypeError, match="unexpected keyword argument 'rouns'"):
+        said(rouns=3)
+    with pytest.raises(UsageError, match="rounds: Input should be a valid integer"):
+        said(rounds="many")
+    with pytest.raises(UsageError, match="hints: Input should be a valid tuple"):
+        said(hints="one sentence, not a list of them")
+
+
+def test_plain_options_have_the_types_of_the_request() -> None:
+    wider = {tuple[str, ...]: Sequence[str], Mapping[str, str]: dict[str, str]}
+    kinds = {one.name: wider.get(one.kind, one.kind) for one in run_options()}
+    found = get_type_hints(RunOptions)
+    assert found == {name: kinds[name] for name in found}
+    graph = get_type_hints(SearchInput)
+    assert graph == {"task": str, **{name: kinds[name] for name in graph if name != "task"}}
+
+
+def test_the_graphs_input_has_every_option_that_it_can_follow() -> None:
+    follows = {one.name for one in run_options() if one.text.in_graph}
+    assert set(SearchInput.__annotations__) == {"task", *follows}
+
+
+def test_the_runs_record_holds_every_option(tmp_path: Path) -> None:
+    record = describe_run(find_parts(asked(tmp_path), parts()))
+    assert set(record["request"]) == {"task", *NAMES}
+
+
+def test_the_settings_page_lists_every_option() -> None:
+    """Mended with: python tests/support/option_table.py"""
+    begin = "<!-- options: python tests/support/option_table.py -->\n"
+    table = PAGE.read_text(encoding="utf-8").partition(begin)[2].partition("\n<!-- end -->")[0]
+    assert table == option_table()
+
+
+@every_option
+def test_a_setting_decides_where_nothing_was_said_behind_both_doors(
+    option: RunOption, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setting = option.text.setting
+    assert setting in {"", *Settings.model_fields}
+    if not setting or option.text.read_later:
+        return
+    value = another(option)
+    monkeypatch.setenv(f"CUDA_LLM_{setting.upper()}", value)
+    assert getattr(settle(typed()), option.name) == getattr(settle(said()), option.name) == value
+    own = "emulated" if option.kind is str else "cold"
+    chosen = settle(said(**{option.name: own}))
+    assert getattr(chosen, option.name) == own
+
+
+def test_settings_name_models_for_agents_of_this_run_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_LLM_AGENT_MODELS", '{"hardware_research": "a", "elsewhere": "b"}')
+    found = find_parts(asked(tmp_path), parts())
+    assert found.request.agent_models == {"hardware_research": "a"}
+    own = asked(tmp_path, agent_models={"hardware_research": "mine"})
+    assert find_parts(own, parts()).request.agent_models == {"hardware_research": "mine"}
+
+
+def test_a_model_for_an_agent_that_is_not_there_is_a_mistake(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"--agent-model nobody=.*: nobody in this run"):
+        find_parts(asked(tmp_path, agent_models={"nobody": "small"}), parts())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--agent-model", "lessons"], "--agent-model lessons: expected NAME=MODEL"),
+        (["--agent-model", "a=1", "--agent-model", "a=2"], "--agent-model a=2: a has one already"),
+    ],
+)
+def test_a_model_is_named_for_one_agent_once(arguments: list[str], complaint: str) -> None:
+    with pytest.raises(UsageError, match=complaint):
+        typed(*arguments)
+
+
+def test_an_object_stands_for_a_name(tmp_path: Path) -> None:
+    model, own = object(), parts()
+    request, overrides = split_keywords(
+        "vector_add",
+        {
+            "generator": own.generator,
+            "strategy": "best-of-n",
+            "agents": ["lessons.py:lessons"],
+            "agent_models": {"a": "named", "b": model},
+        },
+    )
+    assert (request.generator, request.strategy) == ("auto", "best-of-n")
+    assert overrides.generator is own.generator and overrides.strategy is None
+    assert request.agent_models == {"a": "named"} and overrides.agent_models == {"b": model}
+    assert request.agents == ("lessons.py:lessons",) and overrides.agents == ()
+    assert set(overrides.given) == {"generator", "agent_models"}

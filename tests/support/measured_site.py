@@ -1,0 +1,382 @@
+"""The one fake of a measured site: sealing, tagging and late writes are real, time is not.
+
+A script stands for a candidate: a function of one call that writes its outputs and says how long
+that took. It sees all that a hostile one could: the memory of every slot, and what it remembers.
+`running(candidate)` is a session for who is not timed. With `strict_arrays` the session hands out
+arrays that refuse what CuPy's refuse, over the same memory.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cuda_llm.capabilities import Capabilities
+from cuda_llm.hardware_profiles.hardware import Hardware
+from cuda_llm.outcomes import InfraFailed, Verdict
+from cuda_llm.profile import LaunchProfile
+from cuda_llm.tools.arrays import HOST, Arrays
+from cuda_llm.tools.buffers import BufferSpec, PlacedBuffer, Role, Slots
+from cuda_llm.tools.compiler.candidate import Compiled
+from cuda_llm.tools.device import SCRATCH_BYTES, Argument, Batch, CallOptions, CallReport, TimeClass
+from cuda_llm.tools.gpu.site import CAPABILITIES
+
+Array = npt.NDArray[Any]
+Buffers = Mapping[str, Array]
+Candidate = Callable[[Buffers, CallOptions], Verdict | None]
+"""Writes its outputs into the buffers; what it returns ends the call with that verdict."""
+
+GUARD_BYTES = 256
+LAUNCH = LaunchProfile(
+    kernel="k", grid=(1, 1, 1), block=(32, 1, 1), shared_bytes=0, occupancy=1.0, time_us=1.0
+)
+START_US = 20.0
+OVERHEAD_US = 40.0
+
+
+@dataclass
+class Call:
+    """One call of `solve`, with everything it could get at."""
+
+    buffers: Buffers
+    """Its own."""
+    slots: Sequence[Buffers]
+    """Those of all calls."""
+    slot: int
+    step: int
+    """Of its batch."""
+    warm_up: bool
+    batches: int
+    """Begun so far."""
+    calls: int
+    """Of this batch: no candidate is told, but it might guess."""
+    stepwise: bool
+    """Whether nothing is known yet of later calls, as it might find out."""
+    memory: dict[Any, Any]
+    """What it remembers."""
+    guards: Mapping[str, tuple[Array, Array]]
+    later: list[Callable[[], None]]
+    """Done after the tags of the batch are taken."""
+    options: CallOptions
+    """Of the call that is not timed, or of the capture."""
+
+
+Script = Callable[[Call], float | Verdict]
+"""Microseconds the call took, or what ended it."""
+
+
+def keystream(key: bytes, slot: int, index: int, size: int) -> Array:
+    """Bytes that only who has the key knows."""
+    seed = hashlib.blake2b(bytes([slot, index]), key=key, digest_size=16).digest()
+    words = np.random.Philox(key=int.from_bytes(seed, "little"))
+    return np.frombuffer(np.random.Generator(words).bytes(size), np.uint8)
+
+
+def as_bytes(array: Array) -> npt.NDArray[np.uint8]:
+    """A view of its bytes."""
+    return array.reshape(-1).view(np.uint8)
+
+
+class MeasuredSession:
+    """Runs a script. `jitter_us` disturbs a batch; `launches` is what the call claims to do."""
+
+    def __init__(
+        self,
+        script: Script,
+        *,
+        arrays: Arrays = HOST,
+        launches: tuple[LaunchProfile, ...] = (LAUNCH,),
+        time_class: TimeClass = TimeClass.DEVICE,
+        jitter_us: float = 1.0,
+        seed: int = 0,
+        lasting: bool = False,
+    ) -> None:
+        """`lasting`: a batch takes its time, as the event loop has it."""
+        self.lasting = lasting
+        self.script = script
+        self.wrap = getattr(arrays.xp, "wrap", as_it_is)
+        self.launches = launches
+        self.calls: list[CallOptions] = []
+        self.options = CallOptions()
+        self.time_class = time_class
+        self.jitter_us = jitter_us
+        self.rng = np.random.Generator(np.random.PCG64(seed))
+        self.memory: dict[Any, Any] = {}
+        self.placed: dict[str, PlacedBuffer] = {}
+        """As handed out."""
+        self.plain: dict[str, PlacedBuffer] = {}
+        """The same memory as scripts see it."""
+        self.slots = Slots(buffers={}, sealed={}, count=0)
+        self.everyone: list[Buffers] = []
+        self.batches = 0
+        self.armed: Batch | None = None
+        self.tags: dict[int, dict[str, bytes]] = {}
+        self.captures = 0
+        self.orders: list[Batch] = []
+        self.rooms: list[int] = []
+        self.not_stepwise = ""
+
+    def place(self, buffers: Sequence[BufferSpec]) -> dict[str, PlacedBuffer]:
+        """Buffers between guards."""
+        self.plain = {spec.name: placed(spec) for spec in buffers}
+        self.placed = {name: self.handed_out(one) for name, one in self.plain.items()}
+        return self.placed
+
+    async def call(
+        self, arguments: Sequence[Argument], options: CallOptions
+    ) -> CallReport | Verdict:
+        """One call that nobody times."""
+        self.calls.append(options)
+        self.options = options
+        took = self.one_call(self.plain, 0, 0, 1, [], warm_up=True)
+        return CallReport(wall_s=0.0, launches=self.launches) if isinstance(took, float) else took
+
+    async def place_slots(
+        self, buffers: Sequence[BufferSpec], count: int, *, scratch_bytes: int = SCRATCH_BYTES
+    ) -> Slots:
+        """Slots with memory of their own; how much room was asked for is noted."""
+        self.rooms.append(scratch_bytes)
+        self.slots = Slots(
+            buffers={spec.name: column(spec, count) for spec in buffers},
+            sealed={
+                spec.name: np.zeros((count, spec.nbytes), np.uint8)
+                for spec in buffers
+                if spec.role is not Role.OUT
+            },
+            count=count,
+        )
+        self.everyone = [views(one.buffers) for one in self.slots]
+        return Slots(
+            buffers={name: self.handed_out(one) for name, one in self.slots.buffers.items()},
+            sealed={name: self.wrap(one) for name, one in self.slots.sealed.items()},
+            count=count,
+        )
+
+    async def capture(
+        self, arguments: Sequence[Argument], options: CallOptions
+    ) -> TimeClass | Verdict:
+        """A warm-up on slot 0."""
+        self.captures += 1
+        self.options = options
+        own = self.slots[0].buffers
+        took = self.one_call(own, 0, 0, 1, [], warm_up=True)
+        return self.time_class if isinstance(took, float) else took
+
+    def seal(self, slots: Sequence[int], key: bytes, contents: Mapping[str, Any]) -> None:
+        """Encrypt."""
+        for index, (name, sealed) in enumerate(self.slots.sealed.items()):
+            given = getattr(contents[name], "hidden", contents[name])
+            assert len(given) == len(slots)
+            for slot, content in zip(slots, given, strict=True):
+                plain = as_bytes(np.ascontiguousarray(content))
+                sealed[slot] = plain ^ keystream(key, slot, index, plain.size)
+
+    async def arm(self, batch: Batch) -> Verdict | None:
+        """Nothing of the script runs."""
+        assert len(set(batch.order)) == len(batch.order)
+        assert len(batch.keys) in {0, len(batch.order)}
+        by_host = self.time_class is TimeClass.HOST_INCLUSIVE
+        assert not (batch.keys and batch.solve and by_host)
+        if batch.keys and self.not_stepwise:
+            return InfraFailed(component="device", detail=self.not_stepwise)
+        self.armed = batch
+        return None
+
+    async def go(self, limit_s: float) -> float | Verdict:
+        """Open, call and tag, step by step; seconds are made up."""
+        assert self.armed is not None
+        batch, self.armed = self.armed, None
+        self.orders.append(batch)
+        self.batches += 1
+        self.tags = {}
+        spent_us = START_US + float(self.rng.gamma(2.0, self.jitter_us / 2))
+        later: list[Callable[[], None]] = []
+        for step, slot in enumerate(batch.order):
+            self.open(slot, batch.keys[step] if batch.keys else batch.key)
+            spent_us += OVERHEAD_US
+            if batch.solve:
+                own = self.slots[slot].buffers
+                took = self.one_call(own, slot, step, len(batch.order), later, warm_up=False)
+                if not isinstance(took, float):
+                    return took
+                spent_us += took
+            self.tags[slot] = self.tag(slot)
+        if self.lasting:
+            await asyncio.sleep(spent_us / 1e6)
+        for act in later:
+            act()
+        return spent_us / 1e6
+
+    def find_late_write(self) -> str | None:
+        """Tags taken anew."""
+        for slot, tags in self.tags.items():
+            for name, tag in self.tag(slot).items():
+                if tag != tags[name]:
+                    return name
+        return None
+
+    def handed_out(self, buffer: PlacedBuffer) -> PlacedBuffer:
+        """The same memory as whoever judges sees it."""
+        wrap = self.wrap
+        return PlacedBuffer(
+            buffer.spec, wrap(buffer.data), wrap(buffer.guard_before), wrap(buffer.guard_after)
+        )
+
+    def open(self, slot: int, key: bytes) -> None:
+        """Decrypt a slot's inputs."""
+        for index, (name, sealed) in enumerate(self.slots[slot].sealed.items()):
+            opened = sealed ^ keystream(key, slot, index, sealed.size)
+            as_bytes(self.slots[slot].buffers[name].data)[...] = opened
+
+    def tag(self, slot: int) -> dict[str, bytes]:
+        """Hashes of a slot's outputs."""
+        return {
+            name: hashlib.blake2b(buffer.data.tobytes(), digest_size=8).digest()
+            for name, buffer in self.slots[slot].buffers.items()
+            if buffer.spec.role is not Role.IN
+        }
+
+    def one_call(
+        self,
+        own: Mapping[str, PlacedBuffer],
+        slot: int,
+        step: int,
+        calls: int,
+        later: list[Callable[[], None]],
+        *,
+        warm_up: bool,
+    ) -> float | Verdict:
+        """Let the script do it."""
+        stepwise = not warm_up and bool(self.orders[-1].keys)
+        call = Call(
+            stepwise=stepwise,
+            buffers=views(own),
+            slots=self.everyone,
+            slot=slot,
+            step=step,
+            warm_up=warm_up,
+            batches=self.batches,
+            calls=calls,
+            memory=self.memory,
+            guards={name: (one.guard_before, one.guard_after) for name, one in own.items()},
+            later=later,
+            options=self.options,
+        )
+        with np.errstate(all="ignore"):
+            return self.script(call)
+
+
+def as_it_is(array: Array) -> Array:
+    """What arrays of the host need to be handed out."""
+    return array
+
+
+def running(
+    candidate: Candidate,
+    launches: tuple[LaunchProfile, ...] = (LAUNCH,),
+    *,
+    arrays: Arrays = HOST,
+) -> MeasuredSession:
+    """A session of an ordinary function on arrays, which nobody times."""
+    return MeasuredSession(untimed(candidate), arrays=arrays, launches=launches)
+
+
+def untimed(candidate: Candidate) -> Script:
+    """The script of an ordinary function on arrays."""
+
+    def script(call: Call) -> float | Verdict:
+        verdict = candidate(call.buffers, call.options)
+        return 0.0 if verdict is None else verdict
+
+    return script
+
+
+def views(buffers: Mapping[str, PlacedBuffer]) -> dict[str, Array]:
+    """The arrays alone."""
+    return {name: buffer.data for name, buffer in buffers.items()}
+
+
+def placed(spec: BufferSpec) -> PlacedBuffer:
+    """A buffer between guards."""
+    return Slots(buffers={spec.name: column(spec, 1)}, sealed={}, count=1)[0].buffers[spec.name]
+
+
+def column(spec: BufferSpec, count: int) -> PlacedBuffer:
+    """The buffer of each slot between its guards, as far apart as a GPU's slots could be."""
+    end = GUARD_BYTES + spec.nbytes
+    stride = -(-(end + GUARD_BYTES) // GUARD_BYTES) * GUARD_BYTES
+    memory = np.zeros((count, stride), np.uint8)
+    data = memory[:, GUARD_BYTES:end].view(spec.dtype).reshape((count, *spec.shape))
+    assert np.shares_memory(memory, data)
+    return PlacedBuffer(spec, data, memory[:, :GUARD_BYTES], memory[:, end : end + GUARD_BYTES])
+
+
+@dataclass
+class MeasuredSite:
+    """Opens a new session of the script that stands for a candidate."""
+
+    hardware: Hardware
+    scripts: Mapping[str, Script]
+    """By the name of the candidate."""
+    name: str = "a GPU that is not there"
+    jitter_us: float = 1.0
+    lasting: bool = False
+    time_class: TimeClass = TimeClass.DEVICE
+    """Of candidates; of one of them where `time_classes` has it."""
+    time_classes: Mapping[str, TimeClass] = field(default_factory=dict)
+    arrays: Arrays = HOST
+    confined: str = "no namespaces; seccomp"
+    capabilities: Capabilities = CAPABILITIES
+    not_stepwise_of: Mapping[str, str] = field(default_factory=dict)
+    """Why keys cannot be handed out, by the name of the candidate."""
+    refused: Mapping[str, Verdict] = field(default_factory=dict)
+    opened: list[tuple[str, MeasuredSession]] = field(default_factory=list)
+    kept: list[str] = field(default_factory=list)
+    """Names of those whose runners could have been used again."""
+
+    def read_clocks(self) -> None:
+        """Nothing tells."""
+
+    def session_of(self, name: str) -> MeasuredSession:
+        """The one opened last for a candidate."""
+        return [session for opened, session in self.opened if opened == name][-1]
+
+    @asynccontextmanager
+    async def open(self, candidate: Compiled) -> AsyncIterator[MeasuredSession | Verdict]:
+        """A session of its own, or why there is none."""
+        if candidate.name in self.refused:
+            yield self.refused[candidate.name]
+            return
+        trusted = candidate.name == "baseline"
+        session = MeasuredSession(
+            self.scripts[candidate.name],
+            arrays=self.arrays,
+            time_class=self.time_classes.get(
+                candidate.name, TimeClass.DEVICE if trusted else self.time_class
+            ),
+            jitter_us=self.jitter_us,
+            seed=len(self.opened),
+            lasting=self.lasting,
+        )
+        session.not_stepwise = self.not_stepwise_of.get(candidate.name, "")
+        self.opened.append((candidate.name, session))
+        yield session
+
+    def keep(self, candidate: Compiled) -> AbstractAsyncContextManager[MeasuredSession | Verdict]:
+        """A session of its own, noted."""
+        self.kept.append(candidate.name)
+        return self.open(candidate)
+
+
+def named(name: str) -> Compiled:
+    """What stands for a compiled candidate."""
+    nowhere = Path("nowhere")
+    return Compiled(
+        key=name, name=name, source="", target="sm_90a", library=nowhere, ptx=nowhere, kernels=()
+    )

@@ -1,0 +1,152 @@
+"""What NVML says of the GPUs of this machine: the one place that asks it.
+
+    python -P -m cuda_llm.tools.cuda.nvml
+
+prints what else uses each GPU, `{"GPU-...": {...}}`; it exits with 3 where there is no NVML.
+NVML may hang as a driver does: what is asked before a GPU is ours is asked in a process of its own.
+"""
+
+import json
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cuda_llm.tools.device import ClockReading
+
+PROGRAM = "cuda_llm.tools.cuda.nvml"
+NO_NVML = 3
+REASONS: Mapping[int, str] = {
+    0x01: "idle",
+    0x02: "application_clocks",
+    0x04: "power_cap",
+    0x08: "hw_slowdown",
+    0x10: "sync_boost",
+    0x20: "sw_thermal",
+    0x40: "hw_thermal",
+    0x80: "hw_power_brake",
+    0x100: "display_clocks",
+}
+"""Bits of `nvmlClocksEventReasons` (nvml.h)."""
+THROTTLED = frozenset({"power_cap", "hw_slowdown", "sw_thermal", "hw_thermal", "hw_power_brake"})
+"""Reasons for which a chip is slower than another of its kind, or than a moment ago."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuState:
+    """One GPU at one moment. What it does not tell is None."""
+
+    sm_mhz: float
+    memory_mhz: float
+    reasons: tuple[str, ...]
+    """Why the clocks are not higher."""
+    celsius: float | None
+    watts: float | None
+
+
+def open_nvml() -> Any:
+    """The module `pynvml`, initialised. Raises ImportError and its NVMLError."""
+    import pynvml
+
+    pynvml.nvmlInit()
+    return pynvml
+
+
+def read_state(nvml: Any, pci_bus_id: str) -> GpuState:
+    """Clocks, heat and power now. Raises NVMLError."""
+    handle = nvml.nvmlDeviceGetHandleByPciBusId(pci_bus_id)
+
+    def told(ask: Callable[..., Any], *more: Any) -> float | None:
+        with suppress(nvml.NVMLError):
+            return float(ask(handle, *more))
+        return None
+
+    milliwatts = told(nvml.nvmlDeviceGetPowerUsage)
+    return GpuState(
+        sm_mhz=float(nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM)),
+        memory_mhz=float(nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_MEM)),
+        reasons=name_reasons(int(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle))),
+        celsius=told(nvml.nvmlDeviceGetTemperature, nvml.NVML_TEMPERATURE_GPU),
+        watts=None if milliwatts is None else milliwatts / 1e3,
+    )
+
+
+def name_reasons(bits: int) -> tuple[str, ...]:
+    """What the bits of `nvmlClocksEventReasons` stand for."""
+    return tuple(name for bit, name in REASONS.items() if bits & bit)
+
+
+def clock_reader(find_bus: Callable[[], str]) -> "Callable[[], ClockReading | None]":
+    """Reads the clocks of the GPU at a PCI bus address, which is looked up at once.
+
+    Gives None for ever where the library, the permission or the GPU is not there: times go without.
+    """
+    try:
+        bus, nvml = find_bus(), open_nvml()
+        read_state(nvml, bus)
+    except Exception:  # whatever a driver's library may raise
+        return lambda: None
+
+    from cuda_llm.tools.device import ClockReading
+
+    def read() -> ClockReading | None:
+        try:
+            state = read_state(nvml, bus)
+        except nvml.NVMLError:
+            return None
+        return ClockReading(
+            sm_mhz=state.sm_mhz,
+            celsius=state.celsius,
+            watts=state.watts,
+            throttled=bool(THROTTLED & set(state.reasons)),
+        )
+
+    return read
+
+
+def read_usage(nvml: Any) -> dict[str, dict[str, Any]]:
+    """What else uses every GPU, by its UUID; what one of them does not tell is left out."""
+    asked: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+        "display": (nvml.nvmlDeviceGetDisplayActive, bool),
+        "utilisation": (nvml.nvmlDeviceGetUtilizationRates, attrgetter("gpu")),
+        "free_bytes": (nvml.nvmlDeviceGetMemoryInfo, attrgetter("free")),
+        "processes": (nvml.nvmlDeviceGetComputeRunningProcesses, _processes),
+    }
+    found = {}
+    for number in range(nvml.nvmlDeviceGetCount()):
+        handle = nvml.nvmlDeviceGetHandleByIndex(number)
+        told: dict[str, Any] = {"driver": nvml.nvmlSystemGetDriverVersion()}
+        for key, (ask, read) in asked.items():
+            with suppress(nvml.NVMLError):
+                told[key] = read(ask(handle))
+        found[nvml.nvmlDeviceGetUUID(handle)] = told
+    return found
+
+
+def main() -> int:
+    """Print what else uses each GPU."""
+    try:
+        nvml = open_nvml()
+    except ImportError:
+        print("nvidia-ml-py is not installed", file=sys.stderr)
+        return NO_NVML
+    except Exception as error:  # its NVMLError is known only once it is imported
+        print(f"NVML: {error}", file=sys.stderr)
+        return NO_NVML
+    try:
+        print(json.dumps(read_usage(nvml)))
+    except nvml.NVMLError as error:
+        print(f"NVML: {error}", file=sys.stderr)
+        return NO_NVML
+    return 0
+
+
+def _processes(running: Any) -> list[tuple[int, int]]:
+    return [(one.pid, one.usedGpuMemory or 0) for one in running]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

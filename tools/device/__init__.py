@@ -1,0 +1,31 @@
+"""What a device is, and the values that travel to and from one."""
+
+from cuda_llm.tools.device.device import Device, P, Site, T
+from cuda_llm.tools.device.session import (
+    SCRATCH_BYTES,
+    Argument,
+    CallOptions,
+    CallReport,
+    Level,
+    Scalar,
+    Session,
+)
+from cuda_llm.tools.device.timed import Batch, ClockReading, TimeClass, TimedSession
+
+__all__ = [
+    "SCRATCH_BYTES",
+    "Argument",
+    "Batch",
+    "CallOptions",
+    "CallReport",
+    "ClockReading",
+    "Device",
+    "Level",
+    "P",
+    "Scalar",
+    "Session",
+    "Site",
+    "T",
+    "TimeClass",
+    "TimedSession",
+]

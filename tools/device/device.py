@@ -1,0 +1,131 @@
+"""What a device is: it carries work to its site, and a site opens sessions of candidates."""
+
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Concatenate, ParamSpec, Protocol, TypeVar
+
+from cuda_llm.capabilities import Capabilities
+from cuda_llm.hardware_profiles.hardware import Hardware
+from cuda_llm.outcomes import Verdict
+from cuda_llm.tools.arrays import Arrays
+from cuda_llm.tools.compiler.candidate import Compiled
+from cuda_llm.tools.device.session import Session
+from cuda_llm.tools.device.timed import ClockReading
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Site(Protocol):
+    """The process that holds a device, seen by the work that is carried out there."""
+
+    @property
+    def name(self) -> str:
+        """Which device this is, as `Device.name` of one device."""
+        ...
+
+    @property
+    def hardware(self) -> Hardware:
+        """Profile of the GPU this is, or stands for."""
+        ...
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What can be done here. A site that duels opens TimedSessions."""
+        ...
+
+    @property
+    def confined(self) -> str:
+        """What keeps runners in here, in one line; empty where `doctor` alone tries that."""
+        ...
+
+    @property
+    def arrays(self) -> Arrays:
+        """Where the buffers of sessions lie."""
+        ...
+
+    def read_clocks(self) -> ClockReading | None:
+        """How fast the hardware runs now; None where nothing tells. Asked while kernels duel."""
+        ...
+
+    def open(self, candidate: Compiled) -> AbstractAsyncContextManager[Session | Verdict]:
+        """Load the candidate in a fresh runner.
+
+        Leaving the context ends the runner, unless nothing was timed in it and nothing went wrong:
+        then it may wait for the same candidate to be opened next, for its timing after its
+        validation, and ends before any other is opened in its place or timed.
+        Yields a verdict where the candidate cannot be loaded or needs what this device lacks.
+        Two may be open at once: each has memory of its own.
+        """
+        ...
+
+    def keep(self, candidate: Compiled) -> AbstractAsyncContextManager[Session | Verdict]:
+        """The same for a program of our own, whose runner may be used again: a task's baseline.
+
+        Never for what is judged: code that has run in a process can leave something behind for
+        the next use, and this one all candidates share. There is one such runner at most, with one
+        user at a time: who asks for it meanwhile gets a fresh one. It ends when another program is
+        to be kept, when somebody needs its memory, and after an exception or a verdict while it is
+        used.
+        """
+        ...
+
+
+class Device(Protocol):
+    """Something that runs candidates."""
+
+    @property
+    def name(self) -> str:
+        """What a person should read, e.g. `emulated RTX 3090 Ti` or `cuda:0 NVIDIA H200`."""
+        ...
+
+    @property
+    def hardware(self) -> Hardware:
+        """Profile of the GPU this is, or stands for."""
+        ...
+
+    @property
+    def target(self) -> str:
+        """nvcc architecture to compile for, e.g. `sm_86`."""
+        ...
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What it can do, by which everybody decides what to ask of it."""
+        ...
+
+    @property
+    def version(self) -> str:
+        """Changes whenever this device could time the same kernel differently."""
+        ...
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a person should know before believing a time: a display, other people's work."""
+        ...
+
+    def pinned(self) -> "Device":
+        """One device, always the same: where what is to be compared must be timed."""
+        ...
+
+    def prepare(self) -> None:
+        """Build what is built at first use. Everything else works without, only later.
+
+        Raises MissingError where the machine lacks something.
+        """
+        ...
+
+    async def carry_out(
+        self,
+        work: Callable[Concatenate[Site, P], Awaitable[T]],
+        /,
+        *arguments: P.args,
+        **named: P.kwargs,
+    ) -> T:
+        """Do `work(site, ...)` where the device is, alone on it, and bring back what it returns.
+
+        `work` is a module's function; arguments and result are values that can be pickled, for on a
+        GPU they travel to the referee process and back. Raises what `work` raises, and
+        InfrastructureError where the device is broken and stays so.
+        """
+        ...

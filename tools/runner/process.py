@@ -139,7 +139,6 @@ class Runner:
                 await helper.end()
         finally:
             status = await self._speaker.end()
-        _log.debug("runner has ended", pids=self.pids, status=status)
         return status
 
     async def _last_of_speaker(self) -> int:
@@ -196,9 +195,7 @@ def start(program: Path, libraries: Libraries, arena: int, report: int) -> Runne
         except OSError as error:
             ours.close()
             raise InfrastructureError("runner", f"cannot be started: {error}") from error
-    runner = Runner(first, [second], Wire(ours), alarm=True)
-    _log.debug("runner is started", pids=runner.pids)
-    return runner
+    return Runner(first, [second], Wire(ours), alarm=True)
 
 
 def _answers(reply: ReplyFrame, frame: StartFrame | CallFrame) -> bool:

@@ -12,11 +12,10 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from cuda_llm.tools.arrays import Launch, Program
+from cuda_llm.tools.arrays import Array, Launch, Program
 from cuda_llm.tools.launch_on_gpu import launch_on_gpu
 from cuda_llm.tools.random_kernels import SOURCE
 
-Array: TypeAlias = Any
 Size: TypeAlias = int | tuple[int, ...]
 
 PROGRAM = Program(SOURCE, ("bounded64", "bounded32", "unit32", "unit64", "normal32", "gamma32"))

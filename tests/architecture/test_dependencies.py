@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 GROUND = {
-    *("outcomes", "profile", "spots", "errors", "settings", "atomic_file", "data_file"),
+    *("outcomes", "facts", "profile", "spots", "errors", "settings", "atomic_file", "data_file"),
     *("log", "log_pipe", "log_setup", "redaction"),
     *("search", "conversation", "codec", "wording", "dotted", "source_file", "capabilities"),
 }
@@ -29,7 +29,7 @@ MAY_KNOW = {
 MAY_KNOW_INSIDE_TOOLS = {
     "native": set[str](),
     "detector": {"cuda"},
-    "prober": {"cuda", "arrays", "native", "compiler", "detector", "referee"},
+    "prober": {"cuda", "arrays", "native", "detector", "referee", "gpu"},
     "sandbox": {"native"},
     "compiler": {"native", "sandbox"},
     "emulator": {"native", "sandbox", "compiler"},

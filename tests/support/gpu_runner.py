@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from cuda_llm.tools.device import Argument, Scalar
 from cuda_llm.tools.gpu import protocol
-from cuda_llm.tools.gpu.handing import forget, hand_out
+from cuda_llm.tools.gpu.key_release import clear_release, release_keys
 from cuda_llm.tools.gpu.protocol import (
     ArmFlag,
     ArmFrame,
@@ -111,7 +111,7 @@ class GpuRunner:
         assert "Sanitizer" not in said, said
         assert "runtime error" not in said, said
 
-    def hear(self) -> ReplyFrame:
+    def receive_reply(self) -> ReplyFrame:
         """The next reply."""
         frame = protocol.decode_reply(self.socket.recv(4096))
         assert frame is not None, self.process.communicate(timeout=20)[1].decode()
@@ -122,13 +122,13 @@ class GpuRunner:
         self._sequence += 1
         frame.head.kind, frame.head.sequence = int(order), self._sequence
         self.socket.send(bytes(frame))
-        reply = self.hear()
+        reply = self.receive_reply()
         assert reply.sequence == self._sequence or reply.is_last
         return reply
 
     def start(self) -> ReplyFrame:
         """Hear `ready` and load the candidate."""
-        assert self.hear().reply == Reply.READY
+        assert self.receive_reply().reply == Reply.READY
         frame = StartFrame(
             arena_bytes=ARENA_BYTES,
             flush_bytes=FLUSH_BYTES,
@@ -179,7 +179,7 @@ class GpuRunner:
         told: list[list[int]] = []
         size = ctypes.sizeof(Report)
         with mmap.mmap(self._report, size) as report:
-            forget(report)
+            clear_release(report)
 
             def tell(step: int) -> None:
                 told.append(Report.from_buffer_copy(report[:size]).tags[step : step + 1])
@@ -188,8 +188,8 @@ class GpuRunner:
             frame = GoFrame()
             frame.head.kind, frame.head.sequence = int(Order.GO), self._sequence
             self.socket.send(bytes(frame))
-            hand_out(report, keys, tell, lambda: False, 20.0)
-        return self.hear(), told
+            release_keys(report, keys, tell, lambda: False, 20.0)
+        return self.receive_reply(), told
 
     def floats(self, offset: int, count: int = COUNT) -> npt.NDArray[np.float32]:
         """A part of the arena."""

@@ -20,7 +20,7 @@ from cuda_llm.tools.compiler.toolkit import Toolkit
 from cuda_llm.tools.native import build
 from cuda_llm.tools.sandbox.jail import SYSTEM
 
-_NATIVE = Path(__file__).parent / "native"
+_NATIVE = Path(__file__).parent / "native" / "driver"
 _TOOLS = Path(__file__).parent.parent
 _CALL = _TOOLS / "runner" / "native"
 _SANDBOX = _TOOLS / "sandbox" / "native"

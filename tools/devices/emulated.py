@@ -19,15 +19,14 @@ from cuda_llm.tools.devices.arena import ARENA_BYTES
 from cuda_llm.tools.devices.endings import ending, load_failure
 from cuda_llm.tools.devices.facts import device_facts
 from cuda_llm.tools.devices.loaded import Loaded
+from cuda_llm.tools.devices.runner import Libraries, runner_program, start_emulated_runner
 from cuda_llm.tools.devices.session import EmulatedSession
 from cuda_llm.tools.emulator.report import read_report
 from cuda_llm.tools.emulator.runtime_library import emulator_library, runtime_library
 from cuda_llm.tools.emulator.tables import Translated
 from cuda_llm.tools.emulator.translate import translate
-from cuda_llm.tools.runner import process
 from cuda_llm.tools.runner.memory import SharedMemory
-from cuda_llm.tools.runner.process import Libraries, Runner
-from cuda_llm.tools.runner.program import runner_program
+from cuda_llm.tools.runner.process import Runner
 from cuda_llm.tools.runner.protocol import Reply, ReplyFrame, StartFrame
 from cuda_llm.tools.sandbox.programs import jail_program
 
@@ -132,7 +131,9 @@ class EmulatedDevice:
                 cudart=runtime_library(),
                 candidate=candidate.library,
             )
-            runner = process.start(runner_program(), libraries, arena.descriptor, report.descriptor)
+            runner = start_emulated_runner(
+                runner_program(), libraries, arena.descriptor, report.descriptor
+            )
             try:
                 failure = await self._load(runner, loaded, report)
                 yield failure or EmulatedSession(loaded, runner, arena, report)

@@ -31,8 +31,8 @@ def ending(outcome: Ended | Babbled, record: CallRecord | InfraFailed, limit_s: 
             return _in_kernel(outcome, record, limit_s)
         if record.out_of_memory is not None and not outcome.expired:
             return record.out_of_memory
-    if outcome.last_words is not None and outcome.last_words.is_last:
-        return _last_words(outcome.last_words)
+    if outcome.final_reply is not None and outcome.final_reply.is_last:
+        return _on_final_reply(outcome.final_reply)
     if outcome.expired:
         return TimedOut(stage="host", limit_s=limit_s, detail="`solve` did not return")
     if outcome.status >= 0:
@@ -59,14 +59,14 @@ def _in_kernel(outcome: Ended, record: CallRecord, limit_s: float) -> Verdict:
     if outcome.expired:
         detail = f"{record.running} is still running"
         return TimedOut(stage="kernel", limit_s=limit_s, detail=detail, spot=record.running_at)
-    words = outcome.last_words
+    words = outcome.final_reply
     how = f"signal {words.number}" if words is not None else f"status {outcome.status}"
     return InfraFailed(
         component="device", detail=f"the emulated device died in {record.running}: {how}"
     )
 
 
-def _last_words(words: ReplyFrame) -> Verdict:
+def _on_final_reply(words: ReplyFrame) -> Verdict:
     if words.reply == Reply.BROKEN:
         return InfraFailed(component="runner", detail=words.text)
     if words.reply == Reply.DENIED:

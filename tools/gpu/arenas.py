@@ -2,8 +2,7 @@
 
 from collections.abc import Callable
 
-from cuda_llm.tools.gpu.layout import ArenaFull
-from cuda_llm.tools.gpu.memory import Memory, round_up
+from cuda_llm.tools.gpu.memory import ArenaFull, Memory, round_up
 
 LEAST_BYTES = 256 << 20
 """Asking for less is asking for this: memory is kept to be used again."""

@@ -45,8 +45,8 @@ def ending(outcome: Ended | Babbled, scene: Scene) -> Verdict:
     """The verdict on a runner that has ended."""
     if isinstance(outcome, Babbled):
         return FORGED
-    if outcome.last_words is not None and outcome.last_words.is_last:
-        return _last_words(outcome.last_words, scene)
+    if outcome.final_reply is not None and outcome.final_reply.is_last:
+        return _on_final_reply(outcome.final_reply, scene)
     if outcome.expired:
         return _expired(scene)
     if outcome.status == -signal.SIGSYS:
@@ -70,7 +70,7 @@ def load_failure(reply: ReplyFrame) -> Verdict:
     return LoadFailed(detail=reply.text)
 
 
-def _last_words(words: ReplyFrame, scene: Scene) -> Verdict:
+def _on_final_reply(words: ReplyFrame, scene: Scene) -> Verdict:
     match words.reply:
         case Reply.FAULTED:
             # Using the pointer of an allocation that was refused is not where things went wrong.

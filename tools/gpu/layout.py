@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from cuda_llm.tools.buffers import BufferSpec, Role
 from cuda_llm.tools.device import SCRATCH_BYTES
-from cuda_llm.tools.gpu.memory import round_up
+from cuda_llm.tools.gpu.memory import ArenaFull, round_up
 from cuda_llm.tools.gpu.protocol import MAX_REGIONS, MAX_STEPS
 
 GUARD_BYTES = 4096
@@ -19,10 +19,6 @@ _TAG_BYTES = 8
 _SCRATCH_PART = 8
 """An eighth more than may be held, so that it can begin elsewhere at each call."""
 _MOST_SLACK_BYTES = 64 << 20
-
-
-class ArenaFull(ValueError):
-    """What a session lays out is larger than its memory."""
 
 
 @dataclass(frozen=True, kw_only=True)

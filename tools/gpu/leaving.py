@@ -25,14 +25,14 @@ class Leaving:
         held = lodging.held_bytes
         self._tasks[asyncio.create_task(lodging.leave())] = held
 
-    async def see_off_one(self) -> None:
+    async def wait_for_one(self) -> None:
         """Wait for the one that was told first. Raises DeviceLost where it does not go."""
         task = next(iter(self._tasks))
         await asyncio.wait([task])
         if self._tasks.pop(task, None) is not None:
             task.result()
 
-    async def see_off(self) -> None:
+    async def wait_for_all(self) -> None:
         """Wait for all. Raises DeviceLost where one does not go."""
         while self._tasks:
-            await self.see_off_one()
+            await self.wait_for_one()

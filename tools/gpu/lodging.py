@@ -9,8 +9,8 @@ from cuda_llm.outcomes import LoadFailed, Verdict
 from cuda_llm.tools.gpu.arenas import Arenas
 from cuda_llm.tools.gpu.endings import Scene, ending, load_failure
 from cuda_llm.tools.gpu.flush import Flush
-from cuda_llm.tools.gpu.layout import ArenaFull, Layout
-from cuda_llm.tools.gpu.memory import UNIT_BYTES, Memory
+from cuda_llm.tools.gpu.layout import Layout
+from cuda_llm.tools.gpu.memory import UNIT_BYTES, ArenaFull, Memory
 from cuda_llm.tools.gpu.process import GpuRunner
 from cuda_llm.tools.gpu.protocol import Reply, ReplyFrame, StartFrame
 from cuda_llm.tools.gpu.session import Reached

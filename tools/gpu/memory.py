@@ -16,6 +16,10 @@ _TILE_BYTES = 1 << 20
 _HANDLE_BYTES = 64
 
 
+class ArenaFull(ValueError):
+    """What a session lays out is larger than its memory."""
+
+
 class Memory(Protocol):
     """One piece of memory, ours to give away and to take back."""
 

@@ -35,7 +35,7 @@ def philox(
     return np.stack([x, y, z, w], axis=1).astype(np.uint32)
 
 
-def sealed(
+def sealed_bytes(
     contents: npt.NDArray[Any], slot: int, index: int, key: tuple[int, int]
 ) -> npt.NDArray[np.uint8]:
     """The bytes of `contents` sealed, or of what is sealed opened."""
@@ -45,7 +45,7 @@ def sealed(
     return plain ^ stream[: plain.size]
 
 
-def tag(contents: npt.NDArray[np.uint8], slot: int, index: int, key: tuple[int, int]) -> int:
+def tag_of(contents: npt.NDArray[np.uint8], slot: int, index: int, key: tuple[int, int]) -> int:
     """The keyed sum over at most 65,536 of the words."""
     count = -(-contents.size // 4)
     padded = np.zeros(count * 4, np.uint8)

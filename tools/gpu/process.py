@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from cuda_llm.errors import InfrastructureError
-from cuda_llm.tools.gpu.handing import forget, hand_out
+from cuda_llm.tools.gpu.key_release import clear_release, release_keys
 from cuda_llm.tools.gpu.memory import HostMemory
 from cuda_llm.tools.gpu.protocol import (
     ArmFrame,
@@ -117,7 +117,7 @@ class GpuRunner:
 
     async def warm_up(self, limit_s: float) -> ReplyFrame | Ended | Babbled:
         """Wait until its context is there."""
-        return await self._runner.hear(lambda reply: reply.reply == Reply.READY, limit_s)
+        return await self._runner.receive_reply(lambda reply: reply.reply == Reply.READY, limit_s)
 
     async def order(
         self,
@@ -144,21 +144,21 @@ class GpuRunner:
         begin, end = Report.tags.offset, Report.tags.offset + 8 * count
         return struct.unpack(f"<{count}Q", self._report.map[begin:end])
 
-    def forget_tags(self, count: int) -> None:
+    def clear_tags(self, count: int) -> None:
         """Leave none that could be taken for those of a batch to come, and nothing handed out."""
         begin, end = Report.tags.offset, Report.tags.offset + 8 * count
         self._report.map[begin:end] = os.urandom(8 * count)
-        forget(self._report.map)
+        clear_release(self._report.map)
 
-    def hand_out(
+    def release_keys(
         self, keys: Sequence[bytes], outputs: int, told: list[int], limit_s: float
     ) -> None:
-        """See `handing.hand_out`: the tags of all steps but the last are `told`, as they come."""
+        """See `release_keys`: the tags of all steps but the last are `told`, as they come."""
 
         def tell(step: int) -> None:
             told.extend(self.read_tags(outputs * (step + 1))[outputs * step :])
 
-        hand_out(self._report.map, keys, tell, lambda: not self.is_alive, limit_s)
+        release_keys(self._report.map, keys, tell, lambda: not self.is_alive, limit_s)
 
     async def stop(self) -> None:
         """End it and let go of everything. Raises DeviceLost where it does not go."""

@@ -1,5 +1,6 @@
 """The runner of a GPU, our libcudart for candidates there, and the kernels that seal and tag."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from cuda_llm.errors import InfrastructureError
@@ -11,7 +12,7 @@ from cuda_llm.tools.sandbox.programs import sandbox_sources
 _NATIVE = Path(__file__).parent / "native"
 _TOOLS = Path(__file__).parent.parent
 _COMMON = _TOOLS / "runner" / "native"
-_COMMON_PARTS = ("call", "death", "mouth")
+_COMMON_PARTS = ("call", "crash_handler", "replies")
 _SANDBOX = _TOOLS / "sandbox" / "native"
 _PROTOTYPES = _TOOLS / "native" / "cudart"
 _FLAGS = ("-std=c++20", "-O2", "-Wall", "-Wextra", "-Werror")
@@ -52,26 +53,29 @@ def runner_program(*extra: str, confine: Path | None = None) -> Path:
 
 def seal_cubin(target: str) -> Path:
     """Path of `seal.cu` compiled for `target` (`sm_90a`). Raises MissingError without nvcc."""
-    return _compile("seal.cubin", target, ("seal.cu", "seal.h"), ["-cubin"])
+    return compile_own("seal.cubin", target, [_NATIVE / "seal.cu", _NATIVE / "seal.h"], ["-cubin"])
 
 
 def attempts_library(target: str) -> Path:
     """Path of `attempts.cu` compiled as candidates are. Raises MissingError without nvcc."""
     options = ["-shared", "--cudart=none", "-Xcompiler=-fPIC", "-Xlinker=-z,now"]
-    return _compile("attempts.so", target, ("attempts.cu",), options)
+    return compile_own("attempts.so", target, [_NATIVE / "attempts.cu"], options)
 
 
-def _compile(product: str, target: str, sources: tuple[str, ...], options: list[str]) -> Path:
-    """The first of `sources` by nvcc; the others it includes."""
+def compile_own(product: str, target: str, sources: Sequence[Path], options: list[str]) -> Path:
+    """The first of our own `sources` by nvcc, once for each content; the others it includes.
+
+    Raises MissingError without nvcc or a writable cache.
+    """
     toolkit = find_toolkit()
     chip = target.removeprefix("sm_")
     options = [*options, "-O3", "-std=c++17", f"-gencode=arch=compute_{chip},code=sm_{chip}"]
     digest = content_key(str(toolkit.nvcc), [toolkit.version, *options])
     for name in sources:
-        digest.update((_NATIVE / name).read_bytes())
+        digest.update(name.read_bytes())
 
     def make(scratch: Path) -> Path:
-        command = [toolkit.nvcc, *options, _NATIVE / sources[0], "-o", scratch / product]
+        command = [toolkit.nvcc, *options, sources[0], "-o", scratch / product]
         _run_nvcc([str(word) for word in command], str(scratch))
         return scratch / product
 

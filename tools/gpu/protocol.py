@@ -213,7 +213,7 @@ class RefusedCall(ctypes.Structure):
     _fields_ = (("error", _U32), ("detail", ctypes.c_char * 252))
 
 
-class Handing(ctypes.Structure):
+class KeyRelease(ctypes.Structure):
     """Where the keys of a stepwise batch come."""
 
     _fields_ = (("asked", _U64), ("handed", _U64), ("key", _U32 * 2))
@@ -241,7 +241,7 @@ class Report(ctypes.Structure):
         ("log", LogEntry * LOG_ENTRIES),
         ("text", ctypes.c_char * TEXT_BYTES),
         ("tags", _U64 * MAX_TAGS),
-        ("handing", Handing),
+        ("key_release", KeyRelease),
     )
 
 

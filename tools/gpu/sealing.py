@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from cuda_llm.tools.arrays import Array, Arrays
-from cuda_llm.tools.gpu import philox
+from cuda_llm.tools.gpu.philox import sealed_bytes, tag_of
 from cuda_llm.tools.gpu.protocol import TAG_WORDS, SlotsCall
 
 _THREADS = 256
@@ -48,14 +48,12 @@ class HostSealing:
         """See `Sealing.seal`."""
         words = sealing_key(key)
         for slot, row in zip(slots, contents, strict=True):
-            column.rows[slot] = philox.sealed(row, slot, column.index, words)
+            column.rows[slot] = sealed_bytes(row, slot, column.index, words)
 
     def tags(self, columns: Sequence[Column], slots: Sequence[int], key: bytes) -> list[int]:
         """See `Sealing.tags`."""
         words = tagging_key(key)
-        return [
-            philox.tag(one.rows[slot], slot, one.index, words) for slot in slots for one in columns
-        ]
+        return [tag_of(one.rows[slot], slot, one.index, words) for slot in slots for one in columns]
 
 
 class GpuSealing:

@@ -101,7 +101,7 @@ class Sessions:
         """
         self._resting.end_idle()
         self._timing = True
-        await self._leaving.see_off()
+        await self._leaving.wait_for_all()
         await self.spares.settle()
 
     async def close(self) -> None:
@@ -109,7 +109,7 @@ class Sessions:
         self._kept.end()
         self._resting.end()
         try:
-            await self._leaving.see_off()
+            await self._leaving.wait_for_all()
         finally:
             try:
                 await self.spares.close()
@@ -119,7 +119,7 @@ class Sessions:
     async def _enter(self, candidate: Compiled) -> Stay | Verdict:
         started = time.monotonic()
         while self._leaving and self._unused_bytes > self._most_unused_bytes:
-            await self._leaving.see_off_one()
+            await self._leaving.wait_for_one()
         lodging = Lodging(candidate.library, self.spares, self.arenas, self._make_room, self.flush)
         reached: Reached | Verdict | None = None
         try:
@@ -171,6 +171,6 @@ class Sessions:
         """
         while not self.arenas.has(wanted_bytes):
             if self._leaving:
-                await self._leaving.see_off_one()
+                await self._leaving.wait_for_one()
             elif not (self._resting.end_idle() or self._kept.end_idle()):
                 return

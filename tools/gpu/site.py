@@ -25,7 +25,7 @@ from cuda_llm.tools.gpu.sealing import GpuSealing, HostSealing, Sealing
 from cuda_llm.tools.gpu.sessions import MOST_OPENING_PART, Sessions
 from cuda_llm.tools.gpu.spares import Spares
 from cuda_llm.tools.gpu.timed import GpuTimedSession
-from cuda_llm.tools.gpu.ways import find_way
+from cuda_llm.tools.gpu.ways import find_confinement
 from cuda_llm.tools.subnormals import FLUSHED, keeps_subnormals
 
 CAPABILITIES = Capabilities(
@@ -102,7 +102,7 @@ class GpuSite:
         trial = DeviceMemory(device_arrays, UNIT_BYTES)
         try:
             host_bytes = self.hardware.memory_bytes // MOST_OPENING_PART
-            way, self.isolation = await find_way(launch, lambda: trial, host_bytes)
+            way, self.isolation = await find_confinement(launch, lambda: trial, host_bytes)
         finally:
             trial.close()
         sealing: Sealing = HostSealing()

@@ -83,7 +83,7 @@ async def _warm(runner: GpuRunner) -> str:
     outcome = await runner.warm_up(WARM_LIMIT_S)
     if isinstance(outcome, ReplyFrame):
         return ""
-    words = getattr(outcome, "last_words", None)
+    words = getattr(outcome, "final_reply", None)
     if words is not None:
         return str(words.text)
     return f"no context: {outcome}"

@@ -105,13 +105,17 @@ class GpuTimedSession(GpuSession):
         outputs, keys = len(self._outputs()), self._batch.keys
         count = len(self._batch.order) * outputs
         runner = self._reached.runner
-        runner.forget_tags(count)
+        runner.clear_tags(count)
         self._arena.memory.finish()
         told: list[int] = []
-        hand_out = partial(runner.hand_out, keys, outputs, told, limit_s) if keys else do_nothing
+        release_keys = (
+            partial(runner.release_keys, keys, outputs, told, limit_s) if keys else do_nothing
+        )
         frame = GoFrame()
         started = time.perf_counter()
-        reply = await self._order(frame, limit_s, spinning=True, in_graph=True, meanwhile=hand_out)
+        reply = await self._order(
+            frame, limit_s, spinning=True, in_graph=True, meanwhile=release_keys
+        )
         if not isinstance(reply, ReplyFrame):
             return reply
         # What was told before the next inputs were opened counts, whatever is there by now.

@@ -14,7 +14,7 @@ _SPACES = (Spaces.ALL, Spaces.NETWORK | Spaces.IPC, Spaces.NONE)
 _START_LIMIT_S = 10.0
 
 
-async def find_way(
+async def find_confinement(
     launch: Launch, lend: Callable[[], Memory], host_bytes: int
 ) -> tuple[Launch, GpuIsolation]:
     """How to start runners: in as many namespaces as CUDA bears, with CUDA IPC if it can be had.
@@ -64,5 +64,5 @@ async def _try(runner: GpuRunner, way: Launch, lend: Callable[[], Memory]) -> st
 
 
 def _reason(outcome: object) -> str:
-    words = getattr(outcome, "last_words", None)
+    words = getattr(outcome, "final_reply", None)
     return words.text if isinstance(words, ReplyFrame) else str(outcome)

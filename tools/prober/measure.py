@@ -15,14 +15,12 @@ from cuda_llm.tools.cuda.nvml import open_nvml, read_state
 from cuda_llm.tools.prober.arithmetic import TYPES, fp32_tflops, tensor_tflops
 from cuda_llm.tools.prober.copies import copy_rates
 from cuda_llm.tools.prober.gpu import Gpu
-from cuda_llm.tools.prober.probe import Clocks, Probe
+from cuda_llm.tools.prober.probe import NO_PACKAGE, Clocks, Probe
 
 T = TypeVar("T")
 
 BARRIERS = 10
 """In one kernel."""
-NO_PACKAGE = 2
-"""Exit status where CuPy is missing."""
 
 
 def main(ordinal: str, cubin: str) -> int:

@@ -3,6 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+NO_PACKAGE = 2
+"""Exit status of the probing program where CuPy is missing."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class CopyRate:

@@ -10,8 +10,7 @@ from pathlib import Path
 from cuda_llm.codec import decode
 from cuda_llm.errors import InfrastructureError, MissingError
 from cuda_llm.tools.detector.attributes import GpuAttributes
-from cuda_llm.tools.prober.measure import NO_PACKAGE
-from cuda_llm.tools.prober.probe import Probe
+from cuda_llm.tools.prober.probe import NO_PACKAGE, Probe
 
 LIMIT_S = 90.0
 MODULE = "cuda_llm.tools.prober.measure"

@@ -13,11 +13,12 @@ import signal
 import socket
 import sys
 
+from cuda_llm.tools.referee.serve import serve
+
 
 def main(connection: int, lifeline: int, records: int, level: int) -> int:
     """Serve until the orchestrator hangs up; end with it at once when it dies."""
     from cuda_llm.log_pipe import send_records
-    from cuda_llm.tools.referee.serve import serve
 
     die_with(lifeline)
     send_records(records, level, process="referee", pid=os.getpid())

@@ -10,7 +10,6 @@ from typing import Any, Concatenate
 from cuda_llm.errors import DeviceLost, InfrastructureError
 from cuda_llm.log import Log, bound_fields
 from cuda_llm.tools.device import P, Site, T
-from cuda_llm.tools.referee import process
 from cuda_llm.tools.referee.messages import (
     Ask,
     Beat,
@@ -21,7 +20,7 @@ from cuda_llm.tools.referee.messages import (
     encode,
     receive,
 )
-from cuda_llm.tools.referee.process import Held
+from cuda_llm.tools.referee.process import Held, close_at_exit, start_host
 
 _log = Log(__name__)
 
@@ -70,8 +69,8 @@ class Client:
     def warm(self) -> None:
         """Start the referee without waiting for it. Raises InfrastructureError."""
         if self._held is None:
-            self._held, self._ready = process.start(self._opening), False
-            self._at_exit = process.close_at_exit(self, self._held)
+            self._held, self._ready = start_host(self._opening), False
+            self._at_exit = close_at_exit(self, self._held)
 
     async def ask(
         self,
@@ -164,7 +163,7 @@ class Client:
                 msg = f"no sign of life for {silence_s:g} s"
                 raise RefereeBroken(msg, proven=proven) from None
             if message is None:
-                raise RefereeBroken(held.last_words(), proven=proven)
+                raise RefereeBroken(held.describe_end(), proven=proven)
             if not isinstance(message, Beat):
                 return message
 

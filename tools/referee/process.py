@@ -7,7 +7,6 @@ import sys
 import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from cuda_llm.errors import InfrastructureError
 from cuda_llm.log import Log, level_for_children
@@ -24,21 +23,19 @@ _LAST_WORDS_BYTES = 4096
 _DYING_S = 0.5
 _log = Log(__name__)
 
-Process: TypeAlias = "subprocess.Popen[bytes]"
-
 
 @dataclass(frozen=True)
 class Held:
     """What we hold of a referee that runs."""
 
-    process: Process
+    process: "subprocess.Popen[bytes]"
     connection: socket.socket
     lifeline: int
     """The referee dies when this is closed."""
     stderr: int
     records: RecordPipe
 
-    def last_words(self) -> str:
+    def describe_end(self) -> str:
         """The last line the process wrote, or how it ended."""
         size = os.fstat(self.stderr).st_size
         tail = os.pread(self.stderr, _LAST_WORDS_BYTES, max(0, size - _LAST_WORDS_BYTES))
@@ -54,7 +51,7 @@ class Held:
         """End it and everything below it; the processes that do not go within ten seconds."""
         left = end_tree(self.process.pid, REAP_S)
         _log.info("referee is killed", pid=self.process.pid, left=list(left))
-        self._let_go()
+        self._release_all()
         return left
 
     def close(self) -> None:
@@ -65,9 +62,9 @@ class Held:
         except subprocess.TimeoutExpired:
             end_tree(self.process.pid, REAP_S)
         _log.info("referee has ended", pid=self.process.pid, status=self.process.poll())
-        self._let_go()
+        self._release_all()
 
-    def _let_go(self) -> None:
+    def _release_all(self) -> None:
         self.connection.close()
         for descriptor in (self.lifeline, self.stderr):
             os.close(descriptor)
@@ -79,7 +76,7 @@ class Held:
         self.records.join()
 
 
-def start(opening: Opening) -> Held:
+def start_host(opening: Opening) -> Held:
     """Start a referee that opens a site; it says when it has.
 
     Its own session keeps a Ctrl-C at the terminal from it: we decide when it ends. Raises

@@ -29,7 +29,7 @@ class Quarantine:
     """Of this start of the machine; the next one begins anew."""
 
 
-def put_in(gpu: str, label: str, reason: str) -> Quarantine:
+def put_in_quarantine(gpu: str, label: str, reason: str) -> Quarantine:
     """Keep a GPU from being used, by any process with this cache. Raises MissingError."""
     made = Quarantine(
         gpu=gpu,
@@ -47,7 +47,7 @@ def put_in(gpu: str, label: str, reason: str) -> Quarantine:
     return made
 
 
-def find(gpu: str) -> Quarantine | None:
+def find_quarantine(gpu: str) -> Quarantine | None:
     """Why the GPU must not be used, or None."""
     try:
         kept = Quarantine(**json.loads((cache_dir() / FOLDER / f"{gpu}.json").read_text()))
@@ -56,22 +56,22 @@ def find(gpu: str) -> Quarantine | None:
     return kept if kept.boot == _boot() else None
 
 
-def kept() -> list[Quarantine]:
+def list_quarantined() -> list[Quarantine]:
     """All that are in force."""
     files = sorted((cache_dir() / FOLDER).glob("*.json"))
-    return [found for file in files if (found := find(file.stem)) is not None]
+    return [found for file in files if (found := find_quarantine(file.stem)) is not None]
 
 
-def lift(name: str) -> list[Quarantine]:
+def lift_quarantine(name: str) -> list[Quarantine]:
     """Let a GPU be used again, by its UUID or as it was called when it was put away; which ones."""
-    lifted = [one for one in kept() if name in (one.gpu, one.label)]
+    lifted = [one for one in list_quarantined() if name in (one.gpu, one.label)]
     for one in lifted:
         _log.info("quarantine lifted", gpu=one.label, uuid=one.gpu)
         (cache_dir() / FOLDER / f"{one.gpu}.json").unlink(missing_ok=True)
     return lifted
 
 
-def mend(label: str) -> str:
+def quarantine_mend(label: str) -> str:
     """What a person can do."""
     return f"look at nvidia-smi, restart the machine if need be; `cuda-llm doctor --lift {label}`"
 

@@ -6,9 +6,9 @@ from typing import Concatenate, NoReturn
 
 from cuda_llm.errors import BrokenByWork, DeviceLost, InfrastructureError
 from cuda_llm.tools.device import P, Site, T
-from cuda_llm.tools.referee import quarantine
 from cuda_llm.tools.referee.client import Client, RefereeBroken, Unopened
 from cuda_llm.tools.referee.lease import Lease
+from cuda_llm.tools.referee.quarantine import find_quarantine, put_in_quarantine, quarantine_mend
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,10 +51,10 @@ class Referee:
 
     def refuse_in_quarantine(self) -> None:
         """Raise DeviceLost where the GPU is in quarantine."""
-        found = quarantine.find(self.gpu)
+        found = find_quarantine(self.gpu)
         if found is not None:
             msg = f"{self.label} is in quarantine since {found.since}: {found.reason}"
-            raise DeviceLost("device", f"{msg}; {quarantine.mend(self.label)}")
+            raise DeviceLost("device", f"{msg}; {quarantine_mend(self.label)}")
 
     async def _blame(self, broken: RefereeBroken) -> NoReturn:
         """Is it the work, or the GPU? Ask for nothing but the known answer."""
@@ -69,7 +69,7 @@ class Referee:
         self._put_away(str(broken))
 
     def _put_away(self, reason: str) -> NoReturn:
-        quarantine.put_in(self.gpu, self.label, reason)
+        put_in_quarantine(self.gpu, self.label, reason)
         self.refuse_in_quarantine()
         raise DeviceLost("device", f"{self.label}: {reason}")
 

@@ -2,22 +2,18 @@
 
 import asyncio
 import contextlib
-import os
 import signal
-import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from cuda_llm.errors import InfrastructureError
 from cuda_llm.log import Log
-from cuda_llm.tools.runner.child import Child, spawn
+from cuda_llm.tools.runner.child import Child
 from cuda_llm.tools.runner.protocol import CallFrame, Reply, ReplyFrame, StartFrame, decode_reply
 from cuda_llm.tools.runner.wire import Wire
 
 _log = Log(__name__)
 
-_LAST_WORDS_S = 0.5
+_FINAL_REPLY_S = 0.5
 """How long a runner that is out of time may take to say where it is."""
 
 
@@ -31,7 +27,7 @@ class Ended:
 
     status: int
     """As `subprocess` gives it: negative for a signal."""
-    last_words: ReplyFrame | None
+    final_reply: ReplyFrame | None
     """Its account of a crash, if it could give one."""
     expired: bool
     """True when it was ended for being out of time."""
@@ -91,9 +87,9 @@ class Runner:
             meanwhile()
         except TimeoutError:
             return await self._expire()
-        return await self.hear(is_answer, limit_s, spinning=spinning)
+        return await self.receive_reply(is_answer, limit_s, spinning=spinning)
 
-    async def hear(
+    async def receive_reply(
         self, is_answer: Callable[[ReplyFrame], bool], limit_s: float, *, spinning: bool = False
     ) -> ReplyFrame | Ended | Babbled:
         """Wait for one reply; a runner that takes longer is ended."""
@@ -105,14 +101,14 @@ class Runner:
         except TimeoutError:
             return await self._expire()
         if not packet:
-            return Ended(status=await self._last_of_speaker(), last_words=None, expired=False)
+            return Ended(status=await self._last_of_speaker(), final_reply=None, expired=False)
         reply = decode_reply(packet)
         if reply is None or reply.reply == Reply.FORGED:
             return Babbled()
         if reply.reply == Reply.VANISHED:
-            return Ended(status=await self._last_of_helpers(), last_words=None, expired=False)
+            return Ended(status=await self._last_of_helpers(), final_reply=None, expired=False)
         if reply.is_last:
-            return Ended(status=await self._kill(), last_words=reply, expired=False)
+            return Ended(status=await self._kill(), final_reply=reply, expired=False)
         return reply if is_answer(reply) else Babbled()
 
     async def stop(self) -> None:
@@ -129,8 +125,8 @@ class Runner:
         if self._alarm:
             self._speaker.process.send_signal(signal.SIGALRM)
             with contextlib.suppress(TimeoutError):
-                packet = await self._wire.receive(_LAST_WORDS_S)
-        return Ended(status=await self._kill(), last_words=decode_reply(packet), expired=True)
+                packet = await self._wire.receive(_FINAL_REPLY_S)
+        return Ended(status=await self._kill(), final_reply=decode_reply(packet), expired=True)
 
     async def _kill(self) -> int:
         """End all; the speaker's status."""
@@ -139,7 +135,6 @@ class Runner:
                 await helper.end()
         finally:
             status = await self._speaker.end()
-        _log.debug("runner has ended", pids=self.pids, status=status)
         return status
 
     async def _last_of_speaker(self) -> int:
@@ -157,6 +152,8 @@ class Runner:
         return status
 
 
+<<<<<<< HEAD
+=======
 @dataclass(frozen=True, kw_only=True)
 class Libraries:
     """What the two parts of a runner of the emulated device load, in this order each."""
@@ -196,11 +193,10 @@ def start(program: Path, libraries: Libraries, arena: int, report: int) -> Runne
         except OSError as error:
             ours.close()
             raise InfrastructureError("runner", f"cannot be started: {error}") from error
-    runner = Runner(first, [second], Wire(ours), alarm=True)
-    _log.debug("runner is started", pids=runner.pids)
-    return runner
+    return Runner(first, [second], Wire(ours), alarm=True)
 
 
+>>>>>>> logging
 def _answers(reply: ReplyFrame, frame: StartFrame | CallFrame) -> bool:
     """True for the reply that `frame` asks for: a candidate can write to the socket, too."""
     if isinstance(frame, StartFrame):
@@ -210,5 +206,5 @@ def _answers(reply: ReplyFrame, frame: StartFrame | CallFrame) -> bool:
 
 async def _let_end(child: Child) -> None:
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(_LAST_WORDS_S):
+        async with asyncio.timeout(_FINAL_REPLY_S):
             await child.wait()

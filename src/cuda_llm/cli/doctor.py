@@ -33,11 +33,11 @@ def doctor(
 
 def lift_quarantine(name: str) -> int:
     """Let a GPU be used again. Raises UsageError where it is not in quarantine."""
-    from cuda_llm.tools.referee import quarantine
+    from cuda_llm.tools.referee.quarantine import lift_quarantine, list_quarantined
 
-    lifted = quarantine.lift(name)
+    lifted = lift_quarantine(name)
     if not lifted:
-        there = ", ".join(one.label for one in quarantine.kept()) or "none is"
+        there = ", ".join(one.label for one in list_quarantined()) or "none is"
         raise UsageError(f"{name} is not in quarantine; there are: {there}")
     for one in lifted:
         typer.echo(f"{one.label} ({one.gpu}) is used again; it was put away for: {one.reason}")

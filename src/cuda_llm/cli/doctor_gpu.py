@@ -40,11 +40,11 @@ def gpu_findings(library: str | None = None) -> list[Finding]:
 
 def in_quarantine() -> Iterator[Finding]:
     """GPUs that nobody uses until somebody has looked, driver or no driver."""
-    from cuda_llm.tools.referee import quarantine
+    from cuda_llm.tools.referee.quarantine import list_quarantined, quarantine_mend
 
-    for one in quarantine.kept():
+    for one in list_quarantined():
         found = f"in quarantine since {one.since}: {one.reason}"
-        yield Finding(what=one.label, found=found, mend=quarantine.mend(one.label), needed=False)
+        yield Finding(what=one.label, found=found, mend=quarantine_mend(one.label), needed=False)
 
 
 def lacking(what: str, error: CudaLLMError) -> Finding:
@@ -75,13 +75,13 @@ def _nvml(companies: "Companies") -> Iterator[Finding]:
 def _gpu(gpu: "GpuAttributes", companies: "Companies") -> Iterator[Finding]:
     """One GPU: what it is, who else uses it, whether it compiles and computes."""
     from cuda_llm.tools.devices.find_cuda import company_of, open_one
-    from cuda_llm.tools.referee import quarantine
+    from cuda_llm.tools.referee.quarantine import find_quarantine
 
     label = f"cuda:{gpu.ordinal}"
     for told in company_of(gpu, companies).told:
         mend = "times suffer: end that, or name another GPU"
         yield Finding(what=label, found=f"{gpu.name}: {told}", mend=mend, needed=False)
-    if quarantine.find(gpu.uuid) is not None:
+    if find_quarantine(gpu.uuid) is not None:
         return
     try:
         device = open_one(gpu, companies, tell=lambda _line: None)

@@ -12,7 +12,7 @@ from cuda_llm.cli.doctor_gpu import gpu_findings
 from cuda_llm.cli.finding import Finding
 from cuda_llm.errors import UsageError
 from cuda_llm.hardware_profiles.lookup import find_hardware
-from cuda_llm.tools.referee import quarantine
+from cuda_llm.tools.referee.quarantine import list_quarantined, put_in_quarantine
 
 H200 = attributes_of(find_hardware("NVIDIA H200"))
 QUIET = {"uuid": H200.uuid, "display": 0, "utilisation": 0, "free_bytes": 9 << 30, "processes": []}
@@ -59,18 +59,18 @@ def test_a_gpu_in_quarantine_is_not_asked_and_can_be_let_out(
 ) -> None:
     install_cupy(tmp_path, monkeypatch)
     install_nvml(tmp_path, monkeypatch, QUIET)
-    quarantine.put_in(H200.uuid, "cuda:0", "7 known words were wrong")
+    put_in_quarantine(H200.uuid, "cuda:0", "7 known words were wrong")
     (finding,) = by_name(gpu_findings(build_driver(tmp_path, H200)), "cuda:0")
     assert "7 known words were wrong" in finding.found
     assert "cuda-llm doctor --lift cuda:0" in finding.mend
     assert lift_quarantine("cuda:0") == 0
-    assert quarantine.kept() == []
+    assert list_quarantined() == []
     with pytest.raises(UsageError, match="cuda:0 is not in quarantine; there are: none is"):
         lift_quarantine("cuda:0")
 
 
 def test_a_quarantine_is_told_when_the_driver_does_not_answer_either(tmp_path: Path) -> None:
-    quarantine.put_in(H200.uuid, "cuda:0", "it is gone")
+    put_in_quarantine(H200.uuid, "cuda:0", "it is gone")
     first, second = gpu_findings(build_driver(tmp_path, H200, init_result=999))
     assert "it is gone" in first.found
     assert "CUresult 999" in second.found

@@ -12,7 +12,7 @@ from cuda_llm.errors import DeviceLost, HardwareError, MissingError, UsageError
 from cuda_llm.hardware_profiles.lookup import find_hardware
 from cuda_llm.tools.device import Device
 from cuda_llm.tools.devices.find import open_device
-from cuda_llm.tools.referee import quarantine
+from cuda_llm.tools.referee.quarantine import lift_quarantine, put_in_quarantine
 
 H200 = attributes_of(find_hardware("NVIDIA H200"))
 NO_DRIVER = "libcuda-that-is-not-there.so.1"
@@ -181,13 +181,13 @@ def test_a_gpu_nobody_has_described_is_used_with_a_draft_and_a_note(machine: Pat
 
 def test_a_gpu_in_quarantine_is_not_opened(machine: Path) -> None:
     library = build_driver(machine, H200)
-    quarantine.put_in(H200.uuid, "cuda:0", "7 known words were wrong")
+    put_in_quarantine(H200.uuid, "cuda:0", "7 known words were wrong")
     with pytest.raises(DeviceLost, match=r"7 known words .*doctor --lift cuda:0"):
         opened("cuda:0", library)
     device, (line,) = opened("auto", library)
     assert device.capabilities.time_source == "modelled"
     assert "quarantine" in line
-    quarantine.lift(H200.uuid)
+    lift_quarantine(H200.uuid)
     assert opened("auto", library)[0].capabilities.time_source == "measured"
 
 

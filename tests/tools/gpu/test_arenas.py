@@ -3,8 +3,7 @@
 import pytest
 
 from cuda_llm.tools.gpu.arenas import LEAST_BYTES, Arenas
-from cuda_llm.tools.gpu.layout import ArenaFull
-from cuda_llm.tools.gpu.memory import HostMemory
+from cuda_llm.tools.gpu.memory import ArenaFull, HostMemory
 
 MIB = 1 << 20
 

@@ -30,14 +30,14 @@ SCENE = Scene(log=LOG, limit_s=3.0, arena=range(1000, 2000), names={"_Z3addv": "
 
 def last(reply: Reply, number: int = 0, address: int = 0, detail: str = "") -> Ended:
     words = ReplyFrame(reply=reply, number=number, address=address, detail=detail.encode())
-    return Ended(status=0, last_words=words, expired=False)
+    return Ended(status=0, final_reply=words, expired=False)
 
 
 def died(status: int) -> Ended:
-    return Ended(status=status, last_words=None, expired=False)
+    return Ended(status=status, final_reply=None, expired=False)
 
 
-EXPIRED = Ended(status=-9, last_words=None, expired=True)
+EXPIRED = Ended(status=-9, final_reply=None, expired=True)
 
 
 @pytest.mark.parametrize(

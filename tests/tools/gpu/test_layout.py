@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cuda_llm.tools.buffers import BufferSpec, Role
-from cuda_llm.tools.gpu.layout import ALIGNMENT, GUARD_BYTES, ArenaFull, Layout, lay_out
+from cuda_llm.tools.gpu.layout import ALIGNMENT, GUARD_BYTES, Layout, lay_out
+from cuda_llm.tools.gpu.memory import ArenaFull
 
 SPECS = st.lists(
     st.tuples(

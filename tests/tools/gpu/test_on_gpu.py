@@ -18,7 +18,7 @@ from cuda_llm.tools.buffers import BufferSpec, Role
 from cuda_llm.tools.compiler.candidate import Compiled, CompileRequest
 from cuda_llm.tools.compiler.compile import compile_candidate
 from cuda_llm.tools.device import Argument, Batch, CallOptions, CallReport, Scalar, TimeClass
-from cuda_llm.tools.gpu import philox
+from cuda_llm.tools.gpu.philox import tag_of
 from cuda_llm.tools.gpu.sealing import tagging_key
 from cuda_llm.tools.gpu.selftest import self_test
 from cuda_llm.tools.gpu.site import GpuSite
@@ -131,7 +131,7 @@ def test_a_timed_batch_is_sealed_solved_and_tagged_as_numpy_says(
                 for slot in batch.order
             ]
             assert tags == tuple(
-                philox.tag(word, slot, 1, tagging_key(batch.key))
+                tag_of(word, slot, 1, tagging_key(batch.key))
                 for word, slot in zip(words, batch.order, strict=True)
             )
             slots[0].buffers["y"].data[...] += 1

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cuda_llm.tools.gpu.philox import philox, sealed, tag
+from cuda_llm.tools.gpu.philox import philox, sealed_bytes, tag_of
 
 KEY = (0x01234567, 0x89ABCDEF)
 
@@ -25,9 +25,9 @@ def test_philox_gives_its_known_answers() -> None:
 @given(st.binary(min_size=1, max_size=200), st.integers(0, 255), st.integers(0, 23))
 def test_sealing_twice_gives_the_contents_back(contents: bytes, slot: int, index: int) -> None:
     plain = np.frombuffer(contents, np.uint8)
-    once = sealed(plain, slot, index, KEY)
+    once = sealed_bytes(plain, slot, index, KEY)
 
-    assert (sealed(once, slot, index, KEY) == plain).all()
+    assert (sealed_bytes(once, slot, index, KEY) == plain).all()
 
 
 @pytest.mark.parametrize("other", [(1, 0, KEY), (0, 1, KEY), (0, 0, (KEY[1], KEY[0]))])
@@ -35,7 +35,7 @@ def test_slot_buffer_and_key_each_give_another_stream(
     other: tuple[int, int, tuple[int, int]],
 ) -> None:
     zeros = np.zeros(4096, np.uint8)
-    assert (sealed(zeros, 0, 0, KEY) != sealed(zeros, *other)).mean() > 0.98
+    assert (sealed_bytes(zeros, 0, 0, KEY) != sealed_bytes(zeros, *other)).mean() > 0.98
 
 
 @settings(max_examples=40)
@@ -45,14 +45,14 @@ def test_a_tag_tells_of_any_change(contents: bytes, place: int) -> None:
     changed = plain.copy()
     changed[place % plain.size] ^= 1
 
-    assert tag(plain, 0, 0, KEY) == tag(plain.copy(), 0, 0, KEY)
-    assert tag(plain, 0, 0, KEY) != tag(changed, 0, 0, KEY)
+    assert tag_of(plain, 0, 0, KEY) == tag_of(plain.copy(), 0, 0, KEY)
+    assert tag_of(plain, 0, 0, KEY) != tag_of(changed, 0, 0, KEY)
 
 
 def test_the_tag_of_a_large_output_samples_all_of_it() -> None:
     plain = np.zeros(1 << 20, np.uint8)
-    original = tag(plain, 0, 0, KEY)
+    original = tag_of(plain, 0, 0, KEY)
     for begin in range(0, plain.size, plain.size // 8):
         changed = plain.copy()
         changed[begin : begin + plain.size // 8] = 1
-        assert tag(changed, 0, 0, KEY) != original
+        assert tag_of(changed, 0, 0, KEY) != original

@@ -7,7 +7,7 @@ from runner_room import GIB, Room, arguments, batch, buffers
 
 from cuda_llm.tools.compiler.candidate import Compiled
 from cuda_llm.tools.device import CallOptions
-from cuda_llm.tools.gpu.layout import ArenaFull
+from cuda_llm.tools.gpu.memory import ArenaFull
 from cuda_llm.tools.gpu.protocol import CallFrame
 from cuda_llm.tools.gpu.timed import GpuTimedSession
 

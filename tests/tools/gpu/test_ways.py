@@ -10,7 +10,7 @@ from cuda_llm.tools.gpu.isolation import GpuIsolation
 from cuda_llm.tools.gpu.memory import HostMemory, Memory
 from cuda_llm.tools.gpu.process import Launch, Spaces
 from cuda_llm.tools.gpu.protocol import SharedBy
-from cuda_llm.tools.gpu.ways import find_way
+from cuda_llm.tools.gpu.ways import find_confinement
 
 FULL = GpuIsolation(shared_by=SharedBy.IPC, spaces=Spaces.ALL, landlock_abi=7)
 
@@ -22,7 +22,7 @@ def lend() -> Memory:
 def test_where_nothing_comes_up_the_reason_is_told(launch: Launch) -> None:
     dead = replace(launch, device="dead")
     with pytest.raises(InfrastructureError, match=r"none comes up: .*status=4"):
-        asyncio.run(find_way(dead, lend, 1 << 20))
+        asyncio.run(find_confinement(dead, lend, 1 << 20))
 
 
 def test_what_is_missing_is_said_in_words() -> None:

@@ -11,10 +11,10 @@ from refereed import PLAIN, crash, crash_once, double, hang, hang_once, nothing_
 
 from cuda_llm.errors import BrokenByWork, DeviceLost, InfrastructureError
 from cuda_llm.tools.device import Site
-from cuda_llm.tools.referee import quarantine
 from cuda_llm.tools.referee.client import Client, Patience
 from cuda_llm.tools.referee.lease import Lease
 from cuda_llm.tools.referee.messages import Opening
+from cuda_llm.tools.referee.quarantine import find_quarantine, lift_quarantine, put_in_quarantine
 from cuda_llm.tools.referee.referee import Referee
 
 GPU = "GPU-0b1e"
@@ -57,7 +57,7 @@ def test_work_that_breaks_its_referee_is_not_repeated_here_but_may_be_asked_for_
         return await ours.carry_out(work, tmp_path / "mark")
 
     assert asyncio.run(ask()) == "done"
-    assert quarantine.find(GPU) is None
+    assert find_quarantine(GPU) is None
 
 
 def test_work_that_kills_a_referee_is_to_blame_and_the_next_is_not() -> None:
@@ -69,7 +69,7 @@ def test_work_that_kills_a_referee_is_to_blame_and_the_next_is_not() -> None:
         assert await ours.carry_out(double, 2) == 4
 
     asyncio.run(ask())
-    assert quarantine.find(GPU) is None
+    assert find_quarantine(GPU) is None
 
 
 def test_a_known_answer_that_is_wrong_once_costs_a_restart_and_nothing_else(
@@ -91,7 +91,7 @@ def test_a_known_answer_that_is_always_wrong_puts_the_gpu_away() -> None:
     asyncio.run(ask())
     with pytest.raises(DeviceLost, match="quarantine"):
         asyncio.run(referee().carry_out(double, 2))
-    assert quarantine.lift(GPU)
+    assert lift_quarantine(GPU)
     assert asyncio.run(referee().carry_out(double, 2)) == 4
 
 
@@ -115,7 +115,7 @@ def test_a_gpu_that_cannot_be_opened_is_told_and_may_be_tried_again() -> None:
     ours = referee(Opening(site=refereed.failing, known_answer=refereed.right))
     with pytest.raises(InfrastructureError, match="cuda:0 cannot be opened: ValueError"):
         asyncio.run(ours.carry_out(double, 2))
-    assert quarantine.find(GPU) is None
+    assert find_quarantine(GPU) is None
 
 
 def test_a_runner_that_cannot_be_reaped_puts_the_gpu_away() -> None:
@@ -125,11 +125,11 @@ def test_a_runner_that_cannot_be_reaped_puts_the_gpu_away() -> None:
 
 
 def test_after_a_restart_of_the_machine_a_gpu_is_tried_anew(tmp_path: Path) -> None:
-    quarantine.put_in(GPU, "cuda:0", "broken")
+    put_in_quarantine(GPU, "cuda:0", "broken")
     (file,) = (tmp_path / "cache/quarantine").iterdir()
-    assert quarantine.find(GPU) is not None
+    assert find_quarantine(GPU) is not None
     file.write_text(file.read_text().replace('"boot": "', '"boot": "earlier '))
-    assert quarantine.find(GPU) is None
+    assert find_quarantine(GPU) is None
 
 
 def test_a_referee_that_hangs_costs_its_silence_and_little_more() -> None:

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from cuda_llm.tools.devices.runner import Libraries, runner_program, start_emulated_runner
 from cuda_llm.tools.emulator.runtime_library import emulator_library, runtime_library
 from cuda_llm.tools.native import find_gxx
-from cuda_llm.tools.runner import process, protocol
+from cuda_llm.tools.runner import protocol
 from cuda_llm.tools.runner.memory import SharedMemory
-from cuda_llm.tools.runner.process import Libraries, Runner
-from cuda_llm.tools.runner.program import runner_program
+from cuda_llm.tools.runner.process import Runner
 from cuda_llm.tools.runner.protocol import Reply, ReplyFrame, StartFrame
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "runner"
@@ -72,7 +72,9 @@ def start_runner(no_kernels: Path) -> Start:
             cudart=runtime_library(),
             candidate=candidate,
         )
-        runner = process.start(runner_program(), libraries, arena.descriptor, report.descriptor)
+        runner = start_emulated_runner(
+            runner_program(), libraries, arena.descriptor, report.descriptor
+        )
         try:
             frame = StartFrame(arena_bytes=ARENA_BYTES, report_bytes=REPORT_BYTES)
             reply = await runner.exchange(frame, LOAD_LIMIT_S)

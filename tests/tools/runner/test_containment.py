@@ -78,8 +78,8 @@ def test_a_crash_names_its_signal(
 ) -> None:
     outcome = behave(start_runner, hostile, mode)
     assert isinstance(outcome, Ended)
-    assert outcome.last_words is not None
-    assert (outcome.last_words.reply, outcome.last_words.number) == (Reply.DIED, number)
+    assert outcome.final_reply is not None
+    assert (outcome.final_reply.reply, outcome.final_reply.number) == (Reply.DIED, number)
 
 
 @pytest.mark.parametrize(
@@ -104,8 +104,8 @@ def test_a_forbidden_system_call_is_named(
 ) -> None:
     outcome = behave(start_runner, hostile, mode)
     assert isinstance(outcome, Ended)
-    assert outcome.last_words is not None
-    assert (outcome.last_words.reply, outcome.last_words.text) == (Reply.DENIED, call)
+    assert outcome.final_reply is not None
+    assert (outcome.final_reply.reply, outcome.final_reply.text) == (Reply.DENIED, call)
 
 
 @pytest.mark.parametrize("mode", ["loop", "sleep"])
@@ -126,13 +126,13 @@ def test_touching_device_memory_is_a_fault(start_runner: Start, hostile: Path) -
 def test_exiting_tells_its_status(start_runner: Start, hostile: Path) -> None:
     outcome = behave(start_runner, hostile, "exit")
     assert isinstance(outcome, Ended)
-    assert (outcome.status, outcome.last_words) == (3, None)
+    assert (outcome.status, outcome.final_reply) == (3, None)
 
 
 def test_hanging_up_ends_the_runner(start_runner: Start, hostile: Path) -> None:
     outcome = behave(start_runner, hostile, "close-all")
     assert isinstance(outcome, Ended)
-    assert (outcome.last_words, outcome.expired) == (None, False)
+    assert (outcome.final_reply, outcome.expired) == (None, False)
 
 
 def test_a_forged_reply_is_no_reply(start_runner: Start, hostile: Path) -> None:
@@ -224,12 +224,11 @@ def test_a_part_is_confined_before_anything_is_called(
 ORCHESTRATOR = """
 import os, sys, time
 from pathlib import Path
-from cuda_llm.tools.runner import process
-from cuda_llm.tools.runner.program import runner_program
+from cuda_llm.tools.devices.runner import Libraries, runner_program, start_emulated_runner
 arena, report = os.memfd_create("a"), os.memfd_create("r")
 x = Path("x")
-libraries = process.Libraries(emulator=x, kernels=x, cudart=x, candidate=x)
-print(*process.start(runner_program(), libraries, arena, report).pids, flush=True)
+libraries = Libraries(emulator=x, kernels=x, cudart=x, candidate=x)
+print(*start_emulated_runner(runner_program(), libraries, arena, report).pids, flush=True)
 time.sleep(60)
 """
 

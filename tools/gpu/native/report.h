@@ -61,7 +61,7 @@ struct Report {
   // the key of the next inputs was asked for. The referee looks here at once, where a copy of its own
   // from the GPU would take a time that varies.
   uint64_t tags[kMaxTags];
-  Handing handing;
+  KeyRelease key_release;
 };
 
 }  // namespace gpu

@@ -132,17 +132,17 @@ extern "C" __global__ void tag_outputs(const __grid_constant__ gpu::SealCall cal
 extern "C" __global__ void ask_for_key(const __grid_constant__ gpu::KeyQuestion call) {
   if (threadIdx.x != 0) return;
   const uint64_t begun = now_ns();
-  auto* handing = reinterpret_cast<volatile gpu::Handing*>(call.handing);
+  auto* key_release = reinterpret_cast<volatile gpu::KeyRelease*>(call.key_release);
   auto* to = reinterpret_cast<volatile uint64_t*>(call.tags_to);
   const auto* from = reinterpret_cast<const uint64_t*>(call.tags_from);
   for (uint64_t i = 0; i < call.tag_count; ++i) to[i] = from[i];
   __threadfence_system();
-  handing->asked = call.number;
-  while (handing->handed < call.number) {
+  key_release->asked = call.number;
+  while (key_release->handed < call.number) {
   }
   __threadfence_system();
-  handed_key[0] = handing->key[0];
-  handed_key[1] = handing->key[1];
+  handed_key[0] = key_release->key[0];
+  handed_key[1] = key_release->key[1];
   while (now_ns() - begun < gpu::kLeastQuestionNs) {
   }
 }

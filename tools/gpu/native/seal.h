@@ -30,7 +30,7 @@ struct SealCall {
 
 // Where the keys of a stepwise batch come, one at a time: question n is asked where `asked` is n, and
 // answered by `key` where `handed` is n.
-struct Handing {
+struct KeyRelease {
   uint64_t asked;
   uint64_t handed;
   uint32_t key[2];
@@ -42,7 +42,7 @@ constexpr uint64_t kLeastQuestionNs = 25'000;
 
 // One question for a key, with tags that are told before it is asked.
 struct KeyQuestion {
-  uint64_t handing;  // address of a Handing, in memory of the host that the referee holds too
+  uint64_t key_release;  // address of a KeyRelease, in memory of the host that the referee holds too
   uint64_t number;
   uint64_t tags_to;  // in the same memory
   uint64_t tags_from;

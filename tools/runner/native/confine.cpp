@@ -4,7 +4,7 @@
 #include <cstring>
 #include <unistd.h>
 
-#include "mouth.h"
+#include "replies.h"
 #include "sandbox.h"
 
 namespace {

@@ -2,7 +2,7 @@
 
 #include <dlfcn.h>
 
-#include "mouth.h"
+#include "replies.h"
 
 namespace {
 

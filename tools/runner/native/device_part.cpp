@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "confine.h"
-#include "death.h"
+#include "crash_handler.h"
 #include "device.h"
 #include "frames.h"
 #include "parts.h"
@@ -89,13 +89,13 @@ int runner::be_device(char** words) {
   const int link = std::atoi(words[1]);
   const int arena = std::atoi(words[3]);
   const int report = std::atoi(words[4]);
-  speak_through(socket);
+  send_replies_through(socket);
   if (!die_with(std::atoi(words[2]))) return 1;
 
   StartFrame start;
   if (!listen(socket, start)) return 0;
   const EmulatedDevice device = open_device(words[5]);
-  announce_deaths();
+  report_crashes();
   obey_alarms(device.expire);
   device.attach(arena, start.arena_bytes, report, start.report_bytes, &start.facts);
   close(arena);

@@ -5,7 +5,7 @@
 
 #include "call.h"
 #include "confine.h"
-#include "death.h"
+#include "crash_handler.h"
 #include "device.h"
 #include "frames.h"
 #include "parts.h"
@@ -31,10 +31,10 @@ void* load_candidate(const char* path) {
 
 int runner::be_host(char** words) {
   const int link = std::atoi(words[0]);
-  speak_through(link);
+  send_replies_through(link);
   if (!die_with(std::atoi(words[1]))) return 1;
   open_cuda(words[2], link);
-  announce_deaths();
+  report_crashes();
   void* solve = load_candidate(words[3]);
   say(Reply::ready, 0, 0, 0, "");
 

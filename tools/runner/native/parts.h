@@ -5,7 +5,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include "mouth.h"
+#include "replies.h"
 #include "sandbox.h"
 
 namespace runner {

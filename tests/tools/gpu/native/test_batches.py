@@ -220,5 +220,5 @@ def test_a_graph_without_memory_is_said_and_means_that_it_ran_out(
         assert reply.reply == Reply.BROKEN
         assert reply.text.startswith("graph: CUDA_ERROR_OUT_OF_MEMORY")
         scene = Scene(log=CallLog(), limit_s=1.0, arena=range(0))
-        ended = Ended(status=0, last_words=reply, expired=False)
+        ended = Ended(status=0, final_reply=reply, expired=False)
         assert isinstance(ending(ended, scene), OutOfMemory)

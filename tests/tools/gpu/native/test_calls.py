@@ -217,7 +217,7 @@ def test_a_gpu_that_cannot_be_had_is_said(
 ) -> None:
     environment = {**sanitized.environment, "FAKE_CUDA_FAIL": f"{function}={error}"}
     with start(replace(sanitized, environment=environment)) as runner:
-        reply = runner.hear()
+        reply = runner.receive_reply()
         assert reply.reply == Reply.BROKEN
         assert reply.text == words
 
@@ -230,7 +230,7 @@ def test_ipc_that_does_not_work_is_said(sanitized: Parts, start: Start) -> None:
 
 def test_a_machine_without_a_driver_is_said(sanitized: Parts, start: Start) -> None:
     with start(replace(sanitized, environment={})) as runner:
-        assert runner.hear().text.startswith("CUDA driver: libcuda.so.1")
+        assert runner.receive_reply().text.startswith("CUDA driver: libcuda.so.1")
 
 
 @pytest.mark.parametrize("which", ["shim", "missing"])

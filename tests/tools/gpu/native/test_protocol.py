@@ -20,7 +20,7 @@ STRUCTURES: tuple[type[ctypes.Structure], ...] = (
     protocol.GoFrame,
     protocol.LogEntry,
     protocol.RefusedCall,
-    protocol.Handing,
+    protocol.KeyRelease,
     protocol.Report,
     protocol.SealRegion,
     protocol.SealCall,

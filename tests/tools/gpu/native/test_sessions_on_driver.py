@@ -23,7 +23,7 @@ from cuda_llm.tools.gpu.sealing import HostSealing
 from cuda_llm.tools.gpu.sessions import Sessions
 from cuda_llm.tools.gpu.spares import Spares
 from cuda_llm.tools.gpu.timed import GpuTimedSession
-from cuda_llm.tools.gpu.ways import find_way
+from cuda_llm.tools.gpu.ways import find_confinement
 from cuda_llm.tools.validator.check_case import ran_a_kernel
 
 COUNT = 100
@@ -74,7 +74,7 @@ def test_memory_is_shared_in_as_many_namespaces_as_there_are(launch: Launch) -> 
     with tempfile.NamedTemporaryFile(dir="/tmp") as file:
         file.truncate(1 << 20)
         memory = ByPath(file.name)
-        way, isolation = asyncio.run(find_way(launch, lambda: memory, 1 << 20))
+        way, isolation = asyncio.run(find_confinement(launch, lambda: memory, 1 << 20))
         memory.close()
 
     assert isolation.shared_by is SharedBy.IPC
@@ -84,7 +84,7 @@ def test_memory_is_shared_in_as_many_namespaces_as_there_are(launch: Launch) -> 
 
 def test_where_memory_cannot_be_shared_at_all_it_passes_through_the_host(launch: Launch) -> None:
     memory = ByPath("/no/such/file")
-    way, isolation = asyncio.run(find_way(launch, lambda: memory, 1 << 20))
+    way, isolation = asyncio.run(find_confinement(launch, lambda: memory, 1 << 20))
     memory.close()
 
     assert isolation.shared_by is SharedBy.HOST

@@ -5,7 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "mouth.h"
+#include "replies.h"
 
 namespace {
 

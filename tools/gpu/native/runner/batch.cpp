@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "mouth.h"
+#include "replies.h"
 
 namespace {
 
@@ -45,7 +45,7 @@ namespace runner {
 // the tags are told: so those are opened last, and what is in L2 then is written out once more.
 Batch compose(const Gpu& gpu, const SealKernels& kernels, const Parts& parts,
               const gpu::ArmFrame& frame) {
-  const auto& [arena, flush, captures, handout] = parts;
+  const auto& [arena, flush, captures, shared_report] = parts;
   check(captures, frame);
   Batch batch{};
   batch.calls_solve = (frame.flags & gpu::kSolve) != 0;
@@ -58,7 +58,7 @@ Batch compose(const Gpu& gpu, const SealKernels& kernels, const Parts& parts,
   const bool stepwise = (frame.flags & gpu::kStepwise) != 0;
   Chain chain = begin_chain(gpu);
   const auto ask = [&](uint64_t number) {
-    if (stepwise) add_question(gpu, kernels, arena, frame, handout, number, chain);
+    if (stepwise) add_question(gpu, kernels, arena, frame, shared_report, number, chain);
   };
   // What the referee has just written lies in L2, of one batch more than of another.
   if (flushes) add_flush(gpu, kernels, flush, frame.order[0], chain);

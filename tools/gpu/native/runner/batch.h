@@ -21,7 +21,7 @@ struct Parts {
   const Arena& arena;
   const Flush& flush;
   const Captures& captures;
-  const Handout& handout;
+  const SharedReport& shared_report;
 };
 
 // Does everything but run it; what the frame holds is not kept.

@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "confine_gpu.h"
-#include "mouth.h"
+#include "replies.h"
 
 namespace {
 

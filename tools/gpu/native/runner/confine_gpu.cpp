@@ -8,7 +8,7 @@
 #include <unistd.h>
 #include <vector>
 
-#include "mouth.h"
+#include "replies.h"
 #include "sandbox.h"
 
 namespace {

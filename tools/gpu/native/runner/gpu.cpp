@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <unistd.h>
 
-#include "mouth.h"
+#include "replies.h"
 
 namespace {
 

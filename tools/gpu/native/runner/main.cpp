@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 #include "batch.h"
-#include "death.h"
-#include "mouth.h"
+#include "crash_handler.h"
+#include "replies.h"
 #include "sandbox.h"
 
 namespace {
@@ -80,7 +80,7 @@ struct Runner {
   Candidate candidate;
   Captures captures;
   Batch batch;
-  Handout handout;
+  SharedReport shared_report;
 };
 
 void call_once(const Runner& r, const gpu::CallFrame& frame) {
@@ -113,11 +113,11 @@ void move(Runner& r, const gpu::StartFrame& frame) {
 
 // False: the referee was told why there can be no such batch.
 bool can_arm(Runner& r, const gpu::ArmFrame& frame) {
-  if ((frame.flags & gpu::kStepwise) == 0 || r.handout.handing != 0) return true;
-  r.handout = open_handout(r.gpu, r.report);
-  if (r.handout.handing != 0) return true;
+  if ((frame.flags & gpu::kStepwise) == 0 || r.shared_report.key_release != 0) return true;
+  r.shared_report = share_report(r.gpu, r.report);
+  if (r.shared_report.key_release != 0) return true;
   say(Reply::done, static_cast<uint32_t>(gpu::Armed::not_stepwise), frame.head.sequence, 0,
-      r.handout.why);
+      r.shared_report.why);
   return false;
 }
 
@@ -131,7 +131,7 @@ void obey(Runner& r, AnyFrame& frame) {
     case Order::arm:
       forget_batch(r.gpu, r.batch);
       if (!can_arm(r, frame.arm)) return;
-      r.batch = compose(r.gpu, r.kernels, {r.arena, r.flush, r.captures, r.handout}, frame.arm);
+      r.batch = compose(r.gpu, r.kernels, {r.arena, r.flush, r.captures, r.shared_report}, frame.arm);
       // The key is not left where the candidate's host code could look for it.
       explicit_bzero(&frame, sizeof frame);
       return say(Reply::done, 0, sequence, 0, "");
@@ -148,7 +148,7 @@ void obey(Runner& r, AnyFrame& frame) {
 int main(int count, char** words) {
   if (count != 7 && count != 8) return 2;
   const int socket = std::atoi(words[1]);
-  speak_through(socket);
+  send_replies_through(socket);
   // The referee has gone already.
   if (sandbox_die_with_parent(SIGKILL, std::atoi(words[2])) != 0) return 1;
   Runner r{};
@@ -156,7 +156,7 @@ int main(int count, char** words) {
   r.kernels = load_seal_kernels(r.gpu, words[5]);
   const gpu::Shim* shim = open_shim(words[4]);
   r.report = open_report(std::atoi(words[6]));
-  announce_deaths();
+  report_crashes();
   say(Reply::ready, 0, 0, 0, r.gpu.name);
 
   AnyFrame frame;

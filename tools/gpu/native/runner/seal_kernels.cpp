@@ -5,7 +5,7 @@
 #include <string>
 #include <unistd.h>
 
-#include "mouth.h"
+#include "replies.h"
 #include "seal.h"
 
 namespace {
@@ -161,12 +161,12 @@ void add_tags(const Gpu& gpu, const SealKernels& kernels, const Arena& arena,
 }
 
 void add_question(const Gpu& gpu, const SealKernels& kernels, const Arena& arena,
-                  const gpu::ArmFrame& frame, const Handout& handout, uint64_t number,
+                  const gpu::ArmFrame& frame, const SharedReport& shared_report, uint64_t number,
                   Chain& chain) {
-  gpu::KeyQuestion call{handout.handing, number, 0, 0, 0};
+  gpu::KeyQuestion call{shared_report.key_release, number, 0, 0, 0};
   if (number % 2 == 1 && number > 1) {
     const uint64_t first = (number / 2 - 1) * frame.output_count * 8;
-    call.tags_to = handout.tags + first;
+    call.tags_to = shared_report.tags + first;
     call.tags_from = at(arena, frame.tag_offset + first, frame.output_count * 8);
     call.tag_count = frame.output_count;
   }

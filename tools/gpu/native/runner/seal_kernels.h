@@ -4,7 +4,7 @@
 #include "arena.h"
 #include "frames.h"
 #include "gpu.h"
-#include "handing.h"
+#include "key_release.h"
 
 namespace runner {
 
@@ -31,7 +31,7 @@ void add_tags(const Gpu& gpu, const SealKernels& kernels, const Arena& arena,
               const gpu::ArmFrame& frame, uint32_t step, Chain& chain, bool ignored = false);
 // See kStepwise.
 void add_question(const Gpu& gpu, const SealKernels& kernels, const Arena& arena,
-                  const gpu::ArmFrame& frame, const Handout& handout, uint64_t number,
+                  const gpu::ArmFrame& frame, const SharedReport& shared_report, uint64_t number,
                   Chain& chain);
 // All tags of the batch, to `Gpu::tags`.
 void add_hand_over(const Gpu& gpu, const SealKernels& kernels, const Arena& arena,

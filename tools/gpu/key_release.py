@@ -5,16 +5,18 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-from cuda_llm.tools.gpu.protocol import Handing, Report
+from cuda_llm.tools.gpu.protocol import KeyRelease, Report
 
-_ASKED, _HANDED, _KEY = (getattr(Handing, name).offset // 8 for name in ("asked", "handed", "key"))
-_BEGIN, _END = Report.handing.offset, Report.handing.offset + Report.handing.size
+_ASKED, _HANDED, _KEY = (
+    getattr(KeyRelease, name).offset // 8 for name in ("asked", "handed", "key")
+)
+_BEGIN, _END = Report.key_release.offset, Report.key_release.offset + Report.key_release.size
 _BETWEEN = threading.Lock()
 _LOOKS = 500
 """Between two looks at what else may have happened: some 50 us."""
 
 
-def hand_out(
+def release_keys(
     report: mmap.mmap,
     keys: Sequence[bytes],
     tell: Callable[[int], None],
@@ -24,7 +26,7 @@ def hand_out(
     """Answer two questions a step: for the key of its inputs, and for that of its tags.
 
     With the first, from the second step on, come the tags of the step before: `tell` is called with
-    its number. The questions come in order, each once, and the first is asked after `forget`.
+    its number. The questions come in order, each once, and the first comes after `clear_release`.
     Returns early where it `is_over`. Raises TimeoutError.
     """
     deadline = time.monotonic() + limit_s
@@ -47,7 +49,7 @@ def hand_out(
             words[_HANDED] = number
 
 
-def forget(report: mmap.mmap) -> None:
+def clear_release(report: mmap.mmap) -> None:
     """Nothing is asked and nothing is handed out."""
     report[_BEGIN:_END] = bytes(_END - _BEGIN)
 

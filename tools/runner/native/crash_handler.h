@@ -3,7 +3,7 @@
 namespace runner {
 
 // From now on a crash says its signal and address before the process ends.
-void announce_deaths();
+void report_crashes();
 
 // The orchestrator's SIGALRM makes the running kernel stop at its next back-edge, by calling `expire`.
 void obey_alarms(void (*expire)());

@@ -7,7 +7,7 @@
 
 namespace runner {
 
-void speak_through(int socket);
+void send_replies_through(int socket);
 
 void say(Reply reply, uint32_t number, uint64_t sequence, uint64_t address, const char* detail);
 

@@ -1,11 +1,11 @@
-#include "death.h"
+#include "crash_handler.h"
 
 #include <csignal>
 #include <cstdint>
 #include <initializer_list>
 #include <unistd.h>
 
-#include "mouth.h"
+#include "replies.h"
 
 namespace {
 
@@ -26,7 +26,7 @@ void expire(int) { expire_call(); }
 
 }  // namespace
 
-void runner::announce_deaths() {
+void runner::report_crashes() {
   stack_t stack{};
   stack.ss_sp = spare_stack;
   stack.ss_size = sizeof spare_stack;

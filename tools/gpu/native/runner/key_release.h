@@ -7,13 +7,13 @@
 namespace runner {
 
 // Addresses as kernels see them; 0: there is no such memory, and `why` says why.
-struct Handout {
-  CUdeviceptr handing;
+struct SharedReport {
+  CUdeviceptr key_release;
   CUdeviceptr tags;
   const char* why;
 };
 
 // Has the GPU see the report. To be done once.
-Handout open_handout(const Gpu& gpu, gpu::Report* report);
+SharedReport share_report(const Gpu& gpu, gpu::Report* report);
 
 }  // namespace runner

@@ -1,4 +1,4 @@
-#include "mouth.h"
+#include "replies.h"
 
 #include <unistd.h>
 
@@ -16,7 +16,7 @@ size_t append(char* to, size_t used, size_t size, const char* text) {
 
 namespace runner {
 
-void speak_through(int socket) { socket_fd = socket; }
+void send_replies_through(int socket) { socket_fd = socket; }
 
 void say(Reply reply, uint32_t number, uint64_t sequence, uint64_t address, const char* detail) {
   ReplyFrame frame{};

@@ -1,16 +1,16 @@
-#include "handing.h"
+#include "key_release.h"
 
 #include <cstddef>
 
 namespace runner {
 
-Handout open_handout(const Gpu& gpu, gpu::Report* report) {
+SharedReport share_report(const Gpu& gpu, gpu::Report* report) {
   CUdeviceptr base = 0;
   CUresult result =
       gpu.driver->cuMemHostRegister(report, sizeof *report, CU_MEMHOSTREGISTER_DEVICEMAP);
   if (result == CUDA_SUCCESS) result = gpu.driver->cuMemHostGetDevicePointer(&base, report, 0);
   if (result != CUDA_SUCCESS) return {0, 0, gpu::error_name(*gpu.driver, result)};
-  return {base + offsetof(gpu::Report, handing), base + offsetof(gpu::Report, tags), ""};
+  return {base + offsetof(gpu::Report, key_release), base + offsetof(gpu::Report, tags), ""};
 }
 
 }  // namespace runner

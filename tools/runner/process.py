@@ -152,51 +152,6 @@ class Runner:
         return status
 
 
-<<<<<<< HEAD
-=======
-@dataclass(frozen=True, kw_only=True)
-class Libraries:
-    """What the two parts of a runner of the emulated device load, in this order each."""
-
-    emulator: Path
-    kernels: Path
-    cudart: Path
-    candidate: Path
-
-
-def start(program: Path, libraries: Libraries, arena: int, report: int) -> Runner:
-    """Start both parts of a runner, each with its own group and empty folder, and a link between.
-
-    The memory files and our socket go to the device part alone. No environment and no other
-    descriptor of ours goes along. Raises InfrastructureError where one cannot be started.
-    """
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    link, far_link = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    parent = os.getpid()
-    with theirs, link, far_link:
-        device = (theirs.fileno(), link.fileno(), parent, arena, report)
-        host = (far_link.fileno(), parent)
-        try:
-            first = spawn(
-                [program, "device", *map(str, device), libraries.emulator, libraries.kernels],
-                (theirs.fileno(), link.fileno(), arena, report),
-            )
-            try:
-                second = spawn(
-                    [program, "host", *map(str, host), libraries.cudart, libraries.candidate],
-                    (far_link.fileno(),),
-                )
-            except BaseException:
-                first.process.kill()
-                first.process.wait()
-                raise
-        except OSError as error:
-            ours.close()
-            raise InfrastructureError("runner", f"cannot be started: {error}") from error
-    return Runner(first, [second], Wire(ours), alarm=True)
-
-
->>>>>>> logging
 def _answers(reply: ReplyFrame, frame: StartFrame | CallFrame) -> bool:
     """True for the reply that `frame` asks for: a candidate can write to the socket, too."""
     if isinstance(frame, StartFrame):

@@ -17,7 +17,7 @@ import sys
 import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 ROOT = Path(__file__).resolve().parents[1]
 TOLERANCE = 2e-5
@@ -28,7 +28,7 @@ below what a wrong element makes."""
 def write(folder: Path, runs: list[str]) -> None:
     """Export for both frameworks."""
     sys.path.insert(0, str(ROOT / "tests/support"))
-    from cuda_llm.traces.export.export import FORMATS, export
+    from cuda_llm.traces.export.export import Format, export
     from cuda_llm.traces.export.winner import find_winner
     from cuda_llm.traces.find import find_run
 
@@ -41,7 +41,7 @@ def write(folder: Path, runs: list[str]) -> None:
 
         winners = [winner_of(name) for name in list_tasks()]
     for winner in winners:
-        for to in FORMATS:
+        for to in get_args(Format):
             print(export(winner, to, folder / f"{winner.task.name}_{to}", force=True))
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from cuda_llm.graph.state import SearchInput
 from cuda_llm.graph.wiring import Wiring
 from cuda_llm.log import bound
 
@@ -34,3 +35,17 @@ def about(wiring: Wiring, state: Mapping[str, Any], node: str) -> dict[str, Any]
         "candidate": state.get("candidate_id"),
         "stage": node,
     }
+
+
+def anew(find: Find) -> Find:
+    """Finds wirings of new runs: what a thread's earlier run left in the state does not count."""
+
+    async def find_new(state: Mapping[str, Any], given: object) -> Wiring:
+        return await find(input_of(state), given)
+
+    return find_new
+
+
+def input_of(state: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of the state that the user gave."""
+    return {key: state[key] for key in SearchInput.__annotations__ if key in state}

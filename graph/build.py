@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from cuda_llm.agents.seam import PlacedAgent, Stage
 from cuda_llm.errors import UsageError
-from cuda_llm.graph.bind import Find, bind
+from cuda_llm.graph.bind import Find, anew, bind
 from cuda_llm.graph.candidate import candidate_node
 from cuda_llm.graph.extra_agents import RESEARCHER, agent_node, research
 from cuda_llm.graph.finish import finish
 from cuda_llm.graph.opening import baseline, start
-from cuda_llm.graph.overrides import Overrides
 from cuda_llm.graph.round import (
     choose,
     collect,
@@ -24,16 +23,9 @@ from cuda_llm.graph.round import (
 )
 from cuda_llm.graph.routing import each_candidate, each_trial, next_round_or_finish
 from cuda_llm.graph.state import SearchInput, SearchOutput, SearchState
-from cuda_llm.graph.unwired import anew, finder
 
 if TYPE_CHECKING:
     from langgraph.graph import StateGraph
-
-    from cuda_llm.agents.generator import Generator
-    from cuda_llm.agents.reflector import Reflector
-    from cuda_llm.agents.strategy import Strategy
-    from cuda_llm.agents.tuner import Tuner
-    from cuda_llm.graph.judging.bench import Bench
 
 NODES = {
     "start": start,
@@ -76,32 +68,17 @@ STRAIGHT = (
 )
 
 
-def build_graph(
-    *,
-    generator: "Generator | None" = None,
-    strategy: "Strategy | None" = None,
-    reflection: "Reflector | None" = None,
-    tuner: "Tuner | None" = None,
-    bench: "Bench | None" = None,
-    agents: Sequence[PlacedAgent] = (),
+def assemble_graph(
+    find: Find, agents: Sequence[PlacedAgent] = ()
 ) -> "StateGraph[SearchState, Any, SearchInput, SearchOutput]":
-    """The graph, not compiled: add nodes of your own, then `compile()` it.
+    """The graph, not compiled; its nodes get their context from `find`.
 
-    What is given replaces what the run's `Wiring` holds. `agents` stand behind their stages; one
-    named `hardware_research` takes the researcher's place. Raises UsageError for a name used twice.
+    `agents` stand behind their stages; one named `hardware_research` takes the researcher's place.
+    Raises UsageError for a name used twice.
     """
     from langgraph.graph import END, START, StateGraph
 
-    overrides = Overrides(
-        generator=generator,
-        strategy=strategy,
-        reflector=reflection,
-        tuner=tuner,
-        bench=bench,
-        agents=tuple(agents),
-    )
-    find = finder(overrides)
-    # No context schema: servers would build a Wiring from the empty context that they send.
+    # No context schema: servers would build a context from the empty one that they send.
     graph = StateGraph(SearchState, input_schema=SearchInput, output_schema=SearchOutput)
     add_nodes(graph, find, agents)
     add_chain(graph, agents)

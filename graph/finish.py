@@ -5,7 +5,6 @@ from collections.abc import Collection
 from cuda_llm.agents.situation import Situation
 from cuda_llm.graph.remeasure import confirm
 from cuda_llm.graph.state import Json, SearchState, SearchUpdate
-from cuda_llm.graph.unwired import release
 from cuda_llm.graph.view import baseline_of, situation_of
 from cuda_llm.graph.wiring import Wiring
 from cuda_llm.search import Attempt
@@ -21,7 +20,7 @@ async def finish(state: SearchState, wiring: Wiring) -> SearchUpdate:
     )
     best = None if winner is None else result(situation, winner)
     wiring.record(ended(wiring, state["stop"], best))
-    release(wiring)
+    wiring.release()
     return {"best": best, "incumbent": best["id"] if best else None}
 
 

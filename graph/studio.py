@@ -15,6 +15,6 @@ if os.environ.get("LANGSMITH_LANGGRAPH_API_VARIANT") == "local_dev":
 
 def make_graph() -> Any:
     """The graph, compiled; the server brings its own checkpointer. A run needs only a `task`."""
-    from cuda_llm.graph.build import build_graph
+    from cuda_llm.graph.unwired import build_graph
 
     return build_graph().compile(name="fsr").with_config(recursion_limit=STEPS)

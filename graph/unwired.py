@@ -1,22 +1,59 @@
-"""A run without a `Wiring` in its context: LangGraph Studio, or a bare `ainvoke`.
+"""The graph without a run around it: LangGraph Studio, or a bare `ainvoke`.
 
-Its wiring is made from the public input, kept by run id until the run is over, and made again from
-the run's folder where a server was restarted in between.
+Such a run's context is made from the public input, kept by run id until the run is over, and made
+again from the run's folder where a server was restarted in between.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from cuda_llm.graph.bind import Find
+from cuda_llm.agents.seam import PlacedAgent
+from cuda_llm.graph.bind import Find, input_of
+from cuda_llm.graph.build import assemble_graph
 from cuda_llm.graph.overrides import Overrides
 from cuda_llm.graph.request import make_request
 from cuda_llm.graph.runs.parts import Parts, find_parts
-from cuda_llm.graph.state import SearchInput
+from cuda_llm.graph.state import SearchInput, SearchOutput, SearchState
 from cuda_llm.graph.wiring import Wiring
 from cuda_llm.traces.recorder import Recorder
 
+if TYPE_CHECKING:
+    from langgraph.graph import StateGraph
+
+    from cuda_llm.agents.generator import Generator
+    from cuda_llm.agents.reflector import Reflector
+    from cuda_llm.agents.strategy import Strategy
+    from cuda_llm.agents.tuner import Tuner
+    from cuda_llm.graph.judging.bench import Bench
+
 _open: dict[str, Wiring] = {}
+
+
+def build_graph(
+    *,
+    generator: "Generator | None" = None,
+    strategy: "Strategy | None" = None,
+    reflection: "Reflector | None" = None,
+    tuner: "Tuner | None" = None,
+    bench: "Bench | None" = None,
+    agents: Sequence[PlacedAgent] = (),
+) -> "StateGraph[SearchState, Any, SearchInput, SearchOutput]":
+    """The graph, not compiled: add nodes of your own, then `compile()` it.
+
+    What is given replaces what the run's `Wiring` holds. `agents` stand behind their stages; one
+    named `hardware_research` takes the researcher's place. Raises UsageError for a name used twice.
+    """
+    overrides = Overrides(
+        generator=generator,
+        strategy=strategy,
+        reflector=reflection,
+        tuner=tuner,
+        bench=bench,
+        agents=tuple(agents),
+    )
+    return assemble_graph(finder(overrides), agents)
 
 
 def finder(overrides: Overrides) -> Find:
@@ -28,15 +65,6 @@ def finder(overrides: Overrides) -> Find:
         return replace(wiring, **parts) if parts else wiring  # type: ignore[arg-type]
 
     return find
-
-
-def anew(find: Find) -> Find:
-    """Finds wirings of new runs: what a thread's earlier run left in the state does not count."""
-
-    async def find_new(state: Mapping[str, Any], given: object) -> Wiring:
-        return await find(input_of(state), given)
-
-    return find_new
 
 
 async def opened(state: Mapping[str, Any], overrides: Overrides) -> Wiring:
@@ -53,16 +81,11 @@ async def opened(state: Mapping[str, Any], overrides: Overrides) -> Wiring:
     return _open.setdefault(wiring.run_id, wiring)
 
 
-def release(wiring: Wiring) -> None:
-    """The run is over: give its trace back. A run wired by its caller is the caller's to close."""
-    mine = _open.pop(wiring.run_id, None)
-    if mine is not None and isinstance(mine.record, Recorder):
-        mine.record.close()
-
-
-def input_of(state: Mapping[str, Any]) -> dict[str, Any]:
-    """The part of the state that the user gave."""
-    return {key: state[key] for key in SearchInput.__annotations__ if key in state}
+def release(run_id: str) -> None:
+    """The run is over: give its trace back."""
+    wiring = _open.pop(run_id, None)
+    if wiring is not None and isinstance(wiring.record, Recorder):
+        wiring.record.close()
 
 
 async def wire_up(parts: Parts, *, known: bool) -> Wiring:
@@ -78,7 +101,8 @@ async def wire_up(parts: Parts, *, known: bool) -> Wiring:
     folder = RunFolder(parts.run) if known else make_folder(parts)
     recorder = Recorder(folder.events, (opening, BestKeeper(folder)))
     opening.record = recorder
-    return wire_parts(parts, recorder, budget)
+    wiring = wire_parts(parts, recorder, budget)
+    return replace(wiring, release=partial(release, wiring.run_id))
 
 
 def parts_again(name: str, overrides: Overrides) -> Parts:

@@ -30,6 +30,10 @@ def no_end() -> float:
     return math.inf
 
 
+def keep_open() -> None:
+    """Whoever made the parts closes them."""
+
+
 def no_client(agent: str) -> Ask:
     """No model for anybody."""
 
@@ -64,6 +68,8 @@ class Wiring:
     """Until `--max-minutes` are over: a round does not wait for its candidates any longer."""
     client_of: Callable[[str], Ask] = no_client
     """What asks the model of an agent, generator or reflector of the user's, by its name."""
+    release: Callable[[], None] = keep_open
+    """Called when the run is over: gives its trace back where nobody else would."""
     note: str = ""
     """What the user should know about how this run was set up; `RunStarted` tells it."""
     versions: Mapping[str, str] = field(default_factory=dict)

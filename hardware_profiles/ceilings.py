@@ -53,11 +53,11 @@ class Ceilings:
     the rest is published."""
 
     def origin(self, name: str) -> Origin:
-        """Where the figure `name` comes from."""
+        """Tells where the figure `name` comes from."""
         return "measured" if name in self.measured else "published"
 
     def copy_us(self, bytes_moved: float) -> float:
-        """Time of a copy that moves as many bytes, cold: what memory-bound work of that size needs.
+        """Returns the time of a cold copy of so many bytes, which memory-bound work needs at least.
 
         A copy takes its bytes at the large-copy rate and an overhead; the overhead is interpolated
         between measured sizes by the logarithm of the size.
@@ -93,7 +93,7 @@ class _Stored:
 
 
 def published_ceilings(hardware: Hardware) -> Ceilings:
-    """What the profile says: published peaks, and its estimates of copy rate and launch cost."""
+    """Returns published peaks, and the profile's estimates of copy rate and launch cost."""
     return Ceilings(
         dram_gb_s=hardware.peaks.dram_gb_s * hardware.model.dram_efficiency,
         fp32_tflops=hardware.peaks.fp32_tflops,
@@ -103,7 +103,7 @@ def published_ceilings(hardware: Hardware) -> Ceilings:
 
 
 def find_ceilings(hardware: Hardware) -> Ceilings:
-    """Measured where this machine's card was probed, published where it was not.
+    """Returns measured ceilings where this machine's card was probed, published ones elsewhere.
 
     Raises HardwareError where the stored file is not what `keep_ceilings` writes.
     """
@@ -130,7 +130,7 @@ def find_ceilings(hardware: Hardware) -> Ceilings:
 
 
 def keep_ceilings(hardware: Hardware, ceilings: Ceilings) -> Path:
-    """Store the measured fields for `find_ceilings`; the file."""
+    """Stores the measured fields for `find_ceilings`, and returns the file."""
     path = ceilings_path(hardware)
     names = sorted(name for name in ceilings.measured if not name.startswith("tensor:"))
     stored: dict[str, Any] = {name: getattr(ceilings, name) for name in names}
@@ -143,7 +143,7 @@ def keep_ceilings(hardware: Hardware, ceilings: Ceilings) -> Path:
 
 
 def ceilings_path(hardware: Hardware) -> Path:
-    """Where the measured ceilings of a GPU model are kept."""
+    """Returns the file with the measured ceilings of a GPU model."""
     from cuda_llm.settings import settings
 
     return settings().cache / "ceilings" / f"{hardware.slug}.json"

@@ -1,4 +1,4 @@
-"""Find a hardware profile by its exact name. A near miss is an error, never a guess."""
+"""Finds a hardware profile by its exact name. A near miss is an error, never a guess."""
 
 import difflib
 from pathlib import Path
@@ -9,7 +9,7 @@ from cuda_llm.hardware_profiles.schema import read_hardware
 
 
 def find_hardware(name: str) -> Hardware:
-    """Profile of the GPU called `name`: its product name, an alias or its slug.
+    """Returns the profile of the GPU called `name`: its product name, an alias or its slug.
 
     Case and white space do not matter; everything else does. Raises HardwareError where no
     profile, or more than one, goes by that name.
@@ -29,7 +29,7 @@ def find_hardware(name: str) -> Hardware:
 
 
 def list_hardware() -> tuple[Hardware, ...]:
-    """Every profile: those that ship, then the user's own, each in order of file name.
+    """Returns every profile: those that ship, then the user's own, each sorted by file name.
 
     Raises HardwareError where a profile is broken or the user's folder is not there.
     """
@@ -37,7 +37,7 @@ def list_hardware() -> tuple[Hardware, ...]:
 
 
 def names_of(hardware: Hardware) -> tuple[str, ...]:
-    """Every name `hardware` answers to."""
+    """Returns every name of `hardware`."""
     return (hardware.name, hardware.slug, *hardware.aliases)
 
 

@@ -18,7 +18,7 @@ class Roof:
 
 
 def published_peaks(hardware: Hardware) -> dict[str, float]:
-    """Dense peaks in TFLOPS of what the chip has, by precision.
+    """Returns dense peaks in TFLOPS of what the chip has, by precision.
 
     `fp32`, `fp64` and `fp16` are the CUDA cores'; `tensor:` and an input type, e.g. `tensor:tf32`,
     the tensor cores'.
@@ -33,7 +33,7 @@ def published_peaks(hardware: Hardware) -> dict[str, float]:
 
 
 def peak_tflops(hardware: Hardware, precision: str) -> float:
-    """Published dense peak. Raises HardwareError where the chip has no such unit."""
+    """Returns the dense peak in TFLOPS. Raises HardwareError where the chip has no such unit."""
     peak = published_peaks(hardware).get(precision)
     if peak is None:
         msg = f"{hardware.name} has no published peak for {precision}"
@@ -42,7 +42,7 @@ def peak_tflops(hardware: Hardware, precision: str) -> float:
 
 
 def roof(hardware: Hardware, *, flops: float, bytes_moved: float, precision: str = "fp32") -> Roof:
-    """Least time for `flops` operations on `bytes_moved` bytes of DRAM traffic.
+    """Computes the least time for `flops` operations on `bytes_moved` bytes of DRAM traffic.
 
     One operation is half a fused multiply-add. Published peaks: no kernel is faster.
     """
@@ -57,5 +57,5 @@ def roof(hardware: Hardware, *, flops: float, bytes_moved: float, precision: str
 
 
 def ridge_flops_per_byte(hardware: Hardware, precision: str = "fp32") -> float:
-    """Arithmetic intensity above which work is compute-bound."""
+    """Returns the arithmetic intensity above which work is compute-bound."""
     return peak_tflops(hardware, precision) * 1e3 / hardware.peaks.dram_gb_s

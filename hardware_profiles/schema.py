@@ -1,4 +1,4 @@
-"""Read one hardware profile: a TOML file whose keys are the fields of `Hardware`."""
+"""Reads a hardware profile: a TOML file whose keys are the fields of `Hardware`."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -11,7 +11,7 @@ from cuda_llm.hardware_profiles.hardware import Hardware
 
 
 def read_hardware(path: Path) -> Hardware:
-    """Read the profile in `path`; its slug is the file name without `.toml`.
+    """Reads the profile in `path`; its slug is the file name without `.toml`.
 
     Raises HardwareError, one line naming file and key, where the file cannot be used.
     """
@@ -26,7 +26,7 @@ def read_hardware(path: Path) -> Hardware:
 
 
 def figure_keys(table: Mapping[str, Any]) -> list[str]:
-    """Dotted keys of everything in a profile that needs a source, as in the file."""
+    """Returns the dotted keys of everything in a profile that needs a source."""
     keys = []
     for key, value in table.items():
         if key == "sources":
@@ -39,7 +39,7 @@ def figure_keys(table: Mapping[str, Any]) -> list[str]:
 
 
 def has_source(key: str, sources: Mapping[str, str]) -> bool:
-    """Whether `key` or the table it stands in has a source."""
+    """Tells whether `key` or the table it stands in has a source."""
     return key in sources or key.split(".")[0] in sources
 
 
@@ -54,7 +54,7 @@ def _require_sources(keys: list[str], sources: Mapping[str, str]) -> None:
 
 
 def _sources(table: Mapping[str, str]) -> dict[str, str]:
-    """One source a key. An entry may name several keys, separated by commas."""
+    """Returns one source for each key; an entry may name several keys, separated by commas."""
     sources: dict[str, str] = {}
     for names, source in table.items():
         for key in (name.strip() for name in names.split(",")):

@@ -1,4 +1,4 @@
-"""Find one function in CUDA source and read its parameters. Enough for C-like signatures."""
+"""Finds one function in CUDA source and reads its parameters, of C-like signatures only."""
 
 import re
 from dataclasses import dataclass
@@ -54,14 +54,14 @@ _DTYPES = {
     "unsigned long long": "uint64",
 }
 _SCALARS = _DTYPES | {"size_t": "uint64", "int64_t": "int64", "long": "int64", "uint64_t": "uint64"}
-"""By value these convert, so their exact spelling does not matter."""
+"""Types by value: C++ converts them, so their exact spelling does not matter."""
 
 _NOISE = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'", re.DOTALL)
 _QUALIFIERS = re.compile(r"\b(?:__restrict__|__restrict|__grid_constant__|volatile)\b")
 
 
 def find_function(source: str, name: str, where: str) -> CudaFunction:
-    """Definition of `name`. Raises UsageError, one line starting with `where`."""
+    """Finds the definition of `name`. Raises UsageError, one line starting with `where`."""
     text = _NOISE.sub(lambda match: '""' if match[0][0] == '"' else " ", source)
     for match in re.finditer(rf"\b{re.escape(name)}\s*\(", text):
         closing = _matching(text, match.end() - 1)
@@ -84,7 +84,7 @@ def find_function(source: str, name: str, where: str) -> CudaFunction:
 
 
 def _matching(text: str, start: int) -> int:
-    """Index of the bracket that closes the one at `start`; the end of the text if none does."""
+    """Returns the index of the bracket that closes the one at `start`, or the end of the text."""
     pairs = {"(": ")", "{": "}"}
     opening, closing = text[start], pairs[text[start]]
     depth = 0

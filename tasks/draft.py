@@ -1,4 +1,4 @@
-"""Draft a task around a kernel someone already has. Guesses are marked CONFIRM."""
+"""Drafts a task around a kernel that someone already has. Guesses are marked CONFIRM."""
 
 import re
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ _EMULATED = {1: (65536, 262144), 2: (256, 512), 3: (64, 128)}
 
 
 def draft(name: str, source: str, entry: str, where: str) -> dict[str, str]:
-    """Files of a task whose baseline and oracle is `entry` of `source`.
+    """Returns the files of a task whose baseline and oracle is `entry` of `source`.
 
     `where` is the source's name for errors. Raises UsageError where the entry cannot be used.
     """
@@ -42,7 +42,7 @@ def _dims(function: CudaFunction) -> tuple[str, ...]:
 
 
 def _role(parameter: Parameter, body: str) -> ArgumentRole:
-    """Const pointers are read; others are written, and read too where the body shows it."""
+    """Guesses a role: const pointers are read; others are written, and read if the body does."""
     if not parameter.pointer:
         return ArgumentRole.SCALAR
     if parameter.const:
@@ -58,7 +58,7 @@ def _role(parameter: Parameter, body: str) -> ArgumentRole:
 
 
 def _shape(parameter: Parameter, function: CudaFunction, dims: Sequence[str]) -> tuple[str, ...]:
-    """M, N, K with three pointers is a matrix product; beyond two dims the volume is the bound."""
+    """Guesses a shape: M, N, K with three pointers is a matrix product; else the volume."""
     pointers = [p.name for p in function.parameters if p.pointer]
     if len(dims) <= 2:
         return tuple(dims)
@@ -136,7 +136,7 @@ def _rest(dims: Sequence[str]) -> list[str]:
 
 
 def _launcher(function: CudaFunction, dims: Sequence[str]) -> str:
-    """A `solve` around the entry; nothing where the entry is a host function of that name."""
+    """Writes a `solve` around the entry; nothing where the entry is a host function `solve`."""
     if function.name == "solve":
         return ""
     parameters = ", ".join(
@@ -156,7 +156,7 @@ def _launcher(function: CudaFunction, dims: Sequence[str]) -> str:
 
 
 def _launch_shape(function: CudaFunction, dims: Sequence[str]) -> str:
-    """Blocks and threads that cover the dims; of two or more axes where the kernel uses `.y`."""
+    """Writes blocks and threads that cover the dims, of two axes where the kernel uses `.y`."""
     if not any(p.name in dims for p in function.parameters):
         return "    dim3 threads(256);\n    dim3 blocks(1); // CONFIRM: the kernel takes no size\n"
     if len(dims) >= 2 and re.search(r"\b(?:threadIdx|blockIdx)\s*\.\s*y\b", function.body):

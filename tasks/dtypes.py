@@ -24,5 +24,5 @@ HEADERS: Mapping[str, str] = MappingProxyType({"half": "cuda_fp16.h"})
 
 
 def is_float(dtype: str) -> bool:
-    """Whether elements of `dtype` are floating-point numbers."""
+    """Tells whether elements of `dtype` are floating-point numbers."""
     return dtype.startswith("float")

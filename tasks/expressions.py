@@ -63,7 +63,7 @@ _CALLS: Mapping[str, Callable[..., Number]] = MappingProxyType(
 
 
 def evaluate(text: str, dims: Mapping[str, int]) -> Number:
-    """Value of `text` where each name stands for a dim. Raises TaskError naming what is wrong."""
+    """Returns the value of `text`, whose names are dims. Raises TaskError naming what is wrong."""
     tree = _parse(text)
     try:
         return _value(tree, dims)
@@ -74,12 +74,12 @@ def evaluate(text: str, dims: Mapping[str, int]) -> Number:
 
 
 def names_in(text: str) -> frozenset[str]:
-    """Names a legal expression refers to. Raises TaskError where it is not legal."""
+    """Returns the names in a legal expression. Raises TaskError where it is not legal."""
     return _names(_parse(text), text)
 
 
 def _check_expression(value: Any, info: Any) -> str:
-    """A bare number is taken as its text; names must be dims of the same file."""
+    """Returns the expression as text. Raises UnfitError: illegal, or with a name that is no dim."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise UnfitError(value, "an expression in dims")
     text, dims = str(value), info.context.get("dims")
@@ -167,7 +167,7 @@ def _compare(
 
 
 def _names(node: ast.expr, text: str) -> frozenset[str]:
-    """Names below `node`, without evaluating: a folder is refused before any size is known."""
+    """Returns the names below `node` without evaluating, because no size is known yet."""
     match node:
         case ast.Constant(value=bool() | int() | float()):
             return frozenset()

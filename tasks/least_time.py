@@ -15,20 +15,20 @@ class LeastTime:
     """What one size of a task needs at least."""
 
     time_us: float
-    """At published peaks. A kernel whose data stay in L2 may be faster."""
+    """Time at published peaks. A kernel whose data stay in L2 may be faster."""
     attainable_us: float
-    """At the bandwidth that a large copy reaches, with one launch."""
+    """Time at the bandwidth that a large copy reaches, with one launch."""
     bound: Literal["compute", "memory"]
     flops: float
     bytes_moved: float
     precision: str
-    """Of the peak that was used, as `hardware_profiles.roofline` spells it."""
+    """Precision of the peak that was used, as `hardware_profiles.roofline` spells it."""
 
 
 def least_time(
     task: Task, hardware: Hardware, dims: Mapping[str, int], *, precision: str = ""
 ) -> LeastTime:
-    """The roofline of one size, in the fastest precision that the task asks for unless named."""
+    """Computes the roofline of one size, by default in the fastest precision the task allows."""
     precision = precision or usable_precision(task, hardware)
     flops = float(evaluate(task.roofline.flops, dims))
     bytes_moved = float(evaluate(task.roofline.bytes, dims))
@@ -45,13 +45,13 @@ def least_time(
 
 
 def usable_precision(task: Task, hardware: Hardware) -> str:
-    """The fastest arithmetic that the task's tolerance allows and the chip has."""
+    """Returns the fastest arithmetic that the task's tolerance allows and the chip has."""
     wanted = task.tolerance.precision
     allowed = ["fp32"] if wanted == "fp32" else [f"tensor:{wanted}", wanted, "fp32"]
     return next(precision for precision in allowed if precision in published_peaks(hardware))
 
 
 def fastest_precision(hardware: Hardware) -> str:
-    """The arithmetic with the highest peak, whatever a task allows."""
+    """Returns the arithmetic with the highest peak, whatever a task allows."""
     peaks = published_peaks(hardware)
     return max(peaks, key=lambda precision: peaks[precision])

@@ -1,4 +1,4 @@
-"""Read a task from its folder."""
+"""Reads a task from its folder."""
 
 import difflib
 from pathlib import Path
@@ -11,12 +11,12 @@ _SHIPPED = Path(__file__).resolve().parent
 
 
 def list_tasks() -> tuple[str, ...]:
-    """Names of the tasks that ship, in order of the alphabet."""
+    """Returns the names of the tasks that ship, sorted."""
     return tuple(sorted(file.parent.name for file in _SHIPPED.glob("*/task.toml")))
 
 
 def load_task(name_or_path: str | Path) -> Task:
-    """Read a shipped task by name, or any task folder by path.
+    """Reads a shipped task by name, or any task folder by path.
 
     Raises TaskError: one line naming the file, the key, what was found and what was expected.
     """

@@ -1,4 +1,4 @@
-"""Write the skeleton of a new task, which loads as it is and teaches in its comments."""
+"""Writes the skeleton of a new task, which loads as it is and explains itself in comments."""
 
 import re
 import shutil
@@ -11,7 +11,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
 def write_task(name: str, out: Path, files: Mapping[str, str]) -> Path:
-    """Write `files` to the new folder `out / name` and return it.
+    """Writes `files` to the new folder `out / name` and returns it.
 
     Raises UsageError where the name is unfit or the folder exists; nothing is left half written.
     """
@@ -31,7 +31,7 @@ def write_task(name: str, out: Path, files: Mapping[str, str]) -> Path:
 
 
 def skeleton(name: str) -> dict[str, str]:
-    """Files of a task that doubles a vector, to be overwritten piece by piece."""
+    """Returns the files of a task that doubles a vector, to be overwritten piece by piece."""
     return {
         "task.toml": _TASK_TOML.replace("TASK", name),
         "description.md": _DESCRIPTION,

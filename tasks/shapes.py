@@ -8,7 +8,7 @@ from cuda_llm.tasks.task import TaskArgument
 
 
 def shape_of(argument: TaskArgument, dims: Mapping[str, int]) -> tuple[int, ...]:
-    """Extents of a buffer. Raises TaskError where one is no whole number of at least 1."""
+    """Returns the extents of a buffer. Raises TaskError where one is no whole number from 1 on."""
     extents = []
     for text in argument.shape:
         extent = evaluate(text, dims)
@@ -22,6 +22,6 @@ def shape_of(argument: TaskArgument, dims: Mapping[str, int]) -> tuple[int, ...]
 
 
 def scalar_value(argument: TaskArgument, dims: Mapping[str, int]) -> int | float:
-    """Value of a scalar argument, float where its dtype is one."""
+    """Returns the value of a scalar argument, a float where its dtype is one."""
     value = evaluate(argument.value, dims)
     return float(value) if argument.dtype.startswith("float") else int(value)

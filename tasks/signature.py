@@ -5,12 +5,12 @@ from cuda_llm.tasks.task import ArgumentRole, Task, TaskArgument
 
 
 def signature(task: Task) -> str:
-    """`extern "C" void solve(...)` with the task's arguments in order, no semicolon."""
+    """Returns `extern "C" void solve(...)` with the task's arguments in order, no semicolon."""
     return f'extern "C" void solve({", ".join(map(_parameter, task.arguments))})'
 
 
 def prelude(task: Task) -> str:
-    """Text to include before a candidate: with it, a `solve` of another signature is an error.
+    """Returns text to include before a candidate: a `solve` of another signature is an error then.
 
     It also makes `solve` visible where everything else is compiled with hidden visibility.
     """
@@ -22,7 +22,7 @@ def prelude(task: Task) -> str:
 
 
 def host_context(task: Task) -> str:
-    """How `solve` is called, as C++ with the contract in comments. For prompts and people."""
+    """Describes how `solve` is called, as C++ with the contract in comments."""
     lines = [f"// How solve is called in the task {task.name}."]
     lines += [f"// {name}: {meaning}" for name, meaning in task.dims.items()]
     if task.requires:

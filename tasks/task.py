@@ -159,7 +159,7 @@ class Capabilities:
     device_to_host: bool = False
     include_dirs: tuple[RelativeFolder, ...] = ()
     header_libraries: tuple[str, ...] = ()
-    """Told to the generator: `cub`, `cooperative_groups` ..."""
+    """Named in prompts: `cub`, `cooperative_groups` ..."""
     flags: tuple[str, ...] = ()
     defines: Mapping[str, Text] = field(default_factory=dict)
 

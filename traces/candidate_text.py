@@ -47,6 +47,10 @@ def _order(run: RunFolder, name: str) -> Iterator[str]:
     if prompt.exists():
         yield from labelled("prompt", "")
         yield from verbatim(str(prompt))
+    for question in sorted(run.candidate(name).glob("ask-*/prompt.md")):
+        answered = (question.parent / "reply.md").exists()
+        yield from labelled("asked", "" if answered else "without an answer")
+        yield from verbatim(str(question.parent / "reply.md" if answered else question))
 
 
 def _answer(run: RunFolder, name: str) -> Iterator[str]:

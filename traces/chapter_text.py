@@ -112,7 +112,7 @@ def _models(calls: list[ModelCalled], retries: list[ModelRetried]) -> Iterator[s
     if calls:
         yield from labelled("models", say_spend(spend_of(calls)))
     agents = list(dict.fromkeys(call.agent for call in calls))
-    for agent in agents if len(agents) > 1 else ():
+    for agent in agents if agents != ["generator"] else ():
         spent = say_spend(spend_of(call for call in calls if call.agent == agent))
         yield from labelled("", f"{agent}: {spent}")
     for retry in retries:

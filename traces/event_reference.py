@@ -12,17 +12,11 @@ import sys
 from collections.abc import Iterator
 from typing import Any, get_args
 
-from cuda_llm.search import Attempt, Brief, Hint
 from cuda_llm.traces.events import VERSION, Event
 from cuda_llm.traces.recorder import NAMED
+from cuda_llm.traces.run_folder import FILES
 
 _UNKNOWN_NUMBER = {"enum": ["inf", "-inf", "nan"]}
-FILES = {
-    Attempt: "candidates/<id>/attempt.json",
-    Brief: "candidates/<id>/brief.json",
-    Hint: "hints/<id>.json",
-}
-"""Where what a line names by its id lies in the run's folder."""
 
 
 def event_schema() -> dict[str, Any]:
@@ -35,7 +29,7 @@ def event_schema() -> dict[str, Any]:
         one.pop("$defs", None)
         for name, schema in one["properties"].items():
             if named := NAMED.get(f"{kind.kind}.{name}"):
-                by_id = {"type": "string", "description": f"Id: {FILES[named]}"}
+                by_id = {"type": "string", "description": f"Id: {FILES[named].format('<id>')}"}
                 several = schema.get("type") == "array"
                 one["properties"][name] = {"type": "array", "items": by_id} if several else by_id
         properties = {
@@ -75,7 +69,9 @@ def _section(kind: Any) -> Iterator[str]:
         spelled = str(one.type if isinstance(one.type, str) else _spell(one.type))
         text = f": {texts[one.name]}" if one.name in texts else ""
         if named := NAMED.get(f"{kind.kind}.{one.name}"):
-            text = f"{text or ':'} A line names it by id; it lies in `{FILES[named]}`."
+            text = (
+                f"{text or ':'} A line names it by id; it lies in `{FILES[named].format('<id>')}`."
+            )
         yield f"- `{one.name}` ({spelled}){text}"
     yield ""
 

@@ -15,6 +15,8 @@
     hints/<id>.json                  what was learned
     rounds/<n>/situation.json        what the generators of a round see
     rounds/<n>/<call>/               prompt and reply of calls that concern a whole round
+    rounds/<n>/<agent>/ask-<hash>/   the same of an agent of the user's; candidates/<id>/ask-<hash>/
+                                     of a generator
     best/                            the result
 
 Attempts, briefs and hints stand in their files and nowhere else: the checkpoint, the events, the
@@ -26,7 +28,7 @@ attempt.json.
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -45,6 +47,12 @@ VERSION = 2
 """Of run.json and the folder. Files and keys are only added; what changes a meaning raises it.
 1 had no `hints/`: whatever names attempts, briefs and hints now held them whole."""
 
+FILES: Mapping[type, str] = {
+    Attempt: "candidates/{}/attempt.json",
+    Brief: "candidates/{}/brief.json",
+    Hint: "hints/{}.json",
+}
+"""Where what is named by an id lies."""
 HINTS = ("error_hints", "performance_hints")
 """Channels of hints, in the state and in briefs."""
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
@@ -115,18 +123,14 @@ class RunFolder:
         Raises UsageError where its file is gone.
         """
         if not isinstance(named, str):
-            return self._decode_brief(named) if kind is Brief else decode(kind, named)  # type: ignore[return-value]
-        if (kind, named) not in self._looked_up:
-            read, file = {
-                Attempt: (self.attempt, f"candidates/{named}/attempt.json"),
-                Brief: (self.brief, f"candidates/{named}/brief.json"),
-                Hint: (self.hint, f"hints/{named}.json"),
-            }[kind]
-            found = read(named)
-            if found is None:
+            return self._decode(kind, named)
+        value: T | None = self._looked_up.get((kind, named))
+        if value is None:
+            file = FILES[kind].format(named)
+            value = self._read_value(file, kind)
+            if value is None:
                 raise self.gone(self.path / file)
-            self._looked_up[kind, named] = found
-        value: T = self._looked_up[kind, named]
+            self._looked_up[kind, named] = value
         return value
 
     def gone(self, path: Path) -> UsageError:
@@ -158,7 +162,7 @@ class RunFolder:
 
     def hint(self, name: str) -> Hint | None:
         """What was learned under that id."""
-        return self._read_value(f"hints/{name}.json", Hint)
+        return self._read_value(FILES[Hint].format(name), Hint)
 
     def write_brief(self, brief: Brief) -> None:
         """Keep what a candidate is told to try, and hints of the strategy's own."""
@@ -168,13 +172,7 @@ class RunFolder:
 
     def brief(self, name: str) -> Brief | None:
         """What a candidate was told to try. Raises UsageError where a hint it names is gone."""
-        return self._read_value(f"candidates/{name}/brief.json", Brief, self._decode_brief)
-
-    def _decode_brief(self, fields: Any) -> Brief:
-        hints = {
-            name: tuple(self.look_up(Hint, one) for one in fields.get(name, ())) for name in HINTS
-        }
-        return decode(Brief, {**fields, **hints})
+        return self._read_value(FILES[Brief].format(name), Brief)
 
     def write_source(self, name: str, text: str) -> str:
         """Keep a source; its SHA-256."""
@@ -252,7 +250,7 @@ class RunFolder:
 
     def attempt(self, name: str) -> Attempt | None:
         """A judged candidate in one line; None where it is not judged yet."""
-        return self._read_value(f"candidates/{name}/attempt.json", Attempt)
+        return self._read_value(FILES[Attempt].format(name), Attempt)
 
     def load_reply(self, call: str) -> Reply | None:
         """The answer kept earlier."""
@@ -288,14 +286,20 @@ class RunFolder:
         except (ValueError, RecursionError):
             raise UsageError(f"{path}: broken; expected JSON as a run writes it") from None
 
-    def _read_value(
-        self, name: str, kind: type[T], read: Callable[[Any], T] | None = None
-    ) -> T | None:
+    def _read_value(self, name: str, kind: type[T]) -> T | None:
         data = self._read_json(name)
         try:
-            return None if data is None else read(data) if read else decode(kind, data)
+            return None if data is None else self._decode(kind, data)
         except (ValueError, AttributeError):
             raise UsageError(f"{self.path / name}: broken; expected what a run writes") from None
+
+    def _decode(self, kind: type[T], data: Any) -> T:
+        if kind is Brief:
+            hints = {
+                name: [self.look_up(Hint, one) for one in data.get(name, ())] for name in HINTS
+            }
+            data = {**data, **hints}
+        return decode(kind, data)
 
 
 def _sha(text: str) -> str:

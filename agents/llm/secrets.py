@@ -5,13 +5,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cuda_llm.conversation import Reply
+from cuda_llm.redaction import HIDDEN, LEAST
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
-
-HIDDEN = "(key)"
-LEAST = 8
-"""A shorter one, such as the `none` that stands for no key, is no secret."""
 
 
 def secrets_of(model: "BaseChatModel") -> tuple[str, ...]:

@@ -92,7 +92,7 @@ async def open_graph(folder: RunFolder) -> AsyncIterator[Any]:
     """The graph over the run's checkpoints, to look and to write, not to run."""
     from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
-    from cuda_llm.graph.build import build_graph
+    from cuda_llm.graph.unwired import build_graph
 
     async with AsyncSqliteSaver.from_conn_string(str(folder.checkpoint)) as saver:
         yield build_graph().compile(checkpointer=saver)

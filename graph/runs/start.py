@@ -78,8 +78,8 @@ async def work(
     hints: tuple[str, ...] = (),
 ) -> None:
     """Run the graph of a run whose folder exists. Raises UsageError where another process does."""
-    from cuda_llm.graph.build import build_graph
     from cuda_llm.graph.runs.drive import open_driver
+    from cuda_llm.graph.unwired import build_graph
 
     folder = RunFolder(parts.run)
     opening = Opening(probes)

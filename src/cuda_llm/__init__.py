@@ -10,9 +10,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cuda_llm.graph.build import build_graph
     from cuda_llm.graph.runs.optimize import aoptimize, optimize
     from cuda_llm.graph.runs.result import Result
+    from cuda_llm.graph.unwired import build_graph
     from cuda_llm.tasks.loader import load_task
 
 __all__ = ["Result", "aoptimize", "build_graph", "load_task", "optimize"]
@@ -20,7 +20,7 @@ __all__ = ["Result", "aoptimize", "build_graph", "load_task", "optimize"]
 _HOMES = {
     "Result": "cuda_llm.graph.runs.result",
     "aoptimize": "cuda_llm.graph.runs.optimize",
-    "build_graph": "cuda_llm.graph.build",
+    "build_graph": "cuda_llm.graph.unwired",
     "load_task": "cuda_llm.tasks.loader",
     "optimize": "cuda_llm.graph.runs.optimize",
 }

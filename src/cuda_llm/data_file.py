@@ -31,6 +31,7 @@ class UnfitError(ValueError):
         self.expected = expected
         shown = " ".join((found if isinstance(found, str) else repr(found)).split())
         shown = shown if len(shown) <= 80 else shown[:77] + "..."
+        shown = shown or "a blank string"
         steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in place)
         key = "".join(steps).removeprefix(".")
         super().__init__(f"{key + ': ' if key else ''}found {shown}; expected {expected}")

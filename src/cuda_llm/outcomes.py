@@ -5,9 +5,10 @@ every place to change when a variant is added.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, TypeAlias
 
+from cuda_llm.facts import Replay
 from cuda_llm.profile import Profile
 from cuda_llm.spots import SourceSpot, ThreadSpot
 
@@ -100,6 +101,7 @@ class IllegalAccess:
     """Where it points: buffer or allocation, offset, size."""
     thread: ThreadSpot | None = None
     spot: SourceSpot | None = None
+    replay: Replay | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,6 +114,7 @@ class Misaligned:
     detail: str
     thread: ThreadSpot | None = None
     spot: SourceSpot | None = None
+    replay: Replay | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,6 +125,7 @@ class DeviceAssert:
     detail: str
     thread: ThreadSpot | None = None
     spot: SourceSpot | None = None
+    replay: Replay | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,6 +175,7 @@ class TimedOut:
     limit_s: float
     detail: str = ""
     spot: SourceSpot | None = None
+    replay: Replay | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -335,3 +340,25 @@ Verdict: TypeAlias = (
     | Passed
     | InfraFailed
 )
+
+
+def lacks_place(verdict: Verdict) -> bool:
+    """Whether a GPU stopped the kernel without a line, thread or address, and nobody looked yet."""
+    match verdict:
+        case IllegalAccess() | Misaligned() | DeviceAssert() | TimedOut(stage="kernel"):
+            return verdict.spot is None and verdict.replay is None
+    return False
+
+
+def with_replay(verdict: Verdict, replay: Replay) -> Verdict:
+    """The same with what became of executing its case on the emulated device."""
+    if isinstance(verdict, IllegalAccess | Misaligned | DeviceAssert | TimedOut):
+        return replace(verdict, replay=replay)
+    return verdict
+
+
+def with_place(verdict: Verdict, found: Verdict) -> Verdict:
+    """`verdict` of a GPU, with what the emulated device says of the same case."""
+    if isinstance(found, IllegalAccess | Misaligned | DeviceAssert | TimedOut):
+        return replace(found, replay=Replay(outcome="located"))
+    return with_replay(verdict, Replay(outcome="other-verdict", code=found.code))

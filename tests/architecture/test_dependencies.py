@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 GROUND = {
-    *("outcomes", "profile", "spots", "errors", "settings", "atomic_file", "data_file"),
+    *("outcomes", "facts", "profile", "spots", "errors", "settings", "atomic_file", "data_file"),
     *("log", "log_pipe", "log_setup", "redaction"),
     *("search", "conversation", "codec", "wording", "dotted", "source_file", "capabilities"),
 }

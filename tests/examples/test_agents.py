@@ -55,7 +55,7 @@ def test_an_agent_that_is_a_graph_gets_nothing_that_a_checkpoint_cannot_hold(
     from langgraph.checkpoint.memory import InMemorySaver
     from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-    from cuda_llm.graph.build import build_graph
+    from cuda_llm.graph.unwired import build_graph
 
     agent = find_agent(WATCH)
     wiring = wiring_in(tmp_path, agents=(agent,), rounds=1)
@@ -72,7 +72,7 @@ def test_an_agent_that_is_a_graph_gets_nothing_that_a_checkpoint_cannot_hold(
 
 
 def test_an_agent_that_is_a_graph_shows_its_nodes() -> None:
-    from cuda_llm.graph.build import build_graph
+    from cuda_llm.graph.unwired import build_graph
 
     drawn = build_graph(agents=(find_agent(WATCH),)).compile().get_graph(xray=True)
     assert {"progress_watch:measure", "progress_watch:advise"} <= set(drawn.nodes)

@@ -11,7 +11,7 @@ from cuda_llm.agents.seam import Contribution, PlacedAgent, Stage
 from cuda_llm.agents.situation import Note, Situation
 from cuda_llm.codec import encode
 from cuda_llm.errors import UsageError
-from cuda_llm.graph.build import build_graph
+from cuda_llm.graph.unwired import build_graph
 from cuda_llm.search import Hint
 from cuda_llm.traces.events import AgentDecided, AgentFailed, HintGiven
 from cuda_llm.traces.read import read_events

@@ -13,7 +13,7 @@ from graph_runs import NoTuner, TableBench, Writer, wiring_in
 
 from cuda_llm.agents.situation import Situation
 from cuda_llm.errors import UsageError
-from cuda_llm.graph.build import build_graph
+from cuda_llm.graph.unwired import build_graph
 from cuda_llm.search import Brief, Draft
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.devices.find import open_device
@@ -36,7 +36,7 @@ def test_nothing_but_a_task_is_needed(tmp_path: Path) -> None:
     """In a process of its own, with the parts that ship."""
     code = (
         "import asyncio\n"
-        "from cuda_llm.graph.build import build_graph\n"
+        "from cuda_llm.graph.unwired import build_graph\n"
         'given = {"task": "vector_add"}\n'
         "print(asyncio.run(build_graph().compile().ainvoke(given))['best']['written_by'])\n"
     )

@@ -54,7 +54,7 @@ async def run_saved(wiring: Wiring, first: Any = INPUT) -> dict[str, Any]:
     """Run with the sqlite checkpointer in the run's folder, as `cuda-llm run` does."""
     from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
-    from cuda_llm.graph.build import build_graph
+    from cuda_llm.graph.unwired import build_graph
 
     config: Any = {"configurable": {"thread_id": wiring.run_id}, "recursion_limit": 500}
     async with AsyncSqliteSaver.from_conn_string(str(wiring.folder.checkpoint)) as saver:

@@ -80,6 +80,7 @@ def whole(nursery: Nursery, tmp_path_factory: pytest.TempPathFactory) -> RunFold
         nursery.warm({"do": "start", **order})
     run = the_run(out)
     assert what_it_came_to(run)[0], "a run without a winner proves nothing"
+    assert list(run.path.glob("rounds/*/second_opinion/ask-*")), "its agent has asked nothing"
     return run
 
 

@@ -240,7 +240,7 @@ def test_a_person_may_look_before_each_round_and_add_hints(tmp_path: Path) -> No
         return shown, dict((await graph.aget_state(config)).values)
 
     def build_reviewed(wiring: Any) -> Any:
-        from cuda_llm.graph.build import build_graph
+        from cuda_llm.graph.unwired import build_graph
 
         return build_graph().compile(checkpointer=InMemorySaver())
 

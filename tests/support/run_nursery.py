@@ -8,7 +8,7 @@
 
 This file is also the nursery's program: it makes one run itself, so that everything is imported,
 then forks a child for each order on its stdin, says the child's pid, and in the end how it ended. A
-run's generator asks the model at `base_url`; a table judges what it writes.
+run's generator and an agent ask the model at `base_url`; a table judges what is written.
 """
 
 import asyncio
@@ -20,6 +20,8 @@ import traceback
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+
+AGENT = f"{Path(__file__).parents[2]}/examples/agents/second_opinion.py:second_opinion"
 
 
 class Nursery:
@@ -102,7 +104,15 @@ async def work(order: dict[str, Any]) -> None:
     overrides = parts(bench=bench, generator=None, reflector=None)
     out = Path(order["out"])
     if order["do"] == "start":
-        request = asked(out, model="scripted", base_url=order["base_url"], candidates=3, run_id="r")
+        request = asked(
+            out,
+            model="scripted",
+            agents=(AGENT,),
+            agent_models={"second_opinion": "scripted"},
+            base_url=order["base_url"],
+            candidates=3,
+            run_id="r",
+        )
         await start(request, overrides=overrides)
     else:
         await resume(the_run(out), overrides=overrides)

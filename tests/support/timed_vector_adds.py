@@ -10,6 +10,7 @@ from cuda_llm.hardware_profiles.lookup import find_hardware
 from cuda_llm.outcomes import LaunchFailed, TimedOut, Verdict
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tasks.task import Task
+from cuda_llm.tools.judge.failed_case import FailedCase
 from cuda_llm.tools.judge.measured.options import MeasureOptions
 from cuda_llm.tools.judge.on_site import time_there
 from cuda_llm.tools.judge.retry import StepRetry, Try
@@ -288,7 +289,8 @@ def timed_by_the_bench(
     names = named("candidate"), named("baseline")
 
     async def step(trial: Try) -> Timing | Verdict:
-        return await time_there(site, task, *names, None, options, fresh=trial.fresh)
+        outcome = await time_there(site, task, *names, None, options, fresh=trial.fresh)
+        return outcome.verdict if isinstance(outcome, FailedCase) else outcome
 
     return asyncio.run(StepRetry(first_wait_s=0.0).settle("profiler", step))
 
@@ -298,4 +300,6 @@ def timed(
 ) -> Timing | Verdict:
     """Time the candidate of the site."""
     task = task or small_bench(96)
-    return asyncio.run(time_there(site, task, named("candidate"), named("baseline"), None, options))
+    names = named("candidate"), named("baseline")
+    outcome = asyncio.run(time_there(site, task, *names, None, options))
+    return outcome.verdict if isinstance(outcome, FailedCase) else outcome

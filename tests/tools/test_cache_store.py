@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cuda_llm.tools.native.hold import hold
+from cuda_llm.tools.native.hold import hold, unused
 from cuda_llm.tools.native.store import build_once, entry_folder, load, store
 from cuda_llm.tools.native.trim import find_entries, trim, trim_now_and_then
 
@@ -126,6 +126,33 @@ def test_what_this_process_uses_stays(five: list[str]) -> None:
     hold(entry_folder("compiled", five[2]))
     trim(0)
     assert sorted(keys()) == sorted(five[1:3])
+
+
+HOLDS_MANY = """
+import sys
+from pathlib import Path
+from cuda_llm.tools.native.hold import HELD_AT_ONCE, hold
+from cuda_llm.tools.native.store import entry_folder
+for kind, key in [("native", "first"), ("compiled", sys.argv[1])]:
+    hold(entry_folder(kind, key))
+for number in range(HELD_AT_ONCE - 1):
+    hold(entry_folder("compiled", f"{number:08}"))
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_process_holds_what_it_used_last_and_our_own_parts_for_ever(five: list[str]) -> None:
+    command = [sys.executable, "-c", HOLDS_MANY, five[0]]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        with unused(entry_folder("compiled", five[0])) as free:
+            assert free
+        for kind, key in (("compiled", "00000000"), ("native", "first")):
+            with unused(entry_folder(kind, key)) as free:
+                assert not free
+        holder.kill()
 
 
 def test_processes_that_store_load_and_trim_at_once_find_what_they_use(

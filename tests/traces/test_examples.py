@@ -1,5 +1,6 @@
 """The runs under traces/examples/ are real ones, and can be read with what ships now."""
 
+import json
 import re
 from pathlib import Path
 
@@ -31,6 +32,15 @@ def test_an_example_names_no_place_of_the_machine_it_ran_on(path: Path) -> None:
     for file in path.rglob("*"):
         if file.is_file():
             assert not re.search(r'["\s](/[a-z]+){2,}', file.read_text()), file
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+def test_an_example_says_in_one_place_what_was_learned(path: Path) -> None:
+    hints = [json.loads(one.read_text())["text"] for one in path.glob("hints/*.json")]
+    assert hints
+    for file in path.rglob("*"):
+        if file.is_file() and file.parent.name != "hints":
+            assert not [one for one in hints if one in file.read_text()], file
 
 
 def test_there_is_an_example() -> None:

@@ -7,17 +7,19 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from recorded_run import ATTEMPTS, MEND, SOURCE, passed
+from recorded_run import ATTEMPTS, ERROR_HINT, HINT, MEND, SOURCE, passed
 
+from cuda_llm.codec import encode
 from cuda_llm.conversation import Call, Message, Reply, Usage, Vault
 from cuda_llm.errors import UsageError
 from cuda_llm.outcomes import CompileFailed, NoCode, Passed, TimedOut, Verdict
-from cuda_llm.search import Archive, Draft
+from cuda_llm.search import Archive, Attempt, Brief, Draft, Hint
 from cuda_llm.traces.run_folder import RunFolder
 
 REPLY = Reply(text="```cuda\r\nint x;\n```", reasoning="hm", usage=Usage(output_tokens=3, usd=0.5))
@@ -44,6 +46,53 @@ def test_every_part_of_a_candidate_reads_back_as_it_was_written(tmp_path: Path) 
     assert run.attempt("r1-c1") == ATTEMPTS[0]
     assert archive_of(run).source("r2-c1") == SOURCE
     assert (run.candidate("r2-c1") / "build.log").read_text() == "a warning\n"
+
+
+def test_hints_get_ids_by_round_and_a_file_each(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    later = replace(HINT, round=2)
+    kept = run.keep_hints([HINT, ERROR_HINT, later])
+    assert [one.id for one in kept] == ["r1-h1", "r1-h2", "r2-h1"]
+    assert kept == (HINT, ERROR_HINT, later)
+    assert sorted(one.name for one in (tmp_path / "hints").iterdir()) == [
+        *("r1-h1.json", "r1-h2.json", "r2-h1.json"),
+    ]
+    assert run.hint("r1-h2") == ERROR_HINT
+    assert run.hint("r9-h9") is None
+
+
+def test_the_same_hint_keeps_its_id_also_in_a_later_process(tmp_path: Path) -> None:
+    """A step that a kill interrupted is repeated: what it had kept is not kept twice."""
+    RunFolder(tmp_path).keep_hints([HINT])
+    again = RunFolder(tmp_path).keep_hints([ERROR_HINT, HINT])
+    assert [one.id for one in again] == ["r1-h2", "r1-h1"]
+
+
+def test_a_hint_that_was_changed_is_another_one_whatever_id_it_brings(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    (kept,) = run.keep_hints([HINT])
+    (changed,) = run.keep_hints([replace(kept, text="Another text.")])
+    assert (kept.id, changed.id) == ("r1-h1", "r1-h2")
+    (strange,) = run.keep_hints([replace(ERROR_HINT, id="../../elsewhere")])
+    assert strange.id == "r1-h3"
+
+
+def test_a_brief_names_its_hints_and_reads_back_with_them(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    run.write_brief(MEND)
+    written = json.loads((run.candidate(MEND.id) / "brief.json").read_text())
+    assert written["error_hints"] == ["r1-h1"]
+    assert RunFolder(tmp_path).brief(MEND.id) == MEND
+    (tmp_path / "hints/r1-h1.json").unlink()
+    with pytest.raises(UsageError, match=r"hints/r1-h1\.json: gone; restore it"):
+        RunFolder(tmp_path).brief(MEND.id)
+
+
+def test_whole_values_of_schema_1_are_taken_where_ids_stand_now(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    assert run.look_up(Hint, encode(HINT)) == HINT
+    assert run.look_up(Brief, encode(MEND)) == MEND
+    assert run.look_up(Attempt, encode(ATTEMPTS[0])) == ATTEMPTS[0]
 
 
 def test_a_source_that_is_not_the_one_answered_is_refused(tmp_path: Path) -> None:

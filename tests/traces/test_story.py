@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from recorded_run import ATTEMPTS, FIRST, HINT, MEND, OTHERS, beginning, ending, write_run
 
+from cuda_llm.conversation import Call, Reply
 from cuda_llm.errors import UsageError
 from cuda_llm.search import Kind
 from cuda_llm.traces.candidate_text import tell_candidate
@@ -225,7 +226,7 @@ def test_spend_is_unknown_where_any_price_is(tmp_path: Path) -> None:
     assert (unknown.calls, unknown.input_tokens, unknown.usd) == (3, 2400, None)
 
 
-def test_what_each_agent_spent_is_told_where_several_ask(told: Told) -> None:
+def test_what_each_agent_spent_is_shown(told: Told) -> None:
     other = ModelCalled(
         call="rounds/1/x/ask-1", agent="x", model="m", outcome="ok", input_tokens=70, usd=0.5
     )
@@ -253,6 +254,18 @@ def test_a_candidate_is_told_whole(tmp_path: Path) -> None:
     assert "no kernel (truncated): cut off at its limit" in refused
     failed = flat("\n".join(tell_candidate(run, "r1-c2")))
     assert 'COMPILE_FAILED identifier "tile" is undefined' in failed
+
+
+def test_what_a_generator_of_ones_own_asked_is_shown(tmp_path: Path) -> None:
+    run = write_run(tmp_path, *beginning())
+    call = Call(id="candidates/r1-c1/ask-1", agent="own", messages=())
+    run.keep_prompt(call)
+    open_ = "\n".join(tell_candidate(run, "r1-c1"))
+    run.keep_reply(call.id, Reply(text="done"))
+    answered = "\n".join(tell_candidate(run, "r1-c1"))
+    assert "without an answer" in open_
+    assert "ask-1/prompt.md" in open_
+    assert "ask-1/reply.md" in answered
 
 
 def test_an_unknown_candidate_is_one_line_with_what_there_is(tmp_path: Path) -> None:

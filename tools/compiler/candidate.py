@@ -24,14 +24,14 @@ class CompileRequest:
 
     source: str
     name: str = "kernel.cu"
-    """File name as the user knows it; diagnostics and spots are told in it."""
+    """File name as the user knows it; diagnostics and spots are named by it."""
     target: str = "sm_86"
     prelude: str = ""
     """Declaration of `solve`, included before the source so that a wrong signature is an error."""
     flags: tuple[str, ...] = ()
     defines: Mapping[str, str] = field(default_factory=dict)
     include_dirs: tuple[Path, ...] = ()
-    """Read-only directories the task lends to candidates (header libraries)."""
+    """Read-only directories the task offers to candidates (header libraries)."""
     limits: CompileLimits = CompileLimits()
 
 

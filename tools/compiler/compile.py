@@ -46,9 +46,7 @@ async def compile_candidate(request: CompileRequest) -> Compiled | Verdict:
     key = request_key(request, toolkit)
     known = _recall(request, key)
     if known is not None:
-        _log.debug("compiled before", file=request.name, key=key)
         return known
-    _log.debug("not compiled before", file=request.name, key=key)
     async with compile_slot():
         try:
             return await _compile(request, toolkit, key)

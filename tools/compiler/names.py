@@ -70,15 +70,15 @@ class Places:
         message = re.sub(r"\bkernel\.cudafe1\.\w+", self.request.name, message)
         return re.sub(r"(?<![\w./])kernel\.cu\b", self.request.name, message)
 
-    def _is_lent(self, path: Path) -> bool:
-        """Whether `path`, without links and `..`, is a header the task lends. `#line` can lie."""
+    def _is_task_header(self, path: Path) -> bool:
+        """Whether `path`, without links and `..`, is a header of the task. `#line` can lie."""
         folders = (folder.resolve() for folder in self.request.include_dirs)
         return path.is_file() and any(path.is_relative_to(folder) for folder in folders)
 
     def _text(self, file: str, name: str, line: int) -> str:
         if name == self.request.name:
             lines = self.request.source.splitlines()
-        elif self._is_lent(path := (self.folder / file).resolve()):
+        elif self._is_task_header(path := (self.folder / file).resolve()):
             lines = path.read_text(errors="replace").splitlines()
         else:
             return ""

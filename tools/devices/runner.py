@@ -6,13 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cuda_llm.errors import InfrastructureError
-from cuda_llm.log import Log
 from cuda_llm.tools.native import build
 from cuda_llm.tools.runner.child import spawn
 from cuda_llm.tools.runner.process import Runner
 from cuda_llm.tools.runner.wire import Wire
 
-_log = Log(__name__)
 _TOOLS = Path(__file__).parent.parent
 _NATIVE = _TOOLS / "runner" / "native"
 _SANDBOX = _TOOLS / "sandbox" / "native"
@@ -59,9 +57,7 @@ def start_emulated_runner(program: Path, libraries: Libraries, arena: int, repor
         except OSError as error:
             ours.close()
             raise InfrastructureError("runner", f"cannot be started: {error}") from error
-    runner = Runner(first, [second], Wire(ours), alarm=True)
-    _log.debug("runner is started", pids=runner.pids)
-    return runner
+    return Runner(first, [second], Wire(ours), alarm=True)
 
 
 def runner_program() -> Path:

@@ -59,7 +59,6 @@ async def translate(
     key = _key(text, kernels, source_name, source)
     known = load(KIND, key)
     if known is not None:
-        _log.debug("translated before", file=source_name, key=key)
         return _translated(key, known, cached=True)
     started = time.monotonic()
     try:

@@ -6,7 +6,7 @@ from cuda_llm.tools.device import Device
 from cuda_llm.tools.judge.kept_times import kept_file, read_times, write_times
 from cuda_llm.tools.judge.measured.judge_times import baseline_there
 from cuda_llm.tools.judge.measured.options import MeasureOptions
-from cuda_llm.tools.judge.on_site import time_there
+from cuda_llm.tools.judge.on_site import time_calls_there
 from cuda_llm.tools.judge.oracle import compile_baseline
 from cuda_llm.tools.judge.refusal import refusal
 from cuda_llm.tools.judge.timing import Dims, Timing
@@ -36,7 +36,7 @@ async def time_baseline(
     times_us = read_times(kept, len(task.sizes.emulated)) if modelled else None
     if times_us is not None:
         return without_profile(tuple(zip(task.sizes.emulated, times_us, strict=True)))
-    timing = await device.carry_out(time_there, task, compiled, compiled, INPUTS)
+    timing = await device.carry_out(time_calls_there, task, compiled, compiled, INPUTS)
     if not isinstance(timing, Timing):
         raise refusal(task, timing)
     if modelled:

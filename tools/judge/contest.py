@@ -15,7 +15,7 @@ from cuda_llm.tools.judge.measured.entrants import Fault
 from cuda_llm.tools.judge.measured.measure import Measured
 from cuda_llm.tools.judge.measured.options import MeasureOptions
 from cuda_llm.tools.judge.noisy import noisy
-from cuda_llm.tools.judge.on_site import time_there
+from cuda_llm.tools.judge.on_site import time_calls_there
 from cuda_llm.tools.judge.oracle import compile_baseline
 from cuda_llm.tools.judge.timing import Timing, mean_ratio, weights_of
 from cuda_llm.tools.timing.comparison import SMALLEST_FLOOR, decide
@@ -115,10 +115,10 @@ async def contest_there(
             return measured_fault(found)
         return measured_contest(task, found)
     source = site.capabilities.time_source
-    one = await time_there(site, task, first, baseline, nonce)
+    one = await time_calls_there(site, task, first, baseline, nonce)
     if not isinstance(one, Timing):
         return fault("first", one, source)
-    other = await time_there(site, task, second, baseline, nonce)
+    other = await time_calls_there(site, task, second, baseline, nonce)
     if not isinstance(other, Timing):
         return fault("second", other, source)
     return modelled_contest(task, one, other, source)

@@ -9,13 +9,16 @@ from cuda_llm.tasks.task import Task
 from cuda_llm.tools.compiler.candidate import Compiled
 from cuda_llm.tools.counters.inspect import Inspection, Look, inspect_there
 from cuda_llm.tools.device import Device
+from cuda_llm.tools.devices.emulated import EmulatedDevice
 from cuda_llm.tools.judge.baseline import time_baseline
 from cuda_llm.tools.judge.bench import Inspected
 from cuda_llm.tools.judge.contest import Contest, contest
+from cuda_llm.tools.judge.failed_case import FailedCase
 from cuda_llm.tools.judge.measured.options import MeasureOptions
+from cuda_llm.tools.judge.replay import LIMIT_S, replay
 from cuda_llm.tools.judge.retry import StepRetry, Try
 from cuda_llm.tools.judge.second_look import SecondLook, beside, look_again
-from cuda_llm.tools.judge.steps import compile_source, passed, time_compiled, validate_compiled
+from cuda_llm.tools.judge.steps import compile_source, passed, run_cases, run_sizes
 from cuda_llm.tools.judge.timing import Timing
 from cuda_llm.tools.timing.tier import Tier
 from cuda_llm.tools.validator.validate import Validated
@@ -74,6 +77,8 @@ class DeviceBench:
     """How a round's candidates are measured, where times are."""
     retry: StepRetry = field(default_factory=StepRetry)
     """The only one there is: nothing that a step calls repeats work."""
+    replay_limit_s: float = LIMIT_S
+    """For the emulated device to find the place of what a GPU gave an error code for."""
 
     async def time_baseline(self) -> Timing:
         """See `Bench.time_baseline`."""
@@ -97,19 +102,20 @@ class DeviceBench:
         """See `Bench.validate`."""
         nonce = self._nonce(compiled.source)
 
-        async def step(_trial: Try) -> Validated | Verdict:
+        async def step(_trial: Try) -> Validated | Verdict | FailedCase:
             async with self.slots.devices:
-                return await validate_compiled(self.task, self.device, compiled, nonce=nonce)
+                return await run_cases(self.task, self.device, compiled, nonce=nonce)
 
-        return await self.retry.settle("referee", step)
+        outcome = await self.retry.settle("referee", step)
+        return await self._place(compiled, outcome) if isinstance(outcome, FailedCase) else outcome
 
     async def profile(self, compiled: Compiled, validated: Validated, baseline: Timing) -> Verdict:
         """See `Bench.profile`."""
         nonce, options = self._nonce(""), self.options
 
-        async def step(trial: Try) -> Timing | Verdict:
+        async def step(trial: Try) -> Timing | Verdict | FailedCase:
             async with self.slots.devices:
-                return await time_compiled(
+                return await run_sizes(
                     self.task,
                     self.device,
                     compiled,
@@ -119,6 +125,8 @@ class DeviceBench:
                 )
 
         timing = await self.retry.settle("profiler", step)
+        if isinstance(timing, FailedCase):
+            return await self._place(compiled, timing)
         if not isinstance(timing, Timing):
             return timing
         return passed(self.task, self.device, compiled, validated, timing, baseline)
@@ -166,6 +174,12 @@ class DeviceBench:
         nonce = self._nonce(compiled.source)
         async with self.slots.compilers:
             return await look_again(self.task, self.device, compiled, nonce=nonce)
+
+    async def _place(self, compiled: Compiled, failed: FailedCase) -> Verdict:
+        """The verdict with the place that only the emulated device can tell; it takes a core."""
+        emulated = EmulatedDevice(self.device.hardware)
+        async with self.slots.compilers:
+            return await replay(self.task, emulated, compiled, failed, self.replay_limit_s)
 
     def afresh(self) -> "DeviceBench":
         """See `Bench.afresh`; what is measured again is measured until it is sure."""

@@ -12,6 +12,7 @@ from cuda_llm.tools.compiler.candidate import Compiled
 from cuda_llm.tools.compiler.compile import compile_candidate
 from cuda_llm.tools.compiler.request import compile_request
 from cuda_llm.tools.device import Device
+from cuda_llm.tools.judge.failed_case import FailedCase
 from cuda_llm.tools.judge.floor import find_impossible
 from cuda_llm.tools.judge.measured.options import MeasureOptions
 from cuda_llm.tools.judge.on_site import time_there, validate_there
@@ -38,6 +39,14 @@ async def validate_compiled(
     The inputs follow from `nonce`, fresh ones from none. Raises TaskError where the task's
     reference is broken.
     """
+    outcome = await run_cases(task, device, compiled, nonce=nonce)
+    return outcome.verdict if isinstance(outcome, FailedCase) else outcome
+
+
+async def run_cases(
+    task: Task, device: Device, compiled: Compiled, *, nonce: bytes | None = None
+) -> Validated | Verdict | FailedCase:
+    """The same; with the case, where a GPU says no more of it than an error code."""
     baseline = await compile_baseline(task, device.target)
     with _log.timed("validated", file=compiled.name):
         return await device.carry_out(validate_there, task, compiled, baseline, nonce)
@@ -57,6 +66,20 @@ async def time_compiled(
     Inputs as above where times are modelled; fresh ones where they are measured, as `options` say.
     `fresh`: the baseline beside it runs in a new process, too.
     """
+    outcome = await run_sizes(task, device, compiled, nonce=nonce, options=options, fresh=fresh)
+    return outcome.verdict if isinstance(outcome, FailedCase) else outcome
+
+
+async def run_sizes(
+    task: Task,
+    device: Device,
+    compiled: Compiled,
+    *,
+    nonce: bytes | None = None,
+    options: MeasureOptions | None = None,
+    fresh: bool = False,
+) -> Timing | Verdict | FailedCase:
+    """The same; with the case, where a GPU says no more of it than an error code."""
     baseline = await compile_baseline(task, device.target)
     with _log.timed("profiled", file=compiled.name):
         timing = await device.carry_out(time_there, task, compiled, baseline, nonce, options, fresh)

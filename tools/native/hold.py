@@ -92,8 +92,11 @@ def _range(kind: int, folder: Path) -> bytes:
 
 def _let_go() -> None:
     """Hold the entry that was used longest ago no more; our own parts stay held."""
+    # A process that was forked shares the other files' locks with its parent.
+    own = {file for (_, pid), file in _users_files.items() if pid == os.getpid()}
     for folder, file in _holds.items():
         if folder.parent.parent.name != NATIVE:
             del _holds[folder]
-            fcntl.fcntl(file, fcntl.F_OFD_SETLK, _range(fcntl.F_UNLCK, folder))
+            if file in own:
+                fcntl.fcntl(file, fcntl.F_OFD_SETLK, _range(fcntl.F_UNLCK, folder))
             return

@@ -40,6 +40,7 @@ def load(kind: str, key: str) -> dict[str, object] | None:
     """
     folder = entry_folder(kind, key)
     if not folder.exists():
+        _log.debug("cache miss", kind=kind, key=key)
         return None
     hold(folder)
     record = _read_whole(folder)

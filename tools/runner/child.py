@@ -12,6 +12,9 @@ from pathlib import Path
 from typing import TypeAlias
 
 from cuda_llm.errors import DeviceLost
+from cuda_llm.log import Log
+
+_log = Log(__name__)
 
 Process: TypeAlias = "subprocess.Popen[bytes]"
 
@@ -49,6 +52,7 @@ class Child:
                     await self.wait()
         finally:
             status = self._reap()
+        _log.debug("process has ended", pid=self.pid, status=status)
         return status
 
     def _reap(self) -> int:
@@ -57,6 +61,7 @@ class Child:
             return self.process.wait(timeout=REAP_LIMIT_S)
         except subprocess.TimeoutExpired as error:
             os.killpg(self.pid, signal.SIGKILL)
+            _log.error("killed process is not gone", pid=self.pid, waited_s=REAP_LIMIT_S)
             raise DeviceLost(
                 "device", f"a killed runner is not gone after {REAP_LIMIT_S:g} s"
             ) from error
@@ -99,4 +104,5 @@ def spawn(
     finally:
         # The process keeps it as a nameless folder in which nothing can be made.
         os.rmdir(folder)
+    _log.debug("process is started", program=Path(command[0]).name, pid=process.pid)
     return Child(process, sweeps=sweeps)

@@ -135,7 +135,6 @@ class Runner:
                 await helper.end()
         finally:
             status = await self._speaker.end()
-        _log.debug("runner has ended", pids=self.pids, status=status)
         return status
 
     async def _last_of_speaker(self) -> int:

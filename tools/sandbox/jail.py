@@ -8,8 +8,11 @@ from pathlib import Path
 from typing import Literal, cast
 
 from cuda_llm.errors import InfrastructureError
+from cuda_llm.log import Log
 from cuda_llm.tools.sandbox.outlet import Captured, capture
 from cuda_llm.tools.sandbox.programs import jail_program
+
+_log = Log(__name__)
 
 End = Literal["exited", "signalled", "wall", "processes"]
 """How a command ended: by itself, by a signal, at the wall clock, by having too many processes."""
@@ -115,7 +118,15 @@ async def run_jailed(command: Sequence[str], jail: Jail) -> JailResult:
         report = _report(os.read(report_in, 4096).decode())
     finally:
         os.close(report_in)
-    return _result(command, report, stdout, stderr)
+    result = _result(command, report, stdout, stderr)
+    _log.debug(
+        "jailed command has ended",
+        program=Path(command[0]).name,
+        end=result.end,
+        exit_code=result.exit_code,
+        seconds=result.wall_s,
+    )
+    return result
 
 
 def jail_command(command: Sequence[str], jail: Jail, *, report: int | None = None) -> list[str]:

@@ -40,7 +40,7 @@ class IsolationLevel:
     @property
     def missing(self) -> tuple[str, ...]:
         """What is missing, each with what it means, fit for a person."""
-        told = {
+        meanings = {
             "files": "no Landlock (Linux 5.13 or newer): a compiler can read this user's files",
             "network": "sockets are not denied",
             "tracing": "no seccomp filter",
@@ -48,7 +48,7 @@ class IsolationLevel:
             "own_pids": "no user namespaces: detached processes are hunted down one by one",
             "leftovers": "a detached process outlived its jail",
         }
-        return tuple(text for field, text in told.items() if not getattr(self, field))
+        return tuple(text for field, text in meanings.items() if not getattr(self, field))
 
 
 async def find_level() -> IsolationLevel:

@@ -3,6 +3,7 @@
 import hashlib
 import secrets
 
+from cuda_llm.tasks.task import Task
 from cuda_llm.tools.arrays import HOST, Arrays, Random
 
 NONCE_BYTES = 16
@@ -11,6 +12,11 @@ NONCE_BYTES = 16
 def fresh_nonce() -> bytes:
     """A new secret for one evaluation. It stays with the referee until the verdict is out."""
     return secrets.token_bytes(NONCE_BYTES)
+
+
+def case_generator(nonce: bytes, task: Task, number: int, arrays: Arrays = HOST) -> Random:
+    """The stream that case `number` of a validation draws from."""
+    return generator(nonce, task.name, "case", number, arrays)
 
 
 def generator(nonce: bytes, task: str, phase: str, call: int, arrays: Arrays = HOST) -> Random:

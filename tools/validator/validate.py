@@ -11,7 +11,7 @@ from cuda_llm.tools.validator.cases import CLOSE_WATCH_WORK, Case, plan
 from cuda_llm.tools.validator.check_case import Checked, check_case
 from cuda_llm.tools.validator.oracle import Oracle, reference_oracle
 from cuda_llm.tools.validator.pattern import Judged, find_pattern
-from cuda_llm.tools.validator.seeds import fresh_nonce, generator
+from cuda_llm.tools.validator.seeds import case_generator, fresh_nonce, generator
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +51,7 @@ async def validate(
     for number, case in enumerate(cases):
         if on_case is not None:
             on_case(case, number, len(cases))
-        rng = generator(secret, task.name, "case", number, arrays)
+        rng = case_generator(secret, task, number, arrays)
         result = await check_case(task, session, case, judge, rng, arrays)
         if isinstance(result, WrongResult):
             judged = [Judged(one.case, True) for one in checked] + [Judged(case, False)]
@@ -83,7 +83,7 @@ async def _explain(
         case = cases[number]
         if case.work > CLOSE_WATCH_WORK:
             break
-        rng = generator(secret, task.name, "case", number, arrays)
+        rng = case_generator(secret, task, number, arrays)
         single = replace(case, repeat_seed=0)
         result = await check_case(task, session, single, judge, rng, arrays)
         if isinstance(result, WrongResult):

@@ -237,27 +237,42 @@ class TwoQuestions:
         return Contribution(decisions=tuple(texts))
 
 
-def test_a_resumed_run_asks_nothing_again(tmp_path: Path) -> None:
-    async def cut_and_resume(server: ModelServer) -> Result:
+def cut_and_resume(
+    out: Path, server: ModelServer, between: Callable[[RunFolder], object] = lambda run: None
+) -> Result:
+    """A run that is cancelled behind the agent's first answer, and goes on after `between`."""
+
+    async def work() -> Result:
         agent = TwoQuestions(asyncio.Event())
-        order = asked(
-            tmp_path, rounds=1, base_url=server.base_url, agent_models={"asker": "scripted"}
-        )
-        work = asyncio.create_task(start(order, overrides=parts(agents=(placed(agent),))))
+        order = asked(out, rounds=1, base_url=server.base_url, agent_models={"asker": "scripted"})
+        run = asyncio.create_task(start(order, overrides=parts(agents=(placed(agent),))))
         await agent.reached.wait()
-        work.cancel()
-        await asyncio.gather(work, return_exceptions=True)
+        run.cancel()
+        await asyncio.gather(run, return_exceptions=True)
+        between(the_run(out))
         going_on = replace(agent, may_end=True)
-        return await resume(the_run(tmp_path), overrides=parts(agents=(placed(going_on),)))
+        return await resume(the_run(out), overrides=parts(agents=(placed(going_on),)))
 
-    def numbered_answer(request: Request) -> Answer:
-        return Say(f"answer to {request.prompt}", usage=USAGE)
+    return asyncio.run(work())
 
-    with ModelServer(numbered_answer) as server:
-        result = asyncio.run(cut_and_resume(server))
+
+def lose_the_call(run: RunFolder) -> None:
+    """Leave the trace as a kill does between an answer's arrival and its event."""
+    lines = run.events.read_bytes().splitlines(keepends=True)
+    first = next(n for n, line in enumerate(lines) if b'"asker"' in line)
+    run.events.write_bytes(b"".join(lines[:first]))
+
+
+@pytest.mark.parametrize("between", [lambda run: None, lose_the_call])
+def test_a_resumed_run_asks_nothing_again_and_counts_it_once(
+    tmp_path: Path, between: Callable[[RunFolder], object]
+) -> None:
+    with ModelServer(lambda one: Say(f"answer to {one.prompt}", usage=USAGE)) as server:
+        result = cut_and_resume(tmp_path, server, between)
     assert [one.prompt for one in questions(server)] == ["first?", "second?"]
     assert decided(the_run(tmp_path)) == [("answer to first?", "answer to second?")]
     assert [one.outcome for one in calls(the_run(tmp_path))] == ["ok", "ok"]
+    # A resumed run tries its models once more, before it goes on.
     assert result.usage.input_tokens == 100 * len(server.requests)
 
 

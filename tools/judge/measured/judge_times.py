@@ -7,8 +7,11 @@ from cuda_llm.profile import SizeTime
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.compiler.candidate import Compiled
 from cuda_llm.tools.device import CallReport, Session, Site, TimedSession
+from cuda_llm.tools.judge.failed_case import FailedCase, find_failed_case
 from cuda_llm.tools.judge.floor import find_too_quick
+from cuda_llm.tools.judge.measured.batches import secret_seed
 from cuda_llm.tools.judge.measured.bout import Bout, baseline_of, open_bout, reserve_all, time_one
+from cuda_llm.tools.judge.measured.contents import Recipe
 from cuda_llm.tools.judge.measured.entrants import Entrants, Fault, timed_session
 from cuda_llm.tools.judge.measured.explain import explain
 from cuda_llm.tools.judge.measured.options import L2, MeasureOptions
@@ -27,7 +30,7 @@ async def measure_there(
     options: MeasureOptions,
     *,
     fresh: bool = False,
-) -> Timing | Verdict:
+) -> Timing | Verdict | FailedCase:
     """Time the bench sizes that fit, the baseline interleaved; stop at the first fault.
 
     The inputs are new each time. `fresh`: the baseline's runner is, too. Raises TaskError where the
@@ -48,7 +51,7 @@ async def measure_there(
 
 async def time_sizes_of(
     bout: Bout, session: TimedSession, ground: TimedSession
-) -> Timing | Verdict:
+) -> Timing | Verdict | FailedCase:
     """Each size, its floor held against it before any average; then one call explained."""
     entrants = Entrants(first=session, second=ground, ground=ground)
     await reserve_all(bout, entrants)
@@ -57,7 +60,7 @@ async def time_sizes_of(
     for size in bout.plan.sizes:
         measured, kept = await time_one(bout, entrants, size, paces)
         if isinstance(measured, Fault):
-            return measured.verdict
+            return find_timed_case(bout, measured.verdict, bout.recipe(size))
         paces = paces_seen(measured.comparison, kept)
         l2 = bout.options.l2
         timed = size_time(size.dims, measured, l2, against_kept=kept.slow)
@@ -73,9 +76,10 @@ async def time_sizes_of(
         times.append(replace(timed, peak_bytes=size.peak_bytes))
     if not times:
         return nothing_fits(bout)
-    report = await explain(session, bout.recipe(bout.plan.sizes[-1]), bout.oracle)
+    recipe = bout.recipe(bout.plan.sizes[-1])
+    report = await explain(session, recipe, bout.oracle)
     if not isinstance(report, CallReport):
-        return report
+        return find_timed_case(bout, report, recipe)
     last = times[-1]
     explained = profile_call(
         bout.task, last.dims, last.time_us, report.launches, bout.site.hardware
@@ -90,6 +94,13 @@ async def time_sizes_of(
         device=bout.site.name,
         isolation=bout.site.confined,
     )
+
+
+def find_timed_case(bout: Bout, verdict: Verdict, recipe: Recipe) -> FailedCase | Verdict:
+    """See `find_failed_case`: which of the calls of a batch failed is not known, so that the inputs
+    are others of the same size and distributions."""
+    rng = bout.site.arrays.generator(secret_seed())
+    return find_failed_case(bout.site, bout.task, verdict, recipe.case, rng)
 
 
 def nothing_fits(bout: Bout) -> InfraFailed:

@@ -23,7 +23,7 @@ CHOICES = (
 MEMBERS = ("name", "hardware", "target", "capabilities", "version", "notes")
 METHODS = ("pinned", "prepare", "carry_out")
 
-Report = Callable[[str], None]
+ReportLine = Callable[[str], None]
 """Called with one line for a person."""
 
 
@@ -32,7 +32,7 @@ def print_line(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def open_device(spec: str, *, report: Report = print_line, library: str = DRIVER) -> Device:
+def open_device(spec: str, *, report: ReportLine = print_line, library: str = DRIVER) -> Device:
     """The device that `spec` names. `report` gets which one `auto` takes and why, and what a time
     on a GPU would suffer from.
 
@@ -84,7 +84,7 @@ def open_emulated(gpu: str = DEFAULT_GPU) -> "EmulatedDevice":
         raise HardwareError(f"{error}; there are: {_known()}") from error
 
 
-def _auto(report: Report, library: str) -> Device:
+def _auto(report: ReportLine, library: str) -> Device:
     """A GPU that works, else the emulated device."""
     from cuda_llm.tools.devices.find_cuda import find_working
 
@@ -99,7 +99,7 @@ def _auto(report: Report, library: str) -> Device:
     return device
 
 
-def _open_own(spec: str, report: Report) -> Device:
+def _open_own(spec: str, report: ReportLine) -> Device:
     """A device that the user's own code makes: `attribute` is one, or returns one when called."""
     place = spec.rpartition(":")[0]
     try:
@@ -135,7 +135,7 @@ def checked(device: Device, spec: str) -> Device:
     return device
 
 
-def _report_notes(device: Device, report: Report) -> None:
+def _report_notes(device: Device, report: ReportLine) -> None:
     for note in device.notes:
         report(f"note: {note}")
 

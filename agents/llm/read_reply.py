@@ -150,8 +150,7 @@ def _why_none(reply: Reply, text: str, blocks: tuple[Block, ...], *, cut: bool) 
 
 
 def _no_code(kind: str, said: str = "") -> NoCode:
-    reason = NO_CODE[kind]
-    return NoCode(kind=kind, reason=f"{reason}: {said}" if said else reason)
+    return NoCode(kind=kind, reason=NO_CODE[kind], said=said)
 
 
 def _is_cuda(block: Block) -> bool:

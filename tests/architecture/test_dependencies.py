@@ -9,7 +9,9 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 GROUND = {
-    *("outcomes", "profile", "spots", "errors", "settings"),
+    *("outcomes", "build_failures", "device_faults", "facts", "patterns", "fact_wording"),
+    "fault_wording",
+    *("profile", "spots", "errors", "settings"),
     *("search", "conversation", "codec", "wording", "dotted", "source_file"),
 }
 """Modules at the package root that everything may know; they know only each other."""

@@ -52,7 +52,7 @@ def diagnose_failure(verdict: Verdict, scene: Scene) -> Diagnosis | None:
         case CompileFailed():
             return build_faults.compile_failed(verdict, scene)
         case PolicyViolation():
-            return host_faults.policy_violation(verdict)
+            return host_faults.policy_violation(verdict, scene)
         case LoadFailed():
             return build_faults.load_failed(verdict)
         case LaunchFailed():
@@ -62,7 +62,7 @@ def diagnose_failure(verdict: Verdict, scene: Scene) -> Diagnosis | None:
         case Misaligned():
             return memory_faults.misaligned(verdict, scene)
         case DeviceAssert():
-            return host_faults.device_assert(verdict)
+            return host_faults.device_assert(verdict, scene)
         case DataRace():
             return sync_faults.data_race(verdict, scene)
         case UninitialisedRead():
@@ -88,7 +88,7 @@ def diagnose_failure(verdict: Verdict, scene: Scene) -> Diagnosis | None:
         case ImpossibleTime():
             return limit_faults.impossible_time(verdict)
         case EmulatorUnsupported():
-            return limit_faults.emulator_unsupported(verdict)
+            return limit_faults.emulator_unsupported(verdict, scene)
         case Passed() | Quarantined() | InfraFailed():
             return None
         case _:

@@ -1,6 +1,6 @@
 """Who is timed against whom."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cuda_llm.errors import InfrastructureError
 from cuda_llm.outcomes import OutOfMemory, Verdict
@@ -98,8 +98,7 @@ def squeezed_out(verdict: OutOfMemory) -> Fault:
     much for it, for its stacks above all, which no quota holds down. With two candidates nobody
     can say which of them it was.
     """
-    detail = f"it leaves the baseline beside it no memory: {verdict.detail}"
-    return Fault(which="first", verdict=OutOfMemory(detail=detail))
+    return Fault(which="first", verdict=replace(verdict, beside_baseline=True))
 
 
 def trusted(task: Task, lane: Lane | Verdict) -> Lane:

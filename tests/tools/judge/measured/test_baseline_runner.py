@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 from measured_site import Call, MeasuredSession, MeasuredSite, Script, named
@@ -21,7 +22,7 @@ from cuda_llm.tools.judge.timing import Timing
 from cuda_llm.tools.timing.tier import Tier
 
 pytestmark = pytest.mark.usefixtures("own_cache")
-NO_MEMORY = OutOfMemory(detail="graph launch: CUDA_ERROR_OUT_OF_MEMORY")
+NO_MEMORY = OutOfMemory(request="to-run", detail="graph launch: CUDA_ERROR_OUT_OF_MEMORY")
 DEVICE_BYTES, OTHERS_BYTES, STACKS_BYTES = 100, 30, 80
 
 
@@ -81,7 +82,7 @@ def test_a_candidate_that_takes_the_baselines_memory_is_out_of_memory(batches: i
     shared = Shared()
     outcome = timed(site_of({"candidate": shared.greedy(batches)}, shared))
     assert isinstance(outcome, OutOfMemory)
-    assert outcome.detail == f"it leaves the baseline beside it no memory: {NO_MEMORY.detail}"
+    assert outcome == replace(NO_MEMORY, beside_baseline=True)
 
 
 def test_of_two_candidates_nobody_knows_which_took_the_memory() -> None:

@@ -95,14 +95,14 @@ def options(
     The --log options may also stand behind the command.
     """
     find_tempdir()
-    if not asks_for_help(ctx):
+    if ctx.obj is not None:
         open_log(ctx.obj, log_format, log_level, log_file)
 
 
-def asks_for_help(ctx: typer.Context) -> bool:
-    """Whether the command will only show its help: then nothing heavy is loaded."""
-    behind = [*ctx._protected_args, *ctx.args]
-    return "--help" in behind[: behind.index("--")] if "--" in behind else "--help" in behind
+def asks_for_help(arguments: list[str]) -> bool:
+    """Whether a command will only show its help: then no log is opened and no setting read."""
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    return "--help" in arguments[:end]
 
 
 def open_log(
@@ -147,8 +147,9 @@ def run(arguments: list[str]) -> int:
 
 def answer(arguments: list[str], closing: ExitStack) -> int:
     """Exit code of a command; its log is open until `closing` is closed."""
+    log = None if asks_for_help(arguments) else closing
     try:
-        code = app(arguments, prog_name="cuda-llm", standalone_mode=False, obj=closing)
+        code = app(arguments, prog_name="cuda-llm", standalone_mode=False, obj=log)
     except typer.TyperException as error:
         message = error.format_message()
         if "\n" in message:

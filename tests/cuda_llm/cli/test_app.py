@@ -20,6 +20,13 @@ def test_help_is_instant(cuda_llm: Command) -> None:
     assert statistics.median(cuda_llm("--help").cpu_s for _ in range(5)) <= 0.3
 
 
+def test_the_help_of_a_command_reads_no_settings(cuda_llm: Command) -> None:
+    """Whatever is wrong with them, and whatever they take to load."""
+    ran = cuda_llm("run", "--help", CUDA_LLM_COMPILE_WORKERS="many")
+    assert (ran.code, ran.stderr) == (0, "")
+    assert statistics.median(cuda_llm("run", "--help").cpu_s for _ in range(5)) <= 0.3
+
+
 @pytest.mark.parametrize("arguments", [(), ("tasks",), ("hardware",)])
 def test_without_a_command_the_help_is_shown_as_it_is(
     cuda_llm: Command, arguments: tuple[str, ...]

@@ -21,7 +21,7 @@ async def held_contest(
         if not isinstance(built, Compiled):
             return InfraFailed(component="compiler", detail=f"{one} compiled before: {built.code}")
         pair.append(built)
-    return await bench.contest(*pair)
+    return await bench.duel(*pair)
 
 
 def tell(

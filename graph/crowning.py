@@ -60,8 +60,8 @@ class Field:
 
     def add_duel(self, held: Contested) -> None:
         """Let the strategy know what a duel came to."""
-        contests = {**self.situation.contests, held.contender: held}
-        self.situation = replace(self.situation, contests=contests)
+        duels = {**self.situation.duels, held.contender: held}
+        self.situation = replace(self.situation, duels=duels)
 
 
 async def crown(wiring: Wiring, situation: Situation, judged: Sequence[Attempt]) -> Crowned:
@@ -105,12 +105,12 @@ def next_contender(situation: Situation, choice: Choice) -> str | None:
     if before is None:
         return None
     if choice.incumbent not in (None, before.id):
-        return None if choice.incumbent in situation.contests else choice.incumbent
+        return None if choice.incumbent in situation.duels else choice.incumbent
     ties = [
         one
         for one in situation.attempts
         if choice.verdicts.get(one.id) == "tie"
-        and one.id not in situation.contests
+        and one.id not in situation.duels
         and (one.speedup or 0.0) > (before.speedup or 0.0)
     ]
     return max(ties, key=lambda one: one.speedup or 0.0).id if ties else None

@@ -38,7 +38,7 @@ class Room:
     @property
     def used(self) -> int:
         """Runners that were given out."""
-        return len(self.started) - len(self.sessions.spares)
+        return len(self.started) - len(self.sessions.pool)
 
     @property
     def ended(self) -> list[bool]:
@@ -60,12 +60,12 @@ async def open_room(
     supply = Supply(11 * GIB // 2)
     sessions = Sessions(
         hardware=replace(hardware, memory_bytes=16 * GIB),
-        spares=Spares(begin),
-        arenas=Arenas(supply),
+        pool=Spares(begin),
+        memory_pool=Arenas(supply),
         sealing=HostSealing(),
         flush=Flush(size_bytes=1 << 20),
     )
-    sessions.spares.refill()
+    sessions.pool.refill()
     try:
         yield Room(sessions=sessions, supply=supply, started=started)
     finally:

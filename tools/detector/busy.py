@@ -33,7 +33,7 @@ class Company:
     """E.g. `580.159.03`."""
 
     @property
-    def told(self) -> tuple[str, ...]:
+    def disturbances(self) -> tuple[str, ...]:
         """One line for each thing that a time would suffer from."""
         found = []
         if self.display:

@@ -23,17 +23,17 @@ CHOICES = (
 MEMBERS = ("name", "hardware", "target", "capabilities", "version", "notes")
 METHODS = ("pinned", "prepare", "carry_out")
 
-Tell = Callable[[str], None]
+ReportLine = Callable[[str], None]
 """Called with one line for a person."""
 
 
-def say(line: str) -> None:
+def print_line(line: str) -> None:
     """A line on stderr."""
     print(line, file=sys.stderr, flush=True)
 
 
-def open_device(spec: str, *, tell: Tell = say, library: str = DRIVER) -> Device:
-    """The device that `spec` names. `tell` hears which one `auto` takes and why, and what a time
+def open_device(spec: str, *, report: ReportLine = print_line, library: str = DRIVER) -> Device:
+    """The device that `spec` names. `report` gets which one `auto` takes and why, and what a time
     on a GPU would suffer from.
 
     Raises UsageError naming what there is, HardwareError for a GPU nobody has described,
@@ -43,15 +43,17 @@ def open_device(spec: str, *, tell: Tell = say, library: str = DRIVER) -> Device
     """
     kind, colon, name = spec.strip().partition(":")
     if kind == "auto" and not colon:
-        return _auto(tell, library)
+        return _auto(report, library)
     if kind == "cuda":
         from cuda_llm.tools.devices.find_cuda import open_cuda
 
-        device = open_cuda(name.strip() if colon else "0", spec=spec, tell=tell, library=library)
-        _tell_notes(device, tell)
+        device = open_cuda(
+            name.strip() if colon else "0", spec=spec, report=report, library=library
+        )
+        _report_notes(device, report)
         return device
     if names_code(spec):
-        return _open_own(spec.strip(), tell)
+        return _open_own(spec.strip(), report)
     if kind != "emulated":
         raise UsageError(f"unknown device {spec!r}; there are: {CHOICES}")
     if colon and not name.strip():
@@ -82,22 +84,22 @@ def open_emulated(gpu: str = DEFAULT_GPU) -> "EmulatedDevice":
         raise HardwareError(f"{error}; there are: {_known()}") from error
 
 
-def _auto(tell: Tell, library: str) -> Device:
+def _auto(report: ReportLine, library: str) -> Device:
     """A GPU that works, else the emulated device."""
     from cuda_llm.tools.devices.find_cuda import find_working
 
     try:
-        device: Device = find_working(tell=tell, library=library)
+        device: Device = find_working(report=report, library=library)
     except CudaLLMError as error:
         emulated = open_emulated()
-        tell(f"{emulated.name} stands in for a GPU: {error}")
+        report(f"{emulated.name} stands in for a GPU: {error}")
         return emulated
-    tell(f"{device.name}: a GPU that works")
-    _tell_notes(device, tell)
+    report(f"{device.name}: a GPU that works")
+    _report_notes(device, report)
     return device
 
 
-def _open_own(spec: str, tell: Tell) -> Device:
+def _open_own(spec: str, report: ReportLine) -> Device:
     """A device that the user's own code makes: `attribute` is one, or returns one when called."""
     place = spec.rpartition(":")[0]
     try:
@@ -115,8 +117,8 @@ def _open_own(spec: str, tell: Tell) -> Device:
         raise UsageError(msg) from error
     own: Device = checked(device, spec)
     if not own.capabilities.confines:
-        tell(f"note: {own.name} confines no candidate: each runs with the rights of its process")
-    _tell_notes(own, tell)
+        report(f"note: {own.name} confines no candidate: each runs with the rights of its process")
+    _report_notes(own, report)
     return own
 
 
@@ -133,9 +135,9 @@ def checked(device: Device, spec: str) -> Device:
     return device
 
 
-def _tell_notes(device: Device, tell: Tell) -> None:
+def _report_notes(device: Device, report: ReportLine) -> None:
     for note in device.notes:
-        tell(f"note: {note}")
+        report(f"note: {note}")
 
 
 def _known() -> str:

@@ -21,7 +21,7 @@ NODES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg")
 """One of them is there where a driver may find a GPU: natively, and below Windows."""
 
 
-def open_cuda(which: str, *, spec: str, tell: Callable[[str], None], library: str) -> Device:
+def open_cuda(which: str, *, spec: str, report: Callable[[str], None], library: str) -> Device:
     """The GPU `which` names by its ordinal, or several as one: `0,1` or `all`.
 
     Ordinals are the driver's, as CUDA_VISIBLE_DEVICES leaves them. Raises UsageError, MissingError,
@@ -33,7 +33,7 @@ def open_cuda(which: str, *, spec: str, tell: Callable[[str], None], library: st
         require_ordinals(which, spec)
         raise
     company = ask_company()
-    opened = [open_one(gpu, company, tell=tell) for gpu in choose(which, gpus, spec)]
+    opened = [open_one(gpu, company, report=report) for gpu in choose(which, gpus, spec)]
     return opened[0] if len(opened) == 1 else DeviceGroup(opened)
 
 
@@ -56,7 +56,7 @@ def choose(which: str, gpus: Sequence[GpuAttributes], spec: str) -> list[GpuAttr
     return [there[one] for one in wanted]
 
 
-def find_working(*, tell: Callable[[str], None], library: str = DRIVER) -> CudaDevice:
+def find_working(*, report: Callable[[str], None], library: str = DRIVER) -> CudaDevice:
     """The first GPU that could judge now, one without company before others.
 
     Raises what the first of them lacks.
@@ -67,7 +67,7 @@ def find_working(*, tell: Callable[[str], None], library: str = DRIVER) -> CudaD
     working, lacking = [], []
     for gpu in gpus:
         try:
-            device = open_one(gpu, company, tell=tell)
+            device = open_one(gpu, company, report=report)
             device.referee.refuse_in_quarantine()
             require_memory(gpu, company)
             working.append(device)
@@ -75,7 +75,7 @@ def find_working(*, tell: Callable[[str], None], library: str = DRIVER) -> CudaD
             lacking.append(error)
     if not working:
         raise lacking[0]
-    return min(working, key=lambda one: bool(company_of(one.gpu, company).told))
+    return min(working, key=lambda one: bool(company_of(one.gpu, company).disturbances))
 
 
 def has_nodes() -> bool:
@@ -84,20 +84,20 @@ def has_nodes() -> bool:
 
 
 def open_one(
-    gpu: GpuAttributes, companies: Companies, *, tell: Callable[[str], None]
+    gpu: GpuAttributes, companies: Companies, *, report: Callable[[str], None]
 ) -> CudaDevice:
     """One GPU as a device. Raises MissingError without CuPy, HardwareError, DeviceLost."""
     require_cupy(gpu)
     hardware, notes = describe(gpu)
     company = company_of(gpu, companies)
     label = f"cuda:{gpu.ordinal}"
-    notes += company.told
+    notes += company.disturbances
     if companies.unknown:
         notes += (f"whether something else uses it is not known: {companies.unknown}",)
     device = CudaDevice(
         gpu=gpu,
         hardware=hardware,
-        referee=open_referee(gpu, hardware, f"{label} {gpu.name}", tell),
+        referee=open_referee(gpu, hardware, f"{label} {gpu.name}", report),
         driver=companies.driver,
         notes=tuple(f"{label}: {note}" for note in notes),
     )

@@ -12,20 +12,20 @@ from cuda_llm.tools.gpu.timed import GpuTimedSession
 
 @dataclass(frozen=True, kw_only=True)
 class Stay:
-    """A session and what it holds."""
+    """An open session and what it holds."""
 
     candidate: Compiled
     session: GpuTimedSession
-    lodging: Lodging
+    resources: Lodging
 
     @property
     def is_sound(self) -> bool:
         """Nothing has gone wrong in it, and its runner lives."""
-        return self.session.verdict is None and self.lodging.is_alive
+        return self.session.verdict is None and self.resources.is_alive
 
 
 class Kept:
-    """Room for one session, which has one user at a time."""
+    """One session kept between its uses; it has one user at a time."""
 
     def __init__(
         self,
@@ -43,13 +43,13 @@ class Kept:
         self._end = end
         self._most_bytes = most_bytes
         self._until_timed = until_timed
-        self._stay: Stay | None = None
+        self._held: Stay | None = None
         self.in_use = False
 
     @property
     def idle_bytes(self) -> int:
         """Device memory of a session that nobody uses."""
-        return 0 if self._stay is None or self.in_use else self._stay.lodging.held_bytes
+        return 0 if self._held is None or self.in_use else self._held.resources.held_bytes
 
     @asynccontextmanager
     async def use(self, candidate: Compiled) -> AsyncIterator[GpuTimedSession | Verdict]:
@@ -60,12 +60,12 @@ class Kept:
         self.in_use = True
         sound = False
         try:
-            stay = await self._of(candidate)
-            if isinstance(stay, Stay):
-                yield stay.session
-                sound = self._may_stay(stay)
+            held = await self._of(candidate)
+            if isinstance(held, Stay):
+                yield held.session
+                sound = self._may_be_kept(held)
             else:
-                yield stay
+                yield held
         finally:
             self.in_use = False
             if not sound:
@@ -77,21 +77,21 @@ class Kept:
 
     def end(self) -> bool:
         """End the session; whether there was one. Nobody may use it."""
-        stay, self._stay = self._stay, None
-        if stay is not None:
-            self._end(stay.lodging)
-        return stay is not None
+        held, self._held = self._held, None
+        if held is not None:
+            self._end(held.resources)
+        return held is not None
 
-    def _may_stay(self, stay: Stay) -> bool:
-        timed = self._until_timed and stay.session.was_timed
-        return stay.is_sound and not timed and stay.lodging.held_bytes <= self._most_bytes
+    def _may_be_kept(self, held: Stay) -> bool:
+        timed = self._until_timed and held.session.was_timed
+        return held.is_sound and not timed and held.resources.held_bytes <= self._most_bytes
 
     async def _of(self, candidate: Compiled) -> Stay | Verdict:
-        stay = self._stay
-        if stay is not None and stay.candidate == candidate and stay.is_sound:
-            return stay
+        held = self._held
+        if held is not None and held.candidate == candidate and held.is_sound:
+            return held
         self.end()
         begun = await self._begin(candidate)
         if isinstance(begun, Stay):
-            self._stay = begun
+            self._held = begun
         return begun

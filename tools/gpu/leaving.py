@@ -6,7 +6,7 @@ from cuda_llm.tools.gpu.lodging import Lodging
 
 
 class Leaving:
-    """What has been told to end and may not have done so yet."""
+    """What is being given back."""
 
     def __init__(self) -> None:
         self._tasks: dict[asyncio.Task[None], int] = {}
@@ -17,22 +17,22 @@ class Leaving:
         return sum(held for task, held in self._tasks.items() if not task.done())
 
     def __len__(self) -> int:
-        """Sessions that have not been waited for."""
+        """How many have not been waited for."""
         return len(self._tasks)
 
-    def begin(self, lodging: Lodging) -> None:
-        """Have it leave."""
-        held = lodging.held_bytes
-        self._tasks[asyncio.create_task(lodging.leave())] = held
+    def begin(self, resources: Lodging) -> None:
+        """Start giving back what a session held."""
+        held = resources.held_bytes
+        self._tasks[asyncio.create_task(resources.release())] = held
 
     async def wait_for_one(self) -> None:
-        """Wait for the one that was told first. Raises DeviceLost where it does not go."""
+        """Wait for the one that began first. Raises DeviceLost where it does not end."""
         task = next(iter(self._tasks))
         await asyncio.wait([task])
         if self._tasks.pop(task, None) is not None:
             task.result()
 
     async def wait_for_all(self) -> None:
-        """Wait for all. Raises DeviceLost where one does not go."""
+        """Wait for all. Raises DeviceLost where one does not end."""
         while self._tasks:
             await self.wait_for_one()

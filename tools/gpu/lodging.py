@@ -21,20 +21,20 @@ _MOST_PATH_BYTES = 1023
 
 
 class Lodging:
-    """Opened by `reach`, ended by `leave`."""
+    """Taken by `load`, given back by `release`."""
 
     def __init__(
         self,
         library: Path,
-        spares: Spares,
-        arenas: Arenas,
+        pool: Spares,
+        memory_pool: Arenas,
         make_room: Callable[[int], Awaitable[None]],
         flush: Flush,
     ) -> None:
         """`make_room` has others give back what they can do without, before so much is lent."""
         self._library = os.fsencode(library)
-        self._spares = spares
-        self._arenas = arenas
+        self._pool = pool
+        self._memory_pool = memory_pool
         self._make_room = make_room
         self._flush = flush
         self._runner: GpuRunner | None = None
@@ -50,26 +50,26 @@ class Lodging:
         """Whether its runner is."""
         return self._runner is not None and self._runner.is_alive
 
-    async def enter(self, wanted_bytes: int) -> Reached | Verdict:
+    async def load(self, wanted_bytes: int) -> Reached | Verdict:
         """Load the candidate in a fresh runner with memory of about this size.
 
         Raises InfrastructureError where not even a little device memory is to be had.
         """
         if len(self._library) > _MOST_PATH_BYTES:
             return LoadFailed(detail=f"its path is longer than {_MOST_PATH_BYTES} bytes")
-        self._runner = await self._spares.take()
+        self._runner = await self._pool.take()
         memory = self._runner.memory
         if memory is not None:
             return await self._start(self._runner, memory)
         await self._make_room(wanted_bytes)
         try:
-            lent = self._arenas.lend(wanted_bytes, UNIT_BYTES)
+            lent = self._memory_pool.lend(wanted_bytes, UNIT_BYTES)
         except ArenaFull as error:
             raise InfrastructureError("device", str(error)) from error
         self._lent.append(lent)
         return await self._start(self._runner, lent)
 
-    async def reach(self, memory: Memory) -> Reached | Verdict:
+    async def load_in(self, memory: Memory) -> Reached | Verdict:
         """Have the runner see this memory instead of what it was started with."""
         assert self._runner is not None
         return await self._start(self._runner, memory)
@@ -87,7 +87,7 @@ class Lodging:
             return memory
         try:
             least = max(layout.least_bytes, memory.size_bytes + 1)
-            larger = self._arenas.lend(layout.wanted_bytes, least)
+            larger = self._memory_pool.lend(layout.wanted_bytes, least)
         except ArenaFull:
             if layout.least_bytes > memory.size_bytes:
                 raise
@@ -95,13 +95,13 @@ class Lodging:
         self._lent.append(larger)
         return larger
 
-    async def leave(self) -> None:
+    async def release(self) -> None:
         """End the runner, then give back all it saw. Raises DeviceLost where it does not go."""
         runner, self._runner = self._runner, None
         if runner is not None:
             await runner.stop()
         while self._lent:
-            self._arenas.take_back(self._lent.pop())
+            self._memory_pool.take_back(self._lent.pop())
 
     async def _start(self, runner: GpuRunner, memory: Memory) -> Reached | Verdict:
         frame = StartFrame(

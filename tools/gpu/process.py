@@ -112,8 +112,8 @@ class GpuRunner:
         """The namespaces it really has."""
         with contextlib.suppress(BlockingIOError):
             said = os.read(self._isolation, 1)
-            self._reached = Spaces(said[0] & Spaces.ALL) if said else Spaces.NONE
-        return getattr(self, "_reached", Spaces.NONE)
+            self._namespaces = Spaces(said[0] & Spaces.ALL) if said else Spaces.NONE
+        return getattr(self, "_namespaces", Spaces.NONE)
 
     async def warm_up(self, limit_s: float) -> ReplyFrame | Ended | Babbled:
         """Wait until its context is there."""

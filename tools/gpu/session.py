@@ -20,6 +20,7 @@ from cuda_llm.tools.gpu.report import CallLog
 from cuda_llm.tools.gpu.sealing import Sealing
 from cuda_llm.tools.profiler.measured.launch_log import launch_profiles
 from cuda_llm.tools.runner.process import do_nothing
+from cuda_llm.wording import describe
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,30 +43,30 @@ class Wiring:
     candidate: Compiled
     hardware: Hardware
     sealing: Sealing
-    reach: Reach
+    load: Reach
     prepare: Callable[[Memory, Layout], Awaitable[None]]
     """Have as much memory to be had as a layout wants, instead of this."""
     settle: Callable[[], Awaitable[None]]
     """Wait until nothing of the site's own is under way beside what is timed."""
-    untimed: Callable[[], None]
-    """Told before a call that is not: something may get under way."""
+    before_untimed: Callable[[], None]
+    """Called before a call that nobody times: something may be started beside it."""
     notes: tuple[str, ...] = ()
 
 
 class GpuSession:
     """A `Session`: one runner and its arena."""
 
-    def __init__(self, wiring: Wiring, reached: Reached, arena: Arena) -> None:
-        self._wiring = wiring
-        self._reached = reached
+    def __init__(self, context: Wiring, reached: Reached, arena: Arena) -> None:
+        self._context = context
+        self._loaded = reached
         self._arena = arena
-        self._names = {kernel.symbol: kernel.kernel for kernel in wiring.candidate.kernels}
-        self._over: Verdict | None = None
+        self._names = {kernel.symbol: kernel.kernel for kernel in context.candidate.kernels}
+        self._verdict: Verdict | None = None
 
     @property
     def verdict(self) -> Verdict | None:
-        """What ended it."""
-        return self._over
+        """The verdict that ended it; None while it can be used."""
+        return self._verdict
 
     def place(self, buffers: Sequence[BufferSpec]) -> dict[str, PlacedBuffer]:
         """See `Session.place`. New buffers hold what nobody has written for them."""
@@ -77,16 +78,16 @@ class GpuSession:
         """See `Session.call`. After a verdict the runner is gone: every later call returns it."""
         frame = CallFrame()
         self._describe(frame.solve, arguments, options)
-        self._wiring.untimed()
+        self._context.before_untimed()
         started = time.monotonic()
         reply = await self._order(frame, options.limit_s)
         wall_s = time.monotonic() - started
         if not isinstance(reply, ReplyFrame):
             return reply
-        log = named(self._reached.runner.read_log(), self._names)
+        log = named(self._loaded.runner.read_log(), self._names)
         failure = (log.refused or log.out_of_memory) if log.launches == 0 else None
         if failure is not None:
-            self._over = failure
+            self._verdict = failure
             return failure
         return self._report(log, options, wall_s)
 
@@ -119,21 +120,21 @@ class GpuSession:
         `in_graph`: nothing of ours is under way that would have to be waited for. `meanwhile`: see
         `GpuRunner.order`.
         """
-        if self._over is not None:
-            return self._over
-        if self._reached.memory is not self._arena.memory:
-            reached = await self._wiring.reach(self._arena.memory)
+        if self._verdict is not None:
+            return self._verdict
+        if self._loaded.memory is not self._arena.memory:
+            reached = await self._context.load(self._arena.memory)
             if not isinstance(reached, Reached):
-                self._over = reached
+                self._verdict = reached
                 return reached
-            self._reached = reached
+            self._loaded = reached
         if not in_graph:
             self._arena.memory.finish()
-        runner = self._reached.runner
+        runner = self._loaded.runner
         outcome = await runner.order(frame, limit_s, spinning=spinning, meanwhile=meanwhile)
         if isinstance(outcome, ReplyFrame):
             return outcome
-        base = self._reached.base
+        base = self._loaded.base
         scene = Scene(
             log=runner.read_log(),
             limit_s=limit_s,
@@ -141,17 +142,17 @@ class GpuSession:
             names=self._names,
             in_graph=in_graph,
         )
-        self._over = ending(outcome, scene)
-        return self._over
+        self._verdict = ending(outcome, scene)
+        return self._verdict
 
     def _report(self, log: CallLog, options: CallOptions, wall_s: float) -> CallReport:
-        wiring = self._wiring
+        context = self._context
         entries = log.entries if options.level is not Level.CHECK else ()
         return CallReport(
             wall_s=wall_s,
-            launches=launch_profiles(entries, wiring.candidate.kernels, wiring.hardware),
+            launches=launch_profiles(entries, context.candidate.kernels, context.hardware),
             refused=log.refused,
-            notes=_notes(log, wiring.notes),
+            notes=_notes(log, context.notes),
         )
 
 
@@ -168,7 +169,7 @@ def _notes(log: CallLog, isolation: Sequence[str]) -> Mapping[str, str]:
     if log.launches == 0:
         notes["no-launch"] = "`solve` returned without launching a kernel"
     if log.out_of_memory is not None:
-        notes["out-of-memory"] = log.out_of_memory.detail
+        notes["out-of-memory"] = describe(log.out_of_memory)[0]
     if not log.complete:
         notes["launch-log"] = "not every launch could be told"
     if isolation:

@@ -39,18 +39,18 @@ class Sessions:
     """What opens sessions on one GPU. Always `close` it."""
 
     hardware: Hardware
-    spares: Spares
-    arenas: Arenas
+    pool: Spares
+    memory_pool: Arenas
     sealing: Sealing
     flush: Flush
     notes: tuple[str, ...] = ()
     """Told with every call: what is not confined."""
     opened_s: float = 0.0
     """What the last session took from asking for it to having its candidate loaded."""
-    _leaving: Leaving = field(default_factory=Leaving)
-    _kept: Kept = field(init=False)
+    _closing: Leaving = field(default_factory=Leaving)
+    _baseline: Kept = field(init=False)
     """The baseline's session."""
-    _resting: Kept = field(init=False)
+    _candidate: Kept = field(init=False)
     """The last candidate's: who validates it times it next. What was timed is not kept, so that a
     winner that is judged once more is judged in a fresh process."""
     _timing: bool = False
@@ -59,23 +59,23 @@ class Sessions:
     def __post_init__(self) -> None:
         """Nothing is kept yet."""
         most_bytes = self._most_unused_bytes
-        self._kept = Kept(self._enter, self._leave, most_bytes)
-        self._resting = Kept(self._enter, self._leave, most_bytes, until_timed=True)
+        self._baseline = Kept(self._open, self._close, most_bytes)
+        self._candidate = Kept(self._open, self._close, most_bytes, until_timed=True)
 
     def open(self, candidate: Compiled) -> Opened:
         """See `Site.open`. Raises DeviceLost where a runner cannot be ended."""
-        return self._use(self._resting, candidate)
+        return self._use(self._candidate, candidate)
 
     def keep(self, candidate: Compiled) -> Opened:
         """See `Site.keep`. Raises DeviceLost where a runner cannot be ended."""
-        return self._use(self._kept, candidate)
+        return self._use(self._baseline, candidate)
 
     @asynccontextmanager
     async def _use(
         self, kept: Kept, candidate: Compiled
     ) -> AsyncIterator[GpuTimedSession | Verdict]:
         """The session that is kept there, or one of its own where somebody has that."""
-        using = self._once if kept.in_use else kept.use
+        using = self._fresh if kept.in_use else kept.use
         try:
             async with using(candidate) as session:
                 yield session
@@ -83,51 +83,53 @@ class Sessions:
             self._timing = False
 
     @asynccontextmanager
-    async def _once(self, candidate: Compiled) -> AsyncIterator[GpuTimedSession | Verdict]:
+    async def _fresh(self, candidate: Compiled) -> AsyncIterator[GpuTimedSession | Verdict]:
         """A session that nobody uses again."""
-        stay = await self._enter(candidate)
-        if not isinstance(stay, Stay):
-            yield stay
+        held = await self._open(candidate)
+        if not isinstance(held, Stay):
+            yield held
             return
         try:
-            yield stay.session
+            yield held.session
         finally:
-            self._leave(stay.lodging)
+            self._close(held.resources)
 
     async def settle(self) -> None:
         """Wait until nothing begins or ends beside what is to be timed. Raises DeviceLost.
 
         Nor may code of a candidate that nobody uses be there.
         """
-        self._resting.end_idle()
+        self._candidate.end_idle()
         self._timing = True
-        await self._leaving.wait_for_all()
-        await self.spares.settle()
+        await self._closing.wait_for_all()
+        await self.pool.settle()
 
     async def close(self) -> None:
         """End all runners and free all memory."""
-        self._kept.end()
-        self._resting.end()
+        self._baseline.end()
+        self._candidate.end()
         try:
-            await self._leaving.wait_for_all()
+            await self._closing.wait_for_all()
         finally:
             try:
-                await self.spares.close()
+                await self.pool.close()
             finally:
-                self.arenas.close()
+                self.memory_pool.close()
 
-    async def _enter(self, candidate: Compiled) -> Stay | Verdict:
+    async def _open(self, candidate: Compiled) -> Stay | Verdict:
         started = time.monotonic()
-        while self._leaving and self._unused_bytes > self._most_unused_bytes:
-            await self._leaving.wait_for_one()
-        lodging = Lodging(candidate.library, self.spares, self.arenas, self._make_room, self.flush)
+        while self._closing and self._unused_bytes > self._most_unused_bytes:
+            await self._closing.wait_for_one()
+        resources = Lodging(
+            candidate.library, self.pool, self.memory_pool, self._make_room, self.flush
+        )
         reached: Reached | Verdict | None = None
         try:
             wanted = min(OPENING_BYTES, self.hardware.memory_bytes // MOST_OPENING_PART)
-            reached = await lodging.enter(wanted)
+            reached = await resources.load(wanted)
         finally:
             if not isinstance(reached, Reached):
-                self._leave(lodging)
+                self._close(resources)
         self.opened_s = time.monotonic() - started
         if not isinstance(reached, Reached):
             return reached
@@ -135,26 +137,26 @@ class Sessions:
             candidate=candidate,
             hardware=self.hardware,
             sealing=self.sealing,
-            reach=lodging.reach,
-            prepare=lodging.prepare,
+            load=resources.load_in,
+            prepare=resources.prepare,
             settle=self.settle,
-            untimed=self._replace_spares,
+            before_untimed=self._refill_pool,
             notes=self.notes,
         )
-        session = GpuTimedSession(wiring, reached, Arena(reached.memory, lodging.grow))
-        return Stay(candidate=candidate, session=session, lodging=lodging)
+        session = GpuTimedSession(wiring, reached, Arena(reached.memory, resources.grow))
+        return Stay(candidate=candidate, session=session, resources=resources)
 
-    def _leave(self, lodging: Lodging) -> None:
-        self._leaving.begin(lodging)
+    def _close(self, resources: Lodging) -> None:
+        self._closing.begin(resources)
         self._timing = False
-        if not self.spares:
-            self._replace_spares()
+        if not self.pool:
+            self._refill_pool()
 
-    def _replace_spares(self) -> None:
-        """See `Spares`. Whoever takes the next one hears why there is none."""
+    def _refill_pool(self) -> None:
+        """Start what the pool lacks. Whoever takes the next one is told why there is none."""
         if not self._timing:
             with contextlib.suppress(InfrastructureError):
-                self.spares.refill()
+                self.pool.refill()
 
     @property
     def _most_unused_bytes(self) -> int:
@@ -162,15 +164,15 @@ class Sessions:
 
     @property
     def _unused_bytes(self) -> int:
-        return self._leaving.held_bytes + self._kept.idle_bytes + self._resting.idle_bytes
+        return self._closing.held_bytes + self._baseline.idle_bytes + self._candidate.idle_bytes
 
     async def _make_room(self, wanted_bytes: int) -> None:
         """Have so much to lend, if it can be had: others end, and those that nobody uses.
 
         Raises DeviceLost.
         """
-        while not self.arenas.has(wanted_bytes):
-            if self._leaving:
-                await self._leaving.wait_for_one()
-            elif not (self._resting.end_idle() or self._kept.end_idle()):
+        while not self.memory_pool.has(wanted_bytes):
+            if self._closing:
+                await self._closing.wait_for_one()
+            elif not (self._candidate.end_idle() or self._baseline.end_idle()):
                 return

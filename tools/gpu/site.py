@@ -115,13 +115,13 @@ class GpuSite:
             self._shortcomings = (FLUSHED,)
         self._sessions = Sessions(
             hardware=self.hardware,
-            spares=Spares(lambda: start(way)),
-            arenas=Arenas(lambda size_bytes: allocate(device_arrays, size_bytes)),
+            pool=Spares(lambda: start(way)),
+            memory_pool=Arenas(lambda size_bytes: allocate(device_arrays, size_bytes)),
             sealing=sealing,
             flush=flush,
             notes=self.notes,
         )
-        self._sessions.spares.refill()
+        self._sessions.pool.refill()
         return self
 
     async def __aexit__(

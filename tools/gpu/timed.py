@@ -45,14 +45,14 @@ class GpuTimedSession(GpuSession):
         self.was_timed = True
         self._batch = self._class = None
         wanted = self._arena.laid_out(buffers, count, scratch_bytes)
-        await self._wiring.prepare(self._arena.memory, wanted)
+        await self._context.prepare(self._arena.memory, wanted)
         return self._arena.place_slots(buffers, count, scratch_bytes)
 
     async def capture(
         self, arguments: Sequence[Argument], options: CallOptions
     ) -> TimeClass | Verdict:
         """See `TimedSession.capture`."""
-        await self._wiring.settle()
+        await self._context.settle()
         layout = self._arena.layout
         frame = CaptureFrame(slot_stride=layout.stride, slots=layout.slots)
         self._describe(frame.solve, arguments, options)
@@ -76,7 +76,7 @@ class GpuTimedSession(GpuSession):
                 raise ValueError(f"{name} is {span.spec.dtype} {span.spec.shape}")
             rows = plain.reshape(-1).view("uint8").reshape(len(slots), -1)
             column = Column(rows=self._arena.sealed(name), index=index)
-            self._wiring.sealing.seal(column, slots, rows, key)
+            self._context.sealing.seal(column, slots, rows, key)
 
     async def arm(self, batch: Batch) -> Verdict | None:
         """See `TimedSession.arm`. Raises ValueError for a batch that cannot be."""
@@ -88,7 +88,7 @@ class GpuTimedSession(GpuSession):
             raise ValueError("a batch has one key, or one for each step")
         self._batch = None
         self.not_stepwise = ""
-        await self._wiring.settle()
+        await self._context.settle()
         reply = await self._order(self._arm_frame(batch), _ARM_LIMIT_S)
         if not isinstance(reply, ReplyFrame):
             return reply
@@ -104,7 +104,7 @@ class GpuTimedSession(GpuSession):
             raise ValueError("no batch is armed")
         outputs, keys = len(self._outputs()), self._batch.keys
         count = len(self._batch.order) * outputs
-        runner = self._reached.runner
+        runner = self._loaded.runner
         runner.clear_tags(count)
         self._arena.memory.finish()
         told: list[int] = []
@@ -133,7 +133,7 @@ class GpuTimedSession(GpuSession):
             raise ValueError("no batch has run")
         outputs, batch = self._outputs(), self._batch
         columns = [Column(rows=self._arena.output(name), index=index) for index, name in outputs]
-        taken = partial(self._wiring.sealing.tags, columns)
+        taken = partial(self._context.sealing.tags, columns)
         if batch.keys:
             each = zip(batch.order, batch.keys, strict=True)
             now = [tag for slot, key in each for tag in taken([slot], key)]

@@ -20,12 +20,12 @@ INSTALL = "install it: pip install 'cuda-llm[gpu]'"
 async def run_probe(
     gpu: GpuAttributes,
     *,
-    tell: Callable[[str], None],
+    report: Callable[[str], None],
     cubin: Path | None = None,
     command: Sequence[str] = (),
     limit_s: float = LIMIT_S,
 ) -> Probe:
-    """What the GPU does, measured. Waits for whoever holds it; `tell` is told of that.
+    """What the GPU does, measured. Waits for whoever holds it; `report` is told of that.
 
     `cubin` and `command` stand in for our own. Raises MissingError without nvcc, CuPy or a cache,
     and InfrastructureError where the probe breaks or does not end.
@@ -38,7 +38,7 @@ async def run_probe(
     label = f"cuda:{gpu.ordinal} {gpu.name}"
     built = cubin or probe_cubin(target_of(gpu))
     ours = [sys.executable, "-P", "-m", MODULE, str(gpu.ordinal), str(built)]
-    async with Lease(gpu.uuid or f"ordinal-{gpu.ordinal}", label, tell).held():
+    async with Lease(gpu.uuid or f"ordinal-{gpu.ordinal}", label, report).held():
         output = await asyncio.to_thread(output_of, command or ours, label, limit_s)
     try:
         found = decode(Probe, json.loads(output))

@@ -16,11 +16,11 @@ CUDA_13 = 13000
 
 
 def open_referee(
-    gpu: GpuAttributes, hardware: Hardware, name: str, tell: Callable[[str], None]
+    gpu: GpuAttributes, hardware: Hardware, name: str, report: Callable[[str], None]
 ) -> Referee:
     """The referee of one GPU, started at its first work. It sees no other GPU.
 
-    `name` is what its results call the device; `tell` hears of waiting.
+    `name` is what its results call the device; `report` gets of waiting.
     """
     from cuda_llm.settings import settings
     from cuda_llm.tools.referee.known_answer import known_answer
@@ -39,7 +39,7 @@ def open_referee(
         gpu=gpu.uuid,
         label=label,
         client=Client(opening, patience),
-        lease=Lease(gpu.uuid, label, tell),
+        lease=Lease(gpu.uuid, label, report),
     )
 
 

@@ -16,7 +16,7 @@ from cuda_llm.tools.native import cache_folder
 _log = Log(__name__)
 
 FOLDER = "leases"
-TELL_S = 2.0
+REPORT_S = 2.0
 _LOOK_S = 0.01
 """How often a waiting process looks: a lock that wakes its waiters would block the event loop."""
 
@@ -24,11 +24,11 @@ _LOOK_S = 0.01
 class Lease:
     """The right to use one GPU. The kernel takes it back from a holder that dies."""
 
-    def __init__(self, gpu: str, label: str, tell: Callable[[str], None]) -> None:
+    def __init__(self, gpu: str, label: str, report: Callable[[str], None]) -> None:
         """`gpu` names the file: its UUID. `label` is what a person calls it."""
         self._gpu = gpu
         self._label = label
-        self._tell = tell
+        self._report = report
         self._turns: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = (
             weakref.WeakKeyDictionary()
         )
@@ -42,13 +42,13 @@ class Lease:
         """
         async with self._turn():
             with _opened(self._file("queue")) as queue, _opened(self._file("lock")) as lock:
-                telling = asyncio.create_task(self._tell_later())
+                reporting = asyncio.create_task(self._report_later())
                 began = time.monotonic()
                 try:
                     await _lock(queue)
                     await _lock(lock)
                 finally:
-                    telling.cancel()
+                    reporting.cancel()
                 waited_s = round(time.monotonic() - began, 3)
                 _log.debug("lease taken", gpu=self._label, waited_s=waited_s)
                 fcntl.flock(queue, fcntl.LOCK_UN)
@@ -67,11 +67,11 @@ class Lease:
         """First come, first served; each event loop has its own queue."""
         return self._turns.setdefault(asyncio.get_running_loop(), asyncio.Lock())
 
-    async def _tell_later(self) -> None:
-        await asyncio.sleep(TELL_S)
+    async def _report_later(self) -> None:
+        await asyncio.sleep(REPORT_S)
         holder = self.holder()
         _log.info("waiting for a lease", gpu=self._label, holder=holder)
-        self._tell(f"{self._label} is in use by process {holder or 'unknown'}; waiting")
+        self._report(f"{self._label} is in use by process {holder or 'unknown'}; waiting")
 
     def _file(self, kind: str) -> Path:
         return cache_folder(FOLDER) / f"{self._gpu}.{kind}"

@@ -53,5 +53,5 @@ class Wire:
             return False
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the socket."""
         self._connection.close()

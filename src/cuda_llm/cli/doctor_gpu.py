@@ -78,13 +78,13 @@ def _gpu(gpu: "GpuAttributes", companies: "Companies") -> Iterator[Finding]:
     from cuda_llm.tools.referee.quarantine import find_quarantine
 
     label = f"cuda:{gpu.ordinal}"
-    for told in company_of(gpu, companies).told:
+    for told in company_of(gpu, companies).disturbances:
         mend = "times suffer: end that, or name another GPU"
         yield Finding(what=label, found=f"{gpu.name}: {told}", mend=mend, needed=False)
     if find_quarantine(gpu.uuid) is not None:
         return
     try:
-        device = open_one(gpu, companies, tell=lambda _line: None)
+        device = open_one(gpu, companies, report=lambda _line: None)
         yield _target(label, device)
         holder = device.referee.lease.holder()
         if holder is not None:

@@ -102,7 +102,7 @@ def probe(
     from cuda_llm.tools.prober.run_probe import run_probe
 
     gpu = _gpu_called(device)
-    found = asyncio.run(run_probe(gpu, tell=lambda line: typer.echo(line, err=True)))
+    found = asyncio.run(run_probe(gpu, report=lambda line: typer.echo(line, err=True)))
     profile = find_profile(gpu)
     kept = keep_probe(found)
     if profile is not None:

@@ -16,7 +16,7 @@ def test_a_quiet_gpu_has_nothing_told_of_it(
 ) -> None:
     install_nvml(tmp_path, monkeypatch, QUIET)
     company = find_company().by_uuid["GPU-1"]
-    assert company.told == ()
+    assert company.disturbances == ()
     assert (company.free_bytes, company.driver) == (9 << 30, "580.159.03")
 
 
@@ -25,7 +25,7 @@ def test_display_load_and_other_peoples_processes_are_told(
 ) -> None:
     busy = QUIET | {"display": 1, "utilisation": 97, "processes": [(1, 3 << 30), (1 << 30, 0)]}
     install_nvml(tmp_path, monkeypatch, busy)
-    display, others, load = find_company().by_uuid["GPU-1"].told
+    display, others, load = find_company().by_uuid["GPU-1"].disturbances
     assert display == "it drives a display"
     assert others.startswith("other processes use it: 1")
     assert others.endswith("(3.0 GiB), 1073741824 (0.0 GiB)")
@@ -38,7 +38,7 @@ def test_our_own_processes_are_no_company(tmp_path: Path, monkeypatch: pytest.Mo
     referee = subprocess.Popen(waiting, stdin=subprocess.PIPE)
     ours = [(os.getpid(), 1), (referee.pid, 1)]
     install_nvml(tmp_path, monkeypatch, QUIET | {"processes": ours})
-    assert find_company().by_uuid["GPU-1"].told == ()
+    assert find_company().by_uuid["GPU-1"].disturbances == ()
     referee.communicate(b"\n")
 
 
@@ -47,7 +47,7 @@ def test_what_a_gpu_does_not_tell_is_left_out(
 ) -> None:
     install_nvml(tmp_path, monkeypatch, {"uuid": "GPU-1"})
     company = find_company().by_uuid["GPU-1"]
-    assert (company.told, company.free_bytes) == ((), None)
+    assert (company.disturbances, company.free_bytes) == ((), None)
 
 
 def test_why_nvml_cannot_be_asked_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,7 +31,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def opened(spec: str, library: str) -> tuple[Device, list[str]]:
     """The device and what was said while it was found."""
     told: list[str] = []
-    return open_device(spec, tell=told.append, library=library), told
+    return open_device(spec, report=told.append, library=library), told
 
 
 @pytest.mark.parametrize(

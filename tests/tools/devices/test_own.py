@@ -57,7 +57,7 @@ def file(tmp_path: Path) -> str:
 def opened(spec: str) -> tuple[Device, list[str]]:
     """The device and what was said of it."""
     told: list[str] = []
-    return open_device(spec, tell=told.append), told
+    return open_device(spec, report=told.append), told
 
 
 def test_a_device_may_be_an_object_of_a_file(file: str) -> None:

@@ -90,8 +90,8 @@ def open_sessions(launch: Launch, hardware: Hardware) -> Iterator[Opened]:
         way = replace(launch, **changed)  # type: ignore[arg-type]
         sessions = Sessions(
             hardware=hardware,
-            spares=Spares(lambda: start(way), count=1),
-            arenas=Arenas(lambda _: None),
+            pool=Spares(lambda: start(way), count=1),
+            memory_pool=Arenas(lambda _: None),
             sealing=HostSealing(),
             flush=Flush(size_bytes=1 << 20),
         )

@@ -33,37 +33,37 @@ class Supply:
 
 def test_what_was_given_back_is_lent_again_and_holds_nothing() -> None:
     supply = Supply(1 << 40)
-    arenas = Arenas(supply)
-    first = arenas.lend(300 * MIB, 0)
+    memory_pool = Arenas(supply)
+    first = memory_pool.lend(300 * MIB, 0)
     first.view(5, 6)[...] = 7
-    arenas.take_back(first)
-    second = arenas.lend(200 * MIB, 0)
+    memory_pool.take_back(first)
+    second = memory_pool.lend(200 * MIB, 0)
 
     assert second is first
     assert second.view(5, 6)[0] == 0
     assert len(supply.live) == 1
-    arenas.take_back(second)
-    arenas.close()
+    memory_pool.take_back(second)
+    memory_pool.close()
     assert not supply.live
 
 
 def test_two_at_once_are_apart() -> None:
     supply = Supply(1 << 40)
-    arenas = Arenas(supply)
-    both = [arenas.lend(1, 0), arenas.lend(1, 0)]
+    memory_pool = Arenas(supply)
+    both = [memory_pool.lend(1, 0), memory_pool.lend(1, 0)]
 
     assert both[0] is not both[1]
     assert all(memory.size_bytes >= LEAST_BYTES for memory in both)
     for memory in both:
-        arenas.take_back(memory)
-    arenas.close()
+        memory_pool.take_back(memory)
+    memory_pool.close()
 
 
 def test_what_is_kept_makes_room_for_a_larger_piece() -> None:
     supply = Supply(1000 * MIB)
-    arenas = Arenas(supply)
-    arenas.take_back(arenas.lend(500 * MIB, 0))
-    larger = arenas.lend(900 * MIB, 900 * MIB)
+    memory_pool = Arenas(supply)
+    memory_pool.take_back(memory_pool.lend(500 * MIB, 0))
+    larger = memory_pool.lend(900 * MIB, 900 * MIB)
 
     assert larger.size_bytes >= 900 * MIB
     assert supply.live == [larger]
@@ -72,26 +72,26 @@ def test_what_is_kept_makes_room_for_a_larger_piece() -> None:
 
 def test_where_all_is_not_to_be_had_less_will_do() -> None:
     supply = Supply(600 * MIB)
-    arenas = Arenas(supply)
-    lent = arenas.lend(900 * MIB, 500 * MIB)
+    memory_pool = Arenas(supply)
+    lent = memory_pool.lend(900 * MIB, 500 * MIB)
 
     assert 500 * MIB <= lent.size_bytes <= 600 * MIB
     with pytest.raises(ArenaFull):
-        arenas.lend(500 * MIB, 500 * MIB)
+        memory_pool.lend(500 * MIB, 500 * MIB)
     lent.close()
 
 
 def test_what_is_asked_for_beforehand_is_there_to_be_lent() -> None:
     supply = Supply(1000 * MIB)
-    arenas = Arenas(supply)
-    arenas.take_back(arenas.lend(500 * MIB, 0))
+    memory_pool = Arenas(supply)
+    memory_pool.take_back(memory_pool.lend(500 * MIB, 0))
 
-    assert arenas.has(900 * MIB)
-    assert not arenas.has(1001 * MIB)
-    assert arenas.has(900 * MIB)
-    lent = arenas.lend(900 * MIB, 900 * MIB)
+    assert memory_pool.has(900 * MIB)
+    assert not memory_pool.has(1001 * MIB)
+    assert memory_pool.has(900 * MIB)
+    lent = memory_pool.lend(900 * MIB, 900 * MIB)
     assert supply.live == [lent]
-    assert not arenas.has(300 * MIB)
+    assert not memory_pool.has(300 * MIB)
     lent.close()
 
 

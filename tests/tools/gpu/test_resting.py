@@ -135,7 +135,7 @@ def test_nothing_rests_after_a_fault(within: Use, candidate: Compiled, fault: st
                     await asyncio.sleep(0.05)
         except KeyError:
             assert fault == "exception"
-        assert room.sessions._resting.idle_bytes == 0
+        assert room.sessions._candidate.idle_bytes == 0
         assert await opened(room, candidate) is not session
         assert room.used == 2
 
@@ -170,7 +170,7 @@ def test_it_makes_room_for_whoever_needs_its_memory(
 ) -> None:
     async def run(room: Room) -> None:
         await validate(room, candidate)
-        assert room.sessions._resting.idle_bytes > 0
+        assert room.sessions._candidate.idle_bytes > 0
         async with room.sessions.keep(baseline) as ground:
             assert isinstance(ground, GpuTimedSession)
             await ground.place_slots(buffers(), 2, scratch_bytes=2 * GIB)

@@ -51,9 +51,9 @@ def test_runners_are_started_where_a_kernel_is_validated_and_not_where_a_timing_
 ) -> None:
     async def run(room: Room) -> None:
         await measure(room, candidate, baseline)
-        assert (len(room.started), len(room.sessions.spares)) == (3, 1)
+        assert (len(room.started), len(room.sessions.pool)) == (3, 1)
         await validate(room, candidate)
-        assert (len(room.started), len(room.sessions.spares)) == (6, 3)
+        assert (len(room.started), len(room.sessions.pool)) == (6, 3)
 
     within(run)
 
@@ -64,7 +64,7 @@ def test_runners_are_started_where_a_timing_ends_if_none_is_left(
     async def run(room: Room) -> None:
         await measure(room, candidate, baseline)
         await measure(room, candidate, baseline)
-        assert len(room.sessions.spares) == 3
+        assert len(room.sessions.pool) == 3
 
     within(run)
 

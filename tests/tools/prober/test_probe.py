@@ -110,7 +110,7 @@ def answering(text: str, status: int = 0) -> list[str]:
 
 def probed(command: list[str], limit_s: float = 20.0) -> Probe:
     gpu = replace(attributes_of(H200), uuid="GPU-1", driver_cuda=13000)
-    work = run_probe(gpu, tell=print, cubin=Path("/none"), command=command, limit_s=limit_s)
+    work = run_probe(gpu, report=print, cubin=Path("/none"), command=command, limit_s=limit_s)
     return asyncio.run(work)
 
 

@@ -100,8 +100,8 @@ def within(
     async def run() -> None:
         sessions = Sessions(
             hardware=find_hardware("RTX 3090 Ti"),
-            spares=Spares(lambda: start(way), count=1),
-            arenas=Arenas(lambda _: None),
+            pool=Spares(lambda: start(way), count=1),
+            memory_pool=Arenas(lambda _: None),
             sealing=HostSealing(),
             flush=Flush(size_bytes=1 << 20),
         )

@@ -14,6 +14,8 @@ class Words:
     """Why it costs time."""
     no_use: tuple[str, ...] = ()
     """What cannot help while this one dominates."""
+    names_occupancy: bool = False
+    """Whether more occupancy is among that."""
 
 
 WORDS: Mapping[str, Words] = {
@@ -26,6 +28,7 @@ WORDS: Mapping[str, Words] = {
         "uncoalesced global accesses",
         "lanes of a warp touch scattered addresses, and most of what is fetched is thrown away",
         ("unrolling or more occupancy before the accesses are coalesced",),
+        names_occupancy=True,
     ),
     "atomic_contention": Words(
         "contended atomics",
@@ -47,21 +50,25 @@ WORDS: Mapping[str, Words] = {
         "DRAM bandwidth",
         "the bytes moved take that long, whatever the arithmetic",
         ("more occupancy, unrolling or fewer instructions while memory is this busy",),
+        names_occupancy=True,
     ),
     "l2_bandwidth": Words(
         "L2 bandwidth",
         "data go through L2 more often than they need to",
         ("more occupancy",),
+        names_occupancy=True,
     ),
     "shared_bandwidth": Words(
         "shared-memory bandwidth",
         "each operand is fetched from shared memory again",
         ("more occupancy", "larger tiles with one output a thread"),
+        names_occupancy=True,
     ),
     "l1_bandwidth": Words(
         "L1 bandwidth",
         "values are loaded again and again, or in narrow pieces",
         ("more occupancy",),
+        names_occupancy=True,
     ),
     "latency": Words(
         "latency",
@@ -72,6 +79,7 @@ WORDS: Mapping[str, Words] = {
         "instruction issue",
         "the instructions alone take that long to issue",
         ("more occupancy", "prefetching"),
+        names_occupancy=True,
     ),
     "launch_overhead": Words(
         "the launches themselves",

@@ -60,7 +60,7 @@ class Situation:
     """All that were judged, by round and index. Append-only."""
     incumbent: Attempt | None = None
     """The kernel to beat; None while no generated one has passed."""
-    contests: Mapping[str, Contested] = field(default_factory=dict)
+    duels: Mapping[str, Contested] = field(default_factory=dict)
     """By contender: who was timed beside the incumbent before this round's choice. Empty where
     times are modelled: there the attempts' own times say as much."""
     sizes: tuple[Mapping[str, int], ...] = ()

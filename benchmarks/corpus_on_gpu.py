@@ -40,11 +40,10 @@ from cuda_llm.outcomes import Passed
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import Device
 from cuda_llm.tools.devices.find import open_device
-from cuda_llm.tools.judge.baseline import time_baseline
+from cuda_llm.tools.judge.baseline import compile_baseline, time_baseline
 from cuda_llm.tools.judge.device_bench import open_bench
 from cuda_llm.tools.judge.judge import judge, stage
 from cuda_llm.tools.judge.judged import ignore
-from cuda_llm.tools.judge.oracle import compile_baseline
 from cuda_llm.tools.judge.steps import compile_source
 from cuda_llm.tools.judge.timing import Timing
 from cuda_llm.wording import describe

@@ -28,10 +28,9 @@ from cuda_llm.tools.compiler.candidate import Compiled
 from cuda_llm.tools.device import Device
 from cuda_llm.tools.devices.find import open_device
 from cuda_llm.tools.devices.group import DeviceGroup
-from cuda_llm.tools.judge.baseline import time_baseline
+from cuda_llm.tools.judge.baseline import compile_baseline, time_baseline
 from cuda_llm.tools.judge.measured.options import MeasureOptions
 from cuda_llm.tools.judge.on_site import time_there, validate_there
-from cuda_llm.tools.judge.oracle import compile_baseline
 from cuda_llm.tools.judge.steps import compile_source, time_compiled, validate_compiled
 from cuda_llm.tools.judge.timing import Timing
 from cuda_llm.tools.validator.validate import Validated

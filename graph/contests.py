@@ -1,4 +1,4 @@
-"""Two attempts timed in turn: from their sources to a contest, and to what is told of it."""
+"""Two attempts timed in turn: from their sources to a duel, and to its event."""
 
 from cuda_llm.graph.judging.bench import Arena
 from cuda_llm.graph.stages import compiled
@@ -14,20 +14,20 @@ from cuda_llm.wording import describe
 async def held_contest(
     wiring: Wiring, bench: Arena, name: str, incumbent: str
 ) -> Contest | InfraFailed:
-    """The contest of two attempts."""
+    """Time two attempts in turn."""
     pair = []
     for one in (name, incumbent):
         built = await compiled(wiring, wiring.bench, wiring.folder.source(one))
         if not isinstance(built, Compiled):
             return InfraFailed(component="compiler", detail=f"{one} compiled before: {built.code}")
         pair.append(built)
-    return await bench.contest(*pair)
+    return await bench.duel(*pair)
 
 
 def tell(
     round_: int, name: str, incumbent: str, outcome: Contest | InfraFailed, seconds: float
 ) -> ContestHeld:
-    """The event of a contest."""
+    """The event of a duel."""
     who = {"round": round_, "contender": name, "incumbent": incumbent, "seconds": seconds}
     if isinstance(outcome, InfraFailed):
         return ContestHeld(**who, outcome="", fault=outcome.code, detail=outcome.detail)  # type: ignore[arg-type]
@@ -43,13 +43,13 @@ def tell(
     )
 
 
-def as_contested(told: ContestHeld) -> Contested:
+def as_contested(event: ContestHeld) -> Contested:
     """What a strategy sees of it; an incumbent that failed has lost by any factor."""
     return Contested(
-        contender=told.contender,
-        incumbent=told.incumbent,
-        outcome=told.outcome,  # type: ignore[arg-type]
-        speedup=told.speedup or 1.0,
-        speedup_low=told.speedup_low or 1.0,
-        speedup_high=told.speedup_high or 1.0,
+        contender=event.contender,
+        incumbent=event.incumbent,
+        outcome=event.outcome,  # type: ignore[arg-type]
+        speedup=event.speedup or 1.0,
+        speedup_low=event.speedup_low or 1.0,
+        speedup_high=event.speedup_high or 1.0,
     )

@@ -1,7 +1,7 @@
-"""Who becomes the incumbent where times are measured: a screen names contenders, a contest decides.
+"""Who becomes the incumbent where times are measured: a screen names contenders, a duel decides.
 
 A round's candidates are timed briefly and on their own, maybe on several GPUs. Whoever the strategy
-would crown for that is first timed in turn with the present incumbent on one GPU, and looked at by
+would choose for that is first timed in turn with the present incumbent on one GPU, and inspected by
 tools that are too slow for every candidate. The strategy chooses again, knowing what came of it.
 """
 
@@ -32,7 +32,7 @@ class Crowned:
 
     choice: Choice
     unfit: dict[str, str] = field(default_factory=dict)
-    """By attempt: the fault for which it may never be crowned."""
+    """By attempt: the fault for which it may never be the incumbent."""
 
 
 @dataclass
@@ -42,7 +42,7 @@ class Field:
     situation: Situation
     judged: tuple[Attempt, ...]
     refused: dict[str, str] = field(default_factory=dict)
-    """By attempt: why it may not be crowned, whatever its time."""
+    """By attempt: why it may not be the incumbent, whatever its time."""
     unfit: dict[str, str] = field(default_factory=dict)
     """Those of them that are at fault."""
     inspected: set[str] = field(default_factory=set)
@@ -53,15 +53,15 @@ class Field:
         self.refused[name] = why
         self.judged = tuple(one for one in self.judged if one.id != name)
 
-    def find_unfit(self, name: str, fault: str) -> None:
+    def mark_unfit(self, name: str, fault: str) -> None:
         """Take it out for good."""
         self.unfit[name] = fault
         self.refuse(name, fault)
 
-    def take_in(self, held: Contested) -> None:
-        """Let the strategy know."""
-        contests = {**self.situation.contests, held.contender: held}
-        self.situation = replace(self.situation, contests=contests)
+    def add_duel(self, held: Contested) -> None:
+        """Let the strategy know what a duel came to."""
+        duels = {**self.situation.duels, held.contender: held}
+        self.situation = replace(self.situation, duels=duels)
 
 
 async def crown(wiring: Wiring, situation: Situation, judged: Sequence[Attempt]) -> Crowned:
@@ -69,81 +69,81 @@ async def crown(wiring: Wiring, situation: Situation, judged: Sequence[Attempt])
     bench = wiring.bench
     if not situation.capabilities.duels or not isinstance(bench, Arena):
         return Crowned(choice=choose(wiring, situation, judged))
-    field = Field(situation=situation, judged=tuple(judged))
+    contenders = Field(situation=situation, judged=tuple(judged))
     while True:
-        choice = choose(wiring, field.situation, field.judged)
-        if choice.incumbent in field.refused:
-            return Crowned(choice=stay(field, choice), unfit=field.unfit)
-        name = next_contender(field.situation, choice)
-        if name is not None and field.held < MOST_CONTESTS:
-            await contend(wiring, bench, field, name)
+        choice = choose(wiring, contenders.situation, contenders.judged)
+        if choice.incumbent in contenders.refused:
+            return Crowned(choice=stay(contenders, choice), unfit=contenders.unfit)
+        name = next_contender(contenders.situation, choice)
+        if name is not None and contenders.held < MOST_CONTESTS:
+            await contend(wiring, bench, contenders, name)
         elif name is not None and name == choice.incumbent:
-            field.refuse(name, f"not contested: {MOST_CONTESTS} others were")
-        elif is_new(field, choice):
-            await look_at(wiring, bench, field, choice.incumbent or "")
+            contenders.refuse(name, f"no duel: {MOST_CONTESTS} others had theirs")
+        elif is_new(contenders, choice):
+            await look_at(wiring, bench, contenders, choice.incumbent or "")
         else:
-            told = replace(choice, verdicts={**choice.verdicts, **field.refused})
-            return Crowned(choice=told, unfit=field.unfit)
+            choice = replace(choice, verdicts={**choice.verdicts, **contenders.refused})
+            return Crowned(choice=choice, unfit=contenders.unfit)
 
 
-def stay(field: Field, choice: Choice) -> Choice:
+def stay(contenders: Field, choice: Choice) -> Choice:
     """A strategy that insists on a kernel that was refused does not get it."""
-    before = field.situation.incumbent
+    before = contenders.situation.incumbent
     return Choice(
         incumbent=None if before is None else before.id,
-        reason=f"{choice.incumbent} was chosen, but {field.refused[choice.incumbent or '']}",
-        verdicts={**choice.verdicts, **field.refused},
+        reason=f"{choice.incumbent} was chosen, but {contenders.refused[choice.incumbent or '']}",
+        verdicts={**choice.verdicts, **contenders.refused},
     )
 
 
 def next_contender(situation: Situation, choice: Choice) -> str | None:
     """Who has to be timed beside the incumbent before this choice can stand.
 
-    The one to be crowned; else the fastest that only the doubt of two separate times made a tie.
+    The one chosen; else the fastest that only the doubt of two separate times made a tie.
     """
     before = situation.incumbent
     if before is None:
         return None
     if choice.incumbent not in (None, before.id):
-        return None if choice.incumbent in situation.contests else choice.incumbent
+        return None if choice.incumbent in situation.duels else choice.incumbent
     ties = [
         one
         for one in situation.attempts
         if choice.verdicts.get(one.id) == "tie"
-        and one.id not in situation.contests
+        and one.id not in situation.duels
         and (one.speedup or 0.0) > (before.speedup or 0.0)
     ]
     return max(ties, key=lambda one: one.speedup or 0.0).id if ties else None
 
 
-def is_new(field: Field, choice: Choice) -> bool:
-    """Whether the chosen one was never looked at."""
-    before = field.situation.incumbent
-    old = {None, None if before is None else before.id, *field.inspected}
+def is_new(contenders: Field, choice: Choice) -> bool:
+    """Whether the chosen one was never inspected."""
+    before = contenders.situation.incumbent
+    old = {None, None if before is None else before.id, *contenders.inspected}
     return choice.incumbent not in old
 
 
-async def contend(wiring: Wiring, bench: Arena, field: Field, name: str) -> None:
-    """Hold a contest, and tell of it."""
-    incumbent = field.situation.incumbent
+async def contend(wiring: Wiring, bench: Arena, contenders: Field, name: str) -> None:
+    """Time it beside the incumbent, and record what came of it."""
+    incumbent = contenders.situation.incumbent
     assert incumbent is not None, "the first kernel that passes has nobody to beat"
-    field.held += 1
+    contenders.held += 1
     began = time.monotonic()
     outcome = await held_contest(wiring, bench, name, incumbent.id)
     seconds = time.monotonic() - began
-    told = tell(field.situation.round, name, incumbent.id, outcome, seconds)
-    wiring.record(told)
-    if told.outcome not in ("faster", "slower", "tie"):
-        field.refuse(name, f"no contest: {told.fault}")
+    event = tell(contenders.situation.round, name, incumbent.id, outcome, seconds)
+    wiring.record(event)
+    if event.outcome not in ("faster", "slower", "tie"):
+        contenders.refuse(name, f"no duel: {event.fault}")
     elif isinstance(outcome, Contest) and "first" in outcome.faults:
-        field.find_unfit(name, f"{told.fault} when it was timed")
+        contenders.mark_unfit(name, f"{event.fault} when it was timed")
     else:
-        field.take_in(as_contested(told))
+        contenders.add_duel(as_contested(event))
 
 
-async def look_at(wiring: Wiring, bench: Arena, field: Field, name: str) -> None:
-    """Have further tools watch the kernel, tell what they found, and keep what they made."""
-    field.inspected.add(name)
+async def look_at(wiring: Wiring, bench: Arena, contenders: Field, name: str) -> None:
+    """Have further tools watch the kernel; record what they found, keep what they made."""
+    contenders.inspected.add(name)
     began = time.monotonic()
     built = await compiled(wiring, wiring.bench, wiring.folder.source(name))
     if not isinstance(built, Compiled):
@@ -154,7 +154,7 @@ async def look_at(wiring: Wiring, bench: Arena, field: Field, name: str) -> None
     fault = found.fault
     wiring.record(
         KernelInspected(
-            round=field.situation.round,
+            round=contenders.situation.round,
             attempt=name,
             code="" if fault is None else fault.code,
             notes=found.notes,
@@ -162,4 +162,4 @@ async def look_at(wiring: Wiring, bench: Arena, field: Field, name: str) -> None
         )
     )
     if fault is not None:
-        field.find_unfit(name, f"{fault.code}: {' '.join(describe(fault)[:1])}")
+        contenders.mark_unfit(name, f"{fault.code}: {' '.join(describe(fault)[:1])}")

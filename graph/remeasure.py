@@ -1,4 +1,4 @@
-"""The winner judged once more: a fresh process, and inputs that nobody has seen."""
+"""The winner judged once more, in a fresh process on fresh inputs."""
 
 from collections.abc import Iterable
 
@@ -19,10 +19,10 @@ async def confirm(
     Where our own parts break, that is no fault of the kernel: it stands as it was.
     """
     for attempt in ranked:
-        told = tell(attempt, await again(wiring, attempt, baseline))
-        wiring.record(told)
-        if told.stands:
-            return told
+        event = tell(attempt, await again(wiring, attempt, baseline))
+        wiring.record(event)
+        if event.stands:
+            return event
     return None
 
 

@@ -70,7 +70,7 @@ async def collect_trials(state: SearchState, wiring: Wiring) -> SearchUpdate:
 
 
 async def choose(state: SearchState, wiring: Wiring) -> SearchUpdate:
-    """Let the strategy say who is to be beaten; where times are measured, by a contest."""
+    """Let the strategy say who is to be beaten; where times are measured, by a duel."""
     situation = situation_of(state, wiring)
     crowned = await crown(wiring, situation, judged_of(state, situation))
     choice = crowned.choice

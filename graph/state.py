@@ -55,7 +55,7 @@ class SearchUpdate(TypedDict, total=False):
     incumbent: str | None
     """Id of the attempt to beat."""
     unfit: Annotated[dict[str, str], merge]
-    """By attempt that passed: what was found when it was about to be crowned."""
+    """By attempt that passed: what was found when it was about to be the incumbent."""
     error_hints: Annotated[list[str], operator.add]
     performance_hints: Annotated[list[str], operator.add]
     """Ids of hints, in the order given."""

@@ -25,6 +25,7 @@ from cuda_llm.search import Attempt, Brief, Kind
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.devices.find import open_device
 from cuda_llm.tools.judge.baseline import time_baseline
+from cuda_llm.tools.judge.device_bench import open_bench
 from cuda_llm.tools.judge.judge import judge
 from cuda_llm.wording import describe
 
@@ -68,7 +69,7 @@ async def search() -> tuple[Situation, Brief]:
     told = directions(situation, Kind.FIRST, len(sources))
     attempts = []
     for index, source in enumerate(sources, 1):
-        judged = await judge(task, device, source, "solve.cu", baseline=baseline)
+        judged = await judge(open_bench(task, device), source, "solve.cu", baseline=baseline)
         kept.sources[f"r1-c{index}"] = source
         kept.verdicts[f"r1-c{index}"] = judged.verdict
         idea = source.partition("\n")[0].removeprefix("// ")

@@ -3,13 +3,14 @@
 from collections.abc import Iterator
 
 from cuda_llm.errors import UsageError
+from cuda_llm.fact_wording import place
 from cuda_llm.outcomes import NoCode, Passed
 from cuda_llm.profile import Profile
 from cuda_llm.traces.chapter_text import INSIDE, say_order
 from cuda_llm.traces.figures import plural, say_idea, say_seconds, us
 from cuda_llm.traces.page import labelled, verbatim, wrapped
 from cuda_llm.traces.run_folder import RunFolder
-from cuda_llm.wording import describe, place, say_dims
+from cuda_llm.wording import describe, say_dims
 
 SHOWN = 8
 """Candidates that an error message names."""
@@ -66,7 +67,7 @@ def _answer(run: RunFolder, name: str) -> Iterator[str]:
         yield from labelled("reply", "none: the call never ended")
     draft = run.draft(name)
     if isinstance(draft, NoCode):
-        yield from labelled("answer", f"no kernel ({draft.kind}): {draft.reason}")
+        yield from labelled("answer", f"no kernel ({draft.kind}): {describe(draft)[0]}")
     elif draft is not None:
         text = say_idea(draft.idea, draft.tunables)
         if text:

@@ -153,14 +153,14 @@ def _hint(channel: str, hint: Hint) -> Iterator[str]:
 
 def _contests(chapter: Chapter) -> Iterator[str]:
     for held in chapter.contests.values():
-        yield from labelled("contest", f"{held.contender} against {held.incumbent}: {say(held)}")
+        yield from labelled("duel", f"{held.contender} against {held.incumbent}: {say(held)}")
     for seen in chapter.inspected.values():
         found = seen.code or "nothing found"
         yield from labelled("inspected", f"{seen.attempt}: {'; '.join((found, *seen.notes))}")
 
 
 def say(held: ContestHeld) -> str:
-    """How a contest ended: `1.04x its speed (1.03 to 1.05): faster`."""
+    """How a duel ended: `1.04x its speed (1.03 to 1.05): faster`."""
     if held.speedup is None:
         return " ".join(filter(None, (held.fault or "no end", held.detail)))
     interval = ""

@@ -1,4 +1,4 @@
-"""Reads the kernel out of a model's reply, or names what is wrong with the reply."""
+"""From what a model answered to a kernel, or to the name of what went wrong with the answer."""
 
 import html
 import re
@@ -36,7 +36,7 @@ NO_CODE = {
     "it",
     "too_long": f"the file has more than {MOST_SOURCE:,} characters: write a shorter one",
 }
-"""By kind: what was wrong with a reply, and what the next prompt asks for instead."""
+"""By kind: what was wrong with a reply, and what the next prompt is told to do about it."""
 
 CUDA_LANGUAGES = {
     "",
@@ -149,9 +149,8 @@ def _why_none(reply: Reply, text: str, blocks: tuple[Block, ...], *, cut: bool) 
     return _no_code("no_code")
 
 
-def _no_code(kind: str, detail: str = "") -> NoCode:
-    reason = NO_CODE[kind]
-    return NoCode(kind=kind, reason=f"{reason}: {detail}" if detail else reason)
+def _no_code(kind: str, said: str = "") -> NoCode:
+    return NoCode(kind=kind, reason=NO_CODE[kind], said=said)
 
 
 def _is_cuda(block: Block) -> bool:

@@ -3,7 +3,11 @@
 from dataclasses import dataclass
 
 from cuda_llm.agents.kernel_text.facts import SourceFacts
+from cuda_llm.agents.quote import join, one_line, quote_line
+from cuda_llm.fact_wording import UNPLACED, describe_error, describe_replay
+from cuda_llm.facts import CudaError, Replay
 from cuda_llm.hardware_profiles.hardware import Hardware
+from cuda_llm.spots import SourceSpot, ThreadSpot
 from cuda_llm.tasks.task import Task
 
 
@@ -26,3 +30,38 @@ class Scene:
     source: SourceFacts
     task: Task
     hardware: Hardware
+    may_quote: bool = True
+    """False for kernels of a playbook: no prompt ever contains their lines."""
+
+    def quote_line(self, spot: SourceSpot | None) -> str:
+        """``line 14: `source` ``, or the number alone, or nothing."""
+        if spot is None or self.may_quote:
+            return quote_line(spot)
+        return f"line {spot.line}"
+
+    def quote(self, code: str, most: int = 100) -> str:
+        """``: `code` ``, or nothing."""
+        return f": `{one_line(code, most)}`" if self.may_quote else ""
+
+    def launch_of(self, kernel: str | None) -> str:
+        """The line that launches a kernel, known by its name or its symbol; empty if none does."""
+        for launch in self.source.launches:
+            names = {launch.kernel, f"_Z{len(launch.kernel)}{launch.kernel}"}
+            if kernel and any(kernel == one or kernel.startswith(one) for one in names):
+                how = ", ".join(one for one in (launch.grid, launch.block, launch.shared) if one)
+                return f"line {launch.line}{self.quote(f'{launch.kernel}<<<{how}>>>', 120)}"
+        return ""
+
+    def known_of(self, error: CudaError | None, replay: Replay | None, *, placed: bool) -> str:
+        """What a GPU said, which kernel ran, and where the place comes from or how to find it."""
+        said = one_line(describe_error(error), 240) if error is not None else ""
+        if placed:
+            return said
+        launch = self.launch_of(error.kernel) if error is not None else ""
+        how = one_line(describe_replay(replay), 240) if replay is not None else ""
+        return join(said, launch, how or (UNPLACED if error is not None else ""))
+
+
+def name_thread(thread: ThreadSpot | None) -> str:
+    """`thread (7, 0, 0) of block (1, 0, 0)`, or nothing."""
+    return "" if thread is None else f"thread {thread.thread} of block {thread.block}"

@@ -1,14 +1,12 @@
 """What goes wrong, or is not allowed, outside the arithmetic of a kernel."""
 
-import re
 from collections.abc import Mapping
 
-from cuda_llm.agents.quote import join, one_line, quote_line
-from cuda_llm.agents.reflection.diagnosis import Diagnosis
+from cuda_llm.agents.quote import join, one_line
+from cuda_llm.agents.reflection.diagnosis import Diagnosis, Scene, name_thread
+from cuda_llm.agents.reflection.memory_faults import name_place
+from cuda_llm.facts import StopReason
 from cuda_llm.outcomes import DeviceAssert, HostCrashed, PolicyViolation
-
-_SIZE = re.compile(r" \(\d+ bytes[^)]*\)")
-"""Of a buffer: it may be one of a hidden case."""
 
 _RULES: Mapping[str, str] = {
     "include-outside": "Include headers by their library name only; no files beside the kernel.",
@@ -29,24 +27,55 @@ _RULES: Mapping[str, str] = {
 }
 
 
-def policy_violation(verdict: PolicyViolation) -> Diagnosis:
+def policy_violation(verdict: PolicyViolation, scene: Scene) -> Diagnosis:
     """A rule that no kernel may break, and what to do instead."""
     text = _RULES.get(verdict.rule, "Do nothing in `solve` but launch kernels on its arguments.")
     return Diagnosis(
         code=verdict.code,
         cause=one_line(verdict.rule, 40),
         text=text,
-        evidence=join(quote_line(verdict.spot), one_line(_SIZE.sub("", verdict.detail))),
+        evidence=join(
+            scene.quote_line(verdict.spot), one_line(verdict.detail), name_place(verdict.location)
+        ),
     )
 
 
-def device_assert(verdict: DeviceAssert) -> Diagnosis:
-    """The kernel stopped itself."""
+_STOPS: Mapping[StopReason, tuple[str, str]] = {
+    "illegal-instruction": (
+        "illegal instruction",
+        "A thread met a __trap or an instruction that this GPU does not have: look for asserts, "
+        "inline PTX, and calls through pointers.",
+    ),
+    "invalid-pc": (
+        "wild jump",
+        "A thread jumped to where no code is: look for calls through pointers, and for writes past "
+        "a local array.",
+    ),
+    "launch-failure": (
+        "launch failure",
+        "A thread met a __trap, or touched shared or local memory outside of its arrays: check "
+        "every index into them against their extents.",
+    ),
+}
+
+
+def device_assert(verdict: DeviceAssert, scene: Scene) -> Diagnosis:
+    """The kernel stopped itself, or ran into what is no code."""
+    cause = "assertion"
+    text = "The kernel's own assert or trap fired: what it takes for granted is not so."
+    if verdict.reason is not None and verdict.reason in _STOPS:
+        cause, text = _STOPS[verdict.reason]
+    placed = verdict.spot is not None
     return Diagnosis(
         code=verdict.code,
-        cause="assertion",
-        text="The kernel's own assert or trap fired: what it takes for granted is not so.",
-        evidence=join(quote_line(verdict.spot), one_line(verdict.detail)),
+        cause=cause,
+        text=text,
+        evidence=join(
+            scene.quote_line(verdict.spot),
+            one_line(verdict.assertion or verdict.detail),
+            name_thread(verdict.thread),
+            scene.known_of(verdict.error, verdict.replay, placed=placed),
+        ),
     )
 
 

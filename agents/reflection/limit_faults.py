@@ -1,79 +1,98 @@
 """Kernels that ask for more than the device has, or claim more than it can do."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from cuda_llm.agents.quote import join, one_line, quote_line
+from cuda_llm.agents.quote import join, one_line
 from cuda_llm.agents.reflection.diagnosis import Diagnosis, Scene
+from cuda_llm.fact_wording import describe_limit
+from cuda_llm.facts import LimitName
 from cuda_llm.outcomes import EmulatorUnsupported, ImpossibleTime, LaunchFailed, OutOfMemory
+from cuda_llm.wording import describe
 
 
 @dataclass(frozen=True)
 class _Refusal:
     """A reason for which CUDA refuses a launch."""
 
-    said: str
-    """Part of the device's message that tells it from the others."""
     cause: str
     text: str
     hardware_text: str = ""
     """May refer to fields of `Limits`, and to `sm_count`."""
 
 
-_REFUSALS = (
-    _Refusal(
-        "shared memory",
+_CONFIGURATION = _Refusal(
+    "configuration",
+    "An extent of grid or block is 0 or too large: round up when dividing, and check the order "
+    "of x, y and z.",
+    "a block has at most {threads_per_block:,} threads",
+)
+_REGISTERS = _Refusal(
+    "registers",
+    "The block needs more registers than there are: use fewer threads a block, smaller "
+    "per-thread tiles, or __launch_bounds__ with the real block size.",
+    "a block has {registers_per_block:,} registers",
+)
+_COOPERATIVE = _Refusal(
+    "cooperative grid",
+    "A cooperative launch must fit on the device at once: ask "
+    "cudaOccupancyMaxActiveBlocksPerMultiprocessor and loop over the rest of the work.",
+    "the device has {sm_count} SMs",
+)
+_CLUSTER = _Refusal(
+    "cluster",
+    "The cluster does not fit: ask cudaOccupancyMaxPotentialClusterSize, and let the grid be a "
+    "multiple of the cluster in each dimension.",
+)
+_BY_LIMIT: Mapping[LimitName, _Refusal] = {
+    "grid-extent": _CONFIGURATION,
+    "block-extent": _CONFIGURATION,
+    "threads-per-block": _Refusal(
+        "threads a block",
+        "The block has too many threads: the product of its three extents counts.",
+        "a block has at most {threads_per_block:,} threads",
+    ),
+    "launch-bounds": _Refusal(
+        "launch bounds", "The block has more threads than its __launch_bounds__ say."
+    ),
+    "shared-memory": _Refusal(
         "shared memory",
         "The launch asks for more shared memory than a block gets unasked: make the tile smaller, "
         "or raise cudaFuncAttributeMaxDynamicSharedMemorySize before the launch.",
         "a block gets {shared_bytes_per_block:,} bytes unasked and "
         "{shared_bytes_per_block_optin:,} at most",
     ),
-    _Refusal(
-        "__launch_bounds__",
-        "launch bounds",
-        "The block has more threads than its __launch_bounds__ say.",
+    "registers": _REGISTERS,
+    "resident-blocks": _COOPERATIVE,
+    "cluster": _CLUSTER,
+}
+_BY_ERROR: Mapping[str, _Refusal] = {
+    "cudaErrorLaunchOutOfResources": _REGISTERS,
+    "cudaErrorCooperativeLaunchTooLarge": _COOPERATIVE,
+    "cudaErrorInvalidClusterSize": _CLUSTER,
+    "cudaErrorInvalidDeviceFunction": _Refusal(
+        "no such kernel",
+        "CUDA knows no such kernel: launch the functions of this file by their own names.",
     ),
-    _Refusal(
-        "registers",
-        "registers",
-        "The block needs more registers than there are: use fewer threads a block, smaller "
-        "per-thread tiles, or __launch_bounds__ with the real block size.",
-        "a block has {registers_per_block:,} registers",
-    ),
-    _Refusal(
-        "on the device at once",
-        "cooperative grid",
-        "A cooperative launch must fit on the device at once: ask "
-        "cudaOccupancyMaxActiveBlocksPerMultiprocessor and loop over the rest of the work.",
-        "the device has {sm_count} SMs",
-    ),
-    _Refusal(
-        "threads, at most",
-        "threads a block",
-        "The block has too many threads: the product of its three extents counts.",
-        "a block has at most {threads_per_block:,} threads",
-    ),
-    _Refusal(
-        "",
-        "configuration",
-        "An extent of grid or block is 0 or too large: round up when dividing, and check the order "
-        "of x, y and z.",
-        "a block has at most {threads_per_block:,} threads",
-    ),
-)
+}
+"""Where CUDA gives an error alone."""
 
 
 def launch_failed(verdict: LaunchFailed, scene: Scene) -> Diagnosis:
     """Too many threads, too much shared memory, too many registers, an empty grid."""
-    refusal = next(one for one in _REFUSALS if one.said in verdict.detail)
+    limit = verdict.limit
+    refusal = _BY_ERROR.get(verdict.error, _CONFIGURATION)
+    if limit is not None:
+        refusal = _BY_LIMIT[limit.name]
     facts = {**vars(scene.hardware.limits), "sm_count": scene.hardware.sm_count}
+    told = describe_limit(limit) if limit is not None else verdict.detail
     return Diagnosis(
         code=verdict.code,
         cause=refusal.cause,
         text=refusal.text,
-        evidence=join(one_line(verdict.error, 60), _launch(verdict, scene)),
-        hardware_text=join(refusal.hardware_text.format(**facts), one_line(verdict.detail)),
+        evidence=join(one_line(verdict.error, 60), scene.launch_of(verdict.kernel)),
+        hardware_text=join(refusal.hardware_text.format(**facts), one_line(told)),
     )
 
 
@@ -89,7 +108,7 @@ def out_of_memory(verdict: OutOfMemory, scene: Scene) -> Diagnosis:
         code=verdict.code,
         cause="scratch memory",
         text=f"{text} Free what cudaMalloc gave before `solve` returns.",
-        hardware_text=one_line(verdict.detail),
+        hardware_text=one_line(describe(verdict)[0]),
     )
 
 
@@ -106,7 +125,7 @@ def impossible_time(verdict: ImpossibleTime) -> Diagnosis:
     )
 
 
-def emulator_unsupported(verdict: EmulatorUnsupported) -> Diagnosis:
+def emulator_unsupported(verdict: EmulatorUnsupported, scene: Scene) -> Diagnosis:
     """Not wrong, but nothing here can run it."""
     opcode = one_line(verdict.opcode, 60)
     return Diagnosis(
@@ -116,7 +135,7 @@ def emulator_unsupported(verdict: EmulatorUnsupported) -> Diagnosis:
             "The device of this run cannot execute an operation of the kernel, so nothing is known "
             "about it: use plain CUDA for the same work."
         ),
-        evidence=quote_line(verdict.spot),
+        evidence=scene.quote_line(verdict.spot),
         hardware_text=f"The emulated device does not execute {opcode}.",
         avoid=(_family(verdict.opcode),),
     )
@@ -133,12 +152,3 @@ def _family(opcode: str) -> str:
     }
     found = (name for name, pattern in families.items() if re.search(pattern, opcode))
     return next(found, "that operation")
-
-
-def _launch(verdict: LaunchFailed, scene: Scene) -> str:
-    name = re.sub(r"^_Z\d+", "", verdict.kernel)
-    for launch in scene.source.launches:
-        if launch.kernel in {verdict.kernel, name} or name.startswith(launch.kernel):
-            how = ", ".join(part for part in (launch.grid, launch.block, launch.shared) if part)
-            return f"line {launch.line}: `{one_line(f'{launch.kernel}<<<{how}>>>', 120)}`"
-    return ""

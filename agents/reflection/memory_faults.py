@@ -1,66 +1,90 @@
 """Threads that touch memory they must not, or read what nobody wrote."""
 
 import re
+from collections.abc import Mapping
 
-from cuda_llm.agents.quote import join, one_line, quote_line
-from cuda_llm.agents.reflection.diagnosis import Diagnosis, Scene
+from cuda_llm.agents.quote import join, one_line
+from cuda_llm.agents.reflection.diagnosis import Diagnosis, Scene, name_thread
+from cuda_llm.fact_wording import name_owner
+from cuda_llm.facts import Access, Location
 from cuda_llm.outcomes import GuardOverwritten, IllegalAccess, Misaligned, UninitialisedRead
-from cuda_llm.spots import SourceSpot, ThreadSpot
+from cuda_llm.spots import SourceSpot
 from cuda_llm.tasks.task import ArgumentRole, Task
 
-_PLACE = re.compile(r"at byte (?P<offset>\d+) of (?P<owner>.+?) \((?P<size>\d+) bytes")
-_BEFORE = re.compile(r"\d+ bytes before the start of (?P<owner>.+?) \(")
-_INSIDE = re.compile(r"at byte (?P<offset>\d+) of (?P<size>\d+) bytes of (?P<owner>.+)$")
+NEAR_BYTES = 4096
+"""An access further past an end is not a last tile or vector."""
+UNKNOWN = "place unknown"
+"""Cause of a fault of which a GPU gave an error code alone."""
 
 
 def illegal_access(verdict: IllegalAccess, scene: Scene) -> Diagnosis:
     """An index out of its range: without a check, with a wrong one, or into a tile too small."""
-    cause, text = _why_outside(verdict, scene)
+    access = verdict.access
+    cause, text = _why_unplaced(verdict) if access is None else _why_outside(verdict, access, scene)
     return Diagnosis(
         code=verdict.code,
         cause=cause,
         text=text,
         evidence=join(
-            quote_line(verdict.spot),
-            f"{verdict.access or 'access'} of {verdict.bytes} bytes of {verdict.space} memory",
-            _relation(verdict.detail),
-            _thread(verdict.thread),
-            _array(verdict.spot, scene) if verdict.space == "shared" else "",
+            scene.quote_line(verdict.spot),
+            "" if access is None else _name_access(access),
+            "" if access is None else name_place(access.location),
+            name_thread(verdict.thread),
+            _array(verdict.spot, scene) if access is not None and access.space == "shared" else "",
+            scene.known_of(verdict.error, verdict.replay, placed=access is not None),
         ),
     )
 
 
 def misaligned(verdict: Misaligned, scene: Scene) -> Diagnosis:
     """A vector access at an address that only scalars may use."""
-    vector = verdict.bytes > 8 or _near(verdict.spot, scene.source.vector_accesses)
-    text = (
-        f"A {verdict.bytes}-byte access needs an address that is a multiple of {verdict.bytes}: "
-    ) + (
-        "rows whose length is no multiple of the vector start unaligned. Take the vector path only "
-        "where index and row length are multiples of its width, and a scalar path elsewhere."
-        if vector
-        else "check casts between pointer types and offsets into dynamic shared memory."
+    access, vectors = verdict.access, scene.source.vector_accesses
+    size = access.bytes if access is not None else None
+    if verdict.spot is None and size is None:
+        vector = bool(vectors)
+    else:
+        vector = (size or 0) > 8 or _near(verdict.spot, vectors)
+    needs = (
+        "An address is not a multiple of the size of what is accessed there: "
+        if size is None
+        else f"A {size}-byte access needs an address that is a multiple of {size}: "
     )
     return Diagnosis(
         code=verdict.code,
         cause="vector access" if vector else "cast",
-        text=text,
-        evidence=join(quote_line(verdict.spot), _relation(verdict.detail), _thread(verdict.thread)),
+        text=needs
+        + (
+            "rows whose length is no multiple of the vector start unaligned. Take the vector path "
+            "only where index and row length are multiples of its width, and a scalar path "
+            "elsewhere."
+            if vector
+            else "check casts between pointer types and offsets into dynamic shared memory."
+        ),
+        evidence=join(
+            scene.quote_line(verdict.spot),
+            f"vector access in line {vectors[0]}" if vectors and verdict.spot is None else "",
+            "" if access is None else name_place(access.location),
+            name_thread(verdict.thread),
+            scene.known_of(verdict.error, verdict.replay, placed=access is not None),
+        ),
     )
 
 
 def uninitialised_read(verdict: UninitialisedRead, scene: Scene) -> Diagnosis:
     """A value that no thread has written yet."""
-    cause, text = _why_unwritten(verdict, scene)
+    access = verdict.access or Access()
+    cause, text = _why_unwritten(access, scene)
+    location = access.location
     return Diagnosis(
         code=verdict.code,
         cause=cause,
         text=text,
         evidence=join(
-            quote_line(verdict.spot),
-            _owner(verdict.detail),
-            _array(verdict.spot, scene) if verdict.space == "shared" else "",
-            _thread(verdict.thread),
+            scene.quote_line(verdict.spot),
+            f"in {one_line(name_owner(location), 60)}" if location and location.owner else "",
+            _array(verdict.spot, scene) if access.space == "shared" else "",
+            name_thread(verdict.thread),
+            scene.known_of(verdict.error, verdict.replay, placed=True),
         ),
     )
 
@@ -79,25 +103,68 @@ def guard_overwritten(verdict: GuardOverwritten, scene: Scene) -> Diagnosis:
     return Diagnosis(code=verdict.code, cause=cause, text=text, evidence=seen)
 
 
-def _why_outside(verdict: IllegalAccess, scene: Scene) -> tuple[str, str]:
+def name_place(location: Location | None) -> str:
+    """Where an access lies against its buffer, without the figures: a size may be hidden."""
+    if location is None or location.relation is None:
+        return ""
+    if location.relation == "nowhere":
+        return "in nobody's memory"
+    owner = one_line(name_owner(location), 60)
+    match location.relation:
+        case "before-start":
+            return f"before the start of {owner}"
+        case "past-end":
+            past = (location.offset_bytes or 0) - (location.size_bytes or 0)
+            return f"{'just' if past < NEAR_BYTES else 'far'} past the end of {owner}"
+    return f"in {owner}, which is freed" if location.freed else f"in {owner}"
+
+
+_UNPLACED: Mapping[str, tuple[str, str]] = {
+    "cudaErrorHardwareStackError": (
+        "stack",
+        "A thread's stack is broken: look for recursion without an end, large local arrays, and "
+        "writes past their ends.",
+    ),
+    "cudaErrorInvalidAddressSpace": (
+        "address space",
+        "An instruction for one memory space got an address of another: look for casts between "
+        "generic and shared pointers, and at inline PTX.",
+    ),
+}
+
+
+def _why_unplaced(verdict: IllegalAccess) -> tuple[str, str]:
+    """What an error code alone says."""
+    if verdict.error is not None and verdict.error.name in _UNPLACED:
+        return _UNPLACED[verdict.error.name]
+    return UNKNOWN, (
+        "A thread touched memory that is not its own, and the GPU does not say where. Check each "
+        "index against the extent of its buffer: `if (i < n)` before every load and store, the "
+        "last elements of vectors one by one, products of ints that overflow, and that no host "
+        "pointer reaches a kernel."
+    )
+
+
+def _why_outside(verdict: IllegalAccess, access: Access, scene: Scene) -> tuple[str, str]:
     line = verdict.spot.line if verdict.spot else 0
-    if "nobody" in verdict.detail:
+    location = access.location or Location()
+    if location.relation == "nowhere":
         return "wild pointer", (
             "The address belongs to no buffer: look for host pointers passed to a kernel, swapped "
             "arguments, memory freed too early, and products of ints that overflow."
         )
-    if verdict.space in {"shared", "local"}:
-        return f"{verdict.space} array", (
-            f"The index leaves the {verdict.space} array: its extents do not fit the block or the "
+    if access.space in {"shared", "local"}:
+        return f"{access.space} array", (
+            f"The index leaves the {access.space} array: its extents do not fit the block or the "
             "loop that fills it. Derive both from the same constant."
         )
-    if verdict.space == "const" or "constant" in verdict.detail:
+    if access.space == "const" or location.owner == "constant":
         return "constant memory", "Constant memory is read only and no larger than declared."
-    if " before the start" in verdict.detail:
+    if location.relation == "before-start":
         return "negative index", (
             "The index is negative: halos and `i - 1` need a check at the lower edge as well."
         )
-    if _near(verdict.spot, scene.source.vector_accesses) or verdict.bytes >= 8:
+    if _near(verdict.spot, scene.source.vector_accesses) or (access.bytes or 0) >= 8:
         return "vector tail", (
             "A vector access reaches past the end where the length is no multiple of its width: "
             "treat the last elements one by one."
@@ -114,25 +181,32 @@ def _why_outside(verdict: IllegalAccess, scene: Scene) -> tuple[str, str]:
     )
 
 
-def _why_unwritten(verdict: UninitialisedRead, scene: Scene) -> tuple[str, str]:
-    if verdict.space == "shared":
+def _why_unwritten(access: Access, scene: Scene) -> tuple[str, str]:
+    if access.space == "shared":
         return "partly filled tile", (
             "Shared memory is read where no thread has written it: fill the whole tile before the "
             "barrier, with the neutral value (0 for sums) outside the data, leave no thread out of "
             "the filling, and check the index: padding is never written."
         )
-    if verdict.space == "local":
+    if access.space == "local":
         return "local array", "Give every element of the local array a value before it is read."
-    owner = re.search(r"buffer (\w+)", verdict.detail)
-    if owner and owner[1] in _outputs(scene.task):
+    name = access.location.name if access.location else None
+    if name in _outputs(scene.task):
         return "garbage output", (
-            f"`{owner[1]}` arrives filled with garbage and is read or added to: write it outright, "
+            f"`{name}` arrives filled with garbage and is read or added to: write it outright, "
             "or clear it first (cudaMemsetAsync or a kernel of its own) before anything adds to it."
         )
     return "scratch memory", (
         "Device memory from cudaMalloc starts as garbage: clear it, or write every element, "
         "before it is read. This holds for counters and partial sums at every call."
     )
+
+
+def _name_access(access: Access) -> str:
+    """`read of 4 bytes of global memory`."""
+    size = "" if access.bytes is None else f" of {access.bytes} bytes"
+    space = "" if access.space is None else f" of {access.space} memory"
+    return f"{access.kind or 'access'}{size}{space}"
 
 
 def _outputs(task: Task) -> set[str]:
@@ -143,33 +217,11 @@ def _near(spot: SourceSpot | None, lines: tuple[int, ...], reach: int = 2) -> bo
     return spot is not None and any(abs(spot.line - line) <= reach for line in lines)
 
 
-def _relation(detail: str) -> str:
-    """Where the access lies against its buffer, without the figures: a size may be hidden."""
-    if before := _BEFORE.search(detail):
-        return f"before the start of {one_line(before['owner'], 60)}"
-    place = _PLACE.search(detail) or _INSIDE.search(detail)
-    if place is None:
-        return "in nobody's memory" if "nobody" in detail else ""
-    owner = one_line(place["owner"], 60)
-    past = int(place["offset"]) - int(place["size"])
-    if past < 0:
-        return f"in {owner}"
-    return f"just past the end of {owner}" if past < 4096 else f"far past the end of {owner}"
-
-
-def _owner(detail: str) -> str:
-    place = _PLACE.search(detail) or _INSIDE.search(detail)
-    return f"in {one_line(place['owner'].split(',')[0], 60)}" if place else ""
-
-
-def _thread(thread: ThreadSpot | None) -> str:
-    return "" if thread is None else f"thread {thread.thread} of block {thread.block}"
-
-
 def _array(spot: SourceSpot | None, scene: Scene) -> str:
     """The shared array that the line names."""
     text = spot.text if spot else ""
     for array in scene.source.shared_arrays:
         if re.search(rf"\b{re.escape(array.name)}\b", text):
-            return f"`{one_line(array.name + array.extents, 60)}` is declared in line {array.line}"
+            name = f"`{one_line(array.name + array.extents, 60)}`" if scene.may_quote else "it"
+            return f"{name} is declared in line {array.line}"
     return ""

@@ -1,6 +1,5 @@
 """The reflection agent: a diagnosis always, a critique on top where there is a model."""
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -9,7 +8,7 @@ from cuda_llm.agents.prompting.templates import Templates, open_templates
 from cuda_llm.agents.quote import join
 from cuda_llm.agents.reflection.critique import Critiqued, criticise
 from cuda_llm.agents.reflection.declarations import misdeclared
-from cuda_llm.agents.reflection.diagnosis import Diagnosis, Scene
+from cuda_llm.agents.reflection.diagnosis import Scene
 from cuda_llm.agents.reflection.failures import diagnose_failure
 from cuda_llm.agents.reflection.repeats import Finding, merge
 from cuda_llm.agents.reflection.slow_kernels import HARDWARE_LIMIT, diagnose_speed
@@ -75,7 +74,7 @@ def find_failures(situation: Situation, judged: Sequence[Attempt]) -> Iterator[F
             verdict = situation.archive.verdict(attempt.id)
             diagnosis = diagnose_failure(verdict, scene_of(situation, attempt))
             if diagnosis is not None:
-                yield attempt, _quotable(diagnosis, attempt)
+                yield attempt, diagnosis
 
 
 def find_misdeclared(situation: Situation, judged: Sequence[Attempt]) -> Iterator[Finding]:
@@ -95,10 +94,9 @@ def find_limits(situation: Situation, judged: Sequence[Attempt]) -> Iterator[Hin
         if profile is None:
             continue
         scene = scene_of(situation, attempt)
-        for found in diagnose_speed(situation, attempt, profile, scene):
-            if found.code == HARDWARE_LIMIT and attempt != situation.incumbent:
+        for one in diagnose_speed(situation, attempt, profile, scene):
+            if one.code == HARDWARE_LIMIT and attempt != situation.incumbent:
                 continue
-            one = _quotable(found, attempt)
             yield Hint(
                 round=situation.round,
                 about=attempt.id,
@@ -124,14 +122,8 @@ def scene_of(situation: Situation, attempt: Attempt) -> Scene:
         source=SourceFacts(situation.archive.source(attempt.id)),
         task=situation.task,
         hardware=situation.hardware,
+        may_quote=attempt.written_by != "playbook",
     )
-
-
-def _quotable(diagnosis: Diagnosis, attempt: Attempt) -> Diagnosis:
-    """Without lines of a playbook: no prompt ever contains them."""
-    if attempt.written_by != "playbook":
-        return diagnosis
-    return replace(diagnosis, evidence=_without_source(diagnosis.evidence))
 
 
 def _decisions(
@@ -151,8 +143,3 @@ def _decisions(
     ours = [one.id for one in judged if one.code.startswith("INFRA_")]
     if ours:
         yield f"{', '.join(ours)}: our own parts failed; not held against the kernel"
-
-
-def _without_source(text: str) -> str:
-    """The text without what it quotes from a source."""
-    return re.sub(r":? `[^`]*`", "", text)

@@ -27,11 +27,12 @@ def techniques_against(code: str, situation: Situation, used: Set[str]) -> tuple
 
 def ruled_out(profile: Profile, dominating: Bottleneck) -> tuple[str, ...]:
     """What the figures say cannot help, whatever dominates."""
-    found = list(words_for(dominating.code).no_use)
+    words = words_for(dominating.code)
+    found = list(words.no_use)
     if profile.launches:
         longest = max(profile.launches, key=lambda launch: launch.time_us)
         figures = longest.figures
-        if longest.occupancy >= 0.95 and not any("occupancy" in one for one in found):
+        if longest.occupancy >= 0.95 and not words.names_occupancy:
             found.append("more occupancy")
         if figures.get("useful_byte_share", 0.0) >= 0.99:
             found.append("coalescing further: every byte fetched is used")

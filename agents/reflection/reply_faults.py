@@ -15,7 +15,7 @@ def no_code(verdict: NoCode) -> Diagnosis | None:
         code=verdict.code,
         cause=verdict.kind,
         text=f"{said[0].upper()}{said[1:]}.",
-        evidence=one_line(verdict.reason.removeprefix(said).lstrip(": ")),
+        evidence=one_line(verdict.said),
     )
 
 

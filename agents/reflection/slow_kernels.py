@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from cuda_llm.agents.bottlenecks import words_for
 from cuda_llm.agents.limit import AT_THE_LIMIT, share_of_limit
-from cuda_llm.agents.quote import join, one_line, quote_line
+from cuda_llm.agents.quote import join, one_line
 from cuda_llm.agents.reflection.diagnosis import Diagnosis, Scene
 from cuda_llm.agents.reflection.in_vain import tried_in_vain
 from cuda_llm.agents.reflection.remedies import ruled_out, techniques_against
@@ -47,7 +47,7 @@ def _dominating(
         text=_say(words.name, words.why, plain or [one_line(first.advice)]),
         evidence=join(
             f"{first.share:.0%} of the time at the largest size",
-            quote_line(first.spot),
+            scene.quote_line(first.spot),
             one_line(first.explanation) if first.code in _TOLD_AS_EVIDENCE else "",
             _next_in_line(others),
         ),

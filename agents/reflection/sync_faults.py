@@ -1,6 +1,6 @@
 """Threads that do not wait for each other, or wait for ever."""
 
-from cuda_llm.agents.quote import join, one_line, quote_line
+from cuda_llm.agents.quote import join, one_line
 from cuda_llm.agents.reflection.diagnosis import Diagnosis, Scene
 from cuda_llm.outcomes import DataRace, InvalidSync, TimedOut
 
@@ -15,17 +15,16 @@ def data_race(verdict: DataRace, scene: Scene) -> Diagnosis:
     """Two accesses of shared memory with no barrier between them."""
     here, before = verdict.spot, verdict.other
     cause, text = _why_race(verdict, scene)
-    against = f"against {quote_line(before)}" if before else ""
+    against = f"against {scene.quote_line(before)}" if before else ""
     return Diagnosis(
         code=verdict.code,
         cause=cause,
         text=text,
         evidence=join(
-            f"{one_line(verdict.kind, 20)} at {quote_line(here)}"
-            if here
-            else one_line(verdict.kind, 20),
+            f"{verdict.kind} at {scene.quote_line(here)}" if here else verdict.kind,
             against,
             _barriers(verdict, scene),
+            scene.known_of(verdict.error, verdict.replay, placed=True),
         ),
     )
 
@@ -46,7 +45,7 @@ def invalid_sync(verdict: InvalidSync, scene: Scene) -> Diagnosis:
             "The barrier stands under a branch that not all threads take: move it out of the "
             "branch, and let the branch guard the work alone."
         )
-        seen = f"under line {branch.first}: `{one_line(branch.header, 100)}`"
+        seen = f"under line {branch.first}{scene.quote(branch.header)}"
     elif line and (early := scene.source.left_early(line)):
         cause = "early return"
         text = (
@@ -62,10 +61,17 @@ def invalid_sync(verdict: InvalidSync, scene: Scene) -> Diagnosis:
         )
         seen = f"in the loop of line {scene.source.around(line, 'for', 'while')[0].first}"
     else:
-        cause = one_line(verdict.kind, 40)
+        cause = verdict.kind
         text = "Not all threads reach the same barrier: give every thread one way through it."
     return Diagnosis(
-        code=verdict.code, cause=cause, text=text, evidence=join(quote_line(verdict.spot), seen)
+        code=verdict.code,
+        cause=cause,
+        text=text,
+        evidence=join(
+            scene.quote_line(verdict.spot),
+            seen,
+            scene.known_of(verdict.error, verdict.replay, placed=True),
+        ),
     )
 
 
@@ -73,7 +79,7 @@ def timed_out(verdict: TimedOut, scene: Scene) -> Diagnosis:
     """Something that does not end, or that is far too much work."""
     line = verdict.spot.line if verdict.spot else 0
     loop = next(iter(scene.source.around(line, "for", "while", "do")), None) if line else None
-    seen = f"in the loop of line {loop.first}: `{one_line(loop.header, 100)}`" if loop else ""
+    seen = f"in the loop of line {loop.first}{scene.quote(loop.header)}" if loop else ""
     match verdict.stage:
         case "compile":
             text = "Compiling takes too long: unroll less, instantiate fewer templates."
@@ -82,7 +88,7 @@ def timed_out(verdict: TimedOut, scene: Scene) -> Diagnosis:
                 "The host part of `solve` does not return: look for loops that wait for the "
                 "device or whose bound never comes."
             )
-        case _ if loop and loop.kind == "while" and scene.source.atomics:
+        case _ if verdict.crowded or (loop and loop.kind == "while" and scene.source.atomics):
             text = (
                 "Threads spin for others that may never run: a lock inside a warp, or waiting for "
                 "blocks that are not resident, never ends. Do without the lock."
@@ -97,7 +103,13 @@ def timed_out(verdict: TimedOut, scene: Scene) -> Diagnosis:
         code=verdict.code,
         cause=one_line(verdict.stage, 20),
         text=text,
-        evidence=join(quote_line(verdict.spot), seen),
+        evidence=join(
+            scene.quote_line(verdict.spot),
+            seen,
+            "more blocks than are resident at once" if verdict.crowded else "",
+            scene.launch_of(verdict.kernel) if verdict.spot is None else "",
+            scene.known_of(verdict.error, verdict.replay, placed=verdict.spot is not None),
+        ),
     )
 
 

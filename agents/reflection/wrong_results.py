@@ -1,112 +1,127 @@
 """Kernels that run to their end and are wrong."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cuda_llm.agents.quote import join, one_line
 from cuda_llm.agents.reflection.diagnosis import Diagnosis, Scene
+from cuda_llm.fact_wording import is_vector
 from cuda_llm.outcomes import InputMutated, LateWrite, Nondeterministic, WrongResult
-from cuda_llm.wording import say_dims
+from cuda_llm.patterns import CaseKind, ElementKind, RegionKind
+from cuda_llm.wording import describe_instability, describe_patterns, say_dims
 
 VECTOR_TAIL = "vector tail"
 FEW = 4
 """Outputs that a lost term and lost precision leave equally wrong."""
 
 
+Sign = ElementKind | CaseKind | RegionKind | str
+_VECTOR_STEP = "vector step"
+"""Right sizes are multiples of a step as short as a vector."""
+_TAILS = (
+    *(RegionKind.LAST_ROWS, RegionKind.LAST_COLUMNS, RegionKind.LAST_ELEMENTS),
+    RegionKind.LAST_CORNER,
+)
+
+
 @dataclass(frozen=True)
 class _Look:
     """What a pattern of wrong elements points at."""
 
-    pattern: str
-    """Searched in `WrongResult.looks_like`."""
+    kinds: frozenset[Sign]
+    """One of them is enough."""
     cause: str
     text: str
 
 
-_LOOKS = (
+_LOOKS: Sequence[_Look] = (
     _Look(
-        r"rounding to|rounded|half precision|TF32|bfloat16",
+        frozenset(
+            {ElementKind.ROUNDED_TO_TF32, ElementKind.ROUNDED_TO_BF16, CaseKind.EXACTNESS_PROBE}
+        ),
         "precision",
         "Precision is lost: keep inputs and sums in the type the task asks for, without tensor "
         "cores of a shorter type and without fast approximations; large sums need several "
         "accumulators or a tree.",
     ),
     _Look(
-        r"tail after whole vectors",
+        frozenset({_VECTOR_STEP}),
         VECTOR_TAIL,
         "Only sizes that are multiples of the vector width are right: the elements after the last "
         "whole vector are not handled. Treat them one by one.",
     ),
     _Look(
-        r"last (?:partial )?tile|last corner|tail after whole vectors|multiples of \d+",
+        frozenset({*_TAILS, CaseKind.MULTIPLE_OF}),
         "last tile",
         "The last, partial tile is wrong: round the grid up, and guard loads and stores by the "
         "real extent in each dimension.",
     ),
     _Look(
-        r"never written",
+        frozenset({ElementKind.UNWRITTEN}),
         "not written",
         "Elements of the output are never written: the grid or the loop does not reach them, or "
         "the launch fails unseen. Round the grid up and check the index arithmetic.",
     ),
     _Look(
-        r"right only where \w+ equals",
+        frozenset({CaseKind.EQUAL_DIMS}),
         "strides swapped",
         "Only square sizes are right: a row length is used where a column length belongs.",
     ),
     _Look(
-        r"transpose of what|one place off|reverse order",
+        frozenset({ElementKind.TRANSPOSED, ElementKind.SHIFTED, ElementKind.REVERSED}),
         "index mapping",
         "The values are right, but lie in the wrong place: rows and columns, or an offset, are "
         "mixed up.",
     ),
     _Look(
-        r"times what it should be|too many",
+        frozenset({ElementKind.MULTIPLE, ElementKind.TOO_MANY, ElementKind.ONE_TOO_MANY}),
         "counted twice",
         "Terms are counted more than once: overlapping tiles, partial sums added by every thread, "
         "or counters that are not cleared at each call.",
     ),
     _Look(
-        r"one \d+th of|most terms are lost|too few|off by one",
+        frozenset({ElementKind.FRACTION, ElementKind.TOO_FEW, ElementKind.ONE_TOO_FEW}),
         "terms lost",
         "Terms are lost: partial sums of some warps or blocks are not added, an update is not "
         "atomic, or the last terms of a loop are skipped.",
     ),
     _Look(
-        r"NaN|infinity",
+        frozenset({ElementKind.NAN, ElementKind.INFINITE}),
         "not finite",
         "NaN or infinity: garbage is used as a number, or something overflows or divides by zero.",
     ),
     _Look(
-        r"all zeros|one constant|copy of",
+        frozenset({ElementKind.ZEROS, ElementKind.CONSTANT, ElementKind.COPIED}),
         "nothing computed",
         "Nothing of the inputs reaches the output at this size: the kernel does not run, the part "
         "beyond whole tiles is left out, or the result is never stored.",
     ),
     _Look(
-        r"only inputs drawn from",
+        frozenset({CaseKind.DISTRIBUTION}),
         "special inputs",
         "Only some kinds of input are wrong: look at signs, large magnitudes, cancellation and "
         "repeated values.",
     ),
     _Look(
-        r"right up to|wrong up to",
+        frozenset({CaseKind.ABOVE, CaseKind.BELOW}),
         "size limit",
         "Right and wrong part at one size: look for a grid, an index type or a buffer with a fixed "
         "limit, and for paths taken only beyond it.",
     ),
     _Look(
-        r"every \d+th element|first element only|last element only",
+        frozenset({RegionKind.EVERY_NTH, RegionKind.FIRST_ELEMENT, RegionKind.LAST_ELEMENT}),
         "single places",
         "Wrong at regular or single places: look at the edges of tiles and at what one thread of "
         "each group does.",
     ),
     _Look(
-        r"negative of",
+        frozenset({ElementKind.NEGATED}),
         "sign",
         "The sign is wrong.",
     ),
 )
+"""The first that fits decides."""
 
 
 def wrong_result(verdict: WrongResult, scene: Scene) -> Diagnosis:
@@ -120,7 +135,7 @@ def wrong_result(verdict: WrongResult, scene: Scene) -> Diagnosis:
         text=text,
         evidence=join(
             f"{verdict.failed_cases} of {verdict.cases} cases wrong",
-            one_line(verdict.looks_like, 200),
+            one_line("; ".join(describe_patterns(verdict)), 240),
             _case(verdict),
             seen,
         ),
@@ -152,7 +167,10 @@ def nondeterministic(verdict: Nondeterministic, scene: Scene) -> Diagnosis:
         code=verdict.code,
         cause="order of atomics" if atomics else "unsynchronised blocks",
         text=f"The same input gives different results: {cause}.",
-        evidence=join(one_line(verdict.detail), f"atomics in line {atomics[0]}" if atomics else ""),
+        evidence=join(
+            one_line(verdict.detail or describe_instability(verdict)),
+            f"atomics in line {atomics[0]}" if atomics else "",
+        ),
     )
 
 
@@ -168,14 +186,26 @@ def late_write(verdict: LateWrite) -> Diagnosis:
     )
 
 
+def _signs(verdict: WrongResult) -> frozenset[Sign]:
+    """Everything that is known of the pattern, by kind."""
+    elements, cases = verdict.looks_like, verdict.case_pattern
+    found: list[Sign] = []
+    if elements is not None:
+        found += [elements.kind, *([elements.region.kind] if elements.region else [])]
+    if cases is not None:
+        found += [cases.kind, *([_VECTOR_STEP] if is_vector(cases) else [])]
+    return frozenset(found)
+
+
 def _by_look(verdict: WrongResult, scene: Scene) -> tuple[str, str] | None:
     """Few sizes may share a multiple by chance: a vector tail needs vectors in the source."""
-    seen = (one for one in _LOOKS if re.search(one.pattern, verdict.looks_like))
+    signs = _signs(verdict)
+    seen = (one for one in _LOOKS if signs & one.kinds)
     vectors = bool(scene.source.vector_accesses)
     look = next((one for one in seen if vectors or one.cause != VECTOR_TAIL), None)
     if look is None:
         return None
-    if look.cause == "precision" and verdict.elements <= FEW:
+    if look.cause == "precision" and verdict.elements is not None and verdict.elements <= FEW:
         return "terms or precision", (
             "So few outputs show no pattern: look first for terms that are left out or added twice "
             "(a tail after whole vectors, a last partial block), then for sums kept in a shorter "
@@ -185,12 +215,13 @@ def _by_look(verdict: WrongResult, scene: Scene) -> tuple[str, str] | None:
 
 
 def _by_amount(verdict: WrongResult) -> tuple[str, str]:
-    if verdict.failed_cases < verdict.cases and verdict.wrong == verdict.elements:
+    everything = verdict.elements is not None and verdict.wrong == verdict.elements
+    if verdict.failed_cases < verdict.cases and everything:
         return "some cases", (
             "Wrong as a whole in some cases, right in others: look for paths chosen by size, and "
             "for state kept from one call to the next."
         )
-    if verdict.elements and verdict.wrong == verdict.elements:
+    if everything:
         return "formula", (
             "Every element is wrong: check the formula and the index mapping against the task "
             "before anything else."
@@ -211,8 +242,10 @@ def _case(verdict: WrongResult) -> str:
     if not verdict.dims or verdict.size_class == "hidden":
         return "seen at a hidden size" if verdict.size_class == "hidden" else ""
     index = ", ".join(map(str, verdict.index))
+    extent = ""
+    if verdict.wrong is not None and verdict.elements is not None:
+        extent = f"; {verdict.wrong:,} of {verdict.elements:,} are wrong"
     return (
         f"at {say_dims(verdict.dims)}: {one_line(verdict.buffer, 40)}[{index}] is "
-        f"{verdict.got:.6g}, should be {verdict.expected:.6g}; {verdict.wrong:,} of "
-        f"{verdict.elements:,} are wrong"
+        f"{verdict.got:.6g}, should be {verdict.expected:.6g}{extent}"
     )

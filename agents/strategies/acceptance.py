@@ -60,7 +60,7 @@ def compare(situation: Situation, contender: Attempt, incumbent: Attempt) -> str
 
 def contest_of(situation: Situation, contender: Attempt, incumbent: Attempt) -> Contested | None:
     """Returns the duel of these two, where there was one."""
-    duel = situation.contests.get(contender.id)
+    duel = situation.duels.get(contender.id)
     return duel if duel is not None and duel.incumbent == incumbent.id else None
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from cuda_llm.fact_wording import place
 from cuda_llm.outcomes import Passed
 from cuda_llm.profile import Profile, SizeTime
 from cuda_llm.search import Attempt
@@ -17,7 +18,6 @@ from cuda_llm.traces.figures import say_circumstances
 from cuda_llm.traces.run_folder import RunFolder
 from cuda_llm.traces.verify import SOLUTION, verify_command
 from cuda_llm.traces.whole_file import write_whole
-from cuda_llm.wording import place
 
 
 class BestKeeper:

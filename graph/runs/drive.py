@@ -45,15 +45,15 @@ class Driver:
             "recursion_limit": (rounds + 2) * (STEPS_A_ROUND + agents),
         }
 
-    async def go(self, hints: Sequence[str] = ()) -> None:
-        """Go on from where the run stands. `hints` answer a review.
+    async def run(self, hints: Sequence[str] = ()) -> None:
+        """Run the graph on from its checkpoint. `hints` answer a review.
 
         Being cancelled is recorded before it is passed on; everything at work has ended by then.
         """
         with bound(run_id=self.wiring.run_id):
-            await self._go(hints)
+            await self._run(hints)
 
-    async def _go(self, hints: Sequence[str]) -> None:
+    async def _run(self, hints: Sequence[str]) -> None:
         state = await self.state()
         if state.created_at is not None:
             _log.info("the run goes on from its checkpoint", checkpoint_at=state.created_at)

@@ -28,7 +28,7 @@ class Parts:
     overrides: Overrides
     task: Task
     device: Device
-    chosen: Chosen
+    generator_choice: Chosen
     """Who writes, by name, and what the user should know of that."""
     generator: Generator | None
     """None for the one that asks a model: it needs a run to keep prompts and replies in."""
@@ -36,7 +36,7 @@ class Parts:
     agents: tuple[PlacedAgent, ...]
     templates: Templates
     """The prompts of whoever asks a model to write."""
-    own_parts: tuple[str, ...]
+    own_part_names: tuple[str, ...]
     """Names of the agents, and of a generator and a reflector of the user's: who may be given a
     model of its own."""
 
@@ -48,7 +48,7 @@ class Parts:
     @property
     def model(self) -> str:
         """Name of the model that writes; empty where none does."""
-        return self.named if self.chosen.name == "llm" else ""
+        return self.named if self.generator_choice.name == "llm" else ""
 
     @property
     def critic(self) -> str:
@@ -58,7 +58,7 @@ class Parts:
         if not (self.strategy.components & self.request.components).hints:
             return ""
         own = name_of(self.overrides.reflection_model) or self.request.reflection_model
-        return own or ("" if self.chosen.name == "playbook" else self.named)
+        return own or ("" if self.generator_choice.name == "playbook" else self.named)
 
     @property
     def named(self) -> str:
@@ -77,7 +77,7 @@ def find_parts(request: RunRequest, overrides: Overrides) -> Parts:
     check_request(request)
     parts = find_named(settle(request), overrides)
     named = settings().agent_models
-    by_settings = {name: named[name] for name in parts.own_parts if name in named}
+    by_settings = {name: named[name] for name in parts.own_part_names if name in named}
     models = {**by_settings, **parts.request.agent_models}
     return replace(parts, request=replace(parts.request, agent_models=models))
 
@@ -98,19 +98,19 @@ def find_named(request: RunRequest, overrides: Overrides) -> Parts:
     )
     agents = find_agents(request.agents, overrides.agents)
     generator = own or open_chosen(chosen, task)
-    own_parts = (*(one.name for one in agents), *names_of(generator, overrides.reflector))
-    check_agent_models((*request.agent_models, *overrides.agent_models), own_parts)
+    own_part_names = (*(one.name for one in agents), *names_of(generator, overrides.reflector))
+    check_agent_models((*request.agent_models, *overrides.agent_models), own_part_names)
     return Parts(
         request=request,
         overrides=overrides,
         task=task,
         device=overrides.device or open_device(request.device),
-        chosen=chosen,
+        generator_choice=chosen,
         generator=generator,
         strategy=overrides.strategy or find_strategy(request.strategy),
         agents=agents,
         templates=open_templates(request.prompts),
-        own_parts=own_parts,
+        own_part_names=own_part_names,
     )
 
 
@@ -134,10 +134,10 @@ def names_of(*parts: Generator | Reflector | None) -> tuple[str, ...]:
     return tuple(part.name for part in parts if part is not None)
 
 
-def check_agent_models(named: Sequence[str], own_parts: Sequence[str]) -> None:
+def check_agent_models(named: Sequence[str], own_part_names: Sequence[str]) -> None:
     """Check that each model is for a part of the run. Raises UsageError."""
-    if strangers := [one for one in named if one not in own_parts]:
-        known = ", ".join(own_parts) or "none"
+    if strangers := [one for one in named if one not in own_part_names]:
+        known = ", ".join(own_part_names) or "none"
         msg = f"--agent-model {strangers[0]}=...: nobody in this run is called that; there are"
         raise UsageError(f"{msg} {known} (--model and --reflection-model name those of our agents)")
 

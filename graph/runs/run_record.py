@@ -26,7 +26,7 @@ def describe_run(parts: Parts) -> dict[str, Any]:
         "device_spec": spec_of(parts.device, parts.request.device),
         "hardware": parts.device.hardware.name,
         "time_source": parts.device.capabilities.time_source,
-        "generator": parts.chosen.name,
+        "generator": parts.generator_choice.name,
         "model": parts.model,
         "strategy": parts.strategy.name,
         "note": note_of(parts),
@@ -51,7 +51,7 @@ def check_device(run: dict[str, Any], device: Device) -> None:
 
 def note_of(parts: Parts) -> str:
     """What the user should know of how the run was set up, who writes and what judges."""
-    return "; ".join(filter(None, (parts.chosen.note, *parts.device.notes)))
+    return "; ".join(filter(None, (parts.generator_choice.note, *parts.device.notes)))
 
 
 def read_request(folder: RunFolder, run: dict[str, Any]) -> RunRequest:

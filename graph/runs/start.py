@@ -88,6 +88,6 @@ async def work(
     try:
         wiring = wire_parts(parts, recorder, budget)
         async with open_driver(wiring, build_graph(agents=parts.agents)) as driver:
-            await driver.go(hints)
+            await driver.run(hints)
     finally:
         recorder.close()

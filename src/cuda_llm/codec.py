@@ -56,11 +56,49 @@ def encode_verdict(verdict: Verdict) -> dict[str, Any]:
 
 
 def decode_verdict(data: Mapping[str, Any]) -> Verdict:
-    """The verdict that `data` was encoded from. Raises ValueError."""
+    """The verdict that `data` was encoded from, by this version or an older one.
+
+    Raises ValueError.
+    """
     fields = {key: value for key, value in data.items() if key != "code"}
     code = str(data.get("code"))
+    if code in _FORMERLY:
+        fields = _FORMERLY[code](fields)
     verdict: Verdict = decode(_verdict_kinds().get(code, InfraFailed), fields)
     return verdict
+
+
+Fields = dict[str, Any]
+
+
+def _access_in_words(fields: Fields) -> Fields:
+    """Formerly `space`, `access` and `bytes`, and the place a sentence. 0 bytes: a GPU's error."""
+    if "space" not in fields:
+        return fields
+    kept = {name: fields[name] for name in fields.keys() - {"space", "access", "bytes"}}
+    if fields.get("bytes") == 0:
+        return kept
+    size, kind = fields.get("bytes"), fields.get("access") or None
+    return {**kept, "access": {"space": fields["space"] or None, "kind": kind, "bytes": size}}
+
+
+def _pattern_in_words(fields: Fields) -> Fields:
+    """Formerly a pattern was a phrase, and what is held back of a hidden size was 0."""
+    changed = dict(fields)
+    if isinstance(fields.get("looks_like"), str):
+        changed["detail"] = changed.pop("looks_like")
+    if fields.get("elements") == 0:
+        changed |= {"wrong": None, "elements": None}
+    return changed
+
+
+_FORMERLY: Mapping[str, Callable[[Fields], Fields]] = {
+    "ILLEGAL_ACCESS": _access_in_words,
+    "MISALIGNED": _access_in_words,
+    "UNINITIALISED_READ": _access_in_words,
+    "WRONG_RESULT": _pattern_in_words,
+}
+"""How fields of older records become today's. Their words stay words: `detail`, which is shown."""
 
 
 @cache

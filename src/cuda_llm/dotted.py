@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from cuda_llm.errors import UsageError
+from cuda_llm.log import share_structlog
 
 
 def is_dotted(name: str) -> bool:
@@ -23,6 +24,7 @@ def load_dotted(name: str, what: str) -> Any:
     place, colon, attribute = name.rpartition(":")
     if not colon:
         place, _, attribute = name.rpartition(".")
+    share_structlog()
     try:
         module = _load_file(Path(place)) if place.endswith(".py") else _load_module(place)
     except Exception as error:  # a user's own code may raise anything

@@ -23,10 +23,9 @@ an `Archive` with sources and `Verdict`s. The modules `outcomes` and `events` ho
 verdict and of event. `encode` and `decode` turn these values into plain JSON and back.
 """
 
-from functools import cache
-from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from cuda_llm.lazy_exports import find_export
 
 if TYPE_CHECKING:
     from cuda_llm import outcomes
@@ -114,9 +113,6 @@ if TYPE_CHECKING:
     )
     from cuda_llm.traces.read import read_events
     from cuda_llm.traces.run_folder import RunFolder
-
-MODULES = ("events", "outcomes")
-"""What is exported as a whole."""
 
 __all__ = [
     "EVERYTHING",
@@ -228,21 +224,4 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Import a public name at its first use: a small agent loads no device and no graph."""
-    home = _homes().get(name)
-    if home is None:
-        msg = f"module {__name__!r} has no attribute {name!r}"
-        raise AttributeError(msg)
-    if name in MODULES:
-        import_module(f"{home}.{name}")
-    return getattr(import_module(home), name)
-
-
-@cache
-def _homes() -> dict[str, str]:
-    """The module that each name is imported from above: one list for people, checkers and us."""
-    import ast
-
-    imports = ast.walk(ast.parse(Path(__file__).read_text(encoding="utf-8")))
-    found = [(one.names, one.module) for one in imports if isinstance(one, ast.ImportFrom)]
-    homes = {name.name: home for names, home in found for name in names if home}
-    return {name: homes[name] for name in __all__}
+    return find_export(__name__, name)

@@ -1,9 +1,126 @@
-"""What verdicts know beyond their kind."""
+"""What verdicts know beyond their kind: accesses and where they point, limits, a driver's errors.
+
+What is not known is None, never 0 and never an empty text.
+"""
 
 from dataclasses import dataclass
 from typing import Literal
 
+Space = Literal["global", "shared", "local", "const", "param", "generic"]
+"""A memory space; `generic` where an instruction was given another space's address."""
+
+AccessKind = Literal["read", "write", "atomic"]
+
+Relation = Literal["inside", "past-end", "before-start", "nowhere"]
+"""Where an address lies against the memory nearest to it; `nowhere`: it is near nobody's."""
+
+Owner = Literal[
+    "buffer", "scratch", "variable", "constant", "shared", "local", "param", "allocation"
+]
+"""Whose memory it is; `scratch` came from cudaMalloc, `allocation` is one that nobody named."""
+
+RaceKind = Literal["write-write", "read-write", "write-read"]
+"""The earlier access, then the later one; an atomic update counts as a write."""
+
+SyncKind = Literal["divergent-barrier", "partial-mask", "deadlock"]
+
+SyncReason = Literal[
+    "different-barriers",
+    "different-thread-counts",
+    "no-such-barrier",
+    "not-a-member",
+    "missing-lanes",
+    "absent-lane",
+]
+"""What exactly is wrong with a barrier or a warp collective."""
+
+StopReason = Literal["assert", "trap", "illegal-instruction", "invalid-pc", "launch-failure"]
+"""What stopped a kernel; `launch-failure`: a GPU says no more than that one failed."""
+
+LimitName = Literal[
+    "grid-extent",
+    "block-extent",
+    "threads-per-block",
+    "launch-bounds",
+    "shared-memory",
+    "registers",
+    "resident-blocks",
+    "cluster",
+]
+"""What a launch asks too much of."""
+
 ReplayOutcome = Literal["located", "nothing-found", "other-verdict", "not-finished", "not-run"]
+
+LoadFault = Literal["no-solve", "undefined-function", "linker", "driver"]
+"""Why a compiled candidate cannot be loaded."""
+
+Instability = Literal["order-of-execution", "spread"]
+"""`order-of-execution`: right with one order of blocks and warps, wrong with another."""
+
+MemoryRequest = Literal["cudaMalloc", "variables", "to-load", "to-run"]
+"""What found no memory: an allocation of `solve`, its module's variables, its code, or a call."""
+
+MemoryBound = Literal["quota", "device"]
+
+BuildFault = Literal[
+    "signature",
+    "undefined-name",
+    "no-member",
+    "missing-header",
+    "static-shared-memory",
+    "unsupported-instruction",
+    "host-call-in-device-code",
+    "device-call-in-host-code",
+    "redefinition",
+    "not-a-constant",
+    "types",
+    "syntax",
+    "undefined-reference",
+    "too-large",
+    "empty",
+]
+"""What a message of a compiler says about the source."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Location:
+    """Where an access points."""
+
+    relation: Relation | None = None
+    owner: Owner | None = None
+    name: str | None = None
+    """Of a buffer."""
+    number: int | None = None
+    """Of an allocation by cudaMalloc, from 0."""
+    offset_bytes: int | None = None
+    """From the owner's start; negative before it."""
+    size_bytes: int | None = None
+    """Of the owner."""
+    freed: bool = False
+    address: int | None = None
+    """Where nobody owns it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Access:
+    """One access of memory by one thread."""
+
+    space: Space | None = None
+    kind: AccessKind | None = None
+    bytes: int | None = None
+    location: Location | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CudaError:
+    """All that a GPU says of a kernel that it stopped."""
+
+    number: int
+    """A CUresult; cudaError_t has the same numbers."""
+    name: str
+    """As a CUDA programmer knows it, e.g. `cudaErrorIllegalAddress`."""
+    kernel: str | None = None
+    """The one launched last."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,3 +134,27 @@ class Replay:
     """Of the other verdict that it came to."""
     detail: str = ""
     """Why it was not run."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaunchShape:
+    """A launch as it was asked for."""
+
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    dynamic_shared_bytes: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExceededLimit:
+    """A limit of the device that a launch goes beyond, in the unit of what it limits."""
+
+    name: LimitName
+    asked: int | None = None
+    allowed: int | None = None
+    axis: Literal["x", "y", "z"] | None = None
+    """Of an extent."""
+    static_bytes: int | None = None
+    """Shared memory that the kernel declares, beside the dynamic one asked for."""
+    most_bytes: int | None = None
+    """Shared memory a block may have once the attribute is raised."""

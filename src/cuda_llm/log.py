@@ -130,6 +130,14 @@ class CommandLine:
     configured_structlog = False
 
 
+def share_structlog() -> None:
+    """Before a user's code is loaded in a command: what it logs with structlog joins our records,
+    instead of being printed to stdout.
+    """
+    if CommandLine.is_in_charge:
+        _load_structlog()
+
+
 def join(library: str) -> None:
     """Have a library that brings a handler of its own use ours, where logging is ours."""
     if CommandLine.is_in_charge:

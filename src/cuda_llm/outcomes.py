@@ -5,75 +5,75 @@ every place to change when a variant is added.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import ClassVar, TypeAlias
 
-from cuda_llm.facts import Replay
+from cuda_llm.build_failures import (
+    CompileFailed,
+    Diagnostic,
+    Duplicate,
+    LoadFailed,
+    NoCode,
+    PolicyViolation,
+)
+from cuda_llm.device_faults import (
+    DataRace,
+    DeviceAssert,
+    DeviceFault,
+    IllegalAccess,
+    InvalidSync,
+    Misaligned,
+    TimedOut,
+    UninitialisedRead,
+    lacks_place,
+    with_place,
+    with_replay,
+)
+from cuda_llm.facts import (
+    CudaError,
+    ExceededLimit,
+    Instability,
+    LaunchShape,
+    MemoryBound,
+    MemoryRequest,
+)
+from cuda_llm.patterns import CasePattern, ElementPattern
 from cuda_llm.profile import Profile
-from cuda_llm.spots import SourceSpot, ThreadSpot
+from cuda_llm.spots import SourceSpot
 
-
-@dataclass(frozen=True, kw_only=True)
-class Diagnostic:
-    """One message of a compiler."""
-
-    severity: str
-    """`error` or `warning`."""
-    message: str
-    spot: SourceSpot | None = None
-    tool: str = "nvcc"
-    """Which stage said it: `nvcc`, `ptxas`, `g++`, `ld`."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class NoCode:
-    """The generator's reply held no kernel."""
-
-    code: ClassVar[str] = "NO_CODE"
-    reason: str
-    kind: str = "no_code"
-    """`no_code`, `empty`, `truncated`, `refused`, `several`, `call_failed` ..."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Duplicate:
-    """The same kernel was judged before."""
-
-    code: ClassVar[str] = "DUPLICATE"
-    of: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class CompileFailed:
-    """nvcc, ptxas or the linker refused the source, or ran out of its memory."""
-
-    code: ClassVar[str] = "COMPILE_FAILED"
-    reason: str
-    """One line: the first error, or why there is none (out of memory, killed ...)."""
-    diagnostics: tuple[Diagnostic, ...] = ()
-    """Errors first, bounded."""
-    omitted: int = 0
-    """How many diagnostics were cut."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class PolicyViolation:
-    """The candidate does something no kernel may do."""
-
-    code: ClassVar[str] = "POLICY_VIOLATION"
-    rule: str
-    """Stable name: `include-outside`, `embed-file`, `import`, `export`, `constructor`, `syscall`,
-    `host-touches-device-memory`, `no-launch`, `host-copy`, `memory-quota` ..."""
-    detail: str
-    spot: SourceSpot | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class LoadFailed:
-    """The compiled candidate could not be loaded, or has no `solve`."""
-
-    code: ClassVar[str] = "LOAD_FAILED"
-    detail: str
+__all__ = [
+    "CompileFailed",
+    "DataRace",
+    "DeviceAssert",
+    "DeviceFault",
+    "Diagnostic",
+    "Duplicate",
+    "EmulatorUnsupported",
+    "GuardOverwritten",
+    "HostCrashed",
+    "IllegalAccess",
+    "ImpossibleTime",
+    "InfraFailed",
+    "InputMutated",
+    "InvalidSync",
+    "LateWrite",
+    "LaunchFailed",
+    "LoadFailed",
+    "Misaligned",
+    "NoCode",
+    "Nondeterministic",
+    "OutOfMemory",
+    "Passed",
+    "PolicyViolation",
+    "Quarantined",
+    "TimedOut",
+    "UninitialisedRead",
+    "Verdict",
+    "WrongResult",
+    "lacks_place",
+    "with_place",
+    "with_replay",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,106 +84,26 @@ class LaunchFailed:
     kernel: str
     error: str
     """CUDA's name of the error, e.g. `cudaErrorInvalidConfiguration`."""
-    detail: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class IllegalAccess:
-    """A thread touched memory that is not its own."""
-
-    code: ClassVar[str] = "ILLEGAL_ACCESS"
-    space: str
-    """`global`, `shared`, `local`, `const`."""
-    access: str
-    """`read`, `write` or `atomic`."""
-    bytes: int
-    detail: str
-    """Where it points: buffer or allocation, offset, size."""
-    thread: ThreadSpot | None = None
-    spot: SourceSpot | None = None
-    replay: Replay | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Misaligned:
-    """A thread accessed an address that is not a multiple of the access size."""
-
-    code: ClassVar[str] = "MISALIGNED"
-    space: str
-    bytes: int
-    detail: str
-    thread: ThreadSpot | None = None
-    spot: SourceSpot | None = None
-    replay: Replay | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class DeviceAssert:
-    """Device code called `assert` or `__trap` and meant it."""
-
-    code: ClassVar[str] = "DEVICE_ASSERT"
-    detail: str
-    thread: ThreadSpot | None = None
-    spot: SourceSpot | None = None
-    replay: Replay | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class DataRace:
-    """Two threads of a block touch one shared word without a barrier between them."""
-
-    code: ClassVar[str] = "DATA_RACE"
-    kind: str
-    """`write-write`, `read-write` or `write-read`."""
-    detail: str
-    thread: ThreadSpot | None = None
-    spot: SourceSpot | None = None
-    other: SourceSpot | None = None
-    """The earlier of the two accesses."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class UninitialisedRead:
-    """A value was used that nobody has written."""
-
-    code: ClassVar[str] = "UNINITIALISED_READ"
-    space: str
-    detail: str
-    thread: ThreadSpot | None = None
-    spot: SourceSpot | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class InvalidSync:
-    """A barrier or warp collective that not all of its threads reach."""
-
-    code: ClassVar[str] = "INVALID_SYNC"
-    kind: str
-    """`divergent-barrier`, `partial-mask`, `deadlock`."""
-    detail: str
-    thread: ThreadSpot | None = None
-    spot: SourceSpot | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class TimedOut:
-    """A stage did not finish within its limit."""
-
-    code: ClassVar[str] = "TIMED_OUT"
-    stage: str
-    """`compile`, `kernel`, `host`, `validate`, `profile`."""
-    limit_s: float
+    limit: ExceededLimit | None = None
+    launch: LaunchShape | None = None
     detail: str = ""
-    spot: SourceSpot | None = None
-    replay: Replay | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class OutOfMemory:
-    """The candidate asked for more device memory than its quota."""
+    """The candidate asked for more device memory than its quota, or than there is."""
 
     code: ClassVar[str] = "OUT_OF_MEMORY"
-    detail: str
+    request: MemoryRequest | None = None
+    bytes: int | None = None
+    bound: MemoryBound | None = None
+    """Whose end was reached."""
+    then: str | None = None
+    """How the candidate ended that did not cope with it: a signal, or `exit`."""
+    error: CudaError | None = None
+    beside_baseline: bool = False
+    """What it takes leaves none to the baseline beside it."""
+    detail: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,6 +112,14 @@ class HostCrashed:
 
     code: ClassVar[str] = "HOST_CRASHED"
     signal: str
+    """`exit` where it ended the process; CUDA's name of an error that only host code can cause."""
+    address: int | None = None
+    """What it touched."""
+    status: int | None = None
+    """Of an exit."""
+    killed: bool = False
+    """From outside; perhaps memory ran out."""
+    error: CudaError | None = None
     detail: str = ""
 
 
@@ -207,18 +135,22 @@ class WrongResult:
     distribution: str
     buffer: str
     index: tuple[int, ...]
-    """First bad element."""
+    """First bad element; empty for hidden sizes."""
     got: float
     expected: float
     error: float
     """Largest normalised error, in units of the class's rounding unit."""
     limit: float
-    wrong: int
-    elements: int
-    looks_like: str = ""
-    """Pattern, where one is recognised, e.g. "the last tile is never written"."""
+    wrong: int | None
+    """Elements; None for hidden sizes, and `elements` too."""
+    elements: int | None
+    looks_like: ElementPattern | None = None
+    """What the wrong elements look like, where that is recognised."""
+    case_pattern: CasePattern | None = None
+    """What the wrong cases have in common, where that is recognised."""
     failed_cases: int = 1
     cases: int = 1
+    detail: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -247,7 +179,11 @@ class Nondeterministic:
 
     code: ClassVar[str] = "NONDETERMINISTIC"
     buffer: str
-    detail: str
+    kind: Instability | None = None
+    units: float | None = None
+    """By which two calls differ, in rounding units."""
+    limit: float | None = None
+    detail: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -265,7 +201,7 @@ class ImpossibleTime:
     code: ClassVar[str] = "IMPOSSIBLE_TIME"
     time_us: float
     floor_us: float
-    detail: str
+    detail: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -275,8 +211,10 @@ class EmulatorUnsupported:
     code: ClassVar[str] = "EMULATOR_UNSUPPORTED"
     opcode: str
     kernel: str
-    detail: str = ""
+    others: int = 0
+    """Operations beside it that it does not execute either."""
     spot: SourceSpot | None = None
+    detail: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -340,25 +278,3 @@ Verdict: TypeAlias = (
     | Passed
     | InfraFailed
 )
-
-
-def lacks_place(verdict: Verdict) -> bool:
-    """Whether a GPU stopped the kernel without a line, thread or address, and nobody looked yet."""
-    match verdict:
-        case IllegalAccess() | Misaligned() | DeviceAssert() | TimedOut(stage="kernel"):
-            return verdict.spot is None and verdict.replay is None
-    return False
-
-
-def with_replay(verdict: Verdict, replay: Replay) -> Verdict:
-    """The same with what became of executing its case on the emulated device."""
-    if isinstance(verdict, IllegalAccess | Misaligned | DeviceAssert | TimedOut):
-        return replace(verdict, replay=replay)
-    return verdict
-
-
-def with_place(verdict: Verdict, found: Verdict) -> Verdict:
-    """`verdict` of a GPU, with what the emulated device says of the same case."""
-    if isinstance(found, IllegalAccess | Misaligned | DeviceAssert | TimedOut):
-        return replace(found, replay=Replay(outcome="located"))
-    return with_replay(verdict, Replay(outcome="other-verdict", code=found.code))

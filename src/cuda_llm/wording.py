@@ -3,24 +3,36 @@
 from collections.abc import Mapping
 from typing import assert_never
 
+from cuda_llm.fact_wording import (
+    at,
+    describe_cases,
+    describe_elements,
+    describe_launch,
+    describe_limit,
+    describe_location,
+    lines,
+    phrases,
+)
+from cuda_llm.fault_wording import (
+    describe_crash,
+    describe_fault,
+    describe_out_of_memory,
+    describe_timeout,
+)
 from cuda_llm.outcomes import (
     CompileFailed,
-    DataRace,
-    DeviceAssert,
+    DeviceFault,
     Diagnostic,
     Duplicate,
     EmulatorUnsupported,
     GuardOverwritten,
     HostCrashed,
-    IllegalAccess,
     ImpossibleTime,
     InfraFailed,
     InputMutated,
-    InvalidSync,
     LateWrite,
     LaunchFailed,
     LoadFailed,
-    Misaligned,
     NoCode,
     Nondeterministic,
     OutOfMemory,
@@ -28,11 +40,9 @@ from cuda_llm.outcomes import (
     PolicyViolation,
     Quarantined,
     TimedOut,
-    UninitialisedRead,
     Verdict,
     WrongResult,
 )
-from cuda_llm.spots import SourceSpot, ThreadSpot
 
 
 def describe(verdict: Verdict) -> tuple[str, ...]:
@@ -45,42 +55,43 @@ def describe(verdict: Verdict) -> tuple[str, ...]:
             return describe_wrong(verdict)
         case CompileFailed(reason=reason, diagnostics=diagnostics, omitted=omitted):
             return (reason, *describe_diagnostics(reason, diagnostics, omitted))
-        case PolicyViolation(rule=rule, detail=detail, spot=spot):
-            return (f"{rule}: {detail}", *at(spot))
-        case LoadFailed(detail=detail) | OutOfMemory(detail=detail):
-            return (detail,)
-        case LaunchFailed(kernel=kernel, error=error, detail=detail):
-            return (f"{kernel}: {error}", detail)
-        case (
-            IllegalAccess(detail=detail, thread=thread, spot=spot)
-            | Misaligned(detail=detail, thread=thread, spot=spot)
-            | DeviceAssert(detail=detail, thread=thread, spot=spot)
-            | UninitialisedRead(detail=detail, thread=thread, spot=spot)
-        ):
-            return (detail, *at(spot, thread))
-        case InvalidSync(kind=kind, detail=detail, thread=thread, spot=spot):
-            return (f"{kind}: {detail}", *at(spot, thread))
-        case DataRace(kind=kind, detail=detail, thread=thread, spot=spot, other=other):
-            earlier = () if other is None else (f"against {place(other)}",)
-            return (f"{kind}: {detail}", *at(spot, thread), *earlier)
-        case TimedOut(stage=stage, limit_s=limit_s, detail=detail, spot=spot):
-            return (f"{stage} did not finish within {limit_s:g} s", *lines(detail), *at(spot))
-        case HostCrashed(signal=signal, detail=detail):
-            return (f"the host part died of {signal}", *lines(detail))
+        case PolicyViolation(rule=rule, detail=detail, spot=spot, location=location):
+            touched = "" if location is None else f": {describe_location(location)}"
+            return (f"{rule}: {detail}{touched}", *at(spot))
+        case LoadFailed():
+            return describe_load_failure(verdict)
+        case OutOfMemory():
+            return describe_out_of_memory(verdict)
+        case LaunchFailed(kernel=kernel, error=error, limit=limit, launch=launch, detail=detail):
+            exceeded = () if limit is None else (describe_limit(limit),)
+            shape = () if launch is None else (describe_launch(launch),)
+            named = f"{kernel}: {error}" if kernel else error
+            return (named, *(exceeded or lines(detail)), *shape)
+        case DeviceFault():
+            return describe_fault(verdict)
+        case TimedOut():
+            return describe_timeout(verdict)
+        case HostCrashed():
+            return describe_crash(verdict)
         case GuardOverwritten(buffer=buffer, side=side, offset_bytes=offset):
             return (f"{offset} bytes {side} the edge of {buffer} were overwritten",)
         case InputMutated(buffer=buffer):
             return (f"{buffer} is an input and was changed",)
         case Nondeterministic(buffer=buffer, detail=detail):
-            return (f"{buffer} differs between runs on the same input", detail)
+            first = f"{buffer} differs between runs on the same input"
+            return (first, *lines(detail or describe_instability(verdict)))
         case LateWrite(buffer=buffer):
             return (f"{buffer} changed after solve had finished",)
-        case ImpossibleTime(time_us=time_us, floor_us=floor_us, detail=detail):
-            return (f"{time_us:.3g} us is below the floor of {floor_us:.3g} us", detail)
-        case EmulatorUnsupported(opcode=opcode, kernel=kernel, detail=detail, spot=spot):
+        case ImpossibleTime(time_us=time_us, floor_us=floor_us):
+            floor = f"{time_us:.3g} us is below the floor of {floor_us:.3g} us"
+            return (floor, "less than half of what the bytes and operations of the task need")
+        case EmulatorUnsupported(opcode=opcode, kernel=kernel, others=others, spot=spot):
             needs = f"{kernel} needs {opcode}, which only a real GPU executes"
-            return (needs, *lines(detail), *at(spot))
-        case Quarantined(reason=reason) | NoCode(reason=reason):
+            more = f"and {others} other operations" if others else verdict.detail
+            return (needs, *lines(more), *at(spot))
+        case NoCode(reason=reason, said=said):
+            return (f"{reason}: {said}" if said else reason,)
+        case Quarantined(reason=reason):
             return (reason,)
         case Duplicate(of=of):
             return (f"the same kernel as {of}",)
@@ -98,11 +109,46 @@ def describe_wrong(verdict: WrongResult) -> tuple[str, ...]:
         f"{verdict.failed_cases} of {verdict.cases} cases: {where}, {verdict.distribution} input, "
         f"{verdict.buffer}[{index}] is {verdict.got:.9g}, should be {verdict.expected:.9g}"
     )
-    extent = (
-        f"{verdict.wrong:,} of {verdict.elements:,} elements are wrong; "
-        f"largest error {verdict.error:.3g} units, allowed {verdict.limit:.3g}"
+    extent = f"largest error {verdict.error:.3g} units, allowed {verdict.limit:.3g}"
+    if verdict.wrong is not None and verdict.elements is not None:
+        extent = f"{verdict.wrong:,} of {verdict.elements:,} elements are wrong; {extent}"
+    return (first, extent, *phrases(*describe_patterns(verdict)))
+
+
+def describe_patterns(verdict: WrongResult) -> tuple[str, ...]:
+    """What the wrong elements look like and what the wrong cases have in common."""
+    elements, cases = verdict.looks_like, verdict.case_pattern
+    return (
+        *(() if elements is None else (describe_elements(elements),)),
+        *(() if cases is None else (describe_cases(cases),)),
+        *lines(verdict.detail),
     )
-    return (first, extent, *lines(verdict.looks_like))
+
+
+def describe_load_failure(verdict: LoadFailed) -> tuple[str, ...]:
+    """What is missing, or what linker and driver say."""
+    if verdict.detail:
+        return (verdict.detail,)
+    if verdict.fault == "undefined-function":
+        return (f"{verdict.symbol} is declared and used, but never defined",)
+    if verdict.fault == "no-solve":
+        return ("no function `solve` is exported",)
+    return ("it cannot be loaded",)
+
+
+def describe_instability(verdict: Nondeterministic) -> str:
+    """How two calls differ."""
+    if verdict.kind == "order-of-execution":
+        return (
+            "right with one order of blocks and warps, wrong with another: threads depend on an "
+            "order nothing enforces"
+        )
+    if verdict.units is None or verdict.limit is None:
+        return ""
+    return (
+        f"two calls on the same inputs differ by {verdict.units:.3g} rounding units, more than a "
+        f"quarter of the tolerance ({verdict.limit:.3g})"
+    )
 
 
 def describe_diagnostics(
@@ -126,24 +172,6 @@ def describe_diagnostics(
 def say_dims(dims: Mapping[str, int]) -> str:
     """`rows = 1,000, cols = 3`."""
     return ", ".join(f"{name} = {value:,}" for name, value in dims.items())
-
-
-def place(spot: SourceSpot) -> str:
-    """`mine.cu:14  `source line``."""
-    return f"{spot}  `{spot.text}`" if spot.text else str(spot)
-
-
-def at(spot: SourceSpot | None, thread: ThreadSpot | None = None) -> tuple[str, ...]:
-    """Where it happened, and which thread did it."""
-    return (
-        *(() if spot is None else (f"at {place(spot)}",)),
-        *(() if thread is None else (f"in {thread}",)),
-    )
-
-
-def lines(text: str) -> tuple[str, ...]:
-    """The text as a line, or nothing."""
-    return (text,) if text else ()
 
 
 def printable(text: str) -> str:

@@ -9,7 +9,9 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 GROUND = {
-    *("outcomes", "facts", "profile", "spots", "errors", "settings", "atomic_file", "data_file"),
+    *("outcomes", "build_failures", "device_faults", "facts", "patterns", "fact_wording"),
+    "fault_wording",
+    *("profile", "spots", "errors", "settings", "atomic_file", "data_file"),
     *("log", "log_pipe", "log_setup", "redaction"),
     *("search", "conversation", "codec", "wording", "dotted", "source_file", "capabilities"),
 }

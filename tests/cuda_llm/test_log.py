@@ -229,3 +229,70 @@ def test_after_a_command_logging_is_as_it_was() -> None:
         assert state() != before
     assert state() == before
     assert not CommandLine.is_in_charge
+
+
+A_RUN = """
+import asyncio, json, logging, sys
+from pathlib import Path
+from run_starts import asked, parts
+from cuda_llm.graph.runs.start import start
+{setup}
+before = {state}, structlog.is_configured(), dict(structlog.get_config())
+asyncio.run(start(asked(Path(sys.argv[1])), overrides=parts()))
+assert before == ({state}, structlog.is_configured(), dict(structlog.get_config()))
+"""
+SUPPORT = Path(__file__).parents[1] / "support"
+
+
+def run_a_search(setup: str, out: Path) -> str:
+    """What a whole run by a program with such a setup writes to stderr."""
+    code = A_RUN.format(setup=f"import structlog\n{setup}", state=STATE)
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code, str(out)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": str(SUPPORT)},
+    )
+    assert done.stdout == ""
+    return done.stderr
+
+
+def test_a_run_of_a_program_with_its_own_structlog_goes_through_it(tmp_path: Path) -> None:
+    setup = """
+structlog.configure(
+    processors=[structlog.contextvars.merge_contextvars, structlog.processors.JSONRenderer()],
+    logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+)
+"""
+    told = records(run_a_search(setup, tmp_path))
+    (run,) = {one["run_id"] for one in told if one["event"] == "run_started"}
+    assert all(one["run_id"] == run for one in told if "seq" in one)
+    (entered,) = [
+        one
+        for one in told
+        if (one["event"], one.get("candidate"), one.get("stage"))
+        == ("stage_entered", "r2-c1", "compile")
+    ]
+    assert entered["round"] == 2
+    assert [one["event"] for one in told if "seq" in one][-1] == "run_finished"
+
+
+def test_a_run_of_a_program_that_has_set_up_nothing_writes_nothing(tmp_path: Path) -> None:
+    assert run_a_search("", tmp_path) == ""
+
+
+def test_events_of_a_run_can_be_sent_elsewhere_by_one_handler(tmp_path: Path) -> None:
+    setup = """
+class Send(logging.Handler):
+    def emit(self, record):
+        sys.stderr.write(json.dumps(dict(record.msg)) + chr(10))
+logging.getLogger("cuda_llm.events").addHandler(Send())
+logging.getLogger("cuda_llm.events").setLevel(logging.INFO)
+"""
+    told = records(run_a_search(setup, tmp_path))
+    (run,) = tmp_path.iterdir()
+    kept = records((run / "events.jsonl").read_text())
+    assert [(one["seq"], one["event"]) for one in told] == [
+        (one["seq"], one["kind"]) for one in kept
+    ]

@@ -10,6 +10,7 @@ import pytest
 
 from cuda_llm.cli.evaluate_json import document
 from cuda_llm.cli.evaluate_view import report
+from cuda_llm.facts import RaceKind, SyncKind
 from cuda_llm.outcomes import InfraFailed, Passed, Verdict
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.devices.find import open_device
@@ -19,7 +20,16 @@ SCHEMA = json.loads(
     (Path(__file__).parents[2] / "docs/schemas/evaluate.schema.json").read_text(encoding="utf-8")
 )
 VARIANTS: tuple[type[Any], ...] = get_args(Verdict)
-SAMPLES = {str: "text", int: 3, float: float("nan"), bool: True, tuple[int, ...]: (1, 2)}
+SAMPLES = {
+    str: "text",
+    int: 3,
+    int | None: 3,
+    float: float("nan"),
+    bool: True,
+    tuple[int, ...]: (1, 2),
+    RaceKind: "write-write",
+    SyncKind: "deadlock",
+}
 
 
 def sample(variant: type[Any]) -> Any:

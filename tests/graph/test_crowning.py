@@ -1,4 +1,4 @@
-"""Where times are measured, a screen names contenders and a contest decides."""
+"""Where times are measured, a screen names contenders and a duel decides."""
 
 import asyncio
 from pathlib import Path
@@ -51,7 +51,7 @@ def test_whoever_looks_faster_is_timed_in_turn_with_the_incumbent_before_it_is_c
     assert "timed in turn" in told(wiring, IncumbentChosen)[-1].reason
 
 
-def test_a_gain_that_the_contest_does_not_confirm_crowns_nobody(tmp_path: Path) -> None:
+def test_a_gain_that_the_duel_does_not_confirm_changes_no_incumbent(tmp_path: Path) -> None:
     wiring = wired(tmp_path, ArenaBench(ratios={"ok_70_21": 1.0}), (80, 90), (70, 95))
     state = run(wiring)
 
@@ -60,7 +60,7 @@ def test_a_gain_that_the_contest_does_not_confirm_crowns_nobody(tmp_path: Path) 
 
 
 def test_a_tie_of_separate_times_may_be_won_side_by_side(tmp_path: Path) -> None:
-    """1.3 % is within the doubt of two screens, and beyond that of a contest."""
+    """1.3 % is within the doubt of two screens, and beyond that of a duel."""
     wiring = wired(tmp_path, ArenaBench(ratios={"ok_790_21": 0.97}), (800, 900), (790, 950))
     state = run(wiring)
 
@@ -76,7 +76,7 @@ def test_where_the_first_contender_loses_the_next_has_its_turn(tmp_path: Path) -
     assert state["best"]["id"] == "r2-c2"
 
 
-def test_a_round_holds_a_few_contests_at_most_and_crowns_nobody_without_one(
+def test_a_round_holds_a_few_duels_at_most_and_nobody_wins_without_one(
     tmp_path: Path,
 ) -> None:
     contenders = (60, 61, 62, 63, 64)
@@ -86,7 +86,7 @@ def test_a_round_holds_a_few_contests_at_most_and_crowns_nobody_without_one(
 
     assert len(told(wiring, ContestHeld)) == MOST_CONTESTS
     assert told(wiring, IncumbentChosen)[-1].incumbent == "r1-c1"
-    assert "not contested" in told(wiring, IncumbentChosen)[-1].verdicts["r2-c4"]
+    assert "no duel: 3 others" in told(wiring, IncumbentChosen)[-1].verdicts["r2-c4"]
     assert state["best"] is not None
 
 
@@ -139,7 +139,7 @@ def test_what_is_unfit_for_the_crown_is_no_result_either(tmp_path: Path) -> None
     assert state["best"] is None
 
 
-def test_modelled_times_need_no_contest(tmp_path: Path) -> None:
+def test_modelled_times_need_no_duel(tmp_path: Path) -> None:
     bench = ArenaBench(ratios={"ok_70_21": 1.2})
     wiring = wiring_in(
         tmp_path, bench=bench, generator=rounds_of((80,), (70,)), candidates=1, rounds=2

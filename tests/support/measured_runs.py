@@ -47,7 +47,7 @@ class ArenaBench(TableBench):
     artefacts: Mapping[str, Path] = field(default_factory=dict)
     """What inspecting makes."""
 
-    async def contest(self, contender: Compiled, incumbent: Compiled) -> Contest:
+    async def duel(self, contender: Compiled, incumbent: Compiled) -> Contest:
         await self.take("contest", contender.source)
         first, second = declared(contender.source), declared(incumbent.source)
         if first in self.faults:

@@ -71,7 +71,7 @@ async def _symbols(shared: Elf) -> PolicyViolation | LoadFailed | None:
         shown = ", ".join(names[symbol] for symbol in sorted(refused)[:5])
         return PolicyViolation(rule="import", detail=f"a kernel may not call {shown}")
     if missing:
-        return LoadFailed(detail=f"{names[missing[0]]} is declared and used, but never defined")
+        return LoadFailed(fault="undefined-function", symbol=names[missing[0]])
     if extra:
         return PolicyViolation(rule="export", detail=f"{names[extra[0]]} is visible to others")
     return None

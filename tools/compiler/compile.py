@@ -5,9 +5,11 @@ import time
 from pathlib import Path
 
 from cuda_llm.errors import InfrastructureError, UsageError
+from cuda_llm.facts import BuildFault
 from cuda_llm.log import Log
 from cuda_llm.outcomes import CompileFailed, InfraFailed, LoadFailed, Verdict
 from cuda_llm.tools.compiler.audit import audit, exports
+from cuda_llm.tools.compiler.build_faults import find_fault
 from cuda_llm.tools.compiler.cache import request_key
 from cuda_llm.tools.compiler.candidate import Compiled, CompileRequest
 from cuda_llm.tools.compiler.command import LIBRARY, OBJECT, PTX, lay_out, nvcc_command
@@ -65,7 +67,7 @@ def _recall(request: CompileRequest, key: str) -> Compiled | Failure | None:
 
 async def _compile(request: CompileRequest, toolkit: Toolkit, key: str) -> Compiled | Verdict:
     if not without_comments(request.source).strip():
-        return CompileFailed(reason=f"{request.name} is empty: it holds no code")
+        return CompileFailed(reason=f"{request.name} is empty: it holds no code", fault="empty")
     with private_folder() as folder:
         lay_out(folder, request)
         started = time.monotonic()
@@ -125,13 +127,15 @@ async def _judge(result: JailResult, diagnostics: Diagnostics, places: Places) -
     if objection is not None:
         return objection
     if "solve" not in exports(places.folder / LIBRARY):
-        return LoadFailed(detail=_no_solve(places.request))
+        return LoadFailed(fault="no-solve", detail=_no_solve(places.request))
     return None
 
 
 def _refused(result: JailResult, diagnostics: Diagnostics, places: Places) -> CompileFailed:
     errors = diagnostics.errors
+    fault: BuildFault | None = None
     if any(_is_about_signature(error.message, error.spot) for error in errors):
+        fault = "signature"
         reason = f"`solve` has another signature: it must be `{declaration(places.request)}`"
     elif errors:
         place = f"{errors[0].spot}: " if errors[0].spot else ""
@@ -139,7 +143,10 @@ def _refused(result: JailResult, diagnostics: Diagnostics, places: Places) -> Co
     else:
         last = places.clean(result.stderr.text).strip().splitlines()[-1:]
         reason = last[0][:300] if last else f"nvcc ended with code {result.exit_code}"
-    return CompileFailed(reason=reason, diagnostics=diagnostics.kept, omitted=diagnostics.omitted)
+        fault, _ = find_fault(reason)
+    return CompileFailed(
+        reason=reason, diagnostics=diagnostics.kept, omitted=diagnostics.omitted, fault=fault
+    )
 
 
 def declaration(request: CompileRequest) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cuda_llm.outcomes import Diagnostic
+from cuda_llm.tools.compiler.build_faults import with_fault
 from cuda_llm.tools.compiler.command import PTX
 from cuda_llm.tools.compiler.names import OUTSIDE, Places, demangle
 
@@ -69,10 +70,14 @@ def parse_diagnostics(output: str, places: Places) -> Diagnostics:
 
 
 async def readable(diagnostics: Diagnostics, places: Places) -> Diagnostics:
-    """The same with functions named as in the source, and found there: ptxas speaks in symbols."""
+    """The same with functions named as in the source and found there, and each message's fault.
+
+    ptxas speaks in symbols.
+    """
     symbols = {s for d in diagnostics.kept for s in MANGLED.findall(d.message)}
     names = await demangle(sorted(symbols))
-    return replace(diagnostics, kept=tuple(_named(d, names, places) for d in diagnostics.kept))
+    kept = (with_fault(_named(one, names, places)) for one in diagnostics.kept)
+    return replace(diagnostics, kept=tuple(kept))
 
 
 def _named(diagnostic: Diagnostic, names: Mapping[str, str], places: Places) -> Diagnostic:

@@ -26,7 +26,7 @@ def exhausted(
     if result.timed_out:
         return TimedOut(stage="compile", limit_s=limits.wall_s)
     if result.end == "processes":
-        return CompileFailed(reason="the compiler started too many processes")
+        return CompileFailed(reason="the compiler started too many processes", fault="too-large")
     if result.ok:
         return None
     output = result.stderr.text
@@ -34,15 +34,19 @@ def exhausted(
     signal = int(died[2]) if died else result.signal
     program = died[1] if died else "nvcc"
     if signal == SIGXCPU or "CPU time limit exceeded" in output:
-        return TimedOut(stage="compile", limit_s=limits.cpu_s, detail="processor time")
+        return TimedOut(stage="compile", limit_s=limits.cpu_s, processor_time=True)
     if signal == SIGXFSZ or "File size limit exceeded" in output or "File too large" in output:
         size = limits.output_bytes >> 20
-        return CompileFailed(reason=f"the compiler wrote a file larger than {size} MiB")
+        return CompileFailed(
+            reason=f"the compiler wrote a file larger than {size} MiB", fault="too-large"
+        )
     if "No space left on device" in output:
         return InfraFailed(component="compiler", detail="the disk is full")
     if OUT_OF_MEMORY.search(output):
         size = limits.memory_bytes >> 20
-        return CompileFailed(reason=f"{program} needs more than {size} MiB of memory")
+        return CompileFailed(
+            reason=f"{program} needs more than {size} MiB of memory", fault="too-large"
+        )
     if signal == SIGKILL:
         return InfraFailed(component="compiler", detail=f"{program} was killed: memory is short")
     if signal in FAULTS:

@@ -1,7 +1,9 @@
 """What compute-sanitizer prints, as verdicts. Its texts are those of version 2025.3."""
 
 import re
+from collections.abc import Mapping
 
+from cuda_llm.facts import Access, AccessKind, Location, RaceKind, Relation, Space
 from cuda_llm.outcomes import DataRace, IllegalAccess, Misaligned, UninitialisedRead, Verdict
 from cuda_llm.spots import SourceSpot, ThreadSpot
 from cuda_llm.tools.compiler.candidate import Compiled
@@ -11,12 +13,23 @@ from cuda_llm.tools.compiler.names import without_parameters
 _INVALID = re.compile(r"Invalid __(\w+)__ (read|write|atomic\w*) of size (\d+)")
 _UNINITIALISED = re.compile(r"Uninitialized __(\w+)__ memory read of size (\d+)")
 _RACE = re.compile(r"Error: Race reported between (\w+) access at (.+)")
+_ADDRESS = re.compile(r"Access to (0x[0-9a-f]+) is")
+_MISALIGNED = re.compile(r"Access to 0x[0-9a-f]+ is misaligned")
+_NEAREST = re.compile(r"nearest allocation at (?P<address>0x[0-9a-f]+) of size (?P<size>\d+)")
 _AND = re.compile(r"and (\w+) access at (.+?) \[(\d+) hazards?\]")
 _AT = re.compile(r"^\s*(?:at|Device Frame:) (.+)")
 _PLACE = re.compile(r"(?P<kernel>.+?)\+0x[0-9a-f]+(?: in (?P<file>.+):(?P<line>\d+))?\s*$")
 _CAST = re.compile(r"(?<=[<, ])\([a-z ]+\)(?=[\w-])")
 """`add<(int)256>` is `add<256>` to everybody else."""
 _BY = re.compile(r"by thread \((\d+),(\d+),(\d+)\) in block \((\d+),(\d+),(\d+)\)")
+
+_SPACES: Mapping[str, Space] = {"global": "global", "shared": "shared", "local": "local"}
+_ACCESSES: Mapping[str, AccessKind] = {"read": "read", "write": "write", "atomic": "atomic"}
+_RACES: Mapping[tuple[str, str], RaceKind] = {
+    ("write", "write"): "write-write",
+    ("read", "write"): "read-write",
+    ("write", "read"): "write-read",
+}
 
 
 def read_findings(text: str, compiled: Compiled) -> tuple[Verdict, ...]:
@@ -50,12 +63,8 @@ def _verdict(block: list[str], compiled: Compiled) -> Verdict | None:
             return _invalid(match[1], match[2], int(match[3]), rest, compiled)
         if match := _UNINITIALISED.search(line):
             kernel, spot = _place_of(rest, compiled)
-            return UninitialisedRead(
-                space=match[1],
-                detail=f"{match[2]} bytes that nobody has written",
-                thread=_thread(rest, kernel),
-                spot=spot,
-            )
+            access = Access(space=_SPACES.get(match[1]), kind="read", bytes=int(match[2]))
+            return UninitialisedRead(access=access, thread=_thread(rest, kernel), spot=spot)
         if match := _RACE.search(line):
             return _race(match[1], match[2], rest, compiled)
     return None
@@ -66,17 +75,15 @@ def _invalid(
 ) -> IllegalAccess | Misaligned:
     kernel, spot = _place_of(rest, compiled)
     thread = _thread(rest, kernel)
-    detail = " ".join(_pointing(rest)) or f"{access} of {size} bytes"
-    if "misaligned" in detail:
-        return Misaligned(space=space, bytes=size, detail=detail, thread=thread, spot=spot)
-    return IllegalAccess(
-        space=space,
-        access="atomic" if access.startswith("atomic") else access,
+    made = Access(
+        space=_SPACES.get(space),
+        kind=_ACCESSES.get("atomic" if access.startswith("atomic") else access),
         bytes=size,
-        detail=detail,
-        thread=thread,
-        spot=spot,
+        location=_location(rest),
     )
+    if any(_MISALIGNED.search(line) for line in rest):
+        return Misaligned(access=made, thread=thread, spot=spot)
+    return IllegalAccess(access=made, thread=thread, spot=spot)
 
 
 def _race(first: str, at: str, rest: list[str], compiled: Compiled) -> DataRace | None:
@@ -85,24 +92,25 @@ def _race(first: str, at: str, rest: list[str], compiled: Compiled) -> DataRace 
     if not others:
         return None
     worst = max(others, key=lambda match: int(match[3]))
-    kernel, spot = _place(at, compiled)
+    _, spot = _place(at, compiled)
     _, other = _place(worst[2], compiled)
-    kinds = (first.lower(), worst[1].lower())
     return DataRace(
-        kind="-".join(kinds),
-        detail=f"{sum(int(match[3]) for match in others)} hazards in shared memory in {kernel}",
+        kind=_RACES.get((first.lower(), worst[1].lower()), "write-write"),
+        hazards=sum(int(match[3]) for match in others),
         spot=spot,
         other=other,
     )
 
 
-def _pointing(rest: list[str]) -> list[str]:
-    """Where the access points, without addresses: they differ from run to run."""
-    return [
-        re.sub(r"(?:to |at )?0x[0-9a-f]+ ?", "", line).strip()
-        for line in rest
-        if re.search(r"Access (?:to|at) |Address |nearest allocation|misaligned", line)
-    ]
+def _location(rest: list[str]) -> Location | None:
+    """Against the nearest allocation, without addresses: they differ from run to run."""
+    access = next((match for line in rest if (match := _ADDRESS.search(line))), None)
+    nearest = next((match for line in rest if (match := _NEAREST.search(line))), None)
+    if access is None or nearest is None:
+        return None
+    offset, size = int(access[1], 16) - int(nearest["address"], 16), int(nearest["size"])
+    relation: Relation = "before-start" if offset < 0 else "inside" if offset < size else "past-end"
+    return Location(relation=relation, owner="allocation", offset_bytes=offset, size_bytes=size)
 
 
 def _place_of(rest: list[str], compiled: Compiled) -> tuple[str, SourceSpot | None]:

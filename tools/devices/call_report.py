@@ -10,6 +10,7 @@ from cuda_llm.tools.emulator.account import LaunchAccount
 from cuda_llm.tools.emulator.report import CallRecord
 from cuda_llm.tools.profiler.copies import copies_profile
 from cuda_llm.tools.profiler.explain import explain_call
+from cuda_llm.wording import describe
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,5 +59,5 @@ def _notes(record: CallRecord) -> Mapping[str, str]:
     if record.launches == 0:
         notes["no-launch"] = "`solve` returned without launching a kernel"
     if record.out_of_memory is not None:
-        notes["out-of-memory"] = record.out_of_memory.detail
+        notes["out-of-memory"] = describe(record.out_of_memory)[0]
     return notes

@@ -16,7 +16,7 @@ from cuda_llm.tools.arrays import HOST, Arrays
 from cuda_llm.tools.compiler.candidate import Compiled
 from cuda_llm.tools.device import P, Session, Site, T
 from cuda_llm.tools.devices.arena import ARENA_BYTES
-from cuda_llm.tools.devices.endings import ending, load_failure
+from cuda_llm.tools.devices.endings import ending
 from cuda_llm.tools.devices.facts import device_facts
 from cuda_llm.tools.devices.loaded import Loaded
 from cuda_llm.tools.devices.runner import Libraries, runner_program, start_emulated_runner
@@ -25,6 +25,7 @@ from cuda_llm.tools.emulator.report import read_report
 from cuda_llm.tools.emulator.runtime_library import emulator_library, runtime_library
 from cuda_llm.tools.emulator.tables import Translated
 from cuda_llm.tools.emulator.translate import translate
+from cuda_llm.tools.runner.load_failure import load_failed
 from cuda_llm.tools.runner.memory import SharedMemory
 from cuda_llm.tools.runner.process import Runner
 from cuda_llm.tools.runner.protocol import Reply, ReplyFrame, StartFrame
@@ -153,7 +154,7 @@ class EmulatedDevice:
         )
         outcome = await runner.exchange(frame, _LOAD_LIMIT_S)
         if isinstance(outcome, ReplyFrame):
-            return load_failure(outcome) if outcome.reply == Reply.REFUSED else None
+            return load_failed(outcome) if outcome.reply == Reply.REFUSED else None
         record = read_report(memoryview(report.map), loaded.named_tables(), ())
         return ending(outcome, record, _LOAD_LIMIT_S)
 

@@ -6,7 +6,6 @@ from dataclasses import replace
 from cuda_llm.outcomes import (
     HostCrashed,
     InfraFailed,
-    LoadFailed,
     PolicyViolation,
     TimedOut,
     Verdict,
@@ -34,16 +33,10 @@ def ending(outcome: Ended | Babbled, record: CallRecord | InfraFailed, limit_s: 
     if outcome.final_reply is not None and outcome.final_reply.is_last:
         return _on_final_reply(outcome.final_reply)
     if outcome.expired:
-        return TimedOut(stage="host", limit_s=limit_s, detail="`solve` did not return")
+        return TimedOut(stage="host", limit_s=limit_s)
     if outcome.status >= 0:
-        return HostCrashed(signal="exit", detail=f"`solve` ended the process: {outcome.status}")
-    name = _signal_name(-outcome.status)
-    return HostCrashed(signal=name, detail="the process was killed; perhaps memory ran out")
-
-
-def load_failure(reply: ReplyFrame) -> Verdict:
-    """The verdict on a candidate that the dynamic linker refuses."""
-    return LoadFailed(detail=reply.text)
+        return HostCrashed(signal="exit", status=outcome.status)
+    return HostCrashed(signal=_signal_name(-outcome.status), killed=True)
 
 
 def _fault(record: CallRecord, fault: Verdict, limit_s: float) -> Verdict:
@@ -57,8 +50,9 @@ def _fault(record: CallRecord, fault: Verdict, limit_s: float) -> Verdict:
 
 def _in_kernel(outcome: Ended, record: CallRecord, limit_s: float) -> Verdict:
     if outcome.expired:
-        detail = f"{record.running} is still running"
-        return TimedOut(stage="kernel", limit_s=limit_s, detail=detail, spot=record.running_at)
+        return TimedOut(
+            stage="kernel", limit_s=limit_s, kernel=record.running, spot=record.running_at
+        )
     words = outcome.final_reply
     how = f"signal {words.number}" if words is not None else f"status {outcome.status}"
     return InfraFailed(
@@ -73,8 +67,8 @@ def _on_final_reply(words: ReplyFrame) -> Verdict:
         name = words.text or f"number {words.number}"
         return PolicyViolation(rule="syscall", detail=f"the host part calls {name}")
     name = _signal_name(words.number)
-    where = f" at address {words.address:#x}" if name in {"SIGSEGV", "SIGBUS"} else ""
-    return HostCrashed(signal=name, detail=f"the host part of `solve` crashed{where}")
+    touched = words.address if name in {"SIGSEGV", "SIGBUS"} else None
+    return HostCrashed(signal=name, address=touched)
 
 
 def _signal_name(number: int) -> str:

@@ -4,10 +4,11 @@ report that makes no sense is an `InfraFailed`, never an exception.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
+from cuda_llm.facts import ExceededLimit, LaunchShape, LimitName, MemoryBound
 from cuda_llm.outcomes import InfraFailed, LaunchFailed, OutOfMemory, Verdict
 from cuda_llm.spots import SourceSpot
 from cuda_llm.tools.emulator.account import LaunchAccount, SiteCount
@@ -21,7 +22,6 @@ from cuda_llm.tools.emulator.report_layout import (
     SITE_COUNTERS,
     TEXT_BYTES,
     TEXT_OFFSET,
-    text_of,
 )
 from cuda_llm.tools.emulator.tables import KernelTable
 from cuda_llm.tools.emulator.verdicts import Fault, fault_verdict
@@ -109,6 +109,18 @@ def _senseless(why: str) -> InfraFailed:
     return InfraFailed(component="report", detail=f"the device's report makes no sense: {why}")
 
 
+_LIMITS: tuple[LimitName | None, ...] = (
+    None,
+    "grid-extent",
+    "block-extent",
+    "threads-per-block",
+    "launch-bounds",
+    "shared-memory",
+    "registers",
+    "resident-blocks",
+)
+"""By `emu::LimitNumber`."""
+_AXES: tuple[Literal["x", "y", "z"], ...] = ("x", "y", "z")
 _CUDA_ERRORS = {
     1: "cudaErrorInvalidValue",
     9: "cudaErrorInvalidConfiguration",
@@ -125,19 +137,43 @@ def _refused(error: Any, kernels: Sequence[KernelTable]) -> LaunchFailed | None:
     return LaunchFailed(
         kernel=kernels[kernel].symbol if kernel < len(kernels) else "",
         error=_CUDA_ERRORS.get(number, f"cudaError {number}"),
-        detail=text_of(error["detail"]),
+        limit=_limit(error),
+        launch=_launch(error) if any(error["grid"]) or any(error["block"]) else None,
+    )
+
+
+def _limit(error: Any) -> ExceededLimit | None:
+    number, axis = int(error["limit"]), int(error["axis"])
+    name = _LIMITS[number] if number < len(_LIMITS) else None
+    if name is None or axis >= len(_AXES):
+        return None
+    is_shared = name == "shared-memory"
+    return ExceededLimit(
+        name=name,
+        asked=int(error["asked"]),
+        allowed=int(error["allowed"]),
+        axis=_AXES[axis] if name in {"grid-extent", "block-extent"} else None,
+        static_bytes=int(error["static_shared_bytes"]) if is_shared else None,
+        most_bytes=int(error["most_shared_bytes"]) or None if is_shared else None,
+    )
+
+
+def _launch(error: Any) -> LaunchShape:
+    return LaunchShape(
+        grid=_three(error["grid"]),
+        block=_three(error["block"]),
+        dynamic_shared_bytes=int(error["dynamic_shared_bytes"]),
     )
 
 
 def _out_of_memory(head: Any) -> OutOfMemory | None:
-    reason = int(head["allocation_failed"])
+    reason, size = int(head["allocation_failed"]), int(head["refused_bytes"])
     if reason == 0:
         return None
     if reason == 3:
-        size = f"{int(head['refused_bytes']):,} bytes"
-        return OutOfMemory(detail=f"module variables need more than device memory has: {size}")
-    why = "its quota is used up" if reason == 1 else "device memory is used up"
-    return OutOfMemory(detail=f"cudaMalloc of {int(head['refused_bytes']):,} bytes: {why}")
+        return OutOfMemory(request="variables", bytes=size, bound="device")
+    bound: MemoryBound = "quota" if reason == 1 else "device"
+    return OutOfMemory(request="cudaMalloc", bytes=size, bound=bound)
 
 
 def _read_accounts(

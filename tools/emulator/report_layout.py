@@ -25,6 +25,7 @@ FAULT_RECORD = np.dtype(
         ("allocation_kind", "u4"),
         ("allocation_index", "u4"),
         ("allocation_freed", "u4"),
+        ("reason", "u4"),
         ("address", "u8"),
         ("allocation_offset", "i8"),
         ("allocation_bytes", "u8"),
@@ -33,7 +34,22 @@ FAULT_RECORD = np.dtype(
     align=True,
 )
 
-LAUNCH_ERROR = np.dtype([("error", "u4"), ("kernel", "u4"), ("detail", "S248")], align=True)
+LAUNCH_ERROR = np.dtype(
+    [
+        ("error", "u4"),
+        ("kernel", "u4"),
+        ("limit", "u4"),
+        ("axis", "u4"),
+        ("asked", "u8"),
+        ("allowed", "u8"),
+        ("dynamic_shared_bytes", "u8"),
+        ("static_shared_bytes", "u4"),
+        ("most_shared_bytes", "u4"),
+        ("grid", "u4", 3),
+        ("block", "u4", 3),
+    ],
+    align=True,
+)
 
 PROGRESS = np.dtype(
     [("in_kernel", "u4"), ("kernel", "u4"), ("basic_block", "u4"), ("block", "u4")], align=True

@@ -1,10 +1,21 @@
-"""A fault of the emulated device as a verdict with words."""
+"""A fault of the emulated device as a verdict."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
+from cuda_llm.facts import (
+    Access,
+    AccessKind,
+    Location,
+    Owner,
+    RaceKind,
+    Relation,
+    Space,
+    SyncKind,
+    SyncReason,
+)
 from cuda_llm.outcomes import (
     DataRace,
     DeviceAssert,
@@ -44,10 +55,29 @@ class FaultKind(IntEnum):
     INFRASTRUCTURE = 16
 
 
-_SPACES = ("", "global", "shared", "local", "const", "param")
-_ACCESSES = ("", "read", "write", "atomic")
-_VERBS = {"": "accesses", "read": "reads", "write": "writes", "atomic": "atomically updates"}
-_ALLOCATIONS = ("", "buffer", "scratch", "variable", "workspace")
+class Reason(IntEnum):
+    """`emu::ReasonNumber`."""
+
+    NONE = 0
+    DIFFERENT_BARRIERS = 1
+    DIFFERENT_THREAD_COUNTS = 2
+    NO_SUCH_BARRIER = 3
+    NOT_A_MEMBER = 4
+    MISSING_LANES = 5
+    ASSERTION = 6
+
+
+_SPACES: tuple[Space | None, ...] = (None, "global", "shared", "local", "const", "param")
+_ACCESSES: tuple[AccessKind | None, ...] = (None, "read", "write", "atomic")
+_ALLOCATIONS: tuple[Owner | None, ...] = (None, "buffer", "scratch", "variable", None)
+"""The last is the runtime's own workspace, which is nobody's."""
+_SYNC_REASONS: dict[Reason, SyncReason] = {
+    Reason.DIFFERENT_BARRIERS: "different-barriers",
+    Reason.DIFFERENT_THREAD_COUNTS: "different-thread-counts",
+    Reason.NO_SUCH_BARRIER: "no-such-barrier",
+    Reason.NOT_A_MEMBER: "not-a-member",
+    Reason.MISSING_LANES: "missing-lanes",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,13 +91,14 @@ class Fault:
     basic_block: int | None
     block: tuple[int, int, int]
     thread: tuple[int, int, int]
-    space: str
-    access: str
-    other_access: str
+    space: Space | None
+    access: AccessKind | None
+    other_access: AccessKind | None
     bytes: int
-    allocation: str
+    allocation: Owner | None
     allocation_index: int
     allocation_freed: bool
+    reason: Reason
     address: int
     offset: int
     allocation_bytes: int
@@ -87,6 +118,7 @@ class Fault:
             or number["access"] >= len(_ACCESSES)
             or number["other_access"] >= len(_ACCESSES)
             or number["allocation_kind"] >= len(_ALLOCATIONS)
+            or number["reason"] not in set(Reason)
         ):
             return None
         limits = {"site": len(table.sites), "other_site": len(table.sites)}
@@ -107,6 +139,7 @@ class Fault:
             allocation=_ALLOCATIONS[number["allocation_kind"]],
             allocation_index=number["allocation_index"],
             allocation_freed=bool(number["allocation_freed"]),
+            reason=Reason(number["reason"]),
             address=number["address"],
             offset=number["allocation_offset"],
             allocation_bytes=number["allocation_bytes"],
@@ -127,6 +160,7 @@ _NUMBERS = (
     "allocation_kind",
     "allocation_index",
     "allocation_freed",
+    "reason",
     "address",
     "allocation_offset",
     "allocation_bytes",
@@ -148,29 +182,11 @@ def fault_verdict(
     thread = ThreadSpot(kernel=table.symbol, block=fault.block, thread=fault.thread)
     match fault.kind:
         case FaultKind.OUT_OF_BOUNDS | FaultKind.READ_ONLY:
-            return IllegalAccess(
-                space=fault.space,
-                access=fault.access,
-                bytes=fault.bytes,
-                detail=_access_words(fault, buffers),
-                thread=thread,
-                spot=spot,
-            )
+            return IllegalAccess(access=_access(fault, buffers), thread=thread, spot=spot)
         case FaultKind.MISALIGNED:
-            return Misaligned(
-                space=fault.space,
-                bytes=fault.bytes,
-                detail=f"{_access_words(fault, buffers)}: not a multiple of {fault.bytes}",
-                thread=thread,
-                spot=spot,
-            )
+            return Misaligned(access=_access(fault, buffers), thread=thread, spot=spot)
         case FaultKind.UNINITIALISED:
-            return UninitialisedRead(
-                space=fault.space,
-                detail=f"{_access_words(fault, buffers)}, which nothing has written",
-                thread=thread,
-                spot=spot,
-            )
+            return UninitialisedRead(access=_access(fault, buffers), thread=thread, spot=spot)
         case FaultKind.RACE:
             return _race(fault, thread, site, other)
         case (
@@ -182,23 +198,24 @@ def fault_verdict(
             return _invalid_sync(fault, thread, site, other)
         case FaultKind.ENDLESS_LOOP:
             block = table.blocks[fault.basic_block] if fault.basic_block is not None else None
-            where = block.spot if block else None
-            loop = f" in the loop at {where}" if where else ""
             return TimedOut(
                 stage="kernel",
                 limit_s=limit_s,
-                detail=f"{thread} is still running{loop}",
-                spot=where,
+                thread=thread,
+                kernel=table.symbol or None,
+                spot=block.spot if block else None,
             )
+        case FaultKind.TRAP if fault.reason is Reason.ASSERTION:
+            return DeviceAssert(reason="assert", assertion=fault.detail, thread=thread, spot=spot)
         case FaultKind.TRAP:
-            return DeviceAssert(detail=fault.detail or "__trap()", thread=thread, spot=spot)
+            return DeviceAssert(reason="trap", thread=thread, spot=spot)
         case FaultKind.UNSUPPORTED:
             return _unsupported(table)
         case FaultKind.HOST_TOUCHED_DEVICE:
             return PolicyViolation(
                 rule="host-touches-device-memory",
-                detail="host code dereferences a device pointer: "
-                + (_place(fault, buffers) or f"address {fault.address:#x}"),
+                detail="host code dereferences a device pointer",
+                location=_location(fault, buffers),
             )
         case FaultKind.POLICY:
             return PolicyViolation(rule="api-call", detail=fault.detail)
@@ -208,85 +225,94 @@ def fault_verdict(
             return InfraFailed(component="device", detail=fault.detail)
 
 
-def _access_words(fault: Fault, buffers: Sequence[str]) -> str:
-    """`reads 4 bytes at byte 4000 of buffer C (4000 bytes)`."""
-    verb = _VERBS[fault.access]
-    size = f"{fault.bytes} byte{'s' if fault.bytes != 1 else ''}"
-    place = _place(fault, buffers)
-    return f"{verb} {size} {place or f'at {fault.address:#x}, which is nobody’s memory'}"
+def _access(fault: Fault, buffers: Sequence[str]) -> Access:
+    return Access(
+        space=fault.space,
+        kind=fault.access,
+        bytes=fault.bytes or None,
+        location=_location(fault, buffers),
+    )
 
 
-def _place(fault: Fault, buffers: Sequence[str]) -> str:
-    if fault.space in {"shared", "local"}:
-        return f"at byte {fault.offset} of {fault.allocation_bytes} bytes of {fault.space} memory"
-    if fault.space == "param":
-        return f"at byte {fault.offset} of {fault.allocation_bytes} bytes of kernel parameters"
-    if fault.allocation == "buffer":
-        known = fault.allocation_index < len(buffers)
-        owner = f"buffer {buffers[fault.allocation_index]}" if known else "a buffer"
-    elif fault.allocation == "scratch":
-        owner = f"cudaMalloc allocation {fault.allocation_index}"
-    elif fault.allocation == "variable":
-        constant = fault.space == "const" or fault.kind == FaultKind.READ_ONLY
-        owner = "a __constant__ variable" if constant else "a module variable"
-    else:
-        return ""
-    size = f"({fault.allocation_bytes} bytes{', freed' if fault.allocation_freed else ''})"
+def _location(fault: Fault, buffers: Sequence[str]) -> Location:
+    if fault.space in {"shared", "local", "param"}:
+        return Location(
+            relation=_relation(fault),
+            owner=fault.space,
+            offset_bytes=fault.offset,
+            size_bytes=fault.allocation_bytes,
+        )
+    owner = fault.allocation
+    if owner is None:
+        return Location(relation="nowhere", address=fault.address)
+    if owner == "variable" and (fault.space == "const" or fault.kind is FaultKind.READ_ONLY):
+        owner = "constant"
+    is_named = owner == "buffer" and fault.allocation_index < len(buffers)
+    return Location(
+        relation=_relation(fault),
+        owner=owner,
+        name=buffers[fault.allocation_index] if is_named else None,
+        number=fault.allocation_index if owner == "scratch" else None,
+        offset_bytes=fault.offset,
+        size_bytes=fault.allocation_bytes,
+        freed=fault.allocation_freed,
+    )
+
+
+def _relation(fault: Fault) -> Relation:
     if fault.offset < 0:
-        return f"{-fault.offset} bytes before the start of {owner} {size}"
-    return f"at byte {fault.offset} of {owner} {size}"
+        return "before-start"
+    return "inside" if fault.offset < fault.allocation_bytes else "past-end"
+
+
+_RACES: dict[tuple[bool, bool], RaceKind] = {
+    (True, True): "write-write",
+    (True, False): "write-read",
+    (False, True): "read-write",
+}
+"""Whether the earlier access writes, whether the later one does."""
 
 
 def _race(fault: Fault, thread: ThreadSpot, site: Site | None, other: Site | None) -> DataRace:
-    now, before = fault.access, fault.other_access
-    kind = "-".join("write" if a == "atomic" else a for a in (before or "write", now or "write"))
-    earlier = f" at {other.spot}" if other and other.spot else ""
     return DataRace(
-        kind=kind,
-        detail=(
-            f"{_VERBS[now]} byte {fault.offset} of shared memory after another warp's "
-            f"{before or 'access'}{earlier}, with no barrier between the two"
-        ),
+        kind=_RACES.get((fault.other_access != "read", fault.access != "read"), "write-read"),
+        space=fault.space or "shared",
+        offset_bytes=fault.offset,
+        atomic=fault.access == "atomic",
         thread=thread,
         spot=site.spot if site else None,
         other=other.spot if other else None,
     )
 
 
+_SYNC_KINDS: dict[FaultKind, SyncKind] = {
+    FaultKind.DIVERGENT_BARRIER: "divergent-barrier",
+    FaultKind.PARTIAL_MASK: "partial-mask",
+    FaultKind.ABSENT_LANE: "partial-mask",
+}
+
+
 def _invalid_sync(
     fault: Fault, thread: ThreadSpot, site: Site | None, other: Site | None
 ) -> InvalidSync:
-    opcode = site.opcode if site else "barrier"
-    elsewhere = f" at {other.spot}" if other and other.spot else ""
-    match fault.kind:
-        case FaultKind.DIVERGENT_BARRIER if fault.detail == "different barriers":
-            kind = "divergent-barrier"
-            detail = f"lanes of one warp are at different barriers: the others wait{elsewhere}"
-        case FaultKind.DIVERGENT_BARRIER:
-            kind, detail = "divergent-barrier", f"{opcode}: {fault.detail}"
-        case FaultKind.PARTIAL_MASK:
-            kind = "partial-mask"
-            missing = "a lane executes it without being in its own mask"
-            if fault.detail != "not a member":
-                missing = "not every lane of the mask gets here"
-            detail = f"{opcode} with mask {fault.address & NONE:#010x}: {missing}"
-        case FaultKind.ABSENT_LANE:
-            kind = "partial-mask"
-            detail = f"{opcode} reads lane {fault.address & 31}, which takes no part"
-        case _:
-            kind = "deadlock"
-            detail = f"no thread of the block can go on: some wait at {opcode}" + (
-                f", others{elsewhere}" if elsewhere else ""
-            )
-    return InvalidSync(kind=kind, detail=detail, thread=thread, spot=site.spot if site else None)
+    absent = fault.kind is FaultKind.ABSENT_LANE
+    return InvalidSync(
+        kind=_SYNC_KINDS.get(fault.kind, "deadlock"),
+        reason="absent-lane" if absent else _SYNC_REASONS.get(fault.reason),
+        opcode=site.opcode if site else None,
+        mask=fault.address & NONE if fault.kind is FaultKind.PARTIAL_MASK else None,
+        lane=fault.address & 31 if absent else None,
+        thread=thread,
+        spot=site.spot if site else None,
+        other=other.spot if other else None,
+    )
 
 
 def _unsupported(table: KernelTable) -> EmulatorUnsupported:
     first = table.unsupported[0] if table.unsupported else None
-    more = len(table.unsupported) - 1
     return EmulatorUnsupported(
         opcode=first.opcode if first else "unknown",
         kernel=table.symbol,
-        detail=f"and {more} other operations" if more > 0 else "",
+        others=max(0, len(table.unsupported) - 1),
         spot=first.spot if first else None,
     )

@@ -1,7 +1,6 @@
 """CUDA's errors by number (CUresult and cudaError_t share them), and what each says of a kernel."""
 
-from collections.abc import Callable
-
+from cuda_llm.facts import CudaError, StopReason
 from cuda_llm.outcomes import (
     DeviceAssert,
     HostCrashed,
@@ -37,8 +36,14 @@ _NAMES = {
     912: "cudaErrorInvalidClusterSize",
     999: "cudaErrorUnknown",
 }
-_OPERATING_SYSTEM = 304
 _LAUNCH = {1, 9, 98, 209, 701, 720, 912}
+_ILLEGAL = {700, 714, 717}
+_STOPPED: dict[int, StopReason] = {
+    710: "assert",
+    715: "illegal-instruction",
+    718: "invalid-pc",
+    719: "launch-failure",
+}
 
 
 def error_name(number: int) -> str:
@@ -51,50 +56,22 @@ def verdict_on(number: int, kernel: str, limit_s: float) -> Verdict:
 
     A GPU names neither thread nor address: `kernel`, the one launched last, may be empty.
     """
-    where = f" in {kernel}" if kernel else ""
-    name = error_name(number)
+    error = CudaError(number=number, name=error_name(number), kernel=kernel or None)
     if number in _LAUNCH:
-        return LaunchFailed(kernel=kernel, error=name, detail="CUDA refused the launch")
-    if number in _FAULTS:
-        return _FAULTS[number](f"{name}{where}")
-    if number == _OPERATING_SYSTEM and kernel:
-        # Host code ran here and nowhere else, and the device answers right before and after.
-        return HostCrashed(signal=name, detail=f"{_DRIVER_ROBBED} ({name}{where})")
-    if number == 702:
-        return TimedOut(stage="kernel", limit_s=limit_s, detail=f"{name}{where}")
-    return InfraFailed(component="device", detail=f"{name}{where}")
-
-
-_DRIVER_ROBBED = (
-    "the driver lost something of the operating system's in this process, as happens when host "
-    "code touches descriptors that are not its own"
-)
-
-
-def _illegal(space: str, what: str) -> Callable[[str], Verdict]:
-    def verdict(said: str) -> Verdict:
-        return IllegalAccess(space=space, access="", bytes=0, detail=f"{what} ({said})")
-
-    return verdict
-
-
-def _asserted(what: str) -> Callable[[str], Verdict]:
-    def verdict(said: str) -> Verdict:
-        return DeviceAssert(detail=f"{what} ({said})")
-
-    return verdict
-
-
-_FAULTS: dict[int, Callable[[str], Verdict]] = {
-    2: lambda said: OutOfMemory(detail=f"device memory ran out ({said})"),
-    700: _illegal("global", "a thread touched memory that is not its own"),
-    714: _illegal("local", "a thread's stack is broken"),
-    717: _illegal("generic", "an instruction for one memory space was given another's address"),
-    716: lambda said: Misaligned(
-        space="", bytes=0, detail=f"an address is not a multiple of the access size ({said})"
-    ),
-    710: _asserted("device code called assert, and it did not hold"),
-    715: _asserted("a thread met a trap or an instruction that is none"),
-    718: _asserted("a thread jumped to where no code is"),
-    719: _asserted("a thread met a trap, or touched shared or local memory that is not there"),
-}
+        return LaunchFailed(kernel=kernel, error=error.name)
+    if number in _ILLEGAL:
+        return IllegalAccess(error=error)
+    if number in _STOPPED:
+        return DeviceAssert(reason=_STOPPED[number], error=error)
+    match number:
+        case 2:
+            return OutOfMemory(bound="device", error=error)
+        case 716:
+            return Misaligned(error=error)
+        case 702:
+            return TimedOut(stage="kernel", limit_s=limit_s, kernel=error.kernel, error=error)
+        case 304 if kernel:
+            # Host code ran here and nowhere else, and the device answers right before and after.
+            return HostCrashed(signal=error.name, error=error)
+    where = f" in {kernel}" if kernel else ""
+    return InfraFailed(component="device", detail=f"{error.name}{where}")

@@ -2,12 +2,12 @@
 
 import signal
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from cuda_llm.facts import Location
 from cuda_llm.outcomes import (
     HostCrashed,
     InfraFailed,
-    LoadFailed,
     OutOfMemory,
     PolicyViolation,
     TimedOut,
@@ -16,6 +16,7 @@ from cuda_llm.outcomes import (
 from cuda_llm.tools.gpu.cuda_errors import verdict_on
 from cuda_llm.tools.gpu.protocol import Forbidden, Reply, ReplyFrame
 from cuda_llm.tools.gpu.report import CallLog
+from cuda_llm.tools.runner.load_failure import load_failed
 from cuda_llm.tools.runner.process import Babbled, Ended
 
 FORGED = PolicyViolation(
@@ -24,7 +25,6 @@ FORGED = PolicyViolation(
 _NO_MEMORY = "CUDA_ERROR_OUT_OF_MEMORY"
 _TAKEN_FOR_CALLS = frozenset({"capture", "graph", "graph launch", "scratch"})
 """What the runner takes memory for beside a loaded candidate. All else it has before."""
-_DEADLOCK = "possible deadlock: it launches more blocks than are resident at once"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,20 +54,17 @@ def ending(outcome: Ended | Babbled, scene: Scene) -> Verdict:
             rule="syscall", detail="the host part makes a system call that it may not"
         )
     if outcome.status >= 0 and scene.log.out_of_memory is not None:
-        return OutOfMemory(detail=f"{scene.log.out_of_memory.detail}; then `solve` gave up")
+        return replace(scene.log.out_of_memory, then="exit")
     if outcome.status >= 0:
-        return HostCrashed(signal="exit", detail=f"`solve` ended the process: {outcome.status}")
-    return HostCrashed(
-        signal=_signal_name(-outcome.status),
-        detail="the process was killed; perhaps memory ran out",
-    )
+        return HostCrashed(signal="exit", status=outcome.status)
+    return HostCrashed(signal=_signal_name(-outcome.status), killed=True)
 
 
 def load_failure(reply: ReplyFrame) -> Verdict:
     """The verdict on a candidate that dynamic linker or driver refuse."""
     if _NO_MEMORY in reply.text:
-        return OutOfMemory(detail=reply.text)
-    return LoadFailed(detail=reply.text)
+        return OutOfMemory(request="to-load", bound="device", detail=reply.text)
+    return load_failed(reply)
 
 
 def _on_final_reply(words: ReplyFrame, scene: Scene) -> Verdict:
@@ -87,31 +84,30 @@ def _on_final_reply(words: ReplyFrame, scene: Scene) -> Verdict:
             return _died(words, scene)
     what, _, error = words.text.partition(": ")
     if error.startswith(_NO_MEMORY) and what in _TAKEN_FOR_CALLS:
-        left = "no memory is left to call it beside what it holds"
-        return OutOfMemory(detail=f"{left} ({words.text})")
+        return OutOfMemory(request="to-run", bound="device", detail=words.text)
     return InfraFailed(component="runner", detail=words.text)
 
 
 def _died(words: ReplyFrame, scene: Scene) -> Verdict:
     name = _signal_name(words.number)
     if scene.log.out_of_memory is not None and words.number in {signal.SIGSEGV, signal.SIGABRT}:
-        return OutOfMemory(detail=f"{scene.log.out_of_memory.detail}; then {name}")
+        return replace(scene.log.out_of_memory, then=name)
     if words.number == signal.SIGSEGV and words.address in scene.arena:
         return PolicyViolation(
             rule="host-touches-device-memory",
-            detail=f"host code dereferences a device pointer: address {words.address:#x}",
+            detail="host code dereferences a device pointer",
+            location=Location(owner="buffer", address=words.address),
         )
-    where = f" at address {words.address:#x}" if name in {"SIGSEGV", "SIGBUS"} else ""
-    return HostCrashed(signal=name, detail=f"the host part of `solve` crashed{where}")
+    touched = words.address if name in {"SIGSEGV", "SIGBUS"} else None
+    return HostCrashed(signal=name, address=touched)
 
 
 def _expired(scene: Scene) -> Verdict:
     kernel = _last_kernel(scene)
     if not scene.in_graph and not scene.log.waiting:
-        return TimedOut(stage="host", limit_s=scene.limit_s, detail="`solve` did not return")
-    running = f"{kernel or 'a kernel'} is still running"
-    detail = f"{running}; {_DEADLOCK}" if scene.log.crowded else running
-    return TimedOut(stage="kernel", limit_s=scene.limit_s, detail=detail)
+        return TimedOut(stage="host", limit_s=scene.limit_s)
+    crowded = bool(scene.log.crowded)
+    return TimedOut(stage="kernel", limit_s=scene.limit_s, kernel=kernel or None, crowded=crowded)
 
 
 def _last_kernel(scene: Scene) -> str:

@@ -208,9 +208,22 @@ class LogEntry(ctypes.Structure):
 
 
 class RefusedCall(ctypes.Structure):
-    """A call that CUDA refused; `error` 0: none."""
+    """A launch that CUDA refused; `error` 0: none."""
 
-    _fields_ = (("error", _U32), ("detail", ctypes.c_char * 252))
+    _fields_ = (
+        ("error", _U32),
+        ("limit", _U32),
+        ("axis", _U32),
+        ("static_shared_bytes", _U32),
+        ("asked", _U64),
+        ("allowed", _U64),
+        ("dynamic_shared_bytes", _U64),
+        ("grid", _U32 * 3),
+        ("block", _U32 * 3),
+        ("most_shared_bytes", _U32),
+        ("pad", _U32),
+        ("kernel", ctypes.c_char * 184),
+    )
 
 
 class KeyRelease(ctypes.Structure):

@@ -4,7 +4,9 @@ nothing here raises, and nothing here is ranked by.
 
 import ctypes
 from dataclasses import dataclass
+from typing import Literal
 
+from cuda_llm.facts import ExceededLimit, LaunchShape, LimitName
 from cuda_llm.outcomes import LaunchFailed, OutOfMemory
 from cuda_llm.tools.gpu.cuda_errors import error_name
 from cuda_llm.tools.gpu.protocol import (
@@ -14,6 +16,7 @@ from cuda_llm.tools.gpu.protocol import (
     TEXT_BYTES,
     EntryKind,
     LogEntry,
+    RefusedCall,
     Report,
 )
 from cuda_llm.tools.profiler.measured.launch_log import LaunchKind, LoggedLaunch
@@ -24,6 +27,18 @@ _KINDS = {
     EntryKind.COPY: LaunchKind.COPY,
     EntryKind.SET: LaunchKind.SET,
 }
+_LIMITS: tuple[LimitName | None, ...] = (
+    None,
+    "grid-extent",
+    "block-extent",
+    "threads-per-block",
+    "launch-bounds",
+    "shared-memory",
+    "registers",
+    "resident-blocks",
+)
+"""By `gpu::LimitNumber`."""
+_AXES: tuple[Literal["x", "y", "z"], ...] = ("x", "y", "z")
 _MOST_BLOCKS = (2**31 - 1, 65535, 65535)
 _MOST_THREADS = 1024
 _MOST_NAME = 512
@@ -94,7 +109,10 @@ def _entry(one: LogEntry, text: bytes) -> LoggedLaunch | None:
 def _name(one: LogEntry, text: bytes) -> str:
     if one.name == NO_TEXT or one.name >= len(text):
         return ""
-    said = text[one.name : one.name + _MOST_NAME].split(b"\0", 1)[0]
+    return _printable(text[one.name : one.name + _MOST_NAME].split(b"\0", 1)[0])
+
+
+def _printable(said: bytes) -> str:
     return "".join(c for c in said.decode(errors="replace") if c.isprintable())
 
 
@@ -104,22 +122,38 @@ def _is_crowded(one: LogEntry, sm_count: int) -> bool:
 
 
 def _refused(report: Report) -> LaunchFailed | None:
-    """The shim says `symbol: why`, or why alone."""
-    number = report.refused.error
-    if number == 0:
+    refused = report.refused
+    if refused.error == 0:
         return None
-    said = bytes(report.refused.detail).decode(errors="replace")
-    symbol, colon, why = said.partition(": ")
-    named = bool(colon) and symbol.isidentifier()
+    name = _printable(bytes(refused.kernel))
     return LaunchFailed(
-        kernel=symbol if named else "",
-        error=error_name(number),
-        detail=why if named else said,
+        kernel=name if name.isidentifier() else "",
+        error=error_name(refused.error),
+        limit=_limit(refused),
+        launch=LaunchShape(
+            grid=tuple(refused.grid),
+            block=tuple(refused.block),
+            dynamic_shared_bytes=refused.dynamic_shared_bytes,
+        ),
+    )
+
+
+def _limit(refused: RefusedCall) -> ExceededLimit | None:
+    name = _LIMITS[refused.limit] if refused.limit < len(_LIMITS) else None
+    if name is None or refused.axis >= len(_AXES):
+        return None
+    is_shared = name == "shared-memory"
+    return ExceededLimit(
+        name=name,
+        asked=refused.asked,
+        allowed=refused.allowed,
+        axis=_AXES[refused.axis] if name in {"grid-extent", "block-extent"} else None,
+        static_bytes=refused.static_shared_bytes if is_shared else None,
+        most_bytes=refused.most_shared_bytes or None if is_shared else None,
     )
 
 
 def _out_of_memory(report: Report) -> OutOfMemory | None:
     if not report.allocation_failed:
         return None
-    size = f"{report.refused_bytes:,} bytes"
-    return OutOfMemory(detail=f"cudaMalloc of {size}: its quota is used up")
+    return OutOfMemory(request="cudaMalloc", bytes=report.refused_bytes, bound="quota")

@@ -20,6 +20,7 @@ from cuda_llm.tools.gpu.report import CallLog
 from cuda_llm.tools.gpu.sealing import Sealing
 from cuda_llm.tools.profiler.measured.launch_log import launch_profiles
 from cuda_llm.tools.runner.process import do_nothing
+from cuda_llm.wording import describe
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,7 +169,7 @@ def _notes(log: CallLog, isolation: Sequence[str]) -> Mapping[str, str]:
     if log.launches == 0:
         notes["no-launch"] = "`solve` returned without launching a kernel"
     if log.out_of_memory is not None:
-        notes["out-of-memory"] = log.out_of_memory.detail
+        notes["out-of-memory"] = describe(log.out_of_memory)[0]
     if not log.complete:
         notes["launch-log"] = "not every launch could be told"
     if isolation:

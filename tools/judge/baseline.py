@@ -1,13 +1,14 @@
-"""The baseline's times: the denominator of every speedup."""
+"""The task's baseline, compiled and timed: the denominator of every speedup."""
 
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.compiler.candidate import Compiled
+from cuda_llm.tools.compiler.compile import compile_candidate
+from cuda_llm.tools.compiler.request import baseline_request
 from cuda_llm.tools.device import Device
 from cuda_llm.tools.judge.kept_times import kept_file, read_times, write_times
 from cuda_llm.tools.judge.measured.judge_times import baseline_there
 from cuda_llm.tools.judge.measured.options import MeasureOptions
 from cuda_llm.tools.judge.on_site import time_calls_there
-from cuda_llm.tools.judge.oracle import compile_baseline
 from cuda_llm.tools.judge.refusal import refusal
 from cuda_llm.tools.judge.timing import Dims, Timing
 
@@ -15,6 +16,14 @@ FORMAT = 2
 INPUTS = b"baseline"
 """Nonce of the timed inputs: always the same, because where a kernel's time depends on them, every
 speed-up would depend on when its baseline was timed. The baseline has nobody to deceive."""
+
+
+async def compile_baseline(task: Task, target: str) -> Compiled:
+    """The task's baseline, built for `target`. Raises TaskError where it is refused."""
+    compiled = await compile_candidate(baseline_request(task, target))
+    if not isinstance(compiled, Compiled):
+        raise refusal(task, compiled)
+    return compiled
 
 
 async def time_baseline(

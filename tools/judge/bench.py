@@ -31,7 +31,7 @@ class Inspected:
 class Arena(Protocol):
     """A bench that measures can do more for a kernel that is about to be crowned."""
 
-    async def contest(self, contender: Compiled, incumbent: Compiled) -> Contest | InfraFailed:
+    async def duel(self, contender: Compiled, incumbent: Compiled) -> Contest | InfraFailed:
         """Time both in turn on one GPU, within a stated time."""
         ...
 

@@ -10,13 +10,13 @@ from cuda_llm.profile import Outcome, TimeSource
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.compiler.candidate import Compiled
 from cuda_llm.tools.device import Device, Site, TimeClass
+from cuda_llm.tools.judge.baseline import compile_baseline
 from cuda_llm.tools.judge.measured.contend import contend
 from cuda_llm.tools.judge.measured.entrants import Fault
 from cuda_llm.tools.judge.measured.measure import Measured
 from cuda_llm.tools.judge.measured.options import MeasureOptions
 from cuda_llm.tools.judge.noisy import noisy
 from cuda_llm.tools.judge.on_site import time_calls_there
-from cuda_llm.tools.judge.oracle import compile_baseline
 from cuda_llm.tools.judge.timing import Timing, mean_ratio, weights_of
 from cuda_llm.tools.timing.comparison import SMALLEST_FLOOR, decide
 from cuda_llm.tools.timing.tier import Tier

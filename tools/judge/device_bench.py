@@ -131,8 +131,8 @@ class DeviceBench:
             return timing
         return passed(self.task, self.device, compiled, validated, timing, baseline)
 
-    async def contest(self, contender: Compiled, incumbent: Compiled) -> Contest | InfraFailed:
-        """See `Arena.contest`; the time is that of the retry policy, all tries together."""
+    async def duel(self, contender: Compiled, incumbent: Compiled) -> Contest | InfraFailed:
+        """See `Arena.duel`; the time is that of the retry policy, all tries together."""
         device, options = self.device.pinned(), confirming(self.options)
         nonce = self._nonce("")
 
@@ -149,7 +149,7 @@ class DeviceBench:
                     limit_s=trial.left_s,
                 )
 
-        return await self.retry.settle("contest", step)
+        return await self.retry.settle("duel", step)
 
     async def inspect(self, compiled: Compiled) -> Inspected:
         """See `Arena.inspect`: sanitizers on the GPU, the emulated device beside them."""

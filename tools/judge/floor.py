@@ -31,7 +31,6 @@ def find_impossible(
             return ImpossibleTime(
                 time_us=time_us,
                 floor_us=floor_us,
-                detail="less than half of what the bytes and operations of the task need",
             )
     return None
 

@@ -5,8 +5,6 @@ from contextlib import asynccontextmanager
 
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.compiler.candidate import Compiled
-from cuda_llm.tools.compiler.compile import compile_candidate
-from cuda_llm.tools.compiler.request import baseline_request
 from cuda_llm.tools.device import Session, Site
 from cuda_llm.tools.judge.refusal import refusal
 from cuda_llm.tools.validator.layout import Dims
@@ -17,14 +15,6 @@ from cuda_llm.tools.validator.oracle import (
     baseline_oracle,
     reference_oracle,
 )
-
-
-async def compile_baseline(task: Task, target: str) -> Compiled:
-    """The task's baseline, built for `target`. Raises TaskError where it is refused."""
-    compiled = await compile_candidate(baseline_request(task, target))
-    if not isinstance(compiled, Compiled):
-        raise refusal(task, compiled)
-    return compiled
 
 
 @asynccontextmanager

@@ -3,6 +3,7 @@
 from cuda_llm.errors import InfrastructureError, TaskError
 from cuda_llm.outcomes import InfraFailed, OutOfMemory, Verdict
 from cuda_llm.tasks.task import Task
+from cuda_llm.wording import describe
 
 
 def infrastructure_error(verdict: InfraFailed) -> InfrastructureError:
@@ -16,7 +17,7 @@ def refusal(task: Task, verdict: Verdict) -> TaskError | InfrastructureError:
         return infrastructure_error(verdict)
     if isinstance(verdict, OutOfMemory):
         # A candidate beside it, or another program, may hold what it needs.
-        detail = f"the baseline found no memory: {verdict.detail}"
+        detail = f"the baseline found no memory: {describe(verdict)[0]}"
         return InfrastructureError("device memory", detail)
     return TaskError(
         f"{task.baseline}: the baseline itself is {verdict.code}; "

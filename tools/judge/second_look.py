@@ -28,7 +28,7 @@ from cuda_llm.tools.compiler.candidate import Compiled
 from cuda_llm.tools.counters.inspect import Inspection, Look, inspect_there
 from cuda_llm.tools.device import Device
 from cuda_llm.tools.devices.emulated import EmulatedDevice
-from cuda_llm.tools.judge.oracle import compile_baseline
+from cuda_llm.tools.judge.baseline import compile_baseline
 from cuda_llm.tools.judge.steps import compile_source
 from cuda_llm.tools.judge.watch import watch_there
 from cuda_llm.wording import describe

@@ -12,11 +12,11 @@ from cuda_llm.tools.compiler.candidate import Compiled
 from cuda_llm.tools.compiler.compile import compile_candidate
 from cuda_llm.tools.compiler.request import compile_request
 from cuda_llm.tools.device import Device
+from cuda_llm.tools.judge.baseline import compile_baseline
 from cuda_llm.tools.judge.failed_case import FailedCase
 from cuda_llm.tools.judge.floor import find_impossible
 from cuda_llm.tools.judge.measured.options import MeasureOptions
 from cuda_llm.tools.judge.on_site import time_there, validate_there
-from cuda_llm.tools.judge.oracle import compile_baseline
 from cuda_llm.tools.judge.timing import Timing, compare, mean_speedup, weights_of
 from cuda_llm.tools.validator.validate import Validated
 

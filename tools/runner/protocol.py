@@ -92,6 +92,14 @@ class Reply(IntEnum):
     FORBIDDEN = 10
 
 
+class Refusal(IntEnum):
+    """The number in a reply `REFUSED`."""
+
+    LINKER = 0
+    NO_SOLVE = 1
+    DRIVER = 2
+
+
 class ReplyFrame(ctypes.Structure):
     """All a runner ever sends."""
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cuda_llm.errors import InfrastructureError, TaskError
-from cuda_llm.outcomes import CompileFailed, InfraFailed, Verdict, WrongResult
+from cuda_llm.outcomes import InfraFailed, Verdict, WrongResult
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.arrays import HOST, Arrays
 from cuda_llm.tools.compiler.candidate import Compiled
@@ -12,6 +12,7 @@ from cuda_llm.tools.device import Device, Session, Site
 from cuda_llm.tools.validator.oracle import baseline_oracle, reference_oracle
 from cuda_llm.tools.validator.soundness import find_problems
 from cuda_llm.tools.validator.validate import Validated, validate
+from cuda_llm.wording import describe
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,8 +81,6 @@ def _refused(task: Task, verdict: Verdict) -> Admission:
     match verdict:
         case InfraFailed(component=component, detail=detail):
             raise InfrastructureError(component, detail)
-        case CompileFailed(reason=reason):
-            detail = reason
         case WrongResult():
             where = " ".join(f"{name}={extent:,}" for name, extent in verdict.dims.items())
             detail = (
@@ -90,5 +89,5 @@ def _refused(task: Task, verdict: Verdict) -> Admission:
                 f"inputs ({verdict.error:.3g} rounding units, limit {verdict.limit:.3g})"
             )
         case _:
-            detail = str(getattr(verdict, "detail", ""))
+            detail = next(iter(describe(verdict)), "")
     return Admission(problems=(f"{task.baseline}: {verdict.code}: {detail}",), checked={})

@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from cuda_llm.errors import TaskError
 from cuda_llm.outcomes import WrongResult
+from cuda_llm.patterns import ElementKind, ElementPattern
 from cuda_llm.tasks.reference import Reference, load_reference
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.arrays import HOST, Array, Arrays
@@ -26,7 +27,6 @@ from cuda_llm.tools.validator.results import (
 from cuda_llm.tools.validator.tolerances import Limits, limits
 
 SEED_BITS = 128
-LOOKS_PROJECTED = "sums over this row are off by more than rounding of its elements explains"
 
 
 class Method(StrEnum):
@@ -239,4 +239,4 @@ def _suspect(call: _Call, name: str, comparison: Comparison) -> WrongResult:
     row = comparison.first[axes_of(call.task, call.reference.split)[name]]
     found = _rows(call, [row])
     told = tell(call.case, name, replace(comparison, first=comparison.first[:1]))
-    return found or replace(told, looks_like=LOOKS_PROJECTED)
+    return found or replace(told, looks_like=ElementPattern(kind=ElementKind.ROW_SUMS))

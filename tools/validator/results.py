@@ -66,11 +66,7 @@ def compare_repeat(
         if arrays.number(arrays.xp.array_equal(one, other, equal_nan=one.dtype.kind == "f")):
             continue
         if not compare_outputs(second, expectation, own, arrays)[name].ok:
-            return Nondeterministic(
-                buffer=name,
-                detail="right with one order of blocks and warps, wrong with another: "
-                "threads depend on an order nothing enforces",
-            )
+            return Nondeterministic(buffer=name, kind="order-of-execution")
         if expectation.own_rule is not None:
             continue
         reach = replace(
@@ -80,9 +76,7 @@ def compare_repeat(
         gap = compare(other, wanted, reach, arrays)
         if not gap.ok:
             return Nondeterministic(
-                buffer=name,
-                detail=f"two calls on the same inputs differ by {gap.max_units:.3g} rounding "
-                f"units, more than a quarter of the tolerance ({gap.limit:.3g})",
+                buffer=name, kind="spread", units=gap.max_units, limit=gap.limit
             )
         notes.append(
             f"{name} depends on the order of execution, by at most {gap.max_units:.2g} "
@@ -130,8 +124,8 @@ def tell(case: Case, name: str, comparison: Comparison) -> WrongResult:
         expected=comparison.expected,
         error=comparison.max_units,
         limit=comparison.limit,
-        wrong=0 if hidden else comparison.wrong,
-        elements=0 if hidden else comparison.elements,
+        wrong=None if hidden else comparison.wrong,
+        elements=None if hidden else comparison.elements,
     )
 
 

@@ -91,20 +91,19 @@ async def _explain(
         elif not isinstance(result, Checked):
             break
         judged.append(Judged(case, isinstance(result, Checked)))
-    telling = max(wrong, key=_tells)
-    pattern = find_pattern(judged)
     return replace(
-        telling,
-        looks_like="; ".join(filter(None, (telling.looks_like, pattern))),
+        max(wrong, key=_informativeness),
+        case_pattern=find_pattern(judged),
         failed_cases=sum(not one.right for one in judged),
         cases=len(judged),
     )
 
 
-def _tells(result: WrongResult) -> tuple[bool, bool, bool]:
-    """The case that says most: one that may be shown, with a pattern, in a part of the output."""
-    partial = 0 < result.wrong < result.elements
-    return result.size_class != "hidden", bool(result.looks_like), partial
+def _informativeness(result: WrongResult) -> tuple[bool, bool, bool]:
+    """A case says most that may be shown, has a pattern, and is wrong in a part of the output."""
+    wrong, elements = result.wrong, result.elements
+    partial = wrong is not None and elements is not None and 0 < wrong < elements
+    return result.size_class != "hidden", result.looks_like is not None, partial
 
 
 def _counts(checked: list[Checked]) -> Mapping[str, int]:

@@ -6,6 +6,7 @@ from pathlib import PurePath
 
 import typer
 
+from cuda_llm.fact_wording import place
 from cuda_llm.outcomes import Passed
 from cuda_llm.profile import Bottleneck, KernelResources, Profile, SizeTime
 from cuda_llm.tasks.task import Task
@@ -13,7 +14,7 @@ from cuda_llm.tools.counters.inspect import Inspection
 from cuda_llm.tools.device import Device
 from cuda_llm.tools.judge.judged import Judged
 from cuda_llm.traces.figures import say_circumstances, say_times_of
-from cuda_llm.wording import describe, place, printable
+from cuda_llm.wording import describe, printable
 
 LABEL = 12
 """Least width of the left column."""

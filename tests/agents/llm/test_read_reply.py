@@ -140,8 +140,8 @@ def test_the_servers_words_are_heard() -> None:
 def test_a_refusal_is_quoted_on_one_line() -> None:
     refused = read("", refusal="I can't\nhelp `with` \x1b[31mthat")
     assert isinstance(refused, NoCode)
-    assert refused.reason.isprintable()
-    assert "help 'with'" in refused.reason
+    assert refused.said.isprintable()
+    assert "help 'with'" in refused.said
 
 
 @pytest.mark.parametrize(

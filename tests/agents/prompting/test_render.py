@@ -28,6 +28,7 @@ from prompt_cases import (
 from cuda_llm.agents.prompting.render import render_prompt
 from cuda_llm.agents.prompting.templates import open_templates
 from cuda_llm.agents.situation import Situation
+from cuda_llm.facts import ExceededLimit
 from cuda_llm.outcomes import LaunchFailed, NoCode, Passed, Verdict, WrongResult
 from cuda_llm.search import Brief, Components, Kind
 from cuda_llm.tasks.signature import signature
@@ -234,12 +235,12 @@ def test_limits_of_the_hardware_in_an_error_are_kept_back() -> None:
     refused = LaunchFailed(
         kernel="k",
         error="cudaErrorInvalidConfiguration",
-        detail="block (64, 32, 1): 2048 threads, at most 1024",
+        limit=ExceededLimit(name="threads-per-block", asked=2048, allowed=1024),
     )
     told = brief(Kind.FIX, 2)
-    assert "at most 1024" in prompt(failing(refused, "int x;"), told)
+    assert "at most 1,024" in prompt(failing(refused, "int x;"), told)
     hidden = prompt(failing(refused, "int x;", hardware_context="none"), told)
-    assert "1024" not in hidden
+    assert "1,024" not in hidden
     assert "cudaErrorInvalidConfiguration" in hidden
 
 

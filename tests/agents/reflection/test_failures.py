@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from cuda_llm.agents.kernel_text.facts import SourceFacts
 from cuda_llm.agents.reflection.diagnosis import Diagnosis, Scene
 from cuda_llm.agents.reflection.failures import diagnose_failure
+from cuda_llm.facts import Access, ExceededLimit, Location
 from cuda_llm.hardware_profiles.lookup import find_hardware
 from cuda_llm.outcomes import (
     CompileFailed,
@@ -41,8 +42,17 @@ from cuda_llm.outcomes import (
     Verdict,
     WrongResult,
 )
+from cuda_llm.patterns import (
+    CaseKind,
+    CasePattern,
+    ElementKind,
+    ElementPattern,
+    Region,
+    RegionKind,
+)
 from cuda_llm.spots import SourceSpot, ThreadSpot
 from cuda_llm.tasks.loader import load_task
+from cuda_llm.tools.compiler.build_faults import with_fault
 
 SOURCE = """\
 __global__ void sum(const float* input, float* output, int n)
@@ -82,21 +92,23 @@ def diagnose(verdict: Verdict, source: str = SOURCE) -> Diagnosis:
     return found
 
 
+PAST_INPUT = Location(
+    relation="past-end", owner="buffer", name="input", offset_bytes=4004, size_bytes=4000
+)
+
+
 def access(line: int, **fields: Any) -> IllegalAccess:
-    given: dict[str, Any] = {
-        "space": "global",
-        "access": "read",
-        "bytes": 4,
-        "detail": "reads 4 bytes at byte 4004 of buffer input (4000 bytes)",
-        "thread": THREAD,
-        "spot": at(line),
-    }
-    return IllegalAccess(**(given | fields))
+    given: dict[str, Any] = {"space": "global", "kind": "read", "bytes": 4, "location": PAST_INPUT}
+    return IllegalAccess(access=Access(**(given | fields)), thread=THREAD, spot=at(line))
 
 
 def error(message: str, line: int = 4, tool: str = "nvcc") -> CompileFailed:
-    diagnostic = Diagnostic(severity="error", message=message, spot=at(line), tool=tool)
+    diagnostic = with_fault(Diagnostic(severity="error", message=message, spot=at(line), tool=tool))
     return CompileFailed(reason=message, diagnostics=(diagnostic,))
+
+
+def looks(kind: ElementKind, **fields: Any) -> WrongResult:
+    return wrong(looks_like=ElementPattern(kind=kind), **fields)
 
 
 def wrong(**fields: Any) -> WrongResult:
@@ -144,15 +156,15 @@ CAUSES: Mapping[str, tuple[Verdict, str]] = {
         "include-outside",
     ),
     "a function nobody defines": (
-        LoadFailed(detail="f(int) is declared and used, but never defined"),
+        LoadFailed(fault="undefined-function", symbol="f(int)"),
         "undefined function",
     ),
-    "no solve": (LoadFailed(detail="it does not define `solve`"), "no solve"),
+    "no solve": (LoadFailed(fault="no-solve", detail="it does not define `solve`"), "no solve"),
     "too many threads": (
         LaunchFailed(
             kernel="_Z3sumPKfPfi",
             error="cudaErrorInvalidConfiguration",
-            detail="block (64, 32, 1): 2048 threads, at most 1024",
+            limit=ExceededLimit(name="threads-per-block", asked=2048, allowed=1024),
         ),
         "threads a block",
     ),
@@ -160,7 +172,7 @@ CAUSES: Mapping[str, tuple[Verdict, str]] = {
         LaunchFailed(
             kernel="sum",
             error="cudaErrorInvalidValue",
-            detail="60000 bytes of dynamic shared memory, allowed are 49152 beside 0 static ones",
+            limit=ExceededLimit(name="shared-memory", asked=60000, allowed=49152, static_bytes=0),
         ),
         "shared memory",
     ),
@@ -168,62 +180,70 @@ CAUSES: Mapping[str, tuple[Verdict, str]] = {
     "a check that lets it through": (access(15), "wrong bound"),
     "a vector past the end": (access(9, bytes=16), "vector tail"),
     "an index below zero": (
-        access(5, detail="reads 4 bytes 8 bytes before the start of buffer input (4000 bytes)"),
+        access(5, location=replace(PAST_INPUT, relation="before-start", offset_bytes=-8)),
         "negative index",
     ),
     "a tile too small": (
         access(
-            11, space="shared", detail="reads 4 bytes at byte 1024 of 1024 bytes of shared memory"
+            11,
+            space="shared",
+            location=Location(
+                relation="past-end", owner="shared", offset_bytes=1024, size_bytes=1024
+            ),
         ),
         "shared array",
     ),
     "an address of nobody": (
-        access(5, detail="reads 4 bytes at 0x10, which is nobody's memory"),
+        access(5, location=Location(relation="nowhere", address=16)),
         "wild pointer",
     ),
     "an unaligned vector": (
-        Misaligned(space="global", bytes=16, detail="not a multiple of 16", spot=at(9)),
+        Misaligned(access=Access(space="global", bytes=16), spot=at(9)),
         "vector access",
     ),
-    "a failed assertion": (DeviceAssert(detail="assertion `n` failed", spot=at(5)), "assertion"),
+    "a failed assertion": (
+        DeviceAssert(reason="assert", assertion="assertion `n` failed", spot=at(5)),
+        "assertion",
+    ),
     "no barrier between two lines": (
-        DataRace(kind="write-read", detail="", spot=at(9), other=at(5)),
+        DataRace(kind="write-read", spot=at(9), other=at(5)),
         "missing barrier",
     ),
     "the next turn of a loop": (
-        DataRace(kind="read-write", detail="", spot=at(11), other=at(13)),
+        DataRace(kind="read-write", spot=at(11), other=at(13)),
         "next turn overwrites",
     ),
     "many writers of one word": (
-        DataRace(kind="write-write", detail="", spot=at(5), other=at(5)),
+        DataRace(kind="write-write", spot=at(5), other=at(5)),
         "same word",
     ),
     "a half-filled tile": (
-        UninitialisedRead(space="shared", detail="", spot=at(11)),
+        UninitialisedRead(access=Access(space="shared"), spot=at(11)),
         "partly filled tile",
     ),
     "an output that is added to": (
         UninitialisedRead(
-            space="global",
-            detail="reads 4 bytes at byte 0 of buffer output (4000 bytes), which nothing wrote",
+            access=Access(
+                space="global", location=Location(relation="inside", owner="buffer", name="output")
+            ),
             spot=at(15),
         ),
         "garbage output",
     ),
     "a barrier under a branch": (
-        InvalidSync(kind="divergent-barrier", detail="", spot=at(7)),
+        InvalidSync(kind="divergent-barrier", spot=at(7)),
         "barrier in a branch",
     ),
     "a barrier in an uneven loop": (
-        InvalidSync(kind="divergent-barrier", detail="", spot=at(12)),
+        InvalidSync(kind="divergent-barrier", spot=at(12)),
         "barrier in an uneven loop",
     ),
     "a mask that does not fit": (
-        InvalidSync(kind="partial-mask", detail="", spot=at(12)),
+        InvalidSync(kind="partial-mask", spot=at(12)),
         "partial mask",
     ),
     "an endless kernel": (TimedOut(stage="kernel", limit_s=10.0, spot=at(11)), "kernel"),
-    "scratch memory": (OutOfMemory(detail="cudaMalloc of 1 bytes"), "scratch memory"),
+    "scratch memory": (OutOfMemory(request="cudaMalloc", bytes=1, bound="quota"), "scratch memory"),
     "a crash of the host part": (HostCrashed(signal="SIGSEGV"), "bad pointer"),
     "an exit": (HostCrashed(signal="exit"), "ends the process"),
     "a driver that was robbed": (
@@ -231,29 +251,31 @@ CAUSES: Mapping[str, tuple[Verdict, str]] = {
         "foreign descriptor",
     ),
     "a tail after vectors": (
-        wrong(
-            looks_like="every size where cols is a multiple of 4 is right: the tail after whole "
-            "vectors is not handled"
-        ),
+        wrong(case_pattern=CasePattern(kind=CaseKind.MULTIPLE_OF, dims=("cols",), step=4)),
         "vector tail",
     ),
     "a last tile": (
-        wrong(looks_like="the last rows are wrong (3 % of them): a tail or last tile"),
+        wrong(
+            looks_like=ElementPattern(
+                kind=ElementKind.LOCATED, region=Region(kind=RegionKind.LAST_ROWS, share=0.03)
+            )
+        ),
         "last tile",
     ),
-    "swapped strides": (wrong(looks_like="right only where rows equals cols"), "strides swapped"),
+    "swapped strides": (
+        wrong(case_pattern=CasePattern(kind=CaseKind.EQUAL_DIMS, dims=("rows", "cols"))),
+        "strides swapped",
+    ),
     "lost precision": (
-        wrong(looks_like="rounding to TF32 or half precision: the task asks for strict float32"),
+        looks(ElementKind.ROUNDED_TO_TF32),
         "precision",
     ),
     "one sum, a little off": (
-        wrong(
-            elements=1, wrong=1, got=1.999, looks_like="rounding to bfloat16, or sums kept in half"
-        ),
+        looks(ElementKind.ROUNDED_TO_BF16, elements=1, wrong=1, got=1.999),
         "terms or precision",
     ),
     "double counting": (
-        wrong(looks_like="2 times what it should be: terms are counted 2 times"),
+        wrong(looks_like=ElementPattern(kind=ElementKind.MULTIPLE, factor=2)),
         "counted twice",
     ),
     "everything wrong": (wrong(wrong=1023, failed_cases=14), "formula"),
@@ -265,12 +287,12 @@ CAUSES: Mapping[str, tuple[Verdict, str]] = {
     ),
     "a written input": (InputMutated(buffer="input"), "writes an input"),
     "a result that varies": (
-        Nondeterministic(buffer="output", detail="3 elements differ"),
+        Nondeterministic(buffer="output", kind="order-of-execution"),
         "unsynchronised blocks",
     ),
     "a late write": (LateWrite(buffer="output"), "work outlives the call"),
     "an impossible time": (
-        ImpossibleTime(time_us=0.1, floor_us=16.6, detail="less than half"),
+        ImpossibleTime(time_us=0.1, floor_us=16.6),
         "work left out",
     ),
     "an instruction nobody runs here": (
@@ -321,7 +343,7 @@ def test_the_line_is_shown_with_its_text() -> None:
 
 
 def test_a_barrier_in_a_branch_names_the_branch() -> None:
-    verdict = InvalidSync(kind="divergent-barrier", detail="", spot=at(7))
+    verdict = InvalidSync(kind="divergent-barrier", spot=at(7))
     assert "under line 6: `(threadIdx.x < 32)`" in diagnose(verdict).evidence
 
 
@@ -345,14 +367,15 @@ def test_what_the_hardware_adds_is_told_apart() -> None:
 
 
 def test_a_hidden_size_is_never_given_away() -> None:
-    shown = wrong(size_class="hidden", dims={}, index=(977,), got=977.0, elements=977, wrong=977)
+    shown = wrong(size_class="hidden", dims={}, index=(977,), got=977.0, elements=None, wrong=None)
     assert "977" not in diagnose(shown).evidence
     assert "hidden" in diagnose(shown).evidence
-    detail = "reads 4 bytes at byte 977 of buffer input (976 bytes)"
-    assert "97" not in diagnose(access(5, detail=detail)).evidence
+    place = replace(PAST_INPUT, offset_bytes=977, size_bytes=976)
+    assert "97" not in diagnose(access(5, location=place)).evidence
     policy = PolicyViolation(
         rule="host-touches-device-memory",
-        detail="host code dereferences a device pointer: at byte 0 of buffer A (976 bytes)",
+        detail="host code dereferences a device pointer",
+        location=replace(place, relation="inside", offset_bytes=0),
     )
     assert "976" not in diagnose(policy).evidence
 
@@ -372,7 +395,7 @@ def test_text_from_outside_stays_in_the_evidence_bounded_and_printable(
     plain = diagnose(verdict)
     fields = verdict.__dataclass_fields__
     poisoned: Any = verdict
-    if "detail" in fields and not isinstance(verdict, LaunchFailed | LoadFailed | IllegalAccess):
+    if "detail" in fields:
         poisoned = replace(poisoned, detail=text)
     if "spot" in fields:
         poisoned = replace(poisoned, spot=SourceSpot(file=text, line=5, text=text))

@@ -10,6 +10,7 @@ from cuda_llm.agents.reflector import Reflected
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.strategies.briefs import newest
 from cuda_llm.codec import decode, encode
+from cuda_llm.facts import Access
 from cuda_llm.outcomes import (
     CompileFailed,
     Diagnostic,
@@ -28,11 +29,14 @@ UNDEFINED = CompileFailed(
             severity="error",
             message='identifier "lane" is undefined',
             spot=SourceSpot(file="solve.cu", line=3, text="int a = lane;"),
+            fault="undefined-name",
+            subject="lane",
         ),
     ),
 )
 SYNTAX = CompileFailed(
-    reason='expected a ";"', diagnostics=(Diagnostic(severity="error", message='expected a ";"'),)
+    reason='expected a ";"',
+    diagnostics=(Diagnostic(severity="error", message='expected a ";"', fault="syntax"),),
 )
 
 
@@ -91,9 +95,10 @@ def test_hints_stay_few() -> None:
     kept = []
     for number in range(1, 9):
         text = f'identifier "name{number}" is undefined'
-        verdict = CompileFailed(
-            reason=text, diagnostics=(Diagnostic(severity="error", message=text),)
+        unknown = Diagnostic(
+            severity="error", message=text, fault="undefined-name", subject=f"name{number}"
         )
+        verdict = CompileFailed(reason=text, diagnostics=(unknown,))
         kept.append((failed(f"r1-c{number}", verdict), "", verdict))
     assert len(reflect(judged(*kept)).error_hints) == 5
 
@@ -138,7 +143,8 @@ def test_tunables_of_others_and_of_repeats_are_not_looked_at() -> None:
 
 def test_a_failed_playbook_kernel_is_not_quoted() -> None:
     verdict = UninitialisedRead(
-        space="shared", detail="", spot=SourceSpot(file="solve.cu", line=9, text="x = tile[i];")
+        access=Access(space="shared", kind="read"),
+        spot=SourceSpot(file="solve.cu", line=9, text="x = tile[i];"),
     )
     one = failed("r1-c1", verdict, written_by="playbook")
     (hint,) = reflect(judged((one, "__shared__ float tile[9];", verdict))).error_hints

@@ -12,6 +12,9 @@ WRITER = f"{ROOT / 'tests/support/scripted_writer.py'}:Writer"
 SMALL = ("run", "vector_add", "--generator", WRITER, "--candidates", 2, "--rounds", 1, "--tune", 0)
 AGENT = """
 import logging
+import structlog
+
+structlog.get_logger("mine").warning("my agent is loaded", colour="blue")
 
 async def broken(situation):
     logging.getLogger("mine").warning("about to fail")
@@ -44,6 +47,7 @@ def test_the_log_of_a_run_tells_who_did_what_when(cuda_llm: Command, tmp_path: P
     (nvcc, *_) = records(text, event="nvcc has ended", run_id=run, candidate="r1-c1", round=1)
     assert nvcc["stage"] == "compiler"
     assert nvcc["seconds"] > 0
+    assert records(text, event="my agent is loaded", logger="mine", colour="blue")
     (own, *_) = records(text, logger="mine", run_id=run)
     assert own["agent"] == own["stage"]
     failed = records(text, event="a part of the run failed", agent=own["agent"])

@@ -111,7 +111,7 @@ def test_a_kernel_does_not_beat_itself_and_an_emulated_device_needs_no_sanitizer
         one = await bench(3)
         built = await one.compile(GOOD, "source.cu")
         assert isinstance(built, Compiled)
-        held, seen = await one.contest(built, built), await one.inspect(built)
+        held, seen = await one.duel(built, built), await one.inspect(built)
         assert seen.fault is None
         assert isinstance(held, Contest)
         return held.outcome, seen.notes

@@ -92,7 +92,7 @@ def test_settings_of_another_day_change_nothing(
     monkeypatch.setenv("CUDA_LLM_MODEL", "newer-model")
     monkeypatch.setenv("CUDA_LLM_L2", "warm")
     found = parts_of(run, brought)
-    assert (found.chosen.name, found.model, found.request.l2) == ("playbook", "", "cold")
+    assert (found.generator_choice.name, found.model, found.request.l2) == ("playbook", "", "cold")
 
 
 def test_what_was_brought_as_an_object_must_be_brought_again(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from cuda_llm.facts import Access, Location
 from cuda_llm.outcomes import DataRace, IllegalAccess, Misaligned, UninitialisedRead
 from cuda_llm.spots import SourceSpot, ThreadSpot
 from cuda_llm.tools.compiler.candidate import Compiled
@@ -38,11 +39,14 @@ def line(bug: str, number: int) -> SourceSpot:
 def test_a_read_past_the_end() -> None:
     assert read_findings(said("oob_read", "memcheck"), candidate("oob_read")) == (
         IllegalAccess(
-            space="global",
-            access="read",
-            bytes=4,
-            detail="Access is out of bounds and is 1 bytes after the nearest allocation "
-            "of size 4000 bytes",
+            access=Access(
+                space="global",
+                kind="read",
+                bytes=4,
+                location=Location(
+                    relation="past-end", owner="allocation", offset_bytes=4000, size_bytes=4000
+                ),
+            ),
             thread=ThreadSpot(kernel="add", block=(3, 0, 0), thread=(200, 0, 0)),
             spot=line("oob_read", 7),
         ),
@@ -52,21 +56,22 @@ def test_a_read_past_the_end() -> None:
 def test_a_write_past_the_end_in_a_template() -> None:
     (found,) = read_findings(said("oob_write", "memcheck"), candidate("oob_write"))
     assert isinstance(found, IllegalAccess)
-    assert (found.access, found.spot) == ("write", line("oob_write", 7))
+    assert found.access is not None
+    assert (found.access.kind, found.spot) == ("write", line("oob_write", 7))
     assert found.thread == ThreadSpot(kernel="add<256>", block=(3, 0, 0), thread=(232, 0, 0))
 
 
 def test_shared_memory_past_its_end() -> None:
     (found,) = read_findings(said("oob_shared", "memcheck"), candidate("oob_shared"))
     assert isinstance(found, IllegalAccess)
-    assert (found.space, found.detail) == ("shared", "Access is out of bounds")
+    assert found.access == Access(space="shared", kind="write", bytes=4)
 
 
 def test_a_race_names_both_lines() -> None:
     assert read_findings(said("race", "racecheck"), candidate("race")) == (
         DataRace(
             kind="write-read",
-            detail="4000 hazards in shared memory in add",
+            hazards=4000,
             spot=line("race", 7),
             other=line("race", 9),
         ),
@@ -86,7 +91,8 @@ def test_a_race_of_two_writes() -> None:
 def test_a_read_of_what_nobody_wrote() -> None:
     (found,) = read_findings(said("uninit", "initcheck"), candidate("uninit"))
     assert isinstance(found, UninitialisedRead)
-    assert (found.space, found.spot) == ("global", line("uninit", 7))
+    assert found.access == Access(space="global", kind="read", bytes=4)
+    assert found.spot == line("uninit", 7)
     assert found.thread is not None
 
 
@@ -138,9 +144,14 @@ def test_a_place_in_a_header_keeps_the_headers_name() -> None:
 def test_a_misaligned_access_is_told_apart() -> None:
     assert read_findings(said("misaligned", "memcheck"), candidate("misaligned")) == (
         Misaligned(
-            space="global",
-            bytes=16,
-            detail="Access is misaligned and is inside the nearest allocation of size 4000 bytes",
+            access=Access(
+                space="global",
+                kind="read",
+                bytes=16,
+                location=Location(
+                    relation="inside", owner="allocation", offset_bytes=4, size_bytes=4000
+                ),
+            ),
             thread=ThreadSpot(kernel="add", block=(0, 0, 0), thread=(0, 0, 0)),
             spot=line("misaligned", 7),
         ),
@@ -150,7 +161,8 @@ def test_a_misaligned_access_is_told_apart() -> None:
 def test_an_atomic_past_the_end_is_one() -> None:
     (found,) = read_findings(said("oob_atomic", "memcheck"), candidate("oob_atomic"))
     assert isinstance(found, IllegalAccess)
-    assert found.access == "atomic"
+    assert found.access is not None
+    assert found.access.kind == "atomic"
 
 
 @pytest.mark.parametrize(("bug", "tool"), [("race_same", "racecheck"), ("refused", "memcheck")])

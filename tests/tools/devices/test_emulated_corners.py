@@ -39,7 +39,8 @@ def test_parameters_can_be_indexed() -> None:
 def test_an_index_outside_the_parameters_is_an_illegal_access() -> None:
     verdict = call("parameter-outside", 32).outcome
     assert isinstance(verdict, IllegalAccess)
-    assert (verdict.space, verdict.access) == ("param", "read")
+    assert verdict.access is not None
+    assert (verdict.access.space, verdict.access.kind) == ("param", "read")
     assert verdict.thread is not None and verdict.thread.thread == (1, 0, 0)
     assert verdict.spot is not None and verdict.spot.line == line_of("parameter")
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from cuda_llm.facts import CudaError
 from cuda_llm.outcomes import (
     DeviceAssert,
     HostCrashed,
@@ -17,12 +18,14 @@ from cuda_llm.outcomes import (
     PolicyViolation,
     TimedOut,
     Verdict,
+    lacks_place,
 )
 from cuda_llm.tools.gpu.endings import Scene, ending, load_failure
 from cuda_llm.tools.gpu.protocol import Forbidden, Reply, ReplyFrame
 from cuda_llm.tools.gpu.report import CallLog
 from cuda_llm.tools.profiler.measured.launch_log import LaunchKind, LoggedLaunch
 from cuda_llm.tools.runner.process import Babbled, Ended
+from cuda_llm.tools.runner.protocol import Refusal
 
 LOG = CallLog(launches=1, entries=(LoggedLaunch(kind=LaunchKind.KERNEL, symbol="_Z3addv"),))
 SCENE = Scene(log=LOG, limit_s=3.0, arena=range(1000, 2000), names={"_Z3addv": "add"})
@@ -70,34 +73,36 @@ def test_a_lost_context_is_what_its_error_says(number: int, verdict: type[Verdic
 def test_a_lost_context_names_the_kernel_launched_last() -> None:
     found = ending(last(Reply.FAULTED, 700), SCENE)
     assert isinstance(found, IllegalAccess)
-    assert "cudaErrorIllegalAddress in add" in found.detail
+    assert found == IllegalAccess(
+        error=CudaError(number=700, name="cudaErrorIllegalAddress", kernel="add")
+    )
+    assert lacks_place(found)
 
 
 def test_what_the_driver_lost_is_laid_to_host_code_that_ran() -> None:
     found = ending(last(Reply.FAULTED, 304), SCENE)
     assert isinstance(found, HostCrashed)
     assert found.signal == "cudaErrorOperatingSystem"
-    assert "descriptors that are not its own (cudaErrorOperatingSystem in add)" in found.detail
+    assert found.error == CudaError(number=304, name="cudaErrorOperatingSystem", kernel="add")
 
     nothing_ran = replace(SCENE, log=CallLog())
     assert isinstance(ending(last(Reply.FAULTED, 304), nothing_ran), InfraFailed)
 
 
 def test_using_what_was_refused_is_running_out_of_memory() -> None:
-    refused = OutOfMemory(detail="cudaMalloc of 5 bytes")
+    refused = OutOfMemory(request="cudaMalloc", bytes=5, bound="quota")
     scene = replace(SCENE, log=replace(LOG, out_of_memory=refused))
 
     assert ending(last(Reply.FAULTED, 700), scene) == refused
-    assert isinstance(ending(last(Reply.DIED, signal.SIGSEGV), scene), OutOfMemory)
-    assert isinstance(ending(died(1), scene), OutOfMemory)
+    assert ending(last(Reply.DIED, signal.SIGSEGV), scene) == replace(refused, then="SIGSEGV")
+    assert ending(died(1), scene) == replace(refused, then="exit")
 
 
 @pytest.mark.parametrize("what", ["capture", "graph", "graph launch", "scratch"])
 def test_a_candidate_that_leaves_no_memory_to_call_it_ran_out_of_memory(what: str) -> None:
     said = f"{what}: CUDA_ERROR_OUT_OF_MEMORY"
     found = ending(last(Reply.BROKEN, detail=said), SCENE)
-    assert isinstance(found, OutOfMemory)
-    assert said in found.detail
+    assert found == OutOfMemory(request="to-run", bound="device", detail=said)
 
 
 @pytest.mark.parametrize(
@@ -108,10 +113,21 @@ def test_what_a_candidate_cannot_have_caused_is_our_failure(said: str) -> None:
 
 
 def test_code_that_does_not_fit_is_running_out_of_memory() -> None:
-    for error, verdict in (("OUT_OF_MEMORY", OutOfMemory), ("NO_BINARY_FOR_GPU", LoadFailed)):
-        said = f"the device code does not load: CUDA_ERROR_{error}"
-        refused = ReplyFrame(reply=Reply.REFUSED, detail=said.encode())
-        assert load_failure(refused) == verdict(detail=said)
+    said = "the device code does not load: CUDA_ERROR_"
+    full, unknown = (
+        ReplyFrame(reply=Reply.REFUSED, number=Refusal.DRIVER, detail=(said + error).encode())
+        for error in ("OUT_OF_MEMORY", "NO_BINARY_FOR_GPU")
+    )
+    assert load_failure(full) == OutOfMemory(request="to-load", bound="device", detail=full.text)
+    assert load_failure(unknown) == LoadFailed(fault="driver", detail=unknown.text)
+
+
+def test_the_linkers_words_name_the_function_that_is_not_there() -> None:
+    said = b"/tmp/candidate.so: undefined symbol: _Z6helperv"
+    refused = ReplyFrame(reply=Reply.REFUSED, number=Refusal.LINKER, detail=said)
+    found = load_failure(refused)
+    assert isinstance(found, LoadFailed)
+    assert (found.fault, found.symbol) == ("undefined-function", "_Z6helperv")
 
 
 @pytest.mark.parametrize(
@@ -133,7 +149,7 @@ def test_a_crowd_of_blocks_hints_at_a_deadlock() -> None:
     scene = replace(SCENE, log=replace(LOG, waiting=True, crowded="_Z3addv"))
     found = ending(EXPIRED, scene)
     assert isinstance(found, TimedOut)
-    assert found.detail.startswith("add is still running; possible deadlock")
+    assert (found.kernel, found.crowded) == ("add", True)
 
 
 @pytest.mark.parametrize(

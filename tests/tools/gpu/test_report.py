@@ -5,6 +5,7 @@ import ctypes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cuda_llm.facts import ExceededLimit, LaunchShape
 from cuda_llm.outcomes import LaunchFailed, OutOfMemory
 from cuda_llm.tools.gpu.protocol import LOG_ENTRIES, NO_TEXT, REPORT_MAGIC, EntryKind, Report
 from cuda_llm.tools.gpu.report import REPORT_BYTES, CallLog, read_report
@@ -47,16 +48,19 @@ def test_a_kernel_with_more_blocks_than_fit_at_once_is_noticed() -> None:
 
 def test_what_was_refused_is_told() -> None:
     made = report(0)
-    made.refused.error, made.refused.detail = 720, b"add_one: too many blocks"
+    made.refused.error, made.refused.kernel, made.refused.limit = 720, b"add_one", 7
+    made.refused.asked, made.refused.allowed = 528, 264
+    made.refused.grid[:], made.refused.block[:] = (528, 1, 1), (256, 1, 1)
     made.allocation_failed, made.refused_bytes = 1, 4096
     log = read_report(bytes(made), SMS)
 
     assert log.refused == LaunchFailed(
-        kernel="add_one", error="cudaErrorCooperativeLaunchTooLarge", detail="too many blocks"
+        kernel="add_one",
+        error="cudaErrorCooperativeLaunchTooLarge",
+        limit=ExceededLimit(name="resident-blocks", asked=528, allowed=264),
+        launch=LaunchShape(grid=(528, 1, 1), block=(256, 1, 1)),
     )
-    assert log.out_of_memory == OutOfMemory(
-        detail="cudaMalloc of 4,096 bytes: its quota is used up"
-    )
+    assert log.out_of_memory == OutOfMemory(request="cudaMalloc", bytes=4096, bound="quota")
 
 
 def test_what_cannot_be_is_left_out_and_told_of() -> None:

@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from cuda_llm.errors import InfrastructureError
+from cuda_llm.facts import ExceededLimit, LaunchShape
 from cuda_llm.outcomes import (
     HostCrashed,
     IllegalAccess,
@@ -150,7 +151,7 @@ def test_a_kernel_that_does_not_end_is_named_with_what_may_hold_it_up(
     verdict = call(open_sessions, candidate, "crowd", limit_s=0.2)
     assert isinstance(verdict, TimedOut)
     assert verdict.stage == "kernel"
-    assert "adds is still running; possible deadlock" in verdict.detail
+    assert (verdict.kernel, verdict.crowded) == ("adds", True)
 
 
 def test_a_reply_that_nobody_asked_for_is_seen_at_the_next_call(
@@ -175,7 +176,7 @@ def test_a_library_that_cannot_be_loaded_is_a_verdict(
         async with open_sessions() as sessions, sessions.open(missing) as session:
             return session
 
-    assert asyncio.run(run()) == LoadFailed(detail="no such library")
+    assert asyncio.run(run()) == LoadFailed(fault="linker", detail="no such library")
 
 
 def test_two_sessions_at_once_have_memory_of_their_own(
@@ -236,10 +237,13 @@ def test_a_runner_that_dies_while_it_loads_is_told(
 
     verdict = asyncio.run(run())
     assert isinstance(verdict, HostCrashed)
-    assert "5" in verdict.detail
+    assert verdict.status == 5
 
 
 def test_a_refused_launch_names_its_kernel(open_sessions: Opened, candidate: Compiled) -> None:
     assert call(open_sessions, candidate, "refuse") == LaunchFailed(
-        kernel="adds", error="cudaErrorLaunchOutOfResources", detail="too much"
+        kernel="adds",
+        error="cudaErrorLaunchOutOfResources",
+        limit=ExceededLimit(name="registers", asked=131072, allowed=65536),
+        launch=LaunchShape(grid=(8, 1, 1), block=(1024, 1, 1)),
     )

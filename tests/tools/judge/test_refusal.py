@@ -9,7 +9,7 @@ TASK = load_task("vector_add")
 
 
 def test_a_baseline_that_fails_by_itself_is_a_fault_of_its_task() -> None:
-    said = refusal(TASK, HostCrashed(signal="SIGSEGV", detail=""))
+    said = refusal(TASK, HostCrashed(signal="SIGSEGV"))
     assert isinstance(said, TaskError)
     assert "the baseline itself is HOST_CRASHED" in str(said)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from corpus import TASKS
 
+from cuda_llm.facts import Access
 from cuda_llm.hardware_profiles.lookup import find_hardware
 from cuda_llm.outcomes import (
     DataRace,
@@ -35,7 +36,7 @@ from cuda_llm.tools.judge.second_look import (
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 H200 = EmulatedDevice(find_hardware("H200"))
 CLEAN = ("the emulated device found nothing: races, accesses, barriers at small sizes",)
-RACE = DataRace(kind="write-write", detail="")
+RACE = DataRace(kind="write-write")
 
 
 def look(
@@ -110,13 +111,13 @@ def test_a_look_that_takes_too_long_is_a_note() -> None:
     ("verdict", "is_fault"),
     [
         (RACE, True),
-        (IllegalAccess(space="global", access="read", bytes=4, detail=""), True),
-        (Misaligned(space="global", bytes=16, detail=""), True),
-        (UninitialisedRead(space="shared", detail=""), True),
-        (InvalidSync(kind="divergent-barrier", detail=""), True),
-        (DeviceAssert(detail="trap"), False),
+        (IllegalAccess(access=Access(space="global", kind="read", bytes=4)), True),
+        (Misaligned(access=Access(space="global", bytes=16)), True),
+        (UninitialisedRead(access=Access(space="shared", kind="read")), True),
+        (InvalidSync(kind="divergent-barrier"), True),
+        (DeviceAssert(reason="trap"), False),
         (TimedOut(stage="kernel", limit_s=10), False),
-        (Nondeterministic(buffer="C", detail=""), False),
+        (Nondeterministic(buffer="C"), False),
     ],
 )
 def test_a_fault_is_what_a_sanitizer_would_call_one(verdict: Verdict, is_fault: bool) -> None:
@@ -139,7 +140,7 @@ def joined(found: Inspection, seen: SecondLook) -> Inspection:
 def test_a_fault_of_either_is_one_of_the_kernel_and_the_gpus_own_comes_first() -> None:
     here = SecondLook(fault=RACE, notes=("here",))
     clean = Inspection(notes=("there",))
-    own = IllegalAccess(space="global", access="read", bytes=4, detail="")
+    own = IllegalAccess(access=Access(space="global", kind="read", bytes=4))
     there = Sanitized(tool="memcheck", state="found", verdicts=(own,))
     assert joined(clean, here).fault == RACE
     assert joined(replace(clean, sanitized=(there,)), here).fault == own

@@ -12,6 +12,7 @@ from array_kernels import add, writes
 from measured_site import LAUNCH, Buffers, Candidate, running, untimed
 from small_tasks import small_task
 
+from cuda_llm.facts import Access
 from cuda_llm.outcomes import (
     GuardOverwritten,
     IllegalAccess,
@@ -22,6 +23,7 @@ from cuda_llm.outcomes import (
     Verdict,
     WrongResult,
 )
+from cuda_llm.patterns import CaseKind, CasePattern, ElementKind, ElementPattern, RegionKind
 from cuda_llm.tools.device import CallOptions, Level
 from cuda_llm.tools.validator.check_case import NO_KERNEL
 from cuda_llm.tools.validator.compare import Expected
@@ -89,7 +91,7 @@ def test_an_input_changed_by_one_bit_is_found() -> None:
 def test_an_output_nobody_writes_is_told_as_such() -> None:
     verdict = judge(lambda b, options: None)
     assert isinstance(verdict, WrongResult)
-    assert verdict.looks_like == "the output is never written"
+    assert verdict.looks_like == ElementPattern(kind=ElementKind.UNWRITTEN, share=1.0)
     assert verdict.failed_cases == verdict.cases > 10
 
 
@@ -190,7 +192,7 @@ def test_a_write_after_the_call_came_back_is_late() -> None:
 
 
 def test_the_verdict_of_a_call_ends_the_evaluation() -> None:
-    fault = IllegalAccess(space="global", access="read", bytes=4, detail="4 bytes past A")
+    fault = IllegalAccess(access=Access(space="global", kind="read", bytes=4))
     session = running(lambda b, options: fault)
     assert asyncio.run(validate(TASK, session)) == fault
     assert len(session.calls) == 1
@@ -209,7 +211,7 @@ def test_hidden_sizes_are_never_told() -> None:
     assert verdict.size_class == "hidden"
     assert not verdict.dims
     assert not verdict.index
-    assert verdict.elements == verdict.wrong == 0
+    assert verdict.elements is verdict.wrong is None
 
 
 def test_a_forgotten_tail_is_told_by_its_sizes() -> None:
@@ -222,8 +224,10 @@ def test_a_forgotten_tail_is_told_by_its_sizes() -> None:
     verdict = asyncio.run(validate(replace(task, sizes=sizes), running(candidate)))
     assert isinstance(verdict, WrongResult)
     assert verdict.dims == {"n": 7}
-    assert verdict.looks_like.startswith("never written: the last elements")
-    assert "every size where n is a multiple of 4 is right" in verdict.looks_like
+    assert verdict.looks_like is not None and verdict.looks_like.region is not None
+    assert verdict.looks_like.kind is ElementKind.UNWRITTEN
+    assert verdict.looks_like.region.kind is RegionKind.LAST_ELEMENTS
+    assert verdict.case_pattern == CasePattern(kind=CaseKind.MULTIPLE_OF, dims=("n",), step=4)
     assert 0 < verdict.failed_cases < verdict.cases
 
 

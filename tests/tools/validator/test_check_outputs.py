@@ -13,6 +13,7 @@ from strict_arrays import strict_arrays
 
 from cuda_llm.errors import TaskError
 from cuda_llm.outcomes import WrongResult
+from cuda_llm.patterns import ElementKind, ElementPattern
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.arrays import HOST
 from cuda_llm.tools.device import Level
@@ -75,7 +76,7 @@ def test_parts_are_found_along_any_axis() -> None:
         task, case, inputs, {"output": inputs["input"].reshape(70, 90)}, SMALL_PARTS
     )
     assert isinstance(verdict, WrongResult)
-    assert verdict.looks_like == "a copy of input"
+    assert verdict.looks_like == ElementPattern(kind=ElementKind.COPIED, buffer="input")
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -7,6 +7,7 @@ import numpy.typing as npt
 import pytest
 from array_mutants import to_bf16, to_tf32
 
+from cuda_llm.fact_wording import describe_elements
 from cuda_llm.tasks.task import Tolerance, ToleranceClass
 from cuda_llm.tools.validator.compare import Expected, wrong_elements
 from cuda_llm.tools.validator.looks_like import looks_like
@@ -29,7 +30,8 @@ def told(got: Array, right: Array, **inputs: Array) -> str:
     )
     wrong = wrong_elements(got, expected, rule)
     assert wrong.any()
-    return looks_like(got, expected, wrong, inputs, POISON)
+    found = looks_like(got, expected, wrong, inputs, POISON)
+    return "" if found is None else describe_elements(found)
 
 
 def changed(right: Array, where: Any, value: Any) -> Array:

@@ -1,12 +1,18 @@
 """What wrong cases have in common."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 
+from cuda_llm.fact_wording import describe_cases
 from cuda_llm.tools.device import Level
 from cuda_llm.tools.validator.cases import Case
 from cuda_llm.tools.validator.pattern import Judged, find_pattern
+
+
+def words(cases: Sequence[Judged]) -> str:
+    found = find_pattern(cases)
+    return "" if found is None else describe_cases(found)
 
 
 def case(label: str = "normal", group: str = "edge", probe: bool = False, **dims: int) -> Case:
@@ -33,7 +39,7 @@ MATRICES = [case(M=m, N=n) for m, n in ((1, 1), (32, 32), (31, 33), (64, 32), (3
     ],
 )
 def test_rules_on_one_dim(is_wrong: Callable[[Mapping[str, int]], bool], phrase: str) -> None:
-    found = find_pattern(judged(is_wrong, *VECTORS))
+    found = words(judged(is_wrong, *VECTORS))
     assert phrase in found
     assert bool(phrase) == bool(found)
 
@@ -47,24 +53,24 @@ def test_rules_on_one_dim(is_wrong: Callable[[Mapping[str, int]], bool], phrase:
     ],
 )
 def test_rules_on_two_dims(is_wrong: Callable[[Mapping[str, int]], bool], phrase: str) -> None:
-    assert phrase in find_pattern(judged(is_wrong, *MATRICES))
+    assert phrase in words(judged(is_wrong, *MATRICES))
 
 
 def test_inputs_that_are_concerned_are_named() -> None:
     cases = [case(label, n=n) for n in (5, 6, 7) for label in ("normal", "large", "zeros")]
-    found = find_pattern([Judged(one, one.label != "large") for one in cases])
+    found = words([Judged(one, one.label != "large") for one in cases])
     assert found == "only inputs drawn from large are wrong"
 
 
 def test_a_probe_that_alone_fails_is_named() -> None:
     cases = [case(n=5), case(n=6), case(n=6, probe=True)]
-    assert "exactness probe" in find_pattern([Judged(one, not one.probe) for one in cases])
+    assert "exactness probe" in words([Judged(one, not one.probe) for one in cases])
 
 
 def test_hidden_sizes_never_appear_in_a_phrase() -> None:
     cases = [case(n=10), case(n=21), case(n=77_777, group="hidden"), case(n=30)]
-    assert find_pattern(judged(lambda d: d["n"] > 30, *cases)) == ""
+    assert words(judged(lambda d: d["n"] > 30, *cases)) == ""
     with_edge = [*cases, case(n=50_000)]
-    found = find_pattern(judged(lambda d: d["n"] > 30, *with_edge))
+    found = words(judged(lambda d: d["n"] > 30, *with_edge))
     assert "n = 50,000 on" in found
     assert "77" not in found

@@ -11,6 +11,7 @@ from measured_site import Buffers, running
 from small_tasks import small_task
 
 from cuda_llm.outcomes import WrongResult
+from cuda_llm.patterns import ElementKind, ElementPattern
 from cuda_llm.tasks.task import ArgumentRole
 from cuda_llm.tools.device import CallOptions, CallReport, Level
 from cuda_llm.tools.validator.oracle import baseline_oracle
@@ -39,7 +40,7 @@ def test_a_kernel_that_cheats_only_when_timed_is_found() -> None:
     assert isinstance(verdict, WrongResult)
     assert verdict.size_class == "bench"
     assert verdict.dims == {"n": 5000}
-    assert verdict.looks_like == "all zeros"
+    assert verdict.looks_like == ElementPattern(kind=ElementKind.ZEROS)
 
 
 def test_two_timed_calls_never_see_the_same_inputs() -> None:
@@ -71,7 +72,7 @@ def test_in_place_tasks_are_filled_and_compared(tmp_path: Path) -> None:
     verdict = asyncio.run(validate(task, running(writes("vector_add", add))))
     assert isinstance(verdict, WrongResult)
     assert verdict.buffer == "A"
-    assert verdict.looks_like.startswith("a copy of A")
+    assert verdict.looks_like == ElementPattern(kind=ElementKind.COPIED, buffer="A")
 
 
 @pytest.mark.parametrize("name", HONEST)

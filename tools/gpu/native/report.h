@@ -33,10 +33,32 @@ struct LogEntry {
   uint64_t bytes;  // copied or set
 };
 
-// A launch or allocation that CUDA refused. `solve` may have found another way.
+// What a launch asks too much of.
+enum class LimitNumber : uint32_t {
+  none = 0,  // the driver refused it and does not say why
+  grid_extent = 1,
+  block_extent = 2,
+  threads_per_block = 3,
+  launch_bounds = 4,
+  shared_memory = 5,
+  registers = 6,
+  resident_blocks = 7,
+};
+
+// A launch that CUDA refused. `solve` may have found another way.
 struct RefusedCall {
   uint32_t error;  // CUresult; 0: none
-  char detail[252];
+  uint32_t limit;  // LimitNumber
+  uint32_t axis;   // of an extent: 0, 1, 2
+  uint32_t static_shared_bytes;
+  uint64_t asked;
+  uint64_t allowed;
+  uint64_t dynamic_shared_bytes;
+  uint32_t grid[3];
+  uint32_t block[3];
+  uint32_t most_shared_bytes;  // dynamic and static, once the attribute is raised
+  uint32_t pad;
+  char kernel[184];  // its name as in PTX
 };
 
 struct Report {

@@ -47,22 +47,22 @@ def calls_apart(slots: int, call_us: float) -> int:
 
 
 async def run_apart(
-    lanes: Lanes, names: Sequence[str], rules: Rules, rounds: int, calls: int, call_us: float
+    kernels: Lanes, names: Sequence[str], rules: Rules, rounds: int, calls: int, call_us: float
 ) -> Apart | NotApart | Fault:
     """Batches of each of `names`, in random order round by round; those of `empty` have no calls.
 
     Each call of a candidate is verified. Raises TaskError or InfrastructureError where the
     baseline is at fault.
     """
-    first = await run_one(lanes, "empty", calls, rules)
+    first = await run_one(kernels, "empty", calls, rules)
     if not isinstance(first, float):
         # What a candidate's own process says of that is no reason to believe it.
-        why = lanes.ground.session.not_stepwise
-        return NotApart(why=why) if why else blame(lanes, "empty", first)
+        why = kernels.baseline.session.not_stepwise
+        return NotApart(why=why) if why else blame(kernels, "empty", first)
     rounds = min(rounds, max(FEWEST, int(BUDGET_S * 1e6 / (calls * max(call_us, 1.0)))))
     done: list[Round] = []
     for _ in range(rounds):
-        one = await run_round(lanes, names, calls, rules)
+        one = await run_round(kernels, names, calls, rules)
         if isinstance(one, Fault):
             return one
         done.append(one)
@@ -72,18 +72,20 @@ async def run_apart(
     )
 
 
-async def run_round(lanes: Lanes, names: Sequence[str], calls: int, rules: Rules) -> Round | Fault:
+async def run_round(
+    kernels: Lanes, names: Sequence[str], calls: int, rules: Rules
+) -> Round | Fault:
     """Each once, in random order."""
     before = rules.read_clocks()
     seconds: dict[str, float] = {}
     for name in rules.rng.permutation(list(names)):
-        took = await run_one(lanes, str(name), calls, rules)
+        took = await run_one(kernels, str(name), calls, rules)
         if not isinstance(took, float):
-            return blame(lanes, str(name), took)
+            return blame(kernels, str(name), took)
         seconds[str(name)] = took
     return Round(seconds=seconds, throttled=held_down(before, rules.read_clocks()))
 
 
-async def run_one(lanes: Lanes, name: str, calls: int, rules: Rules) -> float | Verdict:
+async def run_one(kernels: Lanes, name: str, calls: int, rules: Rules) -> float | Verdict:
     """One batch."""
-    return await run_batch(lanes.of(name), calls, rules, solve=name != "empty", stepwise=True)
+    return await run_batch(kernels.of(name), calls, rules, solve=name != "empty", stepwise=True)

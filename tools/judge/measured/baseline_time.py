@@ -48,7 +48,7 @@ class BaselineTime:
 
 
 async def baseline_time(
-    ground: TimedSession, recipe: Recipe, rules: Rules, *, kept_as: tuple[str, ...], most: int
+    session: TimedSession, recipe: Recipe, rules: Rules, *, kept_as: tuple[str, ...], most: int
 ) -> BaselineTime:
     """`kept_as` names all that the time depends on but the size and the state of L2.
 
@@ -58,25 +58,29 @@ async def baseline_time(
     kept = kept_file("alone", FORMAT, *kept_as, dims, str(rules.l2))
     known = read_times(kept, 3)
     if known is None:
-        found = await time_alone(ground, recipe, rules, most)
+        found = await time_alone(session, recipe, rules, most)
         known = [found.call_us, found.spread, found.overhead_us]
         write_times(kept, known)
     return BaselineTime(call_us=known[0], spread=known[1], overhead_us=known[2])
 
 
-async def time_alone(ground: TimedSession, recipe: Recipe, rules: Rules, most: int) -> BaselineTime:
+async def time_alone(
+    session: TimedSession, recipe: Recipe, rules: Rules, most: int
+) -> BaselineTime:
     """A slow one by one slope over very few calls, another by a few rounds of longer batches."""
     slots = min(PILOT_SLOTS, most)
-    lane = trusted(recipe.task, await lay_out(ground, recipe, slots, trusted=True))
-    rounds = [await round_us(lane, lengths_up_to(slots), rules)]
+    kernel = trusted(recipe.task, await lay_out(session, recipe, slots, trusted=True))
+    rounds = [await round_us(kernel, lengths_up_to(slots), rules)]
     call_us, overhead_us = rounds[0]
     if call_us <= SLOW_US:
         lengths = choose_lengths(
             call_us=call_us, overhead_us=overhead_us, aim=AIM, most=min(most, MOST)
         )
         if lengths.slots > slots:
-            lane = trusted(recipe.task, await lay_out(ground, recipe, lengths.slots, trusted=True))
-        rounds = [await round_us(lane, lengths, rules) for _ in range(ROUNDS)]
+            kernel = trusted(
+                recipe.task, await lay_out(session, recipe, lengths.slots, trusted=True)
+            )
+        rounds = [await round_us(kernel, lengths, rules) for _ in range(ROUNDS)]
     found = estimate_median([call for call, _ in rounds])
     return BaselineTime(
         call_us=found.value,
@@ -85,12 +89,12 @@ async def time_alone(ground: TimedSession, recipe: Recipe, rules: Rules, most: i
     )
 
 
-async def round_us(lane: Lane, lengths: Lengths, rules: Rules) -> tuple[float, float]:
+async def round_us(kernel: Lane, lengths: Lengths, rules: Rules) -> tuple[float, float]:
     """Time of a call, and of everything else in a step."""
     slopes = []
     for solve in (True, False):
-        pair = await run_pair(lane, lengths, rules, solve=solve)
+        pair = await run_pair(kernel, lengths, rules, solve=solve)
         if not isinstance(pair, Pair):
-            raise refusal(lane.recipe.task, pair)
+            raise refusal(kernel.recipe.task, pair)
         slopes.append(slope_us(pair))
     return max(slopes[0] - slopes[1], RESOLUTION_US), max(slopes[1], RESOLUTION_US)

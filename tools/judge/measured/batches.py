@@ -42,13 +42,13 @@ def secret_seed() -> int:
 
 
 async def run_pair(
-    lane: Lane, lengths: Lengths, rules: Rules, *, solve: bool = True
+    kernel: Lane, lengths: Lengths, rules: Rules, *, solve: bool = True
 ) -> Pair | Verdict:
     """A shorter and a longer batch in random order, each verified; the first fault ends it."""
     short, long = draw_lengths(lengths, rules.rng)
     times = {}
     for calls in rules.rng.permutation([short, long]):
-        took = await run_batch(lane, int(calls), rules, solve=solve)
+        took = await run_batch(kernel, int(calls), rules, solve=solve)
         if not isinstance(took, float):
             return took
         times[int(calls)] = took
@@ -56,11 +56,11 @@ async def run_pair(
 
 
 async def run_batch(
-    lane: Lane, calls: int, rules: Rules, *, solve: bool = True, stepwise: bool = False
+    kernel: Lane, calls: int, rules: Rules, *, solve: bool = True, stepwise: bool = False
 ) -> float | Verdict:
     """Seconds of `calls` calls on slots in a secret order; see `stage` for `stepwise`."""
-    order = [int(number) for number in rules.rng.permutation(len(lane.slots))[:calls]]
-    staged = stage(lane, order, stepwise=stepwise)
+    order = [int(number) for number in rules.rng.permutation(len(kernel.slots))[:calls]]
+    staged = stage(kernel, order, stepwise=stepwise)
     batch = Batch(
         order=staged.order,
         key=staged.key,
@@ -68,10 +68,10 @@ async def run_batch(
         flush=rules.l2 is L2.COLD,
         solve=solve,
     )
-    fault = await lane.session.arm(batch)
+    fault = await kernel.session.arm(batch)
     if fault is not None:
         return fault
-    took = await lane.session.go(rules.limit_s)
-    if not isinstance(took, float) or lane.trusted:
+    took = await kernel.session.go(rules.limit_s)
+    if not isinstance(took, float) or kernel.trusted:
         return took
-    return await verify(lane, staged, rules.oracle) or took
+    return await verify(kernel, staged, rules.oracle) or took

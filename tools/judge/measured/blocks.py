@@ -22,7 +22,7 @@ class Watched:
 
 
 async def run_block(
-    lanes: Lanes,
+    kernels: Lanes,
     lengths: Apiece,
     rules: Rules,
     *,
@@ -32,12 +32,12 @@ async def run_block(
     before = rules.read_clocks()
     pairs: dict[str, Pair] = {}
     names = ["first", "empty"]
-    if lanes.second is not None:
+    if kernels.second is not None:
         names += ["second", "again"] if compares_same else ["second"]
     for name in rules.rng.permutation(names):
-        pair = await run_entrant(lanes, str(name), lengths, rules)
+        pair = await run_entrant(kernels, str(name), lengths, rules)
         if not isinstance(pair, Pair):
-            return blame(lanes, str(name), pair)
+            return blame(kernels, str(name), pair)
         pairs[str(name)] = pair
     after = rules.read_clocks()
     block = Block(
@@ -50,25 +50,25 @@ async def run_block(
     return Watched(block=block, readings=(before, after))
 
 
-async def run_entrant(lanes: Lanes, name: str, lengths: Apiece, rules: Rules) -> Pair | Verdict:
+async def run_entrant(kernels: Lanes, name: str, lengths: Apiece, rules: Rules) -> Pair | Verdict:
     """The pair of batches that `name` stands for in a block."""
     if name == "empty":
-        return await run_pair(lanes.ground, lengths.longest, rules, solve=False)
-    if name == "first" or lanes.second is None:
-        return await run_pair(lanes.first, lengths.first, rules)
-    return await run_pair(lanes.second, lengths.second, rules)
+        return await run_pair(kernels.baseline, lengths.longest, rules, solve=False)
+    if name == "first" or kernels.second is None:
+        return await run_pair(kernels.first, lengths.first, rules)
+    return await run_pair(kernels.second, lengths.second, rules)
 
 
-def blame(lanes: Lanes, name: str, verdict: Verdict) -> Fault:
+def blame(kernels: Lanes, name: str, verdict: Verdict) -> Fault:
     """Whose verdict it is. Raises TaskError or InfrastructureError where it is the baseline's.
 
     Where it finds no memory beside one candidate, that one has it.
     """
     if name == "first":
         return Fault(which="first", verdict=verdict)
-    single = lanes.second is None or lanes.second.trusted
+    single = kernels.second is None or kernels.second.trusted
     if not single and name != "empty":
         return Fault(which="second", verdict=verdict)
     if single and isinstance(verdict, OutOfMemory):
         return squeezed_out(verdict)
-    raise refusal(lanes.ground.recipe.task, verdict)
+    raise refusal(kernels.baseline.recipe.task, verdict)

@@ -55,7 +55,7 @@ class Bout:
     kept_as: tuple[str, ...]
     """What the baseline's kept times depend on."""
     read_clocks: ReadClocks
-    ground_allocates: bool
+    baseline_allocates: bool
     """Whether the baseline holds memory of its own."""
     limit_s: float = math.inf
     """Of the whole measurement. See `rule_for`."""
@@ -69,22 +69,24 @@ class Bout:
             reference=self.reference,
             method=size.method,
             scratch_bytes=scratch_of_lane(size, allocates=True),
-            trusted_scratch_bytes=scratch_of_lane(size, allocates=self.ground_allocates),
+            trusted_scratch_bytes=scratch_of_lane(size, allocates=self.baseline_allocates),
         )
 
     def most_slots(self, size: SizePlan) -> int:
-        """Of a lane at this size."""
+        """Of a kernel at this size."""
         return most_slots(self.task, size, self.options.tier)
 
 
-async def reserve_all(bout: Bout, entrants: Entrants) -> None:
+async def reserve_all(measurement: Bout, sessions: Entrants) -> None:
     """Have every entrant lay out once what takes the most memory."""
-    compared = [entrants.first]
-    if not entrants.against_baseline:
-        compared.append(entrants.second)
-    plan, tier = bout.plan, bout.options.tier
-    await reserve(compared, bout.task, plan, tier)
-    await reserve([entrants.ground], bout.task, plan, tier, allocates=bout.ground_allocates)
+    compared = [sessions.first]
+    if not sessions.against_baseline:
+        compared.append(sessions.second)
+    plan, tier = measurement.plan, measurement.options.tier
+    await reserve(compared, measurement.task, plan, tier)
+    await reserve(
+        [sessions.baseline], measurement.task, plan, tier, allocates=measurement.baseline_allocates
+    )
 
 
 @asynccontextmanager
@@ -94,77 +96,77 @@ async def open_bout(
     baseline: Compiled,
     options: MeasureOptions,
     *,
-    lanes: int = 2,
+    runners: int = 2,
     limit_s: float = math.inf,
 ) -> AsyncIterator[Bout]:
-    """What a measurement needs besides its entrants."""
+    """What a measurement needs besides its sessions."""
     async with open_oracle(task, site, baseline) as oracle:
         yield Bout(
             site=site,
             task=task,
             oracle=oracle,
             options=options,
-            plan=plan_timing(site, task, lanes=lanes),
+            plan=plan_timing(site, task, runners=runners),
             reference=None if task.reference is None else load_reference(task),
             kept_as=(site.name, site.hardware.name, baseline.key, repr(task.capabilities)),
             read_clocks=clocks_of(site),
-            ground_allocates=_ALLOCATION.search(baseline.source) is not None,
+            baseline_allocates=_ALLOCATION.search(baseline.source) is not None,
             limit_s=limit_s,
         )
 
 
 async def time_one(
-    bout: Bout, entrants: Entrants, size: SizePlan, paces: Paces
+    measurement: Bout, sessions: Entrants, size: SizePlan, expected: Paces
 ) -> tuple[Measured | Fault, BaselineTime]:
     """One size: beside the baseline, or against its kept time where it is slow."""
-    recipe = bout.recipe(size)
-    kept = await baseline_of(bout, entrants, size)
-    rules = rules_for(bout, size, kept)
-    rule = rule_for(bout.options.tier, len(bout.plan.sizes), bout.limit_s)
-    if kept.slow and entrants.against_baseline:
+    recipe = measurement.recipe(size)
+    kept = await baseline_of(measurement, sessions, size)
+    rules = rules_for(measurement, size, kept)
+    rule = rule_for(measurement.options.tier, len(measurement.plan.sizes), measurement.limit_s)
+    if kept.slow and sessions.against_baseline:
         slowly = await measure_slow(
-            entrants,
+            sessions,
             recipe,
             rules,
             rule,
             kept,
-            most=bout.most_slots(size),
+            most=measurement.most_slots(size),
         )
         return slowly, kept
     measured = await measure_size(
-        entrants,
+        sessions,
         recipe,
         rules,
         rule,
         kept,
-        paces,
-        most=bout.most_slots(size),
+        expected,
+        most=measurement.most_slots(size),
     )
     return measured, kept
 
 
-async def baseline_of(bout: Bout, entrants: Entrants, size: SizePlan) -> BaselineTime:
+async def baseline_of(measurement: Bout, sessions: Entrants, size: SizePlan) -> BaselineTime:
     """What the baseline takes, measured now or kept."""
     return await baseline_time(
-        entrants.ground,
-        bout.recipe(size),
-        rules_for(bout, size, None),
-        kept_as=bout.kept_as,
-        most=bout.most_slots(size),
+        sessions.baseline,
+        measurement.recipe(size),
+        rules_for(measurement, size, None),
+        kept_as=measurement.kept_as,
+        most=measurement.most_slots(size),
     )
 
 
-def rules_for(bout: Bout, size: SizePlan, kept: BaselineTime | None) -> Rules:
+def rules_for(measurement: Bout, size: SizePlan, kept: BaselineTime | None) -> Rules:
     """Limits from the baseline's time; generous where that is not known yet."""
     from cuda_llm.settings import settings
 
     limit_s = MOST_LIMIT_S
     if kept is not None:
-        limit_s = LIMIT_FACTOR * bout.most_slots(size) * (kept.call_us + OVERHEAD_US) / 1e6
+        limit_s = LIMIT_FACTOR * measurement.most_slots(size) * (kept.call_us + OVERHEAD_US) / 1e6
     return Rules(
-        oracle=bout.oracle,
+        oracle=measurement.oracle,
         rng=secret_rng(),
-        l2=bout.options.l2,
+        l2=measurement.options.l2,
         limit_s=max(settings().gpu_call_least_s, min(limit_s, MOST_LIMIT_S)),
-        read_clocks=bout.read_clocks,
+        read_clocks=measurement.read_clocks,
     )

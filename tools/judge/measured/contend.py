@@ -35,27 +35,27 @@ async def contend(
     """
     hold = site.open if fresh else site.keep
     async with (
-        open_bout(site, task, baseline, options, lanes=LANES, limit_s=limit_s) as bout,
+        open_bout(site, task, baseline, options, runners=LANES, limit_s=limit_s) as measurement,
         site.open(first) as one,
         site.open(second) as other,
-        hold(baseline) as ground,
+        hold(baseline) as beside,
     ):
         if not isinstance(one, Session):
             return Fault(which="first", verdict=one)
         if not isinstance(other, Session):
             return Fault(which="second", verdict=other)
-        if not isinstance(ground, Session):
-            raise refusal(task, ground)
-        entrants = Entrants(
-            first=timed_session(one), second=timed_session(other), ground=timed_session(ground)
+        if not isinstance(beside, Session):
+            raise refusal(task, beside)
+        sessions = Entrants(
+            first=timed_session(one), second=timed_session(other), baseline=timed_session(beside)
         )
-        await reserve_all(bout, entrants)
+        await reserve_all(measurement, sessions)
         found = []
-        paces = Paces()
-        for size in bout.plan.sizes:
-            measured, kept = await time_one(bout, entrants, size, paces)
+        expected = Paces()
+        for size in measurement.plan.sizes:
+            measured, kept = await time_one(measurement, sessions, size, expected)
             if isinstance(measured, Fault):
                 return measured
-            paces = paces_seen(measured.comparison, kept)
+            expected = paces_seen(measured.comparison, kept)
             found.append((size.dims, measured))
         return tuple(found)

@@ -37,9 +37,9 @@ class Recipe:
     method: Method = Method.REFERENCE
     """How outputs are compared."""
     scratch_bytes: int = SCRATCH_BYTES
-    """Room in a lane for what `solve` allocates."""
+    """Room in a kernel for what `solve` allocates."""
     trusted_scratch_bytes: int = SCRATCH_BYTES
-    """The same in a trusted lane."""
+    """The same in a trusted kernel."""
 
     @cached_property
     def case(self) -> Case:

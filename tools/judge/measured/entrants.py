@@ -1,6 +1,6 @@
 """Who is timed against whom."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cuda_llm.errors import InfrastructureError
 from cuda_llm.outcomes import OutOfMemory, Verdict
@@ -19,13 +19,13 @@ class Entrants:
     """The candidate."""
     second: TimedSession
     """What it is held against: the baseline, or the incumbent."""
-    ground: TimedSession
+    baseline: TimedSession
     """The baseline: what is not `solve` is timed where no candidate's host code runs."""
 
     @property
     def against_baseline(self) -> bool:
         """Whether the second is the baseline itself."""
-        return self.second is self.ground
+        return self.second is self.baseline
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,15 +39,15 @@ class Fault:
 
 @dataclass(frozen=True, kw_only=True)
 class Lanes:
-    """The entrants at one size. Where `second` is None, only `first` is timed."""
+    """The sessions at one size. Where `second` is None, only `first` is timed."""
 
     first: Lane
     second: Lane | None
-    ground: Lane
+    baseline: Lane
 
     @property
     def slots(self) -> int:
-        """Of each lane."""
+        """Of each kernel."""
         return len(self.first.slots)
 
     @property
@@ -56,39 +56,39 @@ class Lanes:
         return self.second is not None and self.second.trusted
 
     def of(self, name: str) -> Lane:
-        """The lane of `first` or `second`, and the baseline's of all else."""
-        lanes = {"first": self.first, "second": self.second or self.ground}
-        return lanes.get(name, self.ground)
+        """The kernel of `first` or `second`, and the baseline's of all else."""
+        kernels = {"first": self.first, "second": self.second or self.baseline}
+        return kernels.get(name, self.baseline)
 
 
 async def lay_out_all(
-    entrants: Entrants, recipe: Recipe, count: int, *, alone: bool = False
+    sessions: Entrants, recipe: Recipe, count: int, *, alone: bool = False
 ) -> Lanes | Fault:
     """Every entrant with `count` slots; `alone` leaves the second out. Raises TaskError."""
-    first = await lay_out(entrants.first, recipe, count, trusted=False)
+    first = await lay_out(sessions.first, recipe, count, trusted=False)
     if not isinstance(first, Lane):
         return Fault(which="first", verdict=first)
     second: Lane | None = None
-    if not (entrants.against_baseline or alone):
-        other = await lay_out(entrants.second, recipe, count, trusted=False)
+    if not (sessions.against_baseline or alone):
+        other = await lay_out(sessions.second, recipe, count, trusted=False)
         if not isinstance(other, Lane):
             return Fault(which="second", verdict=other)
         second = other
-    beside = entrants.against_baseline and not alone
-    ground = await lay_out_ground(entrants, recipe, count, capture=beside)
-    if isinstance(ground, Fault):
-        return ground
-    return Lanes(first=first, second=ground if beside else second, ground=ground)
+    beside = sessions.against_baseline and not alone
+    baseline = await lay_out_baseline(sessions, recipe, count, capture=beside)
+    if isinstance(baseline, Fault):
+        return baseline
+    return Lanes(first=first, second=baseline if beside else second, baseline=baseline)
 
 
-async def lay_out_ground(
-    entrants: Entrants, recipe: Recipe, count: int, *, capture: bool
+async def lay_out_baseline(
+    sessions: Entrants, recipe: Recipe, count: int, *, capture: bool
 ) -> Lane | Fault:
-    """The baseline's lane. Raises TaskError or InfrastructureError where it is refused."""
-    lane = await lay_out(entrants.ground, recipe, count, trusted=True, capture=capture)
-    if isinstance(lane, OutOfMemory) and entrants.against_baseline:
-        return squeezed_out(lane)
-    return trusted(recipe.task, lane)
+    """The baseline's kernel. Raises TaskError or InfrastructureError where it is refused."""
+    kernel = await lay_out(sessions.baseline, recipe, count, trusted=True, capture=capture)
+    if isinstance(kernel, OutOfMemory) and sessions.against_baseline:
+        return squeezed_out(kernel)
+    return trusted(recipe.task, kernel)
 
 
 def squeezed_out(verdict: OutOfMemory) -> Fault:
@@ -98,15 +98,14 @@ def squeezed_out(verdict: OutOfMemory) -> Fault:
     much for it, for its stacks above all, which no quota holds down. With two candidates nobody
     can say which of them it was.
     """
-    detail = f"it leaves the baseline beside it no memory: {verdict.detail}"
-    return Fault(which="first", verdict=OutOfMemory(detail=detail))
+    return Fault(which="first", verdict=replace(verdict, beside_baseline=True))
 
 
-def trusted(task: Task, lane: Lane | Verdict) -> Lane:
-    """A lane of the baseline. Raises TaskError or InfrastructureError where it is refused."""
-    if isinstance(lane, Lane):
-        return lane
-    raise refusal(task, lane)
+def trusted(task: Task, kernel: Lane | Verdict) -> Lane:
+    """A kernel of the baseline. Raises TaskError or InfrastructureError where it is refused."""
+    if isinstance(kernel, Lane):
+        return kernel
+    raise refusal(task, kernel)
 
 
 def timed_session(session: object) -> TimedSession:

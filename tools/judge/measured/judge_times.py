@@ -38,35 +38,35 @@ async def measure_there(
     """
     hold = site.open if fresh else site.keep
     async with (
-        open_bout(site, task, baseline, options) as bout,
+        open_bout(site, task, baseline, options) as measurement,
         site.open(compiled) as session,
-        hold(baseline) as ground,
+        hold(baseline) as beside,
     ):
         if not isinstance(session, Session):
             return session
-        if not isinstance(ground, Session):
-            raise refusal(task, ground)
-        return await time_sizes_of(bout, timed_session(session), timed_session(ground))
+        if not isinstance(beside, Session):
+            raise refusal(task, beside)
+        return await time_sizes_of(measurement, timed_session(session), timed_session(beside))
 
 
 async def time_sizes_of(
-    bout: Bout, session: TimedSession, ground: TimedSession
+    measurement: Bout, session: TimedSession, beside: TimedSession
 ) -> Timing | Verdict | FailedCase:
     """Each size, its floor held against it before any average; then one call explained."""
-    entrants = Entrants(first=session, second=ground, ground=ground)
-    await reserve_all(bout, entrants)
+    sessions = Entrants(first=session, second=beside, baseline=beside)
+    await reserve_all(measurement, sessions)
     times: list[SizeTime] = []
-    paces = Paces()
-    for size in bout.plan.sizes:
-        measured, kept = await time_one(bout, entrants, size, paces)
+    expected = Paces()
+    for size in measurement.plan.sizes:
+        measured, kept = await time_one(measurement, sessions, size, expected)
         if isinstance(measured, Fault):
-            return find_timed_case(bout, measured.verdict, bout.recipe(size))
-        paces = paces_seen(measured.comparison, kept)
-        l2 = bout.options.l2
+            return find_timed_case(measurement, measured.verdict, measurement.recipe(size))
+        expected = paces_seen(measured.comparison, kept)
+        l2 = measurement.options.l2
         timed = size_time(size.dims, measured, l2, against_kept=kept.slow)
         too_quick = find_too_quick(
-            bout.task,
-            bout.site.hardware,
+            measurement.task,
+            measurement.site.hardware,
             size.dims,
             measured.comparison,
             l2_warm=l2 is L2.WARM,
@@ -75,37 +75,37 @@ async def time_sizes_of(
             return too_quick
         times.append(replace(timed, peak_bytes=size.peak_bytes))
     if not times:
-        return nothing_fits(bout)
-    recipe = bout.recipe(bout.plan.sizes[-1])
-    report = await explain(session, recipe, bout.oracle)
+        return nothing_fits(measurement)
+    recipe = measurement.recipe(measurement.plan.sizes[-1])
+    report = await explain(session, recipe, measurement.oracle)
     if not isinstance(report, CallReport):
-        return find_timed_case(bout, report, recipe)
+        return find_timed_case(measurement, report, recipe)
     last = times[-1]
     explained = profile_call(
-        bout.task, last.dims, last.time_us, report.launches, bout.site.hardware
+        measurement.task, last.dims, last.time_us, report.launches, measurement.site.hardware
     )
     return Timing(
         times=tuple((one.dims, one.time_us) for one in times),
         launches=explained.launches,
         bottlenecks=explained.bottlenecks,
         sizes=tuple(times),
-        left_out=bout.plan.left_out,
-        notes=bout.plan.how_checked,
-        device=bout.site.name,
-        isolation=bout.site.confined,
+        left_out=measurement.plan.left_out,
+        notes=measurement.plan.how_checked,
+        device=measurement.site.name,
+        isolation=measurement.site.confined,
     )
 
 
-def find_timed_case(bout: Bout, verdict: Verdict, recipe: Recipe) -> FailedCase | Verdict:
+def find_timed_case(measurement: Bout, verdict: Verdict, recipe: Recipe) -> FailedCase | Verdict:
     """See `find_failed_case`: which of the calls of a batch failed is not known, so that the inputs
     are others of the same size and distributions."""
-    rng = bout.site.arrays.generator(secret_seed())
-    return find_failed_case(bout.site, bout.task, verdict, recipe.case, rng)
+    rng = measurement.site.arrays.generator(secret_seed())
+    return find_failed_case(measurement.site, measurement.task, verdict, recipe.case, rng)
 
 
-def nothing_fits(bout: Bout) -> InfraFailed:
+def nothing_fits(measurement: Bout) -> InfraFailed:
     """No size of the task can be timed on this GPU."""
-    return InfraFailed(component="device", detail="; ".join(bout.plan.left_out))
+    return InfraFailed(component="device", detail="; ".join(measurement.plan.left_out))
 
 
 async def baseline_there(
@@ -115,20 +115,23 @@ async def baseline_there(
 
     Raises TaskError where it is refused.
     """
-    async with open_bout(site, task, baseline, options) as bout, site.keep(baseline) as ground:
-        if not isinstance(ground, Session):
-            raise refusal(task, ground)
-        session = timed_session(ground)
-        entrants = Entrants(first=session, second=session, ground=session)
+    async with (
+        open_bout(site, task, baseline, options) as measurement,
+        site.keep(baseline) as beside,
+    ):
+        if not isinstance(beside, Session):
+            raise refusal(task, beside)
+        session = timed_session(beside)
+        sessions = Entrants(first=session, second=session, baseline=session)
         times = [
-            (dict(size.dims), (await baseline_of(bout, entrants, size)).call_us)
-            for size in bout.plan.sizes
+            (dict(size.dims), (await baseline_of(measurement, sessions, size)).call_us)
+            for size in measurement.plan.sizes
         ]
     return Timing(
         times=tuple(times),
         launches=(),
         bottlenecks=(),
-        left_out=bout.plan.left_out,
+        left_out=measurement.plan.left_out,
         device=site.name,
         isolation=site.confined,
     )

@@ -28,9 +28,9 @@ class Lane:
     """The baseline's: its batches need no fresh contents and no check."""
     time_class: TimeClass
     key: bytes
-    """Of the contents that a trusted lane keeps for all of its batches."""
+    """Of the contents that a trusted kernel keeps for all of its batches."""
     guards: Mapping[str, tuple[Array, Array]]
-    """What lies before and after each buffer, in every slot; none are watched of a trusted lane."""
+    """What lies before and after each buffer, in every slot; none of a trusted kernel."""
 
     @property
     def includes_host(self) -> bool:
@@ -50,8 +50,8 @@ async def lay_out(
     slots = await session.place_slots(recipe.specs, count, scratch_bytes=scratch_bytes)
     guards = {} if trusted else write_guards(recipe, slots)
     key = secrets.token_bytes(KEY_BYTES)
-    # A trusted lane keeps what is sealed now, another gets new contents before each batch; nothing
-    # is called before its inputs are opened, but the first slot, to warm up.
+    # A trusted kernel keeps what is sealed now, another gets new contents before each batch;
+    # nothing is called before its inputs are opened, but the first slot, to warm up.
     for numbers in in_groups(recipe, range(count if trusted else 1)):
         contents = draw_group(recipe, Group(slots=numbers, seed=secrets.randbits(SEED_BITS)))
         if numbers[0] == 0:

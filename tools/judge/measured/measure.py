@@ -52,56 +52,56 @@ class Measured:
 
 
 async def measure_size(
-    entrants: Entrants,
+    sessions: Entrants,
     recipe: Recipe,
     rules: Rules,
     rule: Rule,
     baseline: BaselineTime,
-    paces: Paces,
+    expected: Paces,
     *,
     most: int,
 ) -> Measured | Fault:
-    """Interleave the entrants on at most `most` slots each.
+    """Interleave the sessions on at most `most` slots each.
 
-    `paces` beside the baseline's time say how long batches have to be. Where blocks show that a
+    `expected` beside the baseline's time say how long batches have to be. Where blocks show that a
     call is much quicker or slower, the next ones have other lengths; where the first one says that
     more slots are needed, it is done again, once. Raises TaskError where the baseline is refused.
     """
     now_s = asyncio.get_running_loop().time
     begun_s = now_s()
-    if entrants.against_baseline:
-        paces = replace(paces, second=1.0)
-    lengths = expected_lengths(baseline, paces, rule, most)
-    lanes = await lay_out_all(entrants, recipe, lengths.longest.slots)
-    watched: list[Watched] = []
+    if sessions.against_baseline:
+        expected = replace(expected, second=1.0)
+    lengths = expected_lengths(baseline, expected, rule, most)
+    kernels = await lay_out_all(sessions, recipe, lengths.longest.slots)
+    timed: list[Watched] = []
     begins = True
-    while not isinstance(lanes, Fault):
-        block = await run_block(lanes, lengths, rules, compares_same=rule.compares_same)
+    while not isinstance(kernels, Fault):
+        block = await run_block(kernels, lengths, rules, compares_same=rule.compares_same)
         if isinstance(block, Fault):
             return block
-        watched.append(block)
-        now = lengths_after(block, rule, most if begins else lanes.slots)
+        timed.append(block)
+        now = lengths_after(block, rule, most if begins else kernels.slots)
         lengths, begins = changed(lengths, now, shorter=begins), False
-        if lengths.longest.slots > lanes.slots:
-            watched = []
-            lanes = await lay_out_all(entrants, recipe, lengths.longest.slots)
-        elif is_enough(watched, rule, now_s() - begun_s) and not wants_more(
-            lanes, keep([one.block for one in watched], discard=rule.discard).blocks
+        if lengths.longest.slots > kernels.slots:
+            timed = []
+            kernels = await lay_out_all(sessions, recipe, lengths.longest.slots)
+        elif is_enough(timed, rule, now_s() - begun_s) and not wants_more(
+            kernels, keep([one.block for one in timed], discard=rule.discard).blocks
         ):
-            return await conclude(lanes, watched, rules, rule, baseline)
-    return lanes
+            return await conclude(kernels, timed, rules, rule, baseline)
+    return kernels
 
 
-def expected_lengths(baseline: BaselineTime, paces: Paces, rule: Rule, most: int) -> Apiece:
+def expected_lengths(baseline: BaselineTime, expected: Paces, rule: Rule, most: int) -> Apiece:
     """Before anything was run at this size."""
-    first, second = (baseline.call_us / pace for pace in (paces.first, paces.second))
+    first, second = (baseline.call_us / pace for pace in (expected.first, expected.second))
     return lengths_for(first, second, baseline.overhead_us, rule, most)
 
 
-def lengths_after(watched: Watched, rule: Rule, most: int) -> Apiece:
+def lengths_after(timed: Watched, rule: Rule, most: int) -> Apiece:
     """From what a block shows."""
-    empty_us = slope_us(watched.block.empty)
-    first, second = (call_us(one, empty_us) for one in (watched.block.first, watched.block.second))
+    empty_us = slope_us(timed.block.empty)
+    first, second = (call_us(one, empty_us) for one in (timed.block.first, timed.block.second))
     return lengths_for(first, second, max(empty_us, 1.0), rule, most)
 
 
@@ -132,9 +132,9 @@ def changed(before: Apiece, now: Apiece, *, shorter: bool) -> Apiece:
     return Apiece(first=first, second=second)
 
 
-def is_enough(watched: Sequence[Watched], rule: Rule, spent_s: float) -> bool:
+def is_enough(timed: Sequence[Watched], rule: Rule, spent_s: float) -> bool:
     """Whether to stop; the interval is looked at now and then, for that takes time too."""
-    kept = keep([one.block for one in watched], discard=rule.discard).blocks
+    kept = keep([one.block for one in timed], discard=rule.discard).blocks
     late = spent_s >= rule.wall_s or len(kept) >= rule.most
     if len(kept) < rule.fewest or (len(kept) % LOOK_EVERY and not late):
         return False
@@ -142,31 +142,31 @@ def is_enough(watched: Sequence[Watched], rule: Rule, spent_s: float) -> bool:
 
 
 async def conclude(
-    lanes: Lanes,
-    watched: Sequence[Watched],
+    kernels: Lanes,
+    timed: Sequence[Watched],
     rules: Rules,
     rule: Rule,
     baseline: BaselineTime,
 ) -> Measured | Fault:
     """Replay a slot of each alone, look at the guards, see that calls took alike in every batch."""
-    for which, lane in (("first", lanes.first), ("second", lanes.second)):
-        if lane is not None and not lane.trusted:
-            verdict = await replay_alone(lane, rules) or find_overwritten(lane)
+    for which, kernel in (("first", kernels.first), ("second", kernels.second)):
+        if kernel is not None and not kernel.trusted:
+            verdict = await replay_alone(kernel, rules) or find_overwritten(kernel)
             if verdict is not None:
                 return Fault(which=which, verdict=verdict)
-    kept = keep([one.block for one in watched], discard=rule.discard)
+    kept = keep([one.block for one in timed], discard=rule.discard)
     floor = SMALLEST_FLOOR if rule.compares_same else FLOOR_FACTOR * baseline.spread
     comparison = compare_blocks(kept.blocks, least_floor=max(SMALLEST_FLOOR, floor))
-    looked = await find_dependence(lanes, kept.blocks, rules, rule, comparison)
-    if isinstance(looked, Fault):
-        return looked
+    dependence = await find_dependence(kernels, kept.blocks, rules, rule, comparison)
+    if isinstance(dependence, Fault):
+        return dependence
     return Measured(
         comparison=comparison,
-        first_class=lanes.first.time_class,
-        second_class=(lanes.second or lanes.ground).time_class,
+        first_class=kernels.first.time_class,
+        second_class=(kernels.second or kernels.baseline).time_class,
         throttled=kept.throttled,
-        readings=tuple(reading for one in watched for reading in one.readings),
-        slots=lanes.slots,
-        stepwise_us=looked.stepwise_us,
-        note=looked.note,
+        readings=tuple(reading for one in timed for reading in one.readings),
+        slots=kernels.slots,
+        stepwise_us=dependence.stepwise_us,
+        note=dependence.note,
     )

@@ -26,7 +26,7 @@ class Looked:
 
 
 async def find_merging(
-    lanes: Lanes,
+    kernels: Lanes,
     whose: Sequence[str],
     blocks: Sequence[Block],
     rules: Rules,
@@ -39,28 +39,28 @@ async def find_merging(
     """
     times_us = {"first": comparison.first_us.value, "second": comparison.second_us.value}
     longest_us = max(times_us[which] for which in whose)
-    calls = calls_apart(lanes.slots, longest_us)
+    calls = calls_apart(kernels.slots, longest_us)
     # A slow baseline would leave a quick kernel batches of few calls, which show little.
     quick = calls * times_us["second"] <= 2 * LONGEST_BATCH_US
-    usual = lanes.beside_baseline and not lanes.of("second").includes_host
+    usual = kernels.beside_baseline and not kernels.of("second").includes_host
     beside = ["second"] if usual and quick else []
-    apart = await run_apart(lanes, [*whose, "empty", *beside], rules, rounds, calls, longest_us)
-    if isinstance(apart, Fault):
-        return apart
-    if isinstance(apart, NotApart):
-        return Looked(note=f"merged calls were not looked for: {apart.why}")
+    batches = await run_apart(kernels, [*whose, "empty", *beside], rules, rounds, calls, longest_us)
+    if isinstance(batches, Fault):
+        return batches
+    if isinstance(batches, NotApart):
+        return Looked(note=f"merged calls were not looked for: {batches.why}")
     found = {
         which: Stepwise(
             calls=calls,
-            own=apart.seconds[which],
-            empty=apart.seconds["empty"],
-            usual=apart.seconds["second"] if beside else (),
+            own=batches.seconds[which],
+            empty=batches.seconds["empty"],
+            usual=batches.seconds["second"] if beside else (),
             usual_call_us=times_us["second"],
         )
         for which in whose
     }
     for which, stepwise in found.items():
-        verdict = find_overwritten(lanes.of(which)) or merging(stepwise, which, blocks)
+        verdict = find_overwritten(kernels.of(which)) or merging(stepwise, which, blocks)
         if verdict is not None:
             return Fault(which=which, verdict=verdict)
     return Looked(stepwise_us=call_apart_us(found["first"]) if "first" in found else None)

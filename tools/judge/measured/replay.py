@@ -5,7 +5,7 @@ from cuda_llm.tools.judge.measured.batches import Rules, run_batch
 from cuda_llm.tools.judge.measured.lane import Lane
 
 
-async def replay_alone(lane: Lane, rules: Rules) -> Verdict | None:
+async def replay_alone(kernel: Lane, rules: Rules) -> Verdict | None:
     """Fresh contents in a random slot, one call of it: None where it is right."""
-    took = await run_batch(lane, 1, rules)
+    took = await run_batch(kernel, 1, rules)
     return None if isinstance(took, float) else took

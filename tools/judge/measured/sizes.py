@@ -19,8 +19,8 @@ FEWEST_STAGED = 4
 MOST_SLOTS = 256
 
 
-def plan_timing(site: Site, task: Task, *, lanes: int = 2) -> Plan:
-    """The bench sizes for which `lanes` runners have room beside each other.
+def plan_timing(site: Site, task: Task, *, runners: int = 2) -> Plan:
+    """The bench sizes for which so many runners have room beside each other.
 
     Raises TaskError where the task's reference is broken.
     """
@@ -30,7 +30,7 @@ def plan_timing(site: Site, task: Task, *, lanes: int = 2) -> Plan:
         free_bytes=int(MEMORY_SHARE * memory_bytes(site)),
         hardware=site.hardware,
         arrays=site.arrays,
-        lanes=lanes,
+        lanes=runners,
         most_slots=MOST_SLOTS,
     )
 
@@ -42,7 +42,7 @@ def memory_bytes(site: Site) -> int:
 
 
 def most_slots(task: Task, size: SizePlan, tier: Tier) -> int:
-    """Slots of a lane that are worth the time of filling them."""
+    """Slots of a kernel that are worth the time of filling them."""
     _, inputs, _ = buffer_bytes(task, size.dims)
     return min(size.slots, max(FEWEST_STAGED, STAGED_BYTES[tier] // max(1, inputs)))
 

@@ -29,7 +29,7 @@ SLOTS = 3
 
 
 async def measure_slow(
-    entrants: Entrants,
+    sessions: Entrants,
     recipe: Recipe,
     rules: Rules,
     rule: Rule,
@@ -40,42 +40,42 @@ async def measure_slow(
     """One block of a candidate that is slow too; as many as are needed of one that is not."""
     now_s = asyncio.get_running_loop().time
     begun_s = now_s()
-    lanes = await lay_out_all(entrants, recipe, min(SLOTS, most), alone=True)
-    if isinstance(lanes, Fault):
-        return lanes
-    lengths = alike(lanes.slots)
-    watched: list[Watched] = []
+    kernels = await lay_out_all(sessions, recipe, min(SLOTS, most), alone=True)
+    if isinstance(kernels, Fault):
+        return kernels
+    lengths = alike(kernels.slots)
+    timed: list[Watched] = []
     while True:
-        block = await run_block(lanes, lengths, rules)
+        block = await run_block(kernels, lengths, rules)
         if isinstance(block, Fault):
             return block
-        watched.append(block)
-        kept = keep([one.block for one in watched], discard=0 if len(watched) == 1 else 1)
+        timed.append(block)
+        kept = keep([one.block for one in timed], discard=0 if len(timed) == 1 else 1)
         alone = compare_blocks(kept.blocks)
         done = enough(rule, alone, now_s() - begun_s) or alone.first_us.value > SLOW_US
-        if done and not wants_more(lanes, kept.blocks):
+        if done and not wants_more(kernels, kept.blocks):
             break
-        if len(watched) == 1:
+        if len(timed) == 1:
             lengths = lengths_after(block, rule, most)
-            if lengths.longest.slots > lanes.slots:
-                lanes = await lay_out_all(entrants, recipe, lengths.longest.slots, alone=True)
-                if isinstance(lanes, Fault):
-                    return lanes
-    verdict = await replay_alone(lanes.first, rules) or find_overwritten(lanes.first)
+            if lengths.longest.slots > kernels.slots:
+                kernels = await lay_out_all(sessions, recipe, lengths.longest.slots, alone=True)
+                if isinstance(kernels, Fault):
+                    return kernels
+    verdict = await replay_alone(kernels.first, rules) or find_overwritten(kernels.first)
     if verdict is not None:
         return Fault(which="first", verdict=verdict)
-    looked = await find_dependence(lanes, kept.blocks, rules, rule, alone)
-    if isinstance(looked, Fault):
-        return looked
+    dependence = await find_dependence(kernels, kept.blocks, rules, rule, alone)
+    if isinstance(dependence, Fault):
+        return dependence
     return Measured(
         comparison=against_kept(alone, baseline),
-        first_class=lanes.first.time_class,
-        second_class=lanes.ground.time_class,
+        first_class=kernels.first.time_class,
+        second_class=kernels.baseline.time_class,
         throttled=kept.throttled,
-        readings=tuple(reading for one in watched for reading in one.readings),
-        slots=lanes.slots,
-        stepwise_us=looked.stepwise_us,
-        note=looked.note,
+        readings=tuple(reading for one in timed for reading in one.readings),
+        slots=kernels.slots,
+        stepwise_us=dependence.stepwise_us,
+        note=dependence.note,
     )
 
 

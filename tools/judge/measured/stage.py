@@ -22,10 +22,10 @@ class Staged:
     """None where the contents are not the candidate's to answer for."""
 
 
-def stage(lane: Lane, order: Sequence[int], *, stepwise: bool = False) -> Staged:
-    """Seal fresh contents into the slots of `order`; a trusted lane keeps what it has.
+def stage(kernel: Lane, order: Sequence[int], *, stepwise: bool = False) -> Staged:
+    """Seal fresh contents into the slots of `order`; a trusted kernel keeps what it has.
 
-    `stepwise`: each call under a key of its own. Then a trusted lane gets fresh contents too, so
+    `stepwise`: each call under a key of its own. Then a trusted kernel gets fresh contents too, so
     that the referee has done the same before every batch: their constants are compared.
 
     Outputs are poisoned in either: a batch begins later where the GPU has just worked for the
@@ -33,32 +33,32 @@ def stage(lane: Lane, order: Sequence[int], *, stepwise: bool = False) -> Staged
     for the memory they would take: they are drawn again from the groups' seeds when the outputs
     are looked at.
     """
-    poison_outputs(lane.recipe, lane.slots, order, secrets.choice(POISONS))
-    if lane.trusted and not stepwise:
-        return Staged(order=tuple(order), key=lane.key)
-    key = new_key(lane)
-    keys = {slot: new_key(lane) for slot in order} if stepwise else {}
+    poison_outputs(kernel.recipe, kernel.slots, order, secrets.choice(POISONS))
+    if kernel.trusted and not stepwise:
+        return Staged(order=tuple(order), key=kernel.key)
+    key = new_key(kernel)
+    keys = {slot: new_key(kernel) for slot in order} if stepwise else {}
     groups = []
-    for numbers in in_groups(lane.recipe, order):
+    for numbers in in_groups(kernel.recipe, order):
         group = Group(slots=numbers, seed=secrets.randbits(SEED_BITS))
-        contents = draw_group(lane.recipe, group)
+        contents = draw_group(kernel.recipe, group)
         if stepwise:
-            seal_apart(lane, numbers, keys, contents)
+            seal_apart(kernel, numbers, keys, contents)
         else:
-            lane.session.seal(numbers, key, contents)
+            kernel.session.seal(numbers, key, contents)
         groups.append(group)
     return Staged(order=tuple(order), key=key, keys=tuple(keys.values()), groups=tuple(groups))
 
 
 def seal_apart(
-    lane: Lane, slots: Sequence[int], keys: Mapping[int, bytes], contents: Mapping[str, Array]
+    kernel: Lane, slots: Sequence[int], keys: Mapping[int, bytes], contents: Mapping[str, Array]
 ) -> None:
     """Each slot under its own key."""
     for row, slot in enumerate(slots):
         own = {name: drawn[row : row + 1] for name, drawn in contents.items()}
-        lane.session.seal([slot], keys[slot], own)
+        kernel.session.seal([slot], keys[slot], own)
 
 
-def new_key(lane: Lane) -> bytes:
-    """A trusted lane's stays: all of its contents are sealed under that."""
-    return lane.key if lane.trusted else secrets.token_bytes(KEY_BYTES)
+def new_key(kernel: Lane) -> bytes:
+    """A trusted kernel's stays: all of its contents are sealed under that."""
+    return kernel.key if kernel.trusted else secrets.token_bytes(KEY_BYTES)

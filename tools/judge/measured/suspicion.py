@@ -23,46 +23,46 @@ DOUBTING_BLOCKS = 24
 """Where it is noisy still, more would hardly help."""
 
 
-def wants_more(lanes: Lanes, blocks: Sequence[Block]) -> bool:
+def wants_more(kernels: Lanes, blocks: Sequence[Block]) -> bool:
     """Whether somebody seems to dawdle, but too few blocks say so."""
     if len(blocks) >= DOUBTING_BLOCKS:
         return False
-    found = [dawdling(lanes, which, blocks) for which in suspects(lanes)]
+    found = [dawdling(kernels, which, blocks) for which in suspects(kernels)]
     few = len(blocks) < ACCUSING_BLOCKS
     return any(one.seems_so and (few or not one.is_sure) for one in found)
 
 
 async def find_dependence(
-    lanes: Lanes, blocks: Sequence[Block], rules: Rules, rule: Rule, comparison: Comparison
+    kernels: Lanes, blocks: Sequence[Block], rules: Rules, rule: Rule, comparison: Comparison
 ) -> Fault | Looked:
     """Short batches against long ones; where the rule asks for it, slopes against calls whose keys
     are handed out step by step.
 
     `comparison` is of the same blocks.
     """
-    for which in suspects(lanes):
-        found = dawdling(lanes, which, blocks)
+    for which in suspects(kernels):
+        found = dawdling(kernels, which, blocks)
         if found.seems_so:
-            told = uneven if found.is_sure else too_noisy
-            return Fault(which=which, verdict=told(found.beyond_us))
-    comparable = [which for which in suspects(lanes) if not lanes.of(which).includes_host]
+            verdict_for = uneven if found.is_sure else too_noisy
+            return Fault(which=which, verdict=verdict_for(found.beyond_us))
+    comparable = [which for which in suspects(kernels) if not kernels.of(which).includes_host]
     if not rule.stepwise or len(blocks) < FEWEST_BLOCKS or not comparable:
         return Looked()
-    return await find_merging(lanes, comparable, blocks, rules, rule.stepwise, comparison)
+    return await find_merging(kernels, comparable, blocks, rules, rule.stepwise, comparison)
 
 
-def suspects(lanes: Lanes) -> list[str]:
+def suspects(kernels: Lanes) -> list[str]:
     """Who is not trusted."""
-    both = {"first": lanes.first, "second": lanes.second}
-    return [which for which, lane in both.items() if lane is not None and not lane.trusted]
+    both = {"first": kernels.first, "second": kernels.second}
+    return [which for which, kernel in both.items() if kernel is not None and not kernel.trusted]
 
 
-def dawdling(lanes: Lanes, which: str, blocks: Sequence[Block]) -> Uneven:
+def dawdling(kernels: Lanes, which: str, blocks: Sequence[Block]) -> Uneven:
     """See `find_uneven`."""
     empties = [block.empty for block in blocks]
     trusted = [empties]
-    trusted += [[block.second for block in blocks]] if lanes.beside_baseline else []
-    allowed_us = ALLOWED_WITH_HOST_US if lanes.of(which).includes_host else ALLOWED_US
+    trusted += [[block.second for block in blocks]] if kernels.beside_baseline else []
+    allowed_us = ALLOWED_WITH_HOST_US if kernels.of(which).includes_host else ALLOWED_US
     return find_uneven(
         pairs_of(blocks, which), trusted, usual_slope_us(empties), allowed_us=allowed_us
     )

@@ -21,38 +21,38 @@ from cuda_llm.tools.validator.results import case_limits, compare_outputs, wrong
 from cuda_llm.tools.validator.tolerances import Limits
 
 
-async def verify(lane: Lane, staged: Staged, oracle: Oracle) -> Verdict | None:
+async def verify(kernel: Lane, staged: Staged, oracle: Oracle) -> Verdict | None:
     """The first thing that is not as it must be: inputs, outputs, late writes.
 
     Guards are looked at when all batches of a size are done, for what is written there stays, and
     before anything else is blamed.
     """
-    fault = await find_fault(lane, staged, oracle)
-    return None if fault is None else find_overwritten(lane) or fault
+    fault = await find_fault(kernel, staged, oracle)
+    return None if fault is None else find_overwritten(kernel) or fault
 
 
-async def find_fault(lane: Lane, staged: Staged, oracle: Oracle) -> Verdict | None:
+async def find_fault(kernel: Lane, staged: Staged, oracle: Oracle) -> Verdict | None:
     """The same, whatever the guards hold."""
     for group in staged.groups:
-        contents = draw_group(lane.recipe, group)
-        fault = find_mutated(lane, group.slots, contents) or await find_wrong(
-            lane, group.slots, contents, oracle
+        contents = draw_group(kernel.recipe, group)
+        fault = find_mutated(kernel, group.slots, contents) or await find_wrong(
+            kernel, group.slots, contents, oracle
         )
         if fault is not None:
             return fault
-    late = lane.session.find_late_write()
+    late = kernel.session.find_late_write()
     return None if late is None else LateWrite(buffer=late)
 
 
-def find_overwritten(lane: Lane) -> GuardOverwritten | None:
+def find_overwritten(kernel: Lane) -> GuardOverwritten | None:
     """A buffer of any slot outside of which a byte changed."""
-    sides = [(name, side) for name in lane.guards for side in ("before", "after")]
+    sides = [(name, side) for name in kernel.guards for side in ("before", "after")]
     changed = [
-        (guards(lane.slots, name, side) != written).any(axis=0)
-        for name, both in lane.guards.items()
+        (guards(kernel.slots, name, side) != written).any(axis=0)
+        for name, both in kernel.guards.items()
         for side, written in zip(("before", "after"), both, strict=True)
     ]
-    arrays = lane.recipe.arrays
+    arrays = kernel.recipe.arrays
     at = first_set(arrays.xp.stack([one.any() for one in changed]), arrays) if changed else None
     if at is None:
         return None
@@ -69,30 +69,30 @@ def guards(slots: Slots, name: str, side: str) -> Array:
 
 
 def find_mutated(
-    lane: Lane, numbers: Sequence[int], contents: Mapping[str, Array]
+    kernel: Lane, numbers: Sequence[int], contents: Mapping[str, Array]
 ) -> InputMutated | None:
     """An input that is not what was opened into it."""
-    inputs = [spec.name for spec in lane.recipe.specs if spec.role is Role.IN]
-    pairs = [(lane.slots.buffers[name].data, contents[name]) for name in inputs]
-    at = first_changed(pairs, numbers, lane.recipe.arrays)
+    inputs = [spec.name for spec in kernel.recipe.specs if spec.role is Role.IN]
+    pairs = [(kernel.slots.buffers[name].data, contents[name]) for name in inputs]
+    at = first_changed(pairs, numbers, kernel.recipe.arrays)
     return None if at is None else InputMutated(buffer=inputs[at])
 
 
 async def find_wrong(
-    lane: Lane, numbers: Sequence[int], contents: Mapping[str, Array], oracle: Oracle
+    kernel: Lane, numbers: Sequence[int], contents: Mapping[str, Array], oracle: Oracle
 ) -> Verdict | None:
     """The first call of the group whose outputs are wrong: all at once, then one by one."""
-    case, dims, task = lane.recipe.case, lane.recipe.dims, lane.recipe.task
-    outputs = outputs_of(lane, numbers)
-    if lane.recipe.reference is not None:
-        return find_wrong_by_reference(lane.recipe, contents, outputs)
+    case, dims, task = kernel.recipe.case, kernel.recipe.dims, kernel.recipe.task
+    outputs = outputs_of(kernel, numbers)
+    if kernel.recipe.reference is not None:
+        return find_wrong_by_reference(kernel.recipe, contents, outputs)
     expectations = []
     for position in range(len(numbers)):
         expectation = await oracle(of_call(contents, position), dims)
         if not isinstance(expectation, Expectation):
             return expectation
         expectations.append(expectation)
-    arrays = lane.recipe.arrays
+    arrays = kernel.recipe.arrays
     own = case_limits(task, case, expectations[0].values, arrays)
     if len(numbers) > 1 and all_right(outputs, expectations, own, arrays):
         return None
@@ -153,11 +153,11 @@ def stacked(xp: Any, scales: Sequence[Array | None]) -> Array | None:
     return xp.stack(known) if known else None
 
 
-def outputs_of(lane: Lane, numbers: Sequence[int]) -> dict[str, Array]:
+def outputs_of(kernel: Lane, numbers: Sequence[int]) -> dict[str, Array]:
     """What these calls left, one index a call; late writes are looked for afterwards."""
     return {
-        name: gather(buffer.data, numbers, lane.recipe.arrays)
-        for name, buffer in lane.slots.buffers.items()
+        name: gather(buffer.data, numbers, kernel.recipe.arrays)
+        for name, buffer in kernel.slots.buffers.items()
         if buffer.spec.role is not Role.IN
     }
 

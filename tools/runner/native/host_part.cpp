@@ -12,18 +12,18 @@
 
 namespace {
 
-[[noreturn]] void refuse(const char* why) {
-  runner::say(runner::Reply::refused, 0, 0, 0, why);
+[[noreturn]] void refuse(runner::Refusal who, const char* why) {
+  runner::say(runner::Reply::refused, static_cast<uint32_t>(who), 0, 0, why);
   _exit(0);
 }
 
 void* load_candidate(const char* path) {
   runner::confine_for_loading(path);
   void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) refuse(dlerror());
+  if (library == nullptr) refuse(runner::Refusal::linker, dlerror());
   runner::confine_for_running();
   void* solve = dlsym(library, "solve");
-  if (solve == nullptr) refuse("no function `solve` is exported");
+  if (solve == nullptr) refuse(runner::Refusal::no_solve, "no function `solve` is exported");
   return solve;
 }
 

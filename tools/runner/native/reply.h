@@ -11,7 +11,7 @@ constexpr uint32_t kMaxFloats = 8;
 
 enum class Reply : uint32_t {
   ready = 1,
-  refused = 2,    // `detail`: why the candidate cannot be loaded
+  refused = 2,    // `number`: a Refusal, `detail`: why the candidate cannot be loaded
   done = 3,
   died = 4,       // `number`: the signal; `address`: where it points
   denied = 5,     // `number`: the system call, `detail`: its name
@@ -21,6 +21,8 @@ enum class Reply : uint32_t {
   faulted = 9,    // a GPU's context is lost; `number`: the CUresult, `detail`: its name
   forbidden = 10,  // `detail`: what `solve` asked of CUDA that its contract does not allow
 };
+
+enum class Refusal : uint32_t { linker = 0, no_solve = 1, driver = 2 };
 
 struct ReplyFrame {
   uint32_t reply;  // Reply

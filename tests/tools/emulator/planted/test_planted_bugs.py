@@ -22,6 +22,7 @@ from cuda_llm.outcomes import (
 from cuda_llm.tools.compiler.candidate import Compiled
 from cuda_llm.tools.device import CallOptions, CallReport, Level, Session
 from cuda_llm.tools.devices.find import open_emulated
+from cuda_llm.wording import describe
 
 SOURCE = (Path(__file__).parents[3] / "fixtures" / "planted" / "planted.cu").read_text()
 N = 1000
@@ -103,7 +104,7 @@ def test_an_unguarded_write_names_the_first_thread_past_the_end(
     assert isinstance(verdict, IllegalAccess)
     assert verdict.thread is not None
     assert (verdict.thread.block, verdict.thread.thread) == ((3, 0, 0), (232, 0, 0))
-    assert verdict.detail == "writes 4 bytes at byte 4000 of buffer out (4000 bytes)"
+    assert describe(verdict)[0] == "writes 4 bytes at byte 4000 of buffer out (4000 bytes)"
 
 
 def test_an_endless_loop_is_named(candidate: tuple[str, Compiled]) -> None:

@@ -3,6 +3,7 @@
 import pytest
 from runtime_driver import FAULT_EXIT, Run
 
+from cuda_llm.facts import Location
 from cuda_llm.outcomes import (
     IllegalAccess,
     Misaligned,
@@ -12,6 +13,7 @@ from cuda_llm.outcomes import (
     Verdict,
 )
 from cuda_llm.spots import SourceSpot, ThreadSpot
+from cuda_llm.wording import describe
 
 
 def line_of(verdict: Verdict | None) -> int:
@@ -150,7 +152,7 @@ def test_a_bad_access_ends_the_call_with_its_place(
     ran = run(scenario, level=level)
     assert ran.status == FAULT_EXIT
     assert isinstance(ran.record.fault, kind)
-    assert getattr(ran.record.fault, "detail", "") == words
+    assert describe(ran.record.fault)[0] == words
     assert line_of(ran.record.fault) == line
     assert thread_of(ran.record.fault) == thread
 
@@ -199,7 +201,7 @@ def test_the_quota_refuses_an_allocation_and_says_so(run: Run) -> None:
     ran = run("quota")
     assert ran.status == 0
     assert ran.record.out_of_memory == OutOfMemory(
-        detail="cudaMalloc of 1,048,576 bytes: its quota is used up"
+        request="cudaMalloc", bytes=1 << 20, bound="quota"
     )
 
 
@@ -208,7 +210,10 @@ def test_host_code_that_dereferences_a_device_pointer_is_caught(run: Run) -> Non
     assert ran.status == FAULT_EXIT
     assert ran.record.fault == PolicyViolation(
         rule="host-touches-device-memory",
-        detail="host code dereferences a device pointer: at byte 12 of buffer A (128 bytes)",
+        detail="host code dereferences a device pointer",
+        location=Location(
+            relation="inside", owner="buffer", name="A", offset_bytes=12, size_bytes=128
+        ),
     )
 
 

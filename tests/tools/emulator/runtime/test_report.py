@@ -93,7 +93,7 @@ def test_any_fault_record_is_read_without_an_exception(fault: bytes) -> None:
 small = st.sampled_from([0, 1, 7, 8, 17, 0xFFFFFFFF])
 
 
-@given(numbers=st.lists(small, min_size=15, max_size=15), detail=st.binary(max_size=256))
+@given(numbers=st.lists(small, min_size=16, max_size=16), detail=st.binary(max_size=256))
 @settings(max_examples=300, deadline=None)
 def test_nearly_sensible_fault_records_are_read_without_an_exception(
     numbers: list[int], detail: bytes

@@ -127,10 +127,10 @@ def test_a_refused_launch_is_noted_and_harms_nothing(start: Start) -> None:
         runner.start()
         runner.call(Ways(way=3))
         refused = runner.report().refused
-        assert refused.error == 1
-        assert refused.detail == (
-            b"twice: grid (1, 1, 1), block (32, 1, 1), 300000 bytes of dynamic shared memory"
-        )
+        assert (refused.error, refused.kernel) == (1, b"twice")
+        assert (refused.limit, refused.asked) == (5, 300_000)
+        assert refused.allowed < 300_000
+        assert (*refused.grid, *refused.block) == (1, 1, 1, 32, 1, 1)
         runner.call(Ways(way=0))
         assert runner.report().refused.error == 0
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 from measured_site import Call, MeasuredSession, MeasuredSite, Script, named
@@ -21,7 +22,7 @@ from cuda_llm.tools.judge.timing import Timing
 from cuda_llm.tools.timing.tier import Tier
 
 pytestmark = pytest.mark.usefixtures("own_cache")
-NO_MEMORY = OutOfMemory(detail="graph launch: CUDA_ERROR_OUT_OF_MEMORY")
+NO_MEMORY = OutOfMemory(request="to-run", detail="graph launch: CUDA_ERROR_OUT_OF_MEMORY")
 DEVICE_BYTES, OTHERS_BYTES, STACKS_BYTES = 100, 30, 80
 
 
@@ -81,16 +82,16 @@ def test_a_candidate_that_takes_the_baselines_memory_is_out_of_memory(batches: i
     shared = Shared()
     outcome = timed(site_of({"candidate": shared.greedy(batches)}, shared))
     assert isinstance(outcome, OutOfMemory)
-    assert outcome.detail == f"it leaves the baseline beside it no memory: {NO_MEMORY.detail}"
+    assert outcome == replace(NO_MEMORY, beside_baseline=True)
 
 
 def test_of_two_candidates_nobody_knows_which_took_the_memory() -> None:
     task = small_bench(96)
     recipe = Recipe(task=task, dims={"n": 96}, arrays=HOST, reference=load_reference(task))
     first, second, ground = (MeasuredSession(honest(40.0)) for _ in range(3))
-    entrants = Entrants(first=first, second=second, ground=ground)
-    lanes = asyncio.run(lay_out_all(entrants, recipe, 2))
-    assert isinstance(lanes, Lanes)
+    sessions = Entrants(first=first, second=second, baseline=ground)
+    kernels = asyncio.run(lay_out_all(sessions, recipe, 2))
+    assert isinstance(kernels, Lanes)
     with pytest.raises(InfrastructureError, match="found no memory"):
-        blame(lanes, "empty", NO_MEMORY)
-    assert blame(lanes, "second", NO_MEMORY) == Fault(which="second", verdict=NO_MEMORY)
+        blame(kernels, "empty", NO_MEMORY)
+    assert blame(kernels, "second", NO_MEMORY) == Fault(which="second", verdict=NO_MEMORY)

@@ -40,7 +40,7 @@ def measured(*readings: ClockReading) -> Measured:
     ground = MeasuredSession(honest(50.0), seed=1)
     found = asyncio.run(
         measure_size(
-            Entrants(first=MeasuredSession(honest(25.0)), second=ground, ground=ground),
+            Entrants(first=MeasuredSession(honest(25.0)), second=ground, baseline=ground),
             Recipe(task=task, dims={"n": 96}, arrays=HOST),
             Rules(
                 oracle=reference_oracle(task),

@@ -187,7 +187,7 @@ def seen_beside_a_noisy_baseline(start_us: float, count: int) -> tuple[Fault | L
     candidate, baseline = (
         SimpleNamespace(trusted=trusted, includes_host=False) for trusted in (False, True)
     )
-    lanes = Lanes(first=candidate, second=baseline, ground=baseline)  # type: ignore[arg-type]
+    kernels = Lanes(first=candidate, second=baseline, baseline=baseline)  # type: ignore[arg-type]
     blocks = [
         Block(
             first=pair_without_noise(CALL_US, start_us=start_us),
@@ -198,8 +198,8 @@ def seen_beside_a_noisy_baseline(start_us: float, count: int) -> tuple[Fault | L
     ]
     rules = Rules(oracle=None, rng=secret_rng(), l2=L2.COLD, limit_s=1.0)  # type: ignore[arg-type]
     screen = rule_for(Tier.SCREEN, sizes=1)
-    found = find_dependence(lanes, blocks, rules, screen, compare_blocks(blocks))
-    return asyncio.run(found), wants_more(lanes, blocks)
+    found = find_dependence(kernels, blocks, rules, screen, compare_blocks(blocks))
+    return asyncio.run(found), wants_more(kernels, blocks)
 
 
 def test_where_trusted_batches_begin_as_unevenly_nobody_is_accused_or_believed() -> None:

@@ -76,7 +76,7 @@ void arrive(Warp* w, uint32_t site, Mask lanes, uint32_t id, uint32_t count, boo
   BlockRun& block = *run_of(w).block;
   if (id >= kBarriers) {
     raise({.fault = Fault::divergent_barrier, .warp = w, .lane = lowest(lanes), .site = site,
-           .detail = "no such barrier"});
+           .reason = ReasonNumber::no_such_barrier});
   }
   Barrier& barrier = block.barriers[id];
   if (!barrier.open) {
@@ -87,7 +87,7 @@ void arrive(Warp* w, uint32_t site, Mask lanes, uint32_t id, uint32_t count, boo
     barrier.reduce = reduce;
   } else if (!same_count(block, barrier.count, count)) {
     raise({.fault = Fault::divergent_barrier, .warp = w, .lane = lowest(lanes), .site = site,
-           .other_site = barrier.site, .detail = "different thread counts"});
+           .other_site = barrier.site, .reason = ReasonNumber::different_thread_counts});
   }
   if (block.block.counted) ++block.launch->counters.barriers;
   if (reduce != Reduce::none) {
@@ -119,7 +119,7 @@ void gather(Warp* w, uint32_t site, Mask lanes, uint32_t id, uint32_t count, boo
     run.gathering_predicate = 0;
   } else if (run.gathering_site != site) {
     raise({.fault = Fault::divergent_barrier, .warp = w, .lane = lowest(lanes), .site = site,
-           .other_site = run.gathering_site, .detail = "different barriers"});
+           .other_site = run.gathering_site, .reason = ReasonNumber::different_barriers});
   }
   run.gathering |= lanes;
   run.gathering_predicate |= predicate & lanes;

@@ -43,6 +43,7 @@ void raise(const FaultAt& at) {
   record.access = static_cast<uint32_t>(at.access);
   record.other_access = static_cast<uint32_t>(at.other_access);
   record.bytes = at.bytes;
+  record.reason = static_cast<uint32_t>(at.reason);
   record.address = at.address;
   if (at.warp != nullptr) {
     record.kernel = at.warp->launch->kernel_index;

@@ -21,7 +21,8 @@ struct FaultAt {
   uint32_t bytes = 0;
   uint64_t address = 0;
   uint64_t space_bytes = 0;  // shared, local: how large the space is
-  const char* detail = "";
+  ReasonNumber reason = ReasonNumber::none;
+  const char* detail = "";  // the kernel's own words
 };
 
 [[noreturn]] void raise(const FaultAt& at);

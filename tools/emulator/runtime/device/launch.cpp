@@ -1,7 +1,5 @@
 // Launching a kernel: CUDA's own checks of the configuration, then the grid.
 #include <algorithm>
-#include <cstdarg>
-#include <cstdio>
 #include <cstring>
 
 #include <sys/mman.h>
@@ -34,18 +32,28 @@ struct Request {
   bool cooperative;
 };
 
-__attribute__((format(printf, 3, 4))) CudaError failed(CudaError error, uint32_t kernel,
-                                                       const char* format, ...) {
+// Remembers the first refusal: of a launch, or of raising a limit where `r.grid` is null.
+CudaError failed(CudaError error, const Request& r, const LaunchError& why) {
   LaunchError& first = device().report->launch_error;
-  if (first.error == 0) {
-    first.kernel = kernel;
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(first.detail, sizeof first.detail, format, arguments);
-    va_end(arguments);
-    first.error = static_cast<uint32_t>(error);
+  if (first.error != 0) return error;
+  first = why;
+  first.kernel = r.kernel;
+  if (r.grid != nullptr) {
+    first.dynamic_shared_bytes = r.dynamic_shared_bytes;
+    std::copy(r.grid, r.grid + 3, first.grid);
+    std::copy(r.block, r.block + 3, first.block);
   }
+  first.error = static_cast<uint32_t>(error);
   return error;
+}
+
+LaunchError beyond(LimitNumber limit, uint64_t asked, uint64_t allowed, int axis = 0) {
+  LaunchError why{};
+  why.limit = static_cast<uint32_t>(limit);
+  why.axis = static_cast<uint32_t>(axis);
+  why.asked = asked;
+  why.allowed = allowed;
+  return why;
 }
 
 CudaError check_shape(const Request& r) {
@@ -54,23 +62,22 @@ CudaError check_shape(const Request& r) {
   static constexpr uint32_t kBlockLimit[3] = {1024, 1024, 64};
   for (int axis = 0; axis < 3; ++axis) {
     if (r.grid[axis] == 0 || r.grid[axis] > kGridLimit[axis]) {
-      return failed(kInvalidConfiguration, r.kernel, "grid (%u, %u, %u): %c must be 1 to %u",
-                    r.grid[0], r.grid[1], r.grid[2], "xyz"[axis], kGridLimit[axis]);
+      return failed(kInvalidConfiguration, r,
+                    beyond(LimitNumber::grid_extent, r.grid[axis], kGridLimit[axis], axis));
     }
     if (r.block[axis] == 0 || r.block[axis] > kBlockLimit[axis]) {
-      return failed(kInvalidConfiguration, r.kernel, "block (%u, %u, %u): %c must be 1 to %u",
-                    r.block[0], r.block[1], r.block[2], "xyz"[axis], kBlockLimit[axis]);
+      return failed(kInvalidConfiguration, r,
+                    beyond(LimitNumber::block_extent, r.block[axis], kBlockLimit[axis], axis));
     }
   }
   uint64_t threads = uint64_t{r.block[0]} * r.block[1] * r.block[2];
   if (threads > f.max_threads_per_block) {
-    return failed(kInvalidConfiguration, r.kernel, "block (%u, %u, %u): %lu threads, at most %u",
-                  r.block[0], r.block[1], r.block[2], threads, f.max_threads_per_block);
+    return failed(kInvalidConfiguration, r,
+                  beyond(LimitNumber::threads_per_block, threads, f.max_threads_per_block));
   }
   const Kernel& k = kernel(r.kernel);
   if (k.max_threads != 0 && threads > k.max_threads) {
-    return failed(kInvalidValue, r.kernel, "%lu threads a block, __launch_bounds__ says %u",
-                  threads, k.max_threads);
+    return failed(kInvalidValue, r, beyond(LimitNumber::launch_bounds, threads, k.max_threads));
   }
   return kSuccess;
 }
@@ -81,23 +88,22 @@ CudaError check_resources(const Request& r) {
   uint32_t threads = r.block[0] * r.block[1] * r.block[2];
   uint64_t limit = d.dynamic_shared_limits[r.kernel];
   if (r.dynamic_shared_bytes > limit) {
-    return failed(kInvalidValue, r.kernel,
-                  "%lu bytes of dynamic shared memory, allowed are %lu beside %u static ones "
-                  "(cudaFuncAttributeMaxDynamicSharedMemorySize raises it up to %u in all)",
-                  r.dynamic_shared_bytes, limit, k.static_shared_bytes,
-                  d.facts.shared_bytes_per_block_optin);
+    LaunchError why = beyond(LimitNumber::shared_memory, r.dynamic_shared_bytes, limit);
+    why.static_shared_bytes = k.static_shared_bytes;
+    why.most_shared_bytes = d.facts.shared_bytes_per_block_optin;
+    return failed(kInvalidValue, r, why);
   }
-  if (registers_of_block(k, threads) > d.facts.registers_per_block) {
-    return failed(kOutOfResources, r.kernel, "%u registers x %u threads do not fit in %u",
-                  k.hardware_registers, threads, d.facts.registers_per_block);
+  uint64_t registers = registers_of_block(k, threads);
+  if (registers > d.facts.registers_per_block) {
+    return failed(kOutOfResources, r,
+                  beyond(LimitNumber::registers, registers, d.facts.registers_per_block));
   }
   if (!r.cooperative) return kSuccess;
   uint64_t blocks = uint64_t{r.grid[0]} * r.grid[1] * r.grid[2];
   uint64_t room = uint64_t{d.facts.sm_count} *
                   static_cast<uint64_t>(max_active_blocks(r.kernel, threads, r.dynamic_shared_bytes));
   if (blocks > room) {
-    return failed(kCooperativeTooLarge, r.kernel,
-                  "%lu blocks, but only %lu fit on the device at once", blocks, room);
+    return failed(kCooperativeTooLarge, r, beyond(LimitNumber::resident_blocks, blocks, room));
   }
   return kSuccess;
 }
@@ -180,10 +186,10 @@ CudaError set_dynamic_shared_limit(uint32_t index, uint32_t bytes) {
   Device& d = device();
   uint64_t total = uint64_t{bytes} + kernel(index).static_shared_bytes;
   if (total > d.facts.shared_bytes_per_block_optin) {
-    return failed(kInvalidValue, index,
-                  "cudaFuncAttributeMaxDynamicSharedMemorySize: %u bytes beside %u static ones, "
-                  "at most %u in all",
-                  bytes, kernel(index).static_shared_bytes, d.facts.shared_bytes_per_block_optin);
+    LaunchError why = beyond(LimitNumber::shared_memory, bytes,
+                             d.facts.shared_bytes_per_block_optin - kernel(index).static_shared_bytes);
+    why.static_shared_bytes = kernel(index).static_shared_bytes;
+    return failed(kInvalidValue, {index, nullptr, nullptr, 0, false}, why);
   }
   d.dynamic_shared_limits[index] = bytes;
   return kSuccess;
@@ -193,7 +199,8 @@ CudaError launch(uint32_t index, const uint32_t grid[3], const uint32_t block[3]
                  uint64_t dynamic_shared_bytes, bool cooperative) {
   Device& d = device();
   if (d.module == nullptr || index >= d.module->kernel_count) {
-    return failed(kInvalidDeviceFunction, kNone, "no such kernel");
+    return failed(kInvalidDeviceFunction, {kNone, grid, block, dynamic_shared_bytes, cooperative},
+                  LaunchError{});
   }
   Request request{index, grid, block, dynamic_shared_bytes, cooperative};
   if (CudaError error = check_shape(request); error != kSuccess) return error;

@@ -188,7 +188,8 @@ void assert_failed(Warp* w, uint32_t site, Mask lanes, const uint64_t* message,
   std::string name = path.substr(path.find_last_of('/') + 1);
   std::string text = name + ":" + std::to_string(line[lane]) + ": assertion `" +
                      text_at(w, site, lane, message[lane]) + "` failed";
-  trap(w, site, lanes, text.c_str());
+  raise({.fault = Fault::trap, .warp = w, .lane = lane, .site = site,
+         .reason = ReasonNumber::assertion, .detail = text.c_str()});
 }
 
 }  // namespace emu

@@ -44,7 +44,7 @@ Mask fair_choice(WarpRun& run, Mask able) {
 [[noreturn]] void raise_partial_mask(Warp* w, int lane) {
   const WarpRun& run = run_of(w);
   FaultAt at{.fault = Fault::partial_mask, .warp = w, .lane = lane, .site = run.parked_site[lane]};
-  at.detail = "";
+  at.reason = ReasonNumber::missing_lanes;
   at.address = run.members[lane];
   at.space_bytes = lanes_at(w, w->pc[lane]) & w->parked;
   raise(at);
@@ -137,7 +137,7 @@ Mask join(Warp* w, uint32_t site, Mask lanes, const uint32_t* members, uint32_t 
       int lane = lowest(rest);
       if ((members[lane] >> lane & 1) == 0) {
         raise({.fault = Fault::partial_mask, .warp = w, .lane = lane, .site = site,
-               .address = members[lane], .detail = "not a member"});
+               .address = members[lane], .reason = ReasonNumber::not_a_member});
       }
     }
     run.released &= ~lanes;
@@ -148,7 +148,7 @@ Mask join(Warp* w, uint32_t site, Mask lanes, const uint32_t* members, uint32_t 
     Mask bit = Mask{1} << lane;
     if ((members[lane] & bit) == 0) {
       raise({.fault = Fault::partial_mask, .warp = w, .lane = lane, .site = site,
-             .address = members[lane], .detail = "not a member"});
+             .address = members[lane], .reason = ReasonNumber::not_a_member});
     }
     if ((members[lane] & w->alive & ~lanes) == 0 || (run.released & bit) != 0) {
       ready |= bit;

@@ -24,6 +24,29 @@ enum class SpaceNumber : uint32_t { none, global, shared, local, constant, param
 enum class AccessNumber : uint32_t { none, read, write, atomic };
 enum class AllocationKind : uint32_t { none, buffer, scratch, variable, workspace };
 
+// What exactly is wrong with a barrier or a collective; why a kernel stopped itself.
+enum class ReasonNumber : uint32_t {
+  none,
+  different_barriers,
+  different_thread_counts,
+  no_such_barrier,
+  not_a_member,
+  missing_lanes,
+  assertion,
+};
+
+// What a launch asks too much of.
+enum class LimitNumber : uint32_t {
+  none,
+  grid_extent,
+  block_extent,
+  threads_per_block,
+  launch_bounds,
+  shared_memory,
+  registers,
+  resident_blocks,
+};
+
 struct FaultRecord {
   uint32_t fault;  // Fault
   uint32_t kernel;
@@ -39,16 +62,26 @@ struct FaultRecord {
   uint32_t allocation_kind;  // AllocationKind
   uint32_t allocation_index;
   uint32_t allocation_freed;
+  uint32_t reason;  // ReasonNumber
   uint64_t address;
   int64_t allocation_offset;  // of the access from the nearest allocation's start; may be negative
   uint64_t allocation_bytes;
   char detail[256];
 };
 
+// The first launch, or raise of a kernel's limit, that CUDA would have refused.
 struct LaunchError {
   uint32_t error;  // cudaError_t
   uint32_t kernel;
-  char detail[248];
+  uint32_t limit;  // LimitNumber
+  uint32_t axis;   // of an extent: 0, 1, 2
+  uint64_t asked;
+  uint64_t allowed;
+  uint64_t dynamic_shared_bytes;
+  uint32_t static_shared_bytes;
+  uint32_t most_shared_bytes;  // dynamic and static, once the attribute is raised; 0: not about it
+  uint32_t grid[3];            // 0, 0, 0 where nothing was launched
+  uint32_t block[3];
 };
 
 // Where the device is, for a process that is killed because it does not end.

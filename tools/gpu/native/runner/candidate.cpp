@@ -8,8 +8,8 @@
 
 namespace {
 
-[[noreturn]] void refuse(uint64_t sequence, const char* why) {
-  runner::say(runner::Reply::refused, 0, sequence, 0, why);
+[[noreturn]] void refuse(uint64_t sequence, runner::Refusal who, const char* why) {
+  runner::say(runner::Reply::refused, static_cast<uint32_t>(who), sequence, 0, why);
   _exit(0);
 }
 
@@ -41,11 +41,12 @@ Candidate load_candidate(const Gpu& gpu, const gpu::Shim& shim, const Arena& are
   connect_shim(gpu, shim, arena, report);
   confine_gpu_for_loading(start.candidate);
   void* library = dlopen(start.candidate, RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) refuse(start.head.sequence, dlerror());
+  if (library == nullptr) refuse(start.head.sequence, Refusal::linker, dlerror());
   confine_gpu_for_running();
-  if (const char* why = shim.load_error()) refuse(start.head.sequence, why);
+  if (const char* why = shim.load_error()) refuse(start.head.sequence, Refusal::driver, why);
   void* solve = dlsym(library, "solve");
-  if (solve == nullptr) refuse(start.head.sequence, "no function `solve` is exported");
+  if (solve == nullptr)
+    refuse(start.head.sequence, Refusal::no_solve, "no function `solve` is exported");
   return {&shim, solve};
 }
 

@@ -13,32 +13,79 @@ constexpr unsigned kMaxAttributes = 16;
 constexpr CUresult kInvalidConfiguration = static_cast<CUresult>(cudaErrorInvalidConfiguration);
 
 
-bool fits_the_device_at_once(const shim::Kernel& kernel, const shim::Launch& launch) {
+uint64_t blocks_at_once(const shim::Kernel& kernel, const shim::Launch& launch) {
   const uint64_t threads = uint64_t{launch.block.x} * launch.block.y * launch.block.z;
-  const uint64_t blocks = uint64_t{launch.grid.x} * launch.grid.y * launch.grid.z;
   int each = 0;
   shim::driver().cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
       &each, kernel.function, static_cast<int>(threads), launch.shared_bytes, 0);
   const int sms = shim::device_attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
-  return blocks <= static_cast<uint64_t>(each) * static_cast<uint64_t>(sms);
+  return static_cast<uint64_t>(each) * static_cast<uint64_t>(sms);
 }
 
-// What the driver would refuse: refusing it here leaves a capture under way intact.
-CUresult check(const shim::Kernel& kernel, const shim::Launch& launch) {
-  const uint64_t x = launch.block.x, y = launch.block.y, z = launch.block.z;
-  if (x * y * z == 0 || x > 1024 || y > 1024 || z > 64 || x * y * z > 1024)
+// Registers are handed out to whole warps, eight a thread at a time.
+uint64_t registers_of_block(const shim::Kernel& kernel, uint64_t threads) {
+  const uint64_t each = (static_cast<uint64_t>(kernel.registers) + 7) / 8 * 8;
+  return each * 32 * ((threads + 31) / 32);
+}
+
+gpu::RefusedCall beyond(gpu::LimitNumber limit, uint64_t asked, uint64_t allowed,
+                        uint32_t axis = 0) {
+  gpu::RefusedCall why{};
+  why.limit = static_cast<uint32_t>(limit);
+  why.asked = asked;
+  why.allowed = allowed;
+  why.axis = axis;
+  return why;
+}
+
+// What the driver would refuse: refusing it here leaves a capture under way intact. `why` becomes
+// the limit.
+CUresult check(const shim::Kernel& kernel, const shim::Launch& launch, gpu::RefusedCall& why) {
+  using gpu::LimitNumber;
+  const uint64_t grid[3] = {launch.grid.x, launch.grid.y, launch.grid.z};
+  const uint64_t block[3] = {launch.block.x, launch.block.y, launch.block.z};
+  constexpr uint64_t kMostBlocks[3] = {0x7fffffff, 65535, 65535};
+  constexpr uint64_t kMostThreads[3] = {1024, 1024, 64};
+  for (uint32_t axis = 0; axis < 3; ++axis) {
+    if (block[axis] == 0 || block[axis] > kMostThreads[axis]) {
+      why = beyond(LimitNumber::block_extent, block[axis], kMostThreads[axis], axis);
+      return kInvalidConfiguration;
+    }
+  }
+  const uint64_t threads = block[0] * block[1] * block[2];
+  if (threads > 1024) {
+    why = beyond(LimitNumber::threads_per_block, threads, 1024);
     return kInvalidConfiguration;
-  if (launch.grid.x == 0 || launch.grid.y == 0 || launch.grid.z == 0) return kInvalidConfiguration;
-  if (launch.grid.x > 0x7fffffff || launch.grid.y > 65535 || launch.grid.z > 65535)
-    return kInvalidConfiguration;
-  if (x * y * z > static_cast<uint64_t>(kernel.max_threads))
+  }
+  for (uint32_t axis = 0; axis < 3; ++axis) {
+    if (grid[axis] == 0 || grid[axis] > kMostBlocks[axis]) {
+      why = beyond(LimitNumber::grid_extent, grid[axis], kMostBlocks[axis], axis);
+      return kInvalidConfiguration;
+    }
+  }
+  if (threads > static_cast<uint64_t>(kernel.max_threads)) {
+    const uint64_t registers = registers_of_block(kernel, threads);
+    const int most = shim::device_attribute(CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK);
+    why = registers > static_cast<uint64_t>(most)
+              ? beyond(LimitNumber::registers, registers, static_cast<uint64_t>(most))
+              : beyond(LimitNumber::launch_bounds, threads,
+                       static_cast<uint64_t>(kernel.max_threads));
     return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+  }
   int limit = 0;
   shim::driver().cuFuncGetAttribute(&limit, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
                                     kernel.function);
-  if (launch.shared_bytes > static_cast<size_t>(limit)) return CUDA_ERROR_INVALID_VALUE;
-  if (launch.cooperative && !fits_the_device_at_once(kernel, launch))
+  if (launch.shared_bytes > static_cast<size_t>(limit)) {
+    why = beyond(LimitNumber::shared_memory, launch.shared_bytes, static_cast<uint64_t>(limit));
+    why.most_shared_bytes = static_cast<uint32_t>(
+        shim::device_attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN));
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  const uint64_t blocks = grid[0] * grid[1] * grid[2];
+  if (launch.cooperative && blocks > blocks_at_once(kernel, launch)) {
+    why = beyond(LimitNumber::resident_blocks, blocks, blocks_at_once(kernel, launch));
     return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
+  }
   return CUDA_SUCCESS;
 }
 
@@ -47,7 +94,8 @@ cudaError_t run(const void* function, const shim::Launch& launch, void** argumen
   const shim::Kernel* kernel = shim::kernel_of(function);
   if (kernel == nullptr) return shim::keep(cudaErrorInvalidDeviceFunction);
   if (!shim::is_default_stream(stream)) return shim::keep(cudaErrorInvalidResourceHandle);
-  CUresult error = check(*kernel, launch);
+  gpu::RefusedCall why{};
+  CUresult error = check(*kernel, launch, why);
   if (error == CUDA_SUCCESS) {
     const dim3 &grid = launch.grid, &block = launch.block;
     const CUlaunchConfig config = {grid.x,  grid.y,
@@ -60,7 +108,7 @@ cudaError_t run(const void* function, const shim::Launch& launch, void** argumen
   if (error == CUDA_SUCCESS) {
     shim::note_launch(*kernel, launch);
   } else {
-    shim::note_refusal(error, *kernel, launch);
+    shim::note_refusal(error, *kernel, launch, why);
   }
   return shim::keep(error);
 }

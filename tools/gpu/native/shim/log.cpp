@@ -1,5 +1,6 @@
 #include "log.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdio>
 #include <cstring>
@@ -88,13 +89,19 @@ void note_set(const char* name, size_t bytes) {
   if (gpu::LogEntry* one = entry(gpu::EntryKind::set, name)) one->bytes = bytes;
 }
 
-void note_refusal(CUresult error, const Kernel& kernel, const Launch& launch) {
+void note_refusal(CUresult error, const Kernel& kernel, const Launch& launch,
+                  const gpu::RefusedCall& why) {
   gpu::RefusedCall& first = report().refused;
   if (quiet() || first.error != 0) return;
-  std::snprintf(first.detail, sizeof first.detail,
-                "%.96s: grid (%u, %u, %u), block (%u, %u, %u), %zu bytes of dynamic shared memory",
-                kernel.name.c_str(), launch.grid.x, launch.grid.y, launch.grid.z, launch.block.x,
-                launch.block.y, launch.block.z, launch.shared_bytes);
+  first = why;
+  first.error = 0;
+  first.static_shared_bytes = static_cast<uint32_t>(kernel.static_shared_bytes);
+  first.dynamic_shared_bytes = launch.shared_bytes;
+  const uint32_t grid[3] = {launch.grid.x, launch.grid.y, launch.grid.z};
+  const uint32_t block[3] = {launch.block.x, launch.block.y, launch.block.z};
+  std::copy_n(grid, 3, first.grid);
+  std::copy_n(block, 3, first.block);
+  std::snprintf(first.kernel, sizeof first.kernel, "%s", kernel.name.c_str());
   first.error = static_cast<uint32_t>(error);
 }
 

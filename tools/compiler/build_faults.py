@@ -1,0 +1,74 @@
+"""What messages of nvcc, ptxas and the linker say about a source."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from cuda_llm.facts import BuildFault
+from cuda_llm.outcomes import Diagnostic
+
+_HARDWARE = re.compile(
+    r"\b(?:sm|compute)_\d|\.target\b|\bmax(?:imum)?\b|\bat most\b|\ballowed are\b|\bSMs?\b"
+    r"|\bdo not fit\b|\bGeForce\b|\bTesla\b|\bRTX\b",
+    re.IGNORECASE,
+)
+
+
+def _rule(pattern: str, fault: BuildFault) -> tuple[re.Pattern[str], BuildFault]:
+    return re.compile(pattern, re.IGNORECASE), fault
+
+
+_RULES: Sequence[tuple[re.Pattern[str], BuildFault]] = (
+    _rule(
+        r"declaration is incompatible.*solve|solve.*(?:linkage|incompatible|conflict)"
+        r"|cannot overload functions distinguished by return type",
+        "signature",
+    ),
+    _rule(r"identifier \"(?P<name>\w+)\" is undefined", "undefined-name"),
+    _rule(r"(?:namespace|class|struct) \"[^\"]*\" has no member \"(?P<name>\w+)\"", "no-member"),
+    _rule(r"cannot open source file|No such file or directory", "missing-header"),
+    _rule(r"uses too much shared data", "static-shared-memory"),
+    _rule(
+        r"requires \.?target|not supported on|\.target sm_|requires.*compute capability"
+        r"|is not a valid.*architecture|no longer supported",
+        "unsupported-instruction",
+    ),
+    _rule(
+        r"calling a (?:constexpr )?__host__ (?:__device__ )?function.* from a __[gd]\w+__",
+        "host-call-in-device-code",
+    ),
+    _rule(r"calling a __device__ function.*from a __host__", "device-call-in-host-code"),
+    _rule(r"has already been (?:defined|declared)|redefinition|already defined", "redefinition"),
+    _rule(
+        r"must be a (?:compile-time )?constant|must have a constant value|not a constant",
+        "not-a-constant",
+    ),
+    _rule(
+        r"no instance of|no suitable|argument of type|incompatible with|too (?:few|many) arguments"
+        r"|cannot be (?:used to )?(?:initialize|convert|assign)|no operator",
+        "types",
+    ),
+    _rule(
+        r"expected (?:an?|the|either)|unexpected|unterminated|missing closing|unrecognized token"
+        r"|syntax error|at end of (?:input|file)",
+        "syntax",
+    ),
+    _rule(r"undefined reference", "undefined-reference"),
+    _rule(r"out of memory|was killed|too long|did not finish|too large", "too-large"),
+)
+"""The first that fits decides."""
+
+
+def with_fault(diagnostic: Diagnostic) -> Diagnostic:
+    """The message with what it says about the source, where that is known."""
+    fault, subject = find_fault(diagnostic.message)
+    hardware = _HARDWARE.search(diagnostic.message) is not None
+    return replace(diagnostic, fault=fault, subject=subject, names_hardware=hardware)
+
+
+def find_fault(message: str) -> tuple[BuildFault | None, str | None]:
+    """What a tool's message says about the source, and the name it is about."""
+    for pattern, fault in _RULES:
+        if match := pattern.search(message):
+            return fault, match.groupdict().get("name")
+    return None, None

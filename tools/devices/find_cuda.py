@@ -32,8 +32,8 @@ def open_cuda(which: str, *, spec: str, report: Callable[[str], None], library: 
     except MissingError:
         require_ordinals(which, spec)
         raise
-    company = ask_company()
-    opened = [open_one(gpu, company, report=report) for gpu in choose(which, gpus, spec)]
+    usage = ask_company()
+    opened = [open_one(gpu, usage, report=report) for gpu in choose(which, gpus, spec)]
     return opened[0] if len(opened) == 1 else DeviceGroup(opened)
 
 
@@ -57,25 +57,25 @@ def choose(which: str, gpus: Sequence[GpuAttributes], spec: str) -> list[GpuAttr
 
 
 def find_working(*, report: Callable[[str], None], library: str = DRIVER) -> CudaDevice:
-    """The first GPU that could judge now, one without company before others.
+    """The first GPU that could judge now, one that nobody else uses before others.
 
     Raises what the first of them lacks.
     """
     if library == DRIVER and not has_nodes():
         raise MissingError("no GPU is here", "cuda-llm doctor tells what it looks for")
-    gpus, company = detect_gpus(library), ask_company()
+    gpus, usage = detect_gpus(library), ask_company()
     working, lacking = [], []
     for gpu in gpus:
         try:
-            device = open_one(gpu, company, report=report)
+            device = open_one(gpu, usage, report=report)
             device.referee.refuse_in_quarantine()
-            require_memory(gpu, company)
+            require_memory(gpu, usage)
             working.append(device)
         except (MissingError, InfrastructureError, UsageError) as error:
             lacking.append(error)
     if not working:
         raise lacking[0]
-    return min(working, key=lambda one: bool(company_of(one.gpu, company).disturbances))
+    return min(working, key=lambda one: bool(company_of(one.gpu, usage).disturbances))
 
 
 def has_nodes() -> bool:
@@ -83,22 +83,20 @@ def has_nodes() -> bool:
     return any(Path(node).exists() for node in NODES)
 
 
-def open_one(
-    gpu: GpuAttributes, companies: Companies, *, report: Callable[[str], None]
-) -> CudaDevice:
+def open_one(gpu: GpuAttributes, usages: Companies, *, report: Callable[[str], None]) -> CudaDevice:
     """One GPU as a device. Raises MissingError without CuPy, HardwareError, DeviceLost."""
     require_cupy(gpu)
     hardware, notes = describe(gpu)
-    company = company_of(gpu, companies)
+    usage = company_of(gpu, usages)
     label = f"cuda:{gpu.ordinal}"
-    notes += company.disturbances
-    if companies.unknown:
-        notes += (f"whether something else uses it is not known: {companies.unknown}",)
+    notes += usage.disturbances
+    if usages.unknown:
+        notes += (f"whether something else uses it is not known: {usages.unknown}",)
     device = CudaDevice(
         gpu=gpu,
         hardware=hardware,
         referee=open_referee(gpu, hardware, f"{label} {gpu.name}", report),
-        driver=companies.driver,
+        driver=usages.driver,
         notes=tuple(f"{label}: {note}" for note in notes),
     )
     device.referee.refuse_in_quarantine()
@@ -136,14 +134,14 @@ def ask_company() -> Companies:
     return Companies(by_uuid={}, unknown="the setting nvml is off")
 
 
-def company_of(gpu: GpuAttributes, companies: Companies) -> Company:
+def company_of(gpu: GpuAttributes, usages: Companies) -> Company:
     """What is known of one GPU."""
-    return companies.by_uuid.get(gpu.uuid, Company())
+    return usages.by_uuid.get(gpu.uuid, Company())
 
 
-def require_memory(gpu: GpuAttributes, companies: Companies) -> None:
+def require_memory(gpu: GpuAttributes, usages: Companies) -> None:
     """Raise MissingError where others leave too little memory."""
-    free = company_of(gpu, companies).free_bytes
+    free = company_of(gpu, usages).free_bytes
     if free is not None and free < LEAST_FREE_BYTES:
         what = f"cuda:{gpu.ordinal} has {free / 2**30:.1f} GiB of memory free"
         raise MissingError(what, "end what holds the rest: nvidia-smi names it")

@@ -144,6 +144,20 @@ def test_modelled_times_decide_without_being_measured(first_us: float, outcome: 
     assert found.ratio == pytest.approx(first_us / 100.0)
 
 
+@pytest.mark.parametrize(
+    ("first_us", "outcome"), [(90.0, "faster"), (97.0, "tie"), (103.0, "tie"), (110.0, "slower")]
+)
+def test_times_measured_one_after_the_other_must_differ_by_more(
+    first_us: float, outcome: str
+) -> None:
+    first, second = (
+        Timing(times=(({"n": 96}, time_us),), launches=(), bottlenecks=())
+        for time_us in (first_us, 100.0)
+    )
+    found = modelled_contest(small_bench(96), first, second, "measured")
+    assert (found.outcome, found.source) == (outcome, "measured")
+
+
 def test_independent_noise_adds_up_by_squares() -> None:
     assert mean_reach([0.02, 0.02], ()) == pytest.approx(0.02 / math.sqrt(2))
     assert mean_reach([0.03, 0.01], (1.0, 0.0)) == pytest.approx(0.03)

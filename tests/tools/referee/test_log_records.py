@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from refereed import PLAIN, be_slow, crash, log_something, stumble
 
-from cuda_llm.errors import InfrastructureError
+from cuda_llm.errors import InternalError
 from cuda_llm.log import bound
 from cuda_llm.log_setup import command_line_logging
 from cuda_llm.tools.referee.client import Client, Patience, RefereeBroken
@@ -57,7 +57,7 @@ def test_a_bug_in_a_work_is_told_with_its_traceback(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     with command_line_logging("json", "warning", path):
         asked = client()
-        with pytest.raises(InfrastructureError):
+        with pytest.raises(InternalError):
             asyncio.run(asked.ask(stumble))
         asked.close()
     (one,) = records(path, event="work raised")

@@ -66,11 +66,11 @@ def conclude(failed: FailedCase, found: CallReport | Verdict, limit_s: float) ->
         case EmulatorUnsupported() | CompileFailed() | LoadFailed() | InfraFailed():
             return not_run(failed, limit_s, " ".join(describe(found)[:1]))
         case TimedOut():
-            if not isinstance(verdict, TimedOut) or found.spot is None:
+            is_placed = found.spot is not None or found.thread is not None
+            if not isinstance(verdict, TimedOut) or not is_placed:
                 return with_replay(verdict, Replay(outcome="not-finished", limit_s=limit_s))
-            placed = with_place(verdict, found)
-            assert isinstance(placed, TimedOut)
-            return replace(placed, limit_s=verdict.limit_s)
+            located = Replay(outcome="located", limit_s=limit_s)
+            return replace(verdict, spot=found.spot, thread=found.thread, replay=located)
     return with_place(verdict, found)
 
 

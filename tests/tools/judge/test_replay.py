@@ -28,6 +28,7 @@ from cuda_llm.tools.judge.on_site import time_there
 from cuda_llm.tools.judge.replay import conclude, replay
 from cuda_llm.tools.validator.cases import timed_case
 from cuda_llm.tools.validator.validate import Validated
+from cuda_llm.wording import describe
 
 TASK = load_task("vector_add")
 GOOD = TASK.baseline.read_text(encoding="utf-8")
@@ -115,6 +116,10 @@ def test_an_illegal_access_on_certain_inputs_gets_its_line_thread_and_buffer() -
     assert verdict.spot.line == line_of(ON_SOME_INPUTS, "C[n + 100000]")
     assert verdict.thread is not None
     assert (verdict.thread.block, verdict.thread.thread) == ((0, 0, 0), (0, 0, 0))
+    assert verdict.access is not None and verdict.access.location is not None
+    assert (verdict.access.kind, verdict.access.location.name) == ("write", "C")
+    assert verdict.error is not None and verdict.error.number == 700
+    assert any("emulated device" in line for line in describe(verdict))
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,9 @@ class Scene:
     """False for kernels of a playbook: no prompt ever contains their lines."""
 
     def quote_line(self, spot: SourceSpot | None) -> str:
-        """``line 14: `source` ``, or the number alone, or nothing."""
+        """``line 14: `source` ``, or the number alone; of another file its name; or nothing."""
+        if spot is not None and not spot.text:
+            return one_line(str(spot), 80)
         if spot is None or self.may_quote:
             return quote_line(spot)
         return f"line {spot.line}"

@@ -146,7 +146,8 @@ def _why_unplaced(verdict: IllegalAccess) -> tuple[str, str]:
 
 
 def _why_outside(verdict: IllegalAccess, access: Access, scene: Scene) -> tuple[str, str]:
-    line = verdict.spot.line if verdict.spot else 0
+    # A line without its text is one of a header, where a sanitizer saw an atomic, say.
+    line = verdict.spot.line if verdict.spot and verdict.spot.text else 0
     location = access.location or Location()
     if location.relation == "nowhere":
         return "wild pointer", (
@@ -169,8 +170,12 @@ def _why_outside(verdict: IllegalAccess, access: Access, scene: Scene) -> tuple[
             "A vector access reaches past the end where the length is no multiple of its width: "
             "treat the last elements one by one."
         )
-    guards = scene.source.guards(line) if line else ()
-    if not guards:
+    if not line:
+        return "out of bounds", (
+            "The index goes past the end: guard each dimension before the access, with "
+            "`if (i < n)`, and look for `<=` and `i + 1` where there is a check already."
+        )
+    if not scene.source.guards(line):
         return "no bound check", (
             "The index is not checked against the extent: blocks rarely divide the sizes. Guard "
             "each dimension before the access, with `if (i < n)`."
@@ -214,7 +219,11 @@ def _outputs(task: Task) -> set[str]:
 
 
 def _near(spot: SourceSpot | None, lines: tuple[int, ...], reach: int = 2) -> bool:
-    return spot is not None and any(abs(spot.line - line) <= reach for line in lines)
+    return (
+        spot is not None
+        and bool(spot.text)
+        and any(abs(spot.line - line) <= reach for line in lines)
+    )
 
 
 def _array(spot: SourceSpot | None, scene: Scene) -> str:

@@ -107,7 +107,7 @@ def timed_out(verdict: TimedOut, scene: Scene) -> Diagnosis:
             scene.quote_line(verdict.spot),
             seen,
             "more blocks than are resident at once" if verdict.crowded else "",
-            scene.launch_of(verdict.kernel) if verdict.spot is None else "",
+            scene.launch_of(verdict.kernel) if not (verdict.spot or verdict.error) else "",
             scene.known_of(verdict.error, verdict.replay, placed=verdict.spot is not None),
         ),
     )

@@ -7,7 +7,7 @@ from typing import Any
 from cuda_llm.capabilities import Capabilities
 from cuda_llm.conversation import AskModel, no_model
 from cuda_llm.hardware_profiles.hardware import Hardware
-from cuda_llm.search import Archive, Attempt, Components, Contested, HardwareContext, Hint
+from cuda_llm.search import Archive, Attempt, Components, DuelResult, HardwareContext, Hint
 from cuda_llm.tasks.task import Task
 
 
@@ -60,7 +60,7 @@ class Situation:
     """All that were judged, by round and index. Append-only."""
     incumbent: Attempt | None = None
     """The kernel to beat; None while no generated one has passed."""
-    duels: Mapping[str, Contested] = field(default_factory=dict)
+    duels: Mapping[str, DuelResult] = field(default_factory=dict)
     """By contender: who was timed beside the incumbent before this round's choice. Empty where
     times are modelled: there the attempts' own times say as much."""
     sizes: tuple[Mapping[str, int], ...] = ()

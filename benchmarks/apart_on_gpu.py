@@ -20,14 +20,13 @@ from typing import Any
 import record
 from throughput_on_gpu import HONEST, quick_sizes
 
-from cuda_llm.tools.compiler.candidate import Compiled
 from cuda_llm.tools.device import Device
-from cuda_llm.tools.devices.find import open_device
-from cuda_llm.tools.judge.measured.options import MeasureOptions
+from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.judge.steps import compile_source, time_compiled
-from cuda_llm.tools.judge.timing import Timing
-from cuda_llm.tools.timing.apart import ALLOWED_SHARE, ALLOWED_US
-from cuda_llm.tools.timing.tier import Tier
+from cuda_llm.tools.measure.excess import ALLOWED_CALL_SHARE, ALLOWED_CALL_US
+from cuda_llm.tools.measure.options import MeasureOptions, Tier
+from cuda_llm.tools.measure.times import KernelTimes
+from cuda_llm.tools.open_device import open_device
 
 
 async def confirm(device: Device, file: Path) -> list[dict[str, Any]]:
@@ -39,7 +38,7 @@ async def confirm(device: Device, file: Path) -> list[dict[str, Any]]:
     begun = time.monotonic()
     options = MeasureOptions(tier=Tier.CONFIRM)
     timing = await time_compiled(task, device, compiled, options=options)
-    if not isinstance(timing, Timing):
+    if not isinstance(timing, KernelTimes):
         return [{"code": timing.code}]
     return [
         {
@@ -58,7 +57,7 @@ def summarise(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     both = [row for row in rows if row.get("stepwise_us") is not None]
     beyond = [row["stepwise_us"] - row["time_us"] for row in both]
     share = [
-        more / (ALLOWED_US + ALLOWED_SHARE * row["time_us"])
+        more / (ALLOWED_CALL_US + ALLOWED_CALL_SHARE * row["time_us"])
         for more, row in zip(beyond, both, strict=True)
     ]
     codes = [row["code"] for row in rows]

@@ -39,13 +39,11 @@ from cuda_llm.errors import CudaLLMError, DeviceLost
 from cuda_llm.outcomes import Passed
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import Device
-from cuda_llm.tools.devices.find import open_device
-from cuda_llm.tools.judge.baseline import compile_baseline, time_baseline
 from cuda_llm.tools.judge.device_bench import open_bench
-from cuda_llm.tools.judge.judge import judge, stage
-from cuda_llm.tools.judge.judged import ignore
-from cuda_llm.tools.judge.steps import compile_source
-from cuda_llm.tools.judge.timing import Timing
+from cuda_llm.tools.judge.judge import ignore_stage, judge, timed_stage
+from cuda_llm.tools.judge.steps import compile_baseline, compile_source, time_baseline
+from cuda_llm.tools.measure.times import KernelTimes
+from cuda_llm.tools.open_device import open_device
 from cuda_llm.wording import describe
 
 
@@ -112,7 +110,7 @@ class Bench:
         self._inspect_honest = inspect_honest
         self._devices: dict[str, Device] = {}
         self._tasks: dict[tuple[str, bool], Task] = {}
-        self._baselines: dict[tuple[str, bool, str], asyncio.Task[Timing]] = {}
+        self._baselines: dict[tuple[str, bool, str], asyncio.Task[KernelTimes]] = {}
 
     def has_to_judge(self, known: Known, row: Row | None) -> bool:
         """Also what passed before anybody looked closer."""
@@ -170,7 +168,7 @@ class Bench:
             verdict, seconds = judged.verdict, dict(judged.seconds)
             fault = fault_of(known, verdict, gpu=self._gpu)
             if judged.compiled is not None and self._has_to_inspect(known, verdict.code):
-                with stage(known.name, "inspect", seconds, ignore):
+                with timed_stage(known.name, "inspect", seconds, ignore_stage):
                     found = await inspect(task, device, judged.compiled)
                 after = believed(known, verdict, found)
                 verdict, fault = after.verdict, after.fault
@@ -209,7 +207,7 @@ class Bench:
             )
         return self._tasks[key]
 
-    def _baseline(self, known: Known, task: Task, device: Device) -> asyncio.Task[Timing]:
+    def _baseline(self, known: Known, task: Task, device: Device) -> asyncio.Task[KernelTimes]:
         key = (known.task, known.whole, device.name)
         if key not in self._baselines:
             self._baselines[key] = asyncio.create_task(time_baseline(task, device))

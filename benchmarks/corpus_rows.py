@@ -15,10 +15,10 @@ from corpus import Known, fault_of
 
 from cuda_llm.outcomes import Passed, Verdict
 from cuda_llm.tasks.task import Task
-from cuda_llm.tools.compiler.candidate import Compiled
-from cuda_llm.tools.counters.inspect import Inspection, Look
+from cuda_llm.tools.cuda.inspect import Inspection, InspectionOptions
 from cuda_llm.tools.device import Device
-from cuda_llm.tools.judge.second_look import look_closer
+from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.judge.emulated_check import inspect_and_check
 
 RAISED = "RAISED"
 """In the place of a code: the machinery broke, or the task's baseline was refused."""
@@ -109,7 +109,7 @@ def table(rows: Sequence[Row]) -> Iterator[str]:
     )
 
 
-SANITIZERS_ALONE = Look(counters=False, sass=False)
+SANITIZERS_ALONE = InspectionOptions(counters=False, sass=False)
 State = Literal["clean", "found", "no result"]
 
 
@@ -120,7 +120,7 @@ def is_due(known: Known, code: str, *, honest_too: bool) -> bool:
 
 async def inspect(task: Task, device: Device, compiled: Compiled) -> Inspection:
     """What the sanitizers and the emulated device say of small sizes."""
-    return await look_closer(task, device, compiled, task.sizes.edge[0], SANITIZERS_ALONE)
+    return await inspect_and_check(task, device, compiled, task.sizes.edge[0], SANITIZERS_ALONE)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,16 +14,16 @@ from typing import Any
 import record
 from native_kernels import inputs_of, label, timed
 
-from cuda_llm.tasks.shapes import scalar_value, shape_of
+from cuda_llm.tasks.sizes import scalar_value, shape_of
 from cuda_llm.tasks.task import ArgumentRole, Task
-from cuda_llm.tools.buffers import BufferSpec, Role
-from cuda_llm.tools.compiler.candidate import Compiled, CompileRequest
 from cuda_llm.tools.compiler.compile import compile_candidate
 from cuda_llm.tools.device import Argument, CallOptions, Device, Level, Scalar, Session
-from cuda_llm.tools.devices.call_report import EmulatedCallReport
-from cuda_llm.tools.devices.find import open_device
+from cuda_llm.tools.device.buffers import BufferSpec, Role
+from cuda_llm.tools.device.candidate import Compiled, CompileRequest
+from cuda_llm.tools.emulated.outcome import EmulatedCallReport
+from cuda_llm.tools.emulator.codegen.libraries import translate
 from cuda_llm.tools.emulator.tables import InstructionClass, KernelTable, Translated
-from cuda_llm.tools.emulator.translate import translate
+from cuda_llm.tools.open_device import open_device
 
 KINDS = {"load": "loads", "store": "stores", "atomic": "atomics", "async_copy": "loads"}
 

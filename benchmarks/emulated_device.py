@@ -22,12 +22,11 @@ import numpy as np
 import record
 
 from cuda_llm.tasks.loader import load_task
-from cuda_llm.tools.buffers import BufferSpec, Role
-from cuda_llm.tools.compiler.candidate import Compiled, CompileRequest
-from cuda_llm.tools.compiler.compile import compile_candidate
-from cuda_llm.tools.compiler.request import compile_request
+from cuda_llm.tools.compiler.compile import compile_candidate, compile_request
 from cuda_llm.tools.device import CallOptions, CallReport, Device, Level, Scalar, Session
-from cuda_llm.tools.devices.find import open_device
+from cuda_llm.tools.device.buffers import BufferSpec, Role
+from cuda_llm.tools.device.candidate import Compiled, CompileRequest
+from cuda_llm.tools.open_device import open_device
 
 MATMUL = record.ROOT / "benchmarks/kernels/matmul_tiled.cu"
 N = 512

@@ -30,12 +30,13 @@ from corpus import FIXTURES, Known, adversarial, fault_of, honest_extra, honest_
 from record import LeftBehind, adopt_orphans, find_left_behind, gpus_of, snapshot
 
 from cuda_llm.errors import InfrastructureError
-from cuda_llm.outcomes import TimedOut, Verdict
-from cuda_llm.tools.compiler.candidate import Compiled
+from cuda_llm.failures import TimedOut
+from cuda_llm.outcomes import Verdict
 from cuda_llm.tools.device import Device
-from cuda_llm.tools.devices.find import open_device
+from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.judge.steps import compile_source, validate_compiled
 from cuda_llm.tools.native import cache_folder
+from cuda_llm.tools.open_device import open_device
 from cuda_llm.tools.validator.validate import Validated
 
 FAULTS = {

@@ -34,15 +34,14 @@ from typing import Any
 import record
 
 from cuda_llm.agents.situation import Situation
-from cuda_llm.graph.judging.bench import Bench
-from cuda_llm.graph.overrides import Overrides
-from cuda_llm.graph.request import RunRequest
+from cuda_llm.graph.request import Overrides, RunRequest
 from cuda_llm.graph.runs.start import start
 from cuda_llm.outcomes import Passed, Verdict
 from cuda_llm.profile import Profile, SizeTime
 from cuda_llm.search import Author, Brief, Draft
-from cuda_llm.tools.compiler.candidate import Compiled
-from cuda_llm.tools.judge.timing import Timing
+from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.judge.bench import Bench
+from cuda_llm.tools.measure.times import KernelTimes
 from cuda_llm.tools.validator.validate import Validated
 
 BASELINE = (record.ROOT / "tasks/vector_add/baseline.cu").read_text()
@@ -181,9 +180,9 @@ class AtOnce:
         """A kernel of ordinary length, new each time."""
         return Draft(source=f"{MATMUL}\n__constant__ int number_{brief.round}_{brief.index};\n")
 
-    async def time_baseline(self) -> Timing:
+    async def time_baseline(self) -> KernelTimes:
         """See `Bench`, as below."""
-        return Timing(times=(({"n": 1024}, 100.0),), launches=(), bottlenecks=())
+        return KernelTimes(times=(({"n": 1024}, 100.0),), launches=(), bottlenecks=())
 
     async def compile(self, source: str, name: str) -> Compiled | Verdict:
         return Compiled(
@@ -199,7 +198,9 @@ class AtOnce:
     async def validate(self, compiled: Compiled) -> Validated | Verdict:
         return Validated(checked={"sizes": 11, "hidden": 4})
 
-    async def profile(self, compiled: Compiled, validated: Validated, baseline: Timing) -> Verdict:
+    async def profile(
+        self, compiled: Compiled, validated: Validated, baseline: KernelTimes
+    ) -> Verdict:
         size = SizeTime(dims={"n": 1024}, time_us=50.0, baseline_us=100.0, source="modelled")
         return Passed(
             profile=Profile(

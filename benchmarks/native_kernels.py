@@ -25,7 +25,7 @@ from access_patterns import patterns
 
 from cuda_llm.tasks.loader import list_tasks, load_task
 from cuda_llm.tasks.reference import load_reference
-from cuda_llm.tasks.shapes import scalar_value, shape_of
+from cuda_llm.tasks.sizes import scalar_value, shape_of
 from cuda_llm.tasks.task import ArgumentRole, Task
 
 ROOT = Path(__file__).parents[1]

@@ -28,25 +28,25 @@ from typing import Any
 
 import record
 
-from cuda_llm.agents.kernel_text.normal_form import normal_sha
+from cuda_llm.agents.kernel_text.tokens import normal_sha
 from cuda_llm.agents.playbook.generator import PlaybookGenerator
 from cuda_llm.agents.situation import Plan, Situation
 from cuda_llm.agents.tunables.read import read_space
-from cuda_llm.agents.tunables.space import points
-from cuda_llm.agents.tunables.tunable import Space
+from cuda_llm.agents.tunables.space import Space, valid_points
 from cuda_llm.agents.tunables.write import write_point
 from cuda_llm.capabilities import Capabilities
+from cuda_llm.failures import NoCode
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.hardware_profiles.lookup import find_hardware
-from cuda_llm.outcomes import NoCode, Passed, Verdict
+from cuda_llm.outcomes import Passed, Verdict
 from cuda_llm.search import Attempt, Brief, Draft, Hint, Kind
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import Device
-from cuda_llm.tools.devices.find import open_device
 from cuda_llm.tools.judge.device_bench import open_bench
 from cuda_llm.tools.judge.judge import judge
 from cuda_llm.tools.native import cache_folder
+from cuda_llm.tools.open_device import open_device
 from cuda_llm.wording import describe
 
 Row = dict[str, Any]
@@ -83,7 +83,7 @@ def distinct_kernels(task: Task) -> Iterator[tuple[str, tuple[dict[str, int], st
     space = read_space(source)
     assert isinstance(space, Space), f"{task.playbook}: {space}"
     seen = set()
-    for point in points(space):
+    for point in valid_points(space):
         text = write_point(source, point)
         sha = normal_sha(text)
         if sha not in seen:

@@ -32,20 +32,20 @@ from typing import Any
 
 import record
 
-from cuda_llm.agents.playbook.kernels import Kernels
-from cuda_llm.agents.playbook.spread import spread_out
+from cuda_llm.agents.playbook.kernels import TunableKernel
+from cuda_llm.agents.playbook.search import fill_space
 from cuda_llm.agents.tunables.read import read_space
-from cuda_llm.agents.tunables.tunable import Space
+from cuda_llm.agents.tunables.space import Space
 from cuda_llm.outcomes import Verdict
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tasks.task import Task
-from cuda_llm.tools.compiler.candidate import Compiled
 from cuda_llm.tools.device import CallReport, Device, Level, Session, Site
-from cuda_llm.tools.devices.call_report import EmulatedCallReport
-from cuda_llm.tools.devices.find import open_device
+from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.emulated.outcome import EmulatedCallReport
 from cuda_llm.tools.judge.steps import compile_source
 from cuda_llm.tools.native import cache_folder
-from cuda_llm.tools.validator.referee import run_case
+from cuda_llm.tools.open_device import open_device
+from cuda_llm.tools.validator.validate import run_case
 
 POINTS = 12
 SEED = 1
@@ -82,10 +82,10 @@ def variants(name: str) -> Iterator[Variant]:
     source = task.playbook.read_text()
     space = read_space(source)
     assert isinstance(space, Space), f"{task.playbook}: {space}"
-    kernels = Kernels(source, space)
+    kernels = TunableKernel(source, space)
     yield Variant(task=task, point={}, source=task.baseline.read_text())
     seen: dict[str, Mapping[str, int]] = {}
-    for point in spread_out(space, kernels.candidates(random.Random(SEED)), ()):
+    for point in fill_space(space, kernels.candidates(random.Random(SEED)), ()):
         seen.setdefault(kernels.sha(point), dict(point))
         if len(seen) == POINTS:
             break

@@ -24,12 +24,12 @@ import record
 
 from cuda_llm.errors import InfrastructureError
 from cuda_llm.hardware_profiles.lookup import find_hardware
-from cuda_llm.tools.cuda.cupy_arrays import on_gpu
-from cuda_llm.tools.detector.attributes import GpuAttributes
-from cuda_llm.tools.detector.detect import detect_gpus
-from cuda_llm.tools.gpu.process import start
-from cuda_llm.tools.gpu.site import launch_of
-from cuda_llm.tools.gpu.spares import WARM_LIMIT_S
+from cuda_llm.tools.cuda.arrays import on_gpu
+from cuda_llm.tools.cuda.discovery import detect_gpus
+from cuda_llm.tools.cuda.driver_query import GpuAttributes
+from cuda_llm.tools.cuda.runner import start_gpu_runner
+from cuda_llm.tools.cuda.runner_pool import WARM_LIMIT_S
+from cuda_llm.tools.cuda.site import launch_of
 from cuda_llm.tools.runner.protocol import ReplyFrame
 
 
@@ -41,7 +41,7 @@ async def starts(gpu: GpuAttributes, count: int, until_s: float) -> list[tuple[f
     rows: list[tuple[float, float]] = []
     while len(rows) <= count and time.time() < until_s:
         begun = time.perf_counter()
-        runner = start(launch)
+        runner = start_gpu_runner(launch)
         outcome = await runner.warm_up(WARM_LIMIT_S)
         ready = time.perf_counter()
         await runner.stop()

@@ -24,15 +24,21 @@ from record import profiled_there
 
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tasks.task import Task
-from cuda_llm.tools.compiler.candidate import Compiled
 from cuda_llm.tools.device import Device
-from cuda_llm.tools.devices.find import open_device
-from cuda_llm.tools.devices.group import DeviceGroup
-from cuda_llm.tools.judge.baseline import compile_baseline, time_baseline
-from cuda_llm.tools.judge.measured.options import MeasureOptions
-from cuda_llm.tools.judge.on_site import time_there, validate_there
-from cuda_llm.tools.judge.steps import compile_source, time_compiled, validate_compiled
-from cuda_llm.tools.judge.timing import Timing
+from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.device.group import DeviceGroup
+from cuda_llm.tools.judge.steps import (
+    compile_baseline,
+    compile_source,
+    time_baseline,
+    time_compiled,
+    time_there,
+    validate_compiled,
+    validate_there,
+)
+from cuda_llm.tools.measure.options import MeasureOptions
+from cuda_llm.tools.measure.times import KernelTimes
+from cuda_llm.tools.open_device import open_device
 from cuda_llm.tools.validator.validate import Validated
 from cuda_llm.wording import describe
 
@@ -88,9 +94,9 @@ async def judge(device: Device, candidate: Candidate) -> dict[str, Any]:
     ended = time.monotonic()
     return {
         "name": candidate.name,
-        "code": "PASSED" if isinstance(timing, Timing) else timing.code,
+        "code": "PASSED" if isinstance(timing, KernelTimes) else timing.code,
         "sizes": len(candidate.task.sizes.bench),
-        "told": "" if isinstance(timing, Timing) else " ".join(describe(timing)[:1]),
+        "told": "" if isinstance(timing, KernelTimes) else " ".join(describe(timing)[:1]),
         "validate_s": round(between - begun, 4),
         "time_s": round(ended - between, 4),
     }

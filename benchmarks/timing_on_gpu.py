@@ -24,17 +24,16 @@ from timing_kernels import MIX, NOTHING, SHORT, TURNS, Kernel, kernels, spinning
 
 from cuda_llm.outcomes import InfraFailed
 from cuda_llm.tasks.task import Task
-from cuda_llm.tools.compiler.candidate import Compiled
-from cuda_llm.tools.compiler.toolkit import find_toolkit
-from cuda_llm.tools.counters.driver import driver_command
-from cuda_llm.tools.counters.ncu import ncu_duration_us
+from cuda_llm.tools.compiler.nvcc import find_toolkit
+from cuda_llm.tools.cuda.device import CudaDevice
+from cuda_llm.tools.cuda.ncu import ncu_duration_us
+from cuda_llm.tools.cuda.solve_driver import driver_command
 from cuda_llm.tools.device import Device
-from cuda_llm.tools.devices.cuda import CudaDevice
-from cuda_llm.tools.devices.find import open_device
-from cuda_llm.tools.judge.contest import contest
-from cuda_llm.tools.judge.measured.options import L2, MeasureOptions
+from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.judge.duel import duel
 from cuda_llm.tools.judge.steps import compile_source
-from cuda_llm.tools.timing.tier import Tier
+from cuda_llm.tools.measure.options import L2, MeasureOptions, Tier
+from cuda_llm.tools.open_device import open_device
 
 PROCESSES = 3
 PLANTED = 0.03
@@ -48,7 +47,7 @@ async def measure(
     """One contest, as a row."""
     task = one.load()
     begun = time.monotonic()
-    found = await contest(
+    found = await duel(
         task,
         device,
         await built(task, device, one),

@@ -4,24 +4,25 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from cuda_llm.agents.seam import PlacedAgent, Stage
+from cuda_llm.agents.protocols import PlacedAgent, Stage
 from cuda_llm.errors import UsageError
-from cuda_llm.graph.bind import Find, anew, bind
+from cuda_llm.graph.agents import RESEARCHER, agent_node, research
 from cuda_llm.graph.candidate import candidate_node
-from cuda_llm.graph.extra_agents import RESEARCHER, agent_node, research
-from cuda_llm.graph.finish import finish
-from cuda_llm.graph.opening import baseline, start
-from cuda_llm.graph.round import (
+from cuda_llm.graph.context import FindContext, bind_node, ignoring_earlier_runs
+from cuda_llm.graph.round_nodes import (
     choose,
     collect,
     collect_trials,
+    each_candidate,
+    each_trial,
     hand_out,
+    next_round_or_finish,
     reflection,
     route,
     strategy,
     tuner,
 )
-from cuda_llm.graph.routing import each_candidate, each_trial, next_round_or_finish
+from cuda_llm.graph.run_nodes import baseline, finish, start
 from cuda_llm.graph.state import SearchInput, SearchOutput, SearchState
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ STRAIGHT = (
 
 
 def assemble_graph(
-    find: Find, agents: Sequence[PlacedAgent] = ()
+    find: FindContext, agents: Sequence[PlacedAgent] = ()
 ) -> "StateGraph[SearchState, Any, SearchInput, SearchOutput]":
     """The graph, not compiled; its nodes get their context from `find`.
 
@@ -88,7 +89,7 @@ def assemble_graph(
     return graph
 
 
-def add_nodes(graph: Any, find: Find, agents: Sequence[PlacedAgent]) -> None:
+def add_nodes(graph: Any, find: FindContext, agents: Sequence[PlacedAgent]) -> None:
     """Every node. The same subgraph takes candidates and trials."""
     taken = {*NODES, "candidate", "trial"} - {RESEARCHER}
     for placed in agents:
@@ -98,7 +99,9 @@ def add_nodes(graph: Any, find: Find, agents: Sequence[PlacedAgent]) -> None:
         graph.add_node(placed.name, agent_node(placed, find))
     for name, node in NODES.items():
         if name not in graph.nodes:
-            graph.add_node(name, bind(node, anew(find) if node is start else find, name))
+            graph.add_node(
+                name, bind_node(node, ignoring_earlier_runs(find) if node is start else find, name)
+            )
     candidate = candidate_node(find)
     graph.add_node("candidate", candidate)
     graph.add_node("trial", candidate)

@@ -1,23 +1,159 @@
-"""The candidate subgraph: generator -> compiler -> validator -> profiler, each may end it."""
+"""The candidate subgraph: generator -> compiler -> validator -> profiler, each may end it.
+
+A stage whose result is on disk already is not done again.
+"""
 
 import json
 import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from cuda_llm.graph.bind import Find, bind
-from cuda_llm.graph.judged import settle
-from cuda_llm.graph.stages import STAGES
+from cuda_llm.agents.llm.agent_ask import AgentAsk
+from cuda_llm.codec import decode, encode
+from cuda_llm.failures import Diagnostic, Duplicate, NoCode
+from cuda_llm.graph.attempts import first_of, keep_verdict, kernel_sha
+from cuda_llm.graph.context import FindContext, RunContext, bind_node
+from cuda_llm.graph.guards import MOST_SOURCE, run_untrusted
 from cuda_llm.graph.state import CandidateState
-from cuda_llm.graph.wiring import Wiring
-from cuda_llm.outcomes import Passed
+from cuda_llm.graph.view import baseline_of, read_situation
+from cuda_llm.outcomes import InfraFailed, Passed, Verdict
+from cuda_llm.search import Brief, Draft
+from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.judge.bench import SOURCE_NAME, Bench
+from cuda_llm.tools.judge.judge import check, judge
+from cuda_llm.tools.measure.times import KernelTimes
+from cuda_llm.tools.validator.validate import Validated
 from cuda_llm.traces.events import CandidateLate, StageEntered, StageLeft
-from cuda_llm.traces.whole_file import read_text, write_whole
+from cuda_llm.traces.files import read_text, write_file
+from cuda_llm.wording import describe
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
     from langgraph.graph.state import CompiledStateGraph
+
+
+async def generate(context: RunContext, brief: Brief) -> Verdict | None:
+    """Ask the generator, once: it retries by itself what can be retried."""
+    situation = read_situation(context, brief.round)
+    answer: Draft | NoCode | InfraFailed | None = context.folder.draft(brief.id)
+    if answer is None:
+        generator = context.generator
+        folder = f"candidates/{brief.id}"
+        with AgentAsk(context.client_of(generator.name), generator.name, folder) as ask:
+            write = partial(generator.generate, brief, replace(situation, ask=ask))
+            answer = await run_untrusted("generator", write, Draft, NoCode, most=MOST_SOURCE)
+    if isinstance(answer, InfraFailed):
+        return answer
+    context.folder.write_draft(brief.id, answer)
+    if isinstance(answer, NoCode):
+        return answer
+    known = first_of(kernel_sha(answer.source), situation.attempts)
+    return Duplicate(of=known) if known and context.strategy.deduplicate else None
+
+
+async def compile_(context: RunContext, brief: Brief) -> Verdict | None:
+    """nvcc and the audit."""
+    outcome = await compiled(context, context.bench, context.folder.source(brief.id))
+    if isinstance(outcome, Compiled):
+        keep_build_log(context, brief, [describe_diagnostic(one) for one in outcome.warnings])
+        return None
+    keep_build_log(context, brief, describe(outcome))
+    return outcome
+
+
+async def validate(context: RunContext, brief: Brief) -> Verdict | None:
+    """Every element against the reference."""
+    _, outcome = await check(KeptBench(context, brief), context.folder.source(brief.id))
+    return None if isinstance(outcome, Validated) else outcome
+
+
+async def profile(context: RunContext, brief: Brief) -> Verdict | None:
+    """Times and bottlenecks."""
+    bench, source = KeptBench(context, brief), context.folder.source(brief.id)
+    return (await judge(bench, source, baseline=await bench.time_baseline())).verdict
+
+
+Stage = Callable[[RunContext, Brief], Awaitable[Verdict | None]]
+"""Takes a candidate one step further; answers the verdict that ends it, or None."""
+
+STAGES: Mapping[str, Stage] = {
+    "generate": generate,
+    "compile": compile_,
+    "validate": validate,
+    "profile": profile,
+}
+
+
+async def compiled(context: RunContext, bench: Bench, source: str) -> Compiled | Verdict:
+    """The source, compiled; one compilation for all who bring the same."""
+    return await context.tasks.share(
+        ("compile", source), lambda: bench.compile(source, SOURCE_NAME)
+    )
+
+
+@dataclass(frozen=True)
+class KeptBench:
+    """The run's bench for one candidate: what was done for its source before is not done again."""
+
+    context: RunContext
+    brief: Brief
+
+    async def time_baseline(self) -> KernelTimes:
+        """As it was timed when the run began."""
+        return baseline_of(read_situation(self.context, self.brief.round))
+
+    async def compile(self, source: str, name: str) -> Compiled | Verdict:
+        """See `compiled`."""
+        return await compiled(self.context, self.context.bench, source)
+
+    async def validate(self, compiled: Compiled) -> Validated | Verdict:
+        """What validation said, also where that was before the process began."""
+        kept = self.context.folder.candidate(self.brief.id) / "validated.json"
+        text = read_text(kept)
+        if text is not None:
+            return decode(Validated, json.loads(text))
+        outcome = await self.context.tasks.share(
+            ("validate", compiled.source), lambda: self.context.bench.validate(compiled)
+        )
+        if isinstance(outcome, Validated):
+            keep_validated(kept, outcome)
+        return outcome
+
+    async def profile(
+        self, compiled: Compiled, validated: Validated, baseline: KernelTimes
+    ) -> Verdict:
+        """Once for all who bring the same source."""
+        return await self.context.tasks.share(
+            ("profile", compiled.source),
+            lambda: self.context.bench.profile(compiled, validated, baseline),
+        )
+
+    def afresh(self) -> Bench:
+        """The run's own: nothing of what was done before counts there."""
+        return self.context.bench.afresh()
+
+
+def keep_validated(path: Path, outcome: Validated) -> None:
+    """The nonce stays with the referee."""
+    fields = {key: value for key, value in encode(outcome).items() if key != "nonce"}
+    write_file(path, json.dumps(fields))
+
+
+def keep_build_log(context: RunContext, brief: Brief, lines: Sequence[str]) -> None:
+    """What the compiler said, where it said anything."""
+    if lines:
+        context.folder.write_build_log(brief.id, "\n".join(lines) + "\n")
+
+
+def describe_diagnostic(diagnostic: Diagnostic) -> str:
+    """A compiler's message with its place."""
+    place = f"{diagnostic.spot}: " if diagnostic.spot else ""
+    return f"{place}{diagnostic.severity}: {diagnostic.message}"
+
 
 LATE = "LATE"
 NODES = {
@@ -29,7 +165,7 @@ NODES = {
 """Node to the stage it takes candidates through."""
 
 
-def candidate_node(find: Find) -> Any:
+def candidate_node(find: FindContext) -> Any:
     """The node that takes one candidate through its subgraph; LangGraph finds it in the closure.
 
     The subgraph keeps no checkpoints on its way: the folder knows which stages are done. They would
@@ -44,95 +180,95 @@ def candidate_node(find: Find) -> Any:
     return candidate
 
 
-def build_candidate(find: Find) -> "CompiledStateGraph[CandidateState]":
+def build_candidate(find: FindContext) -> "CompiledStateGraph[CandidateState]":
     """The subgraph, compiled."""
     from langgraph.graph import END, START, StateGraph
 
     graph = StateGraph(CandidateState)
     names = list(NODES)
     for name, stage in NODES.items():
-        graph.add_node(name, bind(through(stage), find, name))
-    graph.add_conditional_edges(START, enters)
+        graph.add_node(name, bind_node(stage_node(stage), find, name))
+    graph.add_conditional_edges(START, first_stage)
     for name, following in pairwise(names):
-        graph.add_conditional_edges(name, goes_on, {"on": following, "end": END})
+        graph.add_conditional_edges(name, next_stage_or_end, {"on": following, "end": END})
     graph.add_edge(names[-1], END)
     return graph.compile(name="candidate")
 
 
-def enters(state: CandidateState) -> Literal["generator", "compiler"]:
+def first_stage(state: CandidateState) -> Literal["generator", "compiler"]:
     """A kernel that the user or the tuner brought needs no generator."""
     return "compiler" if state["candidate_drafted"] else "generator"
 
 
-def goes_on(state: CandidateState) -> Literal["on", "end"]:
+def next_stage_or_end(state: CandidateState) -> Literal["on", "end"]:
     """Nothing has ended it yet."""
     return "end" if state.get("candidate_end") else "on"
 
 
-def through(stage: str) -> Any:
+def stage_node(stage: str) -> Any:
     """The node of one stage."""
 
-    async def node(state: CandidateState, wiring: Wiring) -> CandidateState:
+    async def node(state: CandidateState, context: RunContext) -> CandidateState:
         """Wait until the stage is over or the round goes on without this candidate."""
         name, round_ = state["candidate_id"], state["candidate_round"]
-        judged = wiring.folder.attempt(name)
-        code = judged.code if judged else await pass_stage(wiring, name, stage, round_)
+        judged = context.folder.attempt(name)
+        code = judged.code if judged else await pass_stage(context, name, stage, round_)
         if code is None:
-            wiring.record(CandidateLate(candidate=name, stage=stage))
+            context.record(CandidateLate(candidate=name, stage=stage))
         elif code:
-            quorum_of(wiring, round_).count(name)
+            quorum_of(context, round_).count(name)
         return {"candidate_end": LATE if code is None else code}
 
     return node
 
 
-async def pass_stage(wiring: Wiring, name: str, stage: str, round_: int) -> str | None:
+async def pass_stage(context: RunContext, name: str, stage: str, round_: int) -> str | None:
     """Code of the verdict that ends it, empty to go on; None: the round does not wait for it."""
-    return await wiring.workbench.join(
+    return await context.tasks.join(
         (name, stage),
-        lambda: work_on(wiring, name, stage),
-        quorum_of(wiring, round_),
-        wiring.seconds_left(),
+        lambda: run_stage(context, name, stage),
+        quorum_of(context, round_),
+        context.seconds_left(),
     )
 
 
-def quorum_of(wiring: Wiring, round_: int) -> Any:
+def quorum_of(context: RunContext, round_: int) -> Any:
     """How many of the round must be judged; its last round waits for all."""
-    waits_for_all = round_ in (0, wiring.plan.rounds)
-    return wiring.workbench.quorum(round_, 0 if waits_for_all else wiring.request.round_quorum)
+    waits_for_all = round_ in (0, context.plan.rounds)
+    return context.tasks.quorum(round_, 0 if waits_for_all else context.request.round_quorum)
 
 
-async def work_on(wiring: Wiring, name: str, stage: str) -> str:
+async def run_stage(context: RunContext, name: str, stage: str) -> str:
     """Take the candidate through one stage; the code of the verdict that ends it, or nothing.
 
     A stage that it has left, in this process or an earlier one, is behind it.
     """
-    behind = kept_seconds(wiring, name)
+    behind = seconds_so_far(context, name)
     if stage in behind:
         return ""
-    brief = wiring.folder.brief(name)
+    brief = context.folder.brief(name)
     if brief is None:
-        raise wiring.folder.gone(wiring.folder.candidate(name) / "brief.json")
-    wiring.record(StageEntered(candidate=name, stage=stage))
+        raise context.folder.gone(context.folder.candidate(name) / "brief.json")
+    context.record(StageEntered(candidate=name, stage=stage))
     started = time.monotonic()
-    verdict = await STAGES[stage](wiring, brief)
+    verdict = await STAGES[stage](context, brief)
     took_s = time.monotonic() - started
     seconds = {**behind, stage: took_s}
     if verdict is None:
-        write_whole(seconds_file(wiring, name), json.dumps(seconds))
+        write_file(seconds_file(context, name), json.dumps(seconds))
     else:
-        settle(wiring, brief, verdict, seconds)
+        keep_verdict(context, brief, verdict, seconds)
     outcome = "ok" if verdict is None or isinstance(verdict, Passed) else verdict.code
-    wiring.record(StageLeft(candidate=name, stage=stage, outcome=outcome, seconds=took_s))
+    context.record(StageLeft(candidate=name, stage=stage, outcome=outcome, seconds=took_s))
     return "" if verdict is None else verdict.code
 
 
-def kept_seconds(wiring: Wiring, name: str) -> dict[str, float]:
+def seconds_so_far(context: RunContext, name: str) -> dict[str, float]:
     """Seconds by stage of the stages behind it, whichever process they were in."""
-    kept: dict[str, float] = json.loads(read_text(seconds_file(wiring, name)) or "{}")
+    kept: dict[str, float] = json.loads(read_text(seconds_file(context, name)) or "{}")
     return kept
 
 
-def seconds_file(wiring: Wiring, name: str) -> Path:
+def seconds_file(context: RunContext, name: str) -> Path:
     """Beside the candidate."""
-    return wiring.folder.candidate(name) / "seconds.json"
+    return context.folder.candidate(name) / "seconds.json"

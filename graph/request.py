@@ -1,4 +1,5 @@
-"""What a user may ask of a run, said once.
+"""What a user may ask of a run, said once: options as plain data, and parts brought as Python
+objects.
 
 The command line, the keywords of `optimize()`, the graph's public input, `run.json` and the table
 in `docs/settings.md` are made from `RunRequest` or held to it by a test: a new option is a field
@@ -7,12 +8,20 @@ here, its line in `RunOptions`, and the place that uses it.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
-from typing import Annotated, Any, Literal, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_origin, get_type_hints
 
 from typing_extensions import TypedDict
 
 from cuda_llm.errors import UsageError
 from cuda_llm.search import Components, HardwareContext
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
+
+    from cuda_llm.agents.protocols import Generator, PlacedAgent, Reflector, Strategy, Tuner
+    from cuda_llm.tasks.task import Task
+    from cuda_llm.tools.device import Device
+    from cuda_llm.tools.judge.bench import Bench
 
 MOST_CANDIDATES = 256
 MOST_ROUNDS = 1000
@@ -257,3 +266,32 @@ def make_request(given: Mapping[str, Any]) -> RunRequest:
 
 def _default_of(one: "Field[Any]") -> Any:
     return one.default if one.default_factory is MISSING else one.default_factory()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Overrides:
+    """Objects that replace what the request names. `run.json` keeps only which of them there were:
+    whoever resumes such a run passes them again."""
+
+    task: "Task | None" = None
+    device: "Device | None" = None
+    model: "BaseChatModel | None" = None
+    """The generator's."""
+    reflection_model: "BaseChatModel | None" = None
+    agent_models: "Mapping[str, BaseChatModel]" = field(default_factory=dict)
+    """By the name of the agent that asks it, beside the ones that the request names."""
+    generator: "Generator | None" = None
+    strategy: "Strategy | None" = None
+    reflector: "Reflector | None" = None
+    tuner: "Tuner | None" = None
+    agents: "tuple[PlacedAgent, ...]" = ()
+    """Beside the ones that the request names."""
+    bench: "Bench | None" = None
+
+    @property
+    def given(self) -> Mapping[str, object]:
+        """The objects that were passed, by field."""
+        return {name: part for name, part in vars(self).items() if part}
+
+
+NO_OVERRIDES = Overrides()

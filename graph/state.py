@@ -4,11 +4,14 @@
 Attempts, briefs and hints lie in the run's folder, as do sources and verdicts; the state holds ids.
 """
 
+import dataclasses
 import operator
+from functools import cache
 from typing import Annotated, Any, Required, TypeVar
 
 from typing_extensions import TypedDict
 
+from cuda_llm.codec import encode
 from cuda_llm.graph.request import RunOptions
 
 T = TypeVar("T")
@@ -95,3 +98,26 @@ class CandidateState(TypedDict, total=False):
     """Round whose quorum it is subject to; 0 for none."""
     candidate_end: str
     """Empty while it goes on; then its verdict's code, or `LATE`."""
+
+
+REQUIRED = object()
+"""Stands for the default of a field that has none: equal to nothing."""
+
+
+def without_defaults(value: Any) -> dict[str, Any]:
+    """A dataclass in plain JSON, fields at their defaults left out: they decode to the same."""
+    kind: Any = type(value)
+    defaults = _defaults(kind)
+    whole: dict[str, Any] = encode(value)
+    return {key: item for key, item in whole.items() if item != defaults.get(key, REQUIRED)}
+
+
+@cache
+def _defaults(kind: Any) -> dict[str, Any]:
+    found = {}
+    for one in dataclasses.fields(kind):
+        if one.default is not dataclasses.MISSING:
+            found[one.name] = encode(one.default)
+        elif one.default_factory is not dataclasses.MISSING:
+            found[one.name] = encode(one.default_factory())
+    return found

@@ -10,11 +10,10 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+from cuda_llm.agents.prompting.quote import fence
 from cuda_llm.agents.prompting.render import PROMPT_TOKENS, render_prompt
 from cuda_llm.agents.prompting.templates import open_templates
-from cuda_llm.agents.prompting.tokens import count_tokens
-from cuda_llm.agents.prompting.trim import SECTIONS
-from cuda_llm.agents.quote import fence
+from cuda_llm.agents.prompting.token_budget import SECTIONS, count_tokens
 from cuda_llm.agents.reflection.reflector import Reflection
 from cuda_llm.agents.researcher.research import hardware_research
 from cuda_llm.agents.situation import Plan, Situation
@@ -23,10 +22,10 @@ from cuda_llm.conversation import Message
 from cuda_llm.outcomes import Passed, Verdict
 from cuda_llm.search import Attempt, Brief, Kind
 from cuda_llm.tasks.loader import load_task
-from cuda_llm.tools.devices.find import open_device
-from cuda_llm.tools.judge.baseline import time_baseline
 from cuda_llm.tools.judge.device_bench import open_bench
 from cuda_llm.tools.judge.judge import judge
+from cuda_llm.tools.judge.steps import time_baseline
+from cuda_llm.tools.open_device import open_device
 from cuda_llm.wording import describe
 
 ROOT = Path(__file__).parents[1]

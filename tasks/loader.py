@@ -1,11 +1,197 @@
-"""Reads a task from its folder."""
+"""Reads a task from its folder, and checks it down to every size."""
 
 import difflib
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+from cuda_llm.data_file import Place, UnfitError, read_as, read_table
 from cuda_llm.errors import TaskError
-from cuda_llm.tasks.schema import read_task
-from cuda_llm.tasks.task import Task
+from cuda_llm.tasks.distribution import FAMILIES, parse_distribution
+from cuda_llm.tasks.expressions import evaluate, names_in
+from cuda_llm.tasks.signature import host_context
+from cuda_llm.tasks.sizes import scalar_value, shape_of
+from cuda_llm.tasks.task import ArgumentRole, DimRange, HiddenSizes, Task, TaskArgument, is_float
+
+_FIELDS: Mapping[ArgumentRole, tuple[str, ...]] = {
+    ArgumentRole.SCALAR: ("value",),
+    ArgumentRole.IN: ("shape", "distributions", "probe"),
+    ArgumentRole.INOUT: ("shape", "distributions", "probe"),
+    ArgumentRole.OUT: ("shape",),
+}
+"""What an argument of a role may have beside name, role and dtype."""
+
+
+def read_task(folder: Path) -> Task:
+    """Reads and checks a task folder. Raises TaskError."""
+    file = folder / "task.toml"
+    table = read_table(file, TaskError)
+    host = _optional(folder / "host.cu")
+    files: dict[str, Any] = {
+        "name": folder.name,
+        "folder": folder,
+        "description": _text_of(folder / "description.md"),
+        "baseline": _required(folder / "baseline.cu"),
+        "host": _text_of(host) if host else "",
+        "reference": _optional(folder / "reference.py"),
+        "playbook": _optional(folder / "playbook.cu"),
+    }
+    try:
+        task = _with_values(read_as(Task, table, files))
+        _check(task)
+    except UnfitError as unfit:
+        raise TaskError(f"{file}: {unfit}") from None
+    if task.sizes.hidden == HiddenSizes(dims={}):
+        task = replace(task, sizes=replace(task.sizes, hidden=_span(task)))
+    return task if task.host else replace(task, host=host_context(task))
+
+
+def _with_values(task: Task) -> Task:
+    """Gives scalars that are named after a dim, and have no value of their own, the dim's value."""
+    arguments = tuple(
+        replace(argument, value=argument.value or argument.name)
+        if argument.role == ArgumentRole.SCALAR and argument.name in task.dims
+        else argument
+        for argument in task.arguments
+    )
+    return replace(task, arguments=arguments)
+
+
+def _span(task: Task) -> HiddenSizes:
+    """Makes ranges that span the known sizes and cost no more than the dearest of them."""
+    known = (*task.sizes.edge, *task.sizes.emulated)
+    cost = f"({task.roofline.flops}) + ({task.roofline.bytes})"
+    ranges = {}
+    for name in task.dims:
+        extents = [size[name] for size in known]
+        ranges[name] = DimRange(minimum=min(extents), maximum=max(extents))
+    dearest = max(float(evaluate(cost, size)) for size in known)
+    return HiddenSizes(dims=ranges, cost=cost, max_cost=dearest)
+
+
+def _check(task: Task) -> None:
+    """Checks what concerns several fields. Raises UnfitError."""
+    names = [argument.name for argument in task.arguments]
+    for index, argument in enumerate(task.arguments):
+        place = ("arguments", index)
+        _check_argument(argument, task.dims, place)
+        if argument.name in names[:index]:
+            raise UnfitError(f"{argument.name} twice", "a name of its own", *place, "name")
+        if argument.name in task.dims and argument.value != argument.name:
+            found = f"{argument.name}, which is a dim"
+            raise UnfitError(found, "a name no dim has", *place, "name")
+    if not any(a.role in (ArgumentRole.OUT, ArgumentRole.INOUT) for a in task.arguments):
+        raise UnfitError("no output", "an argument with role out or inout", "arguments")
+    for group in ("bench", "edge", "emulated"):
+        sizes = getattr(task.sizes, group)
+        if not sizes:
+            raise UnfitError("none", "an array of tables", "sizes", group)
+        for index, size in enumerate(sizes):
+            _check_size(task, size, ("sizes", group, index))
+    _check_hidden(task)
+    if task.weights and len(task.weights) != len(task.sizes.bench):
+        expected = f"{len(task.sizes.bench)}, one a bench size"
+        raise UnfitError(f"{len(task.weights)} numbers", expected, "weights")
+    if task.comparator and task.reference is None:
+        raise UnfitError(task.comparator, "a reference.py that defines it", "comparator")
+
+
+def _check_argument(argument: TaskArgument, dims: Mapping[str, str], place: Place) -> None:
+    allowed = _FIELDS[argument.role]
+    for key in ("shape", "value", "distributions", "probe"):
+        given = getattr(argument, key)
+        if given and key not in allowed:
+            raise UnfitError(given, f"no {key} where the role is {argument.role}", *place, key)
+    if "value" in allowed and not argument.value:
+        raise UnfitError("nothing", "an expression in dims", *place, "value")
+    if "shape" in allowed and not argument.shape:
+        raise UnfitError([], "an array of expressions in dims", *place, "shape")
+    if "distributions" in allowed and not argument.distributions:
+        expected = "at least one, the first being used for timing"
+        raise UnfitError("none", expected, *place, "distributions")
+    for index, text in enumerate(argument.distributions):
+        _check_distribution(text, argument.dtype, dims, (*place, "distributions", index))
+    if argument.probe:
+        _check_distribution(argument.probe, argument.dtype, dims, (*place, "probe"))
+
+
+def _check_distribution(text: str, dtype: str, dims: Mapping[str, str], place: Place) -> None:
+    try:
+        distribution = parse_distribution(text)
+        unknown = frozenset().union(*map(names_in, distribution.arguments)) - set(dims)
+    except TaskError as error:
+        raise UnfitError(str(error), "a distribution", *place) from None
+    if unknown:
+        found = f"unknown {', '.join(sorted(unknown))}"
+        raise UnfitError(found, f"only {', '.join(dims)}", *place)
+    family = FAMILIES[distribution.name]
+    if not (family.floats if is_float(dtype) else family.integers):
+        found = f"{distribution.name} for {dtype}"
+        raise UnfitError(found, f"a distribution of {dtype} values", *place)
+
+
+def _check_size(task: Task, size: Mapping[str, int], place: Place) -> None:
+    """Checks that a size has every dim, meets `requires`, and gives every argument an extent."""
+    _check_dims(size, task, "a whole number of at least 1", place)
+    if task.requires and not evaluate(task.requires, size):
+        raise UnfitError(size, task.requires, *place)
+    for argument in task.arguments:
+        try:
+            if argument.role == ArgumentRole.SCALAR:
+                scalar_value(argument, size)
+            else:
+                shape_of(argument, size)
+            for text in argument.distributions:
+                for value in parse_distribution(text).arguments:
+                    evaluate(value, size)
+        except TaskError as error:
+            raise UnfitError(str(error), "a size that fits all", *place) from None
+
+
+def _check_hidden(task: Task) -> None:
+    hidden = task.sizes.hidden
+    if hidden == HiddenSizes(dims={}):
+        return
+    _check_dims(hidden.dims, task, "a table", ("sizes", "hidden", "dims"))
+    for name, limits in hidden.dims.items():
+        place = ("sizes", "hidden", "dims", name, "max")
+        least, step = limits.minimum, limits.multiple_of
+        if limits.maximum < least:
+            raise UnfitError(limits.maximum, f"a whole number of at least {least}", *place)
+        if limits.maximum // step * step < least:
+            expected = f"room for a multiple of {step} from {least} on"
+            raise UnfitError(limits.maximum, expected, *place)
+
+
+def _check_dims(given: Collection[str], task: Task, expected: str, place: Place) -> None:
+    for name in task.dims:
+        if name not in given:
+            raise UnfitError("nothing", expected, *place, name)
+    for name in given:
+        if name not in task.dims:
+            raise UnfitError("an unknown key", f"one of {', '.join(task.dims)}", *place, name)
+
+
+def _required(path: Path) -> Path:
+    if not path.is_file():
+        raise TaskError(f"{path}: not found; expected a file")
+    return path
+
+
+def _optional(path: Path) -> Path | None:
+    return path if path.is_file() else None
+
+
+def _text_of(path: Path) -> str:
+    try:
+        text = _required(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise TaskError(f"{path}: cannot be read as text: {error}") from None
+    if not text.strip():
+        raise TaskError(f"{path}: is empty; expected some text")
+    return text
+
 
 _SHIPPED = Path(__file__).resolve().parent
 

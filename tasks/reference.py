@@ -37,7 +37,7 @@ from pathlib import Path
 from typing import Any
 
 from cuda_llm.errors import TaskError
-from cuda_llm.tasks.shapes import scalar_value, shape_of
+from cuda_llm.tasks.sizes import scalar_value, shape_of
 from cuda_llm.tasks.task import ArgumentRole, Task, TaskArgument
 
 Arrays = Mapping[str, Any]

@@ -1,7 +1,6 @@
 """The entry point of a task as C++ sees it."""
 
-from cuda_llm.tasks.dtypes import CTYPES, HEADERS
-from cuda_llm.tasks.task import ArgumentRole, Task, TaskArgument
+from cuda_llm.tasks.task import CTYPES, HEADERS, ArgumentRole, Task, TaskArgument
 
 
 def signature(task: Task) -> str:

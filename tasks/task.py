@@ -1,17 +1,45 @@
 """What a task is, as values, which are also the schema of `task.toml`.
 
 A task is read from its folder by `tasks.loader.load_task`.
+
+What a task is, as values, which are also the schema of `task.toml`.
+
+A task is read from its folder by `tasks.loader.load_task`.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, ClassVar
 
 from cuda_llm.data_file import Amount, Count, Identifier, Positive, Rule, Text, UnfitError
-from cuda_llm.tasks.dtypes import CTYPES
 from cuda_llm.tasks.expressions import Expression, OptionalExpression
+
+CTYPES: Mapping[str, str] = MappingProxyType(
+    {
+        "float16": "half",
+        "float32": "float",
+        "float64": "double",
+        "int8": "signed char",
+        "int16": "short",
+        "int32": "int",
+        "int64": "long long",
+        "uint8": "unsigned char",
+        "uint16": "unsigned short",
+        "uint32": "unsigned int",
+        "uint64": "unsigned long long",
+        "bool": "bool",
+    }
+)
+HEADERS: Mapping[str, str] = MappingProxyType({"half": "cuda_fp16.h"})
+"""C++ type to the header that declares it."""
+
+
+def is_float(dtype: str) -> bool:
+    """Tells whether elements of `dtype` are floating-point numbers."""
+    return dtype.startswith("float")
 
 
 def _one_of(names: Iterable[str]) -> Rule:

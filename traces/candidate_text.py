@@ -3,20 +3,28 @@
 from collections.abc import Iterator
 
 from cuda_llm.errors import UsageError
-from cuda_llm.fact_wording import place
-from cuda_llm.outcomes import NoCode, Passed
+from cuda_llm.fact_wording import describe_spot
+from cuda_llm.failures import NoCode
+from cuda_llm.outcomes import Passed
 from cuda_llm.profile import Profile
-from cuda_llm.traces.chapter_text import INSIDE, say_order
-from cuda_llm.traces.figures import plural, say_idea, say_seconds, us
-from cuda_llm.traces.page import labelled, verbatim, wrapped
 from cuda_llm.traces.run_folder import RunFolder
-from cuda_llm.wording import describe, say_dims
+from cuda_llm.traces.run_text import INSIDE, describe_order
+from cuda_llm.traces.text import (
+    describe_idea,
+    describe_seconds,
+    labelled,
+    plural,
+    us,
+    verbatim,
+    wrapped,
+)
+from cuda_llm.wording import describe, describe_dims
 
 SHOWN = 8
 """Candidates that an error message names."""
 
 
-def tell_candidate(run: RunFolder, name: str) -> Iterator[str]:
+def describe_candidate(run: RunFolder, name: str) -> Iterator[str]:
     """The lines about one candidate. Raises UsageError where the run has none of that name."""
     there = run.candidates()
     if name not in there:
@@ -37,7 +45,7 @@ def tell_candidate(run: RunFolder, name: str) -> Iterator[str]:
 def _order(run: RunFolder, name: str) -> Iterator[str]:
     brief = run.brief(name)
     if brief is not None:
-        order = say_order(brief, run.read_run().get("generator", ""))
+        order = describe_order(brief, run.read_run().get("generator", ""))
         yield from labelled("brief", f"round {brief.round}, {order}")
         if brief.history:
             yield from labelled("", f"knowing of {', '.join(brief.history)}")
@@ -69,7 +77,7 @@ def _answer(run: RunFolder, name: str) -> Iterator[str]:
     if isinstance(draft, NoCode):
         yield from labelled("answer", f"no kernel ({draft.kind}): {describe(draft)[0]}")
     elif draft is not None:
-        text = say_idea(draft.idea, draft.tunables)
+        text = describe_idea(draft.idea, draft.tunables)
         if text:
             yield from labelled("idea", text)
 
@@ -91,7 +99,7 @@ def _verdict(run: RunFolder, name: str) -> Iterator[str]:
     if isinstance(verdict, Passed) and verdict.profile is not None:
         yield from _profile(verdict.profile)
     if attempt is not None and attempt.seconds:
-        yield from labelled("took", say_seconds(attempt.seconds))
+        yield from labelled("took", describe_seconds(attempt.seconds))
 
 
 def _profile(profile: Profile) -> Iterator[str]:
@@ -99,11 +107,11 @@ def _profile(profile: Profile) -> Iterator[str]:
         faster = ""
         if size.baseline_us is not None and size.speedup is not None:
             faster = f", baseline {us(size.baseline_us)}, {size.speedup:.2f}x"
-        yield from labelled(size.source, f"{say_dims(size.dims)}: {us(size.time_us)}{faster}")
+        yield from labelled(size.source, f"{describe_dims(size.dims)}: {us(size.time_us)}{faster}")
     if profile.speedup is not None:
         yield from labelled("speed", f"{profile.speedup:.2f}x the baseline's, on {profile.device}")
     for found in profile.bottlenecks:
-        spot = f" at {place(found.spot)}" if found.spot else ""
+        spot = f" at {describe_spot(found.spot)}" if found.spot else ""
         yield from labelled("limited by", f"{found.share:.0%} {found.explanation}{spot}")
         if found.advice:
             yield from wrapped(found.advice, indent=INSIDE)

@@ -12,8 +12,8 @@ import sys
 from collections.abc import Iterator
 from typing import Any, get_args
 
+from cuda_llm.traces.event_log import NAMED
 from cuda_llm.traces.events import VERSION, Event
-from cuda_llm.traces.recorder import NAMED
 from cuda_llm.traces.run_folder import FILES
 
 _UNKNOWN_NUMBER = {"enum": ["inf", "-inf", "nan"]}

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from cuda_llm.errors import UsageError
-from cuda_llm.traces.recorder import is_being_written
+from cuda_llm.traces.event_log import is_being_written
 from cuda_llm.traces.run_folder import RunFolder
 
 RUNS = Path("traces/runs")

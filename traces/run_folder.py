@@ -37,9 +37,10 @@ from typing import Any, TypeVar
 from cuda_llm.codec import decode, decode_verdict, encode, encode_verdict
 from cuda_llm.conversation import Call, Reply
 from cuda_llm.errors import UsageError
-from cuda_llm.outcomes import NoCode, Passed, Verdict
+from cuda_llm.failures import NoCode
+from cuda_llm.outcomes import Passed, Verdict
 from cuda_llm.search import Attempt, Brief, Draft, Hint
-from cuda_llm.traces.whole_file import copy_whole, read_text, write_whole
+from cuda_llm.traces.files import copy_file, read_text, write_file
 
 T = TypeVar("T")
 
@@ -176,7 +177,7 @@ class RunFolder:
 
     def write_source(self, name: str, text: str) -> str:
         """Keep a source; its SHA-256."""
-        write_whole(self.candidate(name) / "source.cu", text)
+        write_file(self.candidate(name) / "source.cu", text)
         return _sha(text)
 
     def source(self, attempt: str) -> str:
@@ -214,11 +215,11 @@ class RunFolder:
 
     def keep_file(self, name: str, file: str, made: Path) -> None:
         """Keep what a tool made of a candidate. Raises UsageError where it cannot be written."""
-        copy_whole(self.candidate(name) / file, made)
+        copy_file(self.candidate(name) / file, made)
 
     def write_build_log(self, name: str, text: str) -> None:
         """Keep what the compiler said."""
-        write_whole(self.candidate(name) / "build.log", text)
+        write_file(self.candidate(name) / "build.log", text)
 
     def write_verdict(self, name: str, verdict: Verdict) -> None:
         """Keep what became of a candidate; the profile of one that passed beside it."""
@@ -259,12 +260,12 @@ class RunFolder:
     def keep_prompt(self, call: Call) -> None:
         """Keep what is about to be asked. A prompt without a reply is a call that never ended."""
         parts = [f"## {message.role}\n\n{message.text.rstrip()}\n" for message in call.messages]
-        write_whole(self._below(call.id) / "prompt.md", "\n".join(parts))
+        write_file(self._below(call.id) / "prompt.md", "\n".join(parts))
 
     def keep_reply(self, call: str, reply: Reply) -> None:
         """Keep an answer; reply.json first, because it is what says that the call is over."""
         self._write_json(f"{call}/reply.json", encode(reply))
-        write_whole(self._below(call) / "reply.md", reply.text)
+        write_file(self._below(call) / "reply.md", reply.text)
 
     def _below(self, name: str) -> Path:
         """A path inside the run, whatever an agent calls its files."""
@@ -273,7 +274,7 @@ class RunFolder:
         return self.path / name
 
     def _write_json(self, name: str, data: Any) -> None:
-        write_whole(
+        write_file(
             self._below(name),
             json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False) + "\n",
         )

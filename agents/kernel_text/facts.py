@@ -1,17 +1,49 @@
-"""What the text of a kernel shows. A heuristic: no macro is expanded, no type is known.
+"""What a kernel's text shows: its techniques, its shared memory, its barriers, its accesses.
+
+What the text of a kernel shows. A heuristic: no macro is expanded, no type is known.
 
 Good enough to point at a line and to see which techniques a kernel uses already; never a reason to
 refuse one.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from cuda_llm.agents.kernel_text.blocks import Block, read_blocks
-from cuda_llm.agents.kernel_text.code import blank_comments
-from cuda_llm.agents.kernel_text.signs import ATOMIC, SIGNS, VECTOR
+from cuda_llm.agents.kernel_text.outline import CodeBlock, read_blocks
+from cuda_llm.agents.kernel_text.tokens import blank_comments
+
+VECTOR = re.compile(
+    r"reinterpret_cast\s*<\s*(?:const\s+)?\w*(?:[2348])\s*(?:const\s*)?\*"
+    r"|\(\s*(?:const\s+)?(?:u?int|float|double|half|short|char|long)(?:long)?[248]\s*\*\s*\)"
+)
+ATOMIC = re.compile(r"\batomic[A-Z]\w*\s*\(|\b(?:red|atom)\.(?:global|shared)")
+
+TECHNIQUE_PATTERNS: Mapping[str, re.Pattern[str]] = {
+    "padding": re.compile(r"__shared__[^;]*\[[^\]]*\+\s*\d+\s*\]|__shared__[^;]*\[(?:17|33|65)\]"),
+    "swizzle": re.compile(r"\[[^\]\n]*\^[^\]\n]*\]"),
+    "vector_access": VECTOR,
+    "unrolling": re.compile(r"#\s*pragma\s+unroll"),
+    "warp_shuffle": re.compile(r"__shfl_\w+|__reduce_\w+_sync|\.shfl(?:_\w+)?\s*\("),
+    "warp_reduce": re.compile(r"__reduce_\w+_sync"),
+    "bulk_copy": re.compile(r"cp\.async\.bulk|cuda_tma|CUtensorMap"),
+    "private_copies": re.compile(
+        r"__shared__[^;]*\[\s*\w*[wW]arps?\w*\s*\]|\b\w*(?:[wW]arp|[cC]opy)\w*\s*\*\s*\w*[bB]ins"
+    ),
+    "async_copy": re.compile(r"cp\.async|__pipeline_memcpy_async|memcpy_async"),
+    "launch_bounds": re.compile(r"__launch_bounds__"),
+    "grid_stride": re.compile(
+        r"\+=\s*\(?[^;)]*(?:gridDim\.\w[^;)]*blockDim|blockDim\.\w[^;)]*gridDim|stride)"
+    ),
+    "register_blocking": re.compile(
+        r"(?<!__shared__ )\b(?:float|double|int|half)\d?\s+\w+\s*(?:\[[^\]]+\]){1,2}\s*=\s*\{"
+    ),
+    "double_buffering": re.compile(
+        r"__shared__[^;]*\[\s*2\s*\]|\bstage\s*\^=\s*1|\bbuf\w*\s*\^=\s*1"
+    ),
+}
+"""By name of a technique."""
 
 _LAUNCH = re.compile(r"\b(?P<kernel>\w+)\s*(?:<[^<>;{}]*>)?\s*<<<(?P<how>.*?)>>>", re.DOTALL)
 _SHARED = re.compile(
@@ -55,7 +87,7 @@ class SourceFacts:
         return blank_comments(self.text)
 
     @cached_property
-    def blocks(self) -> tuple[Block, ...]:
+    def blocks(self) -> tuple[CodeBlock, ...]:
         """Everything in braces, and single statements below an `if`, `for` or `while`."""
         return read_blocks(self.code)
 
@@ -98,19 +130,21 @@ class SourceFacts:
     @cached_property
     def uses(self) -> frozenset[str]:
         """Techniques the kernel shows signs of, by the names of `SIGNS`."""
-        return frozenset(name for name, pattern in SIGNS.items() if pattern.search(self.code))
+        return frozenset(
+            name for name, pattern in TECHNIQUE_PATTERNS.items() if pattern.search(self.code)
+        )
 
     def line(self, number: int) -> str:
         """That line of code, stripped; empty beyond the end."""
         lines = self.code.splitlines()
         return lines[number - 1].strip() if 0 < number <= len(lines) else ""
 
-    def around(self, line: int, *kinds: str) -> tuple[Block, ...]:
+    def around(self, line: int, *kinds: str) -> tuple[CodeBlock, ...]:
         """Blocks of those kinds that hold `line`, innermost first."""
         inside = [b for b in self.blocks if b.first <= line <= b.last and b.kind in kinds]
         return tuple(sorted(inside, key=lambda b: (b.last - b.first, -b.first)))
 
-    def kernel_around(self, line: int) -> Block | None:
+    def kernel_around(self, line: int) -> CodeBlock | None:
         """The function that holds `line`."""
         return next(iter(self.around(line, "function")), None)
 
@@ -123,7 +157,7 @@ class SourceFacts:
         conditions += [own] if re.search(r"\bif\s*\(|\?", own) else []
         return tuple(c for c in conditions if re.search(r"[<>]=?|==|!=|&&|\|\|", c))
 
-    def branch_around(self, line: int) -> Block | None:
+    def branch_around(self, line: int) -> CodeBlock | None:
         """The innermost `if` or `else` that holds `line` and asks about the thread."""
         for block in self.around(line, "if", "else"):
             if block.kind == "else" or re.search(

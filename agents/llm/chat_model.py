@@ -1,21 +1,97 @@
-"""Opens a chat model behind an OpenAI-compatible endpoint.
+"""Opens a chat model behind an OpenAI-compatible endpoint, and keeps its key secret.
 
 What is asked is what is sent: every option travels in `extra_body`, because langchain drops or
 renames fields by the model's name even where the endpoint is not OpenAI's. Retries are off in the
-client; `retry.py` is the one layer that repeats a request.
+client; `retry.py` is the one layer that repeats a request. Reasoning and streamed refusals, which
+langchain-openai drops, are kept: the two methods overridden for that are private, and
+`tests/agents/llm/test_chat_model.py` fails when they change.
 """
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from cuda_llm.agents.llm.prices import OPENAI
+from cuda_llm.agents.llm.pricing import OPENAI
+from cuda_llm.conversation import Reply
 from cuda_llm.errors import MissingError, UsageError
+from cuda_llm.redaction import HIDDEN, LEAST
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
+    from langchain_core.messages import BaseMessage
+    from langchain_openai import ChatOpenAI
+
+
+def secrets_of(model: "BaseChatModel") -> tuple[str, ...]:
+    """What a client keeps secret: fields of pydantic's SecretStr."""
+    fields = getattr(model, "__dict__", {}).values()
+    found = (one.get_secret_value() for one in fields if hasattr(one, "get_secret_value"))
+    return tuple(one for one in found if isinstance(one, str) and len(one) >= LEAST)
+
+
+def remove_secrets(secrets: Iterable[str], text: str) -> str:
+    """The text with each secret replaced."""
+    for secret in secrets:
+        text = text.replace(secret, HIDDEN)
+    return text
+
+
+def remove_reply_secrets(secrets: Iterable[str], reply: Reply) -> Reply:
+    """The reply with each secret replaced."""
+    hidden = tuple(secrets)
+    return replace(
+        reply,
+        text=remove_secrets(hidden, reply.text),
+        reasoning=remove_secrets(hidden, reply.reasoning),
+        refusal=remove_secrets(hidden, reply.refusal),
+        finish=remove_secrets(hidden, reply.finish),
+        model=remove_secrets(hidden, reply.model),
+    )
+
+
+REASONING = "reasoning_content"
+"""Key of the reasoning among a message's `additional_kwargs`, whatever the server calls it."""
+
+
+@cache
+def reasoning_chat_model() -> type["ChatOpenAI"]:
+    """The class; made on first use because importing langchain takes a second."""
+    from langchain_core.outputs import ChatGenerationChunk, ChatResult
+    from langchain_openai import ChatOpenAI
+
+    class ReasoningChatOpenAI(ChatOpenAI):
+        def _create_chat_result(
+            self, response: Any, generation_info: dict[str, Any] | None = None
+        ) -> ChatResult:
+            result = super()._create_chat_result(response, generation_info)
+            whole = response if isinstance(response, dict) else response.model_dump(warnings=False)
+            for generation, choice in zip(result.generations, whole["choices"], strict=True):
+                _keep(generation.message, choice["message"])
+            return result
+
+        def _convert_chunk_to_generation_chunk(
+            self, chunk: dict[str, Any], default_chunk_class: type, base_generation_info: Any
+        ) -> ChatGenerationChunk | None:
+            made = super()._convert_chunk_to_generation_chunk(
+                chunk, default_chunk_class, base_generation_info
+            )
+            if made is not None and chunk.get("choices"):
+                _keep(made.message, chunk["choices"][0].get("delta") or {})
+            return made
+
+    return ReasoningChatOpenAI
+
+
+def _keep(message: "BaseMessage", sent: Mapping[str, Any]) -> None:
+    reasoning = sent.get("reasoning_content") or sent.get("reasoning")
+    if isinstance(reasoning, str) and reasoning:
+        message.additional_kwargs[REASONING] = reasoning
+    if sent.get("refusal"):
+        message.additional_kwargs["refusal"] = sent["refusal"]
+
 
 NO_KEY = "none"
 """Sent to endpoints of one's own, which mostly want no key; those that do answer 401."""
@@ -61,7 +137,7 @@ def open_chat_model(
     import openai
     from pydantic import SecretStr
 
-    from cuda_llm.agents.llm.reasoning import reasoning_chat_model
+    pass  # RELAYOUT
 
     options = options or options_from_settings()
     address = find_endpoint(base_url)

@@ -1,16 +1,256 @@
-"""The generator that asks a chat model."""
+"""The generator that asks a chat model, and reads the kernel out of the reply or names what is
+wrong with it.
+"""
 
-from dataclasses import replace
+import html
+import re
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import TYPE_CHECKING
 
-from cuda_llm.agents.llm.read_reply import read_reply
+from cuda_llm.agents.kernel_text.outline import (
+    defines_solve,
+    is_balanced,
+    kernels_defined,
+    kernels_launched,
+)
+from cuda_llm.agents.prompting.quote import one_line
 from cuda_llm.agents.prompting.render import PROMPT_TOKENS, render_prompt
 from cuda_llm.agents.prompting.templates import Templates
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.tunables.read import read_space
-from cuda_llm.agents.tunables.tunable import Space
-from cuda_llm.conversation import Ask, Call, CallFailed
-from cuda_llm.outcomes import NoCode
+from cuda_llm.agents.tunables.space import Space
+from cuda_llm.conversation import Ask, Call, CallFailed, Reply
+from cuda_llm.failures import NoCode
 from cuda_llm.search import Author, Brief, Draft
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.token import Token
+
+_REASONING = ("think", "thinking", "reasoning", "scratchpad")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FencedBlock:
+    """One fenced block."""
+
+    language: str
+    """First word behind the fence, lower case; empty where there is none."""
+    text: str
+    closed: bool
+
+
+def find_blocks(text: str) -> tuple[FencedBlock, ...]:
+    """Every fenced block, in order; the last may lack its end."""
+    tokens = _parser().parse(text)
+    return tuple(_block(token) for token in tokens if token.type == "fence")
+
+
+def without_reasoning(text: str) -> str:
+    """`text` without what a model thought aloud: `<think>...</think>` and its kin.
+
+    A closing tag alone ends reasoning whose beginning the server cut away; an opening tag alone
+    begins reasoning that never ended.
+    """
+    for tag in _REASONING:
+        opening, closing = f"<{tag}>", f"</{tag}>"
+        kept, rest = [], text
+        while (start := rest.find(opening)) >= 0:
+            end = rest.find(closing, start)
+            kept.append(rest[:start])
+            rest = rest[end + len(closing) :] if end >= 0 else ""
+        text = "".join(kept) + rest.rpartition(closing)[2]
+    return text
+
+
+@cache
+def _parser() -> "MarkdownIt":
+    """A parser that knows fences and quotations alone.
+
+    Without lists and indented code, a fence counts at any depth, and code that a model indents less
+    than the list around it does not end its block.
+    """
+    from markdown_it import MarkdownIt
+
+    return MarkdownIt("zero").enable(["fence", "blockquote"]).disable("inline")
+
+
+def _block(token: "Token") -> FencedBlock:
+    words = token.info.lower().split()
+    language = words[0].strip("{}.:,") if words else ""
+    first, end = token.map or (0, 0)
+    inside = token.content.count("\n") + bool(token.content and token.content[-1] != "\n")
+    return FencedBlock(
+        language=language,
+        text=token.content.removesuffix("\n"),
+        closed=end - first == inside + 2,
+    )
+
+
+MOST_SOURCE = 200_000
+"""Characters of a kernel; nobody writes so long a one by hand."""
+MOST_REPLY = 1_000_000
+MOST_IDEA = 100
+
+NO_CODE = {
+    "empty": "the reply was empty: answer with one fenced block that holds the whole file",
+    "only_reasoning": "nothing followed the reasoning: reason less, then give the whole file",
+    "truncated": "the reply was cut off before the file was complete: reason less, leave out "
+    "explanations, and give the whole file, a shorter one",
+    "content_filter": "the server's content filter withheld the reply: answer with the file alone",
+    "refused": "the model declined: this is ordinary numerical code, answer with the file",
+    "no_code": "the reply held prose and no code: answer with one fenced block that holds the "
+    "whole file",
+    "no_solve": 'the code in the reply never defines `extern "C" void solve(...)`: answer with '
+    "the whole file",
+    "diff": "the reply was a patch: answer with the whole file, not with changes to it",
+    "other_language": "the reply was not CUDA C++: answer with a .cu file, without Python around "
+    "it",
+    "too_long": f"the file has more than {MOST_SOURCE:,} characters: write a shorter one",
+}
+"""By kind: what was wrong with a reply, and what the next prompt is told to do about it."""
+
+CUDA_LANGUAGES = {
+    "",
+    "cuda",
+    "cu",
+    "cpp",
+    "c++",
+    "cxx",
+    "c",
+    "cc",
+    "cuh",
+    "text",
+    "txt",
+    "plaintext",
+}
+_PYTHON = re.compile(
+    r"^[ \t]*(?:import [\w.]+(?: as \w+)?[ \t]*$|from [\w.]+ import |def \w+\(.*:[ \t]*$|@\w+)",
+    re.MULTILINE,
+)
+_FENCE_INSIDE_LINE = re.compile(r"(?<=[^\n`])```")
+_HUNK = re.compile(r"^@@ .*@@|^(?:---|\+\+\+) \S", re.MULTILINE)
+_CODE_BEGINS = re.compile(
+    r"^(?:#\s*(?:include|define|pragma|if)|//|/\*|template\b|__global__|__device__|extern\b|static\b"
+    r"|using\b|namespace\b|constexpr\b|typedef\b|struct\b)",
+    re.MULTILINE,
+)
+_ESCAPED = re.compile(r"#\s*include\s*&lt;|&lt;&lt;&lt;")
+_REFUSAL = re.compile(
+    r"\b(?:I(?:'m| am) (?:sorry|unable|not able)|I (?:can(?:no|')t|won't|will not|must decline))\b",
+    re.IGNORECASE,
+)
+_IDEA = re.compile(r"^\s*(?:[#*>\s]*)(?:idea|approach|name)\b[\s*]*[:\-]\s*(.+)$", re.I | re.M)
+_COMMENT = re.compile(r"\s*(?://+|/\*+)\s*(.*?)\s*(?:\*/)?\s*\Z")
+
+
+def read_reply(reply: Reply) -> Draft | NoCode:
+    """The kernel in `reply`. A NoCode names what is wrong by its kind; see `NO_CODE`."""
+    if reply.finish == "content_filter":
+        return _no_code("content_filter")
+    text = without_reasoning(_normal(reply.text[:MOST_REPLY])).strip()
+    blocks = find_blocks(text)
+    if _choose(blocks) is None:
+        blocks = find_blocks(_FENCE_INSIDE_LINE.sub("\n```", text))
+    source = _choose(blocks) or _bare(text, blocks)
+    cut = reply.finish == "length"
+    if source is None:
+        return _why_none(reply, text, blocks, cut=cut)
+    if _is_cut(blocks, source, cut=cut):
+        return _no_code("truncated")
+    source = html.unescape(source) if _ESCAPED.search(source) else source
+    if len(source) > MOST_SOURCE:
+        return _no_code("too_long")
+    return Draft(source=source.strip("\n") + "\n", idea=_idea(source, text))
+
+
+def _normal(text: str) -> str:
+    return text.replace("\r\n", "\n").replace("\r", "\n").replace("\ufeff", "").replace("\0", "")
+
+
+def _choose(blocks: tuple[FencedBlock, ...]) -> str | None:
+    """The last block with `solve`, and before it what it launches and does not define."""
+    code = [block for block in blocks if _is_cuda(block)]
+    whole = [block for block in code if defines_solve(_plain(block.text))]
+    if not whole:
+        return None
+    chosen = whole[-1].text
+    missing = kernels_launched(chosen) - kernels_defined(chosen)
+    if not missing:
+        return chosen
+    parts = [block.text for block in code if block not in whole]
+    useful = [part for part in parts if kernels_defined(part) & missing]
+    found = frozenset().union(*(kernels_defined(part) for part in useful))
+    return "\n\n".join([*useful, chosen]) if missing <= found else chosen
+
+
+def _bare(text: str, blocks: tuple[FencedBlock, ...]) -> str | None:
+    """Code without a fence around it: from the first line that looks like code to the last `}`."""
+    if blocks or _is_python(text) or not defines_solve(_plain(text)):
+        return None
+    begin = _CODE_BEGINS.search(_plain(text))
+    code = text[begin.start() if begin else 0 :]
+    whole = code[: code.rfind("}") + 1]
+    return whole if defines_solve(_plain(whole)) else code
+
+
+def _is_cut(blocks: tuple[FencedBlock, ...], source: str, *, cut: bool) -> bool:
+    """Whether the file ends before its end: unclosed, and cut off or with open braces."""
+    unclosed = not blocks or (not blocks[-1].closed and blocks[-1].text in source)
+    return unclosed and (cut or not is_balanced(source))
+
+
+def _why_none(reply: Reply, text: str, blocks: tuple[FencedBlock, ...], *, cut: bool) -> NoCode:
+    if reply.refusal:
+        return _no_code("refused", one_line(reply.refusal))
+    if cut or (blocks and not blocks[-1].closed and not is_balanced(blocks[-1].text)):
+        return _no_code("truncated")
+    if not text:
+        thought = reply.reasoning.strip() or reply.text.strip()
+        return _no_code("only_reasoning" if thought else "empty")
+    if any(block.language in ("diff", "patch") or _HUNK.search(block.text) for block in blocks):
+        return _no_code("diff")
+    if _HUNK.search(text):
+        return _no_code("diff")
+    if any(_is_python(block.text) for block in blocks) or _is_python(text):
+        return _no_code("other_language")
+    if blocks or "__global__" in text:
+        return _no_code("no_solve")
+    if _REFUSAL.search(text[:400]):
+        return _no_code("refused", one_line(text))
+    return _no_code("no_code")
+
+
+def _no_code(kind: str, said: str = "") -> NoCode:
+    return NoCode(kind=kind, reason=NO_CODE[kind], said=said)
+
+
+def _is_cuda(block: FencedBlock) -> bool:
+    if _HUNK.search(block.text):
+        return False
+    return block.language in CUDA_LANGUAGES and not _is_python(block.text)
+
+
+def _is_python(text: str) -> bool:
+    return _PYTHON.search(text) is not None
+
+
+def _plain(text: str) -> str:
+    return html.unescape(text) if _ESCAPED.search(text) else text
+
+
+def _idea(source: str, text: str) -> str:
+    """The comment the file begins with; else what the prose calls its idea."""
+    for line in source.strip().split("\n")[:3]:
+        comment = _COMMENT.match(line)
+        if comment is None:
+            break
+        words = re.sub(r"^(?:idea|name)\s*:\s*", "", comment[1], flags=re.I).strip("*=- ")
+        if words and not words.endswith((".cu", ".cuh", ".cpp")):
+            return one_line(words, MOST_IDEA)
+    named = _IDEA.search(text.partition("```")[0])
+    return one_line(named[1].strip("* "), MOST_IDEA) if named else ""
 
 
 class LlmGenerator:

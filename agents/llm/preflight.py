@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 from cuda_llm.agents.llm.budget import Bound, Budget
 from cuda_llm.agents.llm.chat_model import show_endpoint
-from cuda_llm.agents.llm.desk import ASSUMED_OUTPUT_TOKENS, Desk
-from cuda_llm.agents.llm.prices import Price
+from cuda_llm.agents.llm.client import ASSUMED_OUTPUT_TOKENS, ModelClient
+from cuda_llm.agents.llm.pricing import Price
 from cuda_llm.agents.llm.retry import RetryPolicy
 from cuda_llm.conversation import Call, CallFailed, Message, Reply
 from cuda_llm.errors import MissingError, UsageError
@@ -64,10 +64,10 @@ async def check_model(
     check_limits(name, endpoint, budget, price, round, output_tokens)
     events: list[Event] = []
     policy = policy or RetryPolicy()
-    client = Desk(
+    client = ModelClient(
         model=model,
         name=name,
-        store=_NoVault(),
+        store=_NoStore(),
         record=events.append,
         budget=budget,
         policy=replace(policy, tries=min(policy.tries, 2)),
@@ -169,7 +169,7 @@ async def _list_models(model: "BaseChatModel") -> tuple[str, ...]:
         return ()
 
 
-class _NoVault:
+class _NoStore:
     """A probe is asked every time."""
 
     def load_reply(self, call: str) -> Reply | None:

@@ -1,14 +1,168 @@
-"""The one layer that repeats a request, and its policy."""
+"""Failures of an endpoint by kind, and the one layer that repeats a request after those that may
+pass.
+"""
 
 import random
-from collections.abc import Awaitable, Callable
+import re
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
 
-from cuda_llm.agents.llm.classify import Failure
+from cuda_llm.wording import printable
 
 if TYPE_CHECKING:
     from tenacity import RetryCallState
+
+RETRIED = {"rate_limited", "server_error", "unreachable", "timed_out", "cut_off", "not_json"}
+"""Failures that may be gone the next time."""
+
+UNCERTAIN = {"timed_out", "cut_off", "not_json"}
+"""Failures after which the server may still have written an answer, and bill it."""
+
+NO_ACCESS = {401, 402, 403}
+
+_BROKEN = {"ReadError", "WriteError", "CloseError", "RemoteProtocolError"}
+"""httpx's names of a connection that was made and then broke."""
+
+_TOO_LONG = re.compile(
+    r"context.?(length|size|window)|maximum context|too many tokens|prompt is too long", re.I
+)
+_NO_MODEL = re.compile(
+    r"model\b.{0,200}\b(not (exist|found)|does not exist|unknown)|(unknown|invalid|no such) model",
+    re.I | re.S,
+)
+_NO_BALANCE = re.compile(r"insufficient.{0,10}(quota|balance|fund)|exceeded.{0,20} quota", re.I)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """Why one request gave no answer."""
+
+    kind: str
+    """As in CallFailed."""
+    detail: str
+    retry_after_s: float | None = None
+    """What the server asks to wait."""
+    status: int = 0
+    """Of the HTTP answer; 0 where there was none."""
+
+    @property
+    def retried(self) -> bool:
+        """Whether the same request may succeed later."""
+        return self.kind in RETRIED
+
+
+def classify_error(error: BaseException) -> Failure:
+    """Name what a model's client raised; it may be any client, not only OpenAI's."""
+    import openai
+
+    match error:
+        case openai.APITimeoutError() | TimeoutError():
+            return Failure(kind="timed_out", detail="no answer in time")
+        case openai.APIStatusError():
+            return _classify_status(error.status_code, _message_of(error), error.response.headers)
+        case openai.APIConnectionError():
+            return _classify_connection(error)
+        case openai.APIError() if not isinstance(error, openai.APIResponseValidationError):
+            return _classify_status(500, _message_of(error), {})
+        case ValueError() if error.args and isinstance(error.args[0], dict):
+            return _classify_body(error.args[0])
+        case (
+            RecursionError()
+            | TypeError()
+            | ValueError()
+            | LookupError()
+            | AttributeError()
+            | openai.OpenAIError()
+        ):
+            return Failure(kind="not_json", detail=f"no chat completion: {_message_of(error)}")
+        case _ if isinstance(status := getattr(error, "status_code", None), int):
+            response = getattr(error, "response", None)
+            return _classify_status(status, _message_of(error), getattr(response, "headers", {}))
+        case _:
+            return Failure(
+                kind="server_error", detail=f"{type(error).__name__}: {_message_of(error)}"
+            )
+
+
+def _classify_status(status: int, message: str, headers: Mapping[str, str]) -> Failure:
+    if 300 <= status < 400:
+        message = f"it redirects to {_place(headers)}; name that address with --base-url"
+    detail = f"HTTP {status}: {message}"
+    if status in NO_ACCESS or (status == 429 and _NO_BALANCE.search(message)):
+        kind = "no_access"
+    elif status == 429:
+        kind = "rate_limited"
+    elif _TOO_LONG.search(message) or status == 413:  # llama.cpp has called this a 500
+        kind = "too_long"
+    elif status in (408, 409, 425) or status >= 500:
+        kind = "server_error"
+    elif _NO_MODEL.search(message):
+        kind = "unknown_model"
+    else:
+        kind = "refused_request"
+    wait_s = read_retry_after(headers, datetime.now(UTC))
+    return Failure(kind=kind, detail=detail, retry_after_s=wait_s, status=status)
+
+
+def _place(headers: Mapping[str, str]) -> str:
+    """Where a redirect leads, without what may be a secret in it."""
+    parts = urlsplit(headers.get("location", ""))
+    place = parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
+    return printable(place.removesuffix("/chat/completions")) or "nowhere"
+
+
+def _classify_connection(error: BaseException) -> Failure:
+    """A connection that was never made, or one that broke: the cause knows."""
+    causes = []
+    cause = error.__cause__
+    while cause is not None:
+        causes.append(cause)
+        cause = cause.__cause__
+    broken = next((one for one in causes if type(one).__name__ in _BROKEN), None)
+    if broken is not None:
+        return Failure(kind="cut_off", detail=_message_of(broken))
+    return Failure(kind="unreachable", detail=_message_of(causes[-1] if causes else error))
+
+
+def _classify_body(body: Mapping[str, Any]) -> Failure:
+    """A 200 whose body is an error, as gateways send it."""
+    code = str(body.get("code"))
+    status = int(code) if code.isdigit() and 400 <= int(code) < 600 else 500
+    return _classify_status(status, _words(body), {})
+
+
+def read_retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
+    """Seconds that `Retry-After` asks to wait, given as a number or as a date."""
+    value = headers.get("retry-after", "").strip()
+    if re.fullmatch(r"\d+(\.\d+)?", value):
+        return float(value)
+    try:
+        when = parsedate_to_datetime(value)
+    except (TypeError, ValueError):
+        return None
+    when = when if when.tzinfo else when.replace(tzinfo=UTC)
+    return max((when - now).total_seconds(), 0.0)
+
+
+def _message_of(error: BaseException, most: int = 300) -> str:
+    """The message in one line that is safe to print: the server's own words where it sent some."""
+    body = getattr(error, "body", None)
+    words = _words(body) if isinstance(body, Mapping) else str(error)
+    text = printable(" ".join(words.split())) or type(error).__name__
+    return text if len(text) <= most else f"{text[:most]} ..."
+
+
+def _words(body: Mapping[str, Any]) -> str:
+    """An error's message, with its code where that says more."""
+    message = str(body.get("message") or body)
+    code = body.get("code")
+    adds = isinstance(code, str) and code and code not in message
+    return f"{message} ({code})" if adds else message
+
 
 T = TypeVar("T")
 

@@ -3,16 +3,19 @@
 from dataclasses import replace
 from itertools import islice
 
-from cuda_llm.agents.playbook.describe import describe_point
-from cuda_llm.agents.playbook.kernels import Kernels
-from cuda_llm.agents.playbook.search import History, depart, propose
-from cuda_llm.agents.playbook.told import tell
-from cuda_llm.agents.playbook.wishes import find_wishes
+from cuda_llm.agents.playbook.kernels import TunableKernel, describe_point
+from cuda_llm.agents.playbook.search import (
+    History,
+    hint_preferences,
+    propose,
+    propose_other_structures,
+    tried_points,
+)
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.tunables.read import read_space
-from cuda_llm.agents.tunables.tunable import Misdeclared
+from cuda_llm.agents.tunables.space import InvalidDeclaration
 from cuda_llm.errors import MissingError, TaskError
-from cuda_llm.outcomes import NoCode
+from cuda_llm.failures import NoCode
 from cuda_llm.search import Author, Brief, Draft, Kind
 from cuda_llm.tasks.task import Task
 
@@ -41,7 +44,7 @@ class PlaybookGenerator:
         points = self._propose(history, seed, count)
         point = points[brief.index - 1] if brief.index <= len(points) else None
         if brief.kind == Kind.DEPART:  # Strategies put these last; the last gets the first choice.
-            others = depart(self._kernels, history, points, seed)
+            others = propose_other_structures(self._kernels, history, points, seed)
             point = next(islice(others, count - brief.index, None), point)
         if point is None:
             return NoCode(reason="every kernel of the playbook was tried", kind="exhausted")
@@ -52,12 +55,12 @@ class PlaybookGenerator:
         """Returns what the brief may know of the attempts; no kernel is proposed twice anyway."""
         ours = [one for one in situation.attempts if one.written_by == self.written_by]
         history = History(
-            tried=tell(self._kernels, ours) if brief.components.history else (),
+            tried=tried_points(self._kernels, ours) if brief.components.history else (),
             seen=self._kernels.shas(ours),
         )
         if history.best is None or not brief.components.hints:
             return history
-        preferred = find_wishes(self._kernels.space, situation, history.best.point)
+        preferred = hint_preferences(self._kernels.space, situation, history.best.point)
         return replace(history, preferred=preferred)
 
     def _propose(self, history: History, seed: str, count: int) -> list[dict[str, int]]:
@@ -68,7 +71,7 @@ class PlaybookGenerator:
         return self._points
 
 
-def open_playbook(task: Task) -> Kernels:
+def open_playbook(task: Task) -> TunableKernel:
     """Opens the task's playbook. Raises MissingError without one, TaskError for a bad one."""
     if task.playbook is None:
         raise MissingError(
@@ -81,10 +84,10 @@ def open_playbook(task: Task) -> Kernels:
         msg = f"{task.playbook}: cannot be read: {error}"
         raise TaskError(msg) from error
     space = read_space(source)
-    if isinstance(space, Misdeclared):
+    if isinstance(space, InvalidDeclaration):
         msg = f"{task.playbook}:{space.line}: {space.reason}"
         raise TaskError(msg)
     if space is None:
         msg = f"{task.playbook}: declares no tunables; expected `#define NAME 1  // tunable: 1 2`"
         raise TaskError(msg)
-    return Kernels(source, space)
+    return TunableKernel(source, space)

@@ -5,18 +5,23 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 from itertools import islice
 
-from cuda_llm.agents.kernel_text.normal_form import normal_sha
-from cuda_llm.agents.tunables.space import points, sample_points, valid
-from cuda_llm.agents.tunables.tunable import Point, Space
+from cuda_llm.agents.kernel_text.tokens import normal_sha
+from cuda_llm.agents.tunables.space import Point, Space, is_valid, sample_points, valid_points
 from cuda_llm.agents.tunables.write import write_point
 from cuda_llm.search import Attempt
+
+
+def describe_point(point: Point) -> str:
+    """Returns the values in one line."""
+    return ", ".join(f"{name} {value}" for name, value in point.items())
+
 
 MAX_ENUMERATED = 4096
 """Spaces with more valid points are searched through a sample of them."""
 SAMPLE_SIZE = 1024
 
 
-class Kernels:
+class TunableKernel:
     """Writes the kernel at a point, and caches the hashes that show which points are equal."""
 
     def __init__(self, source: str, space: Space, *, keep_declarations: bool = False) -> None:
@@ -39,7 +44,7 @@ class Kernels:
     def point_of(self, tunables: Mapping[str, int]) -> dict[str, int] | None:
         """Returns the point an attempt was made at; None where it is not of this space."""
         point = {name: tunables[name] for name in self.space.defaults if name in tunables}
-        return point if valid(self.space, point) else None
+        return point if is_valid(self.space, point) else None
 
     def shas(self, attempts: Iterable[Attempt]) -> frozenset[str]:
         """Returns the hashes of the attempts at points of this space."""
@@ -54,4 +59,4 @@ class Kernels:
 
     @cached_property
     def _first_points(self) -> list[dict[str, int]]:
-        return list(islice(points(self.space), MAX_ENUMERATED + 1))
+        return list(islice(valid_points(self.space), MAX_ENUMERATED + 1))

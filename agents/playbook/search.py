@@ -1,5 +1,9 @@
-"""Proposes the points to try next; the same history gives the same points, in the same order."""
+"""Proposes the points to try next; the same history gives the same points, in the same order.
 
+What was tried comes from attempts, preferred values from the `tunable-hint` lines of a kernel.
+"""
+
+import math
 import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -7,11 +11,78 @@ from dataclasses import dataclass
 from enum import Enum
 from itertools import chain, cycle, islice
 
-from cuda_llm.agents.playbook.kernels import Kernels
-from cuda_llm.agents.playbook.spread import spread_out
-from cuda_llm.agents.playbook.study import Tried, ask
-from cuda_llm.agents.tunables.space import valid
-from cuda_llm.agents.tunables.tunable import Point, Space
+from cuda_llm.agents.playbook.kernels import TunableKernel
+from cuda_llm.agents.playbook.optuna_study import TriedPoint, suggest
+from cuda_llm.agents.situation import Situation
+from cuda_llm.agents.tunables.space import Point, Space, is_valid
+from cuda_llm.search import Attempt, Hint
+
+
+def tried_points(kernels: TunableKernel, attempts: Sequence[Attempt]) -> tuple[TriedPoint, ...]:
+    """Returns one entry for each attempt at a point of this space, by round and index.
+
+    An attempt that says nothing about its kernel (our own parts broke, or it was a duplicate) is
+    left out.
+    """
+    ordered = sorted(attempts, key=lambda one: (one.round, one.index))
+    points = [(one, kernels.point_of(one.tunables)) for one in ordered if _is_judged(one)]
+    return tuple(TriedPoint(point=point, score=_score(one)) for one, point in points if point)
+
+
+def _is_judged(attempt: Attempt) -> bool:
+    return attempt.code != "DUPLICATE" and not attempt.code.startswith("INFRA_")
+
+
+def _score(attempt: Attempt) -> float | None:
+    if not attempt.passed or not attempt.speedup:
+        return None
+    return math.log(attempt.speedup)
+
+
+def hint_preferences(space: Space, situation: Situation, best: Point) -> tuple[Point, ...]:
+    """Returns the preferred values under the newest hints, without those that `best` has.
+
+    Values for bottlenecks come before values for failures.
+    """
+    answered = {one.code for one in space.preferences}
+    codes = [
+        *_newest(situation.performance_hints, answered),
+        *_newest(situation.error_hints, answered),
+    ]
+    return tuple(
+        preference.values
+        for code in dict.fromkeys(codes)
+        for preference in space.preferences
+        if preference.code == code and not preference.values.items() <= best.items()
+    )
+
+
+def _newest(hints: Sequence[Hint], answered: set[str]) -> list[str]:
+    """Returns the codes in `answered` that hints of the newest round have."""
+    known = [one for one in hints if one.code in answered]
+    newest = max((one.round for one in known), default=0)
+    return [one.code for one in known if one.round == newest]
+
+
+def fill_space(
+    space: Space, candidates: Sequence[dict[str, int]], tried: Sequence[Point]
+) -> Iterator[dict[str, int]]:
+    """Yields the defaults, then each time a point of the values that were tried least.
+
+    Among equals the first candidate is taken. A structure in which other tunables do nothing, such
+    as a naive kernel, has few values and so gets few of the points.
+    """
+    uses = Counter(pair for point in tried for pair in point.items())
+    left = list(candidates)
+    point = space.defaults
+    while True:
+        yield point
+        uses.update(point.items())
+        left = [one for one in left if one != point]
+        if not left:
+            return
+        point = min(left, key=lambda one: sum(uses[pair] for pair in one.items()))
+
 
 STARTUP_TRIALS = 5
 """With fewer points tried, a model of the space predicts nothing."""
@@ -25,7 +96,7 @@ FAILURE_WEIGHT = 5
 class History:
     """What a search knows."""
 
-    tried: tuple[Tried, ...] = ()
+    tried: tuple[TriedPoint, ...] = ()
     """The points that were judged, in that order."""
     seen: frozenset[str] = frozenset()
     """Hashes of kernels that are not to be proposed again, beside those of `tried`."""
@@ -33,13 +104,13 @@ class History:
     """Values for some of the tunables that hints prefer, the most important hint first."""
 
     @property
-    def best(self) -> Tried | None:
+    def best(self) -> TriedPoint | None:
         """The fastest point; the first of equals."""
         passed = [one for one in self.tried if one.score is not None]
         return max(passed, key=lambda one: one.score or 0.0, default=None)
 
 
-class Turn(Enum):
+class PointSource(Enum):
     """Where the next point comes from."""
 
     NEIGHBOUR = 1
@@ -47,7 +118,7 @@ class Turn(Enum):
     OPTUNA = 3
 
 
-def propose(kernels: Kernels, history: History, seed: str) -> Iterator[dict[str, int]]:
+def propose(kernels: TunableKernel, history: History, seed: str) -> Iterator[dict[str, int]]:
     """Yields points whose kernels are new and all different; ends when the space is used up.
 
     The first points fill the space evenly; later Optuna suggests them. Once something passed, of
@@ -58,20 +129,22 @@ def propose(kernels: Kernels, history: History, seed: str) -> Iterator[dict[str,
     seen = {kernels.sha(one.point) for one in history.tried} | history.seen
     known = kernels.candidates(rng)
     tried = [one.point for one in history.tried]
-    evenly = spread_out(space, known, tried)
+    evenly = fill_space(space, known, tried)
     neighbours = preferred = iter(list[dict[str, int]]())
     if history.best is not None:
         best = history.best.point
-        neighbours = step_away(best, [*known, *changes(space, best, rng)], history.tried)
-        preferred = wished_points(space, best, history.preferred, known)
-    suggested = ask(space, history.tried, rng.randrange(2**32))
-    for turn in cycle((Turn.NEIGHBOUR, Turn.PREFERENCE, Turn.OPTUNA)):
+        neighbours = nearest_points(
+            best, [*known, *single_changes(space, best, rng)], history.tried
+        )
+        preferred = preferred_points(space, best, history.preferred, known)
+    suggested = suggest(space, history.tried, rng.randrange(2**32))
+    for turn in cycle((PointSource.NEIGHBOUR, PointSource.PREFERENCE, PointSource.OPTUNA)):
         sources = [evenly]
         if len(tried) >= STARTUP_TRIALS:
             sources.insert(0, islice(suggested, MAX_KNOWN_SUGGESTIONS))
-        if turn != Turn.OPTUNA:
+        if turn != PointSource.OPTUNA:
             sources.insert(0, neighbours)
-        if turn == Turn.PREFERENCE:
+        if turn == PointSource.PREFERENCE:
             sources.insert(0, preferred)
         point = next(_new(kernels, seen, chain(*sources)), None)
         if point is None:
@@ -79,8 +152,8 @@ def propose(kernels: Kernels, history: History, seed: str) -> Iterator[dict[str,
         yield point
 
 
-def depart(
-    kernels: Kernels, history: History, taken: Sequence[Point], seed: str
+def propose_other_structures(
+    kernels: TunableKernel, history: History, taken: Sequence[Point], seed: str
 ) -> Iterator[dict[str, int]]:
     """Yields new points of other structures than the best has; those tried least come first.
 
@@ -94,17 +167,17 @@ def depart(
     seen = {kernels.sha(one.point) for one in history.tried} | history.seen
     seen |= {kernels.sha(one) for one in taken}
     others = [one for one in kernels.candidates(rng) if one[name] != best[name]]
-    others.sort(key=lambda one: (tried.count(one[name]), differences(one, best)))
+    others.sort(key=lambda one: (tried.count(one[name]), count_differences(one, best)))
     return _new(kernels, seen, others)
 
 
-def differences(one: Point, other: Point) -> int:
+def count_differences(one: Point, other: Point) -> int:
     """Counts the tunables whose values differ."""
     return sum(other[name] != value for name, value in one.items())
 
 
-def step_away(
-    best: Point, known: Sequence[dict[str, int]], tried: Sequence[Tried]
+def nearest_points(
+    best: Point, known: Sequence[dict[str, int]], tried: Sequence[TriedPoint]
 ) -> Iterator[dict[str, int]]:
     """Yields the points that differ least from the best; among equals, those of rarer values.
 
@@ -119,7 +192,7 @@ def step_away(
         point = min(
             left,
             key=lambda one: (
-                differences(one, best),
+                count_differences(one, best),
                 sum(uses[pair] for pair in one.items() - best.items()),
             ),
         )
@@ -128,14 +201,14 @@ def step_away(
         yield point
 
 
-def changes(space: Space, point: Point, rng: random.Random) -> list[dict[str, int]]:
+def single_changes(space: Space, point: Point, rng: random.Random) -> list[dict[str, int]]:
     """Lists every valid point that differs from `point` in one value, in random order."""
     changed = [{**point, one.name: value} for one in space.tunables for value in one.values]
-    found = [one for one in changed if one != point and valid(space, one)]
+    found = [one for one in changed if one != point and is_valid(space, one)]
     return rng.sample(found, len(found))
 
 
-def wished_points(
+def preferred_points(
     space: Space, best: Point, preferences: Sequence[Point], known: Sequence[dict[str, int]]
 ) -> Iterator[dict[str, int]]:
     """Yields for each preference in turn the next point that has its values.
@@ -146,15 +219,15 @@ def wished_points(
     for preference in preferences:
         direct = {**best, **preference}
         others = [one for one in known if preference.items() <= one.items()]
-        near = sorted(others, key=lambda one: differences(one, best))
-        meeting.append([direct, *near] if valid(space, direct) else near)
+        near = sorted(others, key=lambda one: count_differences(one, best))
+        meeting.append([direct, *near] if is_valid(space, direct) else near)
     for rank in range(max(map(len, meeting), default=0)):
         for points in meeting:
             yield from points[rank : rank + 1]
 
 
 def _new(
-    kernels: Kernels, seen: set[str], proposed: Iterable[dict[str, int]]
+    kernels: TunableKernel, seen: set[str], proposed: Iterable[dict[str, int]]
 ) -> Iterator[dict[str, int]]:
     """Yields the points whose kernel is not in `seen`, and adds it there."""
     for point in proposed:

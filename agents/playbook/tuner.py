@@ -3,15 +3,12 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from cuda_llm.agents.playbook.describe import describe_point
-from cuda_llm.agents.playbook.kernels import Kernels
-from cuda_llm.agents.playbook.search import History, propose
-from cuda_llm.agents.playbook.told import tell
-from cuda_llm.agents.playbook.wishes import find_wishes
+from cuda_llm.agents.playbook.kernels import TunableKernel, describe_point
+from cuda_llm.agents.playbook.search import History, hint_preferences, propose, tried_points
+from cuda_llm.agents.protocols import Trial
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.tunables.read import read_space
-from cuda_llm.agents.tunables.tunable import Space
-from cuda_llm.agents.tuner import Trial
+from cuda_llm.agents.tunables.space import Space
 from cuda_llm.search import Attempt, Draft, Kind
 
 MAX_TUNED_KERNELS = 2
@@ -67,12 +64,12 @@ def _search(situation: Situation, parent: Attempt) -> Iterator[Trial] | None:
     space = read_space(source)
     if not isinstance(space, Space):
         return None
-    kernels = Kernels(source, space, keep_declarations=True)
+    kernels = TunableKernel(source, space, keep_declarations=True)
     trials = [one for one in situation.attempts if _is_trial_of(one, parent)]
     attempts = [replace(parent, tunables=space.defaults), *trials]
-    history = History(tried=tell(kernels, attempts), seen=kernels.shas(trials))
+    history = History(tried=tried_points(kernels, attempts), seen=kernels.shas(trials))
     if history.best and situation.plan.components.hints:
-        preferred = find_wishes(space, situation, history.best.point)
+        preferred = hint_preferences(space, situation, history.best.point)
         history = replace(history, preferred=preferred)
     seed = f"{situation.plan.seed}/{situation.round}/{parent.id}"
     return (

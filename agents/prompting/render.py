@@ -3,17 +3,114 @@
 from collections.abc import Mapping
 from typing import Any
 
-from cuda_llm.agents.prompting.hide import hide
-from cuda_llm.agents.prompting.say_profile import say_headline, say_times
-from cuda_llm.agents.prompting.say_task import say_allowed, say_dims_of, say_sizes, say_tolerance
-from cuda_llm.agents.prompting.sections import passages
+from cuda_llm.agents.prompting.describe_history import describe_hints, describe_history
+from cuda_llm.agents.prompting.describe_kernel import (
+    describe_failure,
+    describe_headline,
+    describe_profile,
+    describe_timed_sizes,
+    real_names,
+)
+from cuda_llm.agents.prompting.describe_task import (
+    describe_allowed,
+    describe_hardware,
+    describe_named_dims,
+    describe_sizes,
+    describe_tolerance,
+)
+from cuda_llm.agents.prompting.quote import clean, hide, hide_in_comments, one_line
 from cuda_llm.agents.prompting.templates import Templates
-from cuda_llm.agents.prompting.tokens import count_tokens
-from cuda_llm.agents.prompting.trim import SECTIONS, Passage, fit
-from cuda_llm.agents.quote import one_line
+from cuda_llm.agents.prompting.token_budget import SECTIONS, Passage, count_tokens, fit
 from cuda_llm.agents.situation import Situation
 from cuda_llm.conversation import Message
+from cuda_llm.failures import CompileFailed
+from cuda_llm.outcomes import Passed
 from cuda_llm.search import Attempt, Brief, Components, Kind
+from cuda_llm.tasks.signature import host_context, signature
+
+MOST_DIRECTION = 2000
+
+
+def passages(
+    situation: Situation, brief: Brief, parent: Attempt | None, components: Components
+) -> dict[str, Passage]:
+    """By name of the section; an empty passage where there is nothing to say, or it may not."""
+    task = situation.task
+    direction = one_line(brief.direction, MOST_DIRECTION) if components.diversity else ""
+    return {
+        "task": _text(task.description.strip()),
+        "signature": _text(signature(task)),
+        "direction": _text(direction),
+        "host_code": _text(task.host or host_context(task)) if components.host_code else Passage(),
+        "hardware": _hardware(situation),
+        "notes": _notes(situation),
+        "hints": describe_hints(situation, brief, components),
+        "history": describe_history(situation, brief.history, components)
+        if components.history
+        else Passage(),
+        "baseline": _text(task.baseline.read_text()) if components.baseline else Passage(),
+        **_of_parent(situation, brief, parent, components),
+    }
+
+
+def _of_parent(
+    situation: Situation, brief: Brief, parent: Attempt | None, components: Components
+) -> dict[str, Passage]:
+    """Its source, what failed or what limits it. The source of a playbook kernel stays out."""
+    if parent is None:
+        return dict.fromkeys(("parent_source", "failure", "real_names", "profile"), Passage())
+    verdict = situation.archive.verdict(parent.id)
+    shown = parent.written_by != "playbook"
+    source = situation.archive.source(parent.id) if shown else ""
+    failure, names, profile = Passage(), Passage(), Passage()
+    if not parent.passed:
+        failure = Passage(entries=describe_failure(situation, parent, verdict))
+    if isinstance(verdict, CompileFailed) and shown:
+        names = Passage(entries=real_names(verdict, source), noun="names")
+    if isinstance(verdict, Passed) and verdict.profile and components.profile:
+        hinted = any(one.about == parent.id for one in brief.performance_hints)
+        advise = not (hinted and components.hints)
+        entries = describe_profile(situation, parent, verdict.profile, advise=advise)
+        profile = Passage(entries=entries, noun="lines")
+    context = situation.plan.hardware_context
+    return {
+        "parent_source": _text(hide_in_comments(clean(source), situation.hardware, context)),
+        "failure": failure,
+        "real_names": names,
+        "profile": profile,
+    }
+
+
+def _hardware(situation: Situation) -> Passage:
+    """Facts, and what agents noted about the hardware; a name alone; or nothing."""
+    match situation.plan.hardware_context:
+        case "full":
+            noted = [note.text for note in situation.notes.values() if note.about_hardware]
+            entries = (
+                *describe_hardware(situation),
+                *filter(None, map(str.strip, map(clean, noted))),
+            )
+            return Passage(entries=entries, noun="facts")
+        case "name":
+            return _text(situation.hardware.name)
+        case _:
+            return Passage()
+
+
+def _notes(situation: Situation) -> Passage:
+    """What agents noted that is not about the hardware."""
+    context = situation.plan.hardware_context
+    noted = [
+        f"{name}: {hide(clean(note.text).strip(), situation.hardware, context)}"
+        for name, note in situation.notes.items()
+        if note.text.strip() and not note.about_hardware
+    ]
+    return Passage(entries=tuple(noted), noun="notes")
+
+
+def _text(text: str) -> Passage:
+    return Passage(entries=tuple(text.split("\n"))) if text else Passage()
+
 
 PROMPT_TOKENS = 24_000
 """Budget of both messages together, as `tokens.count_tokens` counts."""
@@ -77,10 +174,10 @@ def fixed_values(
     idea = one_line(parent.idea, 120) if parent else ""
     return {
         "title": task.title,
-        "dims": say_dims_of(task),
-        "tolerance": say_tolerance(task),
-        "sizes": say_sizes(situation),
-        "allowed": say_allowed(task),
+        "dims": describe_named_dims(task),
+        "tolerance": describe_tolerance(task),
+        "sizes": describe_sizes(situation),
+        "allowed": describe_allowed(task),
         "emulated": not situation.capabilities.full_isa,
         "time_source": situation.capabilities.time_source,
         "depart": brief.kind == Kind.DEPART,
@@ -88,10 +185,10 @@ def fixed_values(
         "parent_idea": hide(idea, situation.hardware, context),
         "parent_hidden": parent is not None and parent.written_by == "playbook",
         "parent_tunables": ", ".join(f"{name} = {value}" for name, value in tunables),
-        "parent_headline": say_headline(situation, parent, components)
+        "parent_headline": describe_headline(situation, parent, components)
         if parent and parent.passed
         else "",
-        "parent_times": say_times(situation, parent, components)
+        "parent_times": describe_timed_sizes(situation, parent, components)
         if parent and parent.passed
         else (),
         "failure_code": parent.code if failed and parent else "",

@@ -7,7 +7,7 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cuda_llm.agents.quote import fence
+from cuda_llm.agents.prompting.quote import fence
 from cuda_llm.errors import UsageError
 
 if TYPE_CHECKING:

@@ -1,11 +1,14 @@
-"""Sources that nvcc, ptxas or the linker refuse."""
+"""Replies without a kernel, kernels that were there before, and sources that nvcc, ptxas or the
+linker refuse.
+"""
 
 from collections.abc import Mapping
 
-from cuda_llm.agents.quote import join, one_line
-from cuda_llm.agents.reflection.diagnosis import Diagnosis, Scene
+from cuda_llm.agents.llm.generator import NO_CODE
+from cuda_llm.agents.prompting.quote import join_parts, one_line
+from cuda_llm.agents.reflection.diagnosis import Diagnosis, FailureContext
 from cuda_llm.facts import BuildFault
-from cuda_llm.outcomes import CompileFailed, Diagnostic, LoadFailed
+from cuda_llm.failures import CompileFailed, Diagnostic, Duplicate, LoadFailed, NoCode
 from cuda_llm.tasks.signature import signature
 from cuda_llm.wording import describe
 
@@ -74,7 +77,7 @@ _REMEDIES: Mapping[BuildFault, tuple[str, str]] = {
 _OTHER = ("other", "The compiler refuses the source: mend its first error before anything else.")
 
 
-def compile_failed(verdict: CompileFailed, scene: Scene) -> Diagnosis:
+def compile_failed(verdict: CompileFailed, scene: FailureContext) -> Diagnosis:
     """The first error decides: what follows is often its echo."""
     first = next((one for one in verdict.diagnostics if one.severity == "error"), None)
     fault = verdict.fault or (first.fault if first else None)
@@ -88,7 +91,7 @@ def compile_failed(verdict: CompileFailed, scene: Scene) -> Diagnosis:
         code=verdict.code,
         cause=cause.format(name=name),
         text=text.format(name=name) if name else text,
-        evidence=join(
+        evidence=join_parts(
             scene.quote_line(first.spot) if first else "",
             "" if secret else seen,
             _more(verdict, first),
@@ -119,3 +122,29 @@ def _more(verdict: CompileFailed, first: Diagnostic | None) -> str:
         one.severity == "error" and one is not first for one in verdict.diagnostics
     )
     return f"{others} more error{'s' if others != 1 else ''}" if others else ""
+
+
+def no_code(verdict: NoCode) -> Diagnosis | None:
+    """What was wrong with a reply; None for a generator's other reasons, which no reply mends."""
+    said = NO_CODE.get(verdict.kind)
+    if said is None:
+        return None
+    return Diagnosis(
+        code=verdict.code,
+        cause=verdict.kind,
+        text=f"{said[0].upper()}{said[1:]}.",
+        evidence=one_line(verdict.said),
+    )
+
+
+def duplicate(verdict: Duplicate) -> Diagnosis:
+    """A repeat is a wasted candidate."""
+    return Diagnosis(
+        code=verdict.code,
+        cause="repeat",
+        text=(
+            "The same kernel came again, apart from layout and comments: change the structure, "
+            "not names or formatting."
+        ),
+        evidence=f"the same as {one_line(verdict.of, 40)}",
+    )

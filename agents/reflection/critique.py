@@ -1,16 +1,126 @@
-"""A model's critique of the kernel that matters most, once a round, on top of the diagnosis."""
+"""A model's critique of the kernel that matters most, once a round: what it is asked, how its
+answer is read, the hint.
+"""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from cuda_llm.agents.llm.generator import without_reasoning
+from cuda_llm.agents.prompting.quote import one_line
+from cuda_llm.agents.prompting.render import fixed_values, passages
 from cuda_llm.agents.prompting.templates import Templates
-from cuda_llm.agents.quote import one_line
-from cuda_llm.agents.reflection.critique_prompt import critique_prompt
-from cuda_llm.agents.reflection.critique_reply import Critique, Unreadable, read_critique
+from cuda_llm.agents.prompting.token_budget import fit
 from cuda_llm.agents.situation import Situation
-from cuda_llm.agents.strategies.failures import distinct_failures
-from cuda_llm.conversation import Ask, Call, CallFailed
-from cuda_llm.search import Attempt, Hint
+from cuda_llm.agents.strategies.briefs import distinct_failures
+from cuda_llm.codec import decode
+from cuda_llm.conversation import Ask, Call, CallFailed, Message, Reply
+from cuda_llm.search import Attempt, Brief, Hint, Kind
+
+ROOM_TOKENS = 12_000
+"""For what may be shortened; a critique is to be cheap."""
+
+
+def critique_prompt(
+    situation: Situation, about: Attempt, known: Sequence[Hint], templates: Templates
+) -> tuple[Message, ...]:
+    """What a model is asked about `about`. `known` are the diagnosis' own hints."""
+    brief = _brief(situation, about, known)
+    components = brief.components & situation.plan.components
+    told = fit(passages(situation, brief, about, components), ROOM_TOKENS)
+    values = {**fixed_values(situation, brief, about, components), **told}
+    return (
+        Message(role="system", text=templates.render("critique_system.j2", values)),
+        Message(role="user", text=templates.render("critique.j2", values)),
+    )
+
+
+def _brief(situation: Situation, about: Attempt, known: Sequence[Hint]) -> Brief:
+    """The order that a generator would get for `about`: it decides what is told."""
+    return Brief(
+        id=f"r{situation.round}-critique",
+        round=situation.round,
+        index=0,
+        kind=Kind.IMPROVE if about.passed else Kind.FIX,
+        parent=about.id,
+        history=tuple(one.id for one in situation.attempts),
+        performance_hints=tuple(one for one in known if one.about in {about.id, ""}),
+    )
+
+
+MOST_REPLY = 20_000
+MOST_AVOIDED = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class Critique:
+    """One bottleneck, one change, what to avoid."""
+
+    change: str
+    bottleneck: str = ""
+    avoid: tuple[str, ...] = ()
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """No critique in the reply."""
+
+    why: str
+
+
+def read_critique(reply: Reply) -> Critique | Unreadable:
+    """The first JSON object with a change in it, wherever in the reply it stands."""
+    if reply.refusal:
+        return Unreadable("the model declined")
+    text = without_reasoning(reply.text[:MOST_REPLY])
+    for found in _objects(text):
+        critique = _read(found)
+        if critique is not None:
+            return critique
+    if reply.finish == "length":
+        return Unreadable("the answer was cut off at the length limit")
+    if not text.strip():
+        return Unreadable("the answer was empty")
+    return Unreadable(
+        "the answer holds no JSON object"
+        if "{" not in text
+        else "its JSON is not what was asked for"
+    )
+
+
+def _objects(text: str) -> Iterator[Mapping[str, Any]]:
+    """Every JSON object in `text`, from its start on; nested ones are not looked into."""
+    decoder, position = json.JSONDecoder(), text.find("{")
+    while position >= 0:
+        try:
+            value, end = decoder.raw_decode(text, position)
+        except (ValueError, RecursionError):
+            end = position + 1
+        else:
+            yield value
+        position = text.find("{", end)
+
+
+def _read(found: Mapping[str, Any]) -> Critique | None:
+    if len(found) == 1 and isinstance(next(iter(found.values())), dict):
+        found = next(iter(found.values()))
+    avoid = found.get("avoid") or ()
+    wanted = {**found, "avoid": (avoid,) if isinstance(avoid, str) else avoid}
+    wanted = {key: value for key, value in wanted.items() if value is not None}
+    try:
+        read = decode(Critique, wanted)
+    except ValueError:
+        return None
+    if not read.change.strip():
+        return None
+    return Critique(
+        change=one_line(read.change, 500),
+        bottleneck=one_line(read.bottleneck, 160),
+        avoid=tuple(one_line(one, 160) for one in read.avoid if one.strip())[:MOST_AVOIDED],
+        reason=one_line(read.reason, 300),
+    )
 
 
 @dataclass(frozen=True)

@@ -3,11 +3,10 @@
 from dataclasses import dataclass
 
 from cuda_llm.agents.kernel_text.facts import SourceFacts
-from cuda_llm.agents.quote import join, one_line, quote_line
+from cuda_llm.agents.prompting.quote import join_parts, one_line, quote_line
 from cuda_llm.fact_wording import UNPLACED, describe_error, describe_replay
-from cuda_llm.facts import CudaError, Replay
+from cuda_llm.facts import CudaError, Replay, SourceSpot, ThreadSpot
 from cuda_llm.hardware_profiles.hardware import Hardware
-from cuda_llm.spots import SourceSpot, ThreadSpot
 from cuda_llm.tasks.task import Task
 
 
@@ -24,7 +23,7 @@ class Diagnosis:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scene:
+class FailureContext:
     """Where a candidate failed: its source, its task, its GPU."""
 
     source: SourceFacts
@@ -61,7 +60,7 @@ class Scene:
             return said
         launch = self.launch_of(error.kernel) if error is not None else ""
         how = one_line(describe_replay(replay), 240) if replay is not None else ""
-        return join(said, launch, how or (UNPLACED if error is not None else ""))
+        return join_parts(said, launch, how or (UNPLACED if error is not None else ""))
 
 
 def name_thread(thread: ThreadSpot | None) -> str:

@@ -2,14 +2,16 @@
 
 from typing import assert_never
 
-from cuda_llm.agents.reflection.build_faults import compile_failed, load_failed
-from cuda_llm.agents.reflection.diagnosis import Diagnosis, Scene
-from cuda_llm.agents.reflection.host_faults import device_assert, host_crashed, policy_violation
-from cuda_llm.agents.reflection.limit_faults import (
+from cuda_llm.agents.reflection.build_faults import compile_failed, duplicate, load_failed, no_code
+from cuda_llm.agents.reflection.diagnosis import Diagnosis, FailureContext
+from cuda_llm.agents.reflection.host_faults import (
+    device_assert,
     emulator_unsupported,
+    host_crashed,
     impossible_time,
     launch_failed,
     out_of_memory,
+    policy_violation,
 )
 from cuda_llm.agents.reflection.memory_faults import (
     guard_overwritten,
@@ -17,7 +19,6 @@ from cuda_llm.agents.reflection.memory_faults import (
     misaligned,
     uninitialised_read,
 )
-from cuda_llm.agents.reflection.reply_faults import duplicate, no_code
 from cuda_llm.agents.reflection.sync_faults import data_race, invalid_sync, timed_out
 from cuda_llm.agents.reflection.wrong_results import (
     input_mutated,
@@ -25,37 +26,39 @@ from cuda_llm.agents.reflection.wrong_results import (
     nondeterministic,
     wrong_result,
 )
-from cuda_llm.outcomes import (
+from cuda_llm.failures import (
     CompileFailed,
     DataRace,
     DeviceAssert,
     Duplicate,
-    EmulatorUnsupported,
-    GuardOverwritten,
-    HostCrashed,
     IllegalAccess,
-    ImpossibleTime,
-    InfraFailed,
-    InputMutated,
     InvalidSync,
-    LateWrite,
-    LaunchFailed,
     LoadFailed,
     Misaligned,
     NoCode,
+    PolicyViolation,
+    TimedOut,
+    UninitialisedRead,
+)
+from cuda_llm.outcomes import (
+    EmulatorUnsupported,
+    GuardOverwritten,
+    HostCrashed,
+    ImpossibleTime,
+    InfraFailed,
+    InputMutated,
+    LateWrite,
+    LaunchFailed,
     Nondeterministic,
     OutOfMemory,
     Passed,
-    PolicyViolation,
     Quarantined,
-    TimedOut,
-    UninitialisedRead,
     Verdict,
     WrongResult,
 )
 
 
-def diagnose_failure(verdict: Verdict, scene: Scene) -> Diagnosis | None:
+def diagnose_failure(verdict: Verdict, scene: FailureContext) -> Diagnosis | None:
     """The likely cause; None where the kernel passed or nothing is to be learned from it."""
     match verdict:
         case NoCode():

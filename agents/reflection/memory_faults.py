@@ -3,12 +3,12 @@
 import re
 from collections.abc import Mapping
 
-from cuda_llm.agents.quote import join, one_line
-from cuda_llm.agents.reflection.diagnosis import Diagnosis, Scene, name_thread
+from cuda_llm.agents.prompting.quote import join_parts, one_line
+from cuda_llm.agents.reflection.diagnosis import Diagnosis, FailureContext, name_thread
 from cuda_llm.fact_wording import name_owner
-from cuda_llm.facts import Access, Location
-from cuda_llm.outcomes import GuardOverwritten, IllegalAccess, Misaligned, UninitialisedRead
-from cuda_llm.spots import SourceSpot
+from cuda_llm.facts import Location, MemoryAccess, SourceSpot
+from cuda_llm.failures import IllegalAccess, Misaligned, UninitialisedRead
+from cuda_llm.outcomes import GuardOverwritten
 from cuda_llm.tasks.task import ArgumentRole, Task
 
 NEAR_BYTES = 4096
@@ -17,7 +17,7 @@ UNKNOWN = "place unknown"
 """Cause of a fault of which a GPU gave an error code alone."""
 
 
-def illegal_access(verdict: IllegalAccess, scene: Scene) -> Diagnosis:
+def illegal_access(verdict: IllegalAccess, scene: FailureContext) -> Diagnosis:
     """An index out of its range: without a check, with a wrong one, or into a tile too small."""
     access = verdict.access
     cause, text = _why_unplaced(verdict) if access is None else _why_outside(verdict, access, scene)
@@ -25,7 +25,7 @@ def illegal_access(verdict: IllegalAccess, scene: Scene) -> Diagnosis:
         code=verdict.code,
         cause=cause,
         text=text,
-        evidence=join(
+        evidence=join_parts(
             scene.quote_line(verdict.spot),
             "" if access is None else _name_access(access),
             "" if access is None else name_place(access.location),
@@ -36,7 +36,7 @@ def illegal_access(verdict: IllegalAccess, scene: Scene) -> Diagnosis:
     )
 
 
-def misaligned(verdict: Misaligned, scene: Scene) -> Diagnosis:
+def misaligned(verdict: Misaligned, scene: FailureContext) -> Diagnosis:
     """A vector access at an address that only scalars may use."""
     access, vectors = verdict.access, scene.source.vector_accesses
     size = access.bytes if access is not None else None
@@ -60,7 +60,7 @@ def misaligned(verdict: Misaligned, scene: Scene) -> Diagnosis:
             if vector
             else "check casts between pointer types and offsets into dynamic shared memory."
         ),
-        evidence=join(
+        evidence=join_parts(
             scene.quote_line(verdict.spot),
             f"vector access in line {vectors[0]}" if vectors and verdict.spot is None else "",
             "" if access is None else name_place(access.location),
@@ -70,16 +70,16 @@ def misaligned(verdict: Misaligned, scene: Scene) -> Diagnosis:
     )
 
 
-def uninitialised_read(verdict: UninitialisedRead, scene: Scene) -> Diagnosis:
+def uninitialised_read(verdict: UninitialisedRead, scene: FailureContext) -> Diagnosis:
     """A value that no thread has written yet."""
-    access = verdict.access or Access()
+    access = verdict.access or MemoryAccess()
     cause, text = _why_unwritten(access, scene)
     location = access.location
     return Diagnosis(
         code=verdict.code,
         cause=cause,
         text=text,
-        evidence=join(
+        evidence=join_parts(
             scene.quote_line(verdict.spot),
             f"in {one_line(name_owner(location), 60)}" if location and location.owner else "",
             _array(verdict.spot, scene) if access.space == "shared" else "",
@@ -89,7 +89,7 @@ def uninitialised_read(verdict: UninitialisedRead, scene: Scene) -> Diagnosis:
     )
 
 
-def guard_overwritten(verdict: GuardOverwritten, scene: Scene) -> Diagnosis:
+def guard_overwritten(verdict: GuardOverwritten, scene: FailureContext) -> Diagnosis:
     """Somebody wrote past a buffer's end, or before its start."""
     vectors = scene.source.vector_accesses
     text = f"A write lands {verdict.side} {one_line(verdict.buffer, 40)}: "
@@ -145,7 +145,9 @@ def _why_unplaced(verdict: IllegalAccess) -> tuple[str, str]:
     )
 
 
-def _why_outside(verdict: IllegalAccess, access: Access, scene: Scene) -> tuple[str, str]:
+def _why_outside(
+    verdict: IllegalAccess, access: MemoryAccess, scene: FailureContext
+) -> tuple[str, str]:
     # A line without its text is one of a header, where a sanitizer saw an atomic, say.
     line = verdict.spot.line if verdict.spot and verdict.spot.text else 0
     location = access.location or Location()
@@ -186,7 +188,7 @@ def _why_outside(verdict: IllegalAccess, access: Access, scene: Scene) -> tuple[
     )
 
 
-def _why_unwritten(access: Access, scene: Scene) -> tuple[str, str]:
+def _why_unwritten(access: MemoryAccess, scene: FailureContext) -> tuple[str, str]:
     if access.space == "shared":
         return "partly filled tile", (
             "Shared memory is read where no thread has written it: fill the whole tile before the "
@@ -207,7 +209,7 @@ def _why_unwritten(access: Access, scene: Scene) -> tuple[str, str]:
     )
 
 
-def _name_access(access: Access) -> str:
+def _name_access(access: MemoryAccess) -> str:
     """`read of 4 bytes of global memory`."""
     size = "" if access.bytes is None else f" of {access.bytes} bytes"
     space = "" if access.space is None else f" of {access.space} memory"
@@ -226,7 +228,7 @@ def _near(spot: SourceSpot | None, lines: tuple[int, ...], reach: int = 2) -> bo
     )
 
 
-def _array(spot: SourceSpot | None, scene: Scene) -> str:
+def _array(spot: SourceSpot | None, scene: FailureContext) -> str:
     """The shared array that the line names."""
     text = spot.text if spot else ""
     for array in scene.source.shared_arrays:

@@ -1,23 +1,94 @@
-"""The reflection agent: a diagnosis always, a critique on top where there is a model."""
+"""The reflection agent: a diagnosis always, one hint for one cause however often it is seen, a
+critique where there is a model.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from cuda_llm.agents.kernel_text.facts import SourceFacts
+from cuda_llm.agents.prompting.quote import join_parts, one_line
 from cuda_llm.agents.prompting.templates import Templates, open_templates
-from cuda_llm.agents.quote import join
+from cuda_llm.agents.protocols import Reflected
 from cuda_llm.agents.reflection.critique import Critiqued, criticise
-from cuda_llm.agents.reflection.declarations import misdeclared
-from cuda_llm.agents.reflection.diagnosis import Scene
+from cuda_llm.agents.reflection.diagnosis import Diagnosis, FailureContext
 from cuda_llm.agents.reflection.failures import diagnose_failure
-from cuda_llm.agents.reflection.repeats import Finding, merge
 from cuda_llm.agents.reflection.slow_kernels import HARDWARE_LIMIT, diagnose_speed
-from cuda_llm.agents.reflector import Reflected
 from cuda_llm.agents.situation import Situation
-from cuda_llm.agents.strategies.acceptance import by_speed
+from cuda_llm.agents.strategies.acceptance import passed_by_speed
+from cuda_llm.agents.strategies.briefs import is_fixable
+from cuda_llm.agents.tunables.read import read_space
+from cuda_llm.agents.tunables.space import InvalidDeclaration
 from cuda_llm.conversation import Ask
-from cuda_llm.outcomes import Duplicate, Passed
+from cuda_llm.failures import Duplicate
+from cuda_llm.outcomes import Passed
 from cuda_llm.search import Attempt, Hint
+
+CODE = "TUNABLES"
+"""Of what costs a kernel nothing but its tuning."""
+
+
+def misdeclared(source: str) -> Diagnosis | None:
+    """What is wrong with the declarations; None where they are right, or there are none."""
+    space = read_space(source)
+    if not isinstance(space, InvalidDeclaration):
+        return None
+    return Diagnosis(
+        code=CODE,
+        cause="misdeclared",
+        text=(
+            "Its tunables could not be read, so nothing was tuned: put `// tunable: 8 16 32` "
+            "behind `#define NAME 8` on one line, outside of #if blocks, the default among the "
+            "values, each name defined once; or declare none."
+        ),
+        evidence=one_line(str(space)),
+    )
+
+
+MOST_HINTS = 5
+"""Hints a round and channel."""
+
+DiagnosedAttempt = tuple[Attempt, Diagnosis]
+
+
+def merge(
+    findings: Sequence[DiagnosedAttempt], earlier: Sequence[Hint], round: int
+) -> tuple[Hint, ...]:
+    """A hint for each (code, cause), those seen most often first, at most `MOST`.
+
+    What several attempts share concerns everybody, and so does what nobody can mend: a reply
+    without code, a repeat. What else one did concerns that one.
+    """
+    groups: dict[tuple[str, str], list[DiagnosedAttempt]] = {}
+    for finding in findings:
+        groups.setdefault((finding[1].code, finding[1].cause), []).append(finding)
+    hints = [_hint(group, _times_before(earlier, key), round) for key, group in groups.items()]
+    return tuple(sorted(hints, key=lambda hint: -hint.times)[:MOST_HINTS])
+
+
+def _times_before(earlier: Sequence[Hint], key: tuple[str, str]) -> int:
+    return max((hint.times for hint in earlier if (hint.code, hint.cause) == key), default=0)
+
+
+def _hint(group: Sequence[DiagnosedAttempt], before: int, round: int) -> Hint:
+    attempt, first = group[0]
+    times = before + len(group)
+    names = ", ".join(one.id for one, _ in group[:4])
+    hint = Hint(
+        round=round,
+        about=attempt.id if is_fixable(attempt) else "",
+        code=first.code,
+        cause=first.cause,
+        times=times,
+        text=first.text,
+        evidence=first.evidence,
+        hardware_text=first.hardware_text,
+        avoid=first.avoid,
+    )
+    if times == 1:
+        return hint
+    again = f"Seen {times} times so far ({'lately ' if before else ''}{names}). "
+    return replace(hint, about="", text=again + first.text)
+
 
 NOTHING_TO_CRITICISE = "no critique asked for: the kernel to beat is at the hardware's limit"
 MOST_PROFILED = 3
@@ -67,7 +138,7 @@ def add_critique(found: Reflected, made: Critiqued | None) -> Reflected:
     )
 
 
-def find_failures(situation: Situation, judged: Sequence[Attempt]) -> Iterator[Finding]:
+def find_failures(situation: Situation, judged: Sequence[Attempt]) -> Iterator[DiagnosedAttempt]:
     """A diagnosis for each failed attempt that has something to teach."""
     for attempt in judged:
         if not attempt.passed:
@@ -77,7 +148,7 @@ def find_failures(situation: Situation, judged: Sequence[Attempt]) -> Iterator[F
                 yield attempt, diagnosis
 
 
-def find_misdeclared(situation: Situation, judged: Sequence[Attempt]) -> Iterator[Finding]:
+def find_misdeclared(situation: Situation, judged: Sequence[Attempt]) -> Iterator[DiagnosedAttempt]:
     """Models' kernels whose tunables cannot be used; a repeat was told of when it came first."""
     for attempt in judged:
         if attempt.written_by == "model" and attempt.code != Duplicate.code:
@@ -112,13 +183,13 @@ def find_limits(situation: Situation, judged: Sequence[Attempt]) -> Iterator[Hin
 def worth_profiling(situation: Situation, judged: Sequence[Attempt]) -> tuple[Attempt, ...]:
     """The incumbent, then the fastest of this round."""
     first = () if situation.incumbent is None else (situation.incumbent,)
-    ordered = {one.id: one for one in (*first, *by_speed(judged))}
+    ordered = {one.id: one for one in (*first, *passed_by_speed(judged))}
     return tuple(ordered.values())[:MOST_PROFILED]
 
 
-def scene_of(situation: Situation, attempt: Attempt) -> Scene:
+def scene_of(situation: Situation, attempt: Attempt) -> FailureContext:
     """Source, task and GPU of an attempt."""
-    return Scene(
+    return FailureContext(
         source=SourceFacts(situation.archive.source(attempt.id)),
         task=situation.task,
         hardware=situation.hardware,
@@ -139,7 +210,7 @@ def _decisions(
     for hint in slow:
         if situation.incumbent and hint.about == situation.incumbent.id:
             what = hint.code.replace("_", " ")
-            yield f"{hint.about}, the kernel to beat: {join(what, hint.evidence)}"
+            yield f"{hint.about}, the kernel to beat: {join_parts(what, hint.evidence)}"
     ours = [one.id for one in judged if one.code.startswith("INFRA_")]
     if ours:
         yield f"{', '.join(ours)}: our own parts failed; not held against the kernel"

@@ -1,18 +1,71 @@
-"""From a profile to the one thing that limits a kernel, and what to do about it on this GPU."""
+"""From a profile to the one thing that limits a kernel, what relieves it on this GPU, and what
+was tried without gain.
+"""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence, Set
 
-from cuda_llm.agents.bottlenecks import words_for
-from cuda_llm.agents.limit import AT_THE_LIMIT, share_of_limit
-from cuda_llm.agents.quote import join, one_line
-from cuda_llm.agents.reflection.diagnosis import Diagnosis, Scene
-from cuda_llm.agents.reflection.in_vain import tried_in_vain
-from cuda_llm.agents.reflection.remedies import ruled_out, techniques_against
+from cuda_llm.agents.limits import LIMIT_SHARE, bottleneck_text, share_of_limit
+from cuda_llm.agents.prompting.quote import join_parts, one_line
+from cuda_llm.agents.reflection.diagnosis import Diagnosis, FailureContext
 from cuda_llm.agents.situation import Situation
-from cuda_llm.agents.techniques.technique import Technique
+from cuda_llm.agents.strategies.acceptance import gain_over, noise_margin
+from cuda_llm.agents.techniques.catalogue import CATALOGUE
+from cuda_llm.agents.techniques.technique import Technique, fits
 from cuda_llm.profile import Bottleneck, Profile
-from cuda_llm.search import Attempt
-from cuda_llm.tasks.least_time import least_time
+from cuda_llm.search import Attempt, Kind
+from cuda_llm.tasks.sizes import least_time
+
+MOST_TRIED = 4
+
+
+def tried_without_gain(situation: Situation, parent: Attempt) -> tuple[str, ...]:
+    """Directions that led from `parent` to something no faster, newest first."""
+    return tuple(dict.fromkeys(_without_gain(situation, parent)))[:MOST_TRIED]
+
+
+def _without_gain(situation: Situation, parent: Attempt) -> Iterator[str]:
+    for child in reversed(situation.attempts):
+        what = child.direction or child.idea
+        is_try = child.parent == parent.id and child.kind in {Kind.IMPROVE, Kind.DEPART}
+        if not is_try or not what or child.speedup is None or parent.speedup is None:
+            continue
+        gain, margin = gain_over(child, parent), noise_margin(situation, child, parent)
+        if gain <= margin:
+            came = "no faster" if gain >= -margin else f"{-gain:.0%} slower"
+            yield f"{one_line(what, 160)} (tried: {came})"
+
+
+MOST_TECHNIQUES = 3
+
+
+def techniques_against(code: str, situation: Situation, used: Set[str]) -> tuple[Technique, ...]:
+    """Changes that relieve `code`, fit the task, exist on this hardware and are not `used` yet."""
+    found = [
+        one
+        for one in CATALOGUE
+        if code in one.against
+        and Kind.IMPROVE in one.kinds
+        and one.shown_by not in used
+        and fits(one, situation)
+    ]
+    return tuple(sorted(found, key=lambda one: one.against.index(code))[:MOST_TECHNIQUES])
+
+
+def ruled_out(profile: Profile, dominating: Bottleneck) -> tuple[str, ...]:
+    """What the figures say cannot help, whatever dominates."""
+    words = bottleneck_text(dominating.code)
+    found = list(words.no_use)
+    if profile.launches:
+        longest = max(profile.launches, key=lambda launch: launch.time_us)
+        figures = longest.figures
+        if longest.occupancy >= 0.95 and not words.names_occupancy:
+            found.append("more occupancy")
+        if figures.get("useful_byte_share", 0.0) >= 0.99:
+            found.append("coalescing further: every byte fetched is used")
+        if figures.get("worst_bank_ways") == 1.0:
+            found.append("padding shared memory: there are no bank conflicts")
+    return tuple(found)
+
 
 HARDWARE_LIMIT = "hardware_limit"
 """Code of a kernel that the same work cannot make much faster."""
@@ -21,12 +74,12 @@ _TOLD_AS_EVIDENCE = {"bank_conflicts", "uncoalesced_global", "atomic_contention"
 
 
 def diagnose_speed(
-    situation: Situation, attempt: Attempt, profile: Profile, scene: Scene
+    situation: Situation, attempt: Attempt, profile: Profile, scene: FailureContext
 ) -> tuple[Diagnosis, ...]:
     """At most two: that it is at its limit, or what dominates; and spilled registers."""
     found = []
     share = share_of_limit(situation, attempt)
-    if share is not None and share >= AT_THE_LIMIT:
+    if share is not None and share >= LIMIT_SHARE:
         found.append(_at_the_limit(situation, attempt, share))
     elif profile.bottlenecks:
         found.append(_dominating(situation, attempt, profile, scene))
@@ -35,28 +88,28 @@ def diagnose_speed(
 
 
 def _dominating(
-    situation: Situation, attempt: Attempt, profile: Profile, scene: Scene
+    situation: Situation, attempt: Attempt, profile: Profile, scene: FailureContext
 ) -> Diagnosis:
     first, others = profile.bottlenecks[0], profile.bottlenecks[1:]
-    words = words_for(first.code)
+    words = bottleneck_text(first.code)
     techniques = techniques_against(first.code, situation, scene.source.uses)
     plain = [one.text for one in techniques if one.needs == (0, 0)]
     return Diagnosis(
         code=first.code,
         cause="dominates",
         text=_say(words.name, words.why, plain or [one_line(first.advice)]),
-        evidence=join(
+        evidence=join_parts(
             f"{first.share:.0%} of the time at the largest size",
             scene.quote_line(first.spot),
             one_line(first.explanation) if first.code in _TOLD_AS_EVIDENCE else "",
             _next_in_line(others),
         ),
-        hardware_text=join(
+        hardware_text=join_parts(
             one_line(first.explanation) if first.code not in _TOLD_AS_EVIDENCE else "",
             _bandwidth(profile, situation),
             *(_capable(one, situation) for one in techniques if one.needs > (0, 0)),
         ),
-        avoid=(*ruled_out(profile, first), *tried_in_vain(situation, attempt)),
+        avoid=(*ruled_out(profile, first), *tried_without_gain(situation, attempt)),
     )
 
 
@@ -81,7 +134,7 @@ def _at_the_limit(situation: Situation, attempt: Attempt, share: float) -> Diagn
             f"It reaches {share:.0%} of what is attainable over the timed sizes; at the largest "
             f"{attempt.times_us[-1]:.1f} us, where {least.attainable_us:.1f} us is the least."
         ),
-        avoid=tried_in_vain(situation, attempt),
+        avoid=tried_without_gain(situation, attempt),
     )
 
 
@@ -108,7 +161,7 @@ def _spills(profile: Profile) -> Diagnosis | None:
 def _next_in_line(others: Sequence[Bottleneck]) -> str:
     if not others:
         return ""
-    return f"next in line: {words_for(others[0].code).name} ({others[0].share:.0%})"
+    return f"next in line: {bottleneck_text(others[0].code).name} ({others[0].share:.0%})"
 
 
 def _bandwidth(profile: Profile, situation: Situation) -> str:

@@ -1,8 +1,8 @@
 """Threads that do not wait for each other, or wait for ever."""
 
-from cuda_llm.agents.quote import join, one_line
-from cuda_llm.agents.reflection.diagnosis import Diagnosis, Scene
-from cuda_llm.outcomes import DataRace, InvalidSync, TimedOut
+from cuda_llm.agents.prompting.quote import join_parts, one_line
+from cuda_llm.agents.reflection.diagnosis import Diagnosis, FailureContext
+from cuda_llm.failures import DataRace, InvalidSync, TimedOut
 
 _MISSING = (
     "missing barrier",
@@ -11,7 +11,7 @@ _MISSING = (
 )
 
 
-def data_race(verdict: DataRace, scene: Scene) -> Diagnosis:
+def data_race(verdict: DataRace, scene: FailureContext) -> Diagnosis:
     """Two accesses of shared memory with no barrier between them."""
     here, before = verdict.spot, verdict.other
     cause, text = _why_race(verdict, scene)
@@ -20,7 +20,7 @@ def data_race(verdict: DataRace, scene: Scene) -> Diagnosis:
         code=verdict.code,
         cause=cause,
         text=text,
-        evidence=join(
+        evidence=join_parts(
             f"{verdict.kind} at {scene.quote_line(here)}" if here else verdict.kind,
             against,
             _barriers(verdict, scene),
@@ -29,7 +29,7 @@ def data_race(verdict: DataRace, scene: Scene) -> Diagnosis:
     )
 
 
-def invalid_sync(verdict: InvalidSync, scene: Scene) -> Diagnosis:
+def invalid_sync(verdict: InvalidSync, scene: FailureContext) -> Diagnosis:
     """A barrier or a collective that some of its threads never reach."""
     line = verdict.spot.line if verdict.spot else 0
     seen = ""
@@ -67,7 +67,7 @@ def invalid_sync(verdict: InvalidSync, scene: Scene) -> Diagnosis:
         code=verdict.code,
         cause=cause,
         text=text,
-        evidence=join(
+        evidence=join_parts(
             scene.quote_line(verdict.spot),
             seen,
             scene.known_of(verdict.error, verdict.replay, placed=True),
@@ -75,7 +75,7 @@ def invalid_sync(verdict: InvalidSync, scene: Scene) -> Diagnosis:
     )
 
 
-def timed_out(verdict: TimedOut, scene: Scene) -> Diagnosis:
+def timed_out(verdict: TimedOut, scene: FailureContext) -> Diagnosis:
     """Something that does not end, or that is far too much work."""
     line = verdict.spot.line if verdict.spot else 0
     loop = next(iter(scene.source.around(line, "for", "while", "do")), None) if line else None
@@ -103,7 +103,7 @@ def timed_out(verdict: TimedOut, scene: Scene) -> Diagnosis:
         code=verdict.code,
         cause=one_line(verdict.stage, 20),
         text=text,
-        evidence=join(
+        evidence=join_parts(
             scene.quote_line(verdict.spot),
             seen,
             "more blocks than are resident at once" if verdict.crowded else "",
@@ -113,7 +113,7 @@ def timed_out(verdict: TimedOut, scene: Scene) -> Diagnosis:
     )
 
 
-def _why_race(verdict: DataRace, scene: Scene) -> tuple[str, str]:
+def _why_race(verdict: DataRace, scene: FailureContext) -> tuple[str, str]:
     here, before = verdict.spot, verdict.other
     if here is None or before is None:
         return _MISSING
@@ -138,7 +138,7 @@ def _why_race(verdict: DataRace, scene: Scene) -> tuple[str, str]:
     return _MISSING
 
 
-def _barriers(verdict: DataRace, scene: Scene) -> str:
+def _barriers(verdict: DataRace, scene: FailureContext) -> str:
     here, before = verdict.spot, verdict.other
     if here is None or before is None or here.line == before.line:
         return ""

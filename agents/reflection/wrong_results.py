@@ -4,12 +4,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cuda_llm.agents.quote import join, one_line
-from cuda_llm.agents.reflection.diagnosis import Diagnosis, Scene
+from cuda_llm.agents.prompting.quote import join_parts, one_line
+from cuda_llm.agents.reflection.diagnosis import Diagnosis, FailureContext
 from cuda_llm.fact_wording import is_vector
 from cuda_llm.outcomes import InputMutated, LateWrite, Nondeterministic, WrongResult
 from cuda_llm.patterns import CaseKind, ElementKind, RegionKind
-from cuda_llm.wording import describe_instability, describe_patterns, say_dims
+from cuda_llm.wording import describe_dims, describe_instability, describe_patterns
 
 VECTOR_TAIL = "vector tail"
 FEW = 4
@@ -26,7 +26,7 @@ _TAILS = (
 
 
 @dataclass(frozen=True)
-class _Look:
+class _PatternCause:
     """What a pattern of wrong elements points at."""
 
     kinds: frozenset[Sign]
@@ -35,8 +35,8 @@ class _Look:
     text: str
 
 
-_LOOKS: Sequence[_Look] = (
-    _Look(
+_PATTERN_CAUSES: Sequence[_PatternCause] = (
+    _PatternCause(
         frozenset(
             {ElementKind.ROUNDED_TO_TF32, ElementKind.ROUNDED_TO_BF16, CaseKind.EXACTNESS_PROBE}
         ),
@@ -45,77 +45,77 @@ _LOOKS: Sequence[_Look] = (
         "cores of a shorter type and without fast approximations; large sums need several "
         "accumulators or a tree.",
     ),
-    _Look(
+    _PatternCause(
         frozenset({_VECTOR_STEP}),
         VECTOR_TAIL,
         "Only sizes that are multiples of the vector width are right: the elements after the last "
         "whole vector are not handled. Treat them one by one.",
     ),
-    _Look(
+    _PatternCause(
         frozenset({*_TAILS, CaseKind.MULTIPLE_OF}),
         "last tile",
         "The last, partial tile is wrong: round the grid up, and guard loads and stores by the "
         "real extent in each dimension.",
     ),
-    _Look(
+    _PatternCause(
         frozenset({ElementKind.UNWRITTEN}),
         "not written",
         "Elements of the output are never written: the grid or the loop does not reach them, or "
         "the launch fails unseen. Round the grid up and check the index arithmetic.",
     ),
-    _Look(
+    _PatternCause(
         frozenset({CaseKind.EQUAL_DIMS}),
         "strides swapped",
         "Only square sizes are right: a row length is used where a column length belongs.",
     ),
-    _Look(
+    _PatternCause(
         frozenset({ElementKind.TRANSPOSED, ElementKind.SHIFTED, ElementKind.REVERSED}),
         "index mapping",
         "The values are right, but lie in the wrong place: rows and columns, or an offset, are "
         "mixed up.",
     ),
-    _Look(
+    _PatternCause(
         frozenset({ElementKind.MULTIPLE, ElementKind.TOO_MANY, ElementKind.ONE_TOO_MANY}),
         "counted twice",
         "Terms are counted more than once: overlapping tiles, partial sums added by every thread, "
         "or counters that are not cleared at each call.",
     ),
-    _Look(
+    _PatternCause(
         frozenset({ElementKind.FRACTION, ElementKind.TOO_FEW, ElementKind.ONE_TOO_FEW}),
         "terms lost",
         "Terms are lost: partial sums of some warps or blocks are not added, an update is not "
         "atomic, or the last terms of a loop are skipped.",
     ),
-    _Look(
+    _PatternCause(
         frozenset({ElementKind.NAN, ElementKind.INFINITE}),
         "not finite",
         "NaN or infinity: garbage is used as a number, or something overflows or divides by zero.",
     ),
-    _Look(
+    _PatternCause(
         frozenset({ElementKind.ZEROS, ElementKind.CONSTANT, ElementKind.COPIED}),
         "nothing computed",
         "Nothing of the inputs reaches the output at this size: the kernel does not run, the part "
         "beyond whole tiles is left out, or the result is never stored.",
     ),
-    _Look(
+    _PatternCause(
         frozenset({CaseKind.DISTRIBUTION}),
         "special inputs",
         "Only some kinds of input are wrong: look at signs, large magnitudes, cancellation and "
         "repeated values.",
     ),
-    _Look(
+    _PatternCause(
         frozenset({CaseKind.ABOVE, CaseKind.BELOW}),
         "size limit",
         "Right and wrong part at one size: look for a grid, an index type or a buffer with a fixed "
         "limit, and for paths taken only beyond it.",
     ),
-    _Look(
+    _PatternCause(
         frozenset({RegionKind.EVERY_NTH, RegionKind.FIRST_ELEMENT, RegionKind.LAST_ELEMENT}),
         "single places",
         "Wrong at regular or single places: look at the edges of tiles and at what one thread of "
         "each group does.",
     ),
-    _Look(
+    _PatternCause(
         frozenset({ElementKind.NEGATED}),
         "sign",
         "The sign is wrong.",
@@ -124,7 +124,7 @@ _LOOKS: Sequence[_Look] = (
 """The first that fits decides."""
 
 
-def wrong_result(verdict: WrongResult, scene: Scene) -> Diagnosis:
+def wrong_result(verdict: WrongResult, scene: FailureContext) -> Diagnosis:
     """What the pattern of wrong elements says, with the case that shows it."""
     cause, text = _by_look(verdict, scene) or _by_amount(verdict)
     vectors = scene.source.vector_accesses
@@ -133,7 +133,7 @@ def wrong_result(verdict: WrongResult, scene: Scene) -> Diagnosis:
         code=verdict.code,
         cause=cause,
         text=text,
-        evidence=join(
+        evidence=join_parts(
             f"{verdict.failed_cases} of {verdict.cases} cases wrong",
             one_line("; ".join(describe_patterns(verdict)), 240),
             _case(verdict),
@@ -142,7 +142,7 @@ def wrong_result(verdict: WrongResult, scene: Scene) -> Diagnosis:
     )
 
 
-def input_mutated(verdict: InputMutated, scene: Scene) -> Diagnosis:
+def input_mutated(verdict: InputMutated, scene: FailureContext) -> Diagnosis:
     """An input is const."""
     cast = "const_cast" in scene.source.code or re.search(r"\(\s*\w+\s*\*\s*\)", scene.source.code)
     return Diagnosis(
@@ -154,7 +154,7 @@ def input_mutated(verdict: InputMutated, scene: Scene) -> Diagnosis:
     )
 
 
-def nondeterministic(verdict: Nondeterministic, scene: Scene) -> Diagnosis:
+def nondeterministic(verdict: Nondeterministic, scene: FailureContext) -> Diagnosis:
     """The result depends on the order of threads."""
     atomics = scene.source.atomics
     cause = (
@@ -167,7 +167,7 @@ def nondeterministic(verdict: Nondeterministic, scene: Scene) -> Diagnosis:
         code=verdict.code,
         cause="order of atomics" if atomics else "unsynchronised blocks",
         text=f"The same input gives different results: {cause}.",
-        evidence=join(
+        evidence=join_parts(
             one_line(verdict.detail or describe_instability(verdict)),
             f"atomics in line {atomics[0]}" if atomics else "",
         ),
@@ -197,10 +197,10 @@ def _signs(verdict: WrongResult) -> frozenset[Sign]:
     return frozenset(found)
 
 
-def _by_look(verdict: WrongResult, scene: Scene) -> tuple[str, str] | None:
+def _by_look(verdict: WrongResult, scene: FailureContext) -> tuple[str, str] | None:
     """Few sizes may share a multiple by chance: a vector tail needs vectors in the source."""
     signs = _signs(verdict)
-    seen = (one for one in _LOOKS if signs & one.kinds)
+    seen = (one for one in _PATTERN_CAUSES if signs & one.kinds)
     vectors = bool(scene.source.vector_accesses)
     look = next((one for one in seen if vectors or one.cause != VECTOR_TAIL), None)
     if look is None:
@@ -246,6 +246,6 @@ def _case(verdict: WrongResult) -> str:
     if verdict.wrong is not None and verdict.elements is not None:
         extent = f"; {verdict.wrong:,} of {verdict.elements:,} are wrong"
     return (
-        f"at {say_dims(verdict.dims)}: {one_line(verdict.buffer, 40)}[{index}] is "
+        f"at {describe_dims(verdict.dims)}: {one_line(verdict.buffer, 40)}[{index}] is "
         f"{verdict.got:.6g}, should be {verdict.expected:.6g}{extent}"
     )

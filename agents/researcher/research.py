@@ -1,24 +1,127 @@
 """The agent `hardware_research`, which runs before the first kernel is written."""
 
-from cuda_llm.agents.plug import placed
-from cuda_llm.agents.researcher.instructions import find_instructions
-from cuda_llm.agents.researcher.occupancy_corners import find_corners
-from cuda_llm.agents.researcher.provenance import find_unknowns
-from cuda_llm.agents.researcher.tiles import find_tiles
-from cuda_llm.agents.researcher.timed_sizes import find_roofs
-from cuda_llm.agents.seam import Contribution, Stage
+from dataclasses import dataclass
+
+from cuda_llm.agents.find_agent import placed
+from cuda_llm.agents.protocols import Contribution, Stage
+from cuda_llm.agents.researcher.on_chip import occupancy_facts, shared_memory_facts
+from cuda_llm.agents.researcher.rooflines import HardwareFact, roofline_facts
 from cuda_llm.agents.situation import Note, Situation
+
+
+@dataclass(frozen=True)
+class Feature:
+    """A group of instructions."""
+
+    name: str
+    least: tuple[int, int]
+    """Compute capability that has it first."""
+    emulated: bool = True
+    newest: tuple[int, int] = (99, 0)
+    """Last compute capability that has it."""
+
+
+FEATURES = (
+    Feature("warp shuffles and votes with a mask", (7, 0)),
+    Feature("__match_any_sync", (7, 0)),
+    Feature("asynchronous copies to shared memory (cp.async)", (8, 0)),
+    Feature("__reduce_add_sync and its like on whole numbers", (8, 0)),
+    Feature("asynchronous barriers (mbarrier, cuda::barrier)", (8, 0), emulated=False),
+    Feature("bulk copies by TMA", (9, 0), emulated=False),
+    Feature("thread-block clusters and distributed shared memory", (9, 0), emulated=False),
+    Feature("warp-group matrix operations (wgmma)", (9, 0), emulated=False, newest=(9, 0)),
+    Feature(
+        "fifth-generation tensor operations (tcgen05)", (10, 0), emulated=False, newest=(11, 0)
+    ),
+)
+"""CUDA C++ Programming Guide 13.0, feature support per compute capability; PTX ISA 9.0."""
+
+
+def instruction_facts(situation: Situation) -> HardwareFact:
+    """Lists what the GPU has, what it lacks, and what the emulated device cannot run.
+
+    Prompts name the last in any hardware context.
+    """
+    capability = situation.hardware.compute_capability
+    emulated = not situation.capabilities.full_isa
+    there = [one for one in FEATURES if one.least <= capability <= one.newest]
+    missing = [one.name for one in FEATURES if one not in there]
+    tensor = tuple(situation.hardware.peaks.tensor_dense_tflops)
+    usable = [one.name for one in there if one.emulated or not emulated]
+    refused = [one.name for one in there if emulated and not one.emulated]
+    if tensor and emulated:
+        refused.append("tensor cores")
+    allowed = situation.task.tolerance.precision
+    types = f"tensor cores for {', '.join(tensor)} (the tolerance of this task allows {allowed})"
+    usable += [types] if tensor and not emulated else []
+    lines = [f"Beside CUDA's older instructions kernels may use: {'; '.join(usable)}."]
+    lines += [f"This GPU has not: {'; '.join(missing)}."] if missing else []
+    return HardwareFact(
+        name="instructions",
+        lines=tuple(lines),
+        data={"usable": usable, "missing": missing, "refused": refused, "tensor": list(tensor)},
+        decision=f"kernels must do without {', '.join(refused)}: the device cannot execute them"
+        if refused
+        else "",
+    )
+
+
+DECIDING = {
+    "peaks.dram_gb_s": "DRAM bandwidth",
+    "boost_clock_mhz": "clock",
+    "model.dram_efficiency": "attainable part of the bandwidth",
+    "model.launch_us": "cost of a launch",
+    "l2_bytes": "size of L2",
+}
+"""Figures that the other findings rest on, by their key in a profile."""
+_UNMEASURED = ("published", "estimated", "measured on another of its kind", "of unknown origin")
+_GUESSED = ("estimated", "of unknown origin")
+"""Named in prompts; the other kinds go to the trace alone."""
+
+
+def provenance_facts(situation: Situation) -> HardwareFact:
+    """Groups the deciding figures by origin: measured, published, estimated or unknown."""
+    kinds = {name: _kind(_source(situation, key)) for key, name in DECIDING.items()}
+    groups = [(kind, [name for name in kinds if kinds[name] == kind]) for kind in _UNMEASURED]
+    unmeasured = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in groups if names)
+    guesses = [name for name in kinds if kinds[name] in _GUESSED]
+    return HardwareFact(
+        name="provenance",
+        lines=(f"Estimates, not measured here: {', '.join(guesses)}.",) if guesses else (),
+        data=kinds,
+        decision=f"no probe on this device; {unmeasured}" if unmeasured else "",
+    )
+
+
+def _source(situation: Situation, key: str) -> str:
+    """Returns the source of a key, which may share its entry with others."""
+    for keys, source in situation.hardware.sources.items():
+        names = [one.strip() for one in keys.split(",")]
+        if key in names or any(key.startswith(f"{name}.") for name in names):
+            return source
+    return ""
+
+
+def _kind(source: str) -> str:
+    text = source.lower()
+    if not text:
+        return "of unknown origin"
+    if "probe" in text or "measured on this" in text:
+        return "measured"
+    if "estimate" in text:
+        return "estimated"
+    return "measured on another of its kind" if "measured" in text else "published"
 
 
 @placed(after=Stage.START)
 async def hardware_research(situation: Situation) -> Contribution:
     """Notes the facts and limits of the GPU that decide how to write this task's kernels."""
     findings = (
-        find_roofs(situation),
-        find_corners(situation),
-        find_tiles(situation),
-        find_instructions(situation),
-        find_unknowns(situation),
+        roofline_facts(situation),
+        occupancy_facts(situation),
+        shared_memory_facts(situation),
+        instruction_facts(situation),
+        provenance_facts(situation),
     )
     return Contribution(
         note=Note(

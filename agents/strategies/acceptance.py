@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
+from cuda_llm.agents.protocols import Choice
 from cuda_llm.agents.situation import Situation
-from cuda_llm.agents.strategy import Choice
-from cuda_llm.search import Attempt, Contested
+from cuda_llm.search import Attempt, DuelResult
 
 
 def choose_fastest(situation: Situation, judged: Sequence[Attempt]) -> Choice:
@@ -17,7 +17,7 @@ def choose_fastest(situation: Situation, judged: Sequence[Attempt]) -> Choice:
     incumbent = situation.incumbent
     verdicts: dict[str, str] = {}
     winner: Attempt | None = None
-    for contender in by_speed(judged):
+    for contender in passed_by_speed(judged):
         if winner is not None:
             verdicts[contender.id] = rank(situation, contender, winner)
         elif incumbent is None:
@@ -30,12 +30,12 @@ def choose_fastest(situation: Situation, judged: Sequence[Attempt]) -> Choice:
     chosen = winner or incumbent
     return Choice(
         incumbent=None if chosen is None else chosen.id,
-        reason=explain(situation, winner, incumbent, verdicts),
+        reason=describe_choice(situation, winner, incumbent, verdicts),
         verdicts=verdicts,
     )
 
 
-def by_speed(attempts: Sequence[Attempt]) -> list[Attempt]:
+def passed_by_speed(attempts: Sequence[Attempt]) -> list[Attempt]:
     """Sorts the attempts that passed, fastest first; equal ones by round and index."""
     passed = [one for one in attempts if one.passed and one.speedup is not None]
     return sorted(passed, key=lambda one: (-(one.speedup or 0.0), one.round, one.index))
@@ -46,11 +46,11 @@ def compare(situation: Situation, contender: Attempt, incumbent: Attempt) -> str
 
     A duel of the two decides where there was one; else the speed-up of each over the baseline.
     """
-    duel = contest_of(situation, contender, incumbent)
+    duel = duel_of(situation, contender, incumbent)
     if duel is not None and duel.outcome != "faster":
         return duel.outcome
     gain = gain_over(contender, incumbent)
-    margin = doubt(situation, contender, incumbent)
+    margin = noise_margin(situation, contender, incumbent)
     if duel is None and gain < -margin:
         return "slower"
     if duel is None and gain <= margin:
@@ -58,7 +58,7 @@ def compare(situation: Situation, contender: Attempt, incumbent: Attempt) -> str
     return find_regression(situation, contender, incumbent) or "won"
 
 
-def contest_of(situation: Situation, contender: Attempt, incumbent: Attempt) -> Contested | None:
+def duel_of(situation: Situation, contender: Attempt, incumbent: Attempt) -> DuelResult | None:
     """Returns the duel of these two, where there was one."""
     duel = situation.duels.get(contender.id)
     return duel if duel is not None and duel.incumbent == incumbent.id else None
@@ -66,7 +66,7 @@ def contest_of(situation: Situation, contender: Attempt, incumbent: Attempt) -> 
 
 def rank(situation: Situation, loser: Attempt, winner: Attempt) -> str:
     """Returns `tie` or `slower` for an attempt beside the winner of its own round."""
-    close = -gain_over(loser, winner) <= doubt(situation, loser, winner)
+    close = -gain_over(loser, winner) <= noise_margin(situation, loser, winner)
     return "tie" if close else "slower"
 
 
@@ -75,7 +75,7 @@ def gain_over(contender: Attempt, incumbent: Attempt) -> float:
     return (contender.speedup or 0.0) / (incumbent.speedup or 1.0) - 1.0
 
 
-def doubt(situation: Situation, one: Attempt, other: Attempt) -> float:
+def noise_margin(situation: Situation, one: Attempt, other: Attempt) -> float:
     """Returns the relative difference below which two speed-ups count as equal."""
     return max(situation.plan.tie, one.spread + other.spread)
 
@@ -91,7 +91,7 @@ def find_regression(situation: Situation, contender: Attempt, incumbent: Attempt
     return ""
 
 
-def explain(
+def describe_choice(
     situation: Situation,
     winner: Attempt | None,
     incumbent: Attempt | None,
@@ -99,7 +99,7 @@ def explain(
 ) -> str:
     """Describes the choice in one sentence."""
     if winner is not None and incumbent is not None:
-        duel = contest_of(situation, winner, incumbent)
+        duel = duel_of(situation, winner, incumbent)
         if duel is not None:
             gain = 100 * (duel.speedup - 1)
             return f"{winner.id} is {gain:.1f} % faster than {incumbent.id}, timed in turn"

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from itertools import chain, count, islice, product
 
 from cuda_llm.agents.situation import Situation
-from cuda_llm.agents.techniques.catalogue import CATALOGUE, TWISTS
+from cuda_llm.agents.techniques.catalogue import CATALOGUE, VARIATIONS
 from cuda_llm.agents.techniques.technique import Technique, fits
 from cuda_llm.outcomes import Passed
 from cuda_llm.search import Attempt, Kind
@@ -87,6 +87,6 @@ def _ordered(found: list[Technique], kind: Kind, situation: Situation) -> list[T
 
 def _endless(texts: list[str], tried: list[str]) -> Iterator[str]:
     """The texts; when they run out each with a twist, least tried first; then numbered variants."""
-    twisted = [f"{text}; with {twist}" for twist, text in product(TWISTS, texts)]
+    twisted = [f"{text}; with {twist}" for twist, text in product(VARIATIONS, texts)]
     first = [*texts, *sorted(twisted, key=tried.count)]
     return chain(first, (f"{text}; variant {number}" for number in count(2) for text in first))

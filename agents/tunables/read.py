@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from cuda_llm.agents.kernel_text.tokens import Token, TokenKind, tokenise
-from cuda_llm.agents.tunables.space import holds
-from cuda_llm.agents.tunables.tunable import Misdeclared, Preference, Space, Tunable
+from cuda_llm.agents.tunables.space import HintPreference, InvalidDeclaration, Space, Tunable, holds
 from cuda_llm.errors import TaskError
 from cuda_llm.tasks.expressions import names_in
 
@@ -36,11 +35,11 @@ class Declaration:
     """Whether it stands inside an `#if` block."""
 
 
-def read_space(source: str) -> Space | Misdeclared | None:
+def read_space(source: str) -> Space | InvalidDeclaration | None:
     """Returns what `source` declares; None where it declares nothing."""
     try:
         return _read_space(source)
-    except _MisdeclaredError as error:
+    except _InvalidDeclarationError as error:
         return error.misdeclared
 
 
@@ -54,7 +53,7 @@ def _read_space(source: str) -> Space | None:
     tunables = tuple(_tunables(declarations, _defined(source)))
     names = {one.name: one for one in tunables}
     if not names:
-        raise _MisdeclaredError(
+        raise _InvalidDeclarationError(
             declarations[0], "no `#define NAME value  // tunable:` stands by it"
         )
     conditions = tuple(_conditions(declarations, names))
@@ -105,12 +104,14 @@ def _tunables(declarations: tuple[Declaration, ...], defined: list[str]) -> Iter
     for one in mine:
         tunable = _tunable(one)
         if tunable.name in seen:
-            raise _MisdeclaredError(one, f"{tunable.name} is declared twice")
+            raise _InvalidDeclarationError(one, f"{tunable.name} is declared twice")
         if defined.count(tunable.name) > declared.count(tunable.name):
-            raise _MisdeclaredError(one, f"{tunable.name} is defined or undefined elsewhere too")
+            raise _InvalidDeclarationError(
+                one, f"{tunable.name} is defined or undefined elsewhere too"
+            )
         seen.add(tunable.name)
         if len(seen) > MAX_TUNABLES:
-            raise _MisdeclaredError(one, f"more than {MAX_TUNABLES} tunables")
+            raise _InvalidDeclarationError(one, f"more than {MAX_TUNABLES} tunables")
         yield tunable
 
 
@@ -119,30 +120,30 @@ def _tunable(declaration: Declaration) -> Tunable:
         case ("#", "define", name, *body) if name.isidentifier() and body:
             text = "".join(body)
         case _:
-            raise _MisdeclaredError(
+            raise _InvalidDeclarationError(
                 declaration, "`// tunable:` stands behind `#define NAME value`, on its line"
             )
     if declaration.guarded:
-        raise _MisdeclaredError(declaration, f"{name} is declared inside an #if block")
+        raise _InvalidDeclarationError(declaration, f"{name} is declared inside an #if block")
     if not _NUMBER.fullmatch(text):
-        raise _MisdeclaredError(
+        raise _InvalidDeclarationError(
             declaration, f"the default of {name} is {' '.join(body)}; expected a whole number"
         )
     listed = _VALUES.fullmatch(declaration.text)
     if not listed:
-        raise _MisdeclaredError(
+        raise _InvalidDeclarationError(
             declaration, f"the values of {name} are {declaration.text!r}; expected whole numbers"
         )
     values = tuple(map(int, re.split(r"[\s,]+", listed[1])))
     default = int(text)
     if len(set(values)) < len(values):
-        raise _MisdeclaredError(declaration, f"a value of {name} is listed twice")
+        raise _InvalidDeclarationError(declaration, f"a value of {name} is listed twice")
     if default not in values:
-        raise _MisdeclaredError(
+        raise _InvalidDeclarationError(
             declaration, f"the default {default} of {name} is not among its values"
         )
     if len(values) > MAX_VALUES or max(map(abs, values)) > MAX_MAGNITUDE:
-        raise _MisdeclaredError(
+        raise _InvalidDeclarationError(
             declaration, f"{name} has more than {MAX_VALUES} values, or one beyond 32 bits"
         )
     return Tunable(name=name, default=default, values=values)
@@ -158,38 +159,42 @@ def _conditions(
         try:
             names = names_in(one.text)
         except TaskError as error:
-            raise _MisdeclaredError(one, str(error)) from None
+            raise _InvalidDeclarationError(one, str(error)) from None
         _require_known(one, names - set(tunables))
         if not holds(one.text, defaults):
-            raise _MisdeclaredError(one, f"the defaults do not meet {one.text!r}")
+            raise _InvalidDeclarationError(one, f"the defaults do not meet {one.text!r}")
         yield one.text
 
 
 def _preferences(
     declarations: tuple[Declaration, ...], tunables: dict[str, Tunable]
-) -> Iterator[Preference]:
+) -> Iterator[HintPreference]:
     for one in declarations:
         if one.keyword != "tunable-hint":
             continue
         found = _PREFERENCE.fullmatch(one.text)
         if not found:
-            raise _MisdeclaredError(one, f"{one.text!r} is no hint; expected CODE NAME=value ...")
+            raise _InvalidDeclarationError(
+                one, f"{one.text!r} is no hint; expected CODE NAME=value ..."
+            )
         values = {name: int(value) for name, value in re.findall(r"(\w+)=(-?\d+)", found[2])}
         _require_known(one, set(values) - set(tunables))
         for name, value in values.items():
             if value not in tunables[name].values:
-                raise _MisdeclaredError(one, f"{name} cannot be {value}")
-        yield Preference(code=found[1], values=values)
+                raise _InvalidDeclarationError(one, f"{name} cannot be {value}")
+        yield HintPreference(code=found[1], values=values)
 
 
 def _require_known(declaration: Declaration, unknown: set[str] | frozenset[str]) -> None:
     if unknown:
-        raise _MisdeclaredError(declaration, f"{', '.join(sorted(unknown))}: no such tunable")
+        raise _InvalidDeclarationError(
+            declaration, f"{', '.join(sorted(unknown))}: no such tunable"
+        )
 
 
-class _MisdeclaredError(Exception):
+class _InvalidDeclarationError(Exception):
     """Carries a Misdeclared out of the parser."""
 
     def __init__(self, declaration: Declaration, reason: str) -> None:
         super().__init__(reason)
-        self.misdeclared = Misdeclared(line=declaration.line, reason=reason)
+        self.misdeclared = InvalidDeclaration(line=declaration.line, reason=reason)

@@ -1,12 +1,78 @@
-"""Enumerates the valid points of a space, or samples them where there are too many."""
+"""Tunables as values, how a kernel declares them, and the valid points of their space.
+
+A tunable is a `#define` with its default value and, behind it, the values it may take; words behind
+a semicolon stay with the chosen value:
+
+    #define TILE 16     // tunable: 8 16 32; edge of the tile
+    #define VARIANT 2   // tunable: 0 1 2 3
+    // tunable-if: TILE * TILE <= 1024
+    // tunable-if: VARIANT > 0 or TILE == 16
+    // tunable-hint: bank_conflicts VARIANT=2 TILE=32
+
+`tunable-if` lines are conditions that a point must meet (`cuda_llm.tasks.expressions`); the
+defaults must meet them too. `tunable-hint` lines name the code of a hint and values worth trying
+when it is given: advice, never a filter. The first tunable is the kernel's structure. Declarations
+stand outside of `#if` blocks, each name once. Choosing a point rewrites the defaults, so that what
+is compiled, shown and exported is a plain kernel.
+"""
 
 import random
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 
-from cuda_llm.agents.tunables.tunable import Point, Space
 from cuda_llm.errors import TaskError
 from cuda_llm.tasks.expressions import evaluate, names_in
+
+Point = Mapping[str, int]
+"""A value for each tunable."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tunable:
+    """One compile-time parameter."""
+
+    name: str
+    default: int
+    values: tuple[int, ...]
+    """In the order declared; holds the default."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HintPreference:
+    """Values to try when a hint of that code is given."""
+
+    code: str
+    """Of a bottleneck or a verdict: `bank_conflicts`, `LAUNCH_FAILED`."""
+    values: Point
+    """For some of the tunables."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Space:
+    """The tunables of one kernel, with conditions and preferences."""
+
+    tunables: tuple[Tunable, ...]
+    conditions: tuple[str, ...] = ()
+    """Each must hold of a valid point."""
+    preferences: tuple[HintPreference, ...] = ()
+
+    @property
+    def defaults(self) -> dict[str, int]:
+        """Returns the point of the defaults, which is valid."""
+        return {one.name: one.default for one in self.tunables}
+
+
+@dataclass(frozen=True, kw_only=True)
+class InvalidDeclaration:
+    """Why a kernel's declarations cannot be used."""
+
+    line: int
+    """From 1."""
+    reason: str
+
+    def __str__(self) -> str:
+        return f"line {self.line}: {self.reason}"
 
 
 def holds(condition: str, point: Point) -> bool:
@@ -17,7 +83,7 @@ def holds(condition: str, point: Point) -> bool:
         return False
 
 
-def valid(space: Space, point: Point) -> bool:
+def is_valid(space: Space, point: Point) -> bool:
     """Tells whether `point` has an allowed value for each tunable and meets every condition."""
     return (
         point.keys() == space.defaults.keys()
@@ -26,7 +92,7 @@ def valid(space: Space, point: Point) -> bool:
     )
 
 
-def points(space: Space) -> Iterator[dict[str, int]]:
+def valid_points(space: Space) -> Iterator[dict[str, int]]:
     """Yields every valid point, in the order of the declarations.
 
     Where conditions exclude nearly all points, it ends after `MAX_STEPS` steps.

@@ -5,11 +5,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
 from cuda_llm.agents.kernel_text.tokens import TokenKind
-from cuda_llm.agents.tunables.condition import decide
-from cuda_llm.agents.tunables.lines import Line, Node, build_tree, split_lines
+from cuda_llm.agents.tunables.preprocessor import (
+    Line,
+    Node,
+    build_tree,
+    evaluate_condition,
+    split_lines,
+)
 from cuda_llm.agents.tunables.read import KEYWORD, read_space
-from cuda_llm.agents.tunables.space import valid
-from cuda_llm.agents.tunables.tunable import Misdeclared, Point
+from cuda_llm.agents.tunables.space import InvalidDeclaration, Point, is_valid
 
 
 def write_point(source: str, point: Point, *, keep_declarations: bool = False) -> str:
@@ -29,10 +33,10 @@ def write_point(source: str, point: Point, *, keep_declarations: bool = False) -
     space = read_space(source)
     if space is None:
         return source
-    if isinstance(space, Misdeclared):
+    if isinstance(space, InvalidDeclaration):
         raise ValueError(str(space))
     values = {one.name: point[one.name] for one in space.tunables if one.name in point}
-    if not valid(space, values):
+    if not is_valid(space, values):
         raise ValueError(f"{dict(point)} is no point of this space")
     lines, tree = _parse(source)
     if keep_declarations:
@@ -73,7 +77,7 @@ def _decide(head: Line, known: Mapping[str, int]) -> bool | None:
         case "else":
             return True
         case "if" | "elif":
-            return decide(words, known)
+            return evaluate_condition(words, known)
         case "ifdef" | "ifndef" if len(words) == 1 and words[0] in known:
             return head.directive == "ifdef"
         case _:

@@ -2,23 +2,80 @@
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cuda_llm.errors import CudaLLMError, describe_error
-from cuda_llm.graph.damage import checkpoints_of, unusable
-from cuda_llm.graph.runs.retell import lost_events
+from cuda_llm.errors import CudaLLMError, UsageError, describe_error
+from cuda_llm.graph.context import RunContext
+from cuda_llm.graph.run_nodes import run_finished, run_started
 from cuda_llm.graph.state import SearchInput, SearchOutput, SearchState
-from cuda_llm.graph.wiring import Wiring
+from cuda_llm.graph.view import situation_of
 from cuda_llm.log import Log, bound
-from cuda_llm.traces.events import RunInterrupted, RunResumed
+from cuda_llm.traces.event_log import read_events
+from cuda_llm.traces.events import (
+    AttemptJudged,
+    BaselineJudged,
+    Event,
+    IncumbentChosen,
+    RunFinished,
+    RunInterrupted,
+    RunResumed,
+    RunStarted,
+)
+from cuda_llm.traces.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
     from langgraph.graph import StateGraph
     from langgraph.types import Durability, StateSnapshot
+
+
+def unusable_checkpoint(folder: RunFolder, why: object) -> UsageError:
+    """The checkpoint cannot be read. Everything but a fork's beginning is in the folder as well."""
+    return UsageError(
+        f"{folder.checkpoint}: broken ({why}); "
+        "remove it: resume works the run out again from what its folder holds"
+    )
+
+
+@contextmanager
+def checkpoints_of(folder: RunFolder) -> Iterator[None]:
+    """Turns what goes wrong with the database into a UsageError with its mend."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        if getattr(error, "sqlite_errorcode", 0) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+            raise unusable_checkpoint(folder, error) from None
+        mend = "free space there, make it writable, and resume the run"
+        raise UsageError(f"{folder.checkpoint}: {error}; {mend}") from None
+
+
+RESTORED = "recorded again: the trace had lost it"
+
+
+def missing_events(state: SearchState, context: RunContext, *, over: bool) -> Iterator[Event]:
+    """The events without which a run's result cannot be read; `over` says that it has ended.
+
+    All they tell lies in the folder under the ids of `state`: none is made up.
+    """
+    recorded = [one.event for one in read_events(context.folder.events)]
+    kinds = {type(one) for one in recorded}
+    now = situation_of(state, context)
+    if RunStarted not in kinds:
+        yield run_started(context)
+    if BaselineJudged not in kinds and now.sizes:
+        yield BaselineJudged(sizes=now.sizes, times_us=now.baseline_us)
+    judged = {one.attempt.id for one in recorded if isinstance(one, AttemptJudged)}
+    yield from (AttemptJudged(attempt=one) for one in now.attempts if one.id not in judged)
+    chosen = {one.incumbent for one in recorded if isinstance(one, IncumbentChosen)}
+    if now.incumbent is not None and now.incumbent.id not in chosen:
+        name = now.incumbent.id
+        yield IncumbentChosen(round=now.round, before=None, incumbent=name, reason=RESTORED)
+    if over and RunFinished not in kinds:
+        yield run_finished(context, state["stop"], state["best"])
+
 
 _log = Log(__name__)
 
@@ -30,18 +87,18 @@ STEPS_A_ROUND = 30
 
 
 @dataclass(frozen=True)
-class Driver:
+class GraphRun:
     """A compiled graph with its checkpoints, wired to one run."""
 
-    wiring: Wiring
+    context: RunContext
     graph: Any
 
     @property
     def config(self) -> "RunnableConfig":
         """Thread and limits."""
-        rounds, agents = self.wiring.request.rounds, len(self.wiring.agents)
+        rounds, agents = self.context.request.rounds, len(self.context.agents)
         return {
-            "configurable": {"thread_id": self.wiring.run_id},
+            "configurable": {"thread_id": self.context.run_id},
             "recursion_limit": (rounds + 2) * (STEPS_A_ROUND + agents),
         }
 
@@ -50,7 +107,7 @@ class Driver:
 
         Being cancelled is recorded before it is passed on; everything at work has ended by then.
         """
-        with bound(run_id=self.wiring.run_id):
+        with bound(run_id=self.context.run_id):
             await self._run(hints)
 
     async def _run(self, hints: Sequence[str]) -> None:
@@ -60,39 +117,39 @@ class Driver:
             # Not `next`: it leaves out what is done and only waits to be taken in.
             over = not state.tasks
             if over and not state.values.get("stop"):
-                raise unusable(self.wiring.folder, "it leads nowhere")
+                raise unusable_checkpoint(self.context.folder, "it leads nowhere")
             values: Any = state.values
-            for lost in lost_events(values, self.wiring, over=over):
-                self.wiring.record(lost)
+            for lost in missing_events(values, self.context, over=over):
+                self.context.record(lost)
             if over:
                 return
-            self.wiring.record(RunResumed(round=max(0, state.values.get("round", 0))))
+            self.context.record(RunResumed(round=max(0, state.values.get("round", 0))))
         try:
             await self.graph.ainvoke(
-                self.input(state, hints), self.config, context=self.wiring, durability=DURABILITY
+                self.input(state, hints), self.config, context=self.context, durability=DURABILITY
             )
         except asyncio.CancelledError:
             _log.info("the run is cancelled")
-            await self.wiring.workbench.close()
-            await self.tell_stopped("interrupted")
+            await self.context.tasks.close()
+            await self.record_stopped("interrupted")
             raise
         except Exception as error:
             trace = None if isinstance(error, CudaLLMError) else error
             _log.error("the run stops", error=describe_error(error), exc_info=trace, shown=True)
-            await self.wiring.workbench.close()
+            await self.context.tasks.close()
             # What stopped the run, a full disk for one, may be in the way of telling it.
             with suppress(CudaLLMError, sqlite3.Error):
-                await self.tell_stopped(describe_error(error))
+                await self.record_stopped(describe_error(error))
             raise
         if (await self.state()).interrupts:
-            await self.tell_stopped("stopped for review")
+            await self.record_stopped("stopped for review")
 
     def input(self, state: "StateSnapshot", hints: Sequence[str]) -> Any:
         """What the graph is invoked with: the task, an answer, or nothing where it just goes on."""
         from langgraph.types import Command
 
         if state.created_at is None:
-            return {"task": self.wiring.request.task}
+            return {"task": self.context.request.task}
         return Command(resume=list(hints)) if state.interrupts else None
 
     async def state(self) -> "StateSnapshot":
@@ -102,26 +159,26 @@ class Driver:
         except sqlite3.Error:
             raise
         except Exception as error:
-            raise unusable(self.wiring.folder, describe_error(error)) from error
+            raise unusable_checkpoint(self.context.folder, describe_error(error)) from error
         return snapshot
 
-    async def tell_stopped(self, reason: str) -> None:
+    async def record_stopped(self, reason: str) -> None:
         """Record that the run stopped before its end."""
         values = (await self.state()).values
         round_, best = max(0, values.get("round", 0)), values.get("incumbent")
-        self.wiring.record(RunInterrupted(reason=reason, round=round_, best=best))
+        self.context.record(RunInterrupted(reason=reason, round=round_, best=best))
 
 
 @asynccontextmanager
-async def open_driver(
-    wiring: Wiring, graph: "StateGraph[SearchState, Wiring, SearchInput, SearchOutput]"
-) -> AsyncIterator[Driver]:
+async def open_graph_run(
+    context: RunContext, graph: "StateGraph[SearchState, RunContext, SearchInput, SearchOutput]"
+) -> AsyncIterator[GraphRun]:
     """The run's graph with its checkpoints on disk; nothing of it works on afterwards."""
     from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
-    with checkpoints_of(wiring.folder):
-        async with AsyncSqliteSaver.from_conn_string(str(wiring.folder.checkpoint)) as saver:
+    with checkpoints_of(context.folder):
+        async with AsyncSqliteSaver.from_conn_string(str(context.folder.checkpoint)) as saver:
             try:
-                yield Driver(wiring, graph.compile(checkpointer=saver, name="fsr"))
+                yield GraphRun(context, graph.compile(checkpointer=saver, name="fsr"))
             finally:
-                await wiring.workbench.close()
+                await context.tasks.close()

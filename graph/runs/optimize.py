@@ -7,27 +7,22 @@ from concurrent.futures import Future
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Unpack
 
-from cuda_llm.graph.overrides import Overrides
-from cuda_llm.graph.request import RunOptions, RunRequest, make_request
+from cuda_llm.graph.request import Overrides, RunOptions, RunRequest, make_request
 from cuda_llm.graph.runs.result import Result
 from cuda_llm.graph.runs.start import start
 from cuda_llm.tasks.loader import list_tasks, load_task
 from cuda_llm.tasks.task import Task
-from cuda_llm.traces.recorder import Observer
+from cuda_llm.traces.event_log import Observer
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
-    from cuda_llm.agents.generator import Generator
-    from cuda_llm.agents.reflector import Reflector
-    from cuda_llm.agents.seam import PlacedAgent
-    from cuda_llm.agents.strategy import Strategy
-    from cuda_llm.agents.tuner import Tuner
-    from cuda_llm.graph.judging.bench import Bench
+    from cuda_llm.agents.protocols import Generator, PlacedAgent, Reflector, Strategy, Tuner
     from cuda_llm.tools.device import Device
+    from cuda_llm.tools.judge.bench import Bench
 
 
-class Keywords(RunOptions, total=False):
+class OptimizeKeywords(RunOptions, total=False):
     """What `optimize` takes beside the task: every option of a run, under the name that it has in
     `RunRequest`. Where an option names a part, an object of one's own will do as well."""
 
@@ -46,7 +41,7 @@ class Keywords(RunOptions, total=False):
     """Called with every event."""
 
 
-async def aoptimize(task: Task | str, **keywords: Unpack[Keywords]) -> Result:
+async def aoptimize(task: Task | str, **keywords: Unpack[OptimizeKeywords]) -> Result:
     """Search the fastest kernel for a task that passes every check.
 
     What is not given is as on the command line, settings included. Being cancelled leaves a run
@@ -57,7 +52,7 @@ async def aoptimize(task: Task | str, **keywords: Unpack[Keywords]) -> Result:
     return await start(request, overrides=overrides, observers=observers)
 
 
-def optimize(task: Task | str, **keywords: Unpack[Keywords]) -> Result:
+def optimize(task: Task | str, **keywords: Unpack[OptimizeKeywords]) -> Result:
     """`aoptimize` for callers that do not await. Also where a loop runs already, as in a notebook:
     then the search has a thread of its own, and observers are called from there.
     """
@@ -66,7 +61,7 @@ def optimize(task: Task | str, **keywords: Unpack[Keywords]) -> Result:
         asyncio.get_running_loop()
     except RuntimeError:
         return asyncio.run(work)
-    return run_aside(work)
+    return run_in_thread(work)
 
 
 def split_keywords(task: Task | str, keywords: Mapping[str, Any]) -> tuple[RunRequest, Overrides]:
@@ -90,11 +85,11 @@ def split_keywords(task: Task | str, keywords: Mapping[str, Any]) -> tuple[RunRe
             brought[name] = value
         else:
             request[name] = value
-    request["task"], brought["task"] = place_task(task)
+    request["task"], brought["task"] = name_task(task)
     return make_request(request), Overrides(**brought)
 
 
-def place_task(task: Task | str) -> tuple[str, Task | None]:
+def name_task(task: Task | str) -> tuple[str, Task | None]:
     """Return the task's name or folder, and the task itself where its folder differs from it."""
     if isinstance(task, str):
         return task, None
@@ -103,7 +98,7 @@ def place_task(task: Task | str) -> tuple[str, Task | None]:
     return name, None if load_task(name) == task else task
 
 
-def run_aside(work: Coroutine[Any, Any, Result]) -> Result:
+def run_in_thread(work: Coroutine[Any, Any, Result]) -> Result:
     """Run a coroutine in a thread of its own; Ctrl-C cancels it there before it is raised here."""
     begun: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any] | None]] = Future()
     done: Future[Result] = Future()

@@ -4,23 +4,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from cuda_llm.agents.generator import Generator
 from cuda_llm.agents.prompting.templates import Templates, open_templates
-from cuda_llm.agents.reflector import Reflector
-from cuda_llm.agents.seam import PlacedAgent
-from cuda_llm.agents.strategy import Strategy
+from cuda_llm.agents.protocols import Generator, PlacedAgent, Reflector, Strategy
 from cuda_llm.errors import UsageError
-from cuda_llm.graph.overrides import Overrides
-from cuda_llm.graph.request import RunRequest
-from cuda_llm.graph.runs.check_request import check_request
-from cuda_llm.graph.runs.choose_generator import Chosen, choose_generator, open_chosen
-from cuda_llm.graph.runs.settle import settle
+from cuda_llm.graph.request import Overrides, RunRequest
+from cuda_llm.graph.runs.resolve import (
+    GeneratorChoice,
+    check_request,
+    choose_generator,
+    load_generator,
+    resolve_request,
+)
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import Device
 
 
 @dataclass(frozen=True, kw_only=True)
-class Parts:
+class RunParts:
     """The parts of one run that need no folder."""
 
     request: RunRequest
@@ -28,7 +28,7 @@ class Parts:
     overrides: Overrides
     task: Task
     device: Device
-    generator_choice: Chosen
+    generator_choice: GeneratorChoice
     """Who writes, by name, and what the user should know of that."""
     generator: Generator | None
     """None for the one that asks a model: it needs a run to keep prompts and replies in."""
@@ -66,7 +66,7 @@ class Parts:
         return name_of(self.overrides.model) or self.request.model
 
 
-def find_parts(request: RunRequest, overrides: Overrides) -> Parts:
+def find_parts(request: RunRequest, overrides: Overrides) -> RunParts:
     """Find the parts of a new run: as the user asked, and by the settings where nothing was asked.
 
     Raises UsageError for what is not there or makes no sense, MissingError for what this machine or
@@ -75,32 +75,32 @@ def find_parts(request: RunRequest, overrides: Overrides) -> Parts:
     from cuda_llm.settings import settings
 
     check_request(request)
-    parts = find_named(settle(request), overrides)
+    parts = find_parts_by_name(resolve_request(request), overrides)
     named = settings().agent_models
     by_settings = {name: named[name] for name in parts.own_part_names if name in named}
     models = {**by_settings, **parts.request.agent_models}
     return replace(parts, request=replace(parts.request, agent_models=models))
 
 
-def find_named(request: RunRequest, overrides: Overrides) -> Parts:
+def find_parts_by_name(request: RunRequest, overrides: Overrides) -> RunParts:
     """Find the parts of a resolved request by name. Raises as `find_parts` does."""
-    from cuda_llm.agents.strategies.find import find_strategy
+    from cuda_llm.agents.strategies.builtin import find_strategy
     from cuda_llm.tasks.loader import load_task
-    from cuda_llm.tools.devices.find import open_device
+    from cuda_llm.tools.open_device import open_device
 
     task = overrides.task or load_task(request.task)
     has_model = bool(request.model) or overrides.model is not None
     own = overrides.generator
     chosen = (
-        Chosen(own.name)
+        GeneratorChoice(own.name)
         if own is not None
         else choose_generator(request.generator, task, has_model=has_model)
     )
     agents = find_agents(request.agents, overrides.agents)
-    generator = own or open_chosen(chosen, task)
+    generator = own or load_generator(chosen, task)
     own_part_names = (*(one.name for one in agents), *names_of(generator, overrides.reflector))
     check_agent_models((*request.agent_models, *overrides.agent_models), own_part_names)
-    return Parts(
+    return RunParts(
         request=request,
         overrides=overrides,
         task=task,
@@ -119,7 +119,7 @@ def find_agents(specs: Sequence[str], brought: Sequence[PlacedAgent]) -> tuple[P
 
     One that has the name of an agent that ships takes its place. Raises UsageError.
     """
-    from cuda_llm.agents.plug import SHIPPED, find_agent
+    from cuda_llm.agents.find_agent import SHIPPED, find_agent
 
     unwanted = {spec[1:] for spec in specs if spec.startswith("-")}
     if unknown := sorted(unwanted - set(SHIPPED)):

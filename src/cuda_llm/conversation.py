@@ -102,7 +102,7 @@ async def no_model(
     return CallFailed(kind="no_model", detail="nobody asks a model here", tries=0)
 
 
-class Vault(Protocol):
+class CallStore(Protocol):
     """Where prompts and replies are kept; a run's folder is one."""
 
     def load_reply(self, call: str) -> Reply | None:

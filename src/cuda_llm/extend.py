@@ -29,32 +29,32 @@ from cuda_llm.lazy_exports import find_export
 
 if TYPE_CHECKING:
     from cuda_llm import outcomes
-    from cuda_llm.agents.generator import Generator
-    from cuda_llm.agents.kernel_text.normal_form import normal_sha
-    from cuda_llm.agents.limit import at_the_limit
+    from cuda_llm.agents.find_agent import find_agent, placed
+    from cuda_llm.agents.kernel_text.tokens import normal_sha
+    from cuda_llm.agents.limits import at_the_limit
     from cuda_llm.agents.playbook.tuner import TunableTuner
-    from cuda_llm.agents.plug import find_agent, placed
+    from cuda_llm.agents.protocols import (
+        Agent,
+        AgentContext,
+        Choice,
+        Contribution,
+        Generator,
+        PlacedAgent,
+        Reflected,
+        Reflector,
+        Stage,
+        Strategy,
+        Trial,
+        Tuner,
+    )
     from cuda_llm.agents.reflection.reflector import Reflection
-    from cuda_llm.agents.reflector import Reflected, Reflector
-    from cuda_llm.agents.seam import Agent, AgentContext, Contribution, PlacedAgent, Stage
     from cuda_llm.agents.situation import Note, Plan, Situation
-    from cuda_llm.agents.strategies.acceptance import by_speed, choose_fastest
-    from cuda_llm.agents.strategies.briefs import Order, fill_in
-    from cuda_llm.agents.strategies.failures import distinct_failures
-    from cuda_llm.agents.strategy import Choice, Strategy
+    from cuda_llm.agents.strategies.acceptance import choose_fastest, passed_by_speed
+    from cuda_llm.agents.strategies.briefs import Assignment, distinct_failures, make_briefs
     from cuda_llm.agents.tunables.write import write_point
-    from cuda_llm.agents.tuner import Trial, Tuner
     from cuda_llm.capabilities import Capabilities
     from cuda_llm.codec import decode, encode
-    from cuda_llm.conversation import (
-        Ask,
-        AskModel,
-        Call,
-        CallFailed,
-        Message,
-        Reply,
-        Usage,
-    )
+    from cuda_llm.conversation import Ask, AskModel, Call, CallFailed, Message, Reply, Usage
     from cuda_llm.errors import (
         CudaLLMError,
         InfrastructureError,
@@ -62,11 +62,12 @@ if TYPE_CHECKING:
         TaskError,
         UsageError,
     )
-    from cuda_llm.graph.judging.toolbox import judge_tools
+    from cuda_llm.failures import CompileFailed, NoCode
     from cuda_llm.graph.state import SearchState
+    from cuda_llm.graph.toolbox import bench_tools
     from cuda_llm.hardware_profiles.hardware import Hardware
     from cuda_llm.hardware_profiles.lookup import find_hardware, list_hardware
-    from cuda_llm.outcomes import CompileFailed, NoCode, Passed, Verdict, WrongResult
+    from cuda_llm.outcomes import Passed, Verdict, WrongResult
     from cuda_llm.profile import Bottleneck, Profile, SizeTime, TimeSource
     from cuda_llm.search import (
         EVERYTHING,
@@ -75,17 +76,14 @@ if TYPE_CHECKING:
         Author,
         Brief,
         Components,
-        Contested,
         Draft,
+        DuelResult,
         HardwareContext,
         Hint,
         Kind,
     )
     from cuda_llm.tasks.loader import list_tasks, load_task
     from cuda_llm.tasks.task import Sizes, Task, TaskArgument, Tolerance
-    from cuda_llm.tools.arrays import HOST, Arrays
-    from cuda_llm.tools.buffers import BufferSpec, PlacedBuffer, Role, Slots
-    from cuda_llm.tools.compiler.candidate import Compiled
     from cuda_llm.tools.device import (
         SCRATCH_BYTES,
         Argument,
@@ -100,9 +98,12 @@ if TYPE_CHECKING:
         TimeClass,
         TimedSession,
     )
-    from cuda_llm.tools.devices.find import open_device
+    from cuda_llm.tools.device.buffers import HOST, Arrays, BufferSpec, PlacedBuffer, Role, Slots
+    from cuda_llm.tools.device.candidate import Compiled
+    from cuda_llm.tools.open_device import open_device
     from cuda_llm.tools.validator.admissible import check_task
     from cuda_llm.traces import events
+    from cuda_llm.traces.event_log import read_events
     from cuda_llm.traces.events import (
         AttemptJudged,
         Event,
@@ -111,7 +112,6 @@ if TYPE_CHECKING:
         RunFinished,
         RunStarted,
     )
-    from cuda_llm.traces.read import read_events
     from cuda_llm.traces.run_folder import RunFolder
 
 __all__ = [
@@ -125,6 +125,7 @@ __all__ = [
     "Arrays",
     "Ask",
     "AskModel",
+    "Assignment",
     "Attempt",
     "AttemptJudged",
     "Author",
@@ -141,11 +142,11 @@ __all__ = [
     "CompileFailed",
     "Compiled",
     "Components",
-    "Contested",
     "Contribution",
     "CudaLLMError",
     "Device",
     "Draft",
+    "DuelResult",
     "Event",
     "Generator",
     "Hardware",
@@ -159,7 +160,6 @@ __all__ = [
     "MissingError",
     "NoCode",
     "Note",
-    "Order",
     "Passed",
     "PlacedAgent",
     "PlacedBuffer",
@@ -199,23 +199,23 @@ __all__ = [
     "Verdict",
     "WrongResult",
     "at_the_limit",
-    "by_speed",
+    "bench_tools",
     "check_task",
     "choose_fastest",
     "decode",
     "distinct_failures",
     "encode",
     "events",
-    "fill_in",
     "find_agent",
     "find_hardware",
-    "judge_tools",
     "list_hardware",
     "list_tasks",
     "load_task",
+    "make_briefs",
     "normal_sha",
     "open_device",
     "outcomes",
+    "passed_by_speed",
     "placed",
     "read_events",
     "write_point",

@@ -3,24 +3,18 @@
 from collections.abc import Mapping, Sequence
 
 from cuda_llm.facts import (
-    Access,
     AccessKind,
     CudaError,
     ExceededLimit,
     LaunchShape,
     Location,
+    MemoryAccess,
     Owner,
     Replay,
+    SourceSpot,
+    ThreadSpot,
 )
-from cuda_llm.patterns import (
-    CaseKind,
-    CasePattern,
-    ElementKind,
-    ElementPattern,
-    Region,
-    RegionKind,
-)
-from cuda_llm.spots import SourceSpot, ThreadSpot
+from cuda_llm.patterns import CaseKind, CasePattern, ElementKind, ElementPattern, Region, RegionKind
 
 VERBS: Mapping[AccessKind | None, str] = {
     None: "accesses",
@@ -90,7 +84,7 @@ UNPLACED = (
 """How to find out more than an error code."""
 
 
-def describe_access(access: Access) -> str:
+def describe_access(access: MemoryAccess) -> str:
     """`reads 4 bytes at byte 4000 of buffer C (4000 bytes)`."""
     what = VERBS[access.kind]
     if access.bytes is not None:
@@ -266,20 +260,20 @@ def is_vector(pattern: CasePattern) -> bool:
     return len(pattern.dims) == 1 and pattern.step is not None and pattern.step <= LONGEST_VECTOR
 
 
-def place(spot: SourceSpot) -> str:
+def describe_spot(spot: SourceSpot) -> str:
     """`mine.cu:14  `source line``."""
     return f"{spot}  `{spot.text}`" if spot.text else str(spot)
 
 
-def at(spot: SourceSpot | None, thread: ThreadSpot | None = None) -> tuple[str, ...]:
+def describe_place(spot: SourceSpot | None, thread: ThreadSpot | None = None) -> tuple[str, ...]:
     """Where it happened, and which thread did it."""
     return (
-        *(() if spot is None else (f"at {place(spot)}",)),
+        *(() if spot is None else (f"at {describe_spot(spot)}",)),
         *(() if thread is None else (f"in {thread}",)),
     )
 
 
-def lines(text: str) -> tuple[str, ...]:
+def line_of(text: str) -> tuple[str, ...]:
     """The text as a line, or nothing."""
     return (text,) if text else ()
 

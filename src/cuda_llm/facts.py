@@ -1,4 +1,9 @@
-"""What verdicts know beyond their kind: accesses and where they point, limits, a driver's errors.
+"""What verdicts know beyond their kind: lines, threads, accesses and where they point, limits, a
+driver's errors.
+
+What is not known is None, never 0 and never an empty text.
+
+What verdicts know beyond their kind: accesses and where they point, limits, a driver's errors.
 
 What is not known is None, never 0 and never an empty text.
 """
@@ -6,7 +11,34 @@ What is not known is None, never 0 and never an empty text.
 from dataclasses import dataclass
 from typing import Literal
 
-Space = Literal["global", "shared", "local", "const", "param", "generic"]
+
+@dataclass(frozen=True, kw_only=True)
+class SourceSpot:
+    """One line of a source file."""
+
+    file: str
+    """Name as the user wrote it, without the private folder it was compiled in."""
+    line: int
+    text: str = ""
+    """The line itself, stripped; empty when the file is not at hand."""
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThreadSpot:
+    """One thread of one launch."""
+
+    kernel: str
+    block: tuple[int, int, int]
+    thread: tuple[int, int, int]
+
+    def __str__(self) -> str:
+        return f"{self.kernel} block {self.block} thread {self.thread}"
+
+
+MemorySpace = Literal["global", "shared", "local", "const", "param", "generic"]
 """A memory space; `generic` where an instruction was given another space's address."""
 
 AccessKind = Literal["read", "write", "atomic"]
@@ -102,10 +134,10 @@ class Location:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Access:
+class MemoryAccess:
     """One access of memory by one thread."""
 
-    space: Space | None = None
+    space: MemorySpace | None = None
     kind: AccessKind | None = None
     bytes: int | None = None
     location: Location | None = None

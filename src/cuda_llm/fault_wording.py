@@ -1,6 +1,17 @@
 """Verdicts on kernels that were stopped, in words."""
 
-from cuda_llm.device_faults import (
+from cuda_llm.fact_wording import (
+    UNPLACED,
+    VERBS,
+    count,
+    describe_access,
+    describe_error,
+    describe_place,
+    describe_replay,
+    describe_spot,
+    line_of,
+)
+from cuda_llm.failures import (
     DataRace,
     DeviceAssert,
     DeviceFault,
@@ -11,24 +22,13 @@ from cuda_llm.device_faults import (
     UninitialisedRead,
     lacks_place,
 )
-from cuda_llm.fact_wording import (
-    UNPLACED,
-    VERBS,
-    at,
-    count,
-    describe_access,
-    describe_error,
-    describe_replay,
-    lines,
-    place,
-)
 from cuda_llm.outcomes import HostCrashed, OutOfMemory
 
 
 def describe_fault(verdict: DeviceFault) -> tuple[str, ...]:
     """The finding, its place, and how it is known where a GPU gave an error code alone."""
     other = getattr(verdict, "other", None)
-    earlier = () if other is None else (f"against {place(other)}",)
+    earlier = () if other is None else (f"against {describe_spot(other)}",)
     replayed = () if verdict.replay is None else (describe_replay(verdict.replay),)
     unplaced = (UNPLACED,) if lacks_place(verdict) else ()
     found = describe_finding(verdict)
@@ -36,7 +36,14 @@ def describe_fault(verdict: DeviceFault) -> tuple[str, ...]:
     if verdict.error is not None and not found:
         said, found = (), describe_error(verdict.error)
     first = found or verdict.detail or verdict.code.replace("_", " ").lower()
-    return (first, *at(verdict.spot, verdict.thread), *earlier, *said, *replayed, *unplaced)
+    return (
+        first,
+        *describe_place(verdict.spot, verdict.thread),
+        *earlier,
+        *said,
+        *replayed,
+        *unplaced,
+    )
 
 
 def describe_finding(verdict: DeviceFault) -> str:
@@ -117,7 +124,13 @@ def describe_timeout(verdict: TimedOut) -> tuple[str, ...]:
         running += "; possible deadlock: it launches more blocks than are resident at once"
     error = () if verdict.error is None else (describe_error(verdict.error),)
     replayed = () if verdict.replay is None else (describe_replay(verdict.replay),)
-    return (late, *lines(verdict.detail or running), *at(verdict.spot), *error, *replayed)
+    return (
+        late,
+        *line_of(verdict.detail or running),
+        *describe_place(verdict.spot),
+        *error,
+        *replayed,
+    )
 
 
 def describe_out_of_memory(verdict: OutOfMemory) -> tuple[str, ...]:
@@ -151,4 +164,4 @@ def describe_crash(verdict: HostCrashed) -> tuple[str, ...]:
     if verdict.killed:
         return (died, "the process was killed; perhaps memory ran out")
     where = "" if verdict.address is None else f"it touched address {verdict.address:#x}"
-    return (died, *lines(verdict.detail or where))
+    return (died, *line_of(verdict.detail or where))

@@ -138,7 +138,7 @@ def share_structlog() -> None:
         _load_structlog()
 
 
-def join(library: str) -> None:
+def use_our_handler(library: str) -> None:
     """Have a library that brings a handler of its own use ours, where logging is ours."""
     if CommandLine.is_in_charge:
         logging.getLogger(library).handlers.clear()

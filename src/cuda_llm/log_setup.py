@@ -1,7 +1,12 @@
-"""Logging of our own command: where records go, and what they look like there."""
+"""Where log records of our own processes go: stderr or a file of a command, or a pipe to the
+process that started them.
+"""
 
+import json
 import logging
+import os
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -9,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from cuda_llm.errors import UsageError
-from cuda_llm.log import LEVELS, OURS, CommandLine, Entry
+from cuda_llm.log import LEVELS, OURS, CommandLine, Entry, Log
 from cuda_llm.redaction import redact
 
 Format = Literal["console", "json"]
@@ -176,3 +181,78 @@ def _traceback_lines(exceptions: list[dict[str, Any]]) -> Iterator[str]:
         for frame in one["frames"]:
             yield f'  File "{frame["filename"]}", line {frame["lineno"]}, in {frame["name"]}'
         yield f"{one['exc_type']}: {one['exc_value']}"
+
+
+JOIN_S = 1.0
+"""How long the last records of a process that has ended may take."""
+
+
+class RecordPipe:
+    """The starting process's side. Its records are written here until the pipe is closed."""
+
+    def __init__(self) -> None:
+        self._source, self.sink = os.pipe()
+        """`sink` goes to the process, which is told its number."""
+        self._reader = threading.Thread(target=self._relay_all, name="records", daemon=True)
+
+    def begin(self) -> None:
+        """The process has been started, or will not be: from now on the sink is its alone."""
+        os.close(self.sink)
+        self._reader.start()
+
+    def join(self) -> None:
+        """Wait for the last records of a process that has ended."""
+        self._reader.join(JOIN_S)
+
+    def _relay_all(self) -> None:
+        with os.fdopen(self._source, "rb") as lines:
+            for line in lines:
+                relay(line)
+
+
+def relay(line: bytes) -> None:
+    """Write one record as the process sent it; a line torn by its death is left out."""
+    try:
+        fields = json.loads(line)
+        name, level = fields.pop("logger"), fields.pop("level")
+        created = datetime.fromisoformat(fields.pop("timestamp")).timestamp()
+    except (ValueError, KeyError, AttributeError):
+        return
+    if level in LEVELS:
+        Log(name).relay(level, created, fields)
+
+
+def send_records(sink: int, level: int, **fields: Any) -> None:
+    """In the process: send all records from now on, each with these fields."""
+    pass  # RELAYOUT
+
+    os.set_inheritable(sink, False)
+    handler = PipeHandler(sink, fields)
+    handler.setFormatter(RecordFormatter("json"))
+    root = logging.getLogger()
+    root.setLevel(max(level, logging.INFO))
+    logging.getLogger(OURS).setLevel(level)
+    root.addHandler(handler)
+    logging.captureWarnings(True)
+    CommandLine.is_in_charge = True
+
+
+class PipeHandler(logging.Handler):
+    """Writes each record as one line of JSON. Where nobody reads any more, it is lost."""
+
+    def __init__(self, sink: int, fields: dict[str, Any]) -> None:
+        super().__init__()
+        self._sink = sink
+        self._fields = fields
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """See logging.Handler; the handler's lock is held."""
+        try:
+            fields = {**json.loads(self.format(record)), **self._fields}
+            left = memoryview(json.dumps(fields).encode() + b"\n")
+            while left:
+                left = left[os.write(self._sink, left) :]
+        except OSError:
+            return
+        except Exception:
+            self.handleError(record)

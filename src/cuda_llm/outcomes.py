@@ -8,27 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, TypeAlias
 
-from cuda_llm.build_failures import (
-    CompileFailed,
-    Diagnostic,
-    Duplicate,
-    LoadFailed,
-    NoCode,
-    PolicyViolation,
-)
-from cuda_llm.device_faults import (
-    DataRace,
-    DeviceAssert,
-    DeviceFault,
-    IllegalAccess,
-    InvalidSync,
-    Misaligned,
-    TimedOut,
-    UninitialisedRead,
-    lacks_place,
-    with_place,
-    with_replay,
-)
 from cuda_llm.facts import (
     CudaError,
     ExceededLimit,
@@ -36,10 +15,29 @@ from cuda_llm.facts import (
     LaunchShape,
     MemoryBound,
     MemoryRequest,
+    SourceSpot,
+)
+from cuda_llm.failures import (
+    CompileFailed,
+    DataRace,
+    DeviceAssert,
+    DeviceFault,
+    Diagnostic,
+    Duplicate,
+    IllegalAccess,
+    InvalidSync,
+    LoadFailed,
+    Misaligned,
+    NoCode,
+    PolicyViolation,
+    TimedOut,
+    UninitialisedRead,
+    lacks_place,
+    with_place,
+    with_replay,
 )
 from cuda_llm.patterns import CasePattern, ElementPattern
 from cuda_llm.profile import Profile
-from cuda_llm.spots import SourceSpot
 
 __all__ = [
     "CompileFailed",

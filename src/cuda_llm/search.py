@@ -167,7 +167,7 @@ class Attempt:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Contested:
+class DuelResult:
     """Two kernels timed in turn on one GPU, the first of them to become the incumbent."""
 
     contender: str

@@ -4,14 +4,24 @@ from collections.abc import Mapping
 from typing import assert_never
 
 from cuda_llm.fact_wording import (
-    at,
     describe_cases,
     describe_elements,
     describe_launch,
     describe_limit,
     describe_location,
-    lines,
+    describe_place,
+    line_of,
     phrases,
+)
+from cuda_llm.failures import (
+    CompileFailed,
+    DeviceFault,
+    Diagnostic,
+    Duplicate,
+    LoadFailed,
+    NoCode,
+    PolicyViolation,
+    TimedOut,
 )
 from cuda_llm.fault_wording import (
     describe_crash,
@@ -20,10 +30,6 @@ from cuda_llm.fault_wording import (
     describe_timeout,
 )
 from cuda_llm.outcomes import (
-    CompileFailed,
-    DeviceFault,
-    Diagnostic,
-    Duplicate,
     EmulatorUnsupported,
     GuardOverwritten,
     HostCrashed,
@@ -32,14 +38,10 @@ from cuda_llm.outcomes import (
     InputMutated,
     LateWrite,
     LaunchFailed,
-    LoadFailed,
-    NoCode,
     Nondeterministic,
     OutOfMemory,
     Passed,
-    PolicyViolation,
     Quarantined,
-    TimedOut,
     Verdict,
     WrongResult,
 )
@@ -57,7 +59,7 @@ def describe(verdict: Verdict) -> tuple[str, ...]:
             return (reason, *describe_diagnostics(reason, diagnostics, omitted))
         case PolicyViolation(rule=rule, detail=detail, spot=spot, location=location):
             touched = "" if location is None else f": {describe_location(location)}"
-            return (f"{rule}: {detail}{touched}", *at(spot))
+            return (f"{rule}: {detail}{touched}", *describe_place(spot))
         case LoadFailed():
             return describe_load_failure(verdict)
         case OutOfMemory():
@@ -66,7 +68,7 @@ def describe(verdict: Verdict) -> tuple[str, ...]:
             exceeded = () if limit is None else (describe_limit(limit),)
             shape = () if launch is None else (describe_launch(launch),)
             named = f"{kernel}: {error}" if kernel else error
-            return (named, *(exceeded or lines(detail)), *shape)
+            return (named, *(exceeded or line_of(detail)), *shape)
         case DeviceFault():
             return describe_fault(verdict)
         case TimedOut():
@@ -79,7 +81,7 @@ def describe(verdict: Verdict) -> tuple[str, ...]:
             return (f"{buffer} is an input and was changed",)
         case Nondeterministic(buffer=buffer, detail=detail):
             first = f"{buffer} differs between runs on the same input"
-            return (first, *lines(detail or describe_instability(verdict)))
+            return (first, *line_of(detail or describe_instability(verdict)))
         case LateWrite(buffer=buffer):
             return (f"{buffer} changed after solve had finished",)
         case ImpossibleTime(time_us=time_us, floor_us=floor_us):
@@ -88,7 +90,7 @@ def describe(verdict: Verdict) -> tuple[str, ...]:
         case EmulatorUnsupported(opcode=opcode, kernel=kernel, others=others, spot=spot):
             needs = f"{kernel} needs {opcode}, which only a real GPU executes"
             more = f"and {others} other operations" if others else verdict.detail
-            return (needs, *lines(more), *at(spot))
+            return (needs, *line_of(more), *describe_place(spot))
         case NoCode(reason=reason, said=said):
             return (f"{reason}: {said}" if said else reason,)
         case Quarantined(reason=reason):
@@ -104,7 +106,7 @@ def describe(verdict: Verdict) -> tuple[str, ...]:
 def describe_wrong(verdict: WrongResult) -> tuple[str, ...]:
     """Which case, which element, how far off, and what the pattern looks like."""
     index = ", ".join(str(i) for i in verdict.index)
-    where = say_dims(verdict.dims) if verdict.dims else f"a {verdict.size_class} size"
+    where = describe_dims(verdict.dims) if verdict.dims else f"a {verdict.size_class} size"
     first = (
         f"{verdict.failed_cases} of {verdict.cases} cases: {where}, {verdict.distribution} input, "
         f"{verdict.buffer}[{index}] is {verdict.got:.9g}, should be {verdict.expected:.9g}"
@@ -121,7 +123,7 @@ def describe_patterns(verdict: WrongResult) -> tuple[str, ...]:
     return (
         *(() if elements is None else (describe_elements(elements),)),
         *(() if cases is None else (describe_cases(cases),)),
-        *lines(verdict.detail),
+        *line_of(verdict.detail),
     )
 
 
@@ -169,7 +171,7 @@ def describe_diagnostics(
     return tuple(said)
 
 
-def say_dims(dims: Mapping[str, int]) -> str:
+def describe_dims(dims: Mapping[str, int]) -> str:
     """`rows = 1,000, cols = 3`."""
     return ", ".join(f"{name} = {value:,}" for name, value in dims.items())
 

@@ -64,7 +64,7 @@ MAY_KNOW_INSIDE_TOOLS = {
 }
 
 BRIDGE = {"unwired.py"}
-"""Makes the wiring of a run that nobody has started: the one part of the graph that knows runs."""
+"""Makes the context of a run that nobody has started: the one part of the graph that knows runs."""
 
 FORBIDDEN_IN_TOOLS = {"langchain", "langchain_core", "langchain_openai", "langgraph"}
 

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from cuda_llm.graph.build import NODES
-from cuda_llm.graph.candidate import through
+from cuda_llm.graph.candidate import stage_node
 
 ROOT = Path(__file__).parents[2]
 MOST_LINES = 15
 
 nodes = pytest.mark.parametrize(
-    "node", [*NODES.values(), through("compile")], ids=[*NODES, "stage"]
+    "node", [*NODES.values(), stage_node("compile")], ids=[*NODES, "stage"]
 )
 
 

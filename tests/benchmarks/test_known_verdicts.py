@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 from corpus import honest_styles, mutants
 
-from cuda_llm.outcomes import DataRace, Passed
-from cuda_llm.tools.counters.inspect import Inspection
-from cuda_llm.tools.counters.sanitizer import Sanitized
+from cuda_llm.failures import DataRace
+from cuda_llm.outcomes import Passed
+from cuda_llm.tools.cuda.inspect import Inspection
+from cuda_llm.tools.cuda.sanitizer import SanitizerResult
 
 ROOT = Path(__file__).parents[2]
 BENCHMARKS = ROOT / "benchmarks"
@@ -59,13 +60,13 @@ def test_a_kernel_that_passed_is_what_the_closer_look_says(monkeypatch: pytest.M
     assert inspection.is_due(racing, passed.code, honest_too=False)
     assert not inspection.is_due(racing, race.code, honest_too=False)
 
-    clean = Sanitized(tool="memcheck", state="clean")
-    found = Sanitized(tool="racecheck", state="found", verdicts=(race,))
+    clean = SanitizerResult(tool="memcheck", state="clean")
+    found = SanitizerResult(tool="racecheck", state="found", verdicts=(race,))
     after = inspection.believed(racing, passed, Inspection(sanitized=(clean, found)))
     assert (after.verdict, after.fault, after.state) == (race, "", "found")
     after = inspection.believed(racing, passed, Inspection(sanitized=(clean,), emulated=race))
     assert (after.verdict, after.fault, after.state) == (race, "", "found")
-    late = Sanitized(tool="racecheck", state="not finished", note="late")
+    late = SanitizerResult(tool="racecheck", state="not finished", note="late")
     for sanitized, state in (((clean,), "clean"), ((clean, late), "no result"), ((), "no result")):
         after = inspection.believed(racing, passed, Inspection(sanitized=sanitized))
         assert (after.verdict, after.state) == (passed, state)

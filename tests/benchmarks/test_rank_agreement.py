@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cuda_llm.tools.devices.find import open_device
+from cuda_llm.tools.open_device import open_device
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 RESULTS = BENCHMARKS / "results"

@@ -5,16 +5,9 @@ from typing import Any
 import pytest
 
 from cuda_llm.codec import decode_verdict, encode_verdict
-from cuda_llm.facts import Access
-from cuda_llm.outcomes import (
-    IllegalAccess,
-    InvalidSync,
-    LaunchFailed,
-    Misaligned,
-    UninitialisedRead,
-    Verdict,
-    WrongResult,
-)
+from cuda_llm.facts import MemoryAccess
+from cuda_llm.failures import IllegalAccess, InvalidSync, Misaligned, UninitialisedRead
+from cuda_llm.outcomes import LaunchFailed, Verdict, WrongResult
 from cuda_llm.wording import describe
 
 PLACE = {"thread": None, "spot": {"file": "a.cu", "line": 3, "text": ""}}
@@ -50,7 +43,7 @@ WRONG = {
                 **PLACE,
             },
             IllegalAccess,
-            Access(space="global", kind="read", bytes=4),
+            MemoryAccess(space="global", kind="read", bytes=4),
             "reads 4 bytes at byte 4000 of buffer C (4000 bytes)",
         ),
         (
@@ -74,13 +67,13 @@ WRONG = {
         (
             {"code": "UNINITIALISED_READ", "space": "shared", "detail": "4 bytes that", **PLACE},
             UninitialisedRead,
-            Access(space="shared"),
+            MemoryAccess(space="shared"),
             "4 bytes that",
         ),
     ],
 )
 def test_an_access_in_words_keeps_them(
-    data: dict[str, Any], kind: type[Verdict], access: Access | None, words: str
+    data: dict[str, Any], kind: type[Verdict], access: MemoryAccess | None, words: str
 ) -> None:
     found = decode_verdict(data)
     assert isinstance(found, kind)

@@ -8,13 +8,12 @@ from typing import Any, get_args, get_type_hints
 import jsonschema
 import pytest
 
-from cuda_llm.cli.evaluate_json import document
-from cuda_llm.cli.evaluate_view import report
+from cuda_llm.cli.evaluate_output import evaluate_document, report
 from cuda_llm.facts import RaceKind, SyncKind
 from cuda_llm.outcomes import InfraFailed, Passed, Verdict
 from cuda_llm.tasks.loader import load_task
-from cuda_llm.tools.devices.find import open_device
-from cuda_llm.tools.judge.judged import Judged
+from cuda_llm.tools.judge.judge import Judged
+from cuda_llm.tools.open_device import open_device
 
 SCHEMA = json.loads(
     (Path(__file__).parents[2] / "docs/schemas/evaluate.schema.json").read_text(encoding="utf-8")
@@ -63,6 +62,6 @@ def test_a_verdict_can_be_read_by_people_and_programs(variant: type[Any]) -> Non
     if variant is not Passed:
         assert told[0][0] == judged.verdict.code
         assert all(text for _, text in told)
-    text = document(load_task("vector_add"), open_device("emulated"), [judged])
+    text = evaluate_document(load_task("vector_add"), open_device("emulated"), [judged])
     jsonschema.validate(json.loads(text), SCHEMA)
     assert json.loads(text)["results"][0]["verdict"]["code"] == judged.verdict.code

@@ -71,10 +71,10 @@ import asyncio
 from cuda_llm.errors import CudaLLMError
 from cuda_llm.hardware_profiles.lookup import list_hardware
 from cuda_llm.tasks.loader import load_task
-from cuda_llm.tools.compiler.toolkit import find_toolkit
+from cuda_llm.tools.compiler.nvcc import find_toolkit
 from cuda_llm.tools.compiler.workspace import compile_slot
 from cuda_llm.tools.native import cache_dir
-from cuda_llm.tools.validator.layout import call_options
+from cuda_llm.tools.validator.buffers import call_options
 
 async def workers():
     return compile_slot()._value

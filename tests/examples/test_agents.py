@@ -5,20 +5,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from graph_runs import run_graph, wiring_in
+from graph_runs import context_in, run_graph
 from model_server import Busy, ModelServer, Request, Say, Script
 from run_starts import asked, events, parts, the_run
 from searches import attempt, situation
 
+from cuda_llm.agents.find_agent import find_agent
 from cuda_llm.agents.llm.preflight import PROBE
-from cuda_llm.agents.plug import find_agent
-from cuda_llm.agents.seam import Contribution, PlacedAgent, Stage
+from cuda_llm.agents.protocols import Contribution, PlacedAgent, Stage
 from cuda_llm.agents.situation import Situation
 from cuda_llm.codec import decode, encode
 from cuda_llm.graph.runs.start import start
 from cuda_llm.search import Kind
+from cuda_llm.traces.event_log import read_events
 from cuda_llm.traces.events import AgentDecided, AgentFailed, Event, HintGiven, IncumbentChosen
-from cuda_llm.traces.read import read_events
 
 EXAMPLES = Path(__file__).parents[2] / "examples/agents"
 LESSONS = f"{EXAMPLES}/lessons.py:lessons"
@@ -28,9 +28,9 @@ WATCH = f"{EXAMPLES}/progress_watch.py:progress_watch@reflection"
 
 def run_with(folder: Path, agent: PlacedAgent) -> tuple[dict[str, object], list[AgentDecided]]:
     """The state after a run of two rounds, and what the agent decided."""
-    wiring = wiring_in(folder, agents=(agent,), rounds=2)
-    state = asyncio.run(run_graph(wiring))
-    events = [one.event for one in read_events(wiring.folder.events)]
+    context = context_in(folder, agents=(agent,), rounds=2)
+    state = asyncio.run(run_graph(context))
+    events = [one.event for one in read_events(context.folder.events)]
     assert not [one for one in events if isinstance(one, AgentFailed)]
     decided = [one for one in events if isinstance(one, AgentDecided) and one.agent == agent.name]
     return state, decided
@@ -55,24 +55,24 @@ def test_an_agent_that_is_a_graph_gets_nothing_that_a_checkpoint_cannot_hold(
     from langgraph.checkpoint.memory import InMemorySaver
     from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-    from cuda_llm.graph.unwired import build_graph
+    from cuda_llm.graph.runs.build_graph import build_graph
 
     agent = find_agent(WATCH)
-    wiring = wiring_in(tmp_path, agents=(agent,), rounds=1)
+    context = context_in(tmp_path, agents=(agent,), rounds=1)
     saver = InMemorySaver(serde=JsonPlusSerializer(allowed_msgpack_modules=[]))
     graph = build_graph(agents=(agent,)).compile(checkpointer=saver)
 
     async def run() -> dict[str, Any]:
         config: Any = {"configurable": {"thread_id": "run"}, "recursion_limit": 100}
-        await graph.ainvoke({"task": "vector_add"}, config, context=wiring)
-        await wiring.workbench.close()
+        await graph.ainvoke({"task": "vector_add"}, config, context=context)
+        await context.tasks.close()
         return dict((await graph.aget_state(config)).values)
 
     assert "progress_watch" in asyncio.run(run())["notes"]
 
 
 def test_an_agent_that_is_a_graph_shows_its_nodes() -> None:
-    from cuda_llm.graph.unwired import build_graph
+    from cuda_llm.graph.runs.build_graph import build_graph
 
     drawn = build_graph(agents=(find_agent(WATCH),)).compile().get_graph(xray=True)
     assert {"progress_watch:measure", "progress_watch:advise"} <= set(drawn.nodes)

@@ -2,7 +2,7 @@ from pathlib import Path
 
 from searches import attempt, situation
 
-from cuda_llm.agents.strategies.find import find_strategy
+from cuda_llm.agents.strategies.builtin import find_strategy
 from cuda_llm.search import Kind
 
 FILE = Path(__file__).parents[2] / "examples/beam_search.py"

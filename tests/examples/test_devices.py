@@ -14,7 +14,7 @@ from device_works import crash, hang, refuse, tell_where
 
 from cuda_llm.errors import InfrastructureError, TaskError
 from cuda_llm.tools.device import Device
-from cuda_llm.tools.devices.find import open_device
+from cuda_llm.tools.open_device import open_device
 
 ROOT = Path(__file__).parents[2]
 LOOPBACK = f"{ROOT}/examples/devices/loopback.py:open_loopback"

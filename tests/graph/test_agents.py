@@ -5,16 +5,16 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 import pytest
-from graph_runs import run_graph, wiring_in
+from graph_runs import context_in, run_graph
 
-from cuda_llm.agents.seam import Contribution, PlacedAgent, Stage
+from cuda_llm.agents.protocols import Contribution, PlacedAgent, Stage
 from cuda_llm.agents.situation import Note, Situation
 from cuda_llm.codec import encode
 from cuda_llm.errors import UsageError
-from cuda_llm.graph.unwired import build_graph
+from cuda_llm.graph.runs.build_graph import build_graph
 from cuda_llm.search import Hint
+from cuda_llm.traces.event_log import read_events
 from cuda_llm.traces.events import AgentDecided, AgentFailed, HintGiven
-from cuda_llm.traces.read import read_events
 
 
 def counting(seen: list[tuple[str, int, int]], stage: Stage) -> PlacedAgent:
@@ -34,8 +34,8 @@ def counting(seen: list[tuple[str, int, int]], stage: Stage) -> PlacedAgent:
 def test_an_agent_may_stand_behind_every_stage(tmp_path: Path) -> None:
     seen: list[tuple[str, int, int]] = []
     agents = tuple(counting(seen, stage) for stage in Stage)
-    wiring = wiring_in(tmp_path, agents=agents, candidates=2, rounds=2)
-    state = asyncio.run(run_graph(wiring))
+    context = context_in(tmp_path, agents=agents, candidates=2, rounds=2)
+    state = asyncio.run(run_graph(context))
 
     once = [("start", 0, 0), ("hardware_research", 0, 0), ("baseline", 0, 0)]
     each = [("strategy", 0), ("candidates", 2), ("tuner", 2), ("reflection", 2)]
@@ -46,16 +46,16 @@ def test_an_agent_may_stand_behind_every_stage(tmp_path: Path) -> None:
     ]
     assert set(state["notes"]) == {placed.name for placed in agents}
     assert state["notes"]["after_reflection"]["text"] == "reflection saw 4"
-    hints = [wiring.folder.hint(one) for one in state["performance_hints"]]
+    hints = [context.folder.hint(one) for one in state["performance_hints"]]
     assert len([one for one in hints if one is not None and one.code == "MINE"]) == len(seen)
 
 
 def test_what_an_agent_decides_and_adds_is_told(tmp_path: Path) -> None:
     agents = (counting([], Stage.BASELINE),)
-    wiring = wiring_in(tmp_path, agents=agents, candidates=1, rounds=1)
-    asyncio.run(run_graph(wiring))
+    context = context_in(tmp_path, agents=agents, candidates=1, rounds=1)
+    asyncio.run(run_graph(context))
 
-    events = [one.event for one in read_events(wiring.folder.events)]
+    events = [one.event for one in read_events(context.folder.events)]
     assert (
         AgentDecided(agent="after_baseline", round=0, decisions=("counted",), note="baseline saw 0")
         in events
@@ -95,11 +95,11 @@ def own_graph() -> Any:
 
 def test_an_agent_that_raises_ends_only_its_part(tmp_path: Path) -> None:
     agents = (PlacedAgent(name="clumsy", after=Stage.CANDIDATES, agent=fails),)
-    wiring = wiring_in(tmp_path, agents=agents, candidates=2, rounds=2)
-    state = asyncio.run(run_graph(wiring))
+    context = context_in(tmp_path, agents=agents, candidates=2, rounds=2)
+    state = asyncio.run(run_graph(context))
 
     assert len(state["attempts"]) == 4
-    events = [one.event for one in read_events(wiring.folder.events)]
+    events = [one.event for one in read_events(context.folder.events)]
     failed = [one for one in events if isinstance(one, AgentFailed)]
     assert [(one.agent, one.round) for one in failed] == [("clumsy", 1), ("clumsy", 2)]
     assert "lost my notes" in failed[0].error
@@ -107,11 +107,11 @@ def test_an_agent_that_raises_ends_only_its_part(tmp_path: Path) -> None:
 
 def test_an_agent_may_be_a_compiled_graph(tmp_path: Path) -> None:
     agents = (PlacedAgent(name="own_graph", after=Stage.BASELINE, agent=own_graph()),)
-    wiring = wiring_in(tmp_path, agents=agents, candidates=1, rounds=1)
-    state = asyncio.run(run_graph(wiring))
+    context = context_in(tmp_path, agents=agents, candidates=1, rounds=1)
+    state = asyncio.run(run_graph(context))
 
     assert state["notes"]["own_graph"]["text"] == "thought"
-    events = [one.event for one in read_events(wiring.folder.events)]
+    events = [one.event for one in read_events(context.folder.events)]
     told = [one for one in events if isinstance(one, AgentDecided) and one.agent == "own_graph"]
     assert told[0].decisions == ("saw vector_add",)
 
@@ -134,7 +134,7 @@ def test_a_researcher_of_ones_own_takes_the_place_of_ours(tmp_path: Path) -> Non
         return Contribution(note=Note(text="mine"))
 
     own = PlacedAgent(name="hardware_research", after=Stage.START, agent=agent)
-    state = asyncio.run(run_graph(wiring_in(tmp_path, agents=(own,), candidates=1, rounds=1)))
+    state = asyncio.run(run_graph(context_in(tmp_path, agents=(own,), candidates=1, rounds=1)))
 
     assert state["notes"]["hardware_research"]["text"] == "mine"
 

@@ -4,21 +4,21 @@ import asyncio
 import json
 from pathlib import Path
 
-from graph_runs import wiring_in
+from graph_runs import context_in
 
-from cuda_llm.graph.candidate import work_on
+from cuda_llm.graph.candidate import run_stage
 from cuda_llm.search import Brief, Kind
-from cuda_llm.traces.read import read_events
+from cuda_llm.traces.event_log import read_events
 
 
 def test_a_stage_that_an_earlier_process_left_is_not_entered_again(tmp_path: Path) -> None:
-    wiring = wiring_in(tmp_path)
-    wiring.folder.write_brief(Brief(id="r1-c1", round=1, index=1, kind=Kind.FIRST))
-    kept = wiring.folder.candidate("r1-c1") / "seconds.json"
+    context = context_in(tmp_path)
+    context.folder.write_brief(Brief(id="r1-c1", round=1, index=1, kind=Kind.FIRST))
+    kept = context.folder.candidate("r1-c1") / "seconds.json"
     kept.write_text(json.dumps({"generate": 12.5}))
 
-    assert asyncio.run(work_on(wiring, "r1-c1", "generate")) == ""
+    assert asyncio.run(run_stage(context, "r1-c1", "generate")) == ""
 
-    assert read_events(wiring.folder.events) == ()
+    assert read_events(context.folder.events) == ()
     assert json.loads(kept.read_text()) == {"generate": 12.5}
-    assert wiring.folder.draft("r1-c1") is None
+    assert context.folder.draft("r1-c1") is None

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from graph_runs import Learner, TableBench, Writer, numbered, wiring_in
+from graph_runs import Learner, TableBench, Writer, context_in, numbered
 
-from cuda_llm.agents.reflector import Reflected
+from cuda_llm.agents.protocols import Reflected
 from cuda_llm.agents.situation import Situation
-from cuda_llm.graph.wiring import Wiring
+from cuda_llm.graph.context import RunContext
 from cuda_llm.search import Attempt, Brief, Draft, Hint
 
 MOST_BYTES = 2_000_000
@@ -50,36 +50,36 @@ def distinct(brief: Brief, _: Situation) -> Draft:
 INPUT = {"task": "vector_add"}
 
 
-async def run_saved(wiring: Wiring, first: Any = INPUT) -> dict[str, Any]:
+async def run_saved(context: RunContext, first: Any = INPUT) -> dict[str, Any]:
     """Run with the sqlite checkpointer in the run's folder, as `cuda-llm run` does."""
     from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
-    from cuda_llm.graph.unwired import build_graph
+    from cuda_llm.graph.runs.build_graph import build_graph
 
-    config: Any = {"configurable": {"thread_id": wiring.run_id}, "recursion_limit": 500}
-    async with AsyncSqliteSaver.from_conn_string(str(wiring.folder.checkpoint)) as saver:
-        graph = build_graph(agents=wiring.agents).compile(checkpointer=saver)
+    config: Any = {"configurable": {"thread_id": context.run_id}, "recursion_limit": 500}
+    async with AsyncSqliteSaver.from_conn_string(str(context.folder.checkpoint)) as saver:
+        graph = build_graph(agents=context.agents).compile(checkpointer=saver)
         try:
-            await graph.ainvoke(first, config, context=wiring, durability="sync")
+            await graph.ainvoke(first, config, context=context, durability="sync")
             return dict((await graph.aget_state(config)).values)
         finally:
-            await wiring.workbench.close()
-            wiring.record.close()  # type: ignore[attr-defined]
+            await context.tasks.close()
+            context.record.close()  # type: ignore[attr-defined]
 
 
 def test_five_rounds_of_eight_stay_below_two_megabytes(tmp_path: Path) -> None:
-    wiring = wiring_in(
+    context = context_in(
         tmp_path, generator=Writer(distinct), reflector=Teacher(), candidates=8, rounds=5
     )
-    state = asyncio.run(run_saved(wiring))
+    state = asyncio.run(run_saved(context))
 
     assert len(state["attempts"]) == 40
-    with sqlite3.connect(wiring.folder.checkpoint) as database:
+    with sqlite3.connect(context.folder.checkpoint) as database:
         database.execute("pragma wal_checkpoint(truncate)")
         kept = database.execute("select distinct checkpoint_ns from checkpoints").fetchall()
     database.close()
     assert kept == [("",)], "a candidate is kept by its folder, not by checkpoints of its own"
-    assert wiring.folder.checkpoint.stat().st_size <= MOST_BYTES
+    assert context.folder.checkpoint.stat().st_size <= MOST_BYTES
 
 
 LOAD = """
@@ -96,11 +96,11 @@ asyncio.run(main())
 
 def test_a_checkpoint_loads_where_only_plain_types_may(tmp_path: Path) -> None:
     """In a process without our code; whatever is blocked there would be logged and come as text."""
-    wiring = wiring_in(tmp_path, generator=Writer(numbered), candidates=4, rounds=2)
-    asyncio.run(run_saved(wiring))
+    context = context_in(tmp_path, generator=Writer(numbered), candidates=4, rounds=2)
+    asyncio.run(run_saved(context))
 
     done = subprocess.run(
-        [sys.executable, "-P", "-c", LOAD, str(wiring.folder.checkpoint)],
+        [sys.executable, "-P", "-c", LOAD, str(context.folder.checkpoint)],
         env={**os.environ, "LANGGRAPH_STRICT_MSGPACK": "true"},
         capture_output=True,
         text=True,
@@ -137,13 +137,13 @@ def test_a_run_goes_on_where_it_stood_and_repeats_nothing_that_was_done(tmp_path
         return two(brief, situation)
 
     bench = Dies()
-    wiring = wiring_in(tmp_path, generator=Writer(write), bench=bench, candidates=3, rounds=2)
+    context = context_in(tmp_path, generator=Writer(write), bench=bench, candidates=3, rounds=2)
     with pytest.raises(MissingError):
-        asyncio.run(run_saved(wiring))
-    again = wiring_in(tmp_path, generator=Writer(write), bench=bench, candidates=3, rounds=2)
+        asyncio.run(run_saved(context))
+    again = context_in(tmp_path, generator=Writer(write), bench=bench, candidates=3, rounds=2)
     state = asyncio.run(run_saved(again, None))
 
-    untouched = wiring_in(tmp_path / "other", generator=Writer(two), candidates=3, rounds=2)
+    untouched = context_in(tmp_path / "other", generator=Writer(two), candidates=3, rounds=2)
     whole = asyncio.run(run_saved(untouched))
     assert state["attempts"] == whole["attempts"]
     assert state["incumbent"] == whole["incumbent"]

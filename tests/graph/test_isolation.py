@@ -5,16 +5,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from graph_runs import TableBench, Writer, numbered, run_graph, wiring_in
+from graph_runs import TableBench, Writer, context_in, numbered, run_graph
 
 from cuda_llm.agents.situation import Situation
 from cuda_llm.errors import MissingError, TaskError
+from cuda_llm.failures import NoCode
 from cuda_llm.graph.view import attempts_of
-from cuda_llm.outcomes import InfraFailed, NoCode, Verdict
+from cuda_llm.outcomes import InfraFailed, Verdict
 from cuda_llm.search import Brief, Draft
-from cuda_llm.tools.compiler.candidate import Compiled
+from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.traces.event_log import read_events
 from cuda_llm.traces.events import StageEntered, StageLeft
-from cuda_llm.traces.read import read_events
 
 
 def good(brief: Brief, _: Situation) -> Draft | NoCode:
@@ -31,12 +32,12 @@ def test_a_generator_that_raises_costs_its_own_candidate_alone(
         return good(brief, situation)
 
     delay = lambda name: 0.0 if name == "generate r1-c2" else 0.02  # noqa: E731
-    wiring = wiring_in(tmp_path, generator=Writer(write, delay=delay), candidates=4, rounds=1)
-    state = asyncio.run(run_graph(wiring))
+    context = context_in(tmp_path, generator=Writer(write, delay=delay), candidates=4, rounds=1)
+    state = asyncio.run(run_graph(context))
 
-    codes = [one.code for one in attempts_of(state, wiring)]
+    codes = [one.code for one in attempts_of(state, context)]
     assert codes == ["PASSED", "INFRA_GENERATOR", "PASSED", "PASSED"]
-    assert str(error) in attempts_of(state, wiring)[1].summary
+    assert str(error) in attempts_of(state, context)[1].summary
 
 
 NO_ROOM = InfraFailed(component="compiler", detail="no room")
@@ -57,10 +58,10 @@ class Broken(TableBench):
 
 def test_machinery_that_stays_broken_is_a_verdict_and_ends_the_search(tmp_path: Path) -> None:
     bench = Broken()
-    wiring = wiring_in(tmp_path, generator=Writer(good), bench=bench, candidates=2, rounds=3)
-    state = asyncio.run(run_graph(wiring))
+    context = context_in(tmp_path, generator=Writer(good), bench=bench, candidates=2, rounds=3)
+    state = asyncio.run(run_graph(context))
 
-    assert [one.code for one in attempts_of(state, wiring)] == ["INFRA_COMPILER"] * 2
+    assert [one.code for one in attempts_of(state, context)] == ["INFRA_COMPILER"] * 2
     assert state["stop"].startswith("nothing works: INFRA_COMPILER")
     assert state["best"] is None
     assert len(bench.log) == 2, "to try again is the bench's own business"
@@ -68,14 +69,14 @@ def test_machinery_that_stays_broken_is_a_verdict_and_ends_the_search(tmp_path: 
 
 def test_a_bad_kernel_is_never_tried_again(tmp_path: Path) -> None:
     bench = TableBench()
-    wiring = wiring_in(
+    context = context_in(
         tmp_path,
         generator=Writer(lambda _, __: Draft(source="int broken;\n")),
         bench=bench,
         candidates=1,
         rounds=1,
     )
-    asyncio.run(run_graph(wiring))
+    asyncio.run(run_graph(context))
 
     assert bench.log == ["compile int broken;"]
 
@@ -87,18 +88,18 @@ def test_a_bad_kernel_is_never_tried_again(tmp_path: Path) -> None:
 def test_what_no_candidate_could_escape_ends_the_run_and_says_so(
     tmp_path: Path, error: Exception
 ) -> None:
-    wiring = wiring_in(tmp_path, generator=Writer(good), bench=Broken(how=error))
+    context = context_in(tmp_path, generator=Writer(good), bench=Broken(how=error))
 
     with pytest.raises(type(error), match=str(error)):
-        asyncio.run(run_graph(wiring))
+        asyncio.run(run_graph(context))
 
 
 def test_one_candidate_compiles_while_another_still_generates(tmp_path: Path) -> None:
     delay = lambda name: 0.1 if name == "generate r1-c1" else 0.0  # noqa: E731
-    wiring = wiring_in(tmp_path, generator=Writer(good, delay=delay), candidates=3, rounds=1)
-    asyncio.run(run_graph(wiring))
+    context = context_in(tmp_path, generator=Writer(good, delay=delay), candidates=3, rounds=1)
+    asyncio.run(run_graph(context))
 
-    events = [one.event for one in read_events(wiring.folder.events)]
+    events = [one.event for one in read_events(context.folder.events)]
     steps = [
         (type(one).__name__, one.candidate, one.stage)
         for one in events
@@ -112,21 +113,21 @@ def test_one_candidate_compiles_while_another_still_generates(tmp_path: Path) ->
 def test_seconds_of_every_stage_stand_with_the_attempt(tmp_path: Path) -> None:
     delay = lambda name: 0.03 if name.startswith("validate") else 0.0  # noqa: E731
     bench = TableBench(delay=delay)
-    wiring = wiring_in(tmp_path, generator=Writer(good), bench=bench, candidates=1, rounds=1)
-    (attempt,) = attempts_of(asyncio.run(run_graph(wiring)), wiring)
+    context = context_in(tmp_path, generator=Writer(good), bench=bench, candidates=1, rounds=1)
+    (attempt,) = attempts_of(asyncio.run(run_graph(context)), context)
 
     assert list(attempt.seconds) == ["generate", "compile", "validate", "profile"]
     assert attempt.seconds["validate"] >= 0.03
 
 
 def test_all_that_can_become_of_a_candidate_is_told(tmp_path: Path) -> None:
-    wiring = wiring_in(tmp_path, generator=Writer(numbered), candidates=8, rounds=1)
-    state = asyncio.run(run_graph(wiring))
+    context = context_in(tmp_path, generator=Writer(numbered), candidates=8, rounds=1)
+    state = asyncio.run(run_graph(context))
 
-    codes = {one.code for one in attempts_of(state, wiring)}
+    codes = {one.code for one in attempts_of(state, context)}
     assert codes == {"PASSED", "WRONG_RESULT", "COMPILE_FAILED", "NO_CODE", "DUPLICATE"}
-    events = [one.event for one in read_events(wiring.folder.events)]
+    events = [one.event for one in read_events(context.folder.events)]
     left = {(one.candidate, one.outcome) for one in events if isinstance(one, StageLeft)}
-    for attempt in attempts_of(state, wiring):
+    for attempt in attempts_of(state, context):
         ended = "ok" if attempt.code in {"PASSED", "DUPLICATE"} else attempt.code
         assert (attempt.id, ended) in left

@@ -3,12 +3,12 @@
 import asyncio
 from pathlib import Path
 
-from graph_runs import TableBench, Writer, run_graph, wiring_in
+from graph_runs import TableBench, Writer, context_in, run_graph
 
 from cuda_llm.agents.situation import Situation
 from cuda_llm.search import Brief, Draft
+from cuda_llm.traces.event_log import read_events
 from cuda_llm.traces.events import CandidateLate, RoundBegan
-from cuda_llm.traces.read import read_events
 
 
 def write(brief: Brief, _: Situation) -> Draft:
@@ -25,7 +25,7 @@ def slow_validation(name: str) -> float:
 def test_the_late_one_joins_the_next_round_and_is_worked_on_once(tmp_path: Path) -> None:
     bench = TableBench(delay=slow_validation)
     request = {"round_quorum": 2}
-    wiring = wiring_in(
+    context = context_in(
         tmp_path,
         generator=Writer(write),
         bench=bench,
@@ -33,9 +33,9 @@ def test_the_late_one_joins_the_next_round_and_is_worked_on_once(tmp_path: Path)
         rounds=3,
         request=request,
     )
-    state = asyncio.run(run_graph(wiring))
+    state = asyncio.run(run_graph(context))
 
-    events = [one.event for one in read_events(wiring.folder.events)]
+    events = [one.event for one in read_events(context.folder.events)]
     assert next(one for one in events if isinstance(one, CandidateLate)) == CandidateLate(
         candidate="r1-c2", stage="validate"
     )
@@ -51,8 +51,8 @@ def test_the_late_one_joins_the_next_round_and_is_worked_on_once(tmp_path: Path)
 
 def test_without_a_quorum_every_round_is_whole(tmp_path: Path) -> None:
     bench = TableBench(delay=slow_validation)
-    wiring = wiring_in(tmp_path, generator=Writer(write), bench=bench, candidates=3, rounds=2)
-    state = asyncio.run(run_graph(wiring))
+    context = context_in(tmp_path, generator=Writer(write), bench=bench, candidates=3, rounds=2)
+    state = asyncio.run(run_graph(context))
 
     assert state["attempts"] == [
         *("r1-c1", "r1-c2", "r1-c3"),
@@ -61,7 +61,7 @@ def test_without_a_quorum_every_round_is_whole(tmp_path: Path) -> None:
 
 
 def test_time_that_is_over_ends_a_round_with_what_it_has(tmp_path: Path) -> None:
-    wiring = wiring_in(
+    context = context_in(
         tmp_path,
         generator=Writer(write, delay=lambda name: 60.0 if name.endswith("c3") else 0.0),
         candidates=3,
@@ -69,7 +69,7 @@ def test_time_that_is_over_ends_a_round_with_what_it_has(tmp_path: Path) -> None
         seconds_left=lambda: 1.0,
         over=lambda: "20 minutes are over",
     )
-    state = asyncio.run(run_graph(wiring))
+    state = asyncio.run(run_graph(context))
 
     assert state["attempts"] == ["r1-c1", "r1-c2"]
     assert state["late"] == ["r1-c3"]
@@ -78,7 +78,7 @@ def test_time_that_is_over_ends_a_round_with_what_it_has(tmp_path: Path) -> None
 
 
 def test_nothing_is_left_at_work_when_the_run_is_over(tmp_path: Path) -> None:
-    wiring = wiring_in(
+    context = context_in(
         tmp_path,
         generator=Writer(write, delay=lambda name: 60.0 if name.endswith("c3") else 0.0),
         candidates=3,
@@ -88,7 +88,7 @@ def test_nothing_is_left_at_work_when_the_run_is_over(tmp_path: Path) -> None:
     )
 
     async def run() -> set[str]:
-        await run_graph(wiring)
+        await run_graph(context)
         return {task.get_name() for task in asyncio.all_tasks() if not task.done()}
 
     assert len(asyncio.run(run())) == 1

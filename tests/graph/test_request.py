@@ -15,10 +15,10 @@ from cuda_llm.cli.run import request_from
 from cuda_llm.codec import decode, encode
 from cuda_llm.errors import UsageError
 from cuda_llm.graph.request import RunOption, RunOptions, RunRequest, run_options
-from cuda_llm.graph.runs.optimize import Keywords, optimize, split_keywords
+from cuda_llm.graph.runs.optimize import OptimizeKeywords, optimize, split_keywords
 from cuda_llm.graph.runs.parts import find_parts
-from cuda_llm.graph.runs.run_record import describe_run
-from cuda_llm.graph.runs.settle import settle
+from cuda_llm.graph.runs.record import describe_run
+from cuda_llm.graph.runs.resolve import resolve_request
 from cuda_llm.graph.state import SearchInput
 from cuda_llm.search import Components
 from cuda_llm.settings import Settings
@@ -96,7 +96,7 @@ def test_the_command_line_has_no_options_of_its_own() -> None:
 
 
 def test_the_keywords_of_optimize_are_the_options_and_the_objects() -> None:
-    assert set(Keywords.__annotations__) == NAMES | OBJECTS_ALONE
+    assert set(OptimizeKeywords.__annotations__) == NAMES | OBJECTS_ALONE
 
 
 def test_a_keyword_that_is_none_is_a_mistake_of_the_caller() -> None:
@@ -145,9 +145,13 @@ def test_a_setting_decides_where_nothing_was_said_behind_both_doors(
         return
     value = another(option)
     monkeypatch.setenv(f"CUDA_LLM_{setting.upper()}", value)
-    assert getattr(settle(typed()), option.name) == getattr(settle(said()), option.name) == value
+    assert (
+        getattr(resolve_request(typed()), option.name)
+        == getattr(resolve_request(said()), option.name)
+        == value
+    )
     own = "emulated" if option.kind is str else "cold"
-    chosen = settle(said(**{option.name: own}))
+    chosen = resolve_request(said(**{option.name: own}))
     assert getattr(chosen, option.name) == own
 
 

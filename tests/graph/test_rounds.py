@@ -7,18 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from graph_runs import TableBench, Writer, run_graph, wiring_in
+from graph_runs import TableBench, Writer, context_in, run_graph
 
+from cuda_llm.agents.protocols import Trial
 from cuda_llm.agents.situation import Situation
-from cuda_llm.agents.tuner import Trial
 from cuda_llm.errors import UsageError
-from cuda_llm.graph.judging.bench import Bench
 from cuda_llm.graph.view import attempts_of
 from cuda_llm.outcomes import Verdict
 from cuda_llm.search import Attempt, Author, Brief, Draft, Hint
-from cuda_llm.tools.compiler.candidate import Compiled
-from cuda_llm.tools.judge.timing import Timing
+from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.judge.bench import Bench
+from cuda_llm.tools.measure.times import KernelTimes
 from cuda_llm.tools.validator.validate import Validated
+from cuda_llm.traces.event_log import read_events
 from cuda_llm.traces.events import (
     HintGiven,
     IncumbentChosen,
@@ -27,15 +28,14 @@ from cuda_llm.traces.events import (
     TunerSearched,
     WinnerRemeasured,
 )
-from cuda_llm.traces.read import read_events
 
 
 def write(brief: Brief, _: Situation) -> Draft:
     return Draft(source=f"int ok_{90 - brief.index - 10 * brief.round}_{brief.round};\n")
 
 
-def events_of(wiring: Any, *kinds: type) -> list[Any]:
-    return [one.event for one in read_events(wiring.folder.events) if isinstance(one.event, kinds)]
+def events_of(context: Any, *kinds: type) -> list[Any]:
+    return [one.event for one in read_events(context.folder.events) if isinstance(one.event, kinds)]
 
 
 class Halves:
@@ -68,19 +68,19 @@ def test_trials_of_the_tuner_are_judged_like_candidates_and_may_win(tmp_path: Pa
         asked.append(brief.id)
         return write(brief, situation)
 
-    wiring = wiring_in(tmp_path, generator=Writer(noted), tuner=Halves(), candidates=2, rounds=1)
-    state = asyncio.run(run_graph(wiring))
+    context = context_in(tmp_path, generator=Writer(noted), tuner=Halves(), candidates=2, rounds=1)
+    state = asyncio.run(run_graph(context))
 
     ids = ["r1-c1", "r1-c2", "r1-t1", "r1-t2"]
     assert state["attempts"] == ids
-    assert [one.index for one in attempts_of(state, wiring)] == [1, 2, 3, 4]
+    assert [one.index for one in attempts_of(state, context)] == [1, 2, 3, 4]
     assert state["best"]["id"] == "r1-t2"
-    trial = attempts_of(state, wiring)[3]
+    trial = attempts_of(state, context)[3]
     assert (trial.kind, trial.parent, trial.tunables) == ("tune", "r1-c2", {"FACTOR": 1})
     assert trial.written_by == "model"
     assert "generate" not in trial.seconds
     assert asked == ["r1-c1", "r1-c2"]
-    (searched,) = events_of(wiring, TunerSearched)
+    (searched,) = events_of(context, TunerSearched)
     assert (searched.parent, searched.tried, searched.best) == ("r1-c2", tuple(ids[2:]), "r1-t2")
 
 
@@ -89,14 +89,16 @@ def test_only_who_follows_a_direction_is_given_one(
     tmp_path: Path, author: Author, told: bool
 ) -> None:
     """What a playbook tries says nothing about a direction that it never heard."""
-    wiring = wiring_in(tmp_path, generator=Writer(write, written_by=author), candidates=2, rounds=1)
-    state = asyncio.run(run_graph(wiring))
+    context = context_in(
+        tmp_path, generator=Writer(write, written_by=author), candidates=2, rounds=1
+    )
+    state = asyncio.run(run_graph(context))
 
-    assert [bool(one.direction) for one in attempts_of(state, wiring)] == [told, told]
+    assert [bool(one.direction) for one in attempts_of(state, context)] == [told, told]
 
 
 def test_a_tuner_that_is_switched_off_is_not_asked(tmp_path: Path) -> None:
-    wiring = wiring_in(
+    context = context_in(
         tmp_path,
         generator=Writer(write),
         tuner=Halves(),
@@ -104,7 +106,7 @@ def test_a_tuner_that_is_switched_off_is_not_asked(tmp_path: Path) -> None:
         rounds=1,
         request={"tune": 0},
     )
-    state = asyncio.run(run_graph(wiring))
+    state = asyncio.run(run_graph(context))
 
     assert state["attempts"] == ["r1-c1"]
 
@@ -118,16 +120,16 @@ def test_the_users_own_kernel_is_judged_first_and_is_the_one_to_beat(tmp_path: P
         seen.append(situation.incumbent.id if situation.incumbent else None)
         return write(brief, situation)
 
-    wiring = wiring_in(
+    context = context_in(
         tmp_path,
         generator=Writer(noted),
         candidates=2,
         rounds=1,
         request={"start": str(own)},
     )
-    state = asyncio.run(run_graph(wiring))
+    state = asyncio.run(run_graph(context))
 
-    first = attempts_of(state, wiring)[0]
+    first = attempts_of(state, context)[0]
     assert (first.id, first.kind, first.written_by) == ("r0-c1", "start", "human")
     assert seen == ["r0-c1", "r0-c1"]
     assert state["attempts"][1:] == ["r1-c1", "r1-c2"]
@@ -135,19 +137,19 @@ def test_the_users_own_kernel_is_judged_first_and_is_the_one_to_beat(tmp_path: P
 
 
 def test_a_start_kernel_that_cannot_be_read_ends_the_run_with_its_name(tmp_path: Path) -> None:
-    wiring = wiring_in(tmp_path, request={"start": str(tmp_path / "none.cu")})
+    context = context_in(tmp_path, request={"start": str(tmp_path / "none.cu")})
 
     with pytest.raises(UsageError, match=r"none\.cu: cannot be read"):
-        asyncio.run(run_graph(wiring))
+        asyncio.run(run_graph(context))
 
 
 def test_what_the_user_said_is_a_hint_from_the_start(tmp_path: Path) -> None:
-    wiring = wiring_in(tmp_path, candidates=1, rounds=1, request={"hints": ("use float4",)})
-    state = asyncio.run(run_graph(wiring))
+    context = context_in(tmp_path, candidates=1, rounds=1, request={"hints": ("use float4",)})
+    state = asyncio.run(run_graph(context))
 
-    said = wiring.folder.hint(state["performance_hints"][0])
+    said = context.folder.hint(state["performance_hints"][0])
     assert said == Hint(round=0, about="", code="USER", text="use float4", by="user")
-    (told, *_) = events_of(wiring, HintGiven)
+    (told, *_) = events_of(context, HintGiven)
     assert told.hint.text == "use float4"
 
 
@@ -159,7 +161,9 @@ class Suspicious(TableBench):
 
 
 class Strict(TableBench):
-    async def profile(self, compiled: Compiled, validated: Validated, baseline: Timing) -> Verdict:
+    async def profile(
+        self, compiled: Compiled, validated: Validated, baseline: KernelTimes
+    ) -> Verdict:
         from graph_runs import WRONG
 
         verdict = await super().profile(compiled, validated, baseline)
@@ -168,12 +172,12 @@ class Strict(TableBench):
 
 
 def test_a_winner_that_fails_when_judged_again_gives_way_to_the_next_best(tmp_path: Path) -> None:
-    wiring = wiring_in(
+    context = context_in(
         tmp_path, generator=Writer(write), bench=Suspicious(), candidates=3, rounds=2
     )
-    state = asyncio.run(run_graph(wiring))
+    state = asyncio.run(run_graph(context))
 
-    again = events_of(wiring, WinnerRemeasured)
+    again = events_of(context, WinnerRemeasured)
     assert [(one.attempt, one.code) for one in again] == [
         ("r2-c3", "WRONG_RESULT"),
         ("r2-c2", "WRONG_RESULT"),
@@ -181,30 +185,30 @@ def test_a_winner_that_fails_when_judged_again_gives_way_to_the_next_best(tmp_pa
         ("r1-c3", "PASSED"),
     ]
     assert state["best"]["id"] == state["incumbent"] == "r1-c3"
-    (finished,) = events_of(wiring, RunFinished)
+    (finished,) = events_of(context, RunFinished)
     assert (finished.best, finished.written_by) == ("r1-c3", "model")
 
 
 def test_without_a_kernel_that_passed_there_is_no_result(tmp_path: Path) -> None:
-    wiring = wiring_in(
+    context = context_in(
         tmp_path, generator=Writer(lambda b, _: Draft(source=f"int wrong_{b.id[-1]};")), rounds=1
     )
-    state = asyncio.run(run_graph(wiring))
+    state = asyncio.run(run_graph(context))
 
     assert (state["best"], state["incumbent"], state["stop"]) == (None, None, "rounds")
-    assert events_of(wiring, RunFinished)[0].best is None
+    assert events_of(context, RunFinished)[0].best is None
 
 
 def test_a_run_tells_how_it_began_and_who_won(tmp_path: Path) -> None:
-    wiring = replace(
-        wiring_in(tmp_path, generator=Writer(write), candidates=2, rounds=2), note="by hand"
+    context = replace(
+        context_in(tmp_path, generator=Writer(write), candidates=2, rounds=2), note="by hand"
     )
-    asyncio.run(run_graph(wiring))
+    asyncio.run(run_graph(context))
 
-    first = read_events(wiring.folder.events)[0].event
+    first = read_events(context.folder.events)[0].event
     assert isinstance(first, RunStarted)
     assert (first.task, first.generator, first.note) == ("vector_add", "writer", "by hand")
-    chosen = events_of(wiring, IncumbentChosen)
+    chosen = events_of(context, IncumbentChosen)
     assert [(one.before, one.incumbent) for one in chosen] == [(None, "r1-c2"), ("r1-c2", "r2-c2")]
 
 
@@ -213,34 +217,34 @@ def test_a_run_tells_how_it_began_and_who_won(tmp_path: Path) -> None:
     [({}, "rounds"), ({"over": lambda: "2.00 USD are spent"}, "2.00 USD are spent")],
 )
 def test_a_run_says_why_it_ended(tmp_path: Path, parts: dict[str, Any], reason: str) -> None:
-    wiring = wiring_in(tmp_path, generator=Writer(write), candidates=1, rounds=2, **parts)
-    state = asyncio.run(run_graph(wiring))
+    context = context_in(tmp_path, generator=Writer(write), candidates=1, rounds=2, **parts)
+    state = asyncio.run(run_graph(context))
 
     assert state["stop"] == reason
-    assert events_of(wiring, RunFinished)[0].reason == reason
+    assert events_of(context, RunFinished)[0].reason == reason
 
 
 def test_a_person_may_look_before_each_round_and_add_hints(tmp_path: Path) -> None:
     from langgraph.checkpoint.memory import InMemorySaver
     from langgraph.types import Command
 
-    wiring = wiring_in(
+    context = context_in(
         tmp_path, generator=Writer(write), candidates=1, rounds=2, request={"review": True}
     )
 
     async def run() -> tuple[list[Any], dict[str, Any]]:
-        graph = build_reviewed(wiring)
+        graph = build_reviewed(context)
         config: Any = {"configurable": {"thread_id": "run"}}
         given: Any = {"task": "vector_add"}
         shown = []
         for answer in (["use float4"], [], None):
-            state = await graph.ainvoke(given, config, context=wiring)
+            state = await graph.ainvoke(given, config, context=context)
             shown.append([one.value for one in state.get("__interrupt__", ())])
             given = Command(resume=answer)
         return shown, dict((await graph.aget_state(config)).values)
 
-    def build_reviewed(wiring: Any) -> Any:
-        from cuda_llm.graph.unwired import build_graph
+    def build_reviewed(context: Any) -> Any:
+        from cuda_llm.graph.runs.build_graph import build_graph
 
         return build_graph().compile(checkpointer=InMemorySaver())
 
@@ -250,7 +254,7 @@ def test_a_person_may_look_before_each_round_and_add_hints(tmp_path: Path) -> No
         [{"round": 2, "incumbent": "r1-c1"}],
         [],
     ]
-    said = wiring.folder.hint(state["performance_hints"][0])
+    said = context.folder.hint(state["performance_hints"][0])
     assert said is not None
     assert said.text == "use float4"
     assert len(state["attempts"]) == 2

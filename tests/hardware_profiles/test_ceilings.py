@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from cuda_llm.errors import HardwareError
-from cuda_llm.hardware_profiles.ceilings import (
+from cuda_llm.hardware_profiles.lookup import find_hardware
+from cuda_llm.hardware_profiles.roofline import (
     Ceilings,
     CopyRate,
     ceilings_path,
@@ -13,7 +14,6 @@ from cuda_llm.hardware_profiles.ceilings import (
     keep_ceilings,
     published_ceilings,
 )
-from cuda_llm.hardware_profiles.lookup import find_hardware
 
 H200 = find_hardware("H200")
 PROBED = Ceilings(

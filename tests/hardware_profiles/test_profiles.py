@@ -7,8 +7,7 @@ import pytest
 
 from cuda_llm import hardware_profiles
 from cuda_llm.hardware_profiles.hardware import Hardware
-from cuda_llm.hardware_profiles.lookup import list_hardware
-from cuda_llm.hardware_profiles.schema import figure_keys, has_source
+from cuda_llm.hardware_profiles.lookup import figure_keys, has_source, list_hardware
 
 FOLDER = Path(hardware_profiles.__file__).parent
 PROFILES = list_hardware()

@@ -9,13 +9,13 @@ import psutil
 import pytest
 from corpus import FIXTURES, Known, adversarial, fault_of, honest_extra, read_table
 
-from cuda_llm.cli.evaluate_view import report
-from cuda_llm.outcomes import Passed, TimedOut
+from cuda_llm.cli.evaluate_output import report
+from cuda_llm.failures import TimedOut
+from cuda_llm.outcomes import Passed
 from cuda_llm.profile import Profile
-from cuda_llm.tools.devices.find import open_device
 from cuda_llm.tools.judge.device_bench import open_bench
-from cuda_llm.tools.judge.judge import judge
-from cuda_llm.tools.judge.judged import Judged
+from cuda_llm.tools.judge.judge import Judged, judge
+from cuda_llm.tools.open_device import open_device
 from cuda_llm.wording import describe, printable
 
 ATTACKS = {known.path.stem: known for known in adversarial() if not known.gpu_alone}

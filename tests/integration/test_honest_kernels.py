@@ -7,10 +7,9 @@ import pytest
 
 from cuda_llm.outcomes import Passed
 from cuda_llm.tasks.loader import load_task
-from cuda_llm.tools.devices.find import open_device
 from cuda_llm.tools.judge.device_bench import open_bench
-from cuda_llm.tools.judge.judge import judge
-from cuda_llm.tools.judge.judged import Judged
+from cuda_llm.tools.judge.judge import Judged, judge
+from cuda_llm.tools.open_device import open_device
 from cuda_llm.wording import describe
 
 HONEST = Path(__file__).parents[1] / "fixtures/honest"

@@ -27,8 +27,8 @@ from scripted_kernels import (
     without_layout,
 )
 
+from cuda_llm.traces.event_log import read_events
 from cuda_llm.traces.events import AttemptJudged, ModelCalled, ModelRetried
-from cuda_llm.traces.read import read_events
 from cuda_llm.traces.run_folder import RunFolder
 
 TRIES = 4

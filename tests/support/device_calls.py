@@ -8,11 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from cuda_llm.outcomes import Verdict
-from cuda_llm.tools.buffers import BufferSpec, Role
-from cuda_llm.tools.compiler.candidate import Compiled, CompileRequest
 from cuda_llm.tools.compiler.compile import compile_candidate
 from cuda_llm.tools.device import Argument, CallOptions, CallReport, Scalar, Session
-from cuda_llm.tools.devices.find import DEFAULT_GPU, open_emulated
+from cuda_llm.tools.device.buffers import BufferSpec, Role
+from cuda_llm.tools.device.candidate import Compiled, CompileRequest
+from cuda_llm.tools.open_device import DEFAULT_GPU, open_emulated
 
 Array = npt.NDArray[np.generic]
 

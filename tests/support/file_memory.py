@@ -6,9 +6,9 @@ import tempfile
 
 import numpy as np
 
-from cuda_llm.tools.arrays import HOST, Array
-from cuda_llm.tools.gpu.memory import column_strides
-from cuda_llm.tools.gpu.protocol import SharedBy
+from cuda_llm.tools.cuda.memory import column_strides
+from cuda_llm.tools.cuda.protocol import SharedBy
+from cuda_llm.tools.device.buffers import HOST, Array
 
 HANDLE_BYTES = 64
 

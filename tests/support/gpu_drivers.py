@@ -5,7 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from cuda_llm.hardware_profiles.hardware import Hardware
-from cuda_llm.tools.detector.attributes import ATTRIBUTE_NUMBERS, GpuAttributes
+from cuda_llm.tools.cuda.driver_query import ATTRIBUTE_NUMBERS, GpuAttributes
 
 SOURCE = Path(__file__).parents[1] / "fixtures/detector/driver.c"
 

@@ -14,22 +14,21 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from cuda_llm.tools.device import Argument, Scalar
-from cuda_llm.tools.gpu import protocol
-from cuda_llm.tools.gpu.key_release import clear_release, release_keys
-from cuda_llm.tools.gpu.protocol import (
+from cuda_llm.tools.cuda import protocol
+from cuda_llm.tools.cuda.protocol import (
     ArmFlag,
     ArmFrame,
-    CallFrame,
     CaptureFrame,
     GoFrame,
+    GpuCallFrame,
+    GpuStartFrame,
     Order,
-    Reply,
-    ReplyFrame,
     Report,
     SharedBy,
-    StartFrame,
 )
+from cuda_llm.tools.cuda.runner import clear_release, release_keys
+from cuda_llm.tools.device import Argument, Scalar
+from cuda_llm.tools.runner.protocol import Reply, ReplyFrame
 
 COUNT = 1000
 SLOTS = 4
@@ -129,7 +128,7 @@ class GpuRunner:
     def start(self) -> ReplyFrame:
         """Hear `ready` and load the candidate."""
         assert self.receive_reply().reply == Reply.READY
-        frame = StartFrame(
+        frame = GpuStartFrame(
             arena_bytes=ARENA_BYTES,
             flush_bytes=FLUSH_BYTES,
             shared_by=int(self._shared_by),
@@ -141,7 +140,7 @@ class GpuRunner:
 
     def call(self, ways: Ways) -> ReplyFrame:
         """Call `solve` once on slot 0."""
-        frame = CallFrame()
+        frame = GpuCallFrame()
         self._fill(frame.solve, ways)
         return self.tell(Order.CALL, frame)
 

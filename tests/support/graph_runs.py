@@ -6,25 +6,23 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from cuda_llm.agents.generator import Generator
-from cuda_llm.agents.reflector import Reflected
-from cuda_llm.agents.seam import PlacedAgent
+from cuda_llm.agents.protocols import Generator, PlacedAgent, Reflected, Trial
 from cuda_llm.agents.situation import Plan, Situation
-from cuda_llm.agents.strategies.find import find_strategy
-from cuda_llm.agents.tuner import Trial
-from cuda_llm.graph.judging.bench import Bench
+from cuda_llm.agents.strategies.builtin import find_strategy
+from cuda_llm.failures import CompileFailed, NoCode
+from cuda_llm.graph.context import RunContext
 from cuda_llm.graph.request import RunRequest
-from cuda_llm.graph.wiring import Wiring
-from cuda_llm.outcomes import CompileFailed, NoCode, Passed, Verdict, WrongResult
+from cuda_llm.outcomes import Passed, Verdict, WrongResult
 from cuda_llm.profile import Profile, SizeTime
 from cuda_llm.search import Attempt, Author, Brief, Draft, Hint
 from cuda_llm.tasks.loader import load_task
-from cuda_llm.tools.compiler.candidate import Compiled
-from cuda_llm.tools.devices.find import open_device
-from cuda_llm.tools.judge.timing import Timing
+from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.judge.bench import Bench
+from cuda_llm.tools.measure.times import KernelTimes
+from cuda_llm.tools.open_device import open_device
 from cuda_llm.tools.validator.validate import Validated
+from cuda_llm.traces.event_log import Recorder
 from cuda_llm.traces.events import Event
-from cuda_llm.traces.recorder import Recorder
 from cuda_llm.traces.run_folder import RunFolder
 
 Delay = Callable[[str], float]
@@ -66,8 +64,8 @@ class TableBench:
     delay: Delay = at_once
     log: list[str] = field(default_factory=list)
 
-    async def time_baseline(self) -> Timing:
-        return Timing(times=(({"n": 1024}, 100.0),), launches=(), bottlenecks=())
+    async def time_baseline(self) -> KernelTimes:
+        return KernelTimes(times=(({"n": 1024}, 100.0),), launches=(), bottlenecks=())
 
     async def compile(self, source: str, name: str) -> Compiled | Verdict:
         await self.take("compile", source)
@@ -84,7 +82,9 @@ class TableBench:
             return WRONG
         return Validated(checked={"sizes": 1})
 
-    async def profile(self, compiled: Compiled, validated: Validated, baseline: Timing) -> Verdict:
+    async def profile(
+        self, compiled: Compiled, validated: Validated, baseline: KernelTimes
+    ) -> Verdict:
         await self.take("profile", compiled.source)
         time_us = float(compiled.source.split("ok_")[1].split("_")[0])
         return in_time(time_us, baseline)
@@ -114,7 +114,7 @@ WRONG = WrongResult(
 )
 
 
-def in_time(time_us: float, baseline: Timing) -> Passed:
+def in_time(time_us: float, baseline: KernelTimes) -> Passed:
     """A pass that took so long."""
     (dims, baseline_us), *_ = baseline.times
     size = SizeTime(dims=dims, time_us=time_us, baseline_us=baseline_us, source="modelled")
@@ -158,7 +158,7 @@ class NoTuner:
         return ()
 
 
-def wiring_in(
+def context_in(
     folder: Path,
     *,
     generator: Generator | None = None,
@@ -170,12 +170,12 @@ def wiring_in(
     strategy: str = "fsr",
     request: Mapping[str, Any] = {},
     **parts: Any,
-) -> Wiring:
-    """A wiring whose run lies in `folder`."""
+) -> RunContext:
+    """A context whose run lies in `folder`."""
     run = RunFolder(folder / "run")
     asked = RunRequest(task="vector_add", candidates=candidates, rounds=rounds, **request)
     task, device = load_task("vector_add"), open_device("emulated")
-    whole = Wiring(
+    whole = RunContext(
         run_id="run",
         request=asked,
         task=task,
@@ -193,23 +193,23 @@ def wiring_in(
     return replace(whole, **parts)
 
 
-async def run_graph(wiring: Wiring) -> dict[str, Any]:
+async def run_graph(context: RunContext) -> dict[str, Any]:
     """The whole state at the end of a run without a checkpointer."""
-    from cuda_llm.graph.unwired import build_graph
+    from cuda_llm.graph.runs.build_graph import build_graph
 
-    graph = build_graph(agents=wiring.agents).compile()
+    graph = build_graph(agents=context.agents).compile()
     last: dict[str, Any] = {}
     try:
         async for state in graph.astream(
             {"task": "vector_add"},
             {"recursion_limit": 200},
-            context=wiring,
+            context=context,
             stream_mode="values",
         ):
             last = dict(state)
     finally:
-        await wiring.workbench.close()
-        close = getattr(wiring.record, "close", None)
+        await context.tasks.close()
+        close = getattr(context.record, "close", None)
         if close:
             close()
     return last

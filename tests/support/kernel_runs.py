@@ -7,13 +7,13 @@ import numpy as np
 from kernel_cases import Array, KernelCase
 
 from cuda_llm.hardware_profiles.lookup import find_hardware
-from cuda_llm.tools.buffers import BufferSpec, Role
-from cuda_llm.tools.compiler.candidate import Compiled, CompileRequest
 from cuda_llm.tools.compiler.compile import compile_candidate
 from cuda_llm.tools.device import CallOptions, CallReport, Scalar, Session
-from cuda_llm.tools.devices.emulated import EmulatedDevice
+from cuda_llm.tools.device.buffers import BufferSpec, Role
+from cuda_llm.tools.device.candidate import Compiled, CompileRequest
+from cuda_llm.tools.emulated.device import EmulatedDevice
+from cuda_llm.tools.emulator.codegen.libraries import translate
 from cuda_llm.tools.emulator.tables import Translated
-from cuda_llm.tools.emulator.translate import translate
 
 FOLDER = Path(__file__).parents[1] / "fixtures" / "kernels"
 

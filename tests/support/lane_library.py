@@ -17,7 +17,7 @@ import numpy.typing as npt
 from cuda_llm.tools import emulator
 from cuda_llm.tools.emulator.ops.lane_op import C_TYPES, LaneOp
 from cuda_llm.tools.native import cache_folder, find_gxx
-from cuda_llm.tools.native.hold import alone
+from cuda_llm.tools.native.cache import exclusive_access
 
 LANES = 32
 Column = npt.NDArray[np.uint64]
@@ -192,7 +192,7 @@ def build_library(operations: Mapping[str, LaneOp]) -> LaneLibrary:
         digest.update(header.read_bytes())
     target = cache_folder("native", f"lanes-{digest.hexdigest()}") / "lanes.so"
     report = target.with_suffix(".txt")
-    with alone(target.parent, "building"):
+    with exclusive_access(target.parent, "building"):
         if not target.exists():
             compile_parts(parts, FLAGS, target, report)
     vectorised = set(report.read_text().split())

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from cuda_llm.tools.arrays import Program
-from cuda_llm.tools.random_on_gpu import CountedRandom
+from cuda_llm.tools.cuda.arrays import CountedRandom
+from cuda_llm.tools.device.buffers import KernelProgram
 
 WORDS = """
 #include <math.h>
@@ -32,7 +32,9 @@ CTYPES = {name: getattr(ctypes, f"c_{name}") for name in ("int32", "uint32", "in
 }
 
 
-def launch_on_host(program: Program, kernel: str, threads: int, arguments: tuple[Any, ...]) -> None:
+def launch_on_host(
+    program: KernelProgram, kernel: str, threads: int, arguments: tuple[Any, ...]
+) -> None:
     """What the GPU's launch does, on arrays in the memory of the host."""
     run = getattr(_built(program), f"run_{kernel}")
     run(ctypes.c_uint(threads), *map(_passed, arguments))
@@ -52,7 +54,7 @@ def _passed(argument: Any) -> Any:
 
 
 @lru_cache(maxsize=8)
-def _built(program: Program) -> ctypes.CDLL:
+def _built(program: KernelProgram) -> ctypes.CDLL:
     runs = [_loop(name, _parameters(program, name)) for name in program.kernels]
     with tempfile.TemporaryDirectory() as folder:
         source, library = Path(folder, "kernels.cpp"), Path(folder, "kernels.so")
@@ -62,7 +64,7 @@ def _built(program: Program) -> ctypes.CDLL:
         return ctypes.CDLL(str(library))
 
 
-def _parameters(program: Program, kernel: str) -> str:
+def _parameters(program: KernelProgram, kernel: str) -> str:
     """As the preprocessor leaves them: kernels may be made by macros."""
     text = _preprocessed(program.source)
     found = re.search(rf"void {kernel}\(([^)]*)\)", text)

@@ -5,18 +5,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from graph_runs import TableBench, wiring_in
+from graph_runs import TableBench, context_in
 
 from cuda_llm.capabilities import Capabilities
-from cuda_llm.graph.judging.bench import Inspected
-from cuda_llm.graph.wiring import Wiring
+from cuda_llm.graph.context import RunContext
 from cuda_llm.outcomes import Verdict
-from cuda_llm.tools.compiler.candidate import Compiled
-from cuda_llm.tools.devices.emulated import EmulatedDevice
-from cuda_llm.tools.devices.find import open_emulated
-from cuda_llm.tools.gpu.site import CAPABILITIES
-from cuda_llm.tools.judge.contest import Contest, fault
-from cuda_llm.tools.timing.comparison import decide
+from cuda_llm.tools.cuda.site import GPU_CAPABILITIES
+from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.emulated.device import EmulatedDevice
+from cuda_llm.tools.judge.bench import Inspected
+from cuda_llm.tools.judge.duel import Duel, lost_by_fault
+from cuda_llm.tools.measure.comparison import decide_outcome
+from cuda_llm.tools.open_device import open_emulated
 
 FLOOR = 0.01
 
@@ -26,7 +26,7 @@ class MeasuringDevice(EmulatedDevice):
 
     @property
     def capabilities(self) -> Capabilities:
-        return CAPABILITIES
+        return GPU_CAPABILITIES
 
 
 def measuring_device() -> MeasuringDevice:
@@ -47,20 +47,20 @@ class ArenaBench(TableBench):
     artefacts: Mapping[str, Path] = field(default_factory=dict)
     """What inspecting makes."""
 
-    async def duel(self, contender: Compiled, incumbent: Compiled) -> Contest:
+    async def duel(self, contender: Compiled, incumbent: Compiled) -> Duel:
         await self.take("contest", contender.source)
         first, second = declared(contender.source), declared(incumbent.source)
         if first in self.faults:
-            return fault("first", self.faults[first], "measured")
+            return lost_by_fault("first", self.faults[first], "measured")
         own = float(first.split("_")[1]) / float(second.split("_")[1])
         ratio = self.ratios.get(first, own)
         low, high = ratio * 0.995, ratio * 1.005
-        return Contest(
+        return Duel(
             sizes=(),
             ratio=ratio,
             low=low,
             high=high,
-            outcome=decide(ratio, low, high, FLOOR),
+            outcome=decide_outcome(ratio, low, high, FLOOR),
             source="measured",
             faults={},
         )
@@ -76,6 +76,6 @@ def declared(source: str) -> str:
     return source.rpartition("int ")[2].partition(";")[0]
 
 
-def measured_wiring(folder: Path, bench: ArenaBench, **parts: Any) -> Wiring:
-    """A wiring on that device."""
-    return wiring_in(folder, bench=bench, device=measuring_device(), **parts)
+def measured_wiring(folder: Path, bench: ArenaBench, **parts: Any) -> RunContext:
+    """A context on that device."""
+    return context_in(folder, bench=bench, device=measuring_device(), **parts)

@@ -21,11 +21,10 @@ from cuda_llm.capabilities import Capabilities
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.outcomes import InfraFailed, Verdict
 from cuda_llm.profile import LaunchProfile
-from cuda_llm.tools.arrays import HOST, Arrays
-from cuda_llm.tools.buffers import BufferSpec, PlacedBuffer, Role, Slots
-from cuda_llm.tools.compiler.candidate import Compiled
+from cuda_llm.tools.cuda.site import GPU_CAPABILITIES
 from cuda_llm.tools.device import SCRATCH_BYTES, Argument, Batch, CallOptions, CallReport, TimeClass
-from cuda_llm.tools.gpu.site import CAPABILITIES
+from cuda_llm.tools.device.buffers import HOST, Arrays, BufferSpec, PlacedBuffer, Role, Slots
+from cuda_llm.tools.device.candidate import Compiled
 
 Array = npt.NDArray[Any]
 Buffers = Mapping[str, Array]
@@ -332,7 +331,7 @@ class MeasuredSite:
     time_classes: Mapping[str, TimeClass] = field(default_factory=dict)
     arrays: Arrays = HOST
     confined: str = "no namespaces; seccomp"
-    capabilities: Capabilities = CAPABILITIES
+    capabilities: Capabilities = GPU_CAPABILITIES
     not_stepwise_of: Mapping[str, str] = field(default_factory=dict)
     """Why keys cannot be handed out, by the name of the candidate."""
     refused: Mapping[str, Verdict] = field(default_factory=dict)

@@ -6,8 +6,8 @@ from typing import Any
 from model_server import ModelServer
 
 from cuda_llm.agents.llm.chat_model import RequestOptions, open_chat_model
-from cuda_llm.agents.llm.desk import Desk
-from cuda_llm.agents.llm.prices import Price
+from cuda_llm.agents.llm.client import ModelClient
+from cuda_llm.agents.llm.pricing import Price
 from cuda_llm.agents.llm.retry import RetryPolicy
 from cuda_llm.conversation import Call, Message, Reply
 from cuda_llm.traces.events import Event, ModelCalled, ModelRetried
@@ -71,9 +71,9 @@ def make_client(
     stream: bool = False,
     output_tokens: int = 100,
     **more: Any,
-) -> Desk:
+) -> ModelClient:
     """A client in front of the scripted server."""
     options = RequestOptions(try_s=2.0, output_tokens=output_tokens, stream=stream)
     model = open_chat_model(name, base_url=server.base_url, key=key, options=options)
     parts = {"store": MemoryStore(), "record": EventLog(), "policy": QUICK, **more}
-    return Desk(model=model, name=name, output_tokens=output_tokens, **parts)
+    return ModelClient(model=model, name=name, output_tokens=output_tokens, **parts)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from searches import attempt, situation
 
-from cuda_llm.agents.kernel_text.normal_form import normal_sha
+from cuda_llm.agents.kernel_text.tokens import normal_sha
 from cuda_llm.agents.playbook.generator import PlaybookGenerator
 from cuda_llm.agents.situation import Situation
-from cuda_llm.outcomes import NoCode
+from cuda_llm.failures import NoCode
 from cuda_llm.search import Attempt, Brief, Components, Draft, Kind
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tasks.task import Task

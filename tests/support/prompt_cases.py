@@ -10,16 +10,17 @@ from small_tasks import small_task
 
 from cuda_llm.agents.situation import Note, Plan, Situation
 from cuda_llm.capabilities import Capabilities
+from cuda_llm.failures import CompileFailed, NoCode
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.hardware_profiles.lookup import find_hardware
-from cuda_llm.outcomes import CompileFailed, NoCode, Passed, Verdict
+from cuda_llm.outcomes import Passed, Verdict
 from cuda_llm.search import Attempt, Brief, Hint, Kind
 from cuda_llm.tasks.signature import signature
 from cuda_llm.tasks.task import Task
-from cuda_llm.tools.devices.find import open_device
 from cuda_llm.tools.judge.device_bench import open_bench
 from cuda_llm.tools.judge.judge import judge
-from cuda_llm.tools.judge.timing import Timing
+from cuda_llm.tools.measure.times import KernelTimes
+from cuda_llm.tools.open_device import open_device
 
 TASKS = (
     *("vector_add", "matrix_transpose", "reduction"),
@@ -69,9 +70,9 @@ def judged(name: str) -> tuple[str, Passed, CompileFailed]:
     source = f"{PASSED}\n{task.baseline.read_text()}"
     device = open_device(f"emulated:{GPU}")
 
-    async def baseline() -> Timing:
+    async def baseline() -> KernelTimes:
         times = tuple((dims, BASELINE_US) for dims in task.sizes.emulated)
-        return Timing(times=times, launches=(), bottlenecks=())
+        return KernelTimes(times=times, launches=(), bottlenecks=())
 
     async def verdicts() -> list[Verdict]:
         timing = asyncio.ensure_future(baseline())

@@ -4,9 +4,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from cuda_llm.conversation import Call, Message, Reply, Usage
-from cuda_llm.outcomes import CompileFailed, NoCode, Passed
+from cuda_llm.failures import CompileFailed, NoCode
+from cuda_llm.outcomes import Passed
 from cuda_llm.profile import Bottleneck, Profile, SizeTime
 from cuda_llm.search import Attempt, Brief, Draft, Hint, Kind
+from cuda_llm.traces.event_log import Recorder
 from cuda_llm.traces.events import (
     AgentDecided,
     AgentFailed,
@@ -31,7 +33,6 @@ from cuda_llm.traces.events import (
     TunerSearched,
     WinnerRemeasured,
 )
-from cuda_llm.traces.recorder import Recorder
 from cuda_llm.traces.run_folder import RunFolder
 
 SOURCE = """\

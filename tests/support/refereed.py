@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from cuda_llm.errors import CudaLLMError, DeviceLost, InfrastructureError, MissingError, TaskError
 from cuda_llm.log import Log
-from cuda_llm.tools.referee.messages import Opening
+from cuda_llm.tools.cuda.messages import OpenSite
 
 if TYPE_CHECKING:
     from cuda_llm.tools.device import Site
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 async def emulated() -> "AsyncIterator[Site]":
     """A real site; loading it takes as long as all the rest of a referee."""
     from cuda_llm.hardware_profiles.lookup import find_hardware
-    from cuda_llm.tools.devices.emulated import EmulatedDevice
+    from cuda_llm.tools.emulated.device import EmulatedDevice
 
     yield EmulatedDevice(find_hardware("RTX 3090 Ti"))
 
@@ -32,7 +32,7 @@ async def emulated() -> "AsyncIterator[Site]":
 @asynccontextmanager
 async def arrays() -> AsyncIterator[Any]:
     """As much of a site as a known answer needs."""
-    from cuda_llm.tools.arrays import HOST
+    from cuda_llm.tools.device.buffers import HOST
 
     yield SimpleNamespace(arrays=HOST)
 
@@ -73,7 +73,7 @@ def wrong_while_marked(_site: "Site") -> None:
         raise InfrastructureError("device", "7 of 9 known words are wrong")
 
 
-PLAIN = Opening(site=nowhere, known_answer=right)
+PLAIN = OpenSite(site=nowhere, known_answer=right)
 
 
 async def pid(_site: "Site") -> int:

@@ -8,17 +8,17 @@ from refereed import PLAIN
 
 from cuda_llm.capabilities import Capabilities
 from cuda_llm.hardware_profiles.lookup import find_hardware
-from cuda_llm.tools.devices.emulated import EmulatedDevice
-from cuda_llm.tools.referee.client import Client, Patience
-from cuda_llm.tools.referee.lease import Lease
-from cuda_llm.tools.referee.messages import Opening
-from cuda_llm.tools.referee.referee import Referee
+from cuda_llm.tools.cuda.client import HostClient, HostTimeouts
+from cuda_llm.tools.cuda.gpu_host import GpuHost
+from cuda_llm.tools.cuda.lease import Lease
+from cuda_llm.tools.cuda.messages import OpenSite
+from cuda_llm.tools.emulated.device import EmulatedDevice
 
 
 class RefereedDevice(EmulatedDevice):
     """One work at a time, in a process of its own."""
 
-    referee: Referee
+    referee: GpuHost
 
     @property
     def capabilities(self) -> Capabilities:
@@ -31,14 +31,14 @@ class RefereedDevice(EmulatedDevice):
         return await self.referee.carry_out(work, *arguments, **named)
 
 
-def refereed(number: int, opening: Opening = PLAIN) -> RefereedDevice:
+def refereed(number: int, opening: OpenSite = PLAIN) -> RefereedDevice:
     """Number `number` of this machine. Its cache must be the test's own."""
     device = RefereedDevice(find_hardware("RTX 3090 Ti"))
     gpu, label = f"GPU-{number}", f"cuda:{number}"
-    referee = Referee(
+    referee = GpuHost(
         gpu=gpu,
         label=label,
-        client=Client(opening, Patience()),
+        client=HostClient(opening, HostTimeouts()),
         lease=Lease(gpu, label, print),
     )
     object.__setattr__(device, "referee", referee)

@@ -97,8 +97,7 @@ async def work(order: dict[str, Any]) -> None:
     from graph_runs import TableBench
     from run_starts import asked, parts, the_run
 
-    from cuda_llm.graph.runs.resume import resume
-    from cuda_llm.graph.runs.start import start
+    from cuda_llm.graph.runs.start import resume, start
 
     bench = TableBench(delay=lambda _name: order["stage_s"])
     overrides = parts(bench=bench, generator=None, reflector=None)

@@ -8,18 +8,17 @@ from dataclasses import dataclass, replace
 import psutil
 from file_memory import Supply
 
+from cuda_llm.failures import IllegalAccess
 from cuda_llm.hardware_profiles.hardware import Hardware
-from cuda_llm.outcomes import IllegalAccess
-from cuda_llm.tools.buffers import BufferSpec, Role
-from cuda_llm.tools.compiler.candidate import Compiled
+from cuda_llm.tools.cuda.memory import L2Flush, MemoryPool
+from cuda_llm.tools.cuda.runner import GpuRunner, RunnerLaunch, start_gpu_runner
+from cuda_llm.tools.cuda.runner_pool import RunnerPool
+from cuda_llm.tools.cuda.sealing import HostSealing
+from cuda_llm.tools.cuda.sessions import Sessions
+from cuda_llm.tools.cuda.timed_session import GpuTimedSession
 from cuda_llm.tools.device import Argument, Batch, CallOptions, CallReport, Scalar
-from cuda_llm.tools.gpu.arenas import Arenas
-from cuda_llm.tools.gpu.flush import Flush
-from cuda_llm.tools.gpu.process import GpuRunner, Launch, start
-from cuda_llm.tools.gpu.sealing import HostSealing
-from cuda_llm.tools.gpu.sessions import Sessions
-from cuda_llm.tools.gpu.spares import Spares
-from cuda_llm.tools.gpu.timed import GpuTimedSession
+from cuda_llm.tools.device.buffers import BufferSpec, Role
+from cuda_llm.tools.device.candidate import Compiled
 
 GIB = 1 << 30
 COUNT = 300
@@ -48,22 +47,22 @@ class Room:
 
 @asynccontextmanager
 async def open_room(
-    launch: Launch, hardware: Hardware, started: list[GpuRunner]
+    launch: RunnerLaunch, hardware: Hardware, started: list[GpuRunner]
 ) -> AsyncIterator[Room]:
     """A room whose GPU has 16 GiB of memory, 5.5 of them to lend."""
     way = replace(launch, host_bytes=0)
 
     def begin() -> GpuRunner:
-        started.append(start(way))
+        started.append(start_gpu_runner(way))
         return started[-1]
 
     supply = Supply(11 * GIB // 2)
     sessions = Sessions(
         hardware=replace(hardware, memory_bytes=16 * GIB),
-        pool=Spares(begin),
-        memory_pool=Arenas(supply),
+        pool=RunnerPool(begin),
+        memory_pool=MemoryPool(supply),
         sealing=HostSealing(),
-        flush=Flush(size_bytes=1 << 20),
+        flush=L2Flush(size_bytes=1 << 20),
     )
     sessions.pool.refill()
     try:

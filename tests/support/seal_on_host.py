@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cuda_llm.tools.arrays import Arrays
-from cuda_llm.tools.gpu import program
-from cuda_llm.tools.gpu.protocol import SlotsCall
+from cuda_llm.tools.cuda import build
+from cuda_llm.tools.cuda.protocol import SlotsCall
+from cuda_llm.tools.device.buffers import Arrays
 from cuda_llm.tools.native import find_gxx
 
-NATIVE = Path(program.__file__).parent / "native"
+NATIVE = Path(build.__file__).parent / "native"
 SOURCE = """
 #include <cstdint>
 #define __device__ static inline

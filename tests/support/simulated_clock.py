@@ -6,16 +6,21 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from cuda_llm.tools.timing.block import Block, keep
-from cuda_llm.tools.timing.comparison import (
+from cuda_llm.tools.measure.comparison import (
     FLOOR_FACTOR,
     SMALLEST_FLOOR,
     Comparison,
     compare_blocks,
 )
-from cuda_llm.tools.timing.lengths import Lengths, choose_lengths, draw_lengths
-from cuda_llm.tools.timing.slope import Pair
-from cuda_llm.tools.timing.stopping import Rule, enough
+from cuda_llm.tools.measure.slope import (
+    BatchLengths,
+    BatchPair,
+    Block,
+    choose_lengths,
+    count_blocks,
+    draw_lengths,
+)
+from cuda_llm.tools.measure.stopping import StoppingRule, is_enough
 
 START_US = 18.0
 """From the order to the first call, and from the last tag to the answer."""
@@ -73,15 +78,15 @@ class SimulatedGPU:
         self.now_us += spent + 300
         return spent / 1e6
 
-    def pair(self, lengths: Lengths, call_us: float) -> Pair:
+    def pair(self, lengths: BatchLengths, call_us: float) -> BatchPair:
         """Two batches, the shorter one first or last."""
         short, long = draw_lengths(lengths, self.rng)
         order = [short, long] if self.chance.random() < 0.5 else [long, short]
         times = {calls: self.batch_s(calls, call_us) for calls in order}
-        return Pair(short=short, short_s=times[short], long=long, long_s=times[long])
+        return BatchPair(short=short, short_s=times[short], long=long, long_s=times[long])
 
     def block(
-        self, lengths: Lengths, first_us: float, second_us: float, *, again: bool = True
+        self, lengths: BatchLengths, first_us: float, second_us: float, *, again: bool = True
     ) -> Block:
         """One of everything, in random order."""
         before = self.throttled
@@ -99,7 +104,12 @@ class SimulatedGPU:
 
 
 def measure(
-    seed: int, first_us: float, second_us: float, rule: Rule, *, gpu: SimulatedGPU | None = None
+    seed: int,
+    first_us: float,
+    second_us: float,
+    rule: StoppingRule,
+    *,
+    gpu: SimulatedGPU | None = None,
 ) -> Comparison:
     """Blocks of two kernels in processes of their own until the rule is content."""
     gpu = gpu or SimulatedGPU(seed)
@@ -115,17 +125,17 @@ def measure(
     blocks: list[Block] = []
     while True:
         blocks.append(gpu.block(lengths, first, second, again=rule.compares_same))
-        kept = keep(blocks, discard=rule.discard)
+        kept = count_blocks(blocks, discard=rule.discard)
         if len(kept.blocks) >= rule.fewest and len(kept.blocks) % 8 == 4:
             so_far = compare_blocks(kept.blocks, seed=seed, resamples=200)
-            if enough(rule, so_far, gpu.now_us / 1e6):
+            if is_enough(rule, so_far, gpu.now_us / 1e6):
                 return compare_blocks(kept.blocks, least_floor=least_floor, seed=seed)
 
 
-def pair_without_noise(call_us: float, *, start_us: float = START_US) -> Pair:
+def pair_without_noise(call_us: float, *, start_us: float = START_US) -> BatchPair:
     """Batches of four and forty calls on a machine where nothing disturbs."""
     each = OVERHEAD_US + call_us
-    return Pair(
+    return BatchPair(
         short=4,
         short_s=(start_us + 4 * each) / 1e6,
         long=40,

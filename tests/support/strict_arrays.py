@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from launch_on_host import launch_on_host, random_on_host
 
-from cuda_llm.tools.arrays import HOST, Arrays, Launch
+from cuda_llm.tools.device.buffers import HOST, Arrays, LaunchKernel
 
 IN_CUPY = [
     "abs",
@@ -250,7 +250,7 @@ class StrictModule:
         return plain if arrays or Ellipsis in plain else (*plain, Ellipsis)
 
 
-def strict_arrays(launch: Launch | None = launch_on_host) -> tuple[Arrays, StrictModule]:
+def strict_arrays(launch: LaunchKernel | None = launch_on_host) -> tuple[Arrays, StrictModule]:
     """Arrays for the validator, and the module that counts. `launch` None: no kernels of ours."""
     xp = StrictModule()
 

@@ -6,15 +6,16 @@ from dataclasses import replace
 import numpy as np
 from measured_site import Call, MeasuredSite, Script, named
 
+from cuda_llm.failures import TimedOut
 from cuda_llm.hardware_profiles.lookup import find_hardware
-from cuda_llm.outcomes import LaunchFailed, TimedOut, Verdict
+from cuda_llm.outcomes import LaunchFailed, Verdict
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tasks.task import Task
-from cuda_llm.tools.judge.failed_case import FailedCase
-from cuda_llm.tools.judge.measured.options import MeasureOptions
-from cuda_llm.tools.judge.on_site import time_there
-from cuda_llm.tools.judge.retry import StepRetry, Try
-from cuda_llm.tools.judge.timing import Timing
+from cuda_llm.tools.judge.judge import StepRetry, StepTry
+from cuda_llm.tools.judge.steps import time_there
+from cuda_llm.tools.measure.failures import FailedCase
+from cuda_llm.tools.measure.options import MeasureOptions
+from cuda_llm.tools.measure.times import KernelTimes
 
 
 def add(call: Call) -> None:
@@ -283,12 +284,12 @@ def timed_site(
 
 def timed_by_the_bench(
     site: MeasuredSite, task: Task | None = None, options: MeasureOptions | None = None
-) -> Timing | Verdict:
+) -> KernelTimes | Verdict:
     """The same with the bench's tries."""
     task = task or small_bench(96)
     names = named("candidate"), named("baseline")
 
-    async def step(trial: Try) -> Timing | Verdict:
+    async def step(trial: StepTry) -> KernelTimes | Verdict:
         outcome = await time_there(site, task, *names, None, options, fresh=trial.fresh)
         return outcome.verdict if isinstance(outcome, FailedCase) else outcome
 
@@ -297,7 +298,7 @@ def timed_by_the_bench(
 
 def timed(
     site: MeasuredSite, task: Task | None = None, options: MeasureOptions | None = None
-) -> Timing | Verdict:
+) -> KernelTimes | Verdict:
     """Time the candidate of the site."""
     task = task or small_bench(96)
     names = named("candidate"), named("baseline")

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from cuda_llm.errors import UsageError
-from cuda_llm.tasks.cuda_function import find_function
-from cuda_llm.tasks.draft import draft
+from cuda_llm.tasks.draft import draft, find_function
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tasks.new import write_task
 from cuda_llm.tasks.task import Task

@@ -9,16 +9,15 @@ from itertools import cycle, islice
 import pytest
 
 from cuda_llm.agents.tunables.read import read_space
-from cuda_llm.agents.tunables.space import points, sample_points
-from cuda_llm.agents.tunables.tunable import Point, Space
+from cuda_llm.agents.tunables.space import Point, Space, sample_points, valid_points
 from cuda_llm.agents.tunables.write import write_point
 from cuda_llm.outcomes import Passed
 from cuda_llm.tasks.loader import list_tasks, load_task
 from cuda_llm.tasks.task import Task
-from cuda_llm.tools.devices.find import open_device
 from cuda_llm.tools.judge.device_bench import open_bench
 from cuda_llm.tools.judge.judge import judge
-from cuda_llm.tools.judge.timing import Timing
+from cuda_llm.tools.measure.times import KernelTimes
+from cuda_llm.tools.open_device import open_device
 from cuda_llm.wording import describe
 
 SEED = 3
@@ -111,9 +110,9 @@ OTHERS = [
 ]
 
 
-async def no_baseline(task: Task) -> Timing:
+async def no_baseline(task: Task) -> KernelTimes:
     """Times that stand for the baseline's where only correctness is asked."""
-    return Timing(
+    return KernelTimes(
         times=tuple((dims, 1.0) for dims in task.sizes.emulated), launches=(), bottlenecks=()
     )
 
@@ -124,7 +123,7 @@ def judge_point(name: str, point: Point, device_name: str, *, timed: bool) -> fl
     async def run() -> float:
         task = load_task(name)
         bench = open_bench(task, open_device(device_name))
-        times: Awaitable[Timing] = bench.time_baseline() if timed else no_baseline(task)
+        times: Awaitable[KernelTimes] = bench.time_baseline() if timed else no_baseline(task)
         source = write_point(source_of(name), point)
         baseline = asyncio.ensure_future(times)
         verdict = (await judge(bench, source, "playbook.cu", baseline=baseline)).verdict
@@ -139,7 +138,7 @@ def judge_point(name: str, point: Point, device_name: str, *, timed: bool) -> fl
 
 @pytest.mark.parametrize("name", list_tasks())
 def test_every_valid_point_is_a_kernel_of_its_own(name: str) -> None:
-    kernels = [write_point(source_of(name), point) for point in points(space_of(name))]
+    kernels = [write_point(source_of(name), point) for point in valid_points(space_of(name))]
     assert len(set(kernels)) == len(kernels)
     assert len(kernels) >= (24 if name == "vector_add" else 72)
     assert not any("tunable" in kernel for kernel in kernels)
@@ -154,7 +153,7 @@ def test_hints_name_reasons_that_profiles_give(name: str) -> None:
 
 @pytest.mark.parametrize("name", list_tasks())
 def test_every_value_of_every_tunable_can_be_chosen(name: str) -> None:
-    assert not missing(space_of(name), list(points(space_of(name))))
+    assert not missing(space_of(name), list(valid_points(space_of(name))))
 
 
 @pytest.mark.parametrize("name", list_tasks())

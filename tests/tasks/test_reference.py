@@ -10,7 +10,7 @@ import pytest
 from cuda_llm.errors import TaskError
 from cuda_llm.tasks.loader import list_tasks, load_task
 from cuda_llm.tasks.reference import load_reference
-from cuda_llm.tasks.shapes import shape_of
+from cuda_llm.tasks.sizes import shape_of
 from cuda_llm.tasks.task import ArgumentRole, Task
 
 Array = npt.NDArray[Any]

@@ -8,9 +8,9 @@ import jsonschema
 import pytest
 from recorded_run import OTHERS, beginning, ending
 
+from cuda_llm.traces.event_log import now, to_line
 from cuda_llm.traces.event_reference import event_schema, event_table
 from cuda_llm.traces.events import Event
-from cuda_llm.traces.recorder import now, to_line
 
 DOCS = Path(__file__).parents[2] / "docs"
 BEGIN = "<!-- events: python -m cuda_llm.traces.event_reference table -->\n"

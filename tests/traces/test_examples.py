@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from cuda_llm.traces.event_log import read_events
 from cuda_llm.traces.events import RunFinished, RunStarted
 from cuda_llm.traces.find import find_run
-from cuda_llm.traces.read import read_events
-from cuda_llm.traces.story import tell
+from cuda_llm.traces.run_text import describe_run
 
 ROOT = Path(__file__).parents[2] / "traces/examples"
 EXAMPLES = sorted(path for path in ROOT.iterdir() if path.is_dir())
@@ -24,7 +24,7 @@ def test_an_example_tells_its_story_from_start_to_winner(path: Path) -> None:
     assert finished.best is not None
     assert run.verdict(finished.best).code == "PASSED"
     assert run.source(finished.best) == (run.best / "solve.cu").read_text()
-    assert any(finished.best in line and "winner" in line for line in tell(run))
+    assert any(finished.best in line and "winner" in line for line in describe_run(run))
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)

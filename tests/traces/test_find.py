@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from cuda_llm.errors import UsageError
+from cuda_llm.traces.event_log import Recorder, to_line
 from cuda_llm.traces.events import RunResumed
 from cuda_llm.traces.find import find_run, list_runs
-from cuda_llm.traces.recorder import Recorder, to_line
 from cuda_llm.traces.run_folder import RunFolder
 
 RUNS = {"alpha-1": "2026-01-03", "alpha-2": "2026-01-01", "beta": "2026-01-02"}

@@ -15,9 +15,8 @@ import pytest
 from recorded_run import FIRST
 
 from cuda_llm.errors import UsageError
+from cuda_llm.traces.event_log import Recorder, is_being_written, read_events, read_trace
 from cuda_llm.traces.events import Event, RoundBegan, RunResumed, StageEntered
-from cuda_llm.traces.read import read_events, read_trace
-from cuda_llm.traces.recorder import Recorder, is_being_written
 
 EVENT = StageEntered(candidate="r1-c1", stage="compile")
 
@@ -185,7 +184,7 @@ import resource, signal, sys
 from pathlib import Path
 from cuda_llm.errors import UsageError
 from cuda_llm.traces.events import StageEntered
-from cuda_llm.traces.recorder import Recorder
+from cuda_llm.traces.event_log import Recorder
 
 record = Recorder(Path(sys.argv[1]))
 record(StageEntered(candidate="r1-c1", stage="compile"))
@@ -214,7 +213,7 @@ COUNTER = """
 import sys
 from pathlib import Path
 from cuda_llm.traces.events import StageEntered
-from cuda_llm.traces.recorder import Recorder
+from cuda_llm.traces.event_log import Recorder
 
 record = Recorder(Path(sys.argv[1]), [lambda event: print(event.stage, flush=True)])
 for turn in range(int(sys.argv[2]), 10**9):

@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 from recorded_run import ATTEMPTS, ERROR_HINT, HINT, MEND, SOURCE, passed
 
 from cuda_llm.codec import encode
-from cuda_llm.conversation import Call, Message, Reply, Usage, Vault
+from cuda_llm.conversation import Call, CallStore, Message, Reply, Usage
 from cuda_llm.errors import UsageError
-from cuda_llm.outcomes import CompileFailed, NoCode, Passed, TimedOut, Verdict
+from cuda_llm.failures import CompileFailed, NoCode, TimedOut
+from cuda_llm.outcomes import Passed, Verdict
 from cuda_llm.search import Archive, Attempt, Brief, Draft, Hint
 from cuda_llm.traces.run_folder import RunFolder
 
@@ -30,7 +31,7 @@ def archive_of(run: RunFolder) -> Archive:
     return run
 
 
-def vault_of(run: RunFolder) -> Vault:
+def vault_of(run: RunFolder) -> CallStore:
     """Checked by the type checker: a run's folder is a Vault."""
     return run
 

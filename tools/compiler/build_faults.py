@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from cuda_llm.facts import BuildFault
-from cuda_llm.outcomes import Diagnostic
+from cuda_llm.failures import Diagnostic
 
 _HARDWARE = re.compile(
     r"\b(?:sm|compute)_\d|\.target\b|\bmax(?:imum)?\b|\bat most\b|\ballowed are\b|\bSMs?\b"

@@ -1,13 +1,21 @@
-"""The key of a compilation: hash of all that decides its outcome."""
+"""Compilations in the cache: the key, a hash of all that decides the outcome, and the outcome as
+plain JSON values.
+"""
 
 import contextlib
 import hashlib
 import os
+from collections.abc import Mapping
+from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
-from cuda_llm.tools.compiler.candidate import CompileRequest
-from cuda_llm.tools.compiler.toolkit import Toolkit
+from cuda_llm.facts import SourceSpot
+from cuda_llm.failures import CompileFailed, Diagnostic, LoadFailed, PolicyViolation
+from cuda_llm.profile import KernelResources
+from cuda_llm.tools.compiler.nvcc import Toolkit
+from cuda_llm.tools.device.candidate import CompileRequest
 from cuda_llm.tools.native import find_gxx, gxx_version
 
 
@@ -21,7 +29,7 @@ def request_key(request: CompileRequest, toolkit: Toolkit) -> str:
         request.prelude,
         request.flags,
         sorted(request.defines.items()),
-        [listing(folder) for folder in request.include_dirs],
+        [list_files(folder) for folder in request.include_dirs],
         request.limits,
         (str(toolkit.nvcc), toolkit.version, gxx_version(find_gxx())),
         own_code(),
@@ -30,7 +38,7 @@ def request_key(request: CompileRequest, toolkit: Toolkit) -> str:
     return digest.hexdigest()
 
 
-def listing(folder: Path) -> list[tuple[str, int, int]]:
+def list_files(folder: Path) -> list[tuple[str, int, int]]:
     """Path, size and modification time of every file below `folder`."""
     found = []
     for base, folders, files in os.walk(folder):
@@ -50,3 +58,54 @@ def own_code() -> str:
     for file in sorted(Path(__file__).parent.glob("*.py")):
         digest.update(file.read_bytes())
     return digest.hexdigest()
+
+
+Failure = CompileFailed | PolicyViolation | LoadFailed
+"""What a source is to blame for: the same next time, so worth remembering."""
+
+FAILURES: dict[str, type[Failure]] = {
+    kind.code: kind for kind in (CompileFailed, PolicyViolation, LoadFailed)
+}
+
+
+def failure_record(failure: Failure) -> dict[str, Any]:
+    """`failure` as JSON values."""
+    return {"code": failure.code, **asdict(failure)}
+
+
+def read_failure(record: Mapping[str, Any]) -> Failure:
+    """The inverse of `failure_record`."""
+    fields = dict(record)
+    kind = FAILURES[fields.pop("code")]
+    if fields.get("spot") is not None:
+        fields["spot"] = SourceSpot(**fields["spot"])
+    if "diagnostics" in fields:
+        fields["diagnostics"] = tuple(_diagnostic(d) for d in fields["diagnostics"])
+    return kind(**fields)
+
+
+def success_record(
+    kernels: tuple[KernelResources, ...], warnings: tuple[Diagnostic, ...], compile_s: float
+) -> dict[str, Any]:
+    """What is remembered of a compiled candidate besides its files."""
+    return {
+        "code": "COMPILED",
+        "kernels": [asdict(kernel) for kernel in kernels],
+        "warnings": [asdict(warning) for warning in warnings],
+        "compile_s": compile_s,
+    }
+
+
+def read_kernels(record: Mapping[str, Any]) -> tuple[KernelResources, ...]:
+    """Kernels of a `success_record`."""
+    return tuple(KernelResources(**kernel) for kernel in record["kernels"])
+
+
+def read_warnings(record: Mapping[str, Any]) -> tuple[Diagnostic, ...]:
+    """Warnings of a `success_record`."""
+    return tuple(_diagnostic(warning) for warning in record["warnings"])
+
+
+def _diagnostic(fields: Mapping[str, Any]) -> Diagnostic:
+    spot = fields["spot"]
+    return Diagnostic(**{**fields, "spot": None if spot is None else SourceSpot(**spot)})

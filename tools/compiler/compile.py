@@ -6,32 +6,118 @@ from pathlib import Path
 
 from cuda_llm.errors import InfrastructureError, UsageError
 from cuda_llm.facts import BuildFault
+from cuda_llm.failures import CompileFailed, LoadFailed, TimedOut
 from cuda_llm.log import Log
-from cuda_llm.outcomes import CompileFailed, InfraFailed, LoadFailed, Verdict
+from cuda_llm.outcomes import InfraFailed, Verdict
+from cuda_llm.tasks.signature import prelude
+from cuda_llm.tasks.task import Task
 from cuda_llm.tools.compiler.audit import audit, exports
 from cuda_llm.tools.compiler.build_faults import find_fault
-from cuda_llm.tools.compiler.cache import request_key
-from cuda_llm.tools.compiler.candidate import Compiled, CompileRequest
-from cuda_llm.tools.compiler.command import LIBRARY, OBJECT, PTX, lay_out, nvcc_command
-from cuda_llm.tools.compiler.diagnostics import Diagnostics, parse_diagnostics, readable
-from cuda_llm.tools.compiler.exhaustion import exhausted
-from cuda_llm.tools.compiler.names import Places
-from cuda_llm.tools.compiler.policy import find_violation, without_comments
-from cuda_llm.tools.compiler.record import (
+from cuda_llm.tools.compiler.cache import (
     FAILURES,
     Failure,
     failure_record,
     read_failure,
     read_kernels,
     read_warnings,
+    request_key,
     success_record,
 )
-from cuda_llm.tools.compiler.resources import name_kernels, parse_resources
-from cuda_llm.tools.compiler.toolkit import Toolkit, find_toolkit
+from cuda_llm.tools.compiler.diagnostics import (
+    Diagnostics,
+    demangle_messages,
+    name_kernels,
+    parse_diagnostics,
+    parse_resources,
+)
+from cuda_llm.tools.compiler.names import PathNames
+from cuda_llm.tools.compiler.nvcc import (
+    LIBRARY,
+    OBJECT,
+    PTX,
+    Toolkit,
+    find_toolkit,
+    nvcc_command,
+    write_inputs,
+)
+from cuda_llm.tools.compiler.policy import find_violation, without_comments
 from cuda_llm.tools.compiler.workspace import compile_slot, private_folder
+from cuda_llm.tools.device.candidate import Compiled, CompileLimits, CompileRequest
 from cuda_llm.tools.native import find_gxx
 from cuda_llm.tools.native.store import entry_folder, load, store
 from cuda_llm.tools.sandbox.jail import Jail, JailResult, run_jailed
+
+
+def compile_request(task: Task, target: str, source: str, name: str) -> CompileRequest:
+    """Ask for `source` as a candidate of `task`, built for `target` (`sm_86`)."""
+    from cuda_llm.settings import settings
+
+    wall_s = settings().compile_wall_s
+    return CompileRequest(
+        source=source,
+        name=name,
+        target=target,
+        prelude=prelude(task),
+        flags=task.capabilities.flags,
+        defines=task.capabilities.defines,
+        include_dirs=task.capabilities.include_dirs,
+        limits=CompileLimits(wall_s=wall_s, cpu_s=wall_s),
+    )
+
+
+def baseline_request(task: Task, target: str) -> CompileRequest:
+    """Ask for the task's baseline."""
+    source = task.baseline.read_text(encoding="utf-8")
+    return compile_request(task, target, source, f"{task.name}/{task.baseline.name}")
+
+
+OUT_OF_MEMORY = re.compile(
+    r"out of memory|bad_alloc|memory exhausted|cannot allocate|std::length_error"
+    r"|catastrophic error: out of|Allocation failed|Could not allocate",
+    re.IGNORECASE,
+)
+DIED = re.compile(r"'?([\w+]+)'? died due to signal (\d+)")
+FAULTS = {4, 6, 7, 8, 11}
+SIGXCPU, SIGXFSZ, SIGKILL = 24, 25, 9
+
+
+def find_exceeded_limit(
+    result: JailResult, limits: CompileLimits
+) -> CompileFailed | TimedOut | InfraFailed | None:
+    """The limit that ended the compilation, None when it came to an end of its own.
+
+    A CompileFailed comes out the same the next time; the others need not.
+    """
+    if result.timed_out:
+        return TimedOut(stage="compile", limit_s=limits.wall_s)
+    if result.end == "processes":
+        return CompileFailed(reason="the compiler started too many processes", fault="too-large")
+    if result.ok:
+        return None
+    output = result.stderr.text
+    died = DIED.search(output)
+    signal = int(died[2]) if died else result.signal
+    program = died[1] if died else "nvcc"
+    if signal == SIGXCPU or "CPU time limit exceeded" in output:
+        return TimedOut(stage="compile", limit_s=limits.cpu_s, processor_time=True)
+    if signal == SIGXFSZ or "File size limit exceeded" in output or "File too large" in output:
+        size = limits.output_bytes >> 20
+        return CompileFailed(
+            reason=f"the compiler wrote a file larger than {size} MiB", fault="too-large"
+        )
+    if "No space left on device" in output:
+        return InfraFailed(component="compiler", detail="the disk is full")
+    if OUT_OF_MEMORY.search(output):
+        size = limits.memory_bytes >> 20
+        return CompileFailed(
+            reason=f"{program} needs more than {size} MiB of memory", fault="too-large"
+        )
+    if signal == SIGKILL:
+        return InfraFailed(component="compiler", detail=f"{program} was killed: memory is short")
+    if signal in FAULTS:
+        return CompileFailed(reason=f"{program} crashed (signal {signal})")
+    return None
+
 
 _log = Log(__name__)
 
@@ -69,7 +155,7 @@ async def _compile(request: CompileRequest, toolkit: Toolkit, key: str) -> Compi
     if not without_comments(request.source).strip():
         return CompileFailed(reason=f"{request.name} is empty: it holds no code", fault="empty")
     with private_folder() as folder:
-        lay_out(folder, request)
+        write_inputs(folder, request)
         started = time.monotonic()
         result = await run_jailed(nvcc_command(toolkit, request), _jail(request, toolkit, folder))
         compile_s = time.monotonic() - started
@@ -83,14 +169,14 @@ async def _compile(request: CompileRequest, toolkit: Toolkit, key: str) -> Compi
         )
         if "Unsupported gpu architecture" in result.stderr.text:
             raise UsageError(f"nvcc {toolkit.version} cannot compile for {request.target}")
-        cut_short = exhausted(result, request.limits)
+        cut_short = find_exceeded_limit(result, request.limits)
         if cut_short is not None:
             if isinstance(cut_short, CompileFailed):
                 store(KIND, key, failure_record(cut_short), {})
             return cut_short
         output = result.stderr.text + "\n" + result.stdout.text
-        places = Places(request=request, toolkit=toolkit, folder=folder)
-        diagnostics = await readable(parse_diagnostics(output, places), places)
+        places = PathNames(request=request, toolkit=toolkit, folder=folder)
+        diagnostics = await demangle_messages(parse_diagnostics(output, places), places)
         failure = await _judge(result, diagnostics, places)
         if failure is not None:
             store(KIND, key, failure_record(failure), {})
@@ -116,7 +202,7 @@ def _jail(request: CompileRequest, toolkit: Toolkit, folder: Path) -> Jail:
     )
 
 
-async def _judge(result: JailResult, diagnostics: Diagnostics, places: Places) -> Failure | None:
+async def _judge(result: JailResult, diagnostics: Diagnostics, places: PathNames) -> Failure | None:
     """What is wrong with the source, if anything is."""
     violation = find_violation(diagnostics, places)
     if violation is not None:
@@ -131,7 +217,7 @@ async def _judge(result: JailResult, diagnostics: Diagnostics, places: Places) -
     return None
 
 
-def _refused(result: JailResult, diagnostics: Diagnostics, places: Places) -> CompileFailed:
+def _refused(result: JailResult, diagnostics: Diagnostics, places: PathNames) -> CompileFailed:
     errors = diagnostics.errors
     fault: BuildFault | None = None
     if any(_is_about_signature(error.message, error.spot) for error in errors):

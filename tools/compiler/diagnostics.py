@@ -1,14 +1,17 @@
-"""Messages of nvcc and of what it runs, as values."""
+"""What nvcc and the programs it runs print, as values: messages, and the resources of each
+kernel.
+"""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from cuda_llm.outcomes import Diagnostic
+from cuda_llm.failures import Diagnostic
+from cuda_llm.profile import KernelResources
 from cuda_llm.tools.compiler.build_faults import with_fault
-from cuda_llm.tools.compiler.command import PTX
-from cuda_llm.tools.compiler.names import OUTSIDE, Places, demangle
+from cuda_llm.tools.compiler.names import OUTSIDE, PathNames, demangle, without_parameters
+from cuda_llm.tools.compiler.nvcc import PTX
 
 MOST_DIAGNOSTICS = 20
 MOST_MESSAGE_CHARACTERS = 400
@@ -30,7 +33,7 @@ TOOL = re.compile(
     r"(?P<message>.*)"
 )
 LINKER = re.compile(r"(?:\S*/)?ld: (?P<message>.*)")
-SPEAKERS = {EDG: "nvcc", GCC: "g++", PTXAS_LINE: "ptxas", LINKER: "ld"}
+TOOL_OF_PATTERN = {EDG: "nvcc", GCC: "g++", PTXAS_LINE: "ptxas", LINKER: "ld"}
 
 MANGLED = re.compile(r"\b_Z\w+")
 
@@ -55,7 +58,7 @@ class Diagnostics:
         return tuple(d for d in self.kept if d.severity == "warning")
 
 
-def parse_diagnostics(output: str, places: Places) -> Diagnostics:
+def parse_diagnostics(output: str, places: PathNames) -> Diagnostics:
     """Every message of `output`, once each."""
     found: list[Diagnostic] = []
     for line in output.splitlines():
@@ -66,10 +69,10 @@ def parse_diagnostics(output: str, places: Places) -> Diagnostics:
             # EDG breaks long messages onto deeply indented lines.
             last = found[-1]
             found[-1] = replace(last, message=f"{last.message}; {line.strip()}")
-    return bound(dict.fromkeys(found))
+    return limit_diagnostics(dict.fromkeys(found))
 
 
-async def readable(diagnostics: Diagnostics, places: Places) -> Diagnostics:
+async def demangle_messages(diagnostics: Diagnostics, places: PathNames) -> Diagnostics:
     """The same with functions named as in the source and found there, and each message's fault.
 
     ptxas speaks in symbols.
@@ -80,7 +83,7 @@ async def readable(diagnostics: Diagnostics, places: Places) -> Diagnostics:
     return replace(diagnostics, kept=tuple(kept))
 
 
-def _named(diagnostic: Diagnostic, names: Mapping[str, str], places: Places) -> Diagnostic:
+def _named(diagnostic: Diagnostic, names: Mapping[str, str], places: PathNames) -> Diagnostic:
     found = MANGLED.search(diagnostic.message)
     if found is None:
         return diagnostic
@@ -91,7 +94,7 @@ def _named(diagnostic: Diagnostic, names: Mapping[str, str], places: Places) -> 
     )
 
 
-def bound(diagnostics: Iterable[Diagnostic]) -> Diagnostics:
+def limit_diagnostics(diagnostics: Iterable[Diagnostic]) -> Diagnostics:
     """Errors first, and no more than a person or a prompt can take."""
     ordered = sorted(diagnostics, key=lambda diagnostic: diagnostic.severity != "error")
     kept: list[Diagnostic] = []
@@ -107,7 +110,7 @@ def bound(diagnostics: Iterable[Diagnostic]) -> Diagnostics:
     return Diagnostics(kept=tuple(kept), omitted=len(ordered) - len(kept))
 
 
-def _parse(line: str, places: Places) -> Diagnostic | None:
+def _parse(line: str, places: PathNames) -> Diagnostic | None:
     for pattern in (PTXAS_LINE, TOOL, EDG, GCC, LINKER):
         match = pattern.fullmatch(line.rstrip())
         if match is None or any(words in line for words in SUMMARY):
@@ -127,7 +130,7 @@ def _parse(line: str, places: Places) -> Diagnostic | None:
             severity=severity,
             message=places.clean(message),
             spot=spot,
-            tool=parts.get("tool") or SPEAKERS[pattern],
+            tool=parts.get("tool") or TOOL_OF_PATTERN[pattern],
         )
     return None
 
@@ -146,3 +149,46 @@ def _ptx_origin(ptx: Path, line: int) -> tuple[str | None, int]:
 
 def _matches(pattern: str, lines: Sequence[str]) -> Iterable[tuple[str, str]]:
     return ((m[1], m[2]) for line in lines if (m := re.match(pattern, line)))
+
+
+ENTRY = re.compile(r"Compiling entry function '([^']+)'")
+FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+USED = re.compile(r"Used (\d+) registers")
+SHARED = re.compile(r"(\d+) bytes smem")
+CONSTANT = re.compile(r"(\d+) bytes cmem")
+
+
+def parse_resources(lines: Iterable[str]) -> tuple[KernelResources, ...]:
+    """Kernels in ptxas's order, named by their symbols. Device functions are left out."""
+    found: list[KernelResources] = []
+    symbol, frame = "", (0, 0, 0)
+    for line in lines:
+        if entry := ENTRY.search(line):
+            symbol = entry[1]
+        elif numbers := FRAME.search(line):
+            frame = (int(numbers[1]), int(numbers[2]), int(numbers[3]))
+        elif symbol and (used := USED.search(line)):
+            shared = SHARED.search(line)
+            found.append(
+                KernelResources(
+                    kernel=symbol,
+                    symbol=symbol,
+                    registers=int(used[1]),
+                    shared_bytes=int(shared[1]) if shared else 0,
+                    stack_bytes=frame[0],
+                    spill_store_bytes=frame[1],
+                    spill_load_bytes=frame[2],
+                    constant_bytes=sum(int(size) for size in CONSTANT.findall(line)),
+                )
+            )
+            symbol = ""
+    return tuple(found)
+
+
+async def name_kernels(kernels: Iterable[KernelResources]) -> tuple[KernelResources, ...]:
+    """The same with `kernel` as in the source: `tile<4>`, without parameters."""
+    kernels = tuple(kernels)
+    names = await demangle([kernel.symbol for kernel in kernels])
+    return tuple(
+        replace(kernel, kernel=without_parameters(names[kernel.symbol])) for kernel in kernels
+    )

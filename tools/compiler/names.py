@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cuda_llm.spots import SourceSpot
-from cuda_llm.tools.compiler.candidate import CompileRequest
-from cuda_llm.tools.compiler.command import KEPT, PRELUDE, SOURCE
-from cuda_llm.tools.compiler.toolkit import Toolkit
+from cuda_llm.facts import SourceSpot
+from cuda_llm.tools.compiler.nvcc import KEEP_DIR, PRELUDE, SOURCE, Toolkit
+from cuda_llm.tools.device.candidate import CompileRequest
 
 OUTSIDE = "<outside>"
 """Shown for a file that a candidate has no business with."""
@@ -20,7 +19,7 @@ SYSTEM_HEADERS = (Path("/usr/include"), Path("/usr/lib"), Path("/usr/local/inclu
 
 
 @dataclass(frozen=True, kw_only=True)
-class Places:
+class PathNames:
     """Turns paths of a compilation into names, and lines into spots."""
 
     request: CompileRequest
@@ -37,7 +36,7 @@ class Places:
         if path.is_relative_to(self.folder):
             inner = path.relative_to(self.folder)
             # nvcc's intermediate files stand for the source they came from.
-            own = inner == Path(SOURCE) or inner.parts[:1] == (KEPT,)
+            own = inner == Path(SOURCE) or inner.parts[:1] == (KEEP_DIR,)
             return self.request.name if own else inner.name
         for folder in self.request.include_dirs:
             if path.is_relative_to(folder):
@@ -65,7 +64,7 @@ class Places:
 
     def clean(self, message: str) -> str:
         """`message` without the private folder and the toolkit's address."""
-        message = message.replace(f"{self.folder}/", "").replace(f"{KEPT}/", "")
+        message = message.replace(f"{self.folder}/", "").replace(f"{KEEP_DIR}/", "")
         message = message.replace(f"{self.toolkit.root}/", "")
         message = re.sub(r"\bkernel\.cudafe1\.\w+", self.request.name, message)
         return re.sub(r"(?<![\w./])kernel\.cu\b", self.request.name, message)

@@ -3,12 +3,12 @@
 import re
 from pathlib import Path
 
-from cuda_llm.outcomes import Diagnostic, PolicyViolation
-from cuda_llm.spots import SourceSpot
-from cuda_llm.tools.compiler.candidate import CompileRequest
-from cuda_llm.tools.compiler.command import PREPROCESSED
+from cuda_llm.facts import SourceSpot
+from cuda_llm.failures import Diagnostic, PolicyViolation
 from cuda_llm.tools.compiler.diagnostics import Diagnostics
-from cuda_llm.tools.compiler.names import OUTSIDE, Places
+from cuda_llm.tools.compiler.names import OUTSIDE, PathNames
+from cuda_llm.tools.compiler.nvcc import PREPROCESSED
+from cuda_llm.tools.device.candidate import CompileRequest
 
 UNREADABLE = re.compile(r"^(?P<file>.+): (?:No such file or directory|Permission denied)$")
 TOKENS = re.compile(
@@ -19,7 +19,7 @@ EMBED = re.compile(r"\.\s*incbin\b|^\s*#\s*embed\b", re.MULTILINE)
 MARKER = re.compile(rb'^# \d+ "((?:[^"\\]|\\.)*)"', re.MULTILINE)
 
 
-def find_violation(diagnostics: Diagnostics, places: Places) -> PolicyViolation | None:
+def find_violation(diagnostics: Diagnostics, places: PathNames) -> PolicyViolation | None:
     """The first rule that the source breaks, whether it compiled or not.
 
     The jail hides the files; this says that looking for them was the offence. `.incbin` built from
@@ -75,7 +75,7 @@ def _embedding(spot: SourceSpot | None) -> PolicyViolation:
     return PolicyViolation(rule="embed-file", detail="a kernel may not embed files", spot=spot)
 
 
-def _includes(places: Places) -> PolicyViolation | None:
+def _includes(places: PathNames) -> PolicyViolation | None:
     """A file the preprocessor read that is neither the candidate's nor a library's."""
     try:
         text = (places.folder / PREPROCESSED).read_bytes()

@@ -4,13 +4,16 @@ from cuda_llm.tools.device.device import Device, P, Site, T
 from cuda_llm.tools.device.session import (
     SCRATCH_BYTES,
     Argument,
+    Batch,
     CallOptions,
     CallReport,
+    ClockReading,
     Level,
     Scalar,
     Session,
+    TimeClass,
+    TimedSession,
 )
-from cuda_llm.tools.device.timed import Batch, ClockReading, TimeClass, TimedSession
 
 __all__ = [
     "SCRATCH_BYTES",

@@ -7,10 +7,9 @@ from typing import Concatenate, ParamSpec, Protocol, TypeVar
 from cuda_llm.capabilities import Capabilities
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.outcomes import Verdict
-from cuda_llm.tools.arrays import Arrays
-from cuda_llm.tools.compiler.candidate import Compiled
-from cuda_llm.tools.device.session import Session
-from cuda_llm.tools.device.timed import ClockReading
+from cuda_llm.tools.device.buffers import Arrays
+from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.device.session import ClockReading, Session
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -8,10 +8,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from cuda_llm.facts import ExceededLimit, LaunchShape, LimitName, MemoryBound
+from cuda_llm.facts import ExceededLimit, LaunchShape, LimitName, MemoryBound, SourceSpot
 from cuda_llm.outcomes import InfraFailed, LaunchFailed, OutOfMemory, Verdict
-from cuda_llm.spots import SourceSpot
-from cuda_llm.tools.emulator.account import LaunchAccount, SiteCount
+from cuda_llm.tools.emulator.counters import LaunchCounters, SiteCounters
 from cuda_llm.tools.emulator.report_layout import (
     COUNTERS_OFFSET,
     LAUNCH_ENTRY,
@@ -41,7 +40,7 @@ class CallRecord:
     """An allocation was refused. The candidate may have coped with that."""
     launches: int = 0
     """Kernels that ran to their end, logged or not."""
-    accounts: tuple[LaunchAccount, ...] = ()
+    accounts: tuple[LaunchCounters, ...] = ()
     """One a counted launch, in order. Empty at level `check`."""
     copies: int = 0
     """Fills and copies by the CUDA API."""
@@ -178,7 +177,7 @@ def _out_of_memory(head: Any) -> OutOfMemory | None:
 
 def _read_accounts(
     report: bytes | memoryview, head: Any, kernels: Sequence[KernelTable]
-) -> tuple[LaunchAccount, ...] | InfraFailed:
+) -> tuple[LaunchCounters, ...] | InfraFailed:
     logged = int(head["logged"])
     if logged > LOG_ENTRIES:
         return _senseless("its launch log is too long")
@@ -195,7 +194,7 @@ def _read_accounts(
 
 def _read_account(
     report: bytes | memoryview, entry: Any, kernels: Sequence[KernelTable]
-) -> LaunchAccount | None:
+) -> LaunchCounters | None:
     kernel, offset = int(entry["kernel"]), int(entry["counters_offset"])
     total, counted = int(entry["blocks_total"]), int(entry["blocks_counted"])
     if kernel >= len(kernels) or not 0 < counted <= total:
@@ -214,7 +213,7 @@ def _read_account(
     if everything.size and int(everything.max()) > _COUNTER_LIMIT:
         return None
     scale = total / counted
-    return LaunchAccount(
+    return LaunchCounters(
         kernel=kernel,
         grid=_three(entry["grid"]),
         block=_three(entry["block"]),
@@ -232,8 +231,8 @@ def _read_account(
     )
 
 
-def _site_count(one: Any) -> SiteCount:
-    return SiteCount(
+def _site_count(one: Any) -> SiteCounters:
+    return SiteCounters(
         requests=float(one["requests"]),
         lanes=float(one["lanes"]),
         sectors=float(one["sectors"]),

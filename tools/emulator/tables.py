@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from cuda_llm.spots import SourceSpot
+from cuda_llm.facts import SourceSpot
 
 
 class InstructionClass(StrEnum):

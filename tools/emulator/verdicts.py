@@ -6,30 +6,28 @@ from enum import IntEnum
 from typing import Any
 
 from cuda_llm.facts import (
-    Access,
     AccessKind,
     Location,
+    MemoryAccess,
+    MemorySpace,
     Owner,
     RaceKind,
     Relation,
-    Space,
     SyncKind,
     SyncReason,
+    ThreadSpot,
 )
-from cuda_llm.outcomes import (
+from cuda_llm.failures import (
     DataRace,
     DeviceAssert,
-    EmulatorUnsupported,
     IllegalAccess,
-    InfraFailed,
     InvalidSync,
     Misaligned,
     PolicyViolation,
     TimedOut,
     UninitialisedRead,
-    Verdict,
 )
-from cuda_llm.spots import ThreadSpot
+from cuda_llm.outcomes import EmulatorUnsupported, InfraFailed, Verdict
 from cuda_llm.tools.emulator.report_layout import NONE, text_of
 from cuda_llm.tools.emulator.tables import KernelTable, Site
 
@@ -67,7 +65,7 @@ class Reason(IntEnum):
     ASSERTION = 6
 
 
-_SPACES: tuple[Space | None, ...] = (None, "global", "shared", "local", "const", "param")
+_SPACES: tuple[MemorySpace | None, ...] = (None, "global", "shared", "local", "const", "param")
 _ACCESSES: tuple[AccessKind | None, ...] = (None, "read", "write", "atomic")
 _ALLOCATIONS: tuple[Owner | None, ...] = (None, "buffer", "scratch", "variable", None)
 """The last is the runtime's own workspace, which is nobody's."""
@@ -91,7 +89,7 @@ class Fault:
     basic_block: int | None
     block: tuple[int, int, int]
     thread: tuple[int, int, int]
-    space: Space | None
+    space: MemorySpace | None
     access: AccessKind | None
     other_access: AccessKind | None
     bytes: int
@@ -225,8 +223,8 @@ def fault_verdict(
             return InfraFailed(component="device", detail=fault.detail)
 
 
-def _access(fault: Fault, buffers: Sequence[str]) -> Access:
-    return Access(
+def _access(fault: Fault, buffers: Sequence[str]) -> MemoryAccess:
+    return MemoryAccess(
         space=fault.space,
         kind=fault.access,
         bytes=fault.bytes or None,

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from cuda_llm.outcomes import InfraFailed, Verdict
-from cuda_llm.tools.compiler.candidate import Compiled
-from cuda_llm.tools.judge.contest import Contest
-from cuda_llm.tools.judge.timing import Timing
+from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.judge.duel import Duel
+from cuda_llm.tools.measure.times import KernelTimes
 from cuda_llm.tools.validator.validate import Validated
 
-SOURCE = "source.cu"
+SOURCE_NAME = "source.cu"
 """A candidate's file, in its folder and in what the compiler says of it."""
 
 
@@ -28,10 +28,10 @@ class Inspected:
 
 
 @runtime_checkable
-class Arena(Protocol):
+class DuelBench(Protocol):
     """A bench that measures can do more for a kernel that is about to be crowned."""
 
-    async def duel(self, contender: Compiled, incumbent: Compiled) -> Contest | InfraFailed:
+    async def duel(self, contender: Compiled, incumbent: Compiled) -> Duel | InfraFailed:
         """Time both in turn on one GPU, within a stated time."""
         ...
 
@@ -49,7 +49,7 @@ class Bench(Protocol):
     compilers, devices for the rest) and no longer than it needs.
     """
 
-    async def time_baseline(self) -> Timing:
+    async def time_baseline(self) -> KernelTimes:
         """Compile and time the task's baseline.
 
         Raises TaskError where it is refused, InfrastructureError where machinery stays broken.
@@ -64,10 +64,15 @@ class Bench(Protocol):
         """Every element of every case against the reference (Function Validator)."""
         ...
 
-    async def profile(self, compiled: Compiled, validated: Validated, baseline: Timing) -> Verdict:
+    async def profile(
+        self, compiled: Compiled, validated: Validated, baseline: KernelTimes
+    ) -> Verdict:
         """Times and bottlenecks (Performance Profiler): a Passed, unless timing finds a fault."""
         ...
 
     def afresh(self) -> "Bench":
         """The same bench with inputs that no candidate was judged on before."""
         ...
+
+
+__all__ = ["SOURCE_NAME", "Bench", "DuelBench", "Inspected"]

@@ -6,43 +6,41 @@ from dataclasses import dataclass, field, replace
 
 from cuda_llm.outcomes import InfraFailed, Verdict
 from cuda_llm.tasks.task import Task
-from cuda_llm.tools.compiler.candidate import Compiled
-from cuda_llm.tools.counters.inspect import Inspection, Look, inspect_there
+from cuda_llm.tools.cuda.inspect import Inspection, InspectionOptions, inspect_there
 from cuda_llm.tools.device import Device
-from cuda_llm.tools.devices.emulated import EmulatedDevice
-from cuda_llm.tools.judge.baseline import time_baseline
+from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.emulated.device import EmulatedDevice
 from cuda_llm.tools.judge.bench import Inspected
-from cuda_llm.tools.judge.contest import Contest, contest
-from cuda_llm.tools.judge.failed_case import FailedCase
-from cuda_llm.tools.judge.measured.options import MeasureOptions
-from cuda_llm.tools.judge.replay import LIMIT_S, replay
-from cuda_llm.tools.judge.retry import StepRetry, Try
-from cuda_llm.tools.judge.second_look import SecondLook, beside, look_again
-from cuda_llm.tools.judge.steps import compile_source, passed, run_cases, run_sizes
-from cuda_llm.tools.judge.timing import Timing
-from cuda_llm.tools.timing.tier import Tier
+from cuda_llm.tools.judge.duel import Duel, duel
+from cuda_llm.tools.judge.emulated_check import EmulatedCheck, check_on_emulated, inspect_beside
+from cuda_llm.tools.judge.judge import StepRetry, StepTry
+from cuda_llm.tools.judge.replay import REPLAY_LIMIT_S, replay_case
+from cuda_llm.tools.judge.steps import compile_source, passed, run_cases, run_sizes, time_baseline
+from cuda_llm.tools.measure.failures import FailedCase
+from cuda_llm.tools.measure.options import MeasureOptions, Tier
+from cuda_llm.tools.measure.times import KernelTimes
 from cuda_llm.tools.validator.validate import Validated
 
-BEFORE_CROWNING = Look(counters=False)
+INCUMBENT_INSPECTION = InspectionOptions(counters=False)
 """Sanitizers, and the machine code beside them; counters are for people, who ask for them."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Slots:
+class BenchSlots:
     """How many of a kind may work at once. Belongs to one event loop."""
 
     compilers: asyncio.Semaphore
     devices: asyncio.Semaphore
 
 
-def open_slots(device: Device) -> Slots:
+def open_slots(device: Device) -> BenchSlots:
     """A compiler a core; as many candidates on the device as it takes at once."""
     import os
 
     from cuda_llm.settings import settings
 
     cores = len(os.sched_getaffinity(0))
-    return Slots(
+    return BenchSlots(
         compilers=asyncio.Semaphore(settings().compile_workers or cores),
         devices=asyncio.Semaphore(device.capabilities.at_once),
     )
@@ -71,19 +69,19 @@ class DeviceBench:
 
     task: Task
     device: Device
-    slots: Slots
+    slots: BenchSlots
     seed: int | None = None
     options: MeasureOptions = field(default_factory=MeasureOptions)
     """How a round's candidates are measured, where times are."""
     retry: StepRetry = field(default_factory=StepRetry)
     """The only one there is: nothing that a step calls repeats work."""
-    replay_limit_s: float = LIMIT_S
+    replay_limit_s: float = REPLAY_LIMIT_S
     """For the emulated device to find the place of what a GPU gave an error code for."""
 
-    async def time_baseline(self) -> Timing:
+    async def time_baseline(self) -> KernelTimes:
         """See `Bench.time_baseline`."""
 
-        async def step(_trial: Try) -> Timing:
+        async def step(_trial: StepTry) -> KernelTimes:
             async with self.slots.devices:
                 return await time_baseline(self.task, self.device.pinned(), self.options)
 
@@ -92,7 +90,7 @@ class DeviceBench:
     async def compile(self, source: str, name: str) -> Compiled | Verdict:
         """See `Bench.compile`."""
 
-        async def step(_trial: Try) -> Compiled | Verdict:
+        async def step(_trial: StepTry) -> Compiled | Verdict:
             async with self.slots.compilers:
                 return await compile_source(self.task, self.device, source, name)
 
@@ -102,18 +100,20 @@ class DeviceBench:
         """See `Bench.validate`."""
         nonce = self._nonce(compiled.source)
 
-        async def step(_trial: Try) -> Validated | Verdict | FailedCase:
+        async def step(_trial: StepTry) -> Validated | Verdict | FailedCase:
             async with self.slots.devices:
                 return await run_cases(self.task, self.device, compiled, nonce=nonce)
 
         outcome = await self.retry.settle("referee", step)
         return await self._place(compiled, outcome) if isinstance(outcome, FailedCase) else outcome
 
-    async def profile(self, compiled: Compiled, validated: Validated, baseline: Timing) -> Verdict:
+    async def profile(
+        self, compiled: Compiled, validated: Validated, baseline: KernelTimes
+    ) -> Verdict:
         """See `Bench.profile`."""
         nonce, options = self._nonce(""), self.options
 
-        async def step(trial: Try) -> Timing | Verdict | FailedCase:
+        async def step(trial: StepTry) -> KernelTimes | Verdict | FailedCase:
             async with self.slots.devices:
                 return await run_sizes(
                     self.task,
@@ -127,18 +127,18 @@ class DeviceBench:
         timing = await self.retry.settle("profiler", step)
         if isinstance(timing, FailedCase):
             return await self._place(compiled, timing)
-        if not isinstance(timing, Timing):
+        if not isinstance(timing, KernelTimes):
             return timing
         return passed(self.task, self.device, compiled, validated, timing, baseline)
 
-    async def duel(self, contender: Compiled, incumbent: Compiled) -> Contest | InfraFailed:
+    async def duel(self, contender: Compiled, incumbent: Compiled) -> Duel | InfraFailed:
         """See `Arena.duel`; the time is that of the retry policy, all tries together."""
-        device, options = self.device.pinned(), confirming(self.options)
+        device, options = self.device.pinned(), with_confirm_tier(self.options)
         nonce = self._nonce("")
 
-        async def step(trial: Try) -> Contest | InfraFailed:
+        async def step(trial: StepTry) -> Duel | InfraFailed:
             async with self.slots.devices:
-                return await contest(
+                return await duel(
                     self.task,
                     device,
                     contender,
@@ -154,8 +154,8 @@ class DeviceBench:
     async def inspect(self, compiled: Compiled) -> Inspected:
         """See `Arena.inspect`: sanitizers on the GPU, the emulated device beside them."""
 
-        async def step(_trial: Try) -> Inspection:
-            return await beside(self._sanitize(compiled), self._look_again(compiled))
+        async def step(_trial: StepTry) -> Inspection:
+            return await inspect_beside(self._sanitize(compiled), self._look_again(compiled))
 
         found = await self.retry.settle("inspection", step)
         if isinstance(found, InfraFailed):
@@ -166,24 +166,24 @@ class DeviceBench:
         device, smallest = self.device.pinned(), self.task.sizes.edge[0]
         async with self.slots.devices:
             return await device.carry_out(
-                inspect_there, self.task, compiled, smallest, BEFORE_CROWNING
+                inspect_there, self.task, compiled, smallest, INCUMBENT_INSPECTION
             )
 
-    async def _look_again(self, compiled: Compiled) -> SecondLook:
+    async def _look_again(self, compiled: Compiled) -> EmulatedCheck:
         """It takes a core, not the GPU."""
         nonce = self._nonce(compiled.source)
         async with self.slots.compilers:
-            return await look_again(self.task, self.device, compiled, nonce=nonce)
+            return await check_on_emulated(self.task, self.device, compiled, nonce=nonce)
 
     async def _place(self, compiled: Compiled, failed: FailedCase) -> Verdict:
         """The verdict with the place that only the emulated device can tell; it takes a core."""
         emulated = EmulatedDevice(self.device.hardware)
         async with self.slots.compilers:
-            return await replay(self.task, emulated, compiled, failed, self.replay_limit_s)
+            return await replay_case(self.task, emulated, compiled, failed, self.replay_limit_s)
 
     def afresh(self) -> "DeviceBench":
         """See `Bench.afresh`; what is measured again is measured until it is sure."""
-        return replace(self, seed=None, options=confirming(self.options))
+        return replace(self, seed=None, options=with_confirm_tier(self.options))
 
     def _nonce(self, about: str) -> bytes | None:
         """Candidates are timed on the same inputs, and checked on inputs of their own."""
@@ -193,6 +193,9 @@ class DeviceBench:
         return hashlib.blake2b(parts, digest_size=16).digest()
 
 
-def confirming(options: MeasureOptions) -> MeasureOptions:
+def with_confirm_tier(options: MeasureOptions) -> MeasureOptions:
     """The same, but sure instead of quick."""
     return replace(options, tier=Tier.CONFIRM)
+
+
+__all__ = ["BenchSlots", "DeviceBench", "open_slots", "with_confirm_tier"]

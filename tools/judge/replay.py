@@ -9,34 +9,29 @@ from dataclasses import replace
 
 from cuda_llm.errors import CudaLLMError, describe_error
 from cuda_llm.facts import Replay
-from cuda_llm.outcomes import (
-    CompileFailed,
-    EmulatorUnsupported,
-    InfraFailed,
-    LoadFailed,
-    TimedOut,
-    Verdict,
-    with_place,
-    with_replay,
-)
+from cuda_llm.failures import CompileFailed, LoadFailed, TimedOut, with_place, with_replay
+from cuda_llm.outcomes import EmulatorUnsupported, InfraFailed, Verdict
 from cuda_llm.tasks.task import Task
-from cuda_llm.tools.arrays import HOST
-from cuda_llm.tools.compiler.candidate import Compiled
 from cuda_llm.tools.device import CallReport, Device, Session, Site
-from cuda_llm.tools.judge.failed_case import MOST_BYTES, FailedCase, Inputs
+from cuda_llm.tools.device.buffers import HOST
+from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.judge.steps import compile_source
-from cuda_llm.tools.validator.buffers import fill
+from cuda_llm.tools.measure.failures import MOST_REPLAY_BYTES, FailedCase, HostInputs
+from cuda_llm.tools.validator.buffers import buffer_specs, call_arguments, call_options, fill
 from cuda_llm.tools.validator.cases import Case
-from cuda_llm.tools.validator.layout import buffer_specs, call_arguments, call_options
 from cuda_llm.wording import describe
 
-LIMIT_S = 30.0
+REPLAY_LIMIT_S = 30.0
 """Of the whole replay, what g++ builds of the kernel included; what it builds once for a version is
 not."""
 
 
-async def replay(
-    task: Task, emulated: Device, compiled: Compiled, failed: FailedCase, limit_s: float = LIMIT_S
+async def replay_case(
+    task: Task,
+    emulated: Device,
+    compiled: Compiled,
+    failed: FailedCase,
+    limit_s: float = REPLAY_LIMIT_S,
 ) -> Verdict:
     """The GPU's verdict with the place that the emulated device shows, or with why it shows none.
 
@@ -54,10 +49,10 @@ async def replay(
         return with_replay(failed.verdict, Replay(outcome="not-finished", limit_s=limit_s))
     except CudaLLMError as error:
         return not_run(failed, limit_s, describe_error(error))
-    return conclude(failed, found, limit_s)
+    return conclude_replay(failed, found, limit_s)
 
 
-def conclude(failed: FailedCase, found: CallReport | Verdict, limit_s: float) -> Verdict:
+def conclude_replay(failed: FailedCase, found: CallReport | Verdict, limit_s: float) -> Verdict:
     """What the emulated device's answer says of the GPU's verdict."""
     verdict = failed.verdict
     match found:
@@ -82,11 +77,11 @@ def not_run(failed: FailedCase, limit_s: float, why: str) -> Verdict:
 
 def too_large(size_bytes: int) -> str:
     """Why a case is not carried over."""
-    return f"its buffers take {size_bytes / 1e6:.3g} MB, and at most {MOST_BYTES / 1e6:.3g} MB do"
+    return f"its buffers take {size_bytes / 1e6:.3g} MB, and at most {MOST_REPLAY_BYTES / 1e6:.3g} MB do"
 
 
 async def execute(
-    task: Task, emulated: Device, compiled: Compiled, case: Case, inputs: Inputs
+    task: Task, emulated: Device, compiled: Compiled, case: Case, inputs: HostInputs
 ) -> CallReport | Verdict:
     """Build the source for the emulated device, and call `solve` once."""
     built = await compile_source(task, emulated, compiled.source, compiled.name)
@@ -96,7 +91,7 @@ async def execute(
 
 
 async def execute_there(
-    site: Site, task: Task, compiled: Compiled, case: Case, inputs: Inputs
+    site: Site, task: Task, compiled: Compiled, case: Case, inputs: HostInputs
 ) -> CallReport | Verdict:
     """One call on these inputs, nothing compared: only how it ends is asked."""
     async with site.open(compiled) as session:

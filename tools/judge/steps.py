@@ -1,24 +1,153 @@
-"""The three steps between a source file and its verdict. Each stands alone and may end it early.
+"""The three steps between a source file and its verdict, and the baseline's. Each may end it early.
 
 Each opens a fresh runner of its own: nothing a candidate leaves behind in one step reaches the
-next, and a step can be repeated, or made days later, without the others.
+next, and a step can be repeated, or made days later, without the others. What ends in `_there` is
+carried out where the device is: for a GPU in the process that holds it.
 """
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 from cuda_llm.log import Log
 from cuda_llm.outcomes import Passed, Verdict
 from cuda_llm.profile import Profile
 from cuda_llm.tasks.task import Task
-from cuda_llm.tools.compiler.candidate import Compiled
-from cuda_llm.tools.compiler.compile import compile_candidate
-from cuda_llm.tools.compiler.request import compile_request
-from cuda_llm.tools.device import Device
-from cuda_llm.tools.judge.baseline import compile_baseline
-from cuda_llm.tools.judge.failed_case import FailedCase
-from cuda_llm.tools.judge.floor import find_impossible
-from cuda_llm.tools.judge.measured.options import MeasureOptions
-from cuda_llm.tools.judge.on_site import time_there, validate_there
-from cuda_llm.tools.judge.timing import Timing, compare, mean_speedup, weights_of
-from cuda_llm.tools.validator.validate import Validated
+from cuda_llm.tools.compiler.compile import baseline_request, compile_candidate, compile_request
+from cuda_llm.tools.device import Device, Session, Site
+from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.measure.baseline_time import read_times, times_file, write_times
+from cuda_llm.tools.measure.failures import FailedCase, baseline_refused, find_failed_case
+from cuda_llm.tools.measure.measure import measure_baseline, measure_candidate
+from cuda_llm.tools.measure.measurement import open_oracle
+from cuda_llm.tools.measure.options import MeasureOptions
+from cuda_llm.tools.measure.times import (
+    Dims,
+    KernelTimes,
+    compare_with_baseline,
+    find_impossible,
+    mean_speedup,
+    time_sizes,
+    weights_of,
+)
+from cuda_llm.tools.validator.cases import Case, case_generator, fresh_nonce
+from cuda_llm.tools.validator.oracle import Oracle
+from cuda_llm.tools.validator.validate import Validated, validate
+
+
+async def validate_there(
+    site: Site, task: Task, compiled: Compiled, baseline: Compiled, nonce: bytes | None
+) -> Validated | Verdict | FailedCase:
+    """Every element of every case against the reference. Raises TaskError where that is broken."""
+    secret, begun = fresh_nonce() if nonce is None else nonce, []
+
+    def note(case: Case, number: int, _total: int) -> None:
+        begun.append((case, number))
+
+    async with open_candidate(site, task, compiled, baseline) as (session, oracle):
+        if not isinstance(session, Session):
+            return session
+        outcome = await validate(
+            task, session, oracle=oracle, nonce=secret, arrays=site.arrays, on_case=note
+        )
+    if isinstance(outcome, Validated) or not begun:
+        return outcome
+    case, number = begun[-1]
+    rng = case_generator(secret, task, number, site.arrays)
+    return find_failed_case(site, task, outcome, case, rng)
+
+
+async def time_there(
+    site: Site,
+    task: Task,
+    compiled: Compiled,
+    baseline: Compiled,
+    nonce: bytes | None,
+    options: MeasureOptions | None = None,
+    fresh: bool = False,
+) -> KernelTimes | Verdict | FailedCase:
+    """Time every size, outputs verified, and find what limits the kernel.
+
+    A site that duels draws fresh inputs whatever the nonce: what is timed must be new. `fresh`:
+    so is the baseline's runner.
+    """
+    if site.capabilities.duels:
+        options = options or MeasureOptions()
+        return await measure_candidate(site, task, compiled, baseline, options, fresh=fresh)
+    return await time_calls_there(site, task, compiled, baseline, nonce)
+
+
+async def time_calls_there(
+    site: Site, task: Task, compiled: Compiled, baseline: Compiled, nonce: bytes | None
+) -> KernelTimes | Verdict:
+    """The same, as the report of each call has its time."""
+    async with open_candidate(site, task, compiled, baseline) as (session, oracle):
+        if not isinstance(session, Session):
+            return session
+        return await time_sizes(
+            task, session, oracle, nonce=nonce, bench=site.capabilities.bench_sizes
+        )
+
+
+@asynccontextmanager
+async def open_candidate(
+    site: Site, task: Task, compiled: Compiled, baseline: Compiled
+) -> AsyncIterator[tuple[Session | Verdict, Oracle]]:
+    """The candidate in a fresh runner, and the oracle to compare it with."""
+    async with open_oracle(task, site, baseline) as oracle, site.open(compiled) as session:
+        yield session, oracle
+
+
+BASELINE_FORMAT = 2
+BASELINE_NONCE = b"baseline"
+"""Nonce of the timed inputs: always the same, because where a kernel's time depends on them, every
+speed-up would depend on when its baseline was timed. The baseline has nobody to deceive."""
+
+
+async def compile_baseline(task: Task, target: str) -> Compiled:
+    """The task's baseline, built for `target`. Raises TaskError where it is refused."""
+    compiled = await compile_candidate(baseline_request(task, target))
+    if not isinstance(compiled, Compiled):
+        raise baseline_refused(task, compiled)
+    return compiled
+
+
+async def time_baseline(
+    task: Task, device: Device, options: MeasureOptions | None = None
+) -> KernelTimes:
+    """Time the task's baseline, once for each content, device and model.
+
+    Where kernels duel, its own times are kept where the device is; speed-ups come from the
+    baseline that runs beside each candidate. Raises TaskError when the baseline itself is refused:
+    then no kernel of the task can be judged.
+    """
+    compiled = await compile_baseline(task, device.target)
+    if device.capabilities.duels:
+        options = options or MeasureOptions()
+        return await device.carry_out(measure_baseline, task, compiled, options)
+    kept = times_file(*baseline_cache_parts(task, device, compiled))
+    # What was measured on another day, beside other work, is no denominator.
+    modelled = not device.capabilities.measures_time
+    times_us = read_times(kept, len(task.sizes.emulated)) if modelled else None
+    if times_us is not None:
+        return without_profile(tuple(zip(task.sizes.emulated, times_us, strict=True)))
+    timing = await device.carry_out(time_calls_there, task, compiled, compiled, BASELINE_NONCE)
+    if not isinstance(timing, KernelTimes):
+        raise baseline_refused(task, timing)
+    if modelled:
+        write_times(kept, [time_us for _, time_us in timing.times])
+    return without_profile(timing.times)
+
+
+def without_profile(times: tuple[tuple[Dims, float], ...]) -> KernelTimes:
+    """Times alone: nobody asks what limits a baseline."""
+    return KernelTimes(times=times, launches=(), bottlenecks=())
+
+
+def baseline_cache_parts(task: Task, device: Device, compiled: Compiled) -> tuple[object, ...]:
+    """Everything a baseline's time depends on."""
+    asked = (task.sizes, task.arguments, task.capabilities)
+    return BASELINE_FORMAT, compiled.key, device.name, device.version, repr(asked)
+
 
 _log = Log(__name__)
 
@@ -60,7 +189,7 @@ async def time_compiled(
     nonce: bytes | None = None,
     options: MeasureOptions | None = None,
     fresh: bool = False,
-) -> Timing | Verdict:
+) -> KernelTimes | Verdict:
     """Time every size, outputs verified, and find what limits the kernel.
 
     Inputs as above where times are modelled; fresh ones where they are measured, as `options` say.
@@ -78,12 +207,12 @@ async def run_sizes(
     nonce: bytes | None = None,
     options: MeasureOptions | None = None,
     fresh: bool = False,
-) -> Timing | Verdict | FailedCase:
+) -> KernelTimes | Verdict | FailedCase:
     """The same; with the case, where a GPU says no more of it than an error code."""
     baseline = await compile_baseline(task, device.target)
     with _log.timed("profiled", file=compiled.name):
         timing = await device.carry_out(time_there, task, compiled, baseline, nonce, options, fresh)
-    if not isinstance(timing, Timing) or device.capabilities.duels:
+    if not isinstance(timing, KernelTimes) or device.capabilities.duels:
         return timing
     return find_impossible(task, device.hardware, timing.times) or timing
 
@@ -93,11 +222,11 @@ def passed(
     device: Device,
     compiled: Compiled,
     validated: Validated,
-    timing: Timing,
-    baseline: Timing,
+    timing: KernelTimes,
+    baseline: KernelTimes,
 ) -> Passed:
     """Put what was checked and what was timed into one verdict."""
-    sizes = compare(timing, baseline, device.capabilities.time_source)
+    sizes = compare_with_baseline(timing, baseline, device.capabilities.time_source)
     profile = Profile(
         device=timing.device or device.name,
         hardware=device.hardware.name,

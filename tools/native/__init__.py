@@ -1,9 +1,7 @@
 """Our own native parts: found, built and kept."""
 
-from cuda_llm.tools.native.build import build
-from cuda_llm.tools.native.cache import cache_dir, cache_folder, unwritable
-from cuda_llm.tools.native.gxx import content_key, cpu_model, find_gxx, gxx_version
-from cuda_llm.tools.native.hold import hold
+from cuda_llm.tools.native.build import build, content_key, cpu_model, find_gxx, gxx_version
+from cuda_llm.tools.native.cache import cache_dir, cache_folder, hold, unwritable
 from cuda_llm.tools.native.store import build_once, entry_folder, load, store
 
 __all__ = [

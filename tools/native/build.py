@@ -1,14 +1,103 @@
-"""Our own native parts, built at first use into the user's cache. Sources are ours, so no jail."""
+"""Our own native parts, built by g++ at first use into the user's cache, on all cores.
 
+Sources are ours, so no jail.
+"""
+
+import contextlib
+import hashlib
 import os
-from collections.abc import Sequence
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 
-from cuda_llm.errors import InfrastructureError
+from cuda_llm.errors import InfrastructureError, MissingError
 from cuda_llm.log import Log
-from cuda_llm.tools.native.gxx import content_key, find_gxx
 from cuda_llm.tools.native.store import build_once
-from cuda_llm.tools.native.together import run_together
+
+
+def find_gxx() -> str:
+    """Path of g++. Raises MissingError with the mend."""
+    path = shutil.which("g++")
+    if path is None:
+        raise MissingError("g++ is missing", "install it: apt-get install g++")
+    return path
+
+
+@lru_cache
+def cpu_model() -> str:
+    """Name and features of this machine's CPU: what `-march=native` depends on."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return os.uname().machine
+    kept = {
+        line for line in lines if line.startswith(("model name", "flags", "Features", "CPU part"))
+    }
+    return "\n".join(sorted(kept)) or os.uname().machine
+
+
+@lru_cache
+def gxx_version(compiler: str) -> str:
+    """First line of `g++ --version`."""
+    done = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=False)
+    return done.stdout.partition("\n")[0]
+
+
+def content_key(compiler: str, flags: Sequence[str]) -> "hashlib.blake2b":
+    """Hash of the compiler, its flags and, where they depend on it, the CPU: to be continued."""
+    digest = hashlib.blake2b(digest_size=16)
+    digest.update(repr((compiler, gxx_version(compiler), list(flags))).encode())
+    if any(flag.endswith("=native") for flag in flags):
+        digest.update(cpu_model().encode())
+    return digest
+
+
+POLL_S = 0.005
+
+
+def run_in_parallel(
+    commands: Sequence[Sequence[str]], environment: Mapping[str, str]
+) -> str | None:
+    """Run the commands, as many at once as there are cores.
+
+    Returns None when all succeed, else what the first failing one wrote to stderr; the others are
+    ended then, as they are when an exception (Ctrl-C) comes in between.
+    """
+    waiting = list(reversed(commands))
+    running: list[subprocess.Popen[bytes]] = []
+    with tempfile.TemporaryFile() as stderr:
+        try:
+            while waiting or running:
+                while waiting and len(running) < (os.cpu_count() or 1):
+                    running.append(
+                        subprocess.Popen(
+                            waiting.pop(),
+                            stdin=subprocess.DEVNULL,
+                            stdout=subprocess.DEVNULL,
+                            stderr=stderr,
+                            env=environment,
+                            process_group=0,
+                        )
+                    )
+                time.sleep(POLL_S)
+                for process in [one for one in running if one.poll() is not None]:
+                    running.remove(process)
+                    if process.returncode != 0:
+                        stderr.seek(0)
+                        return stderr.read().decode(errors="replace")
+        finally:
+            for process in running:
+                # The compiler proper is a child of the driver we started.
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+    return None
+
 
 _log = Log(__name__)
 
@@ -52,7 +141,7 @@ def _compile(
     ]
     output = scratch / name
     link = [compiler, *flags, *map(str, objects.values()), "-o", str(output)]
-    for stderr in (run_together(commands, environment), run_together([link], environment)):
+    for stderr in (run_in_parallel(commands, environment), run_in_parallel([link], environment)):
         if stderr is not None:
             raise InfrastructureError("native", f"{name} does not build: {_first(stderr)}")
     return output

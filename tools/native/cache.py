@@ -1,6 +1,23 @@
-"""The user's cache: everything that can be made again."""
+"""The folder of the user's cache, and locks on its entries: who uses one, who may build or
+remove it.
 
+A lock is on a single byte of a file. The system frees it with the process that holds it, however
+that ends.
+
+Who uses an entry of the cache, and who may build or remove it: locks on single bytes of a file.
+
+The system frees a lock with the process that holds it, however that ends.
+"""
+
+import contextlib
+import fcntl
+import hashlib
 import os
+import struct
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from cuda_llm.errors import MissingError
@@ -31,3 +48,88 @@ def unwritable(error: OSError) -> MissingError:
         f"the cache folder {cache_dir()} cannot be written ({error.strerror or error})",
         "free space there, or set CUDA_LLM_CACHE to a folder that can be written",
     )
+
+
+NATIVE = "native"
+"""Kind of our own parts: each process uses few, and for as long as it lives."""
+HELD_AT_ONCE = 1024
+"""Entries of other kinds that a process holds: those it used last."""
+
+_FLOCK = struct.Struct("hhqqi4x")
+_holds: "OrderedDict[Path, int]" = OrderedDict()
+_users_files: dict[tuple[Path, int], int] = {}
+_turn = threading.RLock()
+
+
+def hold(folder: Path) -> None:
+    """Keep an entry from being removed by anybody while this process uses it."""
+    with _turn:
+        if folder in _holds:
+            _holds.move_to_end(folder)
+            return
+        # A cache that can only be read is not trimmed either.
+        with contextlib.suppress(OSError, MissingError):
+            file = _users_file()
+            fcntl.fcntl(file, fcntl.F_OFD_SETLKW, _range(fcntl.F_RDLCK, folder))
+            _holds[folder] = file
+        if len(_holds) > HELD_AT_ONCE:
+            _let_go()
+
+
+@contextmanager
+def exclusive_access(folder: Path, purpose: str) -> Iterator[None]:
+    """Wait until nobody else does the same with the entry. Raises MissingError without a cache."""
+    file = _open(purpose)
+    try:
+        fcntl.fcntl(file, fcntl.F_OFD_SETLKW, _range(fcntl.F_WRLCK, folder))
+        yield
+    finally:
+        os.close(file)
+
+
+@contextmanager
+def try_exclusive_use(folder: Path) -> Iterator[bool]:
+    """Whether no process uses the entry; none begins to while the context is open."""
+    file = _open("used")
+    try:
+        fcntl.fcntl(file, fcntl.F_OFD_SETLK, _range(fcntl.F_WRLCK, folder))
+    except OSError:
+        yield False
+    else:
+        yield True
+    finally:
+        os.close(file)
+
+
+def _users_file() -> int:
+    """This process's descriptor of the file on whose bytes entries are held."""
+    place = cache_dir(), os.getpid()
+    if place not in _users_files:
+        _users_files[place] = _open("used")
+    return _users_files[place]
+
+
+def _open(purpose: str) -> int:
+    path = cache_folder("locks") / purpose
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        raise unwritable(error) from error
+
+
+def _range(kind: int, folder: Path) -> bytes:
+    """A lock on the byte that stands for an entry."""
+    offset = int.from_bytes(hashlib.blake2b(folder.name.encode(), digest_size=7).digest()) >> 1
+    return _FLOCK.pack(kind, os.SEEK_SET, offset, 1, 0)
+
+
+def _let_go() -> None:
+    """Hold the entry that was used longest ago no more; our own parts stay held."""
+    # A process that was forked shares the other files' locks with its parent.
+    own = {file for (_, pid), file in _users_files.items() if pid == os.getpid()}
+    for folder, file in _holds.items():
+        if folder.parent.parent.name != NATIVE:
+            del _holds[folder]
+            if file in own:
+                fcntl.fcntl(file, fcntl.F_OFD_SETLK, _range(fcntl.F_UNLCK, folder))
+            return

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from cuda_llm.spots import SourceSpot
-from cuda_llm.tools.emulator.account import LaunchAccount, SiteCount
+from cuda_llm.facts import SourceSpot
+from cuda_llm.tools.emulator.counters import LaunchCounters, SiteCounters
 from cuda_llm.tools.emulator.tables import InstructionClass, KernelTable, Site
 
 WARP_LANES = 32
@@ -72,7 +72,7 @@ class LineAccess:
         return self.serial / self.requests if self.requests else 0.0
 
 
-def count_instructions(account: LaunchAccount, table: KernelTable) -> InstructionMix:
+def count_instructions(account: LaunchCounters, table: KernelTable) -> InstructionMix:
     """Instruction mix of a launch: executions of each basic block times its composition."""
     warps: dict[InstructionClass, float] = {}
     lanes = 0.0
@@ -86,7 +86,7 @@ def count_instructions(account: LaunchAccount, table: KernelTable) -> Instructio
     return InstructionMix(warps=warps, lanes=lanes)
 
 
-def ideal_sectors(site: Site, count: SiteCount) -> float:
+def ideal_sectors(site: Site, count: SiteCounters) -> float:
     """Sectors the same requests would touch with neighbouring lanes at neighbouring addresses.
 
     Never more than they do touch: lanes that share an address need fewer.
@@ -95,9 +95,9 @@ def ideal_sectors(site: Site, count: SiteCount) -> float:
     return min(count.sectors, max(count.requests, side_by_side))
 
 
-def accesses_by_line(account: LaunchAccount, table: KernelTable) -> tuple[LineAccess, ...]:
+def accesses_by_line(account: LaunchCounters, table: KernelTable) -> tuple[LineAccess, ...]:
     """Memory accesses merged by line, space and kind, in the order the lines first appear."""
-    groups: dict[tuple[SourceSpot | None, str, str], list[tuple[Site, SiteCount]]] = {}
+    groups: dict[tuple[SourceSpot | None, str, str], list[tuple[Site, SiteCounters]]] = {}
     for site, count in zip(table.sites, account.sites, strict=True):
         if site.space and count.requests:
             groups.setdefault((site.spot, site.space, site.kind), []).append((site, count))
@@ -105,7 +105,7 @@ def accesses_by_line(account: LaunchAccount, table: KernelTable) -> tuple[LineAc
 
 
 def _merge(
-    spot: SourceSpot | None, space: str, kind: str, pairs: Iterable[tuple[Site, SiteCount]]
+    spot: SourceSpot | None, space: str, kind: str, pairs: Iterable[tuple[Site, SiteCounters]]
 ) -> LineAccess:
     pairs = list(pairs)
     counts = [count for _, count in pairs]

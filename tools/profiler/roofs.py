@@ -3,15 +3,12 @@
 from collections.abc import Callable, Iterable
 from typing import TypedDict
 
+from cuda_llm.facts import SourceSpot
 from cuda_llm.hardware_profiles.occupancy import WARP_THREADS
-from cuda_llm.spots import SourceSpot
-from cuda_llm.tools.emulator.account import SiteCount
+from cuda_llm.tools.emulator.counters import SiteCounters
 from cuda_llm.tools.emulator.tables import InstructionClass, Site
-from cuda_llm.tools.profiler.finding import Finding
-from cuda_llm.tools.profiler.latency import block_clk
-from cuda_llm.tools.profiler.launch import Launch
-from cuda_llm.tools.profiler.time_model import Term
-from cuda_llm.tools.profiler.traffic import site_traffic
+from cuda_llm.tools.profiler.time_model import ModelledLaunch, Term, TimeReason
+from cuda_llm.tools.profiler.traffic import block_clk, site_traffic
 
 _PIPES = {
     Term.FP32: (InstructionClass.FP32, "fp32 arithmetic"),
@@ -41,7 +38,7 @@ class _Weight(TypedDict):
     share: float
 
 
-def find_roofs(launch: Launch) -> tuple[Finding, ...]:
+def find_roofs(launch: ModelledLaunch) -> tuple[TimeReason, ...]:
     """A finding for every term of the launch that takes time."""
     terms = launch.time.terms_us
     findings = [
@@ -56,9 +53,9 @@ def find_roofs(launch: Launch) -> tuple[Finding, ...]:
     return tuple(finding for finding in findings if finding.saved_us > 0)
 
 
-def _memory(launch: Launch) -> Finding:
+def _memory(launch: ModelledLaunch) -> TimeReason:
     moved, us = launch.time.dram_bytes, launch.time.terms_us[Term.DRAM]
-    return Finding(
+    return TimeReason(
         code="dram_bandwidth",
         **_weight(launch, Term.DRAM),
         explanation=f"{_megabytes(moved)} to and from DRAM take at least {us:.1f} us",
@@ -67,9 +64,9 @@ def _memory(launch: Launch) -> Finding:
     )
 
 
-def _l2(launch: Launch) -> Finding:
+def _l2(launch: ModelledLaunch) -> TimeReason:
     moved, us = launch.time.l2_bytes, launch.time.terms_us[Term.L2]
-    return Finding(
+    return TimeReason(
         code="l2_bandwidth",
         **_weight(launch, Term.L2),
         explanation=f"{_megabytes(moved)} through L2 take at least {us:.1f} us",
@@ -78,7 +75,7 @@ def _l2(launch: Launch) -> Finding:
     )
 
 
-def _data_path(launch: Launch) -> Finding:
+def _data_path(launch: ModelledLaunch) -> TimeReason:
     terms = launch.time.terms_us
     on_shared = terms[Term.SHARED] >= terms[Term.L1]
     us = terms[Term.SHARED] + terms[Term.L1]
@@ -88,7 +85,7 @@ def _data_path(launch: Launch) -> Finding:
         if on_shared
         else "load each value once: stage tiles in shared memory, use wider loads (float4)"
     )
-    return Finding(
+    return TimeReason(
         code="shared_bandwidth" if on_shared else "l1_bandwidth",
         **_weight(launch, Term.SHARED, Term.L1),
         explanation=f"{where} accesses keep the load/store path of an SM busy for {us:.1f} us",
@@ -97,14 +94,14 @@ def _data_path(launch: Launch) -> Finding:
     )
 
 
-def _latency(launch: Launch) -> Finding:
+def _latency(launch: ModelledLaunch) -> TimeReason:
     clk = block_clk(launch.account, launch.table, launch.hardware)
     spot = None
     if clk:
         slowest = max(range(len(clk)), key=clk.__getitem__)
         spot = _load_spot(launch, slowest) or launch.table.blocks[slowest].spot
     held, room = launch.resident_warps, launch.hardware.limits.threads_per_sm // WARP_THREADS
-    return Finding(
+    return TimeReason(
         code="latency",
         **_weight(launch, Term.LATENCY),
         explanation=(
@@ -120,9 +117,9 @@ def _latency(launch: Launch) -> Finding:
     )
 
 
-def _issue(launch: Launch) -> Finding:
+def _issue(launch: ModelledLaunch) -> TimeReason:
     us = launch.time.terms_us[Term.ISSUE]
-    return Finding(
+    return TimeReason(
         code="issue",
         **_weight(launch, Term.ISSUE),
         explanation=f"issuing the instructions alone takes {us:.1f} us",
@@ -131,9 +128,9 @@ def _issue(launch: Launch) -> Finding:
     )
 
 
-def _launch(launch: Launch) -> Finding:
+def _launch(launch: ModelledLaunch) -> TimeReason:
     us = launch.time.terms_us[Term.LAUNCH]
-    return Finding(
+    return TimeReason(
         code="launch_overhead",
         **_weight(launch, Term.LAUNCH),
         explanation=f"starting a kernel takes {us:.1f} us whatever it does",
@@ -141,9 +138,9 @@ def _launch(launch: Launch) -> Finding:
     )
 
 
-def _pipe(launch: Launch, term: Term) -> Finding:
+def _pipe(launch: ModelledLaunch, term: Term) -> TimeReason:
     kind, name = _PIPES[term]
-    return Finding(
+    return TimeReason(
         code=term.value,
         **_weight(launch, term),
         explanation=f"{name} keeps its pipe busy for {launch.time.terms_us[term]:.1f} us",
@@ -152,12 +149,14 @@ def _pipe(launch: Launch, term: Term) -> Finding:
     )
 
 
-def _weight(launch: Launch, *terms: Term) -> _Weight:
+def _weight(launch: ModelledLaunch, *terms: Term) -> _Weight:
     saved_us = launch.time.time_us - launch.time.without(*terms)
     return _Weight(saved_us=saved_us, share=launch.time.share(*terms))
 
 
-def _costliest_site(launch: Launch, cost: Callable[[Site, SiteCount], float]) -> SourceSpot | None:
+def _costliest_site(
+    launch: ModelledLaunch, cost: Callable[[Site, SiteCounters], float]
+) -> SourceSpot | None:
     pairs = zip(launch.table.sites, launch.account.sites, strict=True)
     return _costliest_line((site.spot, cost(site, count)) for site, count in pairs)
 
@@ -171,23 +170,25 @@ def _costliest_line(costs: Iterable[tuple[SourceSpot | None, float]]) -> SourceS
     return max(by_line, key=by_line.__getitem__, default=None)
 
 
-def _traffic_bytes(launch: Launch, site: Site, count: SiteCount) -> float:
+def _traffic_bytes(launch: ModelledLaunch, site: Site, count: SiteCounters) -> float:
     return site_traffic(site, count, launch.hardware).l2_bytes
 
 
-def _data_path_clk(launch: Launch, site: Site, count: SiteCount) -> float:
+def _data_path_clk(launch: ModelledLaunch, site: Site, count: SiteCounters) -> float:
     traffic = site_traffic(site, count, launch.hardware)
     return traffic.l1_clk + traffic.shared_clk
 
 
-def _busiest_block(launch: Launch, kinds: tuple[InstructionClass, ...]) -> SourceSpot | None:
+def _busiest_block(
+    launch: ModelledLaunch, kinds: tuple[InstructionClass, ...]
+) -> SourceSpot | None:
     blocks = zip(launch.table.blocks, launch.account.block_warps, strict=True)
     return _costliest_line(
         (block.spot, sum(block.mix.get(kind, 0) for kind in kinds) * runs) for block, runs in blocks
     )
 
 
-def _load_spot(launch: Launch, block: int) -> SourceSpot | None:
+def _load_spot(launch: ModelledLaunch, block: int) -> SourceSpot | None:
     for site in launch.table.sites:
         if site.block == block and site.kind in ("load", "async_copy") and site.space != "const":
             return site.spot

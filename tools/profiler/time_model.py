@@ -1,4 +1,6 @@
-"""Modelled time of one launch: a term for each resource, a soft maximum, and the launch itself.
+"""The modelled time of one launch on a chip, and what a reason for it is.
+
+Modelled time of one launch: a term for each resource, a soft maximum, and the launch itself.
 
 Every formula, with its source, is in docs/time-model.md. Nothing here was measured on a GPU.
 """
@@ -7,13 +9,30 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from cuda_llm.facts import SourceSpot
 from cuda_llm.hardware_profiles.hardware import Hardware
-from cuda_llm.hardware_profiles.occupancy import WARP_THREADS
-from cuda_llm.tools.emulator.account import LaunchAccount
+from cuda_llm.hardware_profiles.occupancy import WARP_THREADS, Occupancy, occupancy
+from cuda_llm.profile import KernelResources
+from cuda_llm.tools.emulator.counters import LaunchCounters
 from cuda_llm.tools.emulator.tables import InstructionClass, KernelTable
 from cuda_llm.tools.profiler.counts import count_instructions
-from cuda_llm.tools.profiler.latency import warp_clk
-from cuda_llm.tools.profiler.traffic import launch_traffic
+from cuda_llm.tools.profiler.traffic import launch_traffic, warp_clk, warps_per_block
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimeReason:
+    """A reason and the time that would go if it went."""
+
+    code: str
+    saved_us: float
+    share: float
+    """Part of the launch's time it accounts for, 0 to 1."""
+    explanation: str
+    advice: str
+    spot: SourceSpot | None = None
+    waste: bool = False
+    """True where the kernel can do without: the same work has a cheaper form."""
+
 
 SHARPNESS = 4.0
 """Exponent of the soft maximum: two equal terms cost 19 % more than one (an estimate)."""
@@ -83,7 +102,7 @@ class LaunchTime:
 
 
 def model_launch(
-    account: LaunchAccount, table: KernelTable, hardware: Hardware, setting: Setting
+    account: LaunchCounters, table: KernelTable, hardware: Hardware, setting: Setting
 ) -> LaunchTime:
     """Modelled time of one launch."""
     traffic = launch_traffic(account, table, hardware)
@@ -132,7 +151,7 @@ def _soft_maximum(values: list[float]) -> float:
 
 
 def _pipe_terms(
-    account: LaunchAccount, table: KernelTable, hardware: Hardware, sm_us: float
+    account: LaunchCounters, table: KernelTable, hardware: Hardware, sm_us: float
 ) -> dict[Term, float]:
     mix = count_instructions(account, table)
     pipes = hardware.pipes
@@ -154,7 +173,7 @@ def _pipe_terms(
     return terms
 
 
-def _busiest_share(account: LaunchAccount, hardware: Hardware, setting: Setting) -> float:
+def _busiest_share(account: LaunchCounters, hardware: Hardware, setting: Setting) -> float:
     """Part of the grid's work that the SM with the most blocks, or the heaviest block, does."""
     if setting.even_split or not account.blocks_total:
         return 1.0 / hardware.sm_count
@@ -162,7 +181,7 @@ def _busiest_share(account: LaunchAccount, hardware: Hardware, setting: Setting)
     return max(share, account.heaviest_share)
 
 
-def _waves(account: LaunchAccount, hardware: Hardware, setting: Setting) -> float:
+def _waves(account: LaunchCounters, hardware: Hardware, setting: Setting) -> float:
     """How many times the chip fills up with blocks, one after another."""
     places = hardware.sm_count * setting.blocks_per_sm
     if setting.even_split:
@@ -170,3 +189,66 @@ def _waves(account: LaunchAccount, hardware: Hardware, setting: Setting) -> floa
     # A block that is heavier than the average takes as long as several of those.
     heaviest = account.heaviest_share * account.blocks_total
     return max(float(-(-account.blocks_total // places)), heaviest)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelledLaunch:
+    """A launch on a chip, modelled."""
+
+    name: str
+    account: LaunchCounters
+    table: KernelTable
+    hardware: Hardware
+    occupancy: Occupancy
+    setting: Setting
+    time: LaunchTime
+
+    @property
+    def shared_bytes(self) -> int:
+        """Static and dynamic shared memory per block."""
+        return self.account.static_shared_bytes + self.account.dynamic_shared_bytes
+
+    @property
+    def resident_warps(self) -> int:
+        """Warps an SM holds at once, fewer than fit where the grid is small."""
+        per_sm = -(-self.account.blocks_total // self.hardware.sm_count)
+        return min(self.setting.blocks_per_sm, per_sm) * warps_per_block(self.account)
+
+    def what_if(
+        self, *, account: LaunchCounters | None = None, setting: Setting | None = None
+    ) -> LaunchTime:
+        """Time of the same launch with other counts or another place on the chip."""
+        return model_launch(
+            account or self.account, self.table, self.hardware, setting or self.setting
+        )
+
+
+def place_launch(
+    account: LaunchCounters,
+    table: KernelTable,
+    resources: KernelResources | None,
+    hardware: Hardware,
+    *,
+    resident_bytes: float = 0.0,
+) -> ModelledLaunch:
+    """Put a launch on a chip and model its time.
+
+    Without `resources` the kernel is taken to need 32 registers a thread.
+    """
+    x, y, z = account.block
+    held = occupancy(
+        hardware,
+        threads_per_block=x * y * z,
+        registers_per_thread=resources.registers if resources else 32,
+        shared_bytes=account.static_shared_bytes + account.dynamic_shared_bytes,
+    )
+    setting = Setting(blocks_per_sm=max(1, held.blocks_per_sm), resident_bytes=resident_bytes)
+    return ModelledLaunch(
+        name=resources.kernel if resources else table.symbol,
+        account=account,
+        table=table,
+        hardware=hardware,
+        occupancy=held,
+        setting=setting,
+        time=model_launch(account, table, hardware, setting),
+    )

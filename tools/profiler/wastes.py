@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TypedDict
 
-from cuda_llm.tools.emulator.account import LaunchAccount, SiteCount
+from cuda_llm.tools.emulator.counters import LaunchCounters, SiteCounters
 from cuda_llm.tools.emulator.tables import KernelTable, Site
 from cuda_llm.tools.profiler.counts import (
     WARP_LANES,
@@ -13,13 +13,11 @@ from cuda_llm.tools.profiler.counts import (
     count_instructions,
     ideal_sectors,
 )
-from cuda_llm.tools.profiler.finding import Finding
-from cuda_llm.tools.profiler.latency import warps_per_block
-from cuda_llm.tools.profiler.launch import Launch
-from cuda_llm.tools.profiler.time_model import Term
+from cuda_llm.tools.profiler.time_model import ModelledLaunch, Term, TimeReason
+from cuda_llm.tools.profiler.traffic import warps_per_block
 
 
-def find_wastes(launch: Launch) -> tuple[Finding, ...]:
+def find_wastes(launch: ModelledLaunch) -> tuple[TimeReason, ...]:
     """Every waste of a launch that costs anything at all."""
     findings = (
         _bank_conflicts(launch),
@@ -32,10 +30,10 @@ def find_wastes(launch: Launch) -> tuple[Finding, ...]:
     return tuple(finding for finding in findings if finding and finding.saved_us > 0)
 
 
-def without_bank_conflicts(account: LaunchAccount, table: KernelTable) -> LaunchAccount:
+def without_bank_conflicts(account: LaunchCounters, table: KernelTable) -> LaunchCounters:
     """The same launch, each shared-memory request in as few passes as its bytes need."""
 
-    def mend(site: Site, count: SiteCount) -> SiteCount:
+    def mend(site: Site, count: SiteCounters) -> SiteCounters:
         if site.kind == "atomic" or not count.ideal_wavefronts:
             return count
         return replace(count, wavefronts=min(count.wavefronts, count.ideal_wavefronts))
@@ -43,10 +41,10 @@ def without_bank_conflicts(account: LaunchAccount, table: KernelTable) -> Launch
     return _with_sites(account, table, mend)
 
 
-def coalesced(account: LaunchAccount, table: KernelTable) -> LaunchAccount:
+def coalesced(account: LaunchCounters, table: KernelTable) -> LaunchCounters:
     """The same launch, neighbouring lanes at neighbouring global addresses."""
 
-    def mend(site: Site, count: SiteCount) -> SiteCount:
+    def mend(site: Site, count: SiteCounters) -> SiteCounters:
         if not _is_plain_global(site.space, site.kind):
             return count
         sectors = ideal_sectors(site, count)
@@ -60,10 +58,10 @@ def coalesced(account: LaunchAccount, table: KernelTable) -> LaunchAccount:
     return _with_sites(account, table, mend)
 
 
-def without_contention(account: LaunchAccount, table: KernelTable) -> LaunchAccount:
+def without_contention(account: LaunchCounters, table: KernelTable) -> LaunchCounters:
     """The same launch, no two lanes of a warp at the same atomic."""
 
-    def mend(site: Site, count: SiteCount) -> SiteCount:
+    def mend(site: Site, count: SiteCounters) -> SiteCounters:
         if site.kind != "atomic":
             return count
         passes = min(count.wavefronts, count.requests)
@@ -72,7 +70,7 @@ def without_contention(account: LaunchAccount, table: KernelTable) -> LaunchAcco
     return _with_sites(account, table, mend)
 
 
-def without_divergence(account: LaunchAccount) -> LaunchAccount:
+def without_divergence(account: LaunchCounters) -> LaunchCounters:
     """The same launch, its active lanes packed into full warps."""
     return replace(
         account,
@@ -83,7 +81,7 @@ def without_divergence(account: LaunchAccount) -> LaunchAccount:
     )
 
 
-def _bank_conflicts(launch: Launch) -> Finding | None:
+def _bank_conflicts(launch: ModelledLaunch) -> TimeReason | None:
     worst = _worst(
         launch,
         lambda line: line.kind != "atomic",
@@ -92,7 +90,7 @@ def _bank_conflicts(launch: Launch) -> Finding | None:
     if worst is None or worst.worst_ways < 2:
         return None
     mended = launch.what_if(account=without_bank_conflicts(launch.account, launch.table))
-    return Finding(
+    return TimeReason(
         code="bank_conflicts",
         **_saved(launch, mended.time_us),
         explanation=f"shared-memory bank conflicts: {worst.worst_ways}-way",
@@ -104,7 +102,7 @@ def _bank_conflicts(launch: Launch) -> Finding | None:
     )
 
 
-def _uncoalesced(launch: Launch) -> Finding | None:
+def _uncoalesced(launch: ModelledLaunch) -> TimeReason | None:
     worst = _worst(
         launch,
         lambda line: _is_plain_global(line.space, line.kind),
@@ -113,7 +111,7 @@ def _uncoalesced(launch: Launch) -> Finding | None:
     if worst is None:
         return None
     mended = launch.what_if(account=coalesced(launch.account, launch.table))
-    return Finding(
+    return TimeReason(
         code="uncoalesced_global",
         **_saved(launch, mended.time_us),
         explanation=(
@@ -131,12 +129,12 @@ def _uncoalesced(launch: Launch) -> Finding | None:
     )
 
 
-def _atomic_contention(launch: Launch) -> Finding | None:
+def _atomic_contention(launch: ModelledLaunch) -> TimeReason | None:
     worst = _worst(launch, lambda line: line.kind == "atomic", lambda line: line.serial)
     if worst is None:
         return None
     mended = launch.what_if(account=without_contention(launch.account, launch.table))
-    return Finding(
+    return TimeReason(
         code="atomic_contention",
         **_saved(launch, mended.without(Term.ATOMIC)),
         explanation=(
@@ -153,7 +151,7 @@ def _atomic_contention(launch: Launch) -> Finding | None:
     )
 
 
-def _divergence(launch: Launch) -> Finding | None:
+def _divergence(launch: ModelledLaunch) -> TimeReason | None:
     account, table = launch.account, launch.table
     mix = count_instructions(account, table)
     if not table.blocks or mix.simd_efficiency >= 1:
@@ -168,7 +166,7 @@ def _divergence(launch: Launch) -> Finding | None:
     worst = table.blocks[max(range(len(table.blocks)), key=idle)]
     x, y, z = account.block
     partial = x * y * z < WARP_LANES
-    return Finding(
+    return TimeReason(
         code="divergence",
         **_saved(launch, mended.time_us),
         explanation=f"{mix.simd_efficiency * WARP_LANES:.1f} of 32 lanes work on average",
@@ -182,7 +180,7 @@ def _divergence(launch: Launch) -> Finding | None:
     )
 
 
-def _low_occupancy(launch: Launch) -> Finding | None:
+def _low_occupancy(launch: ModelledLaunch) -> TimeReason | None:
     hardware, held = launch.hardware, launch.occupancy
     warps = warps_per_block(launch.account)
     full = hardware.limits.threads_per_sm // (warps * WARP_LANES) if warps else 0
@@ -190,7 +188,7 @@ def _low_occupancy(launch: Launch) -> Finding | None:
         return None
     mended = launch.what_if(setting=replace(launch.setting, blocks_per_sm=full))
     limit = " and ".join(held.limited_by)
-    return Finding(
+    return TimeReason(
         code="low_occupancy",
         **_saved(launch, mended.time_us),
         explanation=(
@@ -209,7 +207,7 @@ _OCCUPANCY_ADVICE = {
 }
 
 
-def _tail(launch: Launch) -> Finding | None:
+def _tail(launch: ModelledLaunch) -> TimeReason | None:
     blocks, sms = launch.account.blocks_total, launch.hardware.sm_count
     mended = launch.what_if(setting=replace(launch.setting, even_split=True))
     if blocks < sms:
@@ -218,7 +216,7 @@ def _tail(launch: Launch) -> Finding | None:
     else:
         explanation = f"{blocks} blocks do not divide evenly among {sms} SMs: some idle at the end"
         advice = "choose a grid that fills the SMs a whole number of times, or loop over the grid"
-    return Finding(
+    return TimeReason(
         code="tail",
         **_saved(launch, mended.time_us),
         explanation=explanation,
@@ -232,13 +230,13 @@ class _Saved(TypedDict):
     share: float
 
 
-def _saved(launch: Launch, mended_us: float) -> _Saved:
+def _saved(launch: ModelledLaunch, mended_us: float) -> _Saved:
     saved_us = launch.time.time_us - mended_us
     return _Saved(saved_us=saved_us, share=saved_us / launch.time.time_us)
 
 
 def _worst(
-    launch: Launch,
+    launch: ModelledLaunch,
     concerns: Callable[[LineAccess], bool],
     cost: Callable[[LineAccess], float],
 ) -> LineAccess | None:
@@ -252,7 +250,7 @@ def _is_plain_global(space: str, kind: str) -> bool:
 
 
 def _with_sites(
-    account: LaunchAccount, table: KernelTable, mend: Callable[[Site, SiteCount], SiteCount]
-) -> LaunchAccount:
-    pairs: Iterable[tuple[Site, SiteCount]] = zip(table.sites, account.sites, strict=True)
+    account: LaunchCounters, table: KernelTable, mend: Callable[[Site, SiteCounters], SiteCounters]
+) -> LaunchCounters:
+    pairs: Iterable[tuple[Site, SiteCounters]] = zip(table.sites, account.sites, strict=True)
     return replace(account, sites=tuple(mend(site, count) for site, count in pairs))

@@ -1,11 +1,17 @@
-"""A process of ours: started with nothing of ours but what it is handed, ended, and reaped."""
+"""A process of ours: started with nothing of ours but what it is handed, the memory and socket
+it shares with us, and its end.
+"""
 
 import asyncio
 import contextlib
+import ctypes
+import mmap
 import os
 import signal
+import socket
 import subprocess
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,10 +19,11 @@ from typing import TypeAlias
 
 from cuda_llm.errors import DeviceLost
 from cuda_llm.log import Log
+from cuda_llm.tools.runner.protocol import ReplyFrame
 
 _log = Log(__name__)
 
-Process: TypeAlias = "subprocess.Popen[bytes]"
+ChildProcess: TypeAlias = "subprocess.Popen[bytes]"
 
 REAP_LIMIT_S = 10.0
 """A process that is not gone this long after being killed hangs in the kernel: in a driver, say."""
@@ -26,7 +33,7 @@ REAP_LIMIT_S = 10.0
 class Child:
     """A running process and how to end it."""
 
-    process: Process
+    process: ChildProcess
     sweeps: bool = False
     """It ends what it runs when it is told to end (SIGTERM), and goes last."""
 
@@ -106,3 +113,72 @@ def spawn(
         os.rmdir(folder)
     _log.debug("process is started", program=Path(command[0]).name, pid=process.pid)
     return Child(process, sweeps=sweeps)
+
+
+class SharedMemory:
+    """An anonymous memory file, mapped here and inherited by a runner as a descriptor."""
+
+    def __init__(self, name: str, size: int) -> None:
+        self.size = size
+        self.descriptor = os.memfd_create(name, os.MFD_CLOEXEC)
+        os.ftruncate(self.descriptor, size)
+        self.map = mmap.mmap(self.descriptor, size)
+
+    def discard(self, begin: int, end: int) -> None:
+        """Give the pages of a page-aligned range back; they read as zero from now on."""
+        if end > begin:
+            self.map.madvise(mmap.MADV_REMOVE, begin, end - begin)
+
+    def close(self) -> None:
+        """Give back all pages and the descriptor. Views handed out stay valid and read zero."""
+        self.discard(0, self.size)
+        os.close(self.descriptor)
+
+
+_PACKET_BYTES = ctypes.sizeof(ReplyFrame) + 1
+"""One more than a reply, so that one that is too long shows."""
+
+
+class RunnerSocket:
+    """A connected SOCK_SEQPACKET socket. An empty packet means that the other end hung up."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        connection.setblocking(False)
+        self._connection = connection
+
+    async def send(self, packet: bytes) -> None:
+        """Send a packet; where nobody is left to get it, what is received next tells."""
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            await asyncio.get_running_loop().sock_sendall(self._connection, packet)
+
+    async def receive(self, limit_s: float) -> bytes:
+        """Wait for a packet. Raises TimeoutError."""
+        async with asyncio.timeout(limit_s):
+            try:
+                loop = asyncio.get_running_loop()
+                return await loop.sock_recv(self._connection, _PACKET_BYTES)
+            except ConnectionResetError:
+                return b""
+
+    def receive_spinning(self, limit_s: float) -> bytes:
+        """Wait for a packet without letting go of the processor. Raises TimeoutError."""
+        deadline = time.monotonic() + limit_s
+        while True:
+            try:
+                return self._connection.recv(_PACKET_BYTES)
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise TimeoutError from None
+            except ConnectionResetError:
+                return b""
+
+    def has_packet(self) -> bool:
+        """Has something come that nobody asked for?"""
+        try:
+            return bool(self._connection.recv(1, socket.MSG_PEEK))
+        except (BlockingIOError, ConnectionResetError):
+            return False
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._connection.close()

@@ -1,16 +1,75 @@
-"""One command in a jail: what it may see and use, and what became of it."""
+"""One command in a jail: what it may see and use, and what became of it.
+
+The native programs that confine it are built at first use.
+"""
 
 import asyncio
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal, cast
 
 from cuda_llm.errors import InfrastructureError
 from cuda_llm.log import Log
-from cuda_llm.tools.sandbox.outlet import Captured, capture
-from cuda_llm.tools.sandbox.programs import jail_program
+from cuda_llm.tools.native import build, cache_dir
+
+NATIVE = Path(__file__).parent / "native"
+FLAGS = ("-O2", "-std=c++17", "-Wall", "-Wextra", "-Werror")
+CONFINE = ("limits.c", "landlock.c", "namespaces.c", "seccomp.c", "filter.c", "calls.c")
+
+
+def sandbox_sources() -> list[Path]:
+    """What implements `sandbox.h`: a native program that confines itself is built with these."""
+    return [NATIVE / file for file in (*CONFINE, "violation.c")]
+
+
+def jail_program() -> Path:
+    """Path of the `jail` program."""
+    return _program("jail", cache_dir())
+
+
+def probe_program() -> Path:
+    """Path of the program that tries what a jail forbids."""
+    return _program("probe", cache_dir())
+
+
+def enclosing_program() -> Path:
+    """Path of the program that runs another in namespaces of its own."""
+    return _program("enclose", cache_dir())
+
+
+@lru_cache
+def _program(name: str, cache: Path) -> Path:
+    own = {
+        "jail": ("jail.c", "options.c", "tree.c", *CONFINE),
+        "probe": ("probe.c",),
+        "enclose": ("enclose.c", "limits.c", "namespaces.c"),
+    }[name]
+    return build(name, [NATIVE / file for file in own], FLAGS, NATIVE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Captured:
+    """The beginning of a stream."""
+
+    text: str
+    """Undecodable bytes are replaced."""
+    omitted_bytes: int = 0
+    """How much more there was."""
+
+
+async def capture(stream: asyncio.StreamReader | None, limit_bytes: int) -> Captured:
+    """Read `stream` to its end, keeping `limit_bytes`: the writer never blocks and never floods."""
+    kept = bytearray()
+    omitted = 0
+    while stream is not None and (chunk := await stream.read(1 << 16)):
+        room = limit_bytes - len(kept)
+        kept += chunk[:room]
+        omitted += max(0, len(chunk) - room)
+    return Captured(text=kept.decode(errors="replace"), omitted_bytes=omitted)
+
 
 _log = Log(__name__)
 
@@ -114,7 +173,7 @@ async def run_jailed(command: Sequence[str], jail: Jail) -> JailResult:
         except TimeoutError:
             raise InfrastructureError("jail", "did not end after its wall clock") from None
         finally:
-            await asyncio.shield(end_enclosed(process))
+            await asyncio.shield(end_jail(process))
         report = _report(os.read(report_in, 4096).decode())
     finally:
         os.close(report_in)
@@ -165,7 +224,7 @@ def environment(jail: Jail) -> dict[str, str]:
     }
 
 
-async def end_enclosed(process: asyncio.subprocess.Process) -> None:
+async def end_jail(process: asyncio.subprocess.Process) -> None:
     """End a jail, or another program that takes all below it along; returns when it is reaped."""
     if process.returncode is None:
         process.terminate()

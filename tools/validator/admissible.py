@@ -1,18 +1,169 @@
-"""Prove that a task can be trusted to tell a right kernel from a wrong one."""
+"""Proves that a task can be trusted to tell a right kernel from a wrong one."""
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
+
+import numpy as np
 
 from cuda_llm.errors import InfrastructureError, TaskError
 from cuda_llm.outcomes import InfraFailed, Verdict, WrongResult
 from cuda_llm.tasks.task import Task
-from cuda_llm.tools.arrays import HOST, Arrays
-from cuda_llm.tools.compiler.candidate import Compiled
-from cuda_llm.tools.device import Device, Session, Site
-from cuda_llm.tools.validator.oracle import baseline_oracle, reference_oracle
-from cuda_llm.tools.validator.soundness import find_problems
+from cuda_llm.tools.device import Device, Level, Session, Site
+from cuda_llm.tools.device.buffers import HOST, Array, Arrays
+from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.validator.buffers import Dims, buffer_specs
+from cuda_llm.tools.validator.cases import Case, fresh_nonce, generator, timed_case
+from cuda_llm.tools.validator.check_case import case_limits, compare_outputs, draw_inputs
+from cuda_llm.tools.validator.compare import Expected
+from cuda_llm.tools.validator.oracle import Expectation, Oracle, baseline_oracle, reference_oracle
 from cuda_llm.tools.validator.validate import Validated, validate
 from cuda_llm.wording import describe
+
+TAIL = 32
+"""Elements of the last tile that a kernel forgets, at most."""
+
+
+def trivial_outputs(
+    right: Array, inputs: Mapping[str, Array], poison: int, arrays: Arrays = HOST
+) -> Iterator[tuple[str, Array]]:
+    """What a lazy kernel would leave instead of `right`, each under a name for people.
+
+    Outputs that happen to equal `right`, as zeros for an empty histogram, are left out.
+    """
+    xp = arrays.xp
+    candidates = [("zeros", xp.zeros_like(right)), ("one constant", _constant(right, arrays))]
+    for name, given in inputs.items():
+        places = xp.arange(right.size) % given.size
+        copied = xp.take(given.reshape(-1), places).reshape(right.shape)
+        candidates.append((f"a copy of {name}", copied.astype(right.dtype)))
+    untouched = xp.full(right.nbytes, poison, np.uint8).view(right.dtype).reshape(right.shape)
+    candidates.append(("nothing", untouched))
+    candidates.append(("all but the last tile", _without_tail(right, untouched)))
+    for name, output in candidates:
+        if not arrays.number(xp.array_equal(output, right, equal_nan=right.dtype.kind == "f")):
+            yield name, output
+
+
+def _constant(right: Array, arrays: Arrays) -> Array:
+    """The constant with the least squared error: the best guess without computing anything."""
+    mean = arrays.number(arrays.xp.mean(right, dtype=np.float64))
+    if right.size == 1:
+        mean = mean * 1.5 + 1.0
+    return arrays.xp.full_like(right, round(mean) if right.dtype.kind in "iu" else mean)
+
+
+def _without_tail(right: Array, untouched: Array) -> Array:
+    output = right.copy()
+    begin = right.size - min(TAIL, -(-right.size // 4))
+    output.reshape(-1)[begin:] = untouched.reshape(-1)[begin:]
+    return output
+
+
+Contents = Mapping[str, Array]
+
+
+async def find_problems(
+    task: Task, oracle: Oracle, nonce: bytes | None = None, arrays: Arrays = HOST
+) -> AsyncIterator[str]:
+    """One line for each way in which a wrong kernel could pass. Raises TaskError."""
+    secret = fresh_nonce() if nonce is None else nonce
+    rounding_passes = True
+    for number, dims in enumerate((*task.sizes.edge, *task.sizes.emulated)):
+        case = timed_case(task, dims, Level.CHECK)
+        rng = generator(secret, task.name, "soundness", number, arrays)
+        inputs = draw_inputs(task, case, rng, arrays)
+        expectation = await oracle(inputs, dims)
+        if not isinstance(expectation, Expectation):
+            yield f"{_at(dims)}: the baseline ends in {expectation.code}"
+            return
+        for problem in _trivial_problems(task, case, inputs, expectation, arrays):
+            yield problem
+        rounding_passes = rounding_passes and await _short_inputs_pass(
+            task, case, inputs, expectation, oracle, arrays
+        )
+        if dims == task.sizes.emulated[-1]:
+            async for problem in _idle_inputs(task, case, inputs, expectation, oracle, arrays):
+                yield problem
+    if rounding_passes:
+        yield (
+            "inputs rounded to half precision pass at every size, though the task asks for fp32; "
+            "tighten the tolerance"
+        )
+
+
+def _trivial_problems(
+    task: Task, case: Case, inputs: Contents, expectation: Expectation, arrays: Arrays
+) -> Iterator[str]:
+    dtypes = {spec.name: spec.dtype for spec in buffer_specs(task, case.dims)}
+    right = _stored(expectation.values, dtypes)
+    for name, value in right.items():
+        if not arrays.number(arrays.xp.isfinite(value).all()):
+            yield f"{_at(case.dims)}: the reference's {name} is not finite for {case.label} inputs"
+            return
+        for lazy, output in trivial_outputs(value, inputs, case.poison, arrays):
+            if _passes(task, case, {**right, name: output}, expectation, arrays):
+                yield (
+                    f"{_at(case.dims)}: a kernel that writes {lazy} into {name} passes; draw other "
+                    "inputs first or tighten the tolerance"
+                )
+
+
+async def _idle_inputs(
+    task: Task,
+    case: Case,
+    inputs: Contents,
+    expectation: Expectation,
+    oracle: Oracle,
+    arrays: Arrays,
+) -> AsyncIterator[str]:
+    """Inputs the result does not depend on."""
+    dtypes = {spec.name: spec.dtype for spec in buffer_specs(task, case.dims)}
+    rng = generator(fresh_nonce(), task.name, "soundness", 0, arrays)
+    for name in inputs:
+        other = {**inputs, name: draw_inputs(task, case, rng, arrays)[name]}
+        changed = await oracle(other, case.dims)
+        if isinstance(changed, Expectation) and _passes(
+            task, case, _stored(changed.values, dtypes), expectation, arrays
+        ):
+            yield f"{_at(case.dims)}: the result does not depend on {name}"
+
+
+async def _short_inputs_pass(
+    task: Task,
+    case: Case,
+    inputs: Contents,
+    expectation: Expectation,
+    oracle: Oracle,
+    arrays: Arrays,
+) -> bool:
+    """Whether a kernel that rounds its float32 inputs to half precision would go unnoticed."""
+    dtypes = {spec.name: spec.dtype for spec in buffer_specs(task, case.dims)}
+    floats = [name for name, array in inputs.items() if array.dtype == np.float32]
+    float_outputs = all(np.dtype(dtypes[name]).kind == "f" for name in expectation.values)
+    if task.tolerance.precision != "fp32" or not floats or not float_outputs:
+        return False
+    with np.errstate(over="ignore"):
+        rounded = {name: inputs[name].astype(np.float16).astype(np.float32) for name in floats}
+    result = await oracle({**inputs, **rounded}, case.dims)
+    return isinstance(result, Expectation) and _passes(
+        task, case, _stored(result.values, dtypes), expectation, arrays
+    )
+
+
+def _passes(
+    task: Task, case: Case, outputs: Contents, expectation: Expectation, arrays: Arrays
+) -> bool:
+    own = case_limits(task, case, expectation.values, arrays)
+    return all(one.ok for one in compare_outputs(outputs, expectation, own, arrays).values())
+
+
+def _stored(values: Mapping[str, Expected], dtypes: Mapping[str, str]) -> dict[str, Array]:
+    with np.errstate(over="ignore", invalid="ignore"):
+        return {name: one.value.astype(dtypes[name]) for name, one in values.items()}
+
+
+def _at(dims: Dims) -> str:
+    return " ".join(f"{name}={extent:,}" for name, extent in dims.items())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,8 +187,7 @@ async def check_task(task: Task, device: Device) -> Admission:
     The baseline must pass everything a candidate has to; outputs that need no computation must be
     rejected; the result must depend on every input. Raises InfrastructureError.
     """
-    from cuda_llm.tools.compiler.compile import compile_candidate
-    from cuda_llm.tools.compiler.request import baseline_request
+    from cuda_llm.tools.compiler.compile import baseline_request, compile_candidate
 
     compiled = await compile_candidate(baseline_request(task, device.target))
     if not isinstance(compiled, Compiled):

@@ -7,12 +7,10 @@ from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.tasks.expressions import evaluate
 from cuda_llm.tasks.reference import Reference, load_reference
 from cuda_llm.tasks.task import Task
-from cuda_llm.tools.arrays import Arrays
-from cuda_llm.tools.buffers import Role
+from cuda_llm.tools.device.buffers import Arrays, Role
+from cuda_llm.tools.validator.buffers import Dims, buffer_specs
 from cuda_llm.tools.validator.check_outputs import Method
-from cuda_llm.tools.validator.layout import Dims, buffer_specs
-from cuda_llm.tools.validator.parts import WIDE, elements, part_extent, working_bytes
-from cuda_llm.tools.validator.projection import EXACT_ROWS
+from cuda_llm.tools.validator.parts import EXACT_ROWS, WIDE, elements, part_extent, working_bytes
 
 PROJECT_ABOVE_S = 0.25
 """A float64 reference may take so long for one call; above that, all elements are projected."""
@@ -49,7 +47,7 @@ class SizePlan:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class MemoryPlan:
     """What is judged, and what is not."""
 
     sizes: tuple[SizePlan, ...]
@@ -60,7 +58,7 @@ class Plan:
     def how_checked(self) -> tuple[str, ...]:
         """A line for each size of which not every element meets its own float64 value."""
         return tuple(
-            f"{spell(size.dims)}: every output element checked by random signed sums, "
+            f"{format_dims(size.dims)}: every output element checked by random signed sums, "
             f"{EXACT_ROWS} rows or more one by one: {size.cost}"
             for size in self.sizes
             if size.method is Method.PROJECTED
@@ -77,7 +75,7 @@ def plan_sizes(
     lanes: int = 2,
     fewest_slots: int = 2,
     most_slots: int = 256,
-) -> Plan:
+) -> MemoryPlan:
     """Admit the sizes for which `lanes` runners have room beside each other on `free_bytes`.
 
     Raises TaskError where the task's reference is broken.
@@ -99,7 +97,7 @@ def plan_sizes(
             found.append(outcome)
         else:
             left_out.append(outcome)
-    return Plan(sizes=tuple(found), left_out=tuple(left_out))
+    return MemoryPlan(sizes=tuple(found), left_out=tuple(left_out))
 
 
 def _plan_size(
@@ -118,7 +116,7 @@ def _plan_size(
         method = Method.REFERENCE
         if seconds > LONGEST_S:
             return (
-                f"{spell(dims)}: {cost}, more than the {LONGEST_S:g} s allowed, and "
+                f"{format_dims(dims)}: {cost}, more than the {LONGEST_S:g} s allowed, and "
                 "the task offers no projection"
             )
     buffers, sealed, outputs = buffer_bytes(task, dims)
@@ -127,7 +125,7 @@ def _plan_size(
     each = lanes * (buffers + sealed)
     needed = fewest * each + once
     words = (
-        f"{spell(dims)}: {lanes} lanes x {fewest} slots x ({_gb(buffers)} buffers + "
+        f"{format_dims(dims)}: {lanes} lanes x {fewest} slots x ({_gb(buffers)} buffers + "
         f"{_gb(sealed)} sealed inputs) + {_gb(sealed)} inputs drawn + {_gb(outputs)} outputs "
         f"copied + {_gb(checking)} float64 values and comparison + {_gb(RESERVED_BYTES)} reserved "
         f"= {_gb(needed)}"
@@ -188,7 +186,7 @@ def buffer_bytes(task: Task, dims: Dims) -> tuple[int, int, int]:
     return whole, inputs, outputs
 
 
-def spell(dims: Dims) -> str:
+def format_dims(dims: Dims) -> str:
     """`rows=1,024 cols=512`."""
     return " ".join(f"{name}={extent:,}" for name, extent in dims.items())
 

@@ -1,4 +1,9 @@
-"""What the referee puts around and into shared buffers, and what it finds there afterwards.
+"""A task's buffers at a size, what the referee puts around and into them, and what it finds
+there afterwards.
+
+Everything stays where the buffers are; a question about all of them costs one transfer.
+
+What the referee puts around and into shared buffers, and what it finds there afterwards.
 
 Everything stays where the buffers are; a question about all of them costs one transfer.
 """
@@ -10,9 +15,67 @@ from itertools import pairwise
 import numpy as np
 
 from cuda_llm.outcomes import GuardOverwritten, InputMutated
-from cuda_llm.tools.arrays import HOST, Array, Arrays, Random
-from cuda_llm.tools.buffers import PlacedBuffer, Role
+from cuda_llm.tasks.expressions import evaluate
+from cuda_llm.tasks.sizes import scalar_value, shape_of
+from cuda_llm.tasks.task import CTYPES, ArgumentRole, Task
+from cuda_llm.tools.device import Argument, CallOptions, Level, Scalar
+from cuda_llm.tools.device.buffers import (
+    HOST,
+    Array,
+    Arrays,
+    BufferSpec,
+    PlacedBuffer,
+    Random,
+    Role,
+)
 from cuda_llm.tools.validator.fused import differ_there
+
+Dims = Mapping[str, int]
+
+
+def buffer_specs(task: Task, dims: Dims) -> tuple[BufferSpec, ...]:
+    """The buffers `solve` takes, in order."""
+    return tuple(
+        BufferSpec(
+            name=argument.name,
+            role=Role(argument.role.value),
+            dtype=argument.dtype,
+            shape=shape_of(argument, dims),
+        )
+        for argument in task.arguments
+        if argument.role is not ArgumentRole.SCALAR
+    )
+
+
+def call_arguments(task: Task, dims: Dims) -> tuple[Argument, ...]:
+    """The arguments of `solve`, in order."""
+    return tuple(
+        Scalar(value=scalar_value(argument, dims), ctype=CTYPES[argument.dtype])
+        if argument.role is ArgumentRole.SCALAR
+        else argument.name
+        for argument in task.arguments
+    )
+
+
+def call_options(
+    task: Task, dims: Dims, *, level: Level = Level.CHECK, schedule_seed: int = 0
+) -> CallOptions:
+    """What a call may use: the task's capabilities, and the time the settings allow."""
+    from cuda_llm.settings import settings
+
+    return CallOptions(
+        level=level,
+        schedule_seed=schedule_seed,
+        limit_s=settings().call_limit_s,
+        scratch_bytes=int(evaluate(task.capabilities.scratch_bytes, dims)),
+        device_to_host=task.capabilities.device_to_host,
+    )
+
+
+def work(task: Task, dims: Dims) -> float:
+    """Operations and bytes no kernel can do without: what cases are ordered and bounded by."""
+    roofline = task.roofline
+    return float(evaluate(roofline.flops, dims)) + float(evaluate(roofline.bytes, dims))
 
 
 @dataclass(frozen=True)
@@ -52,7 +115,9 @@ def find_damage(filled: Filled, arrays: Arrays = HOST) -> GuardOverwritten | Inp
         before, after = filled.guards[name]
         watched += [(buffer.guard_after, after), (buffer.guard_before, before)]
     inputs = [name for name, one in filled.placed.items() if one.spec.role is Role.IN]
-    watched += [(words(filled.placed[name].data), words(filled.contents[name])) for name in inputs]
+    watched += [
+        (as_words(filled.placed[name].data), as_words(filled.contents[name])) for name in inputs
+    ]
     at = first_difference(watched, arrays)
     if at is None:
         return None
@@ -81,14 +146,14 @@ def find_late_write(
     filled: Filled, taken: Mapping[str, Array], arrays: Arrays = HOST
 ) -> str | None:
     """Name of an output that changed since `taken` was copied."""
-    pairs = [(words(filled.placed[name].data), words(copy)) for name, copy in taken.items()]
+    pairs = [(as_words(filled.placed[name].data), as_words(copy)) for name, copy in taken.items()]
     at = first_difference(pairs, arrays)
     return None if at is None else list(taken)[at]
 
 
 def same_bytes(one: Array, other: Array, arrays: Arrays = HOST) -> bool:
     """Whether two arrays of one type and shape hold the same bits, NaNs included."""
-    return first_difference([(words(one), words(other))], arrays) is None
+    return first_difference([(as_words(one), as_words(other))], arrays) is None
 
 
 def first_difference(pairs: Sequence[tuple[Array, Array]], arrays: Arrays) -> int | None:
@@ -111,7 +176,7 @@ def first_set(flags: Array, arrays: Arrays) -> int | None:
     return int(found[0]) if found.size else None
 
 
-def words(array: Array) -> Array:
+def as_words(array: Array) -> Array:
     """The bits of a buffer, which is aligned as guards are not, as the widest words they fill."""
     flat = array.reshape(-1)
     return flat.view(np.uint64 if flat.nbytes % 8 == 0 else np.uint8)

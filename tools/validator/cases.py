@@ -1,19 +1,118 @@
-"""The plan of one evaluation: which sizes, on which inputs, watched how closely."""
+"""Which sizes, hidden ones too, and which inputs a candidate is judged on, and the secret that
+draws them.
+"""
 
-from collections.abc import Mapping
+import hashlib
+import math
+import secrets
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import prod
+from operator import truediv
 
 import numpy as np
 
+from cuda_llm.errors import TaskError
 from cuda_llm.tasks.distribution import parse_distribution
 from cuda_llm.tasks.expressions import evaluate
-from cuda_llm.tasks.task import Task, TaskArgument
+from cuda_llm.tasks.task import DimRange, Task, TaskArgument
 from cuda_llm.tools.device import Level
+from cuda_llm.tools.device.buffers import HOST, Arrays, Random
+from cuda_llm.tools.validator.buffers import Dims, buffer_specs, work
 from cuda_llm.tools.validator.distributions import REPEATED, SYMMETRIC
-from cuda_llm.tools.validator.hidden import draw_hidden
-from cuda_llm.tools.validator.layout import Dims, work
-from cuda_llm.tools.validator.telling import put_telling_first
 from cuda_llm.tools.validator.tolerances import Terms
+
+NONCE_BYTES = 16
+
+
+def fresh_nonce() -> bytes:
+    """A new secret for one evaluation. It stays with the referee until the verdict is out."""
+    return secrets.token_bytes(NONCE_BYTES)
+
+
+def case_generator(nonce: bytes, task: Task, number: int, arrays: Arrays = HOST) -> Random:
+    """The stream that case `number` of a validation draws from."""
+    return generator(nonce, task.name, "case", number, arrays)
+
+
+def generator(nonce: bytes, task: str, phase: str, call: int, arrays: Arrays = HOST) -> Random:
+    """The random stream of one call. The same values give the same stream, for a replay."""
+    digest = hashlib.blake2b(key=nonce, digest_size=16)
+    for part in (task, phase, str(call)):
+        encoded = part.encode()
+        digest.update(len(encoded).to_bytes(4, "little") + encoded)
+    return arrays.generator(int.from_bytes(digest.digest(), "little"))
+
+
+FEWEST = 2
+_TRIES = 2000
+
+
+def draw_hidden(task: Task, rng: np.random.Generator) -> tuple[Mapping[str, int], ...]:
+    """Sizes that meet `requires` and the cost limit. Raises TaskError where none can be found."""
+    if not task.sizes.hidden.dims:
+        return ()
+    known = [dict(size) for size in (*task.sizes.edge, *task.sizes.emulated)]
+    found: list[Mapping[str, int]] = []
+    for _ in range(_TRIES):
+        size = {name: _draw(limits, rng) for name, limits in task.sizes.hidden.dims.items()}
+        if _fits(task, size) and size not in known:
+            known.append(size)
+            found.append(size)
+        if len(found) == max(FEWEST, task.sizes.hidden.count):
+            return tuple(found)
+    if len(found) >= FEWEST:
+        return tuple(found)
+    raise TaskError(
+        f"{task.folder}: sizes.hidden: found no {FEWEST} sizes that fit {task.requires}"
+    )
+
+
+def _fits(task: Task, size: Mapping[str, int]) -> bool:
+    hidden = task.sizes.hidden
+    if task.requires and not evaluate(task.requires, size):
+        return False
+    return float(evaluate(hidden.cost, size)) <= hidden.max_cost
+
+
+def _draw(limits: DimRange, rng: np.random.Generator) -> int:
+    """Even in the logarithm for half of the draws, so that wide ranges give small sizes too."""
+    step = limits.multiple_of
+    low, high = -(-limits.minimum // step), limits.maximum // step
+    if rng.random() < 0.5:
+        return int(rng.integers(low, high, endpoint=True)) * step
+    exponent = rng.uniform(math.log(max(low, 1)), math.log(high + 1))
+    return min(high, max(low, int(math.exp(exponent)))) * step
+
+
+GroupedSize = tuple[str, Dims]
+"""The group of a size, and its dimensions."""
+
+MANY_ELEMENTS = 128
+"""So many show one in ten that is not zero, and most of seven kinds of rows."""
+
+
+def put_informative_first(task: Task, sizes: Sequence[GroupedSize], rows: int) -> list[GroupedSize]:
+    """Sizes that tell most from dear to cheap, at least `rows` of them, then the others.
+
+    `sizes` come from cheap to dear. Where too few tell most, the cheapest of those comes again.
+    """
+    shares = _shares_of_many(task, sizes)
+    telling = [size for size, share in zip(sizes, shares, strict=True) if share == max(shares)]
+    others = [size for size in sizes if size not in telling]
+    again = telling[:1] * (rows - len(telling))
+    return [*reversed(telling), *again, *reversed(others)]
+
+
+def _shares_of_many(task: Task, sizes: Sequence[GroupedSize]) -> list[float]:
+    """Elements of the shortest buffer of each size over those that are enough for it, at most 1.
+
+    Enough are many, or as many as the buffer has at any of the sizes.
+    """
+    counts = [[prod(spec.shape) for spec in buffer_specs(task, dims)] for _, dims in sizes]
+    enough = [min(MANY_ELEMENTS, max(column)) for column in zip(*counts, strict=True)]
+    return [min(1.0, *map(truediv, one, enough)) for one in counts]
+
 
 POISONS = (0xFF, 0x7B)
 """Bytes outputs are filled with: NaN for floats, and a large finite number."""
@@ -66,7 +165,7 @@ def plan(task: Task, rng: np.random.Generator) -> tuple[Case, ...]:
     cases = [_case(task, *sizes[0], rows[0])]
     cases += [
         _case(task, *size, rows[rank % len(rows)])
-        for rank, size in enumerate(put_telling_first(task, sizes[1:] or sizes, len(rows)))
+        for rank, size in enumerate(put_informative_first(task, sizes[1:] or sizes, len(rows)))
     ]
     cases += [_case(task, "emulated", dims, rows[0]) for dims in task.sizes.emulated[:1]]
     cases += _probes(task, cases)

@@ -11,20 +11,27 @@ from cuda_llm.outcomes import WrongResult
 from cuda_llm.patterns import ElementKind, ElementPattern
 from cuda_llm.tasks.reference import Reference, load_reference
 from cuda_llm.tasks.task import Task
-from cuda_llm.tools.arrays import HOST, Array, Arrays
+from cuda_llm.tools.device.buffers import HOST, Array, Arrays
 from cuda_llm.tools.validator.cases import Case, terms_of
-from cuda_llm.tools.validator.compare import Comparison, Expected, Tally, compare
-from cuda_llm.tools.validator.oracle import Expectation
-from cuda_llm.tools.validator.parts import Part, axes_of, parts, working_bytes
-from cuda_llm.tools.validator.projection import chosen_rows, projected_limits, random_vectors
-from cuda_llm.tools.validator.results import (
+from cuda_llm.tools.validator.check_case import (
     MOST_EXPLAINED,
     case_limits,
     compare_outputs,
-    tell,
+    describe_mismatch,
     wrong_result,
 )
-from cuda_llm.tools.validator.tolerances import Limits, limits
+from cuda_llm.tools.validator.compare import Expected, OutputComparison, Tally, compare
+from cuda_llm.tools.validator.oracle import Expectation
+from cuda_llm.tools.validator.parts import (
+    OutputPart,
+    axes_of,
+    chosen_rows,
+    parts,
+    projected_limits,
+    random_vectors,
+    working_bytes,
+)
+from cuda_llm.tools.validator.tolerances import ErrorLimits, limits
 
 SEED_BITS = 128
 
@@ -46,7 +53,7 @@ class _Call:
     outputs: Mapping[str, Array]
     arrays: Arrays
     reference: Reference
-    own: Limits
+    own: ErrorLimits
 
 
 def check_outputs(
@@ -131,7 +138,7 @@ def _all_right(
     dims: Mapping[str, int],
     inputs: Mapping[str, Array],
     outputs: Mapping[str, Array],
-    own: Limits,
+    own: ErrorLimits,
     arrays: Arrays,
 ) -> bool:
     """Whether all calls are right beyond doubt. What fails here may still be right.
@@ -159,18 +166,18 @@ def _part_by_part(call: _Call) -> WrongResult | None:
         if not comparison.ok:
             small = call.outputs[name].size <= MOST_EXPLAINED
             explained = _at_once(call) if small else None
-            return explained or tell(call.case, name, comparison)
+            return explained or describe_mismatch(call.case, name, comparison)
     return None
 
 
-def _add(tallies: Mapping[str, Tally], call: _Call, part: Part) -> None:
+def _add(tallies: Mapping[str, Tally], call: _Call, part: OutputPart) -> None:
     expected = _expected(call, part.of(call.inputs), part)
     got = part.of({name: call.outputs[name] for name in tallies})
     for name, tally in tallies.items():
         tally.add(got[name], expected[name], part.origin(name, got[name]))
 
 
-def _expected(call: _Call, inputs: Mapping[str, Array], part: Part) -> dict[str, Expected]:
+def _expected(call: _Call, inputs: Mapping[str, Array], part: OutputPart) -> dict[str, Expected]:
     xp, scale = call.arrays.xp, call.reference.scale
     values = call.reference.compute(xp, inputs, part.dims)
     scales = {} if scale is None else scale(xp, inputs, part.dims)
@@ -180,7 +187,7 @@ def _expected(call: _Call, inputs: Mapping[str, Array], part: Part) -> dict[str,
 def _at_once(call: _Call) -> WrongResult | None:
     rule, arrays = call.reference.comparator, call.arrays
     expectation = Expectation(
-        _expected(call, call.inputs, Part(dims=call.case.dims, axes={})),
+        _expected(call, call.inputs, OutputPart(dims=call.case.dims, axes={})),
         None if rule is None else lambda got: rule(arrays.xp, got, call.inputs, call.case.dims),
     )
     own = case_limits(call.task, call.case, expectation.values, arrays)
@@ -222,7 +229,9 @@ def _rows(call: _Call, rows: list[int]) -> WrongResult | None:
     """Some indices of the split, each element of them."""
     xp, split = call.arrays.xp, call.reference.split
     axes = axes_of(call.task, call.reference.split)
-    part = Part(dims={**call.case.dims, split: len(rows)}, axes=axes, indices=xp.asarray(rows))
+    part = OutputPart(
+        dims={**call.case.dims, split: len(rows)}, axes=axes, indices=xp.asarray(rows)
+    )
     tallies = {name: Tally(call.own, call.arrays) for name in call.outputs}
     _add(tallies, call, part)
     for name, tally in tallies.items():
@@ -230,13 +239,13 @@ def _rows(call: _Call, rows: list[int]) -> WrongResult | None:
         if not comparison.ok:
             index = list(comparison.first)
             index[axes[name]] = rows[index[axes[name]]]
-            return tell(call.case, name, replace(comparison, first=tuple(index)))
+            return describe_mismatch(call.case, name, replace(comparison, first=tuple(index)))
     return None
 
 
-def _suspect(call: _Call, name: str, comparison: Comparison) -> WrongResult:
+def _suspect(call: _Call, name: str, comparison: OutputComparison) -> WrongResult:
     """The first wrong element of the row whose projections are off, or the row's figures."""
     row = comparison.first[axes_of(call.task, call.reference.split)[name]]
     found = _rows(call, [row])
-    told = tell(call.case, name, replace(comparison, first=comparison.first[:1]))
+    told = describe_mismatch(call.case, name, replace(comparison, first=comparison.first[:1]))
     return found or replace(told, looks_like=ElementPattern(kind=ElementKind.ROW_SUMS))

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cuda_llm.tools.arrays import HOST, Array, Arrays
+from cuda_llm.tools.device.buffers import HOST, Array, Arrays
 from cuda_llm.tools.validator.fused import COLUMNS, compare_there
-from cuda_llm.tools.validator.tolerances import FEWEST_FOR_RMS, Limits
+from cuda_llm.tools.validator.tolerances import FEWEST_FOR_RMS, ErrorLimits
 
 CHUNK = HOST.at_once
 
@@ -29,7 +29,7 @@ class Expected:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparison:
+class OutputComparison:
     """How one output came out."""
 
     elements: int
@@ -50,7 +50,9 @@ class Comparison:
         return self.wrong == 0
 
 
-def compare(got: Array, expected: Expected, limits: Limits, arrays: Arrays = HOST) -> Comparison:
+def compare(
+    got: Array, expected: Expected, limits: ErrorLimits, arrays: Arrays = HOST
+) -> OutputComparison:
     """Compare all of `got`; a NaN or infinity passes only where the reference has the same."""
     tally = Tally(limits, arrays)
     tally.add(got, expected)
@@ -82,7 +84,7 @@ class Tally:
     what should be.
     """
 
-    def __init__(self, limits: Limits, arrays: Arrays = HOST) -> None:
+    def __init__(self, limits: ErrorLimits, arrays: Arrays = HOST) -> None:
         self._limits = limits
         self._arrays = arrays
         self._tables: list[_Table] = []
@@ -105,7 +107,7 @@ class Tally:
         self._tables.append(_Table(rows, tuple(begins), got.shape, place))
         self._elements += got.size
 
-    def comparison(self) -> Comparison:
+    def comparison(self) -> OutputComparison:
         """What all parts come to; one transfer to the host."""
         facts = self._arrays.to_host(self._arrays.xp.concatenate([t.rows for t in self._tables]))
         highest, squares, wrong = facts[:, 0], facts[:, 1], facts[:, 2]
@@ -118,7 +120,7 @@ class Tally:
             column, chosen = 0, highest == worst
             total, worst, limit = self._elements, rms, self._limits.rms_units
         table, row, position = self._first(facts[:, 3 + column], chosen)
-        return Comparison(
+        return OutputComparison(
             elements=self._elements,
             wrong=total,
             max_units=worst,
@@ -143,7 +145,9 @@ class Tally:
         return self._tables[0], 0, 0
 
 
-def _facts(got: Array, expected: Expected, limits: Limits, chunks: list[slice], xp: Any) -> Array:
+def _facts(
+    got: Array, expected: Expected, limits: ErrorLimits, chunks: list[slice], xp: Any
+) -> Array:
     actual, target = got.reshape(-1), expected.value.reshape(-1)
     table = xp.empty((len(chunks), COLUMNS))
     for number, part in enumerate(chunks):
@@ -165,7 +169,7 @@ def _note(facts: Array, units: Array, actual: Array, target: Array, limit: float
 
 
 def wrong_elements(
-    got: Array, expected: Expected, limits: Limits, arrays: Arrays = HOST
+    got: Array, expected: Expected, limits: ErrorLimits, arrays: Arrays = HOST
 ) -> npt.NDArray[np.bool_]:
     """Which elements are wrong, in the shape of the output, on the host."""
     bad = np.zeros(got.size, np.bool_)
@@ -180,7 +184,7 @@ def _chunks(size: int, at_once: int) -> Iterator[slice]:
         yield slice(begin, min(begin + at_once, size))
 
 
-def _units(got: Array, expected: Expected, limits: Limits, part: slice, xp: Any) -> Array:
+def _units(got: Array, expected: Expected, limits: ErrorLimits, part: slice, xp: Any) -> Array:
     """Normalised errors of a chunk, never NaN."""
     if expected.units is not None:
         own = xp.asarray(expected.units, np.float64).reshape(-1)[part]
@@ -200,7 +204,7 @@ def _exact_units(actual: Array, target: Array, xp: Any) -> Array:
 
 
 def _float_units(
-    actual: Array, target: Array, scale: Array | None, limits: Limits, xp: Any
+    actual: Array, target: Array, scale: Array | None, limits: ErrorLimits, xp: Any
 ) -> Array:
     wanted = target.astype(np.float64, copy=False)
     with np.errstate(invalid="ignore", over="ignore"):
@@ -210,7 +214,7 @@ def _float_units(
         return xp.where(xp.isfinite(units), units, _non_finite_units(actual, wanted, xp))
 
 
-def _one_unit(wanted: Array, scale: Array | None, limits: Limits, xp: Any) -> Array:
+def _one_unit(wanted: Array, scale: Array | None, limits: ErrorLimits, xp: Any) -> Array:
     """The absolute error that counts as one unit, per element."""
     relative = xp.abs(wanted) if scale is None else scale
     measure = xp.multiply(relative, limits.scale_weight, dtype=np.float64)

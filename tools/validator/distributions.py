@@ -14,10 +14,10 @@ import numpy.typing as npt
 
 from cuda_llm.tasks.distribution import parse_distribution
 from cuda_llm.tasks.expressions import evaluate
-from cuda_llm.tools.arrays import HOST, Array, Arrays, Random
+from cuda_llm.tools.device.buffers import HOST, Array, Arrays, Random
 
 Shape = tuple[int, ...]
-Distribution = Callable[..., Array]
+InputDistribution = Callable[..., Array]
 
 
 @dataclass(frozen=True)
@@ -214,7 +214,7 @@ def _with_values(source: Source, values: Array, wanted: tuple[int, ...]) -> Arra
     return values
 
 
-DISTRIBUTIONS: Mapping[str, Distribution] = MappingProxyType(
+DISTRIBUTIONS: Mapping[str, InputDistribution] = MappingProxyType(
     {
         function.__name__: function
         for function in (

@@ -1,12 +1,148 @@
-"""Comparisons by kernels of our own, where arrays lie on a device that runs them."""
+"""Comparisons in one launch each, for arrays on a GPU: errors are never stored, only their facts.
+
+A thread takes every so many-th element and leaves one row of a table; `merge` makes fewer rows of
+many. What a row holds is what `compare` says of it.
+"""
 
 from collections.abc import Sequence
 
 import numpy as np
 
-from cuda_llm.tools.arrays import Array, Arrays
-from cuda_llm.tools.validator.kernels import KERNELS
-from cuda_llm.tools.validator.tolerances import Limits
+from cuda_llm.tools.device.buffers import Array, Arrays, KernelProgram
+from cuda_llm.tools.validator.tolerances import ErrorLimits
+
+_SOURCE = r"""
+typedef unsigned char u8;
+typedef unsigned long long u64;
+typedef long long i64;
+
+#define THREAD ((u64)blockIdx.x * blockDim.x + threadIdx.x)
+#define INFINITE (1e300 * 1e300)
+
+struct Row {
+    double highest, squares, wrong, at, first, got_at, got_first, wanted_at, wanted_first;
+};
+
+struct Limits { double unit, most, floor, scale_weight, value_weight; int exact; };
+
+template <typename T, typename W, typename Both>
+__device__ double error_units(T got, W wanted, double scale, bool scaled, Limits const& limits) {
+    if (limits.exact) {
+        bool both_nan = got != got && wanted != wanted;
+        return (Both)got == (Both)wanted || both_nan ? 0.0 : INFINITE;
+    }
+    double target = (double)wanted, magnitude = fabs(target);
+    double measure = (scaled ? scale : magnitude) * limits.scale_weight;
+    measure += limits.value_weight * magnitude;
+    measure = (measure < limits.floor ? limits.floor : measure) * limits.unit;
+    double units = fabs((double)got - target) / measure;
+    if (units <= 1.7976931348623157e308) return units;
+    T stored = (T)target;
+    return got == stored || (got != got && stored != stored) ? 0.0 : INFINITE;
+}
+
+template <typename T, typename W, typename Both>
+__device__ void compare(
+    Row* table, u64 threads, T const* got, W const* wanted, double const* scale, u64 count,
+    Limits const& limits
+) {
+    u64 thread = THREAD;
+    if (thread >= threads) return;
+    Row row = {-1.0, 0, 0, 0, -1.0, 0, 0, 0, 0};
+    for (u64 i = thread; i < count; i += threads) {
+        double own = scale ? scale[i] : 0.0;
+        double units = error_units<T, W, Both>(got[i], wanted[i], own, scale != 0, limits);
+        if (units > row.highest) {
+            row.highest = units;
+            row.at = (double)i;
+            row.got_at = (double)got[i];
+            row.wanted_at = (double)wanted[i];
+        }
+        if (units > limits.most) {
+            if (row.wrong == 0) {
+                row.first = (double)i;
+                row.got_first = (double)got[i];
+                row.wanted_first = (double)wanted[i];
+            }
+            row.wrong += 1;
+        }
+        row.squares += units * units;
+    }
+    table[thread] = row;
+}
+
+#define COMPARE(NAME, T, W, BOTH)                                                              \
+    extern "C" __global__ void NAME(                                                           \
+        double* table, u64 threads, T const* got, W const* wanted, double const* scale,        \
+        u64 count, double unit, double most, double floor, double scale_weight,                \
+        double value_weight, int exact                                                         \
+    ) {                                                                                        \
+        Limits limits = {unit, most, floor, scale_weight, value_weight, exact};                \
+        compare<T, W, BOTH>((Row*)table, threads, got, wanted, scale, count, limits);          \
+    }
+
+COMPARE(float32_float32, float, float, float)
+COMPARE(float32_float64, float, double, double)
+COMPARE(float64_float64, double, double, double)
+COMPARE(float32_int64, float, i64, double)
+COMPARE(int32_float64, int, double, double)
+COMPARE(int32_int64, int, i64, i64)
+COMPARE(int64_int64, i64, i64, i64)
+COMPARE(uint8_int64, u8, i64, i64)
+
+__device__ void take(Row& sum, Row const& row) {
+    if (row.highest > sum.highest || (row.highest == sum.highest && row.at < sum.at)) {
+        sum.highest = row.highest;
+        sum.at = row.at;
+        sum.got_at = row.got_at;
+        sum.wanted_at = row.wanted_at;
+    }
+    if (row.wrong > 0 && (sum.wrong == 0 || row.first < sum.first)) {
+        sum.first = row.first;
+        sum.got_first = row.got_first;
+        sum.wanted_first = row.wanted_first;
+    }
+    sum.wrong += row.wrong;
+    sum.squares += row.squares;
+}
+
+extern "C" __global__ void merge(double* sums, u64 threads, double const* table, u64 rows) {
+    u64 thread = THREAD;
+    if (thread >= threads) return;
+    Row sum = ((Row const*)table)[thread];
+    for (u64 i = thread + threads; i < rows; i += threads) take(sum, ((Row const*)table)[i]);
+    ((Row*)sums)[thread] = sum;
+}
+
+template <typename T>
+__device__ void differ(bool* flags, u64 at, u64 threads, T const* one, T const* other, u64 count) {
+    u64 thread = THREAD;
+    if (thread >= threads) return;
+    bool found = false;
+    for (u64 i = thread; i < count; i += threads) found |= one[i] != other[i];
+    if (found) flags[at] = true;
+}
+
+#define DIFFER(NAME, T)                                                                        \
+    extern "C" __global__ void NAME(                                                           \
+        bool* flags, u64 at, u64 threads, T const* one, T const* other, u64 count              \
+    ) {                                                                                        \
+        differ<T>(flags, at, threads, one, other, count);                                      \
+    }
+
+DIFFER(differ_uint8, u8)
+DIFFER(differ_uint64, u64)
+"""
+
+KERNELS = KernelProgram(
+    _SOURCE,
+    (
+        *("float32_float32", "float32_float64", "float64_float64", "float32_int64"),
+        *("int32_float64", "int32_int64", "int64_int64", "uint8_int64"),
+        *("merge", "differ_uint8", "differ_uint64"),
+    ),
+)
+"""Comparisons are named after the types of what came out and of what should have."""
 
 COLUMNS = 9
 MOST_THREADS = 1 << 18
@@ -18,7 +154,7 @@ ELEMENTS_A_THREAD = 8
 
 
 def compare_there(
-    got: Array, value: Array, scale: Array | None, limits: Limits, arrays: Arrays
+    got: Array, value: Array, scale: Array | None, limits: ErrorLimits, arrays: Arrays
 ) -> Array | None:
     """Facts of all elements, a row a thread; None where no kernel fits."""
     kernel = f"{got.dtype.name}_{value.dtype.name}"

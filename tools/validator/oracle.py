@@ -9,11 +9,10 @@ import numpy as np
 from cuda_llm.outcomes import Verdict
 from cuda_llm.tasks.reference import load_reference
 from cuda_llm.tasks.task import Task
-from cuda_llm.tools.arrays import HOST, Array, Arrays
-from cuda_llm.tools.buffers import Role
 from cuda_llm.tools.device import CallReport, Session
+from cuda_llm.tools.device.buffers import HOST, Array, Arrays, Role
+from cuda_llm.tools.validator.buffers import Dims, buffer_specs, call_arguments, call_options
 from cuda_llm.tools.validator.compare import Expected
-from cuda_llm.tools.validator.layout import Dims, buffer_specs, call_arguments, call_options
 
 Inputs = Mapping[str, Array]
 

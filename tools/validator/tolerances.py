@@ -21,7 +21,7 @@ FEWEST_FOR_RMS = 64
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limits:
+class ErrorLimits:
     """When one output of one case is right.
 
     An element's error |y - y*| is counted in units of
@@ -39,7 +39,7 @@ class Limits:
     """Equality; the units are infinite where it fails."""
 
 
-EXACT = Limits(unit=ROUNDING_UNIT["fp32"], max_units=0.0, rms_units=0.0, exact=True)
+EXACT = ErrorLimits(unit=ROUNDING_UNIT["fp32"], max_units=0.0, rms_units=0.0, exact=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +53,7 @@ class Terms:
     """The same value many times: every addition may round the same way."""
 
 
-def limits(tolerance: Tolerance, terms: Terms) -> Limits:
+def limits(tolerance: Tolerance, terms: Terms) -> ErrorLimits:
     """The limits for the outputs of one case."""
     if tolerance.kind is ToleranceClass.EXACT:
         return EXACT
@@ -63,7 +63,7 @@ def limits(tolerance: Tolerance, terms: Terms) -> Limits:
     floor = SMALLEST_NORMAL[tolerance.precision]
     if sums:
         floor = max(floor, _lost_in_sum(tolerance, terms) / (max_units * own.unit))
-    return Limits(
+    return ErrorLimits(
         unit=own.unit,
         max_units=max_units,
         rms_units=tolerance.rms_units or tolerance.max_units or own.rms_units,
@@ -82,24 +82,26 @@ def _lost_in_sum(tolerance: Tolerance, terms: Terms) -> float:
     return 2.0 * max(terms.count, 1.0) * each
 
 
-def _elementwise_limits(tolerance: Tolerance) -> Limits:
+def _elementwise_limits(tolerance: Tolerance) -> ErrorLimits:
     """Four units in the last place (one ulp is at most two rounding units); one for short types."""
     short = tolerance.precision in ("fp16", "bf16")
     biggest = 2.0 if short else 8.0
-    return Limits(unit=ROUNDING_UNIT[tolerance.precision], max_units=biggest, rms_units=biggest / 2)
+    return ErrorLimits(
+        unit=ROUNDING_UNIT[tolerance.precision], max_units=biggest, rms_units=biggest / 2
+    )
 
 
-def _sum_limits(tolerance: Tolerance, terms: Terms) -> Limits:
+def _sum_limits(tolerance: Tolerance, terms: Terms) -> ErrorLimits:
     unit = ROUNDING_UNIT[tolerance.precision]
     biggest, rms = _accumulation_units(tolerance.order, terms)
     if tolerance.precision in ("fp32", "fp64"):
-        return Limits(unit=unit, max_units=biggest, rms_units=rms)
+        return ErrorLimits(unit=unit, max_units=biggest, rms_units=rms)
     accumulated = biggest * ROUNDING_UNIT["fp32"] / unit
     if tolerance.precision == "tf32":
         # Both operands rounded: (1 + u)^2, then a float32 sum.
-        return Limits(unit=unit, max_units=2.001 + accumulated, rms_units=2.001 + accumulated)
+        return ErrorLimits(unit=unit, max_units=2.001 + accumulated, rms_units=2.001 + accumulated)
     # A float32 sum, then one rounding of the result.
-    return Limits(
+    return ErrorLimits(
         unit=unit, max_units=1.01, rms_units=1.01, scale_weight=accumulated, value_weight=1.0
     )
 

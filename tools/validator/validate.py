@@ -1,17 +1,28 @@
-"""The referee: decide whether a loaded candidate is right. It never loads a candidate itself."""
+"""Decides whether a loaded candidate is right, by all cases of its task or by one.
+
+It never loads a candidate itself.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from cuda_llm.outcomes import Verdict, WrongResult
 from cuda_llm.tasks.task import Task
-from cuda_llm.tools.arrays import HOST, Arrays
-from cuda_llm.tools.device import Session
-from cuda_llm.tools.validator.cases import CLOSE_WATCH_WORK, Case, plan
+from cuda_llm.tools.device import CallReport, Level, Session
+from cuda_llm.tools.device.buffers import HOST, Arrays
+from cuda_llm.tools.validator.buffers import Dims
+from cuda_llm.tools.validator.cases import (
+    CLOSE_WATCH_WORK,
+    Case,
+    case_generator,
+    fresh_nonce,
+    generator,
+    plan,
+    timed_case,
+)
 from cuda_llm.tools.validator.check_case import Checked, check_case
+from cuda_llm.tools.validator.find_patterns import JudgedCase, find_case_pattern
 from cuda_llm.tools.validator.oracle import Oracle, reference_oracle
-from cuda_llm.tools.validator.pattern import Judged, find_pattern
-from cuda_llm.tools.validator.seeds import case_generator, fresh_nonce, generator
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +65,7 @@ async def validate(
         rng = case_generator(secret, task, number, arrays)
         result = await check_case(task, session, case, judge, rng, arrays)
         if isinstance(result, WrongResult):
-            judged = [Judged(one.case, True) for one in checked] + [Judged(case, False)]
+            judged = [JudgedCase(one.case, True) for one in checked] + [JudgedCase(case, False)]
             return await _explain(task, session, judge, secret, cases, judged, result, arrays)
         if not isinstance(result, Checked):
             return result
@@ -73,7 +84,7 @@ async def _explain(
     judge: Oracle,
     secret: bytes,
     cases: tuple[Case, ...],
-    judged: list[Judged],
+    judged: list[JudgedCase],
     first: WrongResult,
     arrays: Arrays,
 ) -> WrongResult:
@@ -90,10 +101,10 @@ async def _explain(
             wrong.append(result)
         elif not isinstance(result, Checked):
             break
-        judged.append(Judged(case, isinstance(result, Checked)))
+        judged.append(JudgedCase(case, isinstance(result, Checked)))
     return replace(
         max(wrong, key=_informativeness),
-        case_pattern=find_pattern(judged),
+        case_pattern=find_case_pattern(judged),
         failed_cases=sum(not one.right for one in judged),
         cases=len(judged),
     )
@@ -115,3 +126,27 @@ def _counts(checked: list[Checked]) -> Mapping[str, int]:
         "distributions": len({one.case.label for one in checked}),
         "elements": sum(one.elements for one in checked),
     }
+
+
+async def run_case(
+    task: Task,
+    session: Session,
+    dims: Dims,
+    *,
+    level: Level = Level.CHECK,
+    group: str = "emulated",
+    oracle: Oracle | None = None,
+    nonce: bytes | None = None,
+    arrays: Arrays = HOST,
+) -> CallReport | Verdict:
+    """Call `solve` once at `dims` on fresh inputs of the first distributions.
+
+    A report comes back only if every output element was right and nothing else was touched.
+    `oracle` replaces the task's reference and is required where it has none.
+    """
+    secret = fresh_nonce() if nonce is None else nonce
+    rng = generator(secret, task.name, "timed", 0, arrays)
+    judge = reference_oracle(task, arrays) if oracle is None else oracle
+    case = timed_case(task, dims, level, group)
+    result = await check_case(task, session, case, judge, rng, arrays)
+    return result.report if isinstance(result, Checked) else result

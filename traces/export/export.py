@@ -1,26 +1,146 @@
 """Writes the best kernel of a run as CUDA source, a CuPy package or a PyTorch package."""
 
+import ast
+import hashlib
 import json
+import keyword
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
 from cuda_llm.errors import UsageError
-from cuda_llm.traces.export.bindings import (
-    ARRAYS,
-    bind,
-    build_line,
-    include_folders,
-    nvcc_flags,
-    one_line,
-    python_name,
-)
-from cuda_llm.traces.export.proof import prove, say_proof
-from cuda_llm.traces.export.winner import Winner
-from cuda_llm.traces.verify import SOLUTION, verify_command
-from cuda_llm.traces.whole_file import write_whole
+from cuda_llm.tasks.sizes import scalar_value, shape_of
+from cuda_llm.tasks.task import CTYPES, HEADERS, ArgumentRole, Task, TaskArgument
+from cuda_llm.traces.best import SOLUTION, verify_command
+from cuda_llm.traces.export.carried.call import CTYPES as PASSED_BY_VALUE
+from cuda_llm.traces.export.winner import Winner, proof_text, prove
+from cuda_llm.traces.files import write_file
+
+ARRAYS = {"cupy": ("CuPy", "cupy.ndarray"), "torch": ("PyTorch", "torch.Tensor")}
+"""Name for a person and type, by framework."""
+INCLUDED = "include"
+"""Folder of an export that holds copies of the task's own include folders."""
+
+
+def bind(task: Task, source: str) -> dict[str, Any]:
+    """What every template may use. Raises UsageError for a task that cannot be exported."""
+    arguments = [_spell(argument) for argument in task.arguments]
+    buffers = [one for one in arguments if one["role"] != "scalar"]
+    inputs = [one for one in buffers if one["role"] != "out"]
+    shown = task.sizes.emulated[-1]
+    return {
+        "task": task.name,
+        "title": one_line(task.title).rstrip(".") + ".",
+        "function": python_name(task.name),
+        "sha": hashlib.sha256(source.encode(errors="replace")).hexdigest()[:8],
+        "meanings": {name: one_line(meaning) for name, meaning in task.dims.items()},
+        "dims": list(task.dims),
+        "inferred": {extent for one in inputs for extent in one["extents"]},
+        "requires": _python(task.requires) if task.requires else "",
+        "arguments": arguments,
+        "buffers": [one | _example(one, task, shown) for one in buffers],
+        "scalars": [one for one in arguments if one["role"] == "scalar"],
+        "inputs": inputs,
+        "outputs": [one for one in buffers if one["role"] == "out"],
+        "headers": sorted({HEADERS[one["ctype"]] for one in arguments if one["ctype"] in HEADERS}),
+        "parameters": [one["parameter"] for one in arguments],
+        "call": [_value(argument, shown) for argument in task.arguments],
+        "dims_text": ", ".join(f"{name} = {extent}" for name, extent in shown.items()),
+    }
+
+
+def nvcc_flags(task: Task, flags: Sequence[str] = ()) -> list[str]:
+    """What the task's kernels are compiled with, beside nvcc's own choice."""
+    capabilities = task.capabilities
+    return [
+        *(f"-D{name}={value}" for name, value in capabilities.defines.items()),
+        *(f"-I{INCLUDED}/{index}" for index, _ in enumerate(capabilities.include_dirs)),
+        *capabilities.flags,
+        *flags,
+    ]
+
+
+def python_name(name: str) -> str:
+    """A name that Python accepts."""
+    clean = "".join(c if c.isalnum() else "_" for c in name)
+    if not clean.isidentifier() or keyword.iskeyword(clean):
+        clean = f"{clean}_" if keyword.iskeyword(clean) else f"_{clean}"
+    return clean
+
+
+def build_line(task: Task) -> str:
+    """The nvcc call of the plain export."""
+    flags = " ".join(shlex.quote(flag) for flag in nvcc_flags(task))
+    parts = ("nvcc -O3 -arch=native -include=solve.h -I.", flags)
+    return " ".join(filter(None, (*parts, "-shared -Xcompiler=-fPIC -o libsolve.so solve.cu")))
+
+
+def include_folders(task: Task) -> Mapping[str, Path]:
+    """The task's include folders, by their place in the export."""
+    return {
+        f"{INCLUDED}/{index}": path for index, path in enumerate(task.capabilities.include_dirs)
+    }
+
+
+def _spell(argument: TaskArgument) -> dict[str, Any]:
+    ctype = CTYPES[argument.dtype]
+    extents = [_python(text) for text in argument.shape]
+    scalar = argument.role == ArgumentRole.SCALAR
+    if scalar and argument.dtype not in PASSED_BY_VALUE:
+        raise UsageError(f"{argument.name}: a {argument.dtype} by value cannot be exported")
+    star = "" if scalar else "*"
+    const = "const " if argument.role == ArgumentRole.IN else ""
+    place = "".join(f"[{extent}]" for extent in extents)
+    contracts = {
+        ArgumentRole.IN: f"{place} read only",
+        ArgumentRole.OUT: f"{place} written, every element",
+        ArgumentRole.INOUT: f"{place} read and overwritten",
+        ArgumentRole.SCALAR: f"= {argument.value}",
+    }
+    return {
+        "name": argument.name,
+        "python": python_name(argument.name),
+        "role": argument.role.value,
+        "dtype": argument.dtype,
+        "ctype": ctype,
+        "extents": extents,
+        "tuple": f"({', '.join(extents)}{',' * (len(extents) == 1)})",
+        "names": f"({', '.join(map(_quote, extents))}{',' * (len(extents) == 1)})",
+        "value": _python(argument.value) if scalar else "",
+        "parameter": f"{const}{ctype}{star} {argument.name}",
+        "contract": contracts[argument.role],
+    }
+
+
+def _example(one: Mapping[str, Any], task: Task, dims: Mapping[str, int]) -> dict[str, Any]:
+    argument = next(argument for argument in task.arguments if argument.name == one["name"])
+    count = 1
+    for extent in shape_of(argument, dims):
+        count *= extent
+    return {"count": f"{count}ull"}
+
+
+def _value(argument: TaskArgument, dims: Mapping[str, int]) -> str:
+    if argument.role != ArgumentRole.SCALAR:
+        return argument.name
+    return repr(scalar_value(argument, dims))
+
+
+def _python(text: str) -> str:
+    """A task's arithmetic, on one line: what it may hold is a part of Python."""
+    return ast.unparse(ast.parse(text.strip(), mode="eval"))
+
+
+def _quote(text: str) -> str:
+    return f'"{text}"'
+
+
+def one_line(text: str) -> str:
+    """Text that may stand in a docstring and in a comment."""
+    return " ".join(text.replace("\\", "/").replace('"', "'").split())
+
 
 Format = Literal["cu", "cupy", "torch"]
 
@@ -38,7 +158,7 @@ def export(winner: Winner, to: Format, out: Path | None = None, *, force: bool =
         raise UsageError(f"{folder}: exists already; overwrite it with --force")
     # All of it is made before any of it is written.
     for name, text in list(_contents(winner, to, folder.resolve().name)):
-        write_whole(folder / name, text)
+        write_file(folder / name, text)
     return folder
 
 
@@ -47,7 +167,7 @@ def _contents(winner: Winner, to: Format, package: str) -> Iterator[tuple[str, s
     values = bind(task, winner.source) | {
         "framework": to,
         "package": package,
-        "proof": [one_line(line) for line in say_proof(winner)],
+        "proof": [one_line(line) for line in proof_text(winner)],
         "verify": verify_command(winner.run),
         "build_line": build_line(task),
         "visible": to != "cu",

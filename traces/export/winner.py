@@ -1,17 +1,21 @@
-"""The kernel of a run that is worth exporting."""
+"""What is exported of a run: its winner, and the proof of how fast and how right it is."""
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from importlib.metadata import version
 from typing import Any
 
+from cuda_llm.codec import encode
 from cuda_llm.errors import CudaLLMError, UsageError
 from cuda_llm.outcomes import Passed
 from cuda_llm.search import Attempt
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tasks.task import Task
+from cuda_llm.traces.best import verify_command
 from cuda_llm.traces.events import WinnerRemeasured
+from cuda_llm.traces.history import RunState, read_history, state_of
 from cuda_llm.traces.run_folder import RunFolder
-from cuda_llm.traces.summary import RunState, read_story, state_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +39,7 @@ def find_winner(run: RunFolder) -> Winner:
     Raises UsageError where the run cannot be read, CudaLLMError where no candidate has passed.
     """
     about = run.read_run()
-    story, _ = read_story(run)
+    story, _ = read_history(run)
     name = story.incumbent
     if name is None:
         ended = "; the baseline stands" if story.finished else " yet"
@@ -58,3 +62,59 @@ def find_winner(run: RunFolder) -> Winner:
         verdict=verdict,
         remeasured=again if again and again.attempt == name else None,
     )
+
+
+SCHEMA = 1
+
+
+def prove(winner: Winner) -> dict[str, Any]:
+    """The contents of proof.json."""
+    attempt, profile = winner.attempt, winner.verdict.profile
+    again = winner.remeasured
+    return {
+        "schema": SCHEMA,
+        "task": winner.task.name,
+        "kernel": {
+            "id": attempt.id,
+            "written_by": attempt.written_by,
+            "model": author(winner),
+            "idea": attempt.idea,
+            "tunables": dict(attempt.tunables),
+            "source_sha256": hashlib.sha256(winner.source.encode(errors="replace")).hexdigest(),
+        },
+        "verdict": winner.verdict.code,
+        "differential": winner.verdict.differential,
+        "checked": dict(profile.checked) if profile else {},
+        "device": profile.device if profile else winner.run.get("device", ""),
+        "hardware": profile.hardware if profile else winner.run.get("hardware", ""),
+        "times": profile.source if profile else winner.run.get("time_source", ""),
+        "speedup": attempt.speedup,
+        "sizes": encode(profile.sizes) if profile else [],
+        "remeasured": None if again is None else encode(again),
+        "run": {"id": winner.run_id, "state": winner.state},
+        "verify": verify_command(winner.run),
+        "exported_by": f"cuda-llm {version('cuda-llm')}",
+    }
+
+
+def proof_text(winner: Winner) -> Iterator[str]:
+    """The same in a few lines for a person."""
+    profile, again = winner.verdict.profile, winner.remeasured
+    model = author(winner)
+    yield f"Written by: {winner.attempt.written_by}" + (f" ({model})" if model else "")
+    if profile is not None:
+        modelled = ", whose times are modelled, not measured" * (profile.source == "modelled")
+        speedup = again.speedup if again and again.speedup else winner.attempt.speedup
+        faster = f"{speedup:.2f}x the baseline's speed " if speedup else ""
+        yield f"Judged: {faster}on {profile.device}{modelled}"
+        checked = ", ".join(f"{count:,} {what}" for what, count in profile.checked.items())
+        oracle = "the task's baseline" if winner.verdict.differential else "a float64 reference"
+        yield f"Checked against {oracle}" + (f": {checked}" if checked else "")
+    yield f"From run {winner.run_id}, candidate {winner.attempt.id}"
+    if winner.state != "finished":
+        yield f"The run is {winner.state}, not finished: this is its best so far"
+
+
+def author(winner: Winner) -> str:
+    """Name of the model that wrote it, where one did."""
+    return str(winner.run.get("model", "")) if winner.attempt.written_by == "model" else ""

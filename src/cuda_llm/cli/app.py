@@ -10,16 +10,33 @@ import typer
 from cuda_llm.cli.cache import cache_app
 from cuda_llm.cli.doctor import doctor
 from cuda_llm.cli.evaluate import evaluate
-from cuda_llm.cli.export import export
 from cuda_llm.cli.hardware import hardware_app
-from cuda_llm.cli.resume import resume
+from cuda_llm.cli.run import resume
 from cuda_llm.cli.run import run as run_task
 from cuda_llm.cli.tasks import tasks_app
-from cuda_llm.cli.tempdir import find_tempdir
-from cuda_llm.cli.trace import trace_app
+from cuda_llm.cli.trace import export, trace_app
 from cuda_llm.errors import CudaLLMError, InfrastructureError
 from cuda_llm.log import CommandLine, Log
 from cuda_llm.wording import printable
+
+
+def find_tempdir() -> None:
+    """Make Python choose its folder for temporary files now; having none is no error yet.
+
+    It tries each by writing a file, which a Ctrl-C in just that moment would leave behind: so the
+    signal waits.
+    """
+    import contextlib
+    import signal
+    import tempfile
+
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            tempfile.gettempdir()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
 
 INTERRUPTED = 130
 USAGE = 2
@@ -156,23 +173,23 @@ def answer(arguments: list[str], closing: ExitStack) -> int:
             # No arguments: the message is the help.
             typer.echo(message, err=True)
         elif message:
-            complain(message)
+            print_error(message)
         return USAGE
     except InfrastructureError as error:
-        complain(f"{error} (our fault, not the kernel's; try again, then report it)", error)
+        print_error(f"{error} (our fault, not the kernel's; try again, then report it)", error)
         return error.exit_code
     except CudaLLMError as error:
-        complain(str(error))
+        print_error(str(error))
         return error.exit_code
     except OSError as error:
-        complain(f"{error.filename or 'operating system'}: {error.strerror or error}")
+        print_error(f"{error.filename or 'operating system'}: {error.strerror or error}")
         return USAGE
     if code == INTERRUPTED:
-        complain("interrupted")
+        print_error("interrupted")
     return code if isinstance(code, int) else 0
 
 
-def complain(message: str, error: Exception | None = None) -> None:
+def print_error(message: str, error: Exception | None = None) -> None:
     """One line on stderr, whatever the message holds; the log gets the traceback of `error`."""
     if CommandLine.is_in_charge:
         _log.error("command failed", error=message, exc_info=error, shown=True)

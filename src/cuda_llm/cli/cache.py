@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from cuda_llm.tools.native.trim import Trimmed
+    from cuda_llm.tools.native.store import Trimmed
 
 cache_app = typer.Typer(
     help="What is built and kept: compiled kernels, native parts.", no_args_is_help=True
@@ -18,7 +18,7 @@ def clear() -> None:
 
     Measured times, probes of GPUs and quarantine stay.
     """
-    from cuda_llm.tools.native.trim import trim
+    from cuda_llm.tools.native.store import trim
 
     tell(trim(0))
 
@@ -32,7 +32,7 @@ def trim_cache(
 ) -> None:
     """Remove what was not used for longest until the rest is within the limit."""
     from cuda_llm.settings import settings
-    from cuda_llm.tools.native.trim import MB, find_entries, trim
+    from cuda_llm.tools.native.store import MB, find_entries, trim
 
     limit_mb = to_mb or settings().cache_limit_mb
     if not limit_mb:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from cuda_llm.cli.finding import Finding
+from cuda_llm.cli.doctor_gpu import DoctorCheck
 from cuda_llm.errors import CudaLLMError, InfrastructureError, MissingError, UsageError
 
 MACHINE_LACKS = 3
@@ -20,8 +20,8 @@ def doctor(
     """Say what is here, what is missing, and the command that mends it."""
     if lift is not None:
         return lift_quarantine(lift)
-    findings = [look(what, check) for what, check in CHECKS.items()]
-    findings += find_gpus()
+    findings = [run_check(what, check) for what, check in CHECKS.items()]
+    findings += check_gpus()
     for finding in findings:
         mark = "ok" if not finding.mend else "MISSING" if finding.needed else "less"
         typer.echo(f"{mark:8} {finding.what:12} {finding.found}")
@@ -33,7 +33,7 @@ def doctor(
 
 def lift_quarantine(name: str) -> int:
     """Let a GPU be used again. Raises UsageError where it is not in quarantine."""
-    from cuda_llm.tools.referee.quarantine import lift_quarantine, list_quarantined
+    from cuda_llm.tools.cuda.lease import lift_quarantine, list_quarantined
 
     lifted = lift_quarantine(name)
     if not lifted:
@@ -44,26 +44,26 @@ def lift_quarantine(name: str) -> int:
     return 0
 
 
-def look(what: str, check: Callable[[], Finding]) -> Finding:
+def run_check(what: str, check: Callable[[], DoctorCheck]) -> DoctorCheck:
     """Make one check; what it raises is what is missing."""
     try:
         return check()
     except MissingError as error:
-        return Finding(what=what, found=error.what, mend=error.mend)
+        return DoctorCheck(what=what, found=error.what, mend=error.mend)
     except CudaLLMError as error:
-        return Finding(what=what, found="broken", mend=str(error))
+        return DoctorCheck(what=what, found="broken", mend=str(error))
     except OSError as error:
-        return Finding(what=what, found="broken", mend=f"{error.filename}: {error.strerror}")
+        return DoctorCheck(what=what, found="broken", mend=f"{error.filename}: {error.strerror}")
 
 
-def python() -> Finding:
+def python() -> DoctorCheck:
     """The interpreter that runs us."""
     import platform
 
-    return Finding(what="python", found=platform.python_version())
+    return DoctorCheck(what="python", found=platform.python_version())
 
 
-def gxx() -> Finding:
+def gxx() -> DoctorCheck:
     """g++ builds the native parts and the translated kernels."""
     import subprocess
 
@@ -71,18 +71,18 @@ def gxx() -> Finding:
 
     path = find_gxx()
     shown = subprocess.run([path, "-dumpfullversion"], capture_output=True, text=True, check=False)
-    return Finding(what="g++", found=f"{shown.stdout.strip()}  {path}")
+    return DoctorCheck(what="g++", found=f"{shown.stdout.strip()}  {path}")
 
 
-def nvcc() -> Finding:
+def nvcc() -> DoctorCheck:
     """nvcc compiles the candidates."""
-    from cuda_llm.tools.compiler.toolkit import find_toolkit
+    from cuda_llm.tools.compiler.nvcc import find_toolkit
 
     toolkit = find_toolkit()
-    return Finding(what="nvcc", found=f"{toolkit.version}  {toolkit.nvcc}")
+    return DoctorCheck(what="nvcc", found=f"{toolkit.version}  {toolkit.nvcc}")
 
 
-def cache() -> Finding:
+def cache() -> DoctorCheck:
     """The cache must be writable."""
     import tempfile
 
@@ -96,33 +96,32 @@ def cache() -> Finding:
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     limit_mb = settings().cache_limit_mb
     limit = f"of at most {limit_mb:,} MB" if limit_mb else "without a limit"
-    return Finding(what="cache", found=f"{folder}  ({size / 1e6:,.0f} MB {limit})")
+    return DoctorCheck(what="cache", found=f"{folder}  ({size / 1e6:,.0f} MB {limit})")
 
 
-def isolation() -> Finding:
+def isolation() -> DoctorCheck:
     """How well candidates are confined here, by trying."""
     import asyncio
 
-    from cuda_llm.tools.sandbox.level import find_level
+    from cuda_llm.tools.sandbox.isolation import find_isolation_level
 
-    level = asyncio.run(find_level())
+    level = asyncio.run(find_isolation_level())
     if level.full:
-        return Finding(what="isolation", found=f"full (Landlock ABI {level.landlock_abi})")
+        return DoctorCheck(what="isolation", found=f"full (Landlock ABI {level.landlock_abi})")
     mend = "run on Linux 6.2 or newer with Landlock, seccomp and user namespaces"
-    return Finding(what="isolation", found="; ".join(level.missing), mend=mend, needed=False)
+    return DoctorCheck(what="isolation", found="; ".join(level.missing), mend=mend, needed=False)
 
 
-def emulated() -> Finding:
+def emulated() -> DoctorCheck:
     """A known answer on the emulated device: compile, translate, run, compare."""
     import asyncio
     import time
 
     from cuda_llm.source_file import read_source
     from cuda_llm.tasks.loader import load_task
-    from cuda_llm.tools.devices.find import open_device
     from cuda_llm.tools.judge.device_bench import open_bench
-    from cuda_llm.tools.judge.judge import judge
-    from cuda_llm.tools.judge.judged import Judged
+    from cuda_llm.tools.judge.judge import Judged, judge
+    from cuda_llm.tools.open_device import open_device
 
     task, device = load_task("vector_add"), open_device("emulated")
 
@@ -139,17 +138,17 @@ def emulated() -> Finding:
     if judged.verdict.code != "PASSED":
         raise InfrastructureError("emulated device", f"known answer is {judged.verdict.code}")
     found = f"{device.name}: vector_add is right, in {time.monotonic() - started:.1f} s"
-    return Finding(what="emulated", found=found)
+    return DoctorCheck(what="emulated", found=found)
 
 
-def find_gpus() -> "list[Finding]":
+def check_gpus() -> "list[DoctorCheck]":
     """Everything about GPUs."""
-    from cuda_llm.cli.doctor_gpu import gpu_findings
+    from cuda_llm.cli.doctor_gpu import gpu_checks
 
-    return gpu_findings()
+    return gpu_checks()
 
 
-CHECKS: dict[str, Callable[[], Finding]] = {
+CHECKS: dict[str, Callable[[], DoctorCheck]] = {
     "python": python,
     "g++": gxx,
     "nvcc": nvcc,

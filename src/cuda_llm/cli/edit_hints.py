@@ -11,14 +11,14 @@ from cuda_llm.atomic_file import write_atomically
 from cuda_llm.errors import MissingError, UsageError
 
 if TYPE_CHECKING:
-    from cuda_llm.graph.runs.hints_file import Hints
+    from cuda_llm.graph.runs.fork import Hints
 
-KEPT = "hints-edited.toml"
+UNREADABLE_COPY = "hints-edited.toml"
 
 
 def read_hints(path: Path, round_: int) -> "Hints":
     """The hints of a file. Raises UsageError."""
-    from cuda_llm.graph.runs.hints_file import from_toml
+    from cuda_llm.graph.runs.fork import from_toml
 
     try:
         text = path.read_text(encoding="utf-8")
@@ -35,7 +35,7 @@ def edit_hints(hints: "Hints", run: Path) -> "Hints":
     What cannot be read is kept in the folder of the run, not lost. Raises MissingError without an
     editor, UsageError where it fails or its text cannot be read.
     """
-    from cuda_llm.graph.runs.hints_file import from_toml, to_toml
+    from cuda_llm.graph.runs.fork import from_toml, to_toml
 
     command = os.environ.get("VISUAL") or os.environ.get("EDITOR")
     if not command:
@@ -53,6 +53,6 @@ def edit_hints(hints: "Hints", run: Path) -> "Hints":
     try:
         return from_toml(text, hints.round, "your hints")
     except UsageError as error:
-        kept = run / KEPT
+        kept = run / UNREADABLE_COPY
         write_atomically(kept, text)
         raise UsageError(f"{error}; they are kept: mend them and use --hints {kept}") from None

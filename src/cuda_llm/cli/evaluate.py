@@ -13,10 +13,10 @@ from cuda_llm.source_file import read_source
 if TYPE_CHECKING:
     from cuda_llm.cli.progress import Progress
     from cuda_llm.tasks.task import Task
-    from cuda_llm.tools.counters.inspect import Inspection
+    from cuda_llm.tools.cuda.inspect import Inspection
     from cuda_llm.tools.device import Device
-    from cuda_llm.tools.judge.judged import Judged
-    from cuda_llm.tools.judge.measured.options import MeasureOptions
+    from cuda_llm.tools.judge.judge import Judged
+    from cuda_llm.tools.measure.options import MeasureOptions
 
 NONE_PASSED = 1
 
@@ -40,16 +40,15 @@ def evaluate(
         typer.Option("--inspect", help="On a GPU: counters, sanitizers, the emulated device."),
     ] = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")
+        bool, typer.Option("--json", help="One JSON evaluate_document on stdout, nothing else.")
     ] = False,
 ) -> int:
     """Compile kernels, check them against the task's reference, and time them."""
     from cuda_llm.cli.progress import open_progress
     from cuda_llm.settings import settings
     from cuda_llm.tasks.loader import load_task
-    from cuda_llm.tools.devices.find import open_device
-    from cuda_llm.tools.judge.measured.options import L2, MeasureOptions
-    from cuda_llm.tools.timing.tier import Tier
+    from cuda_llm.tools.measure.options import L2, MeasureOptions, Tier
+    from cuda_llm.tools.open_device import open_device
 
     sources = [(str(path), read_source(path)) for path in files]
     loaded = load_task(task)
@@ -60,16 +59,17 @@ def evaluate(
         judged = asyncio.run(judge_all(loaded, chosen, sources, progress, options))
         looked = asyncio.run(inspect_all(loaded, chosen, judged)) if inspect else {}
     judged = [
-        with_findings(loaded, chosen, one, looked.get(number)) for number, one in enumerate(judged)
+        with_inspection(loaded, chosen, one, looked.get(number))
+        for number, one in enumerate(judged)
     ]
     if as_json:
-        from cuda_llm.cli.evaluate_json import document
+        from cuda_llm.cli.evaluate_output import evaluate_document
 
-        typer.echo(document(loaded, chosen, judged, looked))
+        typer.echo(evaluate_document(loaded, chosen, judged, looked))
     else:
-        from cuda_llm.cli.evaluate_view import show
+        from cuda_llm.cli.evaluate_output import print_evaluation
 
-        show(loaded, chosen, judged, looked)
+        print_evaluation(loaded, chosen, judged, looked)
     return 0 if any(one.verdict.code == "PASSED" for one in judged) else NONE_PASSED
 
 
@@ -112,24 +112,26 @@ async def inspect_all(
 ) -> "dict[int, Inspection]":
     """A closer look at each kernel that passed, by its place, at its largest timed size."""
     from cuda_llm.outcomes import Passed
-    from cuda_llm.tools.counters.inspect import Look
-    from cuda_llm.tools.judge.second_look import look_closer
+    from cuda_llm.tools.cuda.inspect import InspectionOptions
+    from cuda_llm.tools.judge.emulated_check import inspect_and_check
 
     found = {}
     for number, one in enumerate(judged):
         profile = one.verdict.profile if isinstance(one.verdict, Passed) else None
         if profile is not None and profile.sizes and one.compiled is not None:
             dims = dict(profile.sizes[-1].dims)
-            found[number] = await look_closer(task, device, one.compiled, dims, Look())
+            found[number] = await inspect_and_check(
+                task, device, one.compiled, dims, InspectionOptions()
+            )
     return found
 
 
-def with_findings(
+def with_inspection(
     task: "Task", device: "Device", judged: "Judged", found: "Inspection | None"
 ) -> "Judged":
     """What a sanitizer or the emulated device finds is the verdict; counters explain the time."""
     from cuda_llm.outcomes import Passed
-    from cuda_llm.tools.counters.explained import explained
+    from cuda_llm.tools.cuda.inspect import explain_with_counters
 
     if found is None:
         return judged
@@ -138,5 +140,5 @@ def with_findings(
     verdict = judged.verdict
     if not isinstance(verdict, Passed) or verdict.profile is None:
         return judged
-    profile = explained(task, device.hardware, verdict.profile, found)
+    profile = explain_with_counters(task, device.hardware, verdict.profile, found)
     return replace(judged, verdict=replace(verdict, profile=profile))

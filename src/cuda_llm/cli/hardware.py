@@ -1,17 +1,94 @@
-"""`cuda-llm hardware`: the GPUs we have a profile of, and those of this machine."""
+"""`cuda-llm hardware`: the GPUs there is a profile of, and those of this machine."""
 
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cuda_llm.cli.json_text import json_text
 from cuda_llm.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from cuda_llm.hardware_profiles.hardware import Hardware
-    from cuda_llm.tools.detector.attributes import GpuAttributes
+    from cuda_llm.tools.cuda.driver_query import GpuAttributes
+    from cuda_llm.tools.cuda.probe import Probe, ProbedClocks, ProbedFigure
+
+PROBE_SCHEMA = 1
+
+
+def show_probe(device: str, probe: "Probe", figures: "Sequence[ProbedFigure]", kept: Path) -> None:
+    """Published beside measured, copies by size, launches, clocks, and what is missing."""
+    from rich.console import Console
+
+    console = Console()
+    typer.echo(f"{device} {probe.gpu} · CUDA {probe.cuda} · everything below is measured")
+    console.print(figure_table(figures))
+    console.print(copy_table(probe))
+    graph, alone = probe.launch_graph_us, probe.launch_alone_us
+    fill = probe.fill_graph_us
+    typer.echo(f"launch    {graph:.2f} us in a graph, {fill:.2f} us a fill, {alone:.1f} us alone")
+    barrier, together = probe.grid_barrier_us, probe.cooperative_launch_us
+    typer.echo(
+        f"barrier   {barrier:.2f} us for the whole grid, whose launch adds {together:.2f} us"
+    )
+    typer.echo(f"clocks    idle {clocks_text(probe.idle)}; under load {clocks_text(probe.loaded)}")
+    for note in probe.notes:
+        typer.echo(f"note      {note}")
+    typer.echo(f"kept      {kept}")
+
+
+def figure_table(figures: "Sequence[ProbedFigure]") -> "Table":
+    """A row a figure."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("figure")
+    for title in ("published", "measured", "share"):
+        table.add_column(title, justify="right")
+    for one in figures:
+        published = f"{one.published:,.4g} {one.unit}" if one.published else ""
+        share = f"{one.share:.0%}" if one.share is not None else ""
+        table.add_row(one.name, published, f"{one.measured:,.4g} {one.unit}", share)
+    return table
+
+
+def copy_table(probe: "Probe") -> "Table":
+    """A row a size."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for title in ("bytes moved", "cold GB/s", "warm GB/s"):
+        table.add_column(title, justify="right")
+    for one in probe.copies:
+        table.add_row(size_text(one.moved_bytes), f"{one.cold_gb_s:,.0f}", f"{one.warm_gb_s:,.0f}")
+    return table
+
+
+def size_text(count: int) -> str:
+    """`4 MiB`, `2 GiB`."""
+    return f"{count >> 30} GiB" if count >= 1 << 30 else f"{count >> 20} MiB"
+
+
+def clocks_text(read: "ProbedClocks | None") -> str:
+    """Clocks and what holds them down."""
+    if read is None:
+        return "unknown"
+    held = f" ({', '.join(read.reasons)})" if read.reasons else ""
+    return f"{read.sm_mhz:,} MHz, memory {read.memory_mhz:,} MHz{held}"
+
+
+def probe_document(device: str, probe: "Probe", figures: "Sequence[ProbedFigure]") -> str:
+    """The same as one JSON text."""
+    told = [{**asdict(one), "share": one.share} for one in figures]
+    whole = {"schema": PROBE_SCHEMA, "device": device, "source": "measured", **asdict(probe)}
+    return json_text({**whole, "figures": told})
+
 
 UNKNOWN_GPU = 1
 
@@ -46,7 +123,7 @@ def list_profiles() -> None:
 
 @hardware_app.command("show")
 def show_profile(
-    name: Annotated[str, typer.Argument(help="Product name, alias or slug.")],
+    name: Annotated[str, typer.Argument(help="Product name, alias or profile_slug.")],
 ) -> None:
     """Show every figure of one GPU and where it comes from, what was measured here beside it."""
     from rich.console import Console
@@ -68,8 +145,7 @@ def detect(
     ] = None,
 ) -> int:
     """Show the GPUs of this machine, and where they contradict their profiles."""
-    from cuda_llm.tools.detector.compare import find_disagreements, find_profile
-    from cuda_llm.tools.detector.detect import detect_gpus
+    from cuda_llm.tools.cuda.discovery import detect_gpus, find_disagreements, find_profile
 
     unknown = False
     for gpu in detect_gpus():
@@ -94,12 +170,10 @@ def probe(
     """Measure bandwidth, arithmetic, launches and clocks of a GPU beside what is published."""
     import asyncio
 
-    from cuda_llm.cli.probe_view import probe_document, show_probe
-    from cuda_llm.hardware_profiles.ceilings import keep_ceilings, published_ceilings
-    from cuda_llm.tools.detector.compare import find_profile
-    from cuda_llm.tools.prober.compare import as_ceilings, compare
-    from cuda_llm.tools.prober.keep import keep_probe
-    from cuda_llm.tools.prober.run_probe import run_probe
+    pass  # RELAYOUT
+    from cuda_llm.hardware_profiles.roofline import keep_ceilings, published_ceilings
+    from cuda_llm.tools.cuda.discovery import find_profile
+    from cuda_llm.tools.cuda.probe import as_ceilings, compare_probe, keep_probe, run_probe
 
     gpu = _gpu_called(device)
     found = asyncio.run(run_probe(gpu, report=lambda line: typer.echo(line, err=True)))
@@ -107,7 +181,7 @@ def probe(
     kept = keep_probe(found)
     if profile is not None:
         keep_ceilings(profile, as_ceilings(found, published_ceilings(profile)))
-    figures = compare(found, profile)
+    figures = compare_probe(found, profile)
     if as_json:
         typer.echo(probe_document(device, found, figures))
     else:
@@ -116,7 +190,7 @@ def probe(
 
 def _gpu_called(device: str) -> "GpuAttributes":
     """The GPU of that name. Raises UsageError and MissingError."""
-    from cuda_llm.tools.detector.detect import detect_gpus
+    from cuda_llm.tools.cuda.discovery import detect_gpus
 
     kind, _, number = device.partition(":")
     if kind != "cuda" or not number.isdigit():
@@ -129,11 +203,11 @@ def _gpu_called(device: str) -> "GpuAttributes":
 
 
 def _draft(gpu: "GpuAttributes", folder: Path | None) -> str:
-    from cuda_llm.tools.detector.draft import draft_profile, find_likest, slug
+    from cuda_llm.tools.cuda.discovery import draft_profile, find_likest, profile_slug
 
     if folder is None:
         return "draft one with: cuda-llm hardware detect --write DIR"
-    path = folder / f"{slug(gpu.name)}.toml"
+    path = folder / f"{profile_slug(gpu.name)}.toml"
     folder.mkdir(parents=True, exist_ok=True)
     try:
         with path.open("x", encoding="utf-8") as file:
@@ -165,7 +239,7 @@ def _figures(profile: "Hardware") -> "Table":
 
 def _measured(profile: "Hardware") -> dict[str, float]:
     """What a probe of this machine's card found, by the profile's key. Raises HardwareError."""
-    from cuda_llm.hardware_profiles.ceilings import find_ceilings
+    from cuda_llm.hardware_profiles.roofline import find_ceilings
 
     found = find_ceilings(profile)
     rates = {

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
-SILENT_S = 0.5
+QUIET_S = 0.5
 """Preparation that takes no longer is not worth a word."""
 FIRST_USE = "building the native parts, once for this version"
 
-WORDS = {
+JUDGE_STAGES = {
     "compile": "compiling",
     "validate": "validating",
     "time": "timing",
@@ -34,11 +34,11 @@ class PlainProgress:
 
     def prepare(self, build: Callable[[], None]) -> None:
         """Print a line when it takes its time."""
-        after_silence(build, lambda: print(FIRST_USE, file=sys.stderr, flush=True))
+        announce_when_slow(build, lambda: print(FIRST_USE, file=sys.stderr, flush=True))
 
     def enter(self, name: str, stage: str) -> None:
         """Print the stage."""
-        print(f"{name}: {WORDS[stage]}", file=sys.stderr, flush=True)
+        print(f"{name}: {JUDGE_STAGES[stage]}", file=sys.stderr, flush=True)
 
 
 class LiveProgress:
@@ -63,17 +63,17 @@ class LiveProgress:
     def prepare(self, build: Callable[[], None]) -> None:
         """Show a line of its own when it takes its time, and remove it."""
         row = self.bars.add_task(FIRST_USE, total=None, visible=False)
-        after_silence(build, lambda: self.bars.update(row, visible=True))
+        announce_when_slow(build, lambda: self.bars.update(row, visible=True))
         self.bars.remove_task(row)
 
     def enter(self, name: str, stage: str) -> None:
         """Rewrite the candidate's line."""
-        self.bars.update(self.rows[name], description=f"{name}  {WORDS[stage]}")
+        self.bars.update(self.rows[name], description=f"{name}  {JUDGE_STAGES[stage]}")
 
 
-def after_silence(work: Callable[[], None], say: Callable[[], object]) -> None:
+def announce_when_slow(work: Callable[[], None], say: Callable[[], object]) -> None:
     """Do the work; call `say` once when it is not done after a moment."""
-    timer = threading.Timer(SILENT_S, say)
+    timer = threading.Timer(QUIET_S, say)
     timer.daemon = True
     timer.start()
     try:

@@ -1,27 +1,82 @@
-"""`cuda-llm run`: write, prove and speed up a kernel. Its options are those of `RunRequest`."""
+"""`cuda-llm run` and `cuda-llm resume`: work on a run in the foreground.
 
-from collections.abc import Iterator, Mapping, Sequence
+Options are those of `RunRequest`.
+"""
+
+import shlex
+import sys
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import redirect_stdout
 from dataclasses import fields
 from inspect import Parameter, Signature
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import typer
 
-from cuda_llm.cli.run_end import watch_to_the_end
-from cuda_llm.errors import UsageError
+from cuda_llm.errors import Interrupted, UsageError
 from cuda_llm.graph.request import RunOption, RunRequest, run_options, task_help
 from cuda_llm.search import Components
+
+if TYPE_CHECKING:
+    from cuda_llm.graph.runs.result import Result
+    from cuda_llm.traces.event_log import Observer
+    from cuda_llm.traces.run_folder import RunFolder
+
+NONE_PASSED = 1
+
+RunWork = Callable[["Observer"], Coroutine[Any, Any, object]]
+
+
+def run_in_foreground(folder: "RunFolder", work: RunWork, *, as_json: bool) -> int:
+    """Run the work, show progress and result. Returns 0: a kernel passed; 1: none did.
+
+    Raises Interrupted where the run can go on: after the first Ctrl-C, which lets everything end
+    (a second one does not wait), and before a review.
+    """
+    import asyncio
+
+    from cuda_llm.cli.run_progress import open_run_progress
+    from cuda_llm.graph.runs.result import read_result
+    from cuda_llm.traces.event_log import read_events
+
+    told = read_events(folder.events) if folder.events.exists() else ()
+    earlier = [one.event for one in told]
+    try:
+        # Stdout is for the result, whatever a user's own parts print.
+        with redirect_stdout(sys.stderr), open_run_progress(earlier) as observer:
+            asyncio.run(work(observer))
+    except KeyboardInterrupt:
+        if not folder.events.exists():
+            raise Interrupted("interrupted before the run began") from None
+    result = read_result(folder)
+    print_result(result, as_json=as_json)
+    if not result.finished:
+        go_on = f"go on with: cuda-llm resume {shlex.quote(str(folder.path))}"
+        raise Interrupted(f"{result.reason or 'interrupted'} in round {result.rounds}; {go_on}")
+    return 0 if result.best is not None else NONE_PASSED
+
+
+def print_result(result: "Result", *, as_json: bool) -> None:
+    """Print the result for a program or for a person."""
+    if as_json:
+        from cuda_llm.cli.run_output import run_document
+
+        typer.echo(run_document(result))
+    else:
+        from cuda_llm.cli.run_output import show_run
+
+        show_run(result)
 
 
 def run(as_json: bool, **given: Any) -> int:
     """Write kernels for a task, keep those that are right, and make the best one faster."""
-    from cuda_llm.graph.runs.settle import settle
+    from cuda_llm.graph.runs.resolve import resolve_request
     from cuda_llm.graph.runs.start import start as start_run
     from cuda_llm.traces.run_folder import RunFolder
 
-    request = settle(request_from(given))
-    return watch_to_the_end(
+    request = resolve_request(request_from(given))
+    return run_in_foreground(
         RunFolder(Path(request.out) / request.run_id),
         lambda watch: start_run(request, observers=[watch]),
         as_json=as_json,
@@ -106,3 +161,62 @@ def _parameter(name: str, annotation: Any, default: Any = Parameter.empty) -> Pa
 
 
 run.__signature__ = Signature(list(_parameters()))  # type: ignore[attr-defined]
+
+Option = typer.Option
+
+
+def resume(
+    run: Annotated[str, typer.Argument(help="Name of a run, its beginning, its folder, latest.")],
+    from_round: Annotated[
+        int | None,
+        Option(help="Fork: a new run that keeps the rounds up to this one.", metavar="K"),
+    ] = None,
+    edit_hints: Annotated[
+        bool, Option("--edit-hints", help="Fork with other hints: edit them in $EDITOR.")
+    ] = False,
+    hints: Annotated[
+        Path | None,
+        Option(help="Fork with the hints of this file instead of editing.", metavar="FILE"),
+    ] = None,
+    hint: Annotated[
+        list[str] | None, Option(help="Answer to --review: a hint to add. Repeatable.")
+    ] = None,
+    out: Annotated[
+        str, Option(help="Folder that holds runs.", show_default="traces/runs", metavar="DIR")
+    ] = "",
+    as_json: Annotated[
+        bool, Option("--json", help="One JSON document on stdout, nothing else.")
+    ] = False,
+) -> int:
+    """Go on with a run that was interrupted or killed, or fork one with other hints."""
+    from cuda_llm.graph.runs.start import resume as resume_run
+    from cuda_llm.traces.find import find_run
+
+    folder = find_run(run, Path(out).expanduser() if out else None)
+    if from_round is not None:
+        folder = fork_run(folder, from_round, edit=edit_hints, file=hints)
+    elif edit_hints or hints:
+        raise UsageError("--edit-hints and --hints fork a run; say from where with --from-round K")
+    answers = tuple(hint or ())
+    return run_in_foreground(
+        folder,
+        lambda watch: resume_run(folder, hints=answers, observers=[watch]),
+        as_json=as_json,
+    )
+
+
+def fork_run(folder: "RunFolder", round_: int, *, edit: bool, file: Path | None) -> "RunFolder":
+    """A new run that begins as this one up to a round, with its hints as the user wants them."""
+    import asyncio
+
+    from cuda_llm.cli.edit_hints import edit_hints, read_hints
+    from cuda_llm.graph.runs.fork import fork, hints_at
+
+    if edit and file is not None:
+        raise UsageError("--edit-hints and --hints exclude each other")
+    hints = asyncio.run(hints_at(folder, round_))
+    if file is not None:
+        hints = read_hints(file, round_)
+    elif edit:
+        hints = edit_hints(hints, folder.path)
+    return asyncio.run(fork(folder, round_, hints))

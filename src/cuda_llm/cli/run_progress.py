@@ -1,58 +1,180 @@
-"""Progress of a run on stderr: live on a terminal, one plain line an event that matters else."""
+"""Progress of a run on stderr: live on a terminal, one plain line an event that matters
+otherwise.
+"""
 
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from cuda_llm.cli.run_board import Board, best, told
-from cuda_llm.traces.chapter_text import say
+from cuda_llm.search import Attempt
 from cuda_llm.traces.events import (
     AgentFailed,
     AttemptJudged,
+    BaselineJudged,
     CandidateLate,
     ContestHeld,
     Event,
     IncumbentChosen,
     KernelInspected,
+    ModelCalled,
     ModelRetried,
     RoundBegan,
     RunFinished,
     RunInterrupted,
     RunStarted,
+    StageEntered,
+    StageLeft,
+    WinnerRemeasured,
 )
-from cuda_llm.traces.figures import plural, say_end, say_times_of
+from cuda_llm.traces.run_text import describe_duel
+from cuda_llm.traces.text import describe_end, describe_time_source, plural, tokens, us
 from cuda_llm.wording import printable
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
-    from cuda_llm.traces.recorder import Observer
+    from cuda_llm.traces.event_log import Observer
+
+RUN_STAGES = {
+    "generate": "generating",
+    "compile": "compiling",
+    "validate": "validating",
+    "profile": "profiling",
+}
+
+
+@dataclass
+class RunStatus:
+    """The state of a run, kept up by calling it with each event."""
+
+    rounds: int = 0
+    round: int = 0
+    doing: str = "starting"
+    """What the run does while no candidate is at work."""
+    rows: dict[str, str] = field(default_factory=dict)
+    """This round's candidates and where each of them is."""
+    attempts: dict[str, Attempt] = field(default_factory=dict)
+    best: Attempt | None = None
+    tokens: int = 0
+    usd: float | None = 0.0
+    """None as soon as one price is unknown."""
+    calls: int = 0
+    started_s: float = field(default_factory=time.monotonic)
+
+    def __call__(self, event: Event) -> None:
+        """Update the state by one event."""
+        match event:
+            case RunStarted(rounds=rounds):
+                self.rounds = rounds
+                self.doing = "timing the baseline"
+            case BaselineJudged():
+                self.doing = "writing briefs"
+            case RoundBegan(round=number, briefs=briefs, late=late):
+                self.round = number
+                self.rows = {name: "late" for name in late}
+                self.rows |= {brief.id: "waiting" for brief in briefs}
+            case StageEntered(candidate=name, stage=stage):
+                self.rows[name] = RUN_STAGES.get(stage, stage)
+            case StageLeft(candidate=name, outcome=outcome) if outcome not in {"ok", "PASSED"}:
+                self.rows[name] = outcome
+            case CandidateLate(candidate=name):
+                self.rows[name] = "late, joins the next round"
+            case AttemptJudged(attempt=attempt):
+                self.attempts[attempt.id] = attempt
+                self.rows[attempt.id] = outcome_text(attempt)
+            case ContestHeld(contender=name, incumbent=before):
+                self.rows[name] = f"timed beside {before}"
+            case IncumbentChosen(incumbent=incumbent):
+                self.best = self.attempts.get(incumbent or "", self.best)
+            case ModelCalled():
+                self.count(event)
+            case WinnerRemeasured():
+                self.doing = "finishing"
+            case _:
+                pass
+
+    def count(self, event: ModelCalled) -> None:
+        """Add what one call cost."""
+        self.calls += 1
+        self.tokens += event.input_tokens + event.output_tokens
+        unknown = self.usd is None or (event.usd is None and event.outcome == "ok")
+        self.usd = None if unknown else (self.usd or 0.0) + (event.usd or 0.0)
+
+    @property
+    def headline(self) -> str:
+        """Round, best so far and spend, in one line."""
+        where = f"round {self.round}/{self.rounds}" if self.round else self.doing
+        return f"{where}  {best_line(self.best)}  spent {self.spent}"
+
+    @property
+    def spent(self) -> str:
+        """Tokens and money where a model was asked, and time."""
+        parts = []
+        if self.calls:
+            money = "price unknown" if self.usd is None else f"${self.usd:.2f}"
+            parts += [f"{tokens(self.tokens)} tokens", money]
+        return ", ".join([*parts, duration(time.monotonic() - self.started_s)])
+
+
+def best_line(attempt: Attempt | None) -> str:
+    """Describe the fastest kernel so far beside the baseline."""
+    if attempt is None or not attempt.times_us:
+        return "no kernel has passed yet"
+    return f"best {time_text(attempt)} = {attempt.speedup or 0:.2f}x baseline ({attempt.id})"
+
+
+def outcome_text(attempt: Attempt) -> str:
+    """Describe a candidate's outcome in a few words."""
+    if not attempt.passed:
+        return attempt.code
+    return f"{time_text(attempt)}, {attempt.speedup or 0:.2f}x"
+
+
+def time_text(attempt: Attempt) -> str:
+    """Return the time at the largest size, with its unit."""
+    return us(attempt.times_us[-1])
+
+
+def duration(seconds: float) -> str:
+    """Spell seconds: `12 s`, `2 min 10 s`."""
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+def attempt_line(attempt: Attempt) -> str:
+    """Describe a candidate in one line of a log."""
+    what = attempt.idea or attempt.direction or str(attempt.kind)
+    why = "" if attempt.passed or not attempt.summary else f": {attempt.summary}"
+    return printable(f"{attempt.id}  {outcome_text(attempt)}{why}  ({what})")
+
 
 FRAMES_PER_S = 4
 
 
-class Plain:
+class PlainRunProgress:
     """Prints a line for each event that matters."""
 
     def __init__(self, earlier: Sequence[Event] = ()) -> None:
-        self.status = board_after(earlier)
+        self.status = status_after(earlier)
 
     def __call__(self, event: Event) -> None:
         """Print it."""
         self.status(event)
-        for line in lines(event, self.status):
+        for line in event_lines(event, self.status):
             print(printable(line), file=sys.stderr, flush=True)
 
 
-class Live:
+class LiveRunProgress:
     """Redraws the state of the run in place; important lines stay above it."""
 
     def __init__(self, earlier: Sequence[Event] = ()) -> None:
         from rich.console import Console
         from rich.live import Live as Screen
 
-        self.status = board_after(earlier)
+        self.status = status_after(earlier)
         self.screen = Screen(
             self, console=Console(stderr=True), refresh_per_second=FRAMES_PER_S, transient=True
         )
@@ -61,7 +183,7 @@ class Live:
         """Update the state; the screen redraws itself."""
         self.status(event)
         if isinstance(event, (IncumbentChosen, AgentFailed, ModelRetried)):
-            for line in lines(event, self.status):
+            for line in event_lines(event, self.status):
                 self.screen.console.print(printable(line), markup=False, highlight=False)
 
     def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> "RenderResult":
@@ -75,18 +197,18 @@ class Live:
         yield Columns(cells, padding=(0, 3))
 
 
-def lines(event: Event, status: Board) -> Iterator[str]:
+def event_lines(event: Event, status: RunStatus) -> Iterator[str]:
     """Yield the lines of a log for an event."""
     match event:
         case RunStarted(run_id=run, note=note, device=device, time_source=source, l2=l2):
             yield f"run {run}"
-            yield f"{say_times_of(source, l2)} on {device}"
+            yield f"{describe_time_source(source, l2)} on {device}"
             if note:
                 yield note
         case RoundBegan(round=number, briefs=briefs):
             yield f"round {number}/{status.rounds}: {plural(len(briefs), 'candidate')}"
         case AttemptJudged(attempt=attempt):
-            yield told(attempt)
+            yield attempt_line(attempt)
         case CandidateLate(candidate=name, stage=stage):
             yield f"{name}  is late ({stage}) and joins the next round"
         case ModelRetried(call=call, reason=reason, wait_s=wait_s):
@@ -94,22 +216,22 @@ def lines(event: Event, status: Board) -> Iterator[str]:
         case AgentFailed(agent=agent, error=error):
             yield f"agent {agent} failed and is left out: {error}"
         case ContestHeld(contender=name, incumbent=before):
-            yield f"{name} against {before}, timed in turn: {say(event)}"
+            yield f"{name} against {before}, timed in turn: {describe_duel(event)}"
         case KernelInspected(attempt=name, code=code) if code:
             yield f"{name} is not crowned: {code}"
         case IncumbentChosen(round=number, reason=reason):
-            yield f"round {number}/{status.rounds}: {best(status.best)}; {reason}"
+            yield f"round {number}/{status.rounds}: {best_line(status.best)}; {reason}"
         case RunInterrupted(reason=reason):
             yield f"stopped: {reason}"
         case RunFinished(reason=reason):
-            yield f"finished: {say_end(reason)}"
+            yield f"finished: {describe_end(reason)}"
         case _:
             pass
 
 
-def board_after(events: Sequence[Event]) -> Board:
+def status_after(events: Sequence[Event]) -> RunStatus:
     """Return the state of a run after these events."""
-    status = Board()
+    status = RunStatus()
     for event in events:
         status(event)
     return status
@@ -119,8 +241,8 @@ def board_after(events: Sequence[Event]) -> Board:
 def open_run_progress(earlier: Sequence[Event] = ()) -> "Iterator[Observer]":
     """Show a run while the context is open; `earlier` are the events before it was resumed."""
     if not sys.stderr.isatty():
-        yield Plain(earlier)
+        yield PlainRunProgress(earlier)
         return
-    live = Live(earlier)
+    live = LiveRunProgress(earlier)
     with live.screen:
         yield live

@@ -82,7 +82,7 @@ def check(
 
     from cuda_llm.cli.progress import open_progress
     from cuda_llm.tasks.loader import load_task
-    from cuda_llm.tools.devices.find import open_device
+    from cuda_llm.tools.open_device import open_device
     from cuda_llm.tools.validator.admissible import check_task
 
     task, chosen = load_task(folder), open_device(device)

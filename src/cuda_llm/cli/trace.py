@@ -1,17 +1,19 @@
-"""`cuda-llm trace`: what happened in a run."""
+"""`cuda-llm trace` and `cuda-llm export`: what happened in a run, and its best kernel as
+something to import.
+"""
 
 import json
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from cuda_llm.errors import UsageError
 
 if TYPE_CHECKING:
-    from cuda_llm.traces.summary import Summary
+    from cuda_llm.traces.history import Summary
 
 SCHEMA = 1
 PIPE_WIDTH = 200
@@ -33,7 +35,7 @@ def list_all(out: Out = None, as_json: AsJson = False) -> None:
     """List runs: task, device, how they stand, best so far, spend."""
     from cuda_llm.codec import encode
     from cuda_llm.traces.find import RUNS, list_runs
-    from cuda_llm.traces.summary import summarise
+    from cuda_llm.traces.history import summarise
 
     if out is not None and not out.is_dir():
         raise UsageError(f"{out}: no such folder; expected a folder of runs")
@@ -50,15 +52,15 @@ def list_all(out: Out = None, as_json: AsJson = False) -> None:
 def show(run: Run, out: Out = None, as_json: AsJson = False) -> None:
     """Tell a run as a story: what was tried, what came of it, and why the winner won."""
     from cuda_llm.traces.find import find_run
-    from cuda_llm.traces.story import tell
+    from cuda_llm.traces.run_text import describe_run
 
     found = find_run(run, out)
     found.read_run()
     if as_json:
         from cuda_llm.codec import encode
-        from cuda_llm.traces.summary import read_story, summarise
+        from cuda_llm.traces.history import read_history, summarise
 
-        _, trace = read_story(found)
+        _, trace = read_history(found)
         events = [
             {"seq": one.seq, "at": one.at, "kind": one.event.kind, **encode(one.event)}
             for one in trace.events
@@ -73,7 +75,7 @@ def show(run: Run, out: Out = None, as_json: AsJson = False) -> None:
         }
         typer.echo(json.dumps(whole, indent=2))
     else:
-        print_lines(tell(found))
+        print_lines(describe_run(found))
 
 
 @trace_app.command()
@@ -83,12 +85,12 @@ def candidate(
     out: Out = None,
 ) -> None:
     """Show one candidate: its brief, its reply, its verdict, its profile, its source."""
-    from cuda_llm.traces.candidate_text import tell_candidate
+    from cuda_llm.traces.candidate_text import describe_candidate
     from cuda_llm.traces.find import find_run
 
     found = find_run(run, out)
     found.read_run()
-    print_lines(tell_candidate(found, name))
+    print_lines(describe_candidate(found, name))
 
 
 def print_lines(lines: Iterable[str]) -> None:
@@ -119,15 +121,15 @@ def show_table(runs: "Iterable[Summary]") -> None:
         cells = (
             *(one.run_id, one.task, one.device, one.state),
             f"{one.rounds}/{one.planned_rounds}",
-            best(one),
-            spent(one),
+            best_cell(one),
+            spend_cell(one),
         )
         table.add_row(*(Text(printable(cell)) for cell in cells))
     # A pipe has no width of its own; wrapped cells would be of no use to what reads it.
     Console(width=None if sys.stdout.isatty() else PIPE_WIDTH).print(table)
 
 
-def best(run: "Summary") -> str:
+def best_cell(run: "Summary") -> str:
     """Spell the best kernel: `r2-c3 4.10x`, with `modelled` where it is."""
     if run.best is None:
         return "none yet" if run.state in ("running", "interrupted", "killed") else "none"
@@ -135,11 +137,47 @@ def best(run: "Summary") -> str:
     return f"{run.best} {run.speedup:.2f}x{modelled}" if run.speedup else run.best
 
 
-def spent(run: "Summary") -> str:
+def spend_cell(run: "Summary") -> str:
     """Spell tokens and money spent; empty where no model was asked."""
-    from cuda_llm.traces.figures import tokens
+    from cuda_llm.traces.text import tokens
 
     if not run.spend.calls:
         return ""
     money = "" if run.spend.usd is None else f" ${run.spend.usd:,.2f}"
     return f"{tokens(run.spend.input_tokens + run.spend.output_tokens)} tokens{money}"
+
+
+def export(
+    run: Run,
+    to: Annotated[
+        Literal["cu", "cupy", "torch"],
+        typer.Option(help="CUDA source with a Makefile, or a Python package."),
+    ] = "cu",
+    out: Annotated[
+        Path | None, typer.Option(help="Folder to write.", show_default="TASK_FORMAT")
+    ] = None,
+    runs: Annotated[
+        Path | None, typer.Option(help="Folder of runs.", show_default="traces/runs")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite what is there.")] = False,
+) -> None:
+    """Write the best kernel of a run with its proof, ready to be imported."""
+    from cuda_llm.traces.best import verify_command
+    from cuda_llm.traces.export.export import export as write
+    from cuda_llm.traces.export.winner import find_winner, proof_text
+    from cuda_llm.traces.find import find_run
+    from cuda_llm.wording import printable
+
+    winner = find_winner(find_run(run, runs))
+    folder = write(winner, to, out, force=force)
+    typer.echo(f"{folder}: {winner.task.name} for {USES[to]}")
+    for line in proof_text(winner):
+        typer.echo(f"  {printable(line)}")
+    typer.echo(f"  judge it again: cd {folder} && {printable(verify_command(winner.run))}")
+
+
+USES = {
+    "cu": "make, as libsolve.so and an example",
+    "cupy": "CuPy: import it as a package",
+    "torch": "PyTorch: import it as a package",
+}

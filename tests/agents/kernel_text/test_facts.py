@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cuda_llm.agents.kernel_text.code import blank_comments
-from cuda_llm.agents.kernel_text.facts import SourceFacts
-from cuda_llm.agents.kernel_text.signs import SIGNS
+from cuda_llm.agents.kernel_text.facts import TECHNIQUE_PATTERNS, SourceFacts
+from cuda_llm.agents.kernel_text.tokens import blank_comments
 from cuda_llm.agents.techniques.catalogue import CATALOGUE
 
 ROOT = Path(__file__).parents[3]
@@ -103,7 +102,7 @@ def test_a_plain_baseline_shows_no_advanced_technique(task: str) -> None:
 
 
 def test_sources_are_searched_for_the_signs_in_the_catalogue_and_no_others() -> None:
-    assert {one.shown_by for one in CATALOGUE if one.shown_by} == set(SIGNS)
+    assert {one.shown_by for one in CATALOGUE if one.shown_by} == set(TECHNIQUE_PATTERNS)
 
 
 @given(st.text(alphabet="if(){};<>/*\"\n aN_#%'\\", max_size=200))
@@ -113,5 +112,5 @@ def test_no_text_however_odd_is_too_much(text: str) -> None:
     assert all(1 <= block.first <= block.last <= lines for block in facts.blocks)
     assert all(1 <= found.line <= lines for found in facts.launches)
     assert all(1 <= found.line <= lines for found in facts.shared_arrays)
-    assert facts.uses <= set(SIGNS)
+    assert facts.uses <= set(TECHNIQUE_PATTERNS)
     assert blank_comments(text).count("\n") == text.count("\n")

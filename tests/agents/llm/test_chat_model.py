@@ -11,7 +11,7 @@ from model_server import Busy, ModelServer, Say
 from pydantic import SecretStr
 
 from cuda_llm.agents.llm.chat_model import RequestOptions, find_endpoint, open_chat_model
-from cuda_llm.agents.llm.desk import Desk
+from cuda_llm.agents.llm.client import ModelClient
 from cuda_llm.conversation import CallFailed, Reply
 from cuda_llm.errors import MissingError, UsageError
 
@@ -126,8 +126,8 @@ def test_another_refusal_does_not_end_json_mode() -> None:
     assert asked == [True, False, True, False]
 
 
-def desk_of(model: BaseChatModel) -> Desk:
-    return Desk(
+def desk_of(model: BaseChatModel) -> ModelClient:
+    return ModelClient(
         model=model, name="own", store=MemoryStore(), record=EventLog(), policy=QUICK, price=PRICE
     )
 

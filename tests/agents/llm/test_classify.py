@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cuda_llm.agents.llm.classify import classify_error, read_retry_after
+from cuda_llm.agents.llm.retry import classify_error, read_retry_after
 
 NOW = datetime(2026, 1, 31, 10, 0, tzinfo=UTC)
 

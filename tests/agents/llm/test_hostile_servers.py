@@ -10,9 +10,8 @@ from model_calls import MemoryStore, make_call
 from model_server import Answer, Busy, ModelServer, Raw, Say
 
 from cuda_llm.agents.llm.chat_model import RequestOptions, open_chat_model
-from cuda_llm.agents.llm.classify import classify_error
-from cuda_llm.agents.llm.desk import Desk
-from cuda_llm.agents.llm.retry import RetryPolicy
+from cuda_llm.agents.llm.client import ModelClient
+from cuda_llm.agents.llm.retry import RetryPolicy, classify_error
 from cuda_llm.conversation import CallFailed, Reply
 from cuda_llm.traces.events import Event
 
@@ -26,7 +25,7 @@ def ask(answer: Answer) -> tuple[Reply | CallFailed, list[Event], int]:
     with ModelServer(lambda _: answer) as server:
         options = RequestOptions(try_s=1.0)
         model = open_chat_model("scripted", base_url=server.base_url, key=KEY, options=options)
-        client = Desk(
+        client = ModelClient(
             model=model, name="scripted", store=MemoryStore(), record=told.append, policy=POLICY
         )
         came = asyncio.run(client(make_call("candidates/r1-c1")))

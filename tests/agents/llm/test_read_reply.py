@@ -7,9 +7,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from cuda_llm.agents.llm.read_reply import MOST_SOURCE, NO_CODE, read_reply
+from cuda_llm.agents.llm.generator import MOST_SOURCE, NO_CODE, read_reply
 from cuda_llm.conversation import Reply
-from cuda_llm.outcomes import NoCode
+from cuda_llm.failures import NoCode
 from cuda_llm.search import Draft
 
 KERNEL = """\

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from playbook_runs import PLAYBOOK, ask_round, at, bowl, brief, play, playbook_task
 
-from cuda_llm.agents.kernel_text.normal_form import normal_sha
+from cuda_llm.agents.kernel_text.tokens import normal_sha
 from cuda_llm.agents.playbook.generator import PlaybookGenerator
 from cuda_llm.agents.tunables.read import read_space
 from cuda_llm.errors import MissingError, TaskError
-from cuda_llm.outcomes import NoCode
+from cuda_llm.failures import NoCode
 from cuda_llm.search import Draft, Hint, Kind
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tasks.task import Task

@@ -1,11 +1,10 @@
 from itertools import islice
 
-from cuda_llm.agents.playbook.kernels import Kernels
+from cuda_llm.agents.playbook.kernels import TunableKernel
+from cuda_llm.agents.playbook.optuna_study import TriedPoint
 from cuda_llm.agents.playbook.search import History, propose
-from cuda_llm.agents.playbook.study import Tried
 from cuda_llm.agents.tunables.read import read_space
-from cuda_llm.agents.tunables.space import valid
-from cuda_llm.agents.tunables.tunable import Space
+from cuda_llm.agents.tunables.space import Space, is_valid
 
 LARGE = (
     "".join(f"#define T{n} 0  // tunable: 0 1 2 3 4 5 6 7\n" for n in range(8))
@@ -14,22 +13,22 @@ LARGE = (
 )
 
 
-def kernels_of(source: str) -> Kernels:
+def kernels_of(source: str) -> TunableKernel:
     space = read_space(source)
     assert isinstance(space, Space)
-    return Kernels(source, space)
+    return TunableKernel(source, space)
 
 
 def test_a_space_too_large_to_enumerate_is_searched_step_by_step_and_to_preferences_too() -> None:
     kernels = kernels_of(LARGE)
     best = {f"T{n}": 3 for n in range(8)}
     tried = [
-        Tried(point={**best, "T7": value}, score=None if value == 0 else -abs(value - 3) / 10)
+        TriedPoint(point={**best, "T7": value}, score=None if value == 0 else -abs(value - 3) / 10)
         for value in range(6)
     ]
     history = History(tried=tuple(tried), preferred=({"T3": 7},))
     points = list(islice(propose(kernels, history, "1"), 9))
-    assert all(valid(kernels.space, one) for one in points)
+    assert all(is_valid(kernels.space, one) for one in points)
     assert {**best, "T3": 7} in points
     changed = [sum(one[name] != best[name] for name in best) for one in points]
     assert changed.count(1) >= 3

@@ -5,10 +5,10 @@ from playbook_runs import PLAYBOOK, bowl
 from searches import EmptyArchive, attempt, situation
 
 from cuda_llm.agents.playbook.tuner import TunableTuner
+from cuda_llm.agents.protocols import Trial
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.tunables.read import read_space
-from cuda_llm.agents.tunables.tunable import Space
-from cuda_llm.agents.tuner import Trial
+from cuda_llm.agents.tunables.space import Space
 from cuda_llm.search import Attempt, Kind
 
 OTHER = "#define N 1  // tunable: 1 2 3\nint n = N;\n"

@@ -5,12 +5,12 @@ import re
 
 import pytest
 
-from cuda_llm.agents.prompting.known_names import KnownName, known_names, real_names
-from cuda_llm.outcomes import CompileFailed, Verdict
+from cuda_llm.agents.prompting.describe_kernel import KnownName, known_names, real_names
+from cuda_llm.failures import CompileFailed
+from cuda_llm.outcomes import Verdict
 from cuda_llm.tasks.loader import load_task
-from cuda_llm.tools.compiler.candidate import Compiled
-from cuda_llm.tools.compiler.compile import compile_candidate
-from cuda_llm.tools.compiler.request import compile_request
+from cuda_llm.tools.compiler.compile import compile_candidate, compile_request
+from cuda_llm.tools.device.candidate import Compiled
 
 SOLVE = """
 extern "C" void solve(const float* A, const float* B, float* C, int n)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cuda_llm.agents.llm.read_reply import NO_CODE
+from cuda_llm.agents.llm.generator import NO_CODE
 from cuda_llm.agents.prompting.templates import open_templates
 from cuda_llm.search import Components
 

@@ -8,7 +8,7 @@ from searches import situation
 
 from cuda_llm.agents.prompting.render import render_prompt
 from cuda_llm.agents.prompting.templates import VALUES, open_templates
-from cuda_llm.agents.prompting.trim import SECTIONS
+from cuda_llm.agents.prompting.token_budget import SECTIONS
 from cuda_llm.errors import UsageError
 from cuda_llm.search import Kind
 
@@ -33,7 +33,7 @@ def test_a_partial_is_replaced_everywhere(tmp_path: Path) -> None:
 
 
 def test_a_section_shown_twice_still_keeps_the_budget(tmp_path: Path) -> None:
-    from cuda_llm.agents.prompting.tokens import count_tokens
+    from cuda_llm.agents.prompting.token_budget import count_tokens
 
     (tmp_path / "first.j2").write_text("{{ task }}{{ host_code }}{{ host_code }}{{ hardware }}")
     told = brief(Kind.FIRST, history=())

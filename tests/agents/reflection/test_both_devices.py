@@ -10,21 +10,22 @@ import pytest
 from device_calls import run
 
 from cuda_llm.agents.kernel_text.facts import SourceFacts
-from cuda_llm.agents.reflection.diagnosis import Diagnosis, Scene
+from cuda_llm.agents.reflection.diagnosis import Diagnosis, FailureContext
 from cuda_llm.agents.reflection.failures import diagnose_failure
 from cuda_llm.facts import Replay
+from cuda_llm.failures import lacks_place, with_place, with_replay
 from cuda_llm.hardware_profiles.lookup import find_hardware
-from cuda_llm.outcomes import Verdict, lacks_place, with_place, with_replay
+from cuda_llm.outcomes import Verdict
 from cuda_llm.tasks.loader import load_task
-from cuda_llm.tools.compiler.candidate import Compiled
-from cuda_llm.tools.counters.findings import read_findings
+from cuda_llm.tools.cuda.call_log import CallLog
+from cuda_llm.tools.cuda.sanitizer import read_findings
+from cuda_llm.tools.cuda.verdicts import CallContext as Ending
+from cuda_llm.tools.cuda.verdicts import verdict_on_end
 from cuda_llm.tools.device import CallOptions, CallReport, Level
-from cuda_llm.tools.gpu.endings import Scene as Ending
-from cuda_llm.tools.gpu.endings import ending
-from cuda_llm.tools.gpu.protocol import Reply, ReplyFrame
-from cuda_llm.tools.gpu.report import CallLog
-from cuda_llm.tools.profiler.measured.launch_log import LaunchKind, LoggedLaunch
-from cuda_llm.tools.runner.process import Ended
+from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.profiler.launch_log import LaunchKind, LoggedLaunch
+from cuda_llm.tools.runner.protocol import Reply, ReplyFrame
+from cuda_llm.tools.runner.runner import Ended
 from cuda_llm.wording import describe
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
@@ -42,7 +43,7 @@ def source_of(bug: str) -> str:
 
 
 def diagnose(verdict: Verdict, source: str) -> Diagnosis:
-    scene = Scene(
+    scene = FailureContext(
         source=SourceFacts(source), task=load_task("vector_add"), hardware=find_hardware("H200")
     )
     found = diagnose_failure(verdict, scene)
@@ -86,7 +87,7 @@ def lost(number: int) -> Verdict:
     """What a GPU's runner says whose context is lost with this error."""
     words = ReplyFrame(reply=Reply.FAULTED, number=number)
     scene = Ending(log=LAUNCHED, limit_s=3.0, arena=range(1000, 2000))
-    return ending(Ended(status=0, final_reply=words, expired=False), scene)
+    return verdict_on_end(Ended(status=0, final_reply=words, expired=False), scene)
 
 
 @pytest.mark.parametrize(
@@ -215,5 +216,5 @@ def test_a_search_that_found_no_place_says_so() -> None:
 def test_a_host_part_that_dies_on_a_gpu_is_told_by_its_signal() -> None:
     words = ReplyFrame(reply=Reply.DIED, number=signal.SIGFPE)
     scene = Ending(log=LAUNCHED, limit_s=3.0, arena=range(1000, 2000))
-    verdict = ending(Ended(status=0, final_reply=words, expired=False), scene)
+    verdict = verdict_on_end(Ended(status=0, final_reply=words, expired=False), scene)
     assert diagnose(verdict, source_of("clean")).cause == "division by zero"

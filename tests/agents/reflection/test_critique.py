@@ -10,9 +10,9 @@ from reflection_scenes import BANK_CONFLICTS, DRAM, UNPADDED, ScriptedAsk, faile
 from searches import attempt
 
 from cuda_llm.agents.prompting.templates import open_templates
-from cuda_llm.agents.reflection.critique_reply import Critique, Unreadable, read_critique
+from cuda_llm.agents.protocols import Reflected
+from cuda_llm.agents.reflection.critique import Critique, Unreadable, read_critique
 from cuda_llm.agents.reflection.reflector import Reflection
-from cuda_llm.agents.reflector import Reflected
 from cuda_llm.agents.situation import Note, Plan, Situation
 from cuda_llm.conversation import CallFailed, Reply
 from cuda_llm.outcomes import InputMutated

@@ -9,48 +9,42 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cuda_llm.agents.kernel_text.facts import SourceFacts
-from cuda_llm.agents.reflection.diagnosis import Diagnosis, Scene
+from cuda_llm.agents.reflection.diagnosis import Diagnosis, FailureContext
 from cuda_llm.agents.reflection.failures import diagnose_failure
-from cuda_llm.facts import Access, ExceededLimit, Location
-from cuda_llm.hardware_profiles.lookup import find_hardware
-from cuda_llm.outcomes import (
+from cuda_llm.facts import ExceededLimit, Location, MemoryAccess, SourceSpot, ThreadSpot
+from cuda_llm.failures import (
     CompileFailed,
     DataRace,
     DeviceAssert,
     Diagnostic,
     Duplicate,
-    EmulatorUnsupported,
-    GuardOverwritten,
-    HostCrashed,
     IllegalAccess,
-    ImpossibleTime,
-    InfraFailed,
-    InputMutated,
     InvalidSync,
-    LateWrite,
-    LaunchFailed,
     LoadFailed,
     Misaligned,
     NoCode,
+    PolicyViolation,
+    TimedOut,
+    UninitialisedRead,
+)
+from cuda_llm.hardware_profiles.lookup import find_hardware
+from cuda_llm.outcomes import (
+    EmulatorUnsupported,
+    GuardOverwritten,
+    HostCrashed,
+    ImpossibleTime,
+    InfraFailed,
+    InputMutated,
+    LateWrite,
+    LaunchFailed,
     Nondeterministic,
     OutOfMemory,
     Passed,
-    PolicyViolation,
     Quarantined,
-    TimedOut,
-    UninitialisedRead,
     Verdict,
     WrongResult,
 )
-from cuda_llm.patterns import (
-    CaseKind,
-    CasePattern,
-    ElementKind,
-    ElementPattern,
-    Region,
-    RegionKind,
-)
-from cuda_llm.spots import SourceSpot, ThreadSpot
+from cuda_llm.patterns import CaseKind, CasePattern, ElementKind, ElementPattern, Region, RegionKind
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.compiler.build_faults import with_fault
 
@@ -86,7 +80,9 @@ def at(line: int) -> SourceSpot:
 
 
 def diagnose(verdict: Verdict, source: str = SOURCE) -> Diagnosis:
-    scene = Scene(source=SourceFacts(source), task=load_task("matrix_transpose"), hardware=RTX)
+    scene = FailureContext(
+        source=SourceFacts(source), task=load_task("matrix_transpose"), hardware=RTX
+    )
     found = diagnose_failure(verdict, scene)
     assert found is not None
     return found
@@ -99,7 +95,7 @@ PAST_INPUT = Location(
 
 def access(line: int, **fields: Any) -> IllegalAccess:
     given: dict[str, Any] = {"space": "global", "kind": "read", "bytes": 4, "location": PAST_INPUT}
-    return IllegalAccess(access=Access(**(given | fields)), thread=THREAD, spot=at(line))
+    return IllegalAccess(access=MemoryAccess(**(given | fields)), thread=THREAD, spot=at(line))
 
 
 def error(message: str, line: int = 4, tool: str = "nvcc") -> CompileFailed:
@@ -198,7 +194,7 @@ CAUSES: Mapping[str, tuple[Verdict, str]] = {
         "wild pointer",
     ),
     "an unaligned vector": (
-        Misaligned(access=Access(space="global", bytes=16), spot=at(9)),
+        Misaligned(access=MemoryAccess(space="global", bytes=16), spot=at(9)),
         "vector access",
     ),
     "a failed assertion": (
@@ -218,12 +214,12 @@ CAUSES: Mapping[str, tuple[Verdict, str]] = {
         "same word",
     ),
     "a half-filled tile": (
-        UninitialisedRead(access=Access(space="shared"), spot=at(11)),
+        UninitialisedRead(access=MemoryAccess(space="shared"), spot=at(11)),
         "partly filled tile",
     ),
     "an output that is added to": (
         UninitialisedRead(
-            access=Access(
+            access=MemoryAccess(
                 space="global", location=Location(relation="inside", owner="buffer", name="output")
             ),
             spot=at(15),
@@ -326,7 +322,7 @@ def test_every_kind_of_verdict_is_met() -> None:
     ],
 )
 def test_nothing_is_learned_where_the_kernel_is_not_to_blame(verdict: Verdict) -> None:
-    scene = Scene(source=SourceFacts(""), task=load_task("vector_add"), hardware=RTX)
+    scene = FailureContext(source=SourceFacts(""), task=load_task("vector_add"), hardware=RTX)
     assert diagnose_failure(verdict, scene) is None
 
 

@@ -8,13 +8,13 @@ from searches import attempt, situation
 from small_tasks import small_task
 
 from cuda_llm.agents.kernel_text.facts import SourceFacts
-from cuda_llm.agents.reflection.diagnosis import Scene
+from cuda_llm.agents.reflection.diagnosis import FailureContext
 from cuda_llm.agents.reflection.failures import diagnose_failure
 from cuda_llm.agents.reflection.slow_kernels import diagnose_speed
 from cuda_llm.outcomes import Passed, Verdict
-from cuda_llm.tools.devices.find import open_device
 from cuda_llm.tools.judge.device_bench import open_bench
 from cuda_llm.tools.judge.judge import judge
+from cuda_llm.tools.open_device import open_device
 
 ROOT = Path(__file__).parents[3]
 UNPADDED = "examples/kernels/transpose_unpadded.cu"
@@ -63,7 +63,7 @@ def verdicts() -> dict[str, Verdict]:
 @pytest.mark.parametrize("name", EXPECTED)
 def test_the_cause_is_found_with_its_line(verdicts: dict[str, Verdict], name: str) -> None:
     task = small_task("matrix_transpose")
-    scene = Scene(
+    scene = FailureContext(
         source=SourceFacts(source_of(name)), task=task, hardware=open_device("emulated").hardware
     )
     found = diagnose_failure(verdicts[name], scene)
@@ -79,7 +79,9 @@ def test_a_profile_of_a_real_kernel_gives_one_bottleneck(verdicts: dict[str, Ver
     assert verdict.profile is not None
     winner = attempt("r1-c1", 1.5, times_us=(400.0, 4100.0))
     found = situation(winner, incumbent="r1-c1")
-    scene = Scene(source=SourceFacts(source_of(UNPADDED)), task=found.task, hardware=found.hardware)
+    scene = FailureContext(
+        source=SourceFacts(source_of(UNPADDED)), task=found.task, hardware=found.hardware
+    )
     (one,) = diagnose_speed(found, winner, verdict.profile, scene)
     assert one.code == verdict.profile.bottlenecks[0].code
     assert one.text.startswith("Limited by ")

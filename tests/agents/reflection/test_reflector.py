@@ -5,22 +5,15 @@ import asyncio
 from reflection_scenes import BANK_CONFLICTS, UNPADDED, failed, judged, passed
 from searches import attempt
 
+from cuda_llm.agents.protocols import Reflected
 from cuda_llm.agents.reflection.reflector import Reflection
-from cuda_llm.agents.reflector import Reflected
 from cuda_llm.agents.situation import Situation
-from cuda_llm.agents.strategies.briefs import newest
+from cuda_llm.agents.strategies.briefs import newest_hints
 from cuda_llm.codec import decode, encode
-from cuda_llm.facts import Access
-from cuda_llm.outcomes import (
-    CompileFailed,
-    Diagnostic,
-    Duplicate,
-    InfraFailed,
-    NoCode,
-    UninitialisedRead,
-)
+from cuda_llm.facts import MemoryAccess, SourceSpot
+from cuda_llm.failures import CompileFailed, Diagnostic, Duplicate, NoCode, UninitialisedRead
+from cuda_llm.outcomes import InfraFailed
 from cuda_llm.search import Hint
-from cuda_llm.spots import SourceSpot
 
 UNDEFINED = CompileFailed(
     reason='identifier "lane" is undefined',
@@ -82,13 +75,13 @@ def test_a_failure_of_an_earlier_round_is_counted_on() -> None:
     (hint,) = reflect(situation).error_hints
     assert hint.times == 3
     assert hint.text.startswith("Seen 3 times so far (lately r2-c1). ")
-    assert newest((earlier, hint)) == (hint,)
+    assert newest_hints((earlier, hint)) == (hint,)
 
 
 def test_newest_keeps_what_different_people_say() -> None:
     user = Hint(round=0, about="", code="USER", text="stay simple", by="user")
     other = Hint(round=0, about="", code="USER", text="no atomics", by="user")
-    assert newest((user, other)) == (user, other)
+    assert newest_hints((user, other)) == (user, other)
 
 
 def test_hints_stay_few() -> None:
@@ -143,7 +136,7 @@ def test_tunables_of_others_and_of_repeats_are_not_looked_at() -> None:
 
 def test_a_failed_playbook_kernel_is_not_quoted() -> None:
     verdict = UninitialisedRead(
-        access=Access(space="shared", kind="read"),
+        access=MemoryAccess(space="shared", kind="read"),
         spot=SourceSpot(file="solve.cu", line=9, text="x = tile[i];"),
     )
     one = failed("r1-c1", verdict, written_by="playbook")

@@ -10,22 +10,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 from searches import attempt, situation
 
-from cuda_llm.agents.limit import share_of_limit
-from cuda_llm.agents.researcher.instructions import find_instructions
-from cuda_llm.agents.researcher.occupancy_corners import find_corners
-from cuda_llm.agents.researcher.provenance import find_unknowns
-from cuda_llm.agents.researcher.research import hardware_research
-from cuda_llm.agents.researcher.tiles import item_bytes
-from cuda_llm.agents.researcher.timed_sizes import find_roofs
-from cuda_llm.agents.seam import Contribution
+from cuda_llm.agents.limits import share_of_limit
+from cuda_llm.agents.protocols import Contribution
+from cuda_llm.agents.researcher.on_chip import item_bytes, occupancy_facts
+from cuda_llm.agents.researcher.research import (
+    hardware_research,
+    instruction_facts,
+    provenance_facts,
+)
+from cuda_llm.agents.researcher.rooflines import roofline_facts
 from cuda_llm.agents.situation import Situation
 from cuda_llm.capabilities import Capabilities
 from cuda_llm.codec import decode, encode
 from cuda_llm.hardware_profiles.lookup import find_hardware, list_hardware
 from cuda_llm.hardware_profiles.occupancy import occupancy
-from cuda_llm.tasks.dtypes import CTYPES
-from cuda_llm.tasks.least_time import least_time, usable_precision
 from cuda_llm.tasks.loader import load_task
+from cuda_llm.tasks.sizes import least_time, usable_precision
+from cuda_llm.tasks.task import CTYPES
 
 GPU = Capabilities(measures_time=True, bench_sizes=True)
 
@@ -63,7 +64,7 @@ def test_every_task_on_every_gpu_is_researched(task: str, hardware: Any) -> None
 
 
 def test_the_roofline_of_each_timed_size_is_told() -> None:
-    found = find_roofs(before_anything())
+    found = roofline_facts(before_anything())
     rows = found.data
     assert [row["dims"]["rows"] for row in rows] == [512, 1024, 2048]
     # 2 x 4 bytes x 2048^2 over 1,008 GB/s
@@ -73,7 +74,7 @@ def test_the_roofline_of_each_timed_size_is_told() -> None:
 
 
 def test_a_compute_bound_task_is_told_so() -> None:
-    (*_, largest) = find_roofs(
+    (*_, largest) = roofline_facts(
         before_anything("matrix_multiplication", hardware=H200, capabilities=GPU)
     ).data
     assert (largest["bound"], largest["precision"]) == ("compute", "fp32")
@@ -81,21 +82,21 @@ def test_a_compute_bound_task_is_told_so() -> None:
 
 def test_what_the_baseline_reaches_is_told_once_it_was_timed() -> None:
     timed = replace(situation(), baseline_us=(100.0, 200.0))
-    rows = find_roofs(timed).data
+    rows = roofline_facts(timed).data
     assert rows[0]["baseline_share"] == pytest.approx(rows[0]["attainable_us"] / 100.0)
-    assert "the baseline reaches" in find_roofs(timed).decision
-    assert "baseline" not in find_roofs(before_anything()).decision
+    assert "the baseline reaches" in roofline_facts(timed).decision
+    assert "baseline" not in roofline_facts(before_anything()).decision
 
 
 def test_the_cost_of_a_launch_is_told_where_sizes_are_small() -> None:
-    assert any("A launch costs" in line for line in find_roofs(before_anything()).lines)
+    assert any("A launch costs" in line for line in roofline_facts(before_anything()).lines)
     large = before_anything(capabilities=GPU)
-    assert not any("A launch costs" in line for line in find_roofs(large).lines)
+    assert not any("A launch costs" in line for line in roofline_facts(large).lines)
 
 
 @pytest.mark.parametrize("hardware", list_hardware(), ids=lambda one: one.slug)
 def test_occupancy_corners_are_corners(hardware: Any) -> None:
-    for row in find_corners(before_anything(hardware=hardware)).data:
+    for row in occupancy_facts(before_anything(hardware=hardware)).data:
 
         def of(registers: int, shared: int, threads: int = row["threads"]) -> float:
             return occupancy(
@@ -113,8 +114,8 @@ def test_occupancy_corners_are_corners(hardware: Any) -> None:
 
 
 def test_the_emulated_device_is_told_to_lack_what_it_cannot_execute() -> None:
-    emulated = find_instructions(before_anything(hardware=H200))
-    measured = find_instructions(before_anything(hardware=H200, capabilities=GPU))
+    emulated = instruction_facts(before_anything(hardware=H200))
+    measured = instruction_facts(before_anything(hardware=H200, capabilities=GPU))
     assert "tensor cores" in emulated.data["refused"]
     assert any("TMA" in name for name in emulated.data["refused"])
     assert measured.data["refused"] == []
@@ -122,15 +123,15 @@ def test_the_emulated_device_is_told_to_lack_what_it_cannot_execute() -> None:
 
 
 def test_instructions_follow_the_compute_capability() -> None:
-    turing = find_instructions(before_anything(hardware=find_hardware("GTX 1660 SUPER"))).data
+    turing = instruction_facts(before_anything(hardware=find_hardware("GTX 1660 SUPER"))).data
     assert any("cp.async" in name for name in turing["missing"])
-    ampere = find_instructions(before_anything()).data
+    ampere = instruction_facts(before_anything()).data
     assert any("cp.async" in name for name in ampere["usable"])
     assert any("wgmma" in name for name in ampere["missing"])
 
 
 def test_what_nobody_measured_here_is_marked() -> None:
-    found = find_unknowns(before_anything())
+    found = provenance_facts(before_anything())
     assert found.data["DRAM bandwidth"] == "published"
     assert found.data["cost of a launch"] == "estimated"
     assert "cost of a launch" in found.lines[0]
@@ -142,14 +143,16 @@ def test_a_probe_s_figures_count_as_measured() -> None:
     ampere = before_anything().hardware
     keys = "peaks.dram_gb_s, boost_clock_mhz, model.dram_efficiency, model.launch_us, l2_bytes"
     probed = replace(ampere, sources={keys: "cuda-llm hardware probe, this machine"})
-    found = find_unknowns(before_anything(hardware=probed, capabilities=GPU))
+    found = provenance_facts(before_anything(hardware=probed, capabilities=GPU))
     assert set(found.data.values()) == {"measured"}
     assert (found.lines, found.decision) == ((), "")
 
 
 def test_a_figure_without_a_source_is_said_to_have_none() -> None:
     bare = replace(before_anything().hardware, sources={})
-    assert set(find_unknowns(before_anything(hardware=bare)).data.values()) == {"of unknown origin"}
+    assert set(provenance_facts(before_anything(hardware=bare)).data.values()) == {
+        "of unknown origin"
+    }
 
 
 @pytest.mark.parametrize("dtype", CTYPES)

@@ -1,6 +1,6 @@
 from searches import attempt, situation
 
-from cuda_llm.agents.strategies.fsr import Fsr
+from cuda_llm.agents.strategies.builtin import Fsr
 from cuda_llm.search import Components, Hint, Kind
 
 FSR = Fsr()

@@ -4,10 +4,8 @@ from pathlib import Path
 import pytest
 from searches import attempt, situation
 
-from cuda_llm.agents.strategies.best_of_n import BestOfN
-from cuda_llm.agents.strategies.find import SHIPPED, find_strategy
-from cuda_llm.agents.strategies.fsr_paper import FsrPaper
-from cuda_llm.agents.strategy import Strategy
+from cuda_llm.agents.protocols import Strategy
+from cuda_llm.agents.strategies.builtin import BUILTIN_STRATEGIES, BestOfN, FsrPaper, find_strategy
 from cuda_llm.errors import UsageError
 from cuda_llm.search import Components, Hint, Kind
 
@@ -69,7 +67,7 @@ def test_best_of_n_keeps_the_best_ever_and_uses_its_whole_budget() -> None:
     assert BestOfN().stop(now) == ""
 
 
-@pytest.mark.parametrize("name", SHIPPED)
+@pytest.mark.parametrize("name", BUILTIN_STRATEGIES)
 def test_every_shipped_strategy_is_found_by_its_own_name(name: str) -> None:
     assert find_strategy(name).name == name
 

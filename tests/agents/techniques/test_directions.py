@@ -8,14 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cuda_llm.agents.situation import Plan, Situation
-from cuda_llm.agents.techniques.catalogue import CATALOGUE
-from cuda_llm.agents.techniques.changes import CHANGES
+from cuda_llm.agents.techniques.catalogue import CATALOGUE, CHANGES, STRUCTURES
 from cuda_llm.agents.techniques.directions import directions
-from cuda_llm.agents.techniques.structures import STRUCTURES
-from cuda_llm.agents.techniques.work import Work, work_of
+from cuda_llm.agents.techniques.technique import Work, work_of
 from cuda_llm.capabilities import Capabilities
+from cuda_llm.failures import NoCode
 from cuda_llm.hardware_profiles.lookup import find_hardware
-from cuda_llm.outcomes import NoCode, Passed, Verdict
+from cuda_llm.outcomes import Passed, Verdict
 from cuda_llm.profile import Bottleneck, Profile
 from cuda_llm.search import Attempt, Components, HardwareContext, Kind
 from cuda_llm.tasks.loader import load_task

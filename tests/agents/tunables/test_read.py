@@ -1,7 +1,7 @@
 import pytest
 
 from cuda_llm.agents.tunables.read import read_space
-from cuda_llm.agents.tunables.tunable import Misdeclared, Preference, Space, Tunable
+from cuda_llm.agents.tunables.space import HintPreference, InvalidDeclaration, Space, Tunable
 
 GOOD = "#define TILE 16  // tunable: 8 16 32\n"
 
@@ -20,7 +20,7 @@ def test_a_space_is_read_from_its_comments() -> None:
             Tunable(name="SKEW", default=-1, values=(-1, 0, 1)),
         ),
         conditions=("TILE * SKEW <= 1024 and TILE > 8",),
-        preferences=(Preference(code="bank_conflicts", values={"SKEW": 1, "TILE": 32}),),
+        preferences=(HintPreference(code="bank_conflicts", values={"SKEW": 1, "TILE": 32}),),
     )
 
 
@@ -64,7 +64,7 @@ def test_what_only_looks_like_a_declaration_is_none(source: str) -> None:
 )
 def test_a_bad_declaration_is_told_with_its_line(source: str, line: int, reason: str) -> None:
     found = read_space(source)
-    assert isinstance(found, Misdeclared)
+    assert isinstance(found, InvalidDeclaration)
     assert found.line == line
     assert reason in found.reason
     assert str(found) == f"line {line}: {found.reason}"
@@ -73,5 +73,5 @@ def test_a_bad_declaration_is_told_with_its_line(source: str, line: int, reason:
 def test_more_tunables_than_a_search_can_use_are_refused() -> None:
     source = "".join(f"#define A{n} 1  // tunable: 1 2\n" for n in range(40))
     found = read_space(source)
-    assert isinstance(found, Misdeclared)
+    assert isinstance(found, InvalidDeclaration)
     assert found.line == 33

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tunable_sources import points, sources
 
-from cuda_llm.agents.kernel_text.normal_form import normal_sha
+from cuda_llm.agents.kernel_text.tokens import normal_sha
 from cuda_llm.agents.tunables.read import read_space
-from cuda_llm.agents.tunables.tunable import Point, Space
+from cuda_llm.agents.tunables.space import Point, Space
 from cuda_llm.agents.tunables.write import write_point
 
 KERNEL = """\

@@ -8,11 +8,10 @@ from gpu_drivers import attributes_of, build_driver
 from gpu_world import install_cupy, install_nvml
 
 from cuda_llm.cli.doctor import lift_quarantine
-from cuda_llm.cli.doctor_gpu import gpu_findings
-from cuda_llm.cli.finding import Finding
+from cuda_llm.cli.doctor_gpu import DoctorCheck, gpu_checks
 from cuda_llm.errors import UsageError
 from cuda_llm.hardware_profiles.lookup import find_hardware
-from cuda_llm.tools.referee.quarantine import list_quarantined, put_in_quarantine
+from cuda_llm.tools.cuda.lease import list_quarantined, put_in_quarantine
 
 H200 = attributes_of(find_hardware("NVIDIA H200"))
 QUIET = {"uuid": H200.uuid, "display": 0, "utilisation": 0, "free_bytes": 9 << 30, "processes": []}
@@ -23,12 +22,12 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_LLM_CACHE", str(tmp_path / "cache"))
 
 
-def by_name(findings: list[Finding], what: str) -> list[Finding]:
+def by_name(findings: list[DoctorCheck], what: str) -> list[DoctorCheck]:
     return [one for one in findings if one.what == what]
 
 
 def test_without_a_driver_the_mend_is_told_and_nothing_needed_lacks(tmp_path: Path) -> None:
-    (finding,) = gpu_findings(str(tmp_path / "libcuda.so.1"))
+    (finding,) = gpu_checks(str(tmp_path / "libcuda.so.1"))
     assert finding.found.startswith("no CUDA driver")
     assert "install NVIDIA's driver" in finding.mend
     assert not finding.needed
@@ -38,7 +37,7 @@ def test_without_cupy_and_nvml_each_gpu_is_told_with_the_mends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install_nvml(tmp_path, monkeypatch)
-    findings = gpu_findings(build_driver(tmp_path, H200, count=2))
+    findings = gpu_checks(build_driver(tmp_path, H200, count=2))
     assert by_name(findings, "driver")[0].found == "(CUDA 13.0)"
     assert "cuda-llm[gpu]" in by_name(findings, "cupy")[0].mend
     assert "Driver Not Loaded" in by_name(findings, "nvml")[0].found
@@ -49,7 +48,7 @@ def test_company_is_less_than_there_could_be(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install_nvml(tmp_path, monkeypatch, QUIET | {"display": 1})
-    findings = by_name(gpu_findings(build_driver(tmp_path, H200)), "cuda:0")
+    findings = by_name(gpu_checks(build_driver(tmp_path, H200)), "cuda:0")
     assert findings[0].found == "NVIDIA H200: it drives a display"
     assert "name another GPU" in findings[0].mend
 
@@ -60,7 +59,7 @@ def test_a_gpu_in_quarantine_is_not_asked_and_can_be_let_out(
     install_cupy(tmp_path, monkeypatch)
     install_nvml(tmp_path, monkeypatch, QUIET)
     put_in_quarantine(H200.uuid, "cuda:0", "7 known words were wrong")
-    (finding,) = by_name(gpu_findings(build_driver(tmp_path, H200)), "cuda:0")
+    (finding,) = by_name(gpu_checks(build_driver(tmp_path, H200)), "cuda:0")
     assert "7 known words were wrong" in finding.found
     assert "cuda-llm doctor --lift cuda:0" in finding.mend
     assert lift_quarantine("cuda:0") == 0
@@ -71,7 +70,7 @@ def test_a_gpu_in_quarantine_is_not_asked_and_can_be_let_out(
 
 def test_a_quarantine_is_told_when_the_driver_does_not_answer_either(tmp_path: Path) -> None:
     put_in_quarantine(H200.uuid, "cuda:0", "it is gone")
-    first, second = gpu_findings(build_driver(tmp_path, H200, init_result=999))
+    first, second = gpu_checks(build_driver(tmp_path, H200, init_result=999))
     assert "it is gone" in first.found
     assert "CUresult 999" in second.found
 
@@ -89,7 +88,7 @@ def test_an_nvcc_too_old_for_the_gpu_is_told(
     install_cupy(tmp_path, monkeypatch)
     install_nvml(tmp_path, monkeypatch, QUIET)
     gpu = replace(attributes_of(find_hardware("NVIDIA N1")), name="NVIDIA N1")
-    findings = by_name(gpu_findings(build_driver(tmp_path, gpu)), "cuda:0")
+    findings = by_name(gpu_checks(build_driver(tmp_path, gpu)), "cuda:0")
     assert any("knows no sm_990a" in one.found for one in findings)
 
 
@@ -99,6 +98,6 @@ def test_a_gpu_that_cannot_be_opened_is_told_with_what_it_lacks(
     """Here CuPy can be found, but not imported."""
     install_cupy(tmp_path, monkeypatch)
     install_nvml(tmp_path, monkeypatch, QUIET)
-    *_, last = by_name(gpu_findings(build_driver(tmp_path, H200)), "cuda:0")
+    *_, last = by_name(gpu_checks(build_driver(tmp_path, H200)), "cuda:0")
     assert (last.found, last.mend) == ("CuPy", "pip install 'cuda-llm[gpu]'")
     assert not last.needed

@@ -5,7 +5,7 @@ from pathlib import Path
 import jsonschema
 from commands import Command
 
-from cuda_llm.cli.evaluate_json import CERTAINTY
+from cuda_llm.cli.evaluate_output import CERTAINTY
 from cuda_llm.profile import SizeTime
 
 ROOT = Path(__file__).parents[3]

@@ -9,14 +9,13 @@ import pytest
 from corpus import FIXTURES, ROOT
 from measured_runs import measuring_device
 
-from cuda_llm.cli.evaluate import inspect_all, with_findings
-from cuda_llm.cli.evaluate_json import document
-from cuda_llm.cli.evaluate_view import inspected_rows
+from cuda_llm.cli.evaluate import inspect_all, with_inspection
+from cuda_llm.cli.evaluate_output import evaluate_document, inspected_rows
 from cuda_llm.outcomes import Passed
 from cuda_llm.profile import Profile, SizeTime
 from cuda_llm.tasks.loader import load_task
-from cuda_llm.tools.compiler.candidate import Compiled
-from cuda_llm.tools.judge.judged import Judged
+from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.judge.judge import Judged
 from cuda_llm.tools.judge.steps import compile_source
 
 TASK = load_task("histogram")
@@ -39,12 +38,12 @@ def accepted() -> Judged:
 
 def test_what_the_emulated_device_finds_is_the_verdict(accepted: Judged) -> None:
     looked = asyncio.run(inspect_all(TASK, DEVICE, [accepted]))
-    judged = with_findings(TASK, DEVICE, accepted, looked[0])
+    judged = with_inspection(TASK, DEVICE, accepted, looked[0])
     assert judged.verdict.code == "DATA_RACE"
     said = [line for _, line in inspected_rows(looked[0])]
     assert "the emulated device found DATA_RACE at a small size" in said
-    written = json.loads(document(TASK, DEVICE, [judged], looked))
+    written = json.loads(evaluate_document(TASK, DEVICE, [judged], looked))
     jsonschema.validate(written, SCHEMA)
     assert written["results"][0]["inspection"]["fault"] == "DATA_RACE"
     clean = replace(looked[0], emulated=None)
-    assert with_findings(TASK, DEVICE, accepted, clean).verdict.code == "PASSED"
+    assert with_inspection(TASK, DEVICE, accepted, clean).verdict.code == "PASSED"

@@ -6,17 +6,17 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from cuda_llm.cli.evaluate_view import (
+from cuda_llm.cli.evaluate_output import (
     isolation_rows,
+    print_table,
     profile_rows,
-    show_table,
-    timed,
+    time_text,
     without_common_folder,
 )
 from cuda_llm.cli.progress import LiveProgress
-from cuda_llm.outcomes import LoadFailed
+from cuda_llm.failures import LoadFailed
 from cuda_llm.profile import Profile, SizeTime
-from cuda_llm.tools.judge.judged import Judged
+from cuda_llm.tools.judge.judge import Judged
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_a_file_name_is_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
     judged = [
         Judged(name=name, verdict=LoadFailed(detail="")) for name in ("[red]a.cu", "[/b]b.cu")
     ]
-    show_table(judged)
+    print_table(judged)
     shown = capsys.readouterr().out
     assert "[red]a.cu" in shown
     assert "[/b]b.cu" in shown
@@ -73,21 +73,21 @@ MEASURED = SizeTime(
 
 
 def test_a_measured_time_stands_with_its_doubt_and_the_interval_of_its_factor() -> None:
-    assert timed(MEASURED) == (
+    assert time_text(MEASURED) == (
         "31.2 us ±0.4%   baseline 88.0 us ±0.3%   2.82x faster (2.80 to 2.84)"
     )
 
 
 def test_what_the_measurement_calls_a_tie_is_one_whatever_the_quotient() -> None:
     tie = replace(MEASURED, outcome="tie", paired_speedup=1.2, speedup_low=0.98, speedup_high=1.41)
-    assert timed(tie).endswith("a tie (0.98 to 1.41)")
+    assert time_text(tie).endswith("a tie (0.98 to 1.41)")
 
 
 def test_a_small_difference_beyond_doubt_is_told() -> None:
     slower = replace(
         MEASURED, outcome="slower", paired_speedup=0.98, speedup_low=0.975, speedup_high=0.985
     )
-    assert timed(slower).endswith("1.02x slower (1.02 to 1.03)")
+    assert time_text(slower).endswith("1.02x slower (1.02 to 1.03)")
 
 
 def test_what_kept_a_runner_in_is_told_of_every_kernel_that_ran_on_a_gpu() -> None:
@@ -106,8 +106,8 @@ def test_what_the_gpu_did_meanwhile_is_told_where_it_was_read() -> None:
 
 def test_the_hosts_part_and_what_else_must_be_known_are_told() -> None:
     host = replace(MEASURED, time_class="host-inclusive", note="the baseline was measured earlier")
-    assert "±0.4% (host-inclusive)" in timed(host)
-    assert timed(host).endswith("; the baseline was measured earlier")
+    assert "±0.4% (host-inclusive)" in time_text(host)
+    assert time_text(host).endswith("; the baseline was measured earlier")
 
 
 @pytest.mark.parametrize(
@@ -115,4 +115,4 @@ def test_the_hosts_part_and_what_else_must_be_known_are_told() -> None:
 )
 def test_modelled_times_within_a_tenth_are_a_tie(speedup: float, said: str) -> None:
     size = SizeTime(dims={}, time_us=100.0, baseline_us=100.0 * speedup, source="modelled")
-    assert timed(size) == f"100.0 us   baseline {100 * speedup:.1f} us   {said}"
+    assert time_text(size) == f"100.0 us   baseline {100 * speedup:.1f} us   {said}"

@@ -10,8 +10,8 @@ import jsonschema
 import pytest
 from commands import Command, Ran
 
+from cuda_llm.traces.event_log import read_events
 from cuda_llm.traces.events import RunForked, RunInterrupted, RunResumed, RunStarted
-from cuda_llm.traces.read import read_events
 from cuda_llm.traces.run_folder import RunFolder
 
 ROOT = Path(__file__).parents[3]

@@ -7,8 +7,13 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from cuda_llm.cli.run_board import Board, duration
-from cuda_llm.cli.run_progress import Live, Plain, lines
+from cuda_llm.cli.run_progress import (
+    LiveRunProgress,
+    PlainRunProgress,
+    RunStatus,
+    duration,
+    event_lines,
+)
 from cuda_llm.search import Attempt, Brief, Kind
 from cuda_llm.traces.events import (
     AttemptJudged,
@@ -68,19 +73,19 @@ CALL = ModelCalled(
 CHOSEN = IncumbentChosen(round=1, before=None, incumbent="r1-c1", reason="it is the first")
 
 
-def after(events: Sequence[Event]) -> Board:
-    status = Board()
+def after(events: Sequence[Event]) -> RunStatus:
+    status = RunStatus()
     for event in events:
         status(event)
     return status
 
 
 def log(events: Sequence[Event]) -> str:
-    status = Board()
+    status = RunStatus()
     said: list[str] = []
     for event in events:
         status(event)
-        said += lines(event, status)
+        said += event_lines(event, status)
     return "\n".join(said)
 
 
@@ -97,7 +102,7 @@ def test_the_headline_says_round_best_and_spend() -> None:
 
 
 def test_a_resumed_run_is_shown_from_where_it_stood(capsys: pytest.CaptureFixture[str]) -> None:
-    show = Plain([*ROUND, judged(1), CHOSEN])
+    show = PlainRunProgress([*ROUND, judged(1), CHOSEN])
     show(replace(CHOSEN, round=2, before="r1-c1", reason="r1-c1 stays"))
     said = capsys.readouterr().err
     assert said == "round 2/5: best 41.0 us = 2.50x baseline (r1-c1); r1-c1 stays\n"
@@ -126,7 +131,7 @@ def test_a_log_says_what_matters_and_nothing_else() -> None:
 
 
 def test_a_terminal_shows_the_status_and_no_markup_of_strangers() -> None:
-    live = Live()
+    live = LiveRunProgress()
     for event in (*ROUND, StageEntered(candidate="r1-c1", stage="[red]odd")):
         live(event)
     console = Console(width=100)

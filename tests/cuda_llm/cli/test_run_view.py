@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cuda_llm.agents.llm.budget import Spent
-from cuda_llm.cli.run_view import rows, show_run
+from cuda_llm.cli.run_output import report_rows, show_run
 from cuda_llm.graph.runs.result import Result
 from cuda_llm.search import Attempt, Kind
 
@@ -52,7 +52,7 @@ def finished(best: Attempt | None, *attempts: Attempt) -> Result:
 
 def shown(best: Attempt | None, *attempts: Attempt) -> str:
     run = finished(best, *attempts)
-    return "\n".join(f"{label}: {text}" for label, text in rows(run))
+    return "\n".join(f"{label}: {text}" for label, text in report_rows(run))
 
 
 def test_a_measured_result_says_what_l2_held(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 SCRIPT = """
 import os, signal, sys
-from cuda_llm.cli.tempdir import find_tempdir
+from cuda_llm.cli.app import find_tempdir
 
 def watch(event, arguments):
     if event == "open" and str(arguments[0]).startswith(os.environ["TMPDIR"]):

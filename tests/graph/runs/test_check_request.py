@@ -7,7 +7,7 @@ import pytest
 
 from cuda_llm.errors import UsageError
 from cuda_llm.graph.request import RunRequest
-from cuda_llm.graph.runs.check_request import check_request
+from cuda_llm.graph.runs.resolve import check_request
 
 
 def complaint(**asked: Any) -> str:

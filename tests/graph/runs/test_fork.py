@@ -8,11 +8,9 @@ import pytest
 from run_starts import asked, events, parts
 
 from cuda_llm.errors import UsageError
-from cuda_llm.graph.runs.fork import fork, hints_at
-from cuda_llm.graph.runs.hints_file import Hints
+from cuda_llm.graph.runs.fork import Hints, fork, hints_at
 from cuda_llm.graph.runs.result import Result, read_result
-from cuda_llm.graph.runs.resume import resume
-from cuda_llm.graph.runs.start import start
+from cuda_llm.graph.runs.start import resume, start
 from cuda_llm.search import Hint
 from cuda_llm.traces.events import RoundBegan, RunForked, RunStarted
 from cuda_llm.traces.run_folder import RunFolder

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cuda_llm.errors import UsageError
-from cuda_llm.graph.runs.hints_file import Hints, from_toml, to_toml
+from cuda_llm.graph.runs.fork import Hints, from_toml, to_toml
 from cuda_llm.search import Hint
 
 words = st.text(max_size=40)

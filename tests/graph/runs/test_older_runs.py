@@ -13,18 +13,17 @@ import pytest
 from run_starts import asked, events, parts
 
 from cuda_llm.graph.runs.fork import fork, hints_at
+from cuda_llm.graph.runs.record import task_digests
 from cuda_llm.graph.runs.result import Result, read_result
-from cuda_llm.graph.runs.resume import resume
-from cuda_llm.graph.runs.start import start
-from cuda_llm.graph.runs.task_print import print_task
+from cuda_llm.graph.runs.start import resume, start
 from cuda_llm.tasks.loader import load_task
-from cuda_llm.traces.candidate_text import tell_candidate
+from cuda_llm.traces.candidate_text import describe_candidate
 from cuda_llm.traces.events import AttemptJudged, HintGiven, RoundBegan
 from cuda_llm.traces.export.export import export
 from cuda_llm.traces.export.winner import find_winner
+from cuda_llm.traces.history import summarise
 from cuda_llm.traces.run_folder import RunFolder
-from cuda_llm.traces.story import tell
-from cuda_llm.traces.summary import summarise
+from cuda_llm.traces.run_text import describe_run
 
 RUNS = Path(__file__).parents[2] / "fixtures/runs"
 HINT = "Limited by the launches themselves"
@@ -42,7 +41,7 @@ def half(tmp_path: Path) -> RunFolder:
     run = RunFolder(tmp_path / "schema-1-half")
     shutil.copytree(RUNS / "schema-1-half", run.path)
     about = json.loads((run.path / "run.json").read_text())
-    about["task_files"] = print_task(load_task("vector_add"))
+    about["task_files"] = task_digests(load_task("vector_add"))
     (run.path / "run.json").write_text(json.dumps(about))
     return run
 
@@ -67,11 +66,11 @@ def test_its_result_is_read(whole: RunFolder) -> None:
 
 
 def test_its_story_is_told(whole: RunFolder) -> None:
-    text = " ".join(" ".join(tell(whole)).split())
+    text = " ".join(" ".join(describe_run(whole)).split())
     assert "learned speed, launch_overhead from r1-c4 (by diagnosis): " + HINT in text
     assert "r3-c4 picked from the playbook" in text
     assert "skipped" not in text
-    assert HINT in "\n".join(tell_candidate(whole, "r3-c1"))
+    assert HINT in "\n".join(describe_candidate(whole, "r3-c1"))
 
 
 def test_its_kernel_is_exported(whole: RunFolder, tmp_path: Path) -> None:
@@ -87,7 +86,7 @@ def test_it_is_resumed_and_comes_to_the_same(half: RunFolder, tmp_path: Path) ->
     assert json.loads((half.path / "run.json").read_text())["version"] == 2
     learned = [one.hint for one in events(half, HintGiven) if isinstance(one, HintGiven)]
     assert [bool(one.id) for one in learned] == [False] * 5 + [True] * 4
-    assert "skipped" not in "\n".join(tell(half))
+    assert "skipped" not in "\n".join(describe_run(half))
 
 
 def test_it_is_forked_with_other_hints(half: RunFolder) -> None:

@@ -13,7 +13,7 @@ import cuda_llm
 from cuda_llm import Result, aoptimize, load_task, optimize
 from cuda_llm.errors import UsageError
 from cuda_llm.graph.runs.result import read_result
-from cuda_llm.tools.devices.find import open_device
+from cuda_llm.tools.open_device import open_device
 from cuda_llm.traces.events import Event, RunFinished
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from run_starts import asked
 
-from cuda_llm.graph.overrides import NOTHING
+from cuda_llm.graph.request import NO_OVERRIDES
 from cuda_llm.graph.runs.parts import find_parts
 from cuda_llm.search import Components
 
@@ -25,7 +25,7 @@ NO_HINTS = Components(hints=False)
 def test_reflection_asks_its_own_model_or_the_writers(
     tmp_path: Path, named: dict[str, Any], writer: str, critic: str
 ) -> None:
-    parts = find_parts(asked(tmp_path, **named), NOTHING)
+    parts = find_parts(asked(tmp_path, **named), NO_OVERRIDES)
     assert (parts.model, parts.critic) == (writer, critic)
 
 
@@ -37,5 +37,5 @@ def test_nobody_is_asked_for_hints_that_no_prompt_would_hold(
     tmp_path: Path, blind: dict[str, Any], own: str
 ) -> None:
     """A comparison of strategies compares what they spend on kernels."""
-    parts = find_parts(asked(tmp_path, model="one", reflection_model=own, **blind), NOTHING)
+    parts = find_parts(asked(tmp_path, model="one", reflection_model=own, **blind), NO_OVERRIDES)
     assert (parts.model, parts.critic) == ("one", "")

@@ -10,13 +10,12 @@ from graph_runs import TableBench
 from run_starts import asked, events, parts, the_run
 
 from cuda_llm.errors import UsageError
-from cuda_llm.graph.overrides import NOTHING, Overrides
+from cuda_llm.graph.request import NO_OVERRIDES, Overrides
 from cuda_llm.graph.runs.result import Result, read_result
-from cuda_llm.graph.runs.resume import parts_of, resume
-from cuda_llm.graph.runs.start import start
+from cuda_llm.graph.runs.start import parts_of, resume, start
 from cuda_llm.tasks.loader import load_task
+from cuda_llm.traces.event_log import Recorder
 from cuda_llm.traces.events import HintGiven, RunInterrupted, RunResumed, RunStarted
-from cuda_llm.traces.recorder import Recorder
 
 
 def outcome(result: Result) -> list[Any]:
@@ -98,7 +97,7 @@ def test_settings_of_another_day_change_nothing(
 def test_what_was_brought_as_an_object_must_be_brought_again(tmp_path: Path) -> None:
     asyncio.run(stop_when("r1-c1", tmp_path))
     with pytest.raises(UsageError, match="with its own bench, device, generator"):
-        asyncio.run(resume(the_run(tmp_path), overrides=NOTHING))
+        asyncio.run(resume(the_run(tmp_path), overrides=NO_OVERRIDES))
 
 
 def test_a_moved_run_goes_on_where_it_lies(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Where the time of a run went."""
 
-from cuda_llm.graph.runs.time_by_stage import time_by_stage
+from cuda_llm.graph.runs.result import time_by_stage
+from cuda_llm.traces.event_log import Recorded
 from cuda_llm.traces.events import (
     BaselineJudged,
     Event,
@@ -10,7 +11,6 @@ from cuda_llm.traces.events import (
     StageEntered,
     StageLeft,
 )
-from cuda_llm.traces.read import Recorded
 
 STARTED = RunStarted(
     run_id="r",

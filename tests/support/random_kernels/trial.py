@@ -10,11 +10,11 @@ from random_kernels.program import ACC_WORDS, OUT_WORDS, THREADS, Program
 
 from cuda_llm.hardware_profiles.lookup import find_hardware
 from cuda_llm.outcomes import Verdict
-from cuda_llm.tools.buffers import BufferSpec, Role
-from cuda_llm.tools.compiler.candidate import Compiled, CompileRequest
 from cuda_llm.tools.compiler.compile import compile_candidate
 from cuda_llm.tools.device import CallOptions, CallReport, Level, Scalar, Session
-from cuda_llm.tools.devices.emulated import EmulatedDevice
+from cuda_llm.tools.device.buffers import BufferSpec, Role
+from cuda_llm.tools.device.candidate import Compiled, CompileRequest
+from cuda_llm.tools.emulated.device import EmulatedDevice
 
 CALLS = (
     CallOptions(level=Level.CHECK),

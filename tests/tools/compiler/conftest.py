@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from cuda_llm.outcomes import Verdict
-from cuda_llm.tools.compiler.candidate import Compiled, CompileRequest
 from cuda_llm.tools.compiler.compile import compile_candidate
+from cuda_llm.tools.device.candidate import Compiled, CompileRequest
 
 PRELUDE = 'extern "C" void solve(const float* a, float* b, int n);\n'
 SOLVE = 'extern "C" void solve(const float* a, float* b, int n)'

@@ -4,10 +4,11 @@ from collections.abc import Callable
 
 import pytest
 
-from cuda_llm.outcomes import PolicyViolation, Verdict
-from cuda_llm.tools.compiler.candidate import Compiled
-from cuda_llm.tools.compiler.imports import CUDA_CALLS, allowed, known_elsewhere
-from cuda_llm.tools.emulator.runtime_library import runtime_library
+from cuda_llm.failures import PolicyViolation
+from cuda_llm.outcomes import Verdict
+from cuda_llm.tools.compiler.audit import CUDA_CALLS, allowed, in_known_library
+from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.emulator.codegen.libraries import runtime_library
 
 SOLVE = 'extern "C" void solve(const float* a, float* b, int n)'
 Compile = Callable[..., Compiled | Verdict]
@@ -149,7 +150,7 @@ _ZNSt18condition_variable10notify_oneEv
 @pytest.mark.parametrize("symbol", OUTSIDE.split())
 def test_calls_of_the_c_and_cpp_libraries_outside_the_list_are_refused(symbol: str) -> None:
     assert not allowed(symbol, versioned=True)
-    assert known_elsewhere(symbol, versioned=True)
+    assert in_known_library(symbol, versioned=True)
 
 
 REFUSED_CUDA = """
@@ -163,9 +164,9 @@ cuGetProcAddress cudaLaunchHostFunc cuInit cuMemAlloc_v2 nvrtcCompileProgram nvm
 @pytest.mark.parametrize("symbol", REFUSED_CUDA.split())
 def test_cuda_calls_outside_the_list_are_refused(symbol: str) -> None:
     assert not allowed(symbol, versioned=False)
-    assert known_elsewhere(symbol, versioned=False)
+    assert in_known_library(symbol, versioned=False)
 
 
 def test_an_unversioned_cpp_symbol_is_nobodys() -> None:
     assert not allowed("_Z6helperi", versioned=False)
-    assert not known_elsewhere("_Z6helperi", versioned=False)
+    assert not in_known_library("_Z6helperi", versioned=False)

@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 
 from cuda_llm.errors import MissingError
-from cuda_llm.outcomes import CompileFailed, Diagnostic, LoadFailed, PolicyViolation, Verdict
-from cuda_llm.spots import SourceSpot
-from cuda_llm.tools.compiler.cache import request_key
-from cuda_llm.tools.compiler.candidate import Compiled, CompileLimits, CompileRequest
-from cuda_llm.tools.compiler.record import Failure, failure_record, read_failure
-from cuda_llm.tools.compiler.toolkit import Toolkit, find_toolkit
+from cuda_llm.facts import SourceSpot
+from cuda_llm.failures import CompileFailed, Diagnostic, LoadFailed, PolicyViolation
+from cuda_llm.outcomes import Verdict
+from cuda_llm.tools.compiler.cache import Failure, failure_record, read_failure, request_key
+from cuda_llm.tools.compiler.nvcc import Toolkit, find_toolkit
 from cuda_llm.tools.compiler.workspace import private_folder
+from cuda_llm.tools.device.candidate import Compiled, CompileLimits, CompileRequest
 from cuda_llm.tools.native.store import entry_folder, load, store
 
 SOLVE = 'extern "C" void solve(const float* a, float* b, int n)'
@@ -174,7 +174,7 @@ def test_a_cache_that_cannot_be_made_is_told_with_the_mend(
 def test_a_killed_compilation_is_repeated_cleanly(compile_source: Compile, own_cache: Path) -> None:
     script = (
         "import asyncio, sys\n"
-        "from cuda_llm.tools.compiler.candidate import CompileRequest\n"
+        "from cuda_llm.tools.device.candidate import CompileRequest\n"
         "from cuda_llm.tools.compiler.compile import compile_candidate\n"
         "asyncio.run(compile_candidate(CompileRequest(source=sys.argv[1])))\n"
     )

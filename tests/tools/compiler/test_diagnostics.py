@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from cuda_llm.outcomes import CompileFailed, Diagnostic, Verdict
-from cuda_llm.tools.compiler.candidate import Compiled, CompileRequest
-from cuda_llm.tools.compiler.diagnostics import bound, parse_diagnostics
-from cuda_llm.tools.compiler.names import Places
-from cuda_llm.tools.compiler.toolkit import find_toolkit
+from cuda_llm.failures import CompileFailed, Diagnostic
+from cuda_llm.outcomes import Verdict
+from cuda_llm.tools.compiler.diagnostics import limit_diagnostics, parse_diagnostics
+from cuda_llm.tools.compiler.names import PathNames
+from cuda_llm.tools.compiler.nvcc import find_toolkit
+from cuda_llm.tools.device.candidate import Compiled, CompileRequest
 
 SOLVE = 'extern "C" void solve(const float* a, float* b, int n)'
 Compile = Callable[..., Compiled | Verdict]
@@ -93,7 +94,7 @@ def test_a_flood_is_cut_and_counted(compile_source: Compile) -> None:
 
 
 def test_bytes_are_bounded_too() -> None:
-    kept = bound(Diagnostic(severity="error", message=f"{i}" * 5000) for i in range(18))
+    kept = limit_diagnostics(Diagnostic(severity="error", message=f"{i}" * 5000) for i in range(18))
 
     assert sum(len(d.message) for d in kept.kept) <= 6000
     assert len(kept.kept) + kept.omitted == 18
@@ -101,7 +102,7 @@ def test_bytes_are_bounded_too() -> None:
 
 def test_continuation_lines_belong_to_their_message(tmp_path: Path) -> None:
     request = CompileRequest(source="int f(int);\nint x = f();\n", name="mine.cu")
-    places = Places(request=request, toolkit=find_toolkit(), folder=tmp_path)
+    places = PathNames(request=request, toolkit=find_toolkit(), folder=tmp_path)
     output = (
         'kernel.cu(2): error: no instance of overloaded function "f" matches the list\n'
         "            argument types are: ()\n"

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from cuda_llm.outcomes import CompileFailed, PolicyViolation, Verdict
-from cuda_llm.tools.compiler.candidate import Compiled
+from cuda_llm.failures import CompileFailed, PolicyViolation
+from cuda_llm.outcomes import Verdict
 from cuda_llm.tools.compiler.policy import without_comments
+from cuda_llm.tools.device.candidate import Compiled
 
 SOLVE = 'extern "C" void solve(const float* a, float* b, int n)'
 Compile = Callable[..., Compiled | Verdict]

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
+from cuda_llm.tools.compiler.diagnostics import name_kernels, parse_resources
 from cuda_llm.tools.compiler.names import _undecorated, demangle, without_parameters
-from cuda_llm.tools.compiler.resources import name_kernels, parse_resources
 
 PTXAS = """\
 ptxas info    : 16 bytes gmem, 8 bytes cmem[4]

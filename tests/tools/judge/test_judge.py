@@ -10,13 +10,12 @@ from cuda_llm.errors import BrokenByWork, DeviceLost, InfrastructureError
 from cuda_llm.hardware_profiles.lookup import find_hardware
 from cuda_llm.outcomes import InfraFailed, Passed
 from cuda_llm.tasks.loader import load_task
-from cuda_llm.tools.compiler.candidate import Compiled
-from cuda_llm.tools.devices.emulated import EmulatedDevice
+from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.emulated.device import EmulatedDevice
 from cuda_llm.tools.judge.device_bench import open_bench
-from cuda_llm.tools.judge.judge import judge
-from cuda_llm.tools.judge.judged import Judged
+from cuda_llm.tools.judge.judge import Judged, judge
 from cuda_llm.tools.judge.steps import compile_source, passed
-from cuda_llm.tools.judge.timing import Timing
+from cuda_llm.tools.measure.times import KernelTimes
 from cuda_llm.tools.validator.validate import Validated
 
 TASK = load_task("vector_add")
@@ -39,7 +38,7 @@ def judged(*errors: Exception) -> Judged:
     device = BreakingDevice(find_hardware("RTX 3090 Ti"))
     object.__setattr__(device, "errors", list(errors))
 
-    async def timed() -> Timing:
+    async def timed() -> KernelTimes:
         raise AssertionError("nothing was timed")
 
     async def whole() -> Judged:
@@ -76,7 +75,7 @@ def test_a_lost_device_and_a_bug_are_nobodys_verdict(error: Exception) -> None:
 @pytest.mark.parametrize(("timed_on", "told"), [("cuda:1 H", "cuda:1 H"), ("", "emulated ")])
 def test_a_verdict_says_on_which_device_it_was_timed(timed_on: str, told: str) -> None:
     device = EmulatedDevice(find_hardware("RTX 3090 Ti"))
-    timing = Timing(times=(({"n": 1}, 2.0),), launches=(), bottlenecks=(), device=timed_on)
+    timing = KernelTimes(times=(({"n": 1}, 2.0),), launches=(), bottlenecks=(), device=timed_on)
 
     async def verdict() -> Passed:
         compiled = await compile_source(

@@ -13,19 +13,20 @@ from timed_vector_adds import add as add_once
 from timed_vector_adds import small_bench, timed_site
 
 from cuda_llm.capabilities import Capabilities
+from cuda_llm.facts import SourceSpot
+from cuda_llm.failures import DeviceAssert, IllegalAccess, Misaligned, TimedOut
 from cuda_llm.hardware_profiles.lookup import find_hardware
-from cuda_llm.outcomes import DeviceAssert, IllegalAccess, Misaligned, TimedOut, Verdict
-from cuda_llm.spots import SourceSpot
+from cuda_llm.outcomes import Verdict
 from cuda_llm.tasks.loader import load_task
-from cuda_llm.tools.compiler.candidate import Compiled
+from cuda_llm.tools.cuda.call_log import verdict_on_error
+from cuda_llm.tools.cuda.site import GPU_CAPABILITIES
 from cuda_llm.tools.device import CallOptions, Level
-from cuda_llm.tools.devices.emulated import EmulatedDevice
-from cuda_llm.tools.gpu.cuda_errors import verdict_on
-from cuda_llm.tools.gpu.site import CAPABILITIES
+from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.emulated.device import EmulatedDevice
 from cuda_llm.tools.judge.device_bench import DeviceBench, open_bench
-from cuda_llm.tools.judge.failed_case import FailedCase
-from cuda_llm.tools.judge.on_site import time_there
-from cuda_llm.tools.judge.replay import conclude, replay
+from cuda_llm.tools.judge.replay import conclude_replay, replay_case
+from cuda_llm.tools.judge.steps import time_there
+from cuda_llm.tools.measure.failures import FailedCase
 from cuda_llm.tools.validator.cases import timed_case
 from cuda_llm.tools.validator.validate import Validated
 from cuda_llm.wording import describe
@@ -52,7 +53,7 @@ class CodeAlone(EmulatedDevice):
 
     @property
     def capabilities(self) -> Capabilities:
-        return CAPABILITIES
+        return GPU_CAPABILITIES
 
     async def carry_out(
         self, work: Callable[..., Awaitable[Any]], /, *arguments: Any, **named: Any
@@ -70,7 +71,7 @@ def faulty(number: int, fails: Callable[[Buffers], bool]) -> Candidate:
 
     def candidate(buffers: Buffers, options: CallOptions) -> Verdict | None:
         if fails(buffers):
-            return verdict_on(number, "vector_add_kernel", 10.0)
+            return verdict_on_error(number, "vector_add_kernel", 10.0)
         return right(buffers, options)
 
     return candidate
@@ -158,7 +159,7 @@ def test_a_kernel_that_is_built_otherwise_for_the_emulated_device_is_not_run_the
         assert isinstance(compiled, Compiled)
         ancient = EmulatedDevice(find_hardware("RTX 3090 Ti"))
         object.__setattr__(compiled, "source", "#error not here\n")
-        return await replay(TASK, ancient, compiled, failed_case())
+        return await replay_case(TASK, ancient, compiled, failed_case())
 
     verdict = asyncio.run(run())
     assert isinstance(verdict, IllegalAccess)
@@ -171,7 +172,7 @@ def failed_case(*, inputs: bool = True) -> FailedCase:
     case = timed_case(TASK, {"n": 8}, Level.CHECK)
     drawn = {"A": [1.0] * 8, "B": [1.0] * 8} if inputs else None
     return FailedCase(
-        verdict=verdict_on(700, "k", 10.0),
+        verdict=verdict_on_error(700, "k", 10.0),
         case=case,
         inputs=drawn,  # type: ignore[arg-type]
         buffer_bytes=3_000_000_000,
@@ -181,7 +182,7 @@ def failed_case(*, inputs: bool = True) -> FailedCase:
 def replayed(failed: FailedCase, *, source: str = "", limit_s: float = PATIENT_S) -> Any:
     device = EmulatedDevice(find_hardware("RTX 3090 Ti"))
     compiled = replace(named("mine.cu"), source=source)
-    return asyncio.run(replay(TASK, device, compiled, failed, limit_s))
+    return asyncio.run(replay_case(TASK, device, compiled, failed, limit_s))
 
 
 def test_what_is_too_large_or_takes_too_long_is_said_with_the_figures() -> None:
@@ -195,18 +196,18 @@ def test_what_is_too_large_or_takes_too_long_is_said_with_the_figures() -> None:
 def test_who_takes_too_long_on_either_device_is_placed_where_that_is_known() -> None:
     failed = replace(failed_case(), verdict=TimedOut(stage="kernel", limit_s=10.0))
     here = SourceSpot(file="mine.cu", line=7, text="while (true)")
-    placed = conclude(failed, TimedOut(stage="kernel", limit_s=1.0, spot=here), 30.0)
+    placed = conclude_replay(failed, TimedOut(stage="kernel", limit_s=1.0, spot=here), 30.0)
     assert isinstance(placed, TimedOut)
     assert (placed.limit_s, placed.spot) == (10.0, here)
     assert placed.replay is not None and placed.replay.outcome == "located"
-    nowhere = conclude(failed, TimedOut(stage="kernel", limit_s=1.0), 30.0)
+    nowhere = conclude_replay(failed, TimedOut(stage="kernel", limit_s=1.0), 30.0)
     assert isinstance(nowhere, TimedOut)
     assert nowhere.replay is not None and nowhere.replay.outcome == "not-finished"
 
 
 def test_the_emulated_device_is_slow_which_says_nothing_of_an_illegal_access() -> None:
     late = TimedOut(stage="kernel", limit_s=1.0, spot=SourceSpot(file="mine.cu", line=7))
-    verdict = conclude(failed_case(), late, 30.0)
+    verdict = conclude_replay(failed_case(), late, 30.0)
     assert isinstance(verdict, IllegalAccess)
     assert verdict.replay is not None and verdict.replay.outcome == "not-finished"
 
@@ -219,7 +220,7 @@ def test_a_fault_in_a_timed_batch_comes_with_its_size(
     def script(call: Call) -> float | Verdict:
         add_once(call)
         fails = call.batches > 2
-        return verdict_on(700, "k", 10.0) if fails else 50.0
+        return verdict_on_error(700, "k", 10.0) if fails else 50.0
 
     site = timed_site(script)
     names = named("candidate"), named("baseline")

@@ -14,13 +14,14 @@ from cuda_llm.errors import (
     MissingError,
     TaskError,
 )
-from cuda_llm.outcomes import InfraFailed, Quarantined, TimedOut, Verdict
-from cuda_llm.tools.judge.contest import fault
-from cuda_llm.tools.judge.noisy import noisy
-from cuda_llm.tools.judge.retry import TRIES, RetryReason, StepRetry, Try, reason_of
+from cuda_llm.failures import TimedOut
+from cuda_llm.outcomes import InfraFailed, Quarantined, Verdict
+from cuda_llm.tools.judge.duel import lost_by_fault
+from cuda_llm.tools.judge.judge import TRIES, RetryReason, StepRetry, StepTry, reason_of
+from cuda_llm.tools.measure.failures import hidden_by_noise
 
 BROKEN = InfraFailed(component="compiler", detail="the disk is full")
-NOISE = noisy("nobody can tell")
+NOISE = hidden_by_noise("nobody can tell")
 ACCUSED = Quarantined(reason="the first calls of a batch take longer")
 WRONG = TimedOut(stage="kernel", limit_s=10)
 Way = Verdict | Exception
@@ -28,11 +29,11 @@ Way = Verdict | Exception
 
 def step_of(
     *ways: Way, lasts_s: float = 0.0
-) -> tuple[Callable[[Try], Awaitable[Verdict]], list[Try]]:
+) -> tuple[Callable[[StepTry], Awaitable[Verdict]], list[StepTry]]:
     """A step that ends one way after the other, the last one for good; and its tries."""
-    tries: list[Try] = []
+    tries: list[StepTry] = []
 
-    async def step(trial: Try) -> Verdict:
+    async def step(trial: StepTry) -> Verdict:
         tries.append(trial)
         await asyncio.sleep(lasts_s)
         way = ways[min(len(tries), len(ways)) - 1]
@@ -43,7 +44,7 @@ def step_of(
     return step, tries
 
 
-def settled(*ways: Way, lasts_s: float = 0.0) -> tuple[Verdict, list[Try]]:
+def settled(*ways: Way, lasts_s: float = 0.0) -> tuple[Verdict, list[StepTry]]:
     step, tries = step_of(*ways, lasts_s=lasts_s)
     outcome, _ = run_simulated(StepRetry().settle("profiler", step))
     return outcome, tries
@@ -87,9 +88,9 @@ def test_a_kernel_that_is_accused_once_nobody_could_tell_is_not_heard_a_third_ti
 
 
 def test_a_duel_in_which_one_is_accused_is_held_again() -> None:
-    lost = fault("second", ACCUSED, "measured")
+    lost = lost_by_fault("second", ACCUSED, "measured")
     assert reason_of(lost) is RetryReason.ACCUSED
-    assert reason_of(fault("first", WRONG, "measured")) is None
+    assert reason_of(lost_by_fault("first", WRONG, "measured")) is None
 
 
 def test_what_stays_broken_is_data_of_the_step() -> None:

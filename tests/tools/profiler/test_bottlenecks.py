@@ -4,12 +4,12 @@ from collections.abc import Mapping
 
 import pytest
 
+from cuda_llm.facts import SourceSpot
 from cuda_llm.hardware_profiles.lookup import find_hardware
 from cuda_llm.profile import Bottleneck, KernelResources
-from cuda_llm.spots import SourceSpot
-from cuda_llm.tools.emulator.account import LaunchAccount, SiteCount
+from cuda_llm.tools.emulator.counters import LaunchCounters, SiteCounters
 from cuda_llm.tools.emulator.tables import BasicBlock, InstructionClass, KernelTable, Site
-from cuda_llm.tools.profiler.explain import Explained, explain_call
+from cuda_llm.tools.profiler.explain_modelled import Explained, explain_call
 
 HARDWARE = find_hardware("RTX 3090 Ti")
 WARPS = 84 * 6 * 8 * 10
@@ -19,7 +19,7 @@ WARPS = 84 * 6 * 8 * 10
 def explain(
     *,
     mix: Mapping[InstructionClass, int] | None = None,
-    sites: Mapping[Site, SiteCount] | None = None,
+    sites: Mapping[Site, SiteCounters] | None = None,
     runs: float = 1.0,
     active: float = 1.0,
     batches: int = 0,
@@ -35,7 +35,7 @@ def explain(
     block = BasicBlock(
         mix=mix or {}, spot=SourceSpot(file="mine.cu", line=3), memory_batches=batches
     )
-    account = LaunchAccount(
+    account = LaunchCounters(
         kernel=0,
         grid=(blocks, 1, 1),
         block=(threads, 1, 1),
@@ -97,7 +97,7 @@ def test_half_idle_warps_are_divergence() -> None:
 
 
 def test_one_counter_for_all_threads_is_contention() -> None:
-    counter = SiteCount(
+    counter = SiteCounters(
         requests=WARPS,
         lanes=WARPS * 32,
         sectors=WARPS,
@@ -113,7 +113,7 @@ def test_one_counter_for_all_threads_is_contention() -> None:
 
 
 def test_a_shared_histogram_of_one_bin_is_contention() -> None:
-    bins = SiteCount(
+    bins = SiteCounters(
         requests=WARPS * 10,
         lanes=WARPS * 320,
         wavefronts=WARPS * 10,
@@ -129,7 +129,7 @@ def test_a_shared_histogram_of_one_bin_is_contention() -> None:
 
 def test_a_chain_of_loads_with_few_warps_is_low_occupancy_and_its_resource() -> None:
     requests = WARPS * 100.0
-    chain = SiteCount(requests=requests, lanes=requests, sectors=requests, l2_sectors=requests)
+    chain = SiteCounters(requests=requests, lanes=requests, sectors=requests, l2_sectors=requests)
     told = first(
         explain(
             sites={site("ld.global.f32", "load"): chain},
@@ -144,7 +144,7 @@ def test_a_chain_of_loads_with_few_warps_is_low_occupancy_and_its_resource() -> 
 
 def test_a_chain_of_loads_at_full_occupancy_is_latency() -> None:
     requests = 84 * 6 * 8 * 100.0
-    chain = SiteCount(requests=requests, lanes=requests, sectors=requests, l2_sectors=requests)
+    chain = SiteCounters(requests=requests, lanes=requests, sectors=requests, l2_sectors=requests)
     told = first(
         explain(sites={site("ld.global.f32", "load"): chain}, runs=100, batches=1, blocks=84 * 6)
     )
@@ -174,7 +174,7 @@ def test_launches_of_one_kernel_are_told_once() -> None:
 def test_reading_what_fits_in_l2_many_times_is_l2_bandwidth() -> None:
     load = site("ld.global.f32", "load")
     requests = WARPS * 100.0
-    count = SiteCount(
+    count = SiteCounters(
         requests=requests,
         lanes=requests * 32,
         sectors=requests * 4,

@@ -3,7 +3,7 @@
 import pytest
 
 from cuda_llm.hardware_profiles.lookup import find_hardware
-from cuda_llm.tools.profiler.copies import copies_profile
+from cuda_llm.tools.profiler.explain_modelled import copies_profile
 
 HARDWARE = find_hardware("RTX 3090 Ti")
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from cuda_llm.spots import SourceSpot
-from cuda_llm.tools.emulator.account import LaunchAccount, SiteCount
+from cuda_llm.facts import SourceSpot
+from cuda_llm.tools.emulator.counters import LaunchCounters, SiteCounters
 from cuda_llm.tools.emulator.tables import BasicBlock, InstructionClass, KernelTable, Site
 from cuda_llm.tools.profiler.counts import accesses_by_line, count_instructions, ideal_sectors
 
@@ -18,11 +18,11 @@ def load(bytes_: int = 4, line: SourceSpot = LINE) -> Site:
 
 
 def account(
-    sites: tuple[SiteCount, ...] = (),
+    sites: tuple[SiteCounters, ...] = (),
     block_warps: tuple[float, ...] = (),
     block_lanes: tuple[float, ...] = (),
-) -> LaunchAccount:
-    return LaunchAccount(
+) -> LaunchCounters:
+    return LaunchCounters(
         kernel=0,
         grid=(1, 1, 1),
         block=(64, 1, 1),
@@ -60,16 +60,16 @@ def test_a_kernel_that_does_nothing_has_no_divergence() -> None:
 @pytest.mark.parametrize(
     ("what", "bytes_", "count", "ideal"),
     [
-        ("coalesced", 4, SiteCount(requests=10, lanes=320, sectors=40), 40),
-        ("strided", 4, SiteCount(requests=10, lanes=320, sectors=320), 40),
-        ("broadcast", 4, SiteCount(requests=10, lanes=320, sectors=10), 10),
-        ("float4", 16, SiteCount(requests=10, lanes=320, sectors=160), 160),
-        ("one lane", 4, SiteCount(requests=10, lanes=10, sectors=10), 10),
-        ("misaligned", 4, SiteCount(requests=10, lanes=320, sectors=50), 40),
-        ("predicated off", 4, SiteCount(), 0),
+        ("coalesced", 4, SiteCounters(requests=10, lanes=320, sectors=40), 40),
+        ("strided", 4, SiteCounters(requests=10, lanes=320, sectors=320), 40),
+        ("broadcast", 4, SiteCounters(requests=10, lanes=320, sectors=10), 10),
+        ("float4", 16, SiteCounters(requests=10, lanes=320, sectors=160), 160),
+        ("one lane", 4, SiteCounters(requests=10, lanes=10, sectors=10), 10),
+        ("misaligned", 4, SiteCounters(requests=10, lanes=320, sectors=50), 40),
+        ("predicated off", 4, SiteCounters(), 0),
     ],
 )
-def test_ideal_sectors(what: str, bytes_: int, count: SiteCount, ideal: float) -> None:
+def test_ideal_sectors(what: str, bytes_: int, count: SiteCounters, ideal: float) -> None:
     assert ideal_sectors(load(bytes_), count) == ideal, what
 
 
@@ -79,10 +79,10 @@ def test_sites_on_one_line_are_told_together() -> None:
     lines = accesses_by_line(
         account(
             sites=(
-                SiteCount(requests=1, lanes=32, sectors=4, worst_ways=1),
-                SiteCount(requests=1, lanes=32, sectors=32, worst_ways=3),
-                SiteCount(requests=2, lanes=64, sectors=8),
-                SiteCount(),
+                SiteCounters(requests=1, lanes=32, sectors=4, worst_ways=1),
+                SiteCounters(requests=1, lanes=32, sectors=32, worst_ways=3),
+                SiteCounters(requests=2, lanes=64, sectors=8),
+                SiteCounters(),
             )
         ),
         table,

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cuda_llm.facts import SourceSpot
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.hardware_profiles.lookup import list_hardware
 from cuda_llm.profile import KernelResources
-from cuda_llm.spots import SourceSpot
-from cuda_llm.tools.emulator.account import LaunchAccount, SiteCount
+from cuda_llm.tools.emulator.counters import LaunchCounters, SiteCounters
 from cuda_llm.tools.emulator.tables import BasicBlock, InstructionClass, KernelTable, Site
-from cuda_llm.tools.profiler.explain import Explained, explain_call
+from cuda_llm.tools.profiler.explain_modelled import Explained, explain_call
 from cuda_llm.tools.profiler.time_model import SHARPNESS, Term, combine
 
 PROFILES = list_hardware()
@@ -22,7 +22,7 @@ hardware = st.sampled_from(PROFILES)
 
 
 @st.composite
-def sites(draw: st.DrawFn, blocks: int) -> tuple[Site, SiteCount]:
+def sites(draw: st.DrawFn, blocks: int) -> tuple[Site, SiteCounters]:
     space, kind = draw(
         st.sampled_from(
             [
@@ -50,7 +50,7 @@ def sites(draw: st.DrawFn, blocks: int) -> tuple[Site, SiteCount]:
     )
     values = [draw(counts) for _ in range(8)]
     ways = draw(st.integers(0, 32))
-    count = SiteCount(
+    count = SiteCounters(
         requests=values[0],
         lanes=values[1],
         sectors=values[2],
@@ -65,7 +65,7 @@ def sites(draw: st.DrawFn, blocks: int) -> tuple[Site, SiteCount]:
 
 
 @st.composite
-def launches(draw: st.DrawFn) -> tuple[LaunchAccount, KernelTable]:
+def launches(draw: st.DrawFn) -> tuple[LaunchCounters, KernelTable]:
     """Any counts at all, consistent or not."""
     blocks = draw(st.integers(1, 3))
     pairs = draw(st.lists(sites(blocks), max_size=4))
@@ -79,7 +79,7 @@ def launches(draw: st.DrawFn) -> tuple[LaunchAccount, KernelTable]:
         ),
     )
     grid = draw(st.integers(1, 10**6))
-    account = LaunchAccount(
+    account = LaunchCounters(
         kernel=0,
         grid=(grid, 1, 1),
         block=(draw(st.integers(1, 1024)), 1, 1),
@@ -98,7 +98,7 @@ def launches(draw: st.DrawFn) -> tuple[LaunchAccount, KernelTable]:
 
 
 def explain(
-    launch: tuple[LaunchAccount, KernelTable], hardware: Hardware, registers: int = 32
+    launch: tuple[LaunchCounters, KernelTable], hardware: Hardware, registers: int = 32
 ) -> Explained:
     account, table = launch
     resources = KernelResources(kernel="k", symbol="k", registers=registers, shared_bytes=0)
@@ -107,7 +107,7 @@ def explain(
 
 @given(launch=launches(), hardware=hardware, registers=st.integers(1, 255))
 def test_any_account_has_a_finite_time_of_finite_parts(
-    launch: tuple[LaunchAccount, KernelTable], hardware: Hardware, registers: int
+    launch: tuple[LaunchCounters, KernelTable], hardware: Hardware, registers: int
 ) -> None:
     explained = explain(launch, hardware, registers)
     terms = explained.launches[0].terms_us
@@ -123,7 +123,7 @@ def test_any_account_has_a_finite_time_of_finite_parts(
 
 @given(launch=launches(), hardware=hardware, data=st.data(), factor=st.floats(1, 100))
 def test_more_of_any_count_never_makes_it_faster(
-    launch: tuple[LaunchAccount, KernelTable],
+    launch: tuple[LaunchCounters, KernelTable],
     hardware: Hardware,
     data: st.DataObject,
     factor: float,
@@ -142,7 +142,7 @@ def test_more_of_any_count_never_makes_it_faster(
 
 @given(launch=launches(), hardware=hardware, more=st.integers(0, 200))
 def test_more_sms_are_never_slower(
-    launch: tuple[LaunchAccount, KernelTable], hardware: Hardware, more: int
+    launch: tuple[LaunchCounters, KernelTable], hardware: Hardware, more: int
 ) -> None:
     larger = replace(hardware, sm_count=hardware.sm_count + more)
     before, after = explain(launch, hardware), explain(launch, larger)
@@ -151,7 +151,7 @@ def test_more_sms_are_never_slower(
 
 @given(launch=launches(), hardware=hardware, factor=st.floats(1, 10))
 def test_a_faster_clock_or_memory_is_never_slower(
-    launch: tuple[LaunchAccount, KernelTable], hardware: Hardware, factor: float
+    launch: tuple[LaunchCounters, KernelTable], hardware: Hardware, factor: float
 ) -> None:
     before = explain(launch, hardware).time_us
     clocked = replace(hardware, boost_clock_mhz=hardware.boost_clock_mhz * factor)
@@ -162,7 +162,7 @@ def test_a_faster_clock_or_memory_is_never_slower(
 
 @given(several=st.lists(launches(), min_size=1, max_size=4), hardware=hardware, data=st.data())
 def test_the_order_of_launches_does_not_change_their_sum(
-    several: list[tuple[LaunchAccount, KernelTable]], hardware: Hardware, data: st.DataObject
+    several: list[tuple[LaunchCounters, KernelTable]], hardware: Hardware, data: st.DataObject
 ) -> None:
     tables = [table for _, table in several]
     accounts = [replace(account, kernel=i) for i, (account, _) in enumerate(several)]

@@ -3,7 +3,7 @@
 import pytest
 
 from cuda_llm.hardware_profiles.lookup import find_hardware
-from cuda_llm.tools.emulator.account import LaunchAccount, SiteCount
+from cuda_llm.tools.emulator.counters import LaunchCounters, SiteCounters
 from cuda_llm.tools.emulator.tables import KernelTable, Site
 from cuda_llm.tools.profiler.traffic import (
     ATOMIC_LINE_CLK,
@@ -15,14 +15,14 @@ from cuda_llm.tools.profiler.traffic import (
 
 AMPERE = find_hardware("RTX 3090 Ti")
 TURING = find_hardware("GTX 1660 SUPER")
-COALESCED = SiteCount(requests=10, lanes=320, sectors=40, l2_sectors=40, dram_sectors=40)
-STRIDED = SiteCount(requests=10, lanes=320, sectors=320, l2_sectors=40, dram_sectors=40)
+COALESCED = SiteCounters(requests=10, lanes=320, sectors=40, l2_sectors=40, dram_sectors=40)
+STRIDED = SiteCounters(requests=10, lanes=320, sectors=320, l2_sectors=40, dram_sectors=40)
 
 
-def traffic(opcode: str, space: str, kind: str, *counts: SiteCount) -> Traffic:
+def traffic(opcode: str, space: str, kind: str, *counts: SiteCounters) -> Traffic:
     """Traffic of one block with a site for each of `counts`."""
     site = Site(opcode=opcode, space=space, kind=kind, bytes=4, block=0, spot=None)
-    account = LaunchAccount(
+    account = LaunchCounters(
         kernel=0,
         grid=(1, 1, 1),
         block=(32, 1, 1),
@@ -45,7 +45,7 @@ def test_a_coalesced_request_takes_one_clock_and_a_strided_one_eight() -> None:
 
 def test_turing_needs_two_clocks_for_what_ampere_does_in_one() -> None:
     site = Site(opcode="ld.shared.f32", space="shared", kind="load", bytes=4, block=0, spot=None)
-    count = SiteCount(requests=10, lanes=320, wavefronts=320, ideal_wavefronts=10)
+    count = SiteCounters(requests=10, lanes=320, wavefronts=320, ideal_wavefronts=10)
     on_ampere = site_traffic(site, count, AMPERE).shared_clk
     assert on_ampere == 320
     assert site_traffic(site, count, TURING).shared_clk == 2 * on_ampere
@@ -67,20 +67,20 @@ def test_a_store_is_written_through() -> None:
 
 
 def test_atomics_on_one_address_take_turns() -> None:
-    one = SiteCount(requests=10, lanes=320, sectors=10, l2_sectors=1, dram_sectors=1, serial=320)
+    one = SiteCounters(requests=10, lanes=320, sectors=10, l2_sectors=1, dram_sectors=1, serial=320)
     clocks = traffic("atom.global.add.u32", "global", "atomic", one).atomic_clk
     assert clocks == pytest.approx(320 * ATOMIC_LINE_CLK)
 
 
 def test_atomics_on_one_line_wait_for_it_at_whatever_address() -> None:
     """Eight bins of a histogram share a line of L2: one request to all of them passes once each."""
-    bins = SiteCount(requests=10, lanes=40, sectors=40, l2_sectors=4, dram_sectors=4, serial=10)
+    bins = SiteCounters(requests=10, lanes=40, sectors=40, l2_sectors=4, dram_sectors=4, serial=10)
     clocks = traffic("atom.global.add.u32", "global", "atomic", bins).atomic_clk
     assert clocks == pytest.approx(40 * ATOMIC_LINE_CLK)
 
 
 def test_atomics_on_many_lines_are_spread_over_the_slices() -> None:
-    many = SiteCount(
+    many = SiteCounters(
         requests=1000, lanes=32000, sectors=4000, l2_sectors=4000, dram_sectors=4000, serial=1000
     )
     clocks = traffic("atom.global.add.u32", "global", "atomic", many).atomic_clk
@@ -88,16 +88,16 @@ def test_atomics_on_many_lines_are_spread_over_the_slices() -> None:
 
 
 def test_copies_of_an_atomic_share_what_the_first_one_touched() -> None:
-    first = SiteCount(
+    first = SiteCounters(
         requests=100, lanes=3200, sectors=2000, l2_sectors=32, dram_sectors=32, serial=200
     )
-    again = SiteCount(requests=100, lanes=3200, sectors=2000, serial=200)
+    again = SiteCounters(requests=100, lanes=3200, sectors=2000, serial=200)
     once = traffic("atom.global.add.u32", "global", "atomic", first).atomic_clk
     assert traffic("atom.global.add.u32", "global", "atomic", first, again).atomic_clk == 2 * once
 
 
 def test_atomics_on_shared_memory_take_turns_within_a_warp_and_floats_retry() -> None:
-    count = SiteCount(requests=10, lanes=320, wavefronts=10, ideal_wavefronts=10, serial=320)
+    count = SiteCounters(requests=10, lanes=320, wavefronts=10, ideal_wavefronts=10, serial=320)
     integer = traffic("atom.shared.add.u32", "shared", "atomic", count)
     assert integer.shared_clk == 640
     assert integer.l2_bytes == 0
@@ -113,6 +113,6 @@ def test_local_memory_stays_in_l1_and_constants_are_free() -> None:
 
 def test_a_generic_access_is_what_its_counters_say() -> None:
     assert traffic("ld.f32", "generic", "load", COALESCED).l2_bytes == 40 * 32
-    on_shared = SiteCount(requests=10, lanes=320, wavefronts=20, ideal_wavefronts=10)
+    on_shared = SiteCounters(requests=10, lanes=320, wavefronts=20, ideal_wavefronts=10)
     moved = traffic("ld.f32", "generic", "load", on_shared)
     assert (moved.shared_clk, moved.l2_bytes) == (20, 0)

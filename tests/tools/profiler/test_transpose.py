@@ -4,13 +4,13 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from cuda_llm.facts import SourceSpot
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.hardware_profiles.lookup import find_hardware
 from cuda_llm.profile import KernelResources
-from cuda_llm.spots import SourceSpot
-from cuda_llm.tools.emulator.account import LaunchAccount, SiteCount
+from cuda_llm.tools.emulator.counters import LaunchCounters, SiteCounters
 from cuda_llm.tools.emulator.tables import BasicBlock, InstructionClass, KernelTable, Site
-from cuda_llm.tools.profiler.explain import Explained, explain_call
+from cuda_llm.tools.profiler.explain_modelled import Explained, explain_call
 
 INT, MEMORY = InstructionClass.INT, InstructionClass.LOAD_STORE
 
@@ -36,7 +36,7 @@ def access(opcode: str, space: str, *, block: int, line: int) -> Site:
 class Counted:
     """One launch and the kernel it is of."""
 
-    account: LaunchAccount
+    account: LaunchCounters
     table: KernelTable
 
     def on(self, hardware: Hardware, launches: int = 1) -> Explained:
@@ -67,12 +67,12 @@ def tiled_transpose(n: int, *, ways: int) -> Counted:
             access("st", "global", block=1, line=14),
         ),
     )
-    moved = SiteCount(
+    moved = SiteCounters(
         requests=requests, lanes=lanes, sectors=sectors, l2_sectors=sectors, dram_sectors=sectors
     )
 
-    def on_tile(ways: int) -> SiteCount:
-        return SiteCount(
+    def on_tile(ways: int) -> SiteCounters:
+        return SiteCounters(
             requests=requests,
             lanes=lanes,
             wavefronts=requests * ways,
@@ -80,7 +80,7 @@ def tiled_transpose(n: int, *, ways: int) -> Counted:
             worst_ways=ways,
         )
 
-    account = LaunchAccount(
+    account = LaunchCounters(
         kernel=0,
         grid=(n // 32, n // 32, 1),
         block=(32, 8, 1),
@@ -113,7 +113,7 @@ def naive_transpose(n: int) -> Counted:
             access("st", "global", block=0, line=6),
         ),
     )
-    account = LaunchAccount(
+    account = LaunchCounters(
         kernel=0,
         grid=(n // 32, n // 8, 1),
         block=(32, 8, 1),
@@ -125,14 +125,14 @@ def naive_transpose(n: int) -> Counted:
         block_warps=(warps,),
         block_lanes=(warps * 32,),
         sites=(
-            SiteCount(
+            SiteCounters(
                 requests=warps,
                 lanes=warps * 32,
                 sectors=warps * 4,
                 l2_sectors=unique,
                 dram_sectors=unique,
             ),
-            SiteCount(
+            SiteCounters(
                 requests=warps,
                 lanes=warps * 32,
                 sectors=warps * 32,

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from cuda_llm.tools.devices.runner import Libraries, runner_program, start_emulated_runner
-from cuda_llm.tools.emulator.runtime_library import emulator_library, runtime_library
+from cuda_llm.tools.emulated.runner import Libraries, runner_program, start_emulated_runner
+from cuda_llm.tools.emulator.codegen.libraries import emulator_library, runtime_library
 from cuda_llm.tools.native import find_gxx
 from cuda_llm.tools.runner import protocol
-from cuda_llm.tools.runner.memory import SharedMemory
-from cuda_llm.tools.runner.process import Runner
+from cuda_llm.tools.runner.child import SharedMemory
 from cuda_llm.tools.runner.protocol import Reply, ReplyFrame, StartFrame
+from cuda_llm.tools.runner.runner import Runner
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "runner"
 RUNTIME = Path(protocol.__file__).parent.parent / "emulator" / "runtime"

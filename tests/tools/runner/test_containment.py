@@ -16,21 +16,15 @@ import psutil
 import pytest
 
 from cuda_llm.tools.device import Scalar
-from cuda_llm.tools.runner.process import Babbled, Ended, Runner
-from cuda_llm.tools.runner.protocol import (
-    FAULT_STATUS,
-    CallFrame,
-    Reply,
-    ReplyFrame,
-    put_arguments,
-)
+from cuda_llm.tools.runner.protocol import FAULT_STATUS, CallFrame, Reply, ReplyFrame, put_arguments
+from cuda_llm.tools.runner.runner import Ended, Runner, UnexpectedReply
 
 SOURCE = Path(__file__).parents[2] / "fixtures" / "runner" / "hostile.cpp"
 MODES = re.findall(r'"([^"]+)"', SOURCE.read_text().partition("kModes")[2].partition("}")[0])
 LIMIT_S = 20.0
 
 T = TypeVar("T")
-Outcome = ReplyFrame | Ended | Babbled
+Outcome = ReplyFrame | Ended | UnexpectedReply
 Start = Callable[[Path], AbstractAsyncContextManager[Runner]]
 
 
@@ -136,7 +130,7 @@ def test_hanging_up_ends_the_runner(start_runner: Start, hostile: Path) -> None:
 
 
 def test_a_forged_reply_is_no_reply(start_runner: Start, hostile: Path) -> None:
-    assert isinstance(behave(start_runner, hostile, "forge"), Babbled)
+    assert isinstance(behave(start_runner, hostile, "forge"), UnexpectedReply)
 
 
 def test_a_forged_reply_of_the_right_number_is_seen_at_the_next_call(
@@ -150,7 +144,7 @@ def test_a_forged_reply_of_the_right_number_is_seen_at_the_next_call(
 
     first, second = asyncio.run(run())
     assert isinstance(first, ReplyFrame)
-    assert isinstance(second, Babbled)
+    assert isinstance(second, UnexpectedReply)
 
 
 def closed_to_us(entry: Path) -> bool:
@@ -224,7 +218,7 @@ def test_a_part_is_confined_before_anything_is_called(
 ORCHESTRATOR = """
 import os, sys, time
 from pathlib import Path
-from cuda_llm.tools.devices.runner import Libraries, runner_program, start_emulated_runner
+from cuda_llm.tools.emulated.runner import Libraries, runner_program, start_emulated_runner
 arena, report = os.memfd_create("a"), os.memfd_create("r")
 x = Path("x")
 libraries = Libraries(emulator=x, kernels=x, cudart=x, candidate=x)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cuda_llm.tools.native import find_gxx
-from cuda_llm.tools.sandbox.programs import NATIVE, sandbox_sources
+from cuda_llm.tools.sandbox.jail import NATIVE, sandbox_sources
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "sandbox"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from cuda_llm.tools.sandbox.programs import enclosing_program
+from cuda_llm.tools.sandbox.jail import enclosing_program
 
 ALL = 7
 PROC = 8

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cuda_llm.tools.native import find_gxx
-from cuda_llm.tools.sandbox.programs import NATIVE
+from cuda_llm.tools.sandbox.jail import NATIVE
 
 
 def test_pure_parts_are_clean_under_sanitizers(build_fixture: Callable[..., Path]) -> None:

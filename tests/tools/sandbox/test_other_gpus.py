@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cuda_llm.tools.sandbox.other_gpus import other_gpus
+from cuda_llm.tools.sandbox.isolation import other_gpus
 
 FIRST = "GPU-11111111-2222-3333-4444-555555555555"
 SECOND = "GPU-66666666-7777-8888-9999-aaaaaaaaaaaa"

@@ -9,13 +9,13 @@ import pytest
 from cuda_llm.hardware_profiles.lookup import find_hardware
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tasks.reference import load_reference
-from cuda_llm.tools.arrays import HOST
 from cuda_llm.tools.device import Level
-from cuda_llm.tools.validator.budget import Plan, check_bytes, plan_sizes
+from cuda_llm.tools.device.buffers import HOST
+from cuda_llm.tools.validator.budget import MemoryPlan, check_bytes, plan_sizes
+from cuda_llm.tools.validator.buffers import Dims
 from cuda_llm.tools.validator.cases import timed_case
 from cuda_llm.tools.validator.check_case import draw_inputs
 from cuda_llm.tools.validator.check_outputs import Method, check_outputs
-from cuda_llm.tools.validator.layout import Dims
 
 ON_GPU = replace(HOST, at_once=1 << 24, part_bytes=1 << 31)
 TASKS = (
@@ -28,7 +28,7 @@ TASKS = (
 )
 
 
-def plan(name: str, chip: str, free_gb: float = 0.0) -> Plan:
+def plan(name: str, chip: str, free_gb: float = 0.0) -> MemoryPlan:
     hardware, task = find_hardware(chip), load_task(name)
     free = int(free_gb * 1e9 or 0.93 * hardware.memory_bytes)
     return plan_sizes(task, task.sizes.bench, free_bytes=free, hardware=hardware, arrays=ON_GPU)

@@ -13,17 +13,18 @@ from cuda_llm.tasks.expressions import evaluate
 from cuda_llm.tasks.loader import list_tasks, load_task
 from cuda_llm.tasks.task import DimRange, HiddenSizes, Task
 from cuda_llm.tools.device import Level
+from cuda_llm.tools.validator.buffers import buffer_specs
 from cuda_llm.tools.validator.cases import (
+    MANY_ELEMENTS,
     POISONS,
     distribution_rows,
+    draw_hidden,
     plan,
+    put_informative_first,
     terms_of,
     timed_case,
 )
 from cuda_llm.tools.validator.check_case import draw_inputs
-from cuda_llm.tools.validator.hidden import draw_hidden
-from cuda_llm.tools.validator.layout import buffer_specs
-from cuda_llm.tools.validator.telling import MANY_ELEMENTS, put_telling_first
 
 
 @pytest.mark.parametrize("name", list_tasks())
@@ -65,14 +66,14 @@ def test_the_size_whose_shortest_buffer_is_longest_tells_most_where_all_are_shor
     task = load_task("matrix_multiplication")
     shapes = [(1, 1, 1), (1, 900, 9), (900, 4, 9)]
     sizes = [("edge", dict(zip("MNK", shape, strict=True))) for shape in shapes]
-    assert put_telling_first(task, sizes, 3) == [sizes[2]] * 3 + [sizes[1], sizes[0]]
+    assert put_informative_first(task, sizes, 3) == [sizes[2]] * 3 + [sizes[1], sizes[0]]
 
 
 def test_of_sizes_of_many_elements_the_cheapest_comes_again() -> None:
     task = load_task("vector_add")
     sizes = [("edge", {"n": n}) for n in (5, 1000, 2000, 3000)]
     small, *telling = sizes
-    assert put_telling_first(task, sizes, 5) == [*telling[::-1], *telling[:1] * 2, small]
+    assert put_informative_first(task, sizes, 5) == [*telling[::-1], *telling[:1] * 2, small]
 
 
 @pytest.mark.parametrize("name", list_tasks())

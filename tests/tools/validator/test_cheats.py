@@ -12,14 +12,13 @@ from array_kernels import add, writes
 from measured_site import LAUNCH, Buffers, Candidate, running, untimed
 from small_tasks import small_task
 
-from cuda_llm.facts import Access
+from cuda_llm.facts import MemoryAccess
+from cuda_llm.failures import IllegalAccess, PolicyViolation
 from cuda_llm.outcomes import (
     GuardOverwritten,
-    IllegalAccess,
     InputMutated,
     LateWrite,
     Nondeterministic,
-    PolicyViolation,
     Verdict,
     WrongResult,
 )
@@ -192,7 +191,7 @@ def test_a_write_after_the_call_came_back_is_late() -> None:
 
 
 def test_the_verdict_of_a_call_ends_the_evaluation() -> None:
-    fault = IllegalAccess(access=Access(space="global", kind="read", bytes=4))
+    fault = IllegalAccess(access=MemoryAccess(space="global", kind="read", bytes=4))
     session = running(lambda b, options: fault)
     assert asyncio.run(validate(TASK, session)) == fault
     assert len(session.calls) == 1

@@ -15,13 +15,13 @@ from cuda_llm.errors import TaskError
 from cuda_llm.outcomes import WrongResult
 from cuda_llm.patterns import ElementKind, ElementPattern
 from cuda_llm.tasks.task import Task
-from cuda_llm.tools.arrays import HOST
 from cuda_llm.tools.device import Level
+from cuda_llm.tools.device.buffers import HOST
+from cuda_llm.tools.validator.buffers import buffer_specs
 from cuda_llm.tools.validator.cases import Case, timed_case
 from cuda_llm.tools.validator.check_case import draw_inputs
 from cuda_llm.tools.validator.check_outputs import Method, check_batch, check_outputs
-from cuda_llm.tools.validator.layout import buffer_specs
-from cuda_llm.tools.validator.projection import chosen_rows
+from cuda_llm.tools.validator.parts import chosen_rows
 
 Array = npt.NDArray[Any]
 MATMUL = small_task("matrix_multiplication")

@@ -7,8 +7,7 @@ import pytest
 from measured_site import as_bytes, column
 from strict_arrays import strict_arrays
 
-from cuda_llm.tools.arrays import HOST, Arrays
-from cuda_llm.tools.buffers import BufferSpec, Role
+from cuda_llm.tools.device.buffers import HOST, Arrays, BufferSpec, Role
 from cuda_llm.tools.validator import columns
 
 WAYS = {"host": HOST, "kernels": strict_arrays()[0], "no kernels": strict_arrays(None)[0]}

@@ -11,11 +11,10 @@ from measured_site import running
 
 from cuda_llm.outcomes import Verdict
 from cuda_llm.tasks.loader import load_task
-from cuda_llm.tools.compiler.candidate import Compiled
-from cuda_llm.tools.compiler.compile import compile_candidate
-from cuda_llm.tools.compiler.request import compile_request
+from cuda_llm.tools.compiler.compile import compile_candidate, compile_request
 from cuda_llm.tools.device import Session
-from cuda_llm.tools.devices.find import open_emulated
+from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.open_device import open_emulated
 from cuda_llm.tools.validator.validate import Validated, validate
 
 MUTANTS = Path(__file__).parents[2] / "fixtures" / "mutants"

@@ -10,7 +10,7 @@ from strict_arrays import strict_arrays
 
 from cuda_llm.tasks.task import Tolerance, ToleranceClass
 from cuda_llm.tools.validator.buffers import same_bytes
-from cuda_llm.tools.validator.compare import Comparison, Expected, compare
+from cuda_llm.tools.validator.compare import Expected, OutputComparison, compare
 from cuda_llm.tools.validator.fused import MOST_ROWS, compare_there
 from cuda_llm.tools.validator.tolerances import EXACT, Terms, limits
 
@@ -27,14 +27,14 @@ TYPES = [
 SPECIAL = (0.0, -0.0, np.nan, np.inf, -np.inf, 1e39, -1e39, 1e-44, 3.0)
 
 
-def on_device(got: Any, value: Any, scale: Any, rule: str) -> Comparison:
+def on_device(got: Any, value: Any, scale: Any, rule: str) -> OutputComparison:
     arrays, xp = strict_arrays()
     there = [None if one is None else xp.asarray(one) for one in (value, scale)]
     assert compare_there(xp.asarray(got), there[0], there[1], RULES[rule], arrays) is not None
     return compare(xp.asarray(got), Expected(*there), RULES[rule], arrays)
 
 
-def assert_same(one: Comparison, other: Comparison) -> None:
+def assert_same(one: OutputComparison, other: OutputComparison) -> None:
     assert (one.elements, one.wrong, one.first, one.limit) == (
         *(other.elements, other.wrong, other.first),
         other.limit,

@@ -15,8 +15,8 @@ from strict_arrays import strict_arrays
 from cuda_llm.outcomes import GuardOverwritten, InputMutated, WrongResult
 from cuda_llm.patterns import ElementKind, ElementPattern
 from cuda_llm.tasks.loader import load_task
-from cuda_llm.tools.arrays import Launch
 from cuda_llm.tools.device import CallOptions
+from cuda_llm.tools.device.buffers import LaunchKernel
 from cuda_llm.tools.validator.admissible import check_sessions
 from cuda_llm.tools.validator.cases import Case
 from cuda_llm.tools.validator.oracle import baseline_oracle
@@ -28,7 +28,7 @@ MOST_WAITS = 4
 
 @pytest.mark.parametrize("name", HONEST)
 @pytest.mark.parametrize("launch", [launch_on_host, None])
-def test_honest_kernels_pass_on_a_device(name: str, launch: Launch | None) -> None:
+def test_honest_kernels_pass_on_a_device(name: str, launch: LaunchKernel | None) -> None:
     arrays, _xp = strict_arrays(launch)
     session = running(writes(name, HONEST[name][0]), arrays=arrays)
     result = asyncio.run(validate(load_task(name), session, arrays=arrays))

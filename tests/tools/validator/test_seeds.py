@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cuda_llm.tools.validator.seeds import NONCE_BYTES, fresh_nonce, generator
+from cuda_llm.tools.validator.cases import NONCE_BYTES, fresh_nonce, generator
 
 NONCES = st.binary(min_size=NONCE_BYTES, max_size=NONCE_BYTES)
 KEYS = st.tuples(NONCES, st.text(max_size=8), st.text(max_size=8), st.integers(0, 1 << 40))

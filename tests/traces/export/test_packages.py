@@ -13,7 +13,7 @@ from exported_package import StandIn, aligned, import_package, on_device, winner
 
 from cuda_llm.errors import UsageError
 from cuda_llm.tasks.loader import list_tasks, load_task
-from cuda_llm.tasks.shapes import scalar_value, shape_of
+from cuda_llm.tasks.sizes import scalar_value, shape_of
 from cuda_llm.tasks.task import ArgumentRole
 from cuda_llm.traces.export.carried.call import call
 from cuda_llm.traces.export.export import export

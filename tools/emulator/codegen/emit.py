@@ -10,12 +10,7 @@ from dataclasses import dataclass
 from cuda_llm.tools.emulator.codegen.barriers import barrier_call
 from cuda_llm.tools.emulator.codegen.flow import LEAVE, Barrier, Branch, End, Jump, Switch
 from cuda_llm.tools.emulator.codegen.kernel import Kernel
-from cuda_llm.tools.emulator.codegen.liveness import (
-    LoweredBlock,
-    crossing,
-    end_reads,
-    live_out,
-)
+from cuda_llm.tools.emulator.codegen.liveness import LoweredBlock, crossing, end_reads, live_out
 from cuda_llm.tools.emulator.codegen.loops import write_segment
 from cuda_llm.tools.emulator.codegen.segments import Item, Segment, schedule
 from cuda_llm.tools.emulator.codegen.steps import Act

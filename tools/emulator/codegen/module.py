@@ -1,6 +1,8 @@
-"""A PTX module as one C++ file and its static tables."""
+"""PTX to C++: a whole module, and the instructions of it that the emulated device does not
+execute.
+"""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from cuda_llm.profile import KernelResources
@@ -15,9 +17,20 @@ from cuda_llm.tools.emulator.codegen.lower import lower
 from cuda_llm.tools.emulator.codegen.param_space import lower_param_space
 from cuda_llm.tools.emulator.codegen.sites import Spots, basic_block, site
 from cuda_llm.tools.emulator.codegen.steps import Refused, Step
-from cuda_llm.tools.emulator.coverage import unsupported
 from cuda_llm.tools.emulator.ptx.module import Function, Instruction, Module, Variable
 from cuda_llm.tools.emulator.tables import BasicBlock, KernelTable, Unsupported
+
+
+def unsupported(refused: Iterable[Instruction], spots: Spots) -> tuple[Unsupported, ...]:
+    """Refused instructions grouped by opcode, first place first."""
+    found: dict[str, list[Instruction]] = {}
+    for instruction in refused:
+        found.setdefault(instruction.spelling, []).append(instruction)
+    return tuple(
+        Unsupported(opcode=opcode, count=len(places), spot=spots.at(places[0].loc))
+        for opcode, places in found.items()
+    )
+
 
 MOST_BLOCKS = 0xFFFF
 """Program counters have 16 bits."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from cuda_llm.spots import SourceSpot
+from cuda_llm.facts import SourceSpot
 from cuda_llm.tools.emulator.tables import (
     BasicBlock,
     InstructionClass,

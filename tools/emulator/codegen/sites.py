@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from cuda_llm.spots import SourceSpot
+from cuda_llm.facts import SourceSpot
 from cuda_llm.tools.emulator.codegen.flow import Barrier, Block, Branch, Switch, is_collective
 from cuda_llm.tools.emulator.codegen.kernel import SiteDraft
 from cuda_llm.tools.emulator.codegen.liveness import step_reads

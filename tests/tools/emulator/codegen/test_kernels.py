@@ -9,8 +9,8 @@ import pytest
 from kernel_cases import KernelCase, kernel_cases
 from kernel_runs import compiled, results, translated, wrong
 
-from cuda_llm.tools.compiler.candidate import Compiled
 from cuda_llm.tools.device import CallOptions, Level
+from cuda_llm.tools.device.candidate import Compiled
 
 TARGETS = ("sm_86", "sm_120")
 CASES = kernel_cases()

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 from kernel_runs import compiled, translated
 
+from cuda_llm.facts import SourceSpot
 from cuda_llm.outcomes import InfraFailed
-from cuda_llm.spots import SourceSpot
+from cuda_llm.tools.emulator.codegen.libraries import translate
 from cuda_llm.tools.emulator.codegen.module import generate
 from cuda_llm.tools.emulator.codegen.record import kernel_records, read_kernel_records
 from cuda_llm.tools.emulator.ptx.parse import parse
 from cuda_llm.tools.emulator.tables import InstructionClass, KernelTable, Translated, Unsupported
-from cuda_llm.tools.emulator.translate import translate
 
 HEAD = '.version 9.0\n.target sm_90a\n.address_size 64\n.file 1 "kernel.cu"\n'
 SOURCE = "one\ntwo\n  out[i] = in[i];\n"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cuda_llm.tools.compiler.toolkit import find_toolkit
+from cuda_llm.tools.compiler.nvcc import find_toolkit
 from cuda_llm.tools.emulator.ops.table import lane_op
 from cuda_llm.tools.emulator.ptx.module import Instruction, Vector
 from cuda_llm.tools.emulator.ptx.parse import parse

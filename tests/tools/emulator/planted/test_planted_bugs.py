@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pytest
 from device_calls import Called, call_once, compiled
 
-from cuda_llm.outcomes import (
+from cuda_llm.failures import (
     DataRace,
     IllegalAccess,
     InvalidSync,
@@ -17,11 +17,11 @@ from cuda_llm.outcomes import (
     PolicyViolation,
     TimedOut,
     UninitialisedRead,
-    Verdict,
 )
-from cuda_llm.tools.compiler.candidate import Compiled
+from cuda_llm.outcomes import Verdict
 from cuda_llm.tools.device import CallOptions, CallReport, Level, Session
-from cuda_llm.tools.devices.find import open_emulated
+from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.open_device import open_emulated
 from cuda_llm.wording import describe
 
 SOURCE = (Path(__file__).parents[3] / "fixtures" / "planted" / "planted.cu").read_text()

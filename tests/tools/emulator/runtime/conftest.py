@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from runtime_driver import FLAGS, RUNTIME, WATCH, Ran, Run, drivers, start
 
-from cuda_llm.tools.emulator.runtime_library import emulator_library
+from cuda_llm.tools.emulator.codegen.libraries import emulator_library
 from cuda_llm.tools.native import build
 
 

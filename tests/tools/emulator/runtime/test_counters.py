@@ -3,18 +3,18 @@
 import pytest
 from runtime_driver import Ran, Run
 
-from cuda_llm.tools.emulator.account import LaunchAccount, SiteCount
+from cuda_llm.tools.emulator.counters import LaunchCounters, SiteCounters
 
 LOAD, STORE_SHARED, ATOMIC = 0, 3, 6
 
 
-def account(ran: Ran) -> LaunchAccount:
+def account(ran: Ran) -> LaunchCounters:
     assert ran.status == 0, ran.record.fault
     (only,) = ran.record.accounts
     return only
 
 
-def site(ran: Ran, number: int) -> SiteCount:
+def site(ran: Ran, number: int) -> SiteCounters:
     return account(ran).sites[number]
 
 

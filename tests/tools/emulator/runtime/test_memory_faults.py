@@ -3,16 +3,9 @@
 import pytest
 from runtime_driver import FAULT_EXIT, Run
 
-from cuda_llm.facts import Location
-from cuda_llm.outcomes import (
-    IllegalAccess,
-    Misaligned,
-    OutOfMemory,
-    PolicyViolation,
-    UninitialisedRead,
-    Verdict,
-)
-from cuda_llm.spots import SourceSpot, ThreadSpot
+from cuda_llm.facts import Location, SourceSpot, ThreadSpot
+from cuda_llm.failures import IllegalAccess, Misaligned, PolicyViolation, UninitialisedRead
+from cuda_llm.outcomes import OutOfMemory, Verdict
 from cuda_llm.wording import describe
 
 

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from runtime_driver import FLAGS, WATCH
 
-from cuda_llm.tools.emulator.runtime_library import emulator_library
+from cuda_llm.tools.emulator.codegen.libraries import emulator_library
 from cuda_llm.tools.native import build
 
 RECORDED = Path(__file__).parents[3] / "fixtures" / "recorded"

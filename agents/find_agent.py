@@ -1,0 +1,89 @@
+"""Finds agents by short name, dotted path or file, with their place in the graph."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from cuda_llm.agents.protocols import PlacedAgent, Stage
+from cuda_llm.dotted import is_dotted, load_dotted
+from cuda_llm.errors import UsageError
+
+A = TypeVar("A")
+
+SHIPPED: Mapping[str, str] = {
+    "hardware_research": "cuda_llm.agents.researcher.research:hardware_research",
+}
+"""Short names of the agents that ship."""
+
+
+def find_agent(spec: str) -> PlacedAgent:
+    """The agent called `spec`: a short name, `package.module:attribute` or `file.py:attribute`.
+
+    `@stage` behind it says after which stage it runs; without, the agent's attribute `after` does,
+    else it stands behind the hardware research. Its attribute `agent_name` names it, else the
+    attribute it was found by. Raises UsageError with what is wrong, where, and the mend.
+    """
+    path, _, stage = spec.partition("@")
+    target = SHIPPED.get(path, path)
+    if not is_dotted(target):
+        known = ", ".join(SHIPPED)
+        msg = (
+            f"no agent is called {path!r}; expected one of {known}, or where it is: "
+            "package.module:attribute or path/to/file.py:attribute"
+        )
+        raise UsageError(msg)
+    agent = load_dotted(target, "agent")
+    if not is_agent(agent):
+        msg = (
+            f"agent {path!r} is neither an async callable nor a compiled LangGraph; expected "
+            "`async def agent(situation) -> Contribution`"
+        )
+        raise UsageError(msg)
+    named = getattr(agent, "agent_name", "") or target.replace(":", ".").rpartition(".")[2]
+    return PlacedAgent(
+        name=_checked(str(named), path), after=_stage(stage, agent, path), agent=agent
+    )
+
+
+def placed(*, after: Stage, name: str = "") -> Callable[[A], A]:
+    """Mark an agent with its place, and its name where that is not the attribute's."""
+
+    def mark(agent: A) -> A:
+        marked: Any = agent
+        marked.after = after
+        if name:
+            marked.agent_name = name
+        return agent
+
+    return mark
+
+
+def is_agent(candidate: Any) -> bool:
+    """Whether it can be awaited with a situation, or is a compiled graph."""
+    if inspect.isclass(candidate):
+        return False
+    if callable(getattr(candidate, "ainvoke", None)):
+        return True
+    if inspect.iscoroutinefunction(candidate):
+        return True
+    return callable(candidate) and inspect.iscoroutinefunction(type(candidate).__call__)
+
+
+def _stage(named: str, agent: Any, path: str) -> Stage:
+    wanted = named or getattr(agent, "after", Stage.RESEARCH)
+    try:
+        return Stage(wanted)
+    except ValueError:
+        stages = ", ".join(Stage)
+        msg = f"agent {path!r}: there is no stage {wanted!r}; expected one of {stages}"
+        raise UsageError(msg) from None
+
+
+def _checked(name: str, path: str) -> str:
+    if name.isidentifier():
+        return name
+    msg = (
+        f"agent {path!r}: its name {name!r} cannot be a node's; expected letters, digits and _ in "
+        "its attribute agent_name"
+    )
+    raise UsageError(msg)

@@ -1,0 +1,233 @@
+"""A judged kernel in words: how it failed, which names the compiler does not know, its times and
+what limits it.
+"""
+
+import difflib
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+
+from cuda_llm.agents.kernel_text.outline import identifiers
+from cuda_llm.agents.limits import bottleneck_text
+from cuda_llm.agents.prompting.quote import hide, log_lines, one_line, quote_line
+from cuda_llm.agents.situation import Situation
+from cuda_llm.failures import CompileFailed
+from cuda_llm.outcomes import LaunchFailed, Passed, Verdict
+from cuda_llm.profile import Bottleneck, KernelResources, LaunchProfile, Profile
+from cuda_llm.search import Attempt, Components
+from cuda_llm.tasks.expressions import evaluate
+from cuda_llm.wording import describe, describe_dims
+
+_UNKNOWN = re.compile(
+    r'identifier "([^"]+)" is undefined|has no member(?: named)? "([^"]+)"'
+    r'|calling a __host__ function\("([^"]+)"\)'
+    r"|'([A-Za-z_]\w*)' (?:was not declared|has not been declared|does not name a type)"
+)
+_OPERATOR = re.compile(
+    r'no operator "([^"]+)" matches these operands.*?\b((?:float|double|int|uint)[234])\b', re.S
+)
+_NAMESPACE = re.compile(r'name followed by "::" must be a class or namespace name')
+_WITHOUT_MASK = re.compile(r"Instruction '(?:vote|shfl)' without '\.sync'")
+NEAR = 0.8
+"""How alike two names are before one is offered for the other (difflib's ratio)."""
+BUILT_IN = (
+    *("threadIdx", "blockIdx", "blockDim", "gridDim", "warpSize", "nullptr", "reinterpret_cast"),
+    *("__restrict__", "__syncthreads", "cudaGetLastError", "cudaMemcpyDeviceToDevice"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnownName:
+    """What CUDA really has where models write something else."""
+
+    wrong: tuple[str, ...]
+    real: str
+    advice: str
+    """What it really is and how it is called."""
+    code: str
+    """A statement that uses it."""
+    header: str = ""
+    """What must be included for it."""
+
+
+@cache
+def known_names() -> tuple[KnownName, ...]:
+    """The table in `known_names.toml`."""
+    text = resources.files("cuda_llm.agents.prompting").joinpath("known_names.toml").read_text()
+    return tuple(
+        KnownName(**{**row, "wrong": tuple(row["wrong"].split())})
+        for row in tomllib.loads(text)["name"]
+    )
+
+
+def real_names(failed: CompileFailed, source: str) -> tuple[str, ...]:
+    """One line for each name the compiler does not know and we do, or that nearly exists."""
+    texts = dict.fromkeys(
+        [one.message for one in failed.diagnostics if one.severity == "error"] or [failed.reason]
+    )
+    lines = [line for text in texts for line in _lines(text, source)]
+    return tuple(dict.fromkeys(lines))
+
+
+def _lines(message: str, source: str) -> Iterator[str]:
+    for match in _UNKNOWN.finditer(message):
+        name = next(filter(None, match.groups()))
+        if known := _by_wrong_name().get(name.rpartition("::")[2]):
+            yield f"{one_line(name, 80)} does not exist here: {known.advice}"
+        elif near := _nearest(name, source):
+            yield f"{one_line(name, 80)} is not declared; {near} is: was that meant?"
+    if operator := _OPERATOR.search(message):
+        yield (
+            f"{operator[2]} has no operator {operator[1]}: compute its parts (.x, .y ...) one by "
+            f"one and put them together with make_{operator[2]}"
+        )
+    if _WITHOUT_MASK.search(message):
+        yield (
+            "votes and shuffles without a mask of lanes are gone: __any_sync, __all_sync, "
+            "__ballot_sync and __shfl_sync take it first"
+        )
+    if _NAMESPACE.search(message):
+        yield "a namespace in front of :: is unknown: its header is not included"
+
+
+def _nearest(name: str, source: str) -> str:
+    """The declared or well-known name most like `name`; empty where none is near."""
+    counted = identifiers(source) - {name}
+    candidates = sorted({*counted, *BUILT_IN, *_by_real_name()})
+    found = difflib.get_close_matches(name, candidates, n=1, cutoff=NEAR)
+    return found[0] if found else ""
+
+
+@cache
+def _by_wrong_name() -> Mapping[str, KnownName]:
+    return {wrong: known for known in known_names() for wrong in known.wrong}
+
+
+@cache
+def _by_real_name() -> frozenset[str]:
+    return frozenset(known.real for known in known_names() if known.real.isidentifier())
+
+
+def describe_failure(situation: Situation, attempt: Attempt, verdict: Verdict) -> tuple[str, ...]:
+    """The verdict's code, then its description a line at a time.
+
+    Of a playbook kernel only the code: a description may quote its source.
+    """
+    if attempt.written_by == "playbook":
+        return (verdict.code,)
+    lines = describe(verdict)
+    hidden = (
+        hide(line, situation.hardware, situation.plan.hardware_context)
+        for line in (lines[:1] if _tells_limits(situation, verdict) else lines)
+    )
+    return (verdict.code, *(line for text in hidden for line in log_lines(text).split("\n")))
+
+
+def _tells_limits(situation: Situation, verdict: Verdict) -> bool:
+    """Whether all but the first line is about what the hardware can hold."""
+    return situation.plan.hardware_context != "full" and isinstance(verdict, LaunchFailed)
+
+
+def describe_timed_sizes(
+    situation: Situation, attempt: Attempt, components: Components
+) -> tuple[str, ...]:
+    """One line a timed size, then all together."""
+    lines = []
+    baselines = situation.baseline_us if components.baseline else ()
+    for index, time_us in enumerate(attempt.times_us):
+        dims = situation.sizes[index] if index < len(situation.sizes) else {}
+        line = f"{describe_dims(dims)}: {format_us(time_us)}" if dims else format_us(time_us)
+        if index < len(baselines):
+            line += f" (baseline {format_us(baselines[index])}, {baselines[index] / time_us:.2f}x)"
+        lines.append(line)
+    if components.baseline and attempt.speedup is not None and len(lines) > 1:
+        lines.append(f"over all sizes: {attempt.speedup:.2f}x the baseline's speed")
+    if attempt.spread:
+        lines.append(f"times are known within {attempt.spread:.1%}")
+    return tuple(lines)
+
+
+def describe_headline(situation: Situation, attempt: Attempt, components: Components) -> str:
+    """Its time at the largest size, its speed-up, its bandwidth and its limit in one line."""
+    parts = [format_us(attempt.times_us[-1])] if attempt.times_us else []
+    if components.baseline and attempt.speedup is not None:
+        parts.append(f"{attempt.speedup:.2f}x the baseline")
+    if not components.profile:
+        return ", ".join(parts)
+    full = situation.plan.hardware_context == "full"
+    verdict = situation.archive.verdict(attempt.id)
+    profile = verdict.profile if isinstance(verdict, Passed) else None
+    if full and attempt.times_us:
+        parts.append(_bandwidth(situation, profile, attempt.times_us[-1]))
+    headline = ", ".join(parts)
+    bottlenecks = profile.bottlenecks if profile else ()
+    code = bottlenecks[0].code if bottlenecks else attempt.limited_by
+    if not code:
+        return headline
+    spot = bottlenecks[0].spot if bottlenecks and attempt.written_by != "playbook" else None
+    where = f" at line {spot.line}" if spot else ""
+    return f"{headline}; limited by {bottleneck_text(code).name}{where}"
+
+
+def describe_profile(
+    situation: Situation, attempt: Attempt, profile: Profile, *, advise: bool = True
+) -> tuple[str, ...]:
+    """What limits it: bottlenecks, dominating first, then its launches and its kernels.
+
+    The profiler's own advice is left out where hints say it better.
+    """
+    full = situation.plan.hardware_context == "full"
+    shown = attempt.written_by != "playbook"
+    found = [
+        _bottleneck(one, first=index == 0, full=full, shown=shown, advise=advise)
+        for index, one in enumerate(profile.bottlenecks)
+    ]
+    return (
+        *found,
+        *(_launch(one, full=full) for one in profile.launches),
+        *(_resources(one) for one in profile.resources),
+    )
+
+
+def format_us(time_us: float) -> str:
+    """`41.4 us`, three digits at least."""
+    return f"{time_us:,.0f} us" if time_us >= 1000 else f"{time_us:.3g} us"
+
+
+def _bottleneck(one: Bottleneck, *, first: bool, full: bool, shown: bool, advise: bool) -> str:
+    word = "limited by" if first else "also"
+    what = one_line(one.explanation) if full else bottleneck_text(one.code).name
+    spot = f" at {quote_line(one.spot)}" if shown and one.spot else ""
+    advice = f"; what usually helps: {one_line(one.advice)}" if one.advice and advise else ""
+    return f"{word} {what}{spot}, {one.share:.0%} of the time{advice}"
+
+
+def _launch(one: LaunchProfile, *, full: bool) -> str:
+    grid, block = (", ".join(map(str, extent)) for extent in (one.grid, one.block))
+    name = one_line(one.kernel)
+    if not all(one.grid):
+        return f"{name}: {format_us(one.time_us)}" if one.time_us else name
+    line = f"launch {name}<<<({grid}), ({block})>>>"
+    # Measured alone, a call of several launches says nothing of how its time is divided.
+    line += f": {format_us(one.time_us)}" if one.time_us else ""
+    shared = f", {one.shared_bytes:,} B of shared memory a block" if one.shared_bytes else ""
+    return f"{line}{shared}" + (f", room for {one.occupancy:.0%} occupancy" if full else "")
+
+
+def _resources(one: KernelResources) -> str:
+    spills = one.spill_store_bytes + one.spill_load_bytes
+    spilled = f"{spills:,} B of spills" if spills else "no spills"
+    return f"kernel {one_line(one.kernel)}: {one.registers} registers a thread, {spilled}"
+
+
+def _bandwidth(situation: Situation, profile: Profile | None, time_us: float) -> str:
+    """The part of DRAM's published bandwidth: of counted bytes, else of the least there can be."""
+    launches = profile.launches if profile else ()
+    moved = sum(launch.figures.get("dram_bytes", 0.0) for launch in launches)
+    if not moved and situation.sizes:
+        moved = float(evaluate(situation.task.roofline.bytes, situation.sizes[-1]))
+    share = moved / (time_us * 1e3) / situation.hardware.peaks.dram_gb_s
+    return f"{share:.0%} of DRAM bandwidth"

@@ -1,0 +1,105 @@
+"""Text from outside made fit for a prompt: clean, quoted as data, without what an agent may not
+know of the GPU.
+"""
+
+import re
+
+from cuda_llm.facts import SourceSpot
+from cuda_llm.hardware_profiles.hardware import Hardware
+from cuda_llm.search import HardwareContext
+
+MOST_LINE = 400
+"""Characters of a quoted line; what is longer loses its middle."""
+_FENCES = re.compile(r"`{3,}|~{3,}")
+
+
+def clean(text: str) -> str:
+    """`text` with line feeds and tabs as its only control characters, line ends made equal."""
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    if text.isprintable():
+        return text
+    return "".join(
+        c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text
+    )
+
+
+def one_line(text: str, most: int = MOST_LINE) -> str:
+    """`text` as one clean line that an inline quotation in backticks can hold."""
+    return shorten(" ".join(clean(text).split()).replace("`", "'"), most)
+
+
+def shorten(line: str, most: int = MOST_LINE) -> str:
+    """A line of at most `most` characters: its middle is left out."""
+    if len(line) <= most:
+        return line
+    half = (most - 5) // 2
+    return f"{line[:half]} ... {line[-half:]}"
+
+
+def log_lines(text: str) -> str:
+    """A log as data: clean, no endless line, nothing in it that looks like the end of a fence."""
+    return "\n".join(shorten(_FENCES.sub("'''", line)) for line in clean(text).split("\n"))
+
+
+def fence(text: str, language: str = "") -> str:
+    """`text` in a fence that nothing within can close."""
+    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
+    ticks = "`" * max(3, longest + 1)
+    return f"{ticks}{language}\n{text.rstrip()}\n{ticks}"
+
+
+def quote_line(spot: SourceSpot | None) -> str:
+    """``line 14: `source` ``, or nothing. The file's name stays out: it is ours."""
+    if spot is None:
+        return ""
+    return f"line {spot.line}" + (f": `{one_line(spot.text, 160)}`" if spot.text.strip() else "")
+
+
+def join_parts(*parts: str) -> str:
+    """The parts that say something, as one line."""
+    return "; ".join(part for part in parts if part)
+
+
+_TARGETS = re.compile(
+    r"\b(?:sm|compute|lto)_\d+[af]?\b|\bcompute capability \d+(?:\.\d+)?|\b__CUDA_ARCH__\s*\W+\d+",
+    re.IGNORECASE,
+)
+_NUMBER = r"(?:0x[0-9a-f]+|[\d][\d,.]*)"
+_LIMITS = re.compile(
+    rf",?\s*(?:at most|maximum(?: of| is)?|max\.?|up to|limit(?: of| is)?|the floor of|allowed are|"
+    rf"must be 1 to)\s*:?\s*{_NUMBER}(?: (?:us|bytes|threads|registers))?"
+    rf"|,?\s*{_NUMBER}(?: bytes)? max(?:imum)?\b"
+    rf"|{_NUMBER} of {_NUMBER} (?:SMs|warps)\b",
+    re.IGNORECASE,
+)
+_VENDOR_WORDS = {"nvidia", "geforce", "tesla", "quadro", "emulated", "gpu", "super", "laptop"}
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
+
+
+def hide(text: str, hardware: Hardware, context: HardwareContext) -> str:
+    """`text` without what `context` keeps back: figures and targets, with `none` names as well."""
+    if context == "full":
+        return text
+    text = _LIMITS.sub("", _TARGETS.sub("the target", text))
+    return _names(hardware).sub("the GPU", text) if context == "none" else text
+
+
+def hide_in_comments(source: str, hardware: Hardware, context: HardwareContext) -> str:
+    """The same for the comments of a source; its code must stay as it is."""
+    if context == "full":
+        return source
+    return _COMMENT.sub(lambda match: hide(match[0], hardware, context), source)
+
+
+def _names(hardware: Hardware) -> re.Pattern[str]:
+    """The names of the GPU, of its models and of its architecture, longest first."""
+    names = {hardware.name, *hardware.aliases, hardware.slug, hardware.architecture}
+    for name in (hardware.name, *hardware.aliases):
+        words = [word for word in name.split() if word.lower() not in _VENDOR_WORDS]
+        names.add(" ".join(words))
+        names |= {word for word in words if re.search(r"\d", word)}
+    ordered = sorted((name for name in names if name), key=len, reverse=True)
+    alternatives = "|".join(re.escape(name).replace(r"\ ", r"[\s_-]*") for name in ordered)
+    return re.compile(
+        rf"\b(?:(?:NVIDIA|GeForce|Tesla|Quadro)\s+)*(?:{alternatives})\b", re.IGNORECASE
+    )

@@ -1,0 +1,176 @@
+"""Counts the tokens of a prompt, and fits its sections into a budget, cutting the least
+important first.
+
+Tokens are counted without a tokeniser, by an estimate that errs upwards: tokenisers differ and load
+their
+tables from the network. All of them split text into words, digits, punctuation and white space
+before
+anything else, so those pieces are counted: a token for every four letters of a word begun, for
+every digit,
+every punctuation mark, every run of blanks but a single space, and for every byte of what is not
+ASCII. The
+estimate of two texts together is at most the sum of both.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+_PIECES = re.compile(r"([A-Za-z]+)|( )(?=\S)|(\n[ \t]*|[ \t\r\f\v]+)|([^\x00-\x7f]+)|.", re.DOTALL)
+
+
+def count_tokens(text: str) -> int:
+    """Tokens of `text`, rather too many than too few."""
+    total = 0
+    for match in _PIECES.finditer(text):
+        word, space, _, foreign = match.groups()
+        if word:
+            total += -(-len(word) // 4)
+        elif foreign:
+            total += len(foreign.encode(errors="surrogatepass"))
+        elif not space:
+            total += 1
+    return total
+
+
+Cut = Literal["whole", "lines", "entries"]
+"""How a section is shortened: not at all; from its middle; its least important entries first."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """One part of a prompt and its claim to the budget."""
+
+    name: str
+    """As templates call it."""
+    priority: int
+    """1 is served first; 0 stands outside the budget: it is never cut."""
+    least: float = 0.0
+    """Part of the room that is its own, whatever the others need, in order of priority."""
+    most: float = 1.0
+    """Part of the room it may take while another section is short of it."""
+    cut: Cut = "lines"
+
+
+SECTIONS = (
+    Section(name="task", priority=0, cut="whole"),
+    Section(name="signature", priority=0, cut="whole"),
+    Section(name="direction", priority=0, cut="whole"),
+    Section(name="parent_source", priority=0, cut="whole"),
+    Section(name="failure", priority=1, least=0.25, most=0.5),
+    Section(name="real_names", priority=2, least=0.05, most=0.1, cut="entries"),
+    Section(name="profile", priority=3, least=0.1, most=0.3, cut="entries"),
+    Section(name="host_code", priority=4, least=0.15, most=0.5),
+    Section(name="hints", priority=5, least=0.1, most=0.3, cut="entries"),
+    Section(name="hardware", priority=6, least=0.1, most=0.2, cut="entries"),
+    Section(name="history", priority=7, least=0.1, most=0.3, cut="entries"),
+    Section(name="notes", priority=8, least=0.05, most=0.2),
+    Section(name="baseline", priority=9, most=0.3),
+)
+"""Every section that holds something of the run. What a template says itself is never cut."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Passage:
+    """The whole text of one section, before it is cut."""
+
+    entries: tuple[str, ...] = ()
+    """In the order they are shown; the lines of one belong together."""
+    keep: tuple[int, ...] = ()
+    """Indices of entries, the most important first; in order where it is empty."""
+    noun: str = "entries"
+    """What is counted where some are left out."""
+
+    @property
+    def text(self) -> str:
+        """All of it."""
+        return "\n".join(self.entries)
+
+
+def fit(passages: Mapping[str, Passage], room: int) -> dict[str, str]:
+    """The text of each section, `room` tokens of those that may be cut at most."""
+    room = max(0, room)
+    needs = {name: count_tokens(passage.text) for name, passage in passages.items()}
+    movable = sorted((one for one in SECTIONS if one.priority), key=lambda one: one.priority)
+    movable = [one for one in movable if needs.get(one.name)]
+    grants = _share_out(movable, needs, room)
+    texts = {name: passage.text for name, passage in passages.items()}
+    for section in movable:
+        passage, grant = passages[section.name], grants[section.name]
+        if needs[section.name] > grant:
+            cut = cut_entries if section.cut == "entries" else _cut_lines
+            texts[section.name] = cut(passage, grant)
+    return texts
+
+
+def _share_out(movable: list[Section], needs: Mapping[str, int], room: int) -> dict[str, int]:
+    """Tokens for each: first its least, then up to its most, then whatever is left over."""
+    grants = dict.fromkeys(needs, 0)
+    steps: tuple[Callable[[Section], float], ...] = (
+        lambda one: one.least,
+        lambda one: one.most,
+        lambda _: 1.0,
+    )
+    left = room
+    for share in steps:
+        for section in movable:
+            wanted = min(needs[section.name], int(share(section) * room))
+            more = min(left, max(0, wanted - grants[section.name]))
+            grants[section.name] += more
+            left -= more
+    return grants
+
+
+def _cut_lines(passage: Passage, limit: int) -> str:
+    return cut_lines(passage.text, limit)
+
+
+def cut_lines(text: str, limit: int) -> str:
+    """Head and tail of a log of at most `limit` tokens, and between them how much is missing."""
+    lines = text.split("\n")
+    costs = [count_tokens(line) + 1 for line in lines]
+    if sum(costs) <= limit:
+        return text
+    spent = count_tokens(_missing(len(lines), "lines")) + 1
+    taken: set[int] = set()
+    for index in _from_both_ends(len(lines)):
+        if spent + costs[index] > limit:
+            break
+        taken.add(index)
+        spent += costs[index]
+    return _join(lines, taken, "lines") if taken else ""
+
+
+def cut_entries(passage: Passage, limit: int) -> str:
+    """The most important entries that `limit` tokens hold, in their order."""
+    entries = passage.entries
+    spent = count_tokens(_missing(len(entries), passage.noun)) + 1
+    taken: set[int] = set()
+    for index in passage.keep or range(len(entries)):
+        cost = count_tokens(entries[index]) + 1
+        if spent + cost <= limit:
+            taken.add(index)
+            spent += cost
+    return _join(list(entries), taken, passage.noun, gather=True) if taken else ""
+
+
+def _from_both_ends(count: int) -> Iterator[int]:
+    """0, last, 1, last but one ..."""
+    for step in range(count):
+        yield step // 2 if step % 2 == 0 else count - 1 - step // 2
+
+
+def _join(texts: list[str], taken: set[int], noun: str, *, gather: bool = False) -> str:
+    """The taken ones in order; how many are missing stands at the gap, or all counted in front."""
+    missing = len(texts) - len(taken)
+    kept = [texts[index] for index in sorted(taken)]
+    if not missing:
+        return "\n".join(kept)
+    gap = next(index for index in range(len(texts)) if index not in taken)
+    place = 0 if gather else gap
+    return "\n".join([*kept[:place], _missing(missing, noun), *kept[place:]])
+
+
+def _missing(count: int, noun: str) -> str:
+    return f"... {count} {noun} left out"

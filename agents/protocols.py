@@ -1,0 +1,185 @@
+"""The protocols of whoever decides: agents, generators, reflectors, strategies and tuners, and
+the values they answer.
+
+A part of the user's own satisfies one of them; those that ship do too.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Protocol
+
+from cuda_llm.agents.situation import Note, Situation
+from cuda_llm.conversation import AskModel
+from cuda_llm.failures import NoCode
+from cuda_llm.search import Attempt, Author, Brief, Components, Draft, Hint
+
+
+class Stage(StrEnum):
+    """Stages of the graph that an agent may stand behind; one after `start` runs first of all."""
+
+    START = "start"
+    RESEARCH = "hardware_research"
+    BASELINE = "baseline"
+    STRATEGY = "strategy"
+    CANDIDATES = "candidates"
+    TUNER = "tuner"
+    REFLECTION = "reflection"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contribution:
+    """What an extra agent adds to the state."""
+
+    note: Note | None = None
+    """Replaces the agent's earlier note."""
+    error_hints: tuple[Hint, ...] = ()
+    performance_hints: tuple[Hint, ...] = ()
+    decisions: tuple[str, ...] = ()
+    """What it decided and why, one sentence each: they land in the trace."""
+
+
+class Agent(Protocol):
+    """An extra agent. A plain async function is one."""
+
+    async def __call__(self, situation: Situation) -> Contribution:
+        """Look at the run, add to it. Raising ends only this agent's part; the trace tells why."""
+        ...
+
+
+@dataclass(frozen=True)
+class AgentContext:
+    """LangGraph's runtime context of an agent that is a compiled graph."""
+
+    ask: AskModel
+    """As `Situation.ask`, which plain JSON cannot hold."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlacedAgent:
+    """An agent, its name and its place."""
+
+    name: str
+    """Its channel in the state, its node in the graph."""
+    after: Stage
+    agent: Agent | Any
+    """An `Agent`, or a compiled LangGraph that takes `{"situation": ...}` (plain JSON) and answers
+    `{"contribution": ...}` (plain JSON of a Contribution); its runtime context is an
+    `AgentContext`."""
+
+
+class Generator(Protocol):
+    """Turns briefs into candidates."""
+
+    @property
+    def name(self) -> str:
+        """`llm`, `playbook` or the user's own."""
+        ...
+
+    @property
+    def written_by(self) -> Author:
+        """Whose kernels these are."""
+        ...
+
+    async def generate(self, brief: Brief, situation: Situation) -> Draft | NoCode:
+        """Write one kernel.
+
+        Briefs of a round come at once and in any order; the answer to one must not depend on that.
+        `situation` is the same for all of them. A reply without a kernel is a NoCode. Raises only
+        where the machine or our own code is broken.
+        """
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reflected:
+    """What a round taught."""
+
+    error_hints: tuple[Hint, ...] = ()
+    performance_hints: tuple[Hint, ...] = ()
+    decisions: tuple[str, ...] = ()
+    """One sentence each, for the trace."""
+
+
+class Reflector(Protocol):
+    """Learns from a round."""
+
+    @property
+    def name(self) -> str:
+        """As the trace shows it."""
+        ...
+
+    async def reflect(self, situation: Situation, judged: Sequence[Attempt]) -> Reflected:
+        """What `judged`, the attempts of this round, taught.
+
+        `situation.incumbent` is already the one after this round.
+        """
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """Who is the incumbent after a round, and why."""
+
+    incumbent: str | None
+    """Id of an attempt that passed; None while there is none."""
+    reason: str
+    """One sentence for the trace."""
+    verdicts: Mapping[str, str] = field(default_factory=dict)
+    """By attempt that passed: `won`, `tie`, `slower`, `regression: ...`."""
+
+
+class Strategy(Protocol):
+    """Pure decisions: the same situation gives the same answer."""
+
+    @property
+    def name(self) -> str:
+        """`fsr`, `fsr-paper`, `best-of-n` or the user's own."""
+        ...
+
+    @property
+    def deduplicate(self) -> bool:
+        """Whether a kernel judged before becomes a DUPLICATE instead of being judged again."""
+        ...
+
+    @property
+    def components(self) -> Components:
+        """What its prompts may hold at most; the user may take more away."""
+        ...
+
+    def write_briefs(self, situation: Situation) -> tuple[Brief, ...]:
+        """The orders of round `situation.round`: ids `r<round>-c<index>`, index from 1."""
+        ...
+
+    def choose(self, situation: Situation, judged: Sequence[Attempt]) -> Choice:
+        """The incumbent after `judged`, the attempts of this round, in order of their index.
+
+        `situation.incumbent` is the one before; `situation.attempts` holds `judged` already. The
+        last choice of a run is its result.
+        """
+        ...
+
+    def stop(self, situation: Situation) -> str:
+        """Why the search should end before its last round, in a few words; empty to go on."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """A parent with other values of its tunables."""
+
+    parent: str
+    draft: Draft
+
+
+class Tuner(Protocol):
+    """Proposes points of the spaces that candidates declare."""
+
+    def propose(
+        self, situation: Situation, judged: Sequence[Attempt], count: int
+    ) -> tuple[Trial, ...]:
+        """At most `count` trials for the best of `judged`, the attempts of this round.
+
+        Empty where nothing that passed declares tunables. The same situation gives the same trials.
+        """
+        ...

@@ -1,0 +1,175 @@
+"""The strategies that ship, and how `--strategy` finds one.
+
+`Fsr` is Feature Search and Reinforcement (arXiv 2506.09092) with changes that the class lists;
+`FsrPaper` is its Algorithm 1 to the letter, for comparison; `BestOfN` gives no feedback at all.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from cuda_llm.agents.limits import at_the_limit
+from cuda_llm.agents.protocols import Choice, Strategy
+from cuda_llm.agents.situation import Situation
+from cuda_llm.agents.strategies.acceptance import choose_fastest, passed_by_speed
+from cuda_llm.agents.strategies.briefs import Assignment, distinct_failures, make_briefs
+from cuda_llm.dotted import is_dotted, load_dotted
+from cuda_llm.errors import UsageError
+from cuda_llm.search import EVERYTHING, Attempt, Brief, Components, Kind
+
+
+@dataclass(frozen=True)
+class Fsr:
+    """Reinforces correctness until something passes, and performance from then on.
+
+    Unlike the paper's Algorithm 1 (`fsr-paper`) it returns the best of all rounds, keeps the
+    incumbent after ties and regressions, judges no duplicate again, feeds the profile back beside
+    the latency, and leaves the incumbent's structure after rounds without gain.
+    """
+
+    name: str = "fsr"
+    deduplicate: bool = True
+    components: Components = EVERYTHING
+
+    def write_briefs(self, situation: Situation) -> tuple[Brief, ...]:
+        """Asks for first kernels, then for fixes, then for improvements of the incumbent."""
+        return make_briefs(situation, plan_assignments(situation), self.components)
+
+    def choose(self, situation: Situation, judged: Sequence[Attempt]) -> Choice:
+        """Chooses the best of all rounds."""
+        return choose_fastest(situation, judged)
+
+    def stop(self, situation: Situation) -> str:
+        """Stops at the hardware's limit, or after twice `plan.patience` rounds without gain."""
+        stale = rounds_without_gain(situation)
+        enough = situation.incumbent is not None and stale >= 2 * situation.plan.patience
+        return at_the_limit(situation) or (f"{stale} rounds without gain" if enough else "")
+
+
+def plan_assignments(situation: Situation) -> list[Assignment]:
+    """Decides what each of the N candidates is to do."""
+    count = situation.plan.candidates
+    incumbent = situation.incumbent
+    if incumbent is None:
+        failures = distinct_failures(last_round(situation)) or distinct_failures(situation.attempts)
+        if not failures:
+            return [(Kind.FIRST, None)] * count
+        return [(Kind.FIX, failures[index % len(failures)]) for index in range(count)]
+    departing = count_departing(situation)
+    improving: list[Assignment] = [(Kind.IMPROVE, incumbent)] * (count - departing)
+    return improving + [(Kind.DEPART, incumbent)] * departing
+
+
+def count_departing(situation: Situation) -> int:
+    """Counts who leaves the incumbent's structure: none at first, then a third, at least one."""
+    if rounds_without_gain(situation) < situation.plan.patience:
+        return 0
+    return max(1, situation.plan.candidates // 3)
+
+
+def rounds_without_gain(situation: Situation) -> int:
+    """Counts the judged rounds after the one that the incumbent is from."""
+    judged = max((one.round for one in situation.attempts), default=0)
+    return 0 if situation.incumbent is None else judged - situation.incumbent.round
+
+
+def last_round(situation: Situation) -> tuple[Attempt, ...]:
+    """Returns the attempts of the newest round that was judged."""
+    newest = max((one.round for one in situation.attempts), default=0)
+    return tuple(one for one in situation.attempts if one.round == newest)
+
+
+LATENCY_ONLY = Components(hints=False, profile=False, baseline=False, diversity=False)
+
+
+@dataclass(frozen=True)
+class FsrPaper:
+    """Feeds back latency alone, and returns the last round's winner."""
+
+    name: str = "fsr-paper"
+    deduplicate: bool = False
+    components: Components = LATENCY_ONLY
+
+    def write_briefs(self, situation: Situation) -> tuple[Brief, ...]:
+        """Asks for the same N times."""
+        order: Assignment = (Kind.FIRST, None)
+        failures = distinct_failures(last_round(situation))
+        if situation.incumbent is not None:
+            order = (Kind.IMPROVE, situation.incumbent)
+        elif failures:
+            order = (Kind.FIX, failures[0])
+        return make_briefs(situation, [order] * situation.plan.candidates, self.components)
+
+    def choose(self, situation: Situation, judged: Sequence[Attempt]) -> Choice:
+        """Chooses the fastest of this round, whatever came before it."""
+        before = situation.incumbent
+        passed = passed_by_speed(judged)
+        if not passed:
+            return Choice(
+                incumbent=None if before is None else before.id,
+                reason="nothing of this round passed",
+            )
+        first, *others = passed
+        return Choice(
+            incumbent=first.id,
+            reason=f"{first.id} is the fastest of its round, at {first.speedup:.2f}x the baseline",
+            verdicts={first.id: "won"} | {one.id: "slower" for one in others},
+        )
+
+    def stop(self, situation: Situation) -> str:
+        """Never stops before D rounds."""
+        return ""
+
+
+NO_FEEDBACK = Components(history=False, hints=False, profile=False)
+
+
+@dataclass(frozen=True)
+class BestOfN:
+    """Starts every candidate from the task alone. Other strategies are compared with it."""
+
+    name: str = "best-of-n"
+    deduplicate: bool = True
+    components: Components = NO_FEEDBACK
+
+    def write_briefs(self, situation: Situation) -> tuple[Brief, ...]:
+        """Asks for N first kernels in every round."""
+        orders: list[Assignment] = [(Kind.FIRST, None)] * situation.plan.candidates
+        return make_briefs(situation, orders, self.components)
+
+    def choose(self, situation: Situation, judged: Sequence[Attempt]) -> Choice:
+        """Chooses the best of all rounds."""
+        return choose_fastest(situation, judged)
+
+    def stop(self, situation: Situation) -> str:
+        """Never stops early, so that budgets stay comparable."""
+        return ""
+
+
+BUILTIN_STRATEGIES: Mapping[str, Callable[[], Strategy]] = {
+    "fsr": Fsr,
+    "fsr-paper": FsrPaper,
+    "best-of-n": BestOfN,
+}
+
+REQUIRED_ATTRIBUTES = ("name", "deduplicate", "components", "write_briefs", "choose", "stop")
+
+
+def find_strategy(name: str) -> Strategy:
+    """Returns the strategy of a short name, or of a dotted path to a class or an instance.
+
+    Raises UsageError naming what there is.
+    """
+    if name in BUILTIN_STRATEGIES:
+        return BUILTIN_STRATEGIES[name]()
+    if not is_dotted(name):
+        msg = (
+            f"unknown strategy {name!r}; there are {', '.join(BUILTIN_STRATEGIES)}, or module:Class"
+        )
+        raise UsageError(msg)
+    found = load_dotted(name, "strategy")
+    strategy: Strategy = found() if isinstance(found, type) else found
+    missing = [part for part in REQUIRED_ATTRIBUTES if not hasattr(strategy, part)]
+    if missing:
+        msg = f"strategy {name!r} lacks {', '.join(missing)}; see cuda_llm.extend.Strategy"
+        raise UsageError(msg)
+    return strategy

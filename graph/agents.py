@@ -1,0 +1,142 @@
+"""Nodes of agents between the stages, what they and a person who reviews add to the state."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from cuda_llm.agents.llm.agent_ask import AgentAsk, folder_of_turn
+from cuda_llm.agents.protocols import AgentContext, Contribution, PlacedAgent, Reflected
+from cuda_llm.agents.situation import Situation
+from cuda_llm.codec import decode, encode
+from cuda_llm.graph.context import FindContext, RunContext, about, bind_node
+from cuda_llm.graph.guards import run_untrusted
+from cuda_llm.graph.state import SearchState, SearchUpdate, without_defaults
+from cuda_llm.graph.view import situation_of
+from cuda_llm.log import bound
+from cuda_llm.outcomes import InfraFailed
+from cuda_llm.search import Hint
+from cuda_llm.traces.events import AgentDecided, AgentFailed, HintGiven
+
+if TYPE_CHECKING:
+    from langgraph.runtime import Runtime
+
+RESEARCHER = "hardware_research"
+"""Node and name of the agent that ships; one of the same name takes its place."""
+LEAST_S = 1.0
+"""An agent has this long even where the run's minutes are over."""
+
+
+def agent_node(placed: PlacedAgent, find: FindContext) -> Any:
+    """The LangGraph node of one agent."""
+    if hasattr(placed.agent, "ainvoke"):
+        return subgraph_node(placed, placed.agent, find)
+
+    async def node(state: SearchState, context: RunContext) -> SearchUpdate:
+        situation = situation_of(state, context)
+        made = await run_agent(context, situation, placed.name, placed.agent)
+        return add_contribution(context, placed.name, situation.round, made)
+
+    return bind_node(node, find, placed.name)
+
+
+def subgraph_node(placed: PlacedAgent, subgraph: Any, find: FindContext) -> Any:
+    """The node of an agent that is a compiled graph; LangGraph finds it in the closure."""
+
+    async def node(state: Any, runtime: "Runtime[RunContext]") -> SearchUpdate:
+        context = await find(state, runtime.context)
+        situation = situation_of(state, context)
+
+        async def invoke(seen: Situation) -> Contribution:
+            given = {"situation": situation_as_json(seen, context)}
+            answer = await subgraph.ainvoke(given, context=AgentContext(seen.ask))
+            return decode(Contribution, answer["contribution"])
+
+        with bound(**about(context, state, placed.name)):
+            made = await run_agent(context, situation, placed.name, invoke)
+        return add_contribution(context, placed.name, situation.round, made)
+
+    return node
+
+
+async def run_agent(
+    context: RunContext,
+    situation: Situation,
+    name: str,
+    agent: Callable[[Situation], Awaitable[Contribution]],
+) -> Contribution | InfraFailed:
+    """What an agent answers, or how it failed; one that hangs is not waited for."""
+    from cuda_llm.settings import settings
+
+    limit_s = min(settings().agent_deadline_s, max(LEAST_S, context.seconds_left()))
+    folder = folder_of_turn(situation.round, name)
+    with bound(agent=name), AgentAsk(context.client_of(name), name, folder, limit_s) as ask:
+        seen = replace(situation, ask=ask)
+        return await run_untrusted(name, lambda: agent(seen), Contribution, limit_s=limit_s)
+
+
+def situation_as_json(situation: Situation, context: RunContext) -> dict[str, Any]:
+    """The situation in JSON's own types, without `ask`; its archive is the run's path."""
+    values = {**vars(situation), "archive": context.folder.path}
+    return {name: encode(value) for name, value in values.items() if name != "ask"}
+
+
+async def research(state: SearchState, context: RunContext) -> SearchUpdate:
+    """Let the researcher look at the hardware, where the run has one."""
+    placed = next((one for one in context.agents if one.name == RESEARCHER), None)
+    if placed is None:
+        return {}
+    situation = situation_of(state, context)
+    made = await run_agent(context, situation, RESEARCHER, placed.agent)
+    return add_contribution(context, RESEARCHER, situation.round, made)
+
+
+def add_contribution(
+    context: RunContext, agent: str, round_: int, made: Contribution | InfraFailed
+) -> SearchUpdate:
+    """The update an agent's answer makes; one that failed adds nothing, and the trace tells why."""
+    if isinstance(made, InfraFailed):
+        context.record(AgentFailed(agent=agent, round=round_, error=made.detail))
+        return {}
+    note = made.note
+    if made.decisions or note:
+        text = "" if note is None else note.text
+        context.record(AgentDecided(agent=agent, round=round_, decisions=made.decisions, note=text))
+    update: SearchUpdate = {
+        "error_hints": give_hints(context, "error_hints", made.error_hints),
+        "performance_hints": give_hints(context, "performance_hints", made.performance_hints),
+    }
+    if note is not None:
+        update["notes"] = {agent: without_defaults(note)}
+    return update
+
+
+def as_contribution(made: Reflected | InfraFailed) -> Contribution | InfraFailed:
+    """What a reflector answered, as any other agent would have."""
+    return made if isinstance(made, InfraFailed) else Contribution(**vars(made))
+
+
+def give_hints(context: RunContext, channel: str, hints: Sequence[Hint]) -> list[str]:
+    """Keep and record the hints; their ids, which the state holds."""
+    kept = context.folder.keep_hints(hints)
+    for hint in kept:
+        context.record(HintGiven(channel=channel, hint=hint))
+    return [hint.id for hint in kept]
+
+
+def review(state: SearchState, context: RunContext) -> list[str]:
+    """Stop until the run is resumed, where the user asked for it; ids of the hints given with that.
+
+    Needs a checkpointer. What resumes the run is a list of hints, in words.
+    """
+    if not context.request.review or state["round"] < 0:
+        return []
+    from langgraph.types import interrupt
+
+    shown = {"round": state["round"] + 1, "incumbent": state["incumbent"]}
+    answer = interrupt(shown)
+    texts = [answer] if isinstance(answer, str) else list(answer or ())
+    hints = [
+        Hint(round=state["round"], about="", code="USER", text=str(text), by="user")
+        for text in texts
+    ]
+    return give_hints(context, "performance_hints", hints)

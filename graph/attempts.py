@@ -1,0 +1,184 @@
+"""From verdicts to attempts, and from the candidates' folders into the state, by round and
+index.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from hashlib import sha256
+from typing import Any
+
+from cuda_llm.agents.kernel_text.tokens import normal_sha
+from cuda_llm.agents.prompting.quote import one_line
+from cuda_llm.failures import Duplicate
+from cuda_llm.graph.context import RunContext
+from cuda_llm.graph.state import SearchState, SearchUpdate
+from cuda_llm.graph.toolbox import say_speed
+from cuda_llm.graph.view import attempts_of
+from cuda_llm.outcomes import Passed, Verdict
+from cuda_llm.search import Attempt, Author, Brief, Draft, Kind
+from cuda_llm.traces.events import AttemptJudged, TunerSearched
+from cuda_llm.wording import describe
+
+
+@lru_cache(maxsize=64)
+def kernel_sha(source: str) -> str:
+    """`normal_sha`, once for the few sources at work: it reads every token."""
+    return normal_sha(source)
+
+
+def first_of(normal: str, earlier: Iterable[Attempt]) -> str:
+    """Id of the earliest attempt whose kernel has the hash `normal`; empty where there is none."""
+    same = (one.id for one in earlier if normal and one.normal_sha == normal and _stands(one))
+    return next(same, "")
+
+
+def as_duplicate(attempt: Attempt, of: str) -> Attempt:
+    """The attempt as a repetition of `of`, without figures of its own."""
+    return replace(
+        attempt,
+        code=Duplicate.code,
+        summary=f"the same kernel as {of}",
+        speedup=None,
+        times_us=(),
+        spread=0.0,
+        limited_by="",
+    )
+
+
+def _stands(attempt: Attempt) -> bool:
+    """Whether its verdict is about its kernel."""
+    return attempt.code != Duplicate.code and not attempt.code.startswith("INFRA_")
+
+
+IDEA = 200
+"""Most characters of the name of what a candidate tries."""
+SUMMARY = 240
+"""Most characters of a summary; the verdict itself is in the run's folder."""
+
+
+def keep_verdict(
+    context: RunContext, brief: Brief, verdict: Verdict, seconds: dict[str, float]
+) -> Attempt:
+    """Keep the verdict, then the attempt: from then on the candidate is judged."""
+    attempt = Attempt(
+        id=brief.id,
+        round=brief.round,
+        index=brief.index,
+        kind=brief.kind,
+        parent=brief.parent,
+        direction=brief.direction,
+        written_by=author_of(context, brief),
+        code=verdict.code,
+        summary=summarise(verdict),
+        seconds={name: round(value, 4) for name, value in seconds.items()},
+        **draft_fields(context, brief),
+        **profile_fields(verdict),
+    )
+    context.folder.write_verdict(brief.id, verdict)
+    context.folder.write_attempt(attempt)
+    return attempt
+
+
+def author_of(context: RunContext, brief: Brief) -> Author:
+    """Who wrote its kernel; a trial is its parent's author's."""
+    parent = context.folder.attempt(brief.parent) if brief.parent else None
+    if brief.kind == Kind.TUNE and parent is not None:
+        return parent.written_by
+    return "human" if brief.kind == Kind.START else context.generator.written_by
+
+
+def draft_fields(context: RunContext, brief: Brief) -> dict[str, Any]:
+    """What its draft says; nothing where there is none."""
+    draft = context.folder.draft(brief.id)
+    if not isinstance(draft, Draft):
+        return {}
+    return {
+        "idea": one_line(draft.idea, IDEA),
+        "source_sha": sha256(draft.source.encode(errors="replace")).hexdigest(),
+        "normal_sha": kernel_sha(draft.source),
+        "tunables": draft.tunables,
+    }
+
+
+def profile_fields(verdict: Verdict) -> dict[str, Any]:
+    """What the profile of a kernel that passed says; nothing of any other."""
+    profile = verdict.profile if isinstance(verdict, Passed) else None
+    if profile is None:
+        return {}
+    return {
+        "speedup": profile.speedup,
+        "times_us": tuple(size.time_us for size in profile.sizes),
+        "spread": max((size.spread for size in profile.sizes), default=0.0),
+        "limited_by": profile.bottlenecks[0].code if profile.bottlenecks else "",
+    }
+
+
+def summarise(verdict: Verdict) -> str:
+    """The verdict in one line."""
+    if isinstance(verdict, Passed) and verdict.profile is not None:
+        return say_speed(verdict.profile)
+    line = " ".join(next(iter(describe(verdict)), "").split())
+    return line if len(line) <= SUMMARY else f"{line[: SUMMARY - 1]}…"
+
+
+def collect_attempts(state: SearchState, context: RunContext, names: Sequence[str]) -> SearchUpdate:
+    """The attempts that `names` came to; who has come to nothing yet is late."""
+    found = {name: context.folder.attempt(name) for name in names}
+    judged = mark_duplicates(
+        context, attempts_of(state, context), [one for one in found.values() if one is not None]
+    )
+    for attempt in judged:
+        context.record(AttemptJudged(attempt=attempt))
+    late = [name for name in state["late"] if name not in found]
+    return {
+        "attempts": [one.id for one in judged],
+        "judged": [*state["judged"], *(one.id for one in judged)],
+        "late": [*late, *(name for name, attempt in found.items() if attempt is None)],
+    }
+
+
+def mark_duplicates(
+    context: RunContext, earlier: Iterable[Attempt], judged: Iterable[Attempt]
+) -> list[Attempt]:
+    """Of equal kernels the first in order keeps its verdict, whichever was judged first."""
+    known = list(earlier)
+    before = len(known)
+    for attempt in judged:
+        of = first_of(attempt.normal_sha, known) if context.strategy.deduplicate else ""
+        if of and not attempt.code.startswith("INFRA_"):
+            attempt = as_duplicate(attempt, of)
+            context.folder.write_verdict(attempt.id, Duplicate(of=of))
+            context.folder.write_attempt(attempt)
+        known.append(attempt)
+    return known[before:]
+
+
+def record_trials(state: SearchState, context: RunContext, update: SearchUpdate) -> None:
+    """For each parent, say what its trials came to."""
+    trials = [one for one in attempts_of(update, context) if one.id in state["trials"]]
+    for parent in dict.fromkeys(one.parent for one in trials):
+        tried = [one for one in trials if one.parent == parent]
+        fastest = max((one for one in tried if one.passed), key=speed_of, default=None)
+        context.record(
+            TunerSearched(
+                round=state["round"],
+                parent=parent or "",
+                tried=tuple(one.id for one in tried),
+                best=None if fastest is None else fastest.id,
+                reason=describe_trials(fastest, len(tried)),
+            )
+        )
+
+
+def speed_of(attempt: Attempt) -> float:
+    """What attempts that passed are ranked by."""
+    return attempt.speedup or 0.0
+
+
+def describe_trials(fastest: Attempt | None, tried: int) -> str:
+    """The outcome in a sentence."""
+    points = f"{tried} point" if tried == 1 else f"{tried} points"
+    if fastest is None:
+        return f"none of {points} passed"
+    return f"the best of {points} is {speed_of(fastest):.3g}x the baseline"

@@ -1,0 +1,220 @@
+"""The context of a run, LangGraph's runtime context: its parts, the tasks that run in it, and
+how nodes get it.
+"""
+
+import asyncio
+import math
+import time
+from collections.abc import Awaitable, Callable, Hashable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from cuda_llm.agents.protocols import Generator, PlacedAgent, Reflector, Strategy, Tuner
+from cuda_llm.agents.situation import Plan, Situation
+from cuda_llm.conversation import Ask, Call, CallFailed, Reply
+from cuda_llm.graph.request import RunRequest
+from cuda_llm.graph.state import SearchInput
+from cuda_llm.log import bound
+from cuda_llm.tasks.task import Task
+from cuda_llm.tools.device import Device
+from cuda_llm.tools.judge.bench import Bench
+from cuda_llm.traces.events import Record
+from cuda_llm.traces.run_folder import RunFolder
+
+if TYPE_CHECKING:
+    from langgraph.runtime import Runtime
+
+T = TypeVar("T")
+
+
+class SharedTasks:
+    """Tasks by key, each begun once; their results stay for whoever asks again.
+
+    Belongs to one event loop. Nothing is left running after `close`.
+    """
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+        self._tasks: dict[Hashable, asyncio.Task[Any]] = {}
+        self._quorums: dict[int, Quorum] = {}
+        self._failed: BaseException | None = None
+        self.views: dict[int, Situation] = {}
+        """What the generators of a round see, by round."""
+
+    @property
+    def age_s(self) -> float:
+        """Seconds that this process has been at work on the run."""
+        return time.monotonic() - self._began
+
+    def begin(self, key: Hashable, work: Callable[[], Awaitable[T]]) -> "asyncio.Task[T]":
+        """The task of that key; begun now where there is none, or where it was cancelled."""
+        task = self._tasks.get(key)
+        if task is None or task.cancelled():
+            task = self._tasks[key] = asyncio.ensure_future(_run(work))
+        return task
+
+    async def share(self, key: Hashable, work: Callable[[], Awaitable[T]]) -> T:
+        """The result of the task of that key, whoever began it."""
+        return await self.begin(key, work)
+
+    async def join(
+        self, key: Hashable, work: Callable[[], Awaitable[T]], quorum: "Quorum", limit_s: float
+    ) -> T | None:
+        """The result, or None when the quorum or the limit comes first; then the work goes on.
+
+        What it raises ends the run, and so does being cancelled: all work is ended with it.
+        """
+        task = self.begin(key, work)
+        timeout_s = None if math.isinf(limit_s) else max(0.0, limit_s)
+        try:
+            if not task.done():
+                first = asyncio.FIRST_COMPLETED
+                either: set[asyncio.Future[Any]] = {task, quorum.reached}
+                await asyncio.wait(either, timeout=timeout_s, return_when=first)
+            return task.result() if task.done() else None
+        except BaseException as error:
+            if not isinstance(error, asyncio.CancelledError):
+                self._failed = self._failed or error
+            await self.close()
+            if isinstance(error, asyncio.CancelledError) and self._failed and not _is_cancelled():
+                # Ended because a sibling failed: all tell of that.
+                raise self._failed from None
+            raise
+
+    def quorum(self, round_: int, needed: int) -> "Quorum":
+        """The quorum of a round; `needed` of 0 is never reached."""
+        return self._quorums.setdefault(round_, Quorum(needed))
+
+    async def close(self) -> None:
+        """End everything that still runs, child processes included, and forget all results."""
+        mine = asyncio.current_task()
+        running = [one for one in self._tasks.values() if not one.done() and one is not mine]
+        self._tasks.clear()
+        self._quorums.clear()
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+
+class Quorum:
+    """How many candidates of a round must be judged before it may go on without the others."""
+
+    def __init__(self, needed: int) -> None:
+        self.reached: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._needed = needed
+        self._judged: set[str] = set()
+
+    def count(self, name: str) -> None:
+        """That candidate is judged."""
+        self._judged.add(name)
+        if 0 < self._needed <= len(self._judged) and not self.reached.done():
+            self.reached.set_result(None)
+
+
+async def _run(work: Callable[[], Awaitable[T]]) -> T:
+    return await work()
+
+
+def _is_cancelled() -> bool:
+    """Whether somebody wants the current task itself to end."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def no_budget() -> str:
+    """No budget."""
+    return ""
+
+
+def no_deadline() -> float:
+    """No deadline."""
+    return math.inf
+
+
+def keep_open() -> None:
+    """Whoever made the parts closes them."""
+
+
+def no_client(agent: str) -> Ask:
+    """No model for anybody."""
+
+    async def ask(call: Call) -> Reply | CallFailed:
+        return CallFailed(kind="no_model", detail=f"no model is named for {agent}", tries=0)
+
+    return ask
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunContext:
+    """One run's parts."""
+
+    run_id: str
+    request: RunRequest
+    task: Task
+    device: Device
+    plan: Plan
+    folder: RunFolder
+    record: Record
+    generator: Generator
+    strategy: Strategy
+    reflector: Reflector
+    tuner: Tuner
+    agents: tuple[PlacedAgent, ...]
+    """The researcher among them, unless the user took it out."""
+    bench: Bench
+    over: Callable[[], str] = no_budget
+    """Why the run has to end (money, tokens, time), in a few words; empty to go on. Asked before
+    each round; what is at work may end."""
+    seconds_left: Callable[[], float] = no_deadline
+    """Until `--max-minutes` are over: a round does not wait for its candidates any longer."""
+    client_of: Callable[[str], Ask] = no_client
+    """What asks the model of an agent, generator or reflector of the user's, by its name."""
+    release: Callable[[], None] = keep_open
+    """Called when the run is over: gives its trace back where nobody else would."""
+    note: str = ""
+    """What the user should know about how this run was set up; `RunStarted` tells it."""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    """Of what made the run: `cuda-llm`, `nvcc` ... For `RunStarted`."""
+    tasks: SharedTasks = field(default_factory=SharedTasks)
+    """What is at work. Whoever runs the graph closes it in the end, come what may."""
+
+
+Node = Callable[[Any, RunContext], Awaitable[Any]]
+FindContext = Callable[[Mapping[str, Any], object], Awaitable[RunContext]]
+"""The context of the run that a state belongs to: the runtime context, where that is one."""
+
+
+def bind_node(node: Node, find: FindContext, name: str) -> Any:
+    """The node as LangGraph calls it."""
+
+    async def node_of_ours(state: Any, runtime: "Runtime[RunContext]") -> Any:
+        context = await find(state, runtime.context)
+        with bound(**about(context, state, name)):
+            return await node(state, context)
+
+    node_of_ours.__name__ = name
+    return node_of_ours
+
+
+def about(context: RunContext, state: Mapping[str, Any], node: str) -> dict[str, Any]:
+    """Fields of every log record of a node's work."""
+    return {
+        "run_id": context.run_id,
+        "round": state.get("candidate_round", state.get("round")),
+        "candidate": state.get("candidate_id"),
+        "stage": node,
+    }
+
+
+def ignoring_earlier_runs(find: FindContext) -> FindContext:
+    """Finds wirings of new runs: what a thread's earlier run left in the state does not count."""
+
+    async def find_new(state: Mapping[str, Any], given: object) -> RunContext:
+        return await find(input_of(state), given)
+
+    return find_new
+
+
+def input_of(state: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of the state that the user gave."""
+    return {key: state[key] for key in SearchInput.__annotations__ if key in state}

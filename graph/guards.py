@@ -1,0 +1,132 @@
+"""Code of users held to its protocol: agents and generators cannot end a run, strategies end it
+with one line.
+"""
+
+import asyncio
+import json
+import math
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from cuda_llm.agents.protocols import Choice
+from cuda_llm.agents.situation import Situation
+from cuda_llm.codec import decode, encode
+from cuda_llm.errors import CudaLLMError, UsageError, describe_error
+from cuda_llm.graph.context import RunContext
+from cuda_llm.graph.request import MOST_CANDIDATES
+from cuda_llm.log import Log
+from cuda_llm.outcomes import InfraFailed
+from cuda_llm.search import Attempt, Brief
+
+T = TypeVar("T")
+
+_log = Log(__name__)
+
+MOST_CHARACTERS = 1 << 18
+"""Of one answer as JSON. Notes stand in the state, and in every checkpoint from then on."""
+MOST_SOURCE = 1 << 21
+"""Of an answer that holds a source."""
+
+
+async def run_untrusted(
+    component: str,
+    work: Callable[[], Awaitable[T]],
+    *kinds: type[Any],
+    limit_s: float = math.inf,
+    most: int = MOST_CHARACTERS,
+) -> T | InfraFailed:
+    """What `work` answers, as `fit` leaves it; or as data what it raised, or that it hung."""
+    limit = asyncio.timeout(None if math.isinf(limit_s) else limit_s)
+    failed: BaseException
+    try:
+        async with limit:
+            return checked_answer(await work(), kinds, most)  # type: ignore[no-any-return]
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        failed = error
+    except (Exception, SystemExit) as error:
+        failed = error
+    detail = f"not done within {limit_s:g} s" if limit.expired() else describe_error(failed)
+    trace = None if limit.expired() or isinstance(failed, CudaLLMError) else failed
+    _log.warning("a part of the run failed", component=component, error=detail, exc_info=trace)
+    return InfraFailed(component=component, detail=detail)
+
+
+def checked_answer(made: object, kinds: tuple[type[Any], ...], most: int) -> Any:
+    """`made` anew by way of JSON: it has the types it declares and shares nothing with its maker.
+
+    Raises TypeError and ValueError where it is none of `kinds`, no plain data, or too much of it.
+    """
+    kind = next((one for one in kinds if isinstance(made, one)), None)
+    if kind is None:
+        expected = " or ".join(one.__name__ for one in kinds)
+        raise TypeError(f"answered with {type(made).__name__}; expected {expected}")
+    text = json.dumps(encode(made), allow_nan=False)
+    if len(text) > most:
+        raise ValueError(f"answered with {len(text):,} characters; at most {most:,} are taken")
+    try:
+        return decode(kind, json.loads(text))
+    except ValueError as error:
+        raise ValueError(f"{kind.__name__}.{error}") from None
+
+
+def write_briefs(context: RunContext, situation: Situation) -> tuple[Brief, ...]:
+    """The orders of this round. Raises UsageError."""
+    with strategy_guard(context, "write_briefs", situation.round):
+        briefs = tuple(context.strategy.write_briefs(situation))
+        if not 1 <= len(briefs) <= MOST_CANDIDATES:
+            raise UsageError(f"it wrote {len(briefs)} briefs; expected 1 to {MOST_CANDIDATES}")
+        known = {one.id for one in situation.attempts}
+        return tuple(
+            check_brief(brief, situation.round, index, known)
+            for index, brief in enumerate(briefs, start=1)
+        )
+
+
+def check_brief(made: object, round_: int, index: int, known: set[str]) -> Brief:
+    """The brief at its place. Raises UsageError, TypeError and ValueError."""
+    brief: Brief = checked_answer(made, (Brief,), MOST_SOURCE)
+    place = (f"r{round_}-c{index}", round_, index)
+    if (brief.id, brief.round, brief.index) != place:
+        found = f"{brief.id}, round {brief.round}, index {brief.index}"
+        raise UsageError(f"brief {index} is {found}; expected {place[0]} in order")
+    if brief.parent is not None and brief.parent not in known:
+        raise UsageError(f"the parent of {brief.id} is {brief.parent}, which was never judged")
+    return brief
+
+
+def choose_by_strategy(
+    context: RunContext, situation: Situation, judged: Sequence[Attempt]
+) -> Choice:
+    """The incumbent after this round. Raises UsageError."""
+    with strategy_guard(context, "choose", situation.round):
+        choice: Choice = checked_answer(
+            context.strategy.choose(situation, judged), (Choice,), MOST_SOURCE
+        )
+        passed = {one.id for one in situation.attempts if one.passed}
+        if choice.incumbent is not None and choice.incumbent not in passed:
+            raise UsageError(f"it chose {choice.incumbent}, which has not passed")
+        return choice
+
+
+def stop_by_strategy(context: RunContext, situation: Situation) -> str:
+    """Why the search should end now; empty to go on. Raises UsageError."""
+    with strategy_guard(context, "stop", situation.round):
+        reason = context.strategy.stop(situation)
+        if not isinstance(reason, str):
+            raise UsageError(f"it answered {reason!r}; expected a reason, or '' to go on")
+        return reason
+
+
+@contextmanager
+def strategy_guard(context: RunContext, step: str, round_: int) -> Iterator[None]:
+    """Turns whatever goes wrong into a UsageError that names the strategy's step."""
+    try:
+        yield
+    except (Exception, SystemExit) as error:
+        said = describe_error(error)
+        msg = f"strategy {context.strategy.name}: {step} failed in round {round_}: {said}"
+        raise UsageError(f"{msg}; mend it and resume the run") from error

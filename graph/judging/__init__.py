@@ -1,1 +1,0 @@
-"""From a source to its verdict: the bench that the graph judges candidates on, and its edges."""

@@ -1,0 +1,197 @@
+"""Nodes of one round in their order, and where a run goes next."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+from cuda_llm.agents.llm.agent_ask import AgentAsk, folder_of_turn
+from cuda_llm.agents.protocols import Reflected, Trial
+from cuda_llm.agents.situation import Situation
+from cuda_llm.errors import UsageError
+from cuda_llm.graph.agents import add_contribution, as_contribution, review
+from cuda_llm.graph.attempts import collect_attempts, record_trials
+from cuda_llm.graph.context import RunContext
+from cuda_llm.graph.guards import run_untrusted, stop_by_strategy, write_briefs
+from cuda_llm.graph.incumbent import choose_incumbent
+from cuda_llm.graph.state import CandidateState, SearchState, SearchUpdate
+from cuda_llm.graph.view import judged_of, situation_of, write_situation
+from cuda_llm.search import Attempt, Brief, Draft, Kind
+from cuda_llm.traces.events import IncumbentChosen, RoundBegan
+
+
+def briefs_of_round(situation: Situation, context: RunContext) -> tuple[Brief, ...]:
+    """What is asked of the generator; in round 0 the user's own kernel is judged instead.
+
+    A playbook follows no direction, so it is told none: nothing could be learned of it.
+    """
+    if situation.round == 0:
+        return brief_of_own_kernel(context)
+    briefs = write_briefs(context, situation)
+    if context.generator.written_by == "playbook":
+        return tuple(replace(brief, direction="") for brief in briefs)
+    return briefs
+
+
+def brief_of_own_kernel(context: RunContext) -> tuple[Brief, ...]:
+    """The order to judge the kernel that the user brought. Raises UsageError."""
+    brief = Brief(id="r0-c1", round=0, index=1, kind=Kind.START)
+    if context.folder.draft(brief.id) is None:
+        path = Path(context.request.start)
+        try:
+            source = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"{path}: cannot be read: {error}") from None
+        context.folder.write_draft(brief.id, Draft(source=source, idea=path.name))
+    return (brief,)
+
+
+def write_trials(
+    context: RunContext, round_: int, briefs: int, trials: Sequence[Trial]
+) -> list[str]:
+    """Keep the tuner's kernels; ids of their orders, which follow the round's `briefs` others."""
+    names = []
+    for number, trial in enumerate(trials, start=1):
+        name = f"r{round_}-t{number}"
+        brief = Brief(
+            id=name, round=round_, index=briefs + number, kind=Kind.TUNE, parent=trial.parent
+        )
+        context.folder.write_brief(brief)
+        context.folder.write_draft(name, trial.draft)
+        names.append(name)
+    return names
+
+
+ROUNDS = "rounds"
+
+
+def why_stop(situation: Situation, judged: Sequence[Attempt], context: RunContext) -> str:
+    """Why no round should follow, in a few words; empty to go on."""
+    if situation.round >= situation.plan.rounds:
+        return ROUNDS
+    return context.over() or all_infra_failed(judged) or stop_by_strategy(context, situation)
+
+
+def all_infra_failed(judged: Sequence[Attempt]) -> str:
+    """Whether our own parts, or a user's generator, fail whatever they are given."""
+    if not judged or not all(one.code.startswith("INFRA_") for one in judged):
+        return ""
+    return f"nothing works: {judged[0].code}: {judged[0].summary}"
+
+
+async def strategy(state: SearchState, context: RunContext) -> SearchUpdate:
+    """Write the briefs of the next round; that of round 0 is the user's own kernel."""
+    added = review(state, context)
+    hints = [*state["performance_hints"], *added]
+    opened: SearchState = {**state, "round": state["round"] + 1, "performance_hints": hints}
+    situation = situation_of(opened, context)
+    briefs = briefs_of_round(situation, context)
+    for brief in briefs:
+        context.folder.write_brief(brief)
+    ids = [*state["late"], *(brief.id for brief in briefs)]
+    fresh: SearchUpdate = {"round": opened["round"], "trials": [], "judged": []}
+    return {**fresh, "briefs": ids, "performance_hints": added}
+
+
+async def hand_out(state: SearchState, context: RunContext) -> SearchUpdate:
+    """Keep what this round's generators see, agents behind the strategy included."""
+    write_situation(state, context)
+    late = set(state["late"])
+    briefs = [context.folder.brief(name) for name in state["briefs"] if name not in late]
+    context.record(
+        RoundBegan(
+            round=state["round"],
+            incumbent=state["incumbent"],
+            briefs=tuple(brief for brief in briefs if brief is not None),
+            late=tuple(state["late"]),
+        )
+    )
+    return {}
+
+
+async def collect(state: SearchState, context: RunContext) -> SearchUpdate:
+    """Take in what the candidates came to, in the order of their index."""
+    return collect_attempts(state, context, state["briefs"])
+
+
+async def tuner(state: SearchState, context: RunContext) -> SearchUpdate:
+    """Search the tunables that this round's candidates declare."""
+    situation = situation_of(state, context)
+    judged = judged_of(state, situation)
+    count = 0 if context.over() else context.request.tune
+    trials = context.tuner.propose(situation, judged, count) if count else ()
+    return {"trials": write_trials(context, situation.round, len(state["briefs"]), trials)}
+
+
+async def collect_trials(state: SearchState, context: RunContext) -> SearchUpdate:
+    """Take in what the trials came to."""
+    update = collect_attempts(state, context, state["trials"])
+    record_trials(state, context, update)
+    return update
+
+
+async def choose(state: SearchState, context: RunContext) -> SearchUpdate:
+    """Let the strategy say who is to be beaten; where times are measured, by a duel."""
+    situation = situation_of(state, context)
+    crowned = await choose_incumbent(context, situation, judged_of(state, situation))
+    choice = crowned.choice
+    context.record(
+        IncumbentChosen(
+            round=state["round"],
+            before=state["incumbent"],
+            incumbent=choice.incumbent,
+            reason=choice.reason,
+            verdicts=choice.verdicts,
+        )
+    )
+    return {"incumbent": choice.incumbent, "unfit": crowned.unfit}
+
+
+async def reflection(state: SearchState, context: RunContext) -> SearchUpdate:
+    """Turn this round's verdicts into hints."""
+    situation = situation_of(state, context)
+    judged = judged_of(state, situation)
+    name = context.reflector.name
+    with AgentAsk(context.client_of(name), name, folder_of_turn(situation.round, name)) as ask:
+        reflect = partial(context.reflector.reflect, replace(situation, ask=ask), judged)
+        made = await run_untrusted(name, reflect, Reflected)
+    return add_contribution(context, name, situation.round, as_contribution(made))
+
+
+async def route(state: SearchState, context: RunContext) -> SearchUpdate:
+    """Say why the search ends here, if it does."""
+    situation = situation_of(state, context)
+    return {"stop": why_stop(situation, judged_of(state, situation), context)}
+
+
+def each_candidate(state: SearchState) -> list[Any] | Literal["on"]:
+    """All candidates of the round at once; on where there is none."""
+    from langgraph.types import Send
+
+    orders = [candidate_input(state, name, state["round"]) for name in state["briefs"]]
+    return [Send("candidate", one) for one in orders] or "on"
+
+
+def each_trial(state: SearchState) -> list[Any] | Literal["on"]:
+    """All of the tuner's trials at once; no quorum leaves one of them behind."""
+    from langgraph.types import Send
+
+    orders = [candidate_input(state, name, 0) for name in state["trials"]]
+    return [Send("trial", one) for one in orders] or "on"
+
+
+def next_round_or_finish(state: SearchState) -> Literal["strategy", "finish"]:
+    """Whether anything speaks against another round."""
+    return "finish" if state["stop"] else "strategy"
+
+
+def candidate_input(state: SearchState, name: str, round_: int) -> CandidateState:
+    """What a candidate's subgraph is told: ids. `r0-c1` is the user's kernel, `r2-t1` a trial."""
+    return {
+        "candidate_run": state["run_id"],
+        "candidate_id": name,
+        "candidate_drafted": name.startswith("r0-") or "-t" in name,
+        "candidate_round": round_,
+        "candidate_end": "",
+    }

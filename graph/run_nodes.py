@@ -1,0 +1,191 @@
+"""Nodes outside the rounds: start and baseline before them, finish with a last measurement
+behind them.
+"""
+
+import time
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
+
+from cuda_llm.agents.situation import Situation
+from cuda_llm.graph.context import RunContext
+from cuda_llm.graph.state import Json, SearchState, SearchUpdate
+from cuda_llm.graph.view import baseline_of, situation_of
+from cuda_llm.outcomes import InfraFailed, Passed, Verdict
+from cuda_llm.search import Attempt, Hint
+from cuda_llm.tools.judge.judge import judge
+from cuda_llm.tools.measure.times import KernelTimes
+from cuda_llm.traces.events import (
+    BaselineJudged,
+    HintGiven,
+    RunFinished,
+    RunStarted,
+    WinnerRemeasured,
+)
+from cuda_llm.wording import describe
+
+
+async def start(state: SearchState, context: RunContext) -> SearchUpdate:
+    """Open the run: its channels, and what the user said."""
+    hints = context.folder.keep_hints(user_hints(context))
+    record_start(context, hints)
+    update = empty_channels(state)
+    update["run_id"] = context.run_id
+    update["round"] = -1 if context.request.start else 0
+    update["performance_hints"] = first_value(state, [one.id for one in hints])
+    return update
+
+
+async def baseline(state: SearchState, context: RunContext) -> SearchUpdate:
+    """Time the task's own kernel: the denominator of every speed-up. Raises TaskError."""
+    began = time.monotonic()
+    timing = await context.bench.time_baseline()
+    sizes = tuple(dict(dims) for dims, _ in timing.times)
+    times_us = tuple(time_us for _, time_us in timing.times)
+    seconds = time.monotonic() - began
+    context.record(
+        BaselineJudged(sizes=sizes, times_us=times_us, seconds=seconds, isolation=timing.isolation)
+    )
+    return {"baseline": {"sizes": list(sizes), "times_us": list(times_us)}}
+
+
+def user_hints(context: RunContext) -> list[Hint]:
+    """What the user said before the run began."""
+    texts = context.plan.user_hints
+    return [Hint(round=0, about="", code="USER", text=text, by="user") for text in texts]
+
+
+def empty_channels(state: SearchState) -> SearchUpdate:
+    """The channels of a run in which nothing has happened."""
+    return {
+        "incumbent": None,
+        "late": [],
+        "stop": "",
+        "best": None,
+        "attempts": first_value(state, []),
+        "error_hints": first_value(state, []),
+        "notes": first_value(state, {}),
+        "unfit": first_value(state, {}),
+    }
+
+
+def first_value(state: SearchState, value: Any) -> Any:
+    """The first value of a channel that grows; an earlier run of the same thread is forgotten."""
+    from langgraph.types import Overwrite
+
+    return Overwrite(value) if "run_id" in state else value
+
+
+def record_start(context: RunContext, hints: Sequence[Hint]) -> None:
+    """Record the start, once: `RunStarted` is the first line of every run."""
+    if context.folder.events.exists() and context.folder.events.stat().st_size > 0:
+        return
+    context.record(run_started(context))
+    for hint in hints:
+        context.record(HintGiven(channel="performance_hints", hint=hint))
+
+
+def run_started(context: RunContext) -> RunStarted:
+    """Who searches what, where, and how."""
+    return RunStarted(
+        run_id=context.run_id,
+        task=context.task.name,
+        device=context.device.name,
+        hardware=context.device.hardware.name,
+        time_source=context.device.capabilities.time_source,
+        generator=context.generator.name,
+        model=context.request.model,
+        strategy=context.strategy.name,
+        candidates=context.plan.candidates,
+        rounds=context.plan.rounds,
+        seed=context.plan.seed,
+        versions=context.versions,
+        note=context.note,
+        l2=context.request.l2 if context.device.capabilities.sets_l2 else "",
+    )
+
+
+async def confirm_winner(
+    context: RunContext, ranked: Iterable[Attempt], baseline: KernelTimes
+) -> WinnerRemeasured | None:
+    """The first of `ranked` that stands when it is judged again; None where none does.
+
+    Where our own parts break, that is no fault of the kernel: it stands as it was.
+    """
+    for attempt in ranked:
+        event = remeasured_event(attempt, await judge_again(context, attempt, baseline))
+        context.record(event)
+        if event.stands:
+            return event
+    return None
+
+
+async def judge_again(context: RunContext, attempt: Attempt, baseline: KernelTimes) -> Verdict:
+    """Its verdict this time. Raises UsageError where the folder lost its source."""
+    bench, source = (
+        context.bench.afresh(),
+        context.folder.same_source(attempt.id, attempt.source_sha),
+    )
+    return (await judge(bench, source, baseline=baseline)).verdict
+
+
+def remeasured_event(attempt: Attempt, verdict: Verdict) -> WinnerRemeasured:
+    """What became of it this time."""
+    profile = verdict.profile if isinstance(verdict, Passed) else None
+    sizes = () if profile is None else profile.sizes
+    infra = isinstance(verdict, InfraFailed)
+    return WinnerRemeasured(
+        attempt=attempt.id,
+        code=verdict.code,
+        speedup=attempt.speedup if infra else None if profile is None else profile.speedup,
+        times_us=attempt.times_us if infra else tuple(size.time_us for size in sizes),
+        detail="" if profile else " ".join(describe(verdict)[:1]),
+    )
+
+
+async def finish(state: SearchState, context: RunContext) -> SearchUpdate:
+    """End what is late, and judge the winner again; one that fails gives way to the next best."""
+    await context.tasks.close()
+    situation = situation_of(state, context)
+    winner = await confirm_winner(
+        context, ranked(situation, state.get("unfit", {})), baseline_of(situation)
+    )
+    best = None if winner is None else result_of(situation, winner)
+    context.record(run_finished(context, state["stop"], best))
+    context.release()
+    return {"best": best, "incumbent": best["id"] if best else None}
+
+
+def ranked(situation: Situation, unfit: Collection[str]) -> list[Attempt]:
+    """The incumbent, then whoever else passed and nothing was found in, fastest first."""
+    passed = [
+        one
+        for one in situation.attempts
+        if one.passed and one != situation.incumbent and one.id not in unfit
+    ]
+    passed.sort(key=lambda one: -(one.speedup or 0.0))
+    return passed if situation.incumbent is None else [situation.incumbent, *passed]
+
+
+def result_of(situation: Situation, winner: WinnerRemeasured) -> Json:
+    """The result as the state holds it."""
+    attempt = situation.attempt(winner.attempt)
+    return {
+        "id": attempt.id,
+        "speedup": winner.speedup,
+        "times_us": list(winner.times_us),
+        "written_by": attempt.written_by,
+    }
+
+
+def run_finished(context: RunContext, reason: str, best: Json | None) -> RunFinished:
+    """The last line of the trace."""
+    seconds = context.tasks.age_s
+    if best is None:
+        return RunFinished(reason=reason, best=None, seconds=seconds)
+    return RunFinished(
+        reason=reason,
+        best=best["id"],
+        speedup=best["speedup"],
+        written_by=best["written_by"],
+        seconds=seconds,
+    )

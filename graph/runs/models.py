@@ -1,0 +1,211 @@
+"""The chat models of a run: found, tried before any work starts, and the clients that agents ask
+them with.
+"""
+
+import asyncio
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cuda_llm.agents.llm.budget import Budget
+from cuda_llm.agents.llm.pricing import Price
+from cuda_llm.agents.protocols import Generator, Reflector
+from cuda_llm.conversation import Ask, Call, CallFailed, Reply
+from cuda_llm.errors import MissingError, UsageError
+from cuda_llm.graph.runs.parts import RunParts, name_of
+from cuda_llm.traces.events import ModelCalled, Record
+from cuda_llm.traces.run_folder import RunFolder
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RunModel:
+    """A chat model with endpoint, price and limits. Equal models are the same object."""
+
+    name: str
+    model: "BaseChatModel"
+    endpoint: str
+    price: Price | None
+    output_tokens: int
+    from_caller: bool
+    """It came as an object: it is not tried beforehand, and its price is unknown."""
+
+
+class RunModels:
+    """The chat models of a run, each opened once, when it is first asked for.
+
+    Methods raise UsageError for a bad address and MissingError without a key.
+    """
+
+    def __init__(self, parts: RunParts) -> None:
+        self.parts = parts
+        self._opened: dict[tuple[str, int], RunModel] = {}
+
+    @property
+    def writer(self) -> RunModel | None:
+        """The model that writes kernels; None where none does."""
+        parts = self.parts
+        return self._find(parts.model, parts.overrides.model) if parts.model else None
+
+    @property
+    def critic(self) -> RunModel | None:
+        """The model that reflection asks, often the writer's; None where it asks none."""
+        parts = self.parts
+        if not parts.critic:
+            return None
+        return self._find(parts.critic, parts.overrides.reflection_model)
+
+    def of_agent(self, agent: str) -> RunModel | None:
+        """The model of an agent, generator or reflector of the user's; None where none is named."""
+        parts = self.parts
+        brought = parts.overrides.agent_models.get(agent)
+        if brought is not None:
+            return self._find(name_of(brought), brought)
+        named = parts.request.agent_models.get(agent)
+        if named:
+            return self._find(named, None)
+        return self._find(parts.named, parts.overrides.model) if parts.named else None
+
+    def named_for_agents(self) -> tuple[RunModel, ...]:
+        """The models that agents have of their own by name."""
+        own = self.parts.overrides.agent_models
+        names = (one for one in self.parts.request.agent_models if one not in own)
+        found = (self.of_agent(name) for name in names)
+        return tuple(dict.fromkeys(one for one in found if one is not None))
+
+    def _find(self, name: str, brought: "BaseChatModel | None") -> RunModel:
+        writer = self.parts.overrides.model
+        if brought is None and writer is not None and name == self.parts.model:
+            brought = writer
+        key = (name, id(brought))
+        if key not in self._opened:
+            self._opened[key] = open_model(self.parts, name, brought)
+        return self._opened[key]
+
+
+def open_model(parts: RunParts, name: str, brought: "BaseChatModel | None") -> RunModel:
+    """Open a model. Raises UsageError for a bad address, MissingError without a key."""
+    from cuda_llm.agents.llm.chat_model import find_endpoint, open_chat_model, options_from_settings
+    from cuda_llm.agents.llm.pricing import find_price
+    from cuda_llm.settings import settings
+
+    options = options_from_settings()
+    endpoint = find_endpoint(parts.request.base_url)
+    is_ours = brought is None
+    return RunModel(
+        name=name,
+        model=brought or open_chat_model(name, base_url=endpoint, options=options),
+        endpoint=endpoint,
+        price=find_price(name, endpoint, settings().prices) if is_ours else None,
+        output_tokens=options.output_tokens if is_ours else 0,
+        from_caller=not is_ours,
+    )
+
+
+async def preflight(parts: RunParts, budget: Budget | None = None) -> tuple[ModelCalled, ...]:
+    """Try the models within the budget and build what the device needs; returns the trial calls.
+
+    Raises UsageError and MissingError with the mend.
+    """
+    chats = RunModels(parts)
+    writer, critic = chats.writer, chats.critic
+    asked = [writer] * parts.request.candidates + [critic, *chats.named_for_agents()]
+    calls = Counter(chat for chat in asked if chat is not None and not chat.from_caller)
+    told = [await try_model(chat, often, budget or Budget()) for chat, often in calls.items()]
+    await asyncio.to_thread(parts.device.prepare)
+    return tuple(told)
+
+
+async def try_model(chat: RunModel, calls: int, budget: Budget) -> ModelCalled:
+    """Try one model, which a round asks `calls` times."""
+    from cuda_llm.agents.llm.preflight import Round, check_model
+    from cuda_llm.agents.llm.retry import policy_from_settings
+
+    return await check_model(
+        chat.model,
+        chat.name,
+        endpoint=chat.endpoint,
+        budget=budget,
+        price=chat.price,
+        round=Round(calls=calls),
+        output_tokens=chat.output_tokens,
+        policy=policy_from_settings(),
+    )
+
+
+class ModelClients:
+    """Clients within one budget and one number of calls in flight."""
+
+    def __init__(self, parts: RunParts, folder: RunFolder, record: Record, budget: Budget) -> None:
+        from cuda_llm.settings import settings
+
+        self.chats = RunModels(parts)
+        self._folder = folder
+        self._record = record
+        self._budget = budget
+        self._slots = asyncio.Semaphore(settings().model_calls)
+        self._seed = parts.request.seed
+        self._opened: dict[RunModel, Ask] = {}
+
+    def open(self, chat: RunModel, *, ends_run: bool = True) -> Ask:
+        """The client of a model; `ends_run` counts when it is opened first."""
+        from cuda_llm.agents.llm.client import ModelClient
+        from cuda_llm.agents.llm.retry import policy_from_settings
+
+        if chat not in self._opened:
+            self._opened[chat] = ModelClient(
+                model=chat.model,
+                name=chat.name,
+                store=self._folder,
+                record=self._record,
+                budget=self._budget,
+                slots=self._slots,
+                policy=policy_from_settings(),
+                price=chat.price,
+                output_tokens=chat.output_tokens,
+                seed=self._seed,
+                ends_run=ends_run,
+            )
+        return self._opened[chat]
+
+    def of_agent(self, agent: str) -> Ask:
+        """What asks the model of an agent, generator or reflector of the user's.
+
+        The model is opened with the first question: an agent that asks none needs none.
+        """
+
+        async def ask(call: Call) -> Reply | CallFailed:
+            try:
+                chat = self.chats.of_agent(agent)
+            except (MissingError, UsageError) as error:
+                return CallFailed(kind="no_access", detail=str(error), tries=0)
+            if chat is None:
+                mend = f"name one with --agent-model {agent}=MODEL, or with --model"
+                detail = f"no model is named for {agent}; {mend}"
+                return CallFailed(kind="no_model", detail=detail, tries=0)
+            return await self.open(chat, ends_run=False)(call)
+
+        return ask
+
+
+def open_generator(parts: RunParts, clients: ModelClients) -> Generator:
+    """Return the generator found already, else open ours that asks a model."""
+    if parts.generator is not None:
+        return parts.generator
+    from cuda_llm.agents.llm.generator import LlmGenerator
+
+    writer = clients.chats.writer
+    assert writer is not None, "the generator was chosen because there is a model"
+    return LlmGenerator(clients.open(writer), parts.templates)
+
+
+def open_reflector(parts: RunParts, clients: ModelClients) -> Reflector:
+    """Return the caller's reflector, else ours, with a critique where there is a model to ask."""
+    from cuda_llm.agents.reflection.reflector import Reflection
+
+    if parts.overrides.reflector is not None:
+        return parts.overrides.reflector
+    critic = clients.chats.critic
+    return Reflection(None if critic is None else clients.open(critic), parts.templates)

@@ -1,0 +1,97 @@
+"""What `run.json` holds: what was asked for, what it was asked of, and which task to the byte."""
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+from cuda_llm.codec import decode, encode
+from cuda_llm.errors import UsageError
+from cuda_llm.graph.request import RunRequest
+from cuda_llm.graph.runs.parts import RunParts
+from cuda_llm.tasks.task import Task
+from cuda_llm.tools.device import Device
+from cuda_llm.traces.run_folder import RunFolder
+
+DECIDING_FILES = (
+    "task.toml",
+    "description.md",
+    "reference.py",
+    "baseline.cu",
+    "host.cu",
+    "playbook.cu",
+)
+
+
+def task_digests(task: Task) -> dict[str, str]:
+    """Return the SHA-256 of each file of the task that decides a run, by file name."""
+    found = (task.folder / name for name in DECIDING_FILES)
+    return {
+        file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in found if file.is_file()
+    }
+
+
+def check_task_unchanged(task: Task, before: Mapping[str, str]) -> None:
+    """Compare digests. Raises UsageError naming the files that changed since the run began."""
+    now = task_digests(task)
+    changed = sorted(name for name in {*now, *before} if now.get(name) != before.get(name))
+    if changed:
+        files = ", ".join(changed)
+        msg = f"task {task.name} has changed since the run began ({files}); start a new run"
+        raise UsageError(msg)
+
+
+REQUIRED_KEYS = ("request", "brought", "task_files", "forked_from")
+"""Keys without which no run can go on."""
+
+
+def describe_run(parts: RunParts) -> dict[str, Any]:
+    """The run as plain JSON. `request` alone decides what a resumed run does."""
+    from cuda_llm.tools.open_device import spec_of
+
+    return {
+        "run_id": parts.request.run_id,
+        "task": parts.task.name,
+        "task_files": task_digests(parts.task),
+        "device": parts.device.name,
+        "device_spec": spec_of(parts.device, parts.request.device),
+        "hardware": parts.device.hardware.name,
+        "time_source": parts.device.capabilities.time_source,
+        "generator": parts.generator_choice.name,
+        "model": parts.model,
+        "strategy": parts.strategy.name,
+        "note": setup_note(parts),
+        "brought": sorted(parts.overrides.given),
+        "forked_from": None,
+        "request": encode(parts.request),
+    }
+
+
+def check_device(run: dict[str, Any], device: Device) -> None:
+    """Raises UsageError where times of `device` could not be ranked beside those of the run."""
+    before = (run["hardware"], run["time_source"])
+    now = (device.hardware.name, device.capabilities.time_source)
+    if now != before:
+        name, source = run["device"], run["time_source"]
+        raise UsageError(
+            f"run {run['run_id']} was judged on {name}, times {source}; here is {device.name}, "
+            f"times {device.capabilities.time_source}, and the two are never ranked together: "
+            "resume it where that device is, or start a new run"
+        )
+
+
+def setup_note(parts: RunParts) -> str:
+    """What the user should know of how the run was set up, who writes and what judges."""
+    return "; ".join(filter(None, (parts.generator_choice.note, *parts.device.notes)))
+
+
+def recorded_request(folder: RunFolder, run: dict[str, Any]) -> RunRequest:
+    """What run.json asks for. Raises UsageError where it is not as a run writes it."""
+    path = folder.path / "run.json"
+    lacking = [name for name in REQUIRED_KEYS if name not in run]
+    if lacking:
+        raise UsageError(f"{path}: lacks {', '.join(lacking)}; expected what a run writes")
+    try:
+        # Runs that were recorded before `l2` was: all of them were cold.
+        return decode(RunRequest, {"l2": "cold", **run["request"]})
+    except ValueError as error:
+        raise UsageError(f"{path}: request.{error}") from None

@@ -1,0 +1,197 @@
+"""A request checked and resolved: nothing is left open, so a resumed run finds the same from any
+folder.
+"""
+
+import math
+import re
+import secrets
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import get_args
+from urllib.parse import urlsplit
+
+from cuda_llm.agents.protocols import Generator
+from cuda_llm.dotted import is_dotted, load_dotted
+from cuda_llm.errors import MissingError, UsageError
+from cuda_llm.graph.request import RunOption, RunRequest, run_options
+from cuda_llm.search import Author
+from cuda_llm.source_file import read_source
+from cuda_llm.tasks.loader import list_tasks
+from cuda_llm.tasks.task import Task
+from cuda_llm.traces.find import RUNS
+
+
+def check_request(request: RunRequest) -> None:
+    """Check every option. Raises UsageError naming the option, its value and what it may be."""
+    for option in run_options():
+        _check_value(option, getattr(request, option.name))
+    _check_range("--round-quorum", request.round_quorum, (0, request.candidates))
+    if any(not hint.strip() for hint in request.hints):
+        raise UsageError("--hint is empty; expected a sentence for the generator")
+    for agent, model in request.agent_models.items():
+        if not agent.strip() or not model.strip():
+            raise UsageError(f"--agent-model {agent}={model}: expected NAME=MODEL")
+    if request.start:
+        read_source(Path(request.start).expanduser())
+    if request.base_url:
+        _check_url(request.base_url)
+
+
+def _check_value(option: RunOption, value: object) -> None:
+    """Check a value against the range or the words of its field."""
+    text, choices = option.text, get_args(option.kind)
+    if text.within and isinstance(value, int):
+        _check_range(option.flag, value, text.within)
+    if text.above_zero and isinstance(value, (int, float)):
+        _check_above_zero(option.flag, value)
+    if option.is_choice and value not in choices:
+        *others, last = filter(None, choices)
+        raise UsageError(f"{option.flag} {value}: expected {', '.join(others)} or {last}")
+
+
+def _check_range(flag: str, value: int, within: tuple[int, int]) -> None:
+    least, most = within
+    if not least <= value <= most:
+        raise UsageError(f"{flag} {value}: expected a whole number from {least} to {most:,}")
+
+
+def _check_above_zero(flag: str, value: float) -> None:
+    if not (value > 0 and math.isfinite(value)):
+        raise UsageError(f"{flag} {value:g}: expected a number above 0")
+
+
+def _check_url(url: str) -> None:
+    parts = urlsplit(url)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise UsageError(f"--base-url {url}: expected an address as in http://localhost:8000/v1")
+    if parts.username or parts.password or parts.query:
+        # The address is kept in run.json.
+        held = "a query" if parts.query else "a password"
+        raise UsageError(f"--base-url holds {held}; put the key into OPENAI_API_KEY instead")
+
+
+RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+def resolve_request(request: RunRequest) -> RunRequest:
+    """Fill in what the settings decide, name the run, and make every path absolute.
+
+    The command line, `optimize` and the bare graph come through here, a resumed run does not: what
+    was decided stays. Raises UsageError for a name of a run that is none.
+    """
+    request = apply_settings(request)
+    if request.run_id and not RUN_NAME.fullmatch(request.run_id):
+        msg = f"run name {request.run_id!r}: expected letters, digits, '.', '_' and '-'"
+        raise UsageError(msg)
+    folder = Path(request.task).expanduser()
+    return replace(
+        request,
+        task=resolve_task(request.task),
+        device=_absolute_code(request.device),
+        generator=_absolute_code(request.generator),
+        strategy=_absolute_code(request.strategy),
+        agents=tuple(map(_absolute_code, request.agents)),
+        start=_absolute(request.start),
+        prompts=_absolute(request.prompts),
+        out=_absolute(request.out or str(RUNS)),
+        run_id=request.run_id or name_run(folder.name, datetime.now(UTC)),
+    )
+
+
+def apply_settings(request: RunRequest) -> RunRequest:
+    """Replace defaults by the settings that decide them."""
+    from cuda_llm.settings import settings
+
+    now = settings()
+    undecided = [
+        one
+        for one in run_options()
+        if one.text.setting and not one.text.read_later
+        if getattr(request, one.name) == one.default
+    ]
+    return replace(request, **{one.name: getattr(now, one.text.setting) for one in undecided})
+
+
+def resolve_task(task: str) -> str:
+    """Return the name of a shipped task, whatever lies in the current folder; else the path."""
+    folder = Path(task).expanduser()
+    return str(folder.absolute()) if task not in list_tasks() and folder.exists() else task
+
+
+def name_run(task: str, now: datetime) -> str:
+    """Make a run's name, which sorts by time and is unique: `20260131-100000-reduction-3f2a`."""
+    plain = re.sub(r"[^A-Za-z0-9_]+", "-", task).strip("-") or "run"
+    return f"{now:%Y%m%d-%H%M%S}-{plain[:40]}-{secrets.token_hex(2)}"
+
+
+def _absolute(path: str) -> str:
+    return str(Path(path).expanduser().absolute()) if path else ""
+
+
+def _absolute_code(spec: str) -> str:
+    """Make the path of `path/to/file.py:attribute` absolute; other names stay as they are."""
+    path, colon, rest = spec.partition(".py:")
+    return f"{_absolute(path)}.py:{rest}" if colon and path else spec
+
+
+GENERATORS = ("auto", "llm", "playbook")
+NAME_A_MODEL = "name one with --model (or CUDA_LLM_MODEL)"
+
+
+@dataclass(frozen=True)
+class GeneratorChoice:
+    """The generator's name and what the user should know of the choice."""
+
+    name: str
+    """`llm`, `playbook` or a dotted path."""
+    note: str = ""
+
+
+def choose_generator(wanted: str, task: Task, *, has_model: bool) -> GeneratorChoice:
+    """Decide what `auto` means, and whether the generator named can work on this task.
+
+    Raises UsageError for a name nobody knows, MissingError where no one could write a kernel.
+    """
+    if wanted not in GENERATORS:
+        if not is_dotted(wanted):
+            known = ", ".join(GENERATORS)
+            raise UsageError(f"unknown generator {wanted!r}; there are {known}, or module:Class")
+        return GeneratorChoice(wanted)
+    if wanted == "llm" or (wanted == "auto" and has_model):
+        if not has_model:
+            raise MissingError("generator llm: no model is named", NAME_A_MODEL)
+        return GeneratorChoice("llm")
+    if task.playbook is None:
+        mend = f"{NAME_A_MODEL}, or write tunable kernels into {task.folder / 'playbook.cu'}"
+        lacks = "" if wanted == "playbook" else " and no model is named"
+        raise MissingError(f"task {task.name} has no playbook{lacks}", mend)
+    if wanted == "playbook":
+        return GeneratorChoice("playbook")
+    note = "no model is named, so the playbook writes the kernels; --model NAME asks a model"
+    return GeneratorChoice("playbook", note)
+
+
+def load_generator(chosen: GeneratorChoice, task: Task) -> Generator | None:
+    """Load the generator; None for `llm`, which needs the run's model client first.
+
+    Raises UsageError for one that is none, TaskError for a playbook that cannot be used.
+    """
+    if chosen.name == "llm":
+        return None
+    if chosen.name == "playbook":
+        from cuda_llm.agents.playbook.generator import PlaybookGenerator
+
+        return PlaybookGenerator(task)
+    found = load_dotted(chosen.name, "generator")
+    generator: Generator = found() if isinstance(found, type) else found
+    missing = [part for part in ("name", "written_by", "generate") if not hasattr(generator, part)]
+    if missing:
+        lacks = ", ".join(missing)
+        msg = f"generator {chosen.name!r} lacks {lacks}; see cuda_llm.extend.Generator"
+        raise UsageError(msg)
+    if generator.written_by not in get_args(Author):
+        known = ", ".join(get_args(Author))
+        msg = f"generator {chosen.name!r}: written_by {generator.written_by!r}; expected one of"
+        raise UsageError(f"{msg} {known}")
+    return generator

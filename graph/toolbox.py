@@ -1,0 +1,88 @@
+"""compile, validate and profile as LangChain tools, for agents that call tools; and profiles in
+words.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from cuda_llm.outcomes import Passed, Verdict
+from cuda_llm.profile import Profile
+from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.judge.bench import SOURCE_NAME, Bench
+from cuda_llm.tools.judge.judge import check, judge
+from cuda_llm.tools.validator.validate import Validated
+from cuda_llm.wording import describe
+
+if TYPE_CHECKING:
+    from langchain_core.tools import BaseTool
+
+
+def say_speed(profile: Profile) -> str:
+    """`31.2 us, 2.82x the baseline, limited by bank_conflicts`: the time at the largest size."""
+    time = f"{profile.sizes[-1].time_us:.4g} us" if profile.sizes else "not timed"
+    speedup = "" if profile.speedup is None else f", {profile.speedup:.3g}x the baseline"
+    limit = f", limited by {profile.bottlenecks[0].code}" if profile.bottlenecks else ""
+    return f"{time}{speedup}{limit}"
+
+
+COMPILE_TOOL = (
+    "Compile a CUDA source file for the task: nvcc's errors with their lines, or what it uses."
+)
+VALIDATE_TOOL = (
+    "Compile a CUDA source file and compare every element of its results with the reference."
+)
+PROFILE_TOOL = "Validate a CUDA source file, time it at every size, and say what limits it."
+
+
+def bench_tools(bench: Bench) -> "list[BaseTool]":
+    """`compile_kernel`, `validate_kernel` and `profile_kernel`, on one bench.
+
+    Each takes the `source` of a whole .cu file with `solve`, and answers in words; a bad kernel is
+    an answer. They raise only where our own parts are broken.
+    """
+    from langchain_core.tools import StructuredTool
+
+    async def compile_kernel(source: str) -> str:
+        return say_outcome(await bench.compile(source, SOURCE_NAME))
+
+    async def validate_kernel(source: str) -> str:
+        _, outcome = await check(bench, source)
+        return say_outcome(outcome)
+
+    async def profile_kernel(source: str) -> str:
+        judged = await judge(bench, source, baseline=await bench.time_baseline())
+        return say_outcome(judged.verdict)
+
+    offered: list[tuple[Callable[[str], Awaitable[str]], str]] = [
+        (compile_kernel, COMPILE_TOOL),
+        (validate_kernel, VALIDATE_TOOL),
+        (profile_kernel, PROFILE_TOOL),
+    ]
+    return [
+        StructuredTool.from_function(coroutine=tool, description=text) for tool, text in offered
+    ]
+
+
+def say_outcome(outcome: Compiled | Validated | Verdict) -> str:
+    """The outcome as an agent reads it: a code, then what is behind it, a line each."""
+    match outcome:
+        case Compiled(kernels=kernels, warnings=warnings):
+            used = (
+                f"{one.kernel}: {one.registers} registers, {one.shared_bytes} B shared, "
+                f"{one.spill_store_bytes + one.spill_load_bytes} B spilled"
+                for one in kernels
+            )
+            return "\n".join(("COMPILED", *used, *(one.message for one in warnings)))
+        case Validated(checked=counts):
+            return f"CORRECT in {counts.get('sizes', 0)} sizes, {counts.get('hidden', 0)} hidden"
+        case Passed(profile=Profile() as profile):
+            return "\n".join(("PASSED", *say_profile(profile)))
+        case _:
+            return "\n".join((outcome.code, *describe(outcome)))
+
+
+def say_profile(profile: Profile) -> tuple[str, ...]:
+    """The pace, each size, each bottleneck."""
+    sizes = (f"{dict(one.dims)}: {one.time_us:.4g} us ({one.source})" for one in profile.sizes)
+    limits = (f"{one.code}: {one.explanation}" for one in profile.bottlenecks)
+    return (say_speed(profile), *sizes, *limits)

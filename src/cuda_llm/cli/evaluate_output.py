@@ -1,0 +1,290 @@
+"""What `evaluate` prints: verdicts for a person, and the JSON document
+(docs/schemas/evaluate.schema.json).
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from itertools import takewhile
+from pathlib import PurePath
+from types import MappingProxyType
+from typing import Any
+
+import typer
+
+from cuda_llm.cli.json_text import json_text
+from cuda_llm.fact_wording import describe_spot
+from cuda_llm.outcomes import Passed, Verdict
+from cuda_llm.profile import Bottleneck, KernelResources, Profile, SizeTime
+from cuda_llm.tasks.task import Task
+from cuda_llm.tools.cuda.inspect import Inspection
+from cuda_llm.tools.device import Device
+from cuda_llm.tools.judge.judge import Judged
+from cuda_llm.traces.text import describe_circumstances, describe_time_source
+from cuda_llm.wording import describe, printable
+
+EVALUATE_SCHEMA = 1
+CERTAINTY = (
+    *("spread", "baseline_spread", "speedup_low", "speedup_high", "outcome", "floor"),
+    *("time_class", "l2", "blocks", "clocks", "stepwise_us", "peak_bytes", "note"),
+)
+"""Fields of a SizeTime that say how sure a time is and how it was obtained."""
+
+
+def evaluate_document(
+    task: Task,
+    device: Device,
+    judged: Sequence[Judged],
+    looked: Mapping[int, Inspection] = MappingProxyType({}),
+) -> str:
+    """All results as one JSON text. Numbers that are not finite become null."""
+    whole = {
+        "schema": EVALUATE_SCHEMA,
+        "task": task.name,
+        "device": device.name,
+        "hardware": device.hardware.name,
+        "time_source": device.capabilities.time_source,
+        "notes": list(device.notes),
+        "results": [judged_fields(one, looked.get(number)) for number, one in enumerate(judged)],
+    }
+    return json_text(whole)
+
+
+def judged_fields(judged: Judged, found: Inspection | None) -> dict[str, Any]:
+    """One candidate."""
+    profile = judged.verdict.profile if isinstance(judged.verdict, Passed) else None
+    compiled = judged.compiled
+    return {
+        "file": judged.name,
+        "verdict": verdict_fields(judged.verdict),
+        "speedup": None if profile is None else profile.speedup,
+        "written_by": "human",
+        "sizes": [] if profile is None else [size_fields(size) for size in profile.sizes],
+        "profile": None if profile is None else profile_fields(profile),
+        "resources": [] if compiled is None else [asdict(kernel) for kernel in compiled.kernels],
+        "seconds": dict(judged.seconds),
+        "isolation": judged.isolation,
+        "inspection": None if found is None else inspection_fields(found),
+    }
+
+
+def inspection_fields(found: Inspection) -> dict[str, Any]:
+    """What counters, sanitizers and the emulated device found."""
+    return {
+        "fault": None if found.fault is None else found.fault.code,
+        "counters": [asdict(kernel) for kernel in found.counters],
+        "notes": list(found.notes),
+        "artefacts": {name: str(path) for name, path in found.artefacts.items()},
+    }
+
+
+def verdict_fields(verdict: Verdict) -> dict[str, Any]:
+    """Code and fields; a pass without its profile, which stands beside it."""
+    fields = asdict(verdict)
+    fields.pop("profile", None)
+    return {"code": verdict.code, **fields}
+
+
+def size_fields(size: SizeTime) -> dict[str, Any]:
+    """One timed size."""
+    return {
+        "dims": dict(size.dims),
+        "time_us": size.time_us,
+        "baseline_us": size.baseline_us,
+        "speedup": size.speedup,
+        "source": size.source,
+        **{name: getattr(size, name) for name in CERTAINTY},
+    }
+
+
+def profile_fields(profile: Profile) -> dict[str, Any]:
+    """Why it is as fast as it is."""
+    fields = asdict(profile)
+    return {key: fields[key] for key in ("device", "source", "launches", "bottlenecks", "checked")}
+
+
+LABEL = 12
+"""Least width of the left column."""
+TIE = 0.10
+"""A modelled difference below this is no difference."""
+
+HOST_INCLUSIVE = "host-inclusive"
+"""Class of a time in which the host's part of `solve` counts."""
+
+Row = tuple[str, str]
+"""Label on the left, text on the right."""
+
+
+def print_evaluation(
+    task: Task, device: Device, judged: Sequence[Judged], looked: Mapping[int, Inspection]
+) -> None:
+    """Print every candidate, and a table when there are several."""
+    for number, one in enumerate(judged):
+        typer.echo(printable(headline(task, device, one)))
+        rows = [*report(one), *isolation_rows(one), *inspected_rows(looked.get(number))]
+        width = max(LABEL, *(len(label) for label, _ in rows))
+        for label, text in rows:
+            typer.echo(f"  {label:<{width}} {printable(text)}")
+        typer.echo()
+    if len(judged) > 1:
+        print_table(judged)
+
+
+def headline(task: Task, device: Device, judged: Judged) -> str:
+    """Who was judged on what, and what its times are worth."""
+    worth = describe_time_source(device.capabilities.time_source, l2_of(judged))
+    return f"{judged.name} · {task.name} · {device.name} ({worth})"
+
+
+def l2_of(judged: Judged) -> str:
+    """What L2 held when its timed calls began; empty where nothing was measured."""
+    profile = judged.verdict.profile if isinstance(judged.verdict, Passed) else None
+    return next((size.l2 for size in profile.sizes), "") if profile else ""
+
+
+def report(judged: Judged) -> Iterator[Row]:
+    """One candidate in a few rows."""
+    if judged.compiled is not None:
+        first, *others = judged.compiled.kernels or (None,)
+        spent = "cached" if judged.compiled.cached else f"{judged.compiled.compile_s:.1f} s"
+        yield "compiled", f"{spent:<7} {resources(first) if first else 'no kernel'}"
+        for kernel in others:
+            yield "", f"{'':<7} {resources(kernel)}"
+    verdict = judged.verdict
+    if isinstance(verdict, Passed) and verdict.profile is not None:
+        yield from profile_rows(verdict.profile)
+        yield from (("note", line) for line in describe(verdict))
+        return
+    label = verdict.code
+    for line in describe(verdict):
+        yield label, line
+        label = ""
+
+
+def isolation_rows(judged: Judged) -> Iterator[Row]:
+    """What kept its runner in, where that is known."""
+    if judged.isolation:
+        yield "isolation", judged.isolation
+
+
+def inspected_rows(found: Inspection | None) -> Iterator[Row]:
+    """What counters, sanitizers and the emulated device say, and where what they left lies."""
+    if found is None:
+        return
+    label = "inspected"
+    lies = (f"{name}: {path}" for name, path in found.artefacts.items())
+    for line in (*found.notes, *lies):
+        yield label, line
+        label = ""
+
+
+def profile_rows(profile: Profile) -> Iterator[Row]:
+    """What was checked, how fast it is, and why."""
+    checked = profile.checked
+    yield (
+        "correct",
+        f"{checked.get('sizes', 0)} sizes, {checked.get('hidden', 0)} hidden, "
+        f"{checked.get('distributions', 0)} distributions, every element",
+    )
+    for size in profile.sizes:
+        yield " x ".join(f"{value:,}" for value in size.dims.values()), time_text(size)
+    if circumstances := describe_circumstances(profile.sizes):
+        yield "gpu", f"{profile.device}: {circumstances}"
+    if profile.bottlenecks:
+        yield from bottleneck_rows(profile.bottlenecks)
+
+
+def time_text(size: SizeTime) -> str:
+    """Time of one size beside the baseline's, each with its doubt, and what that decides."""
+    own = us(size.time_us) + spread_text(size.spread)
+    if size.time_class == HOST_INCLUSIVE:
+        own += f" ({HOST_INCLUSIVE})"
+    if size.baseline_us is not None and size.speedup is not None:
+        baseline = us(size.baseline_us) + spread_text(size.baseline_spread)
+        own = f"{own}   baseline {baseline}   {baseline_text(size, size.speedup)}"
+    return "; ".join(filter(None, (own, size.note)))
+
+
+def baseline_text(size: SizeTime, speedup: float) -> str:
+    """`2.82x faster`, `1.20x slower`, `a tie`: beyond what equal kernels may differ by."""
+    outcome = size.outcome or ("tie" if abs(speedup - 1) <= TIE else "")
+    if outcome == "tie":
+        return f"a tie{interval(size, 1)}"
+    if speedup > 1:
+        return f"{speedup:.2f}x faster{interval(size, 1)}"
+    return f"{1 / speedup:.2f}x slower{interval(size, -1)}"
+
+
+def interval(size: SizeTime, power: int) -> str:
+    """95 % of the factor, where both were timed side by side."""
+    if size.speedup_low is None or size.speedup_high is None:
+        return ""
+    low, high = sorted((size.speedup_low**power, size.speedup_high**power))
+    return f" ({low:.2f} to {high:.2f})"
+
+
+def spread_text(spread: float) -> str:
+    """` ±0.4 %`: half the width of the interval of a measured time."""
+    return f" ±{spread:.1%}" if spread else ""
+
+
+def bottleneck_rows(bottlenecks: Sequence[Bottleneck]) -> Iterator[Row]:
+    """The dominating bottleneck with its place and its remedy, then what else weighs."""
+    first, *others = bottlenecks
+    where = f" at {describe_spot(first.spot)}" if first.spot else ""
+    yield "limited by", f"{first.explanation}, {first.share:.0%} of the time{where}"
+    if first.advice:
+        yield "", first.advice
+    for other in others:
+        where = f" at {other.spot}" if other.spot else ""
+        yield "also", f"{other.explanation}, {other.share:.0%}{where}"
+
+
+def resources(kernel: KernelResources) -> str:
+    """Registers, shared memory and spills of one kernel."""
+    spilled = kernel.spill_store_bytes + kernel.spill_load_bytes
+    spills = f"{spilled:,} B spilled" if spilled else "no spills"
+    shared = f"{kernel.shared_bytes:,} B shared, " if kernel.shared_bytes else ""
+    return f"{kernel.kernel}: {kernel.registers} registers, {shared}{spills}"
+
+
+def us(time_us: float) -> str:
+    """A time with three significant digits."""
+    return f"{time_us:.1f} us" if time_us < 1000 else f"{time_us / 1000:.3g} ms"
+
+
+def print_table(judged: Sequence[Judged]) -> None:
+    """Compare the candidates, fastest first."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    names = without_common_folder([one.name for one in judged])
+    table = Table(box=box.SIMPLE_HEAD)
+    for title in ("file", "verdict", "largest size", "speedup", "limited by"):
+        numbers = title in {"largest size", "speedup"}
+        table.add_column(title, justify="right" if numbers else "left", overflow="fold")
+    for one, name in sorted(zip(judged, names, strict=True), key=lambda row: rank(row[0])):
+        profile = one.verdict.profile if isinstance(one.verdict, Passed) else None
+        table.add_row(
+            Text(printable(name)),
+            one.verdict.code,
+            us(profile.sizes[-1].time_us) if profile and profile.sizes else "",
+            f"{profile.speedup:.2f}x" if profile and profile.speedup else "",
+            profile.bottlenecks[0].code if profile and profile.bottlenecks else "",
+        )
+    Console().print(table)
+
+
+def without_common_folder(names: Sequence[str]) -> list[str]:
+    """The names without the folder they all lie in: a narrow terminal has no room for it."""
+    folders = [PurePath(name).parts[:-1] for name in names]
+    levels = zip(*folders, strict=False)
+    shared = sum(1 for _ in takewhile(lambda level: len(set(level)) == 1, levels))
+    return [str(PurePath(*PurePath(name).parts[shared:])) for name in names]
+
+
+def rank(judged: Judged) -> tuple[bool, float]:
+    """Passed ones first, fastest first."""
+    profile = judged.verdict.profile if isinstance(judged.verdict, Passed) else None
+    return (profile is None, -(profile.speedup or 0.0) if profile else 0.0)

@@ -1,0 +1,80 @@
+"""What one size makes of a task: shapes and values of its arguments, and its least time on a
+GPU.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from cuda_llm.errors import TaskError
+from cuda_llm.hardware_profiles.hardware import Hardware
+from cuda_llm.hardware_profiles.roofline import published_peaks, roof
+from cuda_llm.tasks.expressions import evaluate
+from cuda_llm.tasks.task import Task, TaskArgument
+
+
+def shape_of(argument: TaskArgument, dims: Mapping[str, int]) -> tuple[int, ...]:
+    """Returns the extents of a buffer. Raises TaskError where one is no whole number from 1 on."""
+    extents = []
+    for text in argument.shape:
+        extent = evaluate(text, dims)
+        if not isinstance(extent, int) or isinstance(extent, bool) or extent < 1:
+            raise TaskError(
+                f"{argument.name}: {text} is {extent} at {dict(dims)}; "
+                "expected a whole number of at least 1"
+            )
+        extents.append(extent)
+    return tuple(extents)
+
+
+def scalar_value(argument: TaskArgument, dims: Mapping[str, int]) -> int | float:
+    """Returns the value of a scalar argument, a float where its dtype is one."""
+    value = evaluate(argument.value, dims)
+    return float(value) if argument.dtype.startswith("float") else int(value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeastTime:
+    """What one size of a task needs at least."""
+
+    time_us: float
+    """Time at published peaks. A kernel whose data stay in L2 may be faster."""
+    attainable_us: float
+    """Time at the bandwidth that a large copy reaches, with one launch."""
+    bound: Literal["compute", "memory"]
+    flops: float
+    bytes_moved: float
+    precision: str
+    """Precision of the peak that was used, as `hardware_profiles.roofline` spells it."""
+
+
+def least_time(
+    task: Task, hardware: Hardware, dims: Mapping[str, int], *, precision: str = ""
+) -> LeastTime:
+    """Computes the roofline of one size, by default in the fastest precision the task allows."""
+    precision = precision or usable_precision(task, hardware)
+    flops = float(evaluate(task.roofline.flops, dims))
+    bytes_moved = float(evaluate(task.roofline.bytes, dims))
+    least = roof(hardware, flops=flops, bytes_moved=bytes_moved, precision=precision)
+    moving_us = least.memory_us / hardware.model.dram_efficiency
+    return LeastTime(
+        time_us=least.time_us,
+        attainable_us=max(least.compute_us, moving_us) + hardware.model.launch_us,
+        bound=least.bound,
+        flops=flops,
+        bytes_moved=bytes_moved,
+        precision=precision,
+    )
+
+
+def usable_precision(task: Task, hardware: Hardware) -> str:
+    """Returns the fastest arithmetic that the task's tolerance allows and the chip has."""
+    wanted = task.tolerance.precision
+    allowed = ["fp32"] if wanted == "fp32" else [f"tensor:{wanted}", wanted, "fp32"]
+    return next(precision for precision in allowed if precision in published_peaks(hardware))
+
+
+def fastest_precision(hardware: Hardware) -> str:
+    """Returns the arithmetic with the highest peak, whatever a task allows."""
+    peaks = published_peaks(hardware)
+    return max(peaks, key=lambda precision: peaks[precision])

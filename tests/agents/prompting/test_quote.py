@@ -1,0 +1,86 @@
+"""Quoted text: clean, bounded, and unable to leave its fence; hidden facts are hidden."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cuda_llm.agents.llm.generator import find_blocks
+from cuda_llm.agents.prompting.quote import (
+    clean,
+    fence,
+    hide,
+    hide_in_comments,
+    log_lines,
+    one_line,
+    shorten,
+)
+from cuda_llm.hardware_profiles.hardware import Hardware
+from cuda_llm.hardware_profiles.lookup import list_hardware
+
+ANY = st.text(st.one_of(st.characters(), st.sampled_from("`~\n\r\t\x1b\x00")))
+
+
+@given(ANY)
+def test_a_fence_holds_its_text_whole(text: str) -> None:
+    blocks = find_blocks(fence(clean(text), "text"))
+    assert len(blocks) == 1
+    assert blocks[0].closed
+    assert blocks[0].text == clean(text).rstrip()
+
+
+@given(ANY)
+def test_clean_text_steers_no_terminal(text: str) -> None:
+    assert all(c.isprintable() or c in "\n\t" for c in clean(text))
+    assert clean(clean(text)) == clean(text)
+
+
+@given(ANY, st.integers(10, 200))
+def test_one_line_is_one_short_line(text: str, most: int) -> None:
+    line = one_line(text, most)
+    assert len(line) <= most
+    assert line.isprintable()
+    assert "`" not in line
+
+
+@given(ANY)
+def test_a_log_has_no_long_line_and_no_fence(text: str) -> None:
+    quoted = log_lines(text)
+    assert max(map(len, quoted.split("\n"))) <= 400
+    assert not re.search(r"`{3}|~{3}", quoted)
+
+
+def test_what_is_long_loses_its_middle() -> None:
+    assert shorten("a" * 300 + "b" * 300, 21) == "aaaaaaaa ... bbbbbbbb"
+
+
+MESSAGES = (
+    "ptxas error: Entry function 'k' uses too much shared data (0x19000 bytes, 0xc000 max)",
+    "block (64, 32, 1): 2048 threads, at most 1024",
+    "Value 'sm_86' is not defined for option 'gpu-name' (compute_86)",
+    "7 of 84 SMs without work",
+    "1.2 us is below the floor of 3.4 us",
+)
+
+
+@pytest.mark.parametrize("hardware", list_hardware(), ids=lambda hardware: hardware.slug)
+def test_no_name_and_no_limit_of_any_known_gpu_gets_through(hardware: Hardware) -> None:
+    names = (hardware.name, *hardware.aliases, hardware.architecture, hardware.target)
+    text = "; ".join([*MESSAGES, *names, *(name.upper() for name in names)])
+    hidden = hide(text, hardware, "none").lower()
+    for word in (*names, "0xc000", "1024", "of 84", "3.4"):
+        assert word.lower() not in hidden
+    assert hardware.name in hide(text, hardware, "name")
+    assert hardware.target not in hide(text, hardware, "name")
+    assert hide(text, hardware, "full") == text
+
+
+def test_code_stays_as_it_is_where_comments_are_cleaned() -> None:
+    hardware = list_hardware()[0]
+    source = f"int limit = 1024; // at most 1024 on {hardware.name}\nchar* s = 0; /* sm_86 */\n"
+    hidden = hide_in_comments(source, hardware, "none")
+    assert "int limit = 1024;" in hidden
+    assert hardware.name not in hidden
+    assert "sm_86" not in hidden
+    assert hidden.count("\n") == source.count("\n")

@@ -1,0 +1,156 @@
+"""The graph answers a bare `ainvoke`: no context, no saver, nothing but the name of a task."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from graph_runs import NoTuner, TableBench, Writer, context_in
+
+from cuda_llm.agents.situation import Situation
+from cuda_llm.errors import UsageError
+from cuda_llm.graph.runs.build_graph import build_graph
+from cuda_llm.search import Brief, Draft
+from cuda_llm.tasks.loader import load_task
+from cuda_llm.tools.open_device import open_device
+from cuda_llm.traces.event_log import is_being_written
+
+BASELINE = load_task("vector_add").baseline.read_text(encoding="utf-8")
+
+
+def write(brief: Brief, _: Situation) -> Draft:
+    return Draft(source=f"{BASELINE}\n__constant__ int number_{brief.round}_{brief.index};\n")
+
+
+async def answer(given: dict[str, Any], **parts: Any) -> dict[str, Any]:
+    graph: Any = build_graph(**parts).compile()
+    return dict(await graph.ainvoke(given))
+
+
+@pytest.mark.slow
+def test_nothing_but_a_task_is_needed(tmp_path: Path) -> None:
+    """In a process of its own, with the parts that ship."""
+    code = (
+        "import asyncio\n"
+        "from cuda_llm.graph.runs.build_graph import build_graph\n"
+        'given = {"task": "vector_add"}\n'
+        "print(asyncio.run(build_graph().compile().ainvoke(given))['best']['written_by'])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.stdout.strip() == "playbook", done.stderr[-2000:]
+    (run,) = (tmp_path / "traces/runs").iterdir()
+    assert (run / "best/solve.cu").is_file()
+
+
+def test_parts_given_to_the_graph_replace_those_of_the_run(tmp_path: Path) -> None:
+    given = {"task": "vector_add", "candidates": 2, "rounds": 1, "out": str(tmp_path)}
+    bench = TableBench()
+    generator = Writer(lambda brief, _: Draft(source=f"int ok_{90 - brief.index}_1;\n"))
+    state = asyncio.run(answer(given, generator=generator, tuner=NoTuner(), bench=bench))
+
+    assert state["best"]["id"] == "r1-c2"
+    assert "profile int ok_88_1;" in bench.log
+    assert not is_being_written(tmp_path / state["run_id"] / "events.jsonl")
+
+
+def test_they_also_replace_those_of_a_wiring(tmp_path: Path) -> None:
+    context = context_in(tmp_path, candidates=1, rounds=1)
+    generator = Writer(lambda _, __: Draft(source="int ok_10_1;\n"))
+
+    async def run() -> dict[str, Any]:
+        graph: Any = build_graph(generator=generator).compile()
+        return dict(await graph.ainvoke({"task": "vector_add"}, context=context))
+
+    assert asyncio.run(run())["best"]["times_us"] == [10.0]
+
+
+def test_a_second_run_of_a_thread_starts_anew(tmp_path: Path) -> None:
+    from langgraph.checkpoint.memory import InMemorySaver
+
+    generator = Writer(lambda brief, _: Draft(source=f"int ok_{90 - brief.index}_1;\n"))
+    given = {"task": "vector_add", "candidates": 2, "rounds": 1, "out": str(tmp_path)}
+
+    async def twice() -> list[dict[str, Any]]:
+        builder = build_graph(generator=generator, tuner=NoTuner(), bench=TableBench())
+        graph: Any = builder.compile(checkpointer=InMemorySaver())
+        config = {"configurable": {"thread_id": "same"}}
+        return [dict(await graph.ainvoke(given, config)) for _ in range(2)]
+
+    first, second = asyncio.run(twice())
+    assert first["run_id"] != second["run_id"]
+    assert second["attempts"] == ["r1-c1", "r1-c2"]
+
+
+def test_input_that_does_not_fit_is_refused_by_name() -> None:
+    with pytest.raises(UsageError, match="candidates"):
+        asyncio.run(answer({"task": "vector_add", "candidates": "many"}))
+
+
+LOOKS = 20
+"""Killed processes are reaped when the machine gets round to it."""
+
+
+@pytest.mark.slow
+def test_a_run_that_is_cancelled_leaves_no_process_behind(tmp_path: Path) -> None:
+    """Cancelled at several moments while nvcc, g++ or runners are at work.
+
+    Our own native parts are there: building them at first use is finished, not broken off.
+    """
+    open_device("emulated").prepare()
+    given = {"task": "vector_add", "candidates": 8, "rounds": 1, "out": str(tmp_path)}
+    seen: set[str] = set()
+
+    async def cancelled_after(seconds: float) -> None:
+        fresh = Writer(
+            lambda b, s: Draft(
+                source=f"{write(b, s).source}\n int a{b.index}_{os.urandom(6).hex()};"
+            )
+        )
+        task = asyncio.create_task(answer(given, generator=fresh, tuner=NoTuner()))
+        await asyncio.sleep(seconds)
+        seen.update(map(name_of, children()))
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        for _ in range(LOOKS):
+            await asyncio.sleep(0.1)
+            if not any(map(is_alive, children())):
+                return
+        assert not [name_of(one) for one in children() if is_alive(one)]
+
+    for seconds in (0.8, 1.3, 2.1):
+        asyncio.run(cancelled_after(seconds))
+    assert seen - {""}
+
+
+def test_a_server_can_ask_what_a_run_takes() -> None:
+    from cuda_llm.graph.runs.studio import make_graph
+
+    taken = make_graph().get_input_jsonschema()
+    assert taken["required"] == ["task"]
+    assert taken["properties"]["candidates"]["type"] == "integer"
+
+
+def children() -> list[psutil.Process]:
+    return psutil.Process().children(recursive=True)
+
+
+def name_of(process: psutil.Process) -> str:
+    """Empty where it has ended meanwhile."""
+    try:
+        return process.name()
+    except psutil.NoSuchProcess:
+        return ""
+
+
+def is_alive(process: psutil.Process) -> bool:
+    try:
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False

@@ -1,0 +1,166 @@
+"""Where times are measured, a screen names contenders and a duel decides."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from graph_runs import Writer, context_in, run_graph
+from measured_runs import ArenaBench, declared, measured_wiring
+
+from cuda_llm.agents.situation import Situation
+from cuda_llm.failures import DataRace
+from cuda_llm.graph.incumbent import MOST_DUELS
+from cuda_llm.outcomes import LateWrite
+from cuda_llm.search import Brief, Draft
+from cuda_llm.traces.event_log import read_events
+from cuda_llm.traces.events import ContestHeld, IncumbentChosen, KernelInspected
+
+
+def rounds_of(*rounds: tuple[int, ...]) -> Writer:
+    """Writes kernels that take so many microseconds, by round and index."""
+
+    def write(brief: Brief, _: Situation) -> Draft:
+        us = rounds[brief.round - 1][brief.index - 1]
+        return Draft(source=f"int ok_{us}_{brief.round}{brief.index};\n")
+
+    return Writer(write)
+
+
+def run(context: Any) -> dict[str, Any]:
+    return asyncio.run(run_graph(context))
+
+
+def told(context: Any, kind: type) -> list[Any]:
+    return [one.event for one in read_events(context.folder.events) if isinstance(one.event, kind)]
+
+
+def wired(folder: Path, bench: ArenaBench, *rounds: tuple[int, ...]) -> Any:
+    sizes = {"candidates": len(rounds[0]), "rounds": len(rounds)}
+    return measured_wiring(folder, bench, generator=rounds_of(*rounds), **sizes)
+
+
+def test_whoever_looks_faster_is_timed_in_turn_with_the_incumbent_before_it_is_crowned(
+    tmp_path: Path,
+) -> None:
+    context = wired(tmp_path, ArenaBench(), (90, 80), (70, 85))
+    state = run(context)
+
+    (held,) = told(context, ContestHeld)
+    assert (held.contender, held.incumbent, held.outcome) == ("r2-c1", "r1-c2", "faster")
+    assert held.speedup_low < held.speedup < held.speedup_high
+    assert state["best"]["id"] == "r2-c1"
+    assert "timed in turn" in told(context, IncumbentChosen)[-1].reason
+
+
+def test_a_gain_that_the_duel_does_not_confirm_changes_no_incumbent(tmp_path: Path) -> None:
+    context = wired(tmp_path, ArenaBench(ratios={"ok_70_21": 1.0}), (80, 90), (70, 95))
+    state = run(context)
+
+    assert state["best"]["id"] == "r1-c1"
+    assert told(context, IncumbentChosen)[-1].verdicts["r2-c1"] == "tie"
+
+
+def test_a_tie_of_separate_times_may_be_won_side_by_side(tmp_path: Path) -> None:
+    """1.3 % is within the doubt of two screens, and beyond that of a duel."""
+    context = wired(tmp_path, ArenaBench(ratios={"ok_790_21": 0.97}), (800, 900), (790, 950))
+    state = run(context)
+
+    assert state["best"]["id"] == "r2-c1"
+
+
+def test_where_the_first_contender_loses_the_next_has_its_turn(tmp_path: Path) -> None:
+    bench = ArenaBench(ratios={"ok_60_21": 1.2})
+    context = wired(tmp_path, bench, (80, 90), (60, 70))
+    state = run(context)
+
+    assert [one.contender for one in told(context, ContestHeld)] == ["r2-c1", "r2-c2"]
+    assert state["best"]["id"] == "r2-c2"
+
+
+def test_a_round_holds_a_few_duels_at_most_and_nobody_wins_without_one(
+    tmp_path: Path,
+) -> None:
+    contenders = (60, 61, 62, 63, 64)
+    losing = {f"ok_{us}_2{index}": 1.1 for index, us in enumerate(contenders, 1)}
+    context = wired(tmp_path, ArenaBench(ratios=losing), (80, 81, 82, 83, 84), contenders)
+    state = run(context)
+
+    assert len(told(context, ContestHeld)) == MOST_DUELS
+    assert told(context, IncumbentChosen)[-1].incumbent == "r1-c1"
+    assert "no duel: 3 others" in told(context, IncumbentChosen)[-1].verdicts["r2-c4"]
+    assert state["best"] is not None
+
+
+def test_a_kernel_that_is_wrong_when_it_is_timed_is_never_crowned(tmp_path: Path) -> None:
+    late = LateWrite(buffer="C")
+    context = wired(tmp_path, ArenaBench(faults={"ok_60_21": late}), (80, 90), (60, 85))
+    run(context)
+
+    (held,) = told(context, ContestHeld)
+    assert held.fault == "LATE_WRITE"
+    choice = told(context, IncumbentChosen)[-1]
+    assert choice.incumbent == "r1-c1"
+    assert "LATE_WRITE" in choice.verdicts["r2-c1"]
+
+
+def test_only_who_is_about_to_be_crowned_is_inspected(tmp_path: Path) -> None:
+    bench = ArenaBench()
+    run(wired(tmp_path, bench, (80, 90), (70, 60)))
+
+    seen = [declared(line) for line in bench.log if line.startswith("inspect")]
+    assert seen == ["ok_80_11", "ok_60_22"]
+
+
+def test_what_an_inspection_makes_is_kept_with_the_kernel(tmp_path: Path) -> None:
+    made = tmp_path / "made"
+    made.write_bytes(b"\xff code")
+    context = wired(tmp_path / "run", ArenaBench(artefacts={"kernel.sass": made}), (80, 90))
+    run(context)
+
+    assert (context.folder.candidate("r1-c1") / "kernel.sass").read_bytes() == b"\xff code"
+    assert not (context.folder.candidate("r1-c2") / "kernel.sass").exists()
+
+
+def test_what_an_inspection_finds_takes_the_crown_away(tmp_path: Path) -> None:
+    race = DataRace(kind="write-write", detail="two threads write shared[3]")
+    context = wired(tmp_path, ArenaBench(findings={"ok_80_11": race}), (80, 90))
+    state = run(context)
+
+    assert [one.code for one in told(context, KernelInspected)] == ["DATA_RACE", ""]
+    assert told(context, IncumbentChosen)[-1].incumbent == "r1-c2"
+    assert state["incumbent"] == "r1-c2"
+
+
+def test_what_is_unfit_for_the_crown_is_no_result_either(tmp_path: Path) -> None:
+    race = DataRace(kind="write-write", detail="two threads write shared[3]")
+    context = wired(tmp_path, ArenaBench(findings={"ok_80_11": race}), (80,))
+    state = run(context)
+
+    assert state["unfit"].keys() == {"r1-c1"}
+    assert state["best"] is None
+
+
+def test_modelled_times_need_no_duel(tmp_path: Path) -> None:
+    bench = ArenaBench(ratios={"ok_70_21": 1.2})
+    context = context_in(
+        tmp_path, bench=bench, generator=rounds_of((80,), (70,)), candidates=1, rounds=2
+    )
+    state = run(context)
+
+    assert not told(context, ContestHeld)
+    assert state["best"]["id"] == "r2-c1"
+
+
+def test_a_bench_without_an_arena_leaves_the_choice_to_the_strategy(tmp_path: Path) -> None:
+    from graph_runs import TableBench
+    from measured_runs import measuring_device
+
+    context = context_in(
+        tmp_path,
+        bench=TableBench(),
+        generator=rounds_of((80,), (70,)),
+        device=measuring_device(),
+        candidates=1,
+        rounds=2,
+    )
+    assert run(context)["best"]["id"] == "r2-c1"

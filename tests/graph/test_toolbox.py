@@ -1,0 +1,56 @@
+"""compile, validate and profile as LangChain tools, for real."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from cuda_llm.graph.toolbox import bench_tools
+from cuda_llm.tasks.loader import load_task
+from cuda_llm.tools.judge.bench import Bench
+from cuda_llm.tools.judge.device_bench import open_bench
+from cuda_llm.tools.open_device import open_device
+
+TASK = load_task("vector_add")
+GOOD = TASK.baseline.read_text(encoding="utf-8")
+WRONG = GOOD.replace("A[i] + B[i]", "A[i] - B[i]")
+BROKEN = GOOD.replace("A[i] + B[i]", "A[i] + ")
+
+
+async def ask(name: str, source: str) -> str:
+    bench = open_bench(TASK, open_device("emulated"), seed=1)
+    tool = next(one for one in bench_tools(bench) if one.name == name)
+    return str(await tool.ainvoke({"source": source}))
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "first", "more"),
+    [
+        ("compile_kernel", GOOD, "COMPILED", "registers"),
+        ("compile_kernel", BROKEN, "COMPILE_FAILED", "source.cu:"),
+        ("validate_kernel", GOOD, "CORRECT in", "hidden"),
+        ("validate_kernel", WRONG, "WRONG_RESULT", "should be"),
+        ("profile_kernel", GOOD, "PASSED", "1x the baseline, limited by dram_bandwidth"),
+        ("profile_kernel", WRONG, "WRONG_RESULT", "should be"),
+    ],
+)
+def test_a_tool_answers_in_words(name: str, source: str, first: str, more: str) -> None:
+    answer = asyncio.run(ask(name, source))
+
+    assert answer.startswith(first)
+    assert more in answer
+
+
+def test_the_tools_say_what_they_take() -> None:
+    async def make() -> Bench:
+        return open_bench(TASK, open_device("emulated"))
+
+    tools = bench_tools(asyncio.run(make()))
+    assert [one.name for one in tools] == ["compile_kernel", "validate_kernel", "profile_kernel"]
+    assert all(one.description and list(one.args) == ["source"] for one in tools)
+
+
+def test_no_answer_names_a_path_of_this_machine() -> None:
+    answer = asyncio.run(ask("compile_kernel", BROKEN))
+    assert str(Path.home()) not in answer
+    assert "/tmp" not in answer

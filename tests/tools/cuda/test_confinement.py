@@ -1,0 +1,42 @@
+"""Runners live in the most confined way in which CUDA works, and what is missing is said."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from cuda_llm.errors import InfrastructureError
+from cuda_llm.tools.cuda.isolation import GpuIsolation, find_confinement
+from cuda_llm.tools.cuda.memory import HostMemory, Memory
+from cuda_llm.tools.cuda.protocol import SharedBy
+from cuda_llm.tools.cuda.runner import Namespaces, RunnerLaunch
+
+FULL = GpuIsolation(shared_by=SharedBy.IPC, spaces=Namespaces.ALL, landlock_abi=7)
+
+
+def lend() -> Memory:
+    return HostMemory(4096)
+
+
+def test_where_nothing_comes_up_the_reason_is_told(launch: RunnerLaunch) -> None:
+    dead = replace(launch, device="dead")
+    with pytest.raises(InfrastructureError, match=r"none comes up: .*status=4"):
+        asyncio.run(find_confinement(dead, lend, 1 << 20))
+
+
+def test_what_is_missing_is_said_in_words() -> None:
+    assert FULL.missing == ()
+    assert not FULL.proven
+    assert replace(FULL, attempts=()).proven
+    poor = replace(FULL, shared_by=SharedBy.HOST, spaces=Namespaces.NETWORK, landlock_abi=0)
+    told = " ".join(replace(poor, attempts=("forking",)).missing)
+    for word in ("host memory", "process namespace", "Landlock", "forking"):
+        assert word in told
+    assert "network namespace" not in told
+
+
+def test_one_line_sums_it_up() -> None:
+    assert FULL.summary == "user, pid, network, ipc namespaces; Landlock 7; seccomp; CUDA IPC"
+    assert replace(FULL, attempts=()).summary.endswith("CUDA IPC; self-test passed")
+    bare = replace(FULL, spaces=Namespaces.NONE, landlock_abi=0, shared_by=SharedBy.HOST)
+    assert bare.summary == "no namespaces; no Landlock; seccomp; host-shared memory"

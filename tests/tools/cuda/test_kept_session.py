@@ -1,0 +1,132 @@
+"""The runner of a trusted program serves more than one user, and no two at once."""
+
+import asyncio
+import os
+import secrets
+import signal
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+import psutil
+import pytest
+from runner_room import FAULT, Room, batch, buffers, call
+
+from cuda_llm.failures import LoadFailed
+from cuda_llm.tools.cuda.timed_session import GpuTimedSession
+from cuda_llm.tools.device import Batch
+from cuda_llm.tools.device.candidate import Compiled
+
+Use = Callable[[Callable[[Room], Awaitable[None]]], None]
+
+
+def test_the_next_user_finds_the_same_session_but_no_layout_captured(
+    within: Use, baseline: Compiled
+) -> None:
+    async def run(room: Room) -> None:
+        async with room.sessions.keep(baseline) as first:
+            assert isinstance(first, GpuTimedSession)
+            await batch(first)
+        async with room.sessions.keep(baseline) as second:
+            assert second is first
+            await first.place_slots(buffers(), 2)
+            with pytest.raises(ValueError, match="nothing of this layout has been captured"):
+                await first.arm(Batch(order=(0,), key=secrets.token_bytes(16)))
+            with pytest.raises(ValueError, match="no batch is armed"):
+                await first.go(1.0)
+            await batch(first)
+        assert room.used == 1
+
+    within(run)
+
+
+def test_two_users_at_once_have_a_session_each(within: Use, baseline: Compiled) -> None:
+    async def use(room: Room, together: asyncio.Barrier) -> object:
+        async with room.sessions.keep(baseline) as session:
+            assert isinstance(session, GpuTimedSession)
+            await together.wait()
+            await batch(session)
+            await together.wait()
+            return session
+
+    async def run(room: Room) -> None:
+        for _ in range(2):
+            together = asyncio.Barrier(2)
+            one, other = await asyncio.gather(use(room, together), use(room, together))
+            assert one is not other
+        assert room.used == 3
+
+    within(run)
+
+
+def test_another_program_takes_the_place_of_what_was_kept(
+    within: Use, candidate: Compiled, baseline: Compiled
+) -> None:
+    async def run(room: Room) -> None:
+        async with room.sessions.keep(baseline) as first:
+            assert isinstance(first, GpuTimedSession)
+        async with room.sessions.keep(candidate) as second:
+            assert second is not first
+        await room.sessions.settle()
+        assert room.ended.count(True) == 1
+
+    within(run)
+
+
+def test_a_program_that_does_not_load_is_not_kept(within: Use, baseline: Compiled) -> None:
+    async def run(room: Room) -> None:
+        missing = replace(baseline, library=baseline.library.with_name("missing.so"))
+        async with room.sessions.keep(missing) as session:
+            assert isinstance(session, LoadFailed)
+        async with room.sessions.keep(baseline) as session:
+            assert isinstance(session, GpuTimedSession)
+
+    within(run)
+
+
+def test_a_verdict_ends_what_was_kept(within: Use, baseline: Compiled) -> None:
+    async def run(room: Room) -> None:
+        async with room.sessions.keep(baseline) as first:
+            assert isinstance(first, GpuTimedSession)
+            await call(first, FAULT)
+        async with room.sessions.keep(baseline) as second:
+            assert second is not first
+            assert isinstance(second, GpuTimedSession)
+            await batch(second)
+
+    within(run)
+
+
+def test_an_exception_while_it_is_used_ends_what_was_kept(within: Use, baseline: Compiled) -> None:
+    async def run(room: Room) -> None:
+        with pytest.raises(KeyError):
+            async with room.sessions.keep(baseline):
+                raise KeyError
+        await room.sessions.settle()
+        assert room.ended.count(True) == 1
+
+    within(run)
+
+
+def test_what_was_killed_while_nobody_used_it_is_replaced(within: Use, baseline: Compiled) -> None:
+    async def run(room: Room) -> None:
+        async with room.sessions.keep(baseline) as first:
+            assert isinstance(first, GpuTimedSession)
+        os.kill(room.started[0].pid, signal.SIGKILL)
+        await asyncio.sleep(0.05)
+        async with room.sessions.keep(baseline) as second:
+            assert second is not first
+            assert isinstance(second, GpuTimedSession)
+            await batch(second)
+
+    within(run)
+
+
+def test_nothing_is_left_of_a_kept_runner_that_was_killed(within: Use, baseline: Compiled) -> None:
+    async def run(room: Room) -> None:
+        async with room.sessions.keep(baseline):
+            below = psutil.Process(room.started[0].pid).children(recursive=True)
+        assert below
+        os.kill(below[0].pid, signal.SIGKILL)
+        await asyncio.sleep(0.05)
+
+    within(run)

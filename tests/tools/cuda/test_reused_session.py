@@ -1,0 +1,182 @@
+"""A candidate's runner between its validation and its timing; nothing else is timed beside it."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+import psutil
+import pytest
+from runner_room import FAULT, GIB, Room, batch, buffers, call, measure, validate
+
+from cuda_llm.tools.cuda.timed_session import GpuTimedSession
+from cuda_llm.tools.device.candidate import Compiled
+
+Use = Callable[[Callable[[Room], Awaitable[None]]], None]
+
+
+@pytest.fixture
+def other(candidate: Compiled) -> Compiled:
+    """Another candidate."""
+    return replace(candidate, key="other", name="other.cu")
+
+
+async def opened(room: Room, candidate: Compiled) -> GpuTimedSession:
+    """The session it gets, used for a call."""
+    async with room.sessions.open(candidate) as session:
+        assert isinstance(session, GpuTimedSession)
+        await call(session)
+        return session
+
+
+def test_who_opens_a_candidate_again_gets_the_same_session(
+    within: Use, candidate: Compiled
+) -> None:
+    async def run(room: Room) -> None:
+        first = await opened(room, candidate)
+        again = replace(candidate)
+        async with room.sessions.open(again) as second:
+            assert second is first
+            await batch(first)
+        assert room.used == 1
+
+    within(run)
+
+
+def test_another_candidate_in_between_means_a_fresh_runner(
+    within: Use, candidate: Compiled, other: Compiled, baseline: Compiled
+) -> None:
+    async def run(room: Room) -> None:
+        await validate(room, candidate)
+        async with room.sessions.open(other) as session:
+            assert isinstance(session, GpuTimedSession)
+            await batch(session)
+            assert room.ended[:2] == [True, False]
+        await measure(room, candidate, baseline)
+        assert room.used == 4
+
+    within(run)
+
+
+def test_what_was_timed_is_judged_once_more_in_a_fresh_runner(
+    within: Use, candidate: Compiled, baseline: Compiled
+) -> None:
+    async def run(room: Room) -> None:
+        await validate(room, candidate)
+        await measure(room, candidate, baseline)
+        await room.sessions.settle()
+        assert room.ended.count(True) == 1
+        await validate(room, candidate)
+        assert room.used == 3
+
+    within(run)
+
+
+def test_nothing_rests_beside_what_another_is_timed_for(
+    within: Use, candidate: Compiled, baseline: Compiled
+) -> None:
+    async def run(room: Room) -> None:
+        await validate(room, candidate)
+        assert room.ended.count(True) == 0
+        async with room.sessions.keep(baseline) as ground:
+            assert isinstance(ground, GpuTimedSession)
+            await batch(ground)
+            assert room.ended[0]
+            assert room.ended.count(True) == 1
+
+    within(run)
+
+
+def test_while_it_is_used_others_have_runners_of_their_own(
+    within: Use, candidate: Compiled
+) -> None:
+    async def run(room: Room) -> None:
+        first = await opened(room, candidate)
+        async with (
+            room.sessions.open(candidate) as one,
+            room.sessions.open(candidate) as other,
+        ):
+            assert isinstance(other, GpuTimedSession)
+            assert one is first
+            assert other is not first
+            await batch(other)
+            await batch(first)
+        await room.sessions.settle()
+        assert room.ended[:2] == [True, True]
+
+    within(run)
+
+
+def test_a_second_user_of_the_baseline_leaves_what_rests_alone(
+    within: Use, candidate: Compiled, baseline: Compiled
+) -> None:
+    async def run(room: Room) -> None:
+        first = await opened(room, candidate)
+        async with room.sessions.keep(baseline), room.sessions.keep(baseline):
+            pass
+        assert await opened(room, candidate) is first
+
+    within(run)
+
+
+@pytest.mark.parametrize("fault", ["verdict", "exception", "death"])
+def test_nothing_rests_after_a_fault(within: Use, candidate: Compiled, fault: str) -> None:
+    async def run(room: Room) -> None:
+        try:
+            async with room.sessions.open(candidate) as session:
+                assert isinstance(session, GpuTimedSession)
+                if fault == "verdict":
+                    await call(session, FAULT)
+                elif fault == "exception":
+                    raise KeyError
+                else:
+                    os.kill(room.started[0].pid, signal.SIGKILL)
+                    await asyncio.sleep(0.05)
+        except KeyError:
+            assert fault == "exception"
+        assert room.sessions._candidate.idle_bytes == 0
+        assert await opened(room, candidate) is not session
+        assert room.used == 2
+
+    within(run)
+
+
+def test_what_was_killed_while_it_rested_is_replaced(within: Use, candidate: Compiled) -> None:
+    async def run(room: Room) -> None:
+        first = await opened(room, candidate)
+        os.kill(room.started[0].pid, signal.SIGKILL)
+        await asyncio.sleep(0.05)
+        assert await opened(room, candidate) is not first
+
+    within(run)
+
+
+def test_nothing_is_left_of_a_resting_runner_that_was_killed(
+    within: Use, candidate: Compiled
+) -> None:
+    async def run(room: Room) -> None:
+        await validate(room, candidate)
+        below = psutil.Process(room.started[0].pid).children(recursive=True)
+        assert below
+        os.kill(below[0].pid, signal.SIGKILL)
+        await asyncio.sleep(0.05)
+
+    within(run)
+
+
+def test_it_makes_room_for_whoever_needs_its_memory(
+    within: Use, candidate: Compiled, baseline: Compiled
+) -> None:
+    async def run(room: Room) -> None:
+        await validate(room, candidate)
+        assert room.sessions._candidate.idle_bytes > 0
+        async with room.sessions.keep(baseline) as ground:
+            assert isinstance(ground, GpuTimedSession)
+            await ground.place_slots(buffers(), 2, scratch_bytes=2 * GIB)
+            assert not room.ended[0]
+            await ground.place_slots(buffers(), 2, scratch_bytes=3 * GIB)
+            assert room.ended[0]
+            assert not any(room.ended[1:])
+
+    within(run)

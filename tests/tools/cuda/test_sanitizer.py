@@ -1,0 +1,176 @@
+"""What compute-sanitizer finds becomes a verdict with kernel, line and thread."""
+
+from pathlib import Path
+
+import pytest
+
+from cuda_llm.facts import Location, MemoryAccess, SourceSpot, ThreadSpot
+from cuda_llm.failures import DataRace, IllegalAccess, Misaligned, UninitialisedRead
+from cuda_llm.tools.cuda.sanitizer import read_findings, read_result, summary_errors
+from cuda_llm.tools.cuda.vendor_tools import ToolRun
+from cuda_llm.tools.device.candidate import Compiled
+
+FIXTURES = Path(__file__).parents[2] / "fixtures/counters"
+
+
+def candidate(bug: str) -> Compiled:
+    return Compiled(
+        key="0",
+        name="mine.cu",
+        source=(FIXTURES / f"bugs/{bug}.cu").read_text(),
+        target="sm_90a",
+        library=Path("candidate.so"),
+        ptx=Path("kernel.ptx"),
+        kernels=(),
+    )
+
+
+def said(bug: str, tool: str) -> str:
+    return (FIXTURES / f"sanitizer/{bug}.{tool}.txt").read_text()
+
+
+def line(bug: str, number: int) -> SourceSpot:
+    text = (FIXTURES / f"bugs/{bug}.cu").read_text().splitlines()[number - 1].strip()
+    return SourceSpot(file="mine.cu", line=number, text=text)
+
+
+def test_a_read_past_the_end() -> None:
+    assert read_findings(said("oob_read", "memcheck"), candidate("oob_read")) == (
+        IllegalAccess(
+            access=MemoryAccess(
+                space="global",
+                kind="read",
+                bytes=4,
+                location=Location(
+                    relation="past-end", owner="allocation", offset_bytes=4000, size_bytes=4000
+                ),
+            ),
+            thread=ThreadSpot(kernel="add", block=(3, 0, 0), thread=(200, 0, 0)),
+            spot=line("oob_read", 7),
+        ),
+    )
+
+
+def test_a_write_past_the_end_in_a_template() -> None:
+    (found,) = read_findings(said("oob_write", "memcheck"), candidate("oob_write"))
+    assert isinstance(found, IllegalAccess)
+    assert found.access is not None
+    assert (found.access.kind, found.spot) == ("write", line("oob_write", 7))
+    assert found.thread == ThreadSpot(kernel="add<256>", block=(3, 0, 0), thread=(232, 0, 0))
+
+
+def test_shared_memory_past_its_end() -> None:
+    (found,) = read_findings(said("oob_shared", "memcheck"), candidate("oob_shared"))
+    assert isinstance(found, IllegalAccess)
+    assert found.access == MemoryAccess(space="shared", kind="write", bytes=4)
+
+
+def test_a_race_names_both_lines() -> None:
+    assert read_findings(said("race", "racecheck"), candidate("race")) == (
+        DataRace(
+            kind="write-read",
+            hazards=4000,
+            spot=line("race", 7),
+            other=line("race", 9),
+        ),
+    )
+
+
+def test_a_race_of_two_writes() -> None:
+    (found,) = read_findings(said("race_ww", "racecheck"), candidate("race_ww"))
+    assert isinstance(found, DataRace)
+    assert (found.kind, found.spot, found.other) == (
+        "write-write",
+        line("race_ww", 7),
+        line("race_ww", 7),
+    )
+
+
+def test_a_read_of_what_nobody_wrote() -> None:
+    (found,) = read_findings(said("uninit", "initcheck"), candidate("uninit"))
+    assert isinstance(found, UninitialisedRead)
+    assert found.access == MemoryAccess(space="global", kind="read", bytes=4)
+    assert found.spot == line("uninit", 7)
+    assert found.thread is not None
+
+
+@pytest.mark.parametrize("tool", ["memcheck", "racecheck"])
+def test_a_clean_run_finds_nothing(tool: str) -> None:
+    assert read_findings(said("clean", tool), candidate("clean")) == ()
+    assert summary_errors(said("clean", tool)) == 0
+
+
+def run(output: str, exit_code: int | None = 0) -> ToolRun:
+    return ToolRun(exit_code=exit_code, output=output)
+
+
+def test_clean_is_said_only_of_a_run_that_came_to_its_summary() -> None:
+    clean = said("clean", "racecheck")
+    assert read_result("racecheck", run(clean), candidate("clean"), 30).state == "clean"
+    begun = clean.splitlines()[0] + "\n"
+    assert read_result("racecheck", run(begun), candidate("clean"), 30).state == "not run"
+    late = read_result("racecheck", run(begun, None), candidate("clean"), 30)
+    assert (late.state, late.note) == ("not finished", "racecheck did not finish within 30 s")
+
+
+def test_what_was_found_before_the_clock_struck_counts() -> None:
+    found = read_result("racecheck", run(said("race", "racecheck"), None), candidate("race"), 30)
+    assert found.state == "found"
+
+
+def test_an_error_that_is_no_finding_is_told_and_is_not_clean() -> None:
+    asserted = read_result(
+        "memcheck", run(said("asserts", "memcheck"), 86), candidate("asserts"), 30
+    )
+    assert asserted.state == "not run"
+    assert asserted.verdicts == ()
+    assert asserted.note
+
+
+def test_a_driver_that_could_not_start_says_why() -> None:
+    text = "========= COMPUTE-SANITIZER\ndriver: cudaMalloc: cudaErrorMemoryAllocation\n"
+    text += "========= Target application returned an error\n========= ERROR SUMMARY: 0 errors\n"
+    said_so = read_result("memcheck", run(text, 3), candidate("clean"), 30)
+    assert said_so.state == "not run"
+    assert "cudaErrorMemoryAllocation" in said_so.note
+
+
+def test_a_place_in_a_header_keeps_the_headers_name() -> None:
+    text = said("oob_read", "memcheck").replace("kernel.cu:7", "/usr/include/block_load.cuh:7")
+    (found,) = read_findings(text, candidate("oob_read"))
+    assert getattr(found, "spot", None) == SourceSpot(file="block_load.cuh", line=7)
+
+
+def test_a_misaligned_access_is_told_apart() -> None:
+    assert read_findings(said("misaligned", "memcheck"), candidate("misaligned")) == (
+        Misaligned(
+            access=MemoryAccess(
+                space="global",
+                kind="read",
+                bytes=16,
+                location=Location(
+                    relation="inside", owner="allocation", offset_bytes=4, size_bytes=4000
+                ),
+            ),
+            thread=ThreadSpot(kernel="add", block=(0, 0, 0), thread=(0, 0, 0)),
+            spot=line("misaligned", 7),
+        ),
+    )
+
+
+def test_an_atomic_past_the_end_is_one() -> None:
+    (found,) = read_findings(said("oob_atomic", "memcheck"), candidate("oob_atomic"))
+    assert isinstance(found, IllegalAccess)
+    assert found.access is not None
+    assert found.access.kind == "atomic"
+
+
+@pytest.mark.parametrize(("bug", "tool"), [("race_same", "racecheck"), ("refused", "memcheck")])
+def test_what_is_no_fault_of_a_kernel_is_clean(bug: str, tool: str) -> None:
+    """The same value from every thread; a launch that CUDA refused and the candidate made good."""
+    assert read_result(tool, run(said(bug, tool)), candidate(bug), 30).state == "clean"
+
+
+def test_a_kernel_that_hangs_is_not_finished() -> None:
+    hung = read_result("memcheck", run(said("hangs", "memcheck"), None), candidate("hangs"), 8)
+    assert hung.state == "not finished"

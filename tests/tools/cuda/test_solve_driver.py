@@ -1,0 +1,199 @@
+"""The driver hands `solve` its arguments, and says where the profiler is to look."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from cuda_llm.errors import MissingError
+from cuda_llm.tasks.loader import list_tasks, load_task
+from cuda_llm.tasks.task import ArgumentRole, TaskArgument
+from cuda_llm.tools.compiler.nvcc import Toolkit, find_toolkit
+from cuda_llm.tools.cuda.solve_driver import (
+    argument_word,
+    driver_program,
+    runtime_library,
+    view_words,
+)
+from cuda_llm.tools.cuda.vendor_tools import has_landlock
+
+FIXTURES = Path(__file__).parents[2] / "fixtures/counters"
+WORDS = [
+    "in:float32:1000:-1.0:1.0",
+    "int:1000",
+    "double:2.5",
+    "out:4000",
+    "float:0.25",
+    "in:float16:1000:1.0:1.0",
+    "int:-5",
+    "in:int32:1000:3.0:7.0",
+    "int:18446744073709551615",
+]
+
+
+@pytest.fixture(scope="module")
+def libraries(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    folder = tmp_path_factory.mktemp("libraries")
+    built = {}
+    for name in ("runtime", "candidate"):
+        built[name] = str(folder / f"{name}.so")
+        source = str(FIXTURES / f"{name}.c")
+        flags = ["-x", "c", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
+        subprocess.run(["g++", *flags, source, "-o", built[name]], check=True)
+    return built
+
+
+def drive(
+    libraries: dict[str, str], warm_ups: int, *words: str, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    view = view_words(find_toolkit(), Path(libraries["candidate"]))
+    command = [str(driver_program()), *view, libraries["runtime"], libraries["candidate"], "7"]
+    return subprocess.run(
+        [*command, str(warm_ups), *words],
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=False,
+    )
+
+
+def test_solve_gets_every_kind_of_argument(libraries: dict[str, str]) -> None:
+    done = drive(libraries, 0, *WORDS)
+    assert done.returncode == 0, done.stderr
+    assert "solve n=1000 wide=2.5 narrow=0.25 below=-5 most=18446744073709551615" in done.stdout
+    assert "floats 1 1 bins 3 6" in done.stdout
+    assert "half 3c00 3c00" in done.stdout
+
+
+def test_memory_is_as_large_as_the_argument_and_outputs_are_never_written(
+    libraries: dict[str, str],
+) -> None:
+    lines = drive(libraries, 0, *WORDS).stdout.splitlines()
+    assert [line for line in lines if line.startswith("malloc")] == [
+        "malloc 4000",
+        "malloc 4000",
+        "malloc 2000",
+        "malloc 4000",
+    ]
+    assert [line for line in lines if line.startswith("memcpy")] == [
+        "memcpy 4000 1",
+        "memcpy 2000 1",
+        "memcpy 4000 1",
+    ]
+
+
+def test_the_profiler_sees_one_call_with_fresh_inputs(libraries: dict[str, str]) -> None:
+    lines = drive(libraries, 2, *WORDS).stdout.splitlines()
+    kinds = [line.split()[0] for line in lines if line.split()[0] not in {"floats", "half"}]
+    refilled = ["memcpy"] * 3
+    assert kinds == [
+        *["malloc"] * 4,
+        *refilled,
+        "solve",
+        *refilled,
+        "solve",
+        *refilled,
+        "start",
+        "solve",
+        "stop",
+    ]
+
+
+def test_contents_longer_than_their_period_fill_the_whole_input(libraries: dict[str, str]) -> None:
+    words = [*WORDS]
+    words[0] = "in:float32:2500000:-1.0:1.0"
+    lines = drive(libraries, 0, *words).stdout.splitlines()
+    copied = [int(line.split()[1]) for line in lines if line.startswith("memcpy")]
+    assert sum(copied) - 6000 == 10_000_000
+
+
+@pytest.mark.parametrize(
+    ("failing", "code", "what"), [("cudaMalloc", 3, "cudaMalloc"), ("cudaGetLastError", 4, "solve")]
+)
+def test_a_failure_of_ours_and_one_of_solve_are_told_apart(
+    libraries: dict[str, str], failing: str, code: int, what: str
+) -> None:
+    done = drive(libraries, 0, *WORDS, FAILING=failing)
+    assert done.returncode == code
+    assert done.stderr == f"driver: {what}: cudaErrorIllegalAddress\n"
+
+
+def tried(libraries: dict[str, str], file: Path, scratch: Path) -> list[str]:
+    done = drive(libraries, 0, *WORDS, FILE_TO_TRY=str(file), TMPDIR=str(scratch))
+    assert done.returncode == 0, done.stderr
+    return [line.split()[1] for line in done.stdout.splitlines() if line.startswith("try")]
+
+
+def test_a_candidate_finds_its_scratch_folder_and_the_system_alone(
+    libraries: dict[str, str], tmp_path: Path
+) -> None:
+    secret, scratch = tmp_path / "secret", tmp_path / "scratch"
+    scratch.mkdir()
+    for file in (secret, scratch / "own"):
+        file.write_text("x")
+    kept = "refused" if has_landlock() else "opened"
+    assert tried(libraries, secret, scratch) == [kept, kept]
+    assert tried(libraries, Path(libraries["candidate"]), scratch) == ["opened", kept]
+    assert tried(libraries, scratch / "own", scratch) == ["opened", "opened"]
+
+
+@pytest.mark.parametrize(
+    "word", ["in:float32:10", "int", "float:1:2", "in:complex64:4:0:1", "nonsense:1"]
+)
+def test_a_word_it_does_not_know_is_refused(libraries: dict[str, str], word: str) -> None:
+    done = drive(libraries, 0, word)
+    assert done.returncode == 3
+    assert done.stderr.startswith("driver: arguments: ")
+
+
+@pytest.mark.parametrize(("kind", "most"), [("int:1", 24), ("float:1", 8)])
+def test_more_arguments_than_a_call_has_are_refused(
+    libraries: dict[str, str], kind: str, most: int
+) -> None:
+    done = drive(libraries, 0, *[kind] * (most + 1))
+    assert (done.returncode, "too many" in done.stderr) == (3, True)
+
+
+@pytest.mark.parametrize("name", list_tasks())
+def test_every_task_has_a_word_for_each_argument(name: str) -> None:
+    task = load_task(name)
+    dims = task.sizes.edge[-1]
+    words = [argument_word(argument, dims).split(":") for argument in task.arguments]
+    assert [word[0] for word in words] == [
+        {"in": "in", "inout": "in", "out": "out", "scalar": "int"}[argument.role.value]
+        for argument in task.arguments
+    ]
+
+
+def test_whole_numbers_come_from_the_range_of_the_task() -> None:
+    task = load_task("histogram")
+    word = argument_word(task.arguments[0], {"n": 100, "num_bins": 17})
+    assert word == "in:int32:100:0.0:17.0"
+
+
+@pytest.mark.parametrize(
+    ("dtype", "word"),
+    [
+        ("uint8", "in:uint8:6:0.0:256.0"),
+        ("bool", "in:bool:6:0.0:2.0"),
+        ("int64", "in:int64:6:0.0:2147483648.0"),
+        ("float16", "in:float16:6:-1.0:1.0"),
+    ],
+)
+def test_a_range_fits_its_type(dtype: str, word: str) -> None:
+    argument = TaskArgument(
+        name="x",
+        role=ArgumentRole.INOUT,
+        dtype=dtype,
+        shape=("n", "2"),
+        distributions=("ints_full_range",),
+    )
+    assert argument_word(argument, {"n": 3}) == word
+
+
+def test_the_runtime_is_the_toolkits_own(tmp_path: Path) -> None:
+    found = runtime_library(find_toolkit())
+    assert found.name.startswith("libcudart.so.")
+    bare = Toolkit(nvcc=tmp_path / "nvcc", root=tmp_path, version="13.0")
+    with pytest.raises(MissingError, match="libcudart is missing"):
+        runtime_library(bare)

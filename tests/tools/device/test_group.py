@@ -1,0 +1,95 @@
+"""Several devices as one, with real referee processes."""
+
+import asyncio
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import refereed
+from refereed import be_slow, pid
+from refereed_device import RefereedDevice
+from refereed_device import refereed as device
+
+from cuda_llm.errors import DeviceLost, UsageError
+from cuda_llm.hardware_profiles.lookup import find_hardware
+from cuda_llm.tools.cuda.messages import OpenSite
+from cuda_llm.tools.device.group import DeviceGroup
+from cuda_llm.tools.emulated.device import EmulatedDevice
+
+SUPPORT = Path(__file__).parents[2] / "support"
+
+
+@pytest.fixture
+def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[RefereedDevice]]:
+    monkeypatch.setenv("CUDA_LLM_CACHE", str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(SUPPORT))
+    made = [device(0), device(1)]
+    yield made
+    for one in made:
+        one.referee.client.close()
+
+
+def test_two_works_run_at_once_each_on_its_own_device(pair: list[RefereedDevice]) -> None:
+    group = DeviceGroup(pair)
+
+    async def work() -> float:
+        both = await asyncio.gather(*(one.carry_out(pid) for one in pair))
+        assert len(set(both)) == 2
+        started = time.monotonic()
+        await asyncio.gather(*(group.carry_out(be_slow, 0.5) for _ in range(4)))
+        return time.monotonic() - started
+
+    assert 0.95 < asyncio.run(work()) < 1.6
+
+
+def test_the_next_work_goes_to_the_device_that_is_free_first(pair: list[RefereedDevice]) -> None:
+    group = DeviceGroup(pair)
+
+    async def work() -> None:
+        first, second = [await one.carry_out(pid) for one in pair]
+        long = asyncio.create_task(group.carry_out(be_slow, 1.0))
+        await asyncio.sleep(0.05)
+        assert [await group.carry_out(pid) for _ in range(3)] == [second] * 3
+        await long
+        assert {await group.carry_out(pid) for _ in range(2)} == {first, second}
+
+    asyncio.run(work())
+
+
+def test_what_is_to_be_compared_goes_to_one_device(pair: list[RefereedDevice]) -> None:
+    pinned = DeviceGroup(pair).pinned()
+
+    async def work() -> None:
+        ours = await pair[0].carry_out(pid)
+        assert {await pinned.carry_out(pid) for _ in range(3)} == {ours}
+
+    asyncio.run(work())
+
+
+def test_a_device_that_is_lost_is_left_out_and_its_work_done_elsewhere(
+    pair: list[RefereedDevice],
+) -> None:
+    broken = device(2, OpenSite(site=refereed.nowhere, known_answer=refereed.wrong))
+    group = DeviceGroup([broken, pair[1]])
+
+    async def work() -> None:
+        ours = await pair[1].carry_out(pid)
+        assert {await group.carry_out(pid) for _ in range(3)} == {ours}
+
+    asyncio.run(work())
+    assert (group.capabilities.at_once, group.pinned()) == (1, pair[1])
+
+
+def test_the_loss_of_the_last_device_is_told(pair: list[RefereedDevice]) -> None:
+    broken = [
+        device(n, OpenSite(site=refereed.nowhere, known_answer=refereed.wrong)) for n in (2, 3)
+    ]
+    with pytest.raises(DeviceLost, match="quarantine"):
+        asyncio.run(DeviceGroup(broken).carry_out(pid))
+
+
+def test_devices_of_two_models_do_not_share_a_run() -> None:
+    devices = [EmulatedDevice(find_hardware(name)) for name in ("RTX 3090 Ti", "RTX 4090")]
+    with pytest.raises(UsageError, match="different models"):
+        DeviceGroup(devices)

@@ -1,0 +1,142 @@
+"""The bench that ships, on the emulated device."""
+
+import asyncio
+import os
+from dataclasses import replace
+
+import pytest
+from corpus import FIXTURES
+from measured_runs import measuring_device
+
+from cuda_llm.failures import DataRace
+from cuda_llm.outcomes import Passed, Verdict, WrongResult
+from cuda_llm.tasks.loader import load_task
+from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.judge.bench import Inspected
+from cuda_llm.tools.judge.device_bench import BenchSlots, DeviceBench, open_bench, open_slots
+from cuda_llm.tools.judge.duel import Duel
+from cuda_llm.tools.judge.judge import judge
+from cuda_llm.tools.measure.options import Tier
+from cuda_llm.tools.open_device import open_device
+
+TASK = load_task("histogram")
+GOOD = TASK.baseline.read_text(encoding="utf-8")
+WRONG = GOOD.replace("atomicAdd(&", "if (i % 3) atomicAdd(&")
+
+
+async def bench(seed: int | None) -> DeviceBench:
+    return open_bench(TASK, open_device("emulated"), seed=seed)
+
+
+async def judged(seed: int | None, source: str) -> Verdict:
+    one = await bench(seed)
+    return (await judge(one, source, baseline=await one.time_baseline())).verdict
+
+
+def test_the_same_seed_judges_a_kernel_the_same_in_every_figure() -> None:
+    first, again = (asyncio.run(judged(3, GOOD)) for _ in range(2))
+
+    assert isinstance(first, Passed)
+    assert first == again
+
+
+def test_a_wrong_kernel_fails_the_same_way_again_with_the_same_seed() -> None:
+    assert WRONG != GOOD
+    first, again = (asyncio.run(judged(3, WRONG)) for _ in range(2))
+
+    assert isinstance(first, WrongResult)
+    assert first == again
+
+
+def test_afresh_the_inputs_are_new() -> None:
+    async def nonces() -> list[bytes | None]:
+        seeded = await bench(3)
+        return [
+            seeded._nonce("x"),
+            replace(seeded, seed=4)._nonce("x"),
+            seeded.afresh()._nonce("x"),
+        ]
+
+    first, other, fresh = asyncio.run(nonces())
+    assert first != other
+    assert fresh is None
+
+
+def test_compilers_and_devices_have_limits_of_their_own() -> None:
+    """With the only device taken, a kernel still compiles."""
+
+    async def run() -> str:
+        device = open_device("emulated")
+        slots = BenchSlots(compilers=asyncio.Semaphore(1), devices=asyncio.Semaphore(1))
+        one = DeviceBench(task=TASK, device=device, slots=slots, seed=1)
+        async with slots.devices:
+            compiled = await one.compile(GOOD, "source.cu")
+            waiting = asyncio.create_task(one.validate(compiled))  # type: ignore[arg-type]
+            await asyncio.sleep(0.05)
+            assert not waiting.done()
+        return type(await waiting).__name__
+
+    assert asyncio.run(run()) == "Validated"
+
+
+def room(slots: asyncio.Semaphore) -> int:
+    """How many may enter at once."""
+
+    async def enter() -> int:
+        count = 0
+        while not slots.locked():
+            await slots.acquire()
+            count += 1
+        return count
+
+    return asyncio.run(enter())
+
+
+def test_the_settings_say_how_many_compile_and_run_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_LLM_COMPILE_WORKERS", "3")
+    monkeypatch.setenv("CUDA_LLM_DEVICE_WORKERS", "2")
+    slots = open_slots(open_device("emulated"))
+    assert (room(slots.compilers), room(slots.devices)) == (3, 2)
+
+
+def test_without_settings_a_limit_is_the_number_of_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("CUDA_LLM_COMPILE_WORKERS", "CUDA_LLM_DEVICE_WORKERS"):
+        monkeypatch.delenv(name, raising=False)
+    slots = open_slots(open_device("emulated"))
+    cores = len(os.sched_getaffinity(0))
+    assert (room(slots.compilers), room(slots.devices)) == (cores, cores)
+
+
+def test_a_kernel_does_not_beat_itself_and_an_emulated_device_needs_no_sanitizer() -> None:
+    async def run() -> tuple[str, tuple[str, ...]]:
+        one = await bench(3)
+        built = await one.compile(GOOD, "source.cu")
+        assert isinstance(built, Compiled)
+        held, seen = await one.duel(built, built), await one.inspect(built)
+        assert seen.fault is None
+        assert isinstance(held, Duel)
+        return held.outcome, seen.notes
+
+    outcome, notes = asyncio.run(run())
+    assert outcome == "tie"
+    assert notes == ("emulated RTX 3090 Ti has no further tools to look with",)
+
+
+def test_a_race_that_a_gpu_does_not_show_is_found_by_the_emulated_device_of_its_chip() -> None:
+    async def run() -> Inspected:
+        device = measuring_device()
+        one = DeviceBench(task=TASK, device=device, slots=open_slots(device), seed=3)
+        racing = (FIXTURES / "mutants/histogram/missing_barrier.cu").read_text()
+        built = await one.compile(racing, "missing_barrier.cu")
+        assert isinstance(built, Compiled)
+        return await one.inspect(built)
+
+    seen = asyncio.run(run())
+    assert isinstance(seen.fault, DataRace)
+    assert seen.notes[-1] == "the emulated device found DATA_RACE at a small size"
+    assert len(seen.notes) > 1
+
+
+def test_what_is_judged_afresh_is_measured_until_it_is_sure() -> None:
+    one = asyncio.run(bench(3))
+    assert (one.options.tier, one.afresh().options.tier) == (Tier.SCREEN, Tier.CONFIRM)

@@ -1,0 +1,230 @@
+"""Which of two kernels is faster, on a device that models and on one that measures."""
+
+import asyncio
+import math
+from dataclasses import replace
+
+import pytest
+from measured_site import MeasuredSite, Script, named
+from simulated_loop import run_simulated
+from timed_vector_adds import (
+    honest,
+    late,
+    merging,
+    overruns,
+    slow_in_short_batches,
+    small_bench,
+    timed_site,
+)
+
+from cuda_llm.outcomes import InfraFailed, Quarantined
+from cuda_llm.profile import TimeSource
+from cuda_llm.tools.device import TimeClass
+from cuda_llm.tools.judge.duel import (
+    DUEL_LIMIT_S,
+    Duel,
+    duel_there,
+    lost_or_undecided,
+    mean_half_width,
+    modelled_duel,
+)
+from cuda_llm.tools.judge.judge import StepRetry, StepTry
+from cuda_llm.tools.measure.blocks import MeasurementFault
+from cuda_llm.tools.measure.failures import NOISE, hidden_by_noise
+from cuda_llm.tools.measure.options import MeasureOptions, Tier
+from cuda_llm.tools.measure.times import KernelTimes
+
+pytestmark = pytest.mark.usefixtures("own_cache")
+
+
+def site_with(first: Script, second: Script) -> MeasuredSite:
+    site = timed_site(honest(1.0), baseline_us=60.0)
+    site.scripts = {**site.scripts, "first": first, "second": second}
+    return site
+
+
+def contest_of(first: Script, second: Script, *sizes: int) -> Duel:
+    return held(site_with(first, second), *sizes)
+
+
+async def hold(
+    site: MeasuredSite, *sizes: int, tier: Tier = Tier.SCREEN, limit_s: float = DUEL_LIMIT_S
+) -> Duel | InfraFailed:
+    return await duel_there(
+        site,
+        small_bench(*(sizes or (96,))),
+        named("first"),
+        named("second"),
+        named("baseline"),
+        None,
+        MeasureOptions(tier=tier),
+        limit_s=limit_s,
+    )
+
+
+def held(site: MeasuredSite, *sizes: int, tier: Tier = Tier.SCREEN) -> Duel:
+    found = asyncio.run(hold(site, *sizes, tier=tier))
+    assert isinstance(found, Duel)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("first_us", "outcome"), [(80.0, "faster"), (100.0, "tie"), (125.0, "slower")]
+)
+def test_two_kernels_are_timed_against_each_other(first_us: float, outcome: str) -> None:
+    found = contest_of(honest(first_us), honest(100.0))
+    assert found.outcome == outcome
+    assert found.ratio == pytest.approx(first_us / 100.0, rel=0.02)
+    assert found.low <= found.ratio <= found.high
+    assert (found.source, found.faults) == ("measured", {})
+    (size,) = found.sizes
+    assert size.first_us == pytest.approx(first_us, rel=0.02)
+    assert size.second_us == pytest.approx(100.0, rel=0.02)
+    assert size.time_class == "device"
+
+
+def test_neither_is_trusted() -> None:
+    assert contest_of(late, honest(50.0)).faults["first"].code == "LATE_WRITE"
+    assert contest_of(honest(50.0), overruns).faults["second"].code == "GUARD_OVERWRITTEN"
+
+
+def test_who_is_found_wrong_has_lost() -> None:
+    assert contest_of(late, honest(50.0)).outcome == "slower"
+    assert contest_of(honest(50.0), late).outcome == "faster"
+
+
+@pytest.mark.parametrize("which", ["first", "second"])
+def test_either_may_dawdle_in_short_batches_and_is_seen(which: str) -> None:
+    dawdler, other = slow_in_short_batches(50.0), honest(50.0)
+    pair = (dawdler, other) if which == "first" else (other, dawdler)
+    assert contest_of(*pair).faults[which].code == "QUARANTINED"
+
+
+def test_only_the_baseline_times_what_is_not_solve() -> None:
+    site = site_with(honest(80.0), honest(100.0))
+    held(site)
+    assert all(batch.solve for batch in site.session_of("first").orders)
+    assert all(batch.solve for batch in site.session_of("second").orders)
+    assert any(not batch.solve for batch in site.session_of("baseline").orders)
+
+
+def test_the_sizes_count_alike() -> None:
+    found = contest_of(honest(50.0), honest(100.0), 64, 96)
+    assert len(found.sizes) == 2
+    assert found.ratio == pytest.approx(0.5, rel=0.02)
+
+
+def test_a_host_inclusive_time_is_labelled() -> None:
+    site = site_with(honest(80.0), honest(100.0))
+    site.time_class = TimeClass.HOST_INCLUSIVE
+    assert [size.time_class for size in held(site).sizes] == ["host-inclusive"]
+
+
+def test_merging_is_looked_for_beside_one_whose_host_part_counts() -> None:
+    site = site_with(honest(80.0), merging(100.0))
+    site.time_classes = {"first": TimeClass.HOST_INCLUSIVE}
+    assert held(site, tier=Tier.CONFIRM).faults["second"].code == "QUARANTINED"
+    site.scripts = {**site.scripts, "second": honest(100.0)}
+    assert held(site, tier=Tier.CONFIRM).outcome == "faster"
+
+
+@pytest.mark.parametrize(
+    ("first_us", "outcome"), [(99.0, "faster"), (100.05, "tie"), (101.0, "slower")]
+)
+def test_modelled_times_decide_without_being_measured(first_us: float, outcome: str) -> None:
+    task = small_bench(96)
+    first, second = (
+        KernelTimes(times=(({"n": 96}, time_us),), launches=(), bottlenecks=())
+        for time_us in (first_us, 100.0)
+    )
+    found = modelled_duel(task, first, second)
+    assert found.outcome == outcome
+    assert found.source == "modelled"
+    assert found.ratio == pytest.approx(first_us / 100.0)
+
+
+@pytest.mark.parametrize(
+    ("first_us", "outcome"), [(90.0, "faster"), (97.0, "tie"), (103.0, "tie"), (110.0, "slower")]
+)
+def test_times_measured_one_after_the_other_must_differ_by_more(
+    first_us: float, outcome: str
+) -> None:
+    first, second = (
+        KernelTimes(times=(({"n": 96}, time_us),), launches=(), bottlenecks=())
+        for time_us in (first_us, 100.0)
+    )
+    found = modelled_duel(small_bench(96), first, second, "measured")
+    assert (found.outcome, found.source) == (outcome, "measured")
+
+
+def test_independent_noise_adds_up_by_squares() -> None:
+    assert mean_half_width([0.02, 0.02], ()) == pytest.approx(0.02 / math.sqrt(2))
+    assert mean_half_width([0.03, 0.01], (1.0, 0.0)) == pytest.approx(0.03)
+
+
+def test_weights_are_those_of_the_sizes() -> None:
+    task = small_bench(64, 96)
+    weighted = replace(task, weights=(1.0, 3.0))
+    times = ((64, 100.0), (96, 200.0))
+    first = KernelTimes(times=tuple(({"n": n}, us) for n, us in times), launches=(), bottlenecks=())
+    second = replace(first, times=tuple(({"n": n}, 100.0) for n, _ in times))
+    assert modelled_duel(weighted, first, second).ratio == pytest.approx(2 ** (3 / 4))
+    source: TimeSource = modelled_duel(weighted, first, second).source
+    assert source == "modelled"
+
+
+def test_a_machine_that_is_too_noisy_to_tell_is_nobodys_loss() -> None:
+    noise = hidden_by_noise("calls seem to take long")
+    assert lost_or_undecided(MeasurementFault(which="first", verdict=noise)) == noise
+    lost = lost_or_undecided(MeasurementFault(which="first", verdict=Quarantined(reason="dawdles")))
+    assert isinstance(lost, Duel)
+    assert (lost.outcome, lost.faults["first"].code) == ("slower", "QUARANTINED")
+
+
+def on_a_noisy_host(first_us: float, second_us: float, jitter_us: float) -> MeasuredSite:
+    """Batches take their time, as the loop's clock has it, and are held up by chance."""
+    site = site_with(honest(first_us), honest(second_us))
+    site.lasting, site.jitter_us = True, jitter_us
+    return site
+
+
+def test_on_a_quiet_host_a_duel_takes_seconds() -> None:
+    found, took_s = run_simulated(hold(on_a_noisy_host(80.0, 100.0, 1.0), tier=Tier.CONFIRM))
+    assert isinstance(found, Duel)
+    assert found.outcome == "faster"
+    assert took_s < 12
+
+
+def test_figures_that_stay_vague_end_a_duel_within_its_limit() -> None:
+    site = on_a_noisy_host(80.0, 100.0, 40_000.0)
+    found, took_s = run_simulated(hold(site, 64, 96, tier=Tier.CONFIRM))
+    assert 12 < took_s < DUEL_LIMIT_S
+    if isinstance(found, Duel):
+        assert not found.faults
+        assert found.outcome == "tie" or found.high / found.low > 1.1
+    else:
+        assert found.component == NOISE
+
+
+def test_a_duel_that_does_not_end_is_ended_and_decides_nothing() -> None:
+    """One call takes a second: not even the fewest blocks fit into the time."""
+    site = on_a_noisy_host(1e6, 1e6, 1.0)
+    found, took_s = run_simulated(hold(site, tier=Tier.CONFIRM))
+    assert isinstance(found, InfraFailed)
+    assert found.detail.startswith("neither of two kernels was found the faster within 60 s")
+    assert took_s == pytest.approx(DUEL_LIMIT_S, abs=1)
+
+
+def test_all_tries_of_a_duel_together_keep_the_limit() -> None:
+    """On a host so noisy that nobody can tell, time and again."""
+    site, tries = on_a_noisy_host(5.0, 5.0, 60_000.0), []
+
+    async def step(trial: StepTry) -> Duel | InfraFailed:
+        tries.append(trial.number)
+        found = await hold(site, tier=Tier.CONFIRM, limit_s=trial.left_s)
+        return found if isinstance(found, InfraFailed) else hidden_by_noise("nobody knows")
+
+    found, took_s = run_simulated(StepRetry().settle("contest", step))
+    assert isinstance(found, InfraFailed)
+    assert tries
+    assert took_s <= DUEL_LIMIT_S + 1

@@ -1,0 +1,166 @@
+"""What the emulated device says of kernels that a GPU accepted."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from corpus import TASKS
+
+from cuda_llm.facts import MemoryAccess
+from cuda_llm.failures import (
+    DataRace,
+    DeviceAssert,
+    IllegalAccess,
+    InvalidSync,
+    Misaligned,
+    TimedOut,
+    UninitialisedRead,
+)
+from cuda_llm.hardware_profiles.lookup import find_hardware
+from cuda_llm.outcomes import Nondeterministic, Verdict
+from cuda_llm.tasks.loader import load_task
+from cuda_llm.tools.compiler.nvcc import find_toolkit
+from cuda_llm.tools.cuda.inspect import Inspection
+from cuda_llm.tools.cuda.sanitizer import SanitizerResult
+from cuda_llm.tools.emulated.device import EmulatedDevice
+from cuda_llm.tools.judge.emulated_check import (
+    CHECK_LIMIT_S,
+    EmulatedCheck,
+    check_source,
+    conclude_check,
+    inspect_beside,
+)
+
+FIXTURES = Path(__file__).parents[2] / "fixtures"
+H200 = EmulatedDevice(find_hardware("H200"))
+CLEAN = ("the emulated device found nothing: races, accesses, barriers at small sizes",)
+RACE = DataRace(kind="write-write")
+
+
+def look(
+    task: str, kernel: Path, device: EmulatedDevice = H200, longest_s: float = CHECK_LIMIT_S
+) -> EmulatedCheck:
+    source = kernel.read_text()
+    looking = check_source(load_task(task), device, source, kernel.name, longest_s=longest_s)
+    return asyncio.run(looking)
+
+
+def test_a_race_between_stores_and_atomics_is_found_with_its_line() -> None:
+    seen = look("histogram", FIXTURES / "mutants/histogram/missing_barrier.cu")
+    assert isinstance(seen.fault, DataRace)
+    lines = {spot.text for spot in (seen.fault.spot, seen.fault.other) if spot is not None}
+    assert "counts[bin] = 0;" in lines
+    assert seen.notes == ("the emulated device found DATA_RACE at a small size",)
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        "histogram/01_shared_private.cu",
+        "matrix_transpose/01_tiled_padded.cu",
+        "reduction/02_warp_shuffle.cu",
+    ],
+)
+def test_an_honest_kernel_has_no_fault(kernel: str) -> None:
+    task = kernel.partition("/")[0]
+    assert look(task, FIXTURES / "honest" / kernel) == EmulatedCheck(notes=CLEAN)
+
+
+def test_what_only_a_gpu_executes_is_a_note() -> None:
+    seen = look(str(TASKS / "half_gemm"), FIXTURES / "honest_extra/wgmma_and_tma.cu")
+    assert seen.fault is None
+    (note,) = seen.notes
+    assert note.startswith("not run on the emulated device: ")
+    assert note.endswith(", which only a real GPU executes")
+
+
+def test_a_kernel_that_does_not_compile_for_the_chip_is_a_note(tmp_path: Path) -> None:
+    kernel = tmp_path / "kernel.cu"
+    kernel.write_text("#if __CUDA_ARCH__ == 900\n#error not here\n#endif\n")
+    seen = look("vector_add", kernel)
+    assert seen.fault is None
+    assert seen.notes[0].startswith("not run on the emulated device: kernel.cu:2")
+
+
+def test_a_chip_that_nvcc_does_not_know_is_a_note() -> None:
+    ancient = EmulatedDevice(replace(H200.hardware, target="sm_10"))
+    seen = look("vector_add", load_task("vector_add").baseline, ancient)
+    assert seen.fault is None
+    assert seen.notes[0].startswith("not run on the emulated device: nvcc")
+
+
+def test_a_machine_without_a_host_compiler_is_a_note(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_LLM_NVCC", str(find_toolkit().nvcc))
+    assert find_toolkit()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    seen = look("vector_add", load_task("vector_add").baseline)
+    assert seen.fault is None
+    assert seen.notes[0].startswith("not run on the emulated device: g++ is missing")
+
+
+def test_a_look_that_takes_too_long_is_a_note() -> None:
+    seen = look("vector_add", load_task("vector_add").baseline, longest_s=0.0)
+    assert seen == EmulatedCheck(notes=("the emulated device did not finish within 0 s",))
+
+
+@pytest.mark.parametrize(
+    ("verdict", "is_fault"),
+    [
+        (RACE, True),
+        (IllegalAccess(access=MemoryAccess(space="global", kind="read", bytes=4)), True),
+        (Misaligned(access=MemoryAccess(space="global", bytes=16)), True),
+        (UninitialisedRead(access=MemoryAccess(space="shared", kind="read")), True),
+        (InvalidSync(kind="divergent-barrier"), True),
+        (DeviceAssert(reason="trap"), False),
+        (TimedOut(stage="kernel", limit_s=10), False),
+        (Nondeterministic(buffer="C"), False),
+    ],
+)
+def test_a_fault_is_what_a_sanitizer_would_call_one(verdict: Verdict, is_fault: bool) -> None:
+    seen = conclude_check(verdict)
+    assert seen.fault == (verdict if is_fault else None)
+    assert verdict.code in seen.notes[0]
+    assert ("the GPU's verdict stands" in seen.notes[0]) is not is_fault
+
+
+def joined(found: Inspection, seen: EmulatedCheck) -> Inspection:
+    async def inspecting() -> Inspection:
+        return found
+
+    async def looking() -> EmulatedCheck:
+        return seen
+
+    return asyncio.run(inspect_beside(inspecting(), looking()))
+
+
+def test_a_fault_of_either_is_one_of_the_kernel_and_the_gpus_own_comes_first() -> None:
+    here = EmulatedCheck(fault=RACE, notes=("here",))
+    clean = Inspection(notes=("there",))
+    own = IllegalAccess(access=MemoryAccess(space="global", kind="read", bytes=4))
+    there = SanitizerResult(tool="memcheck", state="found", verdicts=(own,))
+    assert joined(clean, here).fault == RACE
+    assert joined(replace(clean, sanitized=(there,)), here).fault == own
+    assert joined(clean, here).notes == ("there", "here")
+    assert joined(clean, EmulatedCheck()) == clean
+
+
+def test_a_gpu_that_breaks_ends_the_look_beside_it() -> None:
+    ended: list[bool] = []
+
+    async def breaking() -> Inspection:
+        await asyncio.sleep(0)
+        raise ConnectionError
+
+    async def looking() -> EmulatedCheck:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.append(True)
+        return EmulatedCheck()
+
+    with pytest.raises(ConnectionError):
+        asyncio.run(inspect_beside(breaking(), looking()))
+    assert ended == [True]

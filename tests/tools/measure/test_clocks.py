@@ -1,0 +1,79 @@
+import asyncio
+
+import pytest
+from measured_site import MeasuredSession
+from timed_vector_adds import honest, small_bench, timed_site
+
+from cuda_llm.tools.device import ClockReading
+from cuda_llm.tools.device.buffers import HOST
+from cuda_llm.tools.measure.baseline_time import BaselineTime
+from cuda_llm.tools.measure.blocks import BatchRules, ComparedSessions, secret_rng
+from cuda_llm.tools.measure.clocks import READ_EVERY_S, clock_reader, read_seldom, summarise_clocks
+from cuda_llm.tools.measure.interleave import ExpectedSpeedups, MeasuredSize, measure_size
+from cuda_llm.tools.measure.options import L2, Tier
+from cuda_llm.tools.measure.slots import InputPlan
+from cuda_llm.tools.measure.stopping import rule_for
+from cuda_llm.tools.validator.oracle import reference_oracle
+
+COOL = ClockReading(sm_mhz=1980.0, celsius=50.0, watts=300.0, throttled=False)
+HOT = ClockReading(sm_mhz=1400.0, celsius=88.0, watts=700.0, throttled=True)
+
+
+def measured(*readings: ClockReading) -> MeasuredSize:
+    """Each block is looked at twice; the readings go round."""
+    task = small_bench(96)
+    told = 0
+
+    def read() -> ClockReading:
+        nonlocal told
+        told += 1
+        return readings[(told - 1) // 2 % len(readings)]
+
+    ground = MeasuredSession(honest(50.0), seed=1)
+    found = asyncio.run(
+        measure_size(
+            ComparedSessions(first=MeasuredSession(honest(25.0)), second=ground, baseline=ground),
+            InputPlan(task=task, dims={"n": 96}, arrays=HOST),
+            BatchRules(
+                oracle=reference_oracle(task),
+                rng=secret_rng(),
+                l2=L2.COLD,
+                limit_s=2.0,
+                read_clocks=read,
+            ),
+            rule_for(Tier.SCREEN, sizes=1),
+            BaselineTime(call_us=50.0, spread=0.01, overhead_us=40.0),
+            ExpectedSpeedups(),
+            most=64,
+        )
+    )
+    assert isinstance(found, MeasuredSize)
+    return found
+
+
+def test_blocks_under_throttle_are_dropped_and_counted() -> None:
+    found = measured(HOT, COOL, COOL)
+    assert found.throttled > 0
+    assert found.comparison.blocks >= 3
+    shown = summarise_clocks(found.readings, found.throttled)
+    assert (shown["sm_mhz_low"], shown["sm_mhz_high"]) == (1400.0, 1980.0)
+    assert (shown["celsius"], shown["watts"]) == (88.0, 700.0)
+    assert shown["throttled_blocks"] == found.throttled
+
+
+def test_a_chip_that_is_always_throttled_is_timed_all_the_same() -> None:
+    found = measured(HOT)
+    assert found.comparison.blocks == found.throttled
+    assert found.comparison.first_us.value == pytest.approx(25.0, rel=0.02)
+
+
+def test_the_driver_is_asked_again_only_when_its_answer_is_old() -> None:
+    times_s = iter((100.0, 100.0, 100.0 + 0.5 * READ_EVERY_S, 100.0 + 1.5 * READ_EVERY_S, 101.0))
+    answers = iter((COOL, HOT))
+    look = read_seldom(lambda: next(answers), lambda: next(times_s))
+    assert [look(), look(), look()] == [COOL, COOL, HOT]
+
+
+def test_where_there_is_nobody_to_ask_nothing_is_shown() -> None:
+    assert clock_reader(timed_site(honest(1.0)))() is None
+    assert summarise_clocks([None, None], 0) == {}

@@ -1,0 +1,66 @@
+"""No time below what the bytes and the arithmetic of a task need is believed."""
+
+from dataclasses import replace
+
+import pytest
+from simulated_clock import pair_without_noise as pair
+
+from cuda_llm.hardware_profiles.lookup import find_hardware
+from cuda_llm.outcomes import ImpossibleTime, InfraFailed
+from cuda_llm.tasks.loader import load_task
+from cuda_llm.tasks.sizes import fastest_precision, least_time
+from cuda_llm.tasks.task import Task
+from cuda_llm.tools.measure.comparison import compare_blocks
+from cuda_llm.tools.measure.slope import Block
+from cuda_llm.tools.measure.times import ROOFLINE_SLACK, find_impossible, find_too_quick
+
+HARDWARE = find_hardware("RTX 3090 Ti")
+TRANSPOSE = load_task("matrix_transpose")
+DIMS = {"rows": 2048, "cols": 2048}
+
+
+def least_us(task: Task, dims: dict[str, int]) -> float:
+    return least_time(task, HARDWARE, dims, precision=fastest_precision(HARDWARE)).time_us
+
+
+def test_moving_every_byte_once_takes_its_time_on_the_bus() -> None:
+    bytes_moved = 8 * 2048 * 2048
+    expected = bytes_moved / (HARDWARE.peaks.dram_gb_s * 1e3)
+    assert least_us(TRANSPOSE, DIMS) == pytest.approx(expected)
+
+
+def test_arithmetic_counts_at_the_fastest_precision() -> None:
+    product = load_task("matrix_multiplication")
+    dims = {"M": 4096, "N": 4096, "K": 4096}
+    fastest = max(HARDWARE.peaks.fp32_tflops, *HARDWARE.peaks.tensor_dense_tflops.values())
+    least = least_us(product, dims)
+    assert least >= 0.99 * 2 * 4096**3 / (fastest * 1e6)
+
+
+@pytest.mark.parametrize(("part", "impossible"), [(0.99, True), (1.01, False), (10, False)])
+def test_only_what_is_below_the_floor_is_refused(part: float, impossible: bool) -> None:
+    floor_us = ROOFLINE_SLACK * least_us(TRANSPOSE, DIMS)
+    found = find_impossible(TRANSPOSE, HARDWARE, [(DIMS, 1e6), (DIMS, part * floor_us)])
+    assert isinstance(found, ImpossibleTime) is impossible
+    if found is not None:
+        assert found.floor_us == pytest.approx(floor_us)
+
+
+@pytest.mark.parametrize(
+    ("value", "most", "expected"),
+    [
+        (0.5, 0.9, ImpossibleTime),
+        (0.5, 1.1, InfraFailed),
+        (1.1, 1.2, type(None)),
+    ],
+)
+def test_a_time_is_an_accusation_only_where_no_call_can_have_taken_longer(
+    value: float, most: float, expected: type
+) -> None:
+    floor_us = ROOFLINE_SLACK * least_us(TRANSPOSE, DIMS)
+    block = Block(first=pair(value * floor_us), second=pair(floor_us), empty=pair(0.0))
+    measured = replace(compare_blocks([block] * 3), most_us=most * floor_us)
+    found = find_too_quick(TRANSPOSE, HARDWARE, DIMS, measured, l2_warm=False)
+    assert isinstance(found, expected)
+    if isinstance(found, InfraFailed):
+        assert "rows = 2048, cols = 2048" in found.detail

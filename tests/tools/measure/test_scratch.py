@@ -1,0 +1,72 @@
+"""Room for what `solve` allocates: what the plan of a size says, for whoever may need it."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+from measured_site import MeasuredSite, named
+from timed_vector_adds import honest, small_bench, timed_site
+
+from cuda_llm.tasks.task import Task
+from cuda_llm.tools.device import SCRATCH_BYTES
+from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.judge.duel import duel_there
+from cuda_llm.tools.measure.measure import measure_candidate
+from cuda_llm.tools.measure.measurement import plan_timing, reserve
+from cuda_llm.tools.measure.options import MeasureOptions, Tier
+from cuda_llm.tools.measure.times import KernelTimes
+
+pytestmark = pytest.mark.usefixtures("own_cache")
+PLAIN = named("baseline")
+ALLOCATING = replace(PLAIN, source="cudaMallocAsync(&sums, bytes, stream);")
+
+
+def allowing(scratch: str) -> Task:
+    task = small_bench(96, 32)
+    return replace(task, capabilities=replace(task.capabilities, scratch_bytes=scratch))
+
+
+def rooms(site: MeasuredSite, name: str) -> set[int]:
+    return set(site.session_of(name).rooms)
+
+
+@pytest.mark.parametrize("baseline", [PLAIN, ALLOCATING], ids=["plain", "allocating"])
+def test_a_lane_gets_what_its_plan_states_and_a_baseline_if_it_allocates(
+    baseline: Compiled,
+) -> None:
+    site, task = timed_site(honest(40.0)), allowing("n * 33554432")
+    options = MeasureOptions(tier=Tier.SCREEN)
+    measured = asyncio.run(measure_candidate(site, task, named("candidate"), baseline, options))
+    assert isinstance(measured, KernelTimes)
+    assert rooms(site, "candidate") == {SCRATCH_BYTES, 3 * SCRATCH_BYTES}
+    assert rooms(site, "baseline") == (
+        {SCRATCH_BYTES} if baseline is PLAIN else {SCRATCH_BYTES, 3 * SCRATCH_BYTES}
+    )
+
+
+def test_both_of_a_contest_get_it() -> None:
+    site = timed_site(honest(40.0))
+    site.scripts = {**site.scripts, "other": honest(40.0)}
+    programs = (named("candidate"), named("other"), PLAIN)
+    options = MeasureOptions(tier=Tier.SCREEN)
+    asyncio.run(duel_there(site, allowing("n * 33554432"), *programs, None, options))
+    assert rooms(site, "candidate") == rooms(site, "other") == {SCRATCH_BYTES, 3 * SCRATCH_BYTES}
+    assert rooms(site, "baseline") == {SCRATCH_BYTES}
+
+
+def test_the_largest_lane_is_the_one_with_the_most_room_too() -> None:
+    """Here the small size's `solve` needs more than the buffers of the large one."""
+    site, task = timed_site(honest(40.0)), allowing("(128 - n) * 33554432")
+    plan = plan_timing(site, task)
+
+    async def reserved() -> None:
+        async with site.open(named("candidate")) as one, site.open(PLAIN) as other:
+            await reserve([one], task, plan, Tier.SCREEN)  # type: ignore[list-item]
+            await reserve([other], task, plan, Tier.SCREEN, allocates=False)  # type: ignore[list-item]
+
+    asyncio.run(reserved())
+    one, other = (site.session_of(name) for name in ("candidate", "baseline"))
+    assert one.rooms == [3 * SCRATCH_BYTES]
+    assert other.rooms == [SCRATCH_BYTES]
+    shapes = [session.slots.buffers["A"].spec.shape for session in (one, other)]
+    assert shapes == [(32,), (96,)]

@@ -1,0 +1,144 @@
+"""Where nvcc is, and the one call of it that makes a candidate."""
+
+import os
+import re
+import shutil
+import subprocess
+import sysconfig
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from cuda_llm.errors import MissingError, UsageError
+from cuda_llm.tools.device.candidate import CompileRequest
+
+CHOSEN = "the setting nvcc (CUDA_LLM_NVCC)"
+MEND = "install it: pip install 'cuda-llm[toolkit]', or point CUDA_LLM_NVCC at an nvcc"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Toolkit:
+    """One CUDA toolkit."""
+
+    nvcc: Path
+    """The program itself, not a wrapper of it."""
+    root: Path
+    """Folder that holds all that nvcc runs and reads."""
+    version: str
+    """Of nvcc, e.g. `13.0.88`."""
+
+
+def find_toolkit() -> Toolkit:
+    """The toolkit to compile with: the setting, CUDA_HOME, PATH, site-packages, /usr/local/cuda.
+
+    Raises MissingError with the mend where there is none.
+    """
+    return _first_working(tuple(_candidates()))
+
+
+@lru_cache
+def _first_working(candidates: tuple[tuple[str, Path], ...]) -> Toolkit:
+    for origin, path in candidates:
+        toolkit = _ask(path)
+        if toolkit is not None:
+            return toolkit
+        if origin == CHOSEN:
+            raise MissingError(f"{CHOSEN} names no nvcc that runs: {path}", MEND)
+    raise MissingError("nvcc is missing", MEND)
+
+
+def _candidates() -> Iterator[tuple[str, Path]]:
+    """Places to look, with what names them, best first. An explicit choice excludes all others."""
+    from cuda_llm.settings import settings
+
+    chosen = settings().nvcc
+    if chosen is not None:
+        yield CHOSEN, chosen
+        return
+    for variable in ("CUDA_HOME", "CUDA_PATH"):
+        if os.environ.get(variable):
+            yield variable, Path(os.environ[variable], "bin", "nvcc")
+    on_path = shutil.which("nvcc")
+    if on_path:
+        yield "PATH", Path(on_path)
+    for scheme in ("purelib", "platlib"):
+        yield "site-packages", Path(sysconfig.get_path(scheme), "nvidia", "cu13", "bin", "nvcc")
+    yield "system", Path("/usr/local/cuda/bin/nvcc")
+
+
+def _ask(nvcc: Path) -> Toolkit | None:
+    """What `nvcc` says of itself, through any wrapper script; None where it does not run."""
+    if not os.access(nvcc, os.X_OK) or nvcc.is_dir():
+        return None
+    try:
+        plan = _output([str(nvcc), "--dryrun", "-E", "-x", "cu", os.devnull])
+        version = re.search(r"\bV(\d+(?:\.\d+)+)", _output([str(nvcc), "--version"]))
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    top = re.search(r"^#\$ TOP=(.+)$", plan, re.MULTILINE)
+    if top is None or version is None:
+        return None
+    root = Path(top[1].strip()).resolve()
+    return Toolkit(nvcc=root / "bin" / "nvcc", root=root, version=version[1])
+
+
+def _output(command: list[str]) -> str:
+    # nvcc refuses even a dry run where the temporary folder is missing or full.
+    environment = {name: value for name, value in os.environ.items() if name != "TMPDIR"}
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, timeout=30, env=environment
+    )
+    return done.stdout + done.stderr
+
+
+SOURCE = "kernel.cu"
+PRELUDE = "prelude.h"
+EXPORTS = "exports.map"
+KEEP_DIR = "kept"
+LIBRARY = "candidate.so"
+PTX = f"{KEEP_DIR}/kernel.ptx"
+OBJECT = f"{KEEP_DIR}/kernel.o"
+PREPROCESSED = f"{KEEP_DIR}/kernel.cpp4.ii"
+
+ONLY_SOLVE = "{ global: solve; local: *; };\n"
+
+
+def write_inputs(folder: Path, request: CompileRequest) -> None:
+    """Write what nvcc reads into its private folder."""
+    (folder / KEEP_DIR).mkdir()
+    (folder / SOURCE).write_text(request.source, encoding="utf-8", errors="replace")
+    (folder / PRELUDE).write_text(request.prelude)
+    (folder / EXPORTS).write_text(ONLY_SOLVE)
+
+
+def nvcc_command(toolkit: Toolkit, request: CompileRequest) -> list[str]:
+    """Argument vector, run inside the private folder. Raises UsageError on a target that is none.
+
+    `--cudart=none` leaves the CUDA calls undefined: our own runtime answers them. The long form of
+    -gencode compiles for one target and nothing else. NVTX would open libraries at run time.
+    """
+    target = re.fullmatch(r"sm_(\d{2,3}[af]?)", request.target)
+    if target is None:
+        raise UsageError(f"{request.target!r} is not a GPU target: expected one like sm_86")
+    return [
+        str(toolkit.nvcc),
+        "-shared",
+        "-O3",
+        "-lineinfo",
+        "--cudart=none",
+        f"-gencode=arch=compute_{target[1]},code=sm_{target[1]}",
+        "-Xptxas=-v",
+        "-Xcompiler=-fPIC,-fmax-errors=20",
+        f"-Xlinker=--version-script={EXPORTS},-z,now,-z,relro",
+        "-DNVTX_DISABLE",
+        *(f"-D{name}={value}" for name, value in request.defines.items()),
+        *(f"-I{folder}" for folder in request.include_dirs),
+        f"-include={PRELUDE}",
+        "--keep",
+        f"--keep-dir={KEEP_DIR}",
+        *request.flags,
+        "-o",
+        LIBRARY,
+        SOURCE,
+    ]

@@ -1,1 +1,0 @@
-"""What NVIDIA's own tools say of a kernel: Nsight Compute, compute-sanitizer, cuobjdump."""

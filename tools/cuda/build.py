@@ -1,0 +1,103 @@
+"""The runner of a GPU, our libcudart for candidates there, and kernels of our own, built at
+first use.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from cuda_llm.errors import InfrastructureError
+from cuda_llm.tools.compiler.nvcc import find_toolkit
+from cuda_llm.tools.native import build, build_once, content_key
+from cuda_llm.tools.native.build import run_in_parallel
+from cuda_llm.tools.sandbox.jail import sandbox_sources
+
+_NATIVE = Path(__file__).parent / "native"
+_TOOLS = Path(__file__).parent.parent
+_COMMON = _TOOLS / "runner" / "native"
+_COMMON_PARTS = ("call", "crash_handler", "replies")
+_SANDBOX = _TOOLS / "sandbox" / "native"
+_PROTOTYPES = _TOOLS / "native" / "cudart"
+_FLAGS = ("-std=c++20", "-O2", "-Wall", "-Wextra", "-Werror")
+
+
+def shim_library(*extra: str) -> Path:
+    """Path of `libcudart.so.13`. Raises MissingError without g++ or a CUDA toolkit.
+
+    `extra` are further compiler flags, as for sanitizers.
+    """
+    name = "libcudart.so.13"
+    exports = _NATIVE / "shim" / "libcudart.map"
+    link = [f"-Wl,-soname,{name}", f"-Wl,--version-script={exports}", "-Wl,-z,now"]
+    # A sanitizer's own functions come with the program.
+    link += [] if extra else ["-Wl,-z,defs"]
+    flags = [*_FLAGS, "-fPIC", "-shared", *_includes(), *link, *extra]
+    sources = sorted((_NATIVE / "shim").glob("*.cpp"))
+    return build(name, sources, flags, [_NATIVE, _COMMON, _PROTOTYPES])
+
+
+def runner_program(*extra: str, confine: Path | None = None) -> Path:
+    """Path of the runner. Raises MissingError without g++ or a CUDA toolkit.
+
+    `extra` are further compiler flags; `confine` stands in for `confine_gpu.cpp` where a sanitizer
+    needs what a confined process does not get.
+    """
+    parts = {path.stem: path for path in (_NATIVE / "runner").glob("*.cpp")}
+    if confine is not None:
+        parts["confine_gpu"] = confine
+    common = [_COMMON / f"{part}.cpp" for part in _COMMON_PARTS]
+    sources = [*(parts[name] for name in sorted(parts)), *common, *sandbox_sources()]
+    # What candidates need is in the process before it is confined: they open no file but their own.
+    libraries = ["-Wl,--no-as-needed", "-lstdc++", "-lm", "-lgcc_s", "-ldl", "-Wl,-z,now"]
+    flags = [*_FLAGS, *_includes(), *libraries, *extra]
+    watch = [_NATIVE, _COMMON, _SANDBOX, *([confine.parent] if confine else [])]
+    return build("gpu_runner", sources, flags, watch)
+
+
+def seal_cubin(target: str) -> Path:
+    """Path of `seal.cu` compiled for `target` (`sm_90a`). Raises MissingError without nvcc."""
+    return compile_own("seal.cubin", target, [_NATIVE / "seal.cu", _NATIVE / "seal.h"], ["-cubin"])
+
+
+def attempts_library(target: str) -> Path:
+    """Path of `attempts.cu` compiled as candidates are. Raises MissingError without nvcc."""
+    options = ["-shared", "--cudart=none", "-Xcompiler=-fPIC", "-Xlinker=-z,now"]
+    return compile_own("attempts.so", target, [_NATIVE / "attempts.cu"], options)
+
+
+def compile_own(product: str, target: str, sources: Sequence[Path], options: list[str]) -> Path:
+    """The first of our own `sources` by nvcc, once for each content; the others it includes.
+
+    Raises MissingError without nvcc or a writable cache.
+    """
+    toolkit = find_toolkit()
+    chip = target.removeprefix("sm_")
+    options = [*options, "-O3", "-std=c++17", f"-gencode=arch=compute_{chip},code=sm_{chip}"]
+    digest = content_key(str(toolkit.nvcc), [toolkit.version, *options])
+    for name in sources:
+        digest.update(name.read_bytes())
+
+    def make(scratch: Path) -> Path:
+        command = [toolkit.nvcc, *options, sources[0], "-o", scratch / product]
+        _run_nvcc([str(word) for word in command], str(scratch))
+        return scratch / product
+
+    return build_once(product, digest.hexdigest(), make)
+
+
+def _run_nvcc(command: list[str], scratch: str) -> None:
+    import os
+
+    stderr = run_in_parallel([command], os.environ | {"LC_ALL": "C", "TMPDIR": scratch})
+    if stderr is not None:
+        first = next((line for line in stderr.splitlines() if "error" in line), stderr[:200])
+        raise InfrastructureError("native", f"nvcc does not build our own code: {first}")
+
+
+def _includes() -> list[str]:
+    folders = [_NATIVE, _COMMON, _SANDBOX, _PROTOTYPES.parent]
+    # The API's prototypes are the toolkit's own; its warnings are not ours to mend.
+    return [
+        *(f"-I{folder}" for folder in folders),
+        "-isystem",
+        str(find_toolkit().root / "include"),
+    ]

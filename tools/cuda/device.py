@@ -1,0 +1,230 @@
+"""A real GPU as a device, found by its ordinal: its host process does the work, this one never
+makes a CUDA context.
+"""
+
+import hashlib
+import tempfile
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Concatenate
+
+from cuda_llm.capabilities import Capabilities
+from cuda_llm.errors import InfrastructureError, MissingError, UsageError
+from cuda_llm.hardware_profiles.hardware import Hardware
+from cuda_llm.tools.cuda.discovery import DRIVER, detect_gpus, find_disagreements, find_profile
+from cuda_llm.tools.cuda.driver_query import GpuAttributes
+from cuda_llm.tools.cuda.gpu_host import GpuHost, build_programs, open_host, require_cupy
+from cuda_llm.tools.cuda.nvml import GpuUsage, MachineUsage, find_usage
+from cuda_llm.tools.cuda.site import GPU_CAPABILITIES
+from cuda_llm.tools.device import Device, P, Site, T
+from cuda_llm.tools.device.group import DeviceGroup
+
+_TIMING_CODE = ("gpu", "timing", "judge")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CudaDevice:
+    """One GPU. Every time it gives is measured."""
+
+    gpu: GpuAttributes
+    hardware: Hardware
+    referee: GpuHost
+    driver: str = ""
+    """E.g. `580.159.03`; empty where NVML does not say."""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """E.g. `cuda:0 NVIDIA H200`."""
+        return f"{self.referee.label} {self.gpu.name}"
+
+    @property
+    def target(self) -> str:
+        """nvcc architecture of the GPU, the `a` variant where there is one."""
+        return self.hardware.target
+
+    @property
+    def spec(self) -> str:
+        """What opens it again after `--device`."""
+        return self.referee.label
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What a GPU can do; nothing else runs where a kernel is timed."""
+        return GPU_CAPABILITIES
+
+    @property
+    def version(self) -> str:
+        """Hash of GPU, driver and all code that times."""
+        parts = repr((self.gpu.name, self.gpu.memory_bytes, self.gpu.driver_cuda, self.driver))
+        return hashlib.blake2b(parts.encode() + _timing_code(), digest_size=16).hexdigest()
+
+    def pinned(self) -> "CudaDevice":
+        """See `Device.pinned`."""
+        return self
+
+    def prepare(self) -> None:
+        """See `Device.prepare`; the referee opens its site while the first candidate compiles.
+
+        Raises DeviceLost where the GPU is in quarantine.
+        """
+        self.referee.refuse_in_quarantine()
+        self.referee.client.warm()
+        build_programs(self.target)
+
+    async def carry_out(
+        self,
+        work: Callable[Concatenate[Site, P], Awaitable[T]],
+        /,
+        *arguments: P.args,
+        **named: P.kwargs,
+    ) -> T:
+        """See `Device.carry_out` and `Referee.carry_out`."""
+        return await self.referee.carry_out(work, *arguments, **named)
+
+
+@lru_cache
+def _timing_code() -> bytes:
+    digest = hashlib.blake2b(digest_size=16)
+    tools = Path(__file__).parent.parent
+    for folder in _TIMING_CODE:
+        for file in sorted((tools / folder).rglob("*")):
+            if file.suffix in {".py", ".h", ".cpp", ".cu"}:
+                digest.update(file.name.encode() + b"\0" + file.read_bytes())
+    return digest.digest()
+
+
+LEAST_FREE_BYTES = 2 << 30
+"""Contexts of referee and runners, and the smallest buffers anybody times."""
+DEVICE_NODES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg")
+"""One of them is there where a driver may find a GPU: natively, and below Windows."""
+
+
+def open_cuda(which: str, *, spec: str, report: Callable[[str], None], library: str) -> Device:
+    """The GPU `which` names by its ordinal, or several as one: `0,1` or `all`.
+
+    Ordinals are the driver's, as CUDA_VISIBLE_DEVICES leaves them. Raises UsageError, MissingError,
+    HardwareError, InfrastructureError.
+    """
+    try:
+        gpus = detect_gpus(library)
+    except MissingError:
+        require_ordinals(which, spec)
+        raise
+    usage = ask_usage()
+    opened = [open_gpu(gpu, usage, report=report) for gpu in choose_gpus(which, gpus, spec)]
+    return opened[0] if len(opened) == 1 else DeviceGroup(opened)
+
+
+def require_ordinals(which: str, spec: str) -> None:
+    """Raise UsageError for what names no GPU on any machine."""
+    parts = [part.strip() for part in which.split(",")]
+    if which != "all" and not (len(set(parts)) == len(parts) and all(map(str.isdecimal, parts))):
+        raise UsageError(f"{spec!r} names no GPU; expected cuda:0, cuda:0,1 or cuda:all")
+
+
+def choose_gpus(which: str, gpus: Sequence[GpuAttributes], spec: str) -> list[GpuAttributes]:
+    """The GPUs that `which` names. Raises UsageError naming what there is."""
+    if which == "all":
+        return list(gpus)
+    there = {str(gpu.ordinal): gpu for gpu in gpus}
+    wanted = [part.strip() for part in which.split(",")]
+    if len(set(wanted)) != len(wanted) or not set(wanted) <= set(there):
+        named = ", ".join(f"cuda:{gpu.ordinal} ({gpu.name})" for gpu in gpus)
+        raise UsageError(f"{spec!r} names no GPU of this machine; there are: {named}")
+    return [there[one] for one in wanted]
+
+
+def find_working(*, report: Callable[[str], None], library: str = DRIVER) -> CudaDevice:
+    """The first GPU that could judge now, one that nobody else uses before others.
+
+    Raises what the first of them lacks.
+    """
+    if library == DRIVER and not has_nodes():
+        raise MissingError("no GPU is here", "cuda-llm doctor tells what it looks for")
+    gpus, usage = detect_gpus(library), ask_usage()
+    working, lacking = [], []
+    for gpu in gpus:
+        try:
+            device = open_gpu(gpu, usage, report=report)
+            device.referee.refuse_in_quarantine()
+            require_memory(gpu, usage)
+            working.append(device)
+        except (MissingError, InfrastructureError, UsageError) as error:
+            lacking.append(error)
+    if not working:
+        raise lacking[0]
+    return min(working, key=lambda one: bool(usage_of(one.gpu, usage).disturbances))
+
+
+def has_nodes() -> bool:
+    """Whether a driver could find a GPU at all: it costs nothing to know."""
+    return any(Path(node).exists() for node in DEVICE_NODES)
+
+
+def open_gpu(
+    gpu: GpuAttributes, usages: MachineUsage, *, report: Callable[[str], None]
+) -> CudaDevice:
+    """One GPU as a device. Raises MissingError without CuPy, HardwareError, DeviceLost."""
+    require_cupy(gpu)
+    hardware, notes = describe_gpu(gpu)
+    usage = usage_of(gpu, usages)
+    label = f"cuda:{gpu.ordinal}"
+    notes += usage.disturbances
+    if usages.unknown:
+        notes += (f"whether something else uses it is not known: {usages.unknown}",)
+    device = CudaDevice(
+        gpu=gpu,
+        hardware=hardware,
+        referee=open_host(gpu, hardware, f"{label} {gpu.name}", report),
+        driver=usages.driver,
+        notes=tuple(f"{label}: {note}" for note in notes),
+    )
+    device.referee.refuse_in_quarantine()
+    return device
+
+
+def describe_gpu(gpu: GpuAttributes) -> tuple[Hardware, tuple[str, ...]]:
+    """The GPU's profile, or a draft of one, and what is to be said of it. Raises HardwareError."""
+    profile = find_profile(gpu)
+    if profile is None:
+        told = f"nobody has described {gpu.name}: peaks are guessed, rooflines not known"
+        return draft_hardware(gpu), (f"{told}; cuda-llm hardware detect --write DIR",)
+    differing = ", ".join(one.key for one in find_disagreements(gpu, profile))
+    told = f"it contradicts its profile in {differing}: cuda-llm hardware detect"
+    return profile, (told,) if differing else ()
+
+
+def draft_hardware(gpu: GpuAttributes) -> Hardware:
+    """A profile made of what the driver says and of the likest GPU we know. Raises HardwareError"""
+    from cuda_llm.hardware_profiles.lookup import read_hardware
+    from cuda_llm.tools.cuda.discovery import draft_profile, find_likest, profile_slug
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"{profile_slug(gpu.name)}.toml"
+        path.write_text(draft_profile(gpu, find_likest(gpu)))
+        return read_hardware(path)
+
+
+def ask_usage() -> MachineUsage:
+    """What else goes on on the GPUs, unless the setting `nvml` forbids to ask."""
+    from cuda_llm.settings import settings
+
+    if settings().nvml:
+        return find_usage()
+    return MachineUsage(by_uuid={}, unknown="the setting nvml is off")
+
+
+def usage_of(gpu: GpuAttributes, usages: MachineUsage) -> GpuUsage:
+    """What is known of one GPU."""
+    return usages.by_uuid.get(gpu.uuid, GpuUsage())
+
+
+def require_memory(gpu: GpuAttributes, usages: MachineUsage) -> None:
+    """Raise MissingError where others leave too little memory."""
+    free = usage_of(gpu, usages).free_bytes
+    if free is not None and free < LEAST_FREE_BYTES:
+        what = f"cuda:{gpu.ordinal} has {free / 2**30:.1f} GiB of memory free"
+        raise MissingError(what, "end what holds the rest: nvidia-smi names it")

@@ -1,0 +1,241 @@
+"""A kernel under the vendor's tools: counters, sanitizers, machine code; and a profile explained
+with them.
+
+A closer look at one candidate: counters, its machine code, and what sanitizers find.
+
+Too slow for every candidate: meant for whoever is about to become the incumbent, and for people.
+What is missing on a machine is a note. The GPU must be nobody else's meanwhile.
+"""
+
+import asyncio
+import random
+import shutil
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from cuda_llm.hardware_profiles.hardware import Hardware
+from cuda_llm.outcomes import Verdict
+from cuda_llm.profile import Profile
+from cuda_llm.tasks.expressions import evaluate
+from cuda_llm.tasks.task import Task
+from cuda_llm.tools.compiler.nvcc import Toolkit, find_toolkit
+from cuda_llm.tools.compiler.workspace import private_folder
+from cuda_llm.tools.cuda.ncu import NcuResult, ncu_works_confined, run_ncu
+from cuda_llm.tools.cuda.sanitizer import TOOLS, SanitizerResult, sanitize, sanitizer_works_confined
+from cuda_llm.tools.cuda.sass import SassFacts, disassemble
+from cuda_llm.tools.cuda.solve_driver import driver_command
+from cuda_llm.tools.cuda.vendor_tools import NO_FENCE, find_tool, missing_note
+from cuda_llm.tools.device import Site
+from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.native import cache_folder, hold
+from cuda_llm.tools.profiler.explain_measured import profile_call
+from cuda_llm.tools.profiler.kernel_counters import KernelCounters
+
+
+@dataclass(frozen=True, kw_only=True)
+class InspectionOptions:
+    """What to look at, and how long at most."""
+
+    counters: bool = True
+    sanitizers: tuple[str, ...] = TOOLS
+    sass: bool = True
+    wall_s: float = 30.0
+    """Each run of each tool."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inspection:
+    """What was found."""
+
+    counters: tuple[KernelCounters, ...] = ()
+    """One a kernel launch of one call, in order."""
+    sanitized: tuple[SanitizerResult, ...] = ()
+    """One a tool and size."""
+    sass: tuple[SassFacts, ...] = ()
+    artefacts: Mapping[str, Path] = field(default_factory=dict)
+    """`counters.ncu-rep`, `kernel.sass`."""
+    emulated: Verdict | None = None
+    """The fault that the emulated device found (`judge.second_look`)."""
+    notes: tuple[str, ...] = ()
+    """What was watched, and what could not be: fit for a person."""
+
+    @property
+    def fault(self) -> Verdict | None:
+        """The first finding of a sanitizer, else the emulated device's."""
+        found = (verdict for one in self.sanitized for verdict in one.verdicts)
+        return next(found, self.emulated)
+
+
+async def inspect_there(
+    site: Site,
+    task: Task,
+    compiled: Compiled,
+    dims: Mapping[str, int],
+    look: InspectionOptions | None = None,
+) -> Inspection:
+    """The same, carried out where a GPU is held. Only what the site can do is looked at."""
+    able, look = site.capabilities, look or InspectionOptions()
+    if not able.sanitizers and not able.counters:
+        return Inspection(notes=(f"{site.name} has no further tools to look with",))
+    wanted = replace(
+        look,
+        counters=look.counters and able.counters,
+        sanitizers=look.sanitizers if able.sanitizers else (),
+    )
+    return await inspect(task, compiled, dims, wanted)
+
+
+async def inspect(
+    task: Task, compiled: Compiled, dims: Mapping[str, int], look: InspectionOptions
+) -> Inspection:
+    """Count one call at `dims`, sanitize calls at small sizes, keep what was made in the cache.
+
+    Raises MissingError without nvcc, g++ or a writable cache.
+    """
+    toolkit = find_toolkit()
+    kept = cache_folder("inspected", compiled.key[:2], compiled.key)
+    hold(kept)
+    with private_folder() as folder:
+        counted = await _run_ncu(toolkit, task, compiled, dims, folder, look)
+        read, sanitized = await asyncio.gather(
+            _run_disassembler(toolkit, compiled, folder, look),
+            _run_sanitizers(toolkit, task, compiled, folder, look),
+        )
+        facts, unread = ((), read) if isinstance(read, str) else (read[1], "")
+        made = [counted.report, *([] if isinstance(read, str) else [read[0]])]
+        artefacts = {one.name: Path(shutil.copy(one, kept)) for one in made if one is not None}
+    lacking = dict.fromkeys((*counted.missing, *(no for one in sanitized for no in one.missing)))
+    notes = [
+        counted.note or (_say_counted(counted) if counted.counters else ""),
+        unread,
+        *(f"SASS of {_name(compiled, one)}: {one}" for one in facts),
+        *_say_sanitized(sanitized, toolkit, look),
+        *(f"the tools ran without {lack}" for lack in lacking),
+    ]
+    return Inspection(
+        counters=counted.counters,
+        sanitized=sanitized,
+        sass=facts,
+        artefacts=artefacts,
+        notes=tuple(note for note in notes if note),
+    )
+
+
+def small_sizes(task: Task) -> tuple[Mapping[str, int], ...]:
+    """The edge sizes that move the most and a middling number of bytes: sanitizers are slow."""
+    by_bytes = sorted(task.sizes.edge, key=lambda dims: float(evaluate(task.roofline.bytes, dims)))
+    picked = [by_bytes[len(by_bytes) // 2], by_bytes[-1]]
+    return tuple(picked[:1] if picked[0] == picked[1] else picked)
+
+
+async def _run_ncu(
+    toolkit: Toolkit,
+    task: Task,
+    compiled: Compiled,
+    dims: Mapping[str, int],
+    folder: Path,
+    look: InspectionOptions,
+) -> NcuResult:
+    if not look.counters:
+        return NcuResult()
+    ncu = find_tool("ncu", toolkit)
+    if ncu is None:
+        return NcuResult(note=missing_note("ncu", "counters"))
+    confined = await ncu_works_confined(ncu, toolkit, compiled.target, wall_s=look.wall_s)
+    program = driver_command(
+        toolkit, task, compiled, dims, seed=_seed(), warm_ups=1, confined=confined
+    )
+    counted = await run_ncu(ncu, program, folder, wall_s=look.wall_s)
+    return counted if confined else replace(counted, missing=_unfenced(counted.missing, "ncu"))
+
+
+async def _run_disassembler(
+    toolkit: Toolkit, compiled: Compiled, folder: Path, look: InspectionOptions
+) -> tuple[Path, tuple[SassFacts, ...]] | str:
+    if not look.sass:
+        return ""
+    found = {name: find_tool(name, toolkit) for name in ("cuobjdump", "nvdisasm")}
+    for name, path in found.items():
+        if path is None:
+            return missing_note(name, "SASS")
+    cuobjdump, nvdisasm = (path for path in found.values() if path is not None)
+    return await disassemble(cuobjdump, nvdisasm, compiled, folder, wall_s=look.wall_s)
+
+
+async def _run_sanitizers(
+    toolkit: Toolkit, task: Task, compiled: Compiled, folder: Path, look: InspectionOptions
+) -> tuple[SanitizerResult, ...]:
+    sanitizer = find_tool("compute-sanitizer", toolkit)
+    if sanitizer is None or not look.sanitizers:
+        return ()
+    confined = await sanitizer_works_confined(
+        sanitizer, toolkit, compiled.target, wall_s=look.wall_s
+    )
+    runs: list[Coroutine[None, None, SanitizerResult]] = []
+    for dims in small_sizes(task):
+        program = driver_command(toolkit, task, compiled, dims, seed=_seed(), confined=confined)
+        for tool in look.sanitizers:
+            own = folder / f"{tool}-{len(runs)}"
+            own.mkdir()
+            runs.append(sanitize(sanitizer, tool, program, compiled, own, wall_s=look.wall_s))
+    done = await asyncio.gather(*runs)
+    if confined:
+        return tuple(done)
+    name = "compute-sanitizer"
+    return tuple(replace(one, missing=_unfenced(one.missing, name)) for one in done)
+
+
+def _unfenced(missing: tuple[str, ...], tool: str) -> tuple[str, ...]:
+    return (*missing, NO_FENCE.format(tool))
+
+
+def _seed() -> int:
+    return random.SystemRandom().getrandbits(32)
+
+
+def _say_counted(counted: NcuResult) -> str:
+    total_us = sum(one.duration_us for one in counted.counters)
+    kernels = len(counted.counters)
+    return (
+        f"Nsight Compute counted {kernels} kernel{'s' if kernels > 1 else ''}: {total_us:.4g} us "
+        "in all, caches flushed before each"
+    )
+
+
+def _say_sanitized(
+    sanitized: Sequence[SanitizerResult], toolkit: Toolkit, look: InspectionOptions
+) -> tuple[str, ...]:
+    """One note for all that is clean, one for each tool that is not."""
+    if not look.sanitizers:
+        return ()
+    if not sanitized:
+        return (missing_note("compute-sanitizer", "check by sanitizers"),)
+    states: dict[str, set[str]] = {}
+    for one in sanitized:
+        states.setdefault(one.tool, set()).add(one.state)
+    clean = [tool for tool, found in states.items() if found == {"clean"}]
+    said = [f"compute-sanitizer found nothing: {', '.join(clean)} at small sizes"] if clean else []
+    notes = dict.fromkeys(one.note for one in sanitized if one.note)
+    return (*said, *notes)
+
+
+def _name(compiled: Compiled, facts: SassFacts) -> str:
+    by_symbol = {kernel.symbol: kernel.kernel for kernel in compiled.kernels}
+    return by_symbol.get(facts.symbol, facts.symbol)
+
+
+def explain_with_counters(
+    task: Task, hardware: Hardware, profile: Profile, found: Inspection
+) -> Profile:
+    """Launches and bottlenecks of the largest timed size, counted where counters could be had.
+
+    The counters must be those of that size. Raises HardwareError as `profile_call` does.
+    """
+    if not found.counters or not profile.sizes:
+        return profile
+    largest = profile.sizes[-1]
+    call = profile_call(
+        task, largest.dims, largest.time_us, profile.launches, hardware, found.counters
+    )
+    return replace(profile, launches=call.launches, bottlenecks=call.bottlenecks)

@@ -1,0 +1,231 @@
+"""Where everything of a session lies in its memory, in bytes, and the arrays that show it.
+
+One slot after the other at one stride, each with its buffers between guards and, where calls are
+timed, the sealed contents of its inputs; then the tags, and last the memory that `solve` itself may
+allocate.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from cuda_llm.tools.cuda.memory import Memory, MemoryFull, round_up
+from cuda_llm.tools.cuda.protocol import MAX_REGIONS, MAX_STEPS
+from cuda_llm.tools.device import SCRATCH_BYTES
+from cuda_llm.tools.device.buffers import Array, BufferSpec, PlacedBuffer, Role, Slots
+
+GUARD_BYTES = 4096
+ALIGNMENT = 256
+_TAG_BYTES = 8
+_SCRATCH_PART = 8
+"""An eighth more than may be held, so that it can begin elsewhere at each call."""
+_MOST_SLACK_BYTES = 64 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class BufferSpan:
+    """A buffer of slot 0 with its guards."""
+
+    spec: BufferSpec
+    before: int
+    """Where the guard before it begins."""
+    begin: int
+    end: int
+    after: int
+    """Where the guard after it ends."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlotLayout:
+    """Offsets of slot 0 and of what all slots share."""
+
+    spans: Mapping[str, BufferSpan]
+    sealed: Mapping[str, int] = field(default_factory=dict)
+    """Of each input, where its sealed contents begin."""
+    slots: int
+    stride: int
+    tags: int
+    scratch: int
+    scratch_bytes: int
+    """Room for `solve`, of which a call gets `room`, and may hold `quota` at once."""
+
+    @property
+    def least_bytes(self) -> int:
+        """What is needed in any case: `solve` could allocate nothing."""
+        return self.scratch
+
+    @property
+    def wanted_bytes(self) -> int:
+        """All of it."""
+        return self.scratch + self.scratch_bytes
+
+    def within(self, size_bytes: int) -> "SlotLayout":
+        """The same in memory of this size, with all the room that is left. Raises ArenaFull.
+
+        It costs nothing that it may be more than was wanted: a call gets `room` of it.
+        """
+        if self.least_bytes > size_bytes:
+            raise MemoryFull(f"{self.least_bytes:,} bytes do not fit into {size_bytes:,}")
+        room = size_bytes - self.scratch
+        return replace(self, scratch_bytes=room // ALIGNMENT * ALIGNMENT)
+
+    @property
+    def copied_bytes(self) -> int:
+        """Slots: all that anyone but the runner looks at."""
+        return self.tags
+
+    @property
+    def offsets(self) -> Mapping[str, int]:
+        """Of each buffer of slot 0."""
+        return {name: span.begin for name, span in self.spans.items()}
+
+    def room(self, wanted_bytes: int) -> int:
+        """What a call that wants to hold `wanted_bytes` at once gets, all of it overwritten before.
+
+        For a call that wants little it is much all the same, to begin elsewhere each time.
+        """
+        return min(self.scratch_bytes, _room(max(SCRATCH_BYTES, wanted_bytes)))
+
+    def quota(self, wanted_bytes: int) -> int:
+        """What it may hold."""
+        room = self.room(wanted_bytes)
+        return min(wanted_bytes, room - slack(room))
+
+
+def _room(scratch_bytes: int) -> int:
+    """For holding so much, wherever it begins."""
+    more = min(scratch_bytes // _SCRATCH_PART, _MOST_SLACK_BYTES)
+    return round_up(scratch_bytes + more, ALIGNMENT)
+
+
+def slack(room_bytes: int) -> int:
+    """The part of the room for allocations that is there for them to begin elsewhere each time."""
+    part = min(room_bytes // (_SCRATCH_PART + 1), _MOST_SLACK_BYTES)
+    return part // ALIGNMENT * ALIGNMENT
+
+
+def lay_out(
+    buffers: Sequence[BufferSpec],
+    *,
+    scratch_bytes: int,
+    slots: int = 1,
+    seals: bool = False,
+) -> SlotLayout:
+    """Lay out `slots` slots of `buffers`, with room for `solve` to hold `scratch_bytes`.
+
+    Raises ValueError where two buffers share a name or there are too many.
+    """
+    if len(buffers) > MAX_REGIONS:
+        raise ValueError(f"more than {MAX_REGIONS} buffers")
+    if not 0 < slots <= MAX_STEPS:
+        raise ValueError(f"{slots} slots; there can be {MAX_STEPS}")
+    spans, cursor = _spans(buffers)
+    sealed: dict[str, int] = {}
+    if seals:
+        for spec in buffers:
+            if spec.role is not Role.OUT:
+                sealed[spec.name] = cursor
+                cursor = round_up(cursor + spec.nbytes, ALIGNMENT)
+    stride = round_up(cursor, GUARD_BYTES)
+    tags = slots * stride
+    scratch = round_up(tags + MAX_STEPS * MAX_REGIONS * _TAG_BYTES, GUARD_BYTES)
+    return SlotLayout(
+        spans=spans,
+        sealed=sealed,
+        slots=slots,
+        stride=stride,
+        tags=tags,
+        scratch=scratch,
+        scratch_bytes=_room(scratch_bytes),
+    )
+
+
+def _spans(buffers: Sequence[BufferSpec]) -> tuple[dict[str, BufferSpan], int]:
+    spans: dict[str, BufferSpan] = {}
+    cursor = 0
+    for spec in buffers:
+        if spec.name in spans:
+            raise ValueError(f"two buffers are called {spec.name}")
+        begin = cursor + GUARD_BYTES
+        end = begin + spec.nbytes
+        after = round_up(end + GUARD_BYTES, ALIGNMENT)
+        spans[spec.name] = BufferSpan(spec=spec, before=cursor, begin=begin, end=end, after=after)
+        cursor = after
+    return spans, cursor
+
+
+Grow = Callable[[Memory, SlotLayout], Memory]
+"""Memory for a layout: other, or the same where all there is to gain is room for `solve`. Raises
+ArenaFull."""
+
+
+class SessionMemory:
+    """What lies where at present. A new layout takes the place of the one before."""
+
+    def __init__(self, memory: Memory, grow: Grow) -> None:
+        self.memory = memory
+        self._grow = grow
+        self._layout: SlotLayout | None = None
+
+    @property
+    def layout(self) -> SlotLayout:
+        """Raises ValueError before anything was placed."""
+        if self._layout is None:
+            raise ValueError("nothing has been placed yet")
+        return self._layout
+
+    def place(self, buffers: Sequence[BufferSpec]) -> dict[str, PlacedBuffer]:
+        """See `Session.place`. Buffers hold what lay there before, or random bytes."""
+        self._lay(lay_out(buffers, scratch_bytes=SCRATCH_BYTES))
+        return dict(self._slots()[0].buffers)
+
+    def place_slots(
+        self, buffers: Sequence[BufferSpec], count: int, scratch_bytes: int = SCRATCH_BYTES
+    ) -> Slots:
+        """See `TimedSession.place_slots`."""
+        self._lay(self.laid_out(buffers, count, scratch_bytes))
+        return self._slots()
+
+    def laid_out(
+        self, buffers: Sequence[BufferSpec], count: int, scratch_bytes: int = SCRATCH_BYTES
+    ) -> SlotLayout:
+        """What `place_slots` would lay out."""
+        room = max(SCRATCH_BYTES, scratch_bytes)
+        return lay_out(buffers, scratch_bytes=room, slots=count, seals=True)
+
+    def sealed(self, name: str) -> Array:
+        """The bytes of an input's sealed contents, a row a slot."""
+        begin = self.layout.sealed[name]
+        return self._bytes(begin, begin + self.layout.spans[name].spec.nbytes)
+
+    def output(self, name: str) -> Array:
+        """The bytes of a buffer, a row a slot."""
+        span = self.layout.spans[name]
+        return self._bytes(span.begin, span.end)
+
+    def _lay(self, layout: SlotLayout) -> None:
+        if layout.wanted_bytes > self.memory.size_bytes:
+            self.memory = self._grow(self.memory, layout)
+        self._layout = layout.within(self.memory.size_bytes)
+
+    def _slots(self) -> Slots:
+        spans = self.layout.spans
+        return Slots(
+            buffers={
+                name: PlacedBuffer(
+                    spec=span.spec,
+                    data=self._column(span.begin, span.spec.dtype, span.spec.shape),
+                    guard_before=self._bytes(span.before, span.begin),
+                    guard_after=self._bytes(span.end, span.after),
+                )
+                for name, span in spans.items()
+            },
+            sealed={name: self.sealed(name) for name in self.layout.sealed},
+            count=self.layout.slots,
+        )
+
+    def _bytes(self, begin: int, end: int) -> Array:
+        return self._column(begin, "uint8", (end - begin,))
+
+    def _column(self, begin: int, dtype: str, shape: tuple[int, ...]) -> Array:
+        layout = self.layout
+        return self.memory.column(begin, dtype, (layout.slots, *shape), layout.stride)

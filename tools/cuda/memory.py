@@ -1,0 +1,282 @@
+"""Memory that host and runner see both: of the GPU, or of the main memory where that cannot be;
+pooled, scrubbed, flushed.
+
+What is written before timed calls, so that L2 holds nothing of theirs.
+
+It is one piece of memory for all runners of a GPU: how long writing it takes depends on where it
+lies, by half a per cent and more, and would be taken for a difference between kernels.
+"""
+
+import math
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from cuda_llm.tools.cuda.protocol import SharedBy
+from cuda_llm.tools.device.buffers import HOST, Array, Arrays
+from cuda_llm.tools.runner.child import SharedMemory
+
+UNIT_BYTES = 2 << 20
+"""Device memory is shared in whole pieces of this size: less would share its neighbours too."""
+_TILE_BYTES = 1 << 20
+_HANDLE_BYTES = 64
+
+
+class MemoryFull(ValueError):
+    """What a session lays out is larger than its memory."""
+
+
+class Memory(Protocol):
+    """One piece of memory, ours to give away and to take back."""
+
+    @property
+    def size_bytes(self) -> int:
+        """All of it."""
+        ...
+
+    @property
+    def arrays(self) -> Arrays:
+        """What makes arrays of it."""
+        ...
+
+    @property
+    def shared_by(self) -> SharedBy:
+        """How a runner gets to see it."""
+        ...
+
+    @property
+    def handle(self) -> bytes:
+        """64 bytes by which a runner opens it; zeros where it was handed a descriptor instead."""
+        ...
+
+    def view(self, begin: int, end: int) -> Array:
+        """Its bytes from `begin` up to `end`; writing is sharing."""
+        ...
+
+    def column(self, begin: int, dtype: str, shape: tuple[int, ...], stride: int) -> Array:
+        """An array whose first index goes `stride` bytes further, each of the rest contiguous."""
+        ...
+
+    def scrub(self) -> None:
+        """Overwrite all of it: what comes next must find nothing of what was."""
+        ...
+
+    def finish(self) -> None:
+        """Wait until what was written by us can be seen by everyone."""
+        ...
+
+    def close(self) -> None:
+        """Give it back. No view may be used any more, and no runner may hold it."""
+        ...
+
+
+class DeviceMemory:
+    """A raw allocation on the present CUDA device, shared by CUDA IPC."""
+
+    shared_by = SharedBy.IPC
+
+    def __init__(self, arrays: Arrays, size_bytes: int) -> None:
+        """`arrays` are CuPy's. Raises cupy's OutOfMemoryError or CUDARuntimeError."""
+        self._cuda: Any = arrays.xp.cuda
+        self.arrays = arrays
+        self.size_bytes = round_up(size_bytes, UNIT_BYTES)
+        self._address = self._cuda.runtime.malloc(self.size_bytes)
+        self._memory = self._cuda.UnownedMemory(self._address, self.size_bytes, self)
+        self.handle = bytes(self._cuda.runtime.ipcGetMemHandle(self._address))
+
+    @property
+    def address(self) -> int:
+        """Where it begins, here."""
+        return int(self._address)
+
+    def view(self, begin: int, end: int) -> Array:
+        """See `Memory.view`."""
+        start = self._cuda.MemoryPointer(self._memory, begin)
+        return self.arrays.xp.ndarray((end - begin,), dtype=np.uint8, memptr=start)
+
+    def column(self, begin: int, dtype: str, shape: tuple[int, ...], stride: int) -> Array:
+        """See `Memory.column`."""
+        start = self._cuda.MemoryPointer(self._memory, begin)
+        strides = column_strides(dtype, shape, stride)
+        return self.arrays.xp.ndarray(shape, dtype=np.dtype(dtype), memptr=start, strides=strides)
+
+    def scrub(self) -> None:
+        """See `Memory.scrub`: random bytes, the same ones every MiB.
+
+        What is there is doubled by plain copies: they need no kernel, which CuPy would compile.
+        """
+        done = _TILE_BYTES
+        self.view(0, done).set(np.frombuffer(os.urandom(done), dtype=np.uint8))
+        while done < self.size_bytes:
+            more = min(done, self.size_bytes - done)
+            self.view(done, done + more).data.copy_from_device_async(
+                self.view(0, more).data, more, self._cuda.get_current_stream()
+            )
+            done += more
+
+    def finish(self) -> None:
+        """See `Memory.finish`."""
+        self._cuda.runtime.deviceSynchronize()
+
+    def close(self) -> None:
+        """See `Memory.close`."""
+        self._cuda.runtime.free(self._address)
+
+
+class HostMemory:
+    """A memory file, handed to one runner when it starts; the runner copies it in and out."""
+
+    shared_by = SharedBy.HOST
+    arrays = HOST
+    handle = bytes(_HANDLE_BYTES)
+
+    def __init__(self, size_bytes: int) -> None:
+        """`size_bytes` are virtual: only pages that are written exist."""
+        self._file = SharedMemory("cuda-llm-gpu-arena", size_bytes)
+        self.size_bytes = size_bytes
+        self.descriptor = self._file.descriptor
+
+    def view(self, begin: int, end: int) -> Array:
+        """See `Memory.view`."""
+        return np.frombuffer(self._file.map, np.uint8, end - begin, begin)
+
+    def column(self, begin: int, dtype: str, shape: tuple[int, ...], stride: int) -> Array:
+        """See `Memory.column`."""
+        strides = column_strides(dtype, shape, stride)
+        return np.ndarray(shape, np.dtype(dtype), self._file.map, begin, strides)
+
+    def scrub(self) -> None:
+        """See `Memory.scrub`: it reads as zeros afterwards."""
+        self._file.discard(0, self.size_bytes)
+
+    def finish(self) -> None:
+        """See `Memory.finish`: nothing is under way."""
+
+    def close(self) -> None:
+        """See `Memory.close`."""
+        self._file.close()
+
+
+def round_up(value: int, unit: int) -> int:
+    """The least multiple of `unit` that is no less than `value`."""
+    return -(-value // unit) * unit
+
+
+def column_strides(dtype: str, shape: tuple[int, ...], stride: int) -> tuple[int, ...]:
+    """Bytes from each index to the next: `stride` for the first, no gaps for the others."""
+    itemsize = np.dtype(dtype).itemsize
+    inner = [itemsize * math.prod(shape[axis + 1 :]) for axis in range(1, len(shape))]
+    return (stride, *inner)
+
+
+SHARE = 1.25
+"""Times what L2 holds: on an H200 this cools as well as twice as much."""
+_NO_HANDLE = bytes(64)
+
+
+@dataclass(frozen=True, kw_only=True)
+class L2Flush:
+    """As runners are told of it."""
+
+    size_bytes: int
+    """0 where nothing is timed."""
+    handle: bytes = _NO_HANDLE
+    """Of device memory shared by CUDA IPC; where that is not to be had, runners take their own."""
+
+
+def flush_bytes(l2_bytes: int) -> int:
+    """How much has to be written."""
+    return round_up(int(SHARE * l2_bytes), UNIT_BYTES)
+
+
+@contextmanager
+def shared_flush(arrays: Arrays, l2_bytes: int) -> Iterator[L2Flush]:
+    """Memory for it, given back at the end. `arrays` are CuPy's. Raises what CuPy raises."""
+    memory = DeviceMemory(arrays, flush_bytes(l2_bytes))
+    try:
+        yield L2Flush(size_bytes=memory.size_bytes, handle=memory.handle)
+    finally:
+        memory.close()
+
+
+LEAST_BYTES = 256 << 20
+"""Asking for less is asking for this: memory is kept to be used again."""
+_STEPS = 4
+"""Between what is wanted and what will do."""
+
+
+class MemoryPool:
+    """What is free to be lent, scrubbed of what the borrower before left there."""
+
+    def __init__(self, allocate: Callable[[int], Memory | None]) -> None:
+        """`allocate` gives None where so much is not to be had."""
+        self._allocate = allocate
+        self._free: list[Memory] = []
+
+    def lend(self, wanted_bytes: int, least_bytes: int) -> Memory:
+        """Memory of `wanted_bytes` or more; where that is not to be had, of `least_bytes`.
+
+        Raises ArenaFull.
+        """
+        wanted = max(LEAST_BYTES, wanted_bytes)
+        found = self._find(wanted) or self._make(_rounded(wanted)) or self._make(wanted)
+        if found is None:
+            # The largest kept one may do; if not, all of them make room for a new one.
+            largest = max(self._free, key=lambda memory: memory.size_bytes, default=None)
+            if largest is not None and largest.size_bytes >= least_bytes:
+                self._free.remove(largest)
+                return largest
+            self.close()
+            found = self._make_most(wanted, least_bytes)
+        if found is None:
+            raise MemoryFull(f"{least_bytes:,} bytes of device memory are not to be had")
+        return found
+
+    def has(self, wanted_bytes: int) -> bool:
+        """Whether all of it is there to be lent, made where it is not; others may go for it."""
+        wanted = max(LEAST_BYTES, wanted_bytes)
+        found = self._find(wanted) or self._make(_rounded(wanted)) or self._make(wanted)
+        if found is None:
+            self.close()
+            found = self._make(wanted)
+        if found is not None:
+            self._free.append(found)
+        return found is not None
+
+    def take_back(self, memory: Memory) -> None:
+        """No runner may hold it any more."""
+        memory.scrub()
+        self._free.append(memory)
+
+    def close(self) -> None:
+        """Free what is not lent."""
+        while self._free:
+            self._free.pop().close()
+
+    def _find(self, wanted: int) -> Memory | None:
+        """The smallest kept one that is large enough, kept no more."""
+        enough = [memory for memory in self._free if memory.size_bytes >= wanted]
+        found = min(enough, key=lambda memory: memory.size_bytes, default=None)
+        if found is not None:
+            self._free.remove(found)
+        return found
+
+    def _make_most(self, wanted: int, least: int) -> Memory | None:
+        """As much as there is, by steps."""
+        steps = (least + (wanted - least) * step // _STEPS for step in range(_STEPS, -1, -1))
+        return next((made for size in steps if (made := self._make(size)) is not None), None)
+
+    def _make(self, size_bytes: int) -> Memory | None:
+        made = self._allocate(size_bytes)
+        if made is not None:
+            made.scrub()
+        return made
+
+
+def _rounded(size_bytes: int) -> int:
+    """To an eighth of the next power of two, so that the next session finds it large enough."""
+    return round_up(size_bytes, max(1, 1 << (size_bytes.bit_length() - 3)))

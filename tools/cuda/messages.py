@@ -1,0 +1,109 @@
+"""What orchestrator and GPU host say to each other over their own socket. Both ends are trusted."""
+
+import asyncio
+import pickle
+import socket
+import struct
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cuda_llm.tools.device import Site
+
+_LENGTH = struct.Struct("<Q")
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenSite:
+    """The first word to a referee: which site it opens and keeps until it ends."""
+
+    site: "Callable[..., AbstractAsyncContextManager[Site]]"
+    """A module's function or class."""
+    arguments: tuple[Any, ...] = ()
+    known_answer: "Callable[[Site], None]"
+    """Raises where the device does not compute what it should. Asked before each work."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables of the referee beside our own."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkRequest:
+    """Work to carry out, once the known answer is right."""
+
+    work: Callable[..., Any]
+    """A module's coroutine function."""
+    arguments: tuple[Any, ...] = ()
+    named: Mapping[str, Any] = field(default_factory=dict)
+    bound: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of every log record of the work: of which run, round and candidate it is."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Heartbeat:
+    """The referee's event loop turns: it is slow, not hung."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SiteReady:
+    """The site is open."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkDone:
+    """What the work returned."""
+
+    result: Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkFailed:
+    """What the work raised; the device still knows its known answer."""
+
+    error: Exception
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceBroken:
+    """The device is not to be trusted any more, at least not by this process."""
+
+    reason: str
+    proven: bool
+    """The known answer was right before the work: it is the work that broke it."""
+
+
+async def send(connection: socket.socket, message: object) -> None:
+    """Send one message. Raises what pickle raises, and OSError where nobody is there."""
+    packet = encode(message)
+    await asyncio.get_running_loop().sock_sendall(connection, packet)
+
+
+def encode(message: object) -> bytes:
+    """Length and pickle. Functions travel by module and name: anything else cannot be pickled."""
+    payload = pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
+    return _LENGTH.pack(len(payload)) + payload
+
+
+async def receive(connection: socket.socket) -> Any:
+    """The next message, or None where the other end is gone."""
+    head = await _receive_all(connection, _LENGTH.size)
+    if head is None:
+        return None
+    payload = await _receive_all(connection, *_LENGTH.unpack(head))
+    return None if payload is None else pickle.loads(payload)
+
+
+async def _receive_all(connection: socket.socket, size: int) -> bytearray | None:
+    loop = asyncio.get_running_loop()
+    whole = bytearray(size)
+    view = memoryview(whole)
+    while view:
+        try:
+            count = await loop.sock_recv_into(connection, view)
+        except ConnectionResetError:
+            return None
+        if count == 0:
+            return None
+        view = view[count:]
+    return whole

@@ -1,0 +1,226 @@
+"""What one GPU really does: probed in a process of its own, compared with what is published, and
+kept.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+from cuda_llm.atomic_file import write_atomically
+from cuda_llm.codec import decode
+from cuda_llm.errors import InfrastructureError, MissingError
+from cuda_llm.hardware_profiles.hardware import Hardware
+from cuda_llm.hardware_profiles.roofline import Ceilings, CopyRate
+from cuda_llm.tools.cuda.build import compile_own
+from cuda_llm.tools.cuda.driver_query import GpuAttributes
+from cuda_llm.tools.native import cache_folder, unwritable
+
+NO_PACKAGE = 2
+"""Exit status of the probing program where CuPy is missing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProbedCopy:
+    """A copy from device memory to device memory."""
+
+    moved_bytes: int
+    """Read and written together."""
+    cold_gb_s: float
+    """Behind a write of twice the L2, whose own time is taken off."""
+    warm_gb_s: float
+    """Again and again: small ones are served by L2."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProbedClocks:
+    """What NVML says at one moment."""
+
+    sm_mhz: int
+    memory_mhz: int
+    reasons: tuple[str, ...] = ()
+    """Why the clocks are not higher: `power_cap`, `hw_slowdown`, `sw_thermal` ..."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Probe:
+    """One GPU, measured."""
+
+    gpu: str = ""
+    """As the driver calls it."""
+    uuid: str = ""
+    cuda: str = ""
+    """Newest CUDA the driver runs, e.g. `13.0`."""
+    copies: tuple[ProbedCopy, ...] = ()
+    """By size, smallest first: the better of a kernel of ours and the driver's own copy."""
+    fp32_tflops: float = 0.0
+    """Chains of fused multiply-adds on the CUDA cores, by a kernel of our own."""
+    tensor_tflops: Mapping[str, float] = field(default_factory=dict)
+    """By type of the inputs, with sums in fp32: square products by cuBLAS."""
+    launch_graph_us: float = 0.0
+    """From one empty kernel of a captured graph to the next."""
+    fill_graph_us: float = 0.0
+    """What a fill of four bytes adds between two kernels of a graph."""
+    grid_barrier_us: float = 0.0
+    """What waiting once for all blocks of the grid takes, a block an SM."""
+    cooperative_launch_us: float = 0.0
+    """What launching such a grid adds to an empty kernel, without a barrier."""
+    launch_alone_us: float = 0.0
+    """From the host's call to the end of one empty kernel it waits for."""
+    idle: ProbedClocks | None = None
+    """None where NVML does not tell."""
+    loaded: ProbedClocks | None = None
+    """While the arithmetic above ran."""
+    notes: tuple[str, ...] = ()
+    """What was not measured, and why."""
+
+    @property
+    def copy_gb_s(self) -> float:
+        """Of the largest copy."""
+        return self.copies[-1].cold_gb_s if self.copies else 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProbedFigure:
+    """One figure, twice."""
+
+    name: str
+    published: float | None
+    """None where nothing is published, or the GPU has no profile."""
+    measured: float
+    unit: str
+
+    @property
+    def share(self) -> float | None:
+        """Measured over published."""
+        return self.measured / self.published if self.published else None
+
+
+def compare_probe(probe: Probe, hardware: Hardware | None) -> tuple[ProbedFigure, ...]:
+    """Every figure that has both sides, or was measured."""
+    return tuple(_figures(probe, hardware))
+
+
+def _figures(probe: Probe, hardware: Hardware | None) -> Iterator[ProbedFigure]:
+    peaks = None if hardware is None else hardware.peaks
+    yield ProbedFigure(
+        name="copy, DRAM",
+        published=peaks.dram_gb_s if peaks else None,
+        measured=probe.copy_gb_s,
+        unit="GB/s",
+    )
+    yield ProbedFigure(
+        name="fp32, fused multiply-adds",
+        published=peaks.fp32_tflops if peaks else None,
+        measured=probe.fp32_tflops,
+        unit="TFLOPS",
+    )
+    for kind, rate in probe.tensor_tflops.items():
+        published = peaks.tensor_dense_tflops.get(kind) if peaks else None
+        name = f"{kind} tensor cores, cuBLAS"
+        yield ProbedFigure(name=name, published=published, measured=rate, unit="TFLOPS")
+    if probe.loaded is not None:
+        boost = hardware.boost_clock_mhz if hardware else None
+        measured = float(probe.loaded.sm_mhz)
+        yield ProbedFigure(
+            name="SM clock under load", published=boost, measured=measured, unit="MHz"
+        )
+
+
+def as_ceilings(probe: Probe, published: Ceilings) -> Ceilings:
+    """What kernels can be held against from now on; tensor types that failed stay published."""
+    copies = tuple(
+        CopyRate(bytes_moved=one.moved_bytes, gb_s=one.cold_gb_s) for one in probe.copies
+    )
+    return Ceilings(
+        dram_gb_s=probe.copy_gb_s,
+        fp32_tflops=probe.fp32_tflops,
+        launch_us=probe.launch_graph_us,
+        tensor_tflops=dict(probe.tensor_tflops) or published.tensor_tflops,
+        copies=copies,
+        measured=frozenset(
+            {"dram_gb_s", "fp32_tflops", "launch_us", "copies"}
+            | ({"tensor_tflops"} if probe.tensor_tflops else set())
+        ),
+    )
+
+
+PROBES_FOLDER = "probes"
+
+
+def keep_probe(probe: Probe) -> Path:
+    """Write it under the GPU's UUID; the file. Raises MissingError."""
+    path = cache_folder(PROBES_FOLDER) / f"{probe.uuid or 'gpu'}.json"
+    try:
+        write_atomically(path, json.dumps(asdict(probe), indent=2) + "\n")
+    except OSError as error:
+        raise unwritable(error) from error
+    return path
+
+
+PROBE_SOURCE = Path(__file__).parent / "native" / "probe" / "probe.cu"
+
+
+def probe_cubin(target: str) -> Path:
+    """Path of `probe.cu` compiled for `target` (`sm_90`). Raises MissingError without nvcc."""
+    return compile_own("probe.cubin", target, [PROBE_SOURCE], ["-cubin"])
+
+
+PROBE_LIMIT_S = 90.0
+PROBE_PROGRAM = "cuda_llm.tools.cuda.probe_program"
+INSTALL = "install it: pip install 'cuda-llm[gpu]'"
+
+
+async def run_probe(
+    gpu: GpuAttributes,
+    *,
+    report: Callable[[str], None],
+    cubin: Path | None = None,
+    command: Sequence[str] = (),
+    limit_s: float = PROBE_LIMIT_S,
+) -> Probe:
+    """What the GPU does, measured. Waits for whoever holds it; `report` is told of that.
+
+    `cubin` and `command` stand in for our own. Raises MissingError without nvcc, CuPy or a cache,
+    and InfrastructureError where the probe breaks or does not end.
+    """
+    import asyncio
+
+    pass  # RELAYOUT
+    from cuda_llm.tools.cuda.lease import Lease
+
+    label = f"cuda:{gpu.ordinal} {gpu.name}"
+    built = cubin or probe_cubin(target_of(gpu))
+    ours = [sys.executable, "-P", "-m", PROBE_PROGRAM, str(gpu.ordinal), str(built)]
+    async with Lease(gpu.uuid or f"ordinal-{gpu.ordinal}", label, report).held():
+        output = await asyncio.to_thread(output_of, command or ours, label, limit_s)
+    try:
+        found = decode(Probe, json.loads(output))
+    except ValueError as error:
+        raise InfrastructureError("probe", f"its answer cannot be read: {error}") from None
+    cuda = f"{gpu.driver_cuda // 1000}.{gpu.driver_cuda % 1000 // 10}"
+    return replace(found, gpu=gpu.name, uuid=gpu.uuid, cuda=cuda)
+
+
+def target_of(gpu: GpuAttributes) -> str:
+    """nvcc's architecture of the GPU."""
+    major, minor = gpu.compute_capability
+    return f"sm_{major}{minor}"
+
+
+def output_of(command: Sequence[str], label: str, limit_s: float) -> str:
+    """What the process prints. Raises as `run_probe` does."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=limit_s, check=False)
+    except subprocess.TimeoutExpired:
+        msg = f"{label} did not answer within {limit_s:g} s; see nvidia-smi"
+        raise InfrastructureError("probe", msg) from None
+    if done.returncode == NO_PACKAGE:
+        raise MissingError(f"CuPy is missing ({done.stderr.strip()})", INSTALL)
+    if done.returncode != 0:
+        said = done.stderr.strip().splitlines()
+        last = said[-1] if said else f"status {done.returncode}"
+        raise InfrastructureError("probe", f"{label}: {last[:300]}")
+    return done.stdout

@@ -1,0 +1,266 @@
+"""One runner of a GPU: started in namespaces of its own, given orders, handed keys while a batch
+runs, ended.
+"""
+
+import contextlib
+import ctypes
+import mmap
+import os
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntFlag
+from pathlib import Path
+from typing import TypeAlias
+
+from cuda_llm.errors import InfrastructureError
+from cuda_llm.tools.cuda.call_log import REPORT_BYTES, CallLog, read_report
+from cuda_llm.tools.cuda.memory import HostMemory
+from cuda_llm.tools.cuda.protocol import (
+    ArmFrame,
+    CaptureFrame,
+    GoFrame,
+    GpuCallFrame,
+    GpuStartFrame,
+    KeyRelease,
+    Order,
+    Report,
+)
+from cuda_llm.tools.runner.child import RunnerSocket, SharedMemory, spawn
+from cuda_llm.tools.runner.protocol import Reply, ReplyFrame
+from cuda_llm.tools.runner.runner import Ended, Runner, UnexpectedReply, do_nothing
+from cuda_llm.tools.sandbox.isolation import other_gpus
+from cuda_llm.tools.sandbox.jail import enclosing_program
+
+_ASKED, _HANDED, _KEY = (
+    getattr(KeyRelease, name).offset // 8 for name in ("asked", "handed", "key")
+)
+_BEGIN, _END = Report.key_release.offset, Report.key_release.offset + Report.key_release.size
+_BETWEEN = threading.Lock()
+_LOOKS = 500
+"""Between two looks at what else may have happened: some 50 us."""
+
+
+def release_keys(
+    report: mmap.mmap,
+    keys: Sequence[bytes],
+    tell: Callable[[int], None],
+    is_over: Callable[[], bool],
+    limit_s: float,
+) -> None:
+    """Answer two questions a step: for the key of its inputs, and for that of its tags.
+
+    With the first, from the second step on, come the tags of the step before: `tell` is called with
+    its number. The questions come in order, each once, and the first comes after `clear_release`.
+    Returns early where it `is_over`. Raises TimeoutError.
+    """
+    deadline = time.monotonic() + limit_s
+    with memoryview(report) as whole, whole[_BEGIN:_END] as part, part.cast("Q") as words:
+        for number, key in enumerate(_halves(keys), 1):
+            looks = 0
+            while words[_ASKED] != number:
+                looks += 1
+                if looks % _LOOKS == 0:
+                    if is_over():
+                        return
+                    if time.monotonic() > deadline:
+                        raise TimeoutError
+            if number % 2 == 1 and number > 1:
+                tell(number // 2 - 1)
+            words[_KEY] = key
+            # Not every processor's stores are seen in order; those on either side of a lock are.
+            with _BETWEEN:
+                pass
+            words[_HANDED] = number
+
+
+def clear_release(report: mmap.mmap) -> None:
+    """Nothing is asked and nothing is handed out."""
+    report[_BEGIN:_END] = bytes(_END - _BEGIN)
+
+
+def _halves(keys: Sequence[bytes]) -> Iterator[int]:
+    for key in keys:
+        yield int.from_bytes(key[:8], "little")
+        yield int.from_bytes(key[8:], "little")
+
+
+Frame: TypeAlias = GpuStartFrame | GpuCallFrame | CaptureFrame | ArmFrame | GoFrame
+
+_ORDERS: Mapping[type[ctypes.Structure], Order] = {
+    GpuStartFrame: Order.START,
+    GpuCallFrame: Order.CALL,
+    CaptureFrame: Order.CAPTURE,
+    ArmFrame: Order.ARM,
+    GoFrame: Order.GO,
+}
+
+
+_PARENT = "@"
+"""The enclosing program puts the number in its place."""
+
+
+class Namespaces(IntFlag):
+    """Namespaces of a runner's own; `tools/sandbox/native/sandbox.h`."""
+
+    NONE = 0
+    PIDS = 1
+    NETWORK = 2
+    IPC = 4
+    PROC = 8
+    """With PIDS: /proc tells of its own processes, as the driver needs it."""
+    ALL = PIDS | NETWORK | IPC | PROC
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunnerLaunch:
+    """How runners of one GPU are started."""
+
+    program: Path
+    shim: Path
+    seal: Path
+    """`seal.cu` compiled for the GPU."""
+    device: str
+    """One GPU: a uuid, or a number."""
+    sm_count: int
+    driver_folder: str = ""
+    """Where the driver's libraries are, if not where the dynamic linker looks."""
+    spaces: Namespaces = Namespaces.ALL
+    host_bytes: int = 0
+    """Of a memory file that takes the place of shared device memory; 0: there is none."""
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """All that a runner is told by environment: where to find the driver."""
+        return {"LD_LIBRARY_PATH": self.driver_folder} if self.driver_folder else {}
+
+
+class GpuRunner:
+    """A running runner. Always `stop` it."""
+
+    def __init__(
+        self, runner: Runner, report: SharedMemory, isolation: int, launch: RunnerLaunch
+    ) -> None:
+        self._runner = runner
+        self._report = report
+        self._isolation = isolation
+        self._launch = launch
+        self._sequence = 0
+        self.memory: HostMemory | None = None
+        """Its arena, where device memory cannot be shared."""
+
+    @property
+    def pid(self) -> int:
+        """Of the process that encloses it."""
+        return self._runner.pids[0]
+
+    @property
+    def is_alive(self) -> bool:
+        """False when it has ended, or said something although nobody asked."""
+        return self._runner.is_alive
+
+    @property
+    def spaces(self) -> Namespaces:
+        """The namespaces it really has."""
+        with contextlib.suppress(BlockingIOError):
+            said = os.read(self._isolation, 1)
+            self._namespaces = Namespaces(said[0] & Namespaces.ALL) if said else Namespaces.NONE
+        return getattr(self, "_namespaces", Namespaces.NONE)
+
+    async def warm_up(self, limit_s: float) -> ReplyFrame | Ended | UnexpectedReply:
+        """Wait until its context is there."""
+        return await self._runner.receive_reply(lambda reply: reply.reply == Reply.READY, limit_s)
+
+    async def order(
+        self,
+        frame: Frame,
+        limit_s: float,
+        *,
+        spinning: bool = False,
+        meanwhile: Callable[[], None] = do_nothing,
+    ) -> ReplyFrame | Ended | UnexpectedReply:
+        """Give an order and wait until it is carried out; see `Runner.ask`."""
+        self._sequence += 1
+        frame.head.kind, frame.head.sequence = _ORDERS[type(frame)], self._sequence
+        is_answer = _answers(self._sequence, starting=isinstance(frame, GpuStartFrame))
+        return await self._runner.ask(
+            bytes(frame), is_answer, limit_s, spinning=spinning, meanwhile=meanwhile
+        )
+
+    def read_log(self) -> CallLog:
+        """What the shim noted of the last call or capture."""
+        return read_report(bytes(self._report.map[:REPORT_BYTES]), self._launch.sm_count)
+
+    def read_tags(self, count: int) -> tuple[int, ...]:
+        """Tags of the last batch, as the runner wrote them down."""
+        begin, end = Report.tags.offset, Report.tags.offset + 8 * count
+        return struct.unpack(f"<{count}Q", self._report.map[begin:end])
+
+    def clear_tags(self, count: int) -> None:
+        """Leave none that could be taken for those of a batch to come, and nothing handed out."""
+        begin, end = Report.tags.offset, Report.tags.offset + 8 * count
+        self._report.map[begin:end] = os.urandom(8 * count)
+        clear_release(self._report.map)
+
+    def release_keys(
+        self, keys: Sequence[bytes], outputs: int, told: list[int], limit_s: float
+    ) -> None:
+        """See `release_keys`: the tags of all steps but the last are `told`, as they come."""
+
+        def tell(step: int) -> None:
+            told.extend(self.read_tags(outputs * (step + 1))[outputs * step :])
+
+        release_keys(self._report.map, keys, tell, lambda: not self.is_alive, limit_s)
+
+    async def stop(self) -> None:
+        """End it and let go of everything. Raises DeviceLost where it does not go."""
+        try:
+            await self._runner.stop()
+        finally:
+            os.close(self._isolation)
+            self._report.close()
+            if self.memory is not None:
+                self.memory.close()
+
+
+def start_gpu_runner(launch: RunnerLaunch) -> GpuRunner:
+    """Start a runner; its context is not there yet. Raises InfrastructureError, MissingError."""
+    enclosure = enclosing_program()
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    report = SharedMemory("cuda-llm-gpu-report", REPORT_BYTES)
+    memory = HostMemory(launch.host_bytes) if launch.host_bytes else None
+    reading, writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    arena = [memory.descriptor] if memory is not None else []
+    handed = (theirs.fileno(), report.descriptor, *arena)
+    command: list[str | Path] = [
+        *(enclosure, str(os.getpid()), str(int(launch.spaces)), str(writing)),
+        ":".join(other_gpus(launch.device)),
+        *(launch.program, str(theirs.fileno()), _PARENT, launch.device, launch.shim, launch.seal),
+        *(str(report.descriptor), *map(str, arena)),
+    ]
+    try:
+        child = spawn(command, (*handed, writing), launch.environment, sweeps=True)
+    except OSError as error:
+        ours.close()
+        report.close()
+        os.close(reading)
+        raise InfrastructureError("runner", f"cannot be started: {error}") from error
+    finally:
+        theirs.close()
+        os.close(writing)
+    runner = GpuRunner(Runner(child, [], RunnerSocket(ours), alarm=False), report, reading, launch)
+    runner.memory = memory
+    return runner
+
+
+def _answers(sequence: int, *, starting: bool) -> Callable[[ReplyFrame], bool]:
+    """A candidate can write to the socket, too."""
+    allowed = {Reply.READY, Reply.REFUSED} if starting else {Reply.DONE}
+
+    def is_answer(reply: ReplyFrame) -> bool:
+        return reply.reply in allowed and bool(reply.sequence == sequence)
+
+    return is_answer

@@ -1,0 +1,249 @@
+"""compute-sanitizer on small sizes, and what it prints as verdicts.
+
+Its texts are those of version 2025.3.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from cuda_llm.facts import (
+    AccessKind,
+    Location,
+    MemoryAccess,
+    MemorySpace,
+    RaceKind,
+    Relation,
+    SourceSpot,
+    ThreadSpot,
+)
+from cuda_llm.failures import DataRace, IllegalAccess, Misaligned, UninitialisedRead
+from cuda_llm.outcomes import Verdict
+from cuda_llm.tools.compiler.names import without_parameters
+from cuda_llm.tools.compiler.nvcc import SOURCE, Toolkit
+from cuda_llm.tools.cuda.vendor_tools import ToolRun, run_untrusted, works_confined
+from cuda_llm.tools.device.candidate import Compiled
+
+_INVALID = re.compile(r"Invalid __(\w+)__ (read|write|atomic\w*) of size (\d+)")
+_UNINITIALISED = re.compile(r"Uninitialized __(\w+)__ memory read of size (\d+)")
+_RACE = re.compile(r"Error: Race reported between (\w+) access at (.+)")
+_ADDRESS = re.compile(r"Access to (0x[0-9a-f]+) is")
+_MISALIGNED = re.compile(r"Access to 0x[0-9a-f]+ is misaligned")
+_NEAREST = re.compile(r"nearest allocation at (?P<address>0x[0-9a-f]+) of size (?P<size>\d+)")
+_AND = re.compile(r"and (\w+) access at (.+?) \[(\d+) hazards?\]")
+_AT = re.compile(r"^\s*(?:at|Device Frame:) (.+)")
+_PLACE = re.compile(r"(?P<kernel>.+?)\+0x[0-9a-f]+(?: in (?P<file>.+):(?P<line>\d+))?\s*$")
+_CAST = re.compile(r"(?<=[<, ])\([a-z ]+\)(?=[\w-])")
+"""`add<(int)256>` is `add<256>` to everybody else."""
+_BY = re.compile(r"by thread \((\d+),(\d+),(\d+)\) in block \((\d+),(\d+),(\d+)\)")
+
+_SPACES: Mapping[str, MemorySpace] = {"global": "global", "shared": "shared", "local": "local"}
+_ACCESSES: Mapping[str, AccessKind] = {"read": "read", "write": "write", "atomic": "atomic"}
+_RACES: Mapping[tuple[str, str], RaceKind] = {
+    ("write", "write"): "write-write",
+    ("read", "write"): "read-write",
+    ("write", "read"): "write-read",
+}
+
+
+def read_findings(text: str, compiled: Compiled) -> tuple[Verdict, ...]:
+    """Every finding in `text`, in the order told, each kind at a place once."""
+    found: dict[tuple[str, str], Verdict] = {}
+    for block in _blocks(text):
+        verdict = _verdict(block, compiled)
+        if verdict is not None:
+            found.setdefault((verdict.code, str(getattr(verdict, "spot", ""))), verdict)
+    return tuple(found.values())
+
+
+def _blocks(text: str) -> list[list[str]]:
+    """Findings are separated by empty lines of the tool's own."""
+    blocks: list[list[str]] = [[]]
+    for line in text.splitlines():
+        if not line.startswith("========="):
+            continue
+        said = line.removeprefix("=========").rstrip()
+        if said.strip():
+            blocks[-1].append(said)
+        else:
+            blocks.append([])
+    return [block for block in blocks if block]
+
+
+def _verdict(block: list[str], compiled: Compiled) -> Verdict | None:
+    for index, line in enumerate(block):
+        rest = block[index + 1 :]
+        if match := _INVALID.search(line):
+            return _invalid(match[1], match[2], int(match[3]), rest, compiled)
+        if match := _UNINITIALISED.search(line):
+            kernel, spot = _place_of(rest, compiled)
+            access = MemoryAccess(space=_SPACES.get(match[1]), kind="read", bytes=int(match[2]))
+            return UninitialisedRead(access=access, thread=_thread(rest, kernel), spot=spot)
+        if match := _RACE.search(line):
+            return _race(match[1], match[2], rest, compiled)
+    return None
+
+
+def _invalid(
+    space: str, access: str, size: int, rest: list[str], compiled: Compiled
+) -> IllegalAccess | Misaligned:
+    kernel, spot = _place_of(rest, compiled)
+    thread = _thread(rest, kernel)
+    made = MemoryAccess(
+        space=_SPACES.get(space),
+        kind=_ACCESSES.get("atomic" if access.startswith("atomic") else access),
+        bytes=size,
+        location=_location(rest),
+    )
+    if any(_MISALIGNED.search(line) for line in rest):
+        return Misaligned(access=made, thread=thread, spot=spot)
+    return IllegalAccess(access=made, thread=thread, spot=spot)
+
+
+def _race(first: str, at: str, rest: list[str], compiled: Compiled) -> DataRace | None:
+    """The hazard with the most occurrences speaks for the race."""
+    others = [match for line in rest if (match := _AND.search(line))]
+    if not others:
+        return None
+    worst = max(others, key=lambda match: int(match[3]))
+    _, spot = _place(at, compiled)
+    _, other = _place(worst[2], compiled)
+    return DataRace(
+        kind=_RACES.get((first.lower(), worst[1].lower()), "write-write"),
+        hazards=sum(int(match[3]) for match in others),
+        spot=spot,
+        other=other,
+    )
+
+
+def _location(rest: list[str]) -> Location | None:
+    """Against the nearest allocation, without addresses: they differ from run to run."""
+    access = next((match for line in rest if (match := _ADDRESS.search(line))), None)
+    nearest = next((match for line in rest if (match := _NEAREST.search(line))), None)
+    if access is None or nearest is None:
+        return None
+    offset, size = int(access[1], 16) - int(nearest["address"], 16), int(nearest["size"])
+    relation: Relation = "before-start" if offset < 0 else "inside" if offset < size else "past-end"
+    return Location(relation=relation, owner="allocation", offset_bytes=offset, size_bytes=size)
+
+
+def _place_of(rest: list[str], compiled: Compiled) -> tuple[str, SourceSpot | None]:
+    """Where it happened: the nearest frame in the candidate's own file, where there is one."""
+    places = [_place(match[1], compiled) for line in rest if (match := _AT.match(line))]
+    own = [place for place in places if place[1] is not None and place[1].file == compiled.name]
+    return (own or places or [("", None)])[0]
+
+
+def _place(text: str, compiled: Compiled) -> tuple[str, SourceSpot | None]:
+    match = _PLACE.match(text.strip())
+    if match is None:
+        return without_parameters(text.strip()), None
+    kernel = without_parameters(_CAST.sub("", match["kernel"]))
+    if match["file"] is None:
+        return kernel, None
+    file, line = match["file"].rpartition("/")[2], int(match["line"])
+    if file != SOURCE:
+        return kernel, SourceSpot(file=file, line=line)
+    return kernel, SourceSpot(file=compiled.name, line=line, text=_line(compiled, line))
+
+
+def _line(compiled: Compiled, line: int) -> str:
+    lines = compiled.source.splitlines()
+    return lines[line - 1].strip() if 0 < line <= len(lines) else ""
+
+
+def _thread(rest: list[str], kernel: str) -> ThreadSpot | None:
+    for line in rest:
+        if match := _BY.search(line):
+            x, y, z, a, b, c = map(int, match.groups())
+            return ThreadSpot(kernel=kernel, block=(a, b, c), thread=(x, y, z))
+    return None
+
+
+def summary_errors(text: str) -> int | None:
+    """Errors that the tool counted; None where it came to no summary."""
+    if match := re.search(r"ERROR SUMMARY: (\d+) error", text):
+        return int(match[1])
+    if match := re.search(r"RACECHECK SUMMARY: \d+ hazards? displayed \((\d+) errors?", text):
+        return int(match[1])
+    return None
+
+
+TOOLS = ("memcheck", "racecheck", "initcheck")
+_EXIT_CODE = 86
+_OPTIONS = (
+    "--print-limit",
+    "50",
+    "--error-exitcode",
+    str(_EXIT_CODE),
+    "--show-backtrace",
+    "device",
+)
+_OF_ONE = {
+    "memcheck": ("--report-api-errors", "no"),
+    "racecheck": ("--racecheck-report", "analysis"),
+    "initcheck": (),
+}
+"""What CUDA refused is the judge's to tell: a candidate may have found another way."""
+
+State = Literal["clean", "found", "not finished", "not run"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SanitizerResult:
+    """What one tool said of one size."""
+
+    tool: str
+    state: State
+    verdicts: tuple[Verdict, ...] = ()
+    note: str = ""
+    """Why it is neither clean nor found; never empty then."""
+    missing: tuple[str, ...] = ()
+    """What of the confinement this machine does not grant."""
+
+
+async def sanitize(
+    sanitizer: Path,
+    tool: str,
+    program: Sequence[str],
+    compiled: Compiled,
+    folder: Path,
+    *,
+    wall_s: float,
+) -> SanitizerResult:
+    """Run one tool over `program`, a driver's command. A tool that did not finish said nothing."""
+    options = (*_OPTIONS, *_OF_ONE[tool])
+    command = [str(sanitizer), "--tool", tool, *options, *program]
+    run = await run_untrusted(command, folder, wall_s=wall_s)
+    return read_result(tool, run, compiled, wall_s)
+
+
+async def sanitizer_works_confined(
+    sanitizer: Path, toolkit: Toolkit, target: str, *, wall_s: float
+) -> bool:
+    """See `works_confined`."""
+
+    def is_right(run: ToolRun) -> bool:
+        return run.exit_code == 0 and summary_errors(run.output) == 0
+
+    options = ("--tool", "memcheck", *_OPTIONS)
+    return await works_confined(sanitizer, options, is_right, toolkit, target, wall_s=wall_s)
+
+
+def read_result(tool: str, run: ToolRun, compiled: Compiled, wall_s: float) -> SanitizerResult:
+    """What the output of one tool amounts to."""
+    verdicts = read_findings(run.output, compiled)
+    if verdicts:
+        return SanitizerResult(tool=tool, state="found", verdicts=verdicts, missing=run.missing)
+    if run.timed_out:
+        note = f"{tool} did not finish within {wall_s:.0f} s"
+        return SanitizerResult(tool=tool, state="not finished", note=note, missing=run.missing)
+    if run.exit_code == 0 and summary_errors(run.output) == 0:
+        return SanitizerResult(tool=tool, state="clean", missing=run.missing)
+    lines = [line.removeprefix("=========").strip() for line in run.output.splitlines()]
+    said = [line for line in lines if line and line != "COMPUTE-SANITIZER"] or ["it said nothing"]
+    ours = [line for line in said if line.startswith("driver:")]
+    note = f"{tool} came to no result (code {run.exit_code}): {(ours or said)[0][:200]}"
+    return SanitizerResult(tool=tool, state="not run", note=note, missing=run.missing)

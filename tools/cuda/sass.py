@@ -1,0 +1,117 @@
+"""The machine code of a candidate: as text to keep, and the facts in it that explain a time."""
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from cuda_llm.errors import InfrastructureError
+from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.sandbox.jail import Jail, run_jailed
+
+_FUNCTION = re.compile(r"^\.text\.(\S+):$")
+_INSTRUCTION = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)")
+_GLOBAL = ("LDG", "STG", "LD", "ST")
+_TENSOR = re.compile(r"(?:HMMA|HGMMA|IMMA|IGMMA|QGMMA|BMMA|BGMMA|DMMA|OMMA|UTC\w*MMA)(?:\.|$)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SassFacts:
+    """Instructions of one kernel as they stand in the code, not as often as they run."""
+
+    symbol: str
+    opcodes: Mapping[str, int]
+    """With their modifiers: `LDG.E.128`."""
+
+    @property
+    def instructions(self) -> int:
+        """All of them, without the padding after the last."""
+        return sum(self.opcodes.values())
+
+    @property
+    def wide_global(self) -> tuple[int, int]:
+        """Global loads and stores of 16 bytes, and of any size."""
+        found = {name: count for name, count in self.opcodes.items() if _base(name) in _GLOBAL}
+        wide = sum(count for name, count in found.items() if ".128" in name)
+        return wide, sum(found.values())
+
+    @property
+    def tensor(self) -> int:
+        """Tensor instructions."""
+        return sum(count for name, count in self.opcodes.items() if _TENSOR.match(name))
+
+    @property
+    def local(self) -> int:
+        """Loads from and stores to local memory: spills, or arrays indexed at run time."""
+        return sum(count for name, count in self.opcodes.items() if _base(name) in ("LDL", "STL"))
+
+    @property
+    def ffma_share(self) -> float:
+        """Fused multiply-adds in fp32 over all instructions."""
+        ffma = sum(count for name, count in self.opcodes.items() if _base(name) == "FFMA")
+        return ffma / self.instructions if self.instructions else 0.0
+
+    def __str__(self) -> str:
+        wide, accesses = self.wide_global
+        said = [f"{self.instructions} instructions", f"{self.ffma_share:.0%} FFMA"]
+        if accesses:
+            said.append(f"{wide} of {accesses} global accesses 16 bytes wide")
+        if self.tensor:
+            said.append(f"{self.tensor} tensor instructions")
+        if self.local:
+            said.append(f"{self.local} accesses to local memory")
+        return ", ".join(said)
+
+
+async def disassemble(
+    cuobjdump: Path, nvdisasm: Path, compiled: Compiled, folder: Path, *, wall_s: float = 30.0
+) -> tuple[Path, tuple[SassFacts, ...]] | str:
+    """Write the code of every kernel to a file in `folder` and read it; else why not.
+
+    The two steps of `cuobjdump -sass`, which in CUDA 13.0 prints no code for sm_90a.
+    """
+    library = compiled.library
+    jail = Jail(
+        folder=folder,
+        readable=(library, *(tool.resolve().parent.parent for tool in (cuobjdump, nvdisasm))),
+        wall_s=wall_s,
+        cpu_s=wall_s,
+        output_bytes=16 << 20,
+    )
+    listing = ""
+    try:
+        run = await run_jailed([str(cuobjdump), "-xelf", "all", str(library)], jail)
+        for cubin in sorted(folder.glob("*.cubin")) if run.ok else ():
+            run = await run_jailed([str(nvdisasm), "-c", str(cubin)], jail)
+            listing += run.stdout.text
+    except InfrastructureError as error:
+        return f"no SASS: {error}"
+    facts = read_sass(listing)
+    if not run.ok or not facts:
+        said = (run.stderr.text + run.stdout.text).strip().splitlines() or ["it said nothing"]
+        return f"no SASS: {Path(run.command[0]).name}: {said[-1][:200]}"
+    path = folder / "kernel.sass"
+    path.write_text(listing)
+    return path, facts
+
+
+def read_sass(text: str) -> tuple[SassFacts, ...]:
+    """The kernels of what nvdisasm lists, in its order."""
+    found: dict[str, Counter[str]] = {}
+    symbol = ""
+    for line in text.splitlines():
+        if function := _FUNCTION.match(line):
+            symbol = function[1]
+            found[symbol] = Counter()
+        elif symbol and (instruction := _INSTRUCTION.match(line)):
+            found[symbol][instruction[1]] += 1
+    for opcodes in found.values():
+        opcodes.pop("NOP", None)
+    return tuple(
+        SassFacts(symbol=name, opcodes=dict(opcodes)) for name, opcodes in found.items() if opcodes
+    )
+
+
+def _base(opcode: str) -> str:
+    return opcode.partition(".")[0]

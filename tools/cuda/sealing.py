@@ -1,0 +1,175 @@
+"""Sealing inputs and tagging outputs where they lie: our side of `native/seal.cu`, and the same
+in NumPy.
+"""
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from cuda_llm.tools.cuda.protocol import TAG_WORDS, SlotsCall
+from cuda_llm.tools.device.buffers import Array, Arrays
+
+_ROUNDS = 7
+_MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
+_KEY_STEPS = (0x9E3779B9, 0xBB67AE85)
+_LOW = np.uint64(0xFFFFFFFF)
+_HALF = np.uint64(32)
+
+Words = npt.NDArray[np.uint32]
+
+
+def philox(
+    first: npt.NDArray[np.uint64], slot: int, index: int, key: tuple[int, int]
+) -> npt.NDArray[np.uint32]:
+    """Four words for each 64-bit number in `first`, as rows."""
+    x, y = first & _LOW, first >> _HALF
+    z, w = np.full_like(first, slot), np.full_like(first, index)
+    k0, k1 = key
+    for _ in range(_ROUNDS):
+        product0, product1 = x * np.uint64(_MULTIPLIERS[0]), z * np.uint64(_MULTIPLIERS[1])
+        x, y, z, w = (
+            (product1 >> _HALF) ^ y ^ np.uint64(k0),
+            product1 & _LOW,
+            (product0 >> _HALF) ^ w ^ np.uint64(k1),
+            product0 & _LOW,
+        )
+        k0, k1 = (k0 + _KEY_STEPS[0]) & 0xFFFFFFFF, (k1 + _KEY_STEPS[1]) & 0xFFFFFFFF
+    return np.stack([x, y, z, w], axis=1).astype(np.uint32)
+
+
+def sealed_bytes(
+    contents: npt.NDArray[Any], slot: int, index: int, key: tuple[int, int]
+) -> npt.NDArray[np.uint8]:
+    """The bytes of `contents` sealed, or of what is sealed opened."""
+    plain = np.ascontiguousarray(contents).reshape(-1).view(np.uint8)
+    blocks = np.arange(-(-plain.size // 16), dtype=np.uint64)
+    stream = philox(blocks, slot, index, key).reshape(-1).view(np.uint8)
+    return plain ^ stream[: plain.size]
+
+
+def tag_of(contents: npt.NDArray[np.uint8], slot: int, index: int, key: tuple[int, int]) -> int:
+    """The keyed sum over at most 65,536 of the words."""
+    count = -(-contents.size // 4)
+    padded = np.zeros(count * 4, np.uint8)
+    padded[: contents.size] = contents
+    words = padded.view("<u4")
+    drawn = philox(np.arange(min(count, TAG_WORDS), dtype=np.uint64), slot, index, key)
+    r0, r1, r2, r3 = (drawn[:, column].astype(np.uint64) for column in range(4))
+    if count > TAG_WORDS:
+        places = [
+            (int(low) | int(high) << 32) * count >> 64 for low, high in zip(r0, r1, strict=True)
+        ]
+        words = words[np.array(places, dtype=np.int64)]
+    return int((words * (r2 | r3 << _HALF)).sum(dtype=np.uint64))
+
+
+_THREADS = 256
+_MOST_BLOCKS = 1024
+"""Of one launch, for all of its slots together."""
+_TAG_BLOCKS = TAG_WORDS // _THREADS // 4
+_TAG_BYTES = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class SealedColumn:
+    """One buffer of every slot."""
+
+    rows: Array
+    """Its bytes, a row a slot, however far the slots lie apart."""
+    index: int
+    """Of the buffer: its keystream starts from that and from the slot's number."""
+
+
+class Sealing(Protocol):
+    """Encrypts and tags bytes under a batch's key of 16 bytes."""
+
+    def seal(self, column: SealedColumn, slots: Sequence[int], contents: Array, key: bytes) -> None:
+        """Encrypt a row of contiguous bytes for each of `slots` into its place in the column."""
+        ...
+
+    def tags(self, columns: Sequence[SealedColumn], slots: Sequence[int], key: bytes) -> list[int]:
+        """Of each slot in turn, the tag of each of its buffers."""
+        ...
+
+
+class HostSealing:
+    """In NumPy, for memory of the host."""
+
+    def seal(self, column: SealedColumn, slots: Sequence[int], contents: Array, key: bytes) -> None:
+        """See `Sealing.seal`."""
+        words = sealing_key(key)
+        for slot, row in zip(slots, contents, strict=True):
+            column.rows[slot] = sealed_bytes(row, slot, column.index, words)
+
+    def tags(self, columns: Sequence[SealedColumn], slots: Sequence[int], key: bytes) -> list[int]:
+        """See `Sealing.tags`."""
+        words = tagging_key(key)
+        return [tag_of(one.rows[slot], slot, one.index, words) for slot in slots for one in columns]
+
+
+class GpuSealing:
+    """By kernels beside the runner's own, on the present CUDA device: one launch a buffer."""
+
+    def __init__(self, arrays: Arrays, cubin: Path) -> None:
+        """`arrays` are CuPy's."""
+        module = arrays.xp.RawModule(path=str(cubin))
+        self._arrays = arrays
+        self._seal = module.get_function("seal_slots")
+        self._tag = module.get_function("tag_slots")
+
+    def seal(self, column: SealedColumn, slots: Sequence[int], contents: Array, key: bytes) -> None:
+        """See `Sealing.seal`."""
+        call = _call(column, slots, sealing_key(key))
+        call.rows, call.row_stride = contents.data.ptr, call.bytes
+        most = -(-_MOST_BLOCKS // len(slots))
+        _launch(self._seal, call, min(most, _blocks(call.bytes, 16)))
+
+    def tags(self, columns: Sequence[SealedColumn], slots: Sequence[int], key: bytes) -> list[int]:
+        """See `Sealing.tags`."""
+        sums = self._arrays.xp.zeros(len(slots) * len(columns), dtype=np.uint64)
+        for number, column in enumerate(columns):
+            call = _call(column, slots, tagging_key(key))
+            call.rows = sums.data.ptr + _TAG_BYTES * number
+            call.row_stride = _TAG_BYTES * len(columns)
+            _launch(self._tag, call, min(_TAG_BLOCKS, _blocks(call.bytes, 4)))
+        return [int(one) for one in self._arrays.to_host(sums)]
+
+
+def sealing_key(key: bytes) -> tuple[int, int]:
+    """The first half of a batch's key."""
+    return int.from_bytes(key[0:4], "little"), int.from_bytes(key[4:8], "little")
+
+
+def tagging_key(key: bytes) -> tuple[int, int]:
+    """The second half."""
+    return int.from_bytes(key[8:12], "little"), int.from_bytes(key[12:16], "little")
+
+
+def _call(column: SealedColumn, slots: Sequence[int], key: tuple[int, int]) -> SlotsCall:
+    rows = column.rows
+    call = SlotsCall(
+        column=rows.data.ptr,
+        column_stride=rows.strides[0],
+        bytes=rows.shape[1],
+        index=column.index,
+        count=len(slots),
+    )
+    call.key[0], call.key[1] = key
+    call.slots[: len(slots)] = bytes(slots)
+    return call
+
+
+def _blocks(size_bytes: int, each: int) -> int:
+    """Enough for a thread to take `each` bytes."""
+    return max(1, -(-size_bytes // each // _THREADS))
+
+
+def _launch(kernel: Any, call: SlotsCall, blocks: int) -> None:
+    """CuPy passes a structure as an array of one element of its size."""
+    by_value = np.frombuffer(bytes(call), dtype=np.dtype((np.void, ctypes.sizeof(call))))
+    kernel((blocks, call.count, 1), (_THREADS, 1, 1), (by_value,))

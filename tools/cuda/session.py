@@ -1,0 +1,179 @@
+"""One candidate on a GPU: buffers placed, `solve` called."""
+
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from cuda_llm.hardware_profiles.hardware import Hardware
+from cuda_llm.outcomes import Verdict
+from cuda_llm.tools.cuda.call_log import CallLog
+from cuda_llm.tools.cuda.layout import SessionMemory, SlotLayout
+from cuda_llm.tools.cuda.memory import Memory
+from cuda_llm.tools.cuda.protocol import GpuCallFrame, SharedBy, Solve
+from cuda_llm.tools.cuda.runner import Frame, GpuRunner
+from cuda_llm.tools.cuda.sealing import Sealing
+from cuda_llm.tools.cuda.verdicts import CallContext, verdict_on_end
+from cuda_llm.tools.device import Argument, CallOptions, CallReport, Level
+from cuda_llm.tools.device.buffers import BufferSpec, PlacedBuffer
+from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.profiler.launch_log import launch_profiles
+from cuda_llm.tools.runner.protocol import ReplyFrame, put_arguments
+from cuda_llm.tools.runner.runner import do_nothing
+from cuda_llm.wording import describe
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadedRunner:
+    """A runner that has loaded the candidate, and where it sees the session's memory."""
+
+    runner: GpuRunner
+    memory: Memory
+    base: int
+
+
+LoadWhere = Callable[[Memory], Awaitable[LoadedRunner | Verdict]]
+"""Have the candidate loaded where it sees this memory."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionContext:
+    """What a session needs of its site."""
+
+    candidate: Compiled
+    hardware: Hardware
+    sealing: Sealing
+    load: LoadWhere
+    prepare: Callable[[Memory, SlotLayout], Awaitable[None]]
+    """Have as much memory to be had as a layout wants, instead of this."""
+    settle: Callable[[], Awaitable[None]]
+    """Wait until nothing of the site's own is under way beside what is timed."""
+    before_untimed: Callable[[], None]
+    """Called before a call that nobody times: something may be started beside it."""
+    notes: tuple[str, ...] = ()
+
+
+class GpuSession:
+    """A `Session`: one runner and its arena."""
+
+    def __init__(
+        self, context: SessionContext, reached: LoadedRunner, arena: SessionMemory
+    ) -> None:
+        self._context = context
+        self._loaded = reached
+        self._arena = arena
+        self._names = {kernel.symbol: kernel.kernel for kernel in context.candidate.kernels}
+        self._verdict: Verdict | None = None
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """The verdict that ended it; None while it can be used."""
+        return self._verdict
+
+    def place(self, buffers: Sequence[BufferSpec]) -> dict[str, PlacedBuffer]:
+        """See `Session.place`. New buffers hold what nobody has written for them."""
+        return self._arena.place(buffers)
+
+    async def call(
+        self, arguments: Sequence[Argument], options: CallOptions
+    ) -> CallReport | Verdict:
+        """See `Session.call`. After a verdict the runner is gone: every later call returns it."""
+        frame = GpuCallFrame()
+        self._describe(frame.solve, arguments, options)
+        self._context.before_untimed()
+        started = time.monotonic()
+        reply = await self._order(frame, options.limit_s)
+        wall_s = time.monotonic() - started
+        if not isinstance(reply, ReplyFrame):
+            return reply
+        log = with_kernel_names(self._loaded.runner.read_log(), self._names)
+        failure = (log.refused or log.out_of_memory) if log.launches == 0 else None
+        if failure is not None:
+            self._verdict = failure
+            return failure
+        return self._report(log, options, wall_s)
+
+    def _describe(self, solve: Solve, arguments: Sequence[Argument], options: CallOptions) -> None:
+        """How to call `solve` in slot 0 of the present layout."""
+        layout = self._arena.layout
+        put_arguments(solve, arguments, layout.offsets)
+        solve.device_to_host = options.device_to_host
+        solve.scratch_offset = layout.scratch
+        solve.scratch_bytes = layout.room(options.scratch_bytes)
+        solve.scratch_quota = layout.quota(options.scratch_bytes)
+        solve.scratch_seed = secrets.randbits(63)
+        solve.copied_bytes = self._copied_bytes()
+
+    def _copied_bytes(self) -> int:
+        by_host = self._arena.memory.shared_by is SharedBy.HOST
+        return self._arena.layout.copied_bytes if by_host else 0
+
+    async def _order(
+        self,
+        frame: Frame,
+        limit_s: float,
+        *,
+        spinning: bool = False,
+        in_graph: bool = False,
+        meanwhile: Callable[[], None] = do_nothing,
+    ) -> ReplyFrame | Verdict:
+        """The runner's answer, or the verdict that ends the session.
+
+        `in_graph`: nothing of ours is under way that would have to be waited for. `meanwhile`: see
+        `GpuRunner.order`.
+        """
+        if self._verdict is not None:
+            return self._verdict
+        if self._loaded.memory is not self._arena.memory:
+            reached = await self._context.load(self._arena.memory)
+            if not isinstance(reached, LoadedRunner):
+                self._verdict = reached
+                return reached
+            self._loaded = reached
+        if not in_graph:
+            self._arena.memory.finish()
+        runner = self._loaded.runner
+        outcome = await runner.order(frame, limit_s, spinning=spinning, meanwhile=meanwhile)
+        if isinstance(outcome, ReplyFrame):
+            return outcome
+        base = self._loaded.base
+        scene = CallContext(
+            log=runner.read_log(),
+            limit_s=limit_s,
+            arena=range(base, base + self._arena.memory.size_bytes),
+            names=self._names,
+            in_graph=in_graph,
+        )
+        self._verdict = verdict_on_end(outcome, scene)
+        return self._verdict
+
+    def _report(self, log: CallLog, options: CallOptions, wall_s: float) -> CallReport:
+        context = self._context
+        entries = log.entries if options.level is not Level.CHECK else ()
+        return CallReport(
+            wall_s=wall_s,
+            launches=launch_profiles(entries, context.candidate.kernels, context.hardware),
+            refused=log.refused,
+            notes=_notes(log, context.notes),
+        )
+
+
+def with_kernel_names(log: CallLog, names: Mapping[str, str]) -> CallLog:
+    """The log with a refused kernel's name as a person wrote it."""
+    refused = log.refused
+    if refused is None or refused.kernel not in names:
+        return log
+    return replace(log, refused=replace(refused, kernel=names[refused.kernel]))
+
+
+def _notes(log: CallLog, isolation: Sequence[str]) -> Mapping[str, str]:
+    notes = {"launches": str(log.launches)}
+    if log.launches == 0:
+        notes["no-launch"] = "`solve` returned without launching a kernel"
+    if log.out_of_memory is not None:
+        notes["out-of-memory"] = describe(log.out_of_memory)[0]
+    if not log.complete:
+        notes["launch-log"] = "not every launch could be told"
+    if isolation:
+        notes["isolation"] = "; ".join(isolation)
+    return notes

@@ -1,0 +1,137 @@
+"""A program of ours that calls `solve` once where a tool can look at it.
+
+Inputs are drawn by the driver, from the range that the task's first distribution names. Outputs
+are nobody's verdict here: correctness is judged elsewhere, with contents that no candidate can
+foresee.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from cuda_llm.errors import MissingError
+from cuda_llm.tasks.distribution import parse_distribution
+from cuda_llm.tasks.expressions import evaluate
+from cuda_llm.tasks.sizes import scalar_value, shape_of
+from cuda_llm.tasks.task import ArgumentRole, Task, TaskArgument, is_float
+from cuda_llm.tools.compiler.nvcc import Toolkit
+from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.native import build
+from cuda_llm.tools.sandbox.jail import SYSTEM
+
+_NATIVE = Path(__file__).parent / "native" / "driver"
+_TOOLS = Path(__file__).parent.parent
+_CALL = _TOOLS / "runner" / "native"
+_SANDBOX = _TOOLS / "sandbox" / "native"
+FLAGS = ("-std=c++20", "-O2", "-Wall", "-Wextra", "-Werror")
+
+_SPAN_BITS = {"int8": 7, "uint8": 8, "int16": 15, "uint16": 16, "bool": 1}
+"""Of a whole number's range, where that is less than 31."""
+
+
+def driver_program() -> Path:
+    """Path of the driver, built at first use. Raises MissingError without g++."""
+    confining = [_SANDBOX / part for part in ("landlock.c", "limits.c")]
+    sources = [*sorted(_NATIVE.glob("*.cpp")), _CALL / "call.cpp", *confining]
+    includes = [f"-I{folder}" for folder in (_NATIVE, _CALL, _SANDBOX)]
+    return build("driver", sources, [*FLAGS, *includes, "-ldl"], [_NATIVE, _CALL, _SANDBOX])
+
+
+def runtime_library(toolkit: Toolkit) -> Path:
+    """The real CUDA runtime, which a candidate is bound to here. Raises MissingError."""
+    for folder in ("lib64", "lib"):
+        for path in sorted((toolkit.root / folder).glob("libcudart.so.*")):
+            return path.resolve()
+    raise MissingError(
+        f"libcudart is missing beside nvcc {toolkit.version}",
+        "install the CUDA runtime: pip install 'cuda-llm[toolkit]'",
+    )
+
+
+def driver_command(
+    toolkit: Toolkit,
+    task: Task,
+    compiled: Compiled,
+    dims: Mapping[str, int],
+    *,
+    seed: int,
+    confined: bool,
+    warm_ups: int = 0,
+) -> list[str]:
+    """Argument vector that calls `solve` at one size: `warm_ups` times unseen, then once.
+
+    `confined` keeps files from it; leave it out for kernels of your own alone. Raises MissingError
+    where the toolkit lacks a runtime, TaskError on dims that fit no shape.
+    """
+    arguments = [argument_word(argument, dims) for argument in task.arguments]
+    return program_words(
+        toolkit, compiled.library, arguments, seed=seed, warm_ups=warm_ups, confined=confined
+    )
+
+
+def program_words(
+    toolkit: Toolkit,
+    library: Path,
+    arguments: Sequence[str],
+    *,
+    seed: int,
+    warm_ups: int,
+    confined: bool,
+) -> list[str]:
+    """The same for any library with a `solve`, its arguments as `native/driver.cpp` reads them."""
+    return [
+        str(driver_program()),
+        *(view_words(toolkit, library) if confined else ["--"]),
+        str(runtime_library(toolkit)),
+        str(library),
+        str(seed),
+        str(warm_ups),
+        *arguments,
+    ]
+
+
+def view_words(toolkit: Toolkit, library: Path) -> list[str]:
+    """What the driver may open once it loads the candidate, besides $TMPDIR.
+
+    The tools' own parts in it read theirs, which lie with the system or the toolkit.
+    """
+    readable = [*map(Path, (*SYSTEM, "/proc", "/sys", "/opt/nvidia")), toolkit.root, library]
+    devices = [path for path in sorted(Path("/dev").glob("nvidia*")) if path.is_char_device()]
+    words = [("--ro", path) for path in readable] + [("--dev", path) for path in devices]
+    words.append(("--rw", Path("/dev/null")))
+    told = dict.fromkeys((option, str(path)) for option, path in words if path.exists())
+    return [*(word for pair in told for word in pair), "--"]
+
+
+def argument_word(argument: TaskArgument, dims: Mapping[str, int]) -> str:
+    """One argument as `native/driver.cpp` reads it."""
+    if argument.role == ArgumentRole.SCALAR:
+        value = scalar_value(argument, dims)
+        if not is_float(argument.dtype):
+            return f"int:{value}"
+        return f"{'double' if argument.dtype == 'float64' else 'float'}:{value!r}"
+    count = math.prod(shape_of(argument, dims))
+    if argument.role == ArgumentRole.OUT:
+        return f"out:{count * item_bytes(argument.dtype)}"
+    low, high = _range(argument, dims)
+    return f"in:{argument.dtype}:{count}:{low!r}:{high!r}"
+
+
+def item_bytes(dtype: str) -> int:
+    """Size of one element: all but `bool` end with their bits."""
+    return 1 if dtype == "bool" else int(dtype.lstrip("abcdefghijklmnopqrstuvwxyz")) // 8
+
+
+def _range(argument: TaskArgument, dims: Mapping[str, int]) -> tuple[float, float]:
+    """Half-open range of an input's contents."""
+    if is_float(argument.dtype):
+        return -1.0, 1.0
+    drawn = parse_distribution(argument.distributions[0])
+    match drawn.name:
+        case "ints" | "sorted_ints":
+            low, high = (float(evaluate(text, dims)) for text in drawn.arguments)
+            return low, high
+        case "bins":
+            return 0.0, float(evaluate(drawn.arguments[0], dims))
+        case _:
+            return 0.0, float(1 << _SPAN_BITS.get(argument.dtype, 31))

@@ -1,0 +1,194 @@
+"""One candidate on a GPU, timed: calls captured, put together in batches, clocked from outside."""
+
+import time
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from cuda_llm.outcomes import InfraFailed, Verdict
+from cuda_llm.tools.cuda.protocol import (
+    MAX_STEPS,
+    Armed,
+    ArmFlag,
+    ArmFrame,
+    Captured,
+    CaptureFrame,
+    GoFrame,
+)
+from cuda_llm.tools.cuda.sealing import SealedColumn
+from cuda_llm.tools.cuda.session import GpuSession
+from cuda_llm.tools.device import SCRATCH_BYTES, Argument, Batch, CallOptions, TimeClass
+from cuda_llm.tools.device.buffers import Array, BufferSpec, Role, Slots
+from cuda_llm.tools.runner.protocol import ReplyFrame
+from cuda_llm.tools.runner.runner import do_nothing
+
+_ARM_LIMIT_S = 20.0
+_CAPTURE_LIMIT_S = 10.0
+"""For capturing; the call that goes before it has its own limit."""
+
+
+class GpuTimedSession(GpuSession):
+    """A `TimedSession`."""
+
+    was_timed: bool = False
+    """Whether slots were ever laid out in it."""
+    _class: TimeClass | None = None
+    """Of the present layout's calls; None: they are not captured."""
+    not_stepwise: str = ""
+    _batch: Batch | None = None
+    _tags: tuple[int, ...] = ()
+
+    async def place_slots(
+        self, buffers: Sequence[BufferSpec], count: int, *, scratch_bytes: int = SCRATCH_BYTES
+    ) -> Slots:
+        """See `TimedSession.place_slots`."""
+        self.was_timed = True
+        self._batch = self._class = None
+        wanted = self._arena.laid_out(buffers, count, scratch_bytes)
+        await self._context.prepare(self._arena.memory, wanted)
+        return self._arena.place_slots(buffers, count, scratch_bytes)
+
+    async def capture(
+        self, arguments: Sequence[Argument], options: CallOptions
+    ) -> TimeClass | Verdict:
+        """See `TimedSession.capture`."""
+        await self._context.settle()
+        layout = self._arena.layout
+        frame = CaptureFrame(slot_stride=layout.stride, slots=layout.slots)
+        self._describe(frame.solve, arguments, options)
+        reply = await self._order(frame, options.limit_s + _CAPTURE_LIMIT_S)
+        if not isinstance(reply, ReplyFrame):
+            return reply
+        by_host = reply.number == Captured.HOST_INCLUSIVE
+        self._class = TimeClass.HOST_INCLUSIVE if by_host else TimeClass.DEVICE
+        return self._class
+
+    def seal(self, slots: Sequence[int], key: bytes, contents: Mapping[str, Array]) -> None:
+        """See `TimedSession.seal`. Raises ValueError for contents that are not these inputs."""
+        layout = self._arena.layout
+        if not all(0 <= slot < layout.slots for slot in slots):
+            raise ValueError(f"there are {layout.slots} slots")
+        for index, (name, span) in enumerate(layout.spans.items()):
+            if name not in layout.sealed:
+                continue
+            plain = self._arena.memory.arrays.xp.ascontiguousarray(contents[name])
+            if plain.dtype != span.spec.dtype or plain.nbytes != len(slots) * span.spec.nbytes:
+                raise ValueError(f"{name} is {span.spec.dtype} {span.spec.shape}")
+            rows = plain.reshape(-1).view("uint8").reshape(len(slots), -1)
+            column = SealedColumn(rows=self._arena.sealed(name), index=index)
+            self._context.sealing.seal(column, slots, rows, key)
+
+    async def arm(self, batch: Batch) -> Verdict | None:
+        """See `TimedSession.arm`. Raises ValueError for a batch that cannot be."""
+        if not 0 < len(batch.order) <= MAX_STEPS or len(set(batch.order)) < len(batch.order):
+            raise ValueError("a batch has 1 to 256 steps, and no slot twice")
+        if batch.solve and self._class is None and self.verdict is None:
+            raise ValueError("nothing of this layout has been captured")
+        if batch.keys and len(batch.keys) != len(batch.order):
+            raise ValueError("a batch has one key, or one for each step")
+        self._batch = None
+        self.not_stepwise = ""
+        await self._context.settle()
+        reply = await self._order(self._arm_frame(batch), _ARM_LIMIT_S)
+        if not isinstance(reply, ReplyFrame):
+            return reply
+        if reply.number == Armed.NOT_STEPWISE:
+            self.not_stepwise = f"the GPU cannot be shown memory of this host ({reply.text})"
+            return InfraFailed(component="device", detail=self.not_stepwise)
+        self._batch = batch
+        return None
+
+    async def go(self, limit_s: float) -> float | Verdict:
+        """See `TimedSession.go`. Raises ValueError where nothing is armed."""
+        if self._batch is None:
+            raise ValueError("no batch is armed")
+        outputs, keys = len(self._outputs()), self._batch.keys
+        count = len(self._batch.order) * outputs
+        runner = self._loaded.runner
+        runner.clear_tags(count)
+        self._arena.memory.finish()
+        told: list[int] = []
+        release_keys = (
+            partial(runner.release_keys, keys, outputs, told, limit_s) if keys else do_nothing
+        )
+        frame = GoFrame()
+        started = time.perf_counter()
+        reply = await self._order(
+            frame, limit_s, spinning=True, in_graph=True, meanwhile=release_keys
+        )
+        if not isinstance(reply, ReplyFrame):
+            return reply
+        # What was told before the next inputs were opened counts, whatever is there by now.
+        self._tags = (*told, *runner.read_tags(count)[len(told) :])
+        return time.perf_counter() - started
+
+    @property
+    def tags(self) -> tuple[int, ...]:
+        """Of the last batch: of each output, step by step."""
+        return self._tags
+
+    def find_late_write(self) -> str | None:
+        """See `TimedSession.find_late_write`. Raises ValueError where no batch has run."""
+        if self._batch is None:
+            raise ValueError("no batch has run")
+        outputs, batch = self._outputs(), self._batch
+        columns = [
+            SealedColumn(rows=self._arena.output(name), index=index) for index, name in outputs
+        ]
+        taken = partial(self._context.sealing.tags, columns)
+        if batch.keys:
+            each = zip(batch.order, batch.keys, strict=True)
+            now = [tag for slot, key in each for tag in taken([slot], key)]
+        else:
+            now = taken(batch.order, batch.key)
+        names = [name for _, name in outputs] * len(batch.order)
+        return next(
+            (
+                name
+                for name, then, since in zip(names, self._tags, now, strict=True)
+                if then != since
+            ),
+            None,
+        )
+
+    def _outputs(self) -> list[tuple[int, str]]:
+        spans = self._arena.layout.spans.items()
+        return [
+            (index, name)
+            for index, (name, span) in enumerate(spans)
+            if span.spec.role is not Role.IN
+        ]
+
+    def _arm_frame(self, batch: Batch) -> ArmFrame:
+        layout = self._arena.layout
+        frame = ArmFrame(
+            steps=len(batch.order),
+            flags=self._flags(batch),
+            slot_stride=layout.stride,
+            tag_offset=layout.tags,
+            copied_bytes=self._copied_bytes(),
+            input_count=len(layout.sealed),
+            output_count=len(self._outputs()),
+        )
+        for step, slot in enumerate(batch.order):
+            frame.order[step] = slot
+        for word in range(4):
+            frame.key[word] = int.from_bytes(batch.key[4 * word : 4 * word + 4], "little")
+        indices = {name: index for index, name in enumerate(layout.spans)}
+        for number, (name, sealed) in enumerate(layout.sealed.items()):
+            span, region = layout.spans[name], frame.inputs[number]
+            region.offset, region.sealed_offset = span.begin, sealed
+            region.bytes, region.index = span.spec.nbytes, indices[name]
+        for number, (index, name) in enumerate(self._outputs()):
+            span, tagged = layout.spans[name], frame.outputs[number]
+            tagged.offset, tagged.bytes, tagged.index = span.begin, span.spec.nbytes, index
+        return frame
+
+    def _flags(self, batch: Batch) -> int:
+        flags = ArmFlag.FLUSH if batch.flush else ArmFlag(0)
+        if batch.keys:
+            flags |= ArmFlag.STEPWISE
+        if batch.solve:
+            flags |= ArmFlag.SOLVE
+        if self._class is TimeClass.HOST_INCLUSIVE:
+            flags |= ArmFlag.HOST
+        return int(flags)

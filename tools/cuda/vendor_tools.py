@@ -1,0 +1,212 @@
+"""The vendor's tools: where they are, and how one runs on an untrusted program, confined as far
+as it works.
+
+Profilers speak to the program they watch over sockets and inject code into it, so the system call
+filters of the compiler's jail and of the runner would stop them. What is left: namespaces without a
+network or any process of ours, Landlock in the driver from before it loads the candidate, nothing
+inherited, and an end by the clock that nothing survives.
+"""
+
+import asyncio
+import ctypes
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cuda_llm.errors import InfrastructureError
+from cuda_llm.tools.compiler.compile import compile_candidate
+from cuda_llm.tools.compiler.nvcc import Toolkit
+from cuda_llm.tools.compiler.workspace import private_folder
+from cuda_llm.tools.cuda.solve_driver import program_words
+from cuda_llm.tools.device.candidate import Compiled, CompileRequest
+from cuda_llm.tools.sandbox.isolation import other_gpus
+from cuda_llm.tools.sandbox.jail import capture, enclosing_program, end_jail
+
+_ELSEWHERE = {
+    "ncu": ("/opt/nvidia/nsight-compute/*/ncu",),
+    "compute-sanitizer": (),
+    "cuobjdump": (),
+    "nvdisasm": (),
+}
+_MENDS = {
+    "ncu": "install Nsight Compute (package cuda-nsight-compute-*) and put ncu on PATH",
+    "compute-sanitizer": "install it (package cuda-sanitizer-*) and put it on PATH",
+    "cuobjdump": "install it (package cuda-cuobjdump-*) and put it on PATH",
+    "nvdisasm": "install it (package cuda-nvdisasm-*) and put it on PATH",
+}
+
+
+def find_tool(name: str, toolkit: Toolkit) -> Path | None:
+    """One of the tools above: of CUDA_HOME, PATH, the toolkit, or its usual place.
+
+    Links and wrappers are kept as they are: some of the tools look for their parts beside them.
+    """
+    for path in _candidates(name, toolkit):
+        if path.is_file() and os.access(path, os.X_OK):
+            return path.absolute()
+    return None
+
+
+def missing_note(name: str, for_what: str) -> str:
+    """What to tell a person who lacks a tool."""
+    return f"no {for_what}: {name} is not installed; {_MENDS[name]}"
+
+
+def _candidates(name: str, toolkit: Toolkit) -> Iterator[Path]:
+    for variable in ("CUDA_HOME", "CUDA_PATH"):
+        if os.environ.get(variable):
+            yield Path(os.environ[variable], "bin", name)
+    on_path = shutil.which(name)
+    if on_path:
+        yield Path(on_path)
+    yield toolkit.root / "bin" / name
+    for pattern in _ELSEWHERE[name]:
+        yield from sorted(Path("/").glob(pattern.lstrip("/")), reverse=True)
+
+
+OWN_SPACES = 15
+"""Process, network and IPC namespaces and a /proc to match, as `sandbox.h` numbers them."""
+OUTPUT_BYTES = 4 << 20
+_LANDLOCK_CREATE_RULESET = 444
+
+_PASSED_ON = ("LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
+"""Where the driver lies, and which GPU is meant: without them some machines have none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolRun:
+    """What became of one command. It has no process left where it had a process namespace."""
+
+    exit_code: int | None
+    """None where it was ended by the clock."""
+    output: str
+    """Both streams, in the order of writing, bounded."""
+    missing: tuple[str, ...] = ()
+    """What of the confinement this machine does not grant, each fit for a person."""
+
+    @property
+    def timed_out(self) -> bool:
+        """Whether the clock ended it."""
+        return self.exit_code is None
+
+
+async def run_untrusted(
+    command: Sequence[str],
+    folder: Path,
+    *,
+    wall_s: float,
+    environment: Mapping[str, str] | None = None,
+) -> ToolRun:
+    """Run `command` in `folder`, which is its HOME and TMPDIR; when this ends, so has it.
+
+    Raises InfrastructureError where it cannot be started, MissingError without g++.
+    """
+    report_in, report_out = os.pipe()
+    hidden = ":".join(other_gpus(os.environ.get("CUDA_VISIBLE_DEVICES", "")))
+    words = [str(os.getpid()), str(OWN_SPACES), str(report_out), hidden, *command]
+    try:
+        process = await asyncio.create_subprocess_exec(
+            str(enclosing_program()),
+            *words,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            cwd=folder,
+            env=_environment(folder, environment or {}),
+            pass_fds=(report_out,),
+            start_new_session=True,
+        )
+    except OSError as error:
+        os.close(report_in)
+        raise InfrastructureError("counters", f"{command[0]} does not start: {error}") from error
+    finally:
+        os.close(report_out)
+    captured = asyncio.create_task(capture(process.stdout, OUTPUT_BYTES))
+    timed_out = False
+    try:
+        async with asyncio.timeout(wall_s):
+            await asyncio.shield(captured)
+            await process.wait()
+    except TimeoutError:
+        timed_out = True
+    finally:
+        await asyncio.shield(end_jail(process))
+        with os.fdopen(report_in, "rb") as report:
+            reached = report.read(1)
+    return ToolRun(
+        exit_code=None if timed_out else process.returncode,
+        output=(await captured).text,
+        missing=_missing(reached),
+    )
+
+
+def has_landlock() -> bool:
+    """Whether this kernel can keep files from a process."""
+    return bool(ctypes.CDLL(None).syscall(_LANDLOCK_CREATE_RULESET, None, 0, 1) > 0)
+
+
+def _missing(reached: bytes) -> tuple[str, ...]:
+    lacking = []
+    if not reached or reached[0] != OWN_SPACES:
+        lacking.append("namespaces of their own")
+    if not has_landlock():
+        lacking.append("Landlock: they could read and write this user's files")
+    return tuple(lacking)
+
+
+def _environment(folder: Path, more: Mapping[str, str]) -> dict[str, str]:
+    passed = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+    own = {"PATH": "/usr/bin:/bin", "HOME": str(folder), "TMPDIR": str(folder), "LANG": "C"}
+    return own | passed | dict(more)
+
+
+NO_FENCE = "Landlock, with which {} does not work here: files are protected by the user's rights"
+
+_SOURCE = """__global__ void write(float* out)
+{
+    out[threadIdx.x] = 1.0f;
+}
+
+extern "C" void solve(float* out)
+{
+    write<<<1, 32>>>(out);
+}
+"""
+
+_known: dict[tuple[Path, str], bool] = {}
+"""By tool and target, for as long as this process lives."""
+
+
+async def works_confined(
+    tool: Path,
+    options: Sequence[str],
+    is_right: Callable[[ToolRun], bool],
+    toolkit: Toolkit,
+    target: str,
+    *,
+    wall_s: float,
+) -> bool:
+    """Whether to confine what `tool` watches: always, unless only the unconfined kernel works.
+
+    `is_right` tells of a run of the tool on a kernel without fault whether it did its work. Raises
+    MissingError without nvcc, g++ or a writable cache.
+    """
+    key = (tool, target)
+    if key not in _known:
+        request = CompileRequest(source=_SOURCE, name="trial.cu", target=target)
+        compiled = await compile_candidate(request)
+        if not isinstance(compiled, Compiled):
+            return True
+
+        async def tried(confined: bool) -> bool:
+            words = program_words(
+                toolkit, compiled.library, ["out:128"], seed=1, warm_ups=0, confined=confined
+            )
+            with private_folder() as folder:
+                run = await run_untrusted([str(tool), *options, *words], folder, wall_s=wall_s)
+            return is_right(run)
+
+        _known[key] = await tried(confined=True) or not await tried(confined=False)
+    return _known[key]

@@ -1,1 +1,0 @@
-"""Which GPUs this machine has, and how they agree with what we know of them."""

@@ -1,0 +1,53 @@
+"""What goes into the compiler, and what comes out for a device to open."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cuda_llm.failures import Diagnostic
+from cuda_llm.profile import KernelResources
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompileLimits:
+    """What one compilation may use."""
+
+    wall_s: float = 60.0
+    cpu_s: float = 60.0
+    memory_bytes: int = 4 << 30
+    output_bytes: int = 64 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompileRequest:
+    """One .cu file and how to build it."""
+
+    source: str
+    name: str = "kernel.cu"
+    """File name as the user knows it; diagnostics and spots are named by it."""
+    target: str = "sm_86"
+    prelude: str = ""
+    """Declaration of `solve`, included before the source so that a wrong signature is an error."""
+    flags: tuple[str, ...] = ()
+    defines: Mapping[str, str] = field(default_factory=dict)
+    include_dirs: tuple[Path, ...] = ()
+    """Read-only directories the task offers to candidates (header libraries)."""
+    limits: CompileLimits = CompileLimits()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compiled:
+    """A candidate that compiled and whose .so passed the audit. Files live in the cache."""
+
+    key: str
+    """Hash of source, flags, target and nvcc version: the artefact's name in the cache."""
+    name: str
+    source: str
+    target: str
+    library: Path
+    """The .so exporting `solve` alone, bound to our libcudart."""
+    ptx: Path
+    kernels: tuple[KernelResources, ...]
+    warnings: tuple[Diagnostic, ...] = ()
+    compile_s: float = 0.0
+    cached: bool = False

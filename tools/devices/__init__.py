@@ -1,1 +1,0 @@
-"""Devices that execute a compiled candidate behind one protocol."""

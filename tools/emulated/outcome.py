@@ -1,0 +1,151 @@
+"""What became of a call on the emulated device: its report, or the verdict on what went wrong."""
+
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from cuda_llm.failures import PolicyViolation, TimedOut
+from cuda_llm.hardware_profiles.hardware import Hardware
+from cuda_llm.outcomes import HostCrashed, InfraFailed, Quarantined, Verdict
+from cuda_llm.tools.device import CallReport
+from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.emulator.counters import LaunchCounters
+from cuda_llm.tools.emulator.report import CallRecord
+from cuda_llm.tools.emulator.tables import KernelTable, Translated
+from cuda_llm.tools.profiler.explain_modelled import copies_profile, explain_call
+from cuda_llm.tools.runner.protocol import Reply, ReplyFrame
+from cuda_llm.tools.runner.runner import Ended, UnexpectedReply
+from cuda_llm.wording import describe
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadedCandidate:
+    """A candidate, its kernels as the emulated device runs them, and the GPU it stands for."""
+
+    candidate: Compiled
+    translated: Translated
+    hardware: Hardware
+
+    def named_tables(self) -> tuple[KernelTable, ...]:
+        """The kernels' tables under the names a person gave them."""
+        names = {kernel.symbol: kernel.kernel for kernel in self.candidate.kernels}
+        return tuple(
+            replace(table, symbol=names.get(table.symbol, table.symbol))
+            for table in self.translated.kernels
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmulatedCallReport(CallReport):
+    """A call, and what was counted of it."""
+
+    accounts: tuple[LaunchCounters, ...] = ()
+    """One a launch: the evidence for `launches`. Empty at level `check`."""
+
+
+def call_report(record: CallRecord, loaded: LoadedCandidate, wall_s: float) -> CallReport | Verdict:
+    """The report of a call, or the verdict on what went wrong without the candidate minding."""
+    if record.fault is not None:
+        return record.fault
+    if record.refused is not None and record.launches == 0:
+        return record.refused
+    if record.out_of_memory is not None and record.launches == 0:
+        return record.out_of_memory
+    if not record.accounts:
+        return CallReport(
+            wall_s=wall_s, refused=record.refused, output=record.output, notes=_notes(record)
+        )
+    if not record.complete:
+        return Quarantined(
+            reason=f"{record.launches:,} launches are more than can be counted: "
+            "how long they take is not known"
+        )
+    copies = copies_profile(record.copies, record.copied_bytes, record.host_bytes, loaded.hardware)
+    explained = explain_call(
+        record.accounts, loaded.translated.kernels, loaded.candidate.kernels, loaded.hardware
+    )
+    return EmulatedCallReport(
+        wall_s=wall_s,
+        time_us=explained.time_us + sum(one.time_us for one in copies),
+        launches=(*explained.launches, *copies),
+        bottlenecks=explained.bottlenecks,
+        accounts=record.accounts,
+        refused=record.refused,
+        output=record.output,
+        notes=_notes(record),
+    )
+
+
+def _notes(record: CallRecord) -> Mapping[str, str]:
+    notes = {"launches": str(record.launches)}
+    if record.launches == 0:
+        notes["no-launch"] = "`solve` returned without launching a kernel"
+    if record.out_of_memory is not None:
+        notes["out-of-memory"] = describe(record.out_of_memory)[0]
+    return notes
+
+
+_FORGED = PolicyViolation(
+    rule="runner-protocol", detail="the host part wrote to a descriptor that is not its own"
+)
+
+
+def verdict_on_end(
+    outcome: Ended | UnexpectedReply, record: CallRecord | InfraFailed, limit_s: float
+) -> Verdict:
+    """The verdict on a runner that has ended, and on the report it left."""
+    if isinstance(outcome, UnexpectedReply):
+        return _FORGED
+    if isinstance(record, CallRecord):
+        if record.fault is not None:
+            return _fault(record, record.fault, limit_s)
+        if record.running:
+            return _in_kernel(outcome, record, limit_s)
+        if record.out_of_memory is not None and not outcome.expired:
+            return record.out_of_memory
+    if outcome.final_reply is not None and outcome.final_reply.is_last:
+        return _on_final_reply(outcome.final_reply)
+    if outcome.expired:
+        return TimedOut(stage="host", limit_s=limit_s)
+    if outcome.status >= 0:
+        return HostCrashed(signal="exit", status=outcome.status)
+    return HostCrashed(signal=_signal_name(-outcome.status), killed=True)
+
+
+def _fault(record: CallRecord, fault: Verdict, limit_s: float) -> Verdict:
+    if isinstance(fault, TimedOut):
+        return replace(fault, limit_s=limit_s)
+    # Using the pointer of an allocation that was refused is not where things went wrong.
+    if record.out_of_memory is not None and not isinstance(fault, InfraFailed):
+        return record.out_of_memory
+    return fault
+
+
+def _in_kernel(outcome: Ended, record: CallRecord, limit_s: float) -> Verdict:
+    if outcome.expired:
+        return TimedOut(
+            stage="kernel", limit_s=limit_s, kernel=record.running, spot=record.running_at
+        )
+    words = outcome.final_reply
+    how = f"signal {words.number}" if words is not None else f"status {outcome.status}"
+    return InfraFailed(
+        component="device", detail=f"the emulated device died in {record.running}: {how}"
+    )
+
+
+def _on_final_reply(words: ReplyFrame) -> Verdict:
+    if words.reply == Reply.BROKEN:
+        return InfraFailed(component="runner", detail=words.text)
+    if words.reply == Reply.DENIED:
+        name = words.text or f"number {words.number}"
+        return PolicyViolation(rule="syscall", detail=f"the host part calls {name}")
+    name = _signal_name(words.number)
+    touched = words.address if name in {"SIGSEGV", "SIGBUS"} else None
+    return HostCrashed(signal=name, address=touched)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -1,0 +1,165 @@
+"""One candidate on the emulated device: its kernels, its buffers in shared memory, its calls."""
+
+import asyncio
+import hashlib
+import os
+import time
+import weakref
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from cuda_llm.outcomes import InfraFailed, Verdict
+from cuda_llm.tools.device import Argument, CallOptions, CallReport, Level
+from cuda_llm.tools.device.buffers import BufferSpec, PlacedBuffer, Role
+from cuda_llm.tools.emulated.outcome import LoadedCandidate, call_report, verdict_on_end
+from cuda_llm.tools.emulator.report import CallRecord, read_report
+from cuda_llm.tools.runner.child import SharedMemory
+from cuda_llm.tools.runner.protocol import MAX_BUFFERS, CallFrame, ReplyFrame, put_arguments
+from cuda_llm.tools.runner.runner import Runner
+
+_slots: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = (
+    weakref.WeakKeyDictionary()
+)
+
+
+def core_slot() -> asyncio.Semaphore:
+    """Hold it while a runner computes: there are as many as this process may use cores.
+
+    Calls hold slots, not sessions: whoever holds one session may wait for another without end.
+    """
+    loop = asyncio.get_running_loop()
+    if loop not in _slots:
+        _slots[loop] = asyncio.Semaphore(len(os.sched_getaffinity(0)))
+    return _slots[loop]
+
+
+ARENA_BYTES = 16 << 30
+"""Virtual; only pages that are written exist."""
+GUARD_BYTES = 4096
+_PAGE_BYTES = 4096
+_ALIGNMENT = 256
+
+
+class ArenaLayout:
+    """Where the buffers of the present calls lie in an arena."""
+
+    def __init__(self, arena: SharedMemory) -> None:
+        self._arena = arena
+        self._end = 0
+        self.specs: tuple[BufferSpec, ...] = ()
+        self.offsets: Mapping[str, int] = {}
+
+    def place(self, buffers: Sequence[BufferSpec]) -> dict[str, PlacedBuffer]:
+        """Lay the buffers out anew, each 256-byte aligned between two guards.
+
+        Everything that lay there before is gone; new buffers and guards are zero. Raises ValueError
+        where two buffers share a name, or where all together are larger than the arena.
+        """
+        self._arena.discard(0, self._end)
+        offsets: dict[str, int] = {}
+        placed: dict[str, PlacedBuffer] = {}
+        cursor = _PAGE_BYTES
+        for spec in buffers:
+            if spec.name in placed:
+                raise ValueError(f"two buffers are called {spec.name}")
+            begin = _round_up(cursor + GUARD_BYTES, _ALIGNMENT)
+            end = begin + spec.nbytes
+            after = _round_up(end + GUARD_BYTES, _PAGE_BYTES)
+            if after > self._arena.size:
+                raise ValueError(f"{spec.name} does not fit into {self._arena.size} bytes")
+            offsets[spec.name] = begin
+            placed[spec.name] = PlacedBuffer(
+                spec=spec,
+                data=self._bytes(begin, end).view(spec.dtype).reshape(spec.shape),
+                guard_before=self._bytes(cursor, begin),
+                guard_after=self._bytes(end, after),
+            )
+            cursor = after
+        self.specs, self.offsets, self._end = tuple(buffers), offsets, cursor
+        return placed
+
+    def _bytes(self, begin: int, end: int) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
+        return np.frombuffer(self._arena.map, np.uint8, end - begin, begin)
+
+
+def _round_up(value: int, unit: int) -> int:
+    return -(-value // unit) * unit
+
+
+_LEVELS = {Level.CHECK: 0, Level.ACCOUNT: 1, Level.FULL: 2}
+_ROLES = {Role.IN: 0, Role.OUT: 1, Role.INOUT: 2}
+_BACK_EDGES_PER_S = 200_000_000
+"""More than any machine emulates: the clock decides what is endless, not this."""
+
+
+class EmulatedSession:
+    """A `Session`: one runner, its arena and its report."""
+
+    def __init__(
+        self, loaded: LoadedCandidate, runner: Runner, arena: SharedMemory, report: SharedMemory
+    ) -> None:
+        self._loaded = loaded
+        self._tables = loaded.named_tables()
+        self._runner = runner
+        self._report = report
+        self._layout = ArenaLayout(arena)
+        self._sequence = 0
+        # The same for the same code, so that times repeat; nothing a kernel could know of itself.
+        digest = hashlib.blake2b(loaded.candidate.key.encode(), digest_size=4).digest()
+        self._sample_seed = int.from_bytes(digest, "little") | 1
+        self._over: Verdict | None = None
+
+    def place(self, buffers: Sequence[BufferSpec]) -> dict[str, PlacedBuffer]:
+        """See `Session.place`. New buffers and guards are zero."""
+        if len(buffers) > MAX_BUFFERS:
+            raise ValueError(f"more than {MAX_BUFFERS} buffers")
+        return self._layout.place(buffers)
+
+    async def call(
+        self, arguments: Sequence[Argument], options: CallOptions
+    ) -> CallReport | Verdict:
+        """See `Session.call`. After a verdict the runner is gone: every later call returns it."""
+        if self._over is not None:
+            return self._over
+        frame = self._frame(arguments, options)
+        async with core_slot():
+            started = time.monotonic()
+            outcome = await self._runner.exchange(frame, options.limit_s)
+            wall_s = time.monotonic() - started
+        record = self._read_report()
+        if not isinstance(outcome, ReplyFrame):
+            self._over = verdict_on_end(outcome, record, options.limit_s)
+            return self._over
+        if isinstance(record, InfraFailed):
+            self._over = record
+            return record
+        report = call_report(record, self._loaded, wall_s)
+        if not isinstance(report, CallReport):
+            self._over = report
+        return report
+
+    def _frame(self, arguments: Sequence[Argument], options: CallOptions) -> CallFrame:
+        self._sequence += 1
+        frame = CallFrame(
+            sequence=self._sequence,
+            level=_LEVELS[options.level],
+            schedule_seed=options.schedule_seed,
+            scratch_bytes=options.scratch_bytes,
+            fuel=max(1, round(options.limit_s * _BACK_EDGES_PER_S)),
+            device_to_host=options.device_to_host,
+            sample_seed=self._sample_seed,
+            buffer_count=len(self._layout.specs),
+        )
+        put_arguments(frame, arguments, self._layout.offsets)
+        for index, spec in enumerate(self._layout.specs):
+            buffer = frame.buffers[index]
+            buffer.offset = self._layout.offsets[spec.name]
+            buffer.bytes = spec.nbytes
+            buffer.role = _ROLES[spec.role]
+            buffer.index = index
+        return frame
+
+    def _read_report(self) -> CallRecord | InfraFailed:
+        names = [spec.name for spec in self._layout.specs]
+        return read_report(memoryview(self._report.map), self._tables, names)

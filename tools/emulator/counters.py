@@ -1,0 +1,58 @@
+"""What one launch did, counted. Every figure here was counted by the emulated device."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class SiteCounters:
+    """Counters of one memory instruction, already scaled from the sample to the whole grid."""
+
+    requests: float = 0.0
+    """Warp-level executions."""
+    lanes: float = 0.0
+    """Active lanes, summed over requests."""
+    sectors: float = 0.0
+    """Distinct 32-byte sectors per request, summed (global, local, const)."""
+    wavefronts: float = 0.0
+    """Shared-memory passes: the most distinct words any bank has to serve, summed."""
+    ideal_wavefronts: float = 0.0
+    """The passes the same bytes would need without conflicts."""
+    worst_ways: int = 0
+    """Largest bank conflict of any single request (1 = none)."""
+    l2_sectors: float = 0.0
+    """Sectors that an ideal per-block L1 would still ask L2 for."""
+    dram_sectors: float = 0.0
+    """Sectors nobody touched before in this launch, or in the same wave of blocks where the
+    launch's footprint exceeds L2: DRAM traffic."""
+    serial: float = 0.0
+    """Atomics: the most lanes of a request on one address, summed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaunchCounters:
+    """One kernel launch. Indices follow the kernel's `KernelTable`."""
+
+    kernel: int
+    """Index into `Translated.kernels`."""
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    static_shared_bytes: int
+    dynamic_shared_bytes: int
+    cooperative: bool
+    blocks_total: int
+    blocks_counted: int
+    """Blocks the counters of sites were taken from. They are scaled by how often each site's basic
+    block ran in all blocks; a site that the sample never met counts as scattered as can be."""
+    block_warps: tuple[float, ...]
+    """Per basic block: warp executions."""
+    block_lanes: tuple[float, ...]
+    """Per basic block: active lanes, summed over warp executions."""
+    sites: tuple[SiteCounters, ...]
+    footprint_bytes: int = 0
+    """Distinct global bytes touched, in 32-byte sectors."""
+    reused_bytes: int = 0
+    """Of the footprint: what an earlier launch of the same call touched."""
+    heaviest_share: float = 0.0
+    """Part of all executions that the block with the most of them makes; 0: not known."""
+    barriers: float = 0.0
+    """Barrier arrivals of warps, summed."""

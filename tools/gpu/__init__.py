@@ -1,1 +1,0 @@
-"""Sessions on a real GPU: our CUDA runtime over the driver, the runner, shared memory."""

@@ -1,1 +1,0 @@
-"""Times on a real GPU: staged contents, batches, and the comparison with what runs beside."""

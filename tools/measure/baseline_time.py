@@ -1,0 +1,147 @@
+"""The baseline's own time of a call: measured once for each device and task, shortly, and kept."""
+
+import hashlib
+import json
+import statistics
+from dataclasses import dataclass
+from pathlib import Path
+
+from cuda_llm.atomic_file import write_atomically
+from cuda_llm.tools.device import TimedSession
+from cuda_llm.tools.measure.blocks import BatchRules, require_trusted, run_pair
+from cuda_llm.tools.measure.comparison import (
+    RESOLUTION_US,
+    SMALLEST_FLOOR,
+    Estimate,
+    estimate_median,
+)
+from cuda_llm.tools.measure.failures import baseline_refused
+from cuda_llm.tools.measure.slope import (
+    MOST_CALLS,
+    BatchLengths,
+    BatchPair,
+    choose_lengths,
+    lengths_up_to,
+    slope_us,
+)
+from cuda_llm.tools.measure.slots import InputPlan, PreparedKernel, lay_out
+from cuda_llm.tools.native import cache_dir, cache_folder, unwritable
+
+BASELINES_FOLDER = "baselines"
+
+
+def times_file(*parts: object) -> Path:
+    """Where the times that depend on `parts` alone are kept."""
+    key = hashlib.blake2b(repr(parts).encode(), digest_size=16).hexdigest()
+    return cache_dir() / BASELINES_FOLDER / f"{key}.json"
+
+
+def read_times(path: Path, count: int) -> list[float] | None:
+    """Times kept earlier, or None where there are none or they do not fit."""
+    try:
+        times = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return None
+    fits = isinstance(times, list) and len(times) == count
+    return times if fits and all(isinstance(t, float) for t in times) else None
+
+
+def write_times(path: Path, times_us: list[float]) -> None:
+    """Keep the times; two writers at once leave one whole file. Raises MissingError."""
+    cache_folder(BASELINES_FOLDER)
+    try:
+        write_atomically(path, json.dumps(times_us))
+    except OSError as error:
+        raise unwritable(error) from error
+
+
+BASELINE_TIME_FORMAT = 2
+SLOW_US = 5000.0
+"""A baseline beyond this is not run beside every candidate."""
+PILOT_SLOTS = 3
+BASELINE_AIM = 0.02
+"""See `choose_lengths`."""
+BASELINE_ROUNDS = 5
+"""Pairs of batches, of a baseline that is not slow."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BaselineTime:
+    """As kept."""
+
+    call_us: float
+    spread: float
+    """Relative half-width of the interval of `call_us`."""
+    overhead_us: float
+    """Of everything else in a step."""
+
+    @property
+    def slow(self) -> bool:
+        """Whether candidates are timed without it beside them."""
+        return self.call_us > SLOW_US
+
+    @property
+    def estimate(self) -> Estimate:
+        """With its interval."""
+        reach = self.call_us * self.spread
+        return Estimate(value=self.call_us, low=self.call_us - reach, high=self.call_us + reach)
+
+
+async def baseline_time(
+    session: TimedSession,
+    recipe: InputPlan,
+    rules: BatchRules,
+    *,
+    kept_as: tuple[str, ...],
+    most: int,
+) -> BaselineTime:
+    """`kept_as` names all that the time depends on but the size and the state of L2.
+
+    Raises TaskError where the baseline is refused, MissingError where the cache cannot be written.
+    """
+    dims = tuple(sorted(recipe.dims.items()))
+    kept = times_file("alone", BASELINE_TIME_FORMAT, *kept_as, dims, str(rules.l2))
+    known = read_times(kept, 3)
+    if known is None:
+        found = await time_alone(session, recipe, rules, most)
+        known = [found.call_us, found.spread, found.overhead_us]
+        write_times(kept, known)
+    return BaselineTime(call_us=known[0], spread=known[1], overhead_us=known[2])
+
+
+async def time_alone(
+    session: TimedSession, recipe: InputPlan, rules: BatchRules, most: int
+) -> BaselineTime:
+    """A slow one by one slope over very few calls, another by a few rounds of longer batches."""
+    slots = min(PILOT_SLOTS, most)
+    kernel = require_trusted(recipe.task, await lay_out(session, recipe, slots, trusted=True))
+    rounds = [await round_us(kernel, lengths_up_to(slots), rules)]
+    call_us, overhead_us = rounds[0]
+    if call_us <= SLOW_US:
+        lengths = choose_lengths(
+            call_us=call_us, overhead_us=overhead_us, aim=BASELINE_AIM, most=min(most, MOST_CALLS)
+        )
+        if lengths.slots > slots:
+            kernel = require_trusted(
+                recipe.task, await lay_out(session, recipe, lengths.slots, trusted=True)
+            )
+        rounds = [await round_us(kernel, lengths, rules) for _ in range(BASELINE_ROUNDS)]
+    found = estimate_median([call for call, _ in rounds])
+    return BaselineTime(
+        call_us=found.value,
+        spread=max(found.half_width / found.value, SMALLEST_FLOOR),
+        overhead_us=statistics.median(overhead for _, overhead in rounds),
+    )
+
+
+async def round_us(
+    kernel: PreparedKernel, lengths: BatchLengths, rules: BatchRules
+) -> tuple[float, float]:
+    """Time of a call, and of everything else in a step."""
+    slopes = []
+    for solve in (True, False):
+        pair = await run_pair(kernel, lengths, rules, solve=solve)
+        if not isinstance(pair, BatchPair):
+            raise baseline_refused(kernel.recipe.task, pair)
+        slopes.append(slope_us(pair))
+    return max(slopes[0] - slopes[1], RESOLUTION_US), max(slopes[1], RESOLUTION_US)

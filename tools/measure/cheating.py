@@ -1,0 +1,274 @@
+"""Whether the time of a call depends on how many are timed, or on what is known of the next."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from cuda_llm.outcomes import InfraFailed, Quarantined, Verdict
+from cuda_llm.tools.measure.blocks import (
+    BatchRules,
+    ComparedKernels,
+    MeasurementFault,
+    fault_of,
+    run_batch,
+)
+from cuda_llm.tools.measure.clocks import was_throttled
+from cuda_llm.tools.measure.comparison import Comparison
+from cuda_llm.tools.measure.excess import (
+    ALLOWED_START_US,
+    ALLOWED_START_WITH_HOST_US,
+    StepwiseBatches,
+    UnevenStart,
+    find_merged_calls,
+    find_uneven_start,
+    stepwise_call_us,
+)
+from cuda_llm.tools.measure.failures import hidden_by_noise
+from cuda_llm.tools.measure.slope import LONGEST_BATCH_US, Block, pairs_of, usual_slope_us
+from cuda_llm.tools.measure.stopping import StoppingRule
+from cuda_llm.tools.measure.verify import find_overwritten
+
+STEPWISE_BUDGET_S = 0.3
+"""Of calls, for one kernel: of slow ones fewer batches are made, for the noise is less beside
+them."""
+MOST_STEPWISE_CALLS = 64
+"""Of a batch: what batches differ by is shared by so many."""
+FEWEST_ROUNDS = 6
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepwiseSeconds:
+    """Seconds of batches of so many calls, by name."""
+
+    calls: int
+    seconds: Mapping[str, tuple[float, ...]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepwiseRound:
+    """One batch of each."""
+
+    seconds: Mapping[str, float]
+    throttled: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoStepwise:
+    """Keys cannot be handed out on this machine."""
+
+    why: str
+
+
+def stepwise_calls(slots: int, call_us: float) -> int:
+    """Of one batch, where a call takes so long."""
+    return max(1, min(MOST_STEPWISE_CALLS, slots, int(LONGEST_BATCH_US / max(call_us, 1.0))))
+
+
+async def run_stepwise(
+    kernels: ComparedKernels,
+    names: Sequence[str],
+    rules: BatchRules,
+    rounds: int,
+    calls: int,
+    call_us: float,
+) -> StepwiseSeconds | NoStepwise | MeasurementFault:
+    """Batches of each of `names`, in random order round by round; those of `empty` have no calls.
+
+    Each call of a candidate is verified. Raises TaskError or InfrastructureError where the
+    baseline is at fault.
+    """
+    first = await run_stepwise_batch(kernels, "empty", calls, rules)
+    if not isinstance(first, float):
+        # What a candidate's own process says of that is no reason to believe it.
+        why = kernels.baseline.session.not_stepwise
+        return NoStepwise(why=why) if why else fault_of(kernels, "empty", first)
+    rounds = min(
+        rounds, max(FEWEST_ROUNDS, int(STEPWISE_BUDGET_S * 1e6 / (calls * max(call_us, 1.0))))
+    )
+    done: list[StepwiseRound] = []
+    for _ in range(rounds):
+        one = await run_stepwise_round(kernels, names, calls, rules)
+        if isinstance(one, MeasurementFault):
+            return one
+        done.append(one)
+    calm = [one for one in done if not one.throttled] or done
+    return StepwiseSeconds(
+        calls=calls, seconds={name: tuple(one.seconds[name] for one in calm) for name in names}
+    )
+
+
+async def run_stepwise_round(
+    kernels: ComparedKernels, names: Sequence[str], calls: int, rules: BatchRules
+) -> StepwiseRound | MeasurementFault:
+    """Each once, in random order."""
+    before = rules.read_clocks()
+    seconds: dict[str, float] = {}
+    for name in rules.rng.permutation(list(names)):
+        took = await run_stepwise_batch(kernels, str(name), calls, rules)
+        if not isinstance(took, float):
+            return fault_of(kernels, str(name), took)
+        seconds[str(name)] = took
+    return StepwiseRound(seconds=seconds, throttled=was_throttled(before, rules.read_clocks()))
+
+
+async def run_stepwise_batch(
+    kernels: ComparedKernels, name: str, calls: int, rules: BatchRules
+) -> float | Verdict:
+    """One batch."""
+    return await run_batch(kernels.of(name), calls, rules, solve=name != "empty", stepwise=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoDependence:
+    """No fault."""
+
+    stepwise_us: float | None = None
+    """What a call of the first takes of which nothing is known before; None: not looked at."""
+    note: str = ""
+    """Why not, where it should have been."""
+
+
+async def check_merged_calls(
+    kernels: ComparedKernels,
+    whose: Sequence[str],
+    blocks: Sequence[Block],
+    rules: BatchRules,
+    rounds: int,
+    comparison: Comparison,
+) -> MeasurementFault | NoDependence:
+    """Hold slopes of `whose` against calls whose keys are handed out step by step.
+
+    `comparison` is of `blocks`.
+    """
+    times_us = {"first": comparison.first_us.value, "second": comparison.second_us.value}
+    longest_us = max(times_us[which] for which in whose)
+    calls = stepwise_calls(kernels.slots, longest_us)
+    # A slow baseline would leave a quick kernel batches of few calls, which show little.
+    quick = calls * times_us["second"] <= 2 * LONGEST_BATCH_US
+    usual = kernels.beside_baseline and not kernels.of("second").includes_host
+    beside = ["second"] if usual and quick else []
+    batches = await run_stepwise(
+        kernels, [*whose, "empty", *beside], rules, rounds, calls, longest_us
+    )
+    if isinstance(batches, MeasurementFault):
+        return batches
+    if isinstance(batches, NoStepwise):
+        return NoDependence(note=f"merged calls were not looked for: {batches.why}")
+    found = {
+        which: StepwiseBatches(
+            calls=calls,
+            own=batches.seconds[which],
+            empty=batches.seconds["empty"],
+            usual=batches.seconds["second"] if beside else (),
+            usual_call_us=times_us["second"],
+        )
+        for which in whose
+    }
+    for which, stepwise in found.items():
+        verdict = find_overwritten(kernels.of(which)) or verdict_on_merged(stepwise, which, blocks)
+        if verdict is not None:
+            return MeasurementFault(which=which, verdict=verdict)
+    return NoDependence(stepwise_us=stepwise_call_us(found["first"]) if "first" in found else None)
+
+
+def verdict_on_merged(
+    stepwise: StepwiseBatches, which: str, blocks: Sequence[Block]
+) -> Quarantined | InfraFailed | None:
+    """What is to be said of one of the two."""
+    found = find_merged_calls(stepwise, pairs_of(blocks, which), [block.empty for block in blocks])
+    if found.is_sure:
+        return merges_calls(found.beyond_us - found.noise_us)
+    return too_noisy_for_merged(found.beyond_us) if found.is_vague else None
+
+
+def too_noisy_for_merged(beyond_us: float) -> InfraFailed:
+    """Nobody can say whether the kernel does that."""
+    return hidden_by_noise(
+        "a call of which nothing is known before the one before it has ended seems to take "
+        f"{beyond_us:.1f} us longer than one of a batch, but other work on this machine makes as "
+        "much difference"
+    )
+
+
+def merges_calls(beyond_us: float) -> Quarantined:
+    """For a person to look at: who merges calls does this."""
+    return Quarantined(
+        reason="a call of which nothing is known before the one before it has ended takes longer "
+        f"than one of a batch, by {beyond_us:.1f} us more than noise explains: work of several "
+        "calls may be done in one"
+    )
+
+
+FEWEST_STEPWISE_BLOCKS = 3
+"""A slope from fewer is not known well enough to hold anything against it. Only kernels of
+milliseconds have so few: there is nothing to gain in merging them."""
+
+ACCUSING_BLOCKS = 12
+"""Outliers of a machine may be most of three blocks, but not of these."""
+MOST_DOUBTED_BLOCKS = 24
+"""Where it is noisy still, more would hardly help."""
+
+
+def wants_more(kernels: ComparedKernels, blocks: Sequence[Block]) -> bool:
+    """Whether somebody seems to dawdle, but too few blocks say so."""
+    if len(blocks) >= MOST_DOUBTED_BLOCKS:
+        return False
+    found = [uneven_start_of(kernels, which, blocks) for which in untrusted(kernels)]
+    few = len(blocks) < ACCUSING_BLOCKS
+    return any(one.seems_so and (few or not one.is_sure) for one in found)
+
+
+async def find_cheating(
+    kernels: ComparedKernels,
+    blocks: Sequence[Block],
+    rules: BatchRules,
+    rule: StoppingRule,
+    comparison: Comparison,
+) -> MeasurementFault | NoDependence:
+    """Short batches against long ones; where the rule asks for it, slopes against calls whose keys
+    are handed out step by step.
+
+    `comparison` is of the same blocks.
+    """
+    for which in untrusted(kernels):
+        found = uneven_start_of(kernels, which, blocks)
+        if found.seems_so:
+            verdict_for = starts_unevenly if found.is_sure else too_noisy_for_starts
+            return MeasurementFault(which=which, verdict=verdict_for(found.beyond_us))
+    comparable = [which for which in untrusted(kernels) if not kernels.of(which).includes_host]
+    if not rule.stepwise or len(blocks) < FEWEST_STEPWISE_BLOCKS or not comparable:
+        return NoDependence()
+    return await check_merged_calls(kernels, comparable, blocks, rules, rule.stepwise, comparison)
+
+
+def untrusted(kernels: ComparedKernels) -> list[str]:
+    """Who is not trusted."""
+    both = {"first": kernels.first, "second": kernels.second}
+    return [which for which, kernel in both.items() if kernel is not None and not kernel.trusted]
+
+
+def uneven_start_of(kernels: ComparedKernels, which: str, blocks: Sequence[Block]) -> UnevenStart:
+    """See `find_uneven`."""
+    empties = [block.empty for block in blocks]
+    trusted = [empties]
+    trusted += [[block.second for block in blocks]] if kernels.beside_baseline else []
+    allowed_us = ALLOWED_START_WITH_HOST_US if kernels.of(which).includes_host else ALLOWED_START_US
+    return find_uneven_start(
+        pairs_of(blocks, which), trusted, usual_slope_us(empties), allowed_us=allowed_us
+    )
+
+
+def starts_unevenly(beyond_us: float) -> Quarantined:
+    """For a person to look at: nothing honest is known to do this."""
+    return Quarantined(
+        reason="the first calls of a batch take longer than the following ones, by "
+        f"{beyond_us:.0f} us more than can be explained: the time of a call depends on how many "
+        "are timed"
+    )
+
+
+def too_noisy_for_starts(beyond_us: float) -> InfraFailed:
+    """Nobody can say whether the kernel does that."""
+    return hidden_by_noise(
+        f"the first calls of a batch seem to take {beyond_us:.0f} us longer than can be explained, "
+        "but other work on this machine holds up trusted batches as much"
+    )

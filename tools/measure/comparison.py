@@ -1,0 +1,178 @@
+"""From blocks to a decision: how much slower is one kernel than another, how sure is that, and
+is it real?
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from cuda_llm.tools.measure.slope import BatchPair, Block, mean_us, quickest_batches, slope_us
+
+CONFIDENCE = 0.95
+RESAMPLES = 1000
+STUDENT_FACTORS = {2: 6.48, 3: 2.20, 4: 1.62, 5: 1.42, 6: 1.31, 7: 1.25, 8: 1.21, 9: 1.18, 10: 1.15}
+"""By number of values: the 97.5 % point of Student's t over that of the normal distribution."""
+STUDENT_FACTOR_BEYOND = 1.75
+"""Over more values n, the same is about 1 + 1.75 / (n + 1)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """A median and its interval."""
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def half_width(self) -> float:
+        """Half of the interval."""
+        return (self.high - self.low) / 2
+
+
+def estimate_median(
+    values: Sequence[float], *, seed: int = 0, resamples: int = RESAMPLES
+) -> Estimate:
+    """The median, and the percentile interval of the medians of `resamples` samples drawn with
+    replacement (Efron and Tibshirani, An Introduction to the Bootstrap, chapter 13), widened for
+    few values as Student's t is, for resampling them hides how little they say.
+
+    The order of `values` does not matter, and the same seed gives the same interval.
+    """
+    if not values:
+        raise ValueError("no values to estimate from")
+    known = np.sort(np.asarray(values, np.float64))
+    rng = np.random.Generator(np.random.PCG64(seed))
+    drawn = known[rng.integers(0, known.size, (resamples, known.size))]
+    medians = np.median(drawn, axis=1)
+    tail = (1 - CONFIDENCE) / 2
+    low, high = np.quantile(medians, (tail, 1 - tail))
+    middle = float(np.median(known))
+    factor = student_factor(known.size)
+    return Estimate(
+        value=middle,
+        low=middle - factor * max(0.0, middle - float(low)),
+        high=middle + factor * max(0.0, float(high) - middle),
+    )
+
+
+def student_factor(count: int) -> float:
+    """What to stretch an interval from so many values by."""
+    return STUDENT_FACTORS.get(count, 1 + STUDENT_FACTOR_BEYOND / (count + 1)) if count > 1 else 1.0
+
+
+SMALLEST_FLOOR = 0.01
+"""Loading the same kernel in another process alone may change its time by this much."""
+FLOOR_FACTOR = 2.0
+"""The floor over what the same kernel was seen to differ by from itself."""
+SAFE_QUANTILE = 0.25
+"""Quantile of trusted figures that is taken where less is on the safe side."""
+RESOLUTION_US = 0.02
+"""No call takes less: what a noisy block says below this is read as this."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """Two kernels over the same blocks."""
+
+    first_us: Estimate
+    """Time of one call."""
+    second_us: Estimate
+    most_us: float
+    """What a call of the first takes at most. See `ceiling_us`."""
+    ratio: float
+    """First over second: the median over blocks, not the ratio of the medians."""
+    low: float
+    high: float
+    """Interval of `ratio`, 95 %."""
+    floor: float
+    """Relative difference that equal kernels may show."""
+    blocks: int
+    empty: Estimate
+    """What everything but the call takes, in microseconds. A mistake in it is one in both times."""
+
+    @property
+    def half_width(self) -> float:
+        """Half of the interval of the logarithm of `ratio`: a relative figure."""
+        return math.log(self.high / self.low) / 2
+
+    @property
+    def outcome(self) -> Literal["faster", "slower", "tie"]:
+        """Of the first. See `decide`."""
+        return decide_outcome(self.ratio, self.low, self.high, self.floor)
+
+
+def decide_outcome(
+    ratio: float, low: float, high: float, floor: float
+) -> Literal["faster", "slower", "tie"]:
+    """A difference counts where it is beyond the floor and the interval leaves 1 out."""
+    if abs(math.log(ratio)) <= math.log1p(floor) or low <= 1 <= high:
+        return "tie"
+    return "faster" if ratio < 1 else "slower"
+
+
+def compare_blocks(
+    blocks: Sequence[Block],
+    *,
+    least_floor: float = SMALLEST_FLOOR,
+    seed: int = 0,
+    resamples: int = RESAMPLES,
+) -> Comparison:
+    """Paired by block: what drifts slowly cancels. The order of the blocks does not matter.
+
+    `least_floor` is what is known of the noise besides what the blocks themselves show.
+    """
+    empties = [slope_us(block.empty) for block in blocks]
+    empty = estimate_median(empties, seed=seed, resamples=resamples)
+    first = [call_us(block.first, empty.value) for block in blocks]
+    second = [call_us(block.second, empty.value) for block in blocks]
+    again = [
+        math.log(call_us(block.again, empty.value) / call_us(block.second, empty.value))
+        for block in blocks
+        if block.again is not None
+    ]
+    logs = [math.log(one / other) for one, other in zip(first, second, strict=True)]
+    effect = estimate_median(logs, seed=seed, resamples=resamples)
+    return Comparison(
+        first_us=estimate_median(first, seed=seed, resamples=resamples),
+        second_us=estimate_median(second, seed=seed, resamples=resamples),
+        most_us=most_call_us(blocks),
+        ratio=math.exp(effect.value),
+        low=math.exp(effect.low),
+        high=math.exp(effect.high),
+        floor=max(least_floor, noise_floor(again, seed=seed, resamples=resamples)),
+        blocks=len(blocks),
+        empty=empty,
+    )
+
+
+def call_us(pair: BatchPair, empty_us: float) -> float:
+    """Time of one call, given what everything else in a step takes."""
+    return max(slope_us(pair) - empty_us, RESOLUTION_US)
+
+
+def most_call_us(blocks: Sequence[Block]) -> float:
+    """More than one call of the first takes, however many batches were held up.
+
+    Other work on the machine makes a batch longer, never shorter. So the quickest long batch, less
+    what its steps take at least, is an upper bound, while a slope goes astray where a short batch
+    was held up.
+    """
+    empties = [block.empty for block in blocks]
+    slopes = [slope_us(pair) for pair in empties]
+    step_us = min(slope_us(quickest_batches(empties)), float(np.quantile(slopes, SAFE_QUANTILE)))
+    return max(min(mean_us(block.first) for block in blocks) - step_us, RESOLUTION_US)
+
+
+def noise_floor(logs: Sequence[float], *, seed: int = 0, resamples: int = RESAMPLES) -> float:
+    """What equal kernels may differ by, from the log ratios of a kernel to itself.
+
+    Twice the farther end of the interval of their median, and never below one per cent.
+    """
+    if not logs:
+        return SMALLEST_FLOOR
+    same = estimate_median(logs, seed=seed, resamples=resamples)
+    return max(SMALLEST_FLOOR, FLOOR_FACTOR * max(abs(same.low), abs(same.high)))

@@ -1,0 +1,286 @@
+"""Two kernels at one size, block by block, until the figures are sure enough; or one alone where
+the baseline takes milliseconds.
+"""
+
+import asyncio
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from cuda_llm.tools.device import ClockReading, TimeClass
+from cuda_llm.tools.measure.baseline_time import SLOW_US, BaselineTime
+from cuda_llm.tools.measure.blocks import (
+    BatchRules,
+    ComparedKernels,
+    ComparedSessions,
+    MeasurementFault,
+    TimedBlock,
+    call_alone,
+    lay_out_kernels,
+    run_block,
+)
+from cuda_llm.tools.measure.cheating import find_cheating, wants_more
+from cuda_llm.tools.measure.comparison import (
+    FLOOR_FACTOR,
+    SMALLEST_FLOOR,
+    Comparison,
+    Estimate,
+    call_us,
+    compare_blocks,
+)
+from cuda_llm.tools.measure.slope import (
+    PairLengths,
+    choose_lengths,
+    count_blocks,
+    lengths_up_to,
+    slope_us,
+)
+from cuda_llm.tools.measure.slots import InputPlan
+from cuda_llm.tools.measure.stopping import StoppingRule, is_enough
+from cuda_llm.tools.measure.verify import find_overwritten
+
+ASSUMED_SPEEDUP = 1.5
+"""Of a candidate of which nothing is known yet."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpectedSpeedups:
+    """Times as fast as the baseline: what batches are made long enough for beforehand."""
+
+    first: float = ASSUMED_SPEEDUP
+    second: float = ASSUMED_SPEEDUP
+
+
+def expect_speedups(comparison: Comparison, baseline: BaselineTime) -> ExpectedSpeedups:
+    """What one size tells of the next."""
+    return ExpectedSpeedups(
+        first=baseline.call_us / comparison.first_us.value,
+        second=baseline.call_us / comparison.second_us.value,
+    )
+
+
+CHANGE_FACTOR = 1.5
+"""Times as many calls, or as few, are worth a change."""
+CHECK_EVERY = 4
+"""Blocks between two looks at the interval, once there are the fewest."""
+QUICK_RESAMPLES = 200
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredSize:
+    """One size of two kernels."""
+
+    comparison: Comparison
+    first_class: TimeClass
+    second_class: TimeClass
+    throttled: int
+    """Blocks dropped because the chip held its clocks down."""
+    readings: tuple[ClockReading | None, ...]
+    slots: int
+    """Calls of the longest batch."""
+    stepwise_us: float | None = None
+    """See `SizeTime`."""
+    note: str = ""
+    """What was not looked at, and why."""
+
+
+async def measure_size(
+    sessions: ComparedSessions,
+    recipe: InputPlan,
+    rules: BatchRules,
+    rule: StoppingRule,
+    baseline: BaselineTime,
+    expected: ExpectedSpeedups,
+    *,
+    most: int,
+) -> MeasuredSize | MeasurementFault:
+    """Interleave the sessions on at most `most` slots each.
+
+    `expected` beside the baseline's time say how long batches have to be. Where blocks show that a
+    call is much quicker or slower, the next ones have other lengths; where the first one says that
+    more slots are needed, it is done again, once. Raises TaskError where the baseline is refused.
+    """
+    now_s = asyncio.get_running_loop().time
+    begun_s = now_s()
+    if sessions.against_baseline:
+        expected = replace(expected, second=1.0)
+    lengths = expected_lengths(baseline, expected, rule, most)
+    kernels = await lay_out_kernels(sessions, recipe, lengths.longest.slots)
+    timed: list[TimedBlock] = []
+    begins = True
+    while not isinstance(kernels, MeasurementFault):
+        block = await run_block(kernels, lengths, rules, compares_same=rule.compares_same)
+        if isinstance(block, MeasurementFault):
+            return block
+        timed.append(block)
+        now = lengths_after(block, rule, most if begins else kernels.slots)
+        lengths, begins = changed_lengths(lengths, now, shorter=begins), False
+        if lengths.longest.slots > kernels.slots:
+            timed = []
+            kernels = await lay_out_kernels(sessions, recipe, lengths.longest.slots)
+        elif has_enough_blocks(timed, rule, now_s() - begun_s) and not wants_more(
+            kernels, count_blocks([one.block for one in timed], discard=rule.discard).blocks
+        ):
+            return await conclude_size(kernels, timed, rules, rule, baseline)
+    return kernels
+
+
+def expected_lengths(
+    baseline: BaselineTime, expected: ExpectedSpeedups, rule: StoppingRule, most: int
+) -> PairLengths:
+    """Before anything was run at this size."""
+    first, second = (baseline.call_us / pace for pace in (expected.first, expected.second))
+    return lengths_for(first, second, baseline.overhead_us, rule, most)
+
+
+def lengths_after(timed: TimedBlock, rule: StoppingRule, most: int) -> PairLengths:
+    """From what a block shows."""
+    empty_us = slope_us(timed.block.empty)
+    first, second = (call_us(one, empty_us) for one in (timed.block.first, timed.block.second))
+    return lengths_for(first, second, max(empty_us, 1.0), rule, most)
+
+
+def lengths_for(
+    first_us: float, second_us: float, overhead_us: float, rule: StoppingRule, most: int
+) -> PairLengths:
+    """Batches that suit each of two kernels."""
+    first, second = (
+        choose_lengths(
+            call_us=one, overhead_us=overhead_us, aim=rule.aim, most=min(most, rule.slots)
+        )
+        for one in (first_us, second_us)
+    )
+    return PairLengths(first=first, second=second)
+
+
+def changed_lengths(before: PairLengths, now: PairLengths, *, shorter: bool) -> PairLengths:
+    """With the new lengths where they are quite different; `shorter`: also where they are less.
+
+    Who dawdles at first only is not timed in short batches, and so badly, for good.
+    """
+    first, second = (
+        new
+        if new.slots > CHANGE_FACTOR * old.slots
+        or (shorter and old.slots > CHANGE_FACTOR * new.slots)
+        else old
+        for old, new in ((before.first, now.first), (before.second, now.second))
+    )
+    return PairLengths(first=first, second=second)
+
+
+def has_enough_blocks(timed: Sequence[TimedBlock], rule: StoppingRule, spent_s: float) -> bool:
+    """Whether to stop; the interval is looked at now and then, for that takes time too."""
+    kept = count_blocks([one.block for one in timed], discard=rule.discard).blocks
+    late = spent_s >= rule.wall_s or len(kept) >= rule.most
+    if len(kept) < rule.fewest or (len(kept) % CHECK_EVERY and not late):
+        return False
+    return is_enough(rule, compare_blocks(kept, resamples=QUICK_RESAMPLES), spent_s)
+
+
+async def conclude_size(
+    kernels: ComparedKernels,
+    timed: Sequence[TimedBlock],
+    rules: BatchRules,
+    rule: StoppingRule,
+    baseline: BaselineTime,
+) -> MeasuredSize | MeasurementFault:
+    """Replay a slot of each alone, look at the guards, see that calls took alike in every batch."""
+    for which, kernel in (("first", kernels.first), ("second", kernels.second)):
+        if kernel is not None and not kernel.trusted:
+            verdict = await call_alone(kernel, rules) or find_overwritten(kernel)
+            if verdict is not None:
+                return MeasurementFault(which=which, verdict=verdict)
+    kept = count_blocks([one.block for one in timed], discard=rule.discard)
+    floor = SMALLEST_FLOOR if rule.compares_same else FLOOR_FACTOR * baseline.spread
+    comparison = compare_blocks(kept.blocks, least_floor=max(SMALLEST_FLOOR, floor))
+    dependence = await find_cheating(kernels, kept.blocks, rules, rule, comparison)
+    if isinstance(dependence, MeasurementFault):
+        return dependence
+    return MeasuredSize(
+        comparison=comparison,
+        first_class=kernels.first.time_class,
+        second_class=(kernels.second or kernels.baseline).time_class,
+        throttled=kept.throttled,
+        readings=tuple(reading for one in timed for reading in one.readings),
+        slots=kernels.slots,
+        stepwise_us=dependence.stepwise_us,
+        note=dependence.note,
+    )
+
+
+SLOW_SLOTS = 3
+"""Of a candidate that may be as slow as the baseline."""
+
+
+async def measure_alone(
+    sessions: ComparedSessions,
+    recipe: InputPlan,
+    rules: BatchRules,
+    rule: StoppingRule,
+    baseline: BaselineTime,
+    *,
+    most: int,
+) -> MeasuredSize | MeasurementFault:
+    """One block of a candidate that is slow too; as many as are needed of one that is not."""
+    now_s = asyncio.get_running_loop().time
+    begun_s = now_s()
+    kernels = await lay_out_kernels(sessions, recipe, min(SLOW_SLOTS, most), alone=True)
+    if isinstance(kernels, MeasurementFault):
+        return kernels
+    lengths = equal_lengths(kernels.slots)
+    timed: list[TimedBlock] = []
+    while True:
+        block = await run_block(kernels, lengths, rules)
+        if isinstance(block, MeasurementFault):
+            return block
+        timed.append(block)
+        kept = count_blocks([one.block for one in timed], discard=0 if len(timed) == 1 else 1)
+        alone = compare_blocks(kept.blocks)
+        done = is_enough(rule, alone, now_s() - begun_s) or alone.first_us.value > SLOW_US
+        if done and not wants_more(kernels, kept.blocks):
+            break
+        if len(timed) == 1:
+            lengths = lengths_after(block, rule, most)
+            if lengths.longest.slots > kernels.slots:
+                kernels = await lay_out_kernels(sessions, recipe, lengths.longest.slots, alone=True)
+                if isinstance(kernels, MeasurementFault):
+                    return kernels
+    verdict = await call_alone(kernels.first, rules) or find_overwritten(kernels.first)
+    if verdict is not None:
+        return MeasurementFault(which="first", verdict=verdict)
+    dependence = await find_cheating(kernels, kept.blocks, rules, rule, alone)
+    if isinstance(dependence, MeasurementFault):
+        return dependence
+    return MeasuredSize(
+        comparison=against_kept_time(alone, baseline),
+        first_class=kernels.first.time_class,
+        second_class=kernels.baseline.time_class,
+        throttled=kept.throttled,
+        readings=tuple(reading for one in timed for reading in one.readings),
+        slots=kernels.slots,
+        stepwise_us=dependence.stepwise_us,
+        note=dependence.note,
+    )
+
+
+def equal_lengths(top: int) -> PairLengths:
+    """Where there is one kernel alone."""
+    return PairLengths(first=lengths_up_to(top), second=lengths_up_to(top))
+
+
+def against_kept_time(alone: Comparison, baseline: BaselineTime) -> Comparison:
+    """The same against a time that was measured earlier: both intervals count."""
+    first = alone.first_us
+    if alone.blocks < 3:
+        reach = first.value * SMALLEST_FLOOR
+        first = Estimate(value=first.value, low=first.value - reach, high=first.value + reach)
+    second = baseline.estimate
+    return replace(
+        alone,
+        first_us=first,
+        second_us=second,
+        ratio=first.value / second.value,
+        low=first.low / second.high,
+        high=first.high / second.low,
+        floor=max(SMALLEST_FLOOR, math.expm1(FLOOR_FACTOR * baseline.spread)),
+    )

@@ -1,0 +1,287 @@
+"""All sizes of a candidate against the baseline, or of two candidates against each other, on a
+site that measures.
+"""
+
+import math
+from dataclasses import replace
+
+from cuda_llm.outcomes import InfraFailed, Verdict
+from cuda_llm.profile import SizeTime
+from cuda_llm.tasks.task import Task
+from cuda_llm.tools.device import CallReport, Level, Session, Site, TimeClass, TimedSession
+from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.measure.blocks import (
+    ComparedSessions,
+    MeasurementFault,
+    secret_seed,
+    timed_session,
+)
+from cuda_llm.tools.measure.clocks import summarise_clocks
+from cuda_llm.tools.measure.comparison import Estimate
+from cuda_llm.tools.measure.failures import FailedCase, baseline_refused, find_failed_case
+from cuda_llm.tools.measure.interleave import ExpectedSpeedups, MeasuredSize, expect_speedups
+from cuda_llm.tools.measure.measurement import (
+    Measurement,
+    baseline_of,
+    open_measurement,
+    reserve_all,
+    time_size,
+)
+from cuda_llm.tools.measure.options import L2, MeasureOptions
+from cuda_llm.tools.measure.slots import InputPlan, SlotGroup, draw_group
+from cuda_llm.tools.measure.times import KernelTimes, find_too_quick
+from cuda_llm.tools.profiler.explain_measured import profile_call
+from cuda_llm.tools.validator.buffers import (
+    Dims,
+    call_arguments,
+    call_options,
+    fill,
+    find_damage,
+    take_outputs,
+)
+from cuda_llm.tools.validator.cases import POISONS
+from cuda_llm.tools.validator.check_case import NO_KERNEL, ran_a_kernel
+from cuda_llm.tools.validator.check_outputs import check_outputs
+from cuda_llm.tools.validator.oracle import Oracle
+from cuda_llm.tools.validator.validate import run_case
+
+KEPT_NOTE = "the baseline is too slow to run beside each candidate: its time was measured earlier"
+HOST_NOTE = "solve decides on results it reads back, so the time includes its host part"
+
+
+def size_time(
+    dims: Dims, measured: MeasuredSize, l2: L2, *, against_kept: bool = False
+) -> SizeTime:
+    """Times, intervals and the decision; the speed-up is the inverse of the ratio."""
+    comparison = measured.comparison
+    notes = [HOST_NOTE] if measured.first_class is TimeClass.HOST_INCLUSIVE else []
+    notes += [KEPT_NOTE] if against_kept else []
+    notes += [measured.note] if measured.note else []
+    return SizeTime(
+        dims=dict(dims),
+        time_us=comparison.first_us.value,
+        baseline_us=comparison.second_us.value,
+        source="measured",
+        spread=relative_spread(comparison.first_us),
+        baseline_spread=relative_spread(comparison.second_us),
+        paired_speedup=1 / comparison.ratio,
+        speedup_low=1 / comparison.high,
+        speedup_high=1 / comparison.low,
+        outcome=comparison.outcome,
+        floor=comparison.floor,
+        time_class=str(measured.first_class),
+        l2=str(l2),
+        blocks=comparison.blocks,
+        clocks=summarise_clocks(measured.readings, measured.throttled),
+        stepwise_us=measured.stepwise_us,
+        note="; ".join(notes),
+    )
+
+
+def relative_spread(estimate: Estimate) -> float:
+    """Relative half-width."""
+    return estimate.half_width / estimate.value
+
+
+async def explain_call_once(
+    session: TimedSession, recipe: InputPlan, oracle: Oracle
+) -> CallReport | Verdict:
+    """Call `solve` on fresh inputs, uncaptured; a report comes back only of a call that is right.
+
+    Without a reference, the oracle judges. What was launched is what the runner says: it explains
+    a time, and nothing is ranked by it.
+    """
+    task, dims, arrays = recipe.task, recipe.dims, recipe.arrays
+    if recipe.reference is None:
+        return await run_case(
+            task, session, dims, level=Level.ACCOUNT, group="bench", oracle=oracle, arrays=arrays
+        )
+    drawn = draw_group(recipe, SlotGroup(slots=(0,), seed=secret_seed()))
+    inputs = {name: values[0] for name, values in drawn.items()}
+    rng = arrays.generator(secret_seed())
+    filled = fill(session.place(recipe.specs), inputs, POISONS[0], rng)
+    options = call_options(task, dims, level=Level.ACCOUNT)
+    report = await session.call(call_arguments(task, dims), options)
+    if not isinstance(report, CallReport):
+        return report
+    fault = find_damage(filled, arrays) or check_outputs(
+        task,
+        recipe.case,
+        inputs,
+        take_outputs(filled),
+        arrays,
+        method=recipe.method,
+        reference=recipe.reference,
+    )
+    if fault is not None:
+        return fault
+    if not ran_a_kernel(report):
+        return NO_KERNEL
+    return report
+
+
+DUEL_RUNNERS = 3
+"""Two that are compared, and the baseline's for what is not `solve`."""
+
+
+async def duel_sizes(
+    site: Site,
+    task: Task,
+    first: Compiled,
+    second: Compiled,
+    baseline: Compiled,
+    options: MeasureOptions,
+    *,
+    fresh: bool = False,
+    limit_s: float = math.inf,
+) -> tuple[tuple[Dims, MeasuredSize], ...] | MeasurementFault:
+    """Each size that fits, or whose fault it is that there are no times.
+
+    `fresh`: the baseline's runner is a new one. `limit_s`: figures that are vague still are left so
+    in good time before that.
+    """
+    hold = site.open if fresh else site.keep
+    async with (
+        open_measurement(
+            site, task, baseline, options, runners=DUEL_RUNNERS, limit_s=limit_s
+        ) as measurement,
+        site.open(first) as one,
+        site.open(second) as other,
+        hold(baseline) as beside,
+    ):
+        if not isinstance(one, Session):
+            return MeasurementFault(which="first", verdict=one)
+        if not isinstance(other, Session):
+            return MeasurementFault(which="second", verdict=other)
+        if not isinstance(beside, Session):
+            raise baseline_refused(task, beside)
+        sessions = ComparedSessions(
+            first=timed_session(one), second=timed_session(other), baseline=timed_session(beside)
+        )
+        await reserve_all(measurement, sessions)
+        found = []
+        expected = ExpectedSpeedups()
+        for size in measurement.plan.sizes:
+            measured, kept = await time_size(measurement, sessions, size, expected)
+            if isinstance(measured, MeasurementFault):
+                return measured
+            expected = expect_speedups(measured.comparison, kept)
+            found.append((size.dims, measured))
+        return tuple(found)
+
+
+async def measure_candidate(
+    site: Site,
+    task: Task,
+    compiled: Compiled,
+    baseline: Compiled,
+    options: MeasureOptions,
+    *,
+    fresh: bool = False,
+) -> KernelTimes | Verdict | FailedCase:
+    """Time the bench sizes that fit, the baseline interleaved; stop at the first fault.
+
+    The inputs are new each time. `fresh`: the baseline's runner is, too. Raises TaskError where the
+    reference is broken or the baseline refused.
+    """
+    hold = site.open if fresh else site.keep
+    async with (
+        open_measurement(site, task, baseline, options) as measurement,
+        site.open(compiled) as session,
+        hold(baseline) as beside,
+    ):
+        if not isinstance(session, Session):
+            return session
+        if not isinstance(beside, Session):
+            raise baseline_refused(task, beside)
+        return await measure_sizes(measurement, timed_session(session), timed_session(beside))
+
+
+async def measure_sizes(
+    measurement: Measurement, session: TimedSession, beside: TimedSession
+) -> KernelTimes | Verdict | FailedCase:
+    """Each size, its floor held against it before any average; then one call explained."""
+    sessions = ComparedSessions(first=session, second=beside, baseline=beside)
+    await reserve_all(measurement, sessions)
+    times: list[SizeTime] = []
+    expected = ExpectedSpeedups()
+    for size in measurement.plan.sizes:
+        measured, kept = await time_size(measurement, sessions, size, expected)
+        if isinstance(measured, MeasurementFault):
+            return find_timed_case(measurement, measured.verdict, measurement.recipe(size))
+        expected = expect_speedups(measured.comparison, kept)
+        l2 = measurement.options.l2
+        timed = size_time(size.dims, measured, l2, against_kept=kept.slow)
+        too_quick = find_too_quick(
+            measurement.task,
+            measurement.site.hardware,
+            size.dims,
+            measured.comparison,
+            l2_warm=l2 is L2.WARM,
+        )
+        if too_quick is not None:
+            return too_quick
+        times.append(replace(timed, peak_bytes=size.peak_bytes))
+    if not times:
+        return no_size_fits(measurement)
+    recipe = measurement.recipe(measurement.plan.sizes[-1])
+    report = await explain_call_once(session, recipe, measurement.oracle)
+    if not isinstance(report, CallReport):
+        return find_timed_case(measurement, report, recipe)
+    last = times[-1]
+    explained = profile_call(
+        measurement.task, last.dims, last.time_us, report.launches, measurement.site.hardware
+    )
+    return KernelTimes(
+        times=tuple((one.dims, one.time_us) for one in times),
+        launches=explained.launches,
+        bottlenecks=explained.bottlenecks,
+        sizes=tuple(times),
+        left_out=measurement.plan.left_out,
+        notes=measurement.plan.how_checked,
+        device=measurement.site.name,
+        isolation=measurement.site.confined,
+    )
+
+
+def find_timed_case(
+    measurement: Measurement, verdict: Verdict, recipe: InputPlan
+) -> FailedCase | Verdict:
+    """See `find_failed_case`: which of the calls of a batch failed is not known, so that the inputs
+    are others of the same size and distributions."""
+    rng = measurement.site.arrays.generator(secret_seed())
+    return find_failed_case(measurement.site, measurement.task, verdict, recipe.case, rng)
+
+
+def no_size_fits(measurement: Measurement) -> InfraFailed:
+    """No size of the task can be timed on this GPU."""
+    return InfraFailed(component="device", detail="; ".join(measurement.plan.left_out))
+
+
+async def measure_baseline(
+    site: Site, task: Task, baseline: Compiled, options: MeasureOptions
+) -> KernelTimes:
+    """The baseline's own times of the sizes that fit, measured at most once for each.
+
+    Raises TaskError where it is refused.
+    """
+    async with (
+        open_measurement(site, task, baseline, options) as measurement,
+        site.keep(baseline) as beside,
+    ):
+        if not isinstance(beside, Session):
+            raise baseline_refused(task, beside)
+        session = timed_session(beside)
+        sessions = ComparedSessions(first=session, second=session, baseline=session)
+        times = [
+            (dict(size.dims), (await baseline_of(measurement, sessions, size)).call_us)
+            for size in measurement.plan.sizes
+        ]
+    return KernelTimes(
+        times=tuple(times),
+        launches=(),
+        bottlenecks=(),
+        left_out=measurement.plan.left_out,
+        device=site.name,
+        isolation=site.confined,
+    )

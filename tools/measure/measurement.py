@@ -1,0 +1,272 @@
+"""What all sizes of one measurement share: oracle, memory, limits; and one size of it."""
+
+import math
+import re
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from cuda_llm.tasks.reference import Reference, load_reference
+from cuda_llm.tasks.task import Task
+from cuda_llm.tools.device import SCRATCH_BYTES, Session, Site, TimedSession
+from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.measure.baseline_time import BaselineTime, baseline_time
+from cuda_llm.tools.measure.blocks import BatchRules, ComparedSessions, MeasurementFault, secret_rng
+from cuda_llm.tools.measure.clocks import ReadClocks, clock_reader
+from cuda_llm.tools.measure.failures import baseline_refused
+from cuda_llm.tools.measure.interleave import (
+    ExpectedSpeedups,
+    MeasuredSize,
+    measure_alone,
+    measure_size,
+)
+from cuda_llm.tools.measure.options import MeasureOptions, Tier
+from cuda_llm.tools.measure.slots import InputPlan
+from cuda_llm.tools.measure.stopping import rule_for
+from cuda_llm.tools.validator.budget import MemoryPlan, SizePlan, buffer_bytes, plan_sizes
+from cuda_llm.tools.validator.buffers import Dims, buffer_specs
+from cuda_llm.tools.validator.oracle import (
+    Expectation,
+    Inputs,
+    Oracle,
+    baseline_oracle,
+    reference_oracle,
+)
+
+
+@asynccontextmanager
+async def open_oracle(task: Task, site: Site, baseline: Compiled) -> AsyncIterator[Oracle]:
+    """The task's reference, or its baseline in a runner of its own where it has none.
+
+    Raises TaskError where the reference is broken or the baseline is refused.
+    """
+    if task.reference is not None:
+        yield reference_oracle(task, site.arrays)
+        return
+    async with site.open(baseline) as session:
+        if not isinstance(session, Session):
+            raise baseline_refused(task, session)
+        from_baseline = baseline_oracle(task, session, site.arrays)
+
+        async def or_refuse(inputs: Inputs, dims: Dims) -> Expectation:
+            expectation = await from_baseline(inputs, dims)
+            if isinstance(expectation, Expectation):
+                return expectation
+            raise baseline_refused(task, expectation)
+
+        yield or_refuse
+
+
+MEMORY_SHARE = 0.8
+"""Of the GPU's memory that a measurement may plan with: contexts and pools take some too."""
+STAGED_BYTES: Mapping[Tier, int] = MappingProxyType({Tier.SCREEN: 1 << 30, Tier.CONFIRM: 4 << 30})
+"""Fresh inputs drawn for one batch, unless four calls need more: drawing takes time too. But how
+fast memory is depends on where in it a slot lies, by a per cent or two, and more slots level that.
+"""
+FEWEST_STAGED = 4
+MOST_SLOTS = 256
+
+
+def plan_timing(site: Site, task: Task, *, runners: int = 2) -> MemoryPlan:
+    """The bench sizes for which so many runners have room beside each other.
+
+    Raises TaskError where the task's reference is broken.
+    """
+    return plan_sizes(
+        task,
+        task.sizes.bench,
+        free_bytes=int(MEMORY_SHARE * memory_bytes(site)),
+        hardware=site.hardware,
+        arrays=site.arrays,
+        lanes=runners,
+        most_slots=MOST_SLOTS,
+    )
+
+
+def memory_bytes(site: Site) -> int:
+    """Of the GPU that is there, or of its profile: what sessions keep for later counts as free."""
+    cuda = getattr(site.arrays.xp, "cuda", None)
+    return site.hardware.memory_bytes if cuda is None else int(cuda.runtime.memGetInfo()[1])
+
+
+def most_slots(task: Task, size: SizePlan, tier: Tier) -> int:
+    """Slots of a kernel that are worth the time of filling them."""
+    _, inputs, _ = buffer_bytes(task, size.dims)
+    return min(size.slots, max(FEWEST_STAGED, STAGED_BYTES[tier] // max(1, inputs)))
+
+
+async def reserve(
+    sessions: Sequence[TimedSession],
+    task: Task,
+    plan: MemoryPlan,
+    tier: Tier,
+    *,
+    allocates: bool = True,
+) -> None:
+    """Lay out what needs the most memory first: getting more later starts a runner anew.
+
+    What never `allocates` needs no more room for that than everyone has.
+    """
+    if not plan.sizes:
+        return
+    planned = [(size, scratch_of_runner(size, allocates=allocates)) for size in plan.sizes]
+    largest, scratch = max(planned, key=lambda one: bytes_of_runner(task, one[0], one[1], tier))
+    specs, count = buffer_specs(task, largest.dims), most_slots(task, largest, tier)
+    for session in sessions:
+        await session.place_slots(specs, count, scratch_bytes=scratch)
+
+
+def scratch_of_runner(size: SizePlan, *, allocates: bool) -> int:
+    """Room for what `solve` allocates: what the plan says, and never less than is usual."""
+    return max(SCRATCH_BYTES, size.scratch_bytes if allocates else 0)
+
+
+def bytes_of_runner(task: Task, size: SizePlan, scratch_bytes: int, tier: Tier) -> int:
+    """All slots of a session, and the room for `solve`."""
+    buffers, sealed, _ = buffer_bytes(task, size.dims)
+    return (buffers + sealed) * most_slots(task, size, tier) + scratch_bytes
+
+
+LIMIT_FACTOR = 50.0
+"""A batch may take this many times what the baseline needs for it."""
+OVERHEAD_US = 200.0
+"""Of a step, where many are run: inputs, flush, tag."""
+MOST_LIMIT_S = 60.0
+"""Slow baselines are timed on so few calls that nothing honest takes longer."""
+_ALLOCATION = re.compile(r"alloc|thrust", re.IGNORECASE)
+"""In the source of a baseline that may allocate: room that it does not use could be kept for it in
+vain, and its runner not be kept for the size of it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurement:
+    """What all sizes of one measurement share."""
+
+    site: Site
+    task: Task
+    oracle: Oracle
+    options: MeasureOptions
+    plan: MemoryPlan
+    reference: Reference | None
+    """None: the baseline is the oracle."""
+    kept_as: tuple[str, ...]
+    """What the baseline's kept times depend on."""
+    read_clocks: ReadClocks
+    baseline_allocates: bool
+    """Whether the baseline holds memory of its own."""
+    limit_s: float = math.inf
+    """Of the whole measurement. See `rule_for`."""
+
+    def recipe(self, size: SizePlan) -> InputPlan:
+        """How the inputs of a size are drawn."""
+        return InputPlan(
+            task=self.task,
+            dims=size.dims,
+            arrays=self.site.arrays,
+            reference=self.reference,
+            method=size.method,
+            scratch_bytes=scratch_of_runner(size, allocates=True),
+            trusted_scratch_bytes=scratch_of_runner(size, allocates=self.baseline_allocates),
+        )
+
+    def most_slots(self, size: SizePlan) -> int:
+        """Of a kernel at this size."""
+        return most_slots(self.task, size, self.options.tier)
+
+
+async def reserve_all(measurement: Measurement, sessions: ComparedSessions) -> None:
+    """Have every entrant lay out once what takes the most memory."""
+    compared = [sessions.first]
+    if not sessions.against_baseline:
+        compared.append(sessions.second)
+    plan, tier = measurement.plan, measurement.options.tier
+    await reserve(compared, measurement.task, plan, tier)
+    await reserve(
+        [sessions.baseline], measurement.task, plan, tier, allocates=measurement.baseline_allocates
+    )
+
+
+@asynccontextmanager
+async def open_measurement(
+    site: Site,
+    task: Task,
+    baseline: Compiled,
+    options: MeasureOptions,
+    *,
+    runners: int = 2,
+    limit_s: float = math.inf,
+) -> AsyncIterator[Measurement]:
+    """What a measurement needs besides its sessions."""
+    async with open_oracle(task, site, baseline) as oracle:
+        yield Measurement(
+            site=site,
+            task=task,
+            oracle=oracle,
+            options=options,
+            plan=plan_timing(site, task, runners=runners),
+            reference=None if task.reference is None else load_reference(task),
+            kept_as=(site.name, site.hardware.name, baseline.key, repr(task.capabilities)),
+            read_clocks=clock_reader(site),
+            baseline_allocates=_ALLOCATION.search(baseline.source) is not None,
+            limit_s=limit_s,
+        )
+
+
+async def time_size(
+    measurement: Measurement, sessions: ComparedSessions, size: SizePlan, expected: ExpectedSpeedups
+) -> tuple[MeasuredSize | MeasurementFault, BaselineTime]:
+    """One size: beside the baseline, or against its kept time where it is slow."""
+    recipe = measurement.recipe(size)
+    kept = await baseline_of(measurement, sessions, size)
+    rules = rules_for(measurement, size, kept)
+    rule = rule_for(measurement.options.tier, len(measurement.plan.sizes), measurement.limit_s)
+    if kept.slow and sessions.against_baseline:
+        slowly = await measure_alone(
+            sessions,
+            recipe,
+            rules,
+            rule,
+            kept,
+            most=measurement.most_slots(size),
+        )
+        return slowly, kept
+    measured = await measure_size(
+        sessions,
+        recipe,
+        rules,
+        rule,
+        kept,
+        expected,
+        most=measurement.most_slots(size),
+    )
+    return measured, kept
+
+
+async def baseline_of(
+    measurement: Measurement, sessions: ComparedSessions, size: SizePlan
+) -> BaselineTime:
+    """What the baseline takes, measured now or kept."""
+    return await baseline_time(
+        sessions.baseline,
+        measurement.recipe(size),
+        rules_for(measurement, size, None),
+        kept_as=measurement.kept_as,
+        most=measurement.most_slots(size),
+    )
+
+
+def rules_for(measurement: Measurement, size: SizePlan, kept: BaselineTime | None) -> BatchRules:
+    """Limits from the baseline's time; generous where that is not known yet."""
+    from cuda_llm.settings import settings
+
+    limit_s = MOST_LIMIT_S
+    if kept is not None:
+        limit_s = LIMIT_FACTOR * measurement.most_slots(size) * (kept.call_us + OVERHEAD_US) / 1e6
+    return BatchRules(
+        oracle=measurement.oracle,
+        rng=secret_rng(),
+        l2=measurement.options.l2,
+        limit_s=max(settings().gpu_call_least_s, min(limit_s, MOST_LIMIT_S)),
+        read_clocks=measurement.read_clocks,
+    )

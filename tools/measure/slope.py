@@ -1,0 +1,160 @@
+"""The time of one call from the times of whole batches of two lengths, and blocks of such pairs.
+
+A batch of k calls takes W(k) = a + k (o + t): a constant for starting and ending it, an overhead o
+of bringing in inputs and flushing, and the time t of a call. The slope over two lengths cancels a,
+and the slope of batches without calls is o.
+"""
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+MICROSECONDS = 1e6
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchPair:
+    """Two batches of different lengths, each timed as a whole."""
+
+    short: int
+    """Calls in the shorter one."""
+    short_s: float
+    long: int
+    long_s: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.short < self.long:
+            raise ValueError(f"a slope needs two lengths, got {self.short} and {self.long}")
+
+
+def slope_us(pair: BatchPair) -> float:
+    """What one more call adds to a batch; below zero only by noise."""
+    return (pair.long_s - pair.short_s) / (pair.long - pair.short) * MICROSECONDS
+
+
+def mean_us(pair: BatchPair) -> float:
+    """Time of the longer batch by its calls: at least the slope, unless short ones are slowed."""
+    return pair.long_s / pair.long * MICROSECONDS
+
+
+def start_us(pair: BatchPair) -> float:
+    """What a batch of no calls would take: the constant a."""
+    return pair.short_s * MICROSECONDS - pair.short * slope_us(pair)
+
+
+def usual_slope_us(pairs: Sequence[BatchPair]) -> float:
+    """The median; of batches without calls, everything in a step but its call."""
+    return statistics.median(slope_us(pair) for pair in pairs)
+
+
+def quickest_batches(pairs: Sequence[BatchPair]) -> BatchPair:
+    """The shorter and the longer batch that were held up least."""
+    short = min(pairs, key=lambda pair: pair.short_s / pair.short)
+    longer = [pair for pair in pairs if pair.long > short.short]
+    long = min(longer, key=lambda pair: pair.long_s / pair.long)
+    return BatchPair(short=short.short, short_s=short.short_s, long=long.long, long_s=long.long_s)
+
+
+MOST_CALLS = 64
+MOST_OF_SHORT_CALLS = 256
+"""Calls this short are lost in the jitter of a batch of fewer."""
+SHORT_CALL_US = 10.0
+JITTER_US = 5.0
+"""By which two equal batches usually differ on a quiet machine, as a host clock sees them."""
+LONGEST_BATCH_US = 12_000.0
+"""Longer ones heat the chip, and a disturbance spoils more."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchLengths:
+    """Ranges that the two lengths are drawn from, both ends included."""
+
+    short: tuple[int, int]
+    long: tuple[int, int]
+
+    @property
+    def slots(self) -> int:
+        """Calls of the longest batch."""
+        return self.long[1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairLengths:
+    """Of two kernels that are compared: a slow one needs fewer calls to be timed as surely."""
+
+    first: BatchLengths
+    second: BatchLengths
+
+    @property
+    def longest(self) -> BatchLengths:
+        """Of the quicker kernel, and of batches without calls: their error adds to its."""
+        return max(self.first, self.second, key=lambda one: one.slots)
+
+
+def choose_lengths(*, call_us: float, overhead_us: float, aim: float, most: int) -> BatchLengths:
+    """Long enough for one slope to be off by a part `aim` of the call, as far as `most` slots and
+    `LONGEST_BATCH_US` allow. Raises ValueError where `most` leaves no two lengths.
+    """
+    if most < 2:
+        raise ValueError(f"a slope needs at least two slots, there are {most}")
+    wanted = math.sqrt(2) * JITTER_US / (aim * max(call_us, 1e-3))
+    in_time = LONGEST_BATCH_US / (call_us + overhead_us)
+    cap = MOST_OF_SHORT_CALLS if call_us <= SHORT_CALL_US else MOST_CALLS
+    top = max(2, min(math.ceil(wanted * 1.2), int(max(in_time, 4)), cap, most))
+    return lengths_up_to(top)
+
+
+def lengths_up_to(top: int) -> BatchLengths:
+    """Ranges for a longest batch of `top` calls: each of both parities where there is room."""
+    if top < 4:
+        return BatchLengths(short=(1, 1), long=(2, top))
+    highest_short = max(2, top // 8)
+    lowest_long = min(top - 1, math.ceil(top * 0.85))
+    return BatchLengths(short=(max(1, highest_short // 2), highest_short), long=(lowest_long, top))
+
+
+def draw_lengths(lengths: BatchLengths, rng: np.random.Generator) -> tuple[int, int]:
+    """One shorter and one longer: nobody knows beforehand where a batch ends."""
+    short = int(rng.integers(*lengths.short, endpoint=True))
+    long = int(rng.integers(*lengths.long, endpoint=True))
+    return short, long
+
+
+@dataclass(frozen=True, kw_only=True)
+class Block:
+    """One pair of batches of each kernel, and one without calls, in random order."""
+
+    first: BatchPair
+    """The kernel in question."""
+    second: BatchPair
+    """What it is held against."""
+    empty: BatchPair
+    """The same without calls: inputs, flush and tags."""
+    again: BatchPair | None = None
+    """The second kernel once more: what equal kernels differ by."""
+    throttled: bool = False
+    """The clocks were held down for heat or power while it ran."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CountedBlocks:
+    """The blocks that count."""
+
+    blocks: tuple[Block, ...]
+    throttled: int = 0
+    """Dropped, unless nothing else was left."""
+
+
+def count_blocks(blocks: Sequence[Block], *, discard: int = 0) -> CountedBlocks:
+    """Leave out the first `discard` blocks, in which clocks rise, and those under throttle."""
+    settled = tuple(blocks[discard:])
+    calm = tuple(block for block in settled if not block.throttled)
+    return CountedBlocks(blocks=calm or settled, throttled=len(settled) - len(calm))
+
+
+def pairs_of(blocks: Sequence[Block], which: str) -> list[BatchPair]:
+    """The batches of `first` or `second`."""
+    return [block.first if which == "first" else block.second for block in blocks]

@@ -1,0 +1,169 @@
+"""Times of a candidate at every size: beside the baseline's, weighed, and never below what the
+chip can do.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from cuda_llm.hardware_profiles.hardware import Hardware
+from cuda_llm.hardware_profiles.roofline import roof
+from cuda_llm.outcomes import ImpossibleTime, InfraFailed, Verdict
+from cuda_llm.profile import Bottleneck, LaunchProfile, SizeTime, TimeSource
+from cuda_llm.tasks.sizes import fastest_precision, least_time
+from cuda_llm.tasks.task import Task
+from cuda_llm.tools.device import CallReport, Level, Session
+from cuda_llm.tools.measure.comparison import Comparison
+from cuda_llm.tools.measure.failures import hidden_by_noise
+from cuda_llm.tools.validator.oracle import Oracle
+from cuda_llm.tools.validator.validate import run_case
+
+ROOFLINE_SLACK = 0.5
+"""Results may still lie in L2 when the clock stops, and a roofline is written by hand."""
+
+
+def find_impossible(
+    task: Task,
+    hardware: Hardware,
+    times: Iterable[tuple[Mapping[str, int], float]],
+    *,
+    l2_warm: bool = False,
+) -> ImpossibleTime | None:
+    """The first size that took less than half of its roofline's time, at the chip's best peaks.
+
+    With `l2_warm`, what fits into L2 need not be moved at all.
+    """
+    for dims, time_us in times:
+        floor_us = ROOFLINE_SLACK * least_size_us(task, hardware, dims, l2_warm=l2_warm)
+        if time_us < floor_us:
+            return ImpossibleTime(
+                time_us=time_us,
+                floor_us=floor_us,
+            )
+    return None
+
+
+def find_too_quick(
+    task: Task,
+    hardware: Hardware,
+    dims: Mapping[str, int],
+    measured: Comparison,
+    *,
+    l2_warm: bool,
+) -> ImpossibleTime | InfraFailed | None:
+    """A measured time is impossible where all that calls can have taken is.
+
+    One below the floor of a call that may have taken longer is noise, and no figure either.
+    """
+    call_us, most_us = measured.first_us.value, measured.most_us
+    at_most, at_best = (
+        find_impossible(task, hardware, [(dims, time_us)], l2_warm=l2_warm)
+        for time_us in (most_us, call_us)
+    )
+    if at_best is None or at_most is not None:
+        return at_best
+    size = ", ".join(f"{name} = {extent}" for name, extent in dims.items())
+    return hidden_by_noise(
+        f"at {size} calls seem to take {call_us:.3g} us, less than is possible, but may take "
+        f"{most_us:.3g} us: other work on this machine holds up what is timed"
+    )
+
+
+def least_size_us(
+    task: Task, hardware: Hardware, dims: Mapping[str, int], *, l2_warm: bool
+) -> float:
+    """What the size takes at the chip's best peaks."""
+    least = least_time(task, hardware, dims, precision=fastest_precision(hardware))
+    if not l2_warm:
+        return least.time_us
+    moved = max(0.0, least.bytes_moved - hardware.l2_bytes)
+    return roof(hardware, flops=least.flops, bytes_moved=moved, precision=least.precision).time_us
+
+
+Dims = Mapping[str, int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelTimes:
+    """Every timed size, and what the largest one says about the kernel."""
+
+    times: tuple[tuple[Dims, float], ...]
+    """Dims and microseconds, in the order of the task."""
+    launches: tuple[LaunchProfile, ...]
+    bottlenecks: tuple[Bottleneck, ...]
+    sizes: tuple[SizeTime, ...] = ()
+    """Measured: each size beside the baseline that was timed with it; empty where modelled."""
+    left_out: tuple[str, ...] = ()
+    """Sizes that were not timed, and why, one line each."""
+    notes: tuple[str, ...] = ()
+    """How the times were obtained, as far as a reader of the verdict must know."""
+    device: str = ""
+    """Which of several devices was measured; empty where there is one."""
+    isolation: str = ""
+    """What kept the runners in; empty where that was not tried."""
+
+
+async def time_sizes(
+    task: Task,
+    session: Session,
+    oracle: Oracle,
+    *,
+    nonce: bytes | None = None,
+    bench: bool = False,
+) -> KernelTimes | Verdict:
+    """Run each timed size, outputs verified; stop at the first that is wrong.
+
+    These are the task's `bench` sizes where the device can take them, else its `emulated` ones.
+
+    The inputs follow from `nonce`, fresh ones from none.
+    """
+    times = []
+    report: CallReport | None = None
+    for dims in task.sizes.bench if bench else task.sizes.emulated:
+        outcome = await run_case(
+            task, session, dims, level=Level.ACCOUNT, oracle=oracle, nonce=nonce
+        )
+        if not isinstance(outcome, CallReport):
+            return outcome
+        report = outcome
+        times.append((dims, outcome.time_us))
+    assert report is not None, "the loader refuses a task without sizes to time"
+    return KernelTimes(times=tuple(times), launches=report.launches, bottlenecks=report.bottlenecks)
+
+
+def compare_with_baseline(
+    timing: KernelTimes, baseline: KernelTimes, source: TimeSource
+) -> tuple[SizeTime, ...]:
+    """Put each size beside the baseline's time for it: the one measured with it, where it was."""
+    if timing.sizes:
+        return timing.sizes
+    return tuple(
+        SizeTime(dims=dims, time_us=time_us, baseline_us=baseline_us, source=source)
+        for (dims, time_us), (_, baseline_us) in zip(timing.times, baseline.times, strict=True)
+    )
+
+
+def weights_of(task: Task, timed: Sequence[Dims]) -> tuple[float, ...]:
+    """The weights of the sizes that were timed; all of them where these are no bench sizes."""
+    if len(task.weights) != len(task.sizes.bench):
+        return task.weights
+    known = {
+        tuple(sorted(d.items())): w for d, w in zip(task.sizes.bench, task.weights, strict=True)
+    }
+    wanted = [tuple(sorted(dims.items())) for dims in timed]
+    return tuple(known[one] for one in wanted) if known.keys() >= set(wanted) else task.weights
+
+
+def mean_speedup(sizes: Sequence[SizeTime], weights: Sequence[float]) -> float | None:
+    """Weighted geometric mean of the sizes' speedups; equal weights where none fit."""
+    speedups = [size.speedup for size in sizes if size.speedup is not None]
+    if not speedups or len(speedups) != len(sizes):
+        return None
+    return mean_ratio(speedups, weights)
+
+
+def mean_ratio(ratios: Sequence[float], weights: Sequence[float]) -> float:
+    """Weighted geometric mean; equal weights where there is not one a ratio."""
+    shares = list(weights) if len(weights) == len(ratios) else [1.0] * len(ratios)
+    total = sum(shares)
+    return math.exp(sum(w * math.log(s) for w, s in zip(shares, ratios, strict=True)) / total)

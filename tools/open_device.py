@@ -1,0 +1,146 @@
+"""From what a user writes after `--device` to a device."""
+
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from cuda_llm.capabilities import Capabilities
+from cuda_llm.dotted import load_dotted
+from cuda_llm.errors import CudaLLMError, HardwareError, UsageError
+from cuda_llm.tools.cuda.discovery import DRIVER
+from cuda_llm.tools.device import Device
+
+if TYPE_CHECKING:
+    from cuda_llm.tools.emulated.device import EmulatedDevice
+
+DEFAULT_GPU = "RTX 3090 Ti"
+"""The GPU of the paper this project follows."""
+KINDS = ("auto", "cuda", "emulated")
+CHOICES = (
+    "auto, cuda, cuda:0, cuda:0,1, cuda:all, emulated or emulated:GPU, as in emulated:RTX 4090, "
+    "or module:attribute for a device of your own"
+)
+MEMBERS = ("name", "hardware", "target", "capabilities", "version", "notes")
+METHODS = ("pinned", "prepare", "carry_out")
+
+ReportLine = Callable[[str], None]
+"""Called with one line for a person."""
+
+
+def print_line(line: str) -> None:
+    """A line on stderr."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def open_device(spec: str, *, report: ReportLine = print_line, library: str = DRIVER) -> Device:
+    """The device that `spec` names. `report` gets which one `auto` takes and why, and what a time
+    on a GPU would suffer from.
+
+    Raises UsageError naming what there is, HardwareError for a GPU nobody has described,
+    MissingError where a real GPU is asked for and something lacks, DeviceLost for one in
+    quarantine, InfrastructureError where the driver fails, and what a device of the user's own
+    raises of ours.
+    """
+    kind, colon, name = spec.strip().partition(":")
+    if kind == "auto" and not colon:
+        return _auto(report, library)
+    if kind == "cuda":
+        from cuda_llm.tools.cuda.device import open_cuda
+
+        device = open_cuda(
+            name.strip() if colon else "0", spec=spec, report=report, library=library
+        )
+        _report_notes(device, report)
+        return device
+    if names_code(spec):
+        return _open_named(spec.strip(), report)
+    if kind != "emulated":
+        raise UsageError(f"unknown device {spec!r}; there are: {CHOICES}")
+    if colon and not name.strip():
+        raise UsageError(f"{spec!r} names no GPU; there are: {_known()}")
+    return open_emulated(name if colon else DEFAULT_GPU)
+
+
+def names_code(spec: str) -> bool:
+    """Whether a device is named by `module:attribute` or `path/to/file.py:attribute`."""
+    place, _, attribute = spec.strip().rpartition(":")
+    return bool(place) and attribute.isidentifier() and place.partition(":")[0] not in KINDS
+
+
+def spec_of(device: Device, asked: str) -> str:
+    """What opens this very device again after `--device`: of what `auto` found, its own name."""
+    open_to_choice = asked == "auto" or asked.partition(":")[0] == "emulated"
+    return str(getattr(device, "spec", asked)) if open_to_choice else asked
+
+
+def open_emulated(gpu: str = DEFAULT_GPU) -> "EmulatedDevice":
+    """The emulated device that stands for `gpu`. Raises HardwareError."""
+    from cuda_llm.hardware_profiles.lookup import find_hardware
+    from cuda_llm.tools.emulated.device import EmulatedDevice
+
+    try:
+        return EmulatedDevice(find_hardware(gpu))
+    except HardwareError as error:
+        raise HardwareError(f"{error}; there are: {_known()}") from error
+
+
+def _auto(report: ReportLine, library: str) -> Device:
+    """A GPU that works, else the emulated device."""
+    from cuda_llm.tools.cuda.device import find_working
+
+    try:
+        device: Device = find_working(report=report, library=library)
+    except CudaLLMError as error:
+        emulated = open_emulated()
+        report(f"{emulated.name} stands in for a GPU: {error}")
+        return emulated
+    report(f"{device.name}: a GPU that works")
+    _report_notes(device, report)
+    return device
+
+
+def _open_named(spec: str, report: ReportLine) -> Device:
+    """A device that the user's own code makes: `attribute` is one, or returns one when called."""
+    place = spec.rpartition(":")[0]
+    try:
+        found = load_dotted(spec, "device")
+    except UsageError as error:
+        # A slip in the name of a device that ships looks like a module, too.
+        known = "" if "." in place or "/" in place else f"; there are: {CHOICES}"
+        raise UsageError(f"{error}{known}") from error
+    try:
+        device = found() if callable(found) else found
+    except CudaLLMError:
+        raise
+    except Exception as error:  # the user's own code may raise anything
+        msg = f"device {spec!r}: it cannot be opened: {type(error).__name__}: {error}"
+        raise UsageError(msg) from error
+    own: Device = checked(device, spec)
+    if not own.capabilities.confines:
+        report(f"note: {own.name} confines no candidate: each runs with the rights of its process")
+    _report_notes(own, report)
+    return own
+
+
+def checked(device: Device, spec: str) -> Device:
+    """The device, if it is one. Raises UsageError naming what it lacks."""
+    lacking = [name for name in MEMBERS if not hasattr(device, name)]
+    lacking += [name for name in METHODS if not callable(getattr(device, name, None))]
+    if lacking:
+        what = f"device {spec!r} gives a {type(device).__name__} that lacks {', '.join(lacking)}"
+        raise UsageError(f"{what}; docs/extending.md tells what a device is")
+    if not isinstance(device.capabilities, Capabilities):
+        told = type(device.capabilities).__name__
+        raise UsageError(f"device {spec!r}: its capabilities are a {told}; expected Capabilities")
+    return device
+
+
+def _report_notes(device: Device, report: ReportLine) -> None:
+    for note in device.notes:
+        report(f"note: {note}")
+
+
+def _known() -> str:
+    from cuda_llm.hardware_profiles.lookup import list_hardware
+
+    return ", ".join(profile.short_name for profile in list_hardware())

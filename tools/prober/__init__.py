@@ -1,1 +1,0 @@
-"""What one GPU really does: bandwidth, arithmetic, launches and clocks, measured here and now."""

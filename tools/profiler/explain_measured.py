@@ -1,0 +1,159 @@
+"""From the measured time of a call to the reasons for it, ranked."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from cuda_llm.hardware_profiles.hardware import Hardware
+from cuda_llm.hardware_profiles.roofline import Ceilings, find_ceilings
+from cuda_llm.profile import Bottleneck, LaunchProfile
+from cuda_llm.tasks.task import Task
+from cuda_llm.tools.profiler.achieved import Achieved, achieve, find_rates, find_shapes
+from cuda_llm.tools.profiler.explain_modelled import (
+    EXPLAINED_BY,
+    LEAST_ROOF,
+    LEAST_WASTE,
+    MOST,
+    Explained,
+)
+from cuda_llm.tools.profiler.kernel_counters import KernelCounters, find_counted
+from cuda_llm.tools.profiler.time_model import TimeReason
+
+WASTE_WEIGHT = 2.0
+"""A waste is told before a busy unit of up to this many times its share: it can be mended. Less
+than for modelled times, which know what a mended kernel would take."""
+REPLACED = {"dram_bandwidth", "fp32", "fp64", "fp16", "tensor", "latency"}
+"""What counters say better than rates do."""
+
+
+@dataclass(frozen=True)
+class _LaunchReason:
+    kernel: str
+    finding: TimeReason
+    share: float
+
+
+def explain_measured(
+    achieved: Achieved,
+    launches: Sequence[LaunchProfile],
+    hardware: Hardware,
+    ceilings: Ceilings,
+    counters: Sequence[KernelCounters] = (),
+) -> tuple[Bottleneck, ...]:
+    """What limits a call that took `achieved.time_us`: dominating one first.
+
+    `share` is the part of the time during which the named unit was busy, or the named waste cost:
+    counted where there are counters, else inferred from rates, occupancy and waves. Shares overlap.
+    """
+    told = [*_seen(achieved, launches, hardware, ceilings, counters)]
+    best: dict[tuple[str, str], _LaunchReason] = {}
+    for one in told:
+        key = (one.kernel, one.finding.code)
+        if key not in best or best[key].share < one.share:
+            best[key] = one
+    causes = {key: one.share for key, one in best.items() if one.finding.waste}
+    ranked = sorted(
+        (one for one in best.values() if not _is_explained(one, causes)), key=_rank, reverse=True
+    )
+    kept = [one for one in ranked if one.share >= _least(one.finding)][:MOST] or ranked[:1]
+    names = {one.kernel for one in launches if all(one.grid)}
+    return tuple(_as_bottleneck(one, len(names) > 1) for one in kept)
+
+
+def with_counters(
+    launches: Sequence[LaunchProfile], counters: Sequence[KernelCounters], time_us: float
+) -> tuple[LaunchProfile, ...]:
+    """The launches with what was counted of them; a single launch took the call's time.
+
+    Counters belong to launches in order where their kernels agree, and to nothing otherwise.
+    """
+    kernels = [one for one in launches if all(one.grid)]
+    if len(kernels) == len(launches) == 1:
+        launches = (replace(launches[0], time_us=time_us),)
+    if [_base(one.kernel) for one in kernels] != [_base(one.kernel) for one in counters]:
+        return tuple(launches)
+    rest = iter(counters)
+    return tuple(_counted(one, next(rest)) if all(one.grid) else one for one in launches)
+
+
+def _counted(launch: LaunchProfile, one: KernelCounters) -> LaunchProfile:
+    return replace(
+        launch,
+        time_us=launch.time_us or one.duration_us,
+        figures={**launch.figures, **one.figures},
+    )
+
+
+def _base(kernel: str) -> str:
+    return kernel.partition("<")[0].rpartition("::")[2]
+
+
+def _seen(
+    achieved: Achieved,
+    launches: Sequence[LaunchProfile],
+    hardware: Hardware,
+    ceilings: Ceilings,
+    counters: Sequence[KernelCounters],
+) -> Iterator[_LaunchReason]:
+    for finding in find_rates(achieved, launches, ceilings, counters):
+        if not counters or finding.code not in REPLACED:
+            yield _LaunchReason("", finding, finding.share)
+    counted_us = sum(one.duration_us for one in counters)
+    for one in counters:
+        for finding in find_counted(one):
+            yield _LaunchReason(one.kernel, finding, finding.share * one.duration_us / counted_us)
+    kernels = [one for one in launches if all(one.grid)]
+    busiest = max(achieved.memory_share, achieved.compute_share)
+    for launch in kernels:
+        part = 1 / len(kernels)
+        for finding in find_shapes(
+            launch, hardware, time_us=achieved.time_us * part, idle_share=max(0.0, 1 - busiest)
+        ):
+            yield _LaunchReason(launch.kernel, finding, finding.share * part)
+
+
+def _is_explained(one: _LaunchReason, causes: Mapping[tuple[str, str], float]) -> bool:
+    """Whether a busy unit is only what a waste that is told anyway makes of it."""
+    found = EXPLAINED_BY.get(one.finding.code, ())
+    return any(causes.get((one.kernel, cause), 0.0) > 0.5 * one.share for cause in found)
+
+
+def _rank(one: _LaunchReason) -> float:
+    return one.share * (WASTE_WEIGHT if one.finding.waste else 1.0)
+
+
+def _least(finding: TimeReason) -> float:
+    return LEAST_WASTE if finding.waste else LEAST_ROOF
+
+
+def _as_bottleneck(one: _LaunchReason, name_kernel: bool) -> Bottleneck:
+    explanation = one.finding.explanation
+    return Bottleneck(
+        code=one.finding.code,
+        share=one.share,
+        explanation=f"{one.kernel}: {explanation}" if name_kernel and one.kernel else explanation,
+        spot=one.finding.spot,
+        advice=one.finding.advice,
+    )
+
+
+def profile_call(
+    task: Task,
+    dims: Mapping[str, int],
+    time_us: float,
+    launches: Sequence[LaunchProfile],
+    hardware: Hardware,
+    counters: Sequence[KernelCounters] = (),
+) -> Explained:
+    """Explain a call at one size that took `time_us`, from its launch log and what was counted.
+
+    Ceilings are those of a probe of this card where there was one. Raises HardwareError where a
+    probe left a file that cannot be read.
+    """
+    ceilings = find_ceilings(hardware)
+    achieved = achieve(task, dims, time_us, hardware, ceilings)
+    shown = with_counters(launches, counters, time_us)
+    return Explained(
+        time_us=time_us,
+        launches=shown,
+        bottlenecks=explain_measured(achieved, shown, hardware, ceilings, counters),
+    )

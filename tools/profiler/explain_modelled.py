@@ -1,0 +1,235 @@
+"""From the account of one call to its modelled time and the reasons for it. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from cuda_llm.hardware_profiles.hardware import Hardware
+from cuda_llm.profile import Bottleneck, KernelResources, LaunchProfile
+from cuda_llm.tools.emulator.counters import LaunchCounters
+from cuda_llm.tools.emulator.tables import KernelTable
+from cuda_llm.tools.profiler.counts import LineAccess, accesses_by_line, count_instructions
+from cuda_llm.tools.profiler.roofs import find_roofs
+from cuda_llm.tools.profiler.time_model import ModelledLaunch, TimeReason, place_launch
+from cuda_llm.tools.profiler.wastes import find_wastes
+
+BUS_BYTES_PER_US = 25e3
+"""Host to device and back: sixteen lanes of PCIe 4.0 at some 80 % of 31.5 GB/s (an estimate)."""
+
+
+def copies_profile(
+    count: int, device_bytes: int, host_bytes: int, hardware: Hardware
+) -> tuple[LaunchProfile, ...]:
+    """All of a call's fills and copies as one entry beside its launches; none where it made none.
+
+    Each costs a launch; their bytes cross DRAM once more than caches might let them.
+    """
+    if count == 0:
+        return ()
+    terms_us = {
+        "launch": count * (hardware.model.fill_us or hardware.model.launch_us),
+        "dram": device_bytes / (hardware.peaks.dram_gb_s * 1e3 * hardware.model.dram_efficiency),
+        "bus": host_bytes / BUS_BYTES_PER_US,
+    }
+    profile = LaunchProfile(
+        kernel="copies and fills",
+        grid=(0, 0, 0),
+        block=(0, 0, 0),
+        shared_bytes=0,
+        occupancy=0.0,
+        time_us=terms_us["launch"] + max(terms_us["dram"], terms_us["bus"]),
+        terms_us={term: us for term, us in terms_us.items() if us > 0},
+        figures={"copies": float(count), "dram_bytes": float(device_bytes)},
+    )
+    return (profile,)
+
+
+LEAST_WASTE, LEAST_ROOF = 0.05, 0.1
+"""Smaller shares are not worth a person's time; the largest is always told."""
+WASTE_WEIGHT = 5.0
+"""A waste is told before a roof of up to this many times its cost: it can be mended."""
+MOST = 6
+
+EXPLAINED_BY = {
+    "shared_bandwidth": ("bank_conflicts", "atomic_contention"),
+    "l1_bandwidth": ("uncoalesced_global",),
+    "l2_bandwidth": ("uncoalesced_global", "atomic_contention"),
+    "latency": ("low_occupancy",),
+    "issue": ("divergence",),
+    "fp32": ("divergence",),
+}
+"""Which wastes are the cause of a busy resource, where they cost nearly as much."""
+
+
+@dataclass(frozen=True)
+class _Ranked:
+    rank: float
+    share: float
+    finding: TimeReason
+    kernel: str
+
+
+def find_bottlenecks(launches: Sequence[ModelledLaunch]) -> tuple[Bottleneck, ...]:
+    """What limits a call. `share` is the part of the call's time a reason accounts for."""
+    total_us = sum(launch.time.time_us for launch in launches)
+    if total_us <= 0:
+        return ()
+    ranked = [
+        _Ranked(
+            rank=finding.saved_us * (WASTE_WEIGHT if finding.waste else 1.0),
+            share=min(1.0, finding.share * launch.time.time_us / total_us),
+            finding=finding,
+            kernel=launch.name,
+        )
+        for launch in launches
+        for finding in _findings(launch)
+    ]
+    ranked.sort(key=lambda one: one.rank, reverse=True)
+    merged = _merge_repeats(ranked)
+    told = [one for one in merged if one.share >= _least(one.finding)][:MOST] or merged[:1]
+    name_kernels = len({launch.name for launch in launches}) > 1
+    return tuple(_tell(one, name_kernels) for one in told)
+
+
+def _findings(launch: ModelledLaunch) -> tuple[TimeReason, ...]:
+    wastes = find_wastes(launch)
+    saved = {waste.code: waste.saved_us for waste in wastes}
+
+    def is_explained(roof: TimeReason) -> bool:
+        causes = EXPLAINED_BY.get(roof.code, ())
+        return any(saved.get(cause, 0.0) > 0.5 * roof.saved_us for cause in causes)
+
+    roofs = find_roofs(launch)
+    return (*wastes, *(roof for roof in roofs if not is_explained(roof)))
+
+
+def _least(finding: TimeReason) -> float:
+    return LEAST_WASTE if finding.waste else LEAST_ROOF
+
+
+def _merge_repeats(ranked: Sequence[_Ranked]) -> list[_Ranked]:
+    """One entry for launches of the same kernel with the same reason on the same line."""
+    merged: dict[object, _Ranked] = {}
+    for one in ranked:
+        key = (one.kernel, one.finding.code, one.finding.spot)
+        held = merged.get(key)
+        merged[key] = (
+            _Ranked(
+                held.rank + one.rank,
+                min(1.0, held.share + one.share),
+                held.finding,
+                held.kernel,
+            )
+            if held
+            else one
+        )
+    return sorted(merged.values(), key=lambda one: one.rank, reverse=True)
+
+
+def _tell(one: _Ranked, name_kernel: bool) -> Bottleneck:
+    explanation = one.finding.explanation
+    return Bottleneck(
+        code=one.finding.code,
+        share=one.share,
+        explanation=f"{one.kernel}: {explanation}" if name_kernel else explanation,
+        spot=one.finding.spot,
+        advice=one.finding.advice,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explained:
+    """A call's modelled time, launch by launch, and what limits it."""
+
+    time_us: float
+    """Launches one after another; 0 for a call without launches."""
+    launches: tuple[LaunchProfile, ...]
+    bottlenecks: tuple[Bottleneck, ...]
+    """Dominating one first."""
+
+
+def explain_call(
+    accounts: Sequence[LaunchCounters],
+    tables: Sequence[KernelTable],
+    resources: Sequence[KernelResources],
+    hardware: Hardware,
+) -> Explained:
+    """Model the launches of one call of `solve`, in order, on `hardware`.
+
+    `account.kernel` indexes `tables`; resources are matched by symbol. Every figure is modelled.
+    """
+    by_symbol = {kernel.symbol: kernel for kernel in resources}
+    launches = [
+        place_launch(
+            account,
+            tables[account.kernel],
+            by_symbol.get(tables[account.kernel].symbol),
+            hardware,
+            resident_bytes=_left_in_l2(before, account, hardware),
+        )
+        for before, account in pairwise((None, *accounts))
+        if account is not None
+    ]
+    return Explained(
+        time_us=sum(launch.time.time_us for launch in launches),
+        launches=tuple(_profile(launch) for launch in launches),
+        bottlenecks=find_bottlenecks(launches),
+    )
+
+
+def _left_in_l2(
+    before: LaunchCounters | None, account: LaunchCounters, hardware: Hardware
+) -> float:
+    """Bytes that `account` finds in L2: all it reuses, unless the launch before overflowed it."""
+    if before is None:
+        return 0.0
+    overflow = max(1.0, before.footprint_bytes / hardware.l2_bytes)
+    return min(account.reused_bytes / overflow, float(hardware.l2_bytes))
+
+
+def _profile(launch: ModelledLaunch) -> LaunchProfile:
+    account = launch.account
+    return LaunchProfile(
+        kernel=launch.name,
+        grid=account.grid,
+        block=account.block,
+        shared_bytes=launch.shared_bytes,
+        occupancy=launch.occupancy.fraction,
+        time_us=launch.time.time_us,
+        terms_us={term.value: us for term, us in launch.time.terms_us.items() if us > 0},
+        figures=_figures(launch),
+    )
+
+
+def _figures(launch: ModelledLaunch) -> dict[str, float]:
+    mix = count_instructions(launch.account, launch.table)
+    lines = accesses_by_line(launch.account, launch.table)
+    onchip = [line for line in lines if line.wavefronts and line.kind != "atomic"]
+    offchip = [line for line in lines if line.sectors and line.space in ("global", "generic")]
+    figures = {
+        "warp_instructions": mix.issued,
+        "simd_efficiency": mix.simd_efficiency,
+        "l2_bytes": launch.time.l2_bytes,
+        "dram_bytes": launch.time.dram_bytes,
+        "blocks_per_sm": float(launch.occupancy.blocks_per_sm),
+        "counted_blocks_share": _share(launch.account.blocks_counted, launch.account.blocks_total),
+    }
+    figures |= {f"{kind.value}_warp_instructions": count for kind, count in mix.warps.items()}
+    if offchip:
+        figures["sectors_per_request"] = _ratio(offchip, "sectors", "requests")
+        figures["ideal_sectors_per_request"] = _ratio(offchip, "ideal_sectors", "requests")
+        figures["useful_byte_share"] = _ratio(offchip, "ideal_sectors", "sectors")
+    if onchip:
+        figures["bank_ways"] = _ratio(onchip, "wavefronts", "ideal_wavefronts")
+        figures["worst_bank_ways"] = float(max(line.worst_ways for line in onchip))
+    return figures
+
+
+def _ratio(lines: Sequence[LineAccess], over: str, under: str) -> float:
+    return _share(
+        sum(getattr(line, over) for line in lines), sum(getattr(line, under) for line in lines)
+    )
+
+
+def _share(part: float, whole: float) -> float:
+    return part / whole if whole else 0.0

@@ -1,0 +1,192 @@
+"""What Nsight Compute counted of a kernel, and the reasons for its time that are in there."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from cuda_llm.tools.profiler.time_model import TimeReason
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stall:
+    """One reason why warps could not issue."""
+
+    reason: str
+    """As Nsight Compute calls it: `long_scoreboard`, `barrier`, `math_pipe_throttle` ..."""
+    share: float
+    """Part of the clocks between two instructions of a warp, 0 to 1."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelCounters:
+    """One kernel of one call of `solve`, counted while nothing else ran."""
+
+    kernel: str
+    """Name without its parameter list."""
+    duration_us: float
+    """While it was counted, at the clocks of that moment: a time to compare, not to rank by."""
+    flushed: bool
+    """Whether caches were flushed before it."""
+    figures: Mapping[str, float] = field(default_factory=dict)
+    """What this chip counts of:
+
+    - parts of a peak, 0 to 1: `dram_share`, `l2_share`, `l1_share` (L1 and shared memory),
+      `issue_share`, `fp32_share`, `int_share`, `fp64_share`, `sfu_share`, `tensor_share`;
+    - `achieved_occupancy`: resident warps over the most; `simd_efficiency`: active lanes of 32;
+    - `dram_bytes`, `l2_bytes`, `l2_hit_share`, `l1_hit_share`;
+    - `sectors_per_request`, `useful_byte_share` of global loads and stores together;
+    - `bank_ways`: passes of a shared-memory access over those needed without conflicts;
+      `shared_passes_share`: part of the L1 data path's passes that are for shared memory.
+    """
+    stalls: tuple[Stall, ...] = ()
+    """The largest first, without `selected` (the warp did issue)."""
+
+
+ORIGIN = "(Nsight Compute)"
+WARP_LANES = 32
+
+_PIPES = {
+    "fp32": "cut operations, or move the products to tensor cores where the tolerance allows",
+    "int": "hoist address arithmetic out of the inner loop, unroll, use 32-bit indices",
+    "fp64": "compute in fp32 where the tolerance allows",
+    "sfu": "compute fewer special functions, or reuse their results",
+    "tensor": "already on tensor cores: feed them larger tiles",
+}
+_ON_SHARED = ("short_scoreboard", "mio_throttle")
+_ON_GLOBAL = ("long_scoreboard", "lg_throttle", "drain")
+_LATENCY_ADVICE = {
+    "long_scoreboard": "give each thread several independent loads (unroll), or raise occupancy",
+    "barrier": "let fewer warps wait for each other: smaller blocks, or fewer barriers",
+    "wait": "interleave independent instructions: unroll",
+    "short_scoreboard": "load from shared memory earlier, and wider (float4)",
+}
+
+
+def find_counted(one: KernelCounters) -> Iterator[TimeReason]:
+    """Findings of one kernel, in no order."""
+    yield from _memory(one)
+    yield from _pipes(one)
+    yield from _wastes(one)
+    yield from _waits(one)
+
+
+def _memory(one: KernelCounters) -> Iterator[TimeReason]:
+    figures = one.figures
+    dram = figures.get("dram_share", 0.0)
+    moved = figures.get("dram_bytes", 0.0)
+    yield _counted_reason(
+        one,
+        "dram_bandwidth",
+        dram,
+        f"DRAM is at {dram:.0%} of its peak, {moved / 1e6:.3g} MB to and from it",
+        "move fewer bytes: fuse passes, use narrower types, keep data on chip",
+    )
+    l2 = figures.get("l2_share", 0.0)
+    yield _counted_reason(
+        one,
+        "l2_bandwidth",
+        l2,
+        f"L2 is at {l2:.0%} of its peak, {figures.get('l2_hit_share', 0.0):.0%} hits",
+        "reuse data on the SM: stage tiles in shared memory or registers, larger tiles",
+    )
+    l1 = figures.get("l1_share", 0.0)
+    on_shared = figures.get("shared_passes_share", 0.0) >= 0.5
+    yield _counted_reason(
+        one,
+        "shared_bandwidth" if on_shared else "l1_bandwidth",
+        l1,
+        f"the data path of L1 and shared memory is at {l1:.0%} of its peak, "
+        f"{figures.get('shared_passes_share', 0.0):.0%} of its passes for shared memory",
+        "keep more of each tile in registers, use wider loads (float4)",
+    )
+
+
+def _pipes(one: KernelCounters) -> Iterator[TimeReason]:
+    issue = one.figures.get("issue_share", 0.0)
+    yield _counted_reason(
+        one,
+        "issue",
+        issue,
+        f"the schedulers issue in {issue:.0%} of all clocks",
+        "do more per instruction: vector loads, unrolled loops, simpler index arithmetic",
+    )
+    for code, advice in _PIPES.items():
+        share = one.figures.get(f"{code}_share", 0.0)
+        yield _counted_reason(
+            one, code, share, f"the {code} pipe is at {share:.0%} of its peak", advice
+        )
+
+
+def _wastes(one: KernelCounters) -> Iterator[TimeReason]:
+    figures = one.figures
+    useful = figures.get("useful_byte_share", 1.0)
+    busy = max(figures.get(f"{level}_share", 0.0) for level in ("dram", "l2", "l1"))
+    yield _counted_reason(
+        one,
+        "uncoalesced_global",
+        (1 - useful) * max(busy, _stalled(one, _ON_GLOBAL)),
+        f"uncoalesced global accesses: {figures.get('sectors_per_request', 0.0):.1f} sectors a "
+        f"request, {useful:.0%} of the bytes used",
+        "let neighbouring threads touch neighbouring addresses; turn the data around in shared "
+        "memory where input and output disagree",
+        waste=True,
+    )
+    ways = figures.get("bank_ways", 1.0)
+    on_shared = figures.get("shared_passes_share", 0.0)
+    yield _counted_reason(
+        one,
+        "bank_conflicts",
+        (1 - 1 / ways) * max(on_shared * figures.get("l1_share", 0.0), _stalled(one, _ON_SHARED)),
+        f"shared-memory bank conflicts: {ways:.1f} passes an access where 1 would do",
+        "pad the tile by one column (33 instead of 32), or swizzle its index",
+        waste=True,
+    )
+    lanes = figures.get("simd_efficiency", 1.0)
+    yield _counted_reason(
+        one,
+        "divergence",
+        (1 - lanes) * figures.get("issue_share", 0.0),
+        f"{lanes * WARP_LANES:.1f} of {WARP_LANES} lanes work on average",
+        "let all lanes of a warp take the same branch, or do without the branch",
+        waste=True,
+    )
+
+
+def _waits(one: KernelCounters) -> Iterator[TimeReason]:
+    """What no unit's use accounts for, with the reasons why warps stalled."""
+    if not one.stalls:
+        return
+    busiest = max((value for name, value in one.figures.items() if name in _UNITS), default=0.0)
+    told = ", ".join(f"{stall.reason} {stall.share:.0%}" for stall in one.stalls[:3])
+    held = one.figures.get("achieved_occupancy")
+    occupancy = f", {held:.0%} occupancy achieved" if held is not None else ""
+    yield _counted_reason(
+        one,
+        "latency",
+        1 - busiest,
+        f"no unit is above {busiest:.0%} of its peak; warps stall for {told}{occupancy}",
+        _LATENCY_ADVICE.get(one.stalls[0].reason, _LATENCY_ADVICE["long_scoreboard"]),
+    )
+
+
+_UNITS = {
+    *("dram_share", "l2_share", "l1_share", "issue_share"),
+    *(f"{code}_share" for code in _PIPES),
+}
+
+
+def _stalled(one: KernelCounters, reasons: tuple[str, ...]) -> float:
+    return sum(stall.share for stall in one.stalls if stall.reason in reasons)
+
+
+def _counted_reason(
+    one: KernelCounters, code: str, share: float, said: str, advice: str, *, waste: bool = False
+) -> TimeReason:
+    share = max(0.0, min(1.0, share))
+    return TimeReason(
+        code=code,
+        saved_us=share * one.duration_us,
+        share=share,
+        explanation=f"{said} {ORIGIN}",
+        advice=advice,
+        waste=waste,
+    )

@@ -1,0 +1,172 @@
+"""`best/`: the fastest kernel so far, its proof, and the command that repeats it.
+
+solve.cu     the source exactly as it was judged
+report.md    how fast it is, than what, on what, who wrote it, what was checked
+verify.sh    judges solve.cu anew
+"""
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from cuda_llm.fact_wording import describe_spot
+from cuda_llm.outcomes import Passed
+from cuda_llm.profile import Profile, SizeTime
+from cuda_llm.search import Attempt
+from cuda_llm.traces.events import Event, IncumbentChosen, RunFinished, WinnerRemeasured
+from cuda_llm.traces.files import write_file
+from cuda_llm.traces.run_folder import RunFolder
+from cuda_llm.traces.text import describe_circumstances
+
+SOLUTION = "solve.cu"
+"""Name of the kernel in `best/` and in an export."""
+
+
+def verify_command(run: Mapping[str, Any]) -> str:
+    """What judges `solve.cu` as the run did; `run` is what its run.json says."""
+    task, device = run["request"]["task"], run["device_spec"]
+    warm = ["--l2", "warm"] if run["request"].get("l2") == "warm" else []
+    return shlex.join(["cuda-llm", "evaluate", task, SOLUTION, "--device", device, *warm])
+
+
+class BestKeeper:
+    """An observer that keeps `best/` fresh after every round."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self.folder = folder
+
+    def __call__(self, event: Event) -> None:
+        """Write what changed."""
+        match event:
+            case IncumbentChosen(incumbent=str() as name):
+                write_best(self.folder, name)
+            case WinnerRemeasured(attempt=name) if event.stands:
+                write_best(self.folder, name, event)
+            case RunFinished(best=None):
+                remove_best(self.folder)
+            case _:
+                pass
+
+
+def remove_best(folder: RunFolder) -> None:
+    """No kernel stood: what was kept meanwhile is no result. The source goes first."""
+    for name in (SOLUTION, "verify.sh", "report.md"):
+        (folder.best / name).unlink(missing_ok=True)
+
+
+def write_best(folder: RunFolder, name: str, remeasured: WinnerRemeasured | None = None) -> None:
+    """Write `best/` for the attempt of that id, which has passed. The source comes last."""
+    run, attempt, verdict = folder.read_run(), folder.attempt(name), folder.verdict(name)
+    assert attempt is not None and isinstance(verdict, Passed), name
+    command = verify_command(run)
+    report = "\n".join(_report(run, attempt, verdict, command, remeasured))
+    write_file(folder.best / "report.md", report + "\n")
+    write_file(folder.best / "verify.sh", f'#!/bin/sh\ncd "$(dirname "$0")" && exec {command}\n')
+    write_file(folder.best / SOLUTION, folder.source(name))
+
+
+def _report(
+    run: Mapping[str, Any],
+    attempt: Attempt,
+    verdict: Passed,
+    command: str,
+    remeasured: WinnerRemeasured | None,
+) -> Iterator[str]:
+    profile = verdict.profile
+    yield f"# {run['task']}: {attempt.speedup or 0:.2f}x the baseline's speed"
+    yield ""
+    yield f"- Kernel `{attempt.id}`, written by: {attempt.written_by}" + _author(run, attempt)
+    yield f"- On: {run['device']}" + _worth(profile)
+    if is_slower(attempt, remeasured):
+        yield "- Slower than the baseline, which stays the answer"
+    if attempt.idea or attempt.direction:
+        yield f"- Idea: {attempt.idea or attempt.direction}"
+    if attempt.tunables:
+        chosen = ", ".join(f"{key} = {value}" for key, value in attempt.tunables.items())
+        yield f"- Tunables: {chosen}"
+    if profile is not None:
+        yield from _profile_lines(profile)
+    if verdict.differential:
+        yield "- The oracle was the task's own baseline, not an independent reference."
+    yield from (f"- {note}" for note in verdict.notes)
+    if remeasured is not None:
+        yield f"- Judged once more at the end: {_again(remeasured)}"
+    if profile is not None:
+        yield from ("", *_table(profile.sizes))
+    yield from ("", "Judge it again:", "", f"    {command}")
+
+
+def _worth(profile: Profile | None) -> str:
+    """What the times are."""
+    if profile is None:
+        return ""
+    if profile.source == "modelled":
+        return ", whose times are modelled, not measured"
+    l2 = next((size.l2 for size in profile.sizes), "")
+    return ", times measured" + (f", L2 {l2}" if l2 else "")
+
+
+def is_slower(attempt: Attempt, remeasured: WinnerRemeasured | None) -> bool:
+    """Whether the baseline is faster, by the newest figure there is."""
+    again = None if remeasured is None else remeasured.speedup
+    speedup = attempt.speedup if again is None else again
+    return speedup is not None and speedup < 1
+
+
+def _author(run: Mapping[str, Any], attempt: Attempt) -> str:
+    return f" ({run['model']})" if attempt.written_by == "model" and run.get("model") else ""
+
+
+def _profile_lines(profile: Profile) -> Iterator[str]:
+    checked = profile.checked
+    yield (
+        f"- Correct in {checked.get('sizes', 0)} sizes, {checked.get('hidden', 0)} hidden ones, "
+        f"{checked.get('distributions', 0)} distributions of inputs, every element"
+    )
+    if circumstances := describe_circumstances(profile.sizes):
+        yield f"- The GPU meanwhile: {circumstances}"
+    if profile.isolation:
+        yield f"- Isolated by {profile.isolation}"
+    for bottleneck in profile.bottlenecks[:1]:
+        spot = bottleneck.spot and replace(bottleneck.spot, file=SOLUTION)
+        where = f", at {describe_spot(spot)}" if spot else ""
+        yield f"- Limited by {bottleneck.explanation} ({bottleneck.share:.0%} of the time){where}"
+
+
+def _again(remeasured: WinnerRemeasured) -> str:
+    faster = f", {remeasured.speedup:.2f}x" if remeasured.speedup else ""
+    detail = f" ({remeasured.detail})" if remeasured.detail else ""
+    return f"{remeasured.code}{faster}{detail}"
+
+
+def _table(sizes: Sequence[SizeTime]) -> Iterator[str]:
+    yield "| size | time | baseline | speedup |"
+    yield "|---|---:|---:|---:|"
+    for size in sizes:
+        dims = ", ".join(f"{name} = {value:,}" for name, value in size.dims.items())
+        own = f"{size.time_us:.1f} us{_doubt(size.spread)}{_noted(size)}"
+        baseline = (
+            ""
+            if size.baseline_us is None
+            else f"{size.baseline_us:.1f} us{_doubt(size.baseline_spread)}"
+        )
+        yield f"| {dims} | {own} | {baseline} | {_factor(size)} |"
+
+
+def _noted(size: SizeTime) -> str:
+    """What else is to be known of the time, as that the host's part counts."""
+    return f" ({size.note})" if size.note else ""
+
+
+def _doubt(spread: float) -> str:
+    return f" ±{spread:.1%}" if spread else ""
+
+
+def _factor(size: SizeTime) -> str:
+    if size.speedup is None:
+        return ""
+    if size.speedup_low is None or size.speedup_high is None:
+        return f"{size.speedup:.2f}x"
+    said = f"{size.speedup:.2f}x ({size.speedup_low:.2f} to {size.speedup_high:.2f})"
+    return f"{said}, a tie" if size.outcome == "tie" else said

@@ -1,0 +1,268 @@
+"""The event log of a run: written as events happen, read while it grows and afterwards.
+
+A line is on disk before anybody else hears of the event. Readers skip what a kill left torn and
+what
+a later version wrote.
+"""
+
+import fcntl
+import json
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, get_args
+
+from cuda_llm.codec import decode, encode
+from cuda_llm.errors import CudaLLMError, UsageError
+from cuda_llm.log import OURS, Log
+from cuda_llm.search import Attempt, Brief, Hint
+from cuda_llm.traces.events import VERSION, Event
+from cuda_llm.traces.files import cannot_write
+from cuda_llm.traces.run_folder import RunFolder
+
+_log = Log(__name__)
+_events = Log(f"{OURS}.events")
+
+NAMED: Mapping[str, type[Attempt | Brief | Hint]] = {
+    "attempt_judged.attempt": Attempt,
+    "hint_given.hint": Hint,
+    "round_began.briefs": Brief,
+}
+"""By `kind.field`: what a line holds by its id. `briefs` is a list of them."""
+
+Observer = Callable[[Event], object]
+"""Whoever wants to hear of events: a terminal, a progress bar, a test."""
+
+
+class Recorder:
+    """Appends events to one file; call it with each. Safe to share between tasks and threads.
+
+    While it is open no second one can be, in this process or another: two would tear the run. A
+    process that dies gives the file back, whatever killed it.
+    """
+
+    def __init__(self, path: Path, observers: Iterable[Observer] = ()) -> None:
+        """Raises UsageError where the file cannot be written or another process writes it."""
+        self._path = path
+        self._observers = list(observers)
+        # Reentrant: an observer may record something itself.
+        self._turn = threading.RLock()
+        self._file: int | None = _open_alone(path)
+        self._seq, self._end = _cut_torn_line(self._file)
+
+    def __call__(self, event: Event) -> None:
+        """Record `event`, then tell the observers. After `close` nothing is recorded any more."""
+        with self._turn:
+            if self._file is None:
+                return
+            line = to_line(event, self._seq, now())
+            try:
+                _append(self._file, line)
+            except OSError as error:
+                os.ftruncate(self._file, self._end)
+                raise cannot_write(self._path, error) from None
+            self._log(event)
+            self._seq += 1
+            self._end += len(line)
+            for observer in tuple(self._observers):
+                self._notify(observer, event)
+
+    def _log(self, event: Event) -> None:
+        """Events are log records too, so that one processor can send them elsewhere."""
+        if _events.is_enabled(logging.INFO):
+            fields = {"run_id": self._path.parent.name, **encode(event), "seq": self._seq}
+            _events.info(event.kind, **fields)
+
+    def close(self) -> None:
+        """Give the file back."""
+        with self._turn:
+            if self._file is not None:
+                os.close(self._file)
+            self._file = None
+
+    def _notify(self, observer: Observer, event: Event) -> None:
+        try:
+            observer(event)
+        except CudaLLMError:
+            # Said for the user: what belongs to the run cannot be stored.
+            raise
+        except Exception as error:
+            if observer in self._observers:
+                self._observers.remove(observer)
+            _log.warning(
+                "an observer raised; it is called no more",
+                observer=getattr(observer, "__qualname__", type(observer).__qualname__),
+                error=f"{type(error).__name__}: {error}",
+                exc_info=error,
+            )
+
+
+def to_line(event: Event, seq: int, at: str) -> bytes:
+    """One line of the file. What it names by id must lie in the run's folder already."""
+    fields = {"v": VERSION, "seq": seq, "at": at, "kind": event.kind}
+    for name, value in vars(event).items():
+        if f"{event.kind}.{name}" not in NAMED:
+            fields[name] = encode(value)
+        else:
+            fields[name] = [one.id for one in value] if isinstance(value, tuple) else value.id
+    text = json.dumps(fields, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    # Half of a surrogate pair, as a model may send, is no text that anybody could read back.
+    return text.encode(errors="replace") + b"\n"
+
+
+def now() -> str:
+    """UTC time to the millisecond, `2026-01-31T10:00:00.123Z`."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
+
+
+def is_being_written(path: Path) -> bool:
+    """Whether a living process has a Recorder open on this file."""
+    try:
+        file = os.open(path, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        # A shared lock, so that two who ask never take each other for a writer.
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(file)
+    return False
+
+
+def _open_alone(path: Path) -> int:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+    except OSError as error:
+        raise cannot_write(path, error) from None
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(file)
+        raise UsageError(
+            f"{path.parent}: another process is at work on this run; wait for it or stop it"
+        ) from None
+    return file
+
+
+def _cut_torn_line(file: int) -> tuple[int, int]:
+    """Cut off a line that a kill left torn; the next number and where the file ends now."""
+    with os.fdopen(os.dup(file), "rb") as reader:
+        data = reader.read()
+    whole = data.rfind(b"\n") + 1
+    if _number(data[whole:]) is not None:
+        # Only its line end is missing.
+        _append(file, b"\n")
+        data += b"\n"
+        whole = len(data)
+    os.ftruncate(file, whole)
+    numbers = map(_number, reversed(data[:whole].split(b"\n")))
+    last = next((number for number in numbers if number is not None), 0)
+    return last + 1, whole
+
+
+def _number(line: bytes) -> int | None:
+    try:
+        seq = json.loads(line)["seq"]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
+    return seq if isinstance(seq, int) else None
+
+
+def _append(file: int, line: bytes) -> None:
+    while line:
+        line = line[os.write(file, line) :]
+
+
+KINDS: dict[str, Callable[..., Event]] = {one.kind: one for one in get_args(Event)}
+"""Every event by its kind."""
+
+POLL_S = 0.2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recorded:
+    """One event as it lies on disk."""
+
+    seq: int
+    at: str
+    """UTC, `2026-01-31T10:00:00.123Z`."""
+    event: Event
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trace:
+    """All events of a run that could be read."""
+
+    events: tuple[Recorded, ...] = ()
+    unknown: int = 0
+    """Lines of kinds or of a version that this program does not know."""
+    torn: int = 0
+    """Lines that are no event: cut off by a kill, damaged, or about a file that is gone."""
+
+
+def read_events(path: Path) -> tuple[Recorded, ...]:
+    """The events of a run's file, in order. Raises UsageError where it cannot be read."""
+    return read_trace(path).events
+
+
+def read_trace(path: Path) -> Trace:
+    """The events of a file, and how many lines were skipped. Raises UsageError."""
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}; expected the events of a run") from None
+    folder = RunFolder(path.parent)
+    read = [_read_line(line, folder) for line in lines if line.strip()]
+    return Trace(
+        events=tuple(one for one in read if isinstance(one, Recorded)),
+        unknown=read.count("unknown"),
+        torn=read.count("torn"),
+    )
+
+
+def follow_events(path: Path, *, until: Callable[[], bool]) -> Iterator[Recorded]:
+    """The events of a file, then each that is added, until `until` says that none will be."""
+    folder = RunFolder(path.parent)
+    with path.open("rb") as file:
+        while True:
+            last = until()
+            # A resumed run cuts a torn line off: only whole lines are passed over.
+            *lines, rest = file.read().split(b"\n")
+            file.seek(-len(rest), os.SEEK_CUR)
+            for line in lines:
+                read = _read_line(line, folder)
+                if isinstance(read, Recorded):
+                    yield read
+            if last:
+                return
+            time.sleep(POLL_S)
+
+
+def _read_line(line: bytes, folder: RunFolder) -> Recorded | str:
+    try:
+        fields = json.loads(line)
+        version, kind = fields.pop("v"), fields.pop("kind")
+        if version > VERSION or kind not in KINDS:
+            return "unknown"
+        seq, at = fields.pop("seq"), fields.pop("at")
+        datetime.fromisoformat(at)
+        for name in fields:
+            if value_kind := NAMED.get(f"{kind}.{name}"):
+                fields[name] = _look_up(folder, value_kind, fields[name])
+        return Recorded(seq=int(seq), at=at, event=decode(KINDS[kind], fields))
+    except (UsageError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return "torn"
+
+
+def _look_up(folder: RunFolder, kind: type[Any], named: Any) -> Any:
+    if isinstance(named, list):
+        return tuple(folder.look_up(kind, one) for one in named)
+    return folder.look_up(kind, named)

@@ -1,0 +1,45 @@
+"""Files of a run: read and written whole, with one clear line where that is not possible."""
+
+from pathlib import Path
+
+from cuda_llm.atomic_file import write_atomically
+from cuda_llm.errors import UsageError
+
+
+def write_file(path: Path, text: str) -> None:
+    """Replace `path`, folders above it included. Raises UsageError where that is not allowed."""
+    _replace(path, text.encode(errors="replace"))
+
+
+def copy_file(path: Path, made: Path) -> None:
+    """Replace `path` by what `made` holds. Raises UsageError where either is not allowed."""
+    try:
+        content = made.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{made}: cannot be read ({error.strerror or error})") from None
+    _replace(path, content)
+
+
+def _replace(path: Path, content: bytes) -> None:
+    try:
+        write_atomically(path, content)
+    except OSError as error:
+        raise cannot_write(path, error) from None
+
+
+def cannot_write(path: Path, error: OSError) -> UsageError:
+    """What to raise when a part of a run cannot be stored."""
+    return UsageError(
+        f"{path}: cannot be written ({error.strerror or error}); "
+        "free space there, or choose another folder with --out"
+    )
+
+
+def read_text(path: Path) -> str | None:
+    """The text as it was written, line ends included; None where there is no such file."""
+    try:
+        return path.read_bytes().decode(errors="replace")
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read ({error.strerror or error})") from None

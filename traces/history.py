@@ -1,0 +1,275 @@
+"""The events of a run put in order, by round, and the few figures that `trace list` shows of it.
+
+A killed and resumed run records some things twice. What has an id counts once, the last time it was
+recorded; model calls count each time, because each was paid for.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from cuda_llm.search import Attempt, Brief, Hint
+from cuda_llm.traces.event_log import Trace, is_being_written, read_trace
+from cuda_llm.traces.events import (
+    AgentDecided,
+    AgentFailed,
+    AttemptJudged,
+    BaselineJudged,
+    CandidateLate,
+    ContestHeld,
+    Event,
+    HintGiven,
+    IncumbentChosen,
+    KernelInspected,
+    ModelCalled,
+    ModelRetried,
+    RoundBegan,
+    RunFinished,
+    RunForked,
+    RunInterrupted,
+    RunResumed,
+    RunStarted,
+    StageEntered,
+    StageLeft,
+    TunerSearched,
+    WinnerRemeasured,
+)
+from cuda_llm.traces.run_folder import RunFolder
+
+
+@dataclass(kw_only=True)
+class RoundHistory:
+    """One round, or what came before the first."""
+
+    round: int
+    before: str | None = None
+    """The kernel to beat."""
+    briefs: dict[str, Brief] = field(default_factory=dict)
+    joined: tuple[str, ...] = ()
+    """Attempts of earlier rounds that were still at work."""
+    attempts: dict[str, Attempt] = field(default_factory=dict)
+    """Judged in this round, by id, in the order recorded."""
+    late: dict[str, str] = field(default_factory=dict)
+    """Stage at which the round went on without a candidate, by its id."""
+    decided: dict[AgentDecided, None] = field(default_factory=dict)
+    failed: dict[AgentFailed, None] = field(default_factory=dict)
+    calls: list[ModelCalled] = field(default_factory=list)
+    retries: list[ModelRetried] = field(default_factory=list)
+    tuned: dict[str, TunerSearched] = field(default_factory=dict)
+    """By parent."""
+    hints: dict[tuple[str, Hint], None] = field(default_factory=dict)
+    """Channel and hint, in the order recorded."""
+    contests: dict[str, ContestHeld] = field(default_factory=dict)
+    """By contender."""
+    inspected: dict[str, KernelInspected] = field(default_factory=dict)
+    """By attempt."""
+    choice: IncumbentChosen | None = None
+
+
+@dataclass(kw_only=True)
+class RunHistory:
+    """A whole run, as far as it has got."""
+
+    started: RunStarted | None = None
+    forked: RunForked | None = None
+    began_at: str = ""
+    ended_at: str = ""
+    """Of the last event."""
+    baseline: BaselineJudged | None = None
+    chapters: dict[int, RoundHistory] = field(default_factory=dict)
+    """By round; 0 for what came before the first."""
+    stages: dict[str, str] = field(default_factory=dict)
+    """The stage each candidate is in; empty between two."""
+    resumed: int = 0
+    """How often the run went on after it had stopped."""
+    remeasured: WinnerRemeasured | None = None
+    finished: RunFinished | None = None
+    interrupted: RunInterrupted | None = None
+    """Why it stopped, where it was not resumed since."""
+
+    @property
+    def attempts(self) -> dict[str, Attempt]:
+        """All that were judged, by id."""
+        return {
+            name: attempt
+            for chapter in self.chapters.values()
+            for name, attempt in chapter.attempts.items()
+        }
+
+    @property
+    def calls(self) -> list[ModelCalled]:
+        """All calls to models."""
+        return [call for chapter in self.chapters.values() for call in chapter.calls]
+
+    @property
+    def generator(self) -> str:
+        """Name of who writes."""
+        return self.started.generator if self.started else ""
+
+    @property
+    def incumbent(self) -> str | None:
+        """The best kernel so far, or the result."""
+        if self.finished is not None:
+            return self.finished.best
+        choices = [one.choice for one in self.chapters.values() if one.choice is not None]
+        return choices[-1].incumbent if choices else None
+
+
+def history_of(recorded: Iterable[tuple[str, Event]]) -> RunHistory:
+    """The story of events, each with the time it was recorded at."""
+    story, at_work = RunHistory(), 0
+    for at, event in recorded:
+        story.began_at = story.began_at or at
+        story.ended_at = at
+        if isinstance(event, RoundBegan):
+            at_work = event.round
+        _add(story, story.chapters.setdefault(at_work, RoundHistory(round=at_work)), event)
+    return story
+
+
+def _add(story: RunHistory, chapter: RoundHistory, event: Event) -> None:
+    match event:
+        case RunStarted():
+            story.started = event
+        case RunForked():
+            story.forked = event
+        case RunResumed():
+            story.resumed += 1
+            story.interrupted = story.finished = None
+        case BaselineJudged():
+            story.baseline = event
+        case RoundBegan(incumbent=incumbent, briefs=briefs, late=late):
+            chapter.before, chapter.joined = incumbent, late
+            chapter.briefs.update({brief.id: brief for brief in briefs})
+        case AgentDecided():
+            chapter.decided[event] = None
+        case AgentFailed():
+            chapter.failed[event] = None
+        case ModelCalled():
+            chapter.calls.append(event)
+        case ModelRetried():
+            chapter.retries.append(event)
+        case StageEntered(candidate=candidate, stage=stage):
+            story.stages[candidate] = stage
+        case StageLeft(candidate=candidate):
+            story.stages[candidate] = ""
+        case CandidateLate(candidate=candidate, stage=stage):
+            chapter.late[candidate] = stage
+        case AttemptJudged(attempt=attempt):
+            chapter.attempts[attempt.id] = attempt
+        case TunerSearched(parent=parent):
+            chapter.tuned[parent] = event
+        case HintGiven(channel=channel, hint=hint):
+            chapter.hints[channel, hint] = None
+        case ContestHeld(contender=contender):
+            chapter.contests[contender] = event
+        case KernelInspected(attempt=name):
+            chapter.inspected[name] = event
+        case IncumbentChosen():
+            chapter.choice = event
+        case WinnerRemeasured():
+            story.remeasured = event
+        case RunFinished():
+            story.finished = event
+        case RunInterrupted():
+            story.interrupted = event
+
+
+RunState = Literal["running", "finished", "interrupted", "killed", "empty"]
+"""`interrupted` stopped by itself, `killed` did not get to; both can be resumed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spend:
+    """What calls to models cost."""
+
+    calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    usd: float | None = None
+    """None where the price of any call is unknown, or where there was none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """One run."""
+
+    run_id: str
+    state: RunState
+    began_at: str
+    """UTC; empty where nothing happened yet."""
+    task: str
+    device: str
+    time_source: str
+    generator: str
+    strategy: str
+    rounds: int
+    """That have begun."""
+    planned_rounds: int
+    candidates: int
+    """That were judged."""
+    best: str | None
+    speedup: float | None
+    written_by: str
+    spend: Spend
+
+
+def read_history(run: RunFolder) -> tuple[RunHistory, Trace]:
+    """The story of a run; an empty one where nothing has happened yet."""
+    trace = read_trace(run.events) if run.events.exists() else Trace()
+    return history_of((one.at, one.event) for one in trace.events), trace
+
+
+def summarise(run: RunFolder) -> Summary:
+    """A run in a few figures. Raises UsageError where it cannot be read."""
+    story, _ = read_history(run)
+    started, attempts = story.started, story.attempts
+    best = attempts.get(story.incumbent or "")
+    return Summary(
+        run_id=run.name,
+        state=state_of(run, story),
+        began_at=story.began_at,
+        task=started.task if started else "",
+        device=started.device if started else "",
+        time_source=started.time_source if started else "",
+        generator=started.generator if started else "",
+        strategy=started.strategy if started else "",
+        rounds=max(story.chapters, default=0),
+        planned_rounds=started.rounds if started else 0,
+        candidates=len(attempts),
+        best=story.incumbent,
+        speedup=final_speedup(story),
+        written_by=best.written_by if best else "",
+        spend=spend_of(story.calls),
+    )
+
+
+def final_speedup(story: RunHistory) -> float | None:
+    """Of the best kernel: as measured once more at the end, where that was done."""
+    if story.finished is not None:
+        return story.finished.speedup
+    best = story.attempts.get(story.incumbent or "")
+    return best.speedup if best else None
+
+
+def state_of(run: RunFolder, story: RunHistory) -> RunState:
+    """How a run stands."""
+    if story.finished is not None:
+        return "finished"
+    if is_being_written(run.events):
+        return "running"
+    if story.interrupted is not None:
+        return "interrupted"
+    return "killed" if story.began_at else "empty"
+
+
+def spend_of(calls: Iterable[ModelCalled]) -> Spend:
+    """What these calls cost together."""
+    made = tuple(calls)
+    prices = [call.usd for call in made if call.usd is not None]
+    return Spend(
+        calls=len(made),
+        input_tokens=sum(call.input_tokens for call in made),
+        output_tokens=sum(call.output_tokens for call in made),
+        usd=sum(prices) if made and len(prices) == len(made) else None,
+    )

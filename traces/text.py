@@ -1,0 +1,129 @@
+"""Text for a person: figures in words, wrapped and indented, unable to control the terminal."""
+
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from cuda_llm.wording import describe_dims, printable
+
+if TYPE_CHECKING:
+    from cuda_llm.profile import SizeTime
+    from cuda_llm.traces.history import Spend
+
+WIDTH = 100
+LABEL = 12
+"""Width of the left column."""
+
+
+def wrapped(text: str, *, first: str = "", indent: int = 0) -> Iterator[str]:
+    """`text` behind `first`, further lines below where it began; its own line ends are kept."""
+    lead = " " * indent + printable(first)
+    for paragraph in text.expandtabs(4).splitlines() or [""]:
+        plain = printable(paragraph)
+        hang = " " * (len(lead) + len(plain) - len(plain.lstrip()))
+        yield from textwrap.wrap(
+            lead + plain,
+            WIDTH,
+            subsequent_indent=hang,
+            break_on_hyphens=False,
+            replace_whitespace=False,
+            drop_whitespace=True,
+        ) or [lead.rstrip()]
+        lead = " " * len(lead)
+
+
+def labelled(label: str, text: str, *, indent: int = 2) -> Iterator[str]:
+    """`text` behind a label of the left column."""
+    return wrapped(text, first=f"{label:<{LABEL}}", indent=indent)
+
+
+def verbatim(text: str, *, indent: int = 4) -> Iterator[str]:
+    """Text that must keep its lines, such as source code."""
+    return (" " * indent + printable(line.expandtabs(4)) for line in text.splitlines())
+
+
+def plural(count: int, what: str) -> str:
+    """`1 round`, `3 rounds`."""
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
+
+
+def us(time_us: float) -> str:
+    """A time with three significant digits."""
+    number = f"{time_us:#.3g} us" if time_us < 1000 else f"{time_us / 1000:,.3f} ms"
+    return number.replace(". ", " ")
+
+
+def tokens(count: int) -> str:
+    """`950`, `38k`, `1.2M`."""
+    if count < 1000:
+        return str(count)
+    return f"{count / 1000:.3g}k" if count < 999_500 else f"{count / 1e6:.3g}M"
+
+
+def clock(at: str) -> str:
+    """`2026-01-31 10:00:00`."""
+    return at[:19].replace("T", " ")
+
+
+def describe_spend(spend: "Spend") -> str:
+    """`12 calls, 38k tokens in, 9.1k out, $0.06`."""
+    price = "price unknown" if spend.usd is None else f"${spend.usd:,.4g}"
+    return (
+        f"{plural(spend.calls, 'call')}, {tokens(spend.input_tokens)} tokens in, "
+        f"{tokens(spend.output_tokens)} out, {price}"
+    )
+
+
+def describe_end(reason: str) -> str:
+    """Why a run ended, in words."""
+    return "its rounds were done" if reason == "rounds" else reason
+
+
+def describe_idea(idea: str, tunables: Mapping[str, int]) -> str:
+    """What a kernel tries, with the values of its tunables where that does not name them."""
+    if all(name in idea for name in tunables):
+        return idea
+    values = ", ".join(f"{name} = {value}" for name, value in tunables.items())
+    return f"{idea}; {values}" if idea else values
+
+
+def describe_seconds(seconds: Mapping[str, float]) -> str:
+    """`generate 0.1 s, compile 1.2 s`."""
+    return ", ".join(f"{stage} {spent:.1f} s" for stage, spent in seconds.items())
+
+
+def describe_times(
+    sizes: Sequence[Mapping[str, int]],
+    times_us: Sequence[float],
+    baseline_us: Sequence[float] = (),
+) -> str:
+    """One line a size: its dims, its time and, where known, the baseline's."""
+    lines = []
+    for index, (dims, time_us) in enumerate(zip(sizes, times_us, strict=False)):
+        line = f"{describe_dims(dims)}: {us(time_us)}"
+        if index < len(baseline_us) and time_us:
+            base_us = baseline_us[index]
+            line += f", baseline {us(base_us)}, {base_us / time_us:.2f}x"
+        lines.append(line)
+    return "\n".join(lines)
+
+
+def describe_time_source(source: str, l2: str = "") -> str:
+    """What times are worth: `times are modelled`, `times are measured, L2 cold`."""
+    return f"times are {source}" + (f", L2 {l2}" if l2 else "")
+
+
+def describe_circumstances(sizes: "Sequence[SizeTime]") -> str:
+    """Clocks, heat and memory of measured sizes; empty where nothing was read or planned."""
+    read = [size.clocks for size in sizes if size.clocks]
+    parts = []
+    if read:
+        low = min(one["sm_mhz_low"] for one in read)
+        high = max(one["sm_mhz_high"] for one in read)
+        celsius, watts = (max(one[name] for one in read) for name in ("celsius", "watts"))
+        parts.append(f"{low:,.0f} to {high:,.0f} MHz, at most {celsius:.0f} °C and {watts:.0f} W")
+        held_down = sum(int(one["throttled_blocks"]) for one in read)
+        parts += [f"held down in {plural(held_down, 'block')}"] if held_down else []
+    peak = max((size.peak_bytes for size in sizes), default=0)
+    parts += [f"{peak / 1e9:.1f} GB of its memory planned at most"] if peak else []
+    return "; ".join(parts)

@@ -12,18 +12,18 @@ from itertools import cycle, islice
 
 from cuda_llm.extend import (
     EVERYTHING,
+    Assignment,
     Attempt,
     Brief,
     Choice,
     Components,
     Kind,
-    Order,
     Situation,
     at_the_limit,
-    by_speed,
     choose_fastest,
     distinct_failures,
-    fill_in,
+    make_briefs,
+    passed_by_speed,
 )
 
 WIDTH = 3
@@ -39,11 +39,11 @@ class BeamSearch:
 
     def write_briefs(self, situation: Situation) -> tuple[Brief, ...]:
         """The beam's members take turns as parents; without any, failures are mended."""
-        orders: list[Order] = [(Kind.IMPROVE, parent) for parent in find_beam(situation)]
+        orders: list[Assignment] = [(Kind.IMPROVE, parent) for parent in find_beam(situation)]
         orders = orders or [(Kind.FIX, one) for one in distinct_failures(situation.attempts)]
         orders = orders or [(Kind.FIRST, None)]
         taken = islice(cycle(orders), situation.plan.candidates)
-        return fill_in(situation, list(taken), self.components)
+        return make_briefs(situation, list(taken), self.components)
 
     def choose(self, situation: Situation, judged: Sequence[Attempt]) -> Choice:
         """The result is the best ever, as in `fsr`."""
@@ -60,7 +60,7 @@ class BeamSearch:
 def find_beam(situation: Situation) -> list[Attempt]:
     """The fastest of each family: of kernels with one ancestor, only the best is kept."""
     families: dict[str, Attempt] = {}
-    for one in by_speed(situation.attempts):
+    for one in passed_by_speed(situation.attempts):
         families.setdefault(ancestor(situation, one), one)
     return list(families.values())[:WIDTH]
 

@@ -107,6 +107,6 @@ def _launch(situation: Situation, rows: Sequence[Mapping[str, Any]]) -> tuple[st
     last = small[-1]
     return (
         f"A launch costs about {situation.hardware.model.launch_us:g} us, "
-        f"{last['launch_share']:.0%} of the attainable time at {describe_dims(last['dims'])}: a second "
-        "one hurts there.",
+        f"{last['launch_share']:.0%} of the attainable time at {describe_dims(last['dims'])}: a "
+        "second one hurts there.",
     )

@@ -10,8 +10,9 @@ agent       an async function `(Situation) -> Contribution`, or a compiled LangG
             behind which `Stage` it stands. It adds a `Note`, `Hint`s and decisions, and may ask a
             model with `situation.ask`: a `Reply`, or a `CallFailed`.
 generator   `Generator`: one `Brief` in, one `Draft` out, or a `NoCode` that says why not.
-strategy    `Strategy`: writes `Brief`s, makes the `Choice`, stops. `fill_in` completes an `Order`;
-            `choose_fastest`, `by_speed`, `distinct_failures` and `at_the_limit` are those of ours.
+strategy    `Strategy`: writes `Brief`s, makes the `Choice`, stops. `make_briefs` completes an
+            `Assignment`; `choose_fastest`, `passed_by_speed`, `distinct_failures` and
+            `at_the_limit` are those of ours.
 reflector   `Reflector`: the `Attempt`s of a round in, `Reflected` out. Ours is `Reflection`.
 tuner       `Tuner`: proposes `Trial`s of declared tunables, spelled by `write_point`. Ours is
             `TunableTuner`.

@@ -9,11 +9,11 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 GROUND = {
-    *("outcomes", "build_failures", "device_faults", "facts", "patterns", "fact_wording"),
-    "fault_wording",
-    *("profile", "spots", "errors", "settings", "atomic_file", "data_file"),
-    *("log", "log_pipe", "log_setup", "redaction"),
-    *("search", "conversation", "codec", "wording", "dotted", "source_file", "capabilities"),
+    *("atomic_file", "capabilities", "codec", "conversation", "data_file"),
+    *("dotted", "errors", "fact_wording", "facts", "failures"),
+    *("fault_wording", "log", "log_setup", "outcomes", "patterns"),
+    *("profile", "redaction", "search", "settings", "source_file"),
+    *("wording",),
 }
 """Modules at the package root that everything may know; they know only each other."""
 
@@ -29,42 +29,23 @@ MAY_KNOW = {
 }
 
 MAY_KNOW_INSIDE_TOOLS = {
-    "native": set[str](),
-    "detector": {"cuda"},
-    "prober": {"cuda", "arrays", "native", "detector", "referee", "gpu"},
+    "device": set[str](),
+    "native": set(),
     "sandbox": {"native"},
-    "compiler": {"native", "sandbox"},
+    "compiler": {"device", "native", "sandbox"},
     "emulator": {"native", "sandbox", "compiler"},
-    "profiler": {"emulator"},
-    "random_kernels": set(),
-    "launch_on_gpu": {"arrays"},
-    "random_on_gpu": {"arrays", "random_kernels", "launch_on_gpu"},
-    "subnormals": set(),
-    "arrays": set(),
-    "cuda": {"arrays", "random_on_gpu", "launch_on_gpu", "subnormals", "device"},
-    "buffers": {"arrays"},
-    "device": {"arrays", "buffers", "compiler"},
-    "runner": {"native", "sandbox", "device"},
-    "gpu": {
-        *("arrays", "buffers", "subnormals", "native", "sandbox", "compiler", "profiler", "runner"),
-        *("device", "cuda"),
-    },
-    "referee": {"arrays", "native", "sandbox", "detector", "compiler", "device", "gpu"},
-    "devices": {
-        *("native", "sandbox", "compiler", "emulator", "profiler", "runner", "arrays", "device"),
-        *("buffers", "detector", "referee", "gpu"),
-    },
-    "validator": {"arrays", "buffers", "device", "compiler"},
-    "timing": set(),
-    "counters": {"native", "sandbox", "compiler", "profiler", "device"},
+    "profiler": {"device", "emulator"},
+    "runner": {"device"},
+    "emulated": {"device", "runner", "native", "sandbox", "emulator", "profiler"},
+    "cuda": {"device", "runner", "native", "sandbox", "compiler", "profiler"},
+    "open_device": {"device", "emulated", "cuda"},
+    "validator": {"device", "compiler"},
+    "measure": {"device", "validator", "profiler", "native"},
     "judge": {
-        *("native", "compiler", "devices", "profiler", "validator", "arrays", "device"),
-        *("buffers", "timing", "counters"),
+        *("device", "measure", "validator", "compiler", "profiler", "native"),
+        *("emulated", "cuda"),
     },
 }
-
-BRIDGE = {"unwired.py"}
-"""Makes the context of a run that nobody has started: the one part of the graph that knows runs."""
 
 FORBIDDEN_IN_TOOLS = {"langchain", "langchain_core", "langchain_openai", "langgraph"}
 
@@ -144,14 +125,14 @@ def test_tools_know_no_agent_framework() -> None:
     assert not strangers
 
 
-def test_the_graph_knows_no_runs_and_its_bench_knows_no_graph() -> None:
-    allowed = {"judging": {"judging"}, "runs": {"judging", "runs", "graph"}}
+def test_the_graph_knows_no_runs() -> None:
+    allowed = {"runs": {"runs", "graph"}}
     strangers = [
         f"{path.relative_to(ROOT)} imports {name}"
         for path in modules(ROOT / "graph")
         for name in imported(path)
-        if name.startswith("cuda_llm.graph.") and path.name not in BRIDGE
-        if part_of_graph(name) not in allowed.get(path.parent.name, {"judging", "graph"})
+        if name.startswith("cuda_llm.graph.")
+        if part_of_graph(name) not in allowed.get(path.parent.name, {"graph"})
     ]
     assert not strangers
 

@@ -21,7 +21,7 @@ from cuda_llm.tools.cuda.site import GPU_CAPABILITIES
 from cuda_llm.tools.device import Device, P, Site, T
 from cuda_llm.tools.device.group import DeviceGroup
 
-_TIMING_CODE = ("gpu", "timing", "judge")
+_TIMING_CODE = ("cuda", "measure")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -131,7 +131,7 @@ def start_host(opening: OpenSite) -> HostProcess:
     near, far = os.pipe()
     stderr = os.memfd_create("cuda-llm-referee", os.MFD_CLOEXEC)
     records = RecordPipe()
-    program = [sys.executable, "-P", "-m", "cuda_llm.tools.referee"]
+    program = [sys.executable, "-P", "-m", "cuda_llm.tools.cuda.host"]
     try:
         process = subprocess.Popen(
             [*program, *map(str, (theirs.fileno(), near, records.sink, level_for_children()))],

@@ -151,14 +151,11 @@ def _processes(running: Any) -> list[tuple[int, int]]:
     return [(one.pid, one.usedGpuMemory or 0) for one in running]
 
 
-if __name__ == "__main__":
-    sys.exit(main())
-
 QUERY_LIMIT_S = 10.0
 BUSY_PERCENT = 5
 """Of the last sample NVML has, a sixth of a second to a second long."""
 QUERY = ("-m", NVML_PROGRAM)
-HOST_PROGRAM = "cuda_llm.tools.referee"
+HOST_PROGRAM = "cuda_llm.tools.cuda.host"
 """In the command line of our referees: whoever waits for their lease does not time beside them."""
 
 
@@ -239,3 +236,7 @@ def _command_line(pid: int) -> str:
 def _shown(pid: int, held: int) -> str:
     name = _command_line(pid).partition(" ")[0].rpartition("/")[2]
     return f"{pid}{f' {name}' if name else ''} ({held / 2**30:.1f} GiB)"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -56,7 +56,7 @@ def device_facts(hardware: Hardware) -> DeviceFacts:
 _REPORT_BYTES = 64 << 20
 """Virtual, as the arena."""
 _LOAD_LIMIT_S = 20.0
-_TIMING_CODE = ("emulator", "profiler", "devices")
+_TIMING_CODE = ("emulator", "profiler", "emulated")
 
 
 @dataclass(frozen=True)

@@ -77,7 +77,8 @@ def not_run(failed: FailedCase, limit_s: float, why: str) -> Verdict:
 
 def too_large(size_bytes: int) -> str:
     """Why a case is not carried over."""
-    return f"its buffers take {size_bytes / 1e6:.3g} MB, and at most {MOST_REPLAY_BYTES / 1e6:.3g} MB do"
+    most_mb = MOST_REPLAY_BYTES / 1e6
+    return f"its buffers take {size_bytes / 1e6:.3g} MB, and at most {most_mb:.3g} MB do"
 
 
 async def execute(

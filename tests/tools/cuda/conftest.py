@@ -1,15 +1,139 @@
-from collections.abc import Iterator
+"""Runners and hosts without a GPU: a program that speaks their frames over host memory."""
+
+import asyncio
+import gc
+import os
+import subprocess
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 from refereed import PLAIN
+from runner_room import Room, open_room
 
+from cuda_llm.hardware_profiles.hardware import Hardware
+from cuda_llm.hardware_profiles.lookup import find_hardware
+from cuda_llm.profile import KernelResources
+from cuda_llm.tools.cuda import protocol
 from cuda_llm.tools.cuda.client import HostClient, HostTimeouts
+from cuda_llm.tools.cuda.memory import L2Flush, MemoryPool
+from cuda_llm.tools.cuda.runner import GpuRunner, Namespaces, RunnerLaunch, start_gpu_runner
+from cuda_llm.tools.cuda.runner_pool import RunnerPool
+from cuda_llm.tools.cuda.sealing import HostSealing
+from cuda_llm.tools.cuda.sessions import Sessions
+from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.native import find_gxx
 
+FIXTURES = Path(__file__).parents[2] / "fixtures" / "gpu_runner"
+TOOLS = Path(protocol.__file__).parent.parent
+HOST_BYTES = 1 << 30
 SUPPORT = Path(__file__).parents[2] / "support"
 
+Use = Callable[[Callable[[Room], Awaitable[None]]], None]
+Opened = Callable[..., AbstractAsyncContextManager[Sessions]]
 
-@pytest.fixture(autouse=True)
+
+@pytest.fixture(scope="session")
+def obedient(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The program that stands in for a runner."""
+    target = tmp_path_factory.mktemp("gpu-runner") / "obedient"
+    includes = [f"-I{TOOLS / 'cuda' / 'native'}", f"-I{TOOLS / 'runner' / 'native'}"]
+    flags = ["-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror"]
+    source = str(FIXTURES / "obedient.cpp")
+    subprocess.run([find_gxx(), *flags, *includes, source, "-o", str(target)], check=True)
+    return target
+
+
+@pytest.fixture
+def hardware() -> Hardware:
+    """A GPU with little L2, so that little is written to flush it."""
+    return replace(find_hardware("RTX 3090 Ti"), l2_bytes=1 << 20)
+
+
+@pytest.fixture
+def launch(obedient: Path, hardware: Hardware) -> RunnerLaunch:
+    """How the program is started."""
+    return RunnerLaunch(
+        program=obedient,
+        shim=obedient,
+        seal=obedient,
+        device="none",
+        sm_count=hardware.sm_count,
+        spaces=Namespaces.ALL,
+        host_bytes=HOST_BYTES,
+    )
+
+
+@pytest.fixture
+def candidate(tmp_path: Path) -> Compiled:
+    """A library that nobody loads."""
+    library = tmp_path / "candidate.so"
+    library.write_bytes(b"")
+    return Compiled(
+        key="key",
+        name="kernel.cu",
+        source="",
+        target="sm_86",
+        library=library,
+        ptx=library,
+        kernels=(KernelResources(kernel="adds", symbol="add_one", registers=8, shared_bytes=0),),
+    )
+
+
+@pytest.fixture
+def open_sessions(launch: RunnerLaunch, hardware: Hardware) -> Iterator[Opened]:
+    """Opens what opens sessions; no descriptor may be left of them."""
+
+    @asynccontextmanager
+    async def opened(**changed: object) -> AsyncIterator[Sessions]:
+        way = replace(launch, **changed)  # type: ignore[arg-type]
+        sessions = Sessions(
+            hardware=hardware,
+            pool=RunnerPool(lambda: start_gpu_runner(way), count=1),
+            memory_pool=MemoryPool(lambda _: None),
+            sealing=HostSealing(),
+            flush=L2Flush(size_bytes=1 << 20),
+        )
+        try:
+            yield sessions
+        finally:
+            await sessions.close()
+
+    before = sorted(os.listdir("/proc/self/fd"))
+    yield opened
+    gc.collect()
+    assert sorted(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.fixture
+def baseline(candidate: Compiled) -> Compiled:
+    """Another program."""
+    return replace(candidate, key="baseline", name="baseline.cu")
+
+
+@pytest.fixture
+def within(launch: RunnerLaunch, hardware: Hardware) -> Iterator[Use]:
+    """Does something in a room; no runner is left of it."""
+
+    def use(body: Callable[[Room], Awaitable[None]]) -> None:
+        started: list[GpuRunner] = []
+
+        async def run() -> None:
+            async with open_room(launch, hardware, started) as room:
+                await body(room)
+
+        asyncio.run(run())
+        assert not any(psutil.pid_exists(runner.pid) for runner in started)
+
+    yield use
+    # A map holds a descriptor, which other tests count.
+    gc.collect()
+
+
+@pytest.fixture
 def found_by_children(monkeypatch: pytest.MonkeyPatch) -> None:
     """The referee imports sites and works of tests/support by name."""
     monkeypatch.setenv("PYTHONPATH", str(SUPPORT))

@@ -31,6 +31,8 @@ from cuda_llm.tools.cuda.gpu_host import check_known_answer
 from cuda_llm.tools.cuda.messages import OpenSite
 from cuda_llm.tools.device import Site
 
+pytestmark = pytest.mark.usefixtures("found_by_children")
+
 
 def test_work_is_done_in_another_process_and_its_result_comes_back(client: HostClient) -> None:
     async def ask() -> None:

@@ -16,6 +16,8 @@ from cuda_llm.tools.cuda.lease import Lease, find_quarantine, lift_quarantine, p
 from cuda_llm.tools.cuda.messages import OpenSite
 from cuda_llm.tools.device import Site
 
+pytestmark = pytest.mark.usefixtures("found_by_children")
+
 GPU = "GPU-0b1e"
 FAST = HostTimeouts(silence_s=2, whole_s=30)
 

@@ -6,8 +6,11 @@ import sys
 import time
 
 import psutil
+import pytest
 
 from cuda_llm.tools.cuda.host_process import without_secrets
+
+pytestmark = pytest.mark.usefixtures("found_by_children")
 
 ORCHESTRATOR = """
 import asyncio, threading

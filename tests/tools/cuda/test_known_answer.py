@@ -11,6 +11,8 @@ from cuda_llm.errors import InfrastructureError
 from cuda_llm.tools.cuda.gpu_host import COUNT, check_known_answer
 from cuda_llm.tools.device.buffers import HOST
 
+pytestmark = pytest.mark.usefixtures("found_by_children")
+
 
 @dataclass(frozen=True)
 class Flipping:

@@ -11,6 +11,8 @@ import pytest
 
 from cuda_llm.tools.cuda.lease import Lease
 
+pytestmark = pytest.mark.usefixtures("found_by_children")
+
 HOLDER = """
 import asyncio, sys
 from cuda_llm.tools.cuda.lease import Lease

@@ -14,6 +14,8 @@ from cuda_llm.log import bound
 from cuda_llm.log_setup import command_line_logging
 from cuda_llm.tools.cuda.client import HostBroken, HostClient, HostTimeouts
 
+pytestmark = pytest.mark.usefixtures("found_by_children")
+
 
 def client() -> HostClient:
     return HostClient(PLAIN, HostTimeouts(silence_s=20, whole_s=60))

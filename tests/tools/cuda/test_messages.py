@@ -19,6 +19,8 @@ from cuda_llm.tools.judge.steps import compile_source, time_compiled, validate_c
 from cuda_llm.tools.measure.times import KernelTimes
 from cuda_llm.tools.validator.validate import Validated
 
+pytestmark = pytest.mark.usefixtures("found_by_children")
+
 TASK = load_task("vector_add")
 GOOD = TASK.baseline.read_text(encoding="utf-8")
 WRONG = GOOD.replace("A[i] + B[i]", "A[i] - B[i]")

@@ -5,8 +5,11 @@ import subprocess
 import sys
 
 import psutil
+import pytest
 
 from cuda_llm.tools.cuda.host_process import end_tree
+
+pytestmark = pytest.mark.usefixtures("found_by_children")
 
 PARENT = """
 import subprocess, sys

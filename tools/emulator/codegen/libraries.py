@@ -23,8 +23,9 @@ from cuda_llm.tools.native import build, cpu_model, find_gxx, gxx_version
 from cuda_llm.tools.native.store import entry_folder, load, store
 from cuda_llm.tools.sandbox.jail import Jail, run_jailed
 
-_NATIVE = Path(__file__).parent / "runtime"
-_PROTOTYPES = Path(__file__).parent.parent / "native" / "cudart"
+_EMULATOR = Path(__file__).parent.parent
+_RUNTIME = _EMULATOR / "runtime"
+_PROTOTYPES = _EMULATOR.parent / "native" / "cudart"
 _LIBRARY_FLAGS = (
     "-std=c++20",
     "-O3",
@@ -41,25 +42,25 @@ _LIBRARY_FLAGS = (
 
 def runtime_library() -> Path:
     """Path of `libcudart.so.13`. Raises MissingError without g++ or a CUDA toolkit."""
-    sources = [*sorted((_NATIVE / "cudart").glob("*.cpp")), _NATIVE / "link" / "client.cpp"]
+    sources = [*sorted((_RUNTIME / "cudart").glob("*.cpp")), _RUNTIME / "link" / "client.cpp"]
     # The API's prototypes are the toolkit's own; its warnings are not ours to mend.
     includes = [f"-I{_PROTOTYPES.parent}", "-isystem", str(find_toolkit().root / "include")]
-    watch = [*(_NATIVE / folder for folder in ("cudart", "link", "emu")), _PROTOTYPES]
+    watch = [*(_RUNTIME / folder for folder in ("cudart", "link", "emu")), _PROTOTYPES]
     return _build("libcudart.so.13", "cudart/libcudart.map", sources, includes, watch)
 
 
 def emulator_library() -> Path:
     """Path of `libemulator.so`. Raises MissingError without g++."""
-    sources = [*sorted((_NATIVE / "device").glob("*.cpp")), _NATIVE / "link" / "server.cpp"]
-    watch = [_NATIVE / folder for folder in ("device", "link", "emu")]
+    sources = [*sorted((_RUNTIME / "device").glob("*.cpp")), _RUNTIME / "link" / "server.cpp"]
+    watch = [_RUNTIME / folder for folder in ("device", "link", "emu")]
     return _build("libemulator.so", "device/libemulator.map", sources, [], watch)
 
 
 def _build(
     name: str, exports: str, sources: list[Path], includes: list[str], watch: list[Path]
 ) -> Path:
-    link = [f"-Wl,-soname,{name}", f"-Wl,--version-script={_NATIVE / exports}", "-Wl,-z,now"]
-    return build(name, sources, [*_LIBRARY_FLAGS, f"-I{_NATIVE}", *includes, *link], watch)
+    link = [f"-Wl,-soname,{name}", f"-Wl,--version-script={_RUNTIME / exports}", "-Wl,-z,now"]
+    return build(name, sources, [*_LIBRARY_FLAGS, f"-I{_RUNTIME}", *includes, *link], watch)
 
 
 _log = Log(__name__)
@@ -67,8 +68,6 @@ _log = Log(__name__)
 KIND = "translated"
 LIBRARY = "kernels.so"
 
-_HERE = Path(__file__).parent
-_RUNTIME = _HERE / "runtime"
 _LIMIT_S = 240.0
 """g++ takes about a second for a thousand lines of PTX; nvcc has bounded those already."""
 _FLAGS = (
@@ -162,7 +161,7 @@ def _key(text: str, kernels: Sequence[KernelResources], source_name: str, source
 def _own_code() -> str:
     """Hash of the translator and of the headers that generated code includes."""
     digest = hashlib.blake2b(digest_size=16)
-    folders = [_HERE / name for name in ("ptx", "codegen", "ops", "runtime/emu")]
+    folders = [_EMULATOR / name for name in ("ptx", "codegen", "ops", "runtime/emu")]
     for file in sorted(file for folder in folders for file in folder.iterdir() if file.is_file()):
         digest.update(file.name.encode() + b"\0" + file.read_bytes())
     return digest.hexdigest()

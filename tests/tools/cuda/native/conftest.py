@@ -7,13 +7,13 @@ import pytest
 from gpu_runner import GpuRunner, Parts
 
 from cuda_llm.tools.compiler.nvcc import find_toolkit
-from cuda_llm.tools.cuda import build
+from cuda_llm.tools.cuda import build as cuda_build
 from cuda_llm.tools.cuda.build import runner_program, shim_library
 from cuda_llm.tools.cuda.protocol import SharedBy
 from cuda_llm.tools.native import build
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "gpu"
-NATIVE = Path(build.__file__).parent / "native"
+NATIVE = Path(cuda_build.__file__).parent / "native"
 PROTOTYPES = NATIVE.parents[1] / "native" / "cudart"
 CHECKS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-g1", "-O0")
 

@@ -13,6 +13,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 ROOMS = ("agents", "graph", "hardware_profiles", "tasks", "tools", "traces")
 SCRIPTS = ("benchmarks", "scripts")
+DOORS = {"cuda_llm", "cuda_llm.__main__", "cuda_llm.extend"}
+"""Modules at the package root that export from every folder: they stand above all of them."""
 
 
 @dataclass(frozen=True)
@@ -22,9 +24,9 @@ class Figures:
     files: int
     median_lines: float
     longest_lines: int
-    lonely: tuple[str, ...]
-    """Modules of the package that at most one other product module imports."""
-    lonely_share: float
+    seldom_imported: tuple[str, ...]
+    """Modules of the package that at most one other product module imports, without `__init__`."""
+    seldom_imported_share: float
 
 
 def product_files() -> list[Path]:
@@ -33,7 +35,7 @@ def product_files() -> list[Path]:
     found = [path for folder in folders for path in folder.rglob("*.py")]
     package = ROOT / "src/cuda_llm"
     found += [*package.glob("*.py"), *(package / "cli").rglob("*.py")]
-    return sorted(path for path in found if path.read_text().strip())
+    return sorted(path for path in found if path.read_text(encoding="utf-8").strip())
 
 
 def module_of(path: Path) -> str:
@@ -47,9 +49,9 @@ def module_of(path: Path) -> str:
 
 
 def imports_of(path: Path, modules: set[str]) -> set[str]:
-    """Modules of the package that a file imports, wherever in the file."""
+    """Modules of `modules` that a file imports, wherever in the file."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.module:
             for alias in node.names:
                 whole = f"{node.module}.{alias.name}"
@@ -59,24 +61,39 @@ def imports_of(path: Path, modules: set[str]) -> set[str]:
     return found & modules
 
 
+def imports() -> dict[str, set[str]]:
+    """Product modules that each product module imports, itself left out."""
+    modules = {module_of(path): path for path in product_files()}
+    return {name: imports_of(path, set(modules)) - {name} for name, path in modules.items()}
+
+
+def folder_arrows() -> dict[str, set[str]]:
+    """Folders of the package that each folder imports from; a package's root is a folder too."""
+    folders = {module_of(path): str(path.parent.relative_to(ROOT)) for path in product_files()}
+    arrows: dict[str, set[str]] = defaultdict(set)
+    for name, imported in imports().items():
+        if name.startswith("cuda_llm") and name not in DOORS:
+            arrows[folders[name]] |= {folders[one] for one in imported} - {folders[name]}
+    return dict(arrows)
+
+
 def measure() -> Figures:
     """Measure the layout as it is."""
-    files = product_files()
-    modules = {module_of(path): path for path in files}
     importers: dict[str, set[str]] = defaultdict(set)
-    for name, path in modules.items():
-        for imported in imports_of(path, set(modules)):
-            if imported != name:
-                importers[imported].add(name)
-    lines = [len(path.read_text().splitlines()) for path in files]
+    for name, imported in imports().items():
+        for one in imported:
+            importers[one].add(name)
+    files = product_files()
+    lines = [len(path.read_text(encoding="utf-8").splitlines()) for path in files]
+    modules = [module_of(path) for path in files if path.name != "__init__.py"]
     package = [name for name in modules if name.startswith("cuda_llm")]
-    lonely = sorted(name for name in package if len(importers[name]) <= 1)
+    seldom = tuple(sorted(name for name in package if len(importers[name]) <= 1))
     return Figures(
         files=len(files),
         median_lines=statistics.median(lines),
         longest_lines=max(lines),
-        lonely=tuple(lonely),
-        lonely_share=len(lonely) / len(package),
+        seldom_imported=seldom,
+        seldom_imported_share=len(seldom) / len(package),
     )
 
 
@@ -85,4 +102,5 @@ if __name__ == "__main__":
     print(f"product files          {figures.files}")
     print(f"median lines           {figures.median_lines:g}")
     print(f"longest file, lines    {figures.longest_lines}")
-    print(f"at most one importer   {len(figures.lonely)} ({figures.lonely_share:.0%})")
+    share = f"{figures.seldom_imported_share:.0%}"
+    print(f"at most one importer   {len(figures.seldom_imported)} ({share})")

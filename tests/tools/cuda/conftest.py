@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from refereed import PLAIN
+from host_works import PLAIN
 from runner_room import Room, open_room
 
 from cuda_llm.hardware_profiles.hardware import Hardware
@@ -135,13 +135,13 @@ def within(launch: RunnerLaunch, hardware: Hardware) -> Iterator[Use]:
 
 @pytest.fixture
 def found_by_children(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The referee imports sites and works of tests/support by name."""
+    """GPU host processes import sites and works of tests/support by name."""
     monkeypatch.setenv("PYTHONPATH", str(SUPPORT))
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
 
 
 @pytest.fixture
 def client() -> Iterator[HostClient]:
-    made = HostClient(PLAIN, HostTimeouts(silence_s=20, whole_s=60))
+    made = HostClient(PLAIN, HostTimeouts(silence_s=20, work_s=60))
     yield made
     made.close()

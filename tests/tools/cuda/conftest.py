@@ -21,8 +21,8 @@ from cuda_llm.tools.cuda import protocol
 from cuda_llm.tools.cuda.client import HostClient, HostTimeouts
 from cuda_llm.tools.cuda.memory import L2Flush, MemoryPool
 from cuda_llm.tools.cuda.runner import GpuRunner, Namespaces, RunnerLaunch, start_gpu_runner
-from cuda_llm.tools.cuda.runner_pool import RunnerPool
 from cuda_llm.tools.cuda.sealing import HostSealing
+from cuda_llm.tools.cuda.session_resources import RunnerPool
 from cuda_llm.tools.cuda.sessions import Sessions
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.native import find_gxx

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 
 from cuda_llm.tools.cuda.runner import GpuRunner, Namespaces, RunnerLaunch, start_gpu_runner
-from cuda_llm.tools.cuda.runner_pool import RunnerPool
+from cuda_llm.tools.cuda.session_resources import RunnerPool
 
 
 def counting(launch: RunnerLaunch) -> tuple[Callable[[], GpuRunner], list[GpuRunner]]:

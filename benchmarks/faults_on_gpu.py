@@ -282,10 +282,10 @@ async def seconds_of(device: Device, ready: Ready) -> tuple[float, Validated | V
 
 
 def close(device: Device) -> None:
-    """Let the referee of a GPU go; it would go with this process at the latest."""
-    referee = getattr(device, "referee", None)
-    if referee is not None:
-        referee.client.close()
+    """End the host process of a GPU; it would end with this process at the latest."""
+    host = getattr(device, "host", None)
+    if host is not None:
+        host.client.close()
 
 
 if __name__ == "__main__":

@@ -27,8 +27,7 @@ from cuda_llm.hardware_profiles.lookup import find_hardware
 from cuda_llm.tools.cuda.arrays import on_gpu
 from cuda_llm.tools.cuda.discovery import detect_gpus
 from cuda_llm.tools.cuda.driver_query import GpuAttributes
-from cuda_llm.tools.cuda.runner import start_gpu_runner
-from cuda_llm.tools.cuda.runner_pool import WARM_LIMIT_S
+from cuda_llm.tools.cuda.runner import WARM_LIMIT_S, start_gpu_runner
 from cuda_llm.tools.cuda.site import launch_of
 from cuda_llm.tools.runner.protocol import ReplyFrame
 

@@ -83,17 +83,27 @@ def test_a_right_and_a_wrong_kernel_are_evaluated_on_it(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_short_search_runs_on_it_and_is_resumed_on_it(tmp_path: Path) -> None:
     words = ["run", "vector_add", "--device", LOOPBACK, "--candidates", "2", "--rounds", "1"]
-    done = subprocess.run(
-        [*COMMAND, *words, "--out", str(tmp_path), "--json"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    result = json.loads(done.stdout)
-    assert (result["device"], result["time_source"]) == (
+    stopped = searched(tmp_path, *words, "--review", exit_code=130)
+    assert not stopped["finished"]
+    resumed = searched(tmp_path, "resume", stopped["run_id"], exit_code=0)
+    assert resumed["finished"]
+    assert resumed["run_id"] == stopped["run_id"]
+    assert (resumed["device"], resumed["time_source"]) == (
         "loopback to emulated RTX 3090 Ti",
         "modelled",
     )
-    about = json.loads((Path(result["run_dir"]) / "run.json").read_text())
+    about = json.loads((Path(resumed["run_dir"]) / "run.json").read_text())
     assert (about["request"]["device"], about["device_spec"]) == (LOOPBACK, LOOPBACK)
+
+
+def searched(folder: Path, *words: str, exit_code: int) -> dict[str, Any]:
+    """Result of a command that searches, its runs below `folder`."""
+    done = subprocess.run(
+        [*COMMAND, *words, "--out", str(folder), "--json"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == exit_code, done.stderr
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result

@@ -1,4 +1,4 @@
-"""A runner of a GPU and its arena, spoken to over a socket as the referee does."""
+"""A runner of a GPU and its arena, driven over a socket as the GPU host process does."""
 
 import ctypes
 import mmap

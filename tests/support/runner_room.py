@@ -12,8 +12,8 @@ from cuda_llm.failures import IllegalAccess
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.tools.cuda.memory import L2Flush, MemoryPool
 from cuda_llm.tools.cuda.runner import GpuRunner, RunnerLaunch, start_gpu_runner
-from cuda_llm.tools.cuda.runner_pool import RunnerPool
 from cuda_llm.tools.cuda.sealing import HostSealing
+from cuda_llm.tools.cuda.session_resources import RunnerPool
 from cuda_llm.tools.cuda.sessions import Sessions
 from cuda_llm.tools.cuda.timed_session import GpuTimedSession
 from cuda_llm.tools.device import Argument, Batch, CallOptions, CallReport, Scalar

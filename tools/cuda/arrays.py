@@ -282,8 +282,6 @@ def on_gpu() -> Arrays:
         import cupy
     except ImportError as error:
         raise MissingError("CuPy", "pip install 'cuda-llm[gpu]'") from error
-    pass  # RELAYOUT
-    pass  # RELAYOUT
 
     keep_subnormals(cupy.cuda.compiler)
     # Reductions made of CUB's templates take up to nine seconds each to compile.

@@ -1,17 +1,20 @@
-"""The orchestrator's side: ask the host process of a GPU, and never wait for one that does not
-come back.
-"""
+"""The orchestrator's side of a GPU host process: started, asked with deadlines, ended."""
 
 import asyncio
 import contextlib
+import os
+import socket
+import subprocess
+import sys
 import weakref
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Concatenate
 
 from cuda_llm.errors import DeviceLost, InfrastructureError
-from cuda_llm.log import Log, bound_fields
-from cuda_llm.tools.cuda.host_process import HostProcess, close_at_exit, start_host
+from cuda_llm.log import Log, bound_fields, level_for_children
+from cuda_llm.log_setup import RecordPipe
+from cuda_llm.redaction import names_a_secret
 from cuda_llm.tools.cuda.messages import (
     DeviceBroken,
     Heartbeat,
@@ -23,82 +26,187 @@ from cuda_llm.tools.cuda.messages import (
     receive,
 )
 from cuda_llm.tools.device import P, Site, T
+from cuda_llm.tools.runner.child import end_tree
 
+REAP_S = 10.0
+"""A killed process that is not gone by then does not go: the driver holds on to it."""
+CLOSE_S = 2.0
+"""How long a GPU host process may take to close its site when it is no longer needed."""
+_STDERR_TAIL_BYTES = 4096
+_EXIT_WAIT_S = 0.5
 _log = Log(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
 class HostTimeouts:
-    """How long the orchestrator waits for a referee."""
+    """How long the orchestrator waits for a GPU host process."""
 
     silence_s: float = 60.0
-    """Without a sign of life: the referee's own steps, one reference at a large size say, block
-    its event loop for seconds."""
+    """Without a heartbeat: the process's own steps, one reference at a large size say, block its
+    event loop for seconds."""
     start_s: float = 120.0
     """Until its site is open: importing CuPy from a slow disk, the first context, self-tests."""
-    whole_s: float = 1800.0
-    """For one work with all its signs of life."""
+    work_s: float = 1800.0
+    """For one work with all its heartbeats."""
 
 
 class HostBroken(Exception):
-    """The referee is no more; whether work or device is to blame is not known yet."""
+    """The GPU host process is no more; whether work or device is to blame is not known yet."""
 
-    def __init__(self, reason: str, *, proven: bool) -> None:
+    def __init__(self, reason: str, *, was_healthy: bool) -> None:
         super().__init__(reason)
-        self.proven = proven
-        """The device knew its known answer before the work: without it, it never came so far."""
+        self.was_healthy = was_healthy
+        """The device computed its known answer before the work began."""
 
 
 class SiteNotOpened(HostBroken):
-    """The site could not be opened, and said why."""
+    """The site could not be opened; the reason is the one it gave."""
+
+
+@dataclass(frozen=True)
+class HostProcess:
+    """A running GPU host process, as its parent holds it."""
+
+    process: "subprocess.Popen[bytes]"
+    connection: socket.socket
+    lifeline: int
+    """Write end of a pipe: the process dies when this is closed."""
+    stderr: int
+    records: RecordPipe
+
+    def describe_end(self) -> str:
+        """Return how the process ended, and the last line it wrote."""
+        size = os.fstat(self.stderr).st_size
+        tail = os.pread(self.stderr, _STDERR_TAIL_BYTES, max(0, size - _STDERR_TAIL_BYTES))
+        lines = tail.decode(errors="replace").strip().splitlines()
+        try:
+            # A process that dies closes its socket a moment before it is gone.
+            ended = f"it ended with status {self.process.wait(_EXIT_WAIT_S)}"
+        except subprocess.TimeoutExpired:
+            ended = "it hung up"
+        return f"{ended}: {lines[-1]}" if lines else ended
+
+    def kill(self) -> tuple[int, ...]:
+        """End it and everything below it; return the processes that outlive REAP_S."""
+        left = end_tree(self.process.pid, REAP_S)
+        _log.info("GPU host process is killed", pid=self.process.pid, left=list(left))
+        self._release_all()
+        return left
+
+    def close(self) -> None:
+        """Have it close its site and exit; kill it where it does not within CLOSE_S."""
+        self.connection.close()
+        try:
+            self.process.wait(CLOSE_S)
+        except subprocess.TimeoutExpired:
+            end_tree(self.process.pid, REAP_S)
+        status = self.process.poll()
+        _log.info("GPU host process has ended", pid=self.process.pid, status=status)
+        self._release_all()
+
+    def _release_all(self) -> None:
+        self.connection.close()
+        for descriptor in (self.lifeline, self.stderr):
+            os.close(descriptor)
+        try:
+            self.process.wait(0.1)
+        except subprocess.TimeoutExpired:
+            # Popen would complain of a process that nobody has waited for; init will.
+            self.process.returncode = -9
+        self.records.join()
+
+
+def start_host(opening: OpenSite) -> HostProcess:
+    """Start a GPU host process that opens a site; it reports when it has.
+
+    A session of its own keeps a Ctrl-C at the terminal from it. Raises InfrastructureError where it
+    cannot be started.
+    """
+    ours, theirs = socket.socketpair()
+    read_end, write_end = os.pipe()
+    stderr = os.memfd_create("cuda-llm-gpu-host", os.MFD_CLOEXEC)
+    records = RecordPipe()
+    program = [sys.executable, "-P", "-m", "cuda_llm.tools.cuda.host"]
+    descriptors = (theirs.fileno(), read_end, records.sink)
+    try:
+        process = subprocess.Popen(
+            [*program, *map(str, (*descriptors, level_for_children()))],
+            env={**without_secrets(os.environ), **opening.environment},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=stderr,
+            pass_fds=descriptors,
+            start_new_session=True,
+        )
+    except OSError as error:
+        ours.close()
+        os.close(write_end)
+        os.close(stderr)
+        raise InfrastructureError("gpu_host", f"cannot be started: {error}") from error
+    finally:
+        theirs.close()
+        os.close(read_end)
+        records.begin()
+    _log.info("GPU host process is started", pid=process.pid)
+    ours.sendall(encode(opening))
+    ours.setblocking(False)
+    return HostProcess(process, ours, write_end, stderr, records)
+
+
+def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return all but what looks like a secret: runners live beside a GPU host process."""
+    return {name: value for name, value in environment.items() if not names_a_secret(name)}
 
 
 class HostClient:
-    """One referee, started when it is first needed. One ask at a time, from one event loop."""
+    """One GPU host process, started when it is first needed. One work at a time, from one event
+    loop.
+    """
 
-    def __init__(self, opening: OpenSite, patience: HostTimeouts) -> None:
+    def __init__(self, opening: OpenSite, timeouts: HostTimeouts) -> None:
         self._opening = opening
-        self._patience = patience
-        self._held: HostProcess | None = None
+        self._timeouts = timeouts
+        self._host: HostProcess | None = None
         self._ready = False
         self._at_exit: weakref.finalize[[], object] | None = None
 
     @property
     def pid(self) -> int | None:
-        """Process id of the referee, where one runs."""
-        return self._held.process.pid if self._held else None
+        """Process id of the GPU host process, where one runs."""
+        return self._host.process.pid if self._host else None
 
-    def warm(self) -> None:
-        """Start the referee without waiting for it. Raises InfrastructureError."""
-        if self._held is None:
-            self._held, self._ready = start_host(self._opening), False
-            self._at_exit = close_at_exit(self, self._held)
+    def start(self) -> HostProcess:
+        """Start the process, if none runs, without waiting for it. Raises InfrastructureError."""
+        if self._host is None:
+            self._host, self._ready = start_host(self._opening), False
+            # Closed when this client is gone or Python ends, unless detached before.
+            self._at_exit = weakref.finalize(self, self._host.close)
+        return self._host
 
-    async def ask(
+    async def carry_out(
         self,
         work: Callable[Concatenate[Site, P], Awaitable[T]],
         /,
         *arguments: P.args,
         **named: P.kwargs,
     ) -> T:
-        """Have `work` carried out. Cancelled or broken, the referee is ended; the next ask starts
-        a fresh one.
+        """Have `work` done in the process. Cancelled or broken, the process is ended; the next call
+        starts a fresh one.
 
-        Raises what `work` raises or what the site raises when it is opened, RefereeBroken, and
+        Raises what `work` raises or what the site raises when it is opened, HostBroken, and
         DeviceLost where something of it cannot be killed.
         """
         packet = encode(
             WorkRequest(work=work, arguments=arguments, named=named, bound=bound_fields())
         )
-        self.warm()
-        assert self._held is not None
+        host = self.start()
         try:
-            reply = await self._exchange(self._held, packet)
+            reply = await self._exchange(host, packet)
             if isinstance(reply, DeviceBroken):
-                raise HostBroken(reply.reason, proven=reply.proven)
+                raise HostBroken(reply.reason, was_healthy=reply.was_healthy)
         except HostBroken as error:
-            _log.warning("referee is broken", reason=str(error), pid=self.pid)
-            await self._end()
+            _log.warning("GPU host process is broken", reason=str(error), pid=self.pid)
+            await self._kill_in_thread()
             raise
         except BaseException:
             # Cancelled: whoever waits for that must find nothing running afterwards.
@@ -110,66 +218,66 @@ class HostClient:
         return result
 
     def kill(self) -> None:
-        """End the referee with all its runners. Raises DeviceLost where one does not go."""
-        held = self._release()
-        if held is not None:
-            require_gone(held.kill())
+        """End the process with all its runners. Raises DeviceLost where one does not go."""
+        host = self._detach()
+        if host is not None:
+            require_gone(host.kill())
 
-    async def _end(self) -> None:
-        """As `kill`, while the loop turns."""
-        held = self._release()
-        if held is not None:
-            require_gone(await asyncio.to_thread(held.kill))
+    async def _kill_in_thread(self) -> None:
+        """End the process as `kill` does, without blocking the event loop."""
+        host = self._detach()
+        if host is not None:
+            require_gone(await asyncio.to_thread(host.kill))
 
     def close(self) -> None:
-        """Let the referee close its site and go."""
-        held = self._release()
-        if held is not None:
-            held.close()
+        """Have the process close its site and exit."""
+        host = self._detach()
+        if host is not None:
+            host.close()
 
-    def _release(self) -> HostProcess | None:
-        held, self._held = self._held, None
+    def _detach(self) -> HostProcess | None:
+        host, self._host = self._host, None
         if self._at_exit is not None:
             self._at_exit.detach()
-        return held
+        return host
 
     async def _exchange(
-        self, held: HostProcess, packet: bytes
+        self, host: HostProcess, packet: bytes
     ) -> WorkDone | WorkFailed | DeviceBroken:
-        """One ask and its answer, once the site is open."""
+        """Send one request and return its reply, once the site is open."""
         try:
-            async with asyncio.timeout(self._patience.whole_s):
+            async with asyncio.timeout(self._timeouts.work_s):
                 if not self._ready:
-                    await self._opened(held)
+                    await self._wait_for_site(host)
                 with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-                    await asyncio.get_running_loop().sock_sendall(held.connection, packet)
-                reply: WorkDone | WorkFailed | DeviceBroken = await self._answer(
-                    held, self._patience.silence_s, proven=True
+                    await asyncio.get_running_loop().sock_sendall(host.connection, packet)
+                reply: WorkDone | WorkFailed | DeviceBroken = await self._receive(
+                    host, self._timeouts.silence_s, was_healthy=True
                 )
         except TimeoutError:
-            msg = f"not done after {self._patience.whole_s:g} s"
-            raise HostBroken(msg, proven=True) from None
+            msg = f"not done after {self._timeouts.work_s:g} s"
+            raise HostBroken(msg, was_healthy=True) from None
         return reply
 
-    async def _opened(self, held: HostProcess) -> None:
-        opened = await self._answer(held, self._patience.start_s, proven=False)
+    async def _wait_for_site(self, host: HostProcess) -> None:
+        opened = await self._receive(host, self._timeouts.start_s, was_healthy=False)
         if isinstance(opened, WorkFailed):
             if isinstance(opened.error, InfrastructureError):
-                raise SiteNotOpened(opened.error.detail, proven=False)
+                raise SiteNotOpened(opened.error.detail, was_healthy=False)
             raise opened.error
         self._ready = True
 
-    async def _answer(self, held: HostProcess, silence_s: float, *, proven: bool) -> Any:
-        """The next message that is no sign of life."""
+    async def _receive(self, host: HostProcess, silence_s: float, *, was_healthy: bool) -> Any:
+        """Return the next message that is no heartbeat."""
         while True:
             try:
                 async with asyncio.timeout(silence_s):
-                    message = await receive(held.connection)
+                    message = await receive(host.connection)
             except TimeoutError:
                 msg = f"no sign of life for {silence_s:g} s"
-                raise HostBroken(msg, proven=proven) from None
+                raise HostBroken(msg, was_healthy=was_healthy) from None
             if message is None:
-                raise HostBroken(held.describe_end(), proven=proven)
+                raise HostBroken(host.describe_end(), was_healthy=was_healthy)
             if not isinstance(message, Heartbeat):
                 return message
 

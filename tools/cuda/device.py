@@ -1,6 +1,4 @@
-"""A real GPU as a device, found by its ordinal: its host process does the work, this one never
-makes a CUDA context.
-"""
+"""A real GPU as a device, found by its ordinal. Its host process alone makes a CUDA context."""
 
 import hashlib
 import tempfile
@@ -30,7 +28,7 @@ class CudaDevice:
 
     gpu: GpuAttributes
     hardware: Hardware
-    referee: GpuHost
+    host: GpuHost
     driver: str = ""
     """E.g. `580.159.03`; empty where NVML does not say."""
     notes: tuple[str, ...] = ()
@@ -38,7 +36,7 @@ class CudaDevice:
     @property
     def name(self) -> str:
         """E.g. `cuda:0 NVIDIA H200`."""
-        return f"{self.referee.label} {self.gpu.name}"
+        return f"{self.host.label} {self.gpu.name}"
 
     @property
     def target(self) -> str:
@@ -47,12 +45,12 @@ class CudaDevice:
 
     @property
     def spec(self) -> str:
-        """What opens it again after `--device`."""
-        return self.referee.label
+        """The text that opens it again after `--device`."""
+        return self.host.label
 
     @property
     def capabilities(self) -> Capabilities:
-        """What a GPU can do; nothing else runs where a kernel is timed."""
+        """Of every GPU; nothing else runs where a kernel is timed."""
         return GPU_CAPABILITIES
 
     @property
@@ -66,12 +64,12 @@ class CudaDevice:
         return self
 
     def prepare(self) -> None:
-        """See `Device.prepare`; the referee opens its site while the first candidate compiles.
+        """See `Device.prepare`; the host process opens its site while the first candidate compiles.
 
         Raises DeviceLost where the GPU is in quarantine.
         """
-        self.referee.refuse_in_quarantine()
-        self.referee.client.warm()
+        self.host.require_no_quarantine()
+        self.host.client.start()
         build_programs(self.target)
 
     async def carry_out(
@@ -81,8 +79,8 @@ class CudaDevice:
         *arguments: P.args,
         **named: P.kwargs,
     ) -> T:
-        """See `Device.carry_out` and `Referee.carry_out`."""
-        return await self.referee.carry_out(work, *arguments, **named)
+        """See `Device.carry_out` and `GpuHost.carry_out`."""
+        return await self.host.carry_out(work, *arguments, **named)
 
 
 @lru_cache
@@ -97,13 +95,13 @@ def _timing_code() -> bytes:
 
 
 LEAST_FREE_BYTES = 2 << 30
-"""Contexts of referee and runners, and the smallest buffers anybody times."""
+"""Contexts of host process and runners, and the smallest buffers that are timed."""
 DEVICE_NODES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg")
 """One of them is there where a driver may find a GPU: natively, and below Windows."""
 
 
 def open_cuda(which: str, *, spec: str, report: Callable[[str], None], library: str) -> Device:
-    """The GPU `which` names by its ordinal, or several as one: `0,1` or `all`.
+    """Open the GPU that `which` names by its ordinal, or several as one: `0,1` or `all`.
 
     Ordinals are the driver's, as CUDA_VISIBLE_DEVICES leaves them. Raises UsageError, MissingError,
     HardwareError, InfrastructureError.
@@ -119,14 +117,14 @@ def open_cuda(which: str, *, spec: str, report: Callable[[str], None], library: 
 
 
 def require_ordinals(which: str, spec: str) -> None:
-    """Raise UsageError for what names no GPU on any machine."""
+    """Raise UsageError for text that names no GPU on any machine."""
     parts = [part.strip() for part in which.split(",")]
     if which != "all" and not (len(set(parts)) == len(parts) and all(map(str.isdecimal, parts))):
         raise UsageError(f"{spec!r} names no GPU; expected cuda:0, cuda:0,1 or cuda:all")
 
 
 def choose_gpus(which: str, gpus: Sequence[GpuAttributes], spec: str) -> list[GpuAttributes]:
-    """The GPUs that `which` names. Raises UsageError naming what there is."""
+    """Return the GPUs that `which` names. Raises UsageError naming what there is."""
     if which == "all":
         return list(gpus)
     there = {str(gpu.ordinal): gpu for gpu in gpus}
@@ -138,9 +136,9 @@ def choose_gpus(which: str, gpus: Sequence[GpuAttributes], spec: str) -> list[Gp
 
 
 def find_working(*, report: Callable[[str], None], library: str = DRIVER) -> CudaDevice:
-    """The first GPU that could judge now, one that nobody else uses before others.
+    """Open the first GPU that works now, one that no other process uses before others.
 
-    Raises what the first of them lacks.
+    Raises for the first of them what it lacks.
     """
     if library == DRIVER and not has_nodes():
         raise MissingError("no GPU is here", "cuda-llm doctor tells what it looks for")
@@ -149,7 +147,7 @@ def find_working(*, report: Callable[[str], None], library: str = DRIVER) -> Cud
     for gpu in gpus:
         try:
             device = open_gpu(gpu, usage, report=report)
-            device.referee.refuse_in_quarantine()
+            device.host.require_no_quarantine()
             require_memory(gpu, usage)
             working.append(device)
         except (MissingError, InfrastructureError, UsageError) as error:
@@ -160,14 +158,14 @@ def find_working(*, report: Callable[[str], None], library: str = DRIVER) -> Cud
 
 
 def has_nodes() -> bool:
-    """Whether a driver could find a GPU at all: it costs nothing to know."""
+    """Tell whether a driver could find a GPU at all, without asking one."""
     return any(Path(node).exists() for node in DEVICE_NODES)
 
 
 def open_gpu(
     gpu: GpuAttributes, usages: MachineUsage, *, report: Callable[[str], None]
 ) -> CudaDevice:
-    """One GPU as a device. Raises MissingError without CuPy, HardwareError, DeviceLost."""
+    """Open one GPU. Raises MissingError without CuPy, HardwareError, DeviceLost."""
     require_cupy(gpu)
     hardware, notes = describe_gpu(gpu)
     usage = usage_of(gpu, usages)
@@ -178,38 +176,41 @@ def open_gpu(
     device = CudaDevice(
         gpu=gpu,
         hardware=hardware,
-        referee=open_host(gpu, hardware, f"{label} {gpu.name}", report),
+        host=open_host(gpu, hardware, f"{label} {gpu.name}", report),
         driver=usages.driver,
         notes=tuple(f"{label}: {note}" for note in notes),
     )
-    device.referee.refuse_in_quarantine()
+    device.host.require_no_quarantine()
     return device
 
 
 def describe_gpu(gpu: GpuAttributes) -> tuple[Hardware, tuple[str, ...]]:
-    """The GPU's profile, or a draft of one, and what is to be said of it. Raises HardwareError."""
+    """Return the GPU's profile, or a draft of one, with notes on it. Raises HardwareError."""
     profile = find_profile(gpu)
     if profile is None:
-        told = f"nobody has described {gpu.name}: peaks are guessed, rooflines not known"
-        return draft_hardware(gpu), (f"{told}; cuda-llm hardware detect --write DIR",)
+        note = f"nobody has described {gpu.name}: peaks are guessed, rooflines not known"
+        return draft_hardware(gpu), (f"{note}; cuda-llm hardware detect --write DIR",)
     differing = ", ".join(one.key for one in find_disagreements(gpu, profile))
-    told = f"it contradicts its profile in {differing}: cuda-llm hardware detect"
-    return profile, (told,) if differing else ()
+    note = f"it contradicts its profile in {differing}: cuda-llm hardware detect"
+    return profile, (note,) if differing else ()
 
 
 def draft_hardware(gpu: GpuAttributes) -> Hardware:
-    """A profile made of what the driver says and of the likest GPU we know. Raises HardwareError"""
+    """Make a profile of the driver's answers and the most similar GPU we know.
+
+    Raises HardwareError.
+    """
     from cuda_llm.hardware_profiles.lookup import read_hardware
-    from cuda_llm.tools.cuda.discovery import draft_profile, find_likest, profile_slug
+    from cuda_llm.tools.cuda.discovery import draft_profile, find_most_similar, profile_slug
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"{profile_slug(gpu.name)}.toml"
-        path.write_text(draft_profile(gpu, find_likest(gpu)))
+        path.write_text(draft_profile(gpu, find_most_similar(gpu)))
         return read_hardware(path)
 
 
 def ask_usage() -> MachineUsage:
-    """What else goes on on the GPUs, unless the setting `nvml` forbids to ask."""
+    """Return what else uses the GPUs, unless the setting `nvml` forbids to ask."""
     from cuda_llm.settings import settings
 
     if settings().nvml:
@@ -218,12 +219,12 @@ def ask_usage() -> MachineUsage:
 
 
 def usage_of(gpu: GpuAttributes, usages: MachineUsage) -> GpuUsage:
-    """What is known of one GPU."""
+    """Return what is known of one GPU."""
     return usages.by_uuid.get(gpu.uuid, GpuUsage())
 
 
 def require_memory(gpu: GpuAttributes, usages: MachineUsage) -> None:
-    """Raise MissingError where others leave too little memory."""
+    """Raise MissingError where other processes leave too little memory."""
     free = usage_of(gpu, usages).free_bytes
     if free is not None and free < LEAST_FREE_BYTES:
         what = f"cuda:{gpu.ordinal} has {free / 2**30:.1f} GiB of memory free"

@@ -127,7 +127,7 @@ def profile_slug(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "_", words.casefold()).strip("_") or "gpu"
 
 
-def find_likest(gpu: GpuAttributes) -> Hardware:
+def find_most_similar(gpu: GpuAttributes) -> Hardware:
     """The described GPU that guesses are taken from: same capability, nearest number of SMs.
 
     Raises HardwareError where no GPU of that generation is described.

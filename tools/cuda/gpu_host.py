@@ -1,6 +1,4 @@
-"""The host of one GPU: leased, proven by a known answer before each work, replaced when it
-breaks, quarantined.
-"""
+"""One GPU as its orchestrator uses it: leased, checked before each work, quarantined if broken."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -15,38 +13,18 @@ from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.tools.cuda.client import HostBroken, HostClient, HostTimeouts, SiteNotOpened
 from cuda_llm.tools.cuda.driver_query import GpuAttributes
 from cuda_llm.tools.cuda.lease import Lease, find_quarantine, put_in_quarantine, quarantine_mend
+from cuda_llm.tools.cuda.messages import OpenSite
 from cuda_llm.tools.device import P, Site, T
 
-COUNT = 1 << 14
+KNOWN_WORDS = 1 << 14
 _MULTIPLIER = 2654435761
 """Knuth's: neighbouring words differ in every byte."""
-
-
-def check_known_answer(site: Site) -> None:
-    """Multiply, mix and add up words on the device. Raises InfrastructureError where it errs.
-
-    On a GPU a poisoned context raises what CuPy raises.
-    """
-    arrays = site.arrays
-    words = mixed(arrays.xp.arange(COUNT, dtype=arrays.xp.uint32))
-    right = mixed(np.arange(COUNT, dtype=np.uint32))
-    wrong = int(np.count_nonzero(arrays.to_host(words) != right))
-    total = int(arrays.to_host(words.sum(dtype=arrays.xp.uint64)))
-    if wrong or total != int(right.sum(dtype=np.uint64)):
-        raise InfrastructureError("device", f"{wrong:,} of {COUNT:,} known words are wrong")
-
-
-def mixed(
-    words: "np.ndarray[tuple[int], np.dtype[np.uint32]]",
-) -> "np.ndarray[tuple[int], np.dtype[np.uint32]]":
-    """The same words of the same input, by NumPy and by CuPy: unsigned arithmetic wraps."""
-    product = words * words.dtype.type(_MULTIPLIER)
-    return product ^ (product >> words.dtype.type(15))
+CUDA_13 = 13000
 
 
 @dataclass(frozen=True, kw_only=True)
 class GpuHost:
-    """Carries work to one GPU, alone on it, and says who is to blame when something breaks."""
+    """Carries work to one GPU, alone on it, and finds out what is to blame when that breaks."""
 
     gpu: str
     """UUID: names the GPU in the cache."""
@@ -62,27 +40,27 @@ class GpuHost:
         *arguments: P.args,
         **named: P.kwargs,
     ) -> T:
-        """See `Device.carry_out`. A referee that breaks before the work begins is replaced once.
+        """See `Device.carry_out`. A process that breaks before the work begins is replaced once.
 
-        Work that has begun is not repeated here: whoever asked knows whether that is worth it.
-        Raises BrokenByWork where it broke the referee and the GPU is fine without it, DeviceLost
-        where the GPU is not fine: it is then in quarantine.
+        Work that has begun is not repeated here: the caller knows whether that is worth it. Raises
+        BrokenByWork where it broke the process and the GPU is fine without it, DeviceLost where the
+        GPU is not fine: it is then in quarantine.
         """
         async with self.lease.held():
-            self.refuse_in_quarantine()
+            self.require_no_quarantine()
             try:
                 try:
-                    return await self.client.ask(work, *arguments, **named)
+                    return await self.client.carry_out(work, *arguments, **named)
                 except HostBroken as broken:
-                    if broken.proven or isinstance(broken, SiteNotOpened):
+                    if broken.was_healthy or isinstance(broken, SiteNotOpened):
                         raise
-                    return await self.client.ask(work, *arguments, **named)
+                    return await self.client.carry_out(work, *arguments, **named)
             except HostBroken as broken:
                 await self._blame(broken)
             except DeviceLost as lost:
-                self._put_away(lost.detail)
+                self._quarantine(lost.detail)
 
-    def refuse_in_quarantine(self) -> None:
+    def require_no_quarantine(self) -> None:
         """Raise DeviceLost where the GPU is in quarantine."""
         found = find_quarantine(self.gpu)
         if found is not None:
@@ -90,41 +68,57 @@ class GpuHost:
             raise DeviceLost("device", f"{msg}; {quarantine_mend(self.label)}")
 
     async def _blame(self, broken: HostBroken) -> NoReturn:
-        """Is it the work, or the GPU? Ask for nothing but the known answer."""
+        """Raise for the work or for the GPU: the known answer alone tells which one it is."""
         if isinstance(broken, SiteNotOpened):
             raise InfrastructureError("device", f"{self.label} cannot be opened: {broken}")
-        if broken.proven:
+        if broken.was_healthy:
             try:
-                await self.client.ask(no_work)
+                await self.client.carry_out(do_no_work)
             except HostBroken as alone:
-                self._put_away(f"{broken}; then, without a candidate: {alone}")
+                self._quarantine(f"{broken}; then, without a candidate: {alone}")
             raise BrokenByWork("device", f"{self.label}: {broken}")
-        self._put_away(str(broken))
+        self._quarantine(str(broken))
 
-    def _put_away(self, reason: str) -> NoReturn:
+    def _quarantine(self, reason: str) -> NoReturn:
         put_in_quarantine(self.gpu, self.label, reason)
-        self.refuse_in_quarantine()
+        self.require_no_quarantine()
         raise DeviceLost("device", f"{self.label}: {reason}")
 
 
-async def no_work(_site: Site) -> None:
-    """Work that needs the known answer alone."""
+async def do_no_work(_site: Site) -> None:
+    """Have the known answer alone checked."""
 
 
-CUDA_13 = 13000
+def check_known_answer(site: Site) -> None:
+    """Multiply, mix and add up words on the device. Raises InfrastructureError where it errs.
+
+    On a GPU a poisoned context raises what CuPy raises.
+    """
+    arrays = site.arrays
+    words = mix_words(arrays.xp.arange(KNOWN_WORDS, dtype=arrays.xp.uint32))
+    right = mix_words(np.arange(KNOWN_WORDS, dtype=np.uint32))
+    wrong = int(np.count_nonzero(arrays.to_host(words) != right))
+    total = int(arrays.to_host(words.sum(dtype=arrays.xp.uint64)))
+    if wrong or total != int(right.sum(dtype=np.uint64)):
+        raise InfrastructureError("device", f"{wrong:,} of {KNOWN_WORDS:,} known words are wrong")
+
+
+def mix_words(
+    words: "np.ndarray[tuple[int], np.dtype[np.uint32]]",
+) -> "np.ndarray[tuple[int], np.dtype[np.uint32]]":
+    """Return the same words of the same input by NumPy and by CuPy: unsigned arithmetic wraps."""
+    product = words * words.dtype.type(_MULTIPLIER)
+    return product ^ (product >> words.dtype.type(15))
 
 
 def open_host(
     gpu: GpuAttributes, hardware: Hardware, name: str, report: Callable[[str], None]
 ) -> GpuHost:
-    """The referee of one GPU, started at its first work. It sees no other GPU.
+    """Return the host of one GPU, whose process starts at its first work and sees no other GPU.
 
-    `name` is what its results call the device; `report` gets of waiting.
+    `name` is what its results call the device; `report` gets a line when it waits for the lease.
     """
     from cuda_llm.settings import settings
-
-    pass  # RELAYOUT
-    from cuda_llm.tools.cuda.messages import OpenSite
 
     label = f"cuda:{gpu.ordinal}"
     opening = OpenSite(
@@ -134,20 +128,20 @@ def open_host(
         # Whatever it starts (runners, ncu) finds the one GPU as number 0.
         environment={"CUDA_VISIBLE_DEVICES": gpu.uuid},
     )
-    patience = HostTimeouts(
-        silence_s=settings().referee_silence_s, whole_s=settings().referee_limit_s
+    timeouts = HostTimeouts(
+        silence_s=settings().referee_silence_s, work_s=settings().referee_limit_s
     )
     return GpuHost(
         gpu=gpu.uuid,
         label=label,
-        client=HostClient(opening, patience),
+        client=HostClient(opening, timeouts),
         lease=Lease(gpu.uuid, label, report),
     )
 
 
 @asynccontextmanager
 async def open_site(hardware: Hardware, uuid: str, name: str) -> AsyncIterator[Site]:
-    """In the referee: the GPU, until it is let go."""
+    """Hold the GPU while the context is open. Runs in the GPU host process."""
     from cuda_llm.tools.cuda.site import GpuSite
 
     async with GpuSite(hardware, uuid, name) as site:
@@ -172,14 +166,14 @@ def require_cupy(gpu: GpuAttributes) -> None:
         raise MissingError("CuPy is missing", f"install it: pip install 'cuda-llm[{extra}]'")
 
 
-async def tried_isolation(site: Site) -> tuple[str, tuple[str, ...]]:
-    """What runners of a GPU are kept from, in one line, and what is missing: found by trying.
+async def try_isolation(site: Site) -> tuple[str, tuple[str, ...]]:
+    """Return what isolates the runners of a GPU, in one line, and what is missing: found by trying.
 
     Raises MissingError without nvcc, DeviceLost where a runner cannot be ended.
     """
     from cuda_llm.tools.cuda.site import GpuSite, self_test
 
-    assert isinstance(site, GpuSite), "only a GPU's runners are asked"
+    assert isinstance(site, GpuSite), "only a GPU's runners are tried"
     assert site.isolation is not None, "it is known once the site is open"
     try:
         found = await self_test(site)

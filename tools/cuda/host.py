@@ -1,8 +1,9 @@
-"""The process that holds one GPU: `python -P -m cuda_llm.tools.cuda.host SOCKET LIFELINE`.
+"""The GPU host process: it holds one GPU and does one work after another until it is let go.
 
-It opens a site and does one work after another until the orchestrator hangs up. Both arguments are
-descriptors that the orchestrator left open: the socket to talk over, and a pipe that it never
-writes to.
+    python -P -m cuda_llm.tools.cuda.host SOCKET LIFELINE RECORDS LEVEL
+
+The first three are descriptors that the orchestrator left open: the socket for messages, a pipe
+that it never writes to, and a pipe for log records from LEVEL up.
 """
 
 import asyncio
@@ -43,12 +44,12 @@ _log = Log(__name__)
 
 
 async def serve(connection: socket.socket) -> None:
-    """Open the site that the first message names, then answer asks; close it at the end."""
+    """Open the site that the first message names, then answer requests; close it at the end."""
     connection.setblocking(False)
     opening: OpenSite | None = await receive(connection)
     if opening is None:
         return
-    _log.info("referee starts")
+    _log.info("GPU host process starts")
     async with contextlib.AsyncExitStack() as stack:
         async with heartbeats(connection):
             opened = await open_site(opening, stack)
@@ -56,133 +57,133 @@ async def serve(connection: socket.socket) -> None:
             await send(connection, opened)
             return
         await send(connection, SiteReady())
-        while (ask := await next_request(connection)) is not None:
-            if isinstance(ask, WorkFailed):
-                await send(connection, ask)
+        while (request := await next_request(connection)) is not None:
+            if isinstance(request, WorkFailed):
+                await send(connection, request)
                 continue
             async with heartbeats(connection):
-                packet = encoded(await answer(opened, opening, ask))
+                packet = encode_reply(await answer(opened, opening, request))
             await asyncio.get_running_loop().sock_sendall(connection, packet)
 
 
 async def open_site(opening: OpenSite, stack: contextlib.AsyncExitStack) -> "Site | WorkFailed":
-    """The site, closed with the stack."""
+    """Open the site; it is closed with the stack."""
     try:
         return await stack.enter_async_context(opening.site(*opening.arguments))
     except CudaLLMError as error:
         return WorkFailed(error=error)
     except Exception as error:
         _log.error("site cannot be opened", error=one_line(error), exc_info=error)
-        return WorkFailed(error=InfrastructureError("referee", one_line(error)))
+        return WorkFailed(error=InfrastructureError("gpu_host", one_line(error)))
 
 
 async def next_request(connection: socket.socket) -> WorkRequest | WorkFailed | None:
-    """The next ask, or why it cannot be understood: its function may not be found from here."""
+    """Return the next request, or why it cannot be read: its function may not be found here."""
     try:
-        ask: WorkRequest | None = await receive(connection)
+        request: WorkRequest | None = await receive(connection)
     except OSError:
         raise
     except Exception as error:
-        return WorkFailed(error=InternalError(f"the referee cannot be asked this: {error}"))
-    return ask
+        return WorkFailed(error=InternalError(f"the GPU host process cannot do this work: {error}"))
+    return request
 
 
 async def answer(
-    site: "Site", opening: OpenSite, ask: WorkRequest
+    site: "Site", opening: OpenSite, request: WorkRequest
 ) -> WorkDone | WorkFailed | DeviceBroken:
-    """Prove the device, do the work, and prove the device again where the work raised."""
+    """Check the device, do the work, and check the device again where the work raised."""
     try:
         opening.known_answer(site)
     except Exception as error:
-        return DeviceBroken(reason=one_line(error), proven=False)
+        return DeviceBroken(reason=one_line(error), was_healthy=False)
     try:
-        with bound(**ask.bound):
-            return WorkDone(result=await carried_out(site, ask))
+        with bound(**request.bound):
+            return WorkDone(result=await do_work(site, request))
     except DeviceLost as error:
         return WorkFailed(error=error)
     except Exception as error:
         try:
             opening.known_answer(site)
         except Exception as after:
-            return DeviceBroken(reason=f"{one_line(error)}; then {one_line(after)}", proven=True)
-        return WorkFailed(error=portable(error))
+            return DeviceBroken(
+                reason=f"{one_line(error)}; then {one_line(after)}", was_healthy=True
+            )
+        return WorkFailed(error=portable_error(error))
 
 
-async def carried_out(site: "Site", ask: WorkRequest) -> object:
-    """What the work returns; how long it took goes to the log."""
+async def do_work(site: "Site", request: WorkRequest) -> object:
+    """Return what the work returns; log how long it took."""
+    work = request.work.__qualname__
     started = time.monotonic()
     try:
-        return await ask.work(site, *ask.arguments, **ask.named)
+        return await request.work(site, *request.arguments, **request.named)
     except Exception as error:
         write = _log.info if isinstance(error, CudaLLMError) else _log.warning
-        trace = unexpected(error)
-        write("work raised", work=ask.work.__qualname__, error=one_line(error), exc_info=trace)
+        trace = None if isinstance(error, CudaLLMError) else error
+        write("work raised", work=work, error=one_line(error), exc_info=trace)
         raise
     finally:
         took_s = time.monotonic() - started
-        _log.debug("work is over", work=ask.work.__qualname__, seconds=took_s)
+        _log.debug("work is over", work=work, seconds=took_s)
 
 
-def encoded(reply: WorkDone | WorkFailed | DeviceBroken) -> bytes:
-    """The reply as it travels, or why its value cannot."""
+def encode_reply(reply: WorkDone | WorkFailed | DeviceBroken) -> bytes:
+    """Return the reply as it travels, or as WorkFailed where its value cannot."""
     try:
         return encode(reply)
     except Exception as error:
-        return encode(WorkFailed(error=portable(error)))
+        return encode(WorkFailed(error=portable_error(error)))
 
 
-def portable(error: Exception) -> CudaLLMError:
-    """Our own errors as they are; what the machine or the driver raises as an infrastructure error.
+def portable_error(error: Exception) -> CudaLLMError:
+    """Return our own errors as they are, and those of machine or driver as InfrastructureError.
 
-    Any other is a bug of ours, and travels with its traceback.
+    Any other is a bug of ours: it becomes an InternalError with its traceback.
     """
     if isinstance(error, CudaLLMError):
         return error
-    if is_machines(error):
-        return InfrastructureError("referee", one_line(error))
+    if comes_from_machine(error):
+        return InfrastructureError("gpu_host", one_line(error))
     trace = "".join(traceback.format_exception(error))
-    return InternalError(f"referee: {one_line(error)}", trace)
+    return InternalError(f"GPU host process: {one_line(error)}", trace)
 
 
-def is_machines(error: Exception) -> bool:
-    """Whether the system raised it, or the driver by way of CuPy: memory, files, lost contexts."""
+def comes_from_machine(error: Exception) -> bool:
+    """Tell whether the system raised it, or the driver through CuPy: memory, files, contexts."""
     by_cupy = type(error).__module__.partition(".")[0].startswith("cupy")
     return by_cupy or isinstance(error, OSError | MemoryError)
 
 
-def unexpected(error: Exception) -> Exception | None:
-    """An error whose traceback is worth a look: our own are sentences already."""
-    return None if isinstance(error, CudaLLMError) else error
-
-
 def one_line(error: Exception) -> str:
-    """The last line of a traceback, and the place it comes from."""
+    """Return the last line of a traceback, and the place it comes from."""
     if isinstance(error, CudaLLMError):
         return str(error)
-    said = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
+    message = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
     frames = traceback.extract_tb(error.__traceback__)
-    return f"{said} ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else said
+    if not frames:
+        return message
+    return f"{message} ({Path(frames[-1].filename).name}:{frames[-1].lineno})"
 
 
 @asynccontextmanager
 async def heartbeats(connection: socket.socket) -> AsyncIterator[None]:
-    """Give signs of life while the context is open; the last one has been sent whole after it."""
-    enough = asyncio.Event()
+    """Send heartbeats while the context is open; the last one is sent whole when it closes."""
+    done = asyncio.Event()
 
     async def beat() -> None:
         with contextlib.suppress(OSError):
-            while not enough.is_set():
+            while not done.is_set():
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(HEARTBEAT_S):
-                        await enough.wait()
-                if not enough.is_set():
+                        await done.wait()
+                if not done.is_set():
                     await send(connection, Heartbeat())
 
     beats = asyncio.create_task(beat())
     try:
         yield
     finally:
-        enough.set()
+        done.set()
         await beats
 
 
@@ -191,7 +192,7 @@ def main(connection: int, lifeline: int, records: int, level: int) -> int:
     from cuda_llm.log_setup import send_records
 
     end_with(lifeline)
-    send_records(records, level, process="referee", pid=os.getpid())
+    send_records(records, level, process="gpu-host", pid=os.getpid())
     with socket.socket(fileno=connection) as ours:
         ours.set_inheritable(False)
         asyncio.run(serve(ours))

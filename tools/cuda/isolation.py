@@ -1,6 +1,4 @@
-"""What the runners of a GPU are kept from: the most confined way in which CUDA works, found by
-trying.
-"""
+"""The isolation of a GPU's runners: as many namespaces as CUDA works in, found by trying."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -8,14 +6,19 @@ from dataclasses import dataclass, replace
 from cuda_llm.errors import InfrastructureError
 from cuda_llm.tools.cuda.memory import Memory
 from cuda_llm.tools.cuda.protocol import GpuStartFrame, SharedBy
-from cuda_llm.tools.cuda.runner import GpuRunner, Namespaces, RunnerLaunch, start_gpu_runner
-from cuda_llm.tools.cuda.runner_pool import WARM_LIMIT_S
+from cuda_llm.tools.cuda.runner import (
+    WARM_LIMIT_S,
+    GpuRunner,
+    Namespaces,
+    RunnerLaunch,
+    start_gpu_runner,
+)
 from cuda_llm.tools.runner.protocol import Reply, ReplyFrame
 
 
 @dataclass(frozen=True, kw_only=True)
 class GpuIsolation:
-    """What a runner reached on this machine. Its system-call filter is in force in any case: a
+    """What isolates a runner on this machine. Its system-call filter is in force in any case: a
     runner that cannot install it gives up.
     """
 
@@ -25,17 +28,17 @@ class GpuIsolation:
     landlock_abi: int
     """0: this kernel has no Landlock."""
     attempts: tuple[str, ...] | None = None
-    """What the self-test tried and could do; None: it has not been run."""
+    """What the self-test managed to do; None: it has not been run."""
 
     @property
-    def proven(self) -> bool:
-        """Whether the self-test has been run and nothing got through."""
+    def is_tested(self) -> bool:
+        """True once the self-test has been run and managed nothing."""
         return self.attempts == ()
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """What is missing, each with what it means, fit for a person."""
-        told = {
+        """What is missing, each with what that means, as text for a person."""
+        lacking = {
             "buffers pass through host memory: no CUDA IPC, and times hold the copies": (
                 self.shared_by is SharedBy.HOST
             ),
@@ -52,7 +55,7 @@ class GpuIsolation:
                 self.attempts
             ),
         }
-        return tuple(text for text, holds in told.items() if holds)
+        return tuple(text for text, holds in lacking.items() if holds)
 
     @property
     def summary(self) -> str:
@@ -65,13 +68,13 @@ class GpuIsolation:
                 f"Landlock {self.landlock_abi}" if self.landlock_abi else "no Landlock",
                 "seccomp",
                 "CUDA IPC" if self.shared_by is SharedBy.IPC else "host-shared memory",
-                *(("self-test passed",) if self.proven else ()),
+                *(("self-test passed",) if self.is_tested else ()),
             )
         )
 
 
 def landlock_abi() -> int:
-    """Of this kernel; 0: none."""
+    """Return the version of Landlock in this kernel; 0: none."""
     import ctypes
 
     create_ruleset, version_query = 444, 1
@@ -85,24 +88,24 @@ _START_LIMIT_S = 10.0
 
 
 async def find_confinement(
-    launch: RunnerLaunch, lend: Callable[[], Memory], host_bytes: int
+    launch: RunnerLaunch, allocate: Callable[[], Memory], host_bytes: int
 ) -> tuple[RunnerLaunch, GpuIsolation]:
-    """How to start runners: in as many namespaces as CUDA bears, with CUDA IPC if it can be had.
+    """Find how to start runners: in as many namespaces as CUDA bears, with CUDA IPC if possible.
 
-    `lend` gives device memory to try with, `host_bytes` is what is shared where that fails. Raises
-    InfrastructureError where no runner comes up at all.
+    `allocate` gives device memory to try with, `host_bytes` is what is shared where that fails.
+    Raises InfrastructureError where no runner comes up at all.
     """
     reasons = []
-    for way in _launches(launch, host_bytes):
-        runner = start_gpu_runner(way)
+    for launched in _launches(launch, host_bytes):
+        runner = start_gpu_runner(launched)
         try:
-            failure = await _trial_failure(runner, way, lend)
+            failure = await _trial_failure(runner, launched, allocate)
             if failure is None:
-                shared_by = SharedBy.HOST if way.host_bytes else SharedBy.IPC
-                reached = GpuIsolation(
+                shared_by = SharedBy.HOST if launched.host_bytes else SharedBy.IPC
+                isolation = GpuIsolation(
                     shared_by=shared_by, spaces=runner.spaces, landlock_abi=landlock_abi()
                 )
-                return way, reached
+                return launched, isolation
             reasons.append(failure)
         finally:
             await runner.stop()
@@ -116,19 +119,19 @@ def _launches(launch: RunnerLaunch, host_bytes: int) -> Iterator[RunnerLaunch]:
 
 
 async def _trial_failure(
-    runner: GpuRunner, way: RunnerLaunch, lend: Callable[[], Memory]
+    runner: GpuRunner, launch: RunnerLaunch, allocate: Callable[[], Memory]
 ) -> str | None:
-    """Why a runner does not come up, or None.
+    """Return why a runner does not come up, or None.
 
-    What it is given to load is no candidate: that it says so means that all before has worked.
+    What it is given to load is no candidate: where it replies so, all before has worked.
     """
     outcome = await runner.warm_up(WARM_LIMIT_S)
     if not isinstance(outcome, ReplyFrame):
         return _reason(outcome)
-    memory = runner.memory if runner.memory is not None else lend()
+    memory = runner.memory if runner.memory is not None else allocate()
     frame = GpuStartFrame(arena_bytes=memory.size_bytes, shared_by=memory.shared_by)
     frame.handle[:] = memory.handle
-    frame.candidate = str(way.seal).encode()
+    frame.candidate = str(launch.seal).encode()
     outcome = await runner.order(frame, _START_LIMIT_S)
     if isinstance(outcome, ReplyFrame) and outcome.reply == Reply.REFUSED:
         return None
@@ -136,5 +139,5 @@ async def _trial_failure(
 
 
 def _reason(outcome: object) -> str:
-    words = getattr(outcome, "final_reply", None)
-    return words.text if isinstance(words, ReplyFrame) else str(outcome)
+    reply = getattr(outcome, "final_reply", None)
+    return reply.text if isinstance(reply, ReplyFrame) else str(outcome)

@@ -1,9 +1,7 @@
-"""Memory that host and runner see both: of the GPU, or of the main memory where that cannot be;
-pooled, scrubbed, flushed.
+"""Memory that GPU host process and runner share: of the GPU, or of the host where that cannot be;
+pooled, scrubbed, and written before timed calls to flush L2.
 
-What is written before timed calls, so that L2 holds nothing of theirs.
-
-It is one piece of memory for all runners of a GPU: how long writing it takes depends on where it
+The flushed memory is one for all runners of a GPU: how long writing it takes depends on where it
 lies, by half a per cent and more, and would be taken for a difference between kernels.
 """
 
@@ -27,50 +25,50 @@ _HANDLE_BYTES = 64
 
 
 class MemoryFull(ValueError):
-    """What a session lays out is larger than its memory."""
+    """A layout is larger than the memory for it."""
 
 
 class Memory(Protocol):
-    """One piece of memory, ours to give away and to take back."""
+    """One piece of memory of ours that a runner can share."""
 
     @property
     def size_bytes(self) -> int:
-        """All of it."""
+        """Size in bytes."""
         ...
 
     @property
     def arrays(self) -> Arrays:
-        """What makes arrays of it."""
+        """Where its arrays lie."""
         ...
 
     @property
     def shared_by(self) -> SharedBy:
-        """How a runner gets to see it."""
+        """How a runner opens it."""
         ...
 
     @property
     def handle(self) -> bytes:
-        """64 bytes by which a runner opens it; zeros where it was handed a descriptor instead."""
+        """64 bytes by which a runner opens it; zeros where it inherits a descriptor instead."""
         ...
 
     def view(self, begin: int, end: int) -> Array:
-        """Its bytes from `begin` up to `end`; writing is sharing."""
+        """Return its bytes from `begin` up to `end`, shared."""
         ...
 
     def column(self, begin: int, dtype: str, shape: tuple[int, ...], stride: int) -> Array:
-        """An array whose first index goes `stride` bytes further, each of the rest contiguous."""
+        """Return an array whose first index strides by `stride` bytes, the others contiguous."""
         ...
 
     def scrub(self) -> None:
-        """Overwrite all of it: what comes next must find nothing of what was."""
+        """Overwrite all of it: its next user must find nothing of the last one's."""
         ...
 
     def finish(self) -> None:
-        """Wait until what was written by us can be seen by everyone."""
+        """Wait until what this process wrote is visible to every process."""
         ...
 
     def close(self) -> None:
-        """Give it back. No view may be used any more, and no runner may hold it."""
+        """Free it. No view may be used any more, and no runner may hold it."""
         ...
 
 
@@ -90,7 +88,7 @@ class DeviceMemory:
 
     @property
     def address(self) -> int:
-        """Where it begins, here."""
+        """Where it begins in this process."""
         return int(self._address)
 
     def view(self, begin: int, end: int) -> Array:
@@ -162,40 +160,40 @@ class HostMemory:
 
 
 def round_up(value: int, unit: int) -> int:
-    """The least multiple of `unit` that is no less than `value`."""
+    """Return the least multiple of `unit` that is no less than `value`."""
     return -(-value // unit) * unit
 
 
 def column_strides(dtype: str, shape: tuple[int, ...], stride: int) -> tuple[int, ...]:
-    """Bytes from each index to the next: `stride` for the first, no gaps for the others."""
+    """Return bytes from each index to the next: `stride` for the first, no gaps for the others."""
     itemsize = np.dtype(dtype).itemsize
     inner = [itemsize * math.prod(shape[axis + 1 :]) for axis in range(1, len(shape))]
     return (stride, *inner)
 
 
 SHARE = 1.25
-"""Times what L2 holds: on an H200 this cools as well as twice as much."""
+"""Times what L2 holds: on an H200 this flushes as well as twice as much."""
 _NO_HANDLE = bytes(64)
 
 
 @dataclass(frozen=True, kw_only=True)
 class L2Flush:
-    """As runners are told of it."""
+    """The memory that runners write before a timed call."""
 
     size_bytes: int
     """0 where nothing is timed."""
     handle: bytes = _NO_HANDLE
-    """Of device memory shared by CUDA IPC; where that is not to be had, runners take their own."""
+    """Of device memory shared by CUDA IPC; where there is none, runners allocate their own."""
 
 
 def flush_bytes(l2_bytes: int) -> int:
-    """How much has to be written."""
+    """Return how much has to be written to flush L2."""
     return round_up(int(SHARE * l2_bytes), UNIT_BYTES)
 
 
 @contextmanager
 def shared_flush(arrays: Arrays, l2_bytes: int) -> Iterator[L2Flush]:
-    """Memory for it, given back at the end. `arrays` are CuPy's. Raises what CuPy raises."""
+    """Hold device memory for it. `arrays` are CuPy's. Raises what CuPy raises."""
     memory = DeviceMemory(arrays, flush_bytes(l2_bytes))
     try:
         yield L2Flush(size_bytes=memory.size_bytes, handle=memory.handle)
@@ -204,28 +202,28 @@ def shared_flush(arrays: Arrays, l2_bytes: int) -> Iterator[L2Flush]:
 
 
 LEAST_BYTES = 256 << 20
-"""Asking for less is asking for this: memory is kept to be used again."""
+"""The smallest piece that is acquired: memory is used again."""
 _STEPS = 4
 """Between what is wanted and what will do."""
 
 
 class MemoryPool:
-    """What is free to be lent, scrubbed of what the borrower before left there."""
+    """Free memory, scrubbed of what its last user left there."""
 
     def __init__(self, allocate: Callable[[int], Memory | None]) -> None:
-        """`allocate` gives None where so much is not to be had."""
+        """`allocate` returns None where so much is not to be had."""
         self._allocate = allocate
         self._free: list[Memory] = []
 
-    def lend(self, wanted_bytes: int, least_bytes: int) -> Memory:
-        """Memory of `wanted_bytes` or more; where that is not to be had, of `least_bytes`.
+    def acquire(self, wanted_bytes: int, least_bytes: int) -> Memory:
+        """Return memory of `wanted_bytes` or more; where that is not to be had, of `least_bytes`.
 
-        Raises ArenaFull.
+        Raises MemoryFull.
         """
         wanted = max(LEAST_BYTES, wanted_bytes)
         found = self._find(wanted) or self._make(_rounded(wanted)) or self._make(wanted)
         if found is None:
-            # The largest kept one may do; if not, all of them make room for a new one.
+            # The largest free one may do; if not, all of them make room for a new one.
             largest = max(self._free, key=lambda memory: memory.size_bytes, default=None)
             if largest is not None and largest.size_bytes >= least_bytes:
                 self._free.remove(largest)
@@ -236,8 +234,11 @@ class MemoryPool:
             raise MemoryFull(f"{least_bytes:,} bytes of device memory are not to be had")
         return found
 
-    def has(self, wanted_bytes: int) -> bool:
-        """Whether all of it is there to be lent, made where it is not; others may go for it."""
+    def reserve(self, wanted_bytes: int) -> bool:
+        """Have so much memory free, made where it is not; tell whether it is.
+
+        Other free memory may be given back for it.
+        """
         wanted = max(LEAST_BYTES, wanted_bytes)
         found = self._find(wanted) or self._make(_rounded(wanted)) or self._make(wanted)
         if found is None:
@@ -247,18 +248,18 @@ class MemoryPool:
             self._free.append(found)
         return found is not None
 
-    def take_back(self, memory: Memory) -> None:
-        """No runner may hold it any more."""
+    def release(self, memory: Memory) -> None:
+        """Scrub memory that no runner holds any more, and keep it to be acquired again."""
         memory.scrub()
         self._free.append(memory)
 
     def close(self) -> None:
-        """Free what is not lent."""
+        """Give all free memory back to the device."""
         while self._free:
             self._free.pop().close()
 
     def _find(self, wanted: int) -> Memory | None:
-        """The smallest kept one that is large enough, kept no more."""
+        """Take the smallest free one that is large enough."""
         enough = [memory for memory in self._free if memory.size_bytes >= wanted]
         found = min(enough, key=lambda memory: memory.size_bytes, default=None)
         if found is not None:
@@ -266,7 +267,7 @@ class MemoryPool:
         return found
 
     def _make_most(self, wanted: int, least: int) -> Memory | None:
-        """As much as there is, by steps."""
+        """Make as much as there is, by steps."""
         steps = (least + (wanted - least) * step // _STEPS for step in range(_STEPS, -1, -1))
         return next((made for size in steps if (made := self._make(size)) is not None), None)
 
@@ -278,5 +279,5 @@ class MemoryPool:
 
 
 def _rounded(size_bytes: int) -> int:
-    """To an eighth of the next power of two, so that the next session finds it large enough."""
+    """Round to an eighth of the next power of two: the next session finds it large enough."""
     return round_up(size_bytes, max(1, 1 << (size_bytes.bit_length() - 3)))

@@ -1,4 +1,4 @@
-"""What orchestrator and GPU host say to each other over their own socket. Both ends are trusted."""
+"""Messages between the orchestrator and a GPU host process. Both ends are trusted."""
 
 import asyncio
 import pickle
@@ -17,15 +17,15 @@ _LENGTH = struct.Struct("<Q")
 
 @dataclass(frozen=True, kw_only=True)
 class OpenSite:
-    """The first word to a referee: which site it opens and keeps until it ends."""
+    """The first message to a GPU host process: which site it opens until it ends."""
 
     site: "Callable[..., AbstractAsyncContextManager[Site]]"
     """A module's function or class."""
     arguments: tuple[Any, ...] = ()
     known_answer: "Callable[[Site], None]"
-    """Raises where the device does not compute what it should. Asked before each work."""
+    """Raises where the device does not compute what it should. Called before each work."""
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Variables of the referee beside our own."""
+    """Variables of the GPU host process beside our own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,12 +37,12 @@ class WorkRequest:
     arguments: tuple[Any, ...] = ()
     named: Mapping[str, Any] = field(default_factory=dict)
     bound: Mapping[str, Any] = field(default_factory=dict)
-    """Fields of every log record of the work: of which run, round and candidate it is."""
+    """Fields of every log record of the work: its run, round and candidate."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Heartbeat:
-    """The referee's event loop turns: it is slow, not hung."""
+    """The event loop of the GPU host process turns: it is slow, not hung."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +59,7 @@ class WorkDone:
 
 @dataclass(frozen=True, kw_only=True)
 class WorkFailed:
-    """What the work raised; the device still knows its known answer."""
+    """What the work raised; the device still computes its known answer."""
 
     error: Exception
 
@@ -69,24 +69,24 @@ class DeviceBroken:
     """The device is not to be trusted any more, at least not by this process."""
 
     reason: str
-    proven: bool
-    """The known answer was right before the work: it is the work that broke it."""
+    was_healthy: bool
+    """The known answer was right before the work: the work broke the device."""
 
 
 async def send(connection: socket.socket, message: object) -> None:
-    """Send one message. Raises what pickle raises, and OSError where nobody is there."""
+    """Send one message. Raises what pickle raises, and OSError where the other end is gone."""
     packet = encode(message)
     await asyncio.get_running_loop().sock_sendall(connection, packet)
 
 
 def encode(message: object) -> bytes:
-    """Length and pickle. Functions travel by module and name: anything else cannot be pickled."""
+    """Return length and pickle. Functions travel by module and name; others cannot be pickled."""
     payload = pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
     return _LENGTH.pack(len(payload)) + payload
 
 
 async def receive(connection: socket.socket) -> Any:
-    """The next message, or None where the other end is gone."""
+    """Return the next message, or None where the other end is gone."""
     head = await _receive_all(connection, _LENGTH.size)
     if head is None:
         return None

@@ -188,7 +188,6 @@ async def run_probe(
     """
     import asyncio
 
-    pass  # RELAYOUT
     from cuda_llm.tools.cuda.lease import Lease
 
     label = f"cuda:{gpu.ordinal} {gpu.name}"

@@ -99,6 +99,8 @@ _ORDERS: Mapping[type[ctypes.Structure], Order] = {
 }
 
 
+WARM_LIMIT_S = 30.0
+"""For making the context of a runner."""
 _PARENT = "@"
 """The enclosing program puts the number in its place."""
 

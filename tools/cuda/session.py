@@ -1,4 +1,4 @@
-"""One candidate on a GPU: buffers placed, `solve` called."""
+"""One candidate on a GPU: its buffers are placed and `solve` is called."""
 
 import secrets
 import time
@@ -25,15 +25,16 @@ from cuda_llm.wording import describe
 
 @dataclass(frozen=True, kw_only=True)
 class LoadedRunner:
-    """A runner that has loaded the candidate, and where it sees the session's memory."""
+    """A runner that has loaded the candidate, and where the session's memory lies in it."""
 
     runner: GpuRunner
     memory: Memory
     base: int
+    """Address of the memory in the runner."""
 
 
-LoadWhere = Callable[[Memory], Awaitable[LoadedRunner | Verdict]]
-"""Have the candidate loaded where it sees this memory."""
+LoadInto = Callable[[Memory], Awaitable[LoadedRunner | Verdict]]
+"""Have the candidate loaded in a runner that shares this memory."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,24 +44,22 @@ class SessionContext:
     candidate: Compiled
     hardware: Hardware
     sealing: Sealing
-    load: LoadWhere
+    load: LoadInto
     prepare: Callable[[Memory, SlotLayout], Awaitable[None]]
-    """Have as much memory to be had as a layout wants, instead of this."""
+    """Have as much memory free as a layout wants, to replace this one."""
     settle: Callable[[], Awaitable[None]]
-    """Wait until nothing of the site's own is under way beside what is timed."""
+    """Wait until the site does nothing of its own beside what is timed."""
     before_untimed: Callable[[], None]
-    """Called before a call that nobody times: something may be started beside it."""
+    """Called before an untimed call: other processes may be started beside it."""
     notes: tuple[str, ...] = ()
 
 
 class GpuSession:
     """A `Session`: one runner and its arena."""
 
-    def __init__(
-        self, context: SessionContext, reached: LoadedRunner, arena: SessionMemory
-    ) -> None:
+    def __init__(self, context: SessionContext, loaded: LoadedRunner, arena: SessionMemory) -> None:
         self._context = context
-        self._loaded = reached
+        self._loaded = loaded
         self._arena = arena
         self._names = {kernel.symbol: kernel.kernel for kernel in context.candidate.kernels}
         self._verdict: Verdict | None = None
@@ -71,7 +70,7 @@ class GpuSession:
         return self._verdict
 
     def place(self, buffers: Sequence[BufferSpec]) -> dict[str, PlacedBuffer]:
-        """See `Session.place`. New buffers hold what nobody has written for them."""
+        """See `Session.place`. New buffers hold random bytes, or what lay there before."""
         return self._arena.place(buffers)
 
     async def call(
@@ -79,10 +78,10 @@ class GpuSession:
     ) -> CallReport | Verdict:
         """See `Session.call`. After a verdict the runner is gone: every later call returns it."""
         frame = GpuCallFrame()
-        self._describe(frame.solve, arguments, options)
+        self.fill_solve(frame.solve, arguments, options)
         self._context.before_untimed()
         started = time.monotonic()
-        reply = await self._order(frame, options.limit_s)
+        reply = await self._send_order(frame, options.limit_s)
         wall_s = time.monotonic() - started
         if not isinstance(reply, ReplyFrame):
             return reply
@@ -93,8 +92,8 @@ class GpuSession:
             return failure
         return self._report(log, options, wall_s)
 
-    def _describe(self, solve: Solve, arguments: Sequence[Argument], options: CallOptions) -> None:
-        """How to call `solve` in slot 0 of the present layout."""
+    def fill_solve(self, solve: Solve, arguments: Sequence[Argument], options: CallOptions) -> None:
+        """Fill in how to call `solve` in slot 0 of the present layout."""
         layout = self._arena.layout
         put_arguments(solve, arguments, layout.offsets)
         solve.device_to_host = options.device_to_host
@@ -108,7 +107,7 @@ class GpuSession:
         by_host = self._arena.memory.shared_by is SharedBy.HOST
         return self._arena.layout.copied_bytes if by_host else 0
 
-    async def _order(
+    async def _send_order(
         self,
         frame: Frame,
         limit_s: float,
@@ -117,19 +116,19 @@ class GpuSession:
         in_graph: bool = False,
         meanwhile: Callable[[], None] = do_nothing,
     ) -> ReplyFrame | Verdict:
-        """The runner's answer, or the verdict that ends the session.
+        """Return the runner's reply, or the verdict that ends the session.
 
-        `in_graph`: nothing of ours is under way that would have to be waited for. `meanwhile`: see
+        `in_graph`: a batch runs, and no write of ours has to be waited for. `meanwhile`: see
         `GpuRunner.order`.
         """
         if self._verdict is not None:
             return self._verdict
         if self._loaded.memory is not self._arena.memory:
-            reached = await self._context.load(self._arena.memory)
-            if not isinstance(reached, LoadedRunner):
-                self._verdict = reached
-                return reached
-            self._loaded = reached
+            loaded = await self._context.load(self._arena.memory)
+            if not isinstance(loaded, LoadedRunner):
+                self._verdict = loaded
+                return loaded
+            self._loaded = loaded
         if not in_graph:
             self._arena.memory.finish()
         runner = self._loaded.runner
@@ -137,14 +136,14 @@ class GpuSession:
         if isinstance(outcome, ReplyFrame):
             return outcome
         base = self._loaded.base
-        scene = CallContext(
+        context = CallContext(
             log=runner.read_log(),
             limit_s=limit_s,
             arena=range(base, base + self._arena.memory.size_bytes),
             names=self._names,
             in_graph=in_graph,
         )
-        self._verdict = verdict_on_end(outcome, scene)
+        self._verdict = verdict_on_end(outcome, context)
         return self._verdict
 
     def _report(self, log: CallLog, options: CallOptions, wall_s: float) -> CallReport:
@@ -159,7 +158,7 @@ class GpuSession:
 
 
 def with_kernel_names(log: CallLog, names: Mapping[str, str]) -> CallLog:
-    """The log with a refused kernel's name as a person wrote it."""
+    """Return the log with a refused kernel's name as in its source."""
     refused = log.refused
     if refused is None or refused.kernel not in names:
         return log
@@ -173,7 +172,7 @@ def _notes(log: CallLog, isolation: Sequence[str]) -> Mapping[str, str]:
     if log.out_of_memory is not None:
         notes["out-of-memory"] = describe(log.out_of_memory)[0]
     if not log.complete:
-        notes["launch-log"] = "not every launch could be told"
+        notes["launch-log"] = "not every launch could be logged"
     if isolation:
         notes["isolation"] = "; ".join(isolation)
     return notes

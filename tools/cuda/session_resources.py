@@ -1,12 +1,19 @@
-"""What a session holds of its site, runner and memory: taken together, kept between uses, given
-back together.
+"""What a session holds of its site: a runner of a pool and memory, taken together and given back
+together.
+
+Making a CUDA context takes a tenth of a second, or three tenths where the GPUs of a machine make
+some at once, so runners are started beforehand. What is timed waits until those that start are
+there and those that end are gone: the best moment to start them is one after which nothing is timed
+for a while, the first untimed call of a kernel's validation (`sessions`). A candidate takes one
+runner, for its validation and its timing beside a baseline that is cached; a duel takes two. There
+are three, so that each finds one that waits, in whichever order they come. None is started when a
+session ends, for a timing may follow, unless none is left: then the next session would wait in any
+case.
 """
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from cuda_llm.errors import InfrastructureError
@@ -15,20 +22,86 @@ from cuda_llm.outcomes import Verdict
 from cuda_llm.tools.cuda.layout import SlotLayout
 from cuda_llm.tools.cuda.memory import UNIT_BYTES, L2Flush, Memory, MemoryFull, MemoryPool
 from cuda_llm.tools.cuda.protocol import GpuStartFrame
-from cuda_llm.tools.cuda.runner import GpuRunner
-from cuda_llm.tools.cuda.runner_pool import RunnerPool
+from cuda_llm.tools.cuda.runner import WARM_LIMIT_S, GpuRunner
 from cuda_llm.tools.cuda.session import LoadedRunner
-from cuda_llm.tools.cuda.timed_session import GpuTimedSession
 from cuda_llm.tools.cuda.verdicts import CallContext, load_failure, verdict_on_end
-from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.runner.protocol import Reply, ReplyFrame
+from cuda_llm.tools.runner.runner import Ended
 
 LOAD_LIMIT_S = 20.0
 _MOST_PATH_BYTES = 1023
 
 
+class RunnerPool:
+    """Runners that wait for a candidate. They start when asked: there is nothing to cancel."""
+
+    def __init__(self, start: Callable[[], GpuRunner], count: int = 3) -> None:
+        """`count`: for a candidate, and the duel or the timings that may follow at once."""
+        self._start = start
+        self._count = count
+        self._waiting: list[tuple[GpuRunner, asyncio.Task[str]]] = []
+
+    def __len__(self) -> int:
+        """Return how many wait or are being started."""
+        return len(self._waiting)
+
+    def refill(self) -> None:
+        """Start what is missing. Raises InfrastructureError, MissingError."""
+        while len(self._waiting) < self._count:
+            self._begin()
+
+    def _begin(self) -> None:
+        runner = self._start()
+        self._waiting.append((runner, asyncio.create_task(_warm(runner))))
+
+    async def take(self) -> GpuRunner:
+        """Return a runner whose context is made. None is started in its place before `refill`:
+        what is timed in the meantime would be disturbed.
+
+        Dead ones are replaced. Raises InfrastructureError where none comes up.
+        """
+        failure = ""
+        for _ in range(self._count + 1):
+            if not self._waiting:
+                self._begin()
+            runner, warming = self._waiting.pop(0)
+            try:
+                failure = await warming
+            except BaseException:
+                await runner.stop()
+                raise
+            if not failure and runner.is_alive:
+                return runner
+            await runner.stop()
+        raise InfrastructureError("runner", failure or "it dies before it is used")
+
+    async def settle(self) -> None:
+        """Wait until all are warm: a context in the making disturbs what is timed beside it."""
+        warming = [task for _, task in self._waiting if not task.done()]
+        if warming:
+            await asyncio.wait(warming)
+
+    async def close(self) -> None:
+        """End all."""
+        waiting, self._waiting = self._waiting, []
+        for runner, warming in waiting:
+            warming.cancel()
+            await asyncio.wait([warming])
+            await runner.stop()
+
+
+async def _warm(runner: GpuRunner) -> str:
+    """Return why the runner is of no use; empty where it is."""
+    outcome = await runner.warm_up(WARM_LIMIT_S)
+    if isinstance(outcome, ReplyFrame):
+        return ""
+    if isinstance(outcome, Ended) and outcome.final_reply is not None:
+        return outcome.final_reply.text
+    return f"no context: {outcome}"
+
+
 class SessionResources:
-    """Taken by `load`, given back by `release`."""
+    """A runner and memory of one session: taken by `load`, given back by `release`."""
 
     def __init__(
         self,
@@ -38,23 +111,23 @@ class SessionResources:
         make_room: Callable[[int], Awaitable[None]],
         flush: L2Flush,
     ) -> None:
-        """`make_room` has others give back what they can do without, before so much is lent."""
+        """`make_room` has other sessions give memory back, before so much is acquired."""
         self._library = os.fsencode(library)
         self._pool = pool
         self._memory_pool = memory_pool
         self._make_room = make_room
         self._flush = flush
         self._runner: GpuRunner | None = None
-        self._lent: list[Memory] = []
+        self._memories: list[Memory] = []
 
     @property
     def held_bytes(self) -> int:
-        """Device memory it has been lent."""
-        return sum(memory.size_bytes for memory in self._lent)
+        """Device memory it holds."""
+        return sum(memory.size_bytes for memory in self._memories)
 
     @property
     def is_alive(self) -> bool:
-        """Whether its runner is."""
+        """True while its runner lives."""
         return self._runner is not None and self._runner.is_alive
 
     async def load(self, wanted_bytes: int) -> LoadedRunner | Verdict:
@@ -70,36 +143,36 @@ class SessionResources:
             return await self._start(self._runner, memory)
         await self._make_room(wanted_bytes)
         try:
-            lent = self._memory_pool.lend(wanted_bytes, UNIT_BYTES)
+            acquired = self._memory_pool.acquire(wanted_bytes, UNIT_BYTES)
         except MemoryFull as error:
             raise InfrastructureError("device", str(error)) from error
-        self._lent.append(lent)
-        return await self._start(self._runner, lent)
+        self._memories.append(acquired)
+        return await self._start(self._runner, acquired)
 
     async def load_in(self, memory: Memory) -> LoadedRunner | Verdict:
-        """Have the runner see this memory instead of what it was started with."""
+        """Have the candidate loaded anew where the runner sees this memory."""
         assert self._runner is not None
         return await self._start(self._runner, memory)
 
     async def prepare(self, memory: Memory, layout: SlotLayout) -> None:
-        """Have `grow` find all that the layout wants, if it can be had."""
+        """Have as much memory free as the layout wants, if it can be had."""
         fixed = self._runner is not None and memory is self._runner.memory
         if not fixed and layout.wanted_bytes > memory.size_bytes:
             await self._make_room(layout.wanted_bytes)
 
     def grow(self, memory: Memory, layout: SlotLayout) -> Memory:
-        """Memory for a layout. Raises ArenaFull."""
+        """Return memory for a layout: larger, or the same. Raises MemoryFull."""
         if self._runner is not None and memory is self._runner.memory:
             layout.within(memory.size_bytes)
             return memory
         try:
             least = max(layout.least_bytes, memory.size_bytes + 1)
-            larger = self._memory_pool.lend(layout.wanted_bytes, least)
+            larger = self._memory_pool.acquire(layout.wanted_bytes, least)
         except MemoryFull:
             if layout.least_bytes > memory.size_bytes:
                 raise
             return memory
-        self._lent.append(larger)
+        self._memories.append(larger)
         return larger
 
     async def release(self) -> None:
@@ -107,8 +180,8 @@ class SessionResources:
         runner, self._runner = self._runner, None
         if runner is not None:
             await runner.stop()
-        while self._lent:
-            self._memory_pool.take_back(self._lent.pop())
+        while self._memories:
+            self._memory_pool.release(self._memories.pop())
 
     async def _start(self, runner: GpuRunner, memory: Memory) -> LoadedRunner | Verdict:
         frame = GpuStartFrame(
@@ -125,12 +198,12 @@ class SessionResources:
             if outcome.reply == Reply.REFUSED:
                 return load_failure(outcome)
             return LoadedRunner(runner=runner, memory=memory, base=outcome.address)
-        scene = CallContext(log=runner.read_log(), limit_s=LOAD_LIMIT_S, arena=range(0))
-        return verdict_on_end(outcome, scene)
+        context = CallContext(log=runner.read_log(), limit_s=LOAD_LIMIT_S, arena=range(0))
+        return verdict_on_end(outcome, context)
 
 
 class ClosingSessions:
-    """What is being given back."""
+    """Resources of closed sessions that are being given back."""
 
     def __init__(self) -> None:
         self._tasks: dict[asyncio.Task[None], int] = {}
@@ -141,13 +214,12 @@ class ClosingSessions:
         return sum(held for task, held in self._tasks.items() if not task.done())
 
     def __len__(self) -> int:
-        """How many have not been waited for."""
+        """Return how many have not been waited for."""
         return len(self._tasks)
 
     def begin(self, resources: SessionResources) -> None:
         """Start giving back what a session held."""
-        held = resources.held_bytes
-        self._tasks[asyncio.create_task(resources.release())] = held
+        self._tasks[asyncio.create_task(resources.release())] = resources.held_bytes
 
     async def wait_for_one(self) -> None:
         """Wait for the one that began first. Raises DeviceLost where it does not end."""
@@ -160,90 +232,3 @@ class ClosingSessions:
         """Wait for all. Raises DeviceLost where one does not end."""
         while self._tasks:
             await self.wait_for_one()
-
-
-@dataclass(frozen=True, kw_only=True)
-class OpenSession:
-    """An open session and what it holds."""
-
-    candidate: Compiled
-    session: GpuTimedSession
-    resources: SessionResources
-
-    @property
-    def is_sound(self) -> bool:
-        """Nothing has gone wrong in it, and its runner lives."""
-        return self.session.verdict is None and self.resources.is_alive
-
-
-class KeptSession:
-    """One session kept between its uses; it has one user at a time."""
-
-    def __init__(
-        self,
-        begin: Callable[[Compiled], Awaitable[OpenSession | Verdict]],
-        end: Callable[[SessionResources], None],
-        most_bytes: int,
-        *,
-        until_timed: bool = False,
-    ) -> None:
-        """What holds more than `most_bytes` of device memory is not kept.
-
-        Nor is what has been timed, where it is kept `until_timed`.
-        """
-        self._begin = begin
-        self._end = end
-        self._most_bytes = most_bytes
-        self._until_timed = until_timed
-        self._held: OpenSession | None = None
-        self.in_use = False
-
-    @property
-    def idle_bytes(self) -> int:
-        """Device memory of a session that nobody uses."""
-        return 0 if self._held is None or self.in_use else self._held.resources.held_bytes
-
-    @asynccontextmanager
-    async def use(self, candidate: Compiled) -> AsyncIterator[GpuTimedSession | Verdict]:
-        """The session of this program, begun where it is not there; for whom `in_use` is false.
-
-        It stays where it has been used without an exception and without a verdict.
-        """
-        self.in_use = True
-        sound = False
-        try:
-            held = await self._of(candidate)
-            if isinstance(held, OpenSession):
-                yield held.session
-                sound = self._may_be_kept(held)
-            else:
-                yield held
-        finally:
-            self.in_use = False
-            if not sound:
-                self.end()
-
-    def end_idle(self) -> bool:
-        """End the session if nobody uses it; whether there was one."""
-        return not self.in_use and self.end()
-
-    def end(self) -> bool:
-        """End the session; whether there was one. Nobody may use it."""
-        held, self._held = self._held, None
-        if held is not None:
-            self._end(held.resources)
-        return held is not None
-
-    def _may_be_kept(self, held: OpenSession) -> bool:
-        timed = self._until_timed and held.session.was_timed
-        return held.is_sound and not timed and held.resources.held_bytes <= self._most_bytes
-
-    async def _of(self, candidate: Compiled) -> OpenSession | Verdict:
-        held = self._held
-        if held is not None and held.candidate == candidate and held.is_sound:
-            return held
-        self.end()
-        begun = await self._begin(candidate)
-        if isinstance(begun, OpenSession):
-            self._held = begun
-        return begun

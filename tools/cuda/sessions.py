@@ -1,8 +1,8 @@
-"""Sessions one after the other, or two at once: runners and memory put together."""
+"""Sessions on one GPU, one after the other or two at once, of which two are cached between uses."""
 
 import contextlib
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -12,15 +12,9 @@ from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.outcomes import Verdict
 from cuda_llm.tools.cuda.layout import SessionMemory
 from cuda_llm.tools.cuda.memory import L2Flush, MemoryPool
-from cuda_llm.tools.cuda.runner_pool import RunnerPool
 from cuda_llm.tools.cuda.sealing import Sealing
 from cuda_llm.tools.cuda.session import LoadedRunner, SessionContext
-from cuda_llm.tools.cuda.session_resources import (
-    ClosingSessions,
-    KeptSession,
-    OpenSession,
-    SessionResources,
-)
+from cuda_llm.tools.cuda.session_resources import ClosingSessions, RunnerPool, SessionResources
 from cuda_llm.tools.cuda.timed_session import GpuTimedSession
 from cuda_llm.tools.device import SCRATCH_BYTES
 from cuda_llm.tools.device.candidate import Compiled
@@ -28,17 +22,104 @@ from cuda_llm.tools.device.candidate import Compiled
 Opened: TypeAlias = contextlib.AbstractAsyncContextManager[GpuTimedSession | Verdict]
 
 MOST_UNUSED_PART = 6
-"""Of the GPU's memory, held by runners that are ending and by those that nobody uses, while a
-session is opened: what is placed for calls that nobody times cannot wait for more."""
+"""Of the GPU's memory, held by runners that are ending and by those that are not in use, while a
+session is opened: what is placed for untimed calls cannot wait for more."""
 OPENING_BYTES = SCRATCH_BYTES + (448 << 20)
 """Of a new session: most buffers fit beside what `solve` may allocate."""
 MOST_OPENING_PART = 8
 """Of the GPU's memory."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class OpenSession:
+    """An open session and what it holds."""
+
+    candidate: Compiled
+    session: GpuTimedSession
+    resources: SessionResources
+
+    @property
+    def is_sound(self) -> bool:
+        """Nothing has gone wrong in it, and its runner lives."""
+        return self.session.verdict is None and self.resources.is_alive
+
+
+class CachedSession:
+    """One session that outlives its uses; it has one user at a time."""
+
+    def __init__(
+        self,
+        open_session: Callable[[Compiled], Awaitable[OpenSession | Verdict]],
+        close: Callable[[SessionResources], None],
+        most_bytes: int,
+        *,
+        until_timed: bool = False,
+    ) -> None:
+        """A session that holds more than `most_bytes` of device memory is not cached.
+
+        Nor is one that has been timed, where it is cached `until_timed`.
+        """
+        self._open_session = open_session
+        self._close = close
+        self._most_bytes = most_bytes
+        self._until_timed = until_timed
+        self._cached: OpenSession | None = None
+        self.in_use = False
+
+    @property
+    def idle_bytes(self) -> int:
+        """Device memory of a session that is not in use."""
+        return 0 if self._cached is None or self.in_use else self._cached.resources.held_bytes
+
+    @asynccontextmanager
+    async def use(self, candidate: Compiled) -> AsyncIterator[GpuTimedSession | Verdict]:
+        """Use the session of this program, opened where it is not cached; none may be `in_use`.
+
+        It stays cached where it has been used without an exception and without a verdict.
+        """
+        self.in_use = True
+        reusable = False
+        try:
+            opened = await self._find_or_open(candidate)
+            if isinstance(opened, OpenSession):
+                yield opened.session
+                reusable = self._is_reusable(opened)
+            else:
+                yield opened
+        finally:
+            self.in_use = False
+            if not reusable:
+                self.end()
+
+    def end_idle(self) -> bool:
+        """End the session if it is not in use; tell whether there was one."""
+        return not self.in_use and self.end()
+
+    def end(self) -> bool:
+        """End the session, which must not be in use; tell whether there was one."""
+        cached, self._cached = self._cached, None
+        if cached is not None:
+            self._close(cached.resources)
+        return cached is not None
+
+    def _is_reusable(self, opened: OpenSession) -> bool:
+        timed = self._until_timed and opened.session.was_timed
+        return opened.is_sound and not timed and opened.resources.held_bytes <= self._most_bytes
+
+    async def _find_or_open(self, candidate: Compiled) -> OpenSession | Verdict:
+        cached = self._cached
+        if cached is not None and cached.candidate == candidate and cached.is_sound:
+            return cached
+        self.end()
+        opened = await self._open_session(candidate)
+        if isinstance(opened, OpenSession):
+            self._cached = opened
+        return opened
+
+
 @dataclass(kw_only=True)
 class Sessions:
-    """What opens sessions on one GPU. Always `close` it."""
+    """Opens sessions on one GPU. Always `close` it."""
 
     hardware: Hardware
     pool: RunnerPool
@@ -46,23 +127,23 @@ class Sessions:
     sealing: Sealing
     flush: L2Flush
     notes: tuple[str, ...] = ()
-    """Told with every call: what is not confined."""
+    """Reported with every call: what is not confined."""
     opened_s: float = 0.0
-    """What the last session took from asking for it to having its candidate loaded."""
+    """From opening the last session to having its candidate loaded."""
     _closing: ClosingSessions = field(default_factory=ClosingSessions)
-    _baseline: KeptSession = field(init=False)
+    _baseline: CachedSession = field(init=False)
     """The baseline's session."""
-    _candidate: KeptSession = field(init=False)
-    """The last candidate's: who validates it times it next. What was timed is not kept, so that a
+    _candidate: CachedSession = field(init=False)
+    """The last candidate's: it is validated, then timed. What was timed is not cached, so that a
     winner that is judged once more is judged in a fresh process."""
     _timing: bool = False
     """From the first call that is timed until a session is given back."""
 
     def __post_init__(self) -> None:
-        """Nothing is kept yet."""
+        """Begin with nothing cached."""
         most_bytes = self._most_unused_bytes
-        self._baseline = KeptSession(self._open, self._close, most_bytes)
-        self._candidate = KeptSession(self._open, self._close, most_bytes, until_timed=True)
+        self._baseline = CachedSession(self._open, self._close, most_bytes)
+        self._candidate = CachedSession(self._open, self._close, most_bytes, until_timed=True)
 
     def open(self, candidate: Compiled) -> Opened:
         """See `Site.open`. Raises DeviceLost where a runner cannot be ended."""
@@ -74,10 +155,10 @@ class Sessions:
 
     @asynccontextmanager
     async def _use(
-        self, kept: KeptSession, candidate: Compiled
+        self, cache: CachedSession, candidate: Compiled
     ) -> AsyncIterator[GpuTimedSession | Verdict]:
-        """The session that is kept there, or one of its own where somebody has that."""
-        using = self._fresh if kept.in_use else kept.use
+        """Use the cached session, or a fresh one where that is in use."""
+        using = self._fresh if cache.in_use else cache.use
         try:
             async with using(candidate) as session:
                 yield session
@@ -86,20 +167,20 @@ class Sessions:
 
     @asynccontextmanager
     async def _fresh(self, candidate: Compiled) -> AsyncIterator[GpuTimedSession | Verdict]:
-        """A session that nobody uses again."""
-        held = await self._open(candidate)
-        if not isinstance(held, OpenSession):
-            yield held
+        """Use a session that is closed afterwards."""
+        opened = await self._open(candidate)
+        if not isinstance(opened, OpenSession):
+            yield opened
             return
         try:
-            yield held.session
+            yield opened.session
         finally:
-            self._close(held.resources)
+            self._close(opened.resources)
 
     async def settle(self) -> None:
         """Wait until nothing begins or ends beside what is to be timed. Raises DeviceLost.
 
-        Nor may code of a candidate that nobody uses be there.
+        Nor may a candidate that is not in use still have a process.
         """
         self._candidate.end_idle()
         self._timing = True
@@ -125,17 +206,17 @@ class Sessions:
         resources = SessionResources(
             candidate.library, self.pool, self.memory_pool, self._make_room, self.flush
         )
-        reached: LoadedRunner | Verdict | None = None
+        loaded: LoadedRunner | Verdict | None = None
         try:
             wanted = min(OPENING_BYTES, self.hardware.memory_bytes // MOST_OPENING_PART)
-            reached = await resources.load(wanted)
+            loaded = await resources.load(wanted)
         finally:
-            if not isinstance(reached, LoadedRunner):
+            if not isinstance(loaded, LoadedRunner):
                 self._close(resources)
         self.opened_s = time.monotonic() - started
-        if not isinstance(reached, LoadedRunner):
-            return reached
-        wiring = SessionContext(
+        if not isinstance(loaded, LoadedRunner):
+            return loaded
+        context = SessionContext(
             candidate=candidate,
             hardware=self.hardware,
             sealing=self.sealing,
@@ -145,7 +226,7 @@ class Sessions:
             before_untimed=self._refill_pool,
             notes=self.notes,
         )
-        session = GpuTimedSession(wiring, reached, SessionMemory(reached.memory, resources.grow))
+        session = GpuTimedSession(context, loaded, SessionMemory(loaded.memory, resources.grow))
         return OpenSession(candidate=candidate, session=session, resources=resources)
 
     def _close(self, resources: SessionResources) -> None:
@@ -155,10 +236,15 @@ class Sessions:
             self._refill_pool()
 
     def _refill_pool(self) -> None:
-        """Start what the pool lacks. Whoever takes the next one is told why there is none."""
+        """Start what the pool lacks. Where that fails, taking the next runner raises why."""
         if not self._timing:
             with contextlib.suppress(InfrastructureError):
                 self.pool.refill()
+
+    @property
+    def idle_bytes(self) -> int:
+        """Device memory of cached sessions that are not in use."""
+        return self._baseline.idle_bytes + self._candidate.idle_bytes
 
     @property
     def _most_unused_bytes(self) -> int:
@@ -166,14 +252,14 @@ class Sessions:
 
     @property
     def _unused_bytes(self) -> int:
-        return self._closing.held_bytes + self._baseline.idle_bytes + self._candidate.idle_bytes
+        return self._closing.held_bytes + self.idle_bytes
 
     async def _make_room(self, wanted_bytes: int) -> None:
-        """Have so much to lend, if it can be had: others end, and those that nobody uses.
+        """Have so much memory free, if it can be had: sessions not in use are closed for it.
 
         Raises DeviceLost.
         """
-        while not self.memory_pool.has(wanted_bytes):
+        while not self.memory_pool.reserve(wanted_bytes):
             if self._closing:
                 await self._closing.wait_for_one()
             elif not (self._candidate.end_idle() or self._baseline.end_idle()):

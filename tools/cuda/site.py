@@ -1,6 +1,4 @@
-"""A real GPU, seen by the work that is done in its host process, and the self-test of what its
-runners cannot do.
-"""
+"""A real GPU as a site in its host process, and the self-test of its runners' isolation."""
 
 import os
 from collections.abc import Callable
@@ -29,8 +27,8 @@ from cuda_llm.tools.cuda.memory import (
 from cuda_llm.tools.cuda.nvml import clock_reader
 from cuda_llm.tools.cuda.protocol import SharedBy
 from cuda_llm.tools.cuda.runner import RunnerLaunch, start_gpu_runner
-from cuda_llm.tools.cuda.runner_pool import RunnerPool
 from cuda_llm.tools.cuda.sealing import GpuSealing, HostSealing, Sealing
+from cuda_llm.tools.cuda.session_resources import RunnerPool
 from cuda_llm.tools.cuda.sessions import MOST_OPENING_PART, Sessions
 from cuda_llm.tools.cuda.timed_session import GpuTimedSession
 from cuda_llm.tools.device import CallOptions, CallReport, ClockReading, Scalar
@@ -48,11 +46,11 @@ GPU_CAPABILITIES = Capabilities(
 )
 """Of a real GPU."""
 _KEPT_FREE_BYTES = 512 << 20
-"""Of device memory, for the referee's own work."""
+"""Of device memory, for the own work of the GPU host process."""
 
 
 class GpuSite:
-    """A `Site`. Enter it, in the process that is to hold the GPU; leaving it ends every runner."""
+    """A `Site`. Enter it in the GPU host process; leaving it ends every runner."""
 
     capabilities = GPU_CAPABILITIES
 
@@ -63,7 +61,7 @@ class GpuSite:
         self.name = name
         self.arrays: Arrays = HOST
         self.isolation: GpuIsolation | None = None
-        """What runners are kept from; known once entered."""
+        """Of its runners; known once entered."""
         self._sessions: Sessions | None = None
         self._shortcomings: tuple[str, ...] = ()
         self._read_clocks: Callable[[], ClockReading | None] | None = None
@@ -79,7 +77,7 @@ class GpuSite:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a person should know before believing a verdict: what is not confined."""
+        """What makes verdicts here less reliable, for a person: what is not confined."""
         missing = self.isolation.missing if self.isolation is not None else ()
         return (*missing, *self._shortcomings)
 
@@ -111,7 +109,7 @@ class GpuSite:
         trial = DeviceMemory(device_arrays, UNIT_BYTES)
         try:
             host_bytes = self.hardware.memory_bytes // MOST_OPENING_PART
-            way, self.isolation = await find_confinement(launch, lambda: trial, host_bytes)
+            confined, self.isolation = await find_confinement(launch, lambda: trial, host_bytes)
         finally:
             trial.close()
         sealing: Sealing = HostSealing()
@@ -124,7 +122,7 @@ class GpuSite:
             self._shortcomings = (FLUSHED,)
         self._sessions = Sessions(
             hardware=self.hardware,
-            pool=RunnerPool(lambda: start_gpu_runner(way)),
+            pool=RunnerPool(lambda: start_gpu_runner(confined)),
             memory_pool=MemoryPool(lambda size_bytes: allocate(device_arrays, size_bytes)),
             sealing=sealing,
             flush=flush,
@@ -145,7 +143,7 @@ class GpuSite:
 
 
 def allocate(arrays: Arrays, size_bytes: int) -> DeviceMemory | None:
-    """Device memory, or None where too little would be left. `arrays` are CuPy's."""
+    """Allocate device memory; None where too little would be left. `arrays` are CuPy's."""
     cupy: Any = arrays.xp
     runtime = cupy.cuda.runtime
     if runtime.memGetInfo()[0] < size_bytes + _KEPT_FREE_BYTES:
@@ -159,7 +157,7 @@ def allocate(arrays: Arrays, size_bytes: int) -> DeviceMemory | None:
 
 
 def launch_of(hardware: Hardware, uuid: str) -> RunnerLaunch:
-    """How runners of a GPU are started where nothing speaks against it.
+    """Return how runners of a GPU are started where nothing is restricted.
 
     For a process that has loaded the driver. Raises MissingError without g++ or nvcc.
     """
@@ -174,14 +172,14 @@ def launch_of(hardware: Hardware, uuid: str) -> RunnerLaunch:
 
 
 def _pci_bus_id() -> str:
-    """Of the one GPU that this process sees. Raises what CuPy raises."""
+    """Return the address of the one GPU that this process sees. Raises what CuPy raises."""
     import cupy
 
     return str(cupy.cuda.Device().pci_bus_id)
 
 
 def _driver_folder() -> str:
-    """Where this process has the driver from: a runner inherits no search path."""
+    """Return where this process has the driver from: a runner inherits no search path."""
     for line in Path("/proc/self/maps").read_text().splitlines():
         path = line.partition("/")[2]
         if "libcuda.so" in path.rpartition("/")[2]:
@@ -191,7 +189,7 @@ def _driver_folder() -> str:
 
 ATTEMPTS = (
     *("nothing", "reading a file", "opening a device that is no GPU", "making a file"),
-    *("making a socket", "forking", "signalling its referee", "running a program", "tracing"),
+    *("making a socket", "forking", "signalling its host process", "running a program", "tracing"),
 )
 """By their numbers in `native/attempts.cu`."""
 _COULD, _COULD_NOT = 1, 2
@@ -199,14 +197,14 @@ _OUT = BufferSpec(name="out", role=Role.OUT, dtype="int32", shape=(1,))
 
 
 async def self_test(site: GpuSite) -> GpuIsolation:
-    """What runners of an entered site are kept from, tried by the path that candidates take.
+    """Try what the runners of an entered site are isolated from, on the path of candidates.
 
     Raises InfrastructureError where not even a kernel runs, MissingError without nvcc.
     """
     if site.isolation is None:
         raise ValueError("the site has not been entered")
     library = attempts_library(site.hardware.target)
-    prober = Compiled(
+    attempts = Compiled(
         key=str(library.parent.name),
         name="attempts.cu",
         source="",
@@ -215,21 +213,21 @@ async def self_test(site: GpuSite) -> GpuIsolation:
         ptx=library,
         kernels=(),
     )
-    through = []
+    managed = []
     for number, name in enumerate(ATTEMPTS):
-        outcome = await _try_attempt(site.sessions, site.arrays, prober, number)
+        outcome = await _try_attempt(site.sessions, site.arrays, attempts, number)
         if number == 0 and outcome != _COULD:
             raise InfrastructureError("sandbox", f"no kernel runs in it: {outcome}")
         if number > 0 and outcome == _COULD:
-            through.append(name)
-    return replace(site.isolation, attempts=tuple(through))
+            managed.append(name)
+    return replace(site.isolation, attempts=tuple(managed))
 
 
 async def _try_attempt(
-    sessions: Sessions, arrays: Arrays, prober: Compiled, number: int
+    sessions: Sessions, arrays: Arrays, attempts: Compiled, number: int
 ) -> int | Verdict:
-    """What the GPU wrote down, or the verdict. Raises InfrastructureError at one that is none."""
-    async with sessions.open(prober) as session:
+    """Return what the GPU wrote, or the verdict. Raises InfrastructureError for any other end."""
+    async with sessions.open(attempts) as session:
         if not isinstance(session, GpuTimedSession):
             raise InfrastructureError("sandbox", f"its self-test does not load: {session}")
         out = session.place([_OUT])["out"].data

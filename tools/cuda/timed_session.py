@@ -1,4 +1,4 @@
-"""One candidate on a GPU, timed: calls captured, put together in batches, clocked from outside."""
+"""One candidate on a GPU, timed: calls are captured, put into batches and timed by our clock."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ class GpuTimedSession(GpuSession):
     """A `TimedSession`."""
 
     was_timed: bool = False
-    """Whether slots were ever laid out in it."""
+    """True once slots have been laid out in it."""
     _class: TimeClass | None = None
     """Of the present layout's calls; None: they are not captured."""
     not_stepwise: str = ""
@@ -54,8 +54,8 @@ class GpuTimedSession(GpuSession):
         await self._context.settle()
         layout = self._arena.layout
         frame = CaptureFrame(slot_stride=layout.stride, slots=layout.slots)
-        self._describe(frame.solve, arguments, options)
-        reply = await self._order(frame, options.limit_s + _CAPTURE_LIMIT_S)
+        self.fill_solve(frame.solve, arguments, options)
+        reply = await self._send_order(frame, options.limit_s + _CAPTURE_LIMIT_S)
         if not isinstance(reply, ReplyFrame):
             return reply
         by_host = reply.number == Captured.HOST_INCLUSIVE
@@ -88,7 +88,7 @@ class GpuTimedSession(GpuSession):
         self._batch = None
         self.not_stepwise = ""
         await self._context.settle()
-        reply = await self._order(self._arm_frame(batch), _ARM_LIMIT_S)
+        reply = await self._send_order(self._arm_frame(batch), _ARM_LIMIT_S)
         if not isinstance(reply, ReplyFrame):
             return reply
         if reply.number == Armed.NOT_STEPWISE:
@@ -106,19 +106,19 @@ class GpuTimedSession(GpuSession):
         runner = self._loaded.runner
         runner.clear_tags(count)
         self._arena.memory.finish()
-        told: list[int] = []
+        early_tags: list[int] = []
         release_keys = (
-            partial(runner.release_keys, keys, outputs, told, limit_s) if keys else do_nothing
+            partial(runner.release_keys, keys, outputs, early_tags, limit_s) if keys else do_nothing
         )
         frame = GoFrame()
         started = time.perf_counter()
-        reply = await self._order(
+        reply = await self._send_order(
             frame, limit_s, spinning=True, in_graph=True, meanwhile=release_keys
         )
         if not isinstance(reply, ReplyFrame):
             return reply
-        # What was told before the next inputs were opened counts, whatever is there by now.
-        self._tags = (*told, *runner.read_tags(count)[len(told) :])
+        # What was read before the next inputs were opened counts, whatever is there by now.
+        self._tags = (*early_tags, *runner.read_tags(count)[len(early_tags) :])
         return time.perf_counter() - started
 
     @property
@@ -134,12 +134,12 @@ class GpuTimedSession(GpuSession):
         columns = [
             SealedColumn(rows=self._arena.output(name), index=index) for index, name in outputs
         ]
-        taken = partial(self._context.sealing.tags, columns)
+        read_tags = partial(self._context.sealing.tags, columns)
         if batch.keys:
             each = zip(batch.order, batch.keys, strict=True)
-            now = [tag for slot, key in each for tag in taken([slot], key)]
+            now = [tag for slot, key in each for tag in read_tags([slot], key)]
         else:
-            now = taken(batch.order, batch.key)
+            now = read_tags(batch.order, batch.key)
         names = [name for _, name in outputs] * len(batch.order)
         return next(
             (

@@ -1,4 +1,4 @@
-"""What it means when the runner of a GPU does not come back from an order, or with bad news."""
+"""Verdicts on a GPU runner that ends during an order, or cannot load its candidate."""
 
 import signal
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ _TAKEN_FOR_CALLS = frozenset({"capture", "graph", "graph launch", "scratch"})
 
 @dataclass(frozen=True, kw_only=True)
 class CallContext:
-    """What was going on."""
+    """What the runner was doing when it ended."""
 
     log: CallLog
     limit_s: float
@@ -31,81 +31,81 @@ class CallContext:
     names: Mapping[str, str] = field(default_factory=dict)
     """Of kernels by their symbols."""
     in_graph: bool = False
-    """Nothing of the host part runs: the GPU works through a batch."""
+    """The GPU runs a batch; no host code of the candidate does."""
 
 
-def verdict_on_end(outcome: Ended | UnexpectedReply, scene: CallContext) -> Verdict:
-    """The verdict on a runner that has ended."""
+def verdict_on_end(outcome: Ended | UnexpectedReply, context: CallContext) -> Verdict:
+    """Return the verdict on a runner that has ended."""
     if isinstance(outcome, UnexpectedReply):
         return FORGED
     if outcome.final_reply is not None and outcome.final_reply.is_last:
-        return _on_final_reply(outcome.final_reply, scene)
+        return _on_final_reply(outcome.final_reply, context)
     if outcome.expired:
-        return _expired(scene)
+        return _expired(context)
     if outcome.status == -signal.SIGSYS:
         return PolicyViolation(
             rule="syscall", detail="the host part makes a system call that it may not"
         )
-    if outcome.status >= 0 and scene.log.out_of_memory is not None:
-        return replace(scene.log.out_of_memory, then="exit")
+    if outcome.status >= 0 and context.log.out_of_memory is not None:
+        return replace(context.log.out_of_memory, then="exit")
     if outcome.status >= 0:
         return HostCrashed(signal="exit", status=outcome.status)
     return HostCrashed(signal=_signal_name(-outcome.status), killed=True)
 
 
 def load_failure(reply: ReplyFrame) -> Verdict:
-    """The verdict on a candidate that dynamic linker or driver refuse."""
+    """Return the verdict on a candidate that dynamic linker or driver refuse."""
     if _NO_MEMORY in reply.text:
         return OutOfMemory(request="to-load", bound="device", detail=reply.text)
     return load_failed(reply)
 
 
-def _on_final_reply(words: ReplyFrame, scene: CallContext) -> Verdict:
-    match words.reply:
+def _on_final_reply(reply: ReplyFrame, context: CallContext) -> Verdict:
+    match reply.reply:
         case Reply.FAULTED:
             # Using the pointer of an allocation that was refused is not where things went wrong.
-            if scene.log.out_of_memory is not None:
-                return scene.log.out_of_memory
-            return verdict_on_error(words.number, _last_kernel(scene), scene.limit_s)
+            if context.log.out_of_memory is not None:
+                return context.log.out_of_memory
+            return verdict_on_error(reply.number, _last_kernel(context), context.limit_s)
         case Reply.FORBIDDEN:
-            rule = "host-copy" if words.number == Forbidden.HOST_COPY else "api-call"
-            return PolicyViolation(rule=rule, detail=words.text)
+            rule = "host-copy" if reply.number == Forbidden.HOST_COPY else "api-call"
+            return PolicyViolation(rule=rule, detail=reply.text)
         case Reply.DENIED:
-            name = words.text or f"number {words.number}"
+            name = reply.text or f"number {reply.number}"
             return PolicyViolation(rule="syscall", detail=f"the host part calls {name}")
         case Reply.DIED:
-            return _died(words, scene)
-    what, _, error = words.text.partition(": ")
+            return _crashed(reply, context)
+    what, _, error = reply.text.partition(": ")
     if error.startswith(_NO_MEMORY) and what in _TAKEN_FOR_CALLS:
-        return OutOfMemory(request="to-run", bound="device", detail=words.text)
-    return InfraFailed(component="runner", detail=words.text)
+        return OutOfMemory(request="to-run", bound="device", detail=reply.text)
+    return InfraFailed(component="runner", detail=reply.text)
 
 
-def _died(words: ReplyFrame, scene: CallContext) -> Verdict:
-    name = _signal_name(words.number)
-    if scene.log.out_of_memory is not None and words.number in {signal.SIGSEGV, signal.SIGABRT}:
-        return replace(scene.log.out_of_memory, then=name)
-    if words.number == signal.SIGSEGV and words.address in scene.arena:
+def _crashed(reply: ReplyFrame, context: CallContext) -> Verdict:
+    name = _signal_name(reply.number)
+    if context.log.out_of_memory is not None and reply.number in {signal.SIGSEGV, signal.SIGABRT}:
+        return replace(context.log.out_of_memory, then=name)
+    if reply.number == signal.SIGSEGV and reply.address in context.arena:
         return PolicyViolation(
             rule="host-touches-device-memory",
             detail="host code dereferences a device pointer",
-            location=Location(owner="buffer", address=words.address),
+            location=Location(owner="buffer", address=reply.address),
         )
-    touched = words.address if name in {"SIGSEGV", "SIGBUS"} else None
+    touched = reply.address if name in {"SIGSEGV", "SIGBUS"} else None
     return HostCrashed(signal=name, address=touched)
 
 
-def _expired(scene: CallContext) -> Verdict:
-    kernel = _last_kernel(scene)
-    if not scene.in_graph and not scene.log.waiting:
-        return TimedOut(stage="host", limit_s=scene.limit_s)
-    crowded = bool(scene.log.crowded)
-    return TimedOut(stage="kernel", limit_s=scene.limit_s, kernel=kernel or None, crowded=crowded)
+def _expired(context: CallContext) -> Verdict:
+    kernel = _last_kernel(context)
+    if not context.in_graph and not context.log.waiting:
+        return TimedOut(stage="host", limit_s=context.limit_s)
+    crowded = bool(context.log.crowded)
+    return TimedOut(stage="kernel", limit_s=context.limit_s, kernel=kernel or None, crowded=crowded)
 
 
-def _last_kernel(scene: CallContext) -> str:
-    symbol = next((one.symbol for one in reversed(scene.log.entries) if one.symbol), "")
-    return scene.names.get(symbol, symbol)
+def _last_kernel(context: CallContext) -> str:
+    symbol = next((one.symbol for one in reversed(context.log.entries) if one.symbol), "")
+    return context.names.get(symbol, symbol)
 
 
 def _signal_name(number: int) -> str:

@@ -16,8 +16,13 @@ from cuda_llm.tools.device import P, Session, Site, T
 from cuda_llm.tools.device.buffers import HOST, Arrays
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.emulated.outcome import LoadedCandidate, verdict_on_end
-from cuda_llm.tools.emulated.runner import Libraries, runner_program, start_emulated_runner
-from cuda_llm.tools.emulated.session import ARENA_BYTES, EmulatedSession
+from cuda_llm.tools.emulated.session import (
+    ARENA_BYTES,
+    EmulatedSession,
+    Libraries,
+    runner_program,
+    start_emulated_runner,
+)
 from cuda_llm.tools.emulator.codegen.libraries import emulator_library, runtime_library, translate
 from cuda_llm.tools.emulator.report import read_report
 from cuda_llm.tools.emulator.tables import Translated
@@ -28,7 +33,7 @@ from cuda_llm.tools.sandbox.jail import jail_program
 
 
 def device_facts(hardware: Hardware) -> DeviceFacts:
-    """What `cudaGetDeviceProperties` and the launch checks need to know of `hardware`."""
+    """Return what `cudaGetDeviceProperties` and the launch checks need of `hardware`."""
     limits = hardware.limits
     major, minor = hardware.compute_capability
     return DeviceFacts(
@@ -77,12 +82,12 @@ class EmulatedDevice:
 
     @property
     def spec(self) -> str:
-        """What opens it again after `--device`."""
+        """The text that opens it again after `--device`."""
         return f"emulated:{self.hardware.short_name}"
 
     @property
     def capabilities(self) -> Capabilities:
-        """It watches and models. Its calls wait for a core each (`pool`)."""
+        """It sees every access and models times. Its calls wait for a core each (`core_slot`)."""
         from cuda_llm.settings import settings
 
         at_once = settings().device_workers or len(os.sched_getaffinity(0))
@@ -90,14 +95,14 @@ class EmulatedDevice:
 
     @property
     def version(self) -> str:
-        """Hash of the profile and of all code that counts or models."""
+        """Hash of the profile and of all code that counts or models times."""
         return hashlib.blake2b(
             repr(self.hardware).encode() + _timing_code(), digest_size=16
         ).hexdigest()
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Nobody else's work changes a modelled time."""
+        """None: no other process changes a modelled time."""
         return ()
 
     def pinned(self) -> "EmulatedDevice":
@@ -113,7 +118,7 @@ class EmulatedDevice:
 
     @property
     def confined(self) -> str:
-        """Trying takes longer than many a kernel."""
+        """Empty: trying it takes longer than many kernels."""
         return ""
 
     @property
@@ -122,7 +127,7 @@ class EmulatedDevice:
         return HOST
 
     def read_clocks(self) -> None:
-        """See `Site.read_clocks`: it has none."""
+        """See `Site.read_clocks`: there are none."""
 
     async def carry_out(
         self,
@@ -164,13 +169,13 @@ class EmulatedDevice:
                 await runner.stop()
 
     def keep(self, candidate: Compiled) -> AbstractAsyncContextManager[Session | Verdict]:
-        """See `Site.keep`: a runner is started in no time here, so each is fresh."""
+        """See `Site.keep`: a runner starts in milliseconds here, so each is fresh."""
         return self.open(candidate)
 
     async def _load(
         self, runner: Runner, loaded: LoadedCandidate, report: SharedMemory
     ) -> Verdict | None:
-        """Wait until the candidate is loaded; the verdict where it cannot be."""
+        """Wait until the candidate is loaded; return the verdict where it cannot be."""
         frame = StartFrame(
             arena_bytes=ARENA_BYTES,
             report_bytes=_REPORT_BYTES,

@@ -1,4 +1,4 @@
-"""What became of a call on the emulated device: its report, or the verdict on what went wrong."""
+"""A call on the emulated device: its report, or the verdict on what went wrong."""
 
 import signal
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ class LoadedCandidate:
     hardware: Hardware
 
     def named_tables(self) -> tuple[KernelTable, ...]:
-        """The kernels' tables under the names a person gave them."""
+        """Return the kernels' tables under the names of their source."""
         names = {kernel.symbol: kernel.kernel for kernel in self.candidate.kernels}
         return tuple(
             replace(table, symbol=names.get(table.symbol, table.symbol))
@@ -37,14 +37,14 @@ class LoadedCandidate:
 
 @dataclass(frozen=True, kw_only=True)
 class EmulatedCallReport(CallReport):
-    """A call, and what was counted of it."""
+    """A call that came back, and what was counted of it."""
 
     accounts: tuple[LaunchCounters, ...] = ()
     """One a launch: the evidence for `launches`. Empty at level `check`."""
 
 
 def call_report(record: CallRecord, loaded: LoadedCandidate, wall_s: float) -> CallReport | Verdict:
-    """The report of a call, or the verdict on what went wrong without the candidate minding."""
+    """Return the report of a call, or the verdict on a fault that the candidate did not end for."""
     if record.fault is not None:
         return record.fault
     if record.refused is not None and record.launches == 0:
@@ -93,7 +93,7 @@ _FORGED = PolicyViolation(
 def verdict_on_end(
     outcome: Ended | UnexpectedReply, record: CallRecord | InfraFailed, limit_s: float
 ) -> Verdict:
-    """The verdict on a runner that has ended, and on the report it left."""
+    """Return the verdict on a runner that has ended, and on the report it left."""
     if isinstance(outcome, UnexpectedReply):
         return _FORGED
     if isinstance(record, CallRecord):
@@ -126,21 +126,21 @@ def _in_kernel(outcome: Ended, record: CallRecord, limit_s: float) -> Verdict:
         return TimedOut(
             stage="kernel", limit_s=limit_s, kernel=record.running, spot=record.running_at
         )
-    words = outcome.final_reply
-    how = f"signal {words.number}" if words is not None else f"status {outcome.status}"
+    reply = outcome.final_reply
+    how = f"signal {reply.number}" if reply is not None else f"status {outcome.status}"
     return InfraFailed(
         component="device", detail=f"the emulated device died in {record.running}: {how}"
     )
 
 
-def _on_final_reply(words: ReplyFrame) -> Verdict:
-    if words.reply == Reply.BROKEN:
-        return InfraFailed(component="runner", detail=words.text)
-    if words.reply == Reply.DENIED:
-        name = words.text or f"number {words.number}"
+def _on_final_reply(reply: ReplyFrame) -> Verdict:
+    if reply.reply == Reply.BROKEN:
+        return InfraFailed(component="runner", detail=reply.text)
+    if reply.reply == Reply.DENIED:
+        name = reply.text or f"number {reply.number}"
         return PolicyViolation(rule="syscall", detail=f"the host part calls {name}")
-    name = _signal_name(words.number)
-    touched = words.address if name in {"SIGSEGV", "SIGBUS"} else None
+    name = _signal_name(reply.number)
+    touched = reply.address if name in {"SIGSEGV", "SIGBUS"} else None
     return HostCrashed(signal=name, address=touched)
 
 

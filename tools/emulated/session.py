@@ -1,37 +1,33 @@
-"""One candidate on the emulated device: its kernels, its buffers in shared memory, its calls."""
+"""One candidate on the emulated device: its runner, its buffers in shared memory, its calls."""
 
 import asyncio
 import hashlib
 import os
+import socket
 import time
 import weakref
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
+from cuda_llm.errors import InfrastructureError
 from cuda_llm.outcomes import InfraFailed, Verdict
 from cuda_llm.tools.device import Argument, CallOptions, CallReport, Level
 from cuda_llm.tools.device.buffers import BufferSpec, PlacedBuffer, Role
 from cuda_llm.tools.emulated.outcome import LoadedCandidate, call_report, verdict_on_end
 from cuda_llm.tools.emulator.report import CallRecord, read_report
-from cuda_llm.tools.runner.child import SharedMemory
+from cuda_llm.tools.native import build
+from cuda_llm.tools.runner.child import RunnerSocket, SharedMemory, spawn
 from cuda_llm.tools.runner.protocol import MAX_BUFFERS, CallFrame, ReplyFrame, put_arguments
 from cuda_llm.tools.runner.runner import Runner
 
-_slots: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = (
-    weakref.WeakKeyDictionary()
-)
-
-
-def core_slot() -> asyncio.Semaphore:
-    """Hold it while a runner computes: there are as many as this process may use cores.
-
-    Calls hold slots, not sessions: whoever holds one session may wait for another without end.
-    """
-    loop = asyncio.get_running_loop()
-    if loop not in _slots:
-        _slots[loop] = asyncio.Semaphore(len(os.sched_getaffinity(0)))
-    return _slots[loop]
+_TOOLS = Path(__file__).parent.parent
+_NATIVE = _TOOLS / "runner" / "native"
+_SANDBOX = _TOOLS / "sandbox" / "native"
+_SANDBOX_PARTS = ("calls", "filter", "landlock", "limits", "seccomp", "violation")
+_RUNTIME = _TOOLS / "emulator" / "runtime"
 
 
 ARENA_BYTES = 16 << 30
@@ -39,10 +35,28 @@ ARENA_BYTES = 16 << 30
 GUARD_BYTES = 4096
 _PAGE_BYTES = 4096
 _ALIGNMENT = 256
+_LEVELS = {Level.CHECK: 0, Level.ACCOUNT: 1, Level.FULL: 2}
+_ROLES = {Role.IN: 0, Role.OUT: 1, Role.INOUT: 2}
+_BACK_EDGES_PER_S = 200_000_000
+"""More than any machine emulates: the clock decides what is endless, not this."""
+_slots: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = (
+    weakref.WeakKeyDictionary()
+)
+
+
+def core_slot() -> asyncio.Semaphore:
+    """Return what to hold while a runner computes: as many slots as this process has cores.
+
+    Calls hold slots, sessions do not: a session in use may wait for another one without end.
+    """
+    loop = asyncio.get_running_loop()
+    if loop not in _slots:
+        _slots[loop] = asyncio.Semaphore(len(os.sched_getaffinity(0)))
+    return _slots[loop]
 
 
 class ArenaLayout:
-    """Where the buffers of the present calls lie in an arena."""
+    """The buffers of the present calls in an arena."""
 
     def __init__(self, arena: SharedMemory) -> None:
         self._arena = arena
@@ -87,12 +101,6 @@ def _round_up(value: int, unit: int) -> int:
     return -(-value // unit) * unit
 
 
-_LEVELS = {Level.CHECK: 0, Level.ACCOUNT: 1, Level.FULL: 2}
-_ROLES = {Role.IN: 0, Role.OUT: 1, Role.INOUT: 2}
-_BACK_EDGES_PER_S = 200_000_000
-"""More than any machine emulates: the clock decides what is endless, not this."""
-
-
 class EmulatedSession:
     """A `Session`: one runner, its arena and its report."""
 
@@ -108,7 +116,7 @@ class EmulatedSession:
         # The same for the same code, so that times repeat; nothing a kernel could know of itself.
         digest = hashlib.blake2b(loaded.candidate.key.encode(), digest_size=4).digest()
         self._sample_seed = int.from_bytes(digest, "little") | 1
-        self._over: Verdict | None = None
+        self._verdict: Verdict | None = None
 
     def place(self, buffers: Sequence[BufferSpec]) -> dict[str, PlacedBuffer]:
         """See `Session.place`. New buffers and guards are zero."""
@@ -120,8 +128,8 @@ class EmulatedSession:
         self, arguments: Sequence[Argument], options: CallOptions
     ) -> CallReport | Verdict:
         """See `Session.call`. After a verdict the runner is gone: every later call returns it."""
-        if self._over is not None:
-            return self._over
+        if self._verdict is not None:
+            return self._verdict
         frame = self._frame(arguments, options)
         async with core_slot():
             started = time.monotonic()
@@ -129,14 +137,14 @@ class EmulatedSession:
             wall_s = time.monotonic() - started
         record = self._read_report()
         if not isinstance(outcome, ReplyFrame):
-            self._over = verdict_on_end(outcome, record, options.limit_s)
-            return self._over
+            self._verdict = verdict_on_end(outcome, record, options.limit_s)
+            return self._verdict
         if isinstance(record, InfraFailed):
-            self._over = record
+            self._verdict = record
             return record
         report = call_report(record, self._loaded, wall_s)
         if not isinstance(report, CallReport):
-            self._over = report
+            self._verdict = report
         return report
 
     def _frame(self, arguments: Sequence[Argument], options: CallOptions) -> CallFrame:
@@ -163,3 +171,57 @@ class EmulatedSession:
     def _read_report(self) -> CallRecord | InfraFailed:
         names = [spec.name for spec in self._layout.specs]
         return read_report(memoryview(self._report.map), self._tables, names)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Libraries:
+    """What the two parts of a runner of the emulated device load, in this order each."""
+
+    emulator: Path
+    kernels: Path
+    cudart: Path
+    candidate: Path
+
+
+def start_emulated_runner(program: Path, libraries: Libraries, arena: int, report: int) -> Runner:
+    """Start both parts of a runner, each with its own group and empty folder, and a link between.
+
+    The memory files and our socket go to the device part alone. No environment and no other
+    descriptor of ours goes along. Raises InfrastructureError where one cannot be started.
+    """
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    link, far_link = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    parent = os.getpid()
+    with theirs, link, far_link:
+        device = (theirs.fileno(), link.fileno(), parent, arena, report)
+        host = (far_link.fileno(), parent)
+        try:
+            first = spawn(
+                [program, "device", *map(str, device), libraries.emulator, libraries.kernels],
+                (theirs.fileno(), link.fileno(), arena, report),
+            )
+            try:
+                second = spawn(
+                    [program, "host", *map(str, host), libraries.cudart, libraries.candidate],
+                    (far_link.fileno(),),
+                )
+            except BaseException:
+                first.process.kill()
+                first.process.wait()
+                raise
+        except OSError as error:
+            ours.close()
+            raise InfrastructureError("runner", f"cannot be started: {error}") from error
+    return Runner(first, [second], RunnerSocket(ours), alarm=True)
+
+
+def runner_program() -> Path:
+    """Path of the runner. Raises MissingError without g++."""
+    sandbox = [_SANDBOX / f"{part}.c" for part in _SANDBOX_PARTS]
+    sources = [*sorted(_NATIVE.glob("*.cpp")), *sandbox]
+    flags = ["-std=c++20", "-O2", "-Wall", "-Wextra", "-Werror"]
+    includes = [f"-I{folder}" for folder in (_NATIVE, _RUNTIME, _SANDBOX)]
+    # What candidates need is in the process before it is confined: they open no file but their own.
+    libraries = ["-Wl,--no-as-needed", "-lstdc++", "-lm", "-lgcc_s", "-ldl", "-Wl,-z,now"]
+    watch = [_NATIVE, _SANDBOX, _RUNTIME / "emu"]
+    return build("runner", sources, [*flags, *includes, *libraries], watch)

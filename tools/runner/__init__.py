@@ -1,1 +1,0 @@
-"""The small native process that loads and calls a candidate."""

@@ -101,7 +101,7 @@ def _gpu(gpu: "GpuAttributes", companies: "MachineUsage") -> Iterator[DoctorChec
     try:
         device = open_gpu(gpu, companies, report=lambda _line: None)
         yield _target(label, device)
-        holder = device.referee.lease.holder()
+        holder = device.host.lease.holder()
         if holder is not None:
             found = f"{gpu.name}: in use by process {holder or 'unknown'}; not asked"
             yield DoctorCheck(what=label, found=found)
@@ -131,16 +131,16 @@ def _target(label: str, device: "CudaDevice") -> DoctorCheck:
 
 
 def _known_answer(label: str, device: "CudaDevice") -> Iterator[DoctorCheck]:
-    """A known answer by a referee, and how well its runners are confined."""
+    """Check the known answer of a GPU, and what isolates its runners."""
     import asyncio
     import time
 
-    from cuda_llm.tools.cuda.gpu_host import tried_isolation
+    from cuda_llm.tools.cuda.gpu_host import try_isolation
 
     async def ask() -> tuple[str, tuple[str, ...]]:
         try:
             async with asyncio.timeout(KNOWN_ANSWER_LIMIT_S):
-                return await device.carry_out(tried_isolation)
+                return await device.carry_out(try_isolation)
         except TimeoutError:
             msg = f"{device.name} gives no answer within {KNOWN_ANSWER_LIMIT_S:g} s"
             raise InfrastructureError("device", msg) from None
@@ -149,7 +149,7 @@ def _known_answer(label: str, device: "CudaDevice") -> Iterator[DoctorCheck]:
     try:
         summary, missing = asyncio.run(ask())
     finally:
-        device.referee.client.close()
+        device.host.client.close()
     took_s = time.monotonic() - started
     yield DoctorCheck(
         what=label, found=f"{device.name}: the known answer is right, in {took_s:.1f} s"

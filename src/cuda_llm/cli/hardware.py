@@ -203,7 +203,7 @@ def _gpu_called(device: str) -> "GpuAttributes":
 
 
 def _draft(gpu: "GpuAttributes", folder: Path | None) -> str:
-    from cuda_llm.tools.cuda.discovery import draft_profile, find_likest, profile_slug
+    from cuda_llm.tools.cuda.discovery import draft_profile, find_most_similar, profile_slug
 
     if folder is None:
         return "draft one with: cuda-llm hardware detect --write DIR"
@@ -211,7 +211,7 @@ def _draft(gpu: "GpuAttributes", folder: Path | None) -> str:
     folder.mkdir(parents=True, exist_ok=True)
     try:
         with path.open("x", encoding="utf-8") as file:
-            file.write(draft_profile(gpu, find_likest(gpu)))
+            file.write(draft_profile(gpu, find_most_similar(gpu)))
     except FileExistsError:
         raise UsageError(f"{path}: exists already; edit it, or remove it first") from None
     return f"{path}: look at what says CONFIRM, then set CUDA_LLM_HARDWARE_DIR={folder}"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from refereed import PLAIN
+from host_works import PLAIN
 from runner_room import Room, open_room
 
 from cuda_llm.hardware_profiles.hardware import Hardware
@@ -21,8 +21,8 @@ from cuda_llm.tools.cuda import protocol
 from cuda_llm.tools.cuda.client import HostClient, HostTimeouts
 from cuda_llm.tools.cuda.memory import L2Flush, MemoryPool
 from cuda_llm.tools.cuda.runner import GpuRunner, Namespaces, RunnerLaunch, start_gpu_runner
-from cuda_llm.tools.cuda.runner_pool import RunnerPool
 from cuda_llm.tools.cuda.sealing import HostSealing
+from cuda_llm.tools.cuda.session_resources import RunnerPool
 from cuda_llm.tools.cuda.sessions import Sessions
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.native import find_gxx
@@ -135,13 +135,13 @@ def within(launch: RunnerLaunch, hardware: Hardware) -> Iterator[Use]:
 
 @pytest.fixture
 def found_by_children(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The referee imports sites and works of tests/support by name."""
+    """GPU host processes import sites and works of tests/support by name."""
     monkeypatch.setenv("PYTHONPATH", str(SUPPORT))
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
 
 
 @pytest.fixture
 def client() -> Iterator[HostClient]:
-    made = HostClient(PLAIN, HostTimeouts(silence_s=20, whole_s=60))
+    made = HostClient(PLAIN, HostTimeouts(silence_s=20, work_s=60))
     yield made
     made.close()

@@ -1,4 +1,4 @@
-"""A real child process is asked; nothing is left of it in the end."""
+"""A GPU host process is asked for work; nothing is left of it in the end."""
 
 import asyncio
 import importlib
@@ -7,10 +7,10 @@ import pickle
 import time
 from pathlib import Path
 
+import host_works
 import psutil
 import pytest
-import refereed
-from refereed import (
+from host_works import (
     ERRORS,
     PLAIN,
     be_slow,
@@ -35,141 +35,143 @@ pytestmark = pytest.mark.usefixtures("found_by_children")
 
 
 def test_work_is_done_in_another_process_and_its_result_comes_back(client: HostClient) -> None:
-    async def ask() -> None:
-        assert await client.ask(double, 4, plus=1) == 9
-        there = await client.ask(pid)
+    async def run() -> None:
+        assert await client.carry_out(double, 4, plus=1) == 9
+        there = await client.carry_out(pid)
         assert there != os.getpid()
         assert there == client.pid
-        assert await client.ask(pid) == there
+        assert await client.carry_out(pid) == there
 
-    asyncio.run(ask())
+    asyncio.run(run())
 
 
-def test_a_referee_outlives_the_event_loop_that_first_asked_it(client: HostClient) -> None:
-    assert asyncio.run(client.ask(pid)) == asyncio.run(client.ask(pid))
+def test_a_host_process_outlives_the_event_loop_that_first_used_it(client: HostClient) -> None:
+    assert asyncio.run(client.carry_out(pid)) == asyncio.run(client.carry_out(pid))
 
 
 def test_a_round_trip_with_its_known_answer_takes_under_three_milliseconds() -> None:
     client = HostClient(
-        OpenSite(site=refereed.arrays, known_answer=check_known_answer), HostTimeouts()
+        OpenSite(site=host_works.arrays, known_answer=check_known_answer), HostTimeouts()
     )
 
-    async def ask() -> list[float]:
-        await client.ask(double, 0)
+    async def run() -> list[float]:
+        await client.carry_out(double, 0)
         taken = []
         for number in range(100):
             started = time.perf_counter()
-            await client.ask(double, number)
+            await client.carry_out(double, number)
             taken.append(time.perf_counter() - started)
         return taken
 
-    assert sorted(asyncio.run(ask()))[50] < 3e-3
+    assert sorted(asyncio.run(run()))[50] < 3e-3
     client.close()
 
 
 def test_our_own_errors_come_back_as_themselves(client: HostClient) -> None:
-    async def ask(error: CudaLLMError) -> None:
+    async def run(error: CudaLLMError) -> None:
         with pytest.raises(type(error)) as caught:
-            await client.ask(refuse, error)
+            await client.carry_out(refuse, error)
         assert type(caught.value) is type(error)
         assert str(caught.value) == str(error)
         assert vars(caught.value) == vars(error)
 
     for error in ERRORS:
-        asyncio.run(ask(error))
-    assert asyncio.run(client.ask(double, 1)) == 2
+        asyncio.run(run(error))
+    assert asyncio.run(client.carry_out(double, 1)) == 2
 
 
 def test_a_bug_in_the_work_is_raised_with_its_traceback(client: HostClient) -> None:
-    async def ask() -> None:
-        with pytest.raises(InternalError, match=r"ZeroDivisionError: a bug.*refereed\.py:") as it:
-            await client.ask(stumble)
+    async def run() -> None:
+        with pytest.raises(InternalError, match=r"ZeroDivisionError: a bug.*host_works\.py:") as it:
+            await client.carry_out(stumble)
         assert "in stumble" in it.value.trace
         with pytest.raises(InternalError, match="lambda"):
-            await client.ask(bring_a_lambda)
-        assert await client.ask(double, 1) == 2
+            await client.carry_out(bring_a_lambda)
+        assert await client.carry_out(double, 1) == 2
 
-    asyncio.run(ask())
+    asyncio.run(run())
 
 
 def test_what_the_machine_refuses_in_the_work_is_no_bug(client: HostClient) -> None:
     with pytest.raises(InfrastructureError, match=r"OSError: .*no space"):
-        asyncio.run(client.ask(run_out_of_space))
+        asyncio.run(client.carry_out(run_out_of_space))
 
 
 def test_work_that_cannot_travel_is_refused_before_it_is_sent(client: HostClient) -> None:
     async def local(_site: Site) -> None:
         pass
 
-    async def ask() -> None:
-        there = await client.ask(pid)
+    async def run() -> None:
+        there = await client.carry_out(pid)
         with pytest.raises((AttributeError, pickle.PicklingError), match="local"):
-            await client.ask(local)
-        assert await client.ask(pid) == there
+            await client.carry_out(local)
+        assert await client.carry_out(pid) == there
 
-    asyncio.run(ask())
+    asyncio.run(run())
 
 
-def test_work_that_the_referee_does_not_find_is_told_and_costs_no_referee(
+def test_work_that_the_host_process_does_not_find_is_an_error_and_costs_no_restart(
     client: HostClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "known_here_alone.py").write_text("async def work(_site): return 1\n")
     monkeypatch.syspath_prepend(tmp_path)
     work = importlib.import_module("known_here_alone").work
 
-    async def ask() -> None:
-        there = await client.ask(pid)
+    async def run() -> None:
+        there = await client.carry_out(pid)
         with pytest.raises(InternalError, match="No module named 'known_here_alone'"):
-            await client.ask(work)
-        assert await client.ask(pid) == there
+            await client.carry_out(work)
+        assert await client.carry_out(pid) == there
 
-    asyncio.run(ask())
+    asyncio.run(run())
 
 
 def test_a_site_that_lacks_something_says_so_itself() -> None:
     client = HostClient(
-        OpenSite(site=refereed.missing, known_answer=refereed.right), HostTimeouts()
+        OpenSite(site=host_works.missing, known_answer=host_works.right), HostTimeouts()
     )
     with pytest.raises(MissingError, match="CuPy is missing; pip install it"):
-        asyncio.run(client.ask(pid))
+        asyncio.run(client.carry_out(pid))
     assert client.pid is None
 
 
-def test_a_site_that_cannot_be_opened_is_told_with_its_error() -> None:
+def test_a_site_that_cannot_be_opened_is_reported_with_its_error() -> None:
     client = HostClient(
-        OpenSite(site=refereed.failing, known_answer=refereed.right), HostTimeouts()
+        OpenSite(site=host_works.failing, known_answer=host_works.right), HostTimeouts()
     )
     with pytest.raises(SiteNotOpened, match="ValueError: no such context"):
-        asyncio.run(client.ask(pid))
+        asyncio.run(client.carry_out(pid))
 
 
-def test_a_referee_that_dies_is_told_at_once_and_the_next_ask_works(client: HostClient) -> None:
-    async def ask() -> None:
+def test_a_host_process_that_dies_is_noticed_at_once_and_the_next_work_succeeds(
+    client: HostClient,
+) -> None:
+    async def run() -> None:
         with pytest.raises(HostBroken, match="status -9"):
-            await client.ask(crash)
-        assert await client.ask(double, 1) == 2
+            await client.carry_out(crash)
+        assert await client.carry_out(double, 1) == 2
 
-    asyncio.run(ask())
+    asyncio.run(run())
 
 
-def test_a_referee_that_hangs_is_ended_but_a_slow_one_is_waited_for() -> None:
-    client = HostClient(PLAIN, HostTimeouts(silence_s=2, whole_s=60))
+def test_a_host_process_that_hangs_is_ended_but_a_slow_one_is_waited_for() -> None:
+    client = HostClient(PLAIN, HostTimeouts(silence_s=2, work_s=60))
 
-    async def ask() -> None:
-        assert await client.ask(be_slow, 3) == "slow"
+    async def run() -> None:
+        assert await client.carry_out(be_slow, 3) == "slow"
         with pytest.raises(HostBroken, match=r"no sign of life for 2 s"):
-            await client.ask(hang)
+            await client.carry_out(hang)
         assert client.pid is None
-        assert await client.ask(double, 1) == 2
+        assert await client.carry_out(double, 1) == 2
 
-    asyncio.run(ask())
+    asyncio.run(run())
     client.close()
 
 
-def test_no_work_takes_longer_than_the_whole() -> None:
-    client = HostClient(PLAIN, HostTimeouts(silence_s=20, whole_s=4))
+def test_no_work_takes_longer_than_its_limit() -> None:
+    client = HostClient(PLAIN, HostTimeouts(silence_s=20, work_s=4))
     with pytest.raises(HostBroken, match="not done after 4 s"):
-        asyncio.run(client.ask(be_slow, 30))
+        asyncio.run(client.carry_out(be_slow, 30))
     assert client.pid is None
 
 
@@ -178,45 +180,45 @@ def test_cancelling_ends_everything_the_work_has_started(
 ) -> None:
     mark = tmp_path / "pids"
 
-    async def ask() -> None:
-        asking = asyncio.create_task(client.ask(start_processes, mark))
+    async def run() -> None:
+        working = asyncio.create_task(client.carry_out(start_processes, mark))
         while not mark.exists():
             await asyncio.sleep(0.01)
-        asking.cancel()
+        working.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await asking
+            await working
         started = [int(one) for one in mark.read_text().split()]
         assert len(started) == 2
         assert not [one for one in started if alive(one)]
-        assert await client.ask(double, 1) == 2
+        assert await client.carry_out(double, 1) == 2
 
-    asyncio.run(ask())
+    asyncio.run(run())
 
 
-def test_a_referee_that_is_let_go_closes_its_site(tmp_path: Path) -> None:
+def test_a_host_process_that_is_closed_closes_its_site(tmp_path: Path) -> None:
     closed = tmp_path / "closed"
-    opening = OpenSite(site=refereed.nowhere, arguments=(closed,), known_answer=refereed.right)
+    opening = OpenSite(site=host_works.nowhere, arguments=(closed,), known_answer=host_works.right)
     client = HostClient(opening, HostTimeouts())
-    there = asyncio.run(client.ask(pid))
+    there = asyncio.run(client.carry_out(pid))
     client.close()
     assert closed.read_text() == "closed"
     assert not alive(there)
 
 
-def test_thirty_asks_leave_nothing_behind() -> None:
+def test_thirty_works_leave_nothing_behind() -> None:
     ourselves = psutil.Process()
     before = ourselves.num_fds(), len(ourselves.children(recursive=True))
     client = HostClient(PLAIN, HostTimeouts())
 
-    async def ask() -> None:
+    async def run() -> None:
         for number in range(30):
             if number == 15:
                 with pytest.raises(HostBroken):
-                    await client.ask(crash)
+                    await client.carry_out(crash)
             else:
-                assert await client.ask(double, number) == 2 * number
+                assert await client.carry_out(double, number) == 2 * number
 
-    asyncio.run(ask())
+    asyncio.run(run())
     client.close()
     assert (ourselves.num_fds(), len(ourselves.children(recursive=True))) == before
 

@@ -26,8 +26,8 @@ def test_where_nothing_comes_up_the_reason_is_told(launch: RunnerLaunch) -> None
 
 def test_what_is_missing_is_said_in_words() -> None:
     assert FULL.missing == ()
-    assert not FULL.proven
-    assert replace(FULL, attempts=()).proven
+    assert not FULL.is_tested
+    assert replace(FULL, attempts=()).is_tested
     poor = replace(FULL, shared_by=SharedBy.HOST, spaces=Namespaces.NETWORK, landlock_abi=0)
     told = " ".join(replace(poor, attempts=("forking",)).missing)
     for word in ("host memory", "process namespace", "Landlock", "forking"):

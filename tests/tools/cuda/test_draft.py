@@ -9,7 +9,7 @@ from cuda_llm.hardware_profiles.lookup import find_hardware, list_hardware, read
 from cuda_llm.tools.cuda.discovery import (
     draft_profile,
     find_disagreements,
-    find_likest,
+    find_most_similar,
     profile_slug,
 )
 
@@ -27,7 +27,7 @@ LAPTOP = replace(
 
 def test_a_draft_is_a_profile_that_agrees_with_its_driver(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
-    path.write_text(draft_profile(LAPTOP, find_likest(LAPTOP)))
+    path.write_text(draft_profile(LAPTOP, find_most_similar(LAPTOP)))
     profile = read_hardware(path)
     assert profile.name == LAPTOP.name
     assert find_disagreements(LAPTOP, profile) == ()
@@ -37,7 +37,7 @@ def test_a_draft_is_a_profile_that_agrees_with_its_driver(tmp_path: Path) -> Non
 
 def test_whatever_the_driver_does_not_say_asks_to_be_confirmed(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
-    path.write_text(draft_profile(LAPTOP, find_likest(LAPTOP)))
+    path.write_text(draft_profile(LAPTOP, find_most_similar(LAPTOP)))
     sources = read_hardware(path).sources
     assert sources["sm_count"] == "as the CUDA driver reports it"
     for key in ("peaks.fp32_tflops", "pipes", "model", "peaks.tensor_dense_tflops"):
@@ -48,18 +48,18 @@ def test_whatever_the_driver_does_not_say_asks_to_be_confirmed(tmp_path: Path) -
 def test_every_described_gpu_could_be_drafted_anew(name: str, tmp_path: Path) -> None:
     gpu = attributes_of(find_hardware(name))
     path = tmp_path / "mine.toml"
-    path.write_text(draft_profile(gpu, find_likest(gpu)))
+    path.write_text(draft_profile(gpu, find_most_similar(gpu)))
     assert find_disagreements(gpu, read_hardware(path)) == ()
 
 
 def test_the_likest_has_the_same_capability_and_size() -> None:
-    assert find_likest(LAPTOP).name == "NVIDIA L4"
-    assert find_likest(replace(LAPTOP, compute_capability=(8, 7))).compute_capability[0] == 8
+    assert find_most_similar(LAPTOP).name == "NVIDIA L4"
+    assert find_most_similar(replace(LAPTOP, compute_capability=(8, 7))).compute_capability[0] == 8
 
 
 def test_an_unknown_generation_is_not_guessed_at() -> None:
     with pytest.raises(HardwareError, match=r"nothing of compute capability 5\.x"):
-        find_likest(replace(LAPTOP, compute_capability=(5, 2)))
+        find_most_similar(replace(LAPTOP, compute_capability=(5, 2)))
 
 
 def test_a_file_name_is_made_from_the_products_name() -> None:

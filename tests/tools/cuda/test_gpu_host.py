@@ -1,13 +1,13 @@
-"""Who is to blame when a referee breaks: the process, the work, or the GPU."""
+"""What is to blame when a GPU host process breaks: the process, the work, or the GPU."""
 
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
+import host_works
 import pytest
-import refereed
-from refereed import PLAIN, crash, crash_once, double, hang, hang_once, nothing_there, spoil
+from host_works import PLAIN, crash, crash_once, double, hang, hang_once, nothing_there, spoil
 
 from cuda_llm.errors import BrokenByWork, DeviceLost, InfrastructureError
 from cuda_llm.tools.cuda.client import HostClient, HostTimeouts
@@ -19,7 +19,7 @@ from cuda_llm.tools.device import Site
 pytestmark = pytest.mark.usefixtures("found_by_children")
 
 GPU = "GPU-0b1e"
-FAST = HostTimeouts(silence_s=2, whole_s=30)
+FAST = HostTimeouts(silence_s=2, work_s=30)
 
 
 STARTED: list[HostClient] = []
@@ -27,7 +27,7 @@ STARTED: list[HostClient] = []
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Quarantine and leases of each test are its own; no referee outlives it."""
+    """Quarantine and leases of each test are its own; no GPU host process outlives it."""
     monkeypatch.setenv("CUDA_LLM_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("MARKS", str(tmp_path / "marks"))
     (tmp_path / "marks").write_text("")
@@ -36,21 +36,21 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         STARTED.pop().close()
 
 
-def referee(opening: OpenSite = PLAIN, patience: HostTimeouts = FAST) -> GpuHost:
-    client = HostClient(opening, patience)
+def gpu_host(opening: OpenSite = PLAIN, timeouts: HostTimeouts = FAST) -> GpuHost:
+    client = HostClient(opening, timeouts)
     STARTED.append(client)
     return GpuHost(gpu=GPU, label="cuda:0", client=client, lease=Lease(GPU, "cuda:0", print))
 
 
 def knowing(answer: Callable[[Site], None]) -> OpenSite:
-    return OpenSite(site=refereed.nowhere, known_answer=answer)
+    return OpenSite(site=host_works.nowhere, known_answer=answer)
 
 
 @pytest.mark.parametrize("work", [crash_once, hang_once])
-def test_work_that_breaks_its_referee_is_not_repeated_here_but_may_be_asked_for_again(
+def test_work_that_breaks_its_host_process_is_not_repeated_here_but_may_be_asked_for_again(
     work: Callable[..., Awaitable[str]], tmp_path: Path
 ) -> None:
-    ours = referee()
+    ours = gpu_host()
 
     async def ask() -> str:
         with pytest.raises(BrokenByWork, match="device: cuda:0: "):
@@ -61,8 +61,8 @@ def test_work_that_breaks_its_referee_is_not_repeated_here_but_may_be_asked_for_
     assert find_quarantine(GPU) is None
 
 
-def test_work_that_kills_a_referee_is_to_blame_and_the_next_is_not() -> None:
-    ours = referee()
+def test_work_that_kills_its_host_process_is_to_blame_and_the_next_is_not() -> None:
+    ours = gpu_host()
 
     async def ask() -> None:
         with pytest.raises(BrokenByWork, match=r"device: cuda:0: it ended with status -9"):
@@ -77,12 +77,12 @@ def test_a_known_answer_that_is_wrong_once_costs_a_restart_and_nothing_else(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "marks").write_text("x")
-    ours = referee(knowing(refereed.wrong_while_marked))
+    ours = gpu_host(knowing(host_works.wrong_while_marked))
     assert asyncio.run(ours.carry_out(double, 2)) == 4
 
 
-def test_a_known_answer_that_is_always_wrong_puts_the_gpu_away() -> None:
-    ours = referee(knowing(refereed.wrong))
+def test_a_known_answer_that_is_always_wrong_puts_the_gpu_in_quarantine() -> None:
+    ours = gpu_host(knowing(host_works.wrong))
 
     async def ask() -> None:
         with pytest.raises(DeviceLost, match=r"cuda:0 is in quarantine since .*known words") as it:
@@ -91,36 +91,36 @@ def test_a_known_answer_that_is_always_wrong_puts_the_gpu_away() -> None:
 
     asyncio.run(ask())
     with pytest.raises(DeviceLost, match="quarantine"):
-        asyncio.run(referee().carry_out(double, 2))
+        asyncio.run(gpu_host().carry_out(double, 2))
     assert lift_quarantine(GPU)
-    assert asyncio.run(referee().carry_out(double, 2)) == 4
+    assert asyncio.run(gpu_host().carry_out(double, 2)) == 4
 
 
 def test_an_error_that_leaves_the_device_broken_costs_a_restart_not_a_verdict(
     tmp_path: Path,
 ) -> None:
     """The work breaks it; without the work it is fine."""
-    ours = referee(knowing(refereed.wrong_while_marked))
+    ours = gpu_host(knowing(host_works.wrong_while_marked))
     with pytest.raises(BrokenByWork, match="context is poisoned"):
         asyncio.run(ours.carry_out(spoil, "x"))
     assert (tmp_path / "marks").read_text() == ""
 
 
-def test_a_device_that_the_work_leaves_broken_for_good_is_put_away() -> None:
-    ours = referee(knowing(refereed.wrong_while_marked))
+def test_a_device_that_the_work_leaves_broken_for_good_is_put_in_quarantine() -> None:
+    ours = gpu_host(knowing(host_works.wrong_while_marked))
     with pytest.raises(DeviceLost, match="quarantine"):
         asyncio.run(ours.carry_out(spoil, "xxxxxxxx"))
 
 
-def test_a_gpu_that_cannot_be_opened_is_told_and_may_be_tried_again() -> None:
-    ours = referee(OpenSite(site=refereed.failing, known_answer=refereed.right))
+def test_a_gpu_that_cannot_be_opened_is_reported_and_may_be_tried_again() -> None:
+    ours = gpu_host(OpenSite(site=host_works.failing, known_answer=host_works.right))
     with pytest.raises(InfrastructureError, match="cuda:0 cannot be opened: ValueError"):
         asyncio.run(ours.carry_out(double, 2))
     assert find_quarantine(GPU) is None
 
 
-def test_a_runner_that_cannot_be_reaped_puts_the_gpu_away() -> None:
-    ours = referee()
+def test_a_runner_that_cannot_be_reaped_puts_the_gpu_in_quarantine() -> None:
+    ours = gpu_host()
     with pytest.raises(DeviceLost, match=r"quarantine .*process 99 is still there"):
         asyncio.run(ours.carry_out(nothing_there))
 
@@ -133,8 +133,8 @@ def test_after_a_restart_of_the_machine_a_gpu_is_tried_anew(tmp_path: Path) -> N
     assert find_quarantine(GPU) is None
 
 
-def test_a_referee_that_hangs_costs_its_silence_and_little_more() -> None:
-    ours = referee()
+def test_a_host_process_that_hangs_costs_its_silence_and_little_more() -> None:
+    ours = gpu_host()
     started = time.monotonic()
     with pytest.raises(BrokenByWork, match="no sign of life"):
         asyncio.run(ours.carry_out(hang))

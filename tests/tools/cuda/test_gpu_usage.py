@@ -35,11 +35,11 @@ def test_display_load_and_other_peoples_processes_are_told(
 def test_our_own_processes_are_no_company(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Referees of ours wait for each other's lease."""
     waiting = [sys.executable, "-c", "input()", "cuda_llm.tools.cuda.host"]
-    referee = subprocess.Popen(waiting, stdin=subprocess.PIPE)
-    ours = [(os.getpid(), 1), (referee.pid, 1)]
+    host = subprocess.Popen(waiting, stdin=subprocess.PIPE)
+    ours = [(os.getpid(), 1), (host.pid, 1)]
     install_nvml(tmp_path, monkeypatch, QUIET | {"processes": ours})
     assert find_usage().by_uuid["GPU-1"].disturbances == ()
-    referee.communicate(b"\n")
+    host.communicate(b"\n")
 
 
 def test_what_a_gpu_does_not_tell_is_left_out(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from cuda_llm.errors import InfrastructureError
-from cuda_llm.tools.cuda.gpu_host import COUNT, check_known_answer
+from cuda_llm.tools.cuda.gpu_host import KNOWN_WORDS, check_known_answer
 from cuda_llm.tools.device.buffers import HOST
 
 pytestmark = pytest.mark.usefixtures("found_by_children")
@@ -39,10 +39,10 @@ def test_a_device_that_computes_right_is_let_through() -> None:
         return HOST.to_host(array)
 
     check_known_answer(site(to_host=to_host))
-    assert brought == [COUNT, 1]
+    assert brought == [KNOWN_WORDS, 1]
 
 
-@pytest.mark.parametrize("word", [0, COUNT // 2, COUNT - 1])
+@pytest.mark.parametrize("word", [0, KNOWN_WORDS // 2, KNOWN_WORDS - 1])
 def test_one_wrong_bit_is_found(word: int) -> None:
     with pytest.raises(InfrastructureError, match="1 of 16,384 known words are wrong"):
         check_known_answer(site(to_host=Flipping(word).to_host))

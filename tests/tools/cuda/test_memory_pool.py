@@ -1,4 +1,4 @@
-"""Memory is lent again, scrubbed, and freed where a larger piece is needed."""
+"""Memory is acquired again, scrubbed, and freed where a larger piece is needed."""
 
 import pytest
 
@@ -30,73 +30,73 @@ class Supply:
         return memory
 
 
-def test_what_was_given_back_is_lent_again_and_holds_nothing() -> None:
+def test_released_memory_is_acquired_again_and_holds_nothing() -> None:
     supply = Supply(1 << 40)
     memory_pool = MemoryPool(supply)
-    first = memory_pool.lend(300 * MIB, 0)
+    first = memory_pool.acquire(300 * MIB, 0)
     first.view(5, 6)[...] = 7
-    memory_pool.take_back(first)
-    second = memory_pool.lend(200 * MIB, 0)
+    memory_pool.release(first)
+    second = memory_pool.acquire(200 * MIB, 0)
 
     assert second is first
     assert second.view(5, 6)[0] == 0
     assert len(supply.live) == 1
-    memory_pool.take_back(second)
+    memory_pool.release(second)
     memory_pool.close()
     assert not supply.live
 
 
-def test_two_at_once_are_apart() -> None:
+def test_two_at_once_do_not_overlap() -> None:
     supply = Supply(1 << 40)
     memory_pool = MemoryPool(supply)
-    both = [memory_pool.lend(1, 0), memory_pool.lend(1, 0)]
+    both = [memory_pool.acquire(1, 0), memory_pool.acquire(1, 0)]
 
     assert both[0] is not both[1]
     assert all(memory.size_bytes >= LEAST_BYTES for memory in both)
     for memory in both:
-        memory_pool.take_back(memory)
+        memory_pool.release(memory)
     memory_pool.close()
 
 
-def test_what_is_kept_makes_room_for_a_larger_piece() -> None:
+def test_free_memory_is_given_back_for_a_larger_piece() -> None:
     supply = Supply(1000 * MIB)
     memory_pool = MemoryPool(supply)
-    memory_pool.take_back(memory_pool.lend(500 * MIB, 0))
-    larger = memory_pool.lend(900 * MIB, 900 * MIB)
+    memory_pool.release(memory_pool.acquire(500 * MIB, 0))
+    larger = memory_pool.acquire(900 * MIB, 900 * MIB)
 
     assert larger.size_bytes >= 900 * MIB
     assert supply.live == [larger]
     larger.close()
 
 
-def test_where_all_is_not_to_be_had_less_will_do() -> None:
+def test_where_all_is_not_to_be_had_the_least_is_acquired() -> None:
     supply = Supply(600 * MIB)
     memory_pool = MemoryPool(supply)
-    lent = memory_pool.lend(900 * MIB, 500 * MIB)
+    acquired = memory_pool.acquire(900 * MIB, 500 * MIB)
 
-    assert 500 * MIB <= lent.size_bytes <= 600 * MIB
+    assert 500 * MIB <= acquired.size_bytes <= 600 * MIB
     with pytest.raises(MemoryFull):
-        memory_pool.lend(500 * MIB, 500 * MIB)
-    lent.close()
+        memory_pool.acquire(500 * MIB, 500 * MIB)
+    acquired.close()
 
 
-def test_what_is_asked_for_beforehand_is_there_to_be_lent() -> None:
+def test_reserved_memory_is_there_to_be_acquired() -> None:
     supply = Supply(1000 * MIB)
     memory_pool = MemoryPool(supply)
-    memory_pool.take_back(memory_pool.lend(500 * MIB, 0))
+    memory_pool.release(memory_pool.acquire(500 * MIB, 0))
 
-    assert memory_pool.has(900 * MIB)
-    assert not memory_pool.has(1001 * MIB)
-    assert memory_pool.has(900 * MIB)
-    lent = memory_pool.lend(900 * MIB, 900 * MIB)
-    assert supply.live == [lent]
-    assert not memory_pool.has(300 * MIB)
-    lent.close()
+    assert memory_pool.reserve(900 * MIB)
+    assert not memory_pool.reserve(1001 * MIB)
+    assert memory_pool.reserve(900 * MIB)
+    acquired = memory_pool.acquire(900 * MIB, 900 * MIB)
+    assert supply.live == [acquired]
+    assert not memory_pool.reserve(300 * MIB)
+    acquired.close()
 
 
 def test_less_than_all_is_as_much_as_there_is_by_steps() -> None:
     supply = Supply(800 * MIB)
-    lent = MemoryPool(supply).lend(1000 * MIB, 200 * MIB)
+    acquired = MemoryPool(supply).acquire(1000 * MIB, 200 * MIB)
 
-    assert lent.size_bytes == 800 * MIB
-    lent.close()
+    assert acquired.size_bytes == 800 * MIB
+    acquired.close()

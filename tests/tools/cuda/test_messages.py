@@ -1,4 +1,4 @@
-"""Whatever is judged travels to the referee and back: on a real site, with real runners there."""
+"""What is judged travels to a GPU host process and back: to a real site, with real runners."""
 
 import asyncio
 import pickle
@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import psutil
 import pytest
-from refereed import emulated
-from refereed_device import RefereedDevice, refereed
+from host_works import emulated
+from hosted_device import HostedDevice, hosted
 
 from cuda_llm.outcomes import Verdict, WrongResult
 from cuda_llm.tasks.loader import list_tasks, load_task
@@ -27,13 +27,13 @@ WRONG = GOOD.replace("A[i] + B[i]", "A[i] - B[i]")
 
 
 @pytest.fixture
-def device() -> Iterator[RefereedDevice]:
-    made = refereed(7, OpenSite(site=emulated, known_answer=check_known_answer))
+def device() -> Iterator[HostedDevice]:
+    made = hosted(7, OpenSite(site=emulated, known_answer=check_known_answer))
     yield made
-    made.referee.client.close()
+    made.host.client.close()
 
 
-async def compiled(device: RefereedDevice, source: str) -> Compiled:
+async def compiled(device: HostedDevice, source: str) -> Compiled:
     made = await compile_source(TASK, device, source, "mine.cu")
     assert isinstance(made, Compiled)
     return made
@@ -45,7 +45,7 @@ def test_a_task_travels_whole(name: str) -> None:
     assert pickle.loads(pickle.dumps(task)) == task
 
 
-def test_a_candidate_is_validated_and_timed_in_the_referee(device: RefereedDevice) -> None:
+def test_a_candidate_is_validated_and_timed_in_the_host_process(device: HostedDevice) -> None:
     async def judge() -> tuple[
         Validated | Verdict, KernelTimes | Verdict, KernelTimes | Verdict, Verdict
     ]:
@@ -67,4 +67,4 @@ def test_a_candidate_is_validated_and_timed_in_the_referee(device: RefereedDevic
     assert isinstance(timed, KernelTimes)
     assert timed == timed_here
     assert isinstance(wrong, WrongResult)
-    assert psutil.Process(device.referee.client.pid).children() == []
+    assert psutil.Process(device.host.client.pid).children() == []

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 
 from cuda_llm.tools.cuda.runner import GpuRunner, Namespaces, RunnerLaunch, start_gpu_runner
-from cuda_llm.tools.cuda.runner_pool import RunnerPool
+from cuda_llm.tools.cuda.session_resources import RunnerPool
 
 
 def counting(launch: RunnerLaunch) -> tuple[Callable[[], GpuRunner], list[GpuRunner]]:
@@ -110,13 +110,13 @@ asyncio.run(main())
 """
 
 
-def test_no_runner_outlives_its_referee(obedient: Path) -> None:
+def test_no_runner_outlives_its_host_process(obedient: Path) -> None:
     command = [sys.executable, "-c", REFEREE, str(obedient)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as referee:
-        assert referee.stdout is not None
-        enclosing = psutil.Process(int(referee.stdout.readline()))
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as host:
+        assert host.stdout is not None
+        enclosing = psutil.Process(int(host.stdout.readline()))
         processes = [enclosing, *enclosing.children(recursive=True)]
-        referee.kill()
+        host.kill()
         gone, _ = psutil.wait_procs(processes[1:], timeout=10)
 
     assert len(processes) == 2

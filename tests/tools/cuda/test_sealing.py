@@ -1,4 +1,4 @@
-"""The referee's side of the kernels says what NumPy says, whichever slots it is asked about."""
+"""Our side of the sealing kernels computes what NumPy does, for any choice of slots."""
 
 from pathlib import Path
 

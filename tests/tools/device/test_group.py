@@ -1,15 +1,15 @@
-"""Several devices as one, with real referee processes."""
+"""Several devices as one, with real GPU host processes."""
 
 import asyncio
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import host_works
 import pytest
-import refereed
-from refereed import be_slow, pid
-from refereed_device import RefereedDevice
-from refereed_device import refereed as device
+from host_works import be_slow, pid
+from hosted_device import HostedDevice
+from hosted_device import hosted as device
 
 from cuda_llm.errors import DeviceLost, UsageError
 from cuda_llm.hardware_profiles.lookup import find_hardware
@@ -21,16 +21,16 @@ SUPPORT = Path(__file__).parents[2] / "support"
 
 
 @pytest.fixture
-def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[RefereedDevice]]:
+def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[HostedDevice]]:
     monkeypatch.setenv("CUDA_LLM_CACHE", str(tmp_path))
     monkeypatch.setenv("PYTHONPATH", str(SUPPORT))
     made = [device(0), device(1)]
     yield made
     for one in made:
-        one.referee.client.close()
+        one.host.client.close()
 
 
-def test_two_works_run_at_once_each_on_its_own_device(pair: list[RefereedDevice]) -> None:
+def test_two_works_run_at_once_each_on_its_own_device(pair: list[HostedDevice]) -> None:
     group = DeviceGroup(pair)
 
     async def work() -> float:
@@ -43,7 +43,7 @@ def test_two_works_run_at_once_each_on_its_own_device(pair: list[RefereedDevice]
     assert 0.95 < asyncio.run(work()) < 1.6
 
 
-def test_the_next_work_goes_to_the_device_that_is_free_first(pair: list[RefereedDevice]) -> None:
+def test_the_next_work_goes_to_the_device_that_is_free_first(pair: list[HostedDevice]) -> None:
     group = DeviceGroup(pair)
 
     async def work() -> None:
@@ -57,7 +57,7 @@ def test_the_next_work_goes_to_the_device_that_is_free_first(pair: list[Refereed
     asyncio.run(work())
 
 
-def test_what_is_to_be_compared_goes_to_one_device(pair: list[RefereedDevice]) -> None:
+def test_what_is_to_be_compared_goes_to_one_device(pair: list[HostedDevice]) -> None:
     pinned = DeviceGroup(pair).pinned()
 
     async def work() -> None:
@@ -68,9 +68,9 @@ def test_what_is_to_be_compared_goes_to_one_device(pair: list[RefereedDevice]) -
 
 
 def test_a_device_that_is_lost_is_left_out_and_its_work_done_elsewhere(
-    pair: list[RefereedDevice],
+    pair: list[HostedDevice],
 ) -> None:
-    broken = device(2, OpenSite(site=refereed.nowhere, known_answer=refereed.wrong))
+    broken = device(2, OpenSite(site=host_works.nowhere, known_answer=host_works.wrong))
     group = DeviceGroup([broken, pair[1]])
 
     async def work() -> None:
@@ -81,9 +81,9 @@ def test_a_device_that_is_lost_is_left_out_and_its_work_done_elsewhere(
     assert (group.capabilities.at_once, group.pinned()) == (1, pair[1])
 
 
-def test_the_loss_of_the_last_device_is_told(pair: list[RefereedDevice]) -> None:
+def test_the_loss_of_the_last_device_is_told(pair: list[HostedDevice]) -> None:
     broken = [
-        device(n, OpenSite(site=refereed.nowhere, known_answer=refereed.wrong)) for n in (2, 3)
+        device(n, OpenSite(site=host_works.nowhere, known_answer=host_works.wrong)) for n in (2, 3)
     ]
     with pytest.raises(DeviceLost, match="quarantine"):
         asyncio.run(DeviceGroup(broken).carry_out(pid))

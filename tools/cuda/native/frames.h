@@ -1,8 +1,8 @@
-// The frames between the referee and the runner of a GPU, each of one fixed size and sent as one
+// The frames between the host process and a runner of a GPU, each of one fixed size and sent as one
 // packet of a SOCK_SEQPACKET pair. tools/cuda/protocol.py is the same in Python; a test compares the
 // two.
 //
-//   referee               runner
+//   host process          runner
 //                    <-   ReplyFrame ready             the context is there
 //   StartFrame       ->
 //                    <-   ReplyFrame ready | refused   `address`: where the arena starts
@@ -41,7 +41,7 @@ constexpr uint64_t kAlignment = 16;  // of every offset of an ArmFrame
 enum class Order : uint32_t { start = 1, call = 2, capture = 3, arm = 4, go = 5 };
 
 enum class SharedBy : uint32_t {
-  ipc = 0,   // `handle` names the referee's own device memory
+  ipc = 0,   // `handle` names the host process's own device memory
   host = 1,  // a memory file: the runner copies `copied_bytes` in before an order and out after it
 };
 

@@ -1,5 +1,6 @@
-// What the shim notes of the last call or capture of `solve`, in a memory file the referee holds too.
-// The candidate shares the address space: all of it is a claim, shown and never ranked by.
+// What the shim notes of the last call or capture of `solve`, in a memory file that the host
+// process maps too. The candidate shares the address space: all of it is a claim, shown and never
+// ranked by.
 // tools/cuda/protocol.py is the same in Python; a test compares the two.
 #pragma once
 
@@ -80,8 +81,8 @@ struct Report {
   LogEntry log[kLogEntries];
   char text[kTextBytes];  // zero-terminated strings
   // Of the last batch: word i * output_count + o, as they were when it had run, or, step by step, when
-  // the key of the next inputs was asked for. The referee looks here at once, where a copy of its own
-  // from the GPU would take a time that varies.
+  // the key of the next inputs was asked for. The host process reads them here at once: a copy of its
+  // own from the GPU would take a time that varies.
   uint64_t tags[kMaxTags];
   KeyRelease key_release;
 };

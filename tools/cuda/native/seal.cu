@@ -153,7 +153,7 @@ extern "C" __global__ void hand_over(uint64_t* to, const uint64_t* from, uint64_
   for (uint64_t i = threadIdx.x; i < count; i += blockDim.x) to[i] = from[i];
 }
 
-// The referee's own, for many slots at once. blockIdx.y: row, which goes into its slot's column.
+// For the host process, many slots at once. blockIdx.y: row, which goes into its slot's column.
 extern "C" __global__ void seal_slots(const __grid_constant__ gpu::SlotsCall call) {
   const uint32_t slot = call.slots[blockIdx.y];
   const auto* from = reinterpret_cast<const uint8_t*>(call.rows + blockIdx.y * call.row_stride);

@@ -40,16 +40,16 @@ struct KeyRelease {
 // nothing is gained by asking early in our name.
 constexpr uint64_t kLeastQuestionNs = 25'000;
 
-// One question for a key, with tags that are told before it is asked.
+// One question for a key, with tags that are written before it is asked.
 struct KeyQuestion {
-  uint64_t key_release;  // address of a KeyRelease, in memory of the host that the referee holds too
+  uint64_t key_release;  // address of a KeyRelease, in host memory that the host process maps too
   uint64_t number;
   uint64_t tags_to;  // in the same memory
   uint64_t tags_from;
   uint64_t tag_count;
 };
 
-// One buffer of many slots, and a row of the referee's for each of them: contents, or a tag.
+// One buffer of many slots, and a row of the host process's for each of them: contents, or a tag.
 struct SlotsCall {
   uint64_t column;  // device address of the buffer in slot 0
   uint64_t column_stride;  // bytes, from slot to slot

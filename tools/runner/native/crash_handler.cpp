@@ -12,7 +12,7 @@ namespace {
 constexpr int kDeathStatus = 85;
 
 // An overflown stack needs another one to die on.
-alignas(16) char spare_stack[64 << 10];
+alignas(16) char own_stack[64 << 10];
 
 void (*expire_call)() = nullptr;
 
@@ -28,8 +28,8 @@ void expire(int) { expire_call(); }
 
 void runner::report_crashes() {
   stack_t stack{};
-  stack.ss_sp = spare_stack;
-  stack.ss_size = sizeof spare_stack;
+  stack.ss_sp = own_stack;
+  stack.ss_size = sizeof own_stack;
   sigaltstack(&stack, nullptr);
 
   struct sigaction fatal{};

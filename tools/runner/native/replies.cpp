@@ -25,7 +25,7 @@ void say(Reply reply, uint32_t number, uint64_t sequence, uint64_t address, cons
   frame.sequence = sequence;
   frame.address = address;
   append(frame.detail, 0, sizeof frame.detail, detail);
-  // Nobody listening means nobody to tell.
+  // Nothing to do where the other end is closed.
   if (write(socket_fd, &frame, sizeof frame) != static_cast<ssize_t>(sizeof frame)) _exit(1);
 }
 

@@ -1,4 +1,4 @@
-// The few CUDA runtime calls that the driver makes itself, from the library it is told to open.
+// The few CUDA runtime calls that the driver makes itself, from the library it is given.
 #pragma once
 
 #include <cstddef>

@@ -3,7 +3,7 @@
 // Calls `solve` of CANDIDATE where a tool can look: WARM_UPS times before the profiler is told to
 // start, and once after. Before it loads the candidate it leaves itself these paths and no other; with
 // none it keeps what it has. An argument of `solve` is one of
-//   out:BYTES                        device memory that nobody has written
+//   out:BYTES                        device memory that nothing has written
 //   in:DTYPE:COUNT:LOW:HIGH          device memory with contents drawn from [LOW, HIGH)
 //   int:VALUE, float:VALUE, double:VALUE
 // Memory is exactly as large as its argument, so that a step past its end is one.

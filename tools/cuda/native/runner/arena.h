@@ -1,4 +1,4 @@
-// The memory that runner and referee share.
+// The memory that runner and GPU host process share.
 #pragma once
 
 #include "frames.h"
@@ -9,7 +9,7 @@ namespace runner {
 struct Arena {
   CUdeviceptr base;
   uint64_t bytes;
-  void* host;  // SharedBy::host: the referee's side of it; else null
+  void* host;  // SharedBy::host: the host process's side of it; else null
 };
 
 // What is written before timed calls, so that L2 holds nothing of theirs. How long that takes depends
@@ -28,7 +28,7 @@ Flush open_flush(const Gpu& gpu, const gpu::StartFrame& start);
 // The address of `bytes` bytes at an offset. Gives up where they are not inside the arena.
 CUdeviceptr at(const Arena& arena, uint64_t offset, uint64_t bytes);
 
-// Where memory is shared through the host: brings over what the referee wrote, and hands back what
+// Where memory is shared through the host: copies in what the host process wrote, and copies out what
 // is there now. Else nothing.
 void copy_in(const Gpu& gpu, const Arena& arena, uint64_t bytes);
 void copy_out(const Gpu& gpu, const Arena& arena, uint64_t bytes);

@@ -60,7 +60,7 @@ Batch compose(const Gpu& gpu, const SealKernels& kernels, const Parts& parts,
   const auto ask = [&](uint64_t number) {
     if (stepwise) add_question(gpu, kernels, arena, frame, shared_report, number, chain);
   };
-  // What the referee has just written lies in L2, of one batch more than of another.
+  // What the host process has just written lies in L2, of one batch more than of another.
   if (flushes) add_flush(gpu, kernels, flush, frame.order[0], chain);
   add_clear_tags(gpu, arena, frame, chain);
   for (uint32_t step = 0; step < frame.steps; ++step) {

@@ -1,4 +1,4 @@
-// A batch of timed calls: put together first, run when told.
+// A batch of timed calls: put together first, run when ordered.
 #pragma once
 
 #include <vector>

@@ -15,7 +15,7 @@ namespace {
 
 // Private writable memory beyond what the driver holds: what a candidate's host code may allocate.
 constexpr uint64_t kFurtherMemoryBytes = uint64_t{2} << 30;
-// A backstop: the referee's own deadline on each order is far shorter.
+// A backstop: the host process's own deadline on each order is far shorter.
 constexpr uint64_t kCpuSeconds = 3600;
 // The driver holds some forty.
 constexpr uint64_t kOpenFiles = 256;

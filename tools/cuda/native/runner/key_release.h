@@ -1,4 +1,4 @@
-// Memory of the host in which a GPU and the referee speak to each other while a batch runs.
+// Memory of the host in which a GPU asks the host process for keys while a batch runs.
 #pragma once
 
 #include "gpu.h"

@@ -3,7 +3,7 @@
 //   gpu_runner SOCKET PARENT GPU SHIM CUBIN REPORT [HOST_SHARED]
 //
 // SOCKET, REPORT and HOST_SHARED are inherited descriptors (the latter two memfds), PARENT is the
-// referee's process id as seen from here, GPU a UUID or an ordinal, SHIM and CUBIN are paths.
+// host process's id as seen from here, GPU a UUID or an ordinal, SHIM and CUBIN are paths.
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
@@ -52,7 +52,7 @@ void await_go(int socket) {
   }
 }
 
-// False: the referee hung up. A frame of another size is a mistake of ours.
+// False: the host process closed the socket. A frame of another size is a mistake of ours.
 bool listen_any(int socket, AnyFrame& frame) {
   const ssize_t got = read(socket, &frame, sizeof frame);
   if (got == 0) return false;
@@ -100,8 +100,8 @@ void capture(Runner& r, const gpu::CaptureFrame& frame) {
   say(Reply::done, static_cast<uint32_t>(done), frame.head.sequence, 0, r.captures.reason.c_str());
 }
 
-// The same candidate, in other memory from now on. What it held stays mapped: the referee does not
-// free it while this process lives.
+// The same candidate, in other memory from now on. What it held stays mapped: the host process
+// does not free it while this process lives.
 void move(Runner& r, const gpu::StartFrame& frame) {
   forget_batch(r.gpu, r.batch);
   forget_captures(r.gpu, r.candidate, r.captures);
@@ -111,7 +111,7 @@ void move(Runner& r, const gpu::StartFrame& frame) {
   say(Reply::ready, 0, frame.head.sequence, r.arena.base, "");
 }
 
-// False: the referee was told why there can be no such batch.
+// False: the host process got the reason why there can be no such batch.
 bool can_arm(Runner& r, const gpu::ArmFrame& frame) {
   if ((frame.flags & gpu::kStepwise) == 0 || r.shared_report.key_release != 0) return true;
   r.shared_report = share_report(r.gpu, r.report);
@@ -149,7 +149,7 @@ int main(int count, char** words) {
   if (count != 7 && count != 8) return 2;
   const int socket = std::atoi(words[1]);
   send_replies_through(socket);
-  // The referee has gone already.
+  // The host process has gone already.
   if (sandbox_die_with_parent(SIGKILL, std::atoi(words[2])) != 0) return 1;
   Runner r{};
   r.gpu = open_gpu(words[3]);

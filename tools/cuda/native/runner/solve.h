@@ -17,7 +17,7 @@ struct CallOf {
 gpu::ShimSaw call_solve(const Arena& arena, const Candidate& candidate, const gpu::Solve& solve,
                         const CallOf& of);
 
-// Makes the memory that `solve` may allocate something that nobody can have left there on purpose.
+// Makes the memory that `solve` may allocate bytes that no call can have left there on purpose.
 void poison_scratch(const Gpu& gpu, const Arena& arena, const gpu::Solve& solve);
 
 }  // namespace runner

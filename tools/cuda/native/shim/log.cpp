@@ -23,7 +23,7 @@ uint32_t text(const char* name) {
   return at;
 }
 
-// Copies leave room for kernels: whether there was one is told by the log.
+// Copies leave room for kernels: the log shows whether there was one.
 gpu::LogEntry* entry(gpu::EntryKind kind, const char* name) {
   gpu::Report& r = report();
   ++r.entries;

@@ -1,4 +1,4 @@
-"""The runner of a trusted program serves more than one user, and no two at once."""
+"""The baseline's session is cached: it serves one user after another, and no two at once."""
 
 import asyncio
 import os
@@ -58,7 +58,7 @@ def test_two_users_at_once_have_a_session_each(within: Use, baseline: Compiled) 
     within(run)
 
 
-def test_another_program_takes_the_place_of_what_was_kept(
+def test_another_program_replaces_the_cached_one(
     within: Use, candidate: Compiled, baseline: Compiled
 ) -> None:
     async def run(room: Room) -> None:
@@ -72,7 +72,7 @@ def test_another_program_takes_the_place_of_what_was_kept(
     within(run)
 
 
-def test_a_program_that_does_not_load_is_not_kept(within: Use, baseline: Compiled) -> None:
+def test_a_program_that_does_not_load_is_not_cached(within: Use, baseline: Compiled) -> None:
     async def run(room: Room) -> None:
         missing = replace(baseline, library=baseline.library.with_name("missing.so"))
         async with room.sessions.keep(missing) as session:
@@ -83,7 +83,7 @@ def test_a_program_that_does_not_load_is_not_kept(within: Use, baseline: Compile
     within(run)
 
 
-def test_a_verdict_ends_what_was_kept(within: Use, baseline: Compiled) -> None:
+def test_a_verdict_ends_the_cached_session(within: Use, baseline: Compiled) -> None:
     async def run(room: Room) -> None:
         async with room.sessions.keep(baseline) as first:
             assert isinstance(first, GpuTimedSession)
@@ -96,7 +96,7 @@ def test_a_verdict_ends_what_was_kept(within: Use, baseline: Compiled) -> None:
     within(run)
 
 
-def test_an_exception_while_it_is_used_ends_what_was_kept(within: Use, baseline: Compiled) -> None:
+def test_an_exception_in_use_ends_the_cached_session(within: Use, baseline: Compiled) -> None:
     async def run(room: Room) -> None:
         with pytest.raises(KeyError):
             async with room.sessions.keep(baseline):
@@ -107,7 +107,7 @@ def test_an_exception_while_it_is_used_ends_what_was_kept(within: Use, baseline:
     within(run)
 
 
-def test_what_was_killed_while_nobody_used_it_is_replaced(within: Use, baseline: Compiled) -> None:
+def test_what_was_killed_while_it_was_idle_is_replaced(within: Use, baseline: Compiled) -> None:
     async def run(room: Room) -> None:
         async with room.sessions.keep(baseline) as first:
             assert isinstance(first, GpuTimedSession)
@@ -121,7 +121,9 @@ def test_what_was_killed_while_nobody_used_it_is_replaced(within: Use, baseline:
     within(run)
 
 
-def test_nothing_is_left_of_a_kept_runner_that_was_killed(within: Use, baseline: Compiled) -> None:
+def test_nothing_is_left_of_a_cached_runner_that_was_killed(
+    within: Use, baseline: Compiled
+) -> None:
     async def run(room: Room) -> None:
         async with room.sessions.keep(baseline):
             below = psutil.Process(room.started[0].pid).children(recursive=True)

@@ -1,4 +1,4 @@
-"""The referee dies with whoever started it."""
+"""A GPU host process dies with the process that started it."""
 
 import signal
 import subprocess
@@ -8,57 +8,57 @@ import time
 import psutil
 import pytest
 
-from cuda_llm.tools.cuda.host_process import without_secrets
+from cuda_llm.tools.cuda.client import without_secrets
 
 pytestmark = pytest.mark.usefixtures("found_by_children")
 
 ORCHESTRATOR = """
 import asyncio, threading
-from refereed import PLAIN, be_slow, be_stuck, pid
-from cuda_llm.tools.cuda.client import Client, Patience
+from host_works import PLAIN, be_slow, be_stuck, pid
+from cuda_llm.tools.cuda.client import HostClient, HostTimeouts
 
-client = Client(PLAIN, Patience())
-starting = threading.Thread(target=client.warm)
+client = HostClient(PLAIN, HostTimeouts())
+starting = threading.Thread(target=client.start)
 starting.start()
 starting.join()
 
-async def ask():
-    print(await client.ask(pid), flush=True)
-    await client.ask({work}, 3600)
+async def run():
+    print(await client.carry_out(pid), flush=True)
+    await client.carry_out({work}, 3600)
 
-asyncio.run(ask())
+asyncio.run(run())
 """
 
 
-def referee_of(work: str) -> "tuple[subprocess.Popen[str], psutil.Process]":
-    """An orchestrator whose referee was started on a thread that is gone, and that referee."""
+def start_both(work: str) -> "tuple[subprocess.Popen[str], psutil.Process]":
+    """Start an orchestrator whose GPU host process starts on a thread that ends; return both."""
     command = [sys.executable, "-c", ORCHESTRATOR.format(work=work)]
     orchestrator = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert orchestrator.stdout is not None
     return orchestrator, psutil.Process(int(orchestrator.stdout.readline()))
 
 
-def test_a_killed_orchestrator_takes_its_referee_along_even_one_that_hangs() -> None:
-    orchestrator, referee = referee_of("be_stuck")
+def test_a_killed_orchestrator_ends_its_host_process_even_one_that_hangs() -> None:
+    orchestrator, host = start_both("be_stuck")
     time.sleep(0.2)
-    assert referee.status() != psutil.STATUS_ZOMBIE
+    assert host.status() != psutil.STATUS_ZOMBIE
     orchestrator.kill()
     orchestrator.communicate()
-    assert gone(referee)
+    assert gone(host)
 
 
-def test_an_interrupted_orchestrator_leaves_no_referee() -> None:
-    orchestrator, referee = referee_of("be_slow")
+def test_an_interrupted_orchestrator_leaves_no_host_process() -> None:
+    orchestrator, host = start_both("be_slow")
     orchestrator.terminate()
     orchestrator.communicate()
-    assert gone(referee)
+    assert gone(host)
 
 
-def test_ctrl_c_ends_the_referee_before_the_orchestrator_is_gone() -> None:
-    orchestrator, referee = referee_of("be_slow")
+def test_ctrl_c_ends_the_host_process_before_the_orchestrator_is_gone() -> None:
+    orchestrator, host = start_both("be_slow")
     orchestrator.send_signal(signal.SIGINT)
     orchestrator.communicate()
-    assert not referee.is_running() or referee.status() == psutil.STATUS_ZOMBIE
+    assert not host.is_running() or host.status() == psutil.STATUS_ZOMBIE
 
 
 def test_secrets_stay_with_the_orchestrator() -> None:

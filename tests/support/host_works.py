@@ -1,4 +1,4 @@
-"""Sites and works for a real referee process: it imports this module by name."""
+"""Sites and works for a real GPU host process: it imports this module by name."""
 
 import asyncio
 import logging
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def emulated() -> "AsyncIterator[Site]":
-    """A real site; loading it takes as long as all the rest of a referee."""
+    """A real site; loading it takes as long as all the rest of a GPU host process."""
     from cuda_llm.hardware_profiles.lookup import find_hardware
     from cuda_llm.tools.emulated.device import EmulatedDevice
 
@@ -39,7 +39,7 @@ async def arrays() -> AsyncIterator[Any]:
 
 @asynccontextmanager
 async def nowhere(closed: Path | None = None) -> AsyncIterator[Any]:
-    """A site that costs nothing; says in `closed` that it ended in good order."""
+    """A site that costs nothing; writes to `closed` that it ended in good order."""
     yield None
     if closed is not None:
         closed.write_text("closed")
@@ -156,7 +156,7 @@ ERRORS = (
 
 
 async def nothing_there(_site: "Site") -> None:
-    """What a site says when a runner does not go."""
+    """Fail as a site does when a runner does not go."""
     raise DeviceLost("device", "killed, process 99 is still there")
 
 

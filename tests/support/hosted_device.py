@@ -1,10 +1,10 @@
-"""The emulated device behind a referee process, as a GPU is."""
+"""The emulated device behind a GPU host process, as a GPU is."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
-from refereed import PLAIN
+from host_works import PLAIN
 
 from cuda_llm.capabilities import Capabilities
 from cuda_llm.hardware_profiles.lookup import find_hardware
@@ -15,10 +15,10 @@ from cuda_llm.tools.cuda.messages import OpenSite
 from cuda_llm.tools.emulated.device import EmulatedDevice
 
 
-class RefereedDevice(EmulatedDevice):
+class HostedDevice(EmulatedDevice):
     """One work at a time, in a process of its own."""
 
-    referee: GpuHost
+    host: GpuHost
 
     @property
     def capabilities(self) -> Capabilities:
@@ -27,19 +27,19 @@ class RefereedDevice(EmulatedDevice):
     async def carry_out(
         self, work: Callable[..., Awaitable[Any]], /, *arguments: Any, **named: Any
     ) -> Any:
-        """Whatever process the site is in."""
-        return await self.referee.carry_out(work, *arguments, **named)
+        """See `Device.carry_out`."""
+        return await self.host.carry_out(work, *arguments, **named)
 
 
-def refereed(number: int, opening: OpenSite = PLAIN) -> RefereedDevice:
-    """Number `number` of this machine. Its cache must be the test's own."""
-    device = RefereedDevice(find_hardware("RTX 3090 Ti"))
+def hosted(number: int, opening: OpenSite = PLAIN) -> HostedDevice:
+    """Make device `number` of this machine. Its cache must be the test's own."""
+    device = HostedDevice(find_hardware("RTX 3090 Ti"))
     gpu, label = f"GPU-{number}", f"cuda:{number}"
-    referee = GpuHost(
+    host = GpuHost(
         gpu=gpu,
         label=label,
         client=HostClient(opening, HostTimeouts()),
         lease=Lease(gpu, label, print),
     )
-    object.__setattr__(device, "referee", referee)
+    object.__setattr__(device, "host", host)
     return device

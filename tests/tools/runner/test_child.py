@@ -1,15 +1,12 @@
-"""Whatever a process has started ends with it."""
+"""A process ends with everything that it has started."""
 
 import signal
 import subprocess
 import sys
 
 import psutil
-import pytest
 
-from cuda_llm.tools.cuda.host_process import end_tree
-
-pytestmark = pytest.mark.usefixtures("found_by_children")
+from cuda_llm.tools.runner.child import end_tree
 
 PARENT = """
 import subprocess, sys

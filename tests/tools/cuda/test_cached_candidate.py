@@ -1,4 +1,4 @@
-"""A candidate's runner between its validation and its timing; nothing else is timed beside it."""
+"""A candidate's session is cached from validation to timing, and ends before others are timed."""
 
 import asyncio
 import os
@@ -30,9 +30,7 @@ async def opened(room: Room, candidate: Compiled) -> GpuTimedSession:
         return session
 
 
-def test_who_opens_a_candidate_again_gets_the_same_session(
-    within: Use, candidate: Compiled
-) -> None:
+def test_a_candidate_opened_again_gets_the_same_session(within: Use, candidate: Compiled) -> None:
     async def run(room: Room) -> None:
         first = await opened(room, candidate)
         again = replace(candidate)
@@ -73,22 +71,22 @@ def test_what_was_timed_is_judged_once_more_in_a_fresh_runner(
     within(run)
 
 
-def test_nothing_rests_beside_what_another_is_timed_for(
+def test_a_cached_session_ends_before_another_is_timed(
     within: Use, candidate: Compiled, baseline: Compiled
 ) -> None:
     async def run(room: Room) -> None:
         await validate(room, candidate)
         assert room.ended.count(True) == 0
-        async with room.sessions.keep(baseline) as ground:
-            assert isinstance(ground, GpuTimedSession)
-            await batch(ground)
+        async with room.sessions.keep(baseline) as timed:
+            assert isinstance(timed, GpuTimedSession)
+            await batch(timed)
             assert room.ended[0]
             assert room.ended.count(True) == 1
 
     within(run)
 
 
-def test_while_it_is_used_others_have_runners_of_their_own(
+def test_while_it_is_in_use_others_have_runners_of_their_own(
     within: Use, candidate: Compiled
 ) -> None:
     async def run(room: Room) -> None:
@@ -108,7 +106,7 @@ def test_while_it_is_used_others_have_runners_of_their_own(
     within(run)
 
 
-def test_a_second_user_of_the_baseline_leaves_what_rests_alone(
+def test_a_second_user_of_the_baseline_leaves_the_cached_session_alone(
     within: Use, candidate: Compiled, baseline: Compiled
 ) -> None:
     async def run(room: Room) -> None:
@@ -120,8 +118,8 @@ def test_a_second_user_of_the_baseline_leaves_what_rests_alone(
     within(run)
 
 
-@pytest.mark.parametrize("fault", ["verdict", "exception", "death"])
-def test_nothing_rests_after_a_fault(within: Use, candidate: Compiled, fault: str) -> None:
+@pytest.mark.parametrize("fault", ["verdict", "exception", "killed"])
+def test_nothing_is_cached_after_a_fault(within: Use, candidate: Compiled, fault: str) -> None:
     async def run(room: Room) -> None:
         try:
             async with room.sessions.open(candidate) as session:
@@ -135,14 +133,14 @@ def test_nothing_rests_after_a_fault(within: Use, candidate: Compiled, fault: st
                     await asyncio.sleep(0.05)
         except KeyError:
             assert fault == "exception"
-        assert room.sessions._candidate.idle_bytes == 0
+        assert room.sessions.idle_bytes == 0
         assert await opened(room, candidate) is not session
         assert room.used == 2
 
     within(run)
 
 
-def test_what_was_killed_while_it_rested_is_replaced(within: Use, candidate: Compiled) -> None:
+def test_what_was_killed_while_it_was_cached_is_replaced(within: Use, candidate: Compiled) -> None:
     async def run(room: Room) -> None:
         first = await opened(room, candidate)
         os.kill(room.started[0].pid, signal.SIGKILL)
@@ -152,7 +150,7 @@ def test_what_was_killed_while_it_rested_is_replaced(within: Use, candidate: Com
     within(run)
 
 
-def test_nothing_is_left_of_a_resting_runner_that_was_killed(
+def test_nothing_is_left_of_a_cached_runner_that_was_killed(
     within: Use, candidate: Compiled
 ) -> None:
     async def run(room: Room) -> None:
@@ -165,17 +163,17 @@ def test_nothing_is_left_of_a_resting_runner_that_was_killed(
     within(run)
 
 
-def test_it_makes_room_for_whoever_needs_its_memory(
+def test_a_cached_session_ends_where_another_needs_its_memory(
     within: Use, candidate: Compiled, baseline: Compiled
 ) -> None:
     async def run(room: Room) -> None:
         await validate(room, candidate)
-        assert room.sessions._candidate.idle_bytes > 0
-        async with room.sessions.keep(baseline) as ground:
-            assert isinstance(ground, GpuTimedSession)
-            await ground.place_slots(buffers(), 2, scratch_bytes=2 * GIB)
+        assert room.sessions.idle_bytes > 0
+        async with room.sessions.keep(baseline) as timed:
+            assert isinstance(timed, GpuTimedSession)
+            await timed.place_slots(buffers(), 2, scratch_bytes=2 * GIB)
             assert not room.ended[0]
-            await ground.place_slots(buffers(), 2, scratch_bytes=3 * GIB)
+            await timed.place_slots(buffers(), 2, scratch_bytes=3 * GIB)
             assert room.ended[0]
             assert not any(room.ended[1:])
 

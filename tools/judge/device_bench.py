@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 from dataclasses import dataclass, field, replace
 
+from cuda_llm.log import Log
 from cuda_llm.outcomes import InfraFailed, Verdict
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.cuda.inspect import Inspection, InspectionOptions, inspect_there
@@ -15,11 +16,21 @@ from cuda_llm.tools.judge.duel import Duel, duel
 from cuda_llm.tools.judge.emulated_check import EmulatedCheck, check_on_emulated, inspect_beside
 from cuda_llm.tools.judge.judge import StepRetry, StepTry
 from cuda_llm.tools.judge.replay import REPLAY_LIMIT_S, replay_case
-from cuda_llm.tools.judge.steps import compile_source, passed, run_cases, run_sizes, time_baseline
+from cuda_llm.tools.judge.steps import (
+    assemble_passed,
+    compile_baseline,
+    compile_source,
+    time_baseline,
+    time_calls_there,
+    validate_there,
+)
 from cuda_llm.tools.measure.failures import FailedCase
+from cuda_llm.tools.measure.measure import measure_candidate
 from cuda_llm.tools.measure.options import MeasureOptions, Tier
-from cuda_llm.tools.measure.times import KernelTimes
+from cuda_llm.tools.measure.times import KernelTimes, find_impossible
 from cuda_llm.tools.validator.validate import Validated
+
+_log = Log(__name__)
 
 INCUMBENT_INSPECTION = InspectionOptions(counters=False)
 """Sanitizers, and the machine code beside them; counters are for people, who ask for them."""
@@ -102,7 +113,7 @@ class DeviceBench:
 
         async def step(_trial: StepTry) -> Validated | Verdict | FailedCase:
             async with self.slots.devices:
-                return await run_cases(self.task, self.device, compiled, nonce=nonce)
+                return await validate_compiled(self.task, self.device, compiled, nonce=nonce)
 
         outcome = await self.retry.settle("referee", step)
         return await self._place(compiled, outcome) if isinstance(outcome, FailedCase) else outcome
@@ -115,7 +126,7 @@ class DeviceBench:
 
         async def step(trial: StepTry) -> KernelTimes | Verdict | FailedCase:
             async with self.slots.devices:
-                return await run_sizes(
+                return await time_compiled(
                     self.task,
                     self.device,
                     compiled,
@@ -129,7 +140,7 @@ class DeviceBench:
             return await self._place(compiled, timing)
         if not isinstance(timing, KernelTimes):
             return timing
-        return passed(self.task, self.device, compiled, validated, timing, baseline)
+        return assemble_passed(self.task, self.device, compiled, validated, timing, baseline)
 
     async def duel(self, contender: Compiled, incumbent: Compiled) -> Duel | InfraFailed:
         """See `Arena.duel`; the time is that of the retry policy, all tries together."""
@@ -191,6 +202,46 @@ class DeviceBench:
             return None
         parts = f"{self.seed}/{self.task.name}/{about}".encode(errors="surrogatepass")
         return hashlib.blake2b(parts, digest_size=16).digest()
+
+
+async def validate_compiled(
+    task: Task, device: Device, compiled: Compiled, *, nonce: bytes | None = None
+) -> Validated | Verdict | FailedCase:
+    """Compare every element of every case with the reference, once and without another try.
+
+    The inputs follow from `nonce`, fresh ones from none. A FailedCase where a GPU says no more than
+    an error code. Raises TaskError where the task's reference is broken.
+    """
+    baseline = await compile_baseline(task, device.target)
+    with _log.timed("validated", file=compiled.name):
+        return await device.carry_out(validate_there, task, compiled, baseline, nonce)
+
+
+async def time_compiled(
+    task: Task,
+    device: Device,
+    compiled: Compiled,
+    *,
+    nonce: bytes | None = None,
+    options: MeasureOptions | None = None,
+    fresh: bool = False,
+) -> KernelTimes | Verdict | FailedCase:
+    """Time every size, outputs verified, and find what limits the kernel; once, as above.
+
+    Where kernels duel, the inputs are new whatever the nonce, and the task's baseline is timed
+    beside the kernel as `options` say: with `fresh`, in a new process too.
+    """
+    baseline = await compile_baseline(task, device.target)
+    with _log.timed("profiled", file=compiled.name):
+        if device.capabilities.duels:
+            measured = options or MeasureOptions()
+            return await device.carry_out(
+                measure_candidate, task, compiled, baseline, measured, fresh=fresh
+            )
+        timing = await device.carry_out(time_calls_there, task, compiled, baseline, nonce)
+    if not isinstance(timing, KernelTimes):
+        return timing
+    return find_impossible(task, device.hardware, timing.times) or timing
 
 
 def with_confirm_tier(options: MeasureOptions) -> MeasureOptions:

@@ -8,7 +8,6 @@ carried out where the device is: for a GPU in the process that holds it.
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from cuda_llm.log import Log
 from cuda_llm.outcomes import Passed, Verdict
 from cuda_llm.profile import Profile
 from cuda_llm.tasks.task import Task
@@ -17,18 +16,17 @@ from cuda_llm.tools.device import Device, Session, Site
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.measure.baseline_time import read_times, times_file, write_times
 from cuda_llm.tools.measure.failures import FailedCase, baseline_refused, find_failed_case
-from cuda_llm.tools.measure.measure import measure_baseline, measure_candidate
+from cuda_llm.tools.measure.measure import measure_baseline
 from cuda_llm.tools.measure.measurement import open_oracle
 from cuda_llm.tools.measure.options import MeasureOptions
 from cuda_llm.tools.measure.times import (
-    Dims,
     KernelTimes,
     compare_with_baseline,
-    find_impossible,
     mean_speedup,
     time_sizes,
     weights_of,
 )
+from cuda_llm.tools.validator.buffers import Dims
 from cuda_llm.tools.validator.cases import Case, case_generator, fresh_nonce
 from cuda_llm.tools.validator.oracle import Oracle
 from cuda_llm.tools.validator.validate import Validated, validate
@@ -56,30 +54,10 @@ async def validate_there(
     return find_failed_case(site, task, outcome, case, rng)
 
 
-async def time_there(
-    site: Site,
-    task: Task,
-    compiled: Compiled,
-    baseline: Compiled,
-    nonce: bytes | None,
-    options: MeasureOptions | None = None,
-    fresh: bool = False,
-) -> KernelTimes | Verdict | FailedCase:
-    """Time every size, outputs verified, and find what limits the kernel.
-
-    A site that duels draws fresh inputs whatever the nonce: what is timed must be new. `fresh`:
-    so is the baseline's runner.
-    """
-    if site.capabilities.duels:
-        options = options or MeasureOptions()
-        return await measure_candidate(site, task, compiled, baseline, options, fresh=fresh)
-    return await time_calls_there(site, task, compiled, baseline, nonce)
-
-
 async def time_calls_there(
     site: Site, task: Task, compiled: Compiled, baseline: Compiled, nonce: bytes | None
 ) -> KernelTimes | Verdict:
-    """The same, as the report of each call has its time."""
+    """Time every size as the report of each call tells it, outputs verified."""
     async with open_candidate(site, task, compiled, baseline) as (session, oracle):
         if not isinstance(session, Session):
             return session
@@ -149,9 +127,6 @@ def baseline_cache_parts(task: Task, device: Device, compiled: Compiled) -> tupl
     return BASELINE_FORMAT, compiled.key, device.name, device.version, repr(asked)
 
 
-_log = Log(__name__)
-
-
 async def compile_source(task: Task, device: Device, source: str, name: str) -> Compiled | Verdict:
     """nvcc and the audit. `name` is the file as spots and diagnostics call it.
 
@@ -160,64 +135,7 @@ async def compile_source(task: Task, device: Device, source: str, name: str) -> 
     return await compile_candidate(compile_request(task, device.target, source, name))
 
 
-async def validate_compiled(
-    task: Task, device: Device, compiled: Compiled, *, nonce: bytes | None = None
-) -> Validated | Verdict:
-    """Every element of every case against the reference.
-
-    The inputs follow from `nonce`, fresh ones from none. Raises TaskError where the task's
-    reference is broken.
-    """
-    outcome = await run_cases(task, device, compiled, nonce=nonce)
-    return outcome.verdict if isinstance(outcome, FailedCase) else outcome
-
-
-async def run_cases(
-    task: Task, device: Device, compiled: Compiled, *, nonce: bytes | None = None
-) -> Validated | Verdict | FailedCase:
-    """The same; with the case, where a GPU says no more of it than an error code."""
-    baseline = await compile_baseline(task, device.target)
-    with _log.timed("validated", file=compiled.name):
-        return await device.carry_out(validate_there, task, compiled, baseline, nonce)
-
-
-async def time_compiled(
-    task: Task,
-    device: Device,
-    compiled: Compiled,
-    *,
-    nonce: bytes | None = None,
-    options: MeasureOptions | None = None,
-    fresh: bool = False,
-) -> KernelTimes | Verdict:
-    """Time every size, outputs verified, and find what limits the kernel.
-
-    Inputs as above where times are modelled; fresh ones where they are measured, as `options` say.
-    `fresh`: the baseline beside it runs in a new process, too.
-    """
-    outcome = await run_sizes(task, device, compiled, nonce=nonce, options=options, fresh=fresh)
-    return outcome.verdict if isinstance(outcome, FailedCase) else outcome
-
-
-async def run_sizes(
-    task: Task,
-    device: Device,
-    compiled: Compiled,
-    *,
-    nonce: bytes | None = None,
-    options: MeasureOptions | None = None,
-    fresh: bool = False,
-) -> KernelTimes | Verdict | FailedCase:
-    """The same; with the case, where a GPU says no more of it than an error code."""
-    baseline = await compile_baseline(task, device.target)
-    with _log.timed("profiled", file=compiled.name):
-        timing = await device.carry_out(time_there, task, compiled, baseline, nonce, options, fresh)
-    if not isinstance(timing, KernelTimes) or device.capabilities.duels:
-        return timing
-    return find_impossible(task, device.hardware, timing.times) or timing
-
-
-def passed(
+def assemble_passed(
     task: Task,
     device: Device,
     compiled: Compiled,

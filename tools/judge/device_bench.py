@@ -1,4 +1,6 @@
-"""The bench that ships: the judge's steps on one device, each within its own slots."""
+"""The bench that ships: the steps of the judge on one device, each in a slot and with its
+retries.
+"""
 
 import asyncio
 import hashlib
@@ -13,9 +15,14 @@ from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.emulated.device import EmulatedDevice
 from cuda_llm.tools.judge.bench import Inspected
 from cuda_llm.tools.judge.duel import Duel, duel
-from cuda_llm.tools.judge.emulated_check import EmulatedCheck, check_on_emulated, inspect_beside
+from cuda_llm.tools.judge.emulated_check import (
+    REPLAY_LIMIT_S,
+    EmulatedCheck,
+    check_on_emulated,
+    join_inspections,
+    replay_case,
+)
 from cuda_llm.tools.judge.judge import StepRetry, StepTry
-from cuda_llm.tools.judge.replay import REPLAY_LIMIT_S, replay_case
 from cuda_llm.tools.judge.steps import (
     assemble_passed,
     compile_baseline,
@@ -38,14 +45,16 @@ INCUMBENT_INSPECTION = InspectionOptions(counters=False)
 
 @dataclass(frozen=True, kw_only=True)
 class BenchSlots:
-    """How many of a kind may work at once. Belongs to one event loop."""
+    """How many compilers and candidates may work at once. Belongs to one event loop."""
 
     compilers: asyncio.Semaphore
     devices: asyncio.Semaphore
 
 
 def open_slots(device: Device) -> BenchSlots:
-    """A compiler a core; as many candidates on the device as it takes at once."""
+    """Return one slot a core for compilers, and as many for candidates as the device takes at
+    once.
+    """
     import os
 
     from cuda_llm.settings import settings
@@ -60,7 +69,7 @@ def open_slots(device: Device) -> BenchSlots:
 def open_bench(
     task: Task, device: Device, *, seed: int | None = None, options: MeasureOptions | None = None
 ) -> "DeviceBench":
-    """The bench that ships, with slots of its own: for one event loop."""
+    """Return a bench with slots of its own, for one event loop."""
     return DeviceBench(
         task=task,
         device=device,
@@ -75,7 +84,7 @@ class DeviceBench:
     """Compiles, validates and profiles candidates of one task on one device.
 
     With a seed, the inputs of a candidate follow from it and from its source: the same run again
-    draws the same. Without one they are new each time. No candidate sees the seed.
+    draws the same inputs. Without one they are new each time. No candidate sees the seed.
     """
 
     task: Task
@@ -83,11 +92,11 @@ class DeviceBench:
     slots: BenchSlots
     seed: int | None = None
     options: MeasureOptions = field(default_factory=MeasureOptions)
-    """How a round's candidates are measured, where times are."""
+    """How the candidates of a round are measured on a device that measures."""
     retry: StepRetry = field(default_factory=StepRetry)
-    """The only one there is: nothing that a step calls repeats work."""
+    """The only retry policy: nothing that a step calls repeats work."""
     replay_limit_s: float = REPLAY_LIMIT_S
-    """For the emulated device to find the place of what a GPU gave an error code for."""
+    """For the emulated device to find the place of a fault that a GPU gave an error code for."""
 
     async def time_baseline(self) -> KernelTimes:
         """See `Bench.time_baseline`."""
@@ -109,20 +118,24 @@ class DeviceBench:
 
     async def validate(self, compiled: Compiled) -> Validated | Verdict:
         """See `Bench.validate`."""
-        nonce = self._nonce(compiled.source)
+        nonce = self.nonce_for(compiled.source)
 
         async def step(_trial: StepTry) -> Validated | Verdict | FailedCase:
             async with self.slots.devices:
                 return await validate_compiled(self.task, self.device, compiled, nonce=nonce)
 
         outcome = await self.retry.settle("referee", step)
-        return await self._place(compiled, outcome) if isinstance(outcome, FailedCase) else outcome
+        return (
+            await self._locate_fault(compiled, outcome)
+            if isinstance(outcome, FailedCase)
+            else outcome
+        )
 
     async def profile(
         self, compiled: Compiled, validated: Validated, baseline: KernelTimes
     ) -> Verdict:
         """See `Bench.profile`."""
-        nonce, options = self._nonce(""), self.options
+        nonce, options = self.nonce_for(""), self.options
 
         async def step(trial: StepTry) -> KernelTimes | Verdict | FailedCase:
             async with self.slots.devices:
@@ -137,15 +150,15 @@ class DeviceBench:
 
         timing = await self.retry.settle("profiler", step)
         if isinstance(timing, FailedCase):
-            return await self._place(compiled, timing)
+            return await self._locate_fault(compiled, timing)
         if not isinstance(timing, KernelTimes):
             return timing
         return assemble_passed(self.task, self.device, compiled, validated, timing, baseline)
 
     async def duel(self, contender: Compiled, incumbent: Compiled) -> Duel | InfraFailed:
-        """See `Arena.duel`; the time is that of the retry policy, all tries together."""
+        """See `DuelBench.duel`; all tries together take as long as the retry policy allows."""
         device, options = self.device.pinned(), with_confirm_tier(self.options)
-        nonce = self._nonce("")
+        nonce = self.nonce_for("")
 
         async def step(trial: StepTry) -> Duel | InfraFailed:
             async with self.slots.devices:
@@ -163,41 +176,51 @@ class DeviceBench:
         return await self.retry.settle("duel", step)
 
     async def inspect(self, compiled: Compiled) -> Inspected:
-        """See `Arena.inspect`: sanitizers on the GPU, the emulated device beside them."""
+        """See `DuelBench.inspect`: sanitizers on the GPU and, at the same time, the emulated
+        device.
+        """
 
         async def step(_trial: StepTry) -> Inspection:
-            return await inspect_beside(self._sanitize(compiled), self._look_again(compiled))
+            return await join_inspections(
+                self._run_sanitizers(compiled), self._check_on_emulated(compiled)
+            )
 
         found = await self.retry.settle("inspection", step)
         if isinstance(found, InfraFailed):
             return Inspected(notes=(f"not inspected: {found.detail}",))
         return Inspected(fault=found.fault, notes=found.notes, artefacts=found.artefacts)
 
-    async def _sanitize(self, compiled: Compiled) -> Inspection:
+    async def _run_sanitizers(self, compiled: Compiled) -> Inspection:
         device, smallest = self.device.pinned(), self.task.sizes.edge[0]
         async with self.slots.devices:
             return await device.carry_out(
                 inspect_there, self.task, compiled, smallest, INCUMBENT_INSPECTION
             )
 
-    async def _look_again(self, compiled: Compiled) -> EmulatedCheck:
-        """It takes a core, not the GPU."""
-        nonce = self._nonce(compiled.source)
+    async def _check_on_emulated(self, compiled: Compiled) -> EmulatedCheck:
+        """Check on the emulated device in a compiler's slot, for it takes a core and not the
+        GPU.
+        """
+        nonce = self.nonce_for(compiled.source)
         async with self.slots.compilers:
             return await check_on_emulated(self.task, self.device, compiled, nonce=nonce)
 
-    async def _place(self, compiled: Compiled, failed: FailedCase) -> Verdict:
-        """The verdict with the place that only the emulated device can tell; it takes a core."""
+    async def _locate_fault(self, compiled: Compiled, failed: FailedCase) -> Verdict:
+        """Return the verdict with the place that only the emulated device can find; this takes a
+        core.
+        """
         emulated = EmulatedDevice(self.device.hardware)
         async with self.slots.compilers:
             return await replay_case(self.task, emulated, compiled, failed, self.replay_limit_s)
 
-    def afresh(self) -> "DeviceBench":
-        """See `Bench.afresh`; what is measured again is measured until it is sure."""
+    def with_fresh_inputs(self) -> "DeviceBench":
+        """See `Bench.with_fresh_inputs`; measures at the confirming tier."""
         return replace(self, seed=None, options=with_confirm_tier(self.options))
 
-    def _nonce(self, about: str) -> bytes | None:
-        """Candidates are timed on the same inputs, and checked on inputs of their own."""
+    def nonce_for(self, about: str) -> bytes | None:
+        """Return the nonce of inputs: empty `about` for those of all candidates, else for one
+        source.
+        """
         if self.seed is None:
             return None
         parts = f"{self.seed}/{self.task.name}/{about}".encode(errors="surrogatepass")
@@ -245,7 +268,7 @@ async def time_compiled(
 
 
 def with_confirm_tier(options: MeasureOptions) -> MeasureOptions:
-    """The same, but sure instead of quick."""
+    """Return the options at the confirming tier: sure instead of quick."""
     return replace(options, tier=Tier.CONFIRM)
 
 

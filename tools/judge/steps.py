@@ -1,8 +1,8 @@
-"""The three steps between a source file and its verdict, and the baseline's. Each may end it early.
+"""The steps between a source file and its verdict, and those of the task's baseline.
 
-Each opens a fresh runner of its own: nothing a candidate leaves behind in one step reaches the
-next, and a step can be repeated, or made days later, without the others. What ends in `_there` is
-carried out where the device is: for a GPU in the process that holds it.
+Each opens a fresh runner of its own: nothing that a candidate leaves behind in one step reaches the
+next, and a step can be repeated, or made days later, without the others. Functions that end in
+`_there` run where the device is: for a GPU in the process that holds it.
 """
 
 from collections.abc import AsyncIterator
@@ -35,7 +35,10 @@ from cuda_llm.tools.validator.validate import Validated, validate
 async def validate_there(
     site: Site, task: Task, compiled: Compiled, baseline: Compiled, nonce: bytes | None
 ) -> Validated | Verdict | FailedCase:
-    """Every element of every case against the reference. Raises TaskError where that is broken."""
+    """Compare every element of every case with the reference.
+
+    Raises TaskError where the reference is broken.
+    """
     secret, begun = fresh_nonce() if nonce is None else nonce, []
 
     def note(case: Case, number: int, _total: int) -> None:
@@ -70,7 +73,7 @@ async def time_calls_there(
 async def open_candidate(
     site: Site, task: Task, compiled: Compiled, baseline: Compiled
 ) -> AsyncIterator[tuple[Session | Verdict, Oracle]]:
-    """The candidate in a fresh runner, and the oracle to compare it with."""
+    """Open the candidate in a fresh runner, and the oracle to compare it with."""
     async with open_oracle(task, site, baseline) as oracle, site.open(compiled) as session:
         yield session, oracle
 
@@ -78,11 +81,11 @@ async def open_candidate(
 BASELINE_FORMAT = 2
 BASELINE_NONCE = b"baseline"
 """Nonce of the timed inputs: always the same, because where a kernel's time depends on them, every
-speed-up would depend on when its baseline was timed. The baseline has nobody to deceive."""
+speed-up would depend on when its baseline was timed. Secret inputs are for candidates alone."""
 
 
 async def compile_baseline(task: Task, target: str) -> Compiled:
-    """The task's baseline, built for `target`. Raises TaskError where it is refused."""
+    """Compile the task's baseline for `target`. Raises TaskError where it is refused."""
     compiled = await compile_candidate(baseline_request(task, target))
     if not isinstance(compiled, Compiled):
         raise baseline_refused(task, compiled)
@@ -94,41 +97,41 @@ async def time_baseline(
 ) -> KernelTimes:
     """Time the task's baseline, once for each content, device and model.
 
-    Where kernels duel, its own times are kept where the device is; speed-ups come from the
-    baseline that runs beside each candidate. Raises TaskError when the baseline itself is refused:
-    then no kernel of the task can be judged.
+    Where kernels duel, its times are cached where the device is; speed-ups come from the baseline
+    that is timed beside each candidate. Raises TaskError where the baseline is refused: then no
+    kernel of the task can be judged.
     """
     compiled = await compile_baseline(task, device.target)
     if device.capabilities.duels:
         options = options or MeasureOptions()
         return await device.carry_out(measure_baseline, task, compiled, options)
-    kept = times_file(*baseline_cache_parts(task, device, compiled))
-    # What was measured on another day, beside other work, is no denominator.
+    cache_file = times_file(*baseline_cache_parts(task, device, compiled))
+    # A time measured on another day, beside other work, is no denominator.
     modelled = not device.capabilities.measures_time
-    times_us = read_times(kept, len(task.sizes.emulated)) if modelled else None
+    times_us = read_times(cache_file, len(task.sizes.emulated)) if modelled else None
     if times_us is not None:
         return without_profile(tuple(zip(task.sizes.emulated, times_us, strict=True)))
     timing = await device.carry_out(time_calls_there, task, compiled, compiled, BASELINE_NONCE)
     if not isinstance(timing, KernelTimes):
         raise baseline_refused(task, timing)
     if modelled:
-        write_times(kept, [time_us for _, time_us in timing.times])
+        write_times(cache_file, [time_us for _, time_us in timing.times])
     return without_profile(timing.times)
 
 
 def without_profile(times: tuple[tuple[Dims, float], ...]) -> KernelTimes:
-    """Times alone: nobody asks what limits a baseline."""
+    """Return the times alone: what limits a baseline is not asked."""
     return KernelTimes(times=times, launches=(), bottlenecks=())
 
 
 def baseline_cache_parts(task: Task, device: Device, compiled: Compiled) -> tuple[object, ...]:
-    """Everything a baseline's time depends on."""
-    asked = (task.sizes, task.arguments, task.capabilities)
-    return BASELINE_FORMAT, compiled.key, device.name, device.version, repr(asked)
+    """Return everything that a baseline's modelled time depends on."""
+    task_parts = (task.sizes, task.arguments, task.capabilities)
+    return BASELINE_FORMAT, compiled.key, device.name, device.version, repr(task_parts)
 
 
 async def compile_source(task: Task, device: Device, source: str, name: str) -> Compiled | Verdict:
-    """nvcc and the audit. `name` is the file as spots and diagnostics call it.
+    """Compile with nvcc and audit. `name` is the file in spots and diagnostics.
 
     Raises MissingError without nvcc, g++ or a writable cache.
     """
@@ -143,7 +146,7 @@ def assemble_passed(
     timing: KernelTimes,
     baseline: KernelTimes,
 ) -> Passed:
-    """Put what was checked and what was timed into one verdict."""
+    """Assemble the verdict of what was checked and what was timed."""
     sizes = compare_with_baseline(timing, baseline, device.capabilities.time_source)
     profile = Profile(
         device=timing.device or device.name,

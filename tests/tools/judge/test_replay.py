@@ -24,7 +24,7 @@ from cuda_llm.tools.device import CallOptions, Level
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.emulated.device import EmulatedDevice
 from cuda_llm.tools.judge.device_bench import DeviceBench, open_bench
-from cuda_llm.tools.judge.replay import conclude_replay, replay_case
+from cuda_llm.tools.judge.emulated_check import conclude_replay, replay_case
 from cuda_llm.tools.measure.failures import FailedCase
 from cuda_llm.tools.measure.measure import measure_candidate
 from cuda_llm.tools.measure.options import MeasureOptions

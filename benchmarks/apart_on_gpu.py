@@ -22,8 +22,10 @@ from throughput_on_gpu import HONEST, quick_sizes
 
 from cuda_llm.tools.device import Device
 from cuda_llm.tools.device.candidate import Compiled
-from cuda_llm.tools.judge.steps import compile_source, time_compiled
+from cuda_llm.tools.judge.device_bench import time_compiled
+from cuda_llm.tools.judge.steps import compile_source
 from cuda_llm.tools.measure.excess import ALLOWED_CALL_SHARE, ALLOWED_CALL_US
+from cuda_llm.tools.measure.failures import without_case
 from cuda_llm.tools.measure.options import MeasureOptions, Tier
 from cuda_llm.tools.measure.times import KernelTimes
 from cuda_llm.tools.open_device import open_device
@@ -37,7 +39,7 @@ async def confirm(device: Device, file: Path) -> list[dict[str, Any]]:
         return [{"code": compiled.code}]
     begun = time.monotonic()
     options = MeasureOptions(tier=Tier.CONFIRM)
-    timing = await time_compiled(task, device, compiled, options=options)
+    timing = without_case(await time_compiled(task, device, compiled, options=options))
     if not isinstance(timing, KernelTimes):
         return [{"code": timing.code}]
     return [

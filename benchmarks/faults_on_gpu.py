@@ -19,7 +19,7 @@ import random
 import statistics
 import tempfile
 import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from multiprocessing import resource_tracker
 from pathlib import Path
@@ -34,7 +34,9 @@ from cuda_llm.failures import TimedOut
 from cuda_llm.outcomes import Verdict
 from cuda_llm.tools.device import Device
 from cuda_llm.tools.device.candidate import Compiled
-from cuda_llm.tools.judge.steps import compile_source, validate_compiled
+from cuda_llm.tools.judge.device_bench import validate_compiled
+from cuda_llm.tools.judge.steps import compile_source
+from cuda_llm.tools.measure.failures import without_case
 from cuda_llm.tools.native import cache_folder
 from cuda_llm.tools.open_device import open_device
 from cuda_llm.tools.validator.validate import Validated
@@ -275,10 +277,9 @@ async def compile_all(device: Device, kernels: Sequence[Known]) -> list[Ready]:
 async def seconds_of(device: Device, ready: Ready) -> tuple[float, Validated | Verdict]:
     """Wall time of one validation, and what became of it."""
     task = ready.known.load_task(small=True)
-    step: Awaitable[Validated | Verdict] = validate_compiled(task, device, ready.compiled)
     started = time.monotonic()
-    verdict = await step
-    return time.monotonic() - started, verdict
+    outcome = await validate_compiled(task, device, ready.compiled)
+    return time.monotonic() - started, without_case(outcome)
 
 
 def close(device: Device) -> None:

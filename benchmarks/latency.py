@@ -208,7 +208,7 @@ class AtOnce:
             )
         )
 
-    def afresh(self) -> Bench:
+    def with_fresh_inputs(self) -> Bench:
         return self
 
 

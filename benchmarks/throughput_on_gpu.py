@@ -27,15 +27,15 @@ from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import Device
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.device.group import DeviceGroup
+from cuda_llm.tools.judge.device_bench import time_compiled, validate_compiled
 from cuda_llm.tools.judge.steps import (
     compile_baseline,
     compile_source,
     time_baseline,
-    time_compiled,
-    time_there,
-    validate_compiled,
     validate_there,
 )
+from cuda_llm.tools.measure.failures import without_case
+from cuda_llm.tools.measure.measure import measure_candidate
 from cuda_llm.tools.measure.options import MeasureOptions
 from cuda_llm.tools.measure.times import KernelTimes
 from cuda_llm.tools.open_device import open_device
@@ -86,11 +86,11 @@ async def candidates(device: Device, names: Sequence[str]) -> list[Candidate]:
 async def judge(device: Device, candidate: Candidate) -> dict[str, Any]:
     """Validate and screen one candidate; what it took, waiting for a GPU included."""
     begun = time.monotonic()
-    validated = await validate_compiled(candidate.task, device, candidate.compiled)
+    validated = without_case(await validate_compiled(candidate.task, device, candidate.compiled))
     between = time.monotonic()
     if not isinstance(validated, Validated):
         return {"name": candidate.name, "code": validated.code, "validate_s": between - begun}
-    timing = await time_compiled(candidate.task, device, candidate.compiled)
+    timing = without_case(await time_compiled(candidate.task, device, candidate.compiled))
     ended = time.monotonic()
     return {
         "name": candidate.name,
@@ -111,7 +111,7 @@ async def spent(device: Device, candidate: Candidate) -> dict[str, dict[str, flo
     )
     options = MeasureOptions()
     _, timing = await device.carry_out(
-        profiled_there, time_there, task, compiled, baseline, None, options
+        profiled_there, measure_candidate, task, compiled, baseline, options
     )
     return {"validate": validating, "time": timing}
 

@@ -132,9 +132,9 @@ class KeptBench:
             lambda: self.context.bench.profile(compiled, validated, baseline),
         )
 
-    def afresh(self) -> Bench:
+    def with_fresh_inputs(self) -> Bench:
         """The run's own: nothing of what was done before counts there."""
-        return self.context.bench.afresh()
+        return self.context.bench.with_fresh_inputs()
 
 
 def keep_validated(path: Path, outcome: Validated) -> None:

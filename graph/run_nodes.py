@@ -122,7 +122,7 @@ async def confirm_winner(
 async def judge_again(context: RunContext, attempt: Attempt, baseline: KernelTimes) -> Verdict:
     """Its verdict this time. Raises UsageError where the folder lost its source."""
     bench, source = (
-        context.bench.afresh(),
+        context.bench.with_fresh_inputs(),
         context.folder.same_source(attempt.id, attempt.source_sha),
     )
     return (await judge(bench, source, baseline=baseline)).verdict

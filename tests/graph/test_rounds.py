@@ -156,7 +156,7 @@ def test_what_the_user_said_is_a_hint_from_the_start(tmp_path: Path) -> None:
 class Suspicious(TableBench):
     """Judged afresh, what claims less than 75 us is found to be wrong."""
 
-    def afresh(self) -> Bench:
+    def with_fresh_inputs(self) -> Bench:
         return Strict()
 
 

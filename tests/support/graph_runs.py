@@ -89,7 +89,7 @@ class TableBench:
         time_us = float(compiled.source.split("ok_")[1].split("_")[0])
         return in_time(time_us, baseline)
 
-    def afresh(self) -> Bench:
+    def with_fresh_inputs(self) -> Bench:
         return self
 
     async def take(self, stage: str, source: str) -> None:

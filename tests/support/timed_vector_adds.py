@@ -12,8 +12,8 @@ from cuda_llm.outcomes import LaunchFailed, Verdict
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.judge.judge import StepRetry, StepTry
-from cuda_llm.tools.judge.steps import time_there
-from cuda_llm.tools.measure.failures import FailedCase
+from cuda_llm.tools.measure.failures import without_case
+from cuda_llm.tools.measure.measure import measure_candidate
 from cuda_llm.tools.measure.options import MeasureOptions
 from cuda_llm.tools.measure.times import KernelTimes
 
@@ -290,8 +290,11 @@ def timed_by_the_bench(
     names = named("candidate"), named("baseline")
 
     async def step(trial: StepTry) -> KernelTimes | Verdict:
-        outcome = await time_there(site, task, *names, None, options, fresh=trial.fresh)
-        return outcome.verdict if isinstance(outcome, FailedCase) else outcome
+        return without_case(
+            await measure_candidate(
+                site, task, *names, options or MeasureOptions(), fresh=trial.fresh
+            )
+        )
 
     return asyncio.run(StepRetry(first_wait_s=0.0).settle("profiler", step))
 
@@ -302,5 +305,6 @@ def timed(
     """Time the candidate of the site."""
     task = task or small_bench(96)
     names = named("candidate"), named("baseline")
-    outcome = asyncio.run(time_there(site, task, *names, None, options))
-    return outcome.verdict if isinstance(outcome, FailedCase) else outcome
+    return without_case(
+        asyncio.run(measure_candidate(site, task, *names, options or MeasureOptions()))
+    )

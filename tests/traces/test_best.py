@@ -34,7 +34,7 @@ class TwoFaced(TableBench):
             return WRONG
         return await super().validate(compiled)
 
-    def afresh(self) -> "TwoFaced":
+    def with_fresh_inputs(self) -> "TwoFaced":
         return replace(self, fresh=True)
 
 

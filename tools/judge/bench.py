@@ -1,4 +1,6 @@
-"""What judges the candidates of a task: the paper's three feature functions, and the baseline."""
+"""What a bench is: the paper's three feature functions for the candidates of a task, and its
+baseline.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,41 +14,41 @@ from cuda_llm.tools.measure.times import KernelTimes
 from cuda_llm.tools.validator.validate import Validated
 
 SOURCE_NAME = "source.cu"
-"""A candidate's file, in its folder and in what the compiler says of it."""
+"""Name of a candidate's file, in its folder and in the compiler's diagnostics."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Inspected:
-    """What tools beyond the referee found in a kernel that passed."""
+    """What sanitizers and the emulated device found in a kernel that passed."""
 
     fault: Verdict | None = None
     """None where nothing was found."""
     notes: tuple[str, ...] = ()
     """What was watched, and what could not be."""
     artefacts: Mapping[str, Path] = field(default_factory=dict)
-    """Files that the tools made, by name: `kernel.sass`."""
+    """Files that the tools wrote, by name: `kernel.sass`."""
 
 
 @runtime_checkable
 class DuelBench(Protocol):
-    """A bench that measures can do more for a kernel that is about to be crowned."""
+    """What a bench that measures can do besides for a kernel about to become the incumbent."""
 
     async def duel(self, contender: Compiled, incumbent: Compiled) -> Duel | InfraFailed:
         """Time both in turn on one GPU, within a stated time."""
         ...
 
     async def inspect(self, compiled: Compiled) -> Inspected:
-        """Watch its memory accesses and its barriers at small sizes."""
+        """Check the memory accesses and barriers of a kernel at small sizes."""
         ...
 
 
 class Bench(Protocol):
-    """Judges one candidate of one task on one device, a step at a time. Each may be replaced.
+    """Judges candidates of one task on one device, a step at a time.
 
-    A bad kernel is a verdict. Machinery that breaks is tried again where that may help, here and
-    nowhere else; what stays broken is an InfraFailed. Raises what no other candidate could escape
-    either: MissingError, TaskError, DeviceLost, and bugs. Each step holds its own slot (cores for
-    compilers, devices for the rest) and no longer than it needs.
+    A bad kernel is a verdict. Only a bench repeats a step, where machinery broke and another try
+    may help; what stays broken is an InfraFailed. Raises what would end every other candidate too:
+    MissingError, TaskError, DeviceLost, and bugs. Each step holds a slot of its own (a core for a
+    compiler, a device for the rest) while it works.
     """
 
     async def time_baseline(self) -> KernelTimes:
@@ -57,21 +59,25 @@ class Bench(Protocol):
         ...
 
     async def compile(self, source: str, name: str) -> Compiled | Verdict:
-        """nvcc and the audit (Compilation Verifier). The same source again comes from the cache."""
+        """Compile with nvcc and audit (Compilation Verifier); a source seen before is in the
+        cache.
+        """
         ...
 
     async def validate(self, compiled: Compiled) -> Validated | Verdict:
-        """Every element of every case against the reference (Function Validator)."""
+        """Compare every element of every case with the reference (Function Validator)."""
         ...
 
     async def profile(
         self, compiled: Compiled, validated: Validated, baseline: KernelTimes
     ) -> Verdict:
-        """Times and bottlenecks (Performance Profiler): a Passed, unless timing finds a fault."""
+        """Find times and bottlenecks (Performance Profiler): a Passed, unless timing finds a
+        fault.
+        """
         ...
 
-    def afresh(self) -> "Bench":
-        """The same bench with inputs that no candidate was judged on before."""
+    def with_fresh_inputs(self) -> "Bench":
+        """Return the same bench with inputs that no candidate was judged on before."""
         ...
 
 

@@ -1,9 +1,12 @@
-"""The bench that ships: the judge's steps on one device, each within its own slots."""
+"""The bench that ships: the steps of the judge on one device, each in a slot and with its
+retries.
+"""
 
 import asyncio
 import hashlib
 from dataclasses import dataclass, field, replace
 
+from cuda_llm.log import Log
 from cuda_llm.outcomes import InfraFailed, Verdict
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.cuda.inspect import Inspection, InspectionOptions, inspect_there
@@ -12,14 +15,29 @@ from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.emulated.device import EmulatedDevice
 from cuda_llm.tools.judge.bench import Inspected
 from cuda_llm.tools.judge.duel import Duel, duel
-from cuda_llm.tools.judge.emulated_check import EmulatedCheck, check_on_emulated, inspect_beside
+from cuda_llm.tools.judge.emulated_check import (
+    REPLAY_LIMIT_S,
+    EmulatedCheck,
+    check_on_emulated,
+    join_inspections,
+    replay_case,
+)
 from cuda_llm.tools.judge.judge import StepRetry, StepTry
-from cuda_llm.tools.judge.replay import REPLAY_LIMIT_S, replay_case
-from cuda_llm.tools.judge.steps import compile_source, passed, run_cases, run_sizes, time_baseline
+from cuda_llm.tools.judge.steps import (
+    assemble_passed,
+    compile_baseline,
+    compile_source,
+    time_baseline,
+    time_calls_there,
+    validate_there,
+)
 from cuda_llm.tools.measure.failures import FailedCase
+from cuda_llm.tools.measure.measure import measure_candidate
 from cuda_llm.tools.measure.options import MeasureOptions, Tier
-from cuda_llm.tools.measure.times import KernelTimes
+from cuda_llm.tools.measure.times import KernelTimes, find_impossible
 from cuda_llm.tools.validator.validate import Validated
+
+_log = Log(__name__)
 
 INCUMBENT_INSPECTION = InspectionOptions(counters=False)
 """Sanitizers, and the machine code beside them; counters are for people, who ask for them."""
@@ -27,14 +45,16 @@ INCUMBENT_INSPECTION = InspectionOptions(counters=False)
 
 @dataclass(frozen=True, kw_only=True)
 class BenchSlots:
-    """How many of a kind may work at once. Belongs to one event loop."""
+    """How many compilers and candidates may work at once. Belongs to one event loop."""
 
     compilers: asyncio.Semaphore
     devices: asyncio.Semaphore
 
 
 def open_slots(device: Device) -> BenchSlots:
-    """A compiler a core; as many candidates on the device as it takes at once."""
+    """Return one slot a core for compilers, and as many for candidates as the device takes at
+    once.
+    """
     import os
 
     from cuda_llm.settings import settings
@@ -49,7 +69,7 @@ def open_slots(device: Device) -> BenchSlots:
 def open_bench(
     task: Task, device: Device, *, seed: int | None = None, options: MeasureOptions | None = None
 ) -> "DeviceBench":
-    """The bench that ships, with slots of its own: for one event loop."""
+    """Return a bench with slots of its own, for one event loop."""
     return DeviceBench(
         task=task,
         device=device,
@@ -64,7 +84,7 @@ class DeviceBench:
     """Compiles, validates and profiles candidates of one task on one device.
 
     With a seed, the inputs of a candidate follow from it and from its source: the same run again
-    draws the same. Without one they are new each time. No candidate sees the seed.
+    draws the same inputs. Without one they are new each time. No candidate sees the seed.
     """
 
     task: Task
@@ -72,11 +92,11 @@ class DeviceBench:
     slots: BenchSlots
     seed: int | None = None
     options: MeasureOptions = field(default_factory=MeasureOptions)
-    """How a round's candidates are measured, where times are."""
+    """How the candidates of a round are measured on a device that measures."""
     retry: StepRetry = field(default_factory=StepRetry)
-    """The only one there is: nothing that a step calls repeats work."""
+    """The only retry policy: nothing that a step calls repeats work."""
     replay_limit_s: float = REPLAY_LIMIT_S
-    """For the emulated device to find the place of what a GPU gave an error code for."""
+    """For the emulated device to find the place of a fault that a GPU gave an error code for."""
 
     async def time_baseline(self) -> KernelTimes:
         """See `Bench.time_baseline`."""
@@ -98,24 +118,28 @@ class DeviceBench:
 
     async def validate(self, compiled: Compiled) -> Validated | Verdict:
         """See `Bench.validate`."""
-        nonce = self._nonce(compiled.source)
+        nonce = self.nonce_for(compiled.source)
 
         async def step(_trial: StepTry) -> Validated | Verdict | FailedCase:
             async with self.slots.devices:
-                return await run_cases(self.task, self.device, compiled, nonce=nonce)
+                return await validate_compiled(self.task, self.device, compiled, nonce=nonce)
 
         outcome = await self.retry.settle("referee", step)
-        return await self._place(compiled, outcome) if isinstance(outcome, FailedCase) else outcome
+        return (
+            await self._locate_fault(compiled, outcome)
+            if isinstance(outcome, FailedCase)
+            else outcome
+        )
 
     async def profile(
         self, compiled: Compiled, validated: Validated, baseline: KernelTimes
     ) -> Verdict:
         """See `Bench.profile`."""
-        nonce, options = self._nonce(""), self.options
+        nonce, options = self.nonce_for(""), self.options
 
         async def step(trial: StepTry) -> KernelTimes | Verdict | FailedCase:
             async with self.slots.devices:
-                return await run_sizes(
+                return await time_compiled(
                     self.task,
                     self.device,
                     compiled,
@@ -126,15 +150,15 @@ class DeviceBench:
 
         timing = await self.retry.settle("profiler", step)
         if isinstance(timing, FailedCase):
-            return await self._place(compiled, timing)
+            return await self._locate_fault(compiled, timing)
         if not isinstance(timing, KernelTimes):
             return timing
-        return passed(self.task, self.device, compiled, validated, timing, baseline)
+        return assemble_passed(self.task, self.device, compiled, validated, timing, baseline)
 
     async def duel(self, contender: Compiled, incumbent: Compiled) -> Duel | InfraFailed:
-        """See `Arena.duel`; the time is that of the retry policy, all tries together."""
+        """See `DuelBench.duel`; all tries together take as long as the retry policy allows."""
         device, options = self.device.pinned(), with_confirm_tier(self.options)
-        nonce = self._nonce("")
+        nonce = self.nonce_for("")
 
         async def step(trial: StepTry) -> Duel | InfraFailed:
             async with self.slots.devices:
@@ -152,49 +176,99 @@ class DeviceBench:
         return await self.retry.settle("duel", step)
 
     async def inspect(self, compiled: Compiled) -> Inspected:
-        """See `Arena.inspect`: sanitizers on the GPU, the emulated device beside them."""
+        """See `DuelBench.inspect`: sanitizers on the GPU and, at the same time, the emulated
+        device.
+        """
 
         async def step(_trial: StepTry) -> Inspection:
-            return await inspect_beside(self._sanitize(compiled), self._look_again(compiled))
+            return await join_inspections(
+                self._run_sanitizers(compiled), self._check_on_emulated(compiled)
+            )
 
         found = await self.retry.settle("inspection", step)
         if isinstance(found, InfraFailed):
             return Inspected(notes=(f"not inspected: {found.detail}",))
         return Inspected(fault=found.fault, notes=found.notes, artefacts=found.artefacts)
 
-    async def _sanitize(self, compiled: Compiled) -> Inspection:
+    async def _run_sanitizers(self, compiled: Compiled) -> Inspection:
         device, smallest = self.device.pinned(), self.task.sizes.edge[0]
         async with self.slots.devices:
             return await device.carry_out(
                 inspect_there, self.task, compiled, smallest, INCUMBENT_INSPECTION
             )
 
-    async def _look_again(self, compiled: Compiled) -> EmulatedCheck:
-        """It takes a core, not the GPU."""
-        nonce = self._nonce(compiled.source)
+    async def _check_on_emulated(self, compiled: Compiled) -> EmulatedCheck:
+        """Check on the emulated device in a compiler's slot, for it takes a core and not the
+        GPU.
+        """
+        nonce = self.nonce_for(compiled.source)
         async with self.slots.compilers:
             return await check_on_emulated(self.task, self.device, compiled, nonce=nonce)
 
-    async def _place(self, compiled: Compiled, failed: FailedCase) -> Verdict:
-        """The verdict with the place that only the emulated device can tell; it takes a core."""
+    async def _locate_fault(self, compiled: Compiled, failed: FailedCase) -> Verdict:
+        """Return the verdict with the place that only the emulated device can find; this takes a
+        core.
+        """
         emulated = EmulatedDevice(self.device.hardware)
         async with self.slots.compilers:
             return await replay_case(self.task, emulated, compiled, failed, self.replay_limit_s)
 
-    def afresh(self) -> "DeviceBench":
-        """See `Bench.afresh`; what is measured again is measured until it is sure."""
+    def with_fresh_inputs(self) -> "DeviceBench":
+        """See `Bench.with_fresh_inputs`; measures at the confirming tier."""
         return replace(self, seed=None, options=with_confirm_tier(self.options))
 
-    def _nonce(self, about: str) -> bytes | None:
-        """Candidates are timed on the same inputs, and checked on inputs of their own."""
+    def nonce_for(self, about: str) -> bytes | None:
+        """Return the nonce of inputs: empty `about` for those of all candidates, else for one
+        source.
+        """
         if self.seed is None:
             return None
         parts = f"{self.seed}/{self.task.name}/{about}".encode(errors="surrogatepass")
         return hashlib.blake2b(parts, digest_size=16).digest()
 
 
+async def validate_compiled(
+    task: Task, device: Device, compiled: Compiled, *, nonce: bytes | None = None
+) -> Validated | Verdict | FailedCase:
+    """Compare every element of every case with the reference, once and without another try.
+
+    The inputs follow from `nonce`, fresh ones from none. A FailedCase where a GPU says no more than
+    an error code. Raises TaskError where the task's reference is broken.
+    """
+    baseline = await compile_baseline(task, device.target)
+    with _log.timed("validated", file=compiled.name):
+        return await device.carry_out(validate_there, task, compiled, baseline, nonce)
+
+
+async def time_compiled(
+    task: Task,
+    device: Device,
+    compiled: Compiled,
+    *,
+    nonce: bytes | None = None,
+    options: MeasureOptions | None = None,
+    fresh: bool = False,
+) -> KernelTimes | Verdict | FailedCase:
+    """Time every size, outputs verified, and find what limits the kernel; once, as above.
+
+    Where kernels duel, the inputs are new whatever the nonce, and the task's baseline is timed
+    beside the kernel as `options` say: with `fresh`, in a new process too.
+    """
+    baseline = await compile_baseline(task, device.target)
+    with _log.timed("profiled", file=compiled.name):
+        if device.capabilities.duels:
+            measured = options or MeasureOptions()
+            return await device.carry_out(
+                measure_candidate, task, compiled, baseline, measured, fresh=fresh
+            )
+        timing = await device.carry_out(time_calls_there, task, compiled, baseline, nonce)
+    if not isinstance(timing, KernelTimes):
+        return timing
+    return find_impossible(task, device.hardware, timing.times) or timing
+
+
 def with_confirm_tier(options: MeasureOptions) -> MeasureOptions:
-    """The same, but sure instead of quick."""
+    """Return the options at the confirming tier: sure instead of quick."""
     return replace(options, tier=Tier.CONFIRM)
 
 

@@ -21,16 +21,16 @@ from cuda_llm.tools.measure.times import KernelTimes, mean_ratio, weights_of
 from cuda_llm.tools.validator.buffers import Dims
 
 DUEL_LIMIT_S = 60.0
-"""Of a duel, from the moment the device is its own, all kernels and sizes together."""
+"""For a duel, from when it has the device: all kernels and sizes together."""
 MODELLED_TIE = 0.001
-"""The model gives the same figure for the same kernel, but not the truth to its last digit."""
+"""Relative difference that modelled times must exceed to count."""
 SEPARATE_TIE = 0.05
-"""Single measured times of equal kernels, taken one after the other, differ by about as much."""
+"""The same for times measured one after the other: equal kernels differ by about as much."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DuelSize:
-    """One size of a contest."""
+    """One size of a duel."""
 
     dims: Mapping[str, int]
     first_us: float
@@ -98,7 +98,7 @@ async def duel_there(
     fresh: bool = False,
     limit_s: float = DUEL_LIMIT_S,
 ) -> Duel | InfraFailed:
-    """The same where the device is. The baseline's runner times what is not `solve`."""
+    """See `duel`. The baseline's runner times what is not `solve`."""
     if site.capabilities.duels:
         try:
             async with asyncio.timeout(limit_s) as limit:
@@ -125,7 +125,7 @@ async def duel_there(
 
 
 def measured_duel(task: Task, found: Sequence[tuple[Dims, MeasuredSize]]) -> Duel:
-    """The sizes together. Their noise is independent, so it adds up by squares."""
+    """Decide over all sizes. Their noise is independent, so it adds up by squares."""
     sizes = tuple(duel_size(dims, measured) for dims, measured in found)
     weights = weights_of(task, [size.dims for size in sizes])
     ratio = mean_ratio([size.ratio for size in sizes], weights)
@@ -147,14 +147,14 @@ def measured_duel(task: Task, found: Sequence[tuple[Dims, MeasuredSize]]) -> Due
     )
 
 
-def mean_half_width(reaches: Sequence[float], weights: Sequence[float]) -> float:
-    """How far a weighted mean may be off whose parts may be off by `reaches`, independently."""
-    shares = list(weights) if len(weights) == len(reaches) else [1.0] * len(reaches)
-    return math.hypot(*(w * r for w, r in zip(shares, reaches, strict=True))) / sum(shares)
+def mean_half_width(half_widths: Sequence[float], weights: Sequence[float]) -> float:
+    """Return the half-width of a weighted mean of independent figures with these `half_widths`."""
+    shares = list(weights) if len(weights) == len(half_widths) else [1.0] * len(half_widths)
+    return math.hypot(*(w * r for w, r in zip(shares, half_widths, strict=True))) / sum(shares)
 
 
 def duel_size(dims: Dims, measured: MeasuredSize) -> DuelSize:
-    """One measured size."""
+    """Return a measured size as one of a duel."""
     comparison = measured.comparison
     host = TimeClass.HOST_INCLUSIVE
     either = host if host in (measured.first_class, measured.second_class) else TimeClass.DEVICE
@@ -174,7 +174,7 @@ def duel_size(dims: Dims, measured: MeasuredSize) -> DuelSize:
 def modelled_duel(
     task: Task, first: KernelTimes, second: KernelTimes, source: TimeSource = "modelled"
 ) -> Duel:
-    """What follows from times that were obtained one kernel after the other."""
+    """Decide by times that were obtained one kernel after the other."""
     floor = MODELLED_TIE if source == "modelled" else SEPARATE_TIE
     sizes = tuple(
         DuelSize(
@@ -201,14 +201,14 @@ def modelled_duel(
 
 
 def lost_or_undecided(found: MeasurementFault) -> Duel | InfraFailed:
-    """Nobody has lost where neither of the two is to blame."""
+    """Return the duel that a fault decides, or the InfraFailed where neither kernel is at fault."""
     if isinstance(found.verdict, InfraFailed):
         return found.verdict
     return lost_by_fault(found.which, found.verdict, "measured")
 
 
 def lost_by_fault(which: str, verdict: Verdict, source: TimeSource) -> Duel:
-    """A contest that one of the two left with a verdict: the other has won it."""
+    """Return the duel that `which` lost by the verdict that being timed gave it."""
     return Duel(
         sizes=(),
         ratio=math.inf if which == "first" else 0.0,

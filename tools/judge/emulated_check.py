@@ -1,8 +1,11 @@
-"""A kernel that passed on a GPU, executed by the emulated device of that chip too.
+"""What the emulated device of a GPU's chip adds to a verdict of the GPU.
 
-Results of a GPU need not show a race, and compute-sanitizer does not see each one: it passed a
-kernel that clears shared counters and counts in them by atomics, with no barrier between. The
-emulated device watches every access of every block.
+A kernel that passed is executed at small sizes with every access watched: results of a GPU need not
+show a race, and compute-sanitizer does not see each one (it passed a kernel that clears shared
+counters and counts in them by atomics, with no barrier between).
+
+A case that ended in an error code is executed once more (same size, inputs and poison): a GPU names
+neither line nor thread nor buffer.
 """
 
 import asyncio
@@ -12,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from cuda_llm.errors import CudaLLMError
+from cuda_llm.errors import CudaLLMError, describe_error
+from cuda_llm.facts import Replay
 from cuda_llm.failures import (
     CompileFailed,
     DataRace,
@@ -20,15 +24,21 @@ from cuda_llm.failures import (
     InvalidSync,
     LoadFailed,
     Misaligned,
+    TimedOut,
     UninitialisedRead,
+    with_place,
+    with_replay,
 )
 from cuda_llm.outcomes import EmulatorUnsupported, InfraFailed, Verdict
 from cuda_llm.tasks.task import HiddenSizes, Task
 from cuda_llm.tools.cuda.inspect import Inspection, InspectionOptions, inspect_there
-from cuda_llm.tools.device import Device, Level, Session, Site
+from cuda_llm.tools.device import CallReport, Device, Level, Session, Site
+from cuda_llm.tools.device.buffers import HOST
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.emulated.device import EmulatedDevice
 from cuda_llm.tools.judge.steps import compile_baseline, compile_source, open_candidate
+from cuda_llm.tools.measure.failures import MOST_REPLAY_BYTES, FailedCase, HostInputs
+from cuda_llm.tools.validator.buffers import buffer_specs, call_arguments, call_options, fill
 from cuda_llm.tools.validator.cases import Case, fresh_nonce, generator, plan
 from cuda_llm.tools.validator.check_case import Checked, check_case
 from cuda_llm.wording import describe
@@ -40,7 +50,7 @@ MOST_WATCHED_WORK = 2e7
 async def check_there(
     site: Site, task: Task, compiled: Compiled, baseline: Compiled, nonce: bytes | None
 ) -> Verdict | None:
-    """The first verdict that is no pass."""
+    """Check the watched cases, and return the first verdict that is no pass."""
     secret = fresh_nonce() if nonce is None else nonce
     async with open_candidate(site, task, compiled, baseline) as (session, oracle):
         if not isinstance(session, Session):
@@ -54,9 +64,9 @@ async def check_there(
 
 
 def watched_cases(task: Task, rng: np.random.Generator) -> tuple[Case, ...]:
-    """Cases of the edge sizes and of the smallest emulated one, cheap ones first.
+    """Return cases of the edge sizes and of the smallest emulated one, cheap ones first.
 
-    The latter is shaped like those that are timed: a path that only they take is seen, too.
+    The latter has the shape of those that are timed: a path that only they take is checked too.
     """
     listed = replace(task, sizes=replace(task.sizes, hidden=HiddenSizes(dims={})))
     cases = plan(listed, rng)
@@ -65,7 +75,7 @@ def watched_cases(task: Task, rng: np.random.Generator) -> tuple[Case, ...]:
 
 
 CHECK_LIMIT_S = 60.0
-"""Of the whole look, all that g++ builds for it included."""
+"""For the whole check, with all that g++ builds for it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,13 +84,15 @@ class EmulatedCheck:
 
     fault: Verdict | None = None
     notes: tuple[str, ...] = ()
-    """What it found, or why it says nothing: fit for a person."""
+    """What was found, or why nothing could be: lines for a person."""
 
 
 async def check_on_emulated(
     task: Task, device: Device, compiled: Compiled, *, nonce: bytes | None = None
 ) -> EmulatedCheck:
-    """Ask the emulated device of the same chip, unless the device saw every access itself."""
+    """Check on the emulated device of the same chip, unless `device` watches every access
+    itself.
+    """
     if device.capabilities.sees_races:
         return EmulatedCheck()
     emulated = EmulatedDevice(device.hardware)
@@ -94,22 +106,22 @@ async def check_source(
     name: str,
     *,
     nonce: bytes | None = None,
-    longest_s: float = CHECK_LIMIT_S,
+    limit_s: float = CHECK_LIMIT_S,
 ) -> EmulatedCheck:
     """Execute `source` at the small sizes that the task lists, every access watched.
 
     A fault is what a sanitizer would call one, seen while the kernel ran: a race, an access out of
-    bounds or misaligned, a read of what nobody wrote, a barrier misused. Such a kernel is wrong
+    bounds or misaligned, an uninitialised read, a barrier misused. Such a kernel is wrong
     whatever a GPU made of it. Everything else may be this device's own limit (what it lacks, how
     slow it is, how it rounds), so that it is a note: the verdict of the GPU stands.
 
-    Never raises: a machine without g++ has no second look, and the first is worth having.
+    Never raises: on a machine without g++ the verdict of the GPU is worth having alone.
     """
     try:
-        async with asyncio.timeout(longest_s):
-            verdict = await _execute(task, emulated, source, name, nonce)
+        async with asyncio.timeout(limit_s):
+            verdict = await build_and_check(task, emulated, source, name, nonce)
     except TimeoutError:
-        return EmulatedCheck(notes=(f"the emulated device did not finish within {longest_s:g} s",))
+        return EmulatedCheck(notes=(f"the emulated device did not finish within {limit_s:g} s",))
     except CudaLLMError as error:
         return _not_run(str(error))
     except Exception as error:
@@ -118,48 +130,52 @@ async def check_source(
 
 
 def conclude_check(verdict: Verdict | None) -> EmulatedCheck:
-    """What the verdict of the emulated device means for a kernel that passed on a GPU."""
+    """Read the emulated device's verdict as one on a kernel that passed on a GPU."""
     match verdict:
         case None:
-            said = "the emulated device found nothing: races, accesses, barriers at small sizes"
-            return EmulatedCheck(notes=(said,))
+            note = "the emulated device found nothing: races, accesses, barriers at small sizes"
+            return EmulatedCheck(notes=(note,))
         case DataRace() | IllegalAccess() | Misaligned() | UninitialisedRead() | InvalidSync():
-            said = f"the emulated device found {verdict.code} at a small size"
-            return EmulatedCheck(fault=verdict, notes=(said,))
+            note = f"the emulated device found {verdict.code} at a small size"
+            return EmulatedCheck(fault=verdict, notes=(note,))
         case EmulatorUnsupported() | CompileFailed() | LoadFailed() | InfraFailed():
             return _not_run(describe(verdict)[0])
         case _:
-            said = f"the emulated device says {verdict.code}, but the GPU's verdict stands"
-            return EmulatedCheck(notes=(_line(": ".join((said, *describe(verdict)[:1]))),))
+            note = f"the emulated device says {verdict.code}, but the GPU's verdict stands"
+            return EmulatedCheck(notes=(one_line(": ".join((note, *describe(verdict)[:1]))),))
 
 
 async def inspect_and_check(
-    task: Task, device: Device, compiled: Compiled, dims: Mapping[str, int], look: InspectionOptions
+    task: Task,
+    device: Device,
+    compiled: Compiled,
+    dims: Mapping[str, int],
+    options: InspectionOptions,
 ) -> Inspection:
-    """What the tools of a GPU see at `dims` and at small sizes, and the emulated device beside."""
-    there = device.pinned().carry_out(inspect_there, task, compiled, dims, look)
-    return await inspect_beside(there, check_on_emulated(task, device, compiled))
+    """Inspect with the tools of a GPU at `dims` and at small sizes, and on the emulated device."""
+    inspection = device.pinned().carry_out(inspect_there, task, compiled, dims, options)
+    return await join_inspections(inspection, check_on_emulated(task, device, compiled))
 
 
-async def inspect_beside(
-    inspecting: Awaitable[Inspection], looking: Coroutine[Any, Any, EmulatedCheck]
+async def join_inspections(
+    on_gpu: Awaitable[Inspection], on_emulated: Coroutine[Any, Any, EmulatedCheck]
 ) -> Inspection:
-    """Both at the same time, as one. Where both find a fault, the GPU's own comes first."""
-    second = asyncio.create_task(looking)
+    """Await both at the same time. Where both find a fault, the GPU's own comes first."""
+    check_task = asyncio.create_task(on_emulated)
     try:
-        found = await inspecting
-        seen = await second
+        inspection = await on_gpu
+        check = await check_task
     finally:
-        second.cancel()
-        await asyncio.gather(second, return_exceptions=True)
-    return replace(found, emulated=seen.fault, notes=(*found.notes, *seen.notes))
+        check_task.cancel()
+        await asyncio.gather(check_task, return_exceptions=True)
+    return replace(inspection, emulated=check.fault, notes=(*inspection.notes, *check.notes))
 
 
-async def _execute(
+async def build_and_check(
     task: Task, emulated: Device, source: str, name: str, nonce: bytes | None
 ) -> Verdict | None:
-    # A machine with a GPU may never have built these parts, and others wait for this loop.
-    await asyncio.to_thread(emulated.prepare)
+    """Build the source and the baseline for the emulated device, and check there."""
+    await prepare_emulated(emulated)
     compiled = await compile_source(task, emulated, source, name)
     if not isinstance(compiled, Compiled):
         return compiled
@@ -168,8 +184,100 @@ async def _execute(
 
 
 def _not_run(why: str) -> EmulatedCheck:
-    return EmulatedCheck(notes=(_line(f"not run on the emulated device: {why}"),))
+    return EmulatedCheck(notes=(one_line(f"not run on the emulated device: {why}"),))
 
 
-def _line(text: str) -> str:
+async def prepare_emulated(emulated: Device) -> None:
+    """Build the emulated device's own parts off the event loop, which others wait for.
+
+    A machine with a GPU may never have built them.
+    """
+    await asyncio.to_thread(emulated.prepare)
+
+
+def one_line(text: str) -> str:
+    """Return the text on one line, cut at 300 characters."""
     return " ".join(text.split())[:300]
+
+
+REPLAY_LIMIT_S = 30.0
+"""For the whole replay, with what g++ builds of the kernel, but not what it builds once a
+version."""
+
+
+async def replay_case(
+    task: Task,
+    emulated: Device,
+    compiled: Compiled,
+    failed: FailedCase,
+    limit_s: float = REPLAY_LIMIT_S,
+) -> Verdict:
+    """Return the GPU's verdict with the place that the emulated device finds, or why it finds none.
+
+    `compiled` was built for the GPU; its source is built for `emulated`. Takes no longer than
+    `limit_s`. What the emulated device lacks is a field of the verdict, and no error.
+    """
+    if failed.inputs is None:
+        return with_not_run(failed, limit_s, explain_too_large(failed.buffer_bytes))
+    try:
+        await prepare_emulated(emulated)
+        async with asyncio.timeout(limit_s):
+            found = await execute_case(task, emulated, compiled, failed.case, failed.inputs)
+    except TimeoutError:
+        return with_replay(failed.verdict, Replay(outcome="not-finished", limit_s=limit_s))
+    except CudaLLMError as error:
+        return with_not_run(failed, limit_s, describe_error(error))
+    return conclude_replay(failed, found, limit_s)
+
+
+def conclude_replay(failed: FailedCase, found: CallReport | Verdict, limit_s: float) -> Verdict:
+    """Put what the emulated device found into the GPU's verdict."""
+    verdict = failed.verdict
+    match found:
+        case CallReport():
+            return with_replay(verdict, Replay(outcome="nothing-found", limit_s=limit_s))
+        case EmulatorUnsupported() | CompileFailed() | LoadFailed() | InfraFailed():
+            return with_not_run(failed, limit_s, " ".join(describe(found)[:1]))
+        case TimedOut():
+            is_placed = found.spot is not None or found.thread is not None
+            if not isinstance(verdict, TimedOut) or not is_placed:
+                return with_replay(verdict, Replay(outcome="not-finished", limit_s=limit_s))
+            located = Replay(outcome="located", limit_s=limit_s)
+            return replace(verdict, spot=found.spot, thread=found.thread, replay=located)
+    return with_place(verdict, found)
+
+
+def with_not_run(failed: FailedCase, limit_s: float, why: str) -> Verdict:
+    """Return the GPU's verdict with why the case was not executed again."""
+    return with_replay(
+        failed.verdict, Replay(outcome="not-run", limit_s=limit_s, detail=one_line(why))
+    )
+
+
+def explain_too_large(size_bytes: int) -> str:
+    """Return why a case is not executed again."""
+    most_mb = MOST_REPLAY_BYTES / 1e6
+    return f"its buffers take {size_bytes / 1e6:.3g} MB, and at most {most_mb:.3g} MB do"
+
+
+async def execute_case(
+    task: Task, emulated: Device, compiled: Compiled, case: Case, inputs: HostInputs
+) -> CallReport | Verdict:
+    """Build the source for the emulated device, and call `solve` once."""
+    built = await compile_source(task, emulated, compiled.source, compiled.name)
+    if not isinstance(built, Compiled):
+        return built
+    return await emulated.carry_out(execute_case_there, task, built, case, inputs)
+
+
+async def execute_case_there(
+    site: Site, task: Task, compiled: Compiled, case: Case, inputs: HostInputs
+) -> CallReport | Verdict:
+    """Call `solve` once on these inputs, and return how it ends; outputs are not compared."""
+    async with site.open(compiled) as session:
+        if not isinstance(session, Session):
+            return session
+        placed = session.place(buffer_specs(task, case.dims))
+        fill(placed, inputs, case.poison, HOST.generator(0))
+        options = call_options(task, case.dims, level=case.level, schedule_seed=case.schedule_seed)
+        return await session.call(call_arguments(task, case.dims), options)

@@ -1,6 +1,4 @@
-"""The whole way of one candidate, for everybody who takes it: compile, validate, time; and when
-a step of it is made again.
-"""
+"""The way of one candidate from its source to its verdict, and when a step of it is tried again."""
 
 import asyncio
 import math
@@ -30,7 +28,7 @@ T = TypeVar("T")
 
 
 class RetryReason(StrEnum):
-    """Why a step is worth another try. Whatever is not listed here is not tried again."""
+    """Why a step is worth another try. What is not listed here is not tried again."""
 
     BROKEN = "broken"
     """A process of ours did not start or died, or the machine lacked memory or disk for it."""
@@ -38,10 +36,10 @@ class RetryReason(StrEnum):
     """The work broke the process that holds the device, which is fine without the work."""
     NOISY = "noisy"
     """Other work on the machine hides what is measured."""
-    ACCUSED = "accused"
-    """A measurement holds something against the kernel that a runner held up all the while looks
-    like: one of 210 honest kernels did, beside another GPU at work. Another process of it does
-    not, and one of a cheat does."""
+    QUARANTINED = "quarantined"
+    """Times look like those of a cheat, or of a runner that was held up all the while: one of 210
+    honest kernels looked so, beside another GPU at work. Another process of an honest kernel does
+    not look so again; one of a cheat does."""
 
 
 TRIES: Mapping[RetryReason, int] = MappingProxyType(
@@ -49,7 +47,7 @@ TRIES: Mapping[RetryReason, int] = MappingProxyType(
         RetryReason.BROKEN: 3,
         RetryReason.BROKE_DEVICE: 2,
         RetryReason.NOISY: 3,
-        RetryReason.ACCUSED: 2,
+        RetryReason.QUARANTINED: 2,
     }
 )
 
@@ -71,7 +69,7 @@ class StepTry:
 
 @dataclass(frozen=True, kw_only=True)
 class StepRetry:
-    """The one retry policy between a source and its verdict. Times are the event loop's."""
+    """The only retry policy between a source and its verdict. Times are the event loop's."""
 
     tries: Mapping[RetryReason, int] = field(default_factory=lambda: TRIES)
     """Tries at most, the first one included, by the reason of the last."""
@@ -82,7 +80,7 @@ class StepRetry:
     """Before the second try; doubled for each one after it."""
 
     async def run(self, step: Callable[[StepTry], Awaitable[T]]) -> T:
-        """What `step` comes to in the end. Raises what its last try raises."""
+        """Return what the last try of `step` returns, or raise what it raises."""
         from tenacity import AsyncRetrying, wait_exponential
 
         now_s = asyncio.get_running_loop().time
@@ -115,10 +113,10 @@ class StepRetry:
     async def settle(
         self, component: str, step: Callable[[StepTry], Awaitable[T]]
     ) -> T | InfraFailed:
-        """The same, with machinery that stays broken as data of `component`.
+        """Run `step`, and return machinery that stays broken as an InfraFailed of `component`.
 
-        Raises what no other candidate could escape either: MissingError, TaskError, DeviceLost;
-        and bugs.
+        Raises what would end every other candidate too: MissingError, TaskError, DeviceLost; and
+        bugs.
         """
         try:
             return await self.run(step)
@@ -131,7 +129,7 @@ class StepRetry:
 
 
 def reason_of(outcome: object) -> RetryReason | None:
-    """Why what a step came to, or raised, is worth another try; None where it is not."""
+    """Return why what a step returned or raised is worth another try; None where it is not."""
     match outcome:
         case DeviceLost():
             return None
@@ -142,7 +140,7 @@ def reason_of(outcome: object) -> RetryReason | None:
         case InfraFailed(component=component):
             return RetryReason.NOISY if component == NOISE else RetryReason.BROKEN
         case Quarantined():
-            return RetryReason.ACCUSED
+            return RetryReason.QUARANTINED
     faults = getattr(outcome, "faults", {}).values()
     return next((reason for reason in map(reason_of, faults) if reason is not None), None)
 
@@ -182,11 +180,11 @@ class Judged:
     seconds: Mapping[str, float] = field(default_factory=dict)
     """Wall time by stage: `compile`, `validate`, `time`."""
     isolation: str = ""
-    """What kept its runner in on a GPU; empty where nothing ran, and on an emulated device."""
+    """How its runner was confined on a GPU; empty where nothing ran, and on an emulated device."""
 
 
 def ignore_stage(_name: str, _stage: str) -> None:
-    """An `OnStage` that tells nobody."""
+    """Do nothing: the `OnStage` of callers who show no progress."""
 
 
 async def judge(
@@ -200,15 +198,17 @@ async def judge(
     """Judge one source file, which spots and diagnostics call `name`.
 
     A bad kernel is a verdict, and so is machinery that stays broken under it; see `Bench` for what
-    raises. A `baseline` that is being timed is awaited only when a candidate needs it, so that both
-    are under way side by side.
+    raises. A `baseline` that is being timed is awaited only when it is needed, so that the baseline
+    and the first candidates are worked on at the same time.
     """
     seconds: dict[str, float] = {}
     compiled, outcome = await check(bench, source, name, seconds=seconds, on_stage=on_stage)
     if compiled is not None and isinstance(outcome, Validated):
         with timed_stage(name, "time", seconds, on_stage):
-            beside = baseline if isinstance(baseline, KernelTimes) else await baseline
-            outcome = require_real_figures(await bench.profile(compiled, outcome, beside))
+            baseline_times = baseline if isinstance(baseline, KernelTimes) else await baseline
+            outcome = require_positive_figures(
+                await bench.profile(compiled, outcome, baseline_times)
+            )
     assert not isinstance(outcome, Validated), "what is validated has been compiled"
     return Judged(name=name, verdict=outcome, compiled=compiled, seconds=seconds)
 
@@ -221,9 +221,9 @@ async def check(
     seconds: MutableMapping[str, float] | None = None,
     on_stage: OnStage = ignore_stage,
 ) -> tuple[Compiled | None, Validated | Verdict]:
-    """Compile and validate: what it was compiled to, if it was, and what came of it.
+    """Compile and validate one source: return what it was compiled to, if it was, and the outcome.
 
-    What each stage takes is noted in `seconds`.
+    Writes the wall time of each stage into `seconds`.
     """
     noted = {} if seconds is None else seconds
     with timed_stage(name, "compile", noted, on_stage):
@@ -238,7 +238,7 @@ async def check(
 def timed_stage(
     name: str, label: str, seconds: MutableMapping[str, float], on_stage: OnStage
 ) -> Iterator[None]:
-    """Tell who listens that a stage begins, and keep how long it took."""
+    """Call `on_stage` as the stage begins, and write its wall time into `seconds`."""
     on_stage(name, label)
     started = time.monotonic()
     try:
@@ -247,10 +247,10 @@ def timed_stage(
         seconds[label] = time.monotonic() - started
 
 
-def require_real_figures(verdict: Verdict) -> Verdict:
-    """The verdict; an InfraFailed where its times or its speed-up are no numbers above zero.
+def require_positive_figures(verdict: Verdict) -> Verdict:
+    """Return the verdict, or an InfraFailed where its times or speed-up are no numbers above zero.
 
-    Figures that no clock gives are our fault: a kernel must not become the incumbent for them.
+    No clock gives such figures, so they are a fault of ours: a kernel must not win by them.
     """
     profile = verdict.profile if isinstance(verdict, Passed) else None
     if profile is None:

@@ -1,14 +1,13 @@
-"""The three steps between a source file and its verdict, and the baseline's. Each may end it early.
+"""The steps between a source file and its verdict, and those of the task's baseline.
 
-Each opens a fresh runner of its own: nothing a candidate leaves behind in one step reaches the
-next, and a step can be repeated, or made days later, without the others. What ends in `_there` is
-carried out where the device is: for a GPU in the process that holds it.
+Each opens a fresh runner of its own: nothing that a candidate leaves behind in one step reaches the
+next, and a step can be repeated, or made days later, without the others. Functions that end in
+`_there` run where the device is: for a GPU in the process that holds it.
 """
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from cuda_llm.log import Log
 from cuda_llm.outcomes import Passed, Verdict
 from cuda_llm.profile import Profile
 from cuda_llm.tasks.task import Task
@@ -17,18 +16,17 @@ from cuda_llm.tools.device import Device, Session, Site
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.measure.baseline_time import read_times, times_file, write_times
 from cuda_llm.tools.measure.failures import FailedCase, baseline_refused, find_failed_case
-from cuda_llm.tools.measure.measure import measure_baseline, measure_candidate
+from cuda_llm.tools.measure.measure import measure_baseline
 from cuda_llm.tools.measure.measurement import open_oracle
 from cuda_llm.tools.measure.options import MeasureOptions
 from cuda_llm.tools.measure.times import (
-    Dims,
     KernelTimes,
     compare_with_baseline,
-    find_impossible,
     mean_speedup,
     time_sizes,
     weights_of,
 )
+from cuda_llm.tools.validator.buffers import Dims
 from cuda_llm.tools.validator.cases import Case, case_generator, fresh_nonce
 from cuda_llm.tools.validator.oracle import Oracle
 from cuda_llm.tools.validator.validate import Validated, validate
@@ -37,7 +35,10 @@ from cuda_llm.tools.validator.validate import Validated, validate
 async def validate_there(
     site: Site, task: Task, compiled: Compiled, baseline: Compiled, nonce: bytes | None
 ) -> Validated | Verdict | FailedCase:
-    """Every element of every case against the reference. Raises TaskError where that is broken."""
+    """Compare every element of every case with the reference.
+
+    Raises TaskError where the reference is broken.
+    """
     secret, begun = fresh_nonce() if nonce is None else nonce, []
 
     def note(case: Case, number: int, _total: int) -> None:
@@ -56,30 +57,10 @@ async def validate_there(
     return find_failed_case(site, task, outcome, case, rng)
 
 
-async def time_there(
-    site: Site,
-    task: Task,
-    compiled: Compiled,
-    baseline: Compiled,
-    nonce: bytes | None,
-    options: MeasureOptions | None = None,
-    fresh: bool = False,
-) -> KernelTimes | Verdict | FailedCase:
-    """Time every size, outputs verified, and find what limits the kernel.
-
-    A site that duels draws fresh inputs whatever the nonce: what is timed must be new. `fresh`:
-    so is the baseline's runner.
-    """
-    if site.capabilities.duels:
-        options = options or MeasureOptions()
-        return await measure_candidate(site, task, compiled, baseline, options, fresh=fresh)
-    return await time_calls_there(site, task, compiled, baseline, nonce)
-
-
 async def time_calls_there(
     site: Site, task: Task, compiled: Compiled, baseline: Compiled, nonce: bytes | None
 ) -> KernelTimes | Verdict:
-    """The same, as the report of each call has its time."""
+    """Time every size as the report of each call tells it, outputs verified."""
     async with open_candidate(site, task, compiled, baseline) as (session, oracle):
         if not isinstance(session, Session):
             return session
@@ -92,7 +73,7 @@ async def time_calls_there(
 async def open_candidate(
     site: Site, task: Task, compiled: Compiled, baseline: Compiled
 ) -> AsyncIterator[tuple[Session | Verdict, Oracle]]:
-    """The candidate in a fresh runner, and the oracle to compare it with."""
+    """Open the candidate in a fresh runner, and the oracle to compare it with."""
     async with open_oracle(task, site, baseline) as oracle, site.open(compiled) as session:
         yield session, oracle
 
@@ -100,11 +81,11 @@ async def open_candidate(
 BASELINE_FORMAT = 2
 BASELINE_NONCE = b"baseline"
 """Nonce of the timed inputs: always the same, because where a kernel's time depends on them, every
-speed-up would depend on when its baseline was timed. The baseline has nobody to deceive."""
+speed-up would depend on when its baseline was timed. Secret inputs are for candidates alone."""
 
 
 async def compile_baseline(task: Task, target: str) -> Compiled:
-    """The task's baseline, built for `target`. Raises TaskError where it is refused."""
+    """Compile the task's baseline for `target`. Raises TaskError where it is refused."""
     compiled = await compile_candidate(baseline_request(task, target))
     if not isinstance(compiled, Compiled):
         raise baseline_refused(task, compiled)
@@ -116,108 +97,48 @@ async def time_baseline(
 ) -> KernelTimes:
     """Time the task's baseline, once for each content, device and model.
 
-    Where kernels duel, its own times are kept where the device is; speed-ups come from the
-    baseline that runs beside each candidate. Raises TaskError when the baseline itself is refused:
-    then no kernel of the task can be judged.
+    Where kernels duel, its times are cached where the device is; speed-ups come from the baseline
+    that is timed beside each candidate. Raises TaskError where the baseline is refused: then no
+    kernel of the task can be judged.
     """
     compiled = await compile_baseline(task, device.target)
     if device.capabilities.duels:
         options = options or MeasureOptions()
         return await device.carry_out(measure_baseline, task, compiled, options)
-    kept = times_file(*baseline_cache_parts(task, device, compiled))
-    # What was measured on another day, beside other work, is no denominator.
+    cache_file = times_file(*baseline_cache_parts(task, device, compiled))
+    # A time measured on another day, beside other work, is no denominator.
     modelled = not device.capabilities.measures_time
-    times_us = read_times(kept, len(task.sizes.emulated)) if modelled else None
+    times_us = read_times(cache_file, len(task.sizes.emulated)) if modelled else None
     if times_us is not None:
         return without_profile(tuple(zip(task.sizes.emulated, times_us, strict=True)))
     timing = await device.carry_out(time_calls_there, task, compiled, compiled, BASELINE_NONCE)
     if not isinstance(timing, KernelTimes):
         raise baseline_refused(task, timing)
     if modelled:
-        write_times(kept, [time_us for _, time_us in timing.times])
+        write_times(cache_file, [time_us for _, time_us in timing.times])
     return without_profile(timing.times)
 
 
 def without_profile(times: tuple[tuple[Dims, float], ...]) -> KernelTimes:
-    """Times alone: nobody asks what limits a baseline."""
+    """Return the times alone: what limits a baseline is not asked."""
     return KernelTimes(times=times, launches=(), bottlenecks=())
 
 
 def baseline_cache_parts(task: Task, device: Device, compiled: Compiled) -> tuple[object, ...]:
-    """Everything a baseline's time depends on."""
-    asked = (task.sizes, task.arguments, task.capabilities)
-    return BASELINE_FORMAT, compiled.key, device.name, device.version, repr(asked)
-
-
-_log = Log(__name__)
+    """Return everything that a baseline's modelled time depends on."""
+    task_parts = (task.sizes, task.arguments, task.capabilities)
+    return BASELINE_FORMAT, compiled.key, device.name, device.version, repr(task_parts)
 
 
 async def compile_source(task: Task, device: Device, source: str, name: str) -> Compiled | Verdict:
-    """nvcc and the audit. `name` is the file as spots and diagnostics call it.
+    """Compile with nvcc and audit. `name` is the file in spots and diagnostics.
 
     Raises MissingError without nvcc, g++ or a writable cache.
     """
     return await compile_candidate(compile_request(task, device.target, source, name))
 
 
-async def validate_compiled(
-    task: Task, device: Device, compiled: Compiled, *, nonce: bytes | None = None
-) -> Validated | Verdict:
-    """Every element of every case against the reference.
-
-    The inputs follow from `nonce`, fresh ones from none. Raises TaskError where the task's
-    reference is broken.
-    """
-    outcome = await run_cases(task, device, compiled, nonce=nonce)
-    return outcome.verdict if isinstance(outcome, FailedCase) else outcome
-
-
-async def run_cases(
-    task: Task, device: Device, compiled: Compiled, *, nonce: bytes | None = None
-) -> Validated | Verdict | FailedCase:
-    """The same; with the case, where a GPU says no more of it than an error code."""
-    baseline = await compile_baseline(task, device.target)
-    with _log.timed("validated", file=compiled.name):
-        return await device.carry_out(validate_there, task, compiled, baseline, nonce)
-
-
-async def time_compiled(
-    task: Task,
-    device: Device,
-    compiled: Compiled,
-    *,
-    nonce: bytes | None = None,
-    options: MeasureOptions | None = None,
-    fresh: bool = False,
-) -> KernelTimes | Verdict:
-    """Time every size, outputs verified, and find what limits the kernel.
-
-    Inputs as above where times are modelled; fresh ones where they are measured, as `options` say.
-    `fresh`: the baseline beside it runs in a new process, too.
-    """
-    outcome = await run_sizes(task, device, compiled, nonce=nonce, options=options, fresh=fresh)
-    return outcome.verdict if isinstance(outcome, FailedCase) else outcome
-
-
-async def run_sizes(
-    task: Task,
-    device: Device,
-    compiled: Compiled,
-    *,
-    nonce: bytes | None = None,
-    options: MeasureOptions | None = None,
-    fresh: bool = False,
-) -> KernelTimes | Verdict | FailedCase:
-    """The same; with the case, where a GPU says no more of it than an error code."""
-    baseline = await compile_baseline(task, device.target)
-    with _log.timed("profiled", file=compiled.name):
-        timing = await device.carry_out(time_there, task, compiled, baseline, nonce, options, fresh)
-    if not isinstance(timing, KernelTimes) or device.capabilities.duels:
-        return timing
-    return find_impossible(task, device.hardware, timing.times) or timing
-
-
-def passed(
+def assemble_passed(
     task: Task,
     device: Device,
     compiled: Compiled,
@@ -225,7 +146,7 @@ def passed(
     timing: KernelTimes,
     baseline: KernelTimes,
 ) -> Passed:
-    """Put what was checked and what was timed into one verdict."""
+    """Assemble the verdict of what was checked and what was timed."""
     sizes = compare_with_baseline(timing, baseline, device.capabilities.time_source)
     profile = Profile(
         device=timing.device or device.name,

@@ -4,7 +4,7 @@ gave an error code for.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy.typing as npt
 
@@ -64,6 +64,14 @@ class FailedCase:
     """On the host: what the kernel got, or for a timed call others of the same distributions. None
     where the buffers take more than `MOST_BYTES`."""
     buffer_bytes: int
+
+
+T = TypeVar("T")
+
+
+def without_case(outcome: T | FailedCase) -> T | Verdict:
+    """Return what a step came to, with the verdict alone of a case that a GPU failed."""
+    return outcome.verdict if isinstance(outcome, FailedCase) else outcome
 
 
 def find_failed_case(

@@ -8,29 +8,36 @@ from dataclasses import replace
 from cuda_llm.outcomes import InfraFailed, Verdict
 from cuda_llm.profile import SizeTime
 from cuda_llm.tasks.task import Task
-from cuda_llm.tools.device import CallReport, Level, Session, Site, TimeClass, TimedSession
+from cuda_llm.tools.device import CallReport, Level, Session, Site, TimedSession
 from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.measure.baseline_time import BaselineTime
 from cuda_llm.tools.measure.blocks import (
     ComparedSessions,
     MeasurementFault,
     secret_seed,
     timed_session,
 )
-from cuda_llm.tools.measure.clocks import summarise_clocks
-from cuda_llm.tools.measure.comparison import Estimate
 from cuda_llm.tools.measure.failures import FailedCase, baseline_refused, find_failed_case
-from cuda_llm.tools.measure.interleave import ExpectedSpeedups, MeasuredSize, expect_speedups
+from cuda_llm.tools.measure.interleave import (
+    ExpectedSpeedups,
+    MeasuredSize,
+    expect_speedups,
+    measure_alone,
+    measure_size,
+)
 from cuda_llm.tools.measure.measurement import (
     Measurement,
     baseline_of,
     open_measurement,
     reserve_all,
-    time_size,
+    rules_for,
 )
 from cuda_llm.tools.measure.options import L2, MeasureOptions
 from cuda_llm.tools.measure.slots import InputPlan, SlotGroup, draw_group
-from cuda_llm.tools.measure.times import KernelTimes, find_too_quick
+from cuda_llm.tools.measure.stopping import rule_for
+from cuda_llm.tools.measure.times import KernelTimes, find_too_quick, size_time
 from cuda_llm.tools.profiler.explain_measured import profile_call
+from cuda_llm.tools.validator.budget import SizePlan
 from cuda_llm.tools.validator.buffers import (
     Dims,
     call_arguments,
@@ -44,43 +51,6 @@ from cuda_llm.tools.validator.check_case import NO_KERNEL, ran_a_kernel
 from cuda_llm.tools.validator.check_outputs import check_outputs
 from cuda_llm.tools.validator.oracle import Oracle
 from cuda_llm.tools.validator.validate import run_case
-
-KEPT_NOTE = "the baseline is too slow to run beside each candidate: its time was measured earlier"
-HOST_NOTE = "solve decides on results it reads back, so the time includes its host part"
-
-
-def size_time(
-    dims: Dims, measured: MeasuredSize, l2: L2, *, against_kept: bool = False
-) -> SizeTime:
-    """Times, intervals and the decision; the speed-up is the inverse of the ratio."""
-    comparison = measured.comparison
-    notes = [HOST_NOTE] if measured.first_class is TimeClass.HOST_INCLUSIVE else []
-    notes += [KEPT_NOTE] if against_kept else []
-    notes += [measured.note] if measured.note else []
-    return SizeTime(
-        dims=dict(dims),
-        time_us=comparison.first_us.value,
-        baseline_us=comparison.second_us.value,
-        source="measured",
-        spread=relative_spread(comparison.first_us),
-        baseline_spread=relative_spread(comparison.second_us),
-        paired_speedup=1 / comparison.ratio,
-        speedup_low=1 / comparison.high,
-        speedup_high=1 / comparison.low,
-        outcome=comparison.outcome,
-        floor=comparison.floor,
-        time_class=str(measured.first_class),
-        l2=str(l2),
-        blocks=comparison.blocks,
-        clocks=summarise_clocks(measured.readings, measured.throttled),
-        stepwise_us=measured.stepwise_us,
-        note="; ".join(notes),
-    )
-
-
-def relative_spread(estimate: Estimate) -> float:
-    """Relative half-width."""
-    return estimate.half_width / estimate.value
 
 
 async def explain_call_once(
@@ -242,6 +212,36 @@ async def measure_sizes(
         device=measurement.site.name,
         isolation=measurement.site.confined,
     )
+
+
+async def time_size(
+    measurement: Measurement, sessions: ComparedSessions, size: SizePlan, expected: ExpectedSpeedups
+) -> tuple[MeasuredSize | MeasurementFault, BaselineTime]:
+    """One size: beside the baseline, or against its kept time where it is slow."""
+    recipe = measurement.recipe(size)
+    kept = await baseline_of(measurement, sessions, size)
+    rules = rules_for(measurement, size, kept)
+    rule = rule_for(measurement.options.tier, len(measurement.plan.sizes), measurement.limit_s)
+    if kept.slow and sessions.against_baseline:
+        slowly = await measure_alone(
+            sessions,
+            recipe,
+            rules,
+            rule,
+            kept,
+            most=measurement.most_slots(size),
+        )
+        return slowly, kept
+    measured = await measure_size(
+        sessions,
+        recipe,
+        rules,
+        rule,
+        kept,
+        expected,
+        most=measurement.most_slots(size),
+    )
+    return measured, kept
 
 
 def find_timed_case(

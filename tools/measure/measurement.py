@@ -12,18 +12,11 @@ from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import SCRATCH_BYTES, Session, Site, TimedSession
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.measure.baseline_time import BaselineTime, baseline_time
-from cuda_llm.tools.measure.blocks import BatchRules, ComparedSessions, MeasurementFault, secret_rng
+from cuda_llm.tools.measure.blocks import BatchRules, ComparedSessions, secret_rng
 from cuda_llm.tools.measure.clocks import ReadClocks, clock_reader
 from cuda_llm.tools.measure.failures import baseline_refused
-from cuda_llm.tools.measure.interleave import (
-    ExpectedSpeedups,
-    MeasuredSize,
-    measure_alone,
-    measure_size,
-)
 from cuda_llm.tools.measure.options import MeasureOptions, Tier
 from cuda_llm.tools.measure.slots import InputPlan
-from cuda_llm.tools.measure.stopping import rule_for
 from cuda_llm.tools.validator.budget import MemoryPlan, SizePlan, buffer_bytes, plan_sizes
 from cuda_llm.tools.validator.buffers import Dims, buffer_specs
 from cuda_llm.tools.validator.oracle import (
@@ -211,36 +204,6 @@ async def open_measurement(
             baseline_allocates=_ALLOCATION.search(baseline.source) is not None,
             limit_s=limit_s,
         )
-
-
-async def time_size(
-    measurement: Measurement, sessions: ComparedSessions, size: SizePlan, expected: ExpectedSpeedups
-) -> tuple[MeasuredSize | MeasurementFault, BaselineTime]:
-    """One size: beside the baseline, or against its kept time where it is slow."""
-    recipe = measurement.recipe(size)
-    kept = await baseline_of(measurement, sessions, size)
-    rules = rules_for(measurement, size, kept)
-    rule = rule_for(measurement.options.tier, len(measurement.plan.sizes), measurement.limit_s)
-    if kept.slow and sessions.against_baseline:
-        slowly = await measure_alone(
-            sessions,
-            recipe,
-            rules,
-            rule,
-            kept,
-            most=measurement.most_slots(size),
-        )
-        return slowly, kept
-    measured = await measure_size(
-        sessions,
-        recipe,
-        rules,
-        rule,
-        kept,
-        expected,
-        most=measurement.most_slots(size),
-    )
-    return measured, kept
 
 
 async def baseline_of(

@@ -12,9 +12,13 @@ from cuda_llm.outcomes import ImpossibleTime, InfraFailed, Verdict
 from cuda_llm.profile import Bottleneck, LaunchProfile, SizeTime, TimeSource
 from cuda_llm.tasks.sizes import fastest_precision, least_time
 from cuda_llm.tasks.task import Task
-from cuda_llm.tools.device import CallReport, Level, Session
-from cuda_llm.tools.measure.comparison import Comparison
+from cuda_llm.tools.device import CallReport, Level, Session, TimeClass
+from cuda_llm.tools.measure.clocks import summarise_clocks
+from cuda_llm.tools.measure.comparison import Comparison, Estimate
 from cuda_llm.tools.measure.failures import hidden_by_noise
+from cuda_llm.tools.measure.interleave import MeasuredSize
+from cuda_llm.tools.measure.options import L2
+from cuda_llm.tools.validator.buffers import Dims
 from cuda_llm.tools.validator.oracle import Oracle
 from cuda_llm.tools.validator.validate import run_case
 
@@ -80,9 +84,6 @@ def least_size_us(
     return roof(hardware, flops=least.flops, bytes_moved=moved, precision=least.precision).time_us
 
 
-Dims = Mapping[str, int]
-
-
 @dataclass(frozen=True, kw_only=True)
 class KernelTimes:
     """Every timed size, and what the largest one says about the kernel."""
@@ -141,6 +142,44 @@ def compare_with_baseline(
         SizeTime(dims=dims, time_us=time_us, baseline_us=baseline_us, source=source)
         for (dims, time_us), (_, baseline_us) in zip(timing.times, baseline.times, strict=True)
     )
+
+
+KEPT_NOTE = "the baseline is too slow to run beside each candidate: its time was measured earlier"
+HOST_NOTE = "solve decides on results it reads back, so the time includes its host part"
+
+
+def size_time(
+    dims: Dims, measured: MeasuredSize, l2: L2, *, against_kept: bool = False
+) -> SizeTime:
+    """Times, intervals and the decision; the speed-up is the inverse of the ratio."""
+    comparison = measured.comparison
+    notes = [HOST_NOTE] if measured.first_class is TimeClass.HOST_INCLUSIVE else []
+    notes += [KEPT_NOTE] if against_kept else []
+    notes += [measured.note] if measured.note else []
+    return SizeTime(
+        dims=dict(dims),
+        time_us=comparison.first_us.value,
+        baseline_us=comparison.second_us.value,
+        source="measured",
+        spread=relative_spread(comparison.first_us),
+        baseline_spread=relative_spread(comparison.second_us),
+        paired_speedup=1 / comparison.ratio,
+        speedup_low=1 / comparison.high,
+        speedup_high=1 / comparison.low,
+        outcome=comparison.outcome,
+        floor=comparison.floor,
+        time_class=str(measured.first_class),
+        l2=str(l2),
+        blocks=comparison.blocks,
+        clocks=summarise_clocks(measured.readings, measured.throttled),
+        stepwise_us=measured.stepwise_us,
+        note="; ".join(notes),
+    )
+
+
+def relative_spread(estimate: Estimate) -> float:
+    """Relative half-width."""
+    return estimate.half_width / estimate.value
 
 
 def weights_of(task: Task, timed: Sequence[Dims]) -> tuple[float, ...]:

@@ -1,1 +1,0 @@
-"""From counts to times: the model and its explanation."""

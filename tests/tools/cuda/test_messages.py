@@ -15,7 +15,9 @@ from cuda_llm.tools.cuda.gpu_host import check_known_answer
 from cuda_llm.tools.cuda.messages import OpenSite
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.emulated.device import EmulatedDevice
-from cuda_llm.tools.judge.steps import compile_source, time_compiled, validate_compiled
+from cuda_llm.tools.judge.device_bench import time_compiled, validate_compiled
+from cuda_llm.tools.judge.steps import compile_source
+from cuda_llm.tools.measure.failures import without_case
 from cuda_llm.tools.measure.times import KernelTimes
 from cuda_llm.tools.validator.validate import Validated
 
@@ -52,12 +54,14 @@ def test_a_candidate_is_validated_and_timed_in_the_host_process(device: HostedDe
         here = EmulatedDevice(device.hardware)
         good = await compiled(device, GOOD)
         wrong = await compiled(device, WRONG)
-        checked = await validate_compiled(TASK, device, wrong, nonce=b"same")
+        checked: Validated | Verdict = without_case(
+            await validate_compiled(TASK, device, wrong, nonce=b"same")
+        )
         assert not isinstance(checked, Validated)
         return (
-            await validate_compiled(TASK, device, good, nonce=b"same"),
-            await time_compiled(TASK, device, good, nonce=b"same"),
-            await time_compiled(TASK, here, good, nonce=b"same"),
+            without_case(await validate_compiled(TASK, device, good, nonce=b"same")),
+            without_case(await time_compiled(TASK, device, good, nonce=b"same")),
+            without_case(await time_compiled(TASK, here, good, nonce=b"same")),
             checked,
         )
 

@@ -48,13 +48,13 @@ def test_a_wrong_kernel_fails_the_same_way_again_with_the_same_seed() -> None:
     assert first == again
 
 
-def test_afresh_the_inputs_are_new() -> None:
+def test_a_bench_with_fresh_inputs_has_no_nonce() -> None:
     async def nonces() -> list[bytes | None]:
         seeded = await bench(3)
         return [
-            seeded._nonce("x"),
-            replace(seeded, seed=4)._nonce("x"),
-            seeded.afresh()._nonce("x"),
+            seeded.nonce_for("x"),
+            replace(seeded, seed=4).nonce_for("x"),
+            seeded.with_fresh_inputs().nonce_for("x"),
         ]
 
     first, other, fresh = asyncio.run(nonces())
@@ -137,6 +137,6 @@ def test_a_race_that_a_gpu_does_not_show_is_found_by_the_emulated_device_of_its_
     assert len(seen.notes) > 1
 
 
-def test_what_is_judged_afresh_is_measured_until_it_is_sure() -> None:
+def test_what_is_judged_on_fresh_inputs_is_measured_at_the_confirming_tier() -> None:
     one = asyncio.run(bench(3))
-    assert (one.options.tier, one.afresh().options.tier) == (Tier.SCREEN, Tier.CONFIRM)
+    assert (one.options.tier, one.with_fresh_inputs().options.tier) == (Tier.SCREEN, Tier.CONFIRM)

@@ -19,18 +19,22 @@ from cuda_llm.failures import (
 )
 from cuda_llm.hardware_profiles.lookup import find_hardware
 from cuda_llm.outcomes import Nondeterministic, Verdict
-from cuda_llm.tasks.loader import load_task
+from cuda_llm.tasks.loader import list_tasks, load_task
 from cuda_llm.tools.compiler.nvcc import find_toolkit
 from cuda_llm.tools.cuda.inspect import Inspection
 from cuda_llm.tools.cuda.sanitizer import SanitizerResult
+from cuda_llm.tools.device import Level
 from cuda_llm.tools.emulated.device import EmulatedDevice
 from cuda_llm.tools.judge.emulated_check import (
     CHECK_LIMIT_S,
+    MOST_WATCHED_WORK,
     EmulatedCheck,
     check_source,
     conclude_check,
-    inspect_beside,
+    join_inspections,
+    watched_cases,
 )
+from cuda_llm.tools.validator.cases import generator
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 H200 = EmulatedDevice(find_hardware("H200"))
@@ -38,20 +42,20 @@ CLEAN = ("the emulated device found nothing: races, accesses, barriers at small 
 RACE = DataRace(kind="write-write")
 
 
-def look(
-    task: str, kernel: Path, device: EmulatedDevice = H200, longest_s: float = CHECK_LIMIT_S
+def check_kernel(
+    task: str, kernel: Path, device: EmulatedDevice = H200, limit_s: float = CHECK_LIMIT_S
 ) -> EmulatedCheck:
     source = kernel.read_text()
-    looking = check_source(load_task(task), device, source, kernel.name, longest_s=longest_s)
-    return asyncio.run(looking)
+    checking = check_source(load_task(task), device, source, kernel.name, limit_s=limit_s)
+    return asyncio.run(checking)
 
 
 def test_a_race_between_stores_and_atomics_is_found_with_its_line() -> None:
-    seen = look("histogram", FIXTURES / "mutants/histogram/missing_barrier.cu")
-    assert isinstance(seen.fault, DataRace)
-    lines = {spot.text for spot in (seen.fault.spot, seen.fault.other) if spot is not None}
+    check = check_kernel("histogram", FIXTURES / "mutants/histogram/missing_barrier.cu")
+    assert isinstance(check.fault, DataRace)
+    lines = {spot.text for spot in (check.fault.spot, check.fault.other) if spot is not None}
     assert "counts[bin] = 0;" in lines
-    assert seen.notes == ("the emulated device found DATA_RACE at a small size",)
+    assert check.notes == ("the emulated device found DATA_RACE at a small size",)
 
 
 @pytest.mark.parametrize(
@@ -64,13 +68,13 @@ def test_a_race_between_stores_and_atomics_is_found_with_its_line() -> None:
 )
 def test_an_honest_kernel_has_no_fault(kernel: str) -> None:
     task = kernel.partition("/")[0]
-    assert look(task, FIXTURES / "honest" / kernel) == EmulatedCheck(notes=CLEAN)
+    assert check_kernel(task, FIXTURES / "honest" / kernel) == EmulatedCheck(notes=CLEAN)
 
 
 def test_what_only_a_gpu_executes_is_a_note() -> None:
-    seen = look(str(TASKS / "half_gemm"), FIXTURES / "honest_extra/wgmma_and_tma.cu")
-    assert seen.fault is None
-    (note,) = seen.notes
+    check = check_kernel(str(TASKS / "half_gemm"), FIXTURES / "honest_extra/wgmma_and_tma.cu")
+    assert check.fault is None
+    (note,) = check.notes
     assert note.startswith("not run on the emulated device: ")
     assert note.endswith(", which only a real GPU executes")
 
@@ -78,16 +82,16 @@ def test_what_only_a_gpu_executes_is_a_note() -> None:
 def test_a_kernel_that_does_not_compile_for_the_chip_is_a_note(tmp_path: Path) -> None:
     kernel = tmp_path / "kernel.cu"
     kernel.write_text("#if __CUDA_ARCH__ == 900\n#error not here\n#endif\n")
-    seen = look("vector_add", kernel)
-    assert seen.fault is None
-    assert seen.notes[0].startswith("not run on the emulated device: kernel.cu:2")
+    check = check_kernel("vector_add", kernel)
+    assert check.fault is None
+    assert check.notes[0].startswith("not run on the emulated device: kernel.cu:2")
 
 
 def test_a_chip_that_nvcc_does_not_know_is_a_note() -> None:
     ancient = EmulatedDevice(replace(H200.hardware, target="sm_10"))
-    seen = look("vector_add", load_task("vector_add").baseline, ancient)
-    assert seen.fault is None
-    assert seen.notes[0].startswith("not run on the emulated device: nvcc")
+    check = check_kernel("vector_add", load_task("vector_add").baseline, ancient)
+    assert check.fault is None
+    assert check.notes[0].startswith("not run on the emulated device: nvcc")
 
 
 def test_a_machine_without_a_host_compiler_is_a_note(
@@ -96,14 +100,14 @@ def test_a_machine_without_a_host_compiler_is_a_note(
     monkeypatch.setenv("CUDA_LLM_NVCC", str(find_toolkit().nvcc))
     assert find_toolkit()
     monkeypatch.setenv("PATH", str(tmp_path))
-    seen = look("vector_add", load_task("vector_add").baseline)
-    assert seen.fault is None
-    assert seen.notes[0].startswith("not run on the emulated device: g++ is missing")
+    check = check_kernel("vector_add", load_task("vector_add").baseline)
+    assert check.fault is None
+    assert check.notes[0].startswith("not run on the emulated device: g++ is missing")
 
 
-def test_a_look_that_takes_too_long_is_a_note() -> None:
-    seen = look("vector_add", load_task("vector_add").baseline, longest_s=0.0)
-    assert seen == EmulatedCheck(notes=("the emulated device did not finish within 0 s",))
+def test_a_check_that_takes_too_long_is_a_note() -> None:
+    check = check_kernel("vector_add", load_task("vector_add").baseline, limit_s=0.0)
+    assert check == EmulatedCheck(notes=("the emulated device did not finish within 0 s",))
 
 
 @pytest.mark.parametrize(
@@ -120,20 +124,20 @@ def test_a_look_that_takes_too_long_is_a_note() -> None:
     ],
 )
 def test_a_fault_is_what_a_sanitizer_would_call_one(verdict: Verdict, is_fault: bool) -> None:
-    seen = conclude_check(verdict)
-    assert seen.fault == (verdict if is_fault else None)
-    assert verdict.code in seen.notes[0]
-    assert ("the GPU's verdict stands" in seen.notes[0]) is not is_fault
+    check = conclude_check(verdict)
+    assert check.fault == (verdict if is_fault else None)
+    assert verdict.code in check.notes[0]
+    assert ("the GPU's verdict stands" in check.notes[0]) is not is_fault
 
 
-def joined(found: Inspection, seen: EmulatedCheck) -> Inspection:
+def joined(inspection: Inspection, check: EmulatedCheck) -> Inspection:
     async def inspecting() -> Inspection:
-        return found
+        return inspection
 
-    async def looking() -> EmulatedCheck:
-        return seen
+    async def checking() -> EmulatedCheck:
+        return check
 
-    return asyncio.run(inspect_beside(inspecting(), looking()))
+    return asyncio.run(join_inspections(inspecting(), checking()))
 
 
 def test_a_fault_of_either_is_one_of_the_kernel_and_the_gpus_own_comes_first() -> None:
@@ -147,14 +151,14 @@ def test_a_fault_of_either_is_one_of_the_kernel_and_the_gpus_own_comes_first() -
     assert joined(clean, EmulatedCheck()) == clean
 
 
-def test_a_gpu_that_breaks_ends_the_look_beside_it() -> None:
+def test_a_gpu_that_breaks_ends_the_check_on_the_emulated_device() -> None:
     ended: list[bool] = []
 
     async def breaking() -> Inspection:
         await asyncio.sleep(0)
         raise ConnectionError
 
-    async def looking() -> EmulatedCheck:
+    async def checking() -> EmulatedCheck:
         try:
             await asyncio.sleep(60)
         finally:
@@ -162,5 +166,16 @@ def test_a_gpu_that_breaks_ends_the_look_beside_it() -> None:
         return EmulatedCheck()
 
     with pytest.raises(ConnectionError):
-        asyncio.run(inspect_beside(breaking(), looking()))
+        asyncio.run(join_inspections(breaking(), checking()))
     assert ended == [True]
+
+
+@pytest.mark.parametrize("name", list_tasks())
+def test_every_edge_size_and_one_like_those_timed_is_watched_for_races(name: str) -> None:
+    task = load_task(name)
+    cases = watched_cases(task, generator(b"1" * 16, name, "plan", 0))
+    assert {case.level for case in cases} == {Level.FULL}
+    assert max(case.work for case in cases) <= MOST_WATCHED_WORK
+    listed = [*task.sizes.edge, task.sizes.emulated[0]]
+    assert all(any(case.dims == dims for case in cases) for dims in listed)
+    assert all(case.dims in listed for case in cases)

@@ -14,7 +14,7 @@ from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.emulated.device import EmulatedDevice
 from cuda_llm.tools.judge.device_bench import open_bench
 from cuda_llm.tools.judge.judge import Judged, judge
-from cuda_llm.tools.judge.steps import compile_source, passed
+from cuda_llm.tools.judge.steps import assemble_passed, compile_source
 from cuda_llm.tools.measure.times import KernelTimes
 from cuda_llm.tools.validator.validate import Validated
 
@@ -82,7 +82,7 @@ def test_a_verdict_says_on_which_device_it_was_timed(timed_on: str, told: str) -
             TASK, device, TASK.baseline.read_text(encoding="utf-8"), "mine.cu"
         )
         assert isinstance(compiled, Compiled)
-        return passed(TASK, device, compiled, Validated(), timing, timing)
+        return assemble_passed(TASK, device, compiled, Validated(), timing, timing)
 
     profile = asyncio.run(verdict()).profile
     assert profile is not None

@@ -24,9 +24,10 @@ from cuda_llm.tools.device import CallOptions, Level
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.emulated.device import EmulatedDevice
 from cuda_llm.tools.judge.device_bench import DeviceBench, open_bench
-from cuda_llm.tools.judge.replay import conclude_replay, replay_case
-from cuda_llm.tools.judge.steps import time_there
+from cuda_llm.tools.judge.emulated_check import conclude_replay, replay_case
 from cuda_llm.tools.measure.failures import FailedCase
+from cuda_llm.tools.measure.measure import measure_candidate
+from cuda_llm.tools.measure.options import MeasureOptions
 from cuda_llm.tools.validator.cases import timed_case
 from cuda_llm.tools.validator.validate import Validated
 from cuda_llm.wording import describe
@@ -224,7 +225,7 @@ def test_a_fault_in_a_timed_batch_comes_with_its_size(
 
     site = timed_site(script)
     names = named("candidate"), named("baseline")
-    outcome = asyncio.run(time_there(site, small_bench(96), *names, None))
+    outcome = asyncio.run(measure_candidate(site, small_bench(96), *names, MeasureOptions()))
     assert isinstance(outcome, FailedCase)
     assert outcome.verdict.code == "ILLEGAL_ACCESS"
     assert outcome.case.dims == {"n": 96}

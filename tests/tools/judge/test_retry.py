@@ -22,7 +22,7 @@ from cuda_llm.tools.measure.failures import hidden_by_noise
 
 BROKEN = InfraFailed(component="compiler", detail="the disk is full")
 NOISE = hidden_by_noise("nobody can tell")
-ACCUSED = Quarantined(reason="the first calls of a batch take longer")
+SUSPECTED = Quarantined(reason="the first calls of a batch take longer")
 WRONG = TimedOut(stage="kernel", limit_s=10)
 Way = Verdict | Exception
 
@@ -57,17 +57,17 @@ def settled(*ways: Way, lasts_s: float = 0.0) -> tuple[Verdict, list[StepTry]]:
         (InfrastructureError("runner", "did not start"), RetryReason.BROKEN),
         (BrokenByWork("device", "cuda:0: no sign of life"), RetryReason.BROKE_DEVICE),
         (NOISE, RetryReason.NOISY),
-        (ACCUSED, RetryReason.ACCUSED),
+        (SUSPECTED, RetryReason.QUARANTINED),
     ],
 )
 def test_each_reason_has_its_tries_and_no_more(way: Way, reason: RetryReason) -> None:
     assert reason_of(way) is reason
     outcome, tries = settled(way)
     assert len(tries) == TRIES[reason]
-    assert outcome.code.startswith("INFRA_") or outcome == ACCUSED
+    assert outcome.code.startswith("INFRA_") or outcome == SUSPECTED
 
 
-@pytest.mark.parametrize("first", [BROKEN, NOISE, ACCUSED, InfrastructureError("jail", "gone")])
+@pytest.mark.parametrize("first", [BROKEN, NOISE, SUSPECTED, InfrastructureError("jail", "gone")])
 def test_what_the_next_try_says_counts(first: Way) -> None:
     outcome, tries = settled(first, WRONG)
     assert outcome == WRONG
@@ -82,14 +82,14 @@ def test_a_verdict_on_the_kernel_is_final() -> None:
 
 
 def test_a_kernel_that_is_accused_once_nobody_could_tell_is_not_heard_a_third_time() -> None:
-    outcome, tries = settled(NOISE, ACCUSED)
-    assert outcome == ACCUSED
+    outcome, tries = settled(NOISE, SUSPECTED)
+    assert outcome == SUSPECTED
     assert len(tries) == 2
 
 
 def test_a_duel_in_which_one_is_accused_is_held_again() -> None:
-    lost = lost_by_fault("second", ACCUSED, "measured")
-    assert reason_of(lost) is RetryReason.ACCUSED
+    lost = lost_by_fault("second", SUSPECTED, "measured")
+    assert reason_of(lost) is RetryReason.QUARANTINED
     assert reason_of(lost_by_fault("first", WRONG, "measured")) is None
 
 

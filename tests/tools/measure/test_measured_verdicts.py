@@ -22,7 +22,7 @@ from cuda_llm.codec import decode_verdict, encode_verdict
 from cuda_llm.failures import LoadFailed, TimedOut
 from cuda_llm.outcomes import WrongResult
 from cuda_llm.tools.device import TimeClass
-from cuda_llm.tools.judge.steps import passed
+from cuda_llm.tools.judge.steps import assemble_passed
 from cuda_llm.tools.measure.measure import measure_baseline
 from cuda_llm.tools.measure.options import L2, MeasureOptions, Tier
 from cuda_llm.tools.measure.times import KernelTimes
@@ -160,7 +160,7 @@ def test_what_is_timed_ends_up_in_the_verdict() -> None:
     site, task = timed_site(honest(25.0)), small_bench(96, 10**11)
     outcome = timed(site, task)
     assert isinstance(outcome, KernelTimes)
-    verdict = passed(
+    verdict = assemble_passed(
         replace(task, weights=(1.0, 5.0)),
         open_emulated(),
         named("candidate"),

@@ -5,5 +5,5 @@ import pytest
 
 @pytest.fixture
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Baselines are timed anew in every test."""
+    """A cache of the test alone, so that baselines are timed anew."""
     monkeypatch.setenv("CUDA_LLM_CACHE", str(tmp_path))

@@ -32,7 +32,7 @@ def request_key(request: CompileRequest, toolkit: Toolkit) -> str:
         [list_files(folder) for folder in request.include_dirs],
         request.limits,
         (str(toolkit.nvcc), toolkit.version, gxx_version(find_gxx())),
-        own_code(),
+        package_hash(),
     )
     digest.update(repr(parts).encode())
     return digest.hexdigest()
@@ -52,7 +52,7 @@ def list_files(folder: Path) -> list[tuple[str, int, int]]:
 
 
 @lru_cache
-def own_code() -> str:
+def package_hash() -> str:
     """Hash of the modules of this folder: a changed rule judges again."""
     digest = hashlib.blake2b(digest_size=16)
     for file in sorted(Path(__file__).parent.glob("*.py")):
@@ -60,20 +60,20 @@ def own_code() -> str:
     return digest.hexdigest()
 
 
-Failure = CompileFailed | PolicyViolation | LoadFailed
+SourceFailure = CompileFailed | PolicyViolation | LoadFailed
 """What a source is to blame for: the same next time, so worth remembering."""
 
-FAILURES: dict[str, type[Failure]] = {
+FAILURES: dict[str, type[SourceFailure]] = {
     kind.code: kind for kind in (CompileFailed, PolicyViolation, LoadFailed)
 }
 
 
-def failure_record(failure: Failure) -> dict[str, Any]:
+def failure_record(failure: SourceFailure) -> dict[str, Any]:
     """`failure` as JSON values."""
     return {"code": failure.code, **asdict(failure)}
 
 
-def read_failure(record: Mapping[str, Any]) -> Failure:
+def read_failure(record: Mapping[str, Any]) -> SourceFailure:
     """The inverse of `failure_record`."""
     fields = dict(record)
     kind = FAILURES[fields.pop("code")]

@@ -15,7 +15,7 @@ from cuda_llm.tools.compiler.audit import audit, exports
 from cuda_llm.tools.compiler.build_faults import find_fault
 from cuda_llm.tools.compiler.cache import (
     FAILURES,
-    Failure,
+    SourceFailure,
     failure_record,
     read_failure,
     read_kernels,
@@ -142,7 +142,7 @@ async def compile_candidate(request: CompileRequest) -> Compiled | Verdict:
             return InfraFailed(component="compiler", detail=str(error))
 
 
-def _recall(request: CompileRequest, key: str) -> Compiled | Failure | None:
+def _recall(request: CompileRequest, key: str) -> Compiled | SourceFailure | None:
     record = load(KIND, key)
     if record is None:
         return None
@@ -177,7 +177,7 @@ async def _compile(request: CompileRequest, toolkit: Toolkit, key: str) -> Compi
         output = result.stderr.text + "\n" + result.stdout.text
         places = PathNames(request=request, toolkit=toolkit, folder=folder)
         diagnostics = await demangle_messages(parse_diagnostics(output, places), places)
-        failure = await _judge(result, diagnostics, places)
+        failure = await _find_failure(result, diagnostics, places)
         if failure is not None:
             store(KIND, key, failure_record(failure), {})
             return failure
@@ -202,13 +202,15 @@ def _jail(request: CompileRequest, toolkit: Toolkit, folder: Path) -> Jail:
     )
 
 
-async def _judge(result: JailResult, diagnostics: Diagnostics, places: PathNames) -> Failure | None:
+async def _find_failure(
+    result: JailResult, diagnostics: Diagnostics, places: PathNames
+) -> SourceFailure | None:
     """What is wrong with the source, if anything is."""
     violation = find_violation(diagnostics, places)
     if violation is not None:
         return violation
     if not result.ok:
-        return _refused(result, diagnostics, places)
+        return _compile_failed(result, diagnostics, places)
     objection = await audit(places.folder / LIBRARY, places.folder / OBJECT)
     if objection is not None:
         return objection
@@ -217,7 +219,9 @@ async def _judge(result: JailResult, diagnostics: Diagnostics, places: PathNames
     return None
 
 
-def _refused(result: JailResult, diagnostics: Diagnostics, places: PathNames) -> CompileFailed:
+def _compile_failed(
+    result: JailResult, diagnostics: Diagnostics, places: PathNames
+) -> CompileFailed:
     errors = diagnostics.errors
     fault: BuildFault | None = None
     if any(_is_about_signature(error.message, error.spot) for error in errors):

@@ -40,7 +40,7 @@ def find_toolkit() -> Toolkit:
 @lru_cache
 def _first_working(candidates: tuple[tuple[str, Path], ...]) -> Toolkit:
     for origin, path in candidates:
-        toolkit = _ask(path)
+        toolkit = _probe(path)
         if toolkit is not None:
             return toolkit
         if origin == CHOSEN:
@@ -67,7 +67,7 @@ def _candidates() -> Iterator[tuple[str, Path]]:
     yield "system", Path("/usr/local/cuda/bin/nvcc")
 
 
-def _ask(nvcc: Path) -> Toolkit | None:
+def _probe(nvcc: Path) -> Toolkit | None:
     """What `nvcc` says of itself, through any wrapper script; None where it does not run."""
     if not os.access(nvcc, os.X_OK) or nvcc.is_dir():
         return None

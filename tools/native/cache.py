@@ -52,28 +52,28 @@ def unwritable(error: OSError) -> MissingError:
 
 NATIVE = "native"
 """Kind of our own parts: each process uses few, and for as long as it lives."""
-HELD_AT_ONCE = 1024
+MOST_PINNED = 1024
 """Entries of other kinds that a process holds: those it used last."""
 
 _FLOCK = struct.Struct("hhqqi4x")
-_holds: "OrderedDict[Path, int]" = OrderedDict()
+_pinned: "OrderedDict[Path, int]" = OrderedDict()
 _users_files: dict[tuple[Path, int], int] = {}
-_turn = threading.RLock()
+_guard = threading.RLock()
 
 
-def hold(folder: Path) -> None:
+def pin_entry(folder: Path) -> None:
     """Keep an entry from being removed by anybody while this process uses it."""
-    with _turn:
-        if folder in _holds:
-            _holds.move_to_end(folder)
+    with _guard:
+        if folder in _pinned:
+            _pinned.move_to_end(folder)
             return
         # A cache that can only be read is not trimmed either.
         with contextlib.suppress(OSError, MissingError):
             file = _users_file()
             fcntl.fcntl(file, fcntl.F_OFD_SETLKW, _range(fcntl.F_RDLCK, folder))
-            _holds[folder] = file
-        if len(_holds) > HELD_AT_ONCE:
-            _let_go()
+            _pinned[folder] = file
+        if len(_pinned) > MOST_PINNED:
+            _unpin_oldest()
 
 
 @contextmanager
@@ -123,13 +123,13 @@ def _range(kind: int, folder: Path) -> bytes:
     return _FLOCK.pack(kind, os.SEEK_SET, offset, 1, 0)
 
 
-def _let_go() -> None:
+def _unpin_oldest() -> None:
     """Hold the entry that was used longest ago no more; our own parts stay held."""
     # A process that was forked shares the other files' locks with its parent.
     own = {file for (_, pid), file in _users_files.items() if pid == os.getpid()}
-    for folder, file in _holds.items():
+    for folder, file in _pinned.items():
         if folder.parent.parent.name != NATIVE:
-            del _holds[folder]
+            del _pinned[folder]
             if file in own:
                 fcntl.fcntl(file, fcntl.F_OFD_SETLK, _range(fcntl.F_UNLCK, folder))
             return

@@ -24,15 +24,15 @@ from cuda_llm.tools.native.cache import (
     cache_dir,
     cache_folder,
     exclusive_access,
-    hold,
+    pin_entry,
     try_exclusive_use,
     unwritable,
 )
 
 KINDS = ("compiled", "translated", "native", "inspected")
 """What can be built again. Measured times, probes, quarantine and leases are small, and stay."""
-EVERY_S = 600.0
-LEFT_OVER_S = 3600.0
+TRIM_EVERY_S = 600.0
+SCRATCH_LIFE_S = 3600.0
 """A scratch folder that old belongs to a process that was killed."""
 MB = 1_000_000
 
@@ -97,15 +97,15 @@ def trim_in_background() -> None:
     from cuda_llm.settings import settings
 
     limit_mb = settings().cache_limit_mb
-    if limit_mb and _is_time():
+    if limit_mb and _claim_trim():
         threading.Thread(target=_trim_quietly, args=(limit_mb * MB,), daemon=True).start()
 
 
-def _is_time() -> bool:
+def _claim_trim() -> bool:
     """Whether nobody has trimmed for a while; then it is this process's turn."""
     mark = cache_dir() / "locks" / "trimmed"
     try:
-        if time.time() - mark.stat().st_mtime < EVERY_S:
+        if time.time() - mark.stat().st_mtime < TRIM_EVERY_S:
             return False
     except OSError:
         cache_folder("locks")
@@ -165,7 +165,7 @@ def _sweep() -> None:
     for folder in _folders():
         with contextlib.suppress(OSError):
             is_scratch = folder.name.startswith((".new-", ".old-"))
-            if is_scratch and time.time() - folder.stat().st_mtime > LEFT_OVER_S:
+            if is_scratch and time.time() - folder.stat().st_mtime > SCRATCH_LIFE_S:
                 shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -173,7 +173,7 @@ MANIFEST = "manifest.json"
 TOUCH_S = 60.0
 
 
-_seen_whole: dict[Path, tuple[int, int, int]] = {}
+_verified: dict[Path, tuple[int, int, int]] = {}
 
 
 def entry_folder(kind: str, key: str) -> Path:
@@ -190,8 +190,8 @@ def load(kind: str, key: str) -> dict[str, object] | None:
     if not folder.exists():
         _log.debug("cache miss", kind=kind, key=key)
         return None
-    hold(folder)
-    record = _read_whole(folder)
+    pin_entry(folder)
+    record = _read_verified(folder)
     _log.debug("cache hit" if record is not None else "cache entry is damaged", kind=kind, key=key)
     if record is not None:
         _touch(folder)
@@ -205,7 +205,7 @@ def store(kind: str, key: str, record: Mapping[str, object], files: Mapping[str,
     """
     target = entry_folder(kind, key)
     parent = cache_folder(kind, key[:2])
-    hold(target)
+    pin_entry(target)
     try:
         scratch = Path(tempfile.mkdtemp(dir=parent, prefix=".new-"))
         try:
@@ -243,13 +243,13 @@ def build_once(name: str, digest: str, make: Callable[[Path], Path]) -> Path:
     return target
 
 
-def _read_whole(folder: Path) -> dict[str, object] | None:
+def _read_verified(folder: Path) -> dict[str, object] | None:
     try:
         manifest = json.loads((folder / MANIFEST).read_text())
         if manifest["digest"] != _digest(manifest["record"]):
             return None
         for name, digest in manifest["files"].items():
-            if not _is_whole(folder / name, digest):
+            if not _matches(folder / name, digest):
                 return None
         record = manifest["record"]
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
@@ -257,14 +257,14 @@ def _read_whole(folder: Path) -> dict[str, object] | None:
     return record if isinstance(record, dict) else None
 
 
-def _is_whole(file: Path, digest: str) -> bool:
+def _matches(file: Path, digest: str) -> bool:
     """Read again only where it has changed since this process has read it."""
     status = file.stat()
     mark = status.st_ino, status.st_size, status.st_mtime_ns
-    if _seen_whole.get(file) != mark:
+    if _verified.get(file) != mark:
         if _file_digest(file) != digest:
             return False
-        _seen_whole[file] = mark
+        _verified[file] = mark
     return True
 
 
@@ -281,7 +281,7 @@ def _swap(new: Path, target: Path) -> None:
     try:
         new.rename(target)
     except OSError:
-        if _read_whole(target) is not None:
+        if _read_verified(target) is not None:
             return
         broken = Path(tempfile.mkdtemp(dir=target.parent, prefix=".old-"))
         with contextlib.suppress(FileNotFoundError):

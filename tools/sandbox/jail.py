@@ -51,7 +51,7 @@ def _program(name: str, cache: Path) -> Path:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Captured:
+class CapturedStream:
     """The beginning of a stream."""
 
     text: str
@@ -60,7 +60,7 @@ class Captured:
     """How much more there was."""
 
 
-async def capture(stream: asyncio.StreamReader | None, limit_bytes: int) -> Captured:
+async def capture(stream: asyncio.StreamReader | None, limit_bytes: int) -> CapturedStream:
     """Read `stream` to its end, keeping `limit_bytes`: the writer never blocks and never floods."""
     kept = bytearray()
     omitted = 0
@@ -68,12 +68,12 @@ async def capture(stream: asyncio.StreamReader | None, limit_bytes: int) -> Capt
         room = limit_bytes - len(kept)
         kept += chunk[:room]
         omitted += max(0, len(chunk) - room)
-    return Captured(text=kept.decode(errors="replace"), omitted_bytes=omitted)
+    return CapturedStream(text=kept.decode(errors="replace"), omitted_bytes=omitted)
 
 
 _log = Log(__name__)
 
-End = Literal["exited", "signalled", "wall", "processes"]
+JailEnd = Literal["exited", "signalled", "wall", "processes"]
 """How a command ended: by itself, by a signal, at the wall clock, by having too many processes."""
 
 GRACE_S = 10.0
@@ -113,13 +113,13 @@ class JailResult:
     """What a jailed command did. It has no process left."""
 
     command: tuple[str, ...]
-    end: End
+    end: JailEnd
     exit_code: int | None
     """None unless it exited by itself."""
     signal: int | None
     """The signal that ended it, if one did."""
-    stdout: Captured
-    stderr: Captured
+    stdout: CapturedStream
+    stderr: CapturedStream
     wall_s: float
     cpu_s: float
     peak_bytes: int
@@ -241,7 +241,7 @@ def _report(line: str) -> dict[str, str]:
 
 
 def _result(
-    command: Sequence[str], report: dict[str, str], stdout: Captured, stderr: Captured
+    command: Sequence[str], report: dict[str, str], stdout: CapturedStream, stderr: CapturedStream
 ) -> JailResult:
     if not report:
         raise InfrastructureError("jail", stderr.text.strip() or "ended without a report")
@@ -253,7 +253,7 @@ def _result(
     end, code = report["end"], int(report["code"])
     return JailResult(
         command=tuple(command),
-        end=cast(End, end),
+        end=cast(JailEnd, end),
         exit_code=code if end == "exited" else None,
         signal=code if end == "signalled" else None,
         stdout=stdout,

@@ -7,11 +7,12 @@ import numpy as np
 
 from cuda_llm.errors import InfrastructureError, TaskError
 from cuda_llm.outcomes import InfraFailed, Verdict, WrongResult
+from cuda_llm.tasks.reference import Dims
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import Device, Level, Session, Site
 from cuda_llm.tools.device.buffers import HOST, Array, Arrays
 from cuda_llm.tools.device.candidate import Compiled
-from cuda_llm.tools.validator.buffers import Dims, buffer_specs
+from cuda_llm.tools.validator.buffers import buffer_specs
 from cuda_llm.tools.validator.cases import Case, fresh_nonce, generator, timed_case
 from cuda_llm.tools.validator.check_case import case_limits, compare_outputs, draw_inputs
 from cuda_llm.tools.validator.compare import Expected
@@ -59,7 +60,7 @@ def _without_tail(right: Array, untouched: Array) -> Array:
     return output
 
 
-Contents = Mapping[str, Array]
+ArraysByName = Mapping[str, Array]
 
 
 async def find_problems(
@@ -78,11 +79,11 @@ async def find_problems(
             return
         for problem in _trivial_problems(task, case, inputs, expectation, arrays):
             yield problem
-        rounding_passes = rounding_passes and await _short_inputs_pass(
+        rounding_passes = rounding_passes and await _half_precision_passes(
             task, case, inputs, expectation, oracle, arrays
         )
         if dims == task.sizes.emulated[-1]:
-            async for problem in _idle_inputs(task, case, inputs, expectation, oracle, arrays):
+            async for problem in _unused_inputs(task, case, inputs, expectation, oracle, arrays):
                 yield problem
     if rounding_passes:
         yield (
@@ -92,7 +93,7 @@ async def find_problems(
 
 
 def _trivial_problems(
-    task: Task, case: Case, inputs: Contents, expectation: Expectation, arrays: Arrays
+    task: Task, case: Case, inputs: ArraysByName, expectation: Expectation, arrays: Arrays
 ) -> Iterator[str]:
     dtypes = {spec.name: spec.dtype for spec in buffer_specs(task, case.dims)}
     right = _stored(expectation.values, dtypes)
@@ -108,10 +109,10 @@ def _trivial_problems(
                 )
 
 
-async def _idle_inputs(
+async def _unused_inputs(
     task: Task,
     case: Case,
-    inputs: Contents,
+    inputs: ArraysByName,
     expectation: Expectation,
     oracle: Oracle,
     arrays: Arrays,
@@ -128,10 +129,10 @@ async def _idle_inputs(
             yield f"{_at(case.dims)}: the result does not depend on {name}"
 
 
-async def _short_inputs_pass(
+async def _half_precision_passes(
     task: Task,
     case: Case,
-    inputs: Contents,
+    inputs: ArraysByName,
     expectation: Expectation,
     oracle: Oracle,
     arrays: Arrays,
@@ -151,7 +152,7 @@ async def _short_inputs_pass(
 
 
 def _passes(
-    task: Task, case: Case, outputs: Contents, expectation: Expectation, arrays: Arrays
+    task: Task, case: Case, outputs: ArraysByName, expectation: Expectation, arrays: Arrays
 ) -> bool:
     own = case_limits(task, case, expectation.values, arrays)
     return all(one.ok for one in compare_outputs(outputs, expectation, own, arrays).values())
@@ -191,17 +192,17 @@ async def check_task(task: Task, device: Device) -> Admission:
 
     compiled = await compile_candidate(baseline_request(task, device.target))
     if not isinstance(compiled, Compiled):
-        return _refused(task, compiled)
-    return await device.carry_out(check_there, task, compiled)
+        return _not_admitted(task, compiled)
+    return await device.carry_out(check_at_site, task, compiled)
 
 
-async def check_there(site: Site, task: Task, compiled: Compiled) -> Admission:
+async def check_at_site(site: Site, task: Task, compiled: Compiled) -> Admission:
     """The same where the device is."""
     async with site.open(compiled) as session, site.open(compiled) as second:
         if not isinstance(session, Session):
-            return _refused(task, session)
+            return _not_admitted(task, session)
         if not isinstance(second, Session):
-            return _refused(task, second)
+            return _not_admitted(task, second)
         return await check_sessions(task, session, second, site.arrays)
 
 
@@ -220,12 +221,12 @@ async def check_sessions(
     except TaskError as error:
         return Admission(problems=(str(error),), checked={})
     if not isinstance(result, Validated):
-        refused = _refused(task, result)
+        refused = _not_admitted(task, result)
         return Admission(problems=(*refused.problems, *problems), checked={})
     return Admission(problems=tuple(problems), checked=result.checked)
 
 
-def _refused(task: Task, verdict: Verdict) -> Admission:
+def _not_admitted(task: Task, verdict: Verdict) -> Admission:
     """The baseline did not come through, in one line."""
     detail = ""
     match verdict:

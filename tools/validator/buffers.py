@@ -16,6 +16,7 @@ import numpy as np
 
 from cuda_llm.outcomes import GuardOverwritten, InputMutated
 from cuda_llm.tasks.expressions import evaluate
+from cuda_llm.tasks.reference import Dims
 from cuda_llm.tasks.sizes import scalar_value, shape_of
 from cuda_llm.tasks.task import CTYPES, ArgumentRole, Task
 from cuda_llm.tools.device import Argument, CallOptions, Level, Scalar
@@ -28,9 +29,7 @@ from cuda_llm.tools.device.buffers import (
     Random,
     Role,
 )
-from cuda_llm.tools.validator.fused import differ_there
-
-Dims = Mapping[str, int]
+from cuda_llm.tools.validator.fused import differ_on_device
 
 
 def buffer_specs(task: Task, dims: Dims) -> tuple[BufferSpec, ...]:
@@ -133,7 +132,7 @@ def find_damage(filled: Filled, arrays: Arrays = HOST) -> GuardOverwritten | Inp
     return GuardOverwritten(buffer=name, side="before", offset_bytes=distance)
 
 
-def take_outputs(filled: Filled) -> dict[str, Array]:
+def copy_outputs(filled: Filled) -> dict[str, Array]:
     """Private copies of the outputs: what is judged cannot change any more."""
     return {
         name: buffer.data.copy()
@@ -162,7 +161,7 @@ def first_difference(pairs: Sequence[tuple[Array, Array]], arrays: Arrays) -> in
     Where there are kernels of our own for it, CuPy's reduction is not used: without CUB it has one
     block for all of an array.
     """
-    flags = differ_there(pairs, arrays)
+    flags = differ_on_device(pairs, arrays)
     if flags is None:
         flags = arrays.xp.empty(len(pairs), np.bool_)
         for number, (one, other) in enumerate(pairs):

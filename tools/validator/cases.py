@@ -15,10 +15,11 @@ import numpy as np
 from cuda_llm.errors import TaskError
 from cuda_llm.tasks.distribution import parse_distribution
 from cuda_llm.tasks.expressions import evaluate
+from cuda_llm.tasks.reference import Dims
 from cuda_llm.tasks.task import DimRange, Task, TaskArgument
 from cuda_llm.tools.device import Level
 from cuda_llm.tools.device.buffers import HOST, Arrays, Random
-from cuda_llm.tools.validator.buffers import Dims, buffer_specs, work
+from cuda_llm.tools.validator.buffers import buffer_specs, work
 from cuda_llm.tools.validator.distributions import REPEATED, SYMMETRIC
 from cuda_llm.tools.validator.tolerances import Terms
 
@@ -44,8 +45,8 @@ def generator(nonce: bytes, task: str, phase: str, call: int, arrays: Arrays = H
     return arrays.generator(int.from_bytes(digest.digest(), "little"))
 
 
-FEWEST = 2
-_TRIES = 2000
+FEWEST_HIDDEN = 2
+_MOST_DRAWS = 2000
 
 
 def draw_hidden(task: Task, rng: np.random.Generator) -> tuple[Mapping[str, int], ...]:
@@ -54,17 +55,17 @@ def draw_hidden(task: Task, rng: np.random.Generator) -> tuple[Mapping[str, int]
         return ()
     known = [dict(size) for size in (*task.sizes.edge, *task.sizes.emulated)]
     found: list[Mapping[str, int]] = []
-    for _ in range(_TRIES):
+    for _ in range(_MOST_DRAWS):
         size = {name: _draw(limits, rng) for name, limits in task.sizes.hidden.dims.items()}
         if _fits(task, size) and size not in known:
             known.append(size)
             found.append(size)
-        if len(found) == max(FEWEST, task.sizes.hidden.count):
+        if len(found) == max(FEWEST_HIDDEN, task.sizes.hidden.count):
             return tuple(found)
-    if len(found) >= FEWEST:
+    if len(found) >= FEWEST_HIDDEN:
         return tuple(found)
     raise TaskError(
-        f"{task.folder}: sizes.hidden: found no {FEWEST} sizes that fit {task.requires}"
+        f"{task.folder}: sizes.hidden: found no {FEWEST_HIDDEN} sizes that fit {task.requires}"
     )
 
 
@@ -117,7 +118,7 @@ def _shares_of_many(task: Task, sizes: Sequence[GroupedSize]) -> list[float]:
 POISONS = (0xFF, 0x7B)
 """Bytes outputs are filled with: NaN for floats, and a large finite number."""
 
-CLOSE_WATCH_WORK = 2e6
+FULL_LEVEL_WORK = 2e6
 """Cases with at most this much work run with races and uninitialised reads watched."""
 
 MOST_SCHEDULES = 1 << 31
@@ -224,7 +225,7 @@ def _case(task: Task, group: str, dims: Dims, distributions: Mapping[str, str]) 
         group=group,
         dims=dims,
         distributions=distributions,
-        level=Level.FULL if effort <= CLOSE_WATCH_WORK else Level.CHECK,
+        level=Level.FULL if effort <= FULL_LEVEL_WORK else Level.CHECK,
         work=effort,
     )
 

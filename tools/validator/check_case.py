@@ -19,10 +19,10 @@ from cuda_llm.tools.validator.buffers import (
     buffer_specs,
     call_arguments,
     call_options,
+    copy_outputs,
     fill,
     find_damage,
     find_late_write,
-    take_outputs,
 )
 from cuda_llm.tools.validator.cases import POISONS, Case, inputs_of, terms_of
 from cuda_llm.tools.validator.compare import Expected, OutputComparison, compare, wrong_elements
@@ -192,7 +192,7 @@ async def check_case(
     if not isinstance(expectation, Expectation):
         return expectation
     first = await _call(task, session, case, inputs, rng, arrays)
-    if not isinstance(first, _Call):
+    if not isinstance(first, _CompletedCall):
         return first
     own = case_limits(task, case, expectation.values, arrays)
     comparisons = compare_outputs(first.outputs, expectation, own, arrays)
@@ -215,7 +215,7 @@ async def check_case(
             poison=POISONS[(POISONS.index(case.poison) + 1) % len(POISONS)],
         )
         second = await _call(task, session, again, inputs, rng, arrays)
-        if not isinstance(second, _Call):
+        if not isinstance(second, _CompletedCall):
             return second
         spread = compare_repeat(first.outputs, second.outputs, expectation, own, arrays)
         if isinstance(spread, Nondeterministic):
@@ -230,7 +230,7 @@ def ran_a_kernel(report: CallReport) -> bool:
 
 
 @dataclass(frozen=True)
-class _Call:
+class _CompletedCall:
     report: CallReport
     filled: Filled
     outputs: Mapping[str, Array]
@@ -243,7 +243,7 @@ async def _call(
     inputs: Mapping[str, Array],
     rng: Random,
     arrays: Arrays,
-) -> _Call | Verdict:
+) -> _CompletedCall | Verdict:
     placed = session.place(buffer_specs(task, case.dims))
     filled = fill(placed, inputs, case.poison, rng)
     options = call_options(task, case.dims, level=case.level, schedule_seed=case.schedule_seed)
@@ -253,7 +253,7 @@ async def _call(
     damage = find_damage(filled, arrays)
     if damage is not None:
         return damage
-    return _Call(report, filled, take_outputs(filled))
+    return _CompletedCall(report, filled, copy_outputs(filled))
 
 
 def draw_inputs(task: Task, case: Case, rng: Random, arrays: Arrays = HOST) -> dict[str, Array]:

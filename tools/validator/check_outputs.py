@@ -46,7 +46,7 @@ class Method(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Call:
+class _RecordedCall:
     task: Task
     case: Case
     inputs: Mapping[str, Array]
@@ -77,7 +77,7 @@ def check_outputs(
     saves loading the task's again. Raises TaskError where the reference is broken or missing, or
     cannot be projected.
     """
-    call = _Call(
+    call = _RecordedCall(
         task=task,
         case=case,
         inputs=inputs,
@@ -157,7 +157,7 @@ def _all_right(
     return True
 
 
-def _part_by_part(call: _Call) -> WrongResult | None:
+def _part_by_part(call: _RecordedCall) -> WrongResult | None:
     tallies = {name: Tally(call.own, call.arrays) for name in call.outputs}
     for part in parts(call.task, call.case.dims, call.reference, call.arrays.part_bytes):
         _add(tallies, call, part)
@@ -170,21 +170,23 @@ def _part_by_part(call: _Call) -> WrongResult | None:
     return None
 
 
-def _add(tallies: Mapping[str, Tally], call: _Call, part: OutputPart) -> None:
+def _add(tallies: Mapping[str, Tally], call: _RecordedCall, part: OutputPart) -> None:
     expected = _expected(call, part.of(call.inputs), part)
     got = part.of({name: call.outputs[name] for name in tallies})
     for name, tally in tallies.items():
         tally.add(got[name], expected[name], part.origin(name, got[name]))
 
 
-def _expected(call: _Call, inputs: Mapping[str, Array], part: OutputPart) -> dict[str, Expected]:
+def _expected(
+    call: _RecordedCall, inputs: Mapping[str, Array], part: OutputPart
+) -> dict[str, Expected]:
     xp, scale = call.arrays.xp, call.reference.scale
     values = call.reference.compute(xp, inputs, part.dims)
     scales = {} if scale is None else scale(xp, inputs, part.dims)
     return {name: Expected(value, scales.get(name)) for name, value in values.items()}
 
 
-def _at_once(call: _Call) -> WrongResult | None:
+def _at_once(call: _RecordedCall) -> WrongResult | None:
     rule, arrays = call.reference.comparator, call.arrays
     expectation = Expectation(
         _expected(call, call.inputs, OutputPart(dims=call.case.dims, axes={})),
@@ -199,7 +201,7 @@ def _at_once(call: _Call) -> WrongResult | None:
     return None
 
 
-def _projected(call: _Call, seed: int) -> WrongResult | None:
+def _projected(call: _RecordedCall, seed: int) -> WrongResult | None:
     """Some rows exactly, then all rows by their projections; a suspect row exactly again."""
     xp, split = call.arrays.xp, call.reference.split
     project, project_scale = call.reference.project, call.reference.project_scale
@@ -221,11 +223,11 @@ def _projected(call: _Call, seed: int) -> WrongResult | None:
             tally.add(got.astype(xp.float64) @ placed, expected, part.origin(name, got))
         comparison = tally.comparison()
         if not comparison.ok:
-            return _suspect(call, name, comparison)
+            return _explain_projection(call, name, comparison)
     return None
 
 
-def _rows(call: _Call, rows: list[int]) -> WrongResult | None:
+def _rows(call: _RecordedCall, rows: list[int]) -> WrongResult | None:
     """Some indices of the split, each element of them."""
     xp, split = call.arrays.xp, call.reference.split
     axes = axes_of(call.task, call.reference.split)
@@ -243,7 +245,9 @@ def _rows(call: _Call, rows: list[int]) -> WrongResult | None:
     return None
 
 
-def _suspect(call: _Call, name: str, comparison: OutputComparison) -> WrongResult:
+def _explain_projection(
+    call: _RecordedCall, name: str, comparison: OutputComparison
+) -> WrongResult:
     """The first wrong element of the row whose projections are off, or the row's figures."""
     row = comparison.first[axes_of(call.task, call.reference.split)[name]]
     found = _rows(call, [row])

@@ -87,7 +87,7 @@ def fill(columns: Sequence[Array], slots: Sequence[int], byte: int, arrays: Arra
             for slot in slots:
                 bytes_of(column[slot, ...])[...] = byte
         return
-    numbers = _there(slots, arrays)
+    numbers = _on_device(slots, arrays)
     for column in columns:
         _launch(arrays.launch, "fill", column, numbers, np.uint64(byte * _EVERY_BYTE))
 
@@ -101,7 +101,7 @@ def gather(column: Array, slots: Sequence[int], arrays: Arrays) -> Array:
         for row, slot in enumerate(slots):
             rows[row, ...] = column[slot, ...]
     else:
-        _launch(arrays.launch, "gather", column, _there(slots, arrays), rows)
+        _launch(arrays.launch, "gather", column, _on_device(slots, arrays), rows)
     return rows
 
 
@@ -120,14 +120,14 @@ def first_changed(
         ]
         at = first_difference(each, arrays)
         return None if at is None else at // len(slots)
-    numbers = _there(slots, arrays)
+    numbers = _on_device(slots, arrays)
     flags = arrays.xp.zeros(len(pairs), np.bool_)
     for number, (column, rows) in enumerate(pairs):
         _launch(arrays.launch, "differ", column, numbers, rows, flags, np.uint64(number))
     return first_set(flags, arrays)
 
 
-def _there(slots: Sequence[int], arrays: Arrays) -> Array:
+def _on_device(slots: Sequence[int], arrays: Arrays) -> Array:
     """Numbers of slots where kernels read them, a byte each: there are at most 256."""
     return arrays.xp.asarray(np.array(slots, np.uint8))
 

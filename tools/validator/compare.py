@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cuda_llm.tools.device.buffers import HOST, Array, Arrays
-from cuda_llm.tools.validator.fused import COLUMNS, compare_there
+from cuda_llm.tools.validator.fused import COLUMNS, compare_on_device
 from cuda_llm.tools.validator.tolerances import FEWEST_FOR_RMS, ErrorLimits
 
 CHUNK = HOST.at_once
@@ -60,7 +60,7 @@ def compare(
 
 
 @dataclass(frozen=True)
-class _Table:
+class _FactTable:
     """Rows of facts about one part of an output."""
 
     rows: Array
@@ -87,7 +87,7 @@ class Tally:
     def __init__(self, limits: ErrorLimits, arrays: Arrays = HOST) -> None:
         self._limits = limits
         self._arrays = arrays
-        self._tables: list[_Table] = []
+        self._tables: list[_FactTable] = []
         self._elements = 0
 
     def add(self, got: Array, expected: Expected, origin: tuple[int, ...] = ()) -> None:
@@ -98,13 +98,13 @@ class Tally:
         rows = None
         if expected.units is None:
             scale = expected.scale
-            rows = compare_there(got, expected.value, scale, self._limits, self._arrays)
+            rows = compare_on_device(got, expected.value, scale, self._limits, self._arrays)
         if rows is None:
             chunks = list(_chunks(got.size, self._arrays.at_once))
             begins = [chunk.start for chunk in chunks]
             rows = _facts(got, expected, self._limits, chunks, self._arrays.xp)
         place = origin or (0,) * got.ndim
-        self._tables.append(_Table(rows, tuple(begins), got.shape, place))
+        self._tables.append(_FactTable(rows, tuple(begins), got.shape, place))
         self._elements += got.size
 
     def comparison(self) -> OutputComparison:
@@ -133,7 +133,7 @@ class Tally:
 
     def _first(
         self, positions: npt.NDArray[np.float64], chosen: npt.NDArray[np.bool_]
-    ) -> tuple[_Table, int, int]:
+    ) -> tuple[_FactTable, int, int]:
         """The first part with a chosen row; its row with the first element, and where that is."""
         end = 0
         for table in self._tables:
@@ -210,11 +210,11 @@ def _float_units(
     with np.errstate(invalid="ignore", over="ignore"):
         units = xp.subtract(actual, wanted, dtype=np.float64)
         xp.abs(units, out=units)
-        units /= _one_unit(wanted, scale, limits, xp)
+        units /= _unit_of_error(wanted, scale, limits, xp)
         return xp.where(xp.isfinite(units), units, _non_finite_units(actual, wanted, xp))
 
 
-def _one_unit(wanted: Array, scale: Array | None, limits: ErrorLimits, xp: Any) -> Array:
+def _unit_of_error(wanted: Array, scale: Array | None, limits: ErrorLimits, xp: Any) -> Array:
     """The absolute error that counts as one unit, per element."""
     relative = xp.abs(wanted) if scale is None else scale
     measure = xp.multiply(relative, limits.scale_weight, dtype=np.float64)

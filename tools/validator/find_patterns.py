@@ -15,7 +15,7 @@ from cuda_llm.tools.validator.buffers import bytes_of
 from cuda_llm.tools.validator.cases import Case
 from cuda_llm.tools.validator.compare import Expected
 
-Array = npt.NDArray[Any]
+HostArray = npt.NDArray[Any]
 Mask = npt.NDArray[np.bool_]
 
 LEAST_ROUNDED = 8
@@ -23,7 +23,7 @@ LEAST_ROUNDED = 8
 
 
 def find_element_pattern(
-    got: Array, expected: Expected, wrong: Mask, inputs: Mapping[str, Array], poison: int
+    got: HostArray, expected: Expected, wrong: Mask, inputs: Mapping[str, HostArray], poison: int
 ) -> ElementPattern | None:
     """The first pattern that fits. It holds ratios instead of counts: the size may be hidden."""
     wanted = expected.value
@@ -40,7 +40,7 @@ def find_element_pattern(
     )
 
 
-def _unwritten(got: Array, wrong: Mask, poison: int) -> ElementPattern | None:
+def _unwritten(got: HostArray, wrong: Mask, poison: int) -> ElementPattern | None:
     item = bytes_of(got).reshape(got.size, -1)
     untouched = (item == poison).all(axis=1).reshape(got.shape)
     if not (wrong & untouched).any():
@@ -52,7 +52,7 @@ def _unwritten(got: Array, wrong: Mask, poison: int) -> ElementPattern | None:
     )
 
 
-def _not_finite(got: Array, wrong: Mask) -> ElementPattern | None:
+def _not_finite(got: HostArray, wrong: Mask) -> ElementPattern | None:
     if got.dtype.kind != "f":
         return None
     bad = got[wrong]
@@ -62,14 +62,16 @@ def _not_finite(got: Array, wrong: Mask) -> ElementPattern | None:
     return ElementPattern(kind=ElementKind.INFINITE) if np.isinf(bad).all() else None
 
 
-def _uniform(got: Array, wanted: Array) -> ElementPattern | None:
+def _uniform(got: HostArray, wanted: HostArray) -> ElementPattern | None:
     if got.size < 2 or (got != got.flat[0]).any() or (wanted == wanted.flat[0]).all():
         return None
     is_zero = got.flat[0] == 0
     return ElementPattern(kind=ElementKind.ZEROS if is_zero else ElementKind.CONSTANT)
 
 
-def _copied(got: Array, wanted: Array, inputs: Mapping[str, Array]) -> ElementPattern | None:
+def _copied(
+    got: HostArray, wanted: HostArray, inputs: Mapping[str, HostArray]
+) -> ElementPattern | None:
     for name, given in inputs.items():
         same_kind = given.size == got.size and given.dtype == got.dtype
         if got.size > 1 and same_kind and np.array_equal(given.reshape(-1), got.reshape(-1)):
@@ -77,7 +79,7 @@ def _copied(got: Array, wanted: Array, inputs: Mapping[str, Array]) -> ElementPa
     return None
 
 
-def _rearranged(got: Array, expected: Expected) -> ElementPattern | None:
+def _rearranged(got: HostArray, expected: Expected) -> ElementPattern | None:
     wanted = expected.value
     if got.size < 4 or (wanted == wanted.flat[0]).all():
         return None
@@ -92,7 +94,7 @@ def _rearranged(got: Array, expected: Expected) -> ElementPattern | None:
     return ElementPattern(kind=ElementKind.REVERSED) if _close(flat[::-1], target) else None
 
 
-def _scaled(got: Array, wanted: Array, wrong: Mask) -> ElementPattern | None:
+def _scaled(got: HostArray, wanted: HostArray, wrong: Mask) -> ElementPattern | None:
     some = wrong & (wanted != 0)
     if not some.any():
         return None
@@ -113,7 +115,7 @@ def _scaled(got: Array, wanted: Array, wrong: Mask) -> ElementPattern | None:
     return ElementPattern(kind=ElementKind.NEGATED) if abs(factor + 1) < 1e-4 else None
 
 
-def _counts(got: Array, wanted: Array, wrong: Mask) -> ElementPattern | None:
+def _counts(got: HostArray, wanted: HostArray, wrong: Mask) -> ElementPattern | None:
     if got.dtype.kind not in "iu" or wanted.size < 2:
         return None
     difference = got[wrong].astype(np.float64) - wanted[wrong]
@@ -126,7 +128,7 @@ def _counts(got: Array, wanted: Array, wrong: Mask) -> ElementPattern | None:
     return ElementPattern(kind=ElementKind.TOO_MANY) if (difference > 0).all() else None
 
 
-def _rounded(got: Array, expected: Expected, wrong: Mask) -> ElementPattern | None:
+def _rounded(got: HostArray, expected: Expected, wrong: Mask) -> ElementPattern | None:
     """Errors as large as short formats leave, in nearly every element."""
     if got.dtype.kind != "f" or wrong.mean() < 0.3:
         return None
@@ -178,14 +180,14 @@ def _is_tail(mask: Mask) -> bool:
     return bool(mask[begin:].all())
 
 
-def _period(flat: Array) -> int:
+def _period(flat: HostArray) -> int:
     if flat.size < 4:
         return 0
     steps = np.diff(flat)
     return int(steps[0]) if steps[0] > 1 and (steps == steps[0]).all() else 0
 
 
-def _close(one: Array, other: Array) -> bool:
+def _close(one: HostArray, other: HostArray) -> bool:
     with np.errstate(invalid="ignore", over="ignore"):
         gap = np.abs(one.astype(np.float64) - other)
         return bool((gap <= 1e-5 * np.maximum(np.abs(other), 1e-30)).all())

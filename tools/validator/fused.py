@@ -153,7 +153,7 @@ ELEMENTS_A_THREAD = 8
 """At least: below that, more threads do not pay."""
 
 
-def compare_there(
+def compare_on_device(
     got: Array, value: Array, scale: Array | None, limits: ErrorLimits, arrays: Arrays
 ) -> Array | None:
     """Facts of all elements, a row a thread; None where no kernel fits."""
@@ -184,7 +184,7 @@ def compare_there(
     return sums
 
 
-def differ_there(pairs: Sequence[tuple[Array, Array]], arrays: Arrays) -> Array | None:
+def differ_on_device(pairs: Sequence[tuple[Array, Array]], arrays: Arrays) -> Array | None:
     """A flag for each pair of flat arrays of whole numbers; None where no kernel fits."""
     kernels = [f"differ_{one.dtype.name}" for one, _ in pairs]
     if arrays.launch is None or not set(kernels) <= set(KERNELS.kernels):

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from cuda_llm.outcomes import Verdict
-from cuda_llm.tasks.reference import load_reference
+from cuda_llm.tasks.reference import Dims, load_reference
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import CallReport, Session
 from cuda_llm.tools.device.buffers import HOST, Array, Arrays, Role
-from cuda_llm.tools.validator.buffers import Dims, buffer_specs, call_arguments, call_options
+from cuda_llm.tools.validator.buffers import buffer_specs, call_arguments, call_options
 from cuda_llm.tools.validator.compare import Expected
 
 Inputs = Mapping[str, Array]

@@ -27,10 +27,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cuda_llm.tasks.reference import Reference
+from cuda_llm.tasks.reference import Dims, Reference
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device.buffers import Array, Role
-from cuda_llm.tools.validator.buffers import Dims, buffer_specs
+from cuda_llm.tools.validator.buffers import buffer_specs
 from cuda_llm.tools.validator.tolerances import ErrorLimits
 
 GROUP = 64

@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from cuda_llm.outcomes import Verdict, WrongResult
+from cuda_llm.tasks.reference import Dims
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import CallReport, Level, Session
 from cuda_llm.tools.device.buffers import HOST, Arrays
-from cuda_llm.tools.validator.buffers import Dims
 from cuda_llm.tools.validator.cases import (
-    CLOSE_WATCH_WORK,
+    FULL_LEVEL_WORK,
     Case,
     case_generator,
     fresh_nonce,
@@ -92,7 +92,7 @@ async def _explain(
     wrong = [first]
     for number in range(len(judged), len(cases)):
         case = cases[number]
-        if case.work > CLOSE_WATCH_WORK:
+        if case.work > FULL_LEVEL_WORK:
             break
         rng = case_generator(secret, task, number, arrays)
         single = replace(case, repeat_seed=0)

@@ -16,7 +16,7 @@ from cuda_llm.errors import MissingError
 from cuda_llm.facts import SourceSpot
 from cuda_llm.failures import CompileFailed, Diagnostic, LoadFailed, PolicyViolation
 from cuda_llm.outcomes import Verdict
-from cuda_llm.tools.compiler.cache import Failure, failure_record, read_failure, request_key
+from cuda_llm.tools.compiler.cache import SourceFailure, failure_record, read_failure, request_key
 from cuda_llm.tools.compiler.nvcc import Toolkit, find_toolkit
 from cuda_llm.tools.compiler.workspace import private_folder
 from cuda_llm.tools.device.candidate import Compiled, CompileLimits, CompileRequest
@@ -127,7 +127,7 @@ def test_many_writers_of_one_entry_leave_it_whole(own_cache: Path, tmp_path: Pat
     assert entry_folder("kind", "abcdef").is_relative_to(own_cache)
 
 
-FAILURES: list[Failure] = [
+FAILURES: list[SourceFailure] = [
     LoadFailed(detail="x"),
     PolicyViolation(rule="import", detail="y", spot=SourceSpot(file="a.cu", line=1, text="t")),
     CompileFailed(
@@ -142,7 +142,7 @@ FAILURES: list[Failure] = [
 
 
 @pytest.mark.parametrize("failure", FAILURES, ids=lambda failure: str(failure.code))
-def test_failures_survive_the_record(failure: Failure) -> None:
+def test_failures_survive_the_record(failure: SourceFailure) -> None:
     assert read_failure(failure_record(failure)) == failure
 
 

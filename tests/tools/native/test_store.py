@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cuda_llm.tools.native.cache import hold, try_exclusive_use
+from cuda_llm.tools.native.cache import pin_entry, try_exclusive_use
 from cuda_llm.tools.native.store import (
     build_once,
     entry_folder,
@@ -130,7 +130,7 @@ def test_what_another_process_uses_stays_until_that_ends(five: list[str]) -> Non
 
 def test_what_this_process_uses_stays(five: list[str]) -> None:
     assert load("compiled", five[1]) is not None
-    hold(entry_folder("compiled", five[2]))
+    pin_entry(entry_folder("compiled", five[2]))
     trim(0)
     assert sorted(keys()) == sorted(five[1:3])
 
@@ -138,12 +138,12 @@ def test_what_this_process_uses_stays(five: list[str]) -> None:
 HOLDS_MANY = """
 import sys
 from pathlib import Path
-from cuda_llm.tools.native.cache import HELD_AT_ONCE, hold
+from cuda_llm.tools.native.cache import MOST_PINNED, pin_entry
 from cuda_llm.tools.native.store import entry_folder
 for kind, key in [("native", "first"), ("compiled", sys.argv[1])]:
-    hold(entry_folder(kind, key))
-for number in range(HELD_AT_ONCE - 1):
-    hold(entry_folder("compiled", f"{number:08}"))
+    pin_entry(entry_folder(kind, key))
+for number in range(MOST_PINNED - 1):
+    pin_entry(entry_folder("compiled", f"{number:08}"))
 print("held", flush=True)
 sys.stdin.read()
 """

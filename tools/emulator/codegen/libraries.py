@@ -154,11 +154,11 @@ def _translated(key: str, record: dict[str, object], *, cached: bool) -> Transla
 def _key(text: str, kernels: Sequence[KernelResources], source_name: str, source: str) -> str:
     registers = sorted((kernel.symbol, kernel.registers) for kernel in kernels)
     parts = (text, registers, source_name, source, _FLAGS, cpu_model(), gxx_version(find_gxx()))
-    return hashlib.blake2b(repr((*parts, _own_code())).encode(), digest_size=20).hexdigest()
+    return hashlib.blake2b(repr((*parts, _package_hash())).encode(), digest_size=20).hexdigest()
 
 
 @lru_cache
-def _own_code() -> str:
+def _package_hash() -> str:
     """Hash of the translator and of the headers that generated code includes."""
     digest = hashlib.blake2b(digest_size=16)
     folders = [_EMULATOR / name for name in ("ptx", "codegen", "ops", "runtime/emu")]

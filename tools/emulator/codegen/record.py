@@ -8,8 +8,8 @@ from cuda_llm.facts import SourceSpot
 from cuda_llm.tools.emulator.tables import (
     BasicBlock,
     InstructionClass,
+    InstructionSite,
     KernelTable,
-    Site,
     Unsupported,
 )
 
@@ -24,7 +24,7 @@ def read_kernel_records(records: Any) -> tuple[KernelTable, ...]:
     return tuple(
         KernelTable(
             symbol=record["symbol"],
-            sites=tuple(Site(**_with_spot(site)) for site in record["sites"]),
+            sites=tuple(InstructionSite(**_with_spot(site)) for site in record["sites"]),
             blocks=tuple(_block(block) for block in record["blocks"]),
             unsupported=tuple(Unsupported(**_with_spot(u)) for u in record["unsupported"]),
         )

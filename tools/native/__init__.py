@@ -1,4 +1,4 @@
-"""Our own native parts: found, built and kept."""
+"""Our native programs and libraries, built by g++, and the cache of slow results."""
 
 from cuda_llm.tools.native.build import build, content_key, cpu_model, find_gxx, gxx_version
 from cuda_llm.tools.native.cache import cache_dir, cache_folder, pin_entry, unwritable

@@ -1,4 +1,4 @@
-"""The outputs of one call on known inputs, however large: part by part, or by projections."""
+"""Checks the outputs of timed calls on known inputs, however large: in parts, or by projections."""
 
 import math
 import secrets
@@ -40,9 +40,9 @@ class Method(StrEnum):
     """How outputs are compared with what they should be."""
 
     REFERENCE = "reference"
-    """Every element with its float64 value."""
+    """Compare every element with its float64 value."""
     PROJECTED = "projected"
-    """Random signed sums over every element, and some rows element by element."""
+    """Compare random signed sums over every element, and some rows element by element."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,11 +67,11 @@ def check_outputs(
     seed: int | None = None,
     reference: Reference | None = None,
 ) -> WrongResult | None:
-    """Compare the outputs of a timed call with what its inputs ask for. None: all of it is right.
+    """Compare the outputs of a timed call with the reference's; None if all of them are right.
 
-    `inputs` are what the call was given, `outputs` what it left, both where `arrays` says; neither
-    is changed. The reference is computed here and now, in parts of `arrays.part_bytes` where the
-    task can be cut, and forgotten at once: nothing expected lies anywhere while a candidate runs.
+    `inputs` and `outputs` lie where `arrays` does and are not changed. The reference is computed
+    now, in parts of `arrays.part_bytes` where the task can be split, and freed at once: expected
+    values are not in memory while a candidate runs.
     `method` is what `budget.plan_sizes` found for the size. `seed`, 128 bits unknown when the
     outputs were written, decides the projections; fresh ones are drawn without it. `reference`
     saves loading the task's again. Raises TaskError where the reference is broken or missing, or
@@ -102,7 +102,7 @@ def check_batch(
     method: Method = Method.REFERENCE,
     reference: Reference | None = None,
 ) -> tuple[int, WrongResult] | None:
-    """The same for many calls of one size: one more axis in front of every array, one index a call.
+    """Check many calls of one size: every array has one more axis in front, an index a call.
 
     Returns the first wrong call and what is wrong with it. Calls that fit into `arrays.part_bytes`
     together are compared together where the task's reference takes them so.
@@ -141,7 +141,7 @@ def _all_right(
     own: ErrorLimits,
     arrays: Arrays,
 ) -> bool:
-    """Whether all calls are right beyond doubt. What fails here may still be right.
+    """Return whether all calls are surely right; calls that fail here may still be right.
 
     Each call's root mean square is at most the largest error of all, and at most sqrt(n) times the
     root mean square of n calls.
@@ -202,7 +202,7 @@ def _at_once(call: _RecordedCall) -> WrongResult | None:
 
 
 def _projected(call: _RecordedCall, seed: int) -> WrongResult | None:
-    """Some rows exactly, then all rows by their projections; a suspect row exactly again."""
+    """Compare some rows exactly, then all by projections, then a row whose projections are off."""
     xp, split = call.arrays.xp, call.reference.split
     project, project_scale = call.reference.project, call.reference.project_scale
     if project is None or project_scale is None:
@@ -228,7 +228,7 @@ def _projected(call: _RecordedCall, seed: int) -> WrongResult | None:
 
 
 def _rows(call: _RecordedCall, rows: list[int]) -> WrongResult | None:
-    """Some indices of the split, each element of them."""
+    """Compare every element at some indices of the split."""
     xp, split = call.arrays.xp, call.reference.split
     axes = axes_of(call.task, call.reference.split)
     part = OutputPart(
@@ -248,8 +248,8 @@ def _rows(call: _RecordedCall, rows: list[int]) -> WrongResult | None:
 def _explain_projection(
     call: _RecordedCall, name: str, comparison: OutputComparison
 ) -> WrongResult:
-    """The first wrong element of the row whose projections are off, or the row's figures."""
+    """Find the first wrong element of a row whose projections are off, or return its figures."""
     row = comparison.first[axes_of(call.task, call.reference.split)[name]]
     found = _rows(call, [row])
-    told = describe_mismatch(call.case, name, replace(comparison, first=comparison.first[:1]))
-    return found or replace(told, looks_like=ElementPattern(kind=ElementKind.ROW_SUMS))
+    of_row = describe_mismatch(call.case, name, replace(comparison, first=comparison.first[:1]))
+    return found or replace(of_row, looks_like=ElementPattern(kind=ElementKind.ROW_SUMS))

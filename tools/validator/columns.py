@@ -1,4 +1,4 @@
-"""Filling, gathering and comparing one buffer of many slots, by the widest words that fill it."""
+"""Fills, gathers and compares one buffer of many slots, in the widest words that fill it."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -20,8 +20,8 @@ typedef unsigned long long u64;
 
 #define THREAD ((u64)blockIdx.x * blockDim.x + threadIdx.x)
 
-// A buffer in slot 0, the words from there to slot 1, and what is asked for: `count` of `slots`, in
-// rows of `words`, by `each` threads a row.
+// A buffer in slot 0, the words from there to slot 1, and `count` of `slots`, in rows of `words`,
+// by `each` threads a row.
 #define COLUMN(T) T* column, u64 stride, u8 const* slots, u64 count, u64 words, u64 each
 
 template <typename T>
@@ -93,7 +93,7 @@ def fill(columns: Sequence[Array], slots: Sequence[int], byte: int, arrays: Arra
 
 
 def gather(column: Array, slots: Sequence[int], arrays: Arrays) -> Array:
-    """These slots' buffers in this order: copies, but of a single slot a view."""
+    """Return these slots' buffers in this order: copies, or a view of a single slot."""
     if len(slots) == 1:
         return column[slots[0] : slots[0] + 1]
     rows = arrays.xp.empty((len(slots), *column.shape[1:]), column.dtype)
@@ -108,7 +108,7 @@ def gather(column: Array, slots: Sequence[int], arrays: Arrays) -> Array:
 def first_changed(
     pairs: Sequence[tuple[Array, Array]], slots: Sequence[int], arrays: Arrays
 ) -> int | None:
-    """Number of the first column of which a slot does not hold what its row says, bit for bit.
+    """Return the number of the first column of which a slot differs from its row, bit for bit.
 
     Each pair is a column and contiguous rows, one for each of `slots`.
     """
@@ -128,7 +128,7 @@ def first_changed(
 
 
 def _on_device(slots: Sequence[int], arrays: Arrays) -> Array:
-    """Numbers of slots where kernels read them, a byte each: there are at most 256."""
+    """Copy the numbers of slots to the device, a byte each: there are at most 256."""
     return arrays.xp.asarray(np.array(slots, np.uint8))
 
 

@@ -1,6 +1,4 @@
-"""Recognises what a wrong output looks like, and what wrong cases have in common that right ones
-have not.
-"""
+"""Recognises patterns of wrong elements in an output, and of wrong cases among all cases."""
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,13 +17,16 @@ HostArray = npt.NDArray[Any]
 Mask = npt.NDArray[np.bool_]
 
 LEAST_ROUNDED = 8
-"""Fewer elements than this do not tell a short format from a few terms that were lost."""
+"""With fewer elements, rounding to a short format and a few lost terms look the same."""
+
+STEPS = (2, 4, 8, 16, 32, 64, 128, 256)
+"""Divisors of an extent that kernels assume."""
 
 
 def find_element_pattern(
     got: HostArray, expected: Expected, wrong: Mask, inputs: Mapping[str, HostArray], poison: int
 ) -> ElementPattern | None:
-    """The first pattern that fits. It holds ratios instead of counts: the size may be hidden."""
+    """Return the first pattern that fits, with ratios instead of counts: the size may be hidden."""
     wanted = expected.value
     return (
         _unwritten(got, wrong, poison)
@@ -129,7 +130,7 @@ def _counts(got: HostArray, wanted: HostArray, wrong: Mask) -> ElementPattern | 
 
 
 def _rounded(got: HostArray, expected: Expected, wrong: Mask) -> ElementPattern | None:
-    """Errors as large as short formats leave, in nearly every element."""
+    """Recognise errors as large as those of short formats, in nearly every element."""
     if got.dtype.kind != "f" or wrong.mean() < 0.3:
         return None
     scale = np.abs(expected.value) if expected.scale is None else expected.scale
@@ -152,7 +153,7 @@ def _located(wrong: Mask) -> ElementPattern | None:
 
 
 def _region(wrong: Mask) -> Region | None:
-    """Where the wrong elements are, if that is one region."""
+    """Return the region of the wrong elements, if they form one."""
     if wrong.all():
         return None
     flat = np.flatnonzero(wrong)
@@ -197,12 +198,9 @@ def _share(mask: Mask) -> float:
     return float(mask.mean())
 
 
-STEPS = (2, 4, 8, 16, 32, 64, 128, 256)
-
-
 @dataclass(frozen=True)
 class JudgedCase:
-    """A case and how it came out."""
+    """A case, and whether the candidate passed it."""
 
     case: Case
     right: bool
@@ -213,7 +211,7 @@ PredictedCases = tuple[CasePattern, Sequence[bool]]
 
 
 def find_case_pattern(judged: Sequence[JudgedCase]) -> CasePattern | None:
-    """The first simple rule that splits right from wrong exactly."""
+    """Return the first simple rule that separates right from wrong cases exactly."""
     cases = [one.case for one in judged]
     wrong = [not one.right for one in judged]
     if len(judged) < 3 or all(wrong) or not any(wrong):
@@ -257,7 +255,7 @@ def _size_rules(cases: Sequence[Case]) -> Iterator[PredictedCases]:
 def _threshold_rules(
     name: str, cases: Sequence[Case], wrong: Sequence[bool]
 ) -> Iterator[PredictedCases]:
-    """Bounds are taken from sizes that may be shown; hidden ones only have to agree."""
+    """Yield bounds on a dim, taken from sizes that may be shown; hidden ones have to agree."""
     shown = [
         (c.dims[name], bad) for c, bad in zip(cases, wrong, strict=True) if c.group != "hidden"
     ]

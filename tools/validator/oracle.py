@@ -1,4 +1,4 @@
-"""Where expected values come from: the task's float64 reference, or the user's own kernel."""
+"""Computes expected values: by the task's float64 reference, or by the user's own kernel."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ Oracle = Callable[[Inputs, Dims], Awaitable[Expectation | Verdict]]
 
 
 def reference_oracle(task: Task, arrays: Arrays = HOST) -> Oracle:
-    """Expected values from the task's reference.py. Raises TaskError where it is broken."""
+    """Return an oracle that runs the task's reference.py. Raises TaskError where it is broken."""
     reference, xp = load_reference(task), arrays.xp
 
     async def expected(inputs: Inputs, dims: Dims) -> Expectation:
@@ -46,7 +46,7 @@ def reference_oracle(task: Task, arrays: Arrays = HOST) -> Oracle:
 
 
 def baseline_oracle(task: Task, session: Session, arrays: Arrays = HOST) -> Oracle:
-    """Expected values from the baseline kernel, loaded in a session of its own.
+    """Return an oracle that runs the baseline kernel, loaded in a session of its own.
 
     Errors are measured against its results on the inputs' magnitudes where the task is linear,
     else against the larger of the value and the output's root mean square.

@@ -67,7 +67,7 @@ def test_no_other_gpu_is_named_without_its_own_node(machine: tuple[Path, Path]) 
     assert other_gpus(FIRST, *machine) == ()
 
 
-def test_no_other_gpu_is_named_where_the_driver_files_cannot_be_read(
+def test_no_other_gpu_is_named_where_the_driver_is_unreadable(
     machine: tuple[Path, Path],
 ) -> None:
     (machine[1] / "0000:02:00.0/information").mkdir(parents=True)

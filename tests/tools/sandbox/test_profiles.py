@@ -73,9 +73,7 @@ def test_beside_a_gpu_the_same_calls_are_forbidden(program: Path, action: str) -
 
 
 @pytest.mark.parametrize("action", ["gpu-command", "other-command", "devices", "descriptor-flags"])
-def test_beside_a_gpu_its_devices_and_their_commands_are_allowed(
-    program: Path, action: str
-) -> None:
+def test_beside_a_gpu_its_devices_and_commands_are_allowed(program: Path, action: str) -> None:
     assert attempt(program, "gpu-run", action)[0] == 0
 
 

@@ -1,1 +1,0 @@
-"""nvcc in a jail: one source in, one compiled candidate or verdict out."""

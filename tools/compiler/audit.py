@@ -1,10 +1,9 @@
 """Reads a candidate's .so and its object file before anyone loads them.
 
 Rules, by the name a violation carries:
-  `export`       the .so defines nothing for others but `solve`, and nothing replaces CUDA's calls
-  `import`       it needs nothing outside the lists below and no library but libstdc++, libgcc_s,
-    libc,
-                 libm; no text relocation, no search path
+  `export`       the .so exports nothing but `solve`, and nothing replaces CUDA's calls
+  `import`       it imports nothing outside the lists below and needs no library but libstdc++,
+                 libgcc_s, libc and libm; no text relocation, no search path
   `constructor`  nothing of the candidate's runs at load or unload, no IFUNC either. The object file
                  lists what the compiler runs then: CUDA's own registration, and for `<iostream>` a
                  static initialiser that calls `std::ios_base::Init` and nothing else. That one is
@@ -41,7 +40,7 @@ cudaGetDevice cudaSetDevice cudaGetDeviceCount cudaDeviceGetAttribute cudaGetDev
 cudaGetDeviceProperties_v2 cudaGetDriverEntryPoint cudaGetDriverEntryPointByVersion
 cuTensorMapEncodeTiled cuTensorMapEncodeIm2col cuTensorMapEncodeIm2colWide cuTensorMapReplaceAddress
 """
-"""What our own CUDA runtimes answer, on a GPU and on the emulated device; tests see to it."""
+"""Calls our own CUDA runtimes implement, on a GPU and on the emulated device, as a test checks."""
 
 C_CALLS = """
 memcpy memmove memset memcmp memchr strlen strcmp strncmp strcpy strncpy strcat strchr strstr
@@ -77,18 +76,6 @@ KNOWN_LIBRARY = re.compile(
 )
 
 
-def allowed(symbol: str, *, versioned: bool) -> bool:
-    """Whether a candidate may import `symbol`; `versioned` when the C or C++ library defines it."""
-    if symbol in NAMED or MATH.fullmatch(symbol):
-        return True
-    return bool(versioned and CPP.fullmatch(symbol) and not CPP_REFUSED.search(symbol))
-
-
-def in_known_library(symbol: str, *, versioned: bool) -> bool:
-    """Whether a library the candidate may not use defines `symbol`; else nobody does."""
-    return versioned or KNOWN_LIBRARY.match(symbol) is not None
-
-
 Elf: TypeAlias = Any
 """An elftools ELFFile: its sections are typed too loosely to say more."""
 
@@ -105,8 +92,20 @@ POINTER_BYTES = 8
 GNU_IFUNC = "STT_LOOS"
 
 
+def allowed(symbol: str, *, versioned: bool) -> bool:
+    """Return whether a candidate may import `symbol`; `versioned`: the C or C++ library has it."""
+    if symbol in NAMED or MATH.fullmatch(symbol):
+        return True
+    return bool(versioned and CPP.fullmatch(symbol) and not CPP_REFUSED.search(symbol))
+
+
+def in_known_library(symbol: str, *, versioned: bool) -> bool:
+    """Return whether a library that is not allowed defines `symbol`; else none does."""
+    return versioned or KNOWN_LIBRARY.match(symbol) is not None
+
+
 async def audit(library: Path, object_file: Path) -> PolicyViolation | LoadFailed | None:
-    """The first broken rule, or None."""
+    """Return the first broken rule, or None."""
     from elftools.elf.elffile import ELFFile
 
     with library.open("rb") as file, object_file.open("rb") as built:
@@ -120,7 +119,7 @@ async def audit(library: Path, object_file: Path) -> PolicyViolation | LoadFaile
 
 
 def exports(library: Path) -> list[str]:
-    """Names that a .so defines for others."""
+    """Return the names that a .so exports."""
     from elftools.elf.elffile import ELFFile
 
     with library.open("rb") as file:
@@ -148,7 +147,7 @@ async def _symbols(shared: Elf) -> PolicyViolation | LoadFailed | None:
 
 
 def _dynamic_symbols(shared: Elf) -> Iterator[tuple[str, bool, bool]]:
-    """Name, whether defined here, whether bound to a version of a library."""
+    """Yield name, whether it is defined here, whether it is bound to a version of a library."""
     table = shared.get_section_by_name(".dynsym")
     versions = shared.get_section_by_name(".gnu.version")
     for index, symbol in enumerate(table.iter_symbols()):
@@ -170,7 +169,7 @@ def _dynamic(shared: Elf) -> PolicyViolation | None:
 
 
 def _redefinitions(source: Elf) -> PolicyViolation | None:
-    """CUDA's calls answered by the candidate itself hide its launches; an IFUNC runs at load."""
+    """Refuse definitions of CUDA's calls, which hide launches, and IFUNCs, which run at load."""
     for symbol in source.get_section_by_name(".symtab").iter_symbols():
         if symbol["st_shndx"] != "SHN_UNDEF" and symbol.name.startswith(("__cuda", "cuda")):
             return PolicyViolation(rule="export", detail=f"a kernel may not define {symbol.name}")
@@ -189,7 +188,7 @@ def _constructors(source: Elf) -> PolicyViolation | None:
             return _constructor(f"section {name}")
         if name.startswith(".init_array"):
             listed = list(_functions_listed(source, section))
-            # An address without a relocation is nobody's function.
+            # An address without a relocation belongs to no function.
             if len(listed) * POINTER_BYTES != section["sh_size"]:
                 return _constructor("an entry that is no function")
             for function in listed:
@@ -209,7 +208,7 @@ def _constructor(what: str) -> PolicyViolation:
 
 
 def _functions_listed(source: Elf, section: Any) -> Iterator[Any]:
-    """The function symbol behind each entry of an init array."""
+    """Yield the function symbol of each entry of an init array; None where there is none."""
     for relocation, symbol in _relocations(source, section):
         at = symbol["st_value"] + relocation["r_addend"]
         yield next(
@@ -242,7 +241,7 @@ def _is_iostream(source: Elf, function: Any) -> bool:
 
 
 def _relocations(source: Elf, section: Any) -> Iterator[tuple[Any, Any]]:
-    """By number, not by name: sections of different groups share names."""
+    """Yield a section's relocations, by number: sections of different groups share names."""
     symbols = source.get_section_by_name(".symtab")
     for table in source.iter_sections():
         if table["sh_type"] == "SHT_RELA" and source.get_section(table["sh_info"]) == section:

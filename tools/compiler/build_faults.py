@@ -1,4 +1,4 @@
-"""What messages of nvcc, ptxas and the linker say about a source."""
+"""Recognises faults of a source in messages of nvcc, ptxas and the linker."""
 
 import re
 from collections.abc import Sequence
@@ -56,18 +56,18 @@ _RULES: Sequence[tuple[re.Pattern[str], BuildFault]] = (
     _rule(r"undefined reference", "undefined-reference"),
     _rule(r"out of memory|was killed|too long|did not finish|too large", "too-large"),
 )
-"""The first that fits decides."""
+"""The first rule that matches decides."""
 
 
 def with_fault(diagnostic: Diagnostic) -> Diagnostic:
-    """The message with what it says about the source, where that is known."""
+    """Add to a message the fault it reports and whether it names the hardware."""
     fault, subject = find_fault(diagnostic.message)
     hardware = _HARDWARE.search(diagnostic.message) is not None
     return replace(diagnostic, fault=fault, subject=subject, names_hardware=hardware)
 
 
 def find_fault(message: str) -> tuple[BuildFault | None, str | None]:
-    """What a tool's message says about the source, and the name it is about."""
+    """Return the fault that a message reports and the name it is about, None where unknown."""
     for pattern, fault in _RULES:
         if match := pattern.search(message):
             return fault, match.groupdict().get("name")

@@ -1,26 +1,54 @@
-"""Compilations in the cache: the key, a hash of all that decides the outcome, and the outcome as
-plain JSON values.
-"""
+"""Compilations in the cache: the key, a hash of all that decides the outcome, and the outcome."""
 
 import contextlib
 import hashlib
 import os
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from cuda_llm.facts import SourceSpot
+from cuda_llm import facts, failures, profile
+from cuda_llm.data_file import read_as
 from cuda_llm.failures import CompileFailed, Diagnostic, LoadFailed, PolicyViolation
 from cuda_llm.profile import KernelResources
 from cuda_llm.tools.compiler.nvcc import Toolkit
 from cuda_llm.tools.device.candidate import CompileRequest
 from cuda_llm.tools.native import find_gxx, gxx_version
 
+SourceFailure = CompileFailed | PolicyViolation | LoadFailed
+"""What a source is to blame for: the same next time, so worth remembering."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompiledRecord:
+    """What is remembered of a compiled candidate besides its files."""
+
+    code: ClassVar[str] = "COMPILED"
+    kernels: tuple[KernelResources, ...]
+    warnings: tuple[Diagnostic, ...]
+    compile_s: float
+
+
+_KINDS: dict[str, Callable[..., SourceFailure | CompiledRecord]] = {
+    kind.code: kind for kind in (CompileFailed, PolicyViolation, LoadFailed, CompiledRecord)
+}
+
+
+def write_outcome(outcome: SourceFailure | CompiledRecord) -> dict[str, Any]:
+    """Return the outcome of a compilation as JSON values."""
+    return {"code": outcome.code, **asdict(outcome)}
+
+
+def read_outcome(record: Mapping[str, Any]) -> SourceFailure | CompiledRecord:
+    """Return the outcome that `write_outcome` recorded."""
+    values = dict(record)
+    return read_as(_KINDS[values.pop("code")], values)
+
 
 def request_key(request: CompileRequest, toolkit: Toolkit) -> str:
-    """Hash of the source, how it is built, by what, and of this package's own code."""
+    """Return a hash of the source, how it is built, by what, and of the code that judges it."""
     digest = hashlib.blake2b(digest_size=20)
     parts = (
         request.source,
@@ -32,14 +60,14 @@ def request_key(request: CompileRequest, toolkit: Toolkit) -> str:
         [list_files(folder) for folder in request.include_dirs],
         request.limits,
         (str(toolkit.nvcc), toolkit.version, gxx_version(find_gxx())),
-        own_code(),
+        package_hash(),
     )
     digest.update(repr(parts).encode())
     return digest.hexdigest()
 
 
 def list_files(folder: Path) -> list[tuple[str, int, int]]:
-    """Path, size and modification time of every file below `folder`."""
+    """Return path, size and modification time of every file below `folder`."""
     found = []
     for base, folders, files in os.walk(folder):
         folders.sort()
@@ -52,60 +80,10 @@ def list_files(folder: Path) -> list[tuple[str, int, int]]:
 
 
 @lru_cache
-def own_code() -> str:
-    """Hash of the modules of this folder: a changed rule judges again."""
+def package_hash() -> str:
+    """Return a hash of this folder's modules and of those that define what an entry holds."""
     digest = hashlib.blake2b(digest_size=16)
-    for file in sorted(Path(__file__).parent.glob("*.py")):
+    own = sorted(Path(__file__).parent.glob("*.py"))
+    for file in (*own, *(Path(str(module.__file__)) for module in (facts, failures, profile))):
         digest.update(file.read_bytes())
     return digest.hexdigest()
-
-
-Failure = CompileFailed | PolicyViolation | LoadFailed
-"""What a source is to blame for: the same next time, so worth remembering."""
-
-FAILURES: dict[str, type[Failure]] = {
-    kind.code: kind for kind in (CompileFailed, PolicyViolation, LoadFailed)
-}
-
-
-def failure_record(failure: Failure) -> dict[str, Any]:
-    """`failure` as JSON values."""
-    return {"code": failure.code, **asdict(failure)}
-
-
-def read_failure(record: Mapping[str, Any]) -> Failure:
-    """The inverse of `failure_record`."""
-    fields = dict(record)
-    kind = FAILURES[fields.pop("code")]
-    if fields.get("spot") is not None:
-        fields["spot"] = SourceSpot(**fields["spot"])
-    if "diagnostics" in fields:
-        fields["diagnostics"] = tuple(_diagnostic(d) for d in fields["diagnostics"])
-    return kind(**fields)
-
-
-def success_record(
-    kernels: tuple[KernelResources, ...], warnings: tuple[Diagnostic, ...], compile_s: float
-) -> dict[str, Any]:
-    """What is remembered of a compiled candidate besides its files."""
-    return {
-        "code": "COMPILED",
-        "kernels": [asdict(kernel) for kernel in kernels],
-        "warnings": [asdict(warning) for warning in warnings],
-        "compile_s": compile_s,
-    }
-
-
-def read_kernels(record: Mapping[str, Any]) -> tuple[KernelResources, ...]:
-    """Kernels of a `success_record`."""
-    return tuple(KernelResources(**kernel) for kernel in record["kernels"])
-
-
-def read_warnings(record: Mapping[str, Any]) -> tuple[Diagnostic, ...]:
-    """Warnings of a `success_record`."""
-    return tuple(_diagnostic(warning) for warning in record["warnings"])
-
-
-def _diagnostic(fields: Mapping[str, Any]) -> Diagnostic:
-    spot = fields["spot"]
-    return Diagnostic(**{**fields, "spot": None if spot is None else SourceSpot(**spot)})

@@ -1,4 +1,4 @@
-"""One source in; a compiled candidate or the verdict on it out."""
+"""Compiles one source to a candidate, or to the verdict on it."""
 
 import re
 import time
@@ -14,14 +14,11 @@ from cuda_llm.tasks.task import Task
 from cuda_llm.tools.compiler.audit import audit, exports
 from cuda_llm.tools.compiler.build_faults import find_fault
 from cuda_llm.tools.compiler.cache import (
-    FAILURES,
-    Failure,
-    failure_record,
-    read_failure,
-    read_kernels,
-    read_warnings,
+    CompiledRecord,
+    SourceFailure,
+    read_outcome,
     request_key,
-    success_record,
+    write_outcome,
 )
 from cuda_llm.tools.compiler.diagnostics import (
     Diagnostics,
@@ -47,9 +44,23 @@ from cuda_llm.tools.native import find_gxx
 from cuda_llm.tools.native.store import entry_folder, load, store
 from cuda_llm.tools.sandbox.jail import Jail, JailResult, run_jailed
 
+KIND = "compiled"
+STORED_LIBRARY, STORED_PTX = "candidate.so", "kernel.ptx"
+
+OUT_OF_MEMORY = re.compile(
+    r"out of memory|bad_alloc|memory exhausted|cannot allocate|std::length_error"
+    r"|catastrophic error: out of|Allocation failed|Could not allocate",
+    re.IGNORECASE,
+)
+DIED_BY_SIGNAL = re.compile(r"'?([\w+]+)'? died due to signal (\d+)")
+CRASH_SIGNALS = {4, 6, 7, 8, 11}
+SIGXCPU, SIGXFSZ, SIGKILL = 24, 25, 9
+
+_log = Log(__name__)
+
 
 def compile_request(task: Task, target: str, source: str, name: str) -> CompileRequest:
-    """Ask for `source` as a candidate of `task`, built for `target` (`sm_86`)."""
+    """Return the request to compile `source` as a candidate of `task` for `target` (`sm_86`)."""
     from cuda_llm.settings import settings
 
     wall_s = settings().compile_wall_s
@@ -66,25 +77,15 @@ def compile_request(task: Task, target: str, source: str, name: str) -> CompileR
 
 
 def baseline_request(task: Task, target: str) -> CompileRequest:
-    """Ask for the task's baseline."""
+    """Return the request to compile the task's baseline."""
     source = task.baseline.read_text(encoding="utf-8")
     return compile_request(task, target, source, f"{task.name}/{task.baseline.name}")
-
-
-OUT_OF_MEMORY = re.compile(
-    r"out of memory|bad_alloc|memory exhausted|cannot allocate|std::length_error"
-    r"|catastrophic error: out of|Allocation failed|Could not allocate",
-    re.IGNORECASE,
-)
-DIED = re.compile(r"'?([\w+]+)'? died due to signal (\d+)")
-FAULTS = {4, 6, 7, 8, 11}
-SIGXCPU, SIGXFSZ, SIGKILL = 24, 25, 9
 
 
 def find_exceeded_limit(
     result: JailResult, limits: CompileLimits
 ) -> CompileFailed | TimedOut | InfraFailed | None:
-    """The limit that ended the compilation, None when it came to an end of its own.
+    """Return the limit that ended the compilation, None when it ended by itself.
 
     A CompileFailed comes out the same the next time; the others need not.
     """
@@ -95,7 +96,7 @@ def find_exceeded_limit(
     if result.ok:
         return None
     output = result.stderr.text
-    died = DIED.search(output)
+    died = DIED_BY_SIGNAL.search(output)
     signal = int(died[2]) if died else result.signal
     program = died[1] if died else "nvcc"
     if signal == SIGXCPU or "CPU time limit exceeded" in output:
@@ -114,25 +115,19 @@ def find_exceeded_limit(
         )
     if signal == SIGKILL:
         return InfraFailed(component="compiler", detail=f"{program} was killed: memory is short")
-    if signal in FAULTS:
+    if signal in CRASH_SIGNALS:
         return CompileFailed(reason=f"{program} crashed (signal {signal})")
     return None
 
 
-_log = Log(__name__)
-
-KIND = "compiled"
-STORED_LIBRARY, STORED_PTX = "candidate.so", "kernel.ptx"
-
-
 async def compile_candidate(request: CompileRequest) -> Compiled | Verdict:
-    """Compile `request.source` in a jail and audit the result; remembered, failures too.
+    """Compile `request.source` in a jail and audit the result. Outcomes are cached, failures too.
 
     Raises MissingError without nvcc, g++ or a writable cache, UsageError on a target that is none.
     """
     toolkit = find_toolkit()
     key = request_key(request, toolkit)
-    known = _recall(request, key)
+    known = _load(request, key)
     if known is not None:
         return known
     async with compile_slot():
@@ -142,13 +137,14 @@ async def compile_candidate(request: CompileRequest) -> Compiled | Verdict:
             return InfraFailed(component="compiler", detail=str(error))
 
 
-def _recall(request: CompileRequest, key: str) -> Compiled | Failure | None:
+def _load(request: CompileRequest, key: str) -> Compiled | SourceFailure | None:
     record = load(KIND, key)
     if record is None:
         return None
-    if record["code"] in FAILURES:
-        return read_failure(record)
-    return _compiled(request, key, record, cached=True)
+    outcome = read_outcome(record)
+    if not isinstance(outcome, CompiledRecord):
+        return outcome
+    return _compiled(request, key, outcome, cached=True)
 
 
 async def _compile(request: CompileRequest, toolkit: Toolkit, key: str) -> Compiled | Verdict:
@@ -169,23 +165,23 @@ async def _compile(request: CompileRequest, toolkit: Toolkit, key: str) -> Compi
         )
         if "Unsupported gpu architecture" in result.stderr.text:
             raise UsageError(f"nvcc {toolkit.version} cannot compile for {request.target}")
-        cut_short = find_exceeded_limit(result, request.limits)
-        if cut_short is not None:
-            if isinstance(cut_short, CompileFailed):
-                store(KIND, key, failure_record(cut_short), {})
-            return cut_short
+        exceeded = find_exceeded_limit(result, request.limits)
+        if exceeded is not None:
+            if isinstance(exceeded, CompileFailed):
+                store(KIND, key, write_outcome(exceeded), {})
+            return exceeded
         output = result.stderr.text + "\n" + result.stdout.text
         places = PathNames(request=request, toolkit=toolkit, folder=folder)
         diagnostics = await demangle_messages(parse_diagnostics(output, places), places)
-        failure = await _judge(result, diagnostics, places)
+        failure = await _find_failure(result, diagnostics, places)
         if failure is not None:
-            store(KIND, key, failure_record(failure), {})
+            store(KIND, key, write_outcome(failure), {})
             return failure
         kernels = await name_kernels(parse_resources(output.splitlines()))
         _name_source(folder / PTX, folder, request.name)
-        record = success_record(kernels, diagnostics.warnings, compile_s)
+        record = CompiledRecord(kernels=kernels, warnings=diagnostics.warnings, compile_s=compile_s)
         files = {STORED_LIBRARY: folder / LIBRARY, STORED_PTX: folder / PTX}
-        store(KIND, key, record, files)
+        store(KIND, key, write_outcome(record), files)
     return _compiled(request, key, record, cached=False)
 
 
@@ -202,13 +198,15 @@ def _jail(request: CompileRequest, toolkit: Toolkit, folder: Path) -> Jail:
     )
 
 
-async def _judge(result: JailResult, diagnostics: Diagnostics, places: PathNames) -> Failure | None:
-    """What is wrong with the source, if anything is."""
+async def _find_failure(
+    result: JailResult, diagnostics: Diagnostics, places: PathNames
+) -> SourceFailure | None:
+    """Return what is wrong with the source, None if nothing is."""
     violation = find_violation(diagnostics, places)
     if violation is not None:
         return violation
     if not result.ok:
-        return _refused(result, diagnostics, places)
+        return _compile_failed(result, diagnostics, places)
     objection = await audit(places.folder / LIBRARY, places.folder / OBJECT)
     if objection is not None:
         return objection
@@ -217,7 +215,9 @@ async def _judge(result: JailResult, diagnostics: Diagnostics, places: PathNames
     return None
 
 
-def _refused(result: JailResult, diagnostics: Diagnostics, places: PathNames) -> CompileFailed:
+def _compile_failed(
+    result: JailResult, diagnostics: Diagnostics, places: PathNames
+) -> CompileFailed:
     errors = diagnostics.errors
     fault: BuildFault | None = None
     if any(_is_about_signature(error.message, error.spot) for error in errors):
@@ -231,12 +231,12 @@ def _refused(result: JailResult, diagnostics: Diagnostics, places: PathNames) ->
         reason = last[0][:300] if last else f"nvcc ended with code {result.exit_code}"
         fault, _ = find_fault(reason)
     return CompileFailed(
-        reason=reason, diagnostics=diagnostics.kept, omitted=diagnostics.omitted, fault=fault
+        reason=reason, diagnostics=diagnostics.messages, omitted=diagnostics.omitted, fault=fault
     )
 
 
 def declaration(request: CompileRequest) -> str:
-    """The declaration of `solve` in the prelude, on one line; empty where there is none."""
+    """Return the declaration of `solve` in the prelude on one line; empty where there is none."""
     found = re.search(r"[^;{}#\n]*\bsolve\s*\([^;]*\)", request.prelude)
     return " ".join(found[0].split()) if found else ""
 
@@ -254,13 +254,13 @@ def _no_solve(request: CompileRequest) -> str:
 
 
 def _name_source(ptx: Path, folder: Path, name: str) -> None:
-    """Let the PTX speak of the user's file, not of the private folder."""
+    """Replace paths of the private folder in the PTX by the user's file name."""
     text = ptx.read_bytes().replace(f'"{folder}/kernel.cu"'.encode(), f'"{name}"'.encode())
     ptx.write_bytes(text.replace(f"{folder}/".encode(), b""))
 
 
 def _compiled(
-    request: CompileRequest, key: str, record: dict[str, object], *, cached: bool
+    request: CompileRequest, key: str, record: CompiledRecord, *, cached: bool
 ) -> Compiled:
     folder = entry_folder(KIND, key)
     return Compiled(
@@ -270,8 +270,8 @@ def _compiled(
         target=request.target,
         library=folder / STORED_LIBRARY,
         ptx=folder / STORED_PTX,
-        kernels=read_kernels(record),
-        warnings=read_warnings(record),
-        compile_s=float(str(record["compile_s"])),
+        kernels=record.kernels,
+        warnings=record.warnings,
+        compile_s=record.compile_s,
         cached=cached,
     )

@@ -1,6 +1,4 @@
-"""What nvcc and the programs it runs print, as values: messages, and the resources of each
-kernel.
-"""
+"""Reads what nvcc and the programs it runs print: messages, and the resources of each kernel."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -39,27 +37,34 @@ MANGLED = re.compile(r"\b_Z\w+")
 
 SUMMARY = ("Ptx assembly aborted", "ld returned ", "error detected", "errors detected")
 
+ENTRY = re.compile(r"Compiling entry function '([^']+)'")
+FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+USED = re.compile(r"Used (\d+) registers")
+SHARED = re.compile(r"(\d+) bytes smem")
+CONSTANT = re.compile(r"(\d+) bytes cmem")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Diagnostics:
     """Errors in their order, then warnings in theirs, bounded."""
 
-    kept: tuple[Diagnostic, ...]
+    messages: tuple[Diagnostic, ...]
     omitted: int
+    """How many messages were cut."""
 
     @property
     def errors(self) -> tuple[Diagnostic, ...]:
         """The errors alone."""
-        return tuple(d for d in self.kept if d.severity == "error")
+        return tuple(d for d in self.messages if d.severity == "error")
 
     @property
     def warnings(self) -> tuple[Diagnostic, ...]:
         """The warnings alone."""
-        return tuple(d for d in self.kept if d.severity == "warning")
+        return tuple(d for d in self.messages if d.severity == "warning")
 
 
 def parse_diagnostics(output: str, places: PathNames) -> Diagnostics:
-    """Every message of `output`, once each."""
+    """Return every message of `output`, once each."""
     found: list[Diagnostic] = []
     for line in output.splitlines():
         diagnostic = _parse(line, places)
@@ -73,14 +78,14 @@ def parse_diagnostics(output: str, places: PathNames) -> Diagnostics:
 
 
 async def demangle_messages(diagnostics: Diagnostics, places: PathNames) -> Diagnostics:
-    """The same with functions named as in the source and found there, and each message's fault.
+    """Name functions in messages as the source does, find them there, and add each one's fault.
 
-    ptxas speaks in symbols.
+    ptxas prints symbols.
     """
-    symbols = {s for d in diagnostics.kept for s in MANGLED.findall(d.message)}
+    symbols = {s for d in diagnostics.messages for s in MANGLED.findall(d.message)}
     names = await demangle(sorted(symbols))
-    kept = (with_fault(_named(one, names, places)) for one in diagnostics.kept)
-    return replace(diagnostics, kept=tuple(kept))
+    messages = (with_fault(_named(one, names, places)) for one in diagnostics.messages)
+    return replace(diagnostics, messages=tuple(messages))
 
 
 def _named(diagnostic: Diagnostic, names: Mapping[str, str], places: PathNames) -> Diagnostic:
@@ -95,9 +100,9 @@ def _named(diagnostic: Diagnostic, names: Mapping[str, str], places: PathNames) 
 
 
 def limit_diagnostics(diagnostics: Iterable[Diagnostic]) -> Diagnostics:
-    """Errors first, and no more than a person or a prompt can take."""
+    """Return errors first, then warnings, cut to what a person or a prompt can read."""
     ordered = sorted(diagnostics, key=lambda diagnostic: diagnostic.severity != "error")
-    kept: list[Diagnostic] = []
+    shown: list[Diagnostic] = []
     room = MOST_TOTAL_CHARACTERS
     for diagnostic in ordered[:MOST_DIAGNOSTICS]:
         message = diagnostic.message
@@ -106,8 +111,8 @@ def limit_diagnostics(diagnostics: Iterable[Diagnostic]) -> Diagnostics:
         room -= len(message) + len(diagnostic.spot.text if diagnostic.spot else "")
         if room < 0:
             break
-        kept.append(replace(diagnostic, message=message))
-    return Diagnostics(kept=tuple(kept), omitted=len(ordered) - len(kept))
+        shown.append(replace(diagnostic, message=message))
+    return Diagnostics(messages=tuple(shown), omitted=len(ordered) - len(shown))
 
 
 def _parse(line: str, places: PathNames) -> Diagnostic | None:
@@ -136,7 +141,7 @@ def _parse(line: str, places: PathNames) -> Diagnostic | None:
 
 
 def _ptx_origin(ptx: Path, line: int) -> tuple[str | None, int]:
-    """Source file and line that a line of the PTX was generated from."""
+    """Return the source file and line that a line of the PTX was generated from."""
     try:
         text = ptx.read_text(errors="replace").splitlines()
     except OSError:
@@ -151,15 +156,8 @@ def _matches(pattern: str, lines: Sequence[str]) -> Iterable[tuple[str, str]]:
     return ((m[1], m[2]) for line in lines if (m := re.match(pattern, line)))
 
 
-ENTRY = re.compile(r"Compiling entry function '([^']+)'")
-FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
-USED = re.compile(r"Used (\d+) registers")
-SHARED = re.compile(r"(\d+) bytes smem")
-CONSTANT = re.compile(r"(\d+) bytes cmem")
-
-
 def parse_resources(lines: Iterable[str]) -> tuple[KernelResources, ...]:
-    """Kernels in ptxas's order, named by their symbols. Device functions are left out."""
+    """Read kernels in ptxas's order, named by their symbols; device functions are left out."""
     found: list[KernelResources] = []
     symbol, frame = "", (0, 0, 0)
     for line in lines:
@@ -186,7 +184,7 @@ def parse_resources(lines: Iterable[str]) -> tuple[KernelResources, ...]:
 
 
 async def name_kernels(kernels: Iterable[KernelResources]) -> tuple[KernelResources, ...]:
-    """The same with `kernel` as in the source: `tile<4>`, without parameters."""
+    """Set each `kernel` to its name in the source, without parameters: `tile<4>`."""
     kernels = tuple(kernels)
     names = await demangle([kernel.symbol for kernel in kernels])
     return tuple(

@@ -1,4 +1,4 @@
-"""Symbols and paths as a person knows them."""
+"""Names symbols and paths of a compilation as the user knows them."""
 
 import asyncio
 import os
@@ -13,7 +13,7 @@ from cuda_llm.tools.compiler.nvcc import KEEP_DIR, PRELUDE, SOURCE, Toolkit
 from cuda_llm.tools.device.candidate import CompileRequest
 
 OUTSIDE = "<outside>"
-"""Shown for a file that a candidate has no business with."""
+"""Shown for a file outside the candidate's folder and the libraries."""
 
 SYSTEM_HEADERS = (Path("/usr/include"), Path("/usr/lib"), Path("/usr/local/include"))
 
@@ -28,7 +28,7 @@ class PathNames:
     """The private folder, which no message may mention."""
 
     def name(self, file: str) -> str:
-        """`file` as a person knows it: their own name, `cub/block/x.cuh`, `<outside>`."""
+        """Return the name a user knows a file by: `mine.cu`, `cub/block/x.cuh`, `<outside>`."""
         path = Path(file)
         if not path.is_absolute() and ".." in path.parts:
             return OUTSIDE
@@ -48,14 +48,14 @@ class PathNames:
         return OUTSIDE
 
     def spot(self, file: str, line: int) -> SourceSpot | None:
-        """The place with its text; None for our own prelude."""
+        """Return a line with its text; None for our own prelude."""
         if Path(file).name == PRELUDE:
             return None
         name = self.name(file)
         return SourceSpot(file=name, line=line, text=self._text(file, name, line))
 
     def definition(self, function: str) -> SourceSpot | None:
-        """Where the source seems to define `function` (demangled); None if nowhere."""
+        """Return the first line that may define `function` (demangled); None if there is none."""
         word = without_parameters(function).partition("<")[0].rpartition("::")[2]
         for number, line in enumerate(self.request.source.splitlines(), 1):
             if word and re.search(rf"\b{re.escape(word)}\s*\(", line):
@@ -63,14 +63,14 @@ class PathNames:
         return None
 
     def clean(self, message: str) -> str:
-        """`message` without the private folder and the toolkit's address."""
+        """Return `message` without paths of the private folder and of the toolkit."""
         message = message.replace(f"{self.folder}/", "").replace(f"{KEEP_DIR}/", "")
         message = message.replace(f"{self.toolkit.root}/", "")
         message = re.sub(r"\bkernel\.cudafe1\.\w+", self.request.name, message)
         return re.sub(r"(?<![\w./])kernel\.cu\b", self.request.name, message)
 
     def _is_task_header(self, path: Path) -> bool:
-        """Whether `path`, without links and `..`, is a header of the task. `#line` can lie."""
+        """Return whether `path`, without links and `..`, is a task's header: `#line` can lie."""
         folders = (folder.resolve() for folder in self.request.include_dirs)
         return path.is_file() and any(path.is_relative_to(folder) for folder in folders)
 
@@ -85,9 +85,9 @@ class PathNames:
 
 
 async def demangle(symbols: Sequence[str]) -> dict[str, str]:
-    """Names as in the source, parameter lists included; a symbol that is none maps to itself.
+    """Map symbols to names as in the source, parameter lists included; other words to themselves.
 
-    binutils' c++filt does it; without one, only plain functions lose their decoration.
+    Runs c++filt of binutils; without it only plain functions are demangled.
     """
     filt = shutil.which("c++filt")
     if not symbols:
@@ -102,7 +102,7 @@ async def demangle(symbols: Sequence[str]) -> dict[str, str]:
 
 
 def without_parameters(signature: str) -> str:
-    """`void tile<4>(float*, int)` -> `tile<4>`; `(anonymous namespace)::k(int)` keeps its scope."""
+    """Return `tile<4>` for `void tile<4>(float*, int)`; `(anonymous namespace)::` stays."""
     depth = 0
     for at in range(len(signature) - 1, -1, -1):
         depth += {")": 1, "(": -1}.get(signature[at], 0)

@@ -1,4 +1,4 @@
-"""Where nvcc is, and the one call of it that makes a candidate."""
+"""Finds nvcc, and makes the command that compiles a candidate."""
 
 import os
 import re
@@ -13,6 +13,17 @@ from pathlib import Path
 from cuda_llm.errors import MissingError, UsageError
 from cuda_llm.tools.device.candidate import CompileRequest
 
+SOURCE = "kernel.cu"
+PRELUDE = "prelude.h"
+EXPORTS = "exports.map"
+KEEP_DIR = "kept"
+LIBRARY = "candidate.so"
+PTX = f"{KEEP_DIR}/kernel.ptx"
+OBJECT = f"{KEEP_DIR}/kernel.o"
+PREPROCESSED = f"{KEEP_DIR}/kernel.cpp4.ii"
+
+ONLY_SOLVE = "{ global: solve; local: *; };\n"
+
 CHOSEN = "the setting nvcc (CUDA_LLM_NVCC)"
 MEND = "install it: pip install 'cuda-llm[toolkit]', or point CUDA_LLM_NVCC at an nvcc"
 
@@ -22,7 +33,7 @@ class Toolkit:
     """One CUDA toolkit."""
 
     nvcc: Path
-    """The program itself, not a wrapper of it."""
+    """The program itself, not a wrapper script."""
     root: Path
     """Folder that holds all that nvcc runs and reads."""
     version: str
@@ -30,9 +41,9 @@ class Toolkit:
 
 
 def find_toolkit() -> Toolkit:
-    """The toolkit to compile with: the setting, CUDA_HOME, PATH, site-packages, /usr/local/cuda.
+    """Return the toolkit of the setting, CUDA_HOME, PATH, site-packages or /usr/local/cuda.
 
-    Raises MissingError with the mend where there is none.
+    Raises MissingError, which says how to install one, where there is none.
     """
     return _first_working(tuple(_candidates()))
 
@@ -40,7 +51,7 @@ def find_toolkit() -> Toolkit:
 @lru_cache
 def _first_working(candidates: tuple[tuple[str, Path], ...]) -> Toolkit:
     for origin, path in candidates:
-        toolkit = _ask(path)
+        toolkit = _probe(path)
         if toolkit is not None:
             return toolkit
         if origin == CHOSEN:
@@ -49,7 +60,7 @@ def _first_working(candidates: tuple[tuple[str, Path], ...]) -> Toolkit:
 
 
 def _candidates() -> Iterator[tuple[str, Path]]:
-    """Places to look, with what names them, best first. An explicit choice excludes all others."""
+    """Yield where nvcc may be and what names the place, best first; the setting excludes others."""
     from cuda_llm.settings import settings
 
     chosen = settings().nvcc
@@ -67,8 +78,8 @@ def _candidates() -> Iterator[tuple[str, Path]]:
     yield "system", Path("/usr/local/cuda/bin/nvcc")
 
 
-def _ask(nvcc: Path) -> Toolkit | None:
-    """What `nvcc` says of itself, through any wrapper script; None where it does not run."""
+def _probe(nvcc: Path) -> Toolkit | None:
+    """Ask `nvcc` for its toolkit, through any wrapper script; None where it does not run."""
     if not os.access(nvcc, os.X_OK) or nvcc.is_dir():
         return None
     try:
@@ -92,18 +103,6 @@ def _output(command: list[str]) -> str:
     return done.stdout + done.stderr
 
 
-SOURCE = "kernel.cu"
-PRELUDE = "prelude.h"
-EXPORTS = "exports.map"
-KEEP_DIR = "kept"
-LIBRARY = "candidate.so"
-PTX = f"{KEEP_DIR}/kernel.ptx"
-OBJECT = f"{KEEP_DIR}/kernel.o"
-PREPROCESSED = f"{KEEP_DIR}/kernel.cpp4.ii"
-
-ONLY_SOLVE = "{ global: solve; local: *; };\n"
-
-
 def write_inputs(folder: Path, request: CompileRequest) -> None:
     """Write what nvcc reads into its private folder."""
     (folder / KEEP_DIR).mkdir()
@@ -113,9 +112,9 @@ def write_inputs(folder: Path, request: CompileRequest) -> None:
 
 
 def nvcc_command(toolkit: Toolkit, request: CompileRequest) -> list[str]:
-    """Argument vector, run inside the private folder. Raises UsageError on a target that is none.
+    """Return the argument vector, to run in the private folder. Raises UsageError on a bad target.
 
-    `--cudart=none` leaves the CUDA calls undefined: our own runtime answers them. The long form of
+    `--cudart=none` leaves the CUDA calls undefined: they bind to our own runtime. The long form of
     -gencode compiles for one target and nothing else. NVTX would open libraries at run time.
     """
     target = re.fullmatch(r"sm_(\d{2,3}[af]?)", request.target)

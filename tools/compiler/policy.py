@@ -1,4 +1,4 @@
-"""What a candidate's source may not do, told from what the compiler saw of it."""
+"""Finds what a candidate's source may not do, in the source and in what the compiler read."""
 
 import re
 from pathlib import Path
@@ -20,10 +20,10 @@ MARKER = re.compile(rb'^# \d+ "((?:[^"\\]|\\.)*)"', re.MULTILINE)
 
 
 def find_violation(diagnostics: Diagnostics, places: PathNames) -> PolicyViolation | None:
-    """The first rule that the source breaks, whether it compiled or not.
+    """Return the first rule that the source breaks, whether it compiled or not.
 
-    The jail hides the files; this says that looking for them was the offence. `.incbin` built from
-    pieces escapes the text search, and then finds only what the jail shows: the toolkit.
+    The jail hides files outside; this names the attempt to read them. `.incbin` built from pieces
+    escapes the text search, and then finds only what the jail shows: the toolkit.
     """
     for diagnostic in diagnostics.errors:
         if violation := _of_error(diagnostic, places.request):
@@ -32,7 +32,7 @@ def find_violation(diagnostics: Diagnostics, places: PathNames) -> PolicyViolati
 
 
 def without_comments(source: str) -> str:
-    """`source` with comments blanked, line numbers and string literals kept."""
+    """Return `source` with comments blanked; line numbers and string literals stay."""
     return TOKENS.sub(
         lambda m: m[0] if m["text"] else " " + "\n" * m[0].count("\n"),
         source,
@@ -49,7 +49,7 @@ def _of_error(error: Diagnostic, request: CompileRequest) -> PolicyViolation | N
     if "#embed" in error.message or EMBED.search(text):
         return _embedding(error.spot)
     if error.message.startswith("file not found: "):
-        # The assembler's, about its temporary input: whoever wrote assembly asked for it.
+        # The assembler's, about its temporary input: inline assembly asked for a file.
         return _embedding(_find(request, re.compile(r"\basm\b|__asm")))
     return None
 
@@ -60,7 +60,7 @@ def _embeds(request: CompileRequest) -> PolicyViolation | None:
 
 
 def _find(request: CompileRequest, pattern: re.Pattern[str]) -> SourceSpot | None:
-    """The first line of code that matches."""
+    """Return the first line of code that matches, comments aside."""
     code = without_comments(request.source)
     found = pattern.search(code)
     if found is None:
@@ -76,7 +76,7 @@ def _embedding(spot: SourceSpot | None) -> PolicyViolation:
 
 
 def _includes(places: PathNames) -> PolicyViolation | None:
-    """A file the preprocessor read that is neither the candidate's nor a library's."""
+    """Find a file the preprocessor read that is neither the candidate's nor a library's."""
     try:
         text = (places.folder / PREPROCESSED).read_bytes()
     except OSError:

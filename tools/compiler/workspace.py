@@ -1,4 +1,4 @@
-"""Private folders of compilations, and those that a killed process left behind."""
+"""Private folders of compilations, and how many compilations run at once."""
 
 import asyncio
 import contextlib
@@ -19,7 +19,7 @@ _slots: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKe
 
 
 def compile_slot() -> asyncio.Semaphore:
-    """As many at once as the setting `compile_workers` says, however many ask."""
+    """Return the semaphore of compilations at once: as many as the setting `compile_workers`."""
     from cuda_llm.settings import settings
 
     loop = asyncio.get_running_loop()
@@ -31,11 +31,11 @@ def compile_slot() -> asyncio.Semaphore:
 
 @contextlib.contextmanager
 def private_folder() -> Iterator[Path]:
-    """A fresh folder in the cache, gone afterwards. Raises MissingError when there is no room."""
+    """Yield a fresh folder of the cache, then remove it. Raises MissingError on a full disk."""
     work = cache_folder("work")
-    _sweep(work)
+    _remove_leftovers(work)
     try:
-        folder = Path(tempfile.mkdtemp(dir=work, prefix=f"{_here()}-{os.getpid()}-")).resolve()
+        folder = Path(tempfile.mkdtemp(dir=work, prefix=f"{_pid_space()}-{os.getpid()}-")).resolve()
     except OSError as error:
         raise unwritable(error) from error
     try:
@@ -48,18 +48,18 @@ def private_folder() -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _sweep(work: Path) -> None:
-    """Remove folders of processes of this machine that are no more."""
+def _remove_leftovers(work: Path) -> None:
+    """Remove folders of processes of this machine that have ended."""
     import psutil
 
-    for folder in work.glob(f"{_here()}-*-*"):
-        owner = folder.name.removeprefix(f"{_here()}-").partition("-")[0]
+    for folder in work.glob(f"{_pid_space()}-*-*"):
+        owner = folder.name.removeprefix(f"{_pid_space()}-").partition("-")[0]
         if owner.isdigit() and not psutil.pid_exists(int(owner)):
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _here() -> str:
-    """This machine, and this pid namespace of it: process ids mean nothing elsewhere."""
+def _pid_space() -> str:
+    """Name this machine and its pid namespace: process ids mean nothing elsewhere."""
     try:
         space = os.stat("/proc/self/ns/pid").st_ino
     except OSError:

@@ -28,7 +28,7 @@ from cuda_llm.tools.cuda.solve_driver import driver_command
 from cuda_llm.tools.cuda.vendor_tools import NO_FENCE, find_tool, missing_note
 from cuda_llm.tools.device import Site
 from cuda_llm.tools.device.candidate import Compiled
-from cuda_llm.tools.native import cache_folder, hold
+from cuda_llm.tools.native import cache_folder, pin_entry
 from cuda_llm.tools.profiler.explain_measured import profile_call
 from cuda_llm.tools.profiler.kernel_counters import KernelCounters
 
@@ -95,7 +95,7 @@ async def inspect(
     """
     toolkit = find_toolkit()
     kept = cache_folder("inspected", compiled.key[:2], compiled.key)
-    hold(kept)
+    pin_entry(kept)
     with private_folder() as folder:
         counted = await _run_ncu(toolkit, task, compiled, dims, folder, look)
         read, sanitized = await asyncio.gather(

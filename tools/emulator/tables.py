@@ -29,7 +29,7 @@ class InstructionClass(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Site:
+class InstructionSite:
     """One memory, barrier or collective instruction. Its index is its number in every report."""
 
     opcode: str
@@ -71,7 +71,7 @@ class KernelTable:
     """Static facts of one `.entry`, in the order of the generated module's kernels."""
 
     symbol: str
-    sites: tuple[Site, ...] = ()
+    sites: tuple[InstructionSite, ...] = ()
     blocks: tuple[BasicBlock, ...] = ()
     unsupported: tuple[Unsupported, ...] = ()
     """Not empty: the kernel was not translated, and launching it is EMULATOR_UNSUPPORTED."""

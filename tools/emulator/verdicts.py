@@ -29,7 +29,7 @@ from cuda_llm.failures import (
 )
 from cuda_llm.outcomes import EmulatorUnsupported, InfraFailed, Verdict
 from cuda_llm.tools.emulator.report_layout import NONE, text_of
-from cuda_llm.tools.emulator.tables import KernelTable, Site
+from cuda_llm.tools.emulator.tables import InstructionSite, KernelTable
 
 
 class FaultKind(IntEnum):
@@ -271,7 +271,9 @@ _RACES: dict[tuple[bool, bool], RaceKind] = {
 """Whether the earlier access writes, whether the later one does."""
 
 
-def _race(fault: Fault, thread: ThreadSpot, site: Site | None, other: Site | None) -> DataRace:
+def _race(
+    fault: Fault, thread: ThreadSpot, site: InstructionSite | None, other: InstructionSite | None
+) -> DataRace:
     return DataRace(
         kind=_RACES.get((fault.other_access != "read", fault.access != "read"), "write-read"),
         space=fault.space or "shared",
@@ -291,7 +293,7 @@ _SYNC_KINDS: dict[FaultKind, SyncKind] = {
 
 
 def _invalid_sync(
-    fault: Fault, thread: ThreadSpot, site: Site | None, other: Site | None
+    fault: Fault, thread: ThreadSpot, site: InstructionSite | None, other: InstructionSite | None
 ) -> InvalidSync:
     absent = fault.kind is FaultKind.ABSENT_LANE
     return InvalidSync(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from cuda_llm.outcomes import InfraFailed, Verdict
 from cuda_llm.profile import Outcome, TimeSource
+from cuda_llm.tasks.reference import Dims
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import Device, Site, TimeClass
 from cuda_llm.tools.device.candidate import Compiled
@@ -18,7 +19,6 @@ from cuda_llm.tools.measure.interleave import MeasuredSize
 from cuda_llm.tools.measure.measure import duel_sizes
 from cuda_llm.tools.measure.options import MeasureOptions, Tier
 from cuda_llm.tools.measure.times import KernelTimes, mean_ratio, weights_of
-from cuda_llm.tools.validator.buffers import Dims
 
 DUEL_LIMIT_S = 60.0
 """For a duel, from when it has the device: all kernels and sizes together."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from cuda_llm.outcomes import InfraFailed, Verdict
 from cuda_llm.profile import SizeTime
+from cuda_llm.tasks.reference import Dims
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import CallReport, Level, Session, Site, TimedSession
 from cuda_llm.tools.device.candidate import Compiled
@@ -39,12 +40,11 @@ from cuda_llm.tools.measure.times import KernelTimes, find_too_quick, size_time
 from cuda_llm.tools.profiler.explain_measured import profile_call
 from cuda_llm.tools.validator.budget import SizePlan
 from cuda_llm.tools.validator.buffers import (
-    Dims,
     call_arguments,
     call_options,
+    copy_outputs,
     fill,
     find_damage,
-    take_outputs,
 )
 from cuda_llm.tools.validator.cases import POISONS
 from cuda_llm.tools.validator.check_case import NO_KERNEL, ran_a_kernel
@@ -78,7 +78,7 @@ async def explain_call_once(
         task,
         recipe.case,
         inputs,
-        take_outputs(filled),
+        copy_outputs(filled),
         arrays,
         method=recipe.method,
         reference=recipe.reference,

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from cuda_llm.tasks.reference import Reference, load_reference
+from cuda_llm.tasks.reference import Dims, Reference, load_reference
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import SCRATCH_BYTES, Session, Site, TimedSession
 from cuda_llm.tools.device.candidate import Compiled
@@ -18,7 +18,7 @@ from cuda_llm.tools.measure.failures import baseline_refused
 from cuda_llm.tools.measure.options import MeasureOptions, Tier
 from cuda_llm.tools.measure.slots import InputPlan
 from cuda_llm.tools.validator.budget import MemoryPlan, SizePlan, buffer_bytes, plan_sizes
-from cuda_llm.tools.validator.buffers import Dims, buffer_specs
+from cuda_llm.tools.validator.buffers import buffer_specs
 from cuda_llm.tools.validator.oracle import (
     Expectation,
     Inputs,

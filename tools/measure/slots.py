@@ -9,11 +9,11 @@ from functools import cached_property, partial
 
 from cuda_llm.outcomes import Verdict
 from cuda_llm.tasks.distribution import parse_distribution
-from cuda_llm.tasks.reference import Reference
+from cuda_llm.tasks.reference import Dims, Reference
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import SCRATCH_BYTES, Level, TimeClass, TimedSession
 from cuda_llm.tools.device.buffers import Array, Arrays, BufferSpec, Role, Slots
-from cuda_llm.tools.validator.buffers import Dims, buffer_specs, call_arguments, call_options
+from cuda_llm.tools.validator.buffers import buffer_specs, call_arguments, call_options
 from cuda_llm.tools.validator.cases import POISONS, Case, timed_case
 from cuda_llm.tools.validator.check_outputs import Method
 from cuda_llm.tools.validator.columns import fill

@@ -1,7 +1,7 @@
-"""Our own native parts: found, built and kept."""
+"""Our native programs and libraries, built by g++, and the cache of slow results."""
 
 from cuda_llm.tools.native.build import build, content_key, cpu_model, find_gxx, gxx_version
-from cuda_llm.tools.native.cache import cache_dir, cache_folder, hold, unwritable
+from cuda_llm.tools.native.cache import cache_dir, cache_folder, pin_entry, unwritable
 from cuda_llm.tools.native.store import build_once, entry_folder, load, store
 
 __all__ = [
@@ -14,8 +14,8 @@ __all__ = [
     "entry_folder",
     "find_gxx",
     "gxx_version",
-    "hold",
     "load",
+    "pin_entry",
     "store",
     "unwritable",
 ]

@@ -1,6 +1,6 @@
-"""Our own native parts, built by g++ at first use into the user's cache, on all cores.
+"""Builds our own native programs and libraries with g++ at first use, into the user's cache.
 
-Sources are ours, so no jail.
+The sources are ours, so g++ runs without a jail.
 """
 
 import contextlib
@@ -19,9 +19,15 @@ from cuda_llm.errors import InfrastructureError, MissingError
 from cuda_llm.log import Log
 from cuda_llm.tools.native.store import build_once
 
+SOURCES = {".c", ".cpp", ".h", ".map"}
+"""Suffixes of the files that decide whether a part is built again."""
+POLL_S = 0.005
+
+_log = Log(__name__)
+
 
 def find_gxx() -> str:
-    """Path of g++. Raises MissingError with the mend."""
+    """Return the path of g++. Raises MissingError, which says how to install it."""
     path = shutil.which("g++")
     if path is None:
         raise MissingError("g++ is missing", "install it: apt-get install g++")
@@ -30,34 +36,31 @@ def find_gxx() -> str:
 
 @lru_cache
 def cpu_model() -> str:
-    """Name and features of this machine's CPU: what `-march=native` depends on."""
+    """Return name and features of this machine's CPU: what `-march=native` depends on."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
         return os.uname().machine
-    kept = {
+    facts = {
         line for line in lines if line.startswith(("model name", "flags", "Features", "CPU part"))
     }
-    return "\n".join(sorted(kept)) or os.uname().machine
+    return "\n".join(sorted(facts)) or os.uname().machine
 
 
 @lru_cache
 def gxx_version(compiler: str) -> str:
-    """First line of `g++ --version`."""
+    """Return the first line of `g++ --version`."""
     done = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=False)
     return done.stdout.partition("\n")[0]
 
 
 def content_key(compiler: str, flags: Sequence[str]) -> "hashlib.blake2b":
-    """Hash of the compiler, its flags and, where they depend on it, the CPU: to be continued."""
+    """Return a hash of the compiler, its flags and the CPU they depend on, to add contents to."""
     digest = hashlib.blake2b(digest_size=16)
     digest.update(repr((compiler, gxx_version(compiler), list(flags))).encode())
     if any(flag.endswith("=native") for flag in flags):
         digest.update(cpu_model().encode())
     return digest
-
-
-POLL_S = 0.005
 
 
 def run_in_parallel(
@@ -99,11 +102,6 @@ def run_in_parallel(
     return None
 
 
-_log = Log(__name__)
-
-SOURCES = {".c", ".cpp", ".h", ".map"}
-
-
 def build(
     name: str, sources: Sequence[Path], flags: Sequence[str], watch: Path | Sequence[Path]
 ) -> Path:
@@ -131,7 +129,7 @@ def build(
 def _compile(
     compiler: str, name: str, sources: Sequence[Path], flags: Sequence[str], scratch: Path
 ) -> Path:
-    """One object a source, all cores at once, then the link."""
+    """Compile each source to an object, on all cores, and link them."""
     environment = os.environ | {"LC_ALL": "C", "TMPDIR": str(scratch)}
     compiling = [flag for flag in flags if not flag.startswith(("-Wl,", "-l", "-shared"))]
     objects = {source: scratch / f"{number}.o" for number, source in enumerate(sources)}
@@ -143,12 +141,11 @@ def _compile(
     link = [compiler, *flags, *map(str, objects.values()), "-o", str(output)]
     for stderr in (run_in_parallel(commands, environment), run_in_parallel([link], environment)):
         if stderr is not None:
-            raise InfrastructureError("native", f"{name} does not build: {_first(stderr)}")
+            raise InfrastructureError("native", f"{name} does not build: {_first_error(stderr)}")
     return output
 
 
-def _first(stderr: str) -> str:
-    """The first error of a compiler's output."""
+def _first_error(stderr: str) -> str:
     lines = [line for line in stderr.splitlines() if line.strip()]
-    said = [line for line in lines if not line.startswith("collect2:")]
-    return next((line for line in said if "error" in line), (said or lines or ["no message"])[0])
+    own = [line for line in lines if not line.startswith("collect2:")]
+    return next((line for line in own if "error" in line), (own or lines or ["no message"])[0])

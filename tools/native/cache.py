@@ -1,12 +1,6 @@
-"""The folder of the user's cache, and locks on its entries: who uses one, who may build or
-remove it.
+"""The folder of the user's cache, and the locks that say who uses, builds or removes an entry.
 
-A lock is on a single byte of a file. The system frees it with the process that holds it, however
-that ends.
-
-Who uses an entry of the cache, and who may build or remove it: locks on single bytes of a file.
-
-The system frees a lock with the process that holds it, however that ends.
+A lock is on a single byte of a file. The system frees it when the process ends, in whatever way.
 """
 
 import contextlib
@@ -22,16 +16,26 @@ from pathlib import Path
 
 from cuda_llm.errors import MissingError
 
+NATIVE = "native"
+"""Kind of our own native parts: each process uses few, and for as long as it lives."""
+MOST_PINNED = 1024
+"""Entries of other kinds that a process pins at once: those it used last."""
+
+_FLOCK = struct.Struct("hhqqi4x")
+_pinned: "OrderedDict[Path, int]" = OrderedDict()
+_users_files: dict[tuple[Path, int], int] = {}
+_guard = threading.RLock()
+
 
 def cache_dir() -> Path:
-    """Folder for everything that can be made again: the setting `cache`."""
+    """Return the folder for everything that can be made again: the setting `cache`."""
     from cuda_llm.settings import settings
 
     return settings().cache
 
 
 def cache_folder(*parts: str) -> Path:
-    """A folder of the cache, made if need be. Raises MissingError when it cannot be written."""
+    """Return a folder of the cache, made if need be. Raises MissingError if it is not writable."""
     folder = cache_dir().joinpath(*parts)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -43,42 +47,31 @@ def cache_folder(*parts: str) -> Path:
 
 
 def unwritable(error: OSError) -> MissingError:
-    """What to raise when something cannot be stored in the cache."""
+    """Return what to raise when something cannot be stored in the cache."""
     return MissingError(
         f"the cache folder {cache_dir()} cannot be written ({error.strerror or error})",
         "free space there, or set CUDA_LLM_CACHE to a folder that can be written",
     )
 
 
-NATIVE = "native"
-"""Kind of our own parts: each process uses few, and for as long as it lives."""
-HELD_AT_ONCE = 1024
-"""Entries of other kinds that a process holds: those it used last."""
-
-_FLOCK = struct.Struct("hhqqi4x")
-_holds: "OrderedDict[Path, int]" = OrderedDict()
-_users_files: dict[tuple[Path, int], int] = {}
-_turn = threading.RLock()
-
-
-def hold(folder: Path) -> None:
-    """Keep an entry from being removed by anybody while this process uses it."""
-    with _turn:
-        if folder in _holds:
-            _holds.move_to_end(folder)
+def pin_entry(folder: Path) -> None:
+    """Keep every process from removing an entry while this one uses it."""
+    with _guard:
+        if folder in _pinned:
+            _pinned.move_to_end(folder)
             return
         # A cache that can only be read is not trimmed either.
         with contextlib.suppress(OSError, MissingError):
             file = _users_file()
             fcntl.fcntl(file, fcntl.F_OFD_SETLKW, _range(fcntl.F_RDLCK, folder))
-            _holds[folder] = file
-        if len(_holds) > HELD_AT_ONCE:
-            _let_go()
+            _pinned[folder] = file
+        if len(_pinned) > MOST_PINNED:
+            _unpin_oldest()
 
 
 @contextmanager
 def exclusive_access(folder: Path, purpose: str) -> Iterator[None]:
-    """Wait until nobody else does the same with the entry. Raises MissingError without a cache."""
+    """Wait for the lock of `purpose` on an entry. Raises MissingError without a writable cache."""
     file = _open(purpose)
     try:
         fcntl.fcntl(file, fcntl.F_OFD_SETLKW, _range(fcntl.F_WRLCK, folder))
@@ -89,7 +82,7 @@ def exclusive_access(folder: Path, purpose: str) -> Iterator[None]:
 
 @contextmanager
 def try_exclusive_use(folder: Path) -> Iterator[bool]:
-    """Whether no process uses the entry; none begins to while the context is open."""
+    """Yield whether no process uses the entry; none begins to while the context is open."""
     file = _open("used")
     try:
         fcntl.fcntl(file, fcntl.F_OFD_SETLK, _range(fcntl.F_WRLCK, folder))
@@ -102,7 +95,7 @@ def try_exclusive_use(folder: Path) -> Iterator[bool]:
 
 
 def _users_file() -> int:
-    """This process's descriptor of the file on whose bytes entries are held."""
+    """Return this process's descriptor of the file on whose bytes entries are pinned."""
     place = cache_dir(), os.getpid()
     if place not in _users_files:
         _users_files[place] = _open("used")
@@ -118,18 +111,18 @@ def _open(purpose: str) -> int:
 
 
 def _range(kind: int, folder: Path) -> bytes:
-    """A lock on the byte that stands for an entry."""
+    """Return a lock on the byte that stands for an entry, as fcntl takes it."""
     offset = int.from_bytes(hashlib.blake2b(folder.name.encode(), digest_size=7).digest()) >> 1
     return _FLOCK.pack(kind, os.SEEK_SET, offset, 1, 0)
 
 
-def _let_go() -> None:
-    """Hold the entry that was used longest ago no more; our own parts stay held."""
+def _unpin_oldest() -> None:
+    """Unpin the entry that was used longest ago; our own native parts stay pinned."""
     # A process that was forked shares the other files' locks with its parent.
     own = {file for (_, pid), file in _users_files.items() if pid == os.getpid()}
-    for folder, file in _holds.items():
+    for folder, file in _pinned.items():
         if folder.parent.parent.name != NATIVE:
-            del _holds[folder]
+            del _pinned[folder]
             if file in own:
                 fcntl.fcntl(file, fcntl.F_OFD_SETLK, _range(fcntl.F_UNLCK, folder))
             return

@@ -1,8 +1,8 @@
-"""What is built, kept in the cache: whole, held while in use, and the longest unused goes first.
+"""Entries of the cache: stored and loaded whole, pinned while in use, evicted by last use.
 
-An entry is a folder `<kind>/<first two of key>/<key>` with files and a manifest that tells what
-they were. Processes share the store without a server: an entry appears by one rename, is held by a
-lock, and is removed only by who gets that lock alone.
+An entry is a folder `<kind>/<first two of key>/<key>` with files and a manifest of their digests.
+Processes share the store without a server: an entry appears by one rename, a process that uses it
+has a lock on it, and it is removed only under that lock.
 """
 
 import contextlib
@@ -24,24 +24,29 @@ from cuda_llm.tools.native.cache import (
     cache_dir,
     cache_folder,
     exclusive_access,
-    hold,
+    pin_entry,
     try_exclusive_use,
     unwritable,
 )
 
 KINDS = ("compiled", "translated", "native", "inspected")
 """What can be built again. Measured times, probes, quarantine and leases are small, and stay."""
-EVERY_S = 600.0
-LEFT_OVER_S = 3600.0
+MANIFEST = "manifest.json"
+TRIM_EVERY_S = 600.0
+TOUCH_S = 60.0
+"""The time of an entry's last use is written down no more often than this."""
+SCRATCH_LIFE_S = 3600.0
 """A scratch folder that old belongs to a process that was killed."""
 MB = 1_000_000
 
 _log = Log(__name__)
+_verified: dict[Path, tuple[int, int, int]] = {}
+"""Inode, size and time of the files whose digest this process has checked."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CacheEntry:
-    """A folder of the cache that is there or not as a whole."""
+    """One folder of the cache; it appears and goes as a whole."""
 
     folder: Path
     size_bytes: int
@@ -51,24 +56,27 @@ class CacheEntry:
 
 @dataclass(frozen=True, kw_only=True)
 class Trimmed:
-    """What was removed, and what is there afterwards."""
+    """What a trim removed, and what is there afterwards."""
 
     removed: int
     removed_bytes: int
     left: int
     left_bytes: int
     in_use: int
-    """Of those left: what would have gone had nobody used it."""
+    """Of those left: entries kept only because a process uses them."""
 
 
 def find_entries() -> list[CacheEntry]:
-    """All entries, the one that was not used for longest first."""
+    """Return all entries, the least recently used first."""
     found = (_entry(folder) for folder in _folders() if not folder.name.startswith("."))
     return sorted((one for one in found if one is not None), key=lambda one: one.used_at)
 
 
 def trim(limit_bytes: int) -> Trimmed:
-    """Remove entries until the rest is within the limit; 0 removes all that nobody uses."""
+    """Remove the least recently used entries until the rest is within the limit; 0 removes all.
+
+    An entry that a process uses stays.
+    """
     _sweep()
     entries = find_entries()
     total = left_bytes = sum(one.size_bytes for one in entries)
@@ -93,19 +101,19 @@ def trim(limit_bytes: int) -> Trimmed:
 
 
 def trim_in_background() -> None:
-    """Trim to the setting `cache_limit_mb` on a thread, if no process did so for a while."""
+    """Trim to the setting `cache_limit_mb` on a thread, if no process did so lately."""
     from cuda_llm.settings import settings
 
     limit_mb = settings().cache_limit_mb
-    if limit_mb and _is_time():
+    if limit_mb and _claim_trim():
         threading.Thread(target=_trim_quietly, args=(limit_mb * MB,), daemon=True).start()
 
 
-def _is_time() -> bool:
-    """Whether nobody has trimmed for a while; then it is this process's turn."""
+def _claim_trim() -> bool:
+    """Return whether it is time to trim, and take that turn from other processes."""
     mark = cache_dir() / "locks" / "trimmed"
     try:
-        if time.time() - mark.stat().st_mtime < EVERY_S:
+        if time.time() - mark.stat().st_mtime < TRIM_EVERY_S:
             return False
     except OSError:
         cache_folder("locks")
@@ -115,7 +123,7 @@ def _is_time() -> bool:
 
 
 def _trim_quietly(limit_bytes: int) -> None:
-    """A cache that cannot be trimmed is still a cache."""
+    """Trim, and log where that fails: the cache works without."""
     try:
         trim(limit_bytes)
     except (OSError, CudaLLMError) as error:
@@ -123,7 +131,7 @@ def _trim_quietly(limit_bytes: int) -> None:
 
 
 def _folders() -> Iterator[Path]:
-    """Folders of entries, and scratch folders among them."""
+    """Yield the folders of entries, and scratch folders among them."""
     for kind in KINDS:
         for one in _inside(cache_dir() / kind):
             # Entries of earlier versions stand one level higher.
@@ -138,7 +146,7 @@ def _inside(folder: Path) -> list[Path]:
 
 
 def _entry(folder: Path) -> CacheEntry | None:
-    """None where it has gone meanwhile."""
+    """Describe an entry; None where it has been removed meanwhile."""
     try:
         with os.scandir(folder) as files:
             found = [one.stat(follow_symlinks=False) for one in files]
@@ -150,7 +158,7 @@ def _entry(folder: Path) -> CacheEntry | None:
 
 
 def _remove(folder: Path) -> bool:
-    """Remove an entry in one step, unless a process uses it."""
+    """Remove an entry in one step unless a process uses it; return whether it was removed."""
     with try_exclusive_use(folder) as is_free:
         if is_free:
             gone = Path(tempfile.mkdtemp(dir=folder.parent, prefix=".old-"))
@@ -161,37 +169,30 @@ def _remove(folder: Path) -> bool:
 
 
 def _sweep() -> None:
-    """Remove what killed processes left half made or half removed."""
+    """Remove scratch folders of killed processes."""
     for folder in _folders():
         with contextlib.suppress(OSError):
             is_scratch = folder.name.startswith((".new-", ".old-"))
-            if is_scratch and time.time() - folder.stat().st_mtime > LEFT_OVER_S:
+            if is_scratch and time.time() - folder.stat().st_mtime > SCRATCH_LIFE_S:
                 shutil.rmtree(folder, ignore_errors=True)
 
 
-MANIFEST = "manifest.json"
-TOUCH_S = 60.0
-
-
-_seen_whole: dict[Path, tuple[int, int, int]] = {}
-
-
 def entry_folder(kind: str, key: str) -> Path:
-    """Where an entry lives, whether or not it exists."""
+    """Return the folder of an entry, whether or not it exists."""
     return cache_dir() / kind / key[:2] / key
 
 
 def load(kind: str, key: str) -> dict[str, object] | None:
-    """The record of an entry whose files are all as they were stored, else None.
+    """Return the record of an entry whose files are all as they were stored, else None.
 
-    The entry is held from then on: nobody removes it while this process uses it.
+    The entry is pinned from then on: no process removes it while this one uses it.
     """
     folder = entry_folder(kind, key)
     if not folder.exists():
         _log.debug("cache miss", kind=kind, key=key)
         return None
-    hold(folder)
-    record = _read_whole(folder)
+    pin_entry(folder)
+    record = _read_verified(folder)
     _log.debug("cache hit" if record is not None else "cache entry is damaged", kind=kind, key=key)
     if record is not None:
         _touch(folder)
@@ -199,13 +200,13 @@ def load(kind: str, key: str) -> dict[str, object] | None:
 
 
 def store(kind: str, key: str, record: Mapping[str, object], files: Mapping[str, Path]) -> Path:
-    """Put an entry in place in one step; of several writers one wins, whole. Its folder, held.
+    """Put an entry in place in one step, pin it and return its folder.
 
-    Raises MissingError when the cache cannot be written.
+    Of several writers one wins, whole. Raises MissingError when the cache cannot be written.
     """
     target = entry_folder(kind, key)
     parent = cache_folder(kind, key[:2])
-    hold(target)
+    pin_entry(target)
     try:
         scratch = Path(tempfile.mkdtemp(dir=parent, prefix=".new-"))
         try:
@@ -227,7 +228,7 @@ def store(kind: str, key: str, record: Mapping[str, object], files: Mapping[str,
 
 
 def build_once(name: str, digest: str, make: Callable[[Path], Path]) -> Path:
-    """The file `name` that `digest` decides, made in a scratch folder where it is not there whole.
+    """Return the file `name` that `digest` decides, made in a scratch folder if it is not there.
 
     Of any number of processes and threads that ask at once, one makes it and the others wait.
     Raises what `make` raises, and MissingError when the cache cannot be written.
@@ -243,13 +244,13 @@ def build_once(name: str, digest: str, make: Callable[[Path], Path]) -> Path:
     return target
 
 
-def _read_whole(folder: Path) -> dict[str, object] | None:
+def _read_verified(folder: Path) -> dict[str, object] | None:
     try:
         manifest = json.loads((folder / MANIFEST).read_text())
         if manifest["digest"] != _digest(manifest["record"]):
             return None
         for name, digest in manifest["files"].items():
-            if not _is_whole(folder / name, digest):
+            if not _matches(folder / name, digest):
                 return None
         record = manifest["record"]
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
@@ -257,19 +258,19 @@ def _read_whole(folder: Path) -> dict[str, object] | None:
     return record if isinstance(record, dict) else None
 
 
-def _is_whole(file: Path, digest: str) -> bool:
-    """Read again only where it has changed since this process has read it."""
+def _matches(file: Path, digest: str) -> bool:
+    """Compare a file with its digest, once for each state of the file."""
     status = file.stat()
     mark = status.st_ino, status.st_size, status.st_mtime_ns
-    if _seen_whole.get(file) != mark:
+    if _verified.get(file) != mark:
         if _file_digest(file) != digest:
             return False
-        _seen_whole[file] = mark
+        _verified[file] = mark
     return True
 
 
 def _touch(folder: Path) -> None:
-    """The manifest's time is the entry's last use, to the minute."""
+    """Note the use of an entry as the time of its manifest."""
     manifest = folder / MANIFEST
     with contextlib.suppress(OSError):
         if time.time() - manifest.stat().st_mtime > TOUCH_S:
@@ -281,13 +282,13 @@ def _swap(new: Path, target: Path) -> None:
     try:
         new.rename(target)
     except OSError:
-        if _read_whole(target) is not None:
+        if _read_verified(target) is not None:
             return
         broken = Path(tempfile.mkdtemp(dir=target.parent, prefix=".old-"))
         with contextlib.suppress(FileNotFoundError):
             target.rename(broken / target.name)
         shutil.rmtree(broken, ignore_errors=True)
-        # Someone else may have mended it in between: theirs is as good.
+        # Another process may have replaced it in between: its entry is as good.
         with contextlib.suppress(OSError):
             new.rename(target)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from cuda_llm.facts import SourceSpot
 from cuda_llm.tools.emulator.counters import LaunchCounters, SiteCounters
-from cuda_llm.tools.emulator.tables import InstructionClass, KernelTable, Site
+from cuda_llm.tools.emulator.tables import InstructionClass, InstructionSite, KernelTable
 
 WARP_LANES = 32
 SECTOR_BYTES = 32
@@ -86,7 +86,7 @@ def count_instructions(account: LaunchCounters, table: KernelTable) -> Instructi
     return InstructionMix(warps=warps, lanes=lanes)
 
 
-def ideal_sectors(site: Site, count: SiteCounters) -> float:
+def ideal_sectors(site: InstructionSite, count: SiteCounters) -> float:
     """Sectors the same requests would touch with neighbouring lanes at neighbouring addresses.
 
     Never more than they do touch: lanes that share an address need fewer.
@@ -97,7 +97,9 @@ def ideal_sectors(site: Site, count: SiteCounters) -> float:
 
 def accesses_by_line(account: LaunchCounters, table: KernelTable) -> tuple[LineAccess, ...]:
     """Memory accesses merged by line, space and kind, in the order the lines first appear."""
-    groups: dict[tuple[SourceSpot | None, str, str], list[tuple[Site, SiteCounters]]] = {}
+    groups: dict[
+        tuple[SourceSpot | None, str, str], list[tuple[InstructionSite, SiteCounters]]
+    ] = {}
     for site, count in zip(table.sites, account.sites, strict=True):
         if site.space and count.requests:
             groups.setdefault((site.spot, site.space, site.kind), []).append((site, count))
@@ -105,7 +107,10 @@ def accesses_by_line(account: LaunchCounters, table: KernelTable) -> tuple[LineA
 
 
 def _merge(
-    spot: SourceSpot | None, space: str, kind: str, pairs: Iterable[tuple[Site, SiteCounters]]
+    spot: SourceSpot | None,
+    space: str,
+    kind: str,
+    pairs: Iterable[tuple[InstructionSite, SiteCounters]],
 ) -> LineAccess:
     pairs = list(pairs)
     counts = [count for _, count in pairs]

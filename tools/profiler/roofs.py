@@ -6,7 +6,7 @@ from typing import TypedDict
 from cuda_llm.facts import SourceSpot
 from cuda_llm.hardware_profiles.occupancy import WARP_THREADS
 from cuda_llm.tools.emulator.counters import SiteCounters
-from cuda_llm.tools.emulator.tables import InstructionClass, Site
+from cuda_llm.tools.emulator.tables import InstructionClass, InstructionSite
 from cuda_llm.tools.profiler.time_model import ModelledLaunch, Term, TimeReason
 from cuda_llm.tools.profiler.traffic import block_clk, site_traffic
 
@@ -155,7 +155,7 @@ def _weight(launch: ModelledLaunch, *terms: Term) -> _Weight:
 
 
 def _costliest_site(
-    launch: ModelledLaunch, cost: Callable[[Site, SiteCounters], float]
+    launch: ModelledLaunch, cost: Callable[[InstructionSite, SiteCounters], float]
 ) -> SourceSpot | None:
     pairs = zip(launch.table.sites, launch.account.sites, strict=True)
     return _costliest_line((site.spot, cost(site, count)) for site, count in pairs)
@@ -170,11 +170,11 @@ def _costliest_line(costs: Iterable[tuple[SourceSpot | None, float]]) -> SourceS
     return max(by_line, key=by_line.__getitem__, default=None)
 
 
-def _traffic_bytes(launch: ModelledLaunch, site: Site, count: SiteCounters) -> float:
+def _traffic_bytes(launch: ModelledLaunch, site: InstructionSite, count: SiteCounters) -> float:
     return site_traffic(site, count, launch.hardware).l2_bytes
 
 
-def _data_path_clk(launch: ModelledLaunch, site: Site, count: SiteCounters) -> float:
+def _data_path_clk(launch: ModelledLaunch, site: InstructionSite, count: SiteCounters) -> float:
     traffic = site_traffic(site, count, launch.hardware)
     return traffic.l1_clk + traffic.shared_clk
 

@@ -11,7 +11,12 @@ from dataclasses import dataclass, replace
 from cuda_llm.facts import SourceSpot
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.tools.emulator.counters import LaunchCounters, SiteCounters
-from cuda_llm.tools.emulator.tables import BasicBlock, InstructionClass, KernelTable, Site
+from cuda_llm.tools.emulator.tables import (
+    BasicBlock,
+    InstructionClass,
+    InstructionSite,
+    KernelTable,
+)
 from cuda_llm.tools.profiler.counts import SECTOR_BYTES, WARP_LANES
 
 WORD_BYTES = 4
@@ -53,7 +58,7 @@ def launch_traffic(account: LaunchCounters, table: KernelTable, hardware: Hardwa
     return replace(total, atomic_clk=_l2_atomic_clk(atomics, account.blocks_total, hardware))
 
 
-def site_traffic(site: Site, count: SiteCounters, hardware: Hardware) -> Traffic:
+def site_traffic(site: InstructionSite, count: SiteCounters, hardware: Hardware) -> Traffic:
     """Traffic of one memory instruction, but for the turns that atomics of all of them take."""
     if site.space in ("", "const"):
         return Traffic()
@@ -75,14 +80,14 @@ def site_traffic(site: Site, count: SiteCounters, hardware: Hardware) -> Traffic
     )
 
 
-def shared_passes(site: Site, count: SiteCounters) -> float:
+def shared_passes(site: InstructionSite, count: SiteCounters) -> float:
     """Passes over the banks of shared memory, retries of atomics included."""
     if site.kind != "atomic" or count.sectors:
         return count.wavefronts
     return max(count.wavefronts, count.serial) * atomic_round_passes(site)
 
 
-def atomic_round_passes(site: Site) -> int:
+def atomic_round_passes(site: InstructionSite) -> int:
     """Passes of one round of a shared-memory atomic. Floats have no native instruction."""
     is_float = not _FLOATS.isdisjoint(_parts(site))
     return CAS_PASSES if is_float else ATOMIC_PASSES
@@ -93,7 +98,7 @@ def l2_slices(hardware: Hardware) -> float:
     return max(1.0, hardware.model.l2_bytes_per_clk / L2_SLICE_BYTES_PER_CLK)
 
 
-def _l2_sectors(site: Site, count: SiteCounters) -> float:
+def _l2_sectors(site: InstructionSite, count: SiteCounters) -> float:
     if site.kind in ("load", "async_copy") and _PAST_L1.isdisjoint(_parts(site)):
         return min(count.l2_sectors, count.sectors)
     return count.sectors
@@ -114,7 +119,7 @@ def _l2_atomic_clk(atomics: Sequence[SiteCounters], blocks: int, hardware: Hardw
     return passes * max(1 / l2_slices(hardware), ATOMIC_LINE_CLK / lines)
 
 
-def _parts(site: Site) -> set[str]:
+def _parts(site: InstructionSite) -> set[str]:
     return set(site.opcode.split("."))
 
 
@@ -131,7 +136,7 @@ def _sum(parts: Iterable[Traffic]) -> Traffic:
 DEPENDENT_SHARE = 0.5
 """Part of a block's instructions on its longest chain, where that is not known (an estimate)."""
 
-SiteAccess = tuple[Site, SiteCounters]
+SiteAccess = tuple[InstructionSite, SiteCounters]
 
 
 def warp_clk(account: LaunchCounters, table: KernelTable, hardware: Hardware) -> float:
@@ -225,18 +230,18 @@ def _load_clk(count: SiteCounters, hardware: Hardware) -> float:
     )
 
 
-def _waits_for_global(site: Site, count: SiteCounters) -> bool:
+def _waits_for_global(site: InstructionSite, count: SiteCounters) -> bool:
     return site.kind in ("load", "async_copy") and site.space != "const" and count.sectors > 0
 
 
-def _stores_to_global(site: Site) -> bool:
+def _stores_to_global(site: InstructionSite) -> bool:
     return site.kind in ("store", "atomic") and site.space in ("global", "generic")
 
 
-def _waits_for_shared(site: Site, count: SiteCounters) -> bool:
+def _waits_for_shared(site: InstructionSite, count: SiteCounters) -> bool:
     return site.kind == "load" and count.wavefronts > 0
 
 
-def _is_cas_loop(site: Site, count: SiteCounters) -> bool:
+def _is_cas_loop(site: InstructionSite, count: SiteCounters) -> bool:
     on_shared = site.kind == "atomic" and not count.sectors
     return on_shared and atomic_round_passes(site) == CAS_PASSES

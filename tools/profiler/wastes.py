@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import TypedDict
 
 from cuda_llm.tools.emulator.counters import LaunchCounters, SiteCounters
-from cuda_llm.tools.emulator.tables import KernelTable, Site
+from cuda_llm.tools.emulator.tables import InstructionSite, KernelTable
 from cuda_llm.tools.profiler.counts import (
     WARP_LANES,
     LineAccess,
@@ -33,7 +33,7 @@ def find_wastes(launch: ModelledLaunch) -> tuple[TimeReason, ...]:
 def without_bank_conflicts(account: LaunchCounters, table: KernelTable) -> LaunchCounters:
     """The same launch, each shared-memory request in as few passes as its bytes need."""
 
-    def mend(site: Site, count: SiteCounters) -> SiteCounters:
+    def mend(site: InstructionSite, count: SiteCounters) -> SiteCounters:
         if site.kind == "atomic" or not count.ideal_wavefronts:
             return count
         return replace(count, wavefronts=min(count.wavefronts, count.ideal_wavefronts))
@@ -44,7 +44,7 @@ def without_bank_conflicts(account: LaunchCounters, table: KernelTable) -> Launc
 def coalesced(account: LaunchCounters, table: KernelTable) -> LaunchCounters:
     """The same launch, neighbouring lanes at neighbouring global addresses."""
 
-    def mend(site: Site, count: SiteCounters) -> SiteCounters:
+    def mend(site: InstructionSite, count: SiteCounters) -> SiteCounters:
         if not _is_plain_global(site.space, site.kind):
             return count
         sectors = ideal_sectors(site, count)
@@ -61,7 +61,7 @@ def coalesced(account: LaunchCounters, table: KernelTable) -> LaunchCounters:
 def without_contention(account: LaunchCounters, table: KernelTable) -> LaunchCounters:
     """The same launch, no two lanes of a warp at the same atomic."""
 
-    def mend(site: Site, count: SiteCounters) -> SiteCounters:
+    def mend(site: InstructionSite, count: SiteCounters) -> SiteCounters:
         if site.kind != "atomic":
             return count
         passes = min(count.wavefronts, count.requests)
@@ -250,7 +250,11 @@ def _is_plain_global(space: str, kind: str) -> bool:
 
 
 def _with_sites(
-    account: LaunchCounters, table: KernelTable, mend: Callable[[Site, SiteCounters], SiteCounters]
+    account: LaunchCounters,
+    table: KernelTable,
+    mend: Callable[[InstructionSite, SiteCounters], SiteCounters],
 ) -> LaunchCounters:
-    pairs: Iterable[tuple[Site, SiteCounters]] = zip(table.sites, account.sites, strict=True)
+    pairs: Iterable[tuple[InstructionSite, SiteCounters]] = zip(
+        table.sites, account.sites, strict=True
+    )
     return replace(account, sites=tuple(mend(site, count) for site, count in pairs))

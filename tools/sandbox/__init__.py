@@ -1,1 +1,0 @@
-"""Landlock, seccomp, limits and namespaces, as one small native helper."""

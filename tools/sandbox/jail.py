@@ -1,4 +1,4 @@
-"""One command in a jail: what it may see and use, and what became of it.
+"""Runs one command in a jail: what it may see and use, and how it ended.
 
 The native programs that confine it are built at first use.
 """
@@ -19,24 +19,36 @@ NATIVE = Path(__file__).parent / "native"
 FLAGS = ("-O2", "-std=c++17", "-Wall", "-Wextra", "-Werror")
 CONFINE = ("limits.c", "landlock.c", "namespaces.c", "seccomp.c", "filter.c", "calls.c")
 
+GRACE_S = 10.0
+"""What the jail program itself may take to clean up after the wall clock."""
+
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache",
+          "/etc/alternatives", "/dev/zero", "/dev/urandom")  # fmt: skip
+"""What any program needs to start; no user's data lives there."""
+
+JailEnd = Literal["exited", "signalled", "wall", "processes"]
+"""How a command ended: by itself, by a signal, at the wall clock, by having too many processes."""
+
+_log = Log(__name__)
+
 
 def sandbox_sources() -> list[Path]:
-    """What implements `sandbox.h`: a native program that confines itself is built with these."""
+    """Return the sources of `sandbox.h`, for native programs that confine themselves."""
     return [NATIVE / file for file in (*CONFINE, "violation.c")]
 
 
 def jail_program() -> Path:
-    """Path of the `jail` program."""
+    """Return the path of the `jail` program."""
     return _program("jail", cache_dir())
 
 
 def probe_program() -> Path:
-    """Path of the program that tries what a jail forbids."""
+    """Return the path of the program that tries what a jail forbids."""
     return _program("probe", cache_dir())
 
 
 def enclosing_program() -> Path:
-    """Path of the program that runs another in namespaces of its own."""
+    """Return the path of the program that runs another in namespaces of its own."""
     return _program("enclose", cache_dir())
 
 
@@ -51,7 +63,7 @@ def _program(name: str, cache: Path) -> Path:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Captured:
+class CapturedStream:
     """The beginning of a stream."""
 
     text: str
@@ -60,28 +72,15 @@ class Captured:
     """How much more there was."""
 
 
-async def capture(stream: asyncio.StreamReader | None, limit_bytes: int) -> Captured:
-    """Read `stream` to its end, keeping `limit_bytes`: the writer never blocks and never floods."""
-    kept = bytearray()
+async def capture(stream: asyncio.StreamReader | None, limit_bytes: int) -> CapturedStream:
+    """Read `stream` to its end and return the first `limit_bytes`: the writer never blocks."""
+    beginning = bytearray()
     omitted = 0
     while stream is not None and (chunk := await stream.read(1 << 16)):
-        room = limit_bytes - len(kept)
-        kept += chunk[:room]
+        room = limit_bytes - len(beginning)
+        beginning += chunk[:room]
         omitted += max(0, len(chunk) - room)
-    return Captured(text=kept.decode(errors="replace"), omitted_bytes=omitted)
-
-
-_log = Log(__name__)
-
-End = Literal["exited", "signalled", "wall", "processes"]
-"""How a command ended: by itself, by a signal, at the wall clock, by having too many processes."""
-
-GRACE_S = 10.0
-"""What the jail program itself may take to sweep up after the wall clock."""
-
-SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache",
-          "/etc/alternatives", "/dev/zero", "/dev/urandom")  # fmt: skip
-"""What any program needs to start; nobody's data lives there."""
+    return CapturedStream(text=beginning.decode(errors="replace"), omitted_bytes=omitted)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,21 +104,21 @@ class Jail:
     processes: int = 256
     """Most at once."""
     output_bytes: int = 1 << 20
-    """Kept of each of stdout and stderr; the rest is read and counted."""
+    """Captured of each of stdout and stderr; the rest is read and counted."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class JailResult:
-    """What a jailed command did. It has no process left."""
+    """How a jailed command ended, with no process left."""
 
     command: tuple[str, ...]
-    end: End
+    end: JailEnd
     exit_code: int | None
     """None unless it exited by itself."""
     signal: int | None
     """The signal that ended it, if one did."""
-    stdout: Captured
-    stderr: Captured
+    stdout: CapturedStream
+    stderr: CapturedStream
     wall_s: float
     cpu_s: float
     peak_bytes: int
@@ -141,9 +140,9 @@ class JailResult:
 
 
 async def run_jailed(command: Sequence[str], jail: Jail) -> JailResult:
-    """Run `command` and wait for it and for all that it started to be gone.
+    """Run `command`, and wait until it and every process that it started are gone.
 
-    However this ends (done, limit, cancellation, death of this process), no process is left.
+    However this ends (done, limit, cancellation, end of this process), no process is left.
     Raises InfrastructureError when the jail cannot be set up, MissingError without g++.
     """
     report_in, report_out = os.pipe()
@@ -189,7 +188,7 @@ async def run_jailed(command: Sequence[str], jail: Jail) -> JailResult:
 
 
 def jail_command(command: Sequence[str], jail: Jail, *, report: int | None = None) -> list[str]:
-    """The argument vector that runs `command` in `jail`, for callers with their own pipes.
+    """Return the argument vector that runs `command` in `jail`, for callers with their own pipes.
 
     Open descriptors without close-on-exec reach the command. End it with SIGTERM, not SIGKILL.
     """
@@ -214,7 +213,7 @@ def jail_command(command: Sequence[str], jail: Jail, *, report: int | None = Non
 
 
 def environment(jail: Jail) -> dict[str, str]:
-    """Every variable that a command in `jail` sees."""
+    """Return every environment variable that a command in `jail` sees."""
     return {
         "PATH": os.pathsep.join(map(str, jail.path)),
         "HOME": str(jail.folder),
@@ -225,7 +224,7 @@ def environment(jail: Jail) -> dict[str, str]:
 
 
 async def end_jail(process: asyncio.subprocess.Process) -> None:
-    """End a jail, or another program that takes all below it along; returns when it is reaped."""
+    """Terminate a jail, or another program that ends its descendants; return when it is reaped."""
     if process.returncode is None:
         process.terminate()
     try:
@@ -241,7 +240,7 @@ def _report(line: str) -> dict[str, str]:
 
 
 def _result(
-    command: Sequence[str], report: dict[str, str], stdout: Captured, stderr: Captured
+    command: Sequence[str], report: dict[str, str], stdout: CapturedStream, stderr: CapturedStream
 ) -> JailResult:
     if not report:
         raise InfrastructureError("jail", stderr.text.strip() or "ended without a report")
@@ -253,7 +252,7 @@ def _result(
     end, code = report["end"], int(report["code"])
     return JailResult(
         command=tuple(command),
-        end=cast(End, end),
+        end=cast(JailEnd, end),
         exit_code=code if end == "exited" else None,
         signal=code if end == "signalled" else None,
         stdout=stdout,

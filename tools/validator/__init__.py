@@ -1,1 +1,0 @@
-"""The referee: fresh inputs, poison, guards, and every element compared."""

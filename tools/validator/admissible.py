@@ -1,4 +1,4 @@
-"""Proves that a task can be trusted to tell a right kernel from a wrong one."""
+"""Checks that a task distinguishes right kernels from wrong ones."""
 
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import Device, Level, Session, Site
 from cuda_llm.tools.device.buffers import HOST, Array, Arrays
 from cuda_llm.tools.device.candidate import Compiled
-from cuda_llm.tools.validator.buffers import Dims, buffer_specs
+from cuda_llm.tools.validator.buffers import buffer_specs, format_dims
 from cuda_llm.tools.validator.cases import Case, fresh_nonce, generator, timed_case
 from cuda_llm.tools.validator.check_case import case_limits, compare_outputs, draw_inputs
 from cuda_llm.tools.validator.compare import Expected
@@ -22,13 +22,15 @@ from cuda_llm.wording import describe
 TAIL = 32
 """Elements of the last tile that a kernel forgets, at most."""
 
+ArraysByName = Mapping[str, Array]
+
 
 def trivial_outputs(
     right: Array, inputs: Mapping[str, Array], poison: int, arrays: Arrays = HOST
 ) -> Iterator[tuple[str, Array]]:
-    """What a lazy kernel would leave instead of `right`, each under a name for people.
+    """Yield outputs that need no computation, each with its name in reports.
 
-    Outputs that happen to equal `right`, as zeros for an empty histogram, are left out.
+    Those that happen to equal `right`, as zeros for an empty histogram, are left out.
     """
     xp = arrays.xp
     candidates = [("zeros", xp.zeros_like(right)), ("one constant", _constant(right, arrays))]
@@ -45,7 +47,7 @@ def trivial_outputs(
 
 
 def _constant(right: Array, arrays: Arrays) -> Array:
-    """The constant with the least squared error: the best guess without computing anything."""
+    """Return the constant with the least squared error: the best guess without computation."""
     mean = arrays.number(arrays.xp.mean(right, dtype=np.float64))
     if right.size == 1:
         mean = mean * 1.5 + 1.0
@@ -59,30 +61,27 @@ def _without_tail(right: Array, untouched: Array) -> Array:
     return output
 
 
-Contents = Mapping[str, Array]
-
-
 async def find_problems(
     task: Task, oracle: Oracle, nonce: bytes | None = None, arrays: Arrays = HOST
 ) -> AsyncIterator[str]:
-    """One line for each way in which a wrong kernel could pass. Raises TaskError."""
-    secret = fresh_nonce() if nonce is None else nonce
+    """Yield a line for each way in which a wrong kernel could pass. Raises TaskError."""
+    nonce = fresh_nonce() if nonce is None else nonce
     rounding_passes = True
     for number, dims in enumerate((*task.sizes.edge, *task.sizes.emulated)):
         case = timed_case(task, dims, Level.CHECK)
-        rng = generator(secret, task.name, "soundness", number, arrays)
+        rng = generator(nonce, task.name, "soundness", number, arrays)
         inputs = draw_inputs(task, case, rng, arrays)
         expectation = await oracle(inputs, dims)
         if not isinstance(expectation, Expectation):
-            yield f"{_at(dims)}: the baseline ends in {expectation.code}"
+            yield f"{format_dims(dims)}: the baseline ends in {expectation.code}"
             return
         for problem in _trivial_problems(task, case, inputs, expectation, arrays):
             yield problem
-        rounding_passes = rounding_passes and await _short_inputs_pass(
+        rounding_passes = rounding_passes and await _half_precision_passes(
             task, case, inputs, expectation, oracle, arrays
         )
         if dims == task.sizes.emulated[-1]:
-            async for problem in _idle_inputs(task, case, inputs, expectation, oracle, arrays):
+            async for problem in _unused_inputs(task, case, inputs, expectation, oracle, arrays):
                 yield problem
     if rounding_passes:
         yield (
@@ -92,31 +91,31 @@ async def find_problems(
 
 
 def _trivial_problems(
-    task: Task, case: Case, inputs: Contents, expectation: Expectation, arrays: Arrays
+    task: Task, case: Case, inputs: ArraysByName, expectation: Expectation, arrays: Arrays
 ) -> Iterator[str]:
     dtypes = {spec.name: spec.dtype for spec in buffer_specs(task, case.dims)}
-    right = _stored(expectation.values, dtypes)
+    right, at = _stored(expectation.values, dtypes), format_dims(case.dims)
     for name, value in right.items():
         if not arrays.number(arrays.xp.isfinite(value).all()):
-            yield f"{_at(case.dims)}: the reference's {name} is not finite for {case.label} inputs"
+            yield f"{at}: the reference's {name} is not finite for {case.label} inputs"
             return
-        for lazy, output in trivial_outputs(value, inputs, case.poison, arrays):
+        for written, output in trivial_outputs(value, inputs, case.poison, arrays):
             if _passes(task, case, {**right, name: output}, expectation, arrays):
                 yield (
-                    f"{_at(case.dims)}: a kernel that writes {lazy} into {name} passes; draw other "
+                    f"{at}: a kernel that writes {written} into {name} passes; draw other "
                     "inputs first or tighten the tolerance"
                 )
 
 
-async def _idle_inputs(
+async def _unused_inputs(
     task: Task,
     case: Case,
-    inputs: Contents,
+    inputs: ArraysByName,
     expectation: Expectation,
     oracle: Oracle,
     arrays: Arrays,
 ) -> AsyncIterator[str]:
-    """Inputs the result does not depend on."""
+    """Yield a line for each input the result does not depend on."""
     dtypes = {spec.name: spec.dtype for spec in buffer_specs(task, case.dims)}
     rng = generator(fresh_nonce(), task.name, "soundness", 0, arrays)
     for name in inputs:
@@ -125,18 +124,18 @@ async def _idle_inputs(
         if isinstance(changed, Expectation) and _passes(
             task, case, _stored(changed.values, dtypes), expectation, arrays
         ):
-            yield f"{_at(case.dims)}: the result does not depend on {name}"
+            yield f"{format_dims(case.dims)}: the result does not depend on {name}"
 
 
-async def _short_inputs_pass(
+async def _half_precision_passes(
     task: Task,
     case: Case,
-    inputs: Contents,
+    inputs: ArraysByName,
     expectation: Expectation,
     oracle: Oracle,
     arrays: Arrays,
 ) -> bool:
-    """Whether a kernel that rounds its float32 inputs to half precision would go unnoticed."""
+    """Return whether a kernel that rounds its float32 inputs to half precision would pass."""
     dtypes = {spec.name: spec.dtype for spec in buffer_specs(task, case.dims)}
     floats = [name for name, array in inputs.items() if array.dtype == np.float32]
     float_outputs = all(np.dtype(dtypes[name]).kind == "f" for name in expectation.values)
@@ -151,7 +150,7 @@ async def _short_inputs_pass(
 
 
 def _passes(
-    task: Task, case: Case, outputs: Contents, expectation: Expectation, arrays: Arrays
+    task: Task, case: Case, outputs: ArraysByName, expectation: Expectation, arrays: Arrays
 ) -> bool:
     own = case_limits(task, case, expectation.values, arrays)
     return all(one.ok for one in compare_outputs(outputs, expectation, own, arrays).values())
@@ -162,53 +161,49 @@ def _stored(values: Mapping[str, Expected], dtypes: Mapping[str, str]) -> dict[s
         return {name: one.value.astype(dtypes[name]) for name, one in values.items()}
 
 
-def _at(dims: Dims) -> str:
-    return " ".join(f"{name}={extent:,}" for name, extent in dims.items())
-
-
 @dataclass(frozen=True, kw_only=True)
 class Admission:
-    """What was found. The task is admissible when there are no problems."""
+    """What the check of a task found."""
 
     problems: tuple[str, ...]
     """One line each: what is wrong, and where."""
     checked: Mapping[str, int]
-    """What the baseline was compared on; empty where it did not come through."""
+    """What the baseline was compared on, as counts; empty where it did not pass."""
 
     @property
     def ok(self) -> bool:
-        """Nothing speaks against the task."""
+        """Return whether the task is admissible."""
         return not self.problems
 
 
 async def check_task(task: Task, device: Device) -> Admission:
-    """Say line by line why a task is not admissible, if it is not.
+    """Check that a task is admissible, and list why it is not.
 
-    The baseline must pass everything a candidate has to; outputs that need no computation must be
+    The baseline must pass all that a candidate has to; outputs that need no computation must be
     rejected; the result must depend on every input. Raises InfrastructureError.
     """
     from cuda_llm.tools.compiler.compile import baseline_request, compile_candidate
 
     compiled = await compile_candidate(baseline_request(task, device.target))
     if not isinstance(compiled, Compiled):
-        return _refused(task, compiled)
-    return await device.carry_out(check_there, task, compiled)
+        return _not_admitted(task, compiled)
+    return await device.carry_out(check_at_site, task, compiled)
 
 
-async def check_there(site: Site, task: Task, compiled: Compiled) -> Admission:
-    """The same where the device is."""
+async def check_at_site(site: Site, task: Task, compiled: Compiled) -> Admission:
+    """Check a task where its device is, with its baseline compiled."""
     async with site.open(compiled) as session, site.open(compiled) as second:
         if not isinstance(session, Session):
-            return _refused(task, session)
+            return _not_admitted(task, session)
         if not isinstance(second, Session):
-            return _refused(task, second)
+            return _not_admitted(task, second)
         return await check_sessions(task, session, second, site.arrays)
 
 
 async def check_sessions(
     task: Task, session: Session, second: Session, arrays: Arrays = HOST
 ) -> Admission:
-    """The same for a baseline loaded twice: `second` is the oracle where there is no reference."""
+    """Check a task with its baseline loaded twice: `second` is the oracle without a reference."""
     try:
         oracle = (
             baseline_oracle(task, second, arrays)
@@ -220,19 +215,19 @@ async def check_sessions(
     except TaskError as error:
         return Admission(problems=(str(error),), checked={})
     if not isinstance(result, Validated):
-        refused = _refused(task, result)
-        return Admission(problems=(*refused.problems, *problems), checked={})
+        failed = _not_admitted(task, result)
+        return Admission(problems=(*failed.problems, *problems), checked={})
     return Admission(problems=tuple(problems), checked=result.checked)
 
 
-def _refused(task: Task, verdict: Verdict) -> Admission:
-    """The baseline did not come through, in one line."""
+def _not_admitted(task: Task, verdict: Verdict) -> Admission:
+    """Return why the baseline did not pass, on one line."""
     detail = ""
     match verdict:
         case InfraFailed(component=component, detail=detail):
             raise InfrastructureError(component, detail)
         case WrongResult():
-            where = " ".join(f"{name}={extent:,}" for name, extent in verdict.dims.items())
+            where = format_dims(verdict.dims)
             detail = (
                 f"{verdict.buffer}{list(verdict.index)} is {verdict.got:.9g}, the reference says "
                 f"{verdict.expected:.9g} at {where or 'a hidden size'}, {verdict.distribution} "

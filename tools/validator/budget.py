@@ -1,14 +1,14 @@
-"""What judging a size takes, before anything runs: memory, and float64 operations."""
+"""Plans which sizes can be judged: their memory, and the float64 operations of their references."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.tasks.expressions import evaluate
-from cuda_llm.tasks.reference import Reference, load_reference
+from cuda_llm.tasks.reference import Dims, Reference, load_reference
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device.buffers import Arrays, Role
-from cuda_llm.tools.validator.buffers import Dims, buffer_specs
+from cuda_llm.tools.validator.buffers import buffer_specs, format_dims
 from cuda_llm.tools.validator.check_outputs import Method
 from cuda_llm.tools.validator.parts import EXACT_ROWS, WIDE, elements, part_extent, working_bytes
 
@@ -17,38 +17,38 @@ PROJECT_ABOVE_S = 0.25
 LONGEST_S = 5.0
 """A reference that cannot be projected may take so long; above that, the size is left out."""
 SHARE_OF_PEAK = 0.5
-"""Of the published float64 rate that a reference is taken to reach."""
+"""Share of the published float64 rate that a reference is assumed to reach."""
 GUARD_BYTES = 1 << 16
-"""Around one buffer at most."""
+"""Guards around one buffer, at most."""
 RESERVED_BYTES = 1 << 30
-"""Contexts of the referee and of two runners, kernels, and what a pool of memory leaves unused."""
+"""CUDA contexts of host and two runners, kernels, and what a memory pool leaves unused."""
 COMPARED = 5
 """Float64 copies of the elements compared at once."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SizePlan:
-    """A size that fits."""
+    """How a size that fits is judged."""
 
     dims: Dims
     method: Method
     slots: int
-    """Of one lane, at most."""
+    """Most slots of one lane."""
     peak_bytes: int
-    """With the fewest slots; more of them take what is free."""
+    """Memory with the fewest slots; more of them take what is free."""
     scratch_bytes: int
     """What `solve` may allocate in one lane: as much as the task allows, or all that is left."""
     reference_s: float
-    """One float64 reference with its scales."""
+    """Seconds of one float64 reference with its scales."""
     cost: str
-    """How it comes about, in words."""
+    """How `reference_s` comes about, in words."""
     words: str
-    """The arithmetic."""
+    """The arithmetic of the plan, on one line."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryPlan:
-    """What is judged, and what is not."""
+    """The sizes that are judged, and those left out."""
 
     sizes: tuple[SizePlan, ...]
     left_out: tuple[str, ...]
@@ -56,7 +56,7 @@ class MemoryPlan:
 
     @property
     def how_checked(self) -> tuple[str, ...]:
-        """A line for each size of which not every element meets its own float64 value."""
+        """Return a line for each size whose elements are not all compared with a float64 value."""
         return tuple(
             f"{format_dims(size.dims)}: every output element checked by random signed sums, "
             f"{EXACT_ROWS} rows or more one by one: {size.cost}"
@@ -76,7 +76,7 @@ def plan_sizes(
     fewest_slots: int = 2,
     most_slots: int = 256,
 ) -> MemoryPlan:
-    """Admit the sizes for which `lanes` runners have room beside each other on `free_bytes`.
+    """Plan the sizes for which `lanes` runners fit into `free_bytes` at the same time.
 
     Raises TaskError where the task's reference is broken.
     """
@@ -151,7 +151,7 @@ def _plan_size(
 def reference_cost(
     task: Task, dims: Dims, reference: Reference | None, hardware: Hardware
 ) -> tuple[float, str]:
-    """Seconds of one float64 reference, and how they come about. No less than its traffic takes."""
+    """Return the seconds of one float64 reference, bounded below by its traffic, and the reason."""
     if reference is None:
         return 0.0, "compared with the baseline's results"
     passes = 1 if reference.scale is None else 2
@@ -166,7 +166,7 @@ def reference_cost(
 
 
 def check_bytes(task: Task, dims: Dims, reference: Reference | None, arrays: Arrays) -> int:
-    """Memory of `check_outputs` beyond what it is given: the largest part."""
+    """Return the memory `check_outputs` needs beyond its arguments: that of the largest part."""
     scaled = reference is None or reference.scale is not None
     part = dims
     if reference is not None and reference.split:
@@ -178,17 +178,12 @@ def check_bytes(task: Task, dims: Dims, reference: Reference | None, arrays: Arr
 
 
 def buffer_bytes(task: Task, dims: Dims) -> tuple[int, int, int]:
-    """Of one slot: all buffers between their guards, the inputs alone, the outputs alone."""
+    """Return the bytes of one slot: buffers with their guards, the inputs alone, the outputs."""
     specs = buffer_specs(task, dims)
     inputs = sum(spec.nbytes for spec in specs if spec.role is not Role.OUT)
     outputs = sum(spec.nbytes for spec in specs if spec.role is not Role.IN)
     whole = sum(spec.nbytes + GUARD_BYTES for spec in specs)
     return whole, inputs, outputs
-
-
-def format_dims(dims: Dims) -> str:
-    """`rows=1,024 cols=512`."""
-    return " ".join(f"{name}={extent:,}" for name, extent in dims.items())
 
 
 def _gb(count: int) -> str:

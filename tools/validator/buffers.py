@@ -1,11 +1,6 @@
-"""A task's buffers at a size, what the referee puts around and into them, and what it finds
-there afterwards.
+"""A task's buffers at a size: filling and guarding them before a call, checking them after it.
 
-Everything stays where the buffers are; a question about all of them costs one transfer.
-
-What the referee puts around and into shared buffers, and what it finds there afterwards.
-
-Everything stays where the buffers are; a question about all of them costs one transfer.
+Arrays stay where the buffers are; a check of all of them costs one transfer.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,6 +11,7 @@ import numpy as np
 
 from cuda_llm.outcomes import GuardOverwritten, InputMutated
 from cuda_llm.tasks.expressions import evaluate
+from cuda_llm.tasks.reference import Dims
 from cuda_llm.tasks.sizes import scalar_value, shape_of
 from cuda_llm.tasks.task import CTYPES, ArgumentRole, Task
 from cuda_llm.tools.device import Argument, CallOptions, Level, Scalar
@@ -28,13 +24,11 @@ from cuda_llm.tools.device.buffers import (
     Random,
     Role,
 )
-from cuda_llm.tools.validator.fused import differ_there
-
-Dims = Mapping[str, int]
+from cuda_llm.tools.validator.fused import differ_on_device
 
 
 def buffer_specs(task: Task, dims: Dims) -> tuple[BufferSpec, ...]:
-    """The buffers `solve` takes, in order."""
+    """Return the buffers `solve` takes, in order."""
     return tuple(
         BufferSpec(
             name=argument.name,
@@ -48,7 +42,7 @@ def buffer_specs(task: Task, dims: Dims) -> tuple[BufferSpec, ...]:
 
 
 def call_arguments(task: Task, dims: Dims) -> tuple[Argument, ...]:
-    """The arguments of `solve`, in order."""
+    """Return the arguments of `solve`, in order."""
     return tuple(
         Scalar(value=scalar_value(argument, dims), ctype=CTYPES[argument.dtype])
         if argument.role is ArgumentRole.SCALAR
@@ -60,7 +54,7 @@ def call_arguments(task: Task, dims: Dims) -> tuple[Argument, ...]:
 def call_options(
     task: Task, dims: Dims, *, level: Level = Level.CHECK, schedule_seed: int = 0
 ) -> CallOptions:
-    """What a call may use: the task's capabilities, and the time the settings allow."""
+    """Return what a call may use: the task's capabilities, and the time the settings allow."""
     from cuda_llm.settings import settings
 
     return CallOptions(
@@ -73,18 +67,23 @@ def call_options(
 
 
 def work(task: Task, dims: Dims) -> float:
-    """Operations and bytes no kernel can do without: what cases are ordered and bounded by."""
+    """Return the operations and bytes of the roofline, by which cases are ordered and bounded."""
     roofline = task.roofline
     return float(evaluate(roofline.flops, dims)) + float(evaluate(roofline.bytes, dims))
 
 
+def format_dims(dims: Dims) -> str:
+    """Return `rows=1,024 cols=512`."""
+    return " ".join(f"{name}={extent:,}" for name, extent in dims.items())
+
+
 @dataclass(frozen=True)
 class Filled:
-    """Buffers ready for a call, and the referee's private copies to hold them against."""
+    """Buffers ready for a call, and private copies to compare them with afterwards."""
 
     placed: Mapping[str, PlacedBuffer]
     contents: Mapping[str, Array]
-    """What inputs were given."""
+    """Inputs as they were written."""
     guards: Mapping[str, tuple[Array, Array]]
     poison: int
 
@@ -96,20 +95,20 @@ def fill(
     sides = [side for one in placed.values() for side in (one.guard_before, one.guard_after)]
     ends = np.cumsum([0, *(side.size for side in sides)]).tolist()
     noise = rng.integers(0, 256, ends[-1], dtype=np.uint8)
-    kept = [noise[begin:end] for begin, end in pairwise(ends)]
-    for side, noisy in zip(sides, kept, strict=True):
+    copies = [noise[begin:end] for begin, end in pairwise(ends)]
+    for side, noisy in zip(sides, copies, strict=True):
         side[...] = noisy
     for name, buffer in placed.items():
         if buffer.spec.role is Role.OUT:
             bytes_of(buffer.data)[...] = poison
         else:
             buffer.data[...] = contents[name]
-    guards = {name: (kept[2 * i], kept[2 * i + 1]) for i, name in enumerate(placed)}
+    guards = {name: (copies[2 * i], copies[2 * i + 1]) for i, name in enumerate(placed)}
     return Filled(placed=placed, contents=contents, guards=guards, poison=poison)
 
 
 def find_damage(filled: Filled, arrays: Arrays = HOST) -> GuardOverwritten | InputMutated | None:
-    """The first guard or input that is not as it was left."""
+    """Return the first guard or input that has changed since it was filled."""
     watched: list[tuple[Array, Array]] = []
     for name, buffer in filled.placed.items():
         before, after = filled.guards[name]
@@ -133,8 +132,8 @@ def find_damage(filled: Filled, arrays: Arrays = HOST) -> GuardOverwritten | Inp
     return GuardOverwritten(buffer=name, side="before", offset_bytes=distance)
 
 
-def take_outputs(filled: Filled) -> dict[str, Array]:
-    """Private copies of the outputs: what is judged cannot change any more."""
+def copy_outputs(filled: Filled) -> dict[str, Array]:
+    """Return private copies of the outputs, which no late write can change."""
     return {
         name: buffer.data.copy()
         for name, buffer in filled.placed.items()
@@ -143,26 +142,26 @@ def take_outputs(filled: Filled) -> dict[str, Array]:
 
 
 def find_late_write(
-    filled: Filled, taken: Mapping[str, Array], arrays: Arrays = HOST
+    filled: Filled, copies: Mapping[str, Array], arrays: Arrays = HOST
 ) -> str | None:
-    """Name of an output that changed since `taken` was copied."""
-    pairs = [(as_words(filled.placed[name].data), as_words(copy)) for name, copy in taken.items()]
+    """Return the name of an output that changed since it was copied."""
+    pairs = [(as_words(filled.placed[name].data), as_words(copy)) for name, copy in copies.items()]
     at = first_difference(pairs, arrays)
-    return None if at is None else list(taken)[at]
+    return None if at is None else list(copies)[at]
 
 
 def same_bytes(one: Array, other: Array, arrays: Arrays = HOST) -> bool:
-    """Whether two arrays of one type and shape hold the same bits, NaNs included."""
+    """Return whether two arrays of one type and shape have the same bits, NaNs included."""
     return first_difference([(as_words(one), as_words(other))], arrays) is None
 
 
 def first_difference(pairs: Sequence[tuple[Array, Array]], arrays: Arrays) -> int | None:
-    """Number of the first pair of flat arrays of whole numbers that differ.
+    """Return the number of the first pair of flat integer arrays that differ.
 
     Where there are kernels of our own for it, CuPy's reduction is not used: without CUB it has one
     block for all of an array.
     """
-    flags = differ_there(pairs, arrays)
+    flags = differ_on_device(pairs, arrays)
     if flags is None:
         flags = arrays.xp.empty(len(pairs), np.bool_)
         for number, (one, other) in enumerate(pairs):
@@ -171,17 +170,17 @@ def first_difference(pairs: Sequence[tuple[Array, Array]], arrays: Arrays) -> in
 
 
 def first_set(flags: Array, arrays: Arrays) -> int | None:
-    """Number of the first flag that is set, for one transfer from the device."""
+    """Return the number of the first flag that is set, with one transfer from the device."""
     found = np.flatnonzero(arrays.to_host(flags))
     return int(found[0]) if found.size else None
 
 
 def as_words(array: Array) -> Array:
-    """The bits of a buffer, which is aligned as guards are not, as the widest words they fill."""
+    """View an aligned buffer as the widest words that fill it; guards are not aligned."""
     flat = array.reshape(-1)
     return flat.view(np.uint64 if flat.nbytes % 8 == 0 else np.uint8)
 
 
 def bytes_of(array: Array) -> Array:
-    """A flat view of a contiguous array's bytes."""
+    """View a contiguous array as flat bytes."""
     return array.reshape(-1).view(np.uint8)

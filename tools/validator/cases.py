@@ -1,6 +1,4 @@
-"""Which sizes, hidden ones too, and which inputs a candidate is judged on, and the secret that
-draws them.
-"""
+"""Plans the cases a candidate is judged on: sizes, hidden ones too, inputs, random streams."""
 
 import hashlib
 import math
@@ -15,28 +13,47 @@ import numpy as np
 from cuda_llm.errors import TaskError
 from cuda_llm.tasks.distribution import parse_distribution
 from cuda_llm.tasks.expressions import evaluate
+from cuda_llm.tasks.reference import Dims
 from cuda_llm.tasks.task import DimRange, Task, TaskArgument
 from cuda_llm.tools.device import Level
 from cuda_llm.tools.device.buffers import HOST, Arrays, Random
-from cuda_llm.tools.validator.buffers import Dims, buffer_specs, work
+from cuda_llm.tools.validator.buffers import buffer_specs, work
 from cuda_llm.tools.validator.distributions import REPEATED, SYMMETRIC
 from cuda_llm.tools.validator.tolerances import Terms
 
 NONCE_BYTES = 16
 
 
+FEWEST_HIDDEN = 2
+_MOST_DRAWS = 2000
+
+GroupedSize = tuple[str, Dims]
+"""The group of a size, and its dimensions."""
+
+MANY_ELEMENTS = 128
+"""Enough elements to show one in ten that is not zero, and most of seven kinds of rows."""
+
+POISONS = (0xFF, 0x7B)
+"""Bytes outputs are filled with: NaN for floats, and a large finite number."""
+
+FULL_LEVEL_WORK = 2e6
+"""Cases with at most this much work run at level `full`, which finds races and unset reads."""
+
+MOST_SCHEDULES = 1 << 31
+
+
 def fresh_nonce() -> bytes:
-    """A new secret for one evaluation. It stays with the referee until the verdict is out."""
+    """Return a new secret for one evaluation, unknown to the candidate until the verdict is out."""
     return secrets.token_bytes(NONCE_BYTES)
 
 
 def case_generator(nonce: bytes, task: Task, number: int, arrays: Arrays = HOST) -> Random:
-    """The stream that case `number` of a validation draws from."""
+    """Return the random stream that case `number` of a validation draws from."""
     return generator(nonce, task.name, "case", number, arrays)
 
 
 def generator(nonce: bytes, task: str, phase: str, call: int, arrays: Arrays = HOST) -> Random:
-    """The random stream of one call. The same values give the same stream, for a replay."""
+    """Return the random stream of one call; the same arguments give the same stream."""
     digest = hashlib.blake2b(key=nonce, digest_size=16)
     for part in (task, phase, str(call)):
         encoded = part.encode()
@@ -44,27 +61,23 @@ def generator(nonce: bytes, task: str, phase: str, call: int, arrays: Arrays = H
     return arrays.generator(int.from_bytes(digest.digest(), "little"))
 
 
-FEWEST = 2
-_TRIES = 2000
-
-
 def draw_hidden(task: Task, rng: np.random.Generator) -> tuple[Mapping[str, int], ...]:
-    """Sizes that meet `requires` and the cost limit. Raises TaskError where none can be found."""
+    """Draw sizes that meet `requires` and the cost limit. Raises TaskError where there are none."""
     if not task.sizes.hidden.dims:
         return ()
     known = [dict(size) for size in (*task.sizes.edge, *task.sizes.emulated)]
     found: list[Mapping[str, int]] = []
-    for _ in range(_TRIES):
+    for _ in range(_MOST_DRAWS):
         size = {name: _draw(limits, rng) for name, limits in task.sizes.hidden.dims.items()}
         if _fits(task, size) and size not in known:
             known.append(size)
             found.append(size)
-        if len(found) == max(FEWEST, task.sizes.hidden.count):
+        if len(found) == max(FEWEST_HIDDEN, task.sizes.hidden.count):
             return tuple(found)
-    if len(found) >= FEWEST:
+    if len(found) >= FEWEST_HIDDEN:
         return tuple(found)
     raise TaskError(
-        f"{task.folder}: sizes.hidden: found no {FEWEST} sizes that fit {task.requires}"
+        f"{task.folder}: sizes.hidden: found no {FEWEST_HIDDEN} sizes that fit {task.requires}"
     )
 
 
@@ -76,7 +89,7 @@ def _fits(task: Task, size: Mapping[str, int]) -> bool:
 
 
 def _draw(limits: DimRange, rng: np.random.Generator) -> int:
-    """Even in the logarithm for half of the draws, so that wide ranges give small sizes too."""
+    """Draw an extent, half of the time even in its logarithm: wide ranges give small ones too."""
     step = limits.multiple_of
     low, high = -(-limits.minimum // step), limits.maximum // step
     if rng.random() < 0.5:
@@ -85,42 +98,27 @@ def _draw(limits: DimRange, rng: np.random.Generator) -> int:
     return min(high, max(low, int(math.exp(exponent)))) * step
 
 
-GroupedSize = tuple[str, Dims]
-"""The group of a size, and its dimensions."""
-
-MANY_ELEMENTS = 128
-"""So many show one in ten that is not zero, and most of seven kinds of rows."""
-
-
 def put_informative_first(task: Task, sizes: Sequence[GroupedSize], rows: int) -> list[GroupedSize]:
-    """Sizes that tell most from dear to cheap, at least `rows` of them, then the others.
+    """Order sizes: the most informative ones first, from dear to cheap, then the others.
 
-    `sizes` come from cheap to dear. Where too few tell most, the cheapest of those comes again.
+    `sizes` come from cheap to dear. At least `rows` of the first are informative: where there are
+    fewer, the cheapest of them is repeated.
     """
     shares = _shares_of_many(task, sizes)
-    telling = [size for size, share in zip(sizes, shares, strict=True) if share == max(shares)]
-    others = [size for size in sizes if size not in telling]
-    again = telling[:1] * (rows - len(telling))
-    return [*reversed(telling), *again, *reversed(others)]
+    informative = [size for size, share in zip(sizes, shares, strict=True) if share == max(shares)]
+    others = [size for size in sizes if size not in informative]
+    again = informative[:1] * (rows - len(informative))
+    return [*reversed(informative), *again, *reversed(others)]
 
 
 def _shares_of_many(task: Task, sizes: Sequence[GroupedSize]) -> list[float]:
-    """Elements of the shortest buffer of each size over those that are enough for it, at most 1.
+    """Return for each size the smallest share of enough elements that a buffer has, at most 1.
 
-    Enough are many, or as many as the buffer has at any of the sizes.
+    Enough are MANY_ELEMENTS, or as many as the buffer has at any of the sizes.
     """
     counts = [[prod(spec.shape) for spec in buffer_specs(task, dims)] for _, dims in sizes]
     enough = [min(MANY_ELEMENTS, max(column)) for column in zip(*counts, strict=True)]
     return [min(1.0, *map(truediv, one, enough)) for one in counts]
-
-
-POISONS = (0xFF, 0x7B)
-"""Bytes outputs are filled with: NaN for floats, and a large finite number."""
-
-CLOSE_WATCH_WORK = 2e6
-"""Cases with at most this much work run with races and uninitialised reads watched."""
-
-MOST_SCHEDULES = 1 << 31
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,7 +141,7 @@ class Case:
 
     @property
     def label(self) -> str:
-        """The distributions in few words, e.g. `normal` or `A normal, B sparse`."""
+        """Return the distributions in few words, e.g. `normal` or `A normal, B sparse`."""
         used = list(self.distributions.values())
         if len(set(used)) == 1:
             return used[0]
@@ -151,12 +149,11 @@ class Case:
 
 
 def plan(task: Task, rng: np.random.Generator) -> tuple[Case, ...]:
-    """Cases from cheap to dear: every edge size, every row of distributions, hidden sizes, probes.
+    """Plan cases from cheap to dear: all edge sizes and distributions, hidden sizes, probes.
 
-    The cheapest size begins, with the first row of distributions. Rows go to the sizes of many
-    elements first, those with the most work at the head, so that each meets one where it shows
-    itself; sizes left over repeat them. Larger emulated sizes are left to the timed calls, which
-    are compared just as well.
+    The cheapest size begins, with the first row of distributions. Rows are dealt to the informative
+    sizes first, those with the most work at the head; sizes left over repeat them. Larger emulated
+    sizes are left to the timed calls, which are compared just as well.
     """
     sizes = [("edge", dims) for dims in task.sizes.edge]
     sizes += [("hidden", dims) for dims in draw_hidden(task, rng)]
@@ -182,12 +179,12 @@ def plan(task: Task, rng: np.random.Generator) -> tuple[Case, ...]:
 
 
 def timed_case(task: Task, dims: Dims, level: Level, group: str = "emulated") -> Case:
-    """The inputs a size is timed on: the first row of distributions, blocks in ascending order."""
+    """Return the case a size is timed on: the first distributions, blocks in ascending order."""
     return replace(_case(task, group, dims, distribution_rows(task)[0]), level=level)
 
 
 def distribution_rows(task: Task) -> tuple[Mapping[str, str], ...]:
-    """Combinations of distributions: row k takes each input's k-th, starting over when it ends."""
+    """Combine distributions: row k takes each input's k-th, starting over after its last."""
     inputs = inputs_of(task)
     rows = max((len(argument.distributions) for argument in inputs), default=1)
     return tuple(
@@ -196,12 +193,12 @@ def distribution_rows(task: Task) -> tuple[Mapping[str, str], ...]:
 
 
 def inputs_of(task: Task) -> tuple[TaskArgument, ...]:
-    """Arguments that arrive filled."""
+    """Return the arguments that arrive filled."""
     return tuple(argument for argument in task.arguments if argument.distributions)
 
 
 def terms_of(task: Task, case: Case) -> Terms:
-    """What is summed into one output element of this case."""
+    """Describe what is summed into one output element of this case."""
     used = [parse_distribution(text) for text in case.distributions.values()]
     return Terms(
         count=float(evaluate(task.tolerance.terms, case.dims)),
@@ -224,13 +221,13 @@ def _case(task: Task, group: str, dims: Dims, distributions: Mapping[str, str]) 
         group=group,
         dims=dims,
         distributions=distributions,
-        level=Level.FULL if effort <= CLOSE_WATCH_WORK else Level.CHECK,
+        level=Level.FULL if effort <= FULL_LEVEL_WORK else Level.CHECK,
         work=effort,
     )
 
 
 def _probes(task: Task, cases: list[Case]) -> list[Case]:
-    """Exactness probes at the dearest edge size and at a hidden one of middling work."""
+    """Make exactness probes at the dearest edge size and at a hidden one of median work."""
     inputs = inputs_of(task)
     if not task.linear or not inputs or not all(argument.probe for argument in inputs):
         return []
@@ -244,9 +241,9 @@ def _probes(task: Task, cases: list[Case]) -> list[Case]:
 
 
 def _repeated(cases: list[Case]) -> Case:
-    """The case that is called twice: the most work that is still watched closely."""
-    watched = [case for case in cases if case.level is Level.FULL]
-    return max(watched or cases[:1], key=lambda case: case.work)
+    """Choose the case that is called twice: the most work at level `full`."""
+    full = [case for case in cases if case.level is Level.FULL]
+    return max(full or cases[:1], key=lambda case: case.work)
 
 
 def _schedule(rng: np.random.Generator) -> int:

@@ -1,6 +1,6 @@
-"""One case: place, fill, call, compare, and the verdict where something differs.
+"""Checks one case: fills buffers, calls the candidate, and compares everything it left.
 
-Timed calls go through here too.
+The emulated device's timed calls are checked here too.
 """
 
 from collections.abc import Mapping
@@ -19,10 +19,10 @@ from cuda_llm.tools.validator.buffers import (
     buffer_specs,
     call_arguments,
     call_options,
+    copy_outputs,
     fill,
     find_damage,
     find_late_write,
-    take_outputs,
 )
 from cuda_llm.tools.validator.cases import POISONS, Case, inputs_of, terms_of
 from cuda_llm.tools.validator.compare import Expected, OutputComparison, compare, wrong_elements
@@ -35,13 +35,19 @@ EXACT_SUM = 2.0**24
 """Whole numbers below this are exact in float32, and so are their sums in any order."""
 
 MOST_EXPLAINED = 1 << 22
-"""Elements of the largest output that is brought to the host to say what it looks like."""
+"""Elements of the largest output that is copied to the host to recognise its pattern."""
+
+
+NO_KERNEL = PolicyViolation(rule="no-launch", detail="the result is computed without a kernel")
+
+PROBE_TERMS = 2048
+"""So many thirteen-bit numbers sum to less than 2^24, whatever they are."""
 
 
 def case_limits(
     task: Task, case: Case, values: Mapping[str, Expected], arrays: Arrays = HOST
 ) -> ErrorLimits:
-    """The limits of this case: equality where a probe makes every float32 sum exact."""
+    """Return the limits of this case: equality where a probe makes every float32 sum exact."""
     own = limits(task.tolerance, terms_of(task, case))
     if not case.probe:
         return own
@@ -60,7 +66,7 @@ def compare_outputs(
     own: ErrorLimits,
     arrays: Arrays = HOST,
 ) -> dict[str, OutputComparison]:
-    """Every output, by the task's own rule where it has one."""
+    """Compare every output, by the task's own rule where it has one."""
     return {
         name: compare(outputs[name], expected, own, arrays)
         for name, expected in _with_own_units(outputs, expectation).items()
@@ -74,8 +80,10 @@ def compare_repeat(
     own: ErrorLimits,
     arrays: Arrays = HOST,
 ) -> tuple[str, ...] | Nondeterministic:
-    """Two calls on the same inputs: equal bits, or float sums in another order, within a quarter
-    of the tolerance. With a rule of the task's own each call has to keep it, and they may differ.
+    """Compare two calls on the same inputs; return notes on sums that depend on the order.
+
+    Outputs have equal bits, or differ by at most a quarter of the tolerance. With a rule of the
+    task's own each call has to satisfy it, and they may differ.
     """
     notes = []
     for name, expected in expectation.values.items():
@@ -111,25 +119,26 @@ def wrong_result(
     inputs: Mapping[str, Array],
     arrays: Arrays = HOST,
 ) -> WrongResult:
-    """Say what is wrong with output `name`. Of a hidden size nothing is told that gives it away."""
+    """Describe what is wrong with output `name`, without what would reveal a hidden size."""
     expected = _with_own_units(outputs, expectation)[name]
-    told = describe_mismatch(case, name, compare(outputs[name], expected, own, arrays))
+    mismatch = describe_mismatch(case, name, compare(outputs[name], expected, own, arrays))
     if outputs[name].size > MOST_EXPLAINED:
-        return told
+        return mismatch
     to_host = arrays.to_host
     got = to_host(outputs[name])
-    there = Expected(
+    target = Expected(
         to_host(expected.value),
         None if expected.scale is None else to_host(expected.scale),
         None if expected.units is None else to_host(expected.units),
     )
     given = {key: to_host(one) for key, one in inputs.items() if one.size <= MOST_EXPLAINED}
-    wrong = wrong_elements(got, there, own)
-    return replace(told, looks_like=find_element_pattern(got, there, wrong, given, case.poison))
+    wrong = wrong_elements(got, target, own)
+    pattern = find_element_pattern(got, target, wrong, given, case.poison)
+    return replace(mismatch, looks_like=pattern)
 
 
 def describe_mismatch(case: Case, name: str, comparison: OutputComparison) -> WrongResult:
-    """The figures of a comparison that went wrong, without what they look like."""
+    """Return the figures of a failed comparison, without a pattern of the wrong elements."""
     hidden = case.group == "hidden"
     return WrongResult(
         size_class=case.group,
@@ -157,15 +166,9 @@ def _with_own_units(
     }
 
 
-NO_KERNEL = PolicyViolation(rule="no-launch", detail="the result is computed without a kernel")
-
-PROBE_TERMS = 2048
-"""So many thirteen-bit numbers sum to less than 2^24, whatever they are."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Checked:
-    """A case whose outputs are right."""
+    """A case that the candidate passed."""
 
     case: Case
     report: CallReport
@@ -174,7 +177,7 @@ class Checked:
 
     @property
     def elements(self) -> int:
-        """Output elements compared."""
+        """Return how many output elements were compared."""
         return sum(comparison.elements for comparison in self.comparisons.values())
 
 
@@ -186,19 +189,19 @@ async def check_case(
     rng: Random,
     arrays: Arrays = HOST,
 ) -> Checked | Verdict:
-    """Call the candidate on fresh inputs and compare everything it was to leave alone or write."""
+    """Call the candidate on fresh inputs; compare outputs, and that all else is unchanged."""
     inputs = draw_inputs(task, case, rng, arrays)
     expectation = await oracle(inputs, case.dims)
     if not isinstance(expectation, Expectation):
         return expectation
     first = await _call(task, session, case, inputs, rng, arrays)
-    if not isinstance(first, _Call):
+    if not isinstance(first, _CompletedCall):
         return first
     own = case_limits(task, case, expectation.values, arrays)
     comparisons = compare_outputs(first.outputs, expectation, own, arrays)
     for name, comparison in comparisons.items():
         if not comparison.ok:
-            # Nothing was written where nothing was launched: that is the finding then.
+            # A refused launch explains outputs that were not written.
             return first.report.refused or wrong_result(
                 case, name, first.outputs, expectation, own, inputs, arrays
             )
@@ -215,7 +218,7 @@ async def check_case(
             poison=POISONS[(POISONS.index(case.poison) + 1) % len(POISONS)],
         )
         second = await _call(task, session, again, inputs, rng, arrays)
-        if not isinstance(second, _Call):
+        if not isinstance(second, _CompletedCall):
             return second
         spread = compare_repeat(first.outputs, second.outputs, expectation, own, arrays)
         if isinstance(spread, Nondeterministic):
@@ -225,12 +228,12 @@ async def check_case(
 
 
 def ran_a_kernel(report: CallReport) -> bool:
-    """Whether one launch was a kernel's: copies and fills have no threads."""
+    """Return whether one launch was a kernel's: copies and fills have no threads."""
     return any(all(launch.block) for launch in report.launches)
 
 
 @dataclass(frozen=True)
-class _Call:
+class _CompletedCall:
     report: CallReport
     filled: Filled
     outputs: Mapping[str, Array]
@@ -243,7 +246,7 @@ async def _call(
     inputs: Mapping[str, Array],
     rng: Random,
     arrays: Arrays,
-) -> _Call | Verdict:
+) -> _CompletedCall | Verdict:
     placed = session.place(buffer_specs(task, case.dims))
     filled = fill(placed, inputs, case.poison, rng)
     options = call_options(task, case.dims, level=case.level, schedule_seed=case.schedule_seed)
@@ -253,14 +256,14 @@ async def _call(
     damage = find_damage(filled, arrays)
     if damage is not None:
         return damage
-    return _Call(report, filled, take_outputs(filled))
+    return _CompletedCall(report, filled, copy_outputs(filled))
 
 
 def draw_inputs(task: Task, case: Case, rng: Random, arrays: Arrays = HOST) -> dict[str, Array]:
-    """Fresh contents of every input. Probes are thinned where their sums would pass EXACT_SUM."""
+    """Draw every input. Probes are made sparse where their sums would exceed EXACT_SUM."""
     shapes = {spec.name: spec for spec in buffer_specs(task, case.dims)}
     terms = float(evaluate(task.tolerance.terms, case.dims))
-    thin = PROBE_TERMS / 2 / terms if case.probe and terms > PROBE_TERMS else 1.0
+    density = PROBE_TERMS / 2 / terms if case.probe and terms > PROBE_TERMS else 1.0
     last = inputs_of(task)[-1].name if inputs_of(task) else ""
     return {
         name: draw(
@@ -269,7 +272,7 @@ def draw_inputs(task: Task, case: Case, rng: Random, arrays: Arrays = HOST) -> d
             shapes[name].shape,
             shapes[name].dtype,
             case.dims,
-            keep=thin if name == last else 1.0,
+            density=density if name == last else 1.0,
             arrays=arrays,
         )
         for name, spelling in case.distributions.items()

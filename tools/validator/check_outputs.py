@@ -1,4 +1,4 @@
-"""The outputs of one call on known inputs, however large: part by part, or by projections."""
+"""Checks the outputs of timed calls on known inputs, however large: in parts, or by projections."""
 
 import math
 import secrets
@@ -40,13 +40,13 @@ class Method(StrEnum):
     """How outputs are compared with what they should be."""
 
     REFERENCE = "reference"
-    """Every element with its float64 value."""
+    """Compare every element with its float64 value."""
     PROJECTED = "projected"
-    """Random signed sums over every element, and some rows element by element."""
+    """Compare random signed sums over every element, and some rows element by element."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Call:
+class _RecordedCall:
     task: Task
     case: Case
     inputs: Mapping[str, Array]
@@ -67,17 +67,17 @@ def check_outputs(
     seed: int | None = None,
     reference: Reference | None = None,
 ) -> WrongResult | None:
-    """Compare the outputs of a timed call with what its inputs ask for. None: all of it is right.
+    """Compare the outputs of a timed call with the reference's; None if all of them are right.
 
-    `inputs` are what the call was given, `outputs` what it left, both where `arrays` says; neither
-    is changed. The reference is computed here and now, in parts of `arrays.part_bytes` where the
-    task can be cut, and forgotten at once: nothing expected lies anywhere while a candidate runs.
+    `inputs` and `outputs` lie where `arrays` does and are not changed. The reference is computed
+    now, in parts of `arrays.part_bytes` where the task can be split, and freed at once: expected
+    values are not in memory while a candidate runs.
     `method` is what `budget.plan_sizes` found for the size. `seed`, 128 bits unknown when the
     outputs were written, decides the projections; fresh ones are drawn without it. `reference`
     saves loading the task's again. Raises TaskError where the reference is broken or missing, or
     cannot be projected.
     """
-    call = _Call(
+    call = _RecordedCall(
         task=task,
         case=case,
         inputs=inputs,
@@ -102,7 +102,7 @@ def check_batch(
     method: Method = Method.REFERENCE,
     reference: Reference | None = None,
 ) -> tuple[int, WrongResult] | None:
-    """The same for many calls of one size: one more axis in front of every array, one index a call.
+    """Check many calls of one size: every array has one more axis in front, an index a call.
 
     Returns the first wrong call and what is wrong with it. Calls that fit into `arrays.part_bytes`
     together are compared together where the task's reference takes them so.
@@ -141,7 +141,7 @@ def _all_right(
     own: ErrorLimits,
     arrays: Arrays,
 ) -> bool:
-    """Whether all calls are right beyond doubt. What fails here may still be right.
+    """Return whether all calls are surely right; calls that fail here may still be right.
 
     Each call's root mean square is at most the largest error of all, and at most sqrt(n) times the
     root mean square of n calls.
@@ -157,7 +157,7 @@ def _all_right(
     return True
 
 
-def _part_by_part(call: _Call) -> WrongResult | None:
+def _part_by_part(call: _RecordedCall) -> WrongResult | None:
     tallies = {name: Tally(call.own, call.arrays) for name in call.outputs}
     for part in parts(call.task, call.case.dims, call.reference, call.arrays.part_bytes):
         _add(tallies, call, part)
@@ -170,21 +170,23 @@ def _part_by_part(call: _Call) -> WrongResult | None:
     return None
 
 
-def _add(tallies: Mapping[str, Tally], call: _Call, part: OutputPart) -> None:
+def _add(tallies: Mapping[str, Tally], call: _RecordedCall, part: OutputPart) -> None:
     expected = _expected(call, part.of(call.inputs), part)
     got = part.of({name: call.outputs[name] for name in tallies})
     for name, tally in tallies.items():
         tally.add(got[name], expected[name], part.origin(name, got[name]))
 
 
-def _expected(call: _Call, inputs: Mapping[str, Array], part: OutputPart) -> dict[str, Expected]:
+def _expected(
+    call: _RecordedCall, inputs: Mapping[str, Array], part: OutputPart
+) -> dict[str, Expected]:
     xp, scale = call.arrays.xp, call.reference.scale
     values = call.reference.compute(xp, inputs, part.dims)
     scales = {} if scale is None else scale(xp, inputs, part.dims)
     return {name: Expected(value, scales.get(name)) for name, value in values.items()}
 
 
-def _at_once(call: _Call) -> WrongResult | None:
+def _at_once(call: _RecordedCall) -> WrongResult | None:
     rule, arrays = call.reference.comparator, call.arrays
     expectation = Expectation(
         _expected(call, call.inputs, OutputPart(dims=call.case.dims, axes={})),
@@ -199,8 +201,8 @@ def _at_once(call: _Call) -> WrongResult | None:
     return None
 
 
-def _projected(call: _Call, seed: int) -> WrongResult | None:
-    """Some rows exactly, then all rows by their projections; a suspect row exactly again."""
+def _projected(call: _RecordedCall, seed: int) -> WrongResult | None:
+    """Compare some rows exactly, then all by projections, then a row whose projections are off."""
     xp, split = call.arrays.xp, call.reference.split
     project, project_scale = call.reference.project, call.reference.project_scale
     if project is None or project_scale is None:
@@ -221,12 +223,12 @@ def _projected(call: _Call, seed: int) -> WrongResult | None:
             tally.add(got.astype(xp.float64) @ placed, expected, part.origin(name, got))
         comparison = tally.comparison()
         if not comparison.ok:
-            return _suspect(call, name, comparison)
+            return _explain_projection(call, name, comparison)
     return None
 
 
-def _rows(call: _Call, rows: list[int]) -> WrongResult | None:
-    """Some indices of the split, each element of them."""
+def _rows(call: _RecordedCall, rows: list[int]) -> WrongResult | None:
+    """Compare every element at some indices of the split."""
     xp, split = call.arrays.xp, call.reference.split
     axes = axes_of(call.task, call.reference.split)
     part = OutputPart(
@@ -243,9 +245,11 @@ def _rows(call: _Call, rows: list[int]) -> WrongResult | None:
     return None
 
 
-def _suspect(call: _Call, name: str, comparison: OutputComparison) -> WrongResult:
-    """The first wrong element of the row whose projections are off, or the row's figures."""
+def _explain_projection(
+    call: _RecordedCall, name: str, comparison: OutputComparison
+) -> WrongResult:
+    """Find the first wrong element of a row whose projections are off, or return its figures."""
     row = comparison.first[axes_of(call.task, call.reference.split)[name]]
     found = _rows(call, [row])
-    told = describe_mismatch(call.case, name, replace(comparison, first=comparison.first[:1]))
-    return found or replace(told, looks_like=ElementPattern(kind=ElementKind.ROW_SUMS))
+    of_row = describe_mismatch(call.case, name, replace(comparison, first=comparison.first[:1]))
+    return found or replace(of_row, looks_like=ElementPattern(kind=ElementKind.ROW_SUMS))

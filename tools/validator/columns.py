@@ -1,4 +1,4 @@
-"""Filling, gathering and comparing one buffer of many slots, by the widest words that fill it."""
+"""Fills, gathers and compares one buffer of many slots, in the widest words that fill it."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -20,8 +20,8 @@ typedef unsigned long long u64;
 
 #define THREAD ((u64)blockIdx.x * blockDim.x + threadIdx.x)
 
-// A buffer in slot 0, the words from there to slot 1, and what is asked for: `count` of `slots`, in
-// rows of `words`, by `each` threads a row.
+// A buffer in slot 0, the words from there to slot 1, and `count` of `slots`, in rows of `words`,
+// by `each` threads a row.
 #define COLUMN(T) T* column, u64 stride, u8 const* slots, u64 count, u64 words, u64 each
 
 template <typename T>
@@ -87,13 +87,13 @@ def fill(columns: Sequence[Array], slots: Sequence[int], byte: int, arrays: Arra
             for slot in slots:
                 bytes_of(column[slot, ...])[...] = byte
         return
-    numbers = _there(slots, arrays)
+    numbers = _on_device(slots, arrays)
     for column in columns:
         _launch(arrays.launch, "fill", column, numbers, np.uint64(byte * _EVERY_BYTE))
 
 
 def gather(column: Array, slots: Sequence[int], arrays: Arrays) -> Array:
-    """These slots' buffers in this order: copies, but of a single slot a view."""
+    """Return these slots' buffers in this order: copies, or a view of a single slot."""
     if len(slots) == 1:
         return column[slots[0] : slots[0] + 1]
     rows = arrays.xp.empty((len(slots), *column.shape[1:]), column.dtype)
@@ -101,14 +101,14 @@ def gather(column: Array, slots: Sequence[int], arrays: Arrays) -> Array:
         for row, slot in enumerate(slots):
             rows[row, ...] = column[slot, ...]
     else:
-        _launch(arrays.launch, "gather", column, _there(slots, arrays), rows)
+        _launch(arrays.launch, "gather", column, _on_device(slots, arrays), rows)
     return rows
 
 
 def first_changed(
     pairs: Sequence[tuple[Array, Array]], slots: Sequence[int], arrays: Arrays
 ) -> int | None:
-    """Number of the first column of which a slot does not hold what its row says, bit for bit.
+    """Return the number of the first column of which a slot differs from its row, bit for bit.
 
     Each pair is a column and contiguous rows, one for each of `slots`.
     """
@@ -120,15 +120,15 @@ def first_changed(
         ]
         at = first_difference(each, arrays)
         return None if at is None else at // len(slots)
-    numbers = _there(slots, arrays)
+    numbers = _on_device(slots, arrays)
     flags = arrays.xp.zeros(len(pairs), np.bool_)
     for number, (column, rows) in enumerate(pairs):
         _launch(arrays.launch, "differ", column, numbers, rows, flags, np.uint64(number))
     return first_set(flags, arrays)
 
 
-def _there(slots: Sequence[int], arrays: Arrays) -> Array:
-    """Numbers of slots where kernels read them, a byte each: there are at most 256."""
+def _on_device(slots: Sequence[int], arrays: Arrays) -> Array:
+    """Copy the numbers of slots to the device, a byte each: there are at most 256."""
     return arrays.xp.asarray(np.array(slots, np.uint8))
 
 

@@ -1,4 +1,4 @@
-"""Every element of an output against the float64 reference."""
+"""Compares every element of an output with the float64 reference."""
 
 import math
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cuda_llm.tools.device.buffers import HOST, Array, Arrays
-from cuda_llm.tools.validator.fused import COLUMNS, compare_there
+from cuda_llm.tools.validator.fused import COLUMNS, compare_on_device
 from cuda_llm.tools.validator.tolerances import FEWEST_FOR_RMS, ErrorLimits
 
 CHUNK = HOST.at_once
@@ -35,10 +35,10 @@ class OutputComparison:
     elements: int
     wrong: int
     max_units: float
-    """Largest normalised error; infinite where a value is not finite or equality was asked."""
+    """Largest normalised error; infinite where values are not finite or had to be equal."""
     rms_units: float
     limit: float
-    """What `max_units` had to stay within."""
+    """Limit of `max_units`."""
     first: tuple[int, ...] = ()
     """Index of the first wrong element; of the worst one where only the RMS is too large."""
     got: float = 0.0
@@ -46,48 +46,48 @@ class OutputComparison:
 
     @property
     def ok(self) -> bool:
-        """Nothing is wrong."""
+        """Return whether no element is wrong."""
         return self.wrong == 0
 
 
 def compare(
     got: Array, expected: Expected, limits: ErrorLimits, arrays: Arrays = HOST
 ) -> OutputComparison:
-    """Compare all of `got`; a NaN or infinity passes only where the reference has the same."""
+    """Compare all of `got`; NaN and infinity are right only where the reference has the same."""
     tally = Tally(limits, arrays)
     tally.add(got, expected)
     return tally.comparison()
 
 
 @dataclass(frozen=True)
-class _Table:
+class _FactTable:
     """Rows of facts about one part of an output."""
 
     rows: Array
     begins: tuple[int, ...]
-    """Where in the part each row's positions count from; one number does for all."""
+    """Where in the part each row's positions count from; a single number counts for all rows."""
     shape: tuple[int, ...]
     origin: tuple[int, ...]
     """Where in the whole output the part begins."""
 
     def index(self, position: int) -> tuple[int, ...]:
-        """Index in the whole output of an element of the part."""
+        """Return the index in the whole output of an element of the part."""
         local = np.unravel_index(position, self.shape)
         return tuple(int(i) + o for i, o in zip(local, self.origin, strict=True))
 
 
 class Tally:
-    """Adds up the parts of an output. Facts stay where the arrays are until the end is asked for.
+    """Adds up the parts of an output. Facts stay where the arrays are until `comparison`.
 
-    A row tells of a chunk, or of the elements a thread took: largest error, sum of squares, number
-    of wrong elements; positions of the largest error and of the first wrong element; what is there;
-    what should be.
+    A row describes a chunk, or the elements of one thread: largest error, sum of squares, number
+    of wrong elements; positions of the largest error and of the first wrong element; the values
+    there; the expected values there.
     """
 
     def __init__(self, limits: ErrorLimits, arrays: Arrays = HOST) -> None:
         self._limits = limits
         self._arrays = arrays
-        self._tables: list[_Table] = []
+        self._tables: list[_FactTable] = []
         self._elements = 0
 
     def add(self, got: Array, expected: Expected, origin: tuple[int, ...] = ()) -> None:
@@ -98,13 +98,13 @@ class Tally:
         rows = None
         if expected.units is None:
             scale = expected.scale
-            rows = compare_there(got, expected.value, scale, self._limits, self._arrays)
+            rows = compare_on_device(got, expected.value, scale, self._limits, self._arrays)
         if rows is None:
             chunks = list(_chunks(got.size, self._arrays.at_once))
             begins = [chunk.start for chunk in chunks]
             rows = _facts(got, expected, self._limits, chunks, self._arrays.xp)
         place = origin or (0,) * got.ndim
-        self._tables.append(_Table(rows, tuple(begins), got.shape, place))
+        self._tables.append(_FactTable(rows, tuple(begins), got.shape, place))
         self._elements += got.size
 
     def comparison(self) -> OutputComparison:
@@ -133,8 +133,8 @@ class Tally:
 
     def _first(
         self, positions: npt.NDArray[np.float64], chosen: npt.NDArray[np.bool_]
-    ) -> tuple[_Table, int, int]:
-        """The first part with a chosen row; its row with the first element, and where that is."""
+    ) -> tuple[_FactTable, int, int]:
+        """Return the first part with a chosen row, the row of its first element, its position."""
         end = 0
         for table in self._tables:
             begin, end = end, end + len(table.rows)
@@ -171,7 +171,7 @@ def _note(facts: Array, units: Array, actual: Array, target: Array, limit: float
 def wrong_elements(
     got: Array, expected: Expected, limits: ErrorLimits, arrays: Arrays = HOST
 ) -> npt.NDArray[np.bool_]:
-    """Which elements are wrong, in the shape of the output, on the host."""
+    """Return which elements are wrong, in the shape of the output, on the host."""
     bad = np.zeros(got.size, np.bool_)
     for part in _chunks(got.size, arrays.at_once):
         units = _units(got, expected, limits, part, arrays.xp)
@@ -185,7 +185,7 @@ def _chunks(size: int, at_once: int) -> Iterator[slice]:
 
 
 def _units(got: Array, expected: Expected, limits: ErrorLimits, part: slice, xp: Any) -> Array:
-    """Normalised errors of a chunk, never NaN."""
+    """Return normalised errors of a chunk, never NaN."""
     if expected.units is not None:
         own = xp.asarray(expected.units, np.float64).reshape(-1)[part]
         return xp.where(xp.isnan(own), np.inf, own)
@@ -210,12 +210,12 @@ def _float_units(
     with np.errstate(invalid="ignore", over="ignore"):
         units = xp.subtract(actual, wanted, dtype=np.float64)
         xp.abs(units, out=units)
-        units /= _one_unit(wanted, scale, limits, xp)
+        units /= _unit_of_error(wanted, scale, limits, xp)
         return xp.where(xp.isfinite(units), units, _non_finite_units(actual, wanted, xp))
 
 
-def _one_unit(wanted: Array, scale: Array | None, limits: ErrorLimits, xp: Any) -> Array:
-    """The absolute error that counts as one unit, per element."""
+def _unit_of_error(wanted: Array, scale: Array | None, limits: ErrorLimits, xp: Any) -> Array:
+    """Return the absolute error that counts as one unit, per element."""
     relative = xp.abs(wanted) if scale is None else scale
     measure = xp.multiply(relative, limits.scale_weight, dtype=np.float64)
     if limits.value_weight:
@@ -226,7 +226,7 @@ def _one_unit(wanted: Array, scale: Array | None, limits: ErrorLimits, xp: Any) 
 
 
 def _non_finite_units(actual: Array, wanted: Array, xp: Any) -> Array:
-    """Non-finite values agree only with the same value of the reference in the output's type."""
+    """Return 0 where a value equals the reference in the output's type, NaN too, else infinity."""
     stored = wanted.astype(actual.dtype)
     agree = (actual == stored) | (xp.isnan(actual) & xp.isnan(stored))
     return xp.where(agree, 0.0, np.inf)

@@ -38,13 +38,13 @@ def _is_integer(dtype: npt.DTypeLike) -> bool:
 
 
 def normal(source: Source, shape: Shape, dtype: npt.DTypeLike) -> Array:
-    """Mean 0, variance 1, full mantissas: the one to time with."""
+    """Draw with mean 0, variance 1 and full mantissas: the distribution to time with."""
     values: Array = source.rng.standard_normal(shape, dtype=np.float32)
     return values.astype(dtype, copy=False)
 
 
 def uniform(source: Source, shape: Shape, dtype: npt.DTypeLike, low: float, high: float) -> Array:
-    """Even over [low, high)."""
+    """Draw evenly over [low, high)."""
     values: Array = source.rng.random(shape, dtype=np.float32)
     if (low, high) != (0, 1):
         values *= np.float32(high - low)
@@ -53,17 +53,17 @@ def uniform(source: Source, shape: Shape, dtype: npt.DTypeLike, low: float, high
 
 
 def uniform_signed(source: Source, shape: Shape, dtype: npt.DTypeLike) -> Array:
-    """Even over [-1, 1)."""
+    """Draw evenly over [-1, 1)."""
     return uniform(source, shape, dtype, -1, 1)
 
 
 def uniform_unit(source: Source, shape: Shape, dtype: npt.DTypeLike) -> Array:
-    """Even over [0, 1): sums grow without cancelling."""
+    """Draw evenly over [0, 1): sums grow without cancelling."""
     return uniform(source, shape, dtype, 0, 1)
 
 
 def heavy_tail(source: Source, shape: Shape, dtype: npt.DTypeLike) -> Array:
-    """Student's t with 3 degrees of freedom: a few elements carry much of the sum."""
+    """Draw Student's t with 3 degrees of freedom: a few elements carry much of the sum."""
     freedom: Array = source.rng.standard_gamma(1.5, shape, dtype=np.float32)
     freedom /= np.float32(1.5)
     values = normal(source, shape, np.float32)
@@ -72,14 +72,14 @@ def heavy_tail(source: Source, shape: Shape, dtype: npt.DTypeLike) -> Array:
 
 
 def large(source: Source, shape: Shape, dtype: npt.DTypeLike) -> Array:
-    """Normal times 1e4."""
+    """Draw normal values times 1e4."""
     values = normal(source, shape, np.float32)
     values *= np.float32(1e4)
     return _stored(source, values, dtype)
 
 
 def denormal(source: Source, shape: Shape, dtype: npt.DTypeLike) -> Array:
-    """Subnormal numbers of either sign: a kernel that flushes them is seen."""
+    """Draw subnormal numbers of either sign, which detect a kernel that flushes them."""
     kind = np.dtype(dtype)
     smallest = np.finfo(kind).smallest_subnormal
     steps = 1 << min(np.finfo(kind).nmant, 23)
@@ -89,7 +89,7 @@ def denormal(source: Source, shape: Shape, dtype: npt.DTypeLike) -> Array:
 
 
 def zeros(source: Source, shape: Shape, dtype: npt.DTypeLike) -> Array:
-    """Zeros, for floats of both signs."""
+    """Return zeros, for floats of both signs."""
     values = source.xp.zeros(shape, dtype)
     if not _is_integer(dtype):
         values[source.rng.random(shape) < 0.5] = -0.0
@@ -97,27 +97,27 @@ def zeros(source: Source, shape: Shape, dtype: npt.DTypeLike) -> Array:
 
 
 def _short_values(source: Source, shape: Shape, dtype: npt.DTypeLike) -> Array:
-    """Nonzero multiples of 1/4 up to 2: a long sum of one such value has no rounding bias."""
+    """Draw nonzero multiples of 1/4 up to 2: a long sum of one has no rounding bias."""
     counts = source.rng.integers(1, 9, shape)
     values: Array = counts * source.rng.choice((-0.25, 0.25), shape)
     return values.astype(dtype)
 
 
 def constant_rows(source: Source, shape: Shape, dtype: npt.DTypeLike) -> Array:
-    """One value for each index of the first axis."""
+    """Draw one value for each index of the first axis."""
     rows = _short_values(source, (*shape[:1], *(1,) * (len(shape) - 1)), dtype)
     return source.xp.broadcast_to(rows, shape).copy()
 
 
 def sparse(source: Source, shape: Shape, dtype: npt.DTypeLike) -> Array:
-    """Nine of ten are zero."""
+    """Draw normal values, of which nine of ten are zero."""
     values = normal(source, shape, np.float32)
     values[source.rng.random(shape) < 0.9] = 0
     return values.astype(dtype, copy=False)
 
 
 def mixed(source: Source, shape: Shape, dtype: npt.DTypeLike) -> Array:
-    """Rows (or segments of a vector) that follow different distributions, at random places."""
+    """Draw rows (or segments of a vector) of different distributions, at random places."""
     kinds = (normal, zeros, large, sparse, uniform_unit, denormal, heavy_tail)
     to_host, values = source.arrays.to_host, source.xp.empty(shape, dtype)
     if len(shape) > 1:
@@ -135,7 +135,7 @@ def mixed(source: Source, shape: Shape, dtype: npt.DTypeLike) -> Array:
 
 
 def ints_full_range(source: Source, shape: Shape, dtype: npt.DTypeLike) -> Array:
-    """Every value of an integer dtype, its two ends among them."""
+    """Draw from all values of an integer dtype, its two ends among them."""
     limits = np.iinfo(np.dtype(dtype))
     kind = limits.dtype.type
     values = source.rng.integers(limits.min, limits.max, shape, dtype=kind, endpoint=True)
@@ -143,18 +143,18 @@ def ints_full_range(source: Source, shape: Shape, dtype: npt.DTypeLike) -> Array
 
 
 def ints(source: Source, shape: Shape, dtype: npt.DTypeLike, low: int, high: int) -> Array:
-    """Whole numbers in [low, high), both ends among them."""
+    """Draw whole numbers in [low, high), both ends among them."""
     return _with_values(source, _whole(source, shape, dtype, low, high), (low, high - 1))
 
 
 def sorted_ints(source: Source, shape: Shape, dtype: npt.DTypeLike, low: int, high: int) -> Array:
-    """Whole numbers in [low, high), ascending in memory order, duplicates side by side."""
+    """Draw whole numbers in [low, high), ascending in memory order."""
     values = ints(source, shape, dtype, low, high)
     return source.xp.sort(values, axis=None).reshape(shape)
 
 
 def bins(source: Source, shape: Shape, dtype: npt.DTypeLike, count: int) -> Array:
-    """Bin numbers, mostly in [0, count), the rest just and far outside, the borders among them."""
+    """Draw bin numbers, most in [0, count), some just and far outside, the borders among them."""
     margin = max(1, count // 10)
     values = _whole(source, shape, dtype, -margin, count + margin)
     ends = np.iinfo(np.dtype(dtype))
@@ -162,34 +162,36 @@ def bins(source: Source, shape: Shape, dtype: npt.DTypeLike, count: int) -> Arra
 
 
 def all_equal(source: Source, shape: Shape, dtype: npt.DTypeLike, value: float) -> Array:
-    """One value everywhere: every atomic hits one address."""
+    """Return one value everywhere: every atomic hits one address."""
     return source.xp.full(shape, value, dtype)
 
 
-def exact_odd_13bit(source: Source, shape: Shape, dtype: npt.DTypeLike, keep: float = 1.0) -> Array:
-    """Odd whole numbers, 4099 to 8191 either side of 0, of which a share `keep` is not zeroed.
+def exact_odd_13bit(
+    source: Source, shape: Shape, dtype: npt.DTypeLike, density: float = 1.0
+) -> Array:
+    """Draw odd numbers, 4099 to 8191 either side of 0, of which a share `density` is not zeroed.
 
     Thirteen significant bits: float32 holds them, TF32, fp16 and bf16 do not, so a linear
     operation on them is exact in any order of float32 sums and in nothing shorter.
     """
     values = (source.rng.integers(2049, 4096, shape) * 2 + 1) * source.rng.choice((-1, 1), shape)
-    return _thinned(source, values.astype(dtype), keep)
+    return _with_density(source, values.astype(dtype), density)
 
 
-def exact_signs(source: Source, shape: Shape, dtype: npt.DTypeLike, keep: float = 1.0) -> Array:
-    """-1, 0 and 1."""
-    return _thinned(source, source.rng.integers(-1, 2, shape).astype(dtype), keep)
+def exact_signs(source: Source, shape: Shape, dtype: npt.DTypeLike, density: float = 1.0) -> Array:
+    """Draw -1, 0 and 1."""
+    return _with_density(source, source.rng.integers(-1, 2, shape).astype(dtype), density)
 
 
-def _thinned(source: Source, values: Array, keep: float) -> Array:
-    if keep >= 1:
+def _with_density(source: Source, values: Array, density: float) -> Array:
+    if density >= 1:
         return values
-    kept = source.rng.random(values.shape) < keep
-    return source.xp.where(kept, values, 0).astype(values.dtype)
+    chosen = source.rng.random(values.shape) < density
+    return source.xp.where(chosen, values, 0).astype(values.dtype)
 
 
 def _whole(source: Source, shape: Shape, dtype: npt.DTypeLike, low: int, high: int) -> Array:
-    """Whole numbers in [low, high), the same in 32 bits as in 64."""
+    """Draw whole numbers in [low, high), the same in 32 bits as in 64."""
     ends = np.iinfo(np.int32)
     short = np.dtype(dtype) == np.int32 and ends.min <= low and high - 1 <= ends.max
     values: Array = source.rng.integers(low, high, shape, dtype=np.int32 if short else np.int64)
@@ -197,7 +199,7 @@ def _whole(source: Source, shape: Shape, dtype: npt.DTypeLike, low: int, high: i
 
 
 def _stored(source: Source, values: Array, dtype: npt.DTypeLike) -> Array:
-    """Numbers drawn in float32, in the type asked for, finite where that type is short."""
+    """Convert numbers drawn in float32 to `dtype`, finite where that type is short."""
     largest = float(np.finfo(np.dtype(dtype)).max)
     if largest < float(np.finfo(np.float32).max):
         source.xp.clip(values, -largest, largest, out=values)
@@ -253,12 +255,12 @@ def draw(
     shape: Shape,
     dtype: npt.DTypeLike,
     dims: Mapping[str, int],
-    keep: float = 1.0,
+    density: float = 1.0,
     arrays: Arrays = HOST,
 ) -> Array:
-    """An array of the distribution a task spells `spelling`. `keep` thins an exactness probe."""
+    """Draw an array of the distribution a task spells `spelling`; `density` is a probe's."""
     parsed = parse_distribution(spelling)
     arguments = [evaluate(text, dims) for text in parsed.arguments]
-    if keep < 1:
-        arguments.append(keep)
+    if density < 1:
+        arguments.append(density)
     return DISTRIBUTIONS[parsed.name](Source(rng, arrays), shape, dtype, *arguments)

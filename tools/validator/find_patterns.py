@@ -1,6 +1,4 @@
-"""Recognises what a wrong output looks like, and what wrong cases have in common that right ones
-have not.
-"""
+"""Recognises patterns of wrong elements in an output, and of wrong cases among all cases."""
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,17 +13,20 @@ from cuda_llm.tools.validator.buffers import bytes_of
 from cuda_llm.tools.validator.cases import Case
 from cuda_llm.tools.validator.compare import Expected
 
-Array = npt.NDArray[Any]
+HostArray = npt.NDArray[Any]
 Mask = npt.NDArray[np.bool_]
 
 LEAST_ROUNDED = 8
-"""Fewer elements than this do not tell a short format from a few terms that were lost."""
+"""With fewer elements, rounding to a short format and a few lost terms look the same."""
+
+STEPS = (2, 4, 8, 16, 32, 64, 128, 256)
+"""Divisors of an extent that kernels assume."""
 
 
 def find_element_pattern(
-    got: Array, expected: Expected, wrong: Mask, inputs: Mapping[str, Array], poison: int
+    got: HostArray, expected: Expected, wrong: Mask, inputs: Mapping[str, HostArray], poison: int
 ) -> ElementPattern | None:
-    """The first pattern that fits. It holds ratios instead of counts: the size may be hidden."""
+    """Return the first pattern that fits, with ratios instead of counts: the size may be hidden."""
     wanted = expected.value
     return (
         _unwritten(got, wrong, poison)
@@ -40,7 +41,7 @@ def find_element_pattern(
     )
 
 
-def _unwritten(got: Array, wrong: Mask, poison: int) -> ElementPattern | None:
+def _unwritten(got: HostArray, wrong: Mask, poison: int) -> ElementPattern | None:
     item = bytes_of(got).reshape(got.size, -1)
     untouched = (item == poison).all(axis=1).reshape(got.shape)
     if not (wrong & untouched).any():
@@ -52,7 +53,7 @@ def _unwritten(got: Array, wrong: Mask, poison: int) -> ElementPattern | None:
     )
 
 
-def _not_finite(got: Array, wrong: Mask) -> ElementPattern | None:
+def _not_finite(got: HostArray, wrong: Mask) -> ElementPattern | None:
     if got.dtype.kind != "f":
         return None
     bad = got[wrong]
@@ -62,14 +63,16 @@ def _not_finite(got: Array, wrong: Mask) -> ElementPattern | None:
     return ElementPattern(kind=ElementKind.INFINITE) if np.isinf(bad).all() else None
 
 
-def _uniform(got: Array, wanted: Array) -> ElementPattern | None:
+def _uniform(got: HostArray, wanted: HostArray) -> ElementPattern | None:
     if got.size < 2 or (got != got.flat[0]).any() or (wanted == wanted.flat[0]).all():
         return None
     is_zero = got.flat[0] == 0
     return ElementPattern(kind=ElementKind.ZEROS if is_zero else ElementKind.CONSTANT)
 
 
-def _copied(got: Array, wanted: Array, inputs: Mapping[str, Array]) -> ElementPattern | None:
+def _copied(
+    got: HostArray, wanted: HostArray, inputs: Mapping[str, HostArray]
+) -> ElementPattern | None:
     for name, given in inputs.items():
         same_kind = given.size == got.size and given.dtype == got.dtype
         if got.size > 1 and same_kind and np.array_equal(given.reshape(-1), got.reshape(-1)):
@@ -77,7 +80,7 @@ def _copied(got: Array, wanted: Array, inputs: Mapping[str, Array]) -> ElementPa
     return None
 
 
-def _rearranged(got: Array, expected: Expected) -> ElementPattern | None:
+def _rearranged(got: HostArray, expected: Expected) -> ElementPattern | None:
     wanted = expected.value
     if got.size < 4 or (wanted == wanted.flat[0]).all():
         return None
@@ -92,7 +95,7 @@ def _rearranged(got: Array, expected: Expected) -> ElementPattern | None:
     return ElementPattern(kind=ElementKind.REVERSED) if _close(flat[::-1], target) else None
 
 
-def _scaled(got: Array, wanted: Array, wrong: Mask) -> ElementPattern | None:
+def _scaled(got: HostArray, wanted: HostArray, wrong: Mask) -> ElementPattern | None:
     some = wrong & (wanted != 0)
     if not some.any():
         return None
@@ -113,7 +116,7 @@ def _scaled(got: Array, wanted: Array, wrong: Mask) -> ElementPattern | None:
     return ElementPattern(kind=ElementKind.NEGATED) if abs(factor + 1) < 1e-4 else None
 
 
-def _counts(got: Array, wanted: Array, wrong: Mask) -> ElementPattern | None:
+def _counts(got: HostArray, wanted: HostArray, wrong: Mask) -> ElementPattern | None:
     if got.dtype.kind not in "iu" or wanted.size < 2:
         return None
     difference = got[wrong].astype(np.float64) - wanted[wrong]
@@ -126,8 +129,8 @@ def _counts(got: Array, wanted: Array, wrong: Mask) -> ElementPattern | None:
     return ElementPattern(kind=ElementKind.TOO_MANY) if (difference > 0).all() else None
 
 
-def _rounded(got: Array, expected: Expected, wrong: Mask) -> ElementPattern | None:
-    """Errors as large as short formats leave, in nearly every element."""
+def _rounded(got: HostArray, expected: Expected, wrong: Mask) -> ElementPattern | None:
+    """Recognise errors as large as those of short formats, in nearly every element."""
     if got.dtype.kind != "f" or wrong.mean() < 0.3:
         return None
     scale = np.abs(expected.value) if expected.scale is None else expected.scale
@@ -150,7 +153,7 @@ def _located(wrong: Mask) -> ElementPattern | None:
 
 
 def _region(wrong: Mask) -> Region | None:
-    """Where the wrong elements are, if that is one region."""
+    """Return the region of the wrong elements, if they form one."""
     if wrong.all():
         return None
     flat = np.flatnonzero(wrong)
@@ -178,14 +181,14 @@ def _is_tail(mask: Mask) -> bool:
     return bool(mask[begin:].all())
 
 
-def _period(flat: Array) -> int:
+def _period(flat: HostArray) -> int:
     if flat.size < 4:
         return 0
     steps = np.diff(flat)
     return int(steps[0]) if steps[0] > 1 and (steps == steps[0]).all() else 0
 
 
-def _close(one: Array, other: Array) -> bool:
+def _close(one: HostArray, other: HostArray) -> bool:
     with np.errstate(invalid="ignore", over="ignore"):
         gap = np.abs(one.astype(np.float64) - other)
         return bool((gap <= 1e-5 * np.maximum(np.abs(other), 1e-30)).all())
@@ -195,12 +198,9 @@ def _share(mask: Mask) -> float:
     return float(mask.mean())
 
 
-STEPS = (2, 4, 8, 16, 32, 64, 128, 256)
-
-
 @dataclass(frozen=True)
 class JudgedCase:
-    """A case and how it came out."""
+    """A case, and whether the candidate passed it."""
 
     case: Case
     right: bool
@@ -211,7 +211,7 @@ PredictedCases = tuple[CasePattern, Sequence[bool]]
 
 
 def find_case_pattern(judged: Sequence[JudgedCase]) -> CasePattern | None:
-    """The first simple rule that splits right from wrong exactly."""
+    """Return the first simple rule that separates right from wrong cases exactly."""
     cases = [one.case for one in judged]
     wrong = [not one.right for one in judged]
     if len(judged) < 3 or all(wrong) or not any(wrong):
@@ -255,7 +255,7 @@ def _size_rules(cases: Sequence[Case]) -> Iterator[PredictedCases]:
 def _threshold_rules(
     name: str, cases: Sequence[Case], wrong: Sequence[bool]
 ) -> Iterator[PredictedCases]:
-    """Bounds are taken from sizes that may be shown; hidden ones only have to agree."""
+    """Yield bounds on a dim, taken from sizes that may be shown; hidden ones have to agree."""
     shown = [
         (c.dims[name], bad) for c, bad in zip(cases, wrong, strict=True) if c.group != "hidden"
     ]

@@ -1,7 +1,7 @@
-"""Comparisons in one launch each, for arrays on a GPU: errors are never stored, only their facts.
+"""Compares arrays on a GPU in one launch each, without storing the error of every element.
 
-A thread takes every so many-th element and leaves one row of a table; `merge` makes fewer rows of
-many. What a row holds is what `compare` says of it.
+Each thread compares a strided share of the elements and writes one row of a table; `merge` makes
+fewer rows of many. `compare.Tally` describes a row.
 """
 
 from collections.abc import Sequence
@@ -142,21 +142,21 @@ KERNELS = KernelProgram(
         *("merge", "differ_uint8", "differ_uint64"),
     ),
 )
-"""Comparisons are named after the types of what came out and of what should have."""
+"""Comparisons are named after the types of the output and of the expected values."""
 
 COLUMNS = 9
 MOST_THREADS = 1 << 18
 """Enough to fill a GPU."""
 MOST_ROWS = 1 << 10
-"""Of a table that goes to the host."""
+"""Rows of a table that is copied to the host."""
 ELEMENTS_A_THREAD = 8
 """At least: below that, more threads do not pay."""
 
 
-def compare_there(
+def compare_on_device(
     got: Array, value: Array, scale: Array | None, limits: ErrorLimits, arrays: Arrays
 ) -> Array | None:
-    """Facts of all elements, a row a thread; None where no kernel fits."""
+    """Compare all elements, a row a thread; None where no kernel fits the types."""
     kernel = f"{got.dtype.name}_{value.dtype.name}"
     if arrays.launch is None or kernel not in KERNELS.kernels:
         return None
@@ -184,8 +184,8 @@ def compare_there(
     return sums
 
 
-def differ_there(pairs: Sequence[tuple[Array, Array]], arrays: Arrays) -> Array | None:
-    """A flag for each pair of flat arrays of whole numbers; None where no kernel fits."""
+def differ_on_device(pairs: Sequence[tuple[Array, Array]], arrays: Arrays) -> Array | None:
+    """Return a flag for each pair of flat integer arrays; None where no kernel fits."""
     kernels = [f"differ_{one.dtype.name}" for one, _ in pairs]
     if arrays.launch is None or not set(kernels) <= set(KERNELS.kernels):
         return None
@@ -199,7 +199,7 @@ def differ_there(pairs: Sequence[tuple[Array, Array]], arrays: Arrays) -> Array 
 
 
 def threads_for(count: int, most: int = MOST_THREADS) -> int:
-    """How many threads share so many elements."""
+    """Return how many threads share `count` elements."""
     return max(1, min(most, -(-count // ELEMENTS_A_THREAD)))
 
 

@@ -1,4 +1,4 @@
-"""Where expected values come from: the task's float64 reference, or the user's own kernel."""
+"""Computes expected values: by the task's float64 reference, or by the user's own kernel."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from cuda_llm.outcomes import Verdict
-from cuda_llm.tasks.reference import load_reference
+from cuda_llm.tasks.reference import Dims, load_reference
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import CallReport, Session
 from cuda_llm.tools.device.buffers import HOST, Array, Arrays, Role
-from cuda_llm.tools.validator.buffers import Dims, buffer_specs, call_arguments, call_options
+from cuda_llm.tools.validator.buffers import buffer_specs, call_arguments, call_options
 from cuda_llm.tools.validator.compare import Expected
 
 Inputs = Mapping[str, Array]
@@ -30,7 +30,7 @@ Oracle = Callable[[Inputs, Dims], Awaitable[Expectation | Verdict]]
 
 
 def reference_oracle(task: Task, arrays: Arrays = HOST) -> Oracle:
-    """Expected values from the task's reference.py. Raises TaskError where it is broken."""
+    """Return an oracle that runs the task's reference.py. Raises TaskError where it is broken."""
     reference, xp = load_reference(task), arrays.xp
 
     async def expected(inputs: Inputs, dims: Dims) -> Expectation:
@@ -46,7 +46,7 @@ def reference_oracle(task: Task, arrays: Arrays = HOST) -> Oracle:
 
 
 def baseline_oracle(task: Task, session: Session, arrays: Arrays = HOST) -> Oracle:
-    """Expected values from the baseline kernel, loaded in a session of its own.
+    """Return an oracle that runs the baseline kernel, loaded in a session of its own.
 
     Errors are measured against its results on the inputs' magnitudes where the task is linear,
     else against the larger of the value and the output's root mean square.

@@ -1,21 +1,19 @@
-"""Outputs too large to compare at once: parts of them along one dimension, and projections by
-random signed sums.
+"""Splits outputs too large to compare at once: into parts along one dim, or by projections.
 
-Outputs checked by random signed sums of their elements (Freivalds 1977), in float64.
-
-A vector v holds random signs in one group of an output row's elements and zeros elsewhere; the
+A projection is a random signed sum of elements (Freivalds 1977), in float64. A vector v has random
+signs in one group of an output row's elements and zeros elsewhere; the
 groups of a round cover the row. With e_j an element's error, the row's projection is off by
 sum_j v_j e_j. The signs are drawn after the outputs were written, so by Hoeffding's inequality an
 output whose errors keep to T rounding units u of their scales s_j (root mean square over the group)
 gives |sum v_j e_j| <= Z T u || v s || but for a chance of 2 exp(-Z^2 / 2): 5e-18 for each of some
-1e8 projections. That is the limit. What breaks it:
+1e8 projections. That is the limit. It is exceeded by:
 
-- one wrong element, whichever, in every round, if it is off by more than 2 Z T u || v s ||: with 64
-  elements in a group and T = 4, by more than 2^-14 of its scale;
+- one wrong element, at any place, in every round, if it is off by more than 2 Z T u || v s ||: with
+  64 elements in a group and T = 4, by more than 2^-14 of its scale;
 - several in one group: by more than half of the root of their squares' sum with a probability of at
   least 3/16 a round (Paley and Zygmund's inequality; the fourth moment of a signed sum is at most
   three times its second one squared), and each group and round tries anew;
-- short formats everywhere: the mean square of all projections is held to (2 T u)^2 too, which
+- short formats everywhere: the mean square of all projections is limited to (2 T u)^2 too, which
   TF32's rounding exceeds ten-fold at 4,096 terms.
 """
 
@@ -27,10 +25,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cuda_llm.tasks.reference import Reference
+from cuda_llm.tasks.reference import Dims, Reference
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device.buffers import Array, Role
-from cuda_llm.tools.validator.buffers import Dims, buffer_specs
+from cuda_llm.tools.validator.buffers import buffer_specs
 from cuda_llm.tools.validator.tolerances import ErrorLimits
 
 GROUP = 64
@@ -39,10 +37,12 @@ MOST_GROUPS = 64
 ROUNDS = 2
 Z = 9.0
 EXACT_ROWS = 32
+WIDE = 8
+"""Bytes of a float64, and of the whole numbers of a reference."""
 
 
 def random_vectors(length: int, seed: int) -> npt.NDArray[np.float64]:
-    """Columns of signs and zeros: every element is in one vector of each round."""
+    """Return columns of signs and zeros; every element is in one vector of each round."""
     rng = np.random.Generator(np.random.PCG64([seed, 1]))
     groups = min(MOST_GROUPS, -(-length // GROUP))
     vectors = np.zeros((length, groups * ROUNDS))
@@ -53,7 +53,7 @@ def random_vectors(length: int, seed: int) -> npt.NDArray[np.float64]:
 
 
 def projected_limits(own: ErrorLimits, vectors: npt.NDArray[np.float64]) -> ErrorLimits:
-    """The limits of the projections of outputs whose elements are judged by `own`."""
+    """Return the limits of projections of outputs whose elements have the limits `own`."""
     largest = float(np.count_nonzero(vectors, axis=0).max())
     return replace(
         own,
@@ -67,22 +67,18 @@ def projected_limits(own: ErrorLimits, vectors: npt.NDArray[np.float64]) -> Erro
 
 
 def chosen_rows(extent: int, seed: int) -> list[int]:
-    """The first row, the last one, and random ones."""
+    """Choose the first row, the last one, and random ones."""
     rng = np.random.Generator(np.random.PCG64([seed, 2]))
     some = rng.choice(extent, min(extent, EXACT_ROWS), replace=False).tolist()
     return sorted({0, extent - 1, *some})
 
 
-WIDE = 8
-"""Bytes of a float64, and of the whole numbers of a reference."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class OutputPart:
-    """Some indices of one dim; without a dim, everything."""
+    """Some indices of one dim; without a dim, the whole output."""
 
     dims: Dims
-    """Of the part."""
+    """Dims of the part."""
     axes: Mapping[str, int]
     """Argument to the axis that is cut."""
     indices: Any = None
@@ -90,7 +86,7 @@ class OutputPart:
     begin: int = 0
 
     def of(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
-        """The arrays cut down to the part."""
+        """Return the arrays cut down to the part."""
         return {
             name: array[(slice(None),) * self.axes[name] + (self.indices,)]
             if name in self.axes
@@ -99,12 +95,12 @@ class OutputPart:
         }
 
     def origin(self, name: str, array: Array) -> tuple[int, ...]:
-        """Where in the whole argument the part's first element is."""
+        """Return the index in the whole argument of the part's first element."""
         return tuple(self.begin if axis == self.axes.get(name) else 0 for axis in range(array.ndim))
 
 
 def parts(task: Task, dims: Dims, reference: Reference, part_bytes: int) -> Iterator[OutputPart]:
-    """The size in parts of about `part_bytes` of working memory each; whole without a split."""
+    """Yield parts of about `part_bytes` of working memory each; the whole without a split."""
     split = reference.split
     extent, step = dims.get(split, 1), part_extent(task, dims, reference, part_bytes)
     for begin in range(0, extent, step):
@@ -118,7 +114,7 @@ def parts(task: Task, dims: Dims, reference: Reference, part_bytes: int) -> Iter
 
 
 def part_extent(task: Task, dims: Dims, reference: Reference, part_bytes: int) -> int:
-    """How many indices of the split one part has; at least one."""
+    """Return how many indices of the split one part has, at least one."""
     split = reference.split
     if not split:
         return 1
@@ -128,8 +124,10 @@ def part_extent(task: Task, dims: Dims, reference: Reference, part_bytes: int) -
 
 
 def working_bytes(task: Task, dims: Dims, reference: Reference | None) -> int:
-    """What a reference takes at once: inputs and values in float64; with a scale, magnitudes of the
-    inputs and scales beside them. Of inputs it takes as they are it may make one array like them.
+    """Return the bytes a reference works with at once.
+
+    Inputs and values in float64; with a scale, magnitudes of the inputs and scales too. Of inputs
+    that it takes in their own types it may make one array like them.
     """
     inputs, outputs = elements(task, dims)
     wide = 1 if reference is not None and reference.scale is None else 2
@@ -141,7 +139,7 @@ def working_bytes(task: Task, dims: Dims, reference: Reference | None) -> int:
 
 
 def elements(task: Task, dims: Dims) -> tuple[int, int]:
-    """Of the inputs, and of the outputs, of one call."""
+    """Return how many elements the inputs and the outputs of one call have."""
     specs = buffer_specs(task, dims)
     inputs = sum(prod(spec.shape) for spec in specs if spec.role is not Role.OUT)
     outputs = sum(prod(spec.shape) for spec in specs if spec.role is not Role.IN)
@@ -149,5 +147,5 @@ def elements(task: Task, dims: Dims) -> tuple[int, int]:
 
 
 def axes_of(task: Task, split: str) -> dict[str, int]:
-    """Arguments that have the dim as an extent, and at which axis."""
+    """Map arguments that have the dim as an extent to its axis."""
     return {one.name: one.shape.index(split) for one in task.arguments if split in one.shape}

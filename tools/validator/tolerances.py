@@ -1,4 +1,4 @@
-"""How far a result may be from the float64 reference. Derivations: docs/validation.md."""
+"""Derives how far a result may be from the float64 reference, as docs/validation.md explains."""
 
 import math
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ SMALLEST_NORMAL: Mapping[str, float] = MappingProxyType(
 )
 
 FEWEST_FOR_RMS = 64
-"""Below this many elements the root mean square says no more than the largest error."""
+"""With fewer elements the root mean square adds nothing to the largest error."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +54,7 @@ class Terms:
 
 
 def limits(tolerance: Tolerance, terms: Terms) -> ErrorLimits:
-    """The limits for the outputs of one case."""
+    """Return the limits for the outputs of one case."""
     if tolerance.kind is ToleranceClass.EXACT:
         return EXACT
     sums = tolerance.kind is not ToleranceClass.ELEMENTWISE
@@ -74,7 +74,7 @@ def limits(tolerance: Tolerance, terms: Terms) -> ErrorLimits:
 
 
 def _lost_in_sum(tolerance: Tolerance, terms: Terms) -> float:
-    """Absolute error that subnormal terms and partial sums may add, in the accumulator's type."""
+    """Return the absolute error subnormal terms and partial sums may add in the accumulator."""
     accumulator = "fp64" if tolerance.precision == "fp64" else "fp32"
     smallest = SMALLEST_NORMAL[accumulator]
     # Float atomics in global memory flush subnormal operands and results; else they are rounded.
@@ -83,7 +83,7 @@ def _lost_in_sum(tolerance: Tolerance, terms: Terms) -> float:
 
 
 def _elementwise_limits(tolerance: Tolerance) -> ErrorLimits:
-    """Four units in the last place (one ulp is at most two rounding units); one for short types."""
+    """Allow four units in the last place (each at most two rounding units), one in short types."""
     short = tolerance.precision in ("fp16", "bf16")
     biggest = 2.0 if short else 8.0
     return ErrorLimits(
@@ -107,7 +107,7 @@ def _sum_limits(tolerance: Tolerance, terms: Terms) -> ErrorLimits:
 
 
 def _accumulation_units(order: SummationOrder, terms: Terms) -> tuple[float, float]:
-    """Largest and RMS error of an honest float32 sum, in rounding units of sum|x|."""
+    """Return the largest and RMS error of an honest float32 sum, in rounding units of sum|x|."""
     if terms.symmetric:
         return 32.0, 4.0
     if order is SummationOrder.TREE:

@@ -1,18 +1,15 @@
-"""Decides whether a loaded candidate is right, by all cases of its task or by one.
-
-It never loads a candidate itself.
-"""
+"""Decides whether a candidate loaded in a session is right, by all cases of its task or by one."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from cuda_llm.outcomes import Verdict, WrongResult
+from cuda_llm.tasks.reference import Dims
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import CallReport, Level, Session
 from cuda_llm.tools.device.buffers import HOST, Arrays
-from cuda_llm.tools.validator.buffers import Dims
 from cuda_llm.tools.validator.cases import (
-    CLOSE_WATCH_WORK,
+    FULL_LEVEL_WORK,
     Case,
     case_generator,
     fresh_nonce,
@@ -27,7 +24,7 @@ from cuda_llm.tools.validator.oracle import Oracle, reference_oracle
 
 @dataclass(frozen=True, kw_only=True)
 class Validated:
-    """Every case came out right."""
+    """The candidate passed every case."""
 
     checked: Mapping[str, int] = field(default_factory=dict)
     """`cases`, `sizes`, `hidden`, `distributions`, `elements`."""
@@ -35,7 +32,7 @@ class Validated:
     differential: bool = False
     """The oracle was the user's own kernel."""
     nonce: bytes = b""
-    """For a replay, once the verdict is out."""
+    """The secret that replays the inputs, once the verdict is out."""
 
 
 async def validate(
@@ -49,24 +46,24 @@ async def validate(
 ) -> Validated | Verdict:
     """Judge the candidate loaded in `session` on fresh inputs, cheap cases first.
 
-    The first verdict ends it; after a wrong result the other cheap cases still run, to tell which
-    sizes or inputs are concerned. `oracle` replaces the task's reference and is required where it
-    has none; `arrays` is where the session's buffers lie. `on_case(case, number, total)` is told of
-    each case before it runs. Raises TaskError where the task's reference is broken.
+    The first verdict ends it; after a wrong result the other cheap cases still run, to find which
+    sizes or inputs are wrong. `oracle` replaces the task's reference and is required where it has
+    none; `arrays` is where the session's buffers lie. `on_case(case, number, total)` is called
+    before each case runs. Raises TaskError where the task's reference is broken.
     """
     differential = task.reference is None
-    judge = oracle if oracle is not None else reference_oracle(task, arrays)
-    secret = fresh_nonce() if nonce is None else nonce
-    cases = plan(task, generator(secret, task.name, "plan", 0))
+    oracle = reference_oracle(task, arrays) if oracle is None else oracle
+    nonce = fresh_nonce() if nonce is None else nonce
+    cases = plan(task, generator(nonce, task.name, "plan", 0))
     checked: list[Checked] = []
     for number, case in enumerate(cases):
         if on_case is not None:
             on_case(case, number, len(cases))
-        rng = case_generator(secret, task, number, arrays)
-        result = await check_case(task, session, case, judge, rng, arrays)
+        rng = case_generator(nonce, task, number, arrays)
+        result = await check_case(task, session, case, oracle, rng, arrays)
         if isinstance(result, WrongResult):
             judged = [JudgedCase(one.case, True) for one in checked] + [JudgedCase(case, False)]
-            return await _explain(task, session, judge, secret, cases, judged, result, arrays)
+            return await _explain(task, session, oracle, nonce, cases, judged, result, arrays)
         if not isinstance(result, Checked):
             return result
         checked.append(result)
@@ -74,29 +71,29 @@ async def validate(
         checked=_counts(checked),
         notes=tuple(dict.fromkeys(note for one in checked for note in one.notes)),
         differential=differential,
-        nonce=secret,
+        nonce=nonce,
     )
 
 
 async def _explain(
     task: Task,
     session: Session,
-    judge: Oracle,
-    secret: bytes,
+    oracle: Oracle,
+    nonce: bytes,
     cases: tuple[Case, ...],
     judged: list[JudgedCase],
     first: WrongResult,
     arrays: Arrays,
 ) -> WrongResult:
-    """Run the remaining cheap cases and say what the wrong ones have in common."""
+    """Run the remaining cheap cases and find what the wrong ones have in common."""
     wrong = [first]
     for number in range(len(judged), len(cases)):
         case = cases[number]
-        if case.work > CLOSE_WATCH_WORK:
+        if case.work > FULL_LEVEL_WORK:
             break
-        rng = case_generator(secret, task, number, arrays)
+        rng = case_generator(nonce, task, number, arrays)
         single = replace(case, repeat_seed=0)
-        result = await check_case(task, session, single, judge, rng, arrays)
+        result = await check_case(task, session, single, oracle, rng, arrays)
         if isinstance(result, WrongResult):
             wrong.append(result)
         elif not isinstance(result, Checked):
@@ -111,7 +108,7 @@ async def _explain(
 
 
 def _informativeness(result: WrongResult) -> tuple[bool, bool, bool]:
-    """A case says most that may be shown, has a pattern, and is wrong in a part of the output."""
+    """Rank results: most informative may be shown, has a pattern, and is wrong only in part."""
     wrong, elements = result.wrong, result.elements
     partial = wrong is not None and elements is not None and 0 < wrong < elements
     return result.size_class != "hidden", result.looks_like is not None, partial
@@ -141,12 +138,12 @@ async def run_case(
 ) -> CallReport | Verdict:
     """Call `solve` once at `dims` on fresh inputs of the first distributions.
 
-    A report comes back only if every output element was right and nothing else was touched.
+    Returns a report only if every output element is right and nothing else was written.
     `oracle` replaces the task's reference and is required where it has none.
     """
-    secret = fresh_nonce() if nonce is None else nonce
-    rng = generator(secret, task.name, "timed", 0, arrays)
-    judge = reference_oracle(task, arrays) if oracle is None else oracle
+    nonce = fresh_nonce() if nonce is None else nonce
+    rng = generator(nonce, task.name, "timed", 0, arrays)
+    oracle = reference_oracle(task, arrays) if oracle is None else oracle
     case = timed_case(task, dims, level, group)
-    result = await check_case(task, session, case, judge, rng, arrays)
+    result = await check_case(task, session, case, oracle, rng, arrays)
     return result.report if isinstance(result, Checked) else result

@@ -127,7 +127,7 @@ def test_other_functions_stay_inside(compile_source: Compile) -> None:
 
 
 @pytest.mark.slow
-def test_every_cuda_call_let_through_is_answered_by_our_runtime() -> None:
+def test_our_runtime_implements_every_allowed_cuda_call() -> None:
     answered = runtime_library().read_bytes()
     missing = [call for call in CUDA_CALLS.split() if b"\0" + call.encode() not in answered]
 
@@ -167,6 +167,6 @@ def test_cuda_calls_outside_the_list_are_refused(symbol: str) -> None:
     assert in_known_library(symbol, versioned=False)
 
 
-def test_an_unversioned_cpp_symbol_is_nobodys() -> None:
+def test_an_unversioned_cpp_symbol_belongs_to_no_library() -> None:
     assert not allowed("_Z6helperi", versioned=False)
     assert not in_known_library("_Z6helperi", versioned=False)

@@ -16,7 +16,7 @@ from cuda_llm.errors import MissingError
 from cuda_llm.facts import SourceSpot
 from cuda_llm.failures import CompileFailed, Diagnostic, LoadFailed, PolicyViolation
 from cuda_llm.outcomes import Verdict
-from cuda_llm.tools.compiler.cache import Failure, failure_record, read_failure, request_key
+from cuda_llm.tools.compiler.cache import SourceFailure, read_outcome, request_key, write_outcome
 from cuda_llm.tools.compiler.nvcc import Toolkit, find_toolkit
 from cuda_llm.tools.compiler.workspace import private_folder
 from cuda_llm.tools.device.candidate import Compiled, CompileLimits, CompileRequest
@@ -34,7 +34,7 @@ def test_the_second_time_nothing_is_compiled(compile_source: Compile) -> None:
     assert second == replace(first, cached=True)
 
 
-def test_failures_are_remembered_too(compile_source: Compile, own_cache: Path) -> None:
+def test_failures_are_cached_too(compile_source: Compile, own_cache: Path) -> None:
     first = compile_source("int x = y;")
     records = list(own_cache.glob("compiled/*/*/manifest.json"))
 
@@ -56,7 +56,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_broken_entry_counts_as_none_and_is_replaced(
+def test_a_damaged_entry_is_a_miss_and_is_replaced(
     own_cache: Path, tmp_path: Path, damage: str
 ) -> None:
     file = tmp_path / "file"
@@ -72,7 +72,7 @@ def test_a_broken_entry_counts_as_none_and_is_replaced(
     assert [path.name for path in entry.parent.iterdir()] == ["abcdef"]
 
 
-def test_a_broken_artefact_is_compiled_again(compile_source: Compile, own_cache: Path) -> None:
+def test_a_damaged_library_is_compiled_again(compile_source: Compile, own_cache: Path) -> None:
     first = compile_source(SOURCE)
     assert isinstance(first, Compiled)
     os.truncate(first.library, 100)
@@ -113,7 +113,7 @@ def test_everything_that_decides_the_outcome_is_in_the_key(tmp_path: Path) -> No
     assert key_of(replace(request, defines={})) == keys[0]
 
 
-def test_many_writers_of_one_entry_leave_it_whole(own_cache: Path, tmp_path: Path) -> None:
+def test_many_writers_of_one_entry_leave_it_intact(own_cache: Path, tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_bytes(b"x" * 100_000)
 
@@ -127,7 +127,7 @@ def test_many_writers_of_one_entry_leave_it_whole(own_cache: Path, tmp_path: Pat
     assert entry_folder("kind", "abcdef").is_relative_to(own_cache)
 
 
-FAILURES: list[Failure] = [
+FAILURES: list[SourceFailure] = [
     LoadFailed(detail="x"),
     PolicyViolation(rule="import", detail="y", spot=SourceSpot(file="a.cu", line=1, text="t")),
     CompileFailed(
@@ -142,11 +142,11 @@ FAILURES: list[Failure] = [
 
 
 @pytest.mark.parametrize("failure", FAILURES, ids=lambda failure: str(failure.code))
-def test_failures_survive_the_record(failure: Failure) -> None:
-    assert read_failure(failure_record(failure)) == failure
+def test_failures_are_the_same_after_they_were_cached(failure: SourceFailure) -> None:
+    assert read_outcome(write_outcome(failure)) == failure
 
 
-def test_folders_of_dead_processes_are_swept_and_of_living_kept(own_cache: Path) -> None:
+def test_folders_of_ended_processes_are_removed_and_others_stay(own_cache: Path) -> None:
     with private_folder() as mine:
         stem = mine.name.rsplit("-", 2)[0]
         gone = subprocess.Popen([sys.executable, "-c", ""])
@@ -162,7 +162,7 @@ def test_folders_of_dead_processes_are_swept_and_of_living_kept(own_cache: Path)
     assert not mine.exists()
 
 
-def test_a_cache_that_cannot_be_made_is_told_with_the_mend(
+def test_a_cache_that_cannot_be_written_is_reported_with_the_setting(
     compile_source: Compile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CUDA_LLM_CACHE", "/proc/none")

@@ -61,7 +61,7 @@ def test_every_target_gives_ptx_of_its_own(compile_source: Compile, target: str)
 
 
 @pytest.mark.parametrize("target", ["sm_86;x", "compute_86", ""])
-def test_a_target_that_is_none_is_bad_usage(compile_source: Compile, target: str) -> None:
+def test_a_name_that_is_no_target_is_bad_usage(compile_source: Compile, target: str) -> None:
     with pytest.raises(UsageError, match="not a GPU target"):
         compile_source(TILED, target=target)
 
@@ -79,7 +79,7 @@ def test_the_library_needs_our_runtime_to_load(compile_source: Compile) -> None:
         ctypes.CDLL(str(compiled.library), mode=os.RTLD_NOW)
 
 
-def test_defines_flags_and_lent_headers_reach_the_source(
+def test_defines_flags_and_task_headers_reach_the_source(
     compile_source: Compile, tmp_path: Path
 ) -> None:
     (tmp_path / "lent.h").write_text("#define LENT 3\n")
@@ -96,7 +96,7 @@ def test_defines_flags_and_lent_headers_reach_the_source(
     assert isinstance(compiled, Compiled)
 
 
-def test_a_wrong_signature_is_answered_with_the_right_one(compile_source: Compile) -> None:
+def test_a_wrong_signature_is_reported_with_the_right_one(compile_source: Compile) -> None:
     for source in (
         'extern "C" void solve(float* a, float* b, int n) {}',
         'extern "C" int solve(const float* a, float* b, int n) { return 0; }',
@@ -116,7 +116,7 @@ def test_a_wrong_signature_is_answered_with_the_right_one(compile_source: Compil
         "static int other() { return 1; }",
     ],
 )
-def test_a_missing_solve_is_told_with_its_signature(compile_source: Compile, source: str) -> None:
+def test_a_missing_solve_is_reported_with_signature(compile_source: Compile, source: str) -> None:
     failed = compile_source(source)
 
     assert isinstance(failed, LoadFailed)
@@ -144,14 +144,14 @@ def test_text_that_is_no_unicode_is_compiled_all_the_same(compile_source: Compil
     assert isinstance(compile_source(TILED + "// caf\udce9 \u2603\n"), Compiled)
 
 
-def test_a_declared_function_nobody_defines_is_named(compile_source: Compile) -> None:
+def test_a_declared_function_without_definition_is_named(compile_source: Compile) -> None:
     failed = compile_source('extern "C" void helper(int);\n' + SOLVE + " { helper(n); }")
 
     assert isinstance(failed, LoadFailed)
     assert (failed.fault, failed.symbol) == ("undefined-function", "helper")
 
 
-def test_warnings_of_a_good_kernel_come_along(compile_source: Compile) -> None:
+def test_warnings_of_a_kernel_that_compiles_are_returned(compile_source: Compile) -> None:
     compiled = compile_source(
         "__global__ void k(float* b) { int idle; b[0] = 1; }\n" + SOLVE + " { k<<<1, 1>>>(b); }"
     )
@@ -162,7 +162,7 @@ def test_warnings_of_a_good_kernel_come_along(compile_source: Compile) -> None:
     ]
 
 
-def test_nothing_private_is_left_and_the_own_share_is_small(
+def test_no_private_folder_is_left_and_the_own_share_is_small(
     compile_source: Compile, own_cache: Path
 ) -> None:
     compile_source(TILED)  # builds the jail

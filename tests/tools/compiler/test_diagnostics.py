@@ -1,5 +1,6 @@
-"""Messages of every stage come back with the user's file, line and text."""
+"""Messages of every stage name the user's file, line and text; ptxas's figures name kernels."""
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
@@ -7,8 +8,13 @@ import pytest
 
 from cuda_llm.failures import CompileFailed, Diagnostic
 from cuda_llm.outcomes import Verdict
-from cuda_llm.tools.compiler.diagnostics import limit_diagnostics, parse_diagnostics
-from cuda_llm.tools.compiler.names import PathNames
+from cuda_llm.tools.compiler.diagnostics import (
+    limit_diagnostics,
+    name_kernels,
+    parse_diagnostics,
+    parse_resources,
+)
+from cuda_llm.tools.compiler.names import PathNames, demangle, without_parameters
 from cuda_llm.tools.compiler.nvcc import find_toolkit
 from cuda_llm.tools.device.candidate import Compiled, CompileRequest
 
@@ -37,7 +43,7 @@ STAGES = {
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_each_stage_is_told_by_line(compile_source: Compile, stage: str) -> None:
+def test_each_stage_names_the_line(compile_source: Compile, stage: str) -> None:
     source, line, words = STAGES[stage]
     failed = compile_source(source + LAUNCH)
 
@@ -60,7 +66,7 @@ def test_errors_come_before_warnings_in_their_order(compile_source: Compile) -> 
     assert "first" in failed.reason
 
 
-def test_an_error_in_a_lent_header_is_told_in_it(compile_source: Compile, tmp_path: Path) -> None:
+def test_an_error_in_a_task_header_names_it(compile_source: Compile, tmp_path: Path) -> None:
     lent = tmp_path / "lent"
     lent.mkdir()
     (lent / "broken.h").write_text("\ninline int f() { return nothing; }\n")
@@ -94,10 +100,12 @@ def test_a_flood_is_cut_and_counted(compile_source: Compile) -> None:
 
 
 def test_bytes_are_bounded_too() -> None:
-    kept = limit_diagnostics(Diagnostic(severity="error", message=f"{i}" * 5000) for i in range(18))
+    limited = limit_diagnostics(
+        Diagnostic(severity="error", message=f"{i}" * 5000) for i in range(18)
+    )
 
-    assert sum(len(d.message) for d in kept.kept) <= 6000
-    assert len(kept.kept) + kept.omitted == 18
+    assert sum(len(d.message) for d in limited.messages) <= 6000
+    assert len(limited.messages) + limited.omitted == 18
 
 
 def test_continuation_lines_belong_to_their_message(tmp_path: Path) -> None:
@@ -110,7 +118,60 @@ def test_continuation_lines_belong_to_their_message(tmp_path: Path) -> None:
         "          ^\n"
     )
 
-    [diagnostic] = parse_diagnostics(output, places).kept
+    [diagnostic] = parse_diagnostics(output, places).messages
 
     assert diagnostic.message.endswith("matches the list; argument types are: ()")
     assert diagnostic.spot is not None and diagnostic.spot.text == "int x = f();"
+
+
+PTXAS = """\
+ptxas info    : 16 bytes gmem, 8 bytes cmem[4]
+ptxas info    : Compiling entry function '_Z3genIfEvPT_' for 'sm_86'
+ptxas info    : Function properties for _Z3genIfEvPT_
+    40 bytes stack frame, 24 bytes spill stores, 32 bytes spill loads
+ptxas info    : Used 255 registers, 256 bytes smem, 8 bytes cmem[0], 6 bytes cmem[2]
+ptxas info    : Compile time = 13.544 ms
+ptxas info    : Function properties for _Z6helperf
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Compiling entry function '_ZN12_GLOBAL__N_13addEPKfi' for 'sm_86'
+ptxas info    : Function properties for _ZN12_GLOBAL__N_13addEPKfi
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 12 registers, used 0 barriers, 380 bytes cmem[0]
+"""
+
+
+def test_each_kernel_has_its_figures_and_name() -> None:
+    tile, add = asyncio.run(name_kernels(parse_resources(PTXAS.splitlines())))
+
+    assert (tile.kernel, tile.symbol) == ("gen<float>", "_Z3genIfEvPT_")
+    assert (tile.registers, tile.shared_bytes, tile.constant_bytes) == (255, 256, 14)
+    assert (tile.stack_bytes, tile.spill_store_bytes, tile.spill_load_bytes) == (40, 24, 32)
+    assert (add.kernel, add.registers, add.shared_bytes) == ("(anonymous namespace)::add", 12, 0)
+
+
+@pytest.mark.parametrize(
+    ("signature", "name"),
+    [
+        ("void tile<4, float>(float*, int)", "tile<4, float>"),
+        ("add(float const*, int)", "add"),
+        ("(anonymous namespace)::k(int)", "(anonymous namespace)::k"),
+        ("void apply<(Mode)1>(void (*)(int), float)", "apply<(Mode)1>"),
+        ("plain_c_name", "plain_c_name"),
+    ],
+)
+def test_parameters_and_return_type_are_dropped(signature: str, name: str) -> None:
+    assert without_parameters(signature) == name
+
+
+def test_symbols_that_are_not_mangled_stay() -> None:
+    assert asyncio.run(demangle(["kernel", "_Z3addPf"])) == {
+        "kernel": "kernel",
+        "_Z3addPf": "add(float*)",
+    }
+    assert asyncio.run(demangle([])) == {}
+
+
+def test_plain_functions_are_readable_without_binutils(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    names = asyncio.run(demangle(["_Z3addPKfi", "kernel"]))
+    assert names == {"_Z3addPKfi": "add", "kernel": "kernel"}

@@ -1,4 +1,4 @@
-"""The toolkit is found where its user says, through wrappers, or its absence is told."""
+"""The toolkit is found where the setting says and through wrappers, or reported missing."""
 
 import os
 from pathlib import Path
@@ -41,7 +41,7 @@ def test_wrappers_are_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert find_toolkit() == real
 
 
-def test_a_missing_temporary_folder_does_not_hide_it(
+def test_a_missing_temporary_folder_does_not_hide_the_toolkit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = find_toolkit()
@@ -51,7 +51,7 @@ def test_a_missing_temporary_folder_does_not_hide_it(
 
 
 @pytest.mark.parametrize("content", [None, "not a program", "#!/bin/sh\nexit 1\n"])
-def test_a_choice_that_does_not_work_is_an_error(
+def test_a_setting_that_names_no_working_nvcc_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str | None
 ) -> None:
     chosen = tmp_path / "nvcc"

@@ -40,7 +40,7 @@ def test_a_file_outside_is_a_violation(compile_source: Compile, way: str) -> Non
     assert violation.spot.line <= 2
 
 
-def test_a_file_outside_that_the_jail_shows_is_one_too(
+def test_a_file_outside_that_the_jail_shows_is_a_violation_too(
     compile_source: Compile, tmp_path: Path
 ) -> None:
     (tmp_path / "lent").mkdir()
@@ -61,7 +61,7 @@ def test_nothing_of_the_file_is_shown(compile_source: Compile, tmp_path: Path) -
     assert "hidden" not in repr(outcome)
 
 
-def test_a_line_that_claims_to_be_another_files_shows_nothing_of_it(
+def test_a_line_directive_that_names_another_file_shows_nothing_of_it(
     compile_source: Compile, tmp_path: Path
 ) -> None:
     lent = tmp_path / "lent"
@@ -81,7 +81,7 @@ def test_a_missing_header_is_only_an_error(compile_source: Compile) -> None:
     assert "cutlass/gemm.h: No such file" in failed.reason
 
 
-def test_comments_and_switched_off_lines_are_no_offence(compile_source: Compile) -> None:
+def test_comments_and_disabled_lines_are_no_violation(compile_source: Compile) -> None:
     source = (
         '// #embed "x" .incbin\n/* #include "/etc/passwd" */\n'
         '#if 0\n#include "/etc/passwd"\n#endif\n'
@@ -90,7 +90,7 @@ def test_comments_and_switched_off_lines_are_no_offence(compile_source: Compile)
     assert isinstance(compile_source(source + BODY), Compiled)
 
 
-def test_comments_are_blanked_and_strings_kept() -> None:
+def test_comments_are_blanked_and_strings_stay() -> None:
     source = 'a // b\n"// kept" /* x\ny */ R"(/* kept */)" c'
 
     assert without_comments(source) == 'a  \n"// kept"  \n R"(/* kept */)" c'

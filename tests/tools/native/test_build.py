@@ -1,4 +1,4 @@
-"""Native parts are built once, whole, whoever asks at the same time."""
+"""Native parts are built once and whole, however many processes ask at the same time."""
 
 import signal
 import subprocess
@@ -103,7 +103,7 @@ def test_an_interrupt_leaves_no_compiler(sources: Path) -> None:
 
 
 def test_a_failure_is_one_line_with_the_first_error(sources: Path) -> None:
-    (sources / "main.cpp").write_text("\nint main() { return nothing; }\nint x = nobody;\n")
+    (sources / "main.cpp").write_text("\nint main() { return undefined; }\nint x = other;\n")
 
     with pytest.raises(InfrastructureError) as raised:
         build("answer", [sources / "main.cpp"], [], sources)
@@ -112,7 +112,7 @@ def test_a_failure_is_one_line_with_the_first_error(sources: Path) -> None:
     assert "\n" not in str(raised.value)
 
 
-def test_a_missing_compiler_is_told_with_the_mend(
+def test_a_missing_compiler_is_reported_with_how_to_install_it(
     sources: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))

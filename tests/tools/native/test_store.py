@@ -1,4 +1,4 @@
-"""The cache between processes: held while in use, trimmed to its limit, mended."""
+"""The cache between processes: pinned while in use, trimmed to its limit, repaired."""
 
 import os
 import subprocess
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cuda_llm.tools.native.cache import hold, try_exclusive_use
+from cuda_llm.tools.native.cache import pin_entry, try_exclusive_use
 from cuda_llm.tools.native.store import (
     build_once,
     entry_folder,
@@ -20,7 +20,7 @@ from cuda_llm.tools.native.store import (
     trim_in_background,
 )
 
-HOLDER = """
+PINS_ONE = """
 import sys
 from cuda_llm.tools.native.store import load
 print(load("compiled", sys.argv[1]), flush=True)
@@ -37,7 +37,7 @@ for turn in range(150):
     key = f"{dice.randrange(20):040x}"[::-1]
     if load("compiled", key) is None:
         store("compiled", key, {"key": key}, {"file": file})
-    # What was loaded or stored stays while this process lives, whoever trims meanwhile.
+    # What was loaded or stored stays while this process lives, though others trim meanwhile.
     assert (entry_folder("compiled", key) / "file").stat().st_size == file.stat().st_size, key
     if turn % 10 == 0:
         trim(100)
@@ -56,7 +56,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """A thousand bytes to keep."""
+    """A file of a thousand bytes."""
     path = tmp_path / "file"
     path.write_bytes(b"x" * 1000)
     return path
@@ -77,12 +77,12 @@ for key in sys.argv[2:]:
 
 
 def keys() -> list[str]:
-    """Of the entries there are, the longest unused first."""
+    """Return the keys of all entries, the least recently used first."""
     return [one.folder.name for one in find_entries()]
 
 
-def used(key: str, ago_s: float) -> None:
-    """Have the entry look as if it had been used so long ago."""
+def set_last_use(key: str, ago_s: float) -> None:
+    """Make an entry look as if it had been used so long ago."""
     manifest = entry_folder("compiled", key) / "manifest.json"
     for path in (manifest, manifest.with_name("file")):
         os.utime(path, (time.time() - ago_s,) * 2)
@@ -94,11 +94,11 @@ def five(file: Path) -> Iterator[list[str]]:
     names = [f"{letter}0000" for letter in "edcba"]
     in_another_process(STORE, file, *names)
     for number, name in enumerate(names):
-        used(name, 1000 - number)
+        set_last_use(name, 1000 - number)
     yield names
 
 
-def test_what_was_not_used_for_longest_goes_first(five: list[str]) -> None:
+def test_the_least_recently_used_entry_is_removed_first(five: list[str]) -> None:
     size = find_entries()[0].size_bytes
     done = trim(3 * size)
     assert keys() == five[2:]
@@ -112,12 +112,12 @@ def test_a_cache_within_its_limit_loses_nothing(five: list[str]) -> None:
 
 
 def test_using_an_entry_makes_it_the_newest(five: list[str]) -> None:
-    assert in_another_process(HOLDER, five[0]).stdout == f"{ {'key': five[0]} }\n"
+    assert in_another_process(PINS_ONE, five[0]).stdout == f"{ {'key': five[0]} }\n"
     assert keys() == [*five[1:], five[0]]
 
 
-def test_what_another_process_uses_stays_until_that_ends(five: list[str]) -> None:
-    command = [sys.executable, "-c", HOLDER, five[0]]
+def test_an_entry_that_another_process_uses_stays_until_that_ends(five: list[str]) -> None:
+    command = [sys.executable, "-c", PINS_ONE, five[0]]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
         assert holder.stdout is not None and holder.stdin is not None
         holder.stdout.readline()
@@ -128,29 +128,29 @@ def test_what_another_process_uses_stays_until_that_ends(five: list[str]) -> Non
     assert trim(0).left == 0
 
 
-def test_what_this_process_uses_stays(five: list[str]) -> None:
+def test_an_entry_that_this_process_uses_stays(five: list[str]) -> None:
     assert load("compiled", five[1]) is not None
-    hold(entry_folder("compiled", five[2]))
+    pin_entry(entry_folder("compiled", five[2]))
     trim(0)
     assert sorted(keys()) == sorted(five[1:3])
 
 
-HOLDS_MANY = """
+PINS_MANY = """
 import sys
 from pathlib import Path
-from cuda_llm.tools.native.cache import HELD_AT_ONCE, hold
+from cuda_llm.tools.native.cache import MOST_PINNED, pin_entry
 from cuda_llm.tools.native.store import entry_folder
 for kind, key in [("native", "first"), ("compiled", sys.argv[1])]:
-    hold(entry_folder(kind, key))
-for number in range(HELD_AT_ONCE - 1):
-    hold(entry_folder("compiled", f"{number:08}"))
-print("held", flush=True)
+    pin_entry(entry_folder(kind, key))
+for number in range(MOST_PINNED - 1):
+    pin_entry(entry_folder("compiled", f"{number:08}"))
+print("pinned", flush=True)
 sys.stdin.read()
 """
 
 
-def test_a_process_holds_what_it_used_last_and_our_own_parts_for_ever(five: list[str]) -> None:
-    command = [sys.executable, "-c", HOLDS_MANY, five[0]]
+def test_a_process_pins_the_entries_used_last_and_our_native_parts_always(five: list[str]) -> None:
+    command = [sys.executable, "-c", PINS_MANY, five[0]]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
         assert holder.stdout is not None
         holder.stdout.readline()
@@ -162,7 +162,7 @@ def test_a_process_holds_what_it_used_last_and_our_own_parts_for_ever(five: list
         holder.kill()
 
 
-def test_processes_that_store_load_and_trim_at_once_find_what_they_use(
+def test_processes_that_store_load_and_trim_at_once_find_the_entries_they_use(
     file: Path, own_cache: Path
 ) -> None:
     command = [sys.executable, "-c", BUSY]
@@ -170,13 +170,13 @@ def test_processes_that_store_load_and_trim_at_once_find_what_they_use(
         subprocess.Popen([*command, str(number), str(file)], stderr=subprocess.PIPE, text=True)
         for number in range(4)
     ]
-    told = [process.communicate()[1] for process in running]
-    assert told == [""] * 4
+    errors = [process.communicate()[1] for process in running]
+    assert errors == [""] * 4
     assert trim(0).in_use == 0
     assert [path.name for path in own_cache.glob("compiled/*/*")] == []
 
 
-def test_a_damaged_part_is_made_anew_and_one_that_is_whole_is_not(tmp_path: Path) -> None:
+def test_a_damaged_part_is_built_again_and_an_intact_one_is_not(tmp_path: Path) -> None:
     made: list[Path] = []
 
     def make(scratch: Path) -> Path:
@@ -195,7 +195,7 @@ def test_a_damaged_part_is_made_anew_and_one_that_is_whole_is_not(tmp_path: Path
     assert build_once("other", "digest", make) != first
 
 
-def test_what_a_killed_process_left_half_made_is_swept(own_cache: Path, five: list[str]) -> None:
+def test_scratch_folders_of_killed_processes_are_removed(own_cache: Path, five: list[str]) -> None:
     old, new = (own_cache / "compiled" / "aa" / f".new-{age}" for age in ("old", "new"))
     for folder in (old, new):
         folder.mkdir(parents=True)

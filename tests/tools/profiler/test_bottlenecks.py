@@ -8,7 +8,12 @@ from cuda_llm.facts import SourceSpot
 from cuda_llm.hardware_profiles.lookup import find_hardware
 from cuda_llm.profile import Bottleneck, KernelResources
 from cuda_llm.tools.emulator.counters import LaunchCounters, SiteCounters
-from cuda_llm.tools.emulator.tables import BasicBlock, InstructionClass, KernelTable, Site
+from cuda_llm.tools.emulator.tables import (
+    BasicBlock,
+    InstructionClass,
+    InstructionSite,
+    KernelTable,
+)
 from cuda_llm.tools.profiler.explain_modelled import Explained, explain_call
 
 HARDWARE = find_hardware("RTX 3090 Ti")
@@ -19,7 +24,7 @@ WARPS = 84 * 6 * 8 * 10
 def explain(
     *,
     mix: Mapping[InstructionClass, int] | None = None,
-    sites: Mapping[Site, SiteCounters] | None = None,
+    sites: Mapping[InstructionSite, SiteCounters] | None = None,
     runs: float = 1.0,
     active: float = 1.0,
     batches: int = 0,
@@ -55,8 +60,8 @@ def explain(
     return explain_call([account] * launches, [table], [resources], HARDWARE)
 
 
-def site(opcode: str, kind: str, line: int = 7) -> Site:
-    return Site(
+def site(opcode: str, kind: str, line: int = 7) -> InstructionSite:
+    return InstructionSite(
         opcode=opcode,
         space=opcode.split(".")[1],
         kind=kind,

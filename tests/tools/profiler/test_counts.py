@@ -4,15 +4,20 @@ import pytest
 
 from cuda_llm.facts import SourceSpot
 from cuda_llm.tools.emulator.counters import LaunchCounters, SiteCounters
-from cuda_llm.tools.emulator.tables import BasicBlock, InstructionClass, KernelTable, Site
+from cuda_llm.tools.emulator.tables import (
+    BasicBlock,
+    InstructionClass,
+    InstructionSite,
+    KernelTable,
+)
 from cuda_llm.tools.profiler.counts import accesses_by_line, count_instructions, ideal_sectors
 
 LINE = SourceSpot(file="mine.cu", line=7)
 FP32, INT, FREE = InstructionClass.FP32, InstructionClass.INT, InstructionClass.FREE
 
 
-def load(bytes_: int = 4, line: SourceSpot = LINE) -> Site:
-    return Site(
+def load(bytes_: int = 4, line: SourceSpot = LINE) -> InstructionSite:
+    return InstructionSite(
         opcode="ld.global.f32", space="global", kind="load", bytes=bytes_, block=0, spot=line
     )
 

@@ -12,7 +12,12 @@ from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.hardware_profiles.lookup import list_hardware
 from cuda_llm.profile import KernelResources
 from cuda_llm.tools.emulator.counters import LaunchCounters, SiteCounters
-from cuda_llm.tools.emulator.tables import BasicBlock, InstructionClass, KernelTable, Site
+from cuda_llm.tools.emulator.tables import (
+    BasicBlock,
+    InstructionClass,
+    InstructionSite,
+    KernelTable,
+)
 from cuda_llm.tools.profiler.explain_modelled import Explained, explain_call
 from cuda_llm.tools.profiler.time_model import SHARPNESS, Term, combine
 
@@ -22,7 +27,7 @@ hardware = st.sampled_from(PROFILES)
 
 
 @st.composite
-def sites(draw: st.DrawFn, blocks: int) -> tuple[Site, SiteCounters]:
+def sites(draw: st.DrawFn, blocks: int) -> tuple[InstructionSite, SiteCounters]:
     space, kind = draw(
         st.sampled_from(
             [
@@ -40,7 +45,7 @@ def sites(draw: st.DrawFn, blocks: int) -> tuple[Site, SiteCounters]:
             ]
         )
     )
-    site = Site(
+    site = InstructionSite(
         opcode=f"op.{space}.{draw(st.sampled_from(['f32', 'u32', 'cg.f32']))}",
         space=space,
         kind=kind,

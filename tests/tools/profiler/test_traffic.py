@@ -4,7 +4,7 @@ import pytest
 
 from cuda_llm.hardware_profiles.lookup import find_hardware
 from cuda_llm.tools.emulator.counters import LaunchCounters, SiteCounters
-from cuda_llm.tools.emulator.tables import KernelTable, Site
+from cuda_llm.tools.emulator.tables import InstructionSite, KernelTable
 from cuda_llm.tools.profiler.traffic import (
     ATOMIC_LINE_CLK,
     Traffic,
@@ -21,7 +21,7 @@ STRIDED = SiteCounters(requests=10, lanes=320, sectors=320, l2_sectors=40, dram_
 
 def traffic(opcode: str, space: str, kind: str, *counts: SiteCounters) -> Traffic:
     """Traffic of one block with a site for each of `counts`."""
-    site = Site(opcode=opcode, space=space, kind=kind, bytes=4, block=0, spot=None)
+    site = InstructionSite(opcode=opcode, space=space, kind=kind, bytes=4, block=0, spot=None)
     account = LaunchCounters(
         kernel=0,
         grid=(1, 1, 1),
@@ -44,7 +44,9 @@ def test_a_coalesced_request_takes_one_clock_and_a_strided_one_eight() -> None:
 
 
 def test_turing_needs_two_clocks_for_what_ampere_does_in_one() -> None:
-    site = Site(opcode="ld.shared.f32", space="shared", kind="load", bytes=4, block=0, spot=None)
+    site = InstructionSite(
+        opcode="ld.shared.f32", space="shared", kind="load", bytes=4, block=0, spot=None
+    )
     count = SiteCounters(requests=10, lanes=320, wavefronts=320, ideal_wavefronts=10)
     on_ampere = site_traffic(site, count, AMPERE).shared_clk
     assert on_ampere == 320

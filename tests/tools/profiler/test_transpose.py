@@ -9,7 +9,12 @@ from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.hardware_profiles.lookup import find_hardware
 from cuda_llm.profile import KernelResources
 from cuda_llm.tools.emulator.counters import LaunchCounters, SiteCounters
-from cuda_llm.tools.emulator.tables import BasicBlock, InstructionClass, KernelTable, Site
+from cuda_llm.tools.emulator.tables import (
+    BasicBlock,
+    InstructionClass,
+    InstructionSite,
+    KernelTable,
+)
 from cuda_llm.tools.profiler.explain_modelled import Explained, explain_call
 
 INT, MEMORY = InstructionClass.INT, InstructionClass.LOAD_STORE
@@ -20,9 +25,9 @@ def at(line: int) -> SourceSpot:
     return SourceSpot(file="mine.cu", line=line, text=f"text of line {line}")
 
 
-def access(opcode: str, space: str, *, block: int, line: int) -> Site:
+def access(opcode: str, space: str, *, block: int, line: int) -> InstructionSite:
     """A load (`ld`) or store (`st`) of one float a lane."""
-    return Site(
+    return InstructionSite(
         opcode=f"{opcode}.{space}.f32",
         space=space,
         kind={"ld": "load", "st": "store"}[opcode],

@@ -1,4 +1,4 @@
-"""A program in namespaces of its own ends when it is told to, and with whoever started it."""
+"""A program in namespaces of its own ends on SIGTERM, and with the process that started it."""
 
 import os
 import signal
@@ -37,7 +37,7 @@ def ours(name: str) -> str:
     return str(Path(f"/proc/self/ns/{name}").readlink())
 
 
-def test_what_is_told_of_the_namespaces_is_so() -> None:
+def test_the_namespaces_it_reports_are_real() -> None:
     process, reached = enclose(ALL, IDS)
     lines = process.communicate()[0].split()
 
@@ -46,7 +46,7 @@ def test_what_is_told_of_the_namespaces_is_so() -> None:
     assert (lines[2] == "1") == (reached == ALL)
 
 
-def test_its_own_proc_tells_of_its_own_processes() -> None:
+def test_its_proc_shows_its_own_processes() -> None:
     process, reached = enclose(ALL | PROC, "readlink /proc/self; ls -d /proc/[0-9]* | wc -l")
     pid, count = map(int, process.communicate()[0].split())
 
@@ -55,7 +55,7 @@ def test_its_own_proc_tells_of_its_own_processes() -> None:
         assert count <= 4
 
 
-def test_what_is_hidden_is_empty_to_its_command_and_to_nobody_else(tmp_path: Path) -> None:
+def test_hidden_paths_are_empty_to_its_command_alone(tmp_path: Path) -> None:
     files = [tmp_path / name for name in ("one", "other", "seen")]
     for file in files:
         file.write_text("text")
@@ -68,7 +68,7 @@ def test_what_is_hidden_is_empty_to_its_command_and_to_nobody_else(tmp_path: Pat
     assert [file.read_text() for file in files] == ["text"] * 3
 
 
-def test_nothing_is_hidden_where_others_would_miss_it_too(tmp_path: Path) -> None:
+def test_nothing_is_hidden_that_others_would_lose_too(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("text")
     process, _ = enclose(0, "cat $0", str(file), hidden=str(file))
@@ -86,15 +86,15 @@ def test_its_command_has_no_privileges(spaces: int) -> None:
     assert "CapEff:\t0000000000000000" in status
 
 
-def test_it_tells_its_command_who_the_parent_is() -> None:
+def test_its_command_gets_the_parent_pid() -> None:
     process, reached = enclose(ALL, "echo $0 $PPID", "@")
-    told, seen = process.communicate()[0].split()
+    passed, seen = process.communicate()[0].split()
 
-    assert told == seen
-    assert (told == "0") == (reached == ALL)
+    assert passed == seen
+    assert (passed == "0") == (reached == ALL)
 
 
-def test_none_are_made_where_none_are_wanted() -> None:
+def test_no_namespaces_are_made_where_none_are_wanted() -> None:
     process, reached = enclose(0, IDS)
 
     assert reached == 0
@@ -114,7 +114,7 @@ def test_it_ends_as_its_command_does(script: str, status: int) -> None:
 
 
 @pytest.mark.parametrize("spaces", [0, ALL])
-def test_told_to_end_it_goes_last(spaces: int) -> None:
+def test_on_sigterm_it_ends_after_its_processes(spaces: int) -> None:
     process, _ = enclose(spaces, "echo up; trap '' TERM; while :; do sleep 0.1; done")
     assert process.stdout is not None
     process.stdout.readline()
@@ -139,7 +139,7 @@ child.wait()
 
 
 @pytest.mark.parametrize("killed", ["starter", "itself"])
-def test_the_command_outlives_neither_it_nor_its_starter(killed: str) -> None:
+def test_the_command_outlives_neither_it_nor_its_parent(killed: str) -> None:
     command = [sys.executable, "-c", STARTER, str(enclosing_program())]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as starter:
         assert starter.stdout is not None

@@ -53,7 +53,7 @@ def test_exit_code_and_output_come_back(tmp_path: Path) -> None:
     assert not result.ok
 
 
-def test_the_signal_that_ended_a_command_is_told(tmp_path: Path) -> None:
+def test_the_signal_that_ended_a_command_is_reported(tmp_path: Path) -> None:
     result = run("kill -SEGV $$", tmp_path)
 
     assert (result.end, result.exit_code, result.signal) == ("signalled", None, signal.SIGSEGV)
@@ -85,7 +85,7 @@ def test_only_the_private_folder_is_writable_and_the_home_unreadable(tmp_path: P
     assert not (other / "new").exists()
 
 
-def test_lent_folders_are_readable_and_not_writable(tmp_path: Path) -> None:
+def test_folders_listed_as_readable_are_readable_and_not_writable(tmp_path: Path) -> None:
     private, lent = tmp_path / "private", tmp_path / "lent"
     private.mkdir()
     lent.mkdir()
@@ -178,7 +178,7 @@ asyncio.run(run_jailed(["/bin/sh", "-c", sys.argv[1]], Jail(folder=Path(sys.argv
 """
 
 
-def test_death_of_the_parent_leaves_no_process(tmp_path: Path, token: str) -> None:
+def test_a_killed_parent_leaves_no_process(tmp_path: Path, token: str) -> None:
     script = DETACH_THREE.format(token) + f"sleep {token}"
     parent = subprocess.Popen([sys.executable, "-c", PARENT, script, str(tmp_path)])
     assert wait_until(lambda: len(sleepers(token)) >= 5, 20)
@@ -189,7 +189,7 @@ def test_death_of_the_parent_leaves_no_process(tmp_path: Path, token: str) -> No
 
 
 @pytest.mark.parametrize("ending", ["exit", "term", "wall"])
-def test_without_namespaces_detached_processes_are_hunted_down(
+def test_without_namespaces_detached_processes_are_ended_one_by_one(
     tmp_path: Path, token: str, build_fixture: Callable[[str], Path], ending: str
 ) -> None:
     script = DETACH_THREE.format(token) + ("true" if ending == "exit" else f"sleep {token}")
@@ -216,7 +216,7 @@ def test_without_namespaces_detached_processes_are_hunted_down(
     assert sleepers(token) == []
 
 
-def test_a_command_that_is_not_there_is_our_failure(tmp_path: Path) -> None:
+def test_a_missing_command_is_an_infrastructure_error(tmp_path: Path) -> None:
     with pytest.raises(InfrastructureError, match=r"exec: No such file .*/no/such"):
         asyncio.run(run_jailed(["/no/such"], Jail(folder=tmp_path)))
 

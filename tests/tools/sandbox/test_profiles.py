@@ -27,7 +27,7 @@ def program(build_fixture: Build) -> Path:
 
 @pytest.mark.parametrize("profile", ["run", "gpu-run"])
 @pytest.mark.parametrize("action", ["compute", "throw"])
-def test_computing_is_free(program: Path, profile: str, action: str) -> None:
+def test_computing_is_allowed(program: Path, profile: str, action: str) -> None:
     assert attempt(program, profile, action)[0] == 0
 
 
@@ -73,7 +73,7 @@ def test_beside_a_gpu_the_same_calls_are_forbidden(program: Path, action: str) -
 
 
 @pytest.mark.parametrize("action", ["gpu-command", "other-command", "devices", "descriptor-flags"])
-def test_beside_a_gpu_its_devices_and_their_commands_are_left(program: Path, action: str) -> None:
+def test_beside_a_gpu_its_devices_and_commands_are_allowed(program: Path, action: str) -> None:
     assert attempt(program, "gpu-run", action)[0] == 0
 
 
@@ -83,7 +83,7 @@ def test_beside_a_gpu_the_drivers_threads_are_confined_too(program: Path, profil
 
 
 @pytest.mark.parametrize("profile", ["load", "run", "gpu-load", "gpu-run"])
-def test_a_thread_kills_the_process(program: Path, profile: str) -> None:
+def test_starting_a_thread_kills_the_process(program: Path, profile: str) -> None:
     """libc blocks all signals while it makes one, so that nothing can name the call."""
     assert attempt(program, profile, "thread")[0] == -signal.SIGSYS
 

@@ -8,11 +8,10 @@ import pytest
 
 from cuda_llm.hardware_profiles.lookup import find_hardware
 from cuda_llm.tasks.loader import load_task
-from cuda_llm.tasks.reference import load_reference
+from cuda_llm.tasks.reference import Dims, load_reference
 from cuda_llm.tools.device import Level
 from cuda_llm.tools.device.buffers import HOST
 from cuda_llm.tools.validator.budget import MemoryPlan, check_bytes, plan_sizes
-from cuda_llm.tools.validator.buffers import Dims
 from cuda_llm.tools.validator.cases import timed_case
 from cuda_llm.tools.validator.check_case import draw_inputs
 from cuda_llm.tools.validator.check_outputs import Method, check_outputs

@@ -150,7 +150,7 @@ def test_probe_numbers_need_thirteen_bits() -> None:
 
 
 @pytest.mark.parametrize("name", ["exact_odd_13bit", "exact_signs"])
-def test_a_thinned_probe_keeps_its_share(name: str) -> None:
+def test_a_sparse_probe_has_its_density(name: str) -> None:
     whole = draw(name, np.random.default_rng(3), (20_000,), "float32", {})
-    thin = draw(name, np.random.default_rng(3), (20_000,), "float32", {}, keep=0.25)
+    thin = draw(name, np.random.default_rng(3), (20_000,), "float32", {}, density=0.25)
     assert 0.2 < np.count_nonzero(thin) / np.count_nonzero(whole) < 0.3

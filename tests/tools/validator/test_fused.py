@@ -11,7 +11,7 @@ from strict_arrays import strict_arrays
 from cuda_llm.tasks.task import Tolerance, ToleranceClass
 from cuda_llm.tools.validator.buffers import same_bytes
 from cuda_llm.tools.validator.compare import Expected, OutputComparison, compare
-from cuda_llm.tools.validator.fused import MOST_ROWS, compare_there
+from cuda_llm.tools.validator.fused import MOST_ROWS, compare_on_device
 from cuda_llm.tools.validator.tolerances import EXACT, Terms, limits
 
 RULES = {
@@ -30,7 +30,7 @@ SPECIAL = (0.0, -0.0, np.nan, np.inf, -np.inf, 1e39, -1e39, 1e-44, 3.0)
 def on_device(got: Any, value: Any, scale: Any, rule: str) -> OutputComparison:
     arrays, xp = strict_arrays()
     there = [None if one is None else xp.asarray(one) for one in (value, scale)]
-    assert compare_there(xp.asarray(got), there[0], there[1], RULES[rule], arrays) is not None
+    assert compare_on_device(xp.asarray(got), there[0], there[1], RULES[rule], arrays) is not None
     return compare(xp.asarray(got), Expected(*there), RULES[rule], arrays)
 
 
@@ -93,7 +93,9 @@ def test_types_without_a_kernel_are_compared_all_the_same() -> None:
     arrays, xp = strict_arrays()
     value = np.linspace(-3, 3, 300)
     got = value.astype(np.float16)
-    assert compare_there(xp.asarray(got), xp.asarray(value), None, RULES["half"], arrays) is None
+    assert (
+        compare_on_device(xp.asarray(got), xp.asarray(value), None, RULES["half"], arrays) is None
+    )
     there = compare(xp.asarray(got), Expected(xp.asarray(value)), RULES["half"], arrays)
     assert_same(there, compare(got, Expected(value), RULES["half"]))
 

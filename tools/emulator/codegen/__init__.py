@@ -1,1 +1,0 @@
-"""PTX to C++: one resumable function a kernel."""

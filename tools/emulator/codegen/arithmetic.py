@@ -1,6 +1,6 @@
 """Operations of the tables in `ops`, applied to registers."""
 
-from cuda_llm.tools.emulator.codegen.kernel import Kernel
+from cuda_llm.tools.emulator.codegen.kernel import KernelDraft
 from cuda_llm.tools.emulator.codegen.steps import Lane, Step
 from cuda_llm.tools.emulator.codegen.values import NotSupported, Reader
 from cuda_llm.tools.emulator.ops.table import lane_op
@@ -10,7 +10,7 @@ CARRY = "%cc"
 """The condition-code register, treated as one more predicate."""
 
 
-def lower_arithmetic(kernel: Kernel, instruction: Instruction) -> list[Step]:
+def lower_arithmetic(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
     """Apply a lane operation. Raises NotSupported where the tables have none."""
     sources = _sources(instruction.operands)
     operation = lane_op(instruction.opcode, len(sources))
@@ -57,7 +57,7 @@ def register(operand: Operand | None) -> str:
     return operand.name
 
 
-def store(kernel: Kernel, target: Operand | None, expression: str, kind: str) -> str:
+def store(kernel: KernelDraft, target: Operand | None, expression: str, kind: str) -> str:
     """A value of PTX type `kind` as the raw bits of register `target`."""
     name = register(target)
     if kind == "pred":

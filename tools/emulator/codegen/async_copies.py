@@ -1,13 +1,13 @@
 """cp.async: copies from global to shared memory that land at a wait."""
 
-from cuda_llm.tools.emulator.codegen.kernel import Kernel
+from cuda_llm.tools.emulator.codegen.kernel import KernelDraft
 from cuda_llm.tools.emulator.codegen.memory import fitted, pointer
-from cuda_llm.tools.emulator.codegen.steps import Act, Array, Step
+from cuda_llm.tools.emulator.codegen.steps import Act, SpellLanes, Step
 from cuda_llm.tools.emulator.codegen.values import NotSupported
 from cuda_llm.tools.emulator.ptx.module import Imm, Instruction
 
 
-def lower_async_copy(kernel: Kernel, instruction: Instruction) -> list[Step]:
+def lower_async_copy(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
     """The copy itself, and the instructions that group and await copies."""
     opcode = instruction.opcode
     operands = instruction.operands
@@ -33,7 +33,7 @@ def lower_async_copy(kernel: Kernel, instruction: Instruction) -> list[Step]:
     some = fitted(kernel, operands[3], "u32", guard, steps) if counted else None
     site = kernel.site(instruction, "async_copy", "global", size)
 
-    def code(array: Array) -> str:
+    def code(array: SpellLanes) -> str:
         count = array(some) if some else "nullptr"
         return (
             f"emu::async_copy(w, {site}, q, {array(to.register)}, {to.offset}, "

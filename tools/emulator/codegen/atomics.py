@@ -1,9 +1,9 @@
 """atom and red: calls of `emu::atomic`."""
 
 from cuda_llm.tools.emulator.codegen.arithmetic import register
-from cuda_llm.tools.emulator.codegen.kernel import Kernel
+from cuda_llm.tools.emulator.codegen.kernel import KernelDraft
 from cuda_llm.tools.emulator.codegen.memory import copy, fitted, space_of
-from cuda_llm.tools.emulator.codegen.steps import Act, Array, Step
+from cuda_llm.tools.emulator.codegen.steps import Act, SpellLanes, Step
 from cuda_llm.tools.emulator.codegen.values import NotSupported
 from cuda_llm.tools.emulator.ptx.literals import BYTES
 from cuda_llm.tools.emulator.ptx.module import Address, Imm, Instruction, Reg, Vector
@@ -28,7 +28,7 @@ _TYPES = frozenset(
 )
 
 
-def lower_atomic(kernel: Kernel, instruction: Instruction) -> list[Step]:
+def lower_atomic(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
     """One read-modify-write per lane. Scopes and orderings hold anyway: lanes act in turn."""
     opcode = instruction.opcode
     space = space_of(opcode)
@@ -68,7 +68,7 @@ def lower_atomic(kernel: Kernel, instruction: Instruction) -> list[Step]:
         f"emu::AtomType::{kind}"
     )
 
-    def code(array: Array) -> str:
+    def code(array: SpellLanes) -> str:
         second = array(values[1]) if len(values) > 1 else "nullptr"
         result = array(out) if out else "nullptr"
         return f"{head}, {array(base)}, {address.offset}, {array(values[0])}, {second}, {result});"

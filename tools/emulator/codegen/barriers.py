@@ -1,13 +1,13 @@
 """Block barriers: the call that ends a block, and the result read behind it."""
 
 from cuda_llm.tools.emulator.codegen.arithmetic import register, store
-from cuda_llm.tools.emulator.codegen.kernel import Kernel
-from cuda_llm.tools.emulator.codegen.steps import Array, Lane, Step
+from cuda_llm.tools.emulator.codegen.kernel import KernelDraft
+from cuda_llm.tools.emulator.codegen.steps import Lane, SpellLanes, Step
 from cuda_llm.tools.emulator.codegen.values import Reader
 from cuda_llm.tools.emulator.ptx.module import Imm, Instruction, Operand
 
 
-def lower_barrier_result(kernel: Kernel, instruction: Instruction) -> list[Step]:
+def lower_barrier_result(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
     """What a reducing barrier found, read in the block behind it."""
     target = instruction.operands[0]
     name = register(target)
@@ -18,7 +18,9 @@ def lower_barrier_result(kernel: Kernel, instruction: Instruction) -> list[Step]
     return [Lane(((name, store(kernel, target, value, kind)),), (), None, tuple(reader.uniforms))]
 
 
-def barrier_call(kernel: Kernel, instruction: Instruction, target: int, array: Array) -> str:
+def barrier_call(
+    kernel: KernelDraft, instruction: Instruction, target: int, array: SpellLanes
+) -> str:
     """C++ of a block barrier whose lanes go on at block `target`."""
     opcode = instruction.opcode
     operands = list(instruction.operands)
@@ -41,7 +43,7 @@ def barrier_call(kernel: Kernel, instruction: Instruction, target: int, array: A
     )
 
 
-def _first(operand: Operand, array: Array) -> str:
+def _first(operand: Operand, array: SpellLanes) -> str:
     """A barrier's number or thread count: a constant, or what the first lane says."""
     if isinstance(operand, Imm):
         return f"{operand.value}u"

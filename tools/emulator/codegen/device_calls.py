@@ -1,12 +1,12 @@
 """Calls the runtime answers, and instructions that give up."""
 
-from cuda_llm.tools.emulator.codegen.kernel import Kernel
+from cuda_llm.tools.emulator.codegen.kernel import KernelDraft
 from cuda_llm.tools.emulator.codegen.steps import Act, Lane, Step
 from cuda_llm.tools.emulator.codegen.values import NotSupported
 from cuda_llm.tools.emulator.ptx.module import Instruction, Reg
 
 
-def lower_call(kernel: Kernel, instruction: Instruction) -> list[Step]:
+def lower_call(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
     """A call that was not inlined: printf and assert; anything else is refused."""
     name = ".".join(instruction.opcode[1:])
     if name == "vprintf":
@@ -16,7 +16,7 @@ def lower_call(kernel: Kernel, instruction: Instruction) -> list[Step]:
     raise NotSupported
 
 
-def _print(kernel: Kernel, instruction: Instruction) -> list[Step]:
+def _print(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
     if len(instruction.operands) != 3:
         raise NotSupported
     result, text, arguments = instruction.operands
@@ -38,7 +38,7 @@ def _print(kernel: Kernel, instruction: Instruction) -> list[Step]:
     ]
 
 
-def _assert(kernel: Kernel, instruction: Instruction) -> list[Step]:
+def _assert(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
     """`__assertfail(message, file, line, function, size of a character)`."""
     texts = [operand.name for operand in instruction.operands[:3] if isinstance(operand, Reg)]
     if len(texts) != 3:
@@ -53,7 +53,7 @@ def _assert(kernel: Kernel, instruction: Instruction) -> list[Step]:
     ]
 
 
-def lower_trap(kernel: Kernel, instruction: Instruction) -> list[Step]:
+def lower_trap(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
     """trap and brkpt."""
     site = kernel.site(instruction, "trap")
     what = instruction.opcode[0]

@@ -8,8 +8,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cuda_llm.tools.emulator.codegen.barriers import barrier_call
-from cuda_llm.tools.emulator.codegen.flow import LEAVE, Barrier, Branch, End, Jump, Switch
-from cuda_llm.tools.emulator.codegen.kernel import Kernel
+from cuda_llm.tools.emulator.codegen.flow import (
+    LEAVE,
+    Barrier,
+    BlockEnd,
+    GuardedBranch,
+    Jump,
+    Switch,
+)
+from cuda_llm.tools.emulator.codegen.kernel import KernelDraft
 from cuda_llm.tools.emulator.codegen.liveness import LoweredBlock, crossing, end_reads, live_out
 from cuda_llm.tools.emulator.codegen.loops import write_segment
 from cuda_llm.tools.emulator.codegen.segments import Item, Segment, schedule
@@ -30,7 +37,7 @@ class Emitted:
     text: str
 
 
-def emit(kernel: Kernel, blocks: Sequence[LoweredBlock], number: int) -> Emitted:
+def emit(kernel: KernelDraft, blocks: Sequence[LoweredBlock], number: int) -> Emitted:
     """Write the function of a lowered kernel."""
     after = live_out(blocks)
     shared = crossing(after)
@@ -49,7 +56,7 @@ def emit(kernel: Kernel, blocks: Sequence[LoweredBlock], number: int) -> Emitted
     return Emitted(function, struct, "\n".join(lines))
 
 
-def _member(kernel: Kernel, register: str) -> str:
+def _member(kernel: KernelDraft, register: str) -> str:
     name = kernel.name(register)
     if kernel.is_predicate(register):
         return f"emu::Mask {name};"
@@ -57,7 +64,7 @@ def _member(kernel: Kernel, register: str) -> str:
 
 
 class _BlockWriter:
-    def __init__(self, kernel: Kernel, index: int, crossing: frozenset[str]) -> None:
+    def __init__(self, kernel: KernelDraft, index: int, crossing: frozenset[str]) -> None:
         self._kernel = kernel
         self._index = index
         self._crossing = crossing
@@ -104,11 +111,11 @@ class _BlockWriter:
     def _lanes(self, guard: Guard) -> str:
         return f"m & {'~' if guard.negated else ''}{self._array(guard.reg.name)}"
 
-    def _end(self, end: End) -> list[str]:
+    def _end(self, end: BlockEnd) -> list[str]:
         match end:
             case Jump(target):
                 return self._go(target)
-            case Branch(guard, target, otherwise):
+            case GuardedBranch(guard, target, otherwise):
                 return self._branch(guard, target, otherwise)
             case Switch(index, targets):
                 return self._switch(self._array(index.name), targets)

@@ -30,7 +30,7 @@ class Jump:
 
 
 @dataclass(frozen=True)
-class Branch:
+class GuardedBranch:
     """Lanes of the guard go to `target`, the others to `otherwise`."""
 
     guard: Guard
@@ -54,15 +54,15 @@ class Barrier:
     target: int
 
 
-End: TypeAlias = Jump | Branch | Switch | Barrier
+BlockEnd: TypeAlias = Jump | GuardedBranch | Switch | Barrier
 
 
 @dataclass(frozen=True)
-class Block:
+class FlowBlock:
     """Straight-line instructions and how they end."""
 
     body: tuple[Instruction, ...]
-    end: End
+    end: BlockEnd
 
 
 def is_collective(opcode: tuple[str, ...]) -> bool:
@@ -77,7 +77,7 @@ def is_barrier(opcode: tuple[str, ...]) -> bool:
     return opcode[0] in {"bar", "barrier"} and opcode[1] not in {"warp", "cluster"}
 
 
-def blocks_of(function: Function) -> tuple[Block, ...]:
+def blocks_of(function: Function) -> tuple[FlowBlock, ...]:
     """Cut a function without calls into basic blocks that can be reached."""
     drafts = _Cutter(function).run()
     return _number(_reachable(drafts), drafts)
@@ -201,7 +201,7 @@ def _reachable(drafts: list[_Draft]) -> list[int]:
     return sorted(seen)
 
 
-def _number(kept: list[int], drafts: list[_Draft]) -> tuple[Block, ...]:
+def _number(kept: list[int], drafts: list[_Draft]) -> tuple[FlowBlock, ...]:
     """Give blocks their final numbers. A bare `ret` needs none: branches to it leave at once."""
     places = _places(drafts)
     numbers = {LEAVE: LEAVE, len(drafts): LEAVE}
@@ -223,19 +223,19 @@ def _only_returns(draft: _Draft) -> bool:
     return end.opcode[0] in {"ret", "exit"}
 
 
-def _block(draft: _Draft, index: int, places: dict[str, int], numbers: dict[int, int]) -> Block:
+def _block(draft: _Draft, index: int, places: dict[str, int], numbers: dict[int, int]) -> FlowBlock:
     following = numbers.get(index + 1, LEAVE)
     body = tuple(draft.body)
     end = draft.end
     if end is None:
-        return Block(body, Jump(following))
+        return FlowBlock(body, Jump(following))
     if is_barrier(end.opcode):
-        return Block(body, Barrier(end, following))
+        return FlowBlock(body, Barrier(end, following))
     targets = tuple(numbers[places[label.name]] for label in _labels(end))
     if end.opcode[0] == "brx":
         assert isinstance(end.operands[0], Reg)
-        return Block(body, Switch(end.operands[0], targets))
+        return FlowBlock(body, Switch(end.operands[0], targets))
     target = targets[0] if targets else LEAVE
     if end.guard is None:
-        return Block(body, Jump(target))
-    return Block(body, Branch(end.guard, target, following))
+        return FlowBlock(body, Jump(target))
+    return FlowBlock(body, GuardedBranch(end.guard, target, following))

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 from cuda_llm.tools.emulator.ptx.module import (
     Address,
-    Call,
     Function,
+    FunctionCall,
     Guard,
     Instruction,
     Label,
@@ -58,12 +58,12 @@ class _Inliner:
 
     def _expand(self, body: tuple[Statement, ...], stack: tuple[str, ...]) -> None:
         for statement in body:
-            if isinstance(statement, Call):
+            if isinstance(statement, FunctionCall):
                 self._call(statement, stack)
             else:
                 self._body.append(statement)
 
-    def _call(self, call: Call, stack: tuple[str, ...]) -> None:
+    def _call(self, call: FunctionCall, stack: tuple[str, ...]) -> None:
         name = call.target if isinstance(call.target, str) else "indirect"
         callee = self._functions.get(name)
         if callee is None or name in stack or len(self._body) > MOST_STATEMENTS:
@@ -80,12 +80,12 @@ class _Inliner:
         self._expand(copy.body(after), (*stack, name))
         self._body.append(Target(after))
 
-    def _branch(self, call: Call, label: str, guard: Guard | None) -> None:
+    def _branch(self, call: FunctionCall, label: str, guard: Guard | None) -> None:
         self._body.append(
             Instruction(("bra",), (Label(label),), guard, (), call.loc, call.ptx_line)
         )
 
-    def _keep(self, call: Call, name: str) -> None:
+    def _keep(self, call: FunctionCall, name: str) -> None:
         operands = tuple(Symbol(n) for n in (*call.results, *call.arguments))
         self._body.append(
             Instruction(("call", name), operands, call.guard, (), call.loc, call.ptx_line)
@@ -95,7 +95,7 @@ class _Inliner:
 class _Copy:
     """One callee with its names made unique and its parameters bound to the caller's."""
 
-    def __init__(self, callee: Function, call: Call, suffix: str) -> None:
+    def __init__(self, callee: Function, call: FunctionCall, suffix: str) -> None:
         self.suffix = suffix
         self._callee = callee
         self._bound = {
@@ -126,7 +126,7 @@ class _Copy:
         if isinstance(statement, Target):
             return Target(statement.name + self.suffix)
         guard = statement.guard and Guard(self._reg(statement.guard.reg), statement.guard.negated)
-        if isinstance(statement, Call):
+        if isinstance(statement, FunctionCall):
             target = statement.target
             return replace(
                 statement,

@@ -21,7 +21,7 @@ class SiteDraft:
 
 
 @dataclass
-class Kernel:
+class KernelDraft:
     """Mutable on purpose: lowering adds temporaries and sites as it goes."""
 
     layout: Layout

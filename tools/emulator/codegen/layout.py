@@ -17,7 +17,7 @@ from cuda_llm.tools.emulator.ptx.module import (
 
 
 @dataclass(frozen=True)
-class Place:
+class StoragePlace:
     """Space of a symbol, and its number (global, const) or offset (shared, local, param)."""
 
     space: str
@@ -28,7 +28,7 @@ class Place:
 class Layout:
     """Storage of one kernel."""
 
-    places: dict[str, Place]
+    places: dict[str, StoragePlace]
     shared_bytes: int
     """Static shared memory, rounded up so that the dynamic part follows aligned."""
     local_bytes: int
@@ -47,7 +47,7 @@ def lay_out(module: Module, kernel: Function) -> Layout:
     variables = module_variables(module)
     names = {v.name for v in variables}
     places = {
-        v.name: Place(v.space, i)
+        v.name: StoragePlace(v.space, i)
         for i, v in enumerate(variables)
         # Tables of functions have no meaning here: kernels that name one are refused.
         if all(symbol.name in names for _, symbol in v.pointers)
@@ -61,7 +61,7 @@ def lay_out(module: Module, kernel: Function) -> Layout:
     shared_bytes = _stack(static, places)
     dynamic_align = max((v.align for v in dynamic), default=1)
     shared_bytes = _round_up(shared_bytes, dynamic_align)
-    places.update((v.name, Place("shared", shared_bytes)) for v in dynamic)
+    places.update((v.name, StoragePlace("shared", shared_bytes)) for v in dynamic)
     local_bytes = _stack((v for v in kernel.variables if v.space == "local"), places)
     param_bytes = _stack(kernel.params, places)
     return Layout(
@@ -77,11 +77,11 @@ def _round_up(value: int, unit: int) -> int:
     return -(-value // unit) * unit
 
 
-def _stack(variables: Iterable[Variable], places: dict[str, Place]) -> int:
+def _stack(variables: Iterable[Variable], places: dict[str, StoragePlace]) -> int:
     offset = 0
     for variable in variables:
         offset = _round_up(offset, max(variable.align, 1))
-        places[variable.name] = Place(variable.space, offset)
+        places[variable.name] = StoragePlace(variable.space, offset)
         offset += variable.size
     return offset
 

@@ -1,14 +1,15 @@
-"""The libraries of the emulated device: the device itself and our libcudart, built once, and
-each candidate's PTX, translated and compiled.
-"""
+"""Builds the emulated device, its libcudart, and the translated PTX of candidates."""
 
 import asyncio
 import hashlib
 import time
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from cuda_llm import facts
+from cuda_llm.data_file import read_as
 from cuda_llm.errors import InfrastructureError
 from cuda_llm.log import Log
 from cuda_llm.outcomes import InfraFailed, Verdict
@@ -16,9 +17,8 @@ from cuda_llm.profile import KernelResources
 from cuda_llm.tools.compiler.nvcc import find_toolkit
 from cuda_llm.tools.compiler.workspace import compile_slot, private_folder
 from cuda_llm.tools.emulator.codegen.module import Generated, generate
-from cuda_llm.tools.emulator.codegen.record import kernel_records, read_kernel_records
 from cuda_llm.tools.emulator.ptx.parse import parse
-from cuda_llm.tools.emulator.tables import Translated
+from cuda_llm.tools.emulator.tables import KernelTable, Translated
 from cuda_llm.tools.native import build, cpu_model, find_gxx, gxx_version
 from cuda_llm.tools.native.store import entry_folder, load, store
 from cuda_llm.tools.sandbox.jail import Jail, run_jailed
@@ -39,38 +39,12 @@ _LIBRARY_FLAGS = (
     "-Werror",
 )
 
-
-def runtime_library() -> Path:
-    """Path of `libcudart.so.13`. Raises MissingError without g++ or a CUDA toolkit."""
-    sources = [*sorted((_RUNTIME / "cudart").glob("*.cpp")), _RUNTIME / "link" / "client.cpp"]
-    # The API's prototypes are the toolkit's own; its warnings are not ours to mend.
-    includes = [f"-I{_PROTOTYPES.parent}", "-isystem", str(find_toolkit().root / "include")]
-    watch = [*(_RUNTIME / folder for folder in ("cudart", "link", "emu")), _PROTOTYPES]
-    return _build("libcudart.so.13", "cudart/libcudart.map", sources, includes, watch)
-
-
-def emulator_library() -> Path:
-    """Path of `libemulator.so`. Raises MissingError without g++."""
-    sources = [*sorted((_RUNTIME / "device").glob("*.cpp")), _RUNTIME / "link" / "server.cpp"]
-    watch = [_RUNTIME / folder for folder in ("device", "link", "emu")]
-    return _build("libemulator.so", "device/libemulator.map", sources, [], watch)
-
-
-def _build(
-    name: str, exports: str, sources: list[Path], includes: list[str], watch: list[Path]
-) -> Path:
-    link = [f"-Wl,-soname,{name}", f"-Wl,--version-script={_RUNTIME / exports}", "-Wl,-z,now"]
-    return build(name, sources, [*_LIBRARY_FLAGS, f"-I{_RUNTIME}", *includes, *link], watch)
-
-
-_log = Log(__name__)
-
 KIND = "translated"
 LIBRARY = "kernels.so"
 
 _LIMIT_S = 240.0
 """g++ takes about a second for a thousand lines of PTX; nvcc has bounded those already."""
-_FLAGS = (
+_KERNEL_FLAGS = (
     "-std=c++20",
     "-O1",
     "-ftree-vectorize",
@@ -87,11 +61,44 @@ _FLAGS = (
     "-shared",
 )
 
+_log = Log(__name__)
+
+
+def runtime_library() -> Path:
+    """Return the path of `libcudart.so.13`. Raises MissingError without g++ or a CUDA toolkit."""
+    sources = [*sorted((_RUNTIME / "cudart").glob("*.cpp")), _RUNTIME / "link" / "client.cpp"]
+    # The API's prototypes are the toolkit's own; warnings about them are not ours to fix.
+    includes = [f"-I{_PROTOTYPES.parent}", "-isystem", str(find_toolkit().root / "include")]
+    watch = [*(_RUNTIME / folder for folder in ("cudart", "link", "emu")), _PROTOTYPES]
+    return _build("libcudart.so.13", "cudart/libcudart.map", sources, includes, watch)
+
+
+def emulator_library() -> Path:
+    """Return the path of `libemulator.so`. Raises MissingError without g++."""
+    sources = [*sorted((_RUNTIME / "device").glob("*.cpp")), _RUNTIME / "link" / "server.cpp"]
+    watch = [_RUNTIME / folder for folder in ("device", "link", "emu")]
+    return _build("libemulator.so", "device/libemulator.map", sources, [], watch)
+
+
+def _build(
+    name: str, exports: str, sources: list[Path], includes: list[str], watch: list[Path]
+) -> Path:
+    link = [f"-Wl,-soname,{name}", f"-Wl,--version-script={_RUNTIME / exports}", "-Wl,-z,now"]
+    return build(name, sources, [*_LIBRARY_FLAGS, f"-I{_RUNTIME}", *includes, *link], watch)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TranslationRecord:
+    """What is remembered of a translation besides its library."""
+
+    kernels: tuple[KernelTable, ...]
+    translate_s: float
+
 
 async def translate(
     ptx: Path, *, kernels: Sequence[KernelResources], source_name: str, source: str
 ) -> Translated | Verdict:
-    """Translate and compile a PTX file; remembered.
+    """Translate and compile a PTX file, or load it from the cache.
 
     Kernels the device cannot run are in the tables as such. A failure is ours, never the
     candidate's: nvcc accepted it. Raises MissingError without g++ or a writable cache.
@@ -100,16 +107,16 @@ async def translate(
     key = _key(text, kernels, source_name, source)
     known = load(KIND, key)
     if known is not None:
-        return _translated(key, known, cached=True)
+        return _translated(key, read_as(TranslationRecord, known), cached=True)
     started = time.monotonic()
     try:
         made = await asyncio.to_thread(_generate, text, kernels, source_name, source)
         async with compile_slot():
-            record = {
-                "kernels": kernel_records(made.kernels),
-                "generate_s": time.monotonic() - started,
-            }
-            await _compile(made.text, key, record, started)
+            with private_folder() as folder:
+                library = await _compile(made.text, folder)
+                translate_s = time.monotonic() - started
+                record = TranslationRecord(kernels=made.kernels, translate_s=translate_s)
+                store(KIND, key, asdict(record), {LIBRARY: library})
     except InfrastructureError as error:
         return InfraFailed(component="emulator", detail=str(error))
     _log.info("translated", file=source_name, seconds=round(time.monotonic() - started, 3))
@@ -122,46 +129,55 @@ def _generate(
     return generate(parse(text, source_name), kernels, source_name, source)
 
 
-async def _compile(text: str, key: str, record: dict[str, object], started: float) -> None:
+async def _compile(text: str, folder: Path) -> Path:
+    """Compile generated code in a private folder; return the library's path."""
     gxx = Path(find_gxx())
-    with private_folder() as folder:
-        (folder / "kernels.cpp").write_text(text)
-        jail = Jail(
-            folder=folder,
-            readable=(_RUNTIME.resolve(), gxx.resolve().parent.parent),
-            path=(gxx.parent, Path("/usr/bin"), Path("/bin")),
-            wall_s=_LIMIT_S,
-            cpu_s=_LIMIT_S,
-        )
-        command = [str(gxx), *_FLAGS, f"-I{_RUNTIME.resolve()}", "kernels.cpp", "-o", LIBRARY]
-        result = await run_jailed(command, jail)
-        if not result.ok:
-            said = result.stderr.text.strip()[-1500:] or f"it ended by {result.end}"
-            raise InfrastructureError("translator", f"g++ refuses the generated code: {said}")
-        record["translate_s"] = time.monotonic() - started
-        store(KIND, key, record, {LIBRARY: folder / LIBRARY})
+    (folder / "kernels.cpp").write_text(text)
+    jail = Jail(
+        folder=folder,
+        readable=(_RUNTIME.resolve(), gxx.resolve().parent.parent),
+        path=(gxx.parent, Path("/usr/bin"), Path("/bin")),
+        wall_s=_LIMIT_S,
+        cpu_s=_LIMIT_S,
+    )
+    includes = f"-I{_RUNTIME.resolve()}"
+    command = [str(gxx), *_KERNEL_FLAGS, includes, "kernels.cpp", "-o", LIBRARY]
+    result = await run_jailed(command, jail)
+    if not result.ok:
+        reason = result.stderr.text.strip()[-1500:] or f"it ended by {result.end}"
+        raise InfrastructureError("translator", f"g++ refuses the generated code: {reason}")
+    return folder / LIBRARY
 
 
-def _translated(key: str, record: dict[str, object], *, cached: bool) -> Translated:
+def _translated(key: str, record: TranslationRecord, *, cached: bool) -> Translated:
     return Translated(
         library=entry_folder(KIND, key) / LIBRARY,
-        kernels=read_kernel_records(record["kernels"]),
-        translate_s=float(str(record["translate_s"])),
+        kernels=record.kernels,
+        translate_s=record.translate_s,
         cached=cached,
     )
 
 
 def _key(text: str, kernels: Sequence[KernelResources], source_name: str, source: str) -> str:
     registers = sorted((kernel.symbol, kernel.registers) for kernel in kernels)
-    parts = (text, registers, source_name, source, _FLAGS, cpu_model(), gxx_version(find_gxx()))
-    return hashlib.blake2b(repr((*parts, _own_code())).encode(), digest_size=20).hexdigest()
+    parts = (
+        text,
+        registers,
+        source_name,
+        source,
+        _KERNEL_FLAGS,
+        cpu_model(),
+        gxx_version(find_gxx()),
+    )
+    return hashlib.blake2b(repr((*parts, _package_hash())).encode(), digest_size=20).hexdigest()
 
 
 @lru_cache
-def _own_code() -> str:
-    """Hash of the translator and of the headers that generated code includes."""
+def _package_hash() -> str:
+    """Return a hash of the translator, of what a record holds and of the headers code includes."""
     digest = hashlib.blake2b(digest_size=16)
     folders = [_EMULATOR / name for name in ("ptx", "codegen", "ops", "runtime/emu")]
-    for file in sorted(file for folder in folders for file in folder.iterdir() if file.is_file()):
+    files = sorted(file for folder in folders for file in folder.iterdir() if file.is_file())
+    for file in (*files, _EMULATOR / "tables.py", Path(str(facts.__file__))):
         digest.update(file.name.encode() + b"\0" + file.read_bytes())
     return digest.hexdigest()

@@ -3,7 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cuda_llm.tools.emulator.codegen.flow import LEAVE, Barrier, Branch, End, Jump, Switch
+from cuda_llm.tools.emulator.codegen.flow import (
+    LEAVE,
+    Barrier,
+    BlockEnd,
+    GuardedBranch,
+    Jump,
+    Switch,
+)
 from cuda_llm.tools.emulator.codegen.steps import Step
 from cuda_llm.tools.emulator.ptx.module import Reg
 
@@ -13,25 +20,25 @@ class LoweredBlock:
     """A basic block as steps. A collective, if there is one, comes first but for its operands."""
 
     steps: tuple[Step, ...]
-    end: End
+    end: BlockEnd
 
 
-def successors(end: End) -> tuple[int, ...]:
+def successors(end: BlockEnd) -> tuple[int, ...]:
     """Blocks that may run next; leaving the kernel is none."""
     match end:
         case Jump(target) | Barrier(_, target):
             found: tuple[int, ...] = (target,)
-        case Branch(_, target, otherwise):
+        case GuardedBranch(_, target, otherwise):
             found = (target, otherwise)
         case Switch(_, targets):
             found = targets
     return tuple(block for block in found if block != LEAVE)
 
 
-def end_reads(end: End) -> tuple[str, ...]:
+def end_reads(end: BlockEnd) -> tuple[str, ...]:
     """Registers that decide where lanes go."""
     match end:
-        case Branch(guard):
+        case GuardedBranch(guard):
             return (guard.reg.name,)
         case Switch(index):
             return (index.name,)

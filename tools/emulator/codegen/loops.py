@@ -1,13 +1,13 @@
 """A segment as a C++ loop over the lanes."""
 
-from cuda_llm.tools.emulator.codegen.kernel import Kernel
+from cuda_llm.tools.emulator.codegen.kernel import KernelDraft
 from cuda_llm.tools.emulator.codegen.segments import Segment
-from cuda_llm.tools.emulator.codegen.steps import Array, Lane
+from cuda_llm.tools.emulator.codegen.steps import Lane, SpellLanes
 from cuda_llm.tools.emulator.ptx.module import Guard
 
 
 def write_segment(
-    kernel: Kernel, segment: Segment, array: Array, crossing: frozenset[str]
+    kernel: KernelDraft, segment: Segment, array: SpellLanes, crossing: frozenset[str]
 ) -> list[str]:
     """Lines of one loop. Registers in `crossing` keep their value in lanes outside the mask."""
     if len(segment.lanes) == 1 and not segment.lanes[0].vectorises:
@@ -41,7 +41,7 @@ def _uniforms(segment: Segment) -> list[tuple[str, str]]:
     return [uniform for lane in segment.lanes for uniform in lane.uniforms]
 
 
-def _body(kernel: Kernel, segment: Segment, array: Array) -> list[str]:
+def _body(kernel: KernelDraft, segment: Segment, array: SpellLanes) -> list[str]:
     """Each register is read once, at its first use, and lives as a scalar from then on."""
     lines: list[str] = []
     known: set[str] = set()
@@ -60,7 +60,7 @@ def _needs(lane: Lane) -> tuple[str, ...]:
     return (*lane.reads, lane.guard.reg.name, *lane.writes)
 
 
-def _declare(kernel: Kernel, register: str, array: Array) -> str:
+def _declare(kernel: KernelDraft, register: str, array: SpellLanes) -> str:
     value = (
         f"({array(register)} >> i & 1)"
         if kernel.is_predicate(register)
@@ -69,7 +69,7 @@ def _declare(kernel: Kernel, register: str, array: Array) -> str:
     return f"{kernel.raw(register)} {kernel.name(register)} = {value};"
 
 
-def _assign(kernel: Kernel, lane: Lane, known: set[str]) -> list[str]:
+def _assign(kernel: KernelDraft, lane: Lane, known: set[str]) -> list[str]:
     results = lane.results
     if len(results) > 1:
         # A target may also be a source: compute everything before assigning anything.
@@ -92,11 +92,11 @@ def _assign(kernel: Kernel, lane: Lane, known: set[str]) -> list[str]:
     return lines
 
 
-def _test(kernel: Kernel, guard: Guard) -> str:
+def _test(kernel: KernelDraft, guard: Guard) -> str:
     return f"{'!' if guard.negated else ''}{kernel.name(guard.reg.name)}"
 
 
-def _store(kernel: Kernel, register: str, text: str, test: str, *, declared: bool) -> str:
+def _store(kernel: KernelDraft, register: str, text: str, test: str, *, declared: bool) -> str:
     """Assigns `text`; where there is a `test`, only if it holds."""
     name = kernel.name(register)
     if test:
@@ -105,7 +105,7 @@ def _store(kernel: Kernel, register: str, text: str, test: str, *, declared: boo
 
 
 def _lane_by_lane(
-    kernel: Kernel, segment: Segment, array: Array, crossing: frozenset[str]
+    kernel: KernelDraft, segment: Segment, array: SpellLanes, crossing: frozenset[str]
 ) -> list[str]:
     """For what does not vectorise: only lanes that take part are computed."""
     lane = segment.lanes[0]

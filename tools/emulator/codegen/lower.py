@@ -8,27 +8,27 @@ from cuda_llm.tools.emulator.codegen.atomics import lower_atomic
 from cuda_llm.tools.emulator.codegen.barriers import lower_barrier_result
 from cuda_llm.tools.emulator.codegen.device_calls import lower_call, lower_trap
 from cuda_llm.tools.emulator.codegen.flow import is_collective
-from cuda_llm.tools.emulator.codegen.kernel import Kernel
+from cuda_llm.tools.emulator.codegen.kernel import KernelDraft
 from cuda_llm.tools.emulator.codegen.memory import lower_load, lower_store
 from cuda_llm.tools.emulator.codegen.moves import lower_cvta, lower_isspacep, lower_move
-from cuda_llm.tools.emulator.codegen.steps import Act, Refused, Step
+from cuda_llm.tools.emulator.codegen.steps import Act, RefusedInstruction, Step
 from cuda_llm.tools.emulator.codegen.values import NotSupported
 from cuda_llm.tools.emulator.codegen.warp_ops import lower_activemask, lower_collective
 from cuda_llm.tools.emulator.ptx.module import Instruction
 
-Rule = Callable[[Kernel, Instruction], list[Step]]
+LoweringRule = Callable[[KernelDraft, Instruction], list[Step]]
 
 
-def _nothing(kernel: Kernel, instruction: Instruction) -> list[Step]:
+def _nothing(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
     """Lock-step execution in order needs no fences; hints change no result."""
     return []
 
 
-def _yield(kernel: Kernel, instruction: Instruction) -> list[Step]:
+def _yield(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
     return [Act(lambda array: "w->fuel = 0;", guard=instruction.guard)]
 
 
-_RULES: dict[str, Rule] = {
+_RULES: dict[str, LoweringRule] = {
     "ld": lower_load,
     "ldu": lower_load,
     "st": lower_store,
@@ -55,7 +55,7 @@ _RULES: dict[str, Rule] = {
 }
 
 
-def lower(kernel: Kernel, instruction: Instruction) -> list[Step] | Refused:
+def lower(kernel: KernelDraft, instruction: Instruction) -> list[Step] | RefusedInstruction:
     """Steps of one instruction of a block's body."""
     opcode = instruction.opcode
     rule = _RULES.get(opcode[0], lower_arithmetic)
@@ -64,10 +64,10 @@ def lower(kernel: Kernel, instruction: Instruction) -> list[Step] | Refused:
     elif opcode[:2] == ("cp", "async"):
         rule = lower_async_copy
     elif opcode[:2] == ("fence", "proxy"):
-        return Refused(instruction.spelling)
+        return RefusedInstruction(instruction.spelling)
     sites = len(kernel.sites)
     try:
         return rule(kernel, instruction)
     except NotSupported:
         del kernel.sites[sites:]
-        return Refused(instruction.spelling)
+        return RefusedInstruction(instruction.spelling)

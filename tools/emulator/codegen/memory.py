@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from cuda_llm.tools.emulator.codegen.arithmetic import register, store
-from cuda_llm.tools.emulator.codegen.kernel import Kernel
+from cuda_llm.tools.emulator.codegen.kernel import KernelDraft
 from cuda_llm.tools.emulator.codegen.steps import Act, Lane, Step
 from cuda_llm.tools.emulator.codegen.values import NotSupported, Reader
 from cuda_llm.tools.emulator.ops.lane_op import C_TYPES
@@ -41,7 +41,7 @@ class Pointer:
 
 
 def pointer(
-    kernel: Kernel, operand: Operand, space: str, guard: Guard | None, steps: list[Step]
+    kernel: KernelDraft, operand: Operand, space: str, guard: Guard | None, steps: list[Step]
 ) -> Pointer:
     """The address operand of a memory instruction as a register of its space's width.
 
@@ -62,7 +62,7 @@ def pointer(
 
 
 def copy(
-    kernel: Kernel, operand: Operand | None, kind: str, guard: Guard | None, steps: list[Step]
+    kernel: KernelDraft, operand: Operand | None, kind: str, guard: Guard | None, steps: list[Step]
 ) -> str:
     """A new register holding an operand as type `kind`."""
     reader = Reader(kernel)
@@ -77,7 +77,7 @@ def _elements(operand: Operand) -> tuple[Operand | None, ...]:
     return operand.items if isinstance(operand, Vector) else (operand,)
 
 
-def lower_load(kernel: Kernel, instruction: Instruction) -> list[Step]:
+def lower_load(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
     """ld, from any space."""
     space = space_of(instruction.opcode)
     if space == "param":
@@ -109,7 +109,7 @@ def lower_load(kernel: Kernel, instruction: Instruction) -> list[Step]:
 
 
 def _landing(
-    kernel: Kernel, item: Operand | None, kind: str, guard: Guard | None, after: list[Step]
+    kernel: KernelDraft, item: Operand | None, kind: str, guard: Guard | None, after: list[Step]
 ) -> str | None:
     """Register that takes a loaded element: the target, or one that is widened into it."""
     if item is None:
@@ -124,7 +124,7 @@ def _landing(
     return name
 
 
-def _load_param(kernel: Kernel, instruction: Instruction) -> list[Step]:
+def _load_param(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
     """A kernel parameter: the same in every lane, unless its address is computed."""
     kind = instruction.opcode[-1]
     address = instruction.operands[1]
@@ -159,7 +159,7 @@ def _load_param(kernel: Kernel, instruction: Instruction) -> list[Step]:
     ]
 
 
-def lower_store(kernel: Kernel, instruction: Instruction) -> list[Step]:
+def lower_store(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
     """st, to any space."""
     space = space_of(instruction.opcode)
     kind = instruction.opcode[-1]
@@ -185,7 +185,7 @@ def lower_store(kernel: Kernel, instruction: Instruction) -> list[Step]:
 
 
 def fitted(
-    kernel: Kernel, item: Operand | None, kind: str, guard: Guard | None, steps: list[Step]
+    kernel: KernelDraft, item: Operand | None, kind: str, guard: Guard | None, steps: list[Step]
 ) -> str:
     """A register of exactly the width of `kind` that holds an operand."""
     if (

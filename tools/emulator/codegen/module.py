@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from cuda_llm.profile import KernelResources
 from cuda_llm.tools.emulator.codegen.constants import propagate_constants
 from cuda_llm.tools.emulator.codegen.emit import emit
-from cuda_llm.tools.emulator.codegen.flow import Block, blocks_of
+from cuda_llm.tools.emulator.codegen.flow import FlowBlock, blocks_of
 from cuda_llm.tools.emulator.codegen.inline import inline_calls
-from cuda_llm.tools.emulator.codegen.kernel import Kernel
+from cuda_llm.tools.emulator.codegen.kernel import KernelDraft
 from cuda_llm.tools.emulator.codegen.layout import Layout, lay_out, module_variables
 from cuda_llm.tools.emulator.codegen.liveness import LoweredBlock
 from cuda_llm.tools.emulator.codegen.lower import lower
 from cuda_llm.tools.emulator.codegen.param_space import lower_param_space
 from cuda_llm.tools.emulator.codegen.sites import Spots, basic_block, site
-from cuda_llm.tools.emulator.codegen.steps import Refused, Step
+from cuda_llm.tools.emulator.codegen.steps import RefusedInstruction, Step
 from cuda_llm.tools.emulator.ptx.module import Function, Instruction, Module, Variable
 from cuda_llm.tools.emulator.tables import BasicBlock, KernelTable, Unsupported
 
@@ -47,7 +47,7 @@ class Generated:
 
 @dataclass(frozen=True)
 class _Lowered:
-    kernel: Kernel
+    kernel: KernelDraft
     blocks: tuple[LoweredBlock, ...]
     table: tuple[BasicBlock, ...]
     refused: tuple[Unsupported, ...]
@@ -95,7 +95,7 @@ _HEAD = """\
 
 
 def _lower(flat: Function, layout: Layout, spots: Spots) -> _Lowered:
-    kernel = Kernel(layout, dict(flat.registers))
+    kernel = KernelDraft(layout, dict(flat.registers))
     blocks = blocks_of(flat)
     lowered: list[LoweredBlock] = []
     table: list[BasicBlock] = []
@@ -105,7 +105,7 @@ def _lower(flat: Function, layout: Layout, spots: Spots) -> _Lowered:
         pairs: list[tuple[Instruction, Sequence[Step]]] = []
         for instruction in block.body:
             steps = lower(kernel, instruction)
-            if isinstance(steps, Refused):
+            if isinstance(steps, RefusedInstruction):
                 refused.append(instruction)
             else:
                 pairs.append((instruction, steps))
@@ -115,7 +115,7 @@ def _lower(flat: Function, layout: Layout, spots: Spots) -> _Lowered:
     return _Lowered(kernel, tuple(lowered), tuple(table), found)
 
 
-def _refused_whole(kernel: Function, blocks: Sequence[Block]) -> tuple[Unsupported, ...]:
+def _refused_whole(kernel: Function, blocks: Sequence[FlowBlock]) -> tuple[Unsupported, ...]:
     """What no single instruction is to blame for."""
     reasons = []
     if len(blocks) > MOST_BLOCKS:

@@ -1,7 +1,7 @@
 """mov, cvta, isspacep: values that change their place, not their bits."""
 
 from cuda_llm.tools.emulator.codegen.arithmetic import register, store
-from cuda_llm.tools.emulator.codegen.kernel import Kernel
+from cuda_llm.tools.emulator.codegen.kernel import KernelDraft
 from cuda_llm.tools.emulator.codegen.steps import Lane, Step
 from cuda_llm.tools.emulator.codegen.values import NotSupported, Reader
 from cuda_llm.tools.emulator.ptx.literals import BYTES
@@ -10,7 +10,7 @@ from cuda_llm.tools.emulator.ptx.module import Instruction, Operand, Symbol, Vec
 _WINDOWS = {"shared": "emu::kSharedWindow", "local": "emu::kLocalWindow"}
 
 
-def lower_move(kernel: Kernel, instruction: Instruction) -> list[Step]:
+def lower_move(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
     """`mov`, also between a register and the pieces of a vector."""
     target, source = instruction.operands
     kind = instruction.opcode[-1]
@@ -37,7 +37,7 @@ def _lane(instruction: Instruction, reader: Reader, results: tuple[tuple[str, st
 
 
 def _unpack(
-    kernel: Kernel, reader: Reader, target: Vector, source: Operand, kind: str
+    kernel: KernelDraft, reader: Reader, target: Vector, source: Operand, kind: str
 ) -> tuple[tuple[str, str], ...]:
     bits = 8 * BYTES[kind] // len(target.items)
     value = reader.value(source, f"b{8 * BYTES[kind]}")
@@ -52,7 +52,7 @@ def _unpack(
     )
 
 
-def _pack(kernel: Kernel, reader: Reader, target: Operand, source: Vector, kind: str) -> str:
+def _pack(kernel: KernelDraft, reader: Reader, target: Operand, source: Vector, kind: str) -> str:
     size = 8 * BYTES[kind]
     bits = size // len(source.items)
     pieces = [
@@ -62,7 +62,7 @@ def _pack(kernel: Kernel, reader: Reader, target: Operand, source: Vector, kind:
     return store(kernel, target, f"uint{size}_t({' | '.join(pieces)})", f"b{size}")
 
 
-def lower_cvta(kernel: Kernel, instruction: Instruction) -> list[Step]:
+def lower_cvta(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
     """Addresses of a space to generic ones and back."""
     target, source = instruction.operands
     inward = instruction.opcode[1] == "to"
@@ -76,7 +76,7 @@ def lower_cvta(kernel: Kernel, instruction: Instruction) -> list[Step]:
     return [_lane(instruction, reader, ((register(target), store(kernel, target, value, "u64")),))]
 
 
-def lower_isspacep(kernel: Kernel, instruction: Instruction) -> list[Step]:
+def lower_isspacep(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
     """Does a generic address lie in a space?"""
     target, source = instruction.operands
     space = instruction.opcode[1].split("::")[0]

@@ -4,14 +4,20 @@ from collections import Counter
 from collections.abc import Sequence
 
 from cuda_llm.facts import SourceSpot
-from cuda_llm.tools.emulator.codegen.flow import Barrier, Block, Branch, Switch, is_collective
+from cuda_llm.tools.emulator.codegen.flow import (
+    Barrier,
+    FlowBlock,
+    GuardedBranch,
+    Switch,
+    is_collective,
+)
 from cuda_llm.tools.emulator.codegen.kernel import SiteDraft
 from cuda_llm.tools.emulator.codegen.liveness import step_reads
 from cuda_llm.tools.emulator.codegen.memory import space_of
 from cuda_llm.tools.emulator.codegen.steps import Step
 from cuda_llm.tools.emulator.ops.table import lane_op
 from cuda_llm.tools.emulator.ptx.module import Instruction, Loc
-from cuda_llm.tools.emulator.tables import BasicBlock, InstructionClass, Site
+from cuda_llm.tools.emulator.tables import BasicBlock, InstructionClass, InstructionSite
 
 _FREE = frozenset({"mov", "cvta", "call", "barrier_result", "activemask"})
 _MEMORY = frozenset({"ld", "ldu", "st", "atom", "red", "cp"})
@@ -33,9 +39,9 @@ class Spots:
         return SourceSpot(file=loc.file, line=loc.line, text=text)
 
 
-def site(draft: SiteDraft, spots: Spots) -> Site:
+def site(draft: SiteDraft, spots: Spots) -> InstructionSite:
     """A site as reports show it."""
-    return Site(
+    return InstructionSite(
         opcode=draft.opcode,
         space=draft.space,
         kind=draft.kind,
@@ -61,11 +67,11 @@ def pipe(instruction: Instruction) -> InstructionClass:
 
 
 def basic_block(
-    block: Block, lowered: Sequence[tuple[Instruction, Sequence[Step]]], spots: Spots
+    block: FlowBlock, lowered: Sequence[tuple[Instruction, Sequence[Step]]], spots: Spots
 ) -> BasicBlock:
     """Composition of a block. `lowered` pairs its instructions with their steps."""
     mix = Counter(pipe(instruction) for instruction in block.body)
-    if isinstance(block.end, Branch | Switch | Barrier):
+    if isinstance(block.end, GuardedBranch | Switch | Barrier):
         mix[InstructionClass.CONTROL] += 1
     loads, batches = _batches(lowered)
     first = next((i.loc for i in block.body if i.loc is not None), None)

@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from cuda_llm.tools.emulator.ptx.module import Guard
 
-Array: TypeAlias = Callable[[str], str]
+SpellLanes: TypeAlias = Callable[[str], str]
 """From a register to the C++ spelling of its lane array, or of its mask for a predicate."""
 
 
@@ -38,7 +38,7 @@ class Act:
     `code` makes the C++, which uses `q` for the mask of lanes that take part.
     """
 
-    code: Callable[[Array], str]
+    code: Callable[[SpellLanes], str]
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
     guard: Guard | None = None
@@ -50,7 +50,7 @@ Step: TypeAlias = Lane | Act
 
 
 @dataclass(frozen=True)
-class Refused:
+class RefusedInstruction:
     """An instruction the emulated device does not execute."""
 
     opcode: str

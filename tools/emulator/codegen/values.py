@@ -3,7 +3,7 @@
 import struct
 from dataclasses import dataclass, field
 
-from cuda_llm.tools.emulator.codegen.kernel import Kernel
+from cuda_llm.tools.emulator.codegen.kernel import KernelDraft
 from cuda_llm.tools.emulator.codegen.specials import special
 from cuda_llm.tools.emulator.ops.lane_op import C_TYPES
 from cuda_llm.tools.emulator.ptx.literals import BYTES, as_float
@@ -18,7 +18,7 @@ class NotSupported(Exception):
 class Reader:
     """Collects what the expressions of one instruction read."""
 
-    kernel: Kernel
+    kernel: KernelDraft
     reads: list[str] = field(default_factory=list)
     uniforms: list[tuple[str, str]] = field(default_factory=list)
 

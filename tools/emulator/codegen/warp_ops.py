@@ -4,20 +4,20 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from cuda_llm.tools.emulator.codegen.arithmetic import register
-from cuda_llm.tools.emulator.codegen.kernel import Kernel
+from cuda_llm.tools.emulator.codegen.kernel import KernelDraft
 from cuda_llm.tools.emulator.codegen.memory import fitted
-from cuda_llm.tools.emulator.codegen.steps import Act, Array, Lane, Step
+from cuda_llm.tools.emulator.codegen.steps import Act, Lane, SpellLanes, Step
 from cuda_llm.tools.emulator.codegen.values import NotSupported, Reader
 from cuda_llm.tools.emulator.ptx.module import Imm, Instruction, Operand, Pair, Reg
 
-Body: TypeAlias = Callable[[Array, str, int], str]
+WriteCollective: TypeAlias = Callable[[SpellLanes, str, int], str]
 """C++ of an operation, from the array speller, the spelled member masks and the site."""
 
 _SHUFFLES = frozenset({"up", "down", "bfly", "idx"})
 _REDUCTIONS = frozenset({"add", "min", "max", "and", "or", "xor"})
 
 
-def lower_collective(kernel: Kernel, instruction: Instruction) -> list[Step]:
+def lower_collective(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
     """One collective, joining the lanes of its member mask first."""
     match instruction.opcode[0]:
         case "shfl":
@@ -35,13 +35,13 @@ def lower_collective(kernel: Kernel, instruction: Instruction) -> list[Step]:
 
 
 def _collective(
-    kernel: Kernel,
+    kernel: KernelDraft,
     instruction: Instruction,
     members: Operand,
     steps: list[Step],
     reads: tuple[str, ...],
     writes: tuple[str, ...],
-    body: Body | None,
+    body: WriteCollective | None,
 ) -> list[Step]:
     """`steps`, then the join of `members`, then `body`."""
     site = kernel.site(instruction, "collective")
@@ -49,7 +49,7 @@ def _collective(
     constant = f"{members.value & 0xFFFFFFFF:#x}u" if isinstance(members, Imm) else None
     mask = None if constant else fitted(kernel, members, "u32", None, steps)
 
-    def code(array: Array) -> str:
+    def code(array: SpellLanes) -> str:
         spelled = constant or array(mask or "")
         joined = f"if (!(m = emu::meet(w, {site}, m, {spelled}, {block}))) return emu::kDispatch;"
         lanes = f"emu::Same{{{constant}}}" if constant else spelled
@@ -71,7 +71,7 @@ def _written(*targets: str | None) -> tuple[str, ...]:
     return tuple(target for target in targets if target)
 
 
-def _spell(kernel: Kernel, operand: Operand, steps: list[Step]) -> tuple[str, str | None]:
+def _spell(kernel: KernelDraft, operand: Operand, steps: list[Step]) -> tuple[str, str | None]:
     """A 32-bit operand: C++ of a constant, or the register that holds it."""
     if isinstance(operand, Imm):
         return f"emu::Same{{{operand.value & 0xFFFFFFFF:#x}u}}", None
@@ -79,7 +79,7 @@ def _spell(kernel: Kernel, operand: Operand, steps: list[Step]) -> tuple[str, st
     return "", name
 
 
-def _shuffle(kernel: Kernel, instruction: Instruction) -> list[Step]:
+def _shuffle(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
     mode = instruction.opcode[2]
     if mode not in _SHUFFLES or instruction.opcode[-1] != "b32":
         raise NotSupported
@@ -89,7 +89,7 @@ def _shuffle(kernel: Kernel, instruction: Instruction) -> list[Step]:
     by, by_register = _spell(kernel, instruction.operands[2], steps)
     clamp, clamp_register = _spell(kernel, instruction.operands[3], steps)
 
-    def body(array: Array, members: str, site: int) -> str:
+    def body(array: SpellLanes, members: str, site: int) -> str:
         spelled_by = array(by_register) if by_register else by
         spelled_clamp = array(clamp_register) if clamp_register else clamp
         out = array(result) if result else "nullptr"
@@ -111,7 +111,7 @@ def _shuffle(kernel: Kernel, instruction: Instruction) -> list[Step]:
     )
 
 
-def _predicate(kernel: Kernel, instruction: Instruction, index: int, steps: list[Step]) -> str:
+def _predicate(kernel: KernelDraft, instruction: Instruction, index: int, steps: list[Step]) -> str:
     """Register holding a predicate operand, `!` applied."""
     operand = instruction.operands[index]
     if isinstance(operand, Reg) and index not in instruction.negated:
@@ -123,7 +123,7 @@ def _predicate(kernel: Kernel, instruction: Instruction, index: int, steps: list
     return name
 
 
-def _vote(kernel: Kernel, instruction: Instruction) -> list[Step]:
+def _vote(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
     mode = instruction.opcode[2]
     if mode not in {"all", "any", "uni", "ballot"}:
         raise NotSupported
@@ -131,7 +131,7 @@ def _vote(kernel: Kernel, instruction: Instruction) -> list[Step]:
     steps: list[Step] = []
     source = _predicate(kernel, instruction, 1, steps)
 
-    def body(array: Array, members: str, site: int) -> str:
+    def body(array: SpellLanes, members: str, site: int) -> str:
         if mode == "ballot":
             return f"emu::ballot(m, {array(source)}, {members}, {array(target)});"
         return f"emu::put({array(target)}, m, emu::vote_{mode}(m, {array(source)}, {members}));"
@@ -147,13 +147,13 @@ def _vote(kernel: Kernel, instruction: Instruction) -> list[Step]:
     )
 
 
-def _match(kernel: Kernel, instruction: Instruction) -> list[Step]:
+def _match(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
     mode, kind = instruction.opcode[1], instruction.opcode[-1]
     result, predicate = _targets(instruction.operands[0])
     steps: list[Step] = []
     value = fitted(kernel, instruction.operands[1], kind, None, steps)
 
-    def body(array: Array, members: str, site: int) -> str:
+    def body(array: SpellLanes, members: str, site: int) -> str:
         out = array(result) if result else "nullptr"
         call = f"emu::match_{mode}(m, {array(value)}, {members}, {out})"
         return f"emu::put({array(predicate)}, m, {call});" if predicate else f"{call};"
@@ -169,7 +169,7 @@ def _match(kernel: Kernel, instruction: Instruction) -> list[Step]:
     )
 
 
-def _redux(kernel: Kernel, instruction: Instruction) -> list[Step]:
+def _redux(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
     operation, kind = instruction.opcode[2], instruction.opcode[-1]
     if operation not in _REDUCTIONS or kind not in {"b32", "u32", "s32"}:
         raise NotSupported
@@ -178,7 +178,7 @@ def _redux(kernel: Kernel, instruction: Instruction) -> list[Step]:
     value = fitted(kernel, instruction.operands[1], kind, None, steps)
     c_type = "int32_t" if kind == "s32" else "uint32_t"
 
-    def body(array: Array, members: str, site: int) -> str:
+    def body(array: SpellLanes, members: str, site: int) -> str:
         return (
             f"emu::redux<{c_type}, emu::Combine::{operation}_>"
             f"(m, {array(value)}, {members}, {array(target)});"
@@ -195,10 +195,10 @@ def _redux(kernel: Kernel, instruction: Instruction) -> list[Step]:
     )
 
 
-def _elect(kernel: Kernel, instruction: Instruction) -> list[Step]:
+def _elect(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
     result, predicate = _targets(instruction.operands[0])
 
-    def body(array: Array, members: str, site: int) -> str:
+    def body(array: SpellLanes, members: str, site: int) -> str:
         out = array(result) if result else "nullptr"
         call = f"emu::elect(m, {members}, {out})"
         return f"emu::put({array(predicate)}, m, {call});" if predicate else f"{call};"
@@ -214,7 +214,7 @@ def _elect(kernel: Kernel, instruction: Instruction) -> list[Step]:
     )
 
 
-def lower_activemask(kernel: Kernel, instruction: Instruction) -> list[Step]:
+def lower_activemask(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
     """The lanes that execute it together."""
     target = register(instruction.operands[0])
     return [

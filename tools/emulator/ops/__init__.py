@@ -1,1 +1,0 @@
-"""What each PTX operation does to one lane, and to one warp."""

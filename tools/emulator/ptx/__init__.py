@@ -1,1 +1,0 @@
-"""PTX text to a typed module: both dialects nvcc writes."""

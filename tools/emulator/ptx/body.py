@@ -6,7 +6,7 @@ from cuda_llm.tools.emulator.ptx.cursor import Cursor
 from cuda_llm.tools.emulator.ptx.declarations import LINKAGE, SPACES, register_names, variable
 from cuda_llm.tools.emulator.ptx.locations import Locations
 from cuda_llm.tools.emulator.ptx.module import (
-    Call,
+    FunctionCall,
     Guard,
     Instruction,
     Label,
@@ -163,7 +163,9 @@ class _Reader:
             arguments = self._names_in_parentheses()
         if not cursor.accept(";"):
             cursor.skip_past(";")
-        self.body.statements.append(Call(target, results, arguments, guard, self._loc, line))
+        self.body.statements.append(
+            FunctionCall(target, results, arguments, guard, self._loc, line)
+        )
 
     def _names_in_parentheses(self) -> tuple[str, ...]:
         cursor = self._cursor

@@ -2,7 +2,7 @@
 
 from cuda_llm.tools.emulator.ptx.module import Loc
 
-Place = tuple[int, int, int]
+LinePlace = tuple[int, int, int]
 """File number, line, column, as `.loc` gives them."""
 
 
@@ -20,17 +20,17 @@ class Locations:
         }
         if not self._names:
             self._names = {n: path for n, path in files.items() if "/include/" not in path}
-        self._parents: dict[Place, Place] = {}
+        self._parents: dict[LinePlace, LinePlace] = {}
         self._last: Loc | None = None
 
-    def at(self, place: Place, inlined_at: Place | None) -> Loc | None:
+    def at(self, place: LinePlace, inlined_at: LinePlace | None) -> Loc | None:
         """The user's line for a directive; the previous one where the directive names none."""
         if inlined_at is None:
             self._parents.pop(place, None)
         else:
             self._parents[place] = inlined_at
-        seen: set[Place] = set()
-        step: Place | None = place
+        seen: set[LinePlace] = set()
+        step: LinePlace | None = place
         while step is not None and step not in seen:
             name = self._names.get(step[0])
             if name is not None and step[1] > 0:

@@ -104,7 +104,7 @@ class Instruction:
 
 
 @dataclass(frozen=True)
-class Call:
+class FunctionCall:
     """`call.uni (ret), name, (args);` through the .param space, or indirect."""
 
     target: str | Reg
@@ -122,7 +122,7 @@ class Target:
     name: str
 
 
-Statement: TypeAlias = Instruction | Call | Target
+Statement: TypeAlias = Instruction | FunctionCall | Target
 
 
 @dataclass(frozen=True)

@@ -19,10 +19,10 @@ def parse(text: str, source_name: str = "") -> Module:
     `source_name` is the user's file as `.file` ends; lines are told in it.
     """
     files = {int(number): path for number, path in _FILE.findall(text)}
-    return _Parser(Cursor(tokenise(text)), files, source_name).module()
+    return _ModuleParser(Cursor(tokenise(text)), files, source_name).module()
 
 
-class _Parser:
+class _ModuleParser:
     def __init__(self, cursor: Cursor, files: dict[int, str], source_name: str) -> None:
         self._cursor = cursor
         self._files = files

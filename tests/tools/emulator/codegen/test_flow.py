@@ -1,6 +1,13 @@
 """Calls inlined, arguments in registers, basic blocks where lanes can meet."""
 
-from cuda_llm.tools.emulator.codegen.flow import LEAVE, Barrier, Branch, Jump, Switch, blocks_of
+from cuda_llm.tools.emulator.codegen.flow import (
+    LEAVE,
+    Barrier,
+    GuardedBranch,
+    Jump,
+    Switch,
+    blocks_of,
+)
 from cuda_llm.tools.emulator.codegen.inline import inline_calls
 from cuda_llm.tools.emulator.codegen.param_space import lower_param_space
 from cuda_llm.tools.emulator.ptx.module import Function, Instruction
@@ -89,9 +96,9 @@ def test_branches_to_a_bare_return_leave_and_guards_split_blocks() -> None:
     blocks = blocks_of(
         entry("@%p1 bra out;\nmov.b32 %r1, 1;\n@!%p2 bar.sync 0;\nmov.b32 %r1, 2;\nout: ret;")
     )
-    assert isinstance(blocks[0].end, Branch)
+    assert isinstance(blocks[0].end, GuardedBranch)
     assert blocks[0].end.target == LEAVE
-    assert isinstance(blocks[1].end, Branch)
+    assert isinstance(blocks[1].end, GuardedBranch)
     assert not blocks[1].end.guard.negated
     assert isinstance(blocks[2].end, Barrier)
 
@@ -120,6 +127,6 @@ def test_a_guarded_jump_table_is_branched_around() -> None:
         "@%p1 brx.idx %r1, table;\nadd.s32 %r1, %r1, 1;\na: b:\nret;\ntable: .branchtargets a, b;"
     )
     first, second, _ = blocks_of(flat)
-    assert isinstance(first.end, Branch)
+    assert isinstance(first.end, GuardedBranch)
     assert (first.end.guard.negated, first.end.target, first.end.otherwise) == (True, 2, 1)
     assert isinstance(second.end, Switch)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from cuda_llm.tools.emulator.codegen.flow import Branch, Jump
+from cuda_llm.tools.emulator.codegen.flow import GuardedBranch, Jump
 from cuda_llm.tools.emulator.codegen.liveness import LoweredBlock, live_out
 from cuda_llm.tools.emulator.codegen.segments import Segment, schedule
 from cuda_llm.tools.emulator.codegen.steps import Act, Lane, Step
@@ -74,7 +74,7 @@ def test_a_guarded_write_keeps_the_value_before() -> None:
 
 
 def test_values_live_around_a_loop() -> None:
-    loop = Branch(Guard(Reg("p"), negated=False), 1, 2)
+    loop = GuardedBranch(Guard(Reg("p"), negated=False), 1, 2)
     blocks = [
         LoweredBlock((lane("n"), lane("s")), Jump(1)),
         LoweredBlock((lane("t", "n"), lane("s", "s", "t"), lane("p", "s")), loop),

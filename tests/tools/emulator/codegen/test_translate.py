@@ -1,16 +1,18 @@
 """From PTX to a library and its tables."""
 
 import asyncio
+import json
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 from kernel_runs import compiled, translated
 
+from cuda_llm.data_file import read_as
 from cuda_llm.facts import SourceSpot
 from cuda_llm.outcomes import InfraFailed
-from cuda_llm.tools.emulator.codegen.libraries import translate
+from cuda_llm.tools.emulator.codegen.libraries import TranslationRecord, translate
 from cuda_llm.tools.emulator.codegen.module import generate
-from cuda_llm.tools.emulator.codegen.record import kernel_records, read_kernel_records
 from cuda_llm.tools.emulator.ptx.parse import parse
 from cuda_llm.tools.emulator.tables import InstructionClass, KernelTable, Translated, Unsupported
 
@@ -83,12 +85,13 @@ def test_tables_tell_sites_mix_and_memory_parallelism() -> None:
     }
 
 
-def test_tables_survive_their_record() -> None:
+def test_tables_are_the_same_after_they_were_cached() -> None:
     made = tables("bar.sync 0;\nld.global.u8 %r1, [%rd1];") + tables("wgmma.fence.sync.aligned;")
-    assert read_kernel_records(kernel_records(made)) == made
+    record = TranslationRecord(kernels=made, translate_s=0.5)
+    assert read_as(TranslationRecord, json.loads(json.dumps(asdict(record)))) == record
 
 
-def test_a_translation_is_remembered_and_unreadable_ptx_is_our_failure(tmp_path: Path) -> None:
+def test_a_translation_is_cached_and_unreadable_ptx_is_our_failure(tmp_path: Path) -> None:
     ptx = tmp_path / "kernel.ptx"
     ptx.write_text(f"{HEAD}.entry k() {{ ret; }}\n")
 

@@ -6,8 +6,8 @@ import pytest
 
 from cuda_llm.tools.emulator.ptx.module import (
     Address,
-    Call,
     Function,
+    FunctionCall,
     Guard,
     Imm,
     Instruction,
@@ -146,7 +146,7 @@ def test_calls_tables_and_special_registers() -> None:
         ".func (.param .b32 r) g(.param .b32 a) ;\n",
     )
     call = function.body[0]
-    assert isinstance(call, Call)
+    assert isinstance(call, FunctionCall)
     assert (call.target, len(call.results), len(call.arguments)) == ("g", 1, 1)
     move, jump = (s for s in function.body[1:3] if isinstance(s, Instruction))
     assert move.operands[1] == Special("%tid.x")

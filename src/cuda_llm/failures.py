@@ -223,12 +223,16 @@ def with_replay(verdict: "Verdict", replay: Replay) -> "Verdict":
 
 
 def with_place(verdict: "Verdict", found: "Verdict") -> "Verdict":
-    """`verdict` of a GPU, with what the emulated device says of the same case.
+    """Return a GPU's `verdict` with the place that the emulated device shows for the same case.
 
-    The more precise kind wins: "launch failed" becomes the illegal access that it was.
+    The more precise kind wins: "launch failed" becomes the illegal access that it was. A race or a
+    read of nothing, met on the way, explains no access that a GPU refused.
     """
     if not isinstance(verdict, DeviceFault | TimedOut):
         return verdict
+    is_access = isinstance(verdict, IllegalAccess | Misaligned)
+    if is_access and isinstance(found, DataRace | UninitialisedRead):
+        return with_replay(verdict, Replay(outcome="other-verdict", code=found.code))
     if isinstance(found, DeviceFault) or (isinstance(found, TimedOut) and found.spot is not None):
         return replace(found, error=verdict.error, replay=Replay(outcome="located"))
     return with_replay(verdict, Replay(outcome="other-verdict", code=found.code))

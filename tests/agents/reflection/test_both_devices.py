@@ -205,6 +205,13 @@ def test_the_emulated_devices_place_completes_a_gpus_error() -> None:
     assert "the emulated device ran the case" in " ".join(describe(located))
 
 
+def test_a_read_of_nothing_does_not_stand_for_an_access_that_a_gpu_refused() -> None:
+    met = emulate(source_of("uninit"))
+    verdict = with_place(lost(700), met)
+    assert (met.code, verdict.code) == ("UNINITIALISED_READ", "ILLEGAL_ACCESS")
+    assert "UNINITIALISED_READ" in " ".join(describe(verdict))
+
+
 def test_a_search_that_found_no_place_says_so() -> None:
     nothing = with_replay(lost(700), Replay(outcome="nothing-found"))
     assert not lacks_place(nothing)

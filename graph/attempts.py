@@ -16,7 +16,7 @@ from cuda_llm.graph.state import SearchState, SearchUpdate
 from cuda_llm.graph.toolbox import say_speed
 from cuda_llm.graph.view import attempts_of
 from cuda_llm.outcomes import Passed, Verdict
-from cuda_llm.search import Attempt, Author, Brief, Draft, Kind
+from cuda_llm.search import Attempt, Author, Brief, Draft, Kind, failure_key
 from cuda_llm.traces.events import AttemptJudged, TunerSearched
 from cuda_llm.wording import describe
 
@@ -38,6 +38,7 @@ def as_duplicate(attempt: Attempt, of: str) -> Attempt:
     return replace(
         attempt,
         code=Duplicate.code,
+        failure=failure_key(Duplicate(of=of)),
         summary=f"the same kernel as {of}",
         speedup=None,
         times_us=(),
@@ -70,6 +71,7 @@ def keep_verdict(
         direction=brief.direction,
         written_by=author_of(context, brief),
         code=verdict.code,
+        failure=failure_key(verdict),
         summary=summarise(verdict),
         seconds={name: round(value, 4) for name, value in seconds.items()},
         **draft_fields(context, brief),

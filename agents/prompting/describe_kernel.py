@@ -3,9 +3,8 @@ what limits it.
 """
 
 import difflib
-import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -14,23 +13,13 @@ from cuda_llm.agents.kernel_text.outline import identifiers
 from cuda_llm.agents.limits import bottleneck_text
 from cuda_llm.agents.prompting.quote import hide, log_lines, one_line, quote_line
 from cuda_llm.agents.situation import Situation
-from cuda_llm.failures import CompileFailed
+from cuda_llm.failures import CompileFailed, Diagnostic
 from cuda_llm.outcomes import LaunchFailed, Passed, Verdict
 from cuda_llm.profile import Bottleneck, KernelResources, LaunchProfile, Profile
 from cuda_llm.search import Attempt, Components
 from cuda_llm.tasks.expressions import evaluate
 from cuda_llm.wording import describe, describe_dims
 
-_UNKNOWN = re.compile(
-    r'identifier "([^"]+)" is undefined|has no member(?: named)? "([^"]+)"'
-    r'|calling a __host__ function\("([^"]+)"\)'
-    r"|'([A-Za-z_]\w*)' (?:was not declared|has not been declared|does not name a type)"
-)
-_OPERATOR = re.compile(
-    r'no operator "([^"]+)" matches these operands.*?\b((?:float|double|int|uint)[234])\b', re.S
-)
-_NAMESPACE = re.compile(r'name followed by "::" must be a class or namespace name')
-_WITHOUT_MASK = re.compile(r"Instruction '(?:vote|shfl)' without '\.sync'")
 NEAR = 0.8
 """How alike two names are before one is offered for the other (difflib's ratio)."""
 BUILT_IN = (
@@ -64,33 +53,33 @@ def known_names() -> tuple[KnownName, ...]:
 
 
 def real_names(failed: CompileFailed, source: str) -> tuple[str, ...]:
-    """One line for each name the compiler does not know and we do, or that nearly exists."""
-    texts = dict.fromkeys(
-        [one.message for one in failed.diagnostics if one.severity == "error"] or [failed.reason]
-    )
-    lines = [line for text in texts for line in _lines(text, source)]
+    """Return one line for each name the compiler does not know and we do, or that nearly exists."""
+    errors = (one for one in failed.diagnostics if one.severity == "error")
+    lines = (line for one in errors if (line := _real_name(one, source)))
     return tuple(dict.fromkeys(lines))
 
 
-def _lines(message: str, source: str) -> Iterator[str]:
-    for match in _UNKNOWN.finditer(message):
-        name = next(filter(None, match.groups()))
-        if known := _by_wrong_name().get(name.rpartition("::")[2]):
-            yield f"{one_line(name, 80)} does not exist here: {known.advice}"
-        elif near := _nearest(name, source):
-            yield f"{one_line(name, 80)} is not declared; {near} is: was that meant?"
-    if operator := _OPERATOR.search(message):
-        yield (
-            f"{operator[2]} has no operator {operator[1]}: compute its parts (.x, .y ...) one by "
-            f"one and put them together with make_{operator[2]}"
-        )
-    if _WITHOUT_MASK.search(message):
-        yield (
-            "votes and shuffles without a mask of lanes are gone: __any_sync, __all_sync, "
-            "__ballot_sync and __shfl_sync take it first"
-        )
-    if _NAMESPACE.search(message):
-        yield "a namespace in front of :: is unknown: its header is not included"
+def _real_name(error: Diagnostic, source: str) -> str:
+    name = error.subject or ""
+    match error.fault:
+        case "undefined-name" | "no-member" | "host-call-in-device-code" if name:
+            if known := _by_wrong_name().get(name.rpartition("::")[2]):
+                return f"{one_line(name, 80)} does not exist here: {known.advice}"
+            near = _nearest(name, source)
+            return near and f"{one_line(name, 80)} is not declared; {near} is: was that meant?"
+        case "no-vector-operator":
+            return (
+                f"{name} has no operators: compute its parts (.x, .y ...) one by one and put them "
+                f"together with make_{name}"
+            )
+        case "collective-without-mask":
+            return (
+                "votes and shuffles without a mask of lanes are gone: __any_sync, __all_sync, "
+                "__ballot_sync and __shfl_sync take it first"
+            )
+        case "unknown-namespace":
+            return "a namespace in front of :: is unknown: its header is not included"
+    return ""
 
 
 def _nearest(name: str, source: str) -> str:

@@ -26,6 +26,20 @@ _REMEDIES: Mapping[BuildFault, tuple[str, str]] = {
         "no member {name}",
         "There is no member `{name}`: use what the header really declares.",
     ),
+    "unknown-namespace": (
+        "unknown namespace",
+        "A namespace is not known: include the header that declares it.",
+    ),
+    "no-vector-operator": (
+        "no operator of {name}",
+        "`{name}` has no arithmetic of its own: compute its parts (.x, .y ...) one by one and put "
+        "them together with make_{name}.",
+    ),
+    "collective-without-mask": (
+        "collective without mask",
+        "Votes and shuffles take the mask of lanes first: use __shfl_sync, __any_sync, __all_sync "
+        "and __ballot_sync.",
+    ),
     "missing-header": (
         "missing header",
         "A header is not there: include only CUDA's own headers and those the task names.",

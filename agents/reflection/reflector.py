@@ -4,23 +4,72 @@ critique where there is a model.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import assert_never
 
 from cuda_llm.agents.kernel_text.facts import SourceFacts
 from cuda_llm.agents.prompting.quote import join_parts, one_line
 from cuda_llm.agents.prompting.templates import Templates, open_templates
 from cuda_llm.agents.protocols import Reflected
+from cuda_llm.agents.reflection.build_faults import compile_failed, duplicate, load_failed, no_code
 from cuda_llm.agents.reflection.critique import Critiqued, criticise
 from cuda_llm.agents.reflection.diagnosis import Diagnosis, FailureContext
-from cuda_llm.agents.reflection.failures import diagnose_failure
+from cuda_llm.agents.reflection.host_faults import (
+    device_assert,
+    emulator_unsupported,
+    host_crashed,
+    impossible_time,
+    launch_failed,
+    out_of_memory,
+    policy_violation,
+)
+from cuda_llm.agents.reflection.memory_faults import (
+    guard_overwritten,
+    illegal_access,
+    misaligned,
+    uninitialised_read,
+)
 from cuda_llm.agents.reflection.slow_kernels import HARDWARE_LIMIT, diagnose_speed
+from cuda_llm.agents.reflection.sync_faults import data_race, invalid_sync, timed_out
+from cuda_llm.agents.reflection.wrong_results import (
+    input_mutated,
+    late_write,
+    nondeterministic,
+    wrong_result,
+)
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.strategies.acceptance import passed_by_speed
 from cuda_llm.agents.strategies.briefs import is_fixable
 from cuda_llm.agents.tunables.read import read_space
 from cuda_llm.agents.tunables.space import InvalidDeclaration
 from cuda_llm.conversation import Ask
-from cuda_llm.failures import Duplicate
-from cuda_llm.outcomes import Passed
+from cuda_llm.outcomes import (
+    CompileFailed,
+    DataRace,
+    DeviceAssert,
+    Duplicate,
+    EmulatorUnsupported,
+    GuardOverwritten,
+    HostCrashed,
+    IllegalAccess,
+    ImpossibleTime,
+    InfraFailed,
+    InputMutated,
+    InvalidSync,
+    LateWrite,
+    LaunchFailed,
+    LoadFailed,
+    Misaligned,
+    NoCode,
+    Nondeterministic,
+    OutOfMemory,
+    Passed,
+    PolicyViolation,
+    Quarantined,
+    TimedOut,
+    UninitialisedRead,
+    Verdict,
+    WrongResult,
+)
 from cuda_llm.search import Attempt, Hint
 
 CODE = "TUNABLES"
@@ -146,6 +195,59 @@ def find_failures(situation: Situation, judged: Sequence[Attempt]) -> Iterator[D
             diagnosis = diagnose_failure(verdict, scene_of(situation, attempt))
             if diagnosis is not None:
                 yield attempt, diagnosis
+
+
+def diagnose_failure(verdict: Verdict, scene: FailureContext) -> Diagnosis | None:
+    """Return the likely cause; None where the kernel passed or nothing is to be learned from it."""
+    match verdict:
+        case NoCode():
+            return no_code(verdict)
+        case Duplicate():
+            return duplicate(verdict)
+        case CompileFailed():
+            return compile_failed(verdict, scene)
+        case PolicyViolation():
+            return policy_violation(verdict, scene)
+        case LoadFailed():
+            return load_failed(verdict)
+        case LaunchFailed():
+            return launch_failed(verdict, scene)
+        case IllegalAccess():
+            return illegal_access(verdict, scene)
+        case Misaligned():
+            return misaligned(verdict, scene)
+        case DeviceAssert():
+            return device_assert(verdict, scene)
+        case DataRace():
+            return data_race(verdict, scene)
+        case UninitialisedRead():
+            return uninitialised_read(verdict, scene)
+        case InvalidSync():
+            return invalid_sync(verdict, scene)
+        case TimedOut():
+            return timed_out(verdict, scene)
+        case OutOfMemory():
+            return out_of_memory(verdict, scene)
+        case HostCrashed():
+            return host_crashed(verdict)
+        case WrongResult():
+            return wrong_result(verdict, scene)
+        case GuardOverwritten():
+            return guard_overwritten(verdict, scene)
+        case InputMutated():
+            return input_mutated(verdict, scene)
+        case Nondeterministic():
+            return nondeterministic(verdict, scene)
+        case LateWrite():
+            return late_write(verdict)
+        case ImpossibleTime():
+            return impossible_time(verdict)
+        case EmulatorUnsupported():
+            return emulator_unsupported(verdict, scene)
+        case Passed() | Quarantined() | InfraFailed():
+            return None
+        case _:
+            assert_never(verdict)
 
 
 def find_misdeclared(situation: Situation, judged: Sequence[Attempt]) -> Iterator[DiagnosedAttempt]:

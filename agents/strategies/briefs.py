@@ -1,6 +1,5 @@
 """Makes the briefs of a round, and chooses the failures worth fixing."""
 
-import re
 from collections.abc import Iterable, Sequence
 
 from cuda_llm.agents.situation import Situation
@@ -19,12 +18,12 @@ _NEARNESS = (
 def distinct_failures(attempts: Sequence[Attempt]) -> tuple[Attempt, ...]:
     """Returns one attempt for each distinct failure with source, nearest to being right first.
 
-    Two failures are the same when code and summary agree but for numbers.
+    Two failures are the same when their `failure` is; one of an older record is its code.
     """
-    kept: dict[tuple[str, str], Attempt] = {}
+    kept: dict[str, Attempt] = {}
     for one in attempts:
         if is_fixable(one):
-            kept.setdefault((one.code, without_numbers(one.summary)), one)
+            kept.setdefault(one.failure or one.code, one)
     return tuple(sorted(kept.values(), key=lambda one: (nearness(one), one.round, one.index)))
 
 
@@ -37,11 +36,6 @@ def is_fixable(attempt: Attempt) -> bool:
 def nearness(attempt: Attempt) -> int:
     """Ranks an attempt's failure; 0 is nearest to being right."""
     return _NEARNESS.index(attempt.code) if attempt.code in _NEARNESS else len(_NEARNESS)
-
-
-def without_numbers(text: str) -> str:
-    """Replaces every number, because numbers differ where the cause does not."""
-    return re.sub(r"\d[\d,.]*", "#", text)
 
 
 Assignment = tuple[Kind, Attempt | None]

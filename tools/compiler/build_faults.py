@@ -24,8 +24,20 @@ _RULES: Sequence[tuple[re.Pattern[str], BuildFault]] = (
         r"|cannot overload functions distinguished by return type",
         "signature",
     ),
-    _rule(r"identifier \"(?P<name>\w+)\" is undefined", "undefined-name"),
-    _rule(r"(?:namespace|class|struct) \"[^\"]*\" has no member \"(?P<name>\w+)\"", "no-member"),
+    _rule(
+        r"identifier \"(?P<name>[^\"]+)\" is undefined"
+        r"|'(?P<name_by_gcc>[a-z_]\w*)' "
+        r"(?:was not declared|has not been declared|does not name a type)",
+        "undefined-name",
+    ),
+    _rule(r"has no member(?: named)? [\"'](?P<name>[^\"']+)[\"']", "no-member"),
+    _rule(r"name followed by \"::\" must be a class or namespace name", "unknown-namespace"),
+    _rule(r"Instruction '(?:vote|shfl)' without '\.sync'", "collective-without-mask"),
+    _rule(
+        r"(?s:no operator \"[^\"]+\" matches these operands.*?"
+        r"\b(?P<name>(?:float|double|int|uint)[234])\b)",
+        "no-vector-operator",
+    ),
     _rule(r"cannot open source file|No such file or directory", "missing-header"),
     _rule(r"uses too much shared data", "static-shared-memory"),
     _rule(
@@ -34,7 +46,8 @@ _RULES: Sequence[tuple[re.Pattern[str], BuildFault]] = (
         "unsupported-instruction",
     ),
     _rule(
-        r"calling a (?:constexpr )?__host__ (?:__device__ )?function.* from a __[gd]\w+__",
+        r"calling a (?:constexpr )?__host__ (?:__device__ )?function"
+        r"(?:\(\"(?P<name>[^\"]+)\"\))?.* from a __[gd]\w+__",
         "host-call-in-device-code",
     ),
     _rule(r"calling a __device__ function.*from a __host__", "device-call-in-host-code"),
@@ -70,5 +83,5 @@ def find_fault(message: str) -> tuple[BuildFault | None, str | None]:
     """Return the fault that a message reports and the name it is about, None where unknown."""
     for pattern, fault in _RULES:
         if match := pattern.search(message):
-            return fault, match.groupdict().get("name")
+            return fault, next(filter(None, match.groupdict().values()), None)
     return None, None

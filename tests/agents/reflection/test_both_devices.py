@@ -11,7 +11,7 @@ from device_calls import run
 
 from cuda_llm.agents.kernel_text.facts import SourceFacts
 from cuda_llm.agents.reflection.diagnosis import Diagnosis, FailureContext
-from cuda_llm.agents.reflection.failures import diagnose_failure
+from cuda_llm.agents.reflection.reflector import diagnose_failure
 from cuda_llm.facts import Replay
 from cuda_llm.failures import lacks_place, with_place, with_replay
 from cuda_llm.hardware_profiles.lookup import find_hardware

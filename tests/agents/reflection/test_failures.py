@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cuda_llm.agents.kernel_text.facts import SourceFacts
 from cuda_llm.agents.reflection.diagnosis import Diagnosis, FailureContext
-from cuda_llm.agents.reflection.failures import diagnose_failure
+from cuda_llm.agents.reflection.reflector import diagnose_failure
 from cuda_llm.facts import ExceededLimit, Location, MemoryAccess, SourceSpot, ThreadSpot
 from cuda_llm.failures import (
     CompileFailed,

@@ -9,7 +9,7 @@ from small_tasks import small_task
 
 from cuda_llm.agents.kernel_text.facts import SourceFacts
 from cuda_llm.agents.reflection.diagnosis import FailureContext
-from cuda_llm.agents.reflection.failures import diagnose_failure
+from cuda_llm.agents.reflection.reflector import diagnose_failure
 from cuda_llm.agents.reflection.slow_kernels import diagnose_speed
 from cuda_llm.outcomes import Passed, Verdict
 from cuda_llm.tools.judge.device_bench import open_bench

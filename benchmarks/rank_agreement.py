@@ -33,7 +33,7 @@ from typing import Any
 import record
 
 from cuda_llm.agents.playbook.kernels import TunableKernel
-from cuda_llm.agents.playbook.search import fill_space
+from cuda_llm.agents.playbook.propose import fill_space
 from cuda_llm.agents.tunables.read import read_space
 from cuda_llm.agents.tunables.space import Space
 from cuda_llm.outcomes import Verdict

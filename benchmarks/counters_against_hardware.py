@@ -14,10 +14,20 @@ from typing import Any
 import record
 from native_kernels import inputs_of, label, timed
 
+from cuda_llm.outcomes import Verdict
 from cuda_llm.tasks.sizes import scalar_value, shape_of
 from cuda_llm.tasks.task import ArgumentRole, Task
 from cuda_llm.tools.compiler.compile import compile_candidate
-from cuda_llm.tools.device import Argument, CallOptions, Device, Level, Scalar, Session
+from cuda_llm.tools.device import (
+    Argument,
+    CallOptions,
+    CallReport,
+    Device,
+    Level,
+    Scalar,
+    Session,
+    Site,
+)
 from cuda_llm.tools.device.buffers import BufferSpec, Role
 from cuda_llm.tools.device.candidate import Compiled, CompileRequest
 from cuda_llm.tools.emulated.outcome import EmulatedCallReport
@@ -80,6 +90,15 @@ async def call(
         made.ptx, kernels=made.kernels, source_name=made.name, source=made.source
     )
     assert isinstance(translated, Translated), translated
+    report = await device.carry_out(call_there, task, made, dims)
+    assert isinstance(report, EmulatedCallReport), report
+    return counted(report, translated.kernels), report.time_us
+
+
+async def call_there(
+    site: Site, task: Task, compiled: Compiled, dims: dict[str, int]
+) -> CallReport | Verdict:
+    """Call the kernel once in a session of its own."""
     inputs = inputs_of(task, dims)
     specs: list[BufferSpec] = []
     arguments: list[Argument] = []
@@ -90,14 +109,13 @@ async def call(
         role = Role.IN if a.name in inputs else Role.OUT
         specs.append(BufferSpec(name=a.name, role=role, dtype=a.dtype, shape=shape_of(a, dims)))
         arguments.append(a.name)
-    async with device.open(made) as session:
-        assert isinstance(session, Session), session
+    async with site.open(compiled) as session:
+        if not isinstance(session, Session):
+            return session
         placed = session.place(specs)
         for name, value in inputs.items():
             placed[name].data[...] = value
-        report = await session.call(arguments, CallOptions(level=Level.ACCOUNT, limit_s=120))
-    assert isinstance(report, EmulatedCallReport), report
-    return counted(report, translated.kernels), report.time_us
+        return await session.call(arguments, CallOptions(level=Level.ACCOUNT, limit_s=120))
 
 
 async def compare(limit_s: float) -> list[dict[str, Any]]:
@@ -138,9 +156,10 @@ def main() -> None:
     """Count, print, record."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--limit-s", type=float, default=300)
+    parser.add_argument("--results", type=Path, default=record.RESULTS)
     arguments = parser.parse_args()
     rows = asyncio.run(compare(arguments.limit_s))
-    print(record.write("counters_against_hardware", {"rows": rows}))
+    print(record.write("counters_against_hardware", {"rows": rows}, arguments.results))
 
 
 if __name__ == "__main__":

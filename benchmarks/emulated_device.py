@@ -21,9 +21,10 @@ from typing import Any
 import numpy as np
 import record
 
+from cuda_llm.outcomes import Verdict
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.compiler.compile import compile_candidate, compile_request
-from cuda_llm.tools.device import CallOptions, CallReport, Device, Level, Scalar, Session
+from cuda_llm.tools.device import CallOptions, CallReport, Device, Level, Scalar, Session, Site
 from cuda_llm.tools.device.buffers import BufferSpec, Role
 from cuda_llm.tools.device.candidate import Compiled, CompileRequest
 from cuda_llm.tools.open_device import open_device
@@ -40,9 +41,16 @@ async def measure_speed(runs: int, limit_s: float) -> dict[str, list[float]]:
         compile_request(task, device.target, MATMUL.read_text(), MATMUL.name)
     )
     assert isinstance(compiled, Compiled), compiled
+    return await device.carry_out(time_levels, compiled, runs, limit_s)
+
+
+async def time_levels(
+    site: Site, compiled: Compiled, runs: int, limit_s: float
+) -> dict[str, list[float]]:
+    """Time calls at every level in one session, until the time is up."""
     deadline = time.monotonic() + limit_s
     seconds: dict[str, list[float]] = {}
-    async with device.open(compiled) as session:
+    async with site.open(compiled) as session:
         assert isinstance(session, Session), session
         for level in Level:
             seconds[level] = []
@@ -76,7 +84,7 @@ def time_matmul() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=7)
     parser.add_argument("--limit-s", type=float, default=120)
-    parser.add_argument("--out", type=Path, default=record.RESULTS)
+    parser.add_argument("--results", type=Path, default=record.RESULTS)
     arguments = parser.parse_args()
     measured = asyncio.run(measure_speed(arguments.runs, arguments.limit_s))
     figures = {
@@ -91,7 +99,7 @@ def time_matmul() -> None:
     }
     for level, row in figures.items():
         print(f"{level:8} {row}")
-    print(record.write("emulator_speed", {"unit": "s", "levels": figures}, arguments.out))
+    print(record.write("emulator_speed", {"unit": "s", "levels": figures}, arguments.results))
 
 
 NAIVE = """
@@ -139,9 +147,19 @@ async def explain(device: Device, name: str, n: int, limit_s: float) -> CallRepo
     compiled = await compile_candidate(request)
     if not isinstance(compiled, Compiled):
         raise SystemExit(f"{name}: {compiled}")
-    async with device.open(compiled) as session:
+    report = await device.carry_out(call_transpose, compiled, n, limit_s)
+    if not isinstance(report, CallReport):
+        raise SystemExit(f"{name}: {report}")
+    return report
+
+
+async def call_transpose(
+    site: Site, compiled: Compiled, n: int, limit_s: float
+) -> CallReport | Verdict:
+    """Call a transpose of n x n floats once, fully counted."""
+    async with site.open(compiled) as session:
         if not isinstance(session, Session):
-            raise SystemExit(f"{name}: {session}")
+            return session
         placed = session.place(
             [
                 BufferSpec(name="in", role=Role.IN, dtype="float32", shape=(n, n)),
@@ -151,10 +169,7 @@ async def explain(device: Device, name: str, n: int, limit_s: float) -> CallRepo
         placed["in"].data[...] = 1.0
         size = Scalar(value=n, ctype="int")
         options = CallOptions(level=Level.ACCOUNT, limit_s=limit_s)
-        report = await session.call(["in", "out", size, size], options)
-    if not isinstance(report, CallReport):
-        raise SystemExit(f"{name}: {report}")
-    return report
+        return await session.call(["in", "out", size, size], options)
 
 
 def row(name: str, n: int, report: CallReport) -> dict[str, Any]:
@@ -177,7 +192,7 @@ async def measure_transposes(gpu: str, sizes: list[int], limit_s: float) -> list
     """Every variant at every size until the time is up."""
     device = open_device(f"emulated:{gpu}")
     deadline = time.monotonic() + limit_s
-    rows = []
+    rows: list[dict[str, Any]] = []
     for n in sizes:
         for name in VARIANTS:
             left_s = deadline - time.monotonic()
@@ -199,10 +214,11 @@ def model_transposes() -> None:
     parser.add_argument("--gpu", default="RTX 3090 Ti")
     parser.add_argument("--sizes", type=int, nargs="+", default=[1024, 1536, 2048])
     parser.add_argument("--limit-s", type=float, default=120)
+    parser.add_argument("--results", type=Path, default=record.RESULTS)
     arguments = parser.parse_args()
     rows = asyncio.run(measure_transposes(arguments.gpu, arguments.sizes, arguments.limit_s))
     figures = {"gpu": arguments.gpu, "unit": "us", "rows": rows}
-    print(record.write("transpose_model", figures))
+    print(record.write("transpose_model", figures, arguments.results))
 
 
 if __name__ == "__main__":

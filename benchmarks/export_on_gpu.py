@@ -16,6 +16,7 @@ import json
 import sys
 import tomllib
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
@@ -66,7 +67,7 @@ def run(folder: Path) -> int:
 def checks(module: Any, framework: str, task: str) -> Iterator[tuple[str, Callable[[], None]]]:
     """What is tried of one package, each by name."""
     for dims in sizes(task):
-        yield f"{dims}", lambda dims=dims: compare(module, framework, task, dims)
+        yield f"{dims}", partial(compare, module, framework, task, dims)
     small = sizes(task)[-2]
     yield "given outputs", lambda: compare(module, framework, task, small, given=True)
     yield "another stream", lambda: on_another_stream(module, framework, task, small)

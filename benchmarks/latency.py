@@ -60,6 +60,7 @@ def time_evaluate() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=7)
     parser.add_argument("--limit-s", type=float, default=120)
+    parser.add_argument("--results", type=Path, default=record.RESULTS)
     arguments = parser.parse_args()
     deadline = time.monotonic() + arguments.limit_s
     new, again = [], []
@@ -73,16 +74,12 @@ def time_evaluate() -> None:
             path.write_text(f"// run {run} at {time.time_ns()}\n{BASELINE}")
             new.append(evaluate(path))
             again.append(evaluate(path))
-    figures = {
-        "unit": "s",
-        "runs": len(new),
-        "end_to_end": spread(new),
-        "own": spread(again),
-        "bars": {"end_to_end": 4.0, "own": 1.0},
-    }
-    for name in ("end_to_end", "own"):
-        print(f"{name:11} median {figures[name]['median']:.2f} s  {figures[name]}")
-    print(record.write("evaluate_latency", figures))
+    spreads = {"end_to_end": spread(new), "own": spread(again)}
+    for name, one in spreads.items():
+        print(f"{name:11} median {one['median']:.2f} s  {one}")
+    bars = {"end_to_end": 4.0, "own": 1.0}
+    figures = {"unit": "s", "runs": len(new), **spreads, "bars": bars}
+    print(record.write("evaluate_latency", figures, arguments.results))
 
 
 def spread(seconds: list[float]) -> dict[str, float]:
@@ -145,6 +142,7 @@ def time_run() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--task", default="histogram")
     parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--results", type=Path, default=record.RESULTS)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         cache = Path(folder)
@@ -160,7 +158,7 @@ def time_run() -> None:
         "bar_wall_s": BAR_S,
         "runs": runs,
     }
-    print(record.write("run_latency", figures))
+    print(record.write("run_latency", figures, arguments.results))
 
 
 CANDIDATES, SHORT, LONG = 8, 1, 5
@@ -229,7 +227,9 @@ def time_graph() -> None:
     """Measure, print, record."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=5)
-    runs = parser.parse_args().runs
+    parser.add_argument("--results", type=Path, default=record.RESULTS)
+    arguments = parser.parse_args()
+    runs = arguments.runs
     more = (LONG - SHORT) * CANDIDATES
     wall_ms, cpu_ms, size = [], [], 0
     with tempfile.TemporaryDirectory() as out:
@@ -250,7 +250,7 @@ def time_graph() -> None:
         "bar": BAR_MS,
     }
     print(figures)
-    print(record.write("graph_overhead", figures))
+    print(record.write("graph_overhead", figures, arguments.results))
 
 
 if __name__ == "__main__":

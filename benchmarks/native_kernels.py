@@ -110,7 +110,7 @@ def build_all(
 def inputs_of(task: Task, dims: Mapping[str, int]) -> dict[str, Any]:
     """One plausible value of every buffer a kernel reads."""
     draw = np.random.default_rng(sum(dims.values()))
-    made = {}
+    made: dict[str, Any] = {}
     for argument in task.arguments:
         if argument.role == ArgumentRole.IN:
             shape = shape_of(argument, dims)
@@ -145,7 +145,7 @@ def solve_of(library: Path) -> Callable[..., None]:
     solve = ctypes.CDLL(str(library)).solve
     solve.argtypes = [ctypes.c_long] * 8
     solve.restype = None
-    return solve  # type: ignore[no-any-return]
+    return solve
 
 
 def error_of(task: Task, dims: Mapping[str, int], library: Path) -> float:
@@ -184,7 +184,7 @@ def check(arguments: argparse.Namespace) -> None:
     (arguments.out / "native_check.json").write_text(json.dumps(rows))
 
 
-def slope_us(library: ctypes.CDLL, sets: list[list[int]], limit_s: float) -> dict[str, float]:
+def slope_us(library: ctypes.CDLL, sets: list[list[int]], limit_s: float) -> dict[str, Any]:
     """Time of a call by the slope between a short and a long graph, taken in turn."""
     table = (ctypes.c_long * (8 * len(sets)))(*(n for numbers in sets for n in numbers))
 
@@ -200,7 +200,7 @@ def slope_us(library: ctypes.CDLL, sets: list[list[int]], limit_s: float) -> dic
     many = int(min(max(8e-3 / rough_s, 8), 512))
     few = max(many // 8, 1)
     short, long = graph(few), graph(many)
-    slopes = []
+    slopes: list[float] = []
     until = time.monotonic() + limit_s
     while len(slopes) < 5 or (len(slopes) < 25 and time.monotonic() < until):
         a, b = library.seconds(short), library.seconds(long)
@@ -210,7 +210,7 @@ def slope_us(library: ctypes.CDLL, sets: list[list[int]], limit_s: float) -> dic
     quarters = statistics.quantiles(slopes, n=4)
     return {
         "median_us": round(statistics.median(slopes), 3),
-        "quartiles_us": [round(quarters[0], 3), round(quarters[2], 3)],  # type: ignore[dict-item]
+        "quartiles_us": [round(quarters[0], 3), round(quarters[2], 3)],
         "calls": many,
     }
 
@@ -268,7 +268,7 @@ def launch(arguments: argparse.Namespace) -> None:
     marker = cupy.RawKernel('extern "C" __global__ void marker(int) {}', "marker")
     chosen = list(timed())
     libraries = build_all(chosen, arguments.build, arguments.jobs, graph=False)
-    order = []
+    order: list[dict[str, Any]] = []
     for (task, path), library in zip(chosen, libraries, strict=True):
         for dims in task.sizes.emulated:
             numbers, _kept = passed(task, dims, inputs_of(task, dims))

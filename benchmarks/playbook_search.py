@@ -200,7 +200,7 @@ def replay_main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("sweeps", nargs="*", type=Path, help="default: all that are recorded")
     parser.add_argument("--seeds", type=int, default=20)
-    parser.add_argument("--out", type=Path, default=record.RESULTS)
+    parser.add_argument("--results", type=Path, default=record.RESULTS)
     arguments = parser.parse_args()
     paths = arguments.sweeps or sorted(
         path for path in record.RESULTS.glob("playbook_*.json") if path.stem != "playbook_search"
@@ -210,7 +210,7 @@ def replay_main() -> None:
         sweep = read_sweep(path)
         figures[sweep.task.name] = measure(sweep, arguments.seeds)
         print(sweep.task.name, json.dumps(figures[sweep.task.name]), flush=True)
-    print(record.write("playbook_search", {"near": NEAR, "tasks": figures}, arguments.out))
+    print(record.write("playbook_search", {"near": NEAR, "tasks": figures}, arguments.results))
 
 
 def read_sweep(path: Path) -> Sweep:
@@ -298,7 +298,7 @@ def situation(sweep: Sweep, seed: int, attempts: Sequence[Attempt]) -> Situation
     best = max(
         (one for one in attempts if one.speedup), key=lambda one: one.speedup or 0.0, default=None
     )
-    hints = ()
+    hints: tuple[Hint, ...] = ()
     if best and best.limited_by:
         hints = (Hint(round=attempts[-1].round, about=best.id, code=best.limited_by, text=""),)
     return Situation(

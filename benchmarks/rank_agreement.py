@@ -33,7 +33,7 @@ from typing import Any
 import record
 
 from cuda_llm.agents.playbook.kernels import TunableKernel
-from cuda_llm.agents.playbook.search import fill_space
+from cuda_llm.agents.playbook.propose import fill_space
 from cuda_llm.agents.tunables.read import read_space
 from cuda_llm.agents.tunables.space import Space
 from cuda_llm.outcomes import Verdict
@@ -84,13 +84,13 @@ def variants(name: str) -> Iterator[Variant]:
     assert isinstance(space, Space), f"{task.playbook}: {space}"
     kernels = TunableKernel(source, space)
     yield Variant(task=task, point={}, source=task.baseline.read_text())
-    seen: dict[str, Mapping[str, int]] = {}
+    kernels_seen: dict[str, Mapping[str, int]] = {}
     for point in fill_space(space, kernels.candidates(random.Random(SEED)), ()):
-        seen.setdefault(kernels.sha(point), dict(point))
-        if len(seen) == POINTS:
+        kernels_seen.setdefault(kernels.sha(point), point)
+        if len(kernels_seen) == POINTS:
             break
-    for point in islice(seen.values(), POINTS):
-        yield Variant(task=task, point=point, source=kernels.write(point))
+    for chosen in islice(kernels_seen.values(), POINTS):
+        yield Variant(task=task, point=chosen, source=kernels.write(chosen))
 
 
 NONCE = b"rank agreement"
@@ -106,6 +106,7 @@ def model_kernels() -> None:
     parser.add_argument("--shard", default="1/1", help="which of how many, from 1")
     parser.add_argument("--again", action="store_true")
     parser.add_argument("--limit-s", type=float, default=600)
+    parser.add_argument("--results", type=Path, default=record.RESULTS)
     arguments = parser.parse_args()
     deadline = time.monotonic() + arguments.limit_s
     device = open_device(arguments.device)
@@ -129,7 +130,7 @@ def model_kernels() -> None:
         profile = device.hardware.model
         constants = {"fill_us": profile.fill_us, "grid_barrier_us": profile.grid_barrier_us}
         whole = {"device": device.name, "constants": constants, "rows": rows}
-        print(record.write("rank_modelled", whole))
+        print(record.write("rank_modelled", whole, arguments.results))
 
 
 async def model(device: Device, variant: Variant) -> list[Row]:
@@ -149,7 +150,7 @@ async def model(device: Device, variant: Variant) -> list[Row]:
                 "fills": round(fills),
                 "cooperative": sum(one.cooperative for one in outcome.accounts),
             }
-        else:
+        elif not isinstance(outcome, CallReport):
             row["failed"] = outcome.code
         rows.append(row)
     return rows
@@ -184,7 +185,7 @@ Key = tuple[str, str]
 def compare_times() -> None:
     """Compare and write."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, default=record.RESULTS)
+    parser.add_argument("--results", type=Path, default=record.RESULTS)
     parser.add_argument("--measured", type=Path, default=MEASURED)
     parser.add_argument("--modelled", type=Path, default=MODELLED)
     arguments = parser.parse_args()
@@ -194,7 +195,7 @@ def compare_times() -> None:
     for name, one in figures["tasks"].items():
         print(f"{name:24}", {key: value for key, value in one.items() if key != "kernels"})
     print({key: value for key, value in figures.items() if key != "tasks"})
-    print(record.write("rank_agreement", figures, arguments.out))
+    print(record.write("rank_agreement", figures, arguments.results))
 
 
 def times_of(rows: Sequence[Mapping[str, Any]], column: str) -> dict[Key, float]:

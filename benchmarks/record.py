@@ -221,20 +221,37 @@ def _gpu_bytes() -> Mapping[int, int]:
 
 Key: TypeAlias = tuple[str, int, str]
 """Of a profile: file, line, function."""
-OTHER = "the rest of the referee"
-ROOMS = ("cuda_llm", "tools", "tasks")
+OTHER = "the rest of the host process"
+OUR_FOLDERS = ("cuda_llm", "tools", "tasks")
 """Folders whose code is ours; they are links to one another."""
 
-WAITING = {"order": "runner", "receive_spinning": "kernels of timed batches"}
-OPENING = (
-    *("spares.py", "lodging.py", "sessions.py", "kept.py", "leaving.py", "process.py"),
-    "arenas.py",
-)
-STAGING = ("stage.py", "contents.py", "distributions.py", "random_on_gpu.py", "sealing.py")
-COMPARING = (
-    *("verify.py", "columns.py", "compare.py", "buffers.py", "launch_on_gpu.py"),
-    *("results.py", "oracle.py", "reference.py", "check_outputs.py"),
-)
+WAITING = {
+    ("tools/cuda/runner.py", "order"): "runner",
+    ("tools/runner/child.py", "receive_spinning"): "kernels of timed batches",
+}
+"""Functions that wait, by file and name."""
+SERVING = {
+    ("tools/cuda/arrays.py", "launch_on_gpu"),
+    ("tools/cuda/arrays.py", "_compiled_kernels"),
+}
+"""Functions of ours whose time belongs to their callers, as a library's does."""
+FILES = {
+    "opening runners": (
+        *("tools/cuda/runner.py", "tools/cuda/runner_pool.py", "tools/runner/runner.py"),
+        *("tools/cuda/sessions.py", "tools/cuda/session_resources.py", "tools/cuda/memory.py"),
+    ),
+    "drawing and sealing inputs": (
+        *("tools/measure/slots.py", "tools/validator/distributions.py"),
+        *("tools/cuda/arrays.py", "tools/cuda/sealing.py"),
+    ),
+    "expected values and comparison": (
+        *("tools/measure/verify.py", "tools/validator/buffers.py", "tools/device/buffers.py"),
+        *("tools/validator/compare.py", "tools/validator/columns.py", "tools/validator/fused.py"),
+        *("tools/validator/oracle.py", "tools/validator/check_case.py"),
+        *("tools/validator/check_outputs.py", "tasks/reference.py"),
+    ),
+}
+"""Files of the product by what their functions are there for."""
 
 
 async def profiled_there(
@@ -295,20 +312,18 @@ def shared_kinds(
 
 
 def own_kind(key: Key) -> str:
-    """A word or two for what a function of ours does; empty for one of a library."""
+    """Return what a function of ours is there for; empty for one of a library."""
     file, _line, function = key
-    base = file.rsplit("/", 1)[-1]
-    if function in WAITING:
-        return WAITING[function]
+    for (path, name), kind in WAITING.items():
+        if function == name and file.endswith(f"/{path}"):
+            return kind
     if "select.epoll" in function or function == "select":
         return "waiting for runners"
-    if not any(f"/{room}/" in file for room in ROOMS):
+    if not any(f"/{folder}/" in file for folder in OUR_FOLDERS):
         return ""
-    for files, kind in (
-        (OPENING, "opening runners"),
-        (STAGING, "drawing and sealing inputs"),
-        (COMPARING, "expected values and comparison"),
-    ):
-        if base in files:
+    if any(function == name and file.endswith(f"/{path}") for path, name in SERVING):
+        return ""
+    for kind, paths in FILES.items():
+        if any(file.endswith(f"/{path}") for path in paths):
             return kind
     return OTHER

@@ -280,7 +280,8 @@ def record_operations() -> None:
             }
             (parts / f"{i}.json").write_text(json.dumps(done))
     if not arguments.dry_run:
-        results, all_refused = {}, []
+        results: dict[str, bytes] = {}
+        all_refused: list[str] = []
         for part in sorted(parts.glob("*.json")):
             done = json.loads(part.read_text())
             results |= {s: bytes.fromhex(text) for s, text in done["results"].items()}

@@ -16,7 +16,8 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import record
@@ -80,21 +81,21 @@ async def built(task: Task, device: Device, kernel: Kernel) -> Compiled:
     return compiled
 
 
-Trial = Callable[[Device], Any]
+Trial = Callable[[Device], Awaitable[dict[str, Any]]]
 
 
 def repeats(holding: str) -> Iterator[tuple[str, Trial]]:
     """Every kernel once: the script is run three times, each with a `--process` of its own."""
     for kernel in kernels():
         if holding in kernel.name:
-            yield kernel.name, lambda device, k=kernel: measure(device, k, k)
+            yield kernel.name, partial(measure, one=kernel, other=kernel)
 
 
 def against_ncu(holding: str) -> Iterator[tuple[str, Trial]]:
     """Cold and warm beside what Nsight Compute says with and without its cache flush."""
     for kernel in (NOTHING, *kernels()):
         if holding in kernel.name and kernel.name not in SHORT:
-            yield kernel.name, lambda device, k=kernel: beside_ncu(device, k)
+            yield kernel.name, partial(beside_ncu, kernel=kernel)
 
 
 async def beside_ncu(device: Device, kernel: Kernel) -> dict[str, Any]:
@@ -129,14 +130,14 @@ def a_against_a(trials: int) -> Iterator[tuple[str, Trial]]:
     for number in range(trials):
         name = MIX[number % len(MIX)]
         kernel = spinning(TURNS[name], name)
-        yield f"{name} #{number}", lambda device, k=kernel: measure(device, k, k)
+        yield f"{name} #{number}", partial(measure, one=kernel, other=kernel)
 
 
 def planted(trials: int) -> Iterator[tuple[str, Trial]]:
     """A candidate that takes 3 % longer than the incumbent."""
     for number in range(trials):
         name = MIX[number % len(MIX)]
-        yield f"{name} #{number}", lambda device, n=name: with_slow_down(device, n)
+        yield f"{name} #{number}", partial(with_slow_down, name=name)
 
 
 async def with_slow_down(device: Device, name: str) -> dict[str, Any]:

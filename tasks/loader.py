@@ -198,7 +198,7 @@ _SHIPPED = Path(__file__).resolve().parent
 
 def list_tasks() -> tuple[str, ...]:
     """Returns the names of the tasks that ship, sorted."""
-    return tuple(sorted(file.parent.name for file in _SHIPPED.glob("*/task.toml")))
+    return tuple(sorted(file.parent.name for file in _SHIPPED.glob("[a-z]*/task.toml")))
 
 
 def load_task(name_or_path: str | Path) -> Task:

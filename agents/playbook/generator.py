@@ -3,14 +3,9 @@
 from dataclasses import replace
 from itertools import islice
 
+from cuda_llm.agents.playbook.history import History, hint_preferences, tried_points
 from cuda_llm.agents.playbook.kernels import TunableKernel, describe_point
-from cuda_llm.agents.playbook.search import (
-    History,
-    hint_preferences,
-    propose,
-    propose_other_structures,
-    tried_points,
-)
+from cuda_llm.agents.playbook.propose import propose, propose_other_structures
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.tunables.read import read_space
 from cuda_llm.agents.tunables.space import InvalidDeclaration

@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from cuda_llm.agents.playbook.history import History, hint_preferences, tried_points
 from cuda_llm.agents.playbook.kernels import TunableKernel, describe_point
-from cuda_llm.agents.playbook.search import History, hint_preferences, propose, tried_points
+from cuda_llm.agents.playbook.propose import propose
 from cuda_llm.agents.protocols import Trial
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.tunables.read import read_space

@@ -4,8 +4,12 @@ from dataclasses import dataclass
 
 from cuda_llm.agents.find_agent import placed
 from cuda_llm.agents.protocols import Contribution, Stage
-from cuda_llm.agents.researcher.on_chip import occupancy_facts, shared_memory_facts
-from cuda_llm.agents.researcher.rooflines import HardwareFact, roofline_facts
+from cuda_llm.agents.researcher.facts import (
+    HardwareFact,
+    occupancy_facts,
+    roofline_facts,
+    shared_memory_facts,
+)
 from cuda_llm.agents.situation import Note, Situation
 
 

@@ -18,7 +18,7 @@ def figures(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     out = tmp_path_factory.mktemp("figures")
     command = [sys.executable, "-W", "error", str(BENCHMARKS / "playbook_search.py"), "replay"]
     done = subprocess.run(
-        [*command, "--seeds", str(SEEDS), "--out", str(out)],
+        [*command, "--seeds", str(SEEDS), "--results", str(out)],
         capture_output=True,
         text=True,
         check=False,

@@ -4,16 +4,14 @@ import asyncio
 import json
 import subprocess
 import sys
-from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import pytest
+from rank_agreement import SIZES, model, variants
+from record import RESULTS, ROOT
 
 from cuda_llm.tools.open_device import open_device
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-RESULTS = BENCHMARKS / "results"
 FEWEST_TASKS = 6
 FEWEST_KERNELS = 8
 
@@ -22,8 +20,8 @@ FEWEST_KERNELS = 8
 def figures(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What the benchmark finds in what is recorded."""
     out = tmp_path_factory.mktemp("figures")
-    command = [sys.executable, "-W", "error", str(BENCHMARKS / "rank_agreement.py"), "compare"]
-    subprocess.run([*command, "--out", str(out)], check=True, capture_output=True)
+    command = [sys.executable, "-W", "error", str(ROOT / "benchmarks/rank_agreement.py"), "compare"]
+    subprocess.run([*command, "--results", str(out)], check=True, capture_output=True)
     found: dict[str, Any] = json.loads((out / "rank_agreement.json").read_text())
     return found
 
@@ -42,7 +40,7 @@ def test_pairs_that_differ_are_mostly_ordered_right(figures: dict[str, Any]) -> 
 
 def test_no_task_is_worse_than_its_page_says(figures: dict[str, Any]) -> None:
     """docs/emulator.md publishes each task, also where it falls short."""
-    page = (BENCHMARKS.parent / "docs/emulator.md").read_text()
+    page = (ROOT / "docs/emulator.md").read_text()
     for name, one in figures["tasks"].items():
         cells = f"| {name} | {one['count']} | {one['pairwise']:.2f} | {one['rho']:.2f} |"
         assert f"{cells} {one['regret']:.2f} | {one['error']:.2f} |" in page, cells
@@ -55,12 +53,10 @@ def test_kernels_that_were_timed_were_right() -> None:
 
 def test_the_recorded_model_is_the_present_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """One kernel modelled anew; where this fails, `rank_agreement.py model --again` records all."""
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    ranks = import_module("rank_agreement")
     task = "matrix_transpose"
-    monkeypatch.setitem(ranks.SIZES, task, ranks.SIZES[task][:1])
-    variant = [*ranks.variants(task)][2]
-    (now,) = asyncio.run(ranks.model(open_device("emulated:H200"), variant))
+    monkeypatch.setitem(SIZES, task, SIZES[task][:1])
+    variant = [*variants(task)][2]
+    (now,) = asyncio.run(model(open_device("emulated:H200"), variant))
 
     recorded = json.loads((RESULTS / "rank_modelled.json").read_text())["rows"]
     (before,) = [

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cuda_llm.tasks.new import skeleton, write_task
+from cuda_llm.tasks.new_task import skeleton, write_task
 
 
 @pytest.fixture

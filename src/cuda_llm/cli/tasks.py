@@ -51,9 +51,8 @@ def new(
 ) -> None:
     """Write the folder of a new task: a skeleton, or a draft around a kernel you have."""
     from cuda_llm.source_file import read_source
-    from cuda_llm.tasks.draft import draft
     from cuda_llm.tasks.loader import load_task
-    from cuda_llm.tasks.new import skeleton, write_task
+    from cuda_llm.tasks.new_task import draft, skeleton, write_task
 
     if (source is None) != (entry is None):
         raise UsageError("--from and --entry go together: a file, and the kernel in it")

@@ -12,13 +12,12 @@ from searches import attempt, situation
 
 from cuda_llm.agents.limits import share_of_limit
 from cuda_llm.agents.protocols import Contribution
-from cuda_llm.agents.researcher.on_chip import item_bytes, occupancy_facts
+from cuda_llm.agents.researcher.facts import item_bytes, occupancy_facts, roofline_facts
 from cuda_llm.agents.researcher.research import (
     hardware_research,
     instruction_facts,
     provenance_facts,
 )
-from cuda_llm.agents.researcher.rooflines import roofline_facts
 from cuda_llm.agents.situation import Situation
 from cuda_llm.capabilities import Capabilities
 from cuda_llm.codec import decode, encode

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from cuda_llm.errors import UsageError
-from cuda_llm.tasks.draft import draft, find_function
 from cuda_llm.tasks.loader import load_task
-from cuda_llm.tasks.new import write_task
+from cuda_llm.tasks.new_task import draft, find_function, write_task
 from cuda_llm.tasks.task import Task
 
 SOURCE = r"""

@@ -1,6 +1,6 @@
 from searches import situation
 
-from cuda_llm.agents.playbook.search import hint_preferences
+from cuda_llm.agents.playbook.history import hint_preferences
 from cuda_llm.agents.tunables.space import HintPreference, Space, Tunable
 from cuda_llm.search import Hint
 

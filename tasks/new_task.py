@@ -1,14 +1,69 @@
-"""Drafts a task around a function of CUDA source that someone already has.
+"""Writes the folder of a new task: a skeleton, or a draft around a function of CUDA source.
 
-Guesses are marked CONFIRM.
+Guesses of a draft are marked CONFIRM.
 """
 
 import re
-from collections.abc import Sequence
+import shutil
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from cuda_llm.errors import UsageError
 from cuda_llm.tasks.task import CTYPES, ArgumentRole, is_float
+
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+_SKELETON = Path(__file__).resolve().parent / "_skeleton"
+_SKELETON_FILES = ("task.toml", "description.md", "reference.py", "baseline.cu")
+
+_DTYPES = {ctype: dtype for dtype, ctype in CTYPES.items()} | {
+    "__half": "float16",
+    "char": "int8",
+    "int8_t": "int8",
+    "int16_t": "int16",
+    "int32_t": "int32",
+    "uint8_t": "uint8",
+    "uint16_t": "uint16",
+    "unsigned": "uint32",
+    "uint32_t": "uint32",
+}
+"""Types of elements by their C++ names; those that are another type elsewhere are left out."""
+_SCALARS = _DTYPES | {"size_t": "uint64", "int64_t": "int64", "long": "int64", "uint64_t": "uint64"}
+"""Types by value: C++ converts them, so their exact spelling does not matter."""
+
+_NOISE = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'", re.DOTALL)
+_QUALIFIERS = re.compile(r"\b(?:__restrict__|__restrict|__grid_constant__|volatile)\b")
+
+_EDGES = (3, 31, 67, 33, 130)
+"""Extents of edge sizes, rotated through the dims, so that they differ."""
+_EMULATED = {1: (65536, 262144), 2: (256, 512), 3: (64, 128)}
+"""Number of dims to the extents of emulated sizes."""
+
+
+def write_task(name: str, out: Path, files: Mapping[str, str]) -> Path:
+    """Writes `files` to the new folder `out / name` and returns it.
+
+    Raises UsageError where the name is unfit or the folder exists; nothing is left half written.
+    """
+    if not _NAME.fullmatch(name):
+        raise UsageError(f"{name!r} is no task name; expected lower case, digits and _")
+    folder = out / name
+    if folder.exists():
+        raise UsageError(f"{folder}: exists already; expected a new folder")
+    folder.mkdir(parents=True)
+    try:
+        for file, text in files.items():
+            (folder / file).write_text(text, encoding="utf-8")
+    except OSError:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    return folder
+
+
+def skeleton(name: str) -> dict[str, str]:
+    """Returns the files of a task that doubles a vector, to be overwritten piece by piece."""
+    files = {file: (_SKELETON / file).read_text(encoding="utf-8") for file in _SKELETON_FILES}
+    return files | {"task.toml": files["task.toml"].replace("TASK", name)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,36 +88,6 @@ class CudaFunction:
     parameters: tuple[Parameter, ...]
     body: str
     """Text between its braces, without comments and strings."""
-
-
-_DTYPES = {
-    "float": "float32",
-    "double": "float64",
-    "half": "float16",
-    "__half": "float16",
-    "bool": "bool",
-    "char": "int8",
-    "signed char": "int8",
-    "int8_t": "int8",
-    "short": "int16",
-    "int16_t": "int16",
-    "int": "int32",
-    "int32_t": "int32",
-    "long long": "int64",
-    "unsigned char": "uint8",
-    "uint8_t": "uint8",
-    "unsigned short": "uint16",
-    "uint16_t": "uint16",
-    "unsigned": "uint32",
-    "unsigned int": "uint32",
-    "uint32_t": "uint32",
-    "unsigned long long": "uint64",
-}
-_SCALARS = _DTYPES | {"size_t": "uint64", "int64_t": "int64", "long": "int64", "uint64_t": "uint64"}
-"""Types by value: C++ converts them, so their exact spelling does not matter."""
-
-_NOISE = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'", re.DOTALL)
-_QUALIFIERS = re.compile(r"\b(?:__restrict__|__restrict|__grid_constant__|volatile)\b")
 
 
 def find_function(source: str, name: str, where: str) -> CudaFunction:
@@ -130,11 +155,6 @@ def _parameter(text: str, where: str) -> Parameter:
     return Parameter(
         name=match[3], dtype=dtypes[ctype], pointer=pointer, const="const" in words and pointer
     )
-
-
-_EDGES = (3, 31, 67, 33, 130)
-"""Rotated through the dims, so that extents differ."""
-_EMULATED = {1: (65536, 262144), 2: (256, 512), 3: (64, 128)}
 
 
 def draft(name: str, source: str, entry: str, where: str) -> dict[str, str]:

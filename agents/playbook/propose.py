@@ -1,88 +1,25 @@
 """Proposes the points to try next; the same history gives the same points, in the same order.
 
-What was tried comes from attempts, preferred values from the `tunable-hint` lines of a kernel.
+Points come from three sources: an even filling of the space, the neighbours of the best point with
+the values that hints prefer, and Optuna, which models the space from what was tried.
 """
 
-import math
 import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager
 from enum import Enum
 from itertools import chain, cycle, islice
+from typing import TYPE_CHECKING
 
+from cuda_llm.agents.playbook.history import History, TriedPoint
 from cuda_llm.agents.playbook.kernels import TunableKernel
-from cuda_llm.agents.playbook.optuna_study import TriedPoint, suggest
-from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.tunables.space import Point, Space, is_valid
-from cuda_llm.search import Attempt, Hint
+from cuda_llm.log import use_our_handler
 
-
-def tried_points(kernels: TunableKernel, attempts: Sequence[Attempt]) -> tuple[TriedPoint, ...]:
-    """Returns one entry for each attempt at a point of this space, by round and index.
-
-    An attempt that says nothing about its kernel (our own parts broke, or it was a duplicate) is
-    left out.
-    """
-    ordered = sorted(attempts, key=lambda one: (one.round, one.index))
-    points = [(one, kernels.point_of(one.tunables)) for one in ordered if _is_judged(one)]
-    return tuple(TriedPoint(point=point, score=_score(one)) for one, point in points if point)
-
-
-def _is_judged(attempt: Attempt) -> bool:
-    return attempt.code != "DUPLICATE" and not attempt.code.startswith("INFRA_")
-
-
-def _score(attempt: Attempt) -> float | None:
-    if not attempt.passed or not attempt.speedup:
-        return None
-    return math.log(attempt.speedup)
-
-
-def hint_preferences(space: Space, situation: Situation, best: Point) -> tuple[Point, ...]:
-    """Returns the preferred values under the newest hints, without those that `best` has.
-
-    Values for bottlenecks come before values for failures.
-    """
-    answered = {one.code for one in space.preferences}
-    codes = [
-        *_newest(situation.performance_hints, answered),
-        *_newest(situation.error_hints, answered),
-    ]
-    return tuple(
-        preference.values
-        for code in dict.fromkeys(codes)
-        for preference in space.preferences
-        if preference.code == code and not preference.values.items() <= best.items()
-    )
-
-
-def _newest(hints: Sequence[Hint], answered: set[str]) -> list[str]:
-    """Returns the codes in `answered` that hints of the newest round have."""
-    known = [one for one in hints if one.code in answered]
-    newest = max((one.round for one in known), default=0)
-    return [one.code for one in known if one.round == newest]
-
-
-def fill_space(
-    space: Space, candidates: Sequence[dict[str, int]], tried: Sequence[Point]
-) -> Iterator[dict[str, int]]:
-    """Yields the defaults, then each time a point of the values that were tried least.
-
-    Among equals the first candidate is taken. A structure in which other tunables do nothing, such
-    as a naive kernel, has few values and so gets few of the points.
-    """
-    uses = Counter(pair for point in tried for pair in point.items())
-    left = list(candidates)
-    point = space.defaults
-    while True:
-        yield point
-        uses.update(point.items())
-        left = [one for one in left if one != point]
-        if not left:
-            return
-        point = min(left, key=lambda one: sum(uses[pair] for pair in one.items()))
-
+if TYPE_CHECKING:
+    from optuna import Study
+    from optuna.distributions import BaseDistribution
 
 STARTUP_TRIALS = 5
 """With fewer points tried, a model of the space predicts nothing."""
@@ -90,24 +27,6 @@ MAX_KNOWN_SUGGESTIONS = 24
 """How often in a row Optuna may suggest kernels that are known."""
 FAILURE_WEIGHT = 5
 """How many points that passed one that failed counts as."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class History:
-    """What a search knows."""
-
-    tried: tuple[TriedPoint, ...] = ()
-    """The points that were judged, in that order."""
-    seen: frozenset[str] = frozenset()
-    """Hashes of kernels that are not to be proposed again, beside those of `tried`."""
-    preferred: tuple[Point, ...] = ()
-    """Values for some of the tunables that hints prefer, the most important hint first."""
-
-    @property
-    def best(self) -> TriedPoint | None:
-        """The fastest point; the first of equals."""
-        passed = [one for one in self.tried if one.score is not None]
-        return max(passed, key=lambda one: one.score or 0.0, default=None)
 
 
 class PointSource(Enum):
@@ -137,7 +56,7 @@ def propose(kernels: TunableKernel, history: History, seed: str) -> Iterator[dic
             best, [*known, *single_changes(space, best, rng)], history.tried
         )
         preferred = preferred_points(space, best, history.preferred, known)
-    suggested = suggest(space, history.tried, rng.randrange(2**32))
+    suggested = suggest_by_optuna(space, history.tried, rng.randrange(2**32))
     for turn in cycle((PointSource.NEIGHBOUR, PointSource.PREFERENCE, PointSource.OPTUNA)):
         sources = [evenly]
         if len(tried) >= STARTUP_TRIALS:
@@ -235,3 +154,94 @@ def _new(
         if sha not in seen:
             seen.add(sha)
             yield point
+
+
+def fill_space(
+    space: Space, candidates: Sequence[dict[str, int]], tried: Sequence[Point]
+) -> Iterator[dict[str, int]]:
+    """Yields the defaults, then each time a point of the values that were tried least.
+
+    Among equals the first candidate is taken. A structure in which other tunables do nothing, such
+    as a naive kernel, has few values and so gets few of the points.
+    """
+    uses = Counter(pair for point in tried for pair in point.items())
+    left = list(candidates)
+    point = space.defaults
+    while True:
+        yield point
+        uses.update(point.items())
+        left = [one for one in left if one != point]
+        if not left:
+            return
+        point = min(left, key=lambda one: sum(uses[pair] for pair in one.items()))
+
+
+def suggest_by_optuna(
+    space: Space, tried: Sequence[TriedPoint], seed: int
+) -> Iterator[dict[str, int]]:
+    """Yields valid points without end, perhaps with repeats; equal arguments give equal points.
+
+    The study is rebuilt from `tried`, in its order, and lives in memory. Points that were suggested
+    stay open in it, so that the next ones keep away from them; one that breaks a condition counts
+    as pruned.
+    """
+    from optuna.trial import TrialState
+
+    kinds = _kinds(space)
+    study = _rebuild(space, tried, seed, kinds)
+    while True:
+        trial = study.ask(kinds)
+        point = {one.name: one.values[trial.params[one.name]] for one in space.tunables}
+        if is_valid(space, point):
+            yield point
+        else:
+            study.tell(trial, state=TrialState.PRUNED)
+
+
+def _rebuild(
+    space: Space, tried: Sequence[TriedPoint], seed: int, kinds: "dict[str, BaseDistribution]"
+) -> "Study":
+    """Makes a study of the points in `tried`.
+
+    Failures count as pruned, because TPE ignores trials that failed.
+
+    The sampler was chosen by measurement (docs/playbook.md).
+    """
+    import optuna
+    from optuna.trial import TrialState
+
+    use_our_handler("optuna")
+    sampler = optuna.samplers.TPESampler(seed=seed, multivariate=True, n_startup_trials=1)
+    with _quiet():
+        study = optuna.create_study(sampler=sampler, direction="maximize")
+    for one in tried:
+        params = {each.name: each.values.index(one.point[each.name]) for each in space.tunables}
+        state = TrialState.PRUNED if one.score is None else TrialState.COMPLETE
+        study.add_trial(
+            optuna.create_trial(params=params, distributions=kinds, value=one.score, state=state)
+        )
+    return study
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Silences the line on stderr with which Optuna announces a study; restores its verbosity."""
+    import optuna
+
+    before = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    try:
+        yield
+    finally:
+        optuna.logging.set_verbosity(before)
+
+
+def _kinds(space: Space) -> "dict[str, BaseDistribution]":
+    """Makes the distributions of the values' indices; those of the first tunable have no order."""
+    from optuna.distributions import CategoricalDistribution, IntDistribution
+
+    structure, *others = space.tunables
+    kinds: dict[str, BaseDistribution] = {
+        one.name: IntDistribution(0, len(one.values) - 1) for one in others
+    }
+    return {structure.name: CategoricalDistribution(range(len(structure.values)))} | kinds

@@ -1,8 +1,8 @@
 from itertools import islice
 
+from cuda_llm.agents.playbook.history import History, TriedPoint
 from cuda_llm.agents.playbook.kernels import TunableKernel
-from cuda_llm.agents.playbook.optuna_study import TriedPoint
-from cuda_llm.agents.playbook.search import History, propose
+from cuda_llm.agents.playbook.propose import propose
 from cuda_llm.agents.tunables.read import read_space
 from cuda_llm.agents.tunables.space import Space, is_valid
 

@@ -79,6 +79,13 @@ _WORDS = {
 """Words of TOML for what pydantic calls by Python's."""
 
 
+def config_file() -> Path:
+    """Return where the user's `config.toml` is looked for."""
+    import platformdirs
+
+    return Path(platformdirs.user_config_dir("cuda-llm")) / "config.toml"
+
+
 def read_table(path: Path, error: type[UsageError]) -> dict[str, Any]:
     """The file as plain values. Raises `error` where it is missing, unreadable or no TOML."""
     try:

@@ -17,6 +17,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from cuda_llm.data_file import config_file
 from cuda_llm.errors import UsageError
 
 
@@ -114,11 +115,6 @@ class Settings(BaseSettings):
         """Arguments, then the environment, then the file."""
         file = TomlConfigSettingsSource(settings_cls, toml_file=config_file())
         return init_settings, env_settings, file
-
-
-def config_file() -> Path:
-    """Where the user's `config.toml` is looked for."""
-    return Path(platformdirs.user_config_dir("cuda-llm")) / "config.toml"
 
 
 def settings() -> Settings:

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 HEAVY = (
@@ -62,6 +64,22 @@ def test_importing_every_module_loads_nothing_heavy() -> None:
 
 def test_the_rooms_a_command_starts_in_load_no_numpy_and_no_rich() -> None:
     assert loaded_after(list(LIGHT_ROOMS), (*HEAVY, "numpy", "rich")) == []
+
+
+@pytest.mark.parametrize("command", [(), ("run",), ("evaluate",), ("tasks",)])
+def test_help_loads_nothing_heavy(command: tuple[str, ...]) -> None:
+    suspects = (*HEAVY, "numpy", "rich")
+    code = (
+        "import contextlib, io, sys\n"
+        "from cuda_llm.cli.app import run\n"
+        "with contextlib.redirect_stdout(io.StringIO()):\n"
+        f"    assert run([*{command!r}, '--help']) == 0\n"
+        f"print(*[name for name in {suspects!r} if name in sys.modules])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == []
 
 
 def test_the_package_root_exports_lazily() -> None:

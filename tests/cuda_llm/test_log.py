@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import pytest
@@ -41,7 +42,7 @@ with command_line_logging({format!r}, {level!r}, None):
 
 def in_a_command(body: str, format: str = "json", level: str = "info", **environment: str) -> str:
     """What a command with these options writes to stderr."""
-    indented = "\n".join(f"    {line}" for line in body.splitlines())
+    indented = "\n".join(f"    {line}" for line in dedent(body).splitlines())
     code = IN_A_COMMAND.format(format=format, level=level, body=indented)
     done = run_python(code, **environment)
     assert done.stdout == ""
@@ -134,7 +135,12 @@ log.debug("ours")
 
 
 def test_optuna_that_brings_a_handler_of_its_own_is_joined_in_too() -> None:
-    body = "import optuna\nfrom cuda_llm.log import join\njoin('optuna')\noptuna.create_study()"
+    body = """
+        import optuna
+        from cuda_llm.log import use_our_handler
+        use_our_handler('optuna')
+        optuna.create_study()
+    """
     (one,) = records(in_a_command(body))
     assert one["logger"].startswith("optuna.")
 

@@ -10,7 +10,7 @@ import typer.main
 from option_table import option_table
 from run_starts import asked, parts
 
-from cuda_llm.cli.app import app
+from cuda_llm.cli.app import build_app
 from cuda_llm.cli.run import request_from
 from cuda_llm.codec import decode, encode
 from cuda_llm.errors import UsageError
@@ -25,7 +25,7 @@ from cuda_llm.settings import Settings
 
 PAGE = Path(__file__).parents[2] / "docs/settings.md"
 NAMES = {one.name for one in run_options()}
-COMMAND: Any = typer.main.get_command(app)
+COMMAND: Any = typer.main.get_command(build_app({"run"}))
 RUN = COMMAND.commands["run"]
 OBJECTS_ALONE = {"reflector", "tuner", "bench", "observers"}
 """Keywords of `optimize` that no plain value stands for."""

@@ -1,23 +1,113 @@
-"""The `cuda-llm` command: every sub-command in one place, every failure in one line."""
+"""The `cuda-llm` command: every sub-command in one place, every failure in one line.
 
+A sub-command's module is imported when its name is among the arguments: `--help` loads none.
+"""
+
+import os
+from collections.abc import Collection
 from contextlib import ExitStack
+from dataclasses import dataclass
 from enum import StrEnum
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from cuda_llm.cli.cache import cache_app
-from cuda_llm.cli.doctor import doctor
-from cuda_llm.cli.evaluate import evaluate
-from cuda_llm.cli.hardware import hardware_app
-from cuda_llm.cli.run import resume
-from cuda_llm.cli.run import run as run_task
-from cuda_llm.cli.tasks import tasks_app
-from cuda_llm.cli.trace import export, trace_app
 from cuda_llm.errors import CudaLLMError, InfrastructureError
 from cuda_llm.log import CommandLine, Log
-from cuda_llm.wording import printable
+
+INTERRUPTED = 130
+USAGE = 2
+LOG_OPTIONS = ("--log-format", "--log-level", "--log-file")
+
+_log = Log(__name__)
+
+
+@dataclass(frozen=True)
+class Subcommand:
+    """One sub-command, or a group of them, and the line that the list of all shows of it."""
+
+    name: str
+    module: str
+    attribute: str
+    help: str
+
+    def load(self) -> Any:
+        """Return the function, or the group as a `typer.Typer`."""
+        return getattr(import_module(f"cuda_llm.cli.{self.module}"), self.attribute)
+
+
+SUBCOMMANDS = (
+    Subcommand(
+        "run",
+        "run",
+        "run",
+        "Write kernels for a task, keep those that are right, and make the best one faster.",
+    ),
+    Subcommand(
+        "resume",
+        "run",
+        "resume",
+        "Go on with a run that was interrupted or killed, or fork one with other hints.",
+    ),
+    Subcommand(
+        "evaluate",
+        "evaluate",
+        "evaluate",
+        "Compile kernels, check them against the task's reference, and time them.",
+    ),
+    Subcommand(
+        "export",
+        "trace",
+        "export",
+        "Write the best kernel of a run with its proof, ready to be imported.",
+    ),
+    Subcommand(
+        "doctor",
+        "doctor",
+        "doctor",
+        "Say what is here, what is missing, and the command that mends it.",
+    ),
+    Subcommand("tasks", "tasks", "tasks_app", "What to optimise."),
+    Subcommand("hardware", "hardware", "hardware_app", "What is known of each GPU."),
+    Subcommand("trace", "trace", "trace_app", "What happened in a run."),
+    Subcommand(
+        "cache", "cache", "cache_app", "What is built and kept: compiled kernels, native parts."
+    ),
+)
+
+
+def build_app(names: Collection[str], *, with_options: bool = True) -> typer.Typer:
+    """Return the command line; sub-commands that are not in `names` are listed, but do nothing.
+
+    `with_options` False leaves out the options of all commands, whose values Typer has checked by
+    pydantic even where none is given.
+    """
+    app = typer.Typer(
+        name="cuda-llm",
+        help="Write, prove and speed up CUDA kernels.",
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+    )
+    app.callback(add_help_option=with_options)(options if with_options else _no_options)
+    for one in SUBCOMMANDS:
+        loaded = one.load() if one.name in names else _not_loaded
+        if isinstance(loaded, typer.Typer):
+            app.add_typer(loaded, name=one.name)
+        else:
+            app.command(one.name, help=None if one.name in names else one.help)(loaded)
+    return app
+
+
+def _not_loaded() -> None:
+    """Stand for a sub-command whose name is not among the arguments."""
+
+
+def _no_options() -> None:
+    """Stand for `options` where only help is shown."""
 
 
 def find_tempdir() -> None:
@@ -36,31 +126,6 @@ def find_tempdir() -> None:
             tempfile.gettempdir()
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-INTERRUPTED = 130
-USAGE = 2
-LOG_OPTIONS = ("--log-format", "--log-level", "--log-file")
-
-_log = Log(__name__)
-
-app = typer.Typer(
-    name="cuda-llm",
-    help="Write, prove and speed up CUDA kernels.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-)
-app.command("run")(run_task)
-app.command()(resume)
-app.command()(evaluate)
-app.command()(export)
-app.command()(doctor)
-app.add_typer(tasks_app, name="tasks")
-app.add_typer(hardware_app, name="hardware")
-app.add_typer(trace_app, name="trace")
-app.add_typer(cache_app, name="cache")
 
 
 class LogFormat(StrEnum):
@@ -88,7 +153,6 @@ def show_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def options(
     ctx: typer.Context,
     version: Annotated[
@@ -112,14 +176,13 @@ def options(
     The --log options may also stand behind the command.
     """
     find_tempdir()
-    if ctx.obj is not None:
-        open_log(ctx.obj, log_format, log_level, log_file)
+    open_log(ctx.obj, log_format, log_level, log_file)
 
 
 def asks_for_help(arguments: list[str]) -> bool:
-    """Whether a command will only show its help: then no log is opened and no setting read."""
+    """Whether a sub-command will only show its help: no log is opened and no setting read."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
-    return "--help" in arguments[:end]
+    return "--help" in arguments[:end] and not arguments[0].startswith("-")
 
 
 def open_log(
@@ -127,46 +190,70 @@ def open_log(
 ) -> None:
     """Begin to log as options and settings say. Raises UsageError on a bad setting or file."""
     from cuda_llm.log_setup import command_line_logging
-    from cuda_llm.settings import settings
 
-    now = settings()
+    if _has_log_settings():
+        from cuda_llm.settings import settings
+
+        now = settings()
+        format = format or LogFormat(now.log_format)
+        level = level or LogLevel(now.log_level)
+        file = file or now.log_file
     chosen = command_line_logging(
-        format.value if format else now.log_format,
-        level.value if level else now.log_level,
-        file or now.log_file,
+        (format or LogFormat.console).value, (level or LogLevel.warning).value, file
     )
     closing.enter_context(chosen)
 
 
-def with_log_options_first(arguments: list[str]) -> list[str]:
-    """The arguments with the --log options before the command: they belong to all of them."""
-    first: list[str] = []
-    rest: list[str] = []
+def _has_log_settings() -> bool:
+    """Whether a variable or the user's file may say how to log.
+
+    Settings are read by pydantic, which is slow to load: a command that needs none of them does
+    not wait for it.
+    """
+    from cuda_llm.data_file import config_file
+
+    if any(name.startswith("CUDA_LLM_LOG_") for name in os.environ):
+        return True
+    try:
+        return b"log_" in config_file().read_bytes()
+    except OSError:
+        return False
+
+
+def split_log_options(arguments: list[str]) -> tuple[list[str], list[str]]:
+    """Return the --log options, which may stand anywhere, and the other arguments."""
+    log: list[str] = []
+    others: list[str] = []
     left = list(arguments)
     while left:
         one = left.pop(0)
         if one == "--":
-            return [*first, *rest, one, *left]
+            return log, [*others, one, *left]
         if one.partition("=")[0] not in LOG_OPTIONS:
-            rest.append(one)
+            others.append(one)
         else:
-            first += [one] if "=" in one or not left else [one, left.pop(0)]
-    return [*first, *rest]
+            log += [one] if "=" in one or not left else [one, left.pop(0)]
+    return log, others
 
 
 def run(arguments: list[str]) -> int:
     """Run one command and return its exit code; failures are one line on stderr."""
     with ExitStack() as closing:
-        code = answer(with_log_options_first(arguments), closing)
+        code = answer(arguments, closing)
         _log.debug("command has ended", exit_code=code)
         return code
 
 
 def answer(arguments: list[str], closing: ExitStack) -> int:
     """Exit code of a command; its log is open until `closing` is closed."""
-    log = None if asks_for_help(arguments) else closing
+    log_options, others = split_log_options(arguments)
     try:
-        code = app(arguments, prog_name="cuda-llm", standalone_mode=False, obj=log)
+        if asks_for_help(others):
+            app, arguments = build_app(others, with_options=False), others
+        else:
+            # They belong to all commands, so they stand before the command.
+            app, arguments = build_app(others), [*log_options, *others]
+        code = app(arguments, prog_name="cuda-llm", standalone_mode=False, obj=closing)
     except typer.TyperException as error:
         message = error.format_message()
         if "\n" in message:
@@ -191,6 +278,8 @@ def answer(arguments: list[str], closing: ExitStack) -> int:
 
 def print_error(message: str, error: Exception | None = None) -> None:
     """One line on stderr, whatever the message holds; the log gets the traceback of `error`."""
+    from cuda_llm.wording import printable
+
     if CommandLine.is_in_charge:
         _log.error("command failed", error=message, exc_info=error, shown=True)
     typer.echo(f"error: {printable(' '.join(message.split()))}", err=True)

@@ -3,9 +3,13 @@ import statistics
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 from commands import Command
+
+from cuda_llm.cli.app import SUBCOMMANDS, build_app
 
 
 def test_help_names_every_command(cuda_llm: Command) -> None:
@@ -13,6 +17,14 @@ def test_help_names_every_command(cuda_llm: Command) -> None:
     assert shown.code == 0
     for command in ("evaluate", "tasks", "hardware", "doctor"):
         assert command in shown.stdout
+
+
+def test_the_list_of_commands_shows_the_first_sentence_of_each_ones_own_help() -> None:
+    """Help lines stand in a table, so that the list need not load the commands."""
+    loaded: Any = typer.main.get_command(build_app([one.name for one in SUBCOMMANDS]))
+    listed: Any = typer.main.get_command(build_app([]))
+    shown = {name: one.get_short_help_str(300) for name, one in listed.commands.items()}
+    assert shown == {name: one.get_short_help_str(300) for name, one in loaded.commands.items()}
 
 
 def test_help_is_instant(cuda_llm: Command) -> None:
@@ -80,3 +92,32 @@ def test_ctrl_c_before_the_command_has_started_is_one_line_too(tmp_path: Path) -
         check=False,
     )
     assert (done.returncode, done.stderr) == (130, "error: interrupted\n")
+
+
+INTERRUPTED_IN_FIND_TEMPDIR = """
+import os, signal, sys
+from cuda_llm.cli.app import find_tempdir
+
+def watch(event, arguments):
+    if event == "open" and str(arguments[0]).startswith(os.environ["TMPDIR"]):
+        os.kill(os.getpid(), signal.SIGINT)
+        print("tried")
+
+sys.addaudithook(watch)
+try:
+    find_tempdir()
+except KeyboardInterrupt:
+    print("interrupted", os.listdir(os.environ["TMPDIR"]))
+"""
+
+
+def test_an_interrupt_waits_until_the_folder_was_tried(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", INTERRUPTED_IN_FIND_TEMPDIR],
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.splitlines() == ["tried", "interrupted []"]
+    assert list(tmp_path.iterdir()) == []

@@ -8,7 +8,7 @@ from cuda_llm.agents.llm.agent_ask import AgentAsk, folder_of_turn
 from cuda_llm.agents.protocols import AgentContext, Contribution, PlacedAgent, Reflected
 from cuda_llm.agents.situation import Situation
 from cuda_llm.codec import decode, encode
-from cuda_llm.graph.context import FindContext, RunContext, about, bind_node
+from cuda_llm.graph.context import FindContext, RunContext, bind_node, log_fields
 from cuda_llm.graph.guards import run_untrusted
 from cuda_llm.graph.state import SearchState, SearchUpdate, without_defaults
 from cuda_llm.graph.view import situation_of
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 RESEARCHER = "hardware_research"
 """Node and name of the agent that ships; one of the same name takes its place."""
-LEAST_S = 1.0
+LEAST_AGENT_S = 1.0
 """An agent has this long even where the run's minutes are over."""
 
 
@@ -51,7 +51,7 @@ def subgraph_node(placed: PlacedAgent, subgraph: Any, find: FindContext) -> Any:
             answer = await subgraph.ainvoke(given, context=AgentContext(seen.ask))
             return decode(Contribution, answer["contribution"])
 
-        with bound(**about(context, state, placed.name)):
+        with bound(**log_fields(context, state, placed.name)):
             made = await run_agent(context, situation, placed.name, invoke)
         return add_contribution(context, placed.name, situation.round, made)
 
@@ -67,7 +67,7 @@ async def run_agent(
     """What an agent answers, or how it failed; one that hangs is not waited for."""
     from cuda_llm.settings import settings
 
-    limit_s = min(settings().agent_deadline_s, max(LEAST_S, context.seconds_left()))
+    limit_s = min(settings().agent_deadline_s, max(LEAST_AGENT_S, context.seconds_left()))
     folder = folder_of_turn(situation.round, name)
     with bound(agent=name), AgentAsk(context.client_of(name), name, folder, limit_s) as ask:
         seen = replace(situation, ask=ask)
@@ -102,8 +102,8 @@ def add_contribution(
         text = "" if note is None else note.text
         context.record(AgentDecided(agent=agent, round=round_, decisions=made.decisions, note=text))
     update: SearchUpdate = {
-        "error_hints": give_hints(context, "error_hints", made.error_hints),
-        "performance_hints": give_hints(context, "performance_hints", made.performance_hints),
+        "error_hints": record_hints(context, "error_hints", made.error_hints),
+        "performance_hints": record_hints(context, "performance_hints", made.performance_hints),
     }
     if note is not None:
         update["notes"] = {agent: without_defaults(note)}
@@ -115,7 +115,7 @@ def as_contribution(made: Reflected | InfraFailed) -> Contribution | InfraFailed
     return made if isinstance(made, InfraFailed) else Contribution(**vars(made))
 
 
-def give_hints(context: RunContext, channel: str, hints: Sequence[Hint]) -> list[str]:
+def record_hints(context: RunContext, channel: str, hints: Sequence[Hint]) -> list[str]:
     """Keep and record the hints; their ids, which the state holds."""
     kept = context.folder.keep_hints(hints)
     for hint in kept:
@@ -139,4 +139,4 @@ def review(state: SearchState, context: RunContext) -> list[str]:
         Hint(round=state["round"], about="", code="USER", text=str(text), by="user")
         for text in texts
     ]
-    return give_hints(context, "performance_hints", hints)
+    return record_hints(context, "performance_hints", hints)

@@ -13,12 +13,17 @@ from cuda_llm.agents.prompting.quote import one_line
 from cuda_llm.failures import Duplicate
 from cuda_llm.graph.context import RunContext
 from cuda_llm.graph.state import SearchState, SearchUpdate
-from cuda_llm.graph.toolbox import say_speed
+from cuda_llm.graph.toolbox import describe_speed
 from cuda_llm.graph.view import attempts_of
 from cuda_llm.outcomes import Passed, Verdict
 from cuda_llm.search import Attempt, Author, Brief, Draft, Kind
 from cuda_llm.traces.events import AttemptJudged, TunerSearched
 from cuda_llm.wording import describe
+
+MOST_IDEA = 200
+"""Characters of the name of what a candidate tries."""
+MOST_SUMMARY = 240
+"""Characters of a summary; the verdict itself is in the run's folder."""
 
 
 @lru_cache(maxsize=64)
@@ -27,10 +32,13 @@ def kernel_sha(source: str) -> str:
     return normal_sha(source)
 
 
-def first_of(normal: str, earlier: Iterable[Attempt]) -> str:
-    """Id of the earliest attempt whose kernel has the hash `normal`; empty where there is none."""
-    same = (one.id for one in earlier if normal and one.normal_sha == normal and _stands(one))
-    return next(same, "")
+def find_first_equal(normal: str, earlier: Iterable[Attempt]) -> str:
+    """Return the id of the earliest attempt whose kernel has that `normal_sha`; empty without one.
+
+    Only attempts whose verdict is about their own kernel count.
+    """
+    equal = (one for one in earlier if normal and one.normal_sha == normal)
+    return next((one.id for one in equal if _is_about_its_kernel(one)), "")
 
 
 def as_duplicate(attempt: Attempt, of: str) -> Attempt:
@@ -46,15 +54,9 @@ def as_duplicate(attempt: Attempt, of: str) -> Attempt:
     )
 
 
-def _stands(attempt: Attempt) -> bool:
+def _is_about_its_kernel(attempt: Attempt) -> bool:
     """Whether its verdict is about its kernel."""
     return attempt.code != Duplicate.code and not attempt.code.startswith("INFRA_")
-
-
-IDEA = 200
-"""Most characters of the name of what a candidate tries."""
-SUMMARY = 240
-"""Most characters of a summary; the verdict itself is in the run's folder."""
 
 
 def keep_verdict(
@@ -94,7 +96,7 @@ def draft_fields(context: RunContext, brief: Brief) -> dict[str, Any]:
     if not isinstance(draft, Draft):
         return {}
     return {
-        "idea": one_line(draft.idea, IDEA),
+        "idea": one_line(draft.idea, MOST_IDEA),
         "source_sha": sha256(draft.source.encode(errors="replace")).hexdigest(),
         "normal_sha": kernel_sha(draft.source),
         "tunables": draft.tunables,
@@ -117,9 +119,9 @@ def profile_fields(verdict: Verdict) -> dict[str, Any]:
 def summarise(verdict: Verdict) -> str:
     """The verdict in one line."""
     if isinstance(verdict, Passed) and verdict.profile is not None:
-        return say_speed(verdict.profile)
+        return describe_speed(verdict.profile)
     line = " ".join(next(iter(describe(verdict)), "").split())
-    return line if len(line) <= SUMMARY else f"{line[: SUMMARY - 1]}…"
+    return line if len(line) <= MOST_SUMMARY else f"{line[: MOST_SUMMARY - 1]}…"
 
 
 def collect_attempts(state: SearchState, context: RunContext, names: Sequence[str]) -> SearchUpdate:
@@ -145,7 +147,7 @@ def mark_duplicates(
     known = list(earlier)
     before = len(known)
     for attempt in judged:
-        of = first_of(attempt.normal_sha, known) if context.strategy.deduplicate else ""
+        of = find_first_equal(attempt.normal_sha, known) if context.strategy.deduplicate else ""
         if of and not attempt.code.startswith("INFRA_"):
             attempt = as_duplicate(attempt, of)
             context.folder.write_verdict(attempt.id, Duplicate(of=of))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from cuda_llm.agents.llm.agent_ask import AgentAsk
 from cuda_llm.codec import decode, encode
 from cuda_llm.failures import Diagnostic, Duplicate, NoCode
-from cuda_llm.graph.attempts import first_of, keep_verdict, kernel_sha
+from cuda_llm.graph.attempts import find_first_equal, keep_verdict, kernel_sha
 from cuda_llm.graph.context import FindContext, RunContext, bind_node
 from cuda_llm.graph.guards import MOST_SOURCE, run_untrusted
 from cuda_llm.graph.state import CandidateState
@@ -51,7 +51,7 @@ async def generate(context: RunContext, brief: Brief) -> Verdict | None:
     context.folder.write_draft(brief.id, answer)
     if isinstance(answer, NoCode):
         return answer
-    known = first_of(kernel_sha(answer.source), situation.attempts)
+    known = find_first_equal(kernel_sha(answer.source), situation.attempts)
     return Duplicate(of=known) if known and context.strategy.deduplicate else None
 
 
@@ -77,10 +77,10 @@ async def profile(context: RunContext, brief: Brief) -> Verdict | None:
     return (await judge(bench, source, baseline=await bench.time_baseline())).verdict
 
 
-Stage = Callable[[RunContext, Brief], Awaitable[Verdict | None]]
+StageFunction = Callable[[RunContext, Brief], Awaitable[Verdict | None]]
 """Takes a candidate one step further; answers the verdict that ends it, or None."""
 
-STAGES: Mapping[str, Stage] = {
+STAGES: Mapping[str, StageFunction] = {
     "generate": generate,
     "compile": compile_,
     "validate": validate,
@@ -156,7 +156,7 @@ def describe_diagnostic(diagnostic: Diagnostic) -> str:
 
 
 LATE = "LATE"
-NODES = {
+STAGE_NODES = {
     "generator": "generate",
     "compiler": "compile",
     "validator": "validate",
@@ -185,8 +185,8 @@ def build_candidate(find: FindContext) -> "CompiledStateGraph[CandidateState]":
     from langgraph.graph import END, START, StateGraph
 
     graph = StateGraph(CandidateState)
-    names = list(NODES)
-    for name, stage in NODES.items():
+    names = list(STAGE_NODES)
+    for name, stage in STAGE_NODES.items():
         graph.add_node(name, bind_node(stage_node(stage), find, name))
     graph.add_conditional_edges(START, first_stage)
     for name, following in pairwise(names):

@@ -131,7 +131,7 @@ def no_deadline() -> float:
     return math.inf
 
 
-def keep_open() -> None:
+def release_nothing() -> None:
     """Whoever made the parts closes them."""
 
 
@@ -162,14 +162,14 @@ class RunContext:
     agents: tuple[PlacedAgent, ...]
     """The researcher among them, unless the user took it out."""
     bench: Bench
-    over: Callable[[], str] = no_budget
+    stop_reason: Callable[[], str] = no_budget
     """Why the run has to end (money, tokens, time), in a few words; empty to go on. Asked before
     each round; what is at work may end."""
     seconds_left: Callable[[], float] = no_deadline
     """Until `--max-minutes` are over: a round does not wait for its candidates any longer."""
     client_of: Callable[[str], Ask] = no_client
     """What asks the model of an agent, generator or reflector of the user's, by its name."""
-    release: Callable[[], None] = keep_open
+    release: Callable[[], None] = release_nothing
     """Called when the run is over: gives its trace back where nobody else would."""
     note: str = ""
     """What the user should know about how this run was set up; `RunStarted` tells it."""
@@ -179,24 +179,24 @@ class RunContext:
     """What is at work. Whoever runs the graph closes it in the end, come what may."""
 
 
-Node = Callable[[Any, RunContext], Awaitable[Any]]
+GraphNode = Callable[[Any, RunContext], Awaitable[Any]]
 FindContext = Callable[[Mapping[str, Any], object], Awaitable[RunContext]]
 """The context of the run that a state belongs to: the runtime context, where that is one."""
 
 
-def bind_node(node: Node, find: FindContext, name: str) -> Any:
+def bind_node(node: GraphNode, find: FindContext, name: str) -> Any:
     """The node as LangGraph calls it."""
 
     async def node_of_ours(state: Any, runtime: "Runtime[RunContext]") -> Any:
         context = await find(state, runtime.context)
-        with bound(**about(context, state, name)):
+        with bound(**log_fields(context, state, name)):
             return await node(state, context)
 
     node_of_ours.__name__ = name
     return node_of_ours
 
 
-def about(context: RunContext, state: Mapping[str, Any], node: str) -> dict[str, Any]:
+def log_fields(context: RunContext, state: Mapping[str, Any], node: str) -> dict[str, Any]:
     """Fields of every log record of a node's work."""
     return {
         "run_id": context.run_id,

@@ -23,7 +23,7 @@ from cuda_llm.traces.events import ContestHeld, KernelInspected
 from cuda_llm.wording import describe
 
 
-async def hold_duel(
+async def run_duel(
     context: RunContext, bench: DuelBench, name: str, incumbent: str
 ) -> Duel | InfraFailed:
     """Time two attempts in turn."""
@@ -91,7 +91,7 @@ class Contenders:
     unfit: dict[str, str] = field(default_factory=dict)
     """Those of them that are at fault."""
     inspected: set[str] = field(default_factory=set)
-    held: int = 0
+    duels_held: int = 0
 
     def refuse(self, name: str, why: str) -> None:
         """Take an attempt out."""
@@ -124,7 +124,7 @@ async def choose_incumbent(
                 choice=keep_incumbent(contenders, choice), unfit=contenders.unfit
             )
         name = next_contender(contenders.situation, choice)
-        if name is not None and contenders.held < MOST_DUELS:
+        if name is not None and contenders.duels_held < MOST_DUELS:
             await duel_with_incumbent(context, bench, contenders, name)
         elif name is not None and name == choice.incumbent:
             contenders.refuse(name, f"no duel: {MOST_DUELS} others had theirs")
@@ -178,9 +178,9 @@ async def duel_with_incumbent(
     """Time it beside the incumbent, and record what came of it."""
     incumbent = contenders.situation.incumbent
     assert incumbent is not None, "the first kernel that passes has nobody to beat"
-    contenders.held += 1
+    contenders.duels_held += 1
     began = time.monotonic()
-    outcome = await hold_duel(context, bench, name, incumbent.id)
+    outcome = await run_duel(context, bench, name, incumbent.id)
     seconds = time.monotonic() - began
     event = duel_event(contenders.situation.round, name, incumbent.id, outcome, seconds)
     context.record(event)

@@ -70,7 +70,7 @@ def why_stop(situation: Situation, judged: Sequence[Attempt], context: RunContex
     """Why no round should follow, in a few words; empty to go on."""
     if situation.round >= situation.plan.rounds:
         return ROUNDS
-    return context.over() or all_infra_failed(judged) or stop_by_strategy(context, situation)
+    return context.stop_reason() or all_infra_failed(judged) or stop_by_strategy(context, situation)
 
 
 def all_infra_failed(judged: Sequence[Attempt]) -> str:
@@ -119,7 +119,7 @@ async def tuner(state: SearchState, context: RunContext) -> SearchUpdate:
     """Search the tunables that this round's candidates declare."""
     situation = situation_of(state, context)
     judged = judged_of(state, situation)
-    count = 0 if context.over() else context.request.tune
+    count = 0 if context.stop_reason() else context.request.tune
     trials = context.tuner.propose(situation, judged, count) if count else ()
     return {"trials": write_trials(context, situation.round, len(state["briefs"]), trials)}
 
@@ -134,8 +134,8 @@ async def collect_trials(state: SearchState, context: RunContext) -> SearchUpdat
 async def choose(state: SearchState, context: RunContext) -> SearchUpdate:
     """Let the strategy say who is to be beaten; where times are measured, by a duel."""
     situation = situation_of(state, context)
-    crowned = await choose_incumbent(context, situation, judged_of(state, situation))
-    choice = crowned.choice
+    chosen = await choose_incumbent(context, situation, judged_of(state, situation))
+    choice = chosen.choice
     context.record(
         IncumbentChosen(
             round=state["round"],
@@ -145,7 +145,7 @@ async def choose(state: SearchState, context: RunContext) -> SearchUpdate:
             verdicts=choice.verdicts,
         )
     )
-    return {"incumbent": choice.incumbent, "unfit": crowned.unfit}
+    return {"incumbent": choice.incumbent, "unfit": chosen.unfit}
 
 
 async def reflection(state: SearchState, context: RunContext) -> SearchUpdate:

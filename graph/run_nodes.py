@@ -147,7 +147,7 @@ async def finish(state: SearchState, context: RunContext) -> SearchUpdate:
     await context.tasks.close()
     situation = situation_of(state, context)
     winner = await confirm_winner(
-        context, ranked(situation, state.get("unfit", {})), baseline_of(situation)
+        context, rank_attempts(situation, state.get("unfit", {})), baseline_of(situation)
     )
     best = None if winner is None else result_of(situation, winner)
     context.record(run_finished(context, state["stop"], best))
@@ -155,7 +155,7 @@ async def finish(state: SearchState, context: RunContext) -> SearchUpdate:
     return {"best": best, "incumbent": best["id"] if best else None}
 
 
-def ranked(situation: Situation, unfit: Collection[str]) -> list[Attempt]:
+def rank_attempts(situation: Situation, unfit: Collection[str]) -> list[Attempt]:
     """The incumbent, then whoever else passed and nothing was found in, fastest first."""
     passed = [
         one

@@ -14,7 +14,7 @@ from cuda_llm.search import Attempt, Hint
 from cuda_llm.tools.measure.times import KernelTimes
 from cuda_llm.traces.files import read_text, write_file
 
-SEEN = (
+SITUATION_CHANNELS = (
     *("round", "attempts", "incumbent", "baseline"),
     *("error_hints", "performance_hints", "notes"),
 )
@@ -58,7 +58,7 @@ def judged_of(state: SearchState, situation: Situation) -> tuple[Attempt, ...]:
 
 def write_situation(state: SearchState, context: RunContext) -> None:
     """Keep what the generators of this round see: candidates know the state by this file alone."""
-    seen: dict[str, Any] = {key: state[key] for key in SEEN if key in state}  # type: ignore[literal-required]
+    seen: dict[str, Any] = {key: state[key] for key in SITUATION_CHANNELS if key in state}  # type: ignore[literal-required]
     write_file(_file(context, state["round"]), json.dumps(seen, allow_nan=False))
 
 

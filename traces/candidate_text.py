@@ -8,7 +8,7 @@ from cuda_llm.failures import NoCode
 from cuda_llm.outcomes import Passed
 from cuda_llm.profile import Profile
 from cuda_llm.traces.run_folder import RunFolder
-from cuda_llm.traces.run_text import INSIDE, describe_order
+from cuda_llm.traces.run_text import INSIDE, describe_brief
 from cuda_llm.traces.text import (
     describe_idea,
     describe_seconds,
@@ -32,7 +32,7 @@ def describe_candidate(run: RunFolder, name: str) -> Iterator[str]:
         have = ", ".join(there[:SHOWN]) + more or "none yet"
         raise UsageError(f"run {run.name} has no candidate {name!r}; it has {have}")
     yield f"{name} of run {run.name}"
-    yield from _order(run, name)
+    yield from _brief(run, name)
     yield from _answer(run, name)
     yield from _verdict(run, name)
     source = run.source(name)
@@ -42,10 +42,10 @@ def describe_candidate(run: RunFolder, name: str) -> Iterator[str]:
         yield from verbatim(source)
 
 
-def _order(run: RunFolder, name: str) -> Iterator[str]:
+def _brief(run: RunFolder, name: str) -> Iterator[str]:
     brief = run.brief(name)
     if brief is not None:
-        order = describe_order(brief, run.read_run().get("generator", ""))
+        order = describe_brief(brief, run.read_run().get("generator", ""))
         yield from labelled("brief", f"round {brief.round}, {order}")
         if brief.history:
             yield from labelled("", f"knowing of {', '.join(brief.history)}")

@@ -28,7 +28,7 @@ from cuda_llm.traces.run_folder import RunFolder
 _log = Log(__name__)
 _events = Log(f"{OURS}.events")
 
-NAMED: Mapping[str, type[Attempt | Brief | Hint]] = {
+FIELDS_BY_ID: Mapping[str, type[Attempt | Brief | Hint]] = {
     "attempt_judged.attempt": Attempt,
     "hint_given.hint": Hint,
     "round_began.briefs": Brief,
@@ -106,7 +106,7 @@ def to_line(event: Event, seq: int, at: str) -> bytes:
     """One line of the file. What it names by id must lie in the run's folder already."""
     fields = {"v": VERSION, "seq": seq, "at": at, "kind": event.kind}
     for name, value in vars(event).items():
-        if f"{event.kind}.{name}" not in NAMED:
+        if f"{event.kind}.{name}" not in FIELDS_BY_ID:
             fields[name] = encode(value)
         else:
             fields[name] = [one.id for one in value] if isinstance(value, tuple) else value.id
@@ -255,7 +255,7 @@ def _read_line(line: bytes, folder: RunFolder) -> Recorded | str:
         seq, at = fields.pop("seq"), fields.pop("at")
         datetime.fromisoformat(at)
         for name in fields:
-            if value_kind := NAMED.get(f"{kind}.{name}"):
+            if value_kind := FIELDS_BY_ID.get(f"{kind}.{name}"):
                 fields[name] = _look_up(folder, value_kind, fields[name])
         return Recorded(seq=int(seq), at=at, event=decode(KINDS[kind], fields))
     except (UsageError, ValueError, TypeError, KeyError, AttributeError, RecursionError):

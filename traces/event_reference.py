@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any, get_args
 
-from cuda_llm.traces.event_log import NAMED
+from cuda_llm.traces.event_log import FIELDS_BY_ID
 from cuda_llm.traces.events import VERSION, Event
 from cuda_llm.traces.run_folder import FILES
 
@@ -28,7 +28,7 @@ def event_schema() -> dict[str, Any]:
         one = TypeAdapter(kind).json_schema(ref_template="#/$defs/{model}")
         one.pop("$defs", None)
         for name, schema in one["properties"].items():
-            if named := NAMED.get(f"{kind.kind}.{name}"):
+            if named := FIELDS_BY_ID.get(f"{kind.kind}.{name}"):
                 by_id = {"type": "string", "description": f"Id: {FILES[named].format('<id>')}"}
                 several = schema.get("type") == "array"
                 one["properties"][name] = {"type": "array", "items": by_id} if several else by_id
@@ -68,7 +68,7 @@ def _section(kind: Any) -> Iterator[str]:
     for one in dataclasses.fields(kind):
         spelled = str(one.type if isinstance(one.type, str) else _spell(one.type))
         text = f": {texts[one.name]}" if one.name in texts else ""
-        if named := NAMED.get(f"{kind.kind}.{one.name}"):
+        if named := FIELDS_BY_ID.get(f"{kind.kind}.{one.name}"):
             text = (
                 f"{text or ':'} A line names it by id; it lies in `{FILES[named].format('<id>')}`."
             )

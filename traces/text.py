@@ -8,7 +8,7 @@ from cuda_llm.wording import describe_dims, printable
 
 if TYPE_CHECKING:
     from cuda_llm.profile import SizeTime
-    from cuda_llm.traces.history import Spend
+    from cuda_llm.traces.history import CallTotals
 
 WIDTH = 100
 LABEL = 12
@@ -65,7 +65,7 @@ def clock(at: str) -> str:
     return at[:19].replace("T", " ")
 
 
-def describe_spend(spend: "Spend") -> str:
+def describe_call_totals(spend: "CallTotals") -> str:
     """`12 calls, 38k tokens in, 9.1k out, $0.06`."""
     price = "price unknown" if spend.usd is None else f"${spend.usd:,.4g}"
     return (

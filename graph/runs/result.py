@@ -153,7 +153,7 @@ def read_result(folder: RunFolder) -> Result:
     """The result as the run's folder has it. Raises UsageError where that is no run."""
     run, recorded = folder.read_run(), read_events(folder.events)
     events = [one.event for one in recorded]
-    attempts = judged(recorded)
+    attempts = judged_attempts(recorded)
     finished = [one for one in events if isinstance(one, RunFinished)]
     chosen = [one.incumbent for one in events if isinstance(one, IncumbentChosen)]
     name = finished[-1].best if finished else next(reversed(chosen), None)
@@ -179,7 +179,7 @@ def read_result(folder: RunFolder) -> Result:
         best=find_best(folder, attempts, name),
         source=folder.source(name) if name else "",
         remeasured=next(reversed(again), None),
-        usage=spent(events),
+        usage=total_spent(events),
         seconds=time_by_stage(recorded),
     )
 
@@ -191,7 +191,7 @@ def find_best(folder: RunFolder, attempts: Sequence[Attempt], name: str | None) 
     return next((one for one in attempts if one.id == name), None) or folder.attempt(name)
 
 
-def judged(recorded: Sequence[Recorded]) -> tuple[Attempt, ...]:
+def judged_attempts(recorded: Sequence[Recorded]) -> tuple[Attempt, ...]:
     """Every attempt once, in order; what a resumed run told again counts once."""
     found = {
         one.event.attempt.id: one.event.attempt
@@ -201,7 +201,7 @@ def judged(recorded: Sequence[Recorded]) -> tuple[Attempt, ...]:
     return tuple(found.values())
 
 
-def spent(events: Iterable[Event]) -> Spent:
+def total_spent(events: Iterable[Event]) -> Spent:
     """All model calls together."""
     budget = Budget()
     budget.restore(events)

@@ -63,7 +63,7 @@ def build_context(parts: RunParts, record: Record, budget: Budget | None = None)
         tuner=brought.tuner or open_tuner(),
         agents=parts.agents,
         bench=brought.bench or open_bench(parts),
-        over=budget.over,
+        stop_reason=budget.over,
         seconds_left=budget.seconds_left,
         client_of=clients.of_agent,
         note=setup_note(parts),
@@ -142,7 +142,7 @@ class ProbeReporter:
     """An observer that records the trial calls of the models behind the run's first event."""
 
     def __init__(self, probes: Sequence[Event]) -> None:
-        self.record: Record = _nobody
+        self.record: Record = _drop
         self._probes = probes
 
     def __call__(self, event: Event) -> None:
@@ -152,7 +152,7 @@ class ProbeReporter:
             self.record(probe)
 
 
-def _nobody(event: Event) -> None:
+def _drop(event: Event) -> None:
     """Drop an event: no recorder is there yet."""
 
 

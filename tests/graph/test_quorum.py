@@ -67,7 +67,7 @@ def test_time_that_is_over_ends_a_round_with_what_it_has(tmp_path: Path) -> None
         candidates=3,
         rounds=3,
         seconds_left=lambda: 1.0,
-        over=lambda: "20 minutes are over",
+        stop_reason=lambda: "20 minutes are over",
     )
     state = asyncio.run(run_graph(context))
 
@@ -84,7 +84,7 @@ def test_nothing_is_left_at_work_when_the_run_is_over(tmp_path: Path) -> None:
         candidates=3,
         rounds=2,
         request={"round_quorum": 2},
-        over=lambda: "enough",
+        stop_reason=lambda: "enough",
     )
 
     async def run() -> set[str]:

@@ -18,6 +18,11 @@ from cuda_llm.traces.export.carried.call import CTYPES as PASSED_BY_VALUE
 from cuda_llm.traces.export.winner import Winner, proof_text, prove
 from cuda_llm.traces.files import write_file
 
+ExportFormat = Literal["cu", "cupy", "torch"]
+
+CARRIED = ("call.py", "build.py", "last_error.cu")
+"""Files that are copied into every exported package as they are. They import neither this project
+nor each other; what is generated beside them joins them."""
 ARRAYS = {"cupy": ("CuPy", "cupy.ndarray"), "torch": ("PyTorch", "torch.Tensor")}
 """Name for a person and type, by framework."""
 INCLUDED = "include"
@@ -142,12 +147,9 @@ def one_line(text: str) -> str:
     return " ".join(text.replace("\\", "/").replace('"', "'").split())
 
 
-Format = Literal["cu", "cupy", "torch"]
-
-CARRIED = ("call.py", "build.py", "last_error.cu")
-
-
-def export(winner: Winner, to: Format, out: Path | None = None, *, force: bool = False) -> Path:
+def export(
+    winner: Winner, to: ExportFormat, out: Path | None = None, *, force: bool = False
+) -> Path:
     """Write the export and return its folder. Raises UsageError: it exists, cannot be written."""
     folder = out or Path(f"{python_name(winner.task.name)}_{to}")
     if to != "cu" and not folder.resolve().name.isidentifier():
@@ -162,7 +164,7 @@ def export(winner: Winner, to: Format, out: Path | None = None, *, force: bool =
     return folder
 
 
-def _contents(winner: Winner, to: Format, package: str) -> Iterator[tuple[str, str]]:
+def _contents(winner: Winner, to: ExportFormat, package: str) -> Iterator[tuple[str, str]]:
     task = winner.task
     values = bind(task, winner.source) | {
         "framework": to,

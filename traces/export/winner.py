@@ -39,10 +39,10 @@ def find_winner(run: RunFolder) -> Winner:
     Raises UsageError where the run cannot be read, CudaLLMError where no candidate has passed.
     """
     about = run.read_run()
-    story, _ = read_history(run)
-    name = story.incumbent
+    history, _ = read_history(run)
+    name = history.incumbent
     if name is None:
-        ended = "; the baseline stands" if story.finished else " yet"
+        ended = "; the baseline stands" if history.finished else " yet"
         raise CudaLLMError(f"run {run.name}: no candidate has passed{ended}: nothing to export")
     attempt, verdict, source = run.attempt(name), run.kept_verdict(name), run.source(name)
     if attempt is None or not isinstance(verdict, Passed) or not source:
@@ -51,10 +51,10 @@ def find_winner(run: RunFolder) -> Winner:
     if not (isinstance(task, str) and "device_spec" in about):
         msg = f"{run.path / 'run.json'}: names no task and device; expected what a run writes"
         raise UsageError(msg)
-    again = story.remeasured
+    again = history.remeasured
     return Winner(
         run_id=run.name,
-        state=state_of(run, story),
+        state=state_of(run, history),
         run=about,
         task=load_task(task),
         attempt=attempt,

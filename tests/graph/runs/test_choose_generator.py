@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from cuda_llm.errors import MissingError, UsageError
-from cuda_llm.graph.runs.resolve import choose_generator
+from cuda_llm.graph.runs.parts import choose_generator
 from cuda_llm.tasks.loader import load_task
 
 TASK = replace(load_task("vector_add"), playbook=load_task("vector_add").folder / "playbook.cu")

@@ -27,7 +27,7 @@ LEAST_AGENT_S = 1.0
 
 
 def agent_node(placed: PlacedAgent, find: FindContext) -> Any:
-    """The LangGraph node of one agent."""
+    """Return the LangGraph node of one agent."""
     if hasattr(placed.agent, "ainvoke"):
         return subgraph_node(placed, placed.agent, find)
 
@@ -40,7 +40,7 @@ def agent_node(placed: PlacedAgent, find: FindContext) -> Any:
 
 
 def subgraph_node(placed: PlacedAgent, subgraph: Any, find: FindContext) -> Any:
-    """The node of an agent that is a compiled graph; LangGraph finds it in the closure."""
+    """Return the node of an agent that is a compiled graph; LangGraph finds it in the closure."""
 
     async def node(state: Any, runtime: "Runtime[RunContext]") -> SearchUpdate:
         context = await find(state, runtime.context)
@@ -64,7 +64,7 @@ async def run_agent(
     name: str,
     agent: Callable[[Situation], Awaitable[Contribution]],
 ) -> Contribution | InfraFailed:
-    """What an agent answers, or how it failed; one that hangs is not waited for."""
+    """Return what an agent answers, or how it failed; it is cancelled at its limit."""
     from cuda_llm.settings import settings
 
     limit_s = min(settings().agent_deadline_s, max(LEAST_AGENT_S, context.seconds_left()))
@@ -75,13 +75,13 @@ async def run_agent(
 
 
 def situation_as_json(situation: Situation, context: RunContext) -> dict[str, Any]:
-    """The situation in JSON's own types, without `ask`; its archive is the run's path."""
+    """Encode the situation as plain JSON, without `ask`; its archive is the run's path."""
     values = {**vars(situation), "archive": context.folder.path}
     return {name: encode(value) for name, value in values.items() if name != "ask"}
 
 
 async def research(state: SearchState, context: RunContext) -> SearchUpdate:
-    """Let the researcher look at the hardware, where the run has one."""
+    """Run the hardware researcher, where the run has one."""
     placed = next((one for one in context.agents if one.name == RESEARCHER), None)
     if placed is None:
         return {}
@@ -93,7 +93,7 @@ async def research(state: SearchState, context: RunContext) -> SearchUpdate:
 def add_contribution(
     context: RunContext, agent: str, round_: int, made: Contribution | InfraFailed
 ) -> SearchUpdate:
-    """The update an agent's answer makes; one that failed adds nothing, and the trace tells why."""
+    """Return the update that an agent's answer makes; record a failure, which adds nothing."""
     if isinstance(made, InfraFailed):
         context.record(AgentFailed(agent=agent, round=round_, error=made.detail))
         return {}
@@ -111,12 +111,12 @@ def add_contribution(
 
 
 def as_contribution(made: Reflected | InfraFailed) -> Contribution | InfraFailed:
-    """What a reflector answered, as any other agent would have."""
+    """Convert a reflector's answer to the form of any other agent's."""
     return made if isinstance(made, InfraFailed) else Contribution(**vars(made))
 
 
 def record_hints(context: RunContext, channel: str, hints: Sequence[Hint]) -> list[str]:
-    """Keep and record the hints; their ids, which the state holds."""
+    """Write and record the hints; return their ids, which the state holds."""
     kept = context.folder.keep_hints(hints)
     for hint in kept:
         context.record(HintGiven(channel=channel, hint=hint))

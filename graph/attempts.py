@@ -28,7 +28,7 @@ MOST_SUMMARY = 240
 
 @lru_cache(maxsize=64)
 def kernel_sha(source: str) -> str:
-    """`normal_sha`, once for the few sources at work: it reads every token."""
+    """Return `normal_sha`, cached for the few sources at work: it reads every token."""
     return normal_sha(source)
 
 
@@ -42,7 +42,7 @@ def find_first_equal(normal: str, earlier: Iterable[Attempt]) -> str:
 
 
 def as_duplicate(attempt: Attempt, of: str) -> Attempt:
-    """The attempt as a repetition of `of`, without figures of its own."""
+    """Return the attempt as a repetition of `of`, without figures of its own."""
     return replace(
         attempt,
         code=Duplicate.code,
@@ -55,14 +55,14 @@ def as_duplicate(attempt: Attempt, of: str) -> Attempt:
 
 
 def _is_about_its_kernel(attempt: Attempt) -> bool:
-    """Whether its verdict is about its kernel."""
+    """Return whether the verdict is about the kernel itself."""
     return attempt.code != Duplicate.code and not attempt.code.startswith("INFRA_")
 
 
 def keep_verdict(
     context: RunContext, brief: Brief, verdict: Verdict, seconds: dict[str, float]
 ) -> Attempt:
-    """Keep the verdict, then the attempt: from then on the candidate is judged."""
+    """Write the verdict, then the attempt: from then on the candidate is judged."""
     attempt = Attempt(
         id=brief.id,
         round=brief.round,
@@ -83,7 +83,7 @@ def keep_verdict(
 
 
 def author_of(context: RunContext, brief: Brief) -> Author:
-    """Who wrote its kernel; a trial is its parent's author's."""
+    """Return who wrote the kernel; of a trial, who wrote its parent."""
     parent = context.folder.attempt(brief.parent) if brief.parent else None
     if brief.kind == Kind.TUNE and parent is not None:
         return parent.written_by
@@ -91,7 +91,7 @@ def author_of(context: RunContext, brief: Brief) -> Author:
 
 
 def draft_fields(context: RunContext, brief: Brief) -> dict[str, Any]:
-    """What its draft says; nothing where there is none."""
+    """Return the fields of an attempt that its draft decides; none without a draft."""
     draft = context.folder.draft(brief.id)
     if not isinstance(draft, Draft):
         return {}
@@ -104,7 +104,7 @@ def draft_fields(context: RunContext, brief: Brief) -> dict[str, Any]:
 
 
 def profile_fields(verdict: Verdict) -> dict[str, Any]:
-    """What the profile of a kernel that passed says; nothing of any other."""
+    """Return the fields of an attempt that its profile decides; none unless it passed."""
     profile = verdict.profile if isinstance(verdict, Passed) else None
     if profile is None:
         return {}
@@ -117,7 +117,7 @@ def profile_fields(verdict: Verdict) -> dict[str, Any]:
 
 
 def summarise(verdict: Verdict) -> str:
-    """The verdict in one line."""
+    """Return the verdict in one line."""
     if isinstance(verdict, Passed) and verdict.profile is not None:
         return describe_speed(verdict.profile)
     line = " ".join(next(iter(describe(verdict)), "").split())
@@ -125,7 +125,7 @@ def summarise(verdict: Verdict) -> str:
 
 
 def collect_attempts(state: SearchState, context: RunContext, names: Sequence[str]) -> SearchUpdate:
-    """The attempts that `names` came to; who has come to nothing yet is late."""
+    """Return the update with the attempts of `names`; those not judged yet become late."""
     found = {name: context.folder.attempt(name) for name in names}
     judged = mark_duplicates(
         context, attempts_of(state, context), [one for one in found.values() if one is not None]
@@ -143,7 +143,7 @@ def collect_attempts(state: SearchState, context: RunContext, names: Sequence[st
 def mark_duplicates(
     context: RunContext, earlier: Iterable[Attempt], judged: Iterable[Attempt]
 ) -> list[Attempt]:
-    """Of equal kernels the first in order keeps its verdict, whichever was judged first."""
+    """Mark repetitions: of equal kernels the first in order keeps its verdict."""
     known = list(earlier)
     before = len(known)
     for attempt in judged:
@@ -157,7 +157,7 @@ def mark_duplicates(
 
 
 def record_trials(state: SearchState, context: RunContext, update: SearchUpdate) -> None:
-    """For each parent, say what its trials came to."""
+    """Record the outcome of the trials of each parent."""
     trials = [one for one in attempts_of(update, context) if one.id in state["trials"]]
     for parent in dict.fromkeys(one.parent for one in trials):
         tried = [one for one in trials if one.parent == parent]
@@ -174,12 +174,12 @@ def record_trials(state: SearchState, context: RunContext, update: SearchUpdate)
 
 
 def speed_of(attempt: Attempt) -> float:
-    """What attempts that passed are ranked by."""
+    """Return the figure by which attempts that passed are ranked."""
     return attempt.speedup or 0.0
 
 
 def describe_trials(fastest: Attempt | None, tried: int) -> str:
-    """The outcome in a sentence."""
+    """Describe the outcome in a sentence."""
     points = f"{tried} point" if tried == 1 else f"{tried} points"
     if fastest is None:
         return f"none of {points} passed"

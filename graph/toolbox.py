@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def describe_speed(profile: Profile) -> str:
-    """`31.2 us, 2.82x the baseline, limited by bank_conflicts`: the time at the largest size."""
+    """Return `31.2 us, 2.82x the baseline, limited by bank_conflicts`, of the largest size."""
     time = f"{profile.sizes[-1].time_us:.4g} us" if profile.sizes else "not timed"
     speedup = "" if profile.speedup is None else f", {profile.speedup:.3g}x the baseline"
     limit = f", limited by {profile.bottlenecks[0].code}" if profile.bottlenecks else ""
@@ -35,7 +35,7 @@ PROFILE_TOOL = "Validate a CUDA source file, time it at every size, and say what
 
 
 def bench_tools(bench: Bench) -> "list[BaseTool]":
-    """`compile_kernel`, `validate_kernel` and `profile_kernel`, on one bench.
+    """Return `compile_kernel`, `validate_kernel` and `profile_kernel`, on one bench.
 
     Each takes the `source` of a whole .cu file with `solve`, and answers in words; a bad kernel is
     an answer. They raise only where our own parts are broken.
@@ -64,7 +64,7 @@ def bench_tools(bench: Bench) -> "list[BaseTool]":
 
 
 def describe_outcome(outcome: Compiled | Validated | Verdict) -> str:
-    """The outcome as an agent reads it: a code, then what is behind it, a line each."""
+    """Describe the outcome for an agent: a code, then one detail a line."""
     match outcome:
         case Compiled(kernels=kernels, warnings=warnings):
             used = (
@@ -82,7 +82,7 @@ def describe_outcome(outcome: Compiled | Validated | Verdict) -> str:
 
 
 def describe_profile(profile: Profile) -> tuple[str, ...]:
-    """The pace, each size, each bottleneck."""
+    """Describe the speed, each size and each bottleneck, one a line."""
     sizes = (f"{dict(one.dims)}: {one.time_us:.4g} us ({one.source})" for one in profile.sizes)
     limits = (f"{one.code}: {one.explanation}" for one in profile.bottlenecks)
     return (describe_speed(profile), *sizes, *limits)

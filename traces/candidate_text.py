@@ -1,4 +1,4 @@
-"""One candidate of a run, whole: what it was told, what it answered, what became of it."""
+"""One candidate of a run for a person: its brief, the answer to it, and its verdict."""
 
 from collections.abc import Iterator
 
@@ -25,7 +25,7 @@ SHOWN = 8
 
 
 def describe_candidate(run: RunFolder, name: str) -> Iterator[str]:
-    """The lines about one candidate. Raises UsageError where the run has none of that name."""
+    """Yield the lines about one candidate. Raises UsageError for a name that the run lacks."""
     there = run.candidates()
     if name not in there:
         more = f" and {len(there) - SHOWN} more" if len(there) > SHOWN else ""

@@ -20,7 +20,7 @@ _UNKNOWN_NUMBER = {"enum": ["inf", "-inf", "nan"]}
 
 
 def event_schema() -> dict[str, Any]:
-    """JSON schema of one line of events.jsonl. Kinds and fields may be added, never removed."""
+    """Return the JSON schema of one line of events.jsonl. Kinds and fields are only ever added."""
     from pydantic import TypeAdapter
 
     definitions: dict[str, Any] = {}
@@ -55,7 +55,7 @@ def event_schema() -> dict[str, Any]:
 
 
 def event_table() -> str:
-    """Every event and its fields, in the order of the union."""
+    """Return every event and its fields, in the order of the union."""
     return "\n".join(line for kind in get_args(Event) for line in _section(kind))
 
 
@@ -77,7 +77,7 @@ def _section(kind: Any) -> Iterator[str]:
 
 
 def _spell(kind: Any) -> str:
-    """A type as the code spells it, without the modules."""
+    """Return a type as the code spells it, without the modules."""
     if kind is type(None):
         return "None"
     if not get_args(kind):
@@ -92,7 +92,7 @@ def _spell(kind: Any) -> str:
 
 
 def _field_docs(kind: Any) -> dict[str, str]:
-    """The texts under the fields."""
+    """Return the docstrings of the fields, by name."""
     body = ast.parse(inspect.getsource(kind)).body[0]
     assert isinstance(body, ast.ClassDef)
     texts = {}
@@ -107,7 +107,7 @@ def _field_docs(kind: Any) -> dict[str, str]:
 
 
 def _with_words_for_numbers(schema: Any) -> Any:
-    """A number that is not finite is written as a word: JSON has none."""
+    """Allow words for numbers that are not finite: JSON has none."""
     if isinstance(schema, dict):
         if schema.get("type") == "number":
             rest = {key: value for key, value in schema.items() if key != "type"}

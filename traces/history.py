@@ -116,7 +116,7 @@ class RunHistory:
 
 
 def history_of(recorded: Iterable[tuple[str, Event]]) -> RunHistory:
-    """The history of events, each with the time it was recorded at."""
+    """Return the history of events, each with the time it was recorded at."""
     history, at_work = RunHistory(), 0
     for at, event in recorded:
         history.began_at = history.began_at or at
@@ -215,13 +215,13 @@ class Summary:
 
 
 def read_history(run: RunFolder) -> tuple[RunHistory, Trace]:
-    """The history of a run; an empty one where nothing has happened yet."""
+    """Return the history of a run; an empty one where nothing has happened yet."""
     trace = read_trace(run.events) if run.events.exists() else Trace()
     return history_of((one.at, one.event) for one in trace.events), trace
 
 
 def summarise(run: RunFolder) -> Summary:
-    """A run in a few figures. Raises UsageError where it cannot be read."""
+    """Return a run in a few figures. Raises UsageError where it cannot be read."""
     history, _ = read_history(run)
     started, attempts = history.started, history.attempts
     best = attempts.get(history.incumbent or "")
@@ -245,7 +245,7 @@ def summarise(run: RunFolder) -> Summary:
 
 
 def final_speedup(history: RunHistory) -> float | None:
-    """Of the best kernel: as measured once more at the end, where that was done."""
+    """Return the speed-up of the best kernel, as remeasured at the end where that was done."""
     if history.finished is not None:
         return history.finished.speedup
     best = history.attempts.get(history.incumbent or "")
@@ -253,7 +253,7 @@ def final_speedup(history: RunHistory) -> float | None:
 
 
 def state_of(run: RunFolder, history: RunHistory) -> RunState:
-    """How a run stands."""
+    """Return the state of a run."""
     if history.finished is not None:
         return "finished"
     if is_being_written(run.events):
@@ -264,7 +264,7 @@ def state_of(run: RunFolder, history: RunHistory) -> RunState:
 
 
 def total_calls(calls: Iterable[ModelCalled]) -> CallTotals:
-    """What these calls cost together."""
+    """Return what these calls cost together."""
     made = tuple(calls)
     prices = [call.usd for call in made if call.usd is not None]
     return CallTotals(

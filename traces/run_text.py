@@ -1,4 +1,4 @@
-"""A run in words: what was asked, what each round tried and learned, and who won why."""
+"""A run in words: the request, what each round tried and learned, and why the winner won."""
 
 from collections.abc import Iterator
 
@@ -47,12 +47,12 @@ PLAYBOOK_BRIEF_TEXTS = {
     Kind.IMPROVE: "picked from the playbook, to beat {parent}",
     Kind.DEPART: "picked from the playbook, to beat {parent} with another structure",
 }
-"""Of a generator that is told nothing: it searches kernels that are there."""
+"""Of a generator that follows no brief: it searches kernels that are there."""
 OUTCOMES = {"won": "won", "faster": "faster", "tie": "a tie", "slower": "slower"}
 
 
 def describe_round(round_: RoundHistory, history: RunHistory, *, alive: bool) -> Iterator[str]:
-    """One round, or what came before the first."""
+    """Yield the lines of one round, or of what came before the first."""
     if round_.round:
         yield ""
         before = round_.before or "the baseline"
@@ -102,7 +102,7 @@ def _candidate(
 
 
 def describe_brief(order: Brief | Attempt, generator: str) -> str:
-    """What the generator of that name was told to try, in words."""
+    """Describe the brief, in words that fit that generator."""
     words = BRIEF_TEXTS | PLAYBOOK_BRIEF_TEXTS if generator == "playbook" else BRIEF_TEXTS
     text = words[order.kind].format(parent=order.parent or "the baseline")
     return f"{text}: {order.direction}" if order.direction else text
@@ -177,7 +177,7 @@ def _duels(round_: RoundHistory) -> Iterator[str]:
 
 
 def describe_duel(held: ContestHeld) -> str:
-    """How a duel ended: `1.04x its speed (1.03 to 1.05): faster`."""
+    """Describe how a duel ended: `1.04x its speed (1.03 to 1.05): faster`."""
     if held.speedup is None:
         return " ".join(filter(None, (held.fault or "no end", held.detail)))
     interval = ""
@@ -206,7 +206,7 @@ def _list_names(names: tuple[str, ...]) -> str:
 
 
 def describe_run(run: RunFolder) -> Iterator[str]:
-    """The lines of the history, for a terminal or a pipe."""
+    """Yield the lines of the run, for a terminal or a pipe."""
     history, trace = read_history(run)
     state = state_of(run, history)
     yield f"run {run.name}"

@@ -87,7 +87,7 @@ EDGES = (
 )
 
 _open: dict[str, RunContext] = {}
-"""Contexts of runs that nobody else opened, by run id."""
+"""Contexts that `open_context` made, by run id."""
 
 
 def build_graph(
@@ -99,9 +99,9 @@ def build_graph(
     bench: "Bench | None" = None,
     agents: Sequence[PlacedAgent] = (),
 ) -> "StateGraph[SearchState, Any, SearchInput, SearchOutput]":
-    """The graph, not compiled: add nodes of your own, then `compile()` it.
+    """Return the graph, not compiled: add nodes of your own, then `compile()` it.
 
-    What is given replaces what the run's `Wiring` holds. `agents` stand behind their stages; one
+    What is given replaces what the run's context holds. `agents` stand behind their stages; one
     named `hardware_research` takes the researcher's place. Raises UsageError for a name used twice.
     """
     overrides = Overrides(
@@ -118,7 +118,7 @@ def build_graph(
 def assemble_graph(
     find: FindContext, agents: Sequence[PlacedAgent] = ()
 ) -> "StateGraph[SearchState, Any, SearchInput, SearchOutput]":
-    """The graph, not compiled; its nodes get their context from `find`.
+    """Build the graph, not compiled; its nodes get their context from `find`.
 
     `agents` stand behind their stages; one named `hardware_research` takes the researcher's place.
     Raises UsageError for a name used twice.
@@ -136,7 +136,7 @@ def assemble_graph(
 
 
 def add_nodes(graph: Any, find: FindContext, agents: Sequence[PlacedAgent]) -> None:
-    """Every node. The same subgraph takes candidates and trials."""
+    """Add every node. The same subgraph takes candidates and trials."""
     taken = {*NODES, "candidate", "trial"} - {RESEARCHER}
     for placed in agents:
         if placed.name in taken:
@@ -154,7 +154,7 @@ def add_nodes(graph: Any, find: FindContext, agents: Sequence[PlacedAgent]) -> N
 
 
 def add_chain(graph: Any, agents: Sequence[PlacedAgent]) -> None:
-    """The ways between the nodes, with the extra agents in them."""
+    """Add the edges between the nodes, with the extra agents on them."""
     extra = {
         node: [one.name for one in agents if one.after == stage and one.name != RESEARCHER]
         for stage, node in LAST_NODE.items()
@@ -171,7 +171,7 @@ def add_chain(graph: Any, agents: Sequence[PlacedAgent]) -> None:
 
 
 def context_finder(overrides: Overrides) -> FindContext:
-    """How the nodes of a graph find their context; `overrides` rules over what a context holds."""
+    """Return what finds the context of a node; `overrides` replace the parts of that context."""
     parts = {name: part for name, part in overrides.given.items() if name != "agents"}
 
     async def find(state: Mapping[str, Any], given: object) -> RunContext:
@@ -182,7 +182,7 @@ def context_finder(overrides: Overrides) -> FindContext:
 
 
 async def open_context(state: Mapping[str, Any], overrides: Overrides) -> RunContext:
-    """The context of the run that `state` belongs to; made now where there is none."""
+    """Return the context of the run that `state` belongs to; make it where there is none."""
     name = state.get("candidate_run") or state.get("run_id", "")
     if name in _open:
         return _open[name]
@@ -196,14 +196,14 @@ async def open_context(state: Mapping[str, Any], overrides: Overrides) -> RunCon
 
 
 def release_context(run_id: str) -> None:
-    """The run is over: give its trace back."""
+    """Close the trace of a run that is over."""
     context = _open.pop(run_id, None)
     if context is not None and isinstance(context.record, Recorder):
         context.record.close()
 
 
 async def make_context(parts: RunParts, *, known: bool) -> RunContext:
-    """The context of a run that nobody else has opened, with its folder."""
+    """Make the context of a run that no other process works on; its folder too unless `known`."""
     from cuda_llm.graph.runs.models import preflight
     from cuda_llm.graph.runs.start import ProbeReporter, build_context, make_folder, open_budget
     from cuda_llm.traces.best import BestKeeper
@@ -219,7 +219,7 @@ async def make_context(parts: RunParts, *, known: bool) -> RunContext:
 
 
 def parts_of_begun_run(name: str, overrides: Overrides) -> RunParts:
-    """The parts of a run that another process began. Raises UsageError where it is not found."""
+    """Find the parts of a run that another process began. Raises UsageError without one."""
     from cuda_llm.graph.runs.start import parts_of
     from cuda_llm.traces.find import find_run
 

@@ -44,7 +44,7 @@ class RunParts:
     strategy: Strategy
     agents: tuple[PlacedAgent, ...]
     templates: Templates
-    """The prompts of whoever asks a model to write."""
+    """Of the prompts of agents that ask a model."""
     own_part_names: tuple[str, ...]
     """Names of the agents, and of a generator and a reflector of the user's: who may be given a
     model of its own."""
@@ -61,7 +61,7 @@ class RunParts:
 
     @property
     def critic(self) -> str:
-        """Name of the model that our reflection asks; empty where nobody would read its hints."""
+        """Name of the model that our reflection asks; empty where no prompt holds its hints."""
         if self.overrides.reflector is not None:
             return ""
         if not (self.strategy.components & self.request.components).hints:
@@ -126,7 +126,7 @@ def find_parts_by_name(request: RunRequest, overrides: Overrides) -> RunParts:
 def choose_generator(wanted: str, task: Task, *, has_model: bool) -> GeneratorChoice:
     """Decide what `auto` means, and whether the generator named can work on this task.
 
-    Raises UsageError for a name nobody knows, MissingError where no one could write a kernel.
+    Raises UsageError for an unknown name, MissingError where no generator could write a kernel.
     """
     if wanted not in GENERATORS:
         if not is_dotted(wanted):
@@ -196,7 +196,7 @@ def check_agent_models(named: Sequence[str], own_part_names: Sequence[str]) -> N
     """Check that each model is for a part of the run. Raises UsageError."""
     if strangers := [one for one in named if one not in own_part_names]:
         known = ", ".join(own_part_names) or "none"
-        msg = f"--agent-model {strangers[0]}=...: nobody in this run is called that; there are"
+        msg = f"--agent-model {strangers[0]}=...: no part of this run has that name; there are"
         raise UsageError(f"{msg} {known} (--model and --reflection-model name those of our agents)")
 
 

@@ -80,7 +80,7 @@ def _sessions(recorded: Sequence[Recorded]) -> Iterator[tuple[float, float]]:
 def _merged(
     intervals: Sequence[tuple[float, float]], within: Sequence[tuple[float, float]]
 ) -> Iterator[tuple[float, float]]:
-    """The intervals without their overlaps, cut to the sessions."""
+    """Yield the intervals without their overlaps, cut to the sessions."""
     for first, last in within:
         reached = first
         for begin, end in sorted(intervals):
@@ -150,7 +150,7 @@ class Result:
 
 
 def read_result(folder: RunFolder) -> Result:
-    """The result as the run's folder has it. Raises UsageError where that is no run."""
+    """Read the result from the run's folder. Raises UsageError where that is no run."""
     run, recorded = folder.read_run(), read_events(folder.events)
     events = [one.event for one in recorded]
     attempts = judged_attempts(recorded)
@@ -185,14 +185,14 @@ def read_result(folder: RunFolder) -> Result:
 
 
 def find_best(folder: RunFolder, attempts: Sequence[Attempt], name: str | None) -> Attempt | None:
-    """The attempt of that id; from its own file where the trace has lost it."""
+    """Return the attempt of that id; from its own file where the trace has lost it."""
     if name is None:
         return None
     return next((one for one in attempts if one.id == name), None) or folder.attempt(name)
 
 
 def judged_attempts(recorded: Sequence[Recorded]) -> tuple[Attempt, ...]:
-    """Every attempt once, in order; what a resumed run told again counts once."""
+    """Return every attempt once, in order; a later record of the same attempt replaces it."""
     found = {
         one.event.attempt.id: one.event.attempt
         for one in recorded
@@ -202,7 +202,7 @@ def judged_attempts(recorded: Sequence[Recorded]) -> tuple[Attempt, ...]:
 
 
 def total_spent(events: Iterable[Event]) -> Spent:
-    """All model calls together."""
+    """Return what all model calls cost together."""
     budget = Budget()
     budget.restore(events)
     return budget.spent

@@ -186,7 +186,7 @@ async def resume(
     overrides: Overrides = NO_OVERRIDES,
     observers: Iterable[Observer] = (),
 ) -> Result:
-    """Work to the end, to the next review, or until cancelled. `hints` answer a review.
+    """Run to the end, to the next review, or until cancelled. `hints` answer a review.
 
     Raises UsageError: no run, finished, at work in another process, its task has changed, or it was
     started with parts that are not brought again.
@@ -202,7 +202,7 @@ async def resume(
 
 
 def check_open(folder: RunFolder) -> None:
-    """Raises UsageError where there is nothing to resume."""
+    """Raise UsageError where there is nothing to resume."""
     run = folder.read_run()
     recorded_request(folder, run)
     if is_being_written(folder.events):
@@ -222,7 +222,7 @@ def check_open(folder: RunFolder) -> None:
 
 
 def parts_of(folder: RunFolder, overrides: Overrides) -> RunParts:
-    """The parts that the run was started with, found again."""
+    """Find again the parts that the run was started with."""
     run = folder.read_run()
     request = recorded_request(folder, run)
     missing = [name for name in run["brought"] if name not in overrides.given]

@@ -25,7 +25,7 @@ class Winner:
     run_id: str
     state: RunState
     run: Mapping[str, Any]
-    """What run.json says."""
+    """The content of run.json."""
     task: Task
     attempt: Attempt
     source: str
@@ -34,7 +34,7 @@ class Winner:
 
 
 def find_winner(run: RunFolder) -> Winner:
-    """The winner, or the best so far of a run that has not ended.
+    """Return the winner, or the best so far of a run that has not ended.
 
     Raises UsageError where the run cannot be read, CudaLLMError where no candidate has passed.
     """
@@ -68,7 +68,7 @@ SCHEMA = 1
 
 
 def prove(winner: Winner) -> dict[str, Any]:
-    """The contents of proof.json."""
+    """Return the contents of proof.json."""
     attempt, profile = winner.attempt, winner.verdict.profile
     again = winner.remeasured
     return {
@@ -98,7 +98,7 @@ def prove(winner: Winner) -> dict[str, Any]:
 
 
 def proof_text(winner: Winner) -> Iterator[str]:
-    """The same in a few lines for a person."""
+    """Yield the same in a few lines for a person."""
     profile, again = winner.verdict.profile, winner.remeasured
     model = author(winner)
     yield f"Written by: {winner.attempt.written_by}" + (f" ({model})" if model else "")
@@ -116,5 +116,5 @@ def proof_text(winner: Winner) -> Iterator[str]:
 
 
 def author(winner: Winner) -> str:
-    """Name of the model that wrote it, where one did."""
+    """Return the name of the model that wrote it; empty where none did."""
     return str(winner.run.get("model", "")) if winner.attempt.written_by == "model" else ""

@@ -108,7 +108,7 @@ class RunRequest:
             in_graph=False,
         ),
     ] = ()
-    """Without `@stage`: behind its own stage, else behind `hardware_research`. `-name` leaves out one
+    """Without `@stage`: behind its own stage, else `hardware_research`. `-name` leaves out one
     that ships."""
     agent_models: Annotated[
         Mapping[str, str],

@@ -1,1 +1,0 @@
-"""How the agents are wired: state, nodes and routing."""

@@ -8,7 +8,7 @@ from cuda_llm.agents.llm.agent_ask import AgentAsk, folder_of_turn
 from cuda_llm.agents.protocols import AgentContext, Contribution, PlacedAgent, Reflected
 from cuda_llm.agents.situation import Situation
 from cuda_llm.codec import decode, encode
-from cuda_llm.graph.context import FindContext, RunContext, about, bind_node
+from cuda_llm.graph.context import FindContext, RunContext, bind_node, log_fields
 from cuda_llm.graph.guards import run_untrusted
 from cuda_llm.graph.state import SearchState, SearchUpdate, without_defaults
 from cuda_llm.graph.view import situation_of
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 RESEARCHER = "hardware_research"
 """Node and name of the agent that ships; one of the same name takes its place."""
-LEAST_S = 1.0
+LEAST_AGENT_S = 1.0
 """An agent has this long even where the run's minutes are over."""
 
 
 def agent_node(placed: PlacedAgent, find: FindContext) -> Any:
-    """The LangGraph node of one agent."""
+    """Return the LangGraph node of one agent."""
     if hasattr(placed.agent, "ainvoke"):
         return subgraph_node(placed, placed.agent, find)
 
@@ -40,7 +40,7 @@ def agent_node(placed: PlacedAgent, find: FindContext) -> Any:
 
 
 def subgraph_node(placed: PlacedAgent, subgraph: Any, find: FindContext) -> Any:
-    """The node of an agent that is a compiled graph; LangGraph finds it in the closure."""
+    """Return the node of an agent that is a compiled graph; LangGraph finds it in the closure."""
 
     async def node(state: Any, runtime: "Runtime[RunContext]") -> SearchUpdate:
         context = await find(state, runtime.context)
@@ -51,7 +51,7 @@ def subgraph_node(placed: PlacedAgent, subgraph: Any, find: FindContext) -> Any:
             answer = await subgraph.ainvoke(given, context=AgentContext(seen.ask))
             return decode(Contribution, answer["contribution"])
 
-        with bound(**about(context, state, placed.name)):
+        with bound(**log_fields(context, state, placed.name)):
             made = await run_agent(context, situation, placed.name, invoke)
         return add_contribution(context, placed.name, situation.round, made)
 
@@ -64,10 +64,10 @@ async def run_agent(
     name: str,
     agent: Callable[[Situation], Awaitable[Contribution]],
 ) -> Contribution | InfraFailed:
-    """What an agent answers, or how it failed; one that hangs is not waited for."""
+    """Return what an agent answers, or how it failed; it is cancelled at its limit."""
     from cuda_llm.settings import settings
 
-    limit_s = min(settings().agent_deadline_s, max(LEAST_S, context.seconds_left()))
+    limit_s = min(settings().agent_deadline_s, max(LEAST_AGENT_S, context.seconds_left()))
     folder = folder_of_turn(situation.round, name)
     with bound(agent=name), AgentAsk(context.client_of(name), name, folder, limit_s) as ask:
         seen = replace(situation, ask=ask)
@@ -75,13 +75,13 @@ async def run_agent(
 
 
 def situation_as_json(situation: Situation, context: RunContext) -> dict[str, Any]:
-    """The situation in JSON's own types, without `ask`; its archive is the run's path."""
+    """Encode the situation as plain JSON, without `ask`; its archive is the run's path."""
     values = {**vars(situation), "archive": context.folder.path}
     return {name: encode(value) for name, value in values.items() if name != "ask"}
 
 
 async def research(state: SearchState, context: RunContext) -> SearchUpdate:
-    """Let the researcher look at the hardware, where the run has one."""
+    """Run the hardware researcher, where the run has one."""
     placed = next((one for one in context.agents if one.name == RESEARCHER), None)
     if placed is None:
         return {}
@@ -93,7 +93,7 @@ async def research(state: SearchState, context: RunContext) -> SearchUpdate:
 def add_contribution(
     context: RunContext, agent: str, round_: int, made: Contribution | InfraFailed
 ) -> SearchUpdate:
-    """The update an agent's answer makes; one that failed adds nothing, and the trace tells why."""
+    """Return the update that an agent's answer makes; record a failure, which adds nothing."""
     if isinstance(made, InfraFailed):
         context.record(AgentFailed(agent=agent, round=round_, error=made.detail))
         return {}
@@ -102,8 +102,8 @@ def add_contribution(
         text = "" if note is None else note.text
         context.record(AgentDecided(agent=agent, round=round_, decisions=made.decisions, note=text))
     update: SearchUpdate = {
-        "error_hints": give_hints(context, "error_hints", made.error_hints),
-        "performance_hints": give_hints(context, "performance_hints", made.performance_hints),
+        "error_hints": record_hints(context, "error_hints", made.error_hints),
+        "performance_hints": record_hints(context, "performance_hints", made.performance_hints),
     }
     if note is not None:
         update["notes"] = {agent: without_defaults(note)}
@@ -111,12 +111,12 @@ def add_contribution(
 
 
 def as_contribution(made: Reflected | InfraFailed) -> Contribution | InfraFailed:
-    """What a reflector answered, as any other agent would have."""
+    """Convert a reflector's answer to the form of any other agent's."""
     return made if isinstance(made, InfraFailed) else Contribution(**vars(made))
 
 
-def give_hints(context: RunContext, channel: str, hints: Sequence[Hint]) -> list[str]:
-    """Keep and record the hints; their ids, which the state holds."""
+def record_hints(context: RunContext, channel: str, hints: Sequence[Hint]) -> list[str]:
+    """Write and record the hints; return their ids, which the state holds."""
     kept = context.folder.keep_hints(hints)
     for hint in kept:
         context.record(HintGiven(channel=channel, hint=hint))
@@ -139,4 +139,4 @@ def review(state: SearchState, context: RunContext) -> list[str]:
         Hint(round=state["round"], about="", code="USER", text=str(text), by="user")
         for text in texts
     ]
-    return give_hints(context, "performance_hints", hints)
+    return record_hints(context, "performance_hints", hints)

@@ -13,28 +13,36 @@ from cuda_llm.agents.prompting.quote import one_line
 from cuda_llm.failures import Duplicate
 from cuda_llm.graph.context import RunContext
 from cuda_llm.graph.state import SearchState, SearchUpdate
-from cuda_llm.graph.toolbox import say_speed
+from cuda_llm.graph.toolbox import describe_speed
 from cuda_llm.graph.view import attempts_of
 from cuda_llm.outcomes import Passed, Verdict
 from cuda_llm.search import Attempt, Author, Brief, Draft, Kind, failure_key
 from cuda_llm.traces.events import AttemptJudged, TunerSearched
 from cuda_llm.wording import describe
 
+MOST_IDEA = 200
+"""Characters of the name of what a candidate tries."""
+MOST_SUMMARY = 240
+"""Characters of a summary; the verdict itself is in the run's folder."""
+
 
 @lru_cache(maxsize=64)
 def kernel_sha(source: str) -> str:
-    """`normal_sha`, once for the few sources at work: it reads every token."""
+    """Return `normal_sha`, cached for the few sources at work: it reads every token."""
     return normal_sha(source)
 
 
-def first_of(normal: str, earlier: Iterable[Attempt]) -> str:
-    """Id of the earliest attempt whose kernel has the hash `normal`; empty where there is none."""
-    same = (one.id for one in earlier if normal and one.normal_sha == normal and _stands(one))
-    return next(same, "")
+def find_first_equal(normal: str, earlier: Iterable[Attempt]) -> str:
+    """Return the id of the earliest attempt whose kernel has that `normal_sha`; empty without one.
+
+    Only attempts whose verdict is about their own kernel count.
+    """
+    equal = (one for one in earlier if normal and one.normal_sha == normal)
+    return next((one.id for one in equal if _is_about_its_kernel(one)), "")
 
 
 def as_duplicate(attempt: Attempt, of: str) -> Attempt:
-    """The attempt as a repetition of `of`, without figures of its own."""
+    """Return the attempt as a repetition of `of`, without figures of its own."""
     return replace(
         attempt,
         code=Duplicate.code,
@@ -47,21 +55,15 @@ def as_duplicate(attempt: Attempt, of: str) -> Attempt:
     )
 
 
-def _stands(attempt: Attempt) -> bool:
-    """Whether its verdict is about its kernel."""
+def _is_about_its_kernel(attempt: Attempt) -> bool:
+    """Return whether the verdict is about the kernel itself."""
     return attempt.code != Duplicate.code and not attempt.code.startswith("INFRA_")
-
-
-IDEA = 200
-"""Most characters of the name of what a candidate tries."""
-SUMMARY = 240
-"""Most characters of a summary; the verdict itself is in the run's folder."""
 
 
 def keep_verdict(
     context: RunContext, brief: Brief, verdict: Verdict, seconds: dict[str, float]
 ) -> Attempt:
-    """Keep the verdict, then the attempt: from then on the candidate is judged."""
+    """Write the verdict, then the attempt: from then on the candidate is judged."""
     attempt = Attempt(
         id=brief.id,
         round=brief.round,
@@ -83,7 +85,7 @@ def keep_verdict(
 
 
 def author_of(context: RunContext, brief: Brief) -> Author:
-    """Who wrote its kernel; a trial is its parent's author's."""
+    """Return who wrote the kernel; of a trial, who wrote its parent."""
     parent = context.folder.attempt(brief.parent) if brief.parent else None
     if brief.kind == Kind.TUNE and parent is not None:
         return parent.written_by
@@ -91,12 +93,12 @@ def author_of(context: RunContext, brief: Brief) -> Author:
 
 
 def draft_fields(context: RunContext, brief: Brief) -> dict[str, Any]:
-    """What its draft says; nothing where there is none."""
+    """Return the fields of an attempt that its draft decides; none without a draft."""
     draft = context.folder.draft(brief.id)
     if not isinstance(draft, Draft):
         return {}
     return {
-        "idea": one_line(draft.idea, IDEA),
+        "idea": one_line(draft.idea, MOST_IDEA),
         "source_sha": sha256(draft.source.encode(errors="replace")).hexdigest(),
         "normal_sha": kernel_sha(draft.source),
         "tunables": draft.tunables,
@@ -104,7 +106,7 @@ def draft_fields(context: RunContext, brief: Brief) -> dict[str, Any]:
 
 
 def profile_fields(verdict: Verdict) -> dict[str, Any]:
-    """What the profile of a kernel that passed says; nothing of any other."""
+    """Return the fields of an attempt that its profile decides; none unless it passed."""
     profile = verdict.profile if isinstance(verdict, Passed) else None
     if profile is None:
         return {}
@@ -117,15 +119,15 @@ def profile_fields(verdict: Verdict) -> dict[str, Any]:
 
 
 def summarise(verdict: Verdict) -> str:
-    """The verdict in one line."""
+    """Return the verdict in one line."""
     if isinstance(verdict, Passed) and verdict.profile is not None:
-        return say_speed(verdict.profile)
+        return describe_speed(verdict.profile)
     line = " ".join(next(iter(describe(verdict)), "").split())
-    return line if len(line) <= SUMMARY else f"{line[: SUMMARY - 1]}…"
+    return line if len(line) <= MOST_SUMMARY else f"{line[: MOST_SUMMARY - 1]}…"
 
 
 def collect_attempts(state: SearchState, context: RunContext, names: Sequence[str]) -> SearchUpdate:
-    """The attempts that `names` came to; who has come to nothing yet is late."""
+    """Return the update with the attempts of `names`; those not judged yet become late."""
     found = {name: context.folder.attempt(name) for name in names}
     judged = mark_duplicates(
         context, attempts_of(state, context), [one for one in found.values() if one is not None]
@@ -143,11 +145,11 @@ def collect_attempts(state: SearchState, context: RunContext, names: Sequence[st
 def mark_duplicates(
     context: RunContext, earlier: Iterable[Attempt], judged: Iterable[Attempt]
 ) -> list[Attempt]:
-    """Of equal kernels the first in order keeps its verdict, whichever was judged first."""
+    """Mark repetitions: of equal kernels the first in order keeps its verdict."""
     known = list(earlier)
     before = len(known)
     for attempt in judged:
-        of = first_of(attempt.normal_sha, known) if context.strategy.deduplicate else ""
+        of = find_first_equal(attempt.normal_sha, known) if context.strategy.deduplicate else ""
         if of and not attempt.code.startswith("INFRA_"):
             attempt = as_duplicate(attempt, of)
             context.folder.write_verdict(attempt.id, Duplicate(of=of))
@@ -157,7 +159,7 @@ def mark_duplicates(
 
 
 def record_trials(state: SearchState, context: RunContext, update: SearchUpdate) -> None:
-    """For each parent, say what its trials came to."""
+    """Record the outcome of the trials of each parent."""
     trials = [one for one in attempts_of(update, context) if one.id in state["trials"]]
     for parent in dict.fromkeys(one.parent for one in trials):
         tried = [one for one in trials if one.parent == parent]
@@ -174,12 +176,12 @@ def record_trials(state: SearchState, context: RunContext, update: SearchUpdate)
 
 
 def speed_of(attempt: Attempt) -> float:
-    """What attempts that passed are ranked by."""
+    """Return the figure by which attempts that passed are ranked."""
     return attempt.speedup or 0.0
 
 
 def describe_trials(fastest: Attempt | None, tried: int) -> str:
-    """The outcome in a sentence."""
+    """Describe the outcome in a sentence."""
     points = f"{tried} point" if tried == 1 else f"{tried} points"
     if fastest is None:
         return f"none of {points} passed"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from cuda_llm.agents.llm.agent_ask import AgentAsk
 from cuda_llm.codec import decode, encode
 from cuda_llm.failures import Diagnostic, Duplicate, NoCode
-from cuda_llm.graph.attempts import first_of, keep_verdict, kernel_sha
+from cuda_llm.graph.attempts import find_first_equal, keep_verdict, kernel_sha
 from cuda_llm.graph.context import FindContext, RunContext, bind_node
 from cuda_llm.graph.guards import MOST_SOURCE, run_untrusted
 from cuda_llm.graph.state import CandidateState
@@ -51,12 +51,12 @@ async def generate(context: RunContext, brief: Brief) -> Verdict | None:
     context.folder.write_draft(brief.id, answer)
     if isinstance(answer, NoCode):
         return answer
-    known = first_of(kernel_sha(answer.source), situation.attempts)
+    known = find_first_equal(kernel_sha(answer.source), situation.attempts)
     return Duplicate(of=known) if known and context.strategy.deduplicate else None
 
 
 async def compile_(context: RunContext, brief: Brief) -> Verdict | None:
-    """nvcc and the audit."""
+    """Compile with nvcc and audit the result."""
     outcome = await compiled(context, context.bench, context.folder.source(brief.id))
     if isinstance(outcome, Compiled):
         keep_build_log(context, brief, [describe_diagnostic(one) for one in outcome.warnings])
@@ -66,21 +66,21 @@ async def compile_(context: RunContext, brief: Brief) -> Verdict | None:
 
 
 async def validate(context: RunContext, brief: Brief) -> Verdict | None:
-    """Every element against the reference."""
+    """Compare every element with the reference."""
     _, outcome = await check(KeptBench(context, brief), context.folder.source(brief.id))
     return None if isinstance(outcome, Validated) else outcome
 
 
 async def profile(context: RunContext, brief: Brief) -> Verdict | None:
-    """Times and bottlenecks."""
+    """Measure times and explain bottlenecks."""
     bench, source = KeptBench(context, brief), context.folder.source(brief.id)
     return (await judge(bench, source, baseline=await bench.time_baseline())).verdict
 
 
-Stage = Callable[[RunContext, Brief], Awaitable[Verdict | None]]
+StageFunction = Callable[[RunContext, Brief], Awaitable[Verdict | None]]
 """Takes a candidate one step further; answers the verdict that ends it, or None."""
 
-STAGES: Mapping[str, Stage] = {
+STAGES: Mapping[str, StageFunction] = {
     "generate": generate,
     "compile": compile_,
     "validate": validate,
@@ -89,7 +89,7 @@ STAGES: Mapping[str, Stage] = {
 
 
 async def compiled(context: RunContext, bench: Bench, source: str) -> Compiled | Verdict:
-    """The source, compiled; one compilation for all who bring the same."""
+    """Compile the source, once for all candidates that have the same."""
     return await context.tasks.share(
         ("compile", source), lambda: bench.compile(source, SOURCE_NAME)
     )
@@ -103,15 +103,15 @@ class KeptBench:
     brief: Brief
 
     async def time_baseline(self) -> KernelTimes:
-        """As it was timed when the run began."""
+        """Return the times measured when the run began."""
         return baseline_of(read_situation(self.context, self.brief.round))
 
     async def compile(self, source: str, name: str) -> Compiled | Verdict:
-        """See `compiled`."""
+        """Compile as `compiled` does."""
         return await compiled(self.context, self.context.bench, source)
 
     async def validate(self, compiled: Compiled) -> Validated | Verdict:
-        """What validation said, also where that was before the process began."""
+        """Validate once for each source; a result from before this process began is read again."""
         kept = self.context.folder.candidate(self.brief.id) / "validated.json"
         text = read_text(kept)
         if text is not None:
@@ -126,37 +126,37 @@ class KeptBench:
     async def profile(
         self, compiled: Compiled, validated: Validated, baseline: KernelTimes
     ) -> Verdict:
-        """Once for all who bring the same source."""
+        """Profile once for all candidates that have the same source."""
         return await self.context.tasks.share(
             ("profile", compiled.source),
             lambda: self.context.bench.profile(compiled, validated, baseline),
         )
 
     def with_fresh_inputs(self) -> Bench:
-        """The run's own: nothing of what was done before counts there."""
+        """Return the run's own bench: nothing of what was done before counts there."""
         return self.context.bench.with_fresh_inputs()
 
 
 def keep_validated(path: Path, outcome: Validated) -> None:
-    """The nonce stays with the referee."""
+    """Write the outcome without its nonce, which never leaves the host process."""
     fields = {key: value for key, value in encode(outcome).items() if key != "nonce"}
     write_file(path, json.dumps(fields))
 
 
 def keep_build_log(context: RunContext, brief: Brief, lines: Sequence[str]) -> None:
-    """What the compiler said, where it said anything."""
+    """Write the compiler's messages, where there are any."""
     if lines:
         context.folder.write_build_log(brief.id, "\n".join(lines) + "\n")
 
 
 def describe_diagnostic(diagnostic: Diagnostic) -> str:
-    """A compiler's message with its place."""
+    """Return a compiler's message with its place."""
     place = f"{diagnostic.spot}: " if diagnostic.spot else ""
     return f"{place}{diagnostic.severity}: {diagnostic.message}"
 
 
 LATE = "LATE"
-NODES = {
+STAGE_NODES = {
     "generator": "generate",
     "compiler": "compile",
     "validator": "validate",
@@ -166,7 +166,7 @@ NODES = {
 
 
 def candidate_node(find: FindContext) -> Any:
-    """The node that takes one candidate through its subgraph; LangGraph finds it in the closure.
+    """Return the node that runs one candidate; LangGraph finds its subgraph in the closure.
 
     The subgraph keeps no checkpoints on its way: the folder knows which stages are done. They would
     be five of six of a run's.
@@ -181,12 +181,12 @@ def candidate_node(find: FindContext) -> Any:
 
 
 def build_candidate(find: FindContext) -> "CompiledStateGraph[CandidateState]":
-    """The subgraph, compiled."""
+    """Build and compile the subgraph."""
     from langgraph.graph import END, START, StateGraph
 
     graph = StateGraph(CandidateState)
-    names = list(NODES)
-    for name, stage in NODES.items():
+    names = list(STAGE_NODES)
+    for name, stage in STAGE_NODES.items():
         graph.add_node(name, bind_node(stage_node(stage), find, name))
     graph.add_conditional_edges(START, first_stage)
     for name, following in pairwise(names):
@@ -196,17 +196,17 @@ def build_candidate(find: FindContext) -> "CompiledStateGraph[CandidateState]":
 
 
 def first_stage(state: CandidateState) -> Literal["generator", "compiler"]:
-    """A kernel that the user or the tuner brought needs no generator."""
+    """Skip the generator where the user or the tuner brought the kernel."""
     return "compiler" if state["candidate_drafted"] else "generator"
 
 
 def next_stage_or_end(state: CandidateState) -> Literal["on", "end"]:
-    """Nothing has ended it yet."""
+    """Go on unless a verdict has ended the candidate."""
     return "end" if state.get("candidate_end") else "on"
 
 
 def stage_node(stage: str) -> Any:
-    """The node of one stage."""
+    """Return the node of one stage."""
 
     async def node(state: CandidateState, context: RunContext) -> CandidateState:
         """Wait until the stage is over or the round goes on without this candidate."""
@@ -223,7 +223,7 @@ def stage_node(stage: str) -> Any:
 
 
 async def pass_stage(context: RunContext, name: str, stage: str, round_: int) -> str | None:
-    """Code of the verdict that ends it, empty to go on; None: the round does not wait for it."""
+    """Return the code of the verdict that ends it, empty to go on; None if it is late."""
     return await context.tasks.join(
         (name, stage),
         lambda: run_stage(context, name, stage),
@@ -233,13 +233,13 @@ async def pass_stage(context: RunContext, name: str, stage: str, round_: int) ->
 
 
 def quorum_of(context: RunContext, round_: int) -> Any:
-    """How many of the round must be judged; its last round waits for all."""
+    """Return the round's quorum; the last round waits for all."""
     waits_for_all = round_ in (0, context.plan.rounds)
     return context.tasks.quorum(round_, 0 if waits_for_all else context.request.round_quorum)
 
 
 async def run_stage(context: RunContext, name: str, stage: str) -> str:
-    """Take the candidate through one stage; the code of the verdict that ends it, or nothing.
+    """Take the candidate through one stage; return the code of the verdict that ends it, or "".
 
     A stage that it has left, in this process or an earlier one, is behind it.
     """
@@ -264,11 +264,11 @@ async def run_stage(context: RunContext, name: str, stage: str) -> str:
 
 
 def seconds_so_far(context: RunContext, name: str) -> dict[str, float]:
-    """Seconds by stage of the stages behind it, whichever process they were in."""
+    """Return seconds by stage of the stages already done, in whichever process."""
     kept: dict[str, float] = json.loads(read_text(seconds_file(context, name)) or "{}")
     return kept
 
 
 def seconds_file(context: RunContext, name: str) -> Path:
-    """Beside the candidate."""
+    """Return the path of those seconds, in the folder of the candidate."""
     return context.folder.candidate(name) / "seconds.json"

@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class SharedTasks:
-    """Tasks by key, each begun once; their results stay for whoever asks again.
+    """Tasks by key, each started once; their results stay until the end.
 
     Belongs to one event loop. Nothing is left running after `close`.
     """
@@ -47,20 +47,20 @@ class SharedTasks:
         return time.monotonic() - self._began
 
     def begin(self, key: Hashable, work: Callable[[], Awaitable[T]]) -> "asyncio.Task[T]":
-        """The task of that key; begun now where there is none, or where it was cancelled."""
+        """Return the task of that key; start it where there is none, or where it was cancelled."""
         task = self._tasks.get(key)
         if task is None or task.cancelled():
             task = self._tasks[key] = asyncio.ensure_future(_run(work))
         return task
 
     async def share(self, key: Hashable, work: Callable[[], Awaitable[T]]) -> T:
-        """The result of the task of that key, whoever began it."""
+        """Return the result of the task of that key, started here or elsewhere."""
         return await self.begin(key, work)
 
     async def join(
         self, key: Hashable, work: Callable[[], Awaitable[T]], quorum: "Quorum", limit_s: float
     ) -> T | None:
-        """The result, or None when the quorum or the limit comes first; then the work goes on.
+        """Return the result; None when the quorum or the limit comes first, and the work goes on.
 
         What it raises ends the run, and so does being cancelled: all work is ended with it.
         """
@@ -77,16 +77,16 @@ class SharedTasks:
                 self._failed = self._failed or error
             await self.close()
             if isinstance(error, asyncio.CancelledError) and self._failed and not _is_cancelled():
-                # Ended because a sibling failed: all tell of that.
+                # Ended because a sibling failed: all raise what it raised.
                 raise self._failed from None
             raise
 
     def quorum(self, round_: int, needed: int) -> "Quorum":
-        """The quorum of a round; `needed` of 0 is never reached."""
+        """Return the quorum of a round; `needed` of 0 is never reached."""
         return self._quorums.setdefault(round_, Quorum(needed))
 
     async def close(self) -> None:
-        """End everything that still runs, child processes included, and forget all results."""
+        """Cancel everything that still runs, child processes included, and forget all results."""
         mine = asyncio.current_task()
         running = [one for one in self._tasks.values() if not one.done() and one is not mine]
         self._tasks.clear()
@@ -105,7 +105,7 @@ class Quorum:
         self._judged: set[str] = set()
 
     def count(self, name: str) -> None:
-        """That candidate is judged."""
+        """Count that candidate as judged."""
         self._judged.add(name)
         if 0 < self._needed <= len(self._judged) and not self.reached.done():
             self.reached.set_result(None)
@@ -116,27 +116,27 @@ async def _run(work: Callable[[], Awaitable[T]]) -> T:
 
 
 def _is_cancelled() -> bool:
-    """Whether somebody wants the current task itself to end."""
+    """Return whether the current task itself is being cancelled."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
 
 def no_budget() -> str:
-    """No budget."""
+    """Return no reason to stop."""
     return ""
 
 
 def no_deadline() -> float:
-    """No deadline."""
+    """Return infinity: there is no deadline."""
     return math.inf
 
 
-def keep_open() -> None:
-    """Whoever made the parts closes them."""
+def release_nothing() -> None:
+    """Do nothing: the caller closes what it opened."""
 
 
 def no_client(agent: str) -> Ask:
-    """No model for anybody."""
+    """Return a client that answers every call with `no_model`."""
 
     async def ask(call: Call) -> Reply | CallFailed:
         return CallFailed(kind="no_model", detail=f"no model is named for {agent}", tries=0)
@@ -162,42 +162,42 @@ class RunContext:
     agents: tuple[PlacedAgent, ...]
     """The researcher among them, unless the user took it out."""
     bench: Bench
-    over: Callable[[], str] = no_budget
+    stop_reason: Callable[[], str] = no_budget
     """Why the run has to end (money, tokens, time), in a few words; empty to go on. Asked before
     each round; what is at work may end."""
     seconds_left: Callable[[], float] = no_deadline
     """Until `--max-minutes` are over: a round does not wait for its candidates any longer."""
     client_of: Callable[[str], Ask] = no_client
     """What asks the model of an agent, generator or reflector of the user's, by its name."""
-    release: Callable[[], None] = keep_open
-    """Called when the run is over: gives its trace back where nobody else would."""
+    release: Callable[[], None] = release_nothing
+    """Called when the run is over: closes its trace where no caller would."""
     note: str = ""
-    """What the user should know about how this run was set up; `RunStarted` tells it."""
+    """What the user should know about how this run was set up; part of `RunStarted`."""
     versions: Mapping[str, str] = field(default_factory=dict)
     """Of what made the run: `cuda-llm`, `nvcc` ... For `RunStarted`."""
     tasks: SharedTasks = field(default_factory=SharedTasks)
-    """What is at work. Whoever runs the graph closes it in the end, come what may."""
+    """What is at work. The caller that runs the graph closes it in the end, whatever happens."""
 
 
-Node = Callable[[Any, RunContext], Awaitable[Any]]
+GraphNode = Callable[[Any, RunContext], Awaitable[Any]]
 FindContext = Callable[[Mapping[str, Any], object], Awaitable[RunContext]]
 """The context of the run that a state belongs to: the runtime context, where that is one."""
 
 
-def bind_node(node: Node, find: FindContext, name: str) -> Any:
-    """The node as LangGraph calls it."""
+def bind_node(node: GraphNode, find: FindContext, name: str) -> Any:
+    """Return the node as LangGraph calls it, with its log fields bound."""
 
     async def node_of_ours(state: Any, runtime: "Runtime[RunContext]") -> Any:
         context = await find(state, runtime.context)
-        with bound(**about(context, state, name)):
+        with bound(**log_fields(context, state, name)):
             return await node(state, context)
 
     node_of_ours.__name__ = name
     return node_of_ours
 
 
-def about(context: RunContext, state: Mapping[str, Any], node: str) -> dict[str, Any]:
-    """Fields of every log record of a node's work."""
+def log_fields(context: RunContext, state: Mapping[str, Any], node: str) -> dict[str, Any]:
+    """Return the fields of every log record of a node's work."""
     return {
         "run_id": context.run_id,
         "round": state.get("candidate_round", state.get("round")),
@@ -207,7 +207,7 @@ def about(context: RunContext, state: Mapping[str, Any], node: str) -> dict[str,
 
 
 def ignoring_earlier_runs(find: FindContext) -> FindContext:
-    """Finds wirings of new runs: what a thread's earlier run left in the state does not count."""
+    """Return a finder for new runs: what a thread's earlier run left in the state is ignored."""
 
     async def find_new(state: Mapping[str, Any], given: object) -> RunContext:
         return await find(input_of(state), given)
@@ -216,5 +216,5 @@ def ignoring_earlier_runs(find: FindContext) -> FindContext:
 
 
 def input_of(state: Mapping[str, Any]) -> dict[str, Any]:
-    """The part of the state that the user gave."""
+    """Return the part of the state that the user gave."""
     return {key: state[key] for key in SearchInput.__annotations__ if key in state}

@@ -36,7 +36,7 @@ async def run_untrusted(
     limit_s: float = math.inf,
     most: int = MOST_CHARACTERS,
 ) -> T | InfraFailed:
-    """What `work` answers, as `fit` leaves it; or as data what it raised, or that it hung."""
+    """Return the checked answer of `work`; as data, what it raised or that it timed out."""
     limit = asyncio.timeout(None if math.isinf(limit_s) else limit_s)
     failed: BaseException
     try:
@@ -56,7 +56,7 @@ async def run_untrusted(
 
 
 def checked_answer(made: object, kinds: tuple[type[Any], ...], most: int) -> Any:
-    """`made` anew by way of JSON: it has the types it declares and shares nothing with its maker.
+    """Copy `made` by way of JSON: it has the types it declares and shares nothing with its maker.
 
     Raises TypeError and ValueError where it is none of `kinds`, no plain data, or too much of it.
     """
@@ -74,7 +74,7 @@ def checked_answer(made: object, kinds: tuple[type[Any], ...], most: int) -> Any
 
 
 def write_briefs(context: RunContext, situation: Situation) -> tuple[Brief, ...]:
-    """The orders of this round. Raises UsageError."""
+    """Return the strategy's briefs for this round. Raises UsageError."""
     with strategy_guard(context, "write_briefs", situation.round):
         briefs = tuple(context.strategy.write_briefs(situation))
         if not 1 <= len(briefs) <= MOST_CANDIDATES:
@@ -87,7 +87,7 @@ def write_briefs(context: RunContext, situation: Situation) -> tuple[Brief, ...]
 
 
 def check_brief(made: object, round_: int, index: int, known: set[str]) -> Brief:
-    """The brief at its place. Raises UsageError, TypeError and ValueError."""
+    """Return the brief, checked against its place. Raises UsageError, TypeError and ValueError."""
     brief: Brief = checked_answer(made, (Brief,), MOST_SOURCE)
     place = (f"r{round_}-c{index}", round_, index)
     if (brief.id, brief.round, brief.index) != place:
@@ -101,7 +101,7 @@ def check_brief(made: object, round_: int, index: int, known: set[str]) -> Brief
 def choose_by_strategy(
     context: RunContext, situation: Situation, judged: Sequence[Attempt]
 ) -> Choice:
-    """The incumbent after this round. Raises UsageError."""
+    """Return the strategy's choice of the incumbent after this round. Raises UsageError."""
     with strategy_guard(context, "choose", situation.round):
         choice: Choice = checked_answer(
             context.strategy.choose(situation, judged), (Choice,), MOST_SOURCE
@@ -113,7 +113,7 @@ def choose_by_strategy(
 
 
 def stop_by_strategy(context: RunContext, situation: Situation) -> str:
-    """Why the search should end now; empty to go on. Raises UsageError."""
+    """Return why the search should end now; empty to go on. Raises UsageError."""
     with strategy_guard(context, "stop", situation.round):
         reason = context.strategy.stop(situation)
         if not isinstance(reason, str):
@@ -123,10 +123,9 @@ def stop_by_strategy(context: RunContext, situation: Situation) -> str:
 
 @contextmanager
 def strategy_guard(context: RunContext, step: str, round_: int) -> Iterator[None]:
-    """Turns whatever goes wrong into a UsageError that names the strategy's step."""
+    """Turn any exception into a UsageError that names the strategy's step."""
     try:
         yield
     except (Exception, SystemExit) as error:
-        said = describe_error(error)
-        msg = f"strategy {context.strategy.name}: {step} failed in round {round_}: {said}"
-        raise UsageError(f"{msg}; mend it and resume the run") from error
+        msg = f"strategy {context.strategy.name}: {step} failed in round {round_}"
+        raise UsageError(f"{msg}: {describe_error(error)}; mend it and resume the run") from error

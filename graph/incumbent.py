@@ -1,8 +1,8 @@
 """Who becomes the incumbent where times are measured: screening names contenders, a duel decides.
 
-A round's candidates are timed briefly and on their own, maybe on several GPUs. Whoever the strategy
-would choose for that is first timed in turn with the present incumbent on one GPU, and inspected by
-tools that are too slow for every candidate. The strategy chooses again, knowing what came of it.
+A round's candidates are timed briefly and on their own, maybe on several GPUs. The attempt that
+the strategy chooses is first timed in turn with the present incumbent on one GPU, and inspected by
+tools that are too slow for every candidate. The strategy chooses again, knowing the outcome.
 """
 
 import time
@@ -22,11 +22,14 @@ from cuda_llm.tools.judge.duel import Duel
 from cuda_llm.traces.events import ContestHeld, KernelInspected
 from cuda_llm.wording import describe
 
+MOST_DUELS = 3
+"""In one round. Further contenders wait for a later round."""
 
-async def hold_duel(
+
+async def run_duel(
     context: RunContext, bench: DuelBench, name: str, incumbent: str
 ) -> Duel | InfraFailed:
-    """Time two attempts in turn."""
+    """Time two attempts in turn on one GPU."""
     pair = []
     for one in (name, incumbent):
         built = await compiled(context, context.bench, context.folder.source(one))
@@ -39,7 +42,7 @@ async def hold_duel(
 def duel_event(
     round_: int, name: str, incumbent: str, outcome: Duel | InfraFailed, seconds: float
 ) -> ContestHeld:
-    """The event of a duel."""
+    """Return the event that records a duel."""
     who = {"round": round_, "contender": name, "incumbent": incumbent, "seconds": seconds}
     if isinstance(outcome, InfraFailed):
         return ContestHeld(**who, outcome="", fault=outcome.code, detail=outcome.detail)  # type: ignore[arg-type]
@@ -56,7 +59,7 @@ def duel_event(
 
 
 def as_duel_result(event: ContestHeld) -> DuelResult:
-    """What a strategy sees of it; an incumbent that failed has lost by any factor."""
+    """Return the result that strategies see; an incumbent that failed has lost by any factor."""
     return DuelResult(
         contender=event.contender,
         incumbent=event.incumbent,
@@ -67,13 +70,9 @@ def as_duel_result(event: ContestHeld) -> DuelResult:
     )
 
 
-MOST_DUELS = 3
-"""A round. Whoever would be the next contender waits for a later round."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class IncumbentChoice:
-    """The choice, and what was found on the way to it."""
+    """The choice, and the faults found before it."""
 
     choice: Choice
     unfit: dict[str, str] = field(default_factory=dict)
@@ -82,7 +81,7 @@ class IncumbentChoice:
 
 @dataclass
 class Contenders:
-    """Who is still in the running."""
+    """Attempts that may still become the incumbent, and why others may not."""
 
     situation: Situation
     judged: tuple[Attempt, ...]
@@ -91,20 +90,20 @@ class Contenders:
     unfit: dict[str, str] = field(default_factory=dict)
     """Those of them that are at fault."""
     inspected: set[str] = field(default_factory=set)
-    held: int = 0
+    duels_held: int = 0
 
     def refuse(self, name: str, why: str) -> None:
-        """Take an attempt out."""
+        """Exclude an attempt from this choice."""
         self.refused[name] = why
         self.judged = tuple(one for one in self.judged if one.id != name)
 
     def mark_unfit(self, name: str, fault: str) -> None:
-        """Take it out for good."""
+        """Exclude an attempt from this and every later choice."""
         self.unfit[name] = fault
         self.refuse(name, fault)
 
     def add_duel(self, held: DuelResult) -> None:
-        """Let the strategy know what a duel came to."""
+        """Add the result of a duel to what the strategy sees."""
         duels = {**self.situation.duels, held.contender: held}
         self.situation = replace(self.situation, duels=duels)
 
@@ -112,7 +111,7 @@ class Contenders:
 async def choose_incumbent(
     context: RunContext, situation: Situation, judged: Sequence[Attempt]
 ) -> IncumbentChoice:
-    """The strategy's choice, confirmed where the bench can and times are measured."""
+    """Return the strategy's choice, confirmed by a duel where the bench can hold one."""
     bench = context.bench
     if not situation.capabilities.duels or not isinstance(bench, DuelBench):
         return IncumbentChoice(choice=choose_by_strategy(context, situation, judged))
@@ -124,7 +123,7 @@ async def choose_incumbent(
                 choice=keep_incumbent(contenders, choice), unfit=contenders.unfit
             )
         name = next_contender(contenders.situation, choice)
-        if name is not None and contenders.held < MOST_DUELS:
+        if name is not None and contenders.duels_held < MOST_DUELS:
             await duel_with_incumbent(context, bench, contenders, name)
         elif name is not None and name == choice.incumbent:
             contenders.refuse(name, f"no duel: {MOST_DUELS} others had theirs")
@@ -136,7 +135,7 @@ async def choose_incumbent(
 
 
 def keep_incumbent(contenders: Contenders, choice: Choice) -> Choice:
-    """A strategy that insists on a kernel that was refused does not get it."""
+    """Keep the incumbent where the strategy insists on a kernel that was refused."""
     before = contenders.situation.incumbent
     return Choice(
         incumbent=None if before is None else before.id,
@@ -146,7 +145,7 @@ def keep_incumbent(contenders: Contenders, choice: Choice) -> Choice:
 
 
 def next_contender(situation: Situation, choice: Choice) -> str | None:
-    """Who has to be timed beside the incumbent before this choice can stand.
+    """Return the id of the attempt to time beside the incumbent before the choice can stand.
 
     The one chosen; else the fastest that only the doubt of two separate times made a tie.
     """
@@ -166,7 +165,7 @@ def next_contender(situation: Situation, choice: Choice) -> str | None:
 
 
 def needs_inspection(contenders: Contenders, choice: Choice) -> bool:
-    """Whether the chosen one was never inspected."""
+    """Return whether the chosen attempt is new and was not inspected."""
     before = contenders.situation.incumbent
     old = {None, None if before is None else before.id, *contenders.inspected}
     return choice.incumbent not in old
@@ -175,12 +174,12 @@ def needs_inspection(contenders: Contenders, choice: Choice) -> bool:
 async def duel_with_incumbent(
     context: RunContext, bench: DuelBench, contenders: Contenders, name: str
 ) -> None:
-    """Time it beside the incumbent, and record what came of it."""
+    """Time the attempt beside the incumbent, and record the outcome."""
     incumbent = contenders.situation.incumbent
-    assert incumbent is not None, "the first kernel that passes has nobody to beat"
-    contenders.held += 1
+    assert incumbent is not None, "without an incumbent there is no contender"
+    contenders.duels_held += 1
     began = time.monotonic()
-    outcome = await hold_duel(context, bench, name, incumbent.id)
+    outcome = await run_duel(context, bench, name, incumbent.id)
     seconds = time.monotonic() - began
     event = duel_event(contenders.situation.round, name, incumbent.id, outcome, seconds)
     context.record(event)
@@ -193,7 +192,7 @@ async def duel_with_incumbent(
 
 
 async def inspect(context: RunContext, bench: DuelBench, contenders: Contenders, name: str) -> None:
-    """Have further tools watch the kernel; record what they found, keep what they made."""
+    """Inspect the kernel with further tools; record their findings, write their files."""
     contenders.inspected.add(name)
     began = time.monotonic()
     built = await compiled(context, context.bench, context.folder.source(name))

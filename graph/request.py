@@ -1,4 +1,4 @@
-"""What a user may ask of a run, said once: options as plain data, and parts brought as Python
+"""What a user may ask of a run, in one place: options as plain data, and parts passed as Python
 objects.
 
 The command line, the keywords of `optimize()`, the graph's public input, `run.json` and the table
@@ -108,7 +108,7 @@ class RunRequest:
             in_graph=False,
         ),
     ] = ()
-    """Without `@stage`: as the agent says, else behind `hardware_research`. `-name` leaves one out
+    """Without `@stage`: behind its own stage, else `hardware_research`. `-name` leaves out one
     that ships."""
     agent_models: Annotated[
         Mapping[str, str],
@@ -271,7 +271,7 @@ def _default_of(one: "Field[Any]") -> Any:
 @dataclass(frozen=True, kw_only=True)
 class Overrides:
     """Objects that replace what the request names. `run.json` keeps only which of them there were:
-    whoever resumes such a run passes them again."""
+    to resume such a run they must be passed again."""
 
     task: "Task | None" = None
     device: "Device | None" = None

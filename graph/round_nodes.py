@@ -22,9 +22,9 @@ from cuda_llm.traces.events import IncumbentChosen, RoundBegan
 
 
 def briefs_of_round(situation: Situation, context: RunContext) -> tuple[Brief, ...]:
-    """What is asked of the generator; in round 0 the user's own kernel is judged instead.
+    """Return the briefs of the round; that of round 0 has the user's own kernel judged.
 
-    A playbook follows no direction, so it is told none: nothing could be learned of it.
+    A playbook follows no direction, so its briefs hold none: strategies could learn nothing of it.
     """
     if situation.round == 0:
         return brief_of_own_kernel(context)
@@ -35,7 +35,7 @@ def briefs_of_round(situation: Situation, context: RunContext) -> tuple[Brief, .
 
 
 def brief_of_own_kernel(context: RunContext) -> tuple[Brief, ...]:
-    """The order to judge the kernel that the user brought. Raises UsageError."""
+    """Return the brief that has the user's own kernel judged. Raises UsageError."""
     brief = Brief(id="r0-c1", round=0, index=1, kind=Kind.START)
     if context.folder.draft(brief.id) is None:
         path = Path(context.request.start)
@@ -50,7 +50,7 @@ def brief_of_own_kernel(context: RunContext) -> tuple[Brief, ...]:
 def write_trials(
     context: RunContext, round_: int, briefs: int, trials: Sequence[Trial]
 ) -> list[str]:
-    """Keep the tuner's kernels; ids of their orders, which follow the round's `briefs` others."""
+    """Write the tuner's kernels; return the ids of their briefs, which follow `briefs` others."""
     names = []
     for number, trial in enumerate(trials, start=1):
         name = f"r{round_}-t{number}"
@@ -67,14 +67,14 @@ ROUNDS = "rounds"
 
 
 def why_stop(situation: Situation, judged: Sequence[Attempt], context: RunContext) -> str:
-    """Why no round should follow, in a few words; empty to go on."""
+    """Return why no round should follow, in a few words; empty to go on."""
     if situation.round >= situation.plan.rounds:
         return ROUNDS
-    return context.over() or all_infra_failed(judged) or stop_by_strategy(context, situation)
+    return context.stop_reason() or all_infra_failed(judged) or stop_by_strategy(context, situation)
 
 
 def all_infra_failed(judged: Sequence[Attempt]) -> str:
-    """Whether our own parts, or a user's generator, fail whatever they are given."""
+    """Return why to stop where our parts or a user's generator fail every time; else empty."""
     if not judged or not all(one.code.startswith("INFRA_") for one in judged):
         return ""
     return f"nothing works: {judged[0].code}: {judged[0].summary}"
@@ -95,7 +95,7 @@ async def strategy(state: SearchState, context: RunContext) -> SearchUpdate:
 
 
 async def hand_out(state: SearchState, context: RunContext) -> SearchUpdate:
-    """Keep what this round's generators see, agents behind the strategy included."""
+    """Write what this round's generators see, including what agents behind the strategy added."""
     write_situation(state, context)
     late = set(state["late"])
     briefs = [context.folder.brief(name) for name in state["briefs"] if name not in late]
@@ -111,7 +111,7 @@ async def hand_out(state: SearchState, context: RunContext) -> SearchUpdate:
 
 
 async def collect(state: SearchState, context: RunContext) -> SearchUpdate:
-    """Take in what the candidates came to, in the order of their index."""
+    """Add the outcomes of the candidates to the state, in the order of their index."""
     return collect_attempts(state, context, state["briefs"])
 
 
@@ -119,23 +119,23 @@ async def tuner(state: SearchState, context: RunContext) -> SearchUpdate:
     """Search the tunables that this round's candidates declare."""
     situation = situation_of(state, context)
     judged = judged_of(state, situation)
-    count = 0 if context.over() else context.request.tune
+    count = 0 if context.stop_reason() else context.request.tune
     trials = context.tuner.propose(situation, judged, count) if count else ()
     return {"trials": write_trials(context, situation.round, len(state["briefs"]), trials)}
 
 
 async def collect_trials(state: SearchState, context: RunContext) -> SearchUpdate:
-    """Take in what the trials came to."""
+    """Add the outcomes of the trials to the state."""
     update = collect_attempts(state, context, state["trials"])
     record_trials(state, context, update)
     return update
 
 
 async def choose(state: SearchState, context: RunContext) -> SearchUpdate:
-    """Let the strategy say who is to be beaten; where times are measured, by a duel."""
+    """Choose the incumbent by the strategy; where times are measured, after duels."""
     situation = situation_of(state, context)
-    crowned = await choose_incumbent(context, situation, judged_of(state, situation))
-    choice = crowned.choice
+    chosen = await choose_incumbent(context, situation, judged_of(state, situation))
+    choice = chosen.choice
     context.record(
         IncumbentChosen(
             round=state["round"],
@@ -145,7 +145,7 @@ async def choose(state: SearchState, context: RunContext) -> SearchUpdate:
             verdicts=choice.verdicts,
         )
     )
-    return {"incumbent": choice.incumbent, "unfit": crowned.unfit}
+    return {"incumbent": choice.incumbent, "unfit": chosen.unfit}
 
 
 async def reflection(state: SearchState, context: RunContext) -> SearchUpdate:
@@ -160,13 +160,13 @@ async def reflection(state: SearchState, context: RunContext) -> SearchUpdate:
 
 
 async def route(state: SearchState, context: RunContext) -> SearchUpdate:
-    """Say why the search ends here, if it does."""
+    """Decide whether the search ends here, and why."""
     situation = situation_of(state, context)
     return {"stop": why_stop(situation, judged_of(state, situation), context)}
 
 
 def each_candidate(state: SearchState) -> list[Any] | Literal["on"]:
-    """All candidates of the round at once; on where there is none."""
+    """Send all candidates of the round at once; go on where there is none."""
     from langgraph.types import Send
 
     orders = [candidate_input(state, name, state["round"]) for name in state["briefs"]]
@@ -174,7 +174,7 @@ def each_candidate(state: SearchState) -> list[Any] | Literal["on"]:
 
 
 def each_trial(state: SearchState) -> list[Any] | Literal["on"]:
-    """All of the tuner's trials at once; no quorum leaves one of them behind."""
+    """Send all of the tuner's trials at once; no quorum leaves one of them behind."""
     from langgraph.types import Send
 
     orders = [candidate_input(state, name, 0) for name in state["trials"]]
@@ -182,12 +182,12 @@ def each_trial(state: SearchState) -> list[Any] | Literal["on"]:
 
 
 def next_round_or_finish(state: SearchState) -> Literal["strategy", "finish"]:
-    """Whether anything speaks against another round."""
+    """Go on with another round unless there is a reason to stop."""
     return "finish" if state["stop"] else "strategy"
 
 
 def candidate_input(state: SearchState, name: str, round_: int) -> CandidateState:
-    """What a candidate's subgraph is told: ids. `r0-c1` is the user's kernel, `r2-t1` a trial."""
+    """Return the input of a candidate's subgraph. `r0-c1` is the user's kernel, `r2-t1` a trial."""
     return {
         "candidate_run": state["run_id"],
         "candidate_id": name,

@@ -25,7 +25,7 @@ from cuda_llm.wording import describe
 
 
 async def start(state: SearchState, context: RunContext) -> SearchUpdate:
-    """Open the run: its channels, and what the user said."""
+    """Open the run: its channels, and the hints of the user."""
     hints = context.folder.keep_hints(user_hints(context))
     record_start(context, hints)
     update = empty_channels(state)
@@ -49,13 +49,13 @@ async def baseline(state: SearchState, context: RunContext) -> SearchUpdate:
 
 
 def user_hints(context: RunContext) -> list[Hint]:
-    """What the user said before the run began."""
+    """Return the hints that the user gave before the run began."""
     texts = context.plan.user_hints
     return [Hint(round=0, about="", code="USER", text=text, by="user") for text in texts]
 
 
 def empty_channels(state: SearchState) -> SearchUpdate:
-    """The channels of a run in which nothing has happened."""
+    """Return the channels of a run in which nothing has happened."""
     return {
         "incumbent": None,
         "late": [],
@@ -69,7 +69,7 @@ def empty_channels(state: SearchState) -> SearchUpdate:
 
 
 def first_value(state: SearchState, value: Any) -> Any:
-    """The first value of a channel that grows; an earlier run of the same thread is forgotten."""
+    """Return the first value of a channel that grows; an earlier run of the thread is dropped."""
     from langgraph.types import Overwrite
 
     return Overwrite(value) if "run_id" in state else value
@@ -85,7 +85,7 @@ def record_start(context: RunContext, hints: Sequence[Hint]) -> None:
 
 
 def run_started(context: RunContext) -> RunStarted:
-    """Who searches what, where, and how."""
+    """Return the event that opens the trace."""
     return RunStarted(
         run_id=context.run_id,
         task=context.task.name,
@@ -120,7 +120,7 @@ async def confirm_winner(
 
 
 async def judge_again(context: RunContext, attempt: Attempt, baseline: KernelTimes) -> Verdict:
-    """Its verdict this time. Raises UsageError where the folder lost its source."""
+    """Judge the attempt again. Raises UsageError where the folder lost its source."""
     bench, source = (
         context.bench.with_fresh_inputs(),
         context.folder.same_source(attempt.id, attempt.source_sha),
@@ -129,7 +129,7 @@ async def judge_again(context: RunContext, attempt: Attempt, baseline: KernelTim
 
 
 def remeasured_event(attempt: Attempt, verdict: Verdict) -> WinnerRemeasured:
-    """What became of it this time."""
+    """Return the event that records the second verdict."""
     profile = verdict.profile if isinstance(verdict, Passed) else None
     sizes = () if profile is None else profile.sizes
     infra = isinstance(verdict, InfraFailed)
@@ -143,11 +143,11 @@ def remeasured_event(attempt: Attempt, verdict: Verdict) -> WinnerRemeasured:
 
 
 async def finish(state: SearchState, context: RunContext) -> SearchUpdate:
-    """End what is late, and judge the winner again; one that fails gives way to the next best."""
+    """Cancel what is late, and judge the winner again; if it fails, the next best."""
     await context.tasks.close()
     situation = situation_of(state, context)
     winner = await confirm_winner(
-        context, ranked(situation, state.get("unfit", {})), baseline_of(situation)
+        context, rank_attempts(situation, state.get("unfit", {})), baseline_of(situation)
     )
     best = None if winner is None else result_of(situation, winner)
     context.record(run_finished(context, state["stop"], best))
@@ -155,8 +155,8 @@ async def finish(state: SearchState, context: RunContext) -> SearchUpdate:
     return {"best": best, "incumbent": best["id"] if best else None}
 
 
-def ranked(situation: Situation, unfit: Collection[str]) -> list[Attempt]:
-    """The incumbent, then whoever else passed and nothing was found in, fastest first."""
+def rank_attempts(situation: Situation, unfit: Collection[str]) -> list[Attempt]:
+    """Return the incumbent, then all others that passed without a fault, fastest first."""
     passed = [
         one
         for one in situation.attempts
@@ -167,7 +167,7 @@ def ranked(situation: Situation, unfit: Collection[str]) -> list[Attempt]:
 
 
 def result_of(situation: Situation, winner: WinnerRemeasured) -> Json:
-    """The result as the state holds it."""
+    """Return the result as the state holds it."""
     attempt = situation.attempt(winner.attempt)
     return {
         "id": attempt.id,
@@ -178,7 +178,7 @@ def result_of(situation: Situation, winner: WinnerRemeasured) -> Json:
 
 
 def run_finished(context: RunContext, reason: str, best: Json | None) -> RunFinished:
-    """The last line of the trace."""
+    """Return the event that ends the trace."""
     seconds = context.tasks.age_s
     if best is None:
         return RunFinished(reason=reason, best=None, seconds=seconds)

@@ -1,6 +1,6 @@
 """What a run remembers between nodes. Plain JSON throughout, so that a checkpoint loads anywhere.
 
-`docs/state.md` says of each channel who writes it, who reads it and how writes are joined.
+`docs/state.md` lists for each channel its writers, its readers and its reducer.
 Attempts, briefs and hints lie in the run's folder, as do sources and verdicts; the state holds ids.
 """
 
@@ -21,12 +21,12 @@ Json = dict[str, Any]
 
 
 def merge(old: dict[str, T], new: dict[str, T]) -> dict[str, T]:
-    """Both; what is new replaces what has the same name."""
+    """Return both; new values replace old ones of the same name."""
     return {**old, **new}
 
 
 class SearchInput(RunOptions, total=False):
-    """What starts a run, each as in `RunRequest`. With a `Wiring` in the context, that rules."""
+    """What starts a run, each as in `RunRequest`. A `RunContext` that is given rules over it."""
 
     task: Required[str]
     device: str
@@ -105,7 +105,7 @@ REQUIRED = object()
 
 
 def without_defaults(value: Any) -> dict[str, Any]:
-    """A dataclass in plain JSON, fields at their defaults left out: they decode to the same."""
+    """Encode a dataclass as plain JSON without the fields that have their default value."""
     kind: Any = type(value)
     defaults = _defaults(kind)
     whole: dict[str, Any] = encode(value)

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from langchain_core.tools import BaseTool
 
 
-def say_speed(profile: Profile) -> str:
-    """`31.2 us, 2.82x the baseline, limited by bank_conflicts`: the time at the largest size."""
+def describe_speed(profile: Profile) -> str:
+    """Return `31.2 us, 2.82x the baseline, limited by bank_conflicts`, of the largest size."""
     time = f"{profile.sizes[-1].time_us:.4g} us" if profile.sizes else "not timed"
     speedup = "" if profile.speedup is None else f", {profile.speedup:.3g}x the baseline"
     limit = f", limited by {profile.bottlenecks[0].code}" if profile.bottlenecks else ""
@@ -35,7 +35,7 @@ PROFILE_TOOL = "Validate a CUDA source file, time it at every size, and say what
 
 
 def bench_tools(bench: Bench) -> "list[BaseTool]":
-    """`compile_kernel`, `validate_kernel` and `profile_kernel`, on one bench.
+    """Return `compile_kernel`, `validate_kernel` and `profile_kernel`, on one bench.
 
     Each takes the `source` of a whole .cu file with `solve`, and answers in words; a bad kernel is
     an answer. They raise only where our own parts are broken.
@@ -43,15 +43,15 @@ def bench_tools(bench: Bench) -> "list[BaseTool]":
     from langchain_core.tools import StructuredTool
 
     async def compile_kernel(source: str) -> str:
-        return say_outcome(await bench.compile(source, SOURCE_NAME))
+        return describe_outcome(await bench.compile(source, SOURCE_NAME))
 
     async def validate_kernel(source: str) -> str:
         _, outcome = await check(bench, source)
-        return say_outcome(outcome)
+        return describe_outcome(outcome)
 
     async def profile_kernel(source: str) -> str:
         judged = await judge(bench, source, baseline=await bench.time_baseline())
-        return say_outcome(judged.verdict)
+        return describe_outcome(judged.verdict)
 
     offered: list[tuple[Callable[[str], Awaitable[str]], str]] = [
         (compile_kernel, COMPILE_TOOL),
@@ -63,8 +63,8 @@ def bench_tools(bench: Bench) -> "list[BaseTool]":
     ]
 
 
-def say_outcome(outcome: Compiled | Validated | Verdict) -> str:
-    """The outcome as an agent reads it: a code, then what is behind it, a line each."""
+def describe_outcome(outcome: Compiled | Validated | Verdict) -> str:
+    """Describe the outcome for an agent: a code, then one detail a line."""
     match outcome:
         case Compiled(kernels=kernels, warnings=warnings):
             used = (
@@ -76,13 +76,13 @@ def say_outcome(outcome: Compiled | Validated | Verdict) -> str:
         case Validated(checked=counts):
             return f"CORRECT in {counts.get('sizes', 0)} sizes, {counts.get('hidden', 0)} hidden"
         case Passed(profile=Profile() as profile):
-            return "\n".join(("PASSED", *say_profile(profile)))
+            return "\n".join(("PASSED", *describe_profile(profile)))
         case _:
             return "\n".join((outcome.code, *describe(outcome)))
 
 
-def say_profile(profile: Profile) -> tuple[str, ...]:
-    """The pace, each size, each bottleneck."""
+def describe_profile(profile: Profile) -> tuple[str, ...]:
+    """Describe the speed, each size and each bottleneck, one a line."""
     sizes = (f"{dict(one.dims)}: {one.time_us:.4g} us ({one.source})" for one in profile.sizes)
     limits = (f"{one.code}: {one.explanation}" for one in profile.bottlenecks)
-    return (say_speed(profile), *sizes, *limits)
+    return (describe_speed(profile), *sizes, *limits)

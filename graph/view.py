@@ -14,7 +14,7 @@ from cuda_llm.search import Attempt, Hint
 from cuda_llm.tools.measure.times import KernelTimes
 from cuda_llm.traces.files import read_text, write_file
 
-SEEN = (
+SITUATION_CHANNELS = (
     *("round", "attempts", "incumbent", "baseline"),
     *("error_hints", "performance_hints", "notes"),
 )
@@ -22,7 +22,7 @@ SEEN = (
 
 
 def situation_of(state: SearchState, context: RunContext) -> Situation:
-    """The run as it stands."""
+    """Build the situation from a state."""
     attempts = attempts_of(state, context)
     incumbent = state.get("incumbent")
     baseline = state.get("baseline", {})
@@ -46,24 +46,24 @@ def situation_of(state: SearchState, context: RunContext) -> Situation:
 
 
 def attempts_of(state: Mapping[str, Any], context: RunContext) -> tuple[Attempt, ...]:
-    """All that were judged."""
+    """Return all attempts that were judged."""
     return tuple(context.folder.look_up(Attempt, one) for one in state.get("attempts", ()))
 
 
 def judged_of(state: SearchState, situation: Situation) -> tuple[Attempt, ...]:
-    """The attempts that this round added."""
+    """Return the attempts that this round added."""
     names = set(state.get("judged", ()))
     return tuple(one for one in situation.attempts if one.id in names)
 
 
 def write_situation(state: SearchState, context: RunContext) -> None:
-    """Keep what the generators of this round see: candidates know the state by this file alone."""
-    seen: dict[str, Any] = {key: state[key] for key in SEEN if key in state}  # type: ignore[literal-required]
+    """Write what the generators of this round see: candidates know the state by this file alone."""
+    seen: dict[str, Any] = {key: state[key] for key in SITUATION_CHANNELS if key in state}  # type: ignore[literal-required]
     write_file(_file(context, state["round"]), json.dumps(seen, allow_nan=False))
 
 
 def read_situation(context: RunContext, round_: int) -> Situation:
-    """What the generators of a round see; read once."""
+    """Return what the generators of a round see; read once."""
     known = context.tasks.views
     if round_ not in known:
         text = read_text(_file(context, round_))
@@ -75,7 +75,7 @@ def read_situation(context: RunContext, round_: int) -> Situation:
 
 
 def baseline_of(situation: Situation) -> KernelTimes:
-    """The baseline's times."""
+    """Return the baseline's times."""
     sizes = (dict(dims) for dims in situation.sizes)
     times = tuple(zip(sizes, situation.baseline_us, strict=True))
     return KernelTimes(times=times, launches=(), bottlenecks=())

@@ -1,1 +1,0 @@
-"""What happened: events, recorder, reader and views."""

@@ -24,7 +24,7 @@ SOLUTION = "solve.cu"
 
 
 def verify_command(run: Mapping[str, Any]) -> str:
-    """What judges `solve.cu` as the run did; `run` is what its run.json says."""
+    """Return the command that judges `solve.cu` as the run did; `run` is what run.json holds."""
     task, device = run["request"]["task"], run["device_spec"]
     warm = ["--l2", "warm"] if run["request"].get("l2") == "warm" else []
     return shlex.join(["cuda-llm", "evaluate", task, SOLUTION, "--device", device, *warm])
@@ -50,7 +50,7 @@ class BestKeeper:
 
 
 def remove_best(folder: RunFolder) -> None:
-    """No kernel stood: what was kept meanwhile is no result. The source goes first."""
+    """Remove `best/`, because no kernel stood. The source goes first."""
     for name in (SOLUTION, "verify.sh", "report.md"):
         (folder.best / name).unlink(missing_ok=True)
 
@@ -98,7 +98,7 @@ def _report(
 
 
 def _worth(profile: Profile | None) -> str:
-    """What the times are."""
+    """Return whether the times are modelled or measured, in words."""
     if profile is None:
         return ""
     if profile.source == "modelled":
@@ -108,7 +108,7 @@ def _worth(profile: Profile | None) -> str:
 
 
 def is_slower(attempt: Attempt, remeasured: WinnerRemeasured | None) -> bool:
-    """Whether the baseline is faster, by the newest figure there is."""
+    """Return whether the baseline is faster, by the newest figure there is."""
     again = None if remeasured is None else remeasured.speedup
     speedup = attempt.speedup if again is None else again
     return speedup is not None and speedup < 1
@@ -155,7 +155,7 @@ def _table(sizes: Sequence[SizeTime]) -> Iterator[str]:
 
 
 def _noted(size: SizeTime) -> str:
-    """What else is to be known of the time, as that the host's part counts."""
+    """Return the note on a time, for example that it includes the host's part."""
     return f" ({size.note})" if size.note else ""
 
 
@@ -168,5 +168,5 @@ def _factor(size: SizeTime) -> str:
         return ""
     if size.speedup_low is None or size.speedup_high is None:
         return f"{size.speedup:.2f}x"
-    said = f"{size.speedup:.2f}x ({size.speedup_low:.2f} to {size.speedup_high:.2f})"
-    return f"{said}, a tie" if size.outcome == "tie" else said
+    text = f"{size.speedup:.2f}x ({size.speedup_low:.2f} to {size.speedup_high:.2f})"
+    return f"{text}, a tie" if size.outcome == "tie" else text

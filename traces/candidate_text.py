@@ -1,4 +1,4 @@
-"""One candidate of a run, whole: what it was told, what it answered, what became of it."""
+"""One candidate of a run for a person: its brief, the answer to it, and its verdict."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ from cuda_llm.failures import NoCode
 from cuda_llm.outcomes import Passed
 from cuda_llm.profile import Profile
 from cuda_llm.traces.run_folder import RunFolder
-from cuda_llm.traces.run_text import INSIDE, describe_order
+from cuda_llm.traces.run_text import INSIDE, describe_brief
 from cuda_llm.traces.text import (
     describe_idea,
     describe_seconds,
@@ -25,14 +25,14 @@ SHOWN = 8
 
 
 def describe_candidate(run: RunFolder, name: str) -> Iterator[str]:
-    """The lines about one candidate. Raises UsageError where the run has none of that name."""
+    """Yield the lines about one candidate. Raises UsageError for a name that the run lacks."""
     there = run.candidates()
     if name not in there:
         more = f" and {len(there) - SHOWN} more" if len(there) > SHOWN else ""
         have = ", ".join(there[:SHOWN]) + more or "none yet"
         raise UsageError(f"run {run.name} has no candidate {name!r}; it has {have}")
     yield f"{name} of run {run.name}"
-    yield from _order(run, name)
+    yield from _brief(run, name)
     yield from _answer(run, name)
     yield from _verdict(run, name)
     source = run.source(name)
@@ -42,10 +42,10 @@ def describe_candidate(run: RunFolder, name: str) -> Iterator[str]:
         yield from verbatim(source)
 
 
-def _order(run: RunFolder, name: str) -> Iterator[str]:
+def _brief(run: RunFolder, name: str) -> Iterator[str]:
     brief = run.brief(name)
     if brief is not None:
-        order = describe_order(brief, run.read_run().get("generator", ""))
+        order = describe_brief(brief, run.read_run().get("generator", ""))
         yield from labelled("brief", f"round {brief.round}, {order}")
         if brief.history:
             yield from labelled("", f"knowing of {', '.join(brief.history)}")

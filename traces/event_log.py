@@ -1,7 +1,6 @@
 """The event log of a run: written as events happen, read while it grows and afterwards.
 
-A line is on disk before anybody else hears of the event. Readers skip what a kill left torn and
-what
+A line is on disk before observers get the event. Readers skip lines that a kill left torn or that
 a later version wrote.
 """
 
@@ -28,7 +27,7 @@ from cuda_llm.traces.run_folder import RunFolder
 _log = Log(__name__)
 _events = Log(f"{OURS}.events")
 
-NAMED: Mapping[str, type[Attempt | Brief | Hint]] = {
+FIELDS_BY_ID: Mapping[str, type[Attempt | Brief | Hint]] = {
     "attempt_judged.attempt": Attempt,
     "hint_given.hint": Hint,
     "round_began.briefs": Brief,
@@ -36,7 +35,7 @@ NAMED: Mapping[str, type[Attempt | Brief | Hint]] = {
 """By `kind.field`: what a line holds by its id. `briefs` is a list of them."""
 
 Observer = Callable[[Event], object]
-"""Whoever wants to hear of events: a terminal, a progress bar, a test."""
+"""Receives every event: a terminal, a progress bar, a test."""
 
 
 class Recorder:
@@ -47,7 +46,7 @@ class Recorder:
     """
 
     def __init__(self, path: Path, observers: Iterable[Observer] = ()) -> None:
-        """Raises UsageError where the file cannot be written or another process writes it."""
+        """Open the file. Raises UsageError where it cannot be written or another process does."""
         self._path = path
         self._observers = list(observers)
         # Reentrant: an observer may record something itself.
@@ -56,7 +55,7 @@ class Recorder:
         self._seq, self._end = _cut_torn_line(self._file)
 
     def __call__(self, event: Event) -> None:
-        """Record `event`, then tell the observers. After `close` nothing is recorded any more."""
+        """Record `event`, then call the observers. After `close` nothing is recorded any more."""
         with self._turn:
             if self._file is None:
                 return
@@ -73,13 +72,13 @@ class Recorder:
                 self._notify(observer, event)
 
     def _log(self, event: Event) -> None:
-        """Events are log records too, so that one processor can send them elsewhere."""
+        """Log the event too, so that one processor can send all records elsewhere."""
         if _events.is_enabled(logging.INFO):
             fields = {"run_id": self._path.parent.name, **encode(event), "seq": self._seq}
             _events.info(event.kind, **fields)
 
     def close(self) -> None:
-        """Give the file back."""
+        """Close the file and unlock it."""
         with self._turn:
             if self._file is not None:
                 os.close(self._file)
@@ -89,7 +88,7 @@ class Recorder:
         try:
             observer(event)
         except CudaLLMError:
-            # Said for the user: what belongs to the run cannot be stored.
+            # It names the mend: what belongs to the run cannot be stored.
             raise
         except Exception as error:
             if observer in self._observers:
@@ -103,10 +102,10 @@ class Recorder:
 
 
 def to_line(event: Event, seq: int, at: str) -> bytes:
-    """One line of the file. What it names by id must lie in the run's folder already."""
+    """Return one line of the file. What it names by id must lie in the run's folder already."""
     fields = {"v": VERSION, "seq": seq, "at": at, "kind": event.kind}
     for name, value in vars(event).items():
-        if f"{event.kind}.{name}" not in NAMED:
+        if f"{event.kind}.{name}" not in FIELDS_BY_ID:
             fields[name] = encode(value)
         else:
             fields[name] = [one.id for one in value] if isinstance(value, tuple) else value.id
@@ -116,12 +115,12 @@ def to_line(event: Event, seq: int, at: str) -> bytes:
 
 
 def now() -> str:
-    """UTC time to the millisecond, `2026-01-31T10:00:00.123Z`."""
+    """Return the UTC time to the millisecond, `2026-01-31T10:00:00.123Z`."""
     return datetime.now(UTC).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 
 
 def is_being_written(path: Path) -> bool:
-    """Whether a living process has a Recorder open on this file."""
+    """Return whether a living process has a Recorder open on this file."""
     try:
         file = os.open(path, os.O_RDONLY)
     except OSError:
@@ -153,7 +152,7 @@ def _open_alone(path: Path) -> int:
 
 
 def _cut_torn_line(file: int) -> tuple[int, int]:
-    """Cut off a line that a kill left torn; the next number and where the file ends now."""
+    """Cut off a torn last line; return the next sequence number and the length of the file."""
     with os.fdopen(os.dup(file), "rb") as reader:
         data = reader.read()
     whole = data.rfind(b"\n") + 1
@@ -209,12 +208,12 @@ class Trace:
 
 
 def read_events(path: Path) -> tuple[Recorded, ...]:
-    """The events of a run's file, in order. Raises UsageError where it cannot be read."""
+    """Return the events of a run's file, in order. Raises UsageError where it cannot be read."""
     return read_trace(path).events
 
 
 def read_trace(path: Path) -> Trace:
-    """The events of a file, and how many lines were skipped. Raises UsageError."""
+    """Return the events of a file, and how many lines were skipped. Raises UsageError."""
     try:
         lines = path.read_bytes().split(b"\n")
     except OSError as error:
@@ -229,7 +228,7 @@ def read_trace(path: Path) -> Trace:
 
 
 def follow_events(path: Path, *, until: Callable[[], bool]) -> Iterator[Recorded]:
-    """The events of a file, then each that is added, until `until` says that none will be."""
+    """Yield the events of a file, then each that is added, until `until` says that none will be."""
     folder = RunFolder(path.parent)
     with path.open("rb") as file:
         while True:
@@ -255,7 +254,7 @@ def _read_line(line: bytes, folder: RunFolder) -> Recorded | str:
         seq, at = fields.pop("seq"), fields.pop("at")
         datetime.fromisoformat(at)
         for name in fields:
-            if value_kind := NAMED.get(f"{kind}.{name}"):
+            if value_kind := FIELDS_BY_ID.get(f"{kind}.{name}"):
                 fields[name] = _look_up(folder, value_kind, fields[name])
         return Recorded(seq=int(seq), at=at, event=decode(KINDS[kind], fields))
     except (UsageError, ValueError, TypeError, KeyError, AttributeError, RecursionError):

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any, get_args
 
-from cuda_llm.traces.event_log import NAMED
+from cuda_llm.traces.event_log import FIELDS_BY_ID
 from cuda_llm.traces.events import VERSION, Event
 from cuda_llm.traces.run_folder import FILES
 
@@ -20,7 +20,7 @@ _UNKNOWN_NUMBER = {"enum": ["inf", "-inf", "nan"]}
 
 
 def event_schema() -> dict[str, Any]:
-    """JSON schema of one line of events.jsonl. Kinds and fields may be added, never removed."""
+    """Return the JSON schema of one line of events.jsonl. Kinds and fields are only ever added."""
     from pydantic import TypeAdapter
 
     definitions: dict[str, Any] = {}
@@ -28,7 +28,7 @@ def event_schema() -> dict[str, Any]:
         one = TypeAdapter(kind).json_schema(ref_template="#/$defs/{model}")
         one.pop("$defs", None)
         for name, schema in one["properties"].items():
-            if named := NAMED.get(f"{kind.kind}.{name}"):
+            if named := FIELDS_BY_ID.get(f"{kind.kind}.{name}"):
                 by_id = {"type": "string", "description": f"Id: {FILES[named].format('<id>')}"}
                 several = schema.get("type") == "array"
                 one["properties"][name] = {"type": "array", "items": by_id} if several else by_id
@@ -55,7 +55,7 @@ def event_schema() -> dict[str, Any]:
 
 
 def event_table() -> str:
-    """Every event and its fields, in the order of the union."""
+    """Return every event and its fields, in the order of the union."""
     return "\n".join(line for kind in get_args(Event) for line in _section(kind))
 
 
@@ -68,7 +68,7 @@ def _section(kind: Any) -> Iterator[str]:
     for one in dataclasses.fields(kind):
         spelled = str(one.type if isinstance(one.type, str) else _spell(one.type))
         text = f": {texts[one.name]}" if one.name in texts else ""
-        if named := NAMED.get(f"{kind.kind}.{one.name}"):
+        if named := FIELDS_BY_ID.get(f"{kind.kind}.{one.name}"):
             text = (
                 f"{text or ':'} A line names it by id; it lies in `{FILES[named].format('<id>')}`."
             )
@@ -77,7 +77,7 @@ def _section(kind: Any) -> Iterator[str]:
 
 
 def _spell(kind: Any) -> str:
-    """A type as the code spells it, without the modules."""
+    """Return a type as the code spells it, without the modules."""
     if kind is type(None):
         return "None"
     if not get_args(kind):
@@ -92,7 +92,7 @@ def _spell(kind: Any) -> str:
 
 
 def _field_docs(kind: Any) -> dict[str, str]:
-    """The texts under the fields."""
+    """Return the docstrings of the fields, by name."""
     body = ast.parse(inspect.getsource(kind)).body[0]
     assert isinstance(body, ast.ClassDef)
     texts = {}
@@ -107,7 +107,7 @@ def _field_docs(kind: Any) -> dict[str, str]:
 
 
 def _with_words_for_numbers(schema: Any) -> Any:
-    """A number that is not finite is written as a word: JSON has none."""
+    """Allow words for numbers that are not finite: JSON has none."""
     if isinstance(schema, dict):
         if schema.get("type") == "number":
             rest = {key: value for key, value in schema.items() if key != "type"}

@@ -174,7 +174,7 @@ class CandidateLate:
 
 @dataclass(frozen=True, kw_only=True)
 class AttemptJudged:
-    """A candidate has its final verdict. Told in order of round and index."""
+    """A candidate has its final verdict. Recorded in order of round and index."""
 
     kind: ClassVar[str] = "attempt_judged"
     attempt: Attempt
@@ -239,7 +239,7 @@ class KernelInspected:
 
 @dataclass(frozen=True, kw_only=True)
 class IncumbentChosen:
-    """Who is to be beaten after a round."""
+    """The kernel to beat after a round."""
 
     kind: ClassVar[str] = "incumbent_chosen"
     round: int
@@ -273,7 +273,7 @@ class RunFinished:
 
     kind: ClassVar[str] = "run_finished"
     reason: str
-    """Why it ended: `rounds`, or what the strategy or a budget said."""
+    """Why it ended: `rounds`, or the reason that the strategy or a budget gave."""
     best: str | None
     speedup: float | None = None
     written_by: str = ""

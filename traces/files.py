@@ -28,7 +28,7 @@ def _replace(path: Path, content: bytes) -> None:
 
 
 def cannot_write(path: Path, error: OSError) -> UsageError:
-    """What to raise when a part of a run cannot be stored."""
+    """Return the error of a part of a run that cannot be stored."""
     return UsageError(
         f"{path}: cannot be written ({error.strerror or error}); "
         "free space there, or choose another folder with --out"
@@ -36,7 +36,7 @@ def cannot_write(path: Path, error: OSError) -> UsageError:
 
 
 def read_text(path: Path) -> str | None:
-    """The text as it was written, line ends included; None where there is no such file."""
+    """Return the text as it was written, line ends included; None where there is no such file."""
     try:
         return path.read_bytes().decode(errors="replace")
     except (FileNotFoundError, NotADirectoryError):

@@ -13,7 +13,7 @@ SHOWN = 5
 
 
 def find_run(name: str, out: Path | None = None) -> RunFolder:
-    """The run of that id, of that unique beginning of an id, at that path, or the `latest`.
+    """Return the run of that id, of that unique beginning of an id, at that path, or the `latest`.
 
     Raises UsageError where there is none or more than one, and says what there is.
     """
@@ -35,7 +35,7 @@ def find_run(name: str, out: Path | None = None) -> RunFolder:
 
 
 def list_runs(out: Path | None = None) -> tuple[RunFolder, ...]:
-    """The runs of a folder, oldest first. Raises UsageError where it cannot be read.
+    """Return the runs of a folder, oldest first. Raises UsageError where it cannot be read.
 
     Before them stands what never began: a folder without any event that nobody works on.
     """
@@ -48,7 +48,7 @@ def list_runs(out: Path | None = None) -> tuple[RunFolder, ...]:
 
 
 def _age(run: Path) -> tuple[str, str]:
-    """When it began; a run without a first event is new while it is at work, else it is none."""
+    """Return when it began. Without an event it is new while at work, else it sorts first."""
     try:
         with (run / "events.jsonl").open(encoding="utf-8", errors="replace") as events:
             first = events.readline()

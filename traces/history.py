@@ -59,7 +59,7 @@ class RoundHistory:
     """By parent."""
     hints: dict[tuple[str, Hint], None] = field(default_factory=dict)
     """Channel and hint, in the order recorded."""
-    contests: dict[str, ContestHeld] = field(default_factory=dict)
+    duels: dict[str, ContestHeld] = field(default_factory=dict)
     """By contender."""
     inspected: dict[str, KernelInspected] = field(default_factory=dict)
     """By attempt."""
@@ -76,7 +76,7 @@ class RunHistory:
     ended_at: str = ""
     """Of the last event."""
     baseline: BaselineJudged | None = None
-    chapters: dict[int, RoundHistory] = field(default_factory=dict)
+    rounds: dict[int, RoundHistory] = field(default_factory=dict)
     """By round; 0 for what came before the first."""
     stages: dict[str, str] = field(default_factory=dict)
     """The stage each candidate is in; empty between two."""
@@ -92,14 +92,14 @@ class RunHistory:
         """All that were judged, by id."""
         return {
             name: attempt
-            for chapter in self.chapters.values()
-            for name, attempt in chapter.attempts.items()
+            for round_ in self.rounds.values()
+            for name, attempt in round_.attempts.items()
         }
 
     @property
     def calls(self) -> list[ModelCalled]:
         """All calls to models."""
-        return [call for chapter in self.chapters.values() for call in chapter.calls]
+        return [call for round_ in self.rounds.values() for call in round_.calls]
 
     @property
     def generator(self) -> str:
@@ -111,68 +111,68 @@ class RunHistory:
         """The best kernel so far, or the result."""
         if self.finished is not None:
             return self.finished.best
-        choices = [one.choice for one in self.chapters.values() if one.choice is not None]
+        choices = [one.choice for one in self.rounds.values() if one.choice is not None]
         return choices[-1].incumbent if choices else None
 
 
 def history_of(recorded: Iterable[tuple[str, Event]]) -> RunHistory:
-    """The story of events, each with the time it was recorded at."""
-    story, at_work = RunHistory(), 0
+    """Return the history of events, each with the time it was recorded at."""
+    history, at_work = RunHistory(), 0
     for at, event in recorded:
-        story.began_at = story.began_at or at
-        story.ended_at = at
+        history.began_at = history.began_at or at
+        history.ended_at = at
         if isinstance(event, RoundBegan):
             at_work = event.round
-        _add(story, story.chapters.setdefault(at_work, RoundHistory(round=at_work)), event)
-    return story
+        _add(history, history.rounds.setdefault(at_work, RoundHistory(round=at_work)), event)
+    return history
 
 
-def _add(story: RunHistory, chapter: RoundHistory, event: Event) -> None:
+def _add(history: RunHistory, round_: RoundHistory, event: Event) -> None:
     match event:
         case RunStarted():
-            story.started = event
+            history.started = event
         case RunForked():
-            story.forked = event
+            history.forked = event
         case RunResumed():
-            story.resumed += 1
-            story.interrupted = story.finished = None
+            history.resumed += 1
+            history.interrupted = history.finished = None
         case BaselineJudged():
-            story.baseline = event
+            history.baseline = event
         case RoundBegan(incumbent=incumbent, briefs=briefs, late=late):
-            chapter.before, chapter.joined = incumbent, late
-            chapter.briefs.update({brief.id: brief for brief in briefs})
+            round_.before, round_.joined = incumbent, late
+            round_.briefs.update({brief.id: brief for brief in briefs})
         case AgentDecided():
-            chapter.decided[event] = None
+            round_.decided[event] = None
         case AgentFailed():
-            chapter.failed[event] = None
+            round_.failed[event] = None
         case ModelCalled():
-            chapter.calls.append(event)
+            round_.calls.append(event)
         case ModelRetried():
-            chapter.retries.append(event)
+            round_.retries.append(event)
         case StageEntered(candidate=candidate, stage=stage):
-            story.stages[candidate] = stage
+            history.stages[candidate] = stage
         case StageLeft(candidate=candidate):
-            story.stages[candidate] = ""
+            history.stages[candidate] = ""
         case CandidateLate(candidate=candidate, stage=stage):
-            chapter.late[candidate] = stage
+            round_.late[candidate] = stage
         case AttemptJudged(attempt=attempt):
-            chapter.attempts[attempt.id] = attempt
+            round_.attempts[attempt.id] = attempt
         case TunerSearched(parent=parent):
-            chapter.tuned[parent] = event
+            round_.tuned[parent] = event
         case HintGiven(channel=channel, hint=hint):
-            chapter.hints[channel, hint] = None
+            round_.hints[channel, hint] = None
         case ContestHeld(contender=contender):
-            chapter.contests[contender] = event
+            round_.duels[contender] = event
         case KernelInspected(attempt=name):
-            chapter.inspected[name] = event
+            round_.inspected[name] = event
         case IncumbentChosen():
-            chapter.choice = event
+            round_.choice = event
         case WinnerRemeasured():
-            story.remeasured = event
+            history.remeasured = event
         case RunFinished():
-            story.finished = event
+            history.finished = event
         case RunInterrupted():
-            story.interrupted = event
+            history.interrupted = event
 
 
 RunState = Literal["running", "finished", "interrupted", "killed", "empty"]
@@ -180,7 +180,7 @@ RunState = Literal["running", "finished", "interrupted", "killed", "empty"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Spend:
+class CallTotals:
     """What calls to models cost."""
 
     calls: int = 0
@@ -211,63 +211,63 @@ class Summary:
     best: str | None
     speedup: float | None
     written_by: str
-    spend: Spend
+    spend: CallTotals
 
 
 def read_history(run: RunFolder) -> tuple[RunHistory, Trace]:
-    """The story of a run; an empty one where nothing has happened yet."""
+    """Return the history of a run; an empty one where nothing has happened yet."""
     trace = read_trace(run.events) if run.events.exists() else Trace()
     return history_of((one.at, one.event) for one in trace.events), trace
 
 
 def summarise(run: RunFolder) -> Summary:
-    """A run in a few figures. Raises UsageError where it cannot be read."""
-    story, _ = read_history(run)
-    started, attempts = story.started, story.attempts
-    best = attempts.get(story.incumbent or "")
+    """Return a run in a few figures. Raises UsageError where it cannot be read."""
+    history, _ = read_history(run)
+    started, attempts = history.started, history.attempts
+    best = attempts.get(history.incumbent or "")
     return Summary(
         run_id=run.name,
-        state=state_of(run, story),
-        began_at=story.began_at,
+        state=state_of(run, history),
+        began_at=history.began_at,
         task=started.task if started else "",
         device=started.device if started else "",
         time_source=started.time_source if started else "",
         generator=started.generator if started else "",
         strategy=started.strategy if started else "",
-        rounds=max(story.chapters, default=0),
+        rounds=max(history.rounds, default=0),
         planned_rounds=started.rounds if started else 0,
         candidates=len(attempts),
-        best=story.incumbent,
-        speedup=final_speedup(story),
+        best=history.incumbent,
+        speedup=final_speedup(history),
         written_by=best.written_by if best else "",
-        spend=spend_of(story.calls),
+        spend=total_calls(history.calls),
     )
 
 
-def final_speedup(story: RunHistory) -> float | None:
-    """Of the best kernel: as measured once more at the end, where that was done."""
-    if story.finished is not None:
-        return story.finished.speedup
-    best = story.attempts.get(story.incumbent or "")
+def final_speedup(history: RunHistory) -> float | None:
+    """Return the speed-up of the best kernel, as remeasured at the end where that was done."""
+    if history.finished is not None:
+        return history.finished.speedup
+    best = history.attempts.get(history.incumbent or "")
     return best.speedup if best else None
 
 
-def state_of(run: RunFolder, story: RunHistory) -> RunState:
-    """How a run stands."""
-    if story.finished is not None:
+def state_of(run: RunFolder, history: RunHistory) -> RunState:
+    """Return the state of a run."""
+    if history.finished is not None:
         return "finished"
     if is_being_written(run.events):
         return "running"
-    if story.interrupted is not None:
+    if history.interrupted is not None:
         return "interrupted"
-    return "killed" if story.began_at else "empty"
+    return "killed" if history.began_at else "empty"
 
 
-def spend_of(calls: Iterable[ModelCalled]) -> Spend:
-    """What these calls cost together."""
+def total_calls(calls: Iterable[ModelCalled]) -> CallTotals:
+    """Return what these calls cost together."""
     made = tuple(calls)
     prices = [call.usd for call in made if call.usd is not None]
-    return Spend(
+    return CallTotals(
         calls=len(made),
         input_tokens=sum(call.input_tokens for call in made),
         output_tokens=sum(call.output_tokens for call in made),

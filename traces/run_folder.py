@@ -3,13 +3,13 @@
     run.json                         what was asked for
     events.jsonl                     what happened, one event a line
     checkpoint.sqlite                the graph's own
-    candidates/<id>/brief.json       what the generator was told to try
+    candidates/<id>/brief.json       the order to the generator
                     prompt.md        what a model was asked, for a person to read
                     reply.json       its answer, whole; reply.md is its text
                     source.cu        the kernel; draft.json: its idea and tunables, or why there
                                      is none
                     kernel.sass      its machine code, where it was inspected on a GPU
-                    build.log        what the compiler said, where it said anything
+                    build.log        the compiler's messages, where there are any
                     verdict.json     what became of it; profile.json: how fast it is, and why
                     attempt.json     all that in one line
     hints/<id>.json                  what was learned
@@ -89,21 +89,21 @@ class RunFolder:
         return self.path / "best"
 
     def candidate(self, name: str) -> Path:
-        """Folder of one candidate."""
+        """Return the folder of one candidate."""
         return self._below(f"candidates/{name}")
 
     def candidates(self) -> tuple[str, ...]:
-        """Ids of all candidates that have a folder, `r2-c10` after `r2-c9`."""
+        """Return the ids of all candidates that have a folder, `r2-c10` after `r2-c9`."""
         folder = self.path / "candidates"
         names = [one.name for one in folder.iterdir()] if folder.is_dir() else []
         return tuple(sorted(names, key=_natural))
 
     def write_run(self, run: Mapping[str, Any]) -> None:
-        """Keep what was asked for, as plain JSON."""
+        """Write run.json from plain JSON."""
         self._write_json("run.json", {"version": VERSION, **encode(run)})
 
     def read_run(self) -> dict[str, Any]:
-        """What was asked for. Raises UsageError: no run, broken, or of a newer version."""
+        """Return what run.json holds. Raises UsageError: no run, broken, or of a newer version."""
         run = self._read_json("run.json")
         if run is None:
             raise UsageError(f"{self.path}: no run.json; expected the folder of a run")
@@ -118,7 +118,7 @@ class RunFolder:
         return {key: value for key, value in run.items() if key != "version"}
 
     def look_up(self, kind: type[T], named: Any) -> T:
-        """The Attempt, Brief or Hint of that id; nothing changes it once it is named.
+        """Return the Attempt, Brief or Hint of that id; nothing changes it once it is named.
 
         Schema 1 held whole values where ids stand now: those are decoded, here and nowhere else.
         Raises UsageError where its file is gone.
@@ -135,16 +135,16 @@ class RunFolder:
         return value
 
     def gone(self, path: Path) -> UsageError:
-        """What to raise where a file is missing that was written before it was named."""
+        """Return the error of a missing file that was written before it was named."""
         return UsageError(
             f"{path}: gone; restore it, or remove {self.checkpoint}: "
             "resume works the run out again from what its folder holds"
         )
 
     def keep_hints(self, hints: Iterable[Hint]) -> tuple[Hint, ...]:
-        """Keep what was learned; the hints with the ids they have from now on.
+        """Write the hints; return them with the ids they have from now on.
 
-        Whoever brings the same again gets the same id, also where a kill came in between.
+        Equal hints have the same id, also when a kill came between two calls.
         """
         if self._hints is None:
             names = [one.stem for one in (self.path / "hints").glob("*.json")]
@@ -162,30 +162,30 @@ class RunFolder:
         return kept[hint]
 
     def hint(self, name: str) -> Hint | None:
-        """What was learned under that id."""
+        """Return the hint of that id; None where there is none."""
         return self._read_value(FILES[Hint].format(name), Hint)
 
     def write_brief(self, brief: Brief) -> None:
-        """Keep what a candidate is told to try, and hints of the strategy's own."""
+        """Write a candidate's brief, and hints of the strategy's own."""
         ids = {name: [one.id for one in self.keep_hints(getattr(brief, name))] for name in HINTS}
         self._looked_up.pop((Brief, brief.id), None)
         self._write_json(f"candidates/{brief.id}/brief.json", encode(brief) | ids)
 
     def brief(self, name: str) -> Brief | None:
-        """What a candidate was told to try. Raises UsageError where a hint it names is gone."""
+        """Return a candidate's brief. Raises UsageError where a hint it names is gone."""
         return self._read_value(FILES[Brief].format(name), Brief)
 
     def write_source(self, name: str, text: str) -> str:
-        """Keep a source; its SHA-256."""
+        """Write a source; return its SHA-256."""
         write_file(self.candidate(name) / "source.cu", text)
         return _sha(text)
 
     def source(self, attempt: str) -> str:
-        """A candidate's source; empty where it has none."""
+        """Return a candidate's source; empty where it has none."""
         return read_text(self.candidate(attempt) / "source.cu") or ""
 
     def same_source(self, attempt: str, sha: str) -> str:
-        """A candidate's source of that SHA-256. Raises UsageError where the folder lost it."""
+        """Return a candidate's source of that SHA-256. Raises UsageError where it is lost."""
         text = self.source(attempt)
         if _sha(text) != sha:
             path = self.candidate(attempt) / "source.cu"
@@ -193,7 +193,7 @@ class RunFolder:
         return text
 
     def write_draft(self, name: str, draft: Draft | NoCode) -> None:
-        """Keep what a generator answered to a brief."""
+        """Write a generator's answer to a brief."""
         if isinstance(draft, NoCode):
             self._write_json(f"candidates/{name}/draft.json", encode_verdict(draft))
             return
@@ -202,7 +202,7 @@ class RunFolder:
         self._write_json(f"candidates/{name}/draft.json", about)
 
     def draft(self, name: str) -> Draft | NoCode | None:
-        """What a generator answered; None where it has not answered yet.
+        """Return a generator's answer; None where there is none yet.
 
         Raises UsageError where the source is no longer what it answered.
         """
@@ -214,22 +214,22 @@ class RunFolder:
         return decode(Draft, {"source": self.same_source(name, about["source_sha"]), **about})
 
     def keep_file(self, name: str, file: str, made: Path) -> None:
-        """Keep what a tool made of a candidate. Raises UsageError where it cannot be written."""
+        """Copy a tool's file to a candidate's folder. Raises UsageError where it cannot."""
         copy_file(self.candidate(name) / file, made)
 
     def write_build_log(self, name: str, text: str) -> None:
-        """Keep what the compiler said."""
+        """Write the compiler's messages."""
         write_file(self.candidate(name) / "build.log", text)
 
     def write_verdict(self, name: str, verdict: Verdict) -> None:
-        """Keep what became of a candidate; the profile of one that passed beside it."""
+        """Write a candidate's verdict; the profile of one that passed beside it."""
         fields = encode_verdict(verdict)
         if isinstance(verdict, Passed) and verdict.profile is not None:
             self._write_json(f"candidates/{name}/profile.json", fields.pop("profile"))
         self._write_json(f"candidates/{name}/verdict.json", fields)
 
     def kept_verdict(self, name: str) -> Verdict | None:
-        """What became of a candidate; None where it is not judged yet."""
+        """Return a candidate's verdict; None where it is not judged yet."""
         fields = self._read_json(f"candidates/{name}/verdict.json")
         if fields is None:
             return None
@@ -238,37 +238,37 @@ class RunFolder:
         return decode_verdict(fields)
 
     def verdict(self, attempt: str) -> Verdict:
-        """What became of a candidate, whole. Raises KeyError where it is not judged yet."""
+        """Return a candidate's verdict. Raises KeyError where it is not judged yet."""
         found = self.kept_verdict(attempt)
         if found is None:
             raise KeyError(attempt)
         return found
 
     def write_attempt(self, attempt: Attempt) -> None:
-        """Keep a judged candidate in one line."""
+        """Write a judged candidate in one line."""
         self._looked_up.pop((Attempt, attempt.id), None)
         self._write_json(f"candidates/{attempt.id}/attempt.json", encode(attempt))
 
     def attempt(self, name: str) -> Attempt | None:
-        """A judged candidate in one line; None where it is not judged yet."""
+        """Return a judged candidate in one line; None where it is not judged yet."""
         return self._read_value(FILES[Attempt].format(name), Attempt)
 
     def load_reply(self, call: str) -> Reply | None:
-        """The answer kept earlier."""
+        """Return the reply of a call; None where it has none."""
         return self._read_value(f"{call}/reply.json", Reply)
 
     def keep_prompt(self, call: Call) -> None:
-        """Keep what is about to be asked. A prompt without a reply is a call that never ended."""
+        """Write the prompt of a call. A prompt without a reply is a call that never ended."""
         parts = [f"## {message.role}\n\n{message.text.rstrip()}\n" for message in call.messages]
         write_file(self._below(call.id) / "prompt.md", "\n".join(parts))
 
     def keep_reply(self, call: str, reply: Reply) -> None:
-        """Keep an answer; reply.json first, because it is what says that the call is over."""
+        """Write a reply; reply.json first, because it is what says that the call is over."""
         self._write_json(f"{call}/reply.json", encode(reply))
         write_file(self._below(call) / "reply.md", reply.text)
 
     def _below(self, name: str) -> Path:
-        """A path inside the run, whatever an agent calls its files."""
+        """Return a path inside the run. Raises UsageError for a name that could leave it."""
         if not all(_NAME.fullmatch(part) for part in name.split("/")):
             raise UsageError(f"{name!r}: expected names of letters, digits, `_`, `-` and `.`")
         return self.path / name
@@ -308,6 +308,6 @@ def _sha(text: str) -> str:
 
 
 def _natural(name: str) -> tuple[tuple[bool, int, str], ...]:
-    """Digits count as numbers."""
+    """Return a sort key in which digits count as numbers."""
     parts = re.findall(r"\d+|\D+", name)
     return tuple((part.isdigit(), int(part) if part.isdigit() else 0, part) for part in parts)

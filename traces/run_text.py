@@ -1,4 +1,4 @@
-"""A run in words: what was asked, what each round tried and learned, and who won why."""
+"""A run in words: the request, what each round tried and learned, and why the winner won."""
 
 from collections.abc import Iterator
 
@@ -12,16 +12,16 @@ from cuda_llm.traces.history import (
     RunState,
     final_speedup,
     read_history,
-    spend_of,
     state_of,
+    total_calls,
 )
 from cuda_llm.traces.run_folder import RunFolder
 from cuda_llm.traces.text import (
     clock,
+    describe_call_totals,
     describe_end,
     describe_idea,
     describe_seconds,
-    describe_spend,
     describe_time_source,
     describe_times,
     labelled,
@@ -33,7 +33,7 @@ from cuda_llm.traces.text import (
 INSIDE = 14
 """Indent of the lines about one candidate."""
 
-ORDERS = {
+BRIEF_TEXTS = {
     Kind.FIRST: "told to write a kernel",
     Kind.FIX: "told to mend {parent}",
     Kind.IMPROVE: "told to speed up {parent}",
@@ -41,69 +41,69 @@ ORDERS = {
     Kind.TUNE: "{parent} with other values",
     Kind.START: "brought by the user",
 }
-PLAYBOOK_ORDERS = {
+PLAYBOOK_BRIEF_TEXTS = {
     Kind.FIRST: "picked from the playbook",
     Kind.FIX: "picked from the playbook, after {parent} failed",
     Kind.IMPROVE: "picked from the playbook, to beat {parent}",
     Kind.DEPART: "picked from the playbook, to beat {parent} with another structure",
 }
-"""Of a generator that is told nothing: it searches kernels that are there."""
+"""Of a generator that follows no brief: it searches kernels that are there."""
 OUTCOMES = {"won": "won", "faster": "faster", "tie": "a tie", "slower": "slower"}
 
 
-def describe_round(chapter: RoundHistory, story: RunHistory, *, alive: bool) -> Iterator[str]:
-    """One round, or what came before the first."""
-    if chapter.round:
+def describe_round(round_: RoundHistory, history: RunHistory, *, alive: bool) -> Iterator[str]:
+    """Yield the lines of one round, or of what came before the first."""
+    if round_.round:
         yield ""
-        before = chapter.before or "the baseline"
-        yield f"round {chapter.round} · to beat: {before}"
-    for name in dict.fromkeys((*chapter.briefs, *chapter.joined, *chapter.attempts)):
-        brief, attempt = chapter.briefs.get(name), chapter.attempts.get(name)
-        yield from _candidate(name, brief, attempt, chapter, story, alive=alive)
-    for tuned in chapter.tuned.values():
+        before = round_.before or "the baseline"
+        yield f"round {round_.round} · to beat: {before}"
+    for name in dict.fromkeys((*round_.briefs, *round_.joined, *round_.attempts)):
+        brief, attempt = round_.briefs.get(name), round_.attempts.get(name)
+        yield from _candidate(name, brief, attempt, round_, history, alive=alive)
+    for tuned in round_.tuned.values():
         best = f", best {tuned.best}" if tuned.best else ""
         text = f"{tuned.parent}: tried {_list_names(tuned.tried)}{best}; {tuned.reason}"
         yield from labelled("tuned", text)
-    yield from _models(chapter.calls, chapter.retries)
-    for decided in chapter.decided:
+    yield from _models(round_.calls, round_.retries)
+    for decided in round_.decided:
         yield from _decided(decided)
-    for failed in chapter.failed:
+    for failed in round_.failed:
         yield from _failed(failed)
-    for channel, hint in chapter.hints:
+    for channel, hint in round_.hints:
         yield from _hint(channel, hint)
-    yield from _contests(chapter)
-    yield from _choice(chapter)
+    yield from _duels(round_)
+    yield from _choice(round_)
 
 
 def _candidate(
     name: str,
     brief: Brief | None,
     attempt: Attempt | None,
-    chapter: RoundHistory,
-    story: RunHistory,
+    round_: RoundHistory,
+    history: RunHistory,
     *,
     alive: bool,
 ) -> Iterator[str]:
     known = brief or attempt
-    if brief is None and name in chapter.joined:
+    if brief is None and name in round_.joined:
         yield from labelled(name, "from an earlier round, still at work when this one began")
     elif known is not None:
-        yield from labelled(name, describe_order(known, story.generator))
+        yield from labelled(name, describe_brief(known, history.generator))
     if attempt is not None:
         yield from _outcome(attempt)
-    elif name in chapter.late:
-        where = f" at {chapter.late[name]}" if chapter.late[name] else ""
+    elif name in round_.late:
+        where = f" at {round_.late[name]}" if round_.late[name] else ""
         yield from wrapped(f"late: still{where} when the round went on", indent=INSIDE)
-    elif name not in story.attempts:
-        stage = story.stages.get(name, "")
-        doing = f"at {stage}" if stage else "between two stages" if name in story.stages else ""
+    elif name not in history.attempts:
+        stage = history.stages.get(name, "")
+        doing = f"at {stage}" if stage else "between two stages" if name in history.stages else ""
         state = doing or "waiting"
         yield from wrapped(f"{state} now" if alive else f"was {state} at the end", indent=INSIDE)
 
 
-def describe_order(order: Brief | Attempt, generator: str) -> str:
-    """What the generator of that name was told to try, in words."""
-    words = ORDERS | PLAYBOOK_ORDERS if generator == "playbook" else ORDERS
+def describe_brief(order: Brief | Attempt, generator: str) -> str:
+    """Describe the brief, in words that fit that generator."""
+    words = BRIEF_TEXTS | PLAYBOOK_BRIEF_TEXTS if generator == "playbook" else BRIEF_TEXTS
     text = words[order.kind].format(parent=order.parent or "the baseline")
     return f"{text}: {order.direction}" if order.direction else text
 
@@ -125,10 +125,10 @@ def _outcome(attempt: Attempt) -> Iterator[str]:
 
 def _models(calls: list[ModelCalled], retries: list[ModelRetried]) -> Iterator[str]:
     if calls:
-        yield from labelled("models", describe_spend(spend_of(calls)))
+        yield from labelled("models", describe_call_totals(total_calls(calls)))
     agents = list(dict.fromkeys(call.agent for call in calls))
     for agent in agents if agents != ["generator"] else ():
-        spent = describe_spend(spend_of(call for call in calls if call.agent == agent))
+        spent = describe_call_totals(total_calls(call for call in calls if call.agent == agent))
         yield from labelled("", f"{agent}: {spent}")
     for retry in retries:
         why = f"{retry.call}: try {retry.attempt} failed, {retry.reason}"
@@ -166,18 +166,18 @@ def _hint(channel: str, hint: Hint) -> Iterator[str]:
         yield from wrapped(avoided, first="avoid: ", indent=INSIDE)
 
 
-def _contests(chapter: RoundHistory) -> Iterator[str]:
-    for held in chapter.contests.values():
+def _duels(round_: RoundHistory) -> Iterator[str]:
+    for held in round_.duels.values():
         yield from labelled(
             "duel", f"{held.contender} against {held.incumbent}: {describe_duel(held)}"
         )
-    for seen in chapter.inspected.values():
+    for seen in round_.inspected.values():
         found = seen.code or "nothing found"
         yield from labelled("inspected", f"{seen.attempt}: {'; '.join((found, *seen.notes))}")
 
 
 def describe_duel(held: ContestHeld) -> str:
-    """How a duel ended: `1.04x its speed (1.03 to 1.05): faster`."""
+    """Describe how a duel ended: `1.04x its speed (1.03 to 1.05): faster`."""
     if held.speedup is None:
         return " ".join(filter(None, (held.fault or "no end", held.detail)))
     interval = ""
@@ -186,8 +186,8 @@ def describe_duel(held: ContestHeld) -> str:
     return f"{held.speedup:.3g}x its speed{interval}: {OUTCOMES.get(held.outcome, held.outcome)}"
 
 
-def _choice(chapter: RoundHistory) -> Iterator[str]:
-    choice = chapter.choice
+def _choice(round_: RoundHistory) -> Iterator[str]:
+    choice = round_.choice
     if choice is None:
         return
     after = choice.incumbent or "the baseline"
@@ -206,20 +206,20 @@ def _list_names(names: tuple[str, ...]) -> str:
 
 
 def describe_run(run: RunFolder) -> Iterator[str]:
-    """The lines of the story, for a terminal or a pipe."""
-    story, trace = read_history(run)
-    state = state_of(run, story)
+    """Yield the lines of the run, for a terminal or a pipe."""
+    history, trace = read_history(run)
+    state = state_of(run, history)
     yield f"run {run.name}"
-    yield from _beginning(story)
-    for chapter in story.chapters.values():
-        yield from describe_round(chapter, story, alive=state == "running")
+    yield from _beginning(history)
+    for round_ in history.rounds.values():
+        yield from describe_round(round_, history, alive=state == "running")
     yield ""
-    yield from _end(run, story, state)
+    yield from _end(run, history, state)
     yield from _skipped(trace)
 
 
-def _beginning(story: RunHistory) -> Iterator[str]:
-    started = story.started
+def _beginning(history: RunHistory) -> Iterator[str]:
+    started = history.started
     if started is None:
         yield "  nothing has happened yet"
         return
@@ -237,68 +237,70 @@ def _beginning(story: RunHistory) -> Iterator[str]:
         yield from labelled("note", started.note)
     version = started.versions.get("cuda-llm", "")
     by = f" with cuda-llm {version}" if version else ""
-    yield from labelled("began", f"{clock(story.began_at)} UTC{by}")
-    if story.forked is not None:
-        edited = ", with edited hints" if story.forked.edited_hints else ""
-        text = f"from {story.forked.of} after round {story.forked.round}{edited}"
+    yield from labelled("began", f"{clock(history.began_at)} UTC{by}")
+    if history.forked is not None:
+        edited = ", with edited hints" if history.forked.edited_hints else ""
+        text = f"from {history.forked.of} after round {history.forked.round}{edited}"
         yield from labelled("forked", text)
-    if story.baseline is not None:
-        sizes, times = story.baseline.sizes, story.baseline.times_us
+    if history.baseline is not None:
+        sizes, times = history.baseline.sizes, history.baseline.times_us
         yield from labelled("baseline", describe_times(sizes, times))
-        if story.baseline.isolation:
-            yield from labelled("isolation", story.baseline.isolation)
+        if history.baseline.isolation:
+            yield from labelled("isolation", history.baseline.isolation)
 
 
-def _end(run: RunFolder, story: RunHistory, state: RunState) -> Iterator[str]:
+def _end(run: RunFolder, history: RunHistory, state: RunState) -> Iterator[str]:
     match state:
         case "running":
-            yield f"the run is under way; last heard of at {clock(story.ended_at)} UTC"
+            yield f"the run is under way; last heard of at {clock(history.ended_at)} UTC"
         case "killed":
-            yield f"the run was killed after {clock(story.ended_at)} UTC"
-        case "interrupted" if story.interrupted is not None:
-            why = f"the run stopped in round {story.interrupted.round}: "
-            yield from wrapped(story.interrupted.reason, first=why)
-        case "finished" if story.finished is not None:
-            yield from wrapped(describe_end(story.finished.reason), first="the run ended: ")
+            yield f"the run was killed after {clock(history.ended_at)} UTC"
+        case "interrupted" if history.interrupted is not None:
+            why = f"the run stopped in round {history.interrupted.round}: "
+            yield from wrapped(history.interrupted.reason, first=why)
+        case "finished" if history.finished is not None:
+            yield from wrapped(describe_end(history.finished.reason), first="the run ended: ")
         case _:
             pass
     if state in ("killed", "interrupted"):
         yield from labelled("go on", f"cuda-llm resume {run.name}")
-    if story.resumed:
-        yield from labelled("resumed", plural(story.resumed, "time"))
-    if story.calls:
-        failed = sum(call.outcome != "ok" for call in story.calls)
+    if history.resumed:
+        yield from labelled("resumed", plural(history.resumed, "time"))
+    if history.calls:
+        failed = sum(call.outcome != "ok" for call in history.calls)
         bad = f", {failed} of them in vain" if failed else ""
-        yield from labelled("models", f"{describe_spend(spend_of(story.calls))}{bad}")
-    yield from _winner(run, story, state)
+        yield from labelled("models", f"{describe_call_totals(total_calls(history.calls))}{bad}")
+    yield from _winner(run, history, state)
 
 
-def _winner(run: RunFolder, story: RunHistory, state: RunState) -> Iterator[str]:
-    best = story.attempts.get(story.incumbent or "")
+def _winner(run: RunFolder, history: RunHistory, state: RunState) -> Iterator[str]:
+    best = history.attempts.get(history.incumbent or "")
     if best is None:
         if state == "finished":
             yield from labelled("result", "no candidate passed; the baseline stands")
         return
-    speedup = final_speedup(story)
-    modelled = " (modelled)" if story.started and story.started.time_source == "modelled" else ""
+    speedup = final_speedup(history)
+    modelled = (
+        " (modelled)" if history.started and history.started.time_source == "modelled" else ""
+    )
     faster = f": {speedup:.2f}x the baseline's speed{modelled}" if speedup else ""
     idea = f" ({best.idea})" if best.idea else ""
     label = "winner" if state == "finished" else "best so far"
     yield from labelled(label, f"{best.id}{idea}, written by {best.written_by}{faster}")
     if speedup and speedup < 1:
         yield from labelled("", "slower than the baseline, which stays the answer")
-    choice = [one.choice for one in story.chapters.values() if one.choice is not None][-1]
+    choice = [one.choice for one in history.rounds.values() if one.choice is not None][-1]
     yield from labelled("because", choice.reason)
-    if story.remeasured is not None:
-        again = story.remeasured
+    if history.remeasured is not None:
+        again = history.remeasured
         how = f", {again.speedup:.2f}x" if again.speedup else ""
         detail = f"; {again.detail}" if again.detail else ""
         yield from labelled(
             "measured", f"once more, in a fresh process on new inputs: {again.code}{how}{detail}"
         )
-    if story.baseline is not None:
-        times = story.remeasured.times_us if story.remeasured else best.times_us
-        compared = describe_times(story.baseline.sizes, times, story.baseline.times_us)
+    if history.baseline is not None:
+        times = history.remeasured.times_us if history.remeasured else best.times_us
+        compared = describe_times(history.baseline.sizes, times, history.baseline.times_us)
         yield from labelled("times", compared)
     solution = run.best / SOLUTION
     lies = solution if solution.exists() else run.candidate(best.id) / "source.cu"

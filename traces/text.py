@@ -8,7 +8,7 @@ from cuda_llm.wording import describe_dims, printable
 
 if TYPE_CHECKING:
     from cuda_llm.profile import SizeTime
-    from cuda_llm.traces.history import Spend
+    from cuda_llm.traces.history import CallTotals
 
 WIDTH = 100
 LABEL = 12
@@ -16,7 +16,7 @@ LABEL = 12
 
 
 def wrapped(text: str, *, first: str = "", indent: int = 0) -> Iterator[str]:
-    """`text` behind `first`, further lines below where it began; its own line ends are kept."""
+    """Wrap `text` behind `first`, further lines indented alike; its own line ends stay."""
     lead = " " * indent + printable(first)
     for paragraph in text.expandtabs(4).splitlines() or [""]:
         plain = printable(paragraph)
@@ -33,40 +33,40 @@ def wrapped(text: str, *, first: str = "", indent: int = 0) -> Iterator[str]:
 
 
 def labelled(label: str, text: str, *, indent: int = 2) -> Iterator[str]:
-    """`text` behind a label of the left column."""
+    """Wrap `text` behind a label of the left column."""
     return wrapped(text, first=f"{label:<{LABEL}}", indent=indent)
 
 
 def verbatim(text: str, *, indent: int = 4) -> Iterator[str]:
-    """Text that must keep its lines, such as source code."""
+    """Yield text that must keep its lines, such as source code."""
     return (" " * indent + printable(line.expandtabs(4)) for line in text.splitlines())
 
 
 def plural(count: int, what: str) -> str:
-    """`1 round`, `3 rounds`."""
+    """Return count and noun: `1 round`, `3 rounds`."""
     return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
 
 
 def us(time_us: float) -> str:
-    """A time with three significant digits."""
+    """Return a time with three significant digits."""
     number = f"{time_us:#.3g} us" if time_us < 1000 else f"{time_us / 1000:,.3f} ms"
     return number.replace(". ", " ")
 
 
 def tokens(count: int) -> str:
-    """`950`, `38k`, `1.2M`."""
+    """Return a count in short: `950`, `38k`, `1.2M`."""
     if count < 1000:
         return str(count)
     return f"{count / 1000:.3g}k" if count < 999_500 else f"{count / 1e6:.3g}M"
 
 
 def clock(at: str) -> str:
-    """`2026-01-31 10:00:00`."""
+    """Return a time as `2026-01-31 10:00:00`."""
     return at[:19].replace("T", " ")
 
 
-def describe_spend(spend: "Spend") -> str:
-    """`12 calls, 38k tokens in, 9.1k out, $0.06`."""
+def describe_call_totals(spend: "CallTotals") -> str:
+    """Return the totals in words: `12 calls, 38k tokens in, 9.1k out, $0.06`."""
     price = "price unknown" if spend.usd is None else f"${spend.usd:,.4g}"
     return (
         f"{plural(spend.calls, 'call')}, {tokens(spend.input_tokens)} tokens in, "
@@ -75,12 +75,12 @@ def describe_spend(spend: "Spend") -> str:
 
 
 def describe_end(reason: str) -> str:
-    """Why a run ended, in words."""
+    """Describe why a run ended."""
     return "its rounds were done" if reason == "rounds" else reason
 
 
 def describe_idea(idea: str, tunables: Mapping[str, int]) -> str:
-    """What a kernel tries, with the values of its tunables where that does not name them."""
+    """Return the idea of a kernel, with the values of its tunables where it does not name them."""
     if all(name in idea for name in tunables):
         return idea
     values = ", ".join(f"{name} = {value}" for name, value in tunables.items())
@@ -88,7 +88,7 @@ def describe_idea(idea: str, tunables: Mapping[str, int]) -> str:
 
 
 def describe_seconds(seconds: Mapping[str, float]) -> str:
-    """`generate 0.1 s, compile 1.2 s`."""
+    """Return seconds by stage: `generate 0.1 s, compile 1.2 s`."""
     return ", ".join(f"{stage} {spent:.1f} s" for stage, spent in seconds.items())
 
 
@@ -97,7 +97,7 @@ def describe_times(
     times_us: Sequence[float],
     baseline_us: Sequence[float] = (),
 ) -> str:
-    """One line a size: its dims, its time and, where known, the baseline's."""
+    """Return one line a size: its dims, its time and, where known, the baseline's."""
     lines = []
     for index, (dims, time_us) in enumerate(zip(sizes, times_us, strict=False)):
         line = f"{describe_dims(dims)}: {us(time_us)}"
@@ -109,12 +109,12 @@ def describe_times(
 
 
 def describe_time_source(source: str, l2: str = "") -> str:
-    """What times are worth: `times are modelled`, `times are measured, L2 cold`."""
+    """Describe the source of times: `times are modelled`, `times are measured, L2 cold`."""
     return f"times are {source}" + (f", L2 {l2}" if l2 else "")
 
 
 def describe_circumstances(sizes: "Sequence[SizeTime]") -> str:
-    """Clocks, heat and memory of measured sizes; empty where nothing was read or planned."""
+    """Describe clocks, heat and memory of measured sizes; empty where none were read or planned."""
     read = [size.clocks for size in sizes if size.clocks]
     parts = []
     if read:

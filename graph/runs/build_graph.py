@@ -7,12 +7,35 @@ again from the run's folder where a server was restarted in between.
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from cuda_llm.agents.protocols import PlacedAgent
-from cuda_llm.graph.build import assemble_graph
-from cuda_llm.graph.context import FindContext, RunContext, input_of
+from cuda_llm.agents.protocols import PlacedAgent, Stage
+from cuda_llm.errors import UsageError
+from cuda_llm.graph.agents import RESEARCHER, agent_node, research
+from cuda_llm.graph.candidate import candidate_node
+from cuda_llm.graph.context import (
+    FindContext,
+    RunContext,
+    bind_node,
+    ignoring_earlier_runs,
+    input_of,
+)
 from cuda_llm.graph.request import Overrides, make_request
+from cuda_llm.graph.round_nodes import (
+    choose,
+    collect,
+    collect_trials,
+    each_candidate,
+    each_trial,
+    hand_out,
+    next_round_or_finish,
+    reflection,
+    route,
+    strategy,
+    tuner,
+)
+from cuda_llm.graph.run_nodes import baseline, finish, start
 from cuda_llm.graph.runs.parts import RunParts, find_parts
 from cuda_llm.graph.state import SearchInput, SearchOutput, SearchState
 from cuda_llm.traces.event_log import Recorder
@@ -23,7 +46,48 @@ if TYPE_CHECKING:
     from cuda_llm.agents.protocols import Generator, Reflector, Strategy, Tuner
     from cuda_llm.tools.judge.bench import Bench
 
+NODES = {
+    "start": start,
+    RESEARCHER: research,
+    "baseline": baseline,
+    "strategy": strategy,
+    "hand_out": hand_out,
+    "collect": collect,
+    "tuner": tuner,
+    "collect_trials": collect_trials,
+    "choose": choose,
+    "reflection": reflection,
+    "route": route,
+    "finish": finish,
+}
+"""In their order. `candidate` stands before `collect`, `trial` before `collect_trials`."""
+
+LAST_NODE = {
+    Stage.START: "start",
+    Stage.RESEARCH: RESEARCHER,
+    Stage.BASELINE: "baseline",
+    Stage.STRATEGY: "strategy",
+    Stage.CANDIDATES: "collect",
+    Stage.TUNER: "collect_trials",
+    Stage.REFLECTION: "reflection",
+}
+"""The node that ends a stage: extra agents follow it."""
+
+EDGES = (
+    ("start", RESEARCHER),
+    (RESEARCHER, "baseline"),
+    ("baseline", "strategy"),
+    ("strategy", "hand_out"),
+    ("candidate", "collect"),
+    ("collect", "tuner"),
+    ("trial", "collect_trials"),
+    ("collect_trials", "choose"),
+    ("choose", "reflection"),
+    ("reflection", "route"),
+)
+
 _open: dict[str, RunContext] = {}
+"""Contexts that `open_context` made, by run id."""
 
 
 def build_graph(
@@ -35,9 +99,9 @@ def build_graph(
     bench: "Bench | None" = None,
     agents: Sequence[PlacedAgent] = (),
 ) -> "StateGraph[SearchState, Any, SearchInput, SearchOutput]":
-    """The graph, not compiled: add nodes of your own, then `compile()` it.
+    """Return the graph, not compiled: add nodes of your own, then `compile()` it.
 
-    What is given replaces what the run's `Wiring` holds. `agents` stand behind their stages; one
+    What is given replaces what the run's context holds. `agents` stand behind their stages; one
     named `hardware_research` takes the researcher's place. Raises UsageError for a name used twice.
     """
     overrides = Overrides(
@@ -51,8 +115,63 @@ def build_graph(
     return assemble_graph(context_finder(overrides), agents)
 
 
+def assemble_graph(
+    find: FindContext, agents: Sequence[PlacedAgent] = ()
+) -> "StateGraph[SearchState, Any, SearchInput, SearchOutput]":
+    """Build the graph, not compiled; its nodes get their context from `find`.
+
+    `agents` stand behind their stages; one named `hardware_research` takes the researcher's place.
+    Raises UsageError for a name used twice.
+    """
+    from langgraph.graph import END, START, StateGraph
+
+    # No context schema: servers would build a context from the empty one that they send.
+    graph = StateGraph(SearchState, input_schema=SearchInput, output_schema=SearchOutput)
+    add_nodes(graph, find, agents)
+    add_chain(graph, agents)
+    graph.add_edge(START, "start")
+    graph.add_conditional_edges("route", next_round_or_finish)
+    graph.add_edge("finish", END)
+    return graph
+
+
+def add_nodes(graph: Any, find: FindContext, agents: Sequence[PlacedAgent]) -> None:
+    """Add every node. The same subgraph takes candidates and trials."""
+    taken = {*NODES, "candidate", "trial"} - {RESEARCHER}
+    for placed in agents:
+        if placed.name in taken:
+            raise UsageError(f"agent {placed.name!r}: the name is taken; give it another")
+        taken.add(placed.name)
+        graph.add_node(placed.name, agent_node(placed, find))
+    for name, node in NODES.items():
+        if name not in graph.nodes:
+            graph.add_node(
+                name, bind_node(node, ignoring_earlier_runs(find) if node is start else find, name)
+            )
+    candidate = candidate_node(find)
+    graph.add_node("candidate", candidate)
+    graph.add_node("trial", candidate)
+
+
+def add_chain(graph: Any, agents: Sequence[PlacedAgent]) -> None:
+    """Add the edges between the nodes, with the extra agents on them."""
+    extra = {
+        node: [one.name for one in agents if one.after == stage and one.name != RESEARCHER]
+        for stage, node in LAST_NODE.items()
+    }
+    for first, last in EDGES:
+        way = [first, *extra.get(first, ()), last]
+        for before, after in pairwise(way):
+            graph.add_edge(before, after)
+    after_trials = [*extra["collect_trials"], "choose"][0]
+    graph.add_conditional_edges(
+        "hand_out", each_candidate, {"candidate": "candidate", "on": "collect"}
+    )
+    graph.add_conditional_edges("tuner", each_trial, {"trial": "trial", "on": after_trials})
+
+
 def context_finder(overrides: Overrides) -> FindContext:
-    """How the nodes of a graph find their context; `overrides` rules over what a context holds."""
+    """Return what finds the context of a node; `overrides` replace the parts of that context."""
     parts = {name: part for name, part in overrides.given.items() if name != "agents"}
 
     async def find(state: Mapping[str, Any], given: object) -> RunContext:
@@ -63,7 +182,7 @@ def context_finder(overrides: Overrides) -> FindContext:
 
 
 async def open_context(state: Mapping[str, Any], overrides: Overrides) -> RunContext:
-    """The context of the run that `state` belongs to; made now where there is none."""
+    """Return the context of the run that `state` belongs to; make it where there is none."""
     name = state.get("candidate_run") or state.get("run_id", "")
     if name in _open:
         return _open[name]
@@ -77,14 +196,14 @@ async def open_context(state: Mapping[str, Any], overrides: Overrides) -> RunCon
 
 
 def release_context(run_id: str) -> None:
-    """The run is over: give its trace back."""
+    """Close the trace of a run that is over."""
     context = _open.pop(run_id, None)
     if context is not None and isinstance(context.record, Recorder):
         context.record.close()
 
 
 async def make_context(parts: RunParts, *, known: bool) -> RunContext:
-    """The context of a run that nobody else has opened, with its folder."""
+    """Make the context of a run that no other process works on; its folder too unless `known`."""
     from cuda_llm.graph.runs.models import preflight
     from cuda_llm.graph.runs.start import ProbeReporter, build_context, make_folder, open_budget
     from cuda_llm.traces.best import BestKeeper
@@ -100,7 +219,7 @@ async def make_context(parts: RunParts, *, known: bool) -> RunContext:
 
 
 def parts_of_begun_run(name: str, overrides: Overrides) -> RunParts:
-    """The parts of a run that another process began. Raises UsageError where it is not found."""
+    """Find the parts of a run that another process began. Raises UsageError without one."""
     from cuda_llm.graph.runs.start import parts_of
     from cuda_llm.traces.find import find_run
 

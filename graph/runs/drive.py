@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def unusable_checkpoint(folder: RunFolder, why: object) -> UsageError:
-    """The checkpoint cannot be read. Everything but a fork's beginning is in the folder as well."""
+    """Return the error of a checkpoint that cannot be read; the folder holds enough without it."""
     return UsageError(
         f"{folder.checkpoint}: broken ({why}); "
         "remove it: resume works the run out again from what its folder holds"
@@ -42,7 +42,7 @@ def unusable_checkpoint(folder: RunFolder, why: object) -> UsageError:
 
 @contextmanager
 def checkpoints_of(folder: RunFolder) -> Iterator[None]:
-    """Turns what goes wrong with the database into a UsageError with its mend."""
+    """Turn errors of the database into a UsageError with its mend."""
     try:
         yield
     except sqlite3.Error as error:
@@ -56,7 +56,7 @@ RESTORED = "recorded again: the trace had lost it"
 
 
 def missing_events(state: SearchState, context: RunContext, *, over: bool) -> Iterator[Event]:
-    """The events without which a run's result cannot be read; `over` says that it has ended.
+    """Yield the events without which a run's result cannot be read, where the trace lost them.
 
     All they tell lies in the folder under the ids of `state`: none is made up.
     """
@@ -145,7 +145,7 @@ class GraphRun:
             await self.record_stopped("stopped for review")
 
     def input(self, state: "StateSnapshot", hints: Sequence[str]) -> Any:
-        """What the graph is invoked with: the task, an answer, or nothing where it just goes on."""
+        """Return the input of the graph: the task, an answer to a review, or None to just go on."""
         from langgraph.types import Command
 
         if state.created_at is None:
@@ -153,7 +153,7 @@ class GraphRun:
         return Command(resume=list(hints)) if state.interrupts else None
 
     async def state(self) -> "StateSnapshot":
-        """Where the run stands on disk; without `created_at` where nothing was kept yet."""
+        """Return the state on disk; it has no `created_at` where nothing was written yet."""
         try:
             snapshot: StateSnapshot = await self.graph.aget_state(self.config)
         except sqlite3.Error:
@@ -173,7 +173,7 @@ class GraphRun:
 async def open_graph_run(
     context: RunContext, graph: "StateGraph[SearchState, RunContext, SearchInput, SearchOutput]"
 ) -> AsyncIterator[GraphRun]:
-    """The run's graph with its checkpoints on disk; nothing of it works on afterwards."""
+    """Open the run's graph with its checkpoints on disk; cancel all its work on leaving."""
     from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
     with checkpoints_of(context.folder):

@@ -16,7 +16,8 @@ from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from cuda_llm.codec import decode, encode
+from cuda_llm.codec import encode
+from cuda_llm.data_file import UnfitError, read_as
 from cuda_llm.errors import UsageError
 from cuda_llm.graph.runs.record import recorded_request
 from cuda_llm.graph.runs.resolve import name_run
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
     from langgraph.types import StateSnapshot
 
 CHANNELS = ("error_hints", "performance_hints")
+BEFORE_A_ROUND = "strategy"
+"""The node that a round begins with."""
+BETWEEN_ROUNDS = "route"
+"""The node that leads to it."""
 ALWAYS = ("code", "about", "text", "by")
 KEYS = tuple(field for field in fields(Hint) if field.name != "id")
 """What an entry may say. Its id follows from that: a hint that was changed is another one."""
@@ -46,25 +51,45 @@ class Hints:
 
 
 def to_toml(hints: Hints) -> str:
-    """The file, with a word on how to edit it."""
+    """Write the file, with a comment on how to edit it."""
     return "\n".join(_lines(hints)) + "\n"
 
 
 def from_toml(text: str, round_: int, name: str) -> Hints:
-    """The hints of an edited file. What an entry leaves out is a person's own.
+    """Read the hints of an edited file. What an entry leaves out is as in a user's hint.
 
     Raises UsageError naming the file `name`, the entry and what was expected.
     """
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{name}: no TOML: {error}") from None
-    unknown = sorted(set(data) - set(CHANNELS))
-    if unknown:
-        expected = " and ".join(f"[[{channel}]]" for channel in CHANNELS)
-        raise UsageError(f"{name}: unknown key {unknown[0]!r}; expected {expected}")
-    read = {channel: tuple(_read(data, channel, round_, name)) for channel in CHANNELS}
-    return Hints(round=round_, **read)
+        raise UsageError(f"{name}: is not TOML: {error}") from None
+    own = {"round": round_, "about": "", "code": "USER", "by": "user"}
+    whole = {key: _with_defaults(value, own) for key, value in data.items()}
+    try:
+        hints = read_as(Hints, whole, {"round": round_})
+        _check_entries(hints, data)
+    except UnfitError as error:
+        raise UsageError(f"{name}: {error}") from None
+    return hints
+
+
+def _with_defaults(entries: Any, own: Mapping[str, Any]) -> Any:
+    """Add fields to the tables of a list; other values are refused where they are read."""
+    if not isinstance(entries, list):
+        return entries
+    return [{**own, **one} if isinstance(one, dict) else one for one in entries]
+
+
+def _check_entries(hints: Hints, data: Mapping[str, Any]) -> None:
+    """Check what the types do not: an entry has a text, and its id follows from it."""
+    for channel in CHANNELS:
+        for index, hint in enumerate(getattr(hints, channel)):
+            if "id" in data[channel][index]:
+                known = ", ".join(field.name for field in KEYS)
+                raise UnfitError("an unknown key", f"one of {known}", channel, index, "id")
+            if not hint.text.strip():
+                raise UnfitError(hint.text, "some text", channel, index, "text")
 
 
 def _lines(hints: Hints) -> Iterator[str]:
@@ -81,42 +106,17 @@ def _lines(hints: Hints) -> Iterator[str]:
 
 
 def _spell(value: Any) -> str:
-    """A TOML value. JSON spells strings, numbers and lists alike, but for one character."""
+    """Return a TOML value. JSON spells strings, numbers and lists alike, but for one character."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def _read(data: dict[str, Any], channel: str, round_: int, name: str) -> Iterator[Hint]:
-    entries = data.get(channel, [])
-    if not isinstance(entries, list):
-        raise UsageError(f"{name}: {channel} is no list; expected [[{channel}]]")
-    known = [field.name for field in KEYS]
-    for number, entry in enumerate(entries, 1):
-        where = f"{name}: {channel} {number}"
-        if not isinstance(entry, dict) or not str(entry.get("text", "")).strip():
-            raise UsageError(f'{where}: expected text = "..."')
-        unknown = sorted(set(entry) - set(known))
-        if unknown:
-            raise UsageError(f"{where}: unknown key {unknown[0]!r}; there are {', '.join(known)}")
-        own = {"round": round_, "about": "", "code": "USER", "by": "user"}
-        try:
-            yield decode(Hint, {**own, **entry})
-        except ValueError as error:
-            raise UsageError(f"{where}: {error}") from None
-
-
-BEFORE_A_ROUND = "strategy"
-"""The node that a round begins with."""
-BETWEEN_ROUNDS = "route"
-"""The node that leads to it."""
-
-
 async def hints_at(folder: RunFolder, round_: int) -> Hints:
-    """What the run had learned up to that round. Raises UsageError where it was never there."""
+    """Return the hints given up to that round. Raises UsageError where the run never got there."""
     return hints_of(folder, (await snapshot_at(folder, round_)).values, round_)
 
 
 def hints_of(folder: RunFolder, values: Mapping[str, Any], round_: int) -> Hints:
-    """The hints that a state names."""
+    """Return the hints that a state names."""
     read = {
         name: tuple(folder.look_up(Hint, one) for one in values.get(name, ())) for name in CHANNELS
     }
@@ -124,7 +124,7 @@ def hints_of(folder: RunFolder, values: Mapping[str, Any], round_: int) -> Hints
 
 
 async def fork(folder: RunFolder, round_: int, hints: Hints) -> RunFolder:
-    """The new run's folder: `resume` goes on with it behind `round_`. The old one stays as it is.
+    """Write the folder of a new run, which `resume` takes on behind `round_`; the old one stays.
 
     Raises UsageError: the run never came behind that round, or the folder cannot be written.
     """
@@ -150,7 +150,7 @@ async def fork(folder: RunFolder, round_: int, hints: Hints) -> RunFolder:
 
 
 async def snapshot_at(folder: RunFolder, round_: int) -> "StateSnapshot":
-    """The state between that round and the next."""
+    """Return the state between that round and the next. Raises UsageError where there is none."""
     found: dict[int, StateSnapshot] = {}
     if folder.checkpoint.exists():
         async with open_graph(folder) as graph:
@@ -171,7 +171,7 @@ async def put_state(folder: RunFolder, values: Mapping[str, Any]) -> None:
 
 @asynccontextmanager
 async def open_graph(folder: RunFolder) -> AsyncIterator[Any]:
-    """The graph over the run's checkpoints, to look and to write, not to run."""
+    """Open the graph over the run's checkpoints, to read and to write, not to run."""
     from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
     from cuda_llm.graph.runs.build_graph import build_graph
@@ -181,12 +181,12 @@ async def open_graph(folder: RunFolder) -> AsyncIterator[Any]:
 
 
 def thread_config(folder: RunFolder) -> Any:
-    """What names the run's checkpoints."""
+    """Return the configuration that names the run's checkpoints."""
     return {"configurable": {"thread_id": folder.name}}
 
 
 def copy_candidates(old: RunFolder, new: RunFolder, names: Iterable[str]) -> None:
-    """What was judged, and what is late. Raises UsageError where it cannot be written."""
+    """Copy judged and late candidates. Raises UsageError where they cannot be written."""
     try:
         new.path.mkdir(parents=True)
         for name in names:
@@ -196,7 +196,7 @@ def copy_candidates(old: RunFolder, new: RunFolder, names: Iterable[str]) -> Non
 
 
 def copy_rounds(old: RunFolder, new: RunFolder, round_: int) -> None:
-    """What concerns whole rounds."""
+    """Copy the folders of whole rounds."""
     for number in range(round_ + 1):
         if (old.path / f"rounds/{number}").is_dir():
             shutil.copytree(old.path / f"rounds/{number}", new.path / f"rounds/{number}")
@@ -205,17 +205,17 @@ def copy_rounds(old: RunFolder, new: RunFolder, round_: int) -> None:
 def copy_hints(
     old: RunFolder, new: RunFolder, values: Mapping[str, Any], candidates: Iterable[str]
 ) -> None:
-    """What the state and the briefs name, under the ids that they know it by."""
-    told = [old.look_up(Brief, name) for name in candidates]
+    """Copy the hints that the state and the briefs name, under the same ids."""
+    briefs = [old.look_up(Brief, name) for name in candidates]
     given = [old.look_up(Hint, one) for channel in CHANNELS for one in values.get(channel, ())]
-    named = {one.id for brief in told for one in (*brief.error_hints, *brief.performance_hints)}
+    named = {one.id for brief in briefs for one in (*brief.error_hints, *brief.performance_hints)}
     for name in {*named, *(one.id for one in given)} - {""}:
         (new.path / "hints").mkdir(exist_ok=True)
         shutil.copy(old.path / f"hints/{name}.json", new.path / "hints")
 
 
 def copy_events(old: RunFolder, new: RunFolder, forked: RunForked) -> None:
-    """What happened up to the round, at the time it did, and then the fork."""
+    """Copy the events up to the round, with their times, and add the fork."""
     lines: list[bytes] = []
     for one in read_events(old.events):
         event = one.event
@@ -224,7 +224,7 @@ def copy_events(old: RunFolder, new: RunFolder, forked: RunForked) -> None:
         if isinstance(event, RunStarted):
             event = replace(event, run_id=new.name)
         if isinstance(event, HintGiven):
-            # Schema 1 told of hints without ids.
+            # Events of schema 1 hold hints without ids.
             event = replace(event, hint=new.keep_hints([event.hint])[0])
         lines.append(to_line(event, len(lines) + 1, one.at))
     lines.append(to_line(forked, len(lines) + 1, now()))

@@ -58,7 +58,7 @@ class RunModels:
         return self._find(parts.critic, parts.overrides.reflection_model)
 
     def of_agent(self, agent: str) -> RunModel | None:
-        """The model of an agent, generator or reflector of the user's; None where none is named."""
+        """Return the model of a user's agent, generator or reflector; None where none is named."""
         parts = self.parts
         brought = parts.overrides.agent_models.get(agent)
         if brought is not None:
@@ -69,7 +69,7 @@ class RunModels:
         return self._find(parts.named, parts.overrides.model) if parts.named else None
 
     def named_for_agents(self) -> tuple[RunModel, ...]:
-        """The models that agents have of their own by name."""
+        """Return the models that agents have of their own by name."""
         own = self.parts.overrides.agent_models
         names = (one for one in self.parts.request.agent_models if one not in own)
         found = (self.of_agent(name) for name in names)
@@ -105,7 +105,7 @@ def open_model(parts: RunParts, name: str, brought: "BaseChatModel | None") -> R
 
 
 async def preflight(parts: RunParts, budget: Budget | None = None) -> tuple[ModelCalled, ...]:
-    """Try the models within the budget and build what the device needs; returns the trial calls.
+    """Try the models within the budget and build what the device needs; return the trial calls.
 
     Raises UsageError and MissingError with the mend.
     """
@@ -113,9 +113,9 @@ async def preflight(parts: RunParts, budget: Budget | None = None) -> tuple[Mode
     writer, critic = chats.writer, chats.critic
     asked = [writer] * parts.request.candidates + [critic, *chats.named_for_agents()]
     calls = Counter(chat for chat in asked if chat is not None and not chat.from_caller)
-    told = [await try_model(chat, often, budget or Budget()) for chat, often in calls.items()]
+    trials = [await try_model(chat, often, budget or Budget()) for chat, often in calls.items()]
     await asyncio.to_thread(parts.device.prepare)
-    return tuple(told)
+    return tuple(trials)
 
 
 async def try_model(chat: RunModel, calls: int, budget: Budget) -> ModelCalled:
@@ -150,7 +150,7 @@ class ModelClients:
         self._opened: dict[RunModel, Ask] = {}
 
     def open(self, chat: RunModel, *, ends_run: bool = True) -> Ask:
-        """The client of a model; `ends_run` counts when it is opened first."""
+        """Return the client of a model; only the first call of a model decides `ends_run`."""
         from cuda_llm.agents.llm.client import ModelClient
         from cuda_llm.agents.llm.retry import policy_from_settings
 
@@ -171,7 +171,7 @@ class ModelClients:
         return self._opened[chat]
 
     def of_agent(self, agent: str) -> Ask:
-        """What asks the model of an agent, generator or reflector of the user's.
+        """Return what asks the model of a user's agent, generator or reflector.
 
         The model is opened with the first question: an agent that asks none needs none.
         """

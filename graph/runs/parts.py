@@ -3,20 +3,29 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import get_args
 
 from cuda_llm.agents.prompting.templates import Templates, open_templates
 from cuda_llm.agents.protocols import Generator, PlacedAgent, Reflector, Strategy
-from cuda_llm.errors import UsageError
+from cuda_llm.dotted import is_dotted, load_dotted
+from cuda_llm.errors import MissingError, UsageError
 from cuda_llm.graph.request import Overrides, RunRequest
-from cuda_llm.graph.runs.resolve import (
-    GeneratorChoice,
-    check_request,
-    choose_generator,
-    load_generator,
-    resolve_request,
-)
+from cuda_llm.graph.runs.resolve import check_request, resolve_request
+from cuda_llm.search import Author
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import Device
+
+GENERATORS = ("auto", "llm", "playbook")
+NAME_A_MODEL = "name one with --model (or CUDA_LLM_MODEL)"
+
+
+@dataclass(frozen=True)
+class GeneratorChoice:
+    """The generator's name and what the user should know of the choice."""
+
+    name: str
+    """`llm`, `playbook` or a dotted path."""
+    note: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +44,7 @@ class RunParts:
     strategy: Strategy
     agents: tuple[PlacedAgent, ...]
     templates: Templates
-    """The prompts of whoever asks a model to write."""
+    """Of the prompts of agents that ask a model."""
     own_part_names: tuple[str, ...]
     """Names of the agents, and of a generator and a reflector of the user's: who may be given a
     model of its own."""
@@ -52,7 +61,7 @@ class RunParts:
 
     @property
     def critic(self) -> str:
-        """Name of the model that our reflection asks; empty where nobody would read its hints."""
+        """Name of the model that our reflection asks; empty where no prompt holds its hints."""
         if self.overrides.reflector is not None:
             return ""
         if not (self.strategy.components & self.request.components).hints:
@@ -114,6 +123,55 @@ def find_parts_by_name(request: RunRequest, overrides: Overrides) -> RunParts:
     )
 
 
+def choose_generator(wanted: str, task: Task, *, has_model: bool) -> GeneratorChoice:
+    """Decide what `auto` means, and whether the generator named can work on this task.
+
+    Raises UsageError for an unknown name, MissingError where no generator could write a kernel.
+    """
+    if wanted not in GENERATORS:
+        if not is_dotted(wanted):
+            known = ", ".join(GENERATORS)
+            raise UsageError(f"unknown generator {wanted!r}; there are {known}, or module:Class")
+        return GeneratorChoice(wanted)
+    if wanted == "llm" or (wanted == "auto" and has_model):
+        if not has_model:
+            raise MissingError("generator llm: no model is named", NAME_A_MODEL)
+        return GeneratorChoice("llm")
+    if task.playbook is None:
+        mend = f"{NAME_A_MODEL}, or write tunable kernels into {task.folder / 'playbook.cu'}"
+        lacks = "" if wanted == "playbook" else " and no model is named"
+        raise MissingError(f"task {task.name} has no playbook{lacks}", mend)
+    if wanted == "playbook":
+        return GeneratorChoice("playbook")
+    note = "no model is named, so the playbook writes the kernels; --model NAME asks a model"
+    return GeneratorChoice("playbook", note)
+
+
+def load_generator(chosen: GeneratorChoice, task: Task) -> Generator | None:
+    """Load the generator; None for `llm`, which needs the run's model client first.
+
+    Raises UsageError for one that is none, TaskError for a playbook that cannot be used.
+    """
+    if chosen.name == "llm":
+        return None
+    if chosen.name == "playbook":
+        from cuda_llm.agents.playbook.generator import PlaybookGenerator
+
+        return PlaybookGenerator(task)
+    found = load_dotted(chosen.name, "generator")
+    generator: Generator = found() if isinstance(found, type) else found
+    missing = [part for part in ("name", "written_by", "generate") if not hasattr(generator, part)]
+    if missing:
+        lacks = ", ".join(missing)
+        msg = f"generator {chosen.name!r} lacks {lacks}; see cuda_llm.extend.Generator"
+        raise UsageError(msg)
+    if generator.written_by not in get_args(Author):
+        known = ", ".join(get_args(Author))
+        msg = f"generator {chosen.name!r}: written_by {generator.written_by!r}; expected one of"
+        raise UsageError(f"{msg} {known}")
+    return generator
+
+
 def find_agents(specs: Sequence[str], brought: Sequence[PlacedAgent]) -> tuple[PlacedAgent, ...]:
     """Find the agents that ship, unless `-NAME` leaves one out, and the user's own.
 
@@ -138,7 +196,7 @@ def check_agent_models(named: Sequence[str], own_part_names: Sequence[str]) -> N
     """Check that each model is for a part of the run. Raises UsageError."""
     if strangers := [one for one in named if one not in own_part_names]:
         known = ", ".join(own_part_names) or "none"
-        msg = f"--agent-model {strangers[0]}=...: nobody in this run is called that; there are"
+        msg = f"--agent-model {strangers[0]}=...: no part of this run has that name; there are"
         raise UsageError(f"{msg} {known} (--model and --reflection-model name those of our agents)")
 
 

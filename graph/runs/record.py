@@ -45,7 +45,7 @@ REQUIRED_KEYS = ("request", "brought", "task_files", "forked_from")
 
 
 def describe_run(parts: RunParts) -> dict[str, Any]:
-    """The run as plain JSON. `request` alone decides what a resumed run does."""
+    """Describe the run as plain JSON. `request` alone decides what a resumed run does."""
     from cuda_llm.tools.open_device import spec_of
 
     return {
@@ -67,7 +67,7 @@ def describe_run(parts: RunParts) -> dict[str, Any]:
 
 
 def check_device(run: dict[str, Any], device: Device) -> None:
-    """Raises UsageError where times of `device` could not be ranked beside those of the run."""
+    """Raise UsageError where times of `device` could not be ranked beside those of the run."""
     before = (run["hardware"], run["time_source"])
     now = (device.hardware.name, device.capabilities.time_source)
     if now != before:
@@ -80,12 +80,12 @@ def check_device(run: dict[str, Any], device: Device) -> None:
 
 
 def setup_note(parts: RunParts) -> str:
-    """What the user should know of how the run was set up, who writes and what judges."""
+    """Return notes for the user on the choice of the generator and on the device."""
     return "; ".join(filter(None, (parts.generator_choice.note, *parts.device.notes)))
 
 
 def recorded_request(folder: RunFolder, run: dict[str, Any]) -> RunRequest:
-    """What run.json asks for. Raises UsageError where it is not as a run writes it."""
+    """Read the request of run.json. Raises UsageError where it is not as a run writes it."""
     path = folder.path / "run.json"
     lacking = [name for name in REQUIRED_KEYS if name not in run]
     if lacking:

@@ -5,21 +5,19 @@ folder.
 import math
 import re
 import secrets
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import get_args
 from urllib.parse import urlsplit
 
-from cuda_llm.agents.protocols import Generator
-from cuda_llm.dotted import is_dotted, load_dotted
-from cuda_llm.errors import MissingError, UsageError
+from cuda_llm.errors import UsageError
 from cuda_llm.graph.request import RunOption, RunRequest, run_options
-from cuda_llm.search import Author
 from cuda_llm.source_file import read_source
 from cuda_llm.tasks.loader import list_tasks
-from cuda_llm.tasks.task import Task
 from cuda_llm.traces.find import RUNS
+
+RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 def check_request(request: RunRequest) -> None:
@@ -69,9 +67,6 @@ def _check_url(url: str) -> None:
         # The address is kept in run.json.
         held = "a query" if parts.query else "a password"
         raise UsageError(f"--base-url holds {held}; put the key into OPENAI_API_KEY instead")
-
-
-RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 def resolve_request(request: RunRequest) -> RunRequest:
@@ -133,65 +128,3 @@ def _absolute_code(spec: str) -> str:
     """Make the path of `path/to/file.py:attribute` absolute; other names stay as they are."""
     path, colon, rest = spec.partition(".py:")
     return f"{_absolute(path)}.py:{rest}" if colon and path else spec
-
-
-GENERATORS = ("auto", "llm", "playbook")
-NAME_A_MODEL = "name one with --model (or CUDA_LLM_MODEL)"
-
-
-@dataclass(frozen=True)
-class GeneratorChoice:
-    """The generator's name and what the user should know of the choice."""
-
-    name: str
-    """`llm`, `playbook` or a dotted path."""
-    note: str = ""
-
-
-def choose_generator(wanted: str, task: Task, *, has_model: bool) -> GeneratorChoice:
-    """Decide what `auto` means, and whether the generator named can work on this task.
-
-    Raises UsageError for a name nobody knows, MissingError where no one could write a kernel.
-    """
-    if wanted not in GENERATORS:
-        if not is_dotted(wanted):
-            known = ", ".join(GENERATORS)
-            raise UsageError(f"unknown generator {wanted!r}; there are {known}, or module:Class")
-        return GeneratorChoice(wanted)
-    if wanted == "llm" or (wanted == "auto" and has_model):
-        if not has_model:
-            raise MissingError("generator llm: no model is named", NAME_A_MODEL)
-        return GeneratorChoice("llm")
-    if task.playbook is None:
-        mend = f"{NAME_A_MODEL}, or write tunable kernels into {task.folder / 'playbook.cu'}"
-        lacks = "" if wanted == "playbook" else " and no model is named"
-        raise MissingError(f"task {task.name} has no playbook{lacks}", mend)
-    if wanted == "playbook":
-        return GeneratorChoice("playbook")
-    note = "no model is named, so the playbook writes the kernels; --model NAME asks a model"
-    return GeneratorChoice("playbook", note)
-
-
-def load_generator(chosen: GeneratorChoice, task: Task) -> Generator | None:
-    """Load the generator; None for `llm`, which needs the run's model client first.
-
-    Raises UsageError for one that is none, TaskError for a playbook that cannot be used.
-    """
-    if chosen.name == "llm":
-        return None
-    if chosen.name == "playbook":
-        from cuda_llm.agents.playbook.generator import PlaybookGenerator
-
-        return PlaybookGenerator(task)
-    found = load_dotted(chosen.name, "generator")
-    generator: Generator = found() if isinstance(found, type) else found
-    missing = [part for part in ("name", "written_by", "generate") if not hasattr(generator, part)]
-    if missing:
-        lacks = ", ".join(missing)
-        msg = f"generator {chosen.name!r} lacks {lacks}; see cuda_llm.extend.Generator"
-        raise UsageError(msg)
-    if generator.written_by not in get_args(Author):
-        known = ", ".join(get_args(Author))
-        msg = f"generator {chosen.name!r}: written_by {generator.written_by!r}; expected one of"
-        raise UsageError(f"{msg} {known}")
-    return generator

@@ -80,7 +80,7 @@ def _sessions(recorded: Sequence[Recorded]) -> Iterator[tuple[float, float]]:
 def _merged(
     intervals: Sequence[tuple[float, float]], within: Sequence[tuple[float, float]]
 ) -> Iterator[tuple[float, float]]:
-    """The intervals without their overlaps, cut to the sessions."""
+    """Yield the intervals without their overlaps, cut to the sessions."""
     for first, last in within:
         reached = first
         for begin, end in sorted(intervals):
@@ -150,10 +150,10 @@ class Result:
 
 
 def read_result(folder: RunFolder) -> Result:
-    """The result as the run's folder has it. Raises UsageError where that is no run."""
+    """Read the result from the run's folder. Raises UsageError where that is no run."""
     run, recorded = folder.read_run(), read_events(folder.events)
     events = [one.event for one in recorded]
-    attempts = judged(recorded)
+    attempts = judged_attempts(recorded)
     finished = [one for one in events if isinstance(one, RunFinished)]
     chosen = [one.incumbent for one in events if isinstance(one, IncumbentChosen)]
     name = finished[-1].best if finished else next(reversed(chosen), None)
@@ -179,20 +179,20 @@ def read_result(folder: RunFolder) -> Result:
         best=find_best(folder, attempts, name),
         source=folder.source(name) if name else "",
         remeasured=next(reversed(again), None),
-        usage=spent(events),
+        usage=total_spent(events),
         seconds=time_by_stage(recorded),
     )
 
 
 def find_best(folder: RunFolder, attempts: Sequence[Attempt], name: str | None) -> Attempt | None:
-    """The attempt of that id; from its own file where the trace has lost it."""
+    """Return the attempt of that id; from its own file where the trace has lost it."""
     if name is None:
         return None
     return next((one for one in attempts if one.id == name), None) or folder.attempt(name)
 
 
-def judged(recorded: Sequence[Recorded]) -> tuple[Attempt, ...]:
-    """Every attempt once, in order; what a resumed run told again counts once."""
+def judged_attempts(recorded: Sequence[Recorded]) -> tuple[Attempt, ...]:
+    """Return every attempt once, in order; a later record of the same attempt replaces it."""
     found = {
         one.event.attempt.id: one.event.attempt
         for one in recorded
@@ -201,8 +201,8 @@ def judged(recorded: Sequence[Recorded]) -> tuple[Attempt, ...]:
     return tuple(found.values())
 
 
-def spent(events: Iterable[Event]) -> Spent:
-    """All model calls together."""
+def total_spent(events: Iterable[Event]) -> Spent:
+    """Return what all model calls cost together."""
     budget = Budget()
     budget.restore(events)
     return budget.spent

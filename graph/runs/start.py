@@ -63,7 +63,7 @@ def build_context(parts: RunParts, record: Record, budget: Budget | None = None)
         tuner=brought.tuner or open_tuner(),
         agents=parts.agents,
         bench=brought.bench or open_bench(parts),
-        over=budget.over,
+        stop_reason=budget.over,
         seconds_left=budget.seconds_left,
         client_of=clients.of_agent,
         note=setup_note(parts),
@@ -142,7 +142,7 @@ class ProbeReporter:
     """An observer that records the trial calls of the models behind the run's first event."""
 
     def __init__(self, probes: Sequence[Event]) -> None:
-        self.record: Record = _nobody
+        self.record: Record = _drop
         self._probes = probes
 
     def __call__(self, event: Event) -> None:
@@ -152,7 +152,7 @@ class ProbeReporter:
             self.record(probe)
 
 
-def _nobody(event: Event) -> None:
+def _drop(event: Event) -> None:
     """Drop an event: no recorder is there yet."""
 
 
@@ -186,7 +186,7 @@ async def resume(
     overrides: Overrides = NO_OVERRIDES,
     observers: Iterable[Observer] = (),
 ) -> Result:
-    """Work to the end, to the next review, or until cancelled. `hints` answer a review.
+    """Run to the end, to the next review, or until cancelled. `hints` answer a review.
 
     Raises UsageError: no run, finished, at work in another process, its task has changed, or it was
     started with parts that are not brought again.
@@ -202,7 +202,7 @@ async def resume(
 
 
 def check_open(folder: RunFolder) -> None:
-    """Raises UsageError where there is nothing to resume."""
+    """Raise UsageError where there is nothing to resume."""
     run = folder.read_run()
     recorded_request(folder, run)
     if is_being_written(folder.events):
@@ -222,7 +222,7 @@ def check_open(folder: RunFolder) -> None:
 
 
 def parts_of(folder: RunFolder, overrides: Overrides) -> RunParts:
-    """The parts that the run was started with, found again."""
+    """Find again the parts that the run was started with."""
     run = folder.read_run()
     request = recorded_request(folder, run)
     missing = [name for name in run["brought"] if name not in overrides.given]

@@ -14,7 +14,7 @@ if os.environ.get("LANGSMITH_LANGGRAPH_API_VARIANT") == "local_dev":
 
 
 def make_graph() -> Any:
-    """The graph, compiled; the server brings its own checkpointer. A run needs only a `task`."""
+    """Return the compiled graph; the server adds a checkpointer. A run needs only a `task`."""
     from cuda_llm.graph.runs.build_graph import build_graph
 
     return build_graph().compile(name="fsr").with_config(recursion_limit=STEPS)

@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
-from cuda_llm.graph.build import NODES
-from cuda_llm.graph.candidate import NODES as CANDIDATE_NODES
+from cuda_llm.graph.candidate import STAGE_NODES as CANDIDATE_NODES
+from cuda_llm.graph.runs.build_graph import NODES
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/architecture.md").read_text()

@@ -31,7 +31,7 @@ def counting(seen: list[tuple[str, int, int]], stage: Stage) -> PlacedAgent:
     return PlacedAgent(name=f"after_{stage.value}", after=stage, agent=agent)
 
 
-def test_an_agent_may_stand_behind_every_stage(tmp_path: Path) -> None:
+def test_an_agent_may_follow_every_stage(tmp_path: Path) -> None:
     seen: list[tuple[str, int, int]] = []
     agents = tuple(counting(seen, stage) for stage in Stage)
     context = context_in(tmp_path, agents=agents, candidates=2, rounds=2)
@@ -50,7 +50,7 @@ def test_an_agent_may_stand_behind_every_stage(tmp_path: Path) -> None:
     assert len([one for one in hints if one is not None and one.code == "MINE"]) == len(seen)
 
 
-def test_what_an_agent_decides_and_adds_is_told(tmp_path: Path) -> None:
+def test_what_an_agent_decides_and_adds_is_recorded(tmp_path: Path) -> None:
     agents = (counting([], Stage.BASELINE),)
     context = context_in(tmp_path, agents=agents, candidates=1, rounds=1)
     asyncio.run(run_graph(context))
@@ -112,8 +112,8 @@ def test_an_agent_may_be_a_compiled_graph(tmp_path: Path) -> None:
 
     assert state["notes"]["own_graph"]["text"] == "thought"
     events = [one.event for one in read_events(context.folder.events)]
-    told = [one for one in events if isinstance(one, AgentDecided) and one.agent == "own_graph"]
-    assert told[0].decisions == ("saw vector_add",)
+    decided = [one for one in events if isinstance(one, AgentDecided) and one.agent == "own_graph"]
+    assert decided[0].decisions == ("saw vector_add",)
 
 
 def test_the_drawing_shows_every_agent_by_name() -> None:

@@ -48,12 +48,12 @@ def test_a_run_is_the_same_in_whatever_order_candidates_finish(tmp_path: Path) -
     assert len(still["attempts"]) == 24
 
 
-def test_attempts_are_told_in_the_order_of_round_and_index(tmp_path: Path) -> None:
+def test_attempts_are_recorded_in_the_order_of_round_and_index(tmp_path: Path) -> None:
     run(tmp_path, 7)
     recorded = read_events(tmp_path / "run" / "events.jsonl")
-    told = [one.event.attempt.id for one in recorded if one.event.kind == "attempt_judged"]  # type: ignore[union-attr]
+    recorded_ids = [one.event.attempt.id for one in recorded if one.event.kind == "attempt_judged"]  # type: ignore[union-attr]
 
-    assert told == [f"r{round_}-c{index}" for round_ in (1, 2, 3) for index in range(1, 9)]
+    assert recorded_ids == [f"r{round_}-c{index}" for round_ in (1, 2, 3) for index in range(1, 9)]
 
 
 @pytest.mark.parametrize("slow", [1, 2])

@@ -1,4 +1,4 @@
-"""What a run learned, tried and was told lies in one file each; all else names it by its id."""
+"""Hints, attempts and briefs lie in one file each; everything else names them by id."""
 
 import asyncio
 import sqlite3
@@ -47,7 +47,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
 
 
 def files_with(run: RunFolder, text: str) -> dict[str, int]:
-    """How often a text stands in each file that holds it; prompts quote what they are told."""
+    """How often a text stands in each file that holds it; prompts quote hints."""
     found = {
         str(path.relative_to(run.path)): path.read_bytes().count(text.encode())
         for path in run.path.rglob("*")
@@ -56,7 +56,7 @@ def files_with(run: RunFolder, text: str) -> dict[str, int]:
     return {name: times for name, times in found.items() if times}
 
 
-def test_each_hint_stands_once_in_its_own_file(run: RunFolder) -> None:
+def test_each_hint_is_stored_once_in_its_own_file(run: RunFolder) -> None:
     hints = [run.hint(path.stem) for path in (run.path / "hints").iterdir()]
     assert len(hints) == ROUNDS * 4
     for hint in hints:
@@ -67,15 +67,17 @@ def test_each_hint_stands_once_in_its_own_file(run: RunFolder) -> None:
 def test_hints_reach_the_briefs_that_name_them(run: RunFolder) -> None:
     brief = run.brief("r3-c1")
     assert brief is not None
-    told = [one.text for one in (*brief.error_hints, *brief.performance_hints)]
-    assert sorted(told) == sorted(
+    texts = [one.text for one in (*brief.error_hints, *brief.performance_hints)]
+    assert sorted(texts) == sorted(
         f"The lesson of r{round_}-c{index}: pad the tile by one column."
         for round_ in (1, 2)
         for index in range(1, 5)
     )
 
 
-def test_attempts_and_briefs_stand_in_the_folder_of_their_candidate_alone(run: RunFolder) -> None:
+def test_attempts_and_briefs_are_stored_only_in_the_folder_of_their_candidate(
+    run: RunFolder,
+) -> None:
     assert len(run.candidates()) == ROUNDS * 4
     for name in run.candidates():
         brief, attempt = run.brief(name), run.attempt(name)

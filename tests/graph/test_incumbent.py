@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from graph_runs import Writer, context_in, run_graph
-from measured_runs import ArenaBench, declared, measured_wiring
+from measured_runs import DuelTableBench, declared, measured_context
 
 from cuda_llm.agents.situation import Situation
 from cuda_llm.failures import DataRace
@@ -30,110 +30,116 @@ def run(context: Any) -> dict[str, Any]:
     return asyncio.run(run_graph(context))
 
 
-def told(context: Any, kind: type) -> list[Any]:
+def events_of_kind(context: Any, kind: type) -> list[Any]:
     return [one.event for one in read_events(context.folder.events) if isinstance(one.event, kind)]
 
 
-def wired(folder: Path, bench: ArenaBench, *rounds: tuple[int, ...]) -> Any:
+def with_bench(folder: Path, bench: DuelTableBench, *rounds: tuple[int, ...]) -> Any:
     sizes = {"candidates": len(rounds[0]), "rounds": len(rounds)}
-    return measured_wiring(folder, bench, generator=rounds_of(*rounds), **sizes)
+    return measured_context(folder, bench, generator=rounds_of(*rounds), **sizes)
 
 
-def test_whoever_looks_faster_is_timed_in_turn_with_the_incumbent_before_it_is_crowned(
+def test_a_faster_attempt_becomes_the_incumbent_only_after_a_duel(
     tmp_path: Path,
 ) -> None:
-    context = wired(tmp_path, ArenaBench(), (90, 80), (70, 85))
+    context = with_bench(tmp_path, DuelTableBench(), (90, 80), (70, 85))
     state = run(context)
 
-    (held,) = told(context, ContestHeld)
+    (held,) = events_of_kind(context, ContestHeld)
     assert (held.contender, held.incumbent, held.outcome) == ("r2-c1", "r1-c2", "faster")
     assert held.speedup_low < held.speedup < held.speedup_high
     assert state["best"]["id"] == "r2-c1"
-    assert "timed in turn" in told(context, IncumbentChosen)[-1].reason
+    assert "timed in turn" in events_of_kind(context, IncumbentChosen)[-1].reason
 
 
-def test_a_gain_that_the_duel_does_not_confirm_changes_no_incumbent(tmp_path: Path) -> None:
-    context = wired(tmp_path, ArenaBench(ratios={"ok_70_21": 1.0}), (80, 90), (70, 95))
+def test_a_gain_that_the_duel_does_not_confirm_leaves_the_incumbent(tmp_path: Path) -> None:
+    context = with_bench(tmp_path, DuelTableBench(ratios={"ok_70_21": 1.0}), (80, 90), (70, 95))
     state = run(context)
 
     assert state["best"]["id"] == "r1-c1"
-    assert told(context, IncumbentChosen)[-1].verdicts["r2-c1"] == "tie"
+    assert events_of_kind(context, IncumbentChosen)[-1].verdicts["r2-c1"] == "tie"
 
 
-def test_a_tie_of_separate_times_may_be_won_side_by_side(tmp_path: Path) -> None:
+def test_a_tie_of_separate_times_may_be_won_in_a_duel(tmp_path: Path) -> None:
     """1.3 % is within the doubt of two screens, and beyond that of a duel."""
-    context = wired(tmp_path, ArenaBench(ratios={"ok_790_21": 0.97}), (800, 900), (790, 950))
+    context = with_bench(
+        tmp_path, DuelTableBench(ratios={"ok_790_21": 0.97}), (800, 900), (790, 950)
+    )
     state = run(context)
 
     assert state["best"]["id"] == "r2-c1"
 
 
-def test_where_the_first_contender_loses_the_next_has_its_turn(tmp_path: Path) -> None:
-    bench = ArenaBench(ratios={"ok_60_21": 1.2})
-    context = wired(tmp_path, bench, (80, 90), (60, 70))
+def test_after_a_lost_duel_the_next_contender_is_timed(tmp_path: Path) -> None:
+    bench = DuelTableBench(ratios={"ok_60_21": 1.2})
+    context = with_bench(tmp_path, bench, (80, 90), (60, 70))
     state = run(context)
 
-    assert [one.contender for one in told(context, ContestHeld)] == ["r2-c1", "r2-c2"]
+    assert [one.contender for one in events_of_kind(context, ContestHeld)] == ["r2-c1", "r2-c2"]
     assert state["best"]["id"] == "r2-c2"
 
 
-def test_a_round_holds_a_few_duels_at_most_and_nobody_wins_without_one(
+def test_a_round_has_a_limit_of_duels_and_no_attempt_wins_without_one(
     tmp_path: Path,
 ) -> None:
     contenders = (60, 61, 62, 63, 64)
     losing = {f"ok_{us}_2{index}": 1.1 for index, us in enumerate(contenders, 1)}
-    context = wired(tmp_path, ArenaBench(ratios=losing), (80, 81, 82, 83, 84), contenders)
+    context = with_bench(tmp_path, DuelTableBench(ratios=losing), (80, 81, 82, 83, 84), contenders)
     state = run(context)
 
-    assert len(told(context, ContestHeld)) == MOST_DUELS
-    assert told(context, IncumbentChosen)[-1].incumbent == "r1-c1"
-    assert "no duel: 3 others" in told(context, IncumbentChosen)[-1].verdicts["r2-c4"]
+    assert len(events_of_kind(context, ContestHeld)) == MOST_DUELS
+    assert events_of_kind(context, IncumbentChosen)[-1].incumbent == "r1-c1"
+    assert "no duel: 3 others" in events_of_kind(context, IncumbentChosen)[-1].verdicts["r2-c4"]
     assert state["best"] is not None
 
 
-def test_a_kernel_that_is_wrong_when_it_is_timed_is_never_crowned(tmp_path: Path) -> None:
+def test_a_kernel_that_is_wrong_when_it_is_timed_never_becomes_the_incumbent(
+    tmp_path: Path,
+) -> None:
     late = LateWrite(buffer="C")
-    context = wired(tmp_path, ArenaBench(faults={"ok_60_21": late}), (80, 90), (60, 85))
+    context = with_bench(tmp_path, DuelTableBench(faults={"ok_60_21": late}), (80, 90), (60, 85))
     run(context)
 
-    (held,) = told(context, ContestHeld)
+    (held,) = events_of_kind(context, ContestHeld)
     assert held.fault == "LATE_WRITE"
-    choice = told(context, IncumbentChosen)[-1]
+    choice = events_of_kind(context, IncumbentChosen)[-1]
     assert choice.incumbent == "r1-c1"
     assert "LATE_WRITE" in choice.verdicts["r2-c1"]
 
 
-def test_only_who_is_about_to_be_crowned_is_inspected(tmp_path: Path) -> None:
-    bench = ArenaBench()
-    run(wired(tmp_path, bench, (80, 90), (70, 60)))
+def test_only_a_future_incumbent_is_inspected(tmp_path: Path) -> None:
+    bench = DuelTableBench()
+    run(with_bench(tmp_path, bench, (80, 90), (70, 60)))
 
     seen = [declared(line) for line in bench.log if line.startswith("inspect")]
     assert seen == ["ok_80_11", "ok_60_22"]
 
 
-def test_what_an_inspection_makes_is_kept_with_the_kernel(tmp_path: Path) -> None:
+def test_files_of_an_inspection_are_stored_with_the_kernel(tmp_path: Path) -> None:
     made = tmp_path / "made"
     made.write_bytes(b"\xff code")
-    context = wired(tmp_path / "run", ArenaBench(artefacts={"kernel.sass": made}), (80, 90))
+    context = with_bench(
+        tmp_path / "run", DuelTableBench(artefacts={"kernel.sass": made}), (80, 90)
+    )
     run(context)
 
     assert (context.folder.candidate("r1-c1") / "kernel.sass").read_bytes() == b"\xff code"
     assert not (context.folder.candidate("r1-c2") / "kernel.sass").exists()
 
 
-def test_what_an_inspection_finds_takes_the_crown_away(tmp_path: Path) -> None:
+def test_a_fault_found_by_the_inspection_keeps_the_incumbent(tmp_path: Path) -> None:
     race = DataRace(kind="write-write", detail="two threads write shared[3]")
-    context = wired(tmp_path, ArenaBench(findings={"ok_80_11": race}), (80, 90))
+    context = with_bench(tmp_path, DuelTableBench(findings={"ok_80_11": race}), (80, 90))
     state = run(context)
 
-    assert [one.code for one in told(context, KernelInspected)] == ["DATA_RACE", ""]
-    assert told(context, IncumbentChosen)[-1].incumbent == "r1-c2"
+    assert [one.code for one in events_of_kind(context, KernelInspected)] == ["DATA_RACE", ""]
+    assert events_of_kind(context, IncumbentChosen)[-1].incumbent == "r1-c2"
     assert state["incumbent"] == "r1-c2"
 
 
-def test_what_is_unfit_for_the_crown_is_no_result_either(tmp_path: Path) -> None:
+def test_an_unfit_attempt_is_no_result_either(tmp_path: Path) -> None:
     race = DataRace(kind="write-write", detail="two threads write shared[3]")
-    context = wired(tmp_path, ArenaBench(findings={"ok_80_11": race}), (80,))
+    context = with_bench(tmp_path, DuelTableBench(findings={"ok_80_11": race}), (80,))
     state = run(context)
 
     assert state["unfit"].keys() == {"r1-c1"}
@@ -141,17 +147,17 @@ def test_what_is_unfit_for_the_crown_is_no_result_either(tmp_path: Path) -> None
 
 
 def test_modelled_times_need_no_duel(tmp_path: Path) -> None:
-    bench = ArenaBench(ratios={"ok_70_21": 1.2})
+    bench = DuelTableBench(ratios={"ok_70_21": 1.2})
     context = context_in(
         tmp_path, bench=bench, generator=rounds_of((80,), (70,)), candidates=1, rounds=2
     )
     state = run(context)
 
-    assert not told(context, ContestHeld)
+    assert not events_of_kind(context, ContestHeld)
     assert state["best"]["id"] == "r2-c1"
 
 
-def test_a_bench_without_an_arena_leaves_the_choice_to_the_strategy(tmp_path: Path) -> None:
+def test_a_bench_without_duels_leaves_the_choice_to_the_strategy(tmp_path: Path) -> None:
     from graph_runs import TableBench
     from measured_runs import measuring_device
 

@@ -85,7 +85,7 @@ def test_a_bad_kernel_is_never_tried_again(tmp_path: Path) -> None:
     "error",
     [TaskError("bad task"), MissingError("no nvcc", "install it"), ZeroDivisionError("a bug")],
 )
-def test_what_no_candidate_could_escape_ends_the_run_and_says_so(
+def test_a_fault_of_every_candidate_ends_the_run_with_its_reason(
     tmp_path: Path, error: Exception
 ) -> None:
     context = context_in(tmp_path, generator=Writer(good), bench=Broken(how=error))
@@ -110,7 +110,7 @@ def test_one_candidate_compiles_while_another_still_generates(tmp_path: Path) ->
     assert steps.index(("StageLeft", "r1-c3", "profile")) < slow_is_written
 
 
-def test_seconds_of_every_stage_stand_with_the_attempt(tmp_path: Path) -> None:
+def test_an_attempt_holds_the_seconds_of_every_stage(tmp_path: Path) -> None:
     delay = lambda name: 0.03 if name.startswith("validate") else 0.0  # noqa: E731
     bench = TableBench(delay=delay)
     context = context_in(tmp_path, generator=Writer(good), bench=bench, candidates=1, rounds=1)
@@ -120,7 +120,7 @@ def test_seconds_of_every_stage_stand_with_the_attempt(tmp_path: Path) -> None:
     assert attempt.seconds["validate"] >= 0.03
 
 
-def test_all_that_can_become_of_a_candidate_is_told(tmp_path: Path) -> None:
+def test_every_outcome_of_a_candidate_is_recorded(tmp_path: Path) -> None:
     context = context_in(tmp_path, generator=Writer(numbered), candidates=8, rounds=1)
     state = asyncio.run(run_graph(context))
 

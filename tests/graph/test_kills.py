@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from model_server import Answer, ModelServer, Request, Say
-from run_nursery import Nursery
+from run_processes import RunProcesses
 from run_starts import events, the_run
 
 from cuda_llm.agents.llm.preflight import PROBE
@@ -51,7 +51,7 @@ def calls(run: RunFolder) -> dict[str, bool]:
     return {str(one): (one.parent / "reply.json").exists() for one in prompts}
 
 
-def what_it_came_to(run: RunFolder) -> tuple[str, list[tuple[str, str, float | None]]]:
+def outcome_of(run: RunFolder) -> tuple[str, list[tuple[str, str, float | None]]]:
     """The winner's source, and every candidate with its verdict."""
     result = read_result(run)
     return result.source, [(one.id, one.code, one.speedup) for one in result.attempts]
@@ -66,35 +66,37 @@ def is_finished(run: RunFolder) -> bool:
 
 
 @pytest.fixture(scope="module")
-def nursery() -> Iterator[Nursery]:
-    with Nursery() as opened:
+def processes() -> Iterator[RunProcesses]:
+    with RunProcesses() as opened:
         yield opened
 
 
 @pytest.fixture(scope="module")
-def whole(nursery: Nursery, tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
-    """The run as it is when nobody kills it."""
+def whole(processes: RunProcesses, tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    """The run as it is without a kill."""
     out = tmp_path_factory.mktemp("whole")
     with ModelServer(answer) as server:
         order = {"stage_s": STAGE_S, "base_url": server.base_url, "out": str(out)}
-        nursery.warm({"do": "start", **order})
+        processes.warm({"do": "start", **order})
     run = the_run(out)
-    assert what_it_came_to(run)[0], "a run without a winner proves nothing"
+    assert outcome_of(run)[0], "a run without a winner proves nothing"
     assert list(run.path.glob("rounds/*/second_opinion/ask-*")), "its agent has asked nothing"
     return run
 
 
 @pytest.mark.slow
-def test_a_killed_run_comes_to_the_same_and_asks_nothing_twice(
-    nursery: Nursery, whole: RunFolder, tmp_path: Path
+def test_a_killed_run_ends_with_the_same_result_and_asks_nothing_twice(
+    processes: RunProcesses, whole: RunFolder, tmp_path: Path
 ) -> None:
     """Moments are counted in events: a busy machine stretches seconds."""
     chance = random.Random(20260131)
     last = len(events(whole)) - 1
     moments = [(chance.randrange(1, last), chance.uniform(0.0, GAP_S)) for _ in range(KILLS)]
     reached = [
-        kill_and_resume(nursery, tmp_path / str(number), whole, heard=heard, then_s=then_s)
-        for number, (heard, then_s) in enumerate(moments)
+        kill_and_resume(
+            processes, tmp_path / str(number), whole, after_events=after_events, then_s=then_s
+        )
+        for number, (after_events, then_s) in enumerate(moments)
     ]
     assert sum(reached) > KILLS / 2, "too few kills came while the run was at work"
 
@@ -102,39 +104,39 @@ def test_a_killed_run_comes_to_the_same_and_asks_nothing_twice(
 @pytest.mark.slow
 @pytest.mark.parametrize("then_s", [0.0, 0.1, 0.2, 0.3])
 def test_a_run_killed_while_it_is_being_set_up_can_be_resumed_or_never_was(
-    then_s: float, nursery: Nursery, whole: RunFolder, tmp_path: Path
+    then_s: float, processes: RunProcesses, whole: RunFolder, tmp_path: Path
 ) -> None:
-    kill_and_resume(nursery, tmp_path / "run", whole, heard=0, then_s=then_s)
+    kill_and_resume(processes, tmp_path / "run", whole, after_events=0, then_s=then_s)
 
 
 def kill_and_resume(
-    nursery: Nursery, out: Path, whole: RunFolder, *, heard: int, then_s: float
+    processes: RunProcesses, out: Path, whole: RunFolder, *, after_events: int, then_s: float
 ) -> bool:
-    """Kill a run `then_s` after so many events; whether it was at work. Resume it, look at it."""
-    moment = f"killed {then_s:.3f} s after event {heard}"
+    """Kill a run `then_s` after so many events, resume and check it; True if it was at work."""
+    moment = f"killed {then_s:.3f} s after event {after_events}"
     with ModelServer(answer) as server:
         order = {"stage_s": STAGE_S, "base_url": server.base_url, "out": str(out)}
-        child = nursery.begin({"do": "start", **order})
-        while count_lines(out / "r/events.jsonl") < heard:
+        child = processes.begin({"do": "start", **order})
+        while count_lines(out / "r/events.jsonl") < after_events:
             time.sleep(0.002)
         time.sleep(then_s)
         os.kill(child, signal.SIGKILL)
-        nursery.ended()
+        processes.ended()
         if not (out / "r/run.json").exists():
             return False
         run = the_run(out)
         was_finished = is_finished(run)
-        told = run.events.read_bytes() if run.events.exists() else b""
+        trace_before = run.events.read_bytes() if run.events.exists() else b""
         in_flight = [call for call, replied in calls(run).items() if not replied]
         if not was_finished:
-            nursery.begin({"do": "resume", **order})
-            assert nursery.ended() == 0, moment
+            processes.begin({"do": "resume", **order})
+            assert processes.ended() == 0, moment
         repeated = [times - 1 for times in asked(server).values() if times > 1]
-    whole_lines = told[: told.rfind(b"\n") + 1]
+    whole_lines = trace_before[: trace_before.rfind(b"\n") + 1]
     assert run.events.read_bytes().startswith(whole_lines), f"an event was lost, {moment}"
     retried = events(run, ModelRetried)
     allowed = len(in_flight) + len(retried)
     assert sum(repeated) <= allowed, f"{moment}: {in_flight}, {retried}"
-    assert what_it_came_to(run) == what_it_came_to(whole), moment
+    assert outcome_of(run) == outcome_of(whole), moment
     assert len(events(run, RunStarted)) == 1, moment
-    return bool(told) and not was_finished
+    return bool(trace_before) and not was_finished

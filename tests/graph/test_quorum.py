@@ -22,7 +22,7 @@ def slow_validation(name: str) -> float:
     return 0.75 if name.startswith("validate") and name.endswith("_2;\n") else 0.0
 
 
-def test_the_late_one_joins_the_next_round_and_is_worked_on_once(tmp_path: Path) -> None:
+def test_a_late_candidate_joins_the_next_round_and_is_judged_once(tmp_path: Path) -> None:
     bench = TableBench(delay=slow_validation)
     request = {"round_quorum": 2}
     context = context_in(
@@ -60,14 +60,14 @@ def test_without_a_quorum_every_round_is_whole(tmp_path: Path) -> None:
     ]
 
 
-def test_time_that_is_over_ends_a_round_with_what_it_has(tmp_path: Path) -> None:
+def test_a_deadline_ends_a_round_with_the_candidates_judged_by_then(tmp_path: Path) -> None:
     context = context_in(
         tmp_path,
         generator=Writer(write, delay=lambda name: 60.0 if name.endswith("c3") else 0.0),
         candidates=3,
         rounds=3,
         seconds_left=lambda: 1.0,
-        over=lambda: "20 minutes are over",
+        stop_reason=lambda: "20 minutes are over",
     )
     state = asyncio.run(run_graph(context))
 
@@ -77,14 +77,14 @@ def test_time_that_is_over_ends_a_round_with_what_it_has(tmp_path: Path) -> None
     assert state["best"]["id"] == "r1-c1"
 
 
-def test_nothing_is_left_at_work_when_the_run_is_over(tmp_path: Path) -> None:
+def test_no_work_goes_on_after_the_run(tmp_path: Path) -> None:
     context = context_in(
         tmp_path,
         generator=Writer(write, delay=lambda name: 60.0 if name.endswith("c3") else 0.0),
         candidates=3,
         rounds=2,
         request={"round_quorum": 2},
-        over=lambda: "enough",
+        stop_reason=lambda: "enough",
     )
 
     async def run() -> set[str]:

@@ -1,4 +1,4 @@
-"""One truth of what a run can be asked: every door to a run knows every field, and none more."""
+"""`RunRequest` defines the options of a run: every way to start one has exactly its fields."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
@@ -61,30 +61,30 @@ def spelled(option: RunOption, value: Any) -> list[str]:
     return [word for one in several for word in (option.flag, str(one))]
 
 
-def typed(*arguments: str) -> RunRequest:
+def from_command_line(*arguments: str) -> RunRequest:
     """What the command line makes of them."""
     context = RUN.make_context("run", ["vector_add", *arguments])
     return request_from(context.params)
 
 
-def said(**keywords: Any) -> RunRequest:
+def from_keywords(**keywords: Any) -> RunRequest:
     """What `optimize` makes of them."""
     return split_keywords("vector_add", keywords)[0]
 
 
 @every_option
-def test_every_door_takes_every_option(option: RunOption) -> None:
+def test_every_way_to_start_a_run_takes_every_option(option: RunOption) -> None:
     value = another(option)
     wanted = RunRequest(task="vector_add", **{option.name: value})
     assert wanted != RunRequest(task="vector_add")
-    assert said(**{option.name: value}) == wanted
+    assert from_keywords(**{option.name: value}) == wanted
     if option.text.on_command_line:
-        assert typed(*spelled(option, value)) == wanted
+        assert from_command_line(*spelled(option, value)) == wanted
     assert decode(RunRequest, encode(wanted)) == wanted
 
 
-def test_nothing_said_is_the_same_behind_every_door() -> None:
-    assert typed() == said() == RunRequest(task="vector_add")
+def test_defaults_are_the_same_for_every_way_to_start_a_run() -> None:
+    assert from_command_line() == from_keywords() == RunRequest(task="vector_add")
 
 
 def test_the_command_line_has_no_options_of_its_own() -> None:
@@ -136,7 +136,7 @@ def test_the_settings_page_lists_every_option() -> None:
 
 
 @every_option
-def test_a_setting_decides_where_nothing_was_said_behind_both_doors(
+def test_a_setting_decides_where_no_option_is_given(
     option: RunOption, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     setting = option.text.setting
@@ -146,12 +146,12 @@ def test_a_setting_decides_where_nothing_was_said_behind_both_doors(
     value = another(option)
     monkeypatch.setenv(f"CUDA_LLM_{setting.upper()}", value)
     assert (
-        getattr(resolve_request(typed()), option.name)
-        == getattr(resolve_request(said()), option.name)
+        getattr(resolve_request(from_command_line()), option.name)
+        == getattr(resolve_request(from_keywords()), option.name)
         == value
     )
     own = "emulated" if option.kind is str else "cold"
-    chosen = resolve_request(said(**{option.name: own}))
+    chosen = resolve_request(from_keywords(**{option.name: own}))
     assert getattr(chosen, option.name) == own
 
 
@@ -166,7 +166,7 @@ def test_settings_name_models_for_agents_of_this_run_alone(
 
 
 def test_a_model_for_an_agent_that_is_not_there_is_a_mistake(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"--agent-model nobody=.*: nobody in this run"):
+    with pytest.raises(UsageError, match=r"--agent-model nobody=.*: no part of this run"):
         find_parts(asked(tmp_path, agent_models={"nobody": "small"}), parts())
 
 
@@ -179,10 +179,10 @@ def test_a_model_for_an_agent_that_is_not_there_is_a_mistake(tmp_path: Path) -> 
 )
 def test_a_model_is_named_for_one_agent_once(arguments: list[str], complaint: str) -> None:
     with pytest.raises(UsageError, match=complaint):
-        typed(*arguments)
+        from_command_line(*arguments)
 
 
-def test_an_object_stands_for_a_name(tmp_path: Path) -> None:
+def test_an_object_may_replace_a_name(tmp_path: Path) -> None:
     model, own = object(), parts()
     request, overrides = split_keywords(
         "vector_add",

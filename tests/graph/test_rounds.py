@@ -84,17 +84,20 @@ def test_trials_of_the_tuner_are_judged_like_candidates_and_may_win(tmp_path: Pa
     assert (searched.parent, searched.tried, searched.best) == ("r1-c2", tuple(ids[2:]), "r1-t2")
 
 
-@pytest.mark.parametrize(("author", "told"), [("playbook", False), ("model", True)])
-def test_only_who_follows_a_direction_is_given_one(
-    tmp_path: Path, author: Author, told: bool
+@pytest.mark.parametrize(("author", "has_direction"), [("playbook", False), ("model", True)])
+def test_only_a_generator_that_follows_directions_gets_one(
+    tmp_path: Path, author: Author, has_direction: bool
 ) -> None:
-    """What a playbook tries says nothing about a direction that it never heard."""
+    """Kernels of a playbook prove nothing about a direction that it does not follow."""
     context = context_in(
         tmp_path, generator=Writer(write, written_by=author), candidates=2, rounds=1
     )
     state = asyncio.run(run_graph(context))
 
-    assert [bool(one.direction) for one in attempts_of(state, context)] == [told, told]
+    assert [bool(one.direction) for one in attempts_of(state, context)] == [
+        has_direction,
+        has_direction,
+    ]
 
 
 def test_a_tuner_that_is_switched_off_is_not_asked(tmp_path: Path) -> None:
@@ -143,14 +146,14 @@ def test_a_start_kernel_that_cannot_be_read_ends_the_run_with_its_name(tmp_path:
         asyncio.run(run_graph(context))
 
 
-def test_what_the_user_said_is_a_hint_from_the_start(tmp_path: Path) -> None:
+def test_hints_of_the_user_are_there_from_the_start(tmp_path: Path) -> None:
     context = context_in(tmp_path, candidates=1, rounds=1, request={"hints": ("use float4",)})
     state = asyncio.run(run_graph(context))
 
-    said = context.folder.hint(state["performance_hints"][0])
-    assert said == Hint(round=0, about="", code="USER", text="use float4", by="user")
-    (told, *_) = events_of(context, HintGiven)
-    assert told.hint.text == "use float4"
+    hint = context.folder.hint(state["performance_hints"][0])
+    assert hint == Hint(round=0, about="", code="USER", text="use float4", by="user")
+    (given, *_) = events_of(context, HintGiven)
+    assert given.hint.text == "use float4"
 
 
 class Suspicious(TableBench):
@@ -199,7 +202,7 @@ def test_without_a_kernel_that_passed_there_is_no_result(tmp_path: Path) -> None
     assert events_of(context, RunFinished)[0].best is None
 
 
-def test_a_run_tells_how_it_began_and_who_won(tmp_path: Path) -> None:
+def test_a_run_records_how_it_began_and_who_won(tmp_path: Path) -> None:
     context = replace(
         context_in(tmp_path, generator=Writer(write), candidates=2, rounds=2), note="by hand"
     )
@@ -214,9 +217,9 @@ def test_a_run_tells_how_it_began_and_who_won(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("parts", "reason"),
-    [({}, "rounds"), ({"over": lambda: "2.00 USD are spent"}, "2.00 USD are spent")],
+    [({}, "rounds"), ({"stop_reason": lambda: "2.00 USD are spent"}, "2.00 USD are spent")],
 )
-def test_a_run_says_why_it_ended(tmp_path: Path, parts: dict[str, Any], reason: str) -> None:
+def test_a_run_records_why_it_ended(tmp_path: Path, parts: dict[str, Any], reason: str) -> None:
     context = context_in(tmp_path, generator=Writer(write), candidates=1, rounds=2, **parts)
     state = asyncio.run(run_graph(context))
 
@@ -224,7 +227,7 @@ def test_a_run_says_why_it_ended(tmp_path: Path, parts: dict[str, Any], reason: 
     assert events_of(context, RunFinished)[0].reason == reason
 
 
-def test_a_person_may_look_before_each_round_and_add_hints(tmp_path: Path) -> None:
+def test_a_person_may_review_each_round_and_add_hints(tmp_path: Path) -> None:
     from langgraph.checkpoint.memory import InMemorySaver
     from langgraph.types import Command
 
@@ -254,7 +257,7 @@ def test_a_person_may_look_before_each_round_and_add_hints(tmp_path: Path) -> No
         [{"round": 2, "incumbent": "r1-c1"}],
         [],
     ]
-    said = context.folder.hint(state["performance_hints"][0])
-    assert said is not None
-    assert said.text == "use float4"
+    hint = context.folder.hint(state["performance_hints"][0])
+    assert hint is not None
+    assert hint.text == "use float4"
     assert len(state["attempts"]) == 2

@@ -57,7 +57,7 @@ async def change_the_sizes(situation: Situation) -> Contribution:
 
 
 @pytest.mark.parametrize(
-    ("agent", "said"),
+    ("agent", "message"),
     [
         (boom, "ValueError: two lines"),
         (leave, "SystemExit: 7"),
@@ -70,19 +70,19 @@ async def change_the_sizes(situation: Situation) -> Contribution:
     ],
 )
 def test_an_agent_that_misbehaves_ends_its_part_alone(
-    agent: Act, said: str, tmp_path: Path
+    agent: Act, message: str, tmp_path: Path
 ) -> None:
     placed = PlacedAgent(name="mine", after=Stage.BASELINE, agent=agent)
     context = context_in(tmp_path, agents=(placed,), candidates=2, rounds=1)
     state = asyncio.run(run_graph(context))
     assert state["best"] is not None
-    told = [one.event for one in read_events(context.folder.events)]
-    (failed,) = [one for one in told if isinstance(one, AgentFailed)]
-    assert said in failed.error
+    recorded = [one.event for one in read_events(context.folder.events)]
+    (failed,) = [one for one in recorded if isinstance(one, AgentFailed)]
+    assert message in failed.error
     assert "\n" not in failed.error
 
 
-def test_an_agent_that_hangs_is_not_waited_for(tmp_path: Path) -> None:
+def test_an_agent_that_hangs_is_cancelled(tmp_path: Path) -> None:
     async def hang(_: Situation) -> Contribution:
         await asyncio.sleep(60)
         raise AssertionError
@@ -90,8 +90,8 @@ def test_an_agent_that_hangs_is_not_waited_for(tmp_path: Path) -> None:
     placed = PlacedAgent(name="mine", after=Stage.BASELINE, agent=hang)
     context = context_in(tmp_path, agents=(placed,), rounds=1, seconds_left=lambda: 1.2)
     asyncio.run(run_graph(context))
-    told = [one.event for one in read_events(context.folder.events)]
-    (failed,) = [one for one in told if isinstance(one, AgentFailed)]
+    recorded = [one.event for one in read_events(context.folder.events)]
+    (failed,) = [one for one in recorded if isinstance(one, AgentFailed)]
     assert failed.error == "not done within 1.2 s"
 
 
@@ -111,7 +111,7 @@ class Answers:
 
 
 @pytest.mark.parametrize(
-    ("answer", "said"),
+    ("answer", "message"),
     [
         (None, "answered with NoneType; expected Draft or NoCode"),
         ("int ok_80_1;", "answered with str; expected Draft or NoCode"),
@@ -122,15 +122,15 @@ class Answers:
     ],
 )
 def test_a_generator_that_answers_junk_fails_its_candidates_alone(
-    answer: Any, said: str, tmp_path: Path
+    answer: Any, message: str, tmp_path: Path
 ) -> None:
     context = context_in(tmp_path, generator=Answers(answer), candidates=2)
     state = asyncio.run(run_graph(context))
     assert [one.code for one in attempts_of(state, context)] == ["INFRA_GENERATOR"] * 2
-    assert said in attempts_of(state, context)[0].summary
+    assert message in attempts_of(state, context)[0].summary
 
 
-def test_what_is_kept_shares_nothing_with_whoever_made_it() -> None:
+def test_an_answer_shares_nothing_with_its_maker() -> None:
     data = {"seen": [1]}
     made = Contribution(note=Note(data=data))
     kept = checked_answer(made, (Contribution,), 1000)
@@ -153,9 +153,9 @@ def test_being_cancelled_is_passed_on() -> None:
     assert asyncio.run(main())
 
 
-def test_a_timeout_of_its_own_is_told_as_such() -> None:
+def test_a_timeout_inside_an_agent_is_reported_as_such() -> None:
     async def impatient() -> Contribution:
         raise TimeoutError("the server sleeps")
 
-    told = asyncio.run(run_untrusted("mine", impatient, Contribution, limit_s=60))
-    assert told == InfraFailed(component="mine", detail="TimeoutError: the server sleeps")
+    answer = asyncio.run(run_untrusted("mine", impatient, Contribution, limit_s=60))
+    assert answer == InfraFailed(component="mine", detail="TimeoutError: the server sleeps")

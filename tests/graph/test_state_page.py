@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import get_type_hints
 
 from cuda_llm.graph import state
-from cuda_llm.graph.build import NODES
-from cuda_llm.graph.candidate import NODES as STAGES
+from cuda_llm.graph.candidate import STAGE_NODES as STAGES
+from cuda_llm.graph.runs.build_graph import NODES
 
 PAGE = (Path(__file__).parents[2] / "docs/state.md").read_text(encoding="utf-8")
 INPUT, CHANNELS, CANDIDATE = PAGE.split("\n## ")[1:]

@@ -35,7 +35,7 @@ def leave(*_: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("step", "does", "said"),
+    ("step", "does", "message"),
     [
         ("write_briefs", rewritten(id="r1-c1"), "brief 2 is r1-c1, round 1, index 2; expected"),
         ("write_briefs", rewritten(id="../../x"), "brief 1 is ../../x"),
@@ -50,21 +50,21 @@ def leave(*_: Any) -> Any:
         ("stop", lambda _: True, "it answered True; expected a reason, or '' to go on"),
     ],
 )
-def test_what_no_strategy_may_do_is_one_line(
-    step: str, does: Callable[..., Any], said: str, tmp_path: Path
+def test_a_broken_strategy_is_refused_on_one_line(
+    step: str, does: Callable[..., Any], message: str, tmp_path: Path
 ) -> None:
     overrides = parts(strategy=a_strategy(**{step: does}))
     with pytest.raises(UsageError) as caught:
         asyncio.run(start(asked(tmp_path), overrides=overrides))
     line = str(caught.value)
     assert f"strategy fsr: {step} failed in round 1: " in line
-    assert said in line
+    assert message in line
     (stopped,) = events(the_run(tmp_path), RunInterrupted)
     assert isinstance(stopped, RunInterrupted)
-    assert said in stopped.reason
+    assert message in stopped.reason
 
 
-def test_the_run_goes_on_once_the_strategy_is_mended(tmp_path: Path) -> None:
+def test_the_run_resumes_with_a_mended_strategy(tmp_path: Path) -> None:
     broken = a_strategy(stop=lambda _: 1 / 0)
     with pytest.raises(UsageError, match="ZeroDivisionError"):
         asyncio.run(start(asked(tmp_path / "a"), overrides=parts(strategy=broken)))

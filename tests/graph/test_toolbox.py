@@ -41,7 +41,7 @@ def test_a_tool_answers_in_words(name: str, source: str, first: str, more: str) 
     assert more in answer
 
 
-def test_the_tools_say_what_they_take() -> None:
+def test_the_tools_describe_their_input() -> None:
     async def make() -> Bench:
         return open_bench(TASK, open_device("emulated"))
 

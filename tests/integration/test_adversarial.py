@@ -81,7 +81,7 @@ def test_an_attack_ends_in_its_verdict_or_gains_nothing(
 
 
 @pytest.mark.slow
-def test_nothing_shown_steers_a_terminal_or_tells_a_file(attacked: dict[str, Judged]) -> None:
+def test_no_shown_text_controls_a_terminal_or_names_a_file(attacked: dict[str, Judged]) -> None:
     secret = Path("/etc/passwd").read_text().splitlines()[0]
     for judged in attacked.values():
         shown = [printable(text) for _, text in report(judged)]
@@ -113,7 +113,7 @@ def test_every_kernel_on_disk_is_in_its_table() -> None:
     assert len(HONEST) >= 20
 
 
-def test_every_attack_known_is_attempted_or_said_to_be_impossible() -> None:
+def test_every_known_attack_is_tried_or_listed_as_impossible() -> None:
     catalogue = dict(read_table(FIXTURES / "adversarial/catalogue.toml"))
     impossible = catalogue.pop("without_a_kernel")
     known = {int(number) for family in catalogue.values() for number in family}

@@ -11,7 +11,7 @@ import numpy as np
 
 from cuda_llm.search import Attempt, Kind
 from cuda_llm.tasks.loader import load_task
-from cuda_llm.traces.export.export import Format, export
+from cuda_llm.traces.export.export import ExportFormat, export
 from cuda_llm.traces.export.winner import Winner
 
 
@@ -41,7 +41,7 @@ def winner_of(task: str | Path, source: str | None = None) -> Winner:
     )
 
 
-def import_package(winner: Winner, to: Format, folder: Path) -> ModuleType:
+def import_package(winner: Winner, to: ExportFormat, folder: Path) -> ModuleType:
     """Export into `folder` and import; the module is forgotten, so that others may follow."""
     package = folder / f"exported_{winner.task.name}_{to}"
     export(winner, to, package)

@@ -1,4 +1,4 @@
-"""Runs on a GPU that is not there: a table says who wins a contest."""
+"""Runs on a GPU that is not there: a table decides duels."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -35,20 +35,20 @@ def measuring_device() -> MeasuringDevice:
 
 
 @dataclass(frozen=True)
-class ArenaBench(TableBench):
-    """A contest is decided by `ratios`, contender over incumbent, else by the tables' times."""
+class DuelTableBench(TableBench):
+    """A duel is decided by `ratios`, contender over incumbent, else by the tables' times."""
 
     ratios: Mapping[str, float] = field(default_factory=dict)
     """By first declaration of the contender's source, as `ok_80_2`."""
     faults: Mapping[str, Verdict] = field(default_factory=dict)
-    """What being timed brings on a contender."""
+    """Verdict of a contender when it is timed."""
     findings: Mapping[str, Verdict] = field(default_factory=dict)
-    """What being inspected does."""
+    """Verdict of a contender when it is inspected."""
     artefacts: Mapping[str, Path] = field(default_factory=dict)
-    """What inspecting makes."""
+    """Files of an inspection."""
 
     async def duel(self, contender: Compiled, incumbent: Compiled) -> Duel:
-        await self.take("contest", contender.source)
+        await self.take("duel", contender.source)
         first, second = declared(contender.source), declared(incumbent.source)
         if first in self.faults:
             return lost_by_fault("first", self.faults[first], "measured")
@@ -76,6 +76,6 @@ def declared(source: str) -> str:
     return source.rpartition("int ")[2].partition(";")[0]
 
 
-def measured_wiring(folder: Path, bench: ArenaBench, **parts: Any) -> RunContext:
+def measured_context(folder: Path, bench: DuelTableBench, **parts: Any) -> RunContext:
     """A context on that device."""
     return context_in(folder, bench=bench, device=measuring_device(), **parts)

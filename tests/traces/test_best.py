@@ -52,7 +52,7 @@ def test_a_winner_that_fails_when_judged_again_gives_way_to_the_next(tmp_path: P
     assert "WRONG_RESULT" not in (result.run_dir / "best/report.md").read_text()
 
 
-def test_where_none_stands_nothing_is_kept_as_the_best(tmp_path: Path) -> None:
+def test_without_a_standing_winner_there_is_no_best_folder(tmp_path: Path) -> None:
     bench = TwoFaced(wrong_afresh=("ok_",))
     result = asyncio.run(start(asked(tmp_path), overrides=parts(bench=bench)))
     assert result.finished
@@ -66,7 +66,7 @@ def again(out: Path) -> list[Any]:
 
 
 @pytest.mark.parametrize("odd", ["nan", "inf", "-5", "1e-320"])
-def test_a_time_that_cannot_be_crowns_nobody(odd: str, tmp_path: Path) -> None:
+def test_an_impossible_time_makes_no_winner(odd: str, tmp_path: Path) -> None:
     def write(brief: Brief, _: Situation) -> Draft:
         time_us = odd if brief.index == 1 else "80"
         return Draft(source=f"// {brief.id}\nint ok_{time_us}_{brief.index};\n")
@@ -96,7 +96,7 @@ CLOCKS = {
 }
 
 
-def test_measured_times_stand_with_their_doubt(tmp_path: Path) -> None:
+def test_measured_times_are_reported_with_their_spread(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", *beginning())
     run.write_run({**run.read_run(), "task": "matrix_transpose", "device": "cuda:0 NVIDIA H200"})
     size = SizeTime(

@@ -16,7 +16,7 @@ EXAMPLES = sorted(path for path in ROOT.iterdir() if path.is_dir())
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
-def test_an_example_tells_its_story_from_start_to_winner(path: Path) -> None:
+def test_an_example_is_shown_from_start_to_winner(path: Path) -> None:
     run = find_run(str(path))
     events = [one.event for one in read_events(run.events)]
     assert isinstance(events[0], RunStarted)
@@ -35,7 +35,7 @@ def test_an_example_names_no_place_of_the_machine_it_ran_on(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
-def test_an_example_says_in_one_place_what_was_learned(path: Path) -> None:
+def test_an_example_stores_each_hint_once(path: Path) -> None:
     hints = [json.loads(one.read_text())["text"] for one in path.glob("hints/*.json")]
     assert hints
     for file in path.rglob("*"):

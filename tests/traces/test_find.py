@@ -76,7 +76,7 @@ def test_a_folder_that_a_run_left_before_it_began_is_never_the_latest(out: Path)
         ("../..", "there are"),
     ],
 )
-def test_an_unknown_run_is_one_line_with_what_there_is(
+def test_an_unknown_run_is_refused_with_a_list_of_the_known(
     out: Path, name: str, complaint: str
 ) -> None:
     with pytest.raises(UsageError, match=complaint) as raised:

@@ -1,4 +1,4 @@
-"""Every event reads back as it was told, and a reader survives what it does not know."""
+"""Every event reads back as it was recorded, and a reader survives what it does not know."""
 
 import dataclasses
 import json
@@ -66,7 +66,7 @@ def values(kind: Any) -> st.SearchStrategy[Any]:
 @settings(deadline=None, max_examples=12)
 @pytest.mark.parametrize("kind", get_args(Event), ids=lambda kind: str(kind.kind))
 @given(data=st.data())
-def test_every_event_reads_back_as_it_was_told(
+def test_every_event_reads_back_as_it_was_recorded(
     tmp_path_factory: pytest.TempPathFactory, kind: type[Event], data: st.DataObject
 ) -> None:
     path = tmp_path_factory.mktemp("run") / "events.jsonl"
@@ -77,8 +77,8 @@ def test_every_event_reads_back_as_it_was_told(
 
 
 def test_every_kind_of_event_has_a_hand_made_example() -> None:
-    told = {event.kind for event in (*beginning(), *ending(), *OTHERS)}
-    assert told == set(KINDS)
+    found = {event.kind for event in (*beginning(), *ending(), *OTHERS)}
+    assert found == set(KINDS)
 
 
 @pytest.mark.parametrize("kind", get_args(Event), ids=lambda kind: str(kind.kind))
@@ -141,7 +141,7 @@ def test_a_file_that_is_not_there_is_one_clear_line(tmp_path: Path) -> None:
         read_events(tmp_path / "events.jsonl")
 
 
-def test_following_a_file_tells_each_event_once_while_it_is_written(tmp_path: Path) -> None:
+def test_following_a_file_yields_each_event_once_while_it_is_written(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     record = Recorder(path)
     done = threading.Event()
@@ -155,9 +155,9 @@ def test_following_a_file_tells_each_event_once_while_it_is_written(tmp_path: Pa
 
     writer = threading.Thread(target=work)
     writer.start()
-    told = [one.seq for one in follow_events(path, until=done.is_set)]
+    found = [one.seq for one in follow_events(path, until=done.is_set)]
     writer.join()
-    assert told == list(range(1, 21))
+    assert found == list(range(1, 21))
 
 
 def test_following_waits_for_the_rest_of_a_line(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Events are on disk before anybody hears of them, in one order, over kills and restarts."""
+"""Events are on disk before observers get them, in one order, over kills and restarts."""
 
 import json
 import logging
@@ -83,30 +83,30 @@ def test_numbers_go_on_behind_lines_that_are_no_events(tmp_path: Path) -> None:
     assert ([one.seq for one in trace.events], trace.torn) == ([1, 2], 2)
 
 
-def test_observers_hear_of_an_event_that_is_on_disk(tmp_path: Path) -> None:
+def test_observers_get_an_event_that_is_on_disk(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
-    heard: list[tuple[Event, int]] = []
-    record = Recorder(path, [lambda event: heard.append((event, len(read_events(path))))])
+    seen: list[tuple[Event, int]] = []
+    record = Recorder(path, [lambda event: seen.append((event, len(read_events(path))))])
     record(EVENT)
     record(RunResumed(round=2))
     record.close()
-    assert heard == [(EVENT, 1), (RunResumed(round=2), 2)]
+    assert seen == [(EVENT, 1), (RunResumed(round=2), 2)]
 
 
 def test_an_observer_that_raises_is_dropped_with_one_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    heard: list[Event] = []
+    seen: list[Event] = []
 
     def broken(event: Event) -> None:
         raise ValueError("no screen")
 
-    record = Recorder(tmp_path / "events.jsonl", [broken, heard.append])
+    record = Recorder(tmp_path / "events.jsonl", [broken, seen.append])
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
             record(EVENT)
     record.close()
-    assert len(heard) == 3
+    assert len(seen) == 3
     (warning,) = caplog.records
     assert "broken" in warning.getMessage()
     assert "no screen" in warning.getMessage()
@@ -221,9 +221,9 @@ for turn in range(int(sys.argv[2]), 10**9):
 """
 
 
-def test_a_kill_loses_no_event_that_anybody_heard_of(tmp_path: Path) -> None:
+def test_a_kill_loses_no_event_that_an_observer_got(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
-    heard: list[str] = []
+    seen: list[str] = []
     for _ in range(4):
         process = subprocess.Popen(
             [
@@ -232,19 +232,19 @@ def test_a_kill_loses_no_event_that_anybody_heard_of(tmp_path: Path) -> None:
                 "-c",
                 COUNTER,
                 str(path),
-                str(len(stages(path)) if heard else 0),
+                str(len(stages(path)) if seen else 0),
             ],
             stdout=subprocess.PIPE,
             text=True,
         )
         assert process.stdout is not None
-        heard.append(process.stdout.readline().strip())
+        seen.append(process.stdout.readline().strip())
         time.sleep(0.03)
         os.kill(process.pid, signal.SIGKILL)
-        heard += process.stdout.read().split("\n")[:-1]
+        seen += process.stdout.read().split("\n")[:-1]
         process.stdout.close()
         process.wait()
-        assert set(heard) <= set(stages(path))
+        assert set(seen) <= set(stages(path))
     assert read_trace(path).torn <= 1
     told = read_events(path)
     assert [one.seq for one in told] == list(range(1, len(told) + 1))

@@ -31,7 +31,7 @@ def archive_of(run: RunFolder) -> Archive:
     return run
 
 
-def vault_of(run: RunFolder) -> CallStore:
+def store_of(run: RunFolder) -> CallStore:
     """Checked by the type checker: a run's folder is a Vault."""
     return run
 
@@ -133,7 +133,7 @@ def test_what_is_not_there_yet_is_none(tmp_path: Path) -> None:
     assert run.draft("r1-c1") is None
     assert run.attempt("r1-c1") is None
     assert run.kept_verdict("r1-c1") is None
-    assert vault_of(run).load_reply("candidates/r1-c1") is None
+    assert store_of(run).load_reply("candidates/r1-c1") is None
     assert run.source("r1-c1") == ""
     assert run.candidates() == ()
     with pytest.raises(KeyError):

@@ -1,4 +1,4 @@
-"""A run reads as a story: every decision is told, in words, once, and cannot steer a terminal."""
+"""A run in words: every decision is shown once, and no text controls the terminal."""
 
 import dataclasses
 from collections.abc import Callable
@@ -30,17 +30,17 @@ from cuda_llm.traces.text import WIDTH
 
 DEPART = dataclasses.replace(MEND, kind=Kind.DEPART)
 NASTY = "\x1b[2J\x1b]0;title\x07 \u202ereversed \x9b31m"
-Told = Callable[..., str]
+Shown = Callable[..., str]
 
 
 @pytest.fixture
-def told(tmp_path: Path) -> Told:
-    """The story of a run that told these events."""
+def shown(tmp_path: Path) -> Shown:
+    """The text of a run that recorded these events."""
 
-    def story(*events: Event) -> str:
+    def text_of(*events: Event) -> str:
         return "\n".join(describe_run(write_run(tmp_path / "a-run", *events)))
 
-    return story
+    return text_of
 
 
 def in_order(text: str, *parts: str) -> bool:
@@ -58,13 +58,13 @@ def flat(text: str) -> str:
     return " ".join(text.split())
 
 
-def test_the_story_says_what_keeps_runners_in_on_a_gpu(told: Told) -> None:
+def test_a_run_on_a_gpu_shows_the_isolation_of_its_runners(shown: Shown) -> None:
     judged = BaselineJudged(sizes=(), times_us=(), isolation="no namespaces; seccomp")
-    assert "isolation no namespaces; seccomp" in flat(told(*beginning(), judged))
+    assert "isolation no namespaces; seccomp" in flat(shown(*beginning(), judged))
 
 
-def test_a_finished_run_is_told_from_what_was_asked_to_why_the_winner_won(told: Told) -> None:
-    text = flat(told(*beginning(), *ending()))
+def test_a_finished_run_is_shown_from_the_request_to_the_reason_of_the_winner(shown: Shown) -> None:
+    text = flat(shown(*beginning(), *ending()))
     assert in_order(
         text,
         "run a-run",
@@ -99,7 +99,7 @@ def test_a_finished_run_is_told_from_what_was_asked_to_why_the_winner_won(told: 
     ), text
 
 
-def test_a_playbook_is_not_said_to_be_told_what_it_never_hears(tmp_path: Path) -> None:
+def test_briefs_of_a_playbook_are_described_as_its_own_picks(tmp_path: Path) -> None:
     picked = [dataclasses.replace(one, direction="") for one in (FIRST, DEPART)]
     judged = dataclasses.replace(ATTEMPTS[0], direction="", written_by="playbook", idea="TILE 32")
     began = RoundBegan(round=1, incumbent=None, briefs=tuple(picked))
@@ -117,25 +117,25 @@ def test_a_playbook_is_not_said_to_be_told_what_it_never_hears(tmp_path: Path) -
     assert "told to" not in text
 
 
-def test_a_winner_slower_than_the_baseline_is_called_so(told: Told) -> None:
+def test_a_winner_slower_than_the_baseline_is_called_so(shown: Shown) -> None:
     *before, end = ending()
     assert isinstance(end, RunFinished)
-    slow = told(*beginning(), *before, dataclasses.replace(end, speedup=0.5))
+    slow = shown(*beginning(), *before, dataclasses.replace(end, speedup=0.5))
     assert "slower than the baseline" in slow
-    assert "slower than the baseline" not in told(*beginning(), *before, end)
+    assert "slower than the baseline" not in shown(*beginning(), *before, end)
 
 
-def test_lines_fit_a_hundred_columns(told: Told) -> None:
+def test_lines_fit_a_hundred_columns(shown: Shown) -> None:
     long = dataclasses.replace(HINT, text="Say it again. " * 40, evidence="a_name_" * 60)
-    text = told(*beginning(), HintGiven(channel="error_hints", hint=long), *ending())
+    text = shown(*beginning(), HintGiven(channel="error_hints", hint=long), *ending())
     own = [line for line in text.splitlines() if not line.endswith(".cu")]
     assert max(map(len, own)) <= WIDTH
 
 
-def test_nothing_a_kernel_or_a_model_says_steers_the_terminal(told: Told) -> None:
+def test_no_text_of_a_kernel_or_a_model_controls_the_terminal(shown: Shown) -> None:
     hint = dataclasses.replace(HINT, text=NASTY, evidence=NASTY + "\nnext line")
     judged = dataclasses.replace(ATTEMPTS[1], summary=NASTY, idea=NASTY, direction=NASTY)
-    text = told(
+    text = shown(
         *beginning(),
         HintGiven(channel="error_hints", hint=hint),
         AttemptJudged(attempt=judged),
@@ -145,7 +145,7 @@ def test_nothing_a_kernel_or_a_model_says_steers_the_terminal(told: Told) -> Non
     assert all(line.isprintable() for line in text.splitlines())
 
 
-def test_a_run_under_way_says_where_each_candidate_is(tmp_path: Path) -> None:
+def test_a_run_under_way_shows_the_stage_of_each_candidate(tmp_path: Path) -> None:
     run = write_run(tmp_path / "a-run", *beginning()[:6])
     record = Recorder(run.events)
     text = flat("\n".join(describe_run(run)))
@@ -155,15 +155,15 @@ def test_a_run_under_way_says_where_each_candidate_is(tmp_path: Path) -> None:
     assert in_order(killed, "was at generate at the end", "was killed", "cuda-llm resume a-run")
 
 
-def test_an_interrupted_run_says_why_and_how_it_goes_on(told: Told) -> None:
-    text = flat(told(*beginning(), OTHERS[2]))
+def test_an_interrupted_run_shows_why_and_how_to_go_on(shown: Shown) -> None:
+    text = flat(shown(*beginning(), OTHERS[2]))
     assert in_order(text, "the run stopped in round 2: Ctrl-C", "cuda-llm resume a-run")
     assert "best so far r1-c1" in text
 
 
-def test_what_a_resumed_run_tells_again_counts_once(told: Told) -> None:
+def test_what_a_resumed_run_records_again_counts_once(shown: Shown) -> None:
     again = beginning()[4:]
-    text = told(*beginning(), OTHERS[2], RunResumed(round=1), *again, *ending())
+    text = shown(*beginning(), OTHERS[2], RunResumed(round=1), *again, *ending())
     assert text.count("round 1 ·") == 1
     assert text.count("told to write a kernel: one thread an element") == 1
     assert text.count("Let neighbouring threads") == 1
@@ -171,19 +171,19 @@ def test_what_a_resumed_run_tells_again_counts_once(told: Told) -> None:
     assert "the run stopped" not in text
 
 
-def test_a_forked_run_says_of_what(told: Told) -> None:
-    text = told(beginning()[0], OTHERS[0])
+def test_a_forked_run_names_its_origin(shown: Shown) -> None:
+    text = shown(beginning()[0], OTHERS[0])
     assert "from another-run after round 1, with edited hints" in text
 
 
-def test_a_run_without_a_winner_says_so(told: Told) -> None:
+def test_a_run_without_a_winner_says_so(shown: Shown) -> None:
     end = RunFinished(reason="rounds", best=None)
-    text = told(*beginning()[:5], end)
+    text = shown(*beginning()[:5], end)
     assert "no candidate passed; the baseline stands" in text
 
 
-def test_a_run_that_has_not_begun_says_so(told: Told) -> None:
-    assert "nothing has happened yet" in told()
+def test_a_run_that_has_not_begun_says_so(shown: Shown) -> None:
+    assert "nothing has happened yet" in shown()
 
 
 def test_skipped_lines_are_counted(tmp_path: Path) -> None:
@@ -205,7 +205,7 @@ def test_skipped_lines_are_counted(tmp_path: Path) -> None:
         ((), "empty", None, None),
     ],
 )
-def test_a_summary_says_how_a_run_stands(
+def test_a_summary_holds_the_state_of_a_run(
     tmp_path: Path,
     events: tuple[Event, ...],
     state: str,
@@ -226,16 +226,16 @@ def test_spend_is_unknown_where_any_price_is(tmp_path: Path) -> None:
     assert (unknown.calls, unknown.input_tokens, unknown.usd) == (3, 2400, None)
 
 
-def test_what_each_agent_spent_is_shown(told: Told) -> None:
+def test_what_each_agent_spent_is_shown(shown: Shown) -> None:
     other = ModelCalled(
         call="rounds/1/x/ask-1", agent="x", model="m", outcome="ok", input_tokens=70, usd=0.5
     )
-    text = told(*beginning(), other)
+    text = shown(*beginning(), other)
     assert "generator: 2 calls" in text
     assert "x: 1 call, 70 tokens in" in text
 
 
-def test_a_candidate_is_told_whole(tmp_path: Path) -> None:
+def test_a_candidate_is_shown_whole(tmp_path: Path) -> None:
     run = write_run(tmp_path / "a-run", *beginning(), *ending())
     text = flat("\n".join(describe_candidate(run, "r2-c1")))
     assert in_order(
@@ -268,7 +268,7 @@ def test_what_a_generator_of_ones_own_asked_is_shown(tmp_path: Path) -> None:
     assert "ask-1/reply.md" in answered
 
 
-def test_an_unknown_candidate_is_one_line_with_what_there_is(tmp_path: Path) -> None:
+def test_an_unknown_candidate_is_refused_with_a_list_of_the_known(tmp_path: Path) -> None:
     run = write_run(tmp_path / "a-run", *beginning())
     with pytest.raises(UsageError, match="it has r1-c1, r1-c2, r1-c3, r2-c1"):
         list(describe_candidate(run, "r9-c9"))

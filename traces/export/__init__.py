@@ -1,1 +1,0 @@
-"""The best kernel of a run as something to import."""

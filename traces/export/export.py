@@ -18,6 +18,11 @@ from cuda_llm.traces.export.carried.call import CTYPES as PASSED_BY_VALUE
 from cuda_llm.traces.export.winner import Winner, proof_text, prove
 from cuda_llm.traces.files import write_file
 
+ExportFormat = Literal["cu", "cupy", "torch"]
+
+CARRIED = ("call.py", "build.py", "last_error.cu")
+"""Files that are copied into every exported package as they are. They import neither this project
+nor each other; what is generated beside them joins them."""
 ARRAYS = {"cupy": ("CuPy", "cupy.ndarray"), "torch": ("PyTorch", "torch.Tensor")}
 """Name for a person and type, by framework."""
 INCLUDED = "include"
@@ -25,7 +30,7 @@ INCLUDED = "include"
 
 
 def bind(task: Task, source: str) -> dict[str, Any]:
-    """What every template may use. Raises UsageError for a task that cannot be exported."""
+    """Return the values of all templates. Raises UsageError for a task that cannot be exported."""
     arguments = [_spell(argument) for argument in task.arguments]
     buffers = [one for one in arguments if one["role"] != "scalar"]
     inputs = [one for one in buffers if one["role"] != "out"]
@@ -52,7 +57,7 @@ def bind(task: Task, source: str) -> dict[str, Any]:
 
 
 def nvcc_flags(task: Task, flags: Sequence[str] = ()) -> list[str]:
-    """What the task's kernels are compiled with, beside nvcc's own choice."""
+    """Return the flags of the task's kernels, beside nvcc's own defaults."""
     capabilities = task.capabilities
     return [
         *(f"-D{name}={value}" for name, value in capabilities.defines.items()),
@@ -63,7 +68,7 @@ def nvcc_flags(task: Task, flags: Sequence[str] = ()) -> list[str]:
 
 
 def python_name(name: str) -> str:
-    """A name that Python accepts."""
+    """Return a name that Python accepts."""
     clean = "".join(c if c.isalnum() else "_" for c in name)
     if not clean.isidentifier() or keyword.iskeyword(clean):
         clean = f"{clean}_" if keyword.iskeyword(clean) else f"_{clean}"
@@ -71,14 +76,14 @@ def python_name(name: str) -> str:
 
 
 def build_line(task: Task) -> str:
-    """The nvcc call of the plain export."""
+    """Return the nvcc call of the plain export."""
     flags = " ".join(shlex.quote(flag) for flag in nvcc_flags(task))
     parts = ("nvcc -O3 -arch=native -include=solve.h -I.", flags)
     return " ".join(filter(None, (*parts, "-shared -Xcompiler=-fPIC -o libsolve.so solve.cu")))
 
 
 def include_folders(task: Task) -> Mapping[str, Path]:
-    """The task's include folders, by their place in the export."""
+    """Return the task's include folders, by their place in the export."""
     return {
         f"{INCLUDED}/{index}": path for index, path in enumerate(task.capabilities.include_dirs)
     }
@@ -129,7 +134,7 @@ def _value(argument: TaskArgument, dims: Mapping[str, int]) -> str:
 
 
 def _python(text: str) -> str:
-    """A task's arithmetic, on one line: what it may hold is a part of Python."""
+    """Return a task's arithmetic on one line: what it may hold is a part of Python."""
     return ast.unparse(ast.parse(text.strip(), mode="eval"))
 
 
@@ -138,16 +143,13 @@ def _quote(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """Text that may stand in a docstring and in a comment."""
+    """Return the text as it may stand in a docstring and in a comment."""
     return " ".join(text.replace("\\", "/").replace('"', "'").split())
 
 
-Format = Literal["cu", "cupy", "torch"]
-
-CARRIED = ("call.py", "build.py", "last_error.cu")
-
-
-def export(winner: Winner, to: Format, out: Path | None = None, *, force: bool = False) -> Path:
+def export(
+    winner: Winner, to: ExportFormat, out: Path | None = None, *, force: bool = False
+) -> Path:
     """Write the export and return its folder. Raises UsageError: it exists, cannot be written."""
     folder = out or Path(f"{python_name(winner.task.name)}_{to}")
     if to != "cu" and not folder.resolve().name.isidentifier():
@@ -162,7 +164,7 @@ def export(winner: Winner, to: Format, out: Path | None = None, *, force: bool =
     return folder
 
 
-def _contents(winner: Winner, to: Format, package: str) -> Iterator[tuple[str, str]]:
+def _contents(winner: Winner, to: ExportFormat, package: str) -> Iterator[tuple[str, str]]:
     task = winner.task
     values = bind(task, winner.source) | {
         "framework": to,
@@ -225,5 +227,5 @@ def _render(template: str, values: Mapping[str, Any]) -> str:
 
 
 def _names(names: Iterable[str]) -> str:
-    """A tuple of names as Python writes it, with the quotes of this house."""
+    """Return a tuple of names as Python source, in double quotes."""
     return repr(tuple(names)).replace("'", '"')

@@ -25,7 +25,7 @@ class Winner:
     run_id: str
     state: RunState
     run: Mapping[str, Any]
-    """What run.json says."""
+    """The content of run.json."""
     task: Task
     attempt: Attempt
     source: str
@@ -34,15 +34,15 @@ class Winner:
 
 
 def find_winner(run: RunFolder) -> Winner:
-    """The winner, or the best so far of a run that has not ended.
+    """Return the winner, or the best so far of a run that has not ended.
 
     Raises UsageError where the run cannot be read, CudaLLMError where no candidate has passed.
     """
     about = run.read_run()
-    story, _ = read_history(run)
-    name = story.incumbent
+    history, _ = read_history(run)
+    name = history.incumbent
     if name is None:
-        ended = "; the baseline stands" if story.finished else " yet"
+        ended = "; the baseline stands" if history.finished else " yet"
         raise CudaLLMError(f"run {run.name}: no candidate has passed{ended}: nothing to export")
     attempt, verdict, source = run.attempt(name), run.kept_verdict(name), run.source(name)
     if attempt is None or not isinstance(verdict, Passed) or not source:
@@ -51,10 +51,10 @@ def find_winner(run: RunFolder) -> Winner:
     if not (isinstance(task, str) and "device_spec" in about):
         msg = f"{run.path / 'run.json'}: names no task and device; expected what a run writes"
         raise UsageError(msg)
-    again = story.remeasured
+    again = history.remeasured
     return Winner(
         run_id=run.name,
-        state=state_of(run, story),
+        state=state_of(run, history),
         run=about,
         task=load_task(task),
         attempt=attempt,
@@ -68,7 +68,7 @@ SCHEMA = 1
 
 
 def prove(winner: Winner) -> dict[str, Any]:
-    """The contents of proof.json."""
+    """Return the contents of proof.json."""
     attempt, profile = winner.attempt, winner.verdict.profile
     again = winner.remeasured
     return {
@@ -98,7 +98,7 @@ def prove(winner: Winner) -> dict[str, Any]:
 
 
 def proof_text(winner: Winner) -> Iterator[str]:
-    """The same in a few lines for a person."""
+    """Yield the same in a few lines for a person."""
     profile, again = winner.verdict.profile, winner.remeasured
     model = author(winner)
     yield f"Written by: {winner.attempt.written_by}" + (f" ({model})" if model else "")
@@ -116,5 +116,5 @@ def proof_text(winner: Winner) -> Iterator[str]:
 
 
 def author(winner: Winner) -> str:
-    """Name of the model that wrote it, where one did."""
+    """Return the name of the model that wrote it; empty where none did."""
     return str(winner.run.get("model", "")) if winner.attempt.written_by == "model" else ""

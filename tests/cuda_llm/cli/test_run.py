@@ -153,7 +153,7 @@ def test_a_fork_goes_another_way_with_the_hints_of_an_editor(
     broken = tmp_path / "hints.toml"
     broken.write_text("[[error_hints")
     bad = cuda_llm(*fork, "--hints", broken)
-    assert (bad.code, "hints.toml: no TOML" in bad.complaint) == (2, True)
+    assert (bad.code, "hints.toml: is not TOML" in bad.complaint) == (2, True)
     late = cuda_llm("resume", old.name, "--from-round", 7)
     assert (late.code, "there is 0 to 1" in late.complaint) == (2, True)
     assert len(list((tmp_path / "traces/runs").iterdir())) == 2

@@ -59,7 +59,7 @@ def test_parts_given_to_the_graph_replace_those_of_the_run(tmp_path: Path) -> No
     assert not is_being_written(tmp_path / state["run_id"] / "events.jsonl")
 
 
-def test_they_also_replace_those_of_a_wiring(tmp_path: Path) -> None:
+def test_parts_given_to_the_graph_replace_those_of_a_run_context(tmp_path: Path) -> None:
     context = context_in(tmp_path, candidates=1, rounds=1)
     generator = Writer(lambda _, __: Draft(source="int ok_10_1;\n"))
 

@@ -1,4 +1,4 @@
-"""What a user cannot ask for is said in one line before anything starts."""
+"""A request that no run can follow is refused on one line before anything starts."""
 
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ def complaint(**asked: Any) -> str:
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("asked", "message"),
     [
         ({"candidates": 0}, "--candidates 0: expected a whole number from 1 to 256"),
         ({"candidates": -3}, "--candidates -3"),
@@ -37,15 +37,15 @@ def complaint(**asked: Any) -> str:
         ({"base_url": "http://me:key@localhost/v1"}, "OPENAI_API_KEY"),
     ],
 )
-def test_what_makes_no_sense_is_refused(asked: dict[str, Any], said: str) -> None:
-    assert said in complaint(**asked)
+def test_an_option_out_of_range_is_refused(asked: dict[str, Any], message: str) -> None:
+    assert message in complaint(**asked)
 
 
 def test_a_key_in_an_address_is_not_repeated() -> None:
     assert "secret" not in complaint(base_url="http://me:secret@localhost/v1")
 
 
-def test_what_makes_sense_passes(tmp_path: Path) -> None:
+def test_options_in_range_pass(tmp_path: Path) -> None:
     kernel = tmp_path / "mine.cu"
     kernel.write_text('extern "C" void solve() {}\n')
     check_request(

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from cuda_llm.errors import MissingError, UsageError
-from cuda_llm.graph.runs.resolve import choose_generator
+from cuda_llm.graph.runs.parts import choose_generator
 from cuda_llm.tasks.loader import load_task
 
 TASK = replace(load_task("vector_add"), playbook=load_task("vector_add").folder / "playbook.cu")
@@ -16,28 +16,28 @@ def test_auto_asks_a_model_where_one_is_named() -> None:
     assert choose_generator("auto", BARE, has_model=True).name == "llm"
 
 
-def test_auto_takes_the_playbook_without_a_model_and_says_so() -> None:
+def test_auto_takes_the_playbook_without_a_model_and_notes_it() -> None:
     chosen = choose_generator("auto", TASK, has_model=False)
     assert chosen.name == "playbook"
     assert "no model is named" in chosen.note
 
 
-def test_what_was_asked_for_needs_no_remark() -> None:
+def test_a_generator_asked_for_by_name_has_no_note() -> None:
     assert choose_generator("playbook", TASK, has_model=True).note == ""
 
 
 @pytest.mark.parametrize(
-    ("wanted", "said"),
+    ("wanted", "message"),
     [
         ("auto", "task vector_add has no playbook and no model is named; name one with --model"),
         ("playbook", "task vector_add has no playbook; name one with --model"),
         ("llm", "no model is named; name one with --model"),
     ],
 )
-def test_nobody_to_write_is_something_missing(wanted: str, said: str) -> None:
+def test_no_model_and_no_playbook_is_an_error(wanted: str, message: str) -> None:
     with pytest.raises(MissingError) as caught:
         choose_generator(wanted, BARE, has_model=False)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_an_unknown_name_is_a_mistake() -> None:

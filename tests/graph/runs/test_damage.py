@@ -21,7 +21,7 @@ from cuda_llm.traces.run_folder import RunFolder
 Harm = Callable[[Path], object]
 
 
-def come_to(result: Result) -> tuple[Any, ...]:
+def result_after(result: Result) -> tuple[Any, ...]:
     """Winner and candidates."""
     kept = (result.run_dir / "best/solve.cu").read_text()
     tried = [(one.id, one.code, one.speedup) for one in result.attempts]
@@ -62,8 +62,8 @@ def lines(change: Callable[[list[bytes]], list[bytes]]) -> Harm:
     """Harm to the trace."""
 
     def harm(run: Path) -> None:
-        told = (run / "events.jsonl").read_bytes().splitlines(keepends=True)
-        (run / "events.jsonl").write_bytes(b"".join(change(told)))
+        events = (run / "events.jsonl").read_bytes().splitlines(keepends=True)
+        (run / "events.jsonl").write_bytes(b"".join(change(events)))
 
     return harm
 
@@ -99,11 +99,11 @@ def garble_values(run: Path) -> None:
 @pytest.mark.parametrize(
     ("of", "harm"),
     [
-        ("half", lines(lambda told: [*told[:10], b"\xff\x00junk\n", *told[25:]])),
+        ("half", lines(lambda events: [*events[:10], b"\xff\x00junk\n", *events[25:]])),
         ("half", overwritten("events.jsonl", os.urandom(4000))),
-        ("half", lines(lambda told: [one.replace(b'"at":"20', b'"at":"zz') for one in told])),
-        ("whole", lines(lambda told: told[:-1])),
-        ("whole", lines(lambda told: told[:5])),
+        ("half", lines(lambda events: [one.replace(b'"at":"20', b'"at":"zz') for one in events])),
+        ("whole", lines(lambda events: events[:-1])),
+        ("whole", lines(lambda events: events[:5])),
         ("whole", removed("events.jsonl")),
         ("half", removed("checkpoint.sqlite*")),
         ("half", removed("best")),
@@ -113,11 +113,13 @@ def garble_values(run: Path) -> None:
         ),
     ],
 )
-def test_it_comes_to_the_same(of: str, harm: Harm, runs: dict[str, Path], tmp_path: Path) -> None:
+def test_a_damaged_run_resumes_to_the_same_result(
+    of: str, harm: Harm, runs: dict[str, Path], tmp_path: Path
+) -> None:
     shutil.copytree(runs[of], tmp_path / "r")
     harm(tmp_path / "r")
     resumed = asyncio.run(resume(the_run(tmp_path), overrides=parts()))
-    assert come_to(resumed) == come_to(read_result(RunFolder(runs["whole"])))
+    assert result_after(resumed) == result_after(read_result(RunFolder(runs["whole"])))
 
 
 def test_an_older_checkpoint_gives_way_to_the_folder(runs: dict[str, Path], tmp_path: Path) -> None:
@@ -126,11 +128,11 @@ def test_an_older_checkpoint_gives_way_to_the_folder(runs: dict[str, Path], tmp_
     for path in runs["early"].glob("checkpoint.sqlite*"):
         shutil.copy(path, tmp_path / "r")
     resumed = asyncio.run(resume(the_run(tmp_path), overrides=parts()))
-    assert come_to(resumed) == come_to(read_result(RunFolder(runs["whole"])))
+    assert result_after(resumed) == result_after(read_result(RunFolder(runs["whole"])))
 
 
 @pytest.mark.parametrize("lost", [1, 2, 5])
-def test_steps_that_were_done_but_never_checkpointed_are_taken_in(
+def test_steps_done_but_never_checkpointed_are_not_repeated(
     lost: int, runs: dict[str, Path], tmp_path: Path
 ) -> None:
     """So a kill, or a disk that is full, leaves a run between two steps."""
@@ -139,14 +141,14 @@ def test_steps_that_were_done_but_never_checkpointed_are_taken_in(
     with sqlite3.connect(tmp_path / "r/checkpoint.sqlite") as database:
         database.execute(f"delete from checkpoints where checkpoint_id in ({newest} limit {lost})")
     resumed = asyncio.run(resume(the_run(tmp_path), overrides=parts()))
-    assert come_to(resumed) == come_to(read_result(RunFolder(runs["whole"])))
+    assert result_after(resumed) == result_after(read_result(RunFolder(runs["whole"])))
 
 
 REMOVE = "remove .*checkpoint.sqlite: resume works the run out again"
 
 
 @pytest.mark.parametrize(
-    ("harm", "said"),
+    ("harm", "message"),
     [
         (overwritten("checkpoint.sqlite", b"no database" * 99), "not a database.*; remove it"),
         (garble_values, "checkpoint.sqlite: broken .*; remove it: resume works the run out again"),
@@ -160,22 +162,22 @@ REMOVE = "remove .*checkpoint.sqlite: resume works the run out again"
         (changed(request={"task": "vector_add", "rounds": "many"}), "request.rounds: Input should"),
     ],
 )
-def test_what_cannot_be_made_good_is_one_line_with_its_mend(
-    harm: Harm, said: str, runs: dict[str, Path], tmp_path: Path
+def test_damage_beyond_repair_is_one_line_with_its_mend(
+    harm: Harm, message: str, runs: dict[str, Path], tmp_path: Path
 ) -> None:
     shutil.copytree(runs["half"], tmp_path / "r")
     harm(tmp_path / "r")
-    with pytest.raises(UsageError, match=said) as caught:
+    with pytest.raises(UsageError, match=message) as caught:
         asyncio.run(resume(RunFolder(tmp_path / "r"), overrides=parts()))
     assert "\n" not in str(caught.value)
 
 
-def test_the_mend_that_is_named_is_one(runs: dict[str, Path], tmp_path: Path) -> None:
+def test_the_mend_that_is_named_works(runs: dict[str, Path], tmp_path: Path) -> None:
     shutil.copytree(runs["half"], tmp_path / "r")
     removed("rounds")(tmp_path / "r")
     removed("checkpoint.sqlite*")(tmp_path / "r")
     resumed = asyncio.run(resume(the_run(tmp_path), overrides=parts()))
-    assert come_to(resumed) == come_to(read_result(RunFolder(runs["whole"])))
+    assert result_after(resumed) == result_after(read_result(RunFolder(runs["whole"])))
 
 
 def test_a_fork_without_its_checkpoint_is_to_be_forked_again(

@@ -69,8 +69,8 @@ def test_other_hints_reach_the_next_briefs(tmp_path: Path) -> None:
     assert brief is not None
     assert [hint.text for hint in brief.performance_hints] == ["Unroll by four."]
     assert brief.error_hints == ()
-    (told,) = events(new, RunForked)
-    assert told == RunForked(of="old", round=1, edited_hints=True)
+    (event,) = events(new, RunForked)
+    assert event == RunForked(of="old", round=1, edited_hints=True)
 
 
 def test_a_fork_behind_round_0_keeps_the_baseline_alone(tmp_path: Path) -> None:

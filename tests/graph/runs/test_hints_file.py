@@ -39,12 +39,24 @@ def test_a_hint_of_ones_own_needs_only_a_text() -> None:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("[[error_hints", "hints.toml: no TOML"),
-        ("[[hints]]\ntext='x'", "unknown key 'hints'"),
-        ("[[error_hints]]\ncode='x'", "error_hints 1: expected text"),
-        ("[[error_hints]]\ntext='x'\ncolour='red'", "unknown key 'colour'"),
-        ("[[error_hints]]\ntext='x'\nround='late'", "error_hints 1: "),
-        ("error_hints = 'x'", "error_hints is no list"),
+        ("[[error_hints", "hints.toml: is not TOML"),
+        (
+            "[[hints]]\ntext='x'",
+            "hints: found an unknown key; expected error_hints",
+        ),
+        ("[[error_hints]]\ncode='x'", "error_hints[0].text: found nothing; expected a string"),
+        (
+            "[[error_hints]]\ntext='x'\ncolour='red'",
+            "error_hints[0].colour: found an unknown key; expected one of",
+        ),
+        ("[[error_hints]]\ntext='x'\nround='late'", "error_hints[0].round: found late; expected a"),
+        (
+            "[[error_hints]]\ntext=' '",
+            "error_hints[0].text: found a blank string; expected some text",
+        ),
+        ("[[error_hints]]\ntext='x'\nid='r1-h1'", "error_hints[0].id: found an unknown key"),
+        ("error_hints = ['x']", "error_hints[0]: found x; expected a table"),
+        ("error_hints = 'x'", "error_hints: found x; expected an array"),
     ],
 )
 def test_a_mistake_is_named(text: str, complaint: str) -> None:

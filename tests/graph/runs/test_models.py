@@ -52,14 +52,16 @@ def run_in(out: Path, server: ModelServer, *agents: PlacedAgent, **request: Any)
 
 
 def decided(run: RunFolder, agent: str = "asker") -> list[tuple[str, ...]]:
-    told = events(run, AgentDecided)
-    return [one.decisions for one in told if isinstance(one, AgentDecided) and one.agent == agent]
+    decided = events(run, AgentDecided)
+    return [
+        one.decisions for one in decided if isinstance(one, AgentDecided) and one.agent == agent
+    ]
 
 
 def calls(run: RunFolder) -> list[ModelCalled]:
     """Calls, the probes of the models apart."""
-    told = [one for one in events(run, ModelCalled) if isinstance(one, ModelCalled)]
-    return [one for one in told if one.agent != "preflight"]
+    made = [one for one in events(run, ModelCalled) if isinstance(one, ModelCalled)]
+    return [one for one in made if one.agent != "preflight"]
 
 
 def questions(server: ModelServer) -> list[Request]:
@@ -119,14 +121,14 @@ def test_a_model_may_be_an_object(tmp_path: Path) -> None:
     assert "agent_models" in run.read_run()["brought"]
 
 
-def test_who_has_no_model_is_told_so(tmp_path: Path) -> None:
+def test_an_agent_without_a_model_gets_an_error_that_names_the_option(tmp_path: Path) -> None:
     with ModelServer(advise) as server:
         run_in(tmp_path, server, placed(asks))
     assert decided(the_run(tmp_path)) == [("no_model",)]
     assert not server.requests
 
 
-def test_a_model_of_nobody_is_refused_before_any_work(tmp_path: Path) -> None:
+def test_a_model_for_an_unknown_agent_is_refused_before_any_work(tmp_path: Path) -> None:
     with (
         ModelServer(advise) as server,
         pytest.raises(UsageError, match=r"--agent-model ghost=\.\.\.:"),
@@ -346,7 +348,7 @@ def test_an_agent_that_is_a_graph_asks_through_its_runtime_context(tmp_path: Pat
     assert decided(the_run(tmp_path)) == [("use wider loads",)]
 
 
-def test_what_asks_nobody_sees_no_model(tmp_path: Path) -> None:
+def test_an_agent_that_asks_nothing_needs_no_model(tmp_path: Path) -> None:
     """A generator written for yesterday's protocol, and a model that nobody could open."""
 
     async def silent(situation: Situation) -> Contribution:

@@ -52,12 +52,12 @@ def undisturbed(out: Path) -> Result:
     return asyncio.run(start(request, overrides=parts()))
 
 
-def come_to(result: Result) -> tuple[str, list[tuple[str, str, float | None]]]:
+def result_after(result: Result) -> tuple[str, list[tuple[str, str, float | None]]]:
     """Winner and candidates."""
     return result.source, [(one.id, one.code, one.speedup) for one in result.attempts]
 
 
-def test_its_result_is_read(whole: RunFolder) -> None:
+def test_the_result_of_an_older_run_is_read(whole: RunFolder) -> None:
     result = read_result(whole)
     assert result.finished
     assert result.best is not None
@@ -65,7 +65,7 @@ def test_its_result_is_read(whole: RunFolder) -> None:
     assert summarise(whole).best == "r3-c4"
 
 
-def test_its_story_is_told(whole: RunFolder) -> None:
+def test_an_older_run_is_shown(whole: RunFolder) -> None:
     text = " ".join(" ".join(describe_run(whole)).split())
     assert "learned speed, launch_overhead from r1-c4 (by diagnosis): " + HINT in text
     assert "r3-c4 picked from the playbook" in text
@@ -73,15 +73,15 @@ def test_its_story_is_told(whole: RunFolder) -> None:
     assert HINT in "\n".join(describe_candidate(whole, "r3-c1"))
 
 
-def test_its_kernel_is_exported(whole: RunFolder, tmp_path: Path) -> None:
+def test_the_kernel_of_an_older_run_is_exported(whole: RunFolder, tmp_path: Path) -> None:
     export(find_winner(whole), "cu", tmp_path / "package")
     assert whole.source("r3-c4") in (tmp_path / "package/solve.cu").read_text()
 
 
-def test_it_is_resumed_and_comes_to_the_same(half: RunFolder, tmp_path: Path) -> None:
+def test_an_older_run_resumes_to_the_same_result(half: RunFolder, tmp_path: Path) -> None:
     before = half.events.read_bytes()
     result = asyncio.run(resume(half, overrides=parts()))
-    assert come_to(result) == come_to(undisturbed(tmp_path / "whole"))
+    assert result_after(result) == result_after(undisturbed(tmp_path / "whole"))
     assert half.events.read_bytes().startswith(before), "a recorded event was lost"
     assert json.loads((half.path / "run.json").read_text())["version"] == 2
     learned = [one.hint for one in events(half, HintGiven) if isinstance(one, HintGiven)]

@@ -1,4 +1,4 @@
-"""The library's front door, from scripts, from services, from notebooks."""
+"""`optimize`, called from scripts, from services, from notebooks."""
 
 import asyncio
 from dataclasses import replace
@@ -32,12 +32,12 @@ def table(out: Path) -> Any:
 
 
 def test_a_script_gets_the_result_of_a_run(tmp_path: Path) -> None:
-    heard: list[Event] = []
-    result = optimize(load_task("vector_add"), observers=[heard.append], **table(tmp_path))
+    seen: list[Event] = []
+    result = optimize(load_task("vector_add"), observers=[seen.append], **table(tmp_path))
     assert isinstance(result, Result)
     assert result == read_result(the_run(tmp_path))
     assert result.speedup and result.speedup > 1
-    assert isinstance(heard[-1], RunFinished)
+    assert isinstance(seen[-1], RunFinished)
 
 
 def test_a_script_gets_the_settings_of_the_machine_too(

@@ -42,7 +42,7 @@ def test_what_is_read_back_is_what_was_returned(tmp_path: Path) -> None:
     assert read_result(the_run(tmp_path)) == result
 
 
-def test_the_same_seed_gives_the_same_run_whoever_finishes_first(tmp_path: Path) -> None:
+def test_the_same_seed_gives_the_same_run_in_any_order_of_completion(tmp_path: Path) -> None:
     def slow_first(name: str) -> float:
         return 0.03 if "r1-c1" in name else 0.0
 
@@ -54,16 +54,16 @@ def test_the_same_seed_gives_the_same_run_whoever_finishes_first(tmp_path: Path)
     assert runs[0] == runs[1]
 
 
-def test_who_watches_hears_all_and_cannot_break_the_run(tmp_path: Path) -> None:
-    heard: list[Event] = []
+def test_observers_get_every_event_and_cannot_break_the_run(tmp_path: Path) -> None:
+    seen: list[Event] = []
 
     def clumsy(event: Event) -> None:
         raise RuntimeError("the terminal is gone")
 
-    asyncio.run(start(asked(tmp_path), overrides=parts(), observers=[clumsy, heard.append]))
-    assert heard == events(the_run(tmp_path))
-    assert isinstance(heard[0], RunStarted)
-    assert isinstance(heard[-1], RunFinished)
+    asyncio.run(start(asked(tmp_path), overrides=parts(), observers=[clumsy, seen.append]))
+    assert seen == events(the_run(tmp_path))
+    assert isinstance(seen[0], RunStarted)
+    assert isinstance(seen[-1], RunFinished)
 
 
 def test_best_is_there_after_the_first_round_already(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_best_is_there_after_the_first_round_already(tmp_path: Path) -> None:
     assert isinstance(events(run)[-1], RunInterrupted)
 
 
-def test_the_time_is_over_and_the_best_so_far_is_the_result(tmp_path: Path) -> None:
+def test_at_the_deadline_the_best_so_far_is_the_result(tmp_path: Path) -> None:
     bench = TableBench(delay=lambda name: 60.0 if "r2-" in name else 0.0)
     request = asked(tmp_path, rounds=5, max_minutes=0.02)
     result = asyncio.run(start(request, overrides=parts(bench=bench)))
@@ -103,7 +103,7 @@ def test_the_time_is_over_and_the_best_so_far_is_the_result(tmp_path: Path) -> N
     assert result.best.round == 1
 
 
-def test_run_json_holds_the_request_and_no_more_than_a_name_of_what_was_brought(
+def test_run_json_holds_the_request_and_only_names_of_objects(
     tmp_path: Path,
 ) -> None:
     asyncio.run(start(asked(tmp_path, hints=("use shared memory",)), overrides=parts()))
@@ -126,7 +126,7 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "message"),
     [
         ({"task": "vector_sum"}, "vector_sum: no such task or folder"),
         ({"device": "emulated:RTX 1"}, "RTX 1"),
@@ -136,10 +136,10 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         ({"agents": ("-nobody",)}, "there is no such agent to leave out"),
     ],
 )
-def test_what_is_not_there_is_said_before_a_folder_is_made(
-    wrong: dict[str, object], said: str, tmp_path: Path
+def test_a_missing_part_is_refused_before_a_folder_is_made(
+    wrong: dict[str, object], message: str, tmp_path: Path
 ) -> None:
     with pytest.raises(UsageError) as caught:
         asyncio.run(start(asked(tmp_path / "runs", **wrong), overrides=parts(device=None)))
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert not (tmp_path / "runs").exists()

@@ -40,7 +40,7 @@ def called(seconds: float) -> ModelCalled:
     return ModelCalled(call="c", agent="generator", model="m", outcome="ok", seconds=seconds)
 
 
-def test_what_overlaps_is_summed_but_leaves_its_wall_time_out_of_our_own_once() -> None:
+def test_overlapping_work_is_summed_but_subtracted_once_from_our_own_time() -> None:
     seconds = time_by_stage(
         [
             at(0, STARTED),
@@ -62,7 +62,7 @@ def test_the_stage_that_waits_for_the_model_is_not_counted_beside_the_model() ->
     assert seconds["own"] == 2
 
 
-def test_the_time_between_two_processes_of_a_run_is_nobodys() -> None:
+def test_the_time_between_two_processes_of_a_run_counts_nowhere() -> None:
     resumed = RunResumed(round=1)
     seconds = time_by_stage(
         [

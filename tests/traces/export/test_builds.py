@@ -120,14 +120,14 @@ defines = { WEIGHT = "1.0f" }
 """
 
 
-def test_a_source_that_nvcc_refuses_is_told_with_its_words(tmp_path: Path, cache: Path) -> None:
+def test_a_source_that_nvcc_refuses_raises_with_its_message(tmp_path: Path, cache: Path) -> None:
     folder = export(winner_of("vector_add", "int solve = 3;\n"), "cupy", tmp_path / "mine")
     with pytest.raises(RuntimeError, match=r"nvcc refused .*solve\.cu for sm_86:\n.*error"):
         build(folder, "sm_86")
     assert not list(cache.rglob("*.so"))
 
 
-def test_a_missing_compiler_is_told_with_the_mend(
+def test_a_missing_compiler_raises_with_the_mend(
     tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CUDA_LLM_NVCC", str(tmp_path / "no-nvcc"))
@@ -146,7 +146,7 @@ print(solve([ctypes.c_void_p(256), ctypes.c_void_p(256), ctypes.c_void_p(512), c
 """
 
 
-def test_a_launch_that_cuda_refuses_is_told(tmp_path: Path, cache: Path) -> None:
+def test_a_launch_that_cuda_refuses_raises(tmp_path: Path, cache: Path) -> None:
     """No GPU is visible, so the real runtime refuses the real launch."""
     export(winner_of("vector_add"), "cupy", tmp_path / "mine")
     done = subprocess.run(

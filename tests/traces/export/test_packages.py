@@ -43,7 +43,7 @@ def transpose(request: pytest.FixtureRequest, folder: Path) -> ModuleType:
 
 @pytest.fixture(scope="module")
 def histogram(folder: Path) -> ModuleType:
-    """A task with a dim that no input tells."""
+    """A task with a dim that follows from no input."""
     return import_package(winner_of("histogram"), "cupy", folder)
 
 

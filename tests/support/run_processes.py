@@ -1,14 +1,14 @@
 """Runs in processes of their own that can be killed at any moment, started in a millisecond.
 
-    with Nursery() as nursery:
-        nursery.warm({"do": "start", "out": ..., "base_url": ...})
-        pid = nursery.begin({"do": "start", "out": ..., "base_url": ...})
+    with RunProcesses() as processes:
+        processes.warm({"do": "start", "out": ..., "base_url": ...})
+        pid = processes.begin({"do": "start", "out": ..., "base_url": ...})
         os.kill(pid, SIGKILL)
-        assert nursery.ended() == -SIGKILL
+        assert processes.ended() == -SIGKILL
 
-This file is also the nursery's program: it makes one run itself, so that everything is imported,
-then forks a child for each order on its stdin, says the child's pid, and in the end how it ended. A
-run's generator and an agent ask the model at `base_url`; a table judges what is written.
+This file is also the program of the parent process: it makes one run itself, so that everything is
+imported, then forks a child for each order on its stdin, and writes the child's pid and its exit
+code. A run's generator and an agent ask the model at `base_url`; a table judges what is written.
 """
 
 import asyncio
@@ -24,8 +24,8 @@ from typing import Any, Self
 AGENT = f"{Path(__file__).parents[2]}/examples/agents/second_opinion.py:second_opinion"
 
 
-class Nursery:
-    """Begins one run at a time."""
+class RunProcesses:
+    """Starts one run at a time, each in a process of its own."""
 
     def __enter__(self) -> Self:
         self._process = subprocess.Popen(
@@ -49,17 +49,17 @@ class Nursery:
         self._process.stdout.close()
 
     def warm(self, order: dict[str, Any]) -> None:
-        """Make a run in the nursery itself, before any other."""
+        """Make a run in the parent process itself, before any other."""
         self._send(order)
         assert self._line() == "warm"
 
     def begin(self, order: dict[str, Any]) -> int:
-        """Begin a run; the process it is in."""
+        """Start a run; return its process id."""
         self._send(order)
         return int(self._line())
 
     def ended(self) -> int:
-        """Wait for the run; its exit code, negative for a signal."""
+        """Wait for the run; return its exit code, negative for a signal."""
         return int(self._line())
 
     def _send(self, order: dict[str, Any]) -> None:
@@ -93,7 +93,7 @@ def serve() -> None:
 
 
 async def work(order: dict[str, Any]) -> None:
-    """One run, from its start or from where it was killed."""
+    """Make one run, from its start or from where it was killed."""
     from graph_runs import TableBench
     from run_starts import asked, parts, the_run
 

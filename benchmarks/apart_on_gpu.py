@@ -39,7 +39,9 @@ async def confirm(device: Device, file: Path) -> list[dict[str, Any]]:
         return [{"code": compiled.code}]
     begun = time.monotonic()
     options = MeasureOptions(tier=Tier.CONFIRM)
-    timing = without_case(await time_compiled(task, device, compiled, options=options))
+    timing: KernelTimes | Verdict = without_case(
+        await time_compiled(task, device, compiled, options=options)
+    )
     if not isinstance(timing, KernelTimes):
         return [{"code": timing.code}]
     return [

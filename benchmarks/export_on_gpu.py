@@ -29,7 +29,7 @@ below what a wrong element makes."""
 def write(folder: Path, runs: list[str]) -> None:
     """Export for both frameworks."""
     sys.path.insert(0, str(ROOT / "tests/support"))
-    from cuda_llm.traces.export.export import Format, export
+    from cuda_llm.traces.export.export import ExportFormat, export
     from cuda_llm.traces.export.winner import find_winner
     from cuda_llm.traces.find import find_run
 
@@ -42,7 +42,7 @@ def write(folder: Path, runs: list[str]) -> None:
 
         winners = [winner_of(name) for name in list_tasks()]
     for winner in winners:
-        for to in get_args(Format):
+        for to in get_args(ExportFormat):
             print(export(winner, to, folder / f"{winner.task.name}_{to}", force=True))
 
 

@@ -22,6 +22,7 @@ from typing import Any
 import record
 from record import profiled_there
 
+from cuda_llm.outcomes import Verdict
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import Device
@@ -86,11 +87,15 @@ async def candidates(device: Device, names: Sequence[str]) -> list[Candidate]:
 async def judge(device: Device, candidate: Candidate) -> dict[str, Any]:
     """Validate and screen one candidate; what it took, waiting for a GPU included."""
     begun = time.monotonic()
-    validated = without_case(await validate_compiled(candidate.task, device, candidate.compiled))
+    validated: Validated | Verdict = without_case(
+        await validate_compiled(candidate.task, device, candidate.compiled)
+    )
     between = time.monotonic()
     if not isinstance(validated, Validated):
         return {"name": candidate.name, "code": validated.code, "validate_s": between - begun}
-    timing = without_case(await time_compiled(candidate.task, device, candidate.compiled))
+    timing: KernelTimes | Verdict = without_case(
+        await time_compiled(candidate.task, device, candidate.compiled)
+    )
     ended = time.monotonic()
     return {
         "name": candidate.name,

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 
 from cuda_llm.outcomes import Passed, Verdict
 from cuda_llm.profile import Profile
+from cuda_llm.tasks.reference import Dims
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.compiler.compile import baseline_request, compile_candidate, compile_request
 from cuda_llm.tools.device import Device, Session, Site
@@ -26,7 +27,6 @@ from cuda_llm.tools.measure.times import (
     time_sizes,
     weights_of,
 )
-from cuda_llm.tools.validator.buffers import Dims
 from cuda_llm.tools.validator.cases import Case, case_generator, fresh_nonce
 from cuda_llm.tools.validator.oracle import Oracle
 from cuda_llm.tools.validator.validate import Validated, validate

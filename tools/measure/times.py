@@ -10,6 +10,7 @@ from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.hardware_profiles.roofline import roof
 from cuda_llm.outcomes import ImpossibleTime, InfraFailed, Verdict
 from cuda_llm.profile import Bottleneck, LaunchProfile, SizeTime, TimeSource
+from cuda_llm.tasks.reference import Dims
 from cuda_llm.tasks.sizes import fastest_precision, least_time
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import CallReport, Level, Session, TimeClass
@@ -18,7 +19,6 @@ from cuda_llm.tools.measure.comparison import Comparison, Estimate
 from cuda_llm.tools.measure.failures import hidden_by_noise
 from cuda_llm.tools.measure.interleave import MeasuredSize
 from cuda_llm.tools.measure.options import L2
-from cuda_llm.tools.validator.buffers import Dims
 from cuda_llm.tools.validator.oracle import Oracle
 from cuda_llm.tools.validator.validate import run_case
 

@@ -20,6 +20,7 @@ from typing import Any
 import record
 from throughput_on_gpu import HONEST, quick_sizes
 
+from cuda_llm.outcomes import Verdict
 from cuda_llm.tools.device import Device
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.judge.device_bench import time_compiled

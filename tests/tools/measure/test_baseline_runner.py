@@ -18,7 +18,7 @@ from cuda_llm.tools.measure.blocks import (
     ComparedSessions,
     MeasurementFault,
     fault_of,
-    lay_out_kernels,
+    prepare_kernels,
 )
 from cuda_llm.tools.measure.measure import measure_baseline
 from cuda_llm.tools.measure.options import MeasureOptions, Tier
@@ -91,10 +91,10 @@ def test_a_candidate_that_takes_the_baselines_memory_is_out_of_memory(batches: i
 
 def test_of_two_candidates_nobody_knows_which_took_the_memory() -> None:
     task = small_bench(96)
-    recipe = InputPlan(task=task, dims={"n": 96}, arrays=HOST, reference=load_reference(task))
+    input_plan = InputPlan(task=task, dims={"n": 96}, arrays=HOST, reference=load_reference(task))
     first, second, ground = (MeasuredSession(honest(40.0)) for _ in range(3))
     sessions = ComparedSessions(first=first, second=second, baseline=ground)
-    kernels = asyncio.run(lay_out_kernels(sessions, recipe, 2))
+    kernels = asyncio.run(prepare_kernels(sessions, input_plan, 2))
     assert isinstance(kernels, ComparedKernels)
     with pytest.raises(InfrastructureError, match="found no memory"):
         fault_of(kernels, "empty", NO_MEMORY)

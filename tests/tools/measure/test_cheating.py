@@ -23,16 +23,16 @@ from cuda_llm.outcomes import GuardOverwritten, InfraFailed, Quarantined, Verdic
 from cuda_llm.tools.device import TimeClass
 from cuda_llm.tools.measure.blocks import BatchRules, ComparedKernels, MeasurementFault, secret_rng
 from cuda_llm.tools.measure.cheating import (
-    ACCUSING_BLOCKS,
-    MOST_DOUBTED_BLOCKS,
+    BLOCKS_TO_QUARANTINE,
     MOST_STEPWISE_CALLS,
-    NoDependence,
+    MOST_UNSURE_BLOCKS,
+    NoCheating,
     find_cheating,
-    wants_more,
+    needs_more_blocks,
 )
 from cuda_llm.tools.measure.comparison import compare_blocks
 from cuda_llm.tools.measure.options import L2, MeasureOptions, Tier
-from cuda_llm.tools.measure.slope import Block
+from cuda_llm.tools.measure.slope import BatchBlock
 from cuda_llm.tools.measure.stopping import rule_for
 from cuda_llm.tools.measure.times import KernelTimes
 
@@ -182,14 +182,14 @@ def test_outliers_of_the_machine_accuse_nobody() -> None:
 
 def seen_beside_a_noisy_baseline(
     start_us: float, count: int
-) -> tuple[MeasurementFault | NoDependence, bool]:
+) -> tuple[MeasurementFault | NoCheating, bool]:
     """Of a candidate whose batches begin so late; and whether more blocks are wanted."""
     candidate, baseline = (
         SimpleNamespace(trusted=trusted, includes_host=False) for trusted in (False, True)
     )
     kernels = ComparedKernels(first=candidate, second=baseline, baseline=baseline)  # type: ignore[arg-type]
     blocks = [
-        Block(
+        BatchBlock(
             first=pair_without_noise(CALL_US, start_us=start_us),
             second=pair_without_noise(CALL_US, start_us=(20.0, 300.0, 900.0)[number % 3]),
             empty=pair_without_noise(0.0),
@@ -199,20 +199,20 @@ def seen_beside_a_noisy_baseline(
     rules = BatchRules(oracle=None, rng=secret_rng(), l2=L2.COLD, limit_s=1.0)  # type: ignore[arg-type]
     screen = rule_for(Tier.SCREEN, sizes=1)
     found = find_cheating(kernels, blocks, rules, screen, compare_blocks(blocks))
-    return asyncio.run(found), wants_more(kernels, blocks)
+    return asyncio.run(found), needs_more_blocks(kernels, blocks)
 
 
 def test_where_trusted_batches_begin_as_unevenly_nobody_is_accused_or_believed() -> None:
-    found, more = seen_beside_a_noisy_baseline(900.0, ACCUSING_BLOCKS)
+    found, more = seen_beside_a_noisy_baseline(900.0, BLOCKS_TO_QUARANTINE)
     assert isinstance(found, MeasurementFault)
     assert isinstance(found.verdict, InfraFailed)
     assert "judge it again" in found.verdict.detail
     assert more
-    found, more = seen_beside_a_noisy_baseline(900.0, MOST_DOUBTED_BLOCKS)
+    found, more = seen_beside_a_noisy_baseline(900.0, MOST_UNSURE_BLOCKS)
     assert isinstance(found, MeasurementFault)
     assert isinstance(found.verdict, InfraFailed)
     assert not more
-    found, more = seen_beside_a_noisy_baseline(9000.0, ACCUSING_BLOCKS)
+    found, more = seen_beside_a_noisy_baseline(9000.0, BLOCKS_TO_QUARANTINE)
     assert isinstance(found, MeasurementFault)
     assert isinstance(found.verdict, Quarantined)
     assert not more

@@ -8,7 +8,7 @@ from cuda_llm.tools.device import ClockReading
 from cuda_llm.tools.device.buffers import HOST
 from cuda_llm.tools.measure.baseline_time import BaselineTime
 from cuda_llm.tools.measure.blocks import BatchRules, ComparedSessions, secret_rng
-from cuda_llm.tools.measure.clocks import READ_EVERY_S, clock_reader, read_seldom, summarise_clocks
+from cuda_llm.tools.measure.clocks import READ_EVERY_S, clock_reader, limit_reads, summarise_clocks
 from cuda_llm.tools.measure.interleave import ExpectedSpeedups, MeasuredSize, measure_size
 from cuda_llm.tools.measure.options import L2, Tier
 from cuda_llm.tools.measure.slots import InputPlan
@@ -70,7 +70,7 @@ def test_a_chip_that_is_always_throttled_is_timed_all_the_same() -> None:
 def test_the_driver_is_asked_again_only_when_its_answer_is_old() -> None:
     times_s = iter((100.0, 100.0, 100.0 + 0.5 * READ_EVERY_S, 100.0 + 1.5 * READ_EVERY_S, 101.0))
     answers = iter((COOL, HOT))
-    look = read_seldom(lambda: next(answers), lambda: next(times_s))
+    look = limit_reads(lambda: next(answers), lambda: next(times_s))
     assert [look(), look(), look()] == [COOL, COOL, HOT]
 
 

@@ -15,11 +15,13 @@ from cuda_llm.tools.measure.comparison import (
     noise_floor,
 )
 from cuda_llm.tools.measure.excess import find_uneven_start
-from cuda_llm.tools.measure.slope import BatchPair, Block, choose_lengths, count_blocks
+from cuda_llm.tools.measure.slope import BatchBlock, BatchPair, choose_lengths, count_blocks
 
 
-def block(first_us: float, second_us: float, *, again_us: float = 0, held: bool = False) -> Block:
-    return Block(
+def block(
+    first_us: float, second_us: float, *, again_us: float = 0, held: bool = False
+) -> BatchBlock:
+    return BatchBlock(
         first=pair_without_noise(first_us),
         second=pair_without_noise(second_us),
         empty=pair_without_noise(0.0),
@@ -30,7 +32,7 @@ def block(first_us: float, second_us: float, *, again_us: float = 0, held: bool 
 
 def noisy(
     seed: int, first_us: float = 40.0, second_us: float = 50.0, count: int = 9
-) -> list[Block]:
+) -> list[BatchBlock]:
     gpu = SimulatedGPU(seed)
     lengths = choose_lengths(call_us=second_us, overhead_us=gpu.overhead_us, aim=0.01, most=64)
     return [gpu.block(lengths, first_us, second_us) for _ in range(count)]
@@ -59,7 +61,7 @@ def test_the_order_of_the_blocks_does_not_matter(seed: int, shuffler: random.Ran
 @given(st.integers(0, 2**32))
 def test_exchanging_the_two_inverts_the_ratio(seed: int) -> None:
     blocks = noisy(seed)
-    swapped = [Block(first=one.second, second=one.first, empty=one.empty) for one in blocks]
+    swapped = [BatchBlock(first=one.second, second=one.first, empty=one.empty) for one in blocks]
     there, back = compare_blocks(blocks), compare_blocks(swapped)
     assert back.ratio == pytest.approx(1 / there.ratio)
     opposite = {"faster": "slower", "slower": "faster", "tie": "tie"}
@@ -74,7 +76,7 @@ def test_exchanging_the_two_inverts_the_ratio(seed: int) -> None:
 def test_what_delays_every_batch_alike_changes_nothing(seed: int, delay_s: float) -> None:
     blocks = noisy(seed)
     later = [
-        Block(
+        BatchBlock(
             first=delayed(one.first, delay_s),
             second=delayed(one.second, delay_s),
             empty=delayed(one.empty, delay_s),

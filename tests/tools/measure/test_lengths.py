@@ -11,7 +11,7 @@ from cuda_llm.tools.measure.options import Tier
 from cuda_llm.tools.measure.slope import (
     LONGEST_BATCH_US,
     MOST_CALLS,
-    Block,
+    BatchBlock,
     choose_lengths,
     draw_lengths,
     lengths_up_to,
@@ -53,9 +53,9 @@ def test_one_slot_is_no_slope() -> None:
         choose_lengths(call_us=1.0, overhead_us=1.0, aim=0.01, most=1)
 
 
-def block(first_us: float, second_us: float) -> Block:
+def block(first_us: float, second_us: float) -> BatchBlock:
     first, second, empty = (pair_without_noise(one) for one in (first_us, second_us, 0.0))
-    return Block(first=first, second=second, empty=empty)
+    return BatchBlock(first=first, second=second, empty=empty)
 
 
 def sure(blocks: int) -> Comparison:

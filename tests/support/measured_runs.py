@@ -1,4 +1,4 @@
-"""Runs on a GPU that is not there: a table says who wins a contest."""
+"""Runs on a GPU that is not there: a table decides duels."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -36,7 +36,7 @@ def measuring_device() -> MeasuringDevice:
 
 @dataclass(frozen=True)
 class ArenaBench(TableBench):
-    """A contest is decided by `ratios`, contender over incumbent, else by the tables' times."""
+    """A duel is decided by `ratios`, contender over incumbent, else by the tables' times."""
 
     ratios: Mapping[str, float] = field(default_factory=dict)
     """By first declaration of the contender's source, as `ok_80_2`."""

@@ -60,7 +60,7 @@ class Call:
     batches: int
     """Begun so far."""
     calls: int
-    """Of this batch: no candidate is told, but it might guess."""
+    """Of this batch, which a candidate does not know but might guess."""
     stepwise: bool
     """Whether nothing is known yet of later calls, as it might find out."""
     memory: dict[Any, Any]
@@ -102,7 +102,7 @@ class MeasuredSession:
         self.rng = np.random.Generator(np.random.PCG64(seed))
         self.memory: dict[Any, Any] = {}
         self.placed: dict[str, PlacedBuffer] = {}
-        """As handed out."""
+        """As the judge gets them."""
         self.plain: dict[str, PlacedBuffer] = {}
         """The same memory as scripts see it."""
         self.slots = Slots(buffers={}, sealed={}, count=0)
@@ -273,7 +273,7 @@ class MeasuredSite:
     confined: str = "no namespaces; seccomp"
     capabilities: Capabilities = GPU_CAPABILITIES
     not_stepwise_of: Mapping[str, str] = field(default_factory=dict)
-    """Why keys cannot be handed out, by the name of the candidate."""
+    """Why keys cannot be released, by the name of the candidate."""
     refused: Mapping[str, Verdict] = field(default_factory=dict)
     opened: list[tuple[str, MeasuredSession]] = field(default_factory=list)
     kept: list[str] = field(default_factory=list)

@@ -180,10 +180,10 @@ def excess_error_us(stepwise: StepwiseBatches, empties: Sequence[BatchPair]) -> 
     """Return the standard error of the excess, from trusted batches."""
     one = max(deviation_us(stepwise.empty), deviation_us(stepwise.usual))
     of_quartiles = QUARTILE_ERROR * one * math.sqrt(3 / len(stepwise.own))
-    apart = float(np.median([pair.long - pair.short for pair in empties]))
-    spans = [slope_us(pair) * apart / MICROSECONDS for pair in empties]
+    length_difference = float(np.median([pair.long - pair.short for pair in empties]))
+    spans = [slope_us(pair) * length_difference / MICROSECONDS for pair in empties]
     of_spans = medians_apart_us(spans) if len(spans) > 1 else 0.0
-    return math.hypot(of_quartiles, of_spans * stepwise.calls / apart)
+    return math.hypot(of_quartiles, of_spans * stepwise.calls / length_difference)
 
 
 def lower_quartile_us(seconds: Sequence[float]) -> float:

@@ -121,7 +121,7 @@ def lengths_up_to(top: int) -> BatchLengths:
 
 
 def draw_lengths(lengths: BatchLengths, rng: np.random.Generator) -> tuple[int, int]:
-    """One shorter and one longer: nobody knows beforehand where a batch ends."""
+    """Draw one shorter and one longer length: no candidate knows where a batch ends."""
     short = int(rng.integers(*lengths.short, endpoint=True))
     long = int(rng.integers(*lengths.long, endpoint=True))
     return short, long

@@ -212,7 +212,7 @@ def stage_batch(
     Outputs are poisoned in either: a batch begins later where the GPU has just worked for the host
     process, and that must be the same for all that are compared. The plain contents are not kept,
     for the memory they would take: they are drawn again from the groups' seeds when the outputs
-    are looked at.
+    are verified.
     """
     poison_outputs(kernel.input_plan, kernel.slots, order, secrets.choice(POISONS))
     if kernel.trusted and not stepwise:

@@ -129,7 +129,7 @@ def all_are_right(
     """Whether every call is right beyond doubt, in one comparison.
 
     The root mean square of one call is at most the largest error of all, and at most sqrt(n) times
-    the root mean square over n calls. What fails here may still be right: it is looked at call by
+    the root mean square over n calls. What fails here may still be right: it is compared call by
     call.
     """
     if any(one.own_rule is not None for one in expectations):

@@ -179,8 +179,8 @@ def _starting(
 
 def _waiting(achieved: Achieved, launches: Sequence[LaunchProfile], share: float) -> TimeReason:
     kernels = [one for one in launches if all(one.grid)]
-    held = min((one.occupancy for one in kernels), default=0.0)
-    room = f", room for {held:.0%} occupancy" if kernels else ""
+    occupancy = min((one.occupancy for one in kernels), default=0.0)
+    room = f", room for {occupancy:.0%} occupancy" if kernels else ""
     return _rate_reason(
         achieved.time_us,
         code="latency",

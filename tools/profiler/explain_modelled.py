@@ -112,15 +112,15 @@ def _merge_repeats(ranked: Sequence[_Ranked]) -> list[_Ranked]:
     merged: dict[object, _Ranked] = {}
     for one in ranked:
         key = (one.kernel, one.finding.code, one.finding.spot)
-        held = merged.get(key)
+        known = merged.get(key)
         merged[key] = (
             _Ranked(
-                held.rank + one.rank,
-                min(1.0, held.share + one.share),
-                held.finding,
-                held.kernel,
+                known.rank + one.rank,
+                min(1.0, known.share + one.share),
+                known.finding,
+                known.kernel,
             )
-            if held
+            if known
             else one
         )
     return sorted(merged.values(), key=lambda one: one.rank, reverse=True)

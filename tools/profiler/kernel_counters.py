@@ -157,8 +157,8 @@ def _waits(one: KernelCounters) -> Iterator[TimeReason]:
         return
     busiest = max((value for name, value in one.figures.items() if name in _UNITS), default=0.0)
     reasons = ", ".join(f"{stall.reason} {stall.share:.0%}" for stall in one.stalls[:3])
-    held = one.figures.get("achieved_occupancy")
-    occupancy = f", {held:.0%} occupancy achieved" if held is not None else ""
+    achieved = one.figures.get("achieved_occupancy")
+    occupancy = f", {achieved:.0%} occupancy achieved" if achieved is not None else ""
     yield _counted_reason(
         one,
         "latency",

@@ -65,7 +65,7 @@ def _kernel(
 ) -> LaunchProfile:
     x, y, z = one.block
     shared_bytes = one.dynamic_shared_bytes + (resources.shared_bytes if resources else 0)
-    held = occupancy(
+    fit = occupancy(
         hardware,
         threads_per_block=x * y * z,
         registers_per_thread=resources.registers if resources else REGISTERS,
@@ -74,8 +74,8 @@ def _kernel(
     blocks = one.grid[0] * one.grid[1] * one.grid[2]
     figures = {
         "blocks": float(blocks),
-        "blocks_per_sm": float(held.blocks_per_sm),
-        **_waves(blocks, held.blocks_per_sm, hardware),
+        "blocks_per_sm": float(fit.blocks_per_sm),
+        **_waves(blocks, fit.blocks_per_sm, hardware),
     }
     if resources:
         figures["registers_per_thread"] = float(resources.registers)
@@ -88,7 +88,7 @@ def _kernel(
         grid=one.grid,
         block=one.block,
         shared_bytes=shared_bytes,
-        occupancy=held.fraction,
+        occupancy=fit.fraction,
         time_us=0.0,
         figures=figures,
     )

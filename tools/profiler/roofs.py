@@ -94,17 +94,17 @@ def _latency(launch: ModelledLaunch) -> TimeReason:
     if clk:
         slowest = max(range(len(clk)), key=clk.__getitem__)
         spot = _load_spot(launch, slowest) or launch.table.blocks[slowest].spot
-    held, room = launch.resident_warps, launch.hardware.limits.threads_per_sm // WARP_THREADS
+    resident, room = launch.resident_warps, launch.hardware.limits.threads_per_sm // WARP_THREADS
     return TimeReason(
         code="latency",
         **_weight(launch, Term.LATENCY),
         explanation=(
             f"warps wait {launch.time.terms_us[Term.LATENCY]:.1f} us for memory and for each "
-            f"other, {held} of {room} warps resident on an SM"
+            f"other, {resident} of {room} warps resident on an SM"
         ),
         advice=(
             "launch more blocks: the grid does not fill the chip"
-            if held < launch.occupancy.warps_per_sm
+            if resident < launch.occupancy.warps_per_sm
             else "give each thread several independent loads (unroll), or raise occupancy"
         ),
         spot=spot,

@@ -242,19 +242,19 @@ def place_launch(
     Without `resources` the kernel is taken to need 32 registers a thread.
     """
     x, y, z = account.block
-    held = occupancy(
+    fit = occupancy(
         hardware,
         threads_per_block=x * y * z,
         registers_per_thread=resources.registers if resources else 32,
         shared_bytes=account.static_shared_bytes + account.dynamic_shared_bytes,
     )
-    setting = Setting(blocks_per_sm=max(1, held.blocks_per_sm), resident_bytes=resident_bytes)
+    setting = Setting(blocks_per_sm=max(1, fit.blocks_per_sm), resident_bytes=resident_bytes)
     return ModelledLaunch(
         name=resources.kernel if resources else table.symbol,
         account=account,
         table=table,
         hardware=hardware,
-        occupancy=held,
+        occupancy=fit,
         setting=setting,
         time=model_launch(account, table, hardware, setting),
     )

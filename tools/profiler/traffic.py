@@ -197,9 +197,9 @@ def _load_clk_by_block(
         lines = frozenset(site.spot for site, count in here if _waits_for_global(site, count))
         if not lines or None in lines or any(_stores_to_global(site) for site, _ in here):
             continue
-        held = slowest.setdefault(lines, index)
-        if held != index:
-            quicker, slowest[lines] = sorted((held, index), key=clk.__getitem__)
+        slowest_index = slowest.setdefault(lines, index)
+        if slowest_index != index:
+            quicker, slowest[lines] = sorted((slowest_index, index), key=clk.__getitem__)
             clk[quicker] = 0.0
     return clk
 

@@ -180,20 +180,20 @@ def _divergence(launch: ModelledLaunch) -> TimeReason | None:
 
 
 def _low_occupancy(launch: ModelledLaunch) -> TimeReason | None:
-    hardware, held = launch.hardware, launch.occupancy
+    hardware, occupancy = launch.hardware, launch.occupancy
     warps = warps_per_block(launch.account)
     full = hardware.limits.threads_per_sm // (warps * WARP_LANES) if warps else 0
     if full <= launch.setting.blocks_per_sm:
         return None
     without_waste = launch.what_if(setting=replace(launch.setting, blocks_per_sm=full))
-    limit = " and ".join(held.limited_by)
+    limit = " and ".join(occupancy.limited_by)
     return TimeReason(
         code="low_occupancy",
         **_saved(launch, without_waste.time_us),
         explanation=(
-            f"{held.fraction:.0%} occupancy, limited by {limit}: too few warps to hide waits"
+            f"{occupancy.fraction:.0%} occupancy, limited by {limit}: too few warps to hide waits"
         ),
-        advice=_OCCUPANCY_ADVICE[held.limited_by[0]],
+        advice=_OCCUPANCY_ADVICE[occupancy.limited_by[0]],
         waste=True,
     )
 

@@ -1,4 +1,4 @@
-"""No time below what the bytes and the arithmetic of a task need is believed."""
+"""Times below what the bytes and the arithmetic of a task need are impossible."""
 
 from dataclasses import replace
 
@@ -54,7 +54,7 @@ def test_only_what_is_below_the_floor_is_refused(part: float, impossible: bool) 
         (1.1, 1.2, type(None)),
     ],
 )
-def test_a_time_is_an_accusation_only_where_no_call_can_have_taken_longer(
+def test_a_time_is_impossible_only_where_no_call_can_have_taken_longer(
     value: float, most: float, expected: type
 ) -> None:
     floor_us = ROOFLINE_SLACK * least_us(TRANSPOSE, DIMS)

@@ -113,9 +113,9 @@ def noisy(blocks: int, first_us: float) -> Comparison:
 
 def test_a_high_floor_is_borne_where_the_difference_is_far_beyond_it() -> None:
     rule = rule_for(Tier.CONFIRM, sizes=1)
-    told = [noisy(rule.fewest, first_us) for first_us in (30.0, 60.5)]
-    assert all(one.floor > 0.03 for one in told)
-    assert [is_enough(rule, one, spent_s=0.0) for one in told] == [True, False]
+    compared = [noisy(rule.fewest, first_us) for first_us in (30.0, 60.5)]
+    assert all(one.floor > 0.03 for one in compared)
+    assert [is_enough(rule, one, spent_s=0.0) for one in compared] == [True, False]
 
 
 def test_the_sizes_of_a_task_share_the_time() -> None:

@@ -1,4 +1,4 @@
-"""Room for what `solve` allocates: what the plan of a size says, for whoever may need it."""
+"""Room for what `solve` allocates: as the plan of a size says, for kernels that may need it."""
 
 import asyncio
 from dataclasses import replace
@@ -44,7 +44,7 @@ def test_a_lane_gets_what_its_plan_states_and_a_baseline_if_it_allocates(
     )
 
 
-def test_both_of_a_contest_get_it() -> None:
+def test_both_kernels_of_a_duel_get_it() -> None:
     site = timed_site(honest(40.0))
     site.scripts = {**site.scripts, "other": honest(40.0)}
     programs = (named("candidate"), named("other"), PLAIN)

@@ -68,7 +68,7 @@ def main() -> None:
     if not arguments.resume:
         arguments.out.unlink(missing_ok=True)
     rows = read_rows(arguments.out, arguments.sizes)
-    bench = Bench(
+    bench = CorpusBench(
         arguments.device,
         gpu=gpu,
         sizes=arguments.sizes,
@@ -100,7 +100,7 @@ def known_kernels() -> list[Known]:
     return [one for _, one in sorted(ranked, key=lambda pair: pair[0])]
 
 
-class Bench:
+class CorpusBench:
     """A device, the tasks as they are judged on it, and their baselines."""
 
     def __init__(

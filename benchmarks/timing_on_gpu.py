@@ -81,17 +81,17 @@ async def built(task: Task, device: Device, kernel: Kernel) -> Compiled:
     return compiled
 
 
-Trial = Callable[[Device], Awaitable[dict[str, Any]]]
+TimedTrial = Callable[[Device], Awaitable[dict[str, Any]]]
 
 
-def repeats(holding: str) -> Iterator[tuple[str, Trial]]:
+def repeats(holding: str) -> Iterator[tuple[str, TimedTrial]]:
     """Every kernel once: the script is run three times, each with a `--process` of its own."""
     for kernel in kernels():
         if holding in kernel.name:
             yield kernel.name, partial(measure, one=kernel, other=kernel)
 
 
-def against_ncu(holding: str) -> Iterator[tuple[str, Trial]]:
+def against_ncu(holding: str) -> Iterator[tuple[str, TimedTrial]]:
     """Cold and warm beside what Nsight Compute says with and without its cache flush."""
     for kernel in (NOTHING, *kernels()):
         if holding in kernel.name and kernel.name not in SHORT:
@@ -125,7 +125,7 @@ async def beside_ncu(device: Device, kernel: Kernel) -> dict[str, Any]:
     }
 
 
-def a_against_a(trials: int) -> Iterator[tuple[str, Trial]]:
+def a_against_a(trials: int) -> Iterator[tuple[str, TimedTrial]]:
     """The same kernel as candidate and incumbent."""
     for number in range(trials):
         name = MIX[number % len(MIX)]
@@ -133,7 +133,7 @@ def a_against_a(trials: int) -> Iterator[tuple[str, Trial]]:
         yield f"{name} #{number}", partial(measure, one=kernel, other=kernel)
 
 
-def planted(trials: int) -> Iterator[tuple[str, Trial]]:
+def planted(trials: int) -> Iterator[tuple[str, TimedTrial]]:
     """A candidate that takes 3 % longer than the incumbent."""
     for number in range(trials):
         name = MIX[number % len(MIX)]
@@ -249,7 +249,7 @@ def parse() -> argparse.Namespace:
 
 async def run_part(asked: argparse.Namespace, part: str, device: Device, until_s: float) -> None:
     """Every trial of a part that this shard has and nobody has made."""
-    trials: dict[str, Iterator[tuple[str, Trial]]] = {
+    trials: dict[str, Iterator[tuple[str, TimedTrial]]] = {
         "repeat": repeats(asked.kernel),
         "ncu": against_ncu(asked.kernel),
         "aa": a_against_a(asked.trials),

@@ -1,13 +1,12 @@
-"""The one fake of a measured site: sealing, tagging and late writes are real, time is not.
+"""A simulated measured site: sealing, tagging and late writes are real, time is not.
 
 A script stands for a candidate: a function of one call that writes its outputs and says how long
 that took. It sees all that a hostile one could: the memory of every slot, and what it remembers.
-`running(candidate)` is a session for who is not timed. With `strict_arrays` the session hands out
-arrays that refuse what CuPy's refuse, over the same memory.
+`running(candidate)` is a session that is not timed. With `strict_arrays` its arrays refuse what
+CuPy's refuse.
 """
 
 import asyncio
-import hashlib
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
@@ -15,7 +14,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
+from slot_memory import (
+    Array,
+    lay_out_slots,
+    open_inputs,
+    placed,
+    seal_inputs,
+    tag_outputs,
+    views,
+    wrapped,
+)
 
 from cuda_llm.capabilities import Capabilities
 from cuda_llm.hardware_profiles.hardware import Hardware
@@ -23,15 +31,13 @@ from cuda_llm.outcomes import InfraFailed, Verdict
 from cuda_llm.profile import LaunchProfile
 from cuda_llm.tools.cuda.site import GPU_CAPABILITIES
 from cuda_llm.tools.device import SCRATCH_BYTES, Argument, Batch, CallOptions, CallReport, TimeClass
-from cuda_llm.tools.device.buffers import HOST, Arrays, BufferSpec, PlacedBuffer, Role, Slots
+from cuda_llm.tools.device.buffers import HOST, Arrays, BufferSpec, PlacedBuffer, Slots
 from cuda_llm.tools.device.candidate import Compiled
 
-Array = npt.NDArray[Any]
 Buffers = Mapping[str, Array]
 Candidate = Callable[[Buffers, CallOptions], Verdict | None]
 """Writes its outputs into the buffers; what it returns ends the call with that verdict."""
 
-GUARD_BYTES = 256
 LAUNCH = LaunchProfile(
     kernel="k", grid=(1, 1, 1), block=(32, 1, 1), shared_bytes=0, occupancy=1.0, time_us=1.0
 )
@@ -54,7 +60,7 @@ class Call:
     batches: int
     """Begun so far."""
     calls: int
-    """Of this batch: no candidate is told, but it might guess."""
+    """Of this batch, which a candidate does not know but might guess."""
     stepwise: bool
     """Whether nothing is known yet of later calls, as it might find out."""
     memory: dict[Any, Any]
@@ -68,18 +74,6 @@ class Call:
 
 Script = Callable[[Call], float | Verdict]
 """Microseconds the call took, or what ended it."""
-
-
-def keystream(key: bytes, slot: int, index: int, size: int) -> Array:
-    """Bytes that only who has the key knows."""
-    seed = hashlib.blake2b(bytes([slot, index]), key=key, digest_size=16).digest()
-    words = np.random.Philox(key=int.from_bytes(seed, "little"))
-    return np.frombuffer(np.random.Generator(words).bytes(size), np.uint8)
-
-
-def as_bytes(array: Array) -> npt.NDArray[np.uint8]:
-    """A view of its bytes."""
-    return array.reshape(-1).view(np.uint8)
 
 
 class MeasuredSession:
@@ -96,7 +90,7 @@ class MeasuredSession:
         seed: int = 0,
         lasting: bool = False,
     ) -> None:
-        """`lasting`: a batch takes its time, as the event loop has it."""
+        """`lasting`: a batch takes its time by the clock of the event loop."""
         self.lasting = lasting
         self.script = script
         self.wrap = getattr(arrays.xp, "wrap", as_it_is)
@@ -108,7 +102,7 @@ class MeasuredSession:
         self.rng = np.random.Generator(np.random.PCG64(seed))
         self.memory: dict[Any, Any] = {}
         self.placed: dict[str, PlacedBuffer] = {}
-        """As handed out."""
+        """As the judge gets them."""
         self.plain: dict[str, PlacedBuffer] = {}
         """The same memory as scripts see it."""
         self.slots = Slots(buffers={}, sealed={}, count=0)
@@ -122,15 +116,15 @@ class MeasuredSession:
         self.not_stepwise = ""
 
     def place(self, buffers: Sequence[BufferSpec]) -> dict[str, PlacedBuffer]:
-        """Buffers between guards."""
+        """Lay out buffers between guards."""
         self.plain = {spec.name: placed(spec) for spec in buffers}
-        self.placed = {name: self.handed_out(one) for name, one in self.plain.items()}
+        self.placed = {name: wrapped(one, self.wrap) for name, one in self.plain.items()}
         return self.placed
 
     async def call(
         self, arguments: Sequence[Argument], options: CallOptions
     ) -> CallReport | Verdict:
-        """One call that nobody times."""
+        """Make one call that is not timed."""
         self.calls.append(options)
         self.options = options
         took = self.one_call(self.plain, 0, 0, 1, [], warm_up=True)
@@ -139,20 +133,12 @@ class MeasuredSession:
     async def place_slots(
         self, buffers: Sequence[BufferSpec], count: int, *, scratch_bytes: int = SCRATCH_BYTES
     ) -> Slots:
-        """Slots with memory of their own; how much room was asked for is noted."""
+        """Lay out slots with memory of their own, and note how much room was asked for."""
         self.rooms.append(scratch_bytes)
-        self.slots = Slots(
-            buffers={spec.name: column(spec, count) for spec in buffers},
-            sealed={
-                spec.name: np.zeros((count, spec.nbytes), np.uint8)
-                for spec in buffers
-                if spec.role is not Role.OUT
-            },
-            count=count,
-        )
+        self.slots = lay_out_slots(buffers, count)
         self.everyone = [views(one.buffers) for one in self.slots]
         return Slots(
-            buffers={name: self.handed_out(one) for name, one in self.slots.buffers.items()},
+            buffers={name: wrapped(one, self.wrap) for name, one in self.slots.buffers.items()},
             sealed={name: self.wrap(one) for name, one in self.slots.sealed.items()},
             count=count,
         )
@@ -160,7 +146,7 @@ class MeasuredSession:
     async def capture(
         self, arguments: Sequence[Argument], options: CallOptions
     ) -> TimeClass | Verdict:
-        """A warm-up on slot 0."""
+        """Warm up on slot 0."""
         self.captures += 1
         self.options = options
         own = self.slots[0].buffers
@@ -168,16 +154,11 @@ class MeasuredSession:
         return self.time_class if isinstance(took, float) else took
 
     def seal(self, slots: Sequence[int], key: bytes, contents: Mapping[str, Any]) -> None:
-        """Encrypt."""
-        for index, (name, sealed) in enumerate(self.slots.sealed.items()):
-            given = getattr(contents[name], "hidden", contents[name])
-            assert len(given) == len(slots)
-            for slot, content in zip(slots, given, strict=True):
-                plain = as_bytes(np.ascontiguousarray(content))
-                sealed[slot] = plain ^ keystream(key, slot, index, plain.size)
+        """Encrypt the contents into the slots' sealed arrays."""
+        seal_inputs(self.slots, slots, key, contents)
 
     async def arm(self, batch: Batch) -> Verdict | None:
-        """Nothing of the script runs."""
+        """Remember the batch; nothing of the script runs."""
         assert len(set(batch.order)) == len(batch.order)
         assert len(batch.keys) in {0, len(batch.order)}
         by_host = self.time_class is TimeClass.HOST_INCLUSIVE
@@ -197,7 +178,7 @@ class MeasuredSession:
         spent_us = START_US + float(self.rng.gamma(2.0, self.jitter_us / 2))
         later: list[Callable[[], None]] = []
         for step, slot in enumerate(batch.order):
-            self.open(slot, batch.keys[step] if batch.keys else batch.key)
+            open_inputs(self.slots, slot, batch.keys[step] if batch.keys else batch.key)
             spent_us += OVERHEAD_US
             if batch.solve:
                 own = self.slots[slot].buffers
@@ -205,7 +186,7 @@ class MeasuredSession:
                 if not isinstance(took, float):
                     return took
                 spent_us += took
-            self.tags[slot] = self.tag(slot)
+            self.tags[slot] = tag_outputs(self.slots, slot)
         if self.lasting:
             await asyncio.sleep(spent_us / 1e6)
         for act in later:
@@ -213,33 +194,12 @@ class MeasuredSession:
         return spent_us / 1e6
 
     def find_late_write(self) -> str | None:
-        """Tags taken anew."""
+        """Compare the tags of the outputs with those of the batch."""
         for slot, tags in self.tags.items():
-            for name, tag in self.tag(slot).items():
+            for name, tag in tag_outputs(self.slots, slot).items():
                 if tag != tags[name]:
                     return name
         return None
-
-    def handed_out(self, buffer: PlacedBuffer) -> PlacedBuffer:
-        """The same memory as whoever judges sees it."""
-        wrap = self.wrap
-        return PlacedBuffer(
-            buffer.spec, wrap(buffer.data), wrap(buffer.guard_before), wrap(buffer.guard_after)
-        )
-
-    def open(self, slot: int, key: bytes) -> None:
-        """Decrypt a slot's inputs."""
-        for index, (name, sealed) in enumerate(self.slots[slot].sealed.items()):
-            opened = sealed ^ keystream(key, slot, index, sealed.size)
-            as_bytes(self.slots[slot].buffers[name].data)[...] = opened
-
-    def tag(self, slot: int) -> dict[str, bytes]:
-        """Hashes of a slot's outputs."""
-        return {
-            name: hashlib.blake2b(buffer.data.tobytes(), digest_size=8).digest()
-            for name, buffer in self.slots[slot].buffers.items()
-            if buffer.spec.role is not Role.IN
-        }
 
     def one_call(
         self,
@@ -251,7 +211,7 @@ class MeasuredSession:
         *,
         warm_up: bool,
     ) -> float | Verdict:
-        """Let the script do it."""
+        """Have the script make one call."""
         stepwise = not warm_up and bool(self.orders[-1].keys)
         call = Call(
             stepwise=stepwise,
@@ -272,7 +232,7 @@ class MeasuredSession:
 
 
 def as_it_is(array: Array) -> Array:
-    """What arrays of the host need to be handed out."""
+    """Return the array: arrays of the host need no wrapping."""
     return array
 
 
@@ -282,38 +242,18 @@ def running(
     *,
     arrays: Arrays = HOST,
 ) -> MeasuredSession:
-    """A session of an ordinary function on arrays, which nobody times."""
+    """Return a session of an ordinary function on arrays, which is not timed."""
     return MeasuredSession(untimed(candidate), arrays=arrays, launches=launches)
 
 
 def untimed(candidate: Candidate) -> Script:
-    """The script of an ordinary function on arrays."""
+    """Return the script of an ordinary function on arrays."""
 
     def script(call: Call) -> float | Verdict:
         verdict = candidate(call.buffers, call.options)
         return 0.0 if verdict is None else verdict
 
     return script
-
-
-def views(buffers: Mapping[str, PlacedBuffer]) -> dict[str, Array]:
-    """The arrays alone."""
-    return {name: buffer.data for name, buffer in buffers.items()}
-
-
-def placed(spec: BufferSpec) -> PlacedBuffer:
-    """A buffer between guards."""
-    return Slots(buffers={spec.name: column(spec, 1)}, sealed={}, count=1)[0].buffers[spec.name]
-
-
-def column(spec: BufferSpec, count: int) -> PlacedBuffer:
-    """The buffer of each slot between its guards, as far apart as a GPU's slots could be."""
-    end = GUARD_BYTES + spec.nbytes
-    stride = -(-(end + GUARD_BYTES) // GUARD_BYTES) * GUARD_BYTES
-    memory = np.zeros((count, stride), np.uint8)
-    data = memory[:, GUARD_BYTES:end].view(spec.dtype).reshape((count, *spec.shape))
-    assert np.shares_memory(memory, data)
-    return PlacedBuffer(spec, data, memory[:, :GUARD_BYTES], memory[:, end : end + GUARD_BYTES])
 
 
 @dataclass
@@ -333,22 +273,22 @@ class MeasuredSite:
     confined: str = "no namespaces; seccomp"
     capabilities: Capabilities = GPU_CAPABILITIES
     not_stepwise_of: Mapping[str, str] = field(default_factory=dict)
-    """Why keys cannot be handed out, by the name of the candidate."""
+    """Why keys cannot be released, by the name of the candidate."""
     refused: Mapping[str, Verdict] = field(default_factory=dict)
     opened: list[tuple[str, MeasuredSession]] = field(default_factory=list)
     kept: list[str] = field(default_factory=list)
     """Names of those whose runners could have been used again."""
 
     def read_clocks(self) -> None:
-        """Nothing tells."""
+        """Return nothing: this site has no clocks."""
 
     def session_of(self, name: str) -> MeasuredSession:
-        """The one opened last for a candidate."""
+        """Return the session opened last for a candidate."""
         return [session for opened, session in self.opened if opened == name][-1]
 
     @asynccontextmanager
     async def open(self, candidate: Compiled) -> AsyncIterator[MeasuredSession | Verdict]:
-        """A session of its own, or why there is none."""
+        """Open a session, or yield the verdict where there is none."""
         if candidate.name in self.refused:
             yield self.refused[candidate.name]
             return
@@ -368,13 +308,13 @@ class MeasuredSite:
         yield session
 
     def keep(self, candidate: Compiled) -> AbstractAsyncContextManager[MeasuredSession | Verdict]:
-        """A session of its own, noted."""
+        """Open a session, and note that it could have been used again."""
         self.kept.append(candidate.name)
         return self.open(candidate)
 
 
 def named(name: str) -> Compiled:
-    """What stands for a compiled candidate."""
+    """Return a stand-in of a compiled candidate."""
     nowhere = Path("nowhere")
     return Compiled(
         key=name, name=name, source="", target="sm_90a", library=nowhere, ptx=nowhere, kernels=()

@@ -13,9 +13,9 @@ from cuda_llm.tools.measure.comparison import (
     compare_blocks,
 )
 from cuda_llm.tools.measure.slope import (
+    BatchBlock,
     BatchLengths,
     BatchPair,
-    Block,
     choose_lengths,
     count_blocks,
     draw_lengths,
@@ -87,14 +87,14 @@ class SimulatedGPU:
 
     def block(
         self, lengths: BatchLengths, first_us: float, second_us: float, *, again: bool = True
-    ) -> Block:
+    ) -> BatchBlock:
         """One of everything, in random order."""
         before = self.throttled
         wanted = {"first": first_us, "second": second_us, "empty": 0.0}
         wanted |= {"again": second_us} if again else {}
         names = self.chance.sample(list(wanted), len(wanted))
         pairs = {name: self.pair(lengths, wanted[name]) for name in names}
-        return Block(
+        return BatchBlock(
             first=pairs["first"],
             second=pairs["second"],
             again=pairs.get("again"),
@@ -122,7 +122,7 @@ def measure(
         alone = [gpu.block(lengths, second, second, again=False) for _ in range(5)]
         spread = compare_blocks(alone, seed=seed).second_us
         least_floor = max(SMALLEST_FLOOR, FLOOR_FACTOR * spread.half_width / spread.value)
-    blocks: list[Block] = []
+    blocks: list[BatchBlock] = []
     while True:
         blocks.append(gpu.block(lengths, first, second, again=rule.compares_same))
         kept = count_blocks(blocks, discard=rule.discard)

@@ -1,4 +1,4 @@
-"""An event loop whose time passes only while everybody waits: an hour's measurement in a moment."""
+"""An event loop whose time passes only while all tasks wait: hours are simulated in moments."""
 
 import asyncio
 import selectors

@@ -49,7 +49,7 @@ def rounded_in_one_call(call: Call) -> float:
 
 
 def late(call: Call) -> float:
-    """The first half now, the rest when nobody looks any more."""
+    """The first half now, the rest after the tags are taken."""
     half = call.buffers["C"].size // 2
     own = call.buffers
     own["C"][:half] = own["A"][:half] + own["B"][:half]
@@ -129,7 +129,7 @@ def writes_an_input_in_one_call(call: Call) -> float:
 
 
 def late_in_one_call(call: Call) -> float:
-    """One element of the last of several calls, when nobody looks any more."""
+    """One element of the last of several calls, after the tags are taken."""
     add(call)
     if 0 < call.step == call.calls - 1:
         result = call.buffers["C"][-1:]
@@ -166,7 +166,7 @@ def slow_to_warm_up(call_us: float) -> Script:
 
 
 def slow_in_short_batches(call_us: float) -> Script:
-    """Dawdles where a batch is short, so that longer ones seem to cost little more."""
+    """Slow where a batch is short, so that longer ones seem to cost little more."""
 
     def script(call: Call) -> float:
         add(call)
@@ -176,7 +176,7 @@ def slow_in_short_batches(call_us: float) -> Script:
 
 
 def slow_in_long_batches(call_us: float) -> Script:
-    """Hurts nobody but itself."""
+    """Slow in long batches, which costs only the kernel itself."""
 
     def script(call: Call) -> float:
         add(call)
@@ -207,12 +207,12 @@ def slow_to_begin(call_us: float, more_us: float) -> Script:
 
 
 def slow_to_begin_in_company(call_us: float, more_us: float) -> Script:
-    """Dawdles in short batches, but not where it is alone: both are held against each other."""
+    """Slow to start short batches, but not single calls."""
 
     def script(call: Call) -> float:
         add(call)
-        dawdles = call.step == 0 and 1 < call.calls < len(call.slots) / 2
-        return call_us + (more_us if dawdles else 0)
+        is_slow = call.step == 0 and 1 < call.calls < len(call.slots) / 2
+        return call_us + (more_us if is_slow else 0)
 
     return script
 
@@ -285,7 +285,7 @@ def timed_site(
 def timed_by_the_bench(
     site: MeasuredSite, task: Task | None = None, options: MeasureOptions | None = None
 ) -> KernelTimes | Verdict:
-    """The same with the bench's tries."""
+    """Time the candidate of the site, with the tries of a bench."""
     task = task or small_bench(96)
     names = named("candidate"), named("baseline")
 

@@ -1,4 +1,6 @@
-"""The baseline's own time of a call: measured once for each device and task, shortly, and kept."""
+"""The baseline's own time of a call: measured shortly, once for each device and task, and
+cached.
+"""
 
 import hashlib
 import json
@@ -24,20 +26,20 @@ from cuda_llm.tools.measure.slope import (
     lengths_up_to,
     slope_us,
 )
-from cuda_llm.tools.measure.slots import InputPlan, PreparedKernel, lay_out
+from cuda_llm.tools.measure.slots import InputPlan, PreparedKernel, prepare_kernel
 from cuda_llm.tools.native import cache_dir, cache_folder, unwritable
 
 BASELINES_FOLDER = "baselines"
 
 
 def times_file(*parts: object) -> Path:
-    """Where the times that depend on `parts` alone are kept."""
+    """Return the file of the times that depend on `parts` alone."""
     key = hashlib.blake2b(repr(parts).encode(), digest_size=16).hexdigest()
     return cache_dir() / BASELINES_FOLDER / f"{key}.json"
 
 
 def read_times(path: Path, count: int) -> list[float] | None:
-    """Times kept earlier, or None where there are none or they do not fit."""
+    """Return cached times in microseconds; None where there are none or they do not fit."""
     try:
         times = json.loads(path.read_text())
     except (OSError, ValueError):
@@ -47,7 +49,7 @@ def read_times(path: Path, count: int) -> list[float] | None:
 
 
 def write_times(path: Path, times_us: list[float]) -> None:
-    """Keep the times; two writers at once leave one whole file. Raises MissingError."""
+    """Cache the times; two writers at once leave one whole file. Raises MissingError."""
     cache_folder(BASELINES_FOLDER)
     try:
         write_atomically(path, json.dumps(times_us))
@@ -67,55 +69,59 @@ BASELINE_ROUNDS = 5
 
 @dataclass(frozen=True, kw_only=True)
 class BaselineTime:
-    """As kept."""
+    """Time of one call of a baseline, as it is cached."""
 
     call_us: float
     spread: float
     """Relative half-width of the interval of `call_us`."""
     overhead_us: float
-    """Of everything else in a step."""
+    """Time of everything else in a step."""
 
     @property
-    def slow(self) -> bool:
-        """Whether candidates are timed without it beside them."""
+    def is_slow(self) -> bool:
+        """Whether it is too slow to run beside each candidate."""
         return self.call_us > SLOW_US
 
     @property
     def estimate(self) -> Estimate:
-        """With its interval."""
+        """Return the time with its interval."""
         reach = self.call_us * self.spread
         return Estimate(value=self.call_us, low=self.call_us - reach, high=self.call_us + reach)
 
 
 async def baseline_time(
     session: TimedSession,
-    recipe: InputPlan,
+    input_plan: InputPlan,
     rules: BatchRules,
     *,
-    kept_as: tuple[str, ...],
+    cache_key: tuple[str, ...],
     most: int,
 ) -> BaselineTime:
-    """`kept_as` names all that the time depends on but the size and the state of L2.
+    """Return the cached time of this size, or measure and cache it.
+
+    `cache_key` names all that it depends on but the size and the state of L2.
 
     Raises TaskError where the baseline is refused, MissingError where the cache cannot be written.
     """
-    dims = tuple(sorted(recipe.dims.items()))
-    kept = times_file("alone", BASELINE_TIME_FORMAT, *kept_as, dims, str(rules.l2))
-    known = read_times(kept, 3)
+    dims = tuple(sorted(input_plan.dims.items()))
+    cache_file = times_file("alone", BASELINE_TIME_FORMAT, *cache_key, dims, str(rules.l2))
+    known = read_times(cache_file, 3)
     if known is None:
-        found = await time_alone(session, recipe, rules, most)
+        found = await measure_baseline_time(session, input_plan, rules, most)
         known = [found.call_us, found.spread, found.overhead_us]
-        write_times(kept, known)
+        write_times(cache_file, known)
     return BaselineTime(call_us=known[0], spread=known[1], overhead_us=known[2])
 
 
-async def time_alone(
-    session: TimedSession, recipe: InputPlan, rules: BatchRules, most: int
+async def measure_baseline_time(
+    session: TimedSession, input_plan: InputPlan, rules: BatchRules, most: int
 ) -> BaselineTime:
-    """A slow one by one slope over very few calls, another by a few rounds of longer batches."""
+    """Measure a slow baseline by one slope over few calls, another by rounds of longer batches."""
     slots = min(PILOT_SLOTS, most)
-    kernel = require_trusted(recipe.task, await lay_out(session, recipe, slots, trusted=True))
-    rounds = [await round_us(kernel, lengths_up_to(slots), rules)]
+    kernel = require_trusted(
+        input_plan.task, await prepare_kernel(session, input_plan, slots, trusted=True)
+    )
+    rounds = [await time_round(kernel, lengths_up_to(slots), rules)]
     call_us, overhead_us = rounds[0]
     if call_us <= SLOW_US:
         lengths = choose_lengths(
@@ -123,9 +129,10 @@ async def time_alone(
         )
         if lengths.slots > slots:
             kernel = require_trusted(
-                recipe.task, await lay_out(session, recipe, lengths.slots, trusted=True)
+                input_plan.task,
+                await prepare_kernel(session, input_plan, lengths.slots, trusted=True),
             )
-        rounds = [await round_us(kernel, lengths, rules) for _ in range(BASELINE_ROUNDS)]
+        rounds = [await time_round(kernel, lengths, rules) for _ in range(BASELINE_ROUNDS)]
     found = estimate_median([call for call, _ in rounds])
     return BaselineTime(
         call_us=found.value,
@@ -134,14 +141,14 @@ async def time_alone(
     )
 
 
-async def round_us(
+async def time_round(
     kernel: PreparedKernel, lengths: BatchLengths, rules: BatchRules
 ) -> tuple[float, float]:
-    """Time of a call, and of everything else in a step."""
+    """Return the times of a call, and of everything else in a step, in microseconds."""
     slopes = []
     for solve in (True, False):
         pair = await run_pair(kernel, lengths, rules, solve=solve)
         if not isinstance(pair, BatchPair):
-            raise baseline_refused(kernel.recipe.task, pair)
+            raise baseline_refused(kernel.input_plan.task, pair)
         slopes.append(slope_us(pair))
     return max(slopes[0] - slopes[1], RESOLUTION_US), max(slopes[1], RESOLUTION_US)

@@ -1,4 +1,4 @@
-"""Who is timed against whom, batch by batch and block by block."""
+"""Kernels that are compared, and the batches and blocks in which they are timed."""
 
 import secrets
 from dataclasses import dataclass, replace
@@ -9,25 +9,37 @@ from cuda_llm.errors import InfrastructureError
 from cuda_llm.outcomes import OutOfMemory, Verdict
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import Batch, ClockReading, TimedSession
-from cuda_llm.tools.measure.clocks import ReadClocks, no_reading, was_throttled
+from cuda_llm.tools.measure.clocks import ReadClocks, read_nothing, was_throttled
 from cuda_llm.tools.measure.failures import baseline_refused
 from cuda_llm.tools.measure.options import L2
-from cuda_llm.tools.measure.slope import BatchLengths, BatchPair, Block, PairLengths, draw_lengths
-from cuda_llm.tools.measure.slots import SEED_BITS, InputPlan, PreparedKernel, lay_out, stage_batch
+from cuda_llm.tools.measure.slope import (
+    BatchBlock,
+    BatchLengths,
+    BatchPair,
+    PairLengths,
+    draw_lengths,
+)
+from cuda_llm.tools.measure.slots import (
+    SEED_BITS,
+    InputPlan,
+    PreparedKernel,
+    prepare_kernel,
+    stage_batch,
+)
 from cuda_llm.tools.measure.verify import verify_batch
 from cuda_llm.tools.validator.oracle import Oracle
 
 
 @dataclass(frozen=True, kw_only=True)
 class ComparedSessions:
-    """Three processes, two of which may be one."""
+    """The sessions of two compared kernels and of the baseline, which may be the second."""
 
     first: TimedSession
-    """The candidate."""
+    """Session of the candidate."""
     second: TimedSession
-    """What it is held against: the baseline, or the incumbent."""
+    """Session of what it is compared with: the baseline, or the incumbent."""
     baseline: TimedSession
-    """The baseline: what is not `solve` is timed where no candidate's host code runs."""
+    """Session of the baseline: what is not `solve` is timed where no candidate's host code runs."""
 
     @property
     def against_baseline(self) -> bool:
@@ -37,7 +49,7 @@ class ComparedSessions:
 
 @dataclass(frozen=True, kw_only=True)
 class MeasurementFault:
-    """One of the two was found wrong."""
+    """The verdict on one of two kernels that was found wrong."""
 
     which: str
     """`first` or `second`."""
@@ -46,7 +58,7 @@ class MeasurementFault:
 
 @dataclass(frozen=True, kw_only=True)
 class ComparedKernels:
-    """The sessions at one size. Where `second` is None, only `first` is timed."""
+    """The kernels of the sessions at one size. Where `second` is None, only `first` is timed."""
 
     first: PreparedKernel
     second: PreparedKernel | None
@@ -54,7 +66,7 @@ class ComparedKernels:
 
     @property
     def slots(self) -> int:
-        """Of each kernel."""
+        """Slots of each kernel."""
         return len(self.first.slots)
 
     @property
@@ -62,61 +74,67 @@ class ComparedKernels:
         """Whether the second is the baseline, timed beside the first."""
         return self.second is not None and self.second.trusted
 
-    def of(self, name: str) -> PreparedKernel:
-        """The kernel of `first` or `second`, and the baseline's of all else."""
+    def kernel_of(self, name: str) -> PreparedKernel:
+        """Return the kernel of `first` or `second`, and the baseline's for any other name."""
         kernels = {"first": self.first, "second": self.second or self.baseline}
         return kernels.get(name, self.baseline)
 
 
-async def lay_out_kernels(
-    sessions: ComparedSessions, recipe: InputPlan, count: int, *, alone: bool = False
+async def prepare_kernels(
+    sessions: ComparedSessions, input_plan: InputPlan, count: int, *, alone: bool = False
 ) -> ComparedKernels | MeasurementFault:
-    """Every entrant with `count` slots; `alone` leaves the second out. Raises TaskError."""
-    first = await lay_out(sessions.first, recipe, count, trusted=False)
+    """Prepare each kernel in `count` slots; `alone` leaves the second out. Raises TaskError."""
+    first = await prepare_kernel(sessions.first, input_plan, count, trusted=False)
     if not isinstance(first, PreparedKernel):
         return MeasurementFault(which="first", verdict=first)
     second: PreparedKernel | None = None
     if not (sessions.against_baseline or alone):
-        other = await lay_out(sessions.second, recipe, count, trusted=False)
+        other = await prepare_kernel(sessions.second, input_plan, count, trusted=False)
         if not isinstance(other, PreparedKernel):
             return MeasurementFault(which="second", verdict=other)
         second = other
-    beside = sessions.against_baseline and not alone
-    baseline = await lay_out_baseline(sessions, recipe, count, capture=beside)
+    timed_beside = sessions.against_baseline and not alone
+    baseline = await prepare_baseline(sessions, input_plan, count, capture=timed_beside)
     if isinstance(baseline, MeasurementFault):
         return baseline
-    return ComparedKernels(first=first, second=baseline if beside else second, baseline=baseline)
+    return ComparedKernels(
+        first=first, second=baseline if timed_beside else second, baseline=baseline
+    )
 
 
-async def lay_out_baseline(
-    sessions: ComparedSessions, recipe: InputPlan, count: int, *, capture: bool
+async def prepare_baseline(
+    sessions: ComparedSessions, input_plan: InputPlan, count: int, *, capture: bool
 ) -> PreparedKernel | MeasurementFault:
-    """The baseline's kernel. Raises TaskError or InfrastructureError where it is refused."""
-    kernel = await lay_out(sessions.baseline, recipe, count, trusted=True, capture=capture)
+    """Prepare the baseline's kernel. Raises TaskError or InfrastructureError where it is
+    refused.
+    """
+    kernel = await prepare_kernel(
+        sessions.baseline, input_plan, count, trusted=True, capture=capture
+    )
     if isinstance(kernel, OutOfMemory) and sessions.against_baseline:
-        return leaves_no_memory(kernel)
-    return require_trusted(recipe.task, kernel)
+        return fault_by_memory(kernel)
+    return require_trusted(input_plan.task, kernel)
 
 
-def leaves_no_memory(verdict: OutOfMemory) -> MeasurementFault:
-    """For the one candidate beside which the baseline finds no memory.
+def fault_by_memory(verdict: OutOfMemory) -> MeasurementFault:
+    """Return the fault of the one candidate beside which the baseline finds no memory.
 
-    What runners share is planned and their own is small; but a kernel can have the driver take
-    much for it, for its stacks above all, which no quota holds down. With two candidates nobody
-    can say which of them it was.
+    The memory that runners share is planned, and their own is small; but the driver may allocate
+    much for a kernel, for its stacks above all, which no quota limits. With two candidates it is
+    unknown which of them it was.
     """
     return MeasurementFault(which="first", verdict=replace(verdict, beside_baseline=True))
 
 
 def require_trusted(task: Task, kernel: PreparedKernel | Verdict) -> PreparedKernel:
-    """A kernel of the baseline. Raises TaskError or InfrastructureError where it is refused."""
+    """Return the baseline's kernel; raise TaskError or InfrastructureError where it is refused."""
     if isinstance(kernel, PreparedKernel):
         return kernel
     raise baseline_refused(task, kernel)
 
 
-def timed_session(session: object) -> TimedSession:
-    """Raises InfrastructureError where the session cannot time."""
+def require_timed(session: object) -> TimedSession:
+    """Return the session; raise InfrastructureError where it cannot time."""
     if isinstance(session, TimedSession):
         return session
     raise InfrastructureError("device", "this site says it measures, but its sessions cannot")
@@ -124,7 +142,7 @@ def timed_session(session: object) -> TimedSession:
 
 @dataclass(frozen=True, kw_only=True)
 class BatchRules:
-    """What holds for every batch of one size."""
+    """What all batches of one size share."""
 
     oracle: Oracle
     rng: np.random.Generator
@@ -132,24 +150,24 @@ class BatchRules:
     l2: L2
     limit_s: float
     """For one batch."""
-    read_clocks: ReadClocks = no_reading
-    """Whether the chip holds its clocks down."""
+    read_clocks: ReadClocks = read_nothing
+    """Reads clocks, heat and power."""
 
 
 def secret_rng() -> np.random.Generator:
-    """Nobody can say what it draws next."""
+    """Return a generator with a secret seed."""
     return np.random.Generator(np.random.PCG64(secret_seed()))
 
 
 def secret_seed() -> int:
-    """128 bits."""
+    """Return 128 secret bits."""
     return secrets.randbits(SEED_BITS)
 
 
 async def run_pair(
     kernel: PreparedKernel, lengths: BatchLengths, rules: BatchRules, *, solve: bool = True
 ) -> BatchPair | Verdict:
-    """A shorter and a longer batch in random order, each verified; the first fault ends it."""
+    """Run a shorter and a longer batch in random order, each verified; the first fault ends it."""
     short, long = draw_lengths(lengths, rules.rng)
     times = {}
     for calls in rules.rng.permutation([short, long]):
@@ -168,7 +186,10 @@ async def run_batch(
     solve: bool = True,
     stepwise: bool = False,
 ) -> float | Verdict:
-    """Seconds of `calls` calls on slots in a secret order; see `stage` for `stepwise`."""
+    """Run `calls` calls on slots in a secret order, verify them, and return their seconds.
+
+    See `stage_batch` for `stepwise`.
+    """
     order = [int(number) for number in rules.rng.permutation(len(kernel.slots))[:calls]]
     staged = stage_batch(kernel, order, stepwise=stepwise)
     batch = Batch(
@@ -189,9 +210,9 @@ async def run_batch(
 
 @dataclass(frozen=True, kw_only=True)
 class TimedBlock:
-    """A block and the looks at the clocks before and after it."""
+    """A block, and the readings of the clocks before and after it."""
 
-    block: Block
+    block: BatchBlock
     readings: tuple[ClockReading | None, ...]
 
 
@@ -202,19 +223,19 @@ async def run_block(
     *,
     compares_same: bool = False,
 ) -> TimedBlock | MeasurementFault:
-    """Each entrant's pair of batches; `compares_same` has the second's run twice."""
+    """Run a pair of batches of each kernel; `compares_same` runs the second's twice."""
     before = rules.read_clocks()
     pairs: dict[str, BatchPair] = {}
     names = ["first", "empty"]
     if kernels.second is not None:
         names += ["second", "again"] if compares_same else ["second"]
     for name in rules.rng.permutation(names):
-        pair = await run_side(kernels, str(name), lengths, rules)
+        pair = await run_named_pair(kernels, str(name), lengths, rules)
         if not isinstance(pair, BatchPair):
             return fault_of(kernels, str(name), pair)
         pairs[str(name)] = pair
     after = rules.read_clocks()
-    block = Block(
+    block = BatchBlock(
         first=pairs["first"],
         second=pairs.get("second", pairs["first"]),
         again=pairs.get("again"),
@@ -224,10 +245,10 @@ async def run_block(
     return TimedBlock(block=block, readings=(before, after))
 
 
-async def run_side(
+async def run_named_pair(
     kernels: ComparedKernels, name: str, lengths: PairLengths, rules: BatchRules
 ) -> BatchPair | Verdict:
-    """The pair of batches that `name` stands for in a block."""
+    """Run the pair of batches that `name` stands for in a block."""
     if name == "empty":
         return await run_pair(kernels.baseline, lengths.longest, rules, solve=False)
     if name == "first" or kernels.second is None:
@@ -236,9 +257,9 @@ async def run_side(
 
 
 def fault_of(kernels: ComparedKernels, name: str, verdict: Verdict) -> MeasurementFault:
-    """Whose verdict it is. Raises TaskError or InfrastructureError where it is the baseline's.
+    """Return which kernel is at fault; raise TaskError or InfrastructureError for the baseline.
 
-    Where it finds no memory beside one candidate, that one has it.
+    Where the baseline finds no memory beside one candidate, the verdict is the candidate's.
     """
     if name == "first":
         return MeasurementFault(which="first", verdict=verdict)
@@ -246,11 +267,11 @@ def fault_of(kernels: ComparedKernels, name: str, verdict: Verdict) -> Measureme
     if not single and name != "empty":
         return MeasurementFault(which="second", verdict=verdict)
     if single and isinstance(verdict, OutOfMemory):
-        return leaves_no_memory(verdict)
-    raise baseline_refused(kernels.baseline.recipe.task, verdict)
+        return fault_by_memory(verdict)
+    raise baseline_refused(kernels.baseline.input_plan.task, verdict)
 
 
-async def call_alone(kernel: PreparedKernel, rules: BatchRules) -> Verdict | None:
-    """Fresh contents in a random slot, one call of it: None where it is right."""
+async def verify_single_call(kernel: PreparedKernel, rules: BatchRules) -> Verdict | None:
+    """Call a random slot alone on fresh contents: None where its outputs are right."""
     took = await run_batch(kernel, 1, rules)
     return None if isinstance(took, float) else took

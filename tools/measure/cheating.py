@@ -23,7 +23,7 @@ from cuda_llm.tools.measure.excess import (
     stepwise_call_us,
 )
 from cuda_llm.tools.measure.failures import hidden_by_noise
-from cuda_llm.tools.measure.slope import LONGEST_BATCH_US, Block, pairs_of, usual_slope_us
+from cuda_llm.tools.measure.slope import LONGEST_BATCH_US, BatchBlock, pairs_of, usual_slope_us
 from cuda_llm.tools.measure.stopping import StoppingRule
 from cuda_llm.tools.measure.verify import find_overwritten
 
@@ -37,7 +37,7 @@ FEWEST_ROUNDS = 6
 
 @dataclass(frozen=True, kw_only=True)
 class StepwiseSeconds:
-    """Seconds of batches of so many calls, by name."""
+    """Seconds of batches of `calls` calls, by name of the kernel."""
 
     calls: int
     seconds: Mapping[str, tuple[float, ...]]
@@ -45,7 +45,7 @@ class StepwiseSeconds:
 
 @dataclass(frozen=True, kw_only=True)
 class StepwiseRound:
-    """One batch of each."""
+    """Seconds of one batch of each kernel."""
 
     seconds: Mapping[str, float]
     throttled: bool
@@ -53,13 +53,13 @@ class StepwiseRound:
 
 @dataclass(frozen=True, kw_only=True)
 class NoStepwise:
-    """Keys cannot be handed out on this machine."""
+    """Why keys cannot be released step by step on this machine."""
 
     why: str
 
 
-def stepwise_calls(slots: int, call_us: float) -> int:
-    """Of one batch, where a call takes so long."""
+def count_stepwise_calls(slots: int, call_us: float) -> int:
+    """Return how many calls a stepwise batch has where a call takes `call_us`."""
     return max(1, min(MOST_STEPWISE_CALLS, slots, int(LONGEST_BATCH_US / max(call_us, 1.0))))
 
 
@@ -71,14 +71,14 @@ async def run_stepwise(
     calls: int,
     call_us: float,
 ) -> StepwiseSeconds | NoStepwise | MeasurementFault:
-    """Batches of each of `names`, in random order round by round; those of `empty` have no calls.
+    """Run batches of each of `names`, in random order round by round; `empty` has no calls.
 
     Each call of a candidate is verified. Raises TaskError or InfrastructureError where the
     baseline is at fault.
     """
     first = await run_stepwise_batch(kernels, "empty", calls, rules)
     if not isinstance(first, float):
-        # What a candidate's own process says of that is no reason to believe it.
+        # Only the trusted runner is asked: a candidate's process could claim anything.
         why = kernels.baseline.session.not_stepwise
         return NoStepwise(why=why) if why else fault_of(kernels, "empty", first)
     rounds = min(
@@ -99,7 +99,7 @@ async def run_stepwise(
 async def run_stepwise_round(
     kernels: ComparedKernels, names: Sequence[str], calls: int, rules: BatchRules
 ) -> StepwiseRound | MeasurementFault:
-    """Each once, in random order."""
+    """Run one batch of each, in random order."""
     before = rules.read_clocks()
     seconds: dict[str, float] = {}
     for name in rules.rng.permutation(list(names)):
@@ -113,38 +113,40 @@ async def run_stepwise_round(
 async def run_stepwise_batch(
     kernels: ComparedKernels, name: str, calls: int, rules: BatchRules
 ) -> float | Verdict:
-    """One batch."""
-    return await run_batch(kernels.of(name), calls, rules, solve=name != "empty", stepwise=True)
+    """Run one batch whose keys are released step by step; that of `empty` has no calls."""
+    return await run_batch(
+        kernels.kernel_of(name), calls, rules, solve=name != "empty", stepwise=True
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
-class NoDependence:
-    """No fault."""
+class NoCheating:
+    """No cheating was found, as far as it was looked for."""
 
     stepwise_us: float | None = None
-    """What a call of the first takes of which nothing is known before; None: not looked at."""
+    """Time of a call of the first whose inputs are unknown before; None where not measured."""
     note: str = ""
-    """Why not, where it should have been."""
+    """Why it was not measured, where it should have been."""
 
 
 async def check_merged_calls(
     kernels: ComparedKernels,
     whose: Sequence[str],
-    blocks: Sequence[Block],
+    blocks: Sequence[BatchBlock],
     rules: BatchRules,
     rounds: int,
     comparison: Comparison,
-) -> MeasurementFault | NoDependence:
-    """Hold slopes of `whose` against calls whose keys are handed out step by step.
+) -> MeasurementFault | NoCheating:
+    """Compare slopes of `whose` with calls whose keys are released step by step.
 
     `comparison` is of `blocks`.
     """
     times_us = {"first": comparison.first_us.value, "second": comparison.second_us.value}
     longest_us = max(times_us[which] for which in whose)
-    calls = stepwise_calls(kernels.slots, longest_us)
+    calls = count_stepwise_calls(kernels.slots, longest_us)
     # A slow baseline would leave a quick kernel batches of few calls, which show little.
     quick = calls * times_us["second"] <= 2 * LONGEST_BATCH_US
-    usual = kernels.beside_baseline and not kernels.of("second").includes_host
+    usual = kernels.beside_baseline and not kernels.kernel_of("second").includes_host
     beside = ["second"] if usual and quick else []
     batches = await run_stepwise(
         kernels, [*whose, "empty", *beside], rules, rounds, calls, longest_us
@@ -152,7 +154,7 @@ async def check_merged_calls(
     if isinstance(batches, MeasurementFault):
         return batches
     if isinstance(batches, NoStepwise):
-        return NoDependence(note=f"merged calls were not looked for: {batches.why}")
+        return NoCheating(note=f"merged calls were not looked for: {batches.why}")
     found = {
         which: StepwiseBatches(
             calls=calls,
@@ -164,24 +166,26 @@ async def check_merged_calls(
         for which in whose
     }
     for which, stepwise in found.items():
-        verdict = find_overwritten(kernels.of(which)) or verdict_on_merged(stepwise, which, blocks)
+        verdict = find_overwritten(kernels.kernel_of(which)) or merging_verdict(
+            stepwise, which, blocks
+        )
         if verdict is not None:
             return MeasurementFault(which=which, verdict=verdict)
-    return NoDependence(stepwise_us=stepwise_call_us(found["first"]) if "first" in found else None)
+    return NoCheating(stepwise_us=stepwise_call_us(found["first"]) if "first" in found else None)
 
 
-def verdict_on_merged(
-    stepwise: StepwiseBatches, which: str, blocks: Sequence[Block]
+def merging_verdict(
+    stepwise: StepwiseBatches, which: str, blocks: Sequence[BatchBlock]
 ) -> Quarantined | InfraFailed | None:
-    """What is to be said of one of the two."""
+    """Return the verdict on one of the two kernels; None where it does not merge calls."""
     found = find_merged_calls(stepwise, pairs_of(blocks, which), [block.empty for block in blocks])
     if found.is_sure:
-        return merges_calls(found.beyond_us - found.noise_us)
-    return too_noisy_for_merged(found.beyond_us) if found.is_vague else None
+        return merged_calls_verdict(found.beyond_us - found.noise_us)
+    return noisy_merging_verdict(found.beyond_us) if found.is_vague else None
 
 
-def too_noisy_for_merged(beyond_us: float) -> InfraFailed:
-    """Nobody can say whether the kernel does that."""
+def noisy_merging_verdict(beyond_us: float) -> InfraFailed:
+    """Return the verdict where noise hides whether the kernel does that."""
     return hidden_by_noise(
         "a call of which nothing is known before the one before it has ended seems to take "
         f"{beyond_us:.1f} us longer than one of a batch, but other work on this machine makes as "
@@ -189,8 +193,8 @@ def too_noisy_for_merged(beyond_us: float) -> InfraFailed:
     )
 
 
-def merges_calls(beyond_us: float) -> Quarantined:
-    """For a person to look at: who merges calls does this."""
+def merged_calls_verdict(beyond_us: float) -> Quarantined:
+    """Return the verdict on a kernel whose times look like those of merged calls."""
     return Quarantined(
         reason="a call of which nothing is known before the one before it has ended takes longer "
         f"than one of a batch, by {beyond_us:.1f} us more than noise explains: work of several "
@@ -199,66 +203,72 @@ def merges_calls(beyond_us: float) -> Quarantined:
 
 
 FEWEST_STEPWISE_BLOCKS = 3
-"""A slope from fewer is not known well enough to hold anything against it. Only kernels of
-milliseconds have so few: there is nothing to gain in merging them."""
+"""A slope from fewer is not known well enough to be compared. Only kernels of milliseconds have so
+few blocks, and they gain nothing by merging calls."""
 
-ACCUSING_BLOCKS = 12
+BLOCKS_TO_QUARANTINE = 12
 """Outliers of a machine may be most of three blocks, but not of these."""
-MOST_DOUBTED_BLOCKS = 24
+MOST_UNSURE_BLOCKS = 24
 """Where it is noisy still, more would hardly help."""
 
 
-def wants_more(kernels: ComparedKernels, blocks: Sequence[Block]) -> bool:
-    """Whether somebody seems to dawdle, but too few blocks say so."""
-    if len(blocks) >= MOST_DOUBTED_BLOCKS:
+def needs_more_blocks(kernels: ComparedKernels, blocks: Sequence[BatchBlock]) -> bool:
+    """Whether batches of a kernel seem to start slowly, but too few blocks show it."""
+    if len(blocks) >= MOST_UNSURE_BLOCKS:
         return False
-    found = [uneven_start_of(kernels, which, blocks) for which in untrusted(kernels)]
-    few = len(blocks) < ACCUSING_BLOCKS
+    found = [uneven_start_of(kernels, which, blocks) for which in untrusted_names(kernels)]
+    few = len(blocks) < BLOCKS_TO_QUARANTINE
     return any(one.seems_so and (few or not one.is_sure) for one in found)
 
 
 async def find_cheating(
     kernels: ComparedKernels,
-    blocks: Sequence[Block],
+    blocks: Sequence[BatchBlock],
     rules: BatchRules,
     rule: StoppingRule,
     comparison: Comparison,
-) -> MeasurementFault | NoDependence:
-    """Short batches against long ones; where the rule asks for it, slopes against calls whose keys
-    are handed out step by step.
+) -> MeasurementFault | NoCheating:
+    """Compare short batches with long ones and, where the rule asks for it, slopes with calls whose
+    keys are released step by step.
 
     `comparison` is of the same blocks.
     """
-    for which in untrusted(kernels):
+    for which in untrusted_names(kernels):
         found = uneven_start_of(kernels, which, blocks)
         if found.seems_so:
-            verdict_for = starts_unevenly if found.is_sure else too_noisy_for_starts
+            verdict_for = uneven_start_verdict if found.is_sure else noisy_start_verdict
             return MeasurementFault(which=which, verdict=verdict_for(found.beyond_us))
-    comparable = [which for which in untrusted(kernels) if not kernels.of(which).includes_host]
+    comparable = [
+        which for which in untrusted_names(kernels) if not kernels.kernel_of(which).includes_host
+    ]
     if not rule.stepwise or len(blocks) < FEWEST_STEPWISE_BLOCKS or not comparable:
-        return NoDependence()
+        return NoCheating()
     return await check_merged_calls(kernels, comparable, blocks, rules, rule.stepwise, comparison)
 
 
-def untrusted(kernels: ComparedKernels) -> list[str]:
-    """Who is not trusted."""
+def untrusted_names(kernels: ComparedKernels) -> list[str]:
+    """Return the names of the kernels that are not the baseline."""
     both = {"first": kernels.first, "second": kernels.second}
     return [which for which, kernel in both.items() if kernel is not None and not kernel.trusted]
 
 
-def uneven_start_of(kernels: ComparedKernels, which: str, blocks: Sequence[Block]) -> UnevenStart:
-    """See `find_uneven`."""
+def uneven_start_of(
+    kernels: ComparedKernels, which: str, blocks: Sequence[BatchBlock]
+) -> UnevenStart:
+    """See `find_uneven_start`."""
     empties = [block.empty for block in blocks]
     trusted = [empties]
     trusted += [[block.second for block in blocks]] if kernels.beside_baseline else []
-    allowed_us = ALLOWED_START_WITH_HOST_US if kernels.of(which).includes_host else ALLOWED_START_US
+    allowed_us = (
+        ALLOWED_START_WITH_HOST_US if kernels.kernel_of(which).includes_host else ALLOWED_START_US
+    )
     return find_uneven_start(
         pairs_of(blocks, which), trusted, usual_slope_us(empties), allowed_us=allowed_us
     )
 
 
-def starts_unevenly(beyond_us: float) -> Quarantined:
-    """For a person to look at: nothing honest is known to do this."""
+def uneven_start_verdict(beyond_us: float) -> Quarantined:
+    """Return the verdict on a kernel whose batches start slowly; no honest kernel is known to."""
     return Quarantined(
         reason="the first calls of a batch take longer than the following ones, by "
         f"{beyond_us:.0f} us more than can be explained: the time of a call depends on how many "
@@ -266,8 +276,8 @@ def starts_unevenly(beyond_us: float) -> Quarantined:
     )
 
 
-def too_noisy_for_starts(beyond_us: float) -> InfraFailed:
-    """Nobody can say whether the kernel does that."""
+def noisy_start_verdict(beyond_us: float) -> InfraFailed:
+    """Return the verdict where noise hides whether the kernel does that."""
     return hidden_by_noise(
         f"the first calls of a batch seem to take {beyond_us:.0f} us longer than can be explained, "
         "but other work on this machine holds up trusted batches as much"

@@ -1,6 +1,4 @@
-"""From blocks to a decision: how much slower is one kernel than another, how sure is that, and
-is it real?
-"""
+"""Estimates from blocks: how much slower one kernel is than another, and how sure that is."""
 
 import math
 from collections.abc import Sequence
@@ -9,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from cuda_llm.tools.measure.slope import BatchPair, Block, mean_us, quickest_batches, slope_us
+from cuda_llm.tools.measure.slope import BatchBlock, BatchPair, mean_us, quickest_batches, slope_us
 
 CONFIDENCE = 0.95
 RESAMPLES = 1000
@@ -29,16 +27,16 @@ class Estimate:
 
     @property
     def half_width(self) -> float:
-        """Half of the interval."""
+        """Return half the width of the interval."""
         return (self.high - self.low) / 2
 
 
 def estimate_median(
     values: Sequence[float], *, seed: int = 0, resamples: int = RESAMPLES
 ) -> Estimate:
-    """The median, and the percentile interval of the medians of `resamples` samples drawn with
-    replacement (Efron and Tibshirani, An Introduction to the Bootstrap, chapter 13), widened for
-    few values as Student's t is, for resampling them hides how little they say.
+    """Return the median, and the percentile interval of the medians of `resamples` samples drawn
+    with replacement (Efron and Tibshirani, An Introduction to the Bootstrap, chapter 13), widened
+    for few values as Student's t is, for resampling them hides how little they say.
 
     The order of `values` does not matter, and the same seed gives the same interval.
     """
@@ -60,7 +58,7 @@ def estimate_median(
 
 
 def student_factor(count: int) -> float:
-    """What to stretch an interval from so many values by."""
+    """Return the factor by which an interval from so many values is widened."""
     return STUDENT_FACTORS.get(count, 1 + STUDENT_FACTOR_BEYOND / (count + 1)) if count > 1 else 1.0
 
 
@@ -71,7 +69,7 @@ FLOOR_FACTOR = 2.0
 SAFE_QUANTILE = 0.25
 """Quantile of trusted figures that is taken where less is on the safe side."""
 RESOLUTION_US = 0.02
-"""No call takes less: what a noisy block says below this is read as this."""
+"""No call takes less: smaller figures of noisy blocks are read as this."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +80,7 @@ class Comparison:
     """Time of one call."""
     second_us: Estimate
     most_us: float
-    """What a call of the first takes at most. See `ceiling_us`."""
+    """The most that a call of the first can have taken. See `most_call_us`."""
     ratio: float
     """First over second: the median over blocks, not the ratio of the medians."""
     low: float
@@ -92,36 +90,38 @@ class Comparison:
     """Relative difference that equal kernels may show."""
     blocks: int
     empty: Estimate
-    """What everything but the call takes, in microseconds. A mistake in it is one in both times."""
+    """Time of all but the call, in microseconds. An error in it is one in both times."""
 
     @property
     def half_width(self) -> float:
-        """Half of the interval of the logarithm of `ratio`: a relative figure."""
+        """Return half the width of the interval of the logarithm of `ratio`: a relative figure."""
         return math.log(self.high / self.low) / 2
 
     @property
     def outcome(self) -> Literal["faster", "slower", "tie"]:
-        """Of the first. See `decide`."""
+        """Return the outcome of the first. See `decide_outcome`."""
         return decide_outcome(self.ratio, self.low, self.high, self.floor)
 
 
 def decide_outcome(
     ratio: float, low: float, high: float, floor: float
 ) -> Literal["faster", "slower", "tie"]:
-    """A difference counts where it is beyond the floor and the interval leaves 1 out."""
+    """Decide for the first: a difference counts beyond the floor, if the interval leaves 1 out."""
     if abs(math.log(ratio)) <= math.log1p(floor) or low <= 1 <= high:
         return "tie"
     return "faster" if ratio < 1 else "slower"
 
 
 def compare_blocks(
-    blocks: Sequence[Block],
+    blocks: Sequence[BatchBlock],
     *,
     least_floor: float = SMALLEST_FLOOR,
     seed: int = 0,
     resamples: int = RESAMPLES,
 ) -> Comparison:
-    """Paired by block: what drifts slowly cancels. The order of the blocks does not matter.
+    """Compare two kernels block by block, so that what drifts slowly cancels.
+
+    The order of the blocks does not matter.
 
     `least_floor` is what is known of the noise besides what the blocks themselves show.
     """
@@ -150,12 +150,12 @@ def compare_blocks(
 
 
 def call_us(pair: BatchPair, empty_us: float) -> float:
-    """Time of one call, given what everything else in a step takes."""
+    """Return the time of one call, given what everything else in a step takes."""
     return max(slope_us(pair) - empty_us, RESOLUTION_US)
 
 
-def most_call_us(blocks: Sequence[Block]) -> float:
-    """More than one call of the first takes, however many batches were held up.
+def most_call_us(blocks: Sequence[BatchBlock]) -> float:
+    """Return an upper bound of a call of the first, however many batches were held up.
 
     Other work on the machine makes a batch longer, never shorter. So the quickest long batch, less
     what its steps take at least, is an upper bound, while a slope goes astray where a short batch
@@ -168,7 +168,7 @@ def most_call_us(blocks: Sequence[Block]) -> float:
 
 
 def noise_floor(logs: Sequence[float], *, seed: int = 0, resamples: int = RESAMPLES) -> float:
-    """What equal kernels may differ by, from the log ratios of a kernel to itself.
+    """Return what equal kernels may differ by, from the log ratios of a kernel to itself.
 
     Twice the farther end of the interval of their median, and never below one per cent.
     """

@@ -1,25 +1,25 @@
-"""How much longer calls take than batches of many say: at the start of a batch, or one by one.
+"""How much longer calls take than a slope says: at the start of a batch, or step by step.
 
 A slope ignores what every batch begins with: a kernel that is slow in short batches, or at the
-start of each, would look faster than it is by just that (`find_uneven`).
+start of each, would look faster than it is by just that (`find_uneven_start`).
 
-A kernel that finds the key of its batch can do the work of several calls in one launch, which pays
-where a call leaves most of the chip idle. Where the key of each call is handed out when the one
+A kernel that learns the key of its batch can do the work of several calls in one launch, which pays
+where a call leaves most of the chip idle. Where the key of each call is released when the one
 before it is over and its outputs are tagged, there is nothing to merge: a call takes its true time
 t there (docs/measuring.md says what is left). The slope says s < t, and t - s is what a call gains
 by merging, or by being slow in short batches, for there are none here.
 
-`find_merged` takes the lower quartile of n calls handed out step by step, less that of batches as
+`find_merged_calls` takes the lower quartile of n calls run step by step, less that of batches as
 long without calls, n X = n t + e with e what one process's batches take longer than another's, and
 asks whether n (X - s) is beyond B + n (A + S s) + max(0, that of the baseline) + Z E: the
 allowances, and the standard error E of all the figures taken. A kernel can only add to its own
 batches, for a question takes as long whenever it is answered, and E comes from trusted batches
 alone: noise of its making buys it nothing. Where noise would explain what is beyond the allowances,
-and is more than they are, nobody can tell.
+and is more than they are, it cannot be decided.
 
 With R batches of standard deviation d, E is about sqrt(3) 1.36 d / sqrt(R): 20 us for R = 12 and
-the 30 us that handing out adds. It is shared by n calls, as B is: with n = 64, what can be hidden a
-call is A + S s and some 2 us.
+the 30 us that releasing keys adds. It is shared by n calls, as B is: with n = 64, what can be
+hidden a call is A + S s and some 2 us.
 """
 
 import math
@@ -43,7 +43,7 @@ LEAST_DEVIATION_US = 1.0
 
 
 def deviation_us(seconds: Sequence[float]) -> float:
-    """The standard deviation by the quartiles, which outliers do not reach."""
+    """Return the standard deviation estimated by the quartiles, which outliers do not reach."""
     if len(seconds) < 2:
         return LEAST_DEVIATION_US
     first, third = np.quantile(seconds, (0.25, 0.75))
@@ -51,7 +51,7 @@ def deviation_us(seconds: Sequence[float]) -> float:
 
 
 def medians_apart_us(seconds: Sequence[float]) -> float:
-    """Standard error of the difference of two medians of as many values that scatter as these."""
+    """Return the standard error of the difference of two medians of such values."""
     return MEDIAN_ERROR * deviation_us(seconds) * math.sqrt(2 / len(seconds))
 
 
@@ -61,27 +61,27 @@ ALLOWED_START_US = 60.0
 """Instruction caches fill, and a host clock jitters: on an H200 single batches of one kernel begin
 some 15 us apart, and a candidate's 10 us later than a baseline's."""
 ALLOWED_START_WITH_HOST_US = 150.0
-"""Where the host's part counts: its caches fill too, and it is held against graphs."""
+"""The same where times include the host: its caches fill too, and it is compared with graphs."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class UnevenStart:
-    """What the starts of a kernel's batches say."""
+    """By how much batches of a kernel start later than trusted ones."""
 
     beyond_us: float
-    """By how much more than is allowed they begin later than any trusted ones; 0 if not."""
-    doubt_us: float
-    """How much of that may be noise: trusted batches themselves begin so unevenly."""
+    """Microseconds beyond what is allowed; 0 where they do not start later."""
+    noise_us: float
+    """How much of that may be noise, as trusted batches show it."""
 
     @property
     def seems_so(self) -> bool:
-        """Whether anything is to be said against the kernel."""
+        """Whether they start later than is allowed."""
         return self.beyond_us > 0
 
     @property
     def is_sure(self) -> bool:
-        """Whether the machine's noise does not explain it."""
-        return self.beyond_us > self.doubt_us
+        """Whether noise does not explain it."""
+        return self.beyond_us > self.noise_us
 
 
 def find_uneven_start(
@@ -91,7 +91,7 @@ def find_uneven_start(
     *,
     allowed_us: float = ALLOWED_START_US,
 ) -> UnevenStart:
-    """Hold a kernel's batches against trusted ones. `empty_us` is a step without its call."""
+    """Compare a kernel's batches with trusted ones. `empty_us` is a step without its call."""
     usual = max(statistics.median(start_us(pair) for pair in pairs) for pairs in trusted)
     excess = statistics.median(start_us(pair) for pair in own) - usual
     calls_us = statistics.median(pair.long * call_us(pair, empty_us) for pair in own)
@@ -100,16 +100,16 @@ def find_uneven_start(
     )
     return UnevenStart(
         beyond_us=max(0.0, excess - allowed_us - ALLOWED_START_SHARE * calls_us),
-        doubt_us=max(0.0, noise_us - allowed_us),
+        noise_us=max(0.0, noise_us - allowed_us),
     )
 
 
 ALLOWED_BATCH_US = 12.0
-"""First calls of a kernel with more code or memory than the baseline's, and processes that answer
-a little later than others."""
+"""For first calls of a kernel with more code or memory than the baseline, and for processes that
+answer a little later than others."""
 ALLOWED_CALL_US = 2.0
 ALLOWED_CALL_SHARE = 0.05
-"""Of a call, which comes after a wait here: on an H200 that made up to three quarters of this
+"""Of a call, which follows a wait here: on an H200 that made up to three quarters of this
 (`benchmarks/results/h200_apart.json`)."""
 QUARTILE_ERROR = 1.363
 """sqrt(p (1 - p)) / density, p = 1/4: times sigma / sqrt(n), the standard error of the lower
@@ -118,29 +118,29 @@ quartile of n normal values (Kendall and Stuart, The Advanced Theory of Statisti
 
 @dataclass(frozen=True, kw_only=True)
 class StepwiseBatches:
-    """Batches whose keys were handed out step by step, interleaved, as seconds."""
+    """Seconds of interleaved batches whose keys were released step by step."""
 
     calls: int
-    """Of each."""
+    """Calls of each batch."""
     own: tuple[float, ...]
-    """Of the kernel in question."""
+    """Of the kernel that is checked."""
     empty: tuple[float, ...]
-    """Without the calls, in the trusted runner."""
+    """Of batches without calls, in the trusted runner."""
     usual: tuple[float, ...] = ()
-    """Of the trusted kernel; nothing where it is not timed."""
+    """Of the trusted kernel; empty where it is not timed."""
     usual_call_us: float = 0.0
-    """What the slope says of that."""
+    """Time of a call of the trusted kernel by its slope."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MergedCalls:
-    """By how much a call takes longer apart than the slope says."""
+    """By how much a call takes longer step by step than the slope says."""
 
     beyond_us: float
-    """More than is allowed of any kernel."""
+    """Microseconds beyond what is allowed of any kernel."""
     allowed_us: float
     noise_us: float
-    """What more the machine explains, as trusted batches show it."""
+    """How much more noise explains, as trusted batches show it."""
 
     @property
     def is_sure(self) -> bool:
@@ -149,14 +149,14 @@ class MergedCalls:
 
     @property
     def is_vague(self) -> bool:
-        """Whether noise explains it that is more than is allowed itself."""
+        """Whether noise explains it, and is more than is allowed itself."""
         return 0 < self.beyond_us <= self.noise_us and self.noise_us > self.allowed_us
 
 
 def find_merged_calls(
     stepwise: StepwiseBatches, own: Sequence[BatchPair], empties: Sequence[BatchPair]
 ) -> MergedCalls:
-    """`own` and `empties` are the pairs of batches that the slope is taken from."""
+    """Compare a kernel's stepwise calls with the slope of its batches `own` and of `empties`."""
     step_us = usual_slope_us(empties)
     slope = float(np.median([call_us(pair, step_us) for pair in own]))
     calls, usual = stepwise.calls, 0.0
@@ -172,20 +172,20 @@ def find_merged_calls(
 
 
 def stepwise_call_us(stepwise: StepwiseBatches) -> float:
-    """What a call takes apart."""
+    """Return the time of a call run step by step."""
     return (lower_quartile_us(stepwise.own) - lower_quartile_us(stepwise.empty)) / stepwise.calls
 
 
 def excess_error_us(stepwise: StepwiseBatches, empties: Sequence[BatchPair]) -> float:
-    """Standard error of the excess, from trusted batches."""
+    """Return the standard error of the excess, from trusted batches."""
     one = max(deviation_us(stepwise.empty), deviation_us(stepwise.usual))
     of_quartiles = QUARTILE_ERROR * one * math.sqrt(3 / len(stepwise.own))
-    apart = float(np.median([pair.long - pair.short for pair in empties]))
-    spans = [slope_us(pair) * apart / MICROSECONDS for pair in empties]
+    length_difference = float(np.median([pair.long - pair.short for pair in empties]))
+    spans = [slope_us(pair) * length_difference / MICROSECONDS for pair in empties]
     of_spans = medians_apart_us(spans) if len(spans) > 1 else 0.0
-    return math.hypot(of_quartiles, of_spans * stepwise.calls / apart)
+    return math.hypot(of_quartiles, of_spans * stepwise.calls / length_difference)
 
 
 def lower_quartile_us(seconds: Sequence[float]) -> float:
-    """The lower quartile: what disturbs a batch makes it longer."""
+    """Return the lower quartile: what disturbs a batch makes it longer."""
     return float(np.quantile(seconds, 0.25)) * MICROSECONDS

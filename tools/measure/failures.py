@@ -1,5 +1,5 @@
-"""What ends a measurement without times: a baseline refused, a noisy machine, a case that a GPU
-gave an error code for.
+"""Failures that end a measurement without times: of the baseline, by noise, of one case on a
+GPU.
 """
 
 from collections.abc import Mapping
@@ -21,12 +21,12 @@ from cuda_llm.wording import describe
 
 
 def infrastructure_error(verdict: InfraFailed) -> InfrastructureError:
-    """The same as an error, where there is nobody to have the verdict."""
+    """Return the same as an error, where no candidate has the verdict."""
     return InfrastructureError(verdict.component, verdict.detail)
 
 
 def baseline_refused(task: Task, verdict: Verdict) -> TaskError | InfrastructureError:
-    """Without its baseline no kernel of the task can be judged; say whose fault it is."""
+    """Return the error of a baseline with this verdict: without it no kernel can be judged."""
     if isinstance(verdict, InfraFailed):
         return infrastructure_error(verdict)
     if isinstance(verdict, OutOfMemory):
@@ -40,29 +40,29 @@ def baseline_refused(task: Task, verdict: Verdict) -> TaskError | Infrastructure
 
 
 NOISE = "noise"
-"""Component of an InfraFailed that says: other work on the machine hides what is measured."""
+"""Component of an InfraFailed where other work on the machine hides what is measured."""
 
 
-def hidden_by_noise(said: str) -> InfraFailed:
-    """The kernel is neither accused nor believed; whoever asks again may be told."""
-    return InfraFailed(component=NOISE, detail=f"{said}; judge it again when that has ended")
+def hidden_by_noise(detail: str) -> InfraFailed:
+    """Return the verdict where noise decides nothing about the kernel; another try may."""
+    return InfraFailed(component=NOISE, detail=f"{detail}; judge it again when that has ended")
 
 
 MOST_REPLAY_BYTES = 64 << 20
-"""Of all buffers of a case that is done again: its inputs travel between processes."""
+"""Of all buffers of a case that is replayed: its inputs travel between processes."""
 
 HostInputs = Mapping[str, npt.NDArray[Any]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class FailedCase:
-    """What a GPU said, of which case, on which inputs."""
+    """A case that a GPU failed with no more than an error code, and its inputs."""
 
     verdict: Verdict
     case: Case
     inputs: HostInputs | None
     """On the host: what the kernel got, or for a timed call others of the same distributions. None
-    where the buffers take more than `MOST_BYTES`."""
+    where the buffers take more than `MOST_REPLAY_BYTES`."""
     buffer_bytes: int
 
 
@@ -77,9 +77,9 @@ def without_case(outcome: T | FailedCase) -> T | Verdict:
 def find_failed_case(
     site: Site, task: Task, verdict: Verdict, case: Case, rng: Random
 ) -> FailedCase | Verdict:
-    """The case where it may tell more when it is done again, else the verdict alone.
+    """Return the case where replaying it may find a place, else the verdict alone.
 
-    A site that watches every access itself has told all it can.
+    A site that watches every access itself has found all it can.
 
     `rng` draws the inputs as it did for the call: a GPU's numbers are its own, so that only its
     site can draw them again.

@@ -1,6 +1,4 @@
-"""Two kernels at one size, block by block, until the figures are sure enough; or one alone where
-the baseline takes milliseconds.
-"""
+"""Two kernels timed block by block at one size until the figures are sure; or one, alone."""
 
 import asyncio
 import math
@@ -15,11 +13,11 @@ from cuda_llm.tools.measure.blocks import (
     ComparedSessions,
     MeasurementFault,
     TimedBlock,
-    call_alone,
-    lay_out_kernels,
+    prepare_kernels,
     run_block,
+    verify_single_call,
 )
-from cuda_llm.tools.measure.cheating import find_cheating, wants_more
+from cuda_llm.tools.measure.cheating import find_cheating, needs_more_blocks
 from cuda_llm.tools.measure.comparison import (
     FLOOR_FACTOR,
     SMALLEST_FLOOR,
@@ -40,19 +38,19 @@ from cuda_llm.tools.measure.stopping import StoppingRule, is_enough
 from cuda_llm.tools.measure.verify import find_overwritten
 
 ASSUMED_SPEEDUP = 1.5
-"""Of a candidate of which nothing is known yet."""
+"""Assumed of a candidate that was not timed yet."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExpectedSpeedups:
-    """Times as fast as the baseline: what batches are made long enough for beforehand."""
+    """Expected speed-ups over the baseline, by which the first batches are made long enough."""
 
     first: float = ASSUMED_SPEEDUP
     second: float = ASSUMED_SPEEDUP
 
 
 def expect_speedups(comparison: Comparison, baseline: BaselineTime) -> ExpectedSpeedups:
-    """What one size tells of the next."""
+    """Return the speed-ups of one size, as those expected of the next."""
     return ExpectedSpeedups(
         first=baseline.call_us / comparison.first_us.value,
         second=baseline.call_us / comparison.second_us.value,
@@ -60,15 +58,15 @@ def expect_speedups(comparison: Comparison, baseline: BaselineTime) -> ExpectedS
 
 
 CHANGE_FACTOR = 1.5
-"""Times as many calls, or as few, are worth a change."""
+"""Other batch lengths are worth a change where they differ by this factor."""
 CHECK_EVERY = 4
-"""Blocks between two looks at the interval, once there are the fewest."""
+"""Blocks between two checks of the interval, once there are the fewest."""
 QUICK_RESAMPLES = 200
 
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredSize:
-    """One size of two kernels."""
+    """Figures of two kernels at one size."""
 
     comparison: Comparison
     first_class: TimeClass
@@ -81,12 +79,12 @@ class MeasuredSize:
     stepwise_us: float | None = None
     """See `SizeTime`."""
     note: str = ""
-    """What was not looked at, and why."""
+    """What was not checked, and why."""
 
 
 async def measure_size(
     sessions: ComparedSessions,
-    recipe: InputPlan,
+    input_plan: InputPlan,
     rules: BatchRules,
     rule: StoppingRule,
     baseline: BaselineTime,
@@ -105,20 +103,20 @@ async def measure_size(
     if sessions.against_baseline:
         expected = replace(expected, second=1.0)
     lengths = expected_lengths(baseline, expected, rule, most)
-    kernels = await lay_out_kernels(sessions, recipe, lengths.longest.slots)
+    kernels = await prepare_kernels(sessions, input_plan, lengths.longest.slots)
     timed: list[TimedBlock] = []
-    begins = True
+    is_first = True
     while not isinstance(kernels, MeasurementFault):
         block = await run_block(kernels, lengths, rules, compares_same=rule.compares_same)
         if isinstance(block, MeasurementFault):
             return block
         timed.append(block)
-        now = lengths_after(block, rule, most if begins else kernels.slots)
-        lengths, begins = changed_lengths(lengths, now, shorter=begins), False
+        now = lengths_after(block, rule, most if is_first else kernels.slots)
+        lengths, is_first = changed_lengths(lengths, now, shorter=is_first), False
         if lengths.longest.slots > kernels.slots:
             timed = []
-            kernels = await lay_out_kernels(sessions, recipe, lengths.longest.slots)
-        elif has_enough_blocks(timed, rule, now_s() - begun_s) and not wants_more(
+            kernels = await prepare_kernels(sessions, input_plan, lengths.longest.slots)
+        elif has_enough_blocks(timed, rule, now_s() - begun_s) and not needs_more_blocks(
             kernels, count_blocks([one.block for one in timed], discard=rule.discard).blocks
         ):
             return await conclude_size(kernels, timed, rules, rule, baseline)
@@ -128,13 +126,13 @@ async def measure_size(
 def expected_lengths(
     baseline: BaselineTime, expected: ExpectedSpeedups, rule: StoppingRule, most: int
 ) -> PairLengths:
-    """Before anything was run at this size."""
+    """Return the batch lengths before anything was run at this size."""
     first, second = (baseline.call_us / pace for pace in (expected.first, expected.second))
     return lengths_for(first, second, baseline.overhead_us, rule, most)
 
 
 def lengths_after(timed: TimedBlock, rule: StoppingRule, most: int) -> PairLengths:
-    """From what a block shows."""
+    """Return the batch lengths that a block suggests."""
     empty_us = slope_us(timed.block.empty)
     first, second = (call_us(one, empty_us) for one in (timed.block.first, timed.block.second))
     return lengths_for(first, second, max(empty_us, 1.0), rule, most)
@@ -143,7 +141,7 @@ def lengths_after(timed: TimedBlock, rule: StoppingRule, most: int) -> PairLengt
 def lengths_for(
     first_us: float, second_us: float, overhead_us: float, rule: StoppingRule, most: int
 ) -> PairLengths:
-    """Batches that suit each of two kernels."""
+    """Return the batch lengths that suit each of two kernels."""
     first, second = (
         choose_lengths(
             call_us=one, overhead_us=overhead_us, aim=rule.aim, most=min(most, rule.slots)
@@ -154,9 +152,9 @@ def lengths_for(
 
 
 def changed_lengths(before: PairLengths, now: PairLengths, *, shorter: bool) -> PairLengths:
-    """With the new lengths where they are quite different; `shorter`: also where they are less.
+    """Return the new lengths where they differ much; with `shorter`, also where they are shorter.
 
-    Who dawdles at first only is not timed in short batches, and so badly, for good.
+    So a kernel that is slow at first only is not timed in short batches, and badly, for good.
     """
     first, second = (
         new
@@ -169,12 +167,12 @@ def changed_lengths(before: PairLengths, now: PairLengths, *, shorter: bool) -> 
 
 
 def has_enough_blocks(timed: Sequence[TimedBlock], rule: StoppingRule, spent_s: float) -> bool:
-    """Whether to stop; the interval is looked at now and then, for that takes time too."""
-    kept = count_blocks([one.block for one in timed], discard=rule.discard).blocks
-    late = spent_s >= rule.wall_s or len(kept) >= rule.most
-    if len(kept) < rule.fewest or (len(kept) % CHECK_EVERY and not late):
+    """Whether to stop. The interval is computed only now and then, for that takes time too."""
+    counted = count_blocks([one.block for one in timed], discard=rule.discard).blocks
+    late = spent_s >= rule.wall_s or len(counted) >= rule.most
+    if len(counted) < rule.fewest or (len(counted) % CHECK_EVERY and not late):
         return False
-    return is_enough(rule, compare_blocks(kept, resamples=QUICK_RESAMPLES), spent_s)
+    return is_enough(rule, compare_blocks(counted, resamples=QUICK_RESAMPLES), spent_s)
 
 
 async def conclude_size(
@@ -184,23 +182,23 @@ async def conclude_size(
     rule: StoppingRule,
     baseline: BaselineTime,
 ) -> MeasuredSize | MeasurementFault:
-    """Replay a slot of each alone, look at the guards, see that calls took alike in every batch."""
+    """Verify a single call of each, the guards, and that calls took alike in all batches."""
     for which, kernel in (("first", kernels.first), ("second", kernels.second)):
         if kernel is not None and not kernel.trusted:
-            verdict = await call_alone(kernel, rules) or find_overwritten(kernel)
+            verdict = await verify_single_call(kernel, rules) or find_overwritten(kernel)
             if verdict is not None:
                 return MeasurementFault(which=which, verdict=verdict)
-    kept = count_blocks([one.block for one in timed], discard=rule.discard)
+    counted = count_blocks([one.block for one in timed], discard=rule.discard)
     floor = SMALLEST_FLOOR if rule.compares_same else FLOOR_FACTOR * baseline.spread
-    comparison = compare_blocks(kept.blocks, least_floor=max(SMALLEST_FLOOR, floor))
-    dependence = await find_cheating(kernels, kept.blocks, rules, rule, comparison)
+    comparison = compare_blocks(counted.blocks, least_floor=max(SMALLEST_FLOOR, floor))
+    dependence = await find_cheating(kernels, counted.blocks, rules, rule, comparison)
     if isinstance(dependence, MeasurementFault):
         return dependence
     return MeasuredSize(
         comparison=comparison,
         first_class=kernels.first.time_class,
         second_class=(kernels.second or kernels.baseline).time_class,
-        throttled=kept.throttled,
+        throttled=counted.throttled,
         readings=tuple(reading for one in timed for reading in one.readings),
         slots=kernels.slots,
         stepwise_us=dependence.stepwise_us,
@@ -209,22 +207,22 @@ async def conclude_size(
 
 
 SLOW_SLOTS = 3
-"""Of a candidate that may be as slow as the baseline."""
+"""Slots of a candidate that may be as slow as the baseline."""
 
 
 async def measure_alone(
     sessions: ComparedSessions,
-    recipe: InputPlan,
+    input_plan: InputPlan,
     rules: BatchRules,
     rule: StoppingRule,
     baseline: BaselineTime,
     *,
     most: int,
 ) -> MeasuredSize | MeasurementFault:
-    """One block of a candidate that is slow too; as many as are needed of one that is not."""
+    """Run one block of a candidate that is slow too, or as many as one that is quick needs."""
     now_s = asyncio.get_running_loop().time
     begun_s = now_s()
-    kernels = await lay_out_kernels(sessions, recipe, min(SLOW_SLOTS, most), alone=True)
+    kernels = await prepare_kernels(sessions, input_plan, min(SLOW_SLOTS, most), alone=True)
     if isinstance(kernels, MeasurementFault):
         return kernels
     lengths = equal_lengths(kernels.slots)
@@ -234,28 +232,30 @@ async def measure_alone(
         if isinstance(block, MeasurementFault):
             return block
         timed.append(block)
-        kept = count_blocks([one.block for one in timed], discard=0 if len(timed) == 1 else 1)
-        alone = compare_blocks(kept.blocks)
+        counted = count_blocks([one.block for one in timed], discard=0 if len(timed) == 1 else 1)
+        alone = compare_blocks(counted.blocks)
         done = is_enough(rule, alone, now_s() - begun_s) or alone.first_us.value > SLOW_US
-        if done and not wants_more(kernels, kept.blocks):
+        if done and not needs_more_blocks(kernels, counted.blocks):
             break
         if len(timed) == 1:
             lengths = lengths_after(block, rule, most)
             if lengths.longest.slots > kernels.slots:
-                kernels = await lay_out_kernels(sessions, recipe, lengths.longest.slots, alone=True)
+                kernels = await prepare_kernels(
+                    sessions, input_plan, lengths.longest.slots, alone=True
+                )
                 if isinstance(kernels, MeasurementFault):
                     return kernels
-    verdict = await call_alone(kernels.first, rules) or find_overwritten(kernels.first)
+    verdict = await verify_single_call(kernels.first, rules) or find_overwritten(kernels.first)
     if verdict is not None:
         return MeasurementFault(which="first", verdict=verdict)
-    dependence = await find_cheating(kernels, kept.blocks, rules, rule, alone)
+    dependence = await find_cheating(kernels, counted.blocks, rules, rule, alone)
     if isinstance(dependence, MeasurementFault):
         return dependence
     return MeasuredSize(
-        comparison=against_kept_time(alone, baseline),
+        comparison=against_cached_time(alone, baseline),
         first_class=kernels.first.time_class,
         second_class=kernels.baseline.time_class,
-        throttled=kept.throttled,
+        throttled=counted.throttled,
         readings=tuple(reading for one in timed for reading in one.readings),
         slots=kernels.slots,
         stepwise_us=dependence.stepwise_us,
@@ -264,12 +264,12 @@ async def measure_alone(
 
 
 def equal_lengths(top: int) -> PairLengths:
-    """Where there is one kernel alone."""
+    """Return the same lengths for both kernels, where one is timed alone."""
     return PairLengths(first=lengths_up_to(top), second=lengths_up_to(top))
 
 
-def against_kept_time(alone: Comparison, baseline: BaselineTime) -> Comparison:
-    """The same against a time that was measured earlier: both intervals count."""
+def against_cached_time(alone: Comparison, baseline: BaselineTime) -> Comparison:
+    """Compare with a cached time of the baseline: both intervals count."""
     first = alone.first_us
     if alone.blocks < 3:
         reach = first.value * SMALLEST_FLOOR

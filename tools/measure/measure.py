@@ -1,6 +1,4 @@
-"""All sizes of a candidate against the baseline, or of two candidates against each other, on a
-site that measures.
-"""
+"""All sizes of a candidate beside the baseline, or of two candidates, on a site that measures."""
 
 import math
 from dataclasses import replace
@@ -15,8 +13,8 @@ from cuda_llm.tools.measure.baseline_time import BaselineTime
 from cuda_llm.tools.measure.blocks import (
     ComparedSessions,
     MeasurementFault,
+    require_timed,
     secret_seed,
-    timed_session,
 )
 from cuda_llm.tools.measure.failures import FailedCase, baseline_refused, find_failed_case
 from cuda_llm.tools.measure.interleave import (
@@ -28,10 +26,10 @@ from cuda_llm.tools.measure.interleave import (
 )
 from cuda_llm.tools.measure.measurement import (
     Measurement,
-    baseline_of,
     open_measurement,
     reserve_all,
     rules_for,
+    time_baseline_at,
 )
 from cuda_llm.tools.measure.options import L2, MeasureOptions
 from cuda_llm.tools.measure.slots import InputPlan, SlotGroup, draw_group
@@ -54,34 +52,34 @@ from cuda_llm.tools.validator.validate import run_case
 
 
 async def explain_call_once(
-    session: TimedSession, recipe: InputPlan, oracle: Oracle
+    session: TimedSession, input_plan: InputPlan, oracle: Oracle
 ) -> CallReport | Verdict:
     """Call `solve` on fresh inputs, uncaptured; a report comes back only of a call that is right.
 
-    Without a reference, the oracle judges. What was launched is what the runner says: it explains
-    a time, and nothing is ranked by it.
+    Without a reference, the oracle judges. The launches are those that the runner claims: they
+    explain a time, and no kernel is ranked by them.
     """
-    task, dims, arrays = recipe.task, recipe.dims, recipe.arrays
-    if recipe.reference is None:
+    task, dims, arrays = input_plan.task, input_plan.dims, input_plan.arrays
+    if input_plan.reference is None:
         return await run_case(
             task, session, dims, level=Level.ACCOUNT, group="bench", oracle=oracle, arrays=arrays
         )
-    drawn = draw_group(recipe, SlotGroup(slots=(0,), seed=secret_seed()))
+    drawn = draw_group(input_plan, SlotGroup(slots=(0,), seed=secret_seed()))
     inputs = {name: values[0] for name, values in drawn.items()}
     rng = arrays.generator(secret_seed())
-    filled = fill(session.place(recipe.specs), inputs, POISONS[0], rng)
+    filled = fill(session.place(input_plan.specs), inputs, POISONS[0], rng)
     options = call_options(task, dims, level=Level.ACCOUNT)
     report = await session.call(call_arguments(task, dims), options)
     if not isinstance(report, CallReport):
         return report
     fault = find_damage(filled, arrays) or check_outputs(
         task,
-        recipe.case,
+        input_plan.case,
         inputs,
         copy_outputs(filled),
         arrays,
-        method=recipe.method,
-        reference=recipe.reference,
+        method=input_plan.method,
+        reference=input_plan.reference,
     )
     if fault is not None:
         return fault
@@ -91,7 +89,7 @@ async def explain_call_once(
 
 
 DUEL_RUNNERS = 3
-"""Two that are compared, and the baseline's for what is not `solve`."""
+"""Those of two candidates, and the baseline's for what is not `solve`."""
 
 
 async def duel_sizes(
@@ -105,37 +103,39 @@ async def duel_sizes(
     fresh: bool = False,
     limit_s: float = math.inf,
 ) -> tuple[tuple[Dims, MeasuredSize], ...] | MeasurementFault:
-    """Each size that fits, or whose fault it is that there are no times.
+    """Time two candidates in turn at each size that fits, or return which of them is at fault.
 
-    `fresh`: the baseline's runner is a new one. `limit_s`: figures that are vague still are left so
-    in good time before that.
+    `fresh`: the baseline's runner is a new one. `limit_s`: figures that are still vague well before
+    that are returned as they are.
     """
-    hold = site.open if fresh else site.keep
+    open_baseline = site.open if fresh else site.keep
     async with (
         open_measurement(
             site, task, baseline, options, runners=DUEL_RUNNERS, limit_s=limit_s
         ) as measurement,
         site.open(first) as one,
         site.open(second) as other,
-        hold(baseline) as beside,
+        open_baseline(baseline) as trusted_session,
     ):
         if not isinstance(one, Session):
             return MeasurementFault(which="first", verdict=one)
         if not isinstance(other, Session):
             return MeasurementFault(which="second", verdict=other)
-        if not isinstance(beside, Session):
-            raise baseline_refused(task, beside)
+        if not isinstance(trusted_session, Session):
+            raise baseline_refused(task, trusted_session)
         sessions = ComparedSessions(
-            first=timed_session(one), second=timed_session(other), baseline=timed_session(beside)
+            first=require_timed(one),
+            second=require_timed(other),
+            baseline=require_timed(trusted_session),
         )
         await reserve_all(measurement, sessions)
         found = []
         expected = ExpectedSpeedups()
         for size in measurement.plan.sizes:
-            measured, kept = await time_size(measurement, sessions, size, expected)
+            measured, baseline_time = await time_size(measurement, sessions, size, expected)
             if isinstance(measured, MeasurementFault):
                 return measured
-            expected = expect_speedups(measured.comparison, kept)
+            expected = expect_speedups(measured.comparison, baseline_time)
             found.append((size.dims, measured))
         return tuple(found)
 
@@ -151,37 +151,39 @@ async def measure_candidate(
 ) -> KernelTimes | Verdict | FailedCase:
     """Time the bench sizes that fit, the baseline interleaved; stop at the first fault.
 
-    The inputs are new each time. `fresh`: the baseline's runner is, too. Raises TaskError where the
-    reference is broken or the baseline refused.
+    The inputs are new each time; with `fresh`, the baseline's runner is too. Raises TaskError where
+    the reference is broken or the baseline refused.
     """
-    hold = site.open if fresh else site.keep
+    open_baseline = site.open if fresh else site.keep
     async with (
         open_measurement(site, task, baseline, options) as measurement,
         site.open(compiled) as session,
-        hold(baseline) as beside,
+        open_baseline(baseline) as trusted_session,
     ):
         if not isinstance(session, Session):
             return session
-        if not isinstance(beside, Session):
-            raise baseline_refused(task, beside)
-        return await measure_sizes(measurement, timed_session(session), timed_session(beside))
+        if not isinstance(trusted_session, Session):
+            raise baseline_refused(task, trusted_session)
+        return await measure_sizes(
+            measurement, require_timed(session), require_timed(trusted_session)
+        )
 
 
 async def measure_sizes(
-    measurement: Measurement, session: TimedSession, beside: TimedSession
+    measurement: Measurement, session: TimedSession, trusted_session: TimedSession
 ) -> KernelTimes | Verdict | FailedCase:
-    """Each size, its floor held against it before any average; then one call explained."""
-    sessions = ComparedSessions(first=session, second=beside, baseline=beside)
+    """Time each size, check it against its physical floor, then explain one call."""
+    sessions = ComparedSessions(first=session, second=trusted_session, baseline=trusted_session)
     await reserve_all(measurement, sessions)
     times: list[SizeTime] = []
     expected = ExpectedSpeedups()
     for size in measurement.plan.sizes:
-        measured, kept = await time_size(measurement, sessions, size, expected)
+        measured, baseline_time = await time_size(measurement, sessions, size, expected)
         if isinstance(measured, MeasurementFault):
-            return find_timed_case(measurement, measured.verdict, measurement.recipe(size))
-        expected = expect_speedups(measured.comparison, kept)
+            return find_timed_case(measurement, measured.verdict, measurement.input_plan(size))
+        expected = expect_speedups(measured.comparison, baseline_time)
         l2 = measurement.options.l2
-        timed = size_time(size.dims, measured, l2, against_kept=kept.slow)
+        timed = size_time(size.dims, measured, l2, against_cached=baseline_time.is_slow)
         too_quick = find_too_quick(
             measurement.task,
             measurement.site.hardware,
@@ -194,10 +196,10 @@ async def measure_sizes(
         times.append(replace(timed, peak_bytes=size.peak_bytes))
     if not times:
         return no_size_fits(measurement)
-    recipe = measurement.recipe(measurement.plan.sizes[-1])
-    report = await explain_call_once(session, recipe, measurement.oracle)
+    input_plan = measurement.input_plan(measurement.plan.sizes[-1])
+    report = await explain_call_once(session, input_plan, measurement.oracle)
     if not isinstance(report, CallReport):
-        return find_timed_case(measurement, report, recipe)
+        return find_timed_case(measurement, report, input_plan)
     last = times[-1]
     explained = profile_call(
         measurement.task, last.dims, last.time_us, report.launches, measurement.site.hardware
@@ -217,64 +219,66 @@ async def measure_sizes(
 async def time_size(
     measurement: Measurement, sessions: ComparedSessions, size: SizePlan, expected: ExpectedSpeedups
 ) -> tuple[MeasuredSize | MeasurementFault, BaselineTime]:
-    """One size: beside the baseline, or against its kept time where it is slow."""
-    recipe = measurement.recipe(size)
-    kept = await baseline_of(measurement, sessions, size)
-    rules = rules_for(measurement, size, kept)
+    """Time one size: beside the baseline, or against its cached time where that is slow."""
+    input_plan = measurement.input_plan(size)
+    baseline_time = await time_baseline_at(measurement, sessions, size)
+    rules = rules_for(measurement, size, baseline_time)
     rule = rule_for(measurement.options.tier, len(measurement.plan.sizes), measurement.limit_s)
-    if kept.slow and sessions.against_baseline:
+    if baseline_time.is_slow and sessions.against_baseline:
         slowly = await measure_alone(
             sessions,
-            recipe,
+            input_plan,
             rules,
             rule,
-            kept,
+            baseline_time,
             most=measurement.most_slots(size),
         )
-        return slowly, kept
+        return slowly, baseline_time
     measured = await measure_size(
         sessions,
-        recipe,
+        input_plan,
         rules,
         rule,
-        kept,
+        baseline_time,
         expected,
         most=measurement.most_slots(size),
     )
-    return measured, kept
+    return measured, baseline_time
 
 
 def find_timed_case(
-    measurement: Measurement, verdict: Verdict, recipe: InputPlan
+    measurement: Measurement, verdict: Verdict, input_plan: InputPlan
 ) -> FailedCase | Verdict:
-    """See `find_failed_case`: which of the calls of a batch failed is not known, so that the inputs
-    are others of the same size and distributions."""
+    """Return the failed case as `find_failed_case` does, on inputs of the same distributions.
+
+    Which call of the batch failed is not known.
+    """
     rng = measurement.site.arrays.generator(secret_seed())
-    return find_failed_case(measurement.site, measurement.task, verdict, recipe.case, rng)
+    return find_failed_case(measurement.site, measurement.task, verdict, input_plan.case, rng)
 
 
 def no_size_fits(measurement: Measurement) -> InfraFailed:
-    """No size of the task can be timed on this GPU."""
+    """Return the failure where no size of the task can be timed on this GPU."""
     return InfraFailed(component="device", detail="; ".join(measurement.plan.left_out))
 
 
 async def measure_baseline(
     site: Site, task: Task, baseline: Compiled, options: MeasureOptions
 ) -> KernelTimes:
-    """The baseline's own times of the sizes that fit, measured at most once for each.
+    """Return the baseline's own times of the sizes that fit, measured at most once for each.
 
     Raises TaskError where it is refused.
     """
     async with (
         open_measurement(site, task, baseline, options) as measurement,
-        site.keep(baseline) as beside,
+        site.keep(baseline) as trusted_session,
     ):
-        if not isinstance(beside, Session):
-            raise baseline_refused(task, beside)
-        session = timed_session(beside)
+        if not isinstance(trusted_session, Session):
+            raise baseline_refused(task, trusted_session)
+        session = require_timed(trusted_session)
         sessions = ComparedSessions(first=session, second=session, baseline=session)
         times = [
-            (dict(size.dims), (await baseline_of(measurement, sessions, size)).call_us)
+            (dict(size.dims), (await time_baseline_at(measurement, sessions, size)).call_us)
             for size in measurement.plan.sizes
         ]
     return KernelTimes(

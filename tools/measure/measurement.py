@@ -1,4 +1,4 @@
-"""What all sizes of one measurement share: oracle, memory, limits; and one size of it."""
+"""What all sizes of one measurement share: oracle, memory, limits and the baseline's times."""
 
 import math
 import re
@@ -30,7 +30,7 @@ from cuda_llm.tools.validator.oracle import (
 
 @asynccontextmanager
 async def open_oracle(task: Task, site: Site, baseline: Compiled) -> AsyncIterator[Oracle]:
-    """The task's reference, or its baseline in a runner of its own where it has none.
+    """Open the task's reference, or its baseline in a runner of its own where it has none.
 
     Raises TaskError where the reference is broken or the baseline is refused.
     """
@@ -62,7 +62,7 @@ MOST_SLOTS = 256
 
 
 def plan_timing(site: Site, task: Task, *, runners: int = 2) -> MemoryPlan:
-    """The bench sizes for which so many runners have room beside each other.
+    """Plan the bench sizes for which so many runners have room beside each other.
 
     Raises TaskError where the task's reference is broken.
     """
@@ -78,13 +78,13 @@ def plan_timing(site: Site, task: Task, *, runners: int = 2) -> MemoryPlan:
 
 
 def memory_bytes(site: Site) -> int:
-    """Of the GPU that is there, or of its profile: what sessions keep for later counts as free."""
+    """Return the memory of the GPU, or of its profile; what sessions reserve counts as free."""
     cuda = getattr(site.arrays.xp, "cuda", None)
     return site.hardware.memory_bytes if cuda is None else int(cuda.runtime.memGetInfo()[1])
 
 
 def most_slots(task: Task, size: SizePlan, tier: Tier) -> int:
-    """Slots of a kernel that are worth the time of filling them."""
+    """Return how many slots of a kernel are worth the time of filling them."""
     _, inputs, _ = buffer_bytes(task, size.dims)
     return min(size.slots, max(FEWEST_STAGED, STAGED_BYTES[tier] // max(1, inputs)))
 
@@ -99,7 +99,7 @@ async def reserve(
 ) -> None:
     """Lay out what needs the most memory first: getting more later starts a runner anew.
 
-    What never `allocates` needs no more room for that than everyone has.
+    Kernels that never allocate get no more room for it than the least.
     """
     if not plan.sizes:
         return
@@ -111,12 +111,14 @@ async def reserve(
 
 
 def scratch_of_runner(size: SizePlan, *, allocates: bool) -> int:
-    """Room for what `solve` allocates: what the plan says, and never less than is usual."""
+    """Return the bytes for what `solve` allocates: those of the plan, and at least
+    SCRATCH_BYTES.
+    """
     return max(SCRATCH_BYTES, size.scratch_bytes if allocates else 0)
 
 
 def bytes_of_runner(task: Task, size: SizePlan, scratch_bytes: int, tier: Tier) -> int:
-    """All slots of a session, and the room for `solve`."""
+    """Return the bytes of all slots of a session, with those that `solve` may allocate."""
     buffers, sealed, _ = buffer_bytes(task, size.dims)
     return (buffers + sealed) * most_slots(task, size, tier) + scratch_bytes
 
@@ -124,12 +126,12 @@ def bytes_of_runner(task: Task, size: SizePlan, scratch_bytes: int, tier: Tier) 
 LIMIT_FACTOR = 50.0
 """A batch may take this many times what the baseline needs for it."""
 OVERHEAD_US = 200.0
-"""Of a step, where many are run: inputs, flush, tag."""
+"""Of a step besides its call, assumed for limits: inputs, flush, tag."""
 MOST_LIMIT_S = 60.0
 """Slow baselines are timed on so few calls that nothing honest takes longer."""
 _ALLOCATION = re.compile(r"alloc|thrust", re.IGNORECASE)
-"""In the source of a baseline that may allocate: room that it does not use could be kept for it in
-vain, and its runner not be kept for the size of it."""
+"""In the source of a baseline that may allocate: others would have memory reserved for nothing, and
+so much that their runners could not be used again."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,16 +145,16 @@ class Measurement:
     plan: MemoryPlan
     reference: Reference | None
     """None: the baseline is the oracle."""
-    kept_as: tuple[str, ...]
-    """What the baseline's kept times depend on."""
+    cache_key: tuple[str, ...]
+    """What the cached times of the baseline depend on."""
     read_clocks: ReadClocks
     baseline_allocates: bool
-    """Whether the baseline holds memory of its own."""
+    """Whether the baseline may allocate memory of its own."""
     limit_s: float = math.inf
-    """Of the whole measurement. See `rule_for`."""
+    """For the whole measurement. See `rule_for`."""
 
-    def recipe(self, size: SizePlan) -> InputPlan:
-        """How the inputs of a size are drawn."""
+    def input_plan(self, size: SizePlan) -> InputPlan:
+        """Return how the inputs of a size are drawn."""
         return InputPlan(
             task=self.task,
             dims=size.dims,
@@ -164,12 +166,12 @@ class Measurement:
         )
 
     def most_slots(self, size: SizePlan) -> int:
-        """Of a kernel at this size."""
+        """Return the most slots of a kernel at this size."""
         return most_slots(self.task, size, self.options.tier)
 
 
 async def reserve_all(measurement: Measurement, sessions: ComparedSessions) -> None:
-    """Have every entrant lay out once what takes the most memory."""
+    """Have each session lay out once what takes the most memory."""
     compared = [sessions.first]
     if not sessions.against_baseline:
         compared.append(sessions.second)
@@ -190,7 +192,7 @@ async def open_measurement(
     runners: int = 2,
     limit_s: float = math.inf,
 ) -> AsyncIterator[Measurement]:
-    """What a measurement needs besides its sessions."""
+    """Open what a measurement needs besides its sessions."""
     async with open_oracle(task, site, baseline) as oracle:
         yield Measurement(
             site=site,
@@ -199,33 +201,39 @@ async def open_measurement(
             options=options,
             plan=plan_timing(site, task, runners=runners),
             reference=None if task.reference is None else load_reference(task),
-            kept_as=(site.name, site.hardware.name, baseline.key, repr(task.capabilities)),
+            cache_key=(site.name, site.hardware.name, baseline.key, repr(task.capabilities)),
             read_clocks=clock_reader(site),
             baseline_allocates=_ALLOCATION.search(baseline.source) is not None,
             limit_s=limit_s,
         )
 
 
-async def baseline_of(
+async def time_baseline_at(
     measurement: Measurement, sessions: ComparedSessions, size: SizePlan
 ) -> BaselineTime:
-    """What the baseline takes, measured now or kept."""
+    """Return the baseline's time of a size, cached or measured now."""
     return await baseline_time(
         sessions.baseline,
-        measurement.recipe(size),
+        measurement.input_plan(size),
         rules_for(measurement, size, None),
-        kept_as=measurement.kept_as,
+        cache_key=measurement.cache_key,
         most=measurement.most_slots(size),
     )
 
 
-def rules_for(measurement: Measurement, size: SizePlan, kept: BaselineTime | None) -> BatchRules:
-    """Limits from the baseline's time; generous where that is not known yet."""
+def rules_for(
+    measurement: Measurement, size: SizePlan, baseline: BaselineTime | None
+) -> BatchRules:
+    """Return the rules of a size, with limits from the baseline's time; generous where it is
+    unknown.
+    """
     from cuda_llm.settings import settings
 
     limit_s = MOST_LIMIT_S
-    if kept is not None:
-        limit_s = LIMIT_FACTOR * measurement.most_slots(size) * (kept.call_us + OVERHEAD_US) / 1e6
+    if baseline is not None:
+        limit_s = (
+            LIMIT_FACTOR * measurement.most_slots(size) * (baseline.call_us + OVERHEAD_US) / 1e6
+        )
     return BatchRules(
         oracle=measurement.oracle,
         rng=secret_rng(),

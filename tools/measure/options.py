@@ -1,4 +1,4 @@
-"""What a person or a search decides about a measurement."""
+"""Options of a measurement: how sure, and what L2 holds."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -17,7 +17,7 @@ class L2(StrEnum):
     """What the second-level cache holds when a timed call begins."""
 
     COLD = "cold"
-    """Nothing of the call's: more than its size was written in between."""
+    """Nothing of the call's data: more than L2 holds was written in between."""
     WARM = "warm"
     """What the arrival of the call's inputs left there."""
 

@@ -1,4 +1,4 @@
-"""The time of one call from the times of whole batches of two lengths, and blocks of such pairs.
+"""The time of a call as the slope over batches of two lengths, and blocks of such pairs.
 
 A batch of k calls takes W(k) = a + k (o + t): a constant for starting and ending it, an overhead o
 of bringing in inputs and flushing, and the time t of a call. The slope over two lengths cancels a,
@@ -31,27 +31,29 @@ class BatchPair:
 
 
 def slope_us(pair: BatchPair) -> float:
-    """What one more call adds to a batch; below zero only by noise."""
+    """Return the microseconds that one more call adds to a batch; below zero only by noise."""
     return (pair.long_s - pair.short_s) / (pair.long - pair.short) * MICROSECONDS
 
 
 def mean_us(pair: BatchPair) -> float:
-    """Time of the longer batch by its calls: at least the slope, unless short ones are slowed."""
+    """Return the longer batch over its calls: at least the slope, unless short batches are
+    slowed.
+    """
     return pair.long_s / pair.long * MICROSECONDS
 
 
 def start_us(pair: BatchPair) -> float:
-    """What a batch of no calls would take: the constant a."""
+    """Return what a batch of no calls would take: the constant a, in microseconds."""
     return pair.short_s * MICROSECONDS - pair.short * slope_us(pair)
 
 
 def usual_slope_us(pairs: Sequence[BatchPair]) -> float:
-    """The median; of batches without calls, everything in a step but its call."""
+    """Return the median slope; of batches without calls, the time of a step but for its call."""
     return statistics.median(slope_us(pair) for pair in pairs)
 
 
 def quickest_batches(pairs: Sequence[BatchPair]) -> BatchPair:
-    """The shorter and the longer batch that were held up least."""
+    """Return the shorter and the longer batch that were held up least."""
     short = min(pairs, key=lambda pair: pair.short_s / pair.short)
     longer = [pair for pair in pairs if pair.long > short.short]
     long = min(longer, key=lambda pair: pair.long_s / pair.long)
@@ -60,10 +62,10 @@ def quickest_batches(pairs: Sequence[BatchPair]) -> BatchPair:
 
 MOST_CALLS = 64
 MOST_OF_SHORT_CALLS = 256
-"""Calls this short are lost in the jitter of a batch of fewer."""
+"""In batches of short calls: fewer would be lost in the jitter."""
 SHORT_CALL_US = 10.0
 JITTER_US = 5.0
-"""By which two equal batches usually differ on a quiet machine, as a host clock sees them."""
+"""Two equal batches usually differ by this on a quiet machine, by a host clock."""
 LONGEST_BATCH_US = 12_000.0
 """Longer ones heat the chip, and a disturbance spoils more."""
 
@@ -83,20 +85,20 @@ class BatchLengths:
 
 @dataclass(frozen=True, kw_only=True)
 class PairLengths:
-    """Of two kernels that are compared: a slow one needs fewer calls to be timed as surely."""
+    """Lengths of two compared kernels: a slow one needs fewer calls to be timed as surely."""
 
     first: BatchLengths
     second: BatchLengths
 
     @property
     def longest(self) -> BatchLengths:
-        """Of the quicker kernel, and of batches without calls: their error adds to its."""
+        """Return the quicker kernel's lengths, which batches without calls have too."""
         return max(self.first, self.second, key=lambda one: one.slots)
 
 
 def choose_lengths(*, call_us: float, overhead_us: float, aim: float, most: int) -> BatchLengths:
-    """Long enough for one slope to be off by a part `aim` of the call, as far as `most` slots and
-    `LONGEST_BATCH_US` allow. Raises ValueError where `most` leaves no two lengths.
+    """Return lengths by which one slope is off by a part `aim` of the call, as far as `most` slots
+    and `LONGEST_BATCH_US` allow. Raises ValueError where `most` leaves no two lengths.
     """
     if most < 2:
         raise ValueError(f"a slope needs at least two slots, there are {most}")
@@ -108,7 +110,9 @@ def choose_lengths(*, call_us: float, overhead_us: float, aim: float, most: int)
 
 
 def lengths_up_to(top: int) -> BatchLengths:
-    """Ranges for a longest batch of `top` calls: each of both parities where there is room."""
+    """Return ranges for a longest batch of `top` calls, each of both parities where there is
+    room.
+    """
     if top < 4:
         return BatchLengths(short=(1, 1), long=(2, top))
     highest_short = max(2, top // 8)
@@ -117,24 +121,24 @@ def lengths_up_to(top: int) -> BatchLengths:
 
 
 def draw_lengths(lengths: BatchLengths, rng: np.random.Generator) -> tuple[int, int]:
-    """One shorter and one longer: nobody knows beforehand where a batch ends."""
+    """Draw one shorter and one longer length: no candidate knows where a batch ends."""
     short = int(rng.integers(*lengths.short, endpoint=True))
     long = int(rng.integers(*lengths.long, endpoint=True))
     return short, long
 
 
 @dataclass(frozen=True, kw_only=True)
-class Block:
+class BatchBlock:
     """One pair of batches of each kernel, and one without calls, in random order."""
 
     first: BatchPair
-    """The kernel in question."""
+    """The kernel that is judged."""
     second: BatchPair
-    """What it is held against."""
+    """What it is compared with."""
     empty: BatchPair
     """The same without calls: inputs, flush and tags."""
     again: BatchPair | None = None
-    """The second kernel once more: what equal kernels differ by."""
+    """The second kernel once more: how much equal kernels differ."""
     throttled: bool = False
     """The clocks were held down for heat or power while it ran."""
 
@@ -143,18 +147,18 @@ class Block:
 class CountedBlocks:
     """The blocks that count."""
 
-    blocks: tuple[Block, ...]
+    blocks: tuple[BatchBlock, ...]
     throttled: int = 0
-    """Dropped, unless nothing else was left."""
+    """Number of throttled blocks, which are left out unless all are."""
 
 
-def count_blocks(blocks: Sequence[Block], *, discard: int = 0) -> CountedBlocks:
-    """Leave out the first `discard` blocks, in which clocks rise, and those under throttle."""
+def count_blocks(blocks: Sequence[BatchBlock], *, discard: int = 0) -> CountedBlocks:
+    """Leave out the first `discard` blocks, in which clocks rise, and throttled ones."""
     settled = tuple(blocks[discard:])
     calm = tuple(block for block in settled if not block.throttled)
     return CountedBlocks(blocks=calm or settled, throttled=len(settled) - len(calm))
 
 
-def pairs_of(blocks: Sequence[Block], which: str) -> list[BatchPair]:
-    """The batches of `first` or `second`."""
+def pairs_of(blocks: Sequence[BatchBlock], which: str) -> list[BatchPair]:
+    """Return the batches of `first` or `second`."""
     return [block.first if which == "first" else block.second for block in blocks]

@@ -1,6 +1,4 @@
-"""One kernel laid out and captured in many slots, with fresh inputs for each batch, sealed until
-their call begins.
-"""
+"""One kernel in many slots: captured, and with inputs sealed until their call begins."""
 
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,7 +24,7 @@ INDEPENDENT = frozenset(
     {"normal", "uniform", "uniform_signed", "uniform_unit", "heavy_tail", "large", "denormal"}
     | {"zeros", "sparse", "all_equal", "ints", "ints_full_range", "bins"}
 )
-"""Distributions in which no element depends on where in the array it stands."""
+"""Distributions in which no element depends on its place in the array."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,18 +39,18 @@ class InputPlan:
     method: Method = Method.REFERENCE
     """How outputs are compared."""
     scratch_bytes: int = SCRATCH_BYTES
-    """Room in a kernel for what `solve` allocates."""
+    """Memory that `solve` may allocate."""
     trusted_scratch_bytes: int = SCRATCH_BYTES
-    """The same in a trusted kernel."""
+    """The same of a trusted kernel."""
 
     @cached_property
     def case(self) -> Case:
-        """The size as verdicts name it."""
+        """Return the size as a case, as verdicts name it."""
         return timed_case(self.task, self.dims, Level.CHECK, "bench")
 
     @cached_property
     def specs(self) -> tuple[BufferSpec, ...]:
-        """The buffers of a call."""
+        """Return the buffers of a call."""
         return buffer_specs(self.task, self.dims)
 
 
@@ -66,27 +64,27 @@ class SlotGroup:
 
 
 def input_bytes(specs: Sequence[BufferSpec]) -> int:
-    """Of one call."""
+    """Return the bytes of the inputs of one call."""
     return sum(spec.nbytes for spec in specs if spec.role is not Role.OUT)
 
 
-def in_groups(recipe: InputPlan, slots: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """The slots, as many at a time as are drawn at once."""
-    each = max(1, input_bytes(recipe.specs))
+def split_into_groups(input_plan: InputPlan, slots: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """Yield the slots, as many at a time as are drawn at once."""
+    each = max(1, input_bytes(input_plan.specs))
     size = max(1, GROUP_BYTES // each)
     for first in range(0, len(slots), size):
         yield tuple(slots[first : first + size])
 
 
-def draw_group(recipe: InputPlan, group: SlotGroup) -> Mapping[str, Array]:
-    """Contents of every input, the slots of the group along the first axis."""
-    rng = recipe.arrays.generator(group.seed)
-    shapes = {spec.name: spec for spec in recipe.specs}
+def draw_group(input_plan: InputPlan, group: SlotGroup) -> Mapping[str, Array]:
+    """Draw the contents of every input, the slots of the group along the first axis."""
+    rng = input_plan.arrays.generator(group.seed)
+    shapes = {spec.name: spec for spec in input_plan.specs}
     drawn: dict[str, Array] = {}
-    for name, spelling in recipe.case.distributions.items():
+    for name, spelling in input_plan.case.distributions.items():
         spec = shapes[name]
         fresh = partial(
-            draw, spelling, rng, dtype=spec.dtype, dims=recipe.dims, arrays=recipe.arrays
+            draw, spelling, rng, dtype=spec.dtype, dims=input_plan.dims, arrays=input_plan.arrays
         )
         shape = (len(group.slots), *spec.shape)
         if parse_distribution(spelling).name in INDEPENDENT:
@@ -94,7 +92,7 @@ def draw_group(recipe: InputPlan, group: SlotGroup) -> Mapping[str, Array]:
         elif len(group.slots) == 1:
             drawn[name] = fresh(spec.shape).reshape(shape)
         else:
-            drawn[name] = recipe.arrays.xp.empty(shape, spec.dtype)
+            drawn[name] = input_plan.arrays.xp.empty(shape, spec.dtype)
             for row in range(len(group.slots)):
                 drawn[name][row, ...] = fresh(spec.shape)
     return drawn
@@ -106,56 +104,60 @@ SEED_BITS = 128
 
 @dataclass(frozen=True, kw_only=True)
 class PreparedKernel:
-    """A session with its slots, and what the referee put into them."""
+    """A session with its slots, and what the host process wrote into them."""
 
     session: TimedSession
-    recipe: InputPlan
+    input_plan: InputPlan
     slots: Slots
     trusted: bool
-    """The baseline's: its batches need no fresh contents and no check."""
+    """Whether it is the baseline's: its batches need no fresh contents and no check."""
     time_class: TimeClass
     key: bytes
-    """Of the contents that a trusted kernel keeps for all of its batches."""
+    """Key of the contents that a trusted kernel has in all of its batches."""
     guards: Mapping[str, tuple[Array, Array]]
-    """What lies before and after each buffer, in every slot; none of a trusted kernel."""
+    """Bytes before and after each buffer, in every slot; empty for a trusted kernel."""
 
     @property
     def includes_host(self) -> bool:
-        """Whether its batches are no graphs: their constant is another than that of empty ones."""
+        """Whether its batches are no graphs: their constant differs from that of empty ones."""
         return self.time_class is TimeClass.HOST_INCLUSIVE
 
 
-async def lay_out(
-    session: TimedSession, recipe: InputPlan, count: int, *, trusted: bool, capture: bool = True
+async def prepare_kernel(
+    session: TimedSession, input_plan: InputPlan, count: int, *, trusted: bool, capture: bool = True
 ) -> PreparedKernel | Verdict:
     """Place, fill and capture `count` slots.
 
     Without `capture`, only batches that leave `solve` out can be run: the call that warms a slow
     kernel up is saved.
     """
-    scratch_bytes = recipe.trusted_scratch_bytes if trusted else recipe.scratch_bytes
-    slots = await session.place_slots(recipe.specs, count, scratch_bytes=scratch_bytes)
-    guards = {} if trusted else write_guards(recipe, slots)
+    scratch_bytes = input_plan.trusted_scratch_bytes if trusted else input_plan.scratch_bytes
+    slots = await session.place_slots(input_plan.specs, count, scratch_bytes=scratch_bytes)
+    guards = {} if trusted else write_guards(input_plan, slots)
     key = secrets.token_bytes(KEY_BYTES)
-    # A trusted kernel keeps what is sealed now, another gets new contents before each batch;
-    # nothing is called before its inputs are opened, but the first slot, to warm up.
-    for numbers in in_groups(recipe, range(count if trusted else 1)):
-        contents = draw_group(recipe, SlotGroup(slots=numbers, seed=secrets.randbits(SEED_BITS)))
+    # A trusted kernel keeps these contents, another gets new ones before each batch. Only the
+    # first slot is called before its inputs are opened, to warm up.
+    for numbers in split_into_groups(input_plan, range(count if trusted else 1)):
+        contents = draw_group(
+            input_plan, SlotGroup(slots=numbers, seed=secrets.randbits(SEED_BITS))
+        )
         if numbers[0] == 0:
             for name, drawn in contents.items():
                 slots.buffers[name].data[0] = drawn[0]
         if trusted:
             session.seal(numbers, key, contents)
-    poison_outputs(recipe, slots, range(count), POISONS[0])
+    poison_outputs(input_plan, slots, range(count), POISONS[0])
     time_class: TimeClass | Verdict = TimeClass.DEVICE
     if capture:
-        options = call_options(recipe.task, recipe.dims)
-        time_class = await session.capture(call_arguments(recipe.task, recipe.dims), options)
+        options = call_options(input_plan.task, input_plan.dims)
+        time_class = await session.capture(
+            call_arguments(input_plan.task, input_plan.dims), options
+        )
     if not isinstance(time_class, TimeClass):
         return time_class
     return PreparedKernel(
         session=session,
-        recipe=recipe,
+        input_plan=input_plan,
         slots=slots,
         trusted=trusted,
         time_class=time_class,
@@ -164,9 +166,9 @@ async def lay_out(
     )
 
 
-def write_guards(recipe: InputPlan, slots: Slots) -> dict[str, tuple[Array, Array]]:
-    """The same random bytes around the buffers of every slot."""
-    rng = recipe.arrays.generator(secrets.randbits(SEED_BITS))
+def write_guards(input_plan: InputPlan, slots: Slots) -> dict[str, tuple[Array, Array]]:
+    """Write the same random bytes around the buffers of every slot, and return them."""
+    rng = input_plan.arrays.generator(secrets.randbits(SEED_BITS))
     written = {}
     for name, buffer in slots.buffers.items():
         before, after = (
@@ -179,10 +181,12 @@ def write_guards(recipe: InputPlan, slots: Slots) -> dict[str, tuple[Array, Arra
     return written
 
 
-def poison_outputs(recipe: InputPlan, slots: Slots, numbers: Sequence[int], poison: int) -> None:
-    """What a call does not write must be seen not to be written."""
+def poison_outputs(
+    input_plan: InputPlan, slots: Slots, numbers: Sequence[int], poison: int
+) -> None:
+    """Fill outputs with poison, so that what a call does not write is found."""
     outputs = [one.data for one in slots.buffers.values() if one.spec.role is Role.OUT]
-    fill(outputs, numbers, poison, recipe.arrays)
+    fill(outputs, numbers, poison, input_plan.arrays)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,9 +196,9 @@ class StagedBatch:
     order: tuple[int, ...]
     key: bytes
     keys: tuple[bytes, ...] = ()
-    """One for each call, where they are handed out step by step."""
+    """One for each call, where they are released step by step."""
     groups: tuple[SlotGroup, ...] = ()
-    """None where the contents are not the candidate's to answer for."""
+    """Empty where the outputs are not checked."""
 
 
 def stage_batch(
@@ -203,42 +207,42 @@ def stage_batch(
     """Seal fresh contents into the slots of `order`; a trusted kernel keeps what it has.
 
     `stepwise`: each call under a key of its own. Then a trusted kernel gets fresh contents too, so
-    that the referee has done the same before every batch: their constants are compared.
+    that the same work precedes every batch: their constants are compared.
 
-    Outputs are poisoned in either: a batch begins later where the GPU has just worked for the
-    referee, and that must be the same for all that are compared. The plain contents are not kept,
+    Outputs are poisoned in either: a batch begins later where the GPU has just worked for the host
+    process, and that must be the same for all that are compared. The plain contents are not kept,
     for the memory they would take: they are drawn again from the groups' seeds when the outputs
-    are looked at.
+    are verified.
     """
-    poison_outputs(kernel.recipe, kernel.slots, order, secrets.choice(POISONS))
+    poison_outputs(kernel.input_plan, kernel.slots, order, secrets.choice(POISONS))
     if kernel.trusted and not stepwise:
         return StagedBatch(order=tuple(order), key=kernel.key)
     key = new_key(kernel)
     keys = {slot: new_key(kernel) for slot in order} if stepwise else {}
     groups = []
-    for numbers in in_groups(kernel.recipe, order):
+    for numbers in split_into_groups(kernel.input_plan, order):
         group = SlotGroup(slots=numbers, seed=secrets.randbits(SEED_BITS))
-        contents = draw_group(kernel.recipe, group)
+        contents = draw_group(kernel.input_plan, group)
         if stepwise:
-            seal_stepwise(kernel, numbers, keys, contents)
+            seal_each_slot(kernel, numbers, keys, contents)
         else:
             kernel.session.seal(numbers, key, contents)
         groups.append(group)
     return StagedBatch(order=tuple(order), key=key, keys=tuple(keys.values()), groups=tuple(groups))
 
 
-def seal_stepwise(
+def seal_each_slot(
     kernel: PreparedKernel,
     slots: Sequence[int],
     keys: Mapping[int, bytes],
     contents: Mapping[str, Array],
 ) -> None:
-    """Each slot under its own key."""
+    """Seal each slot under its own key."""
     for row, slot in enumerate(slots):
         own = {name: drawn[row : row + 1] for name, drawn in contents.items()}
         kernel.session.seal([slot], keys[slot], own)
 
 
 def new_key(kernel: PreparedKernel) -> bytes:
-    """A trusted kernel's stays: all of its contents are sealed under that."""
+    """Return a new key, or a trusted kernel's own: all of its contents are sealed under that."""
     return kernel.key if kernel.trusted else secrets.token_bytes(KEY_BYTES)

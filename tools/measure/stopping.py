@@ -16,22 +16,22 @@ from cuda_llm.tools.measure.options import Tier
 LOW_FLOOR = 1.25 * SMALLEST_FLOOR
 """A noise floor that more blocks would hardly lower."""
 CLEAR_FACTOR = 3.0
-"""Times the floor: a difference that no lower floor would make any surer."""
+"""Times the floor: beyond it a lower floor would make a difference no surer."""
 VAGUE_WIDTH = 0.1
 """Relative half-width beyond which a figure says nothing: a busy host can hold up every batch of
 the few blocks that a short time allows."""
 VAGUE_US = 0.5
-"""Which calls of a few microseconds may always have: to know them better takes too long."""
+"""The same for calls of a few microseconds, which would take too long to be known better."""
 VAGUE_FACTOR = 5.0
 """Times the wall time, for figures that are vague."""
 BLOCKS_SHARE = 0.6
-"""Of a limit that the whole measurement has, for its blocks: memory is laid out before them, and
-calls are looked at alone after them."""
+"""Of the limit of a whole measurement, for its blocks: memory is laid out before them, and single
+calls are verified after them."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StoppingRule:
-    """For one size."""
+    """When one size is measured well enough."""
 
     discard: int
     """First blocks that do not count: clocks rise in them."""
@@ -52,8 +52,7 @@ class StoppingRule:
     longest_s: float
     """After this no block is begun, however vague the figures are."""
     stepwise: int = 0
-    """Batches of each kernel afterwards, to see whether calls cost as much where their keys are
-    handed out step by step."""
+    """Batches of each kernel afterwards whose keys are released step by step."""
 
 
 RULES: Mapping[Tier, StoppingRule] = MappingProxyType(
@@ -87,14 +86,14 @@ RULES: Mapping[Tier, StoppingRule] = MappingProxyType(
 
 
 def rule_for(tier: Tier, sizes: int, limit_s: float = math.inf) -> StoppingRule:
-    """The rule of each of `sizes` sizes, all of which are to be measured within `limit_s`."""
+    """Return the rule of each of `sizes` sizes, all of which are measured within `limit_s`."""
     whole, share = RULES[tier], 1 / max(1, sizes)
     longest_s = min(whole.longest_s, BLOCKS_SHARE * limit_s) * share
     return replace(whole, wall_s=min(whole.wall_s * share, longest_s), longest_s=longest_s)
 
 
 def is_enough(rule: StoppingRule, comparison: Comparison, spent_s: float) -> bool:
-    """Whether the blocks so far will do."""
+    """Whether the blocks so far are enough."""
     if comparison.blocks < rule.fewest:
         return False
     first = comparison.first_us

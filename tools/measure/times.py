@@ -1,6 +1,4 @@
-"""Times of a candidate at every size: beside the baseline's, weighed, and never below what the
-chip can do.
-"""
+"""Times of a candidate at every size: beside the baseline's, weighted, and physically possible."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,7 +31,7 @@ def find_impossible(
     *,
     l2_warm: bool = False,
 ) -> ImpossibleTime | None:
-    """The first size that took less than half of its roofline's time, at the chip's best peaks.
+    """Find the first size below half of its roofline's time, at the chip's best peaks.
 
     With `l2_warm`, what fits into L2 need not be moved at all.
     """
@@ -55,9 +53,9 @@ def find_too_quick(
     *,
     l2_warm: bool,
 ) -> ImpossibleTime | InfraFailed | None:
-    """A measured time is impossible where all that calls can have taken is.
+    """Find a time below the physical floor: impossible where the most a call can have taken is too.
 
-    One below the floor of a call that may have taken longer is noise, and no figure either.
+    Where a call may have taken longer than the floor, it is noise.
     """
     call_us, most_us = measured.first_us.value, measured.most_us
     at_most, at_best = (
@@ -76,7 +74,7 @@ def find_too_quick(
 def least_size_us(
     task: Task, hardware: Hardware, dims: Mapping[str, int], *, l2_warm: bool
 ) -> float:
-    """What the size takes at the chip's best peaks."""
+    """Return the microseconds of the size at the chip's best peaks."""
     least = least_time(task, hardware, dims, precision=fastest_precision(hardware))
     if not l2_warm:
         return least.time_us
@@ -101,7 +99,7 @@ class KernelTimes:
     device: str = ""
     """Which of several devices was measured; empty where there is one."""
     isolation: str = ""
-    """What kept the runners in; empty where that was not tried."""
+    """How runners were confined; empty where that was not tried."""
 
 
 async def time_sizes(
@@ -144,17 +142,17 @@ def compare_with_baseline(
     )
 
 
-KEPT_NOTE = "the baseline is too slow to run beside each candidate: its time was measured earlier"
+CACHED_NOTE = "the baseline is too slow to run beside each candidate: its time was measured earlier"
 HOST_NOTE = "solve decides on results it reads back, so the time includes its host part"
 
 
 def size_time(
-    dims: Dims, measured: MeasuredSize, l2: L2, *, against_kept: bool = False
+    dims: Dims, measured: MeasuredSize, l2: L2, *, against_cached: bool = False
 ) -> SizeTime:
-    """Times, intervals and the decision; the speed-up is the inverse of the ratio."""
+    """Return times, intervals and outcome of a size; the speed-up is the inverse of the ratio."""
     comparison = measured.comparison
     notes = [HOST_NOTE] if measured.first_class is TimeClass.HOST_INCLUSIVE else []
-    notes += [KEPT_NOTE] if against_kept else []
+    notes += [CACHED_NOTE] if against_cached else []
     notes += [measured.note] if measured.note else []
     return SizeTime(
         dims=dict(dims),
@@ -178,12 +176,12 @@ def size_time(
 
 
 def relative_spread(estimate: Estimate) -> float:
-    """Relative half-width."""
+    """Return the relative half-width."""
     return estimate.half_width / estimate.value
 
 
 def weights_of(task: Task, timed: Sequence[Dims]) -> tuple[float, ...]:
-    """The weights of the sizes that were timed; all of them where these are no bench sizes."""
+    """Return the weights of the timed sizes; all weights where these are no bench sizes."""
     if len(task.weights) != len(task.sizes.bench):
         return task.weights
     known = {
@@ -194,7 +192,7 @@ def weights_of(task: Task, timed: Sequence[Dims]) -> tuple[float, ...]:
 
 
 def mean_speedup(sizes: Sequence[SizeTime], weights: Sequence[float]) -> float | None:
-    """Weighted geometric mean of the sizes' speedups; equal weights where none fit."""
+    """Return the weighted geometric mean of the speed-ups; equal weights where none fit."""
     speedups = [size.speedup for size in sizes if size.speedup is not None]
     if not speedups or len(speedups) != len(sizes):
         return None
@@ -202,7 +200,7 @@ def mean_speedup(sizes: Sequence[SizeTime], weights: Sequence[float]) -> float |
 
 
 def mean_ratio(ratios: Sequence[float], weights: Sequence[float]) -> float:
-    """Weighted geometric mean; equal weights where there is not one a ratio."""
+    """Return the weighted geometric mean; equal weights where there is not one a ratio."""
     shares = list(weights) if len(weights) == len(ratios) else [1.0] * len(ratios)
     total = sum(shares)
     return math.exp(sum(w * math.log(s) for w, s in zip(shares, ratios, strict=True)) / total)

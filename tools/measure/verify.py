@@ -1,4 +1,4 @@
-"""After a batch: every output of every timed call, and everything it had to leave alone."""
+"""Verification after a batch: outputs of every timed call, inputs, guards and late writes."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -21,19 +21,19 @@ from cuda_llm.tools.validator.tolerances import ErrorLimits
 async def verify_batch(
     kernel: PreparedKernel, staged: StagedBatch, oracle: Oracle
 ) -> Verdict | None:
-    """The first thing that is not as it must be: inputs, outputs, late writes.
+    """Return the first fault of a batch: inputs, outputs, late writes.
 
-    Guards are looked at when all batches of a size are done, for what is written there stays, and
-    before anything else is blamed.
+    Guards are checked once all batches of a size are done, for what is written there stays, and
+    before another fault is returned, which may follow from an overwritten guard.
     """
     fault = await find_fault(kernel, staged, oracle)
     return None if fault is None else find_overwritten(kernel) or fault
 
 
 async def find_fault(kernel: PreparedKernel, staged: StagedBatch, oracle: Oracle) -> Verdict | None:
-    """The same, whatever the guards hold."""
+    """Return the first fault, whatever the guards hold."""
     for group in staged.groups:
-        contents = draw_group(kernel.recipe, group)
+        contents = draw_group(kernel.input_plan, group)
         fault = find_mutated(kernel, group.slots, contents) or await find_wrong(
             kernel, group.slots, contents, oracle
         )
@@ -44,14 +44,14 @@ async def find_fault(kernel: PreparedKernel, staged: StagedBatch, oracle: Oracle
 
 
 def find_overwritten(kernel: PreparedKernel) -> GuardOverwritten | None:
-    """A buffer of any slot outside of which a byte changed."""
+    """Return the first buffer of any slot outside of which a byte changed."""
     sides = [(name, side) for name in kernel.guards for side in ("before", "after")]
     changed = [
         (guards_of(kernel.slots, name, side) != written).any(axis=0)
         for name, both in kernel.guards.items()
         for side, written in zip(("before", "after"), both, strict=True)
     ]
-    arrays = kernel.recipe.arrays
+    arrays = kernel.input_plan.arrays
     at = first_set(arrays.xp.stack([one.any() for one in changed]), arrays) if changed else None
     if at is None:
         return None
@@ -62,7 +62,7 @@ def find_overwritten(kernel: PreparedKernel) -> GuardOverwritten | None:
 
 
 def guards_of(slots: Slots, name: str, side: str) -> Array:
-    """The bytes on one side of a buffer, a row a slot."""
+    """Return the bytes on one side of a buffer, a row a slot."""
     buffer = slots.buffers[name]
     return buffer.guard_before if side == "before" else buffer.guard_after
 
@@ -70,28 +70,28 @@ def guards_of(slots: Slots, name: str, side: str) -> Array:
 def find_mutated(
     kernel: PreparedKernel, numbers: Sequence[int], contents: Mapping[str, Array]
 ) -> InputMutated | None:
-    """An input that is not what was opened into it."""
-    inputs = [spec.name for spec in kernel.recipe.specs if spec.role is Role.IN]
+    """Return an input that is not what was drawn for it."""
+    inputs = [spec.name for spec in kernel.input_plan.specs if spec.role is Role.IN]
     pairs = [(kernel.slots.buffers[name].data, contents[name]) for name in inputs]
-    at = first_changed(pairs, numbers, kernel.recipe.arrays)
+    at = first_changed(pairs, numbers, kernel.input_plan.arrays)
     return None if at is None else InputMutated(buffer=inputs[at])
 
 
 async def find_wrong(
     kernel: PreparedKernel, numbers: Sequence[int], contents: Mapping[str, Array], oracle: Oracle
 ) -> Verdict | None:
-    """The first call of the group whose outputs are wrong: all at once, then one by one."""
-    case, dims, task = kernel.recipe.case, kernel.recipe.dims, kernel.recipe.task
+    """Return the first call of the group with wrong outputs: all at once, then one by one."""
+    case, dims, task = kernel.input_plan.case, kernel.input_plan.dims, kernel.input_plan.task
     outputs = outputs_of(kernel, numbers)
-    if kernel.recipe.reference is not None:
-        return find_wrong_by_reference(kernel.recipe, contents, outputs)
+    if kernel.input_plan.reference is not None:
+        return find_wrong_by_reference(kernel.input_plan, contents, outputs)
     expectations = []
     for position in range(len(numbers)):
         expectation = await oracle(call_part(contents, position), dims)
         if not isinstance(expectation, Expectation):
             return expectation
         expectations.append(expectation)
-    arrays = kernel.recipe.arrays
+    arrays = kernel.input_plan.arrays
     own = case_limits(task, case, expectations[0].values, arrays)
     if len(numbers) > 1 and all_are_right(outputs, expectations, own, arrays):
         return None
@@ -105,17 +105,17 @@ async def find_wrong(
 
 
 def find_wrong_by_reference(
-    recipe: InputPlan, contents: Mapping[str, Array], outputs: Mapping[str, Array]
+    input_plan: InputPlan, contents: Mapping[str, Array], outputs: Mapping[str, Array]
 ) -> WrongResult | None:
     """The same for a task with a reference, which may take many calls at once, or parts of one."""
     found = check_batch(
-        recipe.task,
-        recipe.case,
+        input_plan.task,
+        input_plan.case,
         contents,
         outputs,
-        recipe.arrays,
-        method=recipe.method,
-        reference=recipe.reference,
+        input_plan.arrays,
+        method=input_plan.method,
+        reference=input_plan.reference,
     )
     return None if found is None else found[1]
 
@@ -129,7 +129,7 @@ def all_are_right(
     """Whether every call is right beyond doubt, in one comparison.
 
     The root mean square of one call is at most the largest error of all, and at most sqrt(n) times
-    the root mean square over n calls. What fails here may still be right: it is looked at call by
+    the root mean square over n calls. What fails here may still be right: it is compared call by
     call.
     """
     if any(one.own_rule is not None for one in expectations):
@@ -150,20 +150,20 @@ def all_are_right(
 
 
 def stacked(xp: Any, scales: Sequence[Array | None]) -> Array | None:
-    """The scales of several calls; None where they have none."""
+    """Stack the scales of several calls; None where they have none."""
     known = [scale for scale in scales if scale is not None]
     return xp.stack(known) if known else None
 
 
 def outputs_of(kernel: PreparedKernel, numbers: Sequence[int]) -> dict[str, Array]:
-    """What these calls left, one index a call; late writes are looked for afterwards."""
+    """Return the outputs of these calls, one index a call."""
     return {
-        name: gather(buffer.data, numbers, kernel.recipe.arrays)
+        name: gather(buffer.data, numbers, kernel.input_plan.arrays)
         for name, buffer in kernel.slots.buffers.items()
         if buffer.spec.role is not Role.IN
     }
 
 
 def call_part(arrays: Mapping[str, Array], position: int) -> dict[str, Array]:
-    """One call's part of what is there for many."""
+    """Return one call's part of arrays of many calls."""
     return {name: array[position, ...] for name, array in arrays.items()}

@@ -1,7 +1,6 @@
-"""What a measured call reached of its chip's rates, and the reasons for its time that rates and
-launch shapes tell.
+"""What a measured call achieved of its chip's rates, and the reasons for its time that follow.
 
-Reasons seen from the time alone: bandwidth, arithmetic, the cost of starting, and what is left.
+Reasons from the time alone: bandwidth, arithmetic, the cost of launches, and the rest as latency.
 
 Shares are lower bounds of what a resource was busy: the task's least bytes and work over the time.
 """
@@ -26,7 +25,7 @@ class Achieved:
     bytes_moved: float
     flops: float
     precision: str
-    """Whose ceiling the work is held against, as `hardware_profiles.roofline` spells it."""
+    """The work is compared with its ceiling; spelt as in `hardware_profiles.roofline`."""
     copy_us: float
     """What a copy that moves as many bytes takes, from cold memory."""
     compute_us: float
@@ -36,22 +35,24 @@ class Achieved:
 
     @property
     def gb_s(self) -> float:
-        """Bytes over time."""
+        """Return bytes over time."""
         return self.bytes_moved / (self.time_us * 1e3)
 
     @property
     def tflops(self) -> float:
-        """Operations over time."""
+        """Return operations over time."""
         return self.flops / (self.time_us * 1e6)
 
     @property
     def memory_share(self) -> float:
-        """Rate over that of a copy of as many bytes; above 1 where data stay in cache."""
+        """Return the rate over that of a copy of as many bytes; above 1 where data stay in
+        cache.
+        """
         return self.copy_us / self.time_us
 
     @property
     def compute_share(self) -> float:
-        """Rate over its ceiling."""
+        """Return the rate over its ceiling."""
         return self.compute_us / self.time_us
 
 
@@ -64,7 +65,7 @@ def achieve(
     *,
     precision: str = "",
 ) -> Achieved:
-    """Rates of one call that took `time_us`.
+    """Return the rates of one call that took `time_us`.
 
     Without `precision` it is the fastest that the task's tolerance allows and the chip has.
     """
@@ -83,7 +84,7 @@ def achieve(
 
 
 def _ceiling(precision: str, hardware: Hardware, ceilings: Ceilings) -> tuple[float, str]:
-    """TFLOPS, and the name of the ceiling it is; other units are published alone."""
+    """Return TFLOPS and the name of the ceiling; those of other units are only published."""
     if precision == "fp32":
         return ceilings.fp32_tflops, "fp32_tflops"
     kind = precision.removeprefix("tensor:")
@@ -93,7 +94,7 @@ def _ceiling(precision: str, hardware: Hardware, ceilings: Ceilings) -> tuple[fl
 
 
 LEAST_REST = 0.3
-"""A smaller rest is what any good kernel leaves of the time."""
+"""Smaller rests are not reported: good kernels have them too."""
 
 
 def find_rates(
@@ -102,7 +103,7 @@ def find_rates(
     ceilings: Ceilings,
     counters: Sequence[KernelCounters] = (),
 ) -> Iterator[TimeReason]:
-    """A finding a rate, the largest not first, and the rest of the time as latency."""
+    """Yield a reason for each rate, in no order, and the rest of the time as latency."""
     found = [
         _memory(achieved),
         _compute(achieved),
@@ -158,28 +159,28 @@ def _starting(
 ) -> TimeReason:
     count = sum(max(1, round(one.figures.get("copies", 1.0))) for one in launches)
     us = count * ceilings.launch_us
-    said = f"starting {count} kernels, copies and fills" if count != 1 else "starting the kernel"
-    told = f"{said} takes {us:.2g} us, {ceilings.launch_us:.2g} us each"
+    what = f"starting {count} kernels, copies and fills" if count != 1 else "starting the kernel"
+    explanation = f"{what} takes {us:.2g} us, {ceilings.launch_us:.2g} us each"
     origin: str = ceilings.origin("launch_us")
     kernels = sum(1 for one in launches if all(one.grid))
     if counters and len(counters) == kernels:
         gaps_us = max(us, time_us - sum(one.duration_us for one in counters))
         if gaps_us > us:
             us, origin = gaps_us, "our time less that of the kernels in Nsight Compute"
-            told = f"{said} and the gaps between them take {us:.2g} us"
+            explanation = f"{what} and the gaps between them take {us:.2g} us"
     return _rate_reason(
         time_us,
         code="launch_overhead",
         share=us / time_us,
-        explanation=f"{told} ({origin})",
+        explanation=f"{explanation} ({origin})",
         advice="do more work per launch, or fuse launches",
     )
 
 
 def _waiting(achieved: Achieved, launches: Sequence[LaunchProfile], share: float) -> TimeReason:
     kernels = [one for one in launches if all(one.grid)]
-    held = min((one.occupancy for one in kernels), default=0.0)
-    room = f", room for {held:.0%} occupancy" if kernels else ""
+    occupancy = min((one.occupancy for one in kernels), default=0.0)
+    room = f", room for {occupancy:.0%} occupancy" if kernels else ""
     return _rate_reason(
         achieved.time_us,
         code="latency",
@@ -213,7 +214,7 @@ ENOUGH_OCCUPANCY = 0.5
 def find_shapes(
     launch: LaunchProfile, hardware: Hardware, *, time_us: float, idle_share: float
 ) -> Iterator[TimeReason]:
-    """Findings of one launch that took `time_us`.
+    """Yield reasons in the shape of one launch that took `time_us`.
 
     `idle_share` is the part of that time that no busy resource accounts for: what more warps could
     fill at most.

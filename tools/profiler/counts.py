@@ -1,4 +1,4 @@
-"""What a launch executed, per launch and per source line: account times table, nothing modelled."""
+"""What a launch executed, by launch and by source line: counted, nothing modelled."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -21,12 +21,12 @@ class InstructionMix:
 
     @property
     def issued(self) -> float:
-        """Warp instructions of every class."""
+        """Return warp instructions of all classes."""
         return sum(self.warps.values())
 
     @property
     def simd_efficiency(self) -> float:
-        """Active lanes over 32 lanes a warp instruction; 1 means no divergence and full warps."""
+        """Return active lanes over 32 a warp instruction; 1 means no divergence and full warps."""
         return min(1.0, self.lanes / (WARP_LANES * self.issued)) if self.issued else 1.0
 
 
@@ -48,32 +48,32 @@ class LineAccess:
 
     @property
     def sectors_per_request(self) -> float:
-        """Distinct 32-byte sectors an average request touches."""
+        """Return the distinct 32-byte sectors that an average request touches."""
         return self.sectors / self.requests if self.requests else 0.0
 
     @property
     def ideal_sectors_per_request(self) -> float:
-        """What the same bytes would touch, side by side."""
+        """Return the sectors that the same bytes would touch, side by side."""
         return self.ideal_sectors / self.requests if self.requests else 0.0
 
     @property
     def useful_byte_share(self) -> float:
-        """Bytes asked for over bytes moved in sectors, at most 1."""
+        """Return bytes requested over bytes moved in sectors, at most 1."""
         return self.ideal_sectors / self.sectors if self.sectors else 1.0
 
     @property
     def bank_ways(self) -> float:
-        """Passes over those needed without conflicts, on average; 1 means none."""
+        """Return passes over those needed without conflicts, on average; 1 means none."""
         return self.wavefronts / self.ideal_wavefronts if self.ideal_wavefronts else 1.0
 
     @property
     def serial_lanes(self) -> float:
-        """Lanes of an average atomic request that wait for one address."""
+        """Return the lanes of an average atomic request that wait for one address."""
         return self.serial / self.requests if self.requests else 0.0
 
 
 def count_instructions(account: LaunchCounters, table: KernelTable) -> InstructionMix:
-    """Instruction mix of a launch: executions of each basic block times its composition."""
+    """Count the instructions of a launch: executions of each basic block times its composition."""
     warps: dict[InstructionClass, float] = {}
     lanes = 0.0
     for block, executions, active in zip(
@@ -87,7 +87,7 @@ def count_instructions(account: LaunchCounters, table: KernelTable) -> Instructi
 
 
 def ideal_sectors(site: InstructionSite, count: SiteCounters) -> float:
-    """Sectors the same requests would touch with neighbouring lanes at neighbouring addresses.
+    """Return the sectors of the same requests with neighbouring lanes at neighbouring addresses.
 
     Never more than they do touch: lanes that share an address need fewer.
     """
@@ -96,7 +96,7 @@ def ideal_sectors(site: InstructionSite, count: SiteCounters) -> float:
 
 
 def accesses_by_line(account: LaunchCounters, table: KernelTable) -> tuple[LineAccess, ...]:
-    """Memory accesses merged by line, space and kind, in the order the lines first appear."""
+    """Merge memory accesses by line, space and kind, in the order the lines first appear."""
     groups: dict[
         tuple[SourceSpot | None, str, str], list[tuple[InstructionSite, SiteCounters]]
     ] = {}

@@ -1,4 +1,4 @@
-"""From the measured time of a call to the reasons for it, ranked."""
+"""The ranked reasons for the measured time of a call."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,10 +19,10 @@ from cuda_llm.tools.profiler.kernel_counters import KernelCounters, find_counted
 from cuda_llm.tools.profiler.time_model import TimeReason
 
 WASTE_WEIGHT = 2.0
-"""A waste is told before a busy unit of up to this many times its share: it can be mended. Less
-than for modelled times, which know what a mended kernel would take."""
+"""A waste is listed before a busy unit of up to this many times its share: it can be avoided. Less
+than for modelled times, which include what the kernel would take without the waste."""
 REPLACED = {"dram_bandwidth", "fp32", "fp64", "fp16", "tensor", "latency"}
-"""What counters say better than rates do."""
+"""Reasons that counters show better than rates do."""
 
 
 @dataclass(frozen=True)
@@ -39,14 +39,14 @@ def explain_measured(
     ceilings: Ceilings,
     counters: Sequence[KernelCounters] = (),
 ) -> tuple[Bottleneck, ...]:
-    """What limits a call that took `achieved.time_us`: dominating one first.
+    """Find what limits a call that took `achieved.time_us`, dominating reason first.
 
     `share` is the part of the time during which the named unit was busy, or the named waste cost:
     counted where there are counters, else inferred from rates, occupancy and waves. Shares overlap.
     """
-    told = [*_seen(achieved, launches, hardware, ceilings, counters)]
+    reasons = [*_collect(achieved, launches, hardware, ceilings, counters)]
     best: dict[tuple[str, str], _LaunchReason] = {}
-    for one in told:
+    for one in reasons:
         key = (one.kernel, one.finding.code)
         if key not in best or best[key].share < one.share:
             best[key] = one
@@ -62,7 +62,7 @@ def explain_measured(
 def with_counters(
     launches: Sequence[LaunchProfile], counters: Sequence[KernelCounters], time_us: float
 ) -> tuple[LaunchProfile, ...]:
-    """The launches with what was counted of them; a single launch took the call's time.
+    """Return the launches with their counters; a single launch took the call's time.
 
     Counters belong to launches in order where their kernels agree, and to nothing otherwise.
     """
@@ -87,7 +87,7 @@ def _base(kernel: str) -> str:
     return kernel.partition("<")[0].rpartition("::")[2]
 
 
-def _seen(
+def _collect(
     achieved: Achieved,
     launches: Sequence[LaunchProfile],
     hardware: Hardware,
@@ -112,7 +112,7 @@ def _seen(
 
 
 def _is_explained(one: _LaunchReason, causes: Mapping[tuple[str, str], float]) -> bool:
-    """Whether a busy unit is only what a waste that is told anyway makes of it."""
+    """Whether a unit is busy only because of a waste that is listed anyway."""
     found = EXPLAINED_BY.get(one.finding.code, ())
     return any(causes.get((one.kernel, cause), 0.0) > 0.5 * one.share for cause in found)
 

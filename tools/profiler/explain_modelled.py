@@ -1,4 +1,4 @@
-"""From the account of one call to its modelled time and the reasons for it. Pure."""
+"""The modelled time of one call from its counters, and the ranked reasons for it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ BUS_BYTES_PER_US = 25e3
 def copies_profile(
     count: int, device_bytes: int, host_bytes: int, hardware: Hardware
 ) -> tuple[LaunchProfile, ...]:
-    """All of a call's fills and copies as one entry beside its launches; none where it made none.
+    """Return all fills and copies of a call as one entry; none where it made none.
 
     Each costs a launch; their bytes cross DRAM once more than caches might let them.
     """
@@ -45,9 +45,9 @@ def copies_profile(
 
 
 LEAST_WASTE, LEAST_ROOF = 0.05, 0.1
-"""Smaller shares are not worth a person's time; the largest is always told."""
+"""Smaller shares are left out; the largest is always listed."""
 WASTE_WEIGHT = 5.0
-"""A waste is told before a roof of up to this many times its cost: it can be mended."""
+"""A waste is listed before a roof of up to this many times its cost: it can be avoided."""
 MOST = 6
 
 EXPLAINED_BY = {
@@ -70,7 +70,7 @@ class _Ranked:
 
 
 def find_bottlenecks(launches: Sequence[ModelledLaunch]) -> tuple[Bottleneck, ...]:
-    """What limits a call. `share` is the part of the call's time a reason accounts for."""
+    """Find what limits a call. `share` is the part of the call's time a reason accounts for."""
     total_us = sum(launch.time.time_us for launch in launches)
     if total_us <= 0:
         return ()
@@ -82,16 +82,16 @@ def find_bottlenecks(launches: Sequence[ModelledLaunch]) -> tuple[Bottleneck, ..
             kernel=launch.name,
         )
         for launch in launches
-        for finding in _findings(launch)
+        for finding in _reasons_of(launch)
     ]
     ranked.sort(key=lambda one: one.rank, reverse=True)
     merged = _merge_repeats(ranked)
-    told = [one for one in merged if one.share >= _least(one.finding)][:MOST] or merged[:1]
+    listed = [one for one in merged if one.share >= _least(one.finding)][:MOST] or merged[:1]
     name_kernels = len({launch.name for launch in launches}) > 1
-    return tuple(_tell(one, name_kernels) for one in told)
+    return tuple(_as_bottleneck(one, name_kernels) for one in listed)
 
 
-def _findings(launch: ModelledLaunch) -> tuple[TimeReason, ...]:
+def _reasons_of(launch: ModelledLaunch) -> tuple[TimeReason, ...]:
     wastes = find_wastes(launch)
     saved = {waste.code: waste.saved_us for waste in wastes}
 
@@ -108,25 +108,25 @@ def _least(finding: TimeReason) -> float:
 
 
 def _merge_repeats(ranked: Sequence[_Ranked]) -> list[_Ranked]:
-    """One entry for launches of the same kernel with the same reason on the same line."""
+    """Merge launches of the same kernel with the same reason on the same line."""
     merged: dict[object, _Ranked] = {}
     for one in ranked:
         key = (one.kernel, one.finding.code, one.finding.spot)
-        held = merged.get(key)
+        known = merged.get(key)
         merged[key] = (
             _Ranked(
-                held.rank + one.rank,
-                min(1.0, held.share + one.share),
-                held.finding,
-                held.kernel,
+                known.rank + one.rank,
+                min(1.0, known.share + one.share),
+                known.finding,
+                known.kernel,
             )
-            if held
+            if known
             else one
         )
     return sorted(merged.values(), key=lambda one: one.rank, reverse=True)
 
 
-def _tell(one: _Ranked, name_kernel: bool) -> Bottleneck:
+def _as_bottleneck(one: _Ranked, name_kernel: bool) -> Bottleneck:
     explanation = one.finding.explanation
     return Bottleneck(
         code=one.finding.code,
@@ -180,7 +180,7 @@ def explain_call(
 def _left_in_l2(
     before: LaunchCounters | None, account: LaunchCounters, hardware: Hardware
 ) -> float:
-    """Bytes that `account` finds in L2: all it reuses, unless the launch before overflowed it."""
+    """Return the bytes that `account` finds in L2: all it reuses, unless `before` overflowed it."""
     if before is None:
         return 0.0
     overflow = max(1.0, before.footprint_bytes / hardware.l2_bytes)

@@ -1,4 +1,4 @@
-"""What Nsight Compute counted of a kernel, and the reasons for its time that are in there."""
+"""Counters that Nsight Compute read of a kernel, and the reasons for its time in them."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -62,7 +62,7 @@ _LATENCY_ADVICE = {
 
 
 def find_counted(one: KernelCounters) -> Iterator[TimeReason]:
-    """Findings of one kernel, in no order."""
+    """Yield the reasons in the counters of one kernel, in no order."""
     yield from _memory(one)
     yield from _pipes(one)
     yield from _wastes(one)
@@ -152,18 +152,18 @@ def _wastes(one: KernelCounters) -> Iterator[TimeReason]:
 
 
 def _waits(one: KernelCounters) -> Iterator[TimeReason]:
-    """What no unit's use accounts for, with the reasons why warps stalled."""
+    """Yield what no busy unit accounts for, with the reasons why warps stalled."""
     if not one.stalls:
         return
     busiest = max((value for name, value in one.figures.items() if name in _UNITS), default=0.0)
-    told = ", ".join(f"{stall.reason} {stall.share:.0%}" for stall in one.stalls[:3])
-    held = one.figures.get("achieved_occupancy")
-    occupancy = f", {held:.0%} occupancy achieved" if held is not None else ""
+    reasons = ", ".join(f"{stall.reason} {stall.share:.0%}" for stall in one.stalls[:3])
+    achieved = one.figures.get("achieved_occupancy")
+    occupancy = f", {achieved:.0%} occupancy achieved" if achieved is not None else ""
     yield _counted_reason(
         one,
         "latency",
         1 - busiest,
-        f"no unit is above {busiest:.0%} of its peak; warps stall for {told}{occupancy}",
+        f"no unit is above {busiest:.0%} of its peak; warps stall for {reasons}{occupancy}",
         _LATENCY_ADVICE.get(one.stalls[0].reason, _LATENCY_ADVICE["long_scoreboard"]),
     )
 
@@ -179,14 +179,20 @@ def _stalled(one: KernelCounters, reasons: tuple[str, ...]) -> float:
 
 
 def _counted_reason(
-    one: KernelCounters, code: str, share: float, said: str, advice: str, *, waste: bool = False
+    one: KernelCounters,
+    code: str,
+    share: float,
+    explanation: str,
+    advice: str,
+    *,
+    waste: bool = False,
 ) -> TimeReason:
     share = max(0.0, min(1.0, share))
     return TimeReason(
         code=code,
         saved_us=share * one.duration_us,
         share=share,
-        explanation=f"{said} {ORIGIN}",
+        explanation=f"{explanation} {ORIGIN}",
         advice=advice,
         waste=waste,
     )

@@ -1,6 +1,4 @@
-"""What a GPU's runner says it launched, as the profile of a call.
-
-What one call of `solve` asked of the GPU, in order.
+"""The launch log of one call of `solve` on a GPU, and the launch profiles that follow from it.
 
 The runner writes it, and a candidate shares the runner's memory: a log explains, it never ranks.
 """
@@ -14,11 +12,11 @@ from cuda_llm.hardware_profiles.occupancy import occupancy
 from cuda_llm.profile import KernelResources, LaunchProfile
 
 REGISTERS = 32
-"""Taken of a kernel that the compiler said nothing of, as the time model does."""
+"""Assumed of a kernel that the compiler reported nothing of, as the time model does."""
 
 
 class LaunchKind(StrEnum):
-    """What was asked."""
+    """What was put on the GPU's queue."""
 
     KERNEL = "kernel"
     COPY = "copy"
@@ -47,7 +45,7 @@ class LoggedLaunch:
 def launch_profiles(
     log: Sequence[LoggedLaunch], kernels: Iterable[KernelResources], hardware: Hardware
 ) -> tuple[LaunchProfile, ...]:
-    """One profile a kernel, in order, then one for all copies and fills where there were any.
+    """Return one profile a kernel, in order, then one for all copies and fills, if any.
 
     `time_us` is 0: a log has no clock. Occupancy is what the resources allow; waves assume that
     nothing else runs and leave clusters out of account.
@@ -67,7 +65,7 @@ def _kernel(
 ) -> LaunchProfile:
     x, y, z = one.block
     shared_bytes = one.dynamic_shared_bytes + (resources.shared_bytes if resources else 0)
-    held = occupancy(
+    fit = occupancy(
         hardware,
         threads_per_block=x * y * z,
         registers_per_thread=resources.registers if resources else REGISTERS,
@@ -76,8 +74,8 @@ def _kernel(
     blocks = one.grid[0] * one.grid[1] * one.grid[2]
     figures = {
         "blocks": float(blocks),
-        "blocks_per_sm": float(held.blocks_per_sm),
-        **_waves(blocks, held.blocks_per_sm, hardware),
+        "blocks_per_sm": float(fit.blocks_per_sm),
+        **_waves(blocks, fit.blocks_per_sm, hardware),
     }
     if resources:
         figures["registers_per_thread"] = float(resources.registers)
@@ -90,14 +88,14 @@ def _kernel(
         grid=one.grid,
         block=one.block,
         shared_bytes=shared_bytes,
-        occupancy=held.fraction,
+        occupancy=fit.fraction,
         time_us=0.0,
         figures=figures,
     )
 
 
 def _waves(blocks: int, blocks_per_sm: int, hardware: Hardware) -> Mapping[str, float]:
-    """Waves of resident blocks, and the part of the SMs' time that an uneven end leaves idle.
+    """Return waves of resident blocks, and the share of the SMs' time idle at an uneven end.
 
     Blocks are taken to last equally long; an SM is idle when it has no block at all.
     """
@@ -112,7 +110,7 @@ def _waves(blocks: int, blocks_per_sm: int, hardware: Hardware) -> Mapping[str, 
 
 
 def _copies(others: Sequence[LoggedLaunch]) -> LaunchProfile:
-    """As the emulated device tells them: a copy reads and writes its bytes, a fill writes them."""
+    """Add up copies and fills: a copy reads and writes its bytes, a fill writes them."""
     moved = sum(one.bytes * (2 if one.kind is LaunchKind.COPY else 1) for one in others)
     return LaunchProfile(
         kernel="copies and fills",

@@ -1,13 +1,12 @@
-"""Roofs: resources a launch keeps busy with work it needs, and what would relieve them."""
+"""Roofs: resources that a launch keeps busy with work it needs, and what would relieve them."""
 
 from collections.abc import Callable, Iterable
-from typing import TypedDict
 
 from cuda_llm.facts import SourceSpot
 from cuda_llm.hardware_profiles.occupancy import WARP_THREADS
 from cuda_llm.tools.emulator.counters import SiteCounters
 from cuda_llm.tools.emulator.tables import InstructionClass, InstructionSite
-from cuda_llm.tools.profiler.time_model import ModelledLaunch, Term, TimeReason
+from cuda_llm.tools.profiler.time_model import ModelledLaunch, Saving, Term, TimeReason
 from cuda_llm.tools.profiler.traffic import block_clk, site_traffic
 
 _PIPES = {
@@ -33,15 +32,10 @@ _PIPE_ADVICE = {
 }
 
 
-class _Weight(TypedDict):
-    saved_us: float
-    share: float
-
-
 def find_roofs(launch: ModelledLaunch) -> tuple[TimeReason, ...]:
-    """A finding for every term of the launch that takes time."""
+    """Return a reason for every term of the launch that takes time."""
     terms = launch.time.terms_us
-    findings = [
+    reasons = [
         _memory(launch),
         _l2(launch),
         _data_path(launch),
@@ -50,7 +44,7 @@ def find_roofs(launch: ModelledLaunch) -> tuple[TimeReason, ...]:
         _launch(launch),
         *(_pipe(launch, term) for term in _PIPES if terms[term] > 0),
     ]
-    return tuple(finding for finding in findings if finding.saved_us > 0)
+    return tuple(reason for reason in reasons if reason.saved_us > 0)
 
 
 def _memory(launch: ModelledLaunch) -> TimeReason:
@@ -100,17 +94,17 @@ def _latency(launch: ModelledLaunch) -> TimeReason:
     if clk:
         slowest = max(range(len(clk)), key=clk.__getitem__)
         spot = _load_spot(launch, slowest) or launch.table.blocks[slowest].spot
-    held, room = launch.resident_warps, launch.hardware.limits.threads_per_sm // WARP_THREADS
+    resident, room = launch.resident_warps, launch.hardware.limits.threads_per_sm // WARP_THREADS
     return TimeReason(
         code="latency",
         **_weight(launch, Term.LATENCY),
         explanation=(
             f"warps wait {launch.time.terms_us[Term.LATENCY]:.1f} us for memory and for each "
-            f"other, {held} of {room} warps resident on an SM"
+            f"other, {resident} of {room} warps resident on an SM"
         ),
         advice=(
             "launch more blocks: the grid does not fill the chip"
-            if held < launch.occupancy.warps_per_sm
+            if resident < launch.occupancy.warps_per_sm
             else "give each thread several independent loads (unroll), or raise occupancy"
         ),
         spot=spot,
@@ -149,9 +143,9 @@ def _pipe(launch: ModelledLaunch, term: Term) -> TimeReason:
     )
 
 
-def _weight(launch: ModelledLaunch, *terms: Term) -> _Weight:
+def _weight(launch: ModelledLaunch, *terms: Term) -> Saving:
     saved_us = launch.time.time_us - launch.time.without(*terms)
-    return _Weight(saved_us=saved_us, share=launch.time.share(*terms))
+    return Saving(saved_us=saved_us, share=launch.time.share(*terms))
 
 
 def _costliest_site(
@@ -162,7 +156,7 @@ def _costliest_site(
 
 
 def _costliest_line(costs: Iterable[tuple[SourceSpot | None, float]]) -> SourceSpot | None:
-    """The line with the largest sum: an unrolled loop has many instructions on one line."""
+    """Return the line with the largest sum: an unrolled loop has many instructions on one line."""
     by_line: dict[SourceSpot, float] = {}
     for spot, cost in costs:
         if spot is not None and cost > 0:

@@ -1,6 +1,4 @@
-"""The modelled time of one launch on a chip, and what a reason for it is.
-
-Modelled time of one launch: a term for each resource, a soft maximum, and the launch itself.
+"""The modelled time of one launch: a term for each resource, a soft maximum, and the launch itself.
 
 Every formula, with its source, is in docs/time-model.md. Nothing here was measured on a GPU.
 """
@@ -8,6 +6,7 @@ Every formula, with its source, is in docs/time-model.md. Nothing here was measu
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TypedDict
 
 from cuda_llm.facts import SourceSpot
 from cuda_llm.hardware_profiles.hardware import Hardware
@@ -21,7 +20,7 @@ from cuda_llm.tools.profiler.traffic import launch_traffic, warp_clk, warps_per_
 
 @dataclass(frozen=True, kw_only=True)
 class TimeReason:
-    """A reason and the time that would go if it went."""
+    """A reason for time spent, and the time that would be saved without it."""
 
     code: str
     saved_us: float
@@ -31,7 +30,14 @@ class TimeReason:
     advice: str
     spot: SourceSpot | None = None
     waste: bool = False
-    """True where the kernel can do without: the same work has a cheaper form."""
+    """Whether the same work has a cheaper form without it."""
+
+
+class Saving(TypedDict):
+    """The figures of a reason, as keywords of `TimeReason`."""
+
+    saved_us: float
+    share: float
 
 
 SHARPNESS = 4.0
@@ -83,11 +89,11 @@ class LaunchTime:
     l2_bytes: float
 
     def without(self, *terms: Term) -> float:
-        """Time in microseconds if `terms` were free."""
+        """Return the microseconds if `terms` were free."""
         return combine({term: us for term, us in self.terms_us.items() if term not in terms})
 
     def share(self, *terms: Term) -> float:
-        """Part of the time that `terms`, which share one resource, account for, 0 to 1.
+        """Return the part of the time, 0 to 1, of `terms`, which share one resource.
 
         By how much a hundredth less of them would shorten the launch: the shares of all add to 1.
         """
@@ -104,7 +110,7 @@ class LaunchTime:
 def model_launch(
     account: LaunchCounters, table: KernelTable, hardware: Hardware, setting: Setting
 ) -> LaunchTime:
-    """Modelled time of one launch."""
+    """Model the time of one launch."""
     traffic = launch_traffic(account, table, hardware)
     dram_bytes = traffic.dram_bytes - min(traffic.dram_bytes, setting.resident_bytes)
     clk_us = 1.0 / hardware.boost_clock_mhz
@@ -131,7 +137,7 @@ def model_launch(
 
 
 def combine(terms_us: Mapping[Term, float]) -> float:
-    """Soft maximum of the terms, which overlap, plus the launch, which does not.
+    """Return the soft maximum of the terms, which overlap, plus the launch, which does not.
 
     Shared memory and L1 are one data path: their clocks add up before they compete.
     """
@@ -174,7 +180,7 @@ def _pipe_terms(
 
 
 def _busiest_share(account: LaunchCounters, hardware: Hardware, setting: Setting) -> float:
-    """Part of the grid's work that the SM with the most blocks, or the heaviest block, does."""
+    """Return the part of the grid's work on the SM with the most blocks or the heaviest block."""
     if setting.even_split or not account.blocks_total:
         return 1.0 / hardware.sm_count
     share = -(-account.blocks_total // hardware.sm_count) / account.blocks_total
@@ -182,7 +188,7 @@ def _busiest_share(account: LaunchCounters, hardware: Hardware, setting: Setting
 
 
 def _waves(account: LaunchCounters, hardware: Hardware, setting: Setting) -> float:
-    """How many times the chip fills up with blocks, one after another."""
+    """Return how many times the chip fills up with blocks, one after another."""
     places = hardware.sm_count * setting.blocks_per_sm
     if setting.even_split:
         return max(1.0, account.blocks_total / places)
@@ -205,19 +211,19 @@ class ModelledLaunch:
 
     @property
     def shared_bytes(self) -> int:
-        """Static and dynamic shared memory per block."""
+        """Return static and dynamic shared memory per block."""
         return self.account.static_shared_bytes + self.account.dynamic_shared_bytes
 
     @property
     def resident_warps(self) -> int:
-        """Warps an SM holds at once, fewer than fit where the grid is small."""
+        """Return the warps resident on an SM, fewer than fit where the grid is small."""
         per_sm = -(-self.account.blocks_total // self.hardware.sm_count)
         return min(self.setting.blocks_per_sm, per_sm) * warps_per_block(self.account)
 
     def what_if(
         self, *, account: LaunchCounters | None = None, setting: Setting | None = None
     ) -> LaunchTime:
-        """Time of the same launch with other counts or another place on the chip."""
+        """Model the same launch with other counts or another setting."""
         return model_launch(
             account or self.account, self.table, self.hardware, setting or self.setting
         )
@@ -236,19 +242,19 @@ def place_launch(
     Without `resources` the kernel is taken to need 32 registers a thread.
     """
     x, y, z = account.block
-    held = occupancy(
+    fit = occupancy(
         hardware,
         threads_per_block=x * y * z,
         registers_per_thread=resources.registers if resources else 32,
         shared_bytes=account.static_shared_bytes + account.dynamic_shared_bytes,
     )
-    setting = Setting(blocks_per_sm=max(1, held.blocks_per_sm), resident_bytes=resident_bytes)
+    setting = Setting(blocks_per_sm=max(1, fit.blocks_per_sm), resident_bytes=resident_bytes)
     return ModelledLaunch(
         name=resources.kernel if resources else table.symbol,
         account=account,
         table=table,
         hardware=hardware,
-        occupancy=held,
+        occupancy=fit,
         setting=setting,
         time=model_launch(account, table, hardware, setting),
     )

@@ -51,7 +51,7 @@ class Traffic:
 
 
 def launch_traffic(account: LaunchCounters, table: KernelTable, hardware: Hardware) -> Traffic:
-    """Traffic of a whole launch."""
+    """Return the traffic of a whole launch."""
     pairs = list(zip(table.sites, account.sites, strict=True))
     total = _sum(site_traffic(site, count, hardware) for site, count in pairs)
     atomics = [count for site, count in pairs if site.kind == "atomic" and count.sectors]
@@ -59,7 +59,7 @@ def launch_traffic(account: LaunchCounters, table: KernelTable, hardware: Hardwa
 
 
 def site_traffic(site: InstructionSite, count: SiteCounters, hardware: Hardware) -> Traffic:
-    """Traffic of one memory instruction, but for the turns that atomics of all of them take."""
+    """Return the traffic of one memory instruction, without the serialisation of atomics."""
     if site.space in ("", "const"):
         return Traffic()
     request_clk = WARP_LANES / hardware.pipes.load_store
@@ -81,14 +81,14 @@ def site_traffic(site: InstructionSite, count: SiteCounters, hardware: Hardware)
 
 
 def shared_passes(site: InstructionSite, count: SiteCounters) -> float:
-    """Passes over the banks of shared memory, retries of atomics included."""
+    """Return passes over the banks of shared memory, with retries of atomics."""
     if site.kind != "atomic" or count.sectors:
         return count.wavefronts
     return max(count.wavefronts, count.serial) * atomic_round_passes(site)
 
 
 def atomic_round_passes(site: InstructionSite) -> int:
-    """Passes of one round of a shared-memory atomic. Floats have no native instruction."""
+    """Return passes of one round of a shared-memory atomic. Floats have no native instruction."""
     is_float = not _FLOATS.isdisjoint(_parts(site))
     return CAS_PASSES if is_float else ATOMIC_PASSES
 
@@ -140,7 +140,7 @@ SiteAccess = tuple[InstructionSite, SiteCounters]
 
 
 def warp_clk(account: LaunchCounters, table: KernelTable, hardware: Hardware) -> float:
-    """Clocks of an average warp's chain of waits, from its first instruction to its last."""
+    """Return the clocks of an average warp's chain of waits, from first to last instruction."""
     warps = warps_per_block(account) * account.blocks_total
     if not warps:
         return 0.0
@@ -151,7 +151,7 @@ def warp_clk(account: LaunchCounters, table: KernelTable, hardware: Hardware) ->
 
 
 def block_clk(account: LaunchCounters, table: KernelTable, hardware: Hardware) -> tuple[float, ...]:
-    """Clocks of waiting in each basic block, summed over the warps of the grid."""
+    """Return the clocks of waiting in each basic block, summed over the warps of the grid."""
     accesses: list[list[SiteAccess]] = [[] for _ in table.blocks]
     for site, count in zip(table.sites, account.sites, strict=True):
         if site.space and count.requests:
@@ -168,7 +168,7 @@ def block_clk(account: LaunchCounters, table: KernelTable, hardware: Hardware) -
 
 
 def warps_per_block(account: LaunchCounters) -> int:
-    """Warps of one block, the last possibly not full."""
+    """Return the warps of one block, the last possibly not full."""
     x, y, z = account.block
     return -(-x * y * z // WARP_LANES)
 
@@ -190,7 +190,7 @@ def _shared_clk(executions: float, accesses: Sequence[SiteAccess], hardware: Har
 def _load_clk_by_block(
     blocks: Sequence[BasicBlock], accesses: Sequence[Sequence[SiteAccess]], hardware: Hardware
 ) -> list[float]:
-    """Waiting for global loads.
+    """Return the clocks of waiting for global loads, by basic block.
 
     Blocks that load on the same lines are copies of an unrolled loop whose guards ptxas turns into
     predicates: their loads are under way together, so only the slowest copy is waited for. Copies
@@ -202,9 +202,9 @@ def _load_clk_by_block(
         lines = frozenset(site.spot for site, count in here if _waits_for_global(site, count))
         if not lines or None in lines or any(_stores_to_global(site) for site, _ in here):
             continue
-        held = slowest.setdefault(lines, index)
-        if held != index:
-            quicker, slowest[lines] = sorted((held, index), key=clk.__getitem__)
+        slowest_index = slowest.setdefault(lines, index)
+        if slowest_index != index:
+            quicker, slowest[lines] = sorted((slowest_index, index), key=clk.__getitem__)
             clk[quicker] = 0.0
     return clk
 
@@ -218,7 +218,7 @@ def _global_clk(block: BasicBlock, accesses: Sequence[SiteAccess], hardware: Har
 
 
 def _load_clk(count: SiteCounters, hardware: Hardware) -> float:
-    """Latency of an average request: it waits for its slowest sector."""
+    """Return the latency of an average request, which waits for its slowest sector."""
     model = hardware.model
     to_dram = min(1.0, count.dram_sectors / count.requests)
     to_l2 = max(0.0, min(1.0, count.l2_sectors / count.requests) - to_dram)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import TypedDict
 
 from cuda_llm.tools.emulator.counters import LaunchCounters, SiteCounters
 from cuda_llm.tools.emulator.tables import InstructionSite, KernelTable
@@ -13,13 +12,13 @@ from cuda_llm.tools.profiler.counts import (
     count_instructions,
     ideal_sectors,
 )
-from cuda_llm.tools.profiler.time_model import ModelledLaunch, Term, TimeReason
+from cuda_llm.tools.profiler.time_model import ModelledLaunch, Saving, Term, TimeReason
 from cuda_llm.tools.profiler.traffic import warps_per_block
 
 
 def find_wastes(launch: ModelledLaunch) -> tuple[TimeReason, ...]:
-    """Every waste of a launch that costs anything at all."""
-    findings = (
+    """Find every waste of a launch that costs time."""
+    reasons = (
         _bank_conflicts(launch),
         _uncoalesced(launch),
         _atomic_contention(launch),
@@ -27,24 +26,24 @@ def find_wastes(launch: ModelledLaunch) -> tuple[TimeReason, ...]:
         _low_occupancy(launch),
         _tail(launch),
     )
-    return tuple(finding for finding in findings if finding and finding.saved_us > 0)
+    return tuple(reason for reason in reasons if reason and reason.saved_us > 0)
 
 
 def without_bank_conflicts(account: LaunchCounters, table: KernelTable) -> LaunchCounters:
-    """The same launch, each shared-memory request in as few passes as its bytes need."""
+    """Return the counters with each shared-memory request in as few passes as its bytes need."""
 
-    def mend(site: InstructionSite, count: SiteCounters) -> SiteCounters:
+    def adjust(site: InstructionSite, count: SiteCounters) -> SiteCounters:
         if site.kind == "atomic" or not count.ideal_wavefronts:
             return count
         return replace(count, wavefronts=min(count.wavefronts, count.ideal_wavefronts))
 
-    return _with_sites(account, table, mend)
+    return _with_sites(account, table, adjust)
 
 
 def coalesced(account: LaunchCounters, table: KernelTable) -> LaunchCounters:
-    """The same launch, neighbouring lanes at neighbouring global addresses."""
+    """Return the counters with neighbouring lanes at neighbouring global addresses."""
 
-    def mend(site: InstructionSite, count: SiteCounters) -> SiteCounters:
+    def adjust(site: InstructionSite, count: SiteCounters) -> SiteCounters:
         if not _is_plain_global(site.space, site.kind):
             return count
         sectors = ideal_sectors(site, count)
@@ -55,23 +54,23 @@ def coalesced(account: LaunchCounters, table: KernelTable) -> LaunchCounters:
             dram_sectors=min(count.dram_sectors, sectors),
         )
 
-    return _with_sites(account, table, mend)
+    return _with_sites(account, table, adjust)
 
 
 def without_contention(account: LaunchCounters, table: KernelTable) -> LaunchCounters:
-    """The same launch, no two lanes of a warp at the same atomic."""
+    """Return the counters with no two lanes of a warp at the same atomic."""
 
-    def mend(site: InstructionSite, count: SiteCounters) -> SiteCounters:
+    def adjust(site: InstructionSite, count: SiteCounters) -> SiteCounters:
         if site.kind != "atomic":
             return count
         passes = min(count.wavefronts, count.requests)
         return replace(count, serial=min(count.serial, count.requests), wavefronts=passes)
 
-    return _with_sites(account, table, mend)
+    return _with_sites(account, table, adjust)
 
 
 def without_divergence(account: LaunchCounters) -> LaunchCounters:
-    """The same launch, its active lanes packed into full warps."""
+    """Return the counters with active lanes packed into full warps."""
     return replace(
         account,
         block_warps=tuple(
@@ -89,10 +88,10 @@ def _bank_conflicts(launch: ModelledLaunch) -> TimeReason | None:
     )
     if worst is None or worst.worst_ways < 2:
         return None
-    mended = launch.what_if(account=without_bank_conflicts(launch.account, launch.table))
+    without_waste = launch.what_if(account=without_bank_conflicts(launch.account, launch.table))
     return TimeReason(
         code="bank_conflicts",
-        **_saved(launch, mended.time_us),
+        **_saved(launch, without_waste.time_us),
         explanation=f"shared-memory bank conflicts: {worst.worst_ways}-way",
         advice="pad the tile by one column (33 instead of 32), or swizzle its index"
         if worst.worst_ways >= 8
@@ -110,10 +109,10 @@ def _uncoalesced(launch: ModelledLaunch) -> TimeReason | None:
     )
     if worst is None:
         return None
-    mended = launch.what_if(account=coalesced(launch.account, launch.table))
+    without_waste = launch.what_if(account=coalesced(launch.account, launch.table))
     return TimeReason(
         code="uncoalesced_global",
-        **_saved(launch, mended.time_us),
+        **_saved(launch, without_waste.time_us),
         explanation=(
             f"uncoalesced global {worst.kind.replace('_', ' ')}s: "
             f"{worst.sectors_per_request:.1f} sectors a request where "
@@ -133,10 +132,10 @@ def _atomic_contention(launch: ModelledLaunch) -> TimeReason | None:
     worst = _worst(launch, lambda line: line.kind == "atomic", lambda line: line.serial)
     if worst is None:
         return None
-    mended = launch.what_if(account=without_contention(launch.account, launch.table))
+    without_waste = launch.what_if(account=without_contention(launch.account, launch.table))
     return TimeReason(
         code="atomic_contention",
-        **_saved(launch, mended.without(Term.ATOMIC)),
+        **_saved(launch, without_waste.without(Term.ATOMIC)),
         explanation=(
             f"atomics on {worst.space} memory wait for each other: {worst.serial:,.0f} in turn, "
             f"{worst.serial_lanes:.1f} lanes of a warp at one address"
@@ -156,7 +155,7 @@ def _divergence(launch: ModelledLaunch) -> TimeReason | None:
     mix = count_instructions(account, table)
     if not table.blocks or mix.simd_efficiency >= 1:
         return None
-    mended = launch.what_if(account=without_divergence(account))
+    without_waste = launch.what_if(account=without_divergence(account))
 
     def idle(index: int) -> float:
         issued = sum(table.blocks[index].mix.values())
@@ -168,7 +167,7 @@ def _divergence(launch: ModelledLaunch) -> TimeReason | None:
     partial = x * y * z < WARP_LANES
     return TimeReason(
         code="divergence",
-        **_saved(launch, mended.time_us),
+        **_saved(launch, without_waste.time_us),
         explanation=f"{mix.simd_efficiency * WARP_LANES:.1f} of 32 lanes work on average",
         advice=(
             "launch blocks of at least 32 threads"
@@ -181,20 +180,20 @@ def _divergence(launch: ModelledLaunch) -> TimeReason | None:
 
 
 def _low_occupancy(launch: ModelledLaunch) -> TimeReason | None:
-    hardware, held = launch.hardware, launch.occupancy
+    hardware, occupancy = launch.hardware, launch.occupancy
     warps = warps_per_block(launch.account)
     full = hardware.limits.threads_per_sm // (warps * WARP_LANES) if warps else 0
     if full <= launch.setting.blocks_per_sm:
         return None
-    mended = launch.what_if(setting=replace(launch.setting, blocks_per_sm=full))
-    limit = " and ".join(held.limited_by)
+    without_waste = launch.what_if(setting=replace(launch.setting, blocks_per_sm=full))
+    limit = " and ".join(occupancy.limited_by)
     return TimeReason(
         code="low_occupancy",
-        **_saved(launch, mended.time_us),
+        **_saved(launch, without_waste.time_us),
         explanation=(
-            f"{held.fraction:.0%} occupancy, limited by {limit}: too few warps to hide waits"
+            f"{occupancy.fraction:.0%} occupancy, limited by {limit}: too few warps to hide waits"
         ),
-        advice=_OCCUPANCY_ADVICE[held.limited_by[0]],
+        advice=_OCCUPANCY_ADVICE[occupancy.limited_by[0]],
         waste=True,
     )
 
@@ -209,7 +208,7 @@ _OCCUPANCY_ADVICE = {
 
 def _tail(launch: ModelledLaunch) -> TimeReason | None:
     blocks, sms = launch.account.blocks_total, launch.hardware.sm_count
-    mended = launch.what_if(setting=replace(launch.setting, even_split=True))
+    without_waste = launch.what_if(setting=replace(launch.setting, even_split=True))
     if blocks < sms:
         explanation = f"{blocks} blocks leave {sms - blocks} of {sms} SMs without work"
         advice = "launch more, smaller blocks"
@@ -218,21 +217,16 @@ def _tail(launch: ModelledLaunch) -> TimeReason | None:
         advice = "choose a grid that fills the SMs a whole number of times, or loop over the grid"
     return TimeReason(
         code="tail",
-        **_saved(launch, mended.time_us),
+        **_saved(launch, without_waste.time_us),
         explanation=explanation,
         advice=advice,
         waste=blocks < sms,
     )
 
 
-class _Saved(TypedDict):
-    saved_us: float
-    share: float
-
-
-def _saved(launch: ModelledLaunch, mended_us: float) -> _Saved:
-    saved_us = launch.time.time_us - mended_us
-    return _Saved(saved_us=saved_us, share=saved_us / launch.time.time_us)
+def _saved(launch: ModelledLaunch, without_waste_us: float) -> Saving:
+    saved_us = launch.time.time_us - without_waste_us
+    return Saving(saved_us=saved_us, share=saved_us / launch.time.time_us)
 
 
 def _worst(
@@ -252,9 +246,9 @@ def _is_plain_global(space: str, kind: str) -> bool:
 def _with_sites(
     account: LaunchCounters,
     table: KernelTable,
-    mend: Callable[[InstructionSite, SiteCounters], SiteCounters],
+    adjust: Callable[[InstructionSite, SiteCounters], SiteCounters],
 ) -> LaunchCounters:
     pairs: Iterable[tuple[InstructionSite, SiteCounters]] = zip(
         table.sites, account.sites, strict=True
     )
-    return replace(account, sites=tuple(mend(site, count) for site, count in pairs))
+    return replace(account, sites=tuple(adjust(site, count) for site, count in pairs))

@@ -112,10 +112,10 @@ def test_a_kernel_does_not_beat_itself_and_an_emulated_device_needs_no_sanitizer
         one = await bench(3)
         built = await one.compile(GOOD, "source.cu")
         assert isinstance(built, Compiled)
-        held, seen = await one.duel(built, built), await one.inspect(built)
-        assert seen.fault is None
-        assert isinstance(held, Duel)
-        return held.outcome, seen.notes
+        outcome, inspected = await one.duel(built, built), await one.inspect(built)
+        assert inspected.fault is None
+        assert isinstance(outcome, Duel)
+        return outcome.outcome, inspected.notes
 
     outcome, notes = asyncio.run(run())
     assert outcome == "tie"
@@ -131,10 +131,10 @@ def test_a_race_that_a_gpu_does_not_show_is_found_by_the_emulated_device_of_its_
         assert isinstance(built, Compiled)
         return await one.inspect(built)
 
-    seen = asyncio.run(run())
-    assert isinstance(seen.fault, DataRace)
-    assert seen.notes[-1] == "the emulated device found DATA_RACE at a small size"
-    assert len(seen.notes) > 1
+    inspected = asyncio.run(run())
+    assert isinstance(inspected.fault, DataRace)
+    assert inspected.notes[-1] == "the emulated device found DATA_RACE at a small size"
+    assert len(inspected.notes) > 1
 
 
 def test_what_is_judged_on_fresh_inputs_is_measured_at_the_confirming_tier() -> None:

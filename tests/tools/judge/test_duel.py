@@ -43,11 +43,11 @@ def site_with(first: Script, second: Script) -> MeasuredSite:
     return site
 
 
-def contest_of(first: Script, second: Script, *sizes: int) -> Duel:
-    return held(site_with(first, second), *sizes)
+def duel_of(first: Script, second: Script, *sizes: int) -> Duel:
+    return run_duel(site_with(first, second), *sizes)
 
 
-async def hold(
+async def duel_on(
     site: MeasuredSite, *sizes: int, tier: Tier = Tier.SCREEN, limit_s: float = DUEL_LIMIT_S
 ) -> Duel | InfraFailed:
     return await duel_there(
@@ -62,8 +62,8 @@ async def hold(
     )
 
 
-def held(site: MeasuredSite, *sizes: int, tier: Tier = Tier.SCREEN) -> Duel:
-    found = asyncio.run(hold(site, *sizes, tier=tier))
+def run_duel(site: MeasuredSite, *sizes: int, tier: Tier = Tier.SCREEN) -> Duel:
+    found = asyncio.run(duel_on(site, *sizes, tier=tier))
     assert isinstance(found, Duel)
     return found
 
@@ -72,7 +72,7 @@ def held(site: MeasuredSite, *sizes: int, tier: Tier = Tier.SCREEN) -> Duel:
     ("first_us", "outcome"), [(80.0, "faster"), (100.0, "tie"), (125.0, "slower")]
 )
 def test_two_kernels_are_timed_against_each_other(first_us: float, outcome: str) -> None:
-    found = contest_of(honest(first_us), honest(100.0))
+    found = duel_of(honest(first_us), honest(100.0))
     assert found.outcome == outcome
     assert found.ratio == pytest.approx(first_us / 100.0, rel=0.02)
     assert found.low <= found.ratio <= found.high
@@ -84,32 +84,32 @@ def test_two_kernels_are_timed_against_each_other(first_us: float, outcome: str)
 
 
 def test_neither_is_trusted() -> None:
-    assert contest_of(late, honest(50.0)).faults["first"].code == "LATE_WRITE"
-    assert contest_of(honest(50.0), overruns).faults["second"].code == "GUARD_OVERWRITTEN"
+    assert duel_of(late, honest(50.0)).faults["first"].code == "LATE_WRITE"
+    assert duel_of(honest(50.0), overruns).faults["second"].code == "GUARD_OVERWRITTEN"
 
 
-def test_who_is_found_wrong_has_lost() -> None:
-    assert contest_of(late, honest(50.0)).outcome == "slower"
-    assert contest_of(honest(50.0), late).outcome == "faster"
+def test_a_kernel_that_is_found_wrong_has_lost() -> None:
+    assert duel_of(late, honest(50.0)).outcome == "slower"
+    assert duel_of(honest(50.0), late).outcome == "faster"
 
 
 @pytest.mark.parametrize("which", ["first", "second"])
-def test_either_may_dawdle_in_short_batches_and_is_seen(which: str) -> None:
-    dawdler, other = slow_in_short_batches(50.0), honest(50.0)
-    pair = (dawdler, other) if which == "first" else (other, dawdler)
-    assert contest_of(*pair).faults[which].code == "QUARANTINED"
+def test_either_is_quarantined_for_being_slow_in_short_batches(which: str) -> None:
+    slow_to_start, other = slow_in_short_batches(50.0), honest(50.0)
+    pair = (slow_to_start, other) if which == "first" else (other, slow_to_start)
+    assert duel_of(*pair).faults[which].code == "QUARANTINED"
 
 
 def test_only_the_baseline_times_what_is_not_solve() -> None:
     site = site_with(honest(80.0), honest(100.0))
-    held(site)
+    run_duel(site)
     assert all(batch.solve for batch in site.session_of("first").orders)
     assert all(batch.solve for batch in site.session_of("second").orders)
     assert any(not batch.solve for batch in site.session_of("baseline").orders)
 
 
 def test_the_sizes_count_alike() -> None:
-    found = contest_of(honest(50.0), honest(100.0), 64, 96)
+    found = duel_of(honest(50.0), honest(100.0), 64, 96)
     assert len(found.sizes) == 2
     assert found.ratio == pytest.approx(0.5, rel=0.02)
 
@@ -117,15 +117,15 @@ def test_the_sizes_count_alike() -> None:
 def test_a_host_inclusive_time_is_labelled() -> None:
     site = site_with(honest(80.0), honest(100.0))
     site.time_class = TimeClass.HOST_INCLUSIVE
-    assert [size.time_class for size in held(site).sizes] == ["host-inclusive"]
+    assert [size.time_class for size in run_duel(site).sizes] == ["host-inclusive"]
 
 
-def test_merging_is_looked_for_beside_one_whose_host_part_counts() -> None:
+def test_merging_is_found_beside_a_host_inclusive_kernel() -> None:
     site = site_with(honest(80.0), merging(100.0))
     site.time_classes = {"first": TimeClass.HOST_INCLUSIVE}
-    assert held(site, tier=Tier.CONFIRM).faults["second"].code == "QUARANTINED"
+    assert run_duel(site, tier=Tier.CONFIRM).faults["second"].code == "QUARANTINED"
     site.scripts = {**site.scripts, "second": honest(100.0)}
-    assert held(site, tier=Tier.CONFIRM).outcome == "faster"
+    assert run_duel(site, tier=Tier.CONFIRM).outcome == "faster"
 
 
 @pytest.mark.parametrize(
@@ -173,10 +173,12 @@ def test_weights_are_those_of_the_sizes() -> None:
     assert source == "modelled"
 
 
-def test_a_machine_that_is_too_noisy_to_tell_is_nobodys_loss() -> None:
+def test_a_machine_that_is_too_noisy_decides_no_duel() -> None:
     noise = hidden_by_noise("calls seem to take long")
     assert lost_or_undecided(MeasurementFault(which="first", verdict=noise)) == noise
-    lost = lost_or_undecided(MeasurementFault(which="first", verdict=Quarantined(reason="dawdles")))
+    lost = lost_or_undecided(
+        MeasurementFault(which="first", verdict=Quarantined(reason="slow to start"))
+    )
     assert isinstance(lost, Duel)
     assert (lost.outcome, lost.faults["first"].code) == ("slower", "QUARANTINED")
 
@@ -189,7 +191,7 @@ def on_a_noisy_host(first_us: float, second_us: float, jitter_us: float) -> Meas
 
 
 def test_on_a_quiet_host_a_duel_takes_seconds() -> None:
-    found, took_s = run_simulated(hold(on_a_noisy_host(80.0, 100.0, 1.0), tier=Tier.CONFIRM))
+    found, took_s = run_simulated(duel_on(on_a_noisy_host(80.0, 100.0, 1.0), tier=Tier.CONFIRM))
     assert isinstance(found, Duel)
     assert found.outcome == "faster"
     assert took_s < 12
@@ -197,7 +199,7 @@ def test_on_a_quiet_host_a_duel_takes_seconds() -> None:
 
 def test_figures_that_stay_vague_end_a_duel_within_its_limit() -> None:
     site = on_a_noisy_host(80.0, 100.0, 40_000.0)
-    found, took_s = run_simulated(hold(site, 64, 96, tier=Tier.CONFIRM))
+    found, took_s = run_simulated(duel_on(site, 64, 96, tier=Tier.CONFIRM))
     assert 12 < took_s < DUEL_LIMIT_S
     if isinstance(found, Duel):
         assert not found.faults
@@ -209,22 +211,22 @@ def test_figures_that_stay_vague_end_a_duel_within_its_limit() -> None:
 def test_a_duel_that_does_not_end_is_ended_and_decides_nothing() -> None:
     """One call takes a second: not even the fewest blocks fit into the time."""
     site = on_a_noisy_host(1e6, 1e6, 1.0)
-    found, took_s = run_simulated(hold(site, tier=Tier.CONFIRM))
+    found, took_s = run_simulated(duel_on(site, tier=Tier.CONFIRM))
     assert isinstance(found, InfraFailed)
     assert found.detail.startswith("neither of two kernels was found the faster within 60 s")
     assert took_s == pytest.approx(DUEL_LIMIT_S, abs=1)
 
 
 def test_all_tries_of_a_duel_together_keep_the_limit() -> None:
-    """On a host so noisy that nobody can tell, time and again."""
+    """On a host so noisy that no try decides."""
     site, tries = on_a_noisy_host(5.0, 5.0, 60_000.0), []
 
     async def step(trial: StepTry) -> Duel | InfraFailed:
         tries.append(trial.number)
-        found = await hold(site, tier=Tier.CONFIRM, limit_s=trial.left_s)
-        return found if isinstance(found, InfraFailed) else hidden_by_noise("nobody knows")
+        found = await duel_on(site, tier=Tier.CONFIRM, limit_s=trial.left_s)
+        return found if isinstance(found, InfraFailed) else hidden_by_noise("too noisy")
 
-    found, took_s = run_simulated(StepRetry().settle("contest", step))
+    found, took_s = run_simulated(StepRetry().settle("duel", step))
     assert isinstance(found, InfraFailed)
     assert tries
     assert took_s <= DUEL_LIMIT_S + 1

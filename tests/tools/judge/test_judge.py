@@ -67,13 +67,13 @@ def test_machinery_that_stays_broken_costs_its_own_candidate_alone() -> None:
 @pytest.mark.parametrize(
     "error", [DeviceLost("device", "cuda:0 is in quarantine"), ZeroDivisionError("a bug of ours")]
 )
-def test_a_lost_device_and_a_bug_are_nobodys_verdict(error: Exception) -> None:
+def test_a_lost_device_and_a_bug_are_raised(error: Exception) -> None:
     with pytest.raises(type(error), match=str(error)):
         judged(error)
 
 
-@pytest.mark.parametrize(("timed_on", "told"), [("cuda:1 H", "cuda:1 H"), ("", "emulated ")])
-def test_a_verdict_says_on_which_device_it_was_timed(timed_on: str, told: str) -> None:
+@pytest.mark.parametrize(("timed_on", "name"), [("cuda:1 H", "cuda:1 H"), ("", "emulated ")])
+def test_a_verdict_says_on_which_device_it_was_timed(timed_on: str, name: str) -> None:
     device = EmulatedDevice(find_hardware("RTX 3090 Ti"))
     timing = KernelTimes(times=(({"n": 1}, 2.0),), launches=(), bottlenecks=(), device=timed_on)
 
@@ -86,4 +86,4 @@ def test_a_verdict_says_on_which_device_it_was_timed(timed_on: str, told: str) -
 
     profile = asyncio.run(verdict()).profile
     assert profile is not None
-    assert profile.device.startswith(told)
+    assert profile.device.startswith(name)

@@ -21,7 +21,7 @@ from cuda_llm.tools.judge.judge import TRIES, RetryReason, StepRetry, StepTry, r
 from cuda_llm.tools.measure.failures import hidden_by_noise
 
 BROKEN = InfraFailed(component="compiler", detail="the disk is full")
-NOISE = hidden_by_noise("nobody can tell")
+NOISE = hidden_by_noise("too noisy")
 SUSPECTED = Quarantined(reason="the first calls of a batch take longer")
 WRONG = TimedOut(stage="kernel", limit_s=10)
 Way = Verdict | Exception
@@ -81,13 +81,13 @@ def test_a_verdict_on_the_kernel_is_final() -> None:
     assert len(tries) == 1
 
 
-def test_a_kernel_that_is_accused_once_nobody_could_tell_is_not_heard_a_third_time() -> None:
+def test_a_kernel_quarantined_after_a_noisy_try_is_not_tried_a_third_time() -> None:
     outcome, tries = settled(NOISE, SUSPECTED)
     assert outcome == SUSPECTED
     assert len(tries) == 2
 
 
-def test_a_duel_in_which_one_is_accused_is_held_again() -> None:
+def test_a_duel_in_which_one_is_quarantined_is_tried_again() -> None:
     lost = lost_by_fault("second", SUSPECTED, "measured")
     assert reason_of(lost) is RetryReason.QUARANTINED
     assert reason_of(lost_by_fault("first", WRONG, "measured")) is None
@@ -134,7 +134,7 @@ def test_between_tries_it_waits_a_little_longer_each_time() -> None:
     assert took_s == pytest.approx(0.2 + 0.4)
 
 
-def test_where_there_is_nobody_to_have_a_verdict_the_last_error_is_raised() -> None:
+def test_where_no_candidate_has_a_verdict_the_last_error_is_raised() -> None:
     step, tries = step_of(InfrastructureError("runner", "did not start"))
     with pytest.raises(InfrastructureError, match="did not start"):
         run_simulated(StepRetry().run(step))

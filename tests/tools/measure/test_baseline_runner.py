@@ -18,7 +18,7 @@ from cuda_llm.tools.measure.blocks import (
     ComparedSessions,
     MeasurementFault,
     fault_of,
-    lay_out_kernels,
+    prepare_kernels,
 )
 from cuda_llm.tools.measure.measure import measure_baseline
 from cuda_llm.tools.measure.options import MeasureOptions, Tier
@@ -73,7 +73,7 @@ def test_only_the_baselines_runner_is_kept() -> None:
     assert sorted(name for name, _ in site.opened) == ["baseline", "candidate"]
 
 
-def test_the_baselines_own_times_and_contests_keep_it_too() -> None:
+def test_the_baselines_own_times_and_duels_keep_it_too() -> None:
     shared = Shared()
     site = site_of({"one": honest(40.0), "other": honest(40.0)}, shared)
     asyncio.run(measure_baseline(site, small_bench(96), named("baseline"), MeasureOptions()))
@@ -89,12 +89,12 @@ def test_a_candidate_that_takes_the_baselines_memory_is_out_of_memory(batches: i
     assert outcome == replace(NO_MEMORY, beside_baseline=True)
 
 
-def test_of_two_candidates_nobody_knows_which_took_the_memory() -> None:
+def test_of_two_candidates_it_is_unknown_which_took_the_memory() -> None:
     task = small_bench(96)
-    recipe = InputPlan(task=task, dims={"n": 96}, arrays=HOST, reference=load_reference(task))
+    input_plan = InputPlan(task=task, dims={"n": 96}, arrays=HOST, reference=load_reference(task))
     first, second, ground = (MeasuredSession(honest(40.0)) for _ in range(3))
     sessions = ComparedSessions(first=first, second=second, baseline=ground)
-    kernels = asyncio.run(lay_out_kernels(sessions, recipe, 2))
+    kernels = asyncio.run(prepare_kernels(sessions, input_plan, 2))
     assert isinstance(kernels, ComparedKernels)
     with pytest.raises(InfrastructureError, match="found no memory"):
         fault_of(kernels, "empty", NO_MEMORY)

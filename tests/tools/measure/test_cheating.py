@@ -1,4 +1,4 @@
-"""Whether the time of a call depends on how many are timed, and who is told so."""
+"""Kernels whose time of a call depends on how many are timed are found."""
 
 import asyncio
 from types import SimpleNamespace
@@ -23,16 +23,16 @@ from cuda_llm.outcomes import GuardOverwritten, InfraFailed, Quarantined, Verdic
 from cuda_llm.tools.device import TimeClass
 from cuda_llm.tools.measure.blocks import BatchRules, ComparedKernels, MeasurementFault, secret_rng
 from cuda_llm.tools.measure.cheating import (
-    ACCUSING_BLOCKS,
-    MOST_DOUBTED_BLOCKS,
+    BLOCKS_TO_QUARANTINE,
     MOST_STEPWISE_CALLS,
-    NoDependence,
+    MOST_UNSURE_BLOCKS,
+    NoCheating,
     find_cheating,
-    wants_more,
+    needs_more_blocks,
 )
 from cuda_llm.tools.measure.comparison import compare_blocks
 from cuda_llm.tools.measure.options import L2, MeasureOptions, Tier
-from cuda_llm.tools.measure.slope import Block
+from cuda_llm.tools.measure.slope import BatchBlock
 from cuda_llm.tools.measure.stopping import rule_for
 from cuda_llm.tools.measure.times import KernelTimes
 
@@ -65,7 +65,7 @@ def test_a_first_call_that_is_a_little_slower_is_let_be() -> None:
     assert outcome.times[0][1] == pytest.approx(CALL_US, rel=0.01)
 
 
-def test_dawdling_in_short_batches_shows_where_all_are_as_long() -> None:
+def test_being_slow_in_short_batches_shows_where_all_are_as_long() -> None:
     outcome = confirmed(slow_to_begin_in_company(20.0, 110.0), baseline=honest(20.0))
     assert isinstance(outcome, Quarantined)
 
@@ -95,7 +95,7 @@ def test_a_write_beside_a_buffer_in_the_last_batches_is_seen() -> None:
     assert isinstance(outcome, GuardOverwritten)
 
 
-def test_where_keys_cannot_be_handed_out_a_note_says_that_nobody_looked() -> None:
+def test_where_keys_cannot_be_released_a_note_says_that_merging_was_not_looked_for() -> None:
     site = site_of(honest(CALL_US), honest(CALL_US))
     why = "no such memory"
     site.not_stepwise_of = {"candidate": why, "baseline": why}
@@ -105,7 +105,7 @@ def test_where_keys_cannot_be_handed_out_a_note_says_that_nobody_looked() -> Non
     assert outcome.sizes[0].note == "merged calls were not looked for: no such memory"
 
 
-def test_beside_a_slow_baseline_nobody_dawdles_unseen_either() -> None:
+def test_a_slow_start_is_found_beside_a_slow_baseline_too() -> None:
     site = timed_site(slow_in_short_batches(CALL_US), baseline_us=20_000.0)
     assert isinstance(timed(site), Quarantined)
     site = timed_site(merging(CALL_US), baseline_us=20_000.0)
@@ -123,14 +123,14 @@ def opened_of(site: MeasuredSite) -> int:
     return [name for name, _ in site.opened].count("candidate")
 
 
-def test_who_dawdles_in_one_process_alone_was_held_up_and_is_believed() -> None:
+def test_a_kernel_slow_in_one_process_alone_was_held_up_and_passes() -> None:
     held_up: list[int] = []
 
     def script(call: Call) -> float:
         held_up.append(id(call.memory))
-        dawdles = id(call.memory) == held_up[0] and call.calls < len(call.slots) / 2
+        is_slow = id(call.memory) == held_up[0] and call.calls < len(call.slots) / 2
         add(call)
-        return 50.0 * (8 if dawdles else 1)
+        return 50.0 * (8 if is_slow else 1)
 
     site = timed_site(script)
     outcome = timed_by_the_bench(site)
@@ -139,7 +139,7 @@ def test_who_dawdles_in_one_process_alone_was_held_up_and_is_believed() -> None:
     assert opened_of(site) == 2
 
 
-def test_where_nobody_can_tell_it_is_tried_again() -> None:
+def test_where_noise_hides_the_outcome_it_is_tried_again() -> None:
     seen: list[int] = []
 
     def script(call: Call) -> float | Verdict:
@@ -153,7 +153,7 @@ def test_where_nobody_can_tell_it_is_tried_again() -> None:
     assert opened_of(site) == 2
 
 
-def test_who_dawdles_again_is_accused() -> None:
+def test_a_kernel_slow_in_every_process_is_quarantined() -> None:
     site = timed_site(slow_in_short_batches(50.0))
     assert isinstance(timed_by_the_bench(site), Quarantined)
     assert opened_of(site) == 2
@@ -161,8 +161,8 @@ def test_who_dawdles_again_is_accused() -> None:
     assert site.kept == ["baseline"]
 
 
-def test_outliers_of_the_machine_accuse_nobody() -> None:
-    """Most of the first blocks are spoilt: more are asked before anybody is accused."""
+def test_outliers_of_the_machine_quarantine_no_kernel() -> None:
+    """Most of the first blocks are spoilt: more are run before a kernel is quarantined."""
     spoilt = 0
 
     def held_up(call: Call) -> float:
@@ -182,14 +182,14 @@ def test_outliers_of_the_machine_accuse_nobody() -> None:
 
 def seen_beside_a_noisy_baseline(
     start_us: float, count: int
-) -> tuple[MeasurementFault | NoDependence, bool]:
+) -> tuple[MeasurementFault | NoCheating, bool]:
     """Of a candidate whose batches begin so late; and whether more blocks are wanted."""
     candidate, baseline = (
         SimpleNamespace(trusted=trusted, includes_host=False) for trusted in (False, True)
     )
     kernels = ComparedKernels(first=candidate, second=baseline, baseline=baseline)  # type: ignore[arg-type]
     blocks = [
-        Block(
+        BatchBlock(
             first=pair_without_noise(CALL_US, start_us=start_us),
             second=pair_without_noise(CALL_US, start_us=(20.0, 300.0, 900.0)[number % 3]),
             empty=pair_without_noise(0.0),
@@ -199,20 +199,20 @@ def seen_beside_a_noisy_baseline(
     rules = BatchRules(oracle=None, rng=secret_rng(), l2=L2.COLD, limit_s=1.0)  # type: ignore[arg-type]
     screen = rule_for(Tier.SCREEN, sizes=1)
     found = find_cheating(kernels, blocks, rules, screen, compare_blocks(blocks))
-    return asyncio.run(found), wants_more(kernels, blocks)
+    return asyncio.run(found), needs_more_blocks(kernels, blocks)
 
 
-def test_where_trusted_batches_begin_as_unevenly_nobody_is_accused_or_believed() -> None:
-    found, more = seen_beside_a_noisy_baseline(900.0, ACCUSING_BLOCKS)
+def test_where_trusted_batches_begin_as_unevenly_nothing_is_decided() -> None:
+    found, more = seen_beside_a_noisy_baseline(900.0, BLOCKS_TO_QUARANTINE)
     assert isinstance(found, MeasurementFault)
     assert isinstance(found.verdict, InfraFailed)
     assert "judge it again" in found.verdict.detail
     assert more
-    found, more = seen_beside_a_noisy_baseline(900.0, MOST_DOUBTED_BLOCKS)
+    found, more = seen_beside_a_noisy_baseline(900.0, MOST_UNSURE_BLOCKS)
     assert isinstance(found, MeasurementFault)
     assert isinstance(found.verdict, InfraFailed)
     assert not more
-    found, more = seen_beside_a_noisy_baseline(9000.0, ACCUSING_BLOCKS)
+    found, more = seen_beside_a_noisy_baseline(9000.0, BLOCKS_TO_QUARANTINE)
     assert isinstance(found, MeasurementFault)
     assert isinstance(found.verdict, Quarantined)
     assert not more

@@ -8,7 +8,7 @@ from cuda_llm.tools.device import ClockReading
 from cuda_llm.tools.device.buffers import HOST
 from cuda_llm.tools.measure.baseline_time import BaselineTime
 from cuda_llm.tools.measure.blocks import BatchRules, ComparedSessions, secret_rng
-from cuda_llm.tools.measure.clocks import READ_EVERY_S, clock_reader, read_seldom, summarise_clocks
+from cuda_llm.tools.measure.clocks import READ_EVERY_S, clock_reader, limit_reads, summarise_clocks
 from cuda_llm.tools.measure.interleave import ExpectedSpeedups, MeasuredSize, measure_size
 from cuda_llm.tools.measure.options import L2, Tier
 from cuda_llm.tools.measure.slots import InputPlan
@@ -20,14 +20,14 @@ HOT = ClockReading(sm_mhz=1400.0, celsius=88.0, watts=700.0, throttled=True)
 
 
 def measured(*readings: ClockReading) -> MeasuredSize:
-    """Each block is looked at twice; the readings go round."""
+    """Read twice a block, the readings one after the other."""
     task = small_bench(96)
-    told = 0
+    count = 0
 
     def read() -> ClockReading:
-        nonlocal told
-        told += 1
-        return readings[(told - 1) // 2 % len(readings)]
+        nonlocal count
+        count += 1
+        return readings[(count - 1) // 2 % len(readings)]
 
     ground = MeasuredSession(honest(50.0), seed=1)
     found = asyncio.run(
@@ -70,10 +70,10 @@ def test_a_chip_that_is_always_throttled_is_timed_all_the_same() -> None:
 def test_the_driver_is_asked_again_only_when_its_answer_is_old() -> None:
     times_s = iter((100.0, 100.0, 100.0 + 0.5 * READ_EVERY_S, 100.0 + 1.5 * READ_EVERY_S, 101.0))
     answers = iter((COOL, HOT))
-    look = read_seldom(lambda: next(answers), lambda: next(times_s))
-    assert [look(), look(), look()] == [COOL, COOL, HOT]
+    read = limit_reads(lambda: next(answers), lambda: next(times_s))
+    assert [read(), read(), read()] == [COOL, COOL, HOT]
 
 
-def test_where_there_is_nobody_to_ask_nothing_is_shown() -> None:
+def test_a_site_without_clocks_has_no_readings() -> None:
     assert clock_reader(timed_site(honest(1.0)))() is None
     assert summarise_clocks([None, None], 0) == {}

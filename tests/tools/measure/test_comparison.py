@@ -15,22 +15,24 @@ from cuda_llm.tools.measure.comparison import (
     noise_floor,
 )
 from cuda_llm.tools.measure.excess import find_uneven_start
-from cuda_llm.tools.measure.slope import BatchPair, Block, choose_lengths, count_blocks
+from cuda_llm.tools.measure.slope import BatchBlock, BatchPair, choose_lengths, count_blocks
 
 
-def block(first_us: float, second_us: float, *, again_us: float = 0, held: bool = False) -> Block:
-    return Block(
+def block(
+    first_us: float, second_us: float, *, again_us: float = 0, throttled: bool = False
+) -> BatchBlock:
+    return BatchBlock(
         first=pair_without_noise(first_us),
         second=pair_without_noise(second_us),
         empty=pair_without_noise(0.0),
         again=pair_without_noise(again_us) if again_us else None,
-        throttled=held,
+        throttled=throttled,
     )
 
 
 def noisy(
     seed: int, first_us: float = 40.0, second_us: float = 50.0, count: int = 9
-) -> list[Block]:
+) -> list[BatchBlock]:
     gpu = SimulatedGPU(seed)
     lengths = choose_lengths(call_us=second_us, overhead_us=gpu.overhead_us, aim=0.01, most=64)
     return [gpu.block(lengths, first_us, second_us) for _ in range(count)]
@@ -59,7 +61,7 @@ def test_the_order_of_the_blocks_does_not_matter(seed: int, shuffler: random.Ran
 @given(st.integers(0, 2**32))
 def test_exchanging_the_two_inverts_the_ratio(seed: int) -> None:
     blocks = noisy(seed)
-    swapped = [Block(first=one.second, second=one.first, empty=one.empty) for one in blocks]
+    swapped = [BatchBlock(first=one.second, second=one.first, empty=one.empty) for one in blocks]
     there, back = compare_blocks(blocks), compare_blocks(swapped)
     assert back.ratio == pytest.approx(1 / there.ratio)
     opposite = {"faster": "slower", "slower": "faster", "tie": "tie"}
@@ -74,7 +76,7 @@ def test_exchanging_the_two_inverts_the_ratio(seed: int) -> None:
 def test_what_delays_every_batch_alike_changes_nothing(seed: int, delay_s: float) -> None:
     blocks = noisy(seed)
     later = [
-        Block(
+        BatchBlock(
             first=delayed(one.first, delay_s),
             second=delayed(one.second, delay_s),
             empty=delayed(one.empty, delay_s),
@@ -141,14 +143,14 @@ def test_the_floor_is_twice_what_a_kernel_differs_by_from_itself() -> None:
 
 
 def test_blocks_under_throttle_are_dropped_and_counted() -> None:
-    blocks = [block(9.0, 9.0), *[block(30.0, 60.0)] * 3, block(60.0, 60.0, held=True)]
+    blocks = [block(9.0, 9.0), *[block(30.0, 60.0)] * 3, block(60.0, 60.0, throttled=True)]
     kept = count_blocks(blocks, discard=1)
     assert (len(kept.blocks), kept.throttled) == (3, 1)
     assert compare_blocks(kept.blocks).ratio == pytest.approx(0.5)
 
 
 def test_blocks_under_throttle_are_better_than_none() -> None:
-    kept = count_blocks([block(30.0, 60.0, held=True)] * 3, discard=1)
+    kept = count_blocks([block(30.0, 60.0, throttled=True)] * 3, discard=1)
     assert (len(kept.blocks), kept.throttled) == (2, 2)
 
 
@@ -160,19 +162,19 @@ def test_a_kernel_without_measurable_time_is_not_negative() -> None:
 STARTS_US = (20.0, 200.0, 900.0)
 
 
-def test_dawdling_in_short_batches_is_seen_and_a_slow_first_call_is_not() -> None:
+def test_slow_short_batches_are_found_and_a_slow_first_call_is_not() -> None:
     empty, usual = [pair_without_noise(0.0)] * 3, [pair_without_noise(60.0)] * 3
     even = [pair_without_noise(50.0)] * 3
     first_call = [pair_without_noise(50.0, start_us=50)] * 3
-    dawdling = [pair_without_noise(50.0, start_us=800)] * 3
+    slow_start = [pair_without_noise(50.0, start_us=800)] * 3
     assert not find_uneven_start(even, [empty, usual], OVERHEAD_US).seems_so
     assert not find_uneven_start(first_call, [empty, usual], OVERHEAD_US).seems_so
-    assert find_uneven_start(dawdling, [empty, usual], OVERHEAD_US).is_sure
-    assert find_uneven_start(dawdling, [empty, usual], OVERHEAD_US).beyond_us > 100.0
-    assert not find_uneven_start(dawdling, [empty, dawdling], OVERHEAD_US).seems_so
+    assert find_uneven_start(slow_start, [empty, usual], OVERHEAD_US).is_sure
+    assert find_uneven_start(slow_start, [empty, usual], OVERHEAD_US).beyond_us > 100.0
+    assert not find_uneven_start(slow_start, [empty, slow_start], OVERHEAD_US).seems_so
 
 
-def test_who_begins_late_is_not_accused_where_trusted_batches_begin_as_unevenly() -> None:
+def test_a_late_start_is_vague_where_trusted_batches_begin_as_unevenly() -> None:
     quiet = [pair_without_noise(60.0)] * 12
     held_up = [pair_without_noise(60.0, start_us=STARTS_US[n % 3]) for n in range(12)]
     late = [pair_without_noise(50.0, start_us=400)] * 12

@@ -1,4 +1,4 @@
-"""No time below what the bytes and the arithmetic of a task need is believed."""
+"""Times below what the bytes and the arithmetic of a task need are impossible."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ from cuda_llm.tasks.loader import load_task
 from cuda_llm.tasks.sizes import fastest_precision, least_time
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.measure.comparison import compare_blocks
-from cuda_llm.tools.measure.slope import Block
+from cuda_llm.tools.measure.slope import BatchBlock
 from cuda_llm.tools.measure.times import ROOFLINE_SLACK, find_impossible, find_too_quick
 
 HARDWARE = find_hardware("RTX 3090 Ti")
@@ -54,11 +54,11 @@ def test_only_what_is_below_the_floor_is_refused(part: float, impossible: bool) 
         (1.1, 1.2, type(None)),
     ],
 )
-def test_a_time_is_an_accusation_only_where_no_call_can_have_taken_longer(
+def test_a_time_is_impossible_only_where_no_call_can_have_taken_longer(
     value: float, most: float, expected: type
 ) -> None:
     floor_us = ROOFLINE_SLACK * least_us(TRANSPOSE, DIMS)
-    block = Block(first=pair(value * floor_us), second=pair(floor_us), empty=pair(0.0))
+    block = BatchBlock(first=pair(value * floor_us), second=pair(floor_us), empty=pair(0.0))
     measured = replace(compare_blocks([block] * 3), most_us=most * floor_us)
     found = find_too_quick(TRANSPOSE, HARDWARE, DIMS, measured, l2_warm=False)
     assert isinstance(found, expected)

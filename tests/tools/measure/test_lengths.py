@@ -11,7 +11,7 @@ from cuda_llm.tools.measure.options import Tier
 from cuda_llm.tools.measure.slope import (
     LONGEST_BATCH_US,
     MOST_CALLS,
-    Block,
+    BatchBlock,
     choose_lengths,
     draw_lengths,
     lengths_up_to,
@@ -53,9 +53,9 @@ def test_one_slot_is_no_slope() -> None:
         choose_lengths(call_us=1.0, overhead_us=1.0, aim=0.01, most=1)
 
 
-def block(first_us: float, second_us: float) -> Block:
+def block(first_us: float, second_us: float) -> BatchBlock:
     first, second, empty = (pair_without_noise(one) for one in (first_us, second_us, 0.0))
-    return Block(first=first, second=second, empty=empty)
+    return BatchBlock(first=first, second=second, empty=empty)
 
 
 def sure(blocks: int) -> Comparison:
@@ -113,9 +113,9 @@ def noisy(blocks: int, first_us: float) -> Comparison:
 
 def test_a_high_floor_is_borne_where_the_difference_is_far_beyond_it() -> None:
     rule = rule_for(Tier.CONFIRM, sizes=1)
-    told = [noisy(rule.fewest, first_us) for first_us in (30.0, 60.5)]
-    assert all(one.floor > 0.03 for one in told)
-    assert [is_enough(rule, one, spent_s=0.0) for one in told] == [True, False]
+    compared = [noisy(rule.fewest, first_us) for first_us in (30.0, 60.5)]
+    assert all(one.floor > 0.03 for one in compared)
+    assert [is_enough(rule, one, spent_s=0.0) for one in compared] == [True, False]
 
 
 def test_the_sizes_of_a_task_share_the_time() -> None:

@@ -65,7 +65,7 @@ def test_the_baseline_ties_with_itself() -> None:
 
 
 @pytest.mark.parametrize("call_us", [2.0, 50.0, 900.0])
-def test_dawdling_while_warming_up_changes_no_time(call_us: float) -> None:
+def test_being_slow_while_warming_up_changes_no_time(call_us: float) -> None:
     outcome = timed(timed_site(slow_to_warm_up(call_us)))
     assert isinstance(outcome, KernelTimes)
     assert outcome.times[0][1] == pytest.approx(call_us, rel=0.05)
@@ -77,7 +77,7 @@ def test_a_result_kept_by_content_is_never_asked_for_again() -> None:
     assert outcome.times[0][1] == pytest.approx(50.0, rel=0.02)
 
 
-def test_dawdling_in_long_batches_costs_only_the_kernel_itself() -> None:
+def test_being_slow_in_long_batches_costs_only_the_kernel_itself() -> None:
     outcome = timed(timed_site(slow_in_long_batches(50.0)))
     assert not isinstance(outcome, KernelTimes) or outcome.times[0][1] > 95.0
 

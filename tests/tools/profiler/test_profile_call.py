@@ -34,7 +34,7 @@ def test_one_kernel_took_the_time_that_was_measured() -> None:
     assert "(published)" in found.bottlenecks[0].explanation
 
 
-def test_a_probe_of_this_card_is_believed_before_the_profile() -> None:
+def test_ceilings_of_a_probe_of_this_card_replace_the_profiles() -> None:
     probed = Ceilings(
         dram_gb_s=4100.0, fp32_tflops=60.0, launch_us=1.0, measured=frozenset({"dram_gb_s"})
     )
@@ -57,7 +57,7 @@ def test_a_call_without_a_log_is_explained_by_its_rates() -> None:
     assert found.bottlenecks[0].code == "latency"
 
 
-def test_of_several_kernels_nobody_knows_how_they_shared_the_time() -> None:
+def test_how_several_kernels_shared_the_time_is_unknown() -> None:
     two = launch_profiles([LOGGED, LOGGED], [KERNEL], H200)
     found = profile_call(TASK, DIMS, 80.0, two, H200)
     assert [one.time_us for one in found.launches] == [0.0, 0.0]

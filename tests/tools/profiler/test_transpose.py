@@ -226,10 +226,10 @@ def test_figures_behind_the_time_are_given() -> None:
 
 def test_an_unknown_kernel_still_has_a_time() -> None:
     naive = naive_transpose(1024)
-    told = naive.on(RTX_3090_TI)
-    untold = explain_call([naive.account], [naive.table], [], RTX_3090_TI)
-    assert untold.time_us == told.time_us
-    assert untold.launches[0].kernel == "naive"
+    known = naive.on(RTX_3090_TI)
+    unknown = explain_call([naive.account], [naive.table], [], RTX_3090_TI)
+    assert unknown.time_us == known.time_us
+    assert unknown.launches[0].kernel == "naive"
 
 
 def test_a_sampled_account_is_marked() -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from measured_site import as_bytes, column
+from slot_memory import as_bytes, column
 from strict_arrays import strict_arrays
 
 from cuda_llm.tools.device.buffers import HOST, Arrays, BufferSpec, Role

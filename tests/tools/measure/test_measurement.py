@@ -1,4 +1,4 @@
-"""Room for what `solve` allocates: what the plan of a size says, for whoever may need it."""
+"""Memory of a measurement: slots of each size, and room for what `solve` allocates."""
 
 import asyncio
 from dataclasses import replace
@@ -7,12 +7,14 @@ import pytest
 from measured_site import MeasuredSite, named
 from timed_vector_adds import honest, small_bench, timed_site
 
+from cuda_llm.hardware_profiles.lookup import find_hardware
+from cuda_llm.tasks.loader import load_task
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import SCRATCH_BYTES
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.judge.duel import duel_there
 from cuda_llm.tools.measure.measure import measure_candidate
-from cuda_llm.tools.measure.measurement import plan_timing, reserve
+from cuda_llm.tools.measure.measurement import FEWEST_STAGED, most_slots, plan_timing, reserve
 from cuda_llm.tools.measure.options import MeasureOptions, Tier
 from cuda_llm.tools.measure.times import KernelTimes
 
@@ -44,7 +46,7 @@ def test_a_lane_gets_what_its_plan_states_and_a_baseline_if_it_allocates(
     )
 
 
-def test_both_of_a_contest_get_it() -> None:
+def test_both_kernels_of_a_duel_get_it() -> None:
     site = timed_site(honest(40.0))
     site.scripts = {**site.scripts, "other": honest(40.0)}
     programs = (named("candidate"), named("other"), PLAIN)
@@ -70,3 +72,20 @@ def test_the_largest_lane_is_the_one_with_the_most_room_too() -> None:
     assert other.rooms == [SCRATCH_BYTES]
     shapes = [session.slots.buffers["A"].spec.shape for session in (one, other)]
     assert shapes == [(32,), (96,)]
+
+
+def slots_at(n: int) -> dict[Tier, int]:
+    task = load_task("vector_add")
+    task = replace(task, sizes=replace(task.sizes, bench=({"n": n},)), weights=())
+    site = timed_site(honest(1.0))
+    site.hardware = find_hardware("H200")
+    (size,) = plan_timing(site, task).sizes
+    return {tier: most_slots(task, size, tier) for tier in Tier}
+
+
+def test_a_confirmation_spreads_large_inputs_over_more_of_the_memory() -> None:
+    assert slots_at(1 << 26) == {Tier.SCREEN: FEWEST_STAGED, Tier.CONFIRM: 2 * FEWEST_STAGED}
+
+
+def test_small_inputs_fill_as_many_slots_as_a_batch_has_steps() -> None:
+    assert set(slots_at(1 << 18).values()) == {256}

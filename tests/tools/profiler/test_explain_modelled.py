@@ -14,7 +14,7 @@ from cuda_llm.tools.emulator.tables import (
     InstructionSite,
     KernelTable,
 )
-from cuda_llm.tools.profiler.explain_modelled import Explained, explain_call
+from cuda_llm.tools.profiler.explain_modelled import Explained, copies_profile, explain_call
 
 HARDWARE = find_hardware("RTX 3090 Ti")
 WARPS = 84 * 6 * 8 * 10
@@ -89,16 +89,16 @@ def first(explained: Explained) -> Bottleneck:
 def test_a_kernel_of_one_kind_of_instruction_is_limited_by_its_pipe(
     kind: InstructionClass, code: str
 ) -> None:
-    told = {bottleneck.code for bottleneck in explain(mix={kind: 1000}).bottlenecks}
-    assert code in told
-    assert not told & {"dram_bandwidth", "l2_bandwidth", "launch_overhead"}
+    codes = {bottleneck.code for bottleneck in explain(mix={kind: 1000}).bottlenecks}
+    assert code in codes
+    assert not codes & {"dram_bandwidth", "l2_bandwidth", "launch_overhead"}
 
 
 def test_half_idle_warps_are_divergence() -> None:
-    told = first(explain(mix={InstructionClass.INT: 1000}, active=0.25))
-    assert told.code == "divergence"
-    assert told.explanation == "8.0 of 32 lanes work on average"
-    assert str(told.spot) == "mine.cu:3"
+    bottleneck = first(explain(mix={InstructionClass.INT: 1000}, active=0.25))
+    assert bottleneck.code == "divergence"
+    assert bottleneck.explanation == "8.0 of 32 lanes work on average"
+    assert str(bottleneck.spot) == "mine.cu:3"
 
 
 def test_one_counter_for_all_threads_is_contention() -> None:
@@ -110,11 +110,11 @@ def test_one_counter_for_all_threads_is_contention() -> None:
         dram_sectors=1,
         serial=WARPS * 32,
     )
-    told = first(explain(sites={site("atom.global.add.u32", "atomic"): counter}))
-    assert told.code == "atomic_contention"
-    assert "32.0 lanes of a warp at one address" in told.explanation
-    assert str(told.spot) == "mine.cu:7"
-    assert "block" in told.advice
+    bottleneck = first(explain(sites={site("atom.global.add.u32", "atomic"): counter}))
+    assert bottleneck.code == "atomic_contention"
+    assert "32.0 lanes of a warp at one address" in bottleneck.explanation
+    assert str(bottleneck.spot) == "mine.cu:7"
+    assert "block" in bottleneck.advice
 
 
 def test_a_shared_histogram_of_one_bin_is_contention() -> None:
@@ -126,16 +126,16 @@ def test_a_shared_histogram_of_one_bin_is_contention() -> None:
         worst_ways=1,
         serial=WARPS * 320,
     )
-    told = first(explain(sites={site("atom.shared.add.u32", "atomic"): bins}))
-    assert told.code == "atomic_contention"
-    assert "shared memory" in told.explanation
-    assert "copy" in told.advice
+    bottleneck = first(explain(sites={site("atom.shared.add.u32", "atomic"): bins}))
+    assert bottleneck.code == "atomic_contention"
+    assert "shared memory" in bottleneck.explanation
+    assert "copy" in bottleneck.advice
 
 
 def test_a_chain_of_loads_with_few_warps_is_low_occupancy_and_its_resource() -> None:
     requests = WARPS * 100.0
     chain = SiteCounters(requests=requests, lanes=requests, sectors=requests, l2_sectors=requests)
-    told = first(
+    bottleneck = first(
         explain(
             sites={site("ld.global.f32", "load"): chain},
             runs=100,
@@ -143,24 +143,24 @@ def test_a_chain_of_loads_with_few_warps_is_low_occupancy_and_its_resource() -> 
             shared_bytes=50_000,
         )
     )
-    assert told.code == "low_occupancy"
-    assert "33% occupancy, limited by shared" in told.explanation
+    assert bottleneck.code == "low_occupancy"
+    assert "33% occupancy, limited by shared" in bottleneck.explanation
 
 
 def test_a_chain_of_loads_at_full_occupancy_is_latency() -> None:
     requests = 84 * 6 * 8 * 100.0
     chain = SiteCounters(requests=requests, lanes=requests, sectors=requests, l2_sectors=requests)
-    told = first(
+    bottleneck = first(
         explain(sites={site("ld.global.f32", "load"): chain}, runs=100, batches=1, blocks=84 * 6)
     )
-    assert told.code == "latency"
-    assert str(told.spot) == "mine.cu:7"
+    assert bottleneck.code == "latency"
+    assert str(bottleneck.spot) == "mine.cu:7"
 
 
 def test_one_block_leaves_the_other_sms_idle() -> None:
-    told = first(explain(mix={InstructionClass.FP32: 100_000}, blocks=1))
-    assert told.code == "tail"
-    assert told.explanation == "1 blocks leave 83 of 84 SMs without work"
+    bottleneck = first(explain(mix={InstructionClass.FP32: 100_000}, blocks=1))
+    assert bottleneck.code == "tail"
+    assert bottleneck.explanation == "1 blocks leave 83 of 84 SMs without work"
 
 
 def test_an_empty_kernel_is_its_launch() -> None:
@@ -169,7 +169,7 @@ def test_an_empty_kernel_is_its_launch() -> None:
     assert explained.time_us == HARDWARE.model.launch_us
 
 
-def test_launches_of_one_kernel_are_told_once() -> None:
+def test_launches_of_one_kernel_are_one_bottleneck() -> None:
     explained = explain(mix={InstructionClass.FP64: 1000}, launches=5)
     codes = [bottleneck.code for bottleneck in explained.bottlenecks]
     assert codes[0] == "fp64"
@@ -186,6 +186,24 @@ def test_reading_what_fits_in_l2_many_times_is_l2_bandwidth() -> None:
         l2_sectors=requests * 4,
         dram_sectors=1000,
     )
-    told = first(explain(sites={load: count}, runs=100, batches=1))
-    assert told.code == "l2_bandwidth"
-    assert str(told.spot) == "mine.cu:7"
+    bottleneck = first(explain(sites={load: count}, runs=100, batches=1))
+    assert bottleneck.code == "l2_bandwidth"
+    assert str(bottleneck.spot) == "mine.cu:7"
+
+
+def test_a_call_without_copies_has_no_entry() -> None:
+    assert copies_profile(0, 0, 0, HARDWARE) == ()
+
+
+def test_each_copy_costs_a_launch_and_all_bytes_their_time() -> None:
+    (few,) = copies_profile(1, 1 << 20, 0, HARDWARE)
+    (many,) = copies_profile(10, 1 << 20, 0, HARDWARE)
+    (large,) = copies_profile(1, 1 << 30, 0, HARDWARE)
+    assert many.time_us - few.time_us == pytest.approx(9 * HARDWARE.model.launch_us)
+    assert large.time_us > (1 << 30) / (HARDWARE.peaks.dram_gb_s * 1e3)
+
+
+def test_the_bus_is_slower_than_device_memory() -> None:
+    (across,) = copies_profile(1, 1 << 20, 1 << 20, HARDWARE)
+    (within,) = copies_profile(1, 1 << 20, 0, HARDWARE)
+    assert across.time_us > 5 * within.time_us

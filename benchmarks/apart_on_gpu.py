@@ -33,7 +33,7 @@ from cuda_llm.tools.open_device import open_device
 
 
 async def confirm(device: Device, file: Path) -> list[dict[str, Any]]:
-    """A row for each size, or one with the verdict."""
+    """Return a row for each size, or one with the verdict."""
     task = await quick_sizes(device, file.parent.name)
     compiled = await compile_source(task, device, file.read_text(), file.name)
     if not isinstance(compiled, Compiled):
@@ -58,7 +58,7 @@ async def confirm(device: Device, file: Path) -> list[dict[str, Any]]:
 
 
 def summarise(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """How far the two are apart, beside what is allowed."""
+    """Summarise how far the two times are apart, beside what is allowed."""
     both = [row for row in rows if row.get("stepwise_us") is not None]
     beyond = [row["stepwise_us"] - row["time_us"] for row in both]
     share = [
@@ -80,7 +80,7 @@ def summarise(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 async def main() -> None:
-    """Confirm what the shard has and nobody has confirmed."""
+    """Confirm the kernels of the shard that have no rows yet."""
     asked = parse()
     until_s = time.monotonic() + asked.limit_s
     if not asked.resume and not asked.summary:
@@ -101,7 +101,7 @@ async def main() -> None:
 
 
 def parse() -> argparse.Namespace:
-    """What was asked for."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     record.add_arguments(parser)
     return parser.parse_args()

@@ -6,8 +6,8 @@
 Each kernel is a line of `--out` the moment it is judged, so that a run may be stopped at any time
 and goes on with `--resume`. Compilations go ahead in parallel while the device judges one kernel
 after the other. On a GPU a cheat that passed is inspected by compute-sanitizer and by the emulated
-device, as whoever is about to be crowned is; an honest kernel is with `--inspect-honest`. When none
-is left, `corpus_on_gpu.json` is written into `--results`.
+device, as a kernel that may become the incumbent is; so are honest ones with `--inspect-honest`.
+When none is left, `corpus_on_gpu.json` is written into `--results`.
 """
 
 import argparse
@@ -25,10 +25,10 @@ from corpus import KINDS, Known, fault_of
 from corpus_rows import (
     RAISED,
     Row,
-    believed,
     count,
     hash_of,
     inspect,
+    inspected_verdict,
     is_due,
     line,
     read_rows,
@@ -38,6 +38,7 @@ from corpus_rows import (
 from cuda_llm.errors import CudaLLMError, DeviceLost
 from cuda_llm.outcomes import Passed
 from cuda_llm.tasks.task import Task
+from cuda_llm.tools.cuda.device import CudaDevice
 from cuda_llm.tools.device import Device
 from cuda_llm.tools.judge.device_bench import open_bench
 from cuda_llm.tools.judge.judge import ignore_stage, judge, timed_stage
@@ -91,7 +92,7 @@ def main() -> None:
 
 
 def known_kernels() -> list[Known]:
-    """All of them, the kinds in turn: what a time limit cuts off is missing from each alike."""
+    """Return all kernels, the kinds in turn, so that a time limit cuts off some of each alike."""
     kinds = [list(kind()) for kind in KINDS]
     whole = max(map(len, kinds))
     ranked = [
@@ -113,11 +114,11 @@ class CorpusBench:
         self._baselines: dict[tuple[str, bool, str], asyncio.Task[KernelTimes]] = {}
 
     def has_to_judge(self, known: Known, row: Row | None) -> bool:
-        """Also what passed before anybody looked closer."""
+        """Tell whether a kernel has no row yet, or passed and was not inspected."""
         return row is None or (not row.inspected and self._has_to_inspect(known, row.code))
 
     async def judge_all(self, kernels: Sequence[Known], out: Path, jobs: int) -> None:
-        """One kernel after the other, each compiled ahead; a line each."""
+        """Judge one kernel after the other, each compiled ahead, and write a row each."""
         turns = asyncio.Semaphore(jobs)
         ahead = [asyncio.create_task(self._compile(one, turns)) for one in kernels]
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -137,7 +138,7 @@ class CorpusBench:
             await asyncio.gather(*left, return_exceptions=True)
 
     async def _compile(self, known: Known, turns: asyncio.Semaphore) -> None:
-        """Fill the cache of compiled candidates; the verdict comes later."""
+        """Compile into the cache; the verdict follows in `_judge`."""
         async with turns:
             if time.monotonic() < self._deadline:
                 task, device = self._task(known), self._device(known)
@@ -153,9 +154,9 @@ class CorpusBench:
             source=hash_of(known),
             honest=known.honest,
             code=RAISED,
-            fault="the machinery broke",
+            fault="our own parts broke",
             speedup=None,
-            told="",
+            summary="",
             sizes=self._sizes,
         )
         try:
@@ -170,20 +171,20 @@ class CorpusBench:
             if judged.compiled is not None and self._has_to_inspect(known, verdict.code):
                 with timed_stage(known.name, "inspect", seconds, ignore_stage):
                     found = await inspect(task, device, judged.compiled)
-                after = believed(known, verdict, found)
+                after = inspected_verdict(known, verdict, found)
                 verdict, fault = after.verdict, after.fault
                 row = replace(row, inspected=after.state, notes="; ".join(found.notes)[:400])
         except DeviceLost:
             raise
         except CudaLLMError as error:
-            return replace(row, told=str(error))
+            return replace(row, summary=str(error))
         profile = verdict.profile if isinstance(verdict, Passed) else None
         return replace(
             row,
             code=verdict.code,
             fault=fault,
             speedup=profile.speedup if profile else None,
-            told=" ".join(describe(verdict)[:1])[:400],
+            summary=" ".join(describe(verdict)[:1])[:400],
             seconds={name: round(taken, 3) for name, taken in seconds.items()},
         )
 
@@ -215,12 +216,12 @@ class CorpusBench:
 
 
 def write(results: Path, spec: str, sizes: int, rows: Sequence[Row]) -> None:
-    """The figures, with every kernel's verdict."""
+    """Write the figures, with every kernel's verdict."""
     device = open_device(spec)
     name = "corpus_on_gpu" if device.capabilities.measures_time else "corpus_emulated"
     figures = {
         "device": device.name,
-        "driver": getattr(device, "driver", ""),
+        "driver": device.driver if isinstance(device, CudaDevice) else "",
         "sizes_timed_at_most": sizes or "all",
         **asdict(count(rows)),
         "inspected": Counter(row.inspected for row in rows if row.inspected),

@@ -21,7 +21,7 @@ from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.judge.emulated_check import inspect_and_check
 
 RAISED = "RAISED"
-"""In the place of a code: the machinery broke, or the task's baseline was refused."""
+"""In the place of a code: our own parts broke, or the task's baseline was refused."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,16 +36,16 @@ class Row:
     fault: str
     """What is not right about the verdict; empty where it is."""
     speedup: float | None
-    told: str
+    summary: str
     """First line of the verdict in words."""
     sizes: int = 0
     """How many sizes were timed at most; 0 is all the task lists."""
     seconds: dict[str, float] = field(default_factory=dict)
     inspected: str = ""
     """`clean` or `no result` of compute-sanitizer, `found` of it or of the emulated device; empty
-    where nobody was asked."""
+    where it was not inspected."""
     notes: str = ""
-    """What was watched, and what could not be."""
+    """What was inspected, and what could not be."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,12 +61,12 @@ class Counts:
 
 
 def hash_of(known: Known) -> str:
-    """Of the source: a row of another version of the kernel does not count."""
+    """Return a hash of the source: a row of another version of the kernel does not count."""
     return hashlib.sha256(known.path.read_bytes()).hexdigest()[:16]
 
 
 def read_rows(path: Path, sizes: int) -> dict[tuple[str, str], Row]:
-    """Rows timed at so many sizes, the last of each kernel; one that was cut off is left out."""
+    """Read the last row of each kernel timed at so many sizes; a partial line is skipped."""
     rows = {}
     for text in path.read_text().splitlines() if path.exists() else []:
         try:
@@ -79,7 +79,7 @@ def read_rows(path: Path, sizes: int) -> dict[tuple[str, str], Row]:
 
 
 def count(rows: Sequence[Row]) -> Counts:
-    """The numbers that matter."""
+    """Count what was judged, and what was judged wrongly."""
     wrong = [row for row in rows if row.fault]
     return Counts(
         accepted_cheats=sum(not row.honest and row.code == Passed.code for row in wrong),
@@ -91,15 +91,15 @@ def count(rows: Sequence[Row]) -> Counts:
 
 
 def line(row: Row) -> str:
-    """One kernel for a person."""
+    """Describe one kernel for a person."""
     gained = f"{row.speedup:.2f}x" if row.speedup is not None else ""
     taken = " ".join(f"{name} {taken:.1f}" for name, taken in row.seconds.items())
     text = f"{'' if not row.fault else '!! '}{row.name:48} {row.code:20} {gained:8} {taken}"
-    return f"{text}\n   {row.fault}: {row.told[:160]}" if row.fault else text
+    return f"{text}\n   {row.fault}: {row.summary[:160]}" if row.fault else text
 
 
 def table(rows: Sequence[Row]) -> Iterator[str]:
-    """What is not right, and the counts."""
+    """Yield the rows that are wrong, and the counts."""
     yield from (line(row) for row in rows if row.fault)
     counts = count(rows)
     yield (
@@ -114,18 +114,18 @@ State = Literal["clean", "found", "no result"]
 
 
 def is_due(known: Known, code: str, *, honest_too: bool) -> bool:
-    """Whether a kernel with this verdict has to be looked at before it is believed."""
+    """Tell whether a kernel with this verdict is inspected before its verdict counts."""
     return code == Passed.code and (honest_too or not known.honest)
 
 
 async def inspect(task: Task, device: Device, compiled: Compiled) -> Inspection:
-    """What the sanitizers and the emulated device say of small sizes."""
+    """Inspect small sizes by the sanitizers and the emulated device."""
     return await inspect_and_check(task, device, compiled, task.sizes.edge[0], SANITIZERS_ALONE)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Believed:
-    """A verdict after the look."""
+class InspectedVerdict:
+    """The verdict of a kernel after its inspection."""
 
     verdict: Verdict
     fault: str
@@ -134,13 +134,15 @@ class Believed:
     """`no result`: not every tool came to one, and none found anything."""
 
 
-def believed(known: Known, passed: Verdict, found: Inspection) -> Believed:
-    """What a sanitizer or the emulated device finds is the verdict. They see much the same, so that
-    of a cheat what is right on the emulated device is right of it.
+def inspected_verdict(known: Known, passed: Verdict, found: Inspection) -> InspectedVerdict:
+    """Return the verdict after an inspection: a fault that it found, else the verdict before.
+
+    Sanitizers and the emulated device find much the same faults, so that the codes that are right
+    for a cheat on the emulated device are right here too.
     """
     if found.fault is not None:
-        fault = fault_of(known.looked_at(), found.fault, gpu=True)
-        return Believed(verdict=found.fault, fault=fault, state="found")
+        fault = fault_of(known.as_inspected(), found.fault, gpu=True)
+        return InspectedVerdict(verdict=found.fault, fault=fault, state="found")
     states = {one.state for one in found.sanitized}
     state: State = "clean" if states == {"clean"} else "no result"
-    return Believed(verdict=passed, fault=fault_of(known, passed, gpu=True), state=state)
+    return InspectedVerdict(verdict=passed, fault=fault_of(known, passed, gpu=True), state=state)

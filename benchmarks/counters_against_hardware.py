@@ -39,7 +39,7 @@ KINDS = {"load": "loads", "store": "stores", "atomic": "atomics", "async_copy": 
 
 
 def counted(report: EmulatedCallReport, tables: tuple[KernelTable, ...]) -> Counter[str]:
-    """Requests, sectors, passes and instructions of a call."""
+    """Count requests, sectors, passes and instructions of a call."""
     total: Counter[str] = Counter()
     for account in report.accounts:
         table = tables[account.kernel]
@@ -58,7 +58,7 @@ def counted(report: EmulatedCallReport, tables: tuple[KernelTable, ...]) -> Coun
 
 
 def of_hardware(launches: list[dict[str, Any]]) -> Counter[str]:
-    """The same from the metrics of a profiler."""
+    """Add up the same from the metrics of a profiler."""
     lsu, data = "l1tex__t_{}_pipe_lsu_mem_global_op_{}.sum", "l1tex__data_pipe_lsu_wavefronts_mem"
     names = {
         **{f"global loads: {k}": [lsu.format(k, "ld")] for k in ("requests", "sectors")},
@@ -82,7 +82,7 @@ def of_hardware(launches: list[dict[str, Any]]) -> Counter[str]:
 async def call(
     device: Device, task: Task, path: Path, dims: dict[str, int]
 ) -> tuple[Counter[str], float]:
-    """One fully counted call on the emulated device, and its modelled time in us."""
+    """Return the counts of one call on the emulated device, and its modelled time in us."""
     request = CompileRequest(source=path.read_text(), name=path.name, target=device.target)
     made = await compile_candidate(request)
     assert isinstance(made, Compiled), made
@@ -119,7 +119,7 @@ async def call_there(
 
 
 async def compare(limit_s: float) -> list[dict[str, Any]]:
-    """Every recorded kernel until the time is up."""
+    """Compare every recorded kernel until the time is up."""
     measured = json.loads((record.RESULTS / "h200_kernel_counters.json").read_text())["rows"]
     times = json.loads((record.RESULTS / "h200_kernel_times.json").read_text())["rows"]
     device = open_device("emulated:H200")

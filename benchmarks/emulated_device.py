@@ -35,7 +35,7 @@ BARS_S = {Level.CHECK: 0.5, Level.FULL: 1.0}
 
 
 async def measure_speed(runs: int, limit_s: float) -> dict[str, list[float]]:
-    """Seconds of each call, by level."""
+    """Measure the seconds of each call, by level."""
     task, device = load_task("matrix_multiplication"), open_device("emulated")
     compiled = await compile_candidate(
         compile_request(task, device.target, MATMUL.read_text(), MATMUL.name)
@@ -62,7 +62,7 @@ async def time_levels(
 
 
 async def call(session: Session, level: Level) -> float:
-    """One verified product."""
+    """Compute one product, verify it, and return the seconds of the call."""
     specs = [
         BufferSpec(name=name, role=role, dtype="float32", shape=(N, N))
         for name, role in (("A", Role.IN), ("B", Role.IN), ("C", Role.OUT))
@@ -142,7 +142,7 @@ VARIANTS = {
 
 
 async def explain(device: Device, name: str, n: int, limit_s: float) -> CallReport:
-    """One call of a variant on n x n floats."""
+    """Compile a variant and call it once on n x n floats."""
     request = CompileRequest(source=VARIANTS[name], name=f"{name}.cu", target=device.target)
     compiled = await compile_candidate(request)
     if not isinstance(compiled, Compiled):
@@ -173,7 +173,7 @@ async def call_transpose(
 
 
 def row(name: str, n: int, report: CallReport) -> dict[str, Any]:
-    """What one report says, as JSON."""
+    """Return one report as JSON."""
     first = report.bottlenecks[0]
     return {
         "variant": name,
@@ -189,7 +189,7 @@ def row(name: str, n: int, report: CallReport) -> dict[str, Any]:
 
 
 async def measure_transposes(gpu: str, sizes: list[int], limit_s: float) -> list[dict[str, Any]]:
-    """Every variant at every size until the time is up."""
+    """Model every variant at every size until the time is up."""
     device = open_device(f"emulated:{gpu}")
     deadline = time.monotonic() + limit_s
     rows: list[dict[str, Any]] = []

@@ -47,7 +47,7 @@ def write(folder: Path, runs: list[str]) -> None:
 
 
 def run(folder: Path) -> int:
-    """Call every package of `folder`; the number of failures."""
+    """Call every package of `folder`; return the number of failures."""
     sys.path.insert(0, str(folder.resolve()))
     failures = 0
     for path in sorted(folder.glob("*_cupy")) + sorted(folder.glob("*_torch")):
@@ -65,7 +65,7 @@ def run(folder: Path) -> int:
 
 
 def checks(module: Any, framework: str, task: str) -> Iterator[tuple[str, Callable[[], None]]]:
-    """What is tried of one package, each by name."""
+    """Yield the checks of one package, each with its name."""
     for dims in sizes(task):
         yield f"{dims}", partial(compare, module, framework, task, dims)
     small = sizes(task)[-2]
@@ -77,13 +77,13 @@ def checks(module: Any, framework: str, task: str) -> Iterator[tuple[str, Callab
 
 
 def sizes(task: str) -> list[dict[str, int]]:
-    """The edge sizes and one that fills a GPU."""
+    """Return the edge sizes and one that fills a GPU."""
     groups = tomllib.loads((ROOT / "tasks" / task / "task.toml").read_text())["sizes"]
     return [*groups["edge"], groups["emulated"][-1]]
 
 
 def inputs(module: Any, dims: dict[str, int]) -> dict[str, Any]:
-    """Fresh inputs of the right shapes; whole numbers stay small enough to be bins and indices."""
+    """Draw inputs of the right shapes; whole numbers stay small enough to be bins and indices."""
     import numpy
 
     dice = numpy.random.default_rng(sum(dims.values()))
@@ -99,7 +99,7 @@ def inputs(module: Any, dims: dict[str, int]) -> dict[str, Any]:
 
 
 def expected(module: Any, task: str, given: dict[str, Any], dims: dict[str, int]) -> Any:
-    """What the reference says, and the scale its errors are counted in."""
+    """Return the values of the reference, and the scale its errors are counted in."""
     import inspect
 
     import numpy
@@ -127,22 +127,22 @@ def expected(module: Any, task: str, given: dict[str, Any], dims: dict[str, int]
 def call(
     module: Any, framework: str, given: dict[str, Any], dims: dict[str, int], outputs: Any = ()
 ) -> Any:
-    """Call the exported function with every dim that its inputs do not tell."""
+    """Call the exported function with every dim that no input's shape gives."""
     function = getattr(module, module._CONTRACT.name)
     arrays = [to_device(framework, array) for array in given.values()]
     return function(*arrays, *outputs, **({} if outputs else unknown(module, dims)))
 
 
 def unknown(module: Any, dims: dict[str, int]) -> dict[str, int]:
-    """Dims that no input tells."""
-    told = {text for one in module._CONTRACT.buffers("in", "inout") for text in one.extents}
-    return {name: extent for name, extent in dims.items() if name not in told}
+    """Return the dims that no input's shape gives."""
+    given = {text for one in module._CONTRACT.buffers("in", "inout") for text in one.extents}
+    return {name: extent for name, extent in dims.items() if name not in given}
 
 
 def compare(
     module: Any, framework: str, task: str, dims: dict[str, int], given: bool = False
 ) -> None:
-    """Raises AssertionError where the kernel and the reference differ."""
+    """Compare kernel and reference. Raises AssertionError where they differ."""
     arrays = inputs(module, dims)
     shapes = module._CONTRACT.shapes(**dims)
     outputs = [
@@ -163,7 +163,7 @@ def agree(
     arrays: dict[str, Any],
     dims: dict[str, int],
 ) -> None:
-    """Raises AssertionError where a result is not what the reference says."""
+    """Compare a result with the reference. Raises AssertionError where they differ."""
     import numpy
 
     (output,) = module._CONTRACT.buffers("out")
@@ -180,7 +180,7 @@ def agree(
 
 
 def on_another_stream(module: Any, framework: str, task: str, dims: dict[str, int]) -> None:
-    """The input is made, and the output read, on a stream that does not wait for the default."""
+    """Make input and read output on a stream that does not wait for the default one."""
     arrays = inputs(module, dims)
     if framework == "cupy":
         import cupy
@@ -208,7 +208,7 @@ def on_another_stream(module: Any, framework: str, task: str, dims: dict[str, in
 
 
 def through_operator(module: Any, task: str, dims: dict[str, int]) -> None:
-    """The operator alone, and inside of torch.compile without a break of its graph."""
+    """Call the operator alone, and inside of torch.compile without a break of its graph."""
     import torch
 
     operator, arrays = module.operator(), inputs(module, dims)
@@ -224,7 +224,7 @@ def through_operator(module: Any, task: str, dims: dict[str, int]) -> None:
 
 
 def refuse(module: Any, framework: str, task: str, dims: dict[str, int]) -> None:
-    """Arrays of the host, of another dtype and with gaps are refused before any launch."""
+    """Check that arrays of the host, of another dtype and with gaps are refused before a launch."""
     arrays = inputs(module, dims)
     first, *others = arrays
     rest = [to_device(framework, arrays[name]) for name in others]
@@ -244,7 +244,7 @@ def refuse(module: Any, framework: str, task: str, dims: dict[str, int]) -> None
 
 
 def to_device(framework: str, array: Any) -> Any:
-    """A copy on the GPU."""
+    """Copy to the GPU."""
     if framework == "cupy":
         import cupy
 
@@ -255,7 +255,7 @@ def to_device(framework: str, array: Any) -> Any:
 
 
 def to_host(framework: str, array: Any) -> Any:
-    """A copy on the host; waits for the GPU."""
+    """Copy to the host; waits for the GPU."""
     if framework == "cupy":
         import cupy
 
@@ -264,7 +264,7 @@ def to_host(framework: str, array: Any) -> Any:
 
 
 def empty(framework: str, shape: tuple[int, ...], dtype: str) -> Any:
-    """An array on the GPU that nobody has written."""
+    """Return an uninitialised array on the GPU."""
     if framework == "cupy":
         import cupy
 
@@ -276,6 +276,8 @@ def empty(framework: str, shape: tuple[int, ...], dtype: str) -> Any:
 
 if __name__ == "__main__":
     match sys.argv[1:]:
+        case ["-h" | "--help"]:
+            print(__doc__)
         case ["write", folder, *runs]:
             write(Path(folder), runs)
         case ["run", folder]:

@@ -1,4 +1,4 @@
-"""What a kernel that hangs, crashes or floods costs whoever comes next, and what it leaves behind.
+"""What a kernel that hangs, crashes or floods costs the next one, and what it leaves behind.
 
     PYTHONPATH=src:tests/support python benchmarks/faults_on_gpu.py --what recovery --limit-s 120
     PYTHONPATH=src:tests/support python benchmarks/faults_on_gpu.py --what mixed --out rows.jsonl
@@ -32,6 +32,7 @@ from record import LeftBehind, adopt_orphans, find_left_behind, gpus_of, snapsho
 from cuda_llm.errors import InfrastructureError
 from cuda_llm.failures import TimedOut
 from cuda_llm.outcomes import Verdict
+from cuda_llm.tools.cuda.device import CudaDevice
 from cuda_llm.tools.device import Device
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.judge.device_bench import validate_compiled
@@ -96,7 +97,7 @@ def main() -> None:
 async def recover(
     spec: str, names: Sequence[str], repeats: int, deadline: float, out: Path
 ) -> dict[str, list[float]]:
-    """Seconds by fault, those that lie in `out` already among them."""
+    """Return seconds by fault, those of earlier rows in `out` among them."""
     device = open_device(spec)
     device.prepare()
     by_name = {known.path.stem: known for known in adversarial()}
@@ -132,7 +133,7 @@ async def recover(
 
 
 def report_recovery(costs: dict[str, list[float]], spec: str, results: Path) -> None:
-    """The medians, and whether each is within its target."""
+    """Print and write the medians, and whether each is within its target."""
     medians = {name: statistics.median(taken) for name, taken in costs.items() if taken}
     for name, median_s in medians.items():
         mark = "" if median_s <= TARGET_S else " !!"
@@ -148,7 +149,7 @@ def report_recovery(costs: dict[str, list[float]], spec: str, results: Path) -> 
 
 
 def run_mixed(arguments: argparse.Namespace, deadline: float) -> None:
-    """Candidates in a process of their own, and a look around once it has gone."""
+    """Judge candidates in a process of their own, then find what it left behind."""
     rows = record.read_rows(arguments.out)
     mixed = mixture(arguments.count, gpu=arguments.device.startswith("cuda"))
     chosen = record.sharded(mixed, arguments.shard)
@@ -181,7 +182,7 @@ def run_mixed(arguments: argparse.Namespace, deadline: float) -> None:
 
 
 def judge_mixed(spec: str, chosen: Sequence[Known], out: Path, first: int, deadline: float) -> None:
-    """In the child: validate each, a line a candidate."""
+    """Validate each candidate and write a row each. Runs in the child process."""
 
     async def work() -> None:
         device = open_device(spec)
@@ -210,7 +211,7 @@ def report_mixed(
     *,
     ended: bool,
 ) -> None:
-    """What has been left, and verdicts that surprise."""
+    """Print and write what was left behind, and the unexpected verdicts."""
     for row in rows:
         if row["fault"]:
             print(f"!! {row['number']} {row['name']}: {row['fault']}")
@@ -234,7 +235,7 @@ def report_mixed(
 
 
 def mixture(count: int, *, gpu: bool) -> list[Known]:
-    """Half of them honest, half not; the same ones in the same order every time."""
+    """Choose candidates, half of them honest; the same ones in the same order every time."""
     order = random.Random(SEED)
     honest = [one for one in (*honest_extra(), *honest_styles()) if gpu or not one.gpu_alone]
     kinds = [
@@ -247,7 +248,7 @@ def mixture(count: int, *, gpu: bool) -> list[Known]:
 
 
 def broken_at_run_time() -> list[Known]:
-    """Attacks that get as far as a runner, wherever they are compiled."""
+    """Return the attacks that get as far as a runner, wherever they are compiled."""
     rules = {"import", "export", "constructor", "include-outside", "embed-file"}
     early = {"COMPILE_FAILED", "LOAD_FAILED"}
     return [
@@ -256,7 +257,7 @@ def broken_at_run_time() -> list[Known]:
 
 
 async def compile_all(device: Device, kernels: Sequence[Known]) -> list[Ready]:
-    """Those that compile, in their order; each source once."""
+    """Return the kernels that compile, in their order; each source is compiled once."""
     turns = asyncio.Semaphore(os.cpu_count() or 1)
 
     async def one(known: Known) -> Compiled | Verdict:
@@ -275,7 +276,7 @@ async def compile_all(device: Device, kernels: Sequence[Known]) -> list[Ready]:
 
 
 async def seconds_of(device: Device, ready: Ready) -> tuple[float, Validated | Verdict]:
-    """Wall time of one validation, and what became of it."""
+    """Return the wall time of one validation, and its outcome."""
     task = ready.known.load_task(small=True)
     started = time.monotonic()
     outcome = await validate_compiled(task, device, ready.compiled)
@@ -284,9 +285,8 @@ async def seconds_of(device: Device, ready: Ready) -> tuple[float, Validated | V
 
 def close(device: Device) -> None:
     """End the host process of a GPU; it would end with this process at the latest."""
-    host = getattr(device, "host", None)
-    if host is not None:
-        host.client.close()
+    if isinstance(device, CudaDevice):
+        device.host.client.close()
 
 
 if __name__ == "__main__":

@@ -48,7 +48,7 @@ BASELINE = (record.ROOT / "tasks/vector_add/baseline.cu").read_text()
 
 
 def evaluate(path: Path) -> float:
-    """Seconds one command takes."""
+    """Return the seconds that one command takes."""
     command = [sys.executable, "-m", "cuda_llm", "evaluate", "vector_add", str(path), "--json"]
     started = time.monotonic()
     subprocess.run(command, check=True, capture_output=True)
@@ -83,7 +83,7 @@ def time_evaluate() -> None:
 
 
 def spread(seconds: list[float]) -> dict[str, float]:
-    """Median and range."""
+    """Return median and range."""
     return {
         "median": round(statistics.median(seconds), 3),
         "min": round(min(seconds), 3),
@@ -104,7 +104,7 @@ def prepare(cache: Path) -> None:
 
 
 def measure_run(task: str, seed: int, cache: Path) -> dict[str, Any]:
-    """One run with nothing but native parts in the cache."""
+    """Measure one run with nothing but native parts in the cache."""
     for folder in cache.iterdir():
         if folder.name != NATIVE:
             shutil.rmtree(folder)
@@ -125,14 +125,14 @@ def measure_run(task: str, seed: int, cache: Path) -> dict[str, Any]:
 
 
 def run_command(*command: str, cache: Path) -> str:
-    """What one command prints."""
+    """Return what one command prints."""
     env = {**os.environ, "CUDA_LLM_CACHE": str(cache)}
     whole = [sys.executable, "-m", "cuda_llm", *command]
     return subprocess.run(whole, env=env, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
 def cpu_s() -> float:
-    """Processor time of all commands so far and of what they waited for."""
+    """Return the processor time of all commands so far and of their children."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
 
@@ -175,7 +175,7 @@ class AtOnce:
     written_by: Author = "human"
 
     async def generate(self, brief: Brief, situation: Situation) -> Draft:
-        """A kernel of ordinary length, new each time."""
+        """Return a kernel of ordinary length, new each time."""
         return Draft(source=f"{MATMUL}\n__constant__ int number_{brief.round}_{brief.index};\n")
 
     async def time_baseline(self) -> KernelTimes:
@@ -211,7 +211,7 @@ class AtOnce:
 
 
 async def run_graph(rounds: int, out: str) -> tuple[float, float, int]:
-    """Wall and processor seconds of one run, and the bytes of its checkpoint."""
+    """Return wall and processor seconds of one run, and the bytes of its checkpoint."""
     request = RunRequest(
         task="vector_add", device="emulated", candidates=CANDIDATES, rounds=rounds, out=out, tune=0
     )

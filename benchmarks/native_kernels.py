@@ -61,7 +61,7 @@ ROTATED_BYTES = 160 << 20
 
 
 def honest() -> Iterator[tuple[Task, Path]]:
-    """Every kernel that must be right."""
+    """Yield every kernel that must be right."""
     for name in list_tasks():
         task = load_task(name)
         for path in [task.baseline, *sorted((HONEST / name).glob("*.cu"))]:
@@ -72,19 +72,19 @@ def honest() -> Iterator[tuple[Task, Path]]:
 
 
 def timed() -> Iterator[tuple[Task, Path]]:
-    """Those that are timed."""
+    """Yield the kernels that are timed."""
     for task, path in honest():
         if path.parent.name == "kernels" or path == task.baseline or path.stem in TIMED[task.name]:
             yield task, path
 
 
 def label(path: Path) -> str:
-    """`task/kernel`."""
+    """Return `task/kernel`."""
     return f"{path.parent.name}/{path.stem}"
 
 
 def build(path: Path, folder: Path, *, graph: bool = False) -> Path:
-    """A kernel as a native library."""
+    """Build a kernel as a native library."""
     library = folder / f"{path.parent.name}-{path.stem}{'-graph' if graph else ''}.so"
     if library.exists() and library.stat().st_mtime > path.stat().st_mtime:
         return library
@@ -101,14 +101,14 @@ def build(path: Path, folder: Path, *, graph: bool = False) -> Path:
 def build_all(
     chosen: list[tuple[Task, Path]], folder: Path, jobs: int, *, graph: bool
 ) -> list[Path]:
-    """All of them at once."""
+    """Build all of them, `jobs` at once."""
     folder.mkdir(parents=True, exist_ok=True)
     with ThreadPoolExecutor(jobs) as pool:
         return list(pool.map(lambda pair: build(pair[1], folder, graph=graph), chosen))
 
 
 def inputs_of(task: Task, dims: Mapping[str, int]) -> dict[str, Any]:
-    """One plausible value of every buffer a kernel reads."""
+    """Draw one plausible value of every buffer a kernel reads."""
     draw = np.random.default_rng(sum(dims.values()))
     made: dict[str, Any] = {}
     for argument in task.arguments:
@@ -122,10 +122,10 @@ def inputs_of(task: Task, dims: Mapping[str, int]) -> dict[str, Any]:
 
 
 def passed(task: Task, dims: Mapping[str, int], inputs: Mapping[str, Any]) -> tuple[list[int], Any]:
-    """What `solve` gets, and the arrays that must stay alive; outputs are poisoned."""
+    """Return the arguments of `solve`, and the arrays to keep alive; outputs are poisoned."""
     import cupy
 
-    numbers, kept = [], {}
+    numbers, arrays = [], {}
     for argument in task.arguments:
         if argument.role == ArgumentRole.SCALAR:
             numbers.append(int(scalar_value(argument, dims)))
@@ -135,13 +135,13 @@ def passed(task: Task, dims: Mapping[str, int], inputs: Mapping[str, Any]) -> tu
         else:
             array = cupy.empty(shape_of(argument, dims), dtype=argument.dtype)
             array.data.memset(0xA5, array.nbytes)
-        kept[argument.name] = array
+        arrays[argument.name] = array
         numbers.append(array.data.ptr)
-    return numbers + [0] * (8 - len(numbers)), kept
+    return numbers + [0] * (8 - len(numbers)), arrays
 
 
 def solve_of(library: Path) -> Callable[..., None]:
-    """The function of a library."""
+    """Return the function of a library."""
     solve = ctypes.CDLL(str(library)).solve
     solve.argtypes = [ctypes.c_long] * 8
     solve.restype = None
@@ -149,26 +149,26 @@ def solve_of(library: Path) -> Callable[..., None]:
 
 
 def error_of(task: Task, dims: Mapping[str, int], library: Path) -> float:
-    """Largest error of one call, in units of the scale of the task."""
+    """Return the largest error of one call, in units of the scale of the task."""
     import cupy
 
     inputs = inputs_of(task, dims)
-    numbers, kept = passed(task, dims, inputs)
+    numbers, arrays = passed(task, dims, inputs)
     solve_of(library)(*numbers)
     cupy.cuda.Device().synchronize()
     reference = load_reference(task)
-    given = {name: kept[name] for name in inputs}
+    given = {name: arrays[name] for name in inputs}
     expected = reference.compute(cupy, given, dims)
     scales = reference.scale(cupy, given, dims) if reference.scale else expected
     worst = 0.0
     for name, value in expected.items():
         size = cupy.maximum(cupy.abs(scales[name]), 1e-30)
-        worst = max(worst, float(cupy.max(cupy.abs(kept[name] - value) / size)))
+        worst = max(worst, float(cupy.max(cupy.abs(arrays[name] - value) / size)))
     return worst
 
 
 def check(arguments: argparse.Namespace) -> None:
-    """Every honest kernel at an edge size and at a medium one."""
+    """Check every honest kernel at an edge size and at a medium one."""
     import cupy
 
     cupy.cuda.set_allocator(None)
@@ -185,7 +185,7 @@ def check(arguments: argparse.Namespace) -> None:
 
 
 def slope_us(library: ctypes.CDLL, sets: list[list[int]], limit_s: float) -> dict[str, Any]:
-    """Time of a call by the slope between a short and a long graph, taken in turn."""
+    """Time a call by the slope between a short and a long graph, taken in turn."""
     table = (ctypes.c_long * (8 * len(sets)))(*(n for numbers in sets for n in numbers))
 
     def graph(calls: int) -> int:
@@ -216,7 +216,7 @@ def slope_us(library: ctypes.CDLL, sets: list[list[int]], limit_s: float) -> dic
 
 
 def time_kernels(arguments: argparse.Namespace) -> None:
-    """Warm and cold time of a call at the emulated sizes and the smaller bench sizes."""
+    """Time calls, warm and cold, at the emulated sizes and the smaller bench sizes."""
     chosen = list(timed())
     libraries = build_all(chosen, arguments.build, arguments.jobs, graph=True)
     rows = []
@@ -245,12 +245,12 @@ def time_kernels(arguments: argparse.Namespace) -> None:
 
 
 def both(library: ctypes.CDLL, task: Task, dims: Mapping[str, int]) -> dict[str, Any]:
-    """Warm: one buffer set. Cold: many in turn."""
+    """Time a call warm (one set of buffers) and cold (many sets in turn)."""
     import cupy
 
     inputs = inputs_of(task, dims)
-    first, kept = passed(task, dims, inputs)
-    bytes_each = sum(a.nbytes for a in kept.values())
+    first, arrays = passed(task, dims, inputs)
+    bytes_each = sum(a.nbytes for a in arrays.values())
     count = max(1, min(64, -(-ROTATED_BYTES // bytes_each)))
     others = [passed(task, dims, inputs) for _ in range(count - 1)]
     cupy.cuda.Device().synchronize()
@@ -262,7 +262,7 @@ def both(library: ctypes.CDLL, task: Task, dims: Mapping[str, int]) -> dict[str,
 
 
 def launch(arguments: argparse.Namespace) -> None:
-    """One call of every timed kernel at every emulated size, then the access patterns."""
+    """Call every timed kernel once at every emulated size, then the access patterns."""
     import cupy
 
     marker = cupy.RawKernel('extern "C" __global__ void marker(int) {}', "marker")
@@ -271,7 +271,7 @@ def launch(arguments: argparse.Namespace) -> None:
     order: list[dict[str, Any]] = []
     for (task, path), library in zip(chosen, libraries, strict=True):
         for dims in task.sizes.emulated:
-            numbers, _kept = passed(task, dims, inputs_of(task, dims))
+            numbers, _arrays = passed(task, dims, inputs_of(task, dims))
             marker((1,), (1,), (np.int32(len(order)),))
             solve_of(library)(*numbers)
             cupy.cuda.Device().synchronize()
@@ -287,7 +287,7 @@ def launch(arguments: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    """One of the three."""
+    """Do what the command line names."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=("check", "sanitize", "time", "launch", "build"))
     parser.add_argument("--out", type=Path, required=True)

@@ -68,16 +68,16 @@ def sweep_main() -> None:
     print(f"{task.name}: {len(kernels)} kernels, {len(left)} of this shard to judge", flush=True)
     device.prepare()
     deadline = time.monotonic() + arguments.limit_s
-    kept = sweep_folder(task, device) / f"{arguments.shard.replace('/', 'of')}.jsonl"
+    shard_file = sweep_folder(task, device) / f"{arguments.shard.replace('/', 'of')}.jsonl"
     todo = {sha: kernels[sha] for sha in left}
-    asyncio.run(sweep(task, device, todo, kept, arguments.jobs, deadline))
+    asyncio.run(sweep(task, device, todo, shard_file, arguments.jobs, deadline))
     rows = read_rows(task, device)
     if all(sha in rows for sha in kernels):
         print(write_result(task, device, [rows[sha] for sha in kernels]))
 
 
 def distinct_kernels(task: Task) -> Iterator[tuple[str, tuple[dict[str, int], str]]]:
-    """Hash, first point and source of each kernel the playbook can write."""
+    """Yield hash, first point and source of each kernel the playbook can write."""
     assert task.playbook, f"{task.name} has no playbook"
     source = task.playbook.read_text()
     space = read_space(source)
@@ -95,7 +95,7 @@ async def sweep(
     task: Task,
     device: Device,
     kernels: Mapping[str, tuple[dict[str, int], str]],
-    kept: Path,
+    shard_file: Path,
     jobs: int,
     deadline: float,
 ) -> None:
@@ -110,7 +110,7 @@ async def sweep(
                 return
             judged = await judge(bench, text, sha[:8], baseline=baseline)
             row = to_row(sha, point, judged.verdict)
-            with kept.open("a") as file:
+            with shard_file.open("a") as file:
                 file.write(json.dumps(row) + "\n")
             print(f"{row['code']} {row['speedup']} {point}", flush=True)
 
@@ -119,7 +119,7 @@ async def sweep(
 
 
 def to_row(sha: str, point: Mapping[str, int], verdict: Verdict) -> Row:
-    """What a search sees of one judged kernel."""
+    """Return what a search learns of one judged kernel."""
     profile = verdict.profile if isinstance(verdict, Passed) else None
     return {
         "sha": sha,
@@ -133,20 +133,20 @@ def to_row(sha: str, point: Mapping[str, int], verdict: Verdict) -> Row:
 
 
 def sweep_folder(task: Task, device: Device) -> Path:
-    """Where the shards of this sweep are kept."""
+    """Return the folder with the shards of this sweep."""
     name = "".join(letter if letter.isalnum() else "-" for letter in device.name)
     return cache_folder(f"sweeps/{task.name}/{name}")
 
 
 def read_rows(task: Task, device: Device) -> dict[str, Row]:
-    """What was judged so far, by hash."""
+    """Read the kernels judged so far, by hash."""
     files = sweep_folder(task, device).glob("*.jsonl")
     rows = [json.loads(line) for file in files for line in file.read_text().splitlines()]
     return {row["sha"]: row for row in rows}
 
 
 def write_result(task: Task, device: Device, rows: list[Row]) -> Path:
-    """The whole sweep as one file."""
+    """Write the whole sweep as one file."""
     speedups = [row["speedup"] for row in rows if row["code"] == "PASSED"]
     return record.write(
         f"playbook_{task.name}",
@@ -181,7 +181,7 @@ class Sweep:
 
     @property
     def goal(self) -> float:
-        """The speed-up to reach."""
+        """Return the speed-up to reach."""
         return NEAR * max(row["speedup"] or 0.0 for row in self.rows.values())
 
 
@@ -214,7 +214,7 @@ def replay_main() -> None:
 
 
 def read_sweep(path: Path) -> Sweep:
-    """One recorded sweep."""
+    """Read one recorded sweep."""
     data = json.loads(path.read_text())
     rows = {row["sha"]: row for row in data["rows"]}
     task, hardware = load_task(data["task"]), find_hardware(data["hardware"])
@@ -223,7 +223,7 @@ def read_sweep(path: Path) -> Sweep:
 
 
 def measure(sweep: Sweep, seeds: int) -> dict[str, Any]:
-    """Kernels judged until one was near the best, for both kinds of search."""
+    """Count the kernels judged until one was near the best, for both kinds of search."""
     generator = PlaybookGenerator(sweep.task)
     searched = sorted(search(sweep, generator, seed) for seed in range(seeds))
     drawn = sorted(search_at_random(sweep, seed) for seed in range(10 * seeds))
@@ -239,7 +239,7 @@ def measure(sweep: Sweep, seeds: int) -> dict[str, Any]:
 
 
 def search(sweep: Sweep, generator: PlaybookGenerator, seed: int) -> int:
-    """Kernels that the generator needed."""
+    """Count the kernels that the generator needed."""
     attempts = list[Attempt]()
     while True:
         where = situation(sweep, seed, attempts)
@@ -256,14 +256,14 @@ def search(sweep: Sweep, generator: PlaybookGenerator, seed: int) -> int:
 
 
 def search_at_random(sweep: Sweep, seed: int) -> int:
-    """Kernels that drawing without return needed."""
+    """Count the kernels that drawing without return needed."""
     speedups = [row["speedup"] or 0.0 for row in sweep.rows.values()]
     random.Random(seed).shuffle(speedups)
     return next(index for index, one in enumerate(speedups, 1) if one >= sweep.goal)
 
 
 async def ask_round(generator: PlaybookGenerator, where: Situation) -> list[Draft]:
-    """The kernels of one round; fewer where the playbook is used up."""
+    """Return the kernels of one round; fewer where the playbook is used up."""
     briefs = [
         Brief(id=f"r{where.round}-c{index}", round=where.round, index=index, kind=Kind.IMPROVE)
         for index in range(1, CANDIDATES + 1)
@@ -273,7 +273,7 @@ async def ask_round(generator: PlaybookGenerator, where: Situation) -> list[Draf
 
 
 def judged(sweep: Sweep, draft: Draft, round_: int, index: int) -> Attempt:
-    """What the sweep says of a kernel. Raises SystemExit where the playbook has changed since."""
+    """Look up a kernel in the sweep. Raises SystemExit where the playbook has changed since."""
     sha = normal_sha(draft.source)
     if sha not in sweep.rows:
         msg = f"{sweep.task.name}: the sweep lacks a kernel of the playbook; sweep anew"
@@ -294,7 +294,7 @@ def judged(sweep: Sweep, draft: Draft, round_: int, index: int) -> Attempt:
 
 
 def situation(sweep: Sweep, seed: int, attempts: Sequence[Attempt]) -> Situation:
-    """The search after `attempts`, with a hint on what limits the fastest."""
+    """Return the search after `attempts`, with a hint on what limits the fastest."""
     best = max(
         (one for one in attempts if one.speedup), key=lambda one: one.speedup or 0.0, default=None
     )

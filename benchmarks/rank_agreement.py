@@ -71,12 +71,12 @@ class Variant:
 
     @property
     def name(self) -> str:
-        """`TILE=32 WIDTH=4`, or `baseline`."""
+        """Return `TILE=32 WIDTH=4`, or `baseline`."""
         return " ".join(f"{key}={value}" for key, value in self.point.items()) or "baseline"
 
 
 def variants(name: str) -> Iterator[Variant]:
-    """The baseline, then points of the playbook that are different kernels."""
+    """Yield the baseline, then points of the playbook that are different kernels."""
     task = load_task(name)
     assert task.playbook, f"{name} has no playbook"
     source = task.playbook.read_text()
@@ -113,12 +113,12 @@ def model_kernels() -> None:
     every = [variant for name in SIZES for variant in variants(name)]
     chosen = record.sharded(every, arguments.shard)
     folder = cache_folder("rank")
-    kept = folder / f"{arguments.shard.replace('/', 'of')}.jsonl"
+    shard_file = folder / f"{arguments.shard.replace('/', 'of')}.jsonl"
     if arguments.again:
-        kept.unlink(missing_ok=True)
+        shard_file.unlink(missing_ok=True)
     known = {(row["task"], row["variant"]) for row in read_rows(folder)}
     device.prepare()
-    with kept.open("a") as file:
+    with shard_file.open("a") as file:
         for variant in chosen:
             if (variant.task.name, variant.name) in known or time.monotonic() > deadline:
                 continue
@@ -134,7 +134,7 @@ def model_kernels() -> None:
 
 
 async def model(device: Device, variant: Variant) -> list[Row]:
-    """One row a size."""
+    """Model a variant; return one row a size."""
     compiled = await compile_source(variant.task, device, variant.source, "rank.cu")
     assert isinstance(compiled, Compiled), compiled
     rows = []
@@ -159,7 +159,7 @@ async def model(device: Device, variant: Variant) -> list[Row]:
 async def time_there(
     site: Site, task: Task, compiled: Compiled, dims: Mapping[str, int]
 ) -> CallReport | Verdict:
-    """One call, its outputs verified."""
+    """Call once, and verify the outputs."""
     async with site.open(compiled) as session:
         if not isinstance(session, Session):
             return session
@@ -167,7 +167,7 @@ async def time_there(
 
 
 def read_rows(folder: Path) -> list[Row]:
-    """All that was modelled, in the order of the points."""
+    """Read all that was modelled, in the order of the points."""
     files = sorted(folder.glob("*.jsonl"))
     return [json.loads(line) for file in files for line in file.read_text().splitlines()]
 
@@ -183,7 +183,7 @@ Key = tuple[str, str]
 
 
 def compare_times() -> None:
-    """Compare and write."""
+    """Compare, print and write."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--results", type=Path, default=record.RESULTS)
     parser.add_argument("--measured", type=Path, default=MEASURED)
@@ -199,7 +199,7 @@ def compare_times() -> None:
 
 
 def times_of(rows: Sequence[Mapping[str, Any]], column: str) -> dict[Key, float]:
-    """Geometric mean over the sizes of every kernel that has a time at each of them."""
+    """Return the geometric mean over the sizes of every kernel that has a time at each."""
     found: dict[Key, list[float | None]] = {}
     for row in rows:
         found.setdefault((row["task"], row["variant"]), []).append(row.get(column))
@@ -211,7 +211,7 @@ def times_of(rows: Sequence[Mapping[str, Any]], column: str) -> dict[Key, float]
 
 
 def compare(measured: Mapping[Key, float], modelled: Mapping[Key, float]) -> dict[str, Any]:
-    """Agreement by task, and over all."""
+    """Compute the agreement by task, and over all."""
     tasks: dict[str, Any] = {}
     for name in dict.fromkeys(task for task, _ in measured):
         shared = [key for key in measured if key in modelled and key[0] == name]
@@ -231,7 +231,7 @@ def compare(measured: Mapping[Key, float], modelled: Mapping[Key, float]) -> dic
 
 
 def agreement(times: Sequence[tuple[float, float]]) -> dict[str, float]:
-    """Of measured and modelled times of one task."""
+    """Compute the agreement of measured and modelled times of one task."""
     pairs = [
         (a, b)
         for a, b in combinations(times, 2)
@@ -251,12 +251,12 @@ def agreement(times: Sequence[tuple[float, float]]) -> dict[str, float]:
 
 
 def spearman(first: Sequence[float], second: Sequence[float]) -> float:
-    """Correlation of the ranks; equal values share the mean of their ranks."""
+    """Compute the correlation of the ranks; equal values share the mean of their ranks."""
     return statistics.correlation(ranks(first), ranks(second))
 
 
 def ranks(values: Sequence[float]) -> list[float]:
-    """Rank of each value, from 1."""
+    """Return the rank of each value, from 1."""
     return [
         sum(other < value for other in values) + (sum(other == value for other in values) + 1) / 2
         for value in values

@@ -38,7 +38,7 @@ Row = dict[str, Any]
 
 
 def main() -> None:
-    """Build all, time what there is time for."""
+    """Build all, and time kernels until the time is up."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--build", type=Path, default=Path("/tmp/rank-kernels"))
@@ -53,8 +53,8 @@ def main() -> None:
     in_turn = zip_longest(*(variants(name) for name in SIZES))
     every = [variant for row in in_turn for variant in row if variant]
     chosen = record.sharded(every, arguments.shard)
-    kept = arguments.out / "rank_times.json"
-    rows: list[Row] = json.loads(kept.read_text()) if kept.exists() else []
+    rows_file = arguments.out / "rank_times.json"
+    rows: list[Row] = json.loads(rows_file.read_text()) if rows_file.exists() else []
     known = {(row["task"], row["variant"]) for row in rows}
     with ThreadPoolExecutor(arguments.jobs) as pool:
         built = [(one, pool.submit(build, one, arguments.build)) for one in chosen]
@@ -62,13 +62,13 @@ def main() -> None:
             key = (variant.task.name, variant.name)
             if key not in known and time.monotonic() < deadline:
                 rows += time_variant(variant, library.result())
-                kept.write_text(json.dumps(rows))
+                rows_file.write_text(json.dumps(rows))
         pool.shutdown(cancel_futures=True)
     print(f"{len(rows)} rows, {sum('failed' in row for row in rows)} of them without a time")
 
 
 def build(variant: Variant, folder: Path) -> Path:
-    """The kernel with the driver that times it, as a native library."""
+    """Build the kernel with the driver that times it, as a native library."""
     name = sha256(variant.source.encode()).hexdigest()[:16]
     source, library = folder / f"{name}.cu", folder / f"{name}.so"
     source.write_text(variant.source)
@@ -82,7 +82,7 @@ def build(variant: Variant, folder: Path) -> Path:
 
 
 def time_variant(variant: Variant, path: Path) -> list[Row]:
-    """One row a size: whether the result is right, the cold and the warm time of a call."""
+    """Return one row a size: the error of the result, the cold and the warm time of a call."""
     rows = []
     library = open_library(path)
     for dims in SIZES[variant.task.name]:
@@ -102,7 +102,7 @@ def time_variant(variant: Variant, path: Path) -> list[Row]:
 
 
 def open_library(path: Path) -> ctypes.CDLL:
-    """The library with its functions typed and its memory reserved."""
+    """Open the library: type its functions and reserve its memory."""
     library = ctypes.CDLL(str(path))
     longs = ctypes.POINTER(ctypes.c_long)
     library.capture.restype = ctypes.c_void_p
@@ -119,7 +119,7 @@ def open_library(path: Path) -> ctypes.CDLL:
 
 @cache
 def reserved() -> tuple[Any, Any]:
-    """Memory for a kernel's own allocations, and memory to flush L2 with."""
+    """Return memory for a kernel's own allocations, and memory to flush L2 with."""
     import cupy
 
     l2_bytes = cupy.cuda.Device().attributes["L2CacheSize"]
@@ -127,16 +127,16 @@ def reserved() -> tuple[Any, Any]:
 
 
 def time_call(library: ctypes.CDLL, variant: Variant, dims: Mapping[str, int]) -> Row:
-    """Error of one call, then its times in microseconds."""
+    """Return the error of one call, and its times in microseconds."""
     import cupy
 
     inputs = inputs_of(variant.task, dims)
-    numbers, kept = passed(variant.task, dims, inputs)
+    numbers, arrays = passed(variant.task, dims, inputs)
     table = (ctypes.c_long * 8)(*numbers)
     cupy.cuda.Device().synchronize()
     if not library.once(table):
         raise RuntimeError("the call failed")
-    error = error_of(variant, dims, inputs, kept)
+    error = error_of(variant, dims, inputs, arrays)
     flush = slope_us(library, table, flush=True, solve=False)
     whole = slope_us(library, table, flush=True, solve=True)
     warm = slope_us(library, table, flush=False, solve=True)
@@ -149,26 +149,26 @@ def time_call(library: ctypes.CDLL, variant: Variant, dims: Mapping[str, int]) -
 
 
 def error_of(
-    variant: Variant, dims: Mapping[str, int], inputs: Mapping[str, Any], kept: Mapping[str, Any]
+    variant: Variant, dims: Mapping[str, int], inputs: Mapping[str, Any], arrays: Mapping[str, Any]
 ) -> float:
-    """Largest error of the outputs, in units of the scale of the task."""
+    """Return the largest error of the outputs, in units of the scale of the task."""
     import cupy
 
     from cuda_llm.tasks.reference import load_reference
 
     reference = load_reference(variant.task)
-    given = {name: kept[name] for name in inputs}
+    given = {name: arrays[name] for name in inputs}
     expected = reference.compute(cupy, given, dims)
     scales = reference.scale(cupy, given, dims) if reference.scale else expected
     worst = 0.0
     for name, value in expected.items():
         size = cupy.maximum(cupy.abs(scales[name]), 1e-30)
-        worst = max(worst, float(cupy.max(cupy.abs(kept[name] - value) / size)))
+        worst = max(worst, float(cupy.max(cupy.abs(arrays[name] - value) / size)))
     return worst
 
 
 def slope_us(library: ctypes.CDLL, table: Any, *, flush: bool, solve: bool) -> dict[str, Any]:
-    """Microseconds a step by the slope between a short and a long graph, taken in turn."""
+    """Time a call by the slope between a short and a long graph, taken in turn."""
 
     def graph(calls: int) -> int:
         made = library.capture(table, calls, flush, solve)

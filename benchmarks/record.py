@@ -22,16 +22,20 @@ T = TypeVar("T")
 
 
 def dispatch(commands: Mapping[str, Callable[[], None]]) -> None:
-    """Runs the command that the first argument names; it parses the other arguments itself."""
+    """Run the command that the first argument names; it parses the other arguments itself."""
     name = sys.argv[1] if len(sys.argv) > 1 else ""
+    usage = f"usage: {sys.argv[0]} {' | '.join(commands)} [OPTION...]"
+    if name in ("-h", "--help"):
+        print(usage)
+        return
     if name not in commands:
-        raise SystemExit(f"usage: {sys.argv[0]} {' | '.join(commands)} [OPTION...]")
+        raise SystemExit(usage)
     del sys.argv[1]
     commands[name]()
 
 
 def machine() -> dict[str, Any]:
-    """Facts of this machine that figures depend on; nothing that names it."""
+    """Return the facts of this machine that figures depend on; nothing that identifies it."""
     import psutil
 
     cpu = next(
@@ -53,7 +57,7 @@ def machine() -> dict[str, Any]:
 
 
 def commit() -> str:
-    """Commit the figures belong to, with `+` when the checkout has changes."""
+    """Return the commit the figures belong to, with `+` where the checkout has changes."""
     head = ["git", "-C", str(ROOT), "rev-parse", "--short=12", "HEAD"]
     name = subprocess.run(head, capture_output=True, text=True, check=False).stdout.strip()
     status = ["git", "-C", str(ROOT), "status", "--porcelain", "--untracked-files=no"]
@@ -62,14 +66,14 @@ def commit() -> str:
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
-    """Every whole line of a file that a benchmark adds to as it goes; none without the file."""
+    """Read the whole lines of a file that a benchmark appends to; none without the file."""
     if not path.exists():
         return []
     return [json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")]
 
 
 def add_row(path: Path, row: Mapping[str, Any]) -> None:
-    """One line more, shown too."""
+    """Append one row, and print it."""
     line = json.dumps(row)
     with path.open("a") as file:
         file.write(line + "\n")
@@ -77,7 +81,7 @@ def add_row(path: Path, row: Mapping[str, Any]) -> None:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Of every script that measures on a GPU, trial by trial."""
+    """Add the options of a script that measures on a GPU, trial by trial."""
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--shard", default="1/1", help="which trials: i/n")
     parser.add_argument("--out", type=Path, required=True)
@@ -88,7 +92,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def sharded(everything: Sequence[T], shard: str) -> list[T]:
-    """Every n-th from the i-th on, of a shard spelled i/n with i from 1."""
+    """Return every n-th from the i-th on, of a shard spelled i/n with i from 1."""
     first, _, step = shard.partition("/")
     if not (first.isdigit() and step.isdigit() and 1 <= int(first) <= int(step)):
         raise SystemExit(f"--shard {shard}: which of how many is meant, from 1/1 on, as in 2/4")
@@ -124,7 +128,7 @@ class Snapshot:
     """Descendants of this process, orphans among them: id and name."""
     files: frozenset[str]
     gpu_bytes: Mapping[int, int]
-    """Memory in use by ordinal, whoever uses it; empty without NVML."""
+    """Memory in use by ordinal, of all processes; empty without NVML."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,21 +138,21 @@ class LeftBehind:
     processes: tuple[tuple[int, str], ...]
     files: tuple[str, ...]
     gpu_bytes: int
-    """Memory in use on the GPUs that were looked at, beyond what was before."""
+    """Memory in use on these GPUs beyond what was in use before."""
 
     @property
     def nothing(self) -> bool:
-        """Memory may differ by what the driver itself rounds."""
+        """Tell whether nothing is left; memory may differ by what the driver itself rounds."""
         return not self.processes and not self.files and self.gpu_bytes < 1 << 20
 
 
 def adopt_orphans() -> None:
-    """Become the parent of whatever descendants leave behind, so that it can be seen. Linux."""
+    """Become the parent of orphaned descendants, so that they are found. Linux."""
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def snapshot(folders: Sequence[Path], gpus: Container[int] = ANY_GPU) -> Snapshot:
-    """Look around, at these GPUs alone; zombies of adopted orphans are taken away first."""
+    """List processes, files and memory of these GPUs; zombies are reaped first."""
     import psutil
 
     _reap()
@@ -161,7 +165,7 @@ def snapshot(folders: Sequence[Path], gpus: Container[int] = ANY_GPU) -> Snapsho
 
 
 def gpus_of(spec: str) -> Container[int]:
-    """Ordinals: another GPU may have work of its own."""
+    """Return the ordinals of a device: another GPU may have work of its own."""
     numbers = spec.removeprefix("cuda:").split(",")
     return {int(one) for one in numbers} if all(map(str.isdigit, numbers)) else ANY_GPU
 
@@ -173,7 +177,7 @@ def find_left_behind(
     *,
     settle_s: float = SETTLED_S,
 ) -> LeftBehind:
-    """What is there beyond `before`, once it does not change any more."""
+    """Return what is there beyond `before`, once it does not change any more."""
     deadline = time.monotonic() + settle_s
     while True:
         now = snapshot(folders, gpus)
@@ -257,7 +261,7 @@ FILES = {
 async def profiled_there(
     site: Any, work: Callable[..., Awaitable[Any]], *arguments: Any
 ) -> tuple[Any, dict[str, float]]:
-    """What `work` returns, and seconds by kind of work, each second counted once.
+    """Return what `work` returns, and seconds by kind of work, each second counted once.
 
     Profiled work takes longer than it would: the shares are what counts.
     """
@@ -271,7 +275,7 @@ async def profiled_there(
 
 
 def by_kind(stats: pstats.Stats) -> dict[str, float]:
-    """Own time of every function, added up by what it is there for.
+    """Add up the own time of every function by what it is there for.
 
     A library's function is there for those of ours that call it, through other libraries or not,
     in the shares in which they do.
@@ -288,7 +292,7 @@ def by_kind(stats: pstats.Stats) -> dict[str, float]:
 def kinds_of(
     key: Key, entries: Mapping[Key, Any], known: dict[Key, Mapping[str, float]]
 ) -> Mapping[str, float]:
-    """What a function is there for, in shares that add up to one."""
+    """Return what a function is there for, in shares that add up to one."""
     if key in known:
         return known[key]
     known[key] = {OTHER: 1.0}  # for those that call each other in turns
@@ -300,7 +304,7 @@ def kinds_of(
 def shared_kinds(
     callers: Mapping[Key, Any], entries: Mapping[Key, Any], known: dict[Key, Mapping[str, float]]
 ) -> Mapping[str, float]:
-    """By how long each caller has it work."""
+    """Return the kinds of the callers, by how long each calls."""
     whole_s = sum(there_s for *_, there_s in callers.values())
     if not whole_s:
         return {OTHER: 1.0}

@@ -44,7 +44,7 @@ FIXTURES = Path(__file__).parents[1] / "tests/fixtures/recorded"
 
 
 def build(name: str, folder: Path) -> ctypes.CDLL:
-    """One fixture as a native library."""
+    """Build one fixture as a native library."""
     library = folder / f"{name}.so"
     command = ["nvcc", "-O3", "-gencode=arch=compute_90,code=sm_90", "-shared"]
     command += ["-Xcompiler", "-fPIC", str(FIXTURES / f"{name}.cu"), "-o", str(library)]
@@ -53,7 +53,7 @@ def build(name: str, folder: Path) -> ctypes.CDLL:
 
 
 def call(library: ctypes.CDLL, table: Any, shape: tuple[int, ...], rows: int) -> Any:
-    """Result of one call of `solve`."""
+    """Return the result of one call of `solve`."""
     import cupy
 
     source = cupy.asarray(table)
@@ -90,7 +90,7 @@ def _register(t: str) -> str:
 
 
 def probe(name: str, spelling: str, op: LaneOp) -> list[str]:
-    """The lines of one kernel: thread i takes row i."""
+    """Return the lines of one kernel: thread i takes row i."""
     lines = [f".visible .entry {name}("]
     lines.append(", ".join(f".param .u64 p{i}" for i in range(PARAMETERS)) + ")")
     lines += ["{", ".reg .b64 %at, %base;", ".reg .b32 %row, %turn, %carry, %wide;"]
@@ -127,7 +127,7 @@ def _address(parameter: int, size: int) -> list[str]:
 
 
 def _applied(spelling: str, op: LaneOp) -> list[str]:
-    """The instruction itself, with the flag it reads and writes."""
+    """Return the instruction itself, with the flag it reads and writes."""
     opcode = spelling.partition("/")[0]
     arguments = [f"%a{i}" for i in range(len(op.arguments))]
     if op.reads_carry or op.writes_carry:
@@ -158,7 +158,7 @@ def _with_carry(opcode: str, op: LaneOp, arguments: list[str]) -> list[str]:
 
 
 def assemble(operations: Mapping[str, LaneOp], cubin: Path) -> tuple[dict[str, str], list[str]]:
-    """Builds a cubin. Returns the kernel of each spelling, and the spellings ptxas refuses."""
+    """Build a cubin. Return the kernel of each spelling, and the spellings ptxas refuses."""
     left = dict(operations)
     refused: list[str] = []
     while left:
@@ -200,7 +200,7 @@ GROUP = 100
 
 
 def record_group(ops: Mapping[str, LaneOp], cubin: Path, names: Mapping[str, str]) -> list[bytes]:
-    """Results of every spelling that has a kernel, in order."""
+    """Return the results of every spelling that has a kernel, in order."""
     import cupy
 
     module = cupy.RawModule(path=str(cubin))
@@ -226,7 +226,7 @@ def record_group(ops: Mapping[str, LaneOp], cubin: Path, names: Mapping[str, str
 
 
 def gpu() -> dict[str, str]:
-    """What was recorded on."""
+    """Return the facts of the GPU and the toolkit."""
     query = ["nvidia-smi", "--query-gpu=name,driver_version,compute_cap", "--format=csv,noheader"]
     name, driver, capability = subprocess.check_output(query, text=True).strip().split(", ")
     ptxas = subprocess.check_output(["ptxas", "--version"], text=True).split("release ")[1]
@@ -240,7 +240,7 @@ def gpu() -> dict[str, str]:
 
 
 def save(folder: Path, results: Mapping[str, bytes], refused: list[str]) -> Path:
-    """Writes what there is so far."""
+    """Write the results so far."""
     spellings = sorted(results)
     facts = {**gpu(), "rows": ROWS, "spellings": spellings, "refused": sorted(refused)}
     payload = json.dumps(facts).encode() + b"\n" + b"".join(results[s] for s in spellings)

@@ -4,7 +4,7 @@
 
 The driver of a machine has one lock for much of what makes a context and takes it down, so that
 runners of one GPU wait for those of another. Each GPU has a process of its own that holds a context
-as a referee does, and starts and ends one runner after the other. `--results` takes
+as a host process does, and starts and ends one runner after the other. `--results` takes
 `runner_starts_on_gpu.json`.
 """
 
@@ -33,7 +33,7 @@ from cuda_llm.tools.runner.protocol import ReplyFrame
 
 
 async def starts(gpu: GpuAttributes, count: int, until_s: float) -> list[tuple[float, float]]:
-    """Seconds until a runner is ready, and until it is gone, of `count` and one more before."""
+    """Time `count` runners after one more: seconds until each is ready, and until it is gone."""
     cupy: Any = on_gpu().xp
     cupy.zeros(1)
     launch = launch_of(find_hardware(gpu.name), gpu.uuid)
@@ -51,7 +51,7 @@ async def starts(gpu: GpuAttributes, count: int, until_s: float) -> list[tuple[f
 
 
 def at_once(gpus: Sequence[GpuAttributes], count: int, until_s: float) -> dict[str, Any]:
-    """The same on each GPU, in processes that begin together; medians and what a machine does."""
+    """Time runners of each GPU in processes that begin together; return medians and the rate."""
     own = [sys.executable, "-P", __file__, f"--count={count}", f"--until-s={until_s}"]
     children = [
         subprocess.Popen(
@@ -62,8 +62,8 @@ def at_once(gpus: Sequence[GpuAttributes], count: int, until_s: float) -> dict[s
         )
         for gpu in gpus
     ]
-    said = [child.communicate()[0] for child in children]
-    rows = [row for one in said for row in json.loads(one.splitlines()[-1])]
+    printed = [child.communicate()[0] for child in children]
+    rows = [row for one in printed for row in json.loads(one.splitlines()[-1])]
     ready, gone = zip(*rows, strict=True)
     mean_s = statistics.mean(map(sum, rows))
     return {
@@ -78,7 +78,7 @@ def at_once(gpus: Sequence[GpuAttributes], count: int, until_s: float) -> dict[s
 
 
 def main() -> None:
-    """Each number of GPUs in turn."""
+    """Measure each number of GPUs in turn."""
     asked = parse()
     until_s = asked.until_s or time.time() + asked.limit_s
     gpus = detect_gpus()
@@ -96,7 +96,7 @@ def main() -> None:
 
 
 def parse() -> argparse.Namespace:
-    """What was asked for."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--gpus", default="1,2,4", help="how many at once; more than there are: no")
     parser.add_argument("--count", type=int, default=8, help="runners of each GPU")

@@ -57,7 +57,7 @@ class Candidate:
 
 
 async def quick_sizes(device: Device, name: str) -> Task:
-    """The task with the bench sizes whose baseline is quick enough."""
+    """Return the task with the bench sizes whose baseline is quick enough."""
     task = load_task(name)
     baseline = await time_baseline(task, device)
     quick = [dims for dims, time_us in baseline.times if time_us <= SLOWEST_BASELINE_US]
@@ -66,7 +66,7 @@ async def quick_sizes(device: Device, name: str) -> Task:
 
 
 async def candidates(device: Device, names: Sequence[str]) -> list[Candidate]:
-    """Every honest kernel of these tasks, compiled all at once."""
+    """Compile every honest kernel of these tasks, all at once."""
     tasks = {name: await quick_sizes(device, name) for name in names}
     files = [file for name in names for file in sorted((HONEST / name).glob("*.cu"))]
     built = await asyncio.gather(
@@ -85,7 +85,7 @@ async def candidates(device: Device, names: Sequence[str]) -> list[Candidate]:
 
 
 async def judge(device: Device, candidate: Candidate) -> dict[str, Any]:
-    """Validate and screen one candidate; what it took, waiting for a GPU included."""
+    """Validate and screen one candidate; return seconds, waiting for a GPU included."""
     begun = time.monotonic()
     validated: Validated | Verdict = without_case(
         await validate_compiled(candidate.task, device, candidate.compiled)
@@ -101,14 +101,14 @@ async def judge(device: Device, candidate: Candidate) -> dict[str, Any]:
         "name": candidate.name,
         "code": "PASSED" if isinstance(timing, KernelTimes) else timing.code,
         "sizes": len(candidate.task.sizes.bench),
-        "told": "" if isinstance(timing, KernelTimes) else " ".join(describe(timing)[:1]),
+        "summary": "" if isinstance(timing, KernelTimes) else " ".join(describe(timing)[:1]),
         "validate_s": round(between - begun, 4),
         "time_s": round(ended - between, 4),
     }
 
 
 async def spent(device: Device, candidate: Candidate) -> dict[str, dict[str, float]]:
-    """Seconds by kind of work inside the referee, for each of the two steps."""
+    """Return seconds by kind of work in the process that holds the GPU, for both steps."""
     baseline = await compile_baseline(candidate.task, device.target)
     task, compiled = candidate.task, candidate.compiled
     _, validating = await device.carry_out(
@@ -122,7 +122,7 @@ async def spent(device: Device, candidate: Candidate) -> dict[str, dict[str, flo
 
 
 async def main() -> None:
-    """Judge what the shard has and nobody has judged."""
+    """Judge the candidates of the shard that have no rows yet."""
     asked = parse()
     until_s = time.monotonic() + asked.limit_s
     if not asked.resume:
@@ -138,7 +138,7 @@ async def main() -> None:
 
 
 async def run(asked: argparse.Namespace, device: Device, until_s: float) -> None:
-    """One warm-up, all candidates against the clock, then a few under the profiler."""
+    """Warm up, judge all candidates against the clock, then profile a few."""
     names = asked.task or sorted(one.name for one in HONEST.iterdir())
     judged_rows = [row for row in record.read_rows(asked.out) if row["what"] == "judged"]
     done = Counter(row["name"] for row in judged_rows)
@@ -174,17 +174,17 @@ async def run(asked: argparse.Namespace, device: Device, until_s: float) -> None
 
 
 def each_of(device: Device) -> Sequence[Device]:
-    """The GPUs that take part."""
+    """Return the GPUs that take part."""
     return device.devices if isinstance(device, DeviceGroup) else (device,)
 
 
 def first_of_each(waiting: Sequence[Candidate]) -> list[Candidate]:
-    """One candidate a task."""
+    """Return one candidate a task."""
     return list({one.task.name: one for one in reversed(waiting)}.values())
 
 
 def summarise(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Throughput, medians a task, and shares of the referee's time."""
+    """Summarise throughput, medians a task, and shares of the profiled time."""
     runs = [row for row in rows if row["what"] == "run"]
     judged = [row for row in rows if row["what"] == "judged"]
     count, wall_s = sum(row["judged"] for row in runs), sum(row["wall_s"] for row in runs)
@@ -213,12 +213,12 @@ def summarise(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def codes(judged: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Every verdict that came."""
+    """Return the codes of all verdicts, sorted."""
     return sorted({row["code"] for row in judged})
 
 
 def shares(rows: Sequence[Mapping[str, Any]], step: str) -> dict[str, float]:
-    """Percent of the profiled time by kind of work."""
+    """Return percent of the profiled time by kind of work."""
     total: dict[str, float] = {}
     for row in rows:
         for kind, seconds in row.get(step, {}).items() if row["what"] == "spent" else ():
@@ -229,7 +229,7 @@ def shares(rows: Sequence[Mapping[str, Any]], step: str) -> dict[str, float]:
 
 
 def parse() -> argparse.Namespace:
-    """What was asked for."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     record.add_arguments(parser)
     parser.add_argument("--task", action="append")

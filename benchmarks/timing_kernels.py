@@ -39,18 +39,18 @@ class Kernel:
     source: str
 
     def load(self) -> Task:
-        """Its task with this size alone."""
+        """Load its task with this size alone."""
         task = load_task(self.task)
         return replace(task, sizes=replace(task.sizes, bench=(self.dims,)), weights=())
 
 
 def spinning(turns: int, name: str) -> Kernel:
-    """A kernel whose time is known to be linear in `turns`."""
+    """Return a kernel whose time is known to be linear in `turns`."""
     return Kernel(name=name, task="vector_add", dims=SPIN_SIZE, source=SPIN % turns)
 
 
 def honest(task: str, file: str, **dims: int) -> Kernel:
-    """One of the honest fixtures."""
+    """Return one of the honest fixtures."""
     size = " x ".join(str(extent) for extent in dims.values())
     source = (HONEST / task / file).read_text()
     return Kernel(name=f"{task} {file} {size}", task=task, dims=dims, source=source)
@@ -61,7 +61,7 @@ NOTHING = spinning(1, "spinning no time")
 
 
 def kernels() -> tuple[Kernel, ...]:
-    """From a few microseconds to a millisecond: bound by latency, by memory, by arithmetic."""
+    """Return kernels of a few us to 1 ms: bound by latency, by memory, by arithmetic."""
     return (
         *(spinning(turns, f"spinning {name}") for name, turns in TURNS.items()),
         honest("matrix_transpose", "01_tiled_padded.cu", rows=1024, cols=1024),

@@ -45,7 +45,7 @@ NCU_PROCESSES = 5
 async def measure(
     device: Device, one: Kernel, other: Kernel, *, l2: L2 = L2.COLD, tier: Tier = Tier.CONFIRM
 ) -> dict[str, Any]:
-    """One contest, as a row."""
+    """Run one duel; return its row."""
     task = one.load()
     begun = time.monotonic()
     found = await duel(
@@ -74,7 +74,7 @@ async def measure(
 
 
 async def built(task: Task, device: Device, kernel: Kernel) -> Compiled:
-    """The kernel compiled; a benchmark's own kernels have to compile."""
+    """Compile the kernel; a benchmark's own kernels have to compile."""
     compiled = await compile_source(task, device, kernel.source, "kernel.cu")
     if not isinstance(compiled, Compiled):
         raise SystemExit(f"{kernel.name}: {compiled}")
@@ -85,31 +85,31 @@ TimedTrial = Callable[[Device], Awaitable[dict[str, Any]]]
 
 
 def repeats(holding: str) -> Iterator[tuple[str, TimedTrial]]:
-    """Every kernel once: the script is run three times, each with a `--process` of its own."""
+    """Yield every kernel once: the script is run three times, each with its own `--process`."""
     for kernel in kernels():
         if holding in kernel.name:
             yield kernel.name, partial(measure, one=kernel, other=kernel)
 
 
 def against_ncu(holding: str) -> Iterator[tuple[str, TimedTrial]]:
-    """Cold and warm beside what Nsight Compute says with and without its cache flush."""
+    """Yield trials beside Nsight Compute with and without its cache flush."""
     for kernel in (NOTHING, *kernels()):
         if holding in kernel.name and kernel.name not in SHORT:
             yield kernel.name, partial(beside_ncu, kernel=kernel)
 
 
 async def beside_ncu(device: Device, kernel: Kernel) -> dict[str, Any]:
-    """Our two times and Nsight Compute's two."""
+    """Return our two times and Nsight Compute's two."""
     task = kernel.load()
     cold = await measure(device, kernel, kernel)
     warm = await measure(device, kernel, kernel, l2=L2.WARM)
     compiled, toolkit = await built(task, device, kernel), find_toolkit()
-    said: dict[bool, list[float]] = {False: [], True: []}
+    times: dict[bool, list[float]] = {False: [], True: []}
     for number in range(NCU_PROCESSES):
         command = driver_command(
             toolkit, task, compiled, kernel.dims, seed=number, warm_ups=3, confined=False
         )
-        for cache, times_us in said.items():
+        for cache, times_us in times.items():
             time_us = await ncu_duration_us(command, cache=cache)
             times_us += [time_us] if isinstance(time_us, float) else []
     return {
@@ -117,16 +117,16 @@ async def beside_ncu(device: Device, kernel: Kernel) -> dict[str, Any]:
         "warm_us": warm.get("first_us"),
         **{
             f"ncu_{'warm' if cache else 'cold'}_us": statistics.median(times_us)
-            for cache, times_us in said.items()
+            for cache, times_us in times.items()
             if times_us
         },
-        "ncu_cold_all_us": said[False],
-        "ncu_warm_all_us": said[True],
+        "ncu_cold_all_us": times[False],
+        "ncu_warm_all_us": times[True],
     }
 
 
 def a_against_a(trials: int) -> Iterator[tuple[str, TimedTrial]]:
-    """The same kernel as candidate and incumbent."""
+    """Yield duels of a kernel with itself."""
     for number in range(trials):
         name = MIX[number % len(MIX)]
         kernel = spinning(TURNS[name], name)
@@ -134,14 +134,14 @@ def a_against_a(trials: int) -> Iterator[tuple[str, TimedTrial]]:
 
 
 def planted(trials: int) -> Iterator[tuple[str, TimedTrial]]:
-    """A candidate that takes 3 % longer than the incumbent."""
+    """Yield duels of a candidate that takes 3 % longer than the incumbent."""
     for number in range(trials):
         name = MIX[number % len(MIX)]
         yield f"{name} #{number}", partial(with_slow_down, name=name)
 
 
 async def with_slow_down(device: Device, name: str) -> dict[str, Any]:
-    """The loop's own share of the time decides how many turns 3 % are; measured once a process."""
+    """Run a duel with a slower loop; the turns that make 3 % are measured once a process."""
     if name not in SLOPES:
         one = await measure(device, spinning(TURNS[name], name), spinning(3 * TURNS[name], name))
         SLOPES[name] = (one["second_us"] - one["first_us"]) / one["first_us"] / 2
@@ -151,7 +151,7 @@ async def with_slow_down(device: Device, name: str) -> dict[str, Any]:
 
 
 def like_unrolled(turns: int, more: float) -> int:
-    """About `more` turns more, by a loop of the same code."""
+    """Return about `more` turns more, by a loop of the same code."""
     # nvcc unrolls by the largest power of two, up to 64, that divides the turns, and an odd rest
     # makes another loop: that alone was worth 1.6 %.
     step = min(2 * (turns & -turns), MOST_UNROLLED)
@@ -165,7 +165,7 @@ as many, which are unrolled alike."""
 
 
 def summarise(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The figures that a reader wants of all rows."""
+    """Summarise the rows of every part."""
     by_part: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
         by_part.setdefault(row["part"], []).append(row)
@@ -192,7 +192,7 @@ def summarise(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def tally(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """How contests ended, and how long one took."""
+    """Count how duels ended, and the median seconds of one."""
     ended = [row for row in rows if "outcome" in row]
     counted = Counter(row["outcome"] for row in ended)
     return {
@@ -204,7 +204,7 @@ def tally(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def agreement(rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    """How far processes' times of one kernel on one GPU lie apart, relative to their median."""
+    """Yield how far processes' times of one kernel on one GPU lie apart, in units of the median."""
     times: dict[tuple[str, str], dict[int, float]] = {}
     for row in rows:
         if "first_us" in row:
@@ -226,7 +226,7 @@ FIGURES = ("cold_us", "warm_us", "ncu_cold_us", "ncu_warm_us")
 
 
 def bracket(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Where Nsight Compute's two figures lie beside ours, in percent of ours."""
+    """Return where Nsight Compute's two figures lie beside ours, in percent of ours."""
     low, high = sorted((row["cold_us"], row["warm_us"]))
     beyond = [
         max(low / row[name] - 1, row[name] / high - 1, 0.0)
@@ -237,7 +237,7 @@ def bracket(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def parse() -> argparse.Namespace:
-    """What was asked for."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     record.add_arguments(parser)
     parser.add_argument("--part", choices=("repeat", "ncu", "aa", "planted"), action="append")
@@ -248,7 +248,7 @@ def parse() -> argparse.Namespace:
 
 
 async def run_part(asked: argparse.Namespace, part: str, device: Device, until_s: float) -> None:
-    """Every trial of a part that this shard has and nobody has made."""
+    """Run every trial of a part that this shard has and no row records."""
     trials: dict[str, Iterator[tuple[str, TimedTrial]]] = {
         "repeat": repeats(asked.kernel),
         "ncu": against_ncu(asked.kernel),
@@ -263,13 +263,13 @@ async def run_part(asked: argparse.Namespace, part: str, device: Device, until_s
         if time.monotonic() > until_s:
             print(f"{part}: stopped before {name}, out of time", flush=True)
             return
-        told = {"part": part, "trial": name, "process": process, "gpu": which_gpu(device)}
-        row = {**told, **await trial(device)}
+        trial_of = {"part": part, "trial": name, "process": process, "gpu": which_gpu(device)}
+        row = {**trial_of, **await trial(device)}
         record.add_row(asked.out, row)
 
 
 def which_gpu(device: Device) -> str:
-    """Tells this GPU from others of its name."""
+    """Return what distinguishes this GPU from others of its name."""
     return device.gpu.uuid if isinstance(device, CudaDevice) else device.name
 
 

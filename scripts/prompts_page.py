@@ -1,7 +1,7 @@
 """Write the generated parts of docs/prompts.md: `python scripts/prompts_page.py [--check]`.
 
 The example is real: a kernel of `examples/kernels`, and the same with an invented intrinsic, are
-judged on the emulated device, the researcher and the diagnosis look at them, and the prompt to
+judged on the emulated device, the researcher and the reflection describe them, and the prompt to
 improve the first is rendered.
 """
 
@@ -33,8 +33,8 @@ PAGE = ROOT / "docs" / "prompts.md"
 KERNEL = ROOT / "examples" / "kernels" / "transpose_unpadded.cu"
 
 
-class Kept:
-    """Sources and verdicts of the kernels, as a run's folder would keep them."""
+class MemoryArchive:
+    """Sources and verdicts of the kernels, which a run has in its folder."""
 
     def __init__(self) -> None:
         self.sources: dict[str, str] = {}
@@ -48,8 +48,8 @@ class Kept:
 
 
 async def search() -> tuple[Situation, Brief]:
-    """After one round of two kernels: what is known, and a brief to improve the better one."""
-    task, device, kept = load_task("matrix_transpose"), open_device("emulated"), Kept()
+    """Judge a round of two kernels; return the situation and a brief to improve the better one."""
+    task, device, archive = load_task("matrix_transpose"), open_device("emulated"), MemoryArchive()
     baseline = asyncio.ensure_future(time_baseline(task, device))
     timing = await baseline
     situation = Situation(
@@ -61,18 +61,18 @@ async def search() -> tuple[Situation, Brief]:
         round=1,
         sizes=tuple(dims for dims, _ in timing.times),
         baseline_us=tuple(time_us for _, time_us in timing.times),
-        archive=kept,
+        archive=archive,
     )
     good = KERNEL.read_text()
     sources = (good, good.replace("__syncthreads", "__syncblock"))
-    told = directions(situation, Kind.FIRST, len(sources))
+    chosen = directions(situation, Kind.FIRST, len(sources))
     attempts = []
     for index, source in enumerate(sources, 1):
         judged = await judge(open_bench(task, device), source, "solve.cu", baseline=baseline)
-        kept.sources[f"r1-c{index}"] = source
-        kept.verdicts[f"r1-c{index}"] = judged.verdict
+        archive.sources[f"r1-c{index}"] = source
+        archive.verdicts[f"r1-c{index}"] = judged.verdict
         idea = source.partition("\n")[0].removeprefix("// ")
-        attempts.append(attempt(index, judged.verdict, told[index - 1], idea))
+        attempts.append(attempt(index, judged.verdict, chosen[index - 1], idea))
     note = (await hardware_research(situation)).note
     assert note is not None
     situation = replace(
@@ -96,7 +96,7 @@ async def search() -> tuple[Situation, Brief]:
 
 
 def attempt(index: int, verdict: Verdict, direction: str, idea: str) -> Attempt:
-    """The kernel as the state of a run holds it."""
+    """Return the attempt that a run records of a kernel."""
     profile = verdict.profile if isinstance(verdict, Passed) else None
     return Attempt(
         id=f"r1-c{index}",
@@ -115,7 +115,7 @@ def attempt(index: int, verdict: Verdict, direction: str, idea: str) -> Attempt:
 
 
 def section_table() -> str:
-    """`trim.SECTIONS` as a table."""
+    """Return the sections of a prompt as a table."""
     rows = ["| section | priority | at least | at most | shortened |", "|---|---|---|---|---|"]
     words = {
         "whole": "never",
@@ -132,14 +132,14 @@ def section_table() -> str:
 
 
 def shown(messages: tuple[Message, ...]) -> str:
-    """Both messages, quoted, and how long they are."""
+    """Return both messages, quoted, and how long they are."""
     total = sum(count_tokens(message.text) for message in messages)
     parts = [f"**{message.role}**\n\n{fence(message.text, 'text')}" for message in messages]
     return "\n\n".join([f"{total:,} of {PROMPT_TOKENS:,} tokens, as estimated.", *parts])
 
 
 def with_parts(page: str, parts: dict[str, str]) -> str:
-    """`page` with the text between each pair of markers replaced."""
+    """Return `page` with the text between each pair of markers replaced."""
     for name, text in parts.items():
         begin, end = f"<!-- {name}: generated -->", f"<!-- {name}: end -->"
         before, _, rest = page.partition(begin)
@@ -149,7 +149,7 @@ def with_parts(page: str, parts: dict[str, str]) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Write the page, or with --check say whether it is what would be written."""
+    """Write the page, or with --check compare it with what would be written."""
     situation, brief = asyncio.run(search())
     messages = render_prompt(brief, situation, open_templates())
     old = PAGE.read_text()

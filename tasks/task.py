@@ -1,10 +1,6 @@
 """What a task is, as values, which are also the schema of `task.toml`.
 
 A task is read from its folder by `tasks.loader.load_task`.
-
-What a task is, as values, which are also the schema of `task.toml`.
-
-A task is read from its folder by `tasks.loader.load_task`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -179,7 +175,7 @@ class Roofline:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Capabilities:
+class TaskCapabilities:
     """What a candidate of this task may do beyond launching kernels."""
 
     scratch_bytes: Expression = "0"
@@ -209,7 +205,7 @@ class Task:
     roofline: Roofline
     sizes: Sizes
     tolerance: Tolerance
-    capabilities: Capabilities = field(default_factory=Capabilities)
+    capabilities: TaskCapabilities = field(default_factory=TaskCapabilities)
     linear: bool = False
     """Linear in its float inputs: the exactness probe applies."""
     baseline: Path

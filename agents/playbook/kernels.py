@@ -1,4 +1,4 @@
-"""Writes the kernels that one source with tunables can become, and tells equal ones."""
+"""Writes the kernels that one source with tunables can become, and finds equal ones."""
 
 import random
 from collections.abc import Iterable, Mapping

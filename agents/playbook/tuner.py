@@ -21,7 +21,7 @@ class TunableTuner:
 
     The trials of a kernel in all rounds form one search. A kernel of the
     playbook is left alone: its generator searches already. A trial keeps the declarations of its
-    parent, so that whoever reads the winner, or goes on from it, finds them.
+    parent, so that a reader of the winner, or a kernel made from it, has them.
     """
 
     def propose(

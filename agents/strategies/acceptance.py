@@ -1,4 +1,4 @@
-"""Decides who becomes the incumbent: faster beyond noise, and at no size much slower."""
+"""Decides which attempt becomes the incumbent: faster beyond noise, and at no size much slower."""
 
 from collections.abc import Sequence
 

@@ -60,7 +60,7 @@ def plan_assignments(situation: Situation) -> list[Assignment]:
 
 
 def count_departing(situation: Situation) -> int:
-    """Counts who leaves the incumbent's structure: none at first, then a third, at least one."""
+    """Counts the candidates that leave the incumbent's structure: none at first, then a third."""
     if rounds_without_gain(situation) < situation.plan.patience:
         return 0
     return max(1, situation.plan.candidates // 3)

@@ -203,7 +203,7 @@ class Line:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Branch:
+class ConditionalBranch:
     """One condition of a block and the lines under it."""
 
     head: Line
@@ -211,10 +211,10 @@ class Branch:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Block:
+class ConditionalBlock:
     """`#if` to `#endif`."""
 
-    branches: tuple[Branch, ...]
+    branches: tuple[ConditionalBranch, ...]
     end: Line
 
     def lines(self) -> tuple[Line, ...]:
@@ -223,13 +223,15 @@ class Block:
         return (*inside, self.end)
 
 
-Node: TypeAlias = Line | Block
+Node: TypeAlias = Line | ConditionalBlock
 
 
 def lines_of(nodes: Sequence[Node]) -> tuple[Line, ...]:
     """Returns every line below `nodes`, in order."""
     return tuple(
-        line for node in nodes for line in (node.lines() if isinstance(node, Block) else (node,))
+        line
+        for node in nodes
+        for line in (node.lines() if isinstance(node, ConditionalBlock) else (node,))
     )
 
 
@@ -265,13 +267,13 @@ def _nodes(lines: Sequence[Line]) -> tuple[tuple[Node, ...], Sequence[Line]]:
             nodes.append(lines[0])
             lines = lines[1:]
             continue
-        branches = list[Branch]()
+        branches = list[ConditionalBranch]()
         while lines and lines[0].directive != "endif":
             body, rest = _nodes(lines[1:])
-            branches.append(Branch(head=lines[0], body=body))
+            branches.append(ConditionalBranch(head=lines[0], body=body))
             lines = rest
         if not lines:
             return tuple(nodes), [branches[0].head]
-        nodes.append(Block(branches=tuple(branches), end=lines[0]))
+        nodes.append(ConditionalBlock(branches=tuple(branches), end=lines[0]))
         lines = lines[1:]
     return tuple(nodes), lines

@@ -40,7 +40,7 @@ def read_space(source: str) -> Space | InvalidDeclaration | None:
     try:
         return _read_space(source)
     except _InvalidDeclarationError as error:
-        return error.misdeclared
+        return error.declaration
 
 
 @lru_cache(maxsize=256)
@@ -193,8 +193,8 @@ def _require_known(declaration: Declaration, unknown: set[str] | frozenset[str])
 
 
 class _InvalidDeclarationError(Exception):
-    """Carries a Misdeclared out of the parser."""
+    """Carries an InvalidDeclaration out of the parser."""
 
     def __init__(self, declaration: Declaration, reason: str) -> None:
         super().__init__(reason)
-        self.misdeclared = InvalidDeclaration(line=declaration.line, reason=reason)
+        self.declaration = InvalidDeclaration(line=declaration.line, reason=reason)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from corpus import KINDS, Known, fault_in, honest_styles, mutants
-from corpus_rows import Counts, Row, believed, count, is_due
+from corpus_rows import Counts, Row, count, inspected_verdict, is_due
 from record import RESULTS, ROOT
 
 from cuda_llm.failures import DataRace
@@ -51,7 +51,7 @@ def test_a_corpus_run_counts_and_goes_on_where_it_was(tmp_path: Path) -> None:
 
 
 def test_a_kernel_that_passed_gets_the_verdict_of_its_inspection() -> None:
-    """A race that a GPU's results do not show; and an honest kernel that is looked at if asked."""
+    """A race that a GPU's results do not show; and an honest kernel, inspected on request."""
     known = {one.name: one for one in mutants()}
     racing = known["mutants/histogram/missing_barrier"]
     passed, race = Passed(), DataRace(kind="write-write", detail="")
@@ -60,13 +60,13 @@ def test_a_kernel_that_passed_gets_the_verdict_of_its_inspection() -> None:
 
     clean = SanitizerResult(tool="memcheck", state="clean")
     found = SanitizerResult(tool="racecheck", state="found", verdicts=(race,))
-    after = believed(racing, passed, Inspection(sanitized=(clean, found)))
+    after = inspected_verdict(racing, passed, Inspection(sanitized=(clean, found)))
     assert (after.verdict, after.fault, after.state) == (race, "", "found")
-    after = believed(racing, passed, Inspection(sanitized=(clean,), emulated=race))
+    after = inspected_verdict(racing, passed, Inspection(sanitized=(clean,), emulated=race))
     assert (after.verdict, after.fault, after.state) == (race, "", "found")
     late = SanitizerResult(tool="racecheck", state="not finished", note="late")
     for sanitized, state in (((clean,), "clean"), ((clean, late), "no result"), ((), "no result")):
-        after = believed(racing, passed, Inspection(sanitized=sanitized))
+        after = inspected_verdict(racing, passed, Inspection(sanitized=sanitized))
         assert (after.verdict, after.state) == (passed, state)
         assert after.fault.startswith("PASSED instead of")
 
@@ -74,13 +74,15 @@ def test_a_kernel_that_passed_gets_the_verdict_of_its_inspection() -> None:
     assert not is_due(honest, passed.code, honest_too=False)
     assert is_due(honest, passed.code, honest_too=True)
     for seen in (Inspection(sanitized=(found,)), Inspection(sanitized=(clean,), emulated=race)):
-        refused = believed(honest, passed, seen)
+        refused = inspected_verdict(honest, passed, seen)
         assert refused.fault == "DATA_RACE instead of PASSED"
 
 
 def test_a_wrong_verdict_counts_against_the_run() -> None:
     def row(honest: bool, code: str, fault: str) -> Row:
-        return Row(name="", source="", honest=honest, code=code, fault=fault, speedup=None, told="")
+        return Row(
+            name="", source="", honest=honest, code=code, fault=fault, speedup=None, summary=""
+        )
 
     counts = count(
         [
@@ -103,11 +105,11 @@ def recorded() -> dict[str, Any]:
 
 
 def fault_of_row(known: Known, row: dict[str, Any]) -> str:
-    known = known.looked_at() if row["inspected"] == "found" else known
+    known = known.as_inspected() if row["inspected"] == "found" else known
     return fault_in(known, row["code"], row["speedup"], gpu=True)
 
 
-def test_every_kernel_there_is_was_judged_as_its_table_has_it(recorded: dict[str, Any]) -> None:
+def test_every_known_kernel_has_a_recorded_verdict_that_is_right(recorded: dict[str, Any]) -> None:
     rows = {row["name"]: row for row in recorded["rows"]}
     assert rows.keys() == KNOWN.keys()
     faults = {name: fault_of_row(KNOWN[name], row) for name, row in rows.items()}
@@ -115,7 +117,7 @@ def test_every_kernel_there_is_was_judged_as_its_table_has_it(recorded: dict[str
     assert recorded["accepted_cheats"] == recorded["refused_honest"] == 0
 
 
-def test_there_are_as_many_of_each_kind_as_are_told(recorded: dict[str, Any]) -> None:
+def test_recorded_counts_are_those_of_the_rows(recorded: dict[str, Any]) -> None:
     honest = [row for row in recorded["rows"] if row["honest"]]
     assert len(honest) == recorded["honest"] >= 25
     assert len(recorded["rows"]) - len(honest) == recorded["cheats"] >= 40

@@ -92,7 +92,9 @@ def test_needing_more_never_raises_occupancy(
 
 
 @given(slug=st.sampled_from(sorted(PROFILES)), block=threads, per_thread=registers, bytes_=shared)
-def test_what_is_resident_fits(slug: str, block: int, per_thread: int, bytes_: int) -> None:
+def test_resident_blocks_fit_the_limits(
+    slug: str, block: int, per_thread: int, bytes_: int
+) -> None:
     hardware = PROFILES[slug]
     got = occupancy(
         hardware, threads_per_block=block, registers_per_thread=per_thread, shared_bytes=bytes_

@@ -13,7 +13,7 @@ FOLDER = Path(hardware_profiles.__file__).parent
 PROFILES = list_hardware()
 
 
-def test_what_is_promised_ships() -> None:
+def test_the_promised_profiles_ship() -> None:
     assert {profile.name for profile in PROFILES} >= {
         "NVIDIA GeForce RTX 2080 Ti",
         "NVIDIA GeForce RTX 5090",

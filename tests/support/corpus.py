@@ -55,8 +55,8 @@ class Known:
             return load_task(str(TASKS / self.task))
         return small_task(self.task) if small and not self.whole else load_task(self.task)
 
-    def looked_at(self) -> "Known":
-        """The same for a closer look on a GPU, which sees of a cheat what an emulated one sees."""
+    def as_inspected(self) -> "Known":
+        """Return it with the codes that are right after an inspection on a GPU, too."""
         right = self.gpu_codes if self.honest else (*self.gpu_codes, *self.codes)
         return replace(self, gpu_codes=tuple(dict.fromkeys(right)))
 

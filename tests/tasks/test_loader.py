@@ -56,7 +56,7 @@ def test_without_a_reference_the_baseline_is_the_oracle(folder: Path) -> None:
     assert load_task(folder).reference is None
 
 
-def test_hidden_sizes_span_the_known_ones_where_nothing_is_said(folder: Path) -> None:
+def test_hidden_sizes_span_the_known_ones_by_default(folder: Path) -> None:
     file = folder / "task.toml"
     lines = file.read_text().splitlines()
     start = lines.index("[sizes.hidden]")

@@ -48,7 +48,7 @@ def test_roles_follow_const_and_use(tmp_path: Path) -> None:
     assert task.reference is None
 
 
-def test_what_is_added_to_is_read_too(tmp_path: Path) -> None:
+def test_a_buffer_that_is_added_to_is_inout(tmp_path: Path) -> None:
     task, _, _ = drafted(tmp_path, "accumulate")
     roles = {argument.name: (str(argument.role), argument.dtype) for argument in task.arguments}
     assert roles["sums"] == ("inout", "float64")
@@ -107,7 +107,7 @@ def test_refuses_what_it_cannot_wrap(entry: str, message: str) -> None:
         ("__global__ void k(float* x) { }\nvoid solve(float* x) { k<<<1, 1>>>(x); }", "k"),
     ],
 )
-def test_there_is_one_solve(source: str, entry: str) -> None:
+def test_a_second_solve_is_refused(source: str, entry: str) -> None:
     with pytest.raises(UsageError, match="solve"):
         draft("mine", source, entry, "kernels.cu")
 

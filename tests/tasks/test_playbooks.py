@@ -157,7 +157,7 @@ def test_every_value_of_every_tunable_can_be_chosen(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", list_tasks())
-def test_what_an_expert_would_ship_beats_the_baseline(name: str) -> None:
+def test_the_experts_point_beats_the_baseline(name: str) -> None:
     strong = STRONG[name]
     assert judge_point(name, strong.point, "emulated", timed=True) >= strong.least_speedup
 

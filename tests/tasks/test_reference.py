@@ -102,7 +102,7 @@ def test_inputs_are_promoted_copies(folder: Path) -> None:
     assert x[0] == 0
 
 
-def test_inputs_come_as_they_lie_where_a_reference_takes_them_so(folder: Path) -> None:
+def test_inputs_keep_their_types_where_a_reference_asks_for_it(folder: Path) -> None:
     task = write(folder, "PROMOTED = False\ndef reference(xp, *, x):\n    return {'y': x}\n")
     x = np.zeros(3, np.float32)
     assert load_reference(task).compute(np, {"x": x}, {"n": 3})["y"] is x
@@ -226,7 +226,7 @@ def test_projections_are_those_of_the_reference() -> None:
     assert (bound <= 2 * norms).all()
 
 
-def test_a_task_without_a_reference_says_so(folder: Path) -> None:
+def test_a_task_without_a_reference_is_refused(folder: Path) -> None:
     (folder / "reference.py").unlink()
     with pytest.raises(TaskError, match="has no reference"):
         load_reference(load_task(folder))

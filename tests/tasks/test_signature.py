@@ -67,7 +67,7 @@ def test_half_brings_its_header() -> None:
     assert "const half* A" in text
 
 
-def test_host_context_tells_the_contract() -> None:
+def test_host_context_states_the_contract() -> None:
     text = host_context(load_task("conv2d"))
     assert "Always holds: H >= R and W >= S" in text
     assert "[H - R + 1][W - S + 1] to be written" in text

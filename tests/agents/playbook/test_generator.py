@@ -32,7 +32,7 @@ def test_the_first_round_shows_the_default_and_every_structure(task: Task) -> No
     assert {one.tunables["WIDTH"] for one in attempts} == {1, 2, 4}
 
 
-def test_kernels_are_specialised_and_told_apart(task: Task) -> None:
+def test_kernels_are_specialised_and_described_by_their_points(task: Task) -> None:
     attempts = play(task, 6)
     assert len({one.normal_sha for one in attempts}) == len(attempts) == 30
     (draft,) = ask_round(PlaybookGenerator(task), at(task, ()), [brief(1)])
@@ -69,7 +69,7 @@ def test_the_search_finds_the_bottom_of_a_bowl_that_chance_misses(task: Task) ->
     assert sorted(reached)[3] > 0.95 * best
 
 
-def test_all_kernels_are_tried_once_and_then_it_says_so(tmp_path: Path) -> None:
+def test_all_kernels_are_tried_once_and_then_the_playbook_is_exhausted(tmp_path: Path) -> None:
     """VARIANT 0 is a kernel for each TILE; the others have one for each valid point."""
     source = PLAYBOOK.replace("4 8 16 32 64", "4 8").replace("1 2 4 8", "1 4 8")
     task = playbook_task(tmp_path, source)
@@ -79,7 +79,7 @@ def test_all_kernels_are_tried_once_and_then_it_says_so(tmp_path: Path) -> None:
     assert answer == NoCode(reason="every kernel of the playbook was tried", kind="exhausted")
 
 
-def test_a_hint_puts_the_values_it_asks_for_into_some_candidates_and_not_into_all(
+def test_a_hint_gives_its_values_to_some_candidates_and_not_to_all(
     task: Task,
 ) -> None:
     attempts = play(task, 1, lambda point: 2.0 if point["VARIANT"] == 1 else 1.0)
@@ -138,7 +138,7 @@ def test_failures_keep_the_search_away(task: Task) -> None:
     assert share[1] < share[0]
 
 
-def test_other_peoples_kernels_and_broken_machines_teach_it_nothing(task: Task) -> None:
+def test_kernels_of_other_authors_and_failures_of_our_own_parts_are_no_history(task: Task) -> None:
     attempts = play(task, 2)
     plain = ask_round(PlaybookGenerator(task), at(task, attempts, round=3), [brief(3)])
     known = attempts[7]
@@ -151,7 +151,7 @@ def test_other_peoples_kernels_and_broken_machines_teach_it_nothing(task: Task) 
     assert ask_round(PlaybookGenerator(task), where, [brief(3)]) == plain
 
 
-def test_a_task_without_a_playbook_is_told_before_any_work(task: Task) -> None:
+def test_a_task_without_a_playbook_is_refused_before_any_work(task: Task) -> None:
     bare = replace(task, playbook=None)
     with pytest.raises(MissingError, match=r"no playbook\.cu.*--model") as raised:
         PlaybookGenerator(bare)
@@ -165,7 +165,7 @@ def test_a_task_without_a_playbook_is_told_before_any_work(task: Task) -> None:
         ("int x;\n", "declares no tunables"),
     ],
 )
-def test_a_playbook_that_cannot_be_used_is_told_with_its_line(
+def test_a_playbook_that_cannot_be_used_is_refused_with_its_line(
     tmp_path: Path, source: str, message: str
 ) -> None:
     with pytest.raises(TaskError, match=message):

@@ -62,7 +62,7 @@ def test_every_task_on_every_gpu_is_researched(task: str, hardware: Any) -> None
     assert decode(Contribution, encode(made)) == made
 
 
-def test_the_roofline_of_each_timed_size_is_told() -> None:
+def test_the_roofline_of_each_timed_size_is_reported() -> None:
     found = roofline_facts(before_anything())
     rows = found.data
     assert [row["dims"]["rows"] for row in rows] == [512, 1024, 2048]
@@ -72,14 +72,14 @@ def test_the_roofline_of_each_timed_size_is_told() -> None:
     assert [row["fits_l2"] for row in rows] == [True, False, False]
 
 
-def test_a_compute_bound_task_is_told_so() -> None:
+def test_a_compute_bound_task_is_reported_as_one() -> None:
     (*_, largest) = roofline_facts(
         before_anything("matrix_multiplication", hardware=H200, capabilities=GPU)
     ).data
     assert (largest["bound"], largest["precision"]) == ("compute", "fp32")
 
 
-def test_what_the_baseline_reaches_is_told_once_it_was_timed() -> None:
+def test_the_share_that_the_baseline_reaches_is_reported_once_it_was_timed() -> None:
     timed = replace(situation(), baseline_us=(100.0, 200.0))
     rows = roofline_facts(timed).data
     assert rows[0]["baseline_share"] == pytest.approx(rows[0]["attainable_us"] / 100.0)
@@ -87,7 +87,7 @@ def test_what_the_baseline_reaches_is_told_once_it_was_timed() -> None:
     assert "baseline" not in roofline_facts(before_anything()).decision
 
 
-def test_the_cost_of_a_launch_is_told_where_sizes_are_small() -> None:
+def test_the_cost_of_a_launch_is_reported_where_sizes_are_small() -> None:
     assert any("A launch costs" in line for line in roofline_facts(before_anything()).lines)
     large = before_anything(capabilities=GPU)
     assert not any("A launch costs" in line for line in roofline_facts(large).lines)
@@ -112,7 +112,7 @@ def test_occupancy_corners_are_corners(hardware: Any) -> None:
         assert of(16, row["shared_half"]) >= row["most"] / 2
 
 
-def test_the_emulated_device_is_told_to_lack_what_it_cannot_execute() -> None:
+def test_instructions_that_the_emulated_device_cannot_execute_are_named() -> None:
     emulated = instruction_facts(before_anything(hardware=H200))
     measured = instruction_facts(before_anything(hardware=H200, capabilities=GPU))
     assert "tensor cores" in emulated.data["refused"]
@@ -129,7 +129,7 @@ def test_instructions_follow_the_compute_capability() -> None:
     assert any("wgmma" in name for name in ampere["missing"])
 
 
-def test_what_nobody_measured_here_is_marked() -> None:
+def test_a_figure_that_was_not_measured_here_is_marked() -> None:
     found = provenance_facts(before_anything())
     assert found.data["DRAM bandwidth"] == "published"
     assert found.data["cost of a launch"] == "estimated"
@@ -138,7 +138,7 @@ def test_what_nobody_measured_here_is_marked() -> None:
     assert "published: DRAM bandwidth" in found.decision
 
 
-def test_a_probe_s_figures_count_as_measured() -> None:
+def test_figures_of_a_probe_count_as_measured() -> None:
     ampere = before_anything().hardware
     keys = "peaks.dram_gb_s, boost_clock_mhz, model.dram_efficiency, model.launch_us, l2_bytes"
     probed = replace(ampere, sources={keys: "cuda-llm hardware probe, this machine"})
@@ -147,7 +147,7 @@ def test_a_probe_s_figures_count_as_measured() -> None:
     assert (found.lines, found.decision) == ((), "")
 
 
-def test_a_figure_without_a_source_is_said_to_have_none() -> None:
+def test_a_figure_without_a_source_is_of_unknown_origin() -> None:
     bare = replace(before_anything().hardware, sources={})
     assert set(provenance_facts(before_anything(hardware=bare)).data.values()) == {
         "of unknown origin"

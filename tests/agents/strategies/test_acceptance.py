@@ -8,21 +8,21 @@ from searches import attempt, situation
 from cuda_llm.agents.strategies.acceptance import choose_fastest
 
 
-def test_the_first_kernel_that_passes_is_crowned() -> None:
+def test_the_first_kernel_that_passes_becomes_the_incumbent() -> None:
     judged = [attempt("r1-c1"), attempt("r1-c2", 0.8), attempt("r1-c3", 1.5)]
     choice = choose_fastest(situation(*judged), judged)
     assert choice.incumbent == "r1-c3"
     assert choice.verdicts == {"r1-c3": "won", "r1-c2": "slower"}
 
 
-def test_nothing_is_crowned_while_nothing_passes() -> None:
+def test_there_is_no_incumbent_while_nothing_passes() -> None:
     judged = [attempt("r1-c1"), attempt("r1-c2")]
     choice = choose_fastest(situation(*judged), judged)
     assert choice.incumbent is None
     assert choice.reason == "nothing has passed yet"
 
 
-def test_a_tie_is_not_crowned() -> None:
+def test_a_tie_keeps_the_incumbent() -> None:
     before, contender = attempt("r1-c1", 2.0), attempt("r2-c1", 2.03)
     choice = choose_fastest(situation(before, contender, incumbent="r1-c1"), [contender])
     assert choice.incumbent == "r1-c1"
@@ -35,7 +35,7 @@ def test_a_measured_gain_within_both_spreads_is_a_tie() -> None:
     assert choice.verdicts == {"r2-c1": "tie"}
 
 
-def test_a_size_that_becomes_much_slower_keeps_the_parent_and_says_which() -> None:
+def test_a_size_that_becomes_much_slower_keeps_the_incumbent_and_is_named() -> None:
     before = attempt("r1-c1", 2.0, times_us=(50.0, 100.0))
     contender = attempt("r2-c1", 4.0, times_us=(60.0, 10.0))
     choice = choose_fastest(situation(before, contender, incumbent="r1-c1"), [contender])
@@ -43,7 +43,7 @@ def test_a_size_that_becomes_much_slower_keeps_the_parent_and_says_which() -> No
     assert choice.verdicts["r2-c1"].startswith("regression: 1.20x the time at rows = ")
 
 
-def test_the_next_fastest_is_looked_at_when_the_fastest_regresses() -> None:
+def test_the_next_fastest_wins_when_the_fastest_regresses() -> None:
     before = attempt("r1-c1", 2.0, times_us=(50.0, 100.0))
     regresses = attempt("r2-c1", 4.0, times_us=(60.0, 10.0))
     sound = attempt("r2-c2", 3.0)

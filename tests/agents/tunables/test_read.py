@@ -62,7 +62,7 @@ def test_what_only_looks_like_a_declaration_is_none(source: str) -> None:
         ("\n\n// tunable-if: 1\n", 3, "no `#define NAME value  // tunable:` stands by it"),
     ],
 )
-def test_a_bad_declaration_is_told_with_its_line(source: str, line: int, reason: str) -> None:
+def test_a_bad_declaration_is_refused_with_its_line(source: str, line: int, reason: str) -> None:
     found = read_space(source)
     assert isinstance(found, InvalidDeclaration)
     assert found.line == line

@@ -1,4 +1,4 @@
-"""Takes a run's graph from its checkpoint to its end, an interrupt, or its cancellation."""
+"""The graph of a run, driven from its checkpoint to its end, an interrupt, or its cancellation."""
 
 import asyncio
 import sqlite3
@@ -58,7 +58,7 @@ RESTORED = "recorded again: the trace had lost it"
 def missing_events(state: SearchState, context: RunContext, *, over: bool) -> Iterator[Event]:
     """Yield the events without which a run's result cannot be read, where the trace lost them.
 
-    All they tell lies in the folder under the ids of `state`: none is made up.
+    Their content is in the folder under the ids of `state`. `over`: the run has ended.
     """
     recorded = [one.event for one in read_events(context.folder.events)]
     kinds = {type(one) for one in recorded}
@@ -88,7 +88,7 @@ STEPS_A_ROUND = 30
 
 @dataclass(frozen=True)
 class GraphRun:
-    """A compiled graph with its checkpoints, wired to one run."""
+    """A compiled graph with its checkpoints and the context of one run."""
 
     context: RunContext
     graph: Any

@@ -34,6 +34,15 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
     from langgraph.graph.state import CompiledStateGraph
 
+LATE = "LATE"
+STAGE_NODES = {
+    "generator": "generate",
+    "compiler": "compile",
+    "validator": "validate",
+    "profiler": "profile",
+}
+"""Node to the stage it takes candidates through."""
+
 
 async def generate(context: RunContext, brief: Brief) -> Verdict | None:
     """Ask the generator, once: it retries by itself what can be retried."""
@@ -151,16 +160,6 @@ def describe_diagnostic(diagnostic: Diagnostic) -> str:
     """Return a compiler's message with its place."""
     place = f"{diagnostic.spot}: " if diagnostic.spot else ""
     return f"{place}{diagnostic.severity}: {diagnostic.message}"
-
-
-LATE = "LATE"
-STAGE_NODES = {
-    "generator": "generate",
-    "compiler": "compile",
-    "validator": "validate",
-    "profiler": "profile",
-}
-"""Node to the stage it takes candidates through."""
 
 
 def candidate_node(find: FindContext) -> Any:

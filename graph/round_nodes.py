@@ -20,6 +20,8 @@ from cuda_llm.graph.view import judged_of, situation_of, write_situation
 from cuda_llm.search import Attempt, Brief, Draft, Kind
 from cuda_llm.traces.events import IncumbentChosen, RoundBegan
 
+ROUNDS = "rounds"
+
 
 def briefs_of_round(situation: Situation, context: RunContext) -> tuple[Brief, ...]:
     """Return the briefs of the round; that of round 0 has the user's own kernel judged.
@@ -61,9 +63,6 @@ def write_trials(
         context.folder.write_draft(name, trial.draft)
         names.append(name)
     return names
-
-
-ROUNDS = "rounds"
 
 
 def why_stop(situation: Situation, judged: Sequence[Attempt], context: RunContext) -> str:

@@ -31,9 +31,20 @@ if TYPE_CHECKING:
     from langgraph.graph import StateGraph
     from langgraph.types import Durability, StateSnapshot
 
+RESTORED = "recorded again: the trace had lost it"
+_log = Log(__name__)
+DURABILITY: "Durability" = "sync"
+"""A step's checkpoint is on disk before the next step begins: as cheap as `async` (2.5 ms a step),
+and a kill repeats one step at most. `exit` would keep nothing."""
+STEPS_A_ROUND = 30
+"""More than a round can take: a graph that goes in circles is our fault, and ends."""
+
 
 def unusable_checkpoint(folder: RunFolder, why: object) -> UsageError:
-    """Return the error of a checkpoint that cannot be read; the folder holds enough without it."""
+    """Return the error of a checkpoint that cannot be read.
+
+    Everything but the beginning of a fork is in the folder as well.
+    """
     return UsageError(
         f"{folder.checkpoint}: broken ({why}); "
         "remove it: resume works the run out again from what its folder holds"
@@ -50,9 +61,6 @@ def checkpoints_of(folder: RunFolder) -> Iterator[None]:
             raise unusable_checkpoint(folder, error) from None
         mend = "free space there, make it writable, and resume the run"
         raise UsageError(f"{folder.checkpoint}: {error}; {mend}") from None
-
-
-RESTORED = "recorded again: the trace had lost it"
 
 
 def missing_events(state: SearchState, context: RunContext, *, over: bool) -> Iterator[Event]:
@@ -75,15 +83,6 @@ def missing_events(state: SearchState, context: RunContext, *, over: bool) -> It
         yield IncumbentChosen(round=now.round, before=None, incumbent=name, reason=RESTORED)
     if over and RunFinished not in kinds:
         yield run_finished(context, state["stop"], state["best"])
-
-
-_log = Log(__name__)
-
-DURABILITY: "Durability" = "sync"
-"""A step's checkpoint is on disk before the next step begins: as cheap as `async` (2.5 ms a step),
-and a kill repeats one step at most. `exit` would keep nothing."""
-STEPS_A_ROUND = 30
-"""More than a round can take: a graph that goes in circles is our fault, and ends."""
 
 
 @dataclass(frozen=True)

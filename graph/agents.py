@@ -4,11 +4,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from cuda_llm.agents.llm.agent_ask import AgentAsk, folder_of_turn
+from cuda_llm.agents.llm.agent_ask import folder_of_turn
 from cuda_llm.agents.protocols import AgentContext, Contribution, PlacedAgent, Reflected
 from cuda_llm.agents.situation import Situation
 from cuda_llm.codec import decode, encode
-from cuda_llm.graph.context import FindContext, RunContext, bind_node, log_fields
+from cuda_llm.graph.context import FindContext, RunContext, bind_node, log_fields, open_ask
 from cuda_llm.graph.guards import run_untrusted
 from cuda_llm.graph.state import SearchState, SearchUpdate, without_defaults
 from cuda_llm.graph.view import situation_of
@@ -69,7 +69,7 @@ async def run_agent(
 
     limit_s = min(settings().agent_deadline_s, max(LEAST_AGENT_S, context.seconds_left()))
     folder = folder_of_turn(situation.round, name)
-    with bound(agent=name), AgentAsk(context.client_of(name), name, folder, limit_s) as ask:
+    with open_ask(context, name, folder, limit_s) as ask:
         seen = replace(situation, ask=ask)
         return await run_untrusted(name, lambda: agent(seen), Contribution, limit_s=limit_s)
 

@@ -12,11 +12,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from cuda_llm.agents.llm.agent_ask import AgentAsk
 from cuda_llm.codec import decode, encode
 from cuda_llm.failures import Diagnostic, Duplicate, NoCode
 from cuda_llm.graph.attempts import find_first_equal, keep_verdict, kernel_sha
-from cuda_llm.graph.context import FindContext, RunContext, bind_node
+from cuda_llm.graph.context import FindContext, RunContext, bind_node, open_ask
 from cuda_llm.graph.guards import MOST_SOURCE, run_untrusted
 from cuda_llm.graph.state import CandidateState
 from cuda_llm.graph.view import baseline_of, read_situation
@@ -35,6 +34,15 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
     from langgraph.graph.state import CompiledStateGraph
 
+LATE = "LATE"
+STAGE_NODES = {
+    "generator": "generate",
+    "compiler": "compile",
+    "validator": "validate",
+    "profiler": "profile",
+}
+"""Node to the stage it takes candidates through."""
+
 
 async def generate(context: RunContext, brief: Brief) -> Verdict | None:
     """Ask the generator, once: it retries by itself what can be retried."""
@@ -42,8 +50,7 @@ async def generate(context: RunContext, brief: Brief) -> Verdict | None:
     answer: Draft | NoCode | InfraFailed | None = context.folder.draft(brief.id)
     if answer is None:
         generator = context.generator
-        folder = f"candidates/{brief.id}"
-        with AgentAsk(context.client_of(generator.name), generator.name, folder) as ask:
+        with open_ask(context, generator.name, f"candidates/{brief.id}") as ask:
             write = partial(generator.generate, brief, replace(situation, ask=ask))
             answer = await run_untrusted("generator", write, Draft, NoCode, most=MOST_SOURCE)
     if isinstance(answer, InfraFailed):
@@ -155,21 +162,11 @@ def describe_diagnostic(diagnostic: Diagnostic) -> str:
     return f"{place}{diagnostic.severity}: {diagnostic.message}"
 
 
-LATE = "LATE"
-STAGE_NODES = {
-    "generator": "generate",
-    "compiler": "compile",
-    "validator": "validate",
-    "profiler": "profile",
-}
-"""Node to the stage it takes candidates through."""
-
-
 def candidate_node(find: FindContext) -> Any:
     """Return the node that runs one candidate; LangGraph finds its subgraph in the closure.
 
-    The subgraph keeps no checkpoints on its way: the folder knows which stages are done. They would
-    be five of six of a run's.
+    The subgraph writes no checkpoints: the folder holds which stages are done. They would be five
+    of six of a run's.
     """
     subgraph = build_candidate(find)
 
@@ -241,10 +238,10 @@ def quorum_of(context: RunContext, round_: int) -> Any:
 async def run_stage(context: RunContext, name: str, stage: str) -> str:
     """Take the candidate through one stage; return the code of the verdict that ends it, or "".
 
-    A stage that it has left, in this process or an earlier one, is behind it.
+    A stage done already, in this process or an earlier one, is skipped.
     """
-    behind = seconds_so_far(context, name)
-    if stage in behind:
+    done = seconds_so_far(context, name)
+    if stage in done:
         return ""
     brief = context.folder.brief(name)
     if brief is None:
@@ -253,7 +250,7 @@ async def run_stage(context: RunContext, name: str, stage: str) -> str:
     started = time.monotonic()
     verdict = await STAGES[stage](context, brief)
     took_s = time.monotonic() - started
-    seconds = {**behind, stage: took_s}
+    seconds = {**done, stage: took_s}
     if verdict is None:
         write_file(seconds_file(context, name), json.dumps(seconds))
     else:

@@ -5,10 +5,12 @@ how nodes get it.
 import asyncio
 import math
 import time
-from collections.abc import Awaitable, Callable, Hashable, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from cuda_llm.agents.llm.agent_ask import AgentAsk
 from cuda_llm.agents.protocols import Generator, PlacedAgent, Reflector, Strategy, Tuner
 from cuda_llm.agents.situation import Plan, Situation
 from cuda_llm.conversation import Ask, Call, CallFailed, Reply
@@ -204,6 +206,18 @@ def log_fields(context: RunContext, state: Mapping[str, Any], node: str) -> dict
         "candidate": state.get("candidate_id"),
         "stage": node,
     }
+
+
+@contextmanager
+def open_ask(
+    context: RunContext, agent: str, folder: str, limit_s: float = math.inf
+) -> Iterator[AgentAsk]:
+    """Open the `ask` of one turn of an agent, and bind the agent's name to log records meanwhile.
+
+    `folder` below the run's holds prompts and replies; `limit_s` is the agent's own time.
+    """
+    with bound(agent=agent), AgentAsk(context.client_of(agent), agent, folder, limit_s) as ask:
+        yield ask
 
 
 def ignoring_earlier_runs(find: FindContext) -> FindContext:

@@ -6,19 +6,21 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from cuda_llm.agents.llm.agent_ask import AgentAsk, folder_of_turn
+from cuda_llm.agents.llm.agent_ask import folder_of_turn
 from cuda_llm.agents.protocols import Reflected, Trial
 from cuda_llm.agents.situation import Situation
 from cuda_llm.errors import UsageError
 from cuda_llm.graph.agents import add_contribution, as_contribution, review
 from cuda_llm.graph.attempts import collect_attempts, record_trials
-from cuda_llm.graph.context import RunContext
+from cuda_llm.graph.context import RunContext, open_ask
 from cuda_llm.graph.guards import run_untrusted, stop_by_strategy, write_briefs
 from cuda_llm.graph.incumbent import choose_incumbent
 from cuda_llm.graph.state import CandidateState, SearchState, SearchUpdate
 from cuda_llm.graph.view import judged_of, situation_of, write_situation
 from cuda_llm.search import Attempt, Brief, Draft, Kind
 from cuda_llm.traces.events import IncumbentChosen, RoundBegan
+
+ROUNDS = "rounds"
 
 
 def briefs_of_round(situation: Situation, context: RunContext) -> tuple[Brief, ...]:
@@ -61,9 +63,6 @@ def write_trials(
         context.folder.write_draft(name, trial.draft)
         names.append(name)
     return names
-
-
-ROUNDS = "rounds"
 
 
 def why_stop(situation: Situation, judged: Sequence[Attempt], context: RunContext) -> str:
@@ -153,7 +152,7 @@ async def reflection(state: SearchState, context: RunContext) -> SearchUpdate:
     situation = situation_of(state, context)
     judged = judged_of(state, situation)
     name = context.reflector.name
-    with AgentAsk(context.client_of(name), name, folder_of_turn(situation.round, name)) as ask:
+    with open_ask(context, name, folder_of_turn(situation.round, name)) as ask:
         reflect = partial(context.reflector.reflect, replace(situation, ask=ask), judged)
         made = await run_untrusted(name, reflect, Reflected)
     return add_contribution(context, name, situation.round, as_contribution(made))

@@ -1,5 +1,5 @@
 """Nodes outside the rounds: start and baseline before them, finish with a last measurement
-behind them.
+after them.
 """
 
 import time
@@ -107,9 +107,9 @@ def run_started(context: RunContext) -> RunStarted:
 async def confirm_winner(
     context: RunContext, ranked: Iterable[Attempt], baseline: KernelTimes
 ) -> WinnerRemeasured | None:
-    """The first of `ranked` that stands when it is judged again; None where none does.
+    """Return the event of the first of `ranked` that passes again; None where none does.
 
-    Where our own parts break, that is no fault of the kernel: it stands as it was.
+    Where our own parts break, the kernel keeps its first verdict.
     """
     for attempt in ranked:
         event = remeasured_event(attempt, await judge_again(context, attempt, baseline))

@@ -31,7 +31,7 @@ def verify_command(run: Mapping[str, Any]) -> str:
 
 
 class BestKeeper:
-    """An observer that keeps `best/` fresh after every round."""
+    """An observer that updates `best/` after every round."""
 
     def __init__(self, folder: RunFolder) -> None:
         self.folder = folder

@@ -36,6 +36,9 @@ FIELDS_BY_ID: Mapping[str, type[Attempt | Brief | Hint]] = {
 
 Observer = Callable[[Event], object]
 """Receives every event: a terminal, a progress bar, a test."""
+KINDS: dict[str, Callable[..., Event]] = {one.kind: one for one in get_args(Event)}
+"""Every event by its kind."""
+POLL_S = 0.2
 
 
 class Recorder:
@@ -178,12 +181,6 @@ def _number(line: bytes) -> int | None:
 def _append(file: int, line: bytes) -> None:
     while line:
         line = line[os.write(file, line) :]
-
-
-KINDS: dict[str, Callable[..., Event]] = {one.kind: one for one in get_args(Event)}
-"""Every event by its kind."""
-
-POLL_S = 0.2
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -37,7 +37,7 @@ def find_run(name: str, out: Path | None = None) -> RunFolder:
 def list_runs(out: Path | None = None) -> tuple[RunFolder, ...]:
     """Return the runs of a folder, oldest first. Raises UsageError where it cannot be read.
 
-    Before them stands what never began: a folder without any event that nobody works on.
+    First come runs that never began: folders without an event on which no process works.
     """
     folder = out or RUNS
     try:

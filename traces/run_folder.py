@@ -10,8 +10,8 @@
                                      is none
                     kernel.sass      its machine code, where it was inspected on a GPU
                     build.log        the compiler's messages, where there are any
-                    verdict.json     what became of it; profile.json: how fast it is, and why
-                    attempt.json     all that in one line
+                    verdict.json     its outcome; profile.json: how fast it is, and why
+                    attempt.json     both in one line
     hints/<id>.json                  what was learned
     rounds/<n>/situation.json        what the generators of a round see
     rounds/<n>/<call>/               prompt and reply of calls that concern a whole round
@@ -19,8 +19,8 @@
                                      of a generator
     best/                            the result
 
-Attempts, briefs and hints stand in their files and nowhere else: the checkpoint, the events, the
-situations and the briefs name them by id. Every file is whole or not there, whenever the process
+Attempts, briefs and hints are stored in their files and nowhere else: the checkpoint, the events,
+the situations and the briefs name them by id. Every file is whole or missing, whenever the process
 dies. The last file of a step says that the step is done: reply.json, draft.json, verdict.json,
 attempt.json.
 """
@@ -53,7 +53,7 @@ FILES: Mapping[type, str] = {
     Brief: "candidates/{}/brief.json",
     Hint: "hints/{}.json",
 }
-"""Where what is named by an id lies."""
+"""Path of a value of that type, by its id."""
 HINTS = ("error_hints", "performance_hints")
 """Channels of hints, in the state and in briefs."""
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
@@ -66,7 +66,7 @@ class RunFolder:
         self.path = path
         self._looked_up: dict[tuple[Any, str], Any] = {}
         self._hints: dict[Hint, Hint] | None = None
-        """Each as it is kept, with its id; None until one is to be kept."""
+        """Each hint to itself as written, with its id; None until they are read."""
 
     @property
     def name(self) -> str:

@@ -1,4 +1,4 @@
-"""Takes a run's graph from its checkpoint to its end, an interrupt, or its cancellation."""
+"""The graph of a run, driven from its checkpoint to its end, an interrupt, or its cancellation."""
 
 import asyncio
 import sqlite3
@@ -31,9 +31,20 @@ if TYPE_CHECKING:
     from langgraph.graph import StateGraph
     from langgraph.types import Durability, StateSnapshot
 
+RESTORED = "recorded again: the trace had lost it"
+_log = Log(__name__)
+DURABILITY: "Durability" = "sync"
+"""A step's checkpoint is on disk before the next step begins: as cheap as `async` (2.5 ms a step),
+and a kill repeats one step at most. `exit` would keep nothing."""
+STEPS_A_ROUND = 30
+"""More than a round can take: a graph that goes in circles is our fault, and ends."""
+
 
 def unusable_checkpoint(folder: RunFolder, why: object) -> UsageError:
-    """Return the error of a checkpoint that cannot be read; the folder holds enough without it."""
+    """Return the error of a checkpoint that cannot be read.
+
+    Everything but the beginning of a fork is in the folder as well.
+    """
     return UsageError(
         f"{folder.checkpoint}: broken ({why}); "
         "remove it: resume works the run out again from what its folder holds"
@@ -52,13 +63,10 @@ def checkpoints_of(folder: RunFolder) -> Iterator[None]:
         raise UsageError(f"{folder.checkpoint}: {error}; {mend}") from None
 
 
-RESTORED = "recorded again: the trace had lost it"
-
-
 def missing_events(state: SearchState, context: RunContext, *, over: bool) -> Iterator[Event]:
     """Yield the events without which a run's result cannot be read, where the trace lost them.
 
-    All they tell lies in the folder under the ids of `state`: none is made up.
+    Their content is in the folder under the ids of `state`. `over`: the run has ended.
     """
     recorded = [one.event for one in read_events(context.folder.events)]
     kinds = {type(one) for one in recorded}
@@ -77,18 +85,9 @@ def missing_events(state: SearchState, context: RunContext, *, over: bool) -> It
         yield run_finished(context, state["stop"], state["best"])
 
 
-_log = Log(__name__)
-
-DURABILITY: "Durability" = "sync"
-"""A step's checkpoint is on disk before the next step begins: as cheap as `async` (2.5 ms a step),
-and a kill repeats one step at most. `exit` would keep nothing."""
-STEPS_A_ROUND = 30
-"""More than a round can take: a graph that goes in circles is our fault, and ends."""
-
-
 @dataclass(frozen=True)
 class GraphRun:
-    """A compiled graph with its checkpoints, wired to one run."""
+    """A compiled graph with its checkpoints and the context of one run."""
 
     context: RunContext
     graph: Any

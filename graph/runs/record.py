@@ -20,6 +20,8 @@ DECIDING_FILES = (
     "host.cu",
     "playbook.cu",
 )
+REQUIRED_KEYS = ("request", "brought", "task_files", "forked_from")
+"""Keys without which no run can go on."""
 
 
 def task_digests(task: Task) -> dict[str, str]:
@@ -38,10 +40,6 @@ def check_task_unchanged(task: Task, before: Mapping[str, str]) -> None:
         files = ", ".join(changed)
         msg = f"task {task.name} has changed since the run began ({files}); start a new run"
         raise UsageError(msg)
-
-
-REQUIRED_KEYS = ("request", "brought", "task_files", "forked_from")
-"""Keys without which no run can go on."""
 
 
 def describe_run(parts: RunParts) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Starts a run, or goes on with one that was interrupted, killed, or waits for a review."""
+"""Start a run, or resume one that was interrupted, killed, or waits for a review."""
 
 import platform
 import shlex
@@ -139,7 +139,7 @@ def make_folder(parts: RunParts) -> RunFolder:
 
 
 class ProbeReporter:
-    """An observer that records the trial calls of the models behind the run's first event."""
+    """An observer that records the trial calls of the models after the run's first event."""
 
     def __init__(self, probes: Sequence[Event]) -> None:
         self.record: Record = _drop

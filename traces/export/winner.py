@@ -17,6 +17,8 @@ from cuda_llm.traces.events import WinnerRemeasured
 from cuda_llm.traces.history import RunState, read_history, state_of
 from cuda_llm.traces.run_folder import RunFolder
 
+SCHEMA = 1
+
 
 @dataclass(frozen=True, kw_only=True)
 class Winner:
@@ -62,9 +64,6 @@ def find_winner(run: RunFolder) -> Winner:
         verdict=verdict,
         remeasured=again if again and again.attempt == name else None,
     )
-
-
-SCHEMA = 1
 
 
 def prove(winner: Winner) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from cuda_llm.tools.emulator.ptx.module import Guard
 def write_segment(
     kernel: KernelDraft, segment: Segment, array: SpellLanes, crossing: frozenset[str]
 ) -> list[str]:
-    """Return the lines of one loop. `crossing` registers keep their value in lanes outside the mask."""
+    """Return one loop. `crossing` registers keep their value in lanes outside the mask."""
     if len(segment.lanes) == 1 and not segment.lanes[0].vectorises:
         return _lane_by_lane(kernel, segment, array, crossing)
     lines = [f"const auto {name} = {text};" for name, text in _uniforms(segment)]

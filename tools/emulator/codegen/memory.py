@@ -111,7 +111,7 @@ def lower_load(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
 def _landing(
     kernel: KernelDraft, item: Operand | None, kind: str, guard: Guard | None, after: list[Step]
 ) -> str | None:
-    """Return the register that takes a loaded element: the target, or one that is widened into it."""
+    """Return the register of a loaded element: the target, or one that is widened into it."""
     if item is None:
         return None
     target = register(item)

@@ -136,7 +136,7 @@ def _table(symbol: str, lowered: _Lowered, spots: Spots) -> KernelTable:
 
 
 def _facts(number: int, table: KernelTable, layout: Layout) -> str:
-    """Return the site and parameter arrays of one kernel. An array of C++ has at least one element."""
+    """Return the site and parameter arrays of one kernel, of at least one element as C++ asks."""
     sites = [
         f'{{"{s.opcode}", {s.spot.line if s.spot else 0}, {s.block}, {s.bytes}}}'
         for s in table.sites

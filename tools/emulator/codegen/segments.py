@@ -25,7 +25,7 @@ Item: TypeAlias = Segment | Act
 
 
 def schedule(steps: Iterable[Step], live: frozenset[str], needed: Iterable[str]) -> list[Item]:
-    """Return the items of a block. `live` registers are read in later blocks, `needed` by its end."""
+    """Return a block's items. `live` registers are read in later blocks, `needed` by its end."""
     return _prune(_gather(steps), live | frozenset(needed))
 
 

@@ -39,7 +39,7 @@ class Scope:
         return None
 
     def label(self, name: str) -> str:
-        """Return the unique name of a label as seen from here. Call when the whole function is read."""
+        """Return the unique name of a label, as seen from here once the whole function is read."""
         scope: Scope | None = self
         while scope is not None:
             if name in scope.labels:

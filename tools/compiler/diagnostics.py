@@ -54,12 +54,12 @@ class Diagnostics:
 
     @property
     def errors(self) -> tuple[Diagnostic, ...]:
-        """The errors alone."""
+        """Return the errors alone."""
         return tuple(d for d in self.messages if d.severity == "error")
 
     @property
     def warnings(self) -> tuple[Diagnostic, ...]:
-        """The warnings alone."""
+        """Return the warnings alone."""
         return tuple(d for d in self.messages if d.severity == "warning")
 
 

@@ -1,4 +1,4 @@
-"""What one launch did, counted. Every figure here was counted by the emulated device."""
+"""Counters of one launch, as the emulated device counts them."""
 
 from dataclasses import dataclass
 
@@ -22,15 +22,15 @@ class SiteCounters:
     l2_sectors: float = 0.0
     """Sectors that an ideal per-block L1 would still ask L2 for."""
     dram_sectors: float = 0.0
-    """Sectors nobody touched before in this launch, or in the same wave of blocks where the
-    launch's footprint exceeds L2: DRAM traffic."""
+    """Sectors not touched before in this launch, or in the same wave of blocks where the launch's
+    footprint exceeds L2: DRAM traffic."""
     serial: float = 0.0
     """Atomics: the most lanes of a request on one address, summed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LaunchCounters:
-    """One kernel launch. Indices follow the kernel's `KernelTable`."""
+    """Counters of one kernel launch. Indices follow the kernel's `KernelTable`."""
 
     kernel: int
     """Index into `Translated.kernels`."""

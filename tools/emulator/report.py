@@ -1,5 +1,7 @@
-"""Reading the report memfd. Whoever wrote it may have been hostile: every number is checked, and a
-report that makes no sense is an `InfraFailed`, never an exception.
+"""Reads the report of one call from its memfd.
+
+The process that writes it runs the candidate: every number is checked, and a report that makes no
+sense is an `InfraFailed`, never an exception.
 """
 
 from collections.abc import Sequence
@@ -30,26 +32,26 @@ _COUNTER_LIMIT = 1 << 62
 
 @dataclass(frozen=True, kw_only=True)
 class CallRecord:
-    """What the emulated device wrote down about one call of `solve`."""
+    """What the emulated device reports of one call of `solve`."""
 
     fault: Verdict | None = None
     """The call ended here; nothing after it is meaningful."""
     refused: LaunchFailed | None = None
     """The first launch (or attribute) that CUDA would have refused."""
     out_of_memory: OutOfMemory | None = None
-    """An allocation was refused. The candidate may have coped with that."""
+    """An allocation was refused. The candidate may have handled that."""
     launches: int = 0
     """Kernels that ran to their end, logged or not."""
     accounts: tuple[LaunchCounters, ...] = ()
-    """One a counted launch, in order. Empty at level `check`."""
+    """Counters of each counted launch, in order. Empty at level `check`."""
     copies: int = 0
-    """Fills and copies by the CUDA API."""
+    """Number of fills and copies by the CUDA API."""
     copied_bytes: int = 0
-    """Of device memory that they read or wrote, in 32-byte sectors."""
+    """Bytes of device memory that they read or wrote, in whole 32-byte sectors."""
     host_bytes: int = 0
-    """That they moved between host and device."""
+    """Bytes that they moved between host and device."""
     complete: bool = True
-    """False when there were more launches than the report can hold."""
+    """False when there were more launches than the report has room for."""
     output: str = ""
     """What device code printed, bounded."""
     running: str = ""

@@ -1,4 +1,4 @@
-"""The report memfd in NumPy: field for field the structures of `runtime/emu/report.h`."""
+"""Layout of the report memfd in NumPy: the structures of `runtime/emu/report.h`, field by field."""
 
 import numpy as np
 
@@ -118,6 +118,6 @@ COUNTERS_OFFSET = LOG_OFFSET + LOG_ENTRIES * LAUNCH_ENTRY.itemsize
 
 
 def text_of(raw: bytes) -> str:
-    """A fixed-size text field as a printable string."""
+    """Decode a fixed-size text field to a printable string."""
     text = bytes(raw).split(b"\0", 1)[0].decode("utf-8", "replace")
     return "".join(c if c.isprintable() else "?" for c in text)

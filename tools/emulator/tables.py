@@ -1,6 +1,6 @@
-"""What the translator knows of a kernel before it runs: the trusted half of every report.
+"""Static tables of translated kernels, by which the numbers of a report are interpreted.
 
-The runner writes counters and faults as bare numbers; these tables say what the numbers are about.
+The translator makes them before a kernel runs, so they are trusted; what the runner reports is not.
 """
 
 from collections.abc import Mapping
@@ -40,13 +40,13 @@ class InstructionSite:
     bytes: int
     """Bytes per lane, all elements of a vector together."""
     block: int
-    """Basic block it stands in."""
+    """Number of the basic block it is in."""
     spot: SourceSpot | None
 
 
 @dataclass(frozen=True, kw_only=True)
 class BasicBlock:
-    """One basic block: multiply `mix` by its executions to get the instruction mix."""
+    """One basic block; `mix` times its executions is the instruction mix."""
 
     mix: Mapping[InstructionClass, int]
     spot: SourceSpot | None

@@ -1,4 +1,4 @@
-"""A fault of the emulated device as a verdict."""
+"""Turns a fault of the emulated device into a verdict."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -68,7 +68,7 @@ class Reason(IntEnum):
 _SPACES: tuple[MemorySpace | None, ...] = (None, "global", "shared", "local", "const", "param")
 _ACCESSES: tuple[AccessKind | None, ...] = (None, "read", "write", "atomic")
 _ALLOCATIONS: tuple[Owner | None, ...] = (None, "buffer", "scratch", "variable", None)
-"""The last is the runtime's own workspace, which is nobody's."""
+"""The last is the runtime's own workspace, which no candidate owns."""
 _SYNC_REASONS: dict[Reason, SyncReason] = {
     Reason.DIFFERENT_BARRIERS: "different-barriers",
     Reason.DIFFERENT_THREAD_COUNTS: "different-thread-counts",
@@ -104,7 +104,7 @@ class Fault:
 
     @classmethod
     def read(cls, record: Any, kernels: Sequence[KernelTable]) -> "Fault | None":
-        """The record, or None where a number is out of range."""
+        """Read a fault record; None where a number is out of range."""
         number = {name: int(record[name]) for name in _NUMBERS}
         kernel = None if number["kernel"] == NONE else number["kernel"]
         if kernel is not None and kernel >= len(kernels):
@@ -172,7 +172,7 @@ def _three(values: Any) -> tuple[int, int, int]:
 def fault_verdict(
     fault: Fault, kernels: Sequence[KernelTable], buffers: Sequence[str], limit_s: float
 ) -> Verdict:
-    """What the fault means for the candidate."""
+    """Return the verdict that a fault is for the candidate."""
     table = kernels[fault.kernel] if fault.kernel is not None else KernelTable(symbol="")
     site = table.sites[fault.site] if fault.site is not None else None
     other = table.sites[fault.other_site] if fault.other_site is not None else None

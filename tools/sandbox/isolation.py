@@ -39,7 +39,7 @@ class IsolationLevel:
 
     @property
     def full(self) -> bool:
-        """Whether nothing is missing."""
+        """Return whether no isolation is missing."""
         return all(
             (self.files, self.network, self.tracing, self.signals, self.own_pids, self.leftovers)
         )

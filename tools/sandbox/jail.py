@@ -130,12 +130,12 @@ class JailResult:
 
     @property
     def timed_out(self) -> bool:
-        """Whether the wall clock ended it."""
+        """Return whether the wall clock ended it."""
         return self.end == "wall"
 
     @property
     def ok(self) -> bool:
-        """Whether it exited with 0."""
+        """Return whether it exited with 0."""
         return self.exit_code == 0
 
 

@@ -108,7 +108,7 @@ class Tally:
         self._elements += got.size
 
     def comparison(self) -> OutputComparison:
-        """What all parts come to; one transfer to the host."""
+        """Compare all parts added so far, with one transfer to the host."""
         facts = self._arrays.to_host(self._arrays.xp.concatenate([t.rows for t in self._tables]))
         highest, squares, wrong = facts[:, 0], facts[:, 1], facts[:, 2]
         total, worst = int(wrong.sum()), float(highest.max())

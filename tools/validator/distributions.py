@@ -29,7 +29,7 @@ class Source:
 
     @property
     def xp(self) -> Any:
-        """The module of the arrays."""
+        """Return the module of the arrays."""
         return self.arrays.xp
 
 

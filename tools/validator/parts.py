@@ -1,12 +1,12 @@
 """Splits outputs too large to compare at once: into parts along one dim, or by projections.
 
 A projection is a random signed sum of elements (Freivalds 1977), in float64. A vector v has random
-signs in one group of an output row's elements and zeros elsewhere; the
-groups of a round cover the row. With e_j an element's error, the row's projection is off by
-sum_j v_j e_j. The signs are drawn after the outputs were written, so by Hoeffding's inequality an
-output whose errors keep to T rounding units u of their scales s_j (root mean square over the group)
-gives |sum v_j e_j| <= Z T u || v s || but for a chance of 2 exp(-Z^2 / 2): 5e-18 for each of some
-1e8 projections. That is the limit. It is exceeded by:
+signs in one group of an output row's elements and zeros elsewhere; the groups of a round cover the
+row. With e_j an element's error, the row's projection is off by sum_j v_j e_j. The signs are drawn
+after the outputs were written, so by Hoeffding's inequality an output whose errors keep to T
+rounding units u of their scales s_j (root mean square over the group) gives
+|sum v_j e_j| <= Z T u || v s || but for a chance of 2 exp(-Z^2 / 2): 5e-18 for each of some 1e8
+projections. That is the limit. It is exceeded by:
 
 - one wrong element, at any place, in every round, if it is off by more than 2 Z T u || v s ||: with
   64 elements in a group and T = 4, by more than 2^-14 of its scale;

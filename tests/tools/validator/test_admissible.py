@@ -37,7 +37,7 @@ def test_the_shipped_tasks_are_admissible(name: str) -> None:
     assert found.checked["cases"] >= 15
 
 
-def test_a_baseline_that_disagrees_is_told_with_place_and_values() -> None:
+def test_a_baseline_that_disagrees_is_reported_with_place_and_values() -> None:
     task = small_task("vector_add")
     (problem,) = check(task, writes("vector_add", lambda b: b["A"] - b["B"])).problems
     assert "baseline.cu: WRONG_RESULT: C[" in problem
@@ -107,7 +107,7 @@ def test_without_a_reference_the_baseline_is_the_oracle(name: str) -> None:
     assert check(task, writes(name, HONEST[name][0])).problems == ()
 
 
-def test_own_rules_of_a_task_are_asked(tmp_path: Path) -> None:
+def test_the_comparator_of_a_task_is_used(tmp_path: Path) -> None:
     """Any order of the right numbers will do."""
     text = (
         "def reference(xp, *, A, B):\n    return {'C': A + B}\n"

@@ -57,7 +57,7 @@ def test_slow_float64_means_projections() -> None:
     assert slow.sizes[-1].reference_s == pytest.approx(7.0, rel=0.02)
 
 
-def test_what_was_projected_is_told() -> None:
+def test_projected_sizes_are_reported() -> None:
     (line,) = plan("matrix_multiplication", "NVIDIA H200").how_checked
     assert line.startswith("M=262,144 N=2,048 K=4,096: every output element checked by random")
     assert "8.8 TFLOP" in line

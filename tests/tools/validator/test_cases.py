@@ -62,14 +62,14 @@ def test_a_task_of_one_size_is_planned_on_all_its_distributions() -> None:
     assert all(row in [case.distributions for case in cases] for row in distribution_rows(task))
 
 
-def test_the_size_whose_shortest_buffer_is_longest_tells_most_where_all_are_short() -> None:
+def test_the_size_with_the_longest_shortest_buffer_comes_first_where_all_are_short() -> None:
     task = load_task("matrix_multiplication")
     shapes = [(1, 1, 1), (1, 900, 9), (900, 4, 9)]
     sizes = [("edge", dict(zip("MNK", shape, strict=True))) for shape in shapes]
     assert put_informative_first(task, sizes, 3) == [sizes[2]] * 3 + [sizes[1], sizes[0]]
 
 
-def test_of_sizes_of_many_elements_the_cheapest_comes_again() -> None:
+def test_the_cheapest_of_the_informative_sizes_is_repeated() -> None:
     task = load_task("vector_add")
     sizes = [("edge", {"n": n}) for n in (5, 1000, 2000, 3000)]
     small, *telling = sizes
@@ -159,7 +159,7 @@ def elements(task: Task, dims: Mapping[str, int]) -> list[int]:
     return [prod(spec.shape) for spec in buffer_specs(task, dims)]
 
 
-def test_hidden_sizes_that_cannot_be_met_are_a_fault_of_the_task() -> None:
+def test_hidden_sizes_that_cannot_be_drawn_are_a_fault_of_the_task() -> None:
     task = load_task("vector_add")
     task = replace(task, requires="n > 400000")
     with pytest.raises(TaskError, match=r"sizes\.hidden"):

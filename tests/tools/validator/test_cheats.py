@@ -37,7 +37,7 @@ def judge(candidate: Candidate) -> Validated | Verdict:
     return asyncio.run(validate(TASK, running(candidate)))
 
 
-def test_a_validated_candidate_says_what_was_compared() -> None:
+def test_a_validated_candidate_reports_what_was_compared() -> None:
     result = judge(writes("vector_add", add))
     assert isinstance(result, Validated)
     assert result.checked["hidden"] == 2
@@ -87,7 +87,7 @@ def test_an_input_changed_by_one_bit_is_found() -> None:
     assert judge(candidate) == InputMutated(buffer="B")
 
 
-def test_an_output_nobody_writes_is_told_as_such() -> None:
+def test_an_output_that_is_never_written_is_reported_as_unwritten() -> None:
     verdict = judge(lambda b, options: None)
     assert isinstance(verdict, WrongResult)
     assert verdict.looks_like == ElementPattern(kind=ElementKind.UNWRITTEN, share=1.0)
@@ -197,7 +197,7 @@ def test_the_verdict_of_a_call_ends_the_evaluation() -> None:
     assert len(session.calls) == 1
 
 
-def test_hidden_sizes_are_never_told() -> None:
+def test_hidden_sizes_are_never_revealed() -> None:
     known = {dims["n"] for dims in (*TASK.sizes.edge, *TASK.sizes.emulated)}
 
     def candidate(b: Buffers, options: CallOptions) -> None:
@@ -213,7 +213,7 @@ def test_hidden_sizes_are_never_told() -> None:
     assert verdict.elements is verdict.wrong is None
 
 
-def test_a_forgotten_tail_is_told_by_its_sizes() -> None:
+def test_a_forgotten_tail_is_reported_by_its_sizes() -> None:
     def candidate(b: Buffers, options: CallOptions) -> None:
         whole = b["C"].size // 4 * 4
         b["C"][:whole] = (b["A"] + b["B"])[:whole]
@@ -230,7 +230,7 @@ def test_a_forgotten_tail_is_told_by_its_sizes() -> None:
     assert 0 < verdict.failed_cases < verdict.cases
 
 
-def test_small_cases_are_watched_closely_and_schedules_differ() -> None:
+def test_small_cases_run_at_the_full_level_and_schedules_differ() -> None:
     session = running(writes("vector_add", add))
     asyncio.run(validate(TASK, session))
     assert {options.level for options in session.calls} == {Level.FULL}
@@ -238,7 +238,7 @@ def test_small_cases_are_watched_closely_and_schedules_differ() -> None:
     assert session.calls[0].schedule_seed == 0
 
 
-def test_progress_is_told_case_by_case() -> None:
+def test_progress_is_reported_case_by_case() -> None:
     told = []
     asyncio.run(
         validate(

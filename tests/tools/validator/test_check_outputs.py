@@ -51,7 +51,7 @@ def test_right_outputs_pass_in_one_part_and_in_many(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", HONEST)
-def test_one_wrong_element_is_told_with_its_index_whatever_the_parts(name: str) -> None:
+def test_one_wrong_element_is_reported_with_its_index_for_any_parts(name: str) -> None:
     task = small_task(name)
     case, inputs = timed(task, dict(task.sizes.edge[-1]))
     outputs = honest(task, case, inputs)
@@ -129,7 +129,7 @@ def test_short_formats_are_refused_by_projections(precision: str) -> None:
     assert isinstance(verdict, WrongResult)
 
 
-def test_rounding_too_small_for_a_row_and_too_large_on_average_is_told_as_such() -> None:
+def test_rounding_too_small_for_a_row_and_too_large_on_average_is_reported() -> None:
     case, inputs = timed(MATMUL, {"M": 2000, "N": 150, "K": 64})
     right = inputs["A"].astype(np.float64) @ inputs["B"].astype(np.float64)
     scale = np.abs(inputs["A"]) @ np.abs(inputs["B"])
@@ -207,7 +207,7 @@ def test_many_calls_are_judged_like_each_alone(name: str, part_bytes: int) -> No
 
 
 @pytest.mark.parametrize("name", HONEST)
-def test_many_calls_cost_few_waits_on_a_device(name: str) -> None:
+def test_many_calls_need_few_synchronisations_on_a_device(name: str) -> None:
     arrays, xp = strict_arrays()
     task = small_task(name)
     calls = [timed(task, dict(task.sizes.edge[2]), seed) for seed in range(6)]

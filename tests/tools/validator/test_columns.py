@@ -72,7 +72,7 @@ def test_only_the_chosen_slots_are_filled(
     assert bits(data) == expected
 
 
-def test_rows_come_in_the_order_asked_for(
+def test_rows_come_in_the_requested_order(
     spec: BufferSpec, order: list[int], arrays: Arrays
 ) -> None:
     data = filled(spec, order)
@@ -97,7 +97,7 @@ def test_a_byte_that_changed_in_one_slot_is_found_in_its_column(
     assert columns.first_changed(pairs, order, arrays) is None
 
 
-def test_what_changes_in_other_slots_is_not_asked_about(arrays: Arrays) -> None:
+def test_changes_in_other_slots_are_ignored(arrays: Arrays) -> None:
     data = filled(SPECS[3], ORDERS["some"])
     rows = np.stack([data[slot] for slot in ORDERS["some"]])
     data[5, ...] = 0

@@ -60,7 +60,7 @@ def test_a_non_finite_value_never_passes_for_a_finite_one(
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("rule", [ELEMENTWISE, EXACT])
-def test_a_non_finite_reference_asks_for_just_that_value(value: float, rule: Any) -> None:
+def test_a_non_finite_reference_requires_just_that_value(value: float, rule: Any) -> None:
     expected = Expected(np.array([1.0, value, 2.0]))
     assert compare(np.array([1, value, 2], np.float32), expected, rule).ok
     for other in {0.0, 1.0, np.nan, np.inf, -np.inf} - {value}:
@@ -70,7 +70,7 @@ def test_a_non_finite_reference_asks_for_just_that_value(value: float, rule: Any
         assert result.first == (1,)
 
 
-def test_a_reference_too_large_for_the_output_type_asks_for_infinity() -> None:
+def test_a_reference_too_large_for_the_output_type_requires_infinity() -> None:
     expected = Expected(np.array([1e39, -1e39]))
     assert compare(np.array([np.inf, -np.inf], np.float32), expected, ELEMENTWISE).ok
     assert not compare(np.array([np.inf, np.inf], np.float32), expected, ELEMENTWISE).ok
@@ -129,7 +129,7 @@ def test_integers_are_compared_exactly_at_any_size() -> None:
     assert (result.wrong, result.first) == (1, (0,))
 
 
-def test_the_tasks_own_rule_decides_and_nan_is_wrong() -> None:
+def test_the_comparator_of_a_task_decides_and_nan_is_wrong() -> None:
     got = np.zeros((2, 2), np.float32)
     units = np.array([[0.0, 8.0], [np.nan, 9.0]])
     result = compare(got, Expected(np.ones((2, 2)), units=units), ELEMENTWISE)

@@ -56,7 +56,7 @@ def test_rules_on_two_dims(is_wrong: Callable[[Mapping[str, int]], bool], phrase
     assert phrase in words(judged(is_wrong, *MATRICES))
 
 
-def test_inputs_that_are_concerned_are_named() -> None:
+def test_the_failing_distributions_are_named() -> None:
     cases = [case(label, n=n) for n in (5, 6, 7) for label in ("normal", "large", "zeros")]
     found = words([JudgedCase(one, one.label != "large") for one in cases])
     assert found == "only inputs drawn from large are wrong"

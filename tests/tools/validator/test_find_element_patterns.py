@@ -84,13 +84,13 @@ def test_a_copied_input_is_named() -> None:
     assert told(WIDE.copy(), WIDE + 1, A=VECTOR, B=WIDE) == "a copy of A"
 
 
-def test_noise_gets_no_name() -> None:
+def test_noise_has_no_pattern() -> None:
     rng = np.random.default_rng(1)
     got = VECTOR.copy()
     got[rng.choice(1000, 100, replace=False)] += 1
     assert told(got, VECTOR) == ""
 
 
-def test_a_single_sum_that_is_off_is_not_blamed_on_a_format() -> None:
+def test_a_single_wrong_sum_is_not_attributed_to_a_format() -> None:
     assert "bfloat16" in told(to_bf16(VECTOR), VECTOR)
     assert "bfloat16" not in told(to_bf16(VECTOR[:1]), VECTOR[:1])

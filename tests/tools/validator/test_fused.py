@@ -57,7 +57,7 @@ def assert_same(one: OutputComparison, other: OutputComparison) -> None:
     errors=st.sampled_from([0.0, 1e-8, 3e-7, 1e-3]),
     odd=st.lists(st.tuples(st.sampled_from(SPECIAL), st.sampled_from(SPECIAL)), max_size=3),
 )
-def test_both_ways_say_the_same(
+def test_kernels_and_array_operations_agree(
     types: tuple[str, str],
     seed: int,
     size: int,

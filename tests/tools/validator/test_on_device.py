@@ -36,7 +36,7 @@ def test_honest_kernels_pass_on_a_device(name: str, launch: LaunchKernel | None)
 
 
 @pytest.mark.parametrize("name", HONEST)
-def test_a_case_seldom_waits_for_the_device(name: str) -> None:
+def test_a_case_needs_few_synchronisations_with_the_device(name: str) -> None:
     arrays, xp = strict_arrays()
     seen: list[tuple[Case, int]] = []
 
@@ -74,14 +74,14 @@ def test_the_baseline_may_stand_in_for_the_reference_on_a_device() -> None:
 
 
 @pytest.mark.parametrize("name", HONEST)
-def test_a_task_is_proved_sound_on_a_device(name: str) -> None:
+def test_a_task_is_admissible_on_a_device(name: str) -> None:
     arrays, _xp = strict_arrays()
     first, second = (running(writes(name, HONEST[name][0]), arrays=arrays) for _ in range(2))
     admission = asyncio.run(check_sessions(small_task(name), first, second, arrays))
     assert admission.checked, admission.problems
 
 
-def test_damage_is_told_apart_on_a_device() -> None:
+def test_kinds_of_damage_are_distinguished_on_a_device() -> None:
     arrays, _xp = strict_arrays()
     task = small_task("vector_add")
     session = running(lambda b, options: None, arrays=arrays)
@@ -101,7 +101,7 @@ def test_damage_is_told_apart_on_a_device() -> None:
     assert asyncio.run(validate(task, session, arrays=arrays)) == InputMutated(buffer="B")
 
 
-def test_the_stand_in_refuses_what_a_gpu_refuses() -> None:
+def test_the_fake_device_refuses_what_a_gpu_refuses() -> None:
     _, xp = strict_arrays()
     device, host = xp.zeros(3), np.zeros(3)
     for refused in (

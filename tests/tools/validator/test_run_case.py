@@ -20,7 +20,7 @@ from cuda_llm.tools.validator.validate import Validated, run_case, validate
 TASK = small_task("vector_add")
 
 
-def test_a_right_call_gives_its_report_at_the_level_asked_for() -> None:
+def test_a_right_call_returns_its_report_at_the_requested_level() -> None:
     session = running(writes("vector_add", add))
     report = asyncio.run(run_case(TASK, session, {"n": 5000}, level=Level.ACCOUNT))
     assert isinstance(report, CallReport)

@@ -14,7 +14,7 @@ REDUCTION = Tolerance(kind=ToleranceClass.REDUCTION)
 ELEMENTWISE = Tolerance(kind=ToleranceClass.ELEMENTWISE)
 
 
-def test_exact_tasks_ask_for_equality() -> None:
+def test_exact_tasks_require_equality() -> None:
     assert limits(Tolerance(kind=ToleranceClass.EXACT), Terms(count=1e6)) is EXACT
 
 
@@ -65,7 +65,7 @@ def test_a_chain_of_one_repeated_value_needs_the_worst_case() -> None:
 
 
 @pytest.mark.parametrize("terms", [64, 1024, 4096])
-def test_dot_products_tell_float32_from_half_accumulation(terms: int) -> None:
+def test_dot_products_distinguish_float32_from_half_accumulation(terms: int) -> None:
     rng = np.random.default_rng(terms)
     a, b = (rng.standard_normal(s, np.float32) for s in ((24, terms), (terms, 24)))
     buffers = {"A": a, "B": b, "C": np.zeros((24, 24), np.float32)}

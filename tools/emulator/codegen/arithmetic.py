@@ -58,7 +58,7 @@ def register(operand: Operand | None) -> str:
 
 
 def store(kernel: KernelDraft, target: Operand | None, expression: str, kind: str) -> str:
-    """A value of PTX type `kind` as the raw bits of register `target`."""
+    """Return a value of PTX type `kind` as the raw bits of register `target`."""
     name = register(target)
     if kind == "pred":
         if not kernel.is_predicate(name):

@@ -8,7 +8,7 @@ from cuda_llm.tools.emulator.ptx.module import Imm, Instruction
 
 
 def lower_async_copy(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
-    """The copy itself, and the instructions that group and await copies."""
+    """Lower the copy itself, and the instructions that group and await copies."""
     opcode = instruction.opcode
     operands = instruction.operands
     guard = instruction.guard

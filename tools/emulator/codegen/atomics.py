@@ -29,7 +29,7 @@ _TYPES = frozenset(
 
 
 def lower_atomic(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
-    """One read-modify-write per lane. Scopes and orderings hold anyway: lanes act in turn."""
+    """Lower to one read-modify-write per lane. Lanes act in turn, so every ordering is met."""
     opcode = instruction.opcode
     space = space_of(opcode)
     operation = next((part for part in opcode[1:] if part in _OPERATIONS), None)

@@ -8,7 +8,7 @@ from cuda_llm.tools.emulator.ptx.module import Imm, Instruction, Operand
 
 
 def lower_barrier_result(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
-    """What a reducing barrier found, read in the block behind it."""
+    """Lower the read of a reducing barrier's result, in the block behind it."""
     target = instruction.operands[0]
     name = register(target)
     reader = Reader(kernel)
@@ -21,7 +21,7 @@ def lower_barrier_result(kernel: KernelDraft, instruction: Instruction) -> list[
 def barrier_call(
     kernel: KernelDraft, instruction: Instruction, target: int, array: SpellLanes
 ) -> str:
-    """C++ of a block barrier whose lanes go on at block `target`."""
+    """Return C++ of a block barrier whose lanes go on at block `target`."""
     opcode = instruction.opcode
     operands = list(instruction.operands)
     reduce, predicate = "none", "0"
@@ -44,7 +44,7 @@ def barrier_call(
 
 
 def _first(operand: Operand, array: SpellLanes) -> str:
-    """A barrier's number or thread count: a constant, or what the first lane says."""
+    """Return a barrier's number or thread count: a constant, or the first lane's value."""
     if isinstance(operand, Imm):
         return f"{operand.value}u"
     return f"{array(register(operand))}[__builtin_ctz(m)]"

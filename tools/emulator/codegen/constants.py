@@ -21,7 +21,7 @@ from cuda_llm.tools.emulator.ptx.module import (
 
 
 def propagate_constants(function: Function) -> Function:
-    """A flattened `function` that reads literals in the place of constant registers.
+    """Return a flattened `function` that reads literals in the place of constant registers.
 
     The moves stay, as they are part of what the kernel executes; nothing needs their results.
     """
@@ -32,7 +32,7 @@ def propagate_constants(function: Function) -> Function:
 
 
 def _constants(function: Function) -> dict[str, Imm]:
-    """Registers with one write, an unconditional move of a literal."""
+    """Return the registers with one write, an unconditional move of a literal."""
     writes: Counter[str] = Counter()
     values: dict[str, Imm] = {}
     for statement in function.body:
@@ -52,7 +52,7 @@ def _constants(function: Function) -> dict[str, Imm]:
 
 
 def _registers(operand: Operand | None) -> Iterator[str]:
-    """Registers that an instruction's first operand may write; too many do no harm."""
+    """Return the registers that an instruction's first operand may write; too many do no harm."""
     match operand:
         case Reg(name):
             yield name

@@ -1,4 +1,4 @@
-"""Calls the runtime answers, and instructions that give up."""
+"""Lowers calls that the runtime implements, and traps."""
 
 from cuda_llm.tools.emulator.codegen.kernel import KernelDraft
 from cuda_llm.tools.emulator.codegen.steps import Act, Lane, Step
@@ -7,7 +7,7 @@ from cuda_llm.tools.emulator.ptx.module import Instruction, Reg
 
 
 def lower_call(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
-    """A call that was not inlined: printf and assert; anything else is refused."""
+    """Lower a call that was not inlined: printf and assert; others are refused."""
     name = ".".join(instruction.opcode[1:])
     if name == "vprintf":
         return _print(kernel, instruction)
@@ -39,7 +39,7 @@ def _print(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
 
 
 def _assert(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
-    """`__assertfail(message, file, line, function, size of a character)`."""
+    """Lower `__assertfail(message, file, line, function, size of a character)`."""
     texts = [operand.name for operand in instruction.operands[:3] if isinstance(operand, Reg)]
     if len(texts) != 3:
         raise NotSupported
@@ -54,7 +54,7 @@ def _assert(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
 
 
 def lower_trap(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
-    """trap and brkpt."""
+    """Lower trap and brkpt."""
     site = kernel.site(instruction, "trap")
     what = instruction.opcode[0]
     return [Act(lambda array: f'emu::trap(w, {site}, q, "{what}");', guard=instruction.guard)]

@@ -126,7 +126,7 @@ class _BlockWriter:
                 ]
 
     def _go(self, target: int) -> list[str]:
-        """All lanes of `m` go on at `target`."""
+        """Write a jump of all lanes of `m` to `target`."""
         if target == LEAVE:
             return ["emu::leave(w, m);", _DISPATCH]
         lines = []

@@ -66,14 +66,14 @@ class FlowBlock:
 
 
 def is_collective(opcode: tuple[str, ...]) -> bool:
-    """True for operations that the lanes of a member mask execute together."""
+    """Return whether the lanes of a member mask execute an operation together."""
     if opcode[0] in {"shfl", "vote", "match", "redux", "elect"}:
         return "sync" in opcode
     return opcode[:3] == ("bar", "warp", "sync")
 
 
 def is_barrier(opcode: tuple[str, ...]) -> bool:
-    """True for block barriers (not those of a cluster)."""
+    """Return whether it is a block barrier (not one of a cluster)."""
     return opcode[0] in {"bar", "barrier"} and opcode[1] not in {"warp", "cluster"}
 
 
@@ -141,7 +141,7 @@ def _ends(instruction: Instruction) -> bool:
 
 
 def _barrier_result(barrier: Instruction) -> Instruction | None:
-    """Reads what a reducing barrier found, once its lanes go on."""
+    """Make the read of what a reducing barrier found, once its lanes go on."""
     if "red" not in barrier.opcode:
         return None
     kind = barrier.opcode[-1]
@@ -149,7 +149,7 @@ def _barrier_result(barrier: Instruction) -> Instruction | None:
 
 
 def _without_guards(body: tuple[Statement, ...]) -> list[Statement]:
-    """Guarded barriers, collectives and jump tables become branches around them."""
+    """Replace guards of barriers, collectives and jump tables by branches around them."""
     statements: list[Statement] = []
     for number, statement in enumerate(body):
         if (
@@ -173,7 +173,7 @@ def _without_guards(body: tuple[Statement, ...]) -> list[Statement]:
 
 
 def _successors(drafts: list[_Draft], places: dict[str, int], index: int) -> list[int]:
-    """Drafts a draft may go to; the one that follows comes last."""
+    """Return drafts a draft may go to; the one that follows comes last."""
     end = drafts[index].end
     if end is None:
         return [index + 1]

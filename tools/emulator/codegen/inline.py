@@ -33,7 +33,7 @@ DEVICE_CALLS = frozenset({"vprintf", "__assertfail"})
 
 
 def inline_calls(module: Module, entry: Function) -> Function:
-    """`entry` with every call expanded; argument passing is left in the .param space."""
+    """Return `entry` with every call expanded; argument passing is left in the .param space."""
     functions = {function.name: function for function in module.functions}
     return _Inliner(functions, entry).run()
 
@@ -114,7 +114,7 @@ class _Copy:
         return [replace(v, name=self._variable(v.name)) for v in self._callee.variables]
 
     def body(self, after: str) -> tuple[Statement, ...]:
-        """The callee's statements; returning becomes a branch to `after`."""
+        """Return the callee's statements; returning becomes a branch to `after`."""
         return tuple(self._statement(statement, after) for statement in self._callee.body)
 
     def _variable(self, name: str) -> str:

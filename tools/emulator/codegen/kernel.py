@@ -22,7 +22,7 @@ class SiteDraft:
 
 @dataclass
 class KernelDraft:
-    """Mutable on purpose: lowering adds temporaries and sites as it goes."""
+    """A kernel being translated. Mutable: lowering adds temporaries and sites."""
 
     layout: Layout
     registers: dict[str, str]
@@ -34,7 +34,7 @@ class KernelDraft:
     _counter: int = 0
 
     def name(self, register: str) -> str:
-        """C name of a register."""
+        """Return the C name of a register."""
         found = self._names.get(register)
         if found is None:
             base = found = "v_" + re.sub(r"\W", "_", register.lstrip("%"))
@@ -46,26 +46,26 @@ class KernelDraft:
         return found
 
     def bytes(self, register: str) -> int:
-        """Width of a register."""
+        """Return the width of a register."""
         return BYTES[self.registers[register]]
 
     def is_predicate(self, register: str) -> bool:
-        """True for registers kept as masks."""
+        """Return whether a register is stored as a mask."""
         return self.registers[register] == "pred"
 
     def raw(self, register: str) -> str:
-        """C type of a register's lanes."""
+        """Return the C type of a register's lanes."""
         return "bool" if self.is_predicate(register) else f"uint{8 * self.bytes(register)}_t"
 
     def temporary(self, kind: str) -> str:
-        """A new register."""
+        """Return a new register."""
         self._counter += 1
         name = f"%t.{self._counter}"
         self.registers[name] = kind
         return name
 
     def uniform(self) -> str:
-        """C name for a value that is the same in all lanes."""
+        """Return the C name for a value that is the same in all lanes."""
         self._counter += 1
         return f"u{self._counter}"
 

@@ -38,7 +38,7 @@ class Layout:
 
 
 def module_variables(module: Module) -> tuple[Variable, ...]:
-    """Variables that live in device memory, in the order of their numbers."""
+    """Return variables that live in device memory, in the order of their numbers."""
     return tuple(v for v in module.variables if v.space in {"global", "const"} and not v.external)
 
 
@@ -87,7 +87,7 @@ def _stack(variables: Iterable[Variable], places: dict[str, StoragePlace]) -> in
 
 
 def symbols_of(function: Function) -> set[str]:
-    """Names of variables and functions that a body mentions."""
+    """Return the names of variables and functions that a body mentions."""
     found: set[str] = set()
 
     def visit(operand: Operand | None) -> None:

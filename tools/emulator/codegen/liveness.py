@@ -1,4 +1,4 @@
-"""Which registers hold a value somebody still needs."""
+"""Finds which registers have a value that is still read later."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class LoweredBlock:
 
 
 def successors(end: BlockEnd) -> tuple[int, ...]:
-    """Blocks that may run next; leaving the kernel is none."""
+    """Return blocks that may run next; leaving the kernel is none."""
     match end:
         case Jump(target) | Barrier(_, target):
             found: tuple[int, ...] = (target,)
@@ -36,7 +36,7 @@ def successors(end: BlockEnd) -> tuple[int, ...]:
 
 
 def end_reads(end: BlockEnd) -> tuple[str, ...]:
-    """Registers that decide where lanes go."""
+    """Return the registers that decide where lanes go."""
     match end:
         case GuardedBranch(guard):
             return (guard.reg.name,)
@@ -49,14 +49,14 @@ def end_reads(end: BlockEnd) -> tuple[str, ...]:
 
 
 def step_reads(step: Step) -> tuple[str, ...]:
-    """Registers a step reads. A guarded write keeps the old value, so it reads it."""
+    """Return the registers a step reads. A guarded write keeps the old value, so it reads it."""
     if step.guard is None:
         return step.reads
     return (*step.reads, step.guard.reg.name, *step.writes)
 
 
 def live_out(blocks: Sequence[LoweredBlock]) -> list[frozenset[str]]:
-    """For each block the registers that some successor may read before writing."""
+    """Return for each block the registers that some successor may read before writing."""
     uses: list[set[str]] = []
     kills: list[set[str]] = []
     for block in blocks:
@@ -89,5 +89,5 @@ def live_out(blocks: Sequence[LoweredBlock]) -> list[frozenset[str]]:
 
 
 def crossing(after: Sequence[frozenset[str]]) -> frozenset[str]:
-    """Registers whose value crosses a block boundary."""
+    """Return the registers whose value crosses a block boundary."""
     return frozenset().union(*after)

@@ -9,7 +9,7 @@ from cuda_llm.tools.emulator.ptx.module import Guard
 def write_segment(
     kernel: KernelDraft, segment: Segment, array: SpellLanes, crossing: frozenset[str]
 ) -> list[str]:
-    """Lines of one loop. Registers in `crossing` keep their value in lanes outside the mask."""
+    """Return one loop. `crossing` registers keep their value in lanes outside the mask."""
     if len(segment.lanes) == 1 and not segment.lanes[0].vectorises:
         return _lane_by_lane(kernel, segment, array, crossing)
     lines = [f"const auto {name} = {text};" for name, text in _uniforms(segment)]
@@ -97,7 +97,7 @@ def _test(kernel: KernelDraft, guard: Guard) -> str:
 
 
 def _store(kernel: KernelDraft, register: str, text: str, test: str, *, declared: bool) -> str:
-    """Assigns `text`; where there is a `test`, only if it holds."""
+    """Write an assignment of `text`, only where the `test` is true if there is one."""
     name = kernel.name(register)
     if test:
         text = f"{test} ? {text} : {name}"
@@ -107,7 +107,7 @@ def _store(kernel: KernelDraft, register: str, text: str, test: str, *, declared
 def _lane_by_lane(
     kernel: KernelDraft, segment: Segment, array: SpellLanes, crossing: frozenset[str]
 ) -> list[str]:
-    """For what does not vectorise: only lanes that take part are computed."""
+    """Write a loop that computes only lanes that take part, for what does not vectorise."""
     lane = segment.lanes[0]
     q = "m"
     if lane.guard is not None:

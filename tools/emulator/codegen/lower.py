@@ -20,7 +20,7 @@ LoweringRule = Callable[[KernelDraft, Instruction], list[Step]]
 
 
 def _nothing(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
-    """Lock-step execution in order needs no fences; hints change no result."""
+    """Lower to no steps: lock-step execution needs no fences, and hints change no result."""
     return []
 
 
@@ -56,7 +56,7 @@ _RULES: dict[str, LoweringRule] = {
 
 
 def lower(kernel: KernelDraft, instruction: Instruction) -> list[Step] | RefusedInstruction:
-    """Steps of one instruction of a block's body."""
+    """Return the steps of one instruction of a block's body."""
     opcode = instruction.opcode
     rule = _RULES.get(opcode[0], lower_arithmetic)
     if is_collective(opcode):

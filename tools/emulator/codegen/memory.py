@@ -22,7 +22,7 @@ _SPACES = ("global", "shared", "local", "const", "param")
 
 
 def space_of(opcode: tuple[str, ...]) -> str:
-    """State space an opcode names, `generic` when none."""
+    """Return the state space an opcode names, `generic` when none."""
     for part in opcode:
         name, _, scope = part.partition("::")
         if name in _SPACES:
@@ -43,7 +43,7 @@ class Pointer:
 def pointer(
     kernel: KernelDraft, operand: Operand, space: str, guard: Guard | None, steps: list[Step]
 ) -> Pointer:
-    """The address operand of a memory instruction as a register of its space's width.
+    """Return the address operand of a memory instruction as a register of its space's width.
 
     Appends to `steps` what has to be computed first.
     """
@@ -64,7 +64,7 @@ def pointer(
 def copy(
     kernel: KernelDraft, operand: Operand | None, kind: str, guard: Guard | None, steps: list[Step]
 ) -> str:
-    """A new register holding an operand as type `kind`."""
+    """Return a new register holding an operand as type `kind`."""
     reader = Reader(kernel)
     value = reader.value(operand, kind)
     name = kernel.temporary(kind)
@@ -78,7 +78,7 @@ def _elements(operand: Operand) -> tuple[Operand | None, ...]:
 
 
 def lower_load(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
-    """ld, from any space."""
+    """Lower ld, from any space."""
     space = space_of(instruction.opcode)
     if space == "param":
         return _load_param(kernel, instruction)
@@ -111,7 +111,7 @@ def lower_load(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
 def _landing(
     kernel: KernelDraft, item: Operand | None, kind: str, guard: Guard | None, after: list[Step]
 ) -> str | None:
-    """Register that takes a loaded element: the target, or one that is widened into it."""
+    """Return the register of a loaded element: the target, or one that is widened into it."""
     if item is None:
         return None
     target = register(item)
@@ -125,7 +125,7 @@ def _landing(
 
 
 def _load_param(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
-    """A kernel parameter: the same in every lane, unless its address is computed."""
+    """Load a kernel parameter: the same in every lane, unless its address is computed."""
     kind = instruction.opcode[-1]
     address = instruction.operands[1]
     if BYTES.get(kind, 16) > 8 or not isinstance(address, Address):
@@ -160,7 +160,7 @@ def _load_param(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
 
 
 def lower_store(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
-    """st, to any space."""
+    """Lower st, to any space."""
     space = space_of(instruction.opcode)
     kind = instruction.opcode[-1]
     size = BYTES.get(kind, 16)
@@ -187,7 +187,7 @@ def lower_store(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
 def fitted(
     kernel: KernelDraft, item: Operand | None, kind: str, guard: Guard | None, steps: list[Step]
 ) -> str:
-    """A register of exactly the width of `kind` that holds an operand."""
+    """Return a register of exactly the width of `kind` that holds an operand."""
     if (
         isinstance(item, Reg)
         and not kernel.is_predicate(item.name)

@@ -22,7 +22,7 @@ from cuda_llm.tools.emulator.tables import BasicBlock, KernelTable, Unsupported
 
 
 def unsupported(refused: Iterable[Instruction], spots: Spots) -> tuple[Unsupported, ...]:
-    """Refused instructions grouped by opcode, first place first."""
+    """Return the refused instructions grouped by opcode, first place first."""
     found: dict[str, list[Instruction]] = {}
     for instruction in refused:
         found.setdefault(instruction.spelling, []).append(instruction)
@@ -56,7 +56,7 @@ class _Lowered:
 def generate(
     module: Module, resources: Sequence[KernelResources], source_name: str, source: str
 ) -> Generated:
-    """Translate every `.entry`. `resources` tell the registers per thread, by symbol."""
+    """Translate every `.entry`. `resources` have the registers per thread, by symbol."""
     spots = Spots(source_name, source)
     registers = {found.symbol: found.registers for found in resources}
     texts: list[str] = []
@@ -116,7 +116,7 @@ def _lower(flat: Function, layout: Layout, spots: Spots) -> _Lowered:
 
 
 def _refused_whole(kernel: Function, blocks: Sequence[FlowBlock]) -> tuple[Unsupported, ...]:
-    """What no single instruction is to blame for."""
+    """Return why a kernel is refused as a whole."""
     reasons = []
     if len(blocks) > MOST_BLOCKS:
         reasons.append(f"more than {MOST_BLOCKS} basic blocks")
@@ -136,7 +136,7 @@ def _table(symbol: str, lowered: _Lowered, spots: Spots) -> KernelTable:
 
 
 def _facts(number: int, table: KernelTable, layout: Layout) -> str:
-    """Site and parameter arrays of one kernel. An array of C++ has at least one element."""
+    """Return the site and parameter arrays of one kernel, of at least one element as C++ asks."""
     sites = [
         f'{{"{s.opcode}", {s.spot.line if s.spot else 0}, {s.block}, {s.bytes}}}'
         for s in table.sites

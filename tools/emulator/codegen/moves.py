@@ -11,7 +11,7 @@ _WINDOWS = {"shared": "emu::kSharedWindow", "local": "emu::kLocalWindow"}
 
 
 def lower_move(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
-    """`mov`, also between a register and the pieces of a vector."""
+    """Lower `mov`, also between a register and the pieces of a vector."""
     target, source = instruction.operands
     kind = instruction.opcode[-1]
     if BYTES.get(kind, 16) > 8:
@@ -63,7 +63,7 @@ def _pack(kernel: KernelDraft, reader: Reader, target: Operand, source: Vector, 
 
 
 def lower_cvta(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
-    """Addresses of a space to generic ones and back."""
+    """Lower conversions of addresses of a space to generic ones and back."""
     target, source = instruction.operands
     inward = instruction.opcode[1] == "to"
     space = instruction.opcode[2 if inward else 1].split("::")[0]

@@ -22,7 +22,7 @@ from cuda_llm.tools.emulator.ptx.module import (
 
 
 def lower_param_space(function: Function) -> Function:
-    """`function` without .param variables of its own (the kernel's parameters stay)."""
+    """Return `function` without .param variables of its own (the kernel's parameters stay)."""
     own = {v.name for v in function.variables if v.space == "param"}
     if not own:
         return function
@@ -56,7 +56,7 @@ def _register(variable: str, offset: int) -> str:
 
 
 def _access(instruction: Instruction, own: set[str]) -> Address | None:
-    """The .param address an instruction loads from or stores to."""
+    """Return the .param address an instruction loads from or stores to."""
     if instruction.opcode[:2] not in {("ld", "param"), ("st", "param")}:
         return None
     operand = instruction.operands[1 if instruction.opcode[0] == "ld" else 0]

@@ -25,7 +25,7 @@ Item: TypeAlias = Segment | Act
 
 
 def schedule(steps: Iterable[Step], live: frozenset[str], needed: Iterable[str]) -> list[Item]:
-    """Items of a block. `live` are the registers read in later blocks, `needed` by its end."""
+    """Return a block's items. `live` registers are read in later blocks, `needed` by its end."""
     return _prune(_gather(steps), live | frozenset(needed))
 
 
@@ -46,7 +46,7 @@ def _gather(steps: Iterable[Step]) -> list[Item]:
 
 
 def _split(waiting: Sequence[Lane], step: Step) -> tuple[list[Lane], list[Lane]]:
-    """Operations that must run before `step`, and those that may go on waiting."""
+    """Return the operations that must run before `step`, and those that may go on waiting."""
     read = set(step_reads(step))
     written = set(step.writes)
     ready: list[Lane] = []
@@ -64,7 +64,7 @@ def _split(waiting: Sequence[Lane], step: Step) -> tuple[list[Lane], list[Lane]]
 
 
 def _prune(items: Sequence[Item], live: frozenset[str]) -> list[Item]:
-    """Drop operations nobody needs, and note what each loop has to store."""
+    """Drop operations whose results are not read, and note what each loop has to store."""
     needed = set(live)
     kept: list[Item] = []
     for item in reversed(items):

@@ -31,7 +31,7 @@ class Spots:
         self._lines = source.splitlines()
 
     def at(self, loc: Loc | None) -> SourceSpot | None:
-        """The spot of a location, with its text where the line is at hand."""
+        """Return the spot of a location, with its text where the line is at hand."""
         if loc is None:
             return None
         inside = loc.file == self._name and 0 < loc.line <= len(self._lines)
@@ -40,7 +40,7 @@ class Spots:
 
 
 def site(draft: SiteDraft, spots: Spots) -> InstructionSite:
-    """A site as reports show it."""
+    """Return a site as reports show it."""
     return InstructionSite(
         opcode=draft.opcode,
         space=draft.space,
@@ -52,7 +52,7 @@ def site(draft: SiteDraft, spots: Spots) -> InstructionSite:
 
 
 def pipe(instruction: Instruction) -> InstructionClass:
-    """Which pipe of an SM executes an instruction."""
+    """Return which pipe of an SM executes an instruction."""
     opcode = instruction.opcode
     if opcode[0] in _FREE or opcode[:2] == ("ld", "param"):
         return InstructionClass.FREE
@@ -69,7 +69,7 @@ def pipe(instruction: Instruction) -> InstructionClass:
 def basic_block(
     block: FlowBlock, lowered: Sequence[tuple[Instruction, Sequence[Step]]], spots: Spots
 ) -> BasicBlock:
-    """Composition of a block. `lowered` pairs its instructions with their steps."""
+    """Return the composition of a block. `lowered` pairs its instructions with their steps."""
     mix = Counter(pipe(instruction) for instruction in block.body)
     if isinstance(block.end, GuardedBranch | Switch | Barrier):
         mix[InstructionClass.CONTROL] += 1
@@ -85,7 +85,7 @@ def basic_block(
 
 
 def _longest_chain(lowered: Sequence[tuple[Instruction, Sequence[Step]]]) -> int:
-    """Arithmetic instructions on the longest path of data through a block."""
+    """Return arithmetic instructions on the longest path of data through a block."""
     depths: dict[str, int] = {}
     for instruction, steps in lowered:
         waits = pipe(instruction) not in (InstructionClass.FREE, InstructionClass.LOAD_STORE)
@@ -98,7 +98,7 @@ def _longest_chain(lowered: Sequence[tuple[Instruction, Sequence[Step]]]) -> int
 
 
 def _batches(lowered: Sequence[tuple[Instruction, Sequence[Step]]]) -> tuple[int, int]:
-    """Global loads, and groups of them that are in flight together."""
+    """Return global loads, and groups of them that are in flight together."""
     loads = batches = 0
     waited: set[str] = set()
     for instruction, steps in lowered:

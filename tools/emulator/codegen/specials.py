@@ -56,7 +56,7 @@ _VECTORS = {
 
 
 def special(name: str) -> SpecialValue | None:
-    """How to read a special register; None where the emulated device has none such."""
+    """Return how to read a special register; None where the emulated device has none such."""
     base, _, axis = name.lstrip("%").partition(".")
     if axis in _AXES and base in _VECTORS:
         text, per_lane = _VECTORS[base]

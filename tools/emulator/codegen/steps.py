@@ -27,7 +27,7 @@ class Lane:
 
     @property
     def writes(self) -> tuple[str, ...]:
-        """Registers it sets."""
+        """Return the registers it sets."""
         return tuple(register for register, _ in self.results)
 
 

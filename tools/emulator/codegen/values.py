@@ -23,7 +23,7 @@ class Reader:
     uniforms: list[tuple[str, str]] = field(default_factory=list)
 
     def value(self, operand: Operand | None, kind: str, *, negated: bool = False) -> str:
-        """C++ expression of an operand as PTX type `kind`."""
+        """Return the C++ expression of an operand as PTX type `kind`."""
         match operand:
             case Reg(name):
                 return self._register(name, kind, negated)
@@ -43,7 +43,7 @@ class Reader:
         return name
 
     def address(self, symbol: Symbol) -> str:
-        """Address of a variable in its own space."""
+        """Return the address of a variable in its own space."""
         place = self.kernel.layout.places.get(symbol.name)
         if place is None:
             raise NotSupported
@@ -67,7 +67,7 @@ class Reader:
 
 
 def immediate(value: Imm, kind: str) -> str:
-    """A literal as PTX type `kind`."""
+    """Return a literal as PTX type `kind`."""
     if kind == "pred":
         return "true" if value.value else "false"
     bits = value.value

@@ -18,7 +18,7 @@ _REDUCTIONS = frozenset({"add", "min", "max", "and", "or", "xor"})
 
 
 def lower_collective(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
-    """One collective, joining the lanes of its member mask first."""
+    """Lower one collective, joining the lanes of its member mask first."""
     match instruction.opcode[0]:
         case "shfl":
             return _shuffle(kernel, instruction)
@@ -43,7 +43,7 @@ def _collective(
     writes: tuple[str, ...],
     body: WriteCollective | None,
 ) -> list[Step]:
-    """`steps`, then the join of `members`, then `body`."""
+    """Return `steps`, then the join of `members`, then `body`."""
     site = kernel.site(instruction, "collective")
     block = kernel.block
     constant = f"{members.value & 0xFFFFFFFF:#x}u" if isinstance(members, Imm) else None
@@ -60,7 +60,7 @@ def _collective(
 
 
 def _targets(operand: Operand) -> tuple[str | None, str | None]:
-    """Value and predicate destinations of `d|p`, `d` or `_`."""
+    """Return value and predicate destinations of `d|p`, `d` or `_`."""
     if isinstance(operand, Pair):
         first, second = operand.first, operand.second
         return (register(first) if first else None, register(second) if second else None)
@@ -72,7 +72,7 @@ def _written(*targets: str | None) -> tuple[str, ...]:
 
 
 def _spell(kernel: KernelDraft, operand: Operand, steps: list[Step]) -> tuple[str, str | None]:
-    """A 32-bit operand: C++ of a constant, or the register that holds it."""
+    """Return a 32-bit operand: C++ of a constant, or the register it is in."""
     if isinstance(operand, Imm):
         return f"emu::Same{{{operand.value & 0xFFFFFFFF:#x}u}}", None
     name = fitted(kernel, operand, "u32", None, steps)
@@ -112,7 +112,7 @@ def _shuffle(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
 
 
 def _predicate(kernel: KernelDraft, instruction: Instruction, index: int, steps: list[Step]) -> str:
-    """Register holding a predicate operand, `!` applied."""
+    """Return the register holding a predicate operand, `!` applied."""
     operand = instruction.operands[index]
     if isinstance(operand, Reg) and index not in instruction.negated:
         return operand.name
@@ -215,7 +215,7 @@ def _elect(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
 
 
 def lower_activemask(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
-    """The lanes that execute it together."""
+    """Lower activemask: the lanes that execute it together."""
     target = register(instruction.operands[0])
     return [
         Act(

@@ -8,7 +8,7 @@ from cuda_llm.tools.emulator.tables import InstructionClass
 
 
 def operations() -> Iterator[tuple[str, LaneOp]]:
-    """Every spelling with its operation."""
+    """Return every spelling with its operation."""
     for ftz in ("", "ftz"):
         m = modifiers((ftz,))
         for name in ("ex2", "lg2", "rsqrt"):

@@ -12,7 +12,7 @@ PERMUTE_MODES = ("f4e", "b4e", "rc8", "ecl", "ecr", "rc16")
 
 
 def operations() -> Iterator[tuple[str, LaneOp]]:
-    """Every spelling with its operation."""
+    """Return every spelling with its operation."""
     yield from _logic()
     yield from _shifts()
     yield from _counts()

@@ -15,7 +15,7 @@ SET_RESULTS = ("u32", "s32", "f32")
 
 
 def comparisons(t: str) -> dict[str, str]:
-    """Comparisons PTX has for a type, as written, and what C++ calls them."""
+    """Return comparisons PTX has for a type, as written, and what C++ calls them."""
     if t[0] == "b":
         return {name: name for name in EQUALITY}
     if t[0] == "u":
@@ -24,7 +24,7 @@ def comparisons(t: str) -> dict[str, str]:
 
 
 def operations() -> Iterator[tuple[str, LaneOp]]:
-    """Every spelling with its operation."""
+    """Return every spelling with its operation."""
     for sign in "bus":
         for size in ("16", "32", "64"):
             yield from _of_type(sign + size)

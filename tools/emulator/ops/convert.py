@@ -13,7 +13,7 @@ INTEGRAL = ("rni", "rzi", "rmi", "rpi")
 
 
 def operations() -> Iterator[tuple[str, LaneOp]]:
-    """Every spelling with its operation."""
+    """Return every spelling with its operation."""
     for d in INTEGERS:
         for s in INTEGERS:
             plain = _cvt(f"cvt_int<{C_TYPES[d]}, {C_TYPES[s]}>", d, s)
@@ -28,7 +28,7 @@ def operations() -> Iterator[tuple[str, LaneOp]]:
 
 
 def _integer_pipe(d: str, s: str) -> InstructionClass:
-    """Widening extends the sign on the integer pipe; narrowing to a register only renames it."""
+    """Choose a pipe: widening extends the sign; narrowing to a register only renames it."""
     to_bits, from_bits = int(d[1:]), int(s[1:])
     is_renaming = to_bits >= 32 and to_bits <= from_bits
     return InstructionClass.FREE if is_renaming else InstructionClass.INT

@@ -10,7 +10,7 @@ from cuda_llm.tools.emulator.tables import InstructionClass
 
 
 def operations() -> Iterator[tuple[str, LaneOp]]:
-    """Every spelling with its operation."""
+    """Return every spelling with its operation."""
     for t, f in FORMATS.items():
         for i in INTEGERS:
             yield from _integers(t, f, i)

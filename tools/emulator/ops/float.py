@@ -10,18 +10,18 @@ ROUNDINGS = ("rn", "rz", "rm", "rp")
 
 
 def modifiers(words: Iterable[str]) -> str:
-    """The C++ constant for modifiers as PTX spells them."""
+    """Return the C++ constant for modifiers as PTX spells them."""
     names = {"NaN": "nan", "abs": "magnitude", "rni": "rn", "rzi": "rz", "rmi": "rm", "rpi": "rp"}
     return " | ".join(f"emu::{names.get(word, word)}" for word in words if word) or "emu::rn"
 
 
 def dotted(*words: str) -> str:
-    """A spelling without its empty parts."""
+    """Return a spelling without its empty parts."""
     return ".".join(word for word in words if word)
 
 
 def operations() -> Iterator[tuple[str, LaneOp]]:
-    """Every spelling with its operation."""
+    """Return every spelling with its operation."""
     for t in ("f32", "f64"):
         yield from _rounded(t)
         yield from _signs(t)

@@ -11,7 +11,7 @@ FORMATS = {"f16": "emu::F16", "bf16": "emu::BF16"}
 
 
 def operations() -> Iterator[tuple[str, LaneOp]]:
-    """Every spelling with its operation."""
+    """Return every spelling with its operation."""
     for t, f in FORMATS.items():
         yield from _sums(t, f)
         yield from _fused(t, f)
@@ -127,7 +127,7 @@ def _sets(t: str, f: str) -> Iterator[tuple[str, LaneOp]]:
 
 
 def _mixed(t: str, f: str) -> Iterator[tuple[str, LaneOp]]:
-    """f32 arithmetic that takes its first sources as f16 or bf16."""
+    """Return f32 arithmetic that takes its first sources as f16 or bf16."""
     for mode in ("", *ROUNDINGS):
         for sat in ("", "sat"):
             for name in ("add", "sub", "fma"):

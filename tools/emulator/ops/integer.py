@@ -9,7 +9,7 @@ WIDER = {"16": "32", "32": "64"}
 
 
 def operations() -> Iterator[tuple[str, LaneOp]]:
-    """Every spelling with its operation."""
+    """Return every spelling with its operation."""
     for sign in "us":
         for size in SIZES:
             yield from _arithmetic(sign + size)
@@ -22,7 +22,7 @@ def operations() -> Iterator[tuple[str, LaneOp]]:
 
 
 def call(function: str, result: str, *arguments: str, vectorises: bool = True) -> LaneOp:
-    """An operation with one result on the integer pipe."""
+    """Return an operation with one result on the integer pipe."""
     return LaneOp(
         functions=(f"emu::{function}",),
         results=(result,),
@@ -102,7 +102,7 @@ def _carries() -> Iterator[tuple[str, LaneOp]]:
 
 
 def _carrying(value: str, carry: str, t: str, arity: int, *, reads: bool = False) -> LaneOp:
-    """`carry` empty: the flag is left alone."""
+    """Make an operation with carry; with `carry` empty the flag is not written."""
     return LaneOp(
         functions=(f"emu::{value}", f"emu::{carry}") if carry else (f"emu::{value}",),
         results=(t, "pred") if carry else (t,),
@@ -141,7 +141,7 @@ def _packed_halfwords() -> Iterator[tuple[str, LaneOp]]:
 
 
 def _bytes() -> Iterator[tuple[str, LaneOp]]:
-    """The video operation that compilers still emit; all four bytes are selected."""
+    """Return the video operation that compilers still emit; all four bytes are selected."""
     for sign in "us":
         signed = "true" if sign == "s" else "false"
         t = f"{sign}32"

@@ -20,14 +20,14 @@ FAMILIES = (integer, bits, compare, float, approx, half, convert, convert_half)
 
 @cache
 def operations() -> Mapping[str, LaneOp]:
-    """All spellings. `/3` marks the three-source form of min and max."""
+    """Return all spellings. `/3` marks the three-source form of min and max."""
     return {spelling: op for family in FAMILIES for spelling, op in family.operations()}
 
 
 def lane_op(opcode: tuple[str, ...], sources: int | None = None) -> LaneOp | None:
-    """The operation an opcode (split at dots) names; None if there is none.
+    """Return the operation an opcode (split at dots) names; None if there is none.
 
-    `sources`, the number of source operands, tells `min.f32 d, a, b, c` from `min.f32 d, a, b`.
+    `sources`, the number of source operands, distinguishes the two forms of `min.f32`.
     """
     spelling = ".".join(opcode)
     if sources == 3 and f"{spelling}/3" in operations():

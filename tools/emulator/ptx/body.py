@@ -192,7 +192,7 @@ class _Reader:
         return replace(statement, operands=operands)
 
     def _plain(self, operand: Operand) -> Operand:
-        """A name nobody declared, outside a branch: a symbol for the translator to refuse."""
+        """Return a name without declaration, outside a branch: a symbol the translator refuses."""
         return Symbol(operand.name.split("\n")[0]) if isinstance(operand, Label) else operand
 
     def _branch_target(self, operand: Operand) -> Operand:

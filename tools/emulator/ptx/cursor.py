@@ -12,11 +12,11 @@ class Cursor:
         self.index = 0
 
     def peek(self) -> str:
-        """The next token, empty at the end."""
+        """Return the next token, empty at the end."""
         return self.texts[self.index] if self.index < len(self.texts) else ""
 
     def take(self) -> str:
-        """The next token, passing it."""
+        """Return the next token, passing it."""
         if self.index >= len(self.texts):
             raise self.error("the file ends too early")
         text = self.texts[self.index]
@@ -51,5 +51,5 @@ class Cursor:
             pass
 
     def error(self, detail: str) -> PtxError:
-        """An error at the token last taken."""
+        """Return an error at the token last taken."""
         return PtxError(self.tokens.line(max(self.index - 1, 0)), detail)

@@ -31,7 +31,7 @@ BYTES = {
 
 
 def literal(text: str) -> Imm | None:
-    """The value a token spells; None where it is not a number."""
+    """Return the value a token spells; None where it is not a number."""
     if not text[0].isdigit():
         return None
     kind = text[1:2]
@@ -48,14 +48,14 @@ def literal(text: str) -> Imm | None:
 
 
 def minus(value: Imm) -> Imm:
-    """The literal with a minus sign before it."""
+    """Return the literal with a minus sign before it."""
     if value.float_bits:
         return Imm(value.value ^ 1 << (value.float_bits - 1), value.float_bits)
     return Imm(-value.value)
 
 
 def data_bytes(value: Imm, size: int) -> bytes:
-    """A literal as it is stored in a variable of element size `size`."""
+    """Return a literal as it is stored in a variable of element size `size`."""
     bits = value.value
     if value.float_bits == 64 and size == 4:
         bits = struct.unpack("<I", struct.pack("<f", as_float(value)))[0]
@@ -63,6 +63,6 @@ def data_bytes(value: Imm, size: int) -> bytes:
 
 
 def as_float(value: Imm) -> float:
-    """Value of a float literal."""
+    """Return the value of a float literal."""
     code, integer = ("<f", "<I") if value.float_bits == 32 else ("<d", "<Q")
     return float(struct.unpack(code, struct.pack(integer, value.value))[0])

@@ -9,7 +9,7 @@ LinePlace = tuple[int, int, int]
 class Locations:
     """Follows the `.loc` directives of one function.
 
-    A place inside a header is told as the innermost line of the user's file that led there.
+    A place inside a header is reported as the innermost line of the user's file that included it.
     """
 
     def __init__(self, files: dict[int, str], user_file: str) -> None:
@@ -24,7 +24,7 @@ class Locations:
         self._last: Loc | None = None
 
     def at(self, place: LinePlace, inlined_at: LinePlace | None) -> Loc | None:
-        """The user's line for a directive; the previous one where the directive names none."""
+        """Return the user's line for a directive, the previous one where it names none."""
         if inlined_at is None:
             self._parents.pop(place, None)
         else:

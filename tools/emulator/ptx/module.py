@@ -99,7 +99,7 @@ class Instruction:
 
     @property
     def spelling(self) -> str:
-        """Opcode as written."""
+        """Return the opcode as written."""
         return ".".join(self.opcode)
 
 

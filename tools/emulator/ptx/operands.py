@@ -17,7 +17,7 @@ from cuda_llm.tools.emulator.ptx.scopes import Scope
 
 
 class Operands:
-    """Reads the operands of one function. Names nobody declares are taken for labels."""
+    """Reads the operands of one function. Names without declaration are taken for labels."""
 
     def __init__(self, cursor: Cursor, module_names: dict[str, Symbol]) -> None:
         self._cursor = cursor

@@ -16,7 +16,7 @@ _FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"((?:[^"\\]|\\.)*)"', re.MULTILINE)
 def parse(text: str, source_name: str = "") -> Module:
     """Read a PTX file. Raises PtxError with the line where it cannot be read.
 
-    `source_name` is the user's file as `.file` ends; lines are told in it.
+    `source_name` is the user's file as `.file` ends; lines are reported in it.
     """
     files = {int(number): path for number, path in _FILE.findall(text)}
     return _ModuleParser(Cursor(tokenise(text)), files, source_name).module()

@@ -15,7 +15,7 @@ class Scope:
     labels: set[str] = field(default_factory=set)
 
     def unique(self, name: str) -> str:
-        """The name under which a declaration of this block is known in the whole function."""
+        """Return the name of a declaration of this block that is unique in the whole function."""
         return name if self.parent is None else f"{name}'{self.number}"
 
     def declare_register(self, name: str) -> str:
@@ -29,7 +29,7 @@ class Scope:
         return unique
 
     def find(self, name: str) -> Operand | None:
-        """What a name means here; None where no block declares it."""
+        """Return what a name means here; None where no block declares it."""
         scope: Scope | None = self
         while scope is not None:
             found = scope.names.get(name)
@@ -39,7 +39,7 @@ class Scope:
         return None
 
     def label(self, name: str) -> str:
-        """Unique name of a label as seen from here. Call when the whole function is read."""
+        """Return the unique name of a label, as seen from here once the whole function is read."""
         scope: Scope | None = self
         while scope is not None:
             if name in scope.labels:

@@ -35,7 +35,7 @@ class Tokens:
     newlines: list[int]
 
     def line(self, index: int) -> int:
-        """Line number, from 1, of a token; of the last line beyond the end."""
+        """Return the line number, from 1, of a token; of the last line beyond the end."""
         if index >= len(self.starts):
             return len(self.newlines) + 1
         return bisect_right(self.newlines, self.starts[index]) + 1

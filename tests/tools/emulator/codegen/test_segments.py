@@ -63,7 +63,7 @@ def test_operations_that_do_not_vectorise_have_loops_of_their_own() -> None:
     assert shape(steps, "b") == ["a", "q", "b"]
 
 
-def test_what_nobody_needs_is_dropped_and_what_is_needed_is_stored() -> None:
+def test_unread_results_are_dropped_and_read_ones_stored() -> None:
     items = schedule([lane("a", "i"), lane("b", "a"), lane("dead", "b")], frozenset({"b"}), ())
     assert items == [Segment((lane("a", "i"), lane("b", "a")), frozenset({"b"}))]
 

@@ -43,7 +43,7 @@ def tables(statements: str) -> tuple[KernelTable, ...]:
         "ld.global.u32 %r1, [nowhere];",
     ],
 )
-def test_what_only_a_gpu_has_is_named_with_its_line_and_spares_other_kernels(
+def test_what_only_a_gpu_has_is_named_with_its_line_and_other_kernels_run(
     statement: str,
 ) -> None:
     kernel, plain = tables(f"{statement}\n{statement}")
@@ -58,7 +58,7 @@ def test_code_that_cannot_be_reached_refuses_nothing() -> None:
     assert kernel.unsupported == ()
 
 
-def test_tables_tell_sites_mix_and_memory_parallelism() -> None:
+def test_tables_list_sites_mix_and_memory_parallelism() -> None:
     kernel, _ = tables(
         "ld.param.u64 %rd1, [k_0];\ncvta.to.global.u64 %rd2, %rd1;\n"
         "ld.global.f32 %f1, [%rd2];\nld.global.f32 %f2, [%rd2+4];\n"

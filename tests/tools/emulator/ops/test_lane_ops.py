@@ -110,7 +110,7 @@ def test_spelling_without_operation_is_unknown() -> None:
     assert lane_op(("wgmma", "mma_async")) is None
 
 
-def test_source_count_tells_three_input_minimum() -> None:
+def test_source_count_selects_the_three_input_minimum() -> None:
     assert lane_op(("min", "f32"), 2) == operations()["min.f32"]
     assert lane_op(("min", "f32"), 3) == operations()["min.f32/3"]
 

@@ -105,7 +105,7 @@ def test_labels_of_nested_scopes_do_not_clash() -> None:
     assert len(set(targets)) == 2
 
 
-def test_lines_inside_headers_are_told_as_the_users_line() -> None:
+def test_lines_inside_headers_are_reported_as_the_users_line() -> None:
     function = body(
         ".loc 1 7 3\nmov.b32 %a, 1;\n"
         ".loc 2 90 1, function_name $L__info_string0, inlined_at 1 12 5\nmov.b32 %a, 2;\n"

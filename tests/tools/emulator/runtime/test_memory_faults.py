@@ -190,7 +190,7 @@ def test_variables_hold_their_initial_values_and_relocated_addresses(run: Run) -
     assert run("relocated_pointer").words(0, 32) == [2] * 32
 
 
-def test_the_quota_refuses_an_allocation_and_says_so(run: Run) -> None:
+def test_an_allocation_beyond_the_quota_is_refused_and_reported(run: Run) -> None:
     ran = run("quota")
     assert ran.status == 0
     assert ran.record.out_of_memory == OutOfMemory(
@@ -210,7 +210,7 @@ def test_host_code_that_dereferences_a_device_pointer_is_caught(run: Run) -> Non
     )
 
 
-def test_any_other_host_crash_stays_a_crash(run: Run) -> None:
+def test_any_other_host_crash_is_reported_as_a_crash(run: Run) -> None:
     ran = run("host_reads_nothing")
     assert ran.status == -11
     assert ran.record.fault is None

@@ -32,15 +32,15 @@ def test_the_first_started_is_taken_and_replaced_when_nobody_is_disturbed(
     begin, started = counting(launch)
 
     async def run() -> None:
-        spares = RunnerPool(begin, count=2)
-        spares.refill()
-        taken = await spares.take()
+        pool = RunnerPool(begin, count=2)
+        pool.refill()
+        taken = await pool.take()
         assert taken is started[0]
         assert len(started) == 2
-        spares.refill()
+        pool.refill()
         assert len(started) == 3
         await taken.stop()
-        await spares.close()
+        await pool.close()
 
     asyncio.run(run())
     assert not any(psutil.pid_exists(runner.pid) for runner in started)
@@ -50,16 +50,16 @@ def test_a_spare_that_died_is_not_given_out(launch: RunnerLaunch) -> None:
     begin, started = counting(launch)
 
     async def run() -> None:
-        spares = RunnerPool(begin, count=1)
-        spares.refill()
-        await spares.settle()
+        pool = RunnerPool(begin, count=1)
+        pool.refill()
+        await pool.settle()
         os.kill(started[0].pid, signal.SIGKILL)
         await asyncio.sleep(0.05)
-        taken = await spares.take()
+        taken = await pool.take()
         assert taken is not started[0]
         assert taken.is_alive
         await taken.stop()
-        await spares.close()
+        await pool.close()
 
     asyncio.run(run())
 
@@ -92,16 +92,16 @@ def test_a_runner_gets_no_environment_but_where_the_driver_is(launch: RunnerLaun
     assert asyncio.run(environment()) == b"LD_LIBRARY_PATH=/no/driver\0"
 
 
-REFEREE = """
+HOST = """
 import asyncio, sys
 from pathlib import Path
-from cuda_llm.tools.cuda.runner import Launch, start
+from cuda_llm.tools.cuda.runner import RunnerLaunch, start_gpu_runner
 program = Path(sys.argv[1])
-launch = Launch(program=program, shim=program, seal=program, device="x", sm_count=1,
-                host_bytes=1 << 20)
+launch = RunnerLaunch(program=program, shim=program, seal=program, device="x", sm_count=1,
+                      host_bytes=1 << 20)
 
 async def main():
-    runner = start(launch)
+    runner = start_gpu_runner(launch)
     await runner.warm_up(10)
     print(runner.pid, flush=True)
     await asyncio.sleep(60)
@@ -111,7 +111,7 @@ asyncio.run(main())
 
 
 def test_no_runner_outlives_its_host_process(obedient: Path) -> None:
-    command = [sys.executable, "-c", REFEREE, str(obedient)]
+    command = [sys.executable, "-c", HOST, str(obedient)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as host:
         assert host.stdout is not None
         enclosing = psutil.Process(int(host.stdout.readline()))

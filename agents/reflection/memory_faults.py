@@ -203,6 +203,12 @@ def _why_unwritten(access: MemoryAccess, scene: FailureContext) -> tuple[str, st
             f"`{name}` arrives filled with garbage and is read or added to: write it outright, "
             "or clear it first (cudaMemsetAsync or a kernel of its own) before anything adds to it."
         )
+    if access.location is None or access.location.owner is None:
+        return "unwritten memory", (
+            "Global memory is read where nothing has been written: outputs arrive filled with "
+            "garbage, and so does what cudaMalloc gives. Write each element before it is read, "
+            "outputs outright instead of adding to them."
+        )
     return "scratch memory", (
         "Device memory from cudaMalloc starts as garbage: clear it, or write every element, "
         "before it is read. This holds for counters and partial sums at every call."

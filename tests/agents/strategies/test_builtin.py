@@ -40,6 +40,17 @@ def test_while_nothing_passes_each_distinct_failure_is_retried() -> None:
     assert briefs[0].history == ("r1-c1", "r1-c2", "r1-c3", "r1-c4")
 
 
+def test_failures_of_one_code_and_different_causes_are_retried_apart() -> None:
+    last_tile = "WRONG_RESULT/C/located/last-elements"
+    judged = [
+        attempt("r1-c1", code="WRONG_RESULT", failure=last_tile, summary="1 of 14 cases: n = 3"),
+        attempt("r1-c2", code="WRONG_RESULT", failure="WRONG_RESULT/C/zeros"),
+        attempt("r1-c3", code="WRONG_RESULT", failure=last_tile, summary="2 of 14 cases: n = 7"),
+    ]
+    briefs = FSR.write_briefs(situation(*judged, candidates=2))
+    assert [one.parent for one in briefs] == ["r1-c1", "r1-c2"]
+
+
 def test_replies_without_code_leave_nothing_to_fix() -> None:
     judged = [attempt("r1-c1", code="NO_CODE", source_sha="")]
     assert {one.kind for one in FSR.write_briefs(situation(*judged))} == {Kind.FIRST}

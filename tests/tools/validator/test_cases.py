@@ -1,4 +1,4 @@
-"""The plan covers every size and every distribution without the full product."""
+"""Plans cover every size and distribution; random streams are secret and replayable."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -7,6 +7,8 @@ from operator import ge
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cuda_llm.errors import TaskError
 from cuda_llm.tasks.expressions import evaluate
@@ -16,9 +18,12 @@ from cuda_llm.tools.device import Level
 from cuda_llm.tools.validator.buffers import buffer_specs
 from cuda_llm.tools.validator.cases import (
     MANY_ELEMENTS,
+    NONCE_BYTES,
     POISONS,
     distribution_rows,
     draw_hidden,
+    fresh_nonce,
+    generator,
     plan,
     put_informative_first,
     terms_of,
@@ -72,8 +77,12 @@ def test_the_size_with_the_longest_shortest_buffer_comes_first_where_all_are_sho
 def test_the_cheapest_of_the_informative_sizes_is_repeated() -> None:
     task = load_task("vector_add")
     sizes = [("edge", {"n": n}) for n in (5, 1000, 2000, 3000)]
-    small, *telling = sizes
-    assert put_informative_first(task, sizes, 5) == [*telling[::-1], *telling[:1] * 2, small]
+    small, *informative = sizes
+    assert put_informative_first(task, sizes, 5) == [
+        *informative[::-1],
+        *informative[:1] * 2,
+        small,
+    ]
 
 
 @pytest.mark.parametrize("name", list_tasks())
@@ -164,3 +173,31 @@ def test_hidden_sizes_that_cannot_be_drawn_are_a_fault_of_the_task() -> None:
     task = replace(task, requires="n > 400000")
     with pytest.raises(TaskError, match=r"sizes\.hidden"):
         draw_hidden(task, np.random.default_rng(0))
+
+
+NONCES = st.binary(min_size=NONCE_BYTES, max_size=NONCE_BYTES)
+KEYS = st.tuples(NONCES, st.text(max_size=8), st.text(max_size=8), st.integers(0, 1 << 40))
+
+
+@given(KEYS)
+def test_a_key_replays_its_stream(key: tuple[bytes, str, str, int]) -> None:
+    assert generator(*key).bytes(32) == generator(*key).bytes(32)
+
+
+@given(KEYS, KEYS)
+def test_keys_that_differ_anywhere_give_other_streams(
+    one: tuple[bytes, str, str, int], other: tuple[bytes, str, str, int]
+) -> None:
+    assert (generator(*one).bytes(16) == generator(*other).bytes(16)) == (one == other)
+
+
+def test_parts_of_a_key_are_not_run_together() -> None:
+    nonce = bytes(NONCE_BYTES)
+    assert generator(nonce, "ab", "c", 1).bytes(16) != generator(nonce, "a", "bc", 1).bytes(16)
+    assert generator(nonce, "a", "b1", 2).bytes(16) != generator(nonce, "a", "b", 12).bytes(16)
+
+
+def test_nonces_are_sixteen_bytes_and_never_repeat() -> None:
+    drawn = {fresh_nonce() for _ in range(100)}
+    assert len(drawn) == 100
+    assert {len(nonce) for nonce in drawn} == {NONCE_BYTES}

@@ -1,4 +1,4 @@
-"""What a candidate may try against the referee itself."""
+"""What a candidate may try against its validation."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -239,12 +239,12 @@ def test_small_cases_run_at_the_full_level_and_schedules_differ() -> None:
 
 
 def test_progress_is_reported_case_by_case() -> None:
-    told = []
+    calls = []
     asyncio.run(
         validate(
             TASK,
             running(writes("vector_add", add)),
-            on_case=lambda case, number, total: told.append((number, total)),
+            on_case=lambda case, number, total: calls.append((number, total)),
         )
     )
-    assert told == [(number, len(told)) for number in range(len(told))]
+    assert calls == [(number, len(calls)) for number in range(len(calls))]

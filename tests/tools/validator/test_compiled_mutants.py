@@ -1,4 +1,4 @@
-"""The table task by mutant with real kernels: nvcc, the emulated device, the referee."""
+"""The table task by mutant with real kernels: nvcc, the emulated device, the validator."""
 
 import asyncio
 import tomllib

@@ -1,4 +1,4 @@
-"""The table task by mutant, through the whole referee."""
+"""Every mutant of every task is rejected, on arrays, by the whole validation."""
 
 import asyncio
 

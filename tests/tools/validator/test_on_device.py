@@ -1,4 +1,4 @@
-"""The whole referee on arrays that refuse what a GPU's refuse, and how often it waits for them."""
+"""Validation on arrays with the limits of a GPU's, and how often it synchronises with them."""
 
 import asyncio
 from itertools import pairwise

@@ -111,7 +111,7 @@ def test_a_translation_is_cached_and_unreadable_ptx_is_our_failure(tmp_path: Pat
 @pytest.mark.parametrize("operation", ["min", "max"])
 @pytest.mark.parametrize("kind", ["u16", "s16"])
 def test_halfword_extremes_under_a_mask_compile(tmp_path: Path, operation: str, kind: str) -> None:
-    """g++ 12 breaks down over them where it has AVX-512, unless told how to expand them."""
+    """g++ 12 breaks down over them where it has AVX-512, without the flag for expanding them."""
     ptx = tmp_path / "kernel.ptx"
     ptx.write_text(
         f"{HEAD}.entry k(.param .u64 k_0) {{ .reg .pred %p<2>; .reg .b16 %rs<4>; .reg .b64 %rd<2>;"

@@ -153,7 +153,7 @@ def test_lanes_act_one_after_another(
                 if cell not in spoilt:
                     results[lane] = expected[cell]
                 expected[cell] = applied(op, kind, expected[cell], a[lane], b[lane], shared)
-                # Which NaN comes out of an addition is nobody's promise.
+                # Which NaN an addition gives is not specified.
                 if op == "add" and is_nan(kind, expected[cell]):
                     spoilt.add(cell)
 

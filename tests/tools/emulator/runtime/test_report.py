@@ -1,4 +1,4 @@
-"""The report is written by a process nobody trusts."""
+"""Reading a report of an untrusted process never raises, whatever bytes it has."""
 
 import subprocess
 from pathlib import Path

@@ -28,13 +28,13 @@ ReportLine = Callable[[str], None]
 
 
 def print_line(line: str) -> None:
-    """A line on stderr."""
+    """Print a line on stderr."""
     print(line, file=sys.stderr, flush=True)
 
 
 def open_device(spec: str, *, report: ReportLine = print_line, library: str = DRIVER) -> Device:
-    """The device that `spec` names. `report` gets which one `auto` takes and why, and what a time
-    on a GPU would suffer from.
+    """Open the device that `spec` names. `report` gets which one `auto` takes and why, and what
+    disturbs times on a GPU.
 
     Raises UsageError naming what there is, HardwareError for a GPU nobody has described,
     MissingError where a real GPU is asked for and something lacks, DeviceLost for one in
@@ -62,19 +62,19 @@ def open_device(spec: str, *, report: ReportLine = print_line, library: str = DR
 
 
 def names_code(spec: str) -> bool:
-    """Whether a device is named by `module:attribute` or `path/to/file.py:attribute`."""
+    """Tell whether a device is named by `module:attribute` or `path/to/file.py:attribute`."""
     place, _, attribute = spec.strip().rpartition(":")
     return bool(place) and attribute.isidentifier() and place.partition(":")[0] not in KINDS
 
 
 def spec_of(device: Device, asked: str) -> str:
-    """What opens this very device again after `--device`: of what `auto` found, its own name."""
+    """Return the text that opens this device again: for `auto`, the name of what it found."""
     open_to_choice = asked == "auto" or asked.partition(":")[0] == "emulated"
     return str(getattr(device, "spec", asked)) if open_to_choice else asked
 
 
 def open_emulated(gpu: str = DEFAULT_GPU) -> "EmulatedDevice":
-    """The emulated device that stands for `gpu`. Raises HardwareError."""
+    """Open the emulated device that stands for `gpu`. Raises HardwareError."""
     from cuda_llm.hardware_profiles.lookup import find_hardware
     from cuda_llm.tools.emulated.device import EmulatedDevice
 
@@ -85,7 +85,7 @@ def open_emulated(gpu: str = DEFAULT_GPU) -> "EmulatedDevice":
 
 
 def _auto(report: ReportLine, library: str) -> Device:
-    """A GPU that works, else the emulated device."""
+    """Open a GPU that works, else the emulated device."""
     from cuda_llm.tools.cuda.device import find_working
 
     try:
@@ -100,7 +100,7 @@ def _auto(report: ReportLine, library: str) -> Device:
 
 
 def _open_named(spec: str, report: ReportLine) -> Device:
-    """A device that the user's own code makes: `attribute` is one, or returns one when called."""
+    """Open a device of the user's own code: `attribute` is one, or returns one when called."""
     place = spec.rpartition(":")[0]
     try:
         found = load_dotted(spec, "device")
@@ -123,15 +123,15 @@ def _open_named(spec: str, report: ReportLine) -> Device:
 
 
 def checked(device: Device, spec: str) -> Device:
-    """The device, if it is one. Raises UsageError naming what it lacks."""
+    """Return the device, if it is one. Raises UsageError naming what it lacks."""
     lacking = [name for name in MEMBERS if not hasattr(device, name)]
     lacking += [name for name in METHODS if not callable(getattr(device, name, None))]
     if lacking:
         what = f"device {spec!r} gives a {type(device).__name__} that lacks {', '.join(lacking)}"
-        raise UsageError(f"{what}; docs/extending.md tells what a device is")
+        raise UsageError(f"{what}; docs/extending.md says what a device is")
     if not isinstance(device.capabilities, Capabilities):
-        told = type(device.capabilities).__name__
-        raise UsageError(f"device {spec!r}: its capabilities are a {told}; expected Capabilities")
+        kind = type(device.capabilities).__name__
+        raise UsageError(f"device {spec!r}: its capabilities are a {kind}; expected Capabilities")
     return device
 
 

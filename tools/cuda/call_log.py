@@ -1,7 +1,7 @@
-"""What the shim noted of a call, and CUDA's errors by number (CUresult and cudaError_t share them).
+"""The shim's log of a call, and CUDA's errors by number (CUresult and cudaError_t share them).
 
-A candidate may have written the log: every number is checked, nothing here raises, and nothing here
-is ranked by.
+A candidate may have written the log: every number is checked, nothing raises, and nothing in it
+decides a rank.
 """
 
 import ctypes
@@ -57,12 +57,12 @@ _STOPPED: dict[int, StopReason] = {
 
 
 def error_name(number: int) -> str:
-    """As a CUDA programmer knows it."""
+    """Return the name of an error in the CUDA runtime's headers."""
     return _NAMES.get(number, f"cudaError {number}")
 
 
 def verdict_on_error(number: int, kernel: str, limit_s: float) -> Verdict:
-    """What a kernel is guilty of whose context was lost with this error.
+    """Return the verdict on a kernel whose context was lost with this error.
 
     A GPU names neither thread nor address: `kernel`, the one launched last, may be empty.
     """
@@ -112,7 +112,7 @@ _MOST_NAME = 512
 
 @dataclass(frozen=True, kw_only=True)
 class CallLog:
-    """What a call or capture of `solve` asked of the GPU, as the runner tells it."""
+    """What a call or capture of `solve` asked of the GPU, as its runner reports it."""
 
     launches: int = 0
     """Of kernels, logged or not."""
@@ -126,11 +126,11 @@ class CallLog:
     crowded: str = ""
     """Symbol of a kernel with more blocks than fit at once."""
     waiting: bool = False
-    """The GPU was being waited for."""
+    """The host part waited for the GPU."""
 
 
 def read_report(raw: bytes, sm_count: int) -> CallLog:
-    """Decode a report of a chip with `sm_count` SMs."""
+    """Decode a report from a GPU with `sm_count` SMs."""
     if len(raw) < REPORT_BYTES:
         return CallLog(complete=False)
     report = Report.from_buffer_copy(raw)
@@ -151,7 +151,7 @@ def read_report(raw: bytes, sm_count: int) -> CallLog:
 
 
 def _entry(one: LogEntry, text: bytes) -> LoggedLaunch | None:
-    """None where it cannot be."""
+    """Return one launch, or None where its numbers make no sense."""
     if one.kind not in set(EntryKind):
         return None
     kind = _KINDS[EntryKind(one.kind)]
@@ -178,8 +178,8 @@ def _name(one: LogEntry, text: bytes) -> str:
     return _printable(text[one.name : one.name + _MOST_NAME].split(b"\0", 1)[0])
 
 
-def _printable(said: bytes) -> str:
-    return "".join(c for c in said.decode(errors="replace") if c.isprintable())
+def _printable(raw: bytes) -> str:
+    return "".join(c for c in raw.decode(errors="replace") if c.isprintable())
 
 
 def _is_crowded(one: LogEntry, sm_count: int) -> bool:

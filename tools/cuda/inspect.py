@@ -1,10 +1,7 @@
-"""A kernel under the vendor's tools: counters, sanitizers, machine code; and a profile explained
-with them.
+"""One candidate under Nvidia's tools: counters, sanitizers, machine code, and a profile with them.
 
-A closer look at one candidate: counters, its machine code, and what sanitizers find.
-
-Too slow for every candidate: meant for whoever is about to become the incumbent, and for people.
-What is missing on a machine is a note. The GPU must be nobody else's meanwhile.
+Too slow for every candidate: meant for one that is about to become the incumbent, and for people.
+What is missing on a machine is a note. No other process may use the GPU meanwhile.
 """
 
 import asyncio
@@ -25,7 +22,7 @@ from cuda_llm.tools.cuda.ncu import NcuResult, ncu_works_confined, run_ncu
 from cuda_llm.tools.cuda.sanitizer import TOOLS, SanitizerResult, sanitize, sanitizer_works_confined
 from cuda_llm.tools.cuda.sass import SassFacts, disassemble
 from cuda_llm.tools.cuda.solve_driver import driver_command
-from cuda_llm.tools.cuda.vendor_tools import NO_FENCE, find_tool, missing_note
+from cuda_llm.tools.cuda.vendor_tools import NO_LANDLOCK, find_tool, missing_note
 from cuda_llm.tools.device import Site
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.native import cache_folder, pin_entry
@@ -35,7 +32,7 @@ from cuda_llm.tools.profiler.kernel_counters import KernelCounters
 
 @dataclass(frozen=True, kw_only=True)
 class InspectionOptions:
-    """What to look at, and how long at most."""
+    """Which tools to run, and how long at most."""
 
     counters: bool = True
     sanitizers: tuple[str, ...] = TOOLS
@@ -58,7 +55,7 @@ class Inspection:
     emulated: Verdict | None = None
     """The fault that the emulated device found (`judge.second_look`)."""
     notes: tuple[str, ...] = ()
-    """What was watched, and what could not be: fit for a person."""
+    """What was inspected and what could not be, for a person."""
 
     @property
     def fault(self) -> Verdict | None:
@@ -72,22 +69,22 @@ async def inspect_there(
     task: Task,
     compiled: Compiled,
     dims: Mapping[str, int],
-    look: InspectionOptions | None = None,
+    options: InspectionOptions | None = None,
 ) -> Inspection:
-    """The same, carried out where a GPU is held. Only what the site can do is looked at."""
-    able, look = site.capabilities, look or InspectionOptions()
+    """Inspect a candidate in the GPU host process, with the tools that the site has."""
+    able, options = site.capabilities, options or InspectionOptions()
     if not able.sanitizers and not able.counters:
         return Inspection(notes=(f"{site.name} has no further tools to look with",))
     wanted = replace(
-        look,
-        counters=look.counters and able.counters,
-        sanitizers=look.sanitizers if able.sanitizers else (),
+        options,
+        counters=options.counters and able.counters,
+        sanitizers=options.sanitizers if able.sanitizers else (),
     )
     return await inspect(task, compiled, dims, wanted)
 
 
 async def inspect(
-    task: Task, compiled: Compiled, dims: Mapping[str, int], look: InspectionOptions
+    task: Task, compiled: Compiled, dims: Mapping[str, int], options: InspectionOptions
 ) -> Inspection:
     """Count one call at `dims`, sanitize calls at small sizes, keep what was made in the cache.
 
@@ -97,20 +94,20 @@ async def inspect(
     kept = cache_folder("inspected", compiled.key[:2], compiled.key)
     pin_entry(kept)
     with private_folder() as folder:
-        counted = await _run_ncu(toolkit, task, compiled, dims, folder, look)
+        counted = await _run_ncu(toolkit, task, compiled, dims, folder, options)
         read, sanitized = await asyncio.gather(
-            _run_disassembler(toolkit, compiled, folder, look),
-            _run_sanitizers(toolkit, task, compiled, folder, look),
+            _run_disassembler(toolkit, compiled, folder, options),
+            _run_sanitizers(toolkit, task, compiled, folder, options),
         )
         facts, unread = ((), read) if isinstance(read, str) else (read[1], "")
         made = [counted.report, *([] if isinstance(read, str) else [read[0]])]
         artefacts = {one.name: Path(shutil.copy(one, kept)) for one in made if one is not None}
     lacking = dict.fromkeys((*counted.missing, *(no for one in sanitized for no in one.missing)))
     notes = [
-        counted.note or (_say_counted(counted) if counted.counters else ""),
+        counted.note or (_counters_note(counted) if counted.counters else ""),
         unread,
         *(f"SASS of {_name(compiled, one)}: {one}" for one in facts),
-        *_say_sanitized(sanitized, toolkit, look),
+        *_sanitizer_notes(sanitized, toolkit, options),
         *(f"the tools ran without {lack}" for lack in lacking),
     ]
     return Inspection(
@@ -123,7 +120,7 @@ async def inspect(
 
 
 def small_sizes(task: Task) -> tuple[Mapping[str, int], ...]:
-    """The edge sizes that move the most and a middling number of bytes: sanitizers are slow."""
+    """Return the edge sizes that move the most and a middling number of bytes."""
     by_bytes = sorted(task.sizes.edge, key=lambda dims: float(evaluate(task.roofline.bytes, dims)))
     picked = [by_bytes[len(by_bytes) // 2], by_bytes[-1]]
     return tuple(picked[:1] if picked[0] == picked[1] else picked)
@@ -135,66 +132,68 @@ async def _run_ncu(
     compiled: Compiled,
     dims: Mapping[str, int],
     folder: Path,
-    look: InspectionOptions,
+    options: InspectionOptions,
 ) -> NcuResult:
-    if not look.counters:
+    if not options.counters:
         return NcuResult()
     ncu = find_tool("ncu", toolkit)
     if ncu is None:
         return NcuResult(note=missing_note("ncu", "counters"))
-    confined = await ncu_works_confined(ncu, toolkit, compiled.target, wall_s=look.wall_s)
+    confined = await ncu_works_confined(ncu, toolkit, compiled.target, wall_s=options.wall_s)
     program = driver_command(
         toolkit, task, compiled, dims, seed=_seed(), warm_ups=1, confined=confined
     )
-    counted = await run_ncu(ncu, program, folder, wall_s=look.wall_s)
-    return counted if confined else replace(counted, missing=_unfenced(counted.missing, "ncu"))
+    counted = await run_ncu(ncu, program, folder, wall_s=options.wall_s)
+    return (
+        counted if confined else replace(counted, missing=_without_landlock(counted.missing, "ncu"))
+    )
 
 
 async def _run_disassembler(
-    toolkit: Toolkit, compiled: Compiled, folder: Path, look: InspectionOptions
+    toolkit: Toolkit, compiled: Compiled, folder: Path, options: InspectionOptions
 ) -> tuple[Path, tuple[SassFacts, ...]] | str:
-    if not look.sass:
+    if not options.sass:
         return ""
     found = {name: find_tool(name, toolkit) for name in ("cuobjdump", "nvdisasm")}
     for name, path in found.items():
         if path is None:
             return missing_note(name, "SASS")
     cuobjdump, nvdisasm = (path for path in found.values() if path is not None)
-    return await disassemble(cuobjdump, nvdisasm, compiled, folder, wall_s=look.wall_s)
+    return await disassemble(cuobjdump, nvdisasm, compiled, folder, wall_s=options.wall_s)
 
 
 async def _run_sanitizers(
-    toolkit: Toolkit, task: Task, compiled: Compiled, folder: Path, look: InspectionOptions
+    toolkit: Toolkit, task: Task, compiled: Compiled, folder: Path, options: InspectionOptions
 ) -> tuple[SanitizerResult, ...]:
     sanitizer = find_tool("compute-sanitizer", toolkit)
-    if sanitizer is None or not look.sanitizers:
+    if sanitizer is None or not options.sanitizers:
         return ()
     confined = await sanitizer_works_confined(
-        sanitizer, toolkit, compiled.target, wall_s=look.wall_s
+        sanitizer, toolkit, compiled.target, wall_s=options.wall_s
     )
     runs: list[Coroutine[None, None, SanitizerResult]] = []
     for dims in small_sizes(task):
         program = driver_command(toolkit, task, compiled, dims, seed=_seed(), confined=confined)
-        for tool in look.sanitizers:
+        for tool in options.sanitizers:
             own = folder / f"{tool}-{len(runs)}"
             own.mkdir()
-            runs.append(sanitize(sanitizer, tool, program, compiled, own, wall_s=look.wall_s))
+            runs.append(sanitize(sanitizer, tool, program, compiled, own, wall_s=options.wall_s))
     done = await asyncio.gather(*runs)
     if confined:
         return tuple(done)
     name = "compute-sanitizer"
-    return tuple(replace(one, missing=_unfenced(one.missing, name)) for one in done)
+    return tuple(replace(one, missing=_without_landlock(one.missing, name)) for one in done)
 
 
-def _unfenced(missing: tuple[str, ...], tool: str) -> tuple[str, ...]:
-    return (*missing, NO_FENCE.format(tool))
+def _without_landlock(missing: tuple[str, ...], tool: str) -> tuple[str, ...]:
+    return (*missing, NO_LANDLOCK.format(tool))
 
 
 def _seed() -> int:
     return random.SystemRandom().getrandbits(32)
 
 
-def _say_counted(counted: NcuResult) -> str:
+def _counters_note(counted: NcuResult) -> str:
     total_us = sum(one.duration_us for one in counted.counters)
     kernels = len(counted.counters)
     return (
@@ -203,11 +202,11 @@ def _say_counted(counted: NcuResult) -> str:
     )
 
 
-def _say_sanitized(
-    sanitized: Sequence[SanitizerResult], toolkit: Toolkit, look: InspectionOptions
+def _sanitizer_notes(
+    sanitized: Sequence[SanitizerResult], toolkit: Toolkit, options: InspectionOptions
 ) -> tuple[str, ...]:
     """One note for all that is clean, one for each tool that is not."""
-    if not look.sanitizers:
+    if not options.sanitizers:
         return ()
     if not sanitized:
         return (missing_note("compute-sanitizer", "check by sanitizers"),)
@@ -215,9 +214,11 @@ def _say_sanitized(
     for one in sanitized:
         states.setdefault(one.tool, set()).add(one.state)
     clean = [tool for tool, found in states.items() if found == {"clean"}]
-    said = [f"compute-sanitizer found nothing: {', '.join(clean)} at small sizes"] if clean else []
+    found_nothing = (
+        [f"compute-sanitizer found nothing: {', '.join(clean)} at small sizes"] if clean else []
+    )
     notes = dict.fromkeys(one.note for one in sanitized if one.note)
-    return (*said, *notes)
+    return (*found_nothing, *notes)
 
 
 def _name(compiled: Compiled, facts: SassFacts) -> str:

@@ -50,16 +50,16 @@ class SlotLayout:
 
     @property
     def least_bytes(self) -> int:
-        """What is needed in any case: `solve` could allocate nothing."""
+        """Needed in any case: `solve` could allocate nothing."""
         return self.scratch
 
     @property
     def wanted_bytes(self) -> int:
-        """All of it."""
+        """Needed for the scratch that was asked for, too."""
         return self.scratch + self.scratch_bytes
 
     def within(self, size_bytes: int) -> "SlotLayout":
-        """The same in memory of this size, with all the room that is left. Raises ArenaFull.
+        """Return the same in memory of this size, all that is left as scratch. Raises MemoryFull.
 
         It costs nothing that it may be more than was wanted: a call gets `room` of it.
         """
@@ -70,7 +70,7 @@ class SlotLayout:
 
     @property
     def copied_bytes(self) -> int:
-        """Slots: all that anyone but the runner looks at."""
+        """All slots: what the GPU host process reads."""
         return self.tags
 
     @property
@@ -79,26 +79,26 @@ class SlotLayout:
         return {name: span.begin for name, span in self.spans.items()}
 
     def room(self, wanted_bytes: int) -> int:
-        """What a call that wants to hold `wanted_bytes` at once gets, all of it overwritten before.
+        """Return what a call that wants to hold `wanted_bytes` gets, all of it overwritten before.
 
         For a call that wants little it is much all the same, to begin elsewhere each time.
         """
         return min(self.scratch_bytes, _room(max(SCRATCH_BYTES, wanted_bytes)))
 
     def quota(self, wanted_bytes: int) -> int:
-        """What it may hold."""
+        """Return what such a call may hold at once."""
         room = self.room(wanted_bytes)
         return min(wanted_bytes, room - slack(room))
 
 
 def _room(scratch_bytes: int) -> int:
-    """For holding so much, wherever it begins."""
+    """Return the room for holding so much, wherever it begins."""
     more = min(scratch_bytes // _SCRATCH_PART, _MOST_SLACK_BYTES)
     return round_up(scratch_bytes + more, ALIGNMENT)
 
 
 def slack(room_bytes: int) -> int:
-    """The part of the room for allocations that is there for them to begin elsewhere each time."""
+    """Return the part of the room that lets allocations begin elsewhere each time."""
     part = min(room_bytes // (_SCRATCH_PART + 1), _MOST_SLACK_BYTES)
     return part // ALIGNMENT * ALIGNMENT
 
@@ -154,12 +154,12 @@ def _spans(buffers: Sequence[BufferSpec]) -> tuple[dict[str, BufferSpan], int]:
 
 
 Grow = Callable[[Memory, SlotLayout], Memory]
-"""Memory for a layout: other, or the same where all there is to gain is room for `solve`. Raises
-ArenaFull."""
+"""Returns memory for a layout: larger, or the same where only scratch would be gained. Raises
+MemoryFull."""
 
 
 class SessionMemory:
-    """What lies where at present. A new layout takes the place of the one before."""
+    """The memory of a session and its present layout; a new layout replaces the one before."""
 
     def __init__(self, memory: Memory, grow: Grow) -> None:
         self.memory = memory
@@ -175,34 +175,34 @@ class SessionMemory:
 
     def place(self, buffers: Sequence[BufferSpec]) -> dict[str, PlacedBuffer]:
         """See `Session.place`. Buffers hold what lay there before, or random bytes."""
-        self._lay(lay_out(buffers, scratch_bytes=SCRATCH_BYTES))
+        self._set_layout(lay_out(buffers, scratch_bytes=SCRATCH_BYTES))
         return dict(self._slots()[0].buffers)
 
     def place_slots(
         self, buffers: Sequence[BufferSpec], count: int, scratch_bytes: int = SCRATCH_BYTES
     ) -> Slots:
         """See `TimedSession.place_slots`."""
-        self._lay(self.laid_out(buffers, count, scratch_bytes))
+        self._set_layout(self.laid_out(buffers, count, scratch_bytes))
         return self._slots()
 
     def laid_out(
         self, buffers: Sequence[BufferSpec], count: int, scratch_bytes: int = SCRATCH_BYTES
     ) -> SlotLayout:
-        """What `place_slots` would lay out."""
+        """Return the layout that `place_slots` would make."""
         room = max(SCRATCH_BYTES, scratch_bytes)
         return lay_out(buffers, scratch_bytes=room, slots=count, seals=True)
 
     def sealed(self, name: str) -> Array:
-        """The bytes of an input's sealed contents, a row a slot."""
+        """Return the bytes of an input's sealed contents, a row a slot."""
         begin = self.layout.sealed[name]
         return self._bytes(begin, begin + self.layout.spans[name].spec.nbytes)
 
     def output(self, name: str) -> Array:
-        """The bytes of a buffer, a row a slot."""
+        """Return the bytes of a buffer, a row a slot."""
         span = self.layout.spans[name]
         return self._bytes(span.begin, span.end)
 
-    def _lay(self, layout: SlotLayout) -> None:
+    def _set_layout(self, layout: SlotLayout) -> None:
         if layout.wanted_bytes > self.memory.size_bytes:
             self.memory = self._grow(self.memory, layout)
         self._layout = layout.within(self.memory.size_bytes)

@@ -1,5 +1,6 @@
-"""Who may use a GPU: one lease each, tasks in order of arrival, processes by a locked file;
-nobody while it is in quarantine.
+"""The right to use a GPU: one lease each, tasks in order of arrival, processes by a locked file.
+
+A GPU that is broken is in quarantine: no process with this cache uses it.
 """
 
 import asyncio
@@ -22,8 +23,8 @@ _log = Log(__name__)
 
 LEASES_FOLDER = "leases"
 REPORT_S = 2.0
-_LOOK_S = 0.01
-"""How often a waiting process looks: a lock that wakes its waiters would block the event loop."""
+_POLL_S = 0.01
+"""Between two tries of a process that waits: flock itself would block the event loop."""
 
 
 class Lease:
@@ -42,8 +43,8 @@ class Lease:
     async def held(self) -> AsyncIterator[None]:
         """Hold the GPU alone while the context is open. Raises MissingError without a cache.
 
-        Whoever waits for the GPU holds a second lock, so that a process which wants it again and
-        again finds another one first in the queue.
+        A process that waits for the GPU holds a second lock, so that a process which wants it again
+        and again finds another one first in the queue.
         """
         async with self._turn():
             with (
@@ -64,15 +65,15 @@ class Lease:
                 yield
 
     def holder(self) -> int | None:
-        """The process that holds the GPU now; 0 where it has not said yet, None for nobody."""
+        """Return the process that holds the GPU; 0 where it is not known yet, None for none."""
         with _opened_lock(self._file("lock")) as lock:
             if _try(lock):
                 return None
-            said = os.pread(lock, 20, 0).strip()
-            return int(said) if said.isdigit() else 0
+            written = os.pread(lock, 20, 0).strip()
+            return int(written) if written.isdigit() else 0
 
     def _turn(self) -> asyncio.Lock:
-        """First come, first served; each event loop has its own queue."""
+        """Return the queue of the running event loop: first come, first served."""
         return self._turns.setdefault(asyncio.get_running_loop(), asyncio.Lock())
 
     async def _report_later(self) -> None:
@@ -87,7 +88,7 @@ class Lease:
 
 @contextmanager
 def _opened_lock(path: Path) -> Iterator[int]:
-    """Closing gives the lock back."""
+    """Open a lock file; closing it releases the lock."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         yield descriptor
@@ -97,7 +98,7 @@ def _opened_lock(path: Path) -> Iterator[int]:
 
 async def _lock(descriptor: int) -> None:
     while not _try(descriptor):
-        await asyncio.sleep(_LOOK_S)
+        await asyncio.sleep(_POLL_S)
 
 
 def _try(descriptor: int) -> bool:
@@ -106,8 +107,6 @@ def _try(descriptor: int) -> bool:
         return True
     return False
 
-
-_quarantine_log = Log(__name__)
 
 QUARANTINE_FOLDER = "quarantine"
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
@@ -128,7 +127,7 @@ class Quarantine:
 
 
 def put_in_quarantine(gpu: str, label: str, reason: str) -> Quarantine:
-    """Keep a GPU from being used, by any process with this cache. Raises MissingError."""
+    """Keep every process with this cache from using a GPU. Raises MissingError."""
     made = Quarantine(
         gpu=gpu,
         label=label,
@@ -141,38 +140,38 @@ def put_in_quarantine(gpu: str, label: str, reason: str) -> Quarantine:
         write_atomically(path, json.dumps(asdict(made)))
     except OSError as error:
         raise unwritable(error) from error
-    _quarantine_log.warning("quarantined", gpu=label, uuid=gpu, reason=reason)
+    _log.warning("quarantined", gpu=label, uuid=gpu, reason=reason)
     return made
 
 
 def find_quarantine(gpu: str) -> Quarantine | None:
-    """Why the GPU must not be used, or None."""
+    """Return why the GPU must not be used, or None."""
     try:
-        kept = Quarantine(
+        found = Quarantine(
             **json.loads((cache_dir() / QUARANTINE_FOLDER / f"{gpu}.json").read_text())
         )
     except (OSError, ValueError, TypeError):
         return None
-    return kept if kept.boot == _boot() else None
+    return found if found.boot == _boot() else None
 
 
 def list_quarantined() -> list[Quarantine]:
-    """All that are in force."""
+    """Return all quarantines in force."""
     files = sorted((cache_dir() / QUARANTINE_FOLDER).glob("*.json"))
     return [found for file in files if (found := find_quarantine(file.stem)) is not None]
 
 
 def lift_quarantine(name: str) -> list[Quarantine]:
-    """Let a GPU be used again, by its UUID or as it was called when it was put away; which ones."""
+    """Let a GPU be used again, by its UUID or its label in quarantine; return those lifted."""
     lifted = [one for one in list_quarantined() if name in (one.gpu, one.label)]
     for one in lifted:
-        _quarantine_log.info("quarantine lifted", gpu=one.label, uuid=one.gpu)
+        _log.info("quarantine lifted", gpu=one.label, uuid=one.gpu)
         (cache_dir() / QUARANTINE_FOLDER / f"{one.gpu}.json").unlink(missing_ok=True)
     return lifted
 
 
 def quarantine_mend(label: str) -> str:
-    """What a person can do."""
+    """Return what a person can do about it."""
     return f"look at nvidia-smi, restart the machine if need be; `cuda-llm doctor --lift {label}`"
 
 

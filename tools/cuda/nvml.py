@@ -1,4 +1,4 @@
-"""What NVML says of the GPUs of this machine: the one place that asks it.
+"""What NVML reports of the GPUs of this machine: the one place that asks it.
 
     python -P -m cuda_llm.tools.cuda.nvml
 
@@ -40,7 +40,7 @@ THROTTLED = frozenset({"power_cap", "hw_slowdown", "sw_thermal", "hw_thermal", "
 
 @dataclass(frozen=True, kw_only=True)
 class GpuState:
-    """One GPU at one moment. What it does not tell is None."""
+    """One GPU at one moment; None where NVML does not report it."""
 
     sm_mhz: float
     memory_mhz: float
@@ -62,30 +62,30 @@ def read_state(nvml: Any, pci_bus_id: str) -> GpuState:
     """Clocks, heat and power now. Raises NVMLError."""
     handle = nvml.nvmlDeviceGetHandleByPciBusId(pci_bus_id)
 
-    def told(ask: Callable[..., Any], *more: Any) -> float | None:
+    def read(ask: Callable[..., Any], *more: Any) -> float | None:
         with suppress(nvml.NVMLError):
             return float(ask(handle, *more))
         return None
 
-    milliwatts = told(nvml.nvmlDeviceGetPowerUsage)
+    milliwatts = read(nvml.nvmlDeviceGetPowerUsage)
     return GpuState(
         sm_mhz=float(nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM)),
         memory_mhz=float(nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_MEM)),
         reasons=name_reasons(int(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle))),
-        celsius=told(nvml.nvmlDeviceGetTemperature, nvml.NVML_TEMPERATURE_GPU),
+        celsius=read(nvml.nvmlDeviceGetTemperature, nvml.NVML_TEMPERATURE_GPU),
         watts=None if milliwatts is None else milliwatts / 1e3,
     )
 
 
 def name_reasons(bits: int) -> tuple[str, ...]:
-    """What the bits of `nvmlClocksEventReasons` stand for."""
+    """Return the names of the bits of `nvmlClocksEventReasons`."""
     return tuple(name for bit, name in REASONS.items() if bits & bit)
 
 
 def clock_reader(find_bus: Callable[[], str]) -> "Callable[[], ClockReading | None]":
-    """Reads the clocks of the GPU at a PCI bus address, which is looked up at once.
+    """Return a reader of the clocks of the GPU at a PCI bus address, which is looked up at once.
 
-    Gives None for ever where the library, the permission or the GPU is not there: times go without.
+    It returns None for ever where library, permission or GPU is missing: times have no clocks then.
     """
     try:
         bus, nvml = find_bus(), open_nvml()
@@ -111,7 +111,7 @@ def clock_reader(find_bus: Callable[[], str]) -> "Callable[[], ClockReading | No
 
 
 def read_usage(nvml: Any) -> dict[str, dict[str, Any]]:
-    """What else uses every GPU, by its UUID; what one of them does not tell is left out."""
+    """Return what else uses every GPU, by its UUID; what NVML does not report is left out."""
     asked: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
         "display": (nvml.nvmlDeviceGetDisplayActive, bool),
         "utilisation": (nvml.nvmlDeviceGetUtilizationRates, attrgetter("gpu")),
@@ -121,16 +121,16 @@ def read_usage(nvml: Any) -> dict[str, dict[str, Any]]:
     found = {}
     for number in range(nvml.nvmlDeviceGetCount()):
         handle = nvml.nvmlDeviceGetHandleByIndex(number)
-        told: dict[str, Any] = {"driver": nvml.nvmlSystemGetDriverVersion()}
+        usage: dict[str, Any] = {"driver": nvml.nvmlSystemGetDriverVersion()}
         for key, (ask, read) in asked.items():
             with suppress(nvml.NVMLError):
-                told[key] = read(ask(handle))
-        found[nvml.nvmlDeviceGetUUID(handle)] = told
+                usage[key] = read(ask(handle))
+        found[nvml.nvmlDeviceGetUUID(handle)] = usage
     return found
 
 
 def main() -> int:
-    """Print what else uses each GPU."""
+    """Print what else uses each GPU; return the exit status."""
     try:
         nvml = open_nvml()
     except ImportError:
@@ -156,12 +156,12 @@ BUSY_PERCENT = 5
 """Of the last sample NVML has, a sixth of a second to a second long."""
 QUERY = ("-m", NVML_PROGRAM)
 HOST_PROGRAM = "cuda_llm.tools.cuda.host"
-"""In the command line of our referees: whoever waits for their lease does not time beside them."""
+"""In the command line of our GPU host processes: they share a GPU by its lease, one at a time."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class GpuUsage:
-    """What NVML says of one GPU; None and empty where it does not say."""
+    """What NVML reports of one GPU; None and empty where it does not."""
 
     display: bool = False
     utilisation: int | None = None
@@ -174,7 +174,7 @@ class GpuUsage:
 
     @property
     def disturbances(self) -> tuple[str, ...]:
-        """One line for each thing that a time would suffer from."""
+        """One line for each thing that disturbs times."""
         found = []
         if self.display:
             found.append("it drives a display")
@@ -200,7 +200,7 @@ class MachineUsage:
 
 
 def find_usage(query: Sequence[str] = QUERY) -> MachineUsage:
-    """Ask NVML in a process of its own. Nothing it does is an error: it is only less to know."""
+    """Ask NVML in a process of its own. Where that fails, `unknown` says why; nothing is raised."""
     command = [sys.executable, "-P", *query]
     try:
         done = subprocess.run(
@@ -210,15 +210,15 @@ def find_usage(query: Sequence[str] = QUERY) -> MachineUsage:
         return MachineUsage(by_uuid={}, unknown=f"NVML did not answer within {QUERY_LIMIT_S:g} s")
     if done.returncode != 0:
         lines = done.stderr.strip().splitlines()
-        said = lines[-1] if lines and done.returncode == NO_NVML else f"status {done.returncode}"
-        return MachineUsage(by_uuid={}, unknown=f"NVML cannot be asked ({said})")
+        why = lines[-1] if lines and done.returncode == NO_NVML else f"status {done.returncode}"
+        return MachineUsage(by_uuid={}, unknown=f"NVML cannot be asked ({why})")
     answer: dict[str, dict[str, Any]] = json.loads(done.stdout)
-    return MachineUsage(by_uuid={uuid: _read_usage(told) for uuid, told in answer.items()})
+    return MachineUsage(by_uuid={uuid: _read_usage(usage) for uuid, usage in answer.items()})
 
 
-def _read_usage(told: Mapping[str, Any]) -> GpuUsage:
-    others = tuple((pid, held) for pid, held in told.get("processes", ()) if not _is_ours(pid))
-    return GpuUsage(**{**told, "processes": others})
+def _read_usage(usage: Mapping[str, Any]) -> GpuUsage:
+    others = tuple((pid, held) for pid, held in usage.get("processes", ()) if not _is_ours(pid))
+    return GpuUsage(**{**usage, "processes": others})
 
 
 def _is_ours(pid: int) -> bool:

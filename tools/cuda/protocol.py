@@ -1,8 +1,8 @@
 """The frames of `native/frames.h`, `report.h` and `seal.h` in Python.
 
-Frames have one fixed size each and come as single packets, so nothing a runner says decides how
-much is read. Replies are those of every runner, and `put_arguments(frame.solve, ...)` fills in the
-arguments (`tools/runner/protocol.py`).
+Frames have one fixed size each and come as single packets, so nothing that a runner sends decides
+how much is read. Replies are those of every runner, and `put_arguments(frame.solve, ...)` fills in
+the arguments (`tools/runner/protocol.py`).
 """
 
 import ctypes
@@ -35,7 +35,7 @@ _U8, _U32, _U64 = ctypes.c_uint8, ctypes.c_uint32, ctypes.c_uint64
 
 
 class Order(IntEnum):
-    """What a runner can be told to do."""
+    """Kinds of orders to a runner."""
 
     START = 1
     CALL = 2
@@ -45,7 +45,7 @@ class Order(IntEnum):
 
 
 class SharedBy(IntEnum):
-    """How runner and referee see the same arena."""
+    """How runner and GPU host process share an arena."""
 
     IPC = 0
     HOST = 1

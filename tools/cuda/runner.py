@@ -1,5 +1,5 @@
-"""One runner of a GPU: started in namespaces of its own, given orders, handed keys while a batch
-runs, ended.
+"""One runner of a GPU: started in namespaces of its own, given orders and the keys of a batch that
+runs, and ended.
 """
 
 import contextlib
@@ -39,46 +39,46 @@ _ASKED, _HANDED, _KEY = (
     getattr(KeyRelease, name).offset // 8 for name in ("asked", "handed", "key")
 )
 _BEGIN, _END = Report.key_release.offset, Report.key_release.offset + Report.key_release.size
-_BETWEEN = threading.Lock()
-_LOOKS = 500
-"""Between two looks at what else may have happened: some 50 us."""
+_FENCE = threading.Lock()
+_POLLS = 500
+"""Between two checks of deadline and process: some 50 us."""
 
 
 def release_keys(
     report: mmap.mmap,
     keys: Sequence[bytes],
-    tell: Callable[[int], None],
+    on_step: Callable[[int], None],
     is_over: Callable[[], bool],
     limit_s: float,
 ) -> None:
     """Answer two questions a step: for the key of its inputs, and for that of its tags.
 
-    With the first, from the second step on, come the tags of the step before: `tell` is called with
-    its number. The questions come in order, each once, and the first comes after `clear_release`.
-    Returns early where it `is_over`. Raises TimeoutError.
+    With the first, from the second step on, come the tags of the step before: `on_step` is called
+    with its number. The questions come in order, each once, and the first comes after
+    `clear_release`. Returns early where it `is_over`. Raises TimeoutError.
     """
     deadline = time.monotonic() + limit_s
     with memoryview(report) as whole, whole[_BEGIN:_END] as part, part.cast("Q") as words:
         for number, key in enumerate(_halves(keys), 1):
-            looks = 0
+            polls = 0
             while words[_ASKED] != number:
-                looks += 1
-                if looks % _LOOKS == 0:
+                polls += 1
+                if polls % _POLLS == 0:
                     if is_over():
                         return
                     if time.monotonic() > deadline:
                         raise TimeoutError
             if number % 2 == 1 and number > 1:
-                tell(number // 2 - 1)
+                on_step(number // 2 - 1)
             words[_KEY] = key
             # Not every processor's stores are seen in order; those on either side of a lock are.
-            with _BETWEEN:
+            with _FENCE:
                 pass
             words[_HANDED] = number
 
 
 def clear_release(report: mmap.mmap) -> None:
-    """Nothing is asked and nothing is handed out."""
+    """Set that no key is asked for and none is released."""
     report[_BEGIN:_END] = bytes(_END - _BEGIN)
 
 
@@ -102,7 +102,7 @@ _ORDERS: Mapping[type[ctypes.Structure], Order] = {
 WARM_LIMIT_S = 30.0
 """For making the context of a runner."""
 _PARENT = "@"
-"""The enclosing program puts the number in its place."""
+"""The enclosing program puts its own process id in the place of this."""
 
 
 class Namespaces(IntFlag):
@@ -129,7 +129,7 @@ class RunnerLaunch:
     """One GPU: a uuid, or a number."""
     sm_count: int
     driver_folder: str = ""
-    """Where the driver's libraries are, if not where the dynamic linker looks."""
+    """Where the driver's libraries are, if the dynamic linker does not find them."""
     spaces: Namespaces = Namespaces.ALL
     host_bytes: int = 0
     """Of a memory file that takes the place of shared device memory; 0: there is none."""
@@ -193,32 +193,32 @@ class GpuRunner:
         )
 
     def read_log(self) -> CallLog:
-        """What the shim noted of the last call or capture."""
+        """Return what the shim logged of the last call or capture."""
         return read_report(bytes(self._report.map[:REPORT_BYTES]), self._launch.sm_count)
 
     def read_tags(self, count: int) -> tuple[int, ...]:
-        """Tags of the last batch, as the runner wrote them down."""
+        """Return the tags of the last batch, as the runner wrote them."""
         begin, end = Report.tags.offset, Report.tags.offset + 8 * count
         return struct.unpack(f"<{count}Q", self._report.map[begin:end])
 
     def clear_tags(self, count: int) -> None:
-        """Leave none that could be taken for those of a batch to come, and nothing handed out."""
+        """Overwrite all tags, so that none passes for one of the next batch, and release no key."""
         begin, end = Report.tags.offset, Report.tags.offset + 8 * count
         self._report.map[begin:end] = os.urandom(8 * count)
         clear_release(self._report.map)
 
     def release_keys(
-        self, keys: Sequence[bytes], outputs: int, told: list[int], limit_s: float
+        self, keys: Sequence[bytes], outputs: int, early_tags: list[int], limit_s: float
     ) -> None:
-        """See `release_keys`: the tags of all steps but the last are `told`, as they come."""
+        """See `release_keys`; append the tags of all steps but the last to `early_tags`."""
 
-        def tell(step: int) -> None:
-            told.extend(self.read_tags(outputs * (step + 1))[outputs * step :])
+        def read_step(step: int) -> None:
+            early_tags.extend(self.read_tags(outputs * (step + 1))[outputs * step :])
 
-        release_keys(self._report.map, keys, tell, lambda: not self.is_alive, limit_s)
+        release_keys(self._report.map, keys, read_step, lambda: not self.is_alive, limit_s)
 
     async def stop(self) -> None:
-        """End it and let go of everything. Raises DeviceLost where it does not go."""
+        """End it and close all it shares. Raises DeviceLost where it does not go."""
         try:
             await self._runner.stop()
         finally:
@@ -236,7 +236,7 @@ def start_gpu_runner(launch: RunnerLaunch) -> GpuRunner:
     memory = HostMemory(launch.host_bytes) if launch.host_bytes else None
     reading, writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     arena = [memory.descriptor] if memory is not None else []
-    handed = (theirs.fileno(), report.descriptor, *arena)
+    inherited = (theirs.fileno(), report.descriptor, *arena)
     command: list[str | Path] = [
         *(enclosure, str(os.getpid()), str(int(launch.spaces)), str(writing)),
         ":".join(other_gpus(launch.device)),
@@ -244,7 +244,7 @@ def start_gpu_runner(launch: RunnerLaunch) -> GpuRunner:
         *(str(report.descriptor), *map(str, arena)),
     ]
     try:
-        child = spawn(command, (*handed, writing), launch.environment, sweeps=True)
+        child = spawn(command, (*inherited, writing), launch.environment, sweeps=True)
     except OSError as error:
         ours.close()
         report.close()
@@ -259,7 +259,7 @@ def start_gpu_runner(launch: RunnerLaunch) -> GpuRunner:
 
 
 def _answers(sequence: int, *, starting: bool) -> Callable[[ReplyFrame], bool]:
-    """A candidate can write to the socket, too."""
+    """Return the test of a reply to an order: a candidate can write to the socket, too."""
     allowed = {Reply.READY, Reply.REFUSED} if starting else {Reply.DONE}
 
     def is_answer(reply: ReplyFrame) -> bool:

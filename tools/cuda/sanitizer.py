@@ -36,7 +36,7 @@ _AND = re.compile(r"and (\w+) access at (.+?) \[(\d+) hazards?\]")
 _AT = re.compile(r"^\s*(?:at|Device Frame:) (.+)")
 _PLACE = re.compile(r"(?P<kernel>.+?)\+0x[0-9a-f]+(?: in (?P<file>.+):(?P<line>\d+))?\s*$")
 _CAST = re.compile(r"(?<=[<, ])\([a-z ]+\)(?=[\w-])")
-"""`add<(int)256>` is `add<256>` to everybody else."""
+"""`add<(int)256>` is `add<256>` in every other tool."""
 _BY = re.compile(r"by thread \((\d+),(\d+),(\d+)\) in block \((\d+),(\d+),(\d+)\)")
 
 _SPACES: Mapping[str, MemorySpace] = {"global": "global", "shared": "shared", "local": "local"}
@@ -49,7 +49,7 @@ _RACES: Mapping[tuple[str, str], RaceKind] = {
 
 
 def read_findings(text: str, compiled: Compiled) -> tuple[Verdict, ...]:
-    """Every finding in `text`, in the order told, each kind at a place once."""
+    """Return every finding in `text`, in its order, each kind at a place once."""
     found: dict[tuple[str, str], Verdict] = {}
     for block in _blocks(text):
         verdict = _verdict(block, compiled)
@@ -64,9 +64,9 @@ def _blocks(text: str) -> list[list[str]]:
     for line in text.splitlines():
         if not line.startswith("========="):
             continue
-        said = line.removeprefix("=========").rstrip()
-        if said.strip():
-            blocks[-1].append(said)
+        content = line.removeprefix("=========").rstrip()
+        if content.strip():
+            blocks[-1].append(content)
         else:
             blocks.append([])
     return [block for block in blocks if block]
@@ -163,7 +163,7 @@ def _thread(rest: list[str], kernel: str) -> ThreadSpot | None:
 
 
 def summary_errors(text: str) -> int | None:
-    """Errors that the tool counted; None where it came to no summary."""
+    """Return how many errors the tool counted; None where it came to no summary."""
     if match := re.search(r"ERROR SUMMARY: (\d+) error", text):
         return int(match[1])
     if match := re.search(r"RACECHECK SUMMARY: \d+ hazards? displayed \((\d+) errors?", text):
@@ -186,14 +186,14 @@ _OF_ONE = {
     "racecheck": ("--racecheck-report", "analysis"),
     "initcheck": (),
 }
-"""What CUDA refused is the judge's to tell: a candidate may have found another way."""
+"""Calls that CUDA refused are judged elsewhere: a candidate may have found another way."""
 
 State = Literal["clean", "found", "not finished", "not run"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class SanitizerResult:
-    """What one tool said of one size."""
+    """What one tool found at one size."""
 
     tool: str
     state: State
@@ -213,7 +213,7 @@ async def sanitize(
     *,
     wall_s: float,
 ) -> SanitizerResult:
-    """Run one tool over `program`, a driver's command. A tool that did not finish said nothing."""
+    """Run one tool over `program`, a driver's command. A tool that did not finish found nothing."""
     options = (*_OPTIONS, *_OF_ONE[tool])
     command = [str(sanitizer), "--tool", tool, *options, *program]
     run = await run_untrusted(command, folder, wall_s=wall_s)
@@ -233,7 +233,7 @@ async def sanitizer_works_confined(
 
 
 def read_result(tool: str, run: ToolRun, compiled: Compiled, wall_s: float) -> SanitizerResult:
-    """What the output of one tool amounts to."""
+    """Read the result from the output of one tool."""
     verdicts = read_findings(run.output, compiled)
     if verdicts:
         return SanitizerResult(tool=tool, state="found", verdicts=verdicts, missing=run.missing)
@@ -243,7 +243,7 @@ def read_result(tool: str, run: ToolRun, compiled: Compiled, wall_s: float) -> S
     if run.exit_code == 0 and summary_errors(run.output) == 0:
         return SanitizerResult(tool=tool, state="clean", missing=run.missing)
     lines = [line.removeprefix("=========").strip() for line in run.output.splitlines()]
-    said = [line for line in lines if line and line != "COMPUTE-SANITIZER"] or ["it said nothing"]
-    ours = [line for line in said if line.startswith("driver:")]
-    note = f"{tool} came to no result (code {run.exit_code}): {(ours or said)[0][:200]}"
+    output = [line for line in lines if line and line != "COMPUTE-SANITIZER"] or ["it said nothing"]
+    ours = [line for line in output if line.startswith("driver:")]
+    note = f"{tool} came to no result (code {run.exit_code}): {(ours or output)[0][:200]}"
     return SanitizerResult(tool=tool, state="not run", note=note, missing=run.missing)

@@ -26,7 +26,7 @@ Words = npt.NDArray[np.uint32]
 def philox(
     first: npt.NDArray[np.uint64], slot: int, index: int, key: tuple[int, int]
 ) -> npt.NDArray[np.uint32]:
-    """Four words for each 64-bit number in `first`, as rows."""
+    """Return four words for each 64-bit number in `first`, as rows."""
     x, y = first & _LOW, first >> _HALF
     z, w = np.full_like(first, slot), np.full_like(first, index)
     k0, k1 = key
@@ -45,7 +45,7 @@ def philox(
 def sealed_bytes(
     contents: npt.NDArray[Any], slot: int, index: int, key: tuple[int, int]
 ) -> npt.NDArray[np.uint8]:
-    """The bytes of `contents` sealed, or of what is sealed opened."""
+    """Return the bytes of `contents` sealed; of sealed bytes, the contents."""
     plain = np.ascontiguousarray(contents).reshape(-1).view(np.uint8)
     blocks = np.arange(-(-plain.size // 16), dtype=np.uint64)
     stream = philox(blocks, slot, index, key).reshape(-1).view(np.uint8)
@@ -53,7 +53,7 @@ def sealed_bytes(
 
 
 def tag_of(contents: npt.NDArray[np.uint8], slot: int, index: int, key: tuple[int, int]) -> int:
-    """The keyed sum over at most 65,536 of the words."""
+    """Return the keyed sum over at most 65,536 of the words."""
     count = -(-contents.size // 4)
     padded = np.zeros(count * 4, np.uint8)
     padded[: contents.size] = contents
@@ -93,7 +93,7 @@ class Sealing(Protocol):
         ...
 
     def tags(self, columns: Sequence[SealedColumn], slots: Sequence[int], key: bytes) -> list[int]:
-        """Of each slot in turn, the tag of each of its buffers."""
+        """Return the tag of each buffer of each slot, slot by slot."""
         ...
 
 
@@ -141,12 +141,12 @@ class GpuSealing:
 
 
 def sealing_key(key: bytes) -> tuple[int, int]:
-    """The first half of a batch's key."""
+    """Return the first half of a batch's key as two words."""
     return int.from_bytes(key[0:4], "little"), int.from_bytes(key[4:8], "little")
 
 
 def tagging_key(key: bytes) -> tuple[int, int]:
-    """The second half."""
+    """Return the second half of a batch's key as two words."""
     return int.from_bytes(key[8:12], "little"), int.from_bytes(key[12:16], "little")
 
 
@@ -165,11 +165,11 @@ def _call(column: SealedColumn, slots: Sequence[int], key: tuple[int, int]) -> S
 
 
 def _blocks(size_bytes: int, each: int) -> int:
-    """Enough for a thread to take `each` bytes."""
+    """Return as many blocks as let a thread take `each` bytes."""
     return max(1, -(-size_bytes // each // _THREADS))
 
 
 def _launch(kernel: Any, call: SlotsCall, blocks: int) -> None:
-    """CuPy passes a structure as an array of one element of its size."""
+    """Launch the kernel; CuPy passes a structure as an array of one element of its size."""
     by_value = np.frombuffer(bytes(call), dtype=np.dtype((np.void, ctypes.sizeof(call))))
     kernel((blocks, call.count, 1), (_THREADS, 1, 1), (by_value,))

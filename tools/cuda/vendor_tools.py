@@ -1,5 +1,5 @@
-"""The vendor's tools: where they are, and how one runs on an untrusted program, confined as far
-as it works.
+"""Nvidia's tools: where they are, and how one runs an untrusted program, confined as far as it
+works.
 
 Profilers speak to the program they watch over sockets and inject code into it, so the system call
 filters of the compiler's jail and of the runner would stop them. What is left: namespaces without a
@@ -39,7 +39,7 @@ _MENDS = {
 
 
 def find_tool(name: str, toolkit: Toolkit) -> Path | None:
-    """One of the tools above: of CUDA_HOME, PATH, the toolkit, or its usual place.
+    """Find one of the tools above: of CUDA_HOME, PATH, the toolkit, or its usual place.
 
     Links and wrappers are kept as they are: some of the tools look for their parts beside them.
     """
@@ -50,7 +50,7 @@ def find_tool(name: str, toolkit: Toolkit) -> Path | None:
 
 
 def missing_note(name: str, for_what: str) -> str:
-    """What to tell a person who lacks a tool."""
+    """Return what a person who lacks a tool reads."""
     return f"no {for_what}: {name} is not installed; {_MENDS[name]}"
 
 
@@ -88,7 +88,7 @@ class ToolRun:
 
     @property
     def timed_out(self) -> bool:
-        """Whether the clock ended it."""
+        """True where the clock ended it."""
         return self.exit_code is None
 
 
@@ -99,7 +99,7 @@ async def run_untrusted(
     wall_s: float,
     environment: Mapping[str, str] | None = None,
 ) -> ToolRun:
-    """Run `command` in `folder`, which is its HOME and TMPDIR; when this ends, so has it.
+    """Run `command` in `folder`, which is its HOME and TMPDIR; all its processes have ended after.
 
     Raises InfrastructureError where it cannot be started, MissingError without g++.
     """
@@ -143,7 +143,7 @@ async def run_untrusted(
 
 
 def has_landlock() -> bool:
-    """Whether this kernel can keep files from a process."""
+    """Tell whether this kernel can keep files from a process."""
     return bool(ctypes.CDLL(None).syscall(_LANDLOCK_CREATE_RULESET, None, 0, 1) > 0)
 
 
@@ -162,7 +162,7 @@ def _environment(folder: Path, more: Mapping[str, str]) -> dict[str, str]:
     return own | passed | dict(more)
 
 
-NO_FENCE = "Landlock, with which {} does not work here: files are protected by the user's rights"
+NO_LANDLOCK = "Landlock, with which {} does not work here: files are protected by the user's rights"
 
 _SOURCE = """__global__ void write(float* out)
 {
@@ -188,9 +188,9 @@ async def works_confined(
     *,
     wall_s: float,
 ) -> bool:
-    """Whether to confine what `tool` watches: always, unless only the unconfined kernel works.
+    """Tell whether to confine what `tool` watches: always, unless only the unconfined kernel works.
 
-    `is_right` tells of a run of the tool on a kernel without fault whether it did its work. Raises
+    `is_right` judges a run of the tool on a kernel without fault. Raises
     MissingError without nvcc, g++ or a writable cache.
     """
     key = (tool, target)
@@ -200,7 +200,7 @@ async def works_confined(
         if not isinstance(compiled, Compiled):
             return True
 
-        async def tried(confined: bool) -> bool:
+        async def works(confined: bool) -> bool:
             words = program_words(
                 toolkit, compiled.library, ["out:128"], seed=1, warm_ups=0, confined=confined
             )
@@ -208,5 +208,5 @@ async def works_confined(
                 run = await run_untrusted([str(tool), *options, *words], folder, wall_s=wall_s)
             return is_right(run)
 
-        _known[key] = await tried(confined=True) or not await tried(confined=False)
+        _known[key] = await works(confined=True) or not await works(confined=False)
     return _known[key]

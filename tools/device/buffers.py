@@ -21,7 +21,7 @@ Random: TypeAlias = Any
 class KernelProgram:
     """CUDA source whose threads never wait for each other, and its kernels.
 
-    A C++ compiler takes it too, given the words it has no use for: tests run it thread by thread.
+    A C++ compiler takes it too, given definitions of CUDA's words: tests run it thread by thread.
     """
 
     source: str
@@ -35,7 +35,7 @@ scalars by value. There may be more threads than asked for."""
 
 @dataclass(frozen=True, kw_only=True)
 class Arrays:
-    """The module that makes arrays, and what NumPy and CuPy do not spell alike."""
+    """The module that makes arrays, and what NumPy and CuPy name differently."""
 
     xp: Any
     """`numpy` or `cupy`."""
@@ -51,7 +51,7 @@ class Arrays:
     """Runs kernels of our own where these arrays lie."""
 
     def number(self, value: Array) -> float:
-        """One element, brought to the host."""
+        """Return one element, brought to the host."""
         return float(self.to_host(value))
 
 
@@ -125,11 +125,11 @@ class Slots:
     count: int
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Return how many slots there are."""
         return self.count
 
     def __getitem__(self, number: int) -> Slot:
-        """One of them. The ellipsis keeps what has no axis left a view."""
+        """Return one slot. The ellipsis keeps what has no axis left a view."""
         if not 0 <= number < self.count:
             raise IndexError(f"slot {number} of {self.count}")
         return Slot(
@@ -146,5 +146,5 @@ class Slots:
         )
 
     def __iter__(self) -> Iterator[Slot]:
-        """One after the other."""
+        """Yield one slot after the other."""
         return (self[number] for number in range(self.count))

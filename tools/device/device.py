@@ -35,7 +35,7 @@ class Site(Protocol):
 
     @property
     def confined(self) -> str:
-        """What keeps runners in here, in one line; empty where `doctor` alone tries that."""
+        """What isolates runners here, in one line; empty where `doctor` alone tries that."""
         ...
 
     @property
@@ -44,7 +44,7 @@ class Site(Protocol):
         ...
 
     def read_clocks(self) -> ClockReading | None:
-        """How fast the hardware runs now; None where nothing tells. Asked while kernels duel."""
+        """Return how fast the hardware runs now; None where that is not known. Used in duels."""
         ...
 
     def open(self, candidate: Compiled) -> AbstractAsyncContextManager[Session | Verdict]:
@@ -63,9 +63,8 @@ class Site(Protocol):
 
         Never for what is judged: code that has run in a process can leave something behind for
         the next use, and this one all candidates share. There is one such runner at most, with one
-        user at a time: who asks for it meanwhile gets a fresh one. It ends when another program is
-        to be kept, when somebody needs its memory, and after an exception or a verdict while it is
-        used.
+        user at a time: a second user gets a fresh one. It ends when another program is kept, when
+        its memory is needed, and after an exception or a verdict while it is used.
         """
         ...
 
@@ -90,7 +89,7 @@ class Device(Protocol):
 
     @property
     def capabilities(self) -> Capabilities:
-        """What it can do, by which everybody decides what to ask of it."""
+        """What it can do: every caller decides by this what to ask of it."""
         ...
 
     @property
@@ -100,7 +99,7 @@ class Device(Protocol):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a person should know before believing a time: a display, other people's work."""
+        """What disturbs its times, for a person: a display, other processes."""
         ...
 
     def pinned(self) -> "Device":
@@ -124,7 +123,7 @@ class Device(Protocol):
         """Do `work(site, ...)` where the device is, alone on it, and bring back what it returns.
 
         `work` is a module's function; arguments and result are values that can be pickled, for on a
-        GPU they travel to the referee process and back. Raises what `work` raises, and
+        GPU they travel to the GPU host process and back. Raises what `work` raises, and
         InfrastructureError where the device is broken and stays so.
         """
         ...

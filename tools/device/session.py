@@ -1,8 +1,8 @@
 """A candidate that is loaded: what a call of it takes, what it reports, and how batches of calls
 are timed.
 
-Whoever judges fills the session's buffers, asks for calls, and looks at the buffers afterwards.
-Sessions never see expected values.
+The judge fills the session's buffers, asks for calls, and compares the buffers afterwards. Sessions
+never see expected values.
 """
 
 from collections.abc import Mapping, Sequence
@@ -120,11 +120,11 @@ class TimeClass(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class ClockReading:
-    """What the hardware says of its clocks, heat and power at one moment."""
+    """Clocks, heat and power of the hardware at one moment."""
 
     sm_mhz: float
     celsius: float | None
-    """None where it does not say."""
+    """None where it is not known."""
     watts: float | None
     throttled: bool
     """It holds its clocks down, for heat or power."""
@@ -140,8 +140,8 @@ class TimedSession(Session, Protocol):
         """Lay out `count` slots. Replaces the previous layout, as `place` does.
 
         Beside them is room for `solve` to hold `scratch_bytes` at once, and never less than
-        SCRATCH_BYTES, but where memory is short: then it is what is left. Waits for memory that
-        others are giving back, where it is needed.
+        SCRATCH_BYTES, but where memory is short: then it is what is left. Waits for memory of
+        sessions that close, where it is needed.
         """
         ...
 

@@ -1,5 +1,5 @@
-"""A process of ours: started with nothing of ours but what it is handed, the memory and socket
-it shares with us, and its end.
+"""Child processes: started with what they are given alone, the memory and socket they share with
+us, and their end.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ _log = Log(__name__)
 ChildProcess: TypeAlias = "subprocess.Popen[bytes]"
 
 REAP_LIMIT_S = 10.0
-"""A process that is not gone this long after being killed hangs in the kernel: in a driver, say."""
+"""A killed process that is not gone by then hangs in the kernel: in a driver, say."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Child:
 
     process: ChildProcess
     sweeps: bool = False
-    """It ends what it runs when it is told to end (SIGTERM), and goes last."""
+    """On SIGTERM it ends what it has started, then itself."""
 
     @property
     def pid(self) -> int:
@@ -44,7 +44,7 @@ class Child:
         return self.process.pid
 
     async def end(self) -> int:
-        """Kill it with its group and reap it, also when cancelled meanwhile; its status.
+        """Kill it with its group and reap it, also when cancelled meanwhile; return its status.
 
         Raises DeviceLost where it is not gone within REAP_LIMIT_S.
         """
@@ -64,7 +64,7 @@ class Child:
         return status
 
     def _reap(self) -> int:
-        # What was killed is gone in a moment, so that waiting here holds nobody up.
+        # What was killed is gone in a moment: this hardly blocks.
         try:
             return self.process.wait(timeout=REAP_LIMIT_S)
         except subprocess.TimeoutExpired as error:
@@ -170,7 +170,7 @@ class SharedMemory:
             self.map.madvise(mmap.MADV_REMOVE, begin, end - begin)
 
     def close(self) -> None:
-        """Give back all pages and the descriptor. Views handed out stay valid and read zero."""
+        """Give back all pages and the descriptor. Views of it stay valid and read zero."""
         self.discard(0, self.size)
         os.close(self.descriptor)
 
@@ -180,14 +180,14 @@ _PACKET_BYTES = ctypes.sizeof(ReplyFrame) + 1
 
 
 class RunnerSocket:
-    """A connected SOCK_SEQPACKET socket. An empty packet means that the other end hung up."""
+    """A connected SOCK_SEQPACKET socket. An empty packet: the other end is closed."""
 
     def __init__(self, connection: socket.socket) -> None:
         connection.setblocking(False)
         self._connection = connection
 
     async def send(self, packet: bytes) -> None:
-        """Send a packet; where nobody is left to get it, what is received next tells."""
+        """Send a packet; where the other end is closed, the next packet received is empty."""
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             await asyncio.get_running_loop().sock_sendall(self._connection, packet)
 
@@ -201,7 +201,7 @@ class RunnerSocket:
                 return b""
 
     def receive_spinning(self, limit_s: float) -> bytes:
-        """Wait for a packet without letting go of the processor. Raises TimeoutError."""
+        """Wait for a packet without yielding the processor. Raises TimeoutError."""
         deadline = time.monotonic() + limit_s
         while True:
             try:
@@ -213,7 +213,7 @@ class RunnerSocket:
                 return b""
 
     def has_packet(self) -> bool:
-        """Has something come that nobody asked for?"""
+        """Tell whether a packet has come that was not asked for."""
         try:
             return bool(self._connection.recv(1, socket.MSG_PEEK))
         except (BlockingIOError, ConnectionResetError):

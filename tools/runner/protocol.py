@@ -1,7 +1,7 @@
 """The frames of `native/frames.h` in Python, and how arguments go into them.
 
-Frames have one fixed size each and come as single packets, so nothing a runner says decides how
-much is read.
+Frames have one fixed size each and come as single packets, so nothing that a runner sends decides
+how much is read.
 """
 
 import ctypes
@@ -78,7 +78,7 @@ class CallFrame(ctypes.Structure):
 
 
 class Reply(IntEnum):
-    """What a runner can say."""
+    """Kinds of replies."""
 
     READY = 1
     REFUSED = 2
@@ -101,7 +101,7 @@ class Refusal(IntEnum):
 
 
 class ReplyFrame(ctypes.Structure):
-    """All a runner ever sends."""
+    """The one kind of packet that a runner sends."""
 
     _fields_ = (
         ("reply", _U32),
@@ -118,12 +118,12 @@ class ReplyFrame(ctypes.Structure):
 
     @property
     def text(self) -> str:
-        """The detail, whatever bytes it holds."""
+        """The detail as text, whatever bytes it holds."""
         return bytes(self.detail).decode(errors="replace")
 
 
 def decode_reply(packet: bytes) -> ReplyFrame | None:
-    """The reply in a packet; None where it is not one."""
+    """Return the reply in a packet; None where it is not one."""
     if len(packet) != ctypes.sizeof(ReplyFrame):
         return None
     frame = ReplyFrame.from_buffer_copy(packet)

@@ -1,4 +1,4 @@
-"""One runner: spoken to with a deadline, killed with all it left; and why it could not load a
+"""One runner: asked with a deadline and killed with all it left; and why it could not load a
 candidate.
 """
 
@@ -22,13 +22,17 @@ from cuda_llm.tools.runner.protocol import (
     decode_reply,
 )
 
+_log = Log(__name__)
+
+_FINAL_REPLY_S = 0.5
+"""How long a runner that is out of time may take to report where it is."""
 _UNDEFINED = re.compile(r"undefined symbol: (\w+)")
-"""In the dynamic linker's words."""
+"""As the dynamic linker writes it."""
 _FAULTS: dict[int, LoadFault] = {Refusal.NO_SOLVE: "no-solve", Refusal.DRIVER: "driver"}
 
 
 def load_failed(reply: ReplyFrame) -> LoadFailed:
-    """The verdict on a candidate that the dynamic linker or the driver refuses."""
+    """Return the verdict on a candidate that the dynamic linker or the driver refuses."""
     if reply.number in _FAULTS:
         return LoadFailed(fault=_FAULTS[reply.number], detail=reply.text)
     missing = _UNDEFINED.search(reply.text)
@@ -39,54 +43,48 @@ def load_failed(reply: ReplyFrame) -> LoadFailed:
     )
 
 
-_log = Log(__name__)
-
-_FINAL_REPLY_S = 0.5
-"""How long a runner that is out of time may take to say where it is."""
-
-
 def do_nothing() -> None:
-    """While a runner works."""
+    """Do nothing while a runner works."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:
-    """The runner is no more."""
+    """The runner has ended."""
 
     status: int
     """As `subprocess` gives it: negative for a signal."""
     final_reply: ReplyFrame | None
-    """Its account of a crash, if it could give one."""
+    """Its report of a crash, if it could send one."""
     expired: bool
     """True when it was ended for being out of time."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class UnexpectedReply:
-    """The runner said something that is no reply to what it was asked."""
+    """The runner sent a packet that is no reply to its order."""
 
 
 class Runner:
-    """A running runner. Use `start` of the kind you need; always `stop` it."""
+    """A running runner of one or more processes. Always `stop` it."""
 
     def __init__(
-        self, speaker: Child, helpers: Sequence[Child], wire: RunnerSocket, *, alarm: bool
+        self, main: Child, helpers: Sequence[Child], connection: RunnerSocket, *, alarm: bool
     ) -> None:
-        """`helpers` belong to the `speaker`; at an `alarm` it says where it is when it is late."""
-        self._speaker = speaker
+        """`main` replies, `helpers` end with it. `alarm`: SIGALRM has it say where it is late."""
+        self._main = main
         self._helpers = tuple(helpers)
-        self._wire = wire
+        self._connection = connection
         self._alarm = alarm
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """Process ids of speaker and helpers; each leads a process group."""
-        return (self._speaker.pid, *(helper.pid for helper in self._helpers))
+        """Process ids of main process and helpers; each leads a process group."""
+        return (self._main.pid, *(helper.pid for helper in self._helpers))
 
     @property
     def is_alive(self) -> bool:
-        """False when it has ended, or said something although nobody asked."""
-        return self._speaker.process.poll() is None and not self._wire.has_packet()
+        """False when it has ended, or sent a packet unasked."""
+        return self._main.process.poll() is None and not self._connection.has_packet()
 
     async def exchange(
         self, frame: StartFrame | CallFrame, limit_s: float
@@ -105,12 +103,12 @@ class Runner:
     ) -> ReplyFrame | Ended | UnexpectedReply:
         """Send a packet and wait for the one reply; a runner that takes longer is ended.
 
-        `spinning` holds the processor meanwhile: what comes back is seen at once. `meanwhile` is
-        done before; where it raises TimeoutError, the runner is late.
+        `spinning` holds the processor meanwhile: the reply is seen at once. `meanwhile` is called
+        before waiting; where it raises TimeoutError, the runner is late.
         """
-        if self._wire.has_packet():
+        if self._connection.has_packet():
             return UnexpectedReply()
-        await self._wire.send(packet)
+        await self._connection.send(packet)
         try:
             meanwhile()
         except TimeoutError:
@@ -123,65 +121,65 @@ class Runner:
         """Wait for one reply; a runner that takes longer is ended."""
         try:
             if spinning:
-                packet = self._wire.receive_spinning(limit_s)
+                packet = self._connection.receive_spinning(limit_s)
             else:
-                packet = await self._wire.receive(limit_s)
+                packet = await self._connection.receive(limit_s)
         except TimeoutError:
             return await self._expire()
         if not packet:
-            return Ended(status=await self._last_of_speaker(), final_reply=None, expired=False)
+            return Ended(status=await self._main_status(), final_reply=None, expired=False)
         reply = decode_reply(packet)
         if reply is None or reply.reply == Reply.FORGED:
             return UnexpectedReply()
         if reply.reply == Reply.VANISHED:
-            return Ended(status=await self._last_of_helpers(), final_reply=None, expired=False)
+            return Ended(status=await self._helper_status(), final_reply=None, expired=False)
         if reply.is_last:
             return Ended(status=await self._kill(), final_reply=reply, expired=False)
         return reply if is_answer(reply) else UnexpectedReply()
 
     async def stop(self) -> None:
-        """Kill all processes with their groups, and let go of everything."""
+        """Kill all processes with their groups, and close the connection."""
         try:
             await self._kill()
         finally:
-            self._wire.close()
+            self._connection.close()
 
     async def _expire(self) -> Ended:
         """Ask a kernel that runs to stop where it is, where that can be, then end the process."""
         _log.info("runner is out of time", pids=self.pids)
         packet = b""
         if self._alarm:
-            self._speaker.process.send_signal(signal.SIGALRM)
+            self._main.process.send_signal(signal.SIGALRM)
             with contextlib.suppress(TimeoutError):
-                packet = await self._wire.receive(_FINAL_REPLY_S)
+                packet = await self._connection.receive(_FINAL_REPLY_S)
         return Ended(status=await self._kill(), final_reply=decode_reply(packet), expired=True)
 
     async def _kill(self) -> int:
-        """End all; the speaker's status."""
+        """End all processes; return the status of the main one."""
         try:
             for helper in self._helpers:
                 await helper.end()
         finally:
-            status = await self._speaker.end()
+            status = await self._main.end()
         return status
 
-    async def _last_of_speaker(self) -> int:
-        """The speaker hung up: its status, or that of being killed where it still ran."""
-        await _let_end(self._speaker)
+    async def _main_status(self) -> int:
+        """Return the status of a main process that closed its socket, killed where it still ran."""
+        await _let_end(self._main)
         return await self._kill()
 
-    async def _last_of_helpers(self) -> int:
-        """The same for a helper that hung up."""
+    async def _helper_status(self) -> int:
+        """Return the same of the last helper."""
         status = 0
         for helper in self._helpers:
             await _let_end(helper)
             status = await helper.end()
-        await self._speaker.end()
+        await self._main.end()
         return status
 
 
 def _answers(reply: ReplyFrame, frame: StartFrame | CallFrame) -> bool:
-    """True for the reply that `frame` asks for: a candidate can write to the socket, too."""
+    """Tell whether `frame` asks for this reply: a candidate can write to the socket, too."""
     if isinstance(frame, StartFrame):
         return reply.reply in {Reply.READY, Reply.REFUSED}
     return bool(reply.reply == Reply.DONE and reply.sequence == frame.sequence)

@@ -33,7 +33,7 @@ def test_display_load_and_other_peoples_processes_are_told(
 
 
 def test_our_own_processes_are_no_company(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Referees of ours wait for each other's lease."""
+    """Our own GPU host processes are left out: they share a GPU by its lease."""
     waiting = [sys.executable, "-c", "input()", "cuda_llm.tools.cuda.host"]
     host = subprocess.Popen(waiting, stdin=subprocess.PIPE)
     ours = [(os.getpid(), 1), (host.pid, 1)]

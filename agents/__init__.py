@@ -1,1 +1,0 @@
-"""Who decides: generators, reflection, researchers."""

@@ -1,5 +1,5 @@
-"""The protocols of whoever decides: agents, generators, reflectors, strategies and tuners, and
-the values they answer.
+"""The protocols of agents, generators, reflectors, strategies and tuners, and the values they
+return.
 
 A part of the user's own satisfies one of them; those that ship do too.
 """

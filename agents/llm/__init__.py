@@ -1,1 +1,0 @@
-"""Chat models: calls, retries, spend, replies, and the generator that asks them."""

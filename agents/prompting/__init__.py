@@ -1,1 +1,0 @@
-"""What a prompt tells: gathered, put into words, fitted to its budget, rendered."""

@@ -1,15 +1,10 @@
-"""Counts the tokens of a prompt, and fits its sections into a budget, cutting the least
-important first.
+"""Counts the tokens of a prompt, and fits its sections into a budget, least important cut first.
 
-Tokens are counted without a tokeniser, by an estimate that errs upwards: tokenisers differ and load
-their
-tables from the network. All of them split text into words, digits, punctuation and white space
-before
-anything else, so those pieces are counted: a token for every four letters of a word begun, for
-every digit,
-every punctuation mark, every run of blanks but a single space, and for every byte of what is not
-ASCII. The
-estimate of two texts together is at most the sum of both.
+Tokens are estimated without a tokeniser, rather too many than too few: tokenisers differ and load
+their tables from the network. All of them split text into words, digits, punctuation and white
+space first, so those pieces are counted: a token for every four letters of a word begun, every
+digit, every punctuation mark, every run of blanks but a single space, and every byte that is not
+ASCII. The estimate of two texts together is at most the sum of both.
 """
 
 import re

@@ -102,10 +102,10 @@ DiagnosedAttempt = tuple[Attempt, Diagnosis]
 def merge(
     findings: Sequence[DiagnosedAttempt], earlier: Sequence[Hint], round: int
 ) -> tuple[Hint, ...]:
-    """A hint for each (code, cause), those seen most often first, at most `MOST`.
+    """A hint for each (code, cause), those seen most often first, at most `MOST_HINTS`.
 
-    What several attempts share concerns everybody, and so does what nobody can mend: a reply
-    without code, a repeat. What else one did concerns that one.
+    A hint that several attempts share is about none of them, and so is one about a reply without
+    code or a repeat, which leave no kernel to mend. Any other is about its attempt.
     """
     groups: dict[tuple[str, str], list[DiagnosedAttempt]] = {}
     for finding in findings:

@@ -1,1 +1,0 @@
-"""What a candidate may be told to try, and what of it fits a task."""

@@ -2,10 +2,6 @@
 driver's errors.
 
 What is not known is None, never 0 and never an empty text.
-
-What verdicts know beyond their kind: accesses and where they point, limits, a driver's errors.
-
-What is not known is None, never 0 and never an empty text.
 """
 
 from dataclasses import dataclass

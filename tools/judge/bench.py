@@ -1,6 +1,4 @@
-"""What a bench is: the paper's three feature functions for the candidates of a task, and its
-baseline.
-"""
+"""What a bench is: the paper's three feature functions of a task, and its baseline."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -59,9 +57,7 @@ class Bench(Protocol):
         ...
 
     async def compile(self, source: str, name: str) -> Compiled | Verdict:
-        """Compile with nvcc and audit (Compilation Verifier); a source seen before is in the
-        cache.
-        """
+        """Compile with nvcc and audit (Compilation Verifier). Outcomes are cached by source."""
         ...
 
     async def validate(self, compiled: Compiled) -> Validated | Verdict:
@@ -71,9 +67,7 @@ class Bench(Protocol):
     async def profile(
         self, compiled: Compiled, validated: Validated, baseline: KernelTimes
     ) -> Verdict:
-        """Find times and bottlenecks (Performance Profiler): a Passed, unless timing finds a
-        fault.
-        """
+        """Time and explain (Performance Profiler): a Passed, unless timing finds a fault."""
         ...
 
     def with_fresh_inputs(self) -> "Bench":

@@ -1,6 +1,4 @@
-"""The bench that ships: the steps of the judge on one device, each in a slot and with its
-retries.
-"""
+"""The bench that ships: the steps of the judge on one device, with slots and retries."""
 
 import asyncio
 import hashlib
@@ -52,9 +50,7 @@ class BenchSlots:
 
 
 def open_slots(device: Device) -> BenchSlots:
-    """Return one slot a core for compilers, and as many for candidates as the device takes at
-    once.
-    """
+    """Return a slot a core for compilers, and those of the device for candidates."""
     import os
 
     from cuda_llm.settings import settings
@@ -176,9 +172,7 @@ class DeviceBench:
         return await self.retry.settle("duel", step)
 
     async def inspect(self, compiled: Compiled) -> Inspected:
-        """See `DuelBench.inspect`: sanitizers on the GPU and, at the same time, the emulated
-        device.
-        """
+        """See `DuelBench.inspect`: sanitizers on the GPU, and the emulated device."""
 
         async def step(_trial: StepTry) -> Inspection:
             return await join_inspections(
@@ -198,17 +192,13 @@ class DeviceBench:
             )
 
     async def _check_on_emulated(self, compiled: Compiled) -> EmulatedCheck:
-        """Check on the emulated device in a compiler's slot, for it takes a core and not the
-        GPU.
-        """
+        """Check on the emulated device in a compiler's slot, for it takes a core."""
         nonce = self.nonce_for(compiled.source)
         async with self.slots.compilers:
             return await check_on_emulated(self.task, self.device, compiled, nonce=nonce)
 
     async def _locate_fault(self, compiled: Compiled, failed: FailedCase) -> Verdict:
-        """Return the verdict with the place that only the emulated device can find; this takes a
-        core.
-        """
+        """Return the verdict with the place that the emulated device finds, on a core."""
         emulated = EmulatedDevice(self.device.hardware)
         async with self.slots.compilers:
             return await replay_case(self.task, emulated, compiled, failed, self.replay_limit_s)
@@ -218,9 +208,7 @@ class DeviceBench:
         return replace(self, seed=None, options=with_confirm_tier(self.options))
 
     def nonce_for(self, about: str) -> bytes | None:
-        """Return the nonce of inputs: empty `about` for those of all candidates, else for one
-        source.
-        """
+        """Return the nonce of inputs; empty `about` for those that all candidates share."""
         if self.seed is None:
             return None
         parts = f"{self.seed}/{self.task.name}/{about}".encode(errors="surrogatepass")

@@ -90,9 +90,7 @@ class EmulatedCheck:
 async def check_on_emulated(
     task: Task, device: Device, compiled: Compiled, *, nonce: bytes | None = None
 ) -> EmulatedCheck:
-    """Check on the emulated device of the same chip, unless `device` watches every access
-    itself.
-    """
+    """Check on the emulated device of the chip, unless `device` watches every access."""
     if device.capabilities.sees_races:
         return EmulatedCheck()
     emulated = EmulatedDevice(device.hardware)

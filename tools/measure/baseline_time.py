@@ -1,6 +1,4 @@
-"""The baseline's own time of a call: measured shortly, once for each device and task, and
-cached.
-"""
+"""The baseline's own time of a call, measured once for each device and task and cached."""
 
 import hashlib
 import json

@@ -105,9 +105,7 @@ async def prepare_kernels(
 async def prepare_baseline(
     sessions: ComparedSessions, input_plan: InputPlan, count: int, *, capture: bool
 ) -> PreparedKernel | MeasurementFault:
-    """Prepare the baseline's kernel. Raises TaskError or InfrastructureError where it is
-    refused.
-    """
+    """Prepare the baseline; raise TaskError or InfrastructureError where it is refused."""
     kernel = await prepare_kernel(
         sessions.baseline, input_plan, count, trusted=True, capture=capture
     )

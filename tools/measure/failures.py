@@ -1,6 +1,4 @@
-"""Failures that end a measurement without times: of the baseline, by noise, of one case on a
-GPU.
-"""
+"""Failures that end a measurement: a refused baseline, noise, one case on a GPU."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

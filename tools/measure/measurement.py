@@ -111,9 +111,7 @@ async def reserve(
 
 
 def scratch_of_runner(size: SizePlan, *, allocates: bool) -> int:
-    """Return the bytes for what `solve` allocates: those of the plan, and at least
-    SCRATCH_BYTES.
-    """
+    """Return the bytes that `solve` may allocate, at least SCRATCH_BYTES."""
     return max(SCRATCH_BYTES, size.scratch_bytes if allocates else 0)
 
 
@@ -224,9 +222,7 @@ async def time_baseline_at(
 def rules_for(
     measurement: Measurement, size: SizePlan, baseline: BaselineTime | None
 ) -> BatchRules:
-    """Return the rules of a size, with limits from the baseline's time; generous where it is
-    unknown.
-    """
+    """Return the rules of a size; limits are generous where the baseline's time is unknown."""
     from cuda_llm.settings import settings
 
     limit_s = MOST_LIMIT_S

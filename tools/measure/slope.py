@@ -36,9 +36,7 @@ def slope_us(pair: BatchPair) -> float:
 
 
 def mean_us(pair: BatchPair) -> float:
-    """Return the longer batch over its calls: at least the slope, unless short batches are
-    slowed.
-    """
+    """Return the longer batch over its calls: at least the slope of undisturbed batches."""
     return pair.long_s / pair.long * MICROSECONDS
 
 
@@ -110,9 +108,7 @@ def choose_lengths(*, call_us: float, overhead_us: float, aim: float, most: int)
 
 
 def lengths_up_to(top: int) -> BatchLengths:
-    """Return ranges for a longest batch of `top` calls, each of both parities where there is
-    room.
-    """
+    """Return ranges for a longest batch of `top` calls, with both parities where possible."""
     if top < 4:
         return BatchLengths(short=(1, 1), long=(2, top))
     highest_short = max(2, top // 8)

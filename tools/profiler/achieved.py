@@ -45,9 +45,7 @@ class Achieved:
 
     @property
     def memory_share(self) -> float:
-        """Return the rate over that of a copy of as many bytes; above 1 where data stay in
-        cache.
-        """
+        """Return the rate over that of a copy of as many bytes; above 1 for cached data."""
         return self.copy_us / self.time_us
 
     @property

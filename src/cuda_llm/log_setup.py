@@ -224,8 +224,6 @@ def relay(line: bytes) -> None:
 
 def send_records(sink: int, level: int, **fields: Any) -> None:
     """In the process: send all records from now on, each with these fields."""
-    pass  # RELAYOUT
-
     os.set_inheritable(sink, False)
     handler = PipeHandler(sink, fields)
     handler.setFormatter(RecordFormatter("json"))

@@ -255,7 +255,7 @@ def answer(arguments: list[str], closing: ExitStack) -> int:
             app, arguments = build_app(others), [*log_options, *others]
         code = app(arguments, prog_name="cuda-llm", standalone_mode=False, obj=closing)
     except typer.TyperException as error:
-        message = error.format_message()
+        message = error.format_message().replace("Value error, ", "")
         if "\n" in message:
             # No arguments: the message is the help.
             typer.echo(message, err=True)

@@ -40,7 +40,7 @@ def evaluate(
         typer.Option("--inspect", help="On a GPU: counters, sanitizers, the emulated device."),
     ] = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON evaluate_document on stdout, nothing else.")
+        bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")
     ] = False,
 ) -> int:
     """Compile kernels, check them against the task's reference, and time them."""

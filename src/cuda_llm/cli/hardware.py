@@ -170,7 +170,6 @@ def probe(
     """Measure bandwidth, arithmetic, launches and clocks of a GPU beside what is published."""
     import asyncio
 
-    pass  # RELAYOUT
     from cuda_llm.hardware_profiles.roofline import keep_ceilings, published_ceilings
     from cuda_llm.tools.cuda.discovery import find_profile
     from cuda_llm.tools.cuda.probe import as_ceilings, compare_probe, keep_probe, run_probe

@@ -3,8 +3,11 @@
 Options are those of `RunRequest`.
 """
 
+import os
 import shlex
+import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import fields
@@ -14,16 +17,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import typer
 
-from cuda_llm.errors import Interrupted, UsageError
+from cuda_llm.atomic_file import write_atomically
+from cuda_llm.errors import Interrupted, MissingError, UsageError
 from cuda_llm.graph.request import RunOption, RunRequest, run_options, task_help
 from cuda_llm.search import Components
 
 if TYPE_CHECKING:
+    from cuda_llm.graph.runs.fork import Hints
     from cuda_llm.graph.runs.result import Result
     from cuda_llm.traces.event_log import Observer
     from cuda_llm.traces.run_folder import RunFolder
 
 NONE_PASSED = 1
+UNREADABLE_COPY = "hints-edited.toml"
 
 RunWork = Callable[["Observer"], Coroutine[Any, Any, object]]
 
@@ -209,7 +215,6 @@ def fork_run(folder: "RunFolder", round_: int, *, edit: bool, file: Path | None)
     """A new run that begins as this one up to a round, with its hints as the user wants them."""
     import asyncio
 
-    from cuda_llm.cli.edit_hints import edit_hints, read_hints
     from cuda_llm.graph.runs.fork import fork, hints_at
 
     if edit and file is not None:
@@ -218,5 +223,47 @@ def fork_run(folder: "RunFolder", round_: int, *, edit: bool, file: Path | None)
     if file is not None:
         hints = read_hints(file, round_)
     elif edit:
-        hints = edit_hints(hints, folder.path)
+        hints = ask_editor(hints, folder.path)
     return asyncio.run(fork(folder, round_, hints))
+
+
+def read_hints(path: Path, round_: int) -> "Hints":
+    """The hints of a file. Raises UsageError."""
+    from cuda_llm.graph.runs.fork import from_toml
+
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}; expected hints as TOML") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"{path}: not UTF-8 text; expected hints as TOML") from None
+    return from_toml(text, round_, str(path))
+
+
+def ask_editor(hints: "Hints", run: Path) -> "Hints":
+    """The hints as the user leaves them in the editor.
+
+    What cannot be read is kept in the folder of the run, not lost. Raises MissingError without an
+    editor, UsageError where it fails or its text cannot be read.
+    """
+    from cuda_llm.graph.runs.fork import from_toml, to_toml
+
+    command = os.environ.get("VISUAL") or os.environ.get("EDITOR")
+    if not command:
+        raise MissingError("no editor is named", "set EDITOR, or give the hints with --hints FILE")
+    with tempfile.TemporaryDirectory(prefix="cuda-llm-") as scratch:
+        file = Path(scratch) / "hints.toml"
+        file.write_text(to_toml(hints), encoding="utf-8")
+        try:
+            done = subprocess.run([*shlex.split(command), str(file)], check=False)
+        except OSError as error:
+            raise MissingError(f"editor {command}: {error.strerror}", "set EDITOR") from None
+        if done.returncode != 0:
+            raise UsageError(f"editor {command} failed ({done.returncode}); nothing was forked")
+        text = file.read_text(encoding="utf-8", errors="replace")
+    try:
+        return from_toml(text, hints.round, "your hints")
+    except UsageError as error:
+        kept = run / UNREADABLE_COPY
+        write_atomically(kept, text)
+        raise UsageError(f"{error}; they are kept: mend them and use --hints {kept}") from None

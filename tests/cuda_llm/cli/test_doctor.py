@@ -7,8 +7,7 @@ import pytest
 from gpu_drivers import attributes_of, build_driver
 from gpu_world import install_cupy, install_nvml
 
-from cuda_llm.cli.doctor import lift_quarantine
-from cuda_llm.cli.doctor_gpu import DoctorCheck, gpu_checks
+from cuda_llm.cli.doctor import DoctorCheck, gpu_checks, lift_quarantine
 from cuda_llm.errors import UsageError
 from cuda_llm.hardware_profiles.lookup import find_hardware
 from cuda_llm.tools.cuda.lease import list_quarantined, put_in_quarantine
@@ -64,7 +63,7 @@ def test_a_gpu_in_quarantine_is_not_asked_and_can_be_let_out(
     assert "cuda-llm doctor --lift cuda:0" in finding.mend
     assert lift_quarantine("cuda:0") == 0
     assert list_quarantined() == []
-    with pytest.raises(UsageError, match="cuda:0 is not in quarantine; there are: none is"):
+    with pytest.raises(UsageError, match="cuda:0 is not in quarantine; no GPU is"):
         lift_quarantine("cuda:0")
 
 

@@ -38,16 +38,10 @@ def machine() -> dict[str, Any]:
     """Return the facts of this machine that figures depend on; nothing that identifies it."""
     import psutil
 
-    cpu = next(
-        (
-            line.split(":", 1)[1].strip()
-            for line in Path("/proc/cpuinfo").read_text().splitlines()
-            if line.startswith("model name")
-        ),
-        platform.processor(),
-    )
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    models = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
     return {
-        "cpu": cpu,
+        "cpu": models[0] if models else platform.processor(),
         "cores": psutil.cpu_count(),
         "memory_gib": round(psutil.virtual_memory().total / 2**30),
         "python": platform.python_version(),
@@ -234,10 +228,7 @@ WAITING = {
     ("tools/runner/child.py", "receive_spinning"): "kernels of timed batches",
 }
 """Functions that wait, by file and name."""
-SERVING = {
-    ("tools/cuda/arrays.py", "launch_on_gpu"),
-    ("tools/cuda/arrays.py", "_compiled_kernels"),
-}
+SERVING = {("tools/cuda/arrays.py", name) for name in ("launch_on_gpu", "_compiled_kernels")}
 """Functions of ours whose time belongs to their callers, as a library's does."""
 FILES = {
     "opening runners": (
@@ -318,16 +309,12 @@ def shared_kinds(
 def own_kind(key: Key) -> str:
     """Return what a function of ours is there for; empty for one of a library."""
     file, _line, function = key
-    for (path, name), kind in WAITING.items():
-        if function == name and file.endswith(f"/{path}"):
-            return kind
     if "select.epoll" in function or function == "select":
         return "waiting for runners"
     if not any(f"/{folder}/" in file for folder in OUR_FOLDERS):
         return ""
-    if any(function == name and file.endswith(f"/{path}") for path, name in SERVING):
-        return ""
-    for kind, paths in FILES.items():
-        if any(file.endswith(f"/{path}") for path in paths):
+    for (path, name), kind in (WAITING | dict.fromkeys(SERVING, "")).items():
+        if function == name and file.endswith(f"/{path}"):
             return kind
-    return OTHER
+    kinds = (kind for kind, paths in FILES.items() if any(file.endswith(f"/{p}") for p in paths))
+    return next(kinds, OTHER)

@@ -45,7 +45,7 @@ def open_device(spec: str, *, report: ReportLine = print_line, library: str = DR
     if kind == "auto" and not colon:
         return _auto(report, library)
     if kind == "cuda":
-        from cuda_llm.tools.cuda.device import open_cuda
+        from cuda_llm.tools.cuda.open_cuda import open_cuda
 
         device = open_cuda(
             name.strip() if colon else "0", spec=spec, report=report, library=library
@@ -86,7 +86,7 @@ def open_emulated(gpu: str = DEFAULT_GPU) -> "EmulatedDevice":
 
 def _auto(report: ReportLine, library: str) -> Device:
     """Open a GPU that works, else the emulated device."""
-    from cuda_llm.tools.cuda.device import find_working
+    from cuda_llm.tools.cuda.open_cuda import find_working
 
     try:
         device: Device = find_working(report=report, library=library)

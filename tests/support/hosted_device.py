@@ -9,7 +9,7 @@ from host_works import PLAIN
 from cuda_llm.capabilities import Capabilities
 from cuda_llm.hardware_profiles.lookup import find_hardware
 from cuda_llm.tools.cuda.client import HostClient, HostTimeouts
-from cuda_llm.tools.cuda.gpu_host import GpuHost
+from cuda_llm.tools.cuda.device import GpuHost
 from cuda_llm.tools.cuda.lease import Lease
 from cuda_llm.tools.cuda.messages import OpenSite
 from cuda_llm.tools.emulated.device import EmulatedDevice

@@ -200,8 +200,8 @@ def test_the_driver_is_part_of_the_version(machine: Path) -> None:
 
 
 def test_what_an_h200_said_of_itself_needs_no_note() -> None:
-    from cuda_llm.tools.cuda.device import describe_gpu
     from cuda_llm.tools.cuda.driver_query import GpuAttributes
+    from cuda_llm.tools.cuda.open_cuda import describe_gpu
 
     recorded = Path(__file__).parents[1] / "fixtures/detector/h200.json"
     told = json.loads(recorded.read_text())["gpu"]

@@ -1,25 +1,199 @@
-"""A real GPU as a device, found by its ordinal. Its host process alone makes a CUDA context."""
+"""A real GPU as a device, and the host process that it carries work to.
+
+The GPU is leased, its host process is checked before each work, and a GPU that stays broken is
+quarantined. The host process alone makes a CUDA context.
+"""
 
 import hashlib
-import tempfile
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Concatenate
+from typing import Concatenate, NoReturn
+
+import numpy as np
 
 from cuda_llm.capabilities import Capabilities
-from cuda_llm.errors import InfrastructureError, MissingError, UsageError
+from cuda_llm.errors import BrokenByWork, DeviceLost, InfrastructureError, MissingError
 from cuda_llm.hardware_profiles.hardware import Hardware
-from cuda_llm.tools.cuda.discovery import DRIVER, detect_gpus, find_disagreements, find_profile
+from cuda_llm.tools.cuda.client import HostBroken, HostClient, HostTimeouts, SiteNotOpened
 from cuda_llm.tools.cuda.driver_query import GpuAttributes
-from cuda_llm.tools.cuda.gpu_host import GpuHost, build_programs, open_host, require_cupy
-from cuda_llm.tools.cuda.nvml import GpuUsage, MachineUsage, find_usage
+from cuda_llm.tools.cuda.lease import Lease, find_quarantine, put_in_quarantine, quarantine_mend
+from cuda_llm.tools.cuda.messages import OpenSite
 from cuda_llm.tools.cuda.site import GPU_CAPABILITIES
-from cuda_llm.tools.device import Device, P, Site, T
-from cuda_llm.tools.device.group import DeviceGroup
+from cuda_llm.tools.device import P, Site, T
 
 _TIMING_CODE = ("cuda", "measure")
+
+KNOWN_WORDS = 1 << 14
+_MULTIPLIER = 2654435761
+"""Knuth's: neighbouring words differ in every byte."""
+CUDA_13 = 13000
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuHost:
+    """Carries work to one GPU, alone on it, and finds out what is to blame when that breaks."""
+
+    gpu: str
+    """UUID: names the GPU in the cache."""
+    label: str
+    """What a person calls it: `cuda:0`."""
+    client: HostClient
+    lease: Lease
+
+    async def carry_out(
+        self,
+        work: Callable[Concatenate[Site, P], Awaitable[T]],
+        /,
+        *arguments: P.args,
+        **named: P.kwargs,
+    ) -> T:
+        """See `Device.carry_out`. A process that breaks before the work begins is replaced once.
+
+        Work that has begun is not repeated here: the caller knows whether that is worth it. Raises
+        BrokenByWork where it broke the process and the GPU is fine without it, DeviceLost where the
+        GPU is not fine: it is then in quarantine.
+        """
+        async with self.lease.held():
+            self.require_no_quarantine()
+            try:
+                try:
+                    return await self.client.carry_out(work, *arguments, **named)
+                except HostBroken as broken:
+                    if broken.was_healthy or isinstance(broken, SiteNotOpened):
+                        raise
+                    return await self.client.carry_out(work, *arguments, **named)
+            except HostBroken as broken:
+                await self._blame(broken)
+            except DeviceLost as lost:
+                self._quarantine(lost.detail)
+
+    def require_no_quarantine(self) -> None:
+        """Raise DeviceLost where the GPU is in quarantine."""
+        found = find_quarantine(self.gpu)
+        if found is not None:
+            msg = f"{self.label} is in quarantine since {found.since}: {found.reason}"
+            raise DeviceLost("device", f"{msg}; {quarantine_mend(self.label)}")
+
+    async def _blame(self, broken: HostBroken) -> NoReturn:
+        """Raise for the work or for the GPU: the known answer alone tells which one it is."""
+        if isinstance(broken, SiteNotOpened):
+            raise InfrastructureError("device", f"{self.label} cannot be opened: {broken}")
+        if broken.was_healthy:
+            try:
+                await self.client.carry_out(do_no_work)
+            except HostBroken as alone:
+                self._quarantine(f"{broken}; then, without a candidate: {alone}")
+            raise BrokenByWork("device", f"{self.label}: {broken}")
+        self._quarantine(str(broken))
+
+    def _quarantine(self, reason: str) -> NoReturn:
+        put_in_quarantine(self.gpu, self.label, reason)
+        self.require_no_quarantine()
+        raise DeviceLost("device", f"{self.label}: {reason}")
+
+
+async def do_no_work(_site: Site) -> None:
+    """Have the known answer alone checked."""
+
+
+def check_known_answer(site: Site) -> None:
+    """Multiply, mix and add up words on the device. Raises InfrastructureError where it errs.
+
+    On a GPU a poisoned context raises what CuPy raises.
+    """
+    arrays = site.arrays
+    words = mix_words(arrays.xp.arange(KNOWN_WORDS, dtype=arrays.xp.uint32))
+    right = mix_words(np.arange(KNOWN_WORDS, dtype=np.uint32))
+    wrong = int(np.count_nonzero(arrays.to_host(words) != right))
+    total = int(arrays.to_host(words.sum(dtype=arrays.xp.uint64)))
+    if wrong or total != int(right.sum(dtype=np.uint64)):
+        raise InfrastructureError("device", f"{wrong:,} of {KNOWN_WORDS:,} known words are wrong")
+
+
+def mix_words(
+    words: "np.ndarray[tuple[int], np.dtype[np.uint32]]",
+) -> "np.ndarray[tuple[int], np.dtype[np.uint32]]":
+    """Return the same words of the same input by NumPy and by CuPy: unsigned arithmetic wraps."""
+    product = words * words.dtype.type(_MULTIPLIER)
+    return product ^ (product >> words.dtype.type(15))
+
+
+def open_host(
+    gpu: GpuAttributes, hardware: Hardware, name: str, report: Callable[[str], None]
+) -> GpuHost:
+    """Return the host of one GPU, whose process starts at its first work and sees no other GPU.
+
+    `name` is what its results call the device; `report` gets a line when it waits for the lease.
+    """
+    from cuda_llm.settings import settings
+
+    label = f"cuda:{gpu.ordinal}"
+    opening = OpenSite(
+        site=open_site,
+        arguments=(hardware, gpu.uuid, name),
+        known_answer=check_known_answer,
+        # Whatever it starts (runners, ncu) finds the one GPU as number 0.
+        environment={"CUDA_VISIBLE_DEVICES": gpu.uuid},
+    )
+    timeouts = HostTimeouts(
+        silence_s=settings().referee_silence_s, work_s=settings().referee_limit_s
+    )
+    return GpuHost(
+        gpu=gpu.uuid,
+        label=label,
+        client=HostClient(opening, timeouts),
+        lease=Lease(gpu.uuid, label, report),
+    )
+
+
+@asynccontextmanager
+async def open_site(hardware: Hardware, uuid: str, name: str) -> AsyncIterator[Site]:
+    """Hold the GPU while the context is open. Runs in the GPU host process."""
+    from cuda_llm.tools.cuda.site import GpuSite
+
+    async with GpuSite(hardware, uuid, name) as site:
+        yield site
+
+
+def build_programs(target: str) -> None:
+    """Build what runners of `target` need. Raises MissingError without g++ or nvcc."""
+    from cuda_llm.tools.cuda.build import runner_program, seal_cubin, shim_library
+    from cuda_llm.tools.sandbox.jail import jail_program
+
+    jail_program()
+    runner_program()
+    shim_library()
+    seal_cubin(target)
+
+
+def require_cupy(gpu: GpuAttributes) -> None:
+    """Raise MissingError with the extra that fits the driver where CuPy is not installed."""
+    if find_spec("cupy") is None:
+        extra = "gpu" if gpu.driver_cuda >= CUDA_13 else "gpu-cuda12"
+        raise MissingError("CuPy is missing", f"install it: pip install 'cuda-llm[{extra}]'")
+
+
+async def try_isolation(site: Site) -> tuple[str, tuple[str, ...]]:
+    """Return what isolates the runners of a GPU, in one line, and what is missing: found by trying.
+
+    Raises MissingError without nvcc, DeviceLost where a runner cannot be ended.
+    """
+    from cuda_llm.tools.cuda.site import GpuSite, self_test
+
+    assert isinstance(site, GpuSite), "only a GPU's runners are tried"
+    assert site.isolation is not None, "it is known once the site is open"
+    try:
+        found = await self_test(site)
+    except DeviceLost:
+        raise
+    except InfrastructureError as error:
+        untried = f"its self-test came to no end: {error}"
+        return site.isolation.summary, (*site.isolation.missing, untried)
+    return found.summary, found.missing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,140 +266,3 @@ def _timing_code() -> bytes:
             if file.suffix in {".py", ".h", ".cpp", ".cu"}:
                 digest.update(file.name.encode() + b"\0" + file.read_bytes())
     return digest.digest()
-
-
-LEAST_FREE_BYTES = 2 << 30
-"""Contexts of host process and runners, and the smallest buffers that are timed."""
-DEVICE_NODES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg")
-"""One of them is there where a driver may find a GPU: natively, and below Windows."""
-
-
-def open_cuda(which: str, *, spec: str, report: Callable[[str], None], library: str) -> Device:
-    """Open the GPU that `which` names by its ordinal, or several as one: `0,1` or `all`.
-
-    Ordinals are the driver's, as CUDA_VISIBLE_DEVICES leaves them. Raises UsageError, MissingError,
-    HardwareError, InfrastructureError.
-    """
-    try:
-        gpus = detect_gpus(library)
-    except MissingError:
-        require_ordinals(which, spec)
-        raise
-    usage = ask_usage()
-    opened = [open_gpu(gpu, usage, report=report) for gpu in choose_gpus(which, gpus, spec)]
-    return opened[0] if len(opened) == 1 else DeviceGroup(opened)
-
-
-def require_ordinals(which: str, spec: str) -> None:
-    """Raise UsageError for text that names no GPU on any machine."""
-    parts = [part.strip() for part in which.split(",")]
-    if which != "all" and not (len(set(parts)) == len(parts) and all(map(str.isdecimal, parts))):
-        raise UsageError(f"{spec!r} names no GPU; expected cuda:0, cuda:0,1 or cuda:all")
-
-
-def choose_gpus(which: str, gpus: Sequence[GpuAttributes], spec: str) -> list[GpuAttributes]:
-    """Return the GPUs that `which` names. Raises UsageError naming what there is."""
-    if which == "all":
-        return list(gpus)
-    there = {str(gpu.ordinal): gpu for gpu in gpus}
-    wanted = [part.strip() for part in which.split(",")]
-    if len(set(wanted)) != len(wanted) or not set(wanted) <= set(there):
-        named = ", ".join(f"cuda:{gpu.ordinal} ({gpu.name})" for gpu in gpus)
-        raise UsageError(f"{spec!r} names no GPU of this machine; there are: {named}")
-    return [there[one] for one in wanted]
-
-
-def find_working(*, report: Callable[[str], None], library: str = DRIVER) -> CudaDevice:
-    """Open the first GPU that works now, one that no other process uses before others.
-
-    Raises for the first of them what it lacks.
-    """
-    if library == DRIVER and not has_nodes():
-        raise MissingError("no GPU is here", "cuda-llm doctor tells what it looks for")
-    gpus, usage = detect_gpus(library), ask_usage()
-    working, lacking = [], []
-    for gpu in gpus:
-        try:
-            device = open_gpu(gpu, usage, report=report)
-            device.host.require_no_quarantine()
-            require_memory(gpu, usage)
-            working.append(device)
-        except (MissingError, InfrastructureError, UsageError) as error:
-            lacking.append(error)
-    if not working:
-        raise lacking[0]
-    return min(working, key=lambda one: bool(usage_of(one.gpu, usage).disturbances))
-
-
-def has_nodes() -> bool:
-    """Tell whether a driver could find a GPU at all, without asking one."""
-    return any(Path(node).exists() for node in DEVICE_NODES)
-
-
-def open_gpu(
-    gpu: GpuAttributes, usages: MachineUsage, *, report: Callable[[str], None]
-) -> CudaDevice:
-    """Open one GPU. Raises MissingError without CuPy, HardwareError, DeviceLost."""
-    require_cupy(gpu)
-    hardware, notes = describe_gpu(gpu)
-    usage = usage_of(gpu, usages)
-    label = f"cuda:{gpu.ordinal}"
-    notes += usage.disturbances
-    if usages.unknown:
-        notes += (f"whether something else uses it is not known: {usages.unknown}",)
-    device = CudaDevice(
-        gpu=gpu,
-        hardware=hardware,
-        host=open_host(gpu, hardware, f"{label} {gpu.name}", report),
-        driver=usages.driver,
-        notes=tuple(f"{label}: {note}" for note in notes),
-    )
-    device.host.require_no_quarantine()
-    return device
-
-
-def describe_gpu(gpu: GpuAttributes) -> tuple[Hardware, tuple[str, ...]]:
-    """Return the GPU's profile, or a draft of one, with notes on it. Raises HardwareError."""
-    profile = find_profile(gpu)
-    if profile is None:
-        note = f"nobody has described {gpu.name}: peaks are guessed, rooflines not known"
-        return draft_hardware(gpu), (f"{note}; cuda-llm hardware detect --write DIR",)
-    differing = ", ".join(one.key for one in find_disagreements(gpu, profile))
-    note = f"it contradicts its profile in {differing}: cuda-llm hardware detect"
-    return profile, (note,) if differing else ()
-
-
-def draft_hardware(gpu: GpuAttributes) -> Hardware:
-    """Make a profile of the driver's answers and the most similar GPU we know.
-
-    Raises HardwareError.
-    """
-    from cuda_llm.hardware_profiles.lookup import read_hardware
-    from cuda_llm.tools.cuda.discovery import draft_profile, find_most_similar, profile_slug
-
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / f"{profile_slug(gpu.name)}.toml"
-        path.write_text(draft_profile(gpu, find_most_similar(gpu)))
-        return read_hardware(path)
-
-
-def ask_usage() -> MachineUsage:
-    """Return what else uses the GPUs, unless the setting `nvml` forbids to ask."""
-    from cuda_llm.settings import settings
-
-    if settings().nvml:
-        return find_usage()
-    return MachineUsage(by_uuid={}, unknown="the setting nvml is off")
-
-
-def usage_of(gpu: GpuAttributes, usages: MachineUsage) -> GpuUsage:
-    """Return what is known of one GPU."""
-    return usages.by_uuid.get(gpu.uuid, GpuUsage())
-
-
-def require_memory(gpu: GpuAttributes, usages: MachineUsage) -> None:
-    """Raise MissingError where other processes leave too little memory."""
-    free = usage_of(gpu, usages).free_bytes
-    if free is not None and free < LEAST_FREE_BYTES:
-        what = f"cuda:{gpu.ordinal} has {free / 2**30:.1f} GiB of memory free"
-        raise MissingError(what, "end what holds the rest: nvidia-smi names it")

@@ -171,8 +171,8 @@ CHECKS: dict[str, Callable[[], DoctorCheck]] = {
 
 def gpu_checks(library: str | None = None) -> list[DoctorCheck]:
     """Driver, CuPy and what NVML says, then each GPU. `library` stands in for the driver's."""
-    from cuda_llm.tools.cuda.device import ask_usage, has_nodes
     from cuda_llm.tools.cuda.discovery import DRIVER, detect_gpus
+    from cuda_llm.tools.cuda.open_cuda import ask_usage, has_nodes
 
     if library is None and not has_nodes():
         return [DoctorCheck(what="gpu", found="none; kernels run on the emulated device")]
@@ -213,7 +213,7 @@ def failed_check(what: str, error: CudaLLMError) -> DoctorCheck:
 
 
 def _cupy(gpu: "GpuAttributes") -> Iterator[DoctorCheck]:
-    from cuda_llm.tools.cuda.gpu_host import require_cupy
+    from cuda_llm.tools.cuda.device import require_cupy
 
     try:
         require_cupy(gpu)
@@ -231,8 +231,8 @@ def _nvml(companies: "MachineUsage") -> Iterator[DoctorCheck]:
 
 def _gpu(gpu: "GpuAttributes", companies: "MachineUsage") -> Iterator[DoctorCheck]:
     """One GPU: what it is, who else uses it, whether it compiles and computes."""
-    from cuda_llm.tools.cuda.device import open_gpu, usage_of
     from cuda_llm.tools.cuda.lease import find_quarantine
+    from cuda_llm.tools.cuda.open_cuda import open_gpu, usage_of
 
     label = f"cuda:{gpu.ordinal}"
     for told in usage_of(gpu, companies).disturbances:
@@ -277,7 +277,7 @@ def _known_answer(label: str, device: "CudaDevice") -> Iterator[DoctorCheck]:
     import asyncio
     import time
 
-    from cuda_llm.tools.cuda.gpu_host import try_isolation
+    from cuda_llm.tools.cuda.device import try_isolation
 
     async def ask() -> tuple[str, tuple[str, ...]]:
         try:

@@ -27,7 +27,7 @@ from host_works import (
 
 from cuda_llm.errors import CudaLLMError, InfrastructureError, InternalError, MissingError
 from cuda_llm.tools.cuda.client import HostBroken, HostClient, HostTimeouts, SiteNotOpened
-from cuda_llm.tools.cuda.gpu_host import check_known_answer
+from cuda_llm.tools.cuda.device import check_known_answer
 from cuda_llm.tools.cuda.messages import OpenSite
 from cuda_llm.tools.device import Site
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from cuda_llm.errors import InfrastructureError
-from cuda_llm.tools.cuda.gpu_host import KNOWN_WORDS, check_known_answer
+from cuda_llm.tools.cuda.device import KNOWN_WORDS, check_known_answer
 from cuda_llm.tools.device.buffers import HOST
 
 pytestmark = pytest.mark.usefixtures("found_by_children")

@@ -11,7 +11,7 @@ from hosted_device import HostedDevice, hosted
 
 from cuda_llm.outcomes import Verdict, WrongResult
 from cuda_llm.tasks.loader import list_tasks, load_task
-from cuda_llm.tools.cuda.gpu_host import check_known_answer
+from cuda_llm.tools.cuda.device import check_known_answer
 from cuda_llm.tools.cuda.messages import OpenSite
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.emulated.device import EmulatedDevice

@@ -16,7 +16,7 @@ from cuda_llm.hardware_profiles.lookup import find_hardware
 from cuda_llm.outcomes import Verdict
 from cuda_llm.tasks.task import Tolerance, ToleranceClass
 from cuda_llm.tools.compiler.compile import compile_candidate
-from cuda_llm.tools.cuda.gpu_host import try_isolation
+from cuda_llm.tools.cuda.device import try_isolation
 from cuda_llm.tools.cuda.sealing import tag_of, tagging_key
 from cuda_llm.tools.cuda.site import GpuSite, self_test
 from cuda_llm.tools.cuda.timed_session import GpuTimedSession

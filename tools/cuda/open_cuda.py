@@ -1,0 +1,150 @@
+"""Opens GPUs as devices: those that are there, described, and free of others' work."""
+
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from cuda_llm.errors import InfrastructureError, MissingError, UsageError
+from cuda_llm.hardware_profiles.hardware import Hardware
+from cuda_llm.tools.cuda.device import CudaDevice, open_host, require_cupy
+from cuda_llm.tools.cuda.discovery import DRIVER, detect_gpus, find_disagreements, find_profile
+from cuda_llm.tools.cuda.driver_query import GpuAttributes
+from cuda_llm.tools.cuda.nvml import GpuUsage, MachineUsage, find_usage
+from cuda_llm.tools.device import Device
+from cuda_llm.tools.device.group import DeviceGroup
+
+LEAST_FREE_BYTES = 2 << 30
+"""Contexts of host process and runners, and the smallest buffers that are timed."""
+DEVICE_NODES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg")
+"""One of them is there where a driver may find a GPU: natively, and below Windows."""
+
+
+def open_cuda(which: str, *, spec: str, report: Callable[[str], None], library: str) -> Device:
+    """Open the GPU that `which` names by its ordinal, or several as one: `0,1` or `all`.
+
+    Ordinals are the driver's, as CUDA_VISIBLE_DEVICES leaves them. Raises UsageError, MissingError,
+    HardwareError, InfrastructureError.
+    """
+    try:
+        gpus = detect_gpus(library)
+    except MissingError:
+        require_ordinals(which, spec)
+        raise
+    usage = ask_usage()
+    opened = [open_gpu(gpu, usage, report=report) for gpu in choose_gpus(which, gpus, spec)]
+    return opened[0] if len(opened) == 1 else DeviceGroup(opened)
+
+
+def require_ordinals(which: str, spec: str) -> None:
+    """Raise UsageError for text that names no GPU on any machine."""
+    parts = [part.strip() for part in which.split(",")]
+    if which != "all" and not (len(set(parts)) == len(parts) and all(map(str.isdecimal, parts))):
+        raise UsageError(f"{spec!r} names no GPU; expected cuda:0, cuda:0,1 or cuda:all")
+
+
+def choose_gpus(which: str, gpus: Sequence[GpuAttributes], spec: str) -> list[GpuAttributes]:
+    """Return the GPUs that `which` names. Raises UsageError naming what there is."""
+    if which == "all":
+        return list(gpus)
+    there = {str(gpu.ordinal): gpu for gpu in gpus}
+    wanted = [part.strip() for part in which.split(",")]
+    if len(set(wanted)) != len(wanted) or not set(wanted) <= set(there):
+        named = ", ".join(f"cuda:{gpu.ordinal} ({gpu.name})" for gpu in gpus)
+        raise UsageError(f"{spec!r} names no GPU of this machine; there are: {named}")
+    return [there[one] for one in wanted]
+
+
+def find_working(*, report: Callable[[str], None], library: str = DRIVER) -> CudaDevice:
+    """Open the first GPU that works now, one that no other process uses before others.
+
+    Raises for the first of them what it lacks.
+    """
+    if library == DRIVER and not has_nodes():
+        raise MissingError("no GPU is here", "cuda-llm doctor tells what it looks for")
+    gpus, usage = detect_gpus(library), ask_usage()
+    working, lacking = [], []
+    for gpu in gpus:
+        try:
+            device = open_gpu(gpu, usage, report=report)
+            device.host.require_no_quarantine()
+            require_memory(gpu, usage)
+            working.append(device)
+        except (MissingError, InfrastructureError, UsageError) as error:
+            lacking.append(error)
+    if not working:
+        raise lacking[0]
+    return min(working, key=lambda one: bool(usage_of(one.gpu, usage).disturbances))
+
+
+def has_nodes() -> bool:
+    """Tell whether a driver could find a GPU at all, without asking one."""
+    return any(Path(node).exists() for node in DEVICE_NODES)
+
+
+def open_gpu(
+    gpu: GpuAttributes, usages: MachineUsage, *, report: Callable[[str], None]
+) -> CudaDevice:
+    """Open one GPU. Raises MissingError without CuPy, HardwareError, DeviceLost."""
+    require_cupy(gpu)
+    hardware, notes = describe_gpu(gpu)
+    usage = usage_of(gpu, usages)
+    label = f"cuda:{gpu.ordinal}"
+    notes += usage.disturbances
+    if usages.unknown:
+        notes += (f"whether something else uses it is not known: {usages.unknown}",)
+    device = CudaDevice(
+        gpu=gpu,
+        hardware=hardware,
+        host=open_host(gpu, hardware, f"{label} {gpu.name}", report),
+        driver=usages.driver,
+        notes=tuple(f"{label}: {note}" for note in notes),
+    )
+    device.host.require_no_quarantine()
+    return device
+
+
+def describe_gpu(gpu: GpuAttributes) -> tuple[Hardware, tuple[str, ...]]:
+    """Return the GPU's profile, or a draft of one, with notes on it. Raises HardwareError."""
+    profile = find_profile(gpu)
+    if profile is None:
+        note = f"nobody has described {gpu.name}: peaks are guessed, rooflines not known"
+        return draft_hardware(gpu), (f"{note}; cuda-llm hardware detect --write DIR",)
+    differing = ", ".join(one.key for one in find_disagreements(gpu, profile))
+    note = f"it contradicts its profile in {differing}: cuda-llm hardware detect"
+    return profile, (note,) if differing else ()
+
+
+def draft_hardware(gpu: GpuAttributes) -> Hardware:
+    """Make a profile of the driver's answers and the most similar GPU we know.
+
+    Raises HardwareError.
+    """
+    from cuda_llm.hardware_profiles.lookup import read_hardware
+    from cuda_llm.tools.cuda.discovery import draft_profile, find_most_similar, profile_slug
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"{profile_slug(gpu.name)}.toml"
+        path.write_text(draft_profile(gpu, find_most_similar(gpu)))
+        return read_hardware(path)
+
+
+def ask_usage() -> MachineUsage:
+    """Return what else uses the GPUs, unless the setting `nvml` forbids to ask."""
+    from cuda_llm.settings import settings
+
+    if settings().nvml:
+        return find_usage()
+    return MachineUsage(by_uuid={}, unknown="the setting nvml is off")
+
+
+def usage_of(gpu: GpuAttributes, usages: MachineUsage) -> GpuUsage:
+    """Return what is known of one GPU."""
+    return usages.by_uuid.get(gpu.uuid, GpuUsage())
+
+
+def require_memory(gpu: GpuAttributes, usages: MachineUsage) -> None:
+    """Raise MissingError where other processes leave too little memory."""
+    free = usage_of(gpu, usages).free_bytes
+    if free is not None and free < LEAST_FREE_BYTES:
+        what = f"cuda:{gpu.ordinal} has {free / 2**30:.1f} GiB of memory free"
+        raise MissingError(what, "end what holds the rest: nvidia-smi names it")

@@ -232,7 +232,7 @@ SERVING = {("tools/cuda/arrays.py", name) for name in ("launch_on_gpu", "_compil
 """Functions of ours whose time belongs to their callers, as a library's does."""
 FILES = {
     "opening runners": (
-        *("tools/cuda/runner.py", "tools/cuda/runner_pool.py", "tools/runner/runner.py"),
+        *("tools/cuda/runner.py", "tools/runner/runner.py"),
         *("tools/cuda/sessions.py", "tools/cuda/session_resources.py", "tools/cuda/memory.py"),
     ),
     "drawing and sealing inputs": (

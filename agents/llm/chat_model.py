@@ -137,7 +137,6 @@ def open_chat_model(
     import openai
     from pydantic import SecretStr
 
-
     options = options or options_from_settings()
     address = find_endpoint(base_url)
     return reasoning_chat_model()(

@@ -28,6 +28,18 @@ def test_every_room_is_on_the_map() -> None:
     assert {name.strip("/") for name in told} == {*linked, "src/cuda_llm"}
 
 
+def test_every_folder_of_tools_is_on_the_map() -> None:
+    shown = {Path(name).name for row in table("Inside tools") for name in names(row[0])}
+    folders = {path.parent.name for path in (ROOT / "tools").glob("*/__init__.py")}
+    assert shown == folders - {"emulator"}, "the emulator stands in the row of its device"
+
+
+def test_the_words_of_ours_are_few_and_in_order() -> None:
+    words = [row[0] for row in table("Words of ours")]
+    assert words == sorted(words, key=str.casefold)
+    assert len(words) <= 20
+
+
 def test_every_node_of_the_graph_is_told_with_its_part() -> None:
     rows = table("A run")
     told = {name for row in rows for name in names(row[0])}

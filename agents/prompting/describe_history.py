@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from cuda_llm.agents.limits import BOTTLENECK_TEXTS, bottleneck_text
-from cuda_llm.agents.prompting.describe_kernel import format_us
+from cuda_llm.agents.prompting.describe_kernel import describe_within_context, format_us
 from cuda_llm.agents.prompting.quote import hide, one_line
 from cuda_llm.agents.prompting.token_budget import Passage
 from cuda_llm.agents.situation import Situation
@@ -54,10 +54,14 @@ def _codes_of_profile(situation: Situation, brief: Brief) -> set[str]:
 
 
 def _describe(situation: Situation, hint: Hint, *, hide_evidence: bool) -> Iterator[str]:
-    context, hardware = situation.plan.hardware_context, situation.hardware
+    hardware, context = situation.hardware, situation.plan.hardware_context
+    text = one_line(hint.text, MOST_TEXT)
+    # A diagnosis is ours and names no hardware; what it quotes, and others' hints, may.
+    if hint.by != "diagnosis":
+        text = hide(text, hardware, context)
     source = " (from the user)" if hint.code == USER else ""
     about = f" ({hint.about}, {hint.code})" if hint.about else source
-    yield f"- {hide(one_line(hint.text, MOST_TEXT), hardware, context)}{about}"
+    yield f"- {text}{about}"
     if hint.hardware_text and context == "full":
         yield f"  {one_line(hint.hardware_text, MOST_TEXT)}"
     if hint.evidence and not hide_evidence:
@@ -87,29 +91,28 @@ def describe_attempt(situation: Situation, attempt: Attempt, components: Compone
     came_from = f", {attempt.kind.value} of {attempt.parent}" if attempt.parent else ""
     first = f"{attempt.id}{came_from}: {_outcome(situation, attempt, components)}"
     direction = one_line(attempt.direction) if components.diversity else ""
+    idea = hide(one_line(attempt.idea, 120), situation.hardware, situation.plan.hardware_context)
     tunables = ", ".join(f"{name} = {value}" for name, value in attempt.tunables.items())
     second = "; ".join(
         f"{label}: {text}"
         for label, text in (
             ("told", direction),
-            ("idea", one_line(attempt.idea, 120)),
+            ("idea", idea),
             ("tunables", one_line(tunables)),
         )
         if text
     )
-    entry = f"{first}\n    {second}" if second else first
-    return hide(entry, situation.hardware, situation.plan.hardware_context)
+    return f"{first}\n    {second}" if second else first
 
 
 def _outcome(situation: Situation, attempt: Attempt, components: Components) -> str:
     """Its time and what limits it; of a failure the verdict in one line.
 
-    A failed playbook kernel gives its code alone: a summary may quote its source.
+    A failed playbook kernel gives its code alone: a description may quote its source.
     """
     if not attempt.passed:
-        summary = "" if attempt.written_by == "playbook" else one_line(attempt.summary, 240)
-        summary = summary.removeprefix(attempt.code).lstrip(": ")
-        return f"{attempt.code}: {summary}" if summary else attempt.code
+        found = "" if attempt.written_by == "playbook" else _finding(situation, attempt)
+        return f"{attempt.code}: {found}" if found else attempt.code
     parts = ["correct"]
     if attempt.times_us:
         parts.append(f"{format_us(attempt.times_us[-1])} at the largest timed size")
@@ -118,6 +121,12 @@ def _outcome(situation: Situation, attempt: Attempt, components: Components) -> 
     if components.profile and attempt.limited_by:
         parts.append(f"limited by {bottleneck_text(attempt.limited_by).name}")
     return ", ".join(parts)
+
+
+def _finding(situation: Situation, attempt: Attempt) -> str:
+    """Return the first line of what its verdict says."""
+    lines = describe_within_context(situation, situation.archive.verdict(attempt.id))
+    return one_line(next(iter(lines), ""), 240)
 
 
 def _by_importance(attempts: list[Attempt]) -> tuple[int, ...]:

@@ -11,10 +11,10 @@ from importlib import resources
 
 from cuda_llm.agents.kernel_text.outline import identifiers
 from cuda_llm.agents.limits import bottleneck_text
-from cuda_llm.agents.prompting.quote import hide, log_lines, one_line, quote_line
+from cuda_llm.agents.prompting.quote import hide_in_verdict, log_lines, one_line, quote_line
 from cuda_llm.agents.situation import Situation
 from cuda_llm.failures import CompileFailed, Diagnostic
-from cuda_llm.outcomes import LaunchFailed, Passed, Verdict
+from cuda_llm.outcomes import Passed, Verdict
 from cuda_llm.profile import Bottleneck, KernelResources, LaunchProfile, Profile
 from cuda_llm.search import Attempt, Components
 from cuda_llm.tasks.expressions import evaluate
@@ -107,17 +107,15 @@ def describe_failure(situation: Situation, attempt: Attempt, verdict: Verdict) -
     """
     if attempt.written_by == "playbook":
         return (verdict.code,)
-    lines = describe(verdict)
-    hidden = (
-        hide(line, situation.hardware, situation.plan.hardware_context)
-        for line in (lines[:1] if _tells_limits(situation, verdict) else lines)
-    )
-    return (verdict.code, *(line for text in hidden for line in log_lines(text).split("\n")))
+    lines = describe_within_context(situation, verdict)
+    return (verdict.code, *(line for text in lines for line in log_lines(text).split("\n")))
 
 
-def _tells_limits(situation: Situation, verdict: Verdict) -> bool:
-    """Whether all but the first line is about what the hardware can hold."""
-    return situation.plan.hardware_context != "full" and isinstance(verdict, LaunchFailed)
+def describe_within_context(situation: Situation, verdict: Verdict) -> tuple[str, ...]:
+    """Return the verdict's description without what the run's hardware context keeps back."""
+    context = situation.plan.hardware_context
+    shown = hide_in_verdict(verdict, situation.hardware, context)
+    return describe(shown, hardware_figures=context == "full")
 
 
 def describe_timed_sizes(

@@ -3,9 +3,14 @@ know of the GPU.
 """
 
 import re
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass, replace
+from enum import Enum
+from typing import Any
 
 from cuda_llm.facts import SourceSpot
 from cuda_llm.hardware_profiles.hardware import Hardware
+from cuda_llm.outcomes import Verdict
 from cuda_llm.search import HardwareContext
 
 MOST_LINE = 400
@@ -65,27 +70,51 @@ _TARGETS = re.compile(
     re.IGNORECASE,
 )
 _NUMBER = r"(?:0x[0-9a-f]+|[\d][\d,.]*)"
-_LIMITS = re.compile(
-    rf",?\s*(?:at most|maximum(?: of| is)?|max\.?|up to|limit(?: of| is)?|the floor of|allowed are|"
-    rf"must be 1 to)\s*:?\s*{_NUMBER}(?: (?:us|bytes|threads|registers))?"
-    rf"|,?\s*{_NUMBER}(?: bytes)? max(?:imum)?\b"
-    rf"|{_NUMBER} of {_NUMBER} (?:SMs|warps)\b",
+_TOOL_LIMITS = re.compile(
+    rf",?\s*(?:at most|maximum(?: of| is)?|max\.?|up to|limit(?: of| is)?|allowed are)"
+    rf"\s*:?\s*{_NUMBER}(?: (?:bytes|threads|registers))?"
+    rf"|,?\s*{_NUMBER}(?: bytes)? max(?:imum)?\b",
     re.IGNORECASE,
 )
+"""How nvcc, ptxas and the driver name a limit of the GPU."""
 _VENDOR_WORDS = {"nvidia", "geforce", "tesla", "quadro", "emulated", "gpu", "super", "laptop"}
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 
 
 def hide(text: str, hardware: Hardware, context: HardwareContext) -> str:
-    """`text` without what `context` keeps back: figures and targets, with `none` names as well."""
+    """Return a tool's or a model's `text` without what `context` keeps back.
+
+    That is limits and targets, with `none` names as well. Our own sentences do not pass through
+    here: what renders them knows whether it may name a figure.
+    """
     if context == "full":
         return text
-    text = _LIMITS.sub("", _TARGETS.sub("the target", text))
+    text = _TOOL_LIMITS.sub("", _TARGETS.sub("the target", text))
     return _names(hardware).sub("the GPU", text) if context == "none" else text
 
 
+def hide_in_verdict(verdict: Verdict, hardware: Hardware, context: HardwareContext) -> Verdict:
+    """Return the verdict with `hide` applied to every text of a tool or a source that it holds."""
+    if context == "full":
+        return verdict
+    hidden: Verdict = _map_texts(verdict, lambda text: hide(text, hardware, context))
+    return hidden
+
+
+def _map_texts(value: Any, change: Callable[[str], str]) -> Any:
+    """Return `value` with `change` applied to each string in it, down to any depth."""
+    if isinstance(value, str):
+        return value if isinstance(value, Enum) else change(value)
+    if isinstance(value, tuple):
+        return tuple(_map_texts(one, change) for one in value)
+    if is_dataclass(value) and not isinstance(value, type):
+        given = {one.name: getattr(value, one.name) for one in fields(value)}
+        return replace(value, **{name: _map_texts(one, change) for name, one in given.items()})
+    return value
+
+
 def hide_in_comments(source: str, hardware: Hardware, context: HardwareContext) -> str:
-    """The same for the comments of a source; its code must stay as it is."""
+    """Return `source` with `hide` applied to its comments; its code must stay as it is."""
     if context == "full":
         return source
     return _COMMENT.sub(lambda match: hide(match[0], hardware, context), source)

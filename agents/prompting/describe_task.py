@@ -4,7 +4,8 @@ own figures.
 Hidden sizes are never among them.
 """
 
-from cuda_llm.agents.prompting.quote import one_line
+from cuda_llm.agents.prompting.quote import clean, hide, one_line
+from cuda_llm.agents.prompting.token_budget import Passage
 from cuda_llm.agents.situation import Situation
 from cuda_llm.tasks.task import SummationOrder, Task, ToleranceClass
 from cuda_llm.wording import describe_dims
@@ -98,6 +99,33 @@ def describe_hardware(situation: Situation) -> tuple[str, ...]:
         f"an SM serves {hardware.pipes.load_store:g} four-byte words of shared memory or L1 a "
         "clock",
     )
+
+
+def describe_known_hardware(situation: Situation) -> Passage:
+    """Facts, and what agents noted about the hardware; a name alone; or nothing."""
+    match situation.plan.hardware_context:
+        case "full":
+            noted = [note.text for note in situation.notes.values() if note.about_hardware]
+            entries = (
+                *describe_hardware(situation),
+                *filter(None, map(str.strip, map(clean, noted))),
+            )
+            return Passage(entries=entries, noun="facts")
+        case "name":
+            return Passage(entries=(situation.hardware.name,))
+        case _:
+            return Passage()
+
+
+def describe_notes(situation: Situation) -> Passage:
+    """What agents noted that is not about the hardware."""
+    context = situation.plan.hardware_context
+    noted = [
+        f"{name}: {hide(clean(note.text).strip(), situation.hardware, context)}"
+        for name, note in situation.notes.items()
+        if note.text.strip() and not note.about_hardware
+    ]
+    return Passage(entries=tuple(noted), noun="notes")
 
 
 def _tensor(situation: Situation) -> tuple[str, ...]:

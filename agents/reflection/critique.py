@@ -9,11 +9,10 @@ from typing import Any
 
 from cuda_llm.agents.llm.generator import without_reasoning
 from cuda_llm.agents.prompting.quote import one_line
-from cuda_llm.agents.prompting.render import fixed_values, passages
-from cuda_llm.agents.prompting.templates import Templates
+from cuda_llm.agents.prompting.render import Templates, fixed_values, passages
 from cuda_llm.agents.prompting.token_budget import fit
 from cuda_llm.agents.situation import Situation
-from cuda_llm.agents.strategies.briefs import distinct_failures
+from cuda_llm.agents.strategies.builtin import distinct_failures
 from cuda_llm.codec import decode
 from cuda_llm.conversation import Ask, Call, CallFailed, Message, Reply
 from cuda_llm.search import Attempt, Brief, Hint, Kind

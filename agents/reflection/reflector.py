@@ -8,7 +8,7 @@ from typing import assert_never
 
 from cuda_llm.agents.kernel_text.facts import SourceFacts
 from cuda_llm.agents.prompting.quote import join_parts, one_line
-from cuda_llm.agents.prompting.templates import Templates, open_templates
+from cuda_llm.agents.prompting.render import Templates, open_templates
 from cuda_llm.agents.protocols import Reflected
 from cuda_llm.agents.reflection.build_faults import compile_failed, duplicate, load_failed, no_code
 from cuda_llm.agents.reflection.critique import Critiqued, criticise
@@ -38,7 +38,7 @@ from cuda_llm.agents.reflection.wrong_results import (
 )
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.strategies.acceptance import passed_by_speed
-from cuda_llm.agents.strategies.briefs import is_fixable
+from cuda_llm.agents.strategies.builtin import is_fixable
 from cuda_llm.agents.tunables.read import read_space
 from cuda_llm.agents.tunables.space import InvalidDeclaration
 from cuda_llm.conversation import Ask

@@ -15,7 +15,7 @@ MOST_TEXT = 1200
 
 
 def describe_hints(situation: Situation, brief: Brief, components: Components) -> Passage:
-    """The user's own first, then those of errors, then those of performance, newest kept longest.
+    """Describe the user's hints, those of errors, those of performance; the newest stay longest.
 
     Without hints among the components the user's own are left: they were not learned. Evidence
     from a playbook kernel is left out, for it may quote its source; that from a profile, where
@@ -47,7 +47,7 @@ def describe_hints(situation: Situation, brief: Brief, components: Components) -
 
 
 def _codes_of_profile(situation: Situation, brief: Brief) -> set[str]:
-    """Of what limits the brief's parent."""
+    """Return the codes of what limits the brief's parent."""
     verdict = situation.archive.verdict(brief.parent) if brief.parent else None
     profile = verdict.profile if isinstance(verdict, Passed) else None
     return {one.code for one in profile.bottlenecks} if profile else set()
@@ -80,14 +80,14 @@ BEST = 3
 
 
 def describe_history(situation: Situation, ids: tuple[str, ...], components: Components) -> Passage:
-    """Oldest first; when short of room the best stay, then failures, newest first."""
+    """Describe the attempts, oldest first; short of room, keep the best, then newest failures."""
     attempts = [situation.attempt(name) for name in ids]
     entries = tuple(describe_attempt(situation, one, components) for one in attempts)
     return Passage(entries=entries, keep=_by_importance(attempts), noun="attempts")
 
 
 def describe_attempt(situation: Situation, attempt: Attempt, components: Components) -> str:
-    """`r1-c2: WRONG_RESULT: ...`, and below it its direction and its idea."""
+    """Render `r1-c2: WRONG_RESULT: ...`, and below it its direction and its idea."""
     came_from = f", {attempt.kind.value} of {attempt.parent}" if attempt.parent else ""
     first = f"{attempt.id}{came_from}: {_outcome(situation, attempt, components)}"
     direction = one_line(attempt.direction) if components.diversity else ""
@@ -106,7 +106,7 @@ def describe_attempt(situation: Situation, attempt: Attempt, components: Compone
 
 
 def _outcome(situation: Situation, attempt: Attempt, components: Components) -> str:
-    """Its time and what limits it; of a failure the verdict in one line.
+    """Render the time and what limits it; of a failure the verdict in one line.
 
     A failed playbook kernel gives its code alone: a description may quote its source.
     """
@@ -130,7 +130,7 @@ def _finding(situation: Situation, attempt: Attempt) -> str:
 
 
 def _by_importance(attempts: list[Attempt]) -> tuple[int, ...]:
-    """Indices: the fastest few, then failures from the newest on, then the rest by speed."""
+    """Return indices: the fastest few, then failures from the newest on, then by speed."""
     indices = range(len(attempts))
     passed = sorted(
         (index for index in indices if attempts[index].passed),

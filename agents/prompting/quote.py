@@ -19,7 +19,7 @@ _FENCES = re.compile(r"`{3,}|~{3,}")
 
 
 def clean(text: str) -> str:
-    """`text` with line feeds and tabs as its only control characters, line ends made equal."""
+    """Return `text` with line feeds and tabs as its only control characters."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     if text.isprintable():
         return text
@@ -29,12 +29,12 @@ def clean(text: str) -> str:
 
 
 def one_line(text: str, most: int = MOST_LINE) -> str:
-    """`text` as one clean line that an inline quotation in backticks can hold."""
+    """Return `text` as one clean line that an inline quotation in backticks can hold."""
     return shorten(" ".join(clean(text).split()).replace("`", "'"), most)
 
 
 def shorten(line: str, most: int = MOST_LINE) -> str:
-    """A line of at most `most` characters: its middle is left out."""
+    """Return a line of at most `most` characters: its middle is left out."""
     if len(line) <= most:
         return line
     half = (most - 5) // 2
@@ -42,26 +42,26 @@ def shorten(line: str, most: int = MOST_LINE) -> str:
 
 
 def log_lines(text: str) -> str:
-    """A log as data: clean, no endless line, nothing in it that looks like the end of a fence."""
+    """Return a log as data: clean, no endless line, nothing that looks like a fence's end."""
     return "\n".join(shorten(_FENCES.sub("'''", line)) for line in clean(text).split("\n"))
 
 
 def fence(text: str, language: str = "") -> str:
-    """`text` in a fence that nothing within can close."""
+    """Return `text` in a fence that nothing within can close."""
     longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
     ticks = "`" * max(3, longest + 1)
     return f"{ticks}{language}\n{text.rstrip()}\n{ticks}"
 
 
 def quote_line(spot: SourceSpot | None) -> str:
-    """``line 14: `source` ``, or nothing. The file's name stays out: it is ours."""
+    """Render ``line 14: `source` ``, or nothing. The file's name stays out: it is ours."""
     if spot is None:
         return ""
     return f"line {spot.line}" + (f": `{one_line(spot.text, 160)}`" if spot.text.strip() else "")
 
 
 def join_parts(*parts: str) -> str:
-    """The parts that say something, as one line."""
+    """Join the parts that are not empty to one line."""
     return "; ".join(part for part in parts if part)
 
 
@@ -121,7 +121,7 @@ def hide_in_comments(source: str, hardware: Hardware, context: HardwareContext) 
 
 
 def _names(hardware: Hardware) -> re.Pattern[str]:
-    """The names of the GPU, of its models and of its architecture, longest first."""
+    """Return the names of the GPU, of its models and of its architecture, longest first."""
     names = {hardware.name, *hardware.aliases, hardware.slug, hardware.architecture}
     for name in (hardware.name, *hardware.aliases):
         words = [word for word in name.split() if word.lower() not in _VENDOR_WORDS]

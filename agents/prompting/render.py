@@ -59,7 +59,7 @@ class Templates:
     texts: Mapping[str, str]
 
     def render(self, name: str, values: Mapping[str, Any]) -> str:
-        """The prompt of that template. Raises jinja2's UndefinedError for a value not given."""
+        """Render that template. Raises jinja2's UndefinedError for a value not given."""
         rendered = self._environment.get_template(name).render(values)
         return rendered.strip() + "\n"
 
@@ -69,7 +69,7 @@ class Templates:
 
 
 def open_templates(folder: Path | str | None = None) -> Templates:
-    """Our templates, those in `folder` in their place. Raises UsageError, naming file and mend."""
+    """Open our templates, those in `folder` in their place. Raises UsageError."""
     ours = _shipped()
     if not folder:
         return Templates(ours)
@@ -131,7 +131,7 @@ def _unknown_names(templates: Templates, name: str) -> Iterator[tuple[int, str]]
 
 
 def _line(error: Exception) -> int:
-    """Line of a syntax error; of others the last line of a template in the traceback."""
+    """Return the line of a syntax error; of others a template's last in the traceback."""
     line: int = getattr(error, "lineno", 0)
     trace = error.__traceback__
     while trace is not None:
@@ -161,7 +161,7 @@ MOST_DIRECTION = 2000
 def passages(
     situation: Situation, brief: Brief, parent: Attempt | None, components: Components
 ) -> dict[str, Passage]:
-    """By name of the section; an empty passage where there is nothing to say, or it may not."""
+    """Return the passages by section; an empty one where there is nothing, or it may not be."""
     task = situation.task
     direction = one_line(brief.direction, MOST_DIRECTION) if components.diversity else ""
     return {
@@ -183,7 +183,7 @@ def passages(
 def _of_parent(
     situation: Situation, brief: Brief, parent: Attempt | None, components: Components
 ) -> dict[str, Passage]:
-    """Its source, what failed or what limits it. The source of a playbook kernel stays out."""
+    """Render the parent's source, failure or limits. A playbook kernel's source stays out."""
     if parent is None:
         return dict.fromkeys(("parent_source", "failure", "real_names", "profile"), Passage())
     verdict = situation.archive.verdict(parent.id)
@@ -213,7 +213,7 @@ def _text(text: str) -> Passage:
 
 
 PROMPT_TOKENS = 24_000
-"""Budget of both messages together, as `tokens.count_tokens` counts."""
+"""Budget of both messages together, as `token_budget.count_tokens` counts."""
 
 TEMPLATES = {
     Kind.FIRST: "first.j2",
@@ -227,10 +227,11 @@ MOVABLE = frozenset(section.name for section in SECTIONS if section.priority)
 def render_prompt(
     brief: Brief, situation: Situation, templates: Templates, budget: int = PROMPT_TOKENS
 ) -> tuple[Message, ...]:
-    """The system's message and the user's, together at most `budget` tokens.
+    """Render the system's and the user's message, together at most `budget` tokens.
 
-    Sections are cut as `trim.SECTIONS` says. Task, signature, direction and the parent's source
-    stay whole, also where they alone exceed the budget. Raises KeyError for an unknown parent.
+    Sections are cut as `token_budget.SECTIONS` says. Task, signature, direction and the parent's
+    source stay whole, also where they alone exceed the budget. Raises KeyError for an unknown
+    parent.
     """
     parent = situation.attempt(brief.parent) if brief.parent else None
     components = brief.components & situation.plan.components
@@ -267,7 +268,7 @@ def _texts(sections: Mapping[str, Passage]) -> dict[str, str]:
 def fixed_values(
     situation: Situation, brief: Brief, parent: Attempt | None, components: Components
 ) -> dict[str, Any]:
-    """What stands outside the budget: a few words each."""
+    """Return what stands outside the budget: a few words each."""
     task, context = situation.task, situation.plan.hardware_context
     tunables = parent.tunables.items() if parent else ()
     failed = parent is not None and not parent.passed

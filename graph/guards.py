@@ -14,10 +14,9 @@ from cuda_llm.agents.situation import Situation
 from cuda_llm.codec import decode, encode
 from cuda_llm.errors import CudaLLMError, UsageError, describe_error
 from cuda_llm.graph.context import RunContext
-from cuda_llm.graph.request import MOST_CANDIDATES
 from cuda_llm.log import Log
 from cuda_llm.outcomes import InfraFailed
-from cuda_llm.search import Attempt, Brief
+from cuda_llm.search import Attempt
 
 T = TypeVar("T")
 
@@ -71,31 +70,6 @@ def checked_answer(made: object, kinds: tuple[type[Any], ...], most: int) -> Any
         return decode(kind, json.loads(text))
     except ValueError as error:
         raise ValueError(f"{kind.__name__}.{error}") from None
-
-
-def write_briefs(context: RunContext, situation: Situation) -> tuple[Brief, ...]:
-    """Return the strategy's briefs for this round. Raises UsageError."""
-    with strategy_guard(context, "write_briefs", situation.round):
-        briefs = tuple(context.strategy.write_briefs(situation))
-        if not 1 <= len(briefs) <= MOST_CANDIDATES:
-            raise UsageError(f"it wrote {len(briefs)} briefs; expected 1 to {MOST_CANDIDATES}")
-        known = {one.id for one in situation.attempts}
-        return tuple(
-            check_brief(brief, situation.round, index, known)
-            for index, brief in enumerate(briefs, start=1)
-        )
-
-
-def check_brief(made: object, round_: int, index: int, known: set[str]) -> Brief:
-    """Return the brief, checked against its place. Raises UsageError, TypeError and ValueError."""
-    brief: Brief = checked_answer(made, (Brief,), MOST_SOURCE)
-    place = (f"r{round_}-c{index}", round_, index)
-    if (brief.id, brief.round, brief.index) != place:
-        found = f"{brief.id}, round {brief.round}, index {brief.index}"
-        raise UsageError(f"brief {index} is {found}; expected {place[0]} in order")
-    if brief.parent is not None and brief.parent not in known:
-        raise UsageError(f"the parent of {brief.id} is {brief.parent}, which was never judged")
-    return brief
 
 
 def choose_by_strategy(

@@ -13,8 +13,15 @@ from cuda_llm.errors import UsageError
 from cuda_llm.graph.agents import add_contribution, as_contribution, review
 from cuda_llm.graph.attempts import collect_attempts, record_trials
 from cuda_llm.graph.context import RunContext, open_ask
-from cuda_llm.graph.guards import run_untrusted, stop_by_strategy, write_briefs
+from cuda_llm.graph.guards import (
+    MOST_SOURCE,
+    checked_answer,
+    run_untrusted,
+    stop_by_strategy,
+    strategy_guard,
+)
 from cuda_llm.graph.incumbent import choose_incumbent
+from cuda_llm.graph.request import MOST_CANDIDATES
 from cuda_llm.graph.state import CandidateState, SearchState, SearchUpdate
 from cuda_llm.graph.view import judged_of, situation_of, write_situation
 from cuda_llm.search import Attempt, Brief, Draft, Kind
@@ -34,6 +41,31 @@ def briefs_of_round(situation: Situation, context: RunContext) -> tuple[Brief, .
     if context.generator.written_by == "playbook":
         return tuple(replace(brief, direction="") for brief in briefs)
     return briefs
+
+
+def write_briefs(context: RunContext, situation: Situation) -> tuple[Brief, ...]:
+    """Return the strategy's briefs for this round. Raises UsageError."""
+    with strategy_guard(context, "write_briefs", situation.round):
+        briefs = tuple(context.strategy.write_briefs(situation))
+        if not 1 <= len(briefs) <= MOST_CANDIDATES:
+            raise UsageError(f"it wrote {len(briefs)} briefs; expected 1 to {MOST_CANDIDATES}")
+        known = {one.id for one in situation.attempts}
+        return tuple(
+            check_brief(brief, situation.round, index, known)
+            for index, brief in enumerate(briefs, start=1)
+        )
+
+
+def check_brief(made: object, round_: int, index: int, known: set[str]) -> Brief:
+    """Return the brief, checked against its place. Raises UsageError, TypeError and ValueError."""
+    brief: Brief = checked_answer(made, (Brief,), MOST_SOURCE)
+    place = (f"r{round_}-c{index}", round_, index)
+    if (brief.id, brief.round, brief.index) != place:
+        found = f"{brief.id}, round {brief.round}, index {brief.index}"
+        raise UsageError(f"brief {index} is {found}; expected {place[0]} in order")
+    if brief.parent is not None and brief.parent not in known:
+        raise UsageError(f"the parent of {brief.id} is {brief.parent}, which was never judged")
+    return brief
 
 
 def brief_of_own_kernel(context: RunContext) -> tuple[Brief, ...]:

@@ -11,8 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from cuda_llm.agents.prompting.quote import fence
-from cuda_llm.agents.prompting.render import PROMPT_TOKENS, render_prompt
-from cuda_llm.agents.prompting.templates import open_templates
+from cuda_llm.agents.prompting.render import PROMPT_TOKENS, open_templates, render_prompt
 from cuda_llm.agents.prompting.token_budget import SECTIONS, count_tokens
 from cuda_llm.agents.reflection.reflector import Reflection
 from cuda_llm.agents.researcher.research import hardware_research

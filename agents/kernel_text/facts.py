@@ -83,17 +83,17 @@ class SourceFacts:
 
     @cached_property
     def code(self) -> str:
-        """The text with comments blanked, line for line."""
+        """Return the text with comments blanked, line for line."""
         return blank_comments(self.text)
 
     @cached_property
     def blocks(self) -> tuple[CodeBlock, ...]:
-        """Everything in braces, and single statements below an `if`, `for` or `while`."""
+        """Return everything in braces, and single statements below an `if`, `for` or `while`."""
         return read_blocks(self.code)
 
     @cached_property
     def launches(self) -> tuple[Launch, ...]:
-        """Kernel launches in order."""
+        """Return kernel launches in order."""
         found = []
         for match in _LAUNCH.finditer(self.code):
             how = [part.strip() for part in _split(match["how"])]
@@ -106,7 +106,7 @@ class SourceFacts:
 
     @cached_property
     def shared_arrays(self) -> tuple[SharedArray, ...]:
-        """Static and dynamic ones."""
+        """Return static and dynamic shared arrays."""
         return tuple(
             SharedArray(self._line(m.start()), m["name"], "".join(m["extents"].split()))
             for m in _SHARED.finditer(self.code)
@@ -114,42 +114,42 @@ class SourceFacts:
 
     @cached_property
     def barriers(self) -> tuple[int, ...]:
-        """Lines of block-wide barriers."""
+        """Return lines of block-wide barriers."""
         return tuple(self._lines(_BARRIER))
 
     @cached_property
     def vector_accesses(self) -> tuple[int, ...]:
-        """Lines that look at memory through a vector type."""
+        """Return lines that look at memory through a vector type."""
         return tuple(self._lines(VECTOR))
 
     @cached_property
     def atomics(self) -> tuple[int, ...]:
-        """Lines with an atomic."""
+        """Return lines with an atomic."""
         return tuple(self._lines(ATOMIC))
 
     @cached_property
     def uses(self) -> frozenset[str]:
-        """Techniques the kernel shows signs of, by the names of `SIGNS`."""
+        """Return techniques the kernel shows signs of, by the names of `SIGNS`."""
         return frozenset(
             name for name, pattern in TECHNIQUE_PATTERNS.items() if pattern.search(self.code)
         )
 
     def line(self, number: int) -> str:
-        """That line of code, stripped; empty beyond the end."""
+        """Return that line of code, stripped; empty beyond the end."""
         lines = self.code.splitlines()
         return lines[number - 1].strip() if 0 < number <= len(lines) else ""
 
     def around(self, line: int, *kinds: str) -> tuple[CodeBlock, ...]:
-        """Blocks of those kinds that hold `line`, innermost first."""
+        """Return blocks of those kinds that hold `line`, innermost first."""
         inside = [b for b in self.blocks if b.first <= line <= b.last and b.kind in kinds]
         return tuple(sorted(inside, key=lambda b: (b.last - b.first, -b.first)))
 
     def kernel_around(self, line: int) -> CodeBlock | None:
-        """The function that holds `line`."""
+        """Return the function that holds `line`."""
         return next(iter(self.around(line, "function")), None)
 
     def guards(self, line: int) -> tuple[str, ...]:
-        """Conditions that compare something and decide whether `line` runs."""
+        """Return conditions that compare something and decide whether `line` runs."""
         around = self.around(line, "if", "for", "while", "else")
         conditions = [block.header for block in around]
         conditions += [c for c in self._left_early(line)]
@@ -158,7 +158,7 @@ class SourceFacts:
         return tuple(c for c in conditions if re.search(r"[<>]=?|==|!=|&&|\|\|", c))
 
     def branch_around(self, line: int) -> CodeBlock | None:
-        """The innermost `if` or `else` that holds `line` and asks about the thread."""
+        """Return the innermost `if` or `else` around `line` that asks about the thread."""
         for block in self.around(line, "if", "else"):
             if block.kind == "else" or re.search(
                 r"threadIdx|lane|warp|\btid\b|\b[xyij]\b", block.header
@@ -167,11 +167,11 @@ class SourceFacts:
         return None
 
     def left_early(self, line: int) -> int | None:
-        """Line of a conditional `return` of the same function before `line`."""
+        """Return line of a conditional `return` of the same function before `line`."""
         return next((number for number, _ in self._returns(line)), None)
 
     def barriers_between(self, one: int, other: int) -> tuple[int, ...]:
-        """Lines of barriers from the earlier to the later of two lines."""
+        """Return lines of barriers from the earlier to the later of two lines."""
         first, last = sorted((one, other))
         return tuple(line for line in self.barriers if first <= line <= last)
 
@@ -197,7 +197,7 @@ class SourceFacts:
 
 
 def _split(text: str) -> Iterator[str]:
-    """At commas outside brackets."""
+    """Split at commas outside brackets."""
     depth, start = 0, 0
     for index, character in enumerate(text):
         depth += character in "([{"

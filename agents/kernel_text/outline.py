@@ -16,20 +16,20 @@ MOST_PLACES = 200
 
 
 def defines_solve(source: str) -> bool:
-    """Whether a function `solve` is defined, not only declared or called."""
+    """Return whether a function `solve` is defined, not only declared or called."""
     code = blank_strings(source)
     places = islice(_SOLVE.finditer(code), MOST_PLACES)
     return any(_opens_body(code, match.end()) for match in places)
 
 
 def is_balanced(source: str) -> bool:
-    """Whether every brace and parenthesis is closed: a file cut short rarely is."""
+    """Return whether all braces and parentheses are closed: a file cut short rarely has that."""
     code = blank_strings(source)
     return code.count("{") == code.count("}") and code.count("(") == code.count(")")
 
 
 def kernels_defined(source: str) -> frozenset[str]:
-    """Names of the `__global__` functions."""
+    """Return names of the `__global__` functions."""
     names = set()
     code = re.sub(r"__launch_bounds__\s*\([^()]*\)", " ", blank_strings(source))
     for match in _KERNEL.finditer(code):
@@ -39,17 +39,17 @@ def kernels_defined(source: str) -> frozenset[str]:
 
 
 def kernels_launched(source: str) -> frozenset[str]:
-    """Names in front of `<<<`."""
+    """Return the names in front of `<<<`."""
     return frozenset(match[1] for match in _LAUNCH.finditer(blank_strings(source)))
 
 
 def identifiers(source: str) -> frozenset[str]:
-    """Every name in the code."""
+    """Return every name in the code."""
     return frozenset(_IDENTIFIER.findall(blank_strings(source)))
 
 
 def _opens_body(code: str, start: int) -> bool:
-    """Whether the parameter list that begins at `start` is followed by a brace."""
+    """Return whether a brace follows the parameter list that begins at `start`."""
     depth = 1
     for index in range(start, min(len(code), start + MOST_PARAMETERS)):
         depth += (code[index] == "(") - (code[index] == ")")
@@ -78,7 +78,7 @@ class CodeBlock:
 
 
 def read_blocks(code: str) -> tuple[CodeBlock, ...]:
-    """Blocks of `code`, by first line. Unbalanced braces end what is open."""
+    """Return the blocks of `code`, by first line. Unbalanced braces end what is open."""
     plain = blank_strings(code)
     found = [*_braced(plain), *_unbraced(plain)]
     return tuple(sorted(found, key=lambda block: (block.first, -block.last)))
@@ -105,7 +105,7 @@ def _braced(code: str) -> list[CodeBlock]:
 
 
 def _inside_brackets(code: str, start: int, end: int) -> bool:
-    """Whether a semicolon stands in the brackets of a `for`."""
+    """Return whether a semicolon stands in the brackets of a `for`."""
     if code[end] != ";":
         return False
     piece = code[start:end]
@@ -129,7 +129,7 @@ def _header(head: str, kind: str) -> str:
 
 
 def _unbraced(code: str) -> list[CodeBlock]:
-    """`if (...) statement;` without braces."""
+    """Return the block of an `if (...) statement;` without braces."""
     found = []
     for match in _SINGLE.finditer(code):
         close = _closing(code, match.end())
@@ -145,7 +145,7 @@ def _unbraced(code: str) -> list[CodeBlock]:
 
 
 def _closing(code: str, start: int) -> int:
-    """Position behind the bracket that closes the one at `start`."""
+    """Return position behind the bracket that closes the one at `start`."""
     depth = 0
     for index in range(start, len(code)):
         depth += code[index] == "("

@@ -41,7 +41,7 @@ class Token:
 
     @property
     def is_blank(self) -> bool:
-        """Whether the compiler sees nothing but white space here."""
+        """Return whether the compiler sees nothing but white space here."""
         return self.kind in (TokenKind.SPACE, TokenKind.COMMENT, TokenKind.NEWLINE)
 
 
@@ -65,7 +65,7 @@ _TOKEN = re.compile(
 
 
 def tokenise(source: str) -> Iterator[Token]:
-    """The preprocessing tokens of `source`, blanks too, in order.
+    """Return the preprocessing tokens of `source`, blanks too, in order.
 
     Never fails: a stray character is a punctuator. Trigraphs are not known, as they are not to
     C++17. `<<<` and `>>>` are one punctuator, as in CUDA.
@@ -96,7 +96,7 @@ def tokenise(source: str) -> Iterator[Token]:
 
 
 def _join_lines(source: str) -> tuple[str, list[int]]:
-    """`source` without line continuations, and where each character (and the end) comes from."""
+    """Return `source` without line continuations, and where each character comes from."""
     pieces, origins, position = list[str](), list[int](), 0
     for gap in _CONTINUATION.finditer(source):
         pieces.append(source[position : gap.start()])
@@ -108,13 +108,13 @@ def _join_lines(source: str) -> tuple[str, list[int]]:
 
 
 def blank_comments(source: str) -> str:
-    """`source` with comments blanked, line numbers kept. Strings stay: inline PTX lives in them."""
+    """Return `source` with comments blanked, lines and strings kept: inline PTX is a string."""
     return _blank(source, {TokenKind.COMMENT})
 
 
 @lru_cache(maxsize=16)
 def blank_strings(source: str) -> str:
-    """`source` with comments and strings blanked, so that what they hold is no code."""
+    """Return `source` with comments and strings blanked: what they hold is no code."""
     return _blank(source, {TokenKind.COMMENT, TokenKind.LITERAL})
 
 
@@ -131,7 +131,7 @@ def _gap(source: str, token: Token) -> str:
 
 
 def normal_sha(source: str) -> str:
-    """Hash of `source` without comments and layout.
+    """Return the hash of `source` without comments and layout.
 
     Layout that means something is kept: where a preprocessor line begins and ends, and the gap
     between the name and the body of `#define F (x)`. Empty for a source without any token.

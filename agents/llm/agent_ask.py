@@ -24,7 +24,7 @@ class AgentAsk:
     """
 
     def __init__(self, ask: Ask, agent: str, folder: str, limit_s: float = math.inf) -> None:
-        """`folder` below the run's holds prompts and replies; `limit_s` is the agent's own time."""
+        """Take the `folder` below the run's for prompts and replies, and the agent's `limit_s`."""
         self._ask = ask
         self._agent = agent
         self._folder = folder
@@ -51,7 +51,7 @@ class AgentAsk:
     async def __call__(
         self, prompt: str | Sequence[Message], *, system: str = "", as_json: bool = False
     ) -> Reply | CallFailed:
-        """The answer; a CallFailed of kind `timed_out` when the agent's time is up."""
+        """Return the answer; a CallFailed of kind `timed_out` when the agent's time is up."""
         if self._is_over:
             return self._late()
         call = self._call(conversation(prompt, system), as_json=as_json)
@@ -87,7 +87,7 @@ class AgentAsk:
 
 
 def conversation(prompt: str | Sequence[Message], system: str) -> tuple[Message, ...]:
-    """A prompt as messages. Raises TypeError for what is neither a text nor messages."""
+    """Return a prompt as messages. Raises TypeError for what is neither a text nor messages."""
     messages = (Message(role="user", text=prompt),) if isinstance(prompt, str) else tuple(prompt)
     if not messages or not all(isinstance(one, Message) for one in messages):
         raise TypeError("ask: expected a text, or one Message or more")
@@ -95,5 +95,5 @@ def conversation(prompt: str | Sequence[Message], system: str) -> tuple[Message,
 
 
 def folder_of_turn(round_: int, agent: str) -> str:
-    """Where a turn in `round_` keeps its prompts and replies, below the run's folder."""
+    """Return the folder of a turn's prompts and replies in `round_`, below the run's."""
     return f"rounds/{round_}/{re.sub(r'[^A-Za-z0-9_]+', '_', agent) or '_'}"

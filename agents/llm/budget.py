@@ -51,17 +51,17 @@ class Spent:
 
     @property
     def tokens(self) -> int:
-        """In and out, what may have been lost included."""
+        """Return tokens in and out, what may have been lost included."""
         return self.input_tokens + self.output_tokens + self.lost_tokens
 
     @property
     def most_usd(self) -> float:
-        """What may have been lost included."""
+        """Return the dollars spent, what may have been lost included."""
         return self.usd + self.lost_usd
 
 
 def spent_by(usage: Usage) -> Spent:
-    """One answered call as spending."""
+    """Return one answered call as spending."""
     return Spent(
         model_calls=1,
         input_tokens=usage.input_tokens,
@@ -74,7 +74,7 @@ def spent_by(usage: Usage) -> Spent:
 
 
 def lost_by(bound: Bound) -> Spent:
-    """One request without an answer as spending."""
+    """Return one request without an answer as spending."""
     return Spent(lost_tries=1, lost_tokens=bound.tokens, lost_usd=bound.usd or 0.0)
 
 
@@ -111,7 +111,7 @@ class Budget:
         self._began_s -= seconds
 
     def counts(self, call: str) -> bool:
-        """Whether the answer to `call` is counted already."""
+        """Return whether the answer to `call` is counted already."""
         return call in self._counted
 
     def count(self, call: str, usage: Usage) -> None:
@@ -124,7 +124,7 @@ class Budget:
         self._closed = self._closed or reason
 
     def over(self) -> str:
-        """Why the run has to end, in a few words; empty to go on."""
+        """Return why the run has to end, in a few words; empty to go on."""
         if self._closed:
             return self._closed
         if self.seconds_left() <= 0:
@@ -136,13 +136,13 @@ class Budget:
         return self._exceeded(self._refused, in_flight=False) if self._refused else ""
 
     def seconds_left(self) -> float:
-        """Until the minutes are over; infinite without such a limit."""
+        """Return the seconds until the minutes are over; infinite without such a limit."""
         if self.minutes is None:
             return math.inf
         return self.minutes * 60 - (self._clock() - self._began_s)
 
     async def reserve(self, bound: Bound, *, ends_run: bool = True) -> "Reservation | str":
-        """Room for one request, or why there is none. Waits while others in flight may free it.
+        """Return room for one request, or why there is none; wait while others may free it.
 
         With `ends_run` a request that finds no room is what the run ends for.
         """
@@ -174,7 +174,7 @@ class Budget:
             return
 
     def _exceeded(self, bound: Bound, *, in_flight: bool) -> str:
-        """The limit that `bound` would pass, in words."""
+        """Return the limit that `bound` would pass, in words."""
         flying = self._in_flight if in_flight else []
         if self.tokens is not None:
             used = self.spent.tokens + sum(one.bound.tokens for one in flying)
@@ -198,17 +198,17 @@ class Reservation:
         self._open = True
 
     def settle(self, call: str, usage: Usage) -> None:
-        """The request was answered."""
+        """Record that the request was answered."""
         self._end()
         self._budget.count(call, usage)
 
     def lose(self) -> None:
-        """The request was cut off; it may have cost all that was reserved."""
+        """Record that the request was cut off; it may have cost all that was reserved."""
         self._end()
         self._budget.spent += lost_by(self.bound)
 
     def free(self) -> None:
-        """The request cost nothing. Does nothing where it has ended."""
+        """Free what was reserved: the request cost nothing. Does nothing where it has ended."""
         if self._open:
             self._end()
 

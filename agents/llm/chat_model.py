@@ -26,21 +26,21 @@ if TYPE_CHECKING:
 
 
 def secrets_of(model: "BaseChatModel") -> tuple[str, ...]:
-    """What a client keeps secret: fields of pydantic's SecretStr."""
+    """Return what a client keeps secret: fields of pydantic's SecretStr."""
     fields = getattr(model, "__dict__", {}).values()
     found = (one.get_secret_value() for one in fields if hasattr(one, "get_secret_value"))
     return tuple(one for one in found if isinstance(one, str) and len(one) >= LEAST)
 
 
 def remove_secrets(secrets: Iterable[str], text: str) -> str:
-    """The text with each secret replaced."""
+    """Return the text with each secret replaced."""
     for secret in secrets:
         text = text.replace(secret, HIDDEN)
     return text
 
 
 def remove_reply_secrets(secrets: Iterable[str], reply: Reply) -> Reply:
-    """The reply with each secret replaced."""
+    """Return the reply with each secret replaced."""
     hidden = tuple(secrets)
     return replace(
         reply,
@@ -58,7 +58,7 @@ REASONING = "reasoning_content"
 
 @cache
 def reasoning_chat_model() -> type["ChatOpenAI"]:
-    """The class; made on first use because importing langchain takes a second."""
+    """Return the class; made on first use because importing langchain takes a second."""
     from langchain_core.outputs import ChatGenerationChunk, ChatResult
     from langchain_openai import ChatOpenAI
 
@@ -114,7 +114,7 @@ class RequestOptions:
 
 
 def options_from_settings() -> RequestOptions:
-    """The options of this machine. Raises UsageError on a bad setting."""
+    """Return the options of this machine. Raises UsageError on a bad setting."""
     from cuda_llm.settings import settings
 
     now = settings()
@@ -129,7 +129,7 @@ def options_from_settings() -> RequestOptions:
 def open_chat_model(
     name: str, *, base_url: str = "", key: str = "", options: RequestOptions | None = None
 ) -> "BaseChatModel":
-    """The model `name` at an endpoint; nothing is sent yet.
+    """Open the model `name` at an endpoint; nothing is sent yet.
 
     An empty `base_url` or `key` is what the settings, then OPENAI_BASE_URL and OPENAI_API_KEY say.
     Raises MissingError where OpenAI is asked without a key, UsageError for a bad address.
@@ -154,7 +154,7 @@ def open_chat_model(
 
 
 def without_retries(model: "BaseChatModel") -> "BaseChatModel":
-    """The model, or a copy whose client repeats nothing by itself. Knows OpenAI's client only."""
+    """Return the model, or a copy that repeats nothing by itself. Knows OpenAI's client only."""
     client = getattr(model, "root_async_client", None)
     if client is None or client.max_retries == 0:
         return model
@@ -164,7 +164,7 @@ def without_retries(model: "BaseChatModel") -> "BaseChatModel":
 
 
 def _open_client() -> Any:
-    """One connection a request: none is left open, and none outlives its event loop.
+    """Open a client with one connection a request: none outlives its event loop.
 
     langchain's own client is shared by the whole process; its idle connections break the second of
     two `asyncio.run`. Redirects are not followed: each would be a request that no policy counts,
@@ -177,7 +177,7 @@ def _open_client() -> Any:
 
 
 def find_endpoint(base_url: str = "") -> str:
-    """The address that is asked: given, from the settings, from the environment, or OpenAI's.
+    """Return the address given, or from the settings, from the environment, or OpenAI's.
 
     Raises UsageError where it is no http address.
     """
@@ -192,7 +192,7 @@ def find_endpoint(base_url: str = "") -> str:
 
 
 def show_endpoint(address: str) -> str:
-    """The address without what may be a password in it."""
+    """Return the address without what may be a password in it."""
     parts = urlsplit(address)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()
 
@@ -208,7 +208,7 @@ def _find_key(address: str, key: str) -> str:
 
 
 def _body(address: str, options: RequestOptions) -> dict[str, Any]:
-    """OpenAI has renamed `max_tokens`; most other servers know the old name only."""
+    """Return the token limit as the server names it: most do not know OpenAI's new name."""
     limit = "max_completion_tokens" if urlsplit(address).hostname == OPENAI else "max_tokens"
     own = {limit: options.output_tokens} if options.output_tokens else {}
     return {**own, **options.more}

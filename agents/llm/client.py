@@ -55,7 +55,7 @@ async def ask_model(model: "BaseChatModel", call: Call, *, json_mode: bool) -> "
 
 
 def takes_json_mode(model: "BaseChatModel") -> bool:
-    """Whether the client can say `response_format`; other providers' are asked plainly."""
+    """Return whether the client can say `response_format`; other providers' are asked plainly."""
     from langchain_openai.chat_models.base import BaseChatOpenAI
 
     return isinstance(model, BaseChatOpenAI)
@@ -64,7 +64,7 @@ def takes_json_mode(model: "BaseChatModel") -> bool:
 def read_answer(
     model: "BaseChatModel", message: "AIMessage", call: Call, price: Price | None
 ) -> Reply:
-    """The reply in a message. Raises TryFailed where the server sent no finish reason."""
+    """Read the reply in a message. Raises TryFailed where the server sent no finish reason."""
     about = message.response_metadata
     finish = about.get("finish_reason") or about.get("stop_reason")
     if not finish and takes_json_mode(model):
@@ -105,7 +105,7 @@ class ModelClient:
         seed: int = 0,
         ends_run: bool = True,
     ) -> None:
-        """`slots` are calls in flight, shared by all clients that are given the same.
+        """Take `slots`, the calls in flight, which all clients given the same ones share.
 
         `output_tokens` is the longest answer that requests allow, 0 where they say
         nothing; `seed` decides how long retries wait. With `ends_run` the run is over when the
@@ -128,7 +128,7 @@ class ModelClient:
         self._slots = slots or asyncio.Semaphore(CALLS_AT_ONCE)
 
     async def __call__(self, call: Call) -> Reply | CallFailed:
-        """The answer: from the disk where it is there, else from the model."""
+        """Return the answer: from the disk where it is there, else from the model."""
         with bound(agent=call.agent, model=self.name):
             return await self._answer(call)
 
@@ -153,7 +153,7 @@ class ModelClient:
             return answer
 
     def bound(self, call: Call) -> Bound:
-        """The most that one request of `call` may use."""
+        """Return the most that one request of `call` may use."""
         asked = count_prompt_tokens(call.messages)
         most = self.output_tokens
         if self.price is None:
@@ -206,7 +206,7 @@ class _PendingCall:
                 self.reservation.free()
 
     async def _try(self) -> Reply:
-        """One request. Raises TryFailed."""
+        """Send one request. Raises TryFailed."""
         json_mode = self.call.as_json and self.client.json_mode
         try:
             return await self._request(json_mode=json_mode)

@@ -15,8 +15,7 @@ from cuda_llm.agents.kernel_text.outline import (
     kernels_launched,
 )
 from cuda_llm.agents.prompting.quote import one_line
-from cuda_llm.agents.prompting.render import PROMPT_TOKENS, render_prompt
-from cuda_llm.agents.prompting.templates import Templates
+from cuda_llm.agents.prompting.render import PROMPT_TOKENS, Templates, render_prompt
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.tunables.read import read_space
 from cuda_llm.agents.tunables.space import Space
@@ -42,13 +41,13 @@ class FencedBlock:
 
 
 def find_blocks(text: str) -> tuple[FencedBlock, ...]:
-    """Every fenced block, in order; the last may lack its end."""
+    """Return every fenced block, in order; the last may lack its end."""
     tokens = _parser().parse(text)
     return tuple(_block(token) for token in tokens if token.type == "fence")
 
 
 def without_reasoning(text: str) -> str:
-    """`text` without what a model thought aloud: `<think>...</think>` and its kin.
+    """Return `text` without what a model thought aloud: `<think>...</think>` and its kin.
 
     A closing tag alone ends reasoning whose beginning the server cut away; an opening tag alone
     begins reasoning that never ended.
@@ -66,7 +65,7 @@ def without_reasoning(text: str) -> str:
 
 @cache
 def _parser() -> "MarkdownIt":
-    """A parser that knows fences and quotations alone.
+    """Return a parser that knows fences and quotations alone.
 
     Without lists and indented code, a fence counts at any depth, and code that a model indents less
     than the list around it does not end its block.
@@ -109,7 +108,7 @@ NO_CODE = {
     "it",
     "too_long": f"the file has more than {MOST_SOURCE:,} characters: write a shorter one",
 }
-"""By kind: what was wrong with a reply, and what the next prompt is told to do about it."""
+"""By kind: what was wrong with a reply, and what the next prompt asks to do about it."""
 
 CUDA_LANGUAGES = {
     "",
@@ -146,7 +145,7 @@ _COMMENT = re.compile(r"\s*(?://+|/\*+)\s*(.*?)\s*(?:\*/)?\s*\Z")
 
 
 def read_reply(reply: Reply) -> Draft | NoCode:
-    """The kernel in `reply`. A NoCode names what is wrong by its kind; see `NO_CODE`."""
+    """Return the kernel in `reply`. A NoCode names what is wrong by its kind; see `NO_CODE`."""
     if reply.finish == "content_filter":
         return _no_code("content_filter")
     text = without_reasoning(_normal(reply.text[:MOST_REPLY])).strip()
@@ -170,7 +169,7 @@ def _normal(text: str) -> str:
 
 
 def _choose(blocks: tuple[FencedBlock, ...]) -> str | None:
-    """The last block with `solve`, and before it what it launches and does not define."""
+    """Return the last block with `solve`, and before it what it launches and does not define."""
     code = [block for block in blocks if _is_cuda(block)]
     whole = [block for block in code if defines_solve(_plain(block.text))]
     if not whole:
@@ -186,7 +185,7 @@ def _choose(blocks: tuple[FencedBlock, ...]) -> str | None:
 
 
 def _bare(text: str, blocks: tuple[FencedBlock, ...]) -> str | None:
-    """Code without a fence around it: from the first line that looks like code to the last `}`."""
+    """Return unfenced code, from the first line that looks like code to the last `}`."""
     if blocks or _is_python(text) or not defines_solve(_plain(text)):
         return None
     begin = _CODE_BEGINS.search(_plain(text))
@@ -196,7 +195,7 @@ def _bare(text: str, blocks: tuple[FencedBlock, ...]) -> str | None:
 
 
 def _is_cut(blocks: tuple[FencedBlock, ...], source: str, *, cut: bool) -> bool:
-    """Whether the file ends before its end: unclosed, and cut off or with open braces."""
+    """Return whether the file ends before its end: unclosed, and cut off or with open braces."""
     unclosed = not blocks or (not blocks[-1].closed and blocks[-1].text in source)
     return unclosed and (cut or not is_balanced(source))
 
@@ -222,8 +221,8 @@ def _why_none(reply: Reply, text: str, blocks: tuple[FencedBlock, ...], *, cut: 
     return _no_code("no_code")
 
 
-def _no_code(kind: str, said: str = "") -> NoCode:
-    return NoCode(kind=kind, reason=NO_CODE[kind], said=said)
+def _no_code(kind: str, quoted: str = "") -> NoCode:
+    return NoCode(kind=kind, reason=NO_CODE[kind], said=quoted)
 
 
 def _is_cuda(block: FencedBlock) -> bool:
@@ -241,7 +240,7 @@ def _plain(text: str) -> str:
 
 
 def _idea(source: str, text: str) -> str:
-    """The comment the file begins with; else what the prose calls its idea."""
+    """Return the comment the file begins with; else what the prose calls its idea."""
     for line in source.strip().split("\n")[:3]:
         comment = _COMMENT.match(line)
         if comment is None:
@@ -267,7 +266,7 @@ class LlmGenerator:
         self._prompt_tokens = prompt_tokens
 
     async def generate(self, brief: Brief, situation: Situation) -> Draft | NoCode:
-        """One call a brief, kept under `candidates/<id>`; a call without an answer is a NoCode."""
+        """Ask once a brief, below `candidates/<id>`; a call without an answer is a NoCode."""
         messages = render_prompt(brief, situation, self._templates, self._prompt_tokens)
         call = Call(id=f"candidates/{brief.id}", agent="generator", messages=messages)
         reply = await self._ask(call)
@@ -278,7 +277,7 @@ class LlmGenerator:
 
 
 def with_tunables(draft: Draft) -> Draft:
-    """The draft with the defaults of the tunables it declares."""
+    """Return the draft with the defaults of the tunables it declares."""
     space = read_space(draft.source)
     if not isinstance(space, Space):
         return draft

@@ -55,7 +55,7 @@ async def check_model(
     output_tokens: int = 0,
     policy: RetryPolicy | None = None,
 ) -> ModelCalled:
-    """What the probe cost, for the run's record; it is counted in `budget` already.
+    """Return what the probe cost, for the run's record; `budget` counts it already.
 
     Raises UsageError: a limit too small for one round, a price that is unknown though money is
     limited, an unknown model, an address that is no such endpoint. Raises MissingError: no access,
@@ -90,7 +90,7 @@ def check_limits(
     round: Round,
     output_tokens: int = 0,
 ) -> None:
-    """Whether what is left allows one round. Raises UsageError saying what one may take."""
+    """Check that what is left allows one round. Raises UsageError saying what one may take."""
     if budget.usd is not None and price is None:
         raise UsageError(
             f"--budget-usd: the price of {name} at {show_endpoint(endpoint)} is unknown; "
@@ -159,7 +159,7 @@ def _refuse(failed: CallFailed, name: str, where: str, offered: tuple[str, ...])
 
 
 async def _list_models(model: "BaseChatModel") -> tuple[str, ...]:
-    """Names that the endpoint offers; empty where it does not say."""
+    """Return names that the endpoint offers; empty where it does not say."""
     client = getattr(model, "root_async_client", None)
     if client is None:
         return ()

@@ -38,13 +38,13 @@ class Price:
     note: str = ""
 
     def usd(self, *, input_tokens: int, output_tokens: int, cached_tokens: int = 0) -> float:
-        """What so many tokens cost; `cached_tokens` are part of `input_tokens`."""
+        """Return what so many tokens cost; `cached_tokens` are part of `input_tokens`."""
         asked = (input_tokens - cached_tokens) * self.input_usd + cached_tokens * self.cached_usd
         return (asked + output_tokens * self.output_usd) / 1e6
 
 
 def find_price(model: str, base_url: str = "", table: Path | None = None) -> Price | None:
-    """The price of `model` at an endpoint; None where neither table knows it.
+    """Return the price of `model` at an endpoint; None where neither table knows it.
 
     Raises UsageError: `table`, the user's own, cannot be read.
     """
@@ -58,7 +58,7 @@ def find_price(model: str, base_url: str = "", table: Path | None = None) -> Pri
 
 
 def read_prices(path: Path) -> tuple[Price, ...]:
-    """All prices of a table. Raises UsageError naming file, entry and key."""
+    """Return all prices of a table. Raises UsageError naming file, entry and key."""
     try:
         table = read_as(_Table, read_table(path, UsageError))
     except UnfitError as unfit:
@@ -115,14 +115,14 @@ TOKENS_A_MESSAGE = 8
 
 
 def count_prompt_tokens(messages: Sequence[Message]) -> int:
-    """Tokens that a prompt may have; rather too many."""
+    """Count the tokens that a prompt may have; rather too many."""
     return sum(count_tokens(message.text) + TOKENS_A_MESSAGE for message in messages)
 
 
 def read_usage(
     message: "AIMessage", messages: Sequence[Message], answer: str, price: Price | None
 ) -> Usage:
-    """The server's own count; where it sent none, an estimate that says so.
+    """Return the server's own count; where it sent none, an estimate that says so.
 
     `answer` is the text and the reasoning that came back.
     """
@@ -145,13 +145,13 @@ def read_usage(
 
 
 def _is_count(*tokens: object) -> bool:
-    """Whether a server has counted: numbers below zero or beyond reason say nothing."""
+    """Return whether a server has counted: negative or absurd numbers say nothing."""
     whole = [one for one in tokens if isinstance(one, (int, float)) and 0 <= one <= MOST_TOKENS]
     return len(whole) == len(tokens) and any(whole)
 
 
 def price_usage(usage: Usage, price: Price | None) -> Usage:
-    """The same tokens with what they cost."""
+    """Return the same tokens with what they cost."""
     if price is None:
         return replace(usage, usd=None)
     usd = price.usd(
@@ -163,7 +163,7 @@ def price_usage(usage: Usage, price: Price | None) -> Usage:
 
 
 def _cached(found: Mapping[str, Any], raw: Mapping[str, Any]) -> int:
-    """DeepSeek counts them under a name of its own, which langchain does not map."""
+    """Return the cached tokens; DeepSeek's own name for them is one langchain does not map."""
     cached = _detail(found, "input_token_details", "cache_read")
     cached = cached or int(raw.get("prompt_cache_hit_tokens") or 0)
     return min(max(cached, 0), int(found["input_tokens"]))

@@ -51,7 +51,7 @@ class Failure:
 
     @property
     def retried(self) -> bool:
-        """Whether the same request may succeed later."""
+        """Return whether the same request may succeed later."""
         return self.kind in RETRIED
 
 
@@ -109,14 +109,14 @@ def _classify_status(status: int, message: str, headers: Mapping[str, str]) -> F
 
 
 def _place(headers: Mapping[str, str]) -> str:
-    """Where a redirect leads, without what may be a secret in it."""
+    """Return where a redirect leads, without what may be a secret in it."""
     parts = urlsplit(headers.get("location", ""))
     place = parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
     return printable(place.removesuffix("/chat/completions")) or "nowhere"
 
 
 def _classify_connection(error: BaseException) -> Failure:
-    """A connection that was never made, or one that broke: the cause knows."""
+    """Classify a connection that was never made, or one that broke, by its cause."""
     causes = []
     cause = error.__cause__
     while cause is not None:
@@ -129,14 +129,14 @@ def _classify_connection(error: BaseException) -> Failure:
 
 
 def _classify_body(body: Mapping[str, Any]) -> Failure:
-    """A 200 whose body is an error, as gateways send it."""
+    """Classify a 200 whose body is an error, as gateways send it."""
     code = str(body.get("code"))
     status = int(code) if code.isdigit() and 400 <= int(code) < 600 else 500
     return _classify_status(status, _words(body), {})
 
 
 def read_retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
-    """Seconds that `Retry-After` asks to wait, given as a number or as a date."""
+    """Return seconds that `Retry-After` asks to wait, given as a number or as a date."""
     value = headers.get("retry-after", "").strip()
     if re.fullmatch(r"\d+(\.\d+)?", value):
         return float(value)
@@ -149,7 +149,7 @@ def read_retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
 
 
 def _message_of(error: BaseException, most: int = 300) -> str:
-    """The message in one line that is safe to print: the server's own words where it sent some."""
+    """Return the message in one safe line: the server's own words where it sent some."""
     body = getattr(error, "body", None)
     words = _words(body) if isinstance(body, Mapping) else str(error)
     text = printable(" ".join(words.split())) or type(error).__name__
@@ -157,7 +157,7 @@ def _message_of(error: BaseException, most: int = 300) -> str:
 
 
 def _words(body: Mapping[str, Any]) -> str:
-    """An error's message, with its code where that says more."""
+    """Return an error's message, with its code where that says more."""
     message = str(body.get("message") or body)
     code = body.get("code")
     adds = isinstance(code, str) and code and code not in message
@@ -185,7 +185,7 @@ class RetryPolicy:
 
 
 def policy_from_settings() -> RetryPolicy:
-    """The policy of this machine. Raises UsageError on a bad setting."""
+    """Return the policy of this machine. Raises UsageError on a bad setting."""
     from cuda_llm.settings import settings
 
     now = settings()
@@ -236,12 +236,12 @@ async def ask_again(
 
 
 def is_waited_for(failure: Failure, policy: RetryPolicy) -> bool:
-    """Whether a failure is one to ask again after."""
+    """Return whether a failure is one to ask again after."""
     return failure.retried and (failure.retry_after_s or 0.0) <= policy.retry_after_limit_s
 
 
 def find_wait(failure: Failure, number: int, policy: RetryPolicy, chance: random.Random) -> float:
-    """Seconds to wait after try `number`, from 1: never less than the server asks."""
+    """Return the seconds to wait after try `number`, from 1: no less than the server asks."""
     grown = min(policy.first_wait_s * 2 ** (number - 1), policy.longest_wait_s)
     if failure.retry_after_s is None:
         return float(grown * chance.uniform(0.5, 1.0))

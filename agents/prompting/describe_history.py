@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from cuda_llm.agents.limits import BOTTLENECK_TEXTS, bottleneck_text
-from cuda_llm.agents.prompting.describe_kernel import format_us
+from cuda_llm.agents.prompting.describe_kernel import describe_within_context, format_us
 from cuda_llm.agents.prompting.quote import hide, one_line
 from cuda_llm.agents.prompting.token_budget import Passage
 from cuda_llm.agents.situation import Situation
@@ -15,7 +15,7 @@ MOST_TEXT = 1200
 
 
 def describe_hints(situation: Situation, brief: Brief, components: Components) -> Passage:
-    """The user's own first, then those of errors, then those of performance, newest kept longest.
+    """Describe the user's hints, those of errors, those of performance; the newest stay longest.
 
     Without hints among the components the user's own are left: they were not learned. Evidence
     from a playbook kernel is left out, for it may quote its source; that from a profile, where
@@ -47,17 +47,21 @@ def describe_hints(situation: Situation, brief: Brief, components: Components) -
 
 
 def _codes_of_profile(situation: Situation, brief: Brief) -> set[str]:
-    """Of what limits the brief's parent."""
+    """Return the codes of what limits the brief's parent."""
     verdict = situation.archive.verdict(brief.parent) if brief.parent else None
     profile = verdict.profile if isinstance(verdict, Passed) else None
     return {one.code for one in profile.bottlenecks} if profile else set()
 
 
 def _describe(situation: Situation, hint: Hint, *, hide_evidence: bool) -> Iterator[str]:
-    context, hardware = situation.plan.hardware_context, situation.hardware
+    hardware, context = situation.hardware, situation.plan.hardware_context
+    text = one_line(hint.text, MOST_TEXT)
+    # A diagnosis is ours and names no hardware; what it quotes, and others' hints, may.
+    if hint.by != "diagnosis":
+        text = hide(text, hardware, context)
     source = " (from the user)" if hint.code == USER else ""
     about = f" ({hint.about}, {hint.code})" if hint.about else source
-    yield f"- {hide(one_line(hint.text, MOST_TEXT), hardware, context)}{about}"
+    yield f"- {text}{about}"
     if hint.hardware_text and context == "full":
         yield f"  {one_line(hint.hardware_text, MOST_TEXT)}"
     if hint.evidence and not hide_evidence:
@@ -76,40 +80,39 @@ BEST = 3
 
 
 def describe_history(situation: Situation, ids: tuple[str, ...], components: Components) -> Passage:
-    """Oldest first; when short of room the best stay, then failures, newest first."""
+    """Describe the attempts, oldest first; short of room, keep the best, then newest failures."""
     attempts = [situation.attempt(name) for name in ids]
     entries = tuple(describe_attempt(situation, one, components) for one in attempts)
     return Passage(entries=entries, keep=_by_importance(attempts), noun="attempts")
 
 
 def describe_attempt(situation: Situation, attempt: Attempt, components: Components) -> str:
-    """`r1-c2: WRONG_RESULT: ...`, and below it its direction and its idea."""
+    """Render `r1-c2: WRONG_RESULT: ...`, and below it its direction and its idea."""
     came_from = f", {attempt.kind.value} of {attempt.parent}" if attempt.parent else ""
     first = f"{attempt.id}{came_from}: {_outcome(situation, attempt, components)}"
     direction = one_line(attempt.direction) if components.diversity else ""
+    idea = hide(one_line(attempt.idea, 120), situation.hardware, situation.plan.hardware_context)
     tunables = ", ".join(f"{name} = {value}" for name, value in attempt.tunables.items())
     second = "; ".join(
         f"{label}: {text}"
         for label, text in (
             ("told", direction),
-            ("idea", one_line(attempt.idea, 120)),
+            ("idea", idea),
             ("tunables", one_line(tunables)),
         )
         if text
     )
-    entry = f"{first}\n    {second}" if second else first
-    return hide(entry, situation.hardware, situation.plan.hardware_context)
+    return f"{first}\n    {second}" if second else first
 
 
 def _outcome(situation: Situation, attempt: Attempt, components: Components) -> str:
-    """Its time and what limits it; of a failure the verdict in one line.
+    """Render the time and what limits it; of a failure the verdict in one line.
 
-    A failed playbook kernel gives its code alone: a summary may quote its source.
+    A failed playbook kernel gives its code alone: a description may quote its source.
     """
     if not attempt.passed:
-        summary = "" if attempt.written_by == "playbook" else one_line(attempt.summary, 240)
-        summary = summary.removeprefix(attempt.code).lstrip(": ")
-        return f"{attempt.code}: {summary}" if summary else attempt.code
+        found = "" if attempt.written_by == "playbook" else _finding(situation, attempt)
+        return f"{attempt.code}: {found}" if found else attempt.code
     parts = ["correct"]
     if attempt.times_us:
         parts.append(f"{format_us(attempt.times_us[-1])} at the largest timed size")
@@ -120,8 +123,14 @@ def _outcome(situation: Situation, attempt: Attempt, components: Components) -> 
     return ", ".join(parts)
 
 
+def _finding(situation: Situation, attempt: Attempt) -> str:
+    """Return the first line of what its verdict says."""
+    lines = describe_within_context(situation, situation.archive.verdict(attempt.id))
+    return one_line(next(iter(lines), ""), 240)
+
+
 def _by_importance(attempts: list[Attempt]) -> tuple[int, ...]:
-    """Indices: the fastest few, then failures from the newest on, then the rest by speed."""
+    """Return indices: the fastest few, then failures from the newest on, then by speed."""
     indices = range(len(attempts))
     passed = sorted(
         (index for index in indices if attempts[index].passed),

@@ -11,10 +11,10 @@ from importlib import resources
 
 from cuda_llm.agents.kernel_text.outline import identifiers
 from cuda_llm.agents.limits import bottleneck_text
-from cuda_llm.agents.prompting.quote import hide, log_lines, one_line, quote_line
+from cuda_llm.agents.prompting.quote import hide_in_verdict, log_lines, one_line, quote_line
 from cuda_llm.agents.situation import Situation
 from cuda_llm.failures import CompileFailed, Diagnostic
-from cuda_llm.outcomes import LaunchFailed, Passed, Verdict
+from cuda_llm.outcomes import Passed, Verdict
 from cuda_llm.profile import Bottleneck, KernelResources, LaunchProfile, Profile
 from cuda_llm.search import Attempt, Components
 from cuda_llm.tasks.expressions import evaluate
@@ -44,7 +44,7 @@ class KnownName:
 
 @cache
 def known_names() -> tuple[KnownName, ...]:
-    """The table in `known_names.toml`."""
+    """Return the table in `known_names.toml`."""
     text = resources.files("cuda_llm.agents.prompting").joinpath("known_names.toml").read_text()
     return tuple(
         KnownName(**{**row, "wrong": tuple(row["wrong"].split())})
@@ -83,7 +83,7 @@ def _real_name(error: Diagnostic, source: str) -> str:
 
 
 def _nearest(name: str, source: str) -> str:
-    """The declared or well-known name most like `name`; empty where none is near."""
+    """Return the declared or well-known name most like `name`; empty where none is near."""
     counted = identifiers(source) - {name}
     candidates = sorted({*counted, *BUILT_IN, *_by_real_name()})
     found = difflib.get_close_matches(name, candidates, n=1, cutoff=NEAR)
@@ -101,29 +101,27 @@ def _by_real_name() -> frozenset[str]:
 
 
 def describe_failure(situation: Situation, attempt: Attempt, verdict: Verdict) -> tuple[str, ...]:
-    """The verdict's code, then its description a line at a time.
+    """Render the verdict's code, then its description a line at a time.
 
     Of a playbook kernel only the code: a description may quote its source.
     """
     if attempt.written_by == "playbook":
         return (verdict.code,)
-    lines = describe(verdict)
-    hidden = (
-        hide(line, situation.hardware, situation.plan.hardware_context)
-        for line in (lines[:1] if _tells_limits(situation, verdict) else lines)
-    )
-    return (verdict.code, *(line for text in hidden for line in log_lines(text).split("\n")))
+    lines = describe_within_context(situation, verdict)
+    return (verdict.code, *(line for text in lines for line in log_lines(text).split("\n")))
 
 
-def _tells_limits(situation: Situation, verdict: Verdict) -> bool:
-    """Whether all but the first line is about what the hardware can hold."""
-    return situation.plan.hardware_context != "full" and isinstance(verdict, LaunchFailed)
+def describe_within_context(situation: Situation, verdict: Verdict) -> tuple[str, ...]:
+    """Return the verdict's description without what the run's hardware context keeps back."""
+    context = situation.plan.hardware_context
+    shown = hide_in_verdict(verdict, situation.hardware, context)
+    return describe(shown, hardware_figures=context == "full")
 
 
 def describe_timed_sizes(
     situation: Situation, attempt: Attempt, components: Components
 ) -> tuple[str, ...]:
-    """One line a timed size, then all together."""
+    """Render one line a timed size, then one for all together."""
     lines = []
     baselines = situation.baseline_us if components.baseline else ()
     for index, time_us in enumerate(attempt.times_us):
@@ -140,7 +138,7 @@ def describe_timed_sizes(
 
 
 def describe_headline(situation: Situation, attempt: Attempt, components: Components) -> str:
-    """Its time at the largest size, its speed-up, its bandwidth and its limit in one line."""
+    """Render time at the largest size, speed-up, bandwidth and limit in one line."""
     parts = [format_us(attempt.times_us[-1])] if attempt.times_us else []
     if components.baseline and attempt.speedup is not None:
         parts.append(f"{attempt.speedup:.2f}x the baseline")
@@ -164,7 +162,7 @@ def describe_headline(situation: Situation, attempt: Attempt, components: Compon
 def describe_profile(
     situation: Situation, attempt: Attempt, profile: Profile, *, advise: bool = True
 ) -> tuple[str, ...]:
-    """What limits it: bottlenecks, dominating first, then its launches and its kernels.
+    """Describe what limits it: bottlenecks, dominating first, then launches and kernels.
 
     The profiler's own advice is left out where hints say it better.
     """
@@ -182,7 +180,7 @@ def describe_profile(
 
 
 def format_us(time_us: float) -> str:
-    """`41.4 us`, three digits at least."""
+    """Render `41.4 us`, three digits at least."""
     return f"{time_us:,.0f} us" if time_us >= 1000 else f"{time_us:.3g} us"
 
 
@@ -213,7 +211,7 @@ def _resources(one: KernelResources) -> str:
 
 
 def _bandwidth(situation: Situation, profile: Profile | None, time_us: float) -> str:
-    """The part of DRAM's published bandwidth: of counted bytes, else of the least there can be."""
+    """Render the part of DRAM's published bandwidth that counted or least bytes take."""
     launches = profile.launches if profile else ()
     moved = sum(launch.figures.get("dram_bytes", 0.0) for launch in launches)
     if not moved and situation.sizes:

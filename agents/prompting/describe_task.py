@@ -4,7 +4,8 @@ own figures.
 Hidden sizes are never among them.
 """
 
-from cuda_llm.agents.prompting.quote import one_line
+from cuda_llm.agents.prompting.quote import clean, hide, one_line
+from cuda_llm.agents.prompting.token_budget import Passage
 from cuda_llm.agents.situation import Situation
 from cuda_llm.tasks.task import SummationOrder, Task, ToleranceClass
 from cuda_llm.wording import describe_dims
@@ -18,7 +19,7 @@ _SCALE = {
 
 
 def describe_tolerance(task: Task) -> str:
-    """When a result counts as right."""
+    """Describe when a result counts as right."""
     tolerance = task.tolerance
     if task.comparator:
         return "The task's own rule judges the result."
@@ -41,18 +42,18 @@ def describe_tolerance(task: Task) -> str:
 
 
 def describe_named_dims(task: Task) -> tuple[str, ...]:
-    """What each dim means, and what always holds of them."""
+    """Describe what each dim means, and what always holds of them."""
     meanings = (f"{name}: {meaning}" for name, meaning in task.dims.items())
     return (*meanings, *((f"always holds: {task.requires}",) if task.requires else ()))
 
 
 def describe_sizes(situation: Situation) -> str:
-    """The sizes that are timed."""
+    """Describe the sizes that are timed."""
     return "; ".join(describe_dims(dims) for dims in situation.sizes)
 
 
 def describe_allowed(task: Task) -> tuple[str, ...]:
-    """What this task allows beyond launching kernels."""
+    """Describe what this task allows beyond launching kernels."""
     allowed = task.capabilities
     lines = []
     if allowed.scratch_bytes.strip() != "0":
@@ -77,7 +78,7 @@ _TENSOR_TYPES = {"tf32": "tf32", "fp16": "fp16", "bf16": "bf16"}
 
 
 def describe_hardware(situation: Situation) -> tuple[str, ...]:
-    """One fact a line."""
+    """Describe the GPU, one fact a line."""
     hardware = situation.hardware
     limits, peaks = hardware.limits, hardware.peaks
     major, minor = hardware.compute_capability
@@ -100,8 +101,35 @@ def describe_hardware(situation: Situation) -> tuple[str, ...]:
     )
 
 
+def describe_known_hardware(situation: Situation) -> Passage:
+    """Describe the GPU as far as the hardware context allows, with agents' notes on it."""
+    match situation.plan.hardware_context:
+        case "full":
+            noted = [note.text for note in situation.notes.values() if note.about_hardware]
+            entries = (
+                *describe_hardware(situation),
+                *filter(None, map(str.strip, map(clean, noted))),
+            )
+            return Passage(entries=entries, noun="facts")
+        case "name":
+            return Passage(entries=(situation.hardware.name,))
+        case _:
+            return Passage()
+
+
+def describe_notes(situation: Situation) -> Passage:
+    """Return what agents noted that is not about the hardware."""
+    context = situation.plan.hardware_context
+    noted = [
+        f"{name}: {hide(clean(note.text).strip(), situation.hardware, context)}"
+        for name, note in situation.notes.items()
+        if note.text.strip() and not note.about_hardware
+    ]
+    return Passage(entries=tuple(noted), noun="notes")
+
+
 def _tensor(situation: Situation) -> tuple[str, ...]:
-    """Tensor cores, where the task's precision lets a kernel use them and the device has them."""
+    """Describe tensor cores, where the task's precision and the device allow their use."""
     precision = situation.task.tolerance.precision
     rate = situation.hardware.peaks.tensor_dense_tflops.get(_TENSOR_TYPES.get(precision, ""))
     if rate is None or not situation.capabilities.full_isa:

@@ -3,9 +3,14 @@ know of the GPU.
 """
 
 import re
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass, replace
+from enum import Enum
+from typing import Any
 
 from cuda_llm.facts import SourceSpot
 from cuda_llm.hardware_profiles.hardware import Hardware
+from cuda_llm.outcomes import Verdict
 from cuda_llm.search import HardwareContext
 
 MOST_LINE = 400
@@ -14,7 +19,7 @@ _FENCES = re.compile(r"`{3,}|~{3,}")
 
 
 def clean(text: str) -> str:
-    """`text` with line feeds and tabs as its only control characters, line ends made equal."""
+    """Return `text` with line feeds and tabs as its only control characters."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     if text.isprintable():
         return text
@@ -24,12 +29,12 @@ def clean(text: str) -> str:
 
 
 def one_line(text: str, most: int = MOST_LINE) -> str:
-    """`text` as one clean line that an inline quotation in backticks can hold."""
+    """Return `text` as one clean line that an inline quotation in backticks can hold."""
     return shorten(" ".join(clean(text).split()).replace("`", "'"), most)
 
 
 def shorten(line: str, most: int = MOST_LINE) -> str:
-    """A line of at most `most` characters: its middle is left out."""
+    """Return a line of at most `most` characters: its middle is left out."""
     if len(line) <= most:
         return line
     half = (most - 5) // 2
@@ -37,26 +42,26 @@ def shorten(line: str, most: int = MOST_LINE) -> str:
 
 
 def log_lines(text: str) -> str:
-    """A log as data: clean, no endless line, nothing in it that looks like the end of a fence."""
+    """Return a log as data: clean, no endless line, nothing that looks like a fence's end."""
     return "\n".join(shorten(_FENCES.sub("'''", line)) for line in clean(text).split("\n"))
 
 
 def fence(text: str, language: str = "") -> str:
-    """`text` in a fence that nothing within can close."""
+    """Return `text` in a fence that nothing within can close."""
     longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
     ticks = "`" * max(3, longest + 1)
     return f"{ticks}{language}\n{text.rstrip()}\n{ticks}"
 
 
 def quote_line(spot: SourceSpot | None) -> str:
-    """``line 14: `source` ``, or nothing. The file's name stays out: it is ours."""
+    """Render ``line 14: `source` ``, or nothing. The file's name stays out: it is ours."""
     if spot is None:
         return ""
     return f"line {spot.line}" + (f": `{one_line(spot.text, 160)}`" if spot.text.strip() else "")
 
 
 def join_parts(*parts: str) -> str:
-    """The parts that say something, as one line."""
+    """Join the parts that are not empty to one line."""
     return "; ".join(part for part in parts if part)
 
 
@@ -65,34 +70,58 @@ _TARGETS = re.compile(
     re.IGNORECASE,
 )
 _NUMBER = r"(?:0x[0-9a-f]+|[\d][\d,.]*)"
-_LIMITS = re.compile(
-    rf",?\s*(?:at most|maximum(?: of| is)?|max\.?|up to|limit(?: of| is)?|the floor of|allowed are|"
-    rf"must be 1 to)\s*:?\s*{_NUMBER}(?: (?:us|bytes|threads|registers))?"
-    rf"|,?\s*{_NUMBER}(?: bytes)? max(?:imum)?\b"
-    rf"|{_NUMBER} of {_NUMBER} (?:SMs|warps)\b",
+_TOOL_LIMITS = re.compile(
+    rf",?\s*(?:at most|maximum(?: of| is)?|max\.?|up to|limit(?: of| is)?|allowed are)"
+    rf"\s*:?\s*{_NUMBER}(?: (?:bytes|threads|registers))?"
+    rf"|,?\s*{_NUMBER}(?: bytes)? max(?:imum)?\b",
     re.IGNORECASE,
 )
+"""How nvcc, ptxas and the driver name a limit of the GPU."""
 _VENDOR_WORDS = {"nvidia", "geforce", "tesla", "quadro", "emulated", "gpu", "super", "laptop"}
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 
 
 def hide(text: str, hardware: Hardware, context: HardwareContext) -> str:
-    """`text` without what `context` keeps back: figures and targets, with `none` names as well."""
+    """Return a tool's or a model's `text` without what `context` keeps back.
+
+    That is limits and targets, with `none` names as well. Our own sentences do not pass through
+    here: what renders them knows whether it may name a figure.
+    """
     if context == "full":
         return text
-    text = _LIMITS.sub("", _TARGETS.sub("the target", text))
+    text = _TOOL_LIMITS.sub("", _TARGETS.sub("the target", text))
     return _names(hardware).sub("the GPU", text) if context == "none" else text
 
 
+def hide_in_verdict(verdict: Verdict, hardware: Hardware, context: HardwareContext) -> Verdict:
+    """Return the verdict with `hide` applied to every text of a tool or a source that it holds."""
+    if context == "full":
+        return verdict
+    hidden: Verdict = _map_texts(verdict, lambda text: hide(text, hardware, context))
+    return hidden
+
+
+def _map_texts(value: Any, change: Callable[[str], str]) -> Any:
+    """Return `value` with `change` applied to each string in it, down to any depth."""
+    if isinstance(value, str):
+        return value if isinstance(value, Enum) else change(value)
+    if isinstance(value, tuple):
+        return tuple(_map_texts(one, change) for one in value)
+    if is_dataclass(value) and not isinstance(value, type):
+        given = {one.name: getattr(value, one.name) for one in fields(value)}
+        return replace(value, **{name: _map_texts(one, change) for name, one in given.items()})
+    return value
+
+
 def hide_in_comments(source: str, hardware: Hardware, context: HardwareContext) -> str:
-    """The same for the comments of a source; its code must stay as it is."""
+    """Return `source` with `hide` applied to its comments; its code must stay as it is."""
     if context == "full":
         return source
     return _COMMENT.sub(lambda match: hide(match[0], hardware, context), source)
 
 
 def _names(hardware: Hardware) -> re.Pattern[str]:
-    """The names of the GPU, of its models and of its architecture, longest first."""
+    """Return the names of the GPU, of its models and of its architecture, longest first."""
     names = {hardware.name, *hardware.aliases, hardware.slug, hardware.architecture}
     for name in (hardware.name, *hardware.aliases):
         words = [word for word in name.split() if word.lower() not in _VENDOR_WORDS]

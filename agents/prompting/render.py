@@ -1,7 +1,15 @@
-"""From one brief to the prompt of one candidate. Pure: the same situation gives the same text."""
+"""From one brief to the prompt of one candidate: the templates, ours or a user's own by the same
+file names, filled with what the situation holds.
 
-from collections.abc import Mapping
-from typing import Any
+Pure: the same situation gives the same text. A user's templates are checked whole before any work.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from cuda_llm.agents.prompting.describe_history import describe_hints, describe_history
 from cuda_llm.agents.prompting.describe_kernel import (
@@ -13,20 +21,139 @@ from cuda_llm.agents.prompting.describe_kernel import (
 )
 from cuda_llm.agents.prompting.describe_task import (
     describe_allowed,
-    describe_hardware,
+    describe_known_hardware,
     describe_named_dims,
+    describe_notes,
     describe_sizes,
     describe_tolerance,
 )
-from cuda_llm.agents.prompting.quote import clean, hide, hide_in_comments, one_line
-from cuda_llm.agents.prompting.templates import Templates
+from cuda_llm.agents.prompting.quote import clean, fence, hide, hide_in_comments, one_line
 from cuda_llm.agents.prompting.token_budget import SECTIONS, Passage, count_tokens, fit
 from cuda_llm.agents.situation import Situation
 from cuda_llm.conversation import Message
+from cuda_llm.errors import UsageError
 from cuda_llm.failures import CompileFailed
 from cuda_llm.outcomes import Passed
 from cuda_llm.search import Attempt, Brief, Components, Kind
 from cuda_llm.tasks.signature import host_context, signature
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+VALUES: Mapping[str, Any] = {
+    **dict.fromkeys(("task", "signature", "direction", "parent_source", "failure"), "text"),
+    **dict.fromkeys(("real_names", "profile", "host_code", "hints", "hardware"), "text"),
+    **dict.fromkeys(("history", "notes", "baseline", "title", "tolerance", "sizes"), "text"),
+    **dict.fromkeys(("parent_id", "parent_idea", "parent_tunables", "parent_headline"), "text"),
+    **dict.fromkeys(("failure_code", "time_source"), "text"),
+    **dict.fromkeys(("dims", "allowed", "parent_times"), ("text",)),
+    **dict.fromkeys(("emulated", "depart", "parent_hidden"), True),
+}
+"""Everything a template may name, with a value of its kind; empty where there is nothing to say."""
+
+
+@dataclass(frozen=True)
+class Templates:
+    """The templates of one run, by file name."""
+
+    texts: Mapping[str, str]
+
+    def render(self, name: str, values: Mapping[str, Any]) -> str:
+        """Render that template. Raises jinja2's UndefinedError for a value not given."""
+        rendered = self._environment.get_template(name).render(values)
+        return rendered.strip() + "\n"
+
+    @cached_property
+    def _environment(self) -> "Environment":
+        return _environment(self.texts)
+
+
+def open_templates(folder: Path | str | None = None) -> Templates:
+    """Open our templates, those in `folder` in their place. Raises UsageError."""
+    ours = _shipped()
+    if not folder:
+        return Templates(ours)
+    own = _read(Path(folder), ours)
+    templates = Templates({**ours, **own})
+    for name in own:
+        _check(templates, name, Path(folder))
+    return templates
+
+
+def _shipped() -> dict[str, str]:
+    folder = resources.files("cuda_llm.agents") / "prompts"
+    files = [file for file in folder.iterdir() if file.name.endswith(".j2")]
+    return {file.name: file.read_text() for file in sorted(files, key=lambda one: one.name)}
+
+
+def _read(folder: Path, ours: Mapping[str, str]) -> dict[str, str]:
+    if not folder.is_dir():
+        raise UsageError(f"{folder} is no folder; --prompts takes one that holds templates")
+    files = sorted(file for file in folder.iterdir() if not file.name.startswith("."))
+    for file in files:
+        if file.name not in ours:
+            raise UsageError(
+                f"{file}: no prompt has that name; --prompts replaces {', '.join(ours)}"
+            )
+    try:
+        return {file.name: file.read_text() for file in files}
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{folder}: a template cannot be read: {error}") from None
+
+
+def _check(templates: Templates, name: str, folder: Path) -> None:
+    """Render `name` with everything given and with everything empty, and look for unknown names."""
+    from jinja2 import TemplateError
+
+    where = folder / name
+    try:
+        for line, unknown in _unknown_names(templates, name):
+            known = ", ".join(sorted(VALUES))
+            raise UsageError(
+                f"{where}:{line}: {unknown} is no value of a prompt; there are {known}"
+            )
+        for values in (VALUES, {key: type(value)() for key, value in VALUES.items()}):
+            templates.render(name, values)
+    except TemplateError as error:
+        raise UsageError(f"{where}:{_line(error)}: {error.message}; mend the template") from None
+    except (ArithmeticError, TypeError, ValueError, LookupError, AttributeError) as error:
+        raise UsageError(f"{where}:{_line(error)}: {error}; mend the template") from None
+
+
+def _unknown_names(templates: Templates, name: str) -> Iterator[tuple[int, str]]:
+    from jinja2 import meta, nodes
+
+    tree = templates._environment.parse(templates.texts[name])
+    unknown = meta.find_undeclared_variables(tree) - set(VALUES)
+    for node in tree.find_all(nodes.Name):
+        if node.name in unknown:
+            yield node.lineno, node.name
+
+
+def _line(error: Exception) -> int:
+    """Return the line of a syntax error; of others a template's last in the traceback."""
+    line: int = getattr(error, "lineno", 0)
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == "<template>":
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    return line or 1
+
+
+def _environment(texts: Mapping[str, str]) -> "Environment":
+    from jinja2 import DictLoader, Environment, StrictUndefined
+
+    environment = Environment(
+        loader=DictLoader(dict(texts)),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        autoescape=False,
+    )
+    environment.filters["fenced"] = fence
+    return environment
+
 
 MOST_DIRECTION = 2000
 
@@ -34,7 +161,7 @@ MOST_DIRECTION = 2000
 def passages(
     situation: Situation, brief: Brief, parent: Attempt | None, components: Components
 ) -> dict[str, Passage]:
-    """By name of the section; an empty passage where there is nothing to say, or it may not."""
+    """Return the passages by section; an empty one where there is nothing, or it may not be."""
     task = situation.task
     direction = one_line(brief.direction, MOST_DIRECTION) if components.diversity else ""
     return {
@@ -42,8 +169,8 @@ def passages(
         "signature": _text(signature(task)),
         "direction": _text(direction),
         "host_code": _text(task.host or host_context(task)) if components.host_code else Passage(),
-        "hardware": _hardware(situation),
-        "notes": _notes(situation),
+        "hardware": describe_known_hardware(situation),
+        "notes": describe_notes(situation),
         "hints": describe_hints(situation, brief, components),
         "history": describe_history(situation, brief.history, components)
         if components.history
@@ -56,7 +183,7 @@ def passages(
 def _of_parent(
     situation: Situation, brief: Brief, parent: Attempt | None, components: Components
 ) -> dict[str, Passage]:
-    """Its source, what failed or what limits it. The source of a playbook kernel stays out."""
+    """Render the parent's source, failure or limits. A playbook kernel's source stays out."""
     if parent is None:
         return dict.fromkeys(("parent_source", "failure", "real_names", "profile"), Passage())
     verdict = situation.archive.verdict(parent.id)
@@ -81,39 +208,12 @@ def _of_parent(
     }
 
 
-def _hardware(situation: Situation) -> Passage:
-    """Facts, and what agents noted about the hardware; a name alone; or nothing."""
-    match situation.plan.hardware_context:
-        case "full":
-            noted = [note.text for note in situation.notes.values() if note.about_hardware]
-            entries = (
-                *describe_hardware(situation),
-                *filter(None, map(str.strip, map(clean, noted))),
-            )
-            return Passage(entries=entries, noun="facts")
-        case "name":
-            return _text(situation.hardware.name)
-        case _:
-            return Passage()
-
-
-def _notes(situation: Situation) -> Passage:
-    """What agents noted that is not about the hardware."""
-    context = situation.plan.hardware_context
-    noted = [
-        f"{name}: {hide(clean(note.text).strip(), situation.hardware, context)}"
-        for name, note in situation.notes.items()
-        if note.text.strip() and not note.about_hardware
-    ]
-    return Passage(entries=tuple(noted), noun="notes")
-
-
 def _text(text: str) -> Passage:
     return Passage(entries=tuple(text.split("\n"))) if text else Passage()
 
 
 PROMPT_TOKENS = 24_000
-"""Budget of both messages together, as `tokens.count_tokens` counts."""
+"""Budget of both messages together, as `token_budget.count_tokens` counts."""
 
 TEMPLATES = {
     Kind.FIRST: "first.j2",
@@ -127,10 +227,11 @@ MOVABLE = frozenset(section.name for section in SECTIONS if section.priority)
 def render_prompt(
     brief: Brief, situation: Situation, templates: Templates, budget: int = PROMPT_TOKENS
 ) -> tuple[Message, ...]:
-    """The system's message and the user's, together at most `budget` tokens.
+    """Render the system's and the user's message, together at most `budget` tokens.
 
-    Sections are cut as `trim.SECTIONS` says. Task, signature, direction and the parent's source
-    stay whole, also where they alone exceed the budget. Raises KeyError for an unknown parent.
+    Sections are cut as `token_budget.SECTIONS` says. Task, signature, direction and the parent's
+    source stay whole, also where they alone exceed the budget. Raises KeyError for an unknown
+    parent.
     """
     parent = situation.attempt(brief.parent) if brief.parent else None
     components = brief.components & situation.plan.components
@@ -167,7 +268,7 @@ def _texts(sections: Mapping[str, Passage]) -> dict[str, str]:
 def fixed_values(
     situation: Situation, brief: Brief, parent: Attempt | None, components: Components
 ) -> dict[str, Any]:
-    """What stands outside the budget: a few words each."""
+    """Return what stands outside the budget: a few words each."""
     task, context = situation.task, situation.plan.hardware_context
     tunables = parent.tunables.items() if parent else ()
     failed = parent is not None and not parent.passed

@@ -16,7 +16,7 @@ _PIECES = re.compile(r"([A-Za-z]+)|( )(?=\S)|(\n[ \t]*|[ \t\r\f\v]+)|([^\x00-\x7
 
 
 def count_tokens(text: str) -> int:
-    """Tokens of `text`, rather too many than too few."""
+    """Count the tokens of `text`, rather too many than too few."""
     total = 0
     for match in _PIECES.finditer(text):
         word, space, _, foreign = match.groups()
@@ -79,12 +79,12 @@ class Passage:
 
     @property
     def text(self) -> str:
-        """All of it."""
+        """Return all entries as one text."""
         return "\n".join(self.entries)
 
 
 def fit(passages: Mapping[str, Passage], room: int) -> dict[str, str]:
-    """The text of each section, `room` tokens of those that may be cut at most."""
+    """Return the text of each section, those that may be cut within `room` tokens."""
     room = max(0, room)
     needs = {name: count_tokens(passage.text) for name, passage in passages.items()}
     movable = sorted((one for one in SECTIONS if one.priority), key=lambda one: one.priority)
@@ -100,7 +100,7 @@ def fit(passages: Mapping[str, Passage], room: int) -> dict[str, str]:
 
 
 def _share_out(movable: list[Section], needs: Mapping[str, int], room: int) -> dict[str, int]:
-    """Tokens for each: first its least, then up to its most, then whatever is left over."""
+    """Return each section's tokens: first its least, then up to its most, then what is left."""
     grants = dict.fromkeys(needs, 0)
     steps: tuple[Callable[[Section], float], ...] = (
         lambda one: one.least,
@@ -122,7 +122,7 @@ def _cut_lines(passage: Passage, limit: int) -> str:
 
 
 def cut_lines(text: str, limit: int) -> str:
-    """Head and tail of a log of at most `limit` tokens, and between them how much is missing."""
+    """Return head and tail of a log in `limit` tokens, and between them how much is missing."""
     lines = text.split("\n")
     costs = [count_tokens(line) + 1 for line in lines]
     if sum(costs) <= limit:
@@ -138,7 +138,7 @@ def cut_lines(text: str, limit: int) -> str:
 
 
 def cut_entries(passage: Passage, limit: int) -> str:
-    """The most important entries that `limit` tokens hold, in their order."""
+    """Return the most important entries that `limit` tokens hold, in their order."""
     entries = passage.entries
     spent = count_tokens(_missing(len(entries), passage.noun)) + 1
     taken: set[int] = set()
@@ -151,13 +151,13 @@ def cut_entries(passage: Passage, limit: int) -> str:
 
 
 def _from_both_ends(count: int) -> Iterator[int]:
-    """0, last, 1, last but one ..."""
+    """Yield 0, last, 1, last but one ..."""
     for step in range(count):
         yield step // 2 if step % 2 == 0 else count - 1 - step // 2
 
 
 def _join(texts: list[str], taken: set[int], noun: str, *, gather: bool = False) -> str:
-    """The taken ones in order; how many are missing stands at the gap, or all counted in front."""
+    """Join those taken in order; the count of the others stands at the gap, or in front."""
     missing = len(texts) - len(taken)
     kept = [texts[index] for index in sorted(taken)]
     if not missing:

@@ -91,14 +91,14 @@ _REMEDIES: Mapping[BuildFault, tuple[str, str]] = {
 _OTHER = ("other", "The compiler refuses the source: mend its first error before anything else.")
 
 
-def compile_failed(verdict: CompileFailed, scene: FailureContext) -> Diagnosis:
+def compile_failed(verdict: CompileFailed, context: FailureContext) -> Diagnosis:
     """The first error decides: what follows is often its echo."""
     first = next((one for one in verdict.diagnostics if one.severity == "error"), None)
     fault = verdict.fault or (first.fault if first else None)
     cause, text = _REMEDIES[fault] if fault else _OTHER
     name = (first.subject if first else None) or ""
     if fault == "signature":
-        text += f" It is: {signature(scene.task)}"
+        text += f" It is: {signature(context.task)}"
     seen = one_line(first.message if first else verdict.reason)
     secret = first is not None and first.names_hardware
     return Diagnosis(
@@ -106,7 +106,7 @@ def compile_failed(verdict: CompileFailed, scene: FailureContext) -> Diagnosis:
         cause=cause.format(name=name),
         text=text.format(name=name) if name else text,
         evidence=join_parts(
-            scene.quote_line(first.spot) if first else "",
+            context.quote_line(first.spot) if first else "",
             "" if secret else seen,
             _more(verdict, first),
         ),
@@ -140,13 +140,13 @@ def _more(verdict: CompileFailed, first: Diagnostic | None) -> str:
 
 def no_code(verdict: NoCode) -> Diagnosis | None:
     """What was wrong with a reply; None for a generator's other reasons, which no reply mends."""
-    said = NO_CODE.get(verdict.kind)
-    if said is None:
+    reason = NO_CODE.get(verdict.kind)
+    if reason is None:
         return None
     return Diagnosis(
         code=verdict.code,
         cause=verdict.kind,
-        text=f"{said[0].upper()}{said[1:]}.",
+        text=f"{reason[0].upper()}{reason[1:]}.",
         evidence=one_line(verdict.said),
     )
 

@@ -9,11 +9,10 @@ from typing import Any
 
 from cuda_llm.agents.llm.generator import without_reasoning
 from cuda_llm.agents.prompting.quote import one_line
-from cuda_llm.agents.prompting.render import fixed_values, passages
-from cuda_llm.agents.prompting.templates import Templates
+from cuda_llm.agents.prompting.render import Templates, fixed_values, passages
 from cuda_llm.agents.prompting.token_budget import fit
 from cuda_llm.agents.situation import Situation
-from cuda_llm.agents.strategies.briefs import distinct_failures
+from cuda_llm.agents.strategies.builtin import distinct_failures
 from cuda_llm.codec import decode
 from cuda_llm.conversation import Ask, Call, CallFailed, Message, Reply
 from cuda_llm.search import Attempt, Brief, Hint, Kind
@@ -28,8 +27,8 @@ def critique_prompt(
     """What a model is asked about `about`. `known` are the diagnosis' own hints."""
     brief = _brief(situation, about, known)
     components = brief.components & situation.plan.components
-    told = fit(passages(situation, brief, about, components), ROOM_TOKENS)
-    values = {**fixed_values(situation, brief, about, components), **told}
+    sections = fit(passages(situation, brief, about, components), ROOM_TOKENS)
+    values = {**fixed_values(situation, brief, about, components), **sections}
     return (
         Message(role="system", text=templates.render("critique_system.j2", values)),
         Message(role="user", text=templates.render("critique.j2", values)),
@@ -37,7 +36,7 @@ def critique_prompt(
 
 
 def _brief(situation: Situation, about: Attempt, known: Sequence[Hint]) -> Brief:
-    """The order that a generator would get for `about`: it decides what is told."""
+    """The order that a generator would get for `about`: it decides what the prompt holds."""
     return Brief(
         id=f"r{situation.round}-critique",
         round=situation.round,
@@ -125,7 +124,7 @@ def _read(found: Mapping[str, Any]) -> Critique | None:
 
 @dataclass(frozen=True)
 class Critiqued:
-    """At most one hint, and what is to be told of it."""
+    """At most one hint, and the decision to record."""
 
     decision: str
     error_hints: tuple[Hint, ...] = ()
@@ -156,11 +155,11 @@ async def criticise(
     read = read_critique(reply)
     if isinstance(read, Unreadable):
         return Critiqued(f"no critique of {about.id}: {read.why}")
-    said = f"critique of {about.id}: {read.bottleneck or about.code}: {read.change}"
+    decision = f"critique of {about.id}: {read.bottleneck or about.code}: {read.change}"
     hint = _hint(situation, about, read)
     if about.passed:
-        return Critiqued(said, performance_hints=(hint,))
-    return Critiqued(said, error_hints=(hint,))
+        return Critiqued(decision, performance_hints=(hint,))
+    return Critiqued(decision, error_hints=(hint,))
 
 
 def subject(situation: Situation, judged: Sequence[Attempt]) -> Attempt | None:

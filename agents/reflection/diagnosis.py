@@ -54,13 +54,13 @@ class FailureContext:
         return ""
 
     def known_of(self, error: CudaError | None, replay: Replay | None, *, placed: bool) -> str:
-        """What a GPU said, which kernel ran, and where the place comes from or how to find it."""
-        said = one_line(describe_error(error), 240) if error is not None else ""
+        """Return what a GPU reported, which kernel ran, and where the place comes from."""
+        reported = one_line(describe_error(error), 240) if error is not None else ""
         if placed:
-            return said
+            return reported
         launch = self.launch_of(error.kernel) if error is not None else ""
         how = one_line(describe_replay(replay), 240) if replay is not None else ""
-        return join_parts(said, launch, how or (UNPLACED if error is not None else ""))
+        return join_parts(reported, launch, how or (UNPLACED if error is not None else ""))
 
 
 def name_thread(thread: ThreadSpot | None) -> str:

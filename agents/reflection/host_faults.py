@@ -40,7 +40,7 @@ _RULES: Mapping[str, str] = {
 }
 
 
-def policy_violation(verdict: PolicyViolation, scene: FailureContext) -> Diagnosis:
+def policy_violation(verdict: PolicyViolation, context: FailureContext) -> Diagnosis:
     """A rule that no kernel may break, and what to do instead."""
     text = _RULES.get(verdict.rule, "Do nothing in `solve` but launch kernels on its arguments.")
     return Diagnosis(
@@ -48,7 +48,7 @@ def policy_violation(verdict: PolicyViolation, scene: FailureContext) -> Diagnos
         cause=one_line(verdict.rule, 40),
         text=text,
         evidence=join_parts(
-            scene.quote_line(verdict.spot), one_line(verdict.detail), name_place(verdict.location)
+            context.quote_line(verdict.spot), one_line(verdict.detail), name_place(verdict.location)
         ),
     )
 
@@ -72,7 +72,7 @@ _STOPS: Mapping[StopReason, tuple[str, str]] = {
 }
 
 
-def device_assert(verdict: DeviceAssert, scene: FailureContext) -> Diagnosis:
+def device_assert(verdict: DeviceAssert, context: FailureContext) -> Diagnosis:
     """The kernel stopped itself, or ran into what is no code."""
     cause = "assertion"
     text = "The kernel's own assert or trap fired: what it takes for granted is not so."
@@ -84,10 +84,10 @@ def device_assert(verdict: DeviceAssert, scene: FailureContext) -> Diagnosis:
         cause=cause,
         text=text,
         evidence=join_parts(
-            scene.quote_line(verdict.spot),
+            context.quote_line(verdict.spot),
             one_line(verdict.assertion or verdict.detail),
             name_thread(verdict.thread),
-            scene.known_of(verdict.error, verdict.replay, placed=placed),
+            context.known_of(verdict.error, verdict.replay, placed=placed),
         ),
     )
 
@@ -178,30 +178,30 @@ _BY_ERROR: Mapping[str, _Refusal] = {
 """Where CUDA gives an error alone."""
 
 
-def launch_failed(verdict: LaunchFailed, scene: FailureContext) -> Diagnosis:
+def launch_failed(verdict: LaunchFailed, context: FailureContext) -> Diagnosis:
     """Too many threads, too much shared memory, too many registers, an empty grid."""
     limit = verdict.limit
     refusal = _BY_ERROR.get(verdict.error, _CONFIGURATION)
     if limit is not None:
         refusal = _BY_LIMIT[limit.name]
-    facts = {**vars(scene.hardware.limits), "sm_count": scene.hardware.sm_count}
-    told = describe_limit(limit) if limit is not None else verdict.detail
+    facts = {**vars(context.hardware.limits), "sm_count": context.hardware.sm_count}
+    exceeded = describe_limit(limit) if limit is not None else verdict.detail
     return Diagnosis(
         code=verdict.code,
         cause=refusal.cause,
         text=refusal.text,
-        evidence=join_parts(one_line(verdict.error, 60), scene.launch_of(verdict.kernel)),
-        hardware_text=join_parts(refusal.hardware_text.format(**facts), one_line(told)),
+        evidence=join_parts(one_line(verdict.error, 60), context.launch_of(verdict.kernel)),
+        hardware_text=join_parts(refusal.hardware_text.format(**facts), one_line(exceeded)),
     )
 
 
-def out_of_memory(verdict: OutOfMemory, scene: FailureContext) -> Diagnosis:
+def out_of_memory(verdict: OutOfMemory, context: FailureContext) -> Diagnosis:
     """More scratch memory than the task allows."""
-    none = scene.task.capabilities.scratch_bytes.strip() == "0"
+    none = context.task.capabilities.scratch_bytes.strip() == "0"
     text = (
         "This task allows no scratch memory: work in registers, shared memory and the outputs."
         if none
-        else f"Scratch memory is limited to {scene.task.capabilities.scratch_bytes} bytes here."
+        else f"Scratch memory is limited to {context.task.capabilities.scratch_bytes} bytes here."
     )
     return Diagnosis(
         code=verdict.code,
@@ -224,7 +224,7 @@ def impossible_time(verdict: ImpossibleTime) -> Diagnosis:
     )
 
 
-def emulator_unsupported(verdict: EmulatorUnsupported, scene: FailureContext) -> Diagnosis:
+def emulator_unsupported(verdict: EmulatorUnsupported, context: FailureContext) -> Diagnosis:
     """Not wrong, but nothing here can run it."""
     opcode = one_line(verdict.opcode, 60)
     return Diagnosis(
@@ -234,7 +234,7 @@ def emulator_unsupported(verdict: EmulatorUnsupported, scene: FailureContext) ->
             "The device of this run cannot execute an operation of the kernel, so nothing is known "
             "about it: use plain CUDA for the same work."
         ),
-        evidence=scene.quote_line(verdict.spot),
+        evidence=context.quote_line(verdict.spot),
         hardware_text=f"The emulated device does not execute {opcode}.",
         avoid=(_family(verdict.opcode),),
     )

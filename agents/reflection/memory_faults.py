@@ -17,28 +17,32 @@ UNKNOWN = "place unknown"
 """Cause of a fault of which a GPU gave an error code alone."""
 
 
-def illegal_access(verdict: IllegalAccess, scene: FailureContext) -> Diagnosis:
+def illegal_access(verdict: IllegalAccess, context: FailureContext) -> Diagnosis:
     """An index out of its range: without a check, with a wrong one, or into a tile too small."""
     access = verdict.access
-    cause, text = _why_unplaced(verdict) if access is None else _why_outside(verdict, access, scene)
+    cause, text = (
+        _why_unplaced(verdict) if access is None else _why_outside(verdict, access, context)
+    )
     return Diagnosis(
         code=verdict.code,
         cause=cause,
         text=text,
         evidence=join_parts(
-            scene.quote_line(verdict.spot),
+            context.quote_line(verdict.spot),
             "" if access is None else _name_access(access),
             "" if access is None else name_place(access.location),
             name_thread(verdict.thread),
-            _array(verdict.spot, scene) if access is not None and access.space == "shared" else "",
-            scene.known_of(verdict.error, verdict.replay, placed=access is not None),
+            _array(verdict.spot, context)
+            if access is not None and access.space == "shared"
+            else "",
+            context.known_of(verdict.error, verdict.replay, placed=access is not None),
         ),
     )
 
 
-def misaligned(verdict: Misaligned, scene: FailureContext) -> Diagnosis:
+def misaligned(verdict: Misaligned, context: FailureContext) -> Diagnosis:
     """A vector access at an address that only scalars may use."""
-    access, vectors = verdict.access, scene.source.vector_accesses
+    access, vectors = verdict.access, context.source.vector_accesses
     size = access.bytes if access is not None else None
     if verdict.spot is None and size is None:
         vector = bool(vectors)
@@ -61,37 +65,37 @@ def misaligned(verdict: Misaligned, scene: FailureContext) -> Diagnosis:
             else "check casts between pointer types and offsets into dynamic shared memory."
         ),
         evidence=join_parts(
-            scene.quote_line(verdict.spot),
+            context.quote_line(verdict.spot),
             f"vector access in line {vectors[0]}" if vectors and verdict.spot is None else "",
             "" if access is None else name_place(access.location),
             name_thread(verdict.thread),
-            scene.known_of(verdict.error, verdict.replay, placed=access is not None),
+            context.known_of(verdict.error, verdict.replay, placed=access is not None),
         ),
     )
 
 
-def uninitialised_read(verdict: UninitialisedRead, scene: FailureContext) -> Diagnosis:
+def uninitialised_read(verdict: UninitialisedRead, context: FailureContext) -> Diagnosis:
     """A value that no thread has written yet."""
     access = verdict.access or MemoryAccess()
-    cause, text = _why_unwritten(access, scene)
+    cause, text = _why_unwritten(access, context)
     location = access.location
     return Diagnosis(
         code=verdict.code,
         cause=cause,
         text=text,
         evidence=join_parts(
-            scene.quote_line(verdict.spot),
+            context.quote_line(verdict.spot),
             f"in {one_line(name_owner(location), 60)}" if location and location.owner else "",
-            _array(verdict.spot, scene) if access.space == "shared" else "",
+            _array(verdict.spot, context) if access.space == "shared" else "",
             name_thread(verdict.thread),
-            scene.known_of(verdict.error, verdict.replay, placed=True),
+            context.known_of(verdict.error, verdict.replay, placed=True),
         ),
     )
 
 
-def guard_overwritten(verdict: GuardOverwritten, scene: FailureContext) -> Diagnosis:
+def guard_overwritten(verdict: GuardOverwritten, context: FailureContext) -> Diagnosis:
     """Somebody wrote past a buffer's end, or before its start."""
-    vectors = scene.source.vector_accesses
+    vectors = context.source.vector_accesses
     text = f"A write lands {verdict.side} {one_line(verdict.buffer, 40)}: "
     if verdict.side == "after" and vectors:
         cause = "vector tail"
@@ -146,7 +150,7 @@ def _why_unplaced(verdict: IllegalAccess) -> tuple[str, str]:
 
 
 def _why_outside(
-    verdict: IllegalAccess, access: MemoryAccess, scene: FailureContext
+    verdict: IllegalAccess, access: MemoryAccess, context: FailureContext
 ) -> tuple[str, str]:
     # A line without its text is one of a header, where a sanitizer saw an atomic, say.
     line = verdict.spot.line if verdict.spot and verdict.spot.text else 0
@@ -167,7 +171,7 @@ def _why_outside(
         return "negative index", (
             "The index is negative: halos and `i - 1` need a check at the lower edge as well."
         )
-    if _near(verdict.spot, scene.source.vector_accesses) or (access.bytes or 0) >= 8:
+    if _near(verdict.spot, context.source.vector_accesses) or (access.bytes or 0) >= 8:
         return "vector tail", (
             "A vector access reaches past the end where the length is no multiple of its width: "
             "treat the last elements one by one."
@@ -177,7 +181,7 @@ def _why_outside(
             "The index goes past the end: guard each dimension before the access, with "
             "`if (i < n)`, and look for `<=` and `i + 1` where there is a check already."
         )
-    if not scene.source.guards(line):
+    if not context.source.guards(line):
         return "no bound check", (
             "The index is not checked against the extent: blocks rarely divide the sizes. Guard "
             "each dimension before the access, with `if (i < n)`."
@@ -188,7 +192,7 @@ def _why_outside(
     )
 
 
-def _why_unwritten(access: MemoryAccess, scene: FailureContext) -> tuple[str, str]:
+def _why_unwritten(access: MemoryAccess, context: FailureContext) -> tuple[str, str]:
     if access.space == "shared":
         return "partly filled tile", (
             "Shared memory is read where no thread has written it: fill the whole tile before the "
@@ -198,7 +202,7 @@ def _why_unwritten(access: MemoryAccess, scene: FailureContext) -> tuple[str, st
     if access.space == "local":
         return "local array", "Give every element of the local array a value before it is read."
     name = access.location.name if access.location else None
-    if name in _outputs(scene.task):
+    if name in _outputs(context.task):
         return "garbage output", (
             f"`{name}` arrives filled with garbage and is read or added to: write it outright, "
             "or clear it first (cudaMemsetAsync or a kernel of its own) before anything adds to it."
@@ -234,11 +238,11 @@ def _near(spot: SourceSpot | None, lines: tuple[int, ...], reach: int = 2) -> bo
     )
 
 
-def _array(spot: SourceSpot | None, scene: FailureContext) -> str:
+def _array(spot: SourceSpot | None, context: FailureContext) -> str:
     """The shared array that the line names."""
     text = spot.text if spot else ""
-    for array in scene.source.shared_arrays:
+    for array in context.source.shared_arrays:
         if re.search(rf"\b{re.escape(array.name)}\b", text):
-            name = f"`{one_line(array.name + array.extents, 60)}`" if scene.may_quote else "it"
+            name = f"`{one_line(array.name + array.extents, 60)}`" if context.may_quote else "it"
             return f"{name} is declared in line {array.line}"
     return ""

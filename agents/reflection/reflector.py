@@ -8,7 +8,7 @@ from typing import assert_never
 
 from cuda_llm.agents.kernel_text.facts import SourceFacts
 from cuda_llm.agents.prompting.quote import join_parts, one_line
-from cuda_llm.agents.prompting.templates import Templates, open_templates
+from cuda_llm.agents.prompting.render import Templates, open_templates
 from cuda_llm.agents.protocols import Reflected
 from cuda_llm.agents.reflection.build_faults import compile_failed, duplicate, load_failed, no_code
 from cuda_llm.agents.reflection.critique import Critiqued, criticise
@@ -38,7 +38,7 @@ from cuda_llm.agents.reflection.wrong_results import (
 )
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.strategies.acceptance import passed_by_speed
-from cuda_llm.agents.strategies.briefs import is_fixable
+from cuda_llm.agents.strategies.builtin import is_fixable
 from cuda_llm.agents.tunables.read import read_space
 from cuda_llm.agents.tunables.space import InvalidDeclaration
 from cuda_llm.conversation import Ask
@@ -192,12 +192,12 @@ def find_failures(situation: Situation, judged: Sequence[Attempt]) -> Iterator[D
     for attempt in judged:
         if not attempt.passed:
             verdict = situation.archive.verdict(attempt.id)
-            diagnosis = diagnose_failure(verdict, scene_of(situation, attempt))
+            diagnosis = diagnose_failure(verdict, context_of(situation, attempt))
             if diagnosis is not None:
                 yield attempt, diagnosis
 
 
-def diagnose_failure(verdict: Verdict, scene: FailureContext) -> Diagnosis | None:
+def diagnose_failure(verdict: Verdict, context: FailureContext) -> Diagnosis | None:
     """Return the likely cause; None where the kernel passed or nothing is to be learned from it."""
     match verdict:
         case NoCode():
@@ -205,45 +205,45 @@ def diagnose_failure(verdict: Verdict, scene: FailureContext) -> Diagnosis | Non
         case Duplicate():
             return duplicate(verdict)
         case CompileFailed():
-            return compile_failed(verdict, scene)
+            return compile_failed(verdict, context)
         case PolicyViolation():
-            return policy_violation(verdict, scene)
+            return policy_violation(verdict, context)
         case LoadFailed():
             return load_failed(verdict)
         case LaunchFailed():
-            return launch_failed(verdict, scene)
+            return launch_failed(verdict, context)
         case IllegalAccess():
-            return illegal_access(verdict, scene)
+            return illegal_access(verdict, context)
         case Misaligned():
-            return misaligned(verdict, scene)
+            return misaligned(verdict, context)
         case DeviceAssert():
-            return device_assert(verdict, scene)
+            return device_assert(verdict, context)
         case DataRace():
-            return data_race(verdict, scene)
+            return data_race(verdict, context)
         case UninitialisedRead():
-            return uninitialised_read(verdict, scene)
+            return uninitialised_read(verdict, context)
         case InvalidSync():
-            return invalid_sync(verdict, scene)
+            return invalid_sync(verdict, context)
         case TimedOut():
-            return timed_out(verdict, scene)
+            return timed_out(verdict, context)
         case OutOfMemory():
-            return out_of_memory(verdict, scene)
+            return out_of_memory(verdict, context)
         case HostCrashed():
             return host_crashed(verdict)
         case WrongResult():
-            return wrong_result(verdict, scene)
+            return wrong_result(verdict, context)
         case GuardOverwritten():
-            return guard_overwritten(verdict, scene)
+            return guard_overwritten(verdict, context)
         case InputMutated():
-            return input_mutated(verdict, scene)
+            return input_mutated(verdict, context)
         case Nondeterministic():
-            return nondeterministic(verdict, scene)
+            return nondeterministic(verdict, context)
         case LateWrite():
             return late_write(verdict)
         case ImpossibleTime():
             return impossible_time(verdict)
         case EmulatorUnsupported():
-            return emulator_unsupported(verdict, scene)
+            return emulator_unsupported(verdict, context)
         case Passed() | Quarantined() | InfraFailed():
             return None
         case _:
@@ -251,7 +251,7 @@ def diagnose_failure(verdict: Verdict, scene: FailureContext) -> Diagnosis | Non
 
 
 def find_misdeclared(situation: Situation, judged: Sequence[Attempt]) -> Iterator[DiagnosedAttempt]:
-    """Models' kernels whose tunables cannot be used; a repeat was told of when it came first."""
+    """Models' kernels whose tunables cannot be used; a repeat was reported when it came first."""
     for attempt in judged:
         if attempt.written_by == "model" and attempt.code != Duplicate.code:
             diagnosis = misdeclared(situation.archive.source(attempt.id))
@@ -266,8 +266,8 @@ def find_limits(situation: Situation, judged: Sequence[Attempt]) -> Iterator[Hin
         profile = verdict.profile if isinstance(verdict, Passed) else None
         if profile is None:
             continue
-        scene = scene_of(situation, attempt)
-        for one in diagnose_speed(situation, attempt, profile, scene):
+        context = context_of(situation, attempt)
+        for one in diagnose_speed(situation, attempt, profile, context):
             if one.code == HARDWARE_LIMIT and attempt != situation.incumbent:
                 continue
             yield Hint(
@@ -289,7 +289,7 @@ def worth_profiling(situation: Situation, judged: Sequence[Attempt]) -> tuple[At
     return tuple(ordered.values())[:MOST_PROFILED]
 
 
-def scene_of(situation: Situation, attempt: Attempt) -> FailureContext:
+def context_of(situation: Situation, attempt: Attempt) -> FailureContext:
     """Source, task and GPU of an attempt."""
     return FailureContext(
         source=SourceFacts(situation.archive.source(attempt.id)),

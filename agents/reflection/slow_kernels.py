@@ -69,12 +69,12 @@ def ruled_out(profile: Profile, dominating: Bottleneck) -> tuple[str, ...]:
 
 HARDWARE_LIMIT = "hardware_limit"
 """Code of a kernel that the same work cannot make much faster."""
-_TOLD_AS_EVIDENCE = {"bank_conflicts", "uncoalesced_global", "atomic_contention", "divergence"}
+_QUOTED_AS_EVIDENCE = {"bank_conflicts", "uncoalesced_global", "atomic_contention", "divergence"}
 """Bottlenecks whose explanation says nothing of the hardware."""
 
 
 def diagnose_speed(
-    situation: Situation, attempt: Attempt, profile: Profile, scene: FailureContext
+    situation: Situation, attempt: Attempt, profile: Profile, context: FailureContext
 ) -> tuple[Diagnosis, ...]:
     """At most two: that it is at its limit, or what dominates; and spilled registers."""
     found = []
@@ -82,17 +82,17 @@ def diagnose_speed(
     if share is not None and share >= LIMIT_SHARE:
         found.append(_at_the_limit(situation, attempt, share))
     elif profile.bottlenecks:
-        found.append(_dominating(situation, attempt, profile, scene))
+        found.append(_dominating(situation, attempt, profile, context))
     spills = _spills(profile)
     return (*found, *([spills] if spills else []))
 
 
 def _dominating(
-    situation: Situation, attempt: Attempt, profile: Profile, scene: FailureContext
+    situation: Situation, attempt: Attempt, profile: Profile, context: FailureContext
 ) -> Diagnosis:
     first, others = profile.bottlenecks[0], profile.bottlenecks[1:]
     words = bottleneck_text(first.code)
-    techniques = techniques_against(first.code, situation, scene.source.uses)
+    techniques = techniques_against(first.code, situation, context.source.uses)
     plain = [one.text for one in techniques if one.needs == (0, 0)]
     return Diagnosis(
         code=first.code,
@@ -100,12 +100,12 @@ def _dominating(
         text=_say(words.name, words.why, plain or [one_line(first.advice)]),
         evidence=join_parts(
             f"{first.share:.0%} of the time at the largest size",
-            scene.quote_line(first.spot),
-            one_line(first.explanation) if first.code in _TOLD_AS_EVIDENCE else "",
+            context.quote_line(first.spot),
+            one_line(first.explanation) if first.code in _QUOTED_AS_EVIDENCE else "",
             _next_in_line(others),
         ),
         hardware_text=join_parts(
-            one_line(first.explanation) if first.code not in _TOLD_AS_EVIDENCE else "",
+            one_line(first.explanation) if first.code not in _QUOTED_AS_EVIDENCE else "",
             _bandwidth(profile, situation),
             *(_capable(one, situation) for one in techniques if one.needs > (0, 0)),
         ),

@@ -124,10 +124,10 @@ _PATTERN_CAUSES: Sequence[_PatternCause] = (
 """The first that fits decides."""
 
 
-def wrong_result(verdict: WrongResult, scene: FailureContext) -> Diagnosis:
+def wrong_result(verdict: WrongResult, context: FailureContext) -> Diagnosis:
     """What the pattern of wrong elements says, with the case that shows it."""
-    cause, text = _by_look(verdict, scene) or _by_amount(verdict)
-    vectors = scene.source.vector_accesses
+    cause, text = _by_look(verdict, context) or _by_amount(verdict)
+    vectors = context.source.vector_accesses
     seen = f"vector access in line {vectors[0]}" if cause == VECTOR_TAIL and vectors else ""
     return Diagnosis(
         code=verdict.code,
@@ -142,9 +142,11 @@ def wrong_result(verdict: WrongResult, scene: FailureContext) -> Diagnosis:
     )
 
 
-def input_mutated(verdict: InputMutated, scene: FailureContext) -> Diagnosis:
+def input_mutated(verdict: InputMutated, context: FailureContext) -> Diagnosis:
     """An input is const."""
-    cast = "const_cast" in scene.source.code or re.search(r"\(\s*\w+\s*\*\s*\)", scene.source.code)
+    cast = "const_cast" in context.source.code or re.search(
+        r"\(\s*\w+\s*\*\s*\)", context.source.code
+    )
     return Diagnosis(
         code=verdict.code,
         cause="writes an input",
@@ -154,9 +156,9 @@ def input_mutated(verdict: InputMutated, scene: FailureContext) -> Diagnosis:
     )
 
 
-def nondeterministic(verdict: Nondeterministic, scene: FailureContext) -> Diagnosis:
+def nondeterministic(verdict: Nondeterministic, context: FailureContext) -> Diagnosis:
     """The result depends on the order of threads."""
-    atomics = scene.source.atomics
+    atomics = context.source.atomics
     cause = (
         "plain reads stand beside atomics, or a result is read before all blocks have added to it"
         if atomics
@@ -197,11 +199,11 @@ def _signs(verdict: WrongResult) -> frozenset[Sign]:
     return frozenset(found)
 
 
-def _by_look(verdict: WrongResult, scene: FailureContext) -> tuple[str, str] | None:
+def _by_look(verdict: WrongResult, context: FailureContext) -> tuple[str, str] | None:
     """Few sizes may share a multiple by chance: a vector tail needs vectors in the source."""
     signs = _signs(verdict)
     seen = (one for one in _PATTERN_CAUSES if signs & one.kinds)
-    vectors = bool(scene.source.vector_accesses)
+    vectors = bool(context.source.vector_accesses)
     look = next((one for one in seen if vectors or one.cause != VECTOR_TAIL), None)
     if look is None:
         return None

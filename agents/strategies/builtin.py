@@ -1,20 +1,117 @@
-"""The strategies that ship, and how `--strategy` finds one.
+"""Writes the briefs of a round: the strategies that ship, and how `--strategy` finds one.
 
 `Fsr` is Feature Search and Reinforcement (arXiv 2506.09092) with changes that the class lists;
 `FsrPaper` is its Algorithm 1 to the letter, for comparison; `BestOfN` gives no feedback at all.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from cuda_llm.agents.limits import at_the_limit
 from cuda_llm.agents.protocols import Choice, Strategy
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.strategies.acceptance import choose_fastest, passed_by_speed
-from cuda_llm.agents.strategies.briefs import Assignment, distinct_failures, make_briefs
+from cuda_llm.agents.techniques.directions import directions
 from cuda_llm.dotted import is_dotted, load_dotted
 from cuda_llm.errors import UsageError
-from cuda_llm.search import EVERYTHING, Attempt, Brief, Components, Kind
+from cuda_llm.search import EVERYTHING, Attempt, Brief, Components, Hint, Kind
+
+_NEARNESS = (
+    *("NONDETERMINISTIC", "WRONG_RESULT", "LATE_WRITE", "GUARD_OVERWRITTEN", "INPUT_MUTATED"),
+    *("DATA_RACE", "UNINITIALISED_READ", "INVALID_SYNC", "TIMED_OUT"),
+    *("ILLEGAL_ACCESS", "MISALIGNED", "DEVICE_ASSERT", "LAUNCH_FAILED", "OUT_OF_MEMORY"),
+    *("HOST_CRASHED", "LOAD_FAILED", "COMPILE_FAILED"),
+)
+"""Codes sorted by how near the kernel came to being right; other codes come last."""
+
+
+def distinct_failures(attempts: Sequence[Attempt]) -> tuple[Attempt, ...]:
+    """Returns one attempt for each distinct failure with source, nearest to being right first.
+
+    Two failures are the same when their `failure` is; one of an older record is its code.
+    """
+    kept: dict[str, Attempt] = {}
+    for one in attempts:
+        if is_fixable(one):
+            kept.setdefault(one.failure or one.code, one)
+    return tuple(sorted(kept.values(), key=lambda one: (nearness(one), one.round, one.index)))
+
+
+def is_fixable(attempt: Attempt) -> bool:
+    """Tells whether the attempt failed by its own fault and has a source to start from."""
+    ours = attempt.code.startswith("INFRA_") or attempt.code in {"DUPLICATE", "QUARANTINED"}
+    return bool(attempt.source_sha) and not attempt.passed and not ours
+
+
+def nearness(attempt: Attempt) -> int:
+    """Ranks an attempt's failure; 0 is nearest to being right."""
+    return _NEARNESS.index(attempt.code) if attempt.code in _NEARNESS else len(_NEARNESS)
+
+
+Assignment = tuple[Kind, Attempt | None]
+"""What a candidate is to do, and its parent."""
+USER = "user"
+"""`Hint.by` of a person."""
+
+
+def make_briefs(
+    situation: Situation, orders: Sequence[Assignment], components: Components
+) -> tuple[Brief, ...]:
+    """Makes one brief for each order, with the history and the hints that concern its parent.
+
+    `components` is what the strategy allows; what the user switched off stays off.
+    """
+    allowed = components & situation.plan.components
+    chosen = choose_directions(situation, [kind for kind, _ in orders]) if allowed.diversity else ()
+    history = tuple(one.id for one in situation.attempts) if allowed.history else ()
+    error_hints = hints_for(allowed, situation.error_hints)
+    performance_hints = hints_for(allowed, situation.performance_hints)
+    return tuple(
+        Brief(
+            id=f"r{situation.round}-c{index}",
+            round=situation.round,
+            index=index,
+            kind=kind,
+            parent=None if parent is None else parent.id,
+            direction=chosen[index - 1] if chosen else "",
+            history=history,
+            error_hints=hints_about(error_hints, parent),
+            performance_hints=hints_about(performance_hints, parent),
+            components=allowed,
+        )
+        for index, (kind, parent) in enumerate(orders, start=1)
+    )
+
+
+def choose_directions(situation: Situation, kinds: Sequence[Kind]) -> tuple[str, ...]:
+    """Chooses a direction for each kind; those of one kind differ as long as there are enough."""
+    pools = {kind: iter(directions(situation, kind, kinds.count(kind))) for kind in set(kinds)}
+    return tuple(next(pools[kind]) for kind in kinds)
+
+
+def hints_for(allowed: Components, hints: Sequence[Hint]) -> tuple[Hint, ...]:
+    """Returns all hints where they are allowed, and otherwise those of the user."""
+    return tuple(one for one in hints if allowed.hints or one.by == USER)
+
+
+def hints_about(hints: Sequence[Hint], parent: Attempt | None) -> tuple[Hint, ...]:
+    """Returns hints on the parent, on its whole round, or on everything; newest round first.
+
+    Of several about one cause the newest stays, because it says how often that was seen.
+    """
+    chosen = [one for one in hints if not one.about or parent is None or one.about == parent.id]
+    return tuple(sorted(newest_hints(chosen), key=lambda one: -one.round))
+
+
+def newest_hints(hints: Iterable[Hint]) -> tuple[Hint, ...]:
+    """Returns the hints without those that a later one about the same thing replaces."""
+    kept: dict[tuple[str, ...], Hint] = {}
+    for hint in hints:
+        subject = (hint.cause,) if hint.cause else (hint.about, hint.text)
+        key = (hint.code, hint.by, *subject)
+        kept.pop(key, None)
+        kept[key] = hint
+    return tuple(kept.values())
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ UNRELATED = 99
 def directions(
     situation: Situation, kind: Kind, number: int, *, parent: Attempt | None = None
 ) -> tuple[str, ...]:
-    """`number` different directions for briefs of one kind; empty texts without diversity.
+    """Return `number` directions for briefs of one kind; empty texts without diversity.
 
     Best first: what fits the task, was tried least and relieves what limits `parent` (else the
     incumbent). The same situation gives the same answer, and a longer one only adds to a shorter.
@@ -43,13 +43,13 @@ def directions(
 
 
 def _may_try(technique: Technique, kind: Kind, situation: Situation) -> bool:
-    """Whether it answers such an order, fits, and gives nothing away."""
-    tells = technique.needs > (0, 0) and situation.plan.hardware_context == "none"
-    return kind in technique.kinds and not tells and fits(technique, situation)
+    """Return whether it answers such an order, fits, and gives nothing away."""
+    names_hardware = technique.needs > (0, 0) and situation.plan.hardware_context == "none"
+    return kind in technique.kinds and not names_hardware and fits(technique, situation)
 
 
 def _limits(situation: Situation, attempt: Attempt | None) -> list[str]:
-    """Codes of what limits `attempt`, dominating one first; nothing where profiles are off."""
+    """Return codes of what limits `attempt`, dominating first; none where profiles are off."""
     if attempt is None or not attempt.passed or not situation.plan.components.profile:
         return []
     verdict = situation.archive.verdict(attempt.id)
@@ -59,7 +59,7 @@ def _limits(situation: Situation, attempt: Attempt | None) -> list[str]:
 
 
 def _tried_on(situation: Situation, parent: Attempt | None) -> list[str]:
-    """Directions that led to `parent`, and those that started from it."""
+    """Return directions that led to `parent`, and those that started from it."""
     by_id = {attempt.id: attempt for attempt in situation.attempts}
     line, one = [], parent
     while one is not None:
@@ -78,7 +78,7 @@ def _times(text: str, tried: list[str]) -> int:
 
 
 def _ordered(found: list[Technique], kind: Kind, situation: Situation) -> list[Technique]:
-    """Repairs and the structures of the first round from plain to bold; the rest at random."""
+    """Return repairs and first structures from plain to bold; the rest at random."""
     if kind == Kind.FIX or (kind == Kind.FIRST and situation.round <= 1):
         return found
     shuffled = random.Random(f"{situation.plan.seed}/{situation.round}/{kind}")
@@ -86,7 +86,7 @@ def _ordered(found: list[Technique], kind: Kind, situation: Situation) -> list[T
 
 
 def _endless(texts: list[str], tried: list[str]) -> Iterator[str]:
-    """The texts; when they run out each with a twist, least tried first; then numbered variants."""
+    """Yield the texts; then each with a twist, least tried first; then numbered variants."""
     twisted = [f"{text}; with {twist}" for twist, text in product(VARIATIONS, texts)]
     first = [*texts, *sorted(twisted, key=tried.count)]
     return chain(first, (f"{text}; variant {number}" for number in count(2) for text in first))

@@ -35,7 +35,7 @@ MANY_TERMS = 8
 
 
 def work_of(task: Task) -> Work:
-    """The kind of work that `task` is, judged at its largest published size."""
+    """Return the kind of work that `task` is, judged at its largest published size."""
     dims = task.sizes.bench[-1]
     inputs = _elements(task, dims, (ArgumentRole.IN, ArgumentRole.INOUT))
     outputs = _elements(task, dims, (ArgumentRole.OUT, ArgumentRole.INOUT))
@@ -50,7 +50,7 @@ def work_of(task: Task) -> Work:
 
 
 def _output_shrinks(task: Task) -> bool:
-    """Whether an output has an extent like `H - R + 1`."""
+    """Return whether an output has an extent like `H - R + 1`."""
     outputs = (one for one in task.arguments if one.role == ArgumentRole.OUT)
     return any("-" in extent for output in outputs for extent in output.shape)
 
@@ -102,7 +102,7 @@ ADDS_UP = ACCUMULATES | SCATTERS
 
 
 def fits(technique: Technique, situation: Situation) -> bool:
-    """Whether it suits the task's kind of work, and the task and what runs the kernels allow it."""
+    """Return whether it suits the kind of work, and the task and the device allow it."""
     task = situation.task
     return (
         work_of(task) in technique.work

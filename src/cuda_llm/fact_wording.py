@@ -1,6 +1,7 @@
 """Facts of verdicts in words: accesses, limits of a launch, errors of CUDA, patterns."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from cuda_llm.facts import (
     AccessKind,
@@ -131,15 +132,19 @@ def describe_launch(launch: LaunchShape) -> str:
     return f"grid {launch.grid}, block {launch.block}{dynamic}"
 
 
-def describe_limit(limit: ExceededLimit) -> str:
-    """What was asked for and what is allowed."""
+def describe_limit(limit: ExceededLimit, *, figures: bool = True) -> str:
+    """Describe what was asked for and, with `figures`, how much the hardware allows."""
+    if not figures:
+        limit = replace(limit, allowed=None, most_bytes=None)
     asked = "more" if limit.asked is None else f"{limit.asked:,}"
     most = "" if limit.allowed is None else f", at most {limit.allowed:,}"
     match limit.name:
         case "grid-extent" | "block-extent":
             what = limit.name.removesuffix("-extent")
-            allowed = "more than 0" if limit.allowed is None else f"1 to {limit.allowed:,}"
-            return f"extent {limit.axis or ''} of the {what} is {asked}: must be {allowed}"
+            allowed = "must be more than 0" if limit.asked == 0 else "must be in range"
+            if limit.allowed is not None:
+                allowed = f"must be 1 to {limit.allowed:,}"
+            return f"extent {limit.axis or ''} of the {what} is {asked}: {allowed}"
         case "threads-per-block":
             return f"{asked} threads a block{most}"
         case "launch-bounds":

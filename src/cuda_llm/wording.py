@@ -47,8 +47,11 @@ from cuda_llm.outcomes import (
 )
 
 
-def describe(verdict: Verdict) -> tuple[str, ...]:
-    """Say what became of a candidate: the finding first, then its place, then what it hints at."""
+def describe(verdict: Verdict, *, hardware_figures: bool = True) -> tuple[str, ...]:
+    """Describe what became of a candidate: the finding, then its place, then what it hints at.
+
+    Without `hardware_figures` no limit of the GPU is named, only what the candidate asked for.
+    """
     match verdict:
         case Passed(differential=differential, notes=notes):
             oracle = ("the oracle was the task's own baseline, not an independent reference",)
@@ -65,10 +68,12 @@ def describe(verdict: Verdict) -> tuple[str, ...]:
         case OutOfMemory():
             return describe_out_of_memory(verdict)
         case LaunchFailed(kernel=kernel, error=error, limit=limit, launch=launch, detail=detail):
-            exceeded = () if limit is None else (describe_limit(limit),)
+            exceeded = () if limit is None else (describe_limit(limit, figures=hardware_figures),)
             shape = () if launch is None else (describe_launch(launch),)
             named = f"{kernel}: {error}" if kernel else error
-            return (named, *(exceeded or line_of(detail)), *shape)
+            # Words of others about a refused launch are about what the hardware allows.
+            why = exceeded or line_of(detail if hardware_figures else "")
+            return (named, *why, *shape)
         case DeviceFault():
             return describe_fault(verdict)
         case TimedOut():
@@ -85,8 +90,9 @@ def describe(verdict: Verdict) -> tuple[str, ...]:
         case LateWrite(buffer=buffer):
             return (f"{buffer} changed after solve had finished",)
         case ImpossibleTime(time_us=time_us, floor_us=floor_us):
-            floor = f"{time_us:.3g} us is below the floor of {floor_us:.3g} us"
-            return (floor, "less than half of what the bytes and operations of the task need")
+            floor = f"the floor of {floor_us:.3g} us" if hardware_figures else "the floor"
+            first = f"{time_us:.3g} us is below {floor}"
+            return (first, "less than half of what the bytes and operations of the task need")
         case EmulatorUnsupported(opcode=opcode, kernel=kernel, others=others, spot=spot):
             needs = f"{kernel} needs {opcode}, which only a real GPU executes"
             more = f"and {others} other operations" if others else verdict.detail

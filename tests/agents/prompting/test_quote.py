@@ -1,6 +1,7 @@
 """Quoted text: clean, bounded, and unable to leave its fence; hidden facts are hidden."""
 
 import re
+from typing import get_args
 
 import pytest
 from hypothesis import given
@@ -12,12 +13,17 @@ from cuda_llm.agents.prompting.quote import (
     fence,
     hide,
     hide_in_comments,
+    hide_in_verdict,
     log_lines,
     one_line,
     shorten,
 )
+from cuda_llm.facts import ExceededLimit, LimitName, SourceSpot
+from cuda_llm.failures import CompileFailed, Diagnostic
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.hardware_profiles.lookup import list_hardware
+from cuda_llm.outcomes import ImpossibleTime, LaunchFailed
+from cuda_llm.wording import describe
 
 ANY = st.text(st.one_of(st.characters(), st.sampled_from("`~\n\r\t\x1b\x00")))
 
@@ -57,10 +63,9 @@ def test_what_is_long_loses_its_middle() -> None:
 
 MESSAGES = (
     "ptxas error: Entry function 'k' uses too much shared data (0x19000 bytes, 0xc000 max)",
-    "block (64, 32, 1): 2048 threads, at most 1024",
+    "error: 2048 threads a block, at most 1024",
+    "ptxas error: k uses 300 registers, maximum of 255 registers",
     "Value 'sm_86' is not defined for option 'gpu-name' (compute_86)",
-    "7 of 84 SMs without work",
-    "1.2 us is below the floor of 3.4 us",
 )
 
 
@@ -69,11 +74,48 @@ def test_no_name_and_no_limit_of_any_known_gpu_gets_through(hardware: Hardware) 
     names = (hardware.name, *hardware.aliases, hardware.architecture, hardware.target)
     text = "; ".join([*MESSAGES, *names, *(name.upper() for name in names)])
     hidden = hide(text, hardware, "none").lower()
-    for word in (*names, "0xc000", "1024", "of 84", "3.4"):
+    for word in (*names, "0xc000", "1024", "255"):
         assert word.lower() not in hidden
     assert hardware.name in hide(text, hardware, "name")
     assert hardware.target not in hide(text, hardware, "name")
     assert hide(text, hardware, "full") == text
+
+
+@pytest.mark.parametrize("hardware", list_hardware(), ids=lambda hardware: hardware.slug)
+def test_texts_that_a_verdict_quotes_are_hidden_and_its_facts_stay(hardware: Hardware) -> None:
+    spot = SourceSpot(file="mine.cu", line=3, text=f"k(); // at most 1024 on {hardware.name}")
+    told = "; ".join([*MESSAGES, hardware.name, hardware.target])
+    refused = CompileFailed(
+        reason=told,
+        diagnostics=(Diagnostic(severity="error", message=told, spot=spot, fault="too-large"),),
+    )
+    hidden = hide_in_verdict(refused, hardware, "none")
+    assert isinstance(hidden, CompileFailed)
+    assert hidden.diagnostics[0].fault == "too-large"
+    assert hidden.diagnostics[0].spot
+    assert hidden.diagnostics[0].spot.line == 3
+    text = "\n".join(describe(hidden, hardware_figures=False)).lower()
+    for word in (hardware.name, hardware.target, "0xc000", "1024", "255"):
+        assert word.lower() not in text
+    assert hide_in_verdict(refused, hardware, "full") == refused
+
+
+@pytest.mark.parametrize("name", get_args(LimitName))
+def test_a_limit_of_a_launch_is_named_only_where_figures_may_be(name: LimitName) -> None:
+    limit = ExceededLimit(name=name, asked=70_000, allowed=1_234, axis="x", most_bytes=5_678)
+    refused = LaunchFailed(kernel="k", error="cudaErrorInvalidValue", limit=limit)
+    assert "1,234" in "\n".join(describe(refused))
+    hidden = "\n".join(describe(refused, hardware_figures=False))
+    assert "70,000" in hidden
+    assert not re.search(r"1.?234|5.?678", hidden)
+    older = LaunchFailed(kernel="k", error="e", detail="2048 threads, at most 1024")
+    assert "1024" not in "\n".join(describe(older, hardware_figures=False))
+
+
+def test_the_floor_of_a_time_is_named_only_where_figures_may_be() -> None:
+    impossible = ImpossibleTime(time_us=1.2, floor_us=3.4)
+    assert "3.4" in "\n".join(describe(impossible))
+    assert "3.4" not in "\n".join(describe(impossible, hardware_figures=False))
 
 
 def test_code_stays_as_it_is_where_comments_are_cleaned() -> None:

@@ -25,12 +25,12 @@ from prompt_cases import (
     searched,
 )
 
-from cuda_llm.agents.prompting.render import render_prompt
-from cuda_llm.agents.prompting.templates import open_templates
+from cuda_llm.agents.prompting.render import open_templates, render_prompt
 from cuda_llm.agents.situation import Situation
 from cuda_llm.facts import ExceededLimit
 from cuda_llm.failures import NoCode
-from cuda_llm.outcomes import LaunchFailed, Passed, Verdict, WrongResult
+from cuda_llm.outcomes import ImpossibleTime, LaunchFailed, Passed, Verdict, WrongResult
+from cuda_llm.profile import Bottleneck
 from cuda_llm.search import Brief, Components, Kind
 from cuda_llm.tasks.signature import signature
 from cuda_llm.wording import describe
@@ -243,6 +243,26 @@ def test_limits_of_the_hardware_in_an_error_are_kept_back() -> None:
     hidden = prompt(failing(refused, "int x;", hardware_context="none"), told)
     assert "1,024" not in hidden
     assert "cudaErrorInvalidConfiguration" in hidden
+
+
+@pytest.mark.parametrize("context", ["name", "none"])
+def test_figures_of_the_hardware_in_facts_are_kept_back(context: str) -> None:
+    impossible = ImpossibleTime(time_us=1.25, floor_us=3.475)
+    situation = failing(impossible, "int x;", hardware_context=context)
+    text = prompt(situation, brief(Kind.FIX, 2))
+    assert "IMPOSSIBLE_TIME: 1.25 us" in text
+    assert "3.4" not in text
+    profiled = situation.archive.verdict("r1-c1")
+    assert isinstance(profiled, Passed)
+    assert profiled.profile
+    idle = Bottleneck(code="tail", share=0.5, explanation="7 of 84 SMs without work")
+    verdict = replace(profiled, profile=replace(profiled.profile, bottlenecks=(idle,)))
+    kept = situation.archive
+    assert isinstance(kept, Kept)
+    archive = replace(kept, verdicts={**kept.verdicts, "r1-c1": verdict})
+    text = prompt(replace(situation, archive=archive), brief(Kind.IMPROVE, 1))
+    assert "an uneven last wave" in text
+    assert "of 84" not in text
 
 
 def test_a_reply_without_a_kernel_is_told_by_its_reason() -> None:

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from prompt_cases import Kept
 from searches import attempt, situation
 
-from cuda_llm.agents.prompting.render import render_prompt
-from cuda_llm.agents.prompting.templates import open_templates
+from cuda_llm.agents.prompting.render import open_templates, render_prompt
 from cuda_llm.agents.prompting.token_budget import (
     SECTIONS,
     Passage,

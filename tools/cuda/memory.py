@@ -210,9 +210,16 @@ _STEPS = 4
 class MemoryPool:
     """Free memory, scrubbed of what its last user left there."""
 
-    def __init__(self, allocate: Callable[[int], Memory | None]) -> None:
-        """`allocate` returns None where so much is not to be had."""
+    def __init__(
+        self, allocate: Callable[[int], Memory | None], most_free_bytes: int = 1 << 63
+    ) -> None:
+        """`allocate` returns None where so much is not to be had.
+
+        At most `most_free_bytes` are kept for later: runners load their code, and sanitizers run
+        whole processes, in what is left of the GPU.
+        """
         self._allocate = allocate
+        self._most_free_bytes = most_free_bytes
         self._free: list[Memory] = []
 
     def acquire(self, wanted_bytes: int, least_bytes: int) -> Memory:
@@ -249,9 +256,16 @@ class MemoryPool:
         return found is not None
 
     def release(self, memory: Memory) -> None:
-        """Scrub memory that no runner holds any more, and keep it to be acquired again."""
+        """Scrub memory that no runner holds any more, and keep it to be acquired again.
+
+        Where that is too much in all, the smallest pieces are given back to the device: a large one
+        serves whoever wanted a small one.
+        """
         memory.scrub()
         self._free.append(memory)
+        self._free.sort(key=lambda free: free.size_bytes)
+        while sum(free.size_bytes for free in self._free) > self._most_free_bytes:
+            self._free.pop(0).close()
 
     def close(self) -> None:
         """Give all free memory back to the device."""

@@ -26,6 +26,9 @@ MOST_UNUSED_PART = 6
 session is opened: what is placed for untimed calls cannot wait for more."""
 OPENING_BYTES = SCRATCH_BYTES + (448 << 20)
 """Of a new session: most buffers fit beside what `solve` may allocate."""
+MOST_FREE_PART = 3
+"""Of the GPU's memory is kept free for later sessions: after the largest sizes of a corpus the rest
+was too little for sanitizers, and once for a kernel's own code."""
 MOST_OPENING_PART = 8
 """Of the GPU's memory."""
 

@@ -29,7 +29,7 @@ from cuda_llm.tools.cuda.protocol import SharedBy
 from cuda_llm.tools.cuda.runner import RunnerLaunch, start_gpu_runner
 from cuda_llm.tools.cuda.sealing import GpuSealing, HostSealing, Sealing
 from cuda_llm.tools.cuda.session_resources import RunnerPool
-from cuda_llm.tools.cuda.sessions import MOST_OPENING_PART, Sessions
+from cuda_llm.tools.cuda.sessions import MOST_FREE_PART, MOST_OPENING_PART, Sessions
 from cuda_llm.tools.cuda.timed_session import GpuTimedSession
 from cuda_llm.tools.device import CallOptions, CallReport, ClockReading, Scalar
 from cuda_llm.tools.device.buffers import HOST, Arrays, BufferSpec, Role
@@ -123,7 +123,10 @@ class GpuSite:
         self._sessions = Sessions(
             hardware=self.hardware,
             pool=RunnerPool(lambda: start_gpu_runner(confined)),
-            memory_pool=MemoryPool(lambda size_bytes: allocate(device_arrays, size_bytes)),
+            memory_pool=MemoryPool(
+                lambda size_bytes: allocate(device_arrays, size_bytes),
+                most_free_bytes=self.hardware.memory_bytes // MOST_FREE_PART,
+            ),
             sealing=sealing,
             flush=flush,
             notes=self.notes,

@@ -46,6 +46,20 @@ def test_released_memory_is_acquired_again_and_holds_nothing() -> None:
     assert not supply.live
 
 
+def test_of_too_much_free_memory_the_smallest_is_given_back() -> None:
+    supply = Supply(1 << 40)
+    memory_pool = MemoryPool(supply, most_free_bytes=2000 * MIB)
+    acquired = [memory_pool.acquire(size * MIB, 0) for size in (1400, 300, 600)]
+    for memory in acquired:
+        memory_pool.release(memory)
+
+    assert sum(memory.size_bytes for memory in supply.live) <= 2000 * MIB
+    assert acquired[0] in supply.live
+    assert acquired[1] not in supply.live
+    memory_pool.close()
+    assert not supply.live
+
+
 def test_two_at_once_do_not_overlap() -> None:
     supply = Supply(1 << 40)
     memory_pool = MemoryPool(supply)

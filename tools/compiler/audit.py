@@ -75,7 +75,7 @@ CPP_REFUSED = re.compile(
 )
 
 RESERVED = re.compile(r"_(?!_device_stub__)[_A-Y]")
-"""Identifiers that C++ reserves, without mangled names and what nvcc makes of `extern "C"` kernels."""
+"""Reserved identifiers, without mangled names and what nvcc makes of `extern "C"` kernels."""
 
 KNOWN_LIBRARY = re.compile(
     r"cuda|cu[A-Z]|cublas|cudnn|cufft|curand|cusparse|cusolver|cutensor|nvrtc|nvml|nvJitLink|nccl"

@@ -4,20 +4,33 @@ import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from cuda_llm.facts import Location
-from cuda_llm.failures import PolicyViolation, TimedOut
+from cuda_llm.facts import CudaError, Location
+from cuda_llm.failures import LoadFailed, PolicyViolation, TimedOut
 from cuda_llm.outcomes import HostCrashed, InfraFailed, OutOfMemory, Verdict
-from cuda_llm.tools.cuda.call_log import CallLog, verdict_on_error
+from cuda_llm.tools.cuda.call_log import CallLog, error_name, verdict_on_error
 from cuda_llm.tools.cuda.protocol import Forbidden
-from cuda_llm.tools.runner.protocol import Reply, ReplyFrame
-from cuda_llm.tools.runner.runner import Ended, UnexpectedReply, load_failed
+from cuda_llm.tools.runner.protocol import Refusal, Reply, ReplyFrame
+from cuda_llm.tools.runner.runner import Ended, UnexpectedReply, denied_call, load_failed
 
 FORGED = PolicyViolation(
     rule="runner-protocol", detail="the host part wrote to a descriptor that is not its own"
 )
-_NO_MEMORY = "CUDA_ERROR_OUT_OF_MEMORY"
+_OUT_OF_MEMORY = 2
 _TAKEN_FOR_CALLS = frozenset({"capture", "graph", "graph launch", "scratch"})
 """What the runner takes memory for beside a loaded candidate. All else it has before."""
+_PARTS = _TAKEN_FOR_CALLS | {
+    *("arena", "batch", "child graph", "copying in", "copying out", "flush", "frame"),
+    *("kernel node", "memset node", "seal kernels"),
+    *("ask_for_key", "hand_over", "open_inputs", "tag_outputs"),
+    *("CUDA IPC", "host-shared memory", "context", "limits", "privileges", "landlock"),
+    *("violation handler", "seccomp"),
+}
+"""Parts of the runner that can fail from a start order on: no other word of it is repeated."""
+_FORBIDDEN = {
+    Forbidden.LARGE_COPY: "cudaMemcpy of more than 1 MiB from host to device",
+    Forbidden.HOST_COPY: "solve copies from device to host",
+    Forbidden.LARGE_TABLES: "more than 4 MiB from host to device in one call",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,9 +68,12 @@ def verdict_on_end(outcome: Ended | UnexpectedReply, context: CallContext) -> Ve
 
 def load_failure(reply: ReplyFrame) -> Verdict:
     """Return the verdict on a candidate that dynamic linker or driver refuse."""
-    if _NO_MEMORY in reply.text:
-        return OutOfMemory(request="to-load", bound="device", detail=reply.text)
-    return load_failed(reply)
+    if reply.number != Refusal.DRIVER:
+        return load_failed(reply)
+    error = CudaError(number=reply.address, name=error_name(reply.address))
+    if reply.address == _OUT_OF_MEMORY:
+        return OutOfMemory(request="to-load", bound="device", error=error)
+    return LoadFailed(fault="driver", detail=error.name)
 
 
 def _on_final_reply(reply: ReplyFrame, context: CallContext) -> Verdict:
@@ -68,17 +84,28 @@ def _on_final_reply(reply: ReplyFrame, context: CallContext) -> Verdict:
                 return context.log.out_of_memory
             return verdict_on_error(reply.number, _last_kernel(context), context.limit_s)
         case Reply.FORBIDDEN:
+            if reply.number not in _FORBIDDEN:
+                return FORGED
             rule = "host-copy" if reply.number == Forbidden.HOST_COPY else "api-call"
-            return PolicyViolation(rule=rule, detail=reply.text)
+            return PolicyViolation(rule=rule, detail=_FORBIDDEN[Forbidden(reply.number)])
         case Reply.DENIED:
-            name = reply.text or f"number {reply.number}"
-            return PolicyViolation(rule="syscall", detail=f"the host part calls {name}")
+            detail = f"the host part calls {denied_call(reply)}"
+            return PolicyViolation(rule="syscall", detail=detail)
         case Reply.DIED:
             return _crashed(reply, context)
-    what, _, error = reply.text.partition(": ")
-    if error.startswith(_NO_MEMORY) and what in _TAKEN_FOR_CALLS:
-        return OutOfMemory(request="to-run", bound="device", detail=reply.text)
-    return InfraFailed(component="runner", detail=reply.text)
+    return _broken(reply)
+
+
+def _broken(reply: ReplyFrame) -> Verdict:
+    """Return the verdict on a runner whose own part failed; none but words of ours are in it."""
+    part = reply.text.partition(": ")[0]
+    if part not in _PARTS:
+        return FORGED
+    if reply.number == _OUT_OF_MEMORY and part in _TAKEN_FOR_CALLS:
+        error = CudaError(number=reply.number, name=error_name(reply.number))
+        return OutOfMemory(request="to-run", bound="device", error=error)
+    error_text = f": {error_name(reply.number)}" if reply.number else ""
+    return InfraFailed(component="runner", detail=part + error_text)
 
 
 def _crashed(reply: ReplyFrame, context: CallContext) -> Verdict:
@@ -105,7 +132,7 @@ def _expired(context: CallContext) -> Verdict:
 
 def _last_kernel(context: CallContext) -> str:
     symbol = next((one.symbol for one in reversed(context.log.entries) if one.symbol), "")
-    return context.names.get(symbol, symbol)
+    return context.names.get(symbol, "")
 
 
 def _signal_name(number: int) -> str:

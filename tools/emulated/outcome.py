@@ -14,7 +14,7 @@ from cuda_llm.tools.emulator.report import CallRecord
 from cuda_llm.tools.emulator.tables import KernelTable, Translated
 from cuda_llm.tools.profiler.explain_modelled import copies_profile, explain_call
 from cuda_llm.tools.runner.protocol import Reply, ReplyFrame
-from cuda_llm.tools.runner.runner import Ended, UnexpectedReply
+from cuda_llm.tools.runner.runner import Ended, UnexpectedReply, denied_call
 from cuda_llm.wording import describe
 
 
@@ -137,8 +137,7 @@ def _on_final_reply(reply: ReplyFrame) -> Verdict:
     if reply.reply == Reply.BROKEN:
         return InfraFailed(component="runner", detail=reply.text)
     if reply.reply == Reply.DENIED:
-        name = reply.text or f"number {reply.number}"
-        return PolicyViolation(rule="syscall", detail=f"the host part calls {name}")
+        return PolicyViolation(rule="syscall", detail=f"the host part calls {denied_call(reply)}")
     name = _signal_name(reply.number)
     touched = reply.address if name in {"SIGSEGV", "SIGBUS"} else None
     return HostCrashed(signal=name, address=touched)

@@ -53,13 +53,14 @@ enum class Captured : uint32_t {
 // The number of the reply to an ArmFrame.
 enum class Armed : uint32_t {
   yes = 0,
-  not_stepwise = 1,  // the GPU cannot be shown memory of this host; `detail` says why
+  not_stepwise = 1,  // the GPU cannot be shown memory of this host; `address`: the CUresult
 };
 
 // The number of a reply `forbidden`.
 enum class Forbidden : uint32_t {
-  call = 1,       // of CUDA's runtime, in a way that no candidate may
-  host_copy = 2,  // from device to host
+  large_copy = 1,    // one cudaMemcpy of more than 1 MiB from host to device
+  host_copy = 2,     // from device to host
+  large_tables = 3,  // more than 4 MiB from host to device in one call of `solve`
 };
 
 constexpr uint32_t kFlush = 1;  // flags of an ArmFrame: write through L2 before each call

@@ -16,7 +16,7 @@ struct ShimLink {
   CUdeviceptr arena;
   uint64_t arena_bytes;
   // Says what `solve` did that it may not, and ends the process.
-  void (*forbid)(Forbidden what, const char* detail);
+  void (*forbid)(Forbidden what);
 };
 
 // What holds for one call of `solve`.
@@ -40,7 +40,7 @@ struct ShimSaw {
 struct Shim {
   void (*connect)(const ShimLink* link);
   // Why the candidate's device code did not load; null: it did.
-  const char* (*load_error)();
+  CUresult (*load_error)();
   void (*begin)(const ShimCall* call);
   ShimSaw (*end)();
   // Lets go of host memory that captured copies read.

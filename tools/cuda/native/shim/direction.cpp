@@ -30,14 +30,14 @@ cudaError_t direction(const void* to, const void* from, cudaMemcpyKind kind,
 void admit(const char* name, cudaMemcpyKind real, size_t bytes) {
   if (real == cudaMemcpyHostToDevice) {
     if (bytes > kTableBytes)
-      forbid(gpu::Forbidden::call, "cudaMemcpy of more than 1 MiB from host to device");
+      forbid(gpu::Forbidden::large_copy);
     saw().brought_bytes += bytes;
     if (saw().brought_bytes > kTablesBytes)
-      forbid(gpu::Forbidden::call, "more than 4 MiB from host to device in one call");
+      forbid(gpu::Forbidden::large_tables);
   }
   if (real == cudaMemcpyDeviceToHost) {
     if (!call().device_to_host)
-      forbid(gpu::Forbidden::host_copy, "solve copies from device to host");
+      forbid(gpu::Forbidden::host_copy);
     saw().read_back = true;
   }
   if (real == cudaMemcpyHostToHost) return;

@@ -94,6 +94,9 @@ const DeviceFacts& facts();
 // Ends the process with a fault that stands outside any kernel.
 [[noreturn]] void refuse(Fault fault, const char* detail);
 
+// The same of the host part, for a copy that only it can see.
+[[noreturn]] void refuse_large_copy();
+
 uint64_t device_malloc(uint64_t bytes);  // 0: quota or arena exhausted
 bool device_free(uint64_t address);
 bool is_device_address(uint64_t address);

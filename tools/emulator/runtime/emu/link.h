@@ -24,8 +24,11 @@ enum class Ask : uint32_t {
   write,          // {address, 0, bytes, part of a larger copy}; data -> {error}
   read,           // {address, 0, bytes, part} -> {error}; data
   copy,           // {to, from, bytes, part} -> {error}
-  refuse,         // data: which rule of the API was broken; no answer
+  refuse,         // {a Refused}; no answer
 };
+
+// Which rule of the API was broken, where the host part alone can see it.
+enum class Refused : uint64_t { large_copy = 1 };
 
 constexpr uint32_t kFirstAsk = static_cast<uint32_t>(Ask::answer);
 constexpr size_t kWords = 8;

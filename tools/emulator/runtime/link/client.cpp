@@ -149,9 +149,9 @@ CudaError launch(uint32_t index, const uint32_t grid[3], const uint32_t block[3]
   return error_of(ask(packet));
 }
 
-void refuse(Fault, const char* detail) {
+void refuse_large_copy() {
   Packet& packet = fresh(Ask::refuse);
-  put_text(packet, detail);
+  packet.words[0] = static_cast<uint64_t>(Refused::large_copy);
   ask(packet);
   over();
 }

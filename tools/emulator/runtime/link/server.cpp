@@ -117,8 +117,8 @@ bool answer() {
       packet.words[0] = static_cast<uint64_t>(copy_from_device(packet.data, w[0], w[2], part));
       return true;
     case Ask::refuse:
-      packet.bytes = sent;
-      refuse(Fault::policy, text().c_str());
+      if (static_cast<Refused>(w[0]) != Refused::large_copy) return false;
+      refuse(Fault::policy, "cudaMemcpy of more than 1 MiB from host to device");
     default:
       return false;
   }

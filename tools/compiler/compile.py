@@ -2,6 +2,7 @@
 
 import re
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from cuda_llm.errors import InfrastructureError, UsageError
@@ -37,7 +38,11 @@ from cuda_llm.tools.compiler.nvcc import (
     nvcc_command,
     write_inputs,
 )
-from cuda_llm.tools.compiler.policy import find_violation, without_comments
+from cuda_llm.tools.compiler.policy import (
+    find_violation,
+    without_comments,
+    without_line_directives,
+)
 from cuda_llm.tools.compiler.workspace import compile_slot, private_folder
 from cuda_llm.tools.device.candidate import Compiled, CompileLimits, CompileRequest
 from cuda_llm.tools.native import find_gxx
@@ -151,7 +156,7 @@ async def _compile(request: CompileRequest, toolkit: Toolkit, key: str) -> Compi
     if not without_comments(request.source).strip():
         return CompileFailed(reason=f"{request.name} is empty: it holds no code", fault="empty")
     with private_folder() as folder:
-        write_inputs(folder, request)
+        write_inputs(folder, replace(request, source=without_line_directives(request.source)))
         started = time.monotonic()
         result = await run_jailed(nvcc_command(toolkit, request), _jail(request, toolkit, folder))
         compile_s = time.monotonic() - started

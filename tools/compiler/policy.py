@@ -44,8 +44,8 @@ def without_comments(source: str) -> str:
 def without_line_directives(source: str) -> str:
     """Return `source` with `#line` and its short form blanked; every other line stays where it is.
 
-    Verdicts name lines of the file that a person wrote, whatever the file says of itself. Directives
-    are found as the preprocessor does it: lines that end in a backslash are joined first.
+    Verdicts name lines of the file that a person wrote, whatever it says of itself. Directives are
+    found as the preprocessor does it: lines that end in a backslash are joined first.
     """
     joined, places = _join_lines(source)
     masked = TOKENS.sub(lambda m: re.sub(r"[^\n]", "x" if m["text"] else " ", m[0]), joined)
@@ -59,7 +59,9 @@ def without_line_directives(source: str) -> str:
 
 def _join_lines(source: str) -> tuple[str, list[int]]:
     """Remove backslashes before line ends; return the text, and where each character was."""
-    pieces, places, at = [], [], 0
+    pieces: list[str] = []
+    places: list[int] = []
+    at = 0
     for splice in (*SPLICE.finditer(source), None):
         end = len(source) if splice is None else splice.start()
         pieces.append(source[at:end])

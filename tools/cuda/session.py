@@ -20,7 +20,6 @@ from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.profiler.launch_log import launch_profiles
 from cuda_llm.tools.runner.protocol import ReplyFrame, put_arguments
 from cuda_llm.tools.runner.runner import do_nothing
-from cuda_llm.wording import describe
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,6 +152,7 @@ class GpuSession:
             wall_s=wall_s,
             launches=launch_profiles(entries, context.candidate.kernels, context.hardware),
             refused=log.refused,
+            out_of_memory=log.out_of_memory,
             notes=_notes(log, context.notes),
         )
 
@@ -169,8 +169,6 @@ def _notes(log: CallLog, isolation: Sequence[str]) -> Mapping[str, str]:
     notes = {"launches": str(log.launches)}
     if log.launches == 0:
         notes["no-launch"] = "`solve` returned without launching a kernel"
-    if log.out_of_memory is not None:
-        notes["out-of-memory"] = describe(log.out_of_memory)[0]
     if not log.complete:
         notes["launch-log"] = "not every launch could be logged"
     if isolation:

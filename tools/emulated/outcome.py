@@ -15,7 +15,6 @@ from cuda_llm.tools.emulator.tables import KernelTable, Translated
 from cuda_llm.tools.profiler.explain_modelled import copies_profile, explain_call
 from cuda_llm.tools.runner.protocol import Reply, ReplyFrame
 from cuda_llm.tools.runner.runner import Ended, UnexpectedReply, denied_call
-from cuda_llm.wording import describe
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +52,11 @@ def call_report(record: CallRecord, loaded: LoadedCandidate, wall_s: float) -> C
         return record.out_of_memory
     if not record.accounts:
         return CallReport(
-            wall_s=wall_s, refused=record.refused, output=record.output, notes=_notes(record)
+            wall_s=wall_s,
+            refused=record.refused,
+            out_of_memory=record.out_of_memory,
+            output=record.output,
+            notes=_notes(record),
         )
     if not record.complete:
         return Quarantined(
@@ -71,6 +74,7 @@ def call_report(record: CallRecord, loaded: LoadedCandidate, wall_s: float) -> C
         bottlenecks=explained.bottlenecks,
         accounts=record.accounts,
         refused=record.refused,
+        out_of_memory=record.out_of_memory,
         output=record.output,
         notes=_notes(record),
     )
@@ -80,8 +84,6 @@ def _notes(record: CallRecord) -> Mapping[str, str]:
     notes = {"launches": str(record.launches)}
     if record.launches == 0:
         notes["no-launch"] = "`solve` returned without launching a kernel"
-    if record.out_of_memory is not None:
-        notes["out-of-memory"] = describe(record.out_of_memory)[0]
     return notes
 
 

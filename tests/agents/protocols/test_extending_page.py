@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from contextlib import ExitStack
+from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from typer.testing import CliRunner
 
 from cuda_llm.agents.find_agent import find_agent
 from cuda_llm.agents.protocols import Reflector, Stage
+from cuda_llm.agents.situation import Situation
 from cuda_llm.errors import InfrastructureError
 from cuda_llm.graph.runs.start import start
 from cuda_llm.tasks.loader import load_task
@@ -113,6 +115,12 @@ def test_it_lists_every_template_a_user_may_replace() -> None:
     files = {one.name for one in (ROOT / "agents/prompts").glob("*.j2")}
     named = set(re.findall(r"`([a-z_]+\.j2)`", PAGE))
     assert named == {one for one in files if not one.startswith("_")}
+
+
+def test_it_lists_what_a_situation_has() -> None:
+    (listed,) = re.findall(r"^- A `Situation` has (.*?)^- ", PAGE, re.MULTILINE | re.DOTALL)
+    named = [one for one in re.findall(r"`(\w+)`", listed) if one != "None"]
+    assert named == [one.name for one in fields(Situation)]
 
 
 def test_every_file_it_runs_is_there() -> None:

@@ -9,7 +9,7 @@ from cuda_llm.agents.tunables.preprocessor import (
     Line,
     Node,
     build_tree,
-    evaluate_condition,
+    resolve,
     split_lines,
 )
 from cuda_llm.agents.tunables.read import KEYWORD, read_space
@@ -41,7 +41,7 @@ def write_point(source: str, point: Point, *, keep_declarations: bool = False) -
     lines, tree = _parse(source)
     if keep_declarations:
         return "".join(_at(line, values, keep=True) for line in lines)
-    kept = _drop_unused(tuple(_resolve(tree, values, {})), values)
+    kept = _drop_unused(tuple(resolve(tree, values, {})), values)
     return "".join(_tidy(lines, {line.start for line in kept}, values))
 
 
@@ -49,39 +49,6 @@ def write_point(source: str, point: Point, *, keep_declarations: bool = False) -
 def _parse(source: str) -> tuple[tuple[Line, ...], tuple[Node, ...]]:
     lines = split_lines(source)
     return lines, build_tree(lines)
-
-
-def _resolve(
-    nodes: Sequence[Node], values: Mapping[str, int], known: dict[str, int]
-) -> Iterator[Line]:
-    """Yields the lines that stay; adds each declaration it passes to `known`."""
-    for node in nodes:
-        if isinstance(node, Line):
-            if node.defines in values:
-                known[node.defines] = values[node.defines]
-            yield node
-            continue
-        decisions = [_decide(branch.head, known) for branch in node.branches]
-        if None in decisions:
-            for branch in node.branches:
-                yield branch.head
-                yield from _resolve(branch.body, values, known)
-            yield node.end
-        elif True in decisions:
-            yield from _resolve(node.branches[decisions.index(True)].body, values, known)
-
-
-def _decide(head: Line, known: Mapping[str, int]) -> bool | None:
-    words = head.words[2:]
-    match head.directive:
-        case "else":
-            return True
-        case "if" | "elif":
-            return evaluate_condition(words, known)
-        case "ifdef" | "ifndef" if len(words) == 1 and words[0] in known:
-            return head.directive == "ifdef"
-        case _:
-            return None
 
 
 def _drop_unused(lines: tuple[Line, ...], values: Mapping[str, int]) -> tuple[Line, ...]:

@@ -31,7 +31,7 @@ from cuda_llm.lazy_exports import find_export
 if TYPE_CHECKING:
     from cuda_llm import outcomes
     from cuda_llm.agents.find_agent import find_agent, placed
-    from cuda_llm.agents.kernel_text.tokens import normal_sha
+    from cuda_llm.agents.kernel_text.outline import normal_sha
     from cuda_llm.agents.limits import at_the_limit
     from cuda_llm.agents.playbook.tuner import TunableTuner
     from cuda_llm.agents.protocols import (

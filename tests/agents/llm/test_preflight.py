@@ -8,9 +8,9 @@ import pytest
 from model_calls import PRICE, QUICK
 from model_server import Busy, ModelServer, Raw, Say
 
-from cuda_llm.agents.llm.budget import Budget
+from cuda_llm.agents.llm.budget import Budget, Round
 from cuda_llm.agents.llm.chat_model import RequestOptions, open_chat_model
-from cuda_llm.agents.llm.preflight import Round, check_model
+from cuda_llm.agents.llm.preflight import check_model
 from cuda_llm.errors import CudaLLMError, MissingError, UsageError
 from cuda_llm.traces.events import ModelCalled
 

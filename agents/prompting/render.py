@@ -11,7 +11,6 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cuda_llm.agents.prompting.describe_history import describe_hints, describe_history
 from cuda_llm.agents.prompting.describe_kernel import (
     describe_failure,
     describe_headline,
@@ -19,8 +18,10 @@ from cuda_llm.agents.prompting.describe_kernel import (
     describe_timed_sizes,
     real_names,
 )
-from cuda_llm.agents.prompting.describe_task import (
+from cuda_llm.agents.prompting.describe_run import (
     describe_allowed,
+    describe_hints,
+    describe_history,
     describe_known_hardware,
     describe_named_dims,
     describe_notes,

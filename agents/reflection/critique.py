@@ -11,6 +11,7 @@ from cuda_llm.agents.llm.generator import without_reasoning
 from cuda_llm.agents.prompting.quote import one_line
 from cuda_llm.agents.prompting.render import Templates, fixed_values, passages
 from cuda_llm.agents.prompting.token_budget import fit
+from cuda_llm.agents.protocols import Reflected
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.strategies.builtin import distinct_failures
 from cuda_llm.codec import decode
@@ -24,7 +25,7 @@ ROOM_TOKENS = 12_000
 def critique_prompt(
     situation: Situation, about: Attempt, known: Sequence[Hint], templates: Templates
 ) -> tuple[Message, ...]:
-    """What a model is asked about `about`. `known` are the diagnosis' own hints."""
+    """Return what a model is asked about `about`. `known` are the diagnosis' own hints."""
     brief = _brief(situation, about, known)
     components = brief.components & situation.plan.components
     sections = fit(passages(situation, brief, about, components), ROOM_TOKENS)
@@ -36,7 +37,7 @@ def critique_prompt(
 
 
 def _brief(situation: Situation, about: Attempt, known: Sequence[Hint]) -> Brief:
-    """The order that a generator would get for `about`: it decides what the prompt holds."""
+    """Return the order that a generator would get: it decides what the prompt holds."""
     return Brief(
         id=f"r{situation.round}-critique",
         round=situation.round,
@@ -70,7 +71,7 @@ class Unreadable:
 
 
 def read_critique(reply: Reply) -> Critique | Unreadable:
-    """The first JSON object with a change in it, wherever in the reply it stands."""
+    """Return the first JSON object with a change in it, wherever in the reply it stands."""
     if reply.refusal:
         return Unreadable("the model declined")
     text = without_reasoning(reply.text[:MOST_REPLY])
@@ -90,7 +91,7 @@ def read_critique(reply: Reply) -> Critique | Unreadable:
 
 
 def _objects(text: str) -> Iterator[Mapping[str, Any]]:
-    """Every JSON object in `text`, from its start on; nested ones are not looked into."""
+    """Yield every JSON object in `text`; those within another are not looked for."""
     decoder, position = json.JSONDecoder(), text.find("{")
     while position >= 0:
         try:
@@ -122,23 +123,17 @@ def _read(found: Mapping[str, Any]) -> Critique | None:
     )
 
 
-@dataclass(frozen=True)
-class Critiqued:
-    """At most one hint, and the decision to record."""
-
-    decision: str
-    error_hints: tuple[Hint, ...] = ()
-    performance_hints: tuple[Hint, ...] = ()
-
-
 async def criticise(
     ask: Ask,
     situation: Situation,
     judged: Sequence[Attempt],
     known: Sequence[Hint],
     templates: Templates,
-) -> Critiqued | None:
-    """Ask once about the `subject`; None where there is none, or no prompt will hold the answer."""
+) -> Reflected | None:
+    """Ask once about the `subject`: at most one hint, and the decision to record.
+
+    None where there is no subject, or no prompt will hold the answer.
+    """
     about = subject(situation, judged)
     is_last = situation.round >= situation.plan.rounds
     if about is None or is_last or not situation.plan.components.hints:
@@ -151,19 +146,22 @@ async def criticise(
     )
     reply = await ask(call)
     if isinstance(reply, CallFailed):
-        return Critiqued(f"no critique of {about.id}: {reply.kind}: {one_line(reply.detail, 120)}")
+        why = f"{reply.kind}: {one_line(reply.detail, 120)}"
+        return Reflected(decisions=(f"no critique of {about.id}: {why}",))
     read = read_critique(reply)
     if isinstance(read, Unreadable):
-        return Critiqued(f"no critique of {about.id}: {read.why}")
+        return Reflected(decisions=(f"no critique of {about.id}: {read.why}",))
     decision = f"critique of {about.id}: {read.bottleneck or about.code}: {read.change}"
     hint = _hint(situation, about, read)
-    if about.passed:
-        return Critiqued(decision, performance_hints=(hint,))
-    return Critiqued(decision, error_hints=(hint,))
+    return Reflected(
+        error_hints=() if about.passed else (hint,),
+        performance_hints=(hint,) if about.passed else (),
+        decisions=(decision,),
+    )
 
 
 def subject(situation: Situation, judged: Sequence[Attempt]) -> Attempt | None:
-    """The incumbent; while there is none, the failure of this round that came nearest."""
+    """Return the incumbent; while there is none, the failure of this round that came nearest."""
     if situation.incumbent is not None:
         return situation.incumbent
     return next(iter(distinct_failures(judged)), None)

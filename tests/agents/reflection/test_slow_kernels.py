@@ -5,7 +5,7 @@ from dataclasses import replace
 from reflection_scenes import BANK_CONFLICTS, DRAM, UNPADDED, judged, passed
 from searches import attempt
 
-from cuda_llm.agents.reflection.reflector import find_limits
+from cuda_llm.agents.reflection.slow_kernels import find_limits
 from cuda_llm.agents.situation import Situation
 from cuda_llm.hardware_profiles.lookup import find_hardware
 from cuda_llm.outcomes import Passed

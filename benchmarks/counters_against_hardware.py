@@ -15,25 +15,15 @@ import record
 from native_kernels import inputs_of, label, timed
 
 from cuda_llm.outcomes import Verdict
-from cuda_llm.tasks.sizes import scalar_value, shape_of
-from cuda_llm.tasks.task import ArgumentRole, Task
-from cuda_llm.tools.compiler.compile import compile_candidate
-from cuda_llm.tools.device import (
-    Argument,
-    CallOptions,
-    CallReport,
-    Device,
-    Level,
-    Scalar,
-    Session,
-    Site,
-)
-from cuda_llm.tools.device.buffers import BufferSpec, Role
-from cuda_llm.tools.device.candidate import Compiled, CompileRequest
+from cuda_llm.tasks.task import Task
+from cuda_llm.tools.device import CallOptions, CallReport, Device, Level, Session, Site
+from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.emulated.outcome import EmulatedCallReport
 from cuda_llm.tools.emulator.codegen.libraries import translate
 from cuda_llm.tools.emulator.tables import InstructionClass, KernelTable, Translated
+from cuda_llm.tools.judge.steps import compile_source
 from cuda_llm.tools.open_device import open_device
+from cuda_llm.tools.validator.buffers import buffer_specs, call_arguments
 
 KINDS = {"load": "loads", "store": "stores", "atomic": "atomics", "async_copy": "loads"}
 
@@ -83,8 +73,7 @@ async def call(
     device: Device, task: Task, path: Path, dims: dict[str, int]
 ) -> tuple[Counter[str], float]:
     """Return the counts of one call on the emulated device, and its modelled time in us."""
-    request = CompileRequest(source=path.read_text(), name=path.name, target=device.target)
-    made = await compile_candidate(request)
+    made = await compile_source(task, device, path.read_text(), path.name)
     assert isinstance(made, Compiled), made
     translated = await translate(
         made.ptx, kernels=made.kernels, source_name=made.name, source=made.source
@@ -99,23 +88,14 @@ async def call_there(
     site: Site, task: Task, compiled: Compiled, dims: dict[str, int]
 ) -> CallReport | Verdict:
     """Call the kernel once in a session of its own."""
-    inputs = inputs_of(task, dims)
-    specs: list[BufferSpec] = []
-    arguments: list[Argument] = []
-    for a in task.arguments:
-        if a.role == ArgumentRole.SCALAR:
-            arguments.append(Scalar(value=int(scalar_value(a, dims)), ctype="int"))
-            continue
-        role = Role.IN if a.name in inputs else Role.OUT
-        specs.append(BufferSpec(name=a.name, role=role, dtype=a.dtype, shape=shape_of(a, dims)))
-        arguments.append(a.name)
     async with site.open(compiled) as session:
         if not isinstance(session, Session):
             return session
-        placed = session.place(specs)
-        for name, value in inputs.items():
+        placed = session.place(buffer_specs(task, dims))
+        for name, value in inputs_of(task, dims).items():
             placed[name].data[...] = value
-        return await session.call(arguments, CallOptions(level=Level.ACCOUNT, limit_s=120))
+        options = CallOptions(level=Level.ACCOUNT, limit_s=120)
+        return await session.call(call_arguments(task, dims), options)
 
 
 async def compare(limit_s: float) -> list[dict[str, Any]]:

@@ -1,5 +1,5 @@
-"""A model's critique of the kernel that matters most, once a round: what it is asked, how its
-answer is read, the hint.
+"""A model's critique of the kernel that matters most, once a round: the question, how its answer is
+read, the hint.
 """
 
 import json
@@ -9,45 +9,14 @@ from typing import Any
 
 from cuda_llm.agents.llm.generator import without_reasoning
 from cuda_llm.agents.prompting.quote import one_line
-from cuda_llm.agents.prompting.render import Templates, fixed_values, passages
-from cuda_llm.agents.prompting.token_budget import fit
+from cuda_llm.agents.prompting.render import render_critique_prompt
+from cuda_llm.agents.prompting.templates import Templates
 from cuda_llm.agents.protocols import Reflected
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.strategies.builtin import distinct_failures
 from cuda_llm.codec import decode
-from cuda_llm.conversation import Ask, Call, CallFailed, Message, Reply
-from cuda_llm.search import Attempt, Brief, Hint, Kind
-
-ROOM_TOKENS = 12_000
-"""For what may be shortened; a critique is to be cheap."""
-
-
-def critique_prompt(
-    situation: Situation, about: Attempt, known: Sequence[Hint], templates: Templates
-) -> tuple[Message, ...]:
-    """Return what a model is asked about `about`. `known` are the diagnosis' own hints."""
-    brief = _brief(situation, about, known)
-    components = brief.components & situation.plan.components
-    sections = fit(passages(situation, brief, about, components), ROOM_TOKENS)
-    values = {**fixed_values(situation, brief, about, components), **sections}
-    return (
-        Message(role="system", text=templates.render("critique_system.j2", values)),
-        Message(role="user", text=templates.render("critique.j2", values)),
-    )
-
-
-def _brief(situation: Situation, about: Attempt, known: Sequence[Hint]) -> Brief:
-    """Return the order that a generator would get: it decides what the prompt holds."""
-    return Brief(
-        id=f"r{situation.round}-critique",
-        round=situation.round,
-        index=0,
-        kind=Kind.IMPROVE if about.passed else Kind.FIX,
-        parent=about.id,
-        history=tuple(one.id for one in situation.attempts),
-        performance_hints=tuple(one for one in known if one.about in {about.id, ""}),
-    )
-
+from cuda_llm.conversation import Ask, Call, CallFailed, Reply
+from cuda_llm.search import Attempt, Hint
 
 MOST_REPLY = 20_000
 MOST_AVOIDED = 4
@@ -75,8 +44,8 @@ def read_critique(reply: Reply) -> Critique | Unreadable:
     if reply.refusal:
         return Unreadable("the model declined")
     text = without_reasoning(reply.text[:MOST_REPLY])
-    for found in _objects(text):
-        critique = _read(found)
+    for found in _find_objects(text):
+        critique = _decode_critique(found)
         if critique is not None:
             return critique
     if reply.finish == "length":
@@ -90,7 +59,7 @@ def read_critique(reply: Reply) -> Critique | Unreadable:
     )
 
 
-def _objects(text: str) -> Iterator[Mapping[str, Any]]:
+def _find_objects(text: str) -> Iterator[Mapping[str, Any]]:
     """Yield every JSON object in `text`; those within another are not looked for."""
     decoder, position = json.JSONDecoder(), text.find("{")
     while position >= 0:
@@ -103,7 +72,7 @@ def _objects(text: str) -> Iterator[Mapping[str, Any]]:
         position = text.find("{", end)
 
 
-def _read(found: Mapping[str, Any]) -> Critique | None:
+def _decode_critique(found: Mapping[str, Any]) -> Critique | None:
     if len(found) == 1 and isinstance(next(iter(found.values())), dict):
         found = next(iter(found.values()))
     avoid = found.get("avoid") or ()
@@ -141,34 +110,17 @@ async def criticise(
     call = Call(
         id=f"rounds/{situation.round}/critique",
         agent="reflection",
-        messages=critique_prompt(situation, about, known, templates),
+        messages=render_critique_prompt(situation, about, known, templates),
         as_json=True,
     )
     reply = await ask(call)
     if isinstance(reply, CallFailed):
-        why = f"{reply.kind}: {one_line(reply.detail, 120)}"
-        return Reflected(decisions=(f"no critique of {about.id}: {why}",))
-    read = read_critique(reply)
+        read: Critique | Unreadable = Unreadable(f"{reply.kind}: {one_line(reply.detail, 120)}")
+    else:
+        read = read_critique(reply)
     if isinstance(read, Unreadable):
         return Reflected(decisions=(f"no critique of {about.id}: {read.why}",))
-    decision = f"critique of {about.id}: {read.bottleneck or about.code}: {read.change}"
-    hint = _hint(situation, about, read)
-    return Reflected(
-        error_hints=() if about.passed else (hint,),
-        performance_hints=(hint,) if about.passed else (),
-        decisions=(decision,),
-    )
-
-
-def subject(situation: Situation, judged: Sequence[Attempt]) -> Attempt | None:
-    """Return the incumbent; while there is none, the failure of this round that came nearest."""
-    if situation.incumbent is not None:
-        return situation.incumbent
-    return next(iter(distinct_failures(judged)), None)
-
-
-def _hint(situation: Situation, about: Attempt, read: Critique) -> Hint:
-    return Hint(
+    hint = Hint(
         round=situation.round,
         about=about.id,
         code=(about.limited_by or "critique") if about.passed else about.code,
@@ -176,3 +128,13 @@ def _hint(situation: Situation, about: Attempt, read: Critique) -> Hint:
         avoid=read.avoid,
         by="critique",
     )
+    return Reflected(
+        error_hints=() if about.passed else (hint,),
+        performance_hints=(hint,) if about.passed else (),
+        decisions=(f"critique of {about.id}: {read.bottleneck or about.code}: {read.change}",),
+    )
+
+
+def subject(situation: Situation, judged: Sequence[Attempt]) -> Attempt | None:
+    """Return the incumbent; while there is none, the failure of this round that came nearest."""
+    return situation.incumbent or next(iter(distinct_failures(judged)), None)

@@ -8,7 +8,7 @@ from typing import assert_never
 
 from cuda_llm.agents.llm.generator import NO_CODE
 from cuda_llm.agents.prompting.quote import join_parts, one_line
-from cuda_llm.agents.prompting.render import Templates, open_templates
+from cuda_llm.agents.prompting.templates import Templates, open_templates
 from cuda_llm.agents.protocols import Reflected
 from cuda_llm.agents.reflection.build_faults import compile_failed, load_failed
 from cuda_llm.agents.reflection.critique import criticise

@@ -7,7 +7,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from cuda_llm.agents.limits import at_the_limit
+from cuda_llm.agents.limits import share_of_limit
 from cuda_llm.agents.protocols import Choice, Strategy
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.strategies.acceptance import choose_fastest, passed_by_speed
@@ -140,6 +140,23 @@ class Fsr:
         stale = rounds_without_gain(situation)
         enough = situation.incumbent is not None and stale >= 2 * situation.plan.patience
         return at_the_limit(situation) or (f"{stale} rounds without gain" if enough else "")
+
+
+MARGIN = 1.03
+"""Nearer than this to what the hardware can reach, no difference is worth a round."""
+
+
+def at_the_limit(situation: Situation) -> str:
+    """Returns why the incumbent cannot become faster, in a few words; empty where it may.
+
+    A kernel faster than the bandwidth of DRAM allows works from the cache: then nothing is known
+    about its limit.
+    """
+    incumbent = situation.incumbent
+    share = share_of_limit(situation, incumbent) if incumbent else None
+    if incumbent is None or share is None or not 1 / MARGIN <= share <= MARGIN:
+        return ""
+    return f"{incumbent.id} runs at the hardware's limit"
 
 
 def plan_assignments(situation: Situation) -> list[Assignment]:

@@ -9,9 +9,8 @@ from graph_runs import context_in
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cuda_llm.agents.limits import MARGIN, at_the_limit
 from cuda_llm.agents.situation import Situation
-from cuda_llm.agents.strategies.builtin import find_strategy
+from cuda_llm.agents.strategies.builtin import MARGIN, at_the_limit, find_strategy
 from cuda_llm.graph.view import situation_of
 from cuda_llm.search import Attempt, Kind
 from cuda_llm.tasks.sizes import least_time

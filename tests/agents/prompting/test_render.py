@@ -25,7 +25,8 @@ from prompt_cases import (
     searched,
 )
 
-from cuda_llm.agents.prompting.render import open_templates, render_prompt
+from cuda_llm.agents.prompting.render import render_prompt
+from cuda_llm.agents.prompting.templates import open_templates
 from cuda_llm.agents.situation import Situation
 from cuda_llm.facts import ExceededLimit
 from cuda_llm.failures import NoCode

@@ -6,7 +6,8 @@ import pytest
 from prompt_cases import brief
 from searches import situation
 
-from cuda_llm.agents.prompting.render import VALUES, open_templates, render_prompt
+from cuda_llm.agents.prompting.render import render_prompt
+from cuda_llm.agents.prompting.templates import VALUES, open_templates
 from cuda_llm.agents.prompting.token_budget import SECTIONS
 from cuda_llm.errors import UsageError
 from cuda_llm.search import Kind

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from prompt_cases import Kept
 from searches import attempt, situation
 
-from cuda_llm.agents.prompting.render import open_templates, render_prompt
+from cuda_llm.agents.prompting.render import render_prompt
+from cuda_llm.agents.prompting.templates import open_templates
 from cuda_llm.agents.prompting.token_budget import (
     SECTIONS,
     Passage,
@@ -150,7 +151,7 @@ def test_a_cut_log_keeps_its_head_and_tail_and_counts_what_is_missing(
     lines: list[str], limit: int
 ) -> None:
     text = "\n".join(lines)
-    cut = cut_lines(text, limit)
+    cut = cut_lines(Passage(entries=tuple(lines)), limit)
     assert count_tokens(cut) <= limit
     if cut in (text, ""):
         return

@@ -9,7 +9,7 @@ import pytest
 from reflection_scenes import BANK_CONFLICTS, DRAM, UNPADDED, ScriptedAsk, failed, judged, passed
 from searches import attempt
 
-from cuda_llm.agents.prompting.render import open_templates
+from cuda_llm.agents.prompting.templates import open_templates
 from cuda_llm.agents.protocols import Reflected
 from cuda_llm.agents.reflection.critique import Critique, Unreadable, read_critique
 from cuda_llm.agents.reflection.reflector import Reflection

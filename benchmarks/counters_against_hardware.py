@@ -25,7 +25,7 @@ from cuda_llm.tools.judge.steps import compile_source
 from cuda_llm.tools.open_device import open_device
 from cuda_llm.tools.validator.buffers import buffer_specs, call_arguments
 
-KINDS = {"load": "loads", "store": "stores", "atomic": "atomics", "async_copy": "loads"}
+OPERATIONS = {"load": "loads", "store": "stores", "atomic": "atomics", "async_copy": "loads"}
 
 
 def counted(report: EmulatedCallReport, tables: tuple[KernelTable, ...]) -> Counter[str]:
@@ -34,13 +34,12 @@ def counted(report: EmulatedCallReport, tables: tuple[KernelTable, ...]) -> Coun
     for account in report.accounts:
         table = tables[account.kernel]
         for site, count in zip(table.sites, account.sites, strict=True):
-            if site.kind not in KINDS:
-                continue
-            if site.space == "global":
-                total[f"global {KINDS[site.kind]}: requests"] += round(count.requests)
-                total[f"global {KINDS[site.kind]}: sectors"] += round(count.sectors)
-            if site.space == "shared" and site.kind != "atomic":
-                total[f"shared {KINDS[site.kind]}: passes"] += round(count.wavefronts)
+            operation = OPERATIONS.get(site.kind)
+            if operation and site.space == "global":
+                total[f"global {operation}: requests"] += round(count.requests)
+                total[f"global {operation}: sectors"] += round(count.sectors)
+            if operation and site.space == "shared" and operation != "atomics":
+                total[f"shared {operation}: passes"] += round(count.wavefronts)
         for warps, block in zip(account.block_warps, table.blocks, strict=True):
             size = sum(n for kind, n in block.mix.items() if kind != InstructionClass.FREE)
             total["warp instructions"] += round(warps * size)
@@ -50,23 +49,21 @@ def counted(report: EmulatedCallReport, tables: tuple[KernelTable, ...]) -> Coun
 def of_hardware(launches: list[dict[str, Any]]) -> Counter[str]:
     """Add up the same from the metrics of a profiler."""
     lsu, data = "l1tex__t_{}_pipe_lsu_mem_global_op_{}.sum", "l1tex__data_pipe_lsu_wavefronts_mem"
+    codes = {"loads": ("ld",), "stores": ("st",), "atomics": ("red", "atom")}
     names = {
-        **{f"global loads: {k}": [lsu.format(k, "ld")] for k in ("requests", "sectors")},
-        **{f"global stores: {k}": [lsu.format(k, "st")] for k in ("requests", "sectors")},
         **{
-            f"global atomics: {k}": [lsu.format(k, "red"), lsu.format(k, "atom")]
-            for k in ("requests", "sectors")
+            f"global {operation}: {unit}": [lsu.format(unit, code) for code in codes[operation]]
+            for operation in codes
+            for unit in ("requests", "sectors")
         },
         "shared loads: passes": [f"{data}_shared_op_ld.sum"],
         "shared stores: passes": [f"{data}_shared_op_st.sum"],
         "warp instructions": ["smsp__inst_executed.sum"],
     }
-    return Counter(
-        {
-            name: round(sum(launch[metric] for launch in launches for metric in metrics))
-            for name, metrics in names.items()
-        }
-    )
+    total: Counter[str] = Counter()
+    for name, metrics in names.items():
+        total[name] = round(sum(launch[metric] for launch in launches for metric in metrics))
+    return total
 
 
 async def call(
@@ -102,8 +99,7 @@ async def compare(limit_s: float) -> list[dict[str, Any]]:
     """Compare every recorded kernel until the time is up."""
     measured = json.loads((record.RESULTS / "h200_kernel_counters.json").read_text())["rows"]
     times = json.loads((record.RESULTS / "h200_kernel_times.json").read_text())["rows"]
-    device = open_device("emulated:H200")
-    deadline = time.monotonic() + limit_s
+    device, deadline = open_device("emulated:H200"), time.monotonic() + limit_s
     rows = []
     for task, path in timed():
         first = next(m for m in measured if m["kernel"] == label(path))
@@ -113,22 +109,20 @@ async def compare(limit_s: float) -> list[dict[str, Any]]:
         ours, modelled_us = await call(device, task, path, first["dims"])
         theirs = of_hardware(first["launches"])
         clocked = next(t for t in times if all(t[k] == first[k] for k in ("kernel", "dims")))
-        row: dict[str, Any] = {
+        row = {
             "kernel": first["kernel"],
             "dims": first["dims"],
             "modelled_us": round(modelled_us, 2),
             "measured_warm_us": clocked["warm"]["median_us"],
             "measured_cold_us": clocked["cold"]["median_us"],
-            "counts": {},
         }
-        print(*(row[key] for key in list(row)[:-1]))
-        for name in theirs:
-            if ours[name] or theirs[name]:
-                pair = {"emulated": ours[name], "hardware": theirs[name]}
-                row["counts"][name] = pair
-                ratio = ours[name] / theirs[name] if theirs[name] else float("nan")
-                print(f"    {name:26} {ours[name]:12} {theirs[name]:12} {ratio:7.3f}", flush=True)
-        rows.append(row)
+        print(*row.values())
+        counts = {}
+        for name in (one for one in theirs if ours[one] or theirs[one]):
+            counts[name] = {"emulated": ours[name], "hardware": theirs[name]}
+            ratio = ours[name] / theirs[name] if theirs[name] else float("nan")
+            print(f"    {name:26} {ours[name]:12} {theirs[name]:12} {ratio:7.3f}", flush=True)
+        rows.append({**row, "counts": counts})
     return rows
 
 

@@ -43,7 +43,7 @@ def reasoning_chat_model() -> type["ChatOpenAI"]:
             result = super()._create_chat_result(response, generation_info)
             whole = response if isinstance(response, dict) else response.model_dump(warnings=False)
             for generation, choice in zip(result.generations, whole["choices"], strict=True):
-                _keep(generation.message, choice["message"])
+                _add_dropped_fields(generation.message, choice["message"])
             return result
 
         def _convert_chunk_to_generation_chunk(
@@ -53,13 +53,14 @@ def reasoning_chat_model() -> type["ChatOpenAI"]:
                 chunk, default_chunk_class, base_generation_info
             )
             if made is not None and chunk.get("choices"):
-                _keep(made.message, chunk["choices"][0].get("delta") or {})
+                _add_dropped_fields(made.message, chunk["choices"][0].get("delta") or {})
             return made
 
     return ReasoningChatOpenAI
 
 
-def _keep(message: "BaseMessage", sent: Mapping[str, Any]) -> None:
+def _add_dropped_fields(message: "BaseMessage", sent: Mapping[str, Any]) -> None:
+    """Add the reasoning and the refusal that were sent, which langchain-openai drops."""
     reasoning = sent.get("reasoning_content") or sent.get("reasoning")
     if isinstance(reasoning, str) and reasoning:
         message.additional_kwargs[REASONING] = reasoning

@@ -13,7 +13,7 @@ from cuda_llm.tasks.expressions import names_in
 
 
 def describe_point(point: Point) -> str:
-    """Returns the values in one line."""
+    """Return the values in one line."""
     return ", ".join(f"{name} {value}" for name, value in point.items())
 
 
@@ -32,28 +32,28 @@ class TunableKernel:
         self._shas: dict[tuple[int, ...], str] = {}
 
     def write(self, point: Point) -> str:
-        """Returns the source at a valid point: specialised, unless the declarations are kept."""
+        """Return the source at a valid point: specialised, unless the declarations are kept."""
         return write_point(self._source, point, keep_declarations=self._keep_declarations)
 
     def sha(self, point: Point) -> str:
-        """Returns a hash that is equal for points that specialise to the same kernel."""
+        """Return a hash that is equal for points that specialise to the same kernel."""
         key = tuple(point[one.name] for one in self.space.tunables)
         if key not in self._shas:
             self._shas[key] = normal_sha(write_point(self._source, point))
         return self._shas[key]
 
     def point_of(self, tunables: Mapping[str, int]) -> dict[str, int] | None:
-        """Returns the point an attempt was made at; None where it is not of this space."""
+        """Return the point an attempt was made at; None where it is not of this space."""
         point = {name: tunables[name] for name in self.space.defaults if name in tunables}
         return point if is_valid(self.space, point) else None
 
     def shas(self, attempts: Iterable[Attempt]) -> frozenset[str]:
-        """Returns the hashes of the attempts at points of this space."""
+        """Return the hashes of the attempts at points of this space."""
         points = (self.point_of(one.tunables) for one in attempts)
         return frozenset(self.sha(point) for point in points if point)
 
     def candidates(self, rng: random.Random) -> list[dict[str, int]]:
-        """Returns all valid points, or a sample where there are very many, in random order."""
+        """Return all valid points, or a sample where there are very many, in random order."""
         if 0 < len(self._first_points) <= MAX_ENUMERATED:
             return rng.sample(self._first_points, len(self._first_points))
         return list(islice(sample_points(self.space, rng.randrange(2**32)), SAMPLE_SIZE))
@@ -64,7 +64,7 @@ class TunableKernel:
 
 
 def valid_points(space: Space) -> Iterator[dict[str, int]]:
-    """Yields every valid point, in the order of the declarations.
+    """Yield every valid point, in the order of the declarations.
 
     Where conditions exclude nearly all points, it ends after `MAX_STEPS` steps.
     """
@@ -73,7 +73,7 @@ def valid_points(space: Space) -> Iterator[dict[str, int]]:
 
 
 def sample_points(space: Space, seed: int) -> Iterator[dict[str, int]]:
-    """Yields valid points at random without end, with repeats; equal seeds give equal points.
+    """Yield valid points at random without end, with repeats; equal seeds give equal points.
 
     Where conditions exclude so much that nothing else is found, it yields the defaults.
     """
@@ -121,7 +121,7 @@ def _extend(
     values: Mapping[str, tuple[int, ...]],
     steps: _Steps,
 ) -> Iterator[dict[str, int]]:
-    """Yields valid points that begin with `point`; skips prefixes that break a condition."""
+    """Yield valid points that begin with `point`; skip prefixes that break a condition."""
     index = len(point)
     if index == len(space.tunables):
         yield dict(point)

@@ -183,7 +183,7 @@ def describe_hints(situation: Situation, brief: Brief, components: Components) -
     newest_first = sorted(
         range(len(ordered)), key=lambda index: (ordered[index].code != USER, -ordered[index].round)
     )
-    return Passage(entries=entries, keep=tuple(newest_first), noun="hints")
+    return Passage(entries=entries, ranking=tuple(newest_first), noun="hints")
 
 
 def _codes_of_profile(situation: Situation, brief: Brief) -> set[str]:
@@ -223,7 +223,7 @@ def describe_history(situation: Situation, ids: tuple[str, ...], components: Com
     """Describe the attempts, oldest first; short of room, keep the best, then newest failures."""
     attempts = [situation.attempt(name) for name in ids]
     entries = tuple(describe_attempt(situation, one, components) for one in attempts)
-    return Passage(entries=entries, keep=_by_importance(attempts), noun="attempts")
+    return Passage(entries=entries, ranking=_by_importance(attempts), noun="attempts")
 
 
 def describe_attempt(situation: Situation, attempt: Attempt, components: Components) -> str:

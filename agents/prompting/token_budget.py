@@ -72,7 +72,7 @@ class Passage:
 
     entries: tuple[str, ...] = ()
     """In the order they are shown; the lines of one belong together."""
-    keep: tuple[int, ...] = ()
+    ranking: tuple[int, ...] = ()
     """Indices of entries, the most important first; in order where it is empty."""
     noun: str = "entries"
     """What is counted where some are left out."""
@@ -127,7 +127,7 @@ def cut_lines(passage: Passage, limit: int) -> str:
 
 def cut_entries(passage: Passage, limit: int) -> str:
     """Return the most important entries that `limit` tokens hold, in their order."""
-    order = passage.keep or range(len(passage.entries))
+    order = passage.ranking or range(len(passage.entries))
     return _cut(passage.entries, order, limit, passage.noun, in_a_row=False)
 
 

@@ -17,7 +17,7 @@ _LITERAL = re.compile(r"(0[xX][\da-fA-F']+|0[bB][01']+|0[0-7']*|[1-9][\d']*)[lL]
 
 
 def evaluate_condition(tokens: Sequence[str], values: Mapping[str, int]) -> bool | None:
-    """Tells whether the condition holds; None where it needs more than `values` and integers.
+    """Return whether the condition holds; None where it needs more than `values` and integers.
 
     It computes as the preprocessor does: 64-bit signed, C's precedence, division towards zero.
     Unsigned literals, overflow and a division by zero that counts are left to the preprocessor.
@@ -187,18 +187,18 @@ class Line:
 
     @cached_property
     def words(self) -> tuple[str, ...]:
-        """Its tokens without blanks."""
+        """Return its tokens without blanks."""
         return tuple(one.text for one in self.tokens if not one.is_blank)
 
     @cached_property
     def directive(self) -> str:
-        """`if`, `define` ...; empty where the line is none of the preprocessor's."""
+        """Return `if`, `define` ...; empty where the line is none of the preprocessor's."""
         words = self.words
         return words[1] if len(words) > 1 and words[0] == "#" else ""
 
     @cached_property
     def defines(self) -> str:
-        """The name that a `#define` gives a meaning to; empty for any other line."""
+        """Return the name that a `#define` gives a meaning to; empty for any other line."""
         return self.words[2] if self.directive == "define" and len(self.words) > 2 else ""
 
 
@@ -222,7 +222,7 @@ Node: TypeAlias = Line | ConditionalBlock
 
 
 def split_lines(source: str) -> tuple[Line, ...]:
-    """Returns the logical lines of `source`."""
+    """Return the logical lines of `source`."""
     lines, tokens = list[Line](), list[Token]()
     for token in tokenise(source):
         tokens.append(token)
@@ -235,7 +235,7 @@ def split_lines(source: str) -> tuple[Line, ...]:
 
 
 def build_tree(lines: Sequence[Line]) -> tuple[Node, ...]:
-    """Groups lines into `#if` blocks; returns plain lines where `#if` and `#endif` do not match."""
+    """Group lines into `#if` blocks; return plain lines where `#if` and `#endif` do not match."""
     nodes, rest = _nodes(lines)
     return tuple(lines) if rest else nodes
 
@@ -246,7 +246,7 @@ def _line(source: str, tokens: Sequence[Token]) -> Line:
 
 
 def _nodes(lines: Sequence[Line]) -> tuple[tuple[Node, ...], Sequence[Line]]:
-    """Builds nodes up to a line that belongs to an outer block; returns the other lines too."""
+    """Build nodes up to a line that belongs to an outer block; return the other lines too."""
     nodes = list[Node]()
     while lines and lines[0].directive not in _FURTHER_DIRECTIVES | {"endif"}:
         if lines[0].directive not in OPENING_DIRECTIVES:
@@ -268,7 +268,7 @@ def _nodes(lines: Sequence[Line]) -> tuple[tuple[Node, ...], Sequence[Line]]:
 def resolve(
     nodes: Sequence[Node], values: Mapping[str, int], known: dict[str, int]
 ) -> Iterator[Line]:
-    """Yields the lines that stay; adds each declaration it passes to `known`."""
+    """Yield the lines that stay; add each declaration it passes to `known`."""
     for node in nodes:
         if isinstance(node, Line):
             if node.defines in values:

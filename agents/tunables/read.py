@@ -37,7 +37,7 @@ class Declaration:
 
 
 def read_space(source: str) -> Space | InvalidDeclaration | None:
-    """Returns what `source` declares; None where it declares nothing."""
+    """Return what `source` declares; None where it declares nothing."""
     try:
         return _read_space(source)
     except _InvalidDeclarationError as error:
@@ -64,7 +64,7 @@ def _read_space(source: str) -> Space | None:
 
 
 def _declarations(source: str, lines: Sequence[Line]) -> Iterator[Declaration]:
-    """Yields the comments of `source` that declare something, in order."""
+    """Yield the comments of `source` that declare something, in order."""
     depth = 0
     for line in lines:
         depth += line.directive in OPENING_DIRECTIVES
@@ -81,7 +81,7 @@ def _declarations(source: str, lines: Sequence[Line]) -> Iterator[Declaration]:
 
 
 def _defined(lines: Sequence[Line]) -> list[str]:
-    """Lists the names in `#define` and `#undef` lines, each as often as it occurs."""
+    """List the names in `#define` and `#undef` lines, each as often as it occurs."""
     return [
         line.words[2]
         for line in lines

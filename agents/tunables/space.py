@@ -57,7 +57,7 @@ class Space:
 
     @property
     def defaults(self) -> dict[str, int]:
-        """Returns the point of the defaults, which is valid."""
+        """Return the point of the defaults, which is valid."""
         return {one.name: one.default for one in self.tunables}
 
 
@@ -74,7 +74,7 @@ class InvalidDeclaration:
 
 
 def holds(condition: str, point: Point) -> bool:
-    """Tells whether `point` meets `condition`; an undefined value (1 / 0) does not."""
+    """Return whether `point` meets `condition`; an undefined value (1 / 0) does not."""
     try:
         return bool(evaluate(condition, point))
     except TaskError:
@@ -82,7 +82,7 @@ def holds(condition: str, point: Point) -> bool:
 
 
 def is_valid(space: Space, point: Point) -> bool:
-    """Tells whether `point` has an allowed value for each tunable and meets every condition."""
+    """Return whether `point` has an allowed value for each tunable and meets every condition."""
     return (
         point.keys() == space.defaults.keys()
         and all(point[one.name] in one.values for one in space.tunables)

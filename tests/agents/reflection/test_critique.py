@@ -86,7 +86,7 @@ def test_while_nothing_passes_the_failure_is_criticised() -> None:
         ("[[[[{", "stop", "its JSON is not what was asked for"),
     ],
 )
-def test_an_answer_without_a_critique_is_told_and_costs_no_hint(
+def test_an_answer_without_a_critique_is_recorded_and_costs_no_hint(
     text: str, finish: str, why: str
 ) -> None:
     found = reflect(search(), Reply(text=text, finish=finish))

@@ -78,7 +78,7 @@ class FailureContext:
                 return f"{name} is declared in line {array.line}"
         return ""
 
-    def known_of(self, error: CudaError | None, replay: Replay | None, *, placed: bool) -> str:
+    def gpu_report(self, error: CudaError | None, replay: Replay | None, *, placed: bool) -> str:
         """Return what a GPU reported, which kernel ran, and where the place comes from."""
         reported = one_line(describe_error(error), 240) if error is not None else ""
         if placed:

@@ -87,7 +87,7 @@ def device_assert(verdict: DeviceAssert, context: FailureContext) -> Diagnosis:
             context.quote_line(verdict.spot),
             one_line(verdict.assertion or verdict.detail),
             name_thread(verdict.thread),
-            context.known_of(verdict.error, verdict.replay, placed=placed),
+            context.gpu_report(verdict.error, verdict.replay, placed=placed),
         ),
     )
 
@@ -263,7 +263,7 @@ def timed_out(verdict: TimedOut, context: FailureContext) -> Diagnosis:
             seen,
             "more blocks than are resident at once" if verdict.crowded else "",
             context.launch_of(verdict.kernel) if not (verdict.spot or verdict.error) else "",
-            context.known_of(verdict.error, verdict.replay, placed=verdict.spot is not None),
+            context.gpu_report(verdict.error, verdict.replay, placed=verdict.spot is not None),
         ),
     )
 

@@ -34,7 +34,7 @@ def illegal_access(verdict: IllegalAccess, context: FailureContext) -> Diagnosis
             *(() if access is None else (_name_access(access), name_place(access.location))),
             name_thread(verdict.thread),
             context.shared_array(verdict.spot) if access and access.space == "shared" else "",
-            context.known_of(verdict.error, verdict.replay, placed=access is not None),
+            context.gpu_report(verdict.error, verdict.replay, placed=access is not None),
         ),
     )
 
@@ -68,7 +68,7 @@ def misaligned(verdict: Misaligned, context: FailureContext) -> Diagnosis:
             f"vector access in line {vectors[0]}" if vectors and verdict.spot is None else "",
             "" if access is None else name_place(access.location),
             name_thread(verdict.thread),
-            context.known_of(verdict.error, verdict.replay, placed=access is not None),
+            context.gpu_report(verdict.error, verdict.replay, placed=access is not None),
         ),
     )
 
@@ -87,7 +87,7 @@ def uninitialised_read(verdict: UninitialisedRead, context: FailureContext) -> D
             f"in {one_line(name_owner(location), 60)}" if location and location.owner else "",
             context.shared_array(verdict.spot) if access.space == "shared" else "",
             name_thread(verdict.thread),
-            context.known_of(verdict.error, verdict.replay, placed=True),
+            context.gpu_report(verdict.error, verdict.replay, placed=True),
         ),
     )
 
@@ -104,7 +104,7 @@ def data_race(verdict: DataRace, context: FailureContext) -> Diagnosis:
             f"{verdict.kind} at {context.quote_line(here)}" if here else verdict.kind,
             f"against {context.quote_line(before)}" if before else "",
             _barriers(verdict, context),
-            context.known_of(verdict.error, verdict.replay, placed=True),
+            context.gpu_report(verdict.error, verdict.replay, placed=True),
         ),
     )
 
@@ -150,7 +150,7 @@ def invalid_sync(verdict: InvalidSync, context: FailureContext) -> Diagnosis:
         evidence=join_parts(
             context.quote_line(verdict.spot),
             seen,
-            context.known_of(verdict.error, verdict.replay, placed=True),
+            context.gpu_report(verdict.error, verdict.replay, placed=True),
         ),
     )
 

@@ -96,7 +96,7 @@ class ModelClient:
         if kept is not None:
             self._count_once(call, kept)
             return kept
-        self._store.keep_prompt(call)
+        self._store.write_prompt(call)
         async with self._slots:
             asking = _PendingCall(self, call)
             try:
@@ -105,7 +105,7 @@ class ModelClient:
                 asking.record_end("cancelled", "nobody waits for it any longer")
                 raise
             if isinstance(answer, Reply):
-                self._store.keep_reply(call.id, answer)
+                self._store.write_reply(call.id, answer)
                 asking.record_end("ok", "", answer)
             else:
                 asking.record_end(answer.kind, answer.detail)

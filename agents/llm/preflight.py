@@ -106,8 +106,8 @@ class _NoStore:
     def load_reply(self, call: str) -> Reply | None:
         return None
 
-    def keep_prompt(self, call: Call) -> None:
+    def write_prompt(self, call: Call) -> None:
         pass
 
-    def keep_reply(self, call: str, reply: Reply) -> None:
+    def write_reply(self, call: str, reply: Reply) -> None:
         pass

@@ -8,7 +8,7 @@ from functools import lru_cache
 from hashlib import sha256
 from typing import Any
 
-from cuda_llm.agents.kernel_text.tokens import normal_sha
+from cuda_llm.agents.kernel_text.outline import normal_sha
 from cuda_llm.agents.prompting.quote import one_line
 from cuda_llm.failures import Duplicate
 from cuda_llm.graph.context import RunContext

@@ -15,7 +15,8 @@ from cuda_llm.agents.kernel_text.outline import (
     kernels_launched,
 )
 from cuda_llm.agents.prompting.quote import one_line
-from cuda_llm.agents.prompting.render import PROMPT_TOKENS, Templates, render_prompt
+from cuda_llm.agents.prompting.render import PROMPT_TOKENS, render_prompt
+from cuda_llm.agents.prompting.templates import Templates
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.tunables.read import read_space
 from cuda_llm.agents.tunables.space import Space

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cuda_llm.agents.llm.budget import Budget
+from cuda_llm.agents.llm.budget import Budget, Round
 from cuda_llm.agents.llm.pricing import Price
 from cuda_llm.agents.protocols import Generator, Reflector
 from cuda_llm.conversation import Ask, Call, CallFailed, Reply
@@ -120,7 +120,7 @@ async def preflight(parts: RunParts, budget: Budget | None = None) -> tuple[Mode
 
 async def try_model(chat: RunModel, calls: int, budget: Budget) -> ModelCalled:
     """Try one model, which a round asks `calls` times."""
-    from cuda_llm.agents.llm.preflight import Round, check_model
+    from cuda_llm.agents.llm.preflight import check_model
     from cuda_llm.agents.llm.retry import policy_from_settings
 
     return await check_model(

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import get_args
 
-from cuda_llm.agents.prompting.render import Templates, open_templates
+from cuda_llm.agents.prompting.templates import Templates, open_templates
 from cuda_llm.agents.protocols import Generator, PlacedAgent, Reflector, Strategy
 from cuda_llm.dotted import is_dotted, load_dotted
 from cuda_llm.errors import MissingError, UsageError

@@ -109,10 +109,10 @@ class CallStore(Protocol):
         """The reply kept earlier, or None."""
         ...
 
-    def keep_prompt(self, call: Call) -> None:
+    def write_prompt(self, call: Call) -> None:
         """Keep what is about to be asked, for a person to read."""
         ...
 
-    def keep_reply(self, call: str, reply: Reply) -> None:
+    def write_reply(self, call: str, reply: Reply) -> None:
         """Keep an answer, whole or not at all; from then on it is never asked for again."""
         ...

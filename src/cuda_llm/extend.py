@@ -31,8 +31,7 @@ from cuda_llm.lazy_exports import find_export
 if TYPE_CHECKING:
     from cuda_llm import outcomes
     from cuda_llm.agents.find_agent import find_agent, placed
-    from cuda_llm.agents.kernel_text.tokens import normal_sha
-    from cuda_llm.agents.limits import at_the_limit
+    from cuda_llm.agents.kernel_text.outline import normal_sha
     from cuda_llm.agents.playbook.tuner import TunableTuner
     from cuda_llm.agents.protocols import (
         Agent,
@@ -51,7 +50,12 @@ if TYPE_CHECKING:
     from cuda_llm.agents.reflection.reflector import Reflection
     from cuda_llm.agents.situation import Note, Plan, Situation
     from cuda_llm.agents.strategies.acceptance import choose_fastest, passed_by_speed
-    from cuda_llm.agents.strategies.builtin import Assignment, distinct_failures, make_briefs
+    from cuda_llm.agents.strategies.builtin import (
+        Assignment,
+        at_the_limit,
+        distinct_failures,
+        make_briefs,
+    )
     from cuda_llm.agents.tunables.write import write_point
     from cuda_llm.capabilities import Capabilities
     from cuda_llm.codec import decode, encode

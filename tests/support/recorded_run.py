@@ -224,10 +224,10 @@ def write_run(path: Path, *told: Event) -> RunFolder:
         run.write_brief(brief)
         run.write_attempt(judged)
     prompt = (Message(role="system", text="Write CUDA."), Message(role="user", text="Transpose."))
-    run.keep_prompt(Call(id="candidates/r1-c1", agent="generator", messages=prompt))
+    run.write_prompt(Call(id="candidates/r1-c1", agent="generator", messages=prompt))
     usage = Usage(input_tokens=1200, output_tokens=300, usd=0.01)
     reply = Reply(text=f"```cuda\n{SOURCE}```", model="a-model", usage=usage, seconds=3.25)
-    run.keep_reply("candidates/r1-c1", reply)
+    run.write_reply("candidates/r1-c1", reply)
     for name in ("r1-c1", "r2-c1"):
         run.write_draft(name, Draft(source=SOURCE, idea="one thread an element"))
         run.write_verdict(name, passed(1.25 if name == "r1-c1" else 3.5))

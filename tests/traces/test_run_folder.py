@@ -167,7 +167,7 @@ def test_a_source_keeps_every_character_and_its_sum(
 
 def test_half_a_surrogate_pair_in_a_reply_breaks_nothing(tmp_path: Path) -> None:
     run = RunFolder(tmp_path)
-    run.keep_reply("candidates/r1-c1", Reply(text="a\ud83db"))
+    run.write_reply("candidates/r1-c1", Reply(text="a\ud83db"))
     reply = run.load_reply("candidates/r1-c1")
     assert reply is not None
     assert reply.text == "a?b"
@@ -176,17 +176,17 @@ def test_half_a_surrogate_pair_in_a_reply_breaks_nothing(tmp_path: Path) -> None
 def test_a_call_that_never_ended_shows_as_a_prompt_without_a_reply(tmp_path: Path) -> None:
     run = RunFolder(tmp_path)
     messages = (Message(role="system", text="Write CUDA."), Message(role="user", text="Sum."))
-    run.keep_prompt(Call(id="rounds/2/critique", agent="reflection", messages=messages))
+    run.write_prompt(Call(id="rounds/2/critique", agent="reflection", messages=messages))
     assert "## user\n\nSum." in (tmp_path / "rounds/2/critique/prompt.md").read_text()
     assert run.load_reply("rounds/2/critique") is None
-    run.keep_reply("rounds/2/critique", REPLY)
+    run.write_reply("rounds/2/critique", REPLY)
     assert run.load_reply("rounds/2/critique") == REPLY
 
 
 def test_a_reply_counts_as_soon_as_it_is_on_disk(tmp_path: Path) -> None:
     """Killed between the two files: reply.md is for people, reply.json decides."""
     run = RunFolder(tmp_path)
-    run.keep_reply("candidates/r1-c1", REPLY)
+    run.write_reply("candidates/r1-c1", REPLY)
     (tmp_path / "candidates/r1-c1/reply.md").unlink()
     assert run.load_reply("candidates/r1-c1") == REPLY
 
@@ -195,7 +195,7 @@ def test_a_reply_counts_as_soon_as_it_is_on_disk(tmp_path: Path) -> None:
 def test_no_name_leads_out_of_the_run(tmp_path: Path, name: str) -> None:
     run = RunFolder(tmp_path / "a-run")
     with pytest.raises(UsageError, match="expected names of letters"):
-        run.keep_reply(name, REPLY)
+        run.write_reply(name, REPLY)
     with pytest.raises(UsageError, match="expected names of letters"):
         run.write_source(name, SOURCE)
     assert list(tmp_path.iterdir()) == []
@@ -254,7 +254,7 @@ print("ready", flush=True)
 for turn in range(10**9):
     run.write_run({"turn": turn, "text": "x" * 20_000})
     run.write_verdict("r1-c1", CompileFailed(reason="y" * 20_000))
-    run.keep_reply("candidates/r1-c1", Reply(text="z" * 20_000))
+    run.write_reply("candidates/r1-c1", Reply(text="z" * 20_000))
 """
 
 

@@ -5,7 +5,7 @@ import asyncio
 from searches import situation
 
 from cuda_llm.agents.llm.generator import LlmGenerator
-from cuda_llm.agents.prompting.render import open_templates
+from cuda_llm.agents.prompting.templates import open_templates
 from cuda_llm.agents.protocols import Generator
 from cuda_llm.conversation import Call, CallFailed, Reply
 from cuda_llm.failures import NoCode

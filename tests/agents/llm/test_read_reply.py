@@ -120,18 +120,18 @@ REFUSED = {
 @pytest.mark.parametrize(
     ("kind", "text"), [(kind, text) for kind, texts in REFUSED.items() for text in texts]
 )
-def test_what_holds_no_kernel_has_a_name(kind: str, text: str) -> None:
+def test_a_reply_without_a_kernel_has_a_kind(kind: str, text: str) -> None:
     assert kind_of(text) == kind
 
 
-def test_the_length_limit_is_told_apart_from_what_it_looks_like() -> None:
+def test_a_reply_cut_at_its_length_is_truncated_whatever_it_looks_like() -> None:
     assert kind_of(PROSE, finish="length") == "truncated"
     assert kind_of(f"```cuda\n{FILE}", finish="length") == "truncated"
     assert kind_of("", finish="length") == "truncated"
     assert source_of(f"{fenced(FILE)}\nThis is how it", finish="length").strip() == FILE.strip()
 
 
-def test_the_servers_words_are_heard() -> None:
+def test_a_finish_reason_of_the_server_decides() -> None:
     assert kind_of(fenced(FILE), finish="content_filter") == "content_filter"
     assert kind_of("", refusal="I can't help with that.") == "refused"
     assert kind_of("", reasoning="Let me think.") == "only_reasoning"

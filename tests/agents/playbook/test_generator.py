@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from playbook_runs import PLAYBOOK, ask_round, at, bowl, brief, play, playbook_task
 
-from cuda_llm.agents.kernel_text.tokens import normal_sha
+from cuda_llm.agents.kernel_text.outline import normal_sha
 from cuda_llm.agents.playbook.generator import PlaybookGenerator
 from cuda_llm.agents.tunables.read import read_space
 from cuda_llm.errors import MissingError, TaskError

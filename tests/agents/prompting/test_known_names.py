@@ -126,8 +126,8 @@ def errors_of(statement: str) -> CompileFailed:
     ],
 )
 def test_the_right_name_stands_beside_the_compilers_error(statement: str, offered: str) -> None:
-    said = real_names(errors_of(statement), f"__shared__ float shared[64]; {statement}")
-    assert any(offered in line for line in said), said
+    advice = real_names(errors_of(statement), f"__shared__ float shared[64]; {statement}")
+    assert any(offered in line for line in advice), advice
 
 
 def test_a_name_like_no_other_is_left_to_the_compiler() -> None:
@@ -135,9 +135,9 @@ def test_a_name_like_no_other_is_left_to_the_compiler() -> None:
     assert real_names(failed, "f = quux_of_nothing(f);") == ()
 
 
-def test_names_are_told_once_and_on_one_line() -> None:
+def test_names_are_listed_once_and_on_one_line() -> None:
     failed = errors_of("f = __shfl(f, 1); f = __shfl(f, 2);")
-    said = real_names(failed, "")
-    assert len(said) == 1
-    assert "\n" not in said[0]
+    advice = real_names(failed, "")
+    assert len(advice) == 1
+    assert "\n" not in advice[0]
     assert all(isinstance(known, KnownName) for known in known_names())

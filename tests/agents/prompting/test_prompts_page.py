@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cuda_llm.agents.llm.generator import NO_CODE
-from cuda_llm.agents.prompting.render import open_templates
+from cuda_llm.agents.prompting.templates import open_templates
 from cuda_llm.search import Components
 
 ROOT = Path(__file__).parents[3]

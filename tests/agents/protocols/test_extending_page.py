@@ -96,14 +96,14 @@ def test_every_option_it_names_is_one_of_run() -> None:
     from cuda_llm.cli.app import build_app
 
     with ExitStack() as log:
-        told = (
+        output = (
             CliRunner()
             .invoke(build_app({"run"}), ["run", "--help"], env={"COLUMNS": "300"}, obj=log)
             .output
         )
     options = set(re.findall(r"`?(--[a-z][a-z-]+)", PAGE))
     assert len(options) > 5
-    assert [one for one in options if one not in told] == []
+    assert [one for one in options if one not in output] == []
 
 
 def test_it_lists_the_stages_in_order() -> None:
@@ -136,10 +136,10 @@ def test_its_agent_runs_in_the_graph(tmp_path: Path) -> None:
     placed = find_agent(f"{tmp_path}/my_agents.py:sizes_first")
     assert placed.after == Stage.BASELINE
     _, events = events_of(tmp_path, agents=(placed,))
-    (told,) = [
+    (decision,) = [
         one for one in events if isinstance(one, AgentDecided) and one.agent == "sizes_first"
     ]
-    assert told.note == "Most of the time goes to {'n': 1024}."
+    assert decision.note == "Most of the time goes to {'n': 1024}."
 
 
 def test_its_agent_that_asks_runs_as_it_is_named(tmp_path: Path) -> None:
@@ -154,8 +154,8 @@ def test_its_agent_that_asks_runs_as_it_is_named(tmp_path: Path) -> None:
             base_url=server.base_url,
         )
         asyncio.run(start(order, overrides=parts()))
-    told = [one for one in events(the_run(tmp_path / "runs")) if isinstance(one, AgentDecided)]
-    assert ("plan", "tile it") in [(one.agent, one.note) for one in told]
+    decisions = [one for one in events(the_run(tmp_path / "runs")) if isinstance(one, AgentDecided)]
+    assert ("plan", "tile it") in [(one.agent, one.note) for one in decisions]
     assert load_task("vector_add").description in server.requests[-1].prompt
 
 

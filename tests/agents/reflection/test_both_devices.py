@@ -1,5 +1,5 @@
 """Diagnoses of what both devices really say of bad kernels: the emulated one runs them here, a GPU
-is heard by its error codes and by what compute-sanitizer printed on an H200."""
+is known by its error codes and by what compute-sanitizer printed on an H200."""
 
 import re
 import signal
@@ -43,10 +43,10 @@ def source_of(bug: str) -> str:
 
 
 def diagnose(verdict: Verdict, source: str) -> Diagnosis:
-    scene = FailureContext(
+    context = FailureContext(
         source=SourceFacts(source), task=load_task("vector_add"), hardware=find_hardware("H200")
     )
-    found = diagnose_failure(verdict, scene)
+    found = diagnose_failure(verdict, context)
     assert found is not None, verdict
     assert not NONSENSE.search(" ".join((found.text, found.evidence, *describe(verdict))))
     return found
@@ -86,8 +86,8 @@ def sanitized(bug: str, tool: str) -> Verdict:
 def lost(number: int) -> Verdict:
     """What a GPU's runner says whose context is lost with this error."""
     words = ReplyFrame(reply=Reply.FAULTED, number=number)
-    scene = Ending(log=LAUNCHED, limit_s=3.0, arena=range(1000, 2000))
-    return verdict_on_end(Ended(status=0, final_reply=words, expired=False), scene)
+    ending = Ending(log=LAUNCHED, limit_s=3.0, arena=range(1000, 2000))
+    return verdict_on_end(Ended(status=0, final_reply=words, expired=False), ending)
 
 
 @pytest.mark.parametrize(
@@ -220,8 +220,8 @@ def test_a_search_that_found_no_place_says_so() -> None:
     assert "within 20 s" in diagnose(late, source_of("clean")).evidence
 
 
-def test_a_host_part_that_dies_on_a_gpu_is_told_by_its_signal() -> None:
+def test_a_host_part_that_dies_on_a_gpu_is_diagnosed_by_its_signal() -> None:
     words = ReplyFrame(reply=Reply.DIED, number=signal.SIGFPE)
-    scene = Ending(log=LAUNCHED, limit_s=3.0, arena=range(1000, 2000))
-    verdict = verdict_on_end(Ended(status=0, final_reply=words, expired=False), scene)
+    ending = Ending(log=LAUNCHED, limit_s=3.0, arena=range(1000, 2000))
+    verdict = verdict_on_end(Ended(status=0, final_reply=words, expired=False), ending)
     assert diagnose(verdict, source_of("clean")).cause == "division by zero"

@@ -1,4 +1,4 @@
-"""From verdicts to causes: each kind, its likely cause in the source, and what is never told."""
+"""From verdicts to causes: each kind, its likely cause in the source, and what stays hidden."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -80,10 +80,10 @@ def at(line: int) -> SourceSpot:
 
 
 def diagnose(verdict: Verdict, source: str = SOURCE) -> Diagnosis:
-    scene = FailureContext(
+    context = FailureContext(
         source=SourceFacts(source), task=load_task("matrix_transpose"), hardware=RTX
     )
-    found = diagnose_failure(verdict, scene)
+    found = diagnose_failure(verdict, context)
     assert found is not None
     return found
 
@@ -299,7 +299,7 @@ CAUSES: Mapping[str, tuple[Verdict, str]] = {
 
 
 @pytest.mark.parametrize("name", CAUSES)
-def test_each_failure_is_told_its_cause_and_a_mend(name: str) -> None:
+def test_each_failure_has_a_cause_and_a_remedy(name: str) -> None:
     verdict, cause = CAUSES[name]
     found = diagnose(verdict)
     assert (found.code, found.cause) == (verdict.code, cause)
@@ -322,8 +322,8 @@ def test_every_kind_of_verdict_is_met() -> None:
     ],
 )
 def test_nothing_is_learned_where_the_kernel_is_not_to_blame(verdict: Verdict) -> None:
-    scene = FailureContext(source=SourceFacts(""), task=load_task("vector_add"), hardware=RTX)
-    assert diagnose_failure(verdict, scene) is None
+    context = FailureContext(source=SourceFacts(""), task=load_task("vector_add"), hardware=RTX)
+    assert diagnose_failure(verdict, context) is None
 
 
 def test_without_vectors_in_the_source_a_tail_is_that_of_a_tile() -> None:
@@ -356,7 +356,7 @@ def test_limits_of_the_hardware_stand_in_the_hardware_text_alone(name: str) -> N
         assert figure not in shown
 
 
-def test_what_the_hardware_adds_is_told_apart() -> None:
+def test_what_the_hardware_adds_stands_apart() -> None:
     assert "49,152" in diagnose(CAUSES["too much dynamic shared memory"][0]).hardware_text
     assert "sm_90a" in diagnose(CAUSES["an instruction of another GPU"][0]).hardware_text
     assert "16.6 us" in diagnose(CAUSES["an impossible time"][0]).hardware_text
@@ -398,8 +398,8 @@ def test_text_from_outside_stays_in_the_evidence_bounded_and_printable(
     if "diagnostics" in fields:
         poisoned = error(text)
     found = diagnose(poisoned)
-    told = " ".join((found.evidence, found.hardware_text))
-    assert told.isprintable()
-    assert len(told) <= 1200
+    text = " ".join((found.evidence, found.hardware_text))
+    assert text.isprintable()
+    assert len(text) <= 1200
     if len(text) > 3 and not text.isspace() and text not in plain.text:
         assert text not in found.text or isinstance(verdict, CompileFailed)

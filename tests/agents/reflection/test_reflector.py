@@ -78,7 +78,7 @@ def test_a_failure_of_an_earlier_round_is_counted_on() -> None:
     assert newest_hints((earlier, hint)) == (hint,)
 
 
-def test_newest_keeps_what_different_people_say() -> None:
+def test_hints_of_different_authors_do_not_replace_each_other() -> None:
     user = Hint(round=0, about="", code="USER", text="stay simple", by="user")
     other = Hint(round=0, about="", code="USER", text="no atomics", by="user")
     assert newest_hints((user, other)) == (user, other)
@@ -96,7 +96,7 @@ def test_hints_stay_few() -> None:
     assert len(reflect(judged(*kept)).error_hints) == 5
 
 
-def test_our_own_faults_teach_nothing_and_are_told() -> None:
+def test_our_own_faults_give_no_hint_and_are_recorded() -> None:
     broken = InfraFailed(component="runner", detail="died")
     found = reflect(judged((failed("r1-c1", broken), "", broken)))
     assert found.error_hints == ()
@@ -113,7 +113,7 @@ def test_a_reply_without_code_teaches_the_form_of_the_next() -> None:
 MISDECLARED = "#define TILE 12  // tunable: 8 16\n" + UNPADDED
 
 
-def test_a_model_is_told_of_tunables_that_nobody_can_read() -> None:
+def test_tunables_that_cannot_be_read_become_a_hint() -> None:
     slow = (attempt("r1-c1", 1.5, times_us=(4.0, 41.0)), MISDECLARED, passed(BANK_CONFLICTS))
     found = reflect(judged(slow, incumbent="r1-c1"))
     (hint,) = found.error_hints

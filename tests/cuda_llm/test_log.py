@@ -197,7 +197,7 @@ structlog.configure(
     ]
 
 
-@pytest.mark.parametrize("module", ["cuda_llm", "cuda_llm.graph.runs.optimize"])
+@pytest.mark.parametrize("module", ["cuda_llm", "cuda_llm.graph.runs.start"])
 def test_importing_configures_nothing(module: str) -> None:
     code = f"""
 import logging, {module}

@@ -130,7 +130,7 @@ def test_a_run_that_is_cancelled_leaves_no_process_behind(tmp_path: Path) -> Non
 
 
 def test_a_server_can_ask_what_a_run_takes() -> None:
-    from cuda_llm.graph.runs.studio import make_graph
+    from cuda_llm.graph.runs.build_graph import make_graph
 
     taken = make_graph().get_input_jsonschema()
     assert taken["required"] == ["task"]

@@ -4,12 +4,13 @@ from collections.abc import Mapping
 from typing import assert_never
 
 from cuda_llm.fact_wording import (
-    describe_cases,
-    describe_elements,
+    describe_error,
+    describe_fault,
     describe_launch,
     describe_limit,
     describe_location,
     describe_place,
+    describe_replay,
     line_of,
     phrases,
 )
@@ -22,12 +23,6 @@ from cuda_llm.failures import (
     NoCode,
     PolicyViolation,
     TimedOut,
-)
-from cuda_llm.fault_wording import (
-    describe_crash,
-    describe_fault,
-    describe_out_of_memory,
-    describe_timeout,
 )
 from cuda_llm.outcomes import (
     EmulatorUnsupported,
@@ -45,6 +40,7 @@ from cuda_llm.outcomes import (
     Verdict,
     WrongResult,
 )
+from cuda_llm.patterns import describe_cases, describe_elements
 
 
 def describe(verdict: Verdict, *, hardware_figures: bool = True) -> tuple[str, ...]:
@@ -142,6 +138,66 @@ def describe_load_failure(verdict: LoadFailed) -> tuple[str, ...]:
     if verdict.fault == "no-solve":
         return ("no function `solve` is exported",)
     return ("it cannot be loaded",)
+
+
+def describe_timeout(verdict: TimedOut) -> tuple[str, ...]:
+    """Which stage, what is still running, and where."""
+    late = f"{verdict.stage} did not finish within {verdict.limit_s:g} s"
+    running = ""
+    if verdict.thread is not None:
+        loop = f" in the loop at {verdict.spot}" if verdict.spot else ""
+        running = f"{verdict.thread} is still running{loop}"
+    elif verdict.kernel is not None:
+        running = f"{verdict.kernel or 'a kernel'} is still running"
+    elif verdict.stage == "host":
+        running = "`solve` did not return"
+    elif verdict.processor_time:
+        running = "processor time"
+    if verdict.crowded:
+        running += "; possible deadlock: it launches more blocks than are resident at once"
+    error = () if verdict.error is None else (describe_error(verdict.error),)
+    replayed = () if verdict.replay is None else (describe_replay(verdict.replay),)
+    return (
+        late,
+        *line_of(verdict.detail or running),
+        *describe_place(verdict.spot),
+        *error,
+        *replayed,
+    )
+
+
+def describe_out_of_memory(verdict: OutOfMemory) -> tuple[str, ...]:
+    """What asked for how much, and whose end was reached."""
+    size = "" if verdict.bytes is None else f"{verdict.bytes:,} bytes"
+    match verdict.request:
+        case "cudaMalloc":
+            whose = "device memory" if verdict.bound == "device" else "its quota"
+            told = f"cudaMalloc of {size or 'too much'}: {whose} is used up"
+        case "variables":
+            told = f"module variables need more than device memory has: {size}"
+        case "to-load":
+            told = "the device code needs more memory than there is"
+        case "to-run":
+            told = "no memory is left to call it beside what it holds"
+        case None:
+            told = describe_error(verdict.error) if verdict.error else ""
+    said = f" ({verdict.detail})" if told and verdict.detail else verdict.detail
+    left = {None: "", "exit": "; then `solve` gave up"}.get(verdict.then, f"; then {verdict.then}")
+    beside = "it leaves the baseline beside it no memory: " if verdict.beside_baseline else ""
+    return (f"{beside}{told}{said}{left}" or "device memory ran out",)
+
+
+def describe_crash(verdict: HostCrashed) -> tuple[str, ...]:
+    """Of which signal, and what it touched."""
+    died = f"the host part died of {verdict.signal}"
+    if verdict.error is not None:
+        return (died, describe_error(verdict.error))
+    if verdict.status is not None:
+        return (died, f"`solve` ended the process: {verdict.status}")
+    if verdict.killed:
+        return (died, "the process was killed; perhaps memory ran out")
+    where = "" if verdict.address is None else f"it touched address {verdict.address:#x}"
+    return (died, *line_of(verdict.detail or where))
 
 
 def describe_instability(verdict: Nondeterministic) -> str:

@@ -127,12 +127,18 @@ def checked(device: Device, spec: str) -> Device:
     lacking = [name for name in MEMBERS if not hasattr(device, name)]
     lacking += [name for name in METHODS if not callable(getattr(device, name, None))]
     if lacking:
-        what = f"device {spec!r} gives a {type(device).__name__} that lacks {', '.join(lacking)}"
+        what = f"device {spec!r} gives {_kind_of(device)} that lacks {', '.join(lacking)}"
         raise UsageError(f"{what}; docs/extending.md says what a device is")
     if not isinstance(device.capabilities, Capabilities):
-        kind = type(device.capabilities).__name__
-        raise UsageError(f"device {spec!r}: its capabilities are a {kind}; expected Capabilities")
+        kind = _kind_of(device.capabilities)
+        raise UsageError(f"device {spec!r}: its capabilities are {kind}; expected Capabilities")
     return device
+
+
+def _kind_of(value: object) -> str:
+    """Return the name of a value's type behind its article: `an int`."""
+    name = type(value).__name__
+    return f"an {name}" if name[0] in "aeiouAEIOU" else f"a {name}"
 
 
 def _report_notes(device: Device, report: ReportLine) -> None:

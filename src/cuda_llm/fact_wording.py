@@ -64,14 +64,14 @@ _MEANINGS: Mapping[str, str] = {
 
 
 def describe_error(error: CudaError) -> str:
-    """What the error means, and where a GPU met it."""
+    """Describe what the error means, and where a GPU met it."""
     where = f" in {error.kernel}" if error.kernel else ""
     meaning = _MEANINGS.get(error.name)
     return f"{meaning} ({error.name}{where})" if meaning else f"{error.name}{where}"
 
 
 def describe_replay(replay: Replay) -> str:
-    """Where a place comes from that a GPU did not tell, or why there is none."""
+    """Describe where a place comes from that a GPU did not name, or why there is none."""
     match replay.outcome:
         case "located":
             return "the GPU gave an error code alone; the emulated device ran the case and shows it"
@@ -95,7 +95,7 @@ UNPLACED = (
 
 
 def describe_access(access: MemoryAccess) -> str:
-    """`reads 4 bytes at byte 4000 of buffer C (4000 bytes)`."""
+    """Return `reads 4 bytes at byte 4000 of buffer C (4000 bytes)`."""
     what = VERBS[access.kind]
     if access.bytes is not None:
         what += f" {count(access.bytes, 'byte')}"
@@ -105,7 +105,7 @@ def describe_access(access: MemoryAccess) -> str:
 
 
 def describe_location(location: Location) -> str:
-    """`at byte 4000 of buffer C (4000 bytes)`, `8 bytes before the start of buffer C`."""
+    """Return `at byte 4000 of buffer C (4000 bytes)`, `8 bytes before the start of buffer C`."""
     if location.relation == "nowhere":
         at = "" if location.address is None else f"at {location.address:#x}, "
         return f"{at}which is nobody's memory" if at else "in nobody's memory"
@@ -124,7 +124,7 @@ def describe_location(location: Location) -> str:
 
 
 def name_owner(location: Location) -> str:
-    """`buffer C`, `cudaMalloc allocation 2`, `shared memory`."""
+    """Return `buffer C`, `cudaMalloc allocation 2`, `shared memory`."""
     if location.owner is None:
         return "its memory"
     if location.owner == "buffer" and location.name:
@@ -135,7 +135,7 @@ def name_owner(location: Location) -> str:
 
 
 def describe_launch(launch: LaunchShape) -> str:
-    """`grid (4, 1, 1), block (256, 1, 1), 60,000 bytes of dynamic shared memory`."""
+    """Return `grid (4, 1, 1), block (256, 1, 1), 60,000 bytes of dynamic shared memory`."""
     shared = launch.dynamic_shared_bytes
     dynamic = f", {shared:,} bytes of dynamic shared memory" if shared else ""
     return f"grid {launch.grid}, block {launch.block}{dynamic}"
@@ -177,12 +177,12 @@ def describe_limit(limit: ExceededLimit, *, figures: bool = True) -> str:
 
 
 def describe_spot(spot: SourceSpot) -> str:
-    """`mine.cu:14  `source line``."""
+    """Return `mine.cu:14  `source line``."""
     return f"{spot}  `{spot.text}`" if spot.text else str(spot)
 
 
 def describe_place(spot: SourceSpot | None, thread: ThreadSpot | None = None) -> tuple[str, ...]:
-    """Where it happened, and which thread did it."""
+    """Describe where it happened, and which thread did it."""
     return (
         *(() if spot is None else (f"at {describe_spot(spot)}",)),
         *(() if thread is None else (f"in {thread}",)),
@@ -190,28 +190,28 @@ def describe_place(spot: SourceSpot | None, thread: ThreadSpot | None = None) ->
 
 
 def describe_fault(verdict: DeviceFault) -> tuple[str, ...]:
-    """The finding, its place, and how it is known where a GPU gave an error code alone."""
+    """Describe the finding, its place, and its source where a GPU gave an error code alone."""
     other = getattr(verdict, "other", None)
     earlier = () if other is None else (f"against {describe_spot(other)}",)
     replayed = () if verdict.replay is None else (describe_replay(verdict.replay),)
     unplaced = (UNPLACED,) if lacks_place(verdict) else ()
     found = describe_finding(verdict)
-    said = () if verdict.error is None else (describe_error(verdict.error),)
+    error = () if verdict.error is None else (describe_error(verdict.error),)
     if verdict.error is not None and not found:
-        said, found = (), describe_error(verdict.error)
+        error, found = (), describe_error(verdict.error)
     first = found or verdict.detail or verdict.code.replace("_", " ").lower()
     return (
         first,
         *describe_place(verdict.spot, verdict.thread),
         *earlier,
-        *said,
+        *error,
         *replayed,
         *unplaced,
     )
 
 
 def describe_finding(verdict: DeviceFault) -> str:
-    """What is known of the fault itself; empty where that is an error code, or words of others."""
+    """Describe the fault itself; empty where only an error code, or words of others, are known."""
     match verdict:
         case Misaligned(access=access) if access is not None and access.location is not None:
             return f"{describe_access(access)}: not a multiple of {access.bytes}"
@@ -233,7 +233,7 @@ def describe_finding(verdict: DeviceFault) -> str:
 
 
 def describe_race(verdict: DataRace) -> str:
-    """Which two accesses of which word."""
+    """Describe which two accesses of which word."""
     if verdict.hazards is not None:
         return f"{count(verdict.hazards, 'hazard')} in {verdict.space} memory"
     earlier, _, later = verdict.kind.partition("-")
@@ -247,7 +247,7 @@ def describe_race(verdict: DataRace) -> str:
 
 
 def describe_sync(verdict: InvalidSync) -> str:
-    """Which barrier or collective, and who is missing."""
+    """Describe which barrier or collective, and who is missing."""
     opcode = verdict.opcode or "barrier"
     elsewhere = "" if verdict.other is None else f" at {verdict.other}"
     mask = "" if verdict.mask is None else f" with mask {verdict.mask:#010x}"
@@ -272,16 +272,16 @@ def describe_sync(verdict: InvalidSync) -> str:
 
 
 def line_of(text: str) -> tuple[str, ...]:
-    """The text as a line, or nothing."""
+    """Return the text as a line, or nothing."""
     return (text,) if text else ()
 
 
 def phrases(*found: str) -> Sequence[str]:
-    """Those that say something, as one line."""
+    """Join those that are not empty into one line."""
     line = "; ".join(filter(None, found))
     return (line,) if line else ()
 
 
 def count(number: int, what: str) -> str:
-    """`1 byte`, `4 bytes`."""
+    """Return `1 byte`, `4 bytes`."""
     return f"{number} {what}{'' if number == 1 else 's'}"

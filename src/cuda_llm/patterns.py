@@ -133,7 +133,7 @@ _PHRASES: Mapping[ElementKind, str] = {
 
 
 def describe_elements(pattern: ElementPattern) -> str:
-    """What the wrong elements look like, in one phrase. Ratios, no counts: a size may be hidden."""
+    """Describe the wrong elements in one phrase. Ratios, no counts: a size may be hidden."""
     kind, factor = pattern.kind, pattern.factor
     of_all = "" if pattern.share is None else f" in {percent(pattern.share)} of the elements"
     match kind:
@@ -161,7 +161,7 @@ def describe_elements(pattern: ElementPattern) -> str:
 
 
 def describe_region(region: Region) -> str:
-    """Where the elements are."""
+    """Describe where the elements are."""
     match region.kind:
         case RegionKind.FIRST_ELEMENT | RegionKind.LAST_ELEMENT:
             return f"the {region.kind.value.removesuffix('-element')} element only"
@@ -176,7 +176,7 @@ def describe_region(region: Region) -> str:
 
 
 def describe_cases(pattern: CasePattern) -> str:
-    """What the wrong cases have in common, in one phrase."""
+    """Describe what the wrong cases have in common, in one phrase."""
     dims = " and ".join(pattern.dims)
     match pattern.kind:
         case CaseKind.EXACTNESS_PROBE:
@@ -203,5 +203,5 @@ def describe_cases(pattern: CasePattern) -> str:
 
 
 def percent(share: float) -> str:
-    """`3.1 %`."""
+    """Return `3.1 %`."""
     return f"{100 * share:.2g} %"

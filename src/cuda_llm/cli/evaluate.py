@@ -105,7 +105,7 @@ async def judge_all(
 async def inspect_all(
     task: "Task", device: "Device", judged: "list[Judged]"
 ) -> "dict[int, Inspection]":
-    """Inspect each kernel that passed at its largest timed size. Return what was found, by place."""
+    """Inspect each kernel that passed, at its largest timed size. Return findings by place."""
     from cuda_llm.outcomes import Passed
     from cuda_llm.tools.cuda.inspect import InspectionOptions
     from cuda_llm.tools.judge.emulated_check import inspect_and_check

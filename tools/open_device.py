@@ -1,12 +1,15 @@
 """From what a user writes after `--device` to a device."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from inspect import iscoroutinefunction
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from cuda_llm.capabilities import Capabilities
 from cuda_llm.dotted import load_dotted
 from cuda_llm.errors import CudaLLMError, HardwareError, UsageError
+from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.tools.cuda.discovery import DRIVER
 from cuda_llm.tools.device import Device
 
@@ -20,7 +23,16 @@ CHOICES = (
     "auto, cuda, cuda:0, cuda:0,1, cuda:all, emulated or emulated:GPU, as in emulated:RTX 4090, "
     "or module:attribute for a device of your own"
 )
-MEMBERS = ("name", "hardware", "target", "capabilities", "version", "notes")
+MEMBERS: Mapping[str, tuple[type, ...]] = MappingProxyType(
+    {
+        "name": (str,),
+        "hardware": (Hardware,),
+        "target": (str,),
+        "capabilities": (Capabilities,),
+        "version": (str,),
+        "notes": (tuple, list),
+    }
+)
 METHODS = ("pinned", "prepare", "carry_out")
 
 ReportLine = Callable[[str], None]
@@ -123,15 +135,20 @@ def _open_named(spec: str, report: ReportLine) -> Device:
 
 
 def checked(device: Device, spec: str) -> Device:
-    """Return the device, if it is one. Raises UsageError naming what it lacks."""
+    """Return the device, if it is one. Raises UsageError naming the members that do not fit."""
     lacking = [name for name in MEMBERS if not hasattr(device, name)]
     lacking += [name for name in METHODS if not callable(getattr(device, name, None))]
     if lacking:
         what = f"device {spec!r} gives {_kind_of(device)} that lacks {', '.join(lacking)}"
         raise UsageError(f"{what}; docs/extending.md says what a device is")
-    if not isinstance(device.capabilities, Capabilities):
-        kind = _kind_of(device.capabilities)
-        raise UsageError(f"device {spec!r}: its capabilities are {kind}; expected Capabilities")
+    for name, kinds in MEMBERS.items():
+        value = getattr(device, name)
+        if not isinstance(value, kinds):
+            what = f"member {name} is of type {type(value).__name__}; expected {kinds[0].__name__}"
+            raise UsageError(f"device {spec!r}: {what}")
+    for name in ("pinned", "prepare"):
+        if iscoroutinefunction(getattr(device, name)):
+            raise UsageError(f"device {spec!r}: {name}() is async; expected a plain method")
     return device
 
 

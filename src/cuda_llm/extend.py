@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from cuda_llm.conversation import Ask, AskModel, Call, CallFailed, Message, Reply, Usage
     from cuda_llm.errors import (
         CudaLLMError,
+        DeviceLost,
         InfrastructureError,
         MissingError,
         TaskError,
@@ -69,7 +70,7 @@ if TYPE_CHECKING:
     from cuda_llm.hardware_profiles.hardware import Hardware
     from cuda_llm.hardware_profiles.lookup import find_hardware, list_hardware
     from cuda_llm.outcomes import Passed, Verdict, WrongResult
-    from cuda_llm.profile import Bottleneck, Profile, SizeTime, TimeSource
+    from cuda_llm.profile import Bottleneck, LaunchProfile, Profile, SizeTime, TimeSource
     from cuda_llm.search import (
         EVERYTHING,
         Archive,
@@ -91,6 +92,7 @@ if TYPE_CHECKING:
         Batch,
         CallOptions,
         CallReport,
+        ClockReading,
         Device,
         Level,
         Scalar,
@@ -140,12 +142,14 @@ __all__ = [
     "CallReport",
     "Capabilities",
     "Choice",
+    "ClockReading",
     "CompileFailed",
     "Compiled",
     "Components",
     "Contribution",
     "CudaLLMError",
     "Device",
+    "DeviceLost",
     "Draft",
     "DuelResult",
     "Event",
@@ -156,6 +160,7 @@ __all__ = [
     "IncumbentChosen",
     "InfrastructureError",
     "Kind",
+    "LaunchProfile",
     "Level",
     "Message",
     "MissingError",

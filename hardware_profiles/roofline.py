@@ -30,7 +30,7 @@ class Roof:
 
 
 def published_peaks(hardware: Hardware) -> dict[str, float]:
-    """Returns dense peaks in TFLOPS of what the chip has, by precision.
+    """Return dense peaks in TFLOPS of what the chip has, by precision.
 
     `fp32`, `fp64` and `fp16` are the CUDA cores'; `tensor:` and an input type, e.g. `tensor:tf32`,
     the tensor cores'.
@@ -45,7 +45,7 @@ def published_peaks(hardware: Hardware) -> dict[str, float]:
 
 
 def peak_tflops(hardware: Hardware, precision: str) -> float:
-    """Returns the dense peak in TFLOPS. Raises HardwareError where the chip has no such unit."""
+    """Return the dense peak in TFLOPS. Raises HardwareError where the chip has no such unit."""
     peak = published_peaks(hardware).get(precision)
     if peak is None:
         msg = f"{hardware.name} has no published peak for {precision}"
@@ -54,7 +54,7 @@ def peak_tflops(hardware: Hardware, precision: str) -> float:
 
 
 def roof(hardware: Hardware, *, flops: float, bytes_moved: float, precision: str = "fp32") -> Roof:
-    """Computes the least time for `flops` operations on `bytes_moved` bytes of DRAM traffic.
+    """Compute the least time for `flops` operations on `bytes_moved` bytes of DRAM traffic.
 
     One operation is half a fused multiply-add. Published peaks: no kernel is faster.
     """
@@ -69,7 +69,7 @@ def roof(hardware: Hardware, *, flops: float, bytes_moved: float, precision: str
 
 
 def ridge_flops_per_byte(hardware: Hardware, precision: str = "fp32") -> float:
-    """Returns the arithmetic intensity above which work is compute-bound."""
+    """Return the arithmetic intensity above which work is compute-bound."""
     return peak_tflops(hardware, precision) * 1e3 / hardware.peaks.dram_gb_s
 
 
@@ -110,11 +110,11 @@ class Ceilings:
     the rest is published."""
 
     def origin(self, name: str) -> Origin:
-        """Tells where the figure `name` comes from."""
+        """Return where the figure `name` comes from."""
         return "measured" if name in self.measured else "published"
 
     def copy_us(self, bytes_moved: float) -> float:
-        """Returns the time of a cold copy of so many bytes, which memory-bound work needs at least.
+        """Return the time of a cold copy of so many bytes, which memory-bound work needs at least.
 
         A copy takes its bytes at the large-copy rate and an overhead; the overhead is interpolated
         between measured sizes by the logarithm of the size.
@@ -150,7 +150,7 @@ class _Stored:
 
 
 def published_ceilings(hardware: Hardware) -> Ceilings:
-    """Returns published peaks, and the profile's estimates of copy rate and launch cost."""
+    """Return published peaks, and the profile's estimates of copy rate and launch cost."""
     return Ceilings(
         dram_gb_s=hardware.peaks.dram_gb_s * hardware.model.dram_efficiency,
         fp32_tflops=hardware.peaks.fp32_tflops,
@@ -160,7 +160,7 @@ def published_ceilings(hardware: Hardware) -> Ceilings:
 
 
 def find_ceilings(hardware: Hardware) -> Ceilings:
-    """Returns measured ceilings where this machine's card was probed, published ones elsewhere.
+    """Return measured ceilings where this machine's card was probed, published ones elsewhere.
 
     Raises HardwareError where the stored file is not what `keep_ceilings` writes.
     """
@@ -187,7 +187,7 @@ def find_ceilings(hardware: Hardware) -> Ceilings:
 
 
 def keep_ceilings(hardware: Hardware, ceilings: Ceilings) -> Path:
-    """Stores the measured fields for `find_ceilings`, and returns the file."""
+    """Store the measured fields for `find_ceilings`, and return the file."""
     path = ceilings_path(hardware)
     names = sorted(name for name in ceilings.measured if not name.startswith("tensor:"))
     stored: dict[str, Any] = {name: getattr(ceilings, name) for name in names}
@@ -200,7 +200,7 @@ def keep_ceilings(hardware: Hardware, ceilings: Ceilings) -> Path:
 
 
 def ceilings_path(hardware: Hardware) -> Path:
-    """Returns the file with the measured ceilings of a GPU model."""
+    """Return the file with the measured ceilings of a GPU model."""
     from cuda_llm.settings import settings
 
     return settings().cache / "ceilings" / f"{hardware.slug}.json"

@@ -139,7 +139,7 @@ def checked(device: Device, spec: str) -> Device:
     lacking = [name for name in MEMBERS if not hasattr(device, name)]
     lacking += [name for name in METHODS if not callable(getattr(device, name, None))]
     if lacking:
-        what = f"device {spec!r} gives a {type(device).__name__} that lacks {', '.join(lacking)}"
+        what = f"device {spec!r} gives {_kind_of(device)} that lacks {', '.join(lacking)}"
         raise UsageError(f"{what}; docs/extending.md says what a device is")
     for name, kinds in MEMBERS.items():
         value = getattr(device, name)
@@ -150,6 +150,12 @@ def checked(device: Device, spec: str) -> Device:
         if iscoroutinefunction(getattr(device, name)):
             raise UsageError(f"device {spec!r}: {name}() is async; expected a plain method")
     return device
+
+
+def _kind_of(value: object) -> str:
+    """Return the name of a value's type behind its article: `an int`."""
+    name = type(value).__name__
+    return f"an {name}" if name[0] in "aeiouAEIOU" else f"a {name}"
 
 
 def _report_notes(device: Device, report: ReportLine) -> None:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from cuda_llm.agents.prompting.quote import join_parts, one_line
 from cuda_llm.agents.reflection.diagnosis import Diagnosis, FailureContext
-from cuda_llm.fact_wording import is_vector
 from cuda_llm.outcomes import (
     GuardOverwritten,
     InputMutated,
@@ -215,7 +214,7 @@ def _signs(verdict: WrongResult) -> frozenset[Sign]:
     if elements is not None:
         found += [elements.kind, *([elements.region.kind] if elements.region else [])]
     if cases is not None:
-        found += [cases.kind, *([_VECTOR_STEP] if is_vector(cases) else [])]
+        found += [cases.kind, *([_VECTOR_STEP] if cases.is_vector else [])]
     return frozenset(found)
 
 

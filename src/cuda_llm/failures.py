@@ -206,7 +206,7 @@ class TimedOut:
 
 
 def lacks_place(verdict: object) -> bool:
-    """Whether a GPU stopped the kernel without a line, thread or address, and nobody looked yet."""
+    """Return whether a GPU stopped the kernel without a place, and no replay was tried."""
     match verdict:
         case DeviceFault(error=CudaError(), spot=None, thread=None, replay=None):
             return True
@@ -216,7 +216,7 @@ def lacks_place(verdict: object) -> bool:
 
 
 def with_replay(verdict: "Verdict", replay: Replay) -> "Verdict":
-    """The same with what became of executing its case on the emulated device."""
+    """Return the same with what became of executing its case on the emulated device."""
     if isinstance(verdict, DeviceFault | TimedOut):
         return replace(verdict, replay=replay)
     return verdict

@@ -35,7 +35,7 @@ PAST_END = IllegalAccess(
 )
 
 
-def test_figures_do_not_tell_two_failures_apart() -> None:
+def test_failures_that_differ_only_in_figures_are_the_same() -> None:
     other = replace(TAIL, dims={"n": 7}, index=(6,), got=5.0, wrong=2, elements=7)
     assert failure_key(other) == failure_key(TAIL) == "WRONG_RESULT/C/located/last-elements"
     elsewhere = replace(PAST_END, spot=SourceSpot(file="solve.cu", line=9))

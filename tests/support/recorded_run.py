@@ -215,7 +215,7 @@ OTHERS: tuple[Event, ...] = (
 """Kinds that an undisturbed run does not tell."""
 
 
-def write_run(path: Path, *told: Event) -> RunFolder:
+def write_run(path: Path, *recorded: Event) -> RunFolder:
     """The folder of a run, with all its candidates and these events."""
     run = RunFolder(path)
     about = {"request": {"task": "matrix_transpose"}, "device_spec": "emulated:rtx_3090_ti"}
@@ -234,7 +234,7 @@ def write_run(path: Path, *told: Event) -> RunFolder:
     run.write_draft("r1-c3", NoCode(reason="cut off at its limit", kind="truncated"))
     run.write_verdict("r1-c2", CompileFailed(reason='identifier "tile" is undefined'))
     record = Recorder(run.events)
-    for event in told:
+    for event in recorded:
         record(kept(run, event))
     record.close()
     return run

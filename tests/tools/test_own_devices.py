@@ -29,6 +29,9 @@ class Bare:
     pinned = prepare = 7
 
 
+number = 7
+
+
 class Boastful(type(device)):
     capabilities = {"duels": True}
 
@@ -103,6 +106,7 @@ def test_a_device_may_be_made_by_a_function_of_a_module(
 @pytest.mark.parametrize(
     ("attribute", "said"),
     [
+        ("number", "gives an int that lacks name, hardware"),
         ("Bare", "gives a Bare that lacks hardware, target, capabilities, version, pinned, prep"),
         ("boastful", "member capabilities is of type dict; expected Capabilities"),
         ("chatty", "member notes is of type str; expected tuple"),

@@ -4,11 +4,11 @@ linker refuse.
 
 from collections.abc import Mapping
 
-from cuda_llm.agents.llm.generator import NO_CODE
 from cuda_llm.agents.prompting.quote import join_parts, one_line
 from cuda_llm.agents.reflection.diagnosis import Diagnosis, FailureContext
 from cuda_llm.facts import BuildFault
 from cuda_llm.failures import CompileFailed, Diagnostic, Duplicate, LoadFailed, NoCode
+from cuda_llm.refusal_wording import describe_compile_failure, describe_reply_fault
 from cuda_llm.tasks.signature import signature
 from cuda_llm.wording import describe
 
@@ -99,7 +99,7 @@ def compile_failed(verdict: CompileFailed, context: FailureContext) -> Diagnosis
     name = (first.subject if first else None) or ""
     if fault == "signature":
         text += f" It is: {signature(context.task)}"
-    seen = one_line(first.message if first else verdict.reason)
+    seen = one_line(first.message if first else describe_compile_failure(verdict))
     secret = first is not None and first.names_hardware
     return Diagnosis(
         code=verdict.code,
@@ -140,7 +140,7 @@ def _more(verdict: CompileFailed, first: Diagnostic | None) -> str:
 
 def no_code(verdict: NoCode) -> Diagnosis | None:
     """What was wrong with a reply; None for a generator's other reasons, which no reply mends."""
-    reason = NO_CODE.get(verdict.kind)
+    reason = describe_reply_fault(verdict)
     if reason is None:
         return None
     return Diagnosis(

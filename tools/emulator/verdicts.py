@@ -11,6 +11,7 @@ from cuda_llm.facts import (
     MemoryAccess,
     MemorySpace,
     Owner,
+    PolicyBreach,
     RaceKind,
     Relation,
     SyncKind,
@@ -47,10 +48,11 @@ class FaultKind(IntEnum):
     TRAP = 10
     UNSUPPORTED = 11
     HOST_TOUCHED_DEVICE = 12
-    POLICY = 13
+    LARGE_COPY = 13
     HOST_COPY = 14
     READ_ONLY = 15
     INFRASTRUCTURE = 16
+    LARGE_COPIES = 17
 
 
 class Reason(IntEnum):
@@ -211,14 +213,16 @@ def fault_verdict(
             return _unsupported(table)
         case FaultKind.HOST_TOUCHED_DEVICE:
             return PolicyViolation(
-                rule="host-touches-device-memory",
-                detail="host code dereferences a device pointer",
-                location=_location(fault, buffers),
+                rule="host-touches-device-memory", location=_location(fault, buffers)
             )
-        case FaultKind.POLICY:
-            return PolicyViolation(rule="api-call", detail=fault.detail)
+        case FaultKind.LARGE_COPY:
+            breach = PolicyBreach(kind="large-copy", limit_bytes=fault.address)
+            return PolicyViolation(rule="api-call", breach=breach)
+        case FaultKind.LARGE_COPIES:
+            breach = PolicyBreach(kind="large-copies", limit_bytes=fault.address)
+            return PolicyViolation(rule="api-call", breach=breach)
         case FaultKind.HOST_COPY:
-            return PolicyViolation(rule="host-copy", detail=fault.detail)
+            return PolicyViolation(rule="host-copy")
         case FaultKind.INFRASTRUCTURE:
             return InfraFailed(component="device", detail=fault.detail)
 

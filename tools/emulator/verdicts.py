@@ -7,6 +7,7 @@ from typing import Any
 
 from cuda_llm.facts import (
     AccessKind,
+    BreachKind,
     Location,
     MemoryAccess,
     MemorySpace,
@@ -212,14 +213,13 @@ def fault_verdict(
         case FaultKind.UNSUPPORTED:
             return _unsupported(table)
         case FaultKind.HOST_TOUCHED_DEVICE:
-            return PolicyViolation(
-                rule="host-touches-device-memory", location=_location(fault, buffers)
+            location = _location(fault, buffers)
+            return PolicyViolation(rule="host-touches-device-memory", location=location)
+        case FaultKind.LARGE_COPY | FaultKind.LARGE_COPIES:
+            kind: BreachKind = (
+                "large-copy" if fault.kind is FaultKind.LARGE_COPY else "large-copies"
             )
-        case FaultKind.LARGE_COPY:
-            breach = PolicyBreach(kind="large-copy", limit_bytes=fault.address)
-            return PolicyViolation(rule="api-call", breach=breach)
-        case FaultKind.LARGE_COPIES:
-            breach = PolicyBreach(kind="large-copies", limit_bytes=fault.address)
+            breach = PolicyBreach(kind=kind, limit_bytes=fault.address)
             return PolicyViolation(rule="api-call", breach=breach)
         case FaultKind.HOST_COPY:
             return PolicyViolation(rule="host-copy")

@@ -7,7 +7,6 @@ from typing import Any
 
 from cuda_llm.facts import (
     AccessKind,
-    BreachKind,
     Location,
     MemoryAccess,
     MemorySpace,
@@ -190,12 +189,9 @@ def fault_verdict(
             return UninitialisedRead(access=_access(fault, buffers), thread=thread, spot=spot)
         case FaultKind.RACE:
             return _race(fault, thread, site, other)
-        case (
-            FaultKind.DIVERGENT_BARRIER
-            | FaultKind.PARTIAL_MASK
-            | FaultKind.ABSENT_LANE
-            | FaultKind.DEADLOCK
-        ):
+        case FaultKind.DIVERGENT_BARRIER | FaultKind.PARTIAL_MASK | FaultKind.ABSENT_LANE:
+            return _invalid_sync(fault, thread, site, other)
+        case FaultKind.DEADLOCK:
             return _invalid_sync(fault, thread, site, other)
         case FaultKind.ENDLESS_LOOP:
             block = table.blocks[fault.basic_block] if fault.basic_block is not None else None
@@ -215,11 +211,11 @@ def fault_verdict(
         case FaultKind.HOST_TOUCHED_DEVICE:
             location = _location(fault, buffers)
             return PolicyViolation(rule="host-touches-device-memory", location=location)
-        case FaultKind.LARGE_COPY | FaultKind.LARGE_COPIES:
-            kind: BreachKind = (
-                "large-copy" if fault.kind is FaultKind.LARGE_COPY else "large-copies"
-            )
-            breach = PolicyBreach(kind=kind, limit_bytes=fault.address)
+        case FaultKind.LARGE_COPY:
+            breach = PolicyBreach(kind="large-copy", limit_bytes=fault.address)
+            return PolicyViolation(rule="api-call", breach=breach)
+        case FaultKind.LARGE_COPIES:
+            breach = PolicyBreach(kind="large-copies", limit_bytes=fault.address)
             return PolicyViolation(rule="api-call", breach=breach)
         case FaultKind.HOST_COPY:
             return PolicyViolation(rule="host-copy")

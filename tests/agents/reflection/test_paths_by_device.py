@@ -420,12 +420,14 @@ def test_the_emulated_device_stops_what_would_change_a_guard(way: str, level: Le
 def test_on_the_emulated_device_nothing_runs_once_a_call_has_returned() -> None:
     source = """\
     #include <cstdlib>
+    __global__ void clear(float* C, int n) { for (int i = 0; i < n; ++i) C[i] = 0; }
     __global__ void add(float* C, int n) { for (int i = 0; i < n; ++i) C[i] += 1; }
     float* late; int many;
     extern "C" void solve(float* C, int n)
     {
         late = C, many = n;
         atexit([] { add<<<1, 1>>>(late, many); });
+        clear<<<1, 1>>>(C, n);
         for (int i = 0; i < 50; ++i) add<<<1, 1>>>(C, n);
     }
     """

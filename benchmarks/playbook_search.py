@@ -193,7 +193,7 @@ class NoArchive:
         return ""
 
     def verdict(self, attempt: str) -> Verdict:
-        return NoCode(reason=attempt)
+        return NoCode(message=attempt)
 
 
 def replay_main() -> None:

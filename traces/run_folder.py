@@ -209,8 +209,9 @@ class RunFolder:
         about = self._read_json(f"candidates/{name}/draft.json")
         if about is None:
             return None
-        if "code" in about:
-            return decode(NoCode, {key: about[key] for key in about if key != "code"})
+        if about.get("code") == NoCode.code:
+            refused = decode_verdict(about)
+            return refused if isinstance(refused, NoCode) else None
         return decode(Draft, {"source": self.same_source(name, about["source_sha"]), **about})
 
     def keep_file(self, name: str, file: str, made: Path) -> None:

@@ -42,7 +42,7 @@ class PlaybookGenerator:
             others = propose_other_structures(self._kernels, history, points, seed)
             point = next(islice(others, count - brief.index, None), point)
         if point is None:
-            return NoCode(reason="every kernel of the playbook was tried", kind="exhausted")
+            return NoCode(kind="exhausted")
         source = self._kernels.write(point)
         return Draft(source=source, idea=describe_point(point), tunables=point)
 

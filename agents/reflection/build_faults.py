@@ -6,6 +6,7 @@ from cuda_llm.agents.prompting.quote import join_parts, one_line
 from cuda_llm.agents.reflection.diagnosis import Diagnosis, FailureContext
 from cuda_llm.facts import BuildFault
 from cuda_llm.failures import CompileFailed, Diagnostic, LoadFailed
+from cuda_llm.refusal_wording import describe_compile_failure
 from cuda_llm.tasks.signature import signature
 from cuda_llm.wording import describe
 
@@ -96,7 +97,7 @@ def compile_failed(verdict: CompileFailed, context: FailureContext) -> Diagnosis
     name = (first.subject if first else None) or ""
     if fault == "signature":
         text += f" It is: {signature(context.task)}"
-    seen = one_line(first.message if first else verdict.reason)
+    seen = one_line(first.message if first else describe_compile_failure(verdict))
     secret = first is not None and first.names_hardware
     return Diagnosis(
         code=verdict.code,

@@ -19,6 +19,7 @@ from cuda_llm.outcomes import (
     LaunchFailed,
     OutOfMemory,
 )
+from cuda_llm.refusal_wording import describe_breach
 from cuda_llm.wording import describe
 
 _RULES: Mapping[str, str] = {
@@ -48,7 +49,9 @@ def policy_violation(verdict: PolicyViolation, context: FailureContext) -> Diagn
         cause=one_line(verdict.rule, 40),
         text=text,
         evidence=join_parts(
-            context.quote_line(verdict.spot), one_line(verdict.detail), name_place(verdict.location)
+            context.quote_line(verdict.spot),
+            one_line(describe_breach(verdict)),
+            name_place(verdict.location),
         ),
     )
 

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from cuda_llm.agents.llm.generator import NO_CODE
 from cuda_llm.agents.prompting.quote import join_parts, one_line
 from cuda_llm.agents.prompting.templates import Templates, open_templates
 from cuda_llm.agents.protocols import Reflected
@@ -71,6 +70,7 @@ from cuda_llm.outcomes import (
     Verdict,
     WrongResult,
 )
+from cuda_llm.refusal_wording import describe_reply_fault
 from cuda_llm.search import Attempt, Hint
 
 NOTHING_TO_CRITICISE = "no critique asked for: the kernel to beat is at the hardware's limit"
@@ -235,7 +235,7 @@ def diagnose_failure(verdict: Verdict, context: FailureContext) -> Diagnosis | N
 
 def no_code(verdict: NoCode) -> Diagnosis | None:
     """Diagnose a reply; None for a generator's other reasons, which no reply mends."""
-    reason = NO_CODE.get(verdict.kind)
+    reason = describe_reply_fault(verdict)
     if reason is None:
         return None
     return Diagnosis(

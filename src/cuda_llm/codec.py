@@ -92,13 +92,21 @@ def _pattern_in_words(fields: Fields) -> Fields:
     return changed
 
 
+def _renamed(**names: str) -> Callable[[Fields], Fields]:
+    """Fields under their names of today."""
+    return lambda fields: {names.get(name, name): value for name, value in fields.items()}
+
+
 _FORMERLY: Mapping[str, Callable[[Fields], Fields]] = {
     "ILLEGAL_ACCESS": _access_in_words,
     "MISALIGNED": _access_in_words,
     "UNINITIALISED_READ": _access_in_words,
     "WRONG_RESULT": _pattern_in_words,
+    "NO_CODE": _renamed(reason="message"),
+    "COMPILE_FAILED": _renamed(reason="detail"),
+    "QUARANTINED": _renamed(reason="detail"),
 }
-"""How fields of older records become today's. Their words stay words: `detail`, which is shown."""
+"""How fields of older records become today's. Their words stay words, which are shown."""
 
 
 @cache

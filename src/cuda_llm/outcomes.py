@@ -16,6 +16,7 @@ from cuda_llm.facts import (
     MemoryBound,
     MemoryRequest,
     SourceSpot,
+    Suspicion,
 )
 from cuda_llm.failures import (
     CompileFailed,
@@ -220,7 +221,13 @@ class Quarantined:
     """Set aside for a person to look at."""
 
     code: ClassVar[str] = "QUARANTINED"
-    reason: str
+    kind: Suspicion | None = None
+    beyond_us: float | None = None
+    """By so much its times differ from those of honest kernels, beyond noise."""
+    launches: int | None = None
+    """More than can be counted."""
+    detail: str = ""
+    """Words of a record made before the fields: shown, and read by nobody."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,6 @@ from cuda_llm.fact_wording import (
     describe_fault,
     describe_launch,
     describe_limit,
-    describe_location,
     describe_place,
     describe_replay,
     line_of,
@@ -17,7 +16,6 @@ from cuda_llm.fact_wording import (
 from cuda_llm.failures import (
     CompileFailed,
     DeviceFault,
-    Diagnostic,
     Duplicate,
     LoadFailed,
     NoCode,
@@ -41,6 +39,14 @@ from cuda_llm.outcomes import (
     WrongResult,
 )
 from cuda_llm.patterns import describe_cases, describe_elements
+from cuda_llm.refusal_wording import (
+    describe_compile_failure,
+    describe_diagnostics,
+    describe_load_failure,
+    describe_no_code,
+    describe_suspicion,
+    describe_violation,
+)
 
 
 def describe(verdict: Verdict, *, hardware_figures: bool = True) -> tuple[str, ...]:
@@ -54,11 +60,11 @@ def describe(verdict: Verdict, *, hardware_figures: bool = True) -> tuple[str, .
             return (*(oracle if differential else ()), *notes)
         case WrongResult():
             return describe_wrong(verdict)
-        case CompileFailed(reason=reason, diagnostics=diagnostics, omitted=omitted):
+        case CompileFailed(diagnostics=diagnostics, omitted=omitted):
+            reason = describe_compile_failure(verdict)
             return (reason, *describe_diagnostics(reason, diagnostics, omitted))
-        case PolicyViolation(rule=rule, detail=detail, spot=spot, location=location):
-            touched = "" if location is None else f": {describe_location(location)}"
-            return (f"{rule}: {detail}{touched}", *describe_place(spot))
+        case PolicyViolation():
+            return describe_violation(verdict)
         case LoadFailed():
             return describe_load_failure(verdict)
         case OutOfMemory():
@@ -93,10 +99,10 @@ def describe(verdict: Verdict, *, hardware_figures: bool = True) -> tuple[str, .
             needs = f"{kernel} needs {opcode}, which only a real GPU executes"
             more = f"and {others} other operations" if others else verdict.detail
             return (needs, *line_of(more), *describe_place(spot))
-        case NoCode(reason=reason, said=said):
-            return (f"{reason}: {said}" if said else reason,)
-        case Quarantined(reason=reason):
-            return (reason,)
+        case NoCode():
+            return (describe_no_code(verdict),)
+        case Quarantined():
+            return (describe_suspicion(verdict),)
         case Duplicate(of=of):
             return (f"the same kernel as {of}",)
         case InfraFailed(component=component, detail=detail):
@@ -127,17 +133,6 @@ def describe_patterns(verdict: WrongResult) -> tuple[str, ...]:
         *(() if cases is None else (describe_cases(cases),)),
         *line_of(verdict.detail),
     )
-
-
-def describe_load_failure(verdict: LoadFailed) -> tuple[str, ...]:
-    """Describe what is missing, or what linker and driver say."""
-    if verdict.detail:
-        return (verdict.detail,)
-    if verdict.fault == "undefined-function":
-        return (f"{verdict.symbol} is declared and used, but never defined",)
-    if verdict.fault == "no-solve":
-        return ("no function `solve` is exported",)
-    return ("it cannot be loaded",)
 
 
 def describe_timeout(verdict: TimedOut) -> tuple[str, ...]:
@@ -213,24 +208,6 @@ def describe_instability(verdict: Nondeterministic) -> str:
         f"two calls on the same inputs differ by {verdict.units:.3g} rounding units, more than a "
         f"quarter of the tolerance ({verdict.limit:.3g})"
     )
-
-
-def describe_diagnostics(
-    reason: str, diagnostics: tuple[Diagnostic, ...], omitted: int
-) -> tuple[str, ...]:
-    """Return the compiler's errors with their lines, without repeating the reason."""
-    lines = []
-    for diagnostic in diagnostics:
-        if diagnostic.severity == "error":
-            spot = diagnostic.spot
-            message = f"{spot}: {diagnostic.message}" if spot else diagnostic.message
-            if diagnostic.message not in reason:
-                lines.append(message)
-            if spot and spot.text:
-                lines.append(f"  {spot.line} | {spot.text}")
-    if omitted:
-        lines.append(f"... and {omitted} more")
-    return tuple(lines)
 
 
 def describe_dims(dims: Mapping[str, int]) -> str:

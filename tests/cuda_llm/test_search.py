@@ -54,7 +54,7 @@ def test_an_unknown_name_is_another_failure_than_another_unknown_name() -> None:
         error = Diagnostic(
             severity="error", message=message, spot=spot, fault="undefined-name", subject=name
         )
-        return CompileFailed(reason=f"line {line}: {message}", diagnostics=(error,))
+        return CompileFailed(compiler_output=f"line {line}: {message}", diagnostics=(error,))
 
     assert failure_key(unknown("lane", 3)) == failure_key(unknown("lane", 30))
     assert failure_key(unknown("lane", 3)) != failure_key(unknown("warp", 3))

@@ -231,8 +231,8 @@ def write_run(path: Path, *recorded: Event) -> RunFolder:
     for name in ("r1-c1", "r2-c1"):
         run.write_draft(name, Draft(source=SOURCE, idea="one thread an element"))
         run.write_verdict(name, passed(1.25 if name == "r1-c1" else 3.5))
-    run.write_draft("r1-c3", NoCode(reason="cut off at its limit", kind="truncated"))
-    run.write_verdict("r1-c2", CompileFailed(reason='identifier "tile" is undefined'))
+    run.write_draft("r1-c3", NoCode(message="cut off at its limit", kind="truncated"))
+    run.write_verdict("r1-c2", CompileFailed(compiler_output='identifier "tile" is undefined'))
     record = Recorder(run.events)
     for event in recorded:
         record(kept(run, event))

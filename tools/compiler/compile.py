@@ -2,10 +2,11 @@
 
 import re
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from cuda_llm.errors import InfrastructureError, UsageError
-from cuda_llm.facts import BuildFault
+from cuda_llm.facts import BuildFault, CompilerStop
 from cuda_llm.failures import CompileFailed, LoadFailed, TimedOut
 from cuda_llm.log import Log
 from cuda_llm.outcomes import InfraFailed, Verdict
@@ -92,7 +93,7 @@ def find_exceeded_limit(
     if result.timed_out:
         return TimedOut(stage="compile", limit_s=limits.wall_s)
     if result.end == "processes":
-        return CompileFailed(reason="the compiler started too many processes", fault="too-large")
+        return CompileFailed(stop=CompilerStop(kind="too-many-processes"), fault="too-large")
     if result.ok:
         return None
     output = result.stderr.text
@@ -102,21 +103,17 @@ def find_exceeded_limit(
     if signal == SIGXCPU or "CPU time limit exceeded" in output:
         return TimedOut(stage="compile", limit_s=limits.cpu_s, processor_time=True)
     if signal == SIGXFSZ or "File size limit exceeded" in output or "File too large" in output:
-        size = limits.output_bytes >> 20
-        return CompileFailed(
-            reason=f"the compiler wrote a file larger than {size} MiB", fault="too-large"
-        )
+        stop = CompilerStop(kind="file-size", limit_bytes=limits.output_bytes)
+        return CompileFailed(stop=stop, fault="too-large")
     if "No space left on device" in output:
         return InfraFailed(component="compiler", detail="the disk is full")
     if OUT_OF_MEMORY.search(output):
-        size = limits.memory_bytes >> 20
-        return CompileFailed(
-            reason=f"{program} needs more than {size} MiB of memory", fault="too-large"
-        )
+        stop = CompilerStop(kind="memory", program=program, limit_bytes=limits.memory_bytes)
+        return CompileFailed(stop=stop, fault="too-large")
     if signal == SIGKILL:
         return InfraFailed(component="compiler", detail=f"{program} was killed: memory is short")
     if signal in CRASH_SIGNALS:
-        return CompileFailed(reason=f"{program} crashed (signal {signal})")
+        return CompileFailed(stop=CompilerStop(kind="crash", program=program, signal=signal))
     return None
 
 
@@ -149,7 +146,9 @@ def _load(request: CompileRequest, key: str) -> Compiled | SourceFailure | None:
 
 async def _compile(request: CompileRequest, toolkit: Toolkit, key: str) -> Compiled | Verdict:
     if not without_comments(request.source).strip():
-        return CompileFailed(reason=f"{request.name} is empty: it holds no code", fault="empty")
+        return CompileFailed(
+            stop=CompilerStop(kind="empty-source", file=request.name), fault="empty"
+        )
     with private_folder() as folder:
         write_inputs(folder, request)
         started = time.monotonic()
@@ -218,21 +217,20 @@ async def _find_failure(
 def _compile_failed(
     result: JailResult, diagnostics: Diagnostics, places: PathNames
 ) -> CompileFailed:
+    failed = CompileFailed(diagnostics=diagnostics.messages, omitted=diagnostics.omitted)
     errors = diagnostics.errors
-    fault: BuildFault | None = None
     if any(_is_about_signature(error.message, error.spot) for error in errors):
-        fault = "signature"
-        reason = f"`solve` has another signature: it must be `{declaration(places.request)}`"
-    elif errors:
-        place = f"{errors[0].spot}: " if errors[0].spot else ""
-        reason = f"{place}{errors[0].message}"
-    else:
-        last = places.clean(result.stderr.text).strip().splitlines()[-1:]
-        reason = last[0][:300] if last else f"nvcc ended with code {result.exit_code}"
-        fault, _ = find_fault(reason)
-    return CompileFailed(
-        reason=reason, diagnostics=diagnostics.messages, omitted=diagnostics.omitted, fault=fault
-    )
+        wanted = declaration(places.request)
+        return replace(failed, fault="signature", declaration=wanted)
+    if errors:
+        return failed
+    last = places.clean(result.stderr.text).strip().splitlines()[-1:]
+    if not last:
+        stop = CompilerStop(kind="exit-code", program="nvcc", exit_code=result.exit_code)
+        return replace(failed, stop=stop)
+    fault: BuildFault | None
+    fault, _ = find_fault(last[0][:300])
+    return replace(failed, compiler_output=last[0][:300], fault=fault)
 
 
 def declaration(request: CompileRequest) -> str:

@@ -68,8 +68,9 @@ class Armed(IntEnum):
 class Forbidden(IntEnum):
     """The number of a reply FORBIDDEN."""
 
-    CALL = 1
+    LARGE_COPY = 1
     HOST_COPY = 2
+    LARGE_COPIES = 3
 
 
 class ArmFlag(IntFlag):

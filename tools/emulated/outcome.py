@@ -14,7 +14,7 @@ from cuda_llm.tools.emulator.report import CallRecord
 from cuda_llm.tools.emulator.tables import KernelTable, Translated
 from cuda_llm.tools.profiler.explain_modelled import copies_profile, explain_call
 from cuda_llm.tools.runner.protocol import Reply, ReplyFrame
-from cuda_llm.tools.runner.runner import Ended, UnexpectedReply
+from cuda_llm.tools.runner.runner import Ended, UnexpectedReply, denied_call
 from cuda_llm.wording import describe
 
 
@@ -56,10 +56,7 @@ def call_report(record: CallRecord, loaded: LoadedCandidate, wall_s: float) -> C
             wall_s=wall_s, refused=record.refused, output=record.output, notes=_notes(record)
         )
     if not record.complete:
-        return Quarantined(
-            reason=f"{record.launches:,} launches are more than can be counted: "
-            "how long they take is not known"
-        )
+        return Quarantined(kind="uncounted-launches", launches=record.launches)
     copies = copies_profile(record.copies, record.copied_bytes, record.host_bytes, loaded.hardware)
     explained = explain_call(
         record.accounts, loaded.translated.kernels, loaded.candidate.kernels, loaded.hardware
@@ -85,9 +82,7 @@ def _notes(record: CallRecord) -> Mapping[str, str]:
     return notes
 
 
-_FORGED = PolicyViolation(
-    rule="runner-protocol", detail="the host part wrote to a descriptor that is not its own"
-)
+_FORGED = PolicyViolation(rule="runner-protocol")
 
 
 def verdict_on_end(
@@ -137,8 +132,7 @@ def _on_final_reply(reply: ReplyFrame) -> Verdict:
     if reply.reply == Reply.BROKEN:
         return InfraFailed(component="runner", detail=reply.text)
     if reply.reply == Reply.DENIED:
-        name = reply.text or f"number {reply.number}"
-        return PolicyViolation(rule="syscall", detail=f"the host part calls {name}")
+        return denied_call(reply)
     name = _signal_name(reply.number)
     touched = reply.address if name in {"SIGSEGV", "SIGBUS"} else None
     return HostCrashed(signal=name, address=touched)

@@ -169,7 +169,13 @@ class DeviceBench:
                     limit_s=trial.left_s,
                 )
 
-        return await self.retry.settle("duel", step)
+        found = await self.retry.settle("duel", step)
+        if isinstance(found, InfraFailed) or found.failed is None:
+            return found
+        (which,) = found.faults
+        compiled = contender if which == "first" else incumbent
+        located = await self._locate_fault(compiled, found.failed)
+        return replace(found, faults={which: located}, failed=None)
 
     async def inspect(self, compiled: Compiled) -> Inspected:
         """See `DuelBench.inspect`: sanitizers on the GPU, and the emulated device."""

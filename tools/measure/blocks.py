@@ -10,7 +10,7 @@ from cuda_llm.outcomes import OutOfMemory, Verdict
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import Batch, ClockReading, TimedSession
 from cuda_llm.tools.measure.clocks import ReadClocks, read_nothing, was_throttled
-from cuda_llm.tools.measure.failures import baseline_refused
+from cuda_llm.tools.measure.failures import FailedCase, baseline_refused
 from cuda_llm.tools.measure.options import L2
 from cuda_llm.tools.measure.slope import (
     BatchBlock,
@@ -54,6 +54,8 @@ class MeasurementFault:
     which: str
     """`first` or `second`."""
     verdict: Verdict
+    failed: FailedCase | None = None
+    """The case, where a GPU said no more of it than an error code."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -195,11 +195,7 @@ def noisy_merging_verdict(beyond_us: float) -> InfraFailed:
 
 def merged_calls_verdict(beyond_us: float) -> Quarantined:
     """Return the verdict on a kernel whose times look like those of merged calls."""
-    return Quarantined(
-        reason="a call of which nothing is known before the one before it has ended takes longer "
-        f"than one of a batch, by {beyond_us:.1f} us more than noise explains: work of several "
-        "calls may be done in one"
-    )
+    return Quarantined(kind="merged-calls", beyond_us=beyond_us)
 
 
 FEWEST_STEPWISE_BLOCKS = 3
@@ -269,11 +265,7 @@ def uneven_start_of(
 
 def uneven_start_verdict(beyond_us: float) -> Quarantined:
     """Return the verdict on a kernel whose batches start slowly; no honest kernel is known to."""
-    return Quarantined(
-        reason="the first calls of a batch take longer than the following ones, by "
-        f"{beyond_us:.0f} us more than can be explained: the time of a call depends on how many "
-        "are timed"
-    )
+    return Quarantined(kind="slow-start", beyond_us=beyond_us)
 
 
 def noisy_start_verdict(beyond_us: float) -> InfraFailed:

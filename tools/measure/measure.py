@@ -134,7 +134,7 @@ async def duel_sizes(
         for size in measurement.plan.sizes:
             measured, baseline_time = await time_size(measurement, sessions, size, expected)
             if isinstance(measured, MeasurementFault):
-                return measured
+                return with_timed_case(measurement, measured, measurement.input_plan(size))
             expected = expect_speedups(measured.comparison, baseline_time)
             found.append((size.dims, measured))
         return tuple(found)
@@ -255,6 +255,14 @@ def find_timed_case(
     """
     rng = measurement.site.arrays.generator(secret_seed())
     return find_failed_case(measurement.site, measurement.task, verdict, input_plan.case, rng)
+
+
+def with_timed_case(
+    measurement: Measurement, fault: MeasurementFault, input_plan: InputPlan
+) -> MeasurementFault:
+    """Return the fault with its case, where replaying that may find a place."""
+    found = find_timed_case(measurement, fault.verdict, input_plan)
+    return replace(fault, failed=found) if isinstance(found, FailedCase) else fault
 
 
 def no_size_fits(measurement: Measurement) -> InfraFailed:

@@ -9,8 +9,8 @@ import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from cuda_llm.facts import LoadFault
-from cuda_llm.failures import LoadFailed
+from cuda_llm.facts import LoadFault, PolicyBreach
+from cuda_llm.failures import LoadFailed, PolicyViolation
 from cuda_llm.log import Log
 from cuda_llm.tools.runner.child import Child, RunnerSocket
 from cuda_llm.tools.runner.protocol import (
@@ -41,6 +41,13 @@ def load_failed(reply: ReplyFrame) -> LoadFailed:
         symbol=missing[1] if missing else None,
         detail=reply.text,
     )
+
+
+def denied_call(reply: ReplyFrame) -> PolicyViolation:
+    """Return the verdict on host code that made a system call which the sandbox denies."""
+    names = (reply.text,) if reply.text else ()
+    breach = PolicyBreach(kind="system-call", names=names, number=reply.number)
+    return PolicyViolation(rule="syscall", breach=breach)
 
 
 def do_nothing() -> None:

@@ -2,15 +2,18 @@
 
 import html
 import time
+from typing import get_args
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from cuda_llm.agents.llm.generator import MOST_SOURCE, NO_CODE, read_reply
+from cuda_llm.agents.llm.generator import MOST_SOURCE, read_reply
 from cuda_llm.conversation import Reply
+from cuda_llm.facts import ReplyFault
 from cuda_llm.failures import NoCode
 from cuda_llm.search import Draft
+from cuda_llm.wording import describe
 
 KERNEL = """\
 __global__ void add(const float* A, const float* B, float* C, int n)
@@ -46,7 +49,7 @@ def source_of(text: str, **fields: str) -> str:
 def kind_of(text: str, **fields: str) -> str:
     drafted = read(text, **fields)
     assert isinstance(drafted, NoCode), drafted
-    assert drafted.reason
+    assert describe(drafted)[0] != drafted.kind
     return drafted.kind
 
 
@@ -180,7 +183,7 @@ PIECES = st.sampled_from(
 def test_any_reply_is_a_draft_with_solve_or_a_named_outcome(text: str, cut: bool) -> None:
     drafted = read(text, finish="length" if cut else "stop")
     if isinstance(drafted, NoCode):
-        assert drafted.kind in NO_CODE
+        assert drafted.kind in get_args(ReplyFault)
     else:
         assert "solve" in drafted.source
 

@@ -11,6 +11,7 @@ from cuda_llm.outcomes import Verdict
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.compiler.compile import compile_candidate, compile_request
 from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.wording import describe
 
 SOLVE = """
 extern "C" void solve(const float* A, const float* B, float* C, int n)
@@ -66,7 +67,7 @@ def undefined_names(names: list[str]) -> set[str]:
         KERNEL.format(half="float", declared="", statements=uses, halves="") + SOLVE.format(host="")
     )
     assert isinstance(failed, CompileFailed)
-    text = " ".join(one.message for one in failed.diagnostics) + failed.reason
+    text = " ".join(one.message for one in failed.diagnostics) + describe(failed)[0]
     return set(re.findall(r'identifier "(\w+)" is undefined', text))
 
 

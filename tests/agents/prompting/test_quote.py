@@ -86,7 +86,7 @@ def test_texts_that_a_verdict_quotes_are_hidden_and_its_facts_stay(hardware: Har
     spot = SourceSpot(file="mine.cu", line=3, text=f"k(); // at most 1024 on {hardware.name}")
     text = "; ".join([*MESSAGES, hardware.name, hardware.target])
     refused = CompileFailed(
-        reason=text,
+        compiler_output=text,
         diagnostics=(Diagnostic(severity="error", message=text, spot=spot, fault="too-large"),),
     )
     hidden = hide_in_verdict(refused, hardware, "none")

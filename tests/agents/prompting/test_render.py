@@ -267,7 +267,7 @@ def test_figures_of_the_hardware_in_facts_are_kept_back(context: str) -> None:
 
 
 def test_a_reply_without_a_kernel_is_described_by_its_reason() -> None:
-    nothing = NoCode(kind="truncated", reason="the reply was cut off: write a shorter file")
+    nothing = NoCode(kind="truncated", message="the reply was cut off: write a shorter file")
     text = prompt(failing(nothing, ""), brief(Kind.FIX, 2))
     assert "write a shorter file" in text
     assert "the last answer could not be used" in text

@@ -53,7 +53,7 @@ def verdicts(text: str, many: int) -> dict[str, Verdict]:
         device="d", hardware="h", source="modelled", bottlenecks=(limit,) * (many % 40)
     )
     return {
-        "r1-c1": CompileFailed(reason=text, diagnostics=(error,) * many),
+        "r1-c1": CompileFailed(compiler_output=text, diagnostics=(error,) * many),
         "r1-c2": Passed(profile=profile),
     }
 

@@ -100,7 +100,7 @@ def access(line: int, **fields: Any) -> IllegalAccess:
 
 def error(message: str, line: int = 4, tool: str = "nvcc") -> CompileFailed:
     diagnostic = with_fault(Diagnostic(severity="error", message=message, spot=at(line), tool=tool))
-    return CompileFailed(reason=message, diagnostics=(diagnostic,))
+    return CompileFailed(compiler_output=message, diagnostics=(diagnostic,))
 
 
 def looks(kind: ElementKind, **fields: Any) -> WrongResult:
@@ -126,8 +126,8 @@ def wrong(**fields: Any) -> WrongResult:
 
 
 CAUSES: Mapping[str, tuple[Verdict, str]] = {
-    "a reply without code": (NoCode(reason="prose", kind="no_code"), "no_code"),
-    "a cut reply": (NoCode(reason="cut", kind="truncated"), "truncated"),
+    "a reply without code": (NoCode(message="prose", kind="no_code"), "no_code"),
+    "a cut reply": (NoCode(message="cut", kind="truncated"), "truncated"),
     "a repeat": (Duplicate(of="r1-c1"), "repeat"),
     "an invented name": (error('identifier "__shfl_magic" is undefined'), "undefined __shfl_magic"),
     "another solve": (
@@ -316,9 +316,9 @@ def test_every_kind_of_verdict_is_met() -> None:
     "verdict",
     [
         Passed(),
-        Quarantined(reason="too many launches"),
+        Quarantined(kind="uncounted-launches", launches=1_000_000),
         InfraFailed(component="runner", detail="broke"),
-        NoCode(reason="no answer", kind="call_failed"),
+        NoCode(message="no answer", kind="call_failed"),
     ],
 )
 def test_nothing_is_learned_where_the_kernel_is_not_to_blame(verdict: Verdict) -> None:

@@ -16,7 +16,7 @@ from cuda_llm.outcomes import InfraFailed
 from cuda_llm.search import Hint
 
 UNDEFINED = CompileFailed(
-    reason='identifier "lane" is undefined',
+    compiler_output='identifier "lane" is undefined',
     diagnostics=(
         Diagnostic(
             severity="error",
@@ -28,7 +28,7 @@ UNDEFINED = CompileFailed(
     ),
 )
 SYNTAX = CompileFailed(
-    reason='expected a ";"',
+    compiler_output='expected a ";"',
     diagnostics=(Diagnostic(severity="error", message='expected a ";"', fault="syntax"),),
 )
 
@@ -91,7 +91,7 @@ def test_hints_stay_few() -> None:
         unknown = Diagnostic(
             severity="error", message=text, fault="undefined-name", subject=f"name{number}"
         )
-        verdict = CompileFailed(reason=text, diagnostics=(unknown,))
+        verdict = CompileFailed(compiler_output=text, diagnostics=(unknown,))
         kept.append((failed(f"r1-c{number}", verdict), "", verdict))
     assert len(reflect(judged(*kept)).error_hints) == 5
 
@@ -104,7 +104,7 @@ def test_our_own_faults_give_no_hint_and_are_recorded() -> None:
 
 
 def test_a_reply_without_code_teaches_the_form_of_the_next() -> None:
-    cut = NoCode(reason="cut off", kind="truncated")
+    cut = NoCode(message="cut off", kind="truncated")
     (hint,) = reflect(judged((failed("r1-c1", cut, source_sha=""), "", cut))).error_hints
     assert "whole file" in hint.text
     assert hint.about == ""

@@ -42,7 +42,7 @@ class Verdicts:
         return ""
 
     def verdict(self, attempt: str) -> Verdict:
-        return self.verdicts.get(attempt, NoCode(reason="none"))
+        return self.verdicts.get(attempt, NoCode(message="none"))
 
 
 def situation(task: str = "reduction", gpu: str = "rtx_3090_ti", **changes: object) -> Situation:

@@ -285,7 +285,7 @@ class AskingWriter:
     async def generate(self, brief: Brief, situation: Situation) -> Draft | NoCode:
         reply = await situation.ask(f"write {brief.id}")
         if isinstance(reply, CallFailed):
-            return NoCode(kind="call_failed", reason=reply.detail)
+            return NoCode(kind="call_failed", message=reply.detail)
         return Draft(source=f"// {brief.id}\nint {reply.text};\n")
 
 

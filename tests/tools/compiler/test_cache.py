@@ -131,7 +131,7 @@ FAILURES: list[SourceFailure] = [
     LoadFailed(detail="x"),
     PolicyViolation(rule="import", detail="y", spot=SourceSpot(file="a.cu", line=1, text="t")),
     CompileFailed(
-        reason="z",
+        compiler_output="z",
         diagnostics=(
             Diagnostic(severity="error", message="m", spot=SourceSpot(file="a.cu", line=2)),
             Diagnostic(severity="warning", message="n", tool="ld"),

@@ -155,7 +155,8 @@ def test_a_crowd_of_blocks_hints_at_a_deadlock() -> None:
     [
         (last(Reply.DENIED, 41, detail="socket"), "syscall"),
         (died(-signal.SIGSYS), "syscall"),
-        (last(Reply.FORBIDDEN, Forbidden.CALL), "api-call"),
+        (last(Reply.FORBIDDEN, Forbidden.LARGE_COPY), "api-call"),
+        (last(Reply.FORBIDDEN, Forbidden.LARGE_COPIES), "api-call"),
         (last(Reply.FORBIDDEN, Forbidden.HOST_COPY), "host-copy"),
         (last(Reply.DIED, signal.SIGSEGV, 1500), "host-touches-device-memory"),
         (UnexpectedReply(), "runner-protocol"),

@@ -30,7 +30,7 @@ from cuda_llm.tools.device import (
 )
 from cuda_llm.tools.device.buffers import BufferSpec, Role
 from cuda_llm.tools.device.candidate import Compiled, CompileRequest
-from cuda_llm.tools.emulated.outcome import EmulatedCallReport
+from cuda_llm.tools.emulated.session import EmulatedCallReport
 from cuda_llm.tools.emulator.codegen.libraries import translate
 from cuda_llm.tools.emulator.tables import InstructionClass, KernelTable, Translated
 from cuda_llm.tools.open_device import open_device

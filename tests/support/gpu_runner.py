@@ -28,7 +28,7 @@ from cuda_llm.tools.cuda.protocol import (
 )
 from cuda_llm.tools.cuda.runner import clear_release, release_keys
 from cuda_llm.tools.device import Argument, Scalar
-from cuda_llm.tools.runner.protocol import Reply, ReplyFrame
+from cuda_llm.tools.runner.protocol import Reply, ReplyFrame, decode_reply, put_arguments
 
 COUNT = 1000
 SLOTS = 4
@@ -112,7 +112,7 @@ class GpuRunner:
 
     def receive_reply(self) -> ReplyFrame:
         """The next reply."""
-        frame = protocol.decode_reply(self.socket.recv(4096))
+        frame = decode_reply(self.socket.recv(4096))
         assert frame is not None, self.process.communicate(timeout=20)[1].decode()
         return frame
 
@@ -209,7 +209,7 @@ class GpuRunner:
             Scalar(value=COUNT, ctype="int"),
             Scalar(value=ways.way, ctype="int"),
         ]
-        protocol.put_arguments(solve, arguments, {"a": IN, "b": OUT})
+        put_arguments(solve, arguments, {"a": IN, "b": OUT})
         solve.scratch_offset, solve.scratch_bytes = SCRATCH, SCRATCH_BYTES
         solve.scratch_quota, solve.scratch_seed = QUOTA, ways.seed
         solve.device_to_host = int(ways.device_to_host)

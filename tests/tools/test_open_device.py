@@ -10,7 +10,7 @@ from gpu_world import install_cupy, install_nvml
 
 from cuda_llm.errors import DeviceLost, HardwareError, MissingError, UsageError
 from cuda_llm.hardware_profiles.lookup import find_hardware
-from cuda_llm.tools.cuda.lease import lift_quarantine, put_in_quarantine
+from cuda_llm.tools.cuda.quarantine import lift_quarantine, put_in_quarantine
 from cuda_llm.tools.device import Device
 from cuda_llm.tools.open_device import open_device
 

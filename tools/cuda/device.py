@@ -20,10 +20,12 @@ from cuda_llm.errors import BrokenByWork, DeviceLost, InfrastructureError, Missi
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.tools.cuda.client import HostBroken, HostClient, HostTimeouts, SiteNotOpened
 from cuda_llm.tools.cuda.driver_query import GpuAttributes
-from cuda_llm.tools.cuda.lease import Lease, find_quarantine, put_in_quarantine, quarantine_mend
+from cuda_llm.tools.cuda.lease import Lease
 from cuda_llm.tools.cuda.messages import OpenSite
+from cuda_llm.tools.cuda.quarantine import find_quarantine, put_in_quarantine, quarantine_mend
 from cuda_llm.tools.cuda.site import GPU_CAPABILITIES
 from cuda_llm.tools.device import P, Site, T
+from cuda_llm.tools.native import add_files
 
 _TIMING_CODE = ("cuda", "measure")
 
@@ -182,12 +184,13 @@ async def try_isolation(site: Site) -> tuple[str, tuple[str, ...]]:
 
     Raises MissingError without nvcc, DeviceLost where a runner cannot be ended.
     """
-    from cuda_llm.tools.cuda.site import GpuSite, self_test
+    from cuda_llm.tools.cuda.isolation import self_test
+    from cuda_llm.tools.cuda.site import GpuSite
 
     assert isinstance(site, GpuSite), "only a GPU's runners are tried"
     assert site.isolation is not None, "it is known once the site is open"
     try:
-        found = await self_test(site)
+        found = await self_test(site.sessions, site.arrays, site.isolation)
     except DeviceLost:
         raise
     except InfrastructureError as error:
@@ -260,9 +263,6 @@ class CudaDevice:
 @lru_cache
 def _timing_code() -> bytes:
     digest = hashlib.blake2b(digest_size=16)
-    tools = Path(__file__).parent.parent
-    for folder in _TIMING_CODE:
-        for file in sorted((tools / folder).rglob("*")):
-            if file.suffix in {".py", ".h", ".cpp", ".cu"}:
-                digest.update(file.name.encode() + b"\0" + file.read_bytes())
+    folders = [Path(__file__).parent.parent / folder for folder in _TIMING_CODE]
+    add_files(digest, folders, {".py", ".h", ".cpp", ".cu"})
     return digest.digest()

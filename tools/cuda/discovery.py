@@ -6,13 +6,15 @@ import json
 import re
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
 
 from cuda_llm.errors import HardwareError, InfrastructureError, MissingError
 from cuda_llm.hardware_profiles.hardware import Hardware, Peaks
-from cuda_llm.hardware_profiles.lookup import find_hardware, list_hardware
+from cuda_llm.hardware_profiles.lookup import find_hardware, list_hardware, read_hardware
 from cuda_llm.tools.cuda.driver_query import NO_DRIVER, GpuAttributes
 
 DRIVER = "libcuda.so.1"
@@ -233,3 +235,14 @@ def _sources(like: Hardware) -> dict[str, str]:
         ", ".join((*taken, "limits.shared_allocation_bytes")): f"CONFIRM: as the {like.name}'s",
         "model": f"CONFIRM: estimate, as the {like.name}'s",
     }
+
+
+def draft_hardware(gpu: GpuAttributes) -> Hardware:
+    """Make a profile of the driver's answers and the most similar GPU we know.
+
+    Raises HardwareError.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"{profile_slug(gpu.name)}.toml"
+        path.write_text(draft_profile(gpu, find_most_similar(gpu)))
+        return read_hardware(path)

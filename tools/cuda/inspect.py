@@ -106,7 +106,7 @@ async def inspect(
     notes = [
         counted.note or (_counters_note(counted) if counted.counters else ""),
         unread,
-        *(f"SASS of {_name(compiled, one)}: {one}" for one in facts),
+        *(f"SASS of {compiled.kernel_names.get(one.symbol, one.symbol)}: {one}" for one in facts),
         *_sanitizer_notes(sanitized, toolkit, options),
         *(f"the tools ran without {lack}" for lack in lacking),
     ]
@@ -219,11 +219,6 @@ def _sanitizer_notes(
     )
     notes = dict.fromkeys(one.note for one in sanitized if one.note)
     return (*found_nothing, *notes)
-
-
-def _name(compiled: Compiled, facts: SassFacts) -> str:
-    by_symbol = {kernel.symbol: kernel.kernel for kernel in compiled.kernels}
-    return by_symbol.get(facts.symbol, facts.symbol)
 
 
 def explain_with_counters(

@@ -1,13 +1,18 @@
 """Opens GPUs as devices: those that are there, described, and free of others' work."""
 
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from cuda_llm.errors import InfrastructureError, MissingError, UsageError
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.tools.cuda.device import CudaDevice, open_host, require_cupy
-from cuda_llm.tools.cuda.discovery import DRIVER, detect_gpus, find_disagreements, find_profile
+from cuda_llm.tools.cuda.discovery import (
+    DRIVER,
+    detect_gpus,
+    draft_hardware,
+    find_disagreements,
+    find_profile,
+)
 from cuda_llm.tools.cuda.driver_query import GpuAttributes
 from cuda_llm.tools.cuda.nvml import GpuUsage, MachineUsage, find_usage
 from cuda_llm.tools.device import Device
@@ -112,20 +117,6 @@ def describe_gpu(gpu: GpuAttributes) -> tuple[Hardware, tuple[str, ...]]:
     differing = ", ".join(one.key for one in find_disagreements(gpu, profile))
     note = f"it contradicts its profile in {differing}: cuda-llm hardware detect"
     return profile, (note,) if differing else ()
-
-
-def draft_hardware(gpu: GpuAttributes) -> Hardware:
-    """Make a profile of the driver's answers and the most similar GPU we know.
-
-    Raises HardwareError.
-    """
-    from cuda_llm.hardware_profiles.lookup import read_hardware
-    from cuda_llm.tools.cuda.discovery import draft_profile, find_most_similar, profile_slug
-
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / f"{profile_slug(gpu.name)}.toml"
-        path.write_text(draft_profile(gpu, find_most_similar(gpu)))
-        return read_hardware(path)
 
 
 def ask_usage() -> MachineUsage:

@@ -9,14 +9,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from cuda_llm.atomic_file import write_atomically
 from cuda_llm.codec import decode
 from cuda_llm.errors import InfrastructureError, MissingError
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.hardware_profiles.roofline import Ceilings, CopyRate
 from cuda_llm.tools.cuda.build import compile_own
 from cuda_llm.tools.cuda.driver_query import GpuAttributes
-from cuda_llm.tools.native import cache_folder, unwritable
+from cuda_llm.tools.native import write_cached
 
 NO_PACKAGE = 2
 """Exit status of the probing program where CuPy is missing."""
@@ -151,13 +150,9 @@ PROBES_FOLDER = "probes"
 
 
 def keep_probe(probe: Probe) -> Path:
-    """Write it under the GPU's UUID; the file. Raises MissingError."""
-    path = cache_folder(PROBES_FOLDER) / f"{probe.uuid or 'gpu'}.json"
-    try:
-        write_atomically(path, json.dumps(asdict(probe), indent=2) + "\n")
-    except OSError as error:
-        raise unwritable(error) from error
-    return path
+    """Write a probe into the cache under the GPU's UUID; return the file. Raises MissingError."""
+    text = json.dumps(asdict(probe), indent=2) + "\n"
+    return write_cached(text, f"{probe.uuid or 'gpu'}.json", PROBES_FOLDER)
 
 
 PROBE_SOURCE = Path(__file__).parent / "native" / "probe" / "probe.cu"

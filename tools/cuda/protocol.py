@@ -8,16 +8,7 @@ the arguments (`tools/runner/protocol.py`).
 import ctypes
 from enum import IntEnum, IntFlag
 
-from cuda_llm.tools.runner.protocol import (
-    MAX_FLOATS,
-    MAX_INTEGERS,
-    Reply,
-    ReplyFrame,
-    decode_reply,
-    put_arguments,
-)
-
-__all__ = ["Reply", "ReplyFrame", "decode_reply", "put_arguments"]
+from cuda_llm.tools.runner.protocol import MAX_FLOATS, MAX_INTEGERS
 
 MAX_REGIONS = MAX_INTEGERS
 MAX_STEPS = 256

@@ -54,7 +54,7 @@ class GpuTimedSession(GpuSession):
         await self._context.settle()
         layout = self._arena.layout
         frame = CaptureFrame(slot_stride=layout.stride, slots=layout.slots)
-        self.fill_solve(frame.solve, arguments, options)
+        self._arena.fill_solve(frame.solve, arguments, options)
         reply = await self._send_order(frame, options.limit_s + _CAPTURE_LIMIT_S)
         if not isinstance(reply, ReplyFrame):
             return reply
@@ -165,7 +165,7 @@ class GpuTimedSession(GpuSession):
             flags=self._flags(batch),
             slot_stride=layout.stride,
             tag_offset=layout.tags,
-            copied_bytes=self._copied_bytes(),
+            copied_bytes=self._arena.copied_bytes,
             input_count=len(layout.sealed),
             output_count=len(self._outputs()),
         )

@@ -10,7 +10,7 @@ from typing import Concatenate
 from cuda_llm.capabilities import Capabilities
 from cuda_llm.errors import DeviceLost, UsageError
 from cuda_llm.hardware_profiles.hardware import Hardware
-from cuda_llm.tools.device import Device, P, Site, T
+from cuda_llm.tools.device.device import Device, P, Site, T
 
 Free = asyncio.Queue[Device]
 

@@ -23,9 +23,9 @@ from cuda_llm.tools.measure.excess import (
     stepwise_call_us,
 )
 from cuda_llm.tools.measure.failures import hidden_by_noise
-from cuda_llm.tools.measure.slope import LONGEST_BATCH_US, BatchBlock, pairs_of, usual_slope_us
+from cuda_llm.tools.measure.slope import LONGEST_BATCH_US, BatchBlock, BatchPair, usual_slope_us
+from cuda_llm.tools.measure.slots import find_overwritten
 from cuda_llm.tools.measure.stopping import StoppingRule
-from cuda_llm.tools.measure.verify import find_overwritten
 
 STEPWISE_BUDGET_S = 0.3
 """Of calls, for one kernel: of slow ones fewer batches are made, for the noise is less beside
@@ -265,6 +265,11 @@ def uneven_start_of(
     return find_uneven_start(
         pairs_of(blocks, which), trusted, usual_slope_us(empties), allowed_us=allowed_us
     )
+
+
+def pairs_of(blocks: Sequence[BatchBlock], which: str) -> list[BatchPair]:
+    """Return the batches of `first` or `second`."""
+    return [block.first if which == "first" else block.second for block in blocks]
 
 
 def uneven_start_verdict(beyond_us: float) -> Quarantined:

@@ -45,10 +45,9 @@ from cuda_llm.tools.validator.buffers import (
     find_damage,
 )
 from cuda_llm.tools.validator.cases import POISONS
-from cuda_llm.tools.validator.check_case import NO_KERNEL, ran_a_kernel
+from cuda_llm.tools.validator.check_case import NO_KERNEL, ran_a_kernel, run_case
 from cuda_llm.tools.validator.check_outputs import check_outputs
 from cuda_llm.tools.validator.oracle import Oracle
-from cuda_llm.tools.validator.validate import run_case
 
 
 async def explain_call_once(

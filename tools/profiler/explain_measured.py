@@ -1,7 +1,7 @@
 """The ranked reasons for the measured time of a call."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.hardware_profiles.roofline import Ceilings, find_ceilings
@@ -15,7 +15,7 @@ from cuda_llm.tools.profiler.explain_modelled import (
     MOST,
     Explained,
 )
-from cuda_llm.tools.profiler.kernel_counters import KernelCounters, find_counted
+from cuda_llm.tools.profiler.kernel_counters import KernelCounters, find_counted, with_counters
 from cuda_llm.tools.profiler.time_model import TimeReason
 
 WASTE_WEIGHT = 2.0
@@ -57,34 +57,6 @@ def explain_measured(
     kept = [one for one in ranked if one.share >= _least(one.finding)][:MOST] or ranked[:1]
     names = {one.kernel for one in launches if all(one.grid)}
     return tuple(_as_bottleneck(one, len(names) > 1) for one in kept)
-
-
-def with_counters(
-    launches: Sequence[LaunchProfile], counters: Sequence[KernelCounters], time_us: float
-) -> tuple[LaunchProfile, ...]:
-    """Return the launches with their counters; a single launch took the call's time.
-
-    Counters belong to launches in order where their kernels agree, and to nothing otherwise.
-    """
-    kernels = [one for one in launches if all(one.grid)]
-    if len(kernels) == len(launches) == 1:
-        launches = (replace(launches[0], time_us=time_us),)
-    if [_base(one.kernel) for one in kernels] != [_base(one.kernel) for one in counters]:
-        return tuple(launches)
-    rest = iter(counters)
-    return tuple(_counted(one, next(rest)) if all(one.grid) else one for one in launches)
-
-
-def _counted(launch: LaunchProfile, one: KernelCounters) -> LaunchProfile:
-    return replace(
-        launch,
-        time_us=launch.time_us or one.duration_us,
-        figures={**launch.figures, **one.figures},
-    )
-
-
-def _base(kernel: str) -> str:
-    return kernel.partition("<")[0].rpartition("::")[2]
 
 
 def _collect(

@@ -1,8 +1,9 @@
 """Counters that Nsight Compute read of a kernel, and the reasons for its time in them."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
+from cuda_llm.profile import LaunchProfile
 from cuda_llm.tools.profiler.time_model import TimeReason
 
 
@@ -196,3 +197,31 @@ def _counted_reason(
         advice=advice,
         waste=waste,
     )
+
+
+def with_counters(
+    launches: Sequence[LaunchProfile], counters: Sequence[KernelCounters], time_us: float
+) -> tuple[LaunchProfile, ...]:
+    """Return the launches with their counters; a single launch took the call's time.
+
+    Counters belong to launches in order where their kernels agree, and to nothing otherwise.
+    """
+    kernels = [one for one in launches if all(one.grid)]
+    if len(kernels) == len(launches) == 1:
+        launches = (replace(launches[0], time_us=time_us),)
+    if [_base(one.kernel) for one in kernels] != [_base(one.kernel) for one in counters]:
+        return tuple(launches)
+    rest = iter(counters)
+    return tuple(_counted(one, next(rest)) if all(one.grid) else one for one in launches)
+
+
+def _counted(launch: LaunchProfile, one: KernelCounters) -> LaunchProfile:
+    return replace(
+        launch,
+        time_us=launch.time_us or one.duration_us,
+        figures={**launch.figures, **one.figures},
+    )
+
+
+def _base(kernel: str) -> str:
+    return kernel.partition("<")[0].rpartition("::")[2]

@@ -6,10 +6,11 @@ from dataclasses import replace
 import pytest
 
 from cuda_llm.errors import InfrastructureError
-from cuda_llm.tools.cuda.isolation import GpuIsolation, find_confinement
+from cuda_llm.tools.cuda.isolation import GpuIsolation
 from cuda_llm.tools.cuda.memory import HostMemory, Memory
 from cuda_llm.tools.cuda.protocol import SharedBy
 from cuda_llm.tools.cuda.runner import Namespaces, RunnerLaunch
+from cuda_llm.tools.cuda.site import find_confinement
 
 FULL = GpuIsolation(shared_by=SharedBy.IPC, spaces=Namespaces.ALL, landlock_abi=7)
 

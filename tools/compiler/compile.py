@@ -20,12 +20,12 @@ from cuda_llm.profile import KernelResources
 from cuda_llm.tasks.signature import prelude
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.compiler.audit import audit, exports
+from cuda_llm.tools.compiler.build_faults import find_exceeded_limit
 from cuda_llm.tools.compiler.diagnostics import (
     Diagnostics,
     compile_failed,
     declaration,
     demangle_messages,
-    find_exceeded_limit,
     name_kernels,
     parse_diagnostics,
     parse_resources,

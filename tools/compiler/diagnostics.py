@@ -6,13 +6,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cuda_llm.facts import BuildFault
-from cuda_llm.failures import CompileFailed, Diagnostic, TimedOut
-from cuda_llm.outcomes import InfraFailed
+from cuda_llm.failures import CompileFailed, Diagnostic
 from cuda_llm.profile import KernelResources
 from cuda_llm.tools.compiler.build_faults import find_fault, with_fault
 from cuda_llm.tools.compiler.names import OUTSIDE, PathNames, demangle, without_parameters
 from cuda_llm.tools.compiler.nvcc import PTX
-from cuda_llm.tools.device.candidate import CompileLimits, CompileRequest
+from cuda_llm.tools.device.candidate import CompileRequest
 from cuda_llm.tools.sandbox.jail import JailResult
 
 MOST_DIAGNOSTICS = 20
@@ -192,57 +191,6 @@ def _is_about_signature(message: str, spot: object) -> bool:
         return True
     clash = "distinguished by return type" in message
     return clash and re.search(r"\bsolve\s*\(", getattr(spot, "text", "")) is not None
-
-
-OUT_OF_MEMORY = re.compile(
-    r"out of memory|bad_alloc|memory exhausted|cannot allocate|std::length_error"
-    r"|catastrophic error: out of|Allocation failed|Could not allocate",
-    re.IGNORECASE,
-)
-
-DIED_BY_SIGNAL = re.compile(r"'?([\w+]+)'? died due to signal (\d+)")
-
-CRASH_SIGNALS = {4, 6, 7, 8, 11}
-
-SIGXCPU, SIGXFSZ, SIGKILL = 24, 25, 9
-
-
-def find_exceeded_limit(
-    result: JailResult, limits: CompileLimits
-) -> CompileFailed | TimedOut | InfraFailed | None:
-    """Return the limit that ended the compilation, None when it ended by itself.
-
-    A CompileFailed comes out the same the next time; the others need not.
-    """
-    if result.timed_out:
-        return TimedOut(stage="compile", limit_s=limits.wall_s)
-    if result.end == "processes":
-        return CompileFailed(reason="the compiler started too many processes", fault="too-large")
-    if result.ok:
-        return None
-    output = result.stderr.text
-    died = DIED_BY_SIGNAL.search(output)
-    signal = int(died[2]) if died else result.signal
-    program = died[1] if died else "nvcc"
-    if signal == SIGXCPU or "CPU time limit exceeded" in output:
-        return TimedOut(stage="compile", limit_s=limits.cpu_s, processor_time=True)
-    if signal == SIGXFSZ or "File size limit exceeded" in output or "File too large" in output:
-        size = limits.output_bytes >> 20
-        return CompileFailed(
-            reason=f"the compiler wrote a file larger than {size} MiB", fault="too-large"
-        )
-    if "No space left on device" in output:
-        return InfraFailed(component="compiler", detail="the disk is full")
-    if OUT_OF_MEMORY.search(output):
-        size = limits.memory_bytes >> 20
-        return CompileFailed(
-            reason=f"{program} needs more than {size} MiB of memory", fault="too-large"
-        )
-    if signal == SIGKILL:
-        return InfraFailed(component="compiler", detail=f"{program} was killed: memory is short")
-    if signal in CRASH_SIGNALS:
-        return CompileFailed(reason=f"{program} crashed (signal {signal})")
-    return None
 
 
 def parse_resources(lines: Iterable[str]) -> tuple[KernelResources, ...]:

@@ -18,10 +18,9 @@ import numpy as np
 from cuda_llm.capabilities import Capabilities
 from cuda_llm.errors import BrokenByWork, DeviceLost, InfrastructureError, MissingError
 from cuda_llm.hardware_profiles.hardware import Hardware
-from cuda_llm.tools.cuda.client import HostBroken, HostClient, HostTimeouts, SiteNotOpened
+from cuda_llm.tools.cuda.client import HostBroken, HostClient, SiteNotOpened
 from cuda_llm.tools.cuda.driver_query import GpuAttributes
 from cuda_llm.tools.cuda.lease import Lease
-from cuda_llm.tools.cuda.messages import OpenSite
 from cuda_llm.tools.cuda.quarantine import find_quarantine, put_in_quarantine, quarantine_mend
 from cuda_llm.tools.cuda.site import GPU_CAPABILITIES
 from cuda_llm.tools.device import P, Site, T
@@ -122,34 +121,6 @@ def mix_words(
     """Return the same words of the same input by NumPy and by CuPy: unsigned arithmetic wraps."""
     product = words * words.dtype.type(_MULTIPLIER)
     return product ^ (product >> words.dtype.type(15))
-
-
-def open_host(
-    gpu: GpuAttributes, hardware: Hardware, name: str, report: Callable[[str], None]
-) -> GpuHost:
-    """Return the host of one GPU, whose process starts at its first work and sees no other GPU.
-
-    `name` is what its results call the device; `report` gets a line when it waits for the lease.
-    """
-    from cuda_llm.settings import settings
-
-    label = f"cuda:{gpu.ordinal}"
-    opening = OpenSite(
-        site=open_site,
-        arguments=(hardware, gpu.uuid, name),
-        known_answer=check_known_answer,
-        # Whatever it starts (runners, ncu) finds the one GPU as number 0.
-        environment={"CUDA_VISIBLE_DEVICES": gpu.uuid},
-    )
-    timeouts = HostTimeouts(
-        silence_s=settings().referee_silence_s, work_s=settings().referee_limit_s
-    )
-    return GpuHost(
-        gpu=gpu.uuid,
-        label=label,
-        client=HostClient(opening, timeouts),
-        lease=Lease(gpu.uuid, label, report),
-    )
 
 
 @asynccontextmanager

@@ -5,7 +5,14 @@ from pathlib import Path
 
 from cuda_llm.errors import InfrastructureError, MissingError, UsageError
 from cuda_llm.hardware_profiles.hardware import Hardware
-from cuda_llm.tools.cuda.device import CudaDevice, open_host, require_cupy
+from cuda_llm.tools.cuda.client import HostClient, HostTimeouts
+from cuda_llm.tools.cuda.device import (
+    CudaDevice,
+    GpuHost,
+    check_known_answer,
+    open_site,
+    require_cupy,
+)
 from cuda_llm.tools.cuda.discovery import (
     DRIVER,
     detect_gpus,
@@ -14,6 +21,8 @@ from cuda_llm.tools.cuda.discovery import (
     find_profile,
 )
 from cuda_llm.tools.cuda.driver_query import GpuAttributes
+from cuda_llm.tools.cuda.lease import Lease
+from cuda_llm.tools.cuda.messages import OpenSite
 from cuda_llm.tools.cuda.nvml import GpuUsage, MachineUsage, find_usage
 from cuda_llm.tools.device import Device
 from cuda_llm.tools.device.group import DeviceGroup
@@ -45,6 +54,34 @@ def require_ordinals(which: str, spec: str) -> None:
     parts = [part.strip() for part in which.split(",")]
     if which != "all" and not (len(set(parts)) == len(parts) and all(map(str.isdecimal, parts))):
         raise UsageError(f"{spec!r} names no GPU; expected cuda:0, cuda:0,1 or cuda:all")
+
+
+def open_host(
+    gpu: GpuAttributes, hardware: Hardware, name: str, report: Callable[[str], None]
+) -> GpuHost:
+    """Return the host of one GPU, whose process starts at its first work and sees no other GPU.
+
+    `name` is what its results call the device; `report` gets a line when it waits for the lease.
+    """
+    from cuda_llm.settings import settings
+
+    label = f"cuda:{gpu.ordinal}"
+    opening = OpenSite(
+        site=open_site,
+        arguments=(hardware, gpu.uuid, name),
+        known_answer=check_known_answer,
+        # Whatever it starts (runners, ncu) finds the one GPU as number 0.
+        environment={"CUDA_VISIBLE_DEVICES": gpu.uuid},
+    )
+    timeouts = HostTimeouts(
+        silence_s=settings().referee_silence_s, work_s=settings().referee_limit_s
+    )
+    return GpuHost(
+        gpu=gpu.uuid,
+        label=label,
+        client=HostClient(opening, timeouts),
+        lease=Lease(gpu.uuid, label, report),
+    )
 
 
 def choose_gpus(which: str, gpus: Sequence[GpuAttributes], spec: str) -> list[GpuAttributes]:

@@ -2,7 +2,7 @@
 
 Frames have one fixed size each and come as single packets, so nothing that a runner sends decides
 how much is read. Replies are those of every runner, and `put_arguments(frame.solve, ...)` fills in
-the arguments (`tools/runner/protocol.py`).
+the arguments (`tools/runner/arguments.py`).
 """
 
 import ctypes

@@ -49,7 +49,7 @@ class GpuSession:
     def __init__(self, context: SessionContext, loaded: LoadedRunner, arena: SessionMemory) -> None:
         self._context = context
         self._loaded = loaded
-        self._arena = arena
+        self.arena = arena
         self._names = context.candidate.kernel_names
         self._verdict: Verdict | None = None
 
@@ -60,14 +60,14 @@ class GpuSession:
 
     def place(self, buffers: Sequence[BufferSpec]) -> dict[str, PlacedBuffer]:
         """See `Session.place`. New buffers hold random bytes, or what lay there before."""
-        return self._arena.place(buffers)
+        return self.arena.place(buffers)
 
     async def call(
         self, arguments: Sequence[Argument], options: CallOptions
     ) -> CallReport | Verdict:
         """See `Session.call`. After a verdict the runner is gone: every later call returns it."""
         frame = GpuCallFrame()
-        self._arena.fill_solve(frame.solve, arguments, options)
+        self.arena.fill_solve(frame.solve, arguments, options)
         self._context.before_untimed()
         started = time.monotonic()
         reply = await self._send_order(frame, options.limit_s)
@@ -97,14 +97,14 @@ class GpuSession:
         """
         if self._verdict is not None:
             return self._verdict
-        if self._loaded.memory is not self._arena.memory:
-            loaded = await self._context.load(self._arena.memory)
+        if self._loaded.memory is not self.arena.memory:
+            loaded = await self._context.load(self.arena.memory)
             if not isinstance(loaded, LoadedRunner):
                 self._verdict = loaded
                 return loaded
             self._loaded = loaded
         if not in_graph:
-            self._arena.memory.finish()
+            self.arena.memory.finish()
         runner = self._loaded.runner
         outcome = await runner.order(frame, limit_s, spinning=spinning, meanwhile=meanwhile)
         if isinstance(outcome, ReplyFrame):
@@ -113,7 +113,7 @@ class GpuSession:
         context = CallContext(
             log=runner.read_log(),
             limit_s=limit_s,
-            arena=range(base, base + self._arena.memory.size_bytes),
+            arena=range(base, base + self.arena.memory.size_bytes),
             names=self._names,
             in_graph=in_graph,
         )

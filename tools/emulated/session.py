@@ -20,8 +20,9 @@ from cuda_llm.tools.emulator.counters import LaunchCounters
 from cuda_llm.tools.emulator.report import CallRecord, read_report
 from cuda_llm.tools.emulator.tables import KernelTable, Translated
 from cuda_llm.tools.profiler.explain_modelled import copies_profile, explain_call
+from cuda_llm.tools.runner.arguments import put_arguments
 from cuda_llm.tools.runner.child import SharedMemory
-from cuda_llm.tools.runner.protocol import MAX_BUFFERS, CallFrame, Reply, ReplyFrame, put_arguments
+from cuda_llm.tools.runner.protocol import MAX_BUFFERS, CallFrame, Reply, ReplyFrame
 from cuda_llm.tools.runner.runner import Ended, Runner, UnexpectedReply
 from cuda_llm.tools.runner.verdicts import FORGED, call_notes, signal_name
 

@@ -24,8 +24,8 @@ from cuda_llm.tools.measure.excess import (
 )
 from cuda_llm.tools.measure.failures import hidden_by_noise
 from cuda_llm.tools.measure.slope import LONGEST_BATCH_US, BatchBlock, BatchPair, usual_slope_us
-from cuda_llm.tools.measure.slots import find_overwritten
 from cuda_llm.tools.measure.stopping import StoppingRule
+from cuda_llm.tools.measure.verify import find_overwritten
 
 STEPWISE_BUDGET_S = 0.3
 """Of calls, for one kernel: of slow ones fewer batches are made, for the noise is less beside

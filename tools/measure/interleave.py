@@ -33,8 +33,9 @@ from cuda_llm.tools.measure.slope import (
     lengths_up_to,
     slope_us,
 )
-from cuda_llm.tools.measure.slots import InputPlan, find_overwritten
+from cuda_llm.tools.measure.slots import InputPlan
 from cuda_llm.tools.measure.stopping import StoppingRule, is_enough
+from cuda_llm.tools.measure.verify import find_overwritten
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,9 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 
-import numpy as np
-
-from cuda_llm.outcomes import GuardOverwritten, Verdict
+from cuda_llm.outcomes import Verdict
 from cuda_llm.tasks.distribution import parse_distribution
 from cuda_llm.tasks.reference import Dims, Reference
 from cuda_llm.tasks.task import Task
@@ -19,7 +17,6 @@ from cuda_llm.tools.validator.cases import POISONS, Case, timed_case
 from cuda_llm.tools.validator.check_outputs import Method
 from cuda_llm.tools.validator.columns import fill
 from cuda_llm.tools.validator.distributions import draw
-from cuda_llm.tools.validator.fused import first_set
 
 GROUP_BYTES = 1 << 28
 """Inputs drawn at once, unless one call needs more."""
@@ -193,30 +190,6 @@ def write_guards(input_plan: InputPlan, slots: Slots) -> dict[str, tuple[Array, 
         buffer.guard_after[...] = after
         written[name] = (before, after)
     return written
-
-
-def find_overwritten(kernel: PreparedKernel) -> GuardOverwritten | None:
-    """Return the first buffer of any slot outside of which a byte changed."""
-    sides = [(name, side) for name in kernel.guards for side in ("before", "after")]
-    changed = [
-        (guards_of(kernel.slots, name, side) != written).any(axis=0)
-        for name, both in kernel.guards.items()
-        for side, written in zip(("before", "after"), both, strict=True)
-    ]
-    arrays = kernel.input_plan.arrays
-    at = first_set(arrays.xp.stack([one.any() for one in changed]), arrays) if changed else None
-    if at is None:
-        return None
-    name, side = sides[at]
-    places = np.flatnonzero(arrays.to_host(changed[at]))
-    distance = int(places[0]) if side == "after" else changed[at].size - 1 - int(places[-1])
-    return GuardOverwritten(buffer=name, side=side, offset_bytes=distance)
-
-
-def guards_of(slots: Slots, name: str, side: str) -> Array:
-    """Return the bytes on one side of a buffer, a row a slot."""
-    buffer = slots.buffers[name]
-    return buffer.guard_before if side == "before" else buffer.guard_after
 
 
 def poison_outputs(

@@ -3,19 +3,16 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cuda_llm.outcomes import InputMutated, LateWrite, Verdict, WrongResult
-from cuda_llm.tools.device.buffers import Array, Arrays, Role
-from cuda_llm.tools.measure.slots import (
-    InputPlan,
-    PreparedKernel,
-    StagedBatch,
-    draw_group,
-    find_overwritten,
-)
+import numpy as np
+
+from cuda_llm.outcomes import GuardOverwritten, InputMutated, LateWrite, Verdict, WrongResult
+from cuda_llm.tools.device.buffers import Array, Arrays, Role, Slots
+from cuda_llm.tools.measure.slots import InputPlan, PreparedKernel, StagedBatch, draw_group
 from cuda_llm.tools.validator.check_case import case_limits, compare_outputs, wrong_result
 from cuda_llm.tools.validator.check_outputs import check_batch
 from cuda_llm.tools.validator.columns import first_changed, gather
 from cuda_llm.tools.validator.compare import Expected
+from cuda_llm.tools.validator.fused import first_set
 from cuda_llm.tools.validator.oracle import Expectation, Oracle
 from cuda_llm.tools.validator.tolerances import ErrorLimits
 
@@ -43,6 +40,30 @@ async def find_fault(kernel: PreparedKernel, staged: StagedBatch, oracle: Oracle
             return fault
     late = kernel.session.find_late_write()
     return None if late is None else LateWrite(buffer=late)
+
+
+def find_overwritten(kernel: PreparedKernel) -> GuardOverwritten | None:
+    """Return the first buffer of any slot outside of which a byte changed."""
+    sides = [(name, side) for name in kernel.guards for side in ("before", "after")]
+    changed = [
+        (guards_of(kernel.slots, name, side) != written).any(axis=0)
+        for name, both in kernel.guards.items()
+        for side, written in zip(("before", "after"), both, strict=True)
+    ]
+    arrays = kernel.input_plan.arrays
+    at = first_set(arrays.xp.stack([one.any() for one in changed]), arrays) if changed else None
+    if at is None:
+        return None
+    name, side = sides[at]
+    places = np.flatnonzero(arrays.to_host(changed[at]))
+    distance = int(places[0]) if side == "after" else changed[at].size - 1 - int(places[-1])
+    return GuardOverwritten(buffer=name, side=side, offset_bytes=distance)
+
+
+def guards_of(slots: Slots, name: str, side: str) -> Array:
+    """Return the bytes on one side of a buffer, a row a slot."""
+    buffer = slots.buffers[name]
+    return buffer.guard_before if side == "before" else buffer.guard_after
 
 
 def find_mutated(

@@ -85,7 +85,7 @@ def test_a_call_may_hold_what_a_layout_was_asked_for_and_where_memory_is_short_w
     async def quota(session: GpuTimedSession, wanted: int) -> int:
         frame = GpuCallFrame()
         await session.place_slots(buffers(), 2, scratch_bytes=wanted)
-        session.fill_solve(frame.solve, arguments(), CallOptions(scratch_bytes=wanted))
+        session.arena.fill_solve(frame.solve, arguments(), CallOptions(scratch_bytes=wanted))
         return int(frame.solve.scratch_quota)
 
     async def run(room: Room) -> None:
@@ -107,7 +107,7 @@ def test_a_call_that_nobody_times_may_use_what_a_layout_before_it_had(
             await session.place_slots(buffers(), 2, scratch_bytes=2 * GIB)
             session.place(buffers())
             frame = GpuCallFrame()
-            session.fill_solve(frame.solve, arguments(), CallOptions(scratch_bytes=2 * GIB))
+            session.arena.fill_solve(frame.solve, arguments(), CallOptions(scratch_bytes=2 * GIB))
             assert frame.solve.scratch_quota == 2 * GIB
 
     within(run)

@@ -16,7 +16,8 @@ import psutil
 import pytest
 
 from cuda_llm.tools.device import Scalar
-from cuda_llm.tools.runner.protocol import FAULT_STATUS, CallFrame, Reply, ReplyFrame, put_arguments
+from cuda_llm.tools.runner.arguments import put_arguments
+from cuda_llm.tools.runner.protocol import FAULT_STATUS, CallFrame, Reply, ReplyFrame
 from cuda_llm.tools.runner.runner import Ended, Runner, UnexpectedReply
 
 SOURCE = Path(__file__).parents[2] / "fixtures" / "runner" / "hostile.cpp"

@@ -1,19 +1,19 @@
 """The ranked reasons for the measured time of a call."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.hardware_profiles.roofline import Ceilings, find_ceilings
-from cuda_llm.profile import Bottleneck, LaunchProfile
+from cuda_llm.profile import Bottleneck, LaunchProfile, Profile
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.profiler.achieved import Achieved, achieve, find_rates, find_shapes
-from cuda_llm.tools.profiler.explain_modelled import (
+from cuda_llm.tools.profiler.bottlenecks import (
     EXPLAINED_BY,
-    LEAST_ROOF,
-    LEAST_WASTE,
     MOST,
     Explained,
+    as_bottleneck,
+    least_share,
 )
 from cuda_llm.tools.profiler.kernel_counters import KernelCounters, find_counted, with_counters
 from cuda_llm.tools.profiler.time_model import TimeReason
@@ -54,9 +54,11 @@ def explain_measured(
     ranked = sorted(
         (one for one in best.values() if not _is_explained(one, causes)), key=_rank, reverse=True
     )
-    kept = [one for one in ranked if one.share >= _least(one.finding)][:MOST] or ranked[:1]
+    kept = [one for one in ranked if one.share >= least_share(one.finding)][:MOST] or ranked[:1]
     names = {one.kernel for one in launches if all(one.grid)}
-    return tuple(_as_bottleneck(one, len(names) > 1) for one in kept)
+    return tuple(
+        as_bottleneck(one.finding, one.share, one.kernel if len(names) > 1 else "") for one in kept
+    )
 
 
 def _collect(
@@ -93,21 +95,6 @@ def _rank(one: _LaunchReason) -> float:
     return one.share * (WASTE_WEIGHT if one.finding.waste else 1.0)
 
 
-def _least(finding: TimeReason) -> float:
-    return LEAST_WASTE if finding.waste else LEAST_ROOF
-
-
-def _as_bottleneck(one: _LaunchReason, name_kernel: bool) -> Bottleneck:
-    explanation = one.finding.explanation
-    return Bottleneck(
-        code=one.finding.code,
-        share=one.share,
-        explanation=f"{one.kernel}: {explanation}" if name_kernel and one.kernel else explanation,
-        spot=one.finding.spot,
-        advice=one.finding.advice,
-    )
-
-
 def profile_call(
     task: Task,
     dims: Mapping[str, int],
@@ -129,3 +116,17 @@ def profile_call(
         launches=shown,
         bottlenecks=explain_measured(achieved, shown, hardware, ceilings, counters),
     )
+
+
+def explain_with_counters(
+    task: Task, hardware: Hardware, profile: Profile, counters: Sequence[KernelCounters]
+) -> Profile:
+    """Explain the largest timed size by its counters, where there are some.
+
+    The counters must be those of that size. Raises HardwareError as `profile_call` does.
+    """
+    if not counters or not profile.sizes:
+        return profile
+    largest = profile.sizes[-1]
+    call = profile_call(task, largest.dims, largest.time_us, profile.launches, hardware, counters)
+    return replace(profile, launches=call.launches, bottlenecks=call.bottlenecks)

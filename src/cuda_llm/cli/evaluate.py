@@ -131,7 +131,7 @@ def with_inspection(
 ) -> "Judged":
     """What a sanitizer or the emulated device finds is the verdict; counters explain the time."""
     from cuda_llm.outcomes import Passed
-    from cuda_llm.tools.cuda.inspect import explain_with_counters
+    from cuda_llm.tools.profiler.explain_measured import explain_with_counters
 
     if found is None:
         return judged
@@ -140,5 +140,5 @@ def with_inspection(
     verdict = judged.verdict
     if not isinstance(verdict, Passed) or verdict.profile is None:
         return judged
-    profile = explain_with_counters(task, device.hardware, verdict.profile, found)
+    profile = explain_with_counters(task, device.hardware, verdict.profile, found.counters)
     return replace(judged, verdict=replace(verdict, profile=profile))

@@ -219,7 +219,7 @@ def test_a_part_is_confined_before_anything_is_called(
 ORCHESTRATOR = """
 import os, sys, time
 from pathlib import Path
-from cuda_llm.tools.emulated.session import Libraries, runner_program, start_emulated_runner
+from cuda_llm.tools.emulated.device import Libraries, runner_program, start_emulated_runner
 arena, report = os.memfd_create("a"), os.memfd_create("r")
 x = Path("x")
 libraries = Libraries(emulator=x, kernels=x, cudart=x, candidate=x)

@@ -199,7 +199,7 @@ def _counters_note(counted: NcuResult) -> str:
 def _sanitizer_notes(
     sanitized: Sequence[SanitizerResult], toolkit: Toolkit, options: InspectionOptions
 ) -> tuple[str, ...]:
-    """One note for all that is clean, one for each tool that is not."""
+    """Return one note for all that is clean, and one for each tool that is not."""
     if not options.sanitizers:
         return ()
     if not sanitized:

@@ -157,8 +157,8 @@ class Sessions:
         """See `Site.open`. Raises DeviceLost where a runner cannot be ended."""
         return self._use(self._candidate, candidate)
 
-    def keep(self, candidate: Compiled) -> Opened:
-        """See `Site.keep`. Raises DeviceLost where a runner cannot be ended."""
+    def open_cached(self, candidate: Compiled) -> Opened:
+        """See `Site.open_cached`. Raises DeviceLost where a runner cannot be ended."""
         return self._use(self._baseline, candidate)
 
     @asynccontextmanager

@@ -105,9 +105,11 @@ class GpuSite:
         """See `Site.open`. Raises DeviceLost where a runner cannot be ended."""
         return self.sessions.open(candidate)
 
-    def keep(self, candidate: Compiled) -> AbstractAsyncContextManager[GpuTimedSession | Verdict]:
-        """See `Site.keep`. Raises DeviceLost where a runner cannot be ended."""
-        return self.sessions.keep(candidate)
+    def open_cached(
+        self, candidate: Compiled
+    ) -> AbstractAsyncContextManager[GpuTimedSession | Verdict]:
+        """See `Site.open_cached`. Raises DeviceLost where a runner cannot be ended."""
+        return self.sessions.open_cached(candidate)
 
     async def __aenter__(self) -> "GpuSite":
         """Raises MissingError, and InfrastructureError where no runner comes up."""

@@ -231,8 +231,8 @@ class EmulatedDevice:
             finally:
                 await runner.stop()
 
-    def keep(self, candidate: Compiled) -> AbstractAsyncContextManager[Session | Verdict]:
-        """See `Site.keep`: a runner starts in milliseconds here, so each is fresh."""
+    def open_cached(self, candidate: Compiled) -> AbstractAsyncContextManager[Session | Verdict]:
+        """See `Site.open_cached`: a runner starts in milliseconds here, so each is fresh."""
         return self.open(candidate)
 
     async def _load(

@@ -213,7 +213,7 @@ MOST_UNSURE_BLOCKS = 24
 
 
 def needs_more_blocks(kernels: ComparedKernels, blocks: Sequence[BatchBlock]) -> bool:
-    """Whether batches of a kernel seem to start slowly, but too few blocks show it."""
+    """Tell whether batches of a kernel seem to start slowly, but too few blocks show it."""
     if len(blocks) >= MOST_UNSURE_BLOCKS:
         return False
     found = [uneven_start_of(kernels, which, blocks) for which in untrusted_names(kernels)]

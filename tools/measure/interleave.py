@@ -184,7 +184,7 @@ def changed_lengths(before: PairLengths, now: PairLengths, *, shorter: bool) -> 
 
 
 def has_enough_blocks(timed: Sequence[TimedBlock], rule: StoppingRule, spent_s: float) -> bool:
-    """Whether to stop. The interval is computed only now and then, for that takes time too."""
+    """Tell whether to stop. The interval is computed only now and then, for that takes time too."""
     counted = count_blocks([one.block for one in timed], discard=rule.discard).blocks
     late = spent_s >= rule.wall_s or len(counted) >= rule.most
     if len(counted) < rule.fewest or (len(counted) % CHECK_EVERY and not late):

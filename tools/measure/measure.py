@@ -107,7 +107,7 @@ async def duel_sizes(
     `fresh`: the baseline's runner is a new one. `limit_s`: figures that are still vague well before
     that are returned as they are.
     """
-    open_baseline = site.open if fresh else site.keep
+    open_baseline = site.open if fresh else site.open_cached
     async with (
         open_measurement(
             site, task, baseline, options, runners=DUEL_RUNNERS, limit_s=limit_s
@@ -153,7 +153,7 @@ async def measure_candidate(
     The inputs are new each time; with `fresh`, the baseline's runner is too. Raises TaskError where
     the reference is broken or the baseline refused.
     """
-    open_baseline = site.open if fresh else site.keep
+    open_baseline = site.open if fresh else site.open_cached
     async with (
         open_measurement(site, task, baseline, options) as measurement,
         site.open(compiled) as session,
@@ -270,7 +270,7 @@ async def measure_baseline(
     """
     async with (
         open_measurement(site, task, baseline, options) as measurement,
-        site.keep(baseline) as trusted_session,
+        site.open_cached(baseline) as trusted_session,
     ):
         if not isinstance(trusted_session, Session):
             raise baseline_refused(task, trusted_session)

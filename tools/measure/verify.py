@@ -106,7 +106,7 @@ async def find_wrong(
 def find_wrong_by_reference(
     input_plan: InputPlan, contents: Mapping[str, Array], outputs: Mapping[str, Array]
 ) -> WrongResult | None:
-    """The same for a task with a reference, which may take many calls at once, or parts of one."""
+    """Return the same for a task with a reference, which can take many calls, or parts of one."""
     found = check_batch(
         input_plan.task,
         input_plan.case,

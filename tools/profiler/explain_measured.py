@@ -86,7 +86,7 @@ def _collect(
 
 
 def _is_explained(one: _LaunchReason, causes: Mapping[tuple[str, str], float]) -> bool:
-    """Whether a unit is busy only because of a waste that is listed anyway."""
+    """Tell whether a unit is busy only because of a waste that is listed anyway."""
     found = EXPLAINED_BY.get(one.finding.code, ())
     return any(causes.get((one.kernel, cause), 0.0) > 0.5 * one.share for cause in found)
 

@@ -30,10 +30,10 @@ def test_what_is_missing_is_said_in_words() -> None:
     assert not FULL.is_tested
     assert replace(FULL, attempts=()).is_tested
     poor = replace(FULL, shared_by=SharedBy.HOST, spaces=Namespaces.NETWORK, landlock_abi=0)
-    told = " ".join(replace(poor, attempts=("forking",)).missing)
+    missing = " ".join(replace(poor, attempts=("forking",)).missing)
     for word in ("host memory", "process namespace", "Landlock", "forking"):
-        assert word in told
-    assert "network namespace" not in told
+        assert word in missing
+    assert "network namespace" not in missing
 
 
 def test_one_line_sums_it_up() -> None:

@@ -55,22 +55,23 @@ def open_device(spec: str, *, report: ReportLine = print_line, library: str = DR
     """
     kind, colon, name = spec.strip().partition(":")
     if kind == "auto" and not colon:
-        return _auto(report, library)
-    if kind == "cuda":
+        device = _auto(report, library)
+    elif kind == "cuda":
         from cuda_llm.tools.cuda.open_cuda import open_cuda
 
-        device = open_cuda(
-            name.strip() if colon else "0", spec=spec, report=report, library=library
-        )
-        _report_notes(device, report)
-        return device
-    if names_code(spec):
-        return _open_named(spec.strip(), report)
-    if kind != "emulated":
+        which = name.strip() if colon else "0"
+        device = open_cuda(which, spec=spec, report=report, library=library)
+    elif names_code(spec):
+        device = _open_named(spec.strip(), report)
+    elif kind != "emulated":
         raise UsageError(f"unknown device {spec!r}; there are: {CHOICES}")
-    if colon and not name.strip():
+    elif colon and not name.strip():
         raise UsageError(f"{spec!r} names no GPU; there are: {_known()}")
-    return open_emulated(name if colon else DEFAULT_GPU)
+    else:
+        device = open_emulated(name if colon else DEFAULT_GPU)
+    for note in device.notes:
+        report(f"note: {note}")
+    return device
 
 
 def names_code(spec: str) -> bool:
@@ -107,7 +108,6 @@ def _auto(report: ReportLine, library: str) -> Device:
         report(f"{emulated.name} stands in for a GPU: {error}")
         return emulated
     report(f"{device.name}: a GPU that works")
-    _report_notes(device, report)
     return device
 
 
@@ -130,7 +130,6 @@ def _open_named(spec: str, report: ReportLine) -> Device:
     own: Device = checked(device, spec)
     if not own.capabilities.confines:
         report(f"note: {own.name} confines no candidate: each runs with the rights of its process")
-    _report_notes(own, report)
     return own
 
 
@@ -156,11 +155,6 @@ def _kind_of(value: object) -> str:
     """Return the name of a value's type behind its article: `an int`."""
     name = type(value).__name__
     return f"an {name}" if name[0] in "aeiouAEIOU" else f"a {name}"
-
-
-def _report_notes(device: Device, report: ReportLine) -> None:
-    for note in device.notes:
-        report(f"note: {note}")
 
 
 def _known() -> str:

@@ -6,13 +6,15 @@ import json
 import re
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
 
 from cuda_llm.errors import HardwareError, InfrastructureError, MissingError
 from cuda_llm.hardware_profiles.hardware import Hardware, Peaks
-from cuda_llm.hardware_profiles.lookup import find_hardware, list_hardware
+from cuda_llm.hardware_profiles.lookup import find_hardware, list_hardware, read_hardware
 from cuda_llm.tools.cuda.driver_query import NO_DRIVER, GpuAttributes
 
 DRIVER = "libcuda.so.1"
@@ -22,7 +24,7 @@ NO_DEVICE = 100
 
 
 def detect_gpus(library: str = DRIVER) -> tuple[GpuAttributes, ...]:
-    """Every GPU the driver `library` knows, in its order.
+    """Return every GPU that the driver `library` knows, in its order.
 
     Raises MissingError where there is no driver or no GPU, InfrastructureError where the driver
     fails or does not answer.
@@ -71,7 +73,7 @@ class Disagreement:
 
 
 def find_profile(gpu: GpuAttributes) -> Hardware | None:
-    """The profile of exactly that name, or None: a near miss is another GPU."""
+    """Return the profile of exactly that name, or None: a near miss is another GPU."""
     try:
         return find_hardware(gpu.name)
     except HardwareError:
@@ -79,7 +81,7 @@ def find_profile(gpu: GpuAttributes) -> Hardware | None:
 
 
 def find_disagreements(gpu: GpuAttributes, profile: Hardware) -> tuple[Disagreement, ...]:
-    """Every figure in which the driver contradicts the profile."""
+    """Return every figure in which the driver contradicts the profile."""
     limits = profile.limits
     exact = {
         "sm_count": (gpu.sm_count, profile.sm_count),
@@ -122,13 +124,13 @@ FROM_DRIVER = "as the CUDA driver reports it"
 
 
 def profile_slug(name: str) -> str:
-    """File name for a GPU of that name, without `.toml`."""
+    """Return the file name for a GPU of that name, without `.toml`."""
     words = re.sub(r"^(NVIDIA|GeForce|\s)+", "", name)
     return re.sub(r"[^a-z0-9]+", "_", words.casefold()).strip("_") or "gpu"
 
 
 def find_most_similar(gpu: GpuAttributes) -> Hardware:
-    """The described GPU that guesses are taken from: same capability, nearest number of SMs.
+    """Return the described GPU to guess from: same capability, nearest number of SMs.
 
     Raises HardwareError where no GPU of that generation is described.
     """
@@ -147,9 +149,9 @@ def find_most_similar(gpu: GpuAttributes) -> Hardware:
 
 
 def draft_profile(gpu: GpuAttributes, like: Hardware) -> str:
-    """Text of a profile, complete and readable by `read_hardware`.
+    """Return the text of a profile, complete and readable by `read_hardware`.
 
-    What the driver does not tell is taken from `like`, peaks scaled by SMs and clock; each such
+    What the driver does not report is taken from `like`, peaks scaled by SMs and clock; each such
     figure's source begins with CONFIRM.
     """
     return "\n".join(_lines(gpu, like)) + "\n"
@@ -201,7 +203,7 @@ def _peaks(gpu: GpuAttributes, like: Hardware) -> dict[str, float]:
 
 
 def _scale(gpu: GpuAttributes, like: Hardware) -> float:
-    """How much more work a clocked second of all SMs does."""
+    """Return how much more work the SMs do in a second, by their number and clock."""
     return gpu.sm_count * gpu.clock_khz / (like.sm_count * like.boost_clock_mhz * 1e3)
 
 
@@ -217,7 +219,7 @@ def _table(name: str, values: Mapping[str, float]) -> Iterator[str]:
 
 
 def _sources(like: Hardware) -> dict[str, str]:
-    told = (
+    reported = (
         *("name", "sm_count", "boost_clock_mhz", "memory_clock_mhz", "memory_bus_bits"),
         *("memory_bytes", "l2_bytes", "compute_capability", "target", "limits", "peaks.dram_gb_s"),
     )
@@ -227,9 +229,20 @@ def _sources(like: Hardware) -> dict[str, str]:
     )
     taken = ("schedulers_per_sm", "limits.register_allocation_unit", "architecture", "pipes")
     return {
-        ", ".join(told): FROM_DRIVER,
+        ", ".join(reported): FROM_DRIVER,
         "aliases": "none known",
         ", ".join(scaled): f"CONFIRM: the {like.name}'s, scaled by SMs and clock",
         ", ".join((*taken, "limits.shared_allocation_bytes")): f"CONFIRM: as the {like.name}'s",
         "model": f"CONFIRM: estimate, as the {like.name}'s",
     }
+
+
+def draft_hardware(gpu: GpuAttributes) -> Hardware:
+    """Make a profile of the driver's answers and the most similar GPU we know.
+
+    Raises HardwareError.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"{profile_slug(gpu.name)}.toml"
+        path.write_text(draft_profile(gpu, find_most_similar(gpu)))
+        return read_hardware(path)

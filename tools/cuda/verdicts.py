@@ -10,9 +10,9 @@ from cuda_llm.outcomes import HostCrashed, InfraFailed, OutOfMemory, Verdict
 from cuda_llm.tools.cuda.call_log import CallLog, verdict_on_error
 from cuda_llm.tools.cuda.protocol import Forbidden
 from cuda_llm.tools.runner.protocol import Reply, ReplyFrame
-from cuda_llm.tools.runner.runner import Ended, UnexpectedReply, denied_call, load_failed
+from cuda_llm.tools.runner.runner import Ended, UnexpectedReply
+from cuda_llm.tools.runner.verdicts import FORGED, denied_call, load_failed, signal_name
 
-FORGED = PolicyViolation(rule="runner-protocol")
 _NO_MEMORY = "CUDA_ERROR_OUT_OF_MEMORY"
 _TAKEN_FOR_CALLS = frozenset({"capture", "graph", "graph launch", "scratch"})
 """What the runner takes memory for beside a loaded candidate. All else it has before."""
@@ -46,7 +46,7 @@ def verdict_on_end(outcome: Ended | UnexpectedReply, context: CallContext) -> Ve
         return replace(context.log.out_of_memory, then="exit")
     if outcome.status >= 0:
         return HostCrashed(signal="exit", status=outcome.status)
-    return HostCrashed(signal=_signal_name(-outcome.status), killed=True)
+    return HostCrashed(signal=signal_name(-outcome.status), killed=True)
 
 
 def load_failure(reply: ReplyFrame) -> Verdict:
@@ -84,7 +84,7 @@ def _forbidden(reply: ReplyFrame) -> Verdict:
 
 
 def _crashed(reply: ReplyFrame, context: CallContext) -> Verdict:
-    name = _signal_name(reply.number)
+    name = signal_name(reply.number)
     if context.log.out_of_memory is not None and reply.number in {signal.SIGSEGV, signal.SIGABRT}:
         return replace(context.log.out_of_memory, then=name)
     if reply.number == signal.SIGSEGV and reply.address in context.arena:
@@ -107,10 +107,3 @@ def _expired(context: CallContext) -> Verdict:
 def _last_kernel(context: CallContext) -> str:
     symbol = next((one.symbol for one in reversed(context.log.entries) if one.symbol), "")
     return context.names.get(symbol, symbol)
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"

@@ -23,7 +23,7 @@ from cuda_llm.tools.measure.excess import (
     stepwise_call_us,
 )
 from cuda_llm.tools.measure.failures import hidden_by_noise
-from cuda_llm.tools.measure.slope import LONGEST_BATCH_US, BatchBlock, pairs_of, usual_slope_us
+from cuda_llm.tools.measure.slope import LONGEST_BATCH_US, BatchBlock, BatchPair, usual_slope_us
 from cuda_llm.tools.measure.stopping import StoppingRule
 from cuda_llm.tools.measure.verify import find_overwritten
 
@@ -209,7 +209,7 @@ MOST_UNSURE_BLOCKS = 24
 
 
 def needs_more_blocks(kernels: ComparedKernels, blocks: Sequence[BatchBlock]) -> bool:
-    """Whether batches of a kernel seem to start slowly, but too few blocks show it."""
+    """Tell whether batches of a kernel seem to start slowly, but too few blocks show it."""
     if len(blocks) >= MOST_UNSURE_BLOCKS:
         return False
     found = [uneven_start_of(kernels, which, blocks) for which in untrusted_names(kernels)]
@@ -261,6 +261,11 @@ def uneven_start_of(
     return find_uneven_start(
         pairs_of(blocks, which), trusted, usual_slope_us(empties), allowed_us=allowed_us
     )
+
+
+def pairs_of(blocks: Sequence[BatchBlock], which: str) -> list[BatchPair]:
+    """Return the batches of `first` or `second`."""
+    return [block.first if which == "first" else block.second for block in blocks]
 
 
 def uneven_start_verdict(beyond_us: float) -> Quarantined:

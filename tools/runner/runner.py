@@ -4,18 +4,14 @@ candidate.
 
 import asyncio
 import contextlib
-import re
 import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from cuda_llm.facts import LoadFault, PolicyBreach
-from cuda_llm.failures import LoadFailed, PolicyViolation
 from cuda_llm.log import Log
 from cuda_llm.tools.runner.child import Child, RunnerSocket
 from cuda_llm.tools.runner.protocol import (
     CallFrame,
-    Refusal,
     Reply,
     ReplyFrame,
     StartFrame,
@@ -26,28 +22,6 @@ _log = Log(__name__)
 
 _FINAL_REPLY_S = 0.5
 """How long a runner that is out of time may take to report where it is."""
-_UNDEFINED = re.compile(r"undefined symbol: (\w+)")
-"""As the dynamic linker writes it."""
-_FAULTS: dict[int, LoadFault] = {Refusal.NO_SOLVE: "no-solve", Refusal.DRIVER: "driver"}
-
-
-def load_failed(reply: ReplyFrame) -> LoadFailed:
-    """Return the verdict on a candidate that the dynamic linker or the driver refuses."""
-    if reply.number in _FAULTS:
-        return LoadFailed(fault=_FAULTS[reply.number], detail=reply.text)
-    missing = _UNDEFINED.search(reply.text)
-    return LoadFailed(
-        fault="undefined-function" if missing else "linker",
-        symbol=missing[1] if missing else None,
-        detail=reply.text,
-    )
-
-
-def denied_call(reply: ReplyFrame) -> PolicyViolation:
-    """Return the verdict on host code that made a system call which the sandbox denies."""
-    names = (reply.text,) if reply.text else ()
-    breach = PolicyBreach(kind="system-call", names=names, number=reply.number)
-    return PolicyViolation(rule="syscall", breach=breach)
 
 
 def do_nothing() -> None:

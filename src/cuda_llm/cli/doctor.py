@@ -51,7 +51,7 @@ def doctor(
 
 def lift_quarantine(name: str) -> int:
     """Let a GPU be used again. Raises UsageError where it is not in quarantine."""
-    from cuda_llm.tools.cuda.lease import lift_quarantine, list_quarantined
+    from cuda_llm.tools.cuda.quarantine import lift_quarantine, list_quarantined
 
     lifted = lift_quarantine(name)
     if not lifted:
@@ -195,7 +195,7 @@ def gpu_checks(library: str | None = None) -> list[DoctorCheck]:
 
 def quarantine_checks() -> Iterator[DoctorCheck]:
     """Yield the GPUs that nobody uses until somebody has looked, driver or no driver."""
-    from cuda_llm.tools.cuda.lease import list_quarantined, quarantine_mend
+    from cuda_llm.tools.cuda.quarantine import list_quarantined, quarantine_mend
 
     for one in list_quarantined():
         found = f"in quarantine since {one.since}: {one.reason}"
@@ -231,8 +231,8 @@ def _nvml(usage: "MachineUsage") -> Iterator[DoctorCheck]:
 
 def _gpu(gpu: "GpuAttributes", usage: "MachineUsage") -> Iterator[DoctorCheck]:
     """Check one GPU: what it is, who else uses it, whether it compiles and computes."""
-    from cuda_llm.tools.cuda.lease import find_quarantine
     from cuda_llm.tools.cuda.open_cuda import open_gpu, usage_of
+    from cuda_llm.tools.cuda.quarantine import find_quarantine
 
     label = f"cuda:{gpu.ordinal}"
     for disturbance in usage_of(gpu, usage).disturbances:

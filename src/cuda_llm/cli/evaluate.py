@@ -126,12 +126,12 @@ def with_inspection(
 ) -> "Judged":
     """Return a verdict as inspection leaves it: a fault replaces it, counters explain its time."""
     from cuda_llm.outcomes import Passed
-    from cuda_llm.tools.cuda.inspect import explain_with_counters
+    from cuda_llm.tools.profiler.explain_measured import explain_with_counters
 
     if found.fault is not None:
         return replace(judged, verdict=found.fault)
     verdict = judged.verdict
     if not isinstance(verdict, Passed) or verdict.profile is None:
         return judged
-    profile = explain_with_counters(task, device.hardware, verdict.profile, found)
+    profile = explain_with_counters(task, device.hardware, verdict.profile, found.counters)
     return replace(judged, verdict=replace(verdict, profile=profile))

@@ -10,7 +10,7 @@ from gpu_world import install_cupy, install_nvml
 from cuda_llm.cli.doctor import DoctorCheck, gpu_checks, lift_quarantine
 from cuda_llm.errors import UsageError
 from cuda_llm.hardware_profiles.lookup import find_hardware
-from cuda_llm.tools.cuda.lease import list_quarantined, put_in_quarantine
+from cuda_llm.tools.cuda.quarantine import list_quarantined, put_in_quarantine
 
 H200 = attributes_of(find_hardware("NVIDIA H200"))
 QUIET = {"uuid": H200.uuid, "display": 0, "utilisation": 0, "free_bytes": 9 << 30, "processes": []}

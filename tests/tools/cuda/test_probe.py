@@ -114,8 +114,8 @@ def test_the_kernels_compile() -> None:
 
 
 def answering(text: str, status: int = 0) -> list[str]:
-    said = f"import sys; sys.stdout.write({text!r}); sys.stderr.write('no'); sys.exit({status})"
-    return [sys.executable, "-c", said]
+    code = f"import sys; sys.stdout.write({text!r}); sys.stderr.write('no'); sys.exit({status})"
+    return [sys.executable, "-c", code]
 
 
 def probed(command: list[str], limit_s: float = 20.0) -> Probe:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cuda_llm.tools.emulated.session import Libraries, runner_program, start_emulated_runner
+from cuda_llm.tools.emulated.device import Libraries, runner_program, start_emulated_runner
 from cuda_llm.tools.emulator.codegen.libraries import emulator_library, runtime_library
 from cuda_llm.tools.native import find_gxx
 from cuda_llm.tools.runner import protocol

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from cuda_llm.agents.prompting.quote import join_parts, one_line
 from cuda_llm.agents.reflection.diagnosis import Diagnosis, FailureContext
+from cuda_llm.case_patterns import CaseKind
+from cuda_llm.element_patterns import ElementKind, RegionKind
 from cuda_llm.outcomes import (
     GuardOverwritten,
     InputMutated,
@@ -13,7 +15,6 @@ from cuda_llm.outcomes import (
     Nondeterministic,
     WrongResult,
 )
-from cuda_llm.patterns import CaseKind, ElementKind, RegionKind
 from cuda_llm.wording import describe_dims, describe_instability, describe_patterns
 
 VECTOR_TAIL = "vector tail"

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, TypeAlias
 
+from cuda_llm.case_patterns import CasePattern
+from cuda_llm.element_patterns import ElementPattern
 from cuda_llm.facts import (
     CudaError,
     ExceededLimit,
@@ -37,7 +39,6 @@ from cuda_llm.failures import (
     with_place,
     with_replay,
 )
-from cuda_llm.patterns import CasePattern, ElementPattern
 from cuda_llm.profile import Profile
 
 __all__ = [

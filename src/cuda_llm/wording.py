@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import assert_never
 
+from cuda_llm.case_patterns import describe_cases
+from cuda_llm.element_patterns import describe_elements
 from cuda_llm.fact_wording import (
     describe_error,
     describe_fault,
@@ -38,7 +40,6 @@ from cuda_llm.outcomes import (
     Verdict,
     WrongResult,
 )
-from cuda_llm.patterns import describe_cases, describe_elements
 from cuda_llm.refusal_wording import (
     describe_compile_failure,
     describe_diagnostics,

@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
+from cuda_llm.element_patterns import ElementKind, ElementPattern, Region, RegionKind
 from cuda_llm.facts import Location, MemoryAccess, SourceSpot
 from cuda_llm.failures import CompileFailed, Diagnostic, IllegalAccess
 from cuda_llm.outcomes import Passed, WrongResult
-from cuda_llm.patterns import ElementKind, ElementPattern, Region, RegionKind
 from cuda_llm.search import failure_key
 
 TAIL = WrongResult(

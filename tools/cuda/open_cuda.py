@@ -13,13 +13,8 @@ from cuda_llm.tools.cuda.device import (
     open_site,
     require_cupy,
 )
-from cuda_llm.tools.cuda.discovery import (
-    DRIVER,
-    detect_gpus,
-    draft_hardware,
-    find_disagreements,
-    find_profile,
-)
+from cuda_llm.tools.cuda.discovery import DRIVER, detect_gpus, find_disagreements, find_profile
+from cuda_llm.tools.cuda.draft_profile import draft_hardware
 from cuda_llm.tools.cuda.driver_query import GpuAttributes
 from cuda_llm.tools.cuda.lease import Lease
 from cuda_llm.tools.cuda.messages import OpenSite

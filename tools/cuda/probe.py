@@ -11,8 +11,8 @@ from pathlib import Path
 
 from cuda_llm.codec import decode
 from cuda_llm.errors import InfrastructureError, MissingError
+from cuda_llm.hardware_profiles.ceilings import Ceilings, CopyRate
 from cuda_llm.hardware_profiles.hardware import Hardware
-from cuda_llm.hardware_profiles.roofline import Ceilings, CopyRate
 from cuda_llm.tools.cuda.build import compile_own
 from cuda_llm.tools.cuda.driver_query import GpuAttributes
 from cuda_llm.tools.native import write_cached

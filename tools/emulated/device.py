@@ -27,7 +27,8 @@ from cuda_llm.tools.emulator.codegen.libraries import emulator_library, runtime_
 from cuda_llm.tools.emulator.report import read_report
 from cuda_llm.tools.emulator.tables import Translated
 from cuda_llm.tools.native import add_files, build
-from cuda_llm.tools.runner.child import RunnerSocket, SharedMemory, spawn
+from cuda_llm.tools.runner.channel import RunnerSocket, SharedMemory
+from cuda_llm.tools.runner.child import spawn
 from cuda_llm.tools.runner.protocol import DeviceFacts, Reply, ReplyFrame, StartFrame
 from cuda_llm.tools.runner.runner import Runner
 from cuda_llm.tools.runner.verdicts import load_failed

@@ -21,7 +21,7 @@ from cuda_llm.tools.emulator.report import CallRecord, read_report
 from cuda_llm.tools.emulator.tables import KernelTable, Translated
 from cuda_llm.tools.profiler.explain_modelled import copies_profile, explain_call
 from cuda_llm.tools.runner.arguments import put_arguments
-from cuda_llm.tools.runner.child import SharedMemory
+from cuda_llm.tools.runner.channel import SharedMemory
 from cuda_llm.tools.runner.protocol import MAX_BUFFERS, CallFrame, Reply, ReplyFrame
 from cuda_llm.tools.runner.runner import Ended, Runner, UnexpectedReply
 from cuda_llm.tools.runner.verdicts import FORGED, call_notes, denied_call, signal_name

@@ -8,8 +8,9 @@ Shares are lower bounds of what a resource was busy: the task's least bytes and 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from cuda_llm.hardware_profiles.ceilings import Ceilings, Origin
 from cuda_llm.hardware_profiles.hardware import Hardware
-from cuda_llm.hardware_profiles.roofline import Ceilings, Origin, peak_tflops
+from cuda_llm.hardware_profiles.roofline import peak_tflops
 from cuda_llm.profile import LaunchProfile
 from cuda_llm.tasks.sizes import least_time
 from cuda_llm.tasks.task import Task

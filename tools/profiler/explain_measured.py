@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from cuda_llm.hardware_profiles.ceilings import Ceilings, find_ceilings
 from cuda_llm.hardware_profiles.hardware import Hardware
-from cuda_llm.hardware_profiles.roofline import Ceilings, find_ceilings
 from cuda_llm.profile import Bottleneck, LaunchProfile, Profile
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.profiler.achieved import Achieved, achieve, find_rates, find_shapes

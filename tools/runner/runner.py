@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from cuda_llm.log import Log
-from cuda_llm.tools.runner.child import Child, RunnerSocket
+from cuda_llm.tools.runner.channel import RunnerSocket
+from cuda_llm.tools.runner.child import Child
 from cuda_llm.tools.runner.protocol import (
     CallFrame,
     Reply,

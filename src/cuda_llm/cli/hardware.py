@@ -170,7 +170,7 @@ def probe(
     """Measure bandwidth, arithmetic, launches and clocks of a GPU beside what is published."""
     import asyncio
 
-    from cuda_llm.hardware_profiles.roofline import keep_ceilings, published_ceilings
+    from cuda_llm.hardware_profiles.ceilings import keep_ceilings, published_ceilings
     from cuda_llm.tools.cuda.discovery import find_profile
     from cuda_llm.tools.cuda.probe import as_ceilings, compare_probe, keep_probe, run_probe
 
@@ -202,7 +202,7 @@ def _gpu_called(device: str) -> "GpuAttributes":
 
 
 def _draft(gpu: "GpuAttributes", folder: Path | None) -> str:
-    from cuda_llm.tools.cuda.discovery import draft_profile, find_most_similar, profile_slug
+    from cuda_llm.tools.cuda.draft_profile import draft_profile, find_most_similar, profile_slug
 
     if folder is None:
         return "draft one with: cuda-llm hardware detect --write DIR"
@@ -238,7 +238,7 @@ def _figures(profile: "Hardware") -> "Table":
 
 def _measured(profile: "Hardware") -> dict[str, float]:
     """Return what a probe of this machine's card found, by key. Raises HardwareError."""
-    from cuda_llm.hardware_profiles.roofline import find_ceilings
+    from cuda_llm.hardware_profiles.ceilings import find_ceilings
 
     found = find_ceilings(profile)
     rates = {

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from cuda_llm.agents.kernel_text.facts import SourceFacts
 from cuda_llm.agents.reflection.diagnosis import Diagnosis, FailureContext
 from cuda_llm.agents.reflection.reflector import diagnose_failure
+from cuda_llm.case_patterns import CaseKind, CasePattern
+from cuda_llm.element_patterns import ElementKind, ElementPattern, Region, RegionKind
 from cuda_llm.facts import ExceededLimit, Location, MemoryAccess, SourceSpot, ThreadSpot
 from cuda_llm.failures import (
     CompileFailed,
@@ -44,7 +46,6 @@ from cuda_llm.outcomes import (
     Verdict,
     WrongResult,
 )
-from cuda_llm.patterns import CaseKind, CasePattern, ElementKind, ElementPattern, Region, RegionKind
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.compiler.build_faults import with_fault
 

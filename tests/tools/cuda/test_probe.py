@@ -11,8 +11,8 @@ import pytest
 from gpu_drivers import attributes_of
 
 from cuda_llm.errors import InfrastructureError, MissingError
+from cuda_llm.hardware_profiles.ceilings import find_ceilings, keep_ceilings, published_ceilings
 from cuda_llm.hardware_profiles.lookup import find_hardware
-from cuda_llm.hardware_profiles.roofline import find_ceilings, keep_ceilings, published_ceilings
 from cuda_llm.tools.cuda.nvml import name_reasons
 from cuda_llm.tools.cuda.probe import (
     Probe,

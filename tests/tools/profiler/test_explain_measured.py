@@ -3,8 +3,8 @@
 import pytest
 
 from cuda_llm.agents.limits import BOTTLENECK_TEXTS
+from cuda_llm.hardware_profiles.ceilings import Ceilings, published_ceilings
 from cuda_llm.hardware_profiles.lookup import find_hardware
-from cuda_llm.hardware_profiles.roofline import Ceilings, published_ceilings
 from cuda_llm.profile import LaunchProfile
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.profiler.achieved import Achieved, achieve

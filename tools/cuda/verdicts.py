@@ -4,17 +4,15 @@ import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from cuda_llm.facts import CudaError, Location
+from cuda_llm.facts import BreachKind, CudaError, Location, PolicyBreach
 from cuda_llm.failures import LoadFailed, PolicyViolation, TimedOut
 from cuda_llm.outcomes import HostCrashed, InfraFailed, OutOfMemory, Verdict
 from cuda_llm.tools.cuda.call_log import CallLog, error_name, verdict_on_error
 from cuda_llm.tools.cuda.protocol import Forbidden
 from cuda_llm.tools.runner.protocol import Refusal, Reply, ReplyFrame
-from cuda_llm.tools.runner.runner import Ended, UnexpectedReply, denied_call, load_failed
+from cuda_llm.tools.runner.runner import Ended, UnexpectedReply
+from cuda_llm.tools.runner.verdicts import FORGED, denied_call, load_failed, signal_name
 
-FORGED = PolicyViolation(
-    rule="runner-protocol", detail="the host part wrote to a descriptor that is not its own"
-)
 _OUT_OF_MEMORY = 2
 _TAKEN_FOR_CALLS = frozenset({"capture", "graph", "graph launch", "scratch"})
 """What the runner takes memory for beside a loaded candidate. All else it has before."""
@@ -26,10 +24,9 @@ _PARTS = _TAKEN_FOR_CALLS | {
     *("violation handler", "seccomp"),
 }
 """Parts of the runner that can fail from a start order on: no other word of it is repeated."""
-_FORBIDDEN = {
-    Forbidden.LARGE_COPY: "cudaMemcpy of more than 1 MiB from host to device",
-    Forbidden.HOST_COPY: "solve copies from device to host",
-    Forbidden.LARGE_TABLES: "more than 4 MiB from host to device in one call",
+_LARGE: dict[int, BreachKind] = {
+    Forbidden.LARGE_COPY: "large-copy",
+    Forbidden.LARGE_COPIES: "large-copies",
 }
 
 
@@ -56,14 +53,12 @@ def verdict_on_end(outcome: Ended | UnexpectedReply, context: CallContext) -> Ve
     if outcome.expired:
         return _expired(context)
     if outcome.status == -signal.SIGSYS:
-        return PolicyViolation(
-            rule="syscall", detail="the host part makes a system call that it may not"
-        )
+        return PolicyViolation(rule="syscall")
     if outcome.status >= 0 and context.log.out_of_memory is not None:
         return replace(context.log.out_of_memory, then="exit")
     if outcome.status >= 0:
         return HostCrashed(signal="exit", status=outcome.status)
-    return HostCrashed(signal=_signal_name(-outcome.status), killed=True)
+    return HostCrashed(signal=signal_name(-outcome.status), killed=True)
 
 
 def load_failure(reply: ReplyFrame) -> Verdict:
@@ -84,13 +79,9 @@ def _on_final_reply(reply: ReplyFrame, context: CallContext) -> Verdict:
                 return context.log.out_of_memory
             return verdict_on_error(reply.number, _last_kernel(context), context.limit_s)
         case Reply.FORBIDDEN:
-            if reply.number not in _FORBIDDEN:
-                return FORGED
-            rule = "host-copy" if reply.number == Forbidden.HOST_COPY else "api-call"
-            return PolicyViolation(rule=rule, detail=_FORBIDDEN[Forbidden(reply.number)])
+            return _forbidden(reply)
         case Reply.DENIED:
-            detail = f"the host part calls {denied_call(reply)}"
-            return PolicyViolation(rule="syscall", detail=detail)
+            return denied_call(reply)
         case Reply.DIED:
             return _crashed(reply, context)
     return _broken(reply)
@@ -108,14 +99,23 @@ def _broken(reply: ReplyFrame) -> Verdict:
     return InfraFailed(component="runner", detail=part + error_text)
 
 
+def _forbidden(reply: ReplyFrame) -> Verdict:
+    if reply.number == Forbidden.HOST_COPY:
+        return PolicyViolation(rule="host-copy")
+    kind = _LARGE.get(reply.number)
+    if kind is None:
+        return FORGED
+    breach = PolicyBreach(kind=kind, limit_bytes=reply.address or None)
+    return PolicyViolation(rule="api-call", breach=breach)
+
+
 def _crashed(reply: ReplyFrame, context: CallContext) -> Verdict:
-    name = _signal_name(reply.number)
+    name = signal_name(reply.number)
     if context.log.out_of_memory is not None and reply.number in {signal.SIGSEGV, signal.SIGABRT}:
         return replace(context.log.out_of_memory, then=name)
     if reply.number == signal.SIGSEGV and reply.address in context.arena:
         return PolicyViolation(
             rule="host-touches-device-memory",
-            detail="host code dereferences a device pointer",
             location=Location(owner="buffer", address=reply.address),
         )
     touched = reply.address if name in {"SIGSEGV", "SIGBUS"} else None
@@ -133,10 +133,3 @@ def _expired(context: CallContext) -> Verdict:
 def _last_kernel(context: CallContext) -> str:
     symbol = next((one.symbol for one in reversed(context.log.entries) if one.symbol), "")
     return context.names.get(symbol, "")
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"

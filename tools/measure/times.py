@@ -13,12 +13,13 @@ from cuda_llm.tasks.sizes import fastest_precision, least_time
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import CallReport, Level, Session, TimeClass
 from cuda_llm.tools.measure.clocks import summarise_clocks
-from cuda_llm.tools.measure.comparison import Comparison, Estimate
+from cuda_llm.tools.measure.comparison import Comparison
+from cuda_llm.tools.measure.estimate import Estimate
 from cuda_llm.tools.measure.failures import hidden_by_noise
 from cuda_llm.tools.measure.interleave import MeasuredSize
 from cuda_llm.tools.measure.options import L2
+from cuda_llm.tools.validator.check_case import run_case
 from cuda_llm.tools.validator.oracle import Oracle
-from cuda_llm.tools.validator.validate import run_case
 
 ROOFLINE_SLACK = 0.5
 """Results may still lie in L2 when the clock stops, and a roofline is written by hand."""

@@ -4,19 +4,15 @@ candidate.
 
 import asyncio
 import contextlib
-import re
 import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from pathlib import Path
 
-from cuda_llm.failures import LoadFailed
 from cuda_llm.log import Log
-from cuda_llm.tools.runner.child import Child, RunnerSocket
+from cuda_llm.tools.runner.channel import RunnerSocket
+from cuda_llm.tools.runner.child import Child
 from cuda_llm.tools.runner.protocol import (
     CallFrame,
-    Refusal,
     Reply,
     ReplyFrame,
     StartFrame,
@@ -27,45 +23,6 @@ _log = Log(__name__)
 
 _FINAL_REPLY_S = 0.5
 """How long a runner that is out of time may take to report where it is."""
-_UNDEFINED = re.compile(r"undefined symbol: (\w+)")
-"""As the dynamic linker writes it."""
-_LINKER_PHRASES = (
-    "cannot allocate memory in static TLS block",
-    "cannot enable executable stack",
-    "cannot open shared object file",
-    "failed to map segment from shared object",
-    "file too short",
-    "invalid ELF header",
-    "undefined symbol",
-)
-"""What the dynamic linker may say of a candidate. Nothing else of its text is read."""
-_SYSTEM_CALLS = Path(__file__).parent.parent / "sandbox" / "native" / "calls.c"
-
-
-def load_failed(reply: ReplyFrame) -> LoadFailed:
-    """Return the verdict on a candidate that the dynamic linker refuses, or that has no `solve`."""
-    if reply.number == Refusal.NO_SOLVE:
-        return LoadFailed(fault="no-solve", detail="no function `solve` is exported")
-    missing = _UNDEFINED.search(reply.text)
-    return LoadFailed(
-        fault="undefined-function" if missing else "linker",
-        symbol=missing[1] if missing else None,
-        detail=next((phrase for phrase in _LINKER_PHRASES if phrase in reply.text), ""),
-    )
-
-
-def denied_call(reply: ReplyFrame) -> str:
-    """Return the name of the system call that a reply `DENIED` is about.
-
-    A candidate may have written the reply: the name is one that the sandbox knows, else a number.
-    """
-    known = reply.text in _system_calls()
-    return reply.text if known else f"number {reply.number}"
-
-
-@lru_cache
-def _system_calls() -> frozenset[str]:
-    return frozenset(re.findall(r"call\((\w+)\)", _SYSTEM_CALLS.read_text(encoding="utf-8")))
 
 
 def do_nothing() -> None:

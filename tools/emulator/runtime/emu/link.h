@@ -24,11 +24,8 @@ enum class Ask : uint32_t {
   write,          // {address, 0, bytes, part of a larger copy}; data -> {error}
   read,           // {address, 0, bytes, part} -> {error}; data
   copy,           // {to, from, bytes, part} -> {error}
-  refuse,         // {a Refused}; no answer
+  refuse,         // most bytes that one copy from the host may have; no answer
 };
-
-// Which rule of the API was broken, where the host part alone can see it.
-enum class Refused : uint64_t { large_copy = 1 };
 
 constexpr uint32_t kFirstAsk = static_cast<uint32_t>(Ask::answer);
 constexpr size_t kWords = 8;

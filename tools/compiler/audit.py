@@ -118,9 +118,9 @@ async def audit(library: Path, object_file: Path) -> PolicyViolation | LoadFaile
     with library.open("rb") as file, object_file.open("rb") as built:
         shared, source = ELFFile(file), ELFFile(built)
         return (
-            _constructors(source)
+            _redefinitions(source)
+            or _constructors(source)
             or _dynamic(shared)
-            or _redefinitions(source)
             or await _symbols(shared)
         )
 
@@ -185,8 +185,8 @@ def _redefinitions(source: Elf) -> PolicyViolation | None:
 
 
 def _is_called_by_others(symbol: Any) -> bool:
-    if symbol.name.startswith(("__cuda", "cuda")) or symbol.name in NAMED:
-        # A local definition, too: what nvcc adds to the source calls it.
+    # A local definition, too: what nvcc and <iostream> add to the source calls it.
+    if symbol.name.startswith(("__cuda", "cuda")) or symbol.name in {*NAMED, *IOSTREAM_CALLS}:
         return True
     return symbol["st_info"]["bind"] != "STB_LOCAL" and RESERVED.match(symbol.name) is not None
 
@@ -248,14 +248,7 @@ def _is_iostream(source: Elf, function: Any) -> bool:
         if start <= relocation["r_offset"] < start + size
     ]
     calls = [name for name in used if name not in IOSTREAM_DATA]
-    return (
-        sorted(set(calls)) == sorted(IOSTREAM_CALLS)
-        and used.count(".bss") <= 2
-        and not any(
-            symbol.name in IOSTREAM_CALLS and symbol["st_shndx"] != "SHN_UNDEF"
-            for symbol in source.get_section_by_name(".symtab").iter_symbols()
-        )
-    )
+    return sorted(set(calls)) == sorted(IOSTREAM_CALLS) and used.count(".bss") <= 2
 
 
 def _relocations(source: Elf, section: Any) -> Iterator[tuple[Any, Any]]:

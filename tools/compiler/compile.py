@@ -20,6 +20,7 @@ from cuda_llm.tools.compiler.cache import (
     request_key,
     write_outcome,
 )
+from cuda_llm.tools.compiler.cubin import true_resources
 from cuda_llm.tools.compiler.diagnostics import (
     Diagnostics,
     demangle_messages,
@@ -29,6 +30,7 @@ from cuda_llm.tools.compiler.diagnostics import (
 )
 from cuda_llm.tools.compiler.names import PathNames
 from cuda_llm.tools.compiler.nvcc import (
+    KEEP_DIR,
     LIBRARY,
     OBJECT,
     PTX,
@@ -177,7 +179,9 @@ async def _compile(request: CompileRequest, toolkit: Toolkit, key: str) -> Compi
         if failure is not None:
             store(KIND, key, write_outcome(failure), {})
             return failure
-        kernels = await name_kernels(parse_resources(output.splitlines()))
+        cubins = sorted((folder / KEEP_DIR).glob("*.cubin"))
+        printed = parse_resources(output.splitlines())
+        kernels = await name_kernels(true_resources(printed, cubins))
         _name_source(folder / PTX, folder, request.name)
         record = CompiledRecord(kernels=kernels, warnings=diagnostics.warnings, compile_s=compile_s)
         files = {STORED_LIBRARY: folder / LIBRARY, STORED_PTX: folder / PTX}

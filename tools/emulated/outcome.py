@@ -1,7 +1,7 @@
 """A call on the emulated device: its report, or the verdict on what went wrong."""
 
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cuda_llm.failures import PolicyViolation, TimedOut
@@ -60,7 +60,13 @@ def call_report(record: CallRecord, loaded: LoadedCandidate, wall_s: float) -> C
             reason=f"{record.launches:,} launches are more than can be counted: "
             "how long they take is not known"
         )
-    copies = copies_profile(record.copies, record.copied_bytes, record.host_bytes, loaded.hardware)
+    copies = copies_profile(
+        record.copies,
+        record.copied_bytes,
+        record.host_bytes,
+        loaded.hardware,
+        pieces=record.pieces,
+    )
     explained = explain_call(
         record.accounts, loaded.translated.kernels, loaded.candidate.kernels, loaded.hardware
     )
@@ -70,10 +76,21 @@ def call_report(record: CallRecord, loaded: LoadedCandidate, wall_s: float) -> C
         launches=(*explained.launches, *copies),
         bottlenecks=explained.bottlenecks,
         accounts=record.accounts,
+        stored_bytes=_stored_bytes(record, loaded.translated.kernels),
         refused=record.refused,
         output=record.output,
         notes=_notes(record),
     )
+
+
+def _stored_bytes(record: CallRecord, tables: Sequence[KernelTable]) -> int:
+    stored = sum(
+        count.lanes * site.bytes
+        for account in record.accounts
+        for site, count in zip(tables[account.kernel].sites, account.sites, strict=True)
+        if site.kind in ("store", "atomic") and site.space in ("global", "generic")
+    )
+    return round(stored) + record.copied_bytes
 
 
 def _notes(record: CallRecord) -> Mapping[str, str]:

@@ -1,7 +1,6 @@
 """One candidate on the emulated device: its runner, its buffers in shared memory, its calls."""
 
 import asyncio
-import hashlib
 import os
 import socket
 import time
@@ -113,9 +112,6 @@ class EmulatedSession:
         self._report = report
         self._layout = ArenaLayout(arena)
         self._sequence = 0
-        # The same for the same code, so that times repeat; nothing a kernel could know of itself.
-        digest = hashlib.blake2b(loaded.candidate.key.encode(), digest_size=4).digest()
-        self._sample_seed = int.from_bytes(digest, "little") | 1
         self._verdict: Verdict | None = None
 
     def place(self, buffers: Sequence[BufferSpec]) -> dict[str, PlacedBuffer]:
@@ -156,7 +152,6 @@ class EmulatedSession:
             scratch_bytes=options.scratch_bytes,
             fuel=max(1, round(options.limit_s * _BACK_EDGES_PER_S)),
             device_to_host=options.device_to_host,
-            sample_seed=self._sample_seed,
             buffer_count=len(self._layout.specs),
         )
         put_arguments(frame, arguments, self._layout.offsets)

@@ -32,7 +32,7 @@ from cuda_llm.tools.judge.steps import (
 from cuda_llm.tools.measure.failures import FailedCase
 from cuda_llm.tools.measure.measure import measure_candidate
 from cuda_llm.tools.measure.options import MeasureOptions, Tier
-from cuda_llm.tools.measure.times import KernelTimes, find_impossible
+from cuda_llm.tools.measure.times import KernelTimes, find_impossible_model
 from cuda_llm.tools.validator.validate import Validated
 
 _log = Log(__name__)
@@ -252,7 +252,7 @@ async def time_compiled(
         timing = await device.carry_out(time_calls_there, task, compiled, baseline, nonce)
     if not isinstance(timing, KernelTimes):
         return timing
-    return find_impossible(task, device.hardware, timing.times) or timing
+    return find_impossible_model(task, device.hardware, timing.times) or timing
 
 
 def with_confirm_tier(options: MeasureOptions) -> MeasureOptions:

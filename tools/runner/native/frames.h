@@ -49,8 +49,6 @@ struct CallFrame {
   uint64_t fuel;
   uint32_t level;
   uint32_t device_to_host;
-  uint32_t sample_blocks;
-  uint32_t sample_seed;
 };
 
 // One call of `solve`, as the host part is told of it.

@@ -1,4 +1,4 @@
-"""Finds agents by short name, dotted path or file, with their place in the graph."""
+"""Find agents by short name, dotted path or file, with their place in the graph."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ SHIPPED: Mapping[str, str] = {
 
 
 def find_agent(spec: str) -> PlacedAgent:
-    """The agent called `spec`: a short name, `package.module:attribute` or `file.py:attribute`.
+    """Return the agent of a short name, `package.module:attribute` or `file.py:attribute`.
 
     `@stage` behind it says after which stage it runs; without, the agent's attribute `after` does,
     else it stands behind the hardware research. Its attribute `agent_name` names it, else the
@@ -59,7 +59,7 @@ def placed(*, after: Stage, name: str = "") -> Callable[[A], A]:
 
 
 def is_agent(candidate: Any) -> bool:
-    """Whether it can be awaited with a situation, or is a compiled graph."""
+    """Return whether it can be awaited with a situation, or is a compiled graph."""
     if inspect.isclass(candidate):
         return False
     if callable(getattr(candidate, "ainvoke", None)):

@@ -1,6 +1,4 @@
-"""What limits a kernel: bottlenecks in words, and how near it is to the least time its task can
-take.
-"""
+"""What limits a kernel: bottlenecks in words, and how near it is to the least time of its task."""
 
 import math
 from collections.abc import Mapping
@@ -112,20 +110,19 @@ BOTTLENECK_TEXTS: Mapping[str, BottleneckText] = {
 
 
 def bottleneck_text(code: str) -> BottleneckText:
-    """Its words; a code of somebody's own profiler explains itself by its name."""
+    """Return its words; a code of somebody's own profiler explains itself by its name."""
     return BOTTLENECK_TEXTS.get(code, BottleneckText(code.replace("_", " ")))
 
 
 LIMIT_SHARE = 0.9
 """From this part of the limit on, the same work has nearly nothing left to gain."""
-MARGIN = 1.03
-"""Nearer than this to what the hardware can reach, no difference is worth a round."""
 
 
 def share_of_limit(situation: Situation, attempt: Attempt) -> float | None:
-    """Attainable time over the attempt's, 0 to about 1, as a geometric mean over the timed sizes.
+    """Return attainable time over the attempt's, 0 to about 1, as a mean over the timed sizes.
 
-    None where there is no time to compare. Above 1 a kernel works from the cache.
+    The mean is geometric. None where there is no time to compare. Above 1 a kernel works from the
+    cache.
     """
     if not attempt.times_us or len(attempt.times_us) != len(situation.sizes):
         return None
@@ -134,16 +131,3 @@ def share_of_limit(situation: Situation, attempt: Attempt) -> float | None:
         for dims, time_us in zip(situation.sizes, attempt.times_us, strict=True)
     ]
     return math.exp(sum(map(math.log, shares)) / len(shares))
-
-
-def at_the_limit(situation: Situation) -> str:
-    """Why the incumbent cannot become faster, in a few words; empty where it may.
-
-    A kernel faster than the bandwidth of DRAM allows works from the cache: then nothing is known
-    about its limit.
-    """
-    incumbent = situation.incumbent
-    share = share_of_limit(situation, incumbent) if incumbent else None
-    if incumbent is None or share is None or not 1 / MARGIN <= share <= MARGIN:
-        return ""
-    return f"{incumbent.id} runs at the hardware's limit"

@@ -73,12 +73,12 @@ class Generator(Protocol):
 
     @property
     def name(self) -> str:
-        """`llm`, `playbook` or the user's own."""
+        """Return `llm`, `playbook` or the user's own name."""
         ...
 
     @property
     def written_by(self) -> Author:
-        """Whose kernels these are."""
+        """Return whose kernels these are."""
         ...
 
     async def generate(self, brief: Brief, situation: Situation) -> Draft | NoCode:
@@ -106,11 +106,11 @@ class Reflector(Protocol):
 
     @property
     def name(self) -> str:
-        """As the trace shows it."""
+        """Return the name that the trace shows."""
         ...
 
     async def reflect(self, situation: Situation, judged: Sequence[Attempt]) -> Reflected:
-        """What `judged`, the attempts of this round, taught.
+        """Return what `judged`, the attempts of this round, taught.
 
         `situation.incumbent` is already the one after this round.
         """
@@ -134,25 +134,25 @@ class Strategy(Protocol):
 
     @property
     def name(self) -> str:
-        """`fsr`, `fsr-paper`, `best-of-n` or the user's own."""
+        """Return `fsr`, `fsr-paper`, `best-of-n` or the user's own name."""
         ...
 
     @property
     def deduplicate(self) -> bool:
-        """Whether a kernel judged before becomes a DUPLICATE instead of being judged again."""
+        """Return whether a kernel judged before becomes a DUPLICATE, not to be judged again."""
         ...
 
     @property
     def components(self) -> Components:
-        """What its prompts may hold at most; the user may take more away."""
+        """Return what its prompts may hold at most; the user may take more away."""
         ...
 
     def write_briefs(self, situation: Situation) -> tuple[Brief, ...]:
-        """The orders of round `situation.round`: ids `r<round>-c<index>`, index from 1."""
+        """Return the orders of round `situation.round`: ids `r<round>-c<index>`, index from 1."""
         ...
 
     def choose(self, situation: Situation, judged: Sequence[Attempt]) -> Choice:
-        """The incumbent after `judged`, the attempts of this round, in order of their index.
+        """Return the incumbent after `judged`, the attempts of this round, in order of their index.
 
         `situation.incumbent` is the one before; `situation.attempts` holds `judged` already. The
         last choice of a run is its result.
@@ -160,7 +160,7 @@ class Strategy(Protocol):
         ...
 
     def stop(self, situation: Situation) -> str:
-        """Why the search should end before its last round, in a few words; empty to go on."""
+        """Return why the search should end early, in a few words; empty to go on."""
         ...
 
 
@@ -178,7 +178,7 @@ class Tuner(Protocol):
     def propose(
         self, situation: Situation, judged: Sequence[Attempt], count: int
     ) -> tuple[Trial, ...]:
-        """At most `count` trials for the best of `judged`, the attempts of this round.
+        """Return at most `count` trials for the best of `judged`, the attempts of this round.
 
         Empty where nothing that passed declares tunables. The same situation gives the same trials.
         """

@@ -77,7 +77,7 @@ class Situation:
     a strategy, is answered a CallFailed of kind `no_model`."""
 
     def attempt(self, name: str) -> Attempt:
-        """The attempt of that id. Raises KeyError."""
+        """Return the attempt of that id. Raises KeyError."""
         found = next((one for one in self.attempts if one.id == name), None)
         if found is None:
             raise KeyError(name)

@@ -16,7 +16,7 @@ import json
 import os
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -30,9 +30,7 @@ from corpus_rows import (
     inspect,
     inspected_verdict,
     is_due,
-    line,
     read_rows,
-    table,
 )
 
 from cuda_llm.errors import CudaLLMError, DeviceLost
@@ -213,6 +211,25 @@ class CorpusBench:
         if key not in self._baselines:
             self._baselines[key] = asyncio.create_task(time_baseline(task, device))
         return self._baselines[key]
+
+
+def line(row: Row) -> str:
+    """Describe one kernel for a person."""
+    gained = f"{row.speedup:.2f}x" if row.speedup is not None else ""
+    taken = " ".join(f"{name} {taken:.1f}" for name, taken in row.seconds.items())
+    text = f"{'' if not row.fault else '!! '}{row.name:48} {row.code:20} {gained:8} {taken}"
+    return f"{text}\n   {row.fault}: {row.summary[:160]}" if row.fault else text
+
+
+def table(rows: Sequence[Row]) -> Iterator[str]:
+    """Yield the rows that are wrong, and the counts."""
+    yield from (line(row) for row in rows if row.fault)
+    counts = count(rows)
+    yield (
+        f"{counts.accepted_cheats} cheats accepted of {counts.adversarial} (and"
+        f" {counts.other_codes} refused by another code), {counts.refused_honest} honest kernels"
+        f" refused of {counts.honest}"
+    )
 
 
 def write(results: Path, spec: str, sizes: int, rows: Sequence[Row]) -> None:

@@ -1,4 +1,4 @@
-"""What `corpus_on_gpu.py` writes of each kernel that it judged, and what all rows amount to.
+"""What `corpus_on_gpu.py` writes of each kernel that it judged, and what rows are counted as.
 
 A cheat that passed on a GPU is inspected by sanitizers and by the emulated device, as a kernel that
 may become the incumbent is: a race that does not show in results passes validation and timing.
@@ -6,7 +6,7 @@ may become the incumbent is: a race that does not show in results passes validat
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -87,25 +87,6 @@ def count(rows: Sequence[Row]) -> Counts:
         other_codes=sum(not row.honest and row.code != Passed.code for row in wrong),
         adversarial=sum(not row.honest for row in rows),
         honest=sum(row.honest for row in rows),
-    )
-
-
-def line(row: Row) -> str:
-    """Describe one kernel for a person."""
-    gained = f"{row.speedup:.2f}x" if row.speedup is not None else ""
-    taken = " ".join(f"{name} {taken:.1f}" for name, taken in row.seconds.items())
-    text = f"{'' if not row.fault else '!! '}{row.name:48} {row.code:20} {gained:8} {taken}"
-    return f"{text}\n   {row.fault}: {row.summary[:160]}" if row.fault else text
-
-
-def table(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield the rows that are wrong, and the counts."""
-    yield from (line(row) for row in rows if row.fault)
-    counts = count(rows)
-    yield (
-        f"{counts.accepted_cheats} cheats accepted of {counts.adversarial} (and"
-        f" {counts.other_codes} refused by another code), {counts.refused_honest} honest kernels"
-        f" refused of {counts.honest}"
     )
 
 

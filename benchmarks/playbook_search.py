@@ -28,11 +28,12 @@ from typing import Any
 
 import record
 
-from cuda_llm.agents.kernel_text.tokens import normal_sha
+from cuda_llm.agents.kernel_text.outline import normal_sha
 from cuda_llm.agents.playbook.generator import PlaybookGenerator
+from cuda_llm.agents.playbook.kernels import valid_points
 from cuda_llm.agents.situation import Plan, Situation
 from cuda_llm.agents.tunables.read import read_space
-from cuda_llm.agents.tunables.space import Space, valid_points
+from cuda_llm.agents.tunables.space import Space
 from cuda_llm.agents.tunables.write import write_point
 from cuda_llm.capabilities import Capabilities
 from cuda_llm.failures import NoCode
@@ -192,7 +193,7 @@ class NoArchive:
         return ""
 
     def verdict(self, attempt: str) -> Verdict:
-        return NoCode(reason=attempt)
+        return NoCode(message=attempt)
 
 
 def replay_main() -> None:

@@ -41,11 +41,11 @@ from cuda_llm.tasks.loader import load_task
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import CallReport, Device, Level, Session, Site
 from cuda_llm.tools.device.candidate import Compiled
-from cuda_llm.tools.emulated.outcome import EmulatedCallReport
+from cuda_llm.tools.emulated.session import EmulatedCallReport
 from cuda_llm.tools.judge.steps import compile_source
 from cuda_llm.tools.native import cache_folder
 from cuda_llm.tools.open_device import open_device
-from cuda_llm.tools.validator.validate import run_case
+from cuda_llm.tools.validator.check_case import run_case
 
 POINTS = 12
 SEED = 1

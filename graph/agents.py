@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from cuda_llm.agents.llm.agent_ask import folder_of_turn
-from cuda_llm.agents.protocols import AgentContext, Contribution, PlacedAgent, Reflected
+from cuda_llm.agents.protocols import AgentContext, Contribution, PlacedAgent
 from cuda_llm.agents.situation import Situation
 from cuda_llm.codec import decode, encode
 from cuda_llm.graph.context import FindContext, RunContext, bind_node, log_fields, open_ask
@@ -108,11 +108,6 @@ def add_contribution(
     if note is not None:
         update["notes"] = {agent: without_defaults(note)}
     return update
-
-
-def as_contribution(made: Reflected | InfraFailed) -> Contribution | InfraFailed:
-    """Convert a reflector's answer to the form of any other agent's."""
-    return made if isinstance(made, InfraFailed) else Contribution(**vars(made))
 
 
 def record_hints(context: RunContext, channel: str, hints: Sequence[Hint]) -> list[str]:

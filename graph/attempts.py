@@ -1,23 +1,18 @@
-"""From verdicts to attempts, and from the candidates' folders into the state, by round and
-index.
-"""
+"""From verdicts to attempts, of which equal kernels have one that counts."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import lru_cache
 from hashlib import sha256
 from typing import Any
 
-from cuda_llm.agents.kernel_text.tokens import normal_sha
+from cuda_llm.agents.kernel_text.outline import normal_sha
 from cuda_llm.agents.prompting.quote import one_line
 from cuda_llm.failures import Duplicate
 from cuda_llm.graph.context import RunContext
-from cuda_llm.graph.state import SearchState, SearchUpdate
 from cuda_llm.graph.toolbox import describe_speed
-from cuda_llm.graph.view import attempts_of
 from cuda_llm.outcomes import Passed, Verdict
 from cuda_llm.search import Attempt, Author, Brief, Draft, Kind, failure_key
-from cuda_llm.traces.events import AttemptJudged, TunerSearched
 from cuda_llm.wording import describe
 
 MOST_IDEA = 200
@@ -126,22 +121,6 @@ def summarise(verdict: Verdict) -> str:
     return line if len(line) <= MOST_SUMMARY else f"{line[: MOST_SUMMARY - 1]}…"
 
 
-def collect_attempts(state: SearchState, context: RunContext, names: Sequence[str]) -> SearchUpdate:
-    """Return the update with the attempts of `names`; those not judged yet become late."""
-    found = {name: context.folder.attempt(name) for name in names}
-    judged = mark_duplicates(
-        context, attempts_of(state, context), [one for one in found.values() if one is not None]
-    )
-    for attempt in judged:
-        context.record(AttemptJudged(attempt=attempt))
-    late = [name for name in state["late"] if name not in found]
-    return {
-        "attempts": [one.id for one in judged],
-        "judged": [*state["judged"], *(one.id for one in judged)],
-        "late": [*late, *(name for name, attempt in found.items() if attempt is None)],
-    }
-
-
 def mark_duplicates(
     context: RunContext, earlier: Iterable[Attempt], judged: Iterable[Attempt]
 ) -> list[Attempt]:
@@ -156,33 +135,3 @@ def mark_duplicates(
             context.folder.write_attempt(attempt)
         known.append(attempt)
     return known[before:]
-
-
-def record_trials(state: SearchState, context: RunContext, update: SearchUpdate) -> None:
-    """Record the outcome of the trials of each parent."""
-    trials = [one for one in attempts_of(update, context) if one.id in state["trials"]]
-    for parent in dict.fromkeys(one.parent for one in trials):
-        tried = [one for one in trials if one.parent == parent]
-        fastest = max((one for one in tried if one.passed), key=speed_of, default=None)
-        context.record(
-            TunerSearched(
-                round=state["round"],
-                parent=parent or "",
-                tried=tuple(one.id for one in tried),
-                best=None if fastest is None else fastest.id,
-                reason=describe_trials(fastest, len(tried)),
-            )
-        )
-
-
-def speed_of(attempt: Attempt) -> float:
-    """Return the figure by which attempts that passed are ranked."""
-    return attempt.speedup or 0.0
-
-
-def describe_trials(fastest: Attempt | None, tried: int) -> str:
-    """Describe the outcome in a sentence."""
-    points = f"{tried} point" if tried == 1 else f"{tried} points"
-    if fastest is None:
-        return f"none of {points} passed"
-    return f"the best of {points} is {speed_of(fastest):.3g}x the baseline"

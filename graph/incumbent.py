@@ -2,11 +2,12 @@
 
 A round's candidates are timed briefly and on their own, maybe on several GPUs. The attempt that
 the strategy chooses is first timed in turn with the present incumbent on one GPU, and inspected by
-tools that are too slow for every candidate. The strategy chooses again, knowing the outcome.
+tools that are too slow for every candidate. The strategy chooses again, knowing the outcome. The
+last incumbent is judged once more, on fresh inputs, before it wins.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from cuda_llm.agents.protocols import Choice
@@ -14,12 +15,14 @@ from cuda_llm.agents.situation import Situation
 from cuda_llm.graph.candidate import compiled
 from cuda_llm.graph.context import RunContext
 from cuda_llm.graph.guards import choose_by_strategy
-from cuda_llm.outcomes import InfraFailed
+from cuda_llm.outcomes import InfraFailed, Passed, Verdict
 from cuda_llm.search import Attempt, DuelResult
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.judge.bench import DuelBench
 from cuda_llm.tools.judge.duel import Duel
-from cuda_llm.traces.events import ContestHeld, KernelInspected
+from cuda_llm.tools.judge.judge import judge
+from cuda_llm.tools.measure.times import KernelTimes
+from cuda_llm.traces.events import ContestHeld, KernelInspected, WinnerRemeasured
 from cuda_llm.wording import describe
 
 MOST_DUELS = 3
@@ -213,3 +216,52 @@ async def inspect(context: RunContext, bench: DuelBench, contenders: Contenders,
     )
     if fault is not None:
         contenders.mark_unfit(name, f"{fault.code}: {' '.join(describe(fault)[:1])}")
+
+
+def rank_attempts(situation: Situation, unfit: Collection[str]) -> list[Attempt]:
+    """Return the incumbent, then all others that passed without a fault, fastest first."""
+    passed = [
+        one
+        for one in situation.attempts
+        if one.passed and one != situation.incumbent and one.id not in unfit
+    ]
+    passed.sort(key=lambda one: one.speedup or 0.0, reverse=True)
+    return passed if situation.incumbent is None else [situation.incumbent, *passed]
+
+
+async def confirm_winner(
+    context: RunContext, ranked: Iterable[Attempt], baseline: KernelTimes
+) -> WinnerRemeasured | None:
+    """Return the event of the first of `ranked` that passes again; None where none does.
+
+    Where our own parts break, the kernel keeps its first verdict.
+    """
+    for attempt in ranked:
+        event = remeasured_event(attempt, await judge_again(context, attempt, baseline))
+        context.record(event)
+        if event.stands:
+            return event
+    return None
+
+
+async def judge_again(context: RunContext, attempt: Attempt, baseline: KernelTimes) -> Verdict:
+    """Judge the attempt again. Raises UsageError where the folder lost its source."""
+    bench, source = (
+        context.bench.with_fresh_inputs(),
+        context.folder.same_source(attempt.id, attempt.source_sha),
+    )
+    return (await judge(bench, source, baseline=baseline)).verdict
+
+
+def remeasured_event(attempt: Attempt, verdict: Verdict) -> WinnerRemeasured:
+    """Return the event that records the second verdict."""
+    profile = verdict.profile if isinstance(verdict, Passed) else None
+    sizes = () if profile is None else profile.sizes
+    infra = isinstance(verdict, InfraFailed)
+    return WinnerRemeasured(
+        attempt=attempt.id,
+        code=verdict.code,
+        speedup=attempt.speedup if infra else None if profile is None else profile.speedup,
+        times_us=attempt.times_us if infra else tuple(size.time_us for size in sizes),
+        detail="" if profile else " ".join(describe(verdict)[:1]),
+    )

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from cuda_llm.agents.llm.agent_ask import folder_of_turn
-from cuda_llm.agents.protocols import Reflected, Trial
+from cuda_llm.agents.protocols import Contribution, Reflected, Trial
 from cuda_llm.agents.situation import Situation
 from cuda_llm.errors import UsageError
-from cuda_llm.graph.agents import add_contribution, as_contribution, review
-from cuda_llm.graph.attempts import collect_attempts, record_trials
+from cuda_llm.graph.agents import add_contribution, review
+from cuda_llm.graph.attempts import mark_duplicates
 from cuda_llm.graph.context import RunContext, open_ask
 from cuda_llm.graph.guards import (
     MOST_SOURCE,
@@ -23,9 +23,10 @@ from cuda_llm.graph.guards import (
 from cuda_llm.graph.incumbent import choose_incumbent
 from cuda_llm.graph.request import MOST_CANDIDATES
 from cuda_llm.graph.state import CandidateState, SearchState, SearchUpdate
-from cuda_llm.graph.view import judged_of, situation_of, write_situation
+from cuda_llm.graph.view import attempts_of, judged_of, situation_of, write_situation
+from cuda_llm.outcomes import InfraFailed
 from cuda_llm.search import Attempt, Brief, Draft, Kind
-from cuda_llm.traces.events import IncumbentChosen, RoundBegan
+from cuda_llm.traces.events import AttemptJudged, IncumbentChosen, RoundBegan, TunerSearched
 
 ROUNDS = "rounds"
 
@@ -102,6 +103,52 @@ def why_stop(situation: Situation, judged: Sequence[Attempt], context: RunContex
     if situation.round >= situation.plan.rounds:
         return ROUNDS
     return context.stop_reason() or all_infra_failed(judged) or stop_by_strategy(context, situation)
+
+
+def collect_attempts(state: SearchState, context: RunContext, names: Sequence[str]) -> SearchUpdate:
+    """Return the update with the attempts of `names`; those not judged yet become late."""
+    found = {name: context.folder.attempt(name) for name in names}
+    judged = mark_duplicates(
+        context, attempts_of(state, context), [one for one in found.values() if one is not None]
+    )
+    for attempt in judged:
+        context.record(AttemptJudged(attempt=attempt))
+    late = [name for name in state["late"] if name not in found]
+    return {
+        "attempts": [one.id for one in judged],
+        "judged": [*state["judged"], *(one.id for one in judged)],
+        "late": [*late, *(name for name, attempt in found.items() if attempt is None)],
+    }
+
+
+def record_trials(state: SearchState, context: RunContext, update: SearchUpdate) -> None:
+    """Record the outcome of the trials of each parent."""
+    trials = [one for one in attempts_of(update, context) if one.id in state["trials"]]
+    for parent in dict.fromkeys(one.parent for one in trials):
+        tried = [one for one in trials if one.parent == parent]
+        fastest = max((one for one in tried if one.passed), key=speed_of, default=None)
+        context.record(
+            TunerSearched(
+                round=state["round"],
+                parent=parent or "",
+                tried=tuple(one.id for one in tried),
+                best=None if fastest is None else fastest.id,
+                reason=describe_trials(fastest, len(tried)),
+            )
+        )
+
+
+def speed_of(attempt: Attempt) -> float:
+    """Return the figure by which attempts that passed are ranked."""
+    return attempt.speedup or 0.0
+
+
+def describe_trials(fastest: Attempt | None, tried: int) -> str:
+    """Describe the outcome in a sentence."""
+    points = f"{tried} point" if tried == 1 else f"{tried} points"
+    if fastest is None:
+        return f"none of {points} passed"
+    return f"the best of {points} is {speed_of(fastest):.3g}x the baseline"
 
 
 def all_infra_failed(judged: Sequence[Attempt]) -> str:
@@ -187,7 +234,8 @@ async def reflection(state: SearchState, context: RunContext) -> SearchUpdate:
     with open_ask(context, name, folder_of_turn(situation.round, name)) as ask:
         reflect = partial(context.reflector.reflect, replace(situation, ask=ask), judged)
         made = await run_untrusted(name, reflect, Reflected)
-    return add_contribution(context, name, situation.round, as_contribution(made))
+    hints = made if isinstance(made, InfraFailed) else Contribution(**vars(made))
+    return add_contribution(context, name, situation.round, hints)
 
 
 async def route(state: SearchState, context: RunContext) -> SearchUpdate:

@@ -3,17 +3,15 @@ after them.
 """
 
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from cuda_llm.agents.situation import Situation
 from cuda_llm.graph.context import RunContext
+from cuda_llm.graph.incumbent import confirm_winner, rank_attempts
 from cuda_llm.graph.state import Json, SearchState, SearchUpdate
 from cuda_llm.graph.view import baseline_of, situation_of
-from cuda_llm.outcomes import InfraFailed, Passed, Verdict
-from cuda_llm.search import Attempt, Hint
-from cuda_llm.tools.judge.judge import judge
-from cuda_llm.tools.measure.times import KernelTimes
+from cuda_llm.search import Hint
 from cuda_llm.traces.events import (
     BaselineJudged,
     HintGiven,
@@ -21,7 +19,6 @@ from cuda_llm.traces.events import (
     RunStarted,
     WinnerRemeasured,
 )
-from cuda_llm.wording import describe
 
 
 async def start(state: SearchState, context: RunContext) -> SearchUpdate:
@@ -104,44 +101,6 @@ def run_started(context: RunContext) -> RunStarted:
     )
 
 
-async def confirm_winner(
-    context: RunContext, ranked: Iterable[Attempt], baseline: KernelTimes
-) -> WinnerRemeasured | None:
-    """Return the event of the first of `ranked` that passes again; None where none does.
-
-    Where our own parts break, the kernel keeps its first verdict.
-    """
-    for attempt in ranked:
-        event = remeasured_event(attempt, await judge_again(context, attempt, baseline))
-        context.record(event)
-        if event.stands:
-            return event
-    return None
-
-
-async def judge_again(context: RunContext, attempt: Attempt, baseline: KernelTimes) -> Verdict:
-    """Judge the attempt again. Raises UsageError where the folder lost its source."""
-    bench, source = (
-        context.bench.with_fresh_inputs(),
-        context.folder.same_source(attempt.id, attempt.source_sha),
-    )
-    return (await judge(bench, source, baseline=baseline)).verdict
-
-
-def remeasured_event(attempt: Attempt, verdict: Verdict) -> WinnerRemeasured:
-    """Return the event that records the second verdict."""
-    profile = verdict.profile if isinstance(verdict, Passed) else None
-    sizes = () if profile is None else profile.sizes
-    infra = isinstance(verdict, InfraFailed)
-    return WinnerRemeasured(
-        attempt=attempt.id,
-        code=verdict.code,
-        speedup=attempt.speedup if infra else None if profile is None else profile.speedup,
-        times_us=attempt.times_us if infra else tuple(size.time_us for size in sizes),
-        detail="" if profile else " ".join(describe(verdict)[:1]),
-    )
-
-
 async def finish(state: SearchState, context: RunContext) -> SearchUpdate:
     """Cancel what is late, and judge the winner again; if it fails, the next best."""
     await context.tasks.close()
@@ -153,17 +112,6 @@ async def finish(state: SearchState, context: RunContext) -> SearchUpdate:
     context.record(run_finished(context, state["stop"], best))
     context.release()
     return {"best": best, "incumbent": best["id"] if best else None}
-
-
-def rank_attempts(situation: Situation, unfit: Collection[str]) -> list[Attempt]:
-    """Return the incumbent, then all others that passed without a fault, fastest first."""
-    passed = [
-        one
-        for one in situation.attempts
-        if one.passed and one != situation.incumbent and one.id not in unfit
-    ]
-    passed.sort(key=lambda one: -(one.speedup or 0.0))
-    return passed if situation.incumbent is None else [situation.incumbent, *passed]
 
 
 def result_of(situation: Situation, winner: WinnerRemeasured) -> Json:

@@ -132,5 +132,5 @@ class Hardware:
 
     @property
     def short_name(self) -> str:
-        """Returns the shortest name, e.g. `RTX 3090 Ti`."""
+        """Return the shortest name, e.g. `RTX 3090 Ti`."""
         return min((self.name, *self.aliases), key=len)

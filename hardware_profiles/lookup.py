@@ -15,7 +15,7 @@ from cuda_llm.hardware_profiles.hardware import Hardware
 
 
 def read_hardware(path: Path) -> Hardware:
-    """Reads the profile in `path`; its slug is the file name without `.toml`.
+    """Read the profile in `path`; its slug is the file name without `.toml`.
 
     Raises HardwareError, one line naming file and key, where the file cannot be used.
     """
@@ -30,7 +30,7 @@ def read_hardware(path: Path) -> Hardware:
 
 
 def figure_keys(table: Mapping[str, Any]) -> list[str]:
-    """Returns the dotted keys of everything in a profile that needs a source."""
+    """Return the dotted keys of everything in a profile that needs a source."""
     keys = []
     for key, value in table.items():
         if key == "sources":
@@ -43,7 +43,7 @@ def figure_keys(table: Mapping[str, Any]) -> list[str]:
 
 
 def has_source(key: str, sources: Mapping[str, str]) -> bool:
-    """Tells whether `key` or the table it stands in has a source."""
+    """Return whether `key` or the table it stands in has a source."""
     return key in sources or key.split(".")[0] in sources
 
 
@@ -58,7 +58,7 @@ def _require_sources(keys: list[str], sources: Mapping[str, str]) -> None:
 
 
 def _sources(table: Mapping[str, str]) -> dict[str, str]:
-    """Returns one source for each key; an entry may name several keys, separated by commas."""
+    """Return one source for each key; an entry may name several keys, separated by commas."""
     sources: dict[str, str] = {}
     for names, source in table.items():
         for key in (name.strip() for name in names.split(",")):
@@ -69,7 +69,7 @@ def _sources(table: Mapping[str, str]) -> dict[str, str]:
 
 
 def find_hardware(name: str) -> Hardware:
-    """Returns the profile of the GPU called `name`: its product name, an alias or its slug.
+    """Return the profile of the GPU called `name`: its product name, an alias or its slug.
 
     Case and white space do not matter; everything else does. Raises HardwareError where no
     profile, or more than one, goes by that name.
@@ -89,7 +89,7 @@ def find_hardware(name: str) -> Hardware:
 
 
 def list_hardware() -> tuple[Hardware, ...]:
-    """Returns every profile: those that ship, then the user's own, each sorted by file name.
+    """Return every profile: those that ship, then the user's own, each sorted by file name.
 
     Raises HardwareError where a profile is broken or the user's folder is not there.
     """
@@ -97,7 +97,7 @@ def list_hardware() -> tuple[Hardware, ...]:
 
 
 def names_of(hardware: Hardware) -> tuple[str, ...]:
-    """Returns every name of `hardware`."""
+    """Return every name of `hardware`."""
     return (hardware.name, hardware.slug, *hardware.aliases)
 
 

@@ -28,7 +28,7 @@ class Occupancy:
 def occupancy(
     hardware: Hardware, *, threads_per_block: int, registers_per_thread: int, shared_bytes: int
 ) -> Occupancy:
-    """Computes the occupancy of a kernel; `shared_bytes` are static and dynamic together."""
+    """Compute the occupancy of a kernel; `shared_bytes` are static and dynamic together."""
     most = {
         "threads": _by_threads(hardware, threads_per_block),
         "registers": _by_registers(hardware, threads_per_block, registers_per_thread),

@@ -11,21 +11,22 @@ from dataclasses import replace
 from pathlib import Path
 
 from cuda_llm.agents.prompting.quote import fence
-from cuda_llm.agents.prompting.render import PROMPT_TOKENS, open_templates, render_prompt
+from cuda_llm.agents.prompting.render import PROMPT_TOKENS, render_prompt
+from cuda_llm.agents.prompting.templates import open_templates
 from cuda_llm.agents.prompting.token_budget import SECTIONS, count_tokens
 from cuda_llm.agents.reflection.reflector import Reflection
 from cuda_llm.agents.researcher.research import hardware_research
 from cuda_llm.agents.situation import Plan, Situation
 from cuda_llm.agents.techniques.directions import directions
 from cuda_llm.conversation import Message
-from cuda_llm.outcomes import Passed, Verdict
+from cuda_llm.graph.attempts import profile_fields
+from cuda_llm.outcomes import Verdict
 from cuda_llm.search import Attempt, Brief, Kind
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.judge.device_bench import open_bench
 from cuda_llm.tools.judge.judge import judge
 from cuda_llm.tools.judge.steps import time_baseline
 from cuda_llm.tools.open_device import open_device
-from cuda_llm.wording import describe
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "prompts.md"
@@ -96,7 +97,6 @@ async def search() -> tuple[Situation, Brief]:
 
 def attempt(index: int, verdict: Verdict, direction: str, idea: str) -> Attempt:
     """Return the attempt that a run records of a kernel."""
-    profile = verdict.profile if isinstance(verdict, Passed) else None
     return Attempt(
         id=f"r1-c{index}",
         round=1,
@@ -106,10 +106,7 @@ def attempt(index: int, verdict: Verdict, direction: str, idea: str) -> Attempt:
         written_by="human",
         idea=idea,
         code=verdict.code,
-        summary="; ".join(describe(verdict)),
-        speedup=profile.speedup if profile else None,
-        times_us=tuple(size.time_us for size in profile.sizes) if profile else (),
-        limited_by=profile.bottlenecks[0].code if profile else "",
+        **profile_fields(verdict),
     )
 
 

@@ -79,7 +79,7 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
 
 
 def parse_distribution(text: str) -> Distribution:
-    """Splits a spelling into name and arguments. Raises TaskError saying what is wrong with it."""
+    """Split a spelling into name and arguments. Raises TaskError saying what is wrong with it."""
     try:
         node = ast.parse(text.strip(), mode="eval").body
     except SyntaxError:

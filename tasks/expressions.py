@@ -63,7 +63,7 @@ _CALLS: Mapping[str, Callable[..., Number]] = MappingProxyType(
 
 
 def evaluate(text: str, dims: Mapping[str, int]) -> Number:
-    """Returns the value of `text`, whose names are dims. Raises TaskError naming what is wrong."""
+    """Return the value of `text`, whose names are dims. Raises TaskError naming what is wrong."""
     tree = _parse(text)
     try:
         return _value(tree, dims)
@@ -74,12 +74,12 @@ def evaluate(text: str, dims: Mapping[str, int]) -> Number:
 
 
 def names_in(text: str) -> frozenset[str]:
-    """Returns the names in a legal expression. Raises TaskError where it is not legal."""
+    """Return the names in a legal expression. Raises TaskError where it is not legal."""
     return _names(_parse(text), text)
 
 
 def _check_expression(value: Any, info: Any) -> str:
-    """Returns the expression as text. Raises UnfitError: illegal, or with a name that is no dim."""
+    """Return the expression as text. Raises UnfitError: illegal, or with a name that is no dim."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise UnfitError(value, "an expression in dims")
     text, dims = str(value), info.context.get("dims")
@@ -167,7 +167,7 @@ def _compare(
 
 
 def _names(node: ast.expr, text: str) -> frozenset[str]:
-    """Returns the names below `node` without evaluating, because no size is known yet."""
+    """Return the names below `node` without evaluating, because no size is known yet."""
     match node:
         case ast.Constant(value=bool() | int() | float()):
             return frozenset()

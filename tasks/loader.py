@@ -24,7 +24,7 @@ _FIELDS: Mapping[ArgumentRole, tuple[str, ...]] = {
 
 
 def read_task(folder: Path) -> Task:
-    """Reads and checks a task folder. Raises TaskError."""
+    """Read and check a task folder. Raises TaskError."""
     file = folder / "task.toml"
     table = read_table(file, TaskError)
     host = _optional(folder / "host.cu")
@@ -48,7 +48,7 @@ def read_task(folder: Path) -> Task:
 
 
 def _with_values(task: Task) -> Task:
-    """Gives scalars that are named after a dim, and have no value of their own, the dim's value."""
+    """Give scalars that are named after a dim, and have no value of their own, the dim's value."""
     arguments = tuple(
         replace(argument, value=argument.value or argument.name)
         if argument.role == ArgumentRole.SCALAR and argument.name in task.dims
@@ -59,7 +59,7 @@ def _with_values(task: Task) -> Task:
 
 
 def _span(task: Task) -> HiddenSizes:
-    """Makes ranges that span the known sizes and cost no more than the dearest of them."""
+    """Make ranges that span the known sizes and cost no more than the dearest of them."""
     known = (*task.sizes.edge, *task.sizes.emulated)
     cost = f"({task.roofline.flops}) + ({task.roofline.bytes})"
     ranges = {}
@@ -71,7 +71,7 @@ def _span(task: Task) -> HiddenSizes:
 
 
 def _check(task: Task) -> None:
-    """Checks what concerns several fields. Raises UnfitError."""
+    """Check what concerns several fields. Raises UnfitError."""
     names = [argument.name for argument in task.arguments]
     for index, argument in enumerate(task.arguments):
         place = ("arguments", index)
@@ -132,7 +132,7 @@ def _check_distribution(text: str, dtype: str, dims: Mapping[str, str], place: P
 
 
 def _check_size(task: Task, size: Mapping[str, int], place: Place) -> None:
-    """Checks that a size has every dim, meets `requires`, and gives every argument an extent."""
+    """Check that a size has every dim, meets `requires`, and gives every argument an extent."""
     _check_dims(size, task, "a whole number of at least 1", place)
     if task.requires and not evaluate(task.requires, size):
         raise UnfitError(size, task.requires, *place)
@@ -197,12 +197,12 @@ _SHIPPED = Path(__file__).resolve().parent
 
 
 def list_tasks() -> tuple[str, ...]:
-    """Returns the names of the tasks that ship, sorted."""
+    """Return the names of the tasks that ship, sorted."""
     return tuple(sorted(file.parent.name for file in _SHIPPED.glob("[a-z]*/task.toml")))
 
 
 def load_task(name_or_path: str | Path) -> Task:
-    """Reads a shipped task by name, or any task folder by path.
+    """Read a shipped task by name, or any task folder by path.
 
     Raises TaskError: one line naming the file, the key, what was found and what was expected.
     """

@@ -41,7 +41,7 @@ _EMULATED = {1: (65536, 262144), 2: (256, 512), 3: (64, 128)}
 
 
 def write_task(name: str, out: Path, files: Mapping[str, str]) -> Path:
-    """Writes `files` to the new folder `out / name` and returns it.
+    """Write `files` to the new folder `out / name` and return it.
 
     Raises UsageError where the name is unfit or the folder exists; nothing is left half written.
     """
@@ -61,7 +61,7 @@ def write_task(name: str, out: Path, files: Mapping[str, str]) -> Path:
 
 
 def skeleton(name: str) -> dict[str, str]:
-    """Returns the files of a task that doubles a vector, to be overwritten piece by piece."""
+    """Return the files of a task that doubles a vector, to be overwritten piece by piece."""
     files = {file: (_SKELETON / file).read_text(encoding="utf-8") for file in _SKELETON_FILES}
     return files | {"task.toml": files["task.toml"].replace("TASK", name)}
 
@@ -91,7 +91,7 @@ class CudaFunction:
 
 
 def find_function(source: str, name: str, where: str) -> CudaFunction:
-    """Finds the definition of `name`. Raises UsageError, one line starting with `where`."""
+    """Find the definition of `name`. Raises UsageError, one line starting with `where`."""
     text = _NOISE.sub(lambda match: '""' if match[0][0] == '"' else " ", source)
     for match in re.finditer(rf"\b{re.escape(name)}\s*\(", text):
         closing = _matching(text, match.end() - 1)
@@ -114,7 +114,7 @@ def find_function(source: str, name: str, where: str) -> CudaFunction:
 
 
 def _matching(text: str, start: int) -> int:
-    """Returns the index of the bracket that closes the one at `start`, or the end of the text."""
+    """Return the index of the bracket that closes the one at `start`, or the end of the text."""
     pairs = {"(": ")", "{": "}"}
     opening, closing = text[start], pairs[text[start]]
     depth = 0
@@ -158,7 +158,7 @@ def _parameter(text: str, where: str) -> Parameter:
 
 
 def draft(name: str, source: str, entry: str, where: str) -> dict[str, str]:
-    """Returns the files of a task whose baseline and oracle is `entry` of `source`.
+    """Return the files of a task whose baseline and oracle is `entry` of `source`.
 
     `where` is the source's name for errors. Raises UsageError where the entry cannot be used.
     """
@@ -186,7 +186,7 @@ def _dims(function: CudaFunction) -> tuple[str, ...]:
 
 
 def _role(parameter: Parameter, body: str) -> ArgumentRole:
-    """Guesses a role: const pointers are read; others are written, and read if the body does."""
+    """Guess a role: const pointers are read; others are written, and read if the body does."""
     if not parameter.pointer:
         return ArgumentRole.SCALAR
     if parameter.const:
@@ -202,7 +202,7 @@ def _role(parameter: Parameter, body: str) -> ArgumentRole:
 
 
 def _shape(parameter: Parameter, function: CudaFunction, dims: Sequence[str]) -> tuple[str, ...]:
-    """Guesses a shape: M, N, K with three pointers is a matrix product; else the volume."""
+    """Guess a shape: M, N, K with three pointers is a matrix product; else the volume."""
     pointers = [p.name for p in function.parameters if p.pointer]
     if len(dims) <= 2:
         return tuple(dims)
@@ -280,7 +280,7 @@ def _rest(dims: Sequence[str]) -> list[str]:
 
 
 def _launcher(function: CudaFunction, dims: Sequence[str]) -> str:
-    """Writes a `solve` around the entry; nothing where the entry is a host function `solve`."""
+    """Write a `solve` around the entry; nothing where the entry is a host function `solve`."""
     if function.name == "solve":
         return ""
     parameters = ", ".join(
@@ -300,7 +300,7 @@ def _launcher(function: CudaFunction, dims: Sequence[str]) -> str:
 
 
 def _launch_shape(function: CudaFunction, dims: Sequence[str]) -> str:
-    """Writes blocks and threads that cover the dims, of two axes where the kernel uses `.y`."""
+    """Write blocks and threads that cover the dims, of two axes where the kernel uses `.y`."""
     if not any(p.name in dims for p in function.parameters):
         return "    dim3 threads(256);\n    dim3 blocks(1); // CONFIRM: the kernel takes no size\n"
     if len(dims) >= 2 and re.search(r"\b(?:threadIdx|blockIdx)\s*\.\s*y\b", function.body):

@@ -71,7 +71,7 @@ class Reference:
 
 
 def load_reference(task: Task) -> Reference:
-    """Imports the task's reference.py. Raises TaskError, also where the task has none."""
+    """Import the task's reference.py. Raises TaskError, also where the task has none."""
     if task.reference is None:
         raise TaskError(f"{task.folder}: has no reference.py; expected one")
     module = _import(task.reference)
@@ -134,7 +134,7 @@ def load_reference(task: Task) -> Reference:
 
 
 def _split(module: Any, task: Task, outputs: Iterable[TaskArgument]) -> str:
-    """Returns the dim that SPLIT names. Raises TaskError where an output does not have it once."""
+    """Return the dim that SPLIT names. Raises TaskError where an output does not have it once."""
     dim = str(getattr(module, "SPLIT", ""))
     for output in outputs:
         if dim and output.shape.count(dim) != 1:
@@ -160,7 +160,7 @@ def _import(path: Path) -> Any:
 def _named_parameters(
     task: Task, function: Callable[..., Any], leading: int, where: str
 ) -> tuple[str, ...]:
-    """Returns the parameters of a function of reference.py after its `leading` positional ones."""
+    """Return the parameters of a function of reference.py after its `leading` positional ones."""
     known = set(task.dims) | {a.name for a in task.arguments if a.role != ArgumentRole.OUT}
     wanted = tuple(inspect.signature(function).parameters)[leading:]
     for name in wanted:
@@ -174,7 +174,7 @@ def _scalars(task: Task, dims: Dims) -> dict[str, int | float]:
 
 
 def _calls(task: Task, inputs: Arrays, batched: bool) -> tuple[int, ...]:
-    """Returns the extent of the axis in front of the inputs, where there is one."""
+    """Return the extent of the axis in front of the inputs, where there is one."""
     for argument in task.arguments:
         if batched and argument.name in inputs:
             array = inputs[argument.name]
@@ -183,7 +183,7 @@ def _calls(task: Task, inputs: Arrays, batched: bool) -> tuple[int, ...]:
 
 
 def _promoted(xp: Any, inputs: Arrays) -> dict[str, Any]:
-    """Copies the inputs into types in which no reference can lose precision."""
+    """Copy the inputs into types in which no reference can lose precision."""
     return {
         name: array.astype(xp.float64 if array.dtype.kind == "f" else xp.int64)
         for name, array in inputs.items()

@@ -4,12 +4,12 @@ from cuda_llm.tasks.task import CTYPES, HEADERS, ArgumentRole, Task, TaskArgumen
 
 
 def signature(task: Task) -> str:
-    """Returns `extern "C" void solve(...)` with the task's arguments in order, no semicolon."""
+    """Return `extern "C" void solve(...)` with the task's arguments in order, no semicolon."""
     return f'extern "C" void solve({", ".join(map(_parameter, task.arguments))})'
 
 
 def prelude(task: Task) -> str:
-    """Returns text to include before a candidate: a `solve` of another signature is an error then.
+    """Return text to include before a candidate: a `solve` of another signature is an error then.
 
     It also makes `solve` visible where everything else is compiled with hidden visibility.
     """
@@ -21,7 +21,7 @@ def prelude(task: Task) -> str:
 
 
 def host_context(task: Task) -> str:
-    """Describes how `solve` is called, as C++ with the contract in comments."""
+    """Describe how `solve` is called, as C++ with the contract in comments."""
     lines = [f"// How solve is called in the task {task.name}."]
     lines += [f"// {name}: {meaning}" for name, meaning in task.dims.items()]
     if task.requires:

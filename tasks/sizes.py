@@ -14,7 +14,7 @@ from cuda_llm.tasks.task import Task, TaskArgument
 
 
 def shape_of(argument: TaskArgument, dims: Mapping[str, int]) -> tuple[int, ...]:
-    """Returns the extents of a buffer. Raises TaskError where one is no whole number from 1 on."""
+    """Return the extents of a buffer. Raises TaskError where one is no whole number from 1 on."""
     extents = []
     for text in argument.shape:
         extent = evaluate(text, dims)
@@ -28,7 +28,7 @@ def shape_of(argument: TaskArgument, dims: Mapping[str, int]) -> tuple[int, ...]
 
 
 def scalar_value(argument: TaskArgument, dims: Mapping[str, int]) -> int | float:
-    """Returns the value of a scalar argument, a float where its dtype is one."""
+    """Return the value of a scalar argument, a float where its dtype is one."""
     value = evaluate(argument.value, dims)
     return float(value) if argument.dtype.startswith("float") else int(value)
 
@@ -51,7 +51,7 @@ class LeastTime:
 def least_time(
     task: Task, hardware: Hardware, dims: Mapping[str, int], *, precision: str = ""
 ) -> LeastTime:
-    """Computes the roofline of one size, by default in the fastest precision the task allows."""
+    """Compute the roofline of one size, by default in the fastest precision the task allows."""
     precision = precision or usable_precision(task, hardware)
     flops = float(evaluate(task.roofline.flops, dims))
     bytes_moved = float(evaluate(task.roofline.bytes, dims))
@@ -68,7 +68,7 @@ def least_time(
 
 
 def usable_precision(task: Task, hardware: Hardware) -> str:
-    """Returns the fastest arithmetic that the task's tolerance allows and the chip has."""
+    """Return the fastest arithmetic that the task's tolerance allows and the chip has."""
     wanted = task.tolerance.precision
     allowed = ["fp32"] if wanted == "fp32" else [f"tensor:{wanted}", wanted, "fp32"]
     return next(precision for precision in allowed if precision in published_peaks(hardware))
@@ -87,6 +87,6 @@ def core_precision(task: Task, hardware: Hardware) -> str:
 
 
 def fastest_precision(hardware: Hardware) -> str:
-    """Returns the arithmetic with the highest peak, whatever a task allows."""
+    """Return the arithmetic with the highest peak, whatever a task allows."""
     peaks = published_peaks(hardware)
     return max(peaks, key=lambda precision: peaks[precision])

@@ -34,7 +34,7 @@ HEADERS: Mapping[str, str] = MappingProxyType({"half": "cuda_fp16.h"})
 
 
 def is_float(dtype: str) -> bool:
-    """Tells whether elements of `dtype` are floating-point numbers."""
+    """Return whether elements of `dtype` are floating-point numbers."""
     return dtype.startswith("float")
 
 

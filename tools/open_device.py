@@ -1,12 +1,15 @@
 """From what a user writes after `--device` to a device."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from inspect import iscoroutinefunction
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from cuda_llm.capabilities import Capabilities
 from cuda_llm.dotted import load_dotted
 from cuda_llm.errors import CudaLLMError, HardwareError, UsageError
+from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.tools.cuda.discovery import DRIVER
 from cuda_llm.tools.device import Device
 
@@ -20,7 +23,16 @@ CHOICES = (
     "auto, cuda, cuda:0, cuda:0,1, cuda:all, emulated or emulated:GPU, as in emulated:RTX 4090, "
     "or module:attribute for a device of your own"
 )
-MEMBERS = ("name", "hardware", "target", "capabilities", "version", "notes")
+MEMBERS: Mapping[str, tuple[type, ...]] = MappingProxyType(
+    {
+        "name": (str,),
+        "hardware": (Hardware,),
+        "target": (str,),
+        "capabilities": (Capabilities,),
+        "version": (str,),
+        "notes": (tuple, list),
+    }
+)
 METHODS = ("pinned", "prepare", "carry_out")
 
 ReportLine = Callable[[str], None]
@@ -43,22 +55,23 @@ def open_device(spec: str, *, report: ReportLine = print_line, library: str = DR
     """
     kind, colon, name = spec.strip().partition(":")
     if kind == "auto" and not colon:
-        return _auto(report, library)
-    if kind == "cuda":
+        device = _auto(report, library)
+    elif kind == "cuda":
         from cuda_llm.tools.cuda.open_cuda import open_cuda
 
-        device = open_cuda(
-            name.strip() if colon else "0", spec=spec, report=report, library=library
-        )
-        _report_notes(device, report)
-        return device
-    if names_code(spec):
-        return _open_named(spec.strip(), report)
-    if kind != "emulated":
+        which = name.strip() if colon else "0"
+        device = open_cuda(which, spec=spec, report=report, library=library)
+    elif names_code(spec):
+        device = _open_named(spec.strip(), report)
+    elif kind != "emulated":
         raise UsageError(f"unknown device {spec!r}; there are: {CHOICES}")
-    if colon and not name.strip():
+    elif colon and not name.strip():
         raise UsageError(f"{spec!r} names no GPU; there are: {_known()}")
-    return open_emulated(name if colon else DEFAULT_GPU)
+    else:
+        device = open_emulated(name if colon else DEFAULT_GPU)
+    for note in device.notes:
+        report(f"note: {note}")
+    return device
 
 
 def names_code(spec: str) -> bool:
@@ -95,7 +108,6 @@ def _auto(report: ReportLine, library: str) -> Device:
         report(f"{emulated.name} stands in for a GPU: {error}")
         return emulated
     report(f"{device.name}: a GPU that works")
-    _report_notes(device, report)
     return device
 
 
@@ -118,26 +130,31 @@ def _open_named(spec: str, report: ReportLine) -> Device:
     own: Device = checked(device, spec)
     if not own.capabilities.confines:
         report(f"note: {own.name} confines no candidate: each runs with the rights of its process")
-    _report_notes(own, report)
     return own
 
 
 def checked(device: Device, spec: str) -> Device:
-    """Return the device, if it is one. Raises UsageError naming what it lacks."""
+    """Return the device, if it is one. Raises UsageError naming the members that do not fit."""
     lacking = [name for name in MEMBERS if not hasattr(device, name)]
     lacking += [name for name in METHODS if not callable(getattr(device, name, None))]
     if lacking:
-        what = f"device {spec!r} gives a {type(device).__name__} that lacks {', '.join(lacking)}"
+        what = f"device {spec!r} gives {_kind_of(device)} that lacks {', '.join(lacking)}"
         raise UsageError(f"{what}; docs/extending.md says what a device is")
-    if not isinstance(device.capabilities, Capabilities):
-        kind = type(device.capabilities).__name__
-        raise UsageError(f"device {spec!r}: its capabilities are a {kind}; expected Capabilities")
+    for name, kinds in MEMBERS.items():
+        value = getattr(device, name)
+        if not isinstance(value, kinds):
+            what = f"member {name} is of type {type(value).__name__}; expected {kinds[0].__name__}"
+            raise UsageError(f"device {spec!r}: {what}")
+    for name in ("pinned", "prepare"):
+        if iscoroutinefunction(getattr(device, name)):
+            raise UsageError(f"device {spec!r}: {name}() is async; expected a plain method")
     return device
 
 
-def _report_notes(device: Device, report: ReportLine) -> None:
-    for note in device.notes:
-        report(f"note: {note}")
+def _kind_of(value: object) -> str:
+    """Return the name of a value's type behind its article: `an int`."""
+    name = type(value).__name__
+    return f"an {name}" if name[0] in "aeiouAEIOU" else f"a {name}"
 
 
 def _known() -> str:

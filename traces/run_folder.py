@@ -209,8 +209,9 @@ class RunFolder:
         about = self._read_json(f"candidates/{name}/draft.json")
         if about is None:
             return None
-        if "code" in about:
-            return decode(NoCode, {key: about[key] for key in about if key != "code"})
+        if about.get("code") == NoCode.code:
+            refused = decode_verdict(about)
+            return refused if isinstance(refused, NoCode) else None
         return decode(Draft, {"source": self.same_source(name, about["source_sha"]), **about})
 
     def keep_file(self, name: str, file: str, made: Path) -> None:
@@ -257,12 +258,12 @@ class RunFolder:
         """Return the reply of a call; None where it has none."""
         return self._read_value(f"{call}/reply.json", Reply)
 
-    def keep_prompt(self, call: Call) -> None:
+    def write_prompt(self, call: Call) -> None:
         """Write the prompt of a call. A prompt without a reply is a call that never ended."""
         parts = [f"## {message.role}\n\n{message.text.rstrip()}\n" for message in call.messages]
         write_file(self._below(call.id) / "prompt.md", "\n".join(parts))
 
-    def keep_reply(self, call: str, reply: Reply) -> None:
+    def write_reply(self, call: str, reply: Reply) -> None:
         """Write a reply; reply.json first, because it is what says that the call is over."""
         self._write_json(f"{call}/reply.json", encode(reply))
         write_file(self._below(call) / "reply.md", reply.text)

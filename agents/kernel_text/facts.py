@@ -1,6 +1,6 @@
-"""What a kernel's text shows: its techniques, its shared memory, its barriers, its accesses.
+"""What a kernel's text shows: its blocks, techniques, shared memory, barriers and accesses.
 
-What the text of a kernel shows. A heuristic: no macro is expanded, no type is known.
+A heuristic: no macro is expanded, no type is known.
 
 Good enough to point at a line and to see which techniques a kernel uses already; never a reason to
 refuse one.
@@ -11,8 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from cuda_llm.agents.kernel_text.outline import CodeBlock, read_blocks
-from cuda_llm.agents.kernel_text.tokens import blank_comments
+from cuda_llm.agents.kernel_text.tokens import blank_comments, blank_strings
 
 VECTOR = re.compile(
     r"reinterpret_cast\s*<\s*(?:const\s+)?\w*(?:[2348])\s*(?:const\s*)?\*"
@@ -51,6 +50,21 @@ _SHARED = re.compile(
     r"(?P<name>\w+)\s*(?P<extents>(?:\[[^\]]*\])+)"
 )
 _BARRIER = re.compile(r"\b__syncthreads(?:_\w+)?\s*\(|\bblock\.sync\s*\(|\bbar\.sync\b")
+_HEAD = re.compile(r"\b(if|for|while|switch|do|else)\b")
+_SINGLE = re.compile(r"\b(?P<kind>if|for|while)\s*(?:constexpr\s*)?(?=\()")
+
+
+@dataclass(frozen=True)
+class CodeBlock:
+    """Lines that run together."""
+
+    kind: str
+    """`if`, `else`, `for`, `while`, `switch`, `do`, `function` or `other`."""
+    header: str
+    """What stands before it, on one line: a condition in brackets, or a function's head."""
+    first: int
+    """Line of its header."""
+    last: int
 
 
 @dataclass(frozen=True)
@@ -93,12 +107,12 @@ class SourceFacts:
 
     @cached_property
     def launches(self) -> tuple[Launch, ...]:
-        """Return kernel launches in order."""
+        """Return the kernel launches, in order."""
         found = []
         for match in _LAUNCH.finditer(self.code):
             how = [part.strip() for part in _split(match["how"])]
             grid, block, shared = [*how, "", "", ""][:3]
-            line = self._line(match.start())
+            line = _line_of(self.code, match.start())
             found.append(
                 Launch(line, match["kernel"], grid, block, "" if shared == "0" else shared)
             )
@@ -106,30 +120,30 @@ class SourceFacts:
 
     @cached_property
     def shared_arrays(self) -> tuple[SharedArray, ...]:
-        """Return static and dynamic shared arrays."""
+        """Return the static and dynamic shared arrays."""
         return tuple(
-            SharedArray(self._line(m.start()), m["name"], "".join(m["extents"].split()))
+            SharedArray(_line_of(self.code, m.start()), m["name"], "".join(m["extents"].split()))
             for m in _SHARED.finditer(self.code)
         )
 
     @cached_property
     def barriers(self) -> tuple[int, ...]:
-        """Return lines of block-wide barriers."""
+        """Return the lines of block-wide barriers."""
         return tuple(self._lines(_BARRIER))
 
     @cached_property
     def vector_accesses(self) -> tuple[int, ...]:
-        """Return lines that look at memory through a vector type."""
+        """Return the lines that look at memory through a vector type."""
         return tuple(self._lines(VECTOR))
 
     @cached_property
     def atomics(self) -> tuple[int, ...]:
-        """Return lines with an atomic."""
+        """Return the lines with an atomic."""
         return tuple(self._lines(ATOMIC))
 
     @cached_property
     def uses(self) -> frozenset[str]:
-        """Return techniques the kernel shows signs of, by the names of `SIGNS`."""
+        """Return the techniques the kernel shows signs of, as `TECHNIQUE_PATTERNS` names them."""
         return frozenset(
             name for name, pattern in TECHNIQUE_PATTERNS.items() if pattern.search(self.code)
         )
@@ -140,7 +154,7 @@ class SourceFacts:
         return lines[number - 1].strip() if 0 < number <= len(lines) else ""
 
     def around(self, line: int, *kinds: str) -> tuple[CodeBlock, ...]:
-        """Return blocks of those kinds that hold `line`, innermost first."""
+        """Return the blocks of those kinds that hold `line`, innermost first."""
         inside = [b for b in self.blocks if b.first <= line <= b.last and b.kind in kinds]
         return tuple(sorted(inside, key=lambda b: (b.last - b.first, -b.first)))
 
@@ -149,7 +163,7 @@ class SourceFacts:
         return next(iter(self.around(line, "function")), None)
 
     def guards(self, line: int) -> tuple[str, ...]:
-        """Return conditions that compare something and decide whether `line` runs."""
+        """Return the conditions that compare something and decide whether `line` runs."""
         around = self.around(line, "if", "for", "while", "else")
         conditions = [block.header for block in around]
         conditions += [c for c in self._left_early(line)]
@@ -167,11 +181,11 @@ class SourceFacts:
         return None
 
     def left_early(self, line: int) -> int | None:
-        """Return line of a conditional `return` of the same function before `line`."""
+        """Return the line of a conditional `return` of the same function before `line`."""
         return next((number for number, _ in self._returns(line)), None)
 
     def barriers_between(self, one: int, other: int) -> tuple[int, ...]:
-        """Return lines of barriers from the earlier to the later of two lines."""
+        """Return the lines of barriers from the earlier to the later of two lines."""
         first, last = sorted((one, other))
         return tuple(line for line in self.barriers if first <= line <= last)
 
@@ -190,10 +204,9 @@ class SourceFacts:
                 yield block.first, block.header
 
     def _lines(self, pattern: re.Pattern[str]) -> Iterator[int]:
-        yield from dict.fromkeys(self._line(match.start()) for match in pattern.finditer(self.code))
-
-    def _line(self, offset: int) -> int:
-        return self.code.count("\n", 0, offset) + 1
+        yield from dict.fromkeys(
+            _line_of(self.code, match.start()) for match in pattern.finditer(self.code)
+        )
 
 
 def _split(text: str) -> Iterator[str]:
@@ -206,3 +219,88 @@ def _split(text: str) -> Iterator[str]:
             yield text[start:index]
             start = index + 1
     yield text[start:]
+
+
+def read_blocks(code: str) -> tuple[CodeBlock, ...]:
+    """Return the blocks of `code`, by first line. Unbalanced braces end what is open."""
+    plain = blank_strings(code)
+    found = [*_braced(plain), *_unbraced(plain)]
+    return tuple(sorted(found, key=lambda block: (block.first, -block.last)))
+
+
+def _braced(code: str) -> list[CodeBlock]:
+    found: list[CodeBlock] = []
+    stack: list[tuple[str, str, int]] = []
+    start = 0
+    for index, character in enumerate(code):
+        if character == "{":
+            head = code[start:index]
+            kind = _kind(head, depth=len(stack))
+            begin = start + len(head) - len(head.lstrip())
+            stack.append((kind, _header(head, kind), _line_of(code, begin)))
+        elif character == "}" and stack:
+            kind, header, first = stack.pop()
+            found.append(CodeBlock(kind, header, first, _line_of(code, index)))
+        if character in "{};" and not _inside_brackets(code, start, index):
+            start = index + 1
+    last = _line_of(code, len(code))
+    found += [CodeBlock(kind, header, first, last) for kind, header, first in stack]
+    return found
+
+
+def _inside_brackets(code: str, start: int, end: int) -> bool:
+    """Return whether a semicolon stands in the brackets of a `for`."""
+    if code[end] != ";":
+        return False
+    piece = code[start:end]
+    return piece.count("(") > piece.count(")")
+
+
+def _kind(head: str, depth: int) -> str:
+    words = _HEAD.findall(head)
+    if "if" in words:
+        return "if"
+    if words:
+        return str(words[0])
+    return "function" if head.rstrip().endswith(")") and depth <= 2 else "other"
+
+
+def _header(head: str, kind: str) -> str:
+    line = " ".join(head.split())
+    if kind in {"if", "for", "while", "switch"} and "(" in line:
+        return line[line.index("(") :]
+    return line
+
+
+def _unbraced(code: str) -> list[CodeBlock]:
+    """Return the block of an `if (...) statement;` without braces."""
+    found = []
+    for match in _SINGLE.finditer(code):
+        close = _closing(code, match.end())
+        body = re.compile(r"\s*").match(code, close)
+        start = body.end() if body else close
+        if start >= len(code) or code[start] in "{;":
+            continue
+        end = code.find(";", start)
+        end = len(code) - 1 if end < 0 else end
+        header = " ".join(code[match.end() : close].split())
+        found.append(
+            CodeBlock(match["kind"], header, _line_of(code, match.start()), _line_of(code, end))
+        )
+    return found
+
+
+def _closing(code: str, start: int) -> int:
+    """Return the position behind the bracket that closes the one at `start`."""
+    depth = 0
+    for index in range(start, len(code)):
+        depth += code[index] == "("
+        depth -= code[index] == ")"
+        if depth == 0:
+            return index + 1
+    return len(code)
+
+
+def _line_of(code: str, offset: int) -> int:
+    """Return the line of a position, from 1."""
+    return code.count("\n", 0, offset) + 1

@@ -1,10 +1,13 @@
-"""The functions and blocks of a source, found in its text in time linear in its length."""
+"""A source as a whole: what it defines, launches and names, whether it is complete, and its hash
+without layout. All in time linear in its length.
+"""
 
+import hashlib
 import re
-from dataclasses import dataclass
+from collections.abc import Iterator
 from itertools import islice
 
-from cuda_llm.agents.kernel_text.tokens import blank_strings
+from cuda_llm.agents.kernel_text.tokens import TokenKind, blank_strings, tokenise
 
 _SOLVE = re.compile(r"\bsolve\s*\(")
 _LAUNCH = re.compile(r"\b([A-Za-z_]\w*)\s*(?:<[^<>;{}\n]{0,200}>)?\s*<<<")
@@ -60,100 +63,39 @@ def _opens_body(code: str, start: int) -> bool:
     return False
 
 
-_HEAD = re.compile(r"\b(if|for|while|switch|do|else)\b")
-_SINGLE = re.compile(r"\b(?P<kind>if|for|while)\s*(?:constexpr\s*)?(?=\()")
+def normal_sha(source: str) -> str:
+    """Return the hash of `source` without comments and layout.
+
+    Layout that means something is kept: where a preprocessor line begins and ends, and the gap
+    between the name and the body of `#define F (x)`. Empty for a source without any token.
+    """
+    digest = hashlib.blake2b(digest_size=16)
+    empty = True
+    for part in _parts(source):
+        encoded = part.encode(errors="surrogatepass")
+        digest.update(len(encoded).to_bytes(8, "big") + encoded)
+        empty = False
+    return "" if empty else digest.hexdigest()
 
 
-@dataclass(frozen=True)
-class CodeBlock:
-    """Lines that run together."""
-
-    kind: str
-    """`if`, `else`, `for`, `while`, `switch`, `do`, `function` or `other`."""
-    header: str
-    """What stands before it, on one line: a condition in brackets, or a function's head."""
-    first: int
-    """Line of its header."""
-    last: int
-
-
-def read_blocks(code: str) -> tuple[CodeBlock, ...]:
-    """Return the blocks of `code`, by first line. Unbalanced braces end what is open."""
-    plain = blank_strings(code)
-    found = [*_braced(plain), *_unbraced(plain)]
-    return tuple(sorted(found, key=lambda block: (block.first, -block.last)))
-
-
-def _braced(code: str) -> list[CodeBlock]:
-    found: list[CodeBlock] = []
-    stack: list[tuple[str, str, int]] = []
-    start = 0
-    for index, character in enumerate(code):
-        if character == "{":
-            head = code[start:index]
-            kind = _kind(head, depth=len(stack))
-            begin = start + len(head) - len(head.lstrip())
-            stack.append((kind, _header(head, kind), _line(code, begin)))
-        elif character == "}" and stack:
-            kind, header, first = stack.pop()
-            found.append(CodeBlock(kind, header, first, _line(code, index)))
-        if character in "{};" and not _inside_brackets(code, start, index):
-            start = index + 1
-    last = _line(code, len(code))
-    found += [CodeBlock(kind, header, first, last) for kind, header, first in stack]
-    return found
-
-
-def _inside_brackets(code: str, start: int, end: int) -> bool:
-    """Return whether a semicolon stands in the brackets of a `for`."""
-    if code[end] != ";":
-        return False
-    piece = code[start:end]
-    return piece.count("(") > piece.count(")")
-
-
-def _kind(head: str, depth: int) -> str:
-    words = _HEAD.findall(head)
-    if "if" in words:
-        return "if"
-    if words:
-        return str(words[0])
-    return "function" if head.rstrip().endswith(")") and depth <= 2 else "other"
-
-
-def _header(head: str, kind: str) -> str:
-    line = " ".join(head.split())
-    if kind in {"if", "for", "while", "switch"} and "(" in line:
-        return line[line.index("(") :]
-    return line
-
-
-def _unbraced(code: str) -> list[CodeBlock]:
-    """Return the block of an `if (...) statement;` without braces."""
-    found = []
-    for match in _SINGLE.finditer(code):
-        close = _closing(code, match.end())
-        body = re.compile(r"\s*").match(code, close)
-        start = body.end() if body else close
-        if start >= len(code) or code[start] in "{;":
+def _parts(source: str) -> Iterator[str]:
+    line: list[str] = []
+    blank_before = False
+    for token in tokenise(source):
+        if token.kind == TokenKind.NEWLINE:
+            if line[:1] == ["#"]:
+                yield "\n"
+            line = []
+        elif token.is_blank:
+            blank_before = True
             continue
-        end = code.find(";", start)
-        end = len(code) - 1 if end < 0 else end
-        header = " ".join(code[match.end() : close].split())
-        found.append(CodeBlock(match["kind"], header, _line(code, match.start()), _line(code, end)))
-    return found
-
-
-def _closing(code: str, start: int) -> int:
-    """Return position behind the bracket that closes the one at `start`."""
-    depth = 0
-    for index in range(start, len(code)):
-        depth += code[index] == "("
-        depth -= code[index] == ")"
-        if depth == 0:
-            return index + 1
-    return len(code)
-
-
-def _line(code: str, offset: int) -> int:
-    return code.count("\n", 0, offset) + 1
+        else:
+            if not line and token.text == "#":
+                yield "\n"
+            elif token.text == "(" and line[:2] == ["#", "define"] and len(line) == 3:
+                yield " " if blank_before else ""
+            yield token.text
+            line = [*line, token.text][:4]
+        blank_before = False
+    if line[:1] == ["#"]:
+        yield "\n"

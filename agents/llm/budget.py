@@ -10,9 +10,14 @@ import math
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
 
 from cuda_llm.conversation import Usage
+from cuda_llm.errors import UsageError
 from cuda_llm.traces.events import Event, ModelCalled
+
+if TYPE_CHECKING:
+    from cuda_llm.agents.llm.pricing import Price
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,6 +27,12 @@ class Bound:
     tokens: int = 0
     usd: float | None = None
     """None where the price is unknown."""
+
+
+def find_bound(asked: int, answered: int, price: "Price | None") -> Bound:
+    """Return the bound of a request with so many tokens in, and at most so many out."""
+    usd = None if price is None else price.usd(input_tokens=asked, output_tokens=answered)
+    return Bound(tokens=asked + answered, usd=usd)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -236,3 +247,70 @@ def _spent_by_event(event: ModelCalled) -> Spent:
 
 def _describe_excess(used: str, limit: str, more: str) -> str:
     return f"{used} of {limit} used, and the next request may take {more}"
+
+
+ASSUMED_OUTPUT_TOKENS = 16384
+"""Reserved for an answer whose length no option limits."""
+
+OUTPUT_SETTING = "CUDA_LLM_MODEL_OUTPUT_TOKENS"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Round:
+    """What one round asks of a model, as it is estimated."""
+
+    calls: int
+    prompt_tokens: int = 6000
+    """Of a later prompt, with the incumbent, its profile and a history."""
+    answer_tokens: int = 4000
+    """Of a kernel with a short explanation, or with some reasoning."""
+
+    def __str__(self) -> str:
+        answers = f"answers of about {self.answer_tokens:,}"
+        return f"{self.calls} prompts of about {self.prompt_tokens:,} tokens and {answers}"
+
+
+def check_limits(
+    model: str,
+    budget: Budget,
+    price: "Price | None",
+    round: Round,
+    output_tokens: int = 0,
+) -> None:
+    """Check that what is left allows one round. Raises UsageError saying what one may take.
+
+    `model` is its name and where it is, as a person reads it.
+    """
+    if budget.usd is not None and price is None:
+        raise UsageError(
+            f"--budget-usd: the price of {model} is unknown; "
+            "name your price table with CUDA_LLM_PRICES, or limit --max-tokens instead"
+        )
+    longest = output_tokens or ASSUMED_OUTPUT_TOKENS
+    one = find_bound(round.prompt_tokens, longest, price)
+    whole = find_bound(
+        round.calls * round.prompt_tokens, round.calls * min(round.answer_tokens, longest), price
+    )
+    for bound, what, mend in (
+        (whole, f"one round takes {{}}: {round}", "raise it, or ask for fewer --candidates"),
+        (
+            one,
+            f"one request may take {{}}: {round.prompt_tokens:,} in, {longest:,} out",
+            f"raise it, or lower {OUTPUT_SETTING}",
+        ),
+    ):
+        _check_bound(bound, budget, what, mend)
+
+
+def _check_bound(bound: Bound, budget: Budget, what: str, mend: str) -> None:
+    spent = budget.spent
+    if budget.tokens is not None and spent.tokens + bound.tokens > budget.tokens:
+        left = f"--max-tokens {budget.tokens:,}" + _spent(f"{spent.tokens:,}", spent.tokens)
+        raise UsageError(f"{left} is too small: {what.format(f'{bound.tokens:,} tokens')}; {mend}")
+    if budget.usd is not None and spent.most_usd + (bound.usd or 0.0) > budget.usd:
+        left = f"--budget-usd {budget.usd:g}" + _spent(f"${spent.most_usd:.4f}", spent.most_usd)
+        raise UsageError(f"{left} is too small: {what.format(f'${bound.usd:.4f}')}; {mend}")
+
+
+def _spent(shown: str, amount: float) -> str:
+    return f" ({shown} of it used)" if amount else ""

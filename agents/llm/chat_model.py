@@ -1,4 +1,4 @@
-"""Opens a chat model behind an OpenAI-compatible endpoint, and keeps its key secret.
+"""Opens a chat model behind an OpenAI-compatible endpoint, asks it and reads its answers.
 
 What is asked is what is sent: every option travels in `extra_body`, because langchain drops or
 renames fields by the model's name even where the endpoint is not OpenAI's. Retries are off in the
@@ -8,48 +8,22 @@ langchain-openai drops, are kept: the two methods overridden for that are privat
 """
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from cuda_llm.agents.llm.pricing import OPENAI
-from cuda_llm.conversation import Reply
+from cuda_llm.agents.llm.pricing import OPENAI, Price, count_prompt_tokens
+from cuda_llm.agents.llm.retry import Failure, TryFailed
+from cuda_llm.agents.prompting.token_budget import count_tokens
+from cuda_llm.conversation import Call, Message, Reply, Usage
 from cuda_llm.errors import MissingError, UsageError
-from cuda_llm.redaction import HIDDEN, LEAST
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
-    from langchain_core.messages import BaseMessage
+    from langchain_core.messages import AIMessage, BaseMessage
     from langchain_openai import ChatOpenAI
-
-
-def secrets_of(model: "BaseChatModel") -> tuple[str, ...]:
-    """Return what a client keeps secret: fields of pydantic's SecretStr."""
-    fields = getattr(model, "__dict__", {}).values()
-    found = (one.get_secret_value() for one in fields if hasattr(one, "get_secret_value"))
-    return tuple(one for one in found if isinstance(one, str) and len(one) >= LEAST)
-
-
-def remove_secrets(secrets: Iterable[str], text: str) -> str:
-    """Return the text with each secret replaced."""
-    for secret in secrets:
-        text = text.replace(secret, HIDDEN)
-    return text
-
-
-def remove_reply_secrets(secrets: Iterable[str], reply: Reply) -> Reply:
-    """Return the reply with each secret replaced."""
-    hidden = tuple(secrets)
-    return replace(
-        reply,
-        text=remove_secrets(hidden, reply.text),
-        reasoning=remove_secrets(hidden, reply.reasoning),
-        refusal=remove_secrets(hidden, reply.refusal),
-        finish=remove_secrets(hidden, reply.finish),
-        model=remove_secrets(hidden, reply.model),
-    )
 
 
 REASONING = "reasoning_content"
@@ -69,7 +43,7 @@ def reasoning_chat_model() -> type["ChatOpenAI"]:
             result = super()._create_chat_result(response, generation_info)
             whole = response if isinstance(response, dict) else response.model_dump(warnings=False)
             for generation, choice in zip(result.generations, whole["choices"], strict=True):
-                _keep(generation.message, choice["message"])
+                _add_dropped_fields(generation.message, choice["message"])
             return result
 
         def _convert_chunk_to_generation_chunk(
@@ -79,13 +53,14 @@ def reasoning_chat_model() -> type["ChatOpenAI"]:
                 chunk, default_chunk_class, base_generation_info
             )
             if made is not None and chunk.get("choices"):
-                _keep(made.message, chunk["choices"][0].get("delta") or {})
+                _add_dropped_fields(made.message, chunk["choices"][0].get("delta") or {})
             return made
 
     return ReasoningChatOpenAI
 
 
-def _keep(message: "BaseMessage", sent: Mapping[str, Any]) -> None:
+def _add_dropped_fields(message: "BaseMessage", sent: Mapping[str, Any]) -> None:
+    """Add the reasoning and the refusal that were sent, which langchain-openai drops."""
     reasoning = sent.get("reasoning_content") or sent.get("reasoning")
     if isinstance(reasoning, str) and reasoning:
         message.additional_kwargs[REASONING] = reasoning
@@ -212,3 +187,106 @@ def _body(address: str, options: RequestOptions) -> dict[str, Any]:
     limit = "max_completion_tokens" if urlsplit(address).hostname == OPENAI else "max_tokens"
     own = {limit: options.output_tokens} if options.output_tokens else {}
     return {**own, **options.more}
+
+
+JSON_MODE = {"response_format": {"type": "json_object"}}
+
+_FINISH = {"max_tokens": "length", "end_turn": "stop", "stop_sequence": "stop"}
+"""Words of other providers in OpenAI's."""
+
+
+async def ask_model(model: "BaseChatModel", call: Call, *, json_mode: bool) -> "AIMessage":
+    """Send one request. Raises whatever the client raises.
+
+    JSON mode travels in `extra_body` like every option: langchain would turn `response_format`
+    into a parser that raises when an answer is cut at its length.
+    """
+    options: dict[str, Any] = {}
+    if json_mode:
+        options["extra_body"] = {**(getattr(model, "extra_body", None) or {}), **JSON_MODE}
+    return await model.ainvoke([(one.role, one.text) for one in call.messages], **options)
+
+
+def takes_json_mode(model: "BaseChatModel") -> bool:
+    """Return whether the client can say `response_format`; other providers' are asked plainly."""
+    from langchain_openai.chat_models.base import BaseChatOpenAI
+
+    return isinstance(model, BaseChatOpenAI)
+
+
+def read_answer(
+    model: "BaseChatModel", message: "AIMessage", call: Call, price: Price | None
+) -> Reply:
+    """Read the reply in a message. Raises TryFailed where the server sent no finish reason."""
+    about = message.response_metadata
+    finish = about.get("finish_reason") or about.get("stop_reason")
+    if not finish and takes_json_mode(model):
+        raise TryFailed(Failure(kind="cut_off", detail="the answer ended without finish_reason"))
+    text = str(message.text)
+    reasoning = str(message.additional_kwargs.get(REASONING) or "")
+    return Reply(
+        text=text,
+        reasoning=reasoning,
+        finish=_FINISH.get(str(finish), str(finish or "stop")),
+        refusal=str(message.additional_kwargs.get("refusal") or ""),
+        model=str(about.get("model_name") or ""),
+        usage=read_usage(message, call.messages, text + reasoning, price),
+    )
+
+
+MOST_TOKENS = 10**9
+"""No request has used as many."""
+
+
+def read_usage(
+    message: "AIMessage", messages: Sequence[Message], answer: str, price: Price | None
+) -> Usage:
+    """Return the server's own count; where it sent none, an estimate that says so.
+
+    `answer` is the text and the reasoning that came back.
+    """
+    raw = message.response_metadata.get("token_usage") or {}
+    found = message.usage_metadata
+    if found is None or not _is_count(found["input_tokens"], found["output_tokens"]):
+        counts = Usage(
+            input_tokens=count_prompt_tokens(messages),
+            output_tokens=count_tokens(answer),
+            estimated=True,
+        )
+    else:
+        counts = Usage(
+            input_tokens=int(found["input_tokens"]),
+            output_tokens=int(found["output_tokens"]),
+            cached_tokens=_cached(found, raw),
+            reasoning_tokens=_detail(found, "output_token_details", "reasoning"),
+        )
+    return _price_usage(counts, price)
+
+
+def _is_count(*tokens: object) -> bool:
+    """Return whether a server has counted: negative or absurd numbers say nothing."""
+    whole = [one for one in tokens if isinstance(one, (int, float)) and 0 <= one <= MOST_TOKENS]
+    return len(whole) == len(tokens) and any(whole)
+
+
+def _price_usage(usage: Usage, price: Price | None) -> Usage:
+    """Return the same tokens with what they cost."""
+    if price is None:
+        return replace(usage, usd=None)
+    usd = price.usd(
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cached_tokens=usage.cached_tokens,
+    )
+    return replace(usage, usd=usd)
+
+
+def _cached(found: Mapping[str, Any], raw: Mapping[str, Any]) -> int:
+    """Return the cached tokens; DeepSeek's own name for them is one langchain does not map."""
+    cached = _detail(found, "input_token_details", "cache_read")
+    cached = cached or int(raw.get("prompt_cache_hit_tokens") or 0)
+    return min(max(cached, 0), int(found["input_tokens"]))
+
+
+def _detail(found: Mapping[str, Any], group: str, name: str) -> int:
+    return max(int((found.get(group) or {}).get(name) or 0), 0)

@@ -7,18 +7,26 @@ is a CallFailed; only a broken machine raises, such as a full disk.
 import asyncio
 import random
 import time
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from cuda_llm.agents.llm.budget import Bound, Budget, Reservation, Spent, lost_by
+from cuda_llm.agents.llm.budget import (
+    ASSUMED_OUTPUT_TOKENS,
+    Bound,
+    Budget,
+    Reservation,
+    Spent,
+    find_bound,
+    lost_by,
+)
 from cuda_llm.agents.llm.chat_model import (
-    REASONING,
-    remove_reply_secrets,
-    remove_secrets,
-    secrets_of,
+    ask_model,
+    read_answer,
+    takes_json_mode,
     without_retries,
 )
-from cuda_llm.agents.llm.pricing import Price, count_prompt_tokens, read_usage
+from cuda_llm.agents.llm.pricing import Price, count_prompt_tokens
 from cuda_llm.agents.llm.retry import (
     UNCERTAIN,
     Failure,
@@ -29,60 +37,11 @@ from cuda_llm.agents.llm.retry import (
 )
 from cuda_llm.conversation import Call, CallFailed, CallStore, Reply, Usage
 from cuda_llm.log import bound
-from cuda_llm.redaction import hide
+from cuda_llm.redaction import HIDDEN, LEAST, hide
 from cuda_llm.traces.events import ModelCalled, ModelRetried, Record
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
-    from langchain_core.messages import AIMessage
-
-JSON_MODE = {"response_format": {"type": "json_object"}}
-
-_FINISH = {"max_tokens": "length", "end_turn": "stop", "stop_sequence": "stop"}
-"""Words of other providers in OpenAI's."""
-
-
-async def ask_model(model: "BaseChatModel", call: Call, *, json_mode: bool) -> "AIMessage":
-    """Send one request. Raises whatever the client raises.
-
-    JSON mode travels in `extra_body` like every option: langchain would turn `response_format`
-    into a parser that raises when an answer is cut at its length.
-    """
-    options: dict[str, Any] = {}
-    if json_mode:
-        options["extra_body"] = {**(getattr(model, "extra_body", None) or {}), **JSON_MODE}
-    return await model.ainvoke([(one.role, one.text) for one in call.messages], **options)
-
-
-def takes_json_mode(model: "BaseChatModel") -> bool:
-    """Return whether the client can say `response_format`; other providers' are asked plainly."""
-    from langchain_openai.chat_models.base import BaseChatOpenAI
-
-    return isinstance(model, BaseChatOpenAI)
-
-
-def read_answer(
-    model: "BaseChatModel", message: "AIMessage", call: Call, price: Price | None
-) -> Reply:
-    """Read the reply in a message. Raises TryFailed where the server sent no finish reason."""
-    about = message.response_metadata
-    finish = about.get("finish_reason") or about.get("stop_reason")
-    if not finish and takes_json_mode(model):
-        raise TryFailed(Failure(kind="cut_off", detail="the answer ended without finish_reason"))
-    text = str(message.text)
-    reasoning = str(message.additional_kwargs.get(REASONING) or "")
-    return Reply(
-        text=text,
-        reasoning=reasoning,
-        finish=_FINISH.get(str(finish), str(finish or "stop")),
-        refusal=str(message.additional_kwargs.get("refusal") or ""),
-        model=str(about.get("model_name") or ""),
-        usage=read_usage(message, call.messages, text + reasoning, price),
-    )
-
-
-ASSUMED_OUTPUT_TOKENS = 16384
-"""Reserved for an answer whose length no option limits."""
 
 CALLS_AT_ONCE = 8
 
@@ -137,7 +96,7 @@ class ModelClient:
         if kept is not None:
             self._count_once(call, kept)
             return kept
-        self._store.keep_prompt(call)
+        self._store.write_prompt(call)
         async with self._slots:
             asking = _PendingCall(self, call)
             try:
@@ -146,7 +105,7 @@ class ModelClient:
                 asking.record_end("cancelled", "nobody waits for it any longer")
                 raise
             if isinstance(answer, Reply):
-                self._store.keep_reply(call.id, answer)
+                self._store.write_reply(call.id, answer)
                 asking.record_end("ok", "", answer)
             else:
                 asking.record_end(answer.kind, answer.detail)
@@ -154,12 +113,7 @@ class ModelClient:
 
     def bound(self, call: Call) -> Bound:
         """Return the most that one request of `call` may use."""
-        asked = count_prompt_tokens(call.messages)
-        most = self.output_tokens
-        if self.price is None:
-            return Bound(tokens=asked + most)
-        usd = self.price.usd(input_tokens=asked, output_tokens=most)
-        return Bound(tokens=asked + most, usd=usd)
+        return find_bound(count_prompt_tokens(call.messages), self.output_tokens, self.price)
 
     def _count_once(self, call: Call, reply: Reply) -> None:
         """Count a reply that an earlier process stored but was killed before recording."""
@@ -295,3 +249,30 @@ class _PendingCall:
                 seconds=reply.seconds if reply else self._seconds(),
             )
         )
+
+
+def secrets_of(model: "BaseChatModel") -> tuple[str, ...]:
+    """Return what a client keeps secret: fields of pydantic's SecretStr."""
+    fields = getattr(model, "__dict__", {}).values()
+    found = (one.get_secret_value() for one in fields if hasattr(one, "get_secret_value"))
+    return tuple(one for one in found if isinstance(one, str) and len(one) >= LEAST)
+
+
+def remove_secrets(secrets: Iterable[str], text: str) -> str:
+    """Return the text with each secret replaced."""
+    for secret in secrets:
+        text = text.replace(secret, HIDDEN)
+    return text
+
+
+def remove_reply_secrets(secrets: Iterable[str], reply: Reply) -> Reply:
+    """Return the reply with each secret replaced."""
+    hidden = tuple(secrets)
+    return replace(
+        reply,
+        text=remove_secrets(hidden, reply.text),
+        reasoning=remove_secrets(hidden, reply.reasoning),
+        refusal=remove_secrets(hidden, reply.refusal),
+        finish=remove_secrets(hidden, reply.finish),
+        model=remove_secrets(hidden, reply.model),
+    )

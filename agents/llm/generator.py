@@ -15,11 +15,13 @@ from cuda_llm.agents.kernel_text.outline import (
     kernels_launched,
 )
 from cuda_llm.agents.prompting.quote import one_line
-from cuda_llm.agents.prompting.render import PROMPT_TOKENS, Templates, render_prompt
+from cuda_llm.agents.prompting.render import PROMPT_TOKENS, render_prompt
+from cuda_llm.agents.prompting.templates import Templates
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.tunables.read import read_space
 from cuda_llm.agents.tunables.space import Space
 from cuda_llm.conversation import Ask, Call, CallFailed, Reply
+from cuda_llm.facts import ReplyFault
 from cuda_llm.failures import NoCode
 from cuda_llm.search import Author, Brief, Draft
 
@@ -92,24 +94,6 @@ MOST_SOURCE = 200_000
 MOST_REPLY = 1_000_000
 MOST_IDEA = 100
 
-NO_CODE = {
-    "empty": "the reply was empty: answer with one fenced block that holds the whole file",
-    "only_reasoning": "nothing followed the reasoning: reason less, then give the whole file",
-    "truncated": "the reply was cut off before the file was complete: reason less, leave out "
-    "explanations, and give the whole file, a shorter one",
-    "content_filter": "the server's content filter withheld the reply: answer with the file alone",
-    "refused": "the model declined: this is ordinary numerical code, answer with the file",
-    "no_code": "the reply held prose and no code: answer with one fenced block that holds the "
-    "whole file",
-    "no_solve": 'the code in the reply never defines `extern "C" void solve(...)`: answer with '
-    "the whole file",
-    "diff": "the reply was a patch: answer with the whole file, not with changes to it",
-    "other_language": "the reply was not CUDA C++: answer with a .cu file, without Python around "
-    "it",
-    "too_long": f"the file has more than {MOST_SOURCE:,} characters: write a shorter one",
-}
-"""By kind: what was wrong with a reply, and what the next prompt asks to do about it."""
-
 CUDA_LANGUAGES = {
     "",
     "cuda",
@@ -145,7 +129,7 @@ _COMMENT = re.compile(r"\s*(?://+|/\*+)\s*(.*?)\s*(?:\*/)?\s*\Z")
 
 
 def read_reply(reply: Reply) -> Draft | NoCode:
-    """Return the kernel in `reply`. A NoCode names what is wrong by its kind; see `NO_CODE`."""
+    """Return the kernel in `reply`. A NoCode names what is wrong by its kind."""
     if reply.finish == "content_filter":
         return _no_code("content_filter")
     text = without_reasoning(_normal(reply.text[:MOST_REPLY])).strip()
@@ -160,7 +144,7 @@ def read_reply(reply: Reply) -> Draft | NoCode:
         return _no_code("truncated")
     source = html.unescape(source) if _ESCAPED.search(source) else source
     if len(source) > MOST_SOURCE:
-        return _no_code("too_long")
+        return NoCode(kind="too_long", most_characters=MOST_SOURCE)
     return Draft(source=source.strip("\n") + "\n", idea=_idea(source, text))
 
 
@@ -221,8 +205,8 @@ def _why_none(reply: Reply, text: str, blocks: tuple[FencedBlock, ...], *, cut: 
     return _no_code("no_code")
 
 
-def _no_code(kind: str, quoted: str = "") -> NoCode:
-    return NoCode(kind=kind, reason=NO_CODE[kind], said=quoted)
+def _no_code(kind: ReplyFault, quoted: str = "") -> NoCode:
+    return NoCode(kind=kind, said=quoted)
 
 
 def _is_cuda(block: FencedBlock) -> bool:
@@ -271,7 +255,7 @@ class LlmGenerator:
         call = Call(id=f"candidates/{brief.id}", agent="generator", messages=messages)
         reply = await self._ask(call)
         if isinstance(reply, CallFailed):
-            return NoCode(kind="call_failed", reason=f"{reply.kind}: {reply.detail}")
+            return NoCode(kind="call_failed", call_fault=reply.kind, said=reply.detail)
         drafted = read_reply(reply)
         return drafted if isinstance(drafted, NoCode) else with_tunables(drafted)
 

@@ -4,13 +4,13 @@ The limits are checked first, for nothing. Then one tiny question is asked, in t
 the run will use: a wrong key, a wrong address or an option that the server refuses shows at once.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, NoReturn
 
-from cuda_llm.agents.llm.budget import Bound, Budget
+from cuda_llm.agents.llm.budget import OUTPUT_SETTING, Budget, Round, check_limits
 from cuda_llm.agents.llm.chat_model import show_endpoint
-from cuda_llm.agents.llm.client import ASSUMED_OUTPUT_TOKENS, ModelClient
+from cuda_llm.agents.llm.client import ModelClient
 from cuda_llm.agents.llm.pricing import Price
 from cuda_llm.agents.llm.retry import RetryPolicy
 from cuda_llm.conversation import Call, CallFailed, Message, Reply
@@ -20,28 +20,7 @@ from cuda_llm.traces.events import Event, ModelCalled
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
-PROMPT_TOKENS = 6000
-"""A later prompt of a run, with the incumbent, its profile and a history."""
-
-ANSWER_TOKENS = 4000
-"""A kernel with a short explanation, or with some reasoning."""
-
 PROBE = "Answer with the one word: ready"
-
-OUTPUT_SETTING = "CUDA_LLM_MODEL_OUTPUT_TOKENS"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Round:
-    """What one round asks of a model, as it is estimated."""
-
-    calls: int
-    prompt_tokens: int = PROMPT_TOKENS
-    answer_tokens: int = ANSWER_TOKENS
-
-    def __str__(self) -> str:
-        answers = f"answers of about {self.answer_tokens:,}"
-        return f"{self.calls} prompts of about {self.prompt_tokens:,} tokens and {answers}"
 
 
 async def check_model(
@@ -61,7 +40,8 @@ async def check_model(
     limited, an unknown model, an address that is no such endpoint. Raises MissingError: no access,
     or nothing that answers.
     """
-    check_limits(name, endpoint, budget, price, round, output_tokens)
+    where = show_endpoint(endpoint)
+    check_limits(f"{name} at {where}", budget, price, round, output_tokens)
     events: list[Event] = []
     policy = policy or RetryPolicy()
     client = ModelClient(
@@ -78,57 +58,8 @@ async def check_model(
     answer = await client(Call(id="preflight", agent="preflight", messages=messages))
     if isinstance(answer, CallFailed):
         offered = await _list_models(model) if answer.kind == "unknown_model" else ()
-        _refuse(answer, name, show_endpoint(endpoint), offered)
+        _refuse(answer, name, where, offered)
     return next(event for event in events if isinstance(event, ModelCalled))
-
-
-def check_limits(
-    name: str,
-    endpoint: str,
-    budget: Budget,
-    price: Price | None,
-    round: Round,
-    output_tokens: int = 0,
-) -> None:
-    """Check that what is left allows one round. Raises UsageError saying what one may take."""
-    if budget.usd is not None and price is None:
-        raise UsageError(
-            f"--budget-usd: the price of {name} at {show_endpoint(endpoint)} is unknown; "
-            "name your price table with CUDA_LLM_PRICES, or limit --max-tokens instead"
-        )
-    longest = output_tokens or ASSUMED_OUTPUT_TOKENS
-    one = _bound(round.prompt_tokens, longest, price)
-    whole = _bound(
-        round.calls * round.prompt_tokens, round.calls * min(round.answer_tokens, longest), price
-    )
-    for bound, what, mend in (
-        (whole, f"one round takes {{}}: {round}", "raise it, or ask for fewer --candidates"),
-        (
-            one,
-            f"one request may take {{}}: {round.prompt_tokens:,} in, {longest:,} out",
-            f"raise it, or lower {OUTPUT_SETTING}",
-        ),
-    ):
-        _check_bound(bound, budget, what, mend)
-
-
-def _check_bound(bound: Bound, budget: Budget, what: str, mend: str) -> None:
-    spent = budget.spent
-    if budget.tokens is not None and spent.tokens + bound.tokens > budget.tokens:
-        left = f"--max-tokens {budget.tokens:,}" + _spent(f"{spent.tokens:,}", spent.tokens)
-        raise UsageError(f"{left} is too small: {what.format(f'{bound.tokens:,} tokens')}; {mend}")
-    if budget.usd is not None and spent.most_usd + (bound.usd or 0.0) > budget.usd:
-        left = f"--budget-usd {budget.usd:g}" + _spent(f"${spent.most_usd:.4f}", spent.most_usd)
-        raise UsageError(f"{left} is too small: {what.format(f'${bound.usd:.4f}')}; {mend}")
-
-
-def _spent(shown: str, amount: float) -> str:
-    return f" ({shown} of it used)" if amount else ""
-
-
-def _bound(asked: int, answered: int, price: Price | None) -> Bound:
-    usd = None if price is None else price.usd(input_tokens=asked, output_tokens=answered)
-    return Bound(tokens=asked + answered, usd=usd)
 
 
 def _refuse(failed: CallFailed, name: str, where: str, offered: tuple[str, ...]) -> NoReturn:
@@ -175,8 +106,8 @@ class _NoStore:
     def load_reply(self, call: str) -> Reply | None:
         return None
 
-    def keep_prompt(self, call: Call) -> None:
+    def write_prompt(self, call: Call) -> None:
         pass
 
-    def keep_reply(self, call: str, reply: Reply) -> None:
+    def write_reply(self, call: str, reply: Reply) -> None:
         pass

@@ -1,18 +1,15 @@
-"""What calls cost: prices by model, tokens read from a reply, and the most that a call may use."""
+"""What calls cost: prices by model, and the tokens that a prompt may have."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 from urllib.parse import urlsplit
 
 from cuda_llm.agents.prompting.token_budget import count_tokens
-from cuda_llm.conversation import Message, Usage
+from cuda_llm.conversation import Message
 from cuda_llm.data_file import Rule, UnfitError, read_as, read_table
 from cuda_llm.errors import UsageError
-
-if TYPE_CHECKING:
-    from langchain_core.messages import AIMessage
 
 OURS = Path(__file__).with_name("prices.toml")
 
@@ -107,9 +104,6 @@ class _Table:
     price: tuple[_Entry, ...]
 
 
-MOST_TOKENS = 10**9
-"""No request has used as many."""
-
 TOKENS_A_MESSAGE = 8
 """Roles and separators of a chat template."""
 
@@ -117,57 +111,3 @@ TOKENS_A_MESSAGE = 8
 def count_prompt_tokens(messages: Sequence[Message]) -> int:
     """Count the tokens that a prompt may have; rather too many."""
     return sum(count_tokens(message.text) + TOKENS_A_MESSAGE for message in messages)
-
-
-def read_usage(
-    message: "AIMessage", messages: Sequence[Message], answer: str, price: Price | None
-) -> Usage:
-    """Return the server's own count; where it sent none, an estimate that says so.
-
-    `answer` is the text and the reasoning that came back.
-    """
-    raw = message.response_metadata.get("token_usage") or {}
-    found = message.usage_metadata
-    if found is None or not _is_count(found["input_tokens"], found["output_tokens"]):
-        counts = Usage(
-            input_tokens=count_prompt_tokens(messages),
-            output_tokens=count_tokens(answer),
-            estimated=True,
-        )
-    else:
-        counts = Usage(
-            input_tokens=int(found["input_tokens"]),
-            output_tokens=int(found["output_tokens"]),
-            cached_tokens=_cached(found, raw),
-            reasoning_tokens=_detail(found, "output_token_details", "reasoning"),
-        )
-    return price_usage(counts, price)
-
-
-def _is_count(*tokens: object) -> bool:
-    """Return whether a server has counted: negative or absurd numbers say nothing."""
-    whole = [one for one in tokens if isinstance(one, (int, float)) and 0 <= one <= MOST_TOKENS]
-    return len(whole) == len(tokens) and any(whole)
-
-
-def price_usage(usage: Usage, price: Price | None) -> Usage:
-    """Return the same tokens with what they cost."""
-    if price is None:
-        return replace(usage, usd=None)
-    usd = price.usd(
-        input_tokens=usage.input_tokens,
-        output_tokens=usage.output_tokens,
-        cached_tokens=usage.cached_tokens,
-    )
-    return replace(usage, usd=usd)
-
-
-def _cached(found: Mapping[str, Any], raw: Mapping[str, Any]) -> int:
-    """Return the cached tokens; DeepSeek's own name for them is one langchain does not map."""
-    cached = _detail(found, "input_token_details", "cache_read")
-    cached = cached or int(raw.get("prompt_cache_hit_tokens") or 0)
-    return min(max(cached, 0), int(found["input_tokens"]))
-
-
-def _detail(found: Mapping[str, Any], group: str, name: str) -> int:
-    return max(int((found.get(group) or {}).get(name) or 0), 0)

@@ -26,13 +26,13 @@ class PlaybookGenerator:
     written_by: Author = "playbook"
 
     def __init__(self, task: Task) -> None:
-        """Raises MissingError where the task has no playbook, TaskError where it cannot be used."""
+        """Open the task's playbook. Raises MissingError without one, TaskError for a bad one."""
         self._kernels = open_playbook(task)
         self._request: object = None
         self._points: list[dict[str, int]] = []
 
     async def generate(self, brief: Brief, situation: Situation) -> Draft | NoCode:
-        """Returns the kernel at the brief's point; NoCode `exhausted` where no point is left."""
+        """Return the kernel at the brief's point; NoCode `exhausted` where no point is left."""
         history = self._history(brief, situation)
         seed = f"{situation.plan.seed}/{situation.round}"
         count = max(situation.plan.candidates, brief.index)
@@ -42,12 +42,12 @@ class PlaybookGenerator:
             others = propose_other_structures(self._kernels, history, points, seed)
             point = next(islice(others, count - brief.index, None), point)
         if point is None:
-            return NoCode(reason="every kernel of the playbook was tried", kind="exhausted")
+            return NoCode(kind="exhausted")
         source = self._kernels.write(point)
         return Draft(source=source, idea=describe_point(point), tunables=point)
 
     def _history(self, brief: Brief, situation: Situation) -> History:
-        """Returns what the brief may know of the attempts; no kernel is proposed twice anyway."""
+        """Return what the brief may know of the attempts; no kernel is proposed twice anyway."""
         ours = [one for one in situation.attempts if one.written_by == self.written_by]
         history = History(
             tried=tried_points(self._kernels, ours) if brief.components.history else (),
@@ -59,7 +59,7 @@ class PlaybookGenerator:
         return replace(history, preferred=preferred)
 
     def _propose(self, history: History, seed: str, count: int) -> list[dict[str, int]]:
-        """Returns the first `count` points of the round, computed once for all of its briefs."""
+        """Return the first `count` points of the round, computed once for all of its briefs."""
         if self._request != (history, seed, count):
             self._points = list(islice(propose(self._kernels, history, seed), count))
             self._request = (history, seed, count)
@@ -67,7 +67,7 @@ class PlaybookGenerator:
 
 
 def open_playbook(task: Task) -> TunableKernel:
-    """Opens the task's playbook. Raises MissingError without one, TaskError for a bad one."""
+    """Open the task's playbook. Raises MissingError without one, TaskError for a bad one."""
     if task.playbook is None:
         raise MissingError(
             f"the task {task.name} has no playbook.cu, and no model is configured",

@@ -32,13 +32,13 @@ class History:
 
     @property
     def best(self) -> TriedPoint | None:
-        """The fastest point; the first of equals."""
+        """Return the fastest point; the first of equals."""
         passed = [one for one in self.tried if one.score is not None]
         return max(passed, key=lambda one: one.score or 0.0, default=None)
 
 
 def tried_points(kernels: TunableKernel, attempts: Sequence[Attempt]) -> tuple[TriedPoint, ...]:
-    """Returns one entry for each attempt at a point of this space, by round and index.
+    """Return one entry for each attempt at a point of this space, by round and index.
 
     An attempt that says nothing about its kernel (our own parts broke, or it was a duplicate) is
     left out.
@@ -59,7 +59,7 @@ def _score(attempt: Attempt) -> float | None:
 
 
 def hint_preferences(space: Space, situation: Situation, best: Point) -> tuple[Point, ...]:
-    """Returns the preferred values under the newest hints, without those that `best` has.
+    """Return the preferred values under the newest hints, without those that `best` has.
 
     Values for bottlenecks come before values for failures.
     """
@@ -77,7 +77,7 @@ def hint_preferences(space: Space, situation: Situation, best: Point) -> tuple[P
 
 
 def _newest(hints: Sequence[Hint], answered: set[str]) -> list[str]:
-    """Returns the codes in `answered` that hints of the newest round have."""
+    """Return the codes in `answered` that hints of the newest round have."""
     known = [one for one in hints if one.code in answered]
     newest = max((one.round for one in known), default=0)
     return [one.code for one in known if one.round == newest]

@@ -1,18 +1,19 @@
-"""Writes the kernels that one source with tunables can become, and finds equal ones."""
+"""The valid points of a space of tunables, and the kernels that its source becomes at them."""
 
 import random
-from collections.abc import Iterable, Mapping
-from functools import cached_property
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property, lru_cache
 from itertools import islice
 
-from cuda_llm.agents.kernel_text.tokens import normal_sha
-from cuda_llm.agents.tunables.space import Point, Space, is_valid, sample_points, valid_points
+from cuda_llm.agents.kernel_text.outline import normal_sha
+from cuda_llm.agents.tunables.space import Point, Space, holds, is_valid
 from cuda_llm.agents.tunables.write import write_point
 from cuda_llm.search import Attempt
+from cuda_llm.tasks.expressions import names_in
 
 
 def describe_point(point: Point) -> str:
-    """Returns the values in one line."""
+    """Return the values in one line."""
     return ", ".join(f"{name} {value}" for name, value in point.items())
 
 
@@ -31,28 +32,28 @@ class TunableKernel:
         self._shas: dict[tuple[int, ...], str] = {}
 
     def write(self, point: Point) -> str:
-        """Returns the source at a valid point: specialised, unless the declarations are kept."""
+        """Return the source at a valid point: specialised, unless the declarations are kept."""
         return write_point(self._source, point, keep_declarations=self._keep_declarations)
 
     def sha(self, point: Point) -> str:
-        """Returns a hash that is equal for points that specialise to the same kernel."""
+        """Return a hash that is equal for points that specialise to the same kernel."""
         key = tuple(point[one.name] for one in self.space.tunables)
         if key not in self._shas:
             self._shas[key] = normal_sha(write_point(self._source, point))
         return self._shas[key]
 
     def point_of(self, tunables: Mapping[str, int]) -> dict[str, int] | None:
-        """Returns the point an attempt was made at; None where it is not of this space."""
+        """Return the point an attempt was made at; None where it is not of this space."""
         point = {name: tunables[name] for name in self.space.defaults if name in tunables}
         return point if is_valid(self.space, point) else None
 
     def shas(self, attempts: Iterable[Attempt]) -> frozenset[str]:
-        """Returns the hashes of the attempts at points of this space."""
+        """Return the hashes of the attempts at points of this space."""
         points = (self.point_of(one.tunables) for one in attempts)
         return frozenset(self.sha(point) for point in points if point)
 
     def candidates(self, rng: random.Random) -> list[dict[str, int]]:
-        """Returns all valid points, or a sample where there are very many, in random order."""
+        """Return all valid points, or a sample where there are very many, in random order."""
         if 0 < len(self._first_points) <= MAX_ENUMERATED:
             return rng.sample(self._first_points, len(self._first_points))
         return list(islice(sample_points(self.space, rng.randrange(2**32)), SAMPLE_SIZE))
@@ -60,3 +61,76 @@ class TunableKernel:
     @cached_property
     def _first_points(self) -> list[dict[str, int]]:
         return list(islice(valid_points(self.space), MAX_ENUMERATED + 1))
+
+
+def valid_points(space: Space) -> Iterator[dict[str, int]]:
+    """Yield every valid point, in the order of the declarations.
+
+    Where conditions exclude nearly all points, it ends after `MAX_STEPS` steps.
+    """
+    values = {one.name: one.values for one in space.tunables}
+    return _extend(space, {}, _checks(space), values, _Steps(MAX_STEPS))
+
+
+def sample_points(space: Space, seed: int) -> Iterator[dict[str, int]]:
+    """Yield valid points at random without end, with repeats; equal seeds give equal points.
+
+    Where conditions exclude so much that nothing else is found, it yields the defaults.
+    """
+    rng = random.Random(seed)
+    checks = _checks(space)
+    while True:
+        shuffled = {
+            one.name: tuple(rng.sample(one.values, len(one.values))) for one in space.tunables
+        }
+        found = _extend(space, {}, checks, shuffled, _Steps(MAX_STEPS // 64))
+        yield next(found, space.defaults)
+
+
+MAX_STEPS = 2**16
+"""A kernel from a stranger may declare a space in which a valid point is hard to find."""
+
+Checks = tuple[tuple[str, ...], ...]
+"""For each tunable, in order: the conditions that can be checked once it has a value."""
+
+
+@lru_cache(maxsize=256)
+def _checks_of(names: tuple[str, ...], conditions: tuple[str, ...]) -> Checks:
+    last = [max((names.index(name) for name in names_in(one)), default=0) for one in conditions]
+    return tuple(
+        tuple(one for one, at in zip(conditions, last, strict=True) if at == index)
+        for index in range(len(names))
+    )
+
+
+def _checks(space: Space) -> Checks:
+    return _checks_of(tuple(one.name for one in space.tunables), space.conditions)
+
+
+class _Steps:
+    """Budget of steps that one enumeration may still take."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+
+def _extend(
+    space: Space,
+    point: dict[str, int],
+    checks: Checks,
+    values: Mapping[str, tuple[int, ...]],
+    steps: _Steps,
+) -> Iterator[dict[str, int]]:
+    """Yield valid points that begin with `point`; skip prefixes that break a condition."""
+    index = len(point)
+    if index == len(space.tunables):
+        yield dict(point)
+        return
+    name = space.tunables[index].name
+    for value in values[name]:
+        steps.left -= 1
+        if steps.left < 0:
+            return
+        longer = {**point, name: value}
+        if all(holds(condition, longer) for condition in checks[index]):
+            yield from _extend(space, longer, checks, values, steps)

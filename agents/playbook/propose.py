@@ -38,7 +38,7 @@ class PointSource(Enum):
 
 
 def propose(kernels: TunableKernel, history: History, seed: str) -> Iterator[dict[str, int]]:
-    """Yields points whose kernels are new and all different; ends when the space is used up.
+    """Yield points whose kernels are new and all different; end when the space is used up.
 
     The first points fill the space evenly; later Optuna suggests them. Once something passed, of
     every three points one is a neighbour of the best, one has the values that a hint prefers (or is
@@ -74,7 +74,7 @@ def propose(kernels: TunableKernel, history: History, seed: str) -> Iterator[dic
 def propose_other_structures(
     kernels: TunableKernel, history: History, taken: Sequence[Point], seed: str
 ) -> Iterator[dict[str, int]]:
-    """Yields new points of other structures than the best has; those tried least come first.
+    """Yield new points of other structures than the best has; those tried least come first.
 
     The structure is the value of the first tunable. Within one, the points that share most other
     values with the best come first. `taken` are points that are proposed already.
@@ -91,14 +91,14 @@ def propose_other_structures(
 
 
 def count_differences(one: Point, other: Point) -> int:
-    """Counts the tunables whose values differ."""
+    """Count the tunables whose values differ."""
     return sum(other[name] != value for name, value in one.items())
 
 
 def nearest_points(
     best: Point, known: Sequence[dict[str, int]], tried: Sequence[TriedPoint]
 ) -> Iterator[dict[str, int]]:
-    """Yields the points that differ least from the best; among equals, those of rarer values.
+    """Yield the points that differ least from the best; among equals, those of rarer values.
 
     A value is as rare as it was seldom tried; in a point that failed it counts several times.
     """
@@ -121,7 +121,7 @@ def nearest_points(
 
 
 def single_changes(space: Space, point: Point, rng: random.Random) -> list[dict[str, int]]:
-    """Lists every valid point that differs from `point` in one value, in random order."""
+    """List every valid point that differs from `point` in one value, in random order."""
     changed = [{**point, one.name: value} for one in space.tunables for value in one.values]
     found = [one for one in changed if one != point and is_valid(space, one)]
     return rng.sample(found, len(found))
@@ -130,7 +130,7 @@ def single_changes(space: Space, point: Point, rng: random.Random) -> list[dict[
 def preferred_points(
     space: Space, best: Point, preferences: Sequence[Point], known: Sequence[dict[str, int]]
 ) -> Iterator[dict[str, int]]:
-    """Yields for each preference in turn the next point that has its values.
+    """Yield for each preference in turn the next point that has its values.
 
     The points that share most other values with the best come first.
     """
@@ -148,7 +148,7 @@ def preferred_points(
 def _new(
     kernels: TunableKernel, seen: set[str], proposed: Iterable[dict[str, int]]
 ) -> Iterator[dict[str, int]]:
-    """Yields the points whose kernel is not in `seen`, and adds it there."""
+    """Yield the points whose kernel is not in `seen`, and add it there."""
     for point in proposed:
         sha = kernels.sha(point)
         if sha not in seen:
@@ -159,7 +159,7 @@ def _new(
 def fill_space(
     space: Space, candidates: Sequence[dict[str, int]], tried: Sequence[Point]
 ) -> Iterator[dict[str, int]]:
-    """Yields the defaults, then each time a point of the values that were tried least.
+    """Yield the defaults, then each time a point of the values that were tried least.
 
     Among equals the first candidate is taken. A structure in which other tunables do nothing, such
     as a naive kernel, has few values and so gets few of the points.
@@ -179,7 +179,7 @@ def fill_space(
 def suggest_by_optuna(
     space: Space, tried: Sequence[TriedPoint], seed: int
 ) -> Iterator[dict[str, int]]:
-    """Yields valid points without end, perhaps with repeats; equal arguments give equal points.
+    """Yield valid points without end, perhaps with repeats; equal arguments give equal points.
 
     The study is rebuilt from `tried`, in its order, and lives in memory. Points that were suggested
     stay open in it, so that the next ones keep away from them; one that breaks a condition counts
@@ -201,7 +201,7 @@ def suggest_by_optuna(
 def _rebuild(
     space: Space, tried: Sequence[TriedPoint], seed: int, kinds: "dict[str, BaseDistribution]"
 ) -> "Study":
-    """Makes a study of the points in `tried`.
+    """Make a study of the points in `tried`.
 
     Failures count as pruned, because TPE ignores trials that failed.
 
@@ -225,7 +225,7 @@ def _rebuild(
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Silences the line on stderr with which Optuna announces a study; restores its verbosity."""
+    """Silence the line on stderr with which Optuna announces a study; restore its verbosity."""
     import optuna
 
     before = optuna.logging.get_verbosity()
@@ -237,7 +237,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _kinds(space: Space) -> "dict[str, BaseDistribution]":
-    """Makes the distributions of the values' indices; those of the first tunable have no order."""
+    """Make the distributions of the values' indices; those of the first tunable have no order."""
     from optuna.distributions import CategoricalDistribution, IntDistribution
 
     structure, *others = space.tunables

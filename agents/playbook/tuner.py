@@ -27,7 +27,7 @@ class TunableTuner:
     def propose(
         self, situation: Situation, judged: Sequence[Attempt], count: int
     ) -> tuple[Trial, ...]:
-        """Returns at most `count` trials, of the fastest kernels in turns.
+        """Return at most `count` trials, of the fastest kernels in turns.
 
         Without a passed kernel that declares tunables there are none. A kernel whose declarations
         are invalid is not tuned and keeps its verdict.
@@ -48,7 +48,7 @@ class TunableTuner:
 
 
 def _parents(situation: Situation, judged: Sequence[Attempt]) -> list[Attempt]:
-    """Lists kernels not of a playbook that passed, or whose trial did; the fastest first."""
+    """List kernels not of a playbook that passed, or whose trial did; the fastest first."""
     incumbent = () if situation.incumbent is None else (situation.incumbent,)
     passed = [one for one in (*judged, *incumbent) if one.passed and one.written_by != "playbook"]
     passed.sort(key=lambda one: (-(one.speedup or 0.0), one.round, one.index))
@@ -60,7 +60,7 @@ def _parents(situation: Situation, judged: Sequence[Attempt]) -> list[Attempt]:
 
 
 def _search(situation: Situation, parent: Attempt) -> Iterator[Trial] | None:
-    """Yields trials of one kernel, most promising first; None where it declares no tunables."""
+    """Yield trials of one kernel, most promising first; None where it declares no tunables."""
     source = situation.archive.source(parent.id)
     space = read_space(source)
     if not isinstance(space, Space):

@@ -1,17 +1,12 @@
-"""From one brief to the prompt of one candidate: the templates, ours or a user's own by the same
-file names, filled with what the situation holds.
+"""From one brief to the prompt of one candidate, or of a critique: templates filled with what the
+situation holds.
 
-Pure: the same situation gives the same text. A user's templates are checked whole before any work.
+Pure: the same situation gives the same text.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from functools import cached_property
-from importlib import resources
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from cuda_llm.agents.prompting.describe_history import describe_hints, describe_history
 from cuda_llm.agents.prompting.describe_kernel import (
     describe_failure,
     describe_headline,
@@ -19,146 +14,143 @@ from cuda_llm.agents.prompting.describe_kernel import (
     describe_timed_sizes,
     real_names,
 )
-from cuda_llm.agents.prompting.describe_task import (
+from cuda_llm.agents.prompting.describe_run import (
     describe_allowed,
+    describe_hints,
+    describe_history,
     describe_known_hardware,
     describe_named_dims,
     describe_notes,
     describe_sizes,
     describe_tolerance,
 )
-from cuda_llm.agents.prompting.quote import clean, fence, hide, hide_in_comments, one_line
+from cuda_llm.agents.prompting.quote import clean, hide, hide_in_comments, one_line
+from cuda_llm.agents.prompting.templates import Templates
 from cuda_llm.agents.prompting.token_budget import SECTIONS, Passage, count_tokens, fit
 from cuda_llm.agents.situation import Situation
 from cuda_llm.conversation import Message
-from cuda_llm.errors import UsageError
 from cuda_llm.failures import CompileFailed
 from cuda_llm.outcomes import Passed
-from cuda_llm.search import Attempt, Brief, Components, Kind
+from cuda_llm.search import Attempt, Brief, Components, Hint, Kind
 from cuda_llm.tasks.signature import host_context, signature
 
-if TYPE_CHECKING:
-    from jinja2 import Environment
-
-VALUES: Mapping[str, Any] = {
-    **dict.fromkeys(("task", "signature", "direction", "parent_source", "failure"), "text"),
-    **dict.fromkeys(("real_names", "profile", "host_code", "hints", "hardware"), "text"),
-    **dict.fromkeys(("history", "notes", "baseline", "title", "tolerance", "sizes"), "text"),
-    **dict.fromkeys(("parent_id", "parent_idea", "parent_tunables", "parent_headline"), "text"),
-    **dict.fromkeys(("failure_code", "time_source"), "text"),
-    **dict.fromkeys(("dims", "allowed", "parent_times"), ("text",)),
-    **dict.fromkeys(("emulated", "depart", "parent_hidden"), True),
-}
-"""Everything a template may name, with a value of its kind; empty where there is nothing to say."""
-
-
-@dataclass(frozen=True)
-class Templates:
-    """The templates of one run, by file name."""
-
-    texts: Mapping[str, str]
-
-    def render(self, name: str, values: Mapping[str, Any]) -> str:
-        """Render that template. Raises jinja2's UndefinedError for a value not given."""
-        rendered = self._environment.get_template(name).render(values)
-        return rendered.strip() + "\n"
-
-    @cached_property
-    def _environment(self) -> "Environment":
-        return _environment(self.texts)
-
-
-def open_templates(folder: Path | str | None = None) -> Templates:
-    """Open our templates, those in `folder` in their place. Raises UsageError."""
-    ours = _shipped()
-    if not folder:
-        return Templates(ours)
-    own = _read(Path(folder), ours)
-    templates = Templates({**ours, **own})
-    for name in own:
-        _check(templates, name, Path(folder))
-    return templates
-
-
-def _shipped() -> dict[str, str]:
-    folder = resources.files("cuda_llm.agents") / "prompts"
-    files = [file for file in folder.iterdir() if file.name.endswith(".j2")]
-    return {file.name: file.read_text() for file in sorted(files, key=lambda one: one.name)}
-
-
-def _read(folder: Path, ours: Mapping[str, str]) -> dict[str, str]:
-    if not folder.is_dir():
-        raise UsageError(f"{folder} is no folder; --prompts takes one that holds templates")
-    files = sorted(file for file in folder.iterdir() if not file.name.startswith("."))
-    for file in files:
-        if file.name not in ours:
-            raise UsageError(
-                f"{file}: no prompt has that name; --prompts replaces {', '.join(ours)}"
-            )
-    try:
-        return {file.name: file.read_text() for file in files}
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{folder}: a template cannot be read: {error}") from None
-
-
-def _check(templates: Templates, name: str, folder: Path) -> None:
-    """Render `name` with everything given and with everything empty, and look for unknown names."""
-    from jinja2 import TemplateError
-
-    where = folder / name
-    try:
-        for line, unknown in _unknown_names(templates, name):
-            known = ", ".join(sorted(VALUES))
-            raise UsageError(
-                f"{where}:{line}: {unknown} is no value of a prompt; there are {known}"
-            )
-        for values in (VALUES, {key: type(value)() for key, value in VALUES.items()}):
-            templates.render(name, values)
-    except TemplateError as error:
-        raise UsageError(f"{where}:{_line(error)}: {error.message}; mend the template") from None
-    except (ArithmeticError, TypeError, ValueError, LookupError, AttributeError) as error:
-        raise UsageError(f"{where}:{_line(error)}: {error}; mend the template") from None
-
-
-def _unknown_names(templates: Templates, name: str) -> Iterator[tuple[int, str]]:
-    from jinja2 import meta, nodes
-
-    tree = templates._environment.parse(templates.texts[name])
-    unknown = meta.find_undeclared_variables(tree) - set(VALUES)
-    for node in tree.find_all(nodes.Name):
-        if node.name in unknown:
-            yield node.lineno, node.name
-
-
-def _line(error: Exception) -> int:
-    """Return the line of a syntax error; of others a template's last in the traceback."""
-    line: int = getattr(error, "lineno", 0)
-    trace = error.__traceback__
-    while trace is not None:
-        if trace.tb_frame.f_code.co_filename == "<template>":
-            line = trace.tb_lineno
-        trace = trace.tb_next
-    return line or 1
-
-
-def _environment(texts: Mapping[str, str]) -> "Environment":
-    from jinja2 import DictLoader, Environment, StrictUndefined
-
-    environment = Environment(
-        loader=DictLoader(dict(texts)),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        autoescape=False,
-    )
-    environment.filters["fenced"] = fence
-    return environment
-
-
 MOST_DIRECTION = 2000
+PROMPT_TOKENS = 24_000
+"""Budget of both messages together, as `token_budget.count_tokens` counts."""
+
+TEMPLATES = {
+    Kind.FIRST: "first.j2",
+    Kind.FIX: "fix.j2",
+    Kind.IMPROVE: "improve.j2",
+    Kind.DEPART: "improve.j2",
+}
+MOVABLE = frozenset(section.name for section in SECTIONS if section.priority)
 
 
-def passages(
+def render_prompt(
+    brief: Brief, situation: Situation, templates: Templates, budget: int = PROMPT_TOKENS
+) -> tuple[Message, ...]:
+    """Render the system's and the user's message, together at most `budget` tokens.
+
+    Sections are cut as `token_budget.SECTIONS` says. Task, signature, direction and the parent's
+    source stay whole, also where they alone exceed the budget. Raises KeyError for an unknown
+    parent.
+    """
+    parent = situation.attempt(brief.parent) if brief.parent else None
+    components = brief.components & situation.plan.components
+    sections = _passages(situation, brief, parent, components)
+    fixed = _fixed_values(situation, brief, parent, components)
+    name = TEMPLATES[brief.kind] if parent else TEMPLATES[Kind.FIRST]
+    # Headings and fences come with a section, and a user's template may show one twice: so what is
+    # too long after rendering is taken off the sections' room, and all is rendered again.
+    bare = {key: Passage() if key in MOVABLE else passage for key, passage in sections.items()}
+    room = budget - _cost(_render(templates, name, {**fixed, **_texts(bare)}))
+    while True:
+        messages = _render(templates, name, {**fixed, **fit(sections, room)})
+        excess = _cost(messages) - budget
+        if excess <= 0 or room <= 0:
+            return messages
+        room -= excess
+
+
+def _render(templates: Templates, name: str, values: Mapping[str, Any]) -> tuple[Message, ...]:
+    return (
+        Message(role="system", text=templates.render("system.j2", values)),
+        Message(role="user", text=templates.render(name, values)),
+    )
+
+
+def _cost(messages: tuple[Message, ...]) -> int:
+    return sum(count_tokens(message.text) for message in messages)
+
+
+def _texts(sections: Mapping[str, Passage]) -> dict[str, str]:
+    return {name: passage.text for name, passage in sections.items()}
+
+
+CRITIQUE_TOKENS = 12_000
+"""For what may be shortened in a critique, which is to be cheap."""
+
+
+def render_critique_prompt(
+    situation: Situation, about: Attempt, known: Sequence[Hint], templates: Templates
+) -> tuple[Message, ...]:
+    """Render what a model is asked about `about`. `known` are the diagnosis' own hints."""
+    brief = _critique_brief(situation, about, known)
+    components = brief.components & situation.plan.components
+    sections = fit(_passages(situation, brief, about, components), CRITIQUE_TOKENS)
+    values = {**_fixed_values(situation, brief, about, components), **sections}
+    return (
+        Message(role="system", text=templates.render("critique_system.j2", values)),
+        Message(role="user", text=templates.render("critique.j2", values)),
+    )
+
+
+def _critique_brief(situation: Situation, about: Attempt, known: Sequence[Hint]) -> Brief:
+    """Return the order that a generator would get: it decides what the prompt holds."""
+    return Brief(
+        id=f"r{situation.round}-critique",
+        round=situation.round,
+        index=0,
+        kind=Kind.IMPROVE if about.passed else Kind.FIX,
+        parent=about.id,
+        history=tuple(one.id for one in situation.attempts),
+        performance_hints=tuple(one for one in known if one.about in {about.id, ""}),
+    )
+
+
+def _fixed_values(
+    situation: Situation, brief: Brief, parent: Attempt | None, components: Components
+) -> dict[str, Any]:
+    """Return what stands outside the budget: a few words each."""
+    task, context = situation.task, situation.plan.hardware_context
+    tunables = parent.tunables.items() if parent else ()
+    failed = parent is not None and not parent.passed
+    idea = one_line(parent.idea, 120) if parent else ""
+    return {
+        "title": task.title,
+        "dims": describe_named_dims(task),
+        "tolerance": describe_tolerance(task),
+        "sizes": describe_sizes(situation),
+        "allowed": describe_allowed(task),
+        "emulated": not situation.capabilities.full_isa,
+        "time_source": situation.capabilities.time_source,
+        "depart": brief.kind == Kind.DEPART,
+        "parent_id": parent.id if parent else "",
+        "parent_idea": hide(idea, situation.hardware, context),
+        "parent_hidden": parent is not None and parent.written_by == "playbook",
+        "parent_tunables": ", ".join(f"{name} = {value}" for name, value in tunables),
+        "parent_headline": describe_headline(situation, parent, components)
+        if parent and parent.passed
+        else "",
+        "parent_times": describe_timed_sizes(situation, parent, components)
+        if parent and parent.passed
+        else (),
+        "failure_code": parent.code if failed and parent else "",
+    }
+
+
+def _passages(
     situation: Situation, brief: Brief, parent: Attempt | None, components: Components
 ) -> dict[str, Passage]:
     """Return the passages by section; an empty one where there is nothing, or it may not be."""
@@ -210,87 +202,3 @@ def _of_parent(
 
 def _text(text: str) -> Passage:
     return Passage(entries=tuple(text.split("\n"))) if text else Passage()
-
-
-PROMPT_TOKENS = 24_000
-"""Budget of both messages together, as `token_budget.count_tokens` counts."""
-
-TEMPLATES = {
-    Kind.FIRST: "first.j2",
-    Kind.FIX: "fix.j2",
-    Kind.IMPROVE: "improve.j2",
-    Kind.DEPART: "improve.j2",
-}
-MOVABLE = frozenset(section.name for section in SECTIONS if section.priority)
-
-
-def render_prompt(
-    brief: Brief, situation: Situation, templates: Templates, budget: int = PROMPT_TOKENS
-) -> tuple[Message, ...]:
-    """Render the system's and the user's message, together at most `budget` tokens.
-
-    Sections are cut as `token_budget.SECTIONS` says. Task, signature, direction and the parent's
-    source stay whole, also where they alone exceed the budget. Raises KeyError for an unknown
-    parent.
-    """
-    parent = situation.attempt(brief.parent) if brief.parent else None
-    components = brief.components & situation.plan.components
-    sections = passages(situation, brief, parent, components)
-    fixed = fixed_values(situation, brief, parent, components)
-    name = TEMPLATES[brief.kind] if parent else TEMPLATES[Kind.FIRST]
-    # Headings and fences come with a section, and a user's template may show one twice: so what is
-    # too long after rendering is taken off the sections' room, and all is rendered again.
-    bare = {key: Passage() if key in MOVABLE else passage for key, passage in sections.items()}
-    room = budget - _cost(_render(templates, name, {**fixed, **_texts(bare)}))
-    while True:
-        messages = _render(templates, name, {**fixed, **fit(sections, room)})
-        excess = _cost(messages) - budget
-        if excess <= 0 or room <= 0:
-            return messages
-        room -= excess
-
-
-def _render(templates: Templates, name: str, values: Mapping[str, Any]) -> tuple[Message, ...]:
-    return (
-        Message(role="system", text=templates.render("system.j2", values)),
-        Message(role="user", text=templates.render(name, values)),
-    )
-
-
-def _cost(messages: tuple[Message, ...]) -> int:
-    return sum(count_tokens(message.text) for message in messages)
-
-
-def _texts(sections: Mapping[str, Passage]) -> dict[str, str]:
-    return {name: passage.text for name, passage in sections.items()}
-
-
-def fixed_values(
-    situation: Situation, brief: Brief, parent: Attempt | None, components: Components
-) -> dict[str, Any]:
-    """Return what stands outside the budget: a few words each."""
-    task, context = situation.task, situation.plan.hardware_context
-    tunables = parent.tunables.items() if parent else ()
-    failed = parent is not None and not parent.passed
-    idea = one_line(parent.idea, 120) if parent else ""
-    return {
-        "title": task.title,
-        "dims": describe_named_dims(task),
-        "tolerance": describe_tolerance(task),
-        "sizes": describe_sizes(situation),
-        "allowed": describe_allowed(task),
-        "emulated": not situation.capabilities.full_isa,
-        "time_source": situation.capabilities.time_source,
-        "depart": brief.kind == Kind.DEPART,
-        "parent_id": parent.id if parent else "",
-        "parent_idea": hide(idea, situation.hardware, context),
-        "parent_hidden": parent is not None and parent.written_by == "playbook",
-        "parent_tunables": ", ".join(f"{name} = {value}" for name, value in tunables),
-        "parent_headline": describe_headline(situation, parent, components)
-        if parent and parent.passed
-        else "",
-        "parent_times": describe_timed_sizes(situation, parent, components)
-        if parent and parent.passed
-        else (),
-        "failure_code": parent.code if failed and parent else "",
-    }

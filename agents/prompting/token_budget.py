@@ -8,7 +8,7 @@ ASCII. The estimate of two texts together is at most the sum of both.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -72,7 +72,7 @@ class Passage:
 
     entries: tuple[str, ...] = ()
     """In the order they are shown; the lines of one belong together."""
-    keep: tuple[int, ...] = ()
+    ranking: tuple[int, ...] = ()
     """Indices of entries, the most important first; in order where it is empty."""
     noun: str = "entries"
     """What is counted where some are left out."""
@@ -94,7 +94,7 @@ def fit(passages: Mapping[str, Passage], room: int) -> dict[str, str]:
     for section in movable:
         passage, grant = passages[section.name], grants[section.name]
         if needs[section.name] > grant:
-            cut = cut_entries if section.cut == "entries" else _cut_lines
+            cut = cut_entries if section.cut == "entries" else cut_lines
             texts[section.name] = cut(passage, grant)
     return texts
 
@@ -117,54 +117,44 @@ def _share_out(movable: list[Section], needs: Mapping[str, int], room: int) -> d
     return grants
 
 
-def _cut_lines(passage: Passage, limit: int) -> str:
-    return cut_lines(passage.text, limit)
-
-
-def cut_lines(text: str, limit: int) -> str:
+def cut_lines(passage: Passage, limit: int) -> str:
     """Return head and tail of a log in `limit` tokens, and between them how much is missing."""
-    lines = text.split("\n")
-    costs = [count_tokens(line) + 1 for line in lines]
-    if sum(costs) <= limit:
-        return text
-    spent = count_tokens(_missing(len(lines), "lines")) + 1
-    taken: set[int] = set()
-    for index in _from_both_ends(len(lines)):
-        if spent + costs[index] > limit:
-            break
-        taken.add(index)
-        spent += costs[index]
-    return _join(lines, taken, "lines") if taken else ""
+    lines = passage.text.split("\n")
+    # 0, last, 1, last but one ...
+    order = [at // 2 if at % 2 == 0 else len(lines) - 1 - at // 2 for at in range(len(lines))]
+    return _cut(lines, order, limit, "lines", in_a_row=True)
 
 
 def cut_entries(passage: Passage, limit: int) -> str:
     """Return the most important entries that `limit` tokens hold, in their order."""
-    entries = passage.entries
-    spent = count_tokens(_missing(len(entries), passage.noun)) + 1
+    order = passage.ranking or range(len(passage.entries))
+    return _cut(passage.entries, order, limit, passage.noun, in_a_row=False)
+
+
+def _cut(
+    texts: Sequence[str], order: Sequence[int], limit: int, noun: str, *, in_a_row: bool
+) -> str:
+    """Return the first texts of `order` that `limit` tokens hold, and how many are left out.
+
+    With `in_a_row` the first that is too long ends it, and the count stands at the gap; else
+    shorter ones may follow, and it stands in front.
+    """
+    spent = count_tokens(_missing(len(texts), noun)) + 1
     taken: set[int] = set()
-    for index in passage.keep or range(len(entries)):
-        cost = count_tokens(entries[index]) + 1
+    for index in order:
+        cost = count_tokens(texts[index]) + 1
         if spent + cost <= limit:
             taken.add(index)
             spent += cost
-    return _join(list(entries), taken, passage.noun, gather=True) if taken else ""
-
-
-def _from_both_ends(count: int) -> Iterator[int]:
-    """Yield 0, last, 1, last but one ..."""
-    for step in range(count):
-        yield step // 2 if step % 2 == 0 else count - 1 - step // 2
-
-
-def _join(texts: list[str], taken: set[int], noun: str, *, gather: bool = False) -> str:
-    """Join those taken in order; the count of the others stands at the gap, or in front."""
-    missing = len(texts) - len(taken)
-    kept = [texts[index] for index in sorted(taken)]
-    if not missing:
-        return "\n".join(kept)
-    gap = next(index for index in range(len(texts)) if index not in taken)
-    place = 0 if gather else gap
-    return "\n".join([*kept[:place], _missing(missing, noun), *kept[place:]])
+        elif in_a_row:
+            break
+    if not taken:
+        return ""
+    left_out = [index for index in range(len(texts)) if index not in taken]
+    shown = [texts[index] for index in sorted(taken)]
+    if left_out:
+        shown.insert(left_out[0] if in_a_row else 0, _missing(len(left_out), noun))
+    return "\n".join(shown)
 
 
 def _missing(count: int, noun: str) -> str:

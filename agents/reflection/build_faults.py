@@ -1,14 +1,12 @@
-"""Replies without a kernel, kernels that were there before, and sources that nvcc, ptxas or the
-linker refuse.
-"""
+"""Sources that nvcc, ptxas or the linker refuse."""
 
 from collections.abc import Mapping
 
-from cuda_llm.agents.llm.generator import NO_CODE
 from cuda_llm.agents.prompting.quote import join_parts, one_line
 from cuda_llm.agents.reflection.diagnosis import Diagnosis, FailureContext
 from cuda_llm.facts import BuildFault
-from cuda_llm.failures import CompileFailed, Diagnostic, Duplicate, LoadFailed, NoCode
+from cuda_llm.failures import CompileFailed, Diagnostic, LoadFailed
+from cuda_llm.refusal_wording import describe_compile_failure
 from cuda_llm.tasks.signature import signature
 from cuda_llm.wording import describe
 
@@ -92,14 +90,14 @@ _OTHER = ("other", "The compiler refuses the source: mend its first error before
 
 
 def compile_failed(verdict: CompileFailed, context: FailureContext) -> Diagnosis:
-    """The first error decides: what follows is often its echo."""
+    """Diagnose by the first error: what follows is often its echo."""
     first = next((one for one in verdict.diagnostics if one.severity == "error"), None)
     fault = verdict.fault or (first.fault if first else None)
     cause, text = _REMEDIES[fault] if fault else _OTHER
     name = (first.subject if first else None) or ""
     if fault == "signature":
         text += f" It is: {signature(context.task)}"
-    seen = one_line(first.message if first else verdict.reason)
+    seen = one_line(first.message if first else describe_compile_failure(verdict))
     secret = first is not None and first.names_hardware
     return Diagnosis(
         code=verdict.code,
@@ -108,14 +106,14 @@ def compile_failed(verdict: CompileFailed, context: FailureContext) -> Diagnosis
         evidence=join_parts(
             context.quote_line(first.spot) if first else "",
             "" if secret else seen,
-            _more(verdict, first),
+            _count_others(verdict, first),
         ),
         hardware_text=seen if secret else "",
     )
 
 
 def load_failed(verdict: LoadFailed) -> Diagnosis:
-    """It compiled, but could not be bound."""
+    """Diagnose what compiled, but could not be bound."""
     cause = "other"
     text = "The compiled file cannot be loaded: define every function it calls in the same file."
     match verdict.fault:
@@ -131,34 +129,8 @@ def load_failed(verdict: LoadFailed) -> Diagnosis:
     return Diagnosis(code=verdict.code, cause=cause, text=text, evidence=seen)
 
 
-def _more(verdict: CompileFailed, first: Diagnostic | None) -> str:
+def _count_others(verdict: CompileFailed, first: Diagnostic | None) -> str:
     others = verdict.omitted + sum(
         one.severity == "error" and one is not first for one in verdict.diagnostics
     )
     return f"{others} more error{'s' if others != 1 else ''}" if others else ""
-
-
-def no_code(verdict: NoCode) -> Diagnosis | None:
-    """What was wrong with a reply; None for a generator's other reasons, which no reply mends."""
-    reason = NO_CODE.get(verdict.kind)
-    if reason is None:
-        return None
-    return Diagnosis(
-        code=verdict.code,
-        cause=verdict.kind,
-        text=f"{reason[0].upper()}{reason[1:]}.",
-        evidence=one_line(verdict.said),
-    )
-
-
-def duplicate(verdict: Duplicate) -> Diagnosis:
-    """A repeat is a wasted candidate."""
-    return Diagnosis(
-        code=verdict.code,
-        cause="repeat",
-        text=(
-            "The same kernel came again, apart from layout and comments: change the structure, "
-            "not names or formatting."
-        ),
-        evidence=f"the same as {one_line(verdict.of, 40)}",
-    )

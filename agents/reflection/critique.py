@@ -1,5 +1,5 @@
-"""A model's critique of the kernel that matters most, once a round: what it is asked, how its
-answer is read, the hint.
+"""A model's critique of the kernel that matters most, once a round: the question, how its answer is
+read, the hint.
 """
 
 import json
@@ -9,44 +9,14 @@ from typing import Any
 
 from cuda_llm.agents.llm.generator import without_reasoning
 from cuda_llm.agents.prompting.quote import one_line
-from cuda_llm.agents.prompting.render import Templates, fixed_values, passages
-from cuda_llm.agents.prompting.token_budget import fit
+from cuda_llm.agents.prompting.render import render_critique_prompt
+from cuda_llm.agents.prompting.templates import Templates
+from cuda_llm.agents.protocols import Reflected
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.strategies.builtin import distinct_failures
 from cuda_llm.codec import decode
-from cuda_llm.conversation import Ask, Call, CallFailed, Message, Reply
-from cuda_llm.search import Attempt, Brief, Hint, Kind
-
-ROOM_TOKENS = 12_000
-"""For what may be shortened; a critique is to be cheap."""
-
-
-def critique_prompt(
-    situation: Situation, about: Attempt, known: Sequence[Hint], templates: Templates
-) -> tuple[Message, ...]:
-    """What a model is asked about `about`. `known` are the diagnosis' own hints."""
-    brief = _brief(situation, about, known)
-    components = brief.components & situation.plan.components
-    sections = fit(passages(situation, brief, about, components), ROOM_TOKENS)
-    values = {**fixed_values(situation, brief, about, components), **sections}
-    return (
-        Message(role="system", text=templates.render("critique_system.j2", values)),
-        Message(role="user", text=templates.render("critique.j2", values)),
-    )
-
-
-def _brief(situation: Situation, about: Attempt, known: Sequence[Hint]) -> Brief:
-    """The order that a generator would get for `about`: it decides what the prompt holds."""
-    return Brief(
-        id=f"r{situation.round}-critique",
-        round=situation.round,
-        index=0,
-        kind=Kind.IMPROVE if about.passed else Kind.FIX,
-        parent=about.id,
-        history=tuple(one.id for one in situation.attempts),
-        performance_hints=tuple(one for one in known if one.about in {about.id, ""}),
-    )
-
+from cuda_llm.conversation import Ask, Call, CallFailed, Reply
+from cuda_llm.search import Attempt, Hint
 
 MOST_REPLY = 20_000
 MOST_AVOIDED = 4
@@ -70,12 +40,12 @@ class Unreadable:
 
 
 def read_critique(reply: Reply) -> Critique | Unreadable:
-    """The first JSON object with a change in it, wherever in the reply it stands."""
+    """Return the first JSON object with a change in it, wherever in the reply it stands."""
     if reply.refusal:
         return Unreadable("the model declined")
     text = without_reasoning(reply.text[:MOST_REPLY])
-    for found in _objects(text):
-        critique = _read(found)
+    for found in _find_objects(text):
+        critique = _decode_critique(found)
         if critique is not None:
             return critique
     if reply.finish == "length":
@@ -89,8 +59,8 @@ def read_critique(reply: Reply) -> Critique | Unreadable:
     )
 
 
-def _objects(text: str) -> Iterator[Mapping[str, Any]]:
-    """Every JSON object in `text`, from its start on; nested ones are not looked into."""
+def _find_objects(text: str) -> Iterator[Mapping[str, Any]]:
+    """Yield every JSON object in `text`; those within another are not looked for."""
     decoder, position = json.JSONDecoder(), text.find("{")
     while position >= 0:
         try:
@@ -102,7 +72,7 @@ def _objects(text: str) -> Iterator[Mapping[str, Any]]:
         position = text.find("{", end)
 
 
-def _read(found: Mapping[str, Any]) -> Critique | None:
+def _decode_critique(found: Mapping[str, Any]) -> Critique | None:
     if len(found) == 1 and isinstance(next(iter(found.values())), dict):
         found = next(iter(found.values()))
     avoid = found.get("avoid") or ()
@@ -122,23 +92,17 @@ def _read(found: Mapping[str, Any]) -> Critique | None:
     )
 
 
-@dataclass(frozen=True)
-class Critiqued:
-    """At most one hint, and the decision to record."""
-
-    decision: str
-    error_hints: tuple[Hint, ...] = ()
-    performance_hints: tuple[Hint, ...] = ()
-
-
 async def criticise(
     ask: Ask,
     situation: Situation,
     judged: Sequence[Attempt],
     known: Sequence[Hint],
     templates: Templates,
-) -> Critiqued | None:
-    """Ask once about the `subject`; None where there is none, or no prompt will hold the answer."""
+) -> Reflected | None:
+    """Ask once about the `subject`: at most one hint, and the decision to record.
+
+    None where there is no subject, or no prompt will hold the answer.
+    """
     about = subject(situation, judged)
     is_last = situation.round >= situation.plan.rounds
     if about is None or is_last or not situation.plan.components.hints:
@@ -146,31 +110,17 @@ async def criticise(
     call = Call(
         id=f"rounds/{situation.round}/critique",
         agent="reflection",
-        messages=critique_prompt(situation, about, known, templates),
+        messages=render_critique_prompt(situation, about, known, templates),
         as_json=True,
     )
     reply = await ask(call)
     if isinstance(reply, CallFailed):
-        return Critiqued(f"no critique of {about.id}: {reply.kind}: {one_line(reply.detail, 120)}")
-    read = read_critique(reply)
+        read: Critique | Unreadable = Unreadable(f"{reply.kind}: {one_line(reply.detail, 120)}")
+    else:
+        read = read_critique(reply)
     if isinstance(read, Unreadable):
-        return Critiqued(f"no critique of {about.id}: {read.why}")
-    decision = f"critique of {about.id}: {read.bottleneck or about.code}: {read.change}"
-    hint = _hint(situation, about, read)
-    if about.passed:
-        return Critiqued(decision, performance_hints=(hint,))
-    return Critiqued(decision, error_hints=(hint,))
-
-
-def subject(situation: Situation, judged: Sequence[Attempt]) -> Attempt | None:
-    """The incumbent; while there is none, the failure of this round that came nearest."""
-    if situation.incumbent is not None:
-        return situation.incumbent
-    return next(iter(distinct_failures(judged)), None)
-
-
-def _hint(situation: Situation, about: Attempt, read: Critique) -> Hint:
-    return Hint(
+        return Reflected(decisions=(f"no critique of {about.id}: {read.why}",))
+    hint = Hint(
         round=situation.round,
         about=about.id,
         code=(about.limited_by or "critique") if about.passed else about.code,
@@ -178,3 +128,13 @@ def _hint(situation: Situation, about: Attempt, read: Critique) -> Hint:
         avoid=read.avoid,
         by="critique",
     )
+    return Reflected(
+        error_hints=() if about.passed else (hint,),
+        performance_hints=(hint,) if about.passed else (),
+        decisions=(f"critique of {about.id}: {read.bottleneck or about.code}: {read.change}",),
+    )
+
+
+def subject(situation: Situation, judged: Sequence[Attempt]) -> Attempt | None:
+    """Return the incumbent; while there is none, the failure of this round that came nearest."""
+    return situation.incumbent or next(iter(distinct_failures(judged)), None)

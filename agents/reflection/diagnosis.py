@@ -1,12 +1,15 @@
-"""What is known about one failure or one slow kernel, before it becomes a hint."""
+"""What is known about one failure or one slow kernel, and the hint that it becomes."""
 
+import re
 from dataclasses import dataclass
 
 from cuda_llm.agents.kernel_text.facts import SourceFacts
 from cuda_llm.agents.prompting.quote import join_parts, one_line, quote_line
+from cuda_llm.agents.situation import Situation
 from cuda_llm.fact_wording import UNPLACED, describe_error, describe_replay
 from cuda_llm.facts import CudaError, Replay, SourceSpot, ThreadSpot
 from cuda_llm.hardware_profiles.hardware import Hardware
+from cuda_llm.search import Attempt, Hint
 from cuda_llm.tasks.task import Task
 
 
@@ -21,6 +24,20 @@ class Diagnosis:
     hardware_text: str = ""
     avoid: tuple[str, ...] = ()
 
+    def as_hint(self, round: int, about: str, times: int = 1) -> Hint:
+        """Return the hint of a round about an attempt; `about` is empty where it concerns all."""
+        return Hint(
+            round=round,
+            about=about,
+            code=self.code,
+            cause=self.cause,
+            times=times,
+            text=self.text,
+            evidence=self.evidence,
+            hardware_text=self.hardware_text,
+            avoid=self.avoid,
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
 class FailureContext:
@@ -33,7 +50,7 @@ class FailureContext:
     """False for kernels of a playbook: no prompt ever contains their lines."""
 
     def quote_line(self, spot: SourceSpot | None) -> str:
-        """``line 14: `source` ``, or the number alone; of another file its name; or nothing."""
+        """Return ``line 14: `source` ``, the number alone, of another file its name, or nothing."""
         if spot is not None and not spot.text:
             return one_line(str(spot), 80)
         if spot is None or self.may_quote:
@@ -41,11 +58,11 @@ class FailureContext:
         return f"line {spot.line}"
 
     def quote(self, code: str, most: int = 100) -> str:
-        """``: `code` ``, or nothing."""
+        """Return ``: `code` ``, or nothing where no line may be quoted."""
         return f": `{one_line(code, most)}`" if self.may_quote else ""
 
     def launch_of(self, kernel: str | None) -> str:
-        """The line that launches a kernel, known by its name or its symbol; empty if none does."""
+        """Return the line that launches a kernel, given by name or symbol; empty if none does."""
         for launch in self.source.launches:
             names = {launch.kernel, f"_Z{len(launch.kernel)}{launch.kernel}"}
             if kernel and any(kernel == one or kernel.startswith(one) for one in names):
@@ -53,7 +70,15 @@ class FailureContext:
                 return f"line {launch.line}{self.quote(f'{launch.kernel}<<<{how}>>>', 120)}"
         return ""
 
-    def known_of(self, error: CudaError | None, replay: Replay | None, *, placed: bool) -> str:
+    def shared_array(self, spot: SourceSpot | None) -> str:
+        """Return where the shared array is declared that a line names; empty if it names none."""
+        for array in self.source.shared_arrays:
+            if spot is not None and re.search(rf"\b{re.escape(array.name)}\b", spot.text):
+                name = f"`{one_line(array.name + array.extents, 60)}`" if self.may_quote else "it"
+                return f"{name} is declared in line {array.line}"
+        return ""
+
+    def gpu_report(self, error: CudaError | None, replay: Replay | None, *, placed: bool) -> str:
         """Return what a GPU reported, which kernel ran, and where the place comes from."""
         reported = one_line(describe_error(error), 240) if error is not None else ""
         if placed:
@@ -64,5 +89,15 @@ class FailureContext:
 
 
 def name_thread(thread: ThreadSpot | None) -> str:
-    """`thread (7, 0, 0) of block (1, 0, 0)`, or nothing."""
+    """Return `thread (7, 0, 0) of block (1, 0, 0)`, or nothing."""
     return "" if thread is None else f"thread {thread.thread} of block {thread.block}"
+
+
+def context_of(situation: Situation, attempt: Attempt) -> FailureContext:
+    """Return source, task and GPU of an attempt."""
+    return FailureContext(
+        source=SourceFacts(situation.archive.source(attempt.id)),
+        task=situation.task,
+        hardware=situation.hardware,
+        may_quote=attempt.written_by != "playbook",
+    )

@@ -1,5 +1,5 @@
-"""What goes wrong, or is not allowed, around a kernel: rules, crashes of host code, launches
-beyond a limit, memory.
+"""What goes wrong, or is not allowed, around a kernel: rules, crashes of host code, and launches,
+memory and time beyond their limits.
 """
 
 import re
@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from cuda_llm.agents.prompting.quote import join_parts, one_line
 from cuda_llm.agents.reflection.diagnosis import Diagnosis, FailureContext, name_thread
-from cuda_llm.agents.reflection.memory_faults import name_place
+from cuda_llm.agents.reflection.kernel_faults import name_place
 from cuda_llm.fact_wording import describe_limit
 from cuda_llm.facts import LimitName, StopReason
-from cuda_llm.failures import DeviceAssert, PolicyViolation
+from cuda_llm.failures import DeviceAssert, PolicyViolation, TimedOut
 from cuda_llm.outcomes import (
     EmulatorUnsupported,
     HostCrashed,
@@ -19,6 +19,7 @@ from cuda_llm.outcomes import (
     LaunchFailed,
     OutOfMemory,
 )
+from cuda_llm.refusal_wording import describe_breach
 from cuda_llm.wording import describe
 
 _RULES: Mapping[str, str] = {
@@ -41,14 +42,16 @@ _RULES: Mapping[str, str] = {
 
 
 def policy_violation(verdict: PolicyViolation, context: FailureContext) -> Diagnosis:
-    """A rule that no kernel may break, and what to do instead."""
+    """Diagnose a broken rule, and say what to do instead."""
     text = _RULES.get(verdict.rule, "Do nothing in `solve` but launch kernels on its arguments.")
     return Diagnosis(
         code=verdict.code,
         cause=one_line(verdict.rule, 40),
         text=text,
         evidence=join_parts(
-            context.quote_line(verdict.spot), one_line(verdict.detail), name_place(verdict.location)
+            context.quote_line(verdict.spot),
+            one_line(describe_breach(verdict)),
+            name_place(verdict.location),
         ),
     )
 
@@ -73,7 +76,7 @@ _STOPS: Mapping[StopReason, tuple[str, str]] = {
 
 
 def device_assert(verdict: DeviceAssert, context: FailureContext) -> Diagnosis:
-    """The kernel stopped itself, or ran into what is no code."""
+    """Diagnose a kernel that stopped itself, or ran into what is no code."""
     cause = "assertion"
     text = "The kernel's own assert or trap fired: what it takes for granted is not so."
     if verdict.reason is not None and verdict.reason in _STOPS:
@@ -87,27 +90,33 @@ def device_assert(verdict: DeviceAssert, context: FailureContext) -> Diagnosis:
             context.quote_line(verdict.spot),
             one_line(verdict.assertion or verdict.detail),
             name_thread(verdict.thread),
-            context.known_of(verdict.error, verdict.replay, placed=placed),
+            context.gpu_report(verdict.error, verdict.replay, placed=placed),
         ),
     )
 
 
 def host_crashed(verdict: HostCrashed) -> Diagnosis:
-    """The part of `solve` that runs on the CPU died."""
-    divided = verdict.signal == "SIGFPE"
-    ended = verdict.signal in {"exit", "SIGABRT"}
-    robbed = verdict.signal == "cudaErrorOperatingSystem"
-    text = "Host code reads or writes memory that is not its own: check its arrays and pointers."
-    if divided:
-        text = "Host code divides by zero: a size of 1 or less than a tile makes a count 0."
-    elif ended:
-        text = "Host code ends the process: return from `solve` instead of exit, abort or a throw."
-    elif robbed:
-        text = "Host code took something from the driver: write to and close no descriptor."
-    causes = {"division by zero": divided, "ends the process": ended, "foreign descriptor": robbed}
-    cause = next((name for name, holds in causes.items() if holds), "bad pointer")
+    """Diagnose a crash of the part of `solve` that runs on the CPU."""
+    match verdict.signal:
+        case "SIGFPE":
+            cause = "division by zero"
+            text = "Host code divides by zero: a size of 1 or less than a tile makes a count 0."
+        case "exit" | "SIGABRT":
+            cause = "ends the process"
+            text = (
+                "Host code ends the process: return from `solve` instead of exit, abort or a throw."
+            )
+        case "cudaErrorOperatingSystem":
+            cause = "foreign descriptor"
+            text = "Host code took something from the driver: write to and close no descriptor."
+        case _:
+            cause = "bad pointer"
+            text = (
+                "Host code reads or writes memory that is not its own: check its arrays and "
+                "pointers."
+            )
     return Diagnosis(
-        code=verdict.code, cause=cause, text=text, evidence=join_parts(one_line(verdict.signal, 20))
+        code=verdict.code, cause=cause, text=text, evidence=one_line(verdict.signal, 20)
     )
 
 
@@ -179,7 +188,7 @@ _BY_ERROR: Mapping[str, _Refusal] = {
 
 
 def launch_failed(verdict: LaunchFailed, context: FailureContext) -> Diagnosis:
-    """Too many threads, too much shared memory, too many registers, an empty grid."""
+    """Diagnose a launch with too many threads, registers or shared memory, or an empty grid."""
     limit = verdict.limit
     refusal = _BY_ERROR.get(verdict.error, _CONFIGURATION)
     if limit is not None:
@@ -196,7 +205,7 @@ def launch_failed(verdict: LaunchFailed, context: FailureContext) -> Diagnosis:
 
 
 def out_of_memory(verdict: OutOfMemory, context: FailureContext) -> Diagnosis:
-    """More scratch memory than the task allows."""
+    """Diagnose scratch memory beyond what the task allows."""
     none = context.task.capabilities.scratch_bytes.strip() == "0"
     text = (
         "This task allows no scratch memory: work in registers, shared memory and the outputs."
@@ -212,7 +221,7 @@ def out_of_memory(verdict: OutOfMemory, context: FailureContext) -> Diagnosis:
 
 
 def impossible_time(verdict: ImpossibleTime) -> Diagnosis:
-    """Faster than physics: some of the work is left out."""
+    """Diagnose a time below what the hardware can reach: some of the work is left out."""
     return Diagnosis(
         code=verdict.code,
         cause="work left out",
@@ -224,8 +233,46 @@ def impossible_time(verdict: ImpossibleTime) -> Diagnosis:
     )
 
 
+def timed_out(verdict: TimedOut, context: FailureContext) -> Diagnosis:
+    """Diagnose what does not end, or is far too much work."""
+    line = verdict.spot.line if verdict.spot else 0
+    loop = next(iter(context.source.around(line, "for", "while", "do")), None) if line else None
+    seen = f"in the loop of line {loop.first}{context.quote(loop.header)}" if loop else ""
+    match verdict.stage:
+        case "compile":
+            text = "Compiling takes too long: unroll less, instantiate fewer templates."
+        case "host":
+            text = (
+                "The host part of `solve` does not return: look for loops that wait for the "
+                "device or whose bound never comes."
+            )
+        case _ if verdict.crowded or (loop and loop.kind == "while" and context.source.atomics):
+            text = (
+                "Threads spin for others that may never run: a lock inside a warp, or waiting for "
+                "blocks that are not resident, never ends. Do without the lock."
+            )
+        case _:
+            text = (
+                "The kernel does not end or does far too much: check that each loop moves towards "
+                "its bound (a zero step, unsigned i >= 0), and that the work is spread over the "
+                "whole grid."
+            )
+    return Diagnosis(
+        code=verdict.code,
+        cause=one_line(verdict.stage, 20),
+        text=text,
+        evidence=join_parts(
+            context.quote_line(verdict.spot),
+            seen,
+            "more blocks than are resident at once" if verdict.crowded else "",
+            context.launch_of(verdict.kernel) if not (verdict.spot or verdict.error) else "",
+            context.gpu_report(verdict.error, verdict.replay, placed=verdict.spot is not None),
+        ),
+    )
+
+
 def emulator_unsupported(verdict: EmulatorUnsupported, context: FailureContext) -> Diagnosis:
-    """Not wrong, but nothing here can run it."""
+    """Diagnose a kernel that may be right, but that this device cannot execute."""
     opcode = one_line(verdict.opcode, 60)
     return Diagnosis(
         code=verdict.code,
@@ -241,7 +288,7 @@ def emulator_unsupported(verdict: EmulatorUnsupported, context: FailureContext) 
 
 
 def _family(opcode: str) -> str:
-    """`wmma.load.a.sync.aligned` is one of the tensor cores' operations."""
+    """Return the family of an operation: `wmma.load.a.sync.aligned` is one of tensor cores."""
     families = {
         "tensor cores": r"^(?:wmma|mma|wgmma|tcgen05|ldmatrix)",
         "asynchronous bulk copies and their barriers": r"^(?:cp\.async\.bulk|mbarrier)",

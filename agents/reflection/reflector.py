@@ -2,17 +2,16 @@
 critique where there is a model.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from cuda_llm.agents.kernel_text.facts import SourceFacts
 from cuda_llm.agents.prompting.quote import join_parts, one_line
-from cuda_llm.agents.prompting.render import Templates, open_templates
+from cuda_llm.agents.prompting.templates import Templates, open_templates
 from cuda_llm.agents.protocols import Reflected
-from cuda_llm.agents.reflection.build_faults import compile_failed, duplicate, load_failed, no_code
-from cuda_llm.agents.reflection.critique import Critiqued, criticise
-from cuda_llm.agents.reflection.diagnosis import Diagnosis, FailureContext
+from cuda_llm.agents.reflection.build_faults import compile_failed, load_failed
+from cuda_llm.agents.reflection.critique import criticise
+from cuda_llm.agents.reflection.diagnosis import Diagnosis, FailureContext, context_of
 from cuda_llm.agents.reflection.host_faults import (
     device_assert,
     emulator_unsupported,
@@ -21,23 +20,24 @@ from cuda_llm.agents.reflection.host_faults import (
     launch_failed,
     out_of_memory,
     policy_violation,
+    timed_out,
 )
-from cuda_llm.agents.reflection.memory_faults import (
-    guard_overwritten,
+from cuda_llm.agents.reflection.kernel_faults import (
+    data_race,
     illegal_access,
+    invalid_sync,
     misaligned,
     uninitialised_read,
 )
-from cuda_llm.agents.reflection.slow_kernels import HARDWARE_LIMIT, diagnose_speed
-from cuda_llm.agents.reflection.sync_faults import data_race, invalid_sync, timed_out
+from cuda_llm.agents.reflection.slow_kernels import HARDWARE_LIMIT, find_limits
 from cuda_llm.agents.reflection.wrong_results import (
+    guard_overwritten,
     input_mutated,
     late_write,
     nondeterministic,
     wrong_result,
 )
 from cuda_llm.agents.situation import Situation
-from cuda_llm.agents.strategies.acceptance import passed_by_speed
 from cuda_llm.agents.strategies.builtin import is_fixable
 from cuda_llm.agents.tunables.read import read_space
 from cuda_llm.agents.tunables.space import InvalidDeclaration
@@ -70,78 +70,14 @@ from cuda_llm.outcomes import (
     Verdict,
     WrongResult,
 )
+from cuda_llm.refusal_wording import describe_reply_fault
 from cuda_llm.search import Attempt, Hint
 
-CODE = "TUNABLES"
-"""Of what costs a kernel nothing but its tuning."""
-
-
-def misdeclared(source: str) -> Diagnosis | None:
-    """What is wrong with the declarations; None where they are right, or there are none."""
-    space = read_space(source)
-    if not isinstance(space, InvalidDeclaration):
-        return None
-    return Diagnosis(
-        code=CODE,
-        cause="misdeclared",
-        text=(
-            "Its tunables could not be read, so nothing was tuned: put `// tunable: 8 16 32` "
-            "behind `#define NAME 8` on one line, outside of #if blocks, the default among the "
-            "values, each name defined once; or declare none."
-        ),
-        evidence=one_line(str(space)),
-    )
-
-
+NOTHING_TO_CRITICISE = "no critique asked for: the kernel to beat is at the hardware's limit"
 MOST_HINTS = 5
 """Hints a round and channel."""
 
 DiagnosedAttempt = tuple[Attempt, Diagnosis]
-
-
-def merge(
-    findings: Sequence[DiagnosedAttempt], earlier: Sequence[Hint], round: int
-) -> tuple[Hint, ...]:
-    """A hint for each (code, cause), those seen most often first, at most `MOST_HINTS`.
-
-    A hint that several attempts share is about none of them, and so is one about a reply without
-    code or a repeat, which leave no kernel to mend. Any other is about its attempt.
-    """
-    groups: dict[tuple[str, str], list[DiagnosedAttempt]] = {}
-    for finding in findings:
-        groups.setdefault((finding[1].code, finding[1].cause), []).append(finding)
-    hints = [_hint(group, _times_before(earlier, key), round) for key, group in groups.items()]
-    return tuple(sorted(hints, key=lambda hint: -hint.times)[:MOST_HINTS])
-
-
-def _times_before(earlier: Sequence[Hint], key: tuple[str, str]) -> int:
-    return max((hint.times for hint in earlier if (hint.code, hint.cause) == key), default=0)
-
-
-def _hint(group: Sequence[DiagnosedAttempt], before: int, round: int) -> Hint:
-    attempt, first = group[0]
-    times = before + len(group)
-    names = ", ".join(one.id for one, _ in group[:4])
-    hint = Hint(
-        round=round,
-        about=attempt.id if is_fixable(attempt) else "",
-        code=first.code,
-        cause=first.cause,
-        times=times,
-        text=first.text,
-        evidence=first.evidence,
-        hardware_text=first.hardware_text,
-        avoid=first.avoid,
-    )
-    if times == 1:
-        return hint
-    again = f"Seen {times} times so far ({'lately ' if before else ''}{names}). "
-    return replace(hint, about="", text=again + first.text)
-
-
-NOTHING_TO_CRITICISE = "no critique asked for: the kernel to beat is at the hardware's limit"
-MOST_PROFILED = 3
-"""Passed attempts a round that get a performance hint: the incumbent and the next fastest."""
 
 
 @dataclass(frozen=True)
@@ -154,9 +90,8 @@ class Reflection:
     name: str = "reflection"
 
     async def reflect(self, situation: Situation, judged: Sequence[Attempt]) -> Reflected:
-        """Hints about what failed in this round and what limits its fastest kernels."""
-        failures = tuple(find_failures(situation, judged))
-        errors = merge(failures, situation.error_hints, situation.round)
+        """Return hints about what failed in this round and what limits its fastest kernels."""
+        errors = merge(find_failures(situation, judged), situation.error_hints, situation.round)
         untuned = tuple(find_misdeclared(situation, judged))
         declared = merge(untuned, situation.error_hints, situation.round)
         slow = tuple(find_limits(situation, judged))
@@ -173,22 +108,70 @@ class Reflection:
             return replace(found, decisions=(*decisions, NOTHING_TO_CRITICISE))
         known = (*found.error_hints, *slow)
         templates = self.templates or open_templates()
-        return add_critique(found, await criticise(self.ask, situation, judged, known, templates))
+        critique = await criticise(self.ask, situation, judged, known, templates)
+        return found if critique is None else put_first(critique, found)
 
 
-def add_critique(found: Reflected, made: Critiqued | None) -> Reflected:
-    """The critique's hint stands before the others of its channel."""
-    if made is None:
-        return found
+def put_first(critique: Reflected, found: Reflected) -> Reflected:
+    """Return both: the critique's hint stands before the others of its channel."""
     return Reflected(
-        error_hints=(*made.error_hints, *found.error_hints),
-        performance_hints=(*made.performance_hints, *found.performance_hints),
-        decisions=(*found.decisions, made.decision),
+        error_hints=(*critique.error_hints, *found.error_hints),
+        performance_hints=(*critique.performance_hints, *found.performance_hints),
+        decisions=(*found.decisions, *critique.decisions),
     )
 
 
+def _decisions(
+    situation: Situation, judged: Sequence[Attempt], errors: Sequence[Hint], slow: Sequence[Hint]
+) -> Iterator[str]:
+    failed = [one for one in judged if not one.passed]
+    if failed:
+        causes = "; ".join(
+            f"{hint.code} ({hint.cause}) {f'{hint.times} times' if hint.times > 1 else 'once'}"
+            for hint in errors
+        )
+        yield f"{len(failed)} of {len(judged)} failed: {causes or 'nothing to learn from it'}"
+    for hint in slow:
+        if situation.incumbent and hint.about == situation.incumbent.id:
+            what = hint.code.replace("_", " ")
+            yield f"{hint.about}, the kernel to beat: {join_parts(what, hint.evidence)}"
+    ours = [one.id for one in judged if one.code.startswith("INFRA_")]
+    if ours:
+        yield f"{', '.join(ours)}: our own parts failed; not held against the kernel"
+
+
+def merge(
+    diagnosed: Iterable[DiagnosedAttempt], earlier: Sequence[Hint], round: int
+) -> tuple[Hint, ...]:
+    """Return a hint for each (code, cause), those seen most often first, at most `MOST_HINTS`.
+
+    A hint that several attempts share is about none of them, and so is one about a reply without
+    code or a repeat, which leave no kernel to mend. Any other is about its attempt.
+    """
+    groups: dict[tuple[str, str], list[DiagnosedAttempt]] = {}
+    for attempt, diagnosis in diagnosed:
+        groups.setdefault((diagnosis.code, diagnosis.cause), []).append((attempt, diagnosis))
+    hints = [_hint(group, _times_before(earlier, key), round) for key, group in groups.items()]
+    return tuple(sorted(hints, key=lambda hint: -hint.times)[:MOST_HINTS])
+
+
+def _times_before(earlier: Sequence[Hint], key: tuple[str, str]) -> int:
+    return max((hint.times for hint in earlier if (hint.code, hint.cause) == key), default=0)
+
+
+def _hint(group: Sequence[DiagnosedAttempt], before: int, round: int) -> Hint:
+    attempt, first = group[0]
+    times = before + len(group)
+    hint = first.as_hint(round, attempt.id if is_fixable(attempt) else "", times)
+    if times == 1:
+        return hint
+    names = ", ".join(one.id for one, _ in group[:4])
+    again = f"Seen {times} times so far ({'lately ' if before else ''}{names}). "
+    return replace(hint, about="", text=again + first.text)
+
+
 def find_failures(situation: Situation, judged: Sequence[Attempt]) -> Iterator[DiagnosedAttempt]:
-    """A diagnosis for each failed attempt that has something to teach."""
+    """Yield each failed attempt that has something to teach, with its diagnosis."""
     for attempt in judged:
         if not attempt.passed:
             verdict = situation.archive.verdict(attempt.id)
@@ -250,69 +233,50 @@ def diagnose_failure(verdict: Verdict, context: FailureContext) -> Diagnosis | N
             assert_never(verdict)
 
 
-def find_misdeclared(situation: Situation, judged: Sequence[Attempt]) -> Iterator[DiagnosedAttempt]:
-    """Models' kernels whose tunables cannot be used; a repeat was reported when it came first."""
-    for attempt in judged:
-        if attempt.written_by == "model" and attempt.code != Duplicate.code:
-            diagnosis = misdeclared(situation.archive.source(attempt.id))
-            if diagnosis is not None:
-                yield attempt, diagnosis
-
-
-def find_limits(situation: Situation, judged: Sequence[Attempt]) -> Iterator[Hint]:
-    """What limits the incumbent and the fastest others of the round."""
-    for attempt in worth_profiling(situation, judged):
-        verdict = situation.archive.verdict(attempt.id)
-        profile = verdict.profile if isinstance(verdict, Passed) else None
-        if profile is None:
-            continue
-        context = context_of(situation, attempt)
-        for one in diagnose_speed(situation, attempt, profile, context):
-            if one.code == HARDWARE_LIMIT and attempt != situation.incumbent:
-                continue
-            yield Hint(
-                round=situation.round,
-                about=attempt.id,
-                code=one.code,
-                cause=one.cause,
-                text=one.text,
-                evidence=one.evidence,
-                hardware_text=one.hardware_text,
-                avoid=one.avoid,
-            )
-
-
-def worth_profiling(situation: Situation, judged: Sequence[Attempt]) -> tuple[Attempt, ...]:
-    """The incumbent, then the fastest of this round."""
-    first = () if situation.incumbent is None else (situation.incumbent,)
-    ordered = {one.id: one for one in (*first, *passed_by_speed(judged))}
-    return tuple(ordered.values())[:MOST_PROFILED]
-
-
-def context_of(situation: Situation, attempt: Attempt) -> FailureContext:
-    """Source, task and GPU of an attempt."""
-    return FailureContext(
-        source=SourceFacts(situation.archive.source(attempt.id)),
-        task=situation.task,
-        hardware=situation.hardware,
-        may_quote=attempt.written_by != "playbook",
+def no_code(verdict: NoCode) -> Diagnosis | None:
+    """Diagnose a reply; None for a generator's other reasons, which no reply mends."""
+    reason = describe_reply_fault(verdict)
+    if reason is None:
+        return None
+    return Diagnosis(
+        code=verdict.code,
+        cause=verdict.kind,
+        text=f"{reason[0].upper()}{reason[1:]}.",
+        evidence=one_line(verdict.said),
     )
 
 
-def _decisions(
-    situation: Situation, judged: Sequence[Attempt], errors: Sequence[Hint], slow: Sequence[Hint]
-) -> Iterator[str]:
-    failed = [one for one in judged if not one.passed]
-    if failed:
-        causes = "; ".join(
-            f"{hint.code} ({hint.cause}) {f'{hint.times} times' if hint.times > 1 else 'once'}"
-            for hint in errors
-        )
-        yield f"{len(failed)} of {len(judged)} failed: {causes or 'nothing to learn from it'}"
-    for hint in slow:
-        if situation.incumbent and hint.about == situation.incumbent.id:
-            what = hint.code.replace("_", " ")
-            yield f"{hint.about}, the kernel to beat: {join_parts(what, hint.evidence)}"
-    ours = [one.id for one in judged if one.code.startswith("INFRA_")]
-    if ours:
-        yield f"{', '.join(ours)}: our own parts failed; not held against the kernel"
+def duplicate(verdict: Duplicate) -> Diagnosis:
+    """Diagnose a repeat, which is a wasted candidate."""
+    return Diagnosis(
+        code=verdict.code,
+        cause="repeat",
+        text=(
+            "The same kernel came again, apart from layout and comments: change the structure, "
+            "not names or formatting."
+        ),
+        evidence=f"the same as {one_line(verdict.of, 40)}",
+    )
+
+
+def find_misdeclared(situation: Situation, judged: Sequence[Attempt]) -> Iterator[DiagnosedAttempt]:
+    """Yield models' kernels whose tunables cannot be used; of a repeat the first was enough."""
+    for attempt in judged:
+        if attempt.written_by == "model" and attempt.code != Duplicate.code:
+            space = read_space(situation.archive.source(attempt.id))
+            if isinstance(space, InvalidDeclaration):
+                yield attempt, misdeclared(space)
+
+
+def misdeclared(declaration: InvalidDeclaration) -> Diagnosis:
+    """Diagnose what costs a kernel nothing but its tuning."""
+    return Diagnosis(
+        code="TUNABLES",
+        cause="misdeclared",
+        text=(
+            "Its tunables could not be read, so nothing was tuned: put `// tunable: 8 16 32` "
+            "behind `#define NAME 8` on one line, outside of #if blocks, the default among the "
+            "values, each name defined once; or declare none."
+        ),
+        evidence=one_line(str(declaration)),
+    )

@@ -6,20 +6,21 @@ from collections.abc import Iterator, Sequence, Set
 
 from cuda_llm.agents.limits import LIMIT_SHARE, bottleneck_text, share_of_limit
 from cuda_llm.agents.prompting.quote import join_parts, one_line
-from cuda_llm.agents.reflection.diagnosis import Diagnosis, FailureContext
+from cuda_llm.agents.reflection.diagnosis import Diagnosis, FailureContext, context_of
 from cuda_llm.agents.situation import Situation
-from cuda_llm.agents.strategies.acceptance import gain_over, noise_margin
+from cuda_llm.agents.strategies.acceptance import gain_over, noise_margin, passed_by_speed
 from cuda_llm.agents.techniques.catalogue import CATALOGUE
 from cuda_llm.agents.techniques.technique import Technique, fits
+from cuda_llm.outcomes import Passed
 from cuda_llm.profile import Bottleneck, Profile
-from cuda_llm.search import Attempt, Kind
+from cuda_llm.search import Attempt, Hint, Kind
 from cuda_llm.tasks.sizes import least_time
 
 MOST_TRIED = 4
 
 
 def tried_without_gain(situation: Situation, parent: Attempt) -> tuple[str, ...]:
-    """Directions that led from `parent` to something no faster, newest first."""
+    """Return directions that led from `parent` to something no faster, newest first."""
     return tuple(dict.fromkeys(_without_gain(situation, parent)))[:MOST_TRIED]
 
 
@@ -39,7 +40,7 @@ MOST_TECHNIQUES = 3
 
 
 def techniques_against(code: str, situation: Situation, used: Set[str]) -> tuple[Technique, ...]:
-    """Changes that relieve `code`, fit the task, exist on this hardware and are not `used` yet."""
+    """Return changes against `code` that fit task and hardware and are not `used` yet."""
     found = [
         one
         for one in CATALOGUE
@@ -52,7 +53,7 @@ def techniques_against(code: str, situation: Situation, used: Set[str]) -> tuple
 
 
 def ruled_out(profile: Profile, dominating: Bottleneck) -> tuple[str, ...]:
-    """What the figures say cannot help, whatever dominates."""
+    """Return what the figures say cannot help, whatever dominates."""
     words = bottleneck_text(dominating.code)
     found = list(words.no_use)
     if profile.launches:
@@ -67,6 +68,31 @@ def ruled_out(profile: Profile, dominating: Bottleneck) -> tuple[str, ...]:
     return tuple(found)
 
 
+MOST_PROFILED = 3
+"""Passed attempts a round that get a performance hint: the incumbent and the next fastest."""
+
+
+def find_limits(situation: Situation, judged: Sequence[Attempt]) -> Iterator[Hint]:
+    """Yield hints on what limits the incumbent and the fastest others of the round."""
+    for attempt in worth_profiling(situation, judged):
+        verdict = situation.archive.verdict(attempt.id)
+        profile = verdict.profile if isinstance(verdict, Passed) else None
+        if profile is None:
+            continue
+        context = context_of(situation, attempt)
+        for one in diagnose_speed(situation, attempt, profile, context):
+            if one.code == HARDWARE_LIMIT and attempt != situation.incumbent:
+                continue
+            yield one.as_hint(situation.round, attempt.id)
+
+
+def worth_profiling(situation: Situation, judged: Sequence[Attempt]) -> tuple[Attempt, ...]:
+    """Return the incumbent, then the fastest of this round."""
+    first = () if situation.incumbent is None else (situation.incumbent,)
+    ordered = {one.id: one for one in (*first, *passed_by_speed(judged))}
+    return tuple(ordered.values())[:MOST_PROFILED]
+
+
 HARDWARE_LIMIT = "hardware_limit"
 """Code of a kernel that the same work cannot make much faster."""
 _QUOTED_AS_EVIDENCE = {"bank_conflicts", "uncoalesced_global", "atomic_contention", "divergence"}
@@ -76,7 +102,7 @@ _QUOTED_AS_EVIDENCE = {"bank_conflicts", "uncoalesced_global", "atomic_contentio
 def diagnose_speed(
     situation: Situation, attempt: Attempt, profile: Profile, context: FailureContext
 ) -> tuple[Diagnosis, ...]:
-    """At most two: that it is at its limit, or what dominates; and spilled registers."""
+    """Return at most two: that it is at its limit, or what dominates; and spilled registers."""
     found = []
     share = share_of_limit(situation, attempt)
     if share is not None and share >= LIMIT_SHARE:
@@ -97,7 +123,7 @@ def _dominating(
     return Diagnosis(
         code=first.code,
         cause="dominates",
-        text=_say(words.name, words.why, plain or [one_line(first.advice)]),
+        text=_advise(words.name, words.why, plain or [one_line(first.advice)]),
         evidence=join_parts(
             f"{first.share:.0%} of the time at the largest size",
             context.quote_line(first.spot),
@@ -113,7 +139,7 @@ def _dominating(
     )
 
 
-def _say(name: str, why: str, techniques: Sequence[str]) -> str:
+def _advise(name: str, why: str, techniques: Sequence[str]) -> str:
     first, *rest = techniques
     then = "".join(f" Else: {one}." for one in rest)
     return f"Limited by {name}{': ' + why if why else ''}. Best first: {first}.{then}"
@@ -165,7 +191,7 @@ def _next_in_line(others: Sequence[Bottleneck]) -> str:
 
 
 def _bandwidth(profile: Profile, situation: Situation) -> str:
-    """Achieved DRAM bandwidth of the longest launch against the published one."""
+    """Return the DRAM bandwidth of the longest launch against the published one."""
     if not profile.launches:
         return ""
     longest = max(profile.launches, key=lambda launch: launch.time_us)

@@ -6,9 +6,15 @@ from dataclasses import dataclass
 
 from cuda_llm.agents.prompting.quote import join_parts, one_line
 from cuda_llm.agents.reflection.diagnosis import Diagnosis, FailureContext
-from cuda_llm.fact_wording import is_vector
-from cuda_llm.outcomes import InputMutated, LateWrite, Nondeterministic, WrongResult
-from cuda_llm.patterns import CaseKind, ElementKind, RegionKind
+from cuda_llm.case_patterns import CaseKind
+from cuda_llm.element_patterns import ElementKind, RegionKind
+from cuda_llm.outcomes import (
+    GuardOverwritten,
+    InputMutated,
+    LateWrite,
+    Nondeterministic,
+    WrongResult,
+)
 from cuda_llm.wording import describe_dims, describe_instability, describe_patterns
 
 VECTOR_TAIL = "vector tail"
@@ -125,8 +131,8 @@ _PATTERN_CAUSES: Sequence[_PatternCause] = (
 
 
 def wrong_result(verdict: WrongResult, context: FailureContext) -> Diagnosis:
-    """What the pattern of wrong elements says, with the case that shows it."""
-    cause, text = _by_look(verdict, context) or _by_amount(verdict)
+    """Diagnose wrong elements by their pattern, with the case that shows it."""
+    cause, text = _by_pattern(verdict, context) or _by_amount(verdict)
     vectors = context.source.vector_accesses
     seen = f"vector access in line {vectors[0]}" if cause == VECTOR_TAIL and vectors else ""
     return Diagnosis(
@@ -142,8 +148,22 @@ def wrong_result(verdict: WrongResult, context: FailureContext) -> Diagnosis:
     )
 
 
+def guard_overwritten(verdict: GuardOverwritten, context: FailureContext) -> Diagnosis:
+    """Diagnose a write past a buffer's end, or before its start."""
+    vectors = context.source.vector_accesses
+    text = f"A write lands {verdict.side} {one_line(verdict.buffer, 40)}: "
+    if verdict.side == "after" and vectors:
+        cause = VECTOR_TAIL
+        text += "the last vector store reaches past the end. Store the last elements one by one."
+    else:
+        cause = "unchecked store"
+        text += "guard every store by the real extent, not by the padded one."
+    seen = f"vector access in line {vectors[0]}" if cause == VECTOR_TAIL else ""
+    return Diagnosis(code=verdict.code, cause=cause, text=text, evidence=seen)
+
+
 def input_mutated(verdict: InputMutated, context: FailureContext) -> Diagnosis:
-    """An input is const."""
+    """Diagnose a kernel that changes an input."""
     cast = "const_cast" in context.source.code or re.search(
         r"\(\s*\w+\s*\*\s*\)", context.source.code
     )
@@ -157,7 +177,7 @@ def input_mutated(verdict: InputMutated, context: FailureContext) -> Diagnosis:
 
 
 def nondeterministic(verdict: Nondeterministic, context: FailureContext) -> Diagnosis:
-    """The result depends on the order of threads."""
+    """Diagnose a result that depends on the order of threads."""
     atomics = context.source.atomics
     cause = (
         "plain reads stand beside atomics, or a result is read before all blocks have added to it"
@@ -177,7 +197,7 @@ def nondeterministic(verdict: Nondeterministic, context: FailureContext) -> Diag
 
 
 def late_write(verdict: LateWrite) -> Diagnosis:
-    """Work that outlives its call."""
+    """Diagnose work that outlives its call."""
     return Diagnosis(
         code=verdict.code,
         cause="work outlives the call",
@@ -189,34 +209,38 @@ def late_write(verdict: LateWrite) -> Diagnosis:
 
 
 def _signs(verdict: WrongResult) -> frozenset[Sign]:
-    """Everything that is known of the pattern, by kind."""
+    """Return all that is known of the pattern, by kind."""
     elements, cases = verdict.looks_like, verdict.case_pattern
     found: list[Sign] = []
     if elements is not None:
         found += [elements.kind, *([elements.region.kind] if elements.region else [])]
     if cases is not None:
-        found += [cases.kind, *([_VECTOR_STEP] if is_vector(cases) else [])]
+        found += [cases.kind, *([_VECTOR_STEP] if cases.is_vector else [])]
     return frozenset(found)
 
 
-def _by_look(verdict: WrongResult, context: FailureContext) -> tuple[str, str] | None:
-    """Few sizes may share a multiple by chance: a vector tail needs vectors in the source."""
+def _by_pattern(verdict: WrongResult, context: FailureContext) -> tuple[str, str] | None:
+    """Return what the pattern points at; None where it is unknown.
+
+    Few sizes may share a multiple by chance: a vector tail needs vectors in the source.
+    """
     signs = _signs(verdict)
     seen = (one for one in _PATTERN_CAUSES if signs & one.kinds)
     vectors = bool(context.source.vector_accesses)
-    look = next((one for one in seen if vectors or one.cause != VECTOR_TAIL), None)
-    if look is None:
+    known = next((one for one in seen if vectors or one.cause != VECTOR_TAIL), None)
+    if known is None:
         return None
-    if look.cause == "precision" and verdict.elements is not None and verdict.elements <= FEW:
+    if known.cause == "precision" and verdict.elements is not None and verdict.elements <= FEW:
         return "terms or precision", (
             "So few outputs show no pattern: look first for terms that are left out or added twice "
             "(a tail after whole vectors, a last partial block), then for sums kept in a shorter "
             "type."
         )
-    return look.cause, look.text
+    return known.cause, known.text
 
 
 def _by_amount(verdict: WrongResult) -> tuple[str, str]:
+    """Return what is likely where no pattern is known: by how much is wrong, and how far off."""
     everything = verdict.elements is not None and verdict.wrong == verdict.elements
     if verdict.failed_cases < verdict.cases and everything:
         return "some cases", (
@@ -240,7 +264,7 @@ def _by_amount(verdict: WrongResult) -> tuple[str, str]:
 
 
 def _case(verdict: WrongResult) -> str:
-    """The case that shows it; of a hidden size nothing but that it is one."""
+    """Return the case that shows it; of a hidden size nothing but that it is one."""
     if not verdict.dims or verdict.size_class == "hidden":
         return "seen at a hidden size" if verdict.size_class == "hidden" else ""
     index = ", ".join(map(str, verdict.index))

@@ -41,7 +41,7 @@ class HardwareFact:
 
 
 def roofline_facts(situation: Situation) -> HardwareFact:
-    """Computes each size's least time, bound, share of the baseline, L2 fit and launch cost."""
+    """Compute each size's least time, bound, share of the baseline, L2 fit and launch cost."""
     sizes = timed_sizes(situation)
     if not sizes:
         return HardwareFact(name="sizes", decision="no size is timed on this device")
@@ -63,7 +63,7 @@ def roofline_facts(situation: Situation) -> HardwareFact:
 
 
 def timed_sizes(situation: Situation) -> Sequence[Mapping[str, int]]:
-    """Returns the sizes the run times, or will time where the baseline is still to come."""
+    """Return the sizes the run times, or will time where the baseline is still to come."""
     sizes = situation.task.sizes
     planned = sizes.bench if situation.capabilities.bench_sizes else sizes.emulated
     return situation.sizes or planned
@@ -126,7 +126,7 @@ def _launch(situation: Situation, rows: Sequence[Mapping[str, Any]]) -> tuple[st
 
 
 def occupancy_facts(situation: Situation) -> HardwareFact:
-    """Finds, for common block sizes, the most registers and shared memory at full and half."""
+    """Find, for common block sizes, the most registers and shared memory at full and half."""
     rows = [
         _corner(situation.hardware, threads)
         for threads in BLOCK_SIZES
@@ -165,7 +165,7 @@ def _corner(hardware: Hardware, threads: int) -> dict[str, Any]:
 
 
 def _last(limit: int, holds: Callable[[int], bool]) -> int:
-    """Finds the largest number up to `limit` that meets a monotone condition, by bisection."""
+    """Find the largest number up to `limit` that meets a monotone condition, by bisection."""
     low, high = 0, limit
     while low < high:
         middle = (low + high + 1) // 2
@@ -182,7 +182,7 @@ def _describe_corner(row: dict[str, Any]) -> str:
 
 
 def shared_memory_facts(situation: Situation) -> HardwareFact:
-    """Sizes square tiles where inputs are staged, and private copies where outputs are summed.
+    """Size square tiles where inputs are staged, and private copies where outputs are summed.
 
     Each row has the bytes, whether they need an opt-in, and how many such blocks an SM holds.
     """
@@ -237,7 +237,7 @@ def _fit(hardware: Hardware, needed: int) -> dict[str, Any]:
 
 
 def item_bytes(dtype: str) -> int:
-    """Returns the size of one element in bytes, from the bits in its NumPy name."""
+    """Return the size of one element in bytes, from the bits in its NumPy name."""
     bits = dtype.lstrip("abcdefghijklmnopqrstuvwxyz")
     return int(bits) // 8 if bits else 1
 

@@ -42,7 +42,7 @@ FEATURES = (
 
 
 def instruction_facts(situation: Situation) -> HardwareFact:
-    """Lists what the GPU has, what it lacks, and what the emulated device cannot run.
+    """List what the GPU has, what it lacks, and what the emulated device cannot run.
 
     Prompts name the last in any hardware context.
     """
@@ -84,7 +84,7 @@ _GUESSED = ("estimated", "of unknown origin")
 
 
 def provenance_facts(situation: Situation) -> HardwareFact:
-    """Groups the deciding figures by origin: measured, published, estimated or unknown."""
+    """Group the deciding figures by origin: measured, published, estimated or unknown."""
     kinds = {name: _kind(_source(situation, key)) for key, name in DECIDING.items()}
     groups = [(kind, [name for name in kinds if kinds[name] == kind]) for kind in _UNMEASURED]
     unmeasured = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in groups if names)
@@ -98,7 +98,7 @@ def provenance_facts(situation: Situation) -> HardwareFact:
 
 
 def _source(situation: Situation, key: str) -> str:
-    """Returns the source of a key, which may share its entry with others."""
+    """Return the source of a key, which may share its entry with others."""
     for keys, source in situation.hardware.sources.items():
         names = [one.strip() for one in keys.split(",")]
         if key in names or any(key.startswith(f"{name}.") for name in names):
@@ -119,7 +119,7 @@ def _kind(source: str) -> str:
 
 @placed(after=Stage.START)
 async def hardware_research(situation: Situation) -> Contribution:
-    """Notes the facts and limits of the GPU that decide how to write this task's kernels."""
+    """Note the facts and limits of the GPU that decide how to write this task's kernels."""
     findings = (
         roofline_facts(situation),
         occupancy_facts(situation),

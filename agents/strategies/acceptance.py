@@ -8,7 +8,7 @@ from cuda_llm.search import Attempt, DuelResult
 
 
 def choose_fastest(situation: Situation, judged: Sequence[Attempt]) -> Choice:
-    """Returns the best of all rounds: the incumbent, unless one of `judged` beats it.
+    """Return the best of all rounds: the incumbent, unless one of `judged` beats it.
 
     The attempts that passed are compared from the fastest on. A difference within `plan.tie` or
     within the spread of the two times is a tie, and keeps the incumbent; so does a size that
@@ -36,13 +36,13 @@ def choose_fastest(situation: Situation, judged: Sequence[Attempt]) -> Choice:
 
 
 def passed_by_speed(attempts: Sequence[Attempt]) -> list[Attempt]:
-    """Sorts the attempts that passed, fastest first; equal ones by round and index."""
+    """Sort the attempts that passed, fastest first; equal ones by round and index."""
     passed = [one for one in attempts if one.passed and one.speedup is not None]
     return sorted(passed, key=lambda one: (-(one.speedup or 0.0), one.round, one.index))
 
 
 def compare(situation: Situation, contender: Attempt, incumbent: Attempt) -> str:
-    """Returns `won`, `tie`, `slower` or `regression: ...`.
+    """Return `won`, `tie`, `slower` or `regression: ...`.
 
     A duel of the two decides where there was one; else the speed-up of each over the baseline.
     """
@@ -59,29 +59,29 @@ def compare(situation: Situation, contender: Attempt, incumbent: Attempt) -> str
 
 
 def duel_of(situation: Situation, contender: Attempt, incumbent: Attempt) -> DuelResult | None:
-    """Returns the duel of these two, where there was one."""
+    """Return the duel of these two, where there was one."""
     duel = situation.duels.get(contender.id)
     return duel if duel is not None and duel.incumbent == incumbent.id else None
 
 
 def rank(situation: Situation, loser: Attempt, winner: Attempt) -> str:
-    """Returns `tie` or `slower` for an attempt beside the winner of its own round."""
+    """Return `tie` or `slower` for an attempt beside the winner of its own round."""
     close = -gain_over(loser, winner) <= noise_margin(situation, loser, winner)
     return "tie" if close else "slower"
 
 
 def gain_over(contender: Attempt, incumbent: Attempt) -> float:
-    """Returns the relative gain in speed-up: 0.1 is 10 % faster."""
+    """Return the relative gain in speed-up: 0.1 is 10 % faster."""
     return (contender.speedup or 0.0) / (incumbent.speedup or 1.0) - 1.0
 
 
 def noise_margin(situation: Situation, one: Attempt, other: Attempt) -> float:
-    """Returns the relative difference below which two speed-ups count as equal."""
+    """Return the relative difference below which two speed-ups count as equal."""
     return max(situation.plan.tie, one.spread + other.spread)
 
 
 def find_regression(situation: Situation, contender: Attempt, incumbent: Attempt) -> str:
-    """Describes the first size at which the contender is too much slower; empty for none."""
+    """Describe the first size at which the contender is too much slower; empty for none."""
     limit = situation.task.regression_limit
     pairs = zip(situation.sizes, contender.times_us, incumbent.times_us, strict=False)
     for dims, time_us, before_us in pairs:
@@ -97,7 +97,7 @@ def describe_choice(
     incumbent: Attempt | None,
     verdicts: dict[str, str],
 ) -> str:
-    """Describes the choice in one sentence."""
+    """Describe the choice in one sentence."""
     if winner is not None and incumbent is not None:
         duel = duel_of(situation, winner, incumbent)
         if duel is not None:

@@ -7,7 +7,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from cuda_llm.agents.limits import at_the_limit
+from cuda_llm.agents.limits import share_of_limit
 from cuda_llm.agents.protocols import Choice, Strategy
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.strategies.acceptance import choose_fastest, passed_by_speed
@@ -26,7 +26,7 @@ _NEARNESS = (
 
 
 def distinct_failures(attempts: Sequence[Attempt]) -> tuple[Attempt, ...]:
-    """Returns one attempt for each distinct failure with source, nearest to being right first.
+    """Return one attempt for each distinct failure with source, nearest to being right first.
 
     Two failures are the same when their `failure` is; one of an older record is its code.
     """
@@ -38,13 +38,13 @@ def distinct_failures(attempts: Sequence[Attempt]) -> tuple[Attempt, ...]:
 
 
 def is_fixable(attempt: Attempt) -> bool:
-    """Tells whether the attempt failed by its own fault and has a source to start from."""
+    """Return whether the attempt failed by its own fault and has a source to start from."""
     ours = attempt.code.startswith("INFRA_") or attempt.code in {"DUPLICATE", "QUARANTINED"}
     return bool(attempt.source_sha) and not attempt.passed and not ours
 
 
 def nearness(attempt: Attempt) -> int:
-    """Ranks an attempt's failure; 0 is nearest to being right."""
+    """Rank an attempt's failure; 0 is nearest to being right."""
     return _NEARNESS.index(attempt.code) if attempt.code in _NEARNESS else len(_NEARNESS)
 
 
@@ -57,7 +57,7 @@ USER = "user"
 def make_briefs(
     situation: Situation, orders: Sequence[Assignment], components: Components
 ) -> tuple[Brief, ...]:
-    """Makes one brief for each order, with the history and the hints that concern its parent.
+    """Make one brief for each order, with the history and the hints that concern its parent.
 
     `components` is what the strategy allows; what the user switched off stays off.
     """
@@ -84,18 +84,18 @@ def make_briefs(
 
 
 def choose_directions(situation: Situation, kinds: Sequence[Kind]) -> tuple[str, ...]:
-    """Chooses a direction for each kind; those of one kind differ as long as there are enough."""
+    """Choose a direction for each kind; those of one kind differ as long as there are enough."""
     pools = {kind: iter(directions(situation, kind, kinds.count(kind))) for kind in set(kinds)}
     return tuple(next(pools[kind]) for kind in kinds)
 
 
 def hints_for(allowed: Components, hints: Sequence[Hint]) -> tuple[Hint, ...]:
-    """Returns all hints where they are allowed, and otherwise those of the user."""
+    """Return all hints where they are allowed, and otherwise those of the user."""
     return tuple(one for one in hints if allowed.hints or one.by == USER)
 
 
 def hints_about(hints: Sequence[Hint], parent: Attempt | None) -> tuple[Hint, ...]:
-    """Returns hints on the parent, on its whole round, or on everything; newest round first.
+    """Return hints on the parent, on its whole round, or on everything; newest round first.
 
     Of several about one cause the newest stays, because it says how often that was seen.
     """
@@ -104,7 +104,7 @@ def hints_about(hints: Sequence[Hint], parent: Attempt | None) -> tuple[Hint, ..
 
 
 def newest_hints(hints: Iterable[Hint]) -> tuple[Hint, ...]:
-    """Returns the hints without those that a later one about the same thing replaces."""
+    """Return the hints without those that a later one about the same thing replaces."""
     kept: dict[tuple[str, ...], Hint] = {}
     for hint in hints:
         subject = (hint.cause,) if hint.cause else (hint.about, hint.text)
@@ -128,22 +128,39 @@ class Fsr:
     components: Components = EVERYTHING
 
     def write_briefs(self, situation: Situation) -> tuple[Brief, ...]:
-        """Asks for first kernels, then for fixes, then for improvements of the incumbent."""
+        """Ask for first kernels, then for fixes, then for improvements of the incumbent."""
         return make_briefs(situation, plan_assignments(situation), self.components)
 
     def choose(self, situation: Situation, judged: Sequence[Attempt]) -> Choice:
-        """Chooses the best of all rounds."""
+        """Choose the best of all rounds."""
         return choose_fastest(situation, judged)
 
     def stop(self, situation: Situation) -> str:
-        """Stops at the hardware's limit, or after twice `plan.patience` rounds without gain."""
+        """Stop at the hardware's limit, or after twice `plan.patience` rounds without gain."""
         stale = rounds_without_gain(situation)
         enough = situation.incumbent is not None and stale >= 2 * situation.plan.patience
         return at_the_limit(situation) or (f"{stale} rounds without gain" if enough else "")
 
 
+MARGIN = 1.03
+"""Nearer than this to what the hardware can reach, no difference is worth a round."""
+
+
+def at_the_limit(situation: Situation) -> str:
+    """Return why the incumbent cannot become faster, in a few words; empty where it may.
+
+    A kernel faster than the bandwidth of DRAM allows works from the cache: then nothing is known
+    about its limit.
+    """
+    incumbent = situation.incumbent
+    share = share_of_limit(situation, incumbent) if incumbent else None
+    if incumbent is None or share is None or not 1 / MARGIN <= share <= MARGIN:
+        return ""
+    return f"{incumbent.id} runs at the hardware's limit"
+
+
 def plan_assignments(situation: Situation) -> list[Assignment]:
-    """Decides what each of the N candidates is to do."""
+    """Decide what each of the N candidates is to do."""
     count = situation.plan.candidates
     incumbent = situation.incumbent
     if incumbent is None:
@@ -157,20 +174,20 @@ def plan_assignments(situation: Situation) -> list[Assignment]:
 
 
 def count_departing(situation: Situation) -> int:
-    """Counts the candidates that leave the incumbent's structure: none at first, then a third."""
+    """Count the candidates that leave the incumbent's structure: none at first, then a third."""
     if rounds_without_gain(situation) < situation.plan.patience:
         return 0
     return max(1, situation.plan.candidates // 3)
 
 
 def rounds_without_gain(situation: Situation) -> int:
-    """Counts the judged rounds after the one that the incumbent is from."""
+    """Count the judged rounds after the one that the incumbent is from."""
     judged = max((one.round for one in situation.attempts), default=0)
     return 0 if situation.incumbent is None else judged - situation.incumbent.round
 
 
 def last_round(situation: Situation) -> tuple[Attempt, ...]:
-    """Returns the attempts of the newest round that was judged."""
+    """Return the attempts of the newest round that was judged."""
     newest = max((one.round for one in situation.attempts), default=0)
     return tuple(one for one in situation.attempts if one.round == newest)
 
@@ -187,7 +204,7 @@ class FsrPaper:
     components: Components = LATENCY_ONLY
 
     def write_briefs(self, situation: Situation) -> tuple[Brief, ...]:
-        """Asks for the same N times."""
+        """Ask for the same N times."""
         order: Assignment = (Kind.FIRST, None)
         failures = distinct_failures(last_round(situation))
         if situation.incumbent is not None:
@@ -197,7 +214,7 @@ class FsrPaper:
         return make_briefs(situation, [order] * situation.plan.candidates, self.components)
 
     def choose(self, situation: Situation, judged: Sequence[Attempt]) -> Choice:
-        """Chooses the fastest of this round, whatever came before it."""
+        """Choose the fastest of this round, whatever came before it."""
         before = situation.incumbent
         passed = passed_by_speed(judged)
         if not passed:
@@ -213,7 +230,7 @@ class FsrPaper:
         )
 
     def stop(self, situation: Situation) -> str:
-        """Never stops before D rounds."""
+        """Return nothing: it goes on for D rounds."""
         return ""
 
 
@@ -229,16 +246,16 @@ class BestOfN:
     components: Components = NO_FEEDBACK
 
     def write_briefs(self, situation: Situation) -> tuple[Brief, ...]:
-        """Asks for N first kernels in every round."""
+        """Ask for N first kernels in every round."""
         orders: list[Assignment] = [(Kind.FIRST, None)] * situation.plan.candidates
         return make_briefs(situation, orders, self.components)
 
     def choose(self, situation: Situation, judged: Sequence[Attempt]) -> Choice:
-        """Chooses the best of all rounds."""
+        """Choose the best of all rounds."""
         return choose_fastest(situation, judged)
 
     def stop(self, situation: Situation) -> str:
-        """Never stops early, so that budgets stay comparable."""
+        """Return nothing: it goes on to the end, so that budgets stay comparable."""
         return ""
 
 
@@ -252,7 +269,7 @@ REQUIRED_ATTRIBUTES = ("name", "deduplicate", "components", "write_briefs", "cho
 
 
 def find_strategy(name: str) -> Strategy:
-    """Returns the strategy of a short name, or of a dotted path to a class or an instance.
+    """Return the strategy of a short name, or of a dotted path to a class or an instance.
 
     Raises UsageError naming what there is.
     """

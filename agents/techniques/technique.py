@@ -65,7 +65,7 @@ def _elements(task: Task, dims: Mapping[str, int], roles: tuple[ArgumentRole, ..
 
 @dataclass(frozen=True, kw_only=True)
 class Technique:
-    """Something a candidate may be told to try.
+    """Something a brief may ask a candidate to try.
 
     The text names it and how to go about it, never a figure of the hardware: it is shown whatever
     the hardware context is.
@@ -85,7 +85,7 @@ class Technique:
     library: str = ""
     """Header library the task must allow."""
     shown_by: str = ""
-    """What a source that uses it already shows (`kernel_text.signs`); empty where nothing
+    """What a source that uses it already shows (`kernel_text.facts`); empty where nothing
     tells."""
 
 

@@ -1,10 +1,10 @@
-"""Splits a source into logical lines and `#if` blocks, and evaluates conditions that known names
+"""Splits a source into logical lines and `#if` blocks, and resolves the blocks that known names
 decide.
 """
 
 import operator
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
@@ -17,7 +17,7 @@ _LITERAL = re.compile(r"(0[xX][\da-fA-F']+|0[bB][01']+|0[0-7']*|[1-9][\d']*)[lL]
 
 
 def evaluate_condition(tokens: Sequence[str], values: Mapping[str, int]) -> bool | None:
-    """Tells whether the condition holds; None where it needs more than `values` and integers.
+    """Return whether the condition holds; None where it needs more than `values` and integers.
 
     It computes as the preprocessor does: 64-bit signed, C's precedence, division towards zero.
     Unsigned literals, overflow and a division by zero that counts are left to the preprocessor.
@@ -170,8 +170,8 @@ def _bounded(value: int) -> int:
     return value
 
 
-_OPENING = {"if", "ifdef", "ifndef"}
-_FURTHER = {"elif", "elifdef", "elifndef", "else"}
+OPENING_DIRECTIVES = {"if", "ifdef", "ifndef"}
+_FURTHER_DIRECTIVES = {"elif", "elifdef", "elifndef", "else"}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -187,18 +187,18 @@ class Line:
 
     @cached_property
     def words(self) -> tuple[str, ...]:
-        """Its tokens without blanks."""
+        """Return its tokens without blanks."""
         return tuple(one.text for one in self.tokens if not one.is_blank)
 
     @cached_property
     def directive(self) -> str:
-        """`if`, `define` ...; empty where the line is none of the preprocessor's."""
+        """Return `if`, `define` ...; empty where the line is none of the preprocessor's."""
         words = self.words
         return words[1] if len(words) > 1 and words[0] == "#" else ""
 
     @cached_property
     def defines(self) -> str:
-        """The name that a `#define` gives a meaning to; empty for any other line."""
+        """Return the name that a `#define` gives a meaning to; empty for any other line."""
         return self.words[2] if self.directive == "define" and len(self.words) > 2 else ""
 
 
@@ -217,26 +217,12 @@ class ConditionalBlock:
     branches: tuple[ConditionalBranch, ...]
     end: Line
 
-    def lines(self) -> tuple[Line, ...]:
-        """Returns all lines of the block, in order."""
-        inside = [line for one in self.branches for line in (one.head, *lines_of(one.body))]
-        return (*inside, self.end)
-
 
 Node: TypeAlias = Line | ConditionalBlock
 
 
-def lines_of(nodes: Sequence[Node]) -> tuple[Line, ...]:
-    """Returns every line below `nodes`, in order."""
-    return tuple(
-        line
-        for node in nodes
-        for line in (node.lines() if isinstance(node, ConditionalBlock) else (node,))
-    )
-
-
 def split_lines(source: str) -> tuple[Line, ...]:
-    """Returns the logical lines of `source`."""
+    """Return the logical lines of `source`."""
     lines, tokens = list[Line](), list[Token]()
     for token in tokenise(source):
         tokens.append(token)
@@ -249,7 +235,7 @@ def split_lines(source: str) -> tuple[Line, ...]:
 
 
 def build_tree(lines: Sequence[Line]) -> tuple[Node, ...]:
-    """Groups lines into `#if` blocks; returns plain lines where `#if` and `#endif` do not match."""
+    """Group lines into `#if` blocks; return plain lines where `#if` and `#endif` do not match."""
     nodes, rest = _nodes(lines)
     return tuple(lines) if rest else nodes
 
@@ -260,10 +246,10 @@ def _line(source: str, tokens: Sequence[Token]) -> Line:
 
 
 def _nodes(lines: Sequence[Line]) -> tuple[tuple[Node, ...], Sequence[Line]]:
-    """Builds nodes up to a line that belongs to an outer block; returns the other lines too."""
+    """Build nodes up to a line that belongs to an outer block; return the other lines too."""
     nodes = list[Node]()
-    while lines and lines[0].directive not in _FURTHER | {"endif"}:
-        if lines[0].directive not in _OPENING:
+    while lines and lines[0].directive not in _FURTHER_DIRECTIVES | {"endif"}:
+        if lines[0].directive not in OPENING_DIRECTIVES:
             nodes.append(lines[0])
             lines = lines[1:]
             continue
@@ -277,3 +263,36 @@ def _nodes(lines: Sequence[Line]) -> tuple[tuple[Node, ...], Sequence[Line]]:
         nodes.append(ConditionalBlock(branches=tuple(branches), end=lines[0]))
         lines = lines[1:]
     return tuple(nodes), lines
+
+
+def resolve(
+    nodes: Sequence[Node], values: Mapping[str, int], known: dict[str, int]
+) -> Iterator[Line]:
+    """Yield the lines that stay; add each declaration it passes to `known`."""
+    for node in nodes:
+        if isinstance(node, Line):
+            if node.defines in values:
+                known[node.defines] = values[node.defines]
+            yield node
+            continue
+        decisions = [_decide(branch.head, known) for branch in node.branches]
+        if None in decisions:
+            for branch in node.branches:
+                yield branch.head
+                yield from resolve(branch.body, values, known)
+            yield node.end
+        elif True in decisions:
+            yield from resolve(node.branches[decisions.index(True)].body, values, known)
+
+
+def _decide(head: Line, known: Mapping[str, int]) -> bool | None:
+    words = head.words[2:]
+    match head.directive:
+        case "else":
+            return True
+        case "if" | "elif":
+            return evaluate_condition(words, known)
+        case "ifdef" | "ifndef" if len(words) == 1 and words[0] in known:
+            return head.directive == "ifdef"
+        case _:
+            return None

@@ -1,11 +1,12 @@
 """Reads the tunables that a source declares."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from cuda_llm.agents.kernel_text.tokens import Token, TokenKind, tokenise
+from cuda_llm.agents.kernel_text.tokens import TokenKind
+from cuda_llm.agents.tunables.preprocessor import OPENING_DIRECTIVES, Line, split_lines
 from cuda_llm.agents.tunables.space import HintPreference, InvalidDeclaration, Space, Tunable, holds
 from cuda_llm.errors import TaskError
 from cuda_llm.tasks.expressions import names_in
@@ -36,7 +37,7 @@ class Declaration:
 
 
 def read_space(source: str) -> Space | InvalidDeclaration | None:
-    """Returns what `source` declares; None where it declares nothing."""
+    """Return what `source` declares; None where it declares nothing."""
     try:
         return _read_space(source)
     except _InvalidDeclarationError as error:
@@ -47,10 +48,11 @@ def read_space(source: str) -> Space | InvalidDeclaration | None:
 def _read_space(source: str) -> Space | None:
     if "tunable" not in source:
         return None
-    declarations = tuple(find_declarations(source))
+    lines = split_lines(source)
+    declarations = tuple(_declarations(source, lines))
     if not declarations:
         return None
-    tunables = tuple(_tunables(declarations, _defined(source)))
+    tunables = tuple(_tunables(declarations, _defined(lines)))
     names = {one.name: one for one in tunables}
     if not names:
         raise _InvalidDeclarationError(
@@ -61,40 +63,30 @@ def _read_space(source: str) -> Space | None:
     return Space(tunables=tunables, conditions=conditions, preferences=preferences)
 
 
-def find_declarations(source: str) -> Iterator[Declaration]:
-    """Yields the comments of `source` that declare something, in order."""
-    depth, line_tokens = 0, list[Token]()
-    for token in tokenise(source):
-        if token.kind == TokenKind.COMMENT:
-            found = KEYWORD.fullmatch(token.text)
-            if found:
+def _declarations(source: str, lines: Sequence[Line]) -> Iterator[Declaration]:
+    """Yield the comments of `source` that declare something, in order."""
+    depth = 0
+    for line in lines:
+        depth += line.directive in OPENING_DIRECTIVES
+        depth -= line.directive == "endif"
+        for token in line.tokens:
+            if token.kind == TokenKind.COMMENT and (found := KEYWORD.fullmatch(token.text)):
                 yield Declaration(
                     keyword=found[1],
                     text=found[2].strip(),
                     line=source.count("\n", 0, token.start) + 1,
-                    code=tuple(one.text for one in line_tokens),
+                    code=line.words,
                     guarded=depth > 0,
                 )
-        elif token.kind == TokenKind.NEWLINE:
-            line_tokens = []
-        elif not token.is_blank:
-            line_tokens.append(token)
-            if len(line_tokens) == 2 and line_tokens[0].text == "#":
-                depth += token.text in ("if", "ifdef", "ifndef")
-                depth -= token.text == "endif"
 
 
-def _defined(source: str) -> list[str]:
-    """Lists the names in `#define` and `#undef` lines, each as often as it occurs."""
-    names, line = list[str](), list[str]()
-    for token in tokenise(source):
-        if token.kind == TokenKind.NEWLINE:
-            line = []
-        elif not token.is_blank:
-            line.append(token.text)
-            if len(line) == 3 and line[:2] in (["#", "define"], ["#", "undef"]):
-                names.append(token.text)
-    return names
+def _defined(lines: Sequence[Line]) -> list[str]:
+    """List the names in `#define` and `#undef` lines, each as often as it occurs."""
+    return [
+        line.words[2]
+        for line in lines
+        if line.directive in ("define", "undef") and len(line.words) > 2
+    ]
 
 
 def _tunables(declarations: tuple[Declaration, ...], defined: list[str]) -> Iterator[Tunable]:

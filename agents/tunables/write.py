@@ -9,7 +9,7 @@ from cuda_llm.agents.tunables.preprocessor import (
     Line,
     Node,
     build_tree,
-    evaluate_condition,
+    resolve,
     split_lines,
 )
 from cuda_llm.agents.tunables.read import KEYWORD, read_space
@@ -17,7 +17,7 @@ from cuda_llm.agents.tunables.space import InvalidDeclaration, Point, is_valid
 
 
 def write_point(source: str, point: Point, *, keep_declarations: bool = False) -> str:
-    """Returns `source` with the values of `point`.
+    """Return `source` with the values of `point`.
 
     The result is specialised: `#if` blocks that tunables and integer literals alone decide are
     resolved, defines of tunables (and defines made from them) that nothing uses any more are gone
@@ -40,8 +40,8 @@ def write_point(source: str, point: Point, *, keep_declarations: bool = False) -
         raise ValueError(f"{dict(point)} is no point of this space")
     lines, tree = _parse(source)
     if keep_declarations:
-        return "".join(_at(line, values, keep=True) for line in lines)
-    kept = _drop_unused(tuple(_resolve(tree, values, {})), values)
+        return "".join(_at(line, values, keep_declarations=True) for line in lines)
+    kept = _drop_unused(tuple(resolve(tree, values, {})), values)
     return "".join(_tidy(lines, {line.start for line in kept}, values))
 
 
@@ -51,41 +51,8 @@ def _parse(source: str) -> tuple[tuple[Line, ...], tuple[Node, ...]]:
     return lines, build_tree(lines)
 
 
-def _resolve(
-    nodes: Sequence[Node], values: Mapping[str, int], known: dict[str, int]
-) -> Iterator[Line]:
-    """Yields the lines that stay; adds each declaration it passes to `known`."""
-    for node in nodes:
-        if isinstance(node, Line):
-            if node.defines in values:
-                known[node.defines] = values[node.defines]
-            yield node
-            continue
-        decisions = [_decide(branch.head, known) for branch in node.branches]
-        if None in decisions:
-            for branch in node.branches:
-                yield branch.head
-                yield from _resolve(branch.body, values, known)
-            yield node.end
-        elif True in decisions:
-            yield from _resolve(node.branches[decisions.index(True)].body, values, known)
-
-
-def _decide(head: Line, known: Mapping[str, int]) -> bool | None:
-    words = head.words[2:]
-    match head.directive:
-        case "else":
-            return True
-        case "if" | "elif":
-            return evaluate_condition(words, known)
-        case "ifdef" | "ifndef" if len(words) == 1 and words[0] in known:
-            return head.directive == "ifdef"
-        case _:
-            return None
-
-
 def _drop_unused(lines: tuple[Line, ...], values: Mapping[str, int]) -> tuple[Line, ...]:
-    """Removes the unused defines of tunables, and of names made from them.
+    """Remove the unused defines of tunables, and of names made from them.
 
     All stay where names may be put together (`##`) or hide in a pragma's text.
     """
@@ -101,7 +68,7 @@ def _drop_unused(lines: tuple[Line, ...], values: Mapping[str, int]) -> tuple[Li
 
 
 def _made_from(lines: Sequence[Line], values: Mapping[str, int]) -> Iterator[str]:
-    """Yields names defined outside of any block that are tunables or whose text uses such names."""
+    """Yield names defined outside of any block that are tunables or whose text uses such names."""
     made = set(values)
     for node in build_tree(lines):
         if isinstance(node, Line) and (node.defines in made or made & set(node.words[3:])):
@@ -112,7 +79,7 @@ def _made_from(lines: Sequence[Line], values: Mapping[str, int]) -> Iterator[str
 def _tidy(
     lines: Sequence[Line], kept: frozenset[int] | set[int], values: Mapping[str, int]
 ) -> Iterator[str]:
-    """Yields the texts of the kept lines, with the values of `values`.
+    """Yield the texts of the kept lines, with the values of `values`.
 
     Comments right above a dropped definition go with it, and where something went no second empty
     line in a row is left.
@@ -120,7 +87,7 @@ def _tidy(
     dropped, last_blank = False, True
     for line, above in zip(lines, _defined_below(lines), strict=True):
         stays = line.start in kept and (above is None or above in kept)
-        text = _at(line, values, keep=False) if stays else ""
+        text = _at(line, values, keep_declarations=False) if stays else ""
         blank = not text.strip()
         if not text or (blank and dropped and last_blank):
             dropped = True
@@ -130,7 +97,7 @@ def _tidy(
 
 
 def _defined_below(lines: Sequence[Line]) -> list[int | None]:
-    """Returns, for each line of only a comment, where the definition right below it starts."""
+    """Return, for each line of only a comment, where the definition right below it starts."""
     below: list[int | None] = []
     start: int | None = None
     for line in reversed(lines):
@@ -141,15 +108,15 @@ def _defined_below(lines: Sequence[Line]) -> list[int | None]:
     return below[::-1]
 
 
-def _at(line: Line, values: Mapping[str, int], *, keep: bool) -> str:
-    """Returns the text of the line at a point; empty for a line of only a declaration."""
+def _at(line: Line, values: Mapping[str, int], *, keep_declarations: bool) -> str:
+    """Return the text of the line at a point; empty for a line of only a declaration."""
     comments = [one for one in line.tokens if one.kind == TokenKind.COMMENT]
     matches = ((one, KEYWORD.fullmatch(one.text)) for one in comments)
     comment, found = next(((one, match) for one, match in matches if match), (None, None))
     if not comment or not found:
         return line.text
     text = line.text
-    if not keep:
+    if not keep_declarations:
         words = found[2].partition(";")[2].strip() if found[1] == "tunable" else ""
         front, back = text[: comment.start - line.start], text[comment.end - line.start :]
         text = front.rstrip() + (f"  // {words}" if words else "") + back
@@ -158,4 +125,4 @@ def _at(line: Line, values: Mapping[str, int], *, keep: bool) -> str:
         sign = next((one for one in line.tokens if one.text == "-"), body)
         begin, end = min(sign.start, body.start) - line.start, body.end - line.start
         text = f"{text[:begin]}{values[line.defines]}{text[end:]}"
-    return text if keep or text.strip() else ""
+    return text if keep_declarations or text.strip() else ""

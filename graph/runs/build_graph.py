@@ -4,6 +4,7 @@ Such a run's context is made from the public input, kept by run id until the run
 again from the run's folder where a server was restarted in between.
 """
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -85,6 +86,15 @@ EDGES = (
     ("choose", "reflection"),
     ("reflection", "route"),
 )
+
+SERVED_STEPS = 1000
+"""More than any run takes: a graph that goes in circles is our fault, and ends."""
+
+# The development server refuses whatever touches a file from an async function, unless it was
+# started with `--allow-blocking`: this variable, asked for once the modules of its graphs are
+# loaded. A run writes small local files between its steps, each in far less than a millisecond.
+if os.environ.get("LANGSMITH_LANGGRAPH_API_VARIANT") == "local_dev":
+    os.environ["LANGGRAPH_ALLOW_BLOCKING"] = "true"
 
 _open: dict[str, RunContext] = {}
 """Contexts that `open_context` made, by run id."""
@@ -204,16 +214,15 @@ def release_context(run_id: str) -> None:
 
 async def make_context(parts: RunParts, *, known: bool) -> RunContext:
     """Make the context of a run that no other process works on; its folder too unless `known`."""
-    from cuda_llm.graph.runs.models import preflight
-    from cuda_llm.graph.runs.start import ProbeReporter, build_context, make_folder, open_budget
-    from cuda_llm.traces.best import BestKeeper
+    from cuda_llm.graph.runs.drive import open_recorder
+    from cuda_llm.graph.runs.run_context import build_context, open_budget, preflight
+    from cuda_llm.graph.runs.start import make_folder
     from cuda_llm.traces.run_folder import RunFolder
 
     budget = open_budget(parts)
-    opening = ProbeReporter(await preflight(parts, budget))
+    probes = await preflight(parts, budget)
     folder = RunFolder(parts.run) if known else make_folder(parts)
-    recorder = Recorder(folder.events, (opening, BestKeeper(folder)))
-    opening.record = recorder
+    recorder = open_recorder(folder, probes)
     context = build_context(parts, recorder, budget)
     return replace(context, release=partial(release_context, context.run_id))
 
@@ -224,3 +233,11 @@ def parts_of_begun_run(name: str, overrides: Overrides) -> RunParts:
     from cuda_llm.traces.find import find_run
 
     return parts_of(find_run(name), overrides)
+
+
+def make_graph() -> Any:
+    """Return the compiled graph as LangGraph Studio and `langgraph dev` serve it (langgraph.json).
+
+    The server adds a checkpointer. A run needs only a `task`.
+    """
+    return build_graph().compile(name="fsr").with_config(recursion_limit=SERVED_STEPS)

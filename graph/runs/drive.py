@@ -1,8 +1,10 @@
-"""The graph of a run, driven from its checkpoint to its end, an interrupt, or its cancellation."""
+"""The graph of a run, driven from its checkpoint to its end, an interrupt, or its cancellation,
+and the trace that its events go to.
+"""
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -13,7 +15,8 @@ from cuda_llm.graph.run_nodes import run_finished, run_started
 from cuda_llm.graph.state import SearchInput, SearchOutput, SearchState
 from cuda_llm.graph.view import situation_of
 from cuda_llm.log import Log, bound
-from cuda_llm.traces.event_log import read_events
+from cuda_llm.traces.best import BestKeeper
+from cuda_llm.traces.event_log import Observer, Recorder, read_events
 from cuda_llm.traces.events import (
     AttemptJudged,
     BaselineJudged,
@@ -181,3 +184,22 @@ async def open_graph_run(
                 yield GraphRun(context, graph.compile(checkpointer=saver, name="fsr"))
             finally:
                 await context.tasks.close()
+
+
+def open_recorder(
+    folder: RunFolder, probes: Iterable[Event], observers: Iterable[Observer] = ()
+) -> Recorder:
+    """Open the run's trace; `probes`, trial calls of the models, follow its first event.
+
+    Raises UsageError where another process writes it.
+    """
+    waiting = [*probes]
+
+    def record_probes(event: Event) -> None:
+        trials = [*waiting]
+        waiting.clear()
+        for trial in trials:
+            recorder(trial)
+
+    recorder = Recorder(folder.events, (record_probes, BestKeeper(folder), *observers))
+    return recorder

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import get_args
 
-from cuda_llm.agents.prompting.render import Templates, open_templates
+from cuda_llm.agents.prompting.templates import Templates, open_templates
 from cuda_llm.agents.protocols import Generator, PlacedAgent, Reflector, Strategy
 from cuda_llm.dotted import is_dotted, load_dotted
 from cuda_llm.errors import MissingError, UsageError
@@ -92,7 +92,10 @@ def find_parts(request: RunRequest, overrides: Overrides) -> RunParts:
 
 
 def find_parts_by_name(request: RunRequest, overrides: Overrides) -> RunParts:
-    """Find the parts of a resolved request by name. Raises as `find_parts` does."""
+    """Find the parts of a resolved request by name, the device last: opening one may take minutes.
+
+    Raises as `find_parts` does.
+    """
     from cuda_llm.agents.strategies.builtin import find_strategy
     from cuda_llm.tasks.loader import load_task
     from cuda_llm.tools.open_device import open_device
@@ -109,6 +112,8 @@ def find_parts_by_name(request: RunRequest, overrides: Overrides) -> RunParts:
     generator = own or load_generator(chosen, task)
     own_part_names = (*(one.name for one in agents), *names_of(generator, overrides.reflector))
     check_agent_models((*request.agent_models, *overrides.agent_models), own_part_names)
+    strategy = overrides.strategy or find_strategy(request.strategy)
+    templates = open_templates(request.prompts)
     return RunParts(
         request=request,
         overrides=overrides,
@@ -116,9 +121,9 @@ def find_parts_by_name(request: RunRequest, overrides: Overrides) -> RunParts:
         device=overrides.device or open_device(request.device),
         generator_choice=chosen,
         generator=generator,
-        strategy=overrides.strategy or find_strategy(request.strategy),
+        strategy=strategy,
         agents=agents,
-        templates=open_templates(request.prompts),
+        templates=templates,
         own_part_names=own_part_names,
     )
 

@@ -1,107 +1,40 @@
-"""Start a run, or resume one that was interrupted, killed, or waits for a review."""
+"""Start a run, from Python with `optimize`, or resume one that was interrupted, killed, or waits
+for a review.
+"""
 
-import platform
+import asyncio
 import shlex
-from collections.abc import Iterable, Sequence
+import threading
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import fields, replace
-from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any, Unpack
 
 from cuda_llm.agents.llm.budget import Budget
-from cuda_llm.agents.protocols import Tuner
-from cuda_llm.agents.situation import Plan
 from cuda_llm.errors import UsageError
-from cuda_llm.graph.context import RunContext
-from cuda_llm.graph.request import NO_OVERRIDES, Overrides, RunRequest
-from cuda_llm.graph.runs.models import ModelClients, open_generator, open_reflector, preflight
+from cuda_llm.graph.request import NO_OVERRIDES, Overrides, RunOptions, RunRequest, make_request
 from cuda_llm.graph.runs.parts import RunParts, find_parts, find_parts_by_name
 from cuda_llm.graph.runs.record import (
     check_device,
     check_task_unchanged,
     describe_run,
     recorded_request,
-    setup_note,
 )
 from cuda_llm.graph.runs.resolve import check_request
-from cuda_llm.graph.runs.result import Result, read_result, time_by_stage
-from cuda_llm.tools.judge.bench import Bench
-from cuda_llm.traces.best import BestKeeper
-from cuda_llm.traces.event_log import Observer, Recorder, is_being_written, read_events
-from cuda_llm.traces.events import Event, Record
+from cuda_llm.graph.runs.result import Result, read_result
+from cuda_llm.graph.runs.run_context import build_context, open_budget, preflight
+from cuda_llm.tasks.loader import list_tasks, load_task
+from cuda_llm.tasks.task import Task
+from cuda_llm.traces.event_log import Observer, is_being_written
+from cuda_llm.traces.events import Event
 from cuda_llm.traces.run_folder import RunFolder
 
-PACKAGES = ("cuda-llm", "langgraph", "langchain-openai", "optuna")
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
 
-
-def versions() -> dict[str, str]:
-    """Return versions by package name; what is not installed is left out."""
-    found = {"python": platform.python_version()}
-    for name in PACKAGES:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found
-
-
-def build_context(parts: RunParts, record: Record, budget: Budget | None = None) -> RunContext:
-    """Build the run context of parts already found; `record` receives its events."""
-    request, brought = parts.request, parts.overrides
-    folder = RunFolder(parts.run)
-    budget = budget or open_budget(parts)
-    clients = ModelClients(parts, folder, record, budget)
-    return RunContext(
-        run_id=request.run_id,
-        request=replace(request, model=parts.model),
-        task=parts.task,
-        device=parts.device,
-        plan=plan_of(request),
-        folder=folder,
-        record=record,
-        generator=open_generator(parts, clients),
-        strategy=parts.strategy,
-        reflector=open_reflector(parts, clients),
-        tuner=brought.tuner or open_tuner(),
-        agents=parts.agents,
-        bench=brought.bench or open_bench(parts),
-        stop_reason=budget.over,
-        seconds_left=budget.seconds_left,
-        client_of=clients.of_agent,
-        note=setup_note(parts),
-        versions=versions(),
-    )
-
-
-def plan_of(request: RunRequest) -> Plan:
-    """Return what agents see of the request: the fields that a Plan has too."""
-    asked = vars(request)
-    shared = {one.name: asked[one.name] for one in fields(Plan) if one.name in asked}
-    return Plan(**shared, user_hints=request.hints)
-
-
-def open_budget(parts: RunParts) -> Budget:
-    """Open the budget of the run, less what its earlier processes spent."""
-    request, events = parts.request, RunFolder(parts.run).events
-    budget = Budget(usd=request.budget_usd, tokens=request.max_tokens, minutes=request.max_minutes)
-    if events.exists():
-        recorded = read_events(events)
-        budget.restore((one.event for one in recorded), time_by_stage(recorded)["total"])
-    return budget
-
-
-def open_tuner() -> Tuner:
-    """Open the tuner that ships."""
-    from cuda_llm.agents.playbook.tuner import TunableTuner
-
-    return TunableTuner()
-
-
-def open_bench(parts: RunParts) -> Bench:
-    """Open the bench that ships. Candidates' inputs follow from the seed, so that a run repeats."""
-    from cuda_llm.tools.judge import device_bench
-    from cuda_llm.tools.measure.options import L2, MeasureOptions
-
-    request, options = parts.request, MeasureOptions(l2=L2(parts.request.l2))
-    return device_bench.open_bench(parts.task, parts.device, seed=request.seed, options=options)
+    from cuda_llm.agents.protocols import Generator, PlacedAgent, Reflector, Strategy, Tuner
+    from cuda_llm.tools.device import Device
+    from cuda_llm.tools.judge.bench import Bench
 
 
 async def start(
@@ -138,24 +71,6 @@ def make_folder(parts: RunParts) -> RunFolder:
     return folder
 
 
-class ProbeReporter:
-    """An observer that records the trial calls of the models after the run's first event."""
-
-    def __init__(self, probes: Sequence[Event]) -> None:
-        self.record: Record = _drop
-        self._probes = probes
-
-    def __call__(self, event: Event) -> None:
-        """Record them, once."""
-        probes, self._probes = self._probes, ()
-        for probe in probes:
-            self.record(probe)
-
-
-def _drop(event: Event) -> None:
-    """Drop an event: no recorder is there yet."""
-
-
 async def run_graph(
     parts: RunParts,
     budget: Budget,
@@ -165,12 +80,9 @@ async def run_graph(
 ) -> None:
     """Run the graph of a run whose folder exists. Raises UsageError where another process does."""
     from cuda_llm.graph.runs.build_graph import build_graph
-    from cuda_llm.graph.runs.drive import open_graph_run
+    from cuda_llm.graph.runs.drive import open_graph_run, open_recorder
 
-    folder = RunFolder(parts.run)
-    opening = ProbeReporter(probes)
-    recorder = Recorder(folder.events, (opening, BestKeeper(folder), *observers))
-    opening.record = recorder
+    recorder = open_recorder(RunFolder(parts.run), probes, observers)
     try:
         context = build_context(parts, recorder, budget)
         async with open_graph_run(context, build_graph(agents=parts.agents)) as driver:
@@ -238,3 +150,107 @@ def parts_of(folder: RunFolder, overrides: Overrides) -> RunParts:
     check_device(run, parts.device)
     check_task_unchanged(parts.task, run["task_files"])
     return parts
+
+
+class OptimizeKeywords(RunOptions, total=False):
+    """What `optimize` takes beside the task: every option of a run, under the name that it has in
+    `RunRequest`. Where an option names a part, an object of one's own will do as well."""
+
+    device: "str | Device"
+    generator: "str | Generator"
+    strategy: "str | Strategy"
+    model: "str | BaseChatModel"
+    reflection_model: "str | BaseChatModel"
+    agents: "Sequence[str | PlacedAgent]"
+    agent_models: "Mapping[str, str | BaseChatModel]"
+    run_id: str
+    reflector: "Reflector"
+    tuner: "Tuner"
+    bench: "Bench"
+    observers: Sequence[Observer]
+    """Called with every event."""
+
+
+async def aoptimize(task: Task | str, **keywords: Unpack[OptimizeKeywords]) -> Result:
+    """Search the fastest kernel for a task that passes every check.
+
+    What is not given is as on the command line, settings included. Being cancelled leaves a run
+    that `cuda-llm resume` goes on with. Raises UsageError and MissingError before any work starts.
+    """
+    observers = keywords.pop("observers", ())
+    request, overrides = split_keywords(task, keywords)
+    return await start(request, overrides=overrides, observers=observers)
+
+
+def optimize(task: Task | str, **keywords: Unpack[OptimizeKeywords]) -> Result:
+    """`aoptimize` for callers that do not await. Also where a loop runs already, as in a notebook:
+    then the search has a thread of its own, and observers are called from there.
+    """
+    work = aoptimize(task, **keywords)
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    return run_in_thread(work)
+
+
+def split_keywords(task: Task | str, keywords: Mapping[str, Any]) -> tuple[RunRequest, Overrides]:
+    """Split keywords into the request (names and values) and the overrides (objects).
+
+    Raises TypeError for a keyword that is none, UsageError for a value of a wrong type.
+    """
+    plain, own = RunRequest.__dataclass_fields__, {one.name for one in fields(Overrides)}
+    request: dict[str, Any] = {}
+    brought: dict[str, Any] = {}
+    for name, value in keywords.items():
+        if name not in {*plain, *own} - {"task"}:
+            raise TypeError(f"optimize() got an unexpected keyword argument {name!r}")
+        if name == "agents":
+            request[name] = tuple(one for one in value if isinstance(one, str))
+            brought[name] = tuple(one for one in value if not isinstance(one, str))
+        elif name == "agent_models":
+            request[name] = {key: one for key, one in value.items() if isinstance(one, str)}
+            brought[name] = {key: one for key, one in value.items() if not isinstance(one, str)}
+        elif name in own and not isinstance(value, str):
+            brought[name] = value
+        else:
+            request[name] = value
+    request["task"], brought["task"] = name_task(task)
+    return make_request(request), Overrides(**brought)
+
+
+def name_task(task: Task | str) -> tuple[str, Task | None]:
+    """Return the task's name or folder, and the task itself where its folder differs from it."""
+    if isinstance(task, str):
+        return task, None
+    shipped = task.name in list_tasks() and load_task(task.name).folder == task.folder
+    name = task.name if shipped else str(task.folder)
+    return name, None if load_task(name) == task else task
+
+
+def run_in_thread(work: Coroutine[Any, Any, Result]) -> Result:
+    """Run a coroutine in a thread of its own; Ctrl-C cancels it there before it is raised here."""
+    begun: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any] | None]] = Future()
+    done: Future[Result] = Future()
+
+    async def main() -> Result:
+        begun.set_result((asyncio.get_running_loop(), asyncio.current_task()))
+        return await work
+
+    def run() -> None:
+        try:
+            done.set_result(asyncio.run(main()))
+        except BaseException as error:
+            done.set_exception(error)
+
+    thread = threading.Thread(target=run, name="cuda-llm")
+    thread.start()
+    try:
+        return done.result()
+    except KeyboardInterrupt:
+        loop, task = begun.result()
+        assert task is not None, "a coroutine that runs is a task"
+        loop.call_soon_threadsafe(task.cancel)
+        raise
+    finally:
+        thread.join()

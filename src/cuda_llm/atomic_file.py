@@ -33,7 +33,7 @@ def write_atomically(path: Path, data: bytes | str) -> None:
 
 
 def _open_locked(scratch: Path) -> int:
-    """A descriptor of `scratch` that no other writer holds; closing it lets the next one go on."""
+    """Open `scratch` once no other writer holds it; closing it lets the next one go on."""
     while True:
         file = os.open(scratch, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:

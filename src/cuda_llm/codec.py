@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 def encode(value: Any) -> Any:
-    """`value` in JSON's own types. Numbers that are not finite become strings that decode."""
+    """Return `value` in JSON's own types. Infinities and NaN become strings that decode."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         names = [one.name for one in dataclasses.fields(value)]
         return {name: encode(getattr(value, name)) for name in names}
@@ -35,7 +35,7 @@ def encode(value: Any) -> Any:
 
 
 def decode(kind: Callable[..., T], data: Any) -> T:
-    """The value of dataclass `kind` that `data` was encoded from.
+    """Return the value of dataclass `kind` that `data` was encoded from.
 
     Raises ValueError: `field: why`, of the first field that does not fit.
     """
@@ -51,12 +51,12 @@ def decode(kind: Callable[..., T], data: Any) -> T:
 
 
 def encode_verdict(verdict: Verdict) -> dict[str, Any]:
-    """The verdict's fields, its code first."""
+    """Return the verdict's fields, its code first."""
     return {"code": verdict.code, **encode(verdict)}
 
 
 def decode_verdict(data: Mapping[str, Any]) -> Verdict:
-    """The verdict that `data` was encoded from, by this version or an older one.
+    """Return the verdict that `data` was encoded from, by this version or an older one.
 
     Raises ValueError.
     """
@@ -72,7 +72,7 @@ Fields = dict[str, Any]
 
 
 def _access_in_words(fields: Fields) -> Fields:
-    """Formerly `space`, `access` and `bytes`, and the place a sentence. 0 bytes: a GPU's error."""
+    """Convert `space`, `access`, `bytes` and a place in words. 0 bytes were a GPU's error."""
     if "space" not in fields:
         return fields
     kept = {name: fields[name] for name in fields.keys() - {"space", "access", "bytes"}}
@@ -83,7 +83,7 @@ def _access_in_words(fields: Fields) -> Fields:
 
 
 def _pattern_in_words(fields: Fields) -> Fields:
-    """Formerly a pattern was a phrase, and what is held back of a hidden size was 0."""
+    """Convert a pattern that was a phrase, and 0 where a hidden size was held back."""
     changed = dict(fields)
     if isinstance(fields.get("looks_like"), str):
         changed["detail"] = changed.pop("looks_like")
@@ -92,13 +92,21 @@ def _pattern_in_words(fields: Fields) -> Fields:
     return changed
 
 
+def _renamed(**names: str) -> Callable[[Fields], Fields]:
+    """Fields under their names of today."""
+    return lambda fields: {names.get(name, name): value for name, value in fields.items()}
+
+
 _FORMERLY: Mapping[str, Callable[[Fields], Fields]] = {
     "ILLEGAL_ACCESS": _access_in_words,
     "MISALIGNED": _access_in_words,
     "UNINITIALISED_READ": _access_in_words,
     "WRONG_RESULT": _pattern_in_words,
+    "NO_CODE": _renamed(reason="message"),
+    "COMPILE_FAILED": _renamed(reason="detail"),
+    "QUARANTINED": _renamed(reason="detail"),
 }
-"""How fields of older records become today's. Their words stay words: `detail`, which is shown."""
+"""How fields of older records become today's. Their words stay words, which are shown."""
 
 
 @cache

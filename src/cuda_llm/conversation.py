@@ -98,7 +98,7 @@ class AskModel(Protocol):
 async def no_model(
     prompt: str | Sequence[Message], *, system: str = "", as_json: bool = False
 ) -> CallFailed:
-    """An `AskModel` for whoever has no model to ask."""
+    """Answer for whoever has no model to ask; an `AskModel`."""
     return CallFailed(kind="no_model", detail="nobody asks a model here", tries=0)
 
 
@@ -106,13 +106,13 @@ class CallStore(Protocol):
     """Where prompts and replies are kept; a run's folder is one."""
 
     def load_reply(self, call: str) -> Reply | None:
-        """The reply kept earlier, or None."""
+        """Return the reply kept earlier, or None."""
         ...
 
-    def keep_prompt(self, call: Call) -> None:
+    def write_prompt(self, call: Call) -> None:
         """Keep what is about to be asked, for a person to read."""
         ...
 
-    def keep_reply(self, call: str, reply: Reply) -> None:
+    def write_reply(self, call: str, reply: Reply) -> None:
         """Keep an answer, whole or not at all; from then on it is never asked for again."""
         ...

@@ -87,7 +87,7 @@ def config_file() -> Path:
 
 
 def read_table(path: Path, error: type[UsageError]) -> dict[str, Any]:
-    """The file as plain values. Raises `error` where it is missing, unreadable or no TOML."""
+    """Read the file as plain values. Raises `error`: missing, unreadable or no TOML."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -101,7 +101,7 @@ def read_table(path: Path, error: type[UsageError]) -> dict[str, Any]:
 def read_as(
     kind: Callable[..., T], data: Mapping[str, Any], derived: Mapping[str, Any] | None = None
 ) -> T:
-    """The value of dataclass `kind` that a file spells.
+    """Return the value of dataclass `kind` that a file spells.
 
     `derived` are fields that do not stand in the file. Raises UnfitError with the place of the
     first value that does not fit.
@@ -125,7 +125,7 @@ def read_as(
 def _explain(
     kind: Any, given: Any, derived: Mapping[str, Any], first: Mapping[str, Any]
 ) -> UnfitError:
-    """What pydantic says of the first value that does not fit, in the words of a TOML file."""
+    """Say in the words of a TOML file what pydantic says of the first value that does not fit."""
     from pydantic import ValidationError
 
     *above, last = place = tuple(part for part in first["loc"] if part != "[key]")
@@ -149,12 +149,12 @@ def _explain(
     cause = first.get("ctx", {}).get("error")
     if isinstance(cause, UnfitError):
         return UnfitError(cause.found, cause.expected, *place)
-    said = first["msg"].removeprefix("Input should be ")
-    return UnfitError(first["input"], _WORDS.get(first["type"], said), *place)
+    message = first["msg"].removeprefix("Input should be ")
+    return UnfitError(first["input"], _WORDS.get(first["type"], message), *place)
 
 
 def _kind_at(kind: Any, place: list[str | int]) -> Any:
-    """The type of what stands at a place of a file that is read as `kind`."""
+    """Return the type of what stands at a place of a file that is read as `kind`."""
     for part in place:
         names = _file_names(kind)
         if part in names:
@@ -165,7 +165,7 @@ def _kind_at(kind: Any, place: list[str | int]) -> Any:
 
 
 def _file_names(kind: Any) -> dict[str | int, str]:
-    """Fields of a dataclass by their names in a file; nothing for other types."""
+    """Return fields of a dataclass by their names in a file; nothing for other types."""
     spell = getattr(kind, "__pydantic_config__", {}).get("alias_generator", str)
     declared = fields(kind) if hasattr(kind, "__dataclass_fields__") else ()
     return {spell(one.name): one.name for one in declared}

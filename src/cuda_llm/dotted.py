@@ -11,12 +11,12 @@ from cuda_llm.log import share_structlog
 
 
 def is_dotted(name: str) -> bool:
-    """Whether the name points at code instead of being a short name."""
+    """Return whether the name points at code instead of being a short name."""
     return ":" in name or "." in name
 
 
 def load_dotted(name: str, what: str) -> Any:
-    """The object that `name` points at. The current folder is searched too.
+    """Return the object that `name` points at. The current folder is searched too.
 
     `what` says what it should be ("strategy"). Raises UsageError: nothing there, or it cannot be
     imported, with the reason.

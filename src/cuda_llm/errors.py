@@ -98,6 +98,6 @@ _LONGEST_DETAIL = 500
 
 
 def describe_error(error: BaseException) -> str:
-    """`ValueError: what it says` in one line; our own errors are sentences already."""
+    """Return `ValueError: what it says` in one line; our own errors are sentences already."""
     text = str(error) if isinstance(error, CudaLLMError) else f"{type(error).__name__}: {error}"
     return " ".join(text[:_LONGEST_DETAIL].split())

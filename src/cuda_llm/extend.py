@@ -31,8 +31,7 @@ from cuda_llm.lazy_exports import find_export
 if TYPE_CHECKING:
     from cuda_llm import outcomes
     from cuda_llm.agents.find_agent import find_agent, placed
-    from cuda_llm.agents.kernel_text.tokens import normal_sha
-    from cuda_llm.agents.limits import at_the_limit
+    from cuda_llm.agents.kernel_text.outline import normal_sha
     from cuda_llm.agents.playbook.tuner import TunableTuner
     from cuda_llm.agents.protocols import (
         Agent,
@@ -51,13 +50,19 @@ if TYPE_CHECKING:
     from cuda_llm.agents.reflection.reflector import Reflection
     from cuda_llm.agents.situation import Note, Plan, Situation
     from cuda_llm.agents.strategies.acceptance import choose_fastest, passed_by_speed
-    from cuda_llm.agents.strategies.builtin import Assignment, distinct_failures, make_briefs
+    from cuda_llm.agents.strategies.builtin import (
+        Assignment,
+        at_the_limit,
+        distinct_failures,
+        make_briefs,
+    )
     from cuda_llm.agents.tunables.write import write_point
     from cuda_llm.capabilities import Capabilities
     from cuda_llm.codec import decode, encode
     from cuda_llm.conversation import Ask, AskModel, Call, CallFailed, Message, Reply, Usage
     from cuda_llm.errors import (
         CudaLLMError,
+        DeviceLost,
         InfrastructureError,
         MissingError,
         TaskError,
@@ -69,7 +74,7 @@ if TYPE_CHECKING:
     from cuda_llm.hardware_profiles.hardware import Hardware
     from cuda_llm.hardware_profiles.lookup import find_hardware, list_hardware
     from cuda_llm.outcomes import Passed, Verdict, WrongResult
-    from cuda_llm.profile import Bottleneck, Profile, SizeTime, TimeSource
+    from cuda_llm.profile import Bottleneck, LaunchProfile, Profile, SizeTime, TimeSource
     from cuda_llm.search import (
         EVERYTHING,
         Archive,
@@ -91,6 +96,7 @@ if TYPE_CHECKING:
         Batch,
         CallOptions,
         CallReport,
+        ClockReading,
         Device,
         Level,
         Scalar,
@@ -140,12 +146,14 @@ __all__ = [
     "CallReport",
     "Capabilities",
     "Choice",
+    "ClockReading",
     "CompileFailed",
     "Compiled",
     "Components",
     "Contribution",
     "CudaLLMError",
     "Device",
+    "DeviceLost",
     "Draft",
     "DuelResult",
     "Event",
@@ -156,6 +164,7 @@ __all__ = [
     "IncumbentChosen",
     "InfrastructureError",
     "Kind",
+    "LaunchProfile",
     "Level",
     "Message",
     "MissingError",

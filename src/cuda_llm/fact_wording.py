@@ -1,4 +1,4 @@
-"""Facts of verdicts in words: accesses, limits of a launch, errors of CUDA, patterns."""
+"""Facts of verdicts in words: faults, accesses, limits of a launch, errors of CUDA."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -15,7 +15,16 @@ from cuda_llm.facts import (
     SourceSpot,
     ThreadSpot,
 )
-from cuda_llm.patterns import CaseKind, CasePattern, ElementKind, ElementPattern, Region, RegionKind
+from cuda_llm.failures import (
+    DataRace,
+    DeviceAssert,
+    DeviceFault,
+    IllegalAccess,
+    InvalidSync,
+    Misaligned,
+    UninitialisedRead,
+    lacks_place,
+)
 
 VERBS: Mapping[AccessKind | None, str] = {
     None: "accesses",
@@ -55,14 +64,14 @@ _MEANINGS: Mapping[str, str] = {
 
 
 def describe_error(error: CudaError) -> str:
-    """What the error means, and where a GPU met it."""
+    """Describe what the error means, and where a GPU met it."""
     where = f" in {error.kernel}" if error.kernel else ""
     meaning = _MEANINGS.get(error.name)
     return f"{meaning} ({error.name}{where})" if meaning else f"{error.name}{where}"
 
 
 def describe_replay(replay: Replay) -> str:
-    """Where a place comes from that a GPU did not tell, or why there is none."""
+    """Describe where a place comes from that a GPU did not name, or why there is none."""
     match replay.outcome:
         case "located":
             return "the GPU gave an error code alone; the emulated device ran the case and shows it"
@@ -86,7 +95,7 @@ UNPLACED = (
 
 
 def describe_access(access: MemoryAccess) -> str:
-    """`reads 4 bytes at byte 4000 of buffer C (4000 bytes)`."""
+    """Return `reads 4 bytes at byte 4000 of buffer C (4000 bytes)`."""
     what = VERBS[access.kind]
     if access.bytes is not None:
         what += f" {count(access.bytes, 'byte')}"
@@ -96,7 +105,7 @@ def describe_access(access: MemoryAccess) -> str:
 
 
 def describe_location(location: Location) -> str:
-    """`at byte 4000 of buffer C (4000 bytes)`, `8 bytes before the start of buffer C`."""
+    """Return `at byte 4000 of buffer C (4000 bytes)`, `8 bytes before the start of buffer C`."""
     if location.relation == "nowhere":
         at = "" if location.address is None else f"at {location.address:#x}, "
         return f"{at}which is nobody's memory" if at else "in nobody's memory"
@@ -115,7 +124,7 @@ def describe_location(location: Location) -> str:
 
 
 def name_owner(location: Location) -> str:
-    """`buffer C`, `cudaMalloc allocation 2`, `shared memory`."""
+    """Return `buffer C`, `cudaMalloc allocation 2`, `shared memory`."""
     if location.owner is None:
         return "its memory"
     if location.owner == "buffer" and location.name:
@@ -126,7 +135,7 @@ def name_owner(location: Location) -> str:
 
 
 def describe_launch(launch: LaunchShape) -> str:
-    """`grid (4, 1, 1), block (256, 1, 1), 60,000 bytes of dynamic shared memory`."""
+    """Return `grid (4, 1, 1), block (256, 1, 1), 60,000 bytes of dynamic shared memory`."""
     shared = launch.dynamic_shared_bytes
     dynamic = f", {shared:,} bytes of dynamic shared memory" if shared else ""
     return f"grid {launch.grid}, block {launch.block}{dynamic}"
@@ -167,133 +176,112 @@ def describe_limit(limit: ExceededLimit, *, figures: bool = True) -> str:
             return f"clusters of {asked} blocks{most}"
 
 
-def describe_elements(pattern: ElementPattern) -> str:
-    """What the wrong elements look like, in one phrase. Ratios, no counts: a size may be hidden."""
-    kind, factor = pattern.kind, pattern.factor
-    of_all = "" if pattern.share is None else f" in {percent(pattern.share)} of the elements"
-    match kind:
-        case ElementKind.UNWRITTEN:
-            if pattern.region is not None:
-                return f"never written: {describe_region(pattern.region)}"
-            if pattern.share in (None, 1.0):
-                return "the output is never written"
-            return f"{percent(pattern.share or 0.0)} of the elements are never written"
-        case ElementKind.NAN:
-            return f"NaN{of_all}"
-        case ElementKind.COPIED:
-            return f"a copy of {pattern.buffer}"
-        case ElementKind.MULTIPLE:
-            return f"{factor} times what it should be: terms are counted {factor} times"
-        case ElementKind.FRACTION:
-            return f"one {factor}th of what it should be: most terms are lost"
-        case ElementKind.TOO_FEW:
-            lost = "" if pattern.share is None else f": {pattern.share:.2g} of all are lost"
-            return f"too few{lost}"
-        case ElementKind.LOCATED:
-            return "" if pattern.region is None else describe_region(pattern.region)
-        case _:
-            return _PHRASES[kind]
-
-
-_PHRASES: Mapping[ElementKind, str] = {
-    ElementKind.INFINITE: "infinity: an overflow or a division by zero",
-    ElementKind.ZEROS: "all zeros",
-    ElementKind.CONSTANT: "one constant everywhere",
-    ElementKind.TRANSPOSED: "the transpose of what it should be",
-    ElementKind.SHIFTED: "every element is one place off",
-    ElementKind.REVERSED: "in reverse order",
-    ElementKind.NEGATED: "the negative of what it should be",
-    ElementKind.ONE_TOO_MANY: "off by one: too many",
-    ElementKind.ONE_TOO_FEW: "off by one: too few",
-    ElementKind.TOO_MANY: "too many: counters are not reset, or values are counted twice",
-    ElementKind.ROUNDED_TO_TF32: "rounding to TF32 or half precision: the task asks for strict "
-    "float32",
-    ElementKind.ROUNDED_TO_BF16: "rounding to bfloat16, or sums kept in half precision",
-    ElementKind.ROW_SUMS: "sums over this row are off by more than rounding of its elements "
-    "explains",
-}
-
-
-def describe_region(region: Region) -> str:
-    """Where the elements are."""
-    match region.kind:
-        case RegionKind.FIRST_ELEMENT | RegionKind.LAST_ELEMENT:
-            return f"the {region.kind.value.removesuffix('-element')} element only"
-        case RegionKind.LAST_CORNER:
-            return "the last corner: the last rows and columns"
-        case RegionKind.EVERY_NTH:
-            return f"every {region.period}th element"
-        case _:
-            what = region.kind.value.removeprefix("last-")
-            share = "" if region.share is None else f" ({percent(region.share)} of them)"
-            return f"the last {what} are wrong{share}: a tail or last tile"
-
-
-def describe_cases(pattern: CasePattern) -> str:
-    """What the wrong cases have in common, in one phrase."""
-    dims = " and ".join(pattern.dims)
-    match pattern.kind:
-        case CaseKind.EXACTNESS_PROBE:
-            return (
-                "only the exactness probe is wrong: sums of whole numbers that float32 holds "
-                "exactly come out rounded"
-            )
-        case CaseKind.MULTIPLE_OF if len(pattern.dims) > 1:
-            return f"right only where {dims} are multiples of {pattern.step}"
-        case CaseKind.MULTIPLE_OF:
-            rest = "the tail after whole vectors" if is_vector(pattern) else "the last partial tile"
-            every = f"every size where {dims} is a multiple of {pattern.step} is right"
-            return f"{every}: {rest} is not handled"
-        case CaseKind.EQUAL_DIMS:
-            return f"right only where {' equals '.join(pattern.dims)}"
-        case CaseKind.ABOVE:
-            right, wrong = pattern.right_at or 0, pattern.wrong_at or 0
-            return f"right up to {dims} = {right:,}, wrong from {dims} = {wrong:,} on"
-        case CaseKind.BELOW:
-            right, wrong = pattern.right_at or 0, pattern.wrong_at or 0
-            return f"wrong up to {dims} = {wrong:,}, right from {dims} = {right:,} on"
-        case CaseKind.DISTRIBUTION:
-            return f"only inputs drawn from {' or '.join(pattern.distributions)} are wrong"
-
-
-LONGEST_VECTOR = 8
-"""Elements of one vector access, at most: what fails at other multiples is a tile."""
-
-
-def is_vector(pattern: CasePattern) -> bool:
-    """Whether a step is that of a vector rather than of a tile."""
-    return len(pattern.dims) == 1 and pattern.step is not None and pattern.step <= LONGEST_VECTOR
-
-
 def describe_spot(spot: SourceSpot) -> str:
-    """`mine.cu:14  `source line``."""
+    """Return `mine.cu:14  `source line``."""
     return f"{spot}  `{spot.text}`" if spot.text else str(spot)
 
 
 def describe_place(spot: SourceSpot | None, thread: ThreadSpot | None = None) -> tuple[str, ...]:
-    """Where it happened, and which thread did it."""
+    """Describe where it happened, and which thread did it."""
     return (
         *(() if spot is None else (f"at {describe_spot(spot)}",)),
         *(() if thread is None else (f"in {thread}",)),
     )
 
 
+def describe_fault(verdict: DeviceFault) -> tuple[str, ...]:
+    """Describe the finding, its place, and its source where a GPU gave an error code alone."""
+    other = getattr(verdict, "other", None)
+    earlier = () if other is None else (f"against {describe_spot(other)}",)
+    replayed = () if verdict.replay is None else (describe_replay(verdict.replay),)
+    unplaced = (UNPLACED,) if lacks_place(verdict) else ()
+    found = describe_finding(verdict)
+    error = () if verdict.error is None else (describe_error(verdict.error),)
+    if verdict.error is not None and not found:
+        error, found = (), describe_error(verdict.error)
+    first = found or verdict.detail or verdict.code.replace("_", " ").lower()
+    return (
+        first,
+        *describe_place(verdict.spot, verdict.thread),
+        *earlier,
+        *error,
+        *replayed,
+        *unplaced,
+    )
+
+
+def describe_finding(verdict: DeviceFault) -> str:
+    """Describe the fault itself; empty where only an error code, or words of others, are known."""
+    match verdict:
+        case Misaligned(access=access) if access is not None and access.location is not None:
+            return f"{describe_access(access)}: not a multiple of {access.bytes}"
+        case UninitialisedRead(access=access) if access is not None and not verdict.detail:
+            return f"{describe_access(access)}, which nothing has written"
+        case IllegalAccess(access=access) if access is not None and access.location is not None:
+            return describe_access(access)
+        case DeviceAssert(assertion=assertion) if assertion is not None:
+            return assertion
+        case DeviceAssert(reason="trap", error=None) if not verdict.detail:
+            return "__trap()"
+        case DataRace():
+            return f"{verdict.kind}: {verdict.detail or describe_race(verdict)}"
+        case InvalidSync():
+            return f"{verdict.kind}: {verdict.detail or describe_sync(verdict)}"
+        case IllegalAccess(access=access) | Misaligned(access=access) if not verdict.detail:
+            return "" if access is None else describe_access(access)
+    return ""
+
+
+def describe_race(verdict: DataRace) -> str:
+    """Describe which two accesses of which word."""
+    if verdict.hazards is not None:
+        return f"{count(verdict.hazards, 'hazard')} in {verdict.space} memory"
+    earlier, _, later = verdict.kind.partition("-")
+    verb = VERBS["atomic" if verdict.atomic else "write" if later == "write" else "read"]
+    word = "a word" if verdict.offset_bytes is None else f"byte {verdict.offset_bytes}"
+    where = "" if verdict.other is None else f" at {verdict.other}"
+    return (
+        f"{verb} {word} of {verdict.space} memory after another warp's {earlier}{where}, with no "
+        "barrier between the two"
+    )
+
+
+def describe_sync(verdict: InvalidSync) -> str:
+    """Describe which barrier or collective, and who is missing."""
+    opcode = verdict.opcode or "barrier"
+    elsewhere = "" if verdict.other is None else f" at {verdict.other}"
+    mask = "" if verdict.mask is None else f" with mask {verdict.mask:#010x}"
+    match verdict.reason:
+        case "different-barriers":
+            return f"lanes of one warp are at different barriers: the others wait{elsewhere}"
+        case "different-thread-counts":
+            return f"{opcode}: different thread counts"
+        case "no-such-barrier":
+            return f"{opcode}: no such barrier"
+        case "not-a-member":
+            return f"{opcode}{mask}: a lane executes it without being in its own mask"
+        case "missing-lanes":
+            return f"{opcode}{mask}: not every lane of the mask gets here"
+        case "absent-lane":
+            return f"{opcode} reads lane {verdict.lane}, which takes no part"
+        case None if verdict.kind == "deadlock":
+            others = f", others{elsewhere}" if elsewhere else ""
+            return f"no thread of the block can go on: some wait at {opcode}{others}"
+        case None:
+            return f"not all threads reach {opcode}"
+
+
 def line_of(text: str) -> tuple[str, ...]:
-    """The text as a line, or nothing."""
+    """Return the text as a line, or nothing."""
     return (text,) if text else ()
 
 
 def phrases(*found: str) -> Sequence[str]:
-    """Those that say something, as one line."""
+    """Join those that are not empty into one line."""
     line = "; ".join(filter(None, found))
     return (line,) if line else ()
 
 
-def percent(share: float) -> str:
-    """`3.1 %`."""
-    return f"{100 * share:.2g} %"
-
-
 def count(number: int, what: str) -> str:
-    """`1 byte`, `4 bytes`."""
+    """Return `1 byte`, `4 bytes`."""
     return f"{number} {what}{'' if number == 1 else 's'}"

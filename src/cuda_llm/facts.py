@@ -112,6 +112,74 @@ BuildFault = Literal[
 ]
 """What a message of a compiler says about the source."""
 
+ReplyFault = Literal[
+    "empty",
+    "only_reasoning",
+    "truncated",
+    "content_filter",
+    "refused",
+    "no_code",
+    "no_solve",
+    "diff",
+    "other_language",
+    "too_long",
+]
+"""What is wrong with a model's reply that holds no kernel."""
+
+CompilerStopKind = Literal[
+    "empty-source", "too-many-processes", "file-size", "memory", "crash", "exit-code"
+]
+"""Why a source has no message of a compiler."""
+
+BreachKind = Literal[
+    "outside-file",
+    "forbidden-call",
+    "forbidden-library",
+    "dynamic-entry",
+    "visible-name",
+    "cuda-name",
+    "static-initialiser",
+    "load-function",
+    "load-section",
+    "indirect-function",
+    "no-function",
+    "system-call",
+    "large-copy",
+    "large-copies",
+]
+"""How exactly a rule is broken, where it can be in several ways or about several things."""
+
+Suspicion = Literal["slow-start", "merged-calls", "uncounted-launches", "unseen-stores"]
+"""Why a kernel's time is not believed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompilerStop:
+    """What ended a compilation without a message about the source."""
+
+    kind: CompilerStopKind
+    program: str | None = None
+    """The one of the toolkit that ran into it."""
+    limit_bytes: int | None = None
+    """Of a file, or of memory."""
+    signal: int | None = None
+    exit_code: int | None = None
+    file: str | None = None
+    """The one that is empty."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyBreach:
+    """What exactly a candidate does that it may not."""
+
+    kind: BreachKind
+    names: tuple[str, ...] = ()
+    """Of files, functions, libraries or sections, as `kind` says."""
+    number: int | None = None
+    """Of a system call whose name is not known."""
+    limit_bytes: int | None = None
+    """That may be copied from the host."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Location:

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 from cuda_llm.facts import (
     BuildFault,
+    CompilerStop,
     CudaError,
     LoadFault,
     Location,
     MemoryAccess,
     MemorySpace,
+    PolicyBreach,
     RaceKind,
     Replay,
     SourceSpot,
@@ -45,14 +47,19 @@ class Diagnostic:
 
 @dataclass(frozen=True, kw_only=True)
 class NoCode:
-    """The generator's reply held no kernel."""
+    """A generator's answer held no kernel."""
 
     code: ClassVar[str] = "NO_CODE"
-    reason: str
     kind: str = "no_code"
-    """`no_code`, `empty`, `truncated`, `refused`, `several`, `call_failed` ..."""
+    """A `ReplyFault`, `call_failed`, `exhausted`, or a word of a user's generator."""
+    message: str = ""
+    """A user's generator's own words, shown before those that stand for `kind`."""
     said: str = ""
     """Words of the reply or of the provider."""
+    call_fault: str = ""
+    """Kind of the `CallFailed`, where the model did not answer."""
+    most_characters: int | None = None
+    """Of a kernel, where it is too long."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,14 +75,20 @@ class CompileFailed:
     """nvcc, ptxas or the linker refused the source, or ran out of its memory."""
 
     code: ClassVar[str] = "COMPILE_FAILED"
-    reason: str
-    """One line: the first error, or why there is none (out of memory, killed ...)."""
     diagnostics: tuple[Diagnostic, ...] = ()
     """Errors first, bounded."""
     omitted: int = 0
     """How many diagnostics were cut."""
     fault: BuildFault | None = None
     """Where it is not a message that says so."""
+    stop: CompilerStop | None = None
+    """Why there is no message."""
+    declaration: str = ""
+    """What `solve` must be, where its signature is another."""
+    compiler_output: str = ""
+    """The last line printed, where none is understood as a message."""
+    detail: str = ""
+    """Words of a record made before the fields: shown, and read by nobody."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,10 +99,12 @@ class PolicyViolation:
     rule: str
     """Stable name: `include-outside`, `embed-file`, `import`, `export`, `constructor`, `syscall`,
     `host-touches-device-memory`, `no-launch`, `host-copy`, `memory-quota` ..."""
-    detail: str = ""
+    breach: PolicyBreach | None = None
     spot: SourceSpot | None = None
     location: Location | None = None
     """The device memory that host code touches."""
+    detail: str = ""
+    """Words of a record made before the fields: shown, and read by nobody."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,7 +221,7 @@ class TimedOut:
 
 
 def lacks_place(verdict: object) -> bool:
-    """Whether a GPU stopped the kernel without a line, thread or address, and nobody looked yet."""
+    """Return whether a GPU stopped the kernel without a place, and no replay was tried."""
     match verdict:
         case DeviceFault(error=CudaError(), spot=None, thread=None, replay=None):
             return True
@@ -216,7 +231,7 @@ def lacks_place(verdict: object) -> bool:
 
 
 def with_replay(verdict: "Verdict", replay: Replay) -> "Verdict":
-    """The same with what became of executing its case on the emulated device."""
+    """Return the same with what became of executing its case on the emulated device."""
     if isinstance(verdict, DeviceFault | TimedOut):
         return replace(verdict, replay=replay)
     return verdict

@@ -24,7 +24,7 @@ def find_export(module: str, name: str) -> Any:
 
 @cache
 def _homes(module: str) -> dict[str, str]:
-    """Module by exported name."""
+    """Return the module that each exported name comes from."""
     import ast
 
     loaded = sys.modules[module]

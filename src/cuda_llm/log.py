@@ -27,19 +27,19 @@ class Log:
         self._wrapped: Any = None
 
     def debug(self, event: str, /, **fields: object) -> None:
-        """What only somebody who looks for a fault needs."""
+        """Record what only somebody who looks for a fault needs."""
         self._write("debug", event, fields)
 
     def info(self, event: str, /, **fields: object) -> None:
-        """What happens when all is well."""
+        """Record what happens when all is well."""
         self._write("info", event, fields)
 
     def warning(self, event: str, /, **fields: object) -> None:
-        """What somebody should look at, although the work goes on."""
+        """Record what somebody should look at, although the work goes on."""
         self._write("warning", event, fields)
 
     def error(self, event: str, /, **fields: object) -> None:
-        """What ends the work. Give `exc_info=error` for its traceback."""
+        """Record what ends the work. Give `exc_info=error` for its traceback."""
         self._write("error", event, fields)
 
     @contextmanager
@@ -52,7 +52,7 @@ class Log:
             self.info(event, **fields, seconds=round(time.monotonic() - started, 6))
 
     def is_enabled(self, level: int) -> bool:
-        """Whether somebody may want records of this level: asked before costly fields are made."""
+        """Return whether records of this level may be wanted, before costly fields are made."""
         return _users_structlog() is not None or self._stdlib.isEnabledFor(level)
 
     def relay(self, level: str, created: float, fields: Mapping[str, Any]) -> None:
@@ -106,7 +106,7 @@ def bound(**fields: object) -> Iterator[None]:
 
 
 def bound_fields() -> dict[str, Any]:
-    """What is bound now, for a process that goes on with the work."""
+    """Return what is bound now, for a process that goes on with the work."""
     if "structlog" not in sys.modules:
         return {}
     from structlog.contextvars import get_contextvars
@@ -146,7 +146,7 @@ def use_our_handler(library: str) -> None:
 
 
 def _users_structlog() -> Any:
-    """structlog, where somebody other than us has configured it."""
+    """Return structlog, where somebody other than us has configured it."""
     if CommandLine.is_in_charge or "structlog" not in sys.modules:
         return None
     import structlog
@@ -196,7 +196,7 @@ def _redact_fields(_logger: Any, _level: str, fields: Mapping[str, Any]) -> dict
 def _to_record(
     logger: logging.Logger, level: str, fields: dict[str, Any]
 ) -> tuple[tuple[Entry], dict[str, Any]]:
-    """Arguments of a standard library's logger; the attributes are what `log_setup` looks for."""
+    """Return the arguments of a standard library's logger, with what `log_setup` looks for."""
     exc_info = fields.pop("exc_info", None)
     about = {"_logger": logger, "_name": level}
     return (Entry(fields),), {"exc_info": exc_info, "extra": about}

@@ -58,7 +58,7 @@ def _release_structlog() -> None:
 
 
 def open_handler(format: Format, file: Path | None) -> logging.Handler:
-    """The handler of a command. Raises UsageError where `file` cannot be written."""
+    """Open the handler of a command. Raises UsageError where `file` cannot be written."""
     handler: logging.Handler
     if file is None:
         handler = StderrHandler()
@@ -87,7 +87,7 @@ class StderrHandler(logging.Handler):
 
 
 def is_shown(record: logging.LogRecord) -> bool:
-    """Whether a person has read the same on stderr already."""
+    """Return whether a person has read the same on stderr already."""
     return isinstance(record.msg, Mapping) and bool(record.msg.get("shown"))
 
 
@@ -139,7 +139,7 @@ def _console_renderer(*, colours: bool) -> Any:
 
 
 def _add_about(_logger: Any, _level: str, fields: dict[str, Any]) -> dict[str, Any]:
-    """When, how grave and from where it is, before all else."""
+    """Put when, how grave and from where it is before all else."""
     record: logging.LogRecord = fields["_record"]
     fields.pop("shown", None)
     at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
@@ -157,7 +157,7 @@ def _redact(_logger: Any, _level: str, fields: Mapping[str, Any]) -> dict[str, A
 
 
 def _make_printable(_logger: Any, _level: str, fields: dict[str, Any]) -> dict[str, Any]:
-    """Text of others must not steer a terminal; a traceback keeps its lines."""
+    """Keep text of others from steering a terminal; a traceback keeps its lines."""
     from cuda_llm.wording import printable
 
     exception = fields.get("exception")
@@ -175,7 +175,7 @@ def _make_printable(_logger: Any, _level: str, fields: dict[str, Any]) -> dict[s
 
 
 def _traceback_lines(exceptions: list[dict[str, Any]]) -> Iterator[str]:
-    """A structured traceback, as another process of ours sends it, for a person."""
+    """Yield a structured traceback, as another process of ours sends it, for a person."""
     for one in exceptions:
         yield "Traceback (most recent call last):"
         for frame in one["frames"]:

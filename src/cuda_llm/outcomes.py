@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, TypeAlias
 
+from cuda_llm.case_patterns import CasePattern
+from cuda_llm.element_patterns import ElementPattern
 from cuda_llm.facts import (
     CudaError,
     ExceededLimit,
@@ -16,6 +18,7 @@ from cuda_llm.facts import (
     MemoryBound,
     MemoryRequest,
     SourceSpot,
+    Suspicion,
 )
 from cuda_llm.failures import (
     CompileFailed,
@@ -36,7 +39,6 @@ from cuda_llm.failures import (
     with_place,
     with_replay,
 )
-from cuda_llm.patterns import CasePattern, ElementPattern
 from cuda_llm.profile import Profile
 
 __all__ = [
@@ -220,7 +222,13 @@ class Quarantined:
     """Set aside for a person to look at."""
 
     code: ClassVar[str] = "QUARANTINED"
-    reason: str
+    kind: Suspicion | None = None
+    beyond_us: float | None = None
+    """By so much its times differ from those of honest kernels, beyond noise."""
+    launches: int | None = None
+    """More than can be counted."""
+    detail: str = ""
+    """Words of a record made before the fields: shown, and read by nobody."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -27,12 +27,12 @@ def hide(*secrets: str) -> None:
 
 
 def names_a_secret(variable: str) -> bool:
-    """Whether an environment variable of that name is taken for a secret."""
+    """Return whether an environment variable of that name is taken for a secret."""
     return any(word in variable.upper() for word in _NAMES)
 
 
 def redact(value: Any, name: str = "") -> Any:
-    """The value without secrets: text, and what lists and mappings hold.
+    """Return the value without secrets: text, and what lists and mappings hold.
 
     All of a text counts as one where `name`, the field's, says so.
     """

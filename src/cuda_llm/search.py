@@ -84,7 +84,7 @@ class Components:
     """A direction of its own for each brief of a round."""
 
     def __and__(self, other: "Components") -> "Components":
-        """What both allow."""
+        """Return what both allow."""
         names = self.__dataclass_fields__
         return Components(**{name: getattr(self, name) and getattr(other, name) for name in names})
 
@@ -282,9 +282,9 @@ class Archive(Protocol):
     """Where the large parts of attempts are read."""
 
     def source(self, attempt: str) -> str:
-        """Its source; empty where it has none."""
+        """Return its source; empty where it has none."""
         ...
 
     def verdict(self, attempt: str) -> Verdict:
-        """Its verdict, whole, with the profile of a kernel that passed."""
+        """Return its verdict, whole, with the profile of a kernel that passed."""
         ...

@@ -112,13 +112,13 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Arguments, then the environment, then the file."""
+        """Return what decides, first to last: arguments, the environment, the file."""
         file = TomlConfigSettingsSource(settings_cls, toml_file=config_file())
         return init_settings, env_settings, file
 
 
 def settings() -> Settings:
-    """The settings in force, read again only when the environment has changed.
+    """Return the settings in force, read again only when the environment has changed.
 
     Raises UsageError naming the setting and what was expected.
     """

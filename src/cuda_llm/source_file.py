@@ -9,7 +9,7 @@ MOST_CHARACTERS = 1 << 20
 
 
 def read_source(path: Path) -> str:
-    """Text of one source file. Raises UsageError: missing, a folder, empty, too large, not text."""
+    """Read one source file. Raises UsageError: missing, a folder, empty, too large, not text."""
     try:
         with path.open(encoding="utf-8") as file:
             text = file.read(MOST_CHARACTERS + 1)

@@ -3,31 +3,26 @@
 from collections.abc import Mapping
 from typing import assert_never
 
+from cuda_llm.case_patterns import describe_cases
+from cuda_llm.element_patterns import describe_elements
 from cuda_llm.fact_wording import (
-    describe_cases,
-    describe_elements,
+    describe_error,
+    describe_fault,
     describe_launch,
     describe_limit,
-    describe_location,
     describe_place,
+    describe_replay,
     line_of,
     phrases,
 )
 from cuda_llm.failures import (
     CompileFailed,
     DeviceFault,
-    Diagnostic,
     Duplicate,
     LoadFailed,
     NoCode,
     PolicyViolation,
     TimedOut,
-)
-from cuda_llm.fault_wording import (
-    describe_crash,
-    describe_fault,
-    describe_out_of_memory,
-    describe_timeout,
 )
 from cuda_llm.outcomes import (
     EmulatorUnsupported,
@@ -45,6 +40,14 @@ from cuda_llm.outcomes import (
     Verdict,
     WrongResult,
 )
+from cuda_llm.refusal_wording import (
+    describe_compile_failure,
+    describe_diagnostics,
+    describe_load_failure,
+    describe_no_code,
+    describe_suspicion,
+    describe_violation,
+)
 
 
 def describe(verdict: Verdict, *, hardware_figures: bool = True) -> tuple[str, ...]:
@@ -58,11 +61,11 @@ def describe(verdict: Verdict, *, hardware_figures: bool = True) -> tuple[str, .
             return (*(oracle if differential else ()), *notes)
         case WrongResult():
             return describe_wrong(verdict)
-        case CompileFailed(reason=reason, diagnostics=diagnostics, omitted=omitted):
+        case CompileFailed(diagnostics=diagnostics, omitted=omitted):
+            reason = describe_compile_failure(verdict)
             return (reason, *describe_diagnostics(reason, diagnostics, omitted))
-        case PolicyViolation(rule=rule, detail=detail, spot=spot, location=location):
-            touched = "" if location is None else f": {describe_location(location)}"
-            return (f"{rule}: {detail}{touched}", *describe_place(spot))
+        case PolicyViolation():
+            return describe_violation(verdict)
         case LoadFailed():
             return describe_load_failure(verdict)
         case OutOfMemory():
@@ -92,15 +95,15 @@ def describe(verdict: Verdict, *, hardware_figures: bool = True) -> tuple[str, .
         case ImpossibleTime(time_us=time_us, floor_us=floor_us):
             floor = f"the floor of {floor_us:.3g} us" if hardware_figures else "the floor"
             first = f"{time_us:.3g} us is below {floor}"
-            return (first, "less than half of what the bytes and operations of the task need")
+            return (first, "the bytes and operations of the task need longer")
         case EmulatorUnsupported(opcode=opcode, kernel=kernel, others=others, spot=spot):
             needs = f"{kernel} needs {opcode}, which only a real GPU executes"
             more = f"and {others} other operations" if others else verdict.detail
             return (needs, *line_of(more), *describe_place(spot))
-        case NoCode(reason=reason, said=said):
-            return (f"{reason}: {said}" if said else reason,)
-        case Quarantined(reason=reason):
-            return (reason,)
+        case NoCode():
+            return (describe_no_code(verdict),)
+        case Quarantined():
+            return (describe_suspicion(verdict),)
         case Duplicate(of=of):
             return (f"the same kernel as {of}",)
         case InfraFailed(component=component, detail=detail):
@@ -110,7 +113,7 @@ def describe(verdict: Verdict, *, hardware_figures: bool = True) -> tuple[str, .
 
 
 def describe_wrong(verdict: WrongResult) -> tuple[str, ...]:
-    """Which case, which element, how far off, and what the pattern looks like."""
+    """Describe which case, which element, how far off, and what the pattern looks like."""
     index = ", ".join(str(i) for i in verdict.index)
     where = describe_dims(verdict.dims) if verdict.dims else f"a {verdict.size_class} size"
     first = (
@@ -124,7 +127,7 @@ def describe_wrong(verdict: WrongResult) -> tuple[str, ...]:
 
 
 def describe_patterns(verdict: WrongResult) -> tuple[str, ...]:
-    """What the wrong elements look like and what the wrong cases have in common."""
+    """Describe what wrong elements look like and what wrong cases have in common."""
     elements, cases = verdict.looks_like, verdict.case_pattern
     return (
         *(() if elements is None else (describe_elements(elements),)),
@@ -133,19 +136,68 @@ def describe_patterns(verdict: WrongResult) -> tuple[str, ...]:
     )
 
 
-def describe_load_failure(verdict: LoadFailed) -> tuple[str, ...]:
-    """What is missing, or what linker and driver say."""
-    if verdict.detail:
-        return (verdict.detail,)
-    if verdict.fault == "undefined-function":
-        return (f"{verdict.symbol} is declared and used, but never defined",)
-    if verdict.fault == "no-solve":
-        return ("no function `solve` is exported",)
-    return ("it cannot be loaded",)
+def describe_timeout(verdict: TimedOut) -> tuple[str, ...]:
+    """Describe which stage, what is still running, and where."""
+    late = f"{verdict.stage} did not finish within {verdict.limit_s:g} s"
+    running = ""
+    if verdict.thread is not None:
+        loop = f" in the loop at {verdict.spot}" if verdict.spot else ""
+        running = f"{verdict.thread} is still running{loop}"
+    elif verdict.kernel is not None:
+        running = f"{verdict.kernel or 'a kernel'} is still running"
+    elif verdict.stage == "host":
+        running = "`solve` did not return"
+    elif verdict.processor_time:
+        running = "processor time"
+    if verdict.crowded:
+        running += "; possible deadlock: it launches more blocks than are resident at once"
+    error = () if verdict.error is None else (describe_error(verdict.error),)
+    replayed = () if verdict.replay is None else (describe_replay(verdict.replay),)
+    return (
+        late,
+        *line_of(verdict.detail or running),
+        *describe_place(verdict.spot),
+        *error,
+        *replayed,
+    )
+
+
+def describe_out_of_memory(verdict: OutOfMemory) -> tuple[str, ...]:
+    """Describe what asked for how much, and whose end was reached."""
+    size = "" if verdict.bytes is None else f"{verdict.bytes:,} bytes"
+    match verdict.request:
+        case "cudaMalloc":
+            whose = "device memory" if verdict.bound == "device" else "its quota"
+            request = f"cudaMalloc of {size or 'too much'}: {whose} is used up"
+        case "variables":
+            request = f"module variables need more than device memory has: {size}"
+        case "to-load":
+            request = "the device code needs more memory than there is"
+        case "to-run":
+            request = "no memory is left to call it beside what it holds"
+        case None:
+            request = describe_error(verdict.error) if verdict.error else ""
+    detail = f" ({verdict.detail})" if request and verdict.detail else verdict.detail
+    left = {None: "", "exit": "; then `solve` gave up"}.get(verdict.then, f"; then {verdict.then}")
+    beside = "it leaves the baseline beside it no memory: " if verdict.beside_baseline else ""
+    return (f"{beside}{request}{detail}{left}" or "device memory ran out",)
+
+
+def describe_crash(verdict: HostCrashed) -> tuple[str, ...]:
+    """Describe of which signal, and what it touched."""
+    died = f"the host part died of {verdict.signal}"
+    if verdict.error is not None:
+        return (died, describe_error(verdict.error))
+    if verdict.status is not None:
+        return (died, f"`solve` ended the process: {verdict.status}")
+    if verdict.killed:
+        return (died, "the process was killed; perhaps memory ran out")
+    where = "" if verdict.address is None else f"it touched address {verdict.address:#x}"
+    return (died, *line_of(verdict.detail or where))
 
 
 def describe_instability(verdict: Nondeterministic) -> str:
-    """How two calls differ."""
+    """Describe how two calls differ."""
     if verdict.kind == "order-of-execution":
         return (
             "right with one order of blocks and warps, wrong with another: threads depend on an "
@@ -159,29 +211,11 @@ def describe_instability(verdict: Nondeterministic) -> str:
     )
 
 
-def describe_diagnostics(
-    reason: str, diagnostics: tuple[Diagnostic, ...], omitted: int
-) -> tuple[str, ...]:
-    """The compiler's errors with their lines, without repeating the reason."""
-    said = []
-    for diagnostic in diagnostics:
-        if diagnostic.severity == "error":
-            spot = diagnostic.spot
-            message = f"{spot}: {diagnostic.message}" if spot else diagnostic.message
-            if diagnostic.message not in reason:
-                said.append(message)
-            if spot and spot.text:
-                said.append(f"  {spot.line} | {spot.text}")
-    if omitted:
-        said.append(f"... and {omitted} more")
-    return tuple(said)
-
-
 def describe_dims(dims: Mapping[str, int]) -> str:
-    """`rows = 1,000, cols = 3`."""
+    """Return `rows = 1,000, cols = 3`."""
     return ", ".join(f"{name} = {value:,}" for name, value in dims.items())
 
 
 def printable(text: str) -> str:
-    """The text without control characters: what a kernel says must not steer a terminal."""
+    """Return the text without control characters: a kernel must not steer a terminal."""
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)

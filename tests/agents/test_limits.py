@@ -9,9 +9,8 @@ from graph_runs import context_in
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cuda_llm.agents.limits import MARGIN, at_the_limit
 from cuda_llm.agents.situation import Situation
-from cuda_llm.agents.strategies.builtin import find_strategy
+from cuda_llm.agents.strategies.builtin import MARGIN, at_the_limit, find_strategy
 from cuda_llm.graph.view import situation_of
 from cuda_llm.search import Attempt, Kind
 from cuda_llm.tasks.sizes import least_time
@@ -60,18 +59,22 @@ def test_a_kernel_at_its_roofline_ends_the_search(nothing_yet: Situation, factor
     ("name", "reason"),
     [("fsr", "r1-c1 runs at the hardware's limit"), ("fsr-paper", ""), ("best-of-n", "")],
 )
-def test_a_yardstick_spends_its_whole_budget_there_too(
+def test_only_fsr_stops_at_the_hardwares_limit(
     nothing_yet: Situation, name: str, reason: str
 ) -> None:
     assert find_strategy(name).stop(at(nothing_yet, 1.0, 1.0)) == reason
 
 
 @given(st.floats(MARGIN + 1e-6, 100))
-def test_a_slower_one_does_not(nothing_yet: Situation, factor: float) -> None:
+def test_a_kernel_slower_than_its_roofline_does_not_end_the_search(
+    nothing_yet: Situation, factor: float
+) -> None:
     assert at_the_limit(at(nothing_yet, factor, factor)) == ""
 
 
-def test_one_below_it_works_from_the_cache_and_may_become_faster(nothing_yet: Situation) -> None:
+def test_a_kernel_faster_than_its_roofline_may_become_faster_still(
+    nothing_yet: Situation,
+) -> None:
     assert at_the_limit(at(nothing_yet, 0.5, 0.5)) == ""
 
 

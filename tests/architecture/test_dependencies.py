@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 GROUND = {
     *("atomic_file", "capabilities", "codec", "conversation", "data_file"),
     *("dotted", "errors", "fact_wording", "facts", "failures"),
-    *("fault_wording", "log", "log_setup", "outcomes", "patterns"),
+    *("log", "log_setup", "outcomes", "case_patterns", "element_patterns", "refusal_wording"),
     *("profile", "redaction", "search", "settings", "source_file"),
     *("wording",),
 }

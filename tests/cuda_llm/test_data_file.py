@@ -81,12 +81,12 @@ def test_what_is_missing_at_the_top_is_named_with_what_belongs_there() -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"), [(b"a = = 1", "is not TOML"), (b"\xff\xfe", "is not TOML")]
+    ("content", "expected"), [(b"a = = 1", "is not TOML"), (b"\xff\xfe", "is not TOML")]
 )
-def test_a_file_that_is_no_toml_is_named(tmp_path: Path, content: bytes, said: str) -> None:
+def test_a_file_that_is_no_toml_is_named(tmp_path: Path, content: bytes, expected: str) -> None:
     path = tmp_path / "broken.toml"
     path.write_bytes(content)
-    with pytest.raises(UsageError, match=rf"broken\.toml: {said}"):
+    with pytest.raises(UsageError, match=rf"broken\.toml: {expected}"):
         read_table(path, UsageError)
     with pytest.raises(UsageError, match=r"none\.toml: not found"):
         read_table(tmp_path / "none.toml", UsageError)

@@ -112,10 +112,10 @@ try:
 except ValueError as error:
     log.error("raised", exc_info=error)
 """
-    told = in_a_command(body, SOME_API_KEY="from-the-environment")
+    logged = in_a_command(body, SOME_API_KEY="from-the-environment")
     for secret in (SECRET, "from-the-environment", "0123456789", "user:pass", "sk-abc", "abcdefgh"):
-        assert secret not in told
-    assert [one["event"] for one in records(told)][1] == "of the environment: (key)"
+        assert secret not in logged
+    assert [one["event"] for one in records(logged)][1] == "of the environment: (key)"
 
 
 def test_libraries_records_and_warnings_are_joined_in_from_info_on() -> None:
@@ -128,10 +128,10 @@ with bound(run_id="r"):
     warnings.warn("old")
 log.debug("ours")
 """
-    told = records(in_a_command(body, level="debug"))
-    assert [one["logger"] for one in told] == ["httpx", "py.warnings", "cuda_llm.part"]
-    assert told[0]["event"] == "HTTP 200"
-    assert told[0]["run_id"] == "r"
+    logged = records(in_a_command(body, level="debug"))
+    assert [one["logger"] for one in logged] == ["httpx", "py.warnings", "cuda_llm.part"]
+    assert logged[0]["event"] == "HTTP 200"
+    assert logged[0]["run_id"] == "r"
 
 
 def test_optuna_that_brings_a_handler_of_its_own_is_joined_in_too() -> None:
@@ -152,10 +152,10 @@ def test_what_a_users_agent_logs_with_structlog_goes_where_our_records_go() -> N
 
 
 def test_a_line_for_people_is_one_line_and_steers_no_terminal() -> None:
-    told = in_a_command("log.info('compiled', text='a\\x1b[31m\\nb')", format="console")
-    assert told.count("\n") == 1
-    assert "\x1b" not in told
-    assert "compiled" in told
+    logged = in_a_command("log.info('compiled', text='a\\x1b[31m\\nb')", format="console")
+    assert logged.count("\n") == 1
+    assert "\x1b" not in logged
+    assert "compiled" in logged
 
 
 AS_A_LIBRARY = """
@@ -179,8 +179,8 @@ def as_a_library(setup: str) -> str:
 
 
 def test_as_a_library_records_go_to_the_users_own_handlers_as_plain_text() -> None:
-    told = as_a_library("logging.basicConfig(level=logging.INFO, format='%(name)s %(message)s')")
-    assert told == "cuda_llm.part large key='(key)' run_id='r'\n"
+    logged = as_a_library("logging.basicConfig(level=logging.INFO, format='%(name)s %(message)s')")
+    assert logged == "cuda_llm.part large key='(key)' run_id='r'\n"
 
 
 def test_as_a_library_records_go_through_the_users_own_structlog() -> None:
@@ -197,7 +197,7 @@ structlog.configure(
     ]
 
 
-@pytest.mark.parametrize("module", ["cuda_llm", "cuda_llm.graph.runs.optimize"])
+@pytest.mark.parametrize("module", ["cuda_llm", "cuda_llm.graph.runs.start"])
 def test_importing_configures_nothing(module: str) -> None:
     code = f"""
 import logging, {module}
@@ -271,17 +271,17 @@ structlog.configure(
     logger_factory=structlog.PrintLoggerFactory(sys.stderr),
 )
 """
-    told = records(run_a_search(setup, tmp_path))
-    (run,) = {one["run_id"] for one in told if one["event"] == "run_started"}
-    assert all(one["run_id"] == run for one in told if "seq" in one)
+    logged = records(run_a_search(setup, tmp_path))
+    (run,) = {one["run_id"] for one in logged if one["event"] == "run_started"}
+    assert all(one["run_id"] == run for one in logged if "seq" in one)
     (entered,) = [
         one
-        for one in told
+        for one in logged
         if (one["event"], one.get("candidate"), one.get("stage"))
         == ("stage_entered", "r2-c1", "compile")
     ]
     assert entered["round"] == 2
-    assert [one["event"] for one in told if "seq" in one][-1] == "run_finished"
+    assert [one["event"] for one in logged if "seq" in one][-1] == "run_finished"
 
 
 def test_a_run_of_a_program_that_has_set_up_nothing_writes_nothing(tmp_path: Path) -> None:
@@ -296,9 +296,9 @@ class Send(logging.Handler):
 logging.getLogger("cuda_llm.events").addHandler(Send())
 logging.getLogger("cuda_llm.events").setLevel(logging.INFO)
 """
-    told = records(run_a_search(setup, tmp_path))
+    logged = records(run_a_search(setup, tmp_path))
     (run,) = tmp_path.iterdir()
     kept = records((run / "events.jsonl").read_text())
-    assert [(one["seq"], one["event"]) for one in told] == [
+    assert [(one["seq"], one["event"]) for one in logged] == [
         (one["seq"], one["kind"]) for one in kept
     ]

@@ -103,3 +103,31 @@ def test_what_was_said_in_a_detail_is_shown(data: dict[str, Any], words: str) ->
     assert isinstance(found, kind)
     assert describe(found)[0].startswith(words)
     assert any(data["detail"] in line for line in describe(found))
+
+
+OLD_SENTENCES: list[tuple[dict[str, Any], str]] = [
+    ({"code": "NO_CODE", "reason": "the reply held no kernel", "kind": "empty"}, ""),
+    ({"code": "NO_CODE", "reason": "the model declined", "said": "I can't"}, ": I can't"),
+    ({"code": "COMPILE_FAILED", "reason": "a.cu:3: expected a ';'", "diagnostics": []}, ""),
+    ({"code": "QUARANTINED", "reason": "the first calls of a batch take longer"}, ""),
+]
+
+
+@pytest.mark.parametrize(("data", "more"), OLD_SENTENCES)
+def test_a_reason_in_words_is_shown_as_it_was(data: dict[str, Any], more: str) -> None:
+    found = decode_verdict(data)
+    assert describe(found) == (f"{data['reason']}{more}",)
+    assert decode_verdict(encode_verdict(found)) == found
+
+
+def test_the_words_of_a_broken_rule_are_shown_as_they_were() -> None:
+    words = "a kernel may not call fopen, system"
+    found = decode_verdict({"code": "POLICY_VIOLATION", "rule": "import", "detail": words})
+    assert describe(found) == (f"import: {words}",)
+    assert decode_verdict(encode_verdict(found)) == found
+
+
+def test_errors_that_an_old_reason_repeats_are_shown_once() -> None:
+    error = {"severity": "error", "message": "expected a ';'", "spot": PLACE["spot"]}
+    old = {"code": "COMPILE_FAILED", "reason": "a.cu:3: expected a ';'", "diagnostics": [error]}
+    assert describe(decode_verdict(old)) == ("a.cu:3: expected a ';'",)

@@ -58,10 +58,10 @@ def test_codes_are_stable_and_distinct() -> None:
 @pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.__name__)
 def test_a_verdict_can_be_read_by_people_and_programs(variant: type[Any]) -> None:
     judged = Judged(name="mine.cu", verdict=sample(variant))
-    told = list(report(judged))
+    rows = list(report(judged))
     if variant is not Passed:
-        assert told[0][0] == judged.verdict.code
-        assert all(text for _, text in told)
+        assert rows[0][0] == judged.verdict.code
+        assert all(text for _, text in rows)
     text = evaluate_document(load_task("vector_add"), open_device("emulated"), [judged])
     jsonschema.validate(json.loads(text), SCHEMA)
     assert json.loads(text)["results"][0]["verdict"]["code"] == judged.verdict.code

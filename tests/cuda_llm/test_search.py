@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
+from cuda_llm.element_patterns import ElementKind, ElementPattern, Region, RegionKind
 from cuda_llm.facts import Location, MemoryAccess, SourceSpot
 from cuda_llm.failures import CompileFailed, Diagnostic, IllegalAccess
 from cuda_llm.outcomes import Passed, WrongResult
-from cuda_llm.patterns import ElementKind, ElementPattern, Region, RegionKind
 from cuda_llm.search import failure_key
 
 TAIL = WrongResult(
@@ -35,7 +35,7 @@ PAST_END = IllegalAccess(
 )
 
 
-def test_figures_do_not_tell_two_failures_apart() -> None:
+def test_failures_that_differ_only_in_figures_are_the_same() -> None:
     other = replace(TAIL, dims={"n": 7}, index=(6,), got=5.0, wrong=2, elements=7)
     assert failure_key(other) == failure_key(TAIL) == "WRONG_RESULT/C/located/last-elements"
     elsewhere = replace(PAST_END, spot=SourceSpot(file="solve.cu", line=9))
@@ -54,7 +54,7 @@ def test_an_unknown_name_is_another_failure_than_another_unknown_name() -> None:
         error = Diagnostic(
             severity="error", message=message, spot=spot, fault="undefined-name", subject=name
         )
-        return CompileFailed(reason=f"line {line}: {message}", diagnostics=(error,))
+        return CompileFailed(compiler_output=f"line {line}: {message}", diagnostics=(error,))
 
     assert failure_key(unknown("lane", 3)) == failure_key(unknown("lane", 30))
     assert failure_key(unknown("lane", 3)) != failure_key(unknown("warp", 3))

@@ -79,7 +79,7 @@ from cuda_llm.tools.validator.buffers import call_options
 async def workers():
     return compile_slot()._value
 
-def told(ask):
+def refusal_of(ask):
     try:
         ask()
     except CudaLLMError as error:
@@ -87,8 +87,8 @@ def told(ask):
 
 task = load_task("vector_add")
 print(cache_dir())
-print(told(find_toolkit))
-print(told(list_hardware))
+print(refusal_of(find_toolkit))
+print(refusal_of(list_hardware))
 print(asyncio.run(workers()))
 print(call_options(task, task.sizes.emulated[0]).limit_s)
 """

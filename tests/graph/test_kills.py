@@ -106,7 +106,9 @@ def test_a_killed_run_ends_with_the_same_result_and_asks_nothing_twice(
 def test_a_run_killed_while_it_is_being_set_up_can_be_resumed_or_never_was(
     then_s: float, processes: RunProcesses, whole: RunFolder, tmp_path: Path
 ) -> None:
-    kill_and_resume(processes, tmp_path / "run", whole, after_events=0, then_s=then_s)
+    out = tmp_path / "run"
+    kill_and_resume(processes, out, whole, after_events=0, then_s=then_s)
+    assert not (out / "r/run.json").exists() or is_finished(the_run(out))
 
 
 def kill_and_resume(

@@ -15,10 +15,10 @@ from cuda_llm.cli.run import request_from
 from cuda_llm.codec import decode, encode
 from cuda_llm.errors import UsageError
 from cuda_llm.graph.request import RunOption, RunOptions, RunRequest, run_options
-from cuda_llm.graph.runs.optimize import OptimizeKeywords, optimize, split_keywords
 from cuda_llm.graph.runs.parts import find_parts
 from cuda_llm.graph.runs.record import describe_run
 from cuda_llm.graph.runs.resolve import resolve_request
+from cuda_llm.graph.runs.start import OptimizeKeywords, optimize, split_keywords
 from cuda_llm.graph.state import SearchInput
 from cuda_llm.search import Components
 from cuda_llm.settings import Settings

@@ -117,7 +117,7 @@ class Answers:
         ("int ok_80_1;", "answered with str; expected Draft or NoCode"),
         (Draft(source=None), "Draft.source: Input should be a valid string"),  # type: ignore[arg-type]
         (Draft(source="x" * 3_000_000), "at most 2,097,152 are taken"),
-        (NoCode(reason=None), "NoCode.reason: "),  # type: ignore[arg-type]
+        (NoCode(message=None), "NoCode.message: "),  # type: ignore[arg-type]
         (SystemExit(5), "SystemExit: 5"),
     ],
 )

@@ -7,17 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cuda_llm.errors import HardwareError
-from cuda_llm.hardware_profiles.lookup import find_hardware
-from cuda_llm.hardware_profiles.roofline import (
+from cuda_llm.hardware_profiles.ceilings import (
     Ceilings,
     CopyRate,
     ceilings_path,
     find_ceilings,
     keep_ceilings,
     published_ceilings,
-    ridge_flops_per_byte,
-    roof,
 )
+from cuda_llm.hardware_profiles.lookup import find_hardware
+from cuda_llm.hardware_profiles.roofline import ridge_flops_per_byte, roof
 
 RTX_3090_TI = find_hardware("RTX 3090 Ti")
 work = st.floats(0, 1e15)

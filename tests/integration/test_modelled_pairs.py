@@ -17,7 +17,7 @@ from cuda_llm.tools.device import CallReport, Level, Session
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.emulated.device import EmulatedDevice
 from cuda_llm.tools.judge.steps import compile_source
-from cuda_llm.tools.validator.validate import run_case
+from cuda_llm.tools.validator.check_case import run_case
 
 FOLDER = FIXTURES / "modelled"
 TABLE = read_table(FOLDER / "table.toml")

@@ -81,8 +81,8 @@ def test_a_run_with_a_failing_model_ends_with_the_right_winner(tmp_path: Path) -
     assert Counter(first) == FIRST_CODES
     assert Counter(second) == SECOND_CODES
 
-    told = [(folder.candidate(f"r2-c{n}") / "prompt.md").read_text() for n in range(1, 11)]
-    assert all("the default 32 of LANES is not among its values" in text for text in told)
+    prompts = [(folder.candidate(f"r2-c{n}") / "prompt.md").read_text() for n in range(1, 11)]
+    assert all("the default 32 of LANES is not among its values" in text for text in prompts)
 
     best = result["best"]
     assert best["written_by"] == "model"

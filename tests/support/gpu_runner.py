@@ -28,7 +28,8 @@ from cuda_llm.tools.cuda.protocol import (
 )
 from cuda_llm.tools.cuda.runner import clear_release, release_keys
 from cuda_llm.tools.device import Argument, Scalar
-from cuda_llm.tools.runner.protocol import Reply, ReplyFrame
+from cuda_llm.tools.runner.arguments import put_arguments
+from cuda_llm.tools.runner.protocol import Reply, ReplyFrame, decode_reply
 
 COUNT = 1000
 SLOTS = 4
@@ -103,20 +104,20 @@ class GpuRunner:
         self.socket.close()
         if error is not None:
             self.process.kill()
-        said = self.process.communicate(timeout=20)[1].decode()
+        output = self.process.communicate(timeout=20)[1].decode()
         os.close(self._report)
         os.close(self._file)
         os.close(self._flush)
-        assert "Sanitizer" not in said, said
-        assert "runtime error" not in said, said
+        assert "Sanitizer" not in output, output
+        assert "runtime error" not in output, output
 
     def receive_reply(self) -> ReplyFrame:
         """The next reply."""
-        frame = protocol.decode_reply(self.socket.recv(4096))
+        frame = decode_reply(self.socket.recv(4096))
         assert frame is not None, self.process.communicate(timeout=20)[1].decode()
         return frame
 
-    def tell(self, order: Order, frame: ctypes.Structure) -> ReplyFrame:
+    def order(self, order: Order, frame: ctypes.Structure) -> ReplyFrame:
         """Give an order and hear the reply, which is checked to be one to it or the last word."""
         self._sequence += 1
         frame.head.kind, frame.head.sequence = int(order), self._sequence
@@ -136,19 +137,19 @@ class GpuRunner:
         )
         frame.handle[:] = handle_of(self._file)
         frame.flush_handle[:] = handle_of(self._flush)
-        return self.tell(Order.START, frame)
+        return self.order(Order.START, frame)
 
     def call(self, ways: Ways) -> ReplyFrame:
         """Call `solve` once on slot 0."""
         frame = GpuCallFrame()
         self._fill(frame.solve, ways)
-        return self.tell(Order.CALL, frame)
+        return self.order(Order.CALL, frame)
 
     def capture(self, ways: Ways, slots: int = SLOTS) -> ReplyFrame:
         """Capture calls of `solve`."""
         frame = CaptureFrame(slot_stride=STRIDE, slots=slots)
         self._fill(frame.solve, ways)
-        return self.tell(Order.CAPTURE, frame)
+        return self.order(Order.CAPTURE, frame)
 
     def arm(self, order: Sequence[int], flags: ArmFlag) -> ReplyFrame:
         """Put a batch together."""
@@ -167,28 +168,28 @@ class GpuRunner:
             offset=IN, sealed_offset=SEALED, bytes=COUNT * 4, index=0
         )
         frame.outputs[0] = protocol.TaggedOutput(offset=OUT, bytes=COUNT * 4, index=1)
-        return self.tell(Order.ARM, frame)
+        return self.order(Order.ARM, frame)
 
     def go(self) -> ReplyFrame:
         """Run the batch."""
-        return self.tell(Order.GO, GoFrame())
+        return self.order(Order.GO, GoFrame())
 
     def go_stepwise(self, keys: Sequence[bytes]) -> tuple[ReplyFrame, list[list[int]]]:
-        """Run the batch, answering its questions; and the tags as they were told, by step."""
-        told: list[list[int]] = []
+        """Run the batch, answering its questions; return the reply and the tags, by step."""
+        tags: list[list[int]] = []
         size = ctypes.sizeof(Report)
         with mmap.mmap(self._report, size) as report:
             clear_release(report)
 
-            def tell(step: int) -> None:
-                told.append(Report.from_buffer_copy(report[:size]).tags[step : step + 1])
+            def read_step(step: int) -> None:
+                tags.append(Report.from_buffer_copy(report[:size]).tags[step : step + 1])
 
             self._sequence += 1
             frame = GoFrame()
             frame.head.kind, frame.head.sequence = int(Order.GO), self._sequence
             self.socket.send(bytes(frame))
-            release_keys(report, keys, tell, lambda: False, 20.0)
-        return self.receive_reply(), told
+            release_keys(report, keys, read_step, lambda: False, 20.0)
+        return self.receive_reply(), tags
 
     def floats(self, offset: int, count: int = COUNT) -> npt.NDArray[np.float32]:
         """A part of the arena."""
@@ -209,7 +210,7 @@ class GpuRunner:
             Scalar(value=COUNT, ctype="int"),
             Scalar(value=ways.way, ctype="int"),
         ]
-        protocol.put_arguments(solve, arguments, {"a": IN, "b": OUT})
+        put_arguments(solve, arguments, {"a": IN, "b": OUT})
         solve.scratch_offset, solve.scratch_bytes = SCRATCH, SCRATCH_BYTES
         solve.scratch_quota, solve.scratch_seed = QUOTA, ways.seed
         solve.device_to_host = int(ways.device_to_host)

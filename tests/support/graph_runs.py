@@ -53,7 +53,7 @@ def numbered(brief: Brief, _situation: Situation) -> Draft | NoCode:
     kinds = ("ok 90", "wrong", "ok 80", "broken", "ok 70", "none", "ok 60", "ok 80")
     kind = kinds[(brief.index + brief.round) % len(kinds)]
     if kind == "none":
-        return NoCode(reason="the reply held no kernel", kind="empty")
+        return NoCode(message="the reply held no kernel", kind="empty")
     return Draft(source=f"// {brief.id}\nint {kind.replace(' ', '_')}_{brief.round};\n", idea=kind)
 
 
@@ -70,7 +70,7 @@ class TableBench:
     async def compile(self, source: str, name: str) -> Compiled | Verdict:
         await self.take("compile", source)
         if not source or "broken" in source:
-            return CompileFailed(reason="expected a ';'")
+            return CompileFailed(compiler_output="expected a ';'")
         here = Path("/nowhere")
         return Compiled(
             key="", name=name, source=source, target="sm_86", library=here, ptx=here, kernels=()

@@ -307,7 +307,9 @@ class MeasuredSite:
         self.opened.append((candidate.name, session))
         yield session
 
-    def keep(self, candidate: Compiled) -> AbstractAsyncContextManager[MeasuredSession | Verdict]:
+    def open_cached(
+        self, candidate: Compiled
+    ) -> AbstractAsyncContextManager[MeasuredSession | Verdict]:
         """Open a session, and note that it could have been used again."""
         self.kept.append(candidate.name)
         return self.open(candidate)

@@ -30,10 +30,10 @@ class MemoryStore:
     def load_reply(self, call: str) -> Reply | None:
         return self.replies.get(call)
 
-    def keep_prompt(self, call: Call) -> None:
+    def write_prompt(self, call: Call) -> None:
         self.prompts[call.id] = call
 
-    def keep_reply(self, call: str, reply: Reply) -> None:
+    def write_reply(self, call: str, reply: Reply) -> None:
         self.replies[call] = reply
 
 

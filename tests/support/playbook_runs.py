@@ -7,7 +7,7 @@ from pathlib import Path
 
 from searches import attempt, situation
 
-from cuda_llm.agents.kernel_text.tokens import normal_sha
+from cuda_llm.agents.kernel_text.outline import normal_sha
 from cuda_llm.agents.playbook.generator import PlaybookGenerator
 from cuda_llm.agents.situation import Situation
 from cuda_llm.failures import NoCode

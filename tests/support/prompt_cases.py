@@ -21,6 +21,7 @@ from cuda_llm.tools.judge.device_bench import open_bench
 from cuda_llm.tools.judge.judge import judge
 from cuda_llm.tools.measure.times import KernelTimes
 from cuda_llm.tools.open_device import open_device
+from cuda_llm.wording import describe
 
 TASKS = (
     *("vector_add", "matrix_transpose", "reduction"),
@@ -50,7 +51,7 @@ class Kept:
         return self.sources.get(attempt, "")
 
     def verdict(self, attempt: str) -> Verdict:
-        return self.verdicts.get(attempt, NoCode(reason="nothing is kept of it"))
+        return self.verdicts.get(attempt, NoCode(message="nothing is kept of it"))
 
 
 def broken(task: Task) -> str:
@@ -100,7 +101,7 @@ def attempt(number: int, verdict: Verdict, **fields: Any) -> Attempt:
         "written_by": "model",
         "idea": f"{IDEA} {number}",
         "code": verdict.code,
-        "summary": verdict.reason if isinstance(verdict, CompileFailed) else "",
+        "summary": describe(verdict)[0] if isinstance(verdict, CompileFailed) else "",
         "speedup": profile.speedup if profile else None,
         "times_us": tuple(size.time_us for size in profile.sizes) if profile else (),
         "limited_by": profile.bottlenecks[0].code if profile else "",

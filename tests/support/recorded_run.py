@@ -215,7 +215,7 @@ OTHERS: tuple[Event, ...] = (
 """Kinds that an undisturbed run does not tell."""
 
 
-def write_run(path: Path, *told: Event) -> RunFolder:
+def write_run(path: Path, *recorded: Event) -> RunFolder:
     """The folder of a run, with all its candidates and these events."""
     run = RunFolder(path)
     about = {"request": {"task": "matrix_transpose"}, "device_spec": "emulated:rtx_3090_ti"}
@@ -224,17 +224,17 @@ def write_run(path: Path, *told: Event) -> RunFolder:
         run.write_brief(brief)
         run.write_attempt(judged)
     prompt = (Message(role="system", text="Write CUDA."), Message(role="user", text="Transpose."))
-    run.keep_prompt(Call(id="candidates/r1-c1", agent="generator", messages=prompt))
+    run.write_prompt(Call(id="candidates/r1-c1", agent="generator", messages=prompt))
     usage = Usage(input_tokens=1200, output_tokens=300, usd=0.01)
     reply = Reply(text=f"```cuda\n{SOURCE}```", model="a-model", usage=usage, seconds=3.25)
-    run.keep_reply("candidates/r1-c1", reply)
+    run.write_reply("candidates/r1-c1", reply)
     for name in ("r1-c1", "r2-c1"):
         run.write_draft(name, Draft(source=SOURCE, idea="one thread an element"))
         run.write_verdict(name, passed(1.25 if name == "r1-c1" else 3.5))
-    run.write_draft("r1-c3", NoCode(reason="cut off at its limit", kind="truncated"))
-    run.write_verdict("r1-c2", CompileFailed(reason='identifier "tile" is undefined'))
+    run.write_draft("r1-c3", NoCode(message="cut off at its limit", kind="truncated"))
+    run.write_verdict("r1-c2", CompileFailed(compiler_output='identifier "tile" is undefined'))
     record = Recorder(run.events)
-    for event in told:
+    for event in recorded:
         record(kept(run, event))
     record.close()
     return run

@@ -48,6 +48,6 @@ def the_run(out: Path) -> RunFolder:
 
 
 def events(run: RunFolder, *kinds: type) -> list[Event]:
-    """What the run told, of those kinds or all."""
-    told = [one.event for one in read_events(run.events)]
-    return [one for one in told if not kinds or isinstance(one, kinds)]
+    """What the run recorded, of those kinds or all."""
+    recorded = [one.event for one in read_events(run.events)]
+    return [one for one in recorded if not kinds or isinstance(one, kinds)]

@@ -103,7 +103,7 @@ async def measure(room: Room, candidate: Compiled, baseline: Compiled) -> None:
     """As a timing goes: beside a baseline that may be there already."""
     async with (
         room.sessions.open(candidate) as session,
-        room.sessions.keep(baseline) as ground,
+        room.sessions.open_cached(baseline) as ground,
     ):
         for one in (session, ground):
             assert isinstance(one, GpuTimedSession)

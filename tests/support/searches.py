@@ -22,7 +22,7 @@ class EmptyArchive:
         return ""
 
     def verdict(self, attempt: str) -> Verdict:
-        return NoCode(reason=f"{attempt} is not kept")
+        return NoCode(message=f"{attempt} is not kept")
 
 
 @cache

@@ -12,12 +12,12 @@ from cuda_llm.tools.measure.comparison import (
     Comparison,
     compare_blocks,
 )
+from cuda_llm.tools.measure.interleave import count_blocks
 from cuda_llm.tools.measure.slope import (
     BatchBlock,
     BatchLengths,
     BatchPair,
     choose_lengths,
-    count_blocks,
     draw_lengths,
 )
 from cuda_llm.tools.measure.stopping import StoppingRule, is_enough

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tasks.task import Task
-from cuda_llm.tools.validator.buffers import work
+from cuda_llm.tools.validator.cases import work
 
 
 def small_task(name: str, most_work: float = 1.2e5) -> Task:

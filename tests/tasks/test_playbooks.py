@@ -8,8 +8,9 @@ from itertools import cycle, islice
 
 import pytest
 
+from cuda_llm.agents.playbook.kernels import sample_points, valid_points
 from cuda_llm.agents.tunables.read import read_space
-from cuda_llm.agents.tunables.space import Point, Space, sample_points, valid_points
+from cuda_llm.agents.tunables.space import Point, Space
 from cuda_llm.agents.tunables.write import write_point
 from cuda_llm.outcomes import Passed
 from cuda_llm.tasks.loader import list_tasks, load_task

@@ -10,7 +10,7 @@ from gpu_world import install_cupy, install_nvml
 
 from cuda_llm.errors import DeviceLost, HardwareError, MissingError, UsageError
 from cuda_llm.hardware_profiles.lookup import find_hardware
-from cuda_llm.tools.cuda.lease import lift_quarantine, put_in_quarantine
+from cuda_llm.tools.cuda.quarantine import lift_quarantine, put_in_quarantine
 from cuda_llm.tools.device import Device
 from cuda_llm.tools.open_device import open_device
 
@@ -30,8 +30,8 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def opened(spec: str, library: str) -> tuple[Device, list[str]]:
     """The device and what was said while it was found."""
-    told: list[str] = []
-    return open_device(spec, report=told.append, library=library), told
+    lines: list[str] = []
+    return open_device(spec, report=lines.append, library=library), lines
 
 
 @pytest.mark.parametrize(
@@ -83,9 +83,9 @@ def test_the_version_tells_gpus_apart_and_nothing_else() -> None:
 
 
 def test_without_a_gpu_auto_takes_the_emulated_one_and_says_why() -> None:
-    device, told = opened("auto", NO_DRIVER)
+    device, lines = opened("auto", NO_DRIVER)
     assert device.name == "emulated RTX 3090 Ti"
-    (line,) = told
+    (line,) = lines
     assert line.startswith("emulated RTX 3090 Ti stands in for a GPU: no CUDA driver")
 
 
@@ -109,14 +109,14 @@ def test_without_cupy_the_extra_that_fits_the_driver_is_named(
 
 @pytest.mark.parametrize("spec", ["auto", "cuda", "cuda:0"])
 def test_a_gpu_that_works_is_taken(machine: Path, spec: str) -> None:
-    device, told = opened(spec, build_driver(machine, H200))
+    device, lines = opened(spec, build_driver(machine, H200))
     assert (device.name, device.target) == ("cuda:0 NVIDIA H200", "sm_90a")
     assert (device.capabilities.time_source, device.capabilities.at_once, device.notes) == (
         "measured",
         1,
         (),
     )
-    assert told == ["cuda:0 NVIDIA H200: a GPU that works"] * (spec == "auto")
+    assert lines == ["cuda:0 NVIDIA H200: a GPU that works"] * (spec == "auto")
 
 
 @pytest.mark.parametrize(("spec", "name"), [("cuda:1", "cuda:1 NVIDIA H200"), ("cuda:0,1", "2 x")])
@@ -142,9 +142,9 @@ def test_company_is_told_and_kept_with_the_device(
     machine: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install_nvml(machine, monkeypatch, QUIET | {"display": 1})
-    device, told = opened("cuda:0", build_driver(machine, H200))
+    device, lines = opened("cuda:0", build_driver(machine, H200))
     assert device.notes == ("cuda:0: it drives a display",)
-    assert told == ["note: cuda:0: it drives a display"]
+    assert lines == ["note: cuda:0: it drives a display"]
 
 
 def test_auto_prefers_a_gpu_without_company(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,10 +173,10 @@ def test_without_nvml_it_is_said_that_company_is_not_known(
 
 def test_a_gpu_nobody_has_described_is_used_with_a_draft_and_a_note(machine: Path) -> None:
     unknown = replace(H200, name="NVIDIA H200 NVL", sm_count=114)
-    device, told = opened("cuda:0", build_driver(machine, unknown))
+    device, lines = opened("cuda:0", build_driver(machine, unknown))
     assert (device.hardware.name, device.hardware.sm_count) == ("NVIDIA H200 NVL", 114)
     assert device.target == "sm_90a"
-    assert "nobody has described NVIDIA H200 NVL" in "".join(told)
+    assert "nobody has described NVIDIA H200 NVL" in "".join(lines)
 
 
 def test_a_gpu_in_quarantine_is_not_opened(machine: Path) -> None:
@@ -204,7 +204,7 @@ def test_what_an_h200_said_of_itself_needs_no_note() -> None:
     from cuda_llm.tools.cuda.open_cuda import describe_gpu
 
     recorded = Path(__file__).parents[1] / "fixtures/detector/h200.json"
-    told = json.loads(recorded.read_text())["gpu"]
-    capability = tuple(told["compute_capability"])
-    hardware, notes = describe_gpu(GpuAttributes(**told | {"compute_capability": capability}))
+    lines = json.loads(recorded.read_text())["gpu"]
+    capability = tuple(lines["compute_capability"])
+    hardware, notes = describe_gpu(GpuAttributes(**lines | {"compute_capability": capability}))
     assert (hardware.slug, notes) == ("h200_sxm5_141gb", ())

@@ -29,12 +29,40 @@ class Bare:
     pinned = prepare = 7
 
 
+number = 7
+
+
 class Boastful(type(device)):
     capabilities = {"duels": True}
 
 
 def boastful():
     return Boastful(device.hardware)
+
+
+class Chatty(type(device)):
+    notes = "one line"
+
+
+def chatty():
+    return Chatty(device.hardware)
+
+
+class Vague(type(device)):
+    target = 86
+
+
+def vague():
+    return Vague(device.hardware)
+
+
+class Waiting(type(device)):
+    async def prepare(self):
+        pass
+
+
+def waiting():
+    return Waiting(device.hardware)
 
 
 def stumble():
@@ -78,8 +106,12 @@ def test_a_device_may_be_made_by_a_function_of_a_module(
 @pytest.mark.parametrize(
     ("attribute", "said"),
     [
+        ("number", "gives an int that lacks name, hardware"),
         ("Bare", "gives a Bare that lacks hardware, target, capabilities, version, pinned, prep"),
-        ("boastful", "its capabilities are a dict; expected Capabilities"),
+        ("boastful", "member capabilities is of type dict; expected Capabilities"),
+        ("chatty", "member notes is of type str; expected tuple"),
+        ("vague", "member target is of type int; expected str"),
+        ("waiting", r"prepare\(\) is async; expected a plain method"),
         ("stumble", "it cannot be opened: KeyError: 'key'"),
         ("nothing", "has no 'nothing'"),
     ],

@@ -246,8 +246,8 @@ def test_a_kill_loses_no_event_that_an_observer_got(tmp_path: Path) -> None:
         process.wait()
         assert set(seen) <= set(stages(path))
     assert read_trace(path).torn <= 1
-    told = read_events(path)
-    assert [one.seq for one in told] == list(range(1, len(told) + 1))
+    recorded = read_events(path)
+    assert [one.seq for one in recorded] == list(range(1, len(recorded) + 1))
 
 
 def test_an_event_costs_a_fraction_of_a_millisecond(tmp_path: Path) -> None:

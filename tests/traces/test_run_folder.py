@@ -109,7 +109,7 @@ def test_a_source_that_is_not_the_one_answered_is_refused(tmp_path: Path) -> Non
     [
         passed(2.5),
         Passed(notes=("a note",)),
-        CompileFailed(reason="no"),
+        CompileFailed(compiler_output="no"),
         TimedOut(stage="kernel", limit_s=float("inf")),
     ],
     ids=lambda verdict: verdict.code,
@@ -122,7 +122,7 @@ def test_a_verdict_reads_back_with_its_profile(tmp_path: Path, verdict: Verdict)
 
 def test_an_older_profile_is_not_taken_for_that_of_a_later_verdict(tmp_path: Path) -> None:
     run = RunFolder(tmp_path)
-    for verdict in (passed(2.5), CompileFailed(reason="no"), Passed()):
+    for verdict in (passed(2.5), CompileFailed(compiler_output="no"), Passed()):
         run.write_verdict("r1-c1", verdict)
         assert run.verdict("r1-c1") == verdict
 
@@ -142,7 +142,7 @@ def test_what_is_not_there_yet_is_none(tmp_path: Path) -> None:
 
 def test_a_reply_without_a_kernel_reads_back(tmp_path: Path) -> None:
     run = RunFolder(tmp_path)
-    answer = NoCode(reason="cut off", kind="truncated")
+    answer = NoCode(message="cut off", kind="truncated")
     run.write_draft("r1-c1", answer)
     assert run.draft("r1-c1") == answer
 
@@ -167,7 +167,7 @@ def test_a_source_keeps_every_character_and_its_sum(
 
 def test_half_a_surrogate_pair_in_a_reply_breaks_nothing(tmp_path: Path) -> None:
     run = RunFolder(tmp_path)
-    run.keep_reply("candidates/r1-c1", Reply(text="a\ud83db"))
+    run.write_reply("candidates/r1-c1", Reply(text="a\ud83db"))
     reply = run.load_reply("candidates/r1-c1")
     assert reply is not None
     assert reply.text == "a?b"
@@ -176,17 +176,17 @@ def test_half_a_surrogate_pair_in_a_reply_breaks_nothing(tmp_path: Path) -> None
 def test_a_call_that_never_ended_shows_as_a_prompt_without_a_reply(tmp_path: Path) -> None:
     run = RunFolder(tmp_path)
     messages = (Message(role="system", text="Write CUDA."), Message(role="user", text="Sum."))
-    run.keep_prompt(Call(id="rounds/2/critique", agent="reflection", messages=messages))
+    run.write_prompt(Call(id="rounds/2/critique", agent="reflection", messages=messages))
     assert "## user\n\nSum." in (tmp_path / "rounds/2/critique/prompt.md").read_text()
     assert run.load_reply("rounds/2/critique") is None
-    run.keep_reply("rounds/2/critique", REPLY)
+    run.write_reply("rounds/2/critique", REPLY)
     assert run.load_reply("rounds/2/critique") == REPLY
 
 
 def test_a_reply_counts_as_soon_as_it_is_on_disk(tmp_path: Path) -> None:
     """Killed between the two files: reply.md is for people, reply.json decides."""
     run = RunFolder(tmp_path)
-    run.keep_reply("candidates/r1-c1", REPLY)
+    run.write_reply("candidates/r1-c1", REPLY)
     (tmp_path / "candidates/r1-c1/reply.md").unlink()
     assert run.load_reply("candidates/r1-c1") == REPLY
 
@@ -195,7 +195,7 @@ def test_a_reply_counts_as_soon_as_it_is_on_disk(tmp_path: Path) -> None:
 def test_no_name_leads_out_of_the_run(tmp_path: Path, name: str) -> None:
     run = RunFolder(tmp_path / "a-run")
     with pytest.raises(UsageError, match="expected names of letters"):
-        run.keep_reply(name, REPLY)
+        run.write_reply(name, REPLY)
     with pytest.raises(UsageError, match="expected names of letters"):
         run.write_source(name, SOURCE)
     assert list(tmp_path.iterdir()) == []
@@ -253,8 +253,8 @@ run = RunFolder(Path(sys.argv[1]))
 print("ready", flush=True)
 for turn in range(10**9):
     run.write_run({"turn": turn, "text": "x" * 20_000})
-    run.write_verdict("r1-c1", CompileFailed(reason="y" * 20_000))
-    run.keep_reply("candidates/r1-c1", Reply(text="z" * 20_000))
+    run.write_verdict("r1-c1", CompileFailed(compiler_output="y" * 20_000))
+    run.write_reply("candidates/r1-c1", Reply(text="z" * 20_000))
 """
 
 
@@ -272,7 +272,7 @@ def test_a_killed_process_leaves_whole_files(tmp_path: Path) -> None:
         process.wait()
         process.stdout.close()
         assert len(run.read_run()["text"]) == 20_000
-        assert run.kept_verdict("r1-c1") in (None, CompileFailed(reason="y" * 20_000))
+        assert run.kept_verdict("r1-c1") in (None, CompileFailed(compiler_output="y" * 20_000))
         assert run.load_reply("candidates/r1-c1") in (None, Reply(text="z" * 20_000))
     left = [path.name for path in run.path.rglob("*.part")]
     assert len(left) <= 1

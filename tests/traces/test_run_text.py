@@ -259,9 +259,9 @@ def test_a_candidate_is_shown_whole(tmp_path: Path) -> None:
 def test_what_a_generator_of_ones_own_asked_is_shown(tmp_path: Path) -> None:
     run = write_run(tmp_path, *beginning())
     call = Call(id="candidates/r1-c1/ask-1", agent="own", messages=())
-    run.keep_prompt(call)
+    run.write_prompt(call)
     open_ = "\n".join(describe_candidate(run, "r1-c1"))
-    run.keep_reply(call.id, Reply(text="done"))
+    run.write_reply(call.id, Reply(text="done"))
     answered = "\n".join(describe_candidate(run, "r1-c1"))
     assert "without an answer" in open_
     assert "ask-1/prompt.md" in open_

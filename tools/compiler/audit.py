@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from cuda_llm.facts import BreachKind, PolicyBreach
 from cuda_llm.failures import LoadFailed, PolicyViolation
 from cuda_llm.tools.compiler.names import demangle
 
@@ -137,12 +138,11 @@ async def _symbols(shared: Elf) -> PolicyViolation | LoadFailed | None:
             (refused if in_known_library(name, versioned=versioned) else missing).append(name)
     names = await demangle([*extra, *refused, *missing])
     if refused:
-        shown = ", ".join(names[symbol] for symbol in sorted(refused)[:5])
-        return PolicyViolation(rule="import", detail=f"a kernel may not call {shown}")
+        return _breaks("import", "forbidden-call", *(names[one] for one in sorted(refused)[:5]))
     if missing:
         return LoadFailed(fault="undefined-function", symbol=names[missing[0]])
     if extra:
-        return PolicyViolation(rule="export", detail=f"{names[extra[0]]} is visible to others")
+        return _breaks("export", "visible-name", names[extra[0]])
     return None
 
 
@@ -162,9 +162,9 @@ def _dynamic(shared: Elf) -> PolicyViolation | None:
     for tag in shared.get_section_by_name(".dynamic").iter_tags():
         name = tag.entry.d_tag
         if name == "DT_NEEDED" and not tag.needed.startswith(LIBRARIES):
-            return PolicyViolation(rule="import", detail=f"a kernel may not use {tag.needed}")
+            return _breaks("import", "forbidden-library", tag.needed)
         if name in {"DT_RPATH", "DT_RUNPATH", "DT_TEXTREL", "DT_PREINIT_ARRAY"}:
-            return PolicyViolation(rule="import", detail=f"the library carries {name}")
+            return _breaks("import", "dynamic-entry", name)
     return None
 
 
@@ -172,9 +172,9 @@ def _redefinitions(source: Elf) -> PolicyViolation | None:
     """Refuse definitions of CUDA's calls, which hide launches, and IFUNCs, which run at load."""
     for symbol in source.get_section_by_name(".symtab").iter_symbols():
         if symbol["st_shndx"] != "SHN_UNDEF" and symbol.name.startswith(("__cuda", "cuda")):
-            return PolicyViolation(rule="export", detail=f"a kernel may not define {symbol.name}")
+            return _breaks("export", "cuda-name", symbol.name)
         if symbol["st_info"]["type"] == GNU_IFUNC:
-            return _constructor(f"{symbol.name} is resolved by it")
+            return _breaks("constructor", "indirect-function", symbol.name)
     return None
 
 
@@ -185,26 +185,24 @@ def _constructors(source: Elf) -> PolicyViolation | None:
             ".init",
             ".fini",
         }:
-            return _constructor(f"section {name}")
+            return _breaks("constructor", "load-section", name)
         if name.startswith(".init_array"):
             listed = list(_functions_listed(source, section))
             # An address without a relocation belongs to no function.
             if len(listed) * POINTER_BYTES != section["sh_size"]:
-                return _constructor("an entry that is no function")
+                return _breaks("constructor", "no-function")
             for function in listed:
                 if function is None:
-                    return _constructor("an entry that is no function")
+                    return _breaks("constructor", "no-function")
                 if function.name != REGISTRATION and not _is_iostream(source, function):
-                    return _constructor(function.name)
+                    is_static = function.name.startswith(STATIC_INITIALISER)
+                    kind: BreachKind = "static-initialiser" if is_static else "load-function"
+                    return _breaks("constructor", kind, function.name)
     return None
 
 
-def _constructor(what: str) -> PolicyViolation:
-    if what.startswith(STATIC_INITIALISER):
-        what = "an initialiser of a global object"
-    return PolicyViolation(
-        rule="constructor", detail=f"code of the kernel would run when it is loaded: {what}"
-    )
+def _breaks(rule: str, kind: BreachKind, *names: str) -> PolicyViolation:
+    return PolicyViolation(rule=rule, breach=PolicyBreach(kind=kind, names=names))
 
 
 def _functions_listed(source: Elf, section: Any) -> Iterator[Any]:

@@ -1,11 +1,14 @@
-"""Recognises faults of a source in messages of nvcc, ptxas and the linker."""
+"""Recognises faults of a source, and exceeded limits, in messages of nvcc, ptxas and the linker."""
 
 import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from cuda_llm.facts import BuildFault
-from cuda_llm.failures import Diagnostic
+from cuda_llm.facts import BuildFault, CompilerStop
+from cuda_llm.failures import CompileFailed, Diagnostic, TimedOut
+from cuda_llm.outcomes import InfraFailed
+from cuda_llm.tools.device.candidate import CompileLimits
+from cuda_llm.tools.sandbox.jail import JailResult
 
 _HARDWARE = re.compile(
     r"\b(?:sm|compute)_\d|\.target\b|\bmax(?:imum)?\b|\bat most\b|\ballowed are\b|\bSMs?\b"
@@ -85,3 +88,48 @@ def find_fault(message: str) -> tuple[BuildFault | None, str | None]:
         if match := pattern.search(message):
             return fault, next(filter(None, match.groupdict().values()), None)
     return None, None
+
+
+OUT_OF_MEMORY = re.compile(
+    r"out of memory|bad_alloc|memory exhausted|cannot allocate|std::length_error"
+    r"|catastrophic error: out of|Allocation failed|Could not allocate",
+    re.IGNORECASE,
+)
+
+DIED_BY_SIGNAL = re.compile(r"'?([\w+]+)'? died due to signal (\d+)")
+CRASH_SIGNALS = {4, 6, 7, 8, 11}
+SIGXCPU, SIGXFSZ, SIGKILL = 24, 25, 9
+
+
+def find_exceeded_limit(
+    result: JailResult, limits: CompileLimits
+) -> CompileFailed | TimedOut | InfraFailed | None:
+    """Return the limit that ended the compilation, None when it ended by itself.
+
+    A CompileFailed comes out the same the next time; the others need not.
+    """
+    if result.timed_out:
+        return TimedOut(stage="compile", limit_s=limits.wall_s)
+    if result.end == "processes":
+        return CompileFailed(stop=CompilerStop(kind="too-many-processes"), fault="too-large")
+    if result.ok:
+        return None
+    output = result.stderr.text
+    died = DIED_BY_SIGNAL.search(output)
+    signal = int(died[2]) if died else result.signal
+    program = died[1] if died else "nvcc"
+    if signal == SIGXCPU or "CPU time limit exceeded" in output:
+        return TimedOut(stage="compile", limit_s=limits.cpu_s, processor_time=True)
+    if signal == SIGXFSZ or "File size limit exceeded" in output or "File too large" in output:
+        stop = CompilerStop(kind="file-size", limit_bytes=limits.output_bytes)
+        return CompileFailed(stop=stop, fault="too-large")
+    if "No space left on device" in output:
+        return InfraFailed(component="compiler", detail="the disk is full")
+    if OUT_OF_MEMORY.search(output):
+        stop = CompilerStop(kind="memory", program=program, limit_bytes=limits.memory_bytes)
+        return CompileFailed(stop=stop, fault="too-large")
+    if signal == SIGKILL:
+        return InfraFailed(component="compiler", detail=f"{program} was killed: memory is short")
+    if signal in CRASH_SIGNALS:
+        return CompileFailed(stop=CompilerStop(kind="crash", program=program, signal=signal))
+    return None

@@ -1,28 +1,32 @@
-"""Compiles one source to a candidate, or to the verdict on it."""
+"""Compiles one source to a candidate, or to the verdict on it; the cache remembers either."""
 
-import re
+import contextlib
+import hashlib
+import os
 import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
+from typing import Any, ClassVar
 
+from cuda_llm import facts, failures, profile
+from cuda_llm.data_file import read_as
 from cuda_llm.errors import InfrastructureError, UsageError
-from cuda_llm.facts import BuildFault
-from cuda_llm.failures import CompileFailed, LoadFailed, TimedOut
+from cuda_llm.facts import CompilerStop
+from cuda_llm.failures import CompileFailed, Diagnostic, LoadFailed, PolicyViolation
 from cuda_llm.log import Log
 from cuda_llm.outcomes import InfraFailed, Verdict
+from cuda_llm.profile import KernelResources
 from cuda_llm.tasks.signature import prelude
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.compiler.audit import audit, exports
-from cuda_llm.tools.compiler.build_faults import find_fault
-from cuda_llm.tools.compiler.cache import (
-    CompiledRecord,
-    SourceFailure,
-    read_outcome,
-    request_key,
-    write_outcome,
-)
+from cuda_llm.tools.compiler.build_faults import find_exceeded_limit
 from cuda_llm.tools.compiler.cubin import true_resources
 from cuda_llm.tools.compiler.diagnostics import (
     Diagnostics,
+    compile_failed,
+    declaration,
     demangle_messages,
     name_kernels,
     parse_diagnostics,
@@ -30,35 +34,100 @@ from cuda_llm.tools.compiler.diagnostics import (
 )
 from cuda_llm.tools.compiler.names import PathNames
 from cuda_llm.tools.compiler.nvcc import (
+    EXPORTS,
     KEEP_DIR,
     LIBRARY,
     OBJECT,
+    PRELUDE,
     PTX,
+    SOURCE,
     Toolkit,
     find_toolkit,
     nvcc_command,
-    write_inputs,
 )
 from cuda_llm.tools.compiler.policy import find_violation, without_comments
 from cuda_llm.tools.compiler.workspace import compile_slot, private_folder
 from cuda_llm.tools.device.candidate import Compiled, CompileLimits, CompileRequest
-from cuda_llm.tools.native import find_gxx
+from cuda_llm.tools.native import find_gxx, gxx_version
 from cuda_llm.tools.native.store import entry_folder, load, store
 from cuda_llm.tools.sandbox.jail import Jail, JailResult, run_jailed
 
 KIND = "compiled"
 STORED_LIBRARY, STORED_PTX = "candidate.so", "kernel.ptx"
 
-OUT_OF_MEMORY = re.compile(
-    r"out of memory|bad_alloc|memory exhausted|cannot allocate|std::length_error"
-    r"|catastrophic error: out of|Allocation failed|Could not allocate",
-    re.IGNORECASE,
-)
-DIED_BY_SIGNAL = re.compile(r"'?([\w+]+)'? died due to signal (\d+)")
-CRASH_SIGNALS = {4, 6, 7, 8, 11}
-SIGXCPU, SIGXFSZ, SIGKILL = 24, 25, 9
-
 _log = Log(__name__)
+
+
+SourceFailure = CompileFailed | PolicyViolation | LoadFailed
+"""What a source is to blame for: the same next time, so worth remembering."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompiledRecord:
+    """What is remembered of a compiled candidate besides its files."""
+
+    code: ClassVar[str] = "COMPILED"
+    kernels: tuple[KernelResources, ...]
+    warnings: tuple[Diagnostic, ...]
+    compile_s: float
+
+
+_KINDS: dict[str, Callable[..., SourceFailure | CompiledRecord]] = {
+    kind.code: kind for kind in (CompileFailed, PolicyViolation, LoadFailed, CompiledRecord)
+}
+
+
+def write_outcome(outcome: SourceFailure | CompiledRecord) -> dict[str, Any]:
+    """Return the outcome of a compilation as JSON values."""
+    return {"code": outcome.code, **asdict(outcome)}
+
+
+def read_outcome(record: Mapping[str, Any]) -> SourceFailure | CompiledRecord:
+    """Return the outcome that `write_outcome` recorded."""
+    values = dict(record)
+    return read_as(_KINDS[values.pop("code")], values)
+
+
+def request_key(request: CompileRequest, toolkit: Toolkit) -> str:
+    """Return a hash of the source, how it is built, by what, and of the code that judges it."""
+    digest = hashlib.blake2b(digest_size=20)
+    parts = (
+        request.source,
+        request.name,
+        request.target,
+        request.prelude,
+        request.flags,
+        sorted(request.defines.items()),
+        [list_files(folder) for folder in request.include_dirs],
+        request.limits,
+        (str(toolkit.nvcc), toolkit.version, gxx_version(find_gxx())),
+        package_hash(),
+    )
+    digest.update(repr(parts).encode())
+    return digest.hexdigest()
+
+
+def list_files(folder: Path) -> list[tuple[str, int, int]]:
+    """Return path, size and modification time of every file below `folder`."""
+    found = []
+    for base, folders, files in os.walk(folder):
+        folders.sort()
+        for file in sorted(files):
+            path = os.path.join(base, file)
+            with contextlib.suppress(OSError):
+                status = os.stat(path)
+                found.append((path, status.st_size, status.st_mtime_ns))
+    return found
+
+
+@lru_cache
+def package_hash() -> str:
+    """Return a hash of this folder's modules and of those that define what an entry holds."""
+    digest = hashlib.blake2b(digest_size=16)
+    own = sorted(Path(__file__).parent.glob("*.py"))
+    for file in (*own, *(Path(str(module.__file__)) for module in (facts, failures, profile))):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()
 
 
 def compile_request(task: Task, target: str, source: str, name: str) -> CompileRequest:
@@ -82,44 +151,6 @@ def baseline_request(task: Task, target: str) -> CompileRequest:
     """Return the request to compile the task's baseline."""
     source = task.baseline.read_text(encoding="utf-8")
     return compile_request(task, target, source, f"{task.name}/{task.baseline.name}")
-
-
-def find_exceeded_limit(
-    result: JailResult, limits: CompileLimits
-) -> CompileFailed | TimedOut | InfraFailed | None:
-    """Return the limit that ended the compilation, None when it ended by itself.
-
-    A CompileFailed comes out the same the next time; the others need not.
-    """
-    if result.timed_out:
-        return TimedOut(stage="compile", limit_s=limits.wall_s)
-    if result.end == "processes":
-        return CompileFailed(reason="the compiler started too many processes", fault="too-large")
-    if result.ok:
-        return None
-    output = result.stderr.text
-    died = DIED_BY_SIGNAL.search(output)
-    signal = int(died[2]) if died else result.signal
-    program = died[1] if died else "nvcc"
-    if signal == SIGXCPU or "CPU time limit exceeded" in output:
-        return TimedOut(stage="compile", limit_s=limits.cpu_s, processor_time=True)
-    if signal == SIGXFSZ or "File size limit exceeded" in output or "File too large" in output:
-        size = limits.output_bytes >> 20
-        return CompileFailed(
-            reason=f"the compiler wrote a file larger than {size} MiB", fault="too-large"
-        )
-    if "No space left on device" in output:
-        return InfraFailed(component="compiler", detail="the disk is full")
-    if OUT_OF_MEMORY.search(output):
-        size = limits.memory_bytes >> 20
-        return CompileFailed(
-            reason=f"{program} needs more than {size} MiB of memory", fault="too-large"
-        )
-    if signal == SIGKILL:
-        return InfraFailed(component="compiler", detail=f"{program} was killed: memory is short")
-    if signal in CRASH_SIGNALS:
-        return CompileFailed(reason=f"{program} crashed (signal {signal})")
-    return None
 
 
 async def compile_candidate(request: CompileRequest) -> Compiled | Verdict:
@@ -151,7 +182,9 @@ def _load(request: CompileRequest, key: str) -> Compiled | SourceFailure | None:
 
 async def _compile(request: CompileRequest, toolkit: Toolkit, key: str) -> Compiled | Verdict:
     if not without_comments(request.source).strip():
-        return CompileFailed(reason=f"{request.name} is empty: it holds no code", fault="empty")
+        return CompileFailed(
+            stop=CompilerStop(kind="empty-source", file=request.name), fault="empty"
+        )
     with private_folder() as folder:
         write_inputs(folder, request)
         started = time.monotonic()
@@ -189,6 +222,17 @@ async def _compile(request: CompileRequest, toolkit: Toolkit, key: str) -> Compi
     return _compiled(request, key, record, cached=False)
 
 
+ONLY_SOLVE = "{ global: solve; local: *; };\n"
+
+
+def write_inputs(folder: Path, request: CompileRequest) -> None:
+    """Write what nvcc reads into its private folder."""
+    (folder / KEEP_DIR).mkdir()
+    (folder / SOURCE).write_text(request.source, encoding="utf-8", errors="replace")
+    (folder / PRELUDE).write_text(request.prelude)
+    (folder / EXPORTS).write_text(ONLY_SOLVE)
+
+
 def _jail(request: CompileRequest, toolkit: Toolkit, folder: Path) -> Jail:
     gxx = Path(find_gxx()).resolve()
     return Jail(
@@ -210,46 +254,13 @@ async def _find_failure(
     if violation is not None:
         return violation
     if not result.ok:
-        return _compile_failed(result, diagnostics, places)
+        return compile_failed(result, diagnostics, places)
     objection = await audit(places.folder / LIBRARY, places.folder / OBJECT)
     if objection is not None:
         return objection
     if "solve" not in exports(places.folder / LIBRARY):
         return LoadFailed(fault="no-solve", detail=_no_solve(places.request))
     return None
-
-
-def _compile_failed(
-    result: JailResult, diagnostics: Diagnostics, places: PathNames
-) -> CompileFailed:
-    errors = diagnostics.errors
-    fault: BuildFault | None = None
-    if any(_is_about_signature(error.message, error.spot) for error in errors):
-        fault = "signature"
-        reason = f"`solve` has another signature: it must be `{declaration(places.request)}`"
-    elif errors:
-        place = f"{errors[0].spot}: " if errors[0].spot else ""
-        reason = f"{place}{errors[0].message}"
-    else:
-        last = places.clean(result.stderr.text).strip().splitlines()[-1:]
-        reason = last[0][:300] if last else f"nvcc ended with code {result.exit_code}"
-        fault, _ = find_fault(reason)
-    return CompileFailed(
-        reason=reason, diagnostics=diagnostics.messages, omitted=diagnostics.omitted, fault=fault
-    )
-
-
-def declaration(request: CompileRequest) -> str:
-    """Return the declaration of `solve` in the prelude on one line; empty where there is none."""
-    found = re.search(r"[^;{}#\n]*\bsolve\s*\([^;]*\)", request.prelude)
-    return " ".join(found[0].split()) if found else ""
-
-
-def _is_about_signature(message: str, spot: object) -> bool:
-    if '"solve' in message and re.search(r"overloaded|linkage|incompatible", message):
-        return True
-    clash = "distinguished by return type" in message
-    return clash and re.search(r"\bsolve\s*\(", getattr(spot, "text", "")) is not None
 
 
 def _no_solve(request: CompileRequest) -> str:

@@ -1,15 +1,18 @@
-"""Reads what nvcc and the programs it runs print: messages, and the resources of each kernel."""
+"""Reads what nvcc and the programs it runs print: messages, why they failed, kernels' resources."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from cuda_llm.failures import Diagnostic
+from cuda_llm.facts import BuildFault, CompilerStop
+from cuda_llm.failures import CompileFailed, Diagnostic
 from cuda_llm.profile import KernelResources
-from cuda_llm.tools.compiler.build_faults import with_fault
+from cuda_llm.tools.compiler.build_faults import find_fault, with_fault
 from cuda_llm.tools.compiler.names import OUTSIDE, PathNames, demangle, without_parameters
 from cuda_llm.tools.compiler.nvcc import PTX
+from cuda_llm.tools.device.candidate import CompileRequest
+from cuda_llm.tools.sandbox.jail import JailResult
 
 MOST_DIAGNOSTICS = 20
 MOST_MESSAGE_CHARACTERS = 400
@@ -154,6 +157,39 @@ def _ptx_origin(ptx: Path, line: int) -> tuple[str | None, int]:
 
 def _matches(pattern: str, lines: Sequence[str]) -> Iterable[tuple[str, str]]:
     return ((m[1], m[2]) for line in lines if (m := re.match(pattern, line)))
+
+
+def compile_failed(
+    result: JailResult, diagnostics: Diagnostics, places: PathNames
+) -> CompileFailed:
+    """Return the verdict on a source that nvcc refuses, the first error as its reason."""
+    failed = CompileFailed(diagnostics=diagnostics.messages, omitted=diagnostics.omitted)
+    errors = diagnostics.errors
+    if any(_is_about_signature(error.message, error.spot) for error in errors):
+        wanted = declaration(places.request)
+        return replace(failed, fault="signature", declaration=wanted)
+    if errors:
+        return failed
+    last = places.clean(result.stderr.text).strip().splitlines()[-1:]
+    if not last:
+        stop = CompilerStop(kind="exit-code", program="nvcc", exit_code=result.exit_code)
+        return replace(failed, stop=stop)
+    fault: BuildFault | None
+    fault, _ = find_fault(last[0][:300])
+    return replace(failed, compiler_output=last[0][:300], fault=fault)
+
+
+def declaration(request: CompileRequest) -> str:
+    """Return the declaration of `solve` in the prelude on one line; empty where there is none."""
+    found = re.search(r"[^;{}#\n]*\bsolve\s*\([^;]*\)", request.prelude)
+    return " ".join(found[0].split()) if found else ""
+
+
+def _is_about_signature(message: str, spot: object) -> bool:
+    if '"solve' in message and re.search(r"overloaded|linkage|incompatible", message):
+        return True
+    clash = "distinguished by return type" in message
+    return clash and re.search(r"\bsolve\s*\(", getattr(spot, "text", "")) is not None
 
 
 def parse_resources(lines: Iterable[str]) -> tuple[KernelResources, ...]:

@@ -22,8 +22,6 @@ PTX = f"{KEEP_DIR}/kernel.ptx"
 OBJECT = f"{KEEP_DIR}/kernel.o"
 PREPROCESSED = f"{KEEP_DIR}/kernel.cpp4.ii"
 
-ONLY_SOLVE = "{ global: solve; local: *; };\n"
-
 CHOSEN = "the setting nvcc (CUDA_LLM_NVCC)"
 MEND = "install it: pip install 'cuda-llm[toolkit]', or point CUDA_LLM_NVCC at an nvcc"
 
@@ -101,14 +99,6 @@ def _output(command: list[str]) -> str:
         command, capture_output=True, text=True, check=False, timeout=30, env=environment
     )
     return done.stdout + done.stderr
-
-
-def write_inputs(folder: Path, request: CompileRequest) -> None:
-    """Write what nvcc reads into its private folder."""
-    (folder / KEEP_DIR).mkdir()
-    (folder / SOURCE).write_text(request.source, encoding="utf-8", errors="replace")
-    (folder / PRELUDE).write_text(request.prelude)
-    (folder / EXPORTS).write_text(ONLY_SOLVE)
 
 
 def nvcc_command(toolkit: Toolkit, request: CompileRequest) -> list[str]:

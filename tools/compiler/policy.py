@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from cuda_llm.facts import SourceSpot
+from cuda_llm.facts import PolicyBreach, SourceSpot
 from cuda_llm.failures import Diagnostic, PolicyViolation
 from cuda_llm.tools.compiler.diagnostics import Diagnostics
 from cuda_llm.tools.compiler.names import OUTSIDE, PathNames
@@ -45,7 +45,7 @@ def _of_error(error: Diagnostic, request: CompileRequest) -> PolicyViolation | N
     if unreadable and _escapes(unreadable["file"]):
         return _outside(unreadable["file"], error.spot)
     if error.spot is not None and error.spot.file == OUTSIDE:
-        return _outside("a file there", None)
+        return _outside(None, None)
     if "#embed" in error.message or EMBED.search(text):
         return _embedding(error.spot)
     if error.message.startswith("file not found: "):
@@ -72,7 +72,7 @@ def _find(request: CompileRequest, pattern: re.Pattern[str]) -> SourceSpot | Non
 
 
 def _embedding(spot: SourceSpot | None) -> PolicyViolation:
-    return PolicyViolation(rule="embed-file", detail="a kernel may not embed files", spot=spot)
+    return PolicyViolation(rule="embed-file", spot=spot)
 
 
 def _includes(places: PathNames) -> PolicyViolation | None:
@@ -89,12 +89,10 @@ def _includes(places: PathNames) -> PolicyViolation | None:
     return None
 
 
-def _outside(file: str, spot: SourceSpot | None) -> PolicyViolation:
-    return PolicyViolation(
-        rule="include-outside",
-        detail=f"{file} is outside the kernel's folder: include headers by their library name",
-        spot=spot,
-    )
+def _outside(file: str | None, spot: SourceSpot | None) -> PolicyViolation:
+    """Return the verdict on reading a file outside; None for one whose name is hidden."""
+    breach = PolicyBreach(kind="outside-file", names=(file,) if file else ())
+    return PolicyViolation(rule="include-outside", breach=breach, spot=spot)
 
 
 def _escapes(file: str) -> bool:

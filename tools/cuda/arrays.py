@@ -1,21 +1,7 @@
-"""Arrays in the memory of a GPU: CuPy, with random numbers from 128-bit seeds, kernels of our
-own, and subnormals kept.
-
-Floats below the smallest normal number, which CuPy would take for zeros.
+"""Arrays in the memory of a GPU: CuPy with our own kernels, subnormals kept, and random numbers.
 
 CuPy compiles every kernel with `-ftz=true`. Subnormal inputs would then be drawn as zeros, expected
-values of such inputs would be zeros, and who flushes could not be told from who is right.
-
-CUDA source of the random draws. A C++ compiler takes it too, given the words it has no use for.
-
-Counter of a block: its index (40 bits), the draw's number (24 bits), the seed's upper half; key:
-the seed's lower half.
-
-Random arrays drawn on a GPU from a 128-bit seed: what the validator uses of NumPy's Generator.
-
-Philox4x32-10 by counter (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"): word i
-of draw d is a function of seed, d and i alone. cupy.random seeds from 32 bits, which a candidate
-could try one by one. Single numbers, and choices without repetition, are drawn on the host.
+values of such inputs would be zeros, and a kernel that flushes them would pass for a right one.
 """
 
 import math
@@ -35,7 +21,7 @@ THREADS_PER_BLOCK = 256
 def launch_on_gpu(
     program: KernelProgram, kernel: str, threads: int, arguments: tuple[Any, ...]
 ) -> None:
-    """On the current device and stream; does not wait."""
+    """Launch a kernel on the current device and stream, without waiting for it."""
     blocks = -(-threads // THREADS_PER_BLOCK)
     _compiled_kernels(program)[kernel]((blocks,), (THREADS_PER_BLOCK,), arguments)
 
@@ -79,7 +65,7 @@ def keep_subnormals(compiler: Any) -> None:
 
 
 def keeps_subnormals(xp: Any) -> bool:
-    """Whether a subnormal number survives being widened and narrowed. `xp` is NumPy or CuPy."""
+    """Tell whether a subnormal number survives two conversions; `xp` is NumPy or CuPy."""
     smallest = float(np.finfo(np.float32).smallest_subnormal)
     number = xp.full(1, 5 * smallest, xp.float64).astype(xp.float32).astype(xp.float64)
     return bool(number[0] == 5 * smallest)
@@ -188,9 +174,12 @@ RANDOM_PROGRAM = KernelProgram(
 
 
 class CountedRandom:
-    """Every method names, counts and means what numpy.random.Generator's does; its numbers differ.
+    """Random arrays on a GPU from a 128-bit seed: what the validator uses of NumPy's Generator.
 
-    `size` None gives a Python number without touching the device.
+    Names and meanings are numpy.random.Generator's, the numbers are not: they are Philox4x32-10 by
+    counter (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"), word i of draw d a
+    function of seed, d and i alone. cupy.random seeds from 32 bits, which a candidate could try one
+    by one. Single numbers (`size` None), and choices without repetition, are drawn on the host.
     """
 
     def __init__(self, xp: Any, launch: LaunchKernel, seed: int) -> None:
@@ -201,18 +190,18 @@ class CountedRandom:
         self._host = np.random.Generator(np.random.PCG64(seed))
 
     def random(self, size: Size, dtype: npt.DTypeLike = np.float64) -> Array:
-        """Even over [0, 1): 24 bits in float32, 53 in float64."""
+        """Draw evenly over [0, 1): 24 bits in float32, 53 in float64."""
         if np.dtype(dtype) == np.float32:
             return self._draw("unit32", size, np.float32, a_block=4)
         return self._draw("unit64", size, np.float64, a_block=2)
 
     def standard_normal(self, size: Size, dtype: npt.DTypeLike = np.float64) -> Array:
-        """Mean 0, variance 1, within 6.7 (Box-Muller); float32 only."""
+        """Draw with mean 0 and variance 1, within 6.7 (Box-Muller); float32 only."""
         _only_float32(dtype)
         return self._draw("normal32", size, np.float32, a_block=4)
 
     def standard_gamma(self, shape: float, size: Size, dtype: npt.DTypeLike = np.float64) -> Array:
-        """Shape 1.5 and float32 only: half the sum of three squared normals."""
+        """Draw gamma of shape 1.5, float32 only: half the sum of three squared normals."""
         _only_float32(dtype)
         if shape != 1.5:
             raise ValueError(f"shape {shape}; expected 1.5")
@@ -226,7 +215,7 @@ class CountedRandom:
         dtype: npt.DTypeLike = np.int64,
         endpoint: bool = False,
     ) -> Array:
-        """Whole numbers in [low, high), or up to high; uneven by at most 2^-64 of the range."""
+        """Draw from [low, high), or up to high; uneven by at most 2^-64 of the range."""
         first, last = (0, low) if high is None else (low, high)
         span = last - first + endpoint
         if size is None:
@@ -241,7 +230,7 @@ class CountedRandom:
     def choice(
         self, options: int | Sequence[float], size: Size | None = None, replace: bool = True
     ) -> Array:
-        """Elements of a short sequence; of the whole numbers below `options`, each at most once."""
+        """Draw elements of a short sequence, or whole numbers below `options` each at most once."""
         if isinstance(options, int):
             if replace:
                 return self.integers(0, options, size)
@@ -253,7 +242,7 @@ class CountedRandom:
     def _draw(
         self, kernel: str, size: Size, dtype: npt.DTypeLike, a_block: int, *more: Any
     ) -> Array:
-        """One launch: a thread takes one 128-bit block and makes `a_block` numbers of it."""
+        """Draw in one launch: a thread makes `a_block` numbers of one 128-bit block."""
         shape = (size,) if isinstance(size, int) else tuple(size)
         values = self._xp.empty(shape, dtype)
         count = math.prod(shape)
@@ -270,14 +259,14 @@ def _only_float32(dtype: npt.DTypeLike) -> None:
 
 
 def random_on_gpu(seed: int) -> CountedRandom:
-    """A generator whose arrays are CuPy's, on the current device and stream."""
+    """Return a generator whose arrays are CuPy's, on the current device and stream."""
     import cupy
 
     return CountedRandom(cupy, launch_on_gpu, seed)
 
 
 def on_gpu() -> Arrays:
-    """CuPy on the current device; all memory comes from its own pool. Raises MissingError."""
+    """Return CuPy's arrays on the current device, from its own pool. Raises MissingError."""
     try:
         import cupy
     except ImportError as error:

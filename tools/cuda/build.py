@@ -21,7 +21,7 @@ _FLAGS = ("-std=c++20", "-O2", "-Wall", "-Wextra", "-Werror")
 
 
 def shim_library(*extra: str) -> Path:
-    """Path of `libcudart.so.13`. Raises MissingError without g++ or a CUDA toolkit.
+    """Return the path of `libcudart.so.13`. Raises MissingError without g++ or a CUDA toolkit.
 
     `extra` are further compiler flags, as for sanitizers.
     """
@@ -36,7 +36,7 @@ def shim_library(*extra: str) -> Path:
 
 
 def runner_program(*extra: str, confine: Path | None = None) -> Path:
-    """Path of the runner. Raises MissingError without g++ or a CUDA toolkit.
+    """Return the path of the runner. Raises MissingError without g++ or a CUDA toolkit.
 
     `extra` are further compiler flags; `confine` stands in for `confine_gpu.cpp` where a sanitizer
     needs what a confined process does not get.
@@ -54,18 +54,18 @@ def runner_program(*extra: str, confine: Path | None = None) -> Path:
 
 
 def seal_cubin(target: str) -> Path:
-    """Path of `seal.cu` compiled for `target` (`sm_90a`). Raises MissingError without nvcc."""
+    """Return `seal.cu` compiled for `target` (`sm_90a`). Raises MissingError without nvcc."""
     return compile_own("seal.cubin", target, [_NATIVE / "seal.cu", _NATIVE / "seal.h"], ["-cubin"])
 
 
 def attempts_library(target: str) -> Path:
-    """Path of `attempts.cu` compiled as candidates are. Raises MissingError without nvcc."""
+    """Return `attempts.cu` compiled as candidates are. Raises MissingError without nvcc."""
     options = ["-shared", "--cudart=none", "-Xcompiler=-fPIC", "-Xlinker=-z,now"]
     return compile_own("attempts.so", target, [_NATIVE / "attempts.cu"], options)
 
 
 def compile_own(product: str, target: str, sources: Sequence[Path], options: list[str]) -> Path:
-    """The first of our own `sources` by nvcc, once for each content; the others it includes.
+    """Compile the first of our own `sources`, which includes the others, once for each content.
 
     Raises MissingError without nvcc or a writable cache.
     """

@@ -5,7 +5,8 @@ decides a rank.
 """
 
 import ctypes
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from cuda_llm.facts import CudaError, ExceededLimit, LaunchShape, LimitName, StopReason
@@ -127,6 +128,12 @@ class CallLog:
     """Symbol of a kernel with more blocks than fit at once."""
     waiting: bool = False
     """The host part waited for the GPU."""
+
+    def with_kernel_names(self, names: Mapping[str, str]) -> "CallLog":
+        """Return the log with a refused kernel's name as in its source; `names` are by symbol."""
+        if self.refused is None or self.refused.kernel not in names:
+            return self
+        return replace(self, refused=replace(self.refused, kernel=names[self.refused.kernel]))
 
 
 def read_report(raw: bytes, sm_count: int) -> CallLog:

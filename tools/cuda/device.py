@@ -18,12 +18,13 @@ import numpy as np
 from cuda_llm.capabilities import Capabilities
 from cuda_llm.errors import BrokenByWork, DeviceLost, InfrastructureError, MissingError
 from cuda_llm.hardware_profiles.hardware import Hardware
-from cuda_llm.tools.cuda.client import HostBroken, HostClient, HostTimeouts, SiteNotOpened
+from cuda_llm.tools.cuda.client import HostBroken, HostClient, SiteNotOpened
 from cuda_llm.tools.cuda.driver_query import GpuAttributes
-from cuda_llm.tools.cuda.lease import Lease, find_quarantine, put_in_quarantine, quarantine_mend
-from cuda_llm.tools.cuda.messages import OpenSite
+from cuda_llm.tools.cuda.lease import Lease
+from cuda_llm.tools.cuda.quarantine import find_quarantine, put_in_quarantine, quarantine_mend
 from cuda_llm.tools.cuda.site import GPU_CAPABILITIES
 from cuda_llm.tools.device import P, Site, T
+from cuda_llm.tools.native import add_files
 
 _TIMING_CODE = ("cuda", "measure")
 
@@ -122,34 +123,6 @@ def mix_words(
     return product ^ (product >> words.dtype.type(15))
 
 
-def open_host(
-    gpu: GpuAttributes, hardware: Hardware, name: str, report: Callable[[str], None]
-) -> GpuHost:
-    """Return the host of one GPU, whose process starts at its first work and sees no other GPU.
-
-    `name` is what its results call the device; `report` gets a line when it waits for the lease.
-    """
-    from cuda_llm.settings import settings
-
-    label = f"cuda:{gpu.ordinal}"
-    opening = OpenSite(
-        site=open_site,
-        arguments=(hardware, gpu.uuid, name),
-        known_answer=check_known_answer,
-        # Whatever it starts (runners, ncu) finds the one GPU as number 0.
-        environment={"CUDA_VISIBLE_DEVICES": gpu.uuid},
-    )
-    timeouts = HostTimeouts(
-        silence_s=settings().referee_silence_s, work_s=settings().referee_limit_s
-    )
-    return GpuHost(
-        gpu=gpu.uuid,
-        label=label,
-        client=HostClient(opening, timeouts),
-        lease=Lease(gpu.uuid, label, report),
-    )
-
-
 @asynccontextmanager
 async def open_site(hardware: Hardware, uuid: str, name: str) -> AsyncIterator[Site]:
     """Hold the GPU while the context is open. Runs in the GPU host process."""
@@ -182,12 +155,13 @@ async def try_isolation(site: Site) -> tuple[str, tuple[str, ...]]:
 
     Raises MissingError without nvcc, DeviceLost where a runner cannot be ended.
     """
-    from cuda_llm.tools.cuda.site import GpuSite, self_test
+    from cuda_llm.tools.cuda.isolation import self_test
+    from cuda_llm.tools.cuda.site import GpuSite
 
     assert isinstance(site, GpuSite), "only a GPU's runners are tried"
     assert site.isolation is not None, "it is known once the site is open"
     try:
-        found = await self_test(site)
+        found = await self_test(site.sessions, site.arrays, site.isolation)
     except DeviceLost:
         raise
     except InfrastructureError as error:
@@ -260,9 +234,6 @@ class CudaDevice:
 @lru_cache
 def _timing_code() -> bytes:
     digest = hashlib.blake2b(digest_size=16)
-    tools = Path(__file__).parent.parent
-    for folder in _TIMING_CODE:
-        for file in sorted((tools / folder).rglob("*")):
-            if file.suffix in {".py", ".h", ".cpp", ".cu"}:
-                digest.update(file.name.encode() + b"\0" + file.read_bytes())
+    folders = [Path(__file__).parent.parent / folder for folder in _TIMING_CODE]
+    add_files(digest, folders, {".py", ".h", ".cpp", ".cu"})
     return digest.digest()

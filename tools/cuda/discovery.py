@@ -1,18 +1,14 @@
-"""The GPUs of this machine, beside the profiles that bear their names, and a drafted profile for
-one that has none.
-"""
+"""Finds the GPUs of this machine, and what their profiles say otherwise than their driver."""
 
 import json
-import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 from cuda_llm.errors import HardwareError, InfrastructureError, MissingError
-from cuda_llm.hardware_profiles.hardware import Hardware, Peaks
-from cuda_llm.hardware_profiles.lookup import find_hardware, list_hardware
+from cuda_llm.hardware_profiles.hardware import Hardware
+from cuda_llm.hardware_profiles.lookup import find_hardware
 from cuda_llm.tools.cuda.driver_query import NO_DRIVER, GpuAttributes
 
 DRIVER = "libcuda.so.1"
@@ -22,7 +18,7 @@ NO_DEVICE = 100
 
 
 def detect_gpus(library: str = DRIVER) -> tuple[GpuAttributes, ...]:
-    """Every GPU the driver `library` knows, in its order.
+    """Return every GPU that the driver `library` knows, in its order.
 
     Raises MissingError where there is no driver or no GPU, InfrastructureError where the driver
     fails or does not answer.
@@ -71,7 +67,7 @@ class Disagreement:
 
 
 def find_profile(gpu: GpuAttributes) -> Hardware | None:
-    """The profile of exactly that name, or None: a near miss is another GPU."""
+    """Return the profile of exactly that name, or None: a near miss is another GPU."""
     try:
         return find_hardware(gpu.name)
     except HardwareError:
@@ -79,7 +75,7 @@ def find_profile(gpu: GpuAttributes) -> Hardware | None:
 
 
 def find_disagreements(gpu: GpuAttributes, profile: Hardware) -> tuple[Disagreement, ...]:
-    """Every figure in which the driver contradicts the profile."""
+    """Return every figure in which the driver contradicts the profile."""
     limits = profile.limits
     exact = {
         "sm_count": (gpu.sm_count, profile.sm_count),
@@ -116,120 +112,3 @@ _LIMITS = (
 def _number(capability: tuple[int, int]) -> float:
     major, minor = capability
     return major + minor / 10
-
-
-FROM_DRIVER = "as the CUDA driver reports it"
-
-
-def profile_slug(name: str) -> str:
-    """File name for a GPU of that name, without `.toml`."""
-    words = re.sub(r"^(NVIDIA|GeForce|\s)+", "", name)
-    return re.sub(r"[^a-z0-9]+", "_", words.casefold()).strip("_") or "gpu"
-
-
-def find_most_similar(gpu: GpuAttributes) -> Hardware:
-    """The described GPU that guesses are taken from: same capability, nearest number of SMs.
-
-    Raises HardwareError where no GPU of that generation is described.
-    """
-    major = gpu.compute_capability[0]
-    related = [one for one in list_hardware() if one.compute_capability[0] == major]
-    if not related:
-        msg = f"{gpu.name}: nothing of compute capability {major}.x is described to start from"
-        raise HardwareError(msg)
-    return min(
-        related,
-        key=lambda one: (
-            one.compute_capability != gpu.compute_capability,
-            abs(one.sm_count - gpu.sm_count),
-        ),
-    )
-
-
-def draft_profile(gpu: GpuAttributes, like: Hardware) -> str:
-    """Text of a profile, complete and readable by `read_hardware`.
-
-    What the driver does not tell is taken from `like`, peaks scaled by SMs and clock; each such
-    figure's source begins with CONFIRM.
-    """
-    return "\n".join(_lines(gpu, like)) + "\n"
-
-
-def _lines(gpu: GpuAttributes, like: Hardware) -> Iterator[str]:
-    major, minor = gpu.compute_capability
-    yield f"# {gpu.name}, drafted from its driver. Look at every source that says CONFIRM."
-    yield ""
-    yield f"name = {json.dumps(gpu.name)}"
-    yield "aliases = []"
-    yield f'architecture = "{like.architecture}"'
-    yield f'compute_capability = "{major}.{minor}"'
-    variant = "a" if major >= 9 else ""
-    yield f'target = "sm_{major}{minor}{variant}"'
-    yield f"sm_count = {gpu.sm_count}"
-    yield f"schedulers_per_sm = {like.schedulers_per_sm}"
-    yield f"boost_clock_mhz = {gpu.clock_khz / 1e3:g}"
-    yield f"memory_clock_mhz = {gpu.memory_clock_khz / 1e3:g} # data rate per pin is twice this"
-    yield f"memory_bus_bits = {gpu.memory_bus_bits}"
-    yield f"memory_bytes = {gpu.memory_bytes}"
-    yield f"l2_bytes = {gpu.l2_bytes}"
-    yield from _table("limits", _limits(gpu, like))
-    yield from _table("peaks", _peaks(gpu, like))
-    for kind in ("tensor_dense_tflops", "tensor_sparse_tflops"):
-        rates: Mapping[str, float] = getattr(like.peaks, kind)
-        yield from _table(
-            f"peaks.{kind}", {name: rates[name] * _scale(gpu, like) for name in rates}
-        )
-    yield from _table("pipes", _fields(like.pipes))
-    yield from _table("model", _fields(like.model))
-    yield ""
-    yield "[sources] # keys, separated by commas"
-    for keys, source in _sources(like).items():
-        yield f'"{keys}" = "{source}"'
-
-
-def _limits(gpu: GpuAttributes, like: Hardware) -> dict[str, float]:
-    return {key: getattr(gpu, key, value) for key, value in _fields(like.limits).items()}
-
-
-def _peaks(gpu: GpuAttributes, like: Hardware) -> dict[str, float]:
-    scaled = {
-        field.name: getattr(like.peaks, field.name) * _scale(gpu, like)
-        for field in fields(Peaks)
-        if field.name.startswith("fp")
-    }
-    return scaled | {"dram_gb_s": gpu.dram_gb_s}
-
-
-def _scale(gpu: GpuAttributes, like: Hardware) -> float:
-    """How much more work a clocked second of all SMs does."""
-    return gpu.sm_count * gpu.clock_khz / (like.sm_count * like.boost_clock_mhz * 1e3)
-
-
-def _fields(part: object) -> dict[str, float]:
-    return dict(vars(part))
-
-
-def _table(name: str, values: Mapping[str, float]) -> Iterator[str]:
-    yield ""
-    yield f"[{name}]"
-    for key, value in values.items():
-        yield f"{key} = {value if isinstance(value, int) else f'{value:.6g}'}"
-
-
-def _sources(like: Hardware) -> dict[str, str]:
-    told = (
-        *("name", "sm_count", "boost_clock_mhz", "memory_clock_mhz", "memory_bus_bits"),
-        *("memory_bytes", "l2_bytes", "compute_capability", "target", "limits", "peaks.dram_gb_s"),
-    )
-    scaled = (
-        *("peaks.fp32_tflops", "peaks.fp64_tflops", "peaks.fp16_tflops"),
-        *("peaks.tensor_dense_tflops", "peaks.tensor_sparse_tflops"),
-    )
-    taken = ("schedulers_per_sm", "limits.register_allocation_unit", "architecture", "pipes")
-    return {
-        ", ".join(told): FROM_DRIVER,
-        "aliases": "none known",
-        ", ".join(scaled): f"CONFIRM: the {like.name}'s, scaled by SMs and clock",
-        ", ".join((*taken, "limits.shared_allocation_bytes")): f"CONFIRM: as the {like.name}'s",
-        "model": f"CONFIRM: estimate, as the {like.name}'s",
-    }

@@ -1,5 +1,4 @@
-"""What the CUDA driver says of its GPUs, asked by a program of its own, so that no driver fault
-reaches us.
+"""What the CUDA driver reports of its GPUs, asked in a process that a driver fault may end.
 
     python -P -m cuda_llm.tools.cuda.driver_query LIBRARY
 
@@ -44,7 +43,7 @@ class GpuAttributes:
 
     @property
     def dram_gb_s(self) -> float:
-        """Peak bandwidth of its memory: bus width times data rate."""
+        """Return the peak bandwidth of its memory: bus width times data rate."""
         return 2 * self.memory_clock_khz * 1e3 * self.memory_bus_bits / 8 / 1e9
 
 
@@ -91,7 +90,7 @@ def main(library: str) -> int:
 
 
 def read_gpus(driver: ctypes.CDLL) -> list[dict[str, Any]]:
-    """Every GPU. Raises DriverError."""
+    """Return the attributes of every GPU. Raises DriverError."""
     call_driver(driver, "cuInit", 0)
     count, newest = ctypes.c_int(), ctypes.c_int()
     call_driver(driver, "cuDriverGetVersion", ctypes.byref(newest))
@@ -101,7 +100,7 @@ def read_gpus(driver: ctypes.CDLL) -> list[dict[str, Any]]:
 
 
 def read_gpu(driver: ctypes.CDLL, ordinal: int) -> dict[str, Any]:
-    """Name, memory and attributes of one GPU. Raises DriverError."""
+    """Return name, memory and attributes of one GPU. Raises DriverError."""
     device, value, memory = ctypes.c_int(), ctypes.c_int(), ctypes.c_size_t()
     name, raw = ctypes.create_string_buffer(256), ctypes.create_string_buffer(16)
     call_driver(driver, "cuDeviceGet", ctypes.byref(device), ordinal)

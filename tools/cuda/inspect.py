@@ -11,22 +11,19 @@ from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.outcomes import Verdict
-from cuda_llm.profile import Profile
 from cuda_llm.tasks.expressions import evaluate
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.compiler.nvcc import Toolkit, find_toolkit
 from cuda_llm.tools.compiler.workspace import private_folder
 from cuda_llm.tools.cuda.ncu import NcuResult, ncu_works_confined, run_ncu
 from cuda_llm.tools.cuda.sanitizer import TOOLS, SanitizerResult, sanitize, sanitizer_works_confined
-from cuda_llm.tools.cuda.sass import SassFacts, disassemble
+from cuda_llm.tools.cuda.sass import Disassembly, SassFacts, disassemble
 from cuda_llm.tools.cuda.solve_driver import driver_command
 from cuda_llm.tools.cuda.vendor_tools import NO_LANDLOCK, find_tool, missing_note
 from cuda_llm.tools.device import Site
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.native import cache_folder, pin_entry
-from cuda_llm.tools.profiler.explain_measured import profile_call
 from cuda_llm.tools.profiler.kernel_counters import KernelCounters
 
 
@@ -99,21 +96,23 @@ async def inspect(
             _run_disassembler(toolkit, compiled, folder, options),
             _run_sanitizers(toolkit, task, compiled, folder, options),
         )
-        facts, unread = ((), read) if isinstance(read, str) else (read[1], "")
-        made = [counted.report, *([] if isinstance(read, str) else [read[0]])]
+        made = (counted.report, read.listing)
         artefacts = {one.name: Path(shutil.copy(one, kept)) for one in made if one is not None}
     lacking = dict.fromkeys((*counted.missing, *(no for one in sanitized for no in one.missing)))
     notes = [
         counted.note or (_counters_note(counted) if counted.counters else ""),
-        unread,
-        *(f"SASS of {_name(compiled, one)}: {one}" for one in facts),
+        read.note,
+        *(
+            f"SASS of {compiled.kernel_names.get(one.symbol, one.symbol)}: {one}"
+            for one in read.facts
+        ),
         *_sanitizer_notes(sanitized, toolkit, options),
         *(f"the tools ran without {lack}" for lack in lacking),
     ]
     return Inspection(
         counters=counted.counters,
         sanitized=sanitized,
-        sass=facts,
+        sass=read.facts,
         artefacts=artefacts,
         notes=tuple(note for note in notes if note),
     )
@@ -151,15 +150,10 @@ async def _run_ncu(
 
 async def _run_disassembler(
     toolkit: Toolkit, compiled: Compiled, folder: Path, options: InspectionOptions
-) -> tuple[Path, tuple[SassFacts, ...]] | str:
+) -> Disassembly:
     if not options.sass:
-        return ""
-    found = {name: find_tool(name, toolkit) for name in ("cuobjdump", "nvdisasm")}
-    for name, path in found.items():
-        if path is None:
-            return missing_note(name, "SASS")
-    cuobjdump, nvdisasm = (path for path in found.values() if path is not None)
-    return await disassemble(cuobjdump, nvdisasm, compiled, folder, wall_s=options.wall_s)
+        return Disassembly()
+    return await disassemble(toolkit, compiled, folder, wall_s=options.wall_s)
 
 
 async def _run_sanitizers(
@@ -205,7 +199,7 @@ def _counters_note(counted: NcuResult) -> str:
 def _sanitizer_notes(
     sanitized: Sequence[SanitizerResult], toolkit: Toolkit, options: InspectionOptions
 ) -> tuple[str, ...]:
-    """One note for all that is clean, one for each tool that is not."""
+    """Return one note for all that is clean, and one for each tool that is not."""
     if not options.sanitizers:
         return ()
     if not sanitized:
@@ -219,24 +213,3 @@ def _sanitizer_notes(
     )
     notes = dict.fromkeys(one.note for one in sanitized if one.note)
     return (*found_nothing, *notes)
-
-
-def _name(compiled: Compiled, facts: SassFacts) -> str:
-    by_symbol = {kernel.symbol: kernel.kernel for kernel in compiled.kernels}
-    return by_symbol.get(facts.symbol, facts.symbol)
-
-
-def explain_with_counters(
-    task: Task, hardware: Hardware, profile: Profile, found: Inspection
-) -> Profile:
-    """Launches and bottlenecks of the largest timed size, counted where counters could be had.
-
-    The counters must be those of that size. Raises HardwareError as `profile_call` does.
-    """
-    if not found.counters or not profile.sizes:
-        return profile
-    largest = profile.sizes[-1]
-    call = profile_call(
-        task, largest.dims, largest.time_us, profile.launches, hardware, found.counters
-    )
-    return replace(profile, launches=call.launches, bottlenecks=call.bottlenecks)

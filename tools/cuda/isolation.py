@@ -1,19 +1,19 @@
-"""The isolation of a GPU's runners: as many namespaces as CUDA works in, found by trying."""
+"""What isolates the runners of a GPU, and the self-test that tries to get past it."""
 
-from collections.abc import Callable, Iterator
+import os
 from dataclasses import dataclass, replace
 
 from cuda_llm.errors import InfrastructureError
-from cuda_llm.tools.cuda.memory import Memory
-from cuda_llm.tools.cuda.protocol import GpuStartFrame, SharedBy
-from cuda_llm.tools.cuda.runner import (
-    WARM_LIMIT_S,
-    GpuRunner,
-    Namespaces,
-    RunnerLaunch,
-    start_gpu_runner,
-)
-from cuda_llm.tools.runner.protocol import Reply, ReplyFrame
+from cuda_llm.failures import PolicyViolation
+from cuda_llm.outcomes import Verdict
+from cuda_llm.tools.cuda.build import attempts_library
+from cuda_llm.tools.cuda.protocol import SharedBy
+from cuda_llm.tools.cuda.runner import Namespaces
+from cuda_llm.tools.cuda.sessions import Sessions
+from cuda_llm.tools.cuda.timed_session import GpuTimedSession
+from cuda_llm.tools.device import CallOptions, CallReport, Scalar
+from cuda_llm.tools.device.buffers import Arrays, BufferSpec, Role
+from cuda_llm.tools.device.candidate import Compiled
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,71 +73,57 @@ class GpuIsolation:
         )
 
 
-def landlock_abi() -> int:
-    """Return the version of Landlock in this kernel; 0: none."""
-    import ctypes
+ATTEMPTS = (
+    *("nothing", "reading a file", "opening a device that is no GPU", "making a file"),
+    *("making a socket", "forking", "signalling its host process", "running a program", "tracing"),
+)
+"""By their numbers in `native/attempts.cu`."""
 
-    create_ruleset, version_query = 444, 1
-    libc = ctypes.CDLL(None, use_errno=True)
-    abi = libc.syscall(create_ruleset, None, ctypes.c_size_t(0), version_query)
-    return max(0, int(abi))
+_COULD, _COULD_NOT = 1, 2
 
-
-_SPACES = (Namespaces.ALL, Namespaces.NETWORK | Namespaces.IPC, Namespaces.NONE)
-_START_LIMIT_S = 10.0
+_OUT = BufferSpec(name="out", role=Role.OUT, dtype="int32", shape=(1,))
 
 
-async def find_confinement(
-    launch: RunnerLaunch, allocate: Callable[[], Memory], host_bytes: int
-) -> tuple[RunnerLaunch, GpuIsolation]:
-    """Find how to start runners: in as many namespaces as CUDA bears, with CUDA IPC if possible.
+async def self_test(sessions: Sessions, arrays: Arrays, isolation: GpuIsolation) -> GpuIsolation:
+    """Try what runners are isolated from, on the path of candidates; return what it managed.
 
-    `allocate` gives device memory to try with, `host_bytes` is what is shared where that fails.
-    Raises InfrastructureError where no runner comes up at all.
+    `arrays` is where the buffers of `sessions` lie. Raises InfrastructureError where not even a
+    kernel runs, MissingError without nvcc.
     """
-    reasons = []
-    for launched in _launches(launch, host_bytes):
-        runner = start_gpu_runner(launched)
-        try:
-            failure = await _trial_failure(runner, launched, allocate)
-            if failure is None:
-                shared_by = SharedBy.HOST if launched.host_bytes else SharedBy.IPC
-                isolation = GpuIsolation(
-                    shared_by=shared_by, spaces=runner.spaces, landlock_abi=landlock_abi()
-                )
-                return launched, isolation
-            reasons.append(failure)
-        finally:
-            await runner.stop()
-    raise InfrastructureError("runner", f"none comes up: {reasons[-1]}")
+    target = sessions.hardware.target
+    library = attempts_library(target)
+    attempts = Compiled(
+        key=str(library.parent.name),
+        name="attempts.cu",
+        source="",
+        target=target,
+        library=library,
+        ptx=library,
+        kernels=(),
+    )
+    managed = []
+    for number, name in enumerate(ATTEMPTS):
+        outcome = await _try_attempt(sessions, arrays, attempts, number)
+        if number == 0 and outcome != _COULD:
+            raise InfrastructureError("sandbox", f"no kernel runs in it: {outcome}")
+        if number > 0 and outcome == _COULD:
+            managed.append(name)
+    return replace(isolation, attempts=tuple(managed))
 
 
-def _launches(launch: RunnerLaunch, host_bytes: int) -> Iterator[RunnerLaunch]:
-    for shared in (0, host_bytes):
-        for spaces in _SPACES:
-            yield replace(launch, spaces=spaces, host_bytes=shared)
-
-
-async def _trial_failure(
-    runner: GpuRunner, launch: RunnerLaunch, allocate: Callable[[], Memory]
-) -> str | None:
-    """Return why a runner does not come up, or None.
-
-    What it is given to load is no candidate: where it replies so, all before has worked.
-    """
-    outcome = await runner.warm_up(WARM_LIMIT_S)
-    if not isinstance(outcome, ReplyFrame):
-        return _reason(outcome)
-    memory = runner.memory if runner.memory is not None else allocate()
-    frame = GpuStartFrame(arena_bytes=memory.size_bytes, shared_by=memory.shared_by)
-    frame.handle[:] = memory.handle
-    frame.candidate = str(launch.seal).encode()
-    outcome = await runner.order(frame, _START_LIMIT_S)
-    if isinstance(outcome, ReplyFrame) and outcome.reply == Reply.REFUSED:
-        return None
-    return _reason(outcome)
-
-
-def _reason(outcome: object) -> str:
-    reply = getattr(outcome, "final_reply", None)
-    return reply.text if isinstance(reply, ReplyFrame) else str(outcome)
+async def _try_attempt(
+    sessions: Sessions, arrays: Arrays, attempts: Compiled, number: int
+) -> int | Verdict:
+    """Return what the GPU wrote, or the verdict. Raises InfrastructureError for any other end."""
+    async with sessions.open(attempts) as session:
+        if not isinstance(session, GpuTimedSession):
+            raise InfrastructureError("sandbox", f"its self-test does not load: {session}")
+        out = session.place([_OUT])["out"].data
+        out.fill(0)
+        scalars = [Scalar(value=value, ctype="int") for value in (number, os.getpid())]
+        report = await session.call(["out", *scalars], CallOptions())
+        if isinstance(report, CallReport):
+            return int(arrays.number(out[0]))
+        if number > 0 and not isinstance(report, PolicyViolation):
+            raise InfrastructureError("sandbox", f"{ATTEMPTS[number]} ended otherwise: {report}")
+        return report

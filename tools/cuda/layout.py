@@ -5,13 +5,15 @@ timed, the sealed contents of its inputs; then the tags, and last the memory tha
 allocate.
 """
 
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from cuda_llm.tools.cuda.memory import Memory, MemoryFull, round_up
-from cuda_llm.tools.cuda.protocol import MAX_REGIONS, MAX_STEPS
-from cuda_llm.tools.device import SCRATCH_BYTES
+from cuda_llm.tools.cuda.protocol import MAX_REGIONS, MAX_STEPS, SharedBy, Solve
+from cuda_llm.tools.device import SCRATCH_BYTES, Argument, CallOptions
 from cuda_llm.tools.device.buffers import Array, BufferSpec, PlacedBuffer, Role, Slots
+from cuda_llm.tools.runner.arguments import put_arguments
 
 GUARD_BYTES = 4096
 ALIGNMENT = 256
@@ -173,6 +175,12 @@ class SessionMemory:
             raise ValueError("nothing has been placed yet")
         return self._layout
 
+    @property
+    def copied_bytes(self) -> int:
+        """What a runner copies in and out for each call; 0 where it shares device memory."""
+        by_host = self.memory.shared_by is SharedBy.HOST
+        return self.layout.copied_bytes if by_host else 0
+
     def place(self, buffers: Sequence[BufferSpec]) -> dict[str, PlacedBuffer]:
         """See `Session.place`. Buffers hold what lay there before, or random bytes."""
         self._set_layout(lay_out(buffers, scratch_bytes=SCRATCH_BYTES))
@@ -191,6 +199,17 @@ class SessionMemory:
         """Return the layout that `place_slots` would make."""
         room = max(SCRATCH_BYTES, scratch_bytes)
         return lay_out(buffers, scratch_bytes=room, slots=count, seals=True)
+
+    def fill_solve(self, solve: Solve, arguments: Sequence[Argument], options: CallOptions) -> None:
+        """Fill in how to call `solve` in slot 0 of the present layout."""
+        layout = self.layout
+        put_arguments(solve, arguments, layout.offsets)
+        solve.device_to_host = options.device_to_host
+        solve.scratch_offset = layout.scratch
+        solve.scratch_bytes = layout.room(options.scratch_bytes)
+        solve.scratch_quota = layout.quota(options.scratch_bytes)
+        solve.scratch_seed = secrets.randbits(63)
+        solve.copied_bytes = self.copied_bytes
 
     def sealed(self, name: str) -> Array:
         """Return the bytes of an input's sealed contents, a row a slot."""

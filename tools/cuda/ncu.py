@@ -37,7 +37,7 @@ class NcuRow:
 
 
 def parse_table(text: str) -> tuple[NcuRow, ...]:
-    """The rows of a raw page; lines of the tool itself and of the program may surround it."""
+    """Return the rows of a raw page, which lines of tool and program may surround."""
     lines = text.splitlines()
     starts = [number for number, line in enumerate(lines) if line.startswith('"ID","Process ID"')]
     if not starts:
@@ -113,7 +113,7 @@ METRICS = (
 
 
 def read_counters(counted: NcuRow, *, flushed: bool) -> KernelCounters:
-    """What explains a kernel's time; a figure that the chip does not count is absent."""
+    """Return what explains a kernel's time, without figures that the chip does not count."""
     metrics = counted.metrics
     figures = {name: metrics[metric] for name, metric in _SHARES.items() if metric in metrics}
     figures |= _coalescing(metrics) | _banks(metrics)
@@ -154,7 +154,7 @@ def _banks(metrics: Mapping[str, float]) -> dict[str, float]:
 
 
 def _stalls(metrics: Mapping[str, float]) -> tuple[Stall, ...]:
-    """Warps that stall for a reason, per issue, over all warps that there are per issue."""
+    """Return for each reason the part of the warps that stall for it, per issue."""
     waiting = {reason: metrics.get(_STALLED.format(reason), 0.0) for reason in _STALLS}
     total = sum(waiting.values())
     if not total:
@@ -176,7 +176,7 @@ MOST_LAUNCHES = 64
 
 @dataclass(frozen=True, kw_only=True)
 class NcuResult:
-    """What Nsight Compute said."""
+    """What Nsight Compute counted."""
 
     counters: tuple[KernelCounters, ...] = ()
     """One a kernel launch, in order."""
@@ -189,7 +189,7 @@ class NcuResult:
 
 
 async def run_ncu(ncu: Path, program: Sequence[str], folder: Path, *, wall_s: float) -> NcuResult:
-    """Counters of what `program` does between starting and stopping the profiler.
+    """Count what `program` does between starting and stopping the profiler.
 
     Caches are flushed before each kernel and clocks left alone. The report stays in `folder`.
     """
@@ -213,10 +213,11 @@ async def run_ncu(ncu: Path, program: Sequence[str], folder: Path, *, wall_s: fl
 async def ncu_duration_us(
     program: Sequence[str], cache: bool, *, wall_s: float = 60.0
 ) -> float | str:
-    """Sum of the times of one call's kernels, caches flushed before each or kept; else why not.
+    """Add up the times of one call's kernels; return why not where they were not timed.
 
-    `program` is a driver's command; `cache`: keep what is in the caches. Copies, fills and gaps
-    between kernels are left out. Raises MissingError without nvcc, g++ or a writable cache.
+    `program` is a driver's command. Caches are flushed before each kernel, unless `cache`. Copies,
+    fills and gaps between kernels are left out. Raises MissingError without nvcc, g++ or a writable
+    cache.
     """
     ncu = find_tool("ncu", find_toolkit())
     if ncu is None:
@@ -256,18 +257,18 @@ def _options(*, flush: bool) -> list[str]:
 
 
 def _why(run: ToolRun, wall_s: float) -> str:
-    """Why a run of Nsight Compute gave no counters."""
+    """Return why a run of Nsight Compute gave no counters."""
     if run.timed_out:
         return f"no counters: ncu did not finish within {wall_s:.0f} s"
     if "ERR_NVGPUCTRPERM" in run.output:
         return PERMISSION
     if "No kernels were profiled" in run.output:
         return "no counters: ncu saw no kernel"
-    said = [line.removeprefix("==ERROR==").strip() for line in run.output.splitlines()]
-    errors = [line for line in said if line.startswith("driver:")] or [
+    lines = [line.removeprefix("==ERROR==").strip() for line in run.output.splitlines()]
+    errors = [line for line in lines if line.startswith("driver:")] or [
         line.removeprefix("==ERROR==").strip()
         for line in run.output.splitlines()
         if line.startswith("==ERROR==")
     ]
-    last = (errors or [line for line in said if line] or ["it said nothing"])[-1]
+    last = (errors or [line for line in lines if line] or ["it said nothing"])[-1]
     return f"no counters: ncu ended with code {run.exit_code}: {last[:200]}"

@@ -51,7 +51,7 @@ class GpuState:
 
 
 def open_nvml() -> Any:
-    """The module `pynvml`, initialised. Raises ImportError and its NVMLError."""
+    """Return the module `pynvml`, initialised. Raises ImportError and its NVMLError."""
     import pynvml
 
     pynvml.nvmlInit()
@@ -59,7 +59,7 @@ def open_nvml() -> Any:
 
 
 def read_state(nvml: Any, pci_bus_id: str) -> GpuState:
-    """Clocks, heat and power now. Raises NVMLError."""
+    """Return clocks, heat and power now. Raises NVMLError."""
     handle = nvml.nvmlDeviceGetHandleByPciBusId(pci_bus_id)
 
     def read(ask: Callable[..., Any], *more: Any) -> float | None:

@@ -1,14 +1,23 @@
 """Opens GPUs as devices: those that are there, described, and free of others' work."""
 
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from cuda_llm.errors import InfrastructureError, MissingError, UsageError
 from cuda_llm.hardware_profiles.hardware import Hardware
-from cuda_llm.tools.cuda.device import CudaDevice, open_host, require_cupy
+from cuda_llm.tools.cuda.client import HostClient, HostTimeouts
+from cuda_llm.tools.cuda.device import (
+    CudaDevice,
+    GpuHost,
+    check_known_answer,
+    open_site,
+    require_cupy,
+)
 from cuda_llm.tools.cuda.discovery import DRIVER, detect_gpus, find_disagreements, find_profile
+from cuda_llm.tools.cuda.draft_profile import draft_hardware
 from cuda_llm.tools.cuda.driver_query import GpuAttributes
+from cuda_llm.tools.cuda.lease import Lease
+from cuda_llm.tools.cuda.messages import OpenSite
 from cuda_llm.tools.cuda.nvml import GpuUsage, MachineUsage, find_usage
 from cuda_llm.tools.device import Device
 from cuda_llm.tools.device.group import DeviceGroup
@@ -40,6 +49,34 @@ def require_ordinals(which: str, spec: str) -> None:
     parts = [part.strip() for part in which.split(",")]
     if which != "all" and not (len(set(parts)) == len(parts) and all(map(str.isdecimal, parts))):
         raise UsageError(f"{spec!r} names no GPU; expected cuda:0, cuda:0,1 or cuda:all")
+
+
+def open_host(
+    gpu: GpuAttributes, hardware: Hardware, name: str, report: Callable[[str], None]
+) -> GpuHost:
+    """Return the host of one GPU, whose process starts at its first work and sees no other GPU.
+
+    `name` is what its results call the device; `report` gets a line when it waits for the lease.
+    """
+    from cuda_llm.settings import settings
+
+    label = f"cuda:{gpu.ordinal}"
+    opening = OpenSite(
+        site=open_site,
+        arguments=(hardware, gpu.uuid, name),
+        known_answer=check_known_answer,
+        # Whatever it starts (runners, ncu) finds the one GPU as number 0.
+        environment={"CUDA_VISIBLE_DEVICES": gpu.uuid},
+    )
+    timeouts = HostTimeouts(
+        silence_s=settings().referee_silence_s, work_s=settings().referee_limit_s
+    )
+    return GpuHost(
+        gpu=gpu.uuid,
+        label=label,
+        client=HostClient(opening, timeouts),
+        lease=Lease(gpu.uuid, label, report),
+    )
 
 
 def choose_gpus(which: str, gpus: Sequence[GpuAttributes], spec: str) -> list[GpuAttributes]:
@@ -112,20 +149,6 @@ def describe_gpu(gpu: GpuAttributes) -> tuple[Hardware, tuple[str, ...]]:
     differing = ", ".join(one.key for one in find_disagreements(gpu, profile))
     note = f"it contradicts its profile in {differing}: cuda-llm hardware detect"
     return profile, (note,) if differing else ()
-
-
-def draft_hardware(gpu: GpuAttributes) -> Hardware:
-    """Make a profile of the driver's answers and the most similar GPU we know.
-
-    Raises HardwareError.
-    """
-    from cuda_llm.hardware_profiles.lookup import read_hardware
-    from cuda_llm.tools.cuda.discovery import draft_profile, find_most_similar, profile_slug
-
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / f"{profile_slug(gpu.name)}.toml"
-        path.write_text(draft_profile(gpu, find_most_similar(gpu)))
-        return read_hardware(path)
 
 
 def ask_usage() -> MachineUsage:

@@ -9,14 +9,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from cuda_llm.atomic_file import write_atomically
 from cuda_llm.codec import decode
 from cuda_llm.errors import InfrastructureError, MissingError
+from cuda_llm.hardware_profiles.ceilings import Ceilings, CopyRate
 from cuda_llm.hardware_profiles.hardware import Hardware
-from cuda_llm.hardware_profiles.roofline import Ceilings, CopyRate
 from cuda_llm.tools.cuda.build import compile_own
 from cuda_llm.tools.cuda.driver_query import GpuAttributes
-from cuda_llm.tools.native import cache_folder, unwritable
+from cuda_llm.tools.native import write_cached
 
 NO_PACKAGE = 2
 """Exit status of the probing program where CuPy is missing."""
@@ -36,7 +35,7 @@ class ProbedCopy:
 
 @dataclass(frozen=True, kw_only=True)
 class ProbedClocks:
-    """What NVML says at one moment."""
+    """What NVML reports at one moment."""
 
     sm_mhz: int
     memory_mhz: int
@@ -70,7 +69,7 @@ class Probe:
     launch_alone_us: float = 0.0
     """From the host's call to the end of one empty kernel it waits for."""
     idle: ProbedClocks | None = None
-    """None where NVML does not tell."""
+    """None where NVML does not report it."""
     loaded: ProbedClocks | None = None
     """While the arithmetic above ran."""
     notes: tuple[str, ...] = ()
@@ -99,7 +98,7 @@ class ProbedFigure:
 
 
 def compare_probe(probe: Probe, hardware: Hardware | None) -> tuple[ProbedFigure, ...]:
-    """Every figure that has both sides, or was measured."""
+    """Return every measured figure beside the published one, where there is one."""
     return tuple(_figures(probe, hardware))
 
 
@@ -130,7 +129,7 @@ def _figures(probe: Probe, hardware: Hardware | None) -> Iterator[ProbedFigure]:
 
 
 def as_ceilings(probe: Probe, published: Ceilings) -> Ceilings:
-    """What kernels can be held against from now on; tensor types that failed stay published."""
+    """Return the ceilings of kernels; tensor types that were not measured stay published."""
     copies = tuple(
         CopyRate(bytes_moved=one.moved_bytes, gb_s=one.cold_gb_s) for one in probe.copies
     )
@@ -151,20 +150,16 @@ PROBES_FOLDER = "probes"
 
 
 def keep_probe(probe: Probe) -> Path:
-    """Write it under the GPU's UUID; the file. Raises MissingError."""
-    path = cache_folder(PROBES_FOLDER) / f"{probe.uuid or 'gpu'}.json"
-    try:
-        write_atomically(path, json.dumps(asdict(probe), indent=2) + "\n")
-    except OSError as error:
-        raise unwritable(error) from error
-    return path
+    """Write a probe into the cache under the GPU's UUID; return the file. Raises MissingError."""
+    text = json.dumps(asdict(probe), indent=2) + "\n"
+    return write_cached(text, f"{probe.uuid or 'gpu'}.json", PROBES_FOLDER)
 
 
 PROBE_SOURCE = Path(__file__).parent / "native" / "probe" / "probe.cu"
 
 
 def probe_cubin(target: str) -> Path:
-    """Path of `probe.cu` compiled for `target` (`sm_90`). Raises MissingError without nvcc."""
+    """Return `probe.cu` compiled for `target` (`sm_90`). Raises MissingError without nvcc."""
     return compile_own("probe.cubin", target, [PROBE_SOURCE], ["-cubin"])
 
 
@@ -181,7 +176,7 @@ async def run_probe(
     command: Sequence[str] = (),
     limit_s: float = PROBE_LIMIT_S,
 ) -> Probe:
-    """What the GPU does, measured. Waits for whoever holds it; `report` is told of that.
+    """Measure what the GPU does. Waits while another process holds it, and calls `report` then.
 
     `cubin` and `command` stand in for our own. Raises MissingError without nvcc, CuPy or a cache,
     and InfrastructureError where the probe breaks or does not end.
@@ -204,13 +199,13 @@ async def run_probe(
 
 
 def target_of(gpu: GpuAttributes) -> str:
-    """nvcc's architecture of the GPU."""
+    """Return nvcc's architecture of the GPU."""
     major, minor = gpu.compute_capability
     return f"sm_{major}{minor}"
 
 
 def output_of(command: Sequence[str], label: str, limit_s: float) -> str:
-    """What the process prints. Raises as `run_probe` does."""
+    """Return what the process prints. Raises as `run_probe` does."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=limit_s, check=False)
     except subprocess.TimeoutExpired:
@@ -219,7 +214,7 @@ def output_of(command: Sequence[str], label: str, limit_s: float) -> str:
     if done.returncode == NO_PACKAGE:
         raise MissingError(f"CuPy is missing ({done.stderr.strip()})", INSTALL)
     if done.returncode != 0:
-        said = done.stderr.strip().splitlines()
-        last = said[-1] if said else f"status {done.returncode}"
+        lines = done.stderr.strip().splitlines()
+        last = lines[-1] if lines else f"status {done.returncode}"
         raise InfrastructureError("probe", f"{label}: {last[:300]}")
     return done.stdout

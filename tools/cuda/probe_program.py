@@ -38,7 +38,7 @@ TYPES: Mapping[str, tuple[int, int, str]] = {
 
 
 def fp32_tflops(gpu: ProbedGpu) -> float:
-    """Of the CUDA cores: enough independent chains to keep every lane busy."""
+    """Measure the CUDA cores by enough independent chains to keep every lane busy."""
     blocks = BLOCKS_PER_SM * gpu.sm_count
     out = gpu.cupy.empty(blocks * THREADS, "float32")
     kernel = gpu.kernel("multiply_add")
@@ -48,7 +48,7 @@ def fp32_tflops(gpu: ProbedGpu) -> float:
 
 
 def tensor_tflops(gpu: ProbedGpu, name: str) -> float:
-    """Of cuBLAS with inputs of that type, whose bits are random: zeros would draw less power.
+    """Measure cuBLAS on inputs of that type with random bits: zeros would draw less power.
 
     Raises what CuPy raises where the type or cuBLAS is not to be had.
     """
@@ -74,7 +74,7 @@ def tensor_tflops(gpu: ProbedGpu, name: str) -> float:
 
 
 def near_one(xp: Any, integer: str, name: str) -> Array:
-    """A matrix of numbers from 1 to 2, every bit of the mantissa random."""
+    """Return a matrix of numbers from 1 to 2, every bit of the mantissa random."""
     one, mantissa = {
         "fp16": (0x3C00, 0x3FF),
         "bf16": (0x3F80, 0x7F),
@@ -96,7 +96,7 @@ VECTORS = 4
 
 
 def copy_rates(gpu: ProbedGpu) -> tuple[ProbedCopy, ...]:
-    """Each size in turn, cold and warm."""
+    """Measure copies of each size, cold and warm."""
     flushed = gpu.cupy.empty(FLUSHED_L2 * gpu.l2_bytes, "uint8")
 
     def flush() -> None:
@@ -112,7 +112,7 @@ def copy_rates(gpu: ProbedGpu) -> tuple[ProbedCopy, ...]:
 
 
 def copy_rate(gpu: ProbedGpu, moved: int, flush: GpuStep, flush_s: float) -> ProbedCopy:
-    """Of one size. What a flush before each copy takes is taken off."""
+    """Measure copies of one size; what a flush before each cold one takes is taken off."""
     each = moved // 2
     source, target = gpu.cupy.zeros(each, "uint8"), gpu.cupy.empty(each, "uint8")
     gpu.device.synchronize()
@@ -142,7 +142,7 @@ def copy_rate(gpu: ProbedGpu, moved: int, flush: GpuStep, flush_s: float) -> Pro
 
 
 def copy_sizes(most: int) -> list[int]:
-    """From the smallest on, each twice the one before."""
+    """Return sizes from the smallest on, each twice the one before."""
     found, size = [], SMALLEST_BYTES
     while size <= most:
         found.append(size)
@@ -168,7 +168,7 @@ def main(ordinal: str, cubin: str) -> int:
 
 
 def measure(gpu: ProbedGpu) -> Probe:
-    """Everything; what cannot be measured is a note."""
+    """Measure everything; what cannot be measured is a note."""
     notes: list[str] = []
     clocks = open_clocks(gpu, notes)
     idle = clocks()
@@ -210,7 +210,7 @@ def measure(gpu: ProbedGpu) -> Probe:
 
 
 def barrier_us(gpu: ProbedGpu) -> tuple[float, float]:
-    """A barrier of the whole grid, and a cooperative launch without one."""
+    """Return the microseconds of a barrier of the grid, and of a cooperative launch without one."""
     meet = gpu.cooperative("meet")
 
     def waiting(rounds: int) -> float:
@@ -222,7 +222,7 @@ def barrier_us(gpu: ProbedGpu) -> tuple[float, float]:
 
 
 def open_clocks(gpu: ProbedGpu, notes: list[str]) -> Callable[[], ProbedClocks | None]:
-    """How to ask for the clocks."""
+    """Return a function that reads the clocks; it returns None where NVML cannot be asked."""
     try:
         nvml = open_nvml()
     except Exception as error:
@@ -239,7 +239,7 @@ def open_clocks(gpu: ProbedGpu, notes: list[str]) -> Callable[[], ProbedClocks |
 
 
 def under_load(gpu: ProbedGpu, clocks: Callable[[], ProbedClocks | None]) -> ProbedClocks | None:
-    """The clocks behind a fifth of a second of arithmetic, while it still goes on."""
+    """Read the clocks after a fifth of a second of arithmetic, while it still goes on."""
     kernel = gpu.kernel("multiply_add")
     blocks = 16 * gpu.sm_count
     out = gpu.cupy.empty(blocks * 256, "float32")
@@ -257,7 +257,7 @@ def under_load(gpu: ProbedGpu, clocks: Callable[[], ProbedClocks | None]) -> Pro
 
 
 def tried(what: str, work: Callable[[], T], notes: list[str]) -> T | None:
-    """The result, or None and a note."""
+    """Return what `work` returns, or None with a note."""
     try:
         return work()
     except Exception as error:

@@ -12,7 +12,7 @@ REPEATS = 9
 
 
 def slope_s(seconds_of: Callable[[int], float], few: int, many: int) -> float:
-    """Seconds a step takes; `seconds_of(count)` runs `count` steps and says how long they took.
+    """Return the seconds of a step; `seconds_of(count)` runs `count` steps and returns theirs.
 
     The median of several slopes, each between neighbours in time. Raises ValueError unless
     `few` is less than `many`.
@@ -25,7 +25,7 @@ def slope_s(seconds_of: Callable[[int], float], few: int, many: int) -> float:
 
 
 def steps_for(rough_s: float, wanted_s: float, most: int) -> tuple[int, int]:
-    """How few and how many steps: the longer run takes about `wanted_s`, `most` steps at most."""
+    """Return two counts of steps, the longer run about `wanted_s` and `most` steps at most."""
     many = max(8, min(most, int(wanted_s / max(rough_s, 1e-9))))
     return max(1, many // 8), many
 
@@ -54,28 +54,28 @@ class ProbedGpu:
         self.sm_count = int(self.device.attributes["MultiProcessorCount"])
 
     def kernel(self, name: str) -> Any:
-        """One of `native/probe.cu`."""
+        """Return a kernel of `native/probe.cu`."""
         return self.module.get_function(name)
 
     def cooperative(self, name: str) -> Any:
-        """The same, launched so that all its blocks are resident."""
+        """Return a kernel that is launched so that all its blocks are resident."""
         module = self.cupy.RawModule(path=self.cubin, enable_cooperative_groups=True)
         return module.get_function(name)
 
     def step_s(self, step: GpuStep) -> float:
-        """Seconds a step takes, launched from a captured graph: a slope by the host's clock."""
+        """Return the seconds of a step in a captured graph: a slope by the host's clock."""
         rough_s = min(self._run(self._graph(step, 1)) for _ in range(3))
         few, many = steps_for(rough_s, WANTED_S, MOST_STEPS)
         graphs = {count: self._graph(step, count) for count in (few, many)}
         return slope_s(lambda count: self._run(graphs[count]), few, many)
 
     def queued_s(self, step: GpuStep) -> float:
-        """The same of steps that cannot be captured and are long enough to hide their launches."""
+        """Return the same of steps that cannot be captured, long enough to hide their launches."""
         few, many = steps_for(self._queue(step, 1), 5 * WANTED_S, MOST_STEPS)
         return slope_s(lambda count: self._queue(step, count), few, many)
 
     def alone_s(self, step: GpuStep) -> float:
-        """Seconds from the call of one step to its end, the best of many: nothing is in its way."""
+        """Return the seconds from the call of one step to its end: the least of many."""
         with self.stream:
             return min(self._once(step) for _ in range(200))
 

@@ -2,22 +2,13 @@
 
 Frames have one fixed size each and come as single packets, so nothing that a runner sends decides
 how much is read. Replies are those of every runner, and `put_arguments(frame.solve, ...)` fills in
-the arguments (`tools/runner/protocol.py`).
+the arguments (`tools/runner/arguments.py`).
 """
 
 import ctypes
 from enum import IntEnum, IntFlag
 
-from cuda_llm.tools.runner.protocol import (
-    MAX_FLOATS,
-    MAX_INTEGERS,
-    Reply,
-    ReplyFrame,
-    decode_reply,
-    put_arguments,
-)
-
-__all__ = ["Reply", "ReplyFrame", "decode_reply", "put_arguments"]
+from cuda_llm.tools.runner.protocol import MAX_FLOATS, MAX_INTEGERS
 
 MAX_REGIONS = MAX_INTEGERS
 MAX_STEPS = 256
@@ -68,8 +59,9 @@ class Armed(IntEnum):
 class Forbidden(IntEnum):
     """The number of a reply FORBIDDEN."""
 
-    CALL = 1
+    LARGE_COPY = 1
     HOST_COPY = 2
+    LARGE_COPIES = 3
 
 
 class ArmFlag(IntFlag):

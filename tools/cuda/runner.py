@@ -29,7 +29,8 @@ from cuda_llm.tools.cuda.protocol import (
     Order,
     Report,
 )
-from cuda_llm.tools.runner.child import RunnerSocket, SharedMemory, spawn
+from cuda_llm.tools.runner.channel import RunnerSocket, SharedMemory
+from cuda_llm.tools.runner.child import spawn
 from cuda_llm.tools.runner.protocol import Reply, ReplyFrame
 from cuda_llm.tools.runner.runner import Ended, Runner, UnexpectedReply, do_nothing
 from cuda_llm.tools.sandbox.isolation import other_gpus
@@ -136,7 +137,7 @@ class RunnerLaunch:
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """All that a runner is told by environment: where to find the driver."""
+        """Return the environment of a runner: where to find the driver, and nothing else."""
         return {"LD_LIBRARY_PATH": self.driver_folder} if self.driver_folder else {}
 
 
@@ -161,15 +162,15 @@ class GpuRunner:
 
     @property
     def is_alive(self) -> bool:
-        """False when it has ended, or said something although nobody asked."""
+        """False when it has ended, or sent a packet unasked."""
         return self._runner.is_alive
 
     @property
     def spaces(self) -> Namespaces:
         """The namespaces it really has."""
         with contextlib.suppress(BlockingIOError):
-            said = os.read(self._isolation, 1)
-            self._namespaces = Namespaces(said[0] & Namespaces.ALL) if said else Namespaces.NONE
+            read = os.read(self._isolation, 1)
+            self._namespaces = Namespaces(read[0] & Namespaces.ALL) if read else Namespaces.NONE
         return getattr(self, "_namespaces", Namespaces.NONE)
 
     async def warm_up(self, limit_s: float) -> ReplyFrame | Ended | UnexpectedReply:

@@ -59,7 +59,7 @@ def read_findings(text: str, compiled: Compiled) -> tuple[Verdict, ...]:
 
 
 def _blocks(text: str) -> list[list[str]]:
-    """Findings are separated by empty lines of the tool's own."""
+    """Split what the tool prints at its empty lines, which separate findings."""
     blocks: list[list[str]] = [[]]
     for line in text.splitlines():
         if not line.startswith("========="):
@@ -103,7 +103,7 @@ def _invalid(
 
 
 def _race(first: str, at: str, rest: list[str], compiled: Compiled) -> DataRace | None:
-    """The hazard with the most occurrences speaks for the race."""
+    """Return a race by its hazard with the most occurrences."""
     others = [match for line in rest if (match := _AND.search(line))]
     if not others:
         return None
@@ -119,7 +119,7 @@ def _race(first: str, at: str, rest: list[str], compiled: Compiled) -> DataRace 
 
 
 def _location(rest: list[str]) -> Location | None:
-    """Against the nearest allocation, without addresses: they differ from run to run."""
+    """Return the place against the nearest allocation, whose address differs from run to run."""
     access = next((match for line in rest if (match := _ADDRESS.search(line))), None)
     nearest = next((match for line in rest if (match := _NEAREST.search(line))), None)
     if access is None or nearest is None:
@@ -130,7 +130,7 @@ def _location(rest: list[str]) -> Location | None:
 
 
 def _place_of(rest: list[str], compiled: Compiled) -> tuple[str, SourceSpot | None]:
-    """Where it happened: the nearest frame in the candidate's own file, where there is one."""
+    """Return kernel and line: the nearest frame in the candidate's own file, if there is one."""
     places = [_place(match[1], compiled) for line in rest if (match := _AT.match(line))]
     own = [place for place in places if place[1] is not None and place[1].file == compiled.name]
     return (own or places or [("", None)])[0]

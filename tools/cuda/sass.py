@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cuda_llm.errors import InfrastructureError
+from cuda_llm.tools.compiler.nvcc import Toolkit
+from cuda_llm.tools.cuda.vendor_tools import find_tool, missing_note
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.sandbox.jail import Jail, run_jailed
 
@@ -26,78 +28,56 @@ class SassFacts:
 
     @property
     def instructions(self) -> int:
-        """All of them, without the padding after the last."""
+        """Return how many there are, without the padding after the last."""
         return sum(self.opcodes.values())
 
     @property
     def wide_global(self) -> tuple[int, int]:
-        """Global loads and stores of 16 bytes, and of any size."""
+        """Return how many global loads and stores take 16 bytes, and how many there are."""
         found = {name: count for name, count in self.opcodes.items() if _base(name) in _GLOBAL}
         wide = sum(count for name, count in found.items() if ".128" in name)
         return wide, sum(found.values())
 
     @property
     def tensor(self) -> int:
-        """Tensor instructions."""
+        """Return how many tensor instructions there are."""
         return sum(count for name, count in self.opcodes.items() if _TENSOR.match(name))
 
     @property
     def local(self) -> int:
-        """Loads from and stores to local memory: spills, or arrays indexed at run time."""
+        """Return how many accesses go to local memory: spills, or arrays indexed at run time."""
         return sum(count for name, count in self.opcodes.items() if _base(name) in ("LDL", "STL"))
 
     @property
     def ffma_share(self) -> float:
-        """Fused multiply-adds in fp32 over all instructions."""
+        """Return the fused multiply-adds in fp32 over all instructions."""
         ffma = sum(count for name, count in self.opcodes.items() if _base(name) == "FFMA")
         return ffma / self.instructions if self.instructions else 0.0
 
     def __str__(self) -> str:
         wide, accesses = self.wide_global
-        said = [f"{self.instructions} instructions", f"{self.ffma_share:.0%} FFMA"]
+        facts = [f"{self.instructions} instructions", f"{self.ffma_share:.0%} FFMA"]
         if accesses:
-            said.append(f"{wide} of {accesses} global accesses 16 bytes wide")
+            facts.append(f"{wide} of {accesses} global accesses 16 bytes wide")
         if self.tensor:
-            said.append(f"{self.tensor} tensor instructions")
+            facts.append(f"{self.tensor} tensor instructions")
         if self.local:
-            said.append(f"{self.local} accesses to local memory")
-        return ", ".join(said)
+            facts.append(f"{self.local} accesses to local memory")
+        return ", ".join(facts)
 
 
-async def disassemble(
-    cuobjdump: Path, nvdisasm: Path, compiled: Compiled, folder: Path, *, wall_s: float = 30.0
-) -> tuple[Path, tuple[SassFacts, ...]] | str:
-    """Write the code of every kernel to a file in `folder` and read it; else why not.
+@dataclass(frozen=True, kw_only=True)
+class Disassembly:
+    """The machine code of a candidate as text, and the facts in it."""
 
-    The two steps of `cuobjdump -sass`, which in CUDA 13.0 prints no code for sm_90a.
-    """
-    library = compiled.library
-    jail = Jail(
-        folder=folder,
-        readable=(library, *(tool.resolve().parent.parent for tool in (cuobjdump, nvdisasm))),
-        wall_s=wall_s,
-        cpu_s=wall_s,
-        output_bytes=16 << 20,
-    )
-    listing = ""
-    try:
-        run = await run_jailed([str(cuobjdump), "-xelf", "all", str(library)], jail)
-        for cubin in sorted(folder.glob("*.cubin")) if run.ok else ():
-            run = await run_jailed([str(nvdisasm), "-c", str(cubin)], jail)
-            listing += run.stdout.text
-    except InfrastructureError as error:
-        return f"no SASS: {error}"
-    facts = read_sass(listing)
-    if not run.ok or not facts:
-        said = (run.stderr.text + run.stdout.text).strip().splitlines() or ["it said nothing"]
-        return f"no SASS: {Path(run.command[0]).name}: {said[-1][:200]}"
-    path = folder / "kernel.sass"
-    path.write_text(listing)
-    return path, facts
+    listing: Path | None = None
+    facts: tuple[SassFacts, ...] = ()
+    note: str = ""
+    """Why there is none, where it was asked for."""
 
 
 def read_sass(text: str) -> tuple[SassFacts, ...]:
-    """The kernels of what nvdisasm lists, in its order."""
+    """Return the kernels that nvdisasm lists, in its order."""
     found: dict[str, Counter[str]] = {}
     symbol = ""
     for line in text.splitlines():
@@ -115,3 +95,38 @@ def read_sass(text: str) -> tuple[SassFacts, ...]:
 
 def _base(opcode: str) -> str:
     return opcode.partition(".")[0]
+
+
+async def disassemble(
+    toolkit: Toolkit, compiled: Compiled, folder: Path, *, wall_s: float = 30.0
+) -> Disassembly:
+    """Write the code of every kernel to a file in `folder` and read it.
+
+    The two steps of `cuobjdump -sass`, which in CUDA 13.0 prints no code for sm_90a.
+    """
+    cuobjdump, nvdisasm = (find_tool(name, toolkit) for name in ("cuobjdump", "nvdisasm"))
+    if cuobjdump is None or nvdisasm is None:
+        return Disassembly(note=missing_note("nvdisasm" if cuobjdump else "cuobjdump", "SASS"))
+    library = compiled.library
+    jail = Jail(
+        folder=folder,
+        readable=(library, *(tool.resolve().parent.parent for tool in (cuobjdump, nvdisasm))),
+        wall_s=wall_s,
+        cpu_s=wall_s,
+        output_bytes=16 << 20,
+    )
+    listing = ""
+    try:
+        run = await run_jailed([str(cuobjdump), "-xelf", "all", str(library)], jail)
+        for cubin in sorted(folder.glob("*.cubin")) if run.ok else ():
+            run = await run_jailed([str(nvdisasm), "-c", str(cubin)], jail)
+            listing += run.stdout.text
+    except InfrastructureError as error:
+        return Disassembly(note=f"no SASS: {error}")
+    facts = read_sass(listing)
+    if not run.ok or not facts:
+        lines = (run.stderr.text + run.stdout.text).strip().splitlines() or ["it said nothing"]
+        return Disassembly(note=f"no SASS: {Path(run.command[0]).name}: {lines[-1][:200]}")
+    path = folder / "kernel.sass"
+    path.write_text(listing)
+    return Disassembly(listing=path, facts=facts)

@@ -1,37 +1,26 @@
 """One candidate on a GPU: its buffers are placed and `solve` is called."""
 
-import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.outcomes import Verdict
 from cuda_llm.tools.cuda.call_log import CallLog
 from cuda_llm.tools.cuda.layout import SessionMemory, SlotLayout
 from cuda_llm.tools.cuda.memory import Memory
-from cuda_llm.tools.cuda.protocol import GpuCallFrame, SharedBy, Solve
-from cuda_llm.tools.cuda.runner import Frame, GpuRunner
+from cuda_llm.tools.cuda.protocol import GpuCallFrame
+from cuda_llm.tools.cuda.runner import Frame
 from cuda_llm.tools.cuda.sealing import Sealing
+from cuda_llm.tools.cuda.session_resources import LoadedRunner
 from cuda_llm.tools.cuda.verdicts import CallContext, verdict_on_end
 from cuda_llm.tools.device import Argument, CallOptions, CallReport, Level
 from cuda_llm.tools.device.buffers import BufferSpec, PlacedBuffer
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.profiler.launch_log import launch_profiles
-from cuda_llm.tools.runner.protocol import ReplyFrame, put_arguments
+from cuda_llm.tools.runner.protocol import ReplyFrame
 from cuda_llm.tools.runner.runner import do_nothing
-from cuda_llm.wording import describe
-
-
-@dataclass(frozen=True, kw_only=True)
-class LoadedRunner:
-    """A runner that has loaded the candidate, and where the session's memory lies in it."""
-
-    runner: GpuRunner
-    memory: Memory
-    base: int
-    """Address of the memory in the runner."""
-
+from cuda_llm.tools.runner.verdicts import call_notes
 
 LoadInto = Callable[[Memory], Awaitable[LoadedRunner | Verdict]]
 """Have the candidate loaded in a runner that shares this memory."""
@@ -60,8 +49,8 @@ class GpuSession:
     def __init__(self, context: SessionContext, loaded: LoadedRunner, arena: SessionMemory) -> None:
         self._context = context
         self._loaded = loaded
-        self._arena = arena
-        self._names = {kernel.symbol: kernel.kernel for kernel in context.candidate.kernels}
+        self.arena = arena
+        self._names = context.candidate.kernel_names
         self._verdict: Verdict | None = None
 
     @property
@@ -71,41 +60,26 @@ class GpuSession:
 
     def place(self, buffers: Sequence[BufferSpec]) -> dict[str, PlacedBuffer]:
         """See `Session.place`. New buffers hold random bytes, or what lay there before."""
-        return self._arena.place(buffers)
+        return self.arena.place(buffers)
 
     async def call(
         self, arguments: Sequence[Argument], options: CallOptions
     ) -> CallReport | Verdict:
         """See `Session.call`. After a verdict the runner is gone: every later call returns it."""
         frame = GpuCallFrame()
-        self.fill_solve(frame.solve, arguments, options)
+        self.arena.fill_solve(frame.solve, arguments, options)
         self._context.before_untimed()
         started = time.monotonic()
         reply = await self._send_order(frame, options.limit_s)
         wall_s = time.monotonic() - started
         if not isinstance(reply, ReplyFrame):
             return reply
-        log = with_kernel_names(self._loaded.runner.read_log(), self._names)
+        log = self._loaded.runner.read_log().with_kernel_names(self._names)
         failure = (log.refused or log.out_of_memory) if log.launches == 0 else None
         if failure is not None:
             self._verdict = failure
             return failure
         return self._report(log, options, wall_s)
-
-    def fill_solve(self, solve: Solve, arguments: Sequence[Argument], options: CallOptions) -> None:
-        """Fill in how to call `solve` in slot 0 of the present layout."""
-        layout = self._arena.layout
-        put_arguments(solve, arguments, layout.offsets)
-        solve.device_to_host = options.device_to_host
-        solve.scratch_offset = layout.scratch
-        solve.scratch_bytes = layout.room(options.scratch_bytes)
-        solve.scratch_quota = layout.quota(options.scratch_bytes)
-        solve.scratch_seed = secrets.randbits(63)
-        solve.copied_bytes = self._copied_bytes()
-
-    def _copied_bytes(self) -> int:
-        by_host = self._arena.memory.shared_by is SharedBy.HOST
-        return self._arena.layout.copied_bytes if by_host else 0
 
     async def _send_order(
         self,
@@ -123,14 +97,14 @@ class GpuSession:
         """
         if self._verdict is not None:
             return self._verdict
-        if self._loaded.memory is not self._arena.memory:
-            loaded = await self._context.load(self._arena.memory)
+        if self._loaded.memory is not self.arena.memory:
+            loaded = await self._context.load(self.arena.memory)
             if not isinstance(loaded, LoadedRunner):
                 self._verdict = loaded
                 return loaded
             self._loaded = loaded
         if not in_graph:
-            self._arena.memory.finish()
+            self.arena.memory.finish()
         runner = self._loaded.runner
         outcome = await runner.order(frame, limit_s, spinning=spinning, meanwhile=meanwhile)
         if isinstance(outcome, ReplyFrame):
@@ -139,7 +113,7 @@ class GpuSession:
         context = CallContext(
             log=runner.read_log(),
             limit_s=limit_s,
-            arena=range(base, base + self._arena.memory.size_bytes),
+            arena=range(base, base + self.arena.memory.size_bytes),
             names=self._names,
             in_graph=in_graph,
         )
@@ -157,20 +131,8 @@ class GpuSession:
         )
 
 
-def with_kernel_names(log: CallLog, names: Mapping[str, str]) -> CallLog:
-    """Return the log with a refused kernel's name as in its source."""
-    refused = log.refused
-    if refused is None or refused.kernel not in names:
-        return log
-    return replace(log, refused=replace(refused, kernel=names[refused.kernel]))
-
-
 def _notes(log: CallLog, isolation: Sequence[str]) -> Mapping[str, str]:
-    notes = {"launches": str(log.launches)}
-    if log.launches == 0:
-        notes["no-launch"] = "`solve` returned without launching a kernel"
-    if log.out_of_memory is not None:
-        notes["out-of-memory"] = describe(log.out_of_memory)[0]
+    notes = call_notes(log.launches, log.out_of_memory)
     if not log.complete:
         notes["launch-log"] = "not every launch could be logged"
     if isolation:

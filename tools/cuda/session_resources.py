@@ -14,6 +14,7 @@ case.
 import asyncio
 import os
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from cuda_llm.errors import InfrastructureError
@@ -23,10 +24,20 @@ from cuda_llm.tools.cuda.layout import SlotLayout
 from cuda_llm.tools.cuda.memory import UNIT_BYTES, L2Flush, Memory, MemoryFull, MemoryPool
 from cuda_llm.tools.cuda.protocol import GpuStartFrame
 from cuda_llm.tools.cuda.runner import WARM_LIMIT_S, GpuRunner
-from cuda_llm.tools.cuda.session import LoadedRunner
 from cuda_llm.tools.cuda.verdicts import CallContext, load_failure, verdict_on_end
 from cuda_llm.tools.runner.protocol import Reply, ReplyFrame
 from cuda_llm.tools.runner.runner import Ended
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadedRunner:
+    """A runner that has loaded the candidate, and where the session's memory lies in it."""
+
+    runner: GpuRunner
+    memory: Memory
+    base: int
+    """Address of the memory in the runner."""
+
 
 LOAD_LIMIT_S = 20.0
 _MOST_PATH_BYTES = 1023

@@ -13,8 +13,13 @@ from cuda_llm.outcomes import Verdict
 from cuda_llm.tools.cuda.layout import SessionMemory
 from cuda_llm.tools.cuda.memory import L2Flush, MemoryPool
 from cuda_llm.tools.cuda.sealing import Sealing
-from cuda_llm.tools.cuda.session import LoadedRunner, SessionContext
-from cuda_llm.tools.cuda.session_resources import ClosingSessions, RunnerPool, SessionResources
+from cuda_llm.tools.cuda.session import SessionContext
+from cuda_llm.tools.cuda.session_resources import (
+    ClosingSessions,
+    LoadedRunner,
+    RunnerPool,
+    SessionResources,
+)
 from cuda_llm.tools.cuda.timed_session import GpuTimedSession
 from cuda_llm.tools.device import SCRATCH_BYTES
 from cuda_llm.tools.device.candidate import Compiled
@@ -152,8 +157,8 @@ class Sessions:
         """See `Site.open`. Raises DeviceLost where a runner cannot be ended."""
         return self._use(self._candidate, candidate)
 
-    def keep(self, candidate: Compiled) -> Opened:
-        """See `Site.keep`. Raises DeviceLost where a runner cannot be ended."""
+    def open_cached(self, candidate: Compiled) -> Opened:
+        """See `Site.open_cached`. Raises DeviceLost where a runner cannot be ended."""
         return self._use(self._baseline, candidate)
 
     @asynccontextmanager

@@ -1,7 +1,6 @@
-"""A real GPU as a site in its host process, and the self-test of its runners' isolation."""
+"""A real GPU as a site in its host process, its runners in as many namespaces as CUDA works in."""
 
-import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -10,30 +9,38 @@ from typing import Any
 
 from cuda_llm.capabilities import Capabilities
 from cuda_llm.errors import InfrastructureError
-from cuda_llm.failures import PolicyViolation
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.outcomes import Verdict
 from cuda_llm.tools.cuda.arrays import FLUSHED, keeps_subnormals, on_gpu
-from cuda_llm.tools.cuda.build import attempts_library, runner_program, seal_cubin, shim_library
-from cuda_llm.tools.cuda.isolation import GpuIsolation, find_confinement
+from cuda_llm.tools.cuda.build import runner_program, seal_cubin, shim_library
+from cuda_llm.tools.cuda.isolation import GpuIsolation
 from cuda_llm.tools.cuda.memory import (
     UNIT_BYTES,
     DeviceMemory,
     L2Flush,
+    Memory,
     MemoryPool,
     flush_bytes,
     shared_flush,
 )
 from cuda_llm.tools.cuda.nvml import clock_reader
-from cuda_llm.tools.cuda.protocol import SharedBy
-from cuda_llm.tools.cuda.runner import RunnerLaunch, start_gpu_runner
+from cuda_llm.tools.cuda.protocol import GpuStartFrame, SharedBy
+from cuda_llm.tools.cuda.runner import (
+    WARM_LIMIT_S,
+    GpuRunner,
+    Namespaces,
+    RunnerLaunch,
+    start_gpu_runner,
+)
 from cuda_llm.tools.cuda.sealing import GpuSealing, HostSealing, Sealing
 from cuda_llm.tools.cuda.session_resources import RunnerPool
 from cuda_llm.tools.cuda.sessions import MOST_FREE_PART, MOST_OPENING_PART, Sessions
 from cuda_llm.tools.cuda.timed_session import GpuTimedSession
-from cuda_llm.tools.device import CallOptions, CallReport, ClockReading, Scalar
-from cuda_llm.tools.device.buffers import HOST, Arrays, BufferSpec, Role
+from cuda_llm.tools.device import ClockReading
+from cuda_llm.tools.device.buffers import HOST, Arrays
 from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.runner.protocol import Reply, ReplyFrame
+from cuda_llm.tools.sandbox.isolation import landlock_abi
 
 GPU_CAPABILITIES = Capabilities(
     measures_time=True,
@@ -98,9 +105,11 @@ class GpuSite:
         """See `Site.open`. Raises DeviceLost where a runner cannot be ended."""
         return self.sessions.open(candidate)
 
-    def keep(self, candidate: Compiled) -> AbstractAsyncContextManager[GpuTimedSession | Verdict]:
-        """See `Site.keep`. Raises DeviceLost where a runner cannot be ended."""
-        return self.sessions.keep(candidate)
+    def open_cached(
+        self, candidate: Compiled
+    ) -> AbstractAsyncContextManager[GpuTimedSession | Verdict]:
+        """See `Site.open_cached`. Raises DeviceLost where a runner cannot be ended."""
+        return self.sessions.open_cached(candidate)
 
     async def __aenter__(self) -> "GpuSite":
         """Raises MissingError, and InfrastructureError where no runner comes up."""
@@ -143,6 +152,67 @@ class GpuSite:
         with self._held:
             if self._sessions is not None:
                 await self._sessions.close()
+
+
+_SPACES = (Namespaces.ALL, Namespaces.NETWORK | Namespaces.IPC, Namespaces.NONE)
+
+_START_LIMIT_S = 10.0
+
+
+async def find_confinement(
+    launch: RunnerLaunch, allocate: Callable[[], Memory], host_bytes: int
+) -> tuple[RunnerLaunch, GpuIsolation]:
+    """Find how to start runners: in as many namespaces as CUDA bears, with CUDA IPC if possible.
+
+    `allocate` gives device memory to try with, `host_bytes` is what is shared where that fails.
+    Raises InfrastructureError where no runner comes up at all.
+    """
+    reasons = []
+    for launched in _launches(launch, host_bytes):
+        runner = start_gpu_runner(launched)
+        try:
+            failure = await _trial_failure(runner, launched, allocate)
+            if failure is None:
+                shared_by = SharedBy.HOST if launched.host_bytes else SharedBy.IPC
+                isolation = GpuIsolation(
+                    shared_by=shared_by, spaces=runner.spaces, landlock_abi=landlock_abi()
+                )
+                return launched, isolation
+            reasons.append(failure)
+        finally:
+            await runner.stop()
+    raise InfrastructureError("runner", f"none comes up: {reasons[-1]}")
+
+
+def _launches(launch: RunnerLaunch, host_bytes: int) -> Iterator[RunnerLaunch]:
+    for shared in (0, host_bytes):
+        for spaces in _SPACES:
+            yield replace(launch, spaces=spaces, host_bytes=shared)
+
+
+async def _trial_failure(
+    runner: GpuRunner, launch: RunnerLaunch, allocate: Callable[[], Memory]
+) -> str | None:
+    """Return why a runner does not come up, or None.
+
+    What it is given to load is no candidate: where it replies so, all before has worked.
+    """
+    outcome = await runner.warm_up(WARM_LIMIT_S)
+    if not isinstance(outcome, ReplyFrame):
+        return _reason(outcome)
+    memory = runner.memory if runner.memory is not None else allocate()
+    frame = GpuStartFrame(arena_bytes=memory.size_bytes, shared_by=memory.shared_by)
+    frame.handle[:] = memory.handle
+    frame.candidate = str(launch.seal).encode()
+    outcome = await runner.order(frame, _START_LIMIT_S)
+    if isinstance(outcome, ReplyFrame) and outcome.reply == Reply.REFUSED:
+        return None
+    return _reason(outcome)
+
+
+def _reason(outcome: object) -> str:
+    reply = getattr(outcome, "final_reply", None)
+    return reply.text if isinstance(reply, ReplyFrame) else str(outcome)
 
 
 def allocate(arrays: Arrays, size_bytes: int) -> DeviceMemory | None:
@@ -188,57 +258,3 @@ def _driver_folder() -> str:
         if "libcuda.so" in path.rpartition("/")[2]:
             return "/" + path.rpartition("/")[0]
     return ""
-
-
-ATTEMPTS = (
-    *("nothing", "reading a file", "opening a device that is no GPU", "making a file"),
-    *("making a socket", "forking", "signalling its host process", "running a program", "tracing"),
-)
-"""By their numbers in `native/attempts.cu`."""
-_COULD, _COULD_NOT = 1, 2
-_OUT = BufferSpec(name="out", role=Role.OUT, dtype="int32", shape=(1,))
-
-
-async def self_test(site: GpuSite) -> GpuIsolation:
-    """Try what the runners of an entered site are isolated from, on the path of candidates.
-
-    Raises InfrastructureError where not even a kernel runs, MissingError without nvcc.
-    """
-    if site.isolation is None:
-        raise ValueError("the site has not been entered")
-    library = attempts_library(site.hardware.target)
-    attempts = Compiled(
-        key=str(library.parent.name),
-        name="attempts.cu",
-        source="",
-        target=site.hardware.target,
-        library=library,
-        ptx=library,
-        kernels=(),
-    )
-    managed = []
-    for number, name in enumerate(ATTEMPTS):
-        outcome = await _try_attempt(site.sessions, site.arrays, attempts, number)
-        if number == 0 and outcome != _COULD:
-            raise InfrastructureError("sandbox", f"no kernel runs in it: {outcome}")
-        if number > 0 and outcome == _COULD:
-            managed.append(name)
-    return replace(site.isolation, attempts=tuple(managed))
-
-
-async def _try_attempt(
-    sessions: Sessions, arrays: Arrays, attempts: Compiled, number: int
-) -> int | Verdict:
-    """Return what the GPU wrote, or the verdict. Raises InfrastructureError for any other end."""
-    async with sessions.open(attempts) as session:
-        if not isinstance(session, GpuTimedSession):
-            raise InfrastructureError("sandbox", f"its self-test does not load: {session}")
-        out = session.place([_OUT])["out"].data
-        out.fill(0)
-        scalars = [Scalar(value=value, ctype="int") for value in (number, os.getpid())]
-        report = await session.call(["out", *scalars], CallOptions())
-        if isinstance(report, CallReport):
-            return int(arrays.number(out[0]))
-        if number > 0 and not isinstance(report, PolicyViolation):
-            raise InfrastructureError("sandbox", f"{ATTEMPTS[number]} ended otherwise: {report}")
-        return report

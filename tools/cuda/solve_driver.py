@@ -30,7 +30,7 @@ _SPAN_BITS = {"int8": 7, "uint8": 8, "int16": 15, "uint16": 16, "bool": 1}
 
 
 def driver_program() -> Path:
-    """Path of the driver, built at first use. Raises MissingError without g++."""
+    """Return the path of the driver, built at first use. Raises MissingError without g++."""
     confining = [_SANDBOX / part for part in ("landlock.c", "limits.c")]
     sources = [*sorted(_NATIVE.glob("*.cpp")), _CALL / "call.cpp", *confining]
     includes = [f"-I{folder}" for folder in (_NATIVE, _CALL, _SANDBOX)]
@@ -38,7 +38,7 @@ def driver_program() -> Path:
 
 
 def runtime_library(toolkit: Toolkit) -> Path:
-    """The real CUDA runtime, which a candidate is bound to here. Raises MissingError."""
+    """Return the real CUDA runtime, which a candidate is bound to here. Raises MissingError."""
     for folder in ("lib64", "lib"):
         for path in sorted((toolkit.root / folder).glob("libcudart.so.*")):
             return path.resolve()
@@ -58,7 +58,7 @@ def driver_command(
     confined: bool,
     warm_ups: int = 0,
 ) -> list[str]:
-    """Argument vector that calls `solve` at one size: `warm_ups` times unseen, then once.
+    """Return the command that calls `solve` at one size: `warm_ups` times unseen, then once.
 
     `confined` keeps files from it; leave it out for kernels of your own alone. Raises MissingError
     where the toolkit lacks a runtime, TaskError on dims that fit no shape.
@@ -78,7 +78,7 @@ def program_words(
     warm_ups: int,
     confined: bool,
 ) -> list[str]:
-    """The same for any library with a `solve`, its arguments as `native/driver.cpp` reads them."""
+    """Return the command for any library with a `solve`, arguments as `argument_word` writes."""
     return [
         str(driver_program()),
         *(view_words(toolkit, library) if confined else ["--"]),
@@ -91,7 +91,7 @@ def program_words(
 
 
 def view_words(toolkit: Toolkit, library: Path) -> list[str]:
-    """What the driver may open once it loads the candidate, besides $TMPDIR.
+    """Return the options for what the driver may open with the candidate, besides $TMPDIR.
 
     The tools' own parts in it read theirs, which lie with the system or the toolkit.
     """
@@ -99,12 +99,12 @@ def view_words(toolkit: Toolkit, library: Path) -> list[str]:
     devices = [path for path in sorted(Path("/dev").glob("nvidia*")) if path.is_char_device()]
     words = [("--ro", path) for path in readable] + [("--dev", path) for path in devices]
     words.append(("--rw", Path("/dev/null")))
-    told = dict.fromkeys((option, str(path)) for option, path in words if path.exists())
-    return [*(word for pair in told for word in pair), "--"]
+    options = dict.fromkeys((option, str(path)) for option, path in words if path.exists())
+    return [*(word for pair in options for word in pair), "--"]
 
 
 def argument_word(argument: TaskArgument, dims: Mapping[str, int]) -> str:
-    """One argument as `native/driver.cpp` reads it."""
+    """Return one argument as `native/driver.cpp` reads it."""
     if argument.role == ArgumentRole.SCALAR:
         value = scalar_value(argument, dims)
         if not is_float(argument.dtype):
@@ -118,12 +118,12 @@ def argument_word(argument: TaskArgument, dims: Mapping[str, int]) -> str:
 
 
 def item_bytes(dtype: str) -> int:
-    """Size of one element: all but `bool` end with their bits."""
+    """Return the bytes of one element: all types but `bool` end with their bits."""
     return 1 if dtype == "bool" else int(dtype.lstrip("abcdefghijklmnopqrstuvwxyz")) // 8
 
 
 def _range(argument: TaskArgument, dims: Mapping[str, int]) -> tuple[float, float]:
-    """Half-open range of an input's contents."""
+    """Return the half-open range of an input's contents."""
     if is_float(argument.dtype):
         return -1.0, 1.0
     drawn = parse_distribution(argument.distributions[0])

@@ -43,18 +43,18 @@ class GpuTimedSession(GpuSession):
         """See `TimedSession.place_slots`."""
         self.was_timed = True
         self._batch = self._class = None
-        wanted = self._arena.laid_out(buffers, count, scratch_bytes)
-        await self._context.prepare(self._arena.memory, wanted)
-        return self._arena.place_slots(buffers, count, scratch_bytes)
+        wanted = self.arena.laid_out(buffers, count, scratch_bytes)
+        await self._context.prepare(self.arena.memory, wanted)
+        return self.arena.place_slots(buffers, count, scratch_bytes)
 
     async def capture(
         self, arguments: Sequence[Argument], options: CallOptions
     ) -> TimeClass | Verdict:
         """See `TimedSession.capture`."""
         await self._context.settle()
-        layout = self._arena.layout
+        layout = self.arena.layout
         frame = CaptureFrame(slot_stride=layout.stride, slots=layout.slots)
-        self.fill_solve(frame.solve, arguments, options)
+        self.arena.fill_solve(frame.solve, arguments, options)
         reply = await self._send_order(frame, options.limit_s + _CAPTURE_LIMIT_S)
         if not isinstance(reply, ReplyFrame):
             return reply
@@ -64,17 +64,17 @@ class GpuTimedSession(GpuSession):
 
     def seal(self, slots: Sequence[int], key: bytes, contents: Mapping[str, Array]) -> None:
         """See `TimedSession.seal`. Raises ValueError for contents that are not these inputs."""
-        layout = self._arena.layout
+        layout = self.arena.layout
         if not all(0 <= slot < layout.slots for slot in slots):
             raise ValueError(f"there are {layout.slots} slots")
         for index, (name, span) in enumerate(layout.spans.items()):
             if name not in layout.sealed:
                 continue
-            plain = self._arena.memory.arrays.xp.ascontiguousarray(contents[name])
+            plain = self.arena.memory.arrays.xp.ascontiguousarray(contents[name])
             if plain.dtype != span.spec.dtype or plain.nbytes != len(slots) * span.spec.nbytes:
                 raise ValueError(f"{name} is {span.spec.dtype} {span.spec.shape}")
             rows = plain.reshape(-1).view("uint8").reshape(len(slots), -1)
-            column = SealedColumn(rows=self._arena.sealed(name), index=index)
+            column = SealedColumn(rows=self.arena.sealed(name), index=index)
             self._context.sealing.seal(column, slots, rows, key)
 
     async def arm(self, batch: Batch) -> Verdict | None:
@@ -105,7 +105,7 @@ class GpuTimedSession(GpuSession):
         count = len(self._batch.order) * outputs
         runner = self._loaded.runner
         runner.clear_tags(count)
-        self._arena.memory.finish()
+        self.arena.memory.finish()
         early_tags: list[int] = []
         release_keys = (
             partial(runner.release_keys, keys, outputs, early_tags, limit_s) if keys else do_nothing
@@ -132,7 +132,7 @@ class GpuTimedSession(GpuSession):
             raise ValueError("no batch has run")
         outputs, batch = self._outputs(), self._batch
         columns = [
-            SealedColumn(rows=self._arena.output(name), index=index) for index, name in outputs
+            SealedColumn(rows=self.arena.output(name), index=index) for index, name in outputs
         ]
         read_tags = partial(self._context.sealing.tags, columns)
         if batch.keys:
@@ -151,7 +151,7 @@ class GpuTimedSession(GpuSession):
         )
 
     def _outputs(self) -> list[tuple[int, str]]:
-        spans = self._arena.layout.spans.items()
+        spans = self.arena.layout.spans.items()
         return [
             (index, name)
             for index, (name, span) in enumerate(spans)
@@ -159,13 +159,13 @@ class GpuTimedSession(GpuSession):
         ]
 
     def _arm_frame(self, batch: Batch) -> ArmFrame:
-        layout = self._arena.layout
+        layout = self.arena.layout
         frame = ArmFrame(
             steps=len(batch.order),
             flags=self._flags(batch),
             slot_stride=layout.stride,
             tag_offset=layout.tags,
-            copied_bytes=self._copied_bytes(),
+            copied_bytes=self.arena.copied_bytes,
             input_count=len(layout.sealed),
             output_count=len(self._outputs()),
         )

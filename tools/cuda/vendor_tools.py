@@ -8,7 +8,6 @@ inherited, and an end by the clock that nothing survives.
 """
 
 import asyncio
-import ctypes
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,7 +20,7 @@ from cuda_llm.tools.compiler.nvcc import Toolkit
 from cuda_llm.tools.compiler.workspace import private_folder
 from cuda_llm.tools.cuda.solve_driver import program_words
 from cuda_llm.tools.device.candidate import Compiled, CompileRequest
-from cuda_llm.tools.sandbox.isolation import other_gpus
+from cuda_llm.tools.sandbox.isolation import landlock_abi, other_gpus
 from cuda_llm.tools.sandbox.jail import capture, enclosing_program, end_jail
 
 _ELSEWHERE = {
@@ -69,7 +68,6 @@ def _candidates(name: str, toolkit: Toolkit) -> Iterator[Path]:
 OWN_SPACES = 15
 """Process, network and IPC namespaces and a /proc to match, as `sandbox.h` numbers them."""
 OUTPUT_BYTES = 4 << 20
-_LANDLOCK_CREATE_RULESET = 444
 
 _PASSED_ON = ("LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
 """Where the driver lies, and which GPU is meant: without them some machines have none."""
@@ -142,16 +140,11 @@ async def run_untrusted(
     )
 
 
-def has_landlock() -> bool:
-    """Tell whether this kernel can keep files from a process."""
-    return bool(ctypes.CDLL(None).syscall(_LANDLOCK_CREATE_RULESET, None, 0, 1) > 0)
-
-
 def _missing(reached: bytes) -> tuple[str, ...]:
     lacking = []
     if not reached or reached[0] != OWN_SPACES:
         lacking.append("namespaces of their own")
-    if not has_landlock():
+    if not landlock_abi():
         lacking.append("Landlock: they could read and write this user's files")
     return tuple(lacking)
 

@@ -4,17 +4,15 @@ import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from cuda_llm.facts import Location
+from cuda_llm.facts import BreachKind, Location, PolicyBreach
 from cuda_llm.failures import PolicyViolation, TimedOut
 from cuda_llm.outcomes import HostCrashed, InfraFailed, OutOfMemory, Verdict
 from cuda_llm.tools.cuda.call_log import CallLog, verdict_on_error
 from cuda_llm.tools.cuda.protocol import Forbidden
 from cuda_llm.tools.runner.protocol import Reply, ReplyFrame
-from cuda_llm.tools.runner.runner import Ended, UnexpectedReply, load_failed
+from cuda_llm.tools.runner.runner import Ended, UnexpectedReply
+from cuda_llm.tools.runner.verdicts import FORGED, denied_call, load_failed, signal_name
 
-FORGED = PolicyViolation(
-    rule="runner-protocol", detail="the host part wrote to a descriptor that is not its own"
-)
 _NO_MEMORY = "CUDA_ERROR_OUT_OF_MEMORY"
 _TAKEN_FOR_CALLS = frozenset({"capture", "graph", "graph launch", "scratch"})
 """What the runner takes memory for beside a loaded candidate. All else it has before."""
@@ -43,14 +41,12 @@ def verdict_on_end(outcome: Ended | UnexpectedReply, context: CallContext) -> Ve
     if outcome.expired:
         return _expired(context)
     if outcome.status == -signal.SIGSYS:
-        return PolicyViolation(
-            rule="syscall", detail="the host part makes a system call that it may not"
-        )
+        return PolicyViolation(rule="syscall")
     if outcome.status >= 0 and context.log.out_of_memory is not None:
         return replace(context.log.out_of_memory, then="exit")
     if outcome.status >= 0:
         return HostCrashed(signal="exit", status=outcome.status)
-    return HostCrashed(signal=_signal_name(-outcome.status), killed=True)
+    return HostCrashed(signal=signal_name(-outcome.status), killed=True)
 
 
 def load_failure(reply: ReplyFrame) -> Verdict:
@@ -68,11 +64,9 @@ def _on_final_reply(reply: ReplyFrame, context: CallContext) -> Verdict:
                 return context.log.out_of_memory
             return verdict_on_error(reply.number, _last_kernel(context), context.limit_s)
         case Reply.FORBIDDEN:
-            rule = "host-copy" if reply.number == Forbidden.HOST_COPY else "api-call"
-            return PolicyViolation(rule=rule, detail=reply.text)
+            return _forbidden(reply)
         case Reply.DENIED:
-            name = reply.text or f"number {reply.number}"
-            return PolicyViolation(rule="syscall", detail=f"the host part calls {name}")
+            return denied_call(reply)
         case Reply.DIED:
             return _crashed(reply, context)
     what, _, error = reply.text.partition(": ")
@@ -81,14 +75,21 @@ def _on_final_reply(reply: ReplyFrame, context: CallContext) -> Verdict:
     return InfraFailed(component="runner", detail=reply.text)
 
 
+def _forbidden(reply: ReplyFrame) -> Verdict:
+    if reply.number == Forbidden.HOST_COPY:
+        return PolicyViolation(rule="host-copy")
+    kind: BreachKind = "large-copy" if reply.number == Forbidden.LARGE_COPY else "large-copies"
+    breach = PolicyBreach(kind=kind, limit_bytes=reply.address or None)
+    return PolicyViolation(rule="api-call", breach=breach)
+
+
 def _crashed(reply: ReplyFrame, context: CallContext) -> Verdict:
-    name = _signal_name(reply.number)
+    name = signal_name(reply.number)
     if context.log.out_of_memory is not None and reply.number in {signal.SIGSEGV, signal.SIGABRT}:
         return replace(context.log.out_of_memory, then=name)
     if reply.number == signal.SIGSEGV and reply.address in context.arena:
         return PolicyViolation(
             rule="host-touches-device-memory",
-            detail="host code dereferences a device pointer",
             location=Location(owner="buffer", address=reply.address),
         )
     touched = reply.address if name in {"SIGSEGV", "SIGBUS"} else None
@@ -106,10 +107,3 @@ def _expired(context: CallContext) -> Verdict:
 def _last_kernel(context: CallContext) -> str:
     symbol = next((one.symbol for one in reversed(context.log.entries) if one.symbol), "")
     return context.names.get(symbol, symbol)
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"

@@ -55,15 +55,7 @@ class Arrays:
         return float(self.to_host(value))
 
 
-def _on_the_host(array: Array) -> npt.NDArray[Any]:
-    return np.asarray(array)
-
-
-def _pcg64(seed: int) -> np.random.Generator:
-    return np.random.Generator(np.random.PCG64(seed))
-
-
-HOST = Arrays(xp=np, generator=_pcg64, to_host=_on_the_host)
+HOST = Arrays(xp=np, generator=np.random.default_rng, to_host=np.asarray)
 """NumPy."""
 
 

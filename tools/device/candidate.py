@@ -51,3 +51,8 @@ class Compiled:
     warnings: tuple[Diagnostic, ...] = ()
     compile_s: float = 0.0
     cached: bool = False
+
+    @property
+    def kernel_names(self) -> Mapping[str, str]:
+        """Return the names of the kernels in their source, by symbol."""
+        return {kernel.symbol: kernel.kernel for kernel in self.kernels}

@@ -58,12 +58,12 @@ class Site(Protocol):
         """
         ...
 
-    def keep(self, candidate: Compiled) -> AbstractAsyncContextManager[Session | Verdict]:
-        """The same for a program of our own, whose runner may be used again: a task's baseline.
+    def open_cached(self, candidate: Compiled) -> AbstractAsyncContextManager[Session | Verdict]:
+        """Load a program of our own, a task's baseline, in a runner that is cached between uses.
 
         Never for what is judged: code that has run in a process can leave something behind for
         the next use, and this one all candidates share. There is one such runner at most, with one
-        user at a time: a second user gets a fresh one. It ends when another program is kept, when
+        user at a time: a second user gets a fresh one. It ends when another program is cached, when
         its memory is needed, and after an exception or a verdict while it is used.
         """
         ...
@@ -103,7 +103,7 @@ class Device(Protocol):
         ...
 
     def pinned(self) -> "Device":
-        """One device, always the same: where what is to be compared must be timed."""
+        """Return one device, always the same: where what is to be compared must be timed."""
         ...
 
     def prepare(self) -> None:

@@ -10,7 +10,7 @@ from typing import Concatenate
 from cuda_llm.capabilities import Capabilities
 from cuda_llm.errors import DeviceLost, UsageError
 from cuda_llm.hardware_profiles.hardware import Hardware
-from cuda_llm.tools.device import Device, P, Site, T
+from cuda_llm.tools.device.device import Device, P, Site, T
 
 Free = asyncio.Queue[Device]
 
@@ -38,37 +38,37 @@ class DeviceGroup:
 
     @property
     def name(self) -> str:
-        """E.g. `2 x NVIDIA H200`."""
+        """Return number and model, e.g. `2 x NVIDIA H200`."""
         return f"{len(self.devices)} x {self.hardware.name}"
 
     @property
     def hardware(self) -> Hardware:
-        """Of each."""
+        """Return the profile that all share."""
         return self.devices[0].hardware
 
     @property
     def target(self) -> str:
-        """Of each."""
+        """Return the nvcc architecture that all share."""
         return self.devices[0].target
 
     @property
     def capabilities(self) -> Capabilities:
-        """Of each, as many at once as all of them take."""
+        """Return what each can do, as many works at once as all of them take."""
         at_once = sum(one.capabilities.at_once for one in self.devices)
         return replace(self.devices[0].capabilities, at_once=at_once)
 
     @property
     def version(self) -> str:
-        """Of each."""
+        """Return the version that all share."""
         return self.devices[0].version
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Of all; each names its device."""
+        """Return the notes of all; each names its device."""
         return tuple(note for one in self.devices for note in one.notes)
 
     def pinned(self) -> Device:
-        """The first device."""
+        """Return the first device."""
         return self.devices[0].pinned()
 
     def prepare(self) -> None:
@@ -110,11 +110,11 @@ class DeviceGroup:
                 free.put_nowait(device)
 
     def _has(self, device: Device) -> bool:
-        """It itself, not one that is equal."""
+        """Tell whether this very device is left, not one that is equal."""
         return any(one is device for one in self.devices)
 
     def _queue(self) -> Free:
-        """Free devices, one entry for each work a device takes; every event loop has its own."""
+        """Return the event loop's queue of free devices, one entry for each work a device takes."""
         loop = asyncio.get_running_loop()
         if loop not in self._free:
             self._free[loop] = asyncio.Queue()

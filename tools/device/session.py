@@ -150,7 +150,7 @@ class TimedSession(Session, Protocol):
     async def capture(
         self, arguments: Sequence[Argument], options: CallOptions
     ) -> TimeClass | Verdict:
-        """One call on slot 0 as a warm-up, then one captured call for each slot, none of them run.
+        """Call `solve` once on slot 0 to warm up, then capture a call for each slot and run none.
 
         The slots' buffers must hold valid inputs. Call it once after each `place_slots`.
         """
@@ -165,7 +165,7 @@ class TimedSession(Session, Protocol):
 
     @property
     def not_stepwise(self) -> str:
-        """Why keys could not be handed out for the last batch to be armed; else empty."""
+        """Return why keys could not be handed out for the last batch to be armed; else empty."""
         ...
 
     async def arm(self, batch: Batch) -> Verdict | None:
@@ -177,9 +177,9 @@ class TimedSession(Session, Protocol):
         ...
 
     async def go(self, limit_s: float) -> float | Verdict:
-        """Run the armed batch; seconds by our own clock from the order to having read all tags."""
+        """Run the armed batch; return the seconds by our clock until all tags have been read."""
         ...
 
     def find_late_write(self) -> str | None:
-        """Name of an output of the batch that is not what it was when its call was over."""
+        """Return the name of an output that is not what it was when its call was over, or None."""
         ...

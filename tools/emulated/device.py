@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -10,25 +11,27 @@ from pathlib import Path
 from typing import Concatenate
 
 from cuda_llm.capabilities import Capabilities
+from cuda_llm.errors import InfrastructureError
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.outcomes import Verdict
 from cuda_llm.tools.device import P, Session, Site, T
 from cuda_llm.tools.device.buffers import HOST, Arrays
 from cuda_llm.tools.device.candidate import Compiled
-from cuda_llm.tools.emulated.outcome import LoadedCandidate, verdict_on_end
 from cuda_llm.tools.emulated.session import (
     ARENA_BYTES,
     EmulatedSession,
-    Libraries,
-    runner_program,
-    start_emulated_runner,
+    LoadedCandidate,
+    verdict_on_end,
 )
 from cuda_llm.tools.emulator.codegen.libraries import emulator_library, runtime_library, translate
 from cuda_llm.tools.emulator.report import read_report
 from cuda_llm.tools.emulator.tables import Translated
-from cuda_llm.tools.runner.child import SharedMemory
+from cuda_llm.tools.native import add_files, build
+from cuda_llm.tools.runner.channel import RunnerSocket, SharedMemory
+from cuda_llm.tools.runner.child import spawn
 from cuda_llm.tools.runner.protocol import DeviceFacts, Reply, ReplyFrame, StartFrame
-from cuda_llm.tools.runner.runner import Runner, load_failed
+from cuda_llm.tools.runner.runner import Runner
+from cuda_llm.tools.runner.verdicts import load_failed
 from cuda_llm.tools.sandbox.jail import jail_program
 
 
@@ -62,6 +65,67 @@ def device_facts(hardware: Hardware) -> DeviceFacts:
         latency_dram=round(hardware.model.latency_dram_clk),
         load_store=round(hardware.pipes.load_store),
     )
+
+
+_TOOLS = Path(__file__).parent.parent
+_NATIVE = _TOOLS / "runner" / "native"
+_SANDBOX = _TOOLS / "sandbox" / "native"
+_SANDBOX_PARTS = ("calls", "filter", "landlock", "limits", "seccomp", "violation")
+_RUNTIME = _TOOLS / "emulator" / "runtime"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Libraries:
+    """What the two parts of a runner of the emulated device load, in this order each."""
+
+    emulator: Path
+    kernels: Path
+    cudart: Path
+    candidate: Path
+
+
+def start_emulated_runner(program: Path, libraries: Libraries, arena: int, report: int) -> Runner:
+    """Start both parts of a runner, each with its own group and empty folder, and a link between.
+
+    The memory files and our socket go to the device part alone. No environment and no other
+    descriptor of ours goes along. Raises InfrastructureError where one cannot be started.
+    """
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    link, far_link = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    parent = os.getpid()
+    with theirs, link, far_link:
+        device = (theirs.fileno(), link.fileno(), parent, arena, report)
+        host = (far_link.fileno(), parent)
+        try:
+            first = spawn(
+                [program, "device", *map(str, device), libraries.emulator, libraries.kernels],
+                (theirs.fileno(), link.fileno(), arena, report),
+            )
+            try:
+                second = spawn(
+                    [program, "host", *map(str, host), libraries.cudart, libraries.candidate],
+                    (far_link.fileno(),),
+                )
+            except BaseException:
+                first.process.kill()
+                first.process.wait()
+                raise
+        except OSError as error:
+            ours.close()
+            raise InfrastructureError("runner", f"cannot be started: {error}") from error
+    return Runner(first, [second], RunnerSocket(ours), alarm=True)
+
+
+def runner_program() -> Path:
+    """Return the path of the runner, built at first use. Raises MissingError without g++."""
+    sandbox = [_SANDBOX / f"{part}.c" for part in _SANDBOX_PARTS]
+    sources = [*sorted(_NATIVE.glob("*.cpp")), *sandbox]
+    flags = ["-std=c++20", "-O2", "-Wall", "-Wextra", "-Werror"]
+    includes = [f"-I{folder}" for folder in (_NATIVE, _RUNTIME, _SANDBOX)]
+    # What candidates need is in the process before it is confined: they open no file but their own.
+    libraries = ["-Wl,--no-as-needed", "-lstdc++", "-lm", "-lgcc_s", "-ldl", "-Wl,-z,now"]
+    watch = [_NATIVE, _SANDBOX, _RUNTIME / "emu"]
+    return build("runner", sources, [*flags, *includes, *libraries], watch)
 
 
 _REPORT_BYTES = 64 << 20
@@ -174,8 +238,8 @@ class EmulatedDevice:
             finally:
                 await runner.stop()
 
-    def keep(self, candidate: Compiled) -> AbstractAsyncContextManager[Session | Verdict]:
-        """See `Site.keep`: a runner starts in milliseconds here, so each is fresh."""
+    def open_cached(self, candidate: Compiled) -> AbstractAsyncContextManager[Session | Verdict]:
+        """See `Site.open_cached`: a runner starts in milliseconds here, so each is fresh."""
         return self.open(candidate)
 
     async def _load(
@@ -206,9 +270,5 @@ def _memory(name: str, size: int) -> Iterator[SharedMemory]:
 @lru_cache
 def _timing_code() -> bytes:
     digest = hashlib.blake2b(digest_size=16)
-    tools = Path(__file__).parent.parent
-    for folder in _TIMING_CODE:
-        for file in sorted((tools / folder).rglob("*")):
-            if file.suffix in {".py", ".h", ".cpp"}:
-                digest.update(file.name.encode() + b"\0" + file.read_bytes())
+    add_files(digest, [_TOOLS / folder for folder in _TIMING_CODE], {".py", ".h", ".cpp"})
     return digest.digest()

@@ -1,33 +1,29 @@
-"""One candidate on the emulated device: its runner, its buffers in shared memory, its calls."""
+"""One candidate on the emulated device: its buffers in shared memory, its calls, their verdicts."""
 
 import asyncio
 import os
-import socket
 import time
 import weakref
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cuda_llm.errors import InfrastructureError
-from cuda_llm.outcomes import InfraFailed, Verdict
+from cuda_llm.failures import TimedOut
+from cuda_llm.hardware_profiles.hardware import Hardware
+from cuda_llm.outcomes import HostCrashed, InfraFailed, Quarantined, Verdict
 from cuda_llm.tools.device import Argument, CallOptions, CallReport, Level
 from cuda_llm.tools.device.buffers import BufferSpec, PlacedBuffer, Role
-from cuda_llm.tools.emulated.outcome import LoadedCandidate, call_report, verdict_on_end
+from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.emulator.counters import LaunchCounters
 from cuda_llm.tools.emulator.report import CallRecord, read_report
-from cuda_llm.tools.native import build
-from cuda_llm.tools.runner.child import RunnerSocket, SharedMemory, spawn
-from cuda_llm.tools.runner.protocol import MAX_BUFFERS, CallFrame, ReplyFrame, put_arguments
-from cuda_llm.tools.runner.runner import Runner
-
-_TOOLS = Path(__file__).parent.parent
-_NATIVE = _TOOLS / "runner" / "native"
-_SANDBOX = _TOOLS / "sandbox" / "native"
-_SANDBOX_PARTS = ("calls", "filter", "landlock", "limits", "seccomp", "violation")
-_RUNTIME = _TOOLS / "emulator" / "runtime"
-
+from cuda_llm.tools.emulator.tables import KernelTable, Translated
+from cuda_llm.tools.profiler.explain_modelled import copies_profile, explain_call
+from cuda_llm.tools.runner.arguments import put_arguments
+from cuda_llm.tools.runner.channel import SharedMemory
+from cuda_llm.tools.runner.protocol import MAX_BUFFERS, CallFrame, Reply, ReplyFrame
+from cuda_llm.tools.runner.runner import Ended, Runner, UnexpectedReply
+from cuda_llm.tools.runner.verdicts import FORGED, call_notes, denied_call, signal_name
 
 ARENA_BYTES = 16 << 30
 """Virtual; only pages that are written exist."""
@@ -100,6 +96,23 @@ def _round_up(value: int, unit: int) -> int:
     return -(-value // unit) * unit
 
 
+@dataclass(frozen=True, kw_only=True)
+class LoadedCandidate:
+    """A candidate, its kernels as the emulated device runs them, and the GPU it stands for."""
+
+    candidate: Compiled
+    translated: Translated
+    hardware: Hardware
+
+    def named_tables(self) -> tuple[KernelTable, ...]:
+        """Return the kernels' tables under the names of their source."""
+        names = self.candidate.kernel_names
+        return tuple(
+            replace(table, symbol=names.get(table.symbol, table.symbol))
+            for table in self.translated.kernels
+        )
+
+
 class EmulatedSession:
     """A `Session`: one runner, its arena and its report."""
 
@@ -169,54 +182,107 @@ class EmulatedSession:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Libraries:
-    """What the two parts of a runner of the emulated device load, in this order each."""
+class EmulatedCallReport(CallReport):
+    """A call that came back, and what was counted of it."""
 
-    emulator: Path
-    kernels: Path
-    cudart: Path
-    candidate: Path
+    accounts: tuple[LaunchCounters, ...] = ()
+    """One a launch: the evidence for `launches`. Empty at level `check`."""
 
 
-def start_emulated_runner(program: Path, libraries: Libraries, arena: int, report: int) -> Runner:
-    """Start both parts of a runner, each with its own group and empty folder, and a link between.
+def call_report(record: CallRecord, loaded: LoadedCandidate, wall_s: float) -> CallReport | Verdict:
+    """Return the report of a call, or the verdict on a fault that the candidate did not end for."""
+    if record.fault is not None:
+        return record.fault
+    if record.refused is not None and record.launches == 0:
+        return record.refused
+    if record.out_of_memory is not None and record.launches == 0:
+        return record.out_of_memory
+    notes = call_notes(record.launches, record.out_of_memory)
+    if not record.accounts:
+        return CallReport(wall_s=wall_s, refused=record.refused, output=record.output, notes=notes)
+    if not record.complete:
+        return Quarantined(kind="uncounted-launches", launches=record.launches)
+    copies = copies_profile(
+        record.copies,
+        record.copied_bytes,
+        record.host_bytes,
+        loaded.hardware,
+        pieces=record.pieces,
+    )
+    explained = explain_call(
+        record.accounts, loaded.translated.kernels, loaded.candidate.kernels, loaded.hardware
+    )
+    return EmulatedCallReport(
+        wall_s=wall_s,
+        time_us=explained.time_us + sum(one.time_us for one in copies),
+        launches=(*explained.launches, *copies),
+        bottlenecks=explained.bottlenecks,
+        accounts=record.accounts,
+        stored_bytes=_stored_bytes(record, loaded.translated.kernels),
+        refused=record.refused,
+        output=record.output,
+        notes=notes,
+    )
 
-    The memory files and our socket go to the device part alone. No environment and no other
-    descriptor of ours goes along. Raises InfrastructureError where one cannot be started.
-    """
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    link, far_link = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    parent = os.getpid()
-    with theirs, link, far_link:
-        device = (theirs.fileno(), link.fileno(), parent, arena, report)
-        host = (far_link.fileno(), parent)
-        try:
-            first = spawn(
-                [program, "device", *map(str, device), libraries.emulator, libraries.kernels],
-                (theirs.fileno(), link.fileno(), arena, report),
-            )
-            try:
-                second = spawn(
-                    [program, "host", *map(str, host), libraries.cudart, libraries.candidate],
-                    (far_link.fileno(),),
-                )
-            except BaseException:
-                first.process.kill()
-                first.process.wait()
-                raise
-        except OSError as error:
-            ours.close()
-            raise InfrastructureError("runner", f"cannot be started: {error}") from error
-    return Runner(first, [second], RunnerSocket(ours), alarm=True)
+
+def _stored_bytes(record: CallRecord, tables: Sequence[KernelTable]) -> int:
+    stored = sum(
+        count.lanes * site.bytes
+        for account in record.accounts
+        for site, count in zip(tables[account.kernel].sites, account.sites, strict=True)
+        if site.kind in ("store", "atomic") and site.space in ("global", "generic")
+    )
+    return round(stored) + record.copied_bytes
 
 
-def runner_program() -> Path:
-    """Path of the runner. Raises MissingError without g++."""
-    sandbox = [_SANDBOX / f"{part}.c" for part in _SANDBOX_PARTS]
-    sources = [*sorted(_NATIVE.glob("*.cpp")), *sandbox]
-    flags = ["-std=c++20", "-O2", "-Wall", "-Wextra", "-Werror"]
-    includes = [f"-I{folder}" for folder in (_NATIVE, _RUNTIME, _SANDBOX)]
-    # What candidates need is in the process before it is confined: they open no file but their own.
-    libraries = ["-Wl,--no-as-needed", "-lstdc++", "-lm", "-lgcc_s", "-ldl", "-Wl,-z,now"]
-    watch = [_NATIVE, _SANDBOX, _RUNTIME / "emu"]
-    return build("runner", sources, [*flags, *includes, *libraries], watch)
+def verdict_on_end(
+    outcome: Ended | UnexpectedReply, record: CallRecord | InfraFailed, limit_s: float
+) -> Verdict:
+    """Return the verdict on a runner that has ended, and on the report it left."""
+    if isinstance(outcome, UnexpectedReply):
+        return FORGED
+    if isinstance(record, CallRecord):
+        if record.fault is not None:
+            return _fault(record, record.fault, limit_s)
+        if record.running:
+            return _in_kernel(outcome, record, limit_s)
+        if record.out_of_memory is not None and not outcome.expired:
+            return record.out_of_memory
+    if outcome.final_reply is not None and outcome.final_reply.is_last:
+        return _on_final_reply(outcome.final_reply)
+    if outcome.expired:
+        return TimedOut(stage="host", limit_s=limit_s)
+    if outcome.status >= 0:
+        return HostCrashed(signal="exit", status=outcome.status)
+    return HostCrashed(signal=signal_name(-outcome.status), killed=True)
+
+
+def _fault(record: CallRecord, fault: Verdict, limit_s: float) -> Verdict:
+    if isinstance(fault, TimedOut):
+        return replace(fault, limit_s=limit_s)
+    # Using the pointer of an allocation that was refused is not where things went wrong.
+    if record.out_of_memory is not None and not isinstance(fault, InfraFailed):
+        return record.out_of_memory
+    return fault
+
+
+def _in_kernel(outcome: Ended, record: CallRecord, limit_s: float) -> Verdict:
+    if outcome.expired:
+        return TimedOut(
+            stage="kernel", limit_s=limit_s, kernel=record.running, spot=record.running_at
+        )
+    reply = outcome.final_reply
+    how = f"signal {reply.number}" if reply is not None else f"status {outcome.status}"
+    return InfraFailed(
+        component="device", detail=f"the emulated device died in {record.running}: {how}"
+    )
+
+
+def _on_final_reply(reply: ReplyFrame) -> Verdict:
+    if reply.reply == Reply.BROKEN:
+        return InfraFailed(component="runner", detail=reply.text)
+    if reply.reply == Reply.DENIED:
+        return denied_call(reply)
+    name = signal_name(reply.number)
+    touched = reply.address if name in {"SIGSEGV", "SIGBUS"} else None
+    return HostCrashed(signal=name, address=touched)

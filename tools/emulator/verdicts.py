@@ -11,6 +11,7 @@ from cuda_llm.facts import (
     MemoryAccess,
     MemorySpace,
     Owner,
+    PolicyBreach,
     RaceKind,
     Relation,
     SyncKind,
@@ -47,10 +48,11 @@ class FaultKind(IntEnum):
     TRAP = 10
     UNSUPPORTED = 11
     HOST_TOUCHED_DEVICE = 12
-    POLICY = 13
+    LARGE_COPY = 13
     HOST_COPY = 14
     READ_ONLY = 15
     INFRASTRUCTURE = 16
+    LARGE_COPIES = 17
 
 
 class Reason(IntEnum):
@@ -187,12 +189,9 @@ def fault_verdict(
             return UninitialisedRead(access=_access(fault, buffers), thread=thread, spot=spot)
         case FaultKind.RACE:
             return _race(fault, thread, site, other)
-        case (
-            FaultKind.DIVERGENT_BARRIER
-            | FaultKind.PARTIAL_MASK
-            | FaultKind.ABSENT_LANE
-            | FaultKind.DEADLOCK
-        ):
+        case FaultKind.DIVERGENT_BARRIER | FaultKind.PARTIAL_MASK | FaultKind.ABSENT_LANE:
+            return _invalid_sync(fault, thread, site, other)
+        case FaultKind.DEADLOCK:
             return _invalid_sync(fault, thread, site, other)
         case FaultKind.ENDLESS_LOOP:
             block = table.blocks[fault.basic_block] if fault.basic_block is not None else None
@@ -210,15 +209,16 @@ def fault_verdict(
         case FaultKind.UNSUPPORTED:
             return _unsupported(table)
         case FaultKind.HOST_TOUCHED_DEVICE:
-            return PolicyViolation(
-                rule="host-touches-device-memory",
-                detail="host code dereferences a device pointer",
-                location=_location(fault, buffers),
-            )
-        case FaultKind.POLICY:
-            return PolicyViolation(rule="api-call", detail=fault.detail)
+            location = _location(fault, buffers)
+            return PolicyViolation(rule="host-touches-device-memory", location=location)
+        case FaultKind.LARGE_COPY:
+            breach = PolicyBreach(kind="large-copy", limit_bytes=fault.address)
+            return PolicyViolation(rule="api-call", breach=breach)
+        case FaultKind.LARGE_COPIES:
+            breach = PolicyBreach(kind="large-copies", limit_bytes=fault.address)
+            return PolicyViolation(rule="api-call", breach=breach)
         case FaultKind.HOST_COPY:
-            return PolicyViolation(rule="host-copy", detail=fault.detail)
+            return PolicyViolation(rule="host-copy")
         case FaultKind.INFRASTRUCTURE:
             return InfraFailed(component="device", detail=fault.detail)
 

@@ -5,7 +5,8 @@ import hashlib
 from dataclasses import dataclass, field, replace
 
 from cuda_llm.log import Log
-from cuda_llm.outcomes import InfraFailed, Verdict
+from cuda_llm.outcomes import InfraFailed, Passed, Verdict
+from cuda_llm.profile import Profile
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.cuda.inspect import Inspection, InspectionOptions, inspect_there
 from cuda_llm.tools.device import Device
@@ -22,7 +23,6 @@ from cuda_llm.tools.judge.emulated_check import (
 )
 from cuda_llm.tools.judge.judge import StepRetry, StepTry
 from cuda_llm.tools.judge.steps import (
-    assemble_passed,
     compile_baseline,
     compile_source,
     time_baseline,
@@ -32,7 +32,13 @@ from cuda_llm.tools.judge.steps import (
 from cuda_llm.tools.measure.failures import FailedCase
 from cuda_llm.tools.measure.measure import measure_candidate
 from cuda_llm.tools.measure.options import MeasureOptions, Tier
-from cuda_llm.tools.measure.times import KernelTimes, find_impossible_model
+from cuda_llm.tools.measure.times import (
+    KernelTimes,
+    compare_with_baseline,
+    find_impossible_model,
+    mean_speedup,
+    weights_of,
+)
 from cuda_llm.tools.validator.validate import Validated
 
 _log = Log(__name__)
@@ -169,7 +175,13 @@ class DeviceBench:
                     limit_s=trial.left_s,
                 )
 
-        return await self.retry.settle("duel", step)
+        found = await self.retry.settle("duel", step)
+        if isinstance(found, InfraFailed) or found.failed is None:
+            return found
+        (which,) = found.faults
+        compiled = contender if which == "first" else incumbent
+        located = await self._locate_fault(compiled, found.failed)
+        return replace(found, faults={which: located}, failed=None)
 
     async def inspect(self, compiled: Compiled) -> Inspected:
         """See `DuelBench.inspect`: sanitizers on the GPU, and the emulated device."""
@@ -258,6 +270,36 @@ async def time_compiled(
 def with_confirm_tier(options: MeasureOptions) -> MeasureOptions:
     """Return the options at the confirming tier: sure instead of quick."""
     return replace(options, tier=Tier.CONFIRM)
+
+
+def assemble_passed(
+    task: Task,
+    device: Device,
+    compiled: Compiled,
+    validated: Validated,
+    timing: KernelTimes,
+    baseline: KernelTimes,
+) -> Passed:
+    """Assemble the verdict of what was checked and what was timed."""
+    sizes = compare_with_baseline(timing, baseline, device.capabilities.time_source)
+    profile = Profile(
+        device=timing.device or device.name,
+        hardware=device.hardware.name,
+        source=device.capabilities.time_source,
+        sizes=sizes,
+        launches=timing.launches,
+        bottlenecks=timing.bottlenecks,
+        resources=compiled.kernels,
+        speedup=mean_speedup(sizes, weights_of(task, [size.dims for size in sizes])),
+        checked=validated.checked,
+        isolation=timing.isolation,
+    )
+    left_out = tuple(f"not timed: {line}" for line in timing.left_out)
+    return Passed(
+        profile=profile,
+        differential=task.reference is None,
+        notes=(*validated.notes, *timing.notes, *left_out),
+    )
 
 
 __all__ = ["BenchSlots", "DeviceBench", "open_slots", "with_confirm_tier"]

@@ -3,7 +3,7 @@
 import asyncio
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cuda_llm.outcomes import InfraFailed, Verdict
 from cuda_llm.profile import Outcome, TimeSource
@@ -14,7 +14,7 @@ from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.judge.steps import compile_baseline, time_calls_there
 from cuda_llm.tools.measure.blocks import MeasurementFault
 from cuda_llm.tools.measure.comparison import SMALLEST_FLOOR, decide_outcome
-from cuda_llm.tools.measure.failures import hidden_by_noise
+from cuda_llm.tools.measure.failures import FailedCase, hidden_by_noise
 from cuda_llm.tools.measure.interleave import MeasuredSize
 from cuda_llm.tools.measure.measure import duel_sizes
 from cuda_llm.tools.measure.options import MeasureOptions, Tier
@@ -61,6 +61,8 @@ class Duel:
     source: TimeSource
     faults: Mapping[str, Verdict]
     """`first` or `second` to its verdict, where being timed found it wrong; no times then."""
+    failed: FailedCase | None = None
+    """Of the one at fault, where a GPU said no more than an error code."""
 
 
 async def duel(
@@ -204,7 +206,7 @@ def lost_or_undecided(found: MeasurementFault) -> Duel | InfraFailed:
     """Return the duel that a fault decides, or the InfraFailed where neither kernel is at fault."""
     if isinstance(found.verdict, InfraFailed):
         return found.verdict
-    return lost_by_fault(found.which, found.verdict, "measured")
+    return replace(lost_by_fault(found.which, found.verdict, "measured"), failed=found.failed)
 
 
 def lost_by_fault(which: str, verdict: Verdict, source: TimeSource) -> Duel:

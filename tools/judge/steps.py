@@ -8,8 +8,7 @@ next, and a step can be repeated, or made days later, without the others. Functi
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from cuda_llm.outcomes import Passed, Verdict
-from cuda_llm.profile import Profile
+from cuda_llm.outcomes import Verdict
 from cuda_llm.tasks.reference import Dims
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.compiler.compile import baseline_request, compile_candidate, compile_request
@@ -22,10 +21,7 @@ from cuda_llm.tools.measure.measurement import open_oracle
 from cuda_llm.tools.measure.options import MeasureOptions
 from cuda_llm.tools.measure.times import (
     KernelTimes,
-    compare_with_baseline,
-    mean_speedup,
     time_sizes,
-    weights_of,
 )
 from cuda_llm.tools.validator.cases import Case, case_generator, fresh_nonce
 from cuda_llm.tools.validator.oracle import Oracle
@@ -136,33 +132,3 @@ async def compile_source(task: Task, device: Device, source: str, name: str) -> 
     Raises MissingError without nvcc, g++ or a writable cache.
     """
     return await compile_candidate(compile_request(task, device.target, source, name))
-
-
-def assemble_passed(
-    task: Task,
-    device: Device,
-    compiled: Compiled,
-    validated: Validated,
-    timing: KernelTimes,
-    baseline: KernelTimes,
-) -> Passed:
-    """Assemble the verdict of what was checked and what was timed."""
-    sizes = compare_with_baseline(timing, baseline, device.capabilities.time_source)
-    profile = Profile(
-        device=timing.device or device.name,
-        hardware=device.hardware.name,
-        source=device.capabilities.time_source,
-        sizes=sizes,
-        launches=timing.launches,
-        bottlenecks=timing.bottlenecks,
-        resources=compiled.kernels,
-        speedup=mean_speedup(sizes, weights_of(task, [size.dims for size in sizes])),
-        checked=validated.checked,
-        isolation=timing.isolation,
-    )
-    left_out = tuple(f"not timed: {line}" for line in timing.left_out)
-    return Passed(
-        profile=profile,
-        differential=task.reference is None,
-        notes=(*validated.notes, *timing.notes, *left_out),
-    )

@@ -6,15 +6,10 @@ import statistics
 from dataclasses import dataclass
 from pathlib import Path
 
-from cuda_llm.atomic_file import write_atomically
 from cuda_llm.tools.device import TimedSession
-from cuda_llm.tools.measure.blocks import BatchRules, require_trusted, run_pair
-from cuda_llm.tools.measure.comparison import (
-    RESOLUTION_US,
-    SMALLEST_FLOOR,
-    Estimate,
-    estimate_median,
-)
+from cuda_llm.tools.measure.blocks import BatchRules, run_pair
+from cuda_llm.tools.measure.comparison import RESOLUTION_US, SMALLEST_FLOOR
+from cuda_llm.tools.measure.estimate import estimate_median
 from cuda_llm.tools.measure.failures import baseline_refused
 from cuda_llm.tools.measure.slope import (
     MOST_CALLS,
@@ -24,8 +19,8 @@ from cuda_llm.tools.measure.slope import (
     lengths_up_to,
     slope_us,
 )
-from cuda_llm.tools.measure.slots import InputPlan, PreparedKernel, prepare_kernel
-from cuda_llm.tools.native import cache_dir, cache_folder, unwritable
+from cuda_llm.tools.measure.slots import InputPlan, PreparedKernel, prepare_trusted
+from cuda_llm.tools.native import cache_dir, write_cached
 
 BASELINES_FOLDER = "baselines"
 
@@ -48,11 +43,7 @@ def read_times(path: Path, count: int) -> list[float] | None:
 
 def write_times(path: Path, times_us: list[float]) -> None:
     """Cache the times; two writers at once leave one whole file. Raises MissingError."""
-    cache_folder(BASELINES_FOLDER)
-    try:
-        write_atomically(path, json.dumps(times_us))
-    except OSError as error:
-        raise unwritable(error) from error
+    write_cached(json.dumps(times_us), path.name, BASELINES_FOLDER)
 
 
 BASELINE_TIME_FORMAT = 2
@@ -79,12 +70,6 @@ class BaselineTime:
     def is_slow(self) -> bool:
         """Whether it is too slow to run beside each candidate."""
         return self.call_us > SLOW_US
-
-    @property
-    def estimate(self) -> Estimate:
-        """Return the time with its interval."""
-        reach = self.call_us * self.spread
-        return Estimate(value=self.call_us, low=self.call_us - reach, high=self.call_us + reach)
 
 
 async def baseline_time(
@@ -116,9 +101,7 @@ async def measure_baseline_time(
 ) -> BaselineTime:
     """Measure a slow baseline by one slope over few calls, another by rounds of longer batches."""
     slots = min(PILOT_SLOTS, most)
-    kernel = require_trusted(
-        input_plan.task, await prepare_kernel(session, input_plan, slots, trusted=True)
-    )
+    kernel = await prepare_trusted(session, input_plan, slots)
     rounds = [await time_round(kernel, lengths_up_to(slots), rules)]
     call_us, overhead_us = rounds[0]
     if call_us <= SLOW_US:
@@ -126,10 +109,7 @@ async def measure_baseline_time(
             call_us=call_us, overhead_us=overhead_us, aim=BASELINE_AIM, most=min(most, MOST_CALLS)
         )
         if lengths.slots > slots:
-            kernel = require_trusted(
-                input_plan.task,
-                await prepare_kernel(session, input_plan, lengths.slots, trusted=True),
-            )
+            kernel = await prepare_trusted(session, input_plan, lengths.slots)
         rounds = [await time_round(kernel, lengths, rules) for _ in range(BASELINE_ROUNDS)]
     found = estimate_median([call for call, _ in rounds])
     return BaselineTime(

@@ -7,10 +7,9 @@ import numpy as np
 
 from cuda_llm.errors import InfrastructureError
 from cuda_llm.outcomes import OutOfMemory, Verdict
-from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import Batch, ClockReading, TimedSession
 from cuda_llm.tools.measure.clocks import ReadClocks, read_nothing, was_throttled
-from cuda_llm.tools.measure.failures import baseline_refused
+from cuda_llm.tools.measure.failures import FailedCase, baseline_refused
 from cuda_llm.tools.measure.options import L2
 from cuda_llm.tools.measure.slope import (
     BatchBlock,
@@ -54,6 +53,8 @@ class MeasurementFault:
     which: str
     """`first` or `second`."""
     verdict: Verdict
+    failed: FailedCase | None = None
+    """The case, where a GPU said no more of it than an error code."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,9 +110,11 @@ async def prepare_baseline(
     kernel = await prepare_kernel(
         sessions.baseline, input_plan, count, trusted=True, capture=capture
     )
+    if isinstance(kernel, PreparedKernel):
+        return kernel
     if isinstance(kernel, OutOfMemory) and sessions.against_baseline:
         return fault_by_memory(kernel)
-    return require_trusted(input_plan.task, kernel)
+    raise baseline_refused(input_plan.task, kernel)
 
 
 def fault_by_memory(verdict: OutOfMemory) -> MeasurementFault:
@@ -122,13 +125,6 @@ def fault_by_memory(verdict: OutOfMemory) -> MeasurementFault:
     unknown which of them it was.
     """
     return MeasurementFault(which="first", verdict=replace(verdict, beside_baseline=True))
-
-
-def require_trusted(task: Task, kernel: PreparedKernel | Verdict) -> PreparedKernel:
-    """Return the baseline's kernel; raise TaskError or InfrastructureError where it is refused."""
-    if isinstance(kernel, PreparedKernel):
-        return kernel
-    raise baseline_refused(task, kernel)
 
 
 def require_timed(session: object) -> TimedSession:

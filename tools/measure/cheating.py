@@ -23,7 +23,7 @@ from cuda_llm.tools.measure.excess import (
     stepwise_call_us,
 )
 from cuda_llm.tools.measure.failures import hidden_by_noise
-from cuda_llm.tools.measure.slope import LONGEST_BATCH_US, BatchBlock, pairs_of, usual_slope_us
+from cuda_llm.tools.measure.slope import LONGEST_BATCH_US, BatchBlock, BatchPair, usual_slope_us
 from cuda_llm.tools.measure.stopping import StoppingRule
 from cuda_llm.tools.measure.verify import find_overwritten
 
@@ -195,11 +195,7 @@ def noisy_merging_verdict(beyond_us: float) -> InfraFailed:
 
 def merged_calls_verdict(beyond_us: float) -> Quarantined:
     """Return the verdict on a kernel whose times look like those of merged calls."""
-    return Quarantined(
-        reason="a call of which nothing is known before the one before it has ended takes longer "
-        f"than one of a batch, by {beyond_us:.1f} us more than noise explains: work of several "
-        "calls may be done in one"
-    )
+    return Quarantined(kind="merged-calls", beyond_us=beyond_us)
 
 
 FEWEST_STEPWISE_BLOCKS = 3
@@ -213,7 +209,7 @@ MOST_UNSURE_BLOCKS = 24
 
 
 def needs_more_blocks(kernels: ComparedKernels, blocks: Sequence[BatchBlock]) -> bool:
-    """Whether batches of a kernel seem to start slowly, but too few blocks show it."""
+    """Tell whether batches of a kernel seem to start slowly, but too few blocks show it."""
     if len(blocks) >= MOST_UNSURE_BLOCKS:
         return False
     found = [uneven_start_of(kernels, which, blocks) for which in untrusted_names(kernels)]
@@ -267,13 +263,14 @@ def uneven_start_of(
     )
 
 
+def pairs_of(blocks: Sequence[BatchBlock], which: str) -> list[BatchPair]:
+    """Return the batches of `first` or `second`."""
+    return [block.first if which == "first" else block.second for block in blocks]
+
+
 def uneven_start_verdict(beyond_us: float) -> Quarantined:
     """Return the verdict on a kernel whose batches start slowly; no honest kernel is known to."""
-    return Quarantined(
-        reason="the first calls of a batch take longer than the following ones, by "
-        f"{beyond_us:.0f} us more than can be explained: the time of a call depends on how many "
-        "are timed"
-    )
+    return Quarantined(kind="slow-start", beyond_us=beyond_us)
 
 
 def noisy_start_verdict(beyond_us: float) -> InfraFailed:

@@ -18,7 +18,7 @@ def read_nothing() -> None:
 
 
 def was_throttled(*readings: ClockReading | None) -> bool:
-    """Whether the chip held its clocks down at any of these readings."""
+    """Tell whether the chip held its clocks down at any of these readings."""
     return any(one is not None and one.throttled for one in readings)
 
 

@@ -22,20 +22,37 @@ from cuda_llm.tools.measure.comparison import (
     FLOOR_FACTOR,
     SMALLEST_FLOOR,
     Comparison,
-    Estimate,
     call_us,
     compare_blocks,
 )
+from cuda_llm.tools.measure.estimate import Estimate
 from cuda_llm.tools.measure.slope import (
+    BatchBlock,
     PairLengths,
     choose_lengths,
-    count_blocks,
     lengths_up_to,
     slope_us,
 )
 from cuda_llm.tools.measure.slots import InputPlan
 from cuda_llm.tools.measure.stopping import StoppingRule, is_enough
 from cuda_llm.tools.measure.verify import find_overwritten
+
+
+@dataclass(frozen=True, kw_only=True)
+class CountedBlocks:
+    """The blocks that count."""
+
+    blocks: tuple[BatchBlock, ...]
+    throttled: int = 0
+    """Number of throttled blocks, which are left out unless all are."""
+
+
+def count_blocks(blocks: Sequence[BatchBlock], *, discard: int = 0) -> CountedBlocks:
+    """Leave out the first `discard` blocks, in which clocks rise, and throttled ones."""
+    settled = tuple(blocks[discard:])
+    calm = tuple(block for block in settled if not block.throttled)
+    return CountedBlocks(blocks=calm or settled, throttled=len(settled) - len(calm))
+
 
 ASSUMED_SPEEDUP = 1.5
 """Assumed of a candidate that was not timed yet."""
@@ -167,7 +184,7 @@ def changed_lengths(before: PairLengths, now: PairLengths, *, shorter: bool) -> 
 
 
 def has_enough_blocks(timed: Sequence[TimedBlock], rule: StoppingRule, spent_s: float) -> bool:
-    """Whether to stop. The interval is computed only now and then, for that takes time too."""
+    """Tell whether to stop. The interval is computed only now and then, for that takes time too."""
     counted = count_blocks([one.block for one in timed], discard=rule.discard).blocks
     late = spent_s >= rule.wall_s or len(counted) >= rule.most
     if len(counted) < rule.fewest or (len(counted) % CHECK_EVERY and not late):
@@ -272,9 +289,8 @@ def against_cached_time(alone: Comparison, baseline: BaselineTime) -> Comparison
     """Compare with a cached time of the baseline: both intervals count."""
     first = alone.first_us
     if alone.blocks < 3:
-        reach = first.value * SMALLEST_FLOOR
-        first = Estimate(value=first.value, low=first.value - reach, high=first.value + reach)
-    second = baseline.estimate
+        first = within(first.value, SMALLEST_FLOOR)
+    second = within(baseline.call_us, baseline.spread)
     return replace(
         alone,
         first_us=first,
@@ -284,3 +300,8 @@ def against_cached_time(alone: Comparison, baseline: BaselineTime) -> Comparison
         high=first.high / second.low,
         floor=max(SMALLEST_FLOOR, math.expm1(FLOOR_FACTOR * baseline.spread)),
     )
+
+
+def within(value: float, share: float) -> Estimate:
+    """Return an estimate whose interval reaches as far as this share of it on either side."""
+    return Estimate(value=value, low=value - value * share, high=value + value * share)

@@ -45,10 +45,9 @@ from cuda_llm.tools.validator.buffers import (
     find_damage,
 )
 from cuda_llm.tools.validator.cases import POISONS
-from cuda_llm.tools.validator.check_case import NO_KERNEL, ran_a_kernel
+from cuda_llm.tools.validator.check_case import NO_KERNEL, ran_a_kernel, run_case
 from cuda_llm.tools.validator.check_outputs import check_outputs
 from cuda_llm.tools.validator.oracle import Oracle
-from cuda_llm.tools.validator.validate import run_case
 
 
 async def explain_call_once(
@@ -108,7 +107,7 @@ async def duel_sizes(
     `fresh`: the baseline's runner is a new one. `limit_s`: figures that are still vague well before
     that are returned as they are.
     """
-    open_baseline = site.open if fresh else site.keep
+    open_baseline = site.open if fresh else site.open_cached
     async with (
         open_measurement(
             site, task, baseline, options, runners=DUEL_RUNNERS, limit_s=limit_s
@@ -134,7 +133,7 @@ async def duel_sizes(
         for size in measurement.plan.sizes:
             measured, baseline_time = await time_size(measurement, sessions, size, expected)
             if isinstance(measured, MeasurementFault):
-                return measured
+                return with_timed_case(measurement, measured, measurement.input_plan(size))
             expected = expect_speedups(measured.comparison, baseline_time)
             found.append((size.dims, measured))
         return tuple(found)
@@ -154,7 +153,7 @@ async def measure_candidate(
     The inputs are new each time; with `fresh`, the baseline's runner is too. Raises TaskError where
     the reference is broken or the baseline refused.
     """
-    open_baseline = site.open if fresh else site.keep
+    open_baseline = site.open if fresh else site.open_cached
     async with (
         open_measurement(site, task, baseline, options) as measurement,
         site.open(compiled) as session,
@@ -257,6 +256,14 @@ def find_timed_case(
     return find_failed_case(measurement.site, measurement.task, verdict, input_plan.case, rng)
 
 
+def with_timed_case(
+    measurement: Measurement, fault: MeasurementFault, input_plan: InputPlan
+) -> MeasurementFault:
+    """Return the fault with its case, where replaying that may find a place."""
+    found = find_timed_case(measurement, fault.verdict, input_plan)
+    return replace(fault, failed=found) if isinstance(found, FailedCase) else fault
+
+
 def no_size_fits(measurement: Measurement) -> InfraFailed:
     """Return the failure where no size of the task can be timed on this GPU."""
     return InfraFailed(component="device", detail="; ".join(measurement.plan.left_out))
@@ -271,7 +278,7 @@ async def measure_baseline(
     """
     async with (
         open_measurement(site, task, baseline, options) as measurement,
-        site.keep(baseline) as trusted_session,
+        site.open_cached(baseline) as trusted_session,
     ):
         if not isinstance(trusted_session, Session):
             raise baseline_refused(task, trusted_session)

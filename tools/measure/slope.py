@@ -137,24 +137,3 @@ class BatchBlock:
     """The second kernel once more: how much equal kernels differ."""
     throttled: bool = False
     """The clocks were held down for heat or power while it ran."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class CountedBlocks:
-    """The blocks that count."""
-
-    blocks: tuple[BatchBlock, ...]
-    throttled: int = 0
-    """Number of throttled blocks, which are left out unless all are."""
-
-
-def count_blocks(blocks: Sequence[BatchBlock], *, discard: int = 0) -> CountedBlocks:
-    """Leave out the first `discard` blocks, in which clocks rise, and throttled ones."""
-    settled = tuple(blocks[discard:])
-    calm = tuple(block for block in settled if not block.throttled)
-    return CountedBlocks(blocks=calm or settled, throttled=len(settled) - len(calm))
-
-
-def pairs_of(blocks: Sequence[BatchBlock], which: str) -> list[BatchPair]:
-    """Return the batches of `first` or `second`."""
-    return [block.first if which == "first" else block.second for block in blocks]

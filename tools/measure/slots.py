@@ -11,6 +11,7 @@ from cuda_llm.tasks.reference import Dims, Reference
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import SCRATCH_BYTES, Level, TimeClass, TimedSession
 from cuda_llm.tools.device.buffers import Array, Arrays, BufferSpec, Role, Slots
+from cuda_llm.tools.measure.failures import baseline_refused
 from cuda_llm.tools.validator.buffers import buffer_specs, call_arguments, call_options
 from cuda_llm.tools.validator.cases import POISONS, Case, timed_case
 from cuda_llm.tools.validator.check_outputs import Method
@@ -164,6 +165,16 @@ async def prepare_kernel(
         key=key,
         guards=guards,
     )
+
+
+async def prepare_trusted(
+    session: TimedSession, input_plan: InputPlan, slots: int
+) -> PreparedKernel:
+    """Prepare the baseline; raise TaskError or InfrastructureError where it is refused."""
+    kernel = await prepare_kernel(session, input_plan, slots, trusted=True)
+    if isinstance(kernel, PreparedKernel):
+        return kernel
+    raise baseline_refused(input_plan.task, kernel)
 
 
 def write_guards(input_plan: InputPlan, slots: Slots) -> dict[str, tuple[Array, Array]]:

@@ -93,7 +93,7 @@ def rule_for(tier: Tier, sizes: int, limit_s: float = math.inf) -> StoppingRule:
 
 
 def is_enough(rule: StoppingRule, comparison: Comparison, spent_s: float) -> bool:
-    """Whether the blocks so far are enough."""
+    """Tell whether the blocks so far are enough."""
     if comparison.blocks < rule.fewest:
         return False
     first = comparison.first_us

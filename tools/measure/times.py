@@ -14,13 +14,14 @@ from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import CallReport, Level, Session, TimeClass
 from cuda_llm.tools.device.buffers import Role
 from cuda_llm.tools.measure.clocks import summarise_clocks
-from cuda_llm.tools.measure.comparison import Comparison, Estimate
+from cuda_llm.tools.measure.comparison import Comparison
+from cuda_llm.tools.measure.estimate import Estimate
 from cuda_llm.tools.measure.failures import hidden_by_noise
 from cuda_llm.tools.measure.interleave import MeasuredSize
 from cuda_llm.tools.measure.options import L2
 from cuda_llm.tools.validator.buffers import buffer_specs
+from cuda_llm.tools.validator.check_case import run_case
 from cuda_llm.tools.validator.oracle import Oracle
-from cuda_llm.tools.validator.validate import run_case
 
 ROOFLINE_SLACK = 0.5
 """Results may still lie in L2 when the clock stops, and a roofline is written by hand."""
@@ -149,10 +150,7 @@ async def time_sizes(
         report = outcome
         written = sum(one.nbytes for one in buffer_specs(task, dims) if one.role is Role.OUT)
         if outcome.stored_bytes is not None and outcome.stored_bytes < written:
-            return Quarantined(
-                reason=f"{written:,} bytes of outputs are right, but only "
-                f"{outcome.stored_bytes:,} were seen to be stored: work is hidden from the count"
-            )
+            return Quarantined(kind="unseen-stores")
         times.append((dims, outcome.time_us))
     assert report is not None, "the loader refuses a task without sizes to time"
     return KernelTimes(times=tuple(times), launches=report.launches, bottlenecks=report.bottlenecks)

@@ -1,6 +1,5 @@
 """Verification after a batch: outputs of every timed call, inputs, guards and late writes."""
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,11 +8,11 @@ import numpy as np
 from cuda_llm.outcomes import GuardOverwritten, InputMutated, LateWrite, Verdict, WrongResult
 from cuda_llm.tools.device.buffers import Array, Arrays, Role, Slots
 from cuda_llm.tools.measure.slots import InputPlan, PreparedKernel, StagedBatch, draw_group
-from cuda_llm.tools.validator.buffers import first_set
 from cuda_llm.tools.validator.check_case import case_limits, compare_outputs, wrong_result
 from cuda_llm.tools.validator.check_outputs import check_batch
 from cuda_llm.tools.validator.columns import first_changed, gather
 from cuda_llm.tools.validator.compare import Expected
+from cuda_llm.tools.validator.fused import first_set
 from cuda_llm.tools.validator.oracle import Expectation, Oracle
 from cuda_llm.tools.validator.tolerances import ErrorLimits
 
@@ -107,7 +106,7 @@ async def find_wrong(
 def find_wrong_by_reference(
     input_plan: InputPlan, contents: Mapping[str, Array], outputs: Mapping[str, Array]
 ) -> WrongResult | None:
-    """The same for a task with a reference, which may take many calls at once, or parts of one."""
+    """Return the same for a task with a reference, which can take many calls, or parts of one."""
     found = check_batch(
         input_plan.task,
         input_plan.case,
@@ -126,12 +125,7 @@ def all_are_right(
     own: ErrorLimits,
     arrays: Arrays,
 ) -> bool:
-    """Whether every call is right beyond doubt, in one comparison.
-
-    The root mean square of one call is at most the largest error of all, and at most sqrt(n) times
-    the root mean square over n calls. What fails here may still be right: it is compared call by
-    call.
-    """
+    """Return whether every call is surely right, in one comparison; else each is compared alone."""
     if any(one.own_rule is not None for one in expectations):
         return False
     together = {
@@ -143,10 +137,7 @@ def all_are_right(
     }
     got = {name: outputs[name] for name in together}
     compared = compare_outputs(got, Expectation(together), own, arrays)
-    return all(
-        one.ok and min(one.max_units, math.sqrt(len(expectations)) * one.rms_units) <= own.rms_units
-        for one in compared.values()
-    )
+    return all(one.each_is_right(len(expectations), own) for one in compared.values())
 
 
 def stacked(xp: Any, scales: Sequence[Array | None]) -> Array | None:

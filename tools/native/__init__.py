@@ -1,10 +1,24 @@
 """Our native programs and libraries, built by g++, and the cache of slow results."""
 
-from cuda_llm.tools.native.build import build, content_key, cpu_model, find_gxx, gxx_version
-from cuda_llm.tools.native.cache import cache_dir, cache_folder, pin_entry, unwritable
+from cuda_llm.tools.native.build import (
+    add_files,
+    build,
+    content_key,
+    cpu_model,
+    find_gxx,
+    gxx_version,
+)
+from cuda_llm.tools.native.cache import (
+    cache_dir,
+    cache_folder,
+    pin_entry,
+    unwritable,
+    write_cached,
+)
 from cuda_llm.tools.native.store import build_once, entry_folder, load, store
 
 __all__ = [
+    "add_files",
     "build",
     "build_once",
     "cache_dir",
@@ -18,4 +32,5 @@ __all__ = [
     "pin_entry",
     "store",
     "unwritable",
+    "write_cached",
 ]

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from functools import lru_cache
 from pathlib import Path
 
@@ -61,6 +61,14 @@ def content_key(compiler: str, flags: Sequence[str]) -> "hashlib.blake2b":
     if any(flag.endswith("=native") for flag in flags):
         digest.update(cpu_model().encode())
     return digest
+
+
+def add_files(digest: "hashlib.blake2b", folders: Iterable[Path], suffixes: Set[str]) -> None:
+    """Add names and contents of all files below `folders` with one of these suffixes to a hash."""
+    for folder in folders:
+        for file in sorted(folder.rglob("*")):
+            if file.suffix in suffixes:
+                digest.update(file.name.encode() + b"\0" + file.read_bytes())
 
 
 def run_in_parallel(
@@ -114,10 +122,7 @@ def build(
     compiler = find_gxx()
     digest = content_key(compiler, flags)
     digest.update(repr((name, [source.name for source in sources])).encode())
-    for folder in [watch] if isinstance(watch, Path) else watch:
-        for file in sorted(folder.rglob("*")):
-            if file.suffix in SOURCES:
-                digest.update(file.name.encode() + b"\0" + file.read_bytes())
+    add_files(digest, [watch] if isinstance(watch, Path) else watch, SOURCES)
 
     def make(scratch: Path) -> Path:
         with _log.timed("built", part=name):

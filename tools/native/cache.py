@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from cuda_llm.atomic_file import write_atomically
 from cuda_llm.errors import MissingError
 
 NATIVE = "native"
@@ -44,6 +45,16 @@ def cache_folder(*parts: str) -> Path:
     if not os.access(folder, os.W_OK | os.X_OK):
         raise unwritable(PermissionError(f"Permission denied: '{folder}'"))
     return folder
+
+
+def write_cached(text: str, name: str, *folders: str) -> Path:
+    """Write a file of the cache whole, whoever else writes it; return it. Raises MissingError."""
+    path = cache_folder(*folders) / name
+    try:
+        write_atomically(path, text)
+    except OSError as error:
+        raise unwritable(error) from error
+    return path
 
 
 def unwritable(error: OSError) -> MissingError:

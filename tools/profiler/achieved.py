@@ -8,13 +8,16 @@ Shares are lower bounds of what a resource was busy: the task's least bytes and 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from cuda_llm.hardware_profiles.ceilings import Ceilings, Origin
 from cuda_llm.hardware_profiles.hardware import Hardware
-from cuda_llm.hardware_profiles.roofline import Ceilings, Origin, peak_tflops
+from cuda_llm.hardware_profiles.roofline import peak_tflops
 from cuda_llm.profile import LaunchProfile
 from cuda_llm.tasks.sizes import least_time
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.profiler.kernel_counters import KernelCounters
+from cuda_llm.tools.profiler.roofs import ROOF_ADVICE
 from cuda_llm.tools.profiler.time_model import TimeReason
+from cuda_llm.tools.profiler.wastes import WASTE_ADVICE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,7 +128,7 @@ def _memory(achieved: Achieved) -> TimeReason:
             f"{achieved.gb_s:,.0f} GB/s, {share:.0%} of what a copy of as many bytes reaches "
             f"({achieved.copy_origin}){cached}"
         ),
-        advice="move fewer bytes: fuse passes, use narrower types, keep data on chip",
+        advice=ROOF_ADVICE["dram_bandwidth"],
     )
 
 
@@ -144,7 +147,7 @@ def _compute(achieved: Achieved) -> TimeReason:
         advice=(
             "already near the tensor cores' rate: feed them larger tiles"
             if on_tensor
-            else "cut operations, or move the products to tensor cores where the tolerance allows"
+            else ROOF_ADVICE["fp32"]
         ),
     )
 
@@ -171,7 +174,7 @@ def _starting(
         code="launch_overhead",
         share=us / time_us,
         explanation=f"{explanation} ({origin})",
-        advice="do more work per launch, or fuse launches",
+        advice=ROOF_ADVICE["launch_overhead"],
     )
 
 
@@ -188,7 +191,7 @@ def _waiting(achieved: Achieved, launches: Sequence[LaunchProfile], share: float
             f"{achieved.precision} for {achieved.compute_share:.0%}: else warps wait, or other "
             f"units are busy{room} (by our clock)"
         ),
-        advice="give each thread several independent loads (unroll), or raise occupancy",
+        advice=ROOF_ADVICE["latency"],
     )
 
 
@@ -237,14 +240,14 @@ def find_shapes(
         return
     if blocks < sms:
         explanation = f"{blocks:.0f} blocks leave {sms - blocks:.0f} of {sms} SMs without work"
-        advice = "launch more, smaller blocks"
+        advice = WASTE_ADVICE["few_blocks"]
     else:
         waves = launch.figures.get("waves", 0.0)
         explanation = (
             f"{blocks:,.0f} blocks are {waves:.2f} waves and do not divide evenly among {sms} SMs: "
             f"up to {idle:.0%} of them idle at the end (theoretical)"
         )
-        advice = "choose a grid that fills the SMs a whole number of times, or loop over the grid"
+        advice = WASTE_ADVICE["uneven_grid"]
     yield _shape_reason("tail", share=idle, time_us=time_us, explanation=explanation, advice=advice)
 
 

@@ -3,19 +3,19 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from cuda_llm.hardware_profiles.ceilings import Ceilings, find_ceilings
 from cuda_llm.hardware_profiles.hardware import Hardware
-from cuda_llm.hardware_profiles.roofline import Ceilings, find_ceilings
-from cuda_llm.profile import Bottleneck, LaunchProfile
+from cuda_llm.profile import Bottleneck, LaunchProfile, Profile
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.profiler.achieved import Achieved, achieve, find_rates, find_shapes
-from cuda_llm.tools.profiler.explain_modelled import (
+from cuda_llm.tools.profiler.bottlenecks import (
     EXPLAINED_BY,
-    LEAST_ROOF,
-    LEAST_WASTE,
     MOST,
     Explained,
+    as_bottleneck,
+    least_share,
 )
-from cuda_llm.tools.profiler.kernel_counters import KernelCounters, find_counted
+from cuda_llm.tools.profiler.kernel_counters import KernelCounters, find_counted, with_counters
 from cuda_llm.tools.profiler.time_model import TimeReason
 
 WASTE_WEIGHT = 2.0
@@ -54,37 +54,11 @@ def explain_measured(
     ranked = sorted(
         (one for one in best.values() if not _is_explained(one, causes)), key=_rank, reverse=True
     )
-    kept = [one for one in ranked if one.share >= _least(one.finding)][:MOST] or ranked[:1]
+    kept = [one for one in ranked if one.share >= least_share(one.finding)][:MOST] or ranked[:1]
     names = {one.kernel for one in launches if all(one.grid)}
-    return tuple(_as_bottleneck(one, len(names) > 1) for one in kept)
-
-
-def with_counters(
-    launches: Sequence[LaunchProfile], counters: Sequence[KernelCounters], time_us: float
-) -> tuple[LaunchProfile, ...]:
-    """Return the launches with their counters; a single launch took the call's time.
-
-    Counters belong to launches in order where their kernels agree, and to nothing otherwise.
-    """
-    kernels = [one for one in launches if all(one.grid)]
-    if len(kernels) == len(launches) == 1:
-        launches = (replace(launches[0], time_us=time_us),)
-    if [_base(one.kernel) for one in kernels] != [_base(one.kernel) for one in counters]:
-        return tuple(launches)
-    rest = iter(counters)
-    return tuple(_counted(one, next(rest)) if all(one.grid) else one for one in launches)
-
-
-def _counted(launch: LaunchProfile, one: KernelCounters) -> LaunchProfile:
-    return replace(
-        launch,
-        time_us=launch.time_us or one.duration_us,
-        figures={**launch.figures, **one.figures},
+    return tuple(
+        as_bottleneck(one.finding, one.share, one.kernel if len(names) > 1 else "") for one in kept
     )
-
-
-def _base(kernel: str) -> str:
-    return kernel.partition("<")[0].rpartition("::")[2]
 
 
 def _collect(
@@ -112,28 +86,13 @@ def _collect(
 
 
 def _is_explained(one: _LaunchReason, causes: Mapping[tuple[str, str], float]) -> bool:
-    """Whether a unit is busy only because of a waste that is listed anyway."""
+    """Tell whether a unit is busy only because of a waste that is listed anyway."""
     found = EXPLAINED_BY.get(one.finding.code, ())
     return any(causes.get((one.kernel, cause), 0.0) > 0.5 * one.share for cause in found)
 
 
 def _rank(one: _LaunchReason) -> float:
     return one.share * (WASTE_WEIGHT if one.finding.waste else 1.0)
-
-
-def _least(finding: TimeReason) -> float:
-    return LEAST_WASTE if finding.waste else LEAST_ROOF
-
-
-def _as_bottleneck(one: _LaunchReason, name_kernel: bool) -> Bottleneck:
-    explanation = one.finding.explanation
-    return Bottleneck(
-        code=one.finding.code,
-        share=one.share,
-        explanation=f"{one.kernel}: {explanation}" if name_kernel and one.kernel else explanation,
-        spot=one.finding.spot,
-        advice=one.finding.advice,
-    )
 
 
 def profile_call(
@@ -157,3 +116,17 @@ def profile_call(
         launches=shown,
         bottlenecks=explain_measured(achieved, shown, hardware, ceilings, counters),
     )
+
+
+def explain_with_counters(
+    task: Task, hardware: Hardware, profile: Profile, counters: Sequence[KernelCounters]
+) -> Profile:
+    """Explain the largest timed size by its counters, where there are some.
+
+    The counters must be those of that size. Raises HardwareError as `profile_call` does.
+    """
+    if not counters or not profile.sizes:
+        return profile
+    largest = profile.sizes[-1]
+    call = profile_call(task, largest.dims, largest.time_us, profile.launches, hardware, counters)
+    return replace(profile, launches=call.launches, bottlenecks=call.bottlenecks)

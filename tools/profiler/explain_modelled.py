@@ -8,6 +8,13 @@ from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.profile import Bottleneck, KernelResources, LaunchProfile
 from cuda_llm.tools.emulator.counters import LaunchCounters
 from cuda_llm.tools.emulator.tables import KernelTable
+from cuda_llm.tools.profiler.bottlenecks import (
+    EXPLAINED_BY,
+    MOST,
+    Explained,
+    as_bottleneck,
+    least_share,
+)
 from cuda_llm.tools.profiler.counts import LineAccess, accesses_by_line, count_instructions
 from cuda_llm.tools.profiler.roofs import find_roofs
 from cuda_llm.tools.profiler.time_model import ModelledLaunch, TimeReason, place_launch
@@ -49,21 +56,8 @@ def copies_profile(
     return (profile,)
 
 
-LEAST_WASTE, LEAST_ROOF = 0.05, 0.1
-"""Smaller shares are left out; the largest is always listed."""
 WASTE_WEIGHT = 5.0
 """A waste is listed before a roof of up to this many times its cost: it can be avoided."""
-MOST = 6
-
-EXPLAINED_BY = {
-    "shared_bandwidth": ("bank_conflicts", "atomic_contention"),
-    "l1_bandwidth": ("uncoalesced_global",),
-    "l2_bandwidth": ("uncoalesced_global", "atomic_contention"),
-    "latency": ("low_occupancy",),
-    "issue": ("divergence",),
-    "fp32": ("divergence",),
-}
-"""Which wastes are the cause of a busy resource, where they cost nearly as much."""
 
 
 @dataclass(frozen=True)
@@ -91,9 +85,11 @@ def find_bottlenecks(launches: Sequence[ModelledLaunch]) -> tuple[Bottleneck, ..
     ]
     ranked.sort(key=lambda one: one.rank, reverse=True)
     merged = _merge_repeats(ranked)
-    listed = [one for one in merged if one.share >= _least(one.finding)][:MOST] or merged[:1]
+    listed = [one for one in merged if one.share >= least_share(one.finding)][:MOST] or merged[:1]
     name_kernels = len({launch.name for launch in launches}) > 1
-    return tuple(_as_bottleneck(one, name_kernels) for one in listed)
+    return tuple(
+        as_bottleneck(one.finding, one.share, one.kernel if name_kernels else "") for one in listed
+    )
 
 
 def _reasons_of(launch: ModelledLaunch) -> tuple[TimeReason, ...]:
@@ -106,10 +102,6 @@ def _reasons_of(launch: ModelledLaunch) -> tuple[TimeReason, ...]:
 
     roofs = find_roofs(launch)
     return (*wastes, *(roof for roof in roofs if not is_explained(roof)))
-
-
-def _least(finding: TimeReason) -> float:
-    return LEAST_WASTE if finding.waste else LEAST_ROOF
 
 
 def _merge_repeats(ranked: Sequence[_Ranked]) -> list[_Ranked]:
@@ -129,28 +121,6 @@ def _merge_repeats(ranked: Sequence[_Ranked]) -> list[_Ranked]:
             else one
         )
     return sorted(merged.values(), key=lambda one: one.rank, reverse=True)
-
-
-def _as_bottleneck(one: _Ranked, name_kernel: bool) -> Bottleneck:
-    explanation = one.finding.explanation
-    return Bottleneck(
-        code=one.finding.code,
-        share=one.share,
-        explanation=f"{one.kernel}: {explanation}" if name_kernel else explanation,
-        spot=one.finding.spot,
-        advice=one.finding.advice,
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Explained:
-    """A call's modelled time, launch by launch, and what limits it."""
-
-    time_us: float
-    """Launches one after another; 0 for a call without launches."""
-    launches: tuple[LaunchProfile, ...]
-    bottlenecks: tuple[Bottleneck, ...]
-    """Dominating one first."""
 
 
 def explain_call(

@@ -1,9 +1,12 @@
 """Counters that Nsight Compute read of a kernel, and the reasons for its time in them."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
+from cuda_llm.profile import LaunchProfile
+from cuda_llm.tools.profiler.roofs import ROOF_ADVICE
 from cuda_llm.tools.profiler.time_model import TimeReason
+from cuda_llm.tools.profiler.wastes import WASTE_ADVICE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,17 +47,11 @@ class KernelCounters:
 ORIGIN = "(Nsight Compute)"
 WARP_LANES = 32
 
-_PIPES = {
-    "fp32": "cut operations, or move the products to tensor cores where the tolerance allows",
-    "int": "hoist address arithmetic out of the inner loop, unroll, use 32-bit indices",
-    "fp64": "compute in fp32 where the tolerance allows",
-    "sfu": "compute fewer special functions, or reuse their results",
-    "tensor": "already on tensor cores: feed them larger tiles",
-}
+_PIPES = ("fp32", "int", "fp64", "sfu", "tensor")
 _ON_SHARED = ("short_scoreboard", "mio_throttle")
 _ON_GLOBAL = ("long_scoreboard", "lg_throttle", "drain")
 _LATENCY_ADVICE = {
-    "long_scoreboard": "give each thread several independent loads (unroll), or raise occupancy",
+    "long_scoreboard": ROOF_ADVICE["latency"],
     "barrier": "let fewer warps wait for each other: smaller blocks, or fewer barriers",
     "wait": "interleave independent instructions: unroll",
     "short_scoreboard": "load from shared memory earlier, and wider (float4)",
@@ -78,7 +75,7 @@ def _memory(one: KernelCounters) -> Iterator[TimeReason]:
         "dram_bandwidth",
         dram,
         f"DRAM is at {dram:.0%} of its peak, {moved / 1e6:.3g} MB to and from it",
-        "move fewer bytes: fuse passes, use narrower types, keep data on chip",
+        ROOF_ADVICE["dram_bandwidth"],
     )
     l2 = figures.get("l2_share", 0.0)
     yield _counted_reason(
@@ -86,7 +83,7 @@ def _memory(one: KernelCounters) -> Iterator[TimeReason]:
         "l2_bandwidth",
         l2,
         f"L2 is at {l2:.0%} of its peak, {figures.get('l2_hit_share', 0.0):.0%} hits",
-        "reuse data on the SM: stage tiles in shared memory or registers, larger tiles",
+        ROOF_ADVICE["l2_bandwidth"],
     )
     l1 = figures.get("l1_share", 0.0)
     on_shared = figures.get("shared_passes_share", 0.0) >= 0.5
@@ -107,12 +104,12 @@ def _pipes(one: KernelCounters) -> Iterator[TimeReason]:
         "issue",
         issue,
         f"the schedulers issue in {issue:.0%} of all clocks",
-        "do more per instruction: vector loads, unrolled loops, simpler index arithmetic",
+        ROOF_ADVICE["issue"],
     )
-    for code, advice in _PIPES.items():
+    for code in _PIPES:
         share = one.figures.get(f"{code}_share", 0.0)
         yield _counted_reason(
-            one, code, share, f"the {code} pipe is at {share:.0%} of its peak", advice
+            one, code, share, f"the {code} pipe is at {share:.0%} of its peak", ROOF_ADVICE[code]
         )
 
 
@@ -126,8 +123,7 @@ def _wastes(one: KernelCounters) -> Iterator[TimeReason]:
         (1 - useful) * max(busy, _stalled(one, _ON_GLOBAL)),
         f"uncoalesced global accesses: {figures.get('sectors_per_request', 0.0):.1f} sectors a "
         f"request, {useful:.0%} of the bytes used",
-        "let neighbouring threads touch neighbouring addresses; turn the data around in shared "
-        "memory where input and output disagree",
+        WASTE_ADVICE["uncoalesced_global"],
         waste=True,
     )
     ways = figures.get("bank_ways", 1.0)
@@ -137,7 +133,7 @@ def _wastes(one: KernelCounters) -> Iterator[TimeReason]:
         "bank_conflicts",
         (1 - 1 / ways) * max(on_shared * figures.get("l1_share", 0.0), _stalled(one, _ON_SHARED)),
         f"shared-memory bank conflicts: {ways:.1f} passes an access where 1 would do",
-        "pad the tile by one column (33 instead of 32), or swizzle its index",
+        WASTE_ADVICE["bank_conflicts"],
         waste=True,
     )
     lanes = figures.get("simd_efficiency", 1.0)
@@ -146,7 +142,7 @@ def _wastes(one: KernelCounters) -> Iterator[TimeReason]:
         "divergence",
         (1 - lanes) * figures.get("issue_share", 0.0),
         f"{lanes * WARP_LANES:.1f} of {WARP_LANES} lanes work on average",
-        "let all lanes of a warp take the same branch, or do without the branch",
+        WASTE_ADVICE["divergence"],
         waste=True,
     )
 
@@ -196,3 +192,31 @@ def _counted_reason(
         advice=advice,
         waste=waste,
     )
+
+
+def with_counters(
+    launches: Sequence[LaunchProfile], counters: Sequence[KernelCounters], time_us: float
+) -> tuple[LaunchProfile, ...]:
+    """Return the launches with their counters; a single launch took the call's time.
+
+    Counters belong to launches in order where their kernels agree, and to nothing otherwise.
+    """
+    kernels = [one for one in launches if all(one.grid)]
+    if len(kernels) == len(launches) == 1:
+        launches = (replace(launches[0], time_us=time_us),)
+    if [_base(one.kernel) for one in kernels] != [_base(one.kernel) for one in counters]:
+        return tuple(launches)
+    rest = iter(counters)
+    return tuple(_counted(one, next(rest)) if all(one.grid) else one for one in launches)
+
+
+def _counted(launch: LaunchProfile, one: KernelCounters) -> LaunchProfile:
+    return replace(
+        launch,
+        time_us=launch.time_us or one.duration_us,
+        figures={**launch.figures, **one.figures},
+    )
+
+
+def _base(kernel: str) -> str:
+    return kernel.partition("<")[0].rpartition("::")[2]

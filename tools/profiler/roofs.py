@@ -20,16 +20,24 @@ _PIPES = {
     Term.TENSOR: (InstructionClass.TENSOR, "tensor operations"),
 }
 
-_PIPE_ADVICE = {
-    Term.FP32: "cut operations, or move the products to tensor cores where the tolerance allows",
-    Term.FP64: "compute in fp32 where the tolerance allows",
-    Term.FP16: "use half2 operations, or tensor cores",
-    Term.INT: "hoist address arithmetic out of the inner loop, unroll, use 32-bit indices",
-    Term.SFU: "compute fewer special functions, or reuse their results",
-    Term.CONVERT: "convert once, outside the inner loop",
-    Term.SHUFFLE: "shuffle fewer values, or reduce in registers first",
-    Term.TENSOR: "already on tensor cores: feed them larger tiles",
+ROOF_ADVICE = {
+    "dram_bandwidth": "move fewer bytes: fuse passes, use narrower types, keep data on chip",
+    "l2_bandwidth": (
+        "reuse data on the SM: stage tiles in shared memory or registers, larger tiles"
+    ),
+    "issue": "do more per instruction: vector loads, unrolled loops, simpler index arithmetic",
+    "launch_overhead": "do more work per launch, or fuse launches",
+    "latency": "give each thread several independent loads (unroll), or raise occupancy",
+    "fp32": "cut operations, or move the products to tensor cores where the tolerance allows",
+    "fp64": "compute in fp32 where the tolerance allows",
+    "fp16": "use half2 operations, or tensor cores",
+    "int": "hoist address arithmetic out of the inner loop, unroll, use 32-bit indices",
+    "sfu": "compute fewer special functions, or reuse their results",
+    "convert": "convert once, outside the inner loop",
+    "shuffle": "shuffle fewer values, or reduce in registers first",
+    "tensor": "already on tensor cores: feed them larger tiles",
 }
+"""What relieves a busy resource, by the code of the reason, however its time is known."""
 
 
 def find_roofs(launch: ModelledLaunch) -> tuple[TimeReason, ...]:
@@ -53,7 +61,7 @@ def _memory(launch: ModelledLaunch) -> TimeReason:
         code="dram_bandwidth",
         **_weight(launch, Term.DRAM),
         explanation=f"{_megabytes(moved)} to and from DRAM take at least {us:.1f} us",
-        advice="move fewer bytes: fuse passes, use narrower types, keep data on chip",
+        advice=ROOF_ADVICE["dram_bandwidth"],
         spot=_costliest_site(launch, lambda _, count: count.dram_sectors),
     )
 
@@ -64,7 +72,7 @@ def _l2(launch: ModelledLaunch) -> TimeReason:
         code="l2_bandwidth",
         **_weight(launch, Term.L2),
         explanation=f"{_megabytes(moved)} through L2 take at least {us:.1f} us",
-        advice="reuse data on the SM: stage tiles in shared memory or registers, larger tiles",
+        advice=ROOF_ADVICE["l2_bandwidth"],
         spot=_costliest_site(launch, lambda site, count: _traffic_bytes(launch, site, count)),
     )
 
@@ -105,7 +113,7 @@ def _latency(launch: ModelledLaunch) -> TimeReason:
         advice=(
             "launch more blocks: the grid does not fill the chip"
             if resident < launch.occupancy.warps_per_sm
-            else "give each thread several independent loads (unroll), or raise occupancy"
+            else ROOF_ADVICE["latency"]
         ),
         spot=spot,
     )
@@ -117,7 +125,7 @@ def _issue(launch: ModelledLaunch) -> TimeReason:
         code="issue",
         **_weight(launch, Term.ISSUE),
         explanation=f"issuing the instructions alone takes {us:.1f} us",
-        advice="do more per instruction: vector loads, unrolled loops, simpler index arithmetic",
+        advice=ROOF_ADVICE["issue"],
         spot=_busiest_block(launch, tuple(InstructionClass)),
     )
 
@@ -128,7 +136,7 @@ def _launch(launch: ModelledLaunch) -> TimeReason:
         code="launch_overhead",
         **_weight(launch, Term.LAUNCH),
         explanation=f"starting a kernel takes {us:.1f} us whatever it does",
-        advice="do more work per launch, or fuse launches",
+        advice=ROOF_ADVICE["launch_overhead"],
     )
 
 
@@ -138,7 +146,7 @@ def _pipe(launch: ModelledLaunch, term: Term) -> TimeReason:
         code=term.value,
         **_weight(launch, term),
         explanation=f"{name} keeps its pipe busy for {launch.time.terms_us[term]:.1f} us",
-        advice=_PIPE_ADVICE[term],
+        advice=ROOF_ADVICE[term.value],
         spot=_busiest_block(launch, (kind,)),
     )
 

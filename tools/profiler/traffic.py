@@ -104,7 +104,7 @@ def atomic_round_passes(site: InstructionSite) -> int:
 
 
 def l2_slices(hardware: Hardware) -> float:
-    """How many L2 slices work side by side."""
+    """Return how many L2 slices work side by side."""
     return max(1.0, hardware.model.l2_bytes_per_clk / L2_SLICE_BYTES_PER_CLK)
 
 

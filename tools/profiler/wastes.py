@@ -15,6 +15,20 @@ from cuda_llm.tools.profiler.counts import (
 from cuda_llm.tools.profiler.time_model import ModelledLaunch, Saving, Term, TimeReason
 from cuda_llm.tools.profiler.traffic import CONSTANT_SPACES, warps_per_block
 
+WASTE_ADVICE = {
+    "bank_conflicts": "pad the tile by one column (33 instead of 32), or swizzle its index",
+    "uncoalesced_global": (
+        "let neighbouring threads touch neighbouring addresses; turn the data around "
+        "in shared memory where input and output disagree"
+    ),
+    "divergence": "let all lanes of a warp take the same branch, or do without the branch",
+    "few_blocks": "launch more, smaller blocks",
+    "uneven_grid": (
+        "choose a grid that fills the SMs a whole number of times, or loop over the grid"
+    ),
+}
+"""How to do without a waste, however it was found."""
+
 
 def find_wastes(launch: ModelledLaunch) -> tuple[TimeReason, ...]:
     """Find every waste of a launch that costs time."""
@@ -93,7 +107,7 @@ def _bank_conflicts(launch: ModelledLaunch) -> TimeReason | None:
         code="bank_conflicts",
         **_saved(launch, without_waste.time_us),
         explanation=f"shared-memory bank conflicts: {worst.worst_ways}-way",
-        advice="pad the tile by one column (33 instead of 32), or swizzle its index"
+        advice=WASTE_ADVICE["bank_conflicts"]
         if worst.worst_ways >= 8
         else "lay the tile out so that the lanes of a warp fall into different banks",
         spot=worst.spot,
@@ -119,10 +133,7 @@ def _uncoalesced(launch: ModelledLaunch) -> TimeReason | None:
             f"{worst.ideal_sectors_per_request:.1f} would do, "
             f"{worst.useful_byte_share:.0%} of the bytes used"
         ),
-        advice=(
-            "let neighbouring threads touch neighbouring addresses; turn the data around "
-            "in shared memory where input and output disagree"
-        ),
+        advice=WASTE_ADVICE["uncoalesced_global"],
         spot=worst.spot,
         waste=True,
     )
@@ -169,11 +180,7 @@ def _divergence(launch: ModelledLaunch) -> TimeReason | None:
         code="divergence",
         **_saved(launch, without_waste.time_us),
         explanation=f"{mix.simd_efficiency * WARP_LANES:.1f} of 32 lanes work on average",
-        advice=(
-            "launch blocks of at least 32 threads"
-            if partial
-            else "let all lanes of a warp take the same branch, or do without the branch"
-        ),
+        advice=("launch blocks of at least 32 threads" if partial else WASTE_ADVICE["divergence"]),
         spot=worst.spot,
         waste=True,
     )
@@ -211,10 +218,10 @@ def _tail(launch: ModelledLaunch) -> TimeReason | None:
     without_waste = launch.what_if(setting=replace(launch.setting, even_split=True))
     if blocks < sms:
         explanation = f"{blocks} blocks leave {sms - blocks} of {sms} SMs without work"
-        advice = "launch more, smaller blocks"
+        advice = WASTE_ADVICE["few_blocks"]
     else:
         explanation = f"{blocks} blocks do not divide evenly among {sms} SMs: some idle at the end"
-        advice = "choose a grid that fills the SMs a whole number of times, or loop over the grid"
+        advice = WASTE_ADVICE["uneven_grid"]
     return TimeReason(
         code="tail",
         **_saved(launch, without_waste.time_us),

@@ -4,18 +4,15 @@ candidate.
 
 import asyncio
 import contextlib
-import re
 import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from cuda_llm.facts import LoadFault
-from cuda_llm.failures import LoadFailed
 from cuda_llm.log import Log
-from cuda_llm.tools.runner.child import Child, RunnerSocket
+from cuda_llm.tools.runner.channel import RunnerSocket
+from cuda_llm.tools.runner.child import Child
 from cuda_llm.tools.runner.protocol import (
     CallFrame,
-    Refusal,
     Reply,
     ReplyFrame,
     StartFrame,
@@ -26,21 +23,6 @@ _log = Log(__name__)
 
 _FINAL_REPLY_S = 0.5
 """How long a runner that is out of time may take to report where it is."""
-_UNDEFINED = re.compile(r"undefined symbol: (\w+)")
-"""As the dynamic linker writes it."""
-_FAULTS: dict[int, LoadFault] = {Refusal.NO_SOLVE: "no-solve", Refusal.DRIVER: "driver"}
-
-
-def load_failed(reply: ReplyFrame) -> LoadFailed:
-    """Return the verdict on a candidate that the dynamic linker or the driver refuses."""
-    if reply.number in _FAULTS:
-        return LoadFailed(fault=_FAULTS[reply.number], detail=reply.text)
-    missing = _UNDEFINED.search(reply.text)
-    return LoadFailed(
-        fault="undefined-function" if missing else "linker",
-        symbol=missing[1] if missing else None,
-        detail=reply.text,
-    )
 
 
 def do_nothing() -> None:

@@ -97,6 +97,16 @@ def _read_errors(result: JailResult) -> dict[str, int]:
     return {name: int(code) for name, code in pairs}
 
 
+def landlock_abi() -> int:
+    """Return the version of Landlock in this kernel; 0: none."""
+    import ctypes
+
+    create_ruleset, version_query = 444, 1
+    libc = ctypes.CDLL(None, use_errno=True)
+    abi = libc.syscall(create_ruleset, None, ctypes.c_size_t(0), version_query)
+    return max(0, int(abi))
+
+
 @lru_cache
 def other_gpus(
     uuid: str, devices: Path = Path("/dev"), driver: Path = Path("/proc/driver/nvidia/gpus")

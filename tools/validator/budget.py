@@ -8,7 +8,8 @@ from cuda_llm.tasks.expressions import evaluate
 from cuda_llm.tasks.reference import Dims, Reference, load_reference
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device.buffers import Arrays, Role
-from cuda_llm.tools.validator.buffers import buffer_specs, format_dims
+from cuda_llm.tools.validator.buffers import buffer_specs
+from cuda_llm.tools.validator.cases import format_dims
 from cuda_llm.tools.validator.check_outputs import Method
 from cuda_llm.tools.validator.parts import EXACT_ROWS, WIDE, elements, part_extent, working_bytes
 

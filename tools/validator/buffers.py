@@ -3,7 +3,7 @@
 Arrays stay where the buffers are; a check of all of them costs one transfer.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -24,7 +24,7 @@ from cuda_llm.tools.device.buffers import (
     Random,
     Role,
 )
-from cuda_llm.tools.validator.fused import differ_on_device
+from cuda_llm.tools.validator.fused import as_words, bytes_of, first_difference
 
 
 def buffer_specs(task: Task, dims: Dims) -> tuple[BufferSpec, ...]:
@@ -64,17 +64,6 @@ def call_options(
         scratch_bytes=int(evaluate(task.capabilities.scratch_bytes, dims)),
         device_to_host=task.capabilities.device_to_host,
     )
-
-
-def work(task: Task, dims: Dims) -> float:
-    """Return the operations and bytes of the roofline, by which cases are ordered and bounded."""
-    roofline = task.roofline
-    return float(evaluate(roofline.flops, dims)) + float(evaluate(roofline.bytes, dims))
-
-
-def format_dims(dims: Dims) -> str:
-    """Return `rows=1,024 cols=512`."""
-    return " ".join(f"{name}={extent:,}" for name, extent in dims.items())
 
 
 @dataclass(frozen=True)
@@ -148,39 +137,3 @@ def find_late_write(
     pairs = [(as_words(filled.placed[name].data), as_words(copy)) for name, copy in copies.items()]
     at = first_difference(pairs, arrays)
     return None if at is None else list(copies)[at]
-
-
-def same_bytes(one: Array, other: Array, arrays: Arrays = HOST) -> bool:
-    """Return whether two arrays of one type and shape have the same bits, NaNs included."""
-    return first_difference([(as_words(one), as_words(other))], arrays) is None
-
-
-def first_difference(pairs: Sequence[tuple[Array, Array]], arrays: Arrays) -> int | None:
-    """Return the number of the first pair of flat integer arrays that differ.
-
-    Where there are kernels of our own for it, CuPy's reduction is not used: without CUB it has one
-    block for all of an array.
-    """
-    flags = differ_on_device(pairs, arrays)
-    if flags is None:
-        flags = arrays.xp.empty(len(pairs), np.bool_)
-        for number, (one, other) in enumerate(pairs):
-            flags[number] = (one != other).any()
-    return first_set(flags, arrays)
-
-
-def first_set(flags: Array, arrays: Arrays) -> int | None:
-    """Return the number of the first flag that is set, with one transfer from the device."""
-    found = np.flatnonzero(arrays.to_host(flags))
-    return int(found[0]) if found.size else None
-
-
-def as_words(array: Array) -> Array:
-    """View an aligned buffer as the widest words that fill it; guards are not aligned."""
-    flat = array.reshape(-1)
-    return flat.view(np.uint64 if flat.nbytes % 8 == 0 else np.uint8)
-
-
-def bytes_of(array: Array) -> Array:
-    """View a contiguous array as flat bytes."""
-    return array.reshape(-1).view(np.uint8)

@@ -17,7 +17,7 @@ from cuda_llm.tasks.reference import Dims
 from cuda_llm.tasks.task import DimRange, Task, TaskArgument
 from cuda_llm.tools.device import Level
 from cuda_llm.tools.device.buffers import HOST, Arrays, Random
-from cuda_llm.tools.validator.buffers import buffer_specs, work
+from cuda_llm.tools.validator.buffers import buffer_specs
 from cuda_llm.tools.validator.distributions import REPEATED, SYMMETRIC
 from cuda_llm.tools.validator.tolerances import Terms
 
@@ -176,6 +176,17 @@ def plan(task: Task, rng: np.random.Generator) -> tuple[Case, ...]:
         )
         for number, case in enumerate(cases)
     )
+
+
+def work(task: Task, dims: Dims) -> float:
+    """Return the operations and bytes of the roofline, by which cases are ordered and bounded."""
+    roofline = task.roofline
+    return float(evaluate(roofline.flops, dims)) + float(evaluate(roofline.bytes, dims))
+
+
+def format_dims(dims: Dims) -> str:
+    """Return `rows=1,024 cols=512`."""
+    return " ".join(f"{name}={extent:,}" for name, extent in dims.items())
 
 
 def timed_case(task: Task, dims: Dims, level: Level, group: str = "emulated") -> Case:

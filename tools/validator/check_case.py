@@ -1,6 +1,6 @@
 """Checks one case: fills buffers, calls the candidate, and compares everything it left.
 
-The emulated device's timed calls are checked here too.
+Calls that a device times by its reports are checked here too, by `run_case`.
 """
 
 from collections.abc import Mapping
@@ -11,6 +11,7 @@ import numpy as np
 from cuda_llm.failures import PolicyViolation
 from cuda_llm.outcomes import LateWrite, Nondeterministic, Verdict, WrongResult
 from cuda_llm.tasks.expressions import evaluate
+from cuda_llm.tasks.reference import Dims
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import CallReport, Level, Session
 from cuda_llm.tools.device.buffers import HOST, Array, Arrays, Random
@@ -24,11 +25,19 @@ from cuda_llm.tools.validator.buffers import (
     find_damage,
     find_late_write,
 )
-from cuda_llm.tools.validator.cases import POISONS, Case, inputs_of, terms_of
+from cuda_llm.tools.validator.cases import (
+    POISONS,
+    Case,
+    fresh_nonce,
+    generator,
+    inputs_of,
+    terms_of,
+    timed_case,
+)
 from cuda_llm.tools.validator.compare import Expected, OutputComparison, compare, wrong_elements
 from cuda_llm.tools.validator.distributions import draw
 from cuda_llm.tools.validator.find_patterns import find_element_pattern
-from cuda_llm.tools.validator.oracle import Expectation, Oracle
+from cuda_llm.tools.validator.oracle import Expectation, Oracle, reference_oracle
 from cuda_llm.tools.validator.tolerances import EXACT, ErrorLimits, limits
 
 EXACT_SUM = 2.0**24
@@ -38,7 +47,7 @@ MOST_EXPLAINED = 1 << 22
 """Elements of the largest output that is copied to the host to recognise its pattern."""
 
 
-NO_KERNEL = PolicyViolation(rule="no-launch", detail="the result is computed without a kernel")
+NO_KERNEL = PolicyViolation(rule="no-launch")
 
 PROBE_TERMS = 2048
 """So many thirteen-bit numbers sum to less than 2^24, whatever they are."""
@@ -277,3 +286,27 @@ def draw_inputs(task: Task, case: Case, rng: Random, arrays: Arrays = HOST) -> d
         )
         for name, spelling in case.distributions.items()
     }
+
+
+async def run_case(
+    task: Task,
+    session: Session,
+    dims: Dims,
+    *,
+    level: Level = Level.CHECK,
+    group: str = "emulated",
+    oracle: Oracle | None = None,
+    nonce: bytes | None = None,
+    arrays: Arrays = HOST,
+) -> CallReport | Verdict:
+    """Call `solve` once at `dims` on fresh inputs of the first distributions.
+
+    Returns a report only if every output element is right and nothing else was written.
+    `oracle` replaces the task's reference and is required where it has none.
+    """
+    nonce = fresh_nonce() if nonce is None else nonce
+    rng = generator(nonce, task.name, "timed", 0, arrays)
+    oracle = reference_oracle(task, arrays) if oracle is None else oracle
+    case = timed_case(task, dims, level, group)
+    result = await check_case(task, session, case, oracle, rng, arrays)
+    return result.report if isinstance(result, Checked) else result

@@ -1,14 +1,13 @@
 """Checks the outputs of timed calls on known inputs, however large: in parts, or by projections."""
 
-import math
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from cuda_llm.element_patterns import ElementKind, ElementPattern
 from cuda_llm.errors import TaskError
 from cuda_llm.outcomes import WrongResult
-from cuda_llm.patterns import ElementKind, ElementPattern
 from cuda_llm.tasks.reference import Reference, load_reference
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device.buffers import HOST, Array, Arrays
@@ -141,18 +140,13 @@ def _all_right(
     own: ErrorLimits,
     arrays: Arrays,
 ) -> bool:
-    """Return whether all calls are surely right; calls that fail here may still be right.
-
-    Each call's root mean square is at most the largest error of all, and at most sqrt(n) times the
-    root mean square of n calls.
-    """
+    """Return whether all calls are surely right."""
     calls = len(next(iter(outputs.values())))
     values = known.compute(arrays.xp, inputs, dims)
     scales = {} if known.scale is None else known.scale(arrays.xp, inputs, dims)
     for name, value in values.items():
         found = compare(outputs[name], Expected(value, scales.get(name)), own, arrays)
-        bound = min(found.max_units, math.sqrt(calls) * found.rms_units)
-        if not found.ok or bound > own.rms_units:
+        if not found.each_is_right(calls, own):
             return False
     return True
 

@@ -6,8 +6,14 @@ from typing import Any
 import numpy as np
 
 from cuda_llm.tools.device.buffers import Array, Arrays, KernelProgram, LaunchKernel
-from cuda_llm.tools.validator.buffers import as_words, bytes_of, first_difference, first_set
-from cuda_llm.tools.validator.fused import MOST_THREADS, threads_for
+from cuda_llm.tools.validator.fused import (
+    MOST_THREADS,
+    as_words,
+    bytes_of,
+    first_difference,
+    first_set,
+    threads_for,
+)
 
 WIDTHS = (8, 4, 2, 1)
 """Bytes of the words there are kernels for."""

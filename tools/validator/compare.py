@@ -49,6 +49,15 @@ class OutputComparison:
         """Return whether no element is wrong."""
         return self.wrong == 0
 
+    def each_is_right(self, calls: int, limits: ErrorLimits) -> bool:
+        """Return whether each of `calls` calls that were compared together is surely right.
+
+        The root mean square of one call is at most the largest error of all, and at most sqrt(n)
+        times the root mean square over n calls. A call that fails here may still be right.
+        """
+        bound = min(self.max_units, math.sqrt(calls) * self.rms_units)
+        return self.ok and bound <= limits.rms_units
+
 
 def compare(
     got: Array, expected: Expected, limits: ErrorLimits, arrays: Arrays = HOST

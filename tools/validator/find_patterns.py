@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cuda_llm.patterns import CaseKind, CasePattern, ElementKind, ElementPattern, Region, RegionKind
-from cuda_llm.tools.validator.buffers import bytes_of
+from cuda_llm.case_patterns import CaseKind, CasePattern
+from cuda_llm.element_patterns import ElementKind, ElementPattern, Region, RegionKind
 from cuda_llm.tools.validator.cases import Case
 from cuda_llm.tools.validator.compare import Expected
+from cuda_llm.tools.validator.fused import bytes_of
 
 HostArray = npt.NDArray[Any]
 Mask = npt.NDArray[np.bool_]

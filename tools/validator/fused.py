@@ -1,4 +1,4 @@
-"""Compares arrays on a GPU in one launch each, without storing the error of every element.
+"""Compares arrays where they lie: on a GPU in one launch each, no element's error stored.
 
 Each thread compares a strided share of the elements and writes one row of a table; `merge` makes
 fewer rows of many. `compare.Tally` describes a row.
@@ -196,6 +196,37 @@ def differ_on_device(pairs: Sequence[tuple[Array, Array]], arrays: Arrays) -> Ar
         arguments = (flags, *counts, one, other, np.uint64(one.size))
         arrays.launch(KERNELS, kernel, threads, arguments)
     return flags
+
+
+def first_difference(pairs: Sequence[tuple[Array, Array]], arrays: Arrays) -> int | None:
+    """Return the number of the first pair of flat integer arrays that differ.
+
+    Where there are kernels of our own for it, CuPy's reduction is not used: without CUB it has one
+    block for all of an array.
+    """
+    flags = differ_on_device(pairs, arrays)
+    if flags is None:
+        flags = arrays.xp.empty(len(pairs), np.bool_)
+        for number, (one, other) in enumerate(pairs):
+            flags[number] = (one != other).any()
+    return first_set(flags, arrays)
+
+
+def first_set(flags: Array, arrays: Arrays) -> int | None:
+    """Return the number of the first flag that is set, with one transfer from the device."""
+    found = np.flatnonzero(arrays.to_host(flags))
+    return int(found[0]) if found.size else None
+
+
+def as_words(array: Array) -> Array:
+    """View an aligned buffer as the widest words that fill it; guards are not aligned."""
+    flat = array.reshape(-1)
+    return flat.view(np.uint64 if flat.nbytes % 8 == 0 else np.uint8)
+
+
+def bytes_of(array: Array) -> Array:
+    """View a contiguous array as flat bytes."""
+    return array.reshape(-1).view(np.uint8)
 
 
 def threads_for(count: int, most: int = MOST_THREADS) -> int:

@@ -1,12 +1,11 @@
-"""Decides whether a candidate loaded in a session is right, by all cases of its task or by one."""
+"""Decides whether a candidate loaded in a session is right, by all cases of its task."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from cuda_llm.outcomes import Verdict, WrongResult
-from cuda_llm.tasks.reference import Dims
 from cuda_llm.tasks.task import Task
-from cuda_llm.tools.device import CallReport, Level, Session
+from cuda_llm.tools.device import Session
 from cuda_llm.tools.device.buffers import HOST, Arrays
 from cuda_llm.tools.validator.cases import (
     FULL_LEVEL_WORK,
@@ -15,7 +14,6 @@ from cuda_llm.tools.validator.cases import (
     fresh_nonce,
     generator,
     plan,
-    timed_case,
 )
 from cuda_llm.tools.validator.check_case import Checked, check_case
 from cuda_llm.tools.validator.find_patterns import JudgedCase, find_case_pattern
@@ -123,27 +121,3 @@ def _counts(checked: list[Checked]) -> Mapping[str, int]:
         "distributions": len({one.case.label for one in checked}),
         "elements": sum(one.elements for one in checked),
     }
-
-
-async def run_case(
-    task: Task,
-    session: Session,
-    dims: Dims,
-    *,
-    level: Level = Level.CHECK,
-    group: str = "emulated",
-    oracle: Oracle | None = None,
-    nonce: bytes | None = None,
-    arrays: Arrays = HOST,
-) -> CallReport | Verdict:
-    """Call `solve` once at `dims` on fresh inputs of the first distributions.
-
-    Returns a report only if every output element is right and nothing else was written.
-    `oracle` replaces the task's reference and is required where it has none.
-    """
-    nonce = fresh_nonce() if nonce is None else nonce
-    rng = generator(nonce, task.name, "timed", 0, arrays)
-    oracle = reference_oracle(task, arrays) if oracle is None else oracle
-    case = timed_case(task, dims, level, group)
-    result = await check_case(task, session, case, oracle, rng, arrays)
-    return result.report if isinstance(result, Checked) else result

@@ -180,7 +180,7 @@ def options(
 
 
 def asks_for_help(arguments: list[str]) -> bool:
-    """Whether a sub-command will only show its help: no log is opened and no setting read."""
+    """Return whether a sub-command only shows its help: no log is opened, no setting read."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
     return "--help" in arguments[:end] and not arguments[0].startswith("-")
 
@@ -205,7 +205,7 @@ def open_log(
 
 
 def _has_log_settings() -> bool:
-    """Whether a variable or the user's file may say how to log.
+    """Return whether a variable or the user's file may say how to log.
 
     Settings are read by pydantic, which is slow to load: a command that needs none of them does
     not wait for it.
@@ -245,7 +245,7 @@ def run(arguments: list[str]) -> int:
 
 
 def answer(arguments: list[str], closing: ExitStack) -> int:
-    """Exit code of a command; its log is open until `closing` is closed."""
+    """Return the exit code of a command; its log is open until `closing` is closed."""
     log_options, others = split_log_options(arguments)
     try:
         if asks_for_help(others):
@@ -277,7 +277,7 @@ def answer(arguments: list[str], closing: ExitStack) -> int:
 
 
 def print_error(message: str, error: Exception | None = None) -> None:
-    """One line on stderr, whatever the message holds; the log gets the traceback of `error`."""
+    """Print one line on stderr, whatever the message holds; log the traceback of `error`."""
     from cuda_llm.wording import printable
 
     if CommandLine.is_in_charge:

@@ -20,7 +20,7 @@ def clear() -> None:
     """
     from cuda_llm.tools.native.store import trim
 
-    tell(trim(0))
+    print_trimmed(trim(0))
 
 
 @cache_app.command("trim")
@@ -39,11 +39,11 @@ def trim_cache(
         total = sum(one.size_bytes for one in find_entries())
         typer.echo(f"no limit is set (CUDA_LLM_CACHE_LIMIT_MB is 0); {size(total)} stay")
         return
-    tell(trim(limit_mb * MB))
+    print_trimmed(trim(limit_mb * MB))
 
 
-def tell(trimmed: "Trimmed") -> None:
-    """One line of what went and what is left."""
+def print_trimmed(trimmed: "Trimmed") -> None:
+    """Print what went and what is left, in one line."""
     in_use = f", {trimmed.in_use:,} of them in use" if trimmed.in_use else ""
     typer.echo(
         f"{trimmed.removed:,} entries removed ({size(trimmed.removed_bytes)}), "
@@ -52,5 +52,5 @@ def tell(trimmed: "Trimmed") -> None:
 
 
 def size(count: int) -> str:
-    """Bytes for a person."""
+    """Spell bytes for a person."""
     return f"{count / 1e6:,.1f} MB"

@@ -51,7 +51,7 @@ def doctor(
 
 def lift_quarantine(name: str) -> int:
     """Let a GPU be used again. Raises UsageError where it is not in quarantine."""
-    from cuda_llm.tools.cuda.lease import lift_quarantine, list_quarantined
+    from cuda_llm.tools.cuda.quarantine import lift_quarantine, list_quarantined
 
     lifted = lift_quarantine(name)
     if not lifted:
@@ -75,14 +75,14 @@ def run_check(what: str, check: Callable[[], DoctorCheck]) -> DoctorCheck:
 
 
 def python() -> DoctorCheck:
-    """The interpreter that runs us."""
+    """Find the interpreter that runs us."""
     import platform
 
     return DoctorCheck(what="python", found=platform.python_version())
 
 
 def gxx() -> DoctorCheck:
-    """g++ builds the native parts and the translated kernels."""
+    """Find g++, which builds the native parts and the translated kernels."""
     import subprocess
 
     from cuda_llm.tools.native import find_gxx
@@ -93,7 +93,7 @@ def gxx() -> DoctorCheck:
 
 
 def nvcc() -> DoctorCheck:
-    """nvcc compiles the candidates."""
+    """Find nvcc, which compiles the candidates."""
     from cuda_llm.tools.compiler.nvcc import find_toolkit
 
     toolkit = find_toolkit()
@@ -101,7 +101,7 @@ def nvcc() -> DoctorCheck:
 
 
 def cache() -> DoctorCheck:
-    """The cache must be writable."""
+    """Check that the cache can be written."""
     import tempfile
 
     from cuda_llm.settings import settings
@@ -118,7 +118,7 @@ def cache() -> DoctorCheck:
 
 
 def isolation() -> DoctorCheck:
-    """How well candidates are confined here, by trying."""
+    """Find out how well candidates are confined here, by trying."""
     import asyncio
 
     from cuda_llm.tools.sandbox.isolation import find_isolation_level
@@ -131,7 +131,7 @@ def isolation() -> DoctorCheck:
 
 
 def emulated() -> DoctorCheck:
-    """A known answer on the emulated device: compile, translate, run, compare."""
+    """Check a known answer on the emulated device: compile, translate, run, compare."""
     import asyncio
     import time
 
@@ -170,7 +170,7 @@ CHECKS: dict[str, Callable[[], DoctorCheck]] = {
 
 
 def gpu_checks(library: str | None = None) -> list[DoctorCheck]:
-    """Driver, CuPy and what NVML says, then each GPU. `library` stands in for the driver's."""
+    """Check driver, CuPy and NVML, then each GPU. `library` stands in for the driver's."""
     from cuda_llm.tools.cuda.discovery import DRIVER, detect_gpus
     from cuda_llm.tools.cuda.open_cuda import ask_usage, has_nodes
 
@@ -180,22 +180,22 @@ def gpu_checks(library: str | None = None) -> list[DoctorCheck]:
         gpus = detect_gpus(library or DRIVER)
     except CudaLLMError as error:
         return [*quarantine_checks(), failed_check("gpu", error)]
-    company = ask_usage()
+    usage = ask_usage()
     newest = gpus[0].driver_cuda
     cuda = f"CUDA {newest // 1000}.{newest % 1000 // 10}"
-    driver = DoctorCheck(what="driver", found=" ".join(filter(None, (company.driver, f"({cuda})"))))
+    driver = DoctorCheck(what="driver", found=" ".join(filter(None, (usage.driver, f"({cuda})"))))
     return [
         driver,
         *_cupy(gpus[0]),
-        *_nvml(company),
+        *_nvml(usage),
         *quarantine_checks(),
-        *(finding for gpu in gpus for finding in _gpu(gpu, company)),
+        *(finding for gpu in gpus for finding in _gpu(gpu, usage)),
     ]
 
 
 def quarantine_checks() -> Iterator[DoctorCheck]:
-    """GPUs that nobody uses until somebody has looked, driver or no driver."""
-    from cuda_llm.tools.cuda.lease import list_quarantined, quarantine_mend
+    """Yield the GPUs that nobody uses until somebody has looked, driver or no driver."""
+    from cuda_llm.tools.cuda.quarantine import list_quarantined, quarantine_mend
 
     for one in list_quarantined():
         found = f"in quarantine since {one.since}: {one.reason}"
@@ -205,7 +205,7 @@ def quarantine_checks() -> Iterator[DoctorCheck]:
 
 
 def failed_check(what: str, error: CudaLLMError) -> DoctorCheck:
-    """An error as a finding: less than there could be."""
+    """Return an error as a finding: less than there could be."""
     if isinstance(error, MissingError):
         return DoctorCheck(what=what, found=error.what, mend=error.mend, needed=False)
     mend = "see nvidia-smi; the emulated device works without it"
@@ -223,25 +223,25 @@ def _cupy(gpu: "GpuAttributes") -> Iterator[DoctorCheck]:
         yield DoctorCheck(what="cupy", found="installed")
 
 
-def _nvml(companies: "MachineUsage") -> Iterator[DoctorCheck]:
-    if companies.unknown:
+def _nvml(usage: "MachineUsage") -> Iterator[DoctorCheck]:
+    if usage.unknown:
         mend = "pip install nvidia-ml-py: without it, nobody knows what else a GPU does"
-        yield DoctorCheck(what="nvml", found=companies.unknown, mend=mend, needed=False)
+        yield DoctorCheck(what="nvml", found=usage.unknown, mend=mend, needed=False)
 
 
-def _gpu(gpu: "GpuAttributes", companies: "MachineUsage") -> Iterator[DoctorCheck]:
-    """One GPU: what it is, who else uses it, whether it compiles and computes."""
-    from cuda_llm.tools.cuda.lease import find_quarantine
+def _gpu(gpu: "GpuAttributes", usage: "MachineUsage") -> Iterator[DoctorCheck]:
+    """Check one GPU: what it is, who else uses it, whether it compiles and computes."""
     from cuda_llm.tools.cuda.open_cuda import open_gpu, usage_of
+    from cuda_llm.tools.cuda.quarantine import find_quarantine
 
     label = f"cuda:{gpu.ordinal}"
-    for told in usage_of(gpu, companies).disturbances:
+    for disturbance in usage_of(gpu, usage).disturbances:
         mend = "times suffer: end that, or name another GPU"
-        yield DoctorCheck(what=label, found=f"{gpu.name}: {told}", mend=mend, needed=False)
+        yield DoctorCheck(what=label, found=f"{gpu.name}: {disturbance}", mend=mend, needed=False)
     if find_quarantine(gpu.uuid) is not None:
         return
     try:
-        device = open_gpu(gpu, companies, report=lambda _line: None)
+        device = open_gpu(gpu, usage, report=lambda _line: None)
         yield _target(label, device)
         holder = device.host.lease.holder()
         if holder is not None:

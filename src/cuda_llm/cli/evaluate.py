@@ -44,6 +44,7 @@ def evaluate(
     ] = False,
 ) -> int:
     """Compile kernels, check them against the task's reference, and time them."""
+    from cuda_llm.cli.evaluate_output import evaluate_document, print_evaluation
     from cuda_llm.cli.progress import open_progress
     from cuda_llm.settings import settings
     from cuda_llm.tasks.loader import load_task
@@ -58,17 +59,11 @@ def evaluate(
         progress.prepare(chosen.prepare)
         judged = asyncio.run(judge_all(loaded, chosen, sources, progress, options))
         looked = asyncio.run(inspect_all(loaded, chosen, judged)) if inspect else {}
-    judged = [
-        with_inspection(loaded, chosen, one, looked.get(number))
-        for number, one in enumerate(judged)
-    ]
+    for number, found in looked.items():
+        judged[number] = with_inspection(loaded, chosen, judged[number], found)
     if as_json:
-        from cuda_llm.cli.evaluate_output import evaluate_document
-
         typer.echo(evaluate_document(loaded, chosen, judged, looked))
     else:
-        from cuda_llm.cli.evaluate_output import print_evaluation
-
         print_evaluation(loaded, chosen, judged, looked)
     return 0 if any(one.verdict.code == "PASSED" for one in judged) else NONE_PASSED
 
@@ -80,7 +75,7 @@ async def judge_all(
     progress: "Progress",
     options: "MeasureOptions",
 ) -> "list[Judged]":
-    """Judge every file on one bench, the baseline beside them."""
+    """Judge every file on one bench, the baseline beside them. Return them in their order."""
     from cuda_llm.tools.judge.device_bench import open_bench
     from cuda_llm.tools.judge.judge import judge
 
@@ -110,7 +105,7 @@ async def judge_all(
 async def inspect_all(
     task: "Task", device: "Device", judged: "list[Judged]"
 ) -> "dict[int, Inspection]":
-    """A closer look at each kernel that passed, by its place, at its largest timed size."""
+    """Inspect each kernel that passed, at its largest timed size. Return findings by place."""
     from cuda_llm.outcomes import Passed
     from cuda_llm.tools.cuda.inspect import InspectionOptions
     from cuda_llm.tools.judge.emulated_check import inspect_and_check
@@ -127,18 +122,16 @@ async def inspect_all(
 
 
 def with_inspection(
-    task: "Task", device: "Device", judged: "Judged", found: "Inspection | None"
+    task: "Task", device: "Device", judged: "Judged", found: "Inspection"
 ) -> "Judged":
-    """What a sanitizer or the emulated device finds is the verdict; counters explain the time."""
+    """Return a verdict as inspection leaves it: a fault replaces it, counters explain its time."""
     from cuda_llm.outcomes import Passed
-    from cuda_llm.tools.cuda.inspect import explain_with_counters
+    from cuda_llm.tools.profiler.explain_measured import explain_with_counters
 
-    if found is None:
-        return judged
     if found.fault is not None:
         return replace(judged, verdict=found.fault)
     verdict = judged.verdict
     if not isinstance(verdict, Passed) or verdict.profile is None:
         return judged
-    profile = explain_with_counters(task, device.hardware, verdict.profile, found)
+    profile = explain_with_counters(task, device.hardware, verdict.profile, found.counters)
     return replace(judged, verdict=replace(verdict, profile=profile))

@@ -36,7 +36,7 @@ def evaluate_document(
     judged: Sequence[Judged],
     looked: Mapping[int, Inspection] = MappingProxyType({}),
 ) -> str:
-    """All results as one JSON text. Numbers that are not finite become null."""
+    """Spell all results as one JSON text. Numbers that are not finite become null."""
     whole = {
         "schema": EVALUATE_SCHEMA,
         "task": task.name,
@@ -50,7 +50,7 @@ def evaluate_document(
 
 
 def judged_fields(judged: Judged, found: Inspection | None) -> dict[str, Any]:
-    """One candidate."""
+    """Return the fields of one candidate."""
     profile = judged.verdict.profile if isinstance(judged.verdict, Passed) else None
     compiled = judged.compiled
     return {
@@ -68,7 +68,7 @@ def judged_fields(judged: Judged, found: Inspection | None) -> dict[str, Any]:
 
 
 def inspection_fields(found: Inspection) -> dict[str, Any]:
-    """What counters, sanitizers and the emulated device found."""
+    """Return what counters, sanitizers and the emulated device found."""
     return {
         "fault": None if found.fault is None else found.fault.code,
         "counters": [asdict(kernel) for kernel in found.counters],
@@ -78,14 +78,14 @@ def inspection_fields(found: Inspection) -> dict[str, Any]:
 
 
 def verdict_fields(verdict: Verdict) -> dict[str, Any]:
-    """Code and fields; a pass without its profile, which stands beside it."""
+    """Return code and fields; a pass without its profile, which stands beside it."""
     fields = asdict(verdict)
     fields.pop("profile", None)
     return {"code": verdict.code, **fields}
 
 
 def size_fields(size: SizeTime) -> dict[str, Any]:
-    """One timed size."""
+    """Return the fields of one timed size."""
     return {
         "dims": dict(size.dims),
         "time_us": size.time_us,
@@ -97,7 +97,7 @@ def size_fields(size: SizeTime) -> dict[str, Any]:
 
 
 def profile_fields(profile: Profile) -> dict[str, Any]:
-    """Why it is as fast as it is."""
+    """Return why it is as fast as it is."""
     fields = asdict(profile)
     return {key: fields[key] for key in ("device", "source", "launches", "bottlenecks", "checked")}
 
@@ -130,19 +130,19 @@ def print_evaluation(
 
 
 def headline(task: Task, device: Device, judged: Judged) -> str:
-    """Who was judged on what, and what its times are worth."""
+    """Name who was judged on what, and what its times are worth."""
     worth = describe_time_source(device.capabilities.time_source, l2_of(judged))
     return f"{judged.name} · {task.name} · {device.name} ({worth})"
 
 
 def l2_of(judged: Judged) -> str:
-    """What L2 held when its timed calls began; empty where nothing was measured."""
+    """Return what L2 held when its timed calls began; empty where nothing was measured."""
     profile = judged.verdict.profile if isinstance(judged.verdict, Passed) else None
     return next((size.l2 for size in profile.sizes), "") if profile else ""
 
 
 def report(judged: Judged) -> Iterator[Row]:
-    """One candidate in a few rows."""
+    """Yield the rows of one candidate."""
     if judged.compiled is not None:
         first, *others = judged.compiled.kernels or (None,)
         spent = "cached" if judged.compiled.cached else f"{judged.compiled.compile_s:.1f} s"
@@ -161,13 +161,13 @@ def report(judged: Judged) -> Iterator[Row]:
 
 
 def isolation_rows(judged: Judged) -> Iterator[Row]:
-    """What kept its runner in, where that is known."""
+    """Yield what kept its runner in, where that is known."""
     if judged.isolation:
         yield "isolation", judged.isolation
 
 
 def inspected_rows(found: Inspection | None) -> Iterator[Row]:
-    """What counters, sanitizers and the emulated device say, and where what they left lies."""
+    """Yield what counters, sanitizers and the emulated device found, and where their files lie."""
     if found is None:
         return
     label = "inspected"
@@ -178,7 +178,7 @@ def inspected_rows(found: Inspection | None) -> Iterator[Row]:
 
 
 def profile_rows(profile: Profile) -> Iterator[Row]:
-    """What was checked, how fast it is, and why."""
+    """Yield what was checked, how fast it is, and why."""
     checked = profile.checked
     yield (
         "correct",
@@ -194,7 +194,7 @@ def profile_rows(profile: Profile) -> Iterator[Row]:
 
 
 def time_text(size: SizeTime) -> str:
-    """Time of one size beside the baseline's, each with its doubt, and what that decides."""
+    """Describe the time of one size beside the baseline's, with spreads and what they decide."""
     own = us(size.time_us) + spread_text(size.spread)
     if size.time_class == HOST_INCLUSIVE:
         own += f" ({HOST_INCLUSIVE})"
@@ -205,7 +205,7 @@ def time_text(size: SizeTime) -> str:
 
 
 def baseline_text(size: SizeTime, speedup: float) -> str:
-    """`2.82x faster`, `1.20x slower`, `a tie`: beyond what equal kernels may differ by."""
+    """Return `2.82x faster`, `1.20x slower`, `a tie`: beyond what equal kernels may differ by."""
     outcome = size.outcome or ("tie" if abs(speedup - 1) <= TIE else "")
     if outcome == "tie":
         return f"a tie{interval(size, 1)}"
@@ -215,7 +215,7 @@ def baseline_text(size: SizeTime, speedup: float) -> str:
 
 
 def interval(size: SizeTime, power: int) -> str:
-    """95 % of the factor, where both were timed side by side."""
+    """Return 95 % of the factor, where both were timed side by side."""
     if size.speedup_low is None or size.speedup_high is None:
         return ""
     low, high = sorted((size.speedup_low**power, size.speedup_high**power))
@@ -223,12 +223,12 @@ def interval(size: SizeTime, power: int) -> str:
 
 
 def spread_text(spread: float) -> str:
-    """` ±0.4 %`: half the width of the interval of a measured time."""
+    """Return ` ±0.4 %`: half the width of the interval of a measured time."""
     return f" ±{spread:.1%}" if spread else ""
 
 
 def bottleneck_rows(bottlenecks: Sequence[Bottleneck]) -> Iterator[Row]:
-    """The dominating bottleneck with its place and its remedy, then what else weighs."""
+    """Yield the dominating bottleneck with its place and its remedy, then what else weighs."""
     first, *others = bottlenecks
     where = f" at {describe_spot(first.spot)}" if first.spot else ""
     yield "limited by", f"{first.explanation}, {first.share:.0%} of the time{where}"
@@ -240,7 +240,7 @@ def bottleneck_rows(bottlenecks: Sequence[Bottleneck]) -> Iterator[Row]:
 
 
 def resources(kernel: KernelResources) -> str:
-    """Registers, shared memory and spills of one kernel."""
+    """Describe registers, shared memory and spills of one kernel."""
     spilled = kernel.spill_store_bytes + kernel.spill_load_bytes
     spills = f"{spilled:,} B spilled" if spilled else "no spills"
     shared = f"{kernel.shared_bytes:,} B shared, " if kernel.shared_bytes else ""
@@ -248,12 +248,12 @@ def resources(kernel: KernelResources) -> str:
 
 
 def us(time_us: float) -> str:
-    """A time with three significant digits."""
+    """Return a time with three significant digits."""
     return f"{time_us:.1f} us" if time_us < 1000 else f"{time_us / 1000:.3g} ms"
 
 
 def print_table(judged: Sequence[Judged]) -> None:
-    """Compare the candidates, fastest first."""
+    """Print the candidates beside each other, fastest first."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -277,7 +277,7 @@ def print_table(judged: Sequence[Judged]) -> None:
 
 
 def without_common_folder(names: Sequence[str]) -> list[str]:
-    """The names without the folder they all lie in: a narrow terminal has no room for it."""
+    """Drop the folder that all names lie in: a narrow terminal has no room for it."""
     folders = [PurePath(name).parts[:-1] for name in names]
     levels = zip(*folders, strict=False)
     shared = sum(1 for _ in takewhile(lambda level: len(set(level)) == 1, levels))
@@ -285,6 +285,6 @@ def without_common_folder(names: Sequence[str]) -> list[str]:
 
 
 def rank(judged: Judged) -> tuple[bool, float]:
-    """Passed ones first, fastest first."""
+    """Return a sort key: passed ones first, fastest first."""
     profile = judged.verdict.profile if isinstance(judged.verdict, Passed) else None
     return (profile is None, -(profile.speedup or 0.0) if profile else 0.0)

@@ -21,7 +21,7 @@ PROBE_SCHEMA = 1
 
 
 def show_probe(device: str, probe: "Probe", figures: "Sequence[ProbedFigure]", kept: Path) -> None:
-    """Published beside measured, copies by size, launches, clocks, and what is missing."""
+    """Print published beside measured, copies by size, launches, clocks, and what is missing."""
     from rich.console import Console
 
     console = Console()
@@ -42,7 +42,7 @@ def show_probe(device: str, probe: "Probe", figures: "Sequence[ProbedFigure]", k
 
 
 def figure_table(figures: "Sequence[ProbedFigure]") -> "Table":
-    """A row a figure."""
+    """Return a table with a row a figure."""
     from rich import box
     from rich.table import Table
 
@@ -58,7 +58,7 @@ def figure_table(figures: "Sequence[ProbedFigure]") -> "Table":
 
 
 def copy_table(probe: "Probe") -> "Table":
-    """A row a size."""
+    """Return a table with a row a size."""
     from rich import box
     from rich.table import Table
 
@@ -71,12 +71,12 @@ def copy_table(probe: "Probe") -> "Table":
 
 
 def size_text(count: int) -> str:
-    """`4 MiB`, `2 GiB`."""
+    """Return `4 MiB`, `2 GiB`."""
     return f"{count >> 30} GiB" if count >= 1 << 30 else f"{count >> 20} MiB"
 
 
 def clocks_text(read: "ProbedClocks | None") -> str:
-    """Clocks and what holds them down."""
+    """Describe clocks and what holds them down."""
     if read is None:
         return "unknown"
     held = f" ({', '.join(read.reasons)})" if read.reasons else ""
@@ -84,10 +84,10 @@ def clocks_text(read: "ProbedClocks | None") -> str:
 
 
 def probe_document(device: str, probe: "Probe", figures: "Sequence[ProbedFigure]") -> str:
-    """The same as one JSON text."""
-    told = [{**asdict(one), "share": one.share} for one in figures]
+    """Spell the same as one JSON text."""
+    rows = [{**asdict(one), "share": one.share} for one in figures]
     whole = {"schema": PROBE_SCHEMA, "device": device, "source": "measured", **asdict(probe)}
-    return json_text({**whole, "figures": told})
+    return json_text({**whole, "figures": rows})
 
 
 UNKNOWN_GPU = 1
@@ -170,7 +170,7 @@ def probe(
     """Measure bandwidth, arithmetic, launches and clocks of a GPU beside what is published."""
     import asyncio
 
-    from cuda_llm.hardware_profiles.roofline import keep_ceilings, published_ceilings
+    from cuda_llm.hardware_profiles.ceilings import keep_ceilings, published_ceilings
     from cuda_llm.tools.cuda.discovery import find_profile
     from cuda_llm.tools.cuda.probe import as_ceilings, compare_probe, keep_probe, run_probe
 
@@ -188,7 +188,7 @@ def probe(
 
 
 def _gpu_called(device: str) -> "GpuAttributes":
-    """The GPU of that name. Raises UsageError and MissingError."""
+    """Return the GPU of that name. Raises UsageError and MissingError."""
     from cuda_llm.tools.cuda.discovery import detect_gpus
 
     kind, _, number = device.partition(":")
@@ -202,7 +202,7 @@ def _gpu_called(device: str) -> "GpuAttributes":
 
 
 def _draft(gpu: "GpuAttributes", folder: Path | None) -> str:
-    from cuda_llm.tools.cuda.discovery import draft_profile, find_most_similar, profile_slug
+    from cuda_llm.tools.cuda.draft_profile import draft_profile, find_most_similar, profile_slug
 
     if folder is None:
         return "draft one with: cuda-llm hardware detect --write DIR"
@@ -237,8 +237,8 @@ def _figures(profile: "Hardware") -> "Table":
 
 
 def _measured(profile: "Hardware") -> dict[str, float]:
-    """What a probe of this machine's card found, by the profile's key. Raises HardwareError."""
-    from cuda_llm.hardware_profiles.roofline import find_ceilings
+    """Return what a probe of this machine's card found, by key. Raises HardwareError."""
+    from cuda_llm.hardware_profiles.ceilings import find_ceilings
 
     found = find_ceilings(profile)
     rates = {
@@ -267,7 +267,7 @@ def _flatten(profile: "Hardware") -> list[tuple[str, str]]:
             rows.append((prefix, f"{value:,}".removesuffix(".0") if number else str(value)))
 
     figures = asdict(profile)
-    for told in ("name", "slug", "aliases", "sources"):
-        del figures[told]
+    for identity in ("name", "slug", "aliases", "sources"):
+        del figures[identity]
     add("", figures)
     return rows

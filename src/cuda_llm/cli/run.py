@@ -46,8 +46,8 @@ def run_in_foreground(folder: "RunFolder", work: RunWork, *, as_json: bool) -> i
     from cuda_llm.graph.runs.result import read_result
     from cuda_llm.traces.event_log import read_events
 
-    told = read_events(folder.events) if folder.events.exists() else ()
-    earlier = [one.event for one in told]
+    recorded = read_events(folder.events) if folder.events.exists() else ()
+    earlier = [one.event for one in recorded]
     try:
         # Stdout is for the result, whatever a user's own parts print.
         with redirect_stdout(sys.stderr), open_run_progress(earlier) as observer:
@@ -212,7 +212,7 @@ def resume(
 
 
 def fork_run(folder: "RunFolder", round_: int, *, edit: bool, file: Path | None) -> "RunFolder":
-    """A new run that begins as this one up to a round, with its hints as the user wants them."""
+    """Fork a run behind a round, with its hints as the user wants them."""
     import asyncio
 
     from cuda_llm.graph.runs.fork import fork, hints_at
@@ -228,7 +228,7 @@ def fork_run(folder: "RunFolder", round_: int, *, edit: bool, file: Path | None)
 
 
 def read_hints(path: Path, round_: int) -> "Hints":
-    """The hints of a file. Raises UsageError."""
+    """Read the hints of a file. Raises UsageError."""
     from cuda_llm.graph.runs.fork import from_toml
 
     try:
@@ -241,7 +241,7 @@ def read_hints(path: Path, round_: int) -> "Hints":
 
 
 def ask_editor(hints: "Hints", run: Path) -> "Hints":
-    """The hints as the user leaves them in the editor.
+    """Return the hints as the user leaves them in the editor.
 
     What cannot be read is kept in the folder of the run, not lost. Raises MissingError without an
     editor, UsageError where it fails or its text cannot be read.

@@ -134,9 +134,9 @@ def best_rows(run: Result) -> Iterator[Row]:
     best = run.best
     if best is None:
         yield "best", "no candidate has passed; the baseline is still the answer"
-        told = [one for one in run.attempts if one.code != Duplicate.code]
-        if told:
-            last = told[-1]
+        judged = [one for one in run.attempts if one.code != Duplicate.code]
+        if judged:
+            last = judged[-1]
             yield (
                 "",
                 f"{last.id}: {outcome_text(last)}" + (f", {last.summary}" if last.summary else ""),

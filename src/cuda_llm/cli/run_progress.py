@@ -187,7 +187,7 @@ class LiveRunProgress:
                 self.screen.console.print(printable(line), markup=False, highlight=False)
 
     def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> "RenderResult":
-        """The headline, and the candidates side by side as far as there is room."""
+        """Yield the headline, and the candidates side by side as far as there is room."""
         from rich.columns import Columns
         from rich.text import Text
 

@@ -106,7 +106,7 @@ def print_lines(lines: Iterable[str]) -> None:
 
 
 def show_table(runs: "Iterable[Summary]") -> None:
-    """One line a run, newest last."""
+    """Print one line a run, newest last."""
     from rich import box
     from rich.console import Console
     from rich.table import Table

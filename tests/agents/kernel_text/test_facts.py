@@ -56,7 +56,7 @@ def test_shared_arrays_barriers_vectors_and_atomics_are_found_by_line() -> None:
     assert facts.atomics == (16,)
 
 
-def test_a_barrier_under_a_branch_on_the_thread_is_told_from_one_in_a_loop() -> None:
+def test_a_barrier_under_a_branch_on_the_thread_is_distinguished_from_one_in_a_loop() -> None:
     facts = SourceFacts(KERNEL)
     branch = facts.branch_around(11)
     assert branch is not None
@@ -106,7 +106,7 @@ def test_sources_are_searched_for_the_signs_in_the_catalogue_and_no_others() -> 
 
 
 @given(st.text(alphabet="if(){};<>/*\"\n aN_#%'\\", max_size=200))
-def test_no_text_however_odd_is_too_much(text: str) -> None:
+def test_any_text_can_be_read(text: str) -> None:
     facts = SourceFacts(text)
     lines = text.count("\n") + 1
     assert all(1 <= block.first <= block.last <= lines for block in facts.blocks)

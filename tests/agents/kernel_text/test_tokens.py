@@ -3,7 +3,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tunable_sources import sources
 
-from cuda_llm.agents.kernel_text.tokens import TokenKind, normal_sha, tokenise
+from cuda_llm.agents.kernel_text.outline import normal_sha
+from cuda_llm.agents.kernel_text.tokens import TokenKind, tokenise
 
 GAPS = [" ", "\t", " /* a comment */", "\\\n", " /* two\nlines */", "\\\r\n"]
 BREAKS = ["\n", "// a comment\n", '// "quoted\n', "\n\n", "// it's\\\n continued\n"]
@@ -65,7 +66,7 @@ def test_any_text_is_cut_into_pieces_that_make_it_up(source: str) -> None:
         ("int a = 1'000;", "int a = 1'000 ;"),
     ],
 )
-def test_these_are_one_kernel(one: str, other: str) -> None:
+def test_sources_that_differ_in_layout_are_one_kernel(one: str, other: str) -> None:
     assert normal_sha(one) == normal_sha(other)
 
 
@@ -90,7 +91,7 @@ def test_these_are_one_kernel(one: str, other: str) -> None:
         ("int a = 1'000;", "int a = 1'001;"),
     ],
 )
-def test_these_are_two_kernels(one: str, other: str) -> None:
+def test_sources_that_differ_in_meaning_are_two_kernels(one: str, other: str) -> None:
     assert normal_sha(one) != normal_sha(other)
 
 

@@ -58,7 +58,7 @@ def test_openai_without_a_key_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("address", ["localhost:8000", "ftp://host/v1", "http://"])
-def test_an_address_that_is_none_is_said(address: str) -> None:
+def test_a_malformed_address_is_refused(address: str) -> None:
     with pytest.raises(UsageError, match="expected one like http://localhost:8000/v1"):
         open_chat_model("scripted", base_url=address)
 
@@ -66,11 +66,11 @@ def test_an_address_that_is_none_is_said(address: str) -> None:
 @pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
 @pytest.mark.parametrize("stream", [False, True])
 def test_reasoning_is_kept_apart_from_the_answer(field: str, stream: bool) -> None:
-    said = Say("the answer", reasoning="because of the reasons " * 3, reasoning_field=field)
-    with ModelServer([said]) as server:
+    answer = Say("the answer", reasoning="because of the reasons " * 3, reasoning_field=field)
+    with ModelServer([answer]) as server:
         reply = asyncio.run(make_client(server, stream=stream)(make_call()))
     assert isinstance(reply, Reply)
-    assert (reply.text, reply.reasoning) == (said.text, said.reasoning)
+    assert (reply.text, reply.reasoning) == (answer.text, answer.reasoning)
 
 
 def test_a_model_can_be_asked_from_one_event_loop_after_another() -> None:

@@ -21,9 +21,9 @@ def test_a_date_that_has_passed_asks_for_no_wait() -> None:
     assert read_retry_after({"retry-after": "Fri, 30 Jan 2026 10:00:00 GMT"}, NOW) == 0.0
 
 
-@pytest.mark.parametrize("said", ["", "soon", "-5", "1e9", "nan"])
-def test_what_is_no_wait_is_none(said: str) -> None:
-    assert read_retry_after({"retry-after": said}, NOW) is None
+@pytest.mark.parametrize("header", ["", "soon", "-5", "1e9", "nan"])
+def test_what_is_no_wait_is_none(header: str) -> None:
+    assert read_retry_after({"retry-after": header}, NOW) is None
 
 
 class OfAnotherProvider(Exception):

@@ -85,9 +85,9 @@ def in_two_seconds() -> str:
     return format_datetime(datetime.now(UTC) + timedelta(seconds=2), usegmt=True)
 
 
-@pytest.mark.parametrize("said", [lambda: "1", in_two_seconds])
-def test_the_wait_that_a_server_asks_for_is_kept(said: Callable[[], str]) -> None:
-    with ModelServer([Busy(retry_after=said()), Say("yes")]) as server:
+@pytest.mark.parametrize("retry_after", [lambda: "1", in_two_seconds])
+def test_the_wait_that_a_server_asks_for_is_kept(retry_after: Callable[[], str]) -> None:
+    with ModelServer([Busy(retry_after=retry_after()), Say("yes")]) as server:
         reply = asyncio.run(make_client(server)(make_call()))
     assert isinstance(reply, Reply)
     first, second = server.requests
@@ -142,7 +142,7 @@ def test_nothing_that_listens_is_unreachable() -> None:
     assert (failed.kind, failed.tries) == ("unreachable", QUICK.tries)
 
 
-def test_a_wrong_key_and_an_unknown_model_are_told_apart() -> None:
+def test_a_wrong_key_and_an_unknown_model_are_failures_of_different_kinds() -> None:
     with ModelServer([], key="right") as server:
         wrong = asyncio.run(make_client(server, key="wrong")(make_call()))
         unknown = asyncio.run(make_client(server, key="right", name="other")(make_call()))
@@ -189,7 +189,7 @@ def test_what_a_model_says_is_handed_on_as_it_is(
     assert (reply.finish, reply.refusal, reply.text) == (finish, refusal, text)
 
 
-def test_a_cancelled_call_is_told_and_its_spend_stays_booked() -> None:
+def test_a_cancelled_call_is_recorded_and_its_spend_stays_booked() -> None:
     log, budget, store = EventLog(), Budget(), MemoryStore()
 
     async def cancel_soon(server: ModelServer) -> None:
@@ -201,7 +201,7 @@ def test_a_cancelled_call_is_told_and_its_spend_stays_booked() -> None:
         with pytest.raises(asyncio.CancelledError):
             await asking
 
-    with ModelServer([Say("never heard", wait_s=5)]) as server:
+    with ModelServer([Say("never read", wait_s=5)]) as server:
         asyncio.run(cancel_soon(server))
     (call,) = log.calls
     assert (call.outcome, call.lost_tries) == ("cancelled", 1)

@@ -5,11 +5,12 @@ import asyncio
 from searches import situation
 
 from cuda_llm.agents.llm.generator import LlmGenerator
-from cuda_llm.agents.prompting.render import open_templates
+from cuda_llm.agents.prompting.templates import open_templates
 from cuda_llm.agents.protocols import Generator
 from cuda_llm.conversation import Call, CallFailed, Reply
 from cuda_llm.failures import NoCode
 from cuda_llm.search import Brief, Draft, Kind
+from cuda_llm.wording import describe
 
 BRIEF = Brief(id="r1-c2", round=1, index=2, kind=Kind.FIRST, direction="tiles in shared memory")
 KERNEL = """\
@@ -52,4 +53,5 @@ def test_a_reply_without_one_is_its_named_outcome() -> None:
 
 def test_a_call_without_an_answer_says_why() -> None:
     drafted, _ = generated(CallFailed(kind="rate_limited", detail="3 times 429", tries=3))
-    assert drafted == NoCode(kind="call_failed", reason="rate_limited: 3 times 429")
+    assert drafted == NoCode(kind="call_failed", call_fault="rate_limited", said="3 times 429")
+    assert describe(drafted) == ("rate_limited: 3 times 429",)

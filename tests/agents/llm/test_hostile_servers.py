@@ -20,16 +20,16 @@ POLICY = RetryPolicy(tries=2, try_s=1.0, first_wait_s=0.01)
 
 
 def ask(answer: Answer) -> tuple[Reply | CallFailed, list[Event], int]:
-    """What came back, what was told, and how many requests it took."""
-    told: list[Event] = []
+    """Return the reply, what was recorded, and how many requests it took."""
+    events: list[Event] = []
     with ModelServer(lambda _: answer) as server:
         options = RequestOptions(try_s=1.0)
         model = open_chat_model("scripted", base_url=server.base_url, key=KEY, options=options)
         client = ModelClient(
-            model=model, name="scripted", store=MemoryStore(), record=told.append, policy=POLICY
+            model=model, name="scripted", store=MemoryStore(), record=events.append, policy=POLICY
         )
-        came = asyncio.run(client(make_call("candidates/r1-c1")))
-    return came, told, len(server.requests)
+        reply = asyncio.run(client(make_call("candidates/r1-c1")))
+    return reply, events, len(server.requests)
 
 
 def error(body: Any) -> Raw:
@@ -47,10 +47,10 @@ def error(body: Any) -> Raw:
         Say(f"Your key is {KEY}.", reasoning=KEY, refusal=KEY),
     ],
 )
-def test_a_key_that_a_server_echoes_is_neither_kept_nor_told(answer: Answer) -> None:
-    came, told, _ = ask(answer)
-    assert KEY not in repr((came, told))
-    assert "(key)" in repr(came)
+def test_a_key_that_a_server_echoes_is_neither_stored_nor_recorded(answer: Answer) -> None:
+    reply, events, _ = ask(answer)
+    assert KEY not in repr((reply, events))
+    assert "(key)" in repr(reply)
 
 
 @pytest.mark.parametrize(
@@ -66,9 +66,9 @@ def test_a_key_that_a_server_echoes_is_neither_kept_nor_told(answer: Answer) -> 
 def test_a_count_that_cannot_be_is_replaced_by_an_estimate(
     sent: Mapping[str, float], counted: tuple[int, int] | None
 ) -> None:
-    came, _, _ = ask(Say("kernel", usage={**sent, "total_tokens": 1}))
-    assert isinstance(came, Reply)
-    used = came.usage
+    reply, _, _ = ask(Say("kernel", usage={**sent, "total_tokens": 1}))
+    assert isinstance(reply, Reply)
+    used = reply.usage
     assert used.estimated == (counted is None)
     assert used.input_tokens > 0
     assert counted in (None, (used.input_tokens, used.output_tokens))
@@ -81,24 +81,24 @@ def test_details_below_zero_count_nothing() -> None:
         "completion_tokens_details": {"reasoning_tokens": -4},
         "prompt_tokens_details": {"cached_tokens": -40},
     }
-    came, _, _ = ask(Say("kernel", usage=usage))
-    assert isinstance(came, Reply)
-    assert (came.usage.cached_tokens, came.usage.reasoning_tokens) == (0, 0)
+    reply, _, _ = ask(Say("kernel", usage=usage))
+    assert isinstance(reply, Reply)
+    assert (reply.usage.cached_tokens, reply.usage.reasoning_tokens) == (0, 0)
 
 
-def test_a_redirect_is_not_followed_but_told() -> None:
+def test_a_redirect_is_not_followed_but_reported() -> None:
     where = "http://user:word@elsewhere.example/v1/chat/completions?key=1"
-    came, _, requests = ask(Busy(307, location=where))
-    assert isinstance(came, CallFailed)
-    assert came.kind == "refused_request"
-    assert "redirects to http://elsewhere.example/v1; name that address with --base" in came.detail
+    reply, _, requests = ask(Busy(307, location=where))
+    assert isinstance(reply, CallFailed)
+    assert reply.kind == "refused_request"
+    assert "redirects to http://elsewhere.example/v1; name that address with --base" in reply.detail
     assert requests == 1
 
 
 def test_terminal_codes_in_an_error_are_not_passed_on() -> None:
-    came, _, _ = ask(Busy(400, message="\x1b]0;mine\x07\x1b[2J\u202e"))
-    assert isinstance(came, CallFailed)
-    assert came.detail.isprintable()
+    reply, _, _ = ask(Busy(400, message="\x1b]0;mine\x07\x1b[2J\u202e"))
+    assert isinstance(reply, CallFailed)
+    assert reply.detail.isprintable()
 
 
 def test_json_that_nests_too_deep_is_no_answer() -> None:

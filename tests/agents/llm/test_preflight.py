@@ -1,4 +1,4 @@
-"""What is wrong with a model is said in one line, with the mend, before any work."""
+"""What is wrong with a model is reported in one line, with the mend, before any work."""
 
 import asyncio
 from pathlib import Path
@@ -8,9 +8,9 @@ import pytest
 from model_calls import PRICE, QUICK
 from model_server import Busy, ModelServer, Raw, Say
 
-from cuda_llm.agents.llm.budget import Budget
+from cuda_llm.agents.llm.budget import Budget, Round
 from cuda_llm.agents.llm.chat_model import RequestOptions, open_chat_model
-from cuda_llm.agents.llm.preflight import Round, check_model
+from cuda_llm.agents.llm.preflight import check_model
 from cuda_llm.errors import CudaLLMError, MissingError, UsageError
 from cuda_llm.traces.events import ModelCalled
 
@@ -28,79 +28,79 @@ def check(server: ModelServer, name: str = "scripted", **more: Any) -> ModelCall
 def complaint(server: ModelServer, kind: type[CudaLLMError], **more: Any) -> str:
     with pytest.raises(kind) as caught:
         check(server, **more)
-    said = str(caught.value)
-    assert "\n" not in said
-    return said
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
 
 
 def test_a_model_that_answers_passes_and_the_probe_is_counted() -> None:
     budget = Budget()
     with ModelServer([Say("ready")]) as server:
-        told = check(server, budget=budget)
+        probe = check(server, budget=budget)
     assert len(server.requests) == 1
     assert server.requests[0].body["max_tokens"] == 1000
-    assert (told.agent, told.outcome) == ("preflight", "ok")
-    assert budget.spent.usd == told.usd
+    assert (probe.agent, probe.outcome) == ("preflight", "ok")
+    assert budget.spent.usd == probe.usd
     assert budget.spent.model_calls == 1
 
 
 def test_a_wrong_key() -> None:
     with ModelServer([], key="right") as server:
-        said = complaint(server, MissingError, key="wrong")
-    assert "Incorrect API key" in said
-    assert "check OPENAI_API_KEY" in said
+        message = complaint(server, MissingError, key="wrong")
+    assert "Incorrect API key" in message
+    assert "check OPENAI_API_KEY" in message
     assert len(server.requests) == 1
 
 
 def test_an_endpoint_that_is_not_there() -> None:
     with ModelServer([]) as server:
         pass
-    said = complaint(server, MissingError, address="http://user:secret@127.0.0.1:9/v1")
-    assert "http://127.0.0.1:9/v1 does not answer" in said
-    assert "secret" not in said
-    assert "--base-url" in said
+    message = complaint(server, MissingError, address="http://user:secret@127.0.0.1:9/v1")
+    assert "http://127.0.0.1:9/v1 does not answer" in message
+    assert "secret" not in message
+    assert "--base-url" in message
 
 
 def test_an_unknown_model_is_told_with_the_nearest_there_is() -> None:
     with ModelServer([], model="qwen3-coder") as server:
-        said = complaint(server, UsageError, name="qwen3-codr")
-    assert "has no model 'qwen3-codr'" in said
-    assert "it has qwen3-coder" in said
+        message = complaint(server, UsageError, name="qwen3-codr")
+    assert "has no model 'qwen3-codr'" in message
+    assert "it has qwen3-coder" in message
 
 
 def test_an_unknown_model_where_nothing_lists_models() -> None:
     with ModelServer([], lists_models=False) as server:
-        said = complaint(server, UsageError, name="other")
-    assert "has no model 'other'" in said
+        message = complaint(server, UsageError, name="other")
+    assert "has no model 'other'" in message
 
 
 def test_an_endpoint_that_speaks_no_json() -> None:
     with ModelServer(lambda request: Raw(b"<html>welcome</html>")) as server:
-        said = complaint(server, UsageError)
-    assert "is no OpenAI-compatible endpoint" in said
+        message = complaint(server, UsageError)
+    assert "is no OpenAI-compatible endpoint" in message
     assert len(server.requests) == 2
 
 
 def test_an_address_that_lacks_its_path() -> None:
     with ModelServer([]) as server:
-        said = complaint(server, UsageError, address=server.base_url.removesuffix("/v1"))
-    assert "is no OpenAI-compatible endpoint" in said
-    assert said.endswith("most addresses end in /v1")
+        message = complaint(server, UsageError, address=server.base_url.removesuffix("/v1"))
+    assert "is no OpenAI-compatible endpoint" in message
+    assert message.endswith("most addresses end in /v1")
 
 
 @pytest.mark.parametrize("answer", [Busy(500), Busy(429, retry_after="90")])
 def test_an_endpoint_that_cannot_answer_now(answer: Busy) -> None:
     with ModelServer(lambda request: answer) as server:
-        said = complaint(server, MissingError)
-    assert "cannot answer now" in said
-    assert said.endswith("try again later")
+        message = complaint(server, MissingError)
+    assert "cannot answer now" in message
+    assert message.endswith("try again later")
 
 
 def test_answers_longer_than_the_server_allows() -> None:
     refusal = Busy(400, message="max_tokens is too large: 1000. It supports at most 512")
     with ModelServer([refusal]) as server:
-        said = complaint(server, UsageError)
-    assert "lower CUDA_LLM_MODEL_OUTPUT_TOKENS" in said
+        message = complaint(server, UsageError)
+    assert "lower CUDA_LLM_MODEL_OUTPUT_TOKENS" in message
 
 
 @pytest.mark.parametrize(
@@ -113,24 +113,26 @@ def test_answers_longer_than_the_server_allows() -> None:
 )
 def test_a_budget_too_small_for_one_round(budget: Budget, price: Any, expected: str) -> None:
     with ModelServer([]) as server:
-        said = complaint(server, UsageError, budget=budget, price=price)
-    assert expected in said
+        message = complaint(server, UsageError, budget=budget, price=price)
+    assert expected in message
     assert not server.requests
 
 
 def test_the_estimate_of_a_round_is_stated() -> None:
     with ModelServer([]) as server:
-        said = complaint(server, UsageError, budget=Budget(usd=0.01))
-    assert "5 prompts of about 6,000 tokens and answers of about 4,000" in said
-    assert said.endswith("raise it, or ask for fewer --candidates")
+        message = complaint(server, UsageError, budget=Budget(usd=0.01))
+    assert "5 prompts of about 6,000 tokens and answers of about 4,000" in message
+    assert message.endswith("raise it, or ask for fewer --candidates")
 
 
 def test_a_budget_too_small_for_the_longest_single_answer() -> None:
     budget = Budget(tokens=6_900)
     with ModelServer([]) as server:
-        said = complaint(server, UsageError, budget=budget, round=Round(calls=1, answer_tokens=10))
-    assert "one request may take 7,000 tokens: 6,000 in, 1,000 out" in said
-    assert "lower CUDA_LLM_MODEL_OUTPUT_TOKENS" in said
+        message = complaint(
+            server, UsageError, budget=budget, round=Round(calls=1, answer_tokens=10)
+        )
+    assert "one request may take 7,000 tokens: 6,000 in, 1,000 out" in message
+    assert "lower CUDA_LLM_MODEL_OUTPUT_TOKENS" in message
 
 
 def test_checking_leaves_nothing_on_the_disk(

@@ -2,15 +2,18 @@
 
 import html
 import time
+from typing import get_args
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from cuda_llm.agents.llm.generator import MOST_SOURCE, NO_CODE, read_reply
+from cuda_llm.agents.llm.generator import MOST_SOURCE, read_reply
 from cuda_llm.conversation import Reply
+from cuda_llm.facts import ReplyFault
 from cuda_llm.failures import NoCode
 from cuda_llm.search import Draft
+from cuda_llm.wording import describe
 
 KERNEL = """\
 __global__ void add(const float* A, const float* B, float* C, int n)
@@ -46,7 +49,7 @@ def source_of(text: str, **fields: str) -> str:
 def kind_of(text: str, **fields: str) -> str:
     drafted = read(text, **fields)
     assert isinstance(drafted, NoCode), drafted
-    assert drafted.reason
+    assert describe(drafted)[0] != drafted.kind
     return drafted.kind
 
 
@@ -120,18 +123,18 @@ REFUSED = {
 @pytest.mark.parametrize(
     ("kind", "text"), [(kind, text) for kind, texts in REFUSED.items() for text in texts]
 )
-def test_what_holds_no_kernel_has_a_name(kind: str, text: str) -> None:
+def test_a_reply_without_a_kernel_has_a_kind(kind: str, text: str) -> None:
     assert kind_of(text) == kind
 
 
-def test_the_length_limit_is_told_apart_from_what_it_looks_like() -> None:
+def test_a_reply_cut_at_its_length_is_truncated_whatever_it_looks_like() -> None:
     assert kind_of(PROSE, finish="length") == "truncated"
     assert kind_of(f"```cuda\n{FILE}", finish="length") == "truncated"
     assert kind_of("", finish="length") == "truncated"
     assert source_of(f"{fenced(FILE)}\nThis is how it", finish="length").strip() == FILE.strip()
 
 
-def test_the_servers_words_are_heard() -> None:
+def test_a_finish_reason_of_the_server_decides() -> None:
     assert kind_of(fenced(FILE), finish="content_filter") == "content_filter"
     assert kind_of("", refusal="I can't help with that.") == "refused"
     assert kind_of("", reasoning="Let me think.") == "only_reasoning"
@@ -180,7 +183,7 @@ PIECES = st.sampled_from(
 def test_any_reply_is_a_draft_with_solve_or_a_named_outcome(text: str, cut: bool) -> None:
     drafted = read(text, finish="length" if cut else "stop")
     if isinstance(drafted, NoCode):
-        assert drafted.kind in NO_CODE
+        assert drafted.kind in get_args(ReplyFault)
     else:
         assert "solve" in drafted.source
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from playbook_runs import PLAYBOOK, ask_round, at, bowl, brief, play, playbook_task
 
-from cuda_llm.agents.kernel_text.tokens import normal_sha
+from cuda_llm.agents.kernel_text.outline import normal_sha
 from cuda_llm.agents.playbook.generator import PlaybookGenerator
 from cuda_llm.agents.tunables.read import read_space
 from cuda_llm.errors import MissingError, TaskError
@@ -14,6 +14,7 @@ from cuda_llm.failures import NoCode
 from cuda_llm.search import Draft, Hint, Kind
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tasks.task import Task
+from cuda_llm.wording import describe
 
 
 @pytest.fixture
@@ -76,7 +77,8 @@ def test_all_kernels_are_tried_once_and_then_the_playbook_is_exhausted(tmp_path:
     attempts = play(task, 10)
     assert len(attempts) == len({one.normal_sha for one in attempts}) == 2 + 2 * 3 * (2 + 3)
     (answer,) = ask_round(PlaybookGenerator(task), at(task, attempts), [brief(1, Kind.DEPART)])
-    assert answer == NoCode(reason="every kernel of the playbook was tried", kind="exhausted")
+    assert answer == NoCode(kind="exhausted")
+    assert describe(answer) == ("every kernel of the playbook was tried",)
 
 
 def test_a_hint_gives_its_values_to_some_candidates_and_not_to_all(

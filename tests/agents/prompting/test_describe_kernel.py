@@ -18,11 +18,11 @@ def launch_line(time_us: float) -> str:
     return line
 
 
-def test_a_launch_is_told_with_its_time() -> None:
+def test_a_launch_is_described_with_its_time() -> None:
     assert launch_line(41.4).startswith("launch transpose<<<(64, 64, 1), (32, 8, 1)>>>: 41.4 us, ")
 
 
-def test_a_time_that_nobody_measured_is_not_told_as_none() -> None:
+def test_a_time_that_was_not_measured_is_left_out() -> None:
     line = launch_line(0.0)
     assert line.startswith(
         "launch transpose<<<(64, 64, 1), (32, 8, 1)>>>, 4,096 B of shared memory"

@@ -11,6 +11,7 @@ from cuda_llm.outcomes import Verdict
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.compiler.compile import compile_candidate, compile_request
 from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.wording import describe
 
 SOLVE = """
 extern "C" void solve(const float* A, const float* B, float* C, int n)
@@ -66,7 +67,7 @@ def undefined_names(names: list[str]) -> set[str]:
         KERNEL.format(half="float", declared="", statements=uses, halves="") + SOLVE.format(host="")
     )
     assert isinstance(failed, CompileFailed)
-    text = " ".join(one.message for one in failed.diagnostics) + failed.reason
+    text = " ".join(one.message for one in failed.diagnostics) + describe(failed)[0]
     return set(re.findall(r'identifier "(\w+)" is undefined', text))
 
 
@@ -126,8 +127,8 @@ def errors_of(statement: str) -> CompileFailed:
     ],
 )
 def test_the_right_name_stands_beside_the_compilers_error(statement: str, offered: str) -> None:
-    said = real_names(errors_of(statement), f"__shared__ float shared[64]; {statement}")
-    assert any(offered in line for line in said), said
+    advice = real_names(errors_of(statement), f"__shared__ float shared[64]; {statement}")
+    assert any(offered in line for line in advice), advice
 
 
 def test_a_name_like_no_other_is_left_to_the_compiler() -> None:
@@ -135,9 +136,9 @@ def test_a_name_like_no_other_is_left_to_the_compiler() -> None:
     assert real_names(failed, "f = quux_of_nothing(f);") == ()
 
 
-def test_names_are_told_once_and_on_one_line() -> None:
+def test_names_are_listed_once_and_on_one_line() -> None:
     failed = errors_of("f = __shfl(f, 1); f = __shfl(f, 2);")
-    said = real_names(failed, "")
-    assert len(said) == 1
-    assert "\n" not in said[0]
+    advice = real_names(failed, "")
+    assert len(advice) == 1
+    assert "\n" not in advice[0]
     assert all(isinstance(known, KnownName) for known in known_names())

@@ -4,11 +4,12 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
-from cuda_llm.agents.llm.generator import NO_CODE
-from cuda_llm.agents.prompting.render import open_templates
+from cuda_llm.agents.prompting.templates import open_templates
+from cuda_llm.facts import ReplyFault
 from cuda_llm.search import Components
 
 ROOT = Path(__file__).parents[3]
@@ -26,4 +27,4 @@ def test_the_page_names_every_template_switch_and_outcome() -> None:
     named = set(re.findall(r"`([\w.]+)`", PAGE))
     assert set(open_templates().texts) <= named
     assert set(Components.__dataclass_fields__) <= named
-    assert set(NO_CODE) <= named
+    assert set(get_args(ReplyFault)) <= named

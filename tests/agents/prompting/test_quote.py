@@ -84,10 +84,10 @@ def test_no_name_and_no_limit_of_any_known_gpu_gets_through(hardware: Hardware) 
 @pytest.mark.parametrize("hardware", list_hardware(), ids=lambda hardware: hardware.slug)
 def test_texts_that_a_verdict_quotes_are_hidden_and_its_facts_stay(hardware: Hardware) -> None:
     spot = SourceSpot(file="mine.cu", line=3, text=f"k(); // at most 1024 on {hardware.name}")
-    told = "; ".join([*MESSAGES, hardware.name, hardware.target])
+    text = "; ".join([*MESSAGES, hardware.name, hardware.target])
     refused = CompileFailed(
-        reason=told,
-        diagnostics=(Diagnostic(severity="error", message=told, spot=spot, fault="too-large"),),
+        compiler_output=text,
+        diagnostics=(Diagnostic(severity="error", message=text, spot=spot, fault="too-large"),),
     )
     hidden = hide_in_verdict(refused, hardware, "none")
     assert isinstance(hidden, CompileFailed)

@@ -25,7 +25,8 @@ from prompt_cases import (
     searched,
 )
 
-from cuda_llm.agents.prompting.render import open_templates, render_prompt
+from cuda_llm.agents.prompting.render import render_prompt
+from cuda_llm.agents.prompting.templates import open_templates
 from cuda_llm.agents.situation import Situation
 from cuda_llm.facts import ExceededLimit
 from cuda_llm.failures import NoCode
@@ -51,8 +52,8 @@ every_order = pytest.mark.parametrize("order", ORDERS)
 OURS = open_templates()
 
 
-def prompt(situation: Situation, told: Brief) -> str:
-    return "\n".join(one.text for one in render_prompt(told, situation, OURS))
+def prompt(situation: Situation, given: Brief) -> str:
+    return "\n".join(one.text for one in render_prompt(given, situation, OURS))
 
 
 def ordered(task: str, order: str, **plan: object) -> str:
@@ -93,7 +94,7 @@ def test_a_prompt_says_what_to_do_and_how_to_answer(task: str, order: str) -> No
 
 
 @every_task
-def test_no_hidden_size_and_no_seed_is_told(task: str) -> None:
+def test_no_hidden_size_and_no_seed_is_in_a_prompt(task: str) -> None:
     text = ordered(task, "improve")
     hidden = searched(task).task.sizes.hidden
     for name, extent in hidden.dims.items():
@@ -121,9 +122,9 @@ def test_what_the_profile_shows_is_not_quoted_again_by_a_hint() -> None:
     assert verdict.profile
     code = verdict.profile.bottlenecks[0].code
     (hint,) = brief(Kind.IMPROVE, 1).performance_hints
-    told = brief(Kind.IMPROVE, 1, performance_hints=(replace(hint, code=code),))
-    assert EVIDENCE not in prompt(situation, told)
-    assert EVIDENCE in prompt(situation, replace(told, kind=Kind.FIRST, parent=None))
+    improve = brief(Kind.IMPROVE, 1, performance_hints=(replace(hint, code=code),))
+    assert EVIDENCE not in prompt(situation, improve)
+    assert EVIDENCE in prompt(situation, replace(improve, kind=Kind.FIRST, parent=None))
 
 
 @every_task
@@ -194,7 +195,7 @@ def test_hidden_hardware_leaves_no_fact_and_no_name(task: str, order: str) -> No
 
 @every_task
 @every_order
-def test_the_name_alone_is_the_name_alone(task: str, order: str) -> None:
+def test_with_the_name_as_context_no_other_fact_of_the_gpu_is_shown(task: str, order: str) -> None:
     text = ordered(task, order, hardware_context="name")
     assert "NVIDIA GeForce RTX 3090 Ti" in text
     assert not FACTS.findall(text)
@@ -238,9 +239,9 @@ def test_limits_of_the_hardware_in_an_error_are_kept_back() -> None:
         error="cudaErrorInvalidConfiguration",
         limit=ExceededLimit(name="threads-per-block", asked=2048, allowed=1024),
     )
-    told = brief(Kind.FIX, 2)
-    assert "at most 1,024" in prompt(failing(refused, "int x;"), told)
-    hidden = prompt(failing(refused, "int x;", hardware_context="none"), told)
+    fix = brief(Kind.FIX, 2)
+    assert "at most 1,024" in prompt(failing(refused, "int x;"), fix)
+    hidden = prompt(failing(refused, "int x;", hardware_context="none"), fix)
     assert "1,024" not in hidden
     assert "cudaErrorInvalidConfiguration" in hidden
 
@@ -265,8 +266,8 @@ def test_figures_of_the_hardware_in_facts_are_kept_back(context: str) -> None:
     assert "of 84" not in text
 
 
-def test_a_reply_without_a_kernel_is_told_by_its_reason() -> None:
-    nothing = NoCode(kind="truncated", reason="the reply was cut off: write a shorter file")
+def test_a_reply_without_a_kernel_is_described_by_its_reason() -> None:
+    nothing = NoCode(kind="truncated", message="the reply was cut off: write a shorter file")
     text = prompt(failing(nothing, ""), brief(Kind.FIX, 2))
     assert "write a shorter file" in text
     assert "the last answer could not be used" in text
@@ -308,8 +309,8 @@ def inside_fences(text: str) -> str:
 
 
 def test_quoted_text_cannot_leave_its_fence() -> None:
-    said = LaunchFailed(kernel="k", error=HOSTILE, detail=HOSTILE)
-    situation = failing(said, f"int x; /* {HOSTILE} */")
+    refused = LaunchFailed(kernel="k", error=HOSTILE, detail=HOSTILE)
+    situation = failing(refused, f"int x; /* {HOSTILE} */")
     hint = replace(brief(Kind.FIX, 2).performance_hints[0], evidence=HOSTILE, text=HOSTILE)
     text = prompt(situation, brief(Kind.FIX, 2, performance_hints=(hint,)))
     outside = text

@@ -1,4 +1,4 @@
-"""A user's own templates: by file name, and every mistake is told before any work."""
+"""A user's own templates: by file name, and every mistake is reported before any work."""
 
 from pathlib import Path
 
@@ -6,7 +6,8 @@ import pytest
 from prompt_cases import brief
 from searches import situation
 
-from cuda_llm.agents.prompting.render import VALUES, open_templates, render_prompt
+from cuda_llm.agents.prompting.render import render_prompt
+from cuda_llm.agents.prompting.templates import VALUES, open_templates
 from cuda_llm.agents.prompting.token_budget import SECTIONS
 from cuda_llm.errors import UsageError
 from cuda_llm.search import Kind
@@ -35,16 +36,16 @@ def test_a_section_shown_twice_still_keeps_the_budget(tmp_path: Path) -> None:
     from cuda_llm.agents.prompting.token_budget import count_tokens
 
     (tmp_path / "first.j2").write_text("{{ task }}{{ host_code }}{{ host_code }}{{ hardware }}")
-    told = brief(Kind.FIRST, history=())
-    messages = render_prompt(told, situation(), open_templates(tmp_path), 1_500)
+    order = brief(Kind.FIRST, history=())
+    messages = render_prompt(order, situation(), open_templates(tmp_path), 1_500)
     assert sum(count_tokens(one.text) for one in messages) <= 1_500
 
 
 def test_a_file_that_is_no_prompt_is_named_with_those_there_are(tmp_path: Path) -> None:
     (tmp_path / "frist.j2").write_text("x")
-    said = refusal(tmp_path)
-    assert "frist.j2" in said
-    assert "first.j2, fix.j2, improve.j2, system.j2" in said
+    message = refusal(tmp_path)
+    assert "frist.j2" in message
+    assert "first.j2, fix.j2, improve.j2, system.j2" in message
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
@@ -63,13 +64,13 @@ def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
         ("x\n{{ 1 / 0 }}\n", 2, "division"),
     ],
 )
-def test_a_broken_template_is_told_with_file_line_and_what_is_wrong(
+def test_a_broken_template_is_reported_with_file_line_and_what_is_wrong(
     tmp_path: Path, text: str, line: int, words: str
 ) -> None:
     (tmp_path / "fix.j2").write_text(text)
-    said = refusal(tmp_path)
-    assert words in said
-    assert f"fix.j2:{line}: " in said or "endif" in words
+    message = refusal(tmp_path)
+    assert words in message
+    assert f"fix.j2:{line}: " in message or "endif" in words
 
 
 def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
-"""The budget of a prompt: kept whatever is told, and never at the cost of what must be there."""
+"""The budget of a prompt: kept whatever there is to say, but never at the cost of what must be."""
 
+import random
 from dataclasses import replace
 
 import pytest
@@ -8,7 +9,8 @@ from hypothesis import strategies as st
 from prompt_cases import Kept
 from searches import attempt, situation
 
-from cuda_llm.agents.prompting.render import open_templates, render_prompt
+from cuda_llm.agents.prompting.render import render_prompt
+from cuda_llm.agents.prompting.templates import open_templates
 from cuda_llm.agents.prompting.token_budget import (
     SECTIONS,
     Passage,
@@ -51,7 +53,7 @@ def verdicts(text: str, many: int) -> dict[str, Verdict]:
         device="d", hardware="h", source="modelled", bottlenecks=(limit,) * (many % 40)
     )
     return {
-        "r1-c1": CompileFailed(reason=text, diagnostics=(error,) * many),
+        "r1-c1": CompileFailed(compiler_output=text, diagnostics=(error,) * many),
         "r1-c2": Passed(profile=profile),
     }
 
@@ -73,7 +75,7 @@ def search(text: str, many: int) -> Situation:
     )
 
 
-def order(kind: Kind, told: Situation, text: str, many: int) -> Brief:
+def order(kind: Kind, run: Situation, text: str, many: int) -> Brief:
     hint = Hint(round=1, about="r1-c1", code="latency", text=text, evidence=text, avoid=(text,))
     return Brief(
         id="r3-c1",
@@ -82,14 +84,14 @@ def order(kind: Kind, told: Situation, text: str, many: int) -> Brief:
         kind=kind,
         parent=KINDS[kind],
         direction="another way",
-        history=tuple(one.id for one in told.attempts),
+        history=tuple(one.id for one in run.attempts),
         performance_hints=(hint,) * many,
     )
 
 
-def must_haves(told: Situation, kind: Kind) -> tuple[str, ...]:
+def must_haves(run: Situation, kind: Kind) -> tuple[str, ...]:
     source = () if kind == Kind.FIRST else (SOURCE.strip(),)
-    return (told.task.description.strip(), signature(told.task), "another way", *source)
+    return (run.task.description.strip(), signature(run.task), "another way", *source)
 
 
 @settings(max_examples=60, deadline=None)
@@ -102,31 +104,31 @@ def must_haves(told: Situation, kind: Kind) -> tuple[str, ...]:
 def test_a_prompt_keeps_its_budget_and_what_must_be_there(
     kind: Kind, text: str, many: int, budget: int
 ) -> None:
-    told = search(text, many)
-    messages = render_prompt(order(kind, told, text, many), told, OURS, budget)
+    run = search(text, many)
+    messages = render_prompt(order(kind, run, text, many), run, OURS, budget)
     assert sum(count_tokens(message.text) for message in messages) <= budget
-    for part in must_haves(told, kind):
+    for part in must_haves(run, kind):
         assert part in messages[1].text
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_must_be_there_stays_even_beyond_the_budget(kind: Kind) -> None:
-    told = search("a lot of words\n" * 1000, 20)
-    messages = render_prompt(order(kind, told, "a lot of words\n" * 1000, 20), told, OURS, 100)
-    for part in must_haves(told, kind):
+    run = search("a lot of words\n" * 1000, 20)
+    messages = render_prompt(order(kind, run, "a lot of words\n" * 1000, 20), run, OURS, 100)
+    for part in must_haves(run, kind):
         assert part in messages[1].text
     assert "a lot of words\na lot" not in messages[1].text
 
 
 def test_a_short_prompt_is_not_cut() -> None:
-    told = search("a word", 2)
-    text = render_prompt(order(Kind.FIX, told, "a word", 2), told, OURS)[1].text
+    run = search("a word", 2)
+    text = render_prompt(order(Kind.FIX, run, "a word", 2), run, OURS)[1].text
     assert "left out" not in text
 
 
 def test_errors_outlive_history_when_room_is_short() -> None:
-    told = search("one line of it\n" * 40, 40)
-    text = render_prompt(order(Kind.FIX, told, "one line of it", 40), told, OURS, 4_200)[1].text
+    run = search("one line of it\n" * 40, 40)
+    text = render_prompt(order(Kind.FIX, run, "one line of it", 40), run, OURS, 4_200)[1].text
     assert "one line of it" in text.partition("## What went wrong")[2]
     assert "# What was tried" not in text or "attempts left out" in text
 
@@ -150,7 +152,7 @@ def test_a_cut_log_keeps_its_head_and_tail_and_counts_what_is_missing(
     lines: list[str], limit: int
 ) -> None:
     text = "\n".join(lines)
-    cut = cut_lines(text, limit)
+    cut = cut_lines(Passage(entries=tuple(lines)), limit)
     assert count_tokens(cut) <= limit
     if cut in (text, ""):
         return
@@ -164,12 +166,12 @@ def test_a_cut_log_keeps_its_head_and_tail_and_counts_what_is_missing(
 
 @given(LINES, st.integers(0, 300), st.randoms())
 def test_cut_entries_are_the_most_important_ones_in_their_order(
-    entries: list[str], limit: int, lot: object
+    entries: list[str], limit: int, rng: random.Random
 ) -> None:
     numbered = [f"{index}: {entry}" for index, entry in enumerate(entries)]
     keep = list(range(len(entries)))
-    lot.shuffle(keep)  # type: ignore[attr-defined]
-    cut = cut_entries(Passage(entries=tuple(numbered), keep=tuple(keep), noun="attempts"), limit)
+    rng.shuffle(keep)
+    cut = cut_entries(Passage(entries=tuple(numbered), ranking=tuple(keep), noun="attempts"), limit)
     assert count_tokens(cut) <= limit
     lines = cut.split("\n")
     shown = [line for line in lines if line in numbered]

@@ -1,4 +1,4 @@
-"""Agents by short name, dotted path and file; and what is said where there is none."""
+"""Agents by short name, dotted path and file; and what is reported where there is none."""
 
 from pathlib import Path
 
@@ -96,7 +96,7 @@ def test_every_stage_can_be_named(own: Path, stage: Stage) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "told"),
+    ("spec", "expected"),
     [
         ("nobody", "no agent is called 'nobody'; expected one of hardware_research"),
         ("no_such_package.agents:advise", "No module named 'no_such_package'"),
@@ -109,14 +109,14 @@ def test_every_stage_can_be_named(own: Path, stage: Stage) -> None:
         ("OWN:misnamed", "its name 'no name' cannot be a node's"),
     ],
 )
-def test_what_is_wrong_is_said_with_place_and_mend(own: Path, spec: str, told: str) -> None:
+def test_what_is_wrong_is_reported_with_place_and_mend(own: Path, spec: str, expected: str) -> None:
     with pytest.raises(UsageError) as caught:
         find_agent(spec.replace("OWN", str(own)))
-    assert told in str(caught.value)
+    assert expected in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-def test_a_file_that_fails_says_how(tmp_path: Path) -> None:
+def test_an_error_in_the_file_of_an_agent_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "broken_agent.py"
     path.write_text("raise RuntimeError('the key is missing')\n")
     with pytest.raises(UsageError, match="RuntimeError: the key is missing"):

@@ -9,7 +9,7 @@ import pytest
 from reflection_scenes import BANK_CONFLICTS, DRAM, UNPADDED, ScriptedAsk, failed, judged, passed
 from searches import attempt
 
-from cuda_llm.agents.prompting.render import open_templates
+from cuda_llm.agents.prompting.templates import open_templates
 from cuda_llm.agents.protocols import Reflected
 from cuda_llm.agents.reflection.critique import Critique, Unreadable, read_critique
 from cuda_llm.agents.reflection.reflector import Reflection
@@ -86,7 +86,7 @@ def test_while_nothing_passes_the_failure_is_criticised() -> None:
         ("[[[[{", "stop", "its JSON is not what was asked for"),
     ],
 )
-def test_an_answer_without_a_critique_is_told_and_costs_no_hint(
+def test_an_answer_without_a_critique_is_recorded_and_costs_no_hint(
     text: str, finish: str, why: str
 ) -> None:
     found = reflect(search(), Reply(text=text, finish=finish))

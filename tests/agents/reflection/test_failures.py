@@ -1,4 +1,4 @@
-"""From verdicts to causes: each kind, its likely cause in the source, and what is never told."""
+"""From verdicts to causes: each kind, its likely cause in the source, and what stays hidden."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from cuda_llm.agents.kernel_text.facts import SourceFacts
 from cuda_llm.agents.reflection.diagnosis import Diagnosis, FailureContext
 from cuda_llm.agents.reflection.reflector import diagnose_failure
+from cuda_llm.case_patterns import CaseKind, CasePattern
+from cuda_llm.element_patterns import ElementKind, ElementPattern, Region, RegionKind
 from cuda_llm.facts import ExceededLimit, Location, MemoryAccess, SourceSpot, ThreadSpot
 from cuda_llm.failures import (
     CompileFailed,
@@ -44,7 +46,6 @@ from cuda_llm.outcomes import (
     Verdict,
     WrongResult,
 )
-from cuda_llm.patterns import CaseKind, CasePattern, ElementKind, ElementPattern, Region, RegionKind
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.compiler.build_faults import with_fault
 
@@ -80,10 +81,10 @@ def at(line: int) -> SourceSpot:
 
 
 def diagnose(verdict: Verdict, source: str = SOURCE) -> Diagnosis:
-    scene = FailureContext(
+    context = FailureContext(
         source=SourceFacts(source), task=load_task("matrix_transpose"), hardware=RTX
     )
-    found = diagnose_failure(verdict, scene)
+    found = diagnose_failure(verdict, context)
     assert found is not None
     return found
 
@@ -100,7 +101,7 @@ def access(line: int, **fields: Any) -> IllegalAccess:
 
 def error(message: str, line: int = 4, tool: str = "nvcc") -> CompileFailed:
     diagnostic = with_fault(Diagnostic(severity="error", message=message, spot=at(line), tool=tool))
-    return CompileFailed(reason=message, diagnostics=(diagnostic,))
+    return CompileFailed(compiler_output=message, diagnostics=(diagnostic,))
 
 
 def looks(kind: ElementKind, **fields: Any) -> WrongResult:
@@ -126,8 +127,8 @@ def wrong(**fields: Any) -> WrongResult:
 
 
 CAUSES: Mapping[str, tuple[Verdict, str]] = {
-    "a reply without code": (NoCode(reason="prose", kind="no_code"), "no_code"),
-    "a cut reply": (NoCode(reason="cut", kind="truncated"), "truncated"),
+    "a reply without code": (NoCode(message="prose", kind="no_code"), "no_code"),
+    "a cut reply": (NoCode(message="cut", kind="truncated"), "truncated"),
     "a repeat": (Duplicate(of="r1-c1"), "repeat"),
     "an invented name": (error('identifier "__shfl_magic" is undefined'), "undefined __shfl_magic"),
     "another solve": (
@@ -299,7 +300,7 @@ CAUSES: Mapping[str, tuple[Verdict, str]] = {
 
 
 @pytest.mark.parametrize("name", CAUSES)
-def test_each_failure_is_told_its_cause_and_a_mend(name: str) -> None:
+def test_each_failure_has_a_cause_and_a_remedy(name: str) -> None:
     verdict, cause = CAUSES[name]
     found = diagnose(verdict)
     assert (found.code, found.cause) == (verdict.code, cause)
@@ -316,14 +317,14 @@ def test_every_kind_of_verdict_is_met() -> None:
     "verdict",
     [
         Passed(),
-        Quarantined(reason="too many launches"),
+        Quarantined(kind="uncounted-launches", launches=1_000_000),
         InfraFailed(component="runner", detail="broke"),
-        NoCode(reason="no answer", kind="call_failed"),
+        NoCode(message="no answer", kind="call_failed"),
     ],
 )
 def test_nothing_is_learned_where_the_kernel_is_not_to_blame(verdict: Verdict) -> None:
-    scene = FailureContext(source=SourceFacts(""), task=load_task("vector_add"), hardware=RTX)
-    assert diagnose_failure(verdict, scene) is None
+    context = FailureContext(source=SourceFacts(""), task=load_task("vector_add"), hardware=RTX)
+    assert diagnose_failure(verdict, context) is None
 
 
 def test_without_vectors_in_the_source_a_tail_is_that_of_a_tile() -> None:
@@ -356,7 +357,7 @@ def test_limits_of_the_hardware_stand_in_the_hardware_text_alone(name: str) -> N
         assert figure not in shown
 
 
-def test_what_the_hardware_adds_is_told_apart() -> None:
+def test_what_the_hardware_adds_stands_apart() -> None:
     assert "49,152" in diagnose(CAUSES["too much dynamic shared memory"][0]).hardware_text
     assert "sm_90a" in diagnose(CAUSES["an instruction of another GPU"][0]).hardware_text
     assert "16.6 us" in diagnose(CAUSES["an impossible time"][0]).hardware_text
@@ -398,8 +399,8 @@ def test_text_from_outside_stays_in_the_evidence_bounded_and_printable(
     if "diagnostics" in fields:
         poisoned = error(text)
     found = diagnose(poisoned)
-    told = " ".join((found.evidence, found.hardware_text))
-    assert told.isprintable()
-    assert len(told) <= 1200
+    text = " ".join((found.evidence, found.hardware_text))
+    assert text.isprintable()
+    assert len(text) <= 1200
     if len(text) > 3 and not text.isspace() and text not in plain.text:
         assert text not in found.text or isinstance(verdict, CompileFailed)

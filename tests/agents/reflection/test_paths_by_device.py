@@ -6,52 +6,73 @@ on arrays that refuse what CuPy's refuse.
 """
 
 import asyncio
+import re
 import signal
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import get_args
 
 import numpy as np
 import pytest
 from array_mutants import mutants
-from device_calls import run
+from device_calls import compiled, run
 from measured_site import Buffers, Call, Candidate, MeasuredSite, running
 from small_tasks import small_task
 from strict_arrays import strict_arrays
 from timed_vector_adds import instant, late_in_one_call, overruns, small_bench, timed, timed_site
 
 from cuda_llm.agents.kernel_text.facts import SourceFacts
-from cuda_llm.agents.reflection.diagnosis import FailureContext
+from cuda_llm.agents.reflection.diagnosis import Diagnosis, FailureContext
 from cuda_llm.agents.reflection.reflector import diagnose_failure
-from cuda_llm.failures import CompileFailed, Duplicate, InvalidSync, NoCode
+from cuda_llm.facts import Replay
+from cuda_llm.failures import (
+    CompileFailed,
+    Duplicate,
+    IllegalAccess,
+    NoCode,
+    lacks_place,
+    with_place,
+    with_replay,
+)
 from cuda_llm.hardware_profiles.lookup import find_hardware
 from cuda_llm.outcomes import (
     EmulatorUnsupported,
     GuardOverwritten,
-    ImpossibleTime,
     InfraFailed,
     LateWrite,
     Passed,
     Quarantined,
     Verdict,
 )
+from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.cuda.call_log import CallLog
 from cuda_llm.tools.cuda.protocol import Forbidden
 from cuda_llm.tools.cuda.sanitizer import read_findings
 from cuda_llm.tools.cuda.verdicts import CallContext, load_failure, verdict_on_end
-from cuda_llm.tools.device import CallOptions, CallReport
+from cuda_llm.tools.device import CallOptions, CallReport, Level, Scalar, Session
+from cuda_llm.tools.device.buffers import BufferSpec, Role
 from cuda_llm.tools.device.candidate import Compiled
-from cuda_llm.tools.judge.device_bench import open_bench
+from cuda_llm.tools.judge.device_bench import open_bench, time_compiled
+from cuda_llm.tools.judge.emulated_check import conclude_check, conclude_replay
 from cuda_llm.tools.judge.judge import check
+from cuda_llm.tools.measure.failures import FailedCase
 from cuda_llm.tools.measure.times import KernelTimes
-from cuda_llm.tools.open_device import open_device
+from cuda_llm.tools.open_device import open_device, open_emulated
 from cuda_llm.tools.profiler.launch_log import LaunchKind, LoggedLaunch
 from cuda_llm.tools.runner.protocol import Refusal, Reply, ReplyFrame
 from cuda_llm.tools.runner.runner import Ended
+from cuda_llm.tools.validator.cases import timed_case
 from cuda_llm.tools.validator.validate import Validated, validate
+from cuda_llm.wording import describe
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
+BUGS = FIXTURES / "counters"
+BEHAVIOURS = (FIXTURES / "devices/behaviours.cu").read_text()
+MODES = re.findall(r'"([^"]+)"', BEHAVIOURS.partition("modes[] = {")[2].partition("}")[0])
+LAUNCHED = CallLog(launches=1, entries=(LoggedLaunch(kind=LaunchKind.KERNEL, symbol="add"),))
+NONSENSE = re.compile(r"\b0[- ]bytes?\b|multiple of 0|None|<[A-Z]")
+"""What stands where a fact is unknown and somebody writes it nevertheless."""
 CHANGES_ON_REPEAT = """\
 __device__ float seen[3];
 
@@ -75,6 +96,20 @@ extern "C" void solve(const float* A, const float* B, float* C, int n)
     remember<<<1, 1>>>(A, B, n);
 }
 """
+
+ONLY_FILLS = """\
+__global__ void fill(float* C, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) C[i] = 0;
+}
+
+extern "C" void solve(const float* A, const float* B, float* C, int n)
+{
+    fill<<<(n + 255) / 256, 256>>>(C, n);
+}
+"""
+"""Right where all inputs are zero, without reading one."""
 
 
 @dataclass(frozen=True)
@@ -104,59 +139,99 @@ def judged(source: str, cause: str) -> VerdictPath:
 
 def called(source: str, cause: str) -> VerdictPath:
     """The emulated device's verdict on one call, which may last a second."""
+    return VerdictPath(lambda: emulate(source, limit_s=1.0, level=Level.CHECK), source, cause)
 
-    def verdict() -> Verdict:
-        values = {name: np.ones(1000, np.float32) for name in "ABC"}
-        outcome = run(source, values, ["C"], 1000, options=CallOptions(limit_s=1.0)).outcome
-        assert not isinstance(outcome, CallReport)
+
+def in_mode(mode: str, cause: str) -> VerdictPath:
+    """The emulated device's verdict on one way to go wrong of `behaviours.cu`."""
+    return VerdictPath(lambda: behave(mode), BEHAVIOURS, cause)
+
+
+def too_quick(source: str, n: int, cause: str) -> VerdictPath:
+    """The emulated device's verdict on a time for `vector_add` with inputs that are all zero."""
+    task = load_task("vector_add")
+    zeros = tuple(
+        replace(one, distributions=("zeros",)) if one.distributions else one
+        for one in task.arguments
+    )
+    task = replace(task, arguments=zeros, sizes=replace(task.sizes, emulated=({"n": n},)))
+
+    async def verdict() -> Verdict:
+        device = open_device("emulated")
+        compiled = await open_bench(task, device).compile(source, "solve.cu")
+        assert isinstance(compiled, Compiled), compiled
+        outcome = await time_compiled(task, device, compiled)
+        assert not isinstance(outcome, KernelTimes | FailedCase), outcome
         return outcome
 
-    return VerdictPath(verdict, source, cause)
+    return VerdictPath(lambda: asyncio.run(verdict()), source, cause)
 
 
-def in_mode(mode: int, cause: str) -> VerdictPath:
-    """The emulated device's verdict on one way to go wrong of `behaviours.cu`."""
-    source = (FIXTURES / "devices/behaviours.cu").read_text()
-
-    def verdict() -> Verdict:
-        outcome = run(source, {"x": np.zeros(1024, np.float32)}, ["x"], mode).outcome
-        refused = outcome.refused if isinstance(outcome, CallReport) else outcome
-        assert refused is not None
-        return refused
-
-    return VerdictPath(verdict, source, cause)
+def emulate(source: str, limit_s: float = 5.0, level: Level = Level.FULL) -> Verdict:
+    values = {name: np.ones(1000, np.float32) for name in "ABC"}
+    options = CallOptions(level=level, limit_s=limit_s)
+    return fault_in(run(source, values, ["C"], 1000, options=options).outcome)
 
 
-def mode_of(name: str) -> int:
-    source = (FIXTURES / "devices/behaviours.cu").read_text()
-    modes = source.partition("modes[] = {")[2].partition("}")[0]
-    return [one.strip().strip('"') for one in modes.split(",")].index(name)
+def behave(mode: str, options: CallOptions | None = None) -> Verdict:
+    x = np.zeros(1024, np.float32)
+    return fault_in(run(BEHAVIOURS, {"x": x}, ["x"], MODES.index(mode), options=options).outcome)
+
+
+def fault_in(outcome: CallReport | Verdict) -> Verdict:
+    verdict = outcome.refused if isinstance(outcome, CallReport) else outcome
+    assert verdict is not None
+    return verdict
+
+
+def lost(number: int, reply: Reply = Reply.FAULTED) -> Verdict:
+    """What a GPU's runner says whose last reply is this."""
+    words = ReplyFrame(reply=reply, number=number)
+    scene = CallContext(log=LAUNCHED, limit_s=3.0, arena=range(1000, 2000))
+    return verdict_on_end(Ended(status=0, final_reply=words, expired=False), scene)
 
 
 def ended(reply: Reply, number: int, source: str, cause: str) -> VerdictPath:
     """The verdict on a GPU's runner whose last reply is this."""
-    words = ReplyFrame(reply=reply, number=number)
-    log = CallLog(launches=1, entries=(LoggedLaunch(kind=LaunchKind.KERNEL, symbol="add"),))
-    context = CallContext(log=log, limit_s=3.0, arena=range(1000, 2000))
-    last = Ended(status=0, final_reply=words, expired=False)
-    return VerdictPath(lambda: verdict_on_end(last, context), source, cause)
+    return VerdictPath(lambda: lost(number, reply), source, cause)
 
 
-def sanitized(bug: str, tool: str, cause: str) -> VerdictPath:
+def hung(source: str, cause: str) -> VerdictPath:
+    """The verdict on a kernel that hangs on a GPU, with the place that its replay finds."""
+
+    def verdict() -> Verdict:
+        log = replace(LAUNCHED, waiting=True)
+        scene = CallContext(log=log, limit_s=3.0, arena=range(1000, 2000))
+        late = verdict_on_end(Ended(status=-9, final_reply=None, expired=True), scene)
+        assert (late.code, lacks_place(late)) == ("TIMED_OUT", True)
+        return with_place(late, emulate(source))
+
+    return VerdictPath(verdict, source, cause)
+
+
+def source_of(bug: str) -> str:
+    return (BUGS / f"bugs/{bug}.cu").read_text()
+
+
+def finding(bug: str, tool: str) -> Verdict:
     """The verdict in what compute-sanitizer printed on an H200."""
-    source = (FIXTURES / f"counters/bugs/{bug}.cu").read_text()
     nowhere = Path("nowhere")
     compiled = Compiled(
         key="0",
         name="mine.cu",
-        source=source,
+        source=source_of(bug),
         target="sm_90a",
         library=nowhere,
         ptx=nowhere,
         kernels=(),
     )
-    text = (FIXTURES / f"counters/sanitizer/{bug}.{tool}.txt").read_text()
-    return VerdictPath(lambda: read_findings(text, compiled)[0], source, cause)
+    text = (BUGS / f"sanitizer/{bug}.{tool}.txt").read_text()
+    return read_findings(text, compiled)[0]
+
+
+def sanitized(bug: str, tool: str, cause: str) -> VerdictPath:
+    """The verdict in what compute-sanitizer printed on an H200."""
+    return VerdictPath(lambda: finding(bug, tool), source_of(bug), cause)
 
 
 def validated(candidate: Candidate, source: str, cause: str) -> VerdictPath:
@@ -222,7 +297,8 @@ EMULATED: Mapping[str, VerdictPath] = {
     "WRONG_RESULT": judged(adversarial("only_fills"), "nothing computed"),
     "INPUT_MUTATED": judged(CHANGES_INPUT, "writes an input"),
     "NONDETERMINISTIC": judged(CHANGES_ON_REPEAT, "unsynchronised blocks"),
-    "EMULATOR_UNSUPPORTED": in_mode(mode_of("exotic"), "textures and surfaces"),
+    "IMPOSSIBLE_TIME": too_quick(ONLY_FILLS, 1 << 22, "work left out"),
+    "EMULATOR_UNSUPPORTED": in_mode("exotic", "textures and surfaces"),
 }
 GPU: Mapping[str, VerdictPath] = {
     "POLICY_VIOLATION": ended(Reply.FORBIDDEN, Forbidden.HOST_COPY, PLAIN, "host-copy"),
@@ -237,6 +313,7 @@ GPU: Mapping[str, VerdictPath] = {
     "DEVICE_ASSERT": ended(Reply.FAULTED, 710, adversarial("traps"), "assertion"),
     "DATA_RACE": sanitized("race", "racecheck", "missing barrier"),
     "UNINITIALISED_READ": sanitized("uninit", "initcheck", "unwritten memory"),
+    "INVALID_SYNC": hung(adversarial("barrier_not_for_all"), "partial mask"),
     "TIMED_OUT": ended(Reply.FAULTED, 702, adversarial("never_ends"), "kernel"),
     "OUT_OF_MEMORY": ended(Reply.FAULTED, 2, adversarial("takes_all_memory"), "scratch memory"),
     "HOST_CRASHED": ended(Reply.DIED, signal.SIGFPE, PLAIN, "division by zero"),
@@ -251,11 +328,11 @@ GPU: Mapping[str, VerdictPath] = {
 TEACHES_NOTHING = {Passed, Quarantined, InfraFailed}
 BEFORE_ANY_DEVICE = {NoCode, Duplicate, CompileFailed}
 """Of the reply, the run and the compiler; `test_failures.py` and `test_real_verdicts.py`."""
-NOT_BY_THE_EMULATED = {GuardOverwritten, LateWrite, ImpossibleTime}
-"""It stops a store at the buffer's end, a call returns when its kernels have ended, and its times
-are modelled from what was executed."""
-NOT_BY_A_GPU = {EmulatorUnsupported, InvalidSync}
-"""It hangs at such a barrier, or goes on: the emulated device beside it says INVALID_SYNC."""
+NOT_BY_THE_EMULATED = {GuardOverwritten, LateWrite}
+"""It stops what would change a guard, and a call returns when its kernels have ended: see the tests
+below."""
+NOT_BY_A_GPU = {EmulatorUnsupported}
+"""Not even where the emulated device is asked about its kernel: see below."""
 
 
 @pytest.mark.parametrize("code", EMULATED)
@@ -277,12 +354,248 @@ def test_every_kind_of_verdict_has_its_path_on_each_device() -> None:
 def cause_of(path: VerdictPath, code: str) -> str:
     verdict = path.verdict()
     assert verdict.code == code, verdict
+    found = diagnose(verdict, path.source)
+    assert found.text.endswith(".")
+    return found.cause
+
+
+def diagnose(verdict: Verdict, source: str) -> Diagnosis:
     context = FailureContext(
-        source=SourceFacts(path.source),
+        source=SourceFacts(source),
         task=small_task("vector_add"),
         hardware=find_hardware("H200"),
     )
     found = diagnose_failure(verdict, context)
-    assert found is not None
-    assert found.text.endswith(".")
-    return found.cause
+    assert found is not None, verdict
+    assert not NONSENSE.search(" ".join((found.text, found.evidence, *describe(verdict))))
+    return found
+
+
+OUTSIDE: Mapping[str, str] = {
+    "a store behind": "k<<<1, 1>>>(C + n);",
+    "a store before": "k<<<1, 1>>>(C - 1);",
+    "an atomic behind": "add<<<1, 1>>>(C + n);",
+    "a store far behind": "k<<<1, 1>>>(C + n + 512);",
+    "a fill": "cudaMemset(C, 1, (n + 1) * sizeof(float));",
+    "a copy": "cudaMemcpy(C + 1, A, n * sizeof(float), cudaMemcpyDeviceToDevice);",
+}
+
+
+@pytest.mark.parametrize("level", Level)
+@pytest.mark.parametrize("way", OUTSIDE)
+def test_the_emulated_device_stops_what_would_change_a_guard(way: str, level: Level) -> None:
+    source = (
+        "__global__ void k(float* p) { *p = 1; }\n"
+        "__global__ void add(float* p) { atomicAdd(p, 1.0f); }\n"
+        f'extern "C" void solve(const float* A, float* C, int n) {{ {OUTSIDE[way]} }}\n'
+    )
+
+    async def call() -> CallReport | Verdict:
+        device = open_emulated()
+        async with device.open(await compiled(source, device.target)) as session:
+            assert isinstance(session, Session)
+            roles = {"A": Role.IN, "C": Role.OUT}
+            placed = session.place(
+                [
+                    BufferSpec(name=n, role=r, dtype="float32", shape=(100,))
+                    for n, r in roles.items()
+                ]
+            )
+            guards = [g for one in placed.values() for g in (one.guard_before, one.guard_after)]
+            for guard in guards:
+                guard[...] = 0x5A
+            scalar = Scalar(value=100, ctype="int")
+            outcome = await session.call(["A", "C", scalar], CallOptions(level=level))
+            assert all((guard == 0x5A).all() for guard in guards)
+            return outcome
+
+    outcome = asyncio.run(call())
+    if way in {"a fill", "a copy"}:
+        assert isinstance(outcome, CallReport)  # CUDA answers such a call with an error.
+        assert outcome.launches == ()
+    else:
+        assert isinstance(outcome, IllegalAccess)
+
+
+def test_on_the_emulated_device_nothing_runs_once_a_call_has_returned() -> None:
+    source = """\
+    #include <cstdlib>
+    __global__ void clear(float* C, int n) { for (int i = 0; i < n; ++i) C[i] = 0; }
+    __global__ void add(float* C, int n) { for (int i = 0; i < n; ++i) C[i] += 1; }
+    float* late; int many;
+    extern "C" void solve(float* C, int n)
+    {
+        late = C, many = n;
+        atexit([] { add<<<1, 1>>>(late, many); });
+        clear<<<1, 1>>>(C, n);
+        for (int i = 0; i < 50; ++i) add<<<1, 1>>>(C, n);
+    }
+    """
+
+    async def call() -> None:
+        device = open_emulated()
+        async with device.open(await compiled(source, device.target)) as session:
+            assert isinstance(session, Session)
+            spec = BufferSpec(name="C", role=Role.OUT, dtype="float32", shape=(1000,))
+            output = session.place([spec])["C"].data
+            report = await session.call(["C", Scalar(value=1000, ctype="int")], CallOptions())
+            assert isinstance(report, CallReport), report
+            assert (output == 50).all()
+            await asyncio.sleep(0.2)
+            assert (output == 50).all()
+
+    asyncio.run(call())
+    assert judged(adversarial("starts_a_thread"), "").verdict().code == "POLICY_VIOLATION"
+
+
+def test_a_gpus_verdict_stands_where_the_emulated_device_cannot_run_the_kernel() -> None:
+    unable = behave("exotic")
+    assert isinstance(unable, EmulatorUnsupported)
+    case = timed_case(small_task("vector_add"), {"n": 8}, Level.CHECK)
+    failed = FailedCase(verdict=lost(700), case=case, inputs={}, buffer_bytes=96)
+    verdict = conclude_replay(failed, unable, 30.0)
+    assert isinstance(verdict, IllegalAccess)
+    assert verdict.replay is not None and verdict.replay.outcome == "not-run"
+    assert "only a real GPU executes" in verdict.replay.detail
+    assert conclude_check(unable).fault is None
+
+
+def test_no_last_word_of_a_gpus_runner_is_about_the_emulated_device() -> None:
+    codes = {lost(number, reply).code for reply in Reply for number in range(1000)}
+    assert "ILLEGAL_ACCESS" in codes
+    assert EmulatorUnsupported.code not in codes
+
+
+@pytest.mark.parametrize(
+    ("bug", "tool", "code", "cause"),
+    [
+        ("oob_read", "memcheck", "ILLEGAL_ACCESS", "wrong bound"),
+        ("oob_write", "memcheck", "ILLEGAL_ACCESS", "wrong bound"),
+        ("oob_shared", "memcheck", "ILLEGAL_ACCESS", "shared array"),
+        ("misaligned", "memcheck", "MISALIGNED", "vector access"),
+        ("race", "racecheck", "DATA_RACE", "missing barrier"),
+        ("race_ww", "racecheck", "DATA_RACE", "same word"),
+        ("uninit", "initcheck", "UNINITIALISED_READ", ""),
+    ],
+)
+def test_both_devices_lead_to_one_cause(bug: str, tool: str, code: str, cause: str) -> None:
+    here = diagnose(emulate(source_of(bug)), source_of(bug))
+    there = diagnose(finding(bug, tool), source_of(bug))
+    assert here.code == there.code == code
+    assert here.evidence.startswith("line ") or " at line " in here.evidence
+    assert there.evidence.startswith("line ") or " at line " in there.evidence
+    if cause:
+        assert here.cause == there.cause == cause
+
+
+def test_a_line_of_a_header_is_not_taken_for_one_of_the_kernel() -> None:
+    source = source_of("oob_atomic")
+    here = diagnose(emulate(source), source)
+    there = diagnose(finding("oob_atomic", "memcheck"), source)
+    assert (here.cause, there.cause) == ("wrong bound", "out of bounds")
+    assert there.evidence.startswith("sm_20_atomic_functions.hpp:84; atomic of 4 bytes")
+
+
+@pytest.mark.parametrize(
+    ("bug", "code", "cause"),
+    [
+        ("asserts", "DEVICE_ASSERT", "assertion"),
+        ("refused", "LAUNCH_FAILED", "configuration"),
+    ],
+)
+def test_what_no_sanitizer_reports_the_emulated_device_does(
+    bug: str, code: str, cause: str
+) -> None:
+    found = diagnose(emulate(source_of(bug), limit_s=1.0), source_of(bug))
+    assert (found.code, found.cause) == (code, cause)
+    assert "line " in found.evidence
+
+
+@pytest.mark.parametrize(
+    ("mode", "code", "cause"),
+    [
+        ("past-the-end", "ILLEGAL_ACCESS", "no bound check"),
+        ("touch", "POLICY_VIOLATION", "host-touches-device-memory"),
+        ("copy-back", "POLICY_VIOLATION", "host-copy"),
+        ("openat", "POLICY_VIOLATION", "syscall"),
+        ("endless", "TIMED_OUT", "kernel"),
+        ("host-loop", "TIMED_OUT", "host"),
+        ("null", "HOST_CRASHED", "bad pointer"),
+        ("abort", "HOST_CRASHED", "ends the process"),
+        ("large-block", "LAUNCH_FAILED", "configuration"),
+        ("no-blocks", "LAUNCH_FAILED", "configuration"),
+        ("large-shared", "LAUNCH_FAILED", "shared memory"),
+        ("large-cooperative", "LAUNCH_FAILED", "cooperative grid"),
+        ("out-of-memory", "OUT_OF_MEMORY", "scratch memory"),
+        ("exotic", "EMULATOR_UNSUPPORTED", "textures and surfaces"),
+    ],
+)
+def test_what_goes_wrong_around_a_kernel_has_its_cause(mode: str, code: str, cause: str) -> None:
+    options = CallOptions(limit_s=1.0, scratch_bytes=4096 if mode == "out-of-memory" else 0)
+    found = diagnose(behave(mode, options), BEHAVIOURS)
+    assert (found.code, found.cause) == (code, cause)
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "cause", "words"),
+    [
+        (700, "ILLEGAL_ACCESS", "place unknown", "a thread touched memory that is not its own"),
+        (714, "ILLEGAL_ACCESS", "stack", "recursion"),
+        (717, "ILLEGAL_ACCESS", "address space", "inline PTX"),
+        (716, "MISALIGNED", "vector access", "not a multiple of the size"),
+        (710, "DEVICE_ASSERT", "assertion", "takes for granted"),
+        (715, "DEVICE_ASSERT", "illegal instruction", "inline PTX"),
+        (718, "DEVICE_ASSERT", "wild jump", "calls through pointers"),
+        (719, "DEVICE_ASSERT", "launch failure", "shared or local memory"),
+        (702, "TIMED_OUT", "kernel", "does not end"),
+        (2, "OUT_OF_MEMORY", "scratch memory", "Free what cudaMalloc gave"),
+        (701, "LAUNCH_FAILED", "registers", "registers"),
+        (720, "LAUNCH_FAILED", "cooperative grid", "cooperative"),
+        (912, "LAUNCH_FAILED", "cluster", "cluster"),
+        (304, "HOST_CRASHED", "foreign descriptor", "descriptor"),
+    ],
+)
+def test_an_error_code_alone_says_what_it_means_and_how_to_find_out(
+    number: int, code: str, cause: str, words: str
+) -> None:
+    source = source_of("misaligned")
+    verdict = lost(number)
+    found = diagnose(verdict, source)
+    assert (found.code, found.cause) == (code, cause)
+    assert words in f"{found.text} {found.evidence}"
+    if code in {"ILLEGAL_ACCESS", "MISALIGNED", "DEVICE_ASSERT"}:
+        assert lacks_place(verdict)
+        assert "(cudaError" in found.evidence
+        assert "line 14: `add<<<" in found.evidence
+        assert "compute-sanitizer" in found.evidence
+
+
+def test_the_emulated_devices_place_completes_a_gpus_error() -> None:
+    source = source_of("oob_shared")
+    located = with_place(lost(719), emulate(source))
+    found = diagnose(located, source)
+    assert not lacks_place(located)
+    assert (found.code, found.cause) == ("ILLEGAL_ACCESS", "shared array")
+    assert found.evidence.startswith("line 7: `tile[threadIdx.x]")
+    assert "(cudaErrorLaunchFailure in add)" in found.evidence
+    assert "the emulated device ran the case" in " ".join(describe(located))
+
+
+def test_a_read_of_nothing_does_not_stand_for_an_access_that_a_gpu_refused() -> None:
+    met = emulate(source_of("uninit"))
+    verdict = with_place(lost(700), met)
+    assert (met.code, verdict.code) == ("UNINITIALISED_READ", "ILLEGAL_ACCESS")
+    assert "UNINITIALISED_READ" in " ".join(describe(verdict))
+
+
+def test_a_search_that_found_no_place_says_so() -> None:
+    nothing = with_replay(lost(700), Replay(outcome="nothing-found"))
+    assert not lacks_place(nothing)
+    assert "found nothing" in diagnose(nothing, source_of("clean")).evidence
+    late = with_replay(lost(700), Replay(outcome="not-finished", limit_s=20))
+    assert "within 20 s" in diagnose(late, source_of("clean")).evidence
+
+
+def test_a_host_part_that_dies_on_a_gpu_is_told_by_its_signal() -> None:
+    verdict = lost(signal.SIGFPE, Reply.DIED)
+    assert diagnose(verdict, source_of("clean")).cause == "division by zero"

@@ -63,10 +63,10 @@ def verdicts() -> dict[str, Verdict]:
 @pytest.mark.parametrize("name", EXPECTED)
 def test_the_cause_is_found_with_its_line(verdicts: dict[str, Verdict], name: str) -> None:
     task = small_task("matrix_transpose")
-    scene = FailureContext(
+    context = FailureContext(
         source=SourceFacts(source_of(name)), task=task, hardware=open_device("emulated").hardware
     )
-    found = diagnose_failure(verdicts[name], scene)
+    found = diagnose_failure(verdicts[name], context)
     assert found is not None
     code, cause, seen = EXPECTED[name]
     assert (found.code, found.cause) == (code, cause)
@@ -79,9 +79,9 @@ def test_a_profile_of_a_real_kernel_gives_one_bottleneck(verdicts: dict[str, Ver
     assert verdict.profile is not None
     winner = attempt("r1-c1", 1.5, times_us=(400.0, 4100.0))
     found = situation(winner, incumbent="r1-c1")
-    scene = FailureContext(
+    context = FailureContext(
         source=SourceFacts(source_of(UNPADDED)), task=found.task, hardware=found.hardware
     )
-    (one,) = diagnose_speed(found, winner, verdict.profile, scene)
+    (one,) = diagnose_speed(found, winner, verdict.profile, context)
     assert one.code == verdict.profile.bottlenecks[0].code
     assert one.text.startswith("Limited by ")

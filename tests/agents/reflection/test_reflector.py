@@ -16,7 +16,7 @@ from cuda_llm.outcomes import InfraFailed
 from cuda_llm.search import Hint
 
 UNDEFINED = CompileFailed(
-    reason='identifier "lane" is undefined',
+    compiler_output='identifier "lane" is undefined',
     diagnostics=(
         Diagnostic(
             severity="error",
@@ -28,7 +28,7 @@ UNDEFINED = CompileFailed(
     ),
 )
 SYNTAX = CompileFailed(
-    reason='expected a ";"',
+    compiler_output='expected a ";"',
     diagnostics=(Diagnostic(severity="error", message='expected a ";"', fault="syntax"),),
 )
 
@@ -78,7 +78,7 @@ def test_a_failure_of_an_earlier_round_is_counted_on() -> None:
     assert newest_hints((earlier, hint)) == (hint,)
 
 
-def test_newest_keeps_what_different_people_say() -> None:
+def test_hints_of_different_authors_do_not_replace_each_other() -> None:
     user = Hint(round=0, about="", code="USER", text="stay simple", by="user")
     other = Hint(round=0, about="", code="USER", text="no atomics", by="user")
     assert newest_hints((user, other)) == (user, other)
@@ -91,12 +91,12 @@ def test_hints_stay_few() -> None:
         unknown = Diagnostic(
             severity="error", message=text, fault="undefined-name", subject=f"name{number}"
         )
-        verdict = CompileFailed(reason=text, diagnostics=(unknown,))
+        verdict = CompileFailed(compiler_output=text, diagnostics=(unknown,))
         kept.append((failed(f"r1-c{number}", verdict), "", verdict))
     assert len(reflect(judged(*kept)).error_hints) == 5
 
 
-def test_our_own_faults_teach_nothing_and_are_told() -> None:
+def test_our_own_faults_give_no_hint_and_are_recorded() -> None:
     broken = InfraFailed(component="runner", detail="died")
     found = reflect(judged((failed("r1-c1", broken), "", broken)))
     assert found.error_hints == ()
@@ -104,7 +104,7 @@ def test_our_own_faults_teach_nothing_and_are_told() -> None:
 
 
 def test_a_reply_without_code_teaches_the_form_of_the_next() -> None:
-    cut = NoCode(reason="cut off", kind="truncated")
+    cut = NoCode(message="cut off", kind="truncated")
     (hint,) = reflect(judged((failed("r1-c1", cut, source_sha=""), "", cut))).error_hints
     assert "whole file" in hint.text
     assert hint.about == ""
@@ -113,7 +113,7 @@ def test_a_reply_without_code_teaches_the_form_of_the_next() -> None:
 MISDECLARED = "#define TILE 12  // tunable: 8 16\n" + UNPADDED
 
 
-def test_a_model_is_told_of_tunables_that_nobody_can_read() -> None:
+def test_tunables_that_cannot_be_read_become_a_hint() -> None:
     slow = (attempt("r1-c1", 1.5, times_us=(4.0, 41.0)), MISDECLARED, passed(BANK_CONFLICTS))
     found = reflect(judged(slow, incumbent="r1-c1"))
     (hint,) = found.error_hints

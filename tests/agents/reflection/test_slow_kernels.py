@@ -5,7 +5,7 @@ from dataclasses import replace
 from reflection_scenes import BANK_CONFLICTS, DRAM, UNPADDED, judged, passed
 from searches import attempt
 
-from cuda_llm.agents.reflection.reflector import find_limits
+from cuda_llm.agents.reflection.slow_kernels import find_limits
 from cuda_llm.agents.situation import Situation
 from cuda_llm.hardware_profiles.lookup import find_hardware
 from cuda_llm.outcomes import Passed
@@ -73,7 +73,7 @@ def test_a_technique_is_offered_only_where_the_gpu_has_it() -> None:
     assert "asynchronous copies" not in on_turing.hardware_text
 
 
-def test_what_was_tried_in_vain_is_told_and_what_gained_is_not() -> None:
+def test_what_was_tried_in_vain_is_listed_and_what_gained_is_not() -> None:
     winner = attempt("r1-c1", 2.0)
     tries = [
         attempt("r2-c1", 2.0, parent="r1-c1", kind=Kind.IMPROVE, direction="unroll the loop"),
@@ -89,7 +89,7 @@ def test_what_was_tried_in_vain_is_told_and_what_gained_is_not() -> None:
     assert not any("pad the tile" in one for one in hint.avoid)
 
 
-def test_a_kernel_at_the_hardware_limit_is_told_so_instead() -> None:
+def test_a_kernel_at_the_hardware_limit_gets_that_hint_instead() -> None:
     winner = attempt("r1-c1", 30.0, times_us=(3.4, 10.4))
     (hint,) = hints_of(judged((winner, UNPADDED, passed(BANK_CONFLICTS)), incumbent="r1-c1"))
     assert hint.code == "hardware_limit"
@@ -98,7 +98,7 @@ def test_a_kernel_at_the_hardware_limit_is_told_so_instead() -> None:
     assert "%" not in hint.text
 
 
-def test_the_limit_of_others_than_the_incumbent_is_nobody_s_concern() -> None:
+def test_only_the_incumbent_gets_the_hint_of_the_hardware_limit() -> None:
     near = [attempt(f"r1-c{n}", 30.0, times_us=(3.4, 10.4)) for n in (1, 2)]
     found = judged(*((one, "", passed(DRAM)) for one in near), incumbent="r1-c1")
     assert [hint.about for hint in hints_of(found)] == ["r1-c1"]
@@ -119,7 +119,7 @@ def test_no_line_of_a_playbook_is_quoted() -> None:
     assert "line 24" in hint.evidence
 
 
-def test_a_bottleneck_of_another_profiler_is_told_by_its_own_words() -> None:
+def test_a_bottleneck_of_another_profiler_is_described_by_its_own_words() -> None:
     other = Bottleneck(code="texture_cache", share=0.5, explanation="", advice="use fewer textures")
     (hint,) = hints_of(one_kernel(passed(other)))
     assert hint.text == "Limited by texture cache. Best first: use fewer textures."

@@ -42,7 +42,7 @@ class Verdicts:
         return ""
 
     def verdict(self, attempt: str) -> Verdict:
-        return self.verdicts.get(attempt, NoCode(reason="none"))
+        return self.verdicts.get(attempt, NoCode(message="none"))
 
 
 def situation(task: str = "reduction", gpu: str = "rtx_3090_ti", **changes: object) -> Situation:
@@ -76,7 +76,7 @@ def limited(by: tuple[str, ...], task: str = "matrix_multiplication") -> Situati
 
 
 @pytest.mark.parametrize(("name", "work"), TASKS.items())
-def test_the_shipped_tasks_are_told_apart_by_their_declaration(name: str, work: Work) -> None:
+def test_the_shipped_tasks_are_classified_by_their_declaration(name: str, work: Work) -> None:
     assert work_of(load_task(name)) == work
 
 
@@ -196,7 +196,7 @@ def test_a_library_is_offered_only_where_the_task_allows_it() -> None:
     assert "cub::" not in every_text(replace(situation(), task=without), Kind.DEPART)
 
 
-def test_without_diversity_no_one_is_told_anything() -> None:
+def test_without_diversity_no_brief_has_a_direction() -> None:
     plan = Plan(components=Components(diversity=False))
     assert directions(situation(plan=plan), Kind.FIRST, 3) == ("", "", "")
 

@@ -4,7 +4,8 @@ from itertools import islice, product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cuda_llm.agents.tunables.space import Space, Tunable, is_valid, sample_points, valid_points
+from cuda_llm.agents.playbook.kernels import sample_points, valid_points
+from cuda_llm.agents.tunables.space import Space, Tunable, is_valid
 
 NAMES = ("A", "B", "C")
 CONDITIONS = ("A <= B", "A * C != 4", "C == 1 or B > A", "12 / (A - 2) > 1", "A or B or C")

@@ -10,7 +10,7 @@ from gpu_world import install_cupy, install_nvml
 from cuda_llm.cli.doctor import DoctorCheck, gpu_checks, lift_quarantine
 from cuda_llm.errors import UsageError
 from cuda_llm.hardware_profiles.lookup import find_hardware
-from cuda_llm.tools.cuda.lease import list_quarantined, put_in_quarantine
+from cuda_llm.tools.cuda.quarantine import list_quarantined, put_in_quarantine
 
 H200 = attributes_of(find_hardware("NVIDIA H200"))
 QUIET = {"uuid": H200.uuid, "display": 0, "utilisation": 0, "free_bytes": 9 << 30, "processes": []}
@@ -25,14 +25,14 @@ def by_name(findings: list[DoctorCheck], what: str) -> list[DoctorCheck]:
     return [one for one in findings if one.what == what]
 
 
-def test_without_a_driver_the_mend_is_told_and_nothing_needed_lacks(tmp_path: Path) -> None:
+def test_a_missing_driver_is_reported_with_its_mend_and_is_not_needed(tmp_path: Path) -> None:
     (finding,) = gpu_checks(str(tmp_path / "libcuda.so.1"))
     assert finding.found.startswith("no CUDA driver")
     assert "install NVIDIA's driver" in finding.mend
     assert not finding.needed
 
 
-def test_without_cupy_and_nvml_each_gpu_is_told_with_the_mends(
+def test_without_cupy_and_nvml_each_gpu_is_reported_with_the_mends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install_nvml(tmp_path, monkeypatch)
@@ -43,7 +43,7 @@ def test_without_cupy_and_nvml_each_gpu_is_told_with_the_mends(
     assert "cuda-llm[gpu]" in by_name(findings, "cuda:1")[0].mend
 
 
-def test_company_is_less_than_there_could_be(
+def test_other_users_of_a_gpu_are_reported_as_less_than_there_could_be(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install_nvml(tmp_path, monkeypatch, QUIET | {"display": 1})
@@ -67,14 +67,14 @@ def test_a_gpu_in_quarantine_is_not_asked_and_can_be_let_out(
         lift_quarantine("cuda:0")
 
 
-def test_a_quarantine_is_told_when_the_driver_does_not_answer_either(tmp_path: Path) -> None:
+def test_a_quarantine_is_reported_when_the_driver_does_not_answer_either(tmp_path: Path) -> None:
     put_in_quarantine(H200.uuid, "cuda:0", "it is gone")
     first, second = gpu_checks(build_driver(tmp_path, H200, init_result=999))
     assert "it is gone" in first.found
     assert "CUresult 999" in second.found
 
 
-def test_an_nvcc_too_old_for_the_gpu_is_told(
+def test_an_nvcc_too_old_for_the_gpu_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     profile = (Path(__file__).parents[3] / "hardware_profiles/b200_sxm_180gb.toml").read_text()
@@ -91,7 +91,7 @@ def test_an_nvcc_too_old_for_the_gpu_is_told(
     assert any("knows no sm_990a" in one.found for one in findings)
 
 
-def test_a_gpu_that_cannot_be_opened_is_told_with_what_it_lacks(
+def test_a_gpu_that_cannot_be_opened_is_reported_with_what_it_lacks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Here CuPy can be found, but not imported."""

@@ -40,8 +40,8 @@ def test_what_the_emulated_device_finds_is_the_verdict(accepted: Judged) -> None
     looked = asyncio.run(inspect_all(TASK, DEVICE, [accepted]))
     judged = with_inspection(TASK, DEVICE, accepted, looked[0])
     assert judged.verdict.code == "DATA_RACE"
-    said = [line for _, line in inspected_rows(looked[0])]
-    assert "the emulated device found DATA_RACE at a small size" in said
+    lines = [line for _, line in inspected_rows(looked[0])]
+    assert "the emulated device found DATA_RACE at a small size" in lines
     written = json.loads(evaluate_document(TASK, DEVICE, [judged], looked))
     jsonschema.validate(written, SCHEMA)
     assert written["results"][0]["inspection"]["fault"] == "DATA_RACE"

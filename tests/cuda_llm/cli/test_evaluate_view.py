@@ -83,36 +83,36 @@ def test_what_the_measurement_calls_a_tie_is_one_whatever_the_quotient() -> None
     assert time_text(tie).endswith("a tie (0.98 to 1.41)")
 
 
-def test_a_small_difference_beyond_doubt_is_told() -> None:
+def test_a_small_measured_difference_outside_the_interval_is_shown() -> None:
     slower = replace(
         MEASURED, outcome="slower", paired_speedup=0.98, speedup_low=0.975, speedup_high=0.985
     )
     assert time_text(slower).endswith("1.02x slower (1.02 to 1.03)")
 
 
-def test_what_kept_a_runner_in_is_told_of_every_kernel_that_ran_on_a_gpu() -> None:
+def test_isolation_is_shown_for_every_kernel_that_ran_on_a_gpu() -> None:
     refused = Judged(name="a.cu", verdict=LoadFailed(detail="no solve"))
     assert list(isolation_rows(refused)) == []
     ran = replace(refused, isolation="no namespaces; seccomp")
     assert list(isolation_rows(ran)) == [("isolation", "no namespaces; seccomp")]
 
 
-def test_what_the_gpu_did_meanwhile_is_told_where_it_was_read() -> None:
+def test_clocks_and_heat_of_the_gpu_are_shown_where_they_were_read() -> None:
     profile = Profile(device="cuda:0", hardware="H200", source="measured", sizes=(MEASURED,))
     assert "gpu" not in dict(profile_rows(profile))
     planned = replace(profile, sizes=(MEASURED, replace(MEASURED, peak_bytes=1_200_000_000)))
     assert dict(profile_rows(planned))["gpu"] == "cuda:0: 1.2 GB of its memory planned at most"
 
 
-def test_the_hosts_part_and_what_else_must_be_known_are_told() -> None:
+def test_the_hosts_part_and_notes_on_a_time_are_shown() -> None:
     host = replace(MEASURED, time_class="host-inclusive", note="the baseline was measured earlier")
     assert "±0.4% (host-inclusive)" in time_text(host)
     assert time_text(host).endswith("; the baseline was measured earlier")
 
 
 @pytest.mark.parametrize(
-    ("speedup", "said"), [(1.05, "a tie"), (1.5, "1.50x faster"), (0.5, "2.00x slower")]
+    ("speedup", "expected"), [(1.05, "a tie"), (1.5, "1.50x faster"), (0.5, "2.00x slower")]
 )
-def test_modelled_times_within_a_tenth_are_a_tie(speedup: float, said: str) -> None:
+def test_modelled_times_within_a_tenth_are_a_tie(speedup: float, expected: str) -> None:
     size = SizeTime(dims={}, time_us=100.0, baseline_us=100.0 * speedup, source="modelled")
-    assert time_text(size) == f"100.0 us   baseline {100 * speedup:.1f} us   {said}"
+    assert time_text(size) == f"100.0 us   baseline {100 * speedup:.1f} us   {expected}"

@@ -20,8 +20,8 @@ def command(
 
     def answer(*arguments: object) -> Ran:
         code = run([str(argument) for argument in arguments])
-        said = capsys.readouterr()
-        return Ran(code, said.out, said.err, 0.0, 0.0)
+        captured = capsys.readouterr()
+        return Ran(code, captured.out, captured.err, 0.0, 0.0)
 
     return answer
 

@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 
 from cuda_llm.cli.hardware import hardware_app
 from cuda_llm.errors import HardwareError
+from cuda_llm.hardware_profiles.ceilings import keep_ceilings, published_ceilings
 from cuda_llm.hardware_profiles.lookup import find_hardware
-from cuda_llm.hardware_profiles.roofline import keep_ceilings, published_ceilings
 
 
 @pytest.fixture(autouse=True)

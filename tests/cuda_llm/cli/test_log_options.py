@@ -29,7 +29,7 @@ def records(text: str, **wanted: object) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-def test_the_log_of_a_run_tells_who_did_what_when(cuda_llm: Command, tmp_path: Path) -> None:
+def test_the_log_of_a_run_names_who_did_what_when(cuda_llm: Command, tmp_path: Path) -> None:
     (tmp_path / "agent.py").write_text(AGENT)
     log = tmp_path / "logs" / "run.jsonl"
     options = ("--log-file", log, "--log-format=json", "--log-level", "info")
@@ -67,7 +67,7 @@ def test_a_failed_command_is_a_record_in_a_file_and_one_line_on_stderr(
     assert "no such task" in records(log.read_text(), event="command failed")[0]["error"]
 
 
-def test_the_log_goes_to_stderr_unless_told_otherwise(cuda_llm: Command) -> None:
+def test_the_log_goes_to_stderr_unless_a_file_is_named(cuda_llm: Command) -> None:
     ran = cuda_llm("--log-level", "debug", "--log-format", "json", "tasks", "list")
     assert records(ran.stderr, event="command has ended", exit_code=0)
     assert "timestamp" not in ran.stdout
@@ -76,7 +76,7 @@ def test_the_log_goes_to_stderr_unless_told_otherwise(cuda_llm: Command) -> None
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "expected"),
     [
         (("--log-level", "loud"), "--log-level"),
         (("--log-file", "/proc/nowhere"), "--log-file"),
@@ -84,11 +84,11 @@ def test_the_log_goes_to_stderr_unless_told_otherwise(cuda_llm: Command) -> None
     ],
 )
 def test_a_log_option_that_does_not_fit_is_one_line(
-    cuda_llm: Command, options: tuple[str, ...], told: str
+    cuda_llm: Command, options: tuple[str, ...], expected: str
 ) -> None:
     ran = cuda_llm("tasks", "list", *options)
     assert ran.code == 2
-    assert told in ran.complaint
+    assert expected in ran.complaint
 
 
 def test_what_follows_two_dashes_is_the_commands_own(cuda_llm: Command) -> None:

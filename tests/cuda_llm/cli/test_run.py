@@ -33,12 +33,12 @@ def the_run(folder: Path) -> Path:
     return run
 
 
-def told(run: Path, kind: type) -> list[Any]:
+def recorded_events(run: Path, kind: type) -> list[Any]:
     return [one.event for one in read_events(run / "events.jsonl") if isinstance(one.event, kind)]
 
 
 def reaches(folder: Path, text: str) -> Callable[[], bool]:
-    """Whether the one run below `folder` has told of `text`."""
+    """Whether the one run below `folder` has recorded_events of `text`."""
 
     def found() -> bool:
         events = list(folder.glob("traces/runs/*/events.jsonl"))
@@ -47,7 +47,7 @@ def reaches(folder: Path, text: str) -> Callable[[], bool]:
     return found
 
 
-def test_a_run_tells_a_person_what_won_and_what_that_is_worth(
+def test_a_run_prints_for_a_person_what_won_and_what_that_is_worth(
     cuda_llm: Command, tmp_path: Path
 ) -> None:
     ran = cuda_llm(*SMALL)
@@ -64,7 +64,9 @@ def test_a_run_tells_a_person_what_won_and_what_that_is_worth(
     assert "r1-c1 " in ran.stderr
 
 
-def test_a_run_tells_a_program_the_same_in_one_document(cuda_llm: Command, tmp_path: Path) -> None:
+def test_a_run_prints_for_a_program_the_same_in_one_document(
+    cuda_llm: Command, tmp_path: Path
+) -> None:
     ran = cuda_llm(*SMALL, "--json", "--seed", 3)
     assert ran.code == 0, ran.stderr
     whole = document(ran)
@@ -95,11 +97,11 @@ def test_ctrl_c_ends_everything_and_the_run_goes_on_later(
     assert "go on with: cuda-llm resume" in ran.complaint
     assert document(ran)["finished"] is False
     run = the_run(tmp_path)
-    assert len(told(run, RunInterrupted)) == 1
+    assert len(recorded_events(run, RunInterrupted)) == 1
     again = cuda_llm("resume", run.name, "--json")
     assert again.code == 0, again.stderr
     assert document(again)["finished"] is True
-    assert len(told(run, RunResumed)) == 1
+    assert len(recorded_events(run, RunResumed)) == 1
     third = cuda_llm("resume", run.name)
     assert third.code == 2
     assert "is finished" in third.complaint
@@ -113,7 +115,7 @@ def test_a_killed_run_leaves_nobody_behind_and_goes_on_later(
     assert ran.code == -signal.SIGKILL
     again = cuda_llm("resume", "latest", "--json")
     assert again.code == 0, again.stderr
-    assert len(told(the_run(tmp_path), RunStarted)) == 1
+    assert len(recorded_events(the_run(tmp_path), RunStarted)) == 1
 
 
 def test_a_review_stops_before_a_round_and_resume_goes_on(
@@ -145,7 +147,7 @@ def test_a_fork_goes_another_way_with_the_hints_of_an_editor(
     brief = RunFolder(new).brief("r2-c1")
     assert brief is not None
     assert [hint.text for hint in brief.error_hints] == ["Count."]
-    (event,) = told(new, RunForked)
+    (event,) = recorded_events(new, RunForked)
     assert event == RunForked(of=old.name, round=1, edited_hints=True)
 
     none = cuda_llm(*fork, "--edit-hints", EDITOR="", VISUAL="")

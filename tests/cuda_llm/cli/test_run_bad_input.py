@@ -18,7 +18,7 @@ def bare_task(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "expected"),
     [
         (["vector_sum"], "vector_sum: no such task or folder; did you mean vector_add?"),
         (["vector_add", "--device", "gpu0"], "unknown device 'gpu0'"),
@@ -37,11 +37,11 @@ def bare_task(folder: Path) -> Path:
     ],
 )
 def test_what_makes_no_sense_is_a_mistake(
-    cuda_llm: Command, tmp_path: Path, options: list[str], said: str
+    cuda_llm: Command, tmp_path: Path, options: list[str], expected: str
 ) -> None:
     ran = cuda_llm("run", *options)
     assert ran.code == 2
-    assert said in ran.complaint
+    assert expected in ran.complaint
     assert ran.stdout == ""
     assert not (tmp_path / "traces").exists()
 

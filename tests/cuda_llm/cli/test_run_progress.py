@@ -82,11 +82,11 @@ def after(events: Sequence[Event]) -> RunStatus:
 
 def log(events: Sequence[Event]) -> str:
     status = RunStatus()
-    said: list[str] = []
+    shown: list[str] = []
     for event in events:
         status(event)
-        said += event_lines(event, status)
-    return "\n".join(said)
+        shown += event_lines(event, status)
+    return "\n".join(shown)
 
 
 def test_each_candidate_stands_where_it_is() -> None:
@@ -104,8 +104,8 @@ def test_the_headline_says_round_best_and_spend() -> None:
 def test_a_resumed_run_is_shown_from_where_it_stood(capsys: pytest.CaptureFixture[str]) -> None:
     show = PlainRunProgress([*ROUND, judged(1), CHOSEN])
     show(replace(CHOSEN, round=2, before="r1-c1", reason="r1-c1 stays"))
-    said = capsys.readouterr().err
-    assert said == "round 2/5: best 41.0 us = 2.50x baseline (r1-c1); r1-c1 stays\n"
+    shown = capsys.readouterr().err
+    assert shown == "round 2/5: best 41.0 us = 2.50x baseline (r1-c1); r1-c1 stays\n"
 
 
 def test_a_price_is_shown_while_every_price_is_known() -> None:
@@ -116,8 +116,8 @@ def test_a_price_is_shown_while_every_price_is_known() -> None:
 def test_a_log_says_what_matters_and_nothing_else() -> None:
     late = CandidateLate(candidate="r1-c2", stage="compile")
     retried = ModelRetried(call="candidates/r1-c2", attempt=1, reason="HTTP 429", wait_s=2.0)
-    said = log([*ROUND, retried, judged(1), judged(3, "COMPILE_FAILED"), late, CHOSEN])
-    assert said.splitlines() == [
+    shown = log([*ROUND, retried, judged(1), judged(3, "COMPILE_FAILED"), late, CHOSEN])
+    assert shown.splitlines() == [
         "run mine",
         "times are modelled on emulated",
         "no model is named",
@@ -143,6 +143,6 @@ def test_a_terminal_shows_the_status_and_no_markup_of_strangers() -> None:
     assert "[red]odd" in text
 
 
-@pytest.mark.parametrize(("seconds", "said"), [(0.4, "0 s"), (59.4, "59 s"), (130, "2 min 10 s")])
-def test_durations_read_well(seconds: float, said: str) -> None:
-    assert duration(seconds) == said
+@pytest.mark.parametrize(("seconds", "shown"), [(0.4, "0 s"), (59.4, "59 s"), (130, "2 min 10 s")])
+def test_durations_read_well(seconds: float, shown: str) -> None:
+    assert duration(seconds) == shown

@@ -76,7 +76,7 @@ def test_a_winner_slower_than_the_baseline_is_called_so() -> None:
     assert "slower than the baseline, which stays the answer" in shown(slow, slow)
 
 
-def test_without_a_winner_the_last_failure_that_is_no_repeat_is_told() -> None:
+def test_without_a_winner_the_last_failure_that_is_no_repeat_is_shown() -> None:
     text = shown(None, BROKEN, AGAIN)
     assert "the baseline is still the answer" in text
     assert "r1-c2: COMPILE_FAILED, tile is undefined" in text

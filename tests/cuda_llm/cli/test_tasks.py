@@ -25,7 +25,7 @@ def test_list_names_every_task(capsys: pytest.CaptureFixture[str]) -> None:
     assert [line.split()[0] for line in lines] == list(list_tasks())
 
 
-def test_show_tells_the_contract(capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_describes_what_a_task_asks_for(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["tasks", "show", "conv2d"]) == 0
     shown = capsys.readouterr().out
     assert "void solve(const float* input, const float* filter, float* output" in shown

@@ -22,8 +22,8 @@ def command(
 
     def answer(*arguments: object) -> Ran:
         code = run([str(argument) for argument in arguments])
-        said = capsys.readouterr()
-        return Ran(code, said.out, said.err, 0.0, 0.0)
+        captured = capsys.readouterr()
+        return Ran(code, captured.out, captured.err, 0.0, 0.0)
 
     return answer
 
@@ -61,7 +61,9 @@ def test_list_without_runs_says_how_to_make_one(command: Command, tmp_path: Path
 
 
 @pytest.mark.parametrize("name", ["first", "first-run", "traces/runs/first-run"])
-def test_show_tells_the_story(command: Command, runs: Path, name: str) -> None:
+def test_show_describes_rounds_duels_and_the_winner(
+    command: Command, runs: Path, name: str
+) -> None:
     ran = command("trace", "show", name)
     assert (ran.code, ran.stderr) == (0, "")
     assert ran.stdout.startswith("run first-run\n")

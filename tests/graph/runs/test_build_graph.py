@@ -1,6 +1,7 @@
 """The graph answers a bare `ainvoke`: no context, no saver, nothing but the name of a task."""
 
 import asyncio
+import json
 import os
 import subprocess
 import sys
@@ -13,12 +14,14 @@ from graph_runs import NoTuner, TableBench, Writer, context_in
 
 from cuda_llm.agents.situation import Situation
 from cuda_llm.errors import UsageError
+from cuda_llm.graph.runs import build_graph as build_graph_module
 from cuda_llm.graph.runs.build_graph import build_graph
 from cuda_llm.search import Brief, Draft
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.open_device import open_device
 from cuda_llm.traces.event_log import is_being_written
 
+ROOT = Path(__file__).parents[3]
 BASELINE = load_task("vector_add").baseline.read_text(encoding="utf-8")
 
 
@@ -130,9 +133,10 @@ def test_a_run_that_is_cancelled_leaves_no_process_behind(tmp_path: Path) -> Non
 
 
 def test_a_server_can_ask_what_a_run_takes() -> None:
-    from cuda_llm.graph.runs.studio import make_graph
-
-    taken = make_graph().get_input_jsonschema()
+    graphs = json.loads((ROOT / "langgraph.json").read_text())["graphs"]
+    file, name = graphs["fsr"].split(":")
+    assert (ROOT / file).samefile(build_graph_module.__file__)
+    taken = getattr(build_graph_module, name)().get_input_jsonschema()
     assert taken["required"] == ["task"]
     assert taken["properties"]["candidates"]["type"] == "integer"
 

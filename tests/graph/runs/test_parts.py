@@ -1,4 +1,4 @@
-"""Which models a run asks, as its request says."""
+"""Which models a run asks, as its request says, and what is found before its device is opened."""
 
 from pathlib import Path
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from run_starts import asked
 
+from cuda_llm.errors import UsageError
 from cuda_llm.graph.request import NO_OVERRIDES
 from cuda_llm.graph.runs.parts import find_parts
 from cuda_llm.search import Components
@@ -39,3 +40,27 @@ def test_nobody_is_asked_for_hints_that_no_prompt_would_hold(
     """A comparison of strategies compares what they spend on kernels."""
     parts = find_parts(asked(tmp_path, model="one", reflection_model=own, **blind), NO_OVERRIDES)
     assert (parts.model, parts.critic) == ("one", "")
+
+
+@pytest.mark.parametrize(
+    ("part", "name"),
+    [
+        ("strategy", "fsrr"),
+        ("prompts", "no-such-folder"),
+        ("generator", "playbok"),
+        ("agents", ("no_such_module:agent",)),
+    ],
+)
+def test_a_misspelled_part_is_refused_before_the_device_is_opened(
+    tmp_path: Path, part: str, name: str | tuple[str]
+) -> None:
+    opened = tmp_path / "opened"
+    device = tmp_path / "device.py"
+    device.write_text(f"def remote():\n    open({str(opened)!r}, 'w').close()\n")
+    spec = f"{device}:remote"
+    with pytest.raises(UsageError, match=name if isinstance(name, str) else name[0]):
+        find_parts(asked(tmp_path, device=spec, **{part: name}), NO_OVERRIDES)
+    assert not opened.exists()
+    with pytest.raises(UsageError, match="gives a NoneType"):
+        find_parts(asked(tmp_path, device=spec), NO_OVERRIDES)
+    assert opened.exists()

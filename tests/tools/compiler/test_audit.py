@@ -9,6 +9,7 @@ from cuda_llm.outcomes import Verdict
 from cuda_llm.tools.compiler.audit import CUDA_CALLS, allowed, in_known_library
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.emulator.codegen.libraries import runtime_library
+from cuda_llm.wording import describe
 
 SOLVE = 'extern "C" void solve(const float* a, float* b, int n)'
 Compile = Callable[..., Compiled | Verdict]
@@ -117,7 +118,7 @@ def test_what_a_candidate_may_not_do_is_named(compile_source: Compile, way: str)
 
     assert isinstance(outcome, PolicyViolation), outcome
     assert outcome.rule == rule
-    assert words in outcome.detail
+    assert words in describe(outcome)[0]
 
 
 def test_other_functions_stay_inside(compile_source: Compile) -> None:

@@ -16,7 +16,7 @@ from cuda_llm.errors import MissingError
 from cuda_llm.facts import SourceSpot
 from cuda_llm.failures import CompileFailed, Diagnostic, LoadFailed, PolicyViolation
 from cuda_llm.outcomes import Verdict
-from cuda_llm.tools.compiler.cache import SourceFailure, read_outcome, request_key, write_outcome
+from cuda_llm.tools.compiler.compile import SourceFailure, read_outcome, request_key, write_outcome
 from cuda_llm.tools.compiler.nvcc import Toolkit, find_toolkit
 from cuda_llm.tools.compiler.workspace import private_folder
 from cuda_llm.tools.device.candidate import Compiled, CompileLimits, CompileRequest
@@ -131,7 +131,7 @@ FAILURES: list[SourceFailure] = [
     LoadFailed(detail="x"),
     PolicyViolation(rule="import", detail="y", spot=SourceSpot(file="a.cu", line=1, text="t")),
     CompileFailed(
-        reason="z",
+        compiler_output="z",
         diagnostics=(
             Diagnostic(severity="error", message="m", spot=SourceSpot(file="a.cu", line=2)),
             Diagnostic(severity="warning", message="n", tool="ld"),

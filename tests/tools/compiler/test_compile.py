@@ -15,6 +15,7 @@ from cuda_llm.outcomes import Verdict
 from cuda_llm.tools.compiler.audit import exports
 from cuda_llm.tools.compiler.compile import compile_candidate
 from cuda_llm.tools.device.candidate import Compiled, CompileRequest
+from cuda_llm.wording import describe
 
 SOLVE = 'extern "C" void solve(const float* a, float* b, int n)'
 PRELUDE = SOLVE + ";\n"
@@ -125,8 +126,8 @@ def test_a_wrong_signature_is_reported_with_the_right_one(compile_source: Compil
         failed = compile_source(source)
 
         assert isinstance(failed, CompileFailed)
-        assert f"must be `{SOLVE}`" in failed.reason
-        assert "\n" not in failed.reason
+        assert f"must be `{SOLVE}`" in describe(failed)[0]
+        assert "\n" not in describe(failed)[0]
 
 
 @pytest.mark.parametrize(
@@ -149,7 +150,7 @@ def test_an_empty_file_is_called_empty(compile_source: Compile, source: str) -> 
     failed = compile_source(source)
 
     assert isinstance(failed, CompileFailed)
-    assert failed.reason == "mine.cu is empty: it holds no code"
+    assert describe(failed)[0] == "mine.cu is empty: it holds no code"
 
 
 @pytest.mark.parametrize("source", ["Here is your kernel, enjoy!", "\x7fELF\x02\x01\x00\x00binary"])
@@ -157,8 +158,8 @@ def test_what_is_not_cuda_fails_in_one_line(compile_source: Compile, source: str
     failed = compile_source(source)
 
     assert isinstance(failed, CompileFailed)
-    assert failed.reason.startswith("mine.cu:1: ")
-    assert "\n" not in failed.reason
+    assert describe(failed)[0].startswith("mine.cu:1: ")
+    assert "\n" not in describe(failed)[0]
 
 
 def test_text_that_is_no_unicode_is_compiled_all_the_same(compile_source: Compile) -> None:

@@ -17,6 +17,7 @@ from cuda_llm.tools.compiler.diagnostics import (
 from cuda_llm.tools.compiler.names import PathNames, demangle, without_parameters
 from cuda_llm.tools.compiler.nvcc import find_toolkit
 from cuda_llm.tools.device.candidate import Compiled, CompileRequest
+from cuda_llm.wording import describe
 
 SOLVE = 'extern "C" void solve(const float* a, float* b, int n)'
 Compile = Callable[..., Compiled | Verdict]
@@ -54,7 +55,7 @@ def test_each_stage_names_the_line(compile_source: Compile, stage: str) -> None:
     assert first.spot is not None
     assert (first.spot.file, first.spot.line) == ("mine.cu", line)
     assert first.spot.text == source.splitlines()[line - 1].strip()[:200]
-    assert failed.reason == f"mine.cu:{line}: {first.message}"
+    assert describe(failed)[0] == f"mine.cu:{line}: {first.message}"
 
 
 def test_errors_come_before_warnings_in_their_order(compile_source: Compile) -> None:
@@ -63,7 +64,7 @@ def test_errors_come_before_warnings_in_their_order(compile_source: Compile) -> 
 
     assert isinstance(failed, CompileFailed)
     assert [d.spot.line for d in failed.diagnostics if d.spot and d.severity == "error"] == [3, 4]
-    assert "first" in failed.reason
+    assert "first" in describe(failed)[0]
 
 
 def test_an_error_in_a_task_header_names_it(compile_source: Compile, tmp_path: Path) -> None:
@@ -76,7 +77,7 @@ def test_an_error_in_a_task_header_names_it(compile_source: Compile, tmp_path: P
     )
 
     assert isinstance(failed, CompileFailed)
-    assert failed.reason.startswith("lent/broken.h:2: ")
+    assert describe(failed)[0].startswith("lent/broken.h:2: ")
     assert str(tmp_path) not in repr(failed)
 
 
@@ -96,7 +97,7 @@ def test_a_flood_is_cut_and_counted(compile_source: Compile) -> None:
     assert len(failed.diagnostics) == 20
     assert failed.omitted > 0
     assert len(repr(failed)) < 20_000
-    assert "undefined_0" in failed.reason
+    assert "undefined_0" in describe(failed)[0]
 
 
 def test_bytes_are_bounded_too() -> None:

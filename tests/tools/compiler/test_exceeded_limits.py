@@ -9,6 +9,7 @@ import pytest
 from cuda_llm.failures import CompileFailed, TimedOut
 from cuda_llm.outcomes import Verdict
 from cuda_llm.tools.device.candidate import Compiled, CompileLimits
+from cuda_llm.wording import describe
 
 SOLVE = 'extern "C" void solve(const float* a, float* b, int n)'
 Compile = Callable[..., Compiled | Verdict]
@@ -57,7 +58,7 @@ def test_a_template_bomb_runs_out_of_memory(compile_source: Compile) -> None:
     )
 
     assert isinstance(failed, CompileFailed)
-    assert failed.reason.endswith("needs more than 600 MiB of memory")
+    assert describe(failed)[0].endswith("needs more than 600 MiB of memory")
 
 
 def test_a_naive_template_bomb_meets_the_depth_limit(compile_source: Compile) -> None:
@@ -65,7 +66,7 @@ def test_a_naive_template_bomb_meets_the_depth_limit(compile_source: Compile) ->
     failed = compile_source(f"{source}{SOLVE} {{ b[0] = D<0>::v; }}", limits=SMALL)
 
     assert isinstance(failed, CompileFailed)
-    assert "instantiation" in failed.reason
+    assert "instantiation" in describe(failed)[0]
 
 
 @pytest.mark.parametrize("limits", [{"wall_s": 2.0, "cpu_s": 30.0}, {"wall_s": 30.0, "cpu_s": 1.0}])
@@ -90,7 +91,7 @@ def test_an_unending_loop_in_a_constant_is_an_error(compile_source: Compile) -> 
     )
 
     assert isinstance(failed, CompileFailed)
-    assert failed.reason == "mine.cu:2: expression must have a constant value"
+    assert describe(failed)[0] == "mine.cu:2: expression must have a constant value"
 
 
 def test_a_huge_object_meets_the_size_limit(compile_source: Compile) -> None:
@@ -99,14 +100,14 @@ def test_a_huge_object_meets_the_size_limit(compile_source: Compile) -> None:
     )
 
     assert isinstance(failed, CompileFailed)
-    assert failed.reason == "the compiler wrote a file larger than 16 MiB"
+    assert describe(failed)[0] == "the compiler wrote a file larger than 16 MiB"
 
 
 def test_a_flood_of_error_directives_is_cut(compile_source: Compile) -> None:
     failed = compile_source("#error again\n" * 20_000, limits=SMALL)
 
     assert isinstance(failed, CompileFailed)
-    assert failed.reason == "mine.cu:1: #error again"
+    assert describe(failed)[0] == "mine.cu:1: #error again"
     assert len(failed.diagnostics) <= 20
 
 
@@ -114,4 +115,4 @@ def test_a_file_that_includes_itself_ends(compile_source: Compile) -> None:
     failed = compile_source("#include __FILE__\n", limits=SMALL)
 
     assert isinstance(failed, CompileFailed)
-    assert "nested depth" in failed.reason
+    assert "nested depth" in describe(failed)[0]

@@ -9,6 +9,7 @@ from cuda_llm.failures import CompileFailed, PolicyViolation
 from cuda_llm.outcomes import Verdict
 from cuda_llm.tools.compiler.policy import without_comments
 from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.wording import describe
 
 SOLVE = 'extern "C" void solve(const float* a, float* b, int n)'
 Compile = Callable[..., Compiled | Verdict]
@@ -78,7 +79,7 @@ def test_a_missing_header_is_only_an_error(compile_source: Compile) -> None:
     failed = compile_source('#include "cutlass/gemm.h"' + BODY)
 
     assert isinstance(failed, CompileFailed)
-    assert "cutlass/gemm.h: No such file" in failed.reason
+    assert "cutlass/gemm.h: No such file" in describe(failed)[0]
 
 
 def test_comments_and_disabled_lines_are_no_violation(compile_source: Compile) -> None:

@@ -23,10 +23,10 @@ def test_the_next_user_finds_the_same_session_but_no_layout_captured(
     within: Use, baseline: Compiled
 ) -> None:
     async def run(room: Room) -> None:
-        async with room.sessions.keep(baseline) as first:
+        async with room.sessions.open_cached(baseline) as first:
             assert isinstance(first, GpuTimedSession)
             await batch(first)
-        async with room.sessions.keep(baseline) as second:
+        async with room.sessions.open_cached(baseline) as second:
             assert second is first
             await first.place_slots(buffers(), 2)
             with pytest.raises(ValueError, match="nothing of this layout has been captured"):
@@ -41,7 +41,7 @@ def test_the_next_user_finds_the_same_session_but_no_layout_captured(
 
 def test_two_users_at_once_have_a_session_each(within: Use, baseline: Compiled) -> None:
     async def use(room: Room, together: asyncio.Barrier) -> object:
-        async with room.sessions.keep(baseline) as session:
+        async with room.sessions.open_cached(baseline) as session:
             assert isinstance(session, GpuTimedSession)
             await together.wait()
             await batch(session)
@@ -62,9 +62,9 @@ def test_another_program_replaces_the_cached_one(
     within: Use, candidate: Compiled, baseline: Compiled
 ) -> None:
     async def run(room: Room) -> None:
-        async with room.sessions.keep(baseline) as first:
+        async with room.sessions.open_cached(baseline) as first:
             assert isinstance(first, GpuTimedSession)
-        async with room.sessions.keep(candidate) as second:
+        async with room.sessions.open_cached(candidate) as second:
             assert second is not first
         await room.sessions.settle()
         assert room.ended.count(True) == 1
@@ -75,9 +75,9 @@ def test_another_program_replaces_the_cached_one(
 def test_a_program_that_does_not_load_is_not_cached(within: Use, baseline: Compiled) -> None:
     async def run(room: Room) -> None:
         missing = replace(baseline, library=baseline.library.with_name("missing.so"))
-        async with room.sessions.keep(missing) as session:
+        async with room.sessions.open_cached(missing) as session:
             assert isinstance(session, LoadFailed)
-        async with room.sessions.keep(baseline) as session:
+        async with room.sessions.open_cached(baseline) as session:
             assert isinstance(session, GpuTimedSession)
 
     within(run)
@@ -85,10 +85,10 @@ def test_a_program_that_does_not_load_is_not_cached(within: Use, baseline: Compi
 
 def test_a_verdict_ends_the_cached_session(within: Use, baseline: Compiled) -> None:
     async def run(room: Room) -> None:
-        async with room.sessions.keep(baseline) as first:
+        async with room.sessions.open_cached(baseline) as first:
             assert isinstance(first, GpuTimedSession)
             await call(first, FAULT)
-        async with room.sessions.keep(baseline) as second:
+        async with room.sessions.open_cached(baseline) as second:
             assert second is not first
             assert isinstance(second, GpuTimedSession)
             await batch(second)
@@ -99,7 +99,7 @@ def test_a_verdict_ends_the_cached_session(within: Use, baseline: Compiled) -> N
 def test_an_exception_in_use_ends_the_cached_session(within: Use, baseline: Compiled) -> None:
     async def run(room: Room) -> None:
         with pytest.raises(KeyError):
-            async with room.sessions.keep(baseline):
+            async with room.sessions.open_cached(baseline):
                 raise KeyError
         await room.sessions.settle()
         assert room.ended.count(True) == 1
@@ -109,11 +109,11 @@ def test_an_exception_in_use_ends_the_cached_session(within: Use, baseline: Comp
 
 def test_what_was_killed_while_it_was_idle_is_replaced(within: Use, baseline: Compiled) -> None:
     async def run(room: Room) -> None:
-        async with room.sessions.keep(baseline) as first:
+        async with room.sessions.open_cached(baseline) as first:
             assert isinstance(first, GpuTimedSession)
         os.kill(room.started[0].pid, signal.SIGKILL)
         await asyncio.sleep(0.05)
-        async with room.sessions.keep(baseline) as second:
+        async with room.sessions.open_cached(baseline) as second:
             assert second is not first
             assert isinstance(second, GpuTimedSession)
             await batch(second)
@@ -125,7 +125,7 @@ def test_nothing_is_left_of_a_cached_runner_that_was_killed(
     within: Use, baseline: Compiled
 ) -> None:
     async def run(room: Room) -> None:
-        async with room.sessions.keep(baseline):
+        async with room.sessions.open_cached(baseline):
             below = psutil.Process(room.started[0].pid).children(recursive=True)
         assert below
         os.kill(below[0].pid, signal.SIGKILL)

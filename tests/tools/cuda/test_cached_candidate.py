@@ -77,7 +77,7 @@ def test_a_cached_session_ends_before_another_is_timed(
     async def run(room: Room) -> None:
         await validate(room, candidate)
         assert room.ended.count(True) == 0
-        async with room.sessions.keep(baseline) as timed:
+        async with room.sessions.open_cached(baseline) as timed:
             assert isinstance(timed, GpuTimedSession)
             await batch(timed)
             assert room.ended[0]
@@ -111,7 +111,7 @@ def test_a_second_user_of_the_baseline_leaves_the_cached_session_alone(
 ) -> None:
     async def run(room: Room) -> None:
         first = await opened(room, candidate)
-        async with room.sessions.keep(baseline), room.sessions.keep(baseline):
+        async with room.sessions.open_cached(baseline), room.sessions.open_cached(baseline):
             pass
         assert await opened(room, candidate) is first
 
@@ -169,7 +169,7 @@ def test_a_cached_session_ends_where_another_needs_its_memory(
     async def run(room: Room) -> None:
         await validate(room, candidate)
         assert room.sessions.idle_bytes > 0
-        async with room.sessions.keep(baseline) as timed:
+        async with room.sessions.open_cached(baseline) as timed:
             assert isinstance(timed, GpuTimedSession)
             await timed.place_slots(buffers(), 2, scratch_bytes=2 * GIB)
             assert not room.ended[0]

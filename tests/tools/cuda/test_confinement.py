@@ -6,10 +6,11 @@ from dataclasses import replace
 import pytest
 
 from cuda_llm.errors import InfrastructureError
-from cuda_llm.tools.cuda.isolation import GpuIsolation, find_confinement
+from cuda_llm.tools.cuda.isolation import GpuIsolation
 from cuda_llm.tools.cuda.memory import HostMemory, Memory
 from cuda_llm.tools.cuda.protocol import SharedBy
 from cuda_llm.tools.cuda.runner import Namespaces, RunnerLaunch
+from cuda_llm.tools.cuda.site import find_confinement
 
 FULL = GpuIsolation(shared_by=SharedBy.IPC, spaces=Namespaces.ALL, landlock_abi=7)
 
@@ -29,10 +30,10 @@ def test_what_is_missing_is_said_in_words() -> None:
     assert not FULL.is_tested
     assert replace(FULL, attempts=()).is_tested
     poor = replace(FULL, shared_by=SharedBy.HOST, spaces=Namespaces.NETWORK, landlock_abi=0)
-    told = " ".join(replace(poor, attempts=("forking",)).missing)
+    missing = " ".join(replace(poor, attempts=("forking",)).missing)
     for word in ("host memory", "process namespace", "Landlock", "forking"):
-        assert word in told
-    assert "network namespace" not in told
+        assert word in missing
+    assert "network namespace" not in missing
 
 
 def test_one_line_sums_it_up() -> None:

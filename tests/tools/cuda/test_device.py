@@ -12,8 +12,9 @@ from host_works import PLAIN, crash, crash_once, double, hang, hang_once, nothin
 from cuda_llm.errors import BrokenByWork, DeviceLost, InfrastructureError
 from cuda_llm.tools.cuda.client import HostClient, HostTimeouts
 from cuda_llm.tools.cuda.device import GpuHost
-from cuda_llm.tools.cuda.lease import Lease, find_quarantine, lift_quarantine, put_in_quarantine
+from cuda_llm.tools.cuda.lease import Lease
 from cuda_llm.tools.cuda.messages import OpenSite
+from cuda_llm.tools.cuda.quarantine import find_quarantine, lift_quarantine, put_in_quarantine
 from cuda_llm.tools.device import Site
 
 pytestmark = pytest.mark.usefixtures("found_by_children")

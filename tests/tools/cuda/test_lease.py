@@ -75,9 +75,9 @@ def test_two_leases_of_one_process_exclude_each_other() -> None:
 
 
 def test_a_process_that_waits_says_for_whom(tmp_path: Path) -> None:
-    told: list[str] = []
+    lines: list[str] = []
     holder = hold_elsewhere(1, 2.5)
-    lease = Lease("GPU-1", "cuda:0", told.append)
+    lease = Lease("GPU-1", "cuda:0", lines.append)
     assert lease.holder() == holder.pid
 
     async def use() -> None:
@@ -86,7 +86,7 @@ def test_a_process_that_waits_says_for_whom(tmp_path: Path) -> None:
 
     asyncio.run(use())
     holder.communicate()
-    assert told == [f"cuda:0 is in use by process {holder.pid}; waiting"]
+    assert lines == [f"cuda:0 is in use by process {holder.pid}; waiting"]
     assert lease.holder() is None
 
 

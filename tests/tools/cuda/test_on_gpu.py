@@ -18,7 +18,7 @@ from cuda_llm.tasks.task import Tolerance, ToleranceClass
 from cuda_llm.tools.compiler.compile import compile_candidate
 from cuda_llm.tools.cuda.device import try_isolation
 from cuda_llm.tools.cuda.sealing import tag_of, tagging_key
-from cuda_llm.tools.cuda.site import GpuSite, self_test
+from cuda_llm.tools.cuda.site import GpuSite
 from cuda_llm.tools.cuda.timed_session import GpuTimedSession
 from cuda_llm.tools.device import Argument, Batch, CallOptions, CallReport, Scalar, TimeClass
 from cuda_llm.tools.device.buffers import BufferSpec, Role
@@ -83,7 +83,6 @@ async def compiled(target: str) -> Compiled:
 
 
 def test_nothing_that_a_candidate_may_not_do_gets_through(gpu: tuple[Hardware, str]) -> None:
-    assert on_site(gpu, self_test).attempts == ()
     summary, missing = on_site(gpu, try_isolation)
     assert summary.endswith("self-test passed")
     assert not any("self-test" in one for one in missing)

@@ -11,8 +11,8 @@ import pytest
 from gpu_drivers import attributes_of
 
 from cuda_llm.errors import InfrastructureError, MissingError
+from cuda_llm.hardware_profiles.ceilings import find_ceilings, keep_ceilings, published_ceilings
 from cuda_llm.hardware_profiles.lookup import find_hardware
-from cuda_llm.hardware_profiles.roofline import find_ceilings, keep_ceilings, published_ceilings
 from cuda_llm.tools.cuda.nvml import name_reasons
 from cuda_llm.tools.cuda.probe import (
     Probe,
@@ -114,8 +114,8 @@ def test_the_kernels_compile() -> None:
 
 
 def answering(text: str, status: int = 0) -> list[str]:
-    said = f"import sys; sys.stdout.write({text!r}); sys.stderr.write('no'); sys.exit({status})"
-    return [sys.executable, "-c", said]
+    code = f"import sys; sys.stdout.write({text!r}); sys.stderr.write('no'); sys.exit({status})"
+    return [sys.executable, "-c", code]
 
 
 def probed(command: list[str], limit_s: float = 20.0) -> Probe:

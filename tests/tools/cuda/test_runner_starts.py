@@ -36,7 +36,7 @@ def test_a_contest_finds_its_runners_after_a_validation_and_a_timing(
         async with (
             room.sessions.open(candidate) as one,
             room.sessions.open(candidate) as other,
-            room.sessions.keep(baseline) as ground,
+            room.sessions.open_cached(baseline) as ground,
         ):
             for session in (one, other, ground):
                 assert isinstance(session, GpuTimedSession)
@@ -94,7 +94,7 @@ def test_when_a_batch_is_armed_nothing_starts_or_ends(
         async with room.sessions.open(candidate) as other:
             assert isinstance(other, GpuTimedSession)
             await call(other, FAULT)
-        async with room.sessions.keep(baseline) as ground:
+        async with room.sessions.open_cached(baseline) as ground:
             assert isinstance(ground, GpuTimedSession)
             await ground.place_slots(buffers(), 1)
             await ground.capture(arguments(), CallOptions())

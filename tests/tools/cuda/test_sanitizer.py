@@ -25,7 +25,7 @@ def candidate(bug: str) -> Compiled:
     )
 
 
-def said(bug: str, tool: str) -> str:
+def recorded(bug: str, tool: str) -> str:
     return (FIXTURES / f"sanitizer/{bug}.{tool}.txt").read_text()
 
 
@@ -35,7 +35,7 @@ def line(bug: str, number: int) -> SourceSpot:
 
 
 def test_a_read_past_the_end() -> None:
-    assert read_findings(said("oob_read", "memcheck"), candidate("oob_read")) == (
+    assert read_findings(recorded("oob_read", "memcheck"), candidate("oob_read")) == (
         IllegalAccess(
             access=MemoryAccess(
                 space="global",
@@ -52,7 +52,7 @@ def test_a_read_past_the_end() -> None:
 
 
 def test_a_write_past_the_end_in_a_template() -> None:
-    (found,) = read_findings(said("oob_write", "memcheck"), candidate("oob_write"))
+    (found,) = read_findings(recorded("oob_write", "memcheck"), candidate("oob_write"))
     assert isinstance(found, IllegalAccess)
     assert found.access is not None
     assert (found.access.kind, found.spot) == ("write", line("oob_write", 7))
@@ -60,13 +60,13 @@ def test_a_write_past_the_end_in_a_template() -> None:
 
 
 def test_shared_memory_past_its_end() -> None:
-    (found,) = read_findings(said("oob_shared", "memcheck"), candidate("oob_shared"))
+    (found,) = read_findings(recorded("oob_shared", "memcheck"), candidate("oob_shared"))
     assert isinstance(found, IllegalAccess)
     assert found.access == MemoryAccess(space="shared", kind="write", bytes=4)
 
 
 def test_a_race_names_both_lines() -> None:
-    assert read_findings(said("race", "racecheck"), candidate("race")) == (
+    assert read_findings(recorded("race", "racecheck"), candidate("race")) == (
         DataRace(
             kind="write-read",
             hazards=4000,
@@ -77,7 +77,7 @@ def test_a_race_names_both_lines() -> None:
 
 
 def test_a_race_of_two_writes() -> None:
-    (found,) = read_findings(said("race_ww", "racecheck"), candidate("race_ww"))
+    (found,) = read_findings(recorded("race_ww", "racecheck"), candidate("race_ww"))
     assert isinstance(found, DataRace)
     assert (found.kind, found.spot, found.other) == (
         "write-write",
@@ -87,7 +87,7 @@ def test_a_race_of_two_writes() -> None:
 
 
 def test_a_read_of_what_nobody_wrote() -> None:
-    (found,) = read_findings(said("uninit", "initcheck"), candidate("uninit"))
+    (found,) = read_findings(recorded("uninit", "initcheck"), candidate("uninit"))
     assert isinstance(found, UninitialisedRead)
     assert found.access == MemoryAccess(space="global", kind="read", bytes=4)
     assert found.spot == line("uninit", 7)
@@ -96,8 +96,8 @@ def test_a_read_of_what_nobody_wrote() -> None:
 
 @pytest.mark.parametrize("tool", ["memcheck", "racecheck"])
 def test_a_clean_run_finds_nothing(tool: str) -> None:
-    assert read_findings(said("clean", tool), candidate("clean")) == ()
-    assert summary_errors(said("clean", tool)) == 0
+    assert read_findings(recorded("clean", tool), candidate("clean")) == ()
+    assert summary_errors(recorded("clean", tool)) == 0
 
 
 def run(output: str, exit_code: int | None = 0) -> ToolRun:
@@ -105,7 +105,7 @@ def run(output: str, exit_code: int | None = 0) -> ToolRun:
 
 
 def test_clean_is_said_only_of_a_run_that_came_to_its_summary() -> None:
-    clean = said("clean", "racecheck")
+    clean = recorded("clean", "racecheck")
     assert read_result("racecheck", run(clean), candidate("clean"), 30).state == "clean"
     begun = clean.splitlines()[0] + "\n"
     assert read_result("racecheck", run(begun), candidate("clean"), 30).state == "not run"
@@ -114,13 +114,15 @@ def test_clean_is_said_only_of_a_run_that_came_to_its_summary() -> None:
 
 
 def test_what_was_found_before_the_clock_struck_counts() -> None:
-    found = read_result("racecheck", run(said("race", "racecheck"), None), candidate("race"), 30)
+    found = read_result(
+        "racecheck", run(recorded("race", "racecheck"), None), candidate("race"), 30
+    )
     assert found.state == "found"
 
 
 def test_an_error_that_is_no_finding_is_told_and_is_not_clean() -> None:
     asserted = read_result(
-        "memcheck", run(said("asserts", "memcheck"), 86), candidate("asserts"), 30
+        "memcheck", run(recorded("asserts", "memcheck"), 86), candidate("asserts"), 30
     )
     assert asserted.state == "not run"
     assert asserted.verdicts == ()
@@ -136,13 +138,13 @@ def test_a_driver_that_could_not_start_says_why() -> None:
 
 
 def test_a_place_in_a_header_keeps_the_headers_name() -> None:
-    text = said("oob_read", "memcheck").replace("kernel.cu:7", "/usr/include/block_load.cuh:7")
+    text = recorded("oob_read", "memcheck").replace("kernel.cu:7", "/usr/include/block_load.cuh:7")
     (found,) = read_findings(text, candidate("oob_read"))
     assert getattr(found, "spot", None) == SourceSpot(file="block_load.cuh", line=7)
 
 
 def test_a_misaligned_access_is_told_apart() -> None:
-    assert read_findings(said("misaligned", "memcheck"), candidate("misaligned")) == (
+    assert read_findings(recorded("misaligned", "memcheck"), candidate("misaligned")) == (
         Misaligned(
             access=MemoryAccess(
                 space="global",
@@ -159,7 +161,7 @@ def test_a_misaligned_access_is_told_apart() -> None:
 
 
 def test_an_atomic_past_the_end_is_one() -> None:
-    (found,) = read_findings(said("oob_atomic", "memcheck"), candidate("oob_atomic"))
+    (found,) = read_findings(recorded("oob_atomic", "memcheck"), candidate("oob_atomic"))
     assert isinstance(found, IllegalAccess)
     assert found.access is not None
     assert found.access.kind == "atomic"
@@ -168,9 +170,9 @@ def test_an_atomic_past_the_end_is_one() -> None:
 @pytest.mark.parametrize(("bug", "tool"), [("race_same", "racecheck"), ("refused", "memcheck")])
 def test_what_is_no_fault_of_a_kernel_is_clean(bug: str, tool: str) -> None:
     """The same value from every thread; a launch that CUDA refused and the candidate made good."""
-    assert read_result(tool, run(said(bug, tool)), candidate(bug), 30).state == "clean"
+    assert read_result(tool, run(recorded(bug, tool)), candidate(bug), 30).state == "clean"
 
 
 def test_a_kernel_that_hangs_is_not_finished() -> None:
-    hung = read_result("memcheck", run(said("hangs", "memcheck"), None), candidate("hangs"), 8)
+    hung = read_result("memcheck", run(recorded("hangs", "memcheck"), None), candidate("hangs"), 8)
     assert hung.state == "not finished"

@@ -22,7 +22,7 @@ def test_what_is_kept_makes_room_for_whoever_needs_its_memory(
     within: Use, candidate: Compiled, baseline: Compiled
 ) -> None:
     async def run(room: Room) -> None:
-        async with room.sessions.keep(baseline):
+        async with room.sessions.open_cached(baseline):
             pass
         async with room.sessions.open(candidate) as session:
             assert isinstance(session, GpuTimedSession)
@@ -52,7 +52,7 @@ def test_what_is_in_use_is_not_ended_for_its_memory(
 ) -> None:
     async def run(room: Room) -> None:
         async with (
-            room.sessions.keep(baseline) as ground,
+            room.sessions.open_cached(baseline) as ground,
             room.sessions.open(candidate) as session,
         ):
             assert isinstance(ground, GpuTimedSession)
@@ -85,7 +85,7 @@ def test_a_call_may_hold_what_a_layout_was_asked_for_and_where_memory_is_short_w
     async def quota(session: GpuTimedSession, wanted: int) -> int:
         frame = GpuCallFrame()
         await session.place_slots(buffers(), 2, scratch_bytes=wanted)
-        session.fill_solve(frame.solve, arguments(), CallOptions(scratch_bytes=wanted))
+        session.arena.fill_solve(frame.solve, arguments(), CallOptions(scratch_bytes=wanted))
         return int(frame.solve.scratch_quota)
 
     async def run(room: Room) -> None:
@@ -107,7 +107,7 @@ def test_a_call_that_nobody_times_may_use_what_a_layout_before_it_had(
             await session.place_slots(buffers(), 2, scratch_bytes=2 * GIB)
             session.place(buffers())
             frame = GpuCallFrame()
-            session.fill_solve(frame.solve, arguments(), CallOptions(scratch_bytes=2 * GIB))
+            session.arena.fill_solve(frame.solve, arguments(), CallOptions(scratch_bytes=2 * GIB))
             assert frame.solve.scratch_quota == 2 * GIB
 
     within(run)
@@ -115,7 +115,7 @@ def test_a_call_that_nobody_times_may_use_what_a_layout_before_it_had(
 
 def test_what_holds_a_large_part_of_the_memory_is_not_kept(within: Use, baseline: Compiled) -> None:
     async def run(room: Room) -> None:
-        async with room.sessions.keep(baseline) as ground:
+        async with room.sessions.open_cached(baseline) as ground:
             assert isinstance(ground, GpuTimedSession)
             await ground.place_slots(buffers(LARGE), 1)
         await room.sessions.settle()

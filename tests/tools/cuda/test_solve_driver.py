@@ -15,7 +15,7 @@ from cuda_llm.tools.cuda.solve_driver import (
     runtime_library,
     view_words,
 )
-from cuda_llm.tools.cuda.vendor_tools import has_landlock
+from cuda_llm.tools.sandbox.isolation import landlock_abi
 
 FIXTURES = Path(__file__).parents[2] / "fixtures/counters"
 WORDS = [
@@ -131,7 +131,7 @@ def test_a_candidate_finds_its_scratch_folder_and_the_system_alone(
     scratch.mkdir()
     for file in (secret, scratch / "own"):
         file.write_text("x")
-    kept = "refused" if has_landlock() else "opened"
+    kept = "refused" if landlock_abi() else "opened"
     assert tried(libraries, secret, scratch) == [kept, kept]
     assert tried(libraries, Path(libraries["candidate"]), scratch) == ["opened", kept]
     assert tried(libraries, scratch / "own", scratch) == ["opened", "opened"]

@@ -24,7 +24,7 @@ from cuda_llm.tools.runner.protocol import Refusal, Reply, ReplyFrame
 from cuda_llm.tools.runner.runner import Ended, UnexpectedReply
 
 LOG = CallLog(launches=1, entries=(LoggedLaunch(kind=LaunchKind.KERNEL, symbol="_Z3addv"),))
-SCENE = CallContext(log=LOG, limit_s=3.0, arena=range(1000, 2000), names={"_Z3addv": "add"})
+CONTEXT = CallContext(log=LOG, limit_s=3.0, arena=range(1000, 2000), names={"_Z3addv": "add"})
 
 
 def last(reply: Reply, number: int = 0, address: int = 0, detail: str = "") -> Ended:
@@ -63,11 +63,11 @@ EXPIRED = Ended(status=-9, final_reply=None, expired=True)
     ],
 )
 def test_a_lost_context_is_what_its_error_says(number: int, verdict: type[Verdict]) -> None:
-    assert isinstance(verdict_on_end(last(Reply.FAULTED, number), SCENE), verdict)
+    assert isinstance(verdict_on_end(last(Reply.FAULTED, number), CONTEXT), verdict)
 
 
 def test_a_lost_context_names_the_kernel_launched_last() -> None:
-    found = verdict_on_end(last(Reply.FAULTED, 700), SCENE)
+    found = verdict_on_end(last(Reply.FAULTED, 700), CONTEXT)
     assert isinstance(found, IllegalAccess)
     assert found == IllegalAccess(
         error=CudaError(number=700, name="cudaErrorIllegalAddress", kernel="add")
@@ -76,44 +76,44 @@ def test_a_lost_context_names_the_kernel_launched_last() -> None:
 
 
 def test_what_the_driver_lost_is_laid_to_host_code_that_ran() -> None:
-    found = verdict_on_end(last(Reply.FAULTED, 304), SCENE)
+    found = verdict_on_end(last(Reply.FAULTED, 304), CONTEXT)
     assert isinstance(found, HostCrashed)
     assert found.signal == "cudaErrorOperatingSystem"
     assert found.error == CudaError(number=304, name="cudaErrorOperatingSystem", kernel="add")
 
-    nothing_ran = replace(SCENE, log=CallLog())
+    nothing_ran = replace(CONTEXT, log=CallLog())
     assert isinstance(verdict_on_end(last(Reply.FAULTED, 304), nothing_ran), InfraFailed)
 
 
 def test_using_what_was_refused_is_running_out_of_memory() -> None:
     refused = OutOfMemory(request="cudaMalloc", bytes=5, bound="quota")
-    scene = replace(SCENE, log=replace(LOG, out_of_memory=refused))
+    context = replace(CONTEXT, log=replace(LOG, out_of_memory=refused))
 
-    assert verdict_on_end(last(Reply.FAULTED, 700), scene) == refused
-    assert verdict_on_end(last(Reply.DIED, signal.SIGSEGV), scene) == replace(
+    assert verdict_on_end(last(Reply.FAULTED, 700), context) == refused
+    assert verdict_on_end(last(Reply.DIED, signal.SIGSEGV), context) == replace(
         refused, then="SIGSEGV"
     )
-    assert verdict_on_end(died(1), scene) == replace(refused, then="exit")
+    assert verdict_on_end(died(1), context) == replace(refused, then="exit")
 
 
 @pytest.mark.parametrize("what", ["capture", "graph", "graph launch", "scratch"])
 def test_a_candidate_that_leaves_no_memory_to_call_it_ran_out_of_memory(what: str) -> None:
-    said = f"{what}: CUDA_ERROR_OUT_OF_MEMORY"
-    found = verdict_on_end(last(Reply.BROKEN, detail=said), SCENE)
-    assert found == OutOfMemory(request="to-run", bound="device", detail=said)
+    detail = f"{what}: CUDA_ERROR_OUT_OF_MEMORY"
+    found = verdict_on_end(last(Reply.BROKEN, detail=detail), CONTEXT)
+    assert found == OutOfMemory(request="to-run", bound="device", detail=detail)
 
 
 @pytest.mark.parametrize(
-    "said", ["CUDA IPC: CUDA_ERROR_OUT_OF_MEMORY", "graph: CUDA_ERROR_UNKNOWN"]
+    "detail", ["CUDA IPC: CUDA_ERROR_OUT_OF_MEMORY", "graph: CUDA_ERROR_UNKNOWN"]
 )
-def test_what_a_candidate_cannot_have_caused_is_our_failure(said: str) -> None:
-    assert isinstance(verdict_on_end(last(Reply.BROKEN, detail=said), SCENE), InfraFailed)
+def test_what_a_candidate_cannot_have_caused_is_our_failure(detail: str) -> None:
+    assert isinstance(verdict_on_end(last(Reply.BROKEN, detail=detail), CONTEXT), InfraFailed)
 
 
 def test_code_that_does_not_fit_is_running_out_of_memory() -> None:
-    said = "the device code does not load: CUDA_ERROR_"
+    detail = "the device code does not load: CUDA_ERROR_"
     full, unknown = (
-        ReplyFrame(reply=Reply.REFUSED, number=Refusal.DRIVER, detail=(said + error).encode())
+        ReplyFrame(reply=Reply.REFUSED, number=Refusal.DRIVER, detail=(detail + error).encode())
         for error in ("OUT_OF_MEMORY", "NO_BINARY_FOR_GPU")
     )
     assert load_failure(full) == OutOfMemory(request="to-load", bound="device", detail=full.text)
@@ -121,8 +121,8 @@ def test_code_that_does_not_fit_is_running_out_of_memory() -> None:
 
 
 def test_the_linkers_words_name_the_function_that_is_not_there() -> None:
-    said = b"/tmp/candidate.so: undefined symbol: _Z6helperv"
-    refused = ReplyFrame(reply=Reply.REFUSED, number=Refusal.LINKER, detail=said)
+    detail = b"/tmp/candidate.so: undefined symbol: _Z6helperv"
+    refused = ReplyFrame(reply=Reply.REFUSED, number=Refusal.LINKER, detail=detail)
     found = load_failure(refused)
     assert isinstance(found, LoadFailed)
     assert (found.fault, found.symbol) == ("undefined-function", "_Z6helperv")
@@ -138,14 +138,14 @@ def test_the_linkers_words_name_the_function_that_is_not_there() -> None:
     ],
 )
 def test_who_is_late_is_who_was_waited_for(log: CallLog, in_graph: bool, stage: str) -> None:
-    found = verdict_on_end(EXPIRED, replace(SCENE, log=log, in_graph=in_graph))
+    found = verdict_on_end(EXPIRED, replace(CONTEXT, log=log, in_graph=in_graph))
     assert isinstance(found, TimedOut)
     assert (found.stage, found.limit_s) == (stage, 3.0)
 
 
 def test_a_crowd_of_blocks_hints_at_a_deadlock() -> None:
-    scene = replace(SCENE, log=replace(LOG, waiting=True, crowded="_Z3addv"))
-    found = verdict_on_end(EXPIRED, scene)
+    context = replace(CONTEXT, log=replace(LOG, waiting=True, crowded="_Z3addv"))
+    found = verdict_on_end(EXPIRED, context)
     assert isinstance(found, TimedOut)
     assert (found.kernel, found.crowded) == ("add", True)
 
@@ -155,14 +155,15 @@ def test_a_crowd_of_blocks_hints_at_a_deadlock() -> None:
     [
         (last(Reply.DENIED, 41, detail="socket"), "syscall"),
         (died(-signal.SIGSYS), "syscall"),
-        (last(Reply.FORBIDDEN, Forbidden.CALL), "api-call"),
+        (last(Reply.FORBIDDEN, Forbidden.LARGE_COPY), "api-call"),
+        (last(Reply.FORBIDDEN, Forbidden.LARGE_COPIES), "api-call"),
         (last(Reply.FORBIDDEN, Forbidden.HOST_COPY), "host-copy"),
         (last(Reply.DIED, signal.SIGSEGV, 1500), "host-touches-device-memory"),
         (UnexpectedReply(), "runner-protocol"),
     ],
 )
 def test_what_may_not_be_done_has_its_rule(outcome: Ended | UnexpectedReply, rule: str) -> None:
-    found = verdict_on_end(outcome, SCENE)
+    found = verdict_on_end(outcome, CONTEXT)
     assert isinstance(found, PolicyViolation)
     assert found.rule == rule
 
@@ -178,11 +179,11 @@ def test_what_may_not_be_done_has_its_rule(outcome: Ended | UnexpectedReply, rul
     ],
 )
 def test_a_crash_of_the_host_part_names_its_signal(outcome: Ended, name: str) -> None:
-    found = verdict_on_end(outcome, SCENE)
+    found = verdict_on_end(outcome, CONTEXT)
     assert isinstance(found, HostCrashed)
     assert found.signal == name
 
 
 def test_a_part_of_ours_that_breaks_is_our_failure() -> None:
-    found = verdict_on_end(last(Reply.BROKEN, detail="landlock: no"), SCENE)
+    found = verdict_on_end(last(Reply.BROKEN, detail="landlock: no"), CONTEXT)
     assert found == InfraFailed(component="runner", detail="landlock: no")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cuda_llm.tools.device.buffers import BufferSpec, PlacedBuffer, Role
 from cuda_llm.tools.emulated.session import GUARD_BYTES, ArenaLayout
-from cuda_llm.tools.runner.child import SharedMemory
+from cuda_llm.tools.runner.channel import SharedMemory
 
 ARENA_BYTES = 16 << 20
 

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 from device_calls import run
 
+from cuda_llm.facts import PolicyBreach
 from cuda_llm.failures import DataRace, IllegalAccess, PolicyViolation, TimedOut
 from cuda_llm.outcomes import EmulatorUnsupported, HostCrashed, LaunchFailed, OutOfMemory, Verdict
 from cuda_llm.tools.device import CallOptions, CallReport, Level
+from cuda_llm.wording import describe
 
 SOURCE = (Path(__file__).parents[2] / "fixtures" / "devices" / "behaviours.cu").read_text()
 MODES = re.findall(r'"([^"]+)"', SOURCE.partition("modes[] = {")[2].partition("}")[0])
@@ -93,7 +95,8 @@ def test_copying_to_the_host_needs_the_capability() -> None:
 def test_a_large_table_from_the_host_is_refused() -> None:
     verdict = behave("copy-large")
     assert isinstance(verdict, PolicyViolation)
-    assert verdict.detail == "cudaMemcpy of more than 1 MiB from host to device"
+    assert verdict.breach == PolicyBreach(kind="large-copy", limit_bytes=1 << 20)
+    assert describe(verdict) == ("api-call: cudaMemcpy of more than 1 MiB from host to device",)
 
 
 def test_using_memory_that_was_refused_is_out_of_memory() -> None:
@@ -145,7 +148,7 @@ def test_a_crash_of_the_host_part_names_its_signal(mode: str, signal: str) -> No
 def test_a_raw_system_call_is_named(call: str) -> None:
     verdict = behave(call)
     assert isinstance(verdict, PolicyViolation)
-    assert (verdict.rule, verdict.detail) == ("syscall", f"the host part calls {call}")
+    assert describe(verdict) == (f"syscall: the host part calls {call}",)
 
 
 def test_a_flood_of_output_goes_nowhere() -> None:

@@ -177,7 +177,7 @@ def test_a_machine_that_is_too_noisy_decides_no_duel() -> None:
     noise = hidden_by_noise("calls seem to take long")
     assert lost_or_undecided(MeasurementFault(which="first", verdict=noise)) == noise
     lost = lost_or_undecided(
-        MeasurementFault(which="first", verdict=Quarantined(reason="slow to start"))
+        MeasurementFault(which="first", verdict=Quarantined(kind="slow-start"))
     )
     assert isinstance(lost, Duel)
     assert (lost.outcome, lost.faults["first"].code) == ("slower", "QUARANTINED")

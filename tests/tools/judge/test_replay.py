@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 from array_kernels import add, writes
-from measured_site import Buffers, Call, Candidate, named, running
+from measured_site import Buffers, Call, Candidate, MeasuredSite, named, running
 from timed_vector_adds import add as add_once
-from timed_vector_adds import small_bench, timed_site
+from timed_vector_adds import honest, small_bench, timed_site
 
 from cuda_llm.capabilities import Capabilities
 from cuda_llm.facts import SourceSpot
 from cuda_llm.failures import DeviceAssert, IllegalAccess, Misaligned, TimedOut
 from cuda_llm.hardware_profiles.lookup import find_hardware
-from cuda_llm.outcomes import Verdict
+from cuda_llm.outcomes import InfraFailed, Verdict
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.cuda.call_log import verdict_on_error
 from cuda_llm.tools.cuda.site import GPU_CAPABILITIES
@@ -24,6 +24,7 @@ from cuda_llm.tools.device import CallOptions, Level
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.emulated.device import EmulatedDevice
 from cuda_llm.tools.judge.device_bench import DeviceBench, open_bench
+from cuda_llm.tools.judge.duel import Duel
 from cuda_llm.tools.judge.emulated_check import conclude_replay, replay_case
 from cuda_llm.tools.measure.failures import FailedCase
 from cuda_llm.tools.measure.measure import measure_candidate
@@ -230,3 +231,65 @@ def test_a_fault_in_a_timed_batch_comes_with_its_size(
     assert outcome.verdict.code == "ILLEGAL_ACCESS"
     assert outcome.case.dims == {"n": 96}
     assert outcome.inputs is not None and outcome.inputs["A"].shape == (96,)
+
+
+class TimedElsewhere(CodeAlone):
+    """As much of a GPU as times scripts: of what is compiled here, nothing is run."""
+
+    site: MeasuredSite
+
+    async def carry_out(
+        self, work: Callable[..., Awaitable[Any]], /, *arguments: Any, **named: Any
+    ) -> Any:
+        known = [
+            replace(one, name="baseline")
+            if isinstance(one, Compiled) and one.name not in self.site.scripts
+            else one
+            for one in arguments
+        ]
+        return await work(self.site, *known, **named)
+
+
+def duelled(broken: str, which: str, limit_s: float = PATIENT_S) -> Duel:
+    """A duel in which `which` gets error 700 in its third batch; `broken` is its source."""
+
+    def script(call: Call) -> float | Verdict:
+        add_once(call)
+        return verdict_on_error(700, "k", 10.0) if call.batches > 2 else 50.0
+
+    site = timed_site(honest(50.0))
+    order = ("mine.cu", "other.cu") if which == "first" else ("other.cu", "mine.cu")
+    scripts = {**site.scripts, "mine.cu": script, "other.cu": honest(50.0)}
+    device = TimedElsewhere(find_hardware("RTX 3090 Ti"))
+    object.__setattr__(device, "site", replace(site, scripts=scripts))
+    sources = {"mine.cu": broken, "other.cu": GOOD}
+
+    async def run() -> Duel | InfraFailed:
+        bench = replace(open_bench(small_bench(96), device), replay_limit_s=limit_s)
+        pair = [replace(named(name), source=sources[name]) for name in order]
+        return await bench.duel(*pair)
+
+    found = asyncio.run(run())
+    assert isinstance(found, Duel)
+    return found
+
+
+@pytest.mark.parametrize(("which", "outcome"), [("first", "slower"), ("second", "faster")])
+def test_a_fault_in_a_duel_gets_the_line_of_the_kernel_at_fault(which: str, outcome: str) -> None:
+    found = duelled(kernel_that("if (i == 0) C[n + 100000] = 1.0f;"), which)
+    assert (found.outcome, list(found.faults), found.failed) == (outcome, [which], None)
+    verdict = found.faults[which]
+    assert isinstance(verdict, IllegalAccess)
+    assert verdict.error is not None and verdict.error.number == 700
+    assert verdict.replay is not None and verdict.replay.outcome == "located"
+    assert verdict.spot is not None
+    assert verdict.spot.text.endswith("C[n + 100000] = 1.0f;")
+    assert verdict.access is not None and verdict.access.location is not None
+    assert verdict.access.location.size_bytes == 4 * 96
+
+
+def test_a_duels_fault_is_replayed_within_the_limit_of_the_bench() -> None:
+    verdict = duelled(GOOD, "first", limit_s=0.0).faults["first"]
+    assert isinstance(verdict, IllegalAccess)
+    assert verdict.replay is not None
+    assert (verdict.replay.outcome, verdict.replay.limit_s) == ("not-finished", 0.0)

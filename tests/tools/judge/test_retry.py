@@ -22,7 +22,7 @@ from cuda_llm.tools.measure.failures import hidden_by_noise
 
 BROKEN = InfraFailed(component="compiler", detail="the disk is full")
 NOISE = hidden_by_noise("too noisy")
-SUSPECTED = Quarantined(reason="the first calls of a batch take longer")
+SUSPECTED = Quarantined(kind="slow-start")
 WRONG = TimedOut(stage="kernel", limit_s=10)
 Way = Verdict | Exception
 

@@ -35,6 +35,7 @@ from cuda_llm.tools.measure.options import L2, MeasureOptions, Tier
 from cuda_llm.tools.measure.slope import BatchBlock
 from cuda_llm.tools.measure.stopping import rule_for
 from cuda_llm.tools.measure.times import KernelTimes
+from cuda_llm.wording import describe
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 
@@ -56,7 +57,8 @@ def site_of(candidate: Script, baseline: Script) -> MeasuredSite:
 def test_merging_calls_is_found_out_where_nothing_is_known_of_the_next(call_us: float) -> None:
     outcome = confirmed(merging(call_us), baseline=honest(call_us))
     assert isinstance(outcome, Quarantined)
-    assert "nothing is known" in outcome.reason
+    assert outcome.kind == "merged-calls"
+    assert "nothing is known" in describe(outcome)[0]
 
 
 def test_a_first_call_that_is_a_little_slower_is_let_be() -> None:

@@ -11,11 +11,12 @@ from cuda_llm.tools.measure.comparison import (
     SMALLEST_FLOOR,
     compare_blocks,
     decide_outcome,
-    estimate_median,
     noise_floor,
 )
+from cuda_llm.tools.measure.estimate import estimate_median
 from cuda_llm.tools.measure.excess import find_uneven_start
-from cuda_llm.tools.measure.slope import BatchBlock, BatchPair, choose_lengths, count_blocks
+from cuda_llm.tools.measure.interleave import count_blocks
+from cuda_llm.tools.measure.slope import BatchBlock, BatchPair, choose_lengths
 
 
 def block(

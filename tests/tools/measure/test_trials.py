@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from simulated_clock import SimulatedGPU, measure
 
-from cuda_llm.tools.measure.comparison import estimate_median
+from cuda_llm.tools.measure.estimate import estimate_median
 from cuda_llm.tools.measure.options import Tier
 from cuda_llm.tools.measure.stopping import StoppingRule, rule_for
 

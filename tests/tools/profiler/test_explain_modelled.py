@@ -14,7 +14,8 @@ from cuda_llm.tools.emulator.tables import (
     InstructionSite,
     KernelTable,
 )
-from cuda_llm.tools.profiler.explain_modelled import Explained, copies_profile, explain_call
+from cuda_llm.tools.profiler.bottlenecks import Explained
+from cuda_llm.tools.profiler.explain_modelled import copies_profile, explain_call
 
 HARDWARE = find_hardware("RTX 3090 Ti")
 WARPS = 84 * 6 * 8 * 10

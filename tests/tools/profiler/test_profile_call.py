@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from cuda_llm.errors import HardwareError
+from cuda_llm.hardware_profiles.ceilings import Ceilings, ceilings_path, keep_ceilings
 from cuda_llm.hardware_profiles.lookup import find_hardware
-from cuda_llm.hardware_profiles.roofline import Ceilings, ceilings_path, keep_ceilings
 from cuda_llm.profile import KernelResources
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.profiler.explain_measured import profile_call

@@ -18,7 +18,8 @@ from cuda_llm.tools.emulator.tables import (
     InstructionSite,
     KernelTable,
 )
-from cuda_llm.tools.profiler.explain_modelled import Explained, explain_call
+from cuda_llm.tools.profiler.bottlenecks import Explained
+from cuda_llm.tools.profiler.explain_modelled import explain_call
 from cuda_llm.tools.profiler.time_model import SHARPNESS, Term, combine
 
 PROFILES = list_hardware()

@@ -15,7 +15,8 @@ from cuda_llm.tools.emulator.tables import (
     InstructionSite,
     KernelTable,
 )
-from cuda_llm.tools.profiler.explain_modelled import Explained, explain_call
+from cuda_llm.tools.profiler.bottlenecks import Explained
+from cuda_llm.tools.profiler.explain_modelled import explain_call
 
 INT, MEMORY = InstructionClass.INT, InstructionClass.LOAD_STORE
 

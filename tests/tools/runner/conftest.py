@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from cuda_llm.tools.emulated.session import Libraries, runner_program, start_emulated_runner
+from cuda_llm.tools.emulated.device import Libraries, runner_program, start_emulated_runner
 from cuda_llm.tools.emulator.codegen.libraries import emulator_library, runtime_library
 from cuda_llm.tools.native import find_gxx
 from cuda_llm.tools.runner import protocol
-from cuda_llm.tools.runner.child import SharedMemory
+from cuda_llm.tools.runner.channel import SharedMemory
 from cuda_llm.tools.runner.protocol import Reply, ReplyFrame, StartFrame
 from cuda_llm.tools.runner.runner import Runner
 

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from cuda_llm.tools.device import Scalar
 from cuda_llm.tools.native import find_gxx
 from cuda_llm.tools.runner import protocol
-from cuda_llm.tools.runner.protocol import MAX_FLOATS, MAX_INTEGERS, CallFrame, put_arguments
+from cuda_llm.tools.runner.arguments import put_arguments
+from cuda_llm.tools.runner.protocol import MAX_FLOATS, MAX_INTEGERS, CallFrame
 
 TOOLS = Path(protocol.__file__).parent.parent
 BOUNDS = {

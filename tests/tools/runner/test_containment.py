@@ -16,7 +16,8 @@ import psutil
 import pytest
 
 from cuda_llm.tools.device import Scalar
-from cuda_llm.tools.runner.protocol import FAULT_STATUS, CallFrame, Reply, ReplyFrame, put_arguments
+from cuda_llm.tools.runner.arguments import put_arguments
+from cuda_llm.tools.runner.protocol import FAULT_STATUS, CallFrame, Reply, ReplyFrame
 from cuda_llm.tools.runner.runner import Ended, Runner, UnexpectedReply
 
 SOURCE = Path(__file__).parents[2] / "fixtures" / "runner" / "hostile.cpp"
@@ -218,7 +219,7 @@ def test_a_part_is_confined_before_anything_is_called(
 ORCHESTRATOR = """
 import os, sys, time
 from pathlib import Path
-from cuda_llm.tools.emulated.session import Libraries, runner_program, start_emulated_runner
+from cuda_llm.tools.emulated.device import Libraries, runner_program, start_emulated_runner
 arena, report = os.memfd_create("a"), os.memfd_create("r")
 x = Path("x")
 libraries = Libraries(emulator=x, kernels=x, cudart=x, candidate=x)

@@ -11,13 +11,8 @@ from hypothesis import strategies as st
 from cuda_llm.tools.device import Argument, Scalar
 from cuda_llm.tools.native import find_gxx
 from cuda_llm.tools.runner import protocol
-from cuda_llm.tools.runner.protocol import (
-    CallFrame,
-    ReplyFrame,
-    StartFrame,
-    decode_reply,
-    put_arguments,
-)
+from cuda_llm.tools.runner.arguments import put_arguments
+from cuda_llm.tools.runner.protocol import CallFrame, ReplyFrame, StartFrame, decode_reply
 
 TOOLS = Path(protocol.__file__).parent.parent
 STRUCTURES: dict[str, type[ctypes.Structure]] = {

@@ -12,6 +12,8 @@ from array_kernels import add, writes
 from measured_site import LAUNCH, Buffers, Candidate, running, untimed
 from small_tasks import small_task
 
+from cuda_llm.case_patterns import CaseKind, CasePattern
+from cuda_llm.element_patterns import ElementKind, ElementPattern, RegionKind
 from cuda_llm.facts import MemoryAccess
 from cuda_llm.failures import IllegalAccess, PolicyViolation
 from cuda_llm.outcomes import (
@@ -22,7 +24,6 @@ from cuda_llm.outcomes import (
     Verdict,
     WrongResult,
 )
-from cuda_llm.patterns import CaseKind, CasePattern, ElementKind, ElementPattern, RegionKind
 from cuda_llm.tools.device import CallOptions, Level
 from cuda_llm.tools.validator.check_case import NO_KERNEL
 from cuda_llm.tools.validator.compare import Expected

@@ -8,7 +8,8 @@ import numpy.typing as npt
 import pytest
 from array_mutants import to_bf16, to_tf32
 
-from cuda_llm.fact_wording import describe_cases, describe_elements
+from cuda_llm.case_patterns import describe_cases
+from cuda_llm.element_patterns import describe_elements
 from cuda_llm.tasks.task import Tolerance, ToleranceClass
 from cuda_llm.tools.device import Level
 from cuda_llm.tools.validator.cases import Case

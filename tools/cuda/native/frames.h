@@ -58,8 +58,9 @@ enum class Armed : uint32_t {
 
 // The number of a reply `forbidden`.
 enum class Forbidden : uint32_t {
-  call = 1,       // of CUDA's runtime, in a way that no candidate may
-  host_copy = 2,  // from device to host
+  large_copy = 1,    // more brought from the host in one copy than a table takes
+  host_copy = 2,     // from device to host
+  large_copies = 3,  // more brought from the host in one call of `solve`
 };
 
 constexpr uint32_t kFlush = 1;  // flags of an ArmFrame: write through L2 before each call

@@ -16,7 +16,7 @@ struct ShimLink {
   CUdeviceptr arena;
   uint64_t arena_bytes;
   // Says what `solve` did that it may not, and ends the process.
-  void (*forbid)(Forbidden what, const char* detail);
+  void (*forbid)(Forbidden what, uint64_t most_bytes);
 };
 
 // What holds for one call of `solve`.

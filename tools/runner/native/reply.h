@@ -19,7 +19,7 @@ enum class Reply : uint32_t {
   forged = 7,     // the host part sent what none of ours would
   vanished = 8,   // the host part has hung up without a word
   faulted = 9,    // a GPU's context is lost; `number`: the CUresult, `detail`: its name
-  forbidden = 10,  // `detail`: what `solve` asked of CUDA that its contract does not allow
+  forbidden = 10,  // `solve` asked CUDA for what its contract does not allow; `address`: the limit
 };
 
 enum class Refusal : uint32_t { linker = 0, no_solve = 1, driver = 2 };

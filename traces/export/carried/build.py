@@ -115,8 +115,8 @@ def _compile(nvcc: str, folder: Path, target: str, flags: Sequence[str], scratch
         command, cwd=folder, capture_output=True, text=True, check=False, timeout=LIMIT_S
     )
     if done.returncode:
-        said = "\n".join((done.stdout + done.stderr).splitlines()[-20:])
-        raise RuntimeError(f"nvcc refused {folder / SOURCES[0]} for {target}:\n{said}")
+        output = "\n".join((done.stdout + done.stderr).splitlines()[-20:])
+        raise RuntimeError(f"nvcc refused {folder / SOURCES[0]} for {target}:\n{output}")
     return made
 
 
@@ -132,7 +132,7 @@ def _caller(library: ctypes.CDLL) -> Callable[[Sequence[Any]], str]:
 
     def run(arguments: Sequence[Any]) -> str:
         solve(*arguments)
-        said = last_error()
-        return said.decode() if said else ""
+        error = last_error()
+        return error.decode() if error else ""
 
     return run

@@ -107,7 +107,7 @@ def test_step_by_step_each_call_is_opened_and_tagged_by_the_key_handed_out_for_i
                     _bytes(contents[slot]), _words(key[:8]), slot, 0
                 )
             assert runner.arm(ORDER, STEPWISE).reply == Reply.DONE
-            reply, told = runner.go_stepwise(KEYS)
+            reply, tags = runner.go_stepwise(KEYS)
             assert reply.reply == Reply.DONE
             for slot in ORDER:
                 np.testing.assert_array_equal(_output(runner, slot), 2 * contents[slot])
@@ -115,7 +115,7 @@ def test_step_by_step_each_call_is_opened_and_tagged_by_the_key_handed_out_for_i
                 tag(_bytes(_output(runner, slot)), _words(key[8:]), slot, 1)
                 for slot, key in zip(ORDER, KEYS, strict=True)
             ]
-            assert told == [[one] for one in expected[:-1]]
+            assert tags == [[one] for one in expected[:-1]]
             assert runner.report().tags[: len(ORDER)] == expected
 
 
@@ -220,6 +220,6 @@ def test_a_graph_without_memory_is_said_and_means_that_it_ran_out(
         reply = runner.arm(ORDER, ALL)
         assert reply.reply == Reply.BROKEN
         assert reply.text.startswith("graph: CUDA_ERROR_OUT_OF_MEMORY")
-        scene = CallContext(log=CallLog(), limit_s=1.0, arena=range(0))
+        context = CallContext(log=CallLog(), limit_s=1.0, arena=range(0))
         ended = Ended(status=0, final_reply=reply, expired=False)
-        assert isinstance(verdict_on_end(ended, scene), OutOfMemory)
+        assert isinstance(verdict_on_end(ended, context), OutOfMemory)

@@ -11,13 +11,13 @@ import pytest
 from gpu_runner import Parts
 
 from cuda_llm.hardware_profiles.lookup import find_hardware
-from cuda_llm.tools.cuda.isolation import find_confinement
 from cuda_llm.tools.cuda.memory import HostMemory, L2Flush, MemoryPool
 from cuda_llm.tools.cuda.protocol import SharedBy
 from cuda_llm.tools.cuda.runner import Namespaces, RunnerLaunch, start_gpu_runner
 from cuda_llm.tools.cuda.sealing import HostSealing
 from cuda_llm.tools.cuda.session_resources import RunnerPool
 from cuda_llm.tools.cuda.sessions import Sessions
+from cuda_llm.tools.cuda.site import find_confinement
 from cuda_llm.tools.cuda.timed_session import GpuTimedSession
 from cuda_llm.tools.device import Argument, Batch, CallOptions, CallReport, Level, Scalar, TimeClass
 from cuda_llm.tools.device.buffers import BufferSpec, Role

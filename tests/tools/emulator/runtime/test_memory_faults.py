@@ -203,7 +203,6 @@ def test_host_code_that_dereferences_a_device_pointer_is_caught(run: Run) -> Non
     assert ran.status == FAULT_EXIT
     assert ran.record.fault == PolicyViolation(
         rule="host-touches-device-memory",
-        detail="host code dereferences a device pointer",
         location=Location(
             relation="inside", owner="buffer", name="A", offset_bytes=12, size_bytes=128
         ),

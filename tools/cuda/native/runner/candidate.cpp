@@ -13,8 +13,8 @@ namespace {
   _exit(0);
 }
 
-void forbid(gpu::Forbidden what, const char* detail) {
-  runner::say(runner::Reply::forbidden, static_cast<uint32_t>(what), 0, 0, detail);
+void forbid(gpu::Forbidden what, uint64_t most_bytes) {
+  runner::say(runner::Reply::forbidden, static_cast<uint32_t>(what), 0, most_bytes, "");
   _exit(0);
 }
 

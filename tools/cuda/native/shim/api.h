@@ -17,7 +17,7 @@ inline const gpu::Driver& driver() { return *link().driver; }
 // What holds for the call of `solve` under way.
 const gpu::ShimCall& call();
 gpu::ShimSaw& saw();
-[[noreturn]] void forbid(gpu::Forbidden what, const char* detail);
+[[noreturn]] void forbid(gpu::Forbidden what, uint64_t most_bytes);
 
 // Remembers a failure for cudaGetLastError, and hands it through. Runtime and driver share numbers.
 cudaError_t keep(cudaError_t error);

@@ -29,15 +29,12 @@ cudaError_t direction(const void* to, const void* from, cudaMemcpyKind kind,
 
 void admit(const char* name, cudaMemcpyKind real, size_t bytes) {
   if (real == cudaMemcpyHostToDevice) {
-    if (bytes > kTableBytes)
-      forbid(gpu::Forbidden::call, "cudaMemcpy of more than 1 MiB from host to device");
+    if (bytes > kTableBytes) forbid(gpu::Forbidden::large_copy, kTableBytes);
     saw().brought_bytes += bytes;
-    if (saw().brought_bytes > kTablesBytes)
-      forbid(gpu::Forbidden::call, "more than 4 MiB from host to device in one call");
+    if (saw().brought_bytes > kTablesBytes) forbid(gpu::Forbidden::large_copies, kTablesBytes);
   }
   if (real == cudaMemcpyDeviceToHost) {
-    if (!call().device_to_host)
-      forbid(gpu::Forbidden::host_copy, "solve copies from device to host");
+    if (!call().device_to_host) forbid(gpu::Forbidden::host_copy, 0);
     saw().read_back = true;
   }
   if (real == cudaMemcpyHostToHost) return;

@@ -38,8 +38,8 @@ const gpu::ShimLink& link() { return the_link; }
 const gpu::ShimCall& call() { return the_call; }
 gpu::ShimSaw& saw() { return seen; }
 
-void forbid(gpu::Forbidden what, const char* detail) {
-  the_link.forbid(what, detail);
+void forbid(gpu::Forbidden what, uint64_t most_bytes) {
+  the_link.forbid(what, most_bytes);
   std::abort();
 }
 

@@ -33,8 +33,7 @@ cudaError_t copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, 
                : keep(cudaErrorInvalidMemcpyDirection);
   switch (real) {
     case cudaMemcpyHostToDevice:
-      if (bytes > kTableBytes)
-        emu::refuse(emu::Fault::policy, "cudaMemcpy of more than 1 MiB from host to device");
+      if (bytes > kTableBytes) emu::refuse_copy(emu::Fault::large_copy, kTableBytes);
       return keep(emu::copy_to_device(to_device(to), from, bytes, part));
     case cudaMemcpyDeviceToHost:
       return keep(emu::copy_from_device(to, to_device(from), bytes, part));

@@ -1,9 +1,9 @@
 #include "device/account.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "device/lanes.h"
+#include "device/path.h"
 
 namespace emu {
 namespace {
@@ -12,7 +12,6 @@ namespace {
 // there is no native instruction (estimates; tools/profiler/traffic.py has the same).
 constexpr uint64_t kAtomicPasses = 2;
 constexpr uint64_t kLoopPasses = 6;
-constexpr uint64_t kPassSectors = 4;  // a pass is 32 words wide
 
 // Calls `visit` once for each distinct number among the lanes' items, in no particular order.
 // Neighbours are usually equal or rising; the list is short (at most 32 lanes x 8 items).
@@ -64,9 +63,6 @@ void collect_sectors(Distinct& sectors, const Lanes<uint64_t>& at, Mask lanes) {
   }
 }
 
-// Where the last sector of a request comes from.
-enum class Level { l1, l2, dram };
-
 // Stamps the sectors; counts those new to the block, to the wave and to the launch.
 Level stamp(Warp* w, uint32_t site, const Distinct& sectors) {
   const BlockRun& block = *run_of(w).block;
@@ -94,44 +90,6 @@ Level stamp(Warp* w, uint32_t site, const Distinct& sectors) {
   return (overflows ? in_wave : in_launch) != 0 ? Level::dram : Level::l2;
 }
 
-uint64_t latency_ticks(Level level) {
-  const DeviceFacts& f = device().facts;
-  const uint32_t clocks = level == Level::dram ? f.latency_dram
-                          : level == Level::l2 ? f.latency_l2
-                                               : f.latency_l1;
-  return uint64_t{kTicks} * clocks;
-}
-
-// The warp waits for the instruction's result, as far as the code after it needs that.
-void wait(Warp* w, uint32_t site, uint64_t ticks) {
-  const Site& s = w->launch->kernel->sites[site];
-  if (s.waits == 0) return;
-  ticks = ticks * s.waits / 256;
-  if (s.copy != 0) {
-    uint64_t& waited = run_of(w).waited_in_copy[s.copy];
-    uint64_t& most = run_of(w).waited_in_loop[s.loop];
-    waited += ticks;
-    ticks = waited > most ? waited - most : 0;
-    most = std::max(most, waited);
-  }
-  w->ticks += ticks;
-}
-
-// The data path of L1 and shared memory moves so many sectors' worth of words.
-void occupy(Warp* w, uint64_t sectors) {
-  BlockRun& block = *run_of(w).block;
-  const uint64_t ticks = sectors * block.launch->sector_ticks;
-  w->ticks += ticks;
-  block.path += ticks;
-}
-
-LineUse& line_at(const LaunchRun& launch, uint64_t address) {
-  Device& d = device();
-  LineUse& line = d.lines[(address - d.base) >> 7];
-  if (line.launch != launch.serial) line = {launch.serial, 0, 0};
-  return line;
-}
-
 // A request passes an L2 line once a sector, and once more for each further lane on one address.
 void pass_lines(Warp* w, const uint64_t* address, Mask lanes) {
   LaunchRun& launch = *run_of(w).block->launch;
@@ -144,38 +102,6 @@ void pass_lines(Warp* w, const uint64_t* address, Mask lanes) {
     line.passes += count_sectors(address, same) + count_serial(address, same) - 1;
     launch.counters.worst_line = std::max<uint64_t>(launch.counters.worst_line, line.passes);
   }
-}
-
-// Whoever polls waits for others, not for itself: a poll that finds everything as the one before did
-// counts for nothing.
-bool polls_again(Warp* w, uint32_t site, uint64_t address) {
-  WarpRun& run = run_of(w);
-  const uint32_t bytes = w->launch->kernel->register_bytes;
-  if (run.poll_site != site || run.poll_address != address ||
-      run.polled_registers.size() != bytes ||
-      std::memcmp(run.polled_registers.data(), w->regs, bytes) != 0) {
-    return false;
-  }
-  w->ticks = run.poll_ticks;
-  run.poll_waits = true;
-  return true;
-}
-
-// Remembers the poll. One that has waited, and finds a change, goes on after whoever made it.
-void remember_poll(Warp* w, uint32_t site, uint64_t address, uint64_t written_ticks) {
-  WarpRun& run = run_of(w);
-  const auto* registers = static_cast<const uint8_t*>(w->regs);
-  if (run.poll_site == site && run.poll_address == address && run.poll_waits) {
-    w->ticks = std::max(run.poll_ticks, written_ticks + latency_ticks(Level::l2));
-    // All warps of a block that wait for one event make one meeting.
-    if (run.block->met != written_ticks) ++run.block->launch->counters.waits_for_blocks;
-    run.block->met = written_ticks;
-  }
-  run.poll_site = site;
-  run.poll_address = address;
-  run.poll_waits = false;
-  run.poll_ticks = w->ticks;
-  run.polled_registers.assign(registers, registers + w->launch->kernel->register_bytes);
 }
 
 // Most distinct words that any of the 32 banks has to serve.

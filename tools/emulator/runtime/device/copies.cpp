@@ -91,9 +91,7 @@ CudaError copy_to_device(uint64_t to, const void* from, uint64_t bytes, bool par
 CudaError copy_from_device(void* to, uint64_t from, uint64_t bytes, bool part) {
   if (bytes == 0) return kSuccess;
   if (allocation_of(from, bytes) == nullptr) return kInvalidValue;
-  if (device().options.device_to_host == 0) {
-    refuse(Fault::host_copy, "solve copies from device to host");
-  }
+  if (device().options.device_to_host == 0) refuse_copy(Fault::host_copy, 0);
   count(part, {2, 0, from, bytes, 0, 0}, sectors(from, bytes), bytes);
   std::memcpy(to, device().host(from), bytes);
   return kSuccess;

@@ -69,6 +69,12 @@ void refuse(Fault fault, const char* detail) {
   raise(at);
 }
 
+void refuse_copy(Fault fault, uint64_t most_bytes) {
+  FaultAt at{.fault = fault};
+  at.address = most_bytes;
+  raise(at);
+}
+
 void host_touched_device(uint64_t address) {
   FaultAt at{.fault = Fault::host_touched_device};
   at.space = SpaceNumber::global;

@@ -23,10 +23,11 @@ enum class Fault : uint32_t {
   trap = 10,
   unsupported = 11,
   host_touched_device = 12,
-  policy = 13,         // an API call no candidate may make
+  large_copy = 13,     // more brought from the host in one copy than a table takes
   host_copy = 14,      // device-to-host copy without the capability
   read_only = 15,      // store to constant memory
   infrastructure = 16, // our own bookkeeping failed
+  large_copies = 17,   // more brought from the host in one call of solve
 };
 
 }  // namespace emu

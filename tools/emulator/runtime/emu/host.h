@@ -93,6 +93,8 @@ const DeviceFacts& facts();
 
 // Ends the process with a fault that stands outside any kernel.
 [[noreturn]] void refuse(Fault fault, const char* detail);
+// The same for a copy that no candidate may make; `most_bytes` may be copied, where some may.
+[[noreturn]] void refuse_copy(Fault fault, uint64_t most_bytes);
 
 uint64_t device_malloc(uint64_t bytes);  // 0: quota or arena exhausted
 bool device_free(uint64_t address);

@@ -24,7 +24,7 @@ enum class Ask : uint32_t {
   write,          // {address, 0, bytes, part of a larger copy}; data -> {error}
   read,           // {address, 0, bytes, part} -> {error}; data
   copy,           // {to, from, bytes, part} -> {error}
-  refuse,         // data: which rule of the API was broken; no answer
+  refuse,         // most bytes that one copy from the host may have; no answer
 };
 
 constexpr uint32_t kFirstAsk = static_cast<uint32_t>(Ask::answer);

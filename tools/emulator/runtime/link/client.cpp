@@ -149,9 +149,9 @@ CudaError launch(uint32_t index, const uint32_t grid[3], const uint32_t block[3]
   return error_of(ask(packet));
 }
 
-void refuse(Fault, const char* detail) {
+void refuse_copy(Fault, uint64_t most_bytes) {
   Packet& packet = fresh(Ask::refuse);
-  put_text(packet, detail);
+  packet.words[0] = most_bytes;
   ask(packet);
   over();
 }

@@ -107,7 +107,7 @@ bool answer() {
     case Ask::write:
       if (w[2] != sent) return false;
       if (device().report->host_bytes + sent > kTablesBytes) {
-        refuse(Fault::policy, "more than 4 MiB from host to device in one call");
+        refuse_copy(Fault::large_copies, kTablesBytes);
       }
       packet.words[0] = static_cast<uint64_t>(copy_to_device(w[0], packet.data, sent, part));
       return true;
@@ -117,8 +117,7 @@ bool answer() {
       packet.words[0] = static_cast<uint64_t>(copy_from_device(packet.data, w[0], w[2], part));
       return true;
     case Ask::refuse:
-      packet.bytes = sent;
-      refuse(Fault::policy, text().c_str());
+      refuse_copy(Fault::large_copy, w[0]);
     default:
       return false;
   }

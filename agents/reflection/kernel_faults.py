@@ -1,24 +1,26 @@
-"""Threads that touch memory they must not, or read what nobody wrote."""
-
-import re
-from collections.abc import Mapping
+"""What threads of a kernel do wrong: accesses to memory they must not touch or that nobody wrote,
+races, and barriers that some of them never reach.
+"""
 
 from cuda_llm.agents.prompting.quote import join_parts, one_line
 from cuda_llm.agents.reflection.diagnosis import Diagnosis, FailureContext, name_thread
 from cuda_llm.fact_wording import name_owner
 from cuda_llm.facts import Location, MemoryAccess, SourceSpot
-from cuda_llm.failures import IllegalAccess, Misaligned, UninitialisedRead
-from cuda_llm.outcomes import GuardOverwritten
-from cuda_llm.tasks.task import ArgumentRole, Task
+from cuda_llm.failures import (
+    DataRace,
+    IllegalAccess,
+    InvalidSync,
+    Misaligned,
+    UninitialisedRead,
+)
+from cuda_llm.tasks.task import ArgumentRole
 
 NEAR_BYTES = 4096
 """An access further past an end is not a last tile or vector."""
-UNKNOWN = "place unknown"
-"""Cause of a fault of which a GPU gave an error code alone."""
 
 
 def illegal_access(verdict: IllegalAccess, context: FailureContext) -> Diagnosis:
-    """An index out of its range: without a check, with a wrong one, or into a tile too small."""
+    """Diagnose an index out of its range: unchecked, wrongly checked, or into a tile too small."""
     access = verdict.access
     cause, text = (
         _why_unplaced(verdict) if access is None else _why_outside(verdict, access, context)
@@ -29,19 +31,16 @@ def illegal_access(verdict: IllegalAccess, context: FailureContext) -> Diagnosis
         text=text,
         evidence=join_parts(
             context.quote_line(verdict.spot),
-            "" if access is None else _name_access(access),
-            "" if access is None else name_place(access.location),
+            *(() if access is None else (_name_access(access), name_place(access.location))),
             name_thread(verdict.thread),
-            _array(verdict.spot, context)
-            if access is not None and access.space == "shared"
-            else "",
-            context.known_of(verdict.error, verdict.replay, placed=access is not None),
+            context.shared_array(verdict.spot) if access and access.space == "shared" else "",
+            context.gpu_report(verdict.error, verdict.replay, placed=access is not None),
         ),
     )
 
 
 def misaligned(verdict: Misaligned, context: FailureContext) -> Diagnosis:
-    """A vector access at an address that only scalars may use."""
+    """Diagnose a vector access at an address that only scalars may use."""
     access, vectors = verdict.access, context.source.vector_accesses
     size = access.bytes if access is not None else None
     if verdict.spot is None and size is None:
@@ -69,13 +68,13 @@ def misaligned(verdict: Misaligned, context: FailureContext) -> Diagnosis:
             f"vector access in line {vectors[0]}" if vectors and verdict.spot is None else "",
             "" if access is None else name_place(access.location),
             name_thread(verdict.thread),
-            context.known_of(verdict.error, verdict.replay, placed=access is not None),
+            context.gpu_report(verdict.error, verdict.replay, placed=access is not None),
         ),
     )
 
 
 def uninitialised_read(verdict: UninitialisedRead, context: FailureContext) -> Diagnosis:
-    """A value that no thread has written yet."""
+    """Diagnose the read of a value that no thread has written yet."""
     access = verdict.access or MemoryAccess()
     cause, text = _why_unwritten(access, context)
     location = access.location
@@ -86,29 +85,78 @@ def uninitialised_read(verdict: UninitialisedRead, context: FailureContext) -> D
         evidence=join_parts(
             context.quote_line(verdict.spot),
             f"in {one_line(name_owner(location), 60)}" if location and location.owner else "",
-            _array(verdict.spot, context) if access.space == "shared" else "",
+            context.shared_array(verdict.spot) if access.space == "shared" else "",
             name_thread(verdict.thread),
-            context.known_of(verdict.error, verdict.replay, placed=True),
+            context.gpu_report(verdict.error, verdict.replay, placed=True),
         ),
     )
 
 
-def guard_overwritten(verdict: GuardOverwritten, context: FailureContext) -> Diagnosis:
-    """Somebody wrote past a buffer's end, or before its start."""
-    vectors = context.source.vector_accesses
-    text = f"A write lands {verdict.side} {one_line(verdict.buffer, 40)}: "
-    if verdict.side == "after" and vectors:
-        cause = "vector tail"
-        text += "the last vector store reaches past the end. Store the last elements one by one."
+def data_race(verdict: DataRace, context: FailureContext) -> Diagnosis:
+    """Diagnose two accesses of shared memory with no barrier between them."""
+    here, before = verdict.spot, verdict.other
+    cause, text = _why_race(verdict, context)
+    return Diagnosis(
+        code=verdict.code,
+        cause=cause,
+        text=text,
+        evidence=join_parts(
+            f"{verdict.kind} at {context.quote_line(here)}" if here else verdict.kind,
+            f"against {context.quote_line(before)}" if before else "",
+            _barriers(verdict, context),
+            context.gpu_report(verdict.error, verdict.replay, placed=True),
+        ),
+    )
+
+
+def invalid_sync(verdict: InvalidSync, context: FailureContext) -> Diagnosis:
+    """Diagnose a barrier or a collective that some of its threads never reach."""
+    line = verdict.spot.line if verdict.spot else 0
+    seen = ""
+    if verdict.kind == "partial-mask":
+        cause = "partial mask"
+        text = (
+            "A warp collective needs every lane of its mask to arrive: call it outside the branch "
+            "that some lanes skip, or build the mask with __ballot_sync before the branch."
+        )
+    elif line and (branch := context.source.branch_around(line)):
+        cause = "barrier in a branch"
+        text = (
+            "The barrier stands under a branch that not all threads take: move it out of the "
+            "branch, and let the branch guard the work alone."
+        )
+        seen = f"under line {branch.first}{context.quote(branch.header)}"
+    elif line and (early := context.source.left_early(line)):
+        cause = "early return"
+        text = (
+            "Threads return before a barrier that the others wait at: keep all threads alive to "
+            "the last barrier, and guard the loads and stores instead."
+        )
+        seen = f"return in line {early}"
+    elif line and (loops := context.source.around(line, "for", "while")):
+        cause = "barrier in an uneven loop"
+        text = (
+            "The barrier stands in a loop that threads leave after different numbers of turns: "
+            "let all threads make the same number of turns and guard the body."
+        )
+        seen = f"in the loop of line {loops[0].first}"
     else:
-        cause = "unchecked store"
-        text += "guard every store by the real extent, not by the padded one."
-    seen = f"vector access in line {vectors[0]}" if cause == "vector tail" else ""
-    return Diagnosis(code=verdict.code, cause=cause, text=text, evidence=seen)
+        cause = verdict.kind
+        text = "Not all threads reach the same barrier: give every thread one way through it."
+    return Diagnosis(
+        code=verdict.code,
+        cause=cause,
+        text=text,
+        evidence=join_parts(
+            context.quote_line(verdict.spot),
+            seen,
+            context.gpu_report(verdict.error, verdict.replay, placed=True),
+        ),
+    )
 
 
 def name_place(location: Location | None) -> str:
-    """Where an access lies against its buffer, without the figures: a size may be hidden."""
+    """Return where an access lies against its buffer, without figures: a size may be hidden."""
     if location is None or location.relation is None:
         return ""
     if location.relation == "nowhere":
@@ -123,25 +171,27 @@ def name_place(location: Location | None) -> str:
     return f"in {owner}, which is freed" if location.freed else f"in {owner}"
 
 
-_UNPLACED: Mapping[str, tuple[str, str]] = {
-    "cudaErrorHardwareStackError": (
-        "stack",
-        "A thread's stack is broken: look for recursion without an end, large local arrays, and "
-        "writes past their ends.",
-    ),
-    "cudaErrorInvalidAddressSpace": (
-        "address space",
-        "An instruction for one memory space got an address of another: look for casts between "
-        "generic and shared pointers, and at inline PTX.",
-    ),
-}
+_MISSING_BARRIER = (
+    "missing barrier",
+    "__syncthreads() is missing between the two accesses: every thread must pass it after the "
+    "writes and before any other thread reads them.",
+)
 
 
 def _why_unplaced(verdict: IllegalAccess) -> tuple[str, str]:
-    """What an error code alone says."""
-    if verdict.error is not None and verdict.error.name in _UNPLACED:
-        return _UNPLACED[verdict.error.name]
-    return UNKNOWN, (
+    """Return the cause and the remedy that an error code alone tells."""
+    match verdict.error.name if verdict.error is not None else "":
+        case "cudaErrorHardwareStackError":
+            return "stack", (
+                "A thread's stack is broken: look for recursion without an end, large local "
+                "arrays, and writes past their ends."
+            )
+        case "cudaErrorInvalidAddressSpace":
+            return "address space", (
+                "An instruction for one memory space got an address of another: look for casts "
+                "between generic and shared pointers, and at inline PTX."
+            )
+    return "place unknown", (
         "A thread touched memory that is not its own, and the GPU does not say where. Check each "
         "index against the extent of its buffer: `if (i < n)` before every load and store, the "
         "last elements of vectors one by one, products of ints that overflow, and that no host "
@@ -202,7 +252,7 @@ def _why_unwritten(access: MemoryAccess, context: FailureContext) -> tuple[str, 
     if access.space == "local":
         return "local array", "Give every element of the local array a value before it is read."
     name = access.location.name if access.location else None
-    if name in _outputs(context.task):
+    if any(one.name == name and one.role == ArgumentRole.OUT for one in context.task.arguments):
         return "garbage output", (
             f"`{name}` arrives filled with garbage and is read or added to: write it outright, "
             "or clear it first (cudaMemsetAsync or a kernel of its own) before anything adds to it."
@@ -220,29 +270,49 @@ def _why_unwritten(access: MemoryAccess, context: FailureContext) -> tuple[str, 
 
 
 def _name_access(access: MemoryAccess) -> str:
-    """`read of 4 bytes of global memory`."""
+    """Return `read of 4 bytes of global memory`."""
     size = "" if access.bytes is None else f" of {access.bytes} bytes"
     space = "" if access.space is None else f" of {access.space} memory"
     return f"{access.kind or 'access'}{size}{space}"
 
 
-def _outputs(task: Task) -> set[str]:
-    return {one.name for one in task.arguments if one.role == ArgumentRole.OUT}
-
-
 def _near(spot: SourceSpot | None, lines: tuple[int, ...], reach: int = 2) -> bool:
-    return (
-        spot is not None
-        and bool(spot.text)
-        and any(abs(spot.line - line) <= reach for line in lines)
-    )
+    """Return whether one of `lines` lies within `reach` lines of the spot."""
+    if spot is None or not spot.text:
+        return False
+    return any(abs(spot.line - line) <= reach for line in lines)
 
 
-def _array(spot: SourceSpot | None, context: FailureContext) -> str:
-    """The shared array that the line names."""
-    text = spot.text if spot else ""
-    for array in context.source.shared_arrays:
-        if re.search(rf"\b{re.escape(array.name)}\b", text):
-            name = f"`{one_line(array.name + array.extents, 60)}`" if context.may_quote else "it"
-            return f"{name} is declared in line {array.line}"
-    return ""
+def _why_race(verdict: DataRace, context: FailureContext) -> tuple[str, str]:
+    here, before = verdict.spot, verdict.other
+    if here is None or before is None:
+        return _MISSING_BARRIER
+    if here.line == before.line:
+        if verdict.kind == "write-write":
+            return "same word", (
+                "Several warps write the same shared word in one line: give each its own word, or "
+                "use an atomic."
+            )
+        return "turns of one line", (
+            "Threads read in that line what others write there: a __syncthreads() that all threads "
+            "reach belongs between its turns, outside the branch that picks the workers."
+        )
+    loops = context.source.around(here.line, "for", "while")
+    same_loop = any(loop.first <= before.line <= loop.last for loop in loops)
+    separated = bool(context.source.barriers_between(here.line, before.line))
+    if same_loop and (verdict.kind == "read-write" or separated):
+        return "next turn overwrites", (
+            "The next turn of the loop overwrites shared memory that other threads still read: a "
+            "second __syncthreads() belongs at the end of the loop body, or use two buffers."
+        )
+    return _MISSING_BARRIER
+
+
+def _barriers(verdict: DataRace, context: FailureContext) -> str:
+    here, before = verdict.spot, verdict.other
+    if here is None or before is None or here.line == before.line:
+        return ""
+    between = context.source.barriers_between(here.line, before.line)
+    if not between:
+        return "no barrier stands between them in the text"
+    return f"barriers between them in the text: line {', '.join(map(str, between))}"

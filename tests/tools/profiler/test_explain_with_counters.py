@@ -5,8 +5,8 @@ from pathlib import Path
 from cuda_llm.hardware_profiles.lookup import find_hardware
 from cuda_llm.profile import LaunchProfile, Profile, SizeTime
 from cuda_llm.tasks.loader import load_task
-from cuda_llm.tools.cuda.inspect import Inspection, explain_with_counters
 from cuda_llm.tools.cuda.ncu import parse_table, read_counters
+from cuda_llm.tools.profiler.explain_measured import explain_with_counters
 
 RECORDED = Path(__file__).parents[2] / "fixtures/counters/ncu/transpose.csv"
 H200 = find_hardware("H200")
@@ -36,7 +36,7 @@ PROFILE = Profile(
 
 def test_a_scattered_transpose_is_found_out() -> None:
     counters = tuple(read_counters(one, flushed=True) for one in parse_table(RECORDED.read_text()))
-    found = explain_with_counters(TASK, H200, PROFILE, Inspection(counters=counters))
+    found = explain_with_counters(TASK, H200, PROFILE, counters)
     assert found.bottlenecks[0].code == "uncoalesced_global"
     (launch,) = found.launches
     assert launch.time_us == 253.0
@@ -45,4 +45,4 @@ def test_a_scattered_transpose_is_found_out() -> None:
 
 
 def test_without_counters_nothing_changes() -> None:
-    assert explain_with_counters(TASK, H200, PROFILE, Inspection(notes=("none",))) is PROFILE
+    assert explain_with_counters(TASK, H200, PROFILE, ()) is PROFILE

@@ -19,9 +19,8 @@ from cuda_llm.codec import encode
 from cuda_llm.conversation import CallFailed, Reply
 from cuda_llm.errors import UsageError
 from cuda_llm.failures import NoCode
-from cuda_llm.graph.runs.optimize import aoptimize
 from cuda_llm.graph.runs.result import Result
-from cuda_llm.graph.runs.start import resume, start
+from cuda_llm.graph.runs.start import aoptimize, resume, start
 from cuda_llm.search import Attempt, Author, Brief, Draft
 from cuda_llm.traces.events import AgentDecided, AgentFailed, ModelCalled, ModelRetried
 from cuda_llm.traces.run_folder import RunFolder
@@ -286,7 +285,7 @@ class AskingWriter:
     async def generate(self, brief: Brief, situation: Situation) -> Draft | NoCode:
         reply = await situation.ask(f"write {brief.id}")
         if isinstance(reply, CallFailed):
-            return NoCode(kind="call_failed", reason=reply.detail)
+            return NoCode(kind="call_failed", message=reply.detail)
         return Draft(source=f"// {brief.id}\nint {reply.text};\n")
 
 

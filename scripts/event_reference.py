@@ -1,7 +1,7 @@
 """The events as a JSON schema and as the table of docs/traces.md, from the classes themselves.
 
-python -m cuda_llm.traces.event_reference schema > docs/schemas/events.schema.json
-python -m cuda_llm.traces.event_reference table       the part of docs/traces.md between its marks
+python scripts/event_reference.py schema > docs/schemas/events.schema.json
+python scripts/event_reference.py table       the part of docs/traces.md between its marks
 """
 
 import ast

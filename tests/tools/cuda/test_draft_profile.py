@@ -6,12 +6,8 @@ from gpu_drivers import attributes_of
 
 from cuda_llm.errors import HardwareError
 from cuda_llm.hardware_profiles.lookup import find_hardware, list_hardware, read_hardware
-from cuda_llm.tools.cuda.discovery import (
-    draft_profile,
-    find_disagreements,
-    find_most_similar,
-    profile_slug,
-)
+from cuda_llm.tools.cuda.discovery import find_disagreements
+from cuda_llm.tools.cuda.draft_profile import draft_profile, find_most_similar, profile_slug
 
 LAPTOP = replace(
     attributes_of(find_hardware("RTX 4090")),

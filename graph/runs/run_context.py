@@ -1,18 +1,27 @@
-"""The chat models of a run: found, tried before any work starts, and the clients that agents ask
-them with.
+"""The context of a run, made of its parts: chat models tried before any work starts, the clients
+that agents ask them with, budget, tuner and bench.
 """
 
 import asyncio
+import platform
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
+from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
-from cuda_llm.agents.llm.budget import Budget
+from cuda_llm.agents.llm.budget import Budget, Round
 from cuda_llm.agents.llm.pricing import Price
-from cuda_llm.agents.protocols import Generator, Reflector
+from cuda_llm.agents.protocols import Generator, Reflector, Tuner
+from cuda_llm.agents.situation import Plan
 from cuda_llm.conversation import Ask, Call, CallFailed, Reply
 from cuda_llm.errors import MissingError, UsageError
+from cuda_llm.graph.context import RunContext
+from cuda_llm.graph.request import RunRequest
 from cuda_llm.graph.runs.parts import RunParts, name_of
+from cuda_llm.graph.runs.record import setup_note
+from cuda_llm.graph.runs.result import time_by_stage
+from cuda_llm.tools.judge.bench import Bench
+from cuda_llm.traces.event_log import read_events
 from cuda_llm.traces.events import ModelCalled, Record
 from cuda_llm.traces.run_folder import RunFolder
 
@@ -120,7 +129,7 @@ async def preflight(parts: RunParts, budget: Budget | None = None) -> tuple[Mode
 
 async def try_model(chat: RunModel, calls: int, budget: Budget) -> ModelCalled:
     """Try one model, which a round asks `calls` times."""
-    from cuda_llm.agents.llm.preflight import Round, check_model
+    from cuda_llm.agents.llm.preflight import check_model
     from cuda_llm.agents.llm.retry import policy_from_settings
 
     return await check_model(
@@ -209,3 +218,78 @@ def open_reflector(parts: RunParts, clients: ModelClients) -> Reflector:
         return parts.overrides.reflector
     critic = clients.chats.critic
     return Reflection(None if critic is None else clients.open(critic), parts.templates)
+
+
+PACKAGES = ("cuda-llm", "langgraph", "langchain-openai", "optuna")
+
+
+def versions() -> dict[str, str]:
+    """Return versions by package name; what is not installed is left out."""
+    found = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def build_context(parts: RunParts, record: Record, budget: Budget | None = None) -> RunContext:
+    """Build the run context of parts already found; `record` receives its events."""
+    request, brought = parts.request, parts.overrides
+    folder = RunFolder(parts.run)
+    budget = budget or open_budget(parts)
+    clients = ModelClients(parts, folder, record, budget)
+    return RunContext(
+        run_id=request.run_id,
+        request=replace(request, model=parts.model),
+        task=parts.task,
+        device=parts.device,
+        plan=plan_of(request),
+        folder=folder,
+        record=record,
+        generator=open_generator(parts, clients),
+        strategy=parts.strategy,
+        reflector=open_reflector(parts, clients),
+        tuner=brought.tuner or open_tuner(),
+        agents=parts.agents,
+        bench=brought.bench or open_bench(parts),
+        stop_reason=budget.over,
+        seconds_left=budget.seconds_left,
+        client_of=clients.of_agent,
+        note=setup_note(parts),
+        versions=versions(),
+    )
+
+
+def plan_of(request: RunRequest) -> Plan:
+    """Return what agents see of the request: the fields that a Plan has too."""
+    asked = vars(request)
+    shared = {one.name: asked[one.name] for one in fields(Plan) if one.name in asked}
+    return Plan(**shared, user_hints=request.hints)
+
+
+def open_budget(parts: RunParts) -> Budget:
+    """Open the budget of the run, less what its earlier processes spent."""
+    request, events = parts.request, RunFolder(parts.run).events
+    budget = Budget(usd=request.budget_usd, tokens=request.max_tokens, minutes=request.max_minutes)
+    if events.exists():
+        recorded = read_events(events)
+        budget.restore((one.event for one in recorded), time_by_stage(recorded)["total"])
+    return budget
+
+
+def open_tuner() -> Tuner:
+    """Open the tuner that ships."""
+    from cuda_llm.agents.playbook.tuner import TunableTuner
+
+    return TunableTuner()
+
+
+def open_bench(parts: RunParts) -> Bench:
+    """Open the bench that ships. Candidates' inputs follow from the seed, so that a run repeats."""
+    from cuda_llm.tools.judge import device_bench
+    from cuda_llm.tools.measure.options import L2, MeasureOptions
+
+    request, options = parts.request, MeasureOptions(l2=L2(parts.request.l2))
+    return device_bench.open_bench(parts.task, parts.device, seed=request.seed, options=options)

@@ -1,0 +1,284 @@
+"""A run in words: its task, its GPU, what agents noted, the hints it learned and its attempts.
+
+Hidden sizes are never among them.
+"""
+
+from collections.abc import Iterator
+
+from cuda_llm.agents.limits import BOTTLENECK_TEXTS, bottleneck_text
+from cuda_llm.agents.prompting.describe_kernel import describe_within_context, format_us
+from cuda_llm.agents.prompting.quote import clean, hide, one_line
+from cuda_llm.agents.prompting.token_budget import Passage
+from cuda_llm.agents.situation import Situation
+from cuda_llm.outcomes import Passed
+from cuda_llm.search import Attempt, Brief, Components, Hint
+from cuda_llm.tasks.task import SummationOrder, Task, ToleranceClass
+from cuda_llm.wording import describe_dims
+
+_ROUNDING = {"fp32": "2^-24", "tf32": "2^-11", "fp16": "2^-11", "bf16": "2^-8"}
+_SCALE = {
+    ToleranceClass.ELEMENTWISE: "the size of the element itself",
+    ToleranceClass.REDUCTION: "the sum of the magnitudes of its terms",
+    ToleranceClass.DOT: "the sum of the magnitudes of its products",
+}
+
+
+def describe_tolerance(task: Task) -> str:
+    """Describe when a result counts as right."""
+    tolerance = task.tolerance
+    if task.comparator:
+        return "The task's own rule judges the result."
+    if tolerance.kind == ToleranceClass.EXACT:
+        return "Every element of the outputs must be exactly right, bit for bit."
+    unit = _ROUNDING.get(tolerance.precision, "one rounding")
+    allowed = f"{tolerance.max_units:g} roundings" if tolerance.max_units else "a few roundings"
+    if not tolerance.max_units and tolerance.kind != ToleranceClass.ELEMENTWISE:
+        allowed = "what rounding at every step adds up to"
+    rule = (
+        f"Every element is compared with a float64 reference. Allowed is {allowed} in "
+        f"{tolerance.precision} ({unit} each), relative to {_SCALE[tolerance.kind]}"
+    )
+    orders = {
+        SummationOrder.ANY: "Terms may be added in any order.",
+        SummationOrder.TREE: "Partial sums must be combined pairwise, as a tree.",
+    }
+    adds = tolerance.kind in (ToleranceClass.REDUCTION, ToleranceClass.DOT)
+    return f"{rule}. {orders[tolerance.order]}" if adds else f"{rule}."
+
+
+def describe_named_dims(task: Task) -> tuple[str, ...]:
+    """Describe what each dim means, and what always holds of them."""
+    meanings = (f"{name}: {meaning}" for name, meaning in task.dims.items())
+    return (*meanings, *((f"always holds: {task.requires}",) if task.requires else ()))
+
+
+def describe_sizes(situation: Situation) -> str:
+    """Describe the sizes that are timed."""
+    return "; ".join(describe_dims(dims) for dims in situation.sizes)
+
+
+def describe_allowed(task: Task) -> tuple[str, ...]:
+    """Describe what this task allows beyond launching kernels."""
+    allowed = task.capabilities
+    lines = []
+    if allowed.scratch_bytes.strip() != "0":
+        lines.append(
+            f"device memory of its own, {allowed.scratch_bytes} bytes at most (cudaMalloc or "
+            "cudaMallocAsync and the matching free, inside every call)"
+        )
+    if allowed.device_to_host:
+        lines.append("copies from device to host")
+    if allowed.header_libraries:
+        names = ", ".join(one_line(name) for name in allowed.header_libraries)
+        lines.append(f"header libraries: {names}")
+    if allowed.defines:
+        pairs = ", ".join(f"{name}={value}" for name, value in allowed.defines.items())
+        lines.append(f"macros it is compiled with: {one_line(pairs)}")
+    if allowed.flags:
+        lines.append(f"flags it is compiled with: {one_line(' '.join(allowed.flags))}")
+    return tuple(lines)
+
+
+_TENSOR_TYPES = {"tf32": "tf32", "fp16": "fp16", "bf16": "bf16"}
+
+
+def describe_hardware(situation: Situation) -> tuple[str, ...]:
+    """Describe the GPU, one fact a line."""
+    hardware = situation.hardware
+    limits, peaks = hardware.limits, hardware.peaks
+    major, minor = hardware.compute_capability
+    return (
+        f"{hardware.name}: {hardware.architecture}, compute capability {major}.{minor} "
+        f"({hardware.target}), {hardware.sm_count} SMs at {hardware.boost_clock_mhz:,.0f} MHz",
+        f"DRAM: {peaks.dram_gb_s:,.0f} GB/s; L2: {_mebibytes(hardware.l2_bytes)}",
+        f"fp32: {peaks.fp32_tflops:g} TFLOPS",
+        *_tensor(situation),
+        f"shared memory: {_kibibytes(limits.shared_bytes_per_block)} a block, "
+        f"{_kibibytes(limits.shared_bytes_per_block_optin)} when asked for "
+        "(cudaFuncAttributeMaxDynamicSharedMemorySize), "
+        f"{_kibibytes(limits.shared_bytes_per_sm)} an SM, of which each block takes "
+        f"{_kibibytes(limits.shared_bytes_reserved_per_block)} for itself",
+        f"registers: {limits.registers_per_sm:,} an SM, 255 a thread at most",
+        f"threads: {limits.threads_per_block:,} a block, {limits.threads_per_sm:,} an SM; blocks: "
+        f"{limits.blocks_per_sm} an SM",
+        f"an SM serves {hardware.pipes.load_store:g} four-byte words of shared memory or L1 a "
+        "clock",
+    )
+
+
+def describe_known_hardware(situation: Situation) -> Passage:
+    """Describe the GPU as far as the hardware context allows, with agents' notes on it."""
+    match situation.plan.hardware_context:
+        case "full":
+            noted = [note.text for note in situation.notes.values() if note.about_hardware]
+            entries = (
+                *describe_hardware(situation),
+                *filter(None, map(str.strip, map(clean, noted))),
+            )
+            return Passage(entries=entries, noun="facts")
+        case "name":
+            return Passage(entries=(situation.hardware.name,))
+        case _:
+            return Passage()
+
+
+def describe_notes(situation: Situation) -> Passage:
+    """Return what agents noted that is not about the hardware."""
+    context = situation.plan.hardware_context
+    noted = [
+        f"{name}: {hide(clean(note.text).strip(), situation.hardware, context)}"
+        for name, note in situation.notes.items()
+        if note.text.strip() and not note.about_hardware
+    ]
+    return Passage(entries=tuple(noted), noun="notes")
+
+
+def _tensor(situation: Situation) -> tuple[str, ...]:
+    """Describe tensor cores, where the task's precision and the device allow their use."""
+    precision = situation.task.tolerance.precision
+    rate = situation.hardware.peaks.tensor_dense_tflops.get(_TENSOR_TYPES.get(precision, ""))
+    if rate is None or not situation.capabilities.full_isa:
+        return ()
+    return (f"tensor cores, {precision} inputs: {rate:g} TFLOPS",)
+
+
+def _kibibytes(count: int) -> str:
+    return f"{count / 1024:g} KiB"
+
+
+def _mebibytes(count: int) -> str:
+    return f"{count / 2**20:g} MiB"
+
+
+USER = "USER"
+MOST_TEXT = 1200
+
+
+def describe_hints(situation: Situation, brief: Brief, components: Components) -> Passage:
+    """Describe the user's hints, those of errors, those of performance; the newest stay longest.
+
+    Without hints among the components the user's own are left: they were not learned. Evidence
+    from a playbook kernel is left out, for it may quote its source; that from a profile, where
+    prompts hold no profiles, and where this one holds that very profile.
+    """
+    given = (*brief.error_hints, *brief.performance_hints)
+    hints = [one for one in given if components.hints or one.code == USER]
+    learned = {hint.text for hint in hints}
+    from_user = [_hint_of_user(text) for text in situation.plan.user_hints if text not in learned]
+    ordered = [*from_user, *sorted(hints, key=lambda hint: hint.code != USER)]
+    by_playbook = {one.id for one in situation.attempts if one.written_by == "playbook"}
+    profiled = _codes_of_profile(situation, brief)
+
+    def hides_evidence(hint: Hint) -> bool:
+        if hint.about in by_playbook:
+            return True
+        if not components.profile:
+            return hint.code in BOTTLENECK_TEXTS
+        return hint.about == brief.parent and hint.code in profiled
+
+    entries = tuple(
+        "\n".join(_describe(situation, hint, hide_evidence=hides_evidence(hint)))
+        for hint in ordered
+    )
+    newest_first = sorted(
+        range(len(ordered)), key=lambda index: (ordered[index].code != USER, -ordered[index].round)
+    )
+    return Passage(entries=entries, ranking=tuple(newest_first), noun="hints")
+
+
+def _codes_of_profile(situation: Situation, brief: Brief) -> set[str]:
+    """Return the codes of what limits the brief's parent."""
+    verdict = situation.archive.verdict(brief.parent) if brief.parent else None
+    profile = verdict.profile if isinstance(verdict, Passed) else None
+    return {one.code for one in profile.bottlenecks} if profile else set()
+
+
+def _describe(situation: Situation, hint: Hint, *, hide_evidence: bool) -> Iterator[str]:
+    hardware, context = situation.hardware, situation.plan.hardware_context
+    text = one_line(hint.text, MOST_TEXT)
+    # A diagnosis is ours and names no hardware; what it quotes, and others' hints, may.
+    if hint.by != "diagnosis":
+        text = hide(text, hardware, context)
+    source = " (from the user)" if hint.code == USER else ""
+    about = f" ({hint.about}, {hint.code})" if hint.about else source
+    yield f"- {text}{about}"
+    if hint.hardware_text and context == "full":
+        yield f"  {one_line(hint.hardware_text, MOST_TEXT)}"
+    if hint.evidence and not hide_evidence:
+        yield f"  seen: `{hide(one_line(hint.evidence), hardware, context)}`"
+    if hint.avoid:
+        avoid = "; ".join(one_line(text) for text in hint.avoid)
+        yield f"  not worth trying: {hide(avoid, hardware, context)}"
+
+
+def _hint_of_user(text: str) -> Hint:
+    return Hint(round=0, about="", code=USER, text=text, by="user")
+
+
+BEST = 3
+"""So many of the fastest are kept before any failure is."""
+
+
+def describe_history(situation: Situation, ids: tuple[str, ...], components: Components) -> Passage:
+    """Describe the attempts, oldest first; short of room, keep the best, then newest failures."""
+    attempts = [situation.attempt(name) for name in ids]
+    entries = tuple(describe_attempt(situation, one, components) for one in attempts)
+    return Passage(entries=entries, ranking=_by_importance(attempts), noun="attempts")
+
+
+def describe_attempt(situation: Situation, attempt: Attempt, components: Components) -> str:
+    """Render `r1-c2: WRONG_RESULT: ...`, and below it its direction and its idea."""
+    came_from = f", {attempt.kind.value} of {attempt.parent}" if attempt.parent else ""
+    first = f"{attempt.id}{came_from}: {_outcome(situation, attempt, components)}"
+    direction = one_line(attempt.direction) if components.diversity else ""
+    idea = hide(one_line(attempt.idea, 120), situation.hardware, situation.plan.hardware_context)
+    tunables = ", ".join(f"{name} = {value}" for name, value in attempt.tunables.items())
+    second = "; ".join(
+        f"{label}: {text}"
+        for label, text in (
+            ("told", direction),
+            ("idea", idea),
+            ("tunables", one_line(tunables)),
+        )
+        if text
+    )
+    return f"{first}\n    {second}" if second else first
+
+
+def _outcome(situation: Situation, attempt: Attempt, components: Components) -> str:
+    """Render the time and what limits it; of a failure the verdict in one line.
+
+    A failed playbook kernel gives its code alone: a description may quote its source.
+    """
+    if not attempt.passed:
+        found = "" if attempt.written_by == "playbook" else _finding(situation, attempt)
+        return f"{attempt.code}: {found}" if found else attempt.code
+    parts = ["correct"]
+    if attempt.times_us:
+        parts.append(f"{format_us(attempt.times_us[-1])} at the largest timed size")
+    if components.baseline and attempt.speedup is not None:
+        parts.append(f"{attempt.speedup:.2f}x the baseline")
+    if components.profile and attempt.limited_by:
+        parts.append(f"limited by {bottleneck_text(attempt.limited_by).name}")
+    return ", ".join(parts)
+
+
+def _finding(situation: Situation, attempt: Attempt) -> str:
+    """Return the first line of what its verdict says."""
+    lines = describe_within_context(situation, situation.archive.verdict(attempt.id))
+    return one_line(next(iter(lines), ""), 240)
+
+
+def _by_importance(attempts: list[Attempt]) -> tuple[int, ...]:
+    """Return indices: the fastest few, then failures from the newest on, then by speed."""
+    indices = range(len(attempts))
+    passed = sorted(
+        (index for index in indices if attempts[index].passed),
+        key=lambda index: (-_speed(attempts[index]), index),
+    )
+    failed = [index for index in reversed(indices) if not attempts[index].passed]
+    return (*passed[:BEST], *failed, *passed[BEST:])
+
+
+def _speed(attempt: Attempt) -> float:
+    return attempt.speedup or (1.0 / attempt.times_us[-1] if attempt.times_us else 0.0)

@@ -99,6 +99,7 @@ def describe_diagnostics(
 
 _RULES: Mapping[str, str] = {
     "embed-file": "a kernel may not embed files",
+    "kernel-parameters": "inline PTX reads outside of the parameter that it names",
     "syscall": "the host part makes a system call that it may not",
     "host-touches-device-memory": "host code dereferences a device pointer",
     "no-launch": "the result is computed without a kernel",

@@ -66,6 +66,7 @@ BREACHES: dict[BreachKind, tuple[str, dict[str, Any], str]] = {
 }
 RULES = {
     "embed-file": "a kernel may not embed files",
+    "kernel-parameters": "inline PTX reads outside of the parameter that it names",
     "syscall": "the host part makes a system call that it may not",
     "host-touches-device-memory": "host code dereferences a device pointer",
     "no-launch": "the result is computed without a kernel",

@@ -94,7 +94,7 @@ def pairs_above_a_roofline() -> Iterator[tuple[str, Path]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kernel", pairs_above_a_roofline(), ids=lambda pair: pair[1].stem)
+@pytest.mark.parametrize("kernel", [*pairs_above_a_roofline()], ids=lambda pair: pair[1].stem)
 def test_no_modelled_time_is_below_the_roofline_of_the_task(kernel: tuple[str, Path]) -> None:
     task, device = load_task(kernel[0]), emulated("RTX 3090 Ti")
     report = asyncio.run(call(kernel[1].read_text(), kernel[1].name, task, device))

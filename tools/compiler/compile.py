@@ -20,7 +20,7 @@ from cuda_llm.outcomes import InfraFailed, Verdict
 from cuda_llm.profile import KernelResources
 from cuda_llm.tasks.signature import prelude
 from cuda_llm.tasks.task import Task
-from cuda_llm.tools.compiler.audit import audit, exports
+from cuda_llm.tools.compiler.audit import audit, exports, find_outside_read
 from cuda_llm.tools.compiler.build_faults import find_exceeded_limit
 from cuda_llm.tools.compiler.cubin import true_resources
 from cuda_llm.tools.compiler.diagnostics import (
@@ -258,6 +258,9 @@ async def _find_failure(
     objection = await audit(places.folder / LIBRARY, places.folder / OBJECT)
     if objection is not None:
         return objection
+    outside = find_outside_read((places.folder / PTX).read_text(errors="replace"))
+    if outside is not None:
+        return outside
     if "solve" not in exports(places.folder / LIBRARY):
         return LoadFailed(fault="no-solve", detail=_no_solve(places.request))
     return None

@@ -74,6 +74,18 @@ def usable_precision(task: Task, hardware: Hardware) -> str:
     return next(precision for precision in allowed if precision in published_peaks(hardware))
 
 
+def core_precision(task: Task, hardware: Hardware) -> str:
+    """Returns the fastest arithmetic of CUDA cores that the task's tolerance allows.
+
+    Exact results are most often integers, whose products some units take four at a time.
+    """
+    if task.tolerance.kind == "exact":
+        return fastest_precision(hardware)
+    narrow = task.tolerance.precision in ("fp16", "bf16")
+    peaks = published_peaks(hardware)
+    return max(("fp16", "fp32") if narrow else ("fp32",), key=lambda one: peaks.get(one, 0.0))
+
+
 def fastest_precision(hardware: Hardware) -> str:
     """Return the arithmetic with the highest peak, whatever a task allows."""
     peaks = published_peaks(hardware)

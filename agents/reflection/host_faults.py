@@ -25,6 +25,7 @@ from cuda_llm.wording import describe
 _RULES: Mapping[str, str] = {
     "include-outside": "Include headers by their library name only; no files beside the kernel.",
     "embed-file": "Embed no files: everything comes through the arguments of `solve`.",
+    "kernel-parameters": "Let inline PTX load no more of a parameter than it holds.",
     "import": "Call nothing but CUDA's runtime and the C and C++ libraries' plain functions.",
     "export": 'Make only `solve` visible (extern "C"); everything else static or in a namespace.',
     "constructor": "Let no code run at load: no global objects with constructors.",

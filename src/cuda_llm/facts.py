@@ -149,7 +149,7 @@ BreachKind = Literal[
 ]
 """How exactly a rule is broken, where it can be in several ways or about several things."""
 
-Suspicion = Literal["slow-start", "merged-calls", "uncounted-launches"]
+Suspicion = Literal["slow-start", "merged-calls", "uncounted-launches", "unseen-stores"]
 """Why a kernel's time is not believed."""
 
 

@@ -99,6 +99,7 @@ def describe_diagnostics(
 
 _RULES: Mapping[str, str] = {
     "embed-file": "a kernel may not embed files",
+    "kernel-parameters": "inline PTX reads outside of the parameter that it names",
     "syscall": "the host part makes a system call that it may not",
     "host-touches-device-memory": "host code dereferences a device pointer",
     "no-launch": "the result is computed without a kernel",
@@ -189,5 +190,10 @@ def describe_suspicion(verdict: Quarantined) -> str:
         case "uncounted-launches":
             many = "its" if verdict.launches is None else f"{verdict.launches:,}"
             return f"{many} launches are more than can be counted: how long they take is not known"
+        case "unseen-stores":
+            return (
+                "its outputs are right, but fewer bytes were seen to be stored than they have: "
+                "work is hidden from the count"
+            )
         case None:
             return verdict.detail or "set aside for a person to look at"

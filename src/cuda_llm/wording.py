@@ -95,7 +95,7 @@ def describe(verdict: Verdict, *, hardware_figures: bool = True) -> tuple[str, .
         case ImpossibleTime(time_us=time_us, floor_us=floor_us):
             floor = f"the floor of {floor_us:.3g} us" if hardware_figures else "the floor"
             first = f"{time_us:.3g} us is below {floor}"
-            return (first, "less than half of what the bytes and operations of the task need")
+            return (first, "the bytes and operations of the task need longer")
         case EmulatorUnsupported(opcode=opcode, kernel=kernel, others=others, spot=spot):
             needs = f"{kernel} needs {opcode}, which only a real GPU executes"
             more = f"and {others} other operations" if others else verdict.detail

@@ -66,6 +66,7 @@ BREACHES: dict[BreachKind, tuple[str, dict[str, Any], str]] = {
 }
 RULES = {
     "embed-file": "a kernel may not embed files",
+    "kernel-parameters": "inline PTX reads outside of the parameter that it names",
     "syscall": "the host part makes a system call that it may not",
     "host-touches-device-memory": "host code dereferences a device pointer",
     "no-launch": "the result is computed without a kernel",
@@ -113,6 +114,11 @@ SUSPICIONS: dict[Suspicion, tuple[Quarantined, str]] = {
     "uncounted-launches": (
         Quarantined(kind="uncounted-launches", launches=70_000),
         "70,000 launches are more than can be counted: how long they take is not known",
+    ),
+    "unseen-stores": (
+        Quarantined(kind="unseen-stores"),
+        "its outputs are right, but fewer bytes were seen to be stored than they have: work is "
+        "hidden from the count",
     ),
 }
 

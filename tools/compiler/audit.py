@@ -264,3 +264,45 @@ def _target(source: Elf, symbol: Any) -> str:
     if symbol["st_info"]["type"] == "STT_SECTION":
         return str(source.get_section(symbol["st_shndx"]).name)
     return str(symbol.name)
+
+
+ENTRY = re.compile(r"\.entry\s+([\w$]+)\s*\((.*?)\)", re.DOTALL)
+PARAMETER = re.compile(r"\.param\b[^,]*?\.([busf]\d+|b8)\s[^,]*?([\w$]+)\s*(?:\[(\d+)\])?\s*$")
+LOAD = re.compile(
+    r"\bld\.param((?:\.\w+|::\w+)*)\s+[^;\[\]]*,\s*\[\s*([\w$]+)\s*(?:([+-])\s*(-?\w+))?\s*\]"
+)
+VECTOR = {"v2": 2, "v4": 4, "v8": 8}
+
+
+def find_outside_read(ptx: str) -> PolicyViolation | None:
+    """Return the verdict on the first load that leaves the parameter it names, None without one.
+
+    What lies behind a kernel's parameters belongs to whoever launches it. nvcc reads it only where
+    a source reaches beyond a parameter, and inline PTX can name any offset.
+    """
+    sizes = {
+        match[2]: int(match[1][1:]) // 8 * int(match[3] or 1)
+        for entry in ENTRY.finditer(ptx)
+        for declared in entry[2].split(",")
+        if (match := PARAMETER.search(declared.strip())) is not None
+    }
+    for load in LOAD.finditer(ptx):
+        types, name, sign, number = load.groups()
+        begin = _offset(sign, number)
+        if name in sizes and (begin < 0 or begin + _width(types) > sizes[name]):
+            return PolicyViolation(rule="kernel-parameters")
+    return None
+
+
+def _offset(sign: str | None, number: str | None) -> int:
+    try:
+        value = int(number or "0", 0)
+    except ValueError:
+        return 0
+    return -value if sign == "-" else value
+
+
+def _width(types: str) -> int:
+    parts = types.strip(".").split(".")
+    bits = int(re.sub(r"\D", "", parts[-1]) or 0)
+    return bits // 8 * next((VECTOR[part] for part in parts if part in VECTOR), 1)

@@ -20,8 +20,9 @@ from cuda_llm.outcomes import InfraFailed, Verdict
 from cuda_llm.profile import KernelResources
 from cuda_llm.tasks.signature import prelude
 from cuda_llm.tasks.task import Task
-from cuda_llm.tools.compiler.audit import audit, exports
+from cuda_llm.tools.compiler.audit import audit, exports, find_outside_read
 from cuda_llm.tools.compiler.build_faults import find_exceeded_limit
+from cuda_llm.tools.compiler.cubin import true_resources
 from cuda_llm.tools.compiler.diagnostics import (
     Diagnostics,
     compile_failed,
@@ -215,7 +216,9 @@ async def _compile(request: CompileRequest, toolkit: Toolkit, key: str) -> Compi
         if failure is not None:
             store(KIND, key, write_outcome(failure), {})
             return failure
-        kernels = await name_kernels(parse_resources(output.splitlines()))
+        cubins = sorted((folder / KEEP_DIR).glob("*.cubin"))
+        printed = parse_resources(output.splitlines())
+        kernels = await name_kernels(true_resources(printed, cubins))
         _name_source(folder / PTX, folder, request.name)
         record = CompiledRecord(kernels=kernels, warnings=diagnostics.warnings, compile_s=compile_s)
         files = {STORED_LIBRARY: folder / LIBRARY, STORED_PTX: folder / PTX}
@@ -259,6 +262,9 @@ async def _find_failure(
     objection = await audit(places.folder / LIBRARY, places.folder / OBJECT)
     if objection is not None:
         return objection
+    outside = find_outside_read((places.folder / PTX).read_text(errors="replace"))
+    if outside is not None:
+        return outside
     if "solve" not in exports(places.folder / LIBRARY):
         return LoadFailed(fault="no-solve", detail=_no_solve(places.request))
     return None

@@ -67,6 +67,8 @@ class CallReport:
     """One a launch, in order. Empty at level `check`."""
     bottlenecks: tuple[Bottleneck, ...] = ()
     """What limits the call, dominating one first."""
+    stored_bytes: int | None = None
+    """Bytes that kernels, fills and copies were seen to store; None where that is not counted."""
     refused: LaunchFailed | None = None
     """A launch that CUDA would have refused. The candidate may have found another way."""
     out_of_memory: OutOfMemory | None = None

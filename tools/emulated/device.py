@@ -58,6 +58,12 @@ def device_facts(hardware: Hardware) -> DeviceFacts:
         memory_clock_khz=round(hardware.memory_clock_mhz * 1000),
         memory_bus_bits=hardware.memory_bus_bits,
         memory_bytes=hardware.memory_bytes,
+        latency_alu=round(hardware.model.latency_alu_clk),
+        latency_shared=round(hardware.model.latency_shared_clk),
+        latency_l1=round(hardware.model.latency_l1_clk),
+        latency_l2=round(hardware.model.latency_l2_clk),
+        latency_dram=round(hardware.model.latency_dram_clk),
+        load_store=round(hardware.pipes.load_store),
     )
 
 

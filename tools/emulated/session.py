@@ -1,7 +1,6 @@
 """One candidate on the emulated device: its buffers in shared memory, its calls, their verdicts."""
 
 import asyncio
-import hashlib
 import os
 import time
 import weakref
@@ -126,9 +125,6 @@ class EmulatedSession:
         self._report = report
         self._layout = ArenaLayout(arena)
         self._sequence = 0
-        # The same for the same code, so that times repeat; nothing a kernel could know of itself.
-        digest = hashlib.blake2b(loaded.candidate.key.encode(), digest_size=4).digest()
-        self._sample_seed = int.from_bytes(digest, "little") | 1
         self._verdict: Verdict | None = None
 
     def place(self, buffers: Sequence[BufferSpec]) -> dict[str, PlacedBuffer]:
@@ -169,7 +165,6 @@ class EmulatedSession:
             scratch_bytes=options.scratch_bytes,
             fuel=max(1, round(options.limit_s * _BACK_EDGES_PER_S)),
             device_to_host=options.device_to_host,
-            sample_seed=self._sample_seed,
             buffer_count=len(self._layout.specs),
         )
         put_arguments(frame, arguments, self._layout.offsets)
@@ -213,7 +208,13 @@ def call_report(record: CallRecord, loaded: LoadedCandidate, wall_s: float) -> C
         )
     if not record.complete:
         return Quarantined(kind="uncounted-launches", launches=record.launches)
-    copies = copies_profile(record.copies, record.copied_bytes, record.host_bytes, loaded.hardware)
+    copies = copies_profile(
+        record.copies,
+        record.copied_bytes,
+        record.host_bytes,
+        loaded.hardware,
+        pieces=record.pieces,
+    )
     explained = explain_call(
         record.accounts, loaded.translated.kernels, loaded.candidate.kernels, loaded.hardware
     )
@@ -223,11 +224,22 @@ def call_report(record: CallRecord, loaded: LoadedCandidate, wall_s: float) -> C
         launches=(*explained.launches, *copies),
         bottlenecks=explained.bottlenecks,
         accounts=record.accounts,
+        stored_bytes=_stored_bytes(record, loaded.translated.kernels),
         refused=record.refused,
         out_of_memory=record.out_of_memory,
         output=record.output,
         notes=notes,
     )
+
+
+def _stored_bytes(record: CallRecord, tables: Sequence[KernelTable]) -> int:
+    stored = sum(
+        count.lanes * site.bytes
+        for account in record.accounts
+        for site, count in zip(tables[account.kernel].sites, account.sites, strict=True)
+        if site.kind in ("store", "atomic") and site.space in ("global", "generic")
+    )
+    return round(stored) + record.copied_bytes
 
 
 def verdict_on_end(

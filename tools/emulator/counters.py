@@ -1,11 +1,12 @@
 """Counters of one launch, as the emulated device counts them."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, kw_only=True)
 class SiteCounters:
-    """Counters of one memory instruction, already scaled from the sample to the whole grid."""
+    """Counters of one memory instruction, of all blocks."""
 
     requests: float = 0.0
     """Warp-level executions."""
@@ -40,9 +41,6 @@ class LaunchCounters:
     dynamic_shared_bytes: int
     cooperative: bool
     blocks_total: int
-    blocks_counted: int
-    """Blocks the counters of sites were taken from. They are scaled by how often each site's basic
-    block ran in all blocks; a site that the sample never met counts as scattered as can be."""
     block_warps: tuple[float, ...]
     """Per basic block: warp executions."""
     block_lanes: tuple[float, ...]
@@ -52,7 +50,17 @@ class LaunchCounters:
     """Distinct global bytes touched, in 32-byte sectors."""
     reused_bytes: int = 0
     """Of the footprint: what an earlier launch of the same call touched."""
-    heaviest_share: float = 0.0
-    """Part of all executions that the block with the most of them makes; 0: not known."""
+    heaviest: Mapping[str, float] = field(default_factory=dict)
+    """Part of all work of a unit that the block with the most of it does; 0: not known. Units are
+    the values of `InstructionClass`, `issue` (all of them), and `path` (L1 and shared memory)."""
+    path_clk: float = 0.0
+    """Clocks from the first instruction of a block to its last, as its slowest warps and those
+    they meet at barriers wait: of an average block; 0: not known."""
+    longest_clk: float = 0.0
+    """The same of the block that takes longest."""
+    worst_line: float = 0.0
+    """Most passes of atomics over one line of L2; 0: not known."""
+    grid_barriers: int = 0
+    """How often the blocks of the grid waited for each other."""
     barriers: float = 0.0
     """Barrier arrivals of warps, summed."""

@@ -23,8 +23,9 @@ from cuda_llm.tools.emulator.report_layout import (
     SITE_COUNTERS,
     TEXT_BYTES,
     TEXT_OFFSET,
+    TICKS,
 )
-from cuda_llm.tools.emulator.tables import KernelTable
+from cuda_llm.tools.emulator.tables import PIPES, KernelTable
 from cuda_llm.tools.emulator.verdicts import Fault, fault_verdict
 
 _COUNTER_LIMIT = 1 << 62
@@ -46,6 +47,8 @@ class CallRecord:
     """Counters of each counted launch, in order. Empty at level `check`."""
     copies: int = 0
     """Number of fills and copies by the CUDA API."""
+    pieces: int = 0
+    """Rows of rectangles beyond the first that those came in."""
     copied_bytes: int = 0
     """Bytes of device memory that they read or wrote, in whole 32-byte sectors."""
     host_bytes: int = 0
@@ -97,6 +100,7 @@ def read_report(
         launches=launches,
         accounts=accounts,
         copies=int(head["copies"]),
+        pieces=int(head["pieces"]),
         copied_bytes=int(head["copied_sectors"]) * 32,
         host_bytes=int(head["host_bytes"]),
         complete=launches <= LOG_ENTRIES and not head["counters_overflowed"],
@@ -199,8 +203,8 @@ def _read_account(
     report: bytes | memoryview, entry: Any, kernels: Sequence[KernelTable]
 ) -> LaunchCounters | None:
     kernel, offset = int(entry["kernel"]), int(entry["counters_offset"])
-    total, counted = int(entry["blocks_total"]), int(entry["blocks_counted"])
-    if kernel >= len(kernels) or not 0 < counted <= total:
+    total = int(entry["blocks_total"])
+    if kernel >= len(kernels) or total == 0:
         return None
     table = kernels[kernel]
     blocks, sites = len(table.blocks), len(table.sites)
@@ -215,7 +219,6 @@ def _read_account(
     everything = np.concatenate([rows, counters.view("u8").ravel()])
     if everything.size and int(everything.max()) > _COUNTER_LIMIT:
         return None
-    scale = total / counted
     return LaunchCounters(
         kernel=kernel,
         grid=_three(entry["grid"]),
@@ -224,14 +227,26 @@ def _read_account(
         dynamic_shared_bytes=int(entry["dynamic_shared_bytes"]),
         cooperative=bool(entry["cooperative"]),
         blocks_total=total,
-        blocks_counted=counted,
         block_warps=tuple(map(float, rows[:blocks].tolist())),
         block_lanes=tuple(map(float, rows[blocks:].tolist())),
         sites=tuple(map(_site_count, counters)),
-        heaviest_share=min(1.0, int(entry["heaviest"]) / max(1, int(entry["executions"]))),
+        heaviest=_heaviest(entry),
+        path_clk=int(entry["path_ticks"]) / TICKS / total,
+        longest_clk=int(entry["longest_ticks"]) / TICKS,
+        worst_line=float(entry["worst_line"]),
+        grid_barriers=-(-int(entry["meetings"]) // total),
         footprint_bytes=int(entry["footprint_bytes"]),
-        barriers=int(entry["barriers"]) * scale,
+        barriers=float(entry["barriers"]),
     )
+
+
+def _heaviest(entry: Any) -> dict[str, float]:
+    units = (*(kind.value for kind in PIPES), "issue", "path")
+    return {
+        unit: min(1.0, int(most) / int(whole))
+        for unit, most, whole in zip(units, entry["heaviest"], entry["work"], strict=True)
+        if whole
+    }
 
 
 def _site_count(one: Any) -> SiteCounters:

@@ -8,6 +8,10 @@ TEXT_OFFSET = 4096
 TEXT_BYTES = 61440
 LOG_OFFSET = TEXT_OFFSET + TEXT_BYTES
 LOG_ENTRIES = 2048
+UNITS = 10
+"""The pipes of `emu::Pipe`, and the data path."""
+TICKS = 16
+"""Parts of a clock."""
 
 FAULT_RECORD = np.dtype(
     [
@@ -66,13 +70,16 @@ LAUNCH_ENTRY = np.dtype(
         ("block_count", "u4"),
         ("site_count", "u4"),
         ("blocks_total", "u8"),
-        ("blocks_counted", "u8"),
         ("counters_offset", "u8"),
         ("footprint_bytes", "u8"),
         ("barriers", "u8"),
         ("threads_run", "u8"),
-        ("executions", "u8"),
-        ("heaviest", "u8"),
+        ("work", "u8", UNITS),
+        ("heaviest", "u8", UNITS),
+        ("path_ticks", "u8"),
+        ("longest_ticks", "u8"),
+        ("worst_line", "u8"),
+        ("meetings", "u8"),
     ],
     align=True,
 )
@@ -106,6 +113,7 @@ REPORT = np.dtype(
         ("refused_bytes", "u8"),
         ("allowed_bytes", "u8"),
         ("copies", "u8"),
+        ("pieces", "u8"),
         ("copied_sectors", "u8"),
         ("host_bytes", "u8"),
         ("progress", PROGRESS),

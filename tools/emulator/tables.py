@@ -28,6 +28,19 @@ class InstructionClass(StrEnum):
     """Folded away by ptxas: moves, cvta, ld.param."""
 
 
+PIPES = (
+    InstructionClass.FP32,
+    InstructionClass.FP64,
+    InstructionClass.FP16,
+    InstructionClass.INT,
+    InstructionClass.SFU,
+    InstructionClass.CONVERT,
+    InstructionClass.SHUFFLE,
+    InstructionClass.TENSOR,
+)
+"""In the order of `emu::Pipe`, which ends with instructions of all kinds."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class InstructionSite:
     """One memory, barrier or collective instruction. Its index is its number in every report."""
@@ -55,6 +68,10 @@ class BasicBlock:
     global_loads: int = 0
     dependent_chain: int = 0
     """Longest chain of arithmetic in which each instruction waits for the one before it."""
+    shared_waits: int = 0
+    """Reads of shared memory of which each waits for the one before it."""
+    cached_waits: int = 0
+    """The same of local and constant memory."""
 
 
 @dataclass(frozen=True, kw_only=True)

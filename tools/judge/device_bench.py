@@ -35,7 +35,7 @@ from cuda_llm.tools.measure.options import MeasureOptions, Tier
 from cuda_llm.tools.measure.times import (
     KernelTimes,
     compare_with_baseline,
-    find_impossible,
+    find_impossible_model,
     mean_speedup,
     weights_of,
 )
@@ -264,7 +264,7 @@ async def time_compiled(
         timing = await device.carry_out(time_calls_there, task, compiled, baseline, nonce)
     if not isinstance(timing, KernelTimes):
         return timing
-    return find_impossible(task, device.hardware, timing.times) or timing
+    return find_impossible_model(task, device.hardware, timing.times) or timing
 
 
 def with_confirm_tier(options: MeasureOptions) -> MeasureOptions:

@@ -6,18 +6,20 @@ from dataclasses import dataclass
 
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.hardware_profiles.roofline import roof
-from cuda_llm.outcomes import ImpossibleTime, InfraFailed, Verdict
+from cuda_llm.outcomes import ImpossibleTime, InfraFailed, Quarantined, Verdict
 from cuda_llm.profile import Bottleneck, LaunchProfile, SizeTime, TimeSource
 from cuda_llm.tasks.reference import Dims
-from cuda_llm.tasks.sizes import fastest_precision, least_time
+from cuda_llm.tasks.sizes import core_precision, fastest_precision, least_time
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import CallReport, Level, Session, TimeClass
+from cuda_llm.tools.device.buffers import Role
 from cuda_llm.tools.measure.clocks import summarise_clocks
 from cuda_llm.tools.measure.comparison import Comparison
 from cuda_llm.tools.measure.estimate import Estimate
 from cuda_llm.tools.measure.failures import hidden_by_noise
 from cuda_llm.tools.measure.interleave import MeasuredSize
 from cuda_llm.tools.measure.options import L2
+from cuda_llm.tools.validator.buffers import buffer_specs
 from cuda_llm.tools.validator.check_case import run_case
 from cuda_llm.tools.validator.oracle import Oracle
 
@@ -36,13 +38,33 @@ def find_impossible(
 
     With `l2_warm`, what fits into L2 need not be moved at all.
     """
-    for dims, time_us in times:
-        floor_us = ROOFLINE_SLACK * least_size_us(task, hardware, dims, l2_warm=l2_warm)
+    floors = (
+        (time_us, ROOFLINE_SLACK * least_size_us(task, hardware, dims, l2_warm=l2_warm))
+        for dims, time_us in times
+    )
+    return _first_below(floors)
+
+
+def find_impossible_model(
+    task: Task, hardware: Hardware, times: Iterable[tuple[Mapping[str, int], float]]
+) -> ImpossibleTime | None:
+    """Find the first modelled size below its roofline's time on the units that are modelled.
+
+    Nothing is slack: every byte and operation of a call is counted, in a cold L2, so less than the
+    task's own work means that some was hidden. Tensor cores are not modelled.
+    """
+    precision = core_precision(task, hardware)
+    floors = (
+        (time_us, least_time(task, hardware, dims, precision=precision).time_us)
+        for dims, time_us in times
+    )
+    return _first_below(floors)
+
+
+def _first_below(floors: Iterable[tuple[float, float]]) -> ImpossibleTime | None:
+    for time_us, floor_us in floors:
         if time_us < floor_us:
-            return ImpossibleTime(
-                time_us=time_us,
-                floor_us=floor_us,
-            )
+            return ImpossibleTime(time_us=time_us, floor_us=floor_us)
     return None
 
 
@@ -126,6 +148,9 @@ async def time_sizes(
         if not isinstance(outcome, CallReport):
             return outcome
         report = outcome
+        written = sum(one.nbytes for one in buffer_specs(task, dims) if one.role is Role.OUT)
+        if outcome.stored_bytes is not None and outcome.stored_bytes < written:
+            return Quarantined(kind="unseen-stores")
         times.append((dims, outcome.time_us))
     assert report is not None, "the loader refuses a task without sizes to time"
     return KernelTimes(times=tuple(times), launches=report.launches, bottlenecks=report.bottlenecks)

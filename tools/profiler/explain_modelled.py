@@ -18,18 +18,22 @@ from cuda_llm.tools.profiler.bottlenecks import (
 from cuda_llm.tools.profiler.counts import LineAccess, accesses_by_line, count_instructions
 from cuda_llm.tools.profiler.roofs import find_roofs
 from cuda_llm.tools.profiler.time_model import ModelledLaunch, TimeReason, place_launch
+from cuda_llm.tools.profiler.traffic import CONSTANT_SPACES
 from cuda_llm.tools.profiler.wastes import find_wastes
 
 BUS_BYTES_PER_US = 25e3
 """Host to device and back: sixteen lanes of PCIe 4.0 at some 80 % of 31.5 GB/s (an estimate)."""
+PIECE_US = 1e-3
+"""A row of a rectangle that is copied or filled, however short (an estimate)."""
 
 
 def copies_profile(
-    count: int, device_bytes: int, host_bytes: int, hardware: Hardware
+    count: int, device_bytes: int, host_bytes: int, hardware: Hardware, *, pieces: int = 0
 ) -> tuple[LaunchProfile, ...]:
     """Return all fills and copies of a call as one entry; none where it made none.
 
-    Each costs a launch; their bytes cross DRAM once more than caches might let them.
+    Each costs a launch, and each of the `pieces` it comes in beyond the first some time; their
+    bytes cross DRAM once more than caches might let them.
     """
     if count == 0:
         return ()
@@ -37,6 +41,7 @@ def copies_profile(
         "launch": count * (hardware.model.fill_us or hardware.model.launch_us),
         "dram": device_bytes / (hardware.peaks.dram_gb_s * 1e3 * hardware.model.dram_efficiency),
         "bus": host_bytes / BUS_BYTES_PER_US,
+        "pieces": pieces * PIECE_US,
     }
     profile = LaunchProfile(
         kernel="copies and fills",
@@ -44,7 +49,7 @@ def copies_profile(
         block=(0, 0, 0),
         shared_bytes=0,
         occupancy=0.0,
-        time_us=terms_us["launch"] + max(terms_us["dram"], terms_us["bus"]),
+        time_us=terms_us["launch"] + max(terms_us[term] for term in ("dram", "bus", "pieces")),
         terms_us={term: us for term, us in terms_us.items() if us > 0},
         figures={"copies": float(count), "dram_bytes": float(device_bytes)},
     )
@@ -174,7 +179,11 @@ def _profile(launch: ModelledLaunch) -> LaunchProfile:
 def _figures(launch: ModelledLaunch) -> dict[str, float]:
     mix = count_instructions(launch.account, launch.table)
     lines = accesses_by_line(launch.account, launch.table)
-    onchip = [line for line in lines if line.wavefronts and line.kind != "atomic"]
+    onchip = [
+        line
+        for line in lines
+        if line.wavefronts and line.kind != "atomic" and line.space not in CONSTANT_SPACES
+    ]
     offchip = [line for line in lines if line.sectors and line.space in ("global", "generic")]
     figures = {
         "warp_instructions": mix.issued,
@@ -182,7 +191,6 @@ def _figures(launch: ModelledLaunch) -> dict[str, float]:
         "l2_bytes": launch.time.l2_bytes,
         "dram_bytes": launch.time.dram_bytes,
         "blocks_per_sm": float(launch.occupancy.blocks_per_sm),
-        "counted_blocks_share": _share(launch.account.blocks_counted, launch.account.blocks_total),
     }
     figures |= {f"{kind.value}_warp_instructions": count for kind, count in mix.warps.items()}
     if offchip:

@@ -4,7 +4,7 @@ Every formula, with its source, is in docs/time-model.md. Nothing here was measu
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TypedDict
 
@@ -42,6 +42,8 @@ class Saving(TypedDict):
 
 SHARPNESS = 4.0
 """Exponent of the soft maximum: two equal terms cost 19 % more than one (an estimate)."""
+GRID_BARRIER_US = 1.5
+"""What a barrier of a cooperative grid takes where the profile does not say: an H200's."""
 TENSOR_LANES = 8
 """Lanes a clock of a tensor instruction: one warp instruction every four clocks (an estimate)."""
 
@@ -114,19 +116,19 @@ def model_launch(
     traffic = launch_traffic(account, table, hardware)
     dram_bytes = traffic.dram_bytes - min(traffic.dram_bytes, setting.resident_bytes)
     clk_us = 1.0 / hardware.boost_clock_mhz
-    sm_us = clk_us * _busiest_share(account, hardware, setting)
+    path_us = clk_us * _busiest_share("path", account, hardware, setting)
     model = hardware.model
-    terms = _pipe_terms(account, table, hardware, sm_us) | {
-        Term.SHARED: traffic.shared_clk * sm_us,
-        Term.L1: traffic.l1_clk * sm_us,
+    terms = _pipe_terms(account, table, hardware, setting) | {
+        Term.SHARED: traffic.shared_clk * path_us,
+        Term.L1: traffic.l1_clk * path_us,
         Term.L2: traffic.l2_bytes / model.l2_bytes_per_clk * clk_us,
         Term.DRAM: dram_bytes / (hardware.peaks.dram_gb_s * 1e3 * model.dram_efficiency),
         Term.ATOMIC: traffic.atomic_clk * clk_us,
-        Term.LATENCY: warp_clk(account, table, hardware)
-        * _waves(account, hardware, setting)
-        * clk_us,
+        Term.LATENCY: _waiting_clk(account, table, hardware, setting) * clk_us,
         # The grid of a cooperative launch waits for itself, and nothing else runs meanwhile.
-        Term.LAUNCH: model.launch_us + model.grid_barrier_us * account.cooperative,
+        Term.LAUNCH: model.launch_us
+        + (model.grid_barrier_us or GRID_BARRIER_US)
+        * max(account.grid_barriers, int(account.cooperative)),
     }
     return LaunchTime(
         time_us=combine(terms),
@@ -157,8 +159,9 @@ def _soft_maximum(values: list[float]) -> float:
 
 
 def _pipe_terms(
-    account: LaunchCounters, table: KernelTable, hardware: Hardware, sm_us: float
+    account: LaunchCounters, table: KernelTable, hardware: Hardware, setting: Setting
 ) -> dict[Term, float]:
+    clk_us = 1.0 / hardware.boost_clock_mhz
     mix = count_instructions(account, table)
     pipes = hardware.pipes
     lanes = {
@@ -172,19 +175,26 @@ def _pipe_terms(
         InstructionClass.TENSOR: (Term.TENSOR, TENSOR_LANES),
     }
     terms = {
-        term: mix.warps.get(kind, 0.0) * WARP_THREADS / per_clk * sm_us
+        term: mix.warps.get(kind, 0.0)
+        * WARP_THREADS
+        / per_clk
+        * clk_us
+        * _busiest_share(kind, account, hardware, setting)
         for kind, (term, per_clk) in lanes.items()
     }
-    terms[Term.ISSUE] = mix.issued / hardware.schedulers_per_sm * sm_us
+    issuing_us = clk_us * _busiest_share("issue", account, hardware, setting)
+    terms[Term.ISSUE] = mix.issued / hardware.schedulers_per_sm * issuing_us
     return terms
 
 
-def _busiest_share(account: LaunchCounters, hardware: Hardware, setting: Setting) -> float:
-    """Return the part of the grid's work on the SM with the most blocks or the heaviest block."""
+def _busiest_share(
+    unit: str, account: LaunchCounters, hardware: Hardware, setting: Setting
+) -> float:
+    """Return the part of a unit's work on the SM with the most blocks or the heaviest block."""
     if setting.even_split or not account.blocks_total:
         return 1.0 / hardware.sm_count
     share = -(-account.blocks_total // hardware.sm_count) / account.blocks_total
-    return max(share, account.heaviest_share)
+    return max(share, account.heaviest.get(unit, 0.0))
 
 
 def _waves(account: LaunchCounters, hardware: Hardware, setting: Setting) -> float:
@@ -192,9 +202,15 @@ def _waves(account: LaunchCounters, hardware: Hardware, setting: Setting) -> flo
     places = hardware.sm_count * setting.blocks_per_sm
     if setting.even_split:
         return max(1.0, account.blocks_total / places)
-    # A block that is heavier than the average takes as long as several of those.
-    heaviest = account.heaviest_share * account.blocks_total
-    return max(float(-(-account.blocks_total // places)), heaviest)
+    return float(-(-account.blocks_total // places))
+
+
+def _waiting_clk(
+    account: LaunchCounters, table: KernelTable, hardware: Hardware, setting: Setting
+) -> float:
+    """Return the clocks of the longest chain of waits: wave after wave, or of one block alone."""
+    block_clk = account.path_clk or warp_clk(account, table, hardware)
+    return max(block_clk * _waves(account, hardware, setting), account.longest_clk)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -223,10 +239,20 @@ class ModelledLaunch:
     def what_if(
         self, *, account: LaunchCounters | None = None, setting: Setting | None = None
     ) -> LaunchTime:
-        """Model the same launch with other counts or another setting."""
-        return model_launch(
-            account or self.account, self.table, self.hardware, setting or self.setting
-        )
+        """Model the same launch with other counts or another setting.
+
+        The longest path was found with the counts there are: it shortens as that of an average
+        warp does.
+        """
+        other = account or self.account
+        if other is not self.account and other.path_clk:
+            before = warp_clk(self.account, self.table, self.hardware)
+            after = warp_clk(other, self.table, self.hardware)
+            part = min(1.0, after / before) if before else 1.0
+            other = replace(
+                other, path_clk=other.path_clk * part, longest_clk=other.longest_clk * part
+            )
+        return model_launch(other, self.table, self.hardware, setting or self.setting)
 
 
 def place_launch(

@@ -20,6 +20,8 @@ from cuda_llm.tools.emulator.tables import (
 from cuda_llm.tools.profiler.counts import SECTOR_BYTES, WARP_LANES
 
 WORD_BYTES = 4
+CONSTANT_SPACES = ("const", "param")
+"""Parameters lie in constant memory, too."""
 L2_SLICE_BYTES_PER_CLK = 64
 """Width of one L2 slice: how many slices, and so atomic units, a chip has (an estimate)."""
 L2_LINE_BYTES = 128
@@ -55,14 +57,22 @@ def launch_traffic(account: LaunchCounters, table: KernelTable, hardware: Hardwa
     pairs = list(zip(table.sites, account.sites, strict=True))
     total = _sum(site_traffic(site, count, hardware) for site, count in pairs)
     atomics = [count for site, count in pairs if site.kind == "atomic" and count.sectors]
-    return replace(total, atomic_clk=_l2_atomic_clk(atomics, account.blocks_total, hardware))
+    if account.worst_line:
+        passes = sum(_l2_passes(count) for count in atomics)
+        atomic_clk = max(passes / l2_slices(hardware), account.worst_line * ATOMIC_LINE_CLK)
+    else:
+        atomic_clk = _l2_atomic_clk(atomics, account.blocks_total, hardware)
+    return replace(total, atomic_clk=atomic_clk)
 
 
 def site_traffic(site: InstructionSite, count: SiteCounters, hardware: Hardware) -> Traffic:
     """Return the traffic of one memory instruction, without the serialisation of atomics."""
-    if site.space in ("", "const"):
+    if site.space == "":
         return Traffic()
     request_clk = WARP_LANES / hardware.pipes.load_store
+    if site.space in CONSTANT_SPACES:
+        # One word at a time: what all lanes read alike comes with the instruction.
+        return Traffic(shared_clk=max(0.0, count.wavefronts - count.requests) * request_clk)
     shared_clk = shared_passes(site, count) * request_clk
     if not count.sectors:
         return Traffic(shared_clk=shared_clk)
@@ -107,9 +117,9 @@ def _l2_sectors(site: InstructionSite, count: SiteCounters) -> float:
 def _l2_atomic_clk(atomics: Sequence[SiteCounters], blocks: int, hardware: Hardware) -> float:
     """The slices work side by side, a pass a clock each; a line takes its passes in turn.
 
-    A request passes once a sector, and once more for each further lane on the same address.
+    Where the passes of each line were not counted, all lines are taken to have as many.
     """
-    passes = sum(max(0.0, count.sectors + count.serial - count.requests) for count in atomics)
+    passes = sum(_l2_passes(count) for count in atomics)
     sectors = max(
         1.0,
         sum(count.dram_sectors for count in atomics),
@@ -117,6 +127,11 @@ def _l2_atomic_clk(atomics: Sequence[SiteCounters], blocks: int, hardware: Hardw
     )
     lines = max(1.0, sectors * SECTOR_BYTES / L2_LINE_BYTES)
     return passes * max(1 / l2_slices(hardware), ATOMIC_LINE_CLK / lines)
+
+
+def _l2_passes(count: SiteCounters) -> float:
+    """A request passes once a sector, and once more for each further lane on one address."""
+    return max(0.0, count.sectors + count.serial - count.requests)
 
 
 def _parts(site: InstructionSite) -> set[str]:
@@ -231,7 +246,7 @@ def _load_clk(count: SiteCounters, hardware: Hardware) -> float:
 
 
 def _waits_for_global(site: InstructionSite, count: SiteCounters) -> bool:
-    return site.kind in ("load", "async_copy") and site.space != "const" and count.sectors > 0
+    return site.kind in ("load", "async_copy") and count.sectors > 0
 
 
 def _stores_to_global(site: InstructionSite) -> bool:
@@ -239,7 +254,8 @@ def _stores_to_global(site: InstructionSite) -> bool:
 
 
 def _waits_for_shared(site: InstructionSite, count: SiteCounters) -> bool:
-    return site.kind == "load" and count.wavefronts > 0
+    on_shared = site.space not in CONSTANT_SPACES
+    return site.kind == "load" and on_shared and count.wavefronts > 0
 
 
 def _is_cas_loop(site: InstructionSite, count: SiteCounters) -> bool:

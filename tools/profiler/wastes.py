@@ -13,7 +13,7 @@ from cuda_llm.tools.profiler.counts import (
     ideal_sectors,
 )
 from cuda_llm.tools.profiler.time_model import ModelledLaunch, Saving, Term, TimeReason
-from cuda_llm.tools.profiler.traffic import warps_per_block
+from cuda_llm.tools.profiler.traffic import CONSTANT_SPACES, warps_per_block
 
 WASTE_ADVICE = {
     "bank_conflicts": "pad the tile by one column (33 instead of 32), or swizzle its index",
@@ -47,7 +47,7 @@ def without_bank_conflicts(account: LaunchCounters, table: KernelTable) -> Launc
     """Return the counters with each shared-memory request in as few passes as its bytes need."""
 
     def adjust(site: InstructionSite, count: SiteCounters) -> SiteCounters:
-        if site.kind == "atomic" or not count.ideal_wavefronts:
+        if not _is_on_banks(site.space, site.kind) or not count.ideal_wavefronts:
             return count
         return replace(count, wavefronts=min(count.wavefronts, count.ideal_wavefronts))
 
@@ -80,7 +80,7 @@ def without_contention(account: LaunchCounters, table: KernelTable) -> LaunchCou
         passes = min(count.wavefronts, count.requests)
         return replace(count, serial=min(count.serial, count.requests), wavefronts=passes)
 
-    return _with_sites(account, table, adjust)
+    return replace(_with_sites(account, table, adjust), worst_line=0.0)
 
 
 def without_divergence(account: LaunchCounters) -> LaunchCounters:
@@ -97,7 +97,7 @@ def without_divergence(account: LaunchCounters) -> LaunchCounters:
 def _bank_conflicts(launch: ModelledLaunch) -> TimeReason | None:
     worst = _worst(
         launch,
-        lambda line: line.kind != "atomic",
+        lambda line: _is_on_banks(line.space, line.kind),
         lambda line: line.wavefronts - line.ideal_wavefronts,
     )
     if worst is None or worst.worst_ways < 2:
@@ -244,6 +244,10 @@ def _worst(
     lines = filter(concerns, accesses_by_line(launch.account, launch.table))
     costly = [line for line in lines if cost(line) > 0]
     return max(costly, key=cost, default=None)
+
+
+def _is_on_banks(space: str, kind: str) -> bool:
+    return kind != "atomic" and space not in CONSTANT_SPACES
 
 
 def _is_plain_global(space: str, kind: str) -> bool:

@@ -38,6 +38,12 @@ class DeviceFacts(ctypes.Structure):
         ("memory_clock_khz", _U32),
         ("memory_bus_bits", _U32),
         ("memory_bytes", _U64),
+        ("latency_alu", _U32),
+        ("latency_shared", _U32),
+        ("latency_l1", _U32),
+        ("latency_l2", _U32),
+        ("latency_dram", _U32),
+        ("load_store", _U32),
     )
 
 
@@ -68,8 +74,6 @@ class CallFrame(ctypes.Structure):
         ("fuel", _U64),
         ("level", _U32),
         ("device_to_host", _U32),
-        ("sample_blocks", _U32),
-        ("sample_seed", _U32),
     )
 
 

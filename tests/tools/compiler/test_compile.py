@@ -50,6 +50,27 @@ def test_a_kernel_becomes_a_library_ptx_and_resources(compile_source: Compile) -
     assert compiled.warnings == ()
 
 
+@pytest.mark.parametrize("target", ["sm_75", "sm_86", "sm_90a", "sm_120"])
+def test_what_a_source_prints_says_nothing_of_its_registers(
+    compile_source: Compile, target: str
+) -> None:
+    honest = compile_source(TILED, target=target)
+    assert isinstance(honest, Compiled)
+    [kernel] = honest.kernels
+    entry = f"ptxas info    : Compiling entry function '{kernel.symbol}' for '{target}'"
+    used = "ptxas info    : Used 7 registers, 8 bytes smem"
+    for forged in (
+        f'#pragma message("\\n{entry}\\n{used}\\n")\n',
+        f"#warning {entry}\n#warning {used}\n",
+        f'[[deprecated("\\n{entry}\\n{used}\\n")]] static void old() {{}}\n'
+        "static void user() { old(); }\n",
+    ):
+        compiled = compile_source(forged + TILED, target=target)
+        assert isinstance(compiled, Compiled)
+        [found] = compiled.kernels
+        assert (found.registers, found.shared_bytes) == (kernel.registers, 256)
+
+
 TARGETS = ["sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_120"]
 
 

@@ -99,6 +99,38 @@ def test_comments_are_blanked_and_strings_stay() -> None:
     assert without_comments(source) == 'a  \n"// kept"  \n R"(/* kept */)" c'
 
 
+PEEK = """
+__global__ void peek(float* b, int n) {{
+    unsigned long long word;
+    asm volatile("ld.param.{load};" : "=l"(word));
+    if (word == 77) b[0] = n;
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    "load",
+    [
+        "u64 %0, [_Z4peekPfi_param_0+8]",
+        "u64 %0, [_Z4peekPfi_param_0 + 0x40]",
+        "u64 %0, [_Z4peekPfi_param_0+-8]",
+        "u64 %0, [_Z4peekPfi_param_1]",
+    ],
+)
+def test_inline_ptx_reads_no_more_than_the_parameter_it_names(
+    compile_source: Compile, load: str
+) -> None:
+    source = PEEK.format(load=load) + SOLVE + " { peek<<<1, 1>>>(b, n); }"
+    verdict = compile_source(source)
+    assert isinstance(verdict, PolicyViolation)
+    assert verdict.rule == "kernel-parameters"
+
+
+def test_inline_ptx_may_read_what_a_parameter_holds(compile_source: Compile) -> None:
+    source = PEEK.format(load="u64 %0, [_Z4peekPfi_param_0]") + SOLVE + " { peek<<<1, 1>>>(b, n); }"
+    assert isinstance(compile_source(source), Compiled)
+
+
 LINE_DIRECTIVES = {
     "plain": '#line 700 "other.cu"',
     "short": '# 700 "other.cu"',

@@ -12,7 +12,12 @@ from cuda_llm.tasks.sizes import fastest_precision, least_time
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.measure.comparison import compare_blocks
 from cuda_llm.tools.measure.slope import BatchBlock
-from cuda_llm.tools.measure.times import ROOFLINE_SLACK, find_impossible, find_too_quick
+from cuda_llm.tools.measure.times import (
+    ROOFLINE_SLACK,
+    find_impossible,
+    find_impossible_model,
+    find_too_quick,
+)
 
 HARDWARE = find_hardware("RTX 3090 Ti")
 TRANSPOSE = load_task("matrix_transpose")
@@ -64,3 +69,19 @@ def test_a_time_is_impossible_only_where_no_call_can_have_taken_longer(
     assert isinstance(found, expected)
     if isinstance(found, InfraFailed):
         assert "rows = 2048, cols = 2048" in found.detail
+
+
+@pytest.mark.parametrize(("part", "impossible"), [(0.99, True), (1.01, False)])
+def test_a_modelled_time_has_no_slack(part: float, impossible: bool) -> None:
+    found = find_impossible_model(TRANSPOSE, HARDWARE, [(DIMS, part * least_us(TRANSPOSE, DIMS))])
+    assert isinstance(found, ImpossibleTime) is impossible
+
+
+def test_modelled_fp32_work_is_held_against_fp32_peaks() -> None:
+    product = load_task("matrix_multiplication")
+    dims = {"M": 1024, "N": 1024, "K": 1024}
+    floor_us = 2 * 1024**3 / (HARDWARE.peaks.fp32_tflops * 1e6)
+    found = find_impossible_model(product, HARDWARE, [(dims, 0.99 * floor_us)])
+    assert isinstance(found, ImpossibleTime)
+    assert found.floor_us == pytest.approx(floor_us)
+    assert find_impossible_model(product, HARDWARE, [(dims, 1.01 * floor_us)]) is None

@@ -35,7 +35,6 @@ def account(
         dynamic_shared_bytes=0,
         cooperative=False,
         blocks_total=1,
-        blocks_counted=1,
         block_warps=block_warps,
         block_lanes=block_lanes,
         sites=sites,

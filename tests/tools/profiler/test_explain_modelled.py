@@ -49,7 +49,6 @@ def explain(
         dynamic_shared_bytes=0,
         cooperative=False,
         blocks_total=blocks,
-        blocks_counted=blocks,
         block_warps=(warps * runs,),
         block_lanes=(warps * runs * 32 * active,),
         sites=tuple(sites.values()),

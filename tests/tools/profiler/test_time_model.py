@@ -93,7 +93,6 @@ def launches(draw: st.DrawFn) -> tuple[LaunchCounters, KernelTable]:
         dynamic_shared_bytes=0,
         cooperative=False,
         blocks_total=grid,
-        blocks_counted=grid,
         block_warps=tuple(draw(counts) for _ in range(blocks)),
         block_lanes=tuple(draw(counts) for _ in range(blocks)),
         sites=tuple(count for _, count in pairs),

@@ -30,7 +30,6 @@ def traffic(opcode: str, space: str, kind: str, *counts: SiteCounters) -> Traffi
         dynamic_shared_bytes=0,
         cooperative=False,
         blocks_total=1,
-        blocks_counted=1,
         block_warps=(),
         block_lanes=(),
         sites=counts,

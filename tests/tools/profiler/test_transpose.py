@@ -94,7 +94,6 @@ def tiled_transpose(n: int, *, ways: int) -> Counted:
         dynamic_shared_bytes=0,
         cooperative=False,
         blocks_total=blocks,
-        blocks_counted=blocks,
         block_warps=(warps, warps),
         block_lanes=(warps * 32, warps * 32),
         sites=(moved, on_tile(1), on_tile(ways), moved),
@@ -127,7 +126,6 @@ def naive_transpose(n: int) -> Counted:
         dynamic_shared_bytes=0,
         cooperative=False,
         blocks_total=blocks,
-        blocks_counted=blocks,
         block_warps=(warps,),
         block_lanes=(warps * 32,),
         sites=(
@@ -231,13 +229,6 @@ def test_an_unknown_kernel_still_has_a_time() -> None:
     unknown = explain_call([naive.account], [naive.table], [], RTX_3090_TI)
     assert unknown.time_us == known.time_us
     assert unknown.launches[0].kernel == "naive"
-
-
-def test_a_sampled_account_is_marked() -> None:
-    naive = naive_transpose(1024)
-    account = replace(naive.account, blocks_counted=64)
-    sampled = Counted(account, naive.table).on(RTX_3090_TI)
-    assert sampled.launches[0].figures["counted_blocks_share"] == 64 / 4096
 
 
 def test_a_call_without_launches_takes_no_time() -> None:

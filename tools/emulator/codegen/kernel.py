@@ -18,6 +18,11 @@ class SiteDraft:
     bytes: int
     block: int
     loc: Loc | None
+    waits: int = 0
+    """For its result, in 256ths of a latency (`waits.py`)."""
+    copy: int = 0
+    loop: int = 0
+    """Which copy of which unrolled loop it is in; 0 for none."""
 
 
 @dataclass

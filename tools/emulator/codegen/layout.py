@@ -36,6 +36,10 @@ class Layout:
     params: tuple[tuple[int, int], ...]
     """Offset and size of each kernel parameter."""
 
+    def has_param(self, offset: int, begin: int, end: int) -> bool:
+        """Return whether bytes `begin` to `end` lie inside the parameter at `offset`."""
+        return begin >= 0 and any(at == offset and end <= size for at, size in self.params)
+
 
 def module_variables(module: Module) -> tuple[Variable, ...]:
     """Return variables that live in device memory, in the order of their numbers."""

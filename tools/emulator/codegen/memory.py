@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from cuda_llm.tools.emulator.codegen.arithmetic import register, store
 from cuda_llm.tools.emulator.codegen.kernel import KernelDraft
-from cuda_llm.tools.emulator.codegen.steps import Act, Lane, Step
+from cuda_llm.tools.emulator.codegen.steps import Act, Lane, SpellLanes, Step
 from cuda_llm.tools.emulator.codegen.values import NotSupported, Reader
 from cuda_llm.tools.emulator.ops.lane_op import C_TYPES
 from cuda_llm.tools.emulator.ptx.literals import BYTES
@@ -131,11 +131,26 @@ def _load_param(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
     if BYTES.get(kind, 16) > 8 or not isinstance(address, Address):
         raise NotSupported
     size = BYTES[kind]
+    items = _elements(instruction.operands[0])
+    outside = _outside_param(kernel, instruction, address, size * len(items))
+    if outside is not None:
+        return outside
     uniform = isinstance(address.base, Symbol)
-    site = 0 if uniform else kernel.site(instruction, "load", "param", size)
+    steps: list[Step] = []
+    site = 0
+    if not uniform:
+        site = kernel.site(instruction, "load", "param", size * len(items))
+        at = copy(kernel, address.base, "u64", instruction.guard, steps)
+        steps.append(
+            Act(
+                lambda array: f"emu::param_read(w, {site}, q, {array(at)});",
+                reads=(at,),
+                guard=instruction.guard,
+            )
+        )
     reader = Reader(kernel)
     results = []
-    for index, item in enumerate(_elements(instruction.operands[0])):
+    for index, item in enumerate(items):
         if item is None:
             continue
         offset = address.offset + index * size
@@ -149,14 +164,36 @@ def _load_param(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
             value = f"emu::param_at<{C_TYPES[kind]}>(w, {site}, i, {base} + {offset})"
         results.append((register(item), store(kernel, item, value, kind)))
     return [
+        *steps,
         Lane(
             tuple(results),
             tuple(reader.reads),
             instruction.guard,
             tuple(reader.uniforms),
             vectorises=uniform,
-        )
+        ),
     ]
+
+
+def _outside_param(
+    kernel: KernelDraft, instruction: Instruction, address: Address, size: int
+) -> list[Step] | None:
+    """Return a fault in the place of a load that leaves the parameter it names, else None."""
+    place = (
+        kernel.layout.places.get(address.base.name) if isinstance(address.base, Symbol) else None
+    )
+    if place is None or place.space != "param":
+        return None
+    begin = address.offset
+    if kernel.layout.has_param(place.value, begin, begin + size):
+        return None
+    site = kernel.site(instruction, "load", "param", size)
+    offset = (place.value + begin) % (1 << 64)
+
+    def code(array: SpellLanes) -> str:
+        return f"emu::param_outside(w, {site}, __builtin_ctz(q), {offset}ull, {size});"
+
+    return [Act(code, guard=instruction.guard)]
 
 
 def lower_store(kernel: KernelDraft, instruction: Instruction) -> list[Step]:

@@ -10,15 +10,27 @@ from cuda_llm.tools.emulator.codegen.constants import propagate_constants
 from cuda_llm.tools.emulator.codegen.emit import emit
 from cuda_llm.tools.emulator.codegen.flow import FlowBlock, blocks_of
 from cuda_llm.tools.emulator.codegen.inline import inline_calls
-from cuda_llm.tools.emulator.codegen.kernel import KernelDraft
+from cuda_llm.tools.emulator.codegen.kernel import KernelDraft, SiteDraft
 from cuda_llm.tools.emulator.codegen.layout import Layout, lay_out, module_variables
 from cuda_llm.tools.emulator.codegen.liveness import LoweredBlock
 from cuda_llm.tools.emulator.codegen.lower import lower
 from cuda_llm.tools.emulator.codegen.param_space import lower_param_space
 from cuda_llm.tools.emulator.codegen.sites import Spots, basic_block, site
-from cuda_llm.tools.emulator.codegen.steps import RefusedInstruction, Step
+from cuda_llm.tools.emulator.codegen.steps import RefusedInstruction
+from cuda_llm.tools.emulator.codegen.waits import (
+    BlockInstructions,
+    LoweredInstruction,
+    loaded_registers,
+    place_waits,
+)
 from cuda_llm.tools.emulator.ptx.module import Function, Instruction, Module, Variable
-from cuda_llm.tools.emulator.tables import BasicBlock, KernelTable, Unsupported
+from cuda_llm.tools.emulator.tables import (
+    PIPES,
+    BasicBlock,
+    InstructionClass,
+    KernelTable,
+    Unsupported,
+)
 
 
 def unsupported(refused: Iterable[Instruction], spots: Spots) -> tuple[Unsupported, ...]:
@@ -73,12 +85,17 @@ def generate(
             run, register_bytes = emitted.function, f"sizeof({emitted.registers})"
         table = _table(entry.name, lowered, spots)
         tables.append(table)
-        texts.append(_facts(number, table, layout))
+        sites = lowered.kernel.sites if table.sites else []
+        texts.append(_facts(number, table, layout, sites))
+        copies, loops = (
+            max((getattr(one, name) for one in sites), default=0) for name in ("copy", "loop")
+        )
         rows.append(
             f'{{"{entry.name}", {run}, {register_bytes}, {layout.local_bytes}, '
             f"{layout.shared_bytes}, {layout.param_bytes}, {entry.max_threads}, "
             f"{registers.get(entry.name, 0)}, {len(table.blocks)}, {len(table.sites)}, "
-            f"sites{number}, {len(layout.params)}, params{number}}}"
+            f"sites{number}, {len(layout.params)}, params{number}, costs{number}, "
+            f"{copies}, {loops}}}"
         )
     text = "\n".join([_HEAD, *texts, _module(module, rows), ""])
     return Generated(text, tuple(tables))
@@ -98,19 +115,27 @@ def _lower(flat: Function, layout: Layout, spots: Spots) -> _Lowered:
     kernel = KernelDraft(layout, dict(flat.registers))
     blocks = blocks_of(flat)
     lowered: list[LoweredBlock] = []
-    table: list[BasicBlock] = []
+    bodies: list[BlockInstructions] = []
     refused: list[Instruction] = []
     for index, block in enumerate(blocks):
         kernel.block = index
-        pairs: list[tuple[Instruction, Sequence[Step]]] = []
+        body: list[LoweredInstruction] = []
         for instruction in block.body:
+            first = len(kernel.sites)
             steps = lower(kernel, instruction)
             if isinstance(steps, RefusedInstruction):
                 refused.append(instruction)
             else:
-                pairs.append((instruction, steps))
-        lowered.append(LoweredBlock(tuple(s for _, steps in pairs for s in steps), block.end))
-        table.append(basic_block(block, pairs, spots))
+                sites = range(first, len(kernel.sites))
+                body.append(LoweredInstruction(instruction, steps, sites))
+        lowered.append(LoweredBlock(tuple(s for one in body for s in one.steps), block.end))
+        bodies.append(BlockInstructions(body, block.end))
+    kernel.sites = list(place_waits(kernel.sites, bodies))
+    loaded = loaded_registers(bodies)
+    table = [
+        basic_block(block, one.body, loaded, spots)
+        for block, one in zip(blocks, bodies, strict=True)
+    ]
     found = unsupported(refused, spots) + _refused_whole(flat, blocks)
     return _Lowered(kernel, tuple(lowered), tuple(table), found)
 
@@ -135,17 +160,27 @@ def _table(symbol: str, lowered: _Lowered, spots: Spots) -> KernelTable:
     )
 
 
-def _facts(number: int, table: KernelTable, layout: Layout) -> str:
+def _facts(number: int, table: KernelTable, layout: Layout, drafts: Sequence[SiteDraft]) -> str:
     """Return the site and parameter arrays of one kernel, of at least one element as C++ asks."""
     sites = [
-        f'{{"{s.opcode}", {s.spot.line if s.spot else 0}, {s.block}, {s.bytes}}}'
-        for s in table.sites
+        f'{{"{s.opcode}", {s.spot.line if s.spot else 0}, {s.block}, {s.bytes}, '
+        f"{draft.waits}, {draft.copy}, {draft.loop}}}"
+        for s, draft in zip(table.sites, drafts, strict=True)
     ]
+    costs = [_cost(block) for block in table.blocks]
     params = [f"{{{offset}, {size}}}" for offset, size in layout.params]
     return (
         f"static const emu::Site sites{number}[] = {{{', '.join(sites) or '{}'}}};\n"
-        f"static const emu::Param params{number}[] = {{{', '.join(params) or '{}'}}};"
+        f"static const emu::Param params{number}[] = {{{', '.join(params) or '{}'}}};\n"
+        f"static const emu::BlockCost costs{number}[] = {{{', '.join(costs) or '{}'}}};"
     )
+
+
+def _cost(block: BasicBlock) -> str:
+    issued = sum(count for kind, count in block.mix.items() if kind is not InstructionClass.FREE)
+    pipes = [*(block.mix.get(kind, 0) for kind in PIPES), issued]
+    waits = (block.dependent_chain, block.shared_waits, block.cached_waits)
+    return f"{{{{{', '.join(map(str, pipes))}}}, {', '.join(map(str, waits))}}}"
 
 
 def _module(module: Module, kernels: Sequence[str]) -> str:

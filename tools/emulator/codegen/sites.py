@@ -12,9 +12,13 @@ from cuda_llm.tools.emulator.codegen.flow import (
     is_collective,
 )
 from cuda_llm.tools.emulator.codegen.kernel import SiteDraft
-from cuda_llm.tools.emulator.codegen.liveness import step_reads
-from cuda_llm.tools.emulator.codegen.memory import space_of
-from cuda_llm.tools.emulator.codegen.steps import Step
+from cuda_llm.tools.emulator.codegen.waits import (
+    LoweredInstruction,
+    arithmetic_chain,
+    batches,
+    cached_chain,
+    shared_chain,
+)
 from cuda_llm.tools.emulator.ops.table import lane_op
 from cuda_llm.tools.emulator.ptx.module import Instruction, Loc
 from cuda_llm.tools.emulator.tables import BasicBlock, InstructionClass, InstructionSite
@@ -67,52 +71,31 @@ def pipe(instruction: Instruction) -> InstructionClass:
 
 
 def basic_block(
-    block: FlowBlock, lowered: Sequence[tuple[Instruction, Sequence[Step]]], spots: Spots
+    block: FlowBlock,
+    body: Sequence[LoweredInstruction],
+    loaded: frozenset[str],
+    spots: Spots,
 ) -> BasicBlock:
-    """Return the composition of a block. `lowered` pairs its instructions with their steps."""
-    mix = Counter(pipe(instruction) for instruction in block.body)
+    """Return the composition of a block. `loaded` are the registers that depend on memory."""
+    mix: Counter[InstructionClass] = Counter()
+    for instruction in block.body:
+        mix[pipe(instruction)] += _issues(instruction)
     if isinstance(block.end, GuardedBranch | Switch | Barrier):
         mix[InstructionClass.CONTROL] += 1
-    loads, batches = _batches(lowered)
+    loads, groups = batches(body)
     first = next((i.loc for i in block.body if i.loc is not None), None)
     return BasicBlock(
         mix=dict(mix),
         spot=spots.at(first),
-        memory_batches=batches,
+        memory_batches=groups,
         global_loads=loads,
-        dependent_chain=_longest_chain(lowered),
+        dependent_chain=arithmetic_chain(body, pipe),
+        shared_waits=shared_chain(body),
+        cached_waits=cached_chain(body, loaded),
     )
 
 
-def _longest_chain(lowered: Sequence[tuple[Instruction, Sequence[Step]]]) -> int:
-    """Return arithmetic instructions on the longest path of data through a block."""
-    depths: dict[str, int] = {}
-    for instruction, steps in lowered:
-        waits = pipe(instruction) not in (InstructionClass.FREE, InstructionClass.LOAD_STORE)
-        ready = max(
-            (depths.get(register, 0) for s in steps for register in step_reads(s)), default=0
-        )
-        for step in steps:
-            depths.update(dict.fromkeys(step.writes, ready + waits))
-    return max(depths.values(), default=0)
-
-
-def _batches(lowered: Sequence[tuple[Instruction, Sequence[Step]]]) -> tuple[int, int]:
-    """Return global loads, and groups of them that are in flight together."""
-    loads = batches = 0
-    waited: set[str] = set()
-    for instruction, steps in lowered:
-        is_load = instruction.opcode[0] in {"ld", "ldu"} and space_of(instruction.opcode) in {
-            "global",
-            "generic",
-        }
-        if not is_load and any(waited.intersection(step_reads(step)) for step in steps):
-            waited.clear()
-        if is_load:
-            loads += 1
-            address = steps[0]
-            if waited.intersection(step_reads(address)):
-                waited.clear()
-            batches += not waited
-            waited.update(register for step in steps for register in step.writes)
-    return loads, batches
+def _issues(instruction: Instruction) -> int:
+    """Return how many instructions of its pipe it is worth."""
+    operation = lane_op(instruction.opcode, max(len(instruction.operands) - 1, 0))
+    return operation.issues if operation is not None else 1

@@ -109,5 +109,6 @@ def _pairs() -> Iterator[tuple[str, LaneOp]]:
                     results=("b64",),
                     arguments=("b64",) * arity,
                     pipe=InstructionClass.FP32,
+                    issues=2,
                 )
                 yield dotted(name, mode, ftz, "f32x2"), op

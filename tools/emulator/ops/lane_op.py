@@ -59,3 +59,5 @@ class LaneOp:
     vectorises: bool = True
     """False for operations g++ cannot turn into vector code (division, calls): own loop."""
     pipe: InstructionClass = InstructionClass.INT
+    issues: int = 1
+    """Instructions of its pipe that it is worth: two for a pair of floats."""

@@ -76,8 +76,6 @@ void call_once(const runner::EmulatedDevice& device, int link, const runner::Cal
   options.scratch_bytes = frame.scratch_bytes;
   options.fuel = frame.fuel;
   options.device_to_host = frame.device_to_host;
-  options.sample_blocks = frame.sample_blocks;
-  options.sample_seed = frame.sample_seed;
   options.buffers = frame.buffers;
   runner::HostCall call{};
   call.sequence = frame.sequence;

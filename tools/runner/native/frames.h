@@ -51,8 +51,6 @@ struct CallFrame {
   uint64_t fuel;
   uint32_t level;
   uint32_t device_to_host;
-  uint32_t sample_blocks;
-  uint32_t sample_seed;
 };
 
 // The sequence of the host part's two `ready`.

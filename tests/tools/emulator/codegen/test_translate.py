@@ -72,7 +72,7 @@ def test_tables_list_sites_mix_and_memory_parallelism() -> None:
         InstructionClass.FP32: 2,
         InstructionClass.CONTROL: 1,
     }
-    assert (first.global_loads, first.memory_batches) == (3, 2)
+    assert (first.global_loads, first.memory_batches) == (3, 1)
     assert second.mix == {InstructionClass.LOAD_STORE: 1}
     by_kind = sorted((s.kind, s.space, s.bytes, s.block) for s in kernel.sites)
     assert by_kind == [
@@ -83,6 +83,42 @@ def test_tables_list_sites_mix_and_memory_parallelism() -> None:
     assert {s.spot for s in kernel.sites} == {
         SourceSpot(file="kernel.cu", line=3, text="out[i] = in[i];")
     }
+
+
+@pytest.mark.parametrize(
+    ("body", "groups"),
+    [
+        ("ld.global.u64 %rd3, [%rd1];\nld.global.u64 %rd4, [%rd2];", 1),
+        ("ld.global.u64 %rd3, [%rd1];\nld.global.u64 %rd4, [%rd3];", 2),
+        ("atom.global.add.u64 %rd3, [%rd1], 1;\natom.global.add.u64 %rd4, [%rd3], 1;", 2),
+        (
+            "ld.global.u64 %rd3, [%rd1];\nst.global.u64 [%rd2], %rd3;\nld.global.u64 %rd4, [%rd2];",
+            2,
+        ),
+        ("\n".join(f"ld.global.u64 %rd3, [%rd1+{8 * i}];" for i in range(9)), 2),
+        ("red.global.add.u64 [%rd1], 1;\nred.global.add.u64 [%rd2], 1;", 0),
+    ],
+)
+def test_loads_wait_one_after_another_where_data_or_a_store_say_so(body: str, groups: int) -> None:
+    kernel, _ = tables(body)
+    assert kernel.blocks[0].memory_batches == groups
+
+
+def test_reads_of_shared_memory_count_along_their_chain() -> None:
+    chained, _ = tables("ld.shared.u32 %r2, [%r1];\nld.shared.u32 %r3, [%r2];")
+    apart, _ = tables("ld.shared.u32 %r2, [%r1];\nld.shared.u32 %r3, [%r1+4];")
+    assert (chained.blocks[0].shared_waits, apart.blocks[0].shared_waits) == (2, 1)
+
+
+def test_constants_are_waited_for_at_addresses_that_were_loaded() -> None:
+    chained, _ = tables("ld.const.u64 %rd2, [%rd1];\nld.const.u64 %rd3, [%rd2];")
+    counted, _ = tables("ld.const.u64 %rd2, [%rd1];\nld.const.u64 %rd3, [%rd1+8];")
+    assert (chained.blocks[0].cached_waits, counted.blocks[0].cached_waits) == (1, 0)
+
+
+def test_a_pair_of_floats_is_two_operations() -> None:
+    kernel, _ = tables("fma.rn.f32x2 %rd1, %rd2, %rd3, %rd4;")
+    assert kernel.blocks[0].mix[InstructionClass.FP32] == 2
 
 
 def test_tables_are_the_same_after_they_were_cached() -> None:

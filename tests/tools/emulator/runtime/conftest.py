@@ -28,9 +28,9 @@ def sanitized_driver() -> Path:
 
 @pytest.fixture
 def run(plain_driver: Path) -> Run:
-    """Runs a scenario: name, then level, seed, fuel and number of blocks to count."""
+    """Runs a scenario: name, then level, seed and fuel."""
 
-    def go(name: str, *, level: int = 0, seed: int = 0, fuel: int = 0, sample: int = 0) -> Ran:
-        return start(plain_driver, name, level, seed, fuel, sample)
+    def go(name: str, *, level: int = 0, seed: int = 0, fuel: int = 0) -> Ran:
+        return start(plain_driver, name, level, seed, fuel)
 
     return go

@@ -157,7 +157,7 @@ def test_lanes_act_one_after_another(
                 if op == "add" and is_nan(kind, expected[cell]):
                     spoilt.add(cell)
 
-    ran = start(plain_driver, "atomic_request", 0, 0, 0, 0, buffer=request.tobytes())
+    ran = start(plain_driver, "atomic_request", 0, 0, 0, buffer=request.tobytes())
     assert ran.status == 0, ran.record.fault
     after = ran.arena[8192 : 8192 + REQUEST.itemsize].view(REQUEST)[0]
     for cell in set(range(8)) - spoilt:

@@ -70,33 +70,20 @@ def test_each_sector_is_compulsory_traffic_once(run: Run) -> None:
 
 
 def test_blocks_that_read_the_same_bytes_ask_l2_again_but_not_dram(run: Run) -> None:
-    ran = run("sampled_reread", level=2)
+    ran = run("rereads", level=2)
     assert site(ran, LOAD).sectors == 8000
     assert site(ran, LOAD).l2_sectors == 8000
     assert site(ran, LOAD).dram_sectors == 8
     assert account(ran).footprint_bytes == 256
 
 
-@pytest.mark.parametrize(("scenario", "dram"), [("sampled", 8000), ("sampled_reread", 8)])
-def test_a_sample_is_scaled_to_the_whole_grid(run: Run, scenario: str, dram: int) -> None:
-    whole = site(run(scenario, level=2), LOAD)
-    ran = run(scenario, level=1)
-    sampled = site(ran, LOAD)
-    assert account(ran).blocks_counted == 64
-    assert account(ran).blocks_total == 1000
-    assert sampled.requests == pytest.approx(whole.requests)
-    assert sampled.sectors == pytest.approx(whole.sectors)
-    assert sampled.l2_sectors == pytest.approx(whole.l2_sectors)
-    assert sampled.dram_sectors == pytest.approx(dram)
-
-
-def test_the_sample_can_be_chosen_at_the_full_level(run: Run) -> None:
-    assert account(run("sampled", level=2, sample=10)).blocks_counted == 10
-    assert account(run("sampled", level=2)).blocks_counted == 1000
+def test_every_block_is_counted_at_each_level_that_counts(run: Run) -> None:
+    for scenario in ("strided", "rereads"):
+        assert account(run(scenario, level=1)) == account(run(scenario, level=2))
 
 
 def test_nothing_is_counted_at_the_check_level(run: Run) -> None:
-    ran = run("sampled", level=0)
+    ran = run("strided", level=0)
     assert ran.record.accounts == ()
     assert ran.record.launches == 1
 

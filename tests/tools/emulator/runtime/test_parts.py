@@ -32,8 +32,7 @@ def parts() -> ctypes.CDLL:
     )
     loaded = ctypes.CDLL(str(made))
     loaded.position.restype = ctypes.c_uint64
-    loaded.position.argtypes = loaded.sampled.argtypes = [ctypes.c_uint64] * 3
-    loaded.drawn.argtypes = [ctypes.c_uint64] * 4
+    loaded.position.argtypes = [ctypes.c_uint64] * 3
     loaded.change_bits.argtypes = [ctypes.c_char_p, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_int]
     loaded.all_bits.argtypes = [ctypes.c_char_p, ctypes.c_uint64, ctypes.c_uint64]
     return loaded
@@ -143,31 +142,3 @@ def test_shadow_bits_change_exactly_in_their_range(
 def test_every_seed_is_a_permutation(parts: ctypes.CDLL, seed: int, n: int) -> None:
     order = [parts.position(seed, n, i) for i in range(n)]
     assert sorted(order) == list(range(n))
-
-
-@given(n=st.integers(1, 3000), count=st.integers(1, 100))
-@checked
-def test_a_sample_is_evenly_spaced_with_both_ends(parts: ctypes.CDLL, n: int, count: int) -> None:
-    chosen = [i for i in range(n) if parts.sampled(i, n, count)]
-    assert len(chosen) == min(n, count)
-    assert chosen[0] == 0
-    if count > 1:
-        assert chosen[-1] == n - 1
-        gaps = np.diff(chosen)
-        assert gaps.size == 0 or gaps.max() - gaps.min() <= 1
-
-
-@checked
-@given(seed=st.integers(1, 2**32 - 1), n=st.integers(1, 3000), count=st.integers(2, 100))
-def test_a_drawn_sample_holds_one_of_each_stretch(
-    parts: ctypes.CDLL, seed: int, n: int, count: int
-) -> None:
-    chosen = [i for i in range(n) if parts.drawn(seed, i, n, count)]
-    assert len(chosen) == min(count, n)
-    if count < n:
-        assert [i * count // n for i in chosen] == list(range(count))
-
-
-def test_samples_of_different_seeds_differ(parts: ctypes.CDLL) -> None:
-    samples = {tuple(i for i in range(1000) if parts.drawn(s, i, 1000, 20)) for s in range(1, 30)}
-    assert len(samples) == 29

@@ -18,7 +18,7 @@ CRASHES = {"host_reads_nothing"}
 def test_no_scenario_upsets_the_sanitizers(sanitized_driver: Path) -> None:
     assert len(NAMES) > 60
     for name in NAMES:
-        ran = start(sanitized_driver, name, 2, 3, 2_000_000, 0)
+        ran = start(sanitized_driver, name, 2, 3, 2_000_000)
         if name in CRASHES:
             continue
         assert ran.status in (0, FAULT_EXIT), f"{name}: {ran.errors}"

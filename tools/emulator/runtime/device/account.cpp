@@ -3,9 +3,15 @@
 #include <algorithm>
 
 #include "device/lanes.h"
+#include "device/path.h"
 
 namespace emu {
 namespace {
+
+// Passes of one round of an atomic on shared memory: read and write, or a compare-and-swap loop where
+// there is no native instruction (estimates; tools/profiler/traffic.py has the same).
+constexpr uint64_t kAtomicPasses = 2;
+constexpr uint64_t kLoopPasses = 6;
 
 // Calls `visit` once for each distinct number among the lanes' items, in no particular order.
 // Neighbours are usually equal or rising; the list is short (at most 32 lanes x 8 items).
@@ -23,6 +29,11 @@ class Distinct {
     highest_ = size_ == 0 ? value : std::max(highest_, value);
     seen_[size_++] = value;
     return true;
+  }
+  // All numbers from the first to the last, which are at most as many as lanes have items.
+  void add_range(uint64_t first, uint64_t last) {
+    for (uint64_t value = first; value <= last; ++value) seen_[size_++] = value;
+    highest_ = last;
   }
   uint32_t size() const { return size_; }
   const uint64_t* begin() const { return seen_; }
@@ -44,34 +55,53 @@ void collect_sectors(Distinct& sectors, const uint64_t* address, Mask lanes) {
   each_lane(lanes, [&](int i) { sectors.add(address[i] >> 5); });
 }
 
+void collect_sectors(Distinct& sectors, const Lanes<uint64_t>& at, Mask lanes) {
+  if (at.consecutive || at.uniform()) {
+    sectors.add_range(at.low >> 5, at.high >> 5);
+  } else {
+    collect_sectors(sectors, at.address, lanes);
+  }
+}
+
 // Stamps the sectors; counts those new to the block, to the wave and to the launch.
-void stamp(Warp* w, uint32_t site, const Distinct& sectors) {
+Level stamp(Warp* w, uint32_t site, const Distinct& sectors) {
   const BlockRun& block = *run_of(w).block;
-  Counters& counters = block.launch->counters;
   Device& d = device();
-  const Allocation* one = run_of(w).recent[site % 8];
-  if (one->kind == AllocationKind::none) return;
-  auto position = static_cast<uint32_t>(one - d.allocations.data());
-  counters.site_allocation[site] = position;
-  uint32_t first_serial = block.launch->first_serial;
+  const uint64_t base = d.base >> 5;
+  const uint32_t first_serial = block.launch->first_serial;
   uint64_t in_block = 0, in_wave = 0, in_launch = 0;
   for (uint64_t sector : sectors) {
-    uint64_t index = sector - (d.base >> 5);
-    uint32_t& stamp = d.block_stamps[index];
+    uint32_t& stamp = d.block_stamps[sector - base];
     if (stamp == block.serial) continue;
     ++in_block;
     in_launch += stamp < first_serial;
     stamp = block.serial;
-    uint32_t& wave = d.wave_stamps[index];
+    uint32_t& wave = d.wave_stamps[sector - base];
     in_wave += wave != block.wave;
     wave = block.wave;
   }
+  if (in_block == 0) return (site_traits(w, site) & kPastL1) != 0 ? Level::l2 : Level::l1;
+  Counters& counters = block.launch->counters;
   counters.sites[site].l2_sectors += in_block;
   counters.site_sectors_first[site] += in_launch;
   counters.site_sectors_wave[site] += in_wave;
-  counters.allocation_block[position] += in_block;
-  counters.allocation_first[position] += in_launch;
-  counters.allocation_wave[position] += in_wave;
+  counters.footprint_sectors += in_launch;
+  const bool overflows = counters.footprint_sectors * 32 > d.facts.l2_bytes;
+  return (overflows ? in_wave : in_launch) != 0 ? Level::dram : Level::l2;
+}
+
+// A request passes an L2 line once a sector, and once more for each further lane on one address.
+void pass_lines(Warp* w, const uint64_t* address, Mask lanes) {
+  LaunchRun& launch = *run_of(w).block->launch;
+  for (Mask rest = lanes; rest != 0;) {
+    const uint64_t first = address[__builtin_ctz(rest)];
+    Mask same = 0;
+    each_lane(rest, [&](int i) { same |= Mask{address[i] >> 7 == first >> 7} << i; });
+    rest &= ~same;
+    LineUse& line = line_at(launch, first);
+    line.passes += count_sectors(address, same) + count_serial(address, same) - 1;
+    launch.counters.worst_line = std::max<uint64_t>(launch.counters.worst_line, line.passes);
+  }
 }
 
 // Most distinct words that any of the 32 banks has to serve.
@@ -155,32 +185,72 @@ uint32_t count_serial(const uint64_t* address, Mask lanes) {
   return most;
 }
 
-void account_global(Warp* w, uint32_t site, Mask lanes, const Lanes<uint64_t>& at, bool atomic) {
-  SiteCounters& c = run_of(w).block->launch->counters.sites[site];
+uint64_t account_global(Warp* w, uint32_t site, Mask lanes, const Lanes<uint64_t>& at,
+                        AccessNumber access, bool polls) {
+  if (polls && polls_again(w, site, at.low)) return 0;
+  Counters& counters = run_of(w).block->launch->counters;
+  SiteCounters& c = counters.sites[site];
   Distinct sectors;
-  collect_sectors(sectors, at.address, lanes);
+  collect_sectors(sectors, at, lanes);
   ++c.requests;
   c.lanes += static_cast<uint64_t>(__builtin_popcount(lanes));
   c.sectors += sectors.size();
-  if (atomic) c.serial += count_serial(at.address, lanes);
-  stamp(w, site, sectors);
+  const uint64_t ticks = latency_ticks(stamp(w, site, sectors));
+  if (access == AccessNumber::atomic) {
+    c.serial += count_serial(at.address, lanes);
+    pass_lines(w, at.address, lanes);
+  }
+  wait(w, site, ticks);
+  occupy(w, std::max<uint64_t>(kPassSectors, sectors.size()));
+  if ((site_traits(w, site) & kStrong) == 0) return ticks;
+  LineUse& line = line_at(*run_of(w).block->launch, at.low);
+  if (access != AccessNumber::read) line.ticks = std::max(line.ticks, w->ticks);
+  if (at.low - device().workspace < kWorkspaceBytes && access == AccessNumber::atomic) {
+    // The last block to arrive goes on after all others, as they do after it.
+    counters.meetings += static_cast<uint64_t>(__builtin_popcount(lanes));
+    w->ticks = line.ticks;
+  }
+  if (polls) remember_poll(w, site, at.low, line.ticks);
+  return ticks;
+}
+
+void account_const(Warp* w, uint32_t site, Mask lanes, const uint64_t* address) {
+  SiteCounters& c = run_of(w).block->launch->counters.sites[site];
+  Distinct words;
+  each_lane(lanes, [&](int i) { words.add(address[i] >> 2); });
+  ++c.requests;
+  c.lanes += static_cast<uint64_t>(__builtin_popcount(lanes));
+  c.wavefronts += words.size();
+  ++c.ideal_wavefronts;
+  c.worst_ways = std::max<uint64_t>(c.worst_ways, words.size());
+  occupy(w, kPassSectors * (words.size() - 1));
 }
 
 void account_shared(Warp* w, uint32_t site, Mask lanes, const Lanes<uint32_t>& at, uint32_t bytes,
-                    AccessNumber access) {
+                    AccessNumber access, bool polls) {
+  if (polls && polls_again(w, site, at.low)) return;
   SiteCounters& c = run_of(w).block->launch->counters.sites[site];
   const Passes passes = count_passes(at, lanes, bytes, access);
+  const uint64_t latency = uint64_t{kTicks} * device().facts.latency_shared;
   ++c.requests;
   c.lanes += static_cast<uint64_t>(__builtin_popcount(lanes));
   c.wavefronts += passes.taken;
   c.ideal_wavefronts += passes.ideal;
   c.worst_ways =
       std::max<uint64_t>(c.worst_ways, (passes.taken + passes.ideal - 1) / passes.ideal);
+  uint64_t taken = passes.taken;
   if (access == AccessNumber::atomic) {
     uint64_t wide[kLanes];
     for (int i = 0; i < kLanes; ++i) wide[i] = at.address[i];
-    c.serial += count_serial(wide, lanes);
+    const uint64_t serial = count_serial(wide, lanes);
+    c.serial += serial;
+    const bool loops = (site_traits(w, site) & kFloat) != 0;
+    taken = std::max(taken, serial) * (loops ? kLoopPasses : kAtomicPasses);
+    if (loops) w->ticks += serial * 2 * latency;
   }
+  wait(w, site, latency);
+  occupy(w, kPassSectors * taken);
+  if (polls) remember_poll(w, site, at.low, 0);
 }
 
 void account_local(Warp* w, uint32_t site, Mask lanes, const uint32_t* address, uint32_t bytes) {
@@ -195,6 +265,8 @@ void account_local(Warp* w, uint32_t site, Mask lanes, const uint32_t* address, 
   ++c.requests;
   c.lanes += static_cast<uint64_t>(__builtin_popcount(lanes));
   c.sectors += sectors.size();
+  wait(w, site, latency_ticks(Level::l1));
+  occupy(w, std::max<uint64_t>(kPassSectors, sectors.size()));
 }
 
 }  // namespace emu

@@ -25,9 +25,14 @@ Passes count_passes(const Lanes<uint32_t>& at, Mask lanes, uint32_t bytes, Acces
 // Most lanes with the same address.
 uint32_t count_serial(const uint64_t* address, Mask lanes);
 
-void account_global(Warp* w, uint32_t site, Mask lanes, const Lanes<uint64_t>& at, bool atomic);
+// Returns how long the data are under way, in ticks. `polls`: it may be waiting for what another warp
+// writes.
+uint64_t account_global(Warp* w, uint32_t site, Mask lanes, const Lanes<uint64_t>& at,
+                        AccessNumber access, bool polls = false);
+// Constant memory serves one word at a time; what all lanes read alike costs nothing.
+void account_const(Warp* w, uint32_t site, Mask lanes, const uint64_t* address);
 void account_shared(Warp* w, uint32_t site, Mask lanes, const Lanes<uint32_t>& at, uint32_t bytes,
-                    AccessNumber access);
+                    AccessNumber access, bool polls = false);
 void account_local(Warp* w, uint32_t site, Mask lanes, const uint32_t* address, uint32_t bytes);
 
 // Writes the launch's entry and counters into the report.

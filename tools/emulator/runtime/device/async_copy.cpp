@@ -41,6 +41,7 @@ void land_groups(Warp* w, Mask lanes, Until until) {
   for (AsyncCopy& copy : copies) {
     if ((lanes >> copy.lane & 1) != 0 && copy.group < until(copy.lane)) {
       land(w, copy);
+      w->ticks = std::max(w->ticks, copy.ready);
     } else {
       *keep++ = copy;
     }
@@ -58,6 +59,7 @@ void async_copy(Warp* w, uint32_t site, Mask lanes, const uint32_t* shared, int6
   check_window(w, site, lanes, to, bytes, w->block->shared_bytes, AccessNumber::write,
                SpaceNumber::shared);
   Mask reading = lanes;
+  uint64_t ready = 0;
   if (source_bytes != nullptr) {
     for (int i = 0; i < kLanes; ++i) {
       if (source_bytes[i] == 0) reading &= ~(Mask{1} << i);
@@ -85,7 +87,10 @@ void async_copy(Warp* w, uint32_t site, Mask lanes, const uint32_t* shared, int6
         }
       }
     }
-    if (w->block->counted) account_global(w, site, reading, from, false);
+    if (w->block->counted) {
+      ready = account_global(w, site, reading, from, AccessNumber::read);
+      ready += w->ticks;
+    }
   }
   for (Mask rest = lanes; rest != 0; rest &= rest - 1) {
     int i = __builtin_ctz(rest);
@@ -95,6 +100,7 @@ void async_copy(Warp* w, uint32_t site, Mask lanes, const uint32_t* shared, int6
     copy.site = site;
     copy.group = run.group[i];
     copy.lane = i;
+    copy.ready = ready;
     uint32_t count = source_bytes == nullptr ? bytes : std::min(source_bytes[i], bytes);
     uint64_t address = global[i] + static_cast<uint64_t>(global_offset);
     if (count != 0) std::memcpy(copy.data, device().host(address), count);

@@ -172,10 +172,9 @@ void atomic_global(Warp* w, uint32_t site, Mask lanes, const Request& r, const u
   } else {
     check_global_known(w, site, lanes, at, width, one, AccessNumber::atomic);
   }
-  if (!perform(r, reinterpret_cast<uint8_t*>(w->launch->delta), at, lanes, true)) {
-    polled(w, kTurn / 64);
-  }
-  if (w->block->counted) account_global(w, site, lanes, at, true);
+  const bool changed = perform(r, reinterpret_cast<uint8_t*>(w->launch->delta), at, lanes, true);
+  if (!changed) polled(w, kTurn / 64);
+  if (w->block->counted) account_global(w, site, lanes, at, AccessNumber::atomic, !changed);
 }
 
 void atomic_shared(Warp* w, uint32_t site, Mask lanes, const Request& r, const uint32_t* address,
@@ -191,8 +190,11 @@ void atomic_shared(Warp* w, uint32_t site, Mask lanes, const Request& r, const u
   }
   if ((site_traits(w, site) & kAcquire) != 0) order_warp(w);
   if (watches_races(w)) check_race_atomic(w, site, lanes, at, width);
-  if (!perform(r, w->block->shared, at, lanes, false)) polled(w, kTurn / 64);
-  if (w->block->counted) account_shared(w, site, lanes, at, width, AccessNumber::atomic);
+  const bool changed = perform(r, w->block->shared, at, lanes, false);
+  if (!changed) polled(w, kTurn / 64);
+  if (w->block->counted) {
+    account_shared(w, site, lanes, at, width, AccessNumber::atomic, !changed);
+  }
 }
 
 }  // namespace

@@ -70,6 +70,7 @@ extern "C" void emu_attach(int arena_fd, uint64_t arena_bytes, int report_fd,
   d.initialised = static_cast<uint8_t*>(map_lazily(arena_bytes / 8 + 64));
   d.block_stamps = static_cast<uint32_t*>(map_lazily(arena_bytes / 8 + 64));
   d.wave_stamps = static_cast<uint32_t*>(map_lazily(arena_bytes / 8 + 64));
+  d.lines = static_cast<LineUse*>(map_lazily(arena_bytes / 8 + 64));
   d.report = static_cast<Report*>(report);
   d.report_bytes = report_bytes;
   d.scratch_begin = 0;

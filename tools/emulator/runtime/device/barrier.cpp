@@ -49,6 +49,7 @@ uint32_t result_of(const Barrier& barrier) {
 void open(BlockRun& block, Barrier& barrier) {
   std::fill(barrier.waiting, barrier.waiting + block.warp_count, Mask{0});
   barrier.arrived = 0;
+  barrier.latest = 0;
   barrier.total = 0;
   barrier.any = false;
   barrier.all = true;
@@ -67,6 +68,7 @@ void release(BlockRun& block, Barrier& barrier) {
     w.at_barrier &= ~barrier.waiting[i];
     w.barrier_result = result;
     block.runs[i].ordered = block.epoch;
+    w.ticks = barrier.latest + uint64_t{kTicks} * device().facts.latency_shared;
   }
   open(block, barrier);
 }
@@ -90,6 +92,7 @@ void arrive(Warp* w, uint32_t site, Mask lanes, uint32_t id, uint32_t count, boo
            .other_site = barrier.site, .reason = ReasonNumber::different_thread_counts});
   }
   if (block.block.counted) ++block.launch->counters.barriers;
+  barrier.latest = std::max(barrier.latest, w->ticks);
   if (reduce != Reduce::none) {
     barrier.total += static_cast<uint32_t>(__builtin_popcount(lanes & predicate));
     barrier.any = barrier.any || (lanes & predicate) != 0;

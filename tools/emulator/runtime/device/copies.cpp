@@ -39,9 +39,28 @@ uint64_t sectors(uint64_t address, uint64_t bytes) {
   return (address + bytes + 31) / 32 - address / 32;
 }
 
-void count(bool part, uint64_t moved_sectors, uint64_t host_bytes) {
+// Is this a further piece of the transfer before it: as large (the last may be smaller), and as far
+// from the piece before as that was from its own? Who asks may be hostile, so saying so is not enough.
+bool goes_on(Transfer next) {
+  Transfer& last = device().transfer;
+  const uint64_t to_step = next.to - last.to, from_step = next.from - last.from;
+  const bool alike = next.kind == last.kind && next.bytes <= last.bytes;
+  const bool even = (last.to_step | last.from_step) == 0 ||
+                    (to_step == last.to_step && from_step == last.from_step);
+  next.to_step = to_step;
+  next.from_step = from_step;
+  last = next;
+  return alike && even && (to_step | from_step) != 0;
+}
+
+void count(bool part, const Transfer& one, uint64_t moved_sectors, uint64_t host_bytes) {
   Report& report = *device().report;
-  if (!part) ++report.copies;
+  if (part && goes_on(one)) {
+    ++report.pieces;
+  } else {
+    ++report.copies;
+    device().transfer = one;
+  }
   report.copied_sectors += moved_sectors;
   report.host_bytes += host_bytes;
 }
@@ -52,7 +71,8 @@ CudaError device_set(uint64_t address, int value, uint64_t bytes, bool part) {
   if (bytes == 0) return kSuccess;
   Allocation* one = allocation_of(address, bytes);
   if (one == nullptr) return kInvalidValue;
-  count(part, sectors(address, bytes), 0);
+  const auto kind = 256 + static_cast<uint32_t>(static_cast<uint8_t>(value));
+  count(part, {kind, address, 0, bytes, 0, 0}, sectors(address, bytes), 0);
   std::memset(device().host(address), value, bytes);
   now_initialised(*one, address, bytes);
   return kSuccess;
@@ -62,7 +82,7 @@ CudaError copy_to_device(uint64_t to, const void* from, uint64_t bytes, bool par
   if (bytes == 0) return kSuccess;
   Allocation* one = allocation_of(to, bytes);
   if (one == nullptr) return kInvalidValue;
-  count(part, sectors(to, bytes), bytes);
+  count(part, {1, to, 0, bytes, 0, 0}, sectors(to, bytes), bytes);
   std::memcpy(device().host(to), from, bytes);
   now_initialised(*one, to, bytes);
   return kSuccess;
@@ -72,7 +92,7 @@ CudaError copy_from_device(void* to, uint64_t from, uint64_t bytes, bool part) {
   if (bytes == 0) return kSuccess;
   if (allocation_of(from, bytes) == nullptr) return kInvalidValue;
   if (device().options.device_to_host == 0) refuse_copy(Fault::host_copy, 0);
-  count(part, sectors(from, bytes), bytes);
+  count(part, {2, 0, from, bytes, 0, 0}, sectors(from, bytes), bytes);
   std::memcpy(to, device().host(from), bytes);
   return kSuccess;
 }
@@ -83,7 +103,7 @@ CudaError copy_on_device(uint64_t to, uint64_t from, uint64_t bytes, bool part) 
   Allocation* source = allocation_of(from, bytes);
   if (target == nullptr || source == nullptr) return kInvalidValue;
   Device& d = device();
-  count(part, sectors(to, bytes) + sectors(from, bytes), 0);
+  count(part, {3, to, from, bytes, 0, 0}, sectors(to, bytes) + sectors(from, bytes), 0);
   std::memmove(d.host(to), d.host(from), bytes);
   bool known = !source->tracked || all_set(d.initialised, from - d.base, bytes);
   if (known) {

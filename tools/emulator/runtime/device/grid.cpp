@@ -27,6 +27,8 @@ void prepare(BlockRun& slot, LaunchRun& launch) {
   slot.runs.resize(slot.warp_count);
   slot.status.resize(slot.warp_count);
   slot.warp_order.resize(slot.warp_count);
+  slot.block_warps.resize(kernel.block_count + 1);
+  slot.block_lanes.resize(kernel.block_count + 1);
   uint32_t shared = kernel.static_shared_bytes + launch.launch.dynamic_shared_bytes;
   uint64_t registers = round_up(kernel.register_bytes, kAlign);
   uint64_t local = round_up(local_stride(kernel) * kLanes, kAlign);
@@ -65,9 +67,10 @@ void start_warp(BlockRun& slot, uint32_t index) {
   }
   w.block = &slot.block;
   w.launch = &launch.launch;
-  bool counted = slot.block.counted;
-  w.block_warps = counted ? launch.counters.block_warps.data() : launch.other_warps.data();
-  w.block_lanes = counted ? launch.counters.block_lanes.data() : launch.other_lanes.data();
+  w.block_warps = slot.block_warps.data();
+  w.block_lanes = slot.block_lanes.data();
+  w.block_ticks = launch.block_ticks.data();
+  w.ticks = 0;
   w.fuel = 0;
   w.alive = threads == kLanes ? ~Mask{0} : (Mask{1} << threads) - 1;
   w.parked = w.at_barrier = 0;
@@ -84,6 +87,10 @@ void start_warp(BlockRun& slot, uint32_t index) {
   run.copies.clear();
   std::fill(std::begin(run.group), std::end(run.group), 0u);
   run.ordered = slot.epoch;
+  run.poll_site = kNone;
+  run.poll_waits = false;
+  run.waited_in_copy.assign(launch.launch.kernel->copies + 1, 0);
+  run.waited_in_loop.assign(launch.launch.kernel->loops + 1, 0);
 }
 
 void start(BlockRun& slot, uint64_t linear, uint64_t started) {
@@ -93,17 +100,15 @@ void start(BlockRun& slot, uint64_t linear, uint64_t started) {
   slot.block.ctaid[0] = static_cast<uint32_t>(linear % grid[0]);
   slot.block.ctaid[1] = static_cast<uint32_t>(linear / grid[0] % grid[1]);
   slot.block.ctaid[2] = static_cast<uint32_t>(linear / grid[0] / grid[1]);
-  slot.block.counted =
-      launch.launch.level > 0 &&
-      is_drawn(device().options.sample_seed, linear, launch.blocks_total, launch.sample);
-  if (slot.block.counted) {
-    ++launch.blocks_counted;
-    launch.counters.threads_run += launch.threads;
-  }
+  slot.block.counted = launch.launch.level > 0;
+  launch.counters.threads_run += launch.threads;
   slot.serial = launch.first_serial + static_cast<uint32_t>(started);
   slot.wave = launch.first_wave + static_cast<uint32_t>(started / launch.wave_blocks);
   ++slot.epoch;
-  slot.work = 0;
+  slot.path = 0;
+  slot.met = 0;
+  std::fill(slot.block_warps.begin(), slot.block_warps.end(), uint64_t{0});
+  std::fill(slot.block_lanes.begin(), slot.block_lanes.end(), uint64_t{0});
   slot.known_prefix = 0;
   slot.doubtful.open = false;
   std::memset(slot.warps[0].regs, 0, static_cast<size_t>(slot.shared - slot.warps[0].regs));
@@ -195,22 +200,29 @@ Outcome run_block(BlockRun& slot) {
   }
 }
 
-// Warp executions of basic blocks, of all blocks so far.
-uint64_t executions(const LaunchRun& launch) {
-  const auto& counted = launch.counters.block_warps;
-  return std::accumulate(counted.begin(), counted.end(), uint64_t{0}) +
-         std::accumulate(launch.other_warps.begin(), launch.other_warps.end(), uint64_t{0});
-}
-
-// Runs the block, and notes how much work the heaviest one is.
-Outcome run_weighed(BlockRun& slot) {
+// Adds what the block executed to the launch, and weighs it against the heaviest so far.
+void weigh(const BlockRun& slot) {
   LaunchRun& launch = *slot.launch;
-  if (launch.launch.level == 0) return run_block(slot);
-  const uint64_t before = executions(launch);
-  const Outcome outcome = run_block(slot);
-  slot.work += executions(launch) - before;
-  launch.heaviest = std::max(launch.heaviest, slot.work);
-  return outcome;
+  const Kernel& kernel = *launch.launch.kernel;
+  uint64_t work[kUnits] = {};
+  for (uint32_t i = 0; i < kernel.block_count; ++i) {
+    const uint64_t warps = slot.block_warps[i];
+    if (warps == 0) continue;
+    launch.counters.block_warps[i] += warps;
+    launch.counters.block_lanes[i] += slot.block_lanes[i];
+    for (uint32_t p = 0; p < kPipes && kernel.costs != nullptr; ++p) {
+      work[p] += warps * kernel.costs[i].pipes[p];
+    }
+  }
+  work[kPipes] = slot.path;
+  for (uint32_t u = 0; u < kUnits; ++u) {
+    launch.work[u] += work[u];
+    launch.heaviest[u] = std::max(launch.heaviest[u], work[u]);
+  }
+  uint64_t longest = 0;
+  for (const Warp& w : slot.warps) longest = std::max(longest, w.ticks);
+  launch.path_ticks += longest;
+  launch.longest_ticks = std::max(launch.longest_ticks, longest);
 }
 
 }  // namespace
@@ -237,7 +249,8 @@ void run_grid(LaunchRun& launch) {
     }
     std::unique_ptr<BlockRun> slot = std::move(resident.front());
     resident.pop_front();
-    if (run_weighed(*slot) == Outcome::finished) {
+    if (run_block(*slot) == Outcome::finished) {
+      weigh(*slot);
       idle.push_back(std::move(slot));
     } else {
       resident.push_back(std::move(slot));

@@ -20,7 +20,6 @@ constexpr CudaError kInvalidDeviceFunction = 98;
 constexpr CudaError kOutOfResources = 701;
 constexpr CudaError kCooperativeTooLarge = 720;
 
-constexpr uint32_t kSampleBlocks = 64;
 constexpr uint64_t kSlotMemory = uint64_t{1} << 30;  // all resident blocks together
 constexpr int64_t kFuel = int64_t{1} << 32;          // where the caller sets none
 
@@ -117,6 +116,21 @@ void pack_arguments(LaunchRun& launch, void** arguments) {
   launch.launch.params = launch.params.data();
 }
 
+// How long an execution of each basic block takes: it issues one instruction a clock at best.
+void take_ticks(LaunchRun& launch) {
+  const Kernel& k = *launch.launch.kernel;
+  const DeviceFacts& f = device().facts;
+  launch.block_ticks.resize(k.block_count + 1);
+  launch.sector_ticks = 8 * kTicks / std::max(1u, f.load_store);
+  for (uint32_t i = 0; i < k.block_count && k.costs != nullptr; ++i) {
+    const BlockCost& cost = k.costs[i];
+    const uint32_t issued = cost.pipes[static_cast<uint32_t>(Pipe::issue)];
+    launch.block_ticks[i] =
+        kTicks * (std::max(issued, cost.chain * f.latency_alu) +
+                  cost.shared_waits * f.latency_shared + cost.cached_waits * f.latency_l1);
+  }
+}
+
 // Stamps are never cleared between launches; each launch uses fresh numbers.
 void take_stamps(LaunchRun& launch) {
   static uint64_t next = 1;
@@ -127,6 +141,8 @@ void take_stamps(LaunchRun& launch) {
     madvise(d.wave_stamps, d.bytes / 8, MADV_DONTNEED);
     next = 1;
   }
+  static uint32_t launches = 0;
+  launch.serial = ++launches;
   launch.first_serial = launch.first_wave = static_cast<uint32_t>(next);
   next += needed;
 }
@@ -145,7 +161,7 @@ void set_up(LaunchRun& launch, const Request& r, void** arguments) {
   l.variables = d.variable_addresses.data();
   l.delta = d.delta;
   l.workspace = r.cooperative ? d.workspace : 0;
-  std::memset(d.host(d.workspace), 0, 256);
+  std::memset(d.host(d.workspace), 0, kWorkspaceBytes);
   pack_arguments(launch, arguments);
 
   launch.threads = r.block[0] * r.block[1] * r.block[2];
@@ -154,8 +170,6 @@ void set_up(LaunchRun& launch, const Request& r, void** arguments) {
   launch.races = l.level == 2;
   launch.seed = d.options.schedule_seed;
   launch.fuel = d.options.fuel == 0 ? kFuel : static_cast<int64_t>(d.options.fuel);
-  launch.sample = d.options.sample_blocks;
-  if (launch.sample == 0) launch.sample = l.level == 1 ? kSampleBlocks : ~uint64_t{0};
   uint64_t per_sm = std::max(
       1, max_active_blocks(r.kernel, launch.threads, r.dynamic_shared_bytes));
   uint64_t wave = std::max<uint64_t>(1, per_sm * d.facts.sm_count);
@@ -166,17 +180,12 @@ void set_up(LaunchRun& launch, const Request& r, void** arguments) {
   if (r.cooperative && launch.resident_blocks < launch.blocks_total) {
     refuse(Fault::infrastructure, "a cooperative grid needs more memory than the emulator takes");
   }
-  launch.other_warps.resize(k.block_count + 1);
-  launch.other_lanes.resize(k.block_count + 1);
   launch.counters.block_warps.resize(k.block_count + 1);
   launch.counters.block_lanes.resize(k.block_count + 1);
   launch.counters.sites.resize(k.site_count + 1);
   launch.counters.site_sectors_first.resize(k.site_count + 1);
   launch.counters.site_sectors_wave.resize(k.site_count + 1);
-  launch.counters.site_allocation.resize(k.site_count + 1);
-  launch.counters.allocation_block.resize(d.allocations.size());
-  launch.counters.allocation_first.resize(d.allocations.size());
-  launch.counters.allocation_wave.resize(d.allocations.size());
+  take_ticks(launch);
   take_stamps(launch);
 }
 
@@ -207,6 +216,7 @@ CudaError launch(uint32_t index, const uint32_t grid[3], const uint32_t block[3]
   if (CudaError error = check_resources(request); error != kSuccess) return error;
   Progress& progress = d.report->progress;
   progress = {1, index, kNone, 0};
+  d.transfer = {};
   if (kernel(index).run == nullptr) {
     raise({.fault = Fault::unsupported, .kernel = index, .detail = kernel(index).symbol});
   }

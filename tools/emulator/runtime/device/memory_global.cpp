@@ -15,7 +15,13 @@ void load(Warp* w, uint32_t site, Mask lanes, const uint64_t* address, int64_t o
   check_global_known(w, site, lanes, at, kBytes, one, AccessNumber::read);
   gather<T, N>(reinterpret_cast<const uint8_t*>(w->launch->delta), at, lanes, out);
   if ((site_traits(w, site) & kAcquire) != 0) polled(w, kTurn / 64);
-  if (w->block->counted) account_global(w, site, lanes, at, false);
+  if (!w->block->counted) return;
+  if (space == SpaceNumber::constant) {
+    account_const(w, site, lanes, at.address);
+  } else {
+    const bool polls = (site_traits(w, site) & kAcquire) != 0;
+    account_global(w, site, lanes, at, AccessNumber::read, polls);
+  }
 }
 
 }  // namespace
@@ -40,7 +46,7 @@ void store_global(Warp* w, uint32_t site, Mask lanes, const uint64_t* address, i
   const Allocation* one = check_global(w, site, lanes, at, kBytes, AccessNumber::write);
   scatter<T, N>(reinterpret_cast<uint8_t*>(w->launch->delta), at, lanes, in);
   mark_global_known(lanes, at, kBytes, one);
-  if (w->block->counted) account_global(w, site, lanes, at, false);
+  if (w->block->counted) account_global(w, site, lanes, at, AccessNumber::write);
 }
 
 #define EMU_DEFINE(T, N)                                                                       \

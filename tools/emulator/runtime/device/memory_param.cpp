@@ -1,4 +1,5 @@
 // Kernel parameters read at computed addresses.
+#include "device/account.h"
 #include "device/fault.h"
 #include "emu/memory.h"
 
@@ -14,6 +15,10 @@ void param_outside(Warp* w, uint32_t site, int lane, uint64_t offset, uint32_t b
          .bytes = bytes,
          .address = offset,
          .space_bytes = w->launch->kernel->param_bytes});
+}
+
+void param_read(Warp* w, uint32_t site, Mask lanes, const uint64_t* address) {
+  if (w->block->counted) account_const(w, site, lanes, address);
 }
 
 }  // namespace emu

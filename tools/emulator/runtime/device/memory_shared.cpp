@@ -31,7 +31,9 @@ void load_shared(Warp* w, uint32_t site, Mask lanes, const uint32_t* address, in
   }
   if (watches_races(w)) check_race_read(w, site, lanes, at, kBytes);
   gather<T, N>(w->block->shared, at, lanes, out);
-  if (w->block->counted) account_shared(w, site, lanes, at, kBytes, AccessNumber::read);
+  if (!w->block->counted) return;
+  const bool polls = (site_traits(w, site) & kAcquire) != 0;
+  account_shared(w, site, lanes, at, kBytes, AccessNumber::read, polls);
 }
 
 template <class T, int N>

@@ -37,21 +37,4 @@ uint64_t permuted(uint64_t seed, uint64_t n, uint64_t i) {
   return shuffle(seed, n, i);
 }
 
-bool is_sampled(uint64_t i, uint64_t n, uint64_t count) {
-  if (count >= n) return true;
-  if (count < 2) return i == 0;
-  using Wide = unsigned __int128;
-  Wide k = (static_cast<Wide>(i) * (count - 1) + (n - 2)) / (n - 1);
-  return k * (n - 1) / (count - 1) == i;
-}
-
-bool is_drawn(uint64_t seed, uint64_t i, uint64_t n, uint64_t count) {
-  if (seed == 0 || count >= n) return is_sampled(i, n, count);
-  using Wide = unsigned __int128;
-  const auto stretch = static_cast<uint64_t>(static_cast<Wide>(i) * count / n);
-  const auto begin = static_cast<uint64_t>((static_cast<Wide>(stretch) * n + count - 1) / count);
-  const auto end = static_cast<uint64_t>((static_cast<Wide>(stretch + 1) * n + count - 1) / count);
-  return i == begin + mix(seed ^ mix(stretch)) % (end - begin);
-}
-
 }  // namespace emu

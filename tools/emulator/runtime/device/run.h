@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "device/state.h"
+#include "emu/report.h"
 #include "emu/schedule.h"
 #include "emu/warp.h"
 
@@ -21,6 +22,8 @@ enum SiteTraits : uint8_t {
   kStrong = 1,   // .volatile .relaxed .acquire .release ...: never half of a race with its like
   kAcquire = 2,  // may see what another thread published before
   kWarpSync = 4, // bar.warp.sync: lanes may meet at different places
+  kPastL1 = 8,   // asks L2 even for what the block has loaded before
+  kFloat = 16,   // on floats: an atomic of shared memory is a compare-and-swap loop
 };
 
 struct Barrier {
@@ -32,6 +35,7 @@ struct Barrier {
   bool any, all;
   Reduce reduce;
   bool open;         // somebody has arrived
+  uint64_t latest;   // when the last of them did, in ticks
 };
 
 struct AsyncCopy {
@@ -39,6 +43,7 @@ struct AsyncCopy {
   uint32_t bytes;
   uint32_t site;
   uint32_t group;  // number of the commit group it belongs to
+  uint64_t ready;  // when it lands, on the warp's path
   int lane;
   uint8_t data[16];
 };
@@ -72,6 +77,16 @@ struct WarpRun {
 
   int64_t poll_cost;  // fuel that polling took in this turn
   uint64_t clock;
+  // The last poll: where, what was known then, and the path up to it.
+  uint32_t poll_site;
+  uint64_t poll_address;
+  uint64_t poll_ticks;
+  bool poll_waits;  // it has been made again to no avail
+  std::vector<uint8_t> polled_registers;
+
+  std::vector<uint64_t> waited_in_copy;  // ticks, by Site::copy
+  std::vector<uint64_t> waited_in_loop;  // the most of them, by Site::loop
+
   uint32_t ordered;   // accesses of other warps before this epoch happened before us
 
   std::vector<AsyncCopy> copies;  // cp.async not yet waited for, oldest first
@@ -102,7 +117,9 @@ struct BlockRun {
   std::vector<Status> status;
   Barrier barriers[kBarriers]{};
 
-  uint64_t work = 0;    // warp executions of basic blocks so far
+  std::vector<uint64_t> block_warps, block_lanes;  // of this block, by basic block
+  uint64_t path = 0;      // ticks of the data path of L1 and shared memory
+  uint64_t met = 0;       // path of the warp that the block has waited for last, by polling
   uint32_t serial = 0;  // of the block on this device: the stamp of its sectors
   uint32_t wave = 0;
   uint32_t epoch = 1;   // grows with every event that orders accesses
@@ -118,13 +135,14 @@ struct BlockRun {
 struct Counters {
   std::vector<uint64_t> block_warps, block_lanes;
   std::vector<SiteCounters> sites;
+  uint64_t footprint_sectors = 0;            // touched by this launch
   std::vector<uint64_t> site_sectors_first;  // first touch in the launch
   std::vector<uint64_t> site_sectors_wave;   // first touch in the wave
-  std::vector<uint32_t> site_allocation;     // position of the last allocation it touched
-  // Per allocation: sectors new to their block, to the launch, to the wave.
-  std::vector<uint64_t> allocation_block, allocation_first, allocation_wave;
   uint64_t barriers = 0;
   uint64_t threads_run = 0;
+  uint64_t worst_line = 0;
+  uint64_t meetings = 0;          // arrivals at the barrier of the grid
+  uint64_t waits_for_blocks = 0;  // waits for other blocks, by polling
 };
 
 struct LaunchRun {
@@ -133,8 +151,6 @@ struct LaunchRun {
   std::vector<uint8_t> params;
   uint32_t threads = 0;
   uint64_t blocks_total = 0;
-  uint64_t blocks_counted = 0;
-  uint64_t sample = 0;  // how many blocks to count
   uint32_t resident_blocks = 1;
   uint32_t wave_blocks = 1;
   uint32_t first_serial = 0;
@@ -143,9 +159,13 @@ struct LaunchRun {
   int64_t fuel = 0;
   uint64_t seed = 0;
   Counters counters;
-  // Executions of basic blocks in blocks that are not counted further.
-  std::vector<uint64_t> other_warps, other_lanes;
-  uint64_t heaviest = 0;  // most warp executions of any block
+  std::vector<uint32_t> block_ticks;  // of one execution of each basic block
+  uint64_t sector_ticks = 0;          // of eight words on the data path of L1 and shared memory
+  uint64_t work[kUnits] = {};
+  uint64_t heaviest[kUnits] = {};
+  uint64_t path_ticks = 0;
+  uint64_t longest_ticks = 0;
+  uint32_t serial = 0;  // of the launch: stamps lines that atomics touch
 };
 
 inline WarpRun& run_of(Warp* w) { return *static_cast<WarpRun*>(w->runtime); }

@@ -25,6 +25,23 @@ struct Allocation {
 // An empty one, so that a cache entry is never null.
 extern const Allocation kNowhere;
 
+// What one launch did to a line of L2 that its warps meet at: passes of atomics, and the latest path
+// of a warp that wrote there for others to see.
+struct LineUse {
+  uint32_t launch;
+  uint32_t passes;
+  uint64_t ticks;
+};
+
+// A fill or a copy, and how far each of its pieces lies from the one before.
+struct Transfer {
+  uint32_t kind;
+  uint64_t to, from, bytes, to_step, from_step;
+};
+
+// What a cooperative grid meets at.
+constexpr uint64_t kWorkspaceBytes = 256;
+
 struct Device {
   DeviceFacts facts{};
   uint64_t base = 0;   // first device address of the arena
@@ -33,6 +50,8 @@ struct Device {
   uint8_t* initialised = nullptr;   // one bit a byte of the arena, lazily mapped
   uint32_t* block_stamps = nullptr;  // one a 32-byte sector, lazily mapped
   uint32_t* wave_stamps = nullptr;
+  LineUse* lines = nullptr;  // one a 128-byte line, lazily mapped
+  Transfer transfer{};       // the one made last
   Report* report = nullptr;
   uint64_t report_bytes = 0;
 

@@ -24,6 +24,10 @@ uint8_t traits_of(const char* opcode) {
       (atomic && (has(opcode, ".cas") || has(opcode, ".exch")))) {
     traits |= kAcquire;
   }
+  if (atomic || (traits & kStrong) != 0 || has(opcode, ".cg") || has(opcode, ".cv")) {
+    traits |= kPastL1;
+  }
+  if (has(opcode, "f64") || has(opcode, "f32") || has(opcode, "f16")) traits |= kFloat;
   return traits;
 }
 

@@ -22,6 +22,9 @@ struct DeviceFacts {
   uint32_t l2_bytes;
   uint32_t clock_khz, memory_clock_khz, memory_bus_bits;
   uint64_t memory_bytes;
+  // What the time model assumes of it: clocks of waiting, and words a clock of L1 and shared memory.
+  uint32_t latency_alu, latency_shared, latency_l1, latency_l2, latency_dram;
+  uint32_t load_store;
 };
 
 enum class BufferRole : uint32_t { in, out, inout };
@@ -40,9 +43,6 @@ struct CallOptions {
   uint64_t scratch_bytes;  // quota of cudaMalloc within the call
   uint64_t fuel;           // back-edges a launch may take before it counts as endless
   uint32_t device_to_host; // 1: cudaMemcpyDeviceToHost is allowed
-  // How many blocks to count. 0: level account takes 64, level full all of them.
-  uint32_t sample_blocks;
-  uint32_t sample_seed;  // which blocks those are
   const CallBuffer* buffers;
 };
 

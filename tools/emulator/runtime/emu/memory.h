@@ -41,6 +41,9 @@ void store_local(Warp* w, uint32_t site, Mask lanes, const uint32_t* address, in
 // `ld.param` at a computed address that lies outside the kernel's parameters.
 [[noreturn]] void param_outside(Warp* w, uint32_t site, int lane, uint64_t offset, uint32_t bytes);
 
+// Counts an `ld.param` at a computed address: parameters lie in constant memory.
+void param_read(Warp* w, uint32_t site, Mask lanes, const uint64_t* address);
+
 enum class AtomOp : uint32_t { add, min, max, inc, dec, and_, or_, xor_, exch, cas };
 enum class AtomType : uint32_t {
   b16, b32, u32, s32, b64, u64, s64, f32, f64, f16, f16x2, bf16, bf16x2

@@ -6,7 +6,7 @@
 //   LaunchEntry[]    at kLogOffset, Report::logged used
 //   counters         at kCountersOffset up to the end: per counted launch block_count executions,
 //                    block_count lane sums (uint64_t each), then site_count SiteCounters, all of
-//                    the whole grid: executions are counted, sites scaled from the sample
+//                    the whole grid
 #pragma once
 
 #include <cstdint>
@@ -92,6 +92,12 @@ struct Progress {
   uint32_t block;
 };
 
+// What the work of a block is weighed by: the pipes of emu::Pipe, then the data path of L1 and shared
+// memory.
+constexpr uint32_t kUnits = 10;
+// Paths are counted in parts of a clock.
+constexpr uint32_t kTicks = 16;
+
 struct LaunchEntry {
   uint32_t kernel;
   uint32_t grid[3];
@@ -102,13 +108,16 @@ struct LaunchEntry {
   uint32_t block_count;
   uint32_t site_count;
   uint64_t blocks_total;
-  uint64_t blocks_counted;
   uint64_t counters_offset;  // 0: not counted
   uint64_t footprint_bytes;  // of the whole grid
   uint64_t barriers;
   uint64_t threads_run;
-  uint64_t executions;  // of basic blocks by warps, in all blocks
-  uint64_t heaviest;    // the most of them in one block
+  uint64_t work[kUnits];       // of each unit: instructions, ticks of the data path
+  uint64_t heaviest[kUnits];   // the most of it in one block
+  uint64_t path_ticks;         // longest path through each block, summed
+  uint64_t longest_ticks;      // of any block
+  uint64_t worst_line;         // most passes of atomics on one line of L2
+  uint64_t meetings;           // of blocks with each other, summed over blocks
 };
 
 struct SiteCounters {
@@ -136,6 +145,7 @@ struct Report {
   uint64_t refused_bytes;  // of the first of them
   uint64_t allowed_bytes;  // at once, by the quota
   uint64_t copies;          // fills and copies by the host API
+  uint64_t pieces;          // that they came in beyond their first: rows of a rectangle
   uint64_t copied_sectors;  // of device memory, read or written by them
   uint64_t host_bytes;      // that they moved between host and device
   Progress progress;

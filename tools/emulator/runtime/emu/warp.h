@@ -33,7 +33,7 @@ struct Block {
   uint32_t linear;        // position in the grid, x fastest
   uint8_t* shared;        // static part first, then dynamic
   uint32_t shared_bytes;
-  bool counted;           // does this block feed the counters?
+  bool counted;           // is this launch counted?
 };
 
 struct alignas(64) Warp {
@@ -45,6 +45,8 @@ struct alignas(64) Warp {
   Launch* launch;
   uint64_t* block_warps;  // per basic block: executions (a dummy row when not counted)
   uint64_t* block_lanes;  // per basic block: active lanes
+  const uint32_t* block_ticks;  // per basic block: how long one execution takes
+  uint64_t ticks;               // on the warp's own path, from the start of its block
   int64_t fuel;           // back-edges left in this turn
   Mask alive;             // lanes that have not exited
   Mask parked;            // lanes waiting in a warp collective
@@ -59,6 +61,19 @@ struct Site {
   uint32_t line;
   uint32_t block;  // basic block
   uint32_t bytes;  // per lane
+  uint16_t waits;  // for its result, in 256ths of a latency: loads of a batch share one
+  uint16_t copy;   // 0, or which copy of an unrolled loop it is in: only the slowest is waited for
+  uint16_t loop;   // the copies of one loop have this number in common
+};
+
+// Instructions of a basic block by the pipe that executes them, and what a warp waits for in it.
+enum class Pipe : uint32_t { fp32, fp64, fp16, integer, sfu, convert, shuffle, tensor, issue };
+constexpr uint32_t kPipes = 9;
+struct BlockCost {
+  uint32_t pipes[kPipes];
+  uint32_t chain;         // dependent arithmetic, in latencies of it
+  uint32_t shared_waits;  // reads of shared memory, each at an address that waits for the one before
+  uint32_t cached_waits;  // the same of local and constant memory
 };
 
 struct Param {
@@ -80,6 +95,9 @@ struct Kernel {
   const Site* sites;
   uint32_t param_count;
   const Param* params;
+  const BlockCost* costs;  // one a basic block; null: not known
+  uint32_t copies;         // of unrolled loops, and how many loops those are
+  uint32_t loops;
 };
 
 struct Variable {
@@ -130,6 +148,7 @@ struct Launch {
 inline void count(Warp* w, uint32_t block, Mask lanes) {
   w->block_warps[block] += 1;
   w->block_lanes[block] += static_cast<uint64_t>(__builtin_popcount(lanes));
+  w->ticks += w->block_ticks[block];
 }
 
 }  // namespace emu

@@ -41,7 +41,7 @@ DeviceFacts small_gpu() {
 }
 
 void declare_kernel() {
-  for (uint32_t i = 0; i < kSites; ++i) sites[i] = {declared.opcodes[i], 10 * (i + 1), 0, 4};
+  for (uint32_t i = 0; i < kSites; ++i) sites[i] = {declared.opcodes[i], 10 * (i + 1), 0, 4, 0, 0, 0};
   for (uint32_t i = 0; i < 8; ++i) params[i] = {8 * i, 8};
   slot.symbol = "kernel";
   slot.register_bytes = sizeof(Regs);
@@ -83,7 +83,6 @@ void Call::begin() {
   options.scratch_bytes = 1 << 20;
   options.fuel = settings.fuel;
   options.device_to_host = 1;
-  options.sample_blocks = settings.sample;
   options.buffers = buffers_.data();
   emu_begin(&options);
 }
@@ -103,17 +102,16 @@ CudaError Call::launch(Status (*run)(Warp*), uint32_t blocks, uint32_t threads,
 
 }  // namespace test
 
-// driver SCENARIO ARENA_FD REPORT_FD LEVEL SEED FUEL SAMPLE
+// driver SCENARIO ARENA_FD REPORT_FD LEVEL SEED FUEL
 int main(int count, char** words) {
   using namespace test;
-  if (count != 8 || scenarios().count(words[1]) == 0) {
+  if (count != 7 || scenarios().count(words[1]) == 0) {
     std::fprintf(stderr, "no such scenario: %s\n", count > 1 ? words[1] : "");
     return 2;
   }
   settings.level = static_cast<uint32_t>(std::atoi(words[4]));
   settings.seed = std::strtoull(words[5], nullptr, 10);
   settings.fuel = std::strtoull(words[6], nullptr, 10);
-  settings.sample = static_cast<uint32_t>(std::atoi(words[7]));
   DeviceFacts facts = small_gpu();
   emu_attach(std::atoi(words[2]), kArenaBytes, std::atoi(words[3]), kReportBytes, &facts);
   std::string name = words[1];

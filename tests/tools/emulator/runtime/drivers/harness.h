@@ -23,7 +23,6 @@ struct Settings {
   uint32_t level = 0;
   uint64_t seed = 0;
   uint64_t fuel = 0;
-  uint32_t sample = 0;
 };
 extern Settings settings;
 

@@ -31,10 +31,4 @@ int all_bits(const uint8_t* bits, uint64_t first, uint64_t count) {
 }
 
 uint64_t position(uint64_t seed, uint64_t n, uint64_t i) { return emu::permuted(seed, n, i); }
-
-int drawn(uint64_t seed, uint64_t i, uint64_t n, uint64_t count) {
-  return emu::is_drawn(seed, i, n, count) ? 1 : 0;
-}
-
-int sampled(uint64_t i, uint64_t n, uint64_t count) { return emu::is_sampled(i, n, count) ? 1 : 0; }
 }

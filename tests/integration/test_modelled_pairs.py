@@ -1,0 +1,114 @@
+"""Work hidden from the time model, held against honest twins of the same work."""
+
+import asyncio
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+from corpus import FIXTURES, honest_styles, read_table
+
+from cuda_llm.hardware_profiles.lookup import find_hardware
+from cuda_llm.outcomes import Verdict
+from cuda_llm.tasks.loader import load_task
+from cuda_llm.tasks.sizes import core_precision, least_time
+from cuda_llm.tasks.task import Task
+from cuda_llm.tools.device import CallReport, Level, Session
+from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.emulated.device import EmulatedDevice
+from cuda_llm.tools.judge.steps import compile_source
+from cuda_llm.tools.validator.check_case import run_case
+
+FOLDER = FIXTURES / "modelled"
+TABLE = read_table(FOLDER / "table.toml")
+PAIRS = [name for name, row in TABLE.items() if "codes" not in row]
+REFUSED = [name for name, row in TABLE.items() if "codes" in row]
+LEAST = 0.8
+NONCE = b"the same for all"
+
+
+def emulated(gpu: str) -> EmulatedDevice:
+    return EmulatedDevice(find_hardware(gpu))
+
+
+async def call(
+    source: str, name: str, task: Task, device: EmulatedDevice, nonce: bytes = NONCE
+) -> CallReport:
+    outcome = await outcome_of(source, name, task, device, nonce)
+    assert isinstance(outcome, CallReport), outcome
+    return outcome
+
+
+async def outcome_of(
+    source: str, name: str, task: Task, device: EmulatedDevice, nonce: bytes = NONCE
+) -> CallReport | Verdict:
+    compiled = await compile_source(task, device, source, name)
+    if not isinstance(compiled, Compiled):
+        return compiled
+    async with device.open(compiled) as session:
+        if not isinstance(session, Session):
+            return session
+        dims = task.sizes.emulated[0]
+        return await run_case(task, session, dims, level=Level.ACCOUNT, nonce=nonce)
+
+
+@cache
+def modelled_us(name: str, twin: bool) -> float:
+    source = (FOLDER / f"{name}.cu").read_text()
+    if twin:
+        source = f"#define TWIN\n{source}"
+    row = TABLE[name]
+    device = emulated(row.get("gpu", "RTX 3090 Ti"))
+    return asyncio.run(call(source, f"{name}.cu", load_task(row["task"]), device)).time_us
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PAIRS)
+def test_hidden_work_costs_what_it_costs_in_the_open(name: str) -> None:
+    least = TABLE[name].get("least", LEAST)
+    assert modelled_us(name, twin=False) >= least * modelled_us(name, twin=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_reads_beyond_its_parameters_is_refused(name: str) -> None:
+    row = TABLE[name]
+    source = (FOLDER / f"{name}.cu").read_text()
+    device = emulated(row.get("gpu", "RTX 3090 Ti"))
+    outcome = asyncio.run(outcome_of(source, f"{name}.cu", load_task(row["task"]), device))
+    assert not isinstance(outcome, CallReport)
+    assert outcome.code in row["codes"]
+
+
+def test_every_kernel_on_disk_is_in_the_table() -> None:
+    assert {path.stem for path in FOLDER.glob("*.cu")} == set(TABLE)
+    for item in (7, 9, 10):
+        assert sum(row["item"] == item for row in TABLE.values()) >= 5
+
+
+def pairs_above_a_roofline() -> Iterator[tuple[str, Path]]:
+    for name in PAIRS:
+        yield TABLE[name]["task"], FOLDER / f"{name}.cu"
+    for known in honest_styles():
+        yield known.task, known.path
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kernel", [*pairs_above_a_roofline()], ids=lambda pair: pair[1].stem)
+def test_no_modelled_time_is_below_the_roofline_of_the_task(kernel: tuple[str, Path]) -> None:
+    task, device = load_task(kernel[0]), emulated("RTX 3090 Ti")
+    report = asyncio.run(call(kernel[1].read_text(), kernel[1].name, task, device))
+    precision = core_precision(task, device.hardware)
+    least = least_time(task, device.hardware, task.sizes.emulated[0], precision=precision)
+    assert report.time_us >= least.time_us
+
+
+@pytest.mark.slow
+def test_a_modelled_time_does_not_depend_on_the_nonce() -> None:
+    task, device = load_task("vector_add"), emulated("RTX 3090 Ti")
+    source = task.baseline.read_text()
+    times = {
+        asyncio.run(call(source, "add.cu", task, device, bytes([number]) * 16)).time_us
+        for number in range(20)
+    }
+    assert len(times) == 1

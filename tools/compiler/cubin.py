@@ -1,0 +1,114 @@
+"""What a kernel needs of an SM, read from the machine code itself.
+
+ptxas says the same in its messages; but whatever a source can make a compiler print stands among
+those.
+"""
+
+import struct
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from cuda_llm.errors import InfrastructureError
+from cuda_llm.profile import KernelResources
+
+Elf: TypeAlias = Any
+"""An elftools ELFFile: its sections are typed too loosely to say more."""
+
+ENTRY_FLAG = 0x10
+"""In `st_other` of a symbol: a kernel, not a function that kernels call."""
+REGISTERS, STACK_BYTES = 0x2F, 0x12
+"""Attributes of `.nv.info` that hold a symbol's number and a figure."""
+WIDE = 4
+"""Format of an attribute that is followed by its size; others are four bytes altogether."""
+
+SYSTEM_SHARED, SYSTEM_BYTES = ".nv.shared.reserved.0", 1024
+"""Where this section stands, as from compute capability 9.0 on, a kernel's shared memory begins
+with what the system keeps for itself."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EntryFacts:
+    """One kernel of a cubin."""
+
+    registers: int
+    """Per thread."""
+    shared_bytes: int
+    """Static, per block."""
+    stack_bytes: int
+
+
+def true_resources(
+    printed: Iterable[KernelResources], cubins: Sequence[Path]
+) -> tuple[KernelResources, ...]:
+    """Return what the cubins say of every kernel, in the order in which they were `printed`.
+
+    Spills and constants are of no consequence, and stay as they were printed. Raises
+    InfrastructureError where a cubin is not what nvcc writes.
+    """
+    found = {name: facts for cubin in cubins for name, facts in read_entries(cubin).items()}
+    known = {one.symbol: one for one in printed if one.symbol in found}
+    for symbol, facts in found.items():
+        one = known.get(symbol) or KernelResources(
+            kernel=symbol, symbol=symbol, registers=0, shared_bytes=0
+        )
+        known[symbol] = replace(
+            one,
+            registers=facts.registers,
+            shared_bytes=facts.shared_bytes,
+            stack_bytes=facts.stack_bytes,
+        )
+    return tuple(known.values())
+
+
+def read_entries(cubin: Path) -> Mapping[str, EntryFacts]:
+    """Return the kernels of a cubin by their symbols. Raises InfrastructureError, as above."""
+    from elftools.common.exceptions import ELFError
+    from elftools.elf.elffile import ELFFile
+
+    try:
+        with cubin.open("rb") as file:
+            return _entries(ELFFile(file))
+    except (ELFError, OSError, struct.error, AttributeError) as error:
+        raise InfrastructureError("compiler", f"{cubin.name} is no cubin: {error}") from error
+
+
+def _entries(elf: Elf) -> dict[str, EntryFacts]:
+    symbols = list(elf.get_section_by_name(".symtab").iter_symbols())
+    info = elf.get_section_by_name(".nv.info")
+    figures = dict(_figures(info.data())) if info is not None else {}
+    reserved = SYSTEM_BYTES if elf.get_section_by_name(SYSTEM_SHARED) is not None else 0
+    found = {}
+    for number, symbol in enumerate(symbols):
+        if not _other(elf, number) & ENTRY_FLAG:
+            continue
+        shared = elf.get_section_by_name(f".nv.shared.{symbol.name}")
+        found[symbol.name] = EntryFacts(
+            registers=figures[REGISTERS, number],
+            shared_bytes=max(0, shared.data_size - reserved) if shared is not None else 0,
+            stack_bytes=figures.get((STACK_BYTES, number), 0),
+        )
+    return found
+
+
+def _other(elf: Elf, number: int) -> int:
+    """Return `st_other` whole: elftools takes it apart as other machines lay it out."""
+    table = elf.get_section_by_name(".symtab")
+    at = table["sh_offset"] + number * table["sh_entsize"]
+    elf.stream.seek(at + 5)
+    return int(elf.stream.read(1)[0])
+
+
+def _figures(info: bytes) -> Iterator[tuple[tuple[int, int], int]]:
+    """Yield attribute and symbol's number with the figure, of attributes that have both."""
+    at = 0
+    while at + 4 <= len(info):
+        form, attribute, size = struct.unpack_from("<BBH", info, at)
+        at += 4
+        if form != WIDE:
+            continue
+        if size == 8:
+            symbol, figure = struct.unpack_from("<II", info, at)
+            yield (attribute, symbol), figure
+        at += size

@@ -20,8 +20,15 @@ LoweringRule = Callable[[KernelDraft, Instruction], list[Step]]
 
 
 def _nothing(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
-    """Lower to no steps: lock-step execution needs no fences, and hints change no result."""
+    """Lower to no steps: hints change no result."""
     return []
+
+
+def _fence(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
+    """Lower a fence, which matters to the search for races alone."""
+    block_scope = str("cta" in instruction.opcode).lower()
+    code = f"if (w->watched) emu::fence(w, q, {block_scope});"
+    return [Act(lambda array: code, guard=instruction.guard)]
 
 
 def _yield(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
@@ -42,8 +49,8 @@ _RULES: dict[str, LoweringRule] = {
     "call": lower_call,
     "trap": lower_trap,
     "brkpt": lower_trap,
-    "fence": _nothing,
-    "membar": _nothing,
+    "fence": _fence,
+    "membar": _fence,
     "prefetch": _nothing,
     "prefetchu": _nothing,
     "applypriority": _nothing,

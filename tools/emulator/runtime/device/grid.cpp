@@ -43,7 +43,7 @@ void prepare(BlockRun& slot, LaunchRun& launch) {
   slot.shared_known.resize(shared + 1);
   if (launch.races) {
     slot.writes.resize(shared / 4 + 2);
-    slot.reads.resize(shared / 4 + 2);
+    slot.readers.resize(shared / 4 + 2);
   }
   slot.block.launch = &launch.launch;
   slot.block.shared = slot.shared;
@@ -74,6 +74,7 @@ void start_warp(BlockRun& slot, uint32_t index) {
   w.index = index;
   w.barrier_result = 0;
   w.runtime = &run;
+  w.watched = launch.races;
   run.block = &slot;
   run.traits = launch.traits.data();
   std::fill(std::begin(run.recent), std::end(run.recent), &kNowhere);
@@ -83,7 +84,7 @@ void start_warp(BlockRun& slot, uint32_t index) {
   run.clock = 0;
   run.copies.clear();
   std::fill(std::begin(run.group), std::end(run.group), 0u);
-  run.ordered = slot.epoch;
+  start_order(run.order);
 }
 
 void start(BlockRun& slot, uint64_t linear, uint64_t started) {
@@ -102,7 +103,7 @@ void start(BlockRun& slot, uint64_t linear, uint64_t started) {
   }
   slot.serial = launch.first_serial + static_cast<uint32_t>(started);
   slot.wave = launch.first_wave + static_cast<uint32_t>(started / launch.wave_blocks);
-  ++slot.epoch;
+  next_order_time();
   slot.work = 0;
   slot.known_prefix = 0;
   slot.doubtful.open = false;

@@ -1,6 +1,7 @@
 // Loads and stores of global and constant memory.
 #include "device/account.h"
 #include "device/checks.h"
+#include "device/races.h"
 #include "emu/memory.h"
 
 namespace emu {
@@ -13,6 +14,10 @@ void load(Warp* w, uint32_t site, Mask lanes, const uint64_t* address, int64_t o
   Lanes<uint64_t> at(address, offset, lanes, kBytes);
   const Allocation* one = check_global(w, site, lanes, at, kBytes, AccessNumber::read, space);
   check_global_known(w, site, lanes, at, kBytes, one, AccessNumber::read);
+  if (space == SpaceNumber::global && watches_races(w, one)) {
+    check_race_read(w, site, lanes, at, kBytes);
+    if ((site_traits(w, site) & kStrong) != 0) acquire_lanes(w, lanes, at);
+  }
   gather<T, N>(reinterpret_cast<const uint8_t*>(w->launch->delta), at, lanes, out);
   if ((site_traits(w, site) & kAcquire) != 0) polled(w, kTurn / 64);
   if (w->block->counted) account_global(w, site, lanes, at, false);
@@ -38,6 +43,12 @@ void store_global(Warp* w, uint32_t site, Mask lanes, const uint64_t* address, i
   constexpr uint32_t kBytes = sizeof(T) * N;
   Lanes<uint64_t> at(address, offset, lanes, kBytes);
   const Allocation* one = check_global(w, site, lanes, at, kBytes, AccessNumber::write);
+  if (watches_races(w, one)) {
+    const void* values[N];
+    for (int n = 0; n < N; ++n) values[n] = in[n];
+    check_race_write(w, site, lanes, at, sizeof(T), N, values);
+    release_lanes(w, site, lanes, at, false);
+  }
   scatter<T, N>(reinterpret_cast<uint8_t*>(w->launch->delta), at, lanes, in);
   mark_global_known(lanes, at, kBytes, one);
   if (w->block->counted) account_global(w, site, lanes, at, false);

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <vector>
 
+#include "device/happens_before.h"
 #include "device/state.h"
 #include "emu/schedule.h"
 #include "emu/warp.h"
@@ -21,6 +23,8 @@ enum SiteTraits : uint8_t {
   kStrong = 1,   // .volatile .relaxed .acquire .release ...: never half of a race with its like
   kAcquire = 2,  // may see what another thread published before
   kWarpSync = 4, // bar.warp.sync: lanes may meet at different places
+  kBlockOnly = 8,  // .cta: strong to the block alone
+  kRelease = 16,   // .release, .acq_rel: a fence before it
 };
 
 struct Barrier {
@@ -72,7 +76,7 @@ struct WarpRun {
 
   int64_t poll_cost;  // fuel that polling took in this turn
   uint64_t clock;
-  uint32_t ordered;   // accesses of other warps before this epoch happened before us
+  WarpOrder order;
 
   std::vector<AsyncCopy> copies;  // cp.async not yet waited for, oldest first
   uint32_t group[kLanes];         // commit groups closed so far
@@ -105,13 +109,13 @@ struct BlockRun {
   uint64_t work = 0;    // warp executions of basic blocks so far
   uint32_t serial = 0;  // of the block on this device: the stamp of its sectors
   uint32_t wave = 0;
-  uint32_t epoch = 1;   // grows with every event that orders accesses
 
   uint8_t* shared = nullptr;
   std::vector<uint8_t> shared_known;   // 0xff for each byte that is initialised, else 0
   uint32_t known_prefix = 0;           // all bytes below are initialised: found out at barriers
   DoubtfulRead doubtful;
-  std::vector<uint64_t> writes, reads; // race shadow, one entry a word; empty unless checked
+  std::vector<Access> writes;          // race shadow, one entry a word; empty unless checked
+  std::vector<Readers> readers;
   std::vector<uint8_t> memory;         // registers, local and shared memory, 64-byte aligned inside
 };
 
@@ -127,6 +131,17 @@ struct Counters {
   uint64_t threads_run = 0;
 };
 
+// A plain read of what others update, until it turns out to be a first guess (races.h).
+struct Suspect {
+  bool known = false;
+  bool cleared = false;
+  uint32_t site, other_site, bytes;
+  AccessNumber access, other_access;
+  SpaceNumber space;
+  uint64_t address, shared_bytes;
+  uint32_t block[3], thread[3];
+};
+
 struct LaunchRun {
   Launch launch{};
   std::vector<uint8_t> traits;
@@ -140,6 +155,8 @@ struct LaunchRun {
   uint32_t first_serial = 0;
   uint32_t first_wave = 0;
   bool races = false;
+  LaunchOrder order;
+  std::map<uint32_t, Suspect> suspects;  // by the site of the read
   int64_t fuel = 0;
   uint64_t seed = 0;
   Counters counters;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "device/happens_before.h"
 #include "emu/fault.h"
 #include "emu/host.h"
 #include "emu/report.h"
@@ -20,6 +21,7 @@ struct Allocation {
   uint32_t index;
   bool tracked;    // some bytes may be uninitialised: ask the shadow
   bool read_only;  // to device code
+  bool watched;    // device code may write it: races are looked for
 };
 
 // An empty one, so that a cache entry is never null.
@@ -33,6 +35,8 @@ struct Device {
   uint8_t* initialised = nullptr;   // one bit a byte of the arena, lazily mapped
   uint32_t* block_stamps = nullptr;  // one a 32-byte sector, lazily mapped
   uint32_t* wave_stamps = nullptr;
+  Access* writes = nullptr;    // race shadow, one a word, lazily mapped
+  Readers* readers = nullptr;
   Report* report = nullptr;
   uint64_t report_bytes = 0;
 

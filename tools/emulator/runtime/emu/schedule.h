@@ -25,8 +25,14 @@ void leave(Warp* w, Mask lanes);
 // A lane that is not in its own member mask is a fault.
 Mask join(Warp* w, uint32_t site, Mask lanes, const uint32_t* members, uint32_t pc);
 
+// The lanes have met in a collective: what each did before is ordered before what all do next.
+void met(Warp* w, Mask lanes);
+
 // shfl from a member that has exited reads nothing defined: a fault naming the reader.
 [[noreturn]] void read_of_absent_lane(Warp* w, uint32_t site, int reader, int source);
+
+// Fence (`membar`, `fence`) of a block, or of the device and wider.
+void fence(Warp* w, Mask lanes, bool block_scope);
 
 enum class Reduce : uint32_t { none, popc, all, any };
 

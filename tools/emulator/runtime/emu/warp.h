@@ -51,6 +51,7 @@ struct alignas(64) Warp {
   Mask at_barrier;        // lanes waiting in a block barrier
   uint32_t index;         // %warpid
   uint32_t barrier_result;  // of bar.red, valid after the barrier
+  bool watched;             // races are looked for: who meets whom matters
   void* runtime;            // the scheduler's own part
 };
 
@@ -108,7 +109,7 @@ struct Module {
   uint32_t relocation_count;
   const Relocation* relocations;
 };
-constexpr uint32_t kAbi = 1;
+constexpr uint32_t kAbi = 2;
 
 struct Launch {
   const Kernel* kernel;

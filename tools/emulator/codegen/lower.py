@@ -13,7 +13,7 @@ from cuda_llm.tools.emulator.codegen.memory import lower_load, lower_store
 from cuda_llm.tools.emulator.codegen.moves import lower_cvta, lower_isspacep, lower_move
 from cuda_llm.tools.emulator.codegen.steps import Act, RefusedInstruction, Step
 from cuda_llm.tools.emulator.codegen.values import NotSupported
-from cuda_llm.tools.emulator.codegen.warp_ops import lower_activemask, lower_collective
+from cuda_llm.tools.emulator.codegen.warp_ops import lower_collective
 from cuda_llm.tools.emulator.ptx.module import Instruction
 
 LoweringRule = Callable[[KernelDraft, Instruction], list[Step]]
@@ -44,7 +44,6 @@ _RULES: dict[str, LoweringRule] = {
     "mov": lower_move,
     "cvta": lower_cvta,
     "isspacep": lower_isspacep,
-    "activemask": lower_activemask,
     "barrier_result": lower_barrier_result,
     "call": lower_call,
     "trap": lower_trap,

@@ -5,6 +5,7 @@
 #include "device/account.h"
 #include "device/checks.h"
 #include "device/races.h"
+#include "device/strong_accesses.h"
 #include "emu/memory.h"
 
 namespace emu {
@@ -180,6 +181,7 @@ void atomic_global(Warp* w, uint32_t site, Mask lanes, const Request& r, const u
   if (watches_races(w, one)) {
     check_race_atomic(w, site, lanes, at, width, is_guessed(r.op));
     release_lanes(w, site, lanes, at, true);
+    keep_earlier(w, lanes, at, width);
     if (r.out != nullptr) acquire_lanes(w, lanes, at);
   }
   if (!perform(r, reinterpret_cast<uint8_t*>(w->launch->delta), at, lanes, true)) {

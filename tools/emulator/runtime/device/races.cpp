@@ -262,29 +262,6 @@ void check_race_atomic(Warp* w, uint32_t site, Mask lanes, const Lanes<U>& at, u
   });
 }
 
-void release_lanes(Warp* w, uint32_t site, Mask lanes, const Lanes<uint64_t>& at, bool adds) {
-  const uint32_t traits = site_traits(w, site);
-  const bool strong = adds || (traits & kStrong) != 0;
-  if ((traits & kRelease) != 0) fence_lanes(w, lanes, (traits & kBlockOnly) != 0);
-  if (!strong && run_of(w).block->launch->order.by_address.empty()) return;
-  if (strong && adds && run_of(w).order.fenced.empty()) return;
-  for (Mask rest = lanes; rest != 0; rest &= rest - 1) {
-    const uint64_t address = at.address[__builtin_ctz(rest)];
-    if (strong) {
-      release_to(w, address, adds);
-    } else {
-      forget_released(w, address);
-    }
-  }
-}
-
-void acquire_lanes(Warp* w, Mask lanes, const Lanes<uint64_t>& at) {
-  if (run_of(w).block->launch->order.by_address.empty()) return;
-  for (Mask rest = lanes; rest != 0; rest &= rest - 1) {
-    acquire_from(w, at.address[__builtin_ctz(rest)]);
-  }
-}
-
 void check_suspects(LaunchRun& launch) {
   for (const auto& [site, one] : launch.suspects) {
     if (!one.known || one.cleared) continue;

@@ -28,9 +28,6 @@ void check_race_write(Warp* w, uint32_t site, Mask lanes, const Lanes<U>& at, ui
 template <class U>
 void check_race_atomic(Warp* w, uint32_t site, Mask lanes, const Lanes<U>& at, uint32_t bytes,
                        bool guesses);
-// What a strong access to global memory publishes, and what it learns.
-void release_lanes(Warp* w, uint32_t site, Mask lanes, const Lanes<uint64_t>& at, bool adds);
-void acquire_lanes(Warp* w, Mask lanes, const Lanes<uint64_t>& at);
 // Raises what has turned out to be no guess.
 void check_suspects(LaunchRun& launch);
 

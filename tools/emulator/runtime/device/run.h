@@ -77,6 +77,7 @@ struct WarpRun {
   int64_t poll_cost;  // fuel that polling took in this turn
   uint64_t clock;
   WarpOrder order;
+  uint32_t splits;    // of lanes that came to an activemask together
 
   std::vector<AsyncCopy> copies;  // cp.async not yet waited for, oldest first
   uint32_t group[kLanes];         // commit groups closed so far
@@ -106,6 +107,7 @@ struct BlockRun {
   std::vector<Status> status;
   Barrier barriers[kBarriers]{};
 
+  uint32_t slices = 0;  // short turns left: warps are interleaved while there are some
   uint64_t work = 0;    // warp executions of basic blocks so far
   uint32_t serial = 0;  // of the block on this device: the stamp of its sectors
   uint32_t wave = 0;
@@ -116,6 +118,7 @@ struct BlockRun {
   DoubtfulRead doubtful;
   std::vector<Access> writes;          // race shadow, one entry a word; empty unless checked
   std::vector<Readers> readers;
+  std::map<uint64_t, uint64_t> observed;  // writes of others it has read late once, by address
   std::vector<uint8_t> memory;         // registers, local and shared memory, 64-byte aligned inside
 };
 

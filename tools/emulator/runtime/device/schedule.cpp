@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "device/fault.h"
+#include "device/order.h"
 #include "device/run.h"
 
 namespace emu {
@@ -181,6 +182,16 @@ Mask join(Warp* w, uint32_t site, Mask lanes, const uint32_t* members, uint32_t 
 }
 
 void met(Warp* w, Mask lanes) { lanes_meet(w, lanes); }
+
+Mask split(Warp* w, Mask lanes, uint32_t pc) {
+  WarpRun& run = run_of(w);
+  const uint64_t drawn = mixed(run.block->launch->seed ^ mixed(uint64_t{w->block->linear} << 32 |
+                                                                uint64_t{w->index} << 24 | ++run.splits));
+  const Mask some = lanes & static_cast<Mask>(drawn);
+  if (some == 0 || drawn >> 62 == 0) return lanes;
+  send(w, lanes & ~some, pc);
+  return some;
+}
 
 void fence(Warp* w, Mask lanes, bool block_scope) {
   if (w->watched) fence_lanes(w, lanes, block_scope);

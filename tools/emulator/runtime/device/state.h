@@ -37,6 +37,7 @@ struct Device {
   uint32_t* wave_stamps = nullptr;
   Access* writes = nullptr;    // race shadow, one a word, lazily mapped
   Readers* readers = nullptr;
+  uint32_t* earlier = nullptr;  // what a word held before its last strong write, lazily mapped
   Report* report = nullptr;
   uint64_t report_bytes = 0;
 

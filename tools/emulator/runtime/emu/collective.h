@@ -81,7 +81,7 @@ template <class By, class Clamp, class Members, class Find>
     const ShuffleSource source = find(i, int(by[i] & 31), segment, last);
     from[i] = source.valid ? source.lane & 31 : i;
     valid |= Mask(source.valid) << i;
-    absent |= (~lanes >> from[i] & 1) << i;
+    absent |= (~(lanes & members[i]) >> from[i] & 1) << i;
   }
   for (int i = 0; i < kLanes; ++i) got[i] = value[from[i]];
   if (absent &= lanes) read_absent(w, site, absent, from, members, got);

@@ -39,13 +39,14 @@ struct Block {
 struct alignas(64) Warp {
   alignas(64) uint16_t pc[kLanes];
   alignas(64) uint32_t tid[3][kLanes];  // x, y, z
-  uint8_t* regs;                        // the kernel's register struct, zeroed at start
+  uint8_t* regs;                        // the kernel's register struct, poisoned at start
   uint8_t* local;                       // per-lane local memory, laid out by memory.h
   Block* block;
   Launch* launch;
   uint64_t* block_warps;  // per basic block: executions (a dummy row when not counted)
   uint64_t* block_lanes;  // per basic block: active lanes
   int64_t fuel;           // back-edges left in this turn
+  int64_t slice;          // basic blocks left in it
   Mask alive;             // lanes that have not exited
   Mask parked;            // lanes waiting in a warp collective
   Mask at_barrier;        // lanes waiting in a block barrier

@@ -185,4 +185,6 @@ void order_warp(Warp* w) {
   run_of(w).order.block_time = next_order_time();
 }
 
+void order_after_others(Warp* w) { run_of(w).order.flag_time = next_order_time(); }
+
 }  // namespace emu

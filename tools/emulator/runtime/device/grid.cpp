@@ -47,6 +47,7 @@ void prepare(BlockRun& slot, LaunchRun& launch) {
   if (launch.races) {
     slot.writes.resize(shared / 4 + 2);
     slot.readers.resize(shared / 4 + 2);
+    slot.earlier.resize(shared / 4 + 2);
   }
   slot.block.launch = &launch.launch;
   slot.block.shared = slot.shared;

@@ -90,7 +90,7 @@ uint32_t order_time() { return now; }
 uint32_t next_order_time() { return ++now; }
 
 void start_order(WarpOrder& order) {
-  order.block_time = order.sync_time = now;
+  order.block_time = order.flag_time = order.sync_time = now;
   order.lane_times.reset();
   order.acquired.clear();
   order.fenced.clear();
@@ -143,7 +143,8 @@ void fence_lanes(Warp* w, Mask lanes, bool block_scope) {
   WarpOrder& order = order_of(w);
   const uint32_t block = w->block->linear;
   const uint32_t time = ++now;
-  put(order.fenced, key_of(block, kEveryone, kEveryone, block_scope), order.block_time);
+  put(order.fenced, key_of(block, kEveryone, kEveryone, block_scope),
+      std::max(order.block_time, order.flag_time));
   put(order.fenced, key_of(block, w->index, kEveryone, block_scope),
       lanes == w->alive ? time : order.sync_time);
   for (Mask rest = lanes == w->alive ? 0 : lanes; rest != 0; rest &= rest - 1) {
@@ -205,6 +206,7 @@ bool is_ordered(const Warp* w, int lane, const Access& earlier) {
       return earlier.lane == lane || earlier.lane == kEveryone ||
              earlier.time < lane_time(order, lane, earlier.lane);
     }
+    if (earlier.time < order.flag_time) return true;
   }
   return !order.acquired.empty() && is_published(w, earlier);
 }

@@ -2,7 +2,7 @@
 // collective, by a fence followed by a strong store or atomic that somebody reads. One clock numbers
 // all these events of a process; an access bears the time of the last one before it.
 //
-// A warp knows its own block up to `block_time`, its own lanes up to `sync_time` or, lane by lane,
+// A warp knows its own block up to `block_time`, its other warps up to `flag_time`, its own lanes up to `sync_time` or, lane by lane,
 // `lane_times`, and others by the logs it has acquired from. Fences move what it knows into `fenced`;
 // a strong store or atomic appends that to the log of its address.
 #pragma once
@@ -73,6 +73,7 @@ struct Log {
 // A warp's part.
 struct WarpOrder {
   uint32_t block_time;
+  uint32_t flag_time;  // the same of other warps alone: flags in shared memory
   uint32_t sync_time;
   std::unique_ptr<std::array<std::array<uint32_t, kLanes>, kLanes>> lane_times;
   std::vector<Known> acquired;

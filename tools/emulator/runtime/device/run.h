@@ -118,6 +118,7 @@ struct BlockRun {
   DoubtfulRead doubtful;
   std::vector<Access> writes;          // race shadow, one entry a word; empty unless checked
   std::vector<Readers> readers;
+  std::vector<uint32_t> earlier;       // what a word held before its last strong store
   std::map<uint64_t, uint64_t> observed;  // writes of others it has read late once, by address
   std::vector<uint8_t> memory;         // registers, local and shared memory, 64-byte aligned inside
 };
@@ -188,6 +189,8 @@ void extend_known_prefix(BlockRun& block);
 
 // What happened before this point is ordered before everything the warp does next.
 void order_warp(Warp* w);
+// The same of what other warps did.
+void order_after_others(Warp* w);
 
 // Lets polling eat into the turn, so that others get to make progress.
 inline void polled(Warp* w, int64_t cost) {

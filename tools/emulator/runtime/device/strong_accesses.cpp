@@ -71,4 +71,33 @@ Mask reads_earlier(Warp* w, Mask lanes, const Lanes<uint64_t>& at, uint32_t byte
   return late;
 }
 
+void keep_earlier(Warp* w, Mask lanes, const Lanes<uint32_t>& at, uint32_t bytes) {
+  BlockRun& block = *run_of(w).block;
+  for (Mask rest = bytes == 4 ? lanes : 0; rest != 0; rest &= rest - 1) {
+    const uint32_t address = at.address[__builtin_ctz(rest)];
+    std::memcpy(&block.earlier[address / 4], block.shared + address, 4);
+  }
+}
+
+Mask reads_earlier(Warp* w, Mask lanes, const Lanes<uint32_t>& at, uint32_t bytes) {
+  BlockRun& block = *run_of(w).block;
+  Mask late = 0;
+  for (Mask rest = bytes == 4 ? lanes : 0; rest != 0; rest &= rest - 1) {
+    const int lane = __builtin_ctz(rest);
+    const Access& write = block.writes[at.address[lane] / 4];
+    if (write.time < run_of(w).order.block_time || write.warp != w->index ||
+        write.bytes != kWholeWord || (write.flags & kUpdate) != 0 ||
+        (write.flags & kStrongAccess) == 0 || is_ordered(w, lane, write)) {
+      continue;
+    }
+    const auto seen = block.observed.find(at.address[lane]);
+    if (seen == block.observed.end() || seen->second != event_of(write)) late |= Mask{1} << lane;
+  }
+  for (Mask rest = late; rest != 0; rest &= rest - 1) {
+    const uint32_t address = at.address[__builtin_ctz(rest)];
+    block.observed[address] = event_of(block.writes[address / 4]);
+  }
+  return late;
+}
+
 }  // namespace emu

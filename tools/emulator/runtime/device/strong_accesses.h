@@ -13,8 +13,11 @@ void release_lanes(Warp* w, uint32_t site, Mask lanes, const Lanes<uint64_t>& at
 void acquire_lanes(Warp* w, Mask lanes, const Lanes<uint64_t>& at);
 // Keeps what the words hold before a strong write replaces it.
 void keep_earlier(Warp* w, Mask lanes, const Lanes<uint64_t>& at, uint32_t bytes);
+void keep_earlier(Warp* w, Mask lanes, const Lanes<uint32_t>& at, uint32_t bytes);
 // The lanes that read what their words held before their last strong write: another block made it,
 // nothing orders the two, and the block has not read the word since.
 Mask reads_earlier(Warp* w, Mask lanes, const Lanes<uint64_t>& at, uint32_t bytes);
+// The same of shared memory, where another lane of the warp made it by a store of one word.
+Mask reads_earlier(Warp* w, Mask lanes, const Lanes<uint32_t>& at, uint32_t bytes);
 
 }  // namespace emu

@@ -241,8 +241,8 @@ def describe_race(verdict: DataRace) -> str:
     word = "a word" if verdict.offset_bytes is None else f"byte {verdict.offset_bytes}"
     where = "" if verdict.other is None else f" at {verdict.other}"
     return (
-        f"{verb} {word} of {verdict.space} memory after another warp's {earlier}{where}, with no "
-        "barrier between the two"
+        f"{verb} {word} of {verdict.space} memory after another thread's {earlier}{where}, with "
+        "nothing between that orders the two"
     )
 
 

@@ -225,7 +225,7 @@ def _votes(by_warp: Array) -> Array:
     odd = by_warp & 1
     before = np.cumsum(odd, axis=1) - odd
     result = before + 100 * (by_warp > 90).any(1, keepdims=True) + 1000
-    result = result + odd * 10000 * odd.sum(1, keepdims=True)
+    result = result + odd * 10000
     flat: Array = result.ravel().astype("int32")
     return flat
 
@@ -253,10 +253,7 @@ def _half_warps(by_warp: Array) -> Array:
 def _tiles(padded: Array) -> Array:
     groups = padded.reshape(-1, 8)
     total = np.repeat(groups.sum(1), 8)
-    warps_odd = padded.reshape(-1, 32) & 1
-    size = np.repeat(warps_odd.sum(1), 32)
-    rank = (np.cumsum(warps_odd, axis=1) - warps_odd).ravel()
-    total = total + (padded & 1) * (1000 * size + rank)
+    total = total + (padded & 1) * 1000
     neighbour = np.zeros_like(groups)
     neighbour[:, :6] = groups[:, 2:]
     result: Array = (total + neighbour.ravel()).astype("int32")

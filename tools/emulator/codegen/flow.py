@@ -66,9 +66,11 @@ class FlowBlock:
 
 
 def is_collective(opcode: tuple[str, ...]) -> bool:
-    """Return whether the lanes of a member mask execute an operation together."""
+    """Return whether lanes execute an operation together: of a member mask, or as they come."""
     if opcode[0] in {"shfl", "vote", "match", "redux", "elect"}:
         return "sync" in opcode
+    if opcode[0] == "activemask":
+        return True
     return opcode[:3] == ("bar", "warp", "sync")
 
 

@@ -13,15 +13,22 @@ from cuda_llm.tools.emulator.codegen.memory import lower_load, lower_store
 from cuda_llm.tools.emulator.codegen.moves import lower_cvta, lower_isspacep, lower_move
 from cuda_llm.tools.emulator.codegen.steps import Act, RefusedInstruction, Step
 from cuda_llm.tools.emulator.codegen.values import NotSupported
-from cuda_llm.tools.emulator.codegen.warp_ops import lower_activemask, lower_collective
+from cuda_llm.tools.emulator.codegen.warp_ops import lower_collective
 from cuda_llm.tools.emulator.ptx.module import Instruction
 
 LoweringRule = Callable[[KernelDraft, Instruction], list[Step]]
 
 
 def _nothing(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
-    """Lower to no steps: lock-step execution needs no fences, and hints change no result."""
+    """Lower to no steps: hints change no result."""
     return []
+
+
+def _fence(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
+    """Lower a fence, which matters to the search for races alone."""
+    block_scope = str("cta" in instruction.opcode).lower()
+    code = f"if (w->watched) emu::fence(w, q, {block_scope});"
+    return [Act(lambda array: code, guard=instruction.guard)]
 
 
 def _yield(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
@@ -37,13 +44,12 @@ _RULES: dict[str, LoweringRule] = {
     "mov": lower_move,
     "cvta": lower_cvta,
     "isspacep": lower_isspacep,
-    "activemask": lower_activemask,
     "barrier_result": lower_barrier_result,
     "call": lower_call,
     "trap": lower_trap,
     "brkpt": lower_trap,
-    "fence": _nothing,
-    "membar": _nothing,
+    "fence": _fence,
+    "membar": _fence,
     "prefetch": _nothing,
     "prefetchu": _nothing,
     "applypriority": _nothing,

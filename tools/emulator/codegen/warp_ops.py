@@ -30,6 +30,8 @@ def lower_collective(kernel: KernelDraft, instruction: Instruction) -> list[Step
             return _redux(kernel, instruction)
         case "elect":
             return _elect(kernel, instruction)
+        case "activemask":
+            return _activemask(kernel, instruction)
         case _:
             return _collective(kernel, instruction, instruction.operands[0], [], (), (), None)
 
@@ -214,13 +216,14 @@ def _elect(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
     )
 
 
-def lower_activemask(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
-    """Lower activemask: the lanes that execute it together."""
+def _activemask(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
+    """Return the lanes that execute it together, which may be fewer than those that came."""
     target = register(instruction.operands[0])
+    block = kernel.block
     return [
         Act(
-            lambda array: f"emu::fill({array(target)}, q, q);",
+            lambda array: f"m = emu::together(w, m, {block}); emu::fill({array(target)}, m, m);",
             writes=(target,),
-            guard=instruction.guard,
+            narrows=True,
         )
     ]

@@ -1,4 +1,4 @@
-"""Shared-memory races between warps, and what only looks like one."""
+"""Races in shared and global memory, and what only looks like one."""
 
 import pytest
 from runtime_driver import FAULT_EXIT, Run
@@ -21,6 +21,11 @@ def lines(race: object) -> set[int]:
         ("race_write_after_read", {30, 40}),
         ("race_write_after_write", {40}),
         ("race_atomic_then_read", {30, 70}),
+        ("race_read_within_warp", {30, 40}),
+        ("race_last_block_without_fence", {10, 20}),
+        ("race_last_block_with_a_fence_of_its_own", {10, 20}),
+        ("race_update_in_block_scope", {70}),
+        ("race_read_before_an_addition", {10, 70}),
     ],
 )
 @pytest.mark.parametrize("seed", [0, 1, 2, 3])
@@ -45,7 +50,11 @@ def test_a_read_that_comes_too_early_is_a_race_even_without_race_checks(run: Run
         "barrier_write_after_write",
         "barrier_atomic_then_read",
         "read_own_word",
-        "read_within_warp",
+        "read_within_warp_that_met",
+        "read_within_half_that_met",
+        "last_block_behind_a_fence",
+        "update_in_device_scope",
+        "read_before_a_swap",
         "same_value_write_after_write",
         "neighbouring_bytes",
         "flag_spin",

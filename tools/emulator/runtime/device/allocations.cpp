@@ -97,7 +97,7 @@ uint64_t device_malloc(uint64_t bytes) {
     }
     return 0;
   }
-  Allocation one{at, at + bytes, AllocationKind::scratch, d.scratch_count++, true, false};
+  Allocation one{at, at + bytes, AllocationKind::scratch, d.scratch_count++, true, false, true};
   insert(one);
   forget_bytes(one);
   d.scratch_used += bytes;
@@ -139,8 +139,9 @@ extern "C" void emu_begin(const emu::CallOptions* options) {
     }
     bool tracked = buffer.role == static_cast<uint32_t>(BufferRole::out);
     uint64_t begin = d.base + buffer.offset;
+    bool watched = buffer.role != static_cast<uint32_t>(BufferRole::in);
     Allocation one{begin, begin + buffer.bytes, AllocationKind::buffer, buffer.index, tracked,
-                   false};
+                   false, watched};
     insert(one);
     if (tracked) forget_bytes(one);
     top = std::max(top, buffer.offset + buffer.bytes);

@@ -74,6 +74,7 @@ void async_copy(Warp* w, uint32_t site, Mask lanes, const uint32_t* shared, int6
     if (whole) {
       const Allocation* one = check_global(w, site, reading, from, bytes, AccessNumber::read);
       check_global_known(w, site, reading, from, bytes, one, AccessNumber::read);
+      if (watches_races(w, one)) check_race_read(w, site, reading, from, bytes);
     } else {
       // Lanes that read less than a full copy: only those bytes must exist.
       for (Mask rest = reading; rest != 0; rest &= rest - 1) {

@@ -5,6 +5,7 @@
 #include "device/account.h"
 #include "device/checks.h"
 #include "device/races.h"
+#include "device/strong_accesses.h"
 #include "emu/memory.h"
 
 namespace emu {
@@ -142,6 +143,11 @@ struct Request {
   void* out;
 };
 
+// Such an update may follow a plain read of the same word, and make it good.
+bool is_guessed(AtomOp op) {
+  return op == AtomOp::cas || op == AtomOp::min || op == AtomOp::max;
+}
+
 // True when some lane changed memory; otherwise the warp may be waiting for somebody.
 template <class U>
 bool perform(const Request& r, uint8_t* memory, const Lanes<U>& at, Mask lanes, bool global) {
@@ -172,6 +178,12 @@ void atomic_global(Warp* w, uint32_t site, Mask lanes, const Request& r, const u
   } else {
     check_global_known(w, site, lanes, at, width, one, AccessNumber::atomic);
   }
+  if (watches_races(w, one)) {
+    check_race_atomic(w, site, lanes, at, width, is_guessed(r.op));
+    release_lanes(w, site, lanes, at, true);
+    keep_earlier(w, lanes, at, width);
+    if (r.out != nullptr) acquire_lanes(w, lanes, at);
+  }
   const bool changed = perform(r, reinterpret_cast<uint8_t*>(w->launch->delta), at, lanes, true);
   if (!changed) polled(w, kTurn / 64);
   if (w->block->counted) account_global(w, site, lanes, at, AccessNumber::atomic, !changed);
@@ -189,7 +201,7 @@ void atomic_shared(Warp* w, uint32_t site, Mask lanes, const Request& r, const u
     check_shared_known(w, site, lanes, at, width, AccessNumber::atomic);
   }
   if ((site_traits(w, site) & kAcquire) != 0) order_warp(w);
-  if (watches_races(w)) check_race_atomic(w, site, lanes, at, width);
+  if (watches_races(w)) check_race_atomic(w, site, lanes, at, width, is_guessed(r.op));
   const bool changed = perform(r, w->block->shared, at, lanes, false);
   if (!changed) polled(w, kTurn / 64);
   if (w->block->counted) {

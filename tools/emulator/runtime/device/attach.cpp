@@ -9,7 +9,7 @@
 
 namespace emu {
 
-const Allocation kNowhere{0, 0, AllocationKind::none, 0, false, false};
+const Allocation kNowhere{0, 0, AllocationKind::none, 0, false, false, false};
 
 Device& device() {
   static Device one;
@@ -71,6 +71,9 @@ extern "C" void emu_attach(int arena_fd, uint64_t arena_bytes, int report_fd,
   d.block_stamps = static_cast<uint32_t*>(map_lazily(arena_bytes / 8 + 64));
   d.wave_stamps = static_cast<uint32_t*>(map_lazily(arena_bytes / 8 + 64));
   d.lines = static_cast<LineUse*>(map_lazily(arena_bytes / 8 + 64));
+  d.writes = static_cast<Access*>(map_lazily(arena_bytes / 4 * sizeof(Access)));
+  d.readers = static_cast<Readers*>(map_lazily(arena_bytes / 4 * sizeof(Readers)));
+  d.earlier = static_cast<uint32_t*>(map_lazily(arena_bytes));
   d.report = static_cast<Report*>(report);
   d.report_bytes = report_bytes;
   d.scratch_begin = 0;

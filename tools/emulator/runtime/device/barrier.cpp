@@ -61,15 +61,16 @@ void release(BlockRun& block, Barrier& barrier) {
   extend_known_prefix(block);
   uint32_t result = result_of(barrier);
   // A barrier of some warps orders less than this; a finer rule could only find more races.
-  ++block.epoch;
+  std::vector<WarpOrder*> meeting;
   for (uint32_t i = 0; i < block.warp_count; ++i) {
     if (barrier.waiting[i] == 0) continue;
     Warp& w = block.warps[i];
     w.at_barrier &= ~barrier.waiting[i];
     w.barrier_result = result;
-    block.runs[i].ordered = block.epoch;
+    meeting.push_back(&block.runs[i].order);
     w.ticks = barrier.latest + uint64_t{kTicks} * device().facts.latency_shared;
   }
+  warps_meet(meeting);
   open(block, barrier);
 }
 
@@ -184,8 +185,9 @@ void raise_deadlock(BlockRun& block) {
 }
 
 void order_warp(Warp* w) {
-  WarpRun& run = run_of(w);
-  run.ordered = ++run.block->epoch;
+  run_of(w).order.block_time = next_order_time();
 }
+
+void order_after_others(Warp* w) { run_of(w).order.flag_time = next_order_time(); }
 
 }  // namespace emu

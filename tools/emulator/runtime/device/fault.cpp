@@ -1,5 +1,6 @@
 #include "device/fault.h"
 
+#include <algorithm>
 #include <cstring>
 #include <unistd.h>
 
@@ -51,6 +52,10 @@ void raise(const FaultAt& at) {
       record.block[axis] = at.warp->block->ctaid[axis];
       record.thread[axis] = at.warp->tid[axis][at.lane];
     }
+  }
+  if (at.block != nullptr) {
+    std::copy(at.block, at.block + 3, record.block);
+    std::copy(at.thread, at.thread + 3, record.thread);
   }
   if (at.space == SpaceNumber::global || at.space == SpaceNumber::constant) {
     name_allocation(record, at.address);

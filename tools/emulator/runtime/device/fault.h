@@ -23,6 +23,8 @@ struct FaultAt {
   uint64_t space_bytes = 0;  // shared, local: how large the space is
   ReasonNumber reason = ReasonNumber::none;
   const char* detail = "";  // the kernel's own words
+  const uint32_t* block = nullptr;  // and thread, where there is no warp
+  const uint32_t* thread = nullptr;
 };
 
 [[noreturn]] void raise(const FaultAt& at);

@@ -15,6 +15,9 @@ namespace emu {
 namespace {
 
 constexpr uint64_t kAlign = 64;
+// Where races are looked for and blocks are shuffled, warps take short turns of a few basic blocks at
+// first. Only at first: a warp that waits for others would not show as one that polls.
+constexpr uint32_t kSlicesPerWarp = 24;
 
 uint64_t round_up(uint64_t value, uint64_t step) { return (value + step - 1) / step * step; }
 
@@ -45,11 +48,24 @@ void prepare(BlockRun& slot, LaunchRun& launch) {
   slot.shared_known.resize(shared + 1);
   if (launch.races) {
     slot.writes.resize(shared / 4 + 2);
-    slot.reads.resize(shared / 4 + 2);
+    slot.readers.resize(shared / 4 + 2);
+    slot.earlier.resize(shared / 4 + 2);
   }
   slot.block.launch = &launch.launch;
   slot.block.shared = slot.shared;
   slot.block.shared_bytes = shared;
+}
+
+// What registers and local arrays hold before they are set: large numbers, and none at all.
+constexpr int kPoison[] = {0xff, 0x7b, 0xc6, 0x49};
+
+void poison(BlockRun& slot) {
+  const uint64_t seed = mixed(slot.launch->seed + slot.serial);
+  for (uint32_t i = 0; i < slot.warp_count; ++i) {
+    uint8_t* from = slot.warps[i].regs;
+    const uint8_t* to = i + 1 < slot.warp_count ? slot.warps[i + 1].regs : slot.shared;
+    std::memset(from, kPoison[(seed + i) % 4], static_cast<size_t>(to - from));
+  }
 }
 
 void start_warp(BlockRun& slot, uint32_t index) {
@@ -77,6 +93,7 @@ void start_warp(BlockRun& slot, uint32_t index) {
   w.index = index;
   w.barrier_result = 0;
   w.runtime = &run;
+  w.watched = launch.races;
   run.block = &slot;
   run.traits = launch.traits.data();
   std::fill(std::begin(run.recent), std::end(run.recent), &kNowhere);
@@ -86,11 +103,12 @@ void start_warp(BlockRun& slot, uint32_t index) {
   run.clock = 0;
   run.copies.clear();
   std::fill(std::begin(run.group), std::end(run.group), 0u);
-  run.ordered = slot.epoch;
   run.poll_site = kNone;
   run.poll_waits = false;
   run.waited_in_copy.assign(launch.launch.kernel->copies + 1, 0);
   run.waited_in_loop.assign(launch.launch.kernel->loops + 1, 0);
+  start_order(run.order);
+  run.splits = 0;
 }
 
 void start(BlockRun& slot, uint64_t linear, uint64_t started) {
@@ -104,14 +122,16 @@ void start(BlockRun& slot, uint64_t linear, uint64_t started) {
   launch.counters.threads_run += launch.threads;
   slot.serial = launch.first_serial + static_cast<uint32_t>(started);
   slot.wave = launch.first_wave + static_cast<uint32_t>(started / launch.wave_blocks);
-  ++slot.epoch;
   slot.path = 0;
   slot.met = 0;
   std::fill(slot.block_warps.begin(), slot.block_warps.end(), uint64_t{0});
   std::fill(slot.block_lanes.begin(), slot.block_lanes.end(), uint64_t{0});
+  next_order_time();
+  slot.slices = launch.races && launch.seed > 1 ? kSlicesPerWarp * slot.warp_count : 0;
   slot.known_prefix = 0;
   slot.doubtful.open = false;
-  std::memset(slot.warps[0].regs, 0, static_cast<size_t>(slot.shared - slot.warps[0].regs));
+  slot.observed.clear();
+  poison(slot);
   std::fill(slot.shared_known.begin(), slot.shared_known.end(), uint8_t{0});
   for (Barrier& barrier : slot.barriers) barrier.open = false;
   std::iota(slot.warp_order.begin(), slot.warp_order.end(), uint8_t{0});
@@ -138,12 +158,21 @@ uint32_t where(const Warp& w) {
   return lowest;
 }
 
+constexpr int64_t kWholeTurn = int64_t{1} << 62;
+
+int64_t slice_of(BlockRun& slot) {
+  if (slot.slices == 0) return kWholeTurn;
+  --slot.slices;
+  return static_cast<int64_t>(mixed(slot.launch->seed + (uint64_t{slot.serial} << 20) + slot.slices) % 8);
+}
+
 // Runs the warp until it gives up its turn. True when it did something but poll.
 bool take_turn(BlockRun& slot, uint32_t index) {
   LaunchRun& launch = *slot.launch;
   Warp& w = slot.warps[index];
   WarpRun& run = slot.runs[index];
   w.fuel = kTurn;
+  w.slice = slice_of(slot);
   run.poll_cost = 0;
   Status status = launch.launch.kernel->run(&w);
   slot.status[index] = status;
@@ -174,6 +203,11 @@ bool can_run(const Warp& w, Status status) {
 // by plain loads looks like work.
 constexpr int kRounds = 64;
 
+// Now and then another block gets to run between two short turns.
+bool takes_a_break(const BlockRun& slot) {
+  return mixed(slot.launch->seed ^ (uint64_t{slot.serial} << 24 | slot.slices)) % 8 == 0;
+}
+
 Outcome run_block(BlockRun& slot) {
   int rounds = 0;
   while (true) {
@@ -193,7 +227,8 @@ Outcome run_block(BlockRun& slot) {
       if (slot.doubtful.open) raise_doubtful(slot);
       return Outcome::finished;
     }
-    rounds = moved ? 0 : rounds + 1;
+    rounds = moved || slot.slices > 0 ? 0 : rounds + 1;
+    if (slot.slices > 0 && takes_a_break(slot)) return Outcome::polling;
     if (progress && rounds < kRounds) continue;
     if (progress || polling) return Outcome::polling;
     raise_deadlock(slot);

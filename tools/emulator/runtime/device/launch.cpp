@@ -7,6 +7,7 @@
 #include "device/account.h"
 #include "device/fault.h"
 #include "device/occupancy.h"
+#include "device/races.h"
 #include "device/run.h"
 #include "device/traits.h"
 
@@ -168,6 +169,7 @@ void set_up(LaunchRun& launch, const Request& r, void** arguments) {
   launch.blocks_total = uint64_t{r.grid[0]} * r.grid[1] * r.grid[2];
   launch.traits = traits_of_sites(k);
   launch.races = l.level == 2;
+  launch.order.begin = next_order_time();
   launch.seed = d.options.schedule_seed;
   launch.fuel = d.options.fuel == 0 ? kFuel : static_cast<int64_t>(d.options.fuel);
   uint64_t per_sm = std::max(
@@ -223,6 +225,7 @@ CudaError launch(uint32_t index, const uint32_t grid[3], const uint32_t block[3]
   LaunchRun run;
   set_up(run, request, arguments);
   run_grid(run);
+  check_suspects(run);
   report_launch(run);
   progress.in_kernel = 0;
   return kSuccess;

@@ -2,6 +2,7 @@
 #include "device/account.h"
 #include "device/checks.h"
 #include "device/races.h"
+#include "device/strong_accesses.h"
 #include "emu/memory.h"
 
 namespace emu {
@@ -26,11 +27,19 @@ void load_shared(Warp* w, uint32_t site, Mask lanes, const uint32_t* address, in
                SpaceNumber::shared);
   check_shared_known<T, N>(w, site, lanes, at, AccessNumber::read);
   if ((site_traits(w, site) & kAcquire) != 0) {
-    order_warp(w);
+    order_after_others(w);
     polled(w, kTurn / 64);
   }
-  if (watches_races(w)) check_race_read(w, site, lanes, at, kBytes);
+  Mask late = 0;
+  if (watches_races(w)) {
+    check_race_read(w, site, lanes, at, kBytes);
+    if ((site_traits(w, site) & kStrong) != 0) late = reads_earlier(w, lanes, at, kBytes);
+  }
   gather<T, N>(w->block->shared, at, lanes, out);
+  for (Mask rest = late; rest != 0 && sizeof(T) == 4 && N == 1; rest &= rest - 1) {
+    const int lane = __builtin_ctz(rest);
+    if (out[0] != nullptr) out[0][lane] = static_cast<T>(run_of(w).block->earlier[at.address[lane] / 4]);
+  }
   if (!w->block->counted) return;
   const bool polls = (site_traits(w, site) & kAcquire) != 0;
   account_shared(w, site, lanes, at, kBytes, AccessNumber::read, polls);
@@ -47,6 +56,7 @@ void store_shared(Warp* w, uint32_t site, Mask lanes, const uint32_t* address, i
     const void* values[N];
     for (int n = 0; n < N; ++n) values[n] = in[n];
     check_race_write(w, site, lanes, at, sizeof(T), N, values);
+    if ((site_traits(w, site) & kStrong) != 0) keep_earlier(w, lanes, at, kBytes);
   }
   scatter<T, N>(w->block->shared, at, lanes, in);
   mark_shared_known<T, N>(w, site, lanes, at);

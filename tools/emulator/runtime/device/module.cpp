@@ -34,7 +34,7 @@ void place_variable(uint32_t index) {
   uint64_t address = reserve(variable.bytes, variable.align);
   d.variable_addresses.push_back(address);
   d.permanent.push_back({address, address + variable.bytes, AllocationKind::variable, index, false,
-                         variable.constant});
+                         variable.constant, !variable.constant});
   uint8_t* memory = d.host(address);
   // Zero already: nobody has written to the arena yet.
   if (variable.initial != nullptr) {
@@ -85,7 +85,7 @@ extern "C" void emu_load(const emu::Module* module) {
   d.variable_addresses.clear();
   d.workspace = reserve(kWorkspaceBytes, 256);
   d.permanent.push_back({d.workspace, d.workspace + kWorkspaceBytes, AllocationKind::workspace, 0,
-                         false, false});
+                         false, false, true});
   for (uint32_t i = 0; i < module->variable_count; ++i) place_variable(i);
   for (uint32_t i = 0; i < module->relocation_count; ++i) relocate(module->relocations[i]);
   d.dynamic_shared_limits.clear();

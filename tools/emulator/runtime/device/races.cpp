@@ -7,193 +7,285 @@
 namespace emu {
 namespace {
 
-constexpr uint64_t kStrongBit = uint64_t{1} << 20;
-constexpr uint64_t kWarpField = uint64_t{0xff} << 24;
-constexpr uint64_t kBytesField = uint64_t{0xf} << 16;
-constexpr uint64_t kAllBytes = kBytesField;
+constexpr uint64_t kAllBytes = 0xf;
 
-uint64_t bytes_of(uint64_t entry) { return entry >> 16 & 0xf; }
-uint32_t site_of(uint64_t entry) { return entry & 0xffff; }
+// Where the words of a space have their memory and their shadow.
+struct Words {
+  Access* writes;
+  Readers* readers;
+  const uint8_t* memory;  // of the address 0
+  uint64_t base;          // address of the first word
+  SpaceNumber space;
 
-struct Access {
-  Warp* w;
-  uint32_t site;
-  AccessNumber kind;
-  uint64_t floor;  // entries below it are ordered before us
-  uint64_t entry;  // ours, without the bytes
-
-  Access(Warp* warp, uint32_t number, AccessNumber what)
-      : w(warp), site(number), kind(what), floor(uint64_t{run_of(warp).ordered} << 32) {
-    uint64_t strong = (site_traits(warp, number) & kStrong) != 0 ? kStrongBit : 0;
-    entry = uint64_t{run_of(warp).block->epoch} << 32 | uint64_t{warp->index} << 24 | strong |
-            std::min<uint32_t>(number, 0xffff);
+  Words(Warp* w, uint32_t) : base(0), space(SpaceNumber::shared) {
+    BlockRun& block = *run_of(w).block;
+    writes = block.writes.data();
+    readers = block.readers.data();
+    memory = block.shared;
   }
-
-  // Does the earlier access clash with ours on `bytes`?
-  bool clashes(uint64_t earlier, uint64_t bytes) const {
-    if (earlier < floor || (bytes_of(earlier) & bytes) == 0) return false;
-    if (((earlier & entry) & kStrongBit) != 0) return false;
-    return ((earlier ^ entry) & kWarpField) != 0;
+  Words(Warp* w, uint64_t) : space(SpaceNumber::global) {
+    const Device& d = device();
+    writes = d.writes;
+    readers = d.readers;
+    memory = reinterpret_cast<const uint8_t*>(w->launch->delta);
+    base = d.base;
   }
 };
 
-[[noreturn]] void raise_race(const Access& access, int lane, uint32_t address, uint32_t bytes,
-                             uint64_t earlier, AccessNumber earlier_kind) {
+struct Checked {
+  Warp* w;
+  uint32_t site;
+  AccessNumber kind;
+  Words words;
+  uint32_t begin;  // accesses of an earlier time are of earlier launches, or earlier blocks
+  uint32_t bytes;
+  Access mine;
+
+  template <class U>
+  Checked(Warp* warp, uint32_t number, AccessNumber what, uint32_t width, U)
+      : w(warp), site(number), kind(what), words(warp, U{}), bytes(width), mine{} {
+    const uint8_t traits = static_cast<uint8_t>(site_traits(warp, number));
+    begin = words.space == SpaceNumber::shared ? run_of(warp).order.block_time
+                                              : run_of(warp).block->launch->order.begin;
+    mine.time = order_time();
+    mine.block = warp->block->linear;
+    mine.site = static_cast<uint16_t>(std::min<uint32_t>(number, 0xffff));
+    mine.warp = static_cast<uint8_t>(warp->index);
+    if ((traits & kStrong) != 0 || what == AccessNumber::atomic) mine.flags |= kStrongAccess;
+    if ((traits & kBlockOnly) != 0) mine.flags |= kBlockScope;
+    if (what == AccessNumber::atomic) mine.flags |= kUpdate;
+  }
+
+  bool concerns(const Access& earlier, int lane) const {
+    if (earlier.time < begin || (earlier.bytes & mine.bytes) == 0) return false;
+    if (is_strong_to(earlier)) return false;
+    return !is_ordered(w, lane, earlier);
+  }
+
+  bool is_strong_to(const Access& earlier) const {
+    if ((earlier.flags & mine.flags & kStrongAccess) == 0) return false;
+    return earlier.block == mine.block || ((earlier.flags | mine.flags) & kBlockScope) == 0;
+  }
+
+  bool is_mine(const Access& earlier, int lane) const {
+    return earlier.block == mine.block && earlier.warp == mine.warp && earlier.lane == lane;
+  }
+};
+
+AccessNumber kind_of_write(const Access& write) {
+  return (write.flags & kStrongAccess) != 0 ? AccessNumber::atomic : AccessNumber::write;
+}
+
+[[noreturn]] void raise_race(const Checked& check, int lane, uint64_t address,
+                             const Access& earlier, AccessNumber earlier_kind) {
   raise({.fault = Fault::race,
-         .warp = access.w,
+         .warp = check.w,
          .lane = lane,
-         .site = access.site,
-         .other_site = site_of(earlier),
-         .space = SpaceNumber::shared,
-         .access = access.kind,
+         .site = check.site,
+         .other_site = earlier.site,
+         .space = check.words.space,
+         .access = check.kind,
          .other_access = earlier_kind,
-         .bytes = bytes,
+         .bytes = check.bytes,
          .address = address,
-         .space_bytes = access.w->block->shared_bytes});
+         .space_bytes = check.w->block->shared_bytes});
 }
 
-// One number stands for all readers (or atomics) of a word that we are not ordered after. Where it
-// cannot say exactly who touched which byte, it forgets rather than accuses.
-uint64_t merged(const Access& access, uint64_t earlier, uint64_t bytes) {
-  uint64_t mine = access.entry | bytes << 16;
-  if (earlier < access.floor) return mine;
-  bool same_warp = ((earlier ^ mine) & kWarpField) == 0;
-  if (same_warp) return mine | (earlier & kBytesField);
-  if (bytes_of(earlier) == bytes) return mine | kWarpField;
-  if ((bytes_of(earlier) & bytes) == bytes) return earlier;
-  return mine;
+// Remembers the first of the doubtful reads of a site.
+void suspect(const Checked& check, int lane, uint64_t address, const Access& earlier,
+             AccessNumber earlier_kind) {
+  const bool reads_now = check.kind == AccessNumber::read;
+  LaunchRun& launch = *run_of(check.w).block->launch;
+  Suspect& one = launch.suspects[reads_now ? check.mine.site : earlier.site];
+  if (one.known) return;
+  one.known = true;
+  one.site = check.site;
+  one.other_site = earlier.site;
+  one.access = check.kind;
+  one.other_access = earlier_kind;
+  one.space = check.words.space;
+  one.bytes = check.bytes;
+  one.address = address;
+  one.shared_bytes = check.w->block->shared_bytes;
+  for (int axis = 0; axis < 3; ++axis) {
+    one.block[axis] = check.w->block->ctaid[axis];
+    one.thread[axis] = check.w->tid[axis][lane];
+  }
 }
 
-// Calls `visit(lane, word, bytes touched)` for every word of every lane.
-template <class Visit>
-void each_word(Mask lanes, const Lanes<uint32_t>& at, uint32_t bytes, Visit visit) {
-  if (at.uniform()) lanes &= -lanes;
+// Calls `visit(lane, word, address)` for every word of every lane; `mine` says lane and bytes.
+template <class U, class Visit>
+void each_word(Checked& check, Mask lanes, const Lanes<U>& at, Visit visit) {
   for (Mask rest = lanes; rest != 0; rest &= rest - 1) {
-    int lane = __builtin_ctz(rest);
-    uint32_t address = at.address[lane];
-    if (bytes < 4) {
-      visit(lane, address / 4, ((uint64_t{1} << bytes) - 1) << (address & 3));
-    } else {
-      for (uint32_t i = 0; i < bytes / 4; ++i) visit(lane, address / 4 + i, uint64_t{0xf});
+    const int lane = __builtin_ctz(rest);
+    check.mine.lane = static_cast<uint8_t>(lane);
+    const uint64_t address = at.address[lane];
+    const uint64_t word = (address - check.words.base) / 4;
+    if (check.bytes < 4) {
+      check.mine.bytes = static_cast<uint8_t>(((1u << check.bytes) - 1) << (address & 3));
+      visit(lane, word, address);
+      continue;
     }
+    check.mine.bytes = kAllBytes;
+    for (uint32_t i = 0; i < check.bytes / 4; ++i) visit(lane, word + i, address + 4 * i);
   }
 }
 
-// Reads of `count` neighbouring whole words with nothing amiss, which is how tiles are read. False:
-// look closer. True: nothing clashes, and the reader is recorded.
-bool read_run(const Access& access, const uint64_t* writes, uint64_t* reads, uint32_t count) {
-  uint64_t recent = 0;
-  uint64_t partial = 0;
-  for (uint32_t i = 0; i < count; ++i) {
-    recent |= static_cast<uint64_t>(writes[i] >= access.floor);
-    partial |= reads[i] >= access.floor ? ~reads[i] & kBytesField : 0;
+// The lane goes where its own record or one that is ordered before it stands; else it is the last.
+void record_read(const Checked& check, int lane, Readers& readers) {
+  const Access& first = readers.first;
+  if (first.time < check.begin || check.is_mine(first, lane) ||
+      (first.time != check.mine.time && is_ordered(check.w, lane, first))) {
+    const uint8_t both = check.is_mine(first, lane) && first.time >= check.begin ? first.bytes : 0;
+    readers.first = check.mine;
+    readers.first.bytes |= both;
+    return;
   }
-  if ((recent | partial) != 0) return false;
-  uint64_t mine = access.entry | kAllBytes;
-  for (uint32_t i = 0; i < count; ++i) {
-    bool other = reads[i] >= access.floor && ((reads[i] ^ mine) & kWarpField) != 0;
-    reads[i] = other ? mine | kWarpField : mine;
-  }
-  return true;
+  readers.last = check.mine;
 }
 
-bool read_plainly(const Access& access, const uint64_t* writes, uint64_t* reads,
-                  const Lanes<uint32_t>& at, uint32_t bytes) {
-  if (bytes < 4 || (access.entry & kStrongBit) != 0) return false;
-  uint32_t first = at.low / 4;
-  uint32_t each = bytes / 4;
-  if (at.consecutive) return read_run(access, writes + first, reads + first, each * kLanes);
-  if (at.uniform()) return read_run(access, writes + first, reads + first, each);
-  if (at.high / 4 + each - first > 64) return false;
-  // Which words of the span are read, as runs of bits.
-  uint64_t words = (uint64_t{1} << each) - 1;
-  uint64_t touched = 0;
-  for (int i = 0; i < kLanes; ++i) touched |= words << (at.address[i] / 4 - first);
-  while (touched != 0) {
-    uint32_t skip = static_cast<uint32_t>(__builtin_ctzll(touched));
-    touched >>= skip;
-    first += skip;
-    uint32_t run = ~touched == 0 ? 64 : static_cast<uint32_t>(__builtin_ctzll(~touched));
-    if (!read_run(access, writes + first, reads + first, run)) return false;
-    if (run == 64) break;
-    touched >>= run;
-    first += run;
-  }
-  return true;
+void record_write(const Checked& check, Access& write, bool same_value) {
+  const bool by_warp = write.time >= check.begin && write.block == check.mine.block &&
+                       write.warp == check.mine.warp && write.flags == check.mine.flags;
+  const uint8_t earlier = by_warp && write.time == check.mine.time ? write.bytes : 0;
+  const uint8_t lane = write.lane;
+  write = check.mine;
+  if (same_value) write.flags |= kSameValue;
+  if (earlier == 0) return;
+  if (lane != write.lane && (earlier & ~write.bytes) != 0) write.lane = kEveryone;
+  write.bytes |= earlier;
 }
 
-// Would storing change what an earlier unordered write left there?
-bool changes(const uint8_t* now, const void* value, uint32_t width) {
-  return std::memcmp(now, value, width) != 0;
+// The bytes of a word that a lane is about to store; null where the store leaves them as they are.
+class Stored {
+ public:
+  Stored(uint32_t width, uint32_t count, const void* const* in) : width_(width) {
+    for (uint32_t n = 0; n < count; ++n) in_[n] = static_cast<const uint8_t*>(in[n]);
+    count_ = count;
+  }
+  bool changes(int lane, const uint8_t* now, uint32_t from, uint32_t bytes) const {
+    for (uint32_t i = 0; i < bytes; ++i) {
+      const uint32_t at = from + i;
+      const uint8_t* value = in_[at / width_] + static_cast<uint32_t>(lane) * width_ + at % width_;
+      if (*value != now[i]) return true;
+    }
+    return false;
+  }
+
+ private:
+  uint32_t width_;
+  uint32_t count_;
+  const uint8_t* in_[8];
+};
+
+// One instruction of the warp wrote the word twice: which lane wins is undefined, and no race.
+bool is_same_store(const Checked& check, const Access& earlier) {
+  return earlier.block == check.mine.block && earlier.warp == check.mine.warp &&
+         earlier.site == check.mine.site && earlier.time == check.mine.time;
 }
 
 }  // namespace
 
-void check_race_read(Warp* w, uint32_t site, Mask lanes, const Lanes<uint32_t>& at,
-                     uint32_t bytes) {
-  BlockRun& block = *run_of(w).block;
-  Access access(w, site, AccessNumber::read);
-  uint64_t* writes = block.writes.data();
-  uint64_t* reads = block.reads.data();
-  if (read_plainly(access, writes, reads, at, bytes)) return;
-  each_word(lanes, at, bytes, [&](int lane, uint32_t word, uint64_t touched) {
-    if (access.clashes(writes[word], touched)) {
-      raise_race(access, lane, word * 4, bytes, writes[word],
-                 (writes[word] & kStrongBit) != 0 ? AccessNumber::atomic : AccessNumber::write);
+template <class U>
+void check_race_read(Warp* w, uint32_t site, Mask lanes, const Lanes<U>& at, uint32_t bytes) {
+  Checked check(w, site, AccessNumber::read, bytes, U{});
+  each_word(check, lanes, at, [&](int lane, uint64_t word, uint64_t address) {
+    const Access& write = check.words.writes[word];
+    if (write.time >= check.begin && check.concerns(write, lane) &&
+        (write.flags & kSameValue) == 0) {
+      if ((write.flags & kUpdate) == 0 || (check.mine.flags & kStrongAccess) != 0) {
+        raise_race(check, lane, address, write, kind_of_write(write));
+      }
+      suspect(check, lane, address, write, AccessNumber::atomic);
     }
-    if ((access.entry & kStrongBit) == 0) reads[word] = merged(access, reads[word], touched);
+    record_read(check, lane, check.words.readers[word]);
   });
 }
 
-void check_race_write(Warp* w, uint32_t site, Mask lanes, const Lanes<uint32_t>& at,
-                      uint32_t width, uint32_t count, const void* const* in) {
-  BlockRun& block = *run_of(w).block;
-  Access access(w, site, AccessNumber::write);
-  uint64_t* writes = block.writes.data();
-  uint64_t* reads = block.reads.data();
-  uint32_t bytes = width * count;
-  auto check = [&](int lane, uint32_t word, uint64_t touched) {
-    if (access.clashes(reads[word], touched)) {
-      raise_race(access, lane, word * 4, bytes, reads[word], AccessNumber::read);
+template <class U>
+void check_race_write(Warp* w, uint32_t site, Mask lanes, const Lanes<U>& at, uint32_t width,
+                      uint32_t count, const void* const* in) {
+  Checked check(w, site, AccessNumber::write, width * count, U{});
+  const Stored stored(width, count, in);
+  each_word(check, lanes, at, [&](int lane, uint64_t word, uint64_t address) {
+    Access& write = check.words.writes[word];
+    const Readers& readers = check.words.readers[word];
+    const uint32_t from = static_cast<uint32_t>(address - at.address[lane]);
+    const uint8_t* now = check.words.memory + address;
+    bool same = false;
+    if (readers.first.time >= check.begin) {
+      // Reading a strong write is being ordered after it.
+      const bool observed = (write.flags & kStrongAccess) != 0 &&
+                            ((check.is_mine(readers.first, lane) &&
+                              (readers.first.flags & kStrongAccess) != 0) ||
+                             (readers.last.time >= check.begin &&
+                              check.is_mine(readers.last, lane) &&
+                              (readers.last.flags & kStrongAccess) != 0));
+      for (const Access* reader : {&readers.first, &readers.last}) {
+        if (check.concerns(*reader, lane) &&
+            stored.changes(lane, now, from, std::min(check.bytes, 4u))) {
+          raise_race(check, lane, address, *reader, AccessNumber::read);
+        }
+      }
+      if (observed) {
+        record_write(check, write, false);
+        return;
+      }
     }
-    if (!access.clashes(writes[word], touched)) return;
-    bool differs = false;
-    for (uint32_t n = 0; n < count; ++n) {
-      const auto* value = static_cast<const uint8_t*>(in[n]) + static_cast<uint32_t>(lane) * width;
-      differs = differs ||
-                changes(block.shared + at.address[lane] + n * width, value, width);
+    if (write.time >= check.begin && check.concerns(write, lane) && !is_same_store(check, write)) {
+      same = !stored.changes(lane, now, from, std::min(check.bytes, 4u));
+      if (!same) raise_race(check, lane, address, write, kind_of_write(write));
     }
-    if (differs) {
-      raise_race(access, lane, word * 4, bytes, writes[word],
-                 (writes[word] & kStrongBit) != 0 ? AccessNumber::atomic : AccessNumber::write);
-    }
-  };
-  each_word(lanes, at, bytes, check);
-  each_word(lanes, at, bytes, [&](int, uint32_t word, uint64_t touched) {
-    uint64_t earlier = writes[word];
-    bool ours = earlier >= access.floor && ((earlier ^ access.entry) & kWarpField) == 0;
-    writes[word] = access.entry | touched << 16 | (ours ? earlier & kBytesField : 0);
+    record_write(check, write, same);
   });
 }
 
-void check_race_atomic(Warp* w, uint32_t site, Mask lanes, const Lanes<uint32_t>& at,
-                       uint32_t bytes) {
-  BlockRun& block = *run_of(w).block;
-  Access access(w, site, AccessNumber::atomic);
-  access.entry |= kStrongBit;
-  uint64_t* writes = block.writes.data();
-  uint64_t* reads = block.reads.data();
-  each_word(lanes, at, bytes, [&](int lane, uint32_t word, uint64_t touched) {
-    if (access.clashes(reads[word], touched)) {
-      raise_race(access, lane, word * 4, bytes, reads[word], AccessNumber::read);
+template <class U>
+void check_race_atomic(Warp* w, uint32_t site, Mask lanes, const Lanes<U>& at, uint32_t bytes,
+                       bool guesses) {
+  Checked check(w, site, AccessNumber::atomic, bytes, U{});
+  auto& suspects = run_of(w).block->launch->suspects;
+  each_word(check, lanes, at, [&](int lane, uint64_t word, uint64_t address) {
+    Access& write = check.words.writes[word];
+    const Readers& readers = check.words.readers[word];
+    for (const Access* reader : {&readers.first, &readers.last}) {
+      if (reader->time < check.begin || (reader->flags & kStrongAccess) != 0) continue;
+      if (guesses && check.is_mine(*reader, lane)) suspects[reader->site].cleared = true;
+      if (check.concerns(*reader, lane)) {
+        suspect(check, lane, address, *reader, AccessNumber::read);
+      }
     }
-    if (access.clashes(writes[word], touched)) {
-      raise_race(access, lane, word * 4, bytes, writes[word], AccessNumber::write);
+    if (check.concerns(write, lane) && (write.flags & kSameValue) == 0) {
+      raise_race(check, lane, address, write, kind_of_write(write));
     }
-    bool atomic_before = (writes[word] & kStrongBit) != 0;
-    writes[word] = atomic_before ? merged(access, writes[word], touched)
-                                 : access.entry | touched << 16;
+    record_write(check, write, false);
   });
 }
+
+void check_suspects(LaunchRun& launch) {
+  for (const auto& [site, one] : launch.suspects) {
+    if (!one.known || one.cleared) continue;
+    raise({.fault = Fault::race,
+           .kernel = launch.launch.kernel_index,
+           .site = one.site,
+           .other_site = one.other_site,
+           .space = one.space,
+           .access = one.access,
+           .other_access = one.other_access,
+           .bytes = one.bytes,
+           .address = one.address,
+           .space_bytes = one.shared_bytes,
+           .block = one.block,
+           .thread = one.thread});
+  }
+}
+
+#define EMU_DEFINE(U)                                                                       \
+  template void check_race_read<U>(Warp*, uint32_t, Mask, const Lanes<U>&, uint32_t);        \
+  template void check_race_write<U>(Warp*, uint32_t, Mask, const Lanes<U>&, uint32_t, uint32_t, \
+                                    const void* const*);                                    \
+  template void check_race_atomic<U>(Warp*, uint32_t, Mask, const Lanes<U>&, uint32_t, bool);
+EMU_DEFINE(uint32_t)
+EMU_DEFINE(uint64_t)
 
 }  // namespace emu

@@ -1,25 +1,39 @@
-// Shared-memory races, at level full: two warps of a block touch one byte, one of them writes it,
-// and nothing orders the two. Lanes of one warp run in lock-step and do not race. Accesses that
-// are atomic or strong do not race with their like, and writing the value that is there already
-// is no race with the earlier write.
+// Races, at level full: two threads touch a word of shared or global memory, one of them writes it,
+// and nothing orders the two (happens_before.h). Lanes of one warp are threads like others: they need
+// to meet. Accesses that are strong to each other do not race, nor does a write of the value that is
+// there already. The words of `in` buffers, which nobody may write, are not watched.
 //
-// Each 4-byte word remembers its last write and its last read as one number:
-//   bits 0-15 site, 16-19 bytes touched, 20 strong, 24-31 warp (0xff: several), 32-63 epoch
+// A plain read that an atomic update is not ordered with is a first guess where a compare-and-swap, a
+// minimum or a maximum of the same lane follows. Only when the launch ends is it clear which reads
+// had none.
+//
+// Each word remembers its last write, and two of its last readers: the first one since, and the last.
 #pragma once
 
+#include <map>
+
+#include "device/happens_before.h"
 #include "device/lanes.h"
 #include "device/run.h"
 
 namespace emu {
 
-void check_race_read(Warp* w, uint32_t site, Mask lanes, const Lanes<uint32_t>& at,
-                     uint32_t bytes);
+template <class U>
+void check_race_read(Warp* w, uint32_t site, Mask lanes, const Lanes<U>& at, uint32_t bytes);
 // `in` points to the values about to be stored: element n of lane i is at in[n] + i * width.
-void check_race_write(Warp* w, uint32_t site, Mask lanes, const Lanes<uint32_t>& at,
-                      uint32_t width, uint32_t count, const void* const* in);
-void check_race_atomic(Warp* w, uint32_t site, Mask lanes, const Lanes<uint32_t>& at,
-                       uint32_t bytes);
+template <class U>
+void check_race_write(Warp* w, uint32_t site, Mask lanes, const Lanes<U>& at, uint32_t width,
+                      uint32_t count, const void* const* in);
+// `guesses`: the update may follow a plain read that it makes good.
+template <class U>
+void check_race_atomic(Warp* w, uint32_t site, Mask lanes, const Lanes<U>& at, uint32_t bytes,
+                       bool guesses);
+// Raises what has turned out to be no guess.
+void check_suspects(LaunchRun& launch);
 
 inline bool watches_races(const Warp* w) { return w->launch->level == 2; }
+inline bool watches_races(const Warp* w, const Allocation* one) {
+  return watches_races(w) && (one == nullptr || one->watched);
+}
 
 }  // namespace emu

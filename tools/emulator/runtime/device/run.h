@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <vector>
 
+#include "device/happens_before.h"
 #include "device/state.h"
 #include "emu/report.h"
 #include "emu/schedule.h"
@@ -22,8 +24,10 @@ enum SiteTraits : uint8_t {
   kStrong = 1,   // .volatile .relaxed .acquire .release ...: never half of a race with its like
   kAcquire = 2,  // may see what another thread published before
   kWarpSync = 4, // bar.warp.sync: lanes may meet at different places
-  kPastL1 = 8,   // asks L2 even for what the block has loaded before
-  kFloat = 16,   // on floats: an atomic of shared memory is a compare-and-swap loop
+  kPastL1 = 8,  // asks L2 even for what the block has loaded before
+  kFloat = 16,  // on floats: an atomic of shared memory is a compare-and-swap loop
+  kBlockOnly = 32,  // .cta: strong to the block alone
+  kRelease = 64,    // .release, .acq_rel: a fence before it
 };
 
 struct Barrier {
@@ -87,7 +91,8 @@ struct WarpRun {
   std::vector<uint64_t> waited_in_copy;  // ticks, by Site::copy
   std::vector<uint64_t> waited_in_loop;  // the most of them, by Site::loop
 
-  uint32_t ordered;   // accesses of other warps before this epoch happened before us
+  WarpOrder order;
+  uint32_t splits;    // of lanes that came to an activemask together
 
   std::vector<AsyncCopy> copies;  // cp.async not yet waited for, oldest first
   uint32_t group[kLanes];         // commit groups closed so far
@@ -120,15 +125,18 @@ struct BlockRun {
   std::vector<uint64_t> block_warps, block_lanes;  // of this block, by basic block
   uint64_t path = 0;      // ticks of the data path of L1 and shared memory
   uint64_t met = 0;       // path of the warp that the block has waited for last, by polling
+  uint32_t slices = 0;  // short turns left: warps are interleaved while there are some
   uint32_t serial = 0;  // of the block on this device: the stamp of its sectors
   uint32_t wave = 0;
-  uint32_t epoch = 1;   // grows with every event that orders accesses
 
   uint8_t* shared = nullptr;
   std::vector<uint8_t> shared_known;   // 0xff for each byte that is initialised, else 0
   uint32_t known_prefix = 0;           // all bytes below are initialised: found out at barriers
   DoubtfulRead doubtful;
-  std::vector<uint64_t> writes, reads; // race shadow, one entry a word; empty unless checked
+  std::vector<Access> writes;          // race shadow, one entry a word; empty unless checked
+  std::vector<Readers> readers;
+  std::vector<uint32_t> earlier;       // what a word held before its last strong store
+  std::map<uint64_t, uint64_t> observed;  // writes of others it has read late once, by address
   std::vector<uint8_t> memory;         // registers, local and shared memory, 64-byte aligned inside
 };
 
@@ -145,6 +153,17 @@ struct Counters {
   uint64_t waits_for_blocks = 0;  // waits for other blocks, by polling
 };
 
+// A plain read of what others update, until it turns out to be a first guess (races.h).
+struct Suspect {
+  bool known = false;
+  bool cleared = false;
+  uint32_t site, other_site, bytes;
+  AccessNumber access, other_access;
+  SpaceNumber space;
+  uint64_t address, shared_bytes;
+  uint32_t block[3], thread[3];
+};
+
 struct LaunchRun {
   Launch launch{};
   std::vector<uint8_t> traits;
@@ -156,6 +175,8 @@ struct LaunchRun {
   uint32_t first_serial = 0;
   uint32_t first_wave = 0;
   bool races = false;
+  LaunchOrder order;
+  std::map<uint32_t, Suspect> suspects;  // by the site of the read
   int64_t fuel = 0;
   uint64_t seed = 0;
   Counters counters;
@@ -188,6 +209,8 @@ void extend_known_prefix(BlockRun& block);
 
 // What happened before this point is ordered before everything the warp does next.
 void order_warp(Warp* w);
+// The same of what other warps did.
+void order_after_others(Warp* w);
 
 // Lets polling eat into the turn, so that others get to make progress.
 inline void polled(Warp* w, int64_t cost) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "device/fault.h"
+#include "device/order.h"
 #include "device/run.h"
 
 namespace emu {
@@ -50,6 +51,17 @@ Mask fair_choice(WarpRun& run, Mask able) {
   raise(at);
 }
 
+// Calls `act` for the lanes of each member mask.
+template <class Action>
+void each_meeting(const uint32_t* members, Mask lanes, Action act) {
+  while (lanes != 0) {
+    const Mask together = members[lowest(lanes)] & lanes;
+    if (together == 0) return;
+    act(together);
+    lanes &= ~together;
+  }
+}
+
 // __syncwarp is the one collective that lanes may execute at different places.
 bool release_warp_syncs(Warp* w) {
   WarpRun& run = run_of(w);
@@ -65,6 +77,7 @@ bool release_warp_syncs(Warp* w) {
   }
   w->parked &= ~complete;
   run.released |= complete;
+  if (w->watched) each_meeting(run.members, complete, [&](Mask lanes) { lanes_meet(w, lanes); });
   return complete != 0;
 }
 
@@ -141,6 +154,7 @@ Mask join(Warp* w, uint32_t site, Mask lanes, const uint32_t* members, uint32_t 
       }
     }
     run.released &= ~lanes;
+    if (w->watched) each_meeting(members, lanes, [&](Mask some) { lanes_meet(w, some); });
     return lanes;
   }
   for (Mask rest = lanes; rest != 0; rest &= rest - 1) {
@@ -157,11 +171,30 @@ Mask join(Warp* w, uint32_t site, Mask lanes, const uint32_t* members, uint32_t 
     run.members[lane] = members[lane];
     run.parked_site[lane] = site;
   }
+  if (w->watched) {
+    each_meeting(members, ready & ~run.released, [&](Mask some) { lanes_meet(w, some); });
+  }
   run.released &= ~lanes;
   Mask waiting = lanes & ~ready;
   w->parked |= waiting;
   send(w, waiting, pc);
   return ready;
+}
+
+void met(Warp* w, Mask lanes) { lanes_meet(w, lanes); }
+
+Mask split(Warp* w, Mask lanes, uint32_t pc) {
+  WarpRun& run = run_of(w);
+  const uint64_t drawn = mixed(run.block->launch->seed ^ mixed(uint64_t{w->block->linear} << 32 |
+                                                                uint64_t{w->index} << 24 | ++run.splits));
+  const Mask some = lanes & static_cast<Mask>(drawn);
+  if (some == 0 || drawn >> 62 == 0) return lanes;
+  send(w, lanes & ~some, pc);
+  return some;
+}
+
+void fence(Warp* w, Mask lanes, bool block_scope) {
+  if (w->watched) fence_lanes(w, lanes, block_scope);
 }
 
 void read_of_absent_lane(Warp* w, uint32_t site, int reader, int source) {

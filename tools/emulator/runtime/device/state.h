@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "device/happens_before.h"
 #include "emu/fault.h"
 #include "emu/host.h"
 #include "emu/report.h"
@@ -20,6 +21,7 @@ struct Allocation {
   uint32_t index;
   bool tracked;    // some bytes may be uninitialised: ask the shadow
   bool read_only;  // to device code
+  bool watched;    // device code may write it: races are looked for
 };
 
 // An empty one, so that a cache entry is never null.
@@ -52,6 +54,9 @@ struct Device {
   uint32_t* wave_stamps = nullptr;
   LineUse* lines = nullptr;  // one a 128-byte line, lazily mapped
   Transfer transfer{};       // the one made last
+  Access* writes = nullptr;    // race shadow, one a word, lazily mapped
+  Readers* readers = nullptr;
+  uint32_t* earlier = nullptr;  // what a word held before its last strong write, lazily mapped
   Report* report = nullptr;
   uint64_t report_bytes = 0;
 

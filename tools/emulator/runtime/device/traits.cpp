@@ -16,6 +16,8 @@ uint8_t traits_of(const char* opcode) {
       has(opcode, ".release") || has(opcode, ".acq_rel") || has(opcode, ".mmio")) {
     traits |= kStrong;
   }
+  if (has(opcode, ".cta")) traits |= kBlockOnly;
+  if (has(opcode, ".release") || has(opcode, ".acq_rel")) traits |= kRelease;
   bool atomic = std::strncmp(opcode, "atom", 4) == 0;
   bool load = std::strncmp(opcode, "ld", 2) == 0;
   if (atomic || std::strncmp(opcode, "red", 3) == 0) traits |= kStrong;

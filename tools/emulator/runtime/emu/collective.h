@@ -20,18 +20,26 @@ struct Same {
   const uint32_t first = members[__builtin_ctz(lanes)];
   bool same = true;
   for (int i = 0; i < kLanes; ++i) same &= members[i] == first || !(lanes >> i & 1);
-  if (same && (first & w->alive) == lanes) return lanes;
+  if (same && (first & w->alive) == lanes) {
+    if (w->watched) met(w, lanes);
+    return lanes;
+  }
   return join(w, site, lanes, members, pc);
 }
 [[gnu::noinline]] inline Mask join_same(Warp* w, uint32_t site, Mask lanes, uint32_t members,
                                         uint32_t pc) {
+  if ((members & w->alive) == lanes) {
+    met(w, lanes);
+    return lanes;
+  }
   uint32_t each[kLanes];
   for (uint32_t& mask : each) mask = members;
   return join(w, site, lanes, each, pc);
 }
 [[gnu::always_inline]] inline Mask meet(Warp* w, uint32_t site, Mask lanes, uint32_t members,
                                         uint32_t pc) {
-  return (members & w->alive) == lanes ? lanes : join_same(w, site, lanes, members, pc);
+  if ((members & w->alive) == lanes && !w->watched) return lanes;
+  return join_same(w, site, lanes, members, pc);
 }
 
 struct ShuffleSource {
@@ -73,7 +81,7 @@ template <class By, class Clamp, class Members, class Find>
     const ShuffleSource source = find(i, int(by[i] & 31), segment, last);
     from[i] = source.valid ? source.lane & 31 : i;
     valid |= Mask(source.valid) << i;
-    absent |= (~lanes >> from[i] & 1) << i;
+    absent |= (~(lanes & members[i]) >> from[i] & 1) << i;
   }
   for (int i = 0; i < kLanes; ++i) got[i] = value[from[i]];
   if (absent &= lanes) read_absent(w, site, absent, from, members, got);

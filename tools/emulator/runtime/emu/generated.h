@@ -25,8 +25,14 @@ template <class R>
     const Mask lanes = pick(w, &next);
     if (lanes == 0) return stalled(w);
     next = blocks[next](w, registers, lanes);
-    while (next < kDispatch) next = blocks[next](w, registers, w->alive);
-    if (next == kYield) return Status::yielded;
+    while (next < kDispatch) {
+      if (--w->slice < 0) {
+        send(w, w->alive, next);
+        return Status::yielded;
+      }
+      next = blocks[next](w, registers, w->alive);
+    }
+    if (next == kYield || --w->slice < 0) return Status::yielded;
   }
 }
 

@@ -25,8 +25,21 @@ void leave(Warp* w, Mask lanes);
 // A lane that is not in its own member mask is a fault.
 Mask join(Warp* w, uint32_t site, Mask lanes, const uint32_t* members, uint32_t pc);
 
+// The lanes have met in a collective: what each did before is ordered before what all do next.
+void met(Warp* w, Mask lanes);
+
+// The lanes that execute an activemask together: nothing keeps the lanes of a warp together, so where
+// races are looked for some of those that came may be sent to come again.
+Mask split(Warp* w, Mask lanes, uint32_t pc);
+inline Mask together(Warp* w, Mask lanes, uint32_t pc) {
+  return w->watched ? split(w, lanes, pc) : lanes;
+}
+
 // shfl from a member that has exited reads nothing defined: a fault naming the reader.
 [[noreturn]] void read_of_absent_lane(Warp* w, uint32_t site, int reader, int source);
+
+// Fence (`membar`, `fence`) of a block, or of the device and wider.
+void fence(Warp* w, Mask lanes, bool block_scope);
 
 enum class Reduce : uint32_t { none, popc, all, any };
 

@@ -39,7 +39,7 @@ struct Block {
 struct alignas(64) Warp {
   alignas(64) uint16_t pc[kLanes];
   alignas(64) uint32_t tid[3][kLanes];  // x, y, z
-  uint8_t* regs;                        // the kernel's register struct, zeroed at start
+  uint8_t* regs;                        // the kernel's register struct, poisoned at start
   uint8_t* local;                       // per-lane local memory, laid out by memory.h
   Block* block;
   Launch* launch;
@@ -48,11 +48,13 @@ struct alignas(64) Warp {
   const uint32_t* block_ticks;  // per basic block: how long one execution takes
   uint64_t ticks;               // on the warp's own path, from the start of its block
   int64_t fuel;           // back-edges left in this turn
+  int64_t slice;          // basic blocks left in it
   Mask alive;             // lanes that have not exited
   Mask parked;            // lanes waiting in a warp collective
   Mask at_barrier;        // lanes waiting in a block barrier
   uint32_t index;         // %warpid
   uint32_t barrier_result;  // of bar.red, valid after the barrier
+  bool watched;             // races are looked for: who meets whom matters
   void* runtime;            // the scheduler's own part
 };
 
@@ -126,7 +128,7 @@ struct Module {
   uint32_t relocation_count;
   const Relocation* relocations;
 };
-constexpr uint32_t kAbi = 1;
+constexpr uint32_t kAbi = 2;
 
 struct Launch {
   const Kernel* kernel;

@@ -47,6 +47,7 @@ void shared_read(Warp* w, Mask m, uint32_t) {
   each(w, r.a, [](uint32_t t) { return t; });
   store_s(w, 3, m, r.a);
   each(w, r.low, [&](uint32_t t) { return param<uint64_t>(w, 0) * t + param<uint64_t>(w, 1); });
+  met(w, m);
   load_s(w, 2, m, r.b);
   leave(w, m);
 }

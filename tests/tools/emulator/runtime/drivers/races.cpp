@@ -1,4 +1,4 @@
-// Shared-memory races. Every kernel: phase 0 writes or updates, phase 1 reads or writes; p0 says
+// Races in shared and global memory. Every kernel: phase 0 writes or updates, phase 1 reads or writes; p0 says
 // whether a barrier stands between them.
 #include "harness.h"
 
@@ -27,6 +27,15 @@ void write_own(Warp* w, Mask m) {
   each(w, r.low, [](uint32_t t) { return 4 * t; });
   each(w, r.a, [](uint32_t t) { return t + 1; });
   store_s(w, 3, m, r.a);
+}
+void write_own_and_meet(Warp* w, Mask m) {
+  write_own(w, m);
+  met(w, m);
+}
+void write_own_and_meet_in_halves(Warp* w, Mask m) {
+  write_own(w, m);
+  met(w, m & 0xffff);
+  met(w, m & 0xffff0000);
 }
 void write_own_lane(Warp* w, Mask m) {
   Regs& r = regs(w);
@@ -185,6 +194,54 @@ void read_pairs(Warp* w, Mask m) {
   load_shared<uint32_t, 2>(w, 2, m, r.low, 0, out);
 }
 
+// Each block stores to global[1 + block]; p1: fences it, p2: in block scope; then it takes a ticket
+// by an atomic addition to global[0], and the last block reads what another one has stored.
+void last_block(Warp* w, Mask m, uint32_t) {
+  Regs& r = regs(w);
+  const uint64_t memory = param<uint64_t>(w, 0);
+  const uint32_t block = w->block->linear;
+  const Mask one = m & 1;
+  each(w, r.address, [&](uint32_t) { return memory + 4 + 4 * block; });
+  each(w, r.a, [&](uint32_t) { return block + 1; });
+  store_g(w, 1, one, r.a);
+  if (param<uint64_t>(w, 1) != 0) fence(w, one, param<uint64_t>(w, 2) != 0);
+  each(w, r.address, [&](uint32_t) { return memory; });
+  each(w, r.b, [](uint32_t) { return 1; });
+  atomic(w, 6, one, Space::global, AtomOp::add, AtomType::u32, r.address, 0, r.b, nullptr, r.c);
+  if (r.c[0] + 1 == w->launch->grid[0]) {
+    each(w, r.address, [&](uint32_t) { return memory + 4 + 4 * (3 - block); });
+    load_g(w, 0, one, r.d);
+  }
+  leave(w, m);
+}
+// Every block updates one word by the opcode of site 6.
+void update(Warp* w, Mask m, uint32_t) {
+  Regs& r = regs(w);
+  each(w, r.address, [&](uint32_t) { return param<uint64_t>(w, 0); });
+  each(w, r.b, [](uint32_t) { return 1; });
+  atomic(w, 6, m, Space::global, AtomOp::add, AtomType::u32, r.address, 0, r.b, nullptr, r.c);
+  leave(w, m);
+}
+// Plain reads of a word that others update: p1 says whether a compare-and-swap follows.
+void guess(Warp* w, Mask m, uint32_t) {
+  Regs& r = regs(w);
+  each(w, r.address, [&](uint32_t) { return param<uint64_t>(w, 0); });
+  load_g(w, 0, m, r.a);
+  const AtomOp op = param<uint64_t>(w, 1) != 0 ? AtomOp::cas : AtomOp::add;
+  atomic(w, 6, m, Space::global, op, AtomType::b32, r.address, 0, r.a, r.a, r.c);
+  leave(w, m);
+}
+
+template <Step step>
+Scenario blocks(uint64_t p1, uint64_t p2, const char* opcode = "atom.global.add.u32") {
+  return [=](Call& c) {
+    declared.opcodes[6] = opcode;
+    const uint64_t memory = c.buffer(64, BufferRole::inout);
+    c.begin();
+    c.launch(run<step>, 4, 32, {memory, p1, p2});
+  };
+}
+
 template <Step step>
 Scenario two_warps(uint64_t with_barrier) {
   return [with_barrier](Call& c) {
@@ -199,7 +256,9 @@ Register all[] = {
     {"race_read_pairs", two_warps<phases<write_own, read_pairs>>(0)},
     {"barrier_read_pairs", two_warps<phases<write_own, read_pairs>>(1)},
     {"read_own_word", two_warps<phases<write_own, read_own>>(0)},
-    {"read_within_warp", two_warps<phases<write_own, read_in_warp>>(0)},
+    {"race_read_within_warp", two_warps<phases<write_own, read_in_warp>>(0)},
+    {"read_within_warp_that_met", two_warps<phases<write_own_and_meet, read_in_warp>>(0)},
+    {"read_within_half_that_met", two_warps<phases<write_own_and_meet_in_halves, read_in_warp>>(0)},
     {"race_write_after_read", two_warps<initialise_and_wait>(0)},
     {"barrier_write_after_read", two_warps<initialise_and_wait>(1)},
     {"race_write_after_write", two_warps<phases<write_own_lane, nothing>>(0)},
@@ -208,6 +267,13 @@ Register all[] = {
     {"neighbouring_bytes", two_warps<phases<write_bytes, read_bytes>>(0)},
     {"race_atomic_then_read", two_warps<histogram>(0)},
     {"barrier_atomic_then_read", two_warps<histogram>(1)},
+    {"race_last_block_without_fence", blocks<last_block>(0, 0)},
+    {"race_last_block_with_a_fence_of_its_own", blocks<last_block>(1, 1)},
+    {"last_block_behind_a_fence", blocks<last_block>(1, 0)},
+    {"race_update_in_block_scope", blocks<update>(0, 0, "atom.global.cta.add.u32")},
+    {"update_in_device_scope", blocks<update>(0, 0)},
+    {"race_read_before_an_addition", blocks<guess>(0, 0)},
+    {"read_before_a_swap", blocks<guess>(1, 0)},
     {"flag_spin",
      [](Call& c) {
        declared.opcodes[0] = "ld.volatile.shared.u32";

@@ -1,0 +1,75 @@
+"""Kernels that race, or trust what nobody has set, are refused; mended, each of them passes."""
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+from corpus import FIXTURES, read_table
+from small_tasks import small_task
+
+from cuda_llm.outcomes import Passed, Verdict
+from cuda_llm.tools.judge.device_bench import open_bench
+from cuda_llm.tools.judge.judge import judge
+from cuda_llm.tools.open_device import open_device
+from cuda_llm.wording import describe
+
+RACES = FIXTURES / "races"
+TABLE: Mapping[str, Any] = read_table(RACES / "table.toml")
+MENDED = "#define MENDED\n"
+AT_ONCE = 3
+
+
+async def judge_text(task: str, text: str, name: str, turn: asyncio.Semaphore) -> Verdict:
+    bench = open_bench(small_task(task), open_device("emulated"))
+    async with turn:
+        baseline = asyncio.ensure_future(bench.time_baseline())
+        judged = await judge(bench, text, name, baseline=baseline)
+        await baseline
+        return judged.verdict
+
+
+def judge_all(before: str) -> dict[str, Verdict]:
+    """Judge every kernel of the table with a line in front of it, side by side."""
+
+    async def run() -> dict[str, Verdict]:
+        turn = asyncio.Semaphore(AT_ONCE)
+        texts = {name: before + (RACES / f"{name}.cu").read_text() for name in TABLE}
+        judging = (
+            judge_text(TABLE[name]["task"], text, f"{name}.cu", turn)
+            for name, text in texts.items()
+        )
+        return dict(zip(texts, await asyncio.gather(*judging), strict=True))
+
+    return asyncio.run(run())
+
+
+@pytest.fixture(scope="module")
+def as_written() -> Iterator[dict[str, Verdict]]:
+    yield judge_all("")
+
+
+@pytest.fixture(scope="module")
+def mended() -> Iterator[dict[str, Verdict]]:
+    yield judge_all(MENDED)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TABLE)
+def test_what_races_is_refused(as_written: dict[str, Verdict], name: str) -> None:
+    verdict = as_written[name]
+    assert verdict.code in TABLE[name]["codes"], describe(verdict)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TABLE)
+def test_the_same_kernel_mended_passes(mended: dict[str, Verdict], name: str) -> None:
+    verdict = mended[name]
+    assert isinstance(verdict, Passed), f"{verdict.code}: {describe(verdict)}"
+
+
+def test_every_class_has_five_kernels_and_each_of_them_a_twin() -> None:
+    assert {path.stem for path in RACES.glob("*.cu")} == set(TABLE)
+    classes = [row["class"] for row in TABLE.values()]
+    assert all(classes.count(name) >= 5 for name in set(classes))
+    assert all("MENDED" in (RACES / f"{name}.cu").read_text() for name in TABLE)

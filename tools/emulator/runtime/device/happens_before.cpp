@@ -1,0 +1,214 @@
+#include "device/happens_before.h"
+
+#include <algorithm>
+
+#include "device/run.h"
+
+namespace emu {
+namespace {
+
+uint32_t now = 1;
+
+uint64_t key_of(uint32_t block, uint32_t warp, uint32_t lane, bool block_scope) {
+  return uint64_t{block} << 13 | uint64_t{warp} << 7 | uint64_t{lane} << 1 | (block_scope ? 1 : 0);
+}
+
+WarpOrder& order_of(Warp* w) { return run_of(w).order; }
+LaunchOrder& launch_order(Warp* w) { return run_of(w).block->launch->order; }
+
+void put(std::vector<Published>& list, uint64_t key, uint32_t time) {
+  for (Published& one : list) {
+    if (one.key != key) continue;
+    one.time = std::max(one.time, time);
+    return;
+  }
+  list.push_back({key, time});
+}
+
+void put(std::vector<Known>& list, Known known) {
+  for (Known& one : list) {
+    if (one.log != known.log) continue;
+    one.length = std::max(one.length, known.length);
+    return;
+  }
+  list.push_back(known);
+}
+
+uint32_t lane_time(const WarpOrder& order, int lane, int other) {
+  uint32_t time = std::max(order.block_time, order.sync_time);
+  if (order.lane_times == nullptr) return time;
+  return std::max(time, (*order.lane_times)[static_cast<size_t>(lane)][static_cast<size_t>(other)]);
+}
+
+bool holds(const Known& known, uint64_t key, uint32_t time) {
+  auto found = known.log->entries.find(key);
+  if (found == known.log->entries.end()) return false;
+  for (auto at = found->second.rbegin(); at != found->second.rend(); ++at) {
+    if (at->position < known.length) return at->time > time;
+  }
+  return false;
+}
+
+bool tells_of(const Known& known, const Access& access, bool same_block) {
+  for (bool block_scope : {false, true}) {
+    if (block_scope && !same_block) break;
+    if (holds(known, key_of(access.block, kEveryone, kEveryone, block_scope), access.time) ||
+        holds(known, key_of(access.block, access.warp, kEveryone, block_scope), access.time) ||
+        (access.lane != kEveryone &&
+         holds(known, key_of(access.block, access.warp, access.lane, block_scope), access.time))) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// Looks through the logs acquired, and those that their writers had acquired from. A protocol of too
+// many steps is believed.
+constexpr size_t kMostLogs = 2048;
+
+bool is_published(const Warp* w, const Access& access) {
+  std::vector<Known> logs = run_of(const_cast<Warp*>(w)).order.acquired;
+  const bool same_block = access.block == w->block->linear;
+  for (size_t i = 0; i < logs.size(); ++i) {
+    const Known known = logs[i];
+    if (i == kMostLogs) return true;
+    if (tells_of(known, access, same_block)) return true;
+    for (const auto& [position, other] : known.log->others) {
+      if (position >= known.length) break;
+      bool seen = std::any_of(logs.begin(), logs.end(), [&](const Known& one) {
+        return one.log == other.log && one.length >= other.length;
+      });
+      if (!seen) logs.push_back(other);
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+uint32_t order_time() { return now; }
+uint32_t next_order_time() { return ++now; }
+
+void start_order(WarpOrder& order) {
+  order.block_time = order.flag_time = order.sync_time = now;
+  order.lane_times.reset();
+  order.acquired.clear();
+  order.fenced.clear();
+  order.fenced_logs.clear();
+}
+
+void lanes_meet(Warp* w, Mask lanes) {
+  WarpOrder& order = order_of(w);
+  const uint32_t time = ++now;
+  if (lanes == w->alive) {
+    order.sync_time = time;
+    order.lane_times.reset();
+    return;
+  }
+  if (order.lane_times == nullptr) {
+    order.lane_times = std::make_unique<std::array<std::array<uint32_t, kLanes>, kLanes>>();
+  }
+  auto& times = *order.lane_times;
+  std::array<uint32_t, kLanes> known{};
+  for (size_t other = 0; other < kLanes; ++other) {
+    for (size_t lane = 0; lane < kLanes; ++lane) {
+      if ((lanes >> lane & 1) != 0) known[other] = std::max(known[other], times[lane][other]);
+    }
+    if ((lanes >> other & 1) != 0) known[other] = time;
+  }
+  for (size_t lane = 0; lane < kLanes; ++lane) {
+    if ((lanes >> lane & 1) != 0) times[lane] = known;
+  }
+}
+
+void warps_meet(const std::vector<WarpOrder*>& orders) {
+  const uint32_t time = ++now;
+  std::vector<Known> acquired, fenced_logs;
+  std::vector<Published> fenced;
+  for (WarpOrder* order : orders) {
+    order->block_time = time;
+    for (const Known& one : order->acquired) put(acquired, one);
+    for (const Known& one : order->fenced_logs) put(fenced_logs, one);
+    for (const Published& one : order->fenced) put(fenced, one.key, one.time);
+  }
+  if (acquired.empty() && fenced.empty()) return;
+  for (WarpOrder* order : orders) {
+    order->acquired = acquired;
+    order->fenced = fenced;
+    order->fenced_logs = fenced_logs;
+  }
+}
+
+void fence_lanes(Warp* w, Mask lanes, bool block_scope) {
+  WarpOrder& order = order_of(w);
+  const uint32_t block = w->block->linear;
+  const uint32_t time = ++now;
+  put(order.fenced, key_of(block, kEveryone, kEveryone, block_scope),
+      std::max(order.block_time, order.flag_time));
+  put(order.fenced, key_of(block, w->index, kEveryone, block_scope),
+      lanes == w->alive ? time : order.sync_time);
+  for (Mask rest = lanes == w->alive ? 0 : lanes; rest != 0; rest &= rest - 1) {
+    const int lane = __builtin_ctz(rest);
+    for (int other = 0; other < kLanes && order.lane_times != nullptr; ++other) {
+      put(order.fenced, key_of(block, w->index, static_cast<uint32_t>(other), block_scope),
+          lane_time(order, lane, other));
+    }
+    put(order.fenced, key_of(block, w->index, static_cast<uint32_t>(lane), block_scope), time);
+  }
+  for (const Known& one : order.acquired) put(order.fenced_logs, one);
+}
+
+void release_to(Warp* w, uint64_t address, bool adds) {
+  const WarpOrder& order = order_of(w);
+  LaunchOrder& launch = launch_order(w);
+  if (order.fenced.empty()) {
+    if (!adds) launch.by_address.erase(address);
+    return;
+  }
+  Log*& log = launch.by_address[address];
+  if (log == nullptr || !adds) {
+    const Log* before = log;
+    launch.logs.push_back(std::make_unique<Log>());
+    log = launch.logs.back().get();
+    // Whoever reads the address late finds what was stored before.
+    if (before != nullptr) log->others.emplace_back(0, Known{before, before->length});
+  }
+  for (const Published& one : order.fenced) {
+    auto& entries = log->entries[one.key];
+    if (entries.empty() || entries.back().time < one.time) {
+      entries.push_back({log->length, one.time});
+    }
+  }
+  for (const Known& one : order.fenced_logs) {
+    if (one.log != log) log->others.emplace_back(log->length, one);
+  }
+  ++log->length;
+}
+
+void forget_released(Warp* w, uint64_t address) {
+  auto& logs = launch_order(w).by_address;
+  if (!logs.empty()) logs.erase(address);
+}
+
+void acquire_from(Warp* w, uint64_t address) {
+  const LaunchOrder& launch = launch_order(w);
+  auto found = launch.by_address.find(address);
+  if (found != launch.by_address.end()) {
+    put(order_of(w).acquired, {found->second, found->second->length});
+  }
+}
+
+bool is_ordered(const Warp* w, int lane, const Access& earlier) {
+  const WarpOrder& order = run_of(const_cast<Warp*>(w)).order;
+  if (earlier.block == w->block->linear) {
+    if (earlier.time < order.block_time) return true;
+    if (earlier.warp == w->index) {
+      return earlier.lane == lane || earlier.lane == kEveryone ||
+             earlier.time < lane_time(order, lane, earlier.lane);
+    }
+    if (earlier.time < order.flag_time) return true;
+  }
+  return !order.acquired.empty() && is_published(w, earlier);
+}
+
+}  // namespace emu

@@ -1,0 +1,109 @@
+// Which accesses are ordered before which, at level full: by barriers, by lanes that meet in a
+// collective, by a fence followed by a strong store or atomic that somebody reads. One clock numbers
+// all these events of a process; an access bears the time of the last one before it.
+//
+// A warp knows its own block up to `block_time`, its other warps up to `flag_time`, its own lanes up to `sync_time` or, lane by lane,
+// `lane_times`, and others by the logs it has acquired from. Fences move what it knows into `fenced`;
+// a strong store or atomic appends that to the log of its address.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "emu/warp.h"
+
+namespace emu {
+
+constexpr uint32_t kEveryone = 0x3f;  // in place of a warp or a lane
+
+// The last access of a kind to a word.
+struct Access {
+  uint32_t time;  // 0: none
+  uint32_t block;
+  uint16_t site;
+  uint8_t warp;
+  uint8_t lane;   // kEveryone: several of the warp
+  uint8_t bytes;  // of the word, as a mask
+  uint8_t flags;  // AccessFlags
+  uint16_t unused;
+};
+static_assert(sizeof(Access) == 16);
+
+// Two of a word's readers.
+struct Readers {
+  Access first;
+  Access last;
+};
+
+enum AccessFlags : uint8_t {
+  kStrongAccess = 1,
+  kBlockScope = 2,   // strong to its block alone
+  kUpdate = 4,       // an atomic read-modify-write
+  kSameValue = 8,    // it found the value there already, by somebody it is not ordered with
+};
+
+struct Log;
+
+// The first `length` entries of a log.
+struct Known {
+  const Log* log;
+  uint32_t length;
+};
+
+// All accesses of a block, warp or lane before `time`, published to `key`'s scope.
+struct Published {
+  uint64_t key;
+  uint32_t time;
+};
+
+// What was released to an address, oldest first.
+struct Log {
+  struct At {
+    uint32_t position;
+    uint32_t time;
+  };
+  std::unordered_map<uint64_t, std::vector<At>> entries;
+  std::vector<std::pair<uint32_t, Known>> others;
+  uint32_t length = 0;
+};
+
+// A warp's part.
+struct WarpOrder {
+  uint32_t block_time;
+  uint32_t flag_time;  // the same of other warps alone: flags in shared memory
+  uint32_t sync_time;
+  std::unique_ptr<std::array<std::array<uint32_t, kLanes>, kLanes>> lane_times;
+  std::vector<Known> acquired;
+  std::vector<Published> fenced;
+  std::vector<Known> fenced_logs;
+};
+
+// A launch's part.
+struct LaunchOrder {
+  uint32_t begin = 0;
+  std::unordered_map<uint64_t, Log*> by_address;
+  std::vector<std::unique_ptr<Log>> logs;
+};
+
+uint32_t order_time();
+uint32_t next_order_time();
+
+void start_order(WarpOrder& order);
+// Lanes of the warp meet: what they did before is ordered before what any of them does next.
+void lanes_meet(Warp* w, Mask lanes);
+// The same of whole warps that meet at a barrier.
+void warps_meet(const std::vector<WarpOrder*>& orders);
+// A fence: what the lanes know may now be published to the block, or to the device.
+void fence_lanes(Warp* w, Mask lanes, bool block_scope);
+// A strong store or atomic to an address publishes what was fenced; an atomic adds to what is there.
+void release_to(Warp* w, uint64_t address, bool adds);
+void forget_released(Warp* w, uint64_t address);
+void acquire_from(Warp* w, uint64_t address);
+
+// Is the access ordered before what the lane does now? Both are of the same launch.
+bool is_ordered(const Warp* w, int lane, const Access& earlier);
+
+}  // namespace emu

@@ -72,7 +72,7 @@ def check_brief(made: object, round_: int, index: int, known: set[str]) -> Brief
 def brief_of_own_kernel(context: RunContext) -> tuple[Brief, ...]:
     """Return the brief that has the user's own kernel judged. Raises UsageError."""
     brief = Brief(id="r0-c1", round=0, index=1, kind=Kind.START)
-    if context.folder.draft(brief.id) is None:
+    if context.folder.usable(context.folder.draft, brief.id) is None:
         path = Path(context.request.start)
         try:
             source = path.read_text(encoding="utf-8")

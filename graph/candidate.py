@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -254,10 +254,14 @@ async def run_stage(context: RunContext, name: str, stage: str) -> str:
 
     A stage done already, in this process or an earlier one, is skipped.
     """
-    is_done = stage in seconds_so_far(context, name)
-    if is_done and not (stage == "generate" and is_draft_lost(context, name)):
-        return ""
+    if not is_drafted(name) and is_draft_lost(context, name):
+        # A run that goes on may enter behind the stages that are to be done again.
+        for earlier in takewhile(lambda one: one != stage, STAGES):
+            if code := await run_stage(context, name, earlier):
+                return code
     done = seconds_so_far(context, name)
+    if stage in done:
+        return ""
     brief = context.folder.brief(name)
     if brief is None:
         raise context.folder.gone(context.folder.candidate(name) / "brief.json")
@@ -286,10 +290,16 @@ def seconds_so_far(context: RunContext, name: str) -> dict[str, float]:
         return {}
 
 
+def is_drafted(name: str) -> bool:
+    """Return whether the candidate's kernel was brought: by the user, or by the tuner."""
+    return name.startswith("r0-") or "-t" in name
+
+
 def is_draft_lost(context: RunContext, name: str) -> bool:
-    """Return whether what a generator wrote is there no more; then no later stage counts either."""
+    """Return whether what a generator wrote is there no more; then no stage counts as done."""
     folder = context.folder
-    if folder.usable(folder.draft, name) is not None:
+    draft: Draft | NoCode | None = folder.usable(folder.draft, name)
+    if draft is not None or "generate" not in seconds_so_far(context, name):
         return False
     for file in ("seconds.json", "validated.json"):
         (folder.candidate(name) / file).unlink(missing_ok=True)

@@ -52,10 +52,10 @@ def forget_damaged(context: RunContext) -> None:
 
 
 def read_whole(context: RunContext, name: str) -> Attempt | None:
-    """Return the attempt where it and its verdict can be read, and are of one mind."""
+    """Return the attempt where it and its verdict can be read."""
     folder = context.folder
     attempt, verdict = folder.usable(folder.attempt, name), folder.usable(folder.kept_verdict, name)
-    if attempt is None or verdict is None or attempt.code != verdict.code:
+    if attempt is None or verdict is None:
         return None
     lost = isinstance(verdict, Passed) and verdict.profile is None and attempt.times_us
     return None if lost else attempt
@@ -68,7 +68,7 @@ async def mend_attempt(
     folder = context.folder
     brief = folder.brief(name)
     if brief is None:
-        raise folder.gone(folder.candidate(name) / "brief.json")
+        raise folder.gone(folder.candidate(name) / "attempt.json")
     attempt, verdict = folder.usable(folder.attempt, name), folder.usable(folder.kept_verdict, name)
     seconds = dict(attempt.seconds) if attempt else seconds_so_far(context, name)
     if verdict is not None and not (isinstance(verdict, Passed) and verdict.profile is None):

@@ -94,7 +94,7 @@ def run_chain(
             tally.kills += code == -signal.SIGKILL
             count_repeats(server, before, answered, tally)
             if folder.path.exists():
-                answered = at_kill(server, folder, killed_s, tally)
+                answered = at_kill(server, folder, before, killed_s, tally)
             now = folder.events.read_bytes() if folder.events.exists() else b""
             tally.events_lost += not now.startswith(trace[: trace.rfind(b"\n") + 1])
             trace = now
@@ -120,9 +120,12 @@ def wait_for_instant(server: ModelServer, chance: random.Random) -> bool:
 
 
 def at_kill(
-    server: ModelServer, folder: RunFolder, killed_s: float, tally: Tally
+    server: ModelServer, folder: RunFolder, before: int, killed_s: float, tally: Tally
 ) -> dict[str, float]:
-    """By prompt that was answered whole: milliseconds to the kill, below 0 where it is on disk."""
+    """By prompt that was answered whole: milliseconds to the kill, below 0 where it is on disk.
+
+    What was answered to a process killed earlier, with a number up to `before`, came too late.
+    """
     kept = [one for name in ("reply.json", BODY) for one in folder.path.rglob(name)]
     tally.found_as_body += any(
         one.name == BODY and not (one.parent / "reply.json").exists() for one in kept
@@ -133,7 +136,7 @@ def at_kill(
         text = str(request.body["messages"][-1]["content"]).rstrip()
         if any(text in prompt for prompt in prompts):
             found[request.prompt] = -1.0
-        elif server.done_s.get(request.number, killed_s) < killed_s:
+        elif request.number > before and server.done_s.get(request.number, killed_s) < killed_s:
             found[request.prompt] = (killed_s - server.done_s[request.number]) * 1e3
     return found
 

@@ -182,6 +182,8 @@ class CorpusBench:
             code=verdict.code,
             fault=fault,
             speedup=profile.speedup if profile else None,
+            largest_us=profile.sizes[-1].time_us if profile else None,
+            largest_baseline_us=profile.sizes[-1].baseline_us if profile else None,
             summary=" ".join(describe(verdict)[:1])[:400],
             seconds={name: round(taken, 3) for name, taken in seconds.items()},
         )

@@ -46,6 +46,10 @@ class Row:
     where it was not inspected."""
     notes: str = ""
     """What was inspected, and what could not be."""
+    largest_us: float | None = None
+    """Time at the last size."""
+    largest_baseline_us: float | None = None
+    """Time of the baseline beside it: the same for all kernels of a task, but for noise."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -225,7 +225,7 @@ OUR_FOLDERS = ("cuda_llm", "tools", "tasks")
 
 WAITING = {
     ("tools/cuda/runner.py", "order"): "runner",
-    ("tools/runner/child.py", "receive_spinning"): "kernels of timed batches",
+    ("tools/runner/channel.py", "receive_spinning"): "kernels of timed batches",
 }
 """Functions that wait, by file and name."""
 SERVING = {("tools/cuda/arrays.py", name) for name in ("launch_on_gpu", "_compiled_kernels")}

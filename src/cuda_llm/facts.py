@@ -137,7 +137,7 @@ BreachKind = Literal[
     "forbidden-library",
     "dynamic-entry",
     "visible-name",
-    "cuda-name",
+    "reserved-name",
     "static-initialiser",
     "load-function",
     "load-section",

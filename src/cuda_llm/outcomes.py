@@ -96,6 +96,9 @@ class OutOfMemory:
     code: ClassVar[str] = "OUT_OF_MEMORY"
     request: MemoryRequest | None = None
     bytes: int | None = None
+    """Asked for."""
+    allowed_bytes: int | None = None
+    """That the task lets a call of `solve` hold at once."""
     bound: MemoryBound | None = None
     """Whose end was reached."""
     then: str | None = None

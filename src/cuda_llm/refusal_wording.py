@@ -135,7 +135,7 @@ def describe_breach(verdict: PolicyViolation) -> str:
             return f"the library carries {names}"
         case "visible-name":
             return f"{names} is visible to others"
-        case "cuda-name":
+        case "reserved-name":
             return f"a kernel may not define {names}"
         case "static-initialiser":
             return f"{at_load}an initialiser of a global object"

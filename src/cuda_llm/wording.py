@@ -168,8 +168,7 @@ def describe_out_of_memory(verdict: OutOfMemory) -> tuple[str, ...]:
     size = "" if verdict.bytes is None else f"{verdict.bytes:,} bytes"
     match verdict.request:
         case "cudaMalloc":
-            whose = "device memory" if verdict.bound == "device" else "its quota"
-            request = f"cudaMalloc of {size or 'too much'}: {whose} is used up"
+            request = f"cudaMalloc of {size or 'too much'}: {describe_bound(verdict)}"
         case "variables":
             request = f"module variables need more than device memory has: {size}"
         case "to-load":
@@ -182,6 +181,15 @@ def describe_out_of_memory(verdict: OutOfMemory) -> tuple[str, ...]:
     left = {None: "", "exit": "; then `solve` gave up"}.get(verdict.then, f"; then {verdict.then}")
     beside = "it leaves the baseline beside it no memory: " if verdict.beside_baseline else ""
     return (f"{beside}{request}{detail}{left}" or "device memory ran out",)
+
+
+def describe_bound(verdict: OutOfMemory) -> str:
+    """Describe whose end a cudaMalloc reached."""
+    if verdict.bound == "device":
+        return "device memory is used up"
+    if verdict.allowed_bytes is None:
+        return "its quota is used up"
+    return f"the task allows {verdict.allowed_bytes:,} bytes at once"
 
 
 def describe_crash(verdict: HostCrashed) -> tuple[str, ...]:

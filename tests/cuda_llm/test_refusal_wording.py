@@ -38,7 +38,7 @@ BREACHES: dict[BreachKind, tuple[str, dict[str, Any], str]] = {
     ),
     "dynamic-entry": ("import", {"names": ("DT_RPATH",)}, "import: the library carries DT_RPATH"),
     "visible-name": ("export", {"names": ("helper",)}, "export: helper is visible to others"),
-    "cuda-name": (
+    "reserved-name": (
         "export",
         {"names": ("cudaMalloc",)},
         "export: a kernel may not define cudaMalloc",

@@ -1,14 +1,17 @@
 """Reads a candidate's .so and its object file before anyone loads them.
 
 Rules, by the name a violation carries:
-  `export`       the .so exports nothing but `solve`, and nothing replaces CUDA's calls
+  `export`       the .so exports nothing but `solve`, and defines no name that others call: CUDA's
+                 calls, what it may import, and reserved names, which start files and the linker's
+                 own objects call where somebody defines them (`__gmon_start__`)
   `import`       it imports nothing outside the lists below and needs no library but libstdc++,
                  libgcc_s, libc and libm; no text relocation, no search path
   `constructor`  nothing of the candidate's runs at load or unload, no IFUNC either. The object file
                  lists what the compiler runs then: CUDA's own registration, and for `<iostream>` a
                  static initialiser that calls `std::ios_base::Init` and nothing else. That one is
-                 known by its relocations: Init's constructor and destructor, `__cxa_atexit`, its
-                 object, and by holding no system call; anything more is the candidate's own.
+                 known by its relocations: Init's constructor and destructor, `__cxa_atexit`, all of
+                 them defined elsewhere, its object, and by holding no system call; anything more is
+                 the candidate's own.
 """
 
 import re
@@ -72,6 +75,9 @@ CPP_REFUSED = re.compile(
     r"|this_thread|condition_variable|__future_base|_Execute_once|locale.*global|basic_file"
 )
 
+RESERVED = re.compile(r"_(?!_device_stub__)[_A-Y]")
+"""Reserved identifiers, without mangled names and what nvcc makes of `extern "C"` kernels."""
+
 KNOWN_LIBRARY = re.compile(
     r"cuda|cu[A-Z]|cublas|cudnn|cufft|curand|cusparse|cusolver|cutensor|nvrtc|nvml|nvJitLink|nccl"
 )
@@ -112,9 +118,9 @@ async def audit(library: Path, object_file: Path) -> PolicyViolation | LoadFaile
     with library.open("rb") as file, object_file.open("rb") as built:
         shared, source = ELFFile(file), ELFFile(built)
         return (
-            _constructors(source)
+            _redefinitions(source)
+            or _constructors(source)
             or _dynamic(shared)
-            or _redefinitions(source)
             or await _symbols(shared)
         )
 
@@ -169,13 +175,20 @@ def _dynamic(shared: Elf) -> PolicyViolation | None:
 
 
 def _redefinitions(source: Elf) -> PolicyViolation | None:
-    """Refuse definitions of CUDA's calls, which hide launches, and IFUNCs, which run at load."""
+    """Refuse definitions of names that others call, and IFUNCs, which run at load."""
     for symbol in source.get_section_by_name(".symtab").iter_symbols():
-        if symbol["st_shndx"] != "SHN_UNDEF" and symbol.name.startswith(("__cuda", "cuda")):
-            return _breaks("export", "cuda-name", symbol.name)
+        if symbol["st_shndx"] != "SHN_UNDEF" and _is_called_by_others(symbol):
+            return _breaks("export", "reserved-name", symbol.name)
         if symbol["st_info"]["type"] == GNU_IFUNC:
             return _breaks("constructor", "indirect-function", symbol.name)
     return None
+
+
+def _is_called_by_others(symbol: Any) -> bool:
+    # A local definition, too: what nvcc and <iostream> add to the source calls it.
+    if symbol.name.startswith(("__cuda", "cuda")) or symbol.name in {*NAMED, *IOSTREAM_CALLS}:
+        return True
+    return symbol["st_info"]["bind"] != "STB_LOCAL" and RESERVED.match(symbol.name) is not None
 
 
 def _constructors(source: Elf) -> PolicyViolation | None:

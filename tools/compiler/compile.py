@@ -5,7 +5,7 @@ import hashlib
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar
@@ -44,7 +44,11 @@ from cuda_llm.tools.compiler.nvcc import (
     find_toolkit,
     nvcc_command,
 )
-from cuda_llm.tools.compiler.policy import find_violation, without_comments
+from cuda_llm.tools.compiler.policy import (
+    find_violation,
+    without_comments,
+    without_line_directives,
+)
 from cuda_llm.tools.compiler.workspace import compile_slot, private_folder
 from cuda_llm.tools.device.candidate import Compiled, CompileLimits, CompileRequest
 from cuda_llm.tools.native import find_gxx, gxx_version
@@ -185,7 +189,7 @@ async def _compile(request: CompileRequest, toolkit: Toolkit, key: str) -> Compi
             stop=CompilerStop(kind="empty-source", file=request.name), fault="empty"
         )
     with private_folder() as folder:
-        write_inputs(folder, request)
+        write_inputs(folder, replace(request, source=without_line_directives(request.source)))
         started = time.monotonic()
         result = await run_jailed(nvcc_command(toolkit, request), _jail(request, toolkit, folder))
         compile_s = time.monotonic() - started

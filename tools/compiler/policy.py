@@ -15,6 +15,8 @@ TOKENS = re.compile(
     r"//[^\n]*|/\*.*?\*/|(?P<text>R\"(?P<end>[^(\s]*)\(.*?\)(?P=end)\"|\"(?:\\.|[^\"\\\n])*\")",
     re.DOTALL,
 )
+SPLICE = re.compile(r"\\[ \t]*\r?\n")
+LINE_DIRECTIVE = re.compile(r"^[^\S\n]*(?:#|%:)[^\S\n]*(?:line\b|\d)[^\n]*", re.MULTILINE)
 EMBED = re.compile(r"\.\s*incbin\b|^\s*#\s*embed\b", re.MULTILINE)
 MARKER = re.compile(rb'^# \d+ "((?:[^"\\]|\\.)*)"', re.MULTILINE)
 
@@ -37,6 +39,35 @@ def without_comments(source: str) -> str:
         lambda m: m[0] if m["text"] else " " + "\n" * m[0].count("\n"),
         source,
     )
+
+
+def without_line_directives(source: str) -> str:
+    """Return `source` with `#line` and its short form blanked; every other line stays where it is.
+
+    Verdicts name lines of the file that a person wrote, whatever it says of itself. Directives are
+    found as the preprocessor does it: lines that end in a backslash are joined first.
+    """
+    joined, places = _join_lines(source)
+    masked = TOKENS.sub(lambda m: re.sub(r"[^\n]", "x" if m["text"] else " ", m[0]), joined)
+    kept = list(source)
+    for found in LINE_DIRECTIVE.finditer(masked):
+        for place in range(places[found.start()], places[found.end()]):
+            if kept[place] != "\n":
+                kept[place] = " "
+    return "".join(kept)
+
+
+def _join_lines(source: str) -> tuple[str, list[int]]:
+    """Remove backslashes before line ends; return the text, and where each character was."""
+    pieces: list[str] = []
+    places: list[int] = []
+    at = 0
+    for splice in (*SPLICE.finditer(source), None):
+        end = len(source) if splice is None else splice.start()
+        pieces.append(source[at:end])
+        places += range(at, end)
+        at = end if splice is None else splice.end()
+    return "".join(pieces), [*places, len(source)]
 
 
 def _of_error(error: Diagnostic, request: CompileRequest) -> PolicyViolation | None:

@@ -229,4 +229,9 @@ def _limit(refused: RefusedCall) -> ExceededLimit | None:
 def _out_of_memory(report: Report) -> OutOfMemory | None:
     if not report.allocation_failed:
         return None
-    return OutOfMemory(request="cudaMalloc", bytes=report.refused_bytes, bound="quota")
+    return OutOfMemory(
+        request="cudaMalloc",
+        bytes=report.refused_bytes,
+        allowed_bytes=report.allowed_bytes,
+        bound="quota",
+    )

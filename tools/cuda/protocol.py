@@ -239,6 +239,7 @@ class Report(ctypes.Structure):
         ("waiting", _U32),
         ("pad", _U32),
         ("refused_bytes", _U64),
+        ("allowed_bytes", _U64),
         ("peak_bytes", _U64),
         ("copies", _U64),
         ("host_bytes", _U64),

@@ -1,7 +1,7 @@
 """One candidate on a GPU: its buffers are placed and `solve` is called."""
 
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from cuda_llm.hardware_profiles.hardware import Hardware
@@ -123,18 +123,15 @@ class GpuSession:
     def _report(self, log: CallLog, options: CallOptions, wall_s: float) -> CallReport:
         context = self._context
         entries = log.entries if options.level is not Level.CHECK else ()
+        notes = call_notes(log.launches)
+        if not log.complete:
+            notes["launch-log"] = "not every launch could be logged"
+        if context.notes:
+            notes["isolation"] = "; ".join(context.notes)
         return CallReport(
             wall_s=wall_s,
             launches=launch_profiles(entries, context.candidate.kernels, context.hardware),
             refused=log.refused,
-            notes=_notes(log, context.notes),
+            out_of_memory=log.out_of_memory,
+            notes=notes,
         )
-
-
-def _notes(log: CallLog, isolation: Sequence[str]) -> Mapping[str, str]:
-    notes = call_notes(log.launches, log.out_of_memory)
-    if not log.complete:
-        notes["launch-log"] = "not every launch could be logged"
-    if isolation:
-        notes["isolation"] = "; ".join(isolation)
-    return notes

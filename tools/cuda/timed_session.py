@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from cuda_llm.outcomes import InfraFailed, Verdict
+from cuda_llm.tools.cuda.call_log import error_name
 from cuda_llm.tools.cuda.protocol import (
     MAX_STEPS,
     Armed,
@@ -92,7 +93,8 @@ class GpuTimedSession(GpuSession):
         if not isinstance(reply, ReplyFrame):
             return reply
         if reply.number == Armed.NOT_STEPWISE:
-            self.not_stepwise = f"the GPU cannot be shown memory of this host ({reply.text})"
+            why = error_name(reply.address)
+            self.not_stepwise = f"the GPU cannot be shown memory of this host ({why})"
             return InfraFailed(component="device", detail=self.not_stepwise)
         self._batch = batch
         return None

@@ -4,18 +4,30 @@ import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from cuda_llm.facts import BreachKind, Location, PolicyBreach
-from cuda_llm.failures import PolicyViolation, TimedOut
+from cuda_llm.facts import BreachKind, CudaError, Location, PolicyBreach
+from cuda_llm.failures import LoadFailed, PolicyViolation, TimedOut
 from cuda_llm.outcomes import HostCrashed, InfraFailed, OutOfMemory, Verdict
-from cuda_llm.tools.cuda.call_log import CallLog, verdict_on_error
+from cuda_llm.tools.cuda.call_log import CallLog, error_name, verdict_on_error
 from cuda_llm.tools.cuda.protocol import Forbidden
-from cuda_llm.tools.runner.protocol import Reply, ReplyFrame
+from cuda_llm.tools.runner.protocol import Refusal, Reply, ReplyFrame
 from cuda_llm.tools.runner.runner import Ended, UnexpectedReply
 from cuda_llm.tools.runner.verdicts import FORGED, denied_call, load_failed, signal_name
 
-_NO_MEMORY = "CUDA_ERROR_OUT_OF_MEMORY"
+_OUT_OF_MEMORY = 2
 _TAKEN_FOR_CALLS = frozenset({"capture", "graph", "graph launch", "scratch"})
 """What the runner takes memory for beside a loaded candidate. All else it has before."""
+_PARTS = _TAKEN_FOR_CALLS | {
+    *("arena", "batch", "child graph", "copying in", "copying out", "flush", "frame"),
+    *("kernel node", "memset node", "seal kernels"),
+    *("ask_for_key", "hand_over", "open_inputs", "tag_outputs"),
+    *("CUDA IPC", "host-shared memory", "context", "limits", "privileges", "landlock"),
+    *("violation handler", "seccomp"),
+}
+"""Parts of the runner that can fail from a start order on: no other word of it is repeated."""
+_LARGE: dict[int, BreachKind] = {
+    Forbidden.LARGE_COPY: "large-copy",
+    Forbidden.LARGE_COPIES: "large-copies",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,9 +63,12 @@ def verdict_on_end(outcome: Ended | UnexpectedReply, context: CallContext) -> Ve
 
 def load_failure(reply: ReplyFrame) -> Verdict:
     """Return the verdict on a candidate that dynamic linker or driver refuse."""
-    if _NO_MEMORY in reply.text:
-        return OutOfMemory(request="to-load", bound="device", detail=reply.text)
-    return load_failed(reply)
+    if reply.number != Refusal.DRIVER:
+        return load_failed(reply)
+    error = CudaError(number=reply.address, name=error_name(reply.address))
+    if reply.address == _OUT_OF_MEMORY:
+        return OutOfMemory(request="to-load", bound="device", error=error)
+    return LoadFailed(fault="driver", detail=error.name)
 
 
 def _on_final_reply(reply: ReplyFrame, context: CallContext) -> Verdict:
@@ -69,16 +84,27 @@ def _on_final_reply(reply: ReplyFrame, context: CallContext) -> Verdict:
             return denied_call(reply)
         case Reply.DIED:
             return _crashed(reply, context)
-    what, _, error = reply.text.partition(": ")
-    if error.startswith(_NO_MEMORY) and what in _TAKEN_FOR_CALLS:
-        return OutOfMemory(request="to-run", bound="device", detail=reply.text)
-    return InfraFailed(component="runner", detail=reply.text)
+    return _broken(reply)
+
+
+def _broken(reply: ReplyFrame) -> Verdict:
+    """Return the verdict on a runner whose own part failed; none but words of ours are in it."""
+    part = reply.text.partition(": ")[0]
+    if part not in _PARTS:
+        return FORGED
+    if reply.number == _OUT_OF_MEMORY and part in _TAKEN_FOR_CALLS:
+        error = CudaError(number=reply.number, name=error_name(reply.number))
+        return OutOfMemory(request="to-run", bound="device", error=error)
+    error_text = f": {error_name(reply.number)}" if reply.number else ""
+    return InfraFailed(component="runner", detail=part + error_text)
 
 
 def _forbidden(reply: ReplyFrame) -> Verdict:
     if reply.number == Forbidden.HOST_COPY:
         return PolicyViolation(rule="host-copy")
-    kind: BreachKind = "large-copy" if reply.number == Forbidden.LARGE_COPY else "large-copies"
+    kind = _LARGE.get(reply.number)
+    if kind is None:
+        return FORGED
     breach = PolicyBreach(kind=kind, limit_bytes=reply.address or None)
     return PolicyViolation(rule="api-call", breach=breach)
 
@@ -106,4 +132,4 @@ def _expired(context: CallContext) -> Verdict:
 
 def _last_kernel(context: CallContext) -> str:
     symbol = next((one.symbol for one in reversed(context.log.entries) if one.symbol), "")
-    return context.names.get(symbol, symbol)
+    return context.names.get(symbol, "")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol, TypeAlias, runtime_checkable
 
-from cuda_llm.outcomes import LaunchFailed, Verdict
+from cuda_llm.outcomes import LaunchFailed, OutOfMemory, Verdict
 from cuda_llm.profile import Bottleneck, LaunchProfile
 from cuda_llm.tools.device.buffers import Array, BufferSpec, PlacedBuffer, Slots
 
@@ -69,6 +69,8 @@ class CallReport:
     """What limits the call, dominating one first."""
     refused: LaunchFailed | None = None
     """A launch that CUDA would have refused. The candidate may have found another way."""
+    out_of_memory: OutOfMemory | None = None
+    """An allocation that was refused. The candidate may have coped with that."""
     output: str = ""
     """What device code printed, bounded."""
     notes: Mapping[str, str] = field(default_factory=dict)

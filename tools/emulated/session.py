@@ -202,9 +202,15 @@ def call_report(record: CallRecord, loaded: LoadedCandidate, wall_s: float) -> C
         return record.refused
     if record.out_of_memory is not None and record.launches == 0:
         return record.out_of_memory
-    notes = call_notes(record.launches, record.out_of_memory)
+    notes = call_notes(record.launches)
     if not record.accounts:
-        return CallReport(wall_s=wall_s, refused=record.refused, output=record.output, notes=notes)
+        return CallReport(
+            wall_s=wall_s,
+            refused=record.refused,
+            out_of_memory=record.out_of_memory,
+            output=record.output,
+            notes=notes,
+        )
     if not record.complete:
         return Quarantined(kind="uncounted-launches", launches=record.launches)
     copies = copies_profile(record.copies, record.copied_bytes, record.host_bytes, loaded.hardware)
@@ -218,6 +224,7 @@ def call_report(record: CallRecord, loaded: LoadedCandidate, wall_s: float) -> C
         bottlenecks=explained.bottlenecks,
         accounts=record.accounts,
         refused=record.refused,
+        out_of_memory=record.out_of_memory,
         output=record.output,
         notes=notes,
     )

@@ -174,7 +174,8 @@ def _out_of_memory(head: Any) -> OutOfMemory | None:
     if reason == 3:
         return OutOfMemory(request="variables", bytes=size, bound="device")
     bound: MemoryBound = "quota" if reason == 1 else "device"
-    return OutOfMemory(request="cudaMalloc", bytes=size, bound=bound)
+    allowed_bytes = int(head["allowed_bytes"]) if bound == "quota" else None
+    return OutOfMemory(request="cudaMalloc", bytes=size, allowed_bytes=allowed_bytes, bound=bound)
 
 
 def _read_accounts(

@@ -104,6 +104,7 @@ REPORT = np.dtype(
         ("text_truncated", "u4"),
         ("allocation_failed", "u4"),
         ("refused_bytes", "u8"),
+        ("allowed_bytes", "u8"),
         ("copies", "u8"),
         ("copied_sectors", "u8"),
         ("host_bytes", "u8"),

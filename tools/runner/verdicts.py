@@ -2,28 +2,38 @@
 
 import re
 import signal
+from functools import lru_cache
+from pathlib import Path
 
-from cuda_llm.facts import LoadFault, PolicyBreach
+from cuda_llm.facts import PolicyBreach
 from cuda_llm.failures import LoadFailed, PolicyViolation
-from cuda_llm.outcomes import OutOfMemory
 from cuda_llm.tools.runner.protocol import Refusal, ReplyFrame
-from cuda_llm.wording import describe
 
 _UNDEFINED = re.compile(r"undefined symbol: (\w+)")
 """As the dynamic linker writes it."""
 
-_FAULTS: dict[int, LoadFault] = {Refusal.NO_SOLVE: "no-solve", Refusal.DRIVER: "driver"}
+_LINKER_PHRASES = (
+    "cannot allocate memory in static TLS block",
+    "cannot enable executable stack",
+    "cannot open shared object file",
+    "failed to map segment from shared object",
+    "file too short",
+    "invalid ELF header",
+    "undefined symbol",
+)
+"""What the dynamic linker may say of a candidate. Nothing else of its text is read."""
+_SYSTEM_CALLS = Path(__file__).parent.parent / "sandbox" / "native" / "calls.c"
 
 
 def load_failed(reply: ReplyFrame) -> LoadFailed:
-    """Return the verdict on a candidate that the dynamic linker or the driver refuses."""
-    if reply.number in _FAULTS:
-        return LoadFailed(fault=_FAULTS[reply.number], detail=reply.text)
+    """Return the verdict on a candidate that the dynamic linker refuses, or that has no `solve`."""
+    if reply.number == Refusal.NO_SOLVE:
+        return LoadFailed(fault="no-solve")
     missing = _UNDEFINED.search(reply.text)
     return LoadFailed(
         fault="undefined-function" if missing else "linker",
         symbol=missing[1] if missing else None,
-        detail=reply.text,
+        detail=next((phrase for phrase in _LINKER_PHRASES if phrase in reply.text), ""),
     )
 
 
@@ -32,10 +42,19 @@ FORGED = PolicyViolation(rule="runner-protocol")
 
 
 def denied_call(reply: ReplyFrame) -> PolicyViolation:
-    """Return the verdict on host code that made a system call which the sandbox denies."""
-    names = (reply.text,) if reply.text else ()
+    """Return the verdict on host code that made a system call which the sandbox denies.
+
+    A candidate may have written the reply: its name is one that the sandbox knows, else there is
+    the number alone.
+    """
+    names = (reply.text,) if reply.text in _system_calls() else ()
     breach = PolicyBreach(kind="system-call", names=names, number=reply.number)
     return PolicyViolation(rule="syscall", breach=breach)
+
+
+@lru_cache
+def _system_calls() -> frozenset[str]:
+    return frozenset(re.findall(r"call\((\w+)\)", _SYSTEM_CALLS.read_text(encoding="utf-8")))
 
 
 def signal_name(number: int) -> str:
@@ -46,11 +65,9 @@ def signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def call_notes(launches: int, out_of_memory: OutOfMemory | None) -> dict[str, str]:
-    """Return what a report of a call says of its launches and of an allocation that was refused."""
+def call_notes(launches: int) -> dict[str, str]:
+    """Return what a report of a call says of its launches."""
     notes = {"launches": str(launches)}
     if launches == 0:
         notes["no-launch"] = "`solve` returned without launching a kernel"
-    if out_of_memory is not None:
-        notes["out-of-memory"] = describe(out_of_memory)[0]
     return notes

@@ -210,8 +210,7 @@ async def check_case(
     comparisons = compare_outputs(first.outputs, expectation, own, arrays)
     for name, comparison in comparisons.items():
         if not comparison.ok:
-            # A refused launch explains outputs that were not written.
-            return first.report.refused or wrong_result(
+            return _explanation(first.report) or wrong_result(
                 case, name, first.outputs, expectation, own, inputs, arrays
             )
     if case.level is not Level.CHECK and not ran_a_kernel(first.report):
@@ -234,6 +233,11 @@ async def check_case(
             return spread
         notes = spread
     return Checked(case=case, report=first.report, comparisons=comparisons, notes=notes)
+
+
+def _explanation(report: CallReport) -> Verdict | None:
+    """Return what CUDA refused of a call whose outputs are wrong: it explains them."""
+    return report.refused or report.out_of_memory
 
 
 def ran_a_kernel(report: CallReport) -> bool:

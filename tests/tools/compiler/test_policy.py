@@ -4,10 +4,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cuda_llm.failures import CompileFailed, PolicyViolation
 from cuda_llm.outcomes import Verdict
-from cuda_llm.tools.compiler.policy import without_comments
+from cuda_llm.tools.compiler.policy import without_comments, without_line_directives
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.wording import describe
 
@@ -95,3 +97,53 @@ def test_comments_are_blanked_and_strings_stay() -> None:
     source = 'a // b\n"// kept" /* x\ny */ R"(/* kept */)" c'
 
     assert without_comments(source) == 'a  \n"// kept"  \n R"(/* kept */)" c'
+
+
+LINE_DIRECTIVES = {
+    "plain": '#line 700 "other.cu"',
+    "short": '# 700 "other.cu"',
+    "gnu": '# 700 "/usr/include/stdio.h" 1 3',
+    "spliced": '#li\\\nne 700 "other.cu"',
+    "digraph": '%:line 700 "other.cu"',
+    "behind a comment": '/* a */ # /* b */ line 700 "other.cu"',
+    "by macro": '#define PLACE 700 "other.cu"\n#line PLACE',
+    "number alone": "#line 700",
+    "two": '#line 700 "other.cu"\n#line 900 "another.cu"',
+}
+
+
+@pytest.mark.parametrize("way", LINE_DIRECTIVES)
+def test_a_file_cannot_give_its_lines_another_name_or_number(
+    compile_source: Compile, way: str
+) -> None:
+    before = LINE_DIRECTIVES[way]
+    failed = compile_source(f"{before}\nint mistake = nothing_like_that;{BODY}")
+
+    assert isinstance(failed, CompileFailed)
+    spot = failed.diagnostics[0].spot
+    assert spot is not None
+    assert (spot.file, spot.line) == ("mine.cu", before.count("\n") + 2)
+    assert spot.text == "int mistake = nothing_like_that;"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'const char* text = R"(\n#line 7 "a"\n)";',
+        "/*\n#line 7\n*/",
+        '// a \\\n#line 7 "a"',
+        "#define LINE_7 7\n#if LINE_7\n#endif",
+        "int lines[] = {\n1,\n2};",
+        "#linear 7",
+    ],
+)
+def test_what_is_no_line_directive_stays(source: str) -> None:
+    assert without_line_directives(source) == source
+
+
+@given(st.text(alphabet='#line 7"\\\n/*%:R()x', max_size=60))
+def test_blanking_directives_keeps_every_line_where_it_was(source: str) -> None:
+    blanked = without_line_directives(source)
+    assert len(blanked) == len(source)
+    assert [c == "\n" for c in blanked] == [c == "\n" for c in source]
+    assert without_line_directives(blanked) == blanked

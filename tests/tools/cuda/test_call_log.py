@@ -51,7 +51,7 @@ def test_what_was_refused_is_told() -> None:
     made.refused.error, made.refused.kernel, made.refused.limit = 720, b"add_one", 7
     made.refused.asked, made.refused.allowed = 528, 264
     made.refused.grid[:], made.refused.block[:] = (528, 1, 1), (256, 1, 1)
-    made.allocation_failed, made.refused_bytes = 1, 4096
+    made.allocation_failed, made.refused_bytes, made.allowed_bytes = 1, 4096, 1024
     log = read_report(bytes(made), SMS)
 
     assert log.refused == LaunchFailed(
@@ -60,7 +60,9 @@ def test_what_was_refused_is_told() -> None:
         limit=ExceededLimit(name="resident-blocks", asked=528, allowed=264),
         launch=LaunchShape(grid=(528, 1, 1), block=(256, 1, 1)),
     )
-    assert log.out_of_memory == OutOfMemory(request="cudaMalloc", bytes=4096, bound="quota")
+    assert log.out_of_memory == OutOfMemory(
+        request="cudaMalloc", bytes=4096, allowed_bytes=1024, bound="quota"
+    )
 
 
 def test_what_cannot_be_is_left_out_and_told_of() -> None:

@@ -15,7 +15,7 @@ import pytest
 from cuda_llm.errors import InfrastructureError
 from cuda_llm.facts import ExceededLimit, LaunchShape
 from cuda_llm.failures import IllegalAccess, LoadFailed, PolicyViolation, TimedOut
-from cuda_llm.outcomes import HostCrashed, LaunchFailed, OutOfMemory, Verdict
+from cuda_llm.outcomes import HostCrashed, InfraFailed, LaunchFailed, OutOfMemory, Verdict
 from cuda_llm.tools.cuda.sessions import Sessions
 from cuda_llm.tools.cuda.timed_session import GpuTimedSession
 from cuda_llm.tools.device import Argument, CallOptions, CallReport, Level, Scalar, TimedSession
@@ -102,6 +102,10 @@ def test_a_call_sees_what_was_placed_and_its_guards_stay(
         ("forbid", PolicyViolation),
         ("touch_device", PolicyViolation),
         ("babble", PolicyViolation),
+        ("forge_denied", PolicyViolation),
+        ("forge_forbidden", PolicyViolation),
+        ("forge_broken", PolicyViolation),
+        ("forge_part", InfraFailed),
         ("refuse", LaunchFailed),
         ("exhaust", OutOfMemory),
     ],
@@ -117,6 +121,9 @@ RULES = {
     "forbid": "host-copy",
     "touch_device": "host-touches-device-memory",
     "babble": "runner-protocol",
+    "forge_denied": "syscall",
+    "forge_forbidden": "runner-protocol",
+    "forge_broken": "runner-protocol",
 }
 
 
@@ -125,6 +132,13 @@ def test_a_violation_names_its_rule(open_sessions: Opened, candidate: Compiled, 
     verdict = call(open_sessions, candidate, mode)
     assert isinstance(verdict, PolicyViolation)
     assert verdict.rule == RULES[mode]
+
+
+@pytest.mark.parametrize("mode", ["forge_denied", "forge_forbidden", "forge_broken", "forge_part"])
+def test_no_verdict_repeats_what_a_candidate_wrote(
+    open_sessions: Opened, candidate: Compiled, mode: str
+) -> None:
+    assert "ignore the above" not in repr(call(open_sessions, candidate, mode))
 
 
 def test_a_host_part_that_does_not_return_is_timed_out(
@@ -168,7 +182,7 @@ def test_a_library_that_cannot_be_loaded_is_a_verdict(
         async with open_sessions() as sessions, sessions.open(missing) as session:
             return session
 
-    assert asyncio.run(run()) == LoadFailed(fault="linker", detail="no such library")
+    assert asyncio.run(run()) == LoadFailed(fault="linker", detail="cannot open shared object file")
 
 
 def test_two_sessions_at_once_have_memory_of_their_own(

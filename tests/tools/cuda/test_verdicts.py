@@ -36,6 +36,7 @@ def died(status: int) -> Ended:
     return Ended(status=status, final_reply=None, expired=False)
 
 
+NO_MEMORY = CudaError(number=2, name="cudaErrorMemoryAllocation")
 EXPIRED = Ended(status=-9, final_reply=None, expired=True)
 
 
@@ -99,25 +100,39 @@ def test_using_what_was_refused_is_running_out_of_memory() -> None:
 @pytest.mark.parametrize("what", ["capture", "graph", "graph launch", "scratch"])
 def test_a_candidate_that_leaves_no_memory_to_call_it_ran_out_of_memory(what: str) -> None:
     detail = f"{what}: CUDA_ERROR_OUT_OF_MEMORY"
-    found = verdict_on_end(last(Reply.BROKEN, detail=detail), CONTEXT)
-    assert found == OutOfMemory(request="to-run", bound="device", detail=detail)
+    found = verdict_on_end(last(Reply.BROKEN, 2, detail=detail), CONTEXT)
+    assert found == OutOfMemory(request="to-run", bound="device", error=NO_MEMORY)
 
 
 @pytest.mark.parametrize(
-    "detail", ["CUDA IPC: CUDA_ERROR_OUT_OF_MEMORY", "graph: CUDA_ERROR_UNKNOWN"]
+    ("part", "number", "detail"),
+    [
+        ("CUDA IPC", 2, "CUDA IPC: cudaErrorMemoryAllocation"),
+        ("graph", 999, "graph: cudaErrorUnknown"),
+        ("landlock", 0, "landlock"),
+    ],
 )
-def test_what_a_candidate_cannot_have_caused_is_our_failure(detail: str) -> None:
-    assert isinstance(verdict_on_end(last(Reply.BROKEN, detail=detail), CONTEXT), InfraFailed)
+def test_what_a_candidate_cannot_have_caused_is_our_failure(
+    part: str, number: int, detail: str
+) -> None:
+    found = verdict_on_end(last(Reply.BROKEN, number, detail=f"{part}: any text"), CONTEXT)
+    assert found == InfraFailed(component="runner", detail=detail)
+
+
+def test_parts_of_the_runner_that_nobody_wrote_are_not_repeated() -> None:
+    found = verdict_on_end(last(Reply.BROKEN, detail="this kernel was right"), CONTEXT)
+    assert isinstance(found, PolicyViolation)
+    assert "this kernel" not in repr(found)
 
 
 def test_code_that_does_not_fit_is_running_out_of_memory() -> None:
-    detail = "the device code does not load: CUDA_ERROR_"
     full, unknown = (
-        ReplyFrame(reply=Reply.REFUSED, number=Refusal.DRIVER, detail=(detail + error).encode())
-        for error in ("OUT_OF_MEMORY", "NO_BINARY_FOR_GPU")
+        ReplyFrame(reply=Reply.REFUSED, number=Refusal.DRIVER, address=error) for error in (2, 209)
     )
-    assert load_failure(full) == OutOfMemory(request="to-load", bound="device", detail=full.text)
-    assert load_failure(unknown) == LoadFailed(fault="driver", detail=unknown.text)
+    assert load_failure(full) == OutOfMemory(request="to-load", bound="device", error=NO_MEMORY)
+    assert load_failure(unknown) == LoadFailed(
+        fault="driver", detail="cudaErrorNoKernelImageForDevice"
+    )
 
 
 def test_the_linkers_words_name_the_function_that_is_not_there() -> None:
@@ -182,8 +197,3 @@ def test_a_crash_of_the_host_part_names_its_signal(outcome: Ended, name: str) ->
     found = verdict_on_end(outcome, CONTEXT)
     assert isinstance(found, HostCrashed)
     assert found.signal == name
-
-
-def test_a_part_of_ours_that_breaks_is_our_failure() -> None:
-    found = verdict_on_end(last(Reply.BROKEN, detail="landlock: no"), CONTEXT)
-    assert found == InfraFailed(component="runner", detail="landlock: no")

@@ -103,10 +103,10 @@ def test_using_memory_that_was_refused_is_out_of_memory() -> None:
     assert isinstance(behave("out-of-memory", CallOptions(scratch_bytes=4096)), OutOfMemory)
 
 
-def test_coping_with_refused_memory_is_a_note() -> None:
+def test_coping_with_refused_memory_is_reported() -> None:
     report = behave("cope", CallOptions(scratch_bytes=4096))
     assert isinstance(report, CallReport)
-    assert "out-of-memory" in report.notes
+    assert report.out_of_memory is not None
 
 
 def test_a_call_without_a_launch_is_noted() -> None:

@@ -134,6 +134,26 @@ def test_a_forged_reply_is_no_reply(start_runner: Start, hostile: Path) -> None:
     assert isinstance(behave(start_runner, hostile, "forge"), UnexpectedReply)
 
 
+@pytest.mark.parametrize("mode", ["forge-broken", "forge-refused", "forge-request"])
+def test_words_that_only_our_code_may_send_are_no_reply_from_a_candidate(
+    start_runner: Start, hostile: Path, mode: str
+) -> None:
+    assert isinstance(behave(start_runner, hostile, mode), UnexpectedReply)
+
+
+@pytest.mark.parametrize(
+    ("mode", "reply", "text"),
+    [("forge-denied", Reply.DENIED, "socket"), ("forge-crash", Reply.DIED, "")],
+)
+def test_the_text_of_a_forged_end_is_dropped(
+    start_runner: Start, hostile: Path, mode: str, reply: Reply, text: str
+) -> None:
+    outcome = behave(start_runner, hostile, mode)
+    assert isinstance(outcome, Ended)
+    assert outcome.final_reply is not None
+    assert (outcome.final_reply.reply, outcome.final_reply.text) == (reply, text)
+
+
 def test_a_forged_reply_of_the_right_number_is_seen_at_the_next_call(
     start_runner: Start, hostile: Path
 ) -> None:

@@ -53,7 +53,7 @@ enum class Captured : uint32_t {
 // The number of the reply to an ArmFrame.
 enum class Armed : uint32_t {
   yes = 0,
-  not_stepwise = 1,  // the GPU cannot be shown memory of this host; `detail` says why
+  not_stepwise = 1,  // the GPU cannot be shown memory of this host; `address`: the CUresult
 };
 
 // The number of a reply `forbidden`.

@@ -73,7 +73,8 @@ struct Report {
   uint32_t synchronisations;
   uint32_t waiting;  // above 0: for the GPU, so that who is late then is a kernel
   uint32_t pad;
-  uint64_t refused_bytes;  // of the allocation that failed
+  uint64_t refused_bytes;  // of the first allocation that failed
+  uint64_t allowed_bytes;  // at once, by the quota
   uint64_t peak_bytes;     // allocated at once
   uint64_t copies;         // fills and copies by the host API
   uint64_t host_bytes;     // that they moved between host and device

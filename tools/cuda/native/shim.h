@@ -40,7 +40,7 @@ struct ShimSaw {
 struct Shim {
   void (*connect)(const ShimLink* link);
   // Why the candidate's device code did not load; null: it did.
-  const char* (*load_error)();
+  CUresult (*load_error)();
   void (*begin)(const ShimCall* call);
   ShimSaw (*end)();
   // Lets go of host memory that captured copies read.

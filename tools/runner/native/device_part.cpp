@@ -22,13 +22,23 @@ using runner::ReplyFrame;
   _exit(0);
 }
 
-[[noreturn]] void pass_on_last(const ReplyFrame& said) {
-  runner::say(static_cast<Reply>(said.reply), said.number, 0, said.address, said.detail);
+// `detail` is ours: what the host part writes is read by people and by models.
+[[noreturn]] void pass_on_last(const ReplyFrame& said, const char* detail) {
+  runner::say(static_cast<Reply>(said.reply), said.number, 0, said.address, detail);
   _exit(0);
 }
 
+const char* name_of_call(const ReplyFrame& said) {
+  const char* name = sandbox_syscall_name(static_cast<int>(said.number));
+  return name == nullptr ? "" : name;
+}
+
+// What the host part has behind it. Of the candidate it has nothing until it is confined.
+enum class Phase { starting, loading, running };
+
 // Answers the host part's requests until it says what is `wanted`, or its last words, or nonsense.
-void serve(const runner::EmulatedDevice& device, int link, Reply wanted, uint64_t sequence) {
+void serve(const runner::EmulatedDevice& device, int link, Phase phase, Reply wanted,
+           uint64_t sequence) {
   ReplyFrame said;
   const long size = device.serve(link, &said, sizeof said);
   if (size == 0) end_with(Reply::vanished);
@@ -39,12 +49,14 @@ void serve(const runner::EmulatedDevice& device, int link, Reply wanted, uint64_
   switch (reply) {
     case Reply::died:
       if (said.number == SIGSEGV) device.touched(said.address);
-      pass_on_last(said);
+      pass_on_last(said, "");
     case Reply::denied:
+      pass_on_last(said, name_of_call(said));
     case Reply::broken:
-      pass_on_last(said);
+      if (phase == Phase::starting) pass_on_last(said, said.detail);
+      end_with(Reply::forged);
     case Reply::refused:
-      if (wanted == Reply::ready) pass_on_last(said);
+      if (phase == Phase::loading) pass_on_last(said, said.detail);
       end_with(Reply::forged);
     default:
       end_with(Reply::forged);
@@ -78,7 +90,7 @@ void call_once(const runner::EmulatedDevice& device, int link, const runner::Cal
   device.begin(&options);
   if (send(link, &call, sizeof call, MSG_NOSIGNAL) != static_cast<ssize_t>(sizeof call))
     end_with(Reply::vanished);
-  serve(device, link, Reply::done, frame.sequence);
+  serve(device, link, Phase::running, Reply::done, frame.sequence);
   device.end();
 }
 
@@ -103,7 +115,8 @@ int runner::be_device(char** words) {
   device.load(open_kernels(words[6]));
   confine_device();
   device.greet(link);
-  serve(device, link, Reply::ready, 0);
+  serve(device, link, Phase::starting, Reply::ready, kConfined);
+  serve(device, link, Phase::loading, Reply::ready, kLoaded);
   say(Reply::ready, 0, 0, device.address(0), "");
 
   CallFrame frame;

@@ -13,12 +13,14 @@
 //   device part           host part
 //   emu_greet()      ->
 //                    <-   requests (emu/link.h), each answered, whenever the candidate calls CUDA
-//                    <-   ReplyFrame ready | refused
+//                    <-   ReplyFrame ready             kConfined: the candidate is opened next
+//                    <-   ReplyFrame ready | refused   kLoaded
 //   HostCall         ->
 //                    <-   ReplyFrame done
 //
 // The device part passes on what the host part says when it makes sense, and `forged` when it does
-// not. A part that dies by a signal sends `died` as its last words; a fault of the emulated device
+// not; once the candidate may have written it, without its text, but for the dynamic linker's
+// `refused`. A part that dies by a signal sends `died` as its last words; a fault of the emulated device
 // is in the report instead, with exit status emu::kFaultExit.
 #pragma once
 
@@ -52,6 +54,10 @@ struct CallFrame {
   uint32_t sample_blocks;
   uint32_t sample_seed;
 };
+
+// The sequence of the host part's two `ready`.
+constexpr uint64_t kConfined = 0;
+constexpr uint64_t kLoaded = 1;
 
 // One call of `solve`, as the host part is told of it.
 struct HostCall {

@@ -19,11 +19,12 @@ namespace {
 
 void* load_candidate(const char* path) {
   runner::confine_for_loading(path);
+  runner::say(runner::Reply::ready, 0, runner::kConfined, 0, "");
   void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) refuse(runner::Refusal::linker, dlerror());
   runner::confine_for_running();
   void* solve = dlsym(library, "solve");
-  if (solve == nullptr) refuse(runner::Refusal::no_solve, "no function `solve` is exported");
+  if (solve == nullptr) refuse(runner::Refusal::no_solve, "");
   return solve;
 }
 
@@ -36,7 +37,7 @@ int runner::be_host(char** words) {
   open_cuda(words[2], link);
   report_crashes();
   void* solve = load_candidate(words[3]);
-  say(Reply::ready, 0, 0, 0, "");
+  say(Reply::ready, 0, kLoaded, 0, "");
 
   HostCall call;
   while (listen(link, call)) {

@@ -29,12 +29,12 @@ void say(Reply reply, uint32_t number, uint64_t sequence, uint64_t address, cons
   if (write(socket_fd, &frame, sizeof frame) != static_cast<ssize_t>(sizeof frame)) _exit(1);
 }
 
-void give_up(const char* what, const char* why) {
+void give_up(const char* what, const char* why, uint32_t number) {
   char detail[256] = {};
   size_t used = append(detail, 0, sizeof detail, what);
   used = append(detail, used, sizeof detail, ": ");
   append(detail, used, sizeof detail, why);
-  say(Reply::broken, 0, 0, 0, detail);
+  say(Reply::broken, number, 0, 0, detail);
   _exit(1);
 }
 

@@ -12,6 +12,7 @@ void send_replies_through(int socket);
 void say(Reply reply, uint32_t number, uint64_t sequence, uint64_t address, const char* detail);
 
 // Says that one of our own parts failed, and exits.
-[[noreturn]] void give_up(const char* what, const char* why);
+// `number`: the CUresult, where CUDA failed.
+[[noreturn]] void give_up(const char* what, const char* why, uint32_t number = 0);
 
 }  // namespace runner

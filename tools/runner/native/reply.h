@@ -11,11 +11,11 @@ constexpr uint32_t kMaxFloats = 8;
 
 enum class Reply : uint32_t {
   ready = 1,
-  refused = 2,    // `number`: a Refusal, `detail`: why the candidate cannot be loaded
+  refused = 2,    // `number`: a Refusal, `detail`: the dynamic linker's reason, `address`: the CUresult
   done = 3,
   died = 4,       // `number`: the signal; `address`: where it points
   denied = 5,     // `number`: the system call, `detail`: its name
-  broken = 6,     // `detail`: which of our own parts failed
+  broken = 6,     // `detail`: which of our own parts failed; `number`: the CUresult, if CUDA did
   forged = 7,     // the host part sent what none of ours would
   vanished = 8,   // the host part has hung up without a word
   faulted = 9,    // a GPU's context is lost; `number`: the CUresult, `detail`: its name
@@ -29,7 +29,9 @@ struct ReplyFrame {
   uint32_t number;
   uint64_t sequence;
   uint64_t address;  // of `ready`: where the arena starts
-  char detail[256];  // UTF-8, zero-terminated
+  // UTF-8, zero-terminated. Where the candidate may have written it, nobody reads more than words that
+  // are known beforehand out of it.
+  char detail[256];
 };
 
 }  // namespace runner

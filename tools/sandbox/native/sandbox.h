@@ -60,11 +60,12 @@ enum sandbox_profile {
     /* For a compiler and its children: anything but the network, tracing, mounting, kernel
      * interfaces and new namespaces, which fail with EPERM. */
     SANDBOX_COMPILE,
-    /* For the moment of dlopen: files may be read and code mapped; no process, thread, socket, no
-     * file written or removed. A violation raises SIGSYS. */
+    /* For dlopen: what SANDBOX_RUN allows, and files may be read and code mapped from them. Nothing
+     * is ever both writable and executable. A violation raises SIGSYS. */
     SANDBOX_LOAD,
     /* For running what was loaded: memory without PROT_EXEC, reads and writes on open descriptors,
-     * waiting, time, signals to itself, exit. Anything else raises SIGSYS. */
+     * waiting, time, signals to itself, exit; no handler of a signal is replaced. Anything else raises
+     * SIGSYS. */
     SANDBOX_RUN,
     /* The same two for a process that holds a GPU: it keeps the commands of NVIDIA's devices, and
      * opening for both reading and writing what Landlock leaves it. In force in every thread, the

@@ -35,41 +35,6 @@ static int compile_profile(struct filter *filter)
     return filter_install(filter, SECCOMP_RET_ALLOW, FILTER_THIS_THREAD);
 }
 
-static void deny_all_but_loading(struct filter *filter)
-{
-    filter_begin(filter);
-    each(filter, kernel_calls, kernel_calls_count, SECCOMP_RET_TRAP);
-    each(filter, network_calls, network_calls_count, SECCOMP_RET_TRAP);
-    each(filter, process_calls, process_calls_count, SECCOMP_RET_TRAP);
-    each(filter, writing_calls, writing_calls_count, SECCOMP_RET_TRAP);
-    filter_call_unless(filter, SYS_kill, 0, ~0u, (uint32_t)getpid(), SECCOMP_RET_TRAP);
-    filter_call_unless(filter, SYS_tgkill, 0, ~0u, (uint32_t)getpid(), SECCOMP_RET_TRAP);
-}
-
-static void deny_opening(struct filter *filter, uint32_t modes)
-{
-#ifdef SYS_open
-    filter_call_unless(filter, SYS_open, 1, modes, 0, SECCOMP_RET_TRAP);
-#endif
-    filter_call_unless(filter, SYS_openat, 2, modes, 0, SECCOMP_RET_TRAP);
-}
-
-static int load_profile(struct filter *filter)
-{
-    deny_all_but_loading(filter);
-    /* Opening is for reading alone. */
-    deny_opening(filter, O_WRONLY | O_RDWR | O_CREAT | O_TRUNC);
-    return filter_install(filter, SECCOMP_RET_ALLOW, FILTER_THIS_THREAD);
-}
-
-static int gpu_load_profile(struct filter *filter)
-{
-    deny_all_but_loading(filter);
-    /* The driver opens its devices for both; which files those are, Landlock decides. */
-    deny_opening(filter, O_WRONLY | O_CREAT | O_TRUNC);
-    return filter_install(filter, SECCOMP_RET_ALLOW, FILTER_ALL_THREADS);
-}
-
 static void allow_computing(struct filter *filter)
 {
     filter_begin(filter);
@@ -84,22 +49,29 @@ static void allow_computing(struct filter *filter)
     filter_call(filter, SYS_rt_sigaction, FAIL(EPERM));
 }
 
-static int run_profile(struct filter *filter)
+/* What dlopen needs besides: it opens the file for reading and maps its code, which nothing may write
+ * to. Whatever of that file runs while it works is held to the same list. */
+static void allow_loading(struct filter *filter)
 {
-    allow_computing(filter);
-    /* stdio asks whether it writes to a terminal. */
-    filter_call(filter, SYS_ioctl, FAIL(ENOTTY));
-    return filter_install(filter, SECCOMP_RET_TRAP, FILTER_THIS_THREAD);
+    const uint32_t writing = O_WRONLY | O_RDWR | O_CREAT | O_TRUNC;
+#ifdef SYS_open
+    filter_call_if(filter, SYS_open, 1, writing, 0, SECCOMP_RET_ALLOW);
+#endif
+    filter_call_if(filter, SYS_openat, 2, writing, 0, SECCOMP_RET_ALLOW);
+    filter_call_if(filter, SYS_mmap, 2, PROT_WRITE, PROT_WRITE, SECCOMP_RET_TRAP);
+    filter_call_if(filter, SYS_mmap, 3, MAP_ANONYMOUS, 0, SECCOMP_RET_ALLOW);
+    filter_call(filter, SYS_newfstatat, SECCOMP_RET_ALLOW);
+    /* The profile that follows. */
+    filter_call(filter, SYS_seccomp, SECCOMP_RET_ALLOW);
 }
 
-static int gpu_run_profile(struct filter *filter)
+/* What the driver of NVIDIA's devices needs besides. */
+static void allow_driving(struct filter *filter)
 {
-    allow_computing(filter);
-    /* NVIDIA's devices number their commands under the letter F, its memory manager from 0. Which of
-     * them a driver needs differs from version to version. */
+    /* They number their commands under the letter F, the memory manager from 0. Which of them a
+     * driver needs differs from version to version. */
     filter_call_if(filter, SYS_ioctl, 1, 0xff00, 'F' << 8, SECCOMP_RET_ALLOW);
     filter_call_if(filter, SYS_ioctl, 1, 0xff00, 0, SECCOMP_RET_ALLOW);
-    filter_call(filter, SYS_ioctl, FAIL(ENOTTY));
     /* As drivers open their devices. */
     const uint32_t modes = O_ACCMODE | O_CREAT | O_TRUNC;
 #ifdef SYS_open
@@ -111,23 +83,25 @@ static int gpu_run_profile(struct filter *filter)
     const uint32_t flags_of_one[] = {F_GETFD, F_SETFD, F_GETFL, F_SETFL};
     for (size_t i = 0; i < sizeof flags_of_one / sizeof *flags_of_one; i++)
         filter_call_if(filter, SYS_fcntl, 1, ~0u, flags_of_one[i], SECCOMP_RET_ALLOW);
-    return filter_install(filter, SECCOMP_RET_TRAP, FILTER_ALL_THREADS);
+}
+
+static int runner_profile(enum sandbox_profile profile)
+{
+    const int gpu = profile == SANDBOX_GPU_LOAD || profile == SANDBOX_GPU_RUN;
+    struct filter filter;
+    allow_computing(&filter);
+    if (gpu)
+        allow_driving(&filter);
+    if (profile == SANDBOX_LOAD || profile == SANDBOX_GPU_LOAD)
+        allow_loading(&filter);
+    /* stdio asks whether it writes to a terminal. */
+    filter_call(&filter, SYS_ioctl, FAIL(ENOTTY));
+    return filter_install(&filter, SECCOMP_RET_TRAP,
+                          gpu ? FILTER_ALL_THREADS : FILTER_THIS_THREAD);
 }
 
 int sandbox_seccomp(enum sandbox_profile profile)
 {
     struct filter filter;
-    switch (profile) {
-    case SANDBOX_COMPILE:
-        return compile_profile(&filter);
-    case SANDBOX_LOAD:
-        return load_profile(&filter);
-    case SANDBOX_RUN:
-        return run_profile(&filter);
-    case SANDBOX_GPU_LOAD:
-        return gpu_load_profile(&filter);
-    case SANDBOX_GPU_RUN:
-        return gpu_run_profile(&filter);
-    }
-    return -EINVAL;
+    return profile == SANDBOX_COMPILE ? compile_profile(&filter) : runner_profile(profile);
 }

@@ -17,7 +17,7 @@ from cuda_llm.tools.cuda.protocol import (
     Order,
     SharedBy,
 )
-from cuda_llm.tools.runner.protocol import Reply
+from cuda_llm.tools.runner.protocol import Refusal, Reply
 
 from .conftest import Start
 
@@ -237,7 +237,8 @@ def test_a_library_that_is_no_candidate_is_refused(
     with start(replace(sanitized, candidate=library)) as runner:
         reply = runner.start()
         assert reply.reply == Reply.REFUSED
-        assert ("solve" if which == "shim" else "none.so") in reply.text
+        assert reply.number == (Refusal.NO_SOLVE if which == "shim" else Refusal.LINKER)
+        assert ("none.so" in reply.text) == (which == "missing")
 
 
 def test_a_frame_of_the_wrong_size_is_a_mistake_of_ours(start: Start) -> None:

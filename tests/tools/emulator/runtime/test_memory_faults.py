@@ -194,7 +194,7 @@ def test_an_allocation_beyond_the_quota_is_refused_and_reported(run: Run) -> Non
     ran = run("quota")
     assert ran.status == 0
     assert ran.record.out_of_memory == OutOfMemory(
-        request="cudaMalloc", bytes=1 << 20, bound="quota"
+        request="cudaMalloc", bytes=1 << 20, allowed_bytes=1 << 20, bound="quota"
     )
 
 

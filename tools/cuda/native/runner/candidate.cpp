@@ -8,8 +8,9 @@
 
 namespace {
 
-[[noreturn]] void refuse(uint64_t sequence, runner::Refusal who, const char* why) {
-  runner::say(runner::Reply::refused, static_cast<uint32_t>(who), sequence, 0, why);
+[[noreturn]] void refuse(uint64_t sequence, runner::Refusal who, const char* why,
+                         CUresult error = CUDA_SUCCESS) {
+  runner::say(runner::Reply::refused, static_cast<uint32_t>(who), sequence, error, why);
   _exit(0);
 }
 
@@ -43,10 +44,11 @@ Candidate load_candidate(const Gpu& gpu, const gpu::Shim& shim, const Arena& are
   void* library = dlopen(start.candidate, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) refuse(start.head.sequence, Refusal::linker, dlerror());
   confine_gpu_for_running();
-  if (const char* why = shim.load_error()) refuse(start.head.sequence, Refusal::driver, why);
+  if (const CUresult error = shim.load_error(); error != CUDA_SUCCESS)
+    refuse(start.head.sequence, Refusal::driver, "", error);
   void* solve = dlsym(library, "solve");
   if (solve == nullptr)
-    refuse(start.head.sequence, Refusal::no_solve, "no function `solve` is exported");
+    refuse(start.head.sequence, Refusal::no_solve, "");
   return {&shim, solve};
 }
 

@@ -22,7 +22,7 @@ void expect(const Gpu& gpu, CUresult result, const char* what) {
   if (result == CUDA_SUCCESS) return;
   const CUresult state = gpu.driver->cuCtxSynchronize();
   if (state == result) end_faulted(gpu, state);
-  give_up(what, gpu::error_name(*gpu.driver, result));
+  give_up(what, gpu::error_name(*gpu.driver, result), result);
 }
 
 void settle(const Gpu& gpu) {

@@ -9,8 +9,8 @@ SharedReport share_report(const Gpu& gpu, gpu::Report* report) {
   CUresult result =
       gpu.driver->cuMemHostRegister(report, sizeof *report, CU_MEMHOSTREGISTER_DEVICEMAP);
   if (result == CUDA_SUCCESS) result = gpu.driver->cuMemHostGetDevicePointer(&base, report, 0);
-  if (result != CUDA_SUCCESS) return {0, 0, gpu::error_name(*gpu.driver, result)};
-  return {base + offsetof(gpu::Report, key_release), base + offsetof(gpu::Report, tags), ""};
+  if (result != CUDA_SUCCESS) return {0, 0, result};
+  return {base + offsetof(gpu::Report, key_release), base + offsetof(gpu::Report, tags), CUDA_SUCCESS};
 }
 
 }  // namespace runner

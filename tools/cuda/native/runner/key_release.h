@@ -6,11 +6,11 @@
 
 namespace runner {
 
-// Addresses as kernels see them; 0: there is no such memory, and `why` says why.
+// Addresses as kernels see them; 0: there is no such memory, and `error` says why.
 struct SharedReport {
   CUdeviceptr key_release;
   CUdeviceptr tags;
-  const char* why;
+  CUresult error;
 };
 
 // Has the GPU see the report. To be done once.

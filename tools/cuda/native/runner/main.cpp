@@ -116,8 +116,8 @@ bool can_arm(Runner& r, const gpu::ArmFrame& frame) {
   if ((frame.flags & gpu::kStepwise) == 0 || r.shared_report.key_release != 0) return true;
   r.shared_report = share_report(r.gpu, r.report);
   if (r.shared_report.key_release != 0) return true;
-  say(Reply::done, static_cast<uint32_t>(gpu::Armed::not_stepwise), frame.head.sequence, 0,
-      r.shared_report.why);
+  say(Reply::done, static_cast<uint32_t>(gpu::Armed::not_stepwise), frame.head.sequence,
+      r.shared_report.error, "");
   return false;
 }
 

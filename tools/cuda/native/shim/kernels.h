@@ -28,7 +28,7 @@ const Kernel* kernel_of(const void* function);
 const Variable* variable_of(const void* symbol);
 
 // Why device code did not load; null: it did.
-const char* load_error();
+CUresult load_error();
 
 // Memory for copies in captured calls (staging.cpp).
 void begin_staging();

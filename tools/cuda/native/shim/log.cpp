@@ -106,9 +106,10 @@ void note_refusal(CUresult error, const Kernel& kernel, const Launch& launch,
 }
 
 void note_allocation_failure(size_t bytes) {
-  if (quiet()) return;
+  if (quiet() || report().allocation_failed != 0) return;
   report().allocation_failed = 1;
   report().refused_bytes = bytes;
+  report().allowed_bytes = shim::call().scratch_quota;
 }
 
 }  // namespace shim

@@ -11,7 +11,7 @@ namespace {
 // A candidate whose device code does not load has null ones: its launches then fail as they would.
 std::unordered_map<const void*, shim::Kernel> kernels;
 std::unordered_map<const void*, shim::Variable> variables;
-char why_not_loaded[256];
+CUresult first_failure = CUDA_SUCCESS;
 
 int attribute(CUfunction function, CUfunction_attribute which) {
   int value = 0;
@@ -19,10 +19,8 @@ int attribute(CUfunction function, CUfunction_attribute which) {
   return value;
 }
 
-void note_failure(const char* what, CUresult error) {
-  if (why_not_loaded[0] == '\0')
-    std::snprintf(why_not_loaded, sizeof why_not_loaded, "%s: %s", what,
-                  gpu::error_name(shim::driver(), error));
+void note_failure(CUresult error) {
+  if (first_failure == CUDA_SUCCESS) first_failure = error;
 }
 
 CUmodule module_of(void** handle) { return reinterpret_cast<CUmodule>(handle); }
@@ -49,7 +47,7 @@ bool is_device_address(const void* pointer) {
   return false;
 }
 
-const char* load_error() { return why_not_loaded[0] == '\0' ? nullptr : why_not_loaded; }
+CUresult load_error() { return first_failure; }
 
 }  // namespace shim
 
@@ -57,7 +55,7 @@ SHIM_API void** __cudaRegisterFatBinary(void* wrapper) {
   const auto* code = static_cast<const __fatBinC_Wrapper_t*>(wrapper);
   CUmodule module = nullptr;
   const CUresult error = shim::driver().cuModuleLoadData(&module, code->data);
-  if (error != CUDA_SUCCESS) note_failure("the device code does not load", error);
+  if (error != CUDA_SUCCESS) note_failure(error);
   return reinterpret_cast<void**>(module);
 }
 
@@ -70,7 +68,7 @@ SHIM_API void __cudaRegisterFunction(void** handle, const char* host_function, c
   if (handle == nullptr) return;
   CUfunction function = nullptr;
   const CUresult error = shim::driver().cuModuleGetFunction(&function, module_of(handle), name);
-  if (error != CUDA_SUCCESS) return note_failure(name, error);
+  if (error != CUDA_SUCCESS) return note_failure(error);
   kernels[host_function] = {name, function, attribute(function, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES),
                             attribute(function, CU_FUNC_ATTRIBUTE_NUM_REGS),
                             attribute(function, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES),
@@ -83,7 +81,7 @@ SHIM_API void __cudaRegisterVar(void** handle, char* host_variable, char*, const
   shim::Variable variable{};
   const CUresult error =
       shim::driver().cuModuleGetGlobal(&variable.address, &variable.bytes, module_of(handle), name);
-  if (error != CUDA_SUCCESS) return note_failure(name, error);
+  if (error != CUDA_SUCCESS) return note_failure(error);
   variables[host_variable] = variable;
 }
 

@@ -90,8 +90,11 @@ uint64_t device_malloc(uint64_t bytes) {
   bool over_quota = bytes > d.options.scratch_bytes - d.scratch_used;
   uint64_t at = over_quota ? 0 : find_room(round_up(std::max<uint64_t>(bytes, 1), kAlign));
   if (at == 0) {
-    d.report->allocation_failed = over_quota ? 1 : 2;
-    d.report->refused_bytes = bytes;
+    if (d.report->allocation_failed == 0) {
+      d.report->allocation_failed = over_quota ? 1 : 2;
+      d.report->refused_bytes = bytes;
+      d.report->allowed_bytes = d.options.scratch_bytes;
+    }
     return 0;
   }
   Allocation one{at, at + bytes, AllocationKind::scratch, d.scratch_count++, true, false};

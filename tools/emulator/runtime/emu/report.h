@@ -133,7 +133,8 @@ struct Report {
   uint32_t text_bytes;
   uint32_t text_truncated;
   uint32_t allocation_failed;  // refused: 1 cudaMalloc quota, 2 arena, 3 variables
-  uint64_t refused_bytes;
+  uint64_t refused_bytes;  // of the first of them
+  uint64_t allowed_bytes;  // at once, by the quota
   uint64_t copies;          // fills and copies by the host API
   uint64_t copied_sectors;  // of device memory, read or written by them
   uint64_t host_bytes;      // that they moved between host and device

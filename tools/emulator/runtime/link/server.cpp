@@ -117,6 +117,7 @@ bool answer() {
       packet.words[0] = static_cast<uint64_t>(copy_from_device(packet.data, w[0], w[2], part));
       return true;
     case Ask::refuse:
+      if (sent != 0) return false;
       refuse_copy(Fault::large_copy, w[0]);
     default:
       return false;

@@ -1,6 +1,6 @@
 """From verdicts to attempts, of which equal kernels have one that counts."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from hashlib import sha256
@@ -8,7 +8,7 @@ from typing import Any
 
 from cuda_llm.agents.kernel_text.outline import normal_sha
 from cuda_llm.agents.prompting.quote import one_line
-from cuda_llm.failures import Duplicate
+from cuda_llm.failures import Duplicate, NoCode
 from cuda_llm.graph.context import RunContext
 from cuda_llm.graph.toolbox import describe_speed
 from cuda_llm.outcomes import Passed, Verdict
@@ -59,6 +59,14 @@ def keep_verdict(
     context: RunContext, brief: Brief, verdict: Verdict, seconds: dict[str, float]
 ) -> Attempt:
     """Write the verdict, then the attempt: from then on the candidate is judged."""
+    context.folder.write_verdict(brief.id, verdict)
+    return keep_attempt(context, brief, verdict, seconds)
+
+
+def keep_attempt(
+    context: RunContext, brief: Brief, verdict: Verdict, seconds: Mapping[str, float]
+) -> Attempt:
+    """Write the attempt that follows from a verdict."""
     attempt = Attempt(
         id=brief.id,
         round=brief.round,
@@ -74,7 +82,6 @@ def keep_verdict(
         **draft_fields(context, brief),
         **profile_fields(verdict),
     )
-    context.folder.write_verdict(brief.id, verdict)
     context.folder.write_attempt(attempt)
     return attempt
 
@@ -87,9 +94,20 @@ def author_of(context: RunContext, brief: Brief) -> Author:
     return "human" if brief.kind == Kind.START else context.generator.written_by
 
 
+def usable_draft(context: RunContext, brief: Brief) -> Draft | NoCode | None:
+    """Return the draft; where it is lost, what the attempt holds of it; None without either."""
+    folder = context.folder
+    draft = folder.usable(folder.draft, brief.id)
+    judged = folder.usable(folder.attempt, brief.id) if draft is None else None
+    if judged is None or not judged.source_sha:
+        return draft
+    source = folder.same_source(brief.id, judged.source_sha)
+    return Draft(source=source, idea=judged.idea, tunables=judged.tunables)
+
+
 def draft_fields(context: RunContext, brief: Brief) -> dict[str, Any]:
     """Return the fields of an attempt that its draft decides; none without a draft."""
-    draft = context.folder.draft(brief.id)
+    draft = usable_draft(context, brief)
     if not isinstance(draft, Draft):
         return {}
     return {

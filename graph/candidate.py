@@ -8,11 +8,12 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from cuda_llm.codec import decode, encode
+from cuda_llm.errors import UsageError
 from cuda_llm.failures import Diagnostic, Duplicate, NoCode
 from cuda_llm.graph.attempts import find_first_equal, keep_verdict, kernel_sha
 from cuda_llm.graph.context import FindContext, RunContext, bind_node, open_ask
@@ -27,7 +28,7 @@ from cuda_llm.tools.judge.judge import check, judge
 from cuda_llm.tools.measure.times import KernelTimes
 from cuda_llm.tools.validator.validate import Validated
 from cuda_llm.traces.events import CandidateLate, StageEntered, StageLeft
-from cuda_llm.traces.files import read_text, write_file
+from cuda_llm.traces.files import read_json, write_file
 from cuda_llm.wording import describe
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from langgraph.graph.state import CompiledStateGraph
 
 LATE = "LATE"
+StageSeconds = dict[str, float]
+"""Seconds by stage."""
 STAGE_NODES = {
     "generator": "generate",
     "compiler": "compile",
@@ -47,7 +50,8 @@ STAGE_NODES = {
 async def generate(context: RunContext, brief: Brief) -> Verdict | None:
     """Ask the generator, once: it retries by itself what can be retried."""
     situation = read_situation(context, brief.round)
-    answer: Draft | NoCode | InfraFailed | None = context.folder.draft(brief.id)
+    folder = context.folder
+    answer: Draft | NoCode | InfraFailed | None = folder.usable(folder.draft, brief.id)
     if answer is None:
         generator = context.generator
         with open_ask(context, generator.name, f"candidates/{brief.id}") as ask:
@@ -63,7 +67,9 @@ async def generate(context: RunContext, brief: Brief) -> Verdict | None:
 
 
 async def compile_(context: RunContext, brief: Brief) -> Verdict | None:
-    """Compile with nvcc and audit the result."""
+    """Compile with nvcc and audit the result. Raises UsageError where the kernel is lost."""
+    if context.folder.draft(brief.id) is None:
+        raise context.folder.gone(context.folder.candidate(brief.id) / "draft.json")
     outcome = await compiled(context, context.bench, context.folder.source(brief.id))
     if isinstance(outcome, Compiled):
         keep_build_log(context, brief, [describe_diagnostic(one) for one in outcome.warnings])
@@ -120,9 +126,9 @@ class KeptBench:
     async def validate(self, compiled: Compiled) -> Validated | Verdict:
         """Validate once for each source; a result from before this process began is read again."""
         kept = self.context.folder.candidate(self.brief.id) / "validated.json"
-        text = read_text(kept)
-        if text is not None:
-            return decode(Validated, json.loads(text))
+        known = read_validated(kept)
+        if known is not None:
+            return known
         outcome = await self.context.tasks.share(
             ("validate", compiled.source), lambda: self.context.bench.validate(compiled)
         )
@@ -148,6 +154,14 @@ def keep_validated(path: Path, outcome: Validated) -> None:
     """Write the outcome without its nonce, which never leaves the host process."""
     fields = {key: value for key, value in encode(outcome).items() if key != "nonce"}
     write_file(path, json.dumps(fields))
+
+
+def read_validated(path: Path) -> Validated | None:
+    """Return the outcome kept there; None where there is none that can be read."""
+    try:
+        return decode(Validated, read_json(path))
+    except (UsageError, ValueError):
+        return None
 
 
 def keep_build_log(context: RunContext, brief: Brief, lines: Sequence[str]) -> None:
@@ -240,6 +254,11 @@ async def run_stage(context: RunContext, name: str, stage: str) -> str:
 
     A stage done already, in this process or an earlier one, is skipped.
     """
+    if not is_drafted(name) and is_draft_lost(context, name):
+        # A run that goes on may enter behind the stages that are to be done again.
+        for earlier in takewhile(lambda one: one != stage, STAGES):
+            if code := await run_stage(context, name, earlier):
+                return code
     done = seconds_so_far(context, name)
     if stage in done:
         return ""
@@ -261,9 +280,30 @@ async def run_stage(context: RunContext, name: str, stage: str) -> str:
 
 
 def seconds_so_far(context: RunContext, name: str) -> dict[str, float]:
-    """Return seconds by stage of the stages already done, in whichever process."""
-    kept: dict[str, float] = json.loads(read_text(seconds_file(context, name)) or "{}")
-    return kept
+    """Return seconds by stage of the stages already done, in whichever process.
+
+    Where they cannot be read, none is done.
+    """
+    try:
+        return decode(StageSeconds, read_json(seconds_file(context, name)) or {})
+    except (UsageError, ValueError):
+        return {}
+
+
+def is_drafted(name: str) -> bool:
+    """Return whether the candidate's kernel was brought: by the user, or by the tuner."""
+    return name.startswith("r0-") or "-t" in name
+
+
+def is_draft_lost(context: RunContext, name: str) -> bool:
+    """Return whether what a generator wrote is there no more; then no stage counts as done."""
+    folder = context.folder
+    draft: Draft | NoCode | None = folder.usable(folder.draft, name)
+    if draft is not None or "generate" not in seconds_so_far(context, name):
+        return False
+    for file in ("seconds.json", "validated.json"):
+        (folder.candidate(name) / file).unlink(missing_ok=True)
+    return True
 
 
 def seconds_file(context: RunContext, name: str) -> Path:

@@ -12,6 +12,7 @@ from cuda_llm.agents.situation import Situation
 from cuda_llm.errors import UsageError
 from cuda_llm.graph.agents import add_contribution, review
 from cuda_llm.graph.attempts import mark_duplicates
+from cuda_llm.graph.candidate import is_drafted
 from cuda_llm.graph.context import RunContext, open_ask
 from cuda_llm.graph.guards import (
     MOST_SOURCE,
@@ -72,7 +73,7 @@ def check_brief(made: object, round_: int, index: int, known: set[str]) -> Brief
 def brief_of_own_kernel(context: RunContext) -> tuple[Brief, ...]:
     """Return the brief that has the user's own kernel judged. Raises UsageError."""
     brief = Brief(id="r0-c1", round=0, index=1, kind=Kind.START)
-    if context.folder.draft(brief.id) is None:
+    if context.folder.usable(context.folder.draft, brief.id) is None:
         path = Path(context.request.start)
         try:
             source = path.read_text(encoding="utf-8")
@@ -270,7 +271,7 @@ def candidate_input(state: SearchState, name: str, round_: int) -> CandidateStat
     return {
         "candidate_run": state["run_id"],
         "candidate_id": name,
-        "candidate_drafted": name.startswith("r0-") or "-t" in name,
+        "candidate_drafted": is_drafted(name),
         "candidate_round": round_,
         "candidate_end": "",
     }

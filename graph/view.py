@@ -12,7 +12,7 @@ from cuda_llm.graph.context import RunContext
 from cuda_llm.graph.state import SearchState
 from cuda_llm.search import Attempt, Hint
 from cuda_llm.tools.measure.times import KernelTimes
-from cuda_llm.traces.files import read_text, write_file
+from cuda_llm.traces.files import broken, read_json, write_file
 
 SITUATION_CHANNELS = (
     *("round", "attempts", "incumbent", "baseline"),
@@ -66,10 +66,12 @@ def read_situation(context: RunContext, round_: int) -> Situation:
     """Return what the generators of a round see; read once."""
     known = context.tasks.views
     if round_ not in known:
-        text = read_text(_file(context, round_))
-        if text is None:
-            raise context.folder.gone(_file(context, round_))
-        seen: SearchState = json.loads(text)
+        path, mend = _file(context, round_), context.folder.mend
+        seen: SearchState | None = read_json(path, mend)
+        if seen is None:
+            raise context.folder.gone(path)
+        if not isinstance(seen, dict) or not {"round", "attempts"} <= seen.keys():
+            raise broken(path, mend)
         known[round_] = situation_of(seen, context)
     return known[round_]
 

@@ -10,29 +10,22 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any, get_args
 
 from cuda_llm.codec import decode, encode
 from cuda_llm.errors import CudaLLMError, UsageError
 from cuda_llm.log import OURS, Log
-from cuda_llm.search import Attempt, Brief, Hint
-from cuda_llm.traces.events import VERSION, Event
+from cuda_llm.traces.event_line import FIELDS_BY_ID, content_of, identity_of, now, to_line
+from cuda_llm.traces.events import VERSION, Event, RoundBegan
 from cuda_llm.traces.files import cannot_write
 from cuda_llm.traces.run_folder import RunFolder
 
 _log = Log(__name__)
 _events = Log(f"{OURS}.events")
-
-FIELDS_BY_ID: Mapping[str, type[Attempt | Brief | Hint]] = {
-    "attempt_judged.attempt": Attempt,
-    "hint_given.hint": Hint,
-    "round_began.briefs": Brief,
-}
-"""By `kind.field`: what a line holds by its id. `briefs` is a list of them."""
 
 Observer = Callable[[Event], object]
 """Receives every event: a terminal, a progress bar, a test."""
@@ -56,23 +49,46 @@ class Recorder:
         self._turn = threading.RLock()
         self._file: int | None = _open_alone(path)
         self._seq, self._end = _cut_torn_line(self._file)
+        self._round = 0
+        self._earlier = _told_earlier(path)
 
     def __call__(self, event: Event) -> None:
-        """Record `event`, then call the observers. After `close` nothing is recorded any more."""
+        """Record `event`, then call the observers. After `close` nothing is recorded any more.
+
+        What an earlier process recorded word for word is not written again; what it recorded in
+        other words is, and the line names the one that it replaces.
+        """
         with self._turn:
             if self._file is None:
                 return
-            line = to_line(event, self._seq, now())
-            try:
-                _append(self._file, line)
-            except OSError as error:
-                os.ftruncate(self._file, self._end)
-                raise cannot_write(self._path, error) from None
-            self._log(event)
-            self._seq += 1
-            self._end += len(line)
+            again = self._find_earlier(event)
+            if again is None or again.differs:
+                self._write(event, again.seq if again else None)
             for observer in tuple(self._observers):
                 self._notify(observer, event)
+
+    def _find_earlier(self, event: Event) -> "_Told | None":
+        fields = json.loads(to_line(event, 0, ""))
+        self._round = fields["round"] if event.kind == RoundBegan.kind else self._round
+        key = identity_of(fields, self._round)
+        earlier = None if key is None else self._earlier.pop(key, None)
+        return (
+            None
+            if earlier is None
+            else replace(earlier, differs=earlier.said != content_of(fields))
+        )
+
+    def _write(self, event: Event, again: int | None) -> None:
+        assert self._file is not None
+        line = to_line(event, self._seq, now(), again)
+        try:
+            _append(self._file, line)
+        except OSError as error:
+            os.ftruncate(self._file, self._end)
+            raise cannot_write(self._path, error) from None
+        self._log(event)
+        self._seq += 1
+        self._end += len(line)
 
     def _log(self, event: Event) -> None:
         """Log the event too, so that one processor can send all records elsewhere."""
@@ -104,22 +120,27 @@ class Recorder:
             )
 
 
-def to_line(event: Event, seq: int, at: str) -> bytes:
-    """Return one line of the file. What it names by id must lie in the run's folder already."""
-    fields = {"v": VERSION, "seq": seq, "at": at, "kind": event.kind}
-    for name, value in vars(event).items():
-        if f"{event.kind}.{name}" not in FIELDS_BY_ID:
-            fields[name] = encode(value)
-        else:
-            fields[name] = [one.id for one in value] if isinstance(value, tuple) else value.id
-    text = json.dumps(fields, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    # Half of a surrogate pair, as a model may send, is no text that anybody could read back.
-    return text.encode(errors="replace") + b"\n"
+@dataclass(frozen=True)
+class _Told:
+    """An event that an earlier process of the run recorded."""
+
+    seq: int
+    said: str
+    differs: bool = False
 
 
-def now() -> str:
-    """Return the UTC time to the millisecond, `2026-01-31T10:00:00.123Z`."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
+def _told_earlier(path: Path) -> dict[str, _Told]:
+    """Return the events recorded so far by their identity, the last of each."""
+    told: dict[str, _Told] = {}
+    round_ = 0
+    for one in read_events(path):
+        if isinstance(one.event, RoundBegan):
+            round_ = one.event.round
+        fields = json.loads(to_line(one.event, one.seq, one.at))
+        key = identity_of(fields, round_)
+        if key is not None:
+            told[key] = _Told(one.seq, content_of(fields))
+    return told
 
 
 def is_being_written(path: Path) -> bool:
@@ -191,6 +212,8 @@ class Recorded:
     at: str
     """UTC, `2026-01-31T10:00:00.123Z`."""
     event: Event
+    again: int | None = None
+    """Position of an earlier line that this one replaces: a resumed run came to it once more."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -248,12 +271,13 @@ def _read_line(line: bytes, folder: RunFolder) -> Recorded | str:
         version, kind = fields.pop("v"), fields.pop("kind")
         if version > VERSION or kind not in KINDS:
             return "unknown"
-        seq, at = fields.pop("seq"), fields.pop("at")
+        seq, at, again = fields.pop("seq"), fields.pop("at"), fields.pop("again", None)
         datetime.fromisoformat(at)
         for name in fields:
             if value_kind := FIELDS_BY_ID.get(f"{kind}.{name}"):
                 fields[name] = _look_up(folder, value_kind, fields[name])
-        return Recorded(seq=int(seq), at=at, event=decode(KINDS[kind], fields))
+        event = decode(KINDS[kind], fields)
+        return Recorded(seq=int(seq), at=at, event=event, again=again)
     except (UsageError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return "torn"
 

@@ -1,14 +1,37 @@
 """Files of a run: read and written whole, with one clear line where that is not possible."""
 
+import json
 from pathlib import Path
+from typing import Any
 
 from cuda_llm.atomic_file import write_atomically
 from cuda_llm.errors import UsageError
 
+MEND = "restore it"
 
-def write_file(path: Path, text: str) -> None:
+
+def write_file(path: Path, text: str | bytes) -> None:
     """Replace `path`, folders above it included. Raises UsageError where that is not allowed."""
-    _replace(path, text.encode(errors="replace"))
+    _replace(path, text.encode(errors="replace") if isinstance(text, str) else text)
+
+
+def write_json(path: Path, data: Any) -> None:
+    """Replace `path` by plain JSON, as `write_file` does."""
+    write_file(path, json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def read_json(path: Path, mend: str = MEND) -> Any:
+    """Return what the file holds; None where there is none. Raises UsageError with the `mend`."""
+    text = read_text(path)
+    try:
+        return None if text is None else json.loads(text)
+    except (ValueError, RecursionError):
+        raise broken(path, mend) from None
+
+
+def broken(path: Path, mend: str = MEND) -> UsageError:
+    """Return the error of a file that is not as a run wrote it."""
+    return UsageError(f"{path}: broken; expected what a run writes: {mend}")
 
 
 def copy_file(path: Path, made: Path) -> None:

@@ -1,34 +1,14 @@
 """A run as a folder: everything large, and everything a killed run needs to go on.
 
-    run.json                         what was asked for
-    events.jsonl                     what happened, one event a line
-    checkpoint.sqlite                the graph's own
-    candidates/<id>/brief.json       the order to the generator
-                    prompt.md        what a model was asked, for a person to read
-                    reply.json       its answer, whole; reply.md is its text
-                    source.cu        the kernel; draft.json: its idea and tunables, or why there
-                                     is none
-                    kernel.sass      its machine code, where it was inspected on a GPU
-                    build.log        the compiler's messages, where there are any
-                    verdict.json     its outcome; profile.json: how fast it is, and why
-                    attempt.json     both in one line
-    hints/<id>.json                  what was learned
-    rounds/<n>/situation.json        what the generators of a round see
-    rounds/<n>/<call>/               prompt and reply of calls that concern a whole round
-    rounds/<n>/<agent>/ask-<hash>/   the same of an agent of the user's; candidates/<id>/ask-<hash>/
-                                     of a generator
-    best/                            the result
-
-Attempts, briefs and hints are stored in their files and nowhere else: the checkpoint, the events,
-the situations and the briefs name them by id. Every file is whole or missing, whenever the process
-dies. The last file of a step says that the step is done: reply.json, draft.json, verdict.json,
-attempt.json.
+docs/traces.md lists its files. Attempts, briefs and hints are stored in their files and nowhere
+else: the checkpoint, the events, the situations and the briefs name them by id. Every file is whole
+or missing, whenever the process dies. The last file of a step says that the step is done:
+reply.json, draft.json, verdict.json, attempt.json.
 """
 
 import hashlib
-import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -38,11 +18,13 @@ from cuda_llm.codec import decode, decode_verdict, encode, encode_verdict
 from cuda_llm.conversation import Call, Reply
 from cuda_llm.errors import UsageError
 from cuda_llm.failures import NoCode
+from cuda_llm.log import Log
 from cuda_llm.outcomes import Passed, Verdict
 from cuda_llm.search import Attempt, Brief, Draft, Hint
-from cuda_llm.traces.files import copy_file, read_text, write_file
+from cuda_llm.traces.files import broken, copy_file, read_json, read_text, write_file, write_json
 
 T = TypeVar("T")
+_log = Log(__name__)
 
 VERSION = 2
 """Of run.json and the folder. Files and keys are only added; what changes a meaning raises it.
@@ -54,8 +36,14 @@ FILES: Mapping[type, str] = {
     Hint: "hints/{}.json",
 }
 """Path of a value of that type, by its id."""
+NEW_RUN = "restore it, or start a new run"
+WORKED_OUT_AGAIN = "resume works the run out again from what its folder holds"
 HINTS = ("error_hints", "performance_hints")
 """Channels of hints, in the state and in briefs."""
+BODY = "reply.http"
+"""Beside a prompt: an answer that came whole, and whose reply is still to be read."""
+UNFIT = (ValueError, KeyError, TypeError, AttributeError)
+"""Raised where a file holds other JSON than a run writes."""
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 
@@ -100,16 +88,16 @@ class RunFolder:
 
     def write_run(self, run: Mapping[str, Any]) -> None:
         """Write run.json from plain JSON."""
-        self._write_json("run.json", {"version": VERSION, **encode(run)})
+        write_json(self.path / "run.json", {"version": VERSION, **encode(run)})
 
     def read_run(self) -> dict[str, Any]:
         """Return what run.json holds. Raises UsageError: no run, broken, or of a newer version."""
-        run = self._read_json("run.json")
+        run = read_json(self.path / "run.json", NEW_RUN)
         if run is None:
             raise UsageError(f"{self.path}: no run.json; expected the folder of a run")
         found = run.get("version") if isinstance(run, dict) else None
         if not isinstance(found, int):
-            raise UsageError(f"{self.path / 'run.json'}: has no version; expected {VERSION}")
+            raise UsageError(f"{self.path / 'run.json'}: has no version; {NEW_RUN}")
         if found > VERSION:
             raise UsageError(
                 f"{self.path / 'run.json'}: version {found}, this program reads up to {VERSION}; "
@@ -136,10 +124,12 @@ class RunFolder:
 
     def gone(self, path: Path) -> UsageError:
         """Return the error of a missing file that was written before it was named."""
-        return UsageError(
-            f"{path}: gone; restore it, or remove {self.checkpoint}: "
-            "resume works the run out again from what its folder holds"
-        )
+        return UsageError(f"{path}: gone; {self.mend}")
+
+    @property
+    def mend(self) -> str:
+        """The mend for files that resume writes again where it has no checkpoint."""
+        return f"restore it, or remove {self.checkpoint}: {WORKED_OUT_AGAIN}"
 
     def keep_hints(self, hints: Iterable[Hint]) -> tuple[Hint, ...]:
         """Write the hints; return them with the ids they have from now on.
@@ -148,8 +138,9 @@ class RunFolder:
         """
         if self._hints is None:
             names = [one.stem for one in (self.path / "hints").glob("*.json")]
-            kept = (self.look_up(Hint, name) for name in sorted(names, key=_natural))
-            self._hints = {one: one for one in kept}
+            # A broken one is written again where it is learned again.
+            kept = (self.usable(self.hint, name) for name in sorted(names, key=_natural))
+            self._hints = {one: one for one in kept if one is not None}
         return tuple(self._keep_hint(one, self._hints) for one in hints)
 
     def _keep_hint(self, hint: Hint, kept: dict[Hint, Hint]) -> Hint:
@@ -157,7 +148,7 @@ class RunFolder:
             taken = {one.id for one in kept}
             names = (f"r{hint.round}-h{number}" for number in count(1))
             named = replace(hint, id=next(one for one in names if one not in taken))
-            self._write_json(f"hints/{named.id}.json", encode(named))
+            write_json(self.path / FILES[Hint].format(named.id), encode(named))
             kept[named] = named
         return kept[hint]
 
@@ -169,7 +160,7 @@ class RunFolder:
         """Write a candidate's brief, and hints of the strategy's own."""
         ids = {name: [one.id for one in self.keep_hints(getattr(brief, name))] for name in HINTS}
         self._looked_up.pop((Brief, brief.id), None)
-        self._write_json(f"candidates/{brief.id}/brief.json", encode(brief) | ids)
+        write_json(self.candidate(brief.id) / "brief.json", encode(brief) | ids)
 
     def brief(self, name: str) -> Brief | None:
         """Return a candidate's brief. Raises UsageError where a hint it names is gone."""
@@ -195,24 +186,28 @@ class RunFolder:
     def write_draft(self, name: str, draft: Draft | NoCode) -> None:
         """Write a generator's answer to a brief."""
         if isinstance(draft, NoCode):
-            self._write_json(f"candidates/{name}/draft.json", encode_verdict(draft))
+            write_json(self.candidate(name) / "draft.json", encode_verdict(draft))
             return
         sha = self.write_source(name, draft.source)
         about = {"idea": draft.idea, "tunables": encode(draft.tunables), "source_sha": sha}
-        self._write_json(f"candidates/{name}/draft.json", about)
+        write_json(self.candidate(name) / "draft.json", about)
 
     def draft(self, name: str) -> Draft | NoCode | None:
         """Return a generator's answer; None where there is none yet.
 
         Raises UsageError where the source is no longer what it answered.
         """
-        about = self._read_json(f"candidates/{name}/draft.json")
-        if about is None:
-            return None
-        if about.get("code") == NoCode.code:
-            refused = decode_verdict(about)
-            return refused if isinstance(refused, NoCode) else None
-        return decode(Draft, {"source": self.same_source(name, about["source_sha"]), **about})
+        path = self.candidate(name) / "draft.json"
+        about = read_json(path)
+        try:
+            if about is None:
+                return None
+            if about.get("code") == NoCode.code:
+                refused = decode_verdict(about)
+                return refused if isinstance(refused, NoCode) else None
+            return decode(Draft, {"source": self.same_source(name, about["source_sha"]), **about})
+        except UNFIT:
+            raise broken(path) from None
 
     def keep_file(self, name: str, file: str, made: Path) -> None:
         """Copy a tool's file to a candidate's folder. Raises UsageError where it cannot."""
@@ -226,17 +221,30 @@ class RunFolder:
         """Write a candidate's verdict; the profile of one that passed beside it."""
         fields = encode_verdict(verdict)
         if isinstance(verdict, Passed) and verdict.profile is not None:
-            self._write_json(f"candidates/{name}/profile.json", fields.pop("profile"))
-        self._write_json(f"candidates/{name}/verdict.json", fields)
+            write_json(self.candidate(name) / "profile.json", fields.pop("profile"))
+        write_json(self.candidate(name) / "verdict.json", fields)
 
     def kept_verdict(self, name: str) -> Verdict | None:
         """Return a candidate's verdict; None where it is not judged yet."""
-        fields = self._read_json(f"candidates/{name}/verdict.json")
-        if fields is None:
+        path = self.candidate(name) / "verdict.json"
+        fields = read_json(path)
+        try:
+            if fields is None:
+                return None
+            if fields["code"] == Passed.code and "profile" not in fields:
+                path = path.with_name("profile.json")
+                fields["profile"] = read_json(path)
+            return decode_verdict(fields)
+        except UNFIT:
+            raise broken(path) from None
+
+    def usable(self, read: Callable[[str], T], name: str) -> T | None:
+        """Return what `read` reads of that name; None also where the file is broken."""
+        try:
+            return read(name)
+        except UsageError as error:
+            _log.warning("a file of the run is of no use", error=str(error))
             return None
-        if fields["code"] == Passed.code and "profile" not in fields:
-            fields["profile"] = self._read_json(f"candidates/{name}/profile.json")
-        return decode_verdict(fields)
 
     def verdict(self, attempt: str) -> Verdict:
         """Return a candidate's verdict. Raises KeyError where it is not judged yet."""
@@ -248,25 +256,35 @@ class RunFolder:
     def write_attempt(self, attempt: Attempt) -> None:
         """Write a judged candidate in one line."""
         self._looked_up.pop((Attempt, attempt.id), None)
-        self._write_json(f"candidates/{attempt.id}/attempt.json", encode(attempt))
+        write_json(self.candidate(attempt.id) / "attempt.json", encode(attempt))
 
     def attempt(self, name: str) -> Attempt | None:
         """Return a judged candidate in one line; None where it is not judged yet."""
         return self._read_value(FILES[Attempt].format(name), Attempt)
 
     def load_reply(self, call: str) -> Reply | None:
-        """Return the reply of a call; None where it has none."""
-        return self._read_value(f"{call}/reply.json", Reply)
+        """Return the reply of a call; None where it has none that can be read."""
+        return self.usable(lambda name: self._read_value(f"{name}/reply.json", Reply), call)
 
     def write_prompt(self, call: Call) -> None:
         """Write the prompt of a call. A prompt without a reply is a call that never ended."""
         parts = [f"## {message.role}\n\n{message.text.rstrip()}\n" for message in call.messages]
         write_file(self._below(call.id) / "prompt.md", "\n".join(parts))
 
+    def write_body(self, call: str, body: bytes) -> None:
+        """Write an answer as it came; it goes when its reply is written."""
+        write_file(self._below(call) / BODY, body)
+
+    def load_body(self, call: str) -> bytes | None:
+        """Return the answer as it came; None where there is none, or its reply is written."""
+        path = self._below(call) / BODY
+        return path.read_bytes() if path.is_file() else None
+
     def write_reply(self, call: str, reply: Reply) -> None:
         """Write a reply; reply.json first, because it is what says that the call is over."""
-        self._write_json(f"{call}/reply.json", encode(reply))
+        write_json(self._below(call) / "reply.json", encode(reply))
         write_file(self._below(call) / "reply.md", reply.text)
+        (self._below(call) / BODY).unlink(missing_ok=True)
 
     def _below(self, name: str) -> Path:
         """Return a path inside the run. Raises UsageError for a name that could leave it."""
@@ -274,26 +292,13 @@ class RunFolder:
             raise UsageError(f"{name!r}: expected names of letters, digits, `_`, `-` and `.`")
         return self.path / name
 
-    def _write_json(self, name: str, data: Any) -> None:
-        write_file(
-            self._below(name),
-            json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False) + "\n",
-        )
-
-    def _read_json(self, name: str) -> Any:
-        path = self._below(name)
-        text = read_text(path)
-        try:
-            return None if text is None else json.loads(text)
-        except (ValueError, RecursionError):
-            raise UsageError(f"{path}: broken; expected JSON as a run writes it") from None
-
     def _read_value(self, name: str, kind: type[T]) -> T | None:
-        data = self._read_json(name)
+        path = self._below(name)
+        data = read_json(path, self.mend)
         try:
             return None if data is None else self._decode(kind, data)
-        except (ValueError, AttributeError):
-            raise UsageError(f"{self.path / name}: broken; expected what a run writes") from None
+        except UNFIT:
+            raise broken(path, self.mend) from None
 
     def _decode(self, kind: type[T], data: Any) -> T:
         if kind is Brief:

@@ -14,6 +14,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from cuda_llm.agents.llm.kept_body import keeping_client
 from cuda_llm.agents.llm.pricing import OPENAI, Price, count_prompt_tokens
 from cuda_llm.agents.llm.retry import Failure, TryFailed
 from cuda_llm.agents.prompting.token_budget import count_tokens
@@ -148,7 +149,7 @@ def _open_client() -> Any:
     import openai
 
     limits = type(openai.DEFAULT_CONNECTION_LIMITS)(max_keepalive_connections=0)
-    return openai.DefaultAsyncHttpxClient(limits=limits, follow_redirects=False)
+    return keeping_client()(limits=limits, follow_redirects=False)
 
 
 def find_endpoint(base_url: str = "") -> str:

@@ -1,13 +1,14 @@
 """The client of one chat model: kept replies, limits, retries and events around each call.
 
-A call whose reply is on the disk makes no request. Whatever goes wrong with a model or its endpoint
-is a CallFailed; only a broken machine raises, such as a full disk.
+A call whose reply is on the disk, or the body of it, makes no request. Whatever goes wrong with a
+model or its endpoint is a CallFailed; only a broken machine raises, such as a full disk.
 """
 
 import asyncio
 import random
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,7 @@ from cuda_llm.agents.llm.chat_model import (
     takes_json_mode,
     without_retries,
 )
+from cuda_llm.agents.llm.kept_body import keeping_body
 from cuda_llm.agents.llm.pricing import Price, count_prompt_tokens
 from cuda_llm.agents.llm.retry import (
     UNCERTAIN,
@@ -36,6 +38,7 @@ from cuda_llm.agents.llm.retry import (
     classify_error,
 )
 from cuda_llm.conversation import Call, CallFailed, CallStore, Reply, Usage
+from cuda_llm.errors import CudaLLMError
 from cuda_llm.log import bound
 from cuda_llm.redaction import HIDDEN, LEAST, hide
 from cuda_llm.traces.events import ModelCalled, ModelRetried, Record
@@ -83,7 +86,7 @@ class ModelClient:
         self.ends_run = ends_run
         self.json_mode = takes_json_mode(model)
         """Ends with the first server that refuses it."""
-        self._store = store
+        self.store = store
         self._slots = slots or asyncio.Semaphore(CALLS_AT_ONCE)
 
     async def __call__(self, call: Call) -> Reply | CallFailed:
@@ -92,20 +95,21 @@ class ModelClient:
             return await self._answer(call)
 
     async def _answer(self, call: Call) -> Reply | CallFailed:
-        kept = self._store.load_reply(call.id)
+        kept = self.store.load_reply(call.id)
         if kept is not None:
             self._count_once(call, kept)
             return kept
-        self._store.write_prompt(call)
+        self.store.write_prompt(call)
         async with self._slots:
             asking = _PendingCall(self, call)
+            asking.earlier = self.store.load_body(call.id)
             try:
                 answer = await asking.answer()
             except asyncio.CancelledError:
                 asking.record_end("cancelled", "nobody waits for it any longer")
                 raise
             if isinstance(answer, Reply):
-                self._store.write_reply(call.id, answer)
+                self.store.write_reply(call.id, answer)
                 asking.record_end("ok", "", answer)
             else:
                 asking.record_end(answer.kind, answer.detail)
@@ -135,6 +139,8 @@ class _PendingCall:
         self.lost = Spent()
         self.began_s = time.monotonic()
         self.reservation: Reservation | None = None
+        self.earlier: bytes | None = None
+        """Body of an answer that an earlier process received and died of before it was a reply."""
 
     async def answer(self) -> Reply | CallFailed:
         """Ask under one deadline, which begins when the budget has room."""
@@ -178,8 +184,9 @@ class _PendingCall:
         self.reservation = None
         self.tries += 1
         try:
-            async with asyncio.timeout(client.policy.try_s):
-                message = await ask_model(client.model, self.call, json_mode=json_mode)
+            with keeping_body(self._take_earlier(), self._keep_body):
+                async with asyncio.timeout(client.policy.try_s):
+                    message = await ask_model(client.model, self.call, json_mode=json_mode)
             answer = read_answer(client.model, message, self.call, client.price)
             reply = remove_reply_secrets(client.secrets, answer)
         except asyncio.CancelledError:
@@ -194,6 +201,17 @@ class _PendingCall:
             raise TryFailed(failure) from error
         reservation.settle(self.call.id, reply.usage)
         return reply
+
+    def _take_earlier(self) -> bytes | None:
+        earlier, self.earlier = self.earlier, None
+        return earlier
+
+    def _keep_body(self, body: bytes) -> None:
+        for secret in self.client.secrets:
+            body = body.replace(secret.encode(), HIDDEN.encode())
+        # A disk that is full is told of by the reply, which follows.
+        with suppress(CudaLLMError):
+            self.client.store.write_body(self.call.id, body)
 
     async def _reserve(self) -> Reservation:
         found = await self.client.budget.reserve(self.bound, ends_run=self.client.ends_run)

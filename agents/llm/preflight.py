@@ -109,5 +109,11 @@ class _NoStore:
     def write_prompt(self, call: Call) -> None:
         pass
 
+    def load_body(self, call: str) -> bytes | None:
+        return None
+
+    def write_body(self, call: str, body: bytes) -> None:
+        pass
+
     def write_reply(self, call: str, reply: Reply) -> None:
         pass

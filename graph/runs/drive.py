@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from cuda_llm.errors import CudaLLMError, UsageError, describe_error
 from cuda_llm.graph.context import RunContext
 from cuda_llm.graph.run_nodes import run_finished, run_started
+from cuda_llm.graph.runs.mend import forget_damaged, mend_judged
 from cuda_llm.graph.state import SearchInput, SearchOutput, SearchState
 from cuda_llm.graph.view import situation_of
 from cuda_llm.log import Log, bound
@@ -121,11 +122,14 @@ class GraphRun:
             if over and not state.values.get("stop"):
                 raise unusable_checkpoint(self.context.folder, "it leads nowhere")
             values: Any = state.values
+            await mend_judged(self.context, values)
             for lost in missing_events(values, self.context, over=over):
                 self.context.record(lost)
             if over:
                 return
             self.context.record(RunResumed(round=max(0, state.values.get("round", 0))))
+        else:
+            forget_damaged(self.context)
         try:
             await self.graph.ainvoke(
                 self.input(state, hints), self.config, context=self.context, durability=DURABILITY

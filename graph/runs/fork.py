@@ -22,7 +22,8 @@ from cuda_llm.errors import UsageError
 from cuda_llm.graph.runs.record import recorded_request
 from cuda_llm.graph.runs.resolve import name_run
 from cuda_llm.search import Attempt, Brief, Hint
-from cuda_llm.traces.event_log import now, read_events, to_line
+from cuda_llm.traces.event_line import now, to_line
+from cuda_llm.traces.event_log import read_events
 from cuda_llm.traces.events import HintGiven, RoundBegan, RunForked, RunStarted
 from cuda_llm.traces.files import write_file
 from cuda_llm.traces.run_folder import RunFolder

@@ -1,13 +1,20 @@
 """Entry point of the `cuda-llm` command."""
 
 import os
+import signal
 import sys
+from types import FrameType
 
 INTERRUPTED = 130
+TERMINATED = 143
 
 
 def main() -> None:
-    """Run the command line. Exits 0 done, 1 nothing passed, 2 usage, 3 machine, 130 Ctrl-C."""
+    """Run the command line.
+
+    Exits 0 done, 1 nothing passed, 2 usage, 3 machine, 130 Ctrl-C, 143 SIGTERM.
+    """
+    ended = _interrupt_on_sigterm()
     # Read when NumPy is loaded: its BLAS threads sleep after 2^4 cycles without work, not after
     # 2^26 of spinning on cores that compilers and kernels wait for.
     os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
@@ -22,7 +29,25 @@ def main() -> None:
     if code == INTERRUPTED:
         # Python ends by the signal where it fell into an exec(), until another one has succeeded.
         exec("")
+        code = TERMINATED if ended else INTERRUPTED
     sys.exit(code)
+
+
+def _interrupt_on_sigterm() -> list[int]:
+    """Have SIGTERM do what Ctrl-C does; return a list that is empty until one comes."""
+    received: list[int] = []
+    process = os.getpid()
+
+    def interrupt(number: int, _frame: FrameType | None) -> None:
+        if os.getpid() != process:
+            # A process that was forked ends as it would have.
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+        received.append(number)
+        signal.raise_signal(signal.SIGINT)
+
+    signal.signal(signal.SIGTERM, interrupt)
+    return received
 
 
 if __name__ == "__main__":

@@ -113,6 +113,14 @@ class CallStore(Protocol):
         """Keep what is about to be asked, for a person to read."""
         ...
 
+    def write_body(self, call: str, body: bytes) -> None:
+        """Keep what a server answered, as it came: its reply is still to be read."""
+        ...
+
+    def load_body(self, call: str) -> bytes | None:
+        """Return the answer kept as it came, where a process ended before it was read."""
+        ...
+
     def write_reply(self, call: str, reply: Reply) -> None:
         """Keep an answer, whole or not at all; from then on it is never asked for again."""
         ...

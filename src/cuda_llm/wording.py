@@ -107,7 +107,8 @@ def describe(verdict: Verdict, *, hardware_figures: bool = True) -> tuple[str, .
         case Duplicate(of=of):
             return (f"the same kernel as {of}",)
         case InfraFailed(component=component, detail=detail):
-            return (f"{component}: {detail}", "our fault, not the kernel's")
+            whose = "a fault of our parts or of the device, not of the kernel"
+            return (f"{component}: {detail}", whose)
         case _:
             assert_never(verdict)
 

@@ -26,6 +26,7 @@ class MemoryStore:
 
     prompts: dict[str, Call] = field(default_factory=dict)
     replies: dict[str, Reply] = field(default_factory=dict)
+    bodies: dict[str, bytes] = field(default_factory=dict)
 
     def load_reply(self, call: str) -> Reply | None:
         return self.replies.get(call)
@@ -35,6 +36,13 @@ class MemoryStore:
 
     def write_reply(self, call: str, reply: Reply) -> None:
         self.replies[call] = reply
+        self.bodies.pop(call, None)
+
+    def load_body(self, call: str) -> bytes | None:
+        return self.bodies.get(call)
+
+    def write_body(self, call: str, body: bytes) -> None:
+        self.bodies[call] = body
 
 
 @dataclass

@@ -9,7 +9,7 @@ import pytest
 from event_reference import event_schema, event_table
 from recorded_run import OTHERS, beginning, ending
 
-from cuda_llm.traces.event_log import now, to_line
+from cuda_llm.traces.event_line import now, to_line
 from cuda_llm.traces.events import Event
 
 DOCS = Path(__file__).parents[2] / "docs"

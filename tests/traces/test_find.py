@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from cuda_llm.errors import UsageError
-from cuda_llm.traces.event_log import Recorder, to_line
+from cuda_llm.traces.event_line import to_line
+from cuda_llm.traces.event_log import Recorder
 from cuda_llm.traces.events import RunResumed
 from cuda_llm.traces.find import find_run, list_runs
 from cuda_llm.traces.run_folder import RunFolder

@@ -15,13 +15,13 @@ from recorded_run import OTHERS, beginning, ending, kept
 
 from cuda_llm.errors import UsageError
 from cuda_llm.search import Brief, Hint
+from cuda_llm.traces.event_line import to_line
 from cuda_llm.traces.event_log import (
     KINDS,
     Recorder,
     follow_events,
     read_events,
     read_trace,
-    to_line,
 )
 from cuda_llm.traces.events import Event, RunFinished, RunResumed, StageEntered
 from cuda_llm.traces.run_folder import RunFolder

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,9 +17,20 @@ from recorded_run import FIRST
 
 from cuda_llm.errors import UsageError
 from cuda_llm.traces.event_log import Recorder, is_being_written, read_events, read_trace
-from cuda_llm.traces.events import Event, RoundBegan, RunResumed, StageEntered
+from cuda_llm.traces.events import (
+    CandidateLate,
+    Event,
+    IncumbentChosen,
+    ModelRetried,
+    RoundBegan,
+    RunResumed,
+    StageEntered,
+)
 
 EVENT = StageEntered(candidate="r1-c1", stage="compile")
+RETRY = ModelRetried(call="c", attempt=1, reason="busy", wait_s=1.0)
+"""Happens anew each time."""
+CHOSEN = IncumbentChosen(round=1, before=None, incumbent="r1-c1", reason="fastest")
 
 
 def stages(path: Path) -> list[str]:
@@ -43,8 +55,8 @@ def test_numbers_go_on_after_a_restart(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     for _ in range(3):
         record = Recorder(path)
-        record(EVENT)
-        record(EVENT)
+        record(RETRY)
+        record(RETRY)
         record.close()
     assert [one.seq for one in read_events(path)] == [1, 2, 3, 4, 5, 6]
 
@@ -54,7 +66,7 @@ def test_a_torn_last_line_is_mended_and_nothing_whole_is_lost(tmp_path: Path, cu
     path = tmp_path / "events.jsonl"
     record = Recorder(path)
     for _ in range(3):
-        record(EVENT)
+        record(RETRY)
     record.close()
     with path.open("rb+") as file:
         file.truncate(path.stat().st_size - cut)
@@ -62,7 +74,7 @@ def test_a_torn_last_line_is_mended_and_nothing_whole_is_lost(tmp_path: Path, cu
     whole = 3 if cut == 1 else 2
     assert len(read_events(path)) == whole
     record = Recorder(path)
-    record(EVENT)
+    record(RETRY)
     record.close()
     trace = read_trace(path)
     assert [one.seq for one in trace.events] == list(range(1, whole + 2))
@@ -72,15 +84,52 @@ def test_a_torn_last_line_is_mended_and_nothing_whole_is_lost(tmp_path: Path, cu
 def test_numbers_go_on_behind_lines_that_are_no_events(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     record = Recorder(path)
-    record(EVENT)
+    record(RETRY)
     record.close()
     with path.open("a") as file:
         file.write("nonsense\n[1]\n")
     record = Recorder(path)
-    record(EVENT)
+    record(RETRY)
     record.close()
     trace = read_trace(path)
     assert ([one.seq for one in trace.events], trace.torn) == ([1, 2], 2)
+
+
+@pytest.mark.parametrize("event", [EVENT, CHOSEN, replace(EVENT, stage="load")])
+def test_what_an_earlier_process_told_is_told_once(event: Event, tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    seen: list[Event] = []
+    for _ in range(3):
+        record = Recorder(path, (seen.append,))
+        record(event)
+        record.close()
+    assert [one.event for one in read_events(path)] == [event]
+    assert seen == [event] * 3, "observers learn where a resumed run is"
+
+
+def test_what_is_told_otherwise_names_the_line_that_it_replaces(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    other = replace(CHOSEN, incumbent="r1-c2")
+    for chosen in (CHOSEN, other, other):
+        record = Recorder(path)
+        record(EVENT)
+        record(chosen)
+        record.close()
+    events = read_events(path)
+    assert [(one.event, one.again) for one in events] == [(EVENT, None), (CHOSEN, None), (other, 2)]
+
+
+def test_a_candidate_is_late_in_each_round_that_it_is_late_in(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    late = CandidateLate(candidate="r1-c1", stage="profile")
+    rounds = [RoundBegan(round=number, incumbent=None, briefs=()) for number in (1, 2)]
+    first: list[Event] = [rounds[0], late]
+    for told in (first, [*first, rounds[1], late]):
+        record = Recorder(path)
+        for event in told:
+            record(event)
+        record.close()
+    assert [one.event for one in read_events(path)] == [rounds[0], late, rounds[1], late]
 
 
 def test_observers_get_an_event_that_is_on_disk(tmp_path: Path) -> None:

@@ -239,7 +239,10 @@ def build_once(name: str, digest: str, make: Callable[[Path], Path]) -> Path:
         with exclusive_access(target.parent, "building"):
             if load(NATIVE, key) is None:
                 parent = cache_folder(NATIVE, key[:2])
-                with tempfile.TemporaryDirectory(dir=parent, prefix=".new-") as scratch:
+                # Whoever began this part and holds its lock no more was killed.
+                for left in parent.glob(f".new-{key}-*"):
+                    shutil.rmtree(left, ignore_errors=True)
+                with tempfile.TemporaryDirectory(dir=parent, prefix=f".new-{key}-") as scratch:
                     store(NATIVE, key, {"name": name}, {name: make(Path(scratch))})
     return target
 

@@ -263,7 +263,8 @@ def answer(arguments: list[str], closing: ExitStack) -> int:
             print_error(message)
         return USAGE
     except InfrastructureError as error:
-        print_error(f"{error} (our fault, not the kernel's; try again, then report it)", error)
+        whose = "of our parts or of the device, not of the kernel"
+        print_error(f"{error} (a fault {whose}; try again, then report it)", error)
         return error.exit_code
     except CudaLLMError as error:
         print_error(str(error))

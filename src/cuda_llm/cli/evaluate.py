@@ -3,11 +3,11 @@
 import asyncio
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from cuda_llm.errors import CudaLLMError
+from cuda_llm.errors import CudaLLMError, Interrupted
 from cuda_llm.source_file import read_source
 
 if TYPE_CHECKING:
@@ -58,13 +58,17 @@ def evaluate(
     with open_progress([name for name, _ in sources]) as progress:
         progress.prepare(chosen.prepare)
         judged = asyncio.run(judge_all(loaded, chosen, sources, progress, options))
-        looked = asyncio.run(inspect_all(loaded, chosen, judged)) if inspect else {}
+        was_stopped = len(judged) < len(sources)
+        look = inspect and not was_stopped
+        looked = asyncio.run(inspect_all(loaded, chosen, judged)) if look else {}
     for number, found in looked.items():
         judged[number] = with_inspection(loaded, chosen, judged[number], found)
     if as_json:
         typer.echo(evaluate_document(loaded, chosen, judged, looked))
     else:
         print_evaluation(loaded, chosen, judged, looked)
+    if was_stopped:
+        raise Interrupted(f"interrupted: {len(judged)} of {len(sources)} files were judged")
     return 0 if any(one.verdict.code == "PASSED" for one in judged) else NONE_PASSED
 
 
@@ -75,15 +79,19 @@ async def judge_all(
     progress: "Progress",
     options: "MeasureOptions",
 ) -> "list[Judged]":
-    """Judge every file on one bench, the baseline beside them. Return them in their order."""
+    """Judge every file on one bench, the baseline beside them. Return them in their order.
+
+    Where that is cancelled once at least one is judged: those that are.
+    """
     from cuda_llm.tools.judge.device_bench import open_bench
     from cuda_llm.tools.judge.judge import judge
 
     bench = open_bench(task, device, options=options)
+    judging: list[asyncio.Task[Judged]] = []
     try:
         async with asyncio.TaskGroup() as group:
             baseline = group.create_task(bench.time_baseline())
-            judging = [
+            judging += [
                 group.create_task(
                     judge(bench, text, name, baseline=baseline, on_stage=progress.enter)
                 )
@@ -91,15 +99,29 @@ async def judge_all(
             ]
     except BaseExceptionGroup as errors:
         # Not `except*`: what that raises is a group again on Python 3.11.2.
-        ours, others = errors.split(CudaLLMError)
+        ours, others = errors.split((CudaLLMError, OSError))
         if ours is None or others is not None:
             raise
-        raise ours.exceptions[0] from None
-    isolation = baseline.result().isolation
+        raise first_of(ours) from None
+    except asyncio.CancelledError:
+        if not any(map(is_judged, judging)):
+            raise
+    isolation = baseline.result().isolation if is_judged(baseline) else ""
     return [
         replace(one, isolation=isolation) if one.compiled is not None else one
-        for one in (task.result() for task in judging)
+        for one in (task.result() for task in judging if is_judged(task))
     ]
+
+
+def first_of(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return the first error of a group, groups inside it opened."""
+    first = errors.exceptions[0]
+    return first_of(first) if isinstance(first, BaseExceptionGroup) else first
+
+
+def is_judged(work: "asyncio.Task[Any]") -> bool:
+    """Return whether a task has come to its result."""
+    return work.done() and not work.cancelled() and work.exception() is None
 
 
 async def inspect_all(

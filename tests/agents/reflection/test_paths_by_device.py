@@ -187,7 +187,7 @@ def fault_in(outcome: CallReport | Verdict) -> Verdict:
 def lost(number: int, reply: Reply = Reply.FAULTED) -> Verdict:
     """What a GPU's runner says whose last reply is this."""
     words = ReplyFrame(reply=reply, number=number)
-    scene = CallContext(log=LAUNCHED, limit_s=3.0, arena=range(1000, 2000))
+    scene = CallContext(log=LAUNCHED, limit_s=3.0, arena=range(1000, 2000), names={"add": "add"})
     return verdict_on_end(Ended(status=0, final_reply=words, expired=False), scene)
 
 
@@ -201,7 +201,7 @@ def hung(source: str, cause: str) -> VerdictPath:
 
     def verdict() -> Verdict:
         log = replace(LAUNCHED, waiting=True)
-        scene = CallContext(log=log, limit_s=3.0, arena=range(1000, 2000))
+        scene = CallContext(log=log, limit_s=3.0, arena=range(1000, 2000), names={"add": "add"})
         late = verdict_on_end(Ended(status=-9, final_reply=None, expired=True), scene)
         assert (late.code, lacks_place(late)) == ("TIMED_OUT", True)
         return with_place(late, emulate(source))

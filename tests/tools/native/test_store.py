@@ -226,3 +226,20 @@ def test_a_cache_that_can_only_be_read_is_read(five: list[str], own_cache: Path)
     (own_cache / "locks" / "used").unlink()
     (own_cache / "locks" / "used").mkdir()
     assert load("compiled", five[0]) == {"key": five[0]}
+
+
+def test_what_a_killed_build_left_goes_when_the_part_is_built(own_cache: Path) -> None:
+    def left() -> list[Path]:
+        return [one for one in own_cache.rglob(".new-*") if one.is_dir()]
+
+    code = "import os\nfrom cuda_llm.tools.native.store import build_once\n"
+    code += "def die(scratch):\n    (scratch / 'part').write_text('half')\n    os._exit(0)\n"
+    in_another_process(code + "build_once('part', 'digest', die)")
+    assert len(left()) == 1
+
+    def make(scratch: Path) -> Path:
+        (scratch / "part").write_text("whole")
+        return scratch / "part"
+
+    assert build_once("part", "digest", make).read_text() == "whole"
+    assert not left()

@@ -1,0 +1,134 @@
+"""Each file of a run's folder in turn gone, empty, `{}`, half or binary: never a traceback."""
+
+import asyncio
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+from graph_runs import TableBench
+from run_starts import asked, parts, the_run
+
+from cuda_llm.errors import CudaLLMError
+from cuda_llm.graph.runs.start import resume, start
+from cuda_llm.traces.candidate_text import describe_candidate
+from cuda_llm.traces.export.export import export
+from cuda_llm.traces.export.winner import find_winner
+from cuda_llm.traces.history import summarise
+from cuda_llm.traces.run_folder import RunFolder
+from cuda_llm.traces.run_text import describe_run
+
+HARMS: dict[str, Callable[[Path], object]] = {
+    "gone": Path.unlink,
+    "empty": lambda file: file.write_bytes(b""),
+    "braces": lambda file: file.write_bytes(b"{}"),
+    "half": lambda file: file.write_bytes(file.read_bytes()[: file.stat().st_size // 2]),
+    "binary": lambda file: file.write_bytes(os.urandom(500)),
+}
+
+
+async def make_run(out: Path, at: str) -> None:
+    """A run that ends where its bench comes to `at`; empty to let it finish."""
+    reached = asyncio.Event()
+
+    def stuck(name: str) -> float:
+        if not at or at not in name:
+            return 0.0
+        reached.set()
+        return 60.0
+
+    request = asked(out, run_id="r")
+    work = asyncio.create_task(start(request, overrides=parts(bench=TableBench(delay=stuck))))
+    if at:
+        await asyncio.wait_for(reached.wait(), 20)
+        work.cancel()
+    await asyncio.gather(work, return_exceptions=bool(at))
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """One finished, one ended while a candidate of its second round was at work."""
+    here = tmp_path_factory.mktemp("runs")
+    asyncio.run(make_run(here / "finished", ""))
+    asyncio.run(make_run(here / "in_flight", "validate // r2-c2"))
+    return {one: here / one / "r" for one in ("finished", "in_flight")}
+
+
+def readings(run: RunFolder, out: Path) -> Iterator[Callable[[], object]]:
+    """Everything that shows a run."""
+    yield run.read_run
+    yield lambda: summarise(run)
+    yield lambda: list(describe_run(run))
+    yield from (partial(show, run, name) for name in ("r1-c1", "r1-c2", "r2-c2"))
+    yield lambda: export(find_winner(run), "cu", out, force=True)
+    yield lambda: asyncio.run(resume(run, overrides=parts()))
+
+
+def show(run: RunFolder, name: str) -> list[str]:
+    """What `trace candidate` prints."""
+    return list(describe_candidate(run, name))
+
+
+@pytest.mark.parametrize("of", ["finished", "in_flight"])
+@pytest.mark.parametrize("harm", HARMS)
+def test_a_damaged_file_is_made_good_or_told_in_one_line(
+    harm: str, of: str, runs: dict[str, Path], tmp_path: Path
+) -> None:
+    whole = runs[of]
+    files = [one.relative_to(whole) for one in sorted(whole.rglob("*")) if one.is_file()]
+    assert len(files) > 20
+    for number, file in enumerate(files):
+        path = tmp_path / str(number) / "r"
+        shutil.copytree(whole, path)
+        HARMS[harm](path / file)
+        for read in readings(RunFolder(path), tmp_path / "export"):
+            told_in_one_line(read, f"{of}: {file} {harm}")
+        shutil.rmtree(path.parent)
+
+
+def told_in_one_line(work: Callable[[], object], what: str) -> str:
+    """What an error of ours says, which names a mend or a place; other errors fail the test."""
+    try:
+        work()
+    except CudaLLMError as error:
+        assert "\n" not in str(error), what
+        return str(error)
+    except Exception as error:
+        raise AssertionError(f"{what}: {type(error).__name__}: {error}") from error
+    return ""
+
+
+@pytest.mark.parametrize("harm", HARMS)
+@pytest.mark.parametrize(
+    "file",
+    [
+        "candidates/r2-c2/seconds.json",
+        "candidates/r2-c4/validated.json",
+        "candidates/r2-c2/draft.json",
+        "candidates/r2-c2/source.cu",
+        "candidates/r1-c1/attempt.json",
+        "candidates/r1-c1/verdict.json",
+        "candidates/r1-c1/profile.json",
+        "candidates/r1-c1/draft.json",
+        "candidates/r1-c2/attempt.json",
+        "candidates/r1-c2/verdict.json",
+    ],
+)
+def test_what_can_be_judged_again_is(
+    file: str, harm: str, runs: dict[str, Path], tmp_path: Path
+) -> None:
+    shutil.copytree(runs["in_flight"], tmp_path / "r")
+    if not (tmp_path / "r" / file).exists():
+        pytest.skip("this run has no such file")
+    HARMS[harm](tmp_path / "r" / file)
+    resumed = asyncio.run(resume(RunFolder(tmp_path / "r"), overrides=parts()))
+    assert resumed.finished
+    undamaged = tmp_path / "undamaged"
+    shutil.copytree(runs["in_flight"], undamaged / "r")
+    whole = asyncio.run(resume(the_run(undamaged), overrides=parts()))
+    assert resumed.source == whole.source
+    assert [(one.id, one.code, one.speedup) for one in resumed.attempts] == [
+        (one.id, one.code, one.speedup) for one in whole.attempts
+    ]

@@ -1,0 +1,196 @@
+"""Chains of runs that are killed at random instants, and what became of their calls and events.
+
+    PYTHONPATH=tests/support python tests/support/kill_chains.py KILLS RESULT.json
+
+A model on loopback answers, plain or streamed; a table judges. Half of the kills come a random time
+after the process began, half within a few milliseconds of the last byte of an answer.
+"""
+
+import json
+import os
+import random
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+from model_server import Answer, ModelServer, Request, Say
+from run_processes import RunProcesses
+
+from cuda_llm.agents.llm.preflight import PROBE
+from cuda_llm.graph.runs.result import read_result
+from cuda_llm.traces.event_line import content_of, identity_of
+from cuda_llm.traces.run_folder import BODY, RunFolder
+
+KILLS_A_CHAIN = 6
+LONGEST_S = 0.9
+WINDOW_S = 0.005
+KERNEL = '```cuda\n// {0}\nint ok_{1}_{0};\nextern "C" void solve(float* A, int n) {{}}\n```'
+
+
+@dataclass
+class Tally:
+    """What all chains came to."""
+
+    chains: int = 0
+    kills: int = 0
+    kills_just_after_an_answer: int = 0
+    unfinished: int = 0
+    calls: int = 0
+    asked_again: int = 0
+    asked_again_though_on_disk: int = 0
+    """The reply, or the body it is read from, was in the folder when the process was killed."""
+    asked_again_though_sent: int = 0
+    """The server had sent the last byte before the kill."""
+    sent_to_kill_ms: list[float] = field(default_factory=list)
+    """From that byte to the kill, for each of them."""
+    found_as_body: int = 0
+    """Kills that left an answer as it came, whose reply was still to be read."""
+    events: int = 0
+    events_lost: int = 0
+    events_out_of_order: int = 0
+    events_told_twice: int = 0
+    events_replaced: int = 0
+    """Told again in other words, and marked so."""
+    left_running: int = 0
+
+
+def answer(request: Request) -> Answer:
+    """What depends on the prompt alone."""
+    if PROBE in request.prompt:
+        return Say("ready")
+    number = sum(request.prompt.encode()) % 100_000
+    return Say(KERNEL.format(number, 50 + number % 49), wait_s=0.03)
+
+
+def run_chain(
+    processes: RunProcesses, out: Path, chance: random.Random, kills: int, tally: Tally
+) -> None:
+    """One run, killed so often and resumed, then left to end."""
+    folder = RunFolder(out / "r")
+    answered: dict[str, float] = {}
+    trace = b""
+    with ModelServer(answer) as server:
+        order = {"stage_s": 0.01, "base_url": server.base_url, "out": str(out)}
+        for number in range(kills + 1):
+            do = "resume" if (folder.path / "run.json").exists() else "start"
+            before = len(server.requests)
+            child = processes.begin({"do": do, **order})
+            left: list[psutil.Process] = []
+            if number < kills:
+                tally.kills_just_after_an_answer += wait_for_instant(server, chance)
+                with suppress(psutil.NoSuchProcess, ProcessLookupError):
+                    left = psutil.Process(child).children(recursive=True)
+                    os.kill(child, signal.SIGKILL)
+            killed_s = time.monotonic()
+            code = processes.ended()
+            tally.left_running += sum(one.is_running() for one in left)
+            tally.kills += code == -signal.SIGKILL
+            count_repeats(server, before, answered, tally)
+            if folder.path.exists():
+                answered = at_kill(server, folder, before, killed_s, tally)
+            now = folder.events.read_bytes() if folder.events.exists() else b""
+            tally.events_lost += not now.startswith(trace[: trace.rfind(b"\n") + 1])
+            trace = now
+            if code == 0 or (folder.events.exists() and read_result(folder).finished):
+                break
+    tally.chains += 1
+    tally.calls += len({one.prompt for one in server.requests if PROBE not in one.prompt})
+    tally.unfinished += not read_result(folder).finished
+    count_events(trace, tally)
+
+
+def wait_for_instant(server: ModelServer, chance: random.Random) -> bool:
+    """Wait until the kill is due; True where that is just after an answer."""
+    if chance.random() < 0.5:
+        time.sleep(chance.uniform(0.0, LONGEST_S))
+        return False
+    probes, wanted = len(server.done_s), chance.randrange(2, 8)
+    until_s = time.monotonic() + LONGEST_S
+    while len(server.done_s) < probes + wanted and time.monotonic() < until_s:
+        time.sleep(0.0002)
+    time.sleep(chance.uniform(0.0, WINDOW_S))
+    return True
+
+
+def at_kill(
+    server: ModelServer, folder: RunFolder, before: int, killed_s: float, tally: Tally
+) -> dict[str, float]:
+    """By prompt that was answered whole: milliseconds to the kill, below 0 where it is on disk.
+
+    What was answered to a process killed earlier, with a number up to `before`, came too late.
+    """
+    kept = [one for name in ("reply.json", BODY) for one in folder.path.rglob(name)]
+    tally.found_as_body += any(
+        one.name == BODY and not (one.parent / "reply.json").exists() for one in kept
+    )
+    prompts = [(one.parent / "prompt.md").read_text() for one in kept]
+    found: dict[str, float] = {}
+    for request in server.requests:
+        text = str(request.body["messages"][-1]["content"]).rstrip()
+        if any(text in prompt for prompt in prompts):
+            found[request.prompt] = -1.0
+        elif request.number > before and server.done_s.get(request.number, killed_s) < killed_s:
+            found[request.prompt] = (killed_s - server.done_s[request.number]) * 1e3
+    return found
+
+
+def count_repeats(
+    server: ModelServer, before: int, answered: dict[str, float], tally: Tally
+) -> None:
+    """Count the requests since `before` whose prompt had come earlier."""
+    earlier = {one.prompt for one in server.requests[:before]}
+    for one in server.requests[before:]:
+        if PROBE in one.prompt or one.prompt not in earlier:
+            continue
+        tally.asked_again += 1
+        to_kill_ms = answered.get(one.prompt)
+        tally.asked_again_though_on_disk += to_kill_ms is not None and to_kill_ms < 0
+        if to_kill_ms is not None and to_kill_ms >= 0:
+            tally.asked_again_though_sent += 1
+            tally.sent_to_kill_ms.append(round(to_kill_ms, 2))
+
+
+def count_events(trace: bytes, tally: Tally) -> None:
+    """Check order and repetition of all lines."""
+    lines: list[dict[str, Any]] = [json.loads(line) for line in trace.splitlines()]
+    tally.events += len(lines)
+    tally.events_out_of_order += sum(
+        one["seq"] != number for number, one in enumerate(lines, start=1)
+    )
+    said: Counter[tuple[str, str]] = Counter()
+    round_ = 0
+    for one in lines:
+        round_ = one["round"] if one["kind"] == "round_began" else round_
+        key = identity_of(one, round_)
+        tally.events_replaced += "again" in one
+        if key is not None and "again" not in one:
+            said[key, content_of(one)] += 1
+    tally.events_told_twice += sum(times - 1 for times in said.values())
+
+
+def main(kills: int, result: Path) -> None:
+    """Run chains until so many kills have come, half of the answers streamed."""
+    chance, tally = random.Random(20261122), Tally()
+    with tempfile.TemporaryDirectory() as place:
+        for stream in ("0", "1"):
+            os.environ["CUDA_LLM_MODEL_STREAM"] = stream
+            with RunProcesses() as processes:
+                with ModelServer(answer) as server:
+                    order = {"stage_s": 0.0, "base_url": server.base_url}
+                    processes.warm({"do": "start", "out": f"{place}/warm{stream}", **order})
+                enough = kills if stream == "1" else kills // 2
+                while tally.kills < enough:
+                    out = Path(place) / str(tally.chains)
+                    run_chain(processes, out, chance, KILLS_A_CHAIN, tally)
+                    result.write_text(json.dumps(asdict(tally), indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), Path(sys.argv[2]))

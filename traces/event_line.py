@@ -1,0 +1,75 @@
+"""One event as a line of the log, and what makes two lines tell of the same event."""
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from cuda_llm.codec import encode
+from cuda_llm.search import Attempt, Brief, Hint
+from cuda_llm.traces.events import VERSION, Event
+
+FIELDS_BY_ID: Mapping[str, type[Attempt | Brief | Hint]] = {
+    "attempt_judged.attempt": Attempt,
+    "hint_given.hint": Hint,
+    "round_began.briefs": Brief,
+}
+"""By `kind.field`: what a line holds by its id. `briefs` is a list of them."""
+
+TOLD_ONCE: Mapping[str, tuple[str, ...]] = {
+    "run_started": (),
+    "baseline_judged": (),
+    "agent_decided": ("agent", "round", "decisions", "note"),
+    "agent_failed": ("agent", "round", "error"),
+    "round_began": ("round",),
+    "stage_entered": ("candidate", "stage"),
+    "stage_left": ("candidate", "stage"),
+    "candidate_late": ("candidate", "stage"),
+    "attempt_judged": ("attempt",),
+    "tuner_searched": ("round", "parent"),
+    "hint_given": ("channel", "hint"),
+    "contest_held": ("round", "contender", "incumbent"),
+    "kernel_inspected": ("round", "attempt"),
+    "incumbent_chosen": ("round",),
+    "winner_remeasured": ("attempt",),
+}
+"""By kind: the fields that say which event it is. Others happen anew each time they are told."""
+
+
+def identity_of(fields: Mapping[str, Any], round_: int) -> str | None:
+    """Return what an event is known by; None where each is one of its own."""
+    kind = fields["kind"]
+    if kind not in TOLD_ONCE:
+        return None
+    # A candidate may be late at the same stage in one round after the other.
+    within = round_ if kind == "candidate_late" else None
+    return json.dumps([kind, within, *(fields.get(name) for name in TOLD_ONCE[kind])])
+
+
+def content_of(fields: Mapping[str, Any]) -> str:
+    """Return the content of a line; what it took in seconds makes no other event of it."""
+    own = {"v", "seq", "at", "again", "seconds"}
+    return json.dumps({key: one for key, one in fields.items() if key not in own}, sort_keys=True)
+
+
+def to_line(event: Event, seq: int, at: str, again: int | None = None) -> bytes:
+    """Return one line of the file. What it names by id must lie in the run's folder already.
+
+    `again` is the position of a line that it replaces.
+    """
+    fields = {"v": VERSION, "seq": seq, "at": at, "kind": event.kind}
+    if again is not None:
+        fields["again"] = again
+    for name, value in vars(event).items():
+        if f"{event.kind}.{name}" not in FIELDS_BY_ID:
+            fields[name] = encode(value)
+        else:
+            fields[name] = [one.id for one in value] if isinstance(value, tuple) else value.id
+    text = json.dumps(fields, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    # Half of a surrogate pair, as a model may send, is no text that anybody could read back.
+    return text.encode(errors="replace") + b"\n"
+
+
+def now() -> str:
+    """Return the UTC time to the millisecond, `2026-01-31T10:00:00.123Z`."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"

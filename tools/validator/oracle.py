@@ -1,18 +1,19 @@
-"""Computes expected values: by the task's float64 reference, or by the user's own kernel."""
+"""Computes expected values, by the task's reference or the user's own kernel, and compares."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from cuda_llm.outcomes import Verdict
+from cuda_llm.outcomes import Nondeterministic, Verdict
 from cuda_llm.tasks.reference import Dims, load_reference
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import CallReport, Session
 from cuda_llm.tools.device.buffers import HOST, Array, Arrays, Role
 from cuda_llm.tools.validator.buffers import buffer_specs, call_arguments, call_options
-from cuda_llm.tools.validator.compare import Expected
+from cuda_llm.tools.validator.compare import Expected, OutputComparison, compare
+from cuda_llm.tools.validator.tolerances import ErrorLimits
 
 Inputs = Mapping[str, Array]
 
@@ -84,3 +85,65 @@ def baseline_oracle(task: Task, session: Session, arrays: Arrays = HOST) -> Orac
 def _spread(value: Array, xp: Any) -> Array:
     finite = xp.where(xp.isfinite(value), value, 0.0)
     return xp.maximum(xp.abs(finite), xp.sqrt(xp.mean(xp.square(finite))))
+
+
+def with_own_units(
+    outputs: Mapping[str, Array], expectation: Expectation
+) -> Mapping[str, Expected]:
+    """Return what is expected, in the units of the task's own rule where it has one."""
+    if expectation.own_rule is None:
+        return expectation.values
+    units = expectation.own_rule(outputs)
+    return {
+        name: replace(expected, units=units[name]) for name, expected in expectation.values.items()
+    }
+
+
+def compare_outputs(
+    outputs: Mapping[str, Array],
+    expectation: Expectation,
+    own: ErrorLimits,
+    arrays: Arrays = HOST,
+) -> dict[str, OutputComparison]:
+    """Compare every output, by the task's own rule where it has one."""
+    return {
+        name: compare(outputs[name], expected, own, arrays)
+        for name, expected in with_own_units(outputs, expectation).items()
+    }
+
+
+def compare_repeat(
+    first: Mapping[str, Array],
+    second: Mapping[str, Array],
+    expectation: Expectation,
+    own: ErrorLimits,
+    arrays: Arrays = HOST,
+) -> tuple[str, ...] | Nondeterministic:
+    """Compare two calls on the same inputs; return notes on sums that depend on the order.
+
+    Outputs have equal bits, or differ by at most a quarter of the tolerance. With a rule of the
+    task's own each call has to satisfy it, and they may differ.
+    """
+    notes = []
+    for name, expected in expectation.values.items():
+        one, other = first[name], second[name]
+        if arrays.number(arrays.xp.array_equal(one, other, equal_nan=one.dtype.kind == "f")):
+            continue
+        if not compare_outputs(second, expectation, own, arrays)[name].ok:
+            return Nondeterministic(buffer=name, kind="order-of-execution")
+        if expectation.own_rule is not None:
+            continue
+        reach = replace(
+            own, max_units=own.max_units / 4, rms_units=max(own.rms_units, own.max_units)
+        )
+        wanted = replace(expected, value=one.astype(np.float64))
+        gap = compare(other, wanted, reach, arrays)
+        if not gap.ok:
+            return Nondeterministic(
+                buffer=name, kind="spread", units=gap.max_units, limit=gap.limit
+            )
+        notes.append(
+            f"{name} depends on the order of execution, by at most {gap.max_units:.2g} "
+            "rounding units"
+        )
+    return tuple(notes)

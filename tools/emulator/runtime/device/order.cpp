@@ -1,14 +1,15 @@
 #include "device/order.h"
 
 namespace emu {
-namespace {
 
-uint64_t mix(uint64_t x) {  // the finaliser of splitmix64
+uint64_t mixed(uint64_t x) {  // the finaliser of splitmix64
   x += 0x9e3779b97f4a7c15;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
   x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
   return x ^ (x >> 31);
 }
+
+namespace {
 
 // A Feistel network over the smallest even number of bits that holds n, walked until it lands
 // below n: a bijection without a table.
@@ -20,7 +21,7 @@ uint64_t shuffle(uint64_t seed, uint64_t n, uint64_t i) {
     uint64_t left = i >> half;
     uint64_t right = i & mask;
     for (uint64_t round = 0; round < 4; ++round) {
-      uint64_t next = left ^ (mix(right ^ mix(seed + round)) & mask);
+      uint64_t next = left ^ (mixed(right ^ mixed(seed + round)) & mask);
       left = right;
       right = next;
     }
@@ -51,7 +52,7 @@ bool is_drawn(uint64_t seed, uint64_t i, uint64_t n, uint64_t count) {
   const auto stretch = static_cast<uint64_t>(static_cast<Wide>(i) * count / n);
   const auto begin = static_cast<uint64_t>((static_cast<Wide>(stretch) * n + count - 1) / count);
   const auto end = static_cast<uint64_t>((static_cast<Wide>(stretch + 1) * n + count - 1) / count);
-  return i == begin + mix(seed ^ mix(stretch)) % (end - begin);
+  return i == begin + mixed(seed ^ mixed(stretch)) % (end - begin);
 }
 
 }  // namespace emu

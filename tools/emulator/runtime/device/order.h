@@ -5,6 +5,9 @@
 
 namespace emu {
 
+// A number that looks random, the same for the same argument.
+uint64_t mixed(uint64_t x);
+
 // Position `i` of the order of `n` things that `seed` stands for: 0 ascending, 1 descending, others
 // a shuffle.
 uint64_t permuted(uint64_t seed, uint64_t n, uint64_t i);

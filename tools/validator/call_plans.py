@@ -32,6 +32,9 @@ EXTRA_CALLS_ON_GPU = 48
 """Calls on the same inputs, of one cheap case, and up to a quarter more: counters wrap at 256.
 On a GPU batches of timed calls count further, and each of these waits for the device."""
 
+MOST_CHANGED = 3
+"""Inputs of the dearest case that may be, each of which has an element changed."""
+
 MOST_REPEATED_WORK = 1e5
 """Of a case that is called again between timed sizes."""
 
@@ -56,7 +59,7 @@ class CallPlan:
     """Of everything that is drawn for it."""
     repeats: tuple[Repeat, ...] = ()
     changed_input: int = 0
-    """Position of the input of which an element changes."""
+    """Position of the input of which an element changes; at the next repeat it is the next one."""
     elsewhere: bool = False
     """Then the same contents in other places, with other poison."""
     extra_calls: int = 0
@@ -75,7 +78,7 @@ REPETITIONS = (
     CallPlan(repeats=(Repeat.FRESH,)),
     CallPlan(elsewhere=True),
 )
-"""Dealt to cheap cases, shuffled. What is repeated in place at one is not elsewhere, to save time."""
+"""Dealt to cheap cases, shuffled: each is repeated in one way, to save time."""
 
 
 def order_cases(cases: Sequence[Case], rng: np.random.Generator) -> tuple[int, ...]:
@@ -103,7 +106,8 @@ def plan_calls(
     for number in by_work:
         case = cases[number]
         if case.repeat_seed:
-            drawn = CallPlan(repeats=(Repeat.ONE_CHANGED,))
+            inputs = min(MOST_CHANGED, len(case.distributions))
+            drawn = CallPlan(repeats=(Repeat.ONE_CHANGED,) * inputs)
         elif case.level is Level.FULL and case.work <= MOST_REPEATED_SHARE * dearest:
             deck = deck or [REPETITIONS[int(k)] for k in rng.permutation(len(REPETITIONS))]
             drawn = deck.pop()

@@ -166,10 +166,12 @@ async def check_case(
             judged = _judge(task, case, again, inputs, expectation, arrays)
             if not isinstance(judged, Checked):
                 return _of_repeat(judged, EXTRA)
-    for repeat in calls.repeats:
+    for number, repeat in enumerate(calls.repeats):
         changed = None
         if repeat is Repeat.ONE_CHANGED:
-            changed = change_one(task, case, inputs, rng, choices, arrays, calls.changed_input)
+            changed = change_one(
+                task, case, inputs, rng, choices, arrays, calls.changed_input + number
+            )
         contents = changed or draw_inputs(task, case, rng, arrays)
         wanted = await oracle(contents, case.dims)
         if not isinstance(wanted, Expectation):

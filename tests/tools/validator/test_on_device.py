@@ -13,7 +13,7 @@ from small_tasks import small_task
 from strict_arrays import strict_arrays
 
 from cuda_llm.element_patterns import ElementKind, ElementPattern
-from cuda_llm.outcomes import GuardOverwritten, InputMutated, WrongResult
+from cuda_llm.outcomes import GuardOverwritten, InputMutated, Nondeterministic, WrongResult
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.device import CallOptions
 from cuda_llm.tools.device.buffers import LaunchKernel
@@ -57,8 +57,10 @@ def test_mutants_are_rejected_on_a_device(name: str, kind: str) -> None:
     arrays, _xp = strict_arrays()
     session = running(mutants(name)[kind], arrays=arrays)
     verdict = asyncio.run(validate(load_task(name), session, arrays=arrays))
-    assert isinstance(verdict, WrongResult), verdict
+    # A race may show first in a call that is repeated.
+    assert isinstance(verdict, WrongResult | Nondeterministic), verdict
     if kind == "zero" and name == "conv2d":
+        assert isinstance(verdict, WrongResult)
         assert verdict.looks_like == ElementPattern(kind=ElementKind.ZEROS)
 
 

@@ -24,7 +24,7 @@ from cuda_llm.tools.measure.times import (
     time_sizes,
 )
 from cuda_llm.tools.validator.cases import Case, case_generator, fresh_nonce
-from cuda_llm.tools.validator.oracle import Oracle
+from cuda_llm.tools.validator.oracle import Inputs, Oracle
 from cuda_llm.tools.validator.validate import Validated, validate
 
 
@@ -36,21 +36,31 @@ async def validate_there(
     Raises TaskError where the reference is broken.
     """
     secret, begun = fresh_nonce() if nonce is None else nonce, []
+    called_on: dict[str, Inputs] = {}
 
     def note(case: Case, number: int, _total: int) -> None:
         begun.append((case, number))
+
+    def keep(inputs: Inputs) -> None:
+        called_on["last"] = inputs
 
     async with open_candidate(site, task, compiled, baseline) as (session, oracle):
         if not isinstance(session, Session):
             return session
         outcome = await validate(
-            task, session, oracle=oracle, nonce=secret, arrays=site.arrays, on_case=note
+            task,
+            session,
+            oracle=oracle,
+            nonce=secret,
+            arrays=site.arrays,
+            on_case=note,
+            on_inputs=keep,
         )
     if isinstance(outcome, Validated) or not begun:
         return outcome
     case, number = begun[-1]
     rng = case_generator(secret, task, number, site.arrays)
-    return find_failed_case(site, task, outcome, case, rng)
+    return find_failed_case(site, task, outcome, case, rng, called_on.get("last"))
 
 
 async def time_calls_there(

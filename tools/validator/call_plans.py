@@ -27,10 +27,9 @@ FEWEST_CHEAP = 4
 MOST_REPEATED_SHARE = 0.25
 """Of the work of the dearest case that is called again: up to it, any case may be."""
 
-EXTRA_CALLS = 256
-EXTRA_CALLS_ON_GPU = 48
-"""Calls on the same inputs, of one cheap case, and up to a quarter more: counters wrap at 256.
-On a GPU batches of timed calls count further, and each of these waits for the device."""
+EXTRA_CALLS = 40
+EXTRA_CALLS_ON_GPU = 24
+"""Calls on the same inputs, of a very cheap case, and up to half as many more."""
 
 MOST_CHANGED = 3
 """Inputs of the dearest case that may be, each of which has an element changed."""
@@ -99,7 +98,7 @@ def plan_calls(
 ) -> tuple[CallPlan, ...]:
     """Plan what is repeated: the dearest case that may be, and most of the cheap ones."""
     dearest = max((case.work for case in cases if case.repeat_seed), default=0.0)
-    counted, changed = draw_cheap(cases, rng), int(rng.integers(len(cases)))
+    changed = int(rng.integers(len(cases)))
     plans = [CallPlan(seed=_seed(rng)) for _ in cases]
     by_work = sorted(range(len(cases)), key=lambda number: -cases[number].work)
     deck: list[CallPlan] = []
@@ -115,7 +114,8 @@ def plan_calls(
             continue
         changed += len(drawn.repeats)
         plans[number] = replace(drawn, seed=plans[number].seed, changed_input=changed)
-    extra = extra_calls + int(rng.integers(extra_calls // 4 + 1))
+    extra = extra_calls + int(rng.integers(extra_calls // 2 + 1))
+    counted = int(rng.choice(by_work[-FEWEST_CHEAP:]))
     plans[counted] = replace(plans[counted], extra_calls=extra)
     return tuple(plans)
 
@@ -147,7 +147,7 @@ def order_timed_calls(
     usual = [replace(case, repeat_seed=0) for case in planned if case.level is Level.FULL]
     usual = usual or [replace(planned[0], repeat_seed=0)]
     opening = usual[draw_cheap(usual, rng)]
-    between = rng.integers(len(usual), size=int(rng.integers(len(sizes), 2 * len(sizes) + 2)))
+    between = rng.integers(len(usual), size=int(rng.integers(1, len(sizes) + 2)))
     checked = [usual[int(number)] for number in between]
     checked += _watched_cases(task, sizes, rng) if watches else []
     steps = [TimedStep(case=case) for case in checked]

@@ -3,7 +3,7 @@
 Calls that a device times by its reports are checked here too, by `run_case`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from cuda_llm.failures import PolicyViolation
@@ -127,6 +127,10 @@ class Checked:
         return sum(comparison.elements for comparison in self.comparisons.values())
 
 
+def ignore(_inputs: Mapping[str, Array]) -> None:
+    """Do nothing with them."""
+
+
 async def check_case(
     task: Task,
     session: Session,
@@ -135,10 +139,12 @@ async def check_case(
     rng: Random,
     arrays: Arrays = HOST,
     calls: CallPlan = ONCE,
+    on_inputs: Callable[[Mapping[str, Array]], None] = ignore,
 ) -> Checked | Verdict:
     """Call the candidate on fresh inputs; compare outputs, and that all else is unchanged.
 
-    `calls` says where the buffers lie, and how the case is called again.
+    `calls` says where the buffers lie, and how the case is called again; `on_inputs` is called with
+    the inputs before each call on others.
     """
     choices = calls.generator()
     caller = Caller(task=task, session=session, rng=rng, arrays=arrays)
@@ -147,6 +153,7 @@ async def check_case(
     expectation = await oracle(inputs, case.dims)
     if not isinstance(expectation, Expectation):
         return expectation
+    on_inputs(inputs)
     first = await caller.call(case, inputs, place)
     if not isinstance(first, CompletedCall):
         return first
@@ -176,6 +183,7 @@ async def check_case(
         wanted = await oracle(contents, case.dims)
         if not isinstance(wanted, Expectation):
             return wanted
+        on_inputs(contents)
         again = await caller.call(case, contents, place)
         if not isinstance(again, CompletedCall):
             return again
@@ -184,6 +192,7 @@ async def check_case(
             return _of_repeat(judged, str(repeat))
     if not (case.repeat_seed or calls.elsewhere):
         return checked
+    on_inputs(inputs)
     other = replace(
         case,
         schedule_seed=case.repeat_seed or case.schedule_seed,

@@ -127,7 +127,7 @@ def change_one(
     for position in range(len(names)):
         name = names[(begin + position) % len(names)]
         old = inputs[name].reshape(-1)
-        index = int(choices.integers(old.size))
+        index = _draw_index(old.size, choices)
         before = arrays.to_host(old[index : index + 1])
         for spelling in _spellings(task, case, name, choices):
             fresh = draw(spelling, rng, inputs[name].shape, old.dtype, case.dims, arrays=arrays)
@@ -137,6 +137,12 @@ def change_one(
                 changed.reshape(-1)[index : index + 1] = new
                 return {**inputs, name: changed}
     return None
+
+
+def _draw_index(size: int, choices: np.random.Generator) -> int:
+    """Draw an index, more often inside: who looks at samples looks at both ends."""
+    inside = size > 2 and choices.random() < 0.75
+    return int(choices.integers(1, size - 1) if inside else choices.integers(size))
 
 
 def _spellings(task: Task, case: Case, name: str, choices: np.random.Generator) -> list[str]:

@@ -21,9 +21,9 @@ from cuda_llm.tools.validator.cases import (
     generator,
     plan,
 )
-from cuda_llm.tools.validator.check_case import Checked, check_case
+from cuda_llm.tools.validator.check_case import Checked, check_case, ignore
 from cuda_llm.tools.validator.find_patterns import JudgedCase, find_case_pattern
-from cuda_llm.tools.validator.oracle import Oracle, reference_oracle
+from cuda_llm.tools.validator.oracle import Inputs, Oracle, reference_oracle
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,13 +47,15 @@ async def validate(
     oracle: Oracle | None = None,
     nonce: bytes | None = None,
     on_case: Callable[[Case, int, int], None] | None = None,
+    on_inputs: Callable[[Inputs], None] = ignore,
 ) -> Validated | Verdict:
     """Judge the candidate loaded in `session` on fresh inputs, a cheap case first.
 
     The first verdict ends it; after a wrong result the other cheap cases still run, to find which
     sizes or inputs are wrong. `oracle` replaces the task's reference and is required where it has
     none; `arrays` is where the session's buffers lie. `on_case(case, number, total)` is called
-    before each case runs. Raises TaskError where the task's reference is broken.
+    before each case runs, `on_inputs` as by `check_case`. Raises TaskError where the task's
+    reference is broken.
     """
     differential = task.reference is None
     oracle = reference_oracle(task, arrays) if oracle is None else oracle
@@ -69,7 +71,8 @@ async def validate(
         if on_case is not None:
             on_case(case, number, len(cases))
         rng = case_generator(nonce, task, number, arrays)
-        result = await check_case(task, session, case, oracle, rng, arrays, plans[number])
+        calls = plans[number]
+        result = await check_case(task, session, case, oracle, rng, arrays, calls, on_inputs)
         if isinstance(result, WrongResult) and result.repeat:
             return replace(result, cases=len(checked) + 1)
         if isinstance(result, WrongResult):

@@ -233,10 +233,7 @@ async def measure_sizes(
 async def time_size(
     measurement: Measurement, sessions: ComparedSessions, size: SizePlan, expected: ExpectedSpeedups
 ) -> tuple[MeasuredSize | MeasurementFault, BaselineTime]:
-    """Time one size: beside the baseline, or against its cached time where that is slow.
-
-    A small case of each candidate comes before.
-    """
+    """Time one size after a small case: beside the baseline, or against its cached time."""
     input_plan = measurement.input_plan(size)
     baseline_time = await time_baseline_at(measurement, sessions, size)
     begun = await begin_with_small_cases(measurement, sessions)

@@ -25,7 +25,6 @@ from cuda_llm.tools.measure.failures import (
     FailedCase,
     baseline_refused,
     find_failed_case,
-    without_case,
 )
 from cuda_llm.tools.measure.options import MeasureOptions, Tier
 from cuda_llm.tools.measure.slots import InputPlan
@@ -270,7 +269,7 @@ async def begin_with_small_cases(
         found = await _check_small_case(measurement, session)
         if found is not None:
             failed = found if isinstance(found, FailedCase) else None
-            verdict = without_case(found)
+            verdict = found.verdict if isinstance(found, FailedCase) else found
             return MeasurementFault(which=which, verdict=verdict, failed=failed, at_small_case=True)
     return None
 

@@ -4,24 +4,28 @@ No process can tell by its calls whether it is validated or timed, and none may 
 kept of an earlier call.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import numpy as np
 
+from cuda_llm.tasks.distribution import parse_distribution
 from cuda_llm.tasks.reference import Dims
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import Level
+from cuda_llm.tools.device.buffers import Array, Arrays, Random
 from cuda_llm.tools.validator.cases import (
     MOST_SCHEDULES,
     POISONS,
     Case,
     distribution_rows,
     generator,
+    inputs_of,
     plan,
     timed_case,
 )
+from cuda_llm.tools.validator.distributions import draw
 
 FEWEST_CHEAP = 4
 MOST_REPEATED_SHARE = 0.25
@@ -39,6 +43,16 @@ MOST_REPEATED_WORK = 1e5
 
 MOST_WATCHED_WORK = 2e7
 """Operations and bytes of a timed size at which races are looked for: a tenth of a second."""
+
+
+ELEMENTWISE = frozenset(
+    {
+        *("normal", "uniform", "uniform_signed", "uniform_unit", "heavy_tail", "large", "denormal"),
+        *("sparse", "mixed", "zeros", "all_equal", "constant_rows", "ints_full_range", "ints"),
+        *("bins", "exact_odd_13bit", "exact_signs"),
+    }
+)
+"""Distributions of which any element may take the place of another of the same index."""
 
 
 class Repeat(StrEnum):
@@ -181,3 +195,47 @@ def _plan_step(step: TimedStep, rng: np.random.Generator) -> CallPlan:
     drawn = REPETITIONS[int(rng.integers(len(REPETITIONS)))]
     repeated = step.timed is None and step.case.work <= MOST_REPEATED_WORK
     return replace(drawn if repeated else ONCE, seed=_seed(rng))
+
+
+def change_one(
+    task: Task,
+    case: Case,
+    inputs: Mapping[str, Array],
+    rng: Random,
+    choices: np.random.Generator,
+    arrays: Arrays,
+    begin: int = 0,
+) -> dict[str, Array] | None:
+    """Return the inputs with one element of one of them changed, to another that may be drawn.
+
+    `begin` is the position of the input tried first. None where there is no such element: inputs
+    are empty, or right only as a whole.
+    """
+    names = [name for name, array in inputs.items() if array.size]
+    for position in range(len(names)):
+        name = names[(begin + position) % len(names)]
+        old = inputs[name].reshape(-1)
+        index = _draw_index(old.size, choices)
+        before = arrays.to_host(old[index : index + 1])
+        for spelling in _spellings(task, case, name, choices):
+            fresh = draw(spelling, rng, inputs[name].shape, old.dtype, case.dims, arrays=arrays)
+            new = fresh.reshape(-1)[index : index + 1]
+            if arrays.to_host(new).tobytes() != before.tobytes():
+                changed = inputs[name].copy()
+                changed.reshape(-1)[index : index + 1] = new
+                return {**inputs, name: changed}
+    return None
+
+
+def _draw_index(size: int, choices: np.random.Generator) -> int:
+    """Draw an index, more often inside: who looks at samples looks at both ends."""
+    inside = size > 2 and choices.random() < 0.75
+    return int(choices.integers(1, size - 1) if inside else choices.integers(size))
+
+
+def _spellings(task: Task, case: Case, name: str, choices: np.random.Generator) -> list[str]:
+    """Return the distribution of the case, then the others of the argument; a probe's alone."""
+    own = next(one.distributions for one in inputs_of(task) if one.name == name)
+    others = [] if case.probe else [own[int(k)] for k in choices.permutation(len(own))]
+    every = (case.distributions[name], *others)
+    return [text for text in every if parse_distribution(text).name in ELEMENTWISE]

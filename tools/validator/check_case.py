@@ -14,7 +14,7 @@ from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import CallReport, Level, Session
 from cuda_llm.tools.device.buffers import HOST, Array, Arrays, Random
 from cuda_llm.tools.validator.buffers import buffer_specs, find_late_write
-from cuda_llm.tools.validator.call_plans import ONCE, CallPlan, Repeat
+from cuda_llm.tools.validator.call_plans import ONCE, CallPlan, Repeat, change_one
 from cuda_llm.tools.validator.cases import (
     POISONS,
     Case,
@@ -27,12 +27,17 @@ from cuda_llm.tools.validator.cases import (
 from cuda_llm.tools.validator.compare import Expected, OutputComparison, compare, wrong_elements
 from cuda_llm.tools.validator.distributions import draw
 from cuda_llm.tools.validator.find_patterns import find_element_pattern
-from cuda_llm.tools.validator.one_call import EXTRA, Caller, CompletedCall, change_one, same_bits
+from cuda_llm.tools.validator.one_call import (
+    EXTRA,
+    Caller,
+    CompletedCall,
+    compare_repeat,
+    same_bits,
+)
 from cuda_llm.tools.validator.oracle import (
     Expectation,
     Oracle,
     compare_outputs,
-    compare_repeat,
     reference_oracle,
     with_own_units,
 )

@@ -5,11 +5,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cuda_llm.outcomes import Verdict
-from cuda_llm.tasks.distribution import parse_distribution
+from cuda_llm.outcomes import Nondeterministic, Verdict
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import CallReport, Session
-from cuda_llm.tools.device.buffers import Array, Arrays, BufferSpec, Random, Role
+from cuda_llm.tools.device.buffers import HOST, Array, Arrays, BufferSpec, Random, Role
 from cuda_llm.tools.validator.buffers import (
     Filled,
     buffer_specs,
@@ -19,9 +18,11 @@ from cuda_llm.tools.validator.buffers import (
     fill,
     find_damage,
 )
-from cuda_llm.tools.validator.cases import Case, inputs_of
-from cuda_llm.tools.validator.distributions import draw
+from cuda_llm.tools.validator.cases import Case
+from cuda_llm.tools.validator.compare import compare
 from cuda_llm.tools.validator.fused import as_words, bytes_of, first_difference
+from cuda_llm.tools.validator.oracle import Expectation, compare_outputs
+from cuda_llm.tools.validator.tolerances import ErrorLimits
 
 EXTRA = "extra"
 """A repeated call with the same contents in the same place."""
@@ -29,15 +30,6 @@ EXTRA = "extra"
 ALIGNMENT = 256
 MOST_SHIFTS = 64
 """Places a buffer may begin at, each ALIGNMENT further."""
-
-ELEMENTWISE = frozenset(
-    {
-        *("normal", "uniform", "uniform_signed", "uniform_unit", "heavy_tail", "large", "denormal"),
-        *("sparse", "mixed", "zeros", "all_equal", "constant_rows", "ints_full_range", "ints"),
-        *("bins", "exact_odd_13bit", "exact_signs"),
-    }
-)
-"""Distributions of which any element may take the place of another of the same index."""
 
 
 @dataclass(frozen=True)
@@ -109,45 +101,38 @@ def _shifted(specs: Sequence[BufferSpec], rng: np.random.Generator) -> tuple[Buf
     )
 
 
-def change_one(
-    task: Task,
-    case: Case,
-    inputs: Mapping[str, Array],
-    rng: Random,
-    choices: np.random.Generator,
-    arrays: Arrays,
-    begin: int = 0,
-) -> dict[str, Array] | None:
-    """Return the inputs with one element of one of them changed, to another that may be drawn.
+def compare_repeat(
+    first: Mapping[str, Array],
+    second: Mapping[str, Array],
+    expectation: Expectation,
+    own: ErrorLimits,
+    arrays: Arrays = HOST,
+) -> tuple[str, ...] | Nondeterministic:
+    """Compare two calls on the same inputs; return notes on sums that depend on the order.
 
-    `begin` is the position of the input tried first. None where there is no such element: inputs
-    are empty, or right only as a whole.
+    Outputs have equal bits, or differ by at most a quarter of the tolerance. With a rule of the
+    task's own each call has to satisfy it, and they may differ.
     """
-    names = [name for name, array in inputs.items() if array.size]
-    for position in range(len(names)):
-        name = names[(begin + position) % len(names)]
-        old = inputs[name].reshape(-1)
-        index = _draw_index(old.size, choices)
-        before = arrays.to_host(old[index : index + 1])
-        for spelling in _spellings(task, case, name, choices):
-            fresh = draw(spelling, rng, inputs[name].shape, old.dtype, case.dims, arrays=arrays)
-            new = fresh.reshape(-1)[index : index + 1]
-            if arrays.to_host(new).tobytes() != before.tobytes():
-                changed = inputs[name].copy()
-                changed.reshape(-1)[index : index + 1] = new
-                return {**inputs, name: changed}
-    return None
-
-
-def _draw_index(size: int, choices: np.random.Generator) -> int:
-    """Draw an index, more often inside: who looks at samples looks at both ends."""
-    inside = size > 2 and choices.random() < 0.75
-    return int(choices.integers(1, size - 1) if inside else choices.integers(size))
-
-
-def _spellings(task: Task, case: Case, name: str, choices: np.random.Generator) -> list[str]:
-    """Return the distribution of the case, then the others of the argument; a probe's alone."""
-    own = next(one.distributions for one in inputs_of(task) if one.name == name)
-    others = [] if case.probe else [own[int(k)] for k in choices.permutation(len(own))]
-    every = (case.distributions[name], *others)
-    return [text for text in every if parse_distribution(text).name in ELEMENTWISE]
+    notes = []
+    for name, expected in expectation.values.items():
+        one, other = first[name], second[name]
+        if arrays.number(arrays.xp.array_equal(one, other, equal_nan=one.dtype.kind == "f")):
+            continue
+        if not compare_outputs(second, expectation, own, arrays)[name].ok:
+            return Nondeterministic(buffer=name, kind="order-of-execution")
+        if expectation.own_rule is not None:
+            continue
+        reach = replace(
+            own, max_units=own.max_units / 4, rms_units=max(own.rms_units, own.max_units)
+        )
+        wanted = replace(expected, value=one.astype(np.float64))
+        gap = compare(other, wanted, reach, arrays)
+        if not gap.ok:
+            return Nondeterministic(
+                buffer=name, kind="spread", units=gap.max_units, limit=gap.limit
+            )
+        notes.append(
+            f"{name} depends on the order of execution, by at most {gap.max_units:.2g} "
+            "rounding units"
+        )
+    return tuple(notes)

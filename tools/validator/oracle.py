@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from cuda_llm.outcomes import Nondeterministic, Verdict
+from cuda_llm.outcomes import Verdict
 from cuda_llm.tasks.reference import Dims, load_reference
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import CallReport, Session
@@ -110,40 +110,3 @@ def compare_outputs(
         name: compare(outputs[name], expected, own, arrays)
         for name, expected in with_own_units(outputs, expectation).items()
     }
-
-
-def compare_repeat(
-    first: Mapping[str, Array],
-    second: Mapping[str, Array],
-    expectation: Expectation,
-    own: ErrorLimits,
-    arrays: Arrays = HOST,
-) -> tuple[str, ...] | Nondeterministic:
-    """Compare two calls on the same inputs; return notes on sums that depend on the order.
-
-    Outputs have equal bits, or differ by at most a quarter of the tolerance. With a rule of the
-    task's own each call has to satisfy it, and they may differ.
-    """
-    notes = []
-    for name, expected in expectation.values.items():
-        one, other = first[name], second[name]
-        if arrays.number(arrays.xp.array_equal(one, other, equal_nan=one.dtype.kind == "f")):
-            continue
-        if not compare_outputs(second, expectation, own, arrays)[name].ok:
-            return Nondeterministic(buffer=name, kind="order-of-execution")
-        if expectation.own_rule is not None:
-            continue
-        reach = replace(
-            own, max_units=own.max_units / 4, rms_units=max(own.rms_units, own.max_units)
-        )
-        wanted = replace(expected, value=one.astype(np.float64))
-        gap = compare(other, wanted, reach, arrays)
-        if not gap.ok:
-            return Nondeterministic(
-                buffer=name, kind="spread", units=gap.max_units, limit=gap.limit
-            )
-        notes.append(
-            f"{name} depends on the order of execution, by at most {gap.max_units:.2g} "
-            "rounding units"
-        )
-    return tuple(notes)

@@ -132,7 +132,7 @@ _PATTERN_CAUSES: Sequence[_PatternCause] = (
 
 def wrong_result(verdict: WrongResult, context: FailureContext) -> Diagnosis:
     """Diagnose wrong elements by their pattern, with the case that shows it."""
-    cause, text = _by_pattern(verdict, context) or _by_amount(verdict)
+    cause, text = _by_repeat(verdict) or _by_pattern(verdict, context) or _by_amount(verdict)
     vectors = context.source.vector_accesses
     seen = f"vector access in line {vectors[0]}" if cause == VECTOR_TAIL and vectors else ""
     return Diagnosis(
@@ -237,6 +237,15 @@ def _by_pattern(verdict: WrongResult, context: FailureContext) -> tuple[str, str
             "type."
         )
     return known.cause, known.text
+
+
+def _by_repeat(verdict: WrongResult) -> tuple[str, str] | None:
+    if not verdict.repeat:
+        return None
+    return "state across calls", (
+        "The first call was right and a later one was not: keep nothing from one call to the "
+        "next, reset every device variable in each call, and leave nothing to the order of threads."
+    )
 
 
 def _by_amount(verdict: WrongResult) -> tuple[str, str]:

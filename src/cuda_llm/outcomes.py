@@ -153,6 +153,9 @@ class WrongResult:
     """What the wrong cases have in common, where that is recognised."""
     failed_cases: int = 1
     cases: int = 1
+    repeat: str = ""
+    """`one-changed`, `fresh` or `extra` where a call was right and the next, in the same place, was
+    not: after one element changed, with other contents, with the same ones."""
     detail: str = ""
 
 

@@ -1,6 +1,7 @@
 """Verdicts in words: what went wrong, where, and what it means. One entry a line."""
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import assert_never
 
 from cuda_llm.case_patterns import describe_cases
@@ -113,6 +114,16 @@ def describe(verdict: Verdict, *, hardware_figures: bool = True) -> tuple[str, .
             assert_never(verdict)
 
 
+REPEATED_CALLS: Mapping[str, str] = MappingProxyType(
+    {
+        "one-changed": "the call before was right: same addresses, one input element differs",
+        "fresh": "the call before was right: same addresses, other contents",
+        "extra": "the calls before were right: same addresses, same contents",
+    }
+)
+"""By `WrongResult.repeat`."""
+
+
 def describe_wrong(verdict: WrongResult) -> tuple[str, ...]:
     """Describe which case, which element, how far off, and what the pattern looks like."""
     index = ", ".join(str(i) for i in verdict.index)
@@ -133,6 +144,7 @@ def describe_patterns(verdict: WrongResult) -> tuple[str, ...]:
     return (
         *(() if elements is None else (describe_elements(elements),)),
         *(() if cases is None else (describe_cases(cases),)),
+        *line_of(REPEATED_CALLS.get(verdict.repeat, "")),
         *line_of(verdict.detail),
     )
 

@@ -147,7 +147,7 @@ def _spans(buffers: Sequence[BufferSpec]) -> tuple[dict[str, BufferSpan], int]:
     for spec in buffers:
         if spec.name in spans:
             raise ValueError(f"two buffers are called {spec.name}")
-        begin = cursor + GUARD_BYTES
+        begin = cursor + GUARD_BYTES + spec.shift_bytes
         end = begin + spec.nbytes
         after = round_up(end + GUARD_BYTES, ALIGNMENT)
         spans[spec.name] = BufferSpan(spec=spec, before=cursor, begin=begin, end=end, after=after)

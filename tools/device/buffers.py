@@ -76,6 +76,9 @@ class BufferSpec:
     dtype: str
     """NumPy name: `float32`, `int32`, `float16`, `uint8` ..."""
     shape: tuple[int, ...]
+    shift_bytes: int = 0
+    """So much later it begins than it would; the guard before it is as much longer. A multiple of
+    256."""
 
     @cached_property
     def nbytes(self) -> int:

@@ -72,7 +72,7 @@ class ArenaLayout:
         for spec in buffers:
             if spec.name in placed:
                 raise ValueError(f"two buffers are called {spec.name}")
-            begin = _round_up(cursor + GUARD_BYTES, _ALIGNMENT)
+            begin = _round_up(cursor + GUARD_BYTES, _ALIGNMENT) + spec.shift_bytes
             end = begin + spec.nbytes
             after = _round_up(end + GUARD_BYTES, _PAGE_BYTES)
             if after > self._arena.size:

@@ -5,6 +5,7 @@ next, and a step can be repeated, or made days later, without the others. Functi
 `_there` run where the device is: for a GPU in the process that holds it.
 """
 
+from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -19,12 +20,9 @@ from cuda_llm.tools.measure.failures import FailedCase, baseline_refused, find_f
 from cuda_llm.tools.measure.measure import measure_baseline
 from cuda_llm.tools.measure.measurement import open_oracle
 from cuda_llm.tools.measure.options import MeasureOptions
-from cuda_llm.tools.measure.times import (
-    KernelTimes,
-    time_sizes,
-)
+from cuda_llm.tools.measure.times import KernelTimes, time_sizes
 from cuda_llm.tools.validator.cases import Case, case_generator, fresh_nonce
-from cuda_llm.tools.validator.oracle import Oracle
+from cuda_llm.tools.validator.oracle import Inputs, Oracle
 from cuda_llm.tools.validator.validate import Validated, validate
 
 
@@ -36,6 +34,7 @@ async def validate_there(
     Raises TaskError where the reference is broken.
     """
     secret, begun = fresh_nonce() if nonce is None else nonce, []
+    called_on: deque[Inputs] = deque(maxlen=1)
 
     def note(case: Case, number: int, _total: int) -> None:
         begun.append((case, number))
@@ -44,13 +43,19 @@ async def validate_there(
         if not isinstance(session, Session):
             return session
         outcome = await validate(
-            task, session, oracle=oracle, nonce=secret, arrays=site.arrays, on_case=note
+            task,
+            session,
+            oracle=oracle,
+            nonce=secret,
+            arrays=site.arrays,
+            on_case=note,
+            on_inputs=called_on.append,
         )
     if isinstance(outcome, Validated) or not begun:
         return outcome
     case, number = begun[-1]
     rng = case_generator(secret, task, number, site.arrays)
-    return find_failed_case(site, task, outcome, case, rng)
+    return find_failed_case(site, task, outcome, case, rng, *called_on)
 
 
 async def time_calls_there(

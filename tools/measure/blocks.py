@@ -55,6 +55,8 @@ class MeasurementFault:
     verdict: Verdict
     failed: FailedCase | None = None
     """The case, where a GPU said no more of it than an error code."""
+    at_small_case: bool = False
+    """It was no timed call."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ from cuda_llm.failures import lacks_place
 from cuda_llm.outcomes import InfraFailed, OutOfMemory, Verdict
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import Site
-from cuda_llm.tools.device.buffers import Random
+from cuda_llm.tools.device.buffers import Array, Random
 from cuda_llm.tools.validator.buffers import buffer_specs
 from cuda_llm.tools.validator.cases import Case
 from cuda_llm.tools.validator.check_case import draw_inputs
@@ -73,20 +73,25 @@ def without_case(outcome: T | FailedCase) -> T | Verdict:
 
 
 def find_failed_case(
-    site: Site, task: Task, verdict: Verdict, case: Case, rng: Random
+    site: Site,
+    task: Task,
+    verdict: Verdict,
+    case: Case,
+    rng: Random,
+    called_on: Mapping[str, Array] | None = None,
 ) -> FailedCase | Verdict:
     """Return the case where replaying it may find a place, else the verdict alone.
 
     A site that watches every access itself has found all it can.
 
-    `rng` draws the inputs as it did for the call: a GPU's numbers are its own, so that only its
-    site can draw them again.
+    `called_on` are the inputs. Without them `rng` draws them as it did for the call: a GPU's
+    numbers are its own, so that only its site can draw them again.
     """
     if site.capabilities.sees_races or not lacks_place(verdict):
         return verdict
     size = sum(spec.nbytes for spec in buffer_specs(task, case.dims))
     inputs = None
     if size <= MOST_REPLAY_BYTES:
-        drawn = draw_inputs(task, case, rng, site.arrays)
+        drawn = called_on or draw_inputs(task, case, rng, site.arrays)
         inputs = {name: site.arrays.to_host(array) for name, array in drawn.items()}
     return FailedCase(verdict=verdict, case=case, inputs=inputs, buffer_bytes=size)

@@ -16,7 +16,11 @@ from cuda_llm.tools.measure.blocks import (
     require_timed,
     secret_seed,
 )
-from cuda_llm.tools.measure.failures import FailedCase, baseline_refused, find_failed_case
+from cuda_llm.tools.measure.failures import (
+    FailedCase,
+    baseline_refused,
+    find_failed_case,
+)
 from cuda_llm.tools.measure.interleave import (
     ExpectedSpeedups,
     MeasuredSize,
@@ -26,9 +30,11 @@ from cuda_llm.tools.measure.interleave import (
 )
 from cuda_llm.tools.measure.measurement import (
     Measurement,
+    begin_with_small_cases,
     open_measurement,
     reserve_all,
     rules_for,
+    shuffled,
     time_baseline_at,
 )
 from cuda_llm.tools.measure.options import L2, MeasureOptions
@@ -45,7 +51,11 @@ from cuda_llm.tools.validator.buffers import (
     find_damage,
 )
 from cuda_llm.tools.validator.cases import POISONS
-from cuda_llm.tools.validator.check_case import NO_KERNEL, ran_a_kernel, run_case
+from cuda_llm.tools.validator.check_case import (
+    NO_KERNEL,
+    ran_a_kernel,
+    run_case,
+)
 from cuda_llm.tools.validator.check_outputs import check_outputs
 from cuda_llm.tools.validator.oracle import Oracle
 
@@ -128,15 +138,15 @@ async def duel_sizes(
             baseline=require_timed(trusted_session),
         )
         await reserve_all(measurement, sessions)
-        found = []
+        found: dict[int, MeasuredSize] = {}
         expected = ExpectedSpeedups()
-        for size in measurement.plan.sizes:
+        for number, size in shuffled(measurement.plan.sizes):
             measured, baseline_time = await time_size(measurement, sessions, size, expected)
             if isinstance(measured, MeasurementFault):
                 return with_timed_case(measurement, measured, measurement.input_plan(size))
             expected = expect_speedups(measured.comparison, baseline_time)
-            found.append((size.dims, measured))
-        return tuple(found)
+            found[number] = measured
+        return tuple((size.dims, found[k]) for k, size in enumerate(measurement.plan.sizes))
 
 
 async def measure_candidate(
@@ -171,15 +181,19 @@ async def measure_candidate(
 async def measure_sizes(
     measurement: Measurement, session: TimedSession, trusted_session: TimedSession
 ) -> KernelTimes | Verdict | FailedCase:
-    """Time each size, check it against its physical floor, then explain one call."""
+    """Time each size, check it against its physical floor, then explain one call.
+
+    Sizes come in any order, as in a process that is validated.
+    """
     sessions = ComparedSessions(first=session, second=trusted_session, baseline=trusted_session)
     await reserve_all(measurement, sessions)
-    times: list[SizeTime] = []
+    timed_sizes: dict[int, SizeTime] = {}
     expected = ExpectedSpeedups()
-    for size in measurement.plan.sizes:
+    for number, size in shuffled(measurement.plan.sizes):
         measured, baseline_time = await time_size(measurement, sessions, size, expected)
         if isinstance(measured, MeasurementFault):
-            return find_timed_case(measurement, measured.verdict, measurement.input_plan(size))
+            found = with_timed_case(measurement, measured, measurement.input_plan(size))
+            return found.failed or found.verdict
         expected = expect_speedups(measured.comparison, baseline_time)
         l2 = measurement.options.l2
         timed = size_time(size.dims, measured, l2, against_cached=baseline_time.is_slow)
@@ -192,7 +206,8 @@ async def measure_sizes(
         )
         if too_quick is not None:
             return too_quick
-        times.append(replace(timed, peak_bytes=size.peak_bytes))
+        timed_sizes[number] = replace(timed, peak_bytes=size.peak_bytes)
+    times = [timed_sizes[number] for number in sorted(timed_sizes)]
     if not times:
         return no_size_fits(measurement)
     input_plan = measurement.input_plan(measurement.plan.sizes[-1])
@@ -218,9 +233,12 @@ async def measure_sizes(
 async def time_size(
     measurement: Measurement, sessions: ComparedSessions, size: SizePlan, expected: ExpectedSpeedups
 ) -> tuple[MeasuredSize | MeasurementFault, BaselineTime]:
-    """Time one size: beside the baseline, or against its cached time where that is slow."""
+    """Time one size after a small case: beside the baseline, or against its cached time."""
     input_plan = measurement.input_plan(size)
     baseline_time = await time_baseline_at(measurement, sessions, size)
+    begun = await begin_with_small_cases(measurement, sessions)
+    if begun is not None:
+        return begun, baseline_time
     rules = rules_for(measurement, size, baseline_time)
     rule = rule_for(measurement.options.tier, len(measurement.plan.sizes), measurement.limit_s)
     if baseline_time.is_slow and sessions.against_baseline:
@@ -260,6 +278,8 @@ def with_timed_case(
     measurement: Measurement, fault: MeasurementFault, input_plan: InputPlan
 ) -> MeasurementFault:
     """Return the fault with its case, where replaying that may find a place."""
+    if fault.at_small_case:
+        return fault
     found = find_timed_case(measurement, fault.verdict, input_plan)
     return replace(fault, failed=found) if isinstance(found, FailedCase) else fault
 

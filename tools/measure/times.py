@@ -20,7 +20,9 @@ from cuda_llm.tools.measure.failures import hidden_by_noise
 from cuda_llm.tools.measure.interleave import MeasuredSize
 from cuda_llm.tools.measure.options import L2
 from cuda_llm.tools.validator.buffers import buffer_specs
-from cuda_llm.tools.validator.check_case import run_case
+from cuda_llm.tools.validator.call_plans import order_timed_calls
+from cuda_llm.tools.validator.cases import fresh_nonce, generator
+from cuda_llm.tools.validator.check_case import Checked, check_case, run_case
 from cuda_llm.tools.validator.oracle import Oracle
 
 ROOFLINE_SLACK = 0.5
@@ -133,27 +135,41 @@ async def time_sizes(
     nonce: bytes | None = None,
     bench: bool = False,
 ) -> KernelTimes | Verdict:
-    """Run each timed size, outputs verified; stop at the first that is wrong.
+    """Run each timed size, and small cases between, all verified; stop at the first that is wrong.
 
     These are the task's `bench` sizes where the device can take them, else its `emulated` ones.
 
     The inputs follow from `nonce`, fresh ones from none.
     """
-    times = []
-    report: CallReport | None = None
-    for dims in task.sizes.bench if bench else task.sizes.emulated:
+    nonce = fresh_nonce() if nonce is None else nonce
+    sizes = task.sizes.bench if bench else task.sizes.emulated
+    reports: dict[int, CallReport] = {}
+    for number, step in enumerate(order_timed_calls(task, sizes, nonce, watches=not bench)):
+        if step.timed is None:
+            rng = generator(nonce, task.name, "between", number)
+            checked = await check_case(task, session, step.case, oracle, rng, calls=step.plan)
+            if not isinstance(checked, Checked):
+                return checked
+            continue
         outcome = await run_case(
-            task, session, dims, level=Level.ACCOUNT, oracle=oracle, nonce=nonce
+            task,
+            session,
+            step.case.dims,
+            level=Level.ACCOUNT,
+            oracle=oracle,
+            nonce=nonce,
+            calls=step.plan,
         )
         if not isinstance(outcome, CallReport):
             return outcome
-        report = outcome
-        written = sum(one.nbytes for one in buffer_specs(task, dims) if one.role is Role.OUT)
+        specs = buffer_specs(task, step.case.dims)
+        written = sum(one.nbytes for one in specs if one.role is Role.OUT)
         if outcome.stored_bytes is not None and outcome.stored_bytes < written:
             return Quarantined(kind="unseen-stores")
-        times.append((dims, outcome.time_us))
-    assert report is not None, "the loader refuses a task without sizes to time"
-    return KernelTimes(times=tuple(times), launches=report.launches, bottlenecks=report.bottlenecks)
+        reports[step.timed] = outcome
+    times = tuple((dims, reports[number].time_us) for number, dims in enumerate(sizes))
+    largest = reports[len(sizes) - 1]
+    return KernelTimes(times=times, launches=largest.launches, bottlenecks=largest.bottlenecks)
 
 
 def compare_with_baseline(

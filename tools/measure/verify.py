@@ -8,12 +8,12 @@ import numpy as np
 from cuda_llm.outcomes import GuardOverwritten, InputMutated, LateWrite, Verdict, WrongResult
 from cuda_llm.tools.device.buffers import Array, Arrays, Role, Slots
 from cuda_llm.tools.measure.slots import InputPlan, PreparedKernel, StagedBatch, draw_group
-from cuda_llm.tools.validator.check_case import case_limits, compare_outputs, wrong_result
+from cuda_llm.tools.validator.check_case import case_limits, wrong_result
 from cuda_llm.tools.validator.check_outputs import check_batch
 from cuda_llm.tools.validator.columns import first_changed, gather
 from cuda_llm.tools.validator.compare import Expected
 from cuda_llm.tools.validator.fused import first_set
-from cuda_llm.tools.validator.oracle import Expectation, Oracle
+from cuda_llm.tools.validator.oracle import Expectation, Oracle, compare_outputs
 from cuda_llm.tools.validator.tolerances import ErrorLimits
 
 

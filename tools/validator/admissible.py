@@ -13,9 +13,15 @@ from cuda_llm.tools.device.buffers import HOST, Array, Arrays
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.validator.buffers import buffer_specs
 from cuda_llm.tools.validator.cases import Case, format_dims, fresh_nonce, generator, timed_case
-from cuda_llm.tools.validator.check_case import case_limits, compare_outputs, draw_inputs
+from cuda_llm.tools.validator.check_case import case_limits, draw_inputs
 from cuda_llm.tools.validator.compare import Expected
-from cuda_llm.tools.validator.oracle import Expectation, Oracle, baseline_oracle, reference_oracle
+from cuda_llm.tools.validator.oracle import (
+    Expectation,
+    Oracle,
+    baseline_oracle,
+    compare_outputs,
+    reference_oracle,
+)
 from cuda_llm.tools.validator.validate import Validated, validate
 from cuda_llm.wording import describe
 

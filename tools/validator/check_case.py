@@ -3,10 +3,8 @@
 Calls that a device times by its reports are checked here too, by `run_case`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-
-import numpy as np
 
 from cuda_llm.failures import PolicyViolation
 from cuda_llm.outcomes import LateWrite, Nondeterministic, Verdict, WrongResult
@@ -15,16 +13,8 @@ from cuda_llm.tasks.reference import Dims
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import CallReport, Level, Session
 from cuda_llm.tools.device.buffers import HOST, Array, Arrays, Random
-from cuda_llm.tools.validator.buffers import (
-    Filled,
-    buffer_specs,
-    call_arguments,
-    call_options,
-    copy_outputs,
-    fill,
-    find_damage,
-    find_late_write,
-)
+from cuda_llm.tools.validator.buffers import buffer_specs, find_late_write
+from cuda_llm.tools.validator.call_plans import ONCE, CallPlan, Repeat, change_one
 from cuda_llm.tools.validator.cases import (
     POISONS,
     Case,
@@ -37,7 +27,20 @@ from cuda_llm.tools.validator.cases import (
 from cuda_llm.tools.validator.compare import Expected, OutputComparison, compare, wrong_elements
 from cuda_llm.tools.validator.distributions import draw
 from cuda_llm.tools.validator.find_patterns import find_element_pattern
-from cuda_llm.tools.validator.oracle import Expectation, Oracle, reference_oracle
+from cuda_llm.tools.validator.one_call import (
+    EXTRA,
+    Caller,
+    CompletedCall,
+    compare_repeat,
+    same_bits,
+)
+from cuda_llm.tools.validator.oracle import (
+    Expectation,
+    Oracle,
+    compare_outputs,
+    reference_oracle,
+    with_own_units,
+)
 from cuda_llm.tools.validator.tolerances import EXACT, ErrorLimits, limits
 
 EXACT_SUM = 2.0**24
@@ -69,56 +72,6 @@ def case_limits(
     return EXACT if largest < EXACT_SUM else own
 
 
-def compare_outputs(
-    outputs: Mapping[str, Array],
-    expectation: Expectation,
-    own: ErrorLimits,
-    arrays: Arrays = HOST,
-) -> dict[str, OutputComparison]:
-    """Compare every output, by the task's own rule where it has one."""
-    return {
-        name: compare(outputs[name], expected, own, arrays)
-        for name, expected in _with_own_units(outputs, expectation).items()
-    }
-
-
-def compare_repeat(
-    first: Mapping[str, Array],
-    second: Mapping[str, Array],
-    expectation: Expectation,
-    own: ErrorLimits,
-    arrays: Arrays = HOST,
-) -> tuple[str, ...] | Nondeterministic:
-    """Compare two calls on the same inputs; return notes on sums that depend on the order.
-
-    Outputs have equal bits, or differ by at most a quarter of the tolerance. With a rule of the
-    task's own each call has to satisfy it, and they may differ.
-    """
-    notes = []
-    for name, expected in expectation.values.items():
-        one, other = first[name], second[name]
-        if arrays.number(arrays.xp.array_equal(one, other, equal_nan=one.dtype.kind == "f")):
-            continue
-        if not compare_outputs(second, expectation, own, arrays)[name].ok:
-            return Nondeterministic(buffer=name, kind="order-of-execution")
-        if expectation.own_rule is not None:
-            continue
-        reach = replace(
-            own, max_units=own.max_units / 4, rms_units=max(own.rms_units, own.max_units)
-        )
-        wanted = replace(expected, value=one.astype(np.float64))
-        gap = compare(other, wanted, reach, arrays)
-        if not gap.ok:
-            return Nondeterministic(
-                buffer=name, kind="spread", units=gap.max_units, limit=gap.limit
-            )
-        notes.append(
-            f"{name} depends on the order of execution, by at most {gap.max_units:.2g} "
-            "rounding units"
-        )
-    return tuple(notes)
-
-
 def wrong_result(
     case: Case,
     name: str,
@@ -129,7 +82,7 @@ def wrong_result(
     arrays: Arrays = HOST,
 ) -> WrongResult:
     """Describe what is wrong with output `name`, without what would reveal a hidden size."""
-    expected = _with_own_units(outputs, expectation)[name]
+    expected = with_own_units(outputs, expectation)[name]
     mismatch = describe_mismatch(case, name, compare(outputs[name], expected, own, arrays))
     if outputs[name].size > MOST_EXPLAINED:
         return mismatch
@@ -164,17 +117,6 @@ def describe_mismatch(case: Case, name: str, comparison: OutputComparison) -> Wr
     )
 
 
-def _with_own_units(
-    outputs: Mapping[str, Array], expectation: Expectation
-) -> Mapping[str, Expected]:
-    if expectation.own_rule is None:
-        return expectation.values
-    units = expectation.own_rule(outputs)
-    return {
-        name: replace(expected, units=units[name]) for name, expected in expectation.values.items()
-    }
-
-
 @dataclass(frozen=True, kw_only=True)
 class Checked:
     """A case that the candidate passed."""
@@ -190,6 +132,10 @@ class Checked:
         return sum(comparison.elements for comparison in self.comparisons.values())
 
 
+def ignore(_inputs: Mapping[str, Array]) -> None:
+    """Do nothing with them."""
+
+
 async def check_case(
     task: Task,
     session: Session,
@@ -197,42 +143,96 @@ async def check_case(
     oracle: Oracle,
     rng: Random,
     arrays: Arrays = HOST,
+    calls: CallPlan = ONCE,
+    on_inputs: Callable[[Mapping[str, Array]], None] = ignore,
 ) -> Checked | Verdict:
-    """Call the candidate on fresh inputs; compare outputs, and that all else is unchanged."""
+    """Call the candidate on fresh inputs; compare outputs, and that all else is unchanged.
+
+    `calls` says where the buffers lie, and how the case is called again; `on_inputs` is called with
+    the inputs before each call on others.
+    """
+    choices = calls.generator()
+    caller = Caller(task=task, session=session, rng=rng, arrays=arrays)
+    place = caller.place(case, choices)
     inputs = draw_inputs(task, case, rng, arrays)
     expectation = await oracle(inputs, case.dims)
     if not isinstance(expectation, Expectation):
         return expectation
-    first = await _call(task, session, case, inputs, rng, arrays)
-    if not isinstance(first, _CompletedCall):
+    on_inputs(inputs)
+    first = await caller.call(case, inputs, place)
+    if not isinstance(first, CompletedCall):
         return first
-    own = case_limits(task, case, expectation.values, arrays)
-    comparisons = compare_outputs(first.outputs, expectation, own, arrays)
-    for name, comparison in comparisons.items():
-        if not comparison.ok:
-            return _explanation(first.report) or wrong_result(
-                case, name, first.outputs, expectation, own, inputs, arrays
-            )
+    checked = _judge(task, case, first, inputs, expectation, arrays)
+    if not isinstance(checked, Checked):
+        return checked
     if case.level is not Level.CHECK and not ran_a_kernel(first.report):
         return NO_KERNEL
     late = find_late_write(first.filled, first.outputs, arrays)
     if late is not None:
         return LateWrite(buffer=late)
-    notes: tuple[str, ...] = ()
-    if case.repeat_seed:
-        again = replace(
-            case,
-            schedule_seed=case.repeat_seed,
-            poison=POISONS[(POISONS.index(case.poison) + 1) % len(POISONS)],
-        )
-        second = await _call(task, session, again, inputs, rng, arrays)
-        if not isinstance(second, _CompletedCall):
-            return second
-        spread = compare_repeat(first.outputs, second.outputs, expectation, own, arrays)
-        if isinstance(spread, Nondeterministic):
-            return spread
-        notes = spread
-    return Checked(case=case, report=first.report, comparisons=comparisons, notes=notes)
+    for more in range(calls.extra_calls):
+        again = await caller.call_in_place(case, first, last=more + 1 == calls.extra_calls)
+        if not isinstance(again, CompletedCall):
+            return again
+        if not same_bits(first.outputs, again.outputs, arrays):
+            judged = _judge(task, case, again, inputs, expectation, arrays)
+            if not isinstance(judged, Checked):
+                return _of_repeat(judged, EXTRA)
+    for number, repeat in enumerate(calls.repeats):
+        changed = None
+        if repeat is Repeat.ONE_CHANGED:
+            changed = change_one(
+                task, case, inputs, rng, choices, arrays, calls.changed_input + number
+            )
+        contents = changed or draw_inputs(task, case, rng, arrays)
+        wanted = await oracle(contents, case.dims)
+        if not isinstance(wanted, Expectation):
+            return wanted
+        on_inputs(contents)
+        again = await caller.call(case, contents, place)
+        if not isinstance(again, CompletedCall):
+            return again
+        judged = _judge(task, case, again, contents, wanted, arrays)
+        if not isinstance(judged, Checked):
+            return _of_repeat(judged, str(repeat))
+    if not (case.repeat_seed or calls.elsewhere):
+        return checked
+    on_inputs(inputs)
+    other = replace(
+        case,
+        schedule_seed=case.repeat_seed or case.schedule_seed,
+        poison=POISONS[(POISONS.index(case.poison) + 1) % len(POISONS)],
+    )
+    second = await caller.call(other, inputs, caller.place(case, choices))
+    if not isinstance(second, CompletedCall):
+        return second
+    own = case_limits(task, case, expectation.values, arrays)
+    spread = compare_repeat(first.outputs, second.outputs, expectation, own, arrays)
+    if isinstance(spread, Nondeterministic):
+        return spread
+    return replace(checked, notes=spread)
+
+
+def _judge(
+    task: Task,
+    case: Case,
+    call: CompletedCall,
+    inputs: Mapping[str, Array],
+    expectation: Expectation,
+    arrays: Arrays,
+) -> Checked | Verdict:
+    own = case_limits(task, case, expectation.values, arrays)
+    comparisons = compare_outputs(call.outputs, expectation, own, arrays)
+    for name, comparison in comparisons.items():
+        if not comparison.ok:
+            return _explanation(call.report) or wrong_result(
+                case, name, call.outputs, expectation, own, inputs, arrays
+            )
+    return Checked(case=case, report=call.report, comparisons=comparisons)
+
+
+def _of_repeat(verdict: Verdict, repeat: str) -> Verdict:
+    return replace(verdict, repeat=repeat) if isinstance(verdict, WrongResult) else verdict
 
 
 def _explanation(report: CallReport) -> Verdict | None:
@@ -243,33 +243,6 @@ def _explanation(report: CallReport) -> Verdict | None:
 def ran_a_kernel(report: CallReport) -> bool:
     """Return whether one launch was a kernel's: copies and fills have no threads."""
     return any(all(launch.block) for launch in report.launches)
-
-
-@dataclass(frozen=True)
-class _CompletedCall:
-    report: CallReport
-    filled: Filled
-    outputs: Mapping[str, Array]
-
-
-async def _call(
-    task: Task,
-    session: Session,
-    case: Case,
-    inputs: Mapping[str, Array],
-    rng: Random,
-    arrays: Arrays,
-) -> _CompletedCall | Verdict:
-    placed = session.place(buffer_specs(task, case.dims))
-    filled = fill(placed, inputs, case.poison, rng)
-    options = call_options(task, case.dims, level=case.level, schedule_seed=case.schedule_seed)
-    report = await session.call(call_arguments(task, case.dims), options)
-    if not isinstance(report, CallReport):
-        return report
-    damage = find_damage(filled, arrays)
-    if damage is not None:
-        return damage
-    return _CompletedCall(report, filled, copy_outputs(filled))
 
 
 def draw_inputs(task: Task, case: Case, rng: Random, arrays: Arrays = HOST) -> dict[str, Array]:
@@ -302,6 +275,7 @@ async def run_case(
     oracle: Oracle | None = None,
     nonce: bytes | None = None,
     arrays: Arrays = HOST,
+    calls: CallPlan = ONCE,
 ) -> CallReport | Verdict:
     """Call `solve` once at `dims` on fresh inputs of the first distributions.
 
@@ -312,5 +286,5 @@ async def run_case(
     rng = generator(nonce, task.name, "timed", 0, arrays)
     oracle = reference_oracle(task, arrays) if oracle is None else oracle
     case = timed_case(task, dims, level, group)
-    result = await check_case(task, session, case, oracle, rng, arrays)
+    result = await check_case(task, session, case, oracle, rng, arrays, calls)
     return result.report if isinstance(result, Checked) else result

@@ -15,12 +15,11 @@ from cuda_llm.tools.validator.cases import Case, terms_of
 from cuda_llm.tools.validator.check_case import (
     MOST_EXPLAINED,
     case_limits,
-    compare_outputs,
     describe_mismatch,
     wrong_result,
 )
 from cuda_llm.tools.validator.compare import Expected, OutputComparison, Tally, compare
-from cuda_llm.tools.validator.oracle import Expectation
+from cuda_llm.tools.validator.oracle import Expectation, compare_outputs
 from cuda_llm.tools.validator.parts import (
     OutputPart,
     axes_of,

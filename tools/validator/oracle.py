@@ -1,7 +1,7 @@
-"""Computes expected values: by the task's float64 reference, or by the user's own kernel."""
+"""Computes expected values, by the task's reference or the user's own kernel, and compares."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,8 @@ from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import CallReport, Session
 from cuda_llm.tools.device.buffers import HOST, Array, Arrays, Role
 from cuda_llm.tools.validator.buffers import buffer_specs, call_arguments, call_options
-from cuda_llm.tools.validator.compare import Expected
+from cuda_llm.tools.validator.compare import Expected, OutputComparison, compare
+from cuda_llm.tools.validator.tolerances import ErrorLimits
 
 Inputs = Mapping[str, Array]
 
@@ -84,3 +85,28 @@ def baseline_oracle(task: Task, session: Session, arrays: Arrays = HOST) -> Orac
 def _spread(value: Array, xp: Any) -> Array:
     finite = xp.where(xp.isfinite(value), value, 0.0)
     return xp.maximum(xp.abs(finite), xp.sqrt(xp.mean(xp.square(finite))))
+
+
+def with_own_units(
+    outputs: Mapping[str, Array], expectation: Expectation
+) -> Mapping[str, Expected]:
+    """Return what is expected, in the units of the task's own rule where it has one."""
+    if expectation.own_rule is None:
+        return expectation.values
+    units = expectation.own_rule(outputs)
+    return {
+        name: replace(expected, units=units[name]) for name, expected in expectation.values.items()
+    }
+
+
+def compare_outputs(
+    outputs: Mapping[str, Array],
+    expectation: Expectation,
+    own: ErrorLimits,
+    arrays: Arrays = HOST,
+) -> dict[str, OutputComparison]:
+    """Compare every output, by the task's own rule where it has one."""
+    return {
+        name: compare(outputs[name], expected, own, arrays)
+        for name, expected in with_own_units(outputs, expectation).items()
+    }

@@ -7,6 +7,12 @@ from cuda_llm.outcomes import Verdict, WrongResult
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import Session
 from cuda_llm.tools.device.buffers import HOST, Arrays
+from cuda_llm.tools.validator.call_plans import (
+    EXTRA_CALLS,
+    EXTRA_CALLS_ON_GPU,
+    order_cases,
+    plan_calls,
+)
 from cuda_llm.tools.validator.cases import (
     FULL_LEVEL_WORK,
     Case,
@@ -15,9 +21,9 @@ from cuda_llm.tools.validator.cases import (
     generator,
     plan,
 )
-from cuda_llm.tools.validator.check_case import Checked, check_case
+from cuda_llm.tools.validator.check_case import Checked, check_case, ignore
 from cuda_llm.tools.validator.find_patterns import JudgedCase, find_case_pattern
-from cuda_llm.tools.validator.oracle import Oracle, reference_oracle
+from cuda_llm.tools.validator.oracle import Inputs, Oracle, reference_oracle
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,26 +47,37 @@ async def validate(
     oracle: Oracle | None = None,
     nonce: bytes | None = None,
     on_case: Callable[[Case, int, int], None] | None = None,
+    on_inputs: Callable[[Inputs], None] = ignore,
 ) -> Validated | Verdict:
-    """Judge the candidate loaded in `session` on fresh inputs, cheap cases first.
+    """Judge the candidate loaded in `session` on fresh inputs, a cheap case first.
 
     The first verdict ends it; after a wrong result the other cheap cases still run, to find which
     sizes or inputs are wrong. `oracle` replaces the task's reference and is required where it has
     none; `arrays` is where the session's buffers lie. `on_case(case, number, total)` is called
-    before each case runs. Raises TaskError where the task's reference is broken.
+    before each case runs, `on_inputs` as by `check_case`. Raises TaskError where the task's
+    reference is broken.
     """
     differential = task.reference is None
     oracle = reference_oracle(task, arrays) if oracle is None else oracle
     nonce = fresh_nonce() if nonce is None else nonce
     cases = plan(task, generator(nonce, task.name, "plan", 0))
+    choices = generator(nonce, task.name, "order", 0)
+    order = order_cases(cases, choices)
+    extra = EXTRA_CALLS if arrays is HOST else EXTRA_CALLS_ON_GPU
+    plans = plan_calls(cases, choices, extra)
     checked: list[Checked] = []
-    for number, case in enumerate(cases):
+    for number in order:
+        case = cases[number]
         if on_case is not None:
             on_case(case, number, len(cases))
         rng = case_generator(nonce, task, number, arrays)
-        result = await check_case(task, session, case, oracle, rng, arrays)
+        calls = plans[number]
+        result = await check_case(task, session, case, oracle, rng, arrays, calls, on_inputs)
+        if isinstance(result, WrongResult) and result.repeat:
+            return replace(result, cases=len(checked) + 1)
         if isinstance(result, WrongResult):
-            judged = [JudgedCase(one.case, True) for one in checked] + [JudgedCase(case, False)]
+            right = {order[place]: True for place in range(len(checked))}
+            judged = right | {number: False}
             return await _explain(task, session, oracle, nonce, cases, judged, result, arrays)
         if not isinstance(result, Checked):
             return result
@@ -79,29 +96,29 @@ async def _explain(
     oracle: Oracle,
     nonce: bytes,
     cases: tuple[Case, ...],
-    judged: list[JudgedCase],
+    judged: dict[int, bool],
     first: WrongResult,
     arrays: Arrays,
 ) -> WrongResult:
     """Run the remaining cheap cases and find what the wrong ones have in common."""
-    wrong = [first]
-    for number in range(len(judged), len(cases)):
-        case = cases[number]
-        if case.work > FULL_LEVEL_WORK:
-            break
+    wrong = {number: first for number, right in judged.items() if not right}
+    for number, case in enumerate(cases):
+        if number in judged or case.work > FULL_LEVEL_WORK:
+            continue
         rng = case_generator(nonce, task, number, arrays)
         single = replace(case, repeat_seed=0)
         result = await check_case(task, session, single, oracle, rng, arrays)
         if isinstance(result, WrongResult):
-            wrong.append(result)
+            wrong[number] = result
         elif not isinstance(result, Checked):
             break
-        judged.append(JudgedCase(case, isinstance(result, Checked)))
+        judged[number] = isinstance(result, Checked)
+    in_order = [JudgedCase(cases[number], judged[number]) for number in sorted(judged)]
     return replace(
-        max(wrong, key=_informativeness),
-        case_pattern=find_case_pattern(judged),
-        failed_cases=sum(not one.right for one in judged),
-        cases=len(judged),
+        max((wrong[number] for number in sorted(wrong)), key=_informativeness),
+        case_pattern=find_case_pattern(in_order),
+        failed_cases=len(wrong),
+        cases=len(in_order),
     )
 
 

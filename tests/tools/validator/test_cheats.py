@@ -150,15 +150,14 @@ def test_copies_alone_are_no_kernel() -> None:
 
 
 def test_a_result_that_changes_with_the_schedule_is_not_deterministic() -> None:
-    """Wrong only in the second of two calls on the same inputs."""
-    last: list[bytes] = []
+    """Wrong only in the second of two calls on the same inputs, in another order."""
+    seeds: dict[bytes, int] = {}
 
     def candidate(b: Buffers, options: CallOptions) -> None:
-        again = last[-1:] == [b["A"].tobytes() + b["B"].tobytes()]
+        contents = b["A"].tobytes() + b["B"].tobytes()
         b["C"][...] = b["A"] + b["B"]
-        if again:
+        if seeds.setdefault(contents, options.schedule_seed) != options.schedule_seed:
             b["C"][-1] += 1
-        last.append(b["A"].tobytes() + b["B"].tobytes())
 
     verdict = judge(candidate)
     assert isinstance(verdict, Nondeterministic)
@@ -236,7 +235,6 @@ def test_small_cases_run_at_the_full_level_and_schedules_differ() -> None:
     asyncio.run(validate(TASK, session))
     assert {options.level for options in session.calls} == {Level.FULL}
     assert len({options.schedule_seed for options in session.calls}) > 3
-    assert session.calls[0].schedule_seed == 0
 
 
 def test_progress_is_reported_case_by_case() -> None:
@@ -248,4 +246,4 @@ def test_progress_is_reported_case_by_case() -> None:
             on_case=lambda case, number, total: calls.append((number, total)),
         )
     )
-    assert calls == [(number, len(calls)) for number in range(len(calls))]
+    assert sorted(calls) == [(number, len(calls)) for number in range(len(calls))]

@@ -13,7 +13,7 @@ from small_tasks import small_task
 from strict_arrays import strict_arrays
 
 from cuda_llm.element_patterns import ElementKind, ElementPattern
-from cuda_llm.outcomes import GuardOverwritten, InputMutated, WrongResult
+from cuda_llm.outcomes import GuardOverwritten, InputMutated, Nondeterministic, WrongResult
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.device import CallOptions
 from cuda_llm.tools.device.buffers import LaunchKernel
@@ -38,17 +38,17 @@ def test_honest_kernels_pass_on_a_device(name: str, launch: LaunchKernel | None)
 @pytest.mark.parametrize("name", HONEST)
 def test_a_case_needs_few_synchronisations_with_the_device(name: str) -> None:
     arrays, xp = strict_arrays()
-    seen: list[tuple[Case, int]] = []
+    seen: list[tuple[Case, int, int]] = []
+    session = running(writes(name, HONEST[name][0]), arrays=arrays)
 
     def on_case(case: Case, number: int, total: int) -> None:
-        seen.append((case, xp.waits))
+        seen.append((case, xp.waits, len(session.calls)))
 
-    session = running(writes(name, HONEST[name][0]), arrays=arrays)
     asyncio.run(validate(small_task(name), session, arrays=arrays, on_case=on_case))
-    for (case, before), (_, after) in pairwise(seen):
-        again = 4 if case.repeat_seed else 0
+    for (case, before, first), (_, after, end) in pairwise(seen):
         drawn = sum("mixed" in text for text in case.distributions.values())
-        assert after - before <= MOST_WAITS + again + drawn, case
+        most = MOST_WAITS + drawn if end - first == 1 else (MOST_WAITS + 2) * (end - first) + 16
+        assert after - before <= most, case
 
 
 @pytest.mark.parametrize("name", HONEST)
@@ -57,8 +57,10 @@ def test_mutants_are_rejected_on_a_device(name: str, kind: str) -> None:
     arrays, _xp = strict_arrays()
     session = running(mutants(name)[kind], arrays=arrays)
     verdict = asyncio.run(validate(load_task(name), session, arrays=arrays))
-    assert isinstance(verdict, WrongResult), verdict
+    # A race may show first in a call that is repeated.
+    assert isinstance(verdict, WrongResult | Nondeterministic), verdict
     if kind == "zero" and name == "conv2d":
+        assert isinstance(verdict, WrongResult)
         assert verdict.looks_like == ElementPattern(kind=ElementKind.ZEROS)
 
 

@@ -3,6 +3,7 @@
 
 #include "emu/memory.h"
 #include "emu/schedule.h"
+#include "emu/specials.h"
 #include "emu/warp.h"
 
 namespace emu {
@@ -65,11 +66,6 @@ inline Mask lanes_equal(Mask lanes, const uint32_t* values, uint32_t wanted) {
   Mask found = 0;
   for (int i = 0; i < kLanes; ++i) found |= Mask(values[i] == wanted) << i;
   return found & lanes;
-}
-
-inline uint32_t warps_of_block(const Warp* w) {
-  const uint32_t* block = w->launch->block;
-  return (block[0] * block[1] * block[2] + kLanes - 1) / kLanes;
 }
 
 }  // namespace emu

@@ -61,7 +61,7 @@ inline bool out_of_fuel(Warp* w) { return --w->fuel < 0; }
 // `call vprintf`: format and argument block are generic addresses, one a lane.
 void print(Warp* w, uint32_t site, Mask lanes, const uint64_t* format, const uint64_t* arguments);
 
-// `%clock64` and `%globaltimer`: monotonic, not a time.
+// Counts up, each time it is asked.
 uint64_t clock(Warp* w);
 
 }  // namespace emu

@@ -1,0 +1,241 @@
+"""In which order calls come, and which of them are made again, and how.
+
+No process can tell by its calls whether it is validated or timed, and none may answer from what it
+kept of an earlier call.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+import numpy as np
+
+from cuda_llm.tasks.distribution import parse_distribution
+from cuda_llm.tasks.reference import Dims
+from cuda_llm.tasks.task import Task
+from cuda_llm.tools.device import Level
+from cuda_llm.tools.device.buffers import Array, Arrays, Random
+from cuda_llm.tools.validator.cases import (
+    MOST_SCHEDULES,
+    POISONS,
+    Case,
+    distribution_rows,
+    generator,
+    inputs_of,
+    plan,
+    timed_case,
+)
+from cuda_llm.tools.validator.distributions import draw
+
+FEWEST_CHEAP = 4
+MOST_REPEATED_SHARE = 0.25
+"""Of the work of the dearest case that is called again: up to it, any case may be."""
+
+EXTRA_CALLS = 40
+EXTRA_CALLS_ON_GPU = 24
+"""Calls on the same inputs, of a very cheap case, and up to half as many more."""
+
+MOST_CHANGED = 3
+"""Inputs of the dearest case that may be, each of which has an element changed."""
+
+MOST_REPEATED_WORK = 1e5
+"""Of a case that is called again between timed sizes."""
+
+MOST_WATCHED_WORK = 2e7
+"""Operations and bytes of a timed size at which races are looked for: a tenth of a second."""
+
+
+ELEMENTWISE = frozenset(
+    {
+        *("normal", "uniform", "uniform_signed", "uniform_unit", "heavy_tail", "large", "denormal"),
+        *("sparse", "mixed", "zeros", "all_equal", "constant_rows", "ints_full_range", "ints"),
+        *("bins", "exact_odd_13bit", "exact_signs"),
+    }
+)
+"""Distributions of which any element may take the place of another of the same index."""
+
+
+class Repeat(StrEnum):
+    """How a call is made again."""
+
+    ONE_CHANGED = "one-changed"
+    """The same buffers in the same place, one element of one input changed."""
+    FRESH = "fresh"
+    """The same place, all contents new."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallPlan:
+    """Where the buffers of a case lie, and how often it is called."""
+
+    seed: int = 0
+    """Of everything that is drawn for it."""
+    repeats: tuple[Repeat, ...] = ()
+    changed_input: int = 0
+    """Position of the input of which an element changes; at the next repeat it is the next one."""
+    elsewhere: bool = False
+    """Then the same contents in other places, with other poison."""
+    extra_calls: int = 0
+    """The same contents in the same place, before all that."""
+
+    def generator(self) -> np.random.Generator:
+        """Return what is drawn from on the host."""
+        return np.random.default_rng(self.seed)
+
+
+ONCE = CallPlan()
+REPETITIONS = (
+    ONCE,
+    CallPlan(repeats=(Repeat.ONE_CHANGED,)),
+    CallPlan(repeats=(Repeat.ONE_CHANGED,)),
+    CallPlan(repeats=(Repeat.FRESH,)),
+    CallPlan(elsewhere=True),
+)
+"""Dealt to cheap cases, shuffled: each is repeated in one way, to save time."""
+
+
+def order_cases(cases: Sequence[Case], rng: np.random.Generator) -> tuple[int, ...]:
+    """Return the positions of the cases in the order they are called: a cheap one begins."""
+    first = draw_cheap(cases, rng)
+    others = [int(one) for one in rng.permutation(len(cases)) if one != first]
+    return (first, *others)
+
+
+def draw_cheap(cases: Sequence[Case], rng: np.random.Generator) -> int:
+    """Draw the position of one of the cheapest cases."""
+    cheapest = sorted(range(len(cases)), key=lambda number: cases[number].work)
+    return int(rng.choice(cheapest[: max(FEWEST_CHEAP, len(cases) // 3)]))
+
+
+def plan_calls(
+    cases: Sequence[Case], rng: np.random.Generator, extra_calls: int
+) -> tuple[CallPlan, ...]:
+    """Plan what is repeated: the dearest case that may be, and most of the cheap ones."""
+    dearest = max((case.work for case in cases if case.repeat_seed), default=0.0)
+    changed = int(rng.integers(len(cases)))
+    plans = [CallPlan(seed=_seed(rng)) for _ in cases]
+    by_work = sorted(range(len(cases)), key=lambda number: -cases[number].work)
+    deck: list[CallPlan] = []
+    for number in by_work:
+        case = cases[number]
+        if case.repeat_seed:
+            inputs = min(MOST_CHANGED, len(case.distributions))
+            drawn = CallPlan(repeats=(Repeat.ONE_CHANGED,) * inputs)
+        elif case.level is Level.FULL and case.work <= MOST_REPEATED_SHARE * dearest:
+            deck = deck or [REPETITIONS[int(k)] for k in rng.permutation(len(REPETITIONS))]
+            drawn = deck.pop()
+        else:
+            continue
+        changed += len(drawn.repeats)
+        plans[number] = replace(drawn, seed=plans[number].seed, changed_input=changed)
+    extra = extra_calls + int(rng.integers(extra_calls // 2 + 1))
+    counted = int(rng.choice(by_work[-FEWEST_CHEAP:]))
+    plans[counted] = replace(plans[counted], extra_calls=extra)
+    return tuple(plans)
+
+
+def _seed(rng: np.random.Generator) -> int:
+    return int(rng.integers(1, MOST_SCHEDULES))
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimedStep:
+    """One call of the process that is timed."""
+
+    case: Case
+    plan: CallPlan = ONCE
+    timed: int | None = None
+    """Position of the timed size; None: it is checked alone."""
+
+
+def order_timed_calls(
+    task: Task, sizes: Sequence[Dims], nonce: bytes, *, watches: bool
+) -> tuple[TimedStep, ...]:
+    """Return the calls of a process that is timed: a cheap case first, others between the sizes.
+
+    Sizes come in any order. Where accesses can be watched, the smallest size and one more are
+    called with races looked for, too, on inputs of any distribution.
+    """
+    rng = generator(nonce, task.name, "timed order", 0)
+    planned = plan(task, generator(nonce, task.name, "plan", 0))
+    usual = [replace(case, repeat_seed=0) for case in planned if case.level is Level.FULL]
+    usual = usual or [replace(planned[0], repeat_seed=0)]
+    opening = usual[draw_cheap(usual, rng)]
+    between = rng.integers(len(usual), size=int(rng.integers(1, len(sizes) + 2)))
+    checked = [usual[int(number)] for number in between]
+    checked += _watched_cases(task, sizes, rng) if watches else []
+    steps = [TimedStep(case=case) for case in checked]
+    for position, dims in enumerate(sizes):
+        case = timed_case(task, dims, Level.ACCOUNT)
+        steps.append(TimedStep(case=case, timed=position))
+    shuffled = [TimedStep(case=opening), *(steps[int(k)] for k in rng.permutation(len(steps)))]
+    return tuple(replace(step, plan=_plan_step(step, rng)) for step in shuffled)
+
+
+def _watched_cases(task: Task, sizes: Sequence[Dims], rng: np.random.Generator) -> list[Case]:
+    """Return the smallest timed size and another one, where races can be looked for in time."""
+    rows = distribution_rows(task)
+    cases = [timed_case(task, dims, Level.FULL) for dims in sizes]
+    small = sorted(
+        (case for case in cases if case.work <= MOST_WATCHED_WORK), key=lambda case: case.work
+    )
+    chosen = small[:1] + [small[int(rng.integers(1, len(small)))] for _ in small[1:2]]
+    return [
+        replace(
+            case,
+            distributions=rows[int(rng.integers(len(rows)))],
+            poison=POISONS[int(rng.integers(len(POISONS)))],
+            schedule_seed=_seed(rng),
+        )
+        for case in chosen
+    ]
+
+
+def _plan_step(step: TimedStep, rng: np.random.Generator) -> CallPlan:
+    drawn = REPETITIONS[int(rng.integers(len(REPETITIONS)))]
+    repeated = step.timed is None and step.case.work <= MOST_REPEATED_WORK
+    return replace(drawn if repeated else ONCE, seed=_seed(rng))
+
+
+def change_one(
+    task: Task,
+    case: Case,
+    inputs: Mapping[str, Array],
+    rng: Random,
+    choices: np.random.Generator,
+    arrays: Arrays,
+    begin: int = 0,
+) -> dict[str, Array] | None:
+    """Return the inputs with one element of one of them changed, to another that may be drawn.
+
+    `begin` is the position of the input tried first. None where there is no such element: inputs
+    are empty, or right only as a whole.
+    """
+    names = [name for name, array in inputs.items() if array.size]
+    for position in range(len(names)):
+        name = names[(begin + position) % len(names)]
+        old = inputs[name].reshape(-1)
+        index = _draw_index(old.size, choices)
+        before = arrays.to_host(old[index : index + 1])
+        for spelling in _spellings(task, case, name, choices):
+            fresh = draw(spelling, rng, inputs[name].shape, old.dtype, case.dims, arrays=arrays)
+            new = fresh.reshape(-1)[index : index + 1]
+            if arrays.to_host(new).tobytes() != before.tobytes():
+                changed = inputs[name].copy()
+                changed.reshape(-1)[index : index + 1] = new
+                return {**inputs, name: changed}
+    return None
+
+
+def _draw_index(size: int, choices: np.random.Generator) -> int:
+    """Draw an index, more often inside: who looks at samples looks at both ends."""
+    inside = size > 2 and choices.random() < 0.75
+    return int(choices.integers(1, size - 1) if inside else choices.integers(size))
+
+
+def _spellings(task: Task, case: Case, name: str, choices: np.random.Generator) -> list[str]:
+    """Return the distribution of the case, then the others of the argument; a probe's alone."""
+    own = next(one.distributions for one in inputs_of(task) if one.name == name)
+    others = [] if case.probe else [own[int(k)] for k in choices.permutation(len(own))]
+    every = (case.distributions[name], *others)
+    return [text for text in every if parse_distribution(text).name in ELEMENTWISE]

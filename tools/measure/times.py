@@ -18,7 +18,8 @@ from cuda_llm.tools.measure.estimate import Estimate
 from cuda_llm.tools.measure.failures import hidden_by_noise
 from cuda_llm.tools.measure.interleave import MeasuredSize
 from cuda_llm.tools.measure.options import L2
-from cuda_llm.tools.validator.check_case import run_case
+from cuda_llm.tools.validator.cases import Case, fresh_nonce, generator, timed_checks
+from cuda_llm.tools.validator.check_case import Checked, check_case, run_case
 from cuda_llm.tools.validator.oracle import Oracle
 
 ROOFLINE_SLACK = 0.5
@@ -110,25 +111,40 @@ async def time_sizes(
     *,
     nonce: bytes | None = None,
     bench: bool = False,
+    checks: bool = False,
 ) -> KernelTimes | Verdict:
     """Run each timed size, outputs verified; stop at the first that is wrong.
 
     These are the task's `bench` sizes where the device can take them, else its `emulated` ones.
+    With `checks`, `solve` is called there on other inputs as well, at any time before or after.
 
     The inputs follow from `nonce`, fresh ones from none.
     """
-    times = []
-    report: CallReport | None = None
-    for dims in task.sizes.bench if bench else task.sizes.emulated:
+    secret = fresh_nonce() if nonce is None else nonce
+    rng = generator(secret, task.name, "timed-plan", 0)
+    sizes = task.sizes.bench if bench else task.sizes.emulated
+    further = [
+        case for dims in sizes if checks for case in timed_checks(task, dims, rng, "emulated")
+    ]
+    calls: list[Dims | Case] = [*sizes, *further]
+    reports: dict[int, CallReport] = {}
+    for number in map(int, rng.permutation(len(calls))):
+        call = calls[number]
+        if isinstance(call, Case):
+            stream = generator(secret, task.name, "timed-check", number)
+            checked = await check_case(task, session, call, oracle, stream)
+            if not isinstance(checked, Checked):
+                return checked
+            continue
         outcome = await run_case(
-            task, session, dims, level=Level.ACCOUNT, oracle=oracle, nonce=nonce
+            task, session, call, level=Level.ACCOUNT, oracle=oracle, nonce=nonce
         )
         if not isinstance(outcome, CallReport):
             return outcome
-        report = outcome
-        times.append((dims, outcome.time_us))
-    assert report is not None, "the loader refuses a task without sizes to time"
-    return KernelTimes(times=tuple(times), launches=report.launches, bottlenecks=report.bottlenecks)
+        reports[number] = outcome
+    times = tuple((dims, reports[number].time_us) for number, dims in enumerate(sizes))
+    last = reports[len(sizes) - 1]
+    return KernelTimes(times=times, launches=last.launches, bottlenecks=last.bottlenecks)
 
 
 def compare_with_baseline(

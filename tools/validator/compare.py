@@ -200,12 +200,15 @@ def _units(got: Array, expected: Expected, limits: ErrorLimits, part: slice, xp:
         return xp.where(xp.isnan(own), np.inf, own)
     actual, target = got.reshape(-1)[part], expected.value.reshape(-1)[part]
     if limits.exact:
-        return _exact_units(actual, target, xp)
+        return _exact_units(actual, target, limits.bits, xp)
     scale = None if expected.scale is None else expected.scale.reshape(-1)[part]
     return _float_units(actual, target, scale, limits, xp)
 
 
-def _exact_units(actual: Array, target: Array, xp: Any) -> Array:
+def _exact_units(actual: Array, target: Array, bits: bool, xp: Any) -> Array:
+    if bits and actual.dtype == target.dtype:
+        word = f"uint{8 * actual.dtype.itemsize}"
+        return xp.where(actual.view(word) == target.view(word), 0.0, np.inf)
     same = actual == target
     if actual.dtype.kind == "f":
         same |= (actual != actual) & (target != target)

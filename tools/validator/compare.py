@@ -11,6 +11,7 @@ import numpy.typing as npt
 from cuda_llm.tools.device.buffers import HOST, Array, Arrays
 from cuda_llm.tools.validator.fused import COLUMNS, compare_on_device
 from cuda_llm.tools.validator.tolerances import FEWEST_FOR_RMS, ErrorLimits
+from cuda_llm.tools.validator.whole_numbers import Shape
 
 CHUNK = HOST.at_once
 
@@ -75,7 +76,7 @@ class _FactTable:
     rows: Array
     begins: tuple[int, ...]
     """Where in the part each row's positions count from; a single number counts for all rows."""
-    shape: tuple[int, ...]
+    shape: Shape
     origin: tuple[int, ...]
     """Where in the whole output the part begins."""
 

@@ -56,6 +56,29 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
             meaning="regions of normal, large, tiny, zero and constant at random places",
             floats=True,
         ),
+        "magnitudes": Family(
+            meaning="random significands and signs, binary exponents uniform in [low, high]",
+            floats=True,
+            arguments=("low", "high"),
+        ),
+        "scaled_rows": Family(
+            meaning="normal times a random power of two in [2^low, 2^high], one a row",
+            floats=True,
+            arguments=("low", "high"),
+        ),
+        "bit_patterns": Family(
+            meaning="every bit random, with -0, infinities, subnormals and NaNs of any payload",
+            floats=True,
+        ),
+        "spike": Family(
+            meaning="one value everywhere, but another in one random place",
+            floats=True,
+            integers=True,
+            arguments=("value",),
+        ),
+        "outliers": Family(
+            meaning="normal, but huge, tiny or zero in a few random places", floats=True
+        ),
         "exact_odd_13bit": Family(
             meaning="odd whole numbers in [4099, 8191] with random sign; so many zeros among them "
             "that no sum of an output's terms reaches 2^24",
@@ -68,6 +91,17 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
         ),
         "sorted_ints": Family(
             meaning="as `ints`, ascending", integers=True, arguments=("low", "high")
+        ),
+        "nearly_sorted_ints": Family(
+            meaning="as `sorted_ints`, but for a few elements",
+            integers=True,
+            arguments=("low", "high"),
+        ),
+        "descending_ints": Family(
+            meaning="as `ints`, descending", integers=True, arguments=("low", "high")
+        ),
+        "rare_bins": Family(
+            meaning="in [0, count), but for a few elements", integers=True, arguments=("count",)
         ),
         "bins": Family(
             meaning="mostly in [0, count), the rest just and far outside it",

@@ -126,6 +126,8 @@ class Tolerance:
     order: SummationOrder = SummationOrder.ANY
     terms: Expression = "1"
     """Expression in dims: how many terms are added for one output element."""
+    bits: bool = False
+    """With `exact`: values are moved, so -0 and the bits of a NaN have to arrive as they were."""
 
 
 @dataclass(frozen=True, kw_only=True)

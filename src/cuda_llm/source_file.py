@@ -1,5 +1,7 @@
-"""CUDA source files that a user names."""
+"""CUDA source files that a user names, and the numbers that a source spells."""
 
+import math
+import re
 from pathlib import Path
 
 from cuda_llm.errors import UsageError
@@ -26,3 +28,35 @@ def read_source(path: Path) -> str:
         msg = f"{path}: empty; expected CUDA source with a solve()"
         raise UsageError(msg)
     return text
+
+
+LEAST_CONSTANT = 257
+"""Smaller numbers in a source are widths of blocks and tiles, about which edge sizes lie."""
+MOST_CONSTANT = 1 << 31
+_NOT_CODE = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"", re.DOTALL)
+_NUMBER = r"(?<![\w.])(0[xX][0-9a-fA-F']+|\d[\d']*(?:\.\d*)?(?:[eE]\d+)?)[uUlLfF]*(?![\w.])"
+_COMBINED = re.compile(rf"{_NUMBER}(?:\s*(<<|\*)\s*{_NUMBER})?")
+
+
+def numbers_in(source: str) -> tuple[int, ...]:
+    """Return the whole numbers from LEAST_CONSTANT on that a source spells, in order.
+
+    A product or shift of two numbers counts beside them.
+    """
+    found = set()
+    for match in _COMBINED.finditer(_NOT_CODE.sub(" ", source)):
+        first, operator, second = match.groups()
+        values = [_whole_number(text) for text in (first, second) if text]
+        found.update(values)
+        if operator == "*":
+            found.add(math.prod(values))
+        elif operator and values[1] < MOST_CONSTANT.bit_length():
+            found.add(values[0] << values[1])
+    return tuple(sorted(one for one in found if LEAST_CONSTANT <= one < MOST_CONSTANT))
+
+
+def _whole_number(text: str) -> int:
+    plain = text.replace("'", "")
+    if plain[:2] in ("0x", "0X"):
+        return int(plain, 16)
+    return int(plain) if plain.isdigit() else int(min(float(plain), MOST_CONSTANT))

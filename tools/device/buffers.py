@@ -130,10 +130,8 @@ class Slots:
         return Slot(
             buffers={
                 name: PlacedBuffer(
-                    spec=one.spec,
-                    data=one.data[number, ...],
-                    guard_before=one.guard_before[number, ...],
-                    guard_after=one.guard_after[number, ...],
+                    one.spec,
+                    *(part[number, ...] for part in (one.data, one.guard_before, one.guard_after)),
                 )
                 for name, one in self.buffers.items()
             },

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from cuda_llm.outcomes import Verdict
+from cuda_llm.source_file import numbers_in
 from cuda_llm.tasks.reference import Dims
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.compiler.compile import baseline_request, compile_candidate, compile_request
@@ -48,6 +49,7 @@ async def validate_there(
             oracle=oracle,
             nonce=secret,
             arrays=site.arrays,
+            numbers=numbers_in(compiled.source),
             on_case=note,
             on_inputs=called_on.append,
         )
@@ -61,12 +63,20 @@ async def validate_there(
 async def time_calls_there(
     site: Site, task: Task, compiled: Compiled, baseline: Compiled, nonce: bytes | None
 ) -> KernelTimes | Verdict:
-    """Time every size as the report of each call tells it, outputs verified."""
+    """Time every size as the report of each call tells it, outputs verified.
+
+    A candidate, but not the baseline itself, is called there on other inputs, too.
+    """
     async with open_candidate(site, task, compiled, baseline) as (session, oracle):
         if not isinstance(session, Session):
             return session
         return await time_sizes(
-            task, session, oracle, nonce=nonce, bench=site.capabilities.bench_sizes
+            task,
+            session,
+            oracle,
+            nonce=nonce,
+            bench=site.capabilities.bench_sizes,
+            checks=compiled.key != baseline.key,
         )
 
 

@@ -26,6 +26,7 @@ from cuda_llm.tools.measure.slots import (
     stage_batch,
 )
 from cuda_llm.tools.measure.verify import verify_batch
+from cuda_llm.tools.validator.cases import distribution_rows, timed_checks
 from cuda_llm.tools.validator.oracle import Oracle
 
 
@@ -267,7 +268,22 @@ def fault_of(kernels: ComparedKernels, name: str, verdict: Verdict) -> Measureme
     raise baseline_refused(kernels.baseline.input_plan.task, verdict)
 
 
-async def verify_single_call(kernel: PreparedKernel, rules: BatchRules) -> Verdict | None:
-    """Call a random slot alone on fresh contents: None where its outputs are right."""
-    took = await run_batch(kernel, 1, rules)
-    return None if isinstance(took, float) else took
+MOST_CHECKS = 2
+"""Further inputs at each size but the smallest, where all distributions are tried."""
+
+
+async def verify_single_calls(kernel: PreparedKernel, rules: BatchRules) -> Verdict | None:
+    """Call random slots alone on fresh contents: None where all outputs are right.
+
+    First on contents as the timed ones, then on others, which count for their results alone.
+    """
+    inputs = kernel.input_plan
+    smallest = inputs.dims == inputs.task.sizes.bench[0]
+    most = len(distribution_rows(inputs.task)) + MOST_CHECKS if smallest else MOST_CHECKS
+    checks = timed_checks(inputs.task, inputs.dims, rules.rng, "bench", most)
+    for case in (None, *checks):
+        other = replace(kernel, input_plan=replace(inputs, drawn=case))
+        took = await run_batch(other, 1, rules)
+        if not isinstance(took, float):
+            return took
+    return None

@@ -15,7 +15,7 @@ from cuda_llm.tools.measure.blocks import (
     TimedBlock,
     prepare_kernels,
     run_block,
-    verify_single_call,
+    verify_single_calls,
 )
 from cuda_llm.tools.measure.cheating import find_cheating, needs_more_blocks
 from cuda_llm.tools.measure.comparison import (
@@ -202,7 +202,7 @@ async def conclude_size(
     """Verify a single call of each, the guards, and that calls took alike in all batches."""
     for which, kernel in (("first", kernels.first), ("second", kernels.second)):
         if kernel is not None and not kernel.trusted:
-            verdict = await verify_single_call(kernel, rules) or find_overwritten(kernel)
+            verdict = await verify_single_calls(kernel, rules) or find_overwritten(kernel)
             if verdict is not None:
                 return MeasurementFault(which=which, verdict=verdict)
     counted = count_blocks([one.block for one in timed], discard=rule.discard)
@@ -262,7 +262,7 @@ async def measure_alone(
                 )
                 if isinstance(kernels, MeasurementFault):
                     return kernels
-    verdict = await verify_single_call(kernels.first, rules) or find_overwritten(kernels.first)
+    verdict = await verify_single_calls(kernels.first, rules) or find_overwritten(kernels.first)
     if verdict is not None:
         return MeasurementFault(which="first", verdict=verdict)
     dependence = await find_cheating(kernels, counted.blocks, rules, rule, alone)

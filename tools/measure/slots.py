@@ -13,10 +13,10 @@ from cuda_llm.tools.device import SCRATCH_BYTES, Level, TimeClass, TimedSession
 from cuda_llm.tools.device.buffers import Array, Arrays, BufferSpec, Role, Slots
 from cuda_llm.tools.measure.failures import baseline_refused
 from cuda_llm.tools.validator.buffers import buffer_specs, call_arguments, call_options
-from cuda_llm.tools.validator.cases import POISONS, Case, timed_case
+from cuda_llm.tools.validator.cases import POISONS, Case, probe_densities, timed_case
 from cuda_llm.tools.validator.check_outputs import Method
 from cuda_llm.tools.validator.columns import fill
-from cuda_llm.tools.validator.distributions import draw
+from cuda_llm.tools.validator.distributions import draw, spellings_in
 
 GROUP_BYTES = 1 << 28
 """Inputs drawn at once, unless one call needs more."""
@@ -44,10 +44,13 @@ class InputPlan:
     trusted_scratch_bytes: int = SCRATCH_BYTES
     """The same of a trusted kernel."""
 
+    drawn: Case | None = None
+    """Other inputs than the timed ones, for calls whose results alone count."""
+
     @cached_property
     def case(self) -> Case:
         """Return the size as a case, as verdicts name it."""
-        return timed_case(self.task, self.dims, Level.CHECK, "bench")
+        return self.drawn or timed_case(self.task, self.dims, Level.CHECK, "bench")
 
     @cached_property
     def specs(self) -> tuple[BufferSpec, ...]:
@@ -81,14 +84,22 @@ def draw_group(input_plan: InputPlan, group: SlotGroup) -> Mapping[str, Array]:
     """Draw the contents of every input, the slots of the group along the first axis."""
     rng = input_plan.arrays.generator(group.seed)
     shapes = {spec.name: spec for spec in input_plan.specs}
+    densities = probe_densities(input_plan.task, input_plan.case)
     drawn: dict[str, Array] = {}
     for name, spelling in input_plan.case.distributions.items():
         spec = shapes[name]
         fresh = partial(
-            draw, spelling, rng, dtype=spec.dtype, dims=input_plan.dims, arrays=input_plan.arrays
+            draw,
+            spelling,
+            rng,
+            dtype=spec.dtype,
+            dims=input_plan.dims,
+            density=densities[name],
+            arrays=input_plan.arrays,
         )
         shape = (len(group.slots), *spec.shape)
-        if parse_distribution(spelling).name in INDEPENDENT:
+        names = [parse_distribution(one).name for one in spellings_in(spelling)]
+        if len(names) == 1 and names[0] in INDEPENDENT:
             drawn[name] = fresh(shape)
         elif len(group.slots) == 1:
             drawn[name] = fresh(spec.shape).reshape(shape)

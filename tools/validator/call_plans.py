@@ -17,13 +17,12 @@ from cuda_llm.tools.device import Level
 from cuda_llm.tools.device.buffers import Array, Arrays, Random
 from cuda_llm.tools.validator.cases import (
     MOST_SCHEDULES,
-    POISONS,
     Case,
-    distribution_rows,
     generator,
     inputs_of,
     plan,
     timed_case,
+    timed_checks,
 )
 from cuda_llm.tools.validator.distributions import draw
 
@@ -149,46 +148,56 @@ class TimedStep:
 
 
 def order_timed_calls(
-    task: Task, sizes: Sequence[Dims], nonce: bytes, *, watches: bool
+    task: Task, sizes: Sequence[Dims], nonce: bytes, *, checks: bool
 ) -> tuple[TimedStep, ...]:
-    """Return the calls of a process that is timed: a cheap case first, others between the sizes.
+    """Return the calls of a process that is timed, its sizes in any order.
 
-    Sizes come in any order. Where accesses can be watched, the smallest size and one more are
-    called with races looked for, too, on inputs of any distribution.
+    With `checks`, a small case of the validation begins, and others come between, as well as calls
+    at the sizes themselves on other inputs: some of these where races are looked for.
     """
     rng = generator(nonce, task.name, "timed order", 0)
+    steps = [
+        TimedStep(case=timed_case(task, dims, Level.ACCOUNT), timed=position)
+        for position, dims in enumerate(sizes)
+    ]
+    if not checks:
+        return _shuffled(steps, rng)
     planned = plan(task, generator(nonce, task.name, "plan", 0))
     usual = [replace(case, repeat_seed=0) for case in planned if case.level is Level.FULL]
     usual = usual or [replace(planned[0], repeat_seed=0)]
     opening = usual[draw_cheap(usual, rng)]
     between = rng.integers(len(usual), size=int(rng.integers(1, len(sizes) + 2)))
-    checked = [usual[int(number)] for number in between]
-    checked += _watched_cases(task, sizes, rng) if watches else []
-    steps = [TimedStep(case=case) for case in checked]
-    for position, dims in enumerate(sizes):
-        case = timed_case(task, dims, Level.ACCOUNT)
-        steps.append(TimedStep(case=case, timed=position))
-    shuffled = [TimedStep(case=opening), *(steps[int(k)] for k in rng.permutation(len(steps)))]
-    return tuple(replace(step, plan=_plan_step(step, rng)) for step in shuffled)
-
-
-def _watched_cases(task: Task, sizes: Sequence[Dims], rng: np.random.Generator) -> list[Case]:
-    """Return the smallest timed size and another one, where races can be looked for in time."""
-    rows = distribution_rows(task)
-    cases = [timed_case(task, dims, Level.FULL) for dims in sizes]
-    small = sorted(
-        (case for case in cases if case.work <= MOST_WATCHED_WORK), key=lambda case: case.work
+    further = [case for dims in sizes for case in timed_checks(task, dims, rng, "emulated")]
+    checked = [*(usual[int(number)] for number in between), *_watch_some(further, rng)]
+    steps += [TimedStep(case=case) for case in checked]
+    return tuple(
+        replace(step, plan=_plan_step(step, rng))
+        for step in (TimedStep(case=opening), *_shuffled(steps, rng))
     )
-    chosen = small[:1] + [small[int(rng.integers(1, len(small)))] for _ in small[1:2]]
-    return [
-        replace(
-            case,
-            distributions=rows[int(rng.integers(len(rows)))],
-            poison=POISONS[int(rng.integers(len(POISONS)))],
-            schedule_seed=_seed(rng),
-        )
-        for case in chosen
-    ]
+
+
+def _shuffled(steps: Sequence[TimedStep], rng: np.random.Generator) -> tuple[TimedStep, ...]:
+    return tuple(steps[int(k)] for k in rng.permutation(len(steps)))
+
+
+def _watch_some(cases: Sequence[Case], rng: np.random.Generator) -> list[Case]:
+    """Look for races in one case of the least work and in another, where that takes little time."""
+    small = [number for number, case in enumerate(cases) if case.work <= MOST_WATCHED_WORK]
+    watched = list(cases)
+    for number in _one_of_least_and_another(cases, small, rng):
+        watched[number] = replace(cases[number], level=Level.FULL, schedule_seed=_seed(rng))
+    return watched
+
+
+def _one_of_least_and_another(
+    cases: Sequence[Case], small: Sequence[int], rng: np.random.Generator
+) -> list[int]:
+    if not small:
+        return []
+    least = min(cases[number].work for number in small)
+    first = int(rng.choice([number for number in small if cases[number].work == least]))
+    larger = [number for number in small if cases[number].work > least]
+    return [first, int(rng.choice(larger))] if larger else [first]
 
 
 def _plan_step(step: TimedStep, rng: np.random.Generator) -> CallPlan:

@@ -1,7 +1,6 @@
 """Plans the cases a candidate is judged on: sizes, hidden ones too, inputs, random streams."""
 
 import hashlib
-import math
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,22 +9,25 @@ from operator import truediv
 
 import numpy as np
 
-from cuda_llm.errors import TaskError
 from cuda_llm.tasks.distribution import parse_distribution
 from cuda_llm.tasks.expressions import evaluate
 from cuda_llm.tasks.reference import Dims
-from cuda_llm.tasks.task import DimRange, Task, TaskArgument
+from cuda_llm.tasks.task import Task, TaskArgument, ToleranceClass
 from cuda_llm.tools.device import Level
 from cuda_llm.tools.device.buffers import HOST, Arrays, Random
 from cuda_llm.tools.validator.buffers import buffer_specs
-from cuda_llm.tools.validator.distributions import REPEATED, SYMMETRIC
+from cuda_llm.tools.validator.distributions import (
+    DOMINANT,
+    REPEATED,
+    SYMMETRIC,
+    in_regions,
+    short_label,
+    spellings_in,
+)
+from cuda_llm.tools.validator.hidden_sizes import draw_hidden
 from cuda_llm.tools.validator.tolerances import Terms
 
 NONCE_BYTES = 16
-
-
-FEWEST_HIDDEN = 2
-_MOST_DRAWS = 2000
 
 GroupedSize = tuple[str, Dims]
 """The group of a size, and its dimensions."""
@@ -40,6 +42,9 @@ FULL_LEVEL_WORK = 2e6
 """Cases with at most this much work run at level `full`, which finds races and unset reads."""
 
 MOST_SCHEDULES = 1 << 31
+
+PROBE_TERMS = 2048
+"""So many thirteen-bit numbers sum to less than 2^24, whatever they are."""
 
 
 def fresh_nonce() -> bytes:
@@ -59,43 +64,6 @@ def generator(nonce: bytes, task: str, phase: str, call: int, arrays: Arrays = H
         encoded = part.encode()
         digest.update(len(encoded).to_bytes(4, "little") + encoded)
     return arrays.generator(int.from_bytes(digest.digest(), "little"))
-
-
-def draw_hidden(task: Task, rng: np.random.Generator) -> tuple[Mapping[str, int], ...]:
-    """Draw sizes that meet `requires` and the cost limit. Raises TaskError where there are none."""
-    if not task.sizes.hidden.dims:
-        return ()
-    known = [dict(size) for size in (*task.sizes.edge, *task.sizes.emulated)]
-    found: list[Mapping[str, int]] = []
-    for _ in range(_MOST_DRAWS):
-        size = {name: _draw(limits, rng) for name, limits in task.sizes.hidden.dims.items()}
-        if _fits(task, size) and size not in known:
-            known.append(size)
-            found.append(size)
-        if len(found) == max(FEWEST_HIDDEN, task.sizes.hidden.count):
-            return tuple(found)
-    if len(found) >= FEWEST_HIDDEN:
-        return tuple(found)
-    raise TaskError(
-        f"{task.folder}: sizes.hidden: found no {FEWEST_HIDDEN} sizes that fit {task.requires}"
-    )
-
-
-def _fits(task: Task, size: Mapping[str, int]) -> bool:
-    hidden = task.sizes.hidden
-    if task.requires and not evaluate(task.requires, size):
-        return False
-    return float(evaluate(hidden.cost, size)) <= hidden.max_cost
-
-
-def _draw(limits: DimRange, rng: np.random.Generator) -> int:
-    """Draw an extent, half of the time even in its logarithm: wide ranges give small ones too."""
-    step = limits.multiple_of
-    low, high = -(-limits.minimum // step), limits.maximum // step
-    if rng.random() < 0.5:
-        return int(rng.integers(low, high, endpoint=True)) * step
-    exponent = rng.uniform(math.log(max(low, 1)), math.log(high + 1))
-    return min(high, max(low, int(math.exp(exponent)))) * step
 
 
 def put_informative_first(task: Task, sizes: Sequence[GroupedSize], rows: int) -> list[GroupedSize]:
@@ -142,21 +110,25 @@ class Case:
     @property
     def label(self) -> str:
         """Return the distributions in few words, e.g. `normal` or `A normal, B sparse`."""
-        used = list(self.distributions.values())
+        used = [short_label(text) for text in self.distributions.values()]
         if len(set(used)) == 1:
             return used[0]
-        return ", ".join(f"{name} {text}" for name, text in self.distributions.items())
+        return ", ".join(
+            f"{name} {text}" for name, text in zip(self.distributions, used, strict=True)
+        )
 
 
-def plan(task: Task, rng: np.random.Generator) -> tuple[Case, ...]:
+def plan(task: Task, rng: np.random.Generator, numbers: Sequence[int] = ()) -> tuple[Case, ...]:
     """Plan cases from cheap to dear: all edge sizes and distributions, hidden sizes, probes.
+
+    Some of the hidden sizes lie beside `numbers`, those of the candidate's source.
 
     The cheapest size begins, with the first row of distributions. Rows are dealt to the informative
     sizes first, those with the most work at the head; sizes left over repeat them. Larger emulated
     sizes are left to the timed calls, which are compared just as well.
     """
     sizes = [("edge", dims) for dims in task.sizes.edge]
-    sizes += [("hidden", dims) for dims in draw_hidden(task, rng)]
+    sizes += [("hidden", dims) for dims in draw_hidden(task, rng, numbers)]
     sizes.sort(key=lambda size: work(task, size[1]))
     rows = distribution_rows(task)
     cases = [_case(task, *sizes[0], rows[0])]
@@ -208,9 +180,93 @@ def inputs_of(task: Task) -> tuple[TaskArgument, ...]:
     return tuple(argument for argument in task.arguments if argument.distributions)
 
 
+def probe_row(task: Task) -> Mapping[str, str]:
+    """Return what the inputs of an exactness probe are drawn from; nothing where there is none."""
+    inputs = inputs_of(task)
+    if not task.linear or not all(argument.probe for argument in inputs):
+        return {}
+    return {argument.name: argument.probe for argument in inputs}
+
+
+def probe_densities(task: Task, case: Case) -> Mapping[str, float]:
+    """Return the share of elements that are not zero: the last input is thinned for long sums."""
+    terms = float(evaluate(task.tolerance.terms, case.dims))
+    names = [argument.name for argument in inputs_of(task)]
+    thinned = case.probe and terms > PROBE_TERMS
+    return {
+        name: PROBE_TERMS / 2 / terms if thinned and name == names[-1] else 1.0 for name in names
+    }
+
+
+CHECKED_WORK = 1e7
+"""Operations and bytes of the further calls at one timed size, unless a single one takes more."""
+FEWEST_AT_SMALLEST = 2
+
+
+def timed_checks(
+    task: Task, dims: Dims, rng: np.random.Generator, group: str, most: int | None = None
+) -> tuple[Case, ...]:
+    """Plan further calls at a timed size, for their results alone: other inputs than the timed.
+
+    Foremost all distributions side by side, one value repeated, and the exactness probe; then the
+    others, at random, `most` in all: else as many as CHECKED_WORK allows. A single one is drawn.
+    """
+    effort = work(task, dims)
+    if most is None:
+        least = FEWEST_AT_SMALLEST if dims == task.sizes.emulated[0] else 1
+        most = max(least, int(CHECKED_WORK // effort))
+    timed, *others = distribution_rows(task)
+    shuffled = [others[number] for number in rng.permutation(len(others))]
+    shuffled.sort(key=lambda row: not all(map(_is_repeated, row.values())))
+    beside, probe = _side_by_side(task, timed), probe_row(task)
+    first = shuffled[:1] if shuffled and all(map(_is_repeated, shuffled[0].values())) else []
+    rows = [beside, *first, probe, *shuffled[len(first) :]]
+    rows = [row for row in rows if row]
+    if most == 1 and rows:
+        rows = [rows[0 if rng.random() < 0.5 else rng.integers(len(rows))]]
+    return tuple(
+        replace(
+            _case(task, group, dims, row),
+            level=Level.CHECK,
+            probe=row is probe,
+            poison=POISONS[rng.integers(len(POISONS))],
+        )
+        for row in rows[:most]
+    )
+
+
+def _side_by_side(task: Task, timed: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the row in which the first input has regions of all its distributions.
+
+    Where terms are added, what would hide all others, or be rounded alike over and over, is left to
+    rows of its own, and so is everything else where all terms are added to one element.
+    """
+    adds = task.tolerance.kind in (ToleranceClass.REDUCTION, ToleranceClass.DOT)
+    inputs = inputs_of(task)
+    if not inputs or (adds and len(inputs) == 1):
+        return {}
+    first, *others = inputs
+    together = [
+        text
+        for text in first.distributions
+        if not adds or parse_distribution(text).name not in REPEATED | DOMINANT
+    ]
+    if len(set(together)) < 2:
+        return {}
+    return {first.name: in_regions(together), **{one.name: timed[one.name] for one in others}}
+
+
+def _is_repeated(spelling: str) -> bool:
+    return parse_distribution(spelling).name in REPEATED
+
+
 def terms_of(task: Task, case: Case) -> Terms:
     """Describe what is summed into one output element of this case."""
-    used = [parse_distribution(text) for text in case.distributions.values()]
+    used = [
+        parse_distribution(text)
+        for spelling in case.distributions.values()
+        for text in spellings_in(spelling)
+    ]
     return Terms(
         count=float(evaluate(task.tolerance.terms, case.dims)),
         symmetric=all(
@@ -239,10 +295,9 @@ def _case(task: Task, group: str, dims: Dims, distributions: Mapping[str, str]) 
 
 def _probes(task: Task, cases: list[Case]) -> list[Case]:
     """Make exactness probes at the dearest edge size and at a hidden one of median work."""
-    inputs = inputs_of(task)
-    if not task.linear or not inputs or not all(argument.probe for argument in inputs):
+    probes = probe_row(task)
+    if not probes:
         return []
-    probes = {argument.name: argument.probe for argument in inputs}
     edge, hidden = (
         sorted((c for c in cases if c.group == group), key=lambda case: case.work)
         for group in ("edge", "hidden")

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from cuda_llm.tools.device.buffers import HOST, Array, Arrays
 from cuda_llm.tools.validator.fused import COLUMNS, compare_on_device
 from cuda_llm.tools.validator.tolerances import FEWEST_FOR_RMS, ErrorLimits
+from cuda_llm.tools.validator.whole_numbers import Shape
 
 CHUNK = HOST.at_once
 
@@ -75,7 +76,7 @@ class _FactTable:
     rows: Array
     begins: tuple[int, ...]
     """Where in the part each row's positions count from; a single number counts for all rows."""
-    shape: tuple[int, ...]
+    shape: Shape
     origin: tuple[int, ...]
     """Where in the whole output the part begins."""
 
@@ -200,12 +201,15 @@ def _units(got: Array, expected: Expected, limits: ErrorLimits, part: slice, xp:
         return xp.where(xp.isnan(own), np.inf, own)
     actual, target = got.reshape(-1)[part], expected.value.reshape(-1)[part]
     if limits.exact:
-        return _exact_units(actual, target, xp)
+        return _exact_units(actual, target, limits.bits, xp)
     scale = None if expected.scale is None else expected.scale.reshape(-1)[part]
     return _float_units(actual, target, scale, limits, xp)
 
 
-def _exact_units(actual: Array, target: Array, xp: Any) -> Array:
+def _exact_units(actual: Array, target: Array, bits: bool, xp: Any) -> Array:
+    if bits and actual.dtype == target.dtype:
+        word = f"uint{8 * actual.dtype.itemsize}"
+        return xp.where(actual.view(word) == target.view(word), 0.0, np.inf)
     same = actual == target
     if actual.dtype.kind == "f":
         same |= (actual != actual) & (target != target)

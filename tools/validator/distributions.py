@@ -4,10 +4,8 @@
 wrong: zeros of both signs, denormals, large values, heavy tails, and several of these in one array.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,26 +13,22 @@ import numpy.typing as npt
 from cuda_llm.tasks.distribution import parse_distribution
 from cuda_llm.tasks.expressions import evaluate
 from cuda_llm.tools.device.buffers import HOST, Array, Arrays, Random
+from cuda_llm.tools.validator.whole_numbers import (
+    Shape,
+    Source,
+    bins,
+    bit_patterns,
+    descending_ints,
+    few_places,
+    ints,
+    ints_full_range,
+    is_integer,
+    nearly_sorted_ints,
+    rare_bins,
+    sorted_ints,
+)
 
-Shape = tuple[int, ...]
 InputDistribution = Callable[..., Array]
-
-
-@dataclass(frozen=True)
-class Source:
-    """Where random arrays come from, and the memory they are made in."""
-
-    rng: Random
-    arrays: Arrays
-
-    @property
-    def xp(self) -> Any:
-        """Return the module of the arrays."""
-        return self.arrays.xp
-
-
-def _is_integer(dtype: npt.DTypeLike) -> bool:
-    return bool(np.issubdtype(np.dtype(dtype), np.integer))
 
 
 def normal(source: Source, shape: Shape, dtype: npt.DTypeLike) -> Array:
@@ -91,7 +85,7 @@ def denormal(source: Source, shape: Shape, dtype: npt.DTypeLike) -> Array:
 def zeros(source: Source, shape: Shape, dtype: npt.DTypeLike) -> Array:
     """Return zeros, for floats of both signs."""
     values = source.xp.zeros(shape, dtype)
-    if not _is_integer(dtype):
+    if not is_integer(dtype):
         values[source.rng.random(shape) < 0.5] = -0.0
     return values
 
@@ -134,31 +128,56 @@ def mixed(source: Source, shape: Shape, dtype: npt.DTypeLike) -> Array:
     return values
 
 
-def ints_full_range(source: Source, shape: Shape, dtype: npt.DTypeLike) -> Array:
-    """Draw from all values of an integer dtype, its two ends among them."""
-    limits = np.iinfo(np.dtype(dtype))
-    kind = limits.dtype.type
-    values = source.rng.integers(limits.min, limits.max, shape, dtype=kind, endpoint=True)
-    return _with_values(source, values, (limits.min, limits.max, -1 if limits.min else 0, 0))
+def magnitudes(source: Source, shape: Shape, dtype: npt.DTypeLike, low: int, high: int) -> Array:
+    """Draw numbers of every magnitude from 2^low up to 2^(high + 1), where the type has them."""
+    limits = np.finfo(np.dtype(dtype))
+    first, last = max(int(low), int(limits.minexp)), min(int(high), int(limits.maxexp) - 1)
+    powers = source.xp.asarray(np.ldexp(1.0, np.arange(first, last + 1)))
+    exponents = source.rng.integers(0, last - first + 1, shape)
+    # At most 2 - 2^-12, which rounds to less than 2 in every type.
+    significands = 1 + source.rng.random(shape, dtype=np.float32) * np.float32(0.999)
+    signed = significands * source.rng.choice((-1.0, 1.0), shape)
+    return (signed * source.xp.take(powers, exponents)).astype(dtype)
 
 
-def ints(source: Source, shape: Shape, dtype: npt.DTypeLike, low: int, high: int) -> Array:
-    """Draw whole numbers in [low, high), both ends among them."""
-    return _with_values(source, _whole(source, shape, dtype, low, high), (low, high - 1))
+def scaled_rows(source: Source, shape: Shape, dtype: npt.DTypeLike, low: int, high: int) -> Array:
+    """Draw normal values times one power of two from 2^low to 2^high a row, or for a vector."""
+    values = normal(source, shape, np.float32).astype(np.float64)
+    rows = values.reshape(-1, shape[-1])
+    powers = np.ldexp(1.0, np.arange(int(low), int(high) + 1))
+    each = source.rng.integers(0, len(powers), (rows.shape[0], 1))
+    rows *= source.xp.take(source.xp.asarray(powers), each)
+    return _stored(source, values, dtype)
 
 
-def sorted_ints(source: Source, shape: Shape, dtype: npt.DTypeLike, low: int, high: int) -> Array:
-    """Draw whole numbers in [low, high), ascending in memory order."""
-    values = ints(source, shape, dtype, low, high)
-    return source.xp.sort(values, axis=None).reshape(shape)
+def spike(source: Source, shape: Shape, dtype: npt.DTypeLike, value: float) -> Array:
+    """Return `value` everywhere, but in one random place: there it is another one."""
+    values = source.xp.full(shape, value, dtype)
+    flat = values.reshape(-1)
+    if not flat.size:
+        return values
+    sign = 1 if source.rng.integers(0, 2) else -1
+    if is_integer(dtype):
+        ends = np.iinfo(np.dtype(dtype))
+        other: float = int(value) + sign
+        other = other if ends.min <= other <= ends.max else int(value) - sign
+    else:
+        # As much as all others together, so that no rounding of their sum hides it.
+        weight = flat.size * max(abs(value), 0.125) * int(source.rng.integers(9, 16)) / 8
+        other = sign * min(weight, float(np.finfo(np.dtype(dtype)).max) / 16)
+    flat[int(source.rng.integers(0, flat.size))] = other
+    return values
 
 
-def bins(source: Source, shape: Shape, dtype: npt.DTypeLike, count: int) -> Array:
-    """Draw bin numbers, most in [0, count), some just and far outside, the borders among them."""
-    margin = max(1, count // 10)
-    values = _whole(source, shape, dtype, -margin, count + margin)
-    ends = np.iinfo(np.dtype(dtype))
-    return _with_values(source, values, (-1, 0, count - 1, count, int(ends.min), int(ends.max)))
+def outliers(source: Source, shape: Shape, dtype: npt.DTypeLike) -> Array:
+    """Draw normal values, but in a few random places others: huge ones, tiny ones, zero."""
+    values = normal(source, shape, dtype)
+    flat = values.reshape(-1)
+    for place in few_places(source, flat.size):
+        power = (-40, -12, 12, 12, 40)[int(source.rng.integers(0, 5))]
+        most = float(np.finfo(np.dtype(dtype)).max)
+        flat[place] = flat[place] * min(2.0**power, most / 16)
+    return values
 
 
 def all_equal(source: Source, shape: Shape, dtype: npt.DTypeLike, value: float) -> Array:
@@ -190,30 +209,12 @@ def _with_density(source: Source, values: Array, density: float) -> Array:
     return source.xp.where(chosen, values, 0).astype(values.dtype)
 
 
-def _whole(source: Source, shape: Shape, dtype: npt.DTypeLike, low: int, high: int) -> Array:
-    """Draw whole numbers in [low, high), the same in 32 bits as in 64."""
-    ends = np.iinfo(np.int32)
-    short = np.dtype(dtype) == np.int32 and ends.min <= low and high - 1 <= ends.max
-    values: Array = source.rng.integers(low, high, shape, dtype=np.int32 if short else np.int64)
-    return values.astype(dtype, copy=False)
-
-
 def _stored(source: Source, values: Array, dtype: npt.DTypeLike) -> Array:
     """Convert numbers drawn in float32 to `dtype`, finite where that type is short."""
     largest = float(np.finfo(np.dtype(dtype)).max)
     if largest < float(np.finfo(np.float32).max):
         source.xp.clip(values, -largest, largest, out=values)
     return values.astype(dtype, copy=False)
-
-
-def _with_values(source: Source, values: Array, wanted: tuple[int, ...]) -> Array:
-    """Put as many of `wanted` as fit in a quarter of the array at random places."""
-    flat = values.reshape(-1)
-    fits = wanted[: flat.size // 4]
-    if fits:
-        places = source.rng.choice(flat.size, len(fits), replace=False)
-        flat[places] = source.xp.asarray(np.asarray(fits).astype(values.dtype))
-    return values
 
 
 DISTRIBUTIONS: Mapping[str, InputDistribution] = MappingProxyType(
@@ -232,12 +233,20 @@ DISTRIBUTIONS: Mapping[str, InputDistribution] = MappingProxyType(
             constant_rows,
             sparse,
             mixed,
+            magnitudes,
+            scaled_rows,
+            bit_patterns,
+            spike,
+            outliers,
             exact_odd_13bit,
             exact_signs,
             ints_full_range,
             ints,
             sorted_ints,
+            nearly_sorted_ints,
+            descending_ints,
             bins,
+            rare_bins,
         )
     }
 )
@@ -245,8 +254,30 @@ DISTRIBUTIONS: Mapping[str, InputDistribution] = MappingProxyType(
 SYMMETRIC = frozenset({"normal", "uniform_signed"})
 """Independent elements around zero, no long tail: their sums cancel, so tolerances are tight."""
 
-REPEATED = frozenset({"all_equal", "constant_rows"})
+REPEATED = frozenset({"all_equal", "constant_rows", "spike"})
 """One value many times: every addition of a chain may round the same way."""
+
+
+DOMINANT = frozenset({"magnitudes", "bit_patterns", "outliers"})
+"""Few elements, or none that is a number, decide a sum."""
+
+REGIONS = "regions of "
+"""Begins the spelling of several distributions in one array. No task writes it."""
+
+
+def in_regions(spellings: Sequence[str]) -> str:
+    """Return the spelling of all of these side by side in one array."""
+    return REGIONS + "; ".join(dict.fromkeys(spellings))
+
+
+def spellings_in(spelling: str) -> list[str]:
+    """Return the distributions that share an array: one, unless the case is one in regions."""
+    return spelling.removeprefix(REGIONS).split("; ")
+
+
+def short_label(spelling: str) -> str:
+    """Return the spelling as verdicts name it."""
+    return "regions of every kind" if spelling.startswith(REGIONS) else spelling
 
 
 def draw(
@@ -258,9 +289,30 @@ def draw(
     density: float = 1.0,
     arrays: Arrays = HOST,
 ) -> Array:
-    """Draw an array of the distribution a task spells `spelling`; `density` is a probe's."""
+    """Draw an array of the distribution a task spells `spelling`; `density` is a probe's.
+
+    Several distributions share an array: rows next to each other, or segments of a vector.
+    """
+    source = Source(rng, arrays)
+    kinds = [_bound(one, source, dtype, dims, density) for one in spellings_in(spelling)]
+    if len(kinds) == 1:
+        return kinds[0](shape)
+    values = arrays.xp.empty(shape, dtype)
+    rows = values.reshape(-1, shape[-1]) if len(shape) > 1 else values
+    order, widths = (arrays.to_host(rng.random(len(kinds))) for _ in range(2))
+    shares = np.cumsum(widths + 0.5) / (widths + 0.5).sum()
+    ends = np.rint(shares * rows.shape[0]).astype(int).tolist()
+    for first, last, number in zip((0, *ends), ends, np.argsort(order), strict=False):
+        if first < last:
+            rows[first:last] = kinds[number]((last - first, *rows.shape[1:]))
+    return values
+
+
+def _bound(
+    spelling: str, source: Source, dtype: npt.DTypeLike, dims: Mapping[str, int], density: float
+) -> Callable[[Shape], Array]:
     parsed = parse_distribution(spelling)
     arguments = [evaluate(text, dims) for text in parsed.arguments]
     if density < 1:
         arguments.append(density)
-    return DISTRIBUTIONS[parsed.name](Source(rng, arrays), shape, dtype, *arguments)
+    return lambda shape: DISTRIBUTIONS[parsed.name](source, shape, dtype, *arguments)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from cuda_llm.tasks.task import SummationOrder, Tolerance, ToleranceClass
@@ -37,9 +37,12 @@ class ErrorLimits:
     value_weight: float = 0.0
     exact: bool = False
     """Equality; the units are infinite where it fails."""
+    bits: bool = False
+    """With `exact`: equal bits, where the reference's type is the output's."""
 
 
 EXACT = ErrorLimits(unit=ROUNDING_UNIT["fp32"], max_units=0.0, rms_units=0.0, exact=True)
+EXACT_BITS = replace(EXACT, bits=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +59,7 @@ class Terms:
 def limits(tolerance: Tolerance, terms: Terms) -> ErrorLimits:
     """Return the limits for the outputs of one case."""
     if tolerance.kind is ToleranceClass.EXACT:
-        return EXACT
+        return EXACT_BITS if tolerance.bits else EXACT
     sums = tolerance.kind is not ToleranceClass.ELEMENTWISE
     own = _sum_limits(tolerance, terms) if sums else _elementwise_limits(tolerance)
     max_units = tolerance.max_units or own.max_units

@@ -1,6 +1,6 @@
 """Decides whether a candidate loaded in a session is right, by all cases of its task."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from cuda_llm.outcomes import Verdict, WrongResult
@@ -46,6 +46,7 @@ async def validate(
     arrays: Arrays = HOST,
     oracle: Oracle | None = None,
     nonce: bytes | None = None,
+    numbers: Sequence[int] = (),
     on_case: Callable[[Case, int, int], None] | None = None,
     on_inputs: Callable[[Inputs], None] = ignore,
 ) -> Validated | Verdict:
@@ -53,14 +54,14 @@ async def validate(
 
     The first verdict ends it; after a wrong result the other cheap cases still run, to find which
     sizes or inputs are wrong. `oracle` replaces the task's reference and is required where it has
-    none; `arrays` is where the session's buffers lie. `on_case(case, number, total)` is called
-    before each case runs, `on_inputs` as by `check_case`. Raises TaskError where the task's
-    reference is broken.
+    none; `arrays` is where the session's buffers lie. Some hidden sizes lie beside `numbers`, those
+    of the candidate's source. `on_case(case, number, total)` is called before each case runs,
+    `on_inputs` as by `check_case`. Raises TaskError where the task's reference is broken.
     """
     differential = task.reference is None
     oracle = reference_oracle(task, arrays) if oracle is None else oracle
     nonce = fresh_nonce() if nonce is None else nonce
-    cases = plan(task, generator(nonce, task.name, "plan", 0))
+    cases = plan(task, generator(nonce, task.name, "plan", 0), numbers)
     choices = generator(nonce, task.name, "order", 0)
     order = order_cases(cases, choices)
     extra = EXTRA_CALLS if arrays is HOST else EXTRA_CALLS_ON_GPU

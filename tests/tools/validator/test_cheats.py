@@ -41,7 +41,7 @@ def judge(candidate: Candidate) -> Validated | Verdict:
 def test_a_validated_candidate_reports_what_was_compared() -> None:
     result = judge(writes("vector_add", add))
     assert isinstance(result, Validated)
-    assert result.checked["hidden"] == 2
+    assert result.checked["hidden"] >= 2
     assert result.checked["distributions"] >= 7
     assert result.checked["elements"] > 1000
     assert not result.differential

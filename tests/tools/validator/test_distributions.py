@@ -9,7 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cuda_llm.tasks.distribution import FAMILIES
-from cuda_llm.tools.validator.distributions import DISTRIBUTIONS, REPEATED, SYMMETRIC, draw
+from cuda_llm.tools.validator.distributions import (
+    DISTRIBUTIONS,
+    REPEATED,
+    SYMMETRIC,
+    draw,
+    in_regions,
+)
 
 Array = npt.NDArray[Any]
 
@@ -19,12 +25,18 @@ ARGUMENTS = {
     "ints": "(-4, n)",
     "sorted_ints": "(0, n)",
     "bins": "(n)",
+    "magnitudes": "(-126, 127)",
+    "scaled_rows": "(-9, 9)",
+    "spike": "(1)",
+    "nearly_sorted_ints": "(0, n)",
+    "descending_ints": "(0, n)",
+    "rare_bins": "(n)",
 }
 SPELLINGS = [
     (name + ARGUMENTS.get(name, ""), dtype)
     for name, family in FAMILIES.items()
     for dtype in ("float32", "float16") * family.floats + ("int32", "uint8") * family.integers
-    if not (dtype == "uint8" and name in ("ints", "sorted_ints", "bins"))
+    if not (dtype == "uint8" and name in ("ints", "sorted_ints", "bins")) and name != "bit_patterns"
 ]
 SHAPES = st.lists(st.integers(1, 40), min_size=1, max_size=3).map(tuple)
 
@@ -154,3 +166,52 @@ def test_a_sparse_probe_has_its_density(name: str) -> None:
     whole = draw(name, np.random.default_rng(3), (20_000,), "float32", {})
     thin = draw(name, np.random.default_rng(3), (20_000,), "float32", {}, density=0.25)
     assert 0.2 < np.count_nonzero(thin) / np.count_nonzero(whole) < 0.3
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_bit_patterns_have_all_that_a_float_can_be(dtype: str) -> None:
+    values = drawn("bit_patterns", (4000,), dtype)
+    nans = values[np.isnan(values)].view(f"uint{8 * values.itemsize}")
+    assert len(set(nans.tolist())) > 50
+    assert set(np.signbit(values[values == 0]).tolist()) == {True, False}
+    assert {-np.inf, np.inf} <= set(values[np.isinf(values)].tolist())
+    limits = np.finfo(dtype)
+    finite = np.abs(values[np.isfinite(values)].astype(np.longdouble))
+    assert finite.max() > limits.max / 4
+    assert finite[finite > 0].min() < limits.smallest_normal * 1e3
+
+
+def test_magnitudes_reach_over_the_exponents() -> None:
+    exponents = np.frexp(drawn("magnitudes(-126, 127)", (5000,)))[1]
+    assert exponents.min() < -120
+    assert exponents.max() > 120
+    assert abs(float(exponents.mean())) < 10
+
+
+def test_rows_are_scaled_each_by_a_power() -> None:
+    sizes = np.abs(drawn("scaled_rows(-40, 40)", (60, 50))).max(axis=1)
+    assert sizes.max() / sizes.min() > 1e9
+
+
+@pytest.mark.parametrize("value", [0, 1, 0.1])
+def test_a_spike_is_one_element_that_no_sum_hides(value: float) -> None:
+    values = drawn(f"spike({value})", (1000,)).astype(np.float64)
+    odd = values[values != np.float32(value)]
+    assert odd.size == 1
+    assert abs(odd[0]) > 100 * max(value, 0.125)
+
+
+def test_few_elements_are_out_of_order_or_of_range() -> None:
+    nearly = drawn("nearly_sorted_ints(0, n)", (5000,), "int32")
+    assert 0 <= (np.diff(nearly) < 0).sum() <= 3
+    assert (np.diff(drawn("descending_ints(0, n)", (5000,), "int32")) <= 0).all()
+    rare = drawn("rare_bins(n)", (5000,), "int32")
+    assert 1 <= ((rare < 0) | (rare >= 10)).sum() <= 3
+
+
+def test_regions_share_an_array() -> None:
+    spelling = in_regions(["zeros", "all_equal(7)", "uniform_unit"])
+    for shape in ((999,), (90, 3)):
+        values = drawn(spelling, shape)
+        assert min((values == 7).mean(), (values == 0).mean()) > 0.1
+        assert ((values != 7) & (values != 0)).mean() > 0.1

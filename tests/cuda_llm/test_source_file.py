@@ -1,0 +1,20 @@
+"""Numbers that a source spells."""
+
+import pytest
+
+from cuda_llm.source_file import numbers_in
+
+
+@pytest.mark.parametrize(
+    ("source", "numbers"),
+    [
+        ("if (n > 12345) return;", (12345,)),
+        ("int a = 0x10000u, b = 1'000'000, c = 16;", (65536, 1000000)),
+        ("n >= 1 << 20; m < 256 * 1024", (1024, 262144, 1048576)),
+        ("n > 1e6f", (1000000,)),
+        ('// 99999\n/* 88888 */ "77777" x4096', ()),
+        ("n < 99999999999999", ()),
+    ],
+)
+def test_whole_numbers_shifts_and_products_are_found(source: str, numbers: tuple[int, ...]) -> None:
+    assert numbers_in(source) == numbers

@@ -1,0 +1,140 @@
+"""Draws the sizes that nobody is shown: anywhere, and where kernels change what they do."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+
+import numpy as np
+
+from cuda_llm.errors import TaskError
+from cuda_llm.tasks.expressions import evaluate
+from cuda_llm.tasks.reference import Dims
+from cuda_llm.tasks.task import DimRange, Task
+
+FEWEST_HIDDEN = 2
+MOST_AT_CONSTANTS = 2
+"""Sizes beside numbers of the source, besides the others."""
+_MOST_DRAWS = 2000
+_FEW_DRAWS = 60
+
+
+def draw_hidden(
+    task: Task, rng: np.random.Generator, numbers: Sequence[int] = ()
+) -> tuple[Dims, ...]:
+    """Draw sizes that meet `requires` and the cost limit. Raises TaskError where there are none.
+
+    Half of them lie anywhere. The others lie beside a timed size, where `requires` just holds, and
+    one below, at and one above `numbers`, as far as the task's ranges allow.
+    """
+    if not task.sizes.hidden.dims:
+        return ()
+    known = [dict(size) for size in (*task.sizes.edge, *task.sizes.emulated)]
+    count = max(FEWEST_HIDDEN, task.sizes.hidden.count)
+    aimed = [
+        *_first_new(task, _beside_timed(task, rng), known, 1),
+        *_first_new(task, _at_the_limit(task, rng), known, 2),
+    ]
+    free = _first_new(task, _anywhere(task, rng), known, max(FEWEST_HIDDEN, count - len(aimed)))
+    if len(free) < FEWEST_HIDDEN:
+        raise TaskError(
+            f"{task.folder}: sizes.hidden: found no {FEWEST_HIDDEN} sizes that fit {task.requires}"
+        )
+    chosen = _first_new(task, _beside_numbers(task, rng, numbers), known, MOST_AT_CONSTANTS)
+    return (*free, *aimed, *chosen)
+
+
+def _first_new(
+    task: Task, sizes: Iterator[Dims], known: list[dict[str, int]], count: int
+) -> list[Dims]:
+    """Return the first sizes that fit and are not known, and note them among the known ones."""
+    found: list[Dims] = []
+    for size in sizes:
+        if dict(size) not in known and _fits(task, size):
+            known.append(dict(size))
+            found.append(size)
+        if len(found) == count:
+            break
+    return found
+
+
+def _anywhere(task: Task, rng: np.random.Generator) -> Iterator[Dims]:
+    for _ in range(_MOST_DRAWS):
+        yield {name: _draw(limits, rng) for name, limits in task.sizes.hidden.dims.items()}
+
+
+def _beside_timed(task: Task, rng: np.random.Generator) -> Iterator[Dims]:
+    """Yield timed sizes with extents a few more or less, and others of as many elements."""
+    timed = [*task.sizes.emulated, *task.sizes.bench]
+    limits = task.sizes.hidden.dims
+    for _ in range(_FEW_DRAWS * bool(timed)):
+        size = dict(timed[rng.integers(len(timed))])
+        names = list(size)
+        if len(names) > 1 and rng.random() < 0.3:
+            more, fewer = rng.permutation(names)[:2]
+            factor = int(rng.choice((2, 4, 8)))
+            if size[fewer] % factor == 0:
+                size[more] *= factor
+                size[fewer] //= factor
+        else:
+            for name in names:
+                size[name] += int(rng.integers(-3, 4)) * limits[name].multiple_of
+        yield size
+
+
+def _at_the_limit(task: Task, rng: np.random.Generator) -> Iterator[Dims]:
+    """Yield sizes with the least extents that `requires` allows: all that it bounds, or one."""
+    drawn = islice(_anywhere(task, rng), _FEW_DRAWS * bool(task.requires))
+    sizes = [size for size in drawn if evaluate(task.requires, size)]
+    bounded = [[name for name in size if _least(task, size, name)[1]] for size in sizes]
+    most = max(map(len, bounded), default=0)
+    for size, names in zip(sizes, bounded, strict=True):
+        for chosen in (names, list(rng.permutation(names)[:1])) if len(names) == most else ():
+            least = dict(size)
+            for name in chosen:
+                least[name], _ = _least(task, least, name)
+            yield least
+
+
+def _least(task: Task, size: Dims, name: str) -> tuple[int, bool]:
+    """Return the least extent that `requires` allows beside the others, and if it bounds it."""
+    limits = task.sizes.hidden.dims[name]
+    first = -(-limits.minimum // limits.multiple_of) * limits.multiple_of
+    allowed = range(first, size[name] + 1, limits.multiple_of)
+    least = next(n for n in allowed if evaluate(task.requires, {**size, name: n}))
+    return least, least > first
+
+
+def _beside_numbers(task: Task, rng: np.random.Generator, numbers: Sequence[int]) -> Iterator[Dims]:
+    """Yield sizes of which one extent is one of `numbers`, or one more or less."""
+    limits = task.sizes.hidden.dims
+    reached = [
+        (name, number)
+        for number in numbers
+        for name, one in limits.items()
+        if one.minimum <= number - 1 and number + 1 <= one.maximum
+    ]
+    for size in islice(_anywhere(task, rng), _FEW_DRAWS * bool(reached)):
+        name, number = reached[rng.integers(len(reached))]
+        step = limits[name].multiple_of
+        aimed = number + int(rng.integers(-1, 2))
+        yield {**size, name: -(-aimed // step) * step}
+
+
+def _fits(task: Task, size: Mapping[str, int]) -> bool:
+    hidden = task.sizes.hidden
+    ranges = [(size[name], one) for name, one in hidden.dims.items()]
+    if any(not d.minimum <= n <= d.maximum or n % d.multiple_of for n, d in ranges):
+        return False
+    if task.requires and not evaluate(task.requires, size):
+        return False
+    return float(evaluate(hidden.cost, size)) <= hidden.max_cost
+
+
+def _draw(limits: DimRange, rng: np.random.Generator) -> int:
+    """Draw an extent, half of the time even in its logarithm: wide ranges give small ones too."""
+    step = limits.multiple_of
+    low, high = -(-limits.minimum // step), limits.maximum // step
+    if rng.random() < 0.5:
+        return int(rng.integers(low, high, endpoint=True)) * step
+    exponent = rng.uniform(math.log(max(low, 1)), math.log(high + 1))
+    return min(high, max(low, int(math.exp(exponent)))) * step

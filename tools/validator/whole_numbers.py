@@ -1,0 +1,128 @@
+"""Whole numbers and bits to draw inputs from, and the source that all random arrays have."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cuda_llm.tools.device.buffers import Array, Arrays, Random
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where random arrays come from, and the memory they are made in."""
+
+    rng: Random
+    arrays: Arrays
+
+    @property
+    def xp(self) -> Any:
+        """Return the module of the arrays."""
+        return self.arrays.xp
+
+
+def is_integer(dtype: npt.DTypeLike) -> bool:
+    return bool(np.issubdtype(np.dtype(dtype), np.integer))
+
+
+def ints_full_range(source: Source, shape: Shape, dtype: npt.DTypeLike) -> Array:
+    """Draw from all values of an integer dtype, its two ends among them."""
+    limits = np.iinfo(np.dtype(dtype))
+    kind = limits.dtype.type
+    values = source.rng.integers(limits.min, limits.max, shape, dtype=kind, endpoint=True)
+    return _with_values(source, values, (limits.min, limits.max, -1 if limits.min else 0, 0))
+
+
+def ints(source: Source, shape: Shape, dtype: npt.DTypeLike, low: int, high: int) -> Array:
+    """Draw whole numbers in [low, high), both ends among them."""
+    return _with_values(source, _whole(source, shape, dtype, low, high), (low, high - 1))
+
+
+def sorted_ints(source: Source, shape: Shape, dtype: npt.DTypeLike, low: int, high: int) -> Array:
+    """Draw whole numbers in [low, high), ascending in memory order."""
+    values = ints(source, shape, dtype, low, high)
+    return source.xp.sort(values, axis=None).reshape(shape)
+
+
+def nearly_sorted_ints(
+    source: Source, shape: Shape, dtype: npt.DTypeLike, low: int, high: int
+) -> Array:
+    """Draw whole numbers in [low, high), ascending, but up to three of them anywhere."""
+    values = sorted_ints(source, shape, dtype, low, high)
+    flat = values.reshape(-1)
+    for place in few_places(source, flat.size):
+        flat[place] = int(source.rng.integers(low, high))
+    return values
+
+
+def descending_ints(
+    source: Source, shape: Shape, dtype: npt.DTypeLike, low: int, high: int
+) -> Array:
+    """Draw whole numbers in [low, high), descending in memory order."""
+    ascending = sorted_ints(source, shape, dtype, low, high)
+    return source.xp.ascontiguousarray(ascending.reshape(-1)[::-1]).reshape(shape)
+
+
+def bins(source: Source, shape: Shape, dtype: npt.DTypeLike, count: int) -> Array:
+    """Draw bin numbers, most in [0, count), some just and far outside, the borders among them."""
+    margin = max(1, count // 10)
+    values = _whole(source, shape, dtype, -margin, count + margin)
+    ends = np.iinfo(np.dtype(dtype))
+    return _with_values(source, values, (-1, 0, count - 1, count, int(ends.min), int(ends.max)))
+
+
+def rare_bins(source: Source, shape: Shape, dtype: npt.DTypeLike, count: int) -> Array:
+    """Draw bin numbers, all in [0, count) but up to three, which no sample of them meets."""
+    values = ints(source, shape, dtype, 0, count)
+    flat, ends = values.reshape(-1), np.iinfo(np.dtype(dtype))
+    outside = [one for one in (-1, count, int(ends.min), int(ends.max)) if ends.min <= one]
+    for place in few_places(source, flat.size):
+        flat[place] = outside[int(source.rng.integers(0, len(outside)))]
+    return values
+
+
+def bit_patterns(source: Source, shape: Shape, dtype: npt.DTypeLike) -> Array:
+    """Draw every bit at random, one number in eight a zero, an infinity, or a NaN of any payload.
+
+    NaNs are quiet: arithmetic on a signalling one is an exception on the host.
+    """
+    kind = np.dtype(dtype)
+    word = np.dtype(f"int{8 * kind.itemsize}")
+    significand, rng, where = int(np.finfo(kind).nmant), source.rng, source.xp.where
+    infinite = int(np.array(np.inf, kind).view(word))
+    bits = rng.integers(0, infinite, shape)
+    payloads = rng.integers(0, 1 << significand - 1, shape)
+    special = rng.integers(0, 24, shape)
+    bits = where(special == 0, 0, bits)
+    bits = where(special == 1, infinite, bits)
+    bits = where(special == 2, payloads + (infinite + (1 << significand - 1)), bits)
+    signs = rng.integers(0, 2, shape) * int(np.iinfo(word).min)
+    values: Array = (bits + signs).astype(word).view(kind)
+    return values
+
+
+def _whole(source: Source, shape: Shape, dtype: npt.DTypeLike, low: int, high: int) -> Array:
+    """Draw whole numbers in [low, high), the same in 32 bits as in 64."""
+    ends = np.iinfo(np.int32)
+    short = np.dtype(dtype) == np.int32 and ends.min <= low and high - 1 <= ends.max
+    values: Array = source.rng.integers(low, high, shape, dtype=np.int32 if short else np.int64)
+    return values.astype(dtype, copy=False)
+
+
+def _with_values(source: Source, values: Array, wanted: tuple[int, ...]) -> Array:
+    """Put as many of `wanted` as fit in a quarter of the array at random places."""
+    flat = values.reshape(-1)
+    fits = wanted[: flat.size // 4]
+    if fits:
+        places = source.rng.choice(flat.size, len(fits), replace=False)
+        flat[places] = source.xp.asarray(np.asarray(fits).astype(values.dtype))
+    return values
+
+
+def few_places(source: Source, size: int) -> list[int]:
+    """Draw up to three places of an array of `size`, never most of them."""
+    count = min(3, -(-size // 4))
+    return [int(source.rng.integers(0, size)) for _ in range(count)] if size else []

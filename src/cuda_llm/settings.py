@@ -122,18 +122,18 @@ def settings() -> Settings:
 
     Raises UsageError naming the setting and what was expected.
     """
-    return _read(tuple(sorted(item for item in os.environ.items() if item[0] in _DECIDING)))
+    return _read(tuple(map(os.environ.get, _DECIDING)))
 
 
-_DECIDING = {
+_DECIDING = (
     *(f"CUDA_LLM_{name.upper()}" for name in Settings.model_fields),
     *("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME"),
-}
+)
 """Environment variables that the settings depend on."""
 
 
 @lru_cache(maxsize=1)
-def _read(_environment: tuple[tuple[str, str], ...]) -> Settings:
+def _read(_environment: tuple[str | None, ...]) -> Settings:
     try:
         return Settings()
     except ValidationError as error:

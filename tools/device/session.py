@@ -37,9 +37,9 @@ class Level(StrEnum):
     CHECK = "check"
     """Bounds, alignment, initialisation, barriers: every block."""
     ACCOUNT = "account"
-    """`check`, and counts from a sample of blocks, scaled up."""
+    """`check`, and counts from every block."""
     FULL = "full"
-    """`check`, shared-memory races, and counts from every block."""
+    """`check`, and races in shared and global memory."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,9 +62,11 @@ class CallReport:
 
     wall_s: float
     time_us: float = 0.0
-    """Device time: modelled at level `account` and `full`, or measured; 0 where unknown."""
+    """Device time: modelled at level `account`, or measured; 0 where unknown."""
     launches: tuple[LaunchProfile, ...] = ()
-    """One a launch, in order. Empty at level `check`."""
+    """One a launch, in order. Empty where they were not counted."""
+    kernels: int | None = None
+    """How many kernels ran; None where `launches` alone tells."""
     bottlenecks: tuple[Bottleneck, ...] = ()
     """What limits the call, dominating one first."""
     stored_bytes: int | None = None

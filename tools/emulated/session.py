@@ -186,7 +186,7 @@ class EmulatedCallReport(CallReport):
     """A call that came back, and what was counted of it."""
 
     accounts: tuple[LaunchCounters, ...] = ()
-    """One a launch: the evidence for `launches`. Empty at level `check`."""
+    """One a launch: the evidence for `launches`. Empty where they were not counted."""
 
 
 def call_report(record: CallRecord, loaded: LoadedCandidate, wall_s: float) -> CallReport | Verdict:
@@ -201,6 +201,7 @@ def call_report(record: CallRecord, loaded: LoadedCandidate, wall_s: float) -> C
     if not record.accounts:
         return CallReport(
             wall_s=wall_s,
+            kernels=record.launches,
             refused=record.refused,
             out_of_memory=record.out_of_memory,
             output=record.output,

@@ -41,7 +41,9 @@ MOST_REPEATED_WORK = 1e5
 """Of a case that is called again between timed sizes."""
 
 MOST_WATCHED_WORK = 2e7
-"""Operations and bytes of a timed size at which races are looked for: a tenth of a second."""
+"""Operations and bytes of the smallest timed size at which races are looked for: 0.2 s."""
+MOST_WATCHED_AGAIN = 5e6
+"""The same of another one."""
 
 
 ELEMENTWISE = frozenset(
@@ -182,22 +184,18 @@ def _shuffled(steps: Sequence[TimedStep], rng: np.random.Generator) -> tuple[Tim
 
 def _watch_some(cases: Sequence[Case], rng: np.random.Generator) -> list[Case]:
     """Look for races in one case of the least work and in another, where that takes little time."""
-    small = [number for number, case in enumerate(cases) if case.work <= MOST_WATCHED_WORK]
+    least = min((case.work for case in cases), default=0.0)
+    smallest, larger = [], []
+    for number, case in enumerate(cases):
+        if case.work == least and case.work <= MOST_WATCHED_WORK:
+            smallest.append(number)
+        elif case.work <= MOST_WATCHED_AGAIN:
+            larger.append(number)
     watched = list(cases)
-    for number in _one_of_least_and_another(cases, small, rng):
+    for some in filter(None, (smallest, larger)):
+        number = int(rng.choice(some))
         watched[number] = replace(cases[number], level=Level.FULL, schedule_seed=_seed(rng))
     return watched
-
-
-def _one_of_least_and_another(
-    cases: Sequence[Case], small: Sequence[int], rng: np.random.Generator
-) -> list[int]:
-    if not small:
-        return []
-    least = min(cases[number].work for number in small)
-    first = int(rng.choice([number for number in small if cases[number].work == least]))
-    larger = [number for number in small if cases[number].work > least]
-    return [first, int(rng.choice(larger))] if larger else [first]
 
 
 def _plan_step(step: TimedStep, rng: np.random.Generator) -> CallPlan:

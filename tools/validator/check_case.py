@@ -238,6 +238,8 @@ def _explanation(report: CallReport) -> Verdict | None:
 
 def ran_a_kernel(report: CallReport) -> bool:
     """Return whether one launch was a kernel's: copies and fills have no threads."""
+    if report.kernels is not None:
+        return report.kernels > 0
     return any(all(launch.block) for launch in report.launches)
 
 

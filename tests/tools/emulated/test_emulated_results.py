@@ -116,7 +116,7 @@ def test_reduction_with_scratch_memory_and_two_launches() -> None:
     n = 50_001
     data = rng.random(n, dtype=np.float32)
     values = {"in": data, "out": np.zeros(1, np.float32)}
-    called = run(REDUCTION, values, ["out"], n, options=CallOptions(level=Level.FULL))
+    called = run(REDUCTION, values, ["out"], n, options=CallOptions(level=Level.ACCOUNT))
     assert called.outputs["out"][0] == pytest.approx(data.sum(dtype=np.float64), rel=1e-5)
     assert [launch.grid for launch in called.report.launches] == [(64, 1, 1), (1, 1, 1)]
     assert [launch.kernel for launch in called.report.launches] == ["partial", "partial"]

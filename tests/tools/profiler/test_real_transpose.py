@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cuda_llm.tools.compiler.compile import compile_candidate
-from cuda_llm.tools.device import CallOptions, Level, Scalar, Session
+from cuda_llm.tools.device import CallOptions, CallReport, Level, Scalar, Session
 from cuda_llm.tools.device.buffers import BufferSpec, Role
 from cuda_llm.tools.device.candidate import Compiled, CompileRequest
 from cuda_llm.tools.emulated.session import EmulatedCallReport
@@ -41,7 +41,13 @@ SOURCES = {
 }
 
 
-async def explain(name: str, n: int, level: Level) -> EmulatedCallReport:
+async def explain(name: str, n: int) -> EmulatedCallReport:
+    report = await call(name, n, Level.ACCOUNT)
+    assert isinstance(report, EmulatedCallReport), report
+    return report
+
+
+async def call(name: str, n: int, level: Level) -> CallReport:
     device = open_emulated("RTX 3090 Ti")
     request = CompileRequest(source=SOURCES[name], name=name, target=device.target)
     compiled = await compile_candidate(request)
@@ -57,7 +63,7 @@ async def explain(name: str, n: int, level: Level) -> EmulatedCallReport:
         placed["in"].data[...] = 1.0
         size = Scalar(value=n, ctype="int")
         report = await session.call(["in", "out", size, size], CallOptions(level=level))
-    assert isinstance(report, EmulatedCallReport), report
+    assert isinstance(report, CallReport), report
     return report
 
 
@@ -66,7 +72,7 @@ def reports(request: pytest.FixtureRequest) -> dict[str, EmulatedCallReport]:
     n = int(request.param)
 
     async def every() -> dict[str, EmulatedCallReport]:
-        return {name: await explain(name, n, Level.ACCOUNT) for name in SOURCES}
+        return {name: await explain(name, n) for name in SOURCES}
 
     return asyncio.run(every())
 
@@ -103,8 +109,9 @@ def test_the_padded_one_has_neither(reports: dict[str, EmulatedCallReport]) -> N
     assert not {"bank_conflicts", "uncoalesced_global"} & set(codes)
 
 
-def test_both_levels_that_count_give_the_same_time() -> None:
-    account = asyncio.run(explain("unpadded.cu", 512, Level.ACCOUNT))
-    full = asyncio.run(explain("unpadded.cu", 512, Level.FULL))
-    assert account.accounts == full.accounts
-    assert account.time_us == full.time_us
+@pytest.mark.parametrize("level", [Level.CHECK, Level.FULL])
+def test_other_levels_count_kernels_alone(level: Level) -> None:
+    called = asyncio.run(call("unpadded.cu", 512, level))
+    assert called.kernels == 1
+    assert not called.launches
+    assert called.stored_bytes is None

@@ -118,7 +118,7 @@ void start(BlockRun& slot, uint64_t linear, uint64_t started) {
   slot.block.ctaid[0] = static_cast<uint32_t>(linear % grid[0]);
   slot.block.ctaid[1] = static_cast<uint32_t>(linear / grid[0] % grid[1]);
   slot.block.ctaid[2] = static_cast<uint32_t>(linear / grid[0] / grid[1]);
-  slot.block.counted = launch.launch.level > 0;
+  slot.block.counted = launch.launch.level == 1;
   launch.counters.threads_run += launch.threads;
   slot.serial = launch.first_serial + static_cast<uint32_t>(started);
   slot.wave = launch.first_wave + static_cast<uint32_t>(started / launch.wave_blocks);

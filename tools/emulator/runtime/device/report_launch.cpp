@@ -64,7 +64,7 @@ void report_launch(LaunchRun& launch) {
   entry.worst_line = launch.counters.worst_line;
   // A grid that meets by means of its own waits for itself no shorter.
   entry.meetings = std::max(launch.counters.meetings, launch.counters.waits_for_blocks);
-  if (l.level > 0) {
+  if (l.level == 1) {
     entry.counters_offset = write_counters(launch);
     entry.footprint_bytes = launch.counters.footprint_sectors * 32;
   }

@@ -1,8 +1,10 @@
 """Computes expected values, by the task's reference or the user's own kernel, and compares."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +16,9 @@ from cuda_llm.tools.device.buffers import HOST, Array, Arrays, Role
 from cuda_llm.tools.validator.buffers import buffer_specs, call_arguments, call_options
 from cuda_llm.tools.validator.compare import Expected, OutputComparison, compare
 from cuda_llm.tools.validator.tolerances import ErrorLimits
+
+if TYPE_CHECKING:
+    from threadpoolctl import ThreadpoolController
 
 Inputs = Mapping[str, Array]
 
@@ -35,8 +40,9 @@ def reference_oracle(task: Task, arrays: Arrays = HOST) -> Oracle:
     reference, xp = load_reference(task), arrays.xp
 
     async def expected(inputs: Inputs, dims: Dims) -> Expectation:
-        values = reference.compute(xp, inputs, dims)
-        scales = {} if reference.scale is None else reference.scale(xp, inputs, dims)
+        with one_blas_thread():
+            values = reference.compute(xp, inputs, dims)
+            scales = {} if reference.scale is None else reference.scale(xp, inputs, dims)
         comparator = reference.comparator
         return Expectation(
             {name: Expected(value, scales.get(name)) for name, value in values.items()},
@@ -44,6 +50,24 @@ def reference_oracle(task: Task, arrays: Arrays = HOST) -> Oracle:
         )
 
     return expected
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Keep products of the host on the thread that asks for them.
+
+    Emulated devices and compilers keep all cores busy; threads of BLAS that wait for one another
+    there took up to four times the processor time of one, and longer.
+    """
+    with _blas().limit(limits=1, user_api="blas"):
+        yield
+
+
+@lru_cache(maxsize=1)
+def _blas() -> "ThreadpoolController":
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
 
 
 def baseline_oracle(task: Task, session: Session, arrays: Arrays = HOST) -> Oracle:

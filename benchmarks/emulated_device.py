@@ -1,19 +1,27 @@
-"""The emulated device by itself: its speed, and what it says of three transposes.
+"""The emulated device: its speed, what it says of three transposes, what judging on it costs.
 
-    python benchmarks/emulated_device.py speed | transposes
+    python benchmarks/emulated_device.py speed | transposes | judging
 
 `speed`: how fast it executes a tiled 512 x 512 x 512 fp32 matrix product. Bars on one core:
-<= 0.5 s with every safety check, <= 1 s with shared-memory races and a sampled account as well.
+<= 0.5 s with every safety check, <= 1 s with races as well.
 Times are of the call alone, as the session reports it, after one warm-up call.
 
 `transposes`: do the modelled times of three transposes come in the right order, for the right
 reasons? Expected: tiled + padded faster than tiled unpadded, faster than naive; the reasons are
 bank conflicts and uncoalesced stores on the marked lines.
+
+`judging`: what an honest kernel of each task costs, its baseline timed and everything compiled
+before: processor seconds of this process and all below it, because other work stretches the clock.
+`--beside` names the Python of another checkout, whose judge takes turns with this one. Bar: twice
+what it took before calls were repeated and timed sizes checked.
 """
 
 import argparse
 import asyncio
+import json
 import statistics
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -21,12 +29,14 @@ from typing import Any
 import numpy as np
 import record
 
-from cuda_llm.outcomes import Verdict
+from cuda_llm.outcomes import Passed, Verdict
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.compiler.compile import compile_candidate, compile_request
 from cuda_llm.tools.device import CallOptions, CallReport, Device, Level, Scalar, Session, Site
 from cuda_llm.tools.device.buffers import BufferSpec, Role
 from cuda_llm.tools.device.candidate import Compiled, CompileRequest
+from cuda_llm.tools.judge.device_bench import DeviceBench, open_slots
+from cuda_llm.tools.judge.judge import judge
 from cuda_llm.tools.open_device import open_device
 
 MATMUL = record.ROOT / "benchmarks/kernels/matmul_tiled.cu"
@@ -221,5 +231,75 @@ def model_transposes() -> None:
     print(record.write("transpose_model", figures, arguments.results))
 
 
+HONEST = record.ROOT / "tests/fixtures/honest"
+MOST_TIMES = 2.0
+
+
+def time_judging() -> None:
+    """Measure in turns; print and record."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--beside", help="the Python of another checkout")
+    parser.add_argument("--kernels", type=int, default=3, help="of each task")
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--judge", type=Path, nargs="*", help="judge these once, and print")
+    parser.add_argument("--results", type=Path, default=record.RESULTS)
+    arguments = parser.parse_args()
+    if arguments.judge:
+        print(json.dumps(asyncio.run(judge_all(arguments.judge))))
+        return
+    pythons = {"now": sys.executable}
+    if arguments.beside:
+        pythons["before"] = arguments.beside
+    tasks = {}
+    for folder in sorted(HONEST.iterdir()):
+        files = [str(path) for path in sorted(folder.glob("*.cu"))[: arguments.kernels]]
+        seconds: dict[str, list[float]] = {which: [] for which in pythons}
+        for _ in range(arguments.runs):
+            for which, python in pythons.items():
+                command = [python, __file__, "judging", "--judge", *files]
+                seconds[which] += json.loads(subprocess.check_output(command).splitlines()[-1])
+        figures = {which: round(statistics.median(every), 2) for which, every in seconds.items()}
+        if arguments.beside:
+            pairs = zip(seconds["now"], seconds["before"], strict=True)
+            ratios = sorted(now / before for now, before in pairs)
+            spread = (ratios[0], statistics.median(ratios), ratios[-1])
+            figures |= dict(zip(("least", "ratio", "most"), map(round2, spread), strict=True))
+        tasks[folder.name] = figures
+        print(folder.name, figures, flush=True)
+    whole = {"unit": "processor seconds a kernel", "tasks": tasks, "bar": MOST_TIMES}
+    print(record.write("judging_cost", {**whole, "runs": arguments.runs}, arguments.results))
+
+
+def round2(value: float) -> float:
+    """Round to hundredths."""
+    return round(value, 2)
+
+
+async def judge_all(files: list[Path]) -> list[float]:
+    """Judge each file twice, what the first compiles left out; return the processor seconds."""
+    device = open_device("emulated")
+    bench = DeviceBench(
+        task=load_task(files[0].parent.name), device=device, slots=open_slots(device)
+    )
+    baseline = await bench.time_baseline()
+    seconds = []
+    for source in [path.read_text() for path in files]:
+        for _ in range(2):
+            began_s = cpu_s()
+            judged = await judge(bench, source, baseline=baseline)
+            assert isinstance(judged.verdict, Passed), judged.verdict
+        seconds.append(cpu_s() - began_s)
+    return seconds
+
+
+def cpu_s() -> float:
+    """Return the processor time of this process and all below it, alive or gone."""
+    import psutil
+
+    this = psutil.Process()
+    every = [one.cpu_times() for one in (this, *this.children(recursive=True))]
+    return sum(sum((one.user, one.system, one.children_user, one.children_system)) for one in every)
+
+
 if __name__ == "__main__":
-    record.dispatch({"speed": time_matmul, "transposes": model_transposes})
+    record.dispatch({"speed": time_matmul, "transposes": model_transposes, "judging": time_judging})

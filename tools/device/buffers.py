@@ -77,8 +77,7 @@ class BufferSpec:
     """NumPy name: `float32`, `int32`, `float16`, `uint8` ..."""
     shape: tuple[int, ...]
     shift_bytes: int = 0
-    """So much later it begins than it would; the guard before it is as much longer. A multiple of
-    256."""
+    """How much later it begins, after a longer guard: a multiple of 256."""
 
     @cached_property
     def nbytes(self) -> int:
@@ -110,10 +109,7 @@ class Slot:
 
 @dataclass(frozen=True, kw_only=True)
 class Slots:
-    """All slots of a layout: every array has one more axis in front, one index a slot.
-
-    What concerns many slots is done with these; each slot's own views are made when asked for.
-    """
+    """All slots of a layout, one index of every array's first axis each."""
 
     buffers: Mapping[str, PlacedBuffer]
     sealed: Mapping[str, Array]

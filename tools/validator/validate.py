@@ -107,8 +107,7 @@ async def _explain(
         if number in judged or case.work > FULL_LEVEL_WORK:
             continue
         rng = case_generator(nonce, task, number, arrays)
-        single = replace(case, repeat_seed=0)
-        result = await check_case(task, session, single, oracle, rng, arrays)
+        result = await check_case(task, session, replace(case, repeat_seed=0), oracle, rng, arrays)
         if isinstance(result, WrongResult):
             wrong[number] = result
         elif not isinstance(result, Checked):

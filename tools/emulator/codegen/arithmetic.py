@@ -1,7 +1,6 @@
 """Operations of the tables in `ops`, applied to registers."""
 
-from cuda_llm.tools.emulator.codegen.kernel import KernelDraft
-from cuda_llm.tools.emulator.codegen.steps import Lane, Step
+from cuda_llm.tools.emulator.codegen.kernel import KernelDraft, Lane, Step
 from cuda_llm.tools.emulator.codegen.values import NotSupported, Reader
 from cuda_llm.tools.emulator.ops.table import lane_op
 from cuda_llm.tools.emulator.ptx.module import Instruction, Operand, Pair, Reg, Vector

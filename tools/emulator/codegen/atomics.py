@@ -1,9 +1,8 @@
 """atom and red: calls of `emu::atomic`."""
 
 from cuda_llm.tools.emulator.codegen.arithmetic import register
-from cuda_llm.tools.emulator.codegen.kernel import KernelDraft
+from cuda_llm.tools.emulator.codegen.kernel import Act, KernelDraft, SpellLanes, Step
 from cuda_llm.tools.emulator.codegen.memory import copy, fitted, space_of
-from cuda_llm.tools.emulator.codegen.steps import Act, SpellLanes, Step
 from cuda_llm.tools.emulator.codegen.values import NotSupported
 from cuda_llm.tools.emulator.ptx.literals import BYTES
 from cuda_llm.tools.emulator.ptx.module import Address, Imm, Instruction, Reg, Vector

@@ -1,8 +1,7 @@
 """Block barriers: the call that ends a block, and the result read behind it."""
 
 from cuda_llm.tools.emulator.codegen.arithmetic import register, store
-from cuda_llm.tools.emulator.codegen.kernel import KernelDraft
-from cuda_llm.tools.emulator.codegen.steps import Lane, SpellLanes, Step
+from cuda_llm.tools.emulator.codegen.kernel import KernelDraft, Lane, SpellLanes, Step
 from cuda_llm.tools.emulator.codegen.values import Reader
 from cuda_llm.tools.emulator.ptx.module import Imm, Instruction, Operand
 

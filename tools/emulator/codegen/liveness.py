@@ -11,7 +11,7 @@ from cuda_llm.tools.emulator.codegen.flow import (
     Jump,
     Switch,
 )
-from cuda_llm.tools.emulator.codegen.steps import Step
+from cuda_llm.tools.emulator.codegen.kernel import Step
 from cuda_llm.tools.emulator.ptx.module import Reg
 
 

@@ -1,8 +1,7 @@
 """A segment as a C++ loop over the lanes."""
 
-from cuda_llm.tools.emulator.codegen.kernel import KernelDraft
+from cuda_llm.tools.emulator.codegen.kernel import KernelDraft, Lane, SpellLanes
 from cuda_llm.tools.emulator.codegen.segments import Segment
-from cuda_llm.tools.emulator.codegen.steps import Lane, SpellLanes
 from cuda_llm.tools.emulator.ptx.module import Guard
 
 

@@ -10,13 +10,12 @@ from cuda_llm.tools.emulator.codegen.constants import propagate_constants
 from cuda_llm.tools.emulator.codegen.emit import emit
 from cuda_llm.tools.emulator.codegen.flow import FlowBlock, blocks_of
 from cuda_llm.tools.emulator.codegen.inline import inline_calls
-from cuda_llm.tools.emulator.codegen.kernel import KernelDraft, SiteDraft
+from cuda_llm.tools.emulator.codegen.kernel import KernelDraft, RefusedInstruction, SiteDraft
 from cuda_llm.tools.emulator.codegen.layout import Layout, lay_out, module_variables
 from cuda_llm.tools.emulator.codegen.liveness import LoweredBlock
 from cuda_llm.tools.emulator.codegen.lower import lower
 from cuda_llm.tools.emulator.codegen.param_space import lower_param_space
 from cuda_llm.tools.emulator.codegen.sites import Spots, basic_block, site
-from cuda_llm.tools.emulator.codegen.steps import RefusedInstruction
 from cuda_llm.tools.emulator.codegen.waits import (
     BlockInstructions,
     LoweredInstruction,

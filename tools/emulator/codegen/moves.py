@@ -1,8 +1,7 @@
 """mov, cvta, isspacep: values that change their place, not their bits."""
 
 from cuda_llm.tools.emulator.codegen.arithmetic import register, store
-from cuda_llm.tools.emulator.codegen.kernel import KernelDraft
-from cuda_llm.tools.emulator.codegen.steps import Lane, Step
+from cuda_llm.tools.emulator.codegen.kernel import KernelDraft, Lane, Step
 from cuda_llm.tools.emulator.codegen.values import NotSupported, Reader
 from cuda_llm.tools.emulator.ptx.literals import BYTES
 from cuda_llm.tools.emulator.ptx.module import Instruction, Operand, Symbol, Vector

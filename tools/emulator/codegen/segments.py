@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from cuda_llm.tools.emulator.codegen.kernel import Act, Lane, Step
 from cuda_llm.tools.emulator.codegen.liveness import step_reads
-from cuda_llm.tools.emulator.codegen.steps import Act, Lane, Step
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,9 @@
-"""Operands as C++ expressions of one lane."""
+"""Operands as C++ expressions of one lane, special registers among them."""
 
 import struct
 from dataclasses import dataclass, field
 
 from cuda_llm.tools.emulator.codegen.kernel import KernelDraft
-from cuda_llm.tools.emulator.codegen.specials import special
 from cuda_llm.tools.emulator.ops.lane_op import C_TYPES
 from cuda_llm.tools.emulator.ptx.literals import BYTES, as_float
 from cuda_llm.tools.emulator.ptx.module import Imm, Operand, Reg, Special, Symbol
@@ -80,3 +79,62 @@ def immediate(value: Imm, kind: str) -> str:
     if kind in {"f32", "f64"}:
         return f"emu::from_bits<{C_TYPES[kind]}>({bits:#x}{suffix})"
     return f"{C_TYPES[kind]}({bits:#x}{suffix})"
+
+
+@dataclass(frozen=True)
+class SpecialValue:
+    """How a special register is read. `i` is the lane."""
+
+    expression: str
+    per_lane: bool = False
+
+
+_AXES = ("x", "y", "z")
+_FIXED = {
+    "laneid": SpecialValue("uint32_t(i)", per_lane=True),
+    "warpid": SpecialValue("emu::warp_slot(w)"),
+    "nwarpid": SpecialValue("emu::warp_slots()"),
+    "smid": SpecialValue("emu::multiprocessor(w)"),
+    "nsmid": SpecialValue("emu::multiprocessors()"),
+    "gridid": SpecialValue("emu::grid_number(w)"),
+    "lanemask_eq": SpecialValue("(1u << i)", per_lane=True),
+    "lanemask_lt": SpecialValue("((1u << i) - 1u)", per_lane=True),
+    "lanemask_le": SpecialValue("((2u << i) - 1u)", per_lane=True),
+    "lanemask_gt": SpecialValue("~((2u << i) - 1u)", per_lane=True),
+    "lanemask_ge": SpecialValue("~((1u << i) - 1u)", per_lane=True),
+    "clock": SpecialValue("uint32_t(emu::cycles(w))"),
+    "clock_hi": SpecialValue("uint32_t(emu::cycles(w) >> 32)"),
+    "clock64": SpecialValue("emu::cycles(w)"),
+    "globaltimer": SpecialValue("emu::timer_ns(w)"),
+    "globaltimer_lo": SpecialValue("uint32_t(emu::timer_ns(w))"),
+    "globaltimer_hi": SpecialValue("uint32_t(emu::timer_ns(w) >> 32)"),
+    "dynamic_smem_size": SpecialValue("w->launch->dynamic_shared_bytes"),
+    **dict.fromkeys(("total_smem_size", "aggr_smem_size"), SpecialValue("w->block->shared_bytes")),
+    # Cooperative groups build the address of the grid's barrier out of these two.
+    "envreg1": SpecialValue("uint32_t(w->launch->workspace >> 32)"),
+    "envreg2": SpecialValue("uint32_t(w->launch->workspace)"),
+    # Without clusters every block is a cluster of its own.
+    "cluster_nctarank": SpecialValue("uint32_t(1)"),
+    **dict.fromkeys(("cluster_ctarank", "is_explicit_cluster"), SpecialValue("uint32_t(0)")),
+}
+
+_VECTORS = {
+    "tid": ("w->tid[{}][i]", True),
+    "ntid": ("w->launch->block[{}]", False),
+    "ctaid": ("w->block->ctaid[{}]", False),
+    "nctaid": ("w->launch->grid[{}]", False),
+    "clusterid": ("w->block->ctaid[{}]", False),
+    "nclusterid": ("w->launch->grid[{}]", False),
+    "cluster_ctaid": ("uint32_t(0)", False),
+    "cluster_nctaid": ("uint32_t(1)", False),
+}
+
+
+def special(name: str) -> SpecialValue | None:
+    """Return how to read a special register; None where the emulated device has none such."""
+    base, _, axis = name.lstrip("%").partition(".")
+    if axis in _AXES and base in _VECTORS:
+        text, per_lane = _VECTORS[base]
+        return SpecialValue(text.format(_AXES.index(axis)), per_lane)
+    other = SpecialValue("uint32_t(0)") if base.startswith("envreg") else None
+    return None if axis else _FIXED.get(base, other)

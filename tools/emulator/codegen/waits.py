@@ -10,10 +10,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from cuda_llm.tools.emulator.codegen.flow import Barrier, BlockEnd
-from cuda_llm.tools.emulator.codegen.kernel import SiteDraft
+from cuda_llm.tools.emulator.codegen.kernel import SiteDraft, Step
 from cuda_llm.tools.emulator.codegen.liveness import end_reads, step_reads, successors
 from cuda_llm.tools.emulator.codegen.memory import space_of
-from cuda_llm.tools.emulator.codegen.steps import Step
 from cuda_llm.tools.emulator.ptx.module import Address, Instruction, Reg
 from cuda_llm.tools.emulator.tables import InstructionClass
 

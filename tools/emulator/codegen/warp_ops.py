@@ -4,9 +4,8 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from cuda_llm.tools.emulator.codegen.arithmetic import register
-from cuda_llm.tools.emulator.codegen.kernel import KernelDraft
+from cuda_llm.tools.emulator.codegen.kernel import Act, KernelDraft, Lane, SpellLanes, Step
 from cuda_llm.tools.emulator.codegen.memory import fitted
-from cuda_llm.tools.emulator.codegen.steps import Act, Lane, SpellLanes, Step
 from cuda_llm.tools.emulator.codegen.values import NotSupported, Reader
 from cuda_llm.tools.emulator.ptx.module import Imm, Instruction, Operand, Pair, Reg
 

@@ -1,4 +1,4 @@
-"""Logic, shifts, bit fields, byte permutation, selection and moves."""
+"""Logic, shifts, selection, moves, and parts of words: bit fields, bytes, halfwords."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -19,6 +19,8 @@ def operations() -> Iterator[tuple[str, LaneOp]]:
     yield from _fields()
     yield from _permutations()
     yield from _selections()
+    yield from _packed_halfwords()
+    yield from _bytes()
 
 
 def _logic() -> Iterator[tuple[str, LaneOp]]:
@@ -97,3 +99,26 @@ def _selections() -> Iterator[tuple[str, LaneOp]]:
         for sign in ("s32", "f32"):
             yield f"slct.{t}.{sign}", call(f"slct<{c}, {C_TYPES[sign]}>", t, t, t, sign)
         yield f"slct.ftz.{t}.f32", call(f"slct_ftz<{c}>", t, t, t, "f32")
+
+
+def _packed_halfwords() -> Iterator[tuple[str, LaneOp]]:
+    for t in ("u16", "s16"):
+        c = C_TYPES[t]
+        for name in ("add", "min", "max"):
+            function = f"each_halfword<{c}, emu::{name}<{c}>>"
+            yield f"{name}.{t}x2", call(function, "b32", "b32", "b32")
+    for name in ("min", "max"):
+        function = f"each_halfword<int16_t, emu::{name}_relu<int16_t>>"
+        op = call(function, "b32", "b32", "b32")
+        yield f"{name}.relu.s16x2", op
+        yield f"{name}.s16x2.relu", op
+
+
+def _bytes() -> Iterator[tuple[str, LaneOp]]:
+    """Return the video operation that compilers still emit; all four bytes are selected."""
+    for sign in "us":
+        signed = "true" if sign == "s" else "false"
+        t = f"{sign}32"
+        for suffix, sums in (("", "false"), (".add", "true")):
+            op = call(f"vabsdiff4<{signed}, {sums}>", "u32", "b32", "b32", "u32")
+            yield f"vabsdiff4.u32.{t}.{t}{suffix}", op

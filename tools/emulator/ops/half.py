@@ -31,15 +31,15 @@ def _alone_and_paired(
 ) -> Iterator[tuple[str, LaneOp]]:
     paired = f"emu::each_half<{function}>"
     for each, called in ((t, function), (t + "x2", paired)):
-        yield (
-            dotted(*words, each),
-            LaneOp(
-                functions=(called,),
-                results=(each,),
-                arguments=(each,) * arity,
-                pipe=InstructionClass.FP16,
-            ),
-        )
+        yield dotted(*words, each), _lane_op((called,), (each,), (each,) * arity)
+
+
+def _lane_op(
+    functions: tuple[str, ...], results: tuple[str, ...], arguments: tuple[str, ...]
+) -> LaneOp:
+    return LaneOp(
+        functions=functions, results=results, arguments=arguments, pipe=InstructionClass.FP16
+    )
 
 
 def _sums(t: str, f: str) -> Iterator[tuple[str, LaneOp]]:
@@ -91,15 +91,8 @@ def _comparisons(t: str, f: str) -> Iterator[tuple[str, LaneOp]]:
                     f"emu::setp_pair{suffix}<{compare}, {half}{with_c}>" for half in (0, 1)
                 )
                 for each, functions in ((t, single), (t + "x2", pair)):
-                    yield (
-                        dotted("setp", name, combined, ftz, each),
-                        LaneOp(
-                            functions=functions,
-                            results=("pred", "pred"),
-                            arguments=(each, each, *extra),
-                            pipe=InstructionClass.FP16,
-                        ),
-                    )
+                    op = _lane_op(functions, ("pred", "pred"), (each, each, *extra))
+                    yield dotted("setp", name, combined, ftz, each), op
 
 
 def _sets(t: str, f: str) -> Iterator[tuple[str, LaneOp]]:
@@ -115,15 +108,7 @@ def _sets(t: str, f: str) -> Iterator[tuple[str, LaneOp]]:
                     forms.append((d, t, f"emu::set_half<{C_TYPES[d]}, {compare}>"))
                 forms.append((sign + "32", t + "x2", f"emu::each_half<{mask}>"))
             for d, s, function in forms:
-                yield (
-                    dotted("set", name, ftz, d, s),
-                    LaneOp(
-                        functions=(function,),
-                        results=(d,),
-                        arguments=(s, s),
-                        pipe=InstructionClass.FP16,
-                    ),
-                )
+                yield dotted("set", name, ftz, d, s), _lane_op((function,), (d,), (s, s))
 
 
 def _mixed(t: str, f: str) -> Iterator[tuple[str, LaneOp]]:

@@ -17,8 +17,6 @@ def operations() -> Iterator[tuple[str, LaneOp]]:
     yield from _saturating()
     yield from _carries()
     yield from _dot_products()
-    yield from _packed_halfwords()
-    yield from _bytes()
 
 
 def call(function: str, result: str, *arguments: str, vectorises: bool = True) -> LaneOp:
@@ -125,26 +123,3 @@ def _dot_products() -> Iterator[tuple[str, LaneOp]]:
                     f"dp2a.{mode}.{a}.{b}",
                     call(f"dp2a<{signs}, {first}>", c, "b32", "b32", c),
                 )
-
-
-def _packed_halfwords() -> Iterator[tuple[str, LaneOp]]:
-    for t in ("u16", "s16"):
-        c = C_TYPES[t]
-        for name in ("add", "min", "max"):
-            function = f"each_halfword<{c}, emu::{name}<{c}>>"
-            yield f"{name}.{t}x2", call(function, "b32", "b32", "b32")
-    for name in ("min", "max"):
-        function = f"each_halfword<int16_t, emu::{name}_relu<int16_t>>"
-        op = call(function, "b32", "b32", "b32")
-        yield f"{name}.relu.s16x2", op
-        yield f"{name}.s16x2.relu", op
-
-
-def _bytes() -> Iterator[tuple[str, LaneOp]]:
-    """Return the video operation that compilers still emit; all four bytes are selected."""
-    for sign in "us":
-        signed = "true" if sign == "s" else "false"
-        t = f"{sign}32"
-        for suffix, sums in (("", "false"), (".add", "true")):
-            op = call(f"vabsdiff4<{signed}, {sums}>", "u32", "b32", "b32", "u32")
-            yield f"vabsdiff4.u32.{t}.{t}{suffix}", op

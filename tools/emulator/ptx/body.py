@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, field, replace
 
-from cuda_llm.tools.emulator.ptx.cursor import Cursor
 from cuda_llm.tools.emulator.ptx.declarations import LINKAGE, SPACES, register_names, variable
 from cuda_llm.tools.emulator.ptx.locations import Locations
 from cuda_llm.tools.emulator.ptx.module import (
@@ -21,6 +20,7 @@ from cuda_llm.tools.emulator.ptx.module import (
 )
 from cuda_llm.tools.emulator.ptx.operands import Operands
 from cuda_llm.tools.emulator.ptx.scopes import Scope
+from cuda_llm.tools.emulator.ptx.tokens import Cursor
 
 
 @dataclass

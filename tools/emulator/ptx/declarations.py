@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-from cuda_llm.tools.emulator.ptx.cursor import Cursor
 from cuda_llm.tools.emulator.ptx.literals import BYTES, data_bytes, literal, minus
 from cuda_llm.tools.emulator.ptx.module import Symbol, Variable
+from cuda_llm.tools.emulator.ptx.tokens import Cursor
 
 SPACES = frozenset({".global", ".const", ".shared", ".local", ".param"})
 LINKAGE = frozenset({".extern", ".visible", ".weak", ".common"})

@@ -1,6 +1,5 @@
 """Operands: `%r1`, `-4`, `[%rd1+16]`, `{%f1, _}`, `%r1|%p2`, `!%p1`."""
 
-from cuda_llm.tools.emulator.ptx.cursor import Cursor
 from cuda_llm.tools.emulator.ptx.literals import literal, minus
 from cuda_llm.tools.emulator.ptx.module import (
     Address,
@@ -14,6 +13,7 @@ from cuda_llm.tools.emulator.ptx.module import (
     Vector,
 )
 from cuda_llm.tools.emulator.ptx.scopes import Scope
+from cuda_llm.tools.emulator.ptx.tokens import Cursor
 
 
 class Operands:

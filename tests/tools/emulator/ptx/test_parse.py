@@ -21,7 +21,7 @@ from cuda_llm.tools.emulator.ptx.module import (
     Vector,
 )
 from cuda_llm.tools.emulator.ptx.parse import parse
-from cuda_llm.tools.emulator.ptx.tokenise import PtxError
+from cuda_llm.tools.emulator.ptx.tokens import PtxError
 
 OLD = """
 .version 9.0

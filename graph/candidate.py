@@ -254,7 +254,7 @@ async def run_stage(context: RunContext, name: str, stage: str) -> str:
 
     A stage done already, in this process or an earlier one, is skipped.
     """
-    if not is_drafted(name) and is_draft_lost(context, name):
+    if is_draft_lost(context, name):
         # A run that goes on may enter behind the stages that are to be done again.
         for earlier in takewhile(lambda one: one != stage, STAGES):
             if code := await run_stage(context, name, earlier):
@@ -290,16 +290,13 @@ def seconds_so_far(context: RunContext, name: str) -> dict[str, float]:
         return {}
 
 
-def is_drafted(name: str) -> bool:
-    """Return whether the candidate's kernel was brought: by the user, or by the tuner."""
-    return name.startswith("r0-") or "-t" in name
-
-
 def is_draft_lost(context: RunContext, name: str) -> bool:
     """Return whether what a generator wrote is there no more; then no stage counts as done."""
+    if "generate" not in seconds_so_far(context, name):
+        return False
     folder = context.folder
     draft: Draft | NoCode | None = folder.usable(folder.draft, name)
-    if draft is not None or "generate" not in seconds_so_far(context, name):
+    if draft is not None:
         return False
     for file in ("seconds.json", "validated.json"):
         (folder.candidate(name) / file).unlink(missing_ok=True)

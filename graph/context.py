@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from cuda_llm.agents.llm.agent_ask import AgentAsk
 from cuda_llm.agents.protocols import Generator, PlacedAgent, Reflector, Strategy, Tuner
@@ -22,9 +22,6 @@ from cuda_llm.tools.device import Device
 from cuda_llm.tools.judge.bench import Bench
 from cuda_llm.traces.events import Record
 from cuda_llm.traces.run_folder import RunFolder
-
-if TYPE_CHECKING:
-    from langgraph.runtime import Runtime
 
 T = TypeVar("T")
 
@@ -187,9 +184,10 @@ FindContext = Callable[[Mapping[str, Any], object], Awaitable[RunContext]]
 
 
 def bind_node(node: GraphNode, find: FindContext, name: str) -> Any:
-    """Return the node as LangGraph calls it, with its log fields bound."""
+    """Return the node, or what chooses an edge, as LangGraph calls it, with log fields bound."""
 
-    async def node_of_ours(state: Any, runtime: "Runtime[RunContext]") -> Any:
+    # `runtime` has no type: LangGraph would evaluate it where the node chooses an edge.
+    async def node_of_ours(state: Any, runtime: Any) -> Any:
         context = await find(state, runtime.context)
         with bound(**log_fields(context, state, name)):
             return await node(state, context)

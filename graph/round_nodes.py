@@ -12,7 +12,6 @@ from cuda_llm.agents.situation import Situation
 from cuda_llm.errors import UsageError
 from cuda_llm.graph.agents import add_contribution, review
 from cuda_llm.graph.attempts import mark_duplicates
-from cuda_llm.graph.candidate import is_drafted
 from cuda_llm.graph.context import RunContext, open_ask
 from cuda_llm.graph.guards import (
     MOST_SOURCE,
@@ -30,6 +29,8 @@ from cuda_llm.search import Attempt, Brief, Draft, Kind
 from cuda_llm.traces.events import AttemptJudged, IncumbentChosen, RoundBegan, TunerSearched
 
 ROUNDS = "rounds"
+BROUGHT = frozenset({Kind.START, Kind.TUNE})
+"""Kinds of briefs whose kernel the user or the tuner brought: no generator is asked."""
 
 
 def briefs_of_round(situation: Situation, context: RunContext) -> tuple[Brief, ...]:
@@ -65,6 +66,9 @@ def check_brief(made: object, round_: int, index: int, known: set[str]) -> Brief
     if (brief.id, brief.round, brief.index) != place:
         found = f"{brief.id}, round {brief.round}, index {brief.index}"
         raise UsageError(f"brief {index} is {found}; expected {place[0]} in order")
+    if brief.kind in BROUGHT:
+        asked = ", ".join(kind for kind in Kind if kind not in BROUGHT)
+        raise UsageError(f"{brief.id} is of kind {brief.kind}; expected one of {asked}")
     if brief.parent is not None and brief.parent not in known:
         raise UsageError(f"the parent of {brief.id} is {brief.parent}, which was never judged")
     return brief
@@ -245,19 +249,28 @@ async def route(state: SearchState, context: RunContext) -> SearchUpdate:
     return {"stop": why_stop(situation, judged_of(state, situation), context)}
 
 
-def each_candidate(state: SearchState) -> list[Any] | Literal["on"]:
+async def each_candidate(state: SearchState, context: RunContext) -> list[Any] | Literal["on"]:
     """Send all candidates of the round at once; go on where there is none."""
     from langgraph.types import Send
 
-    orders = [candidate_input(state, name, state["round"]) for name in state["briefs"]]
+    orders = [
+        candidate_input(state, name, state["round"], drafted=is_drafted(context, name))
+        for name in state["briefs"]
+    ]
     return [Send("candidate", one) for one in orders] or "on"
+
+
+def is_drafted(context: RunContext, name: str) -> bool:
+    """Return whether the user or the tuner brought the kernel of that brief."""
+    brief: Brief | None = context.folder.usable(context.folder.brief, name)
+    return brief is not None and brief.kind in BROUGHT
 
 
 def each_trial(state: SearchState) -> list[Any] | Literal["on"]:
     """Send all of the tuner's trials at once; no quorum leaves one of them behind."""
     from langgraph.types import Send
 
-    orders = [candidate_input(state, name, 0) for name in state["trials"]]
+    orders = [candidate_input(state, name, 0, drafted=True) for name in state["trials"]]
     return [Send("trial", one) for one in orders] or "on"
 
 
@@ -266,12 +279,12 @@ def next_round_or_finish(state: SearchState) -> Literal["strategy", "finish"]:
     return "finish" if state["stop"] else "strategy"
 
 
-def candidate_input(state: SearchState, name: str, round_: int) -> CandidateState:
-    """Return the input of a candidate's subgraph. `r0-c1` is the user's kernel, `r2-t1` a trial."""
+def candidate_input(state: SearchState, name: str, round_: int, *, drafted: bool) -> CandidateState:
+    """Return the input of a candidate's subgraph; `drafted`: no generator is asked."""
     return {
         "candidate_run": state["run_id"],
         "candidate_id": name,
-        "candidate_drafted": is_drafted(name),
+        "candidate_drafted": drafted,
         "candidate_round": round_,
         "candidate_end": "",
     }

@@ -16,7 +16,7 @@ FIELDS_BY_ID: Mapping[str, type[Attempt | Brief | Hint]] = {
 }
 """By `kind.field`: what a line holds by its id. `briefs` is a list of them."""
 
-TOLD_ONCE: Mapping[str, tuple[str, ...]] = {
+RECORDED_ONCE: Mapping[str, tuple[str, ...]] = {
     "run_started": (),
     "baseline_judged": (),
     "agent_decided": ("agent", "round", "decisions", "note"),
@@ -33,17 +33,17 @@ TOLD_ONCE: Mapping[str, tuple[str, ...]] = {
     "incumbent_chosen": ("round",),
     "winner_remeasured": ("attempt",),
 }
-"""By kind: the fields that say which event it is. Others happen anew each time they are told."""
+"""By kind: the fields that say which event it is. Each record of others is an event of its own."""
 
 
 def identity_of(fields: Mapping[str, Any], round_: int) -> str | None:
     """Return what an event is known by; None where each is one of its own."""
     kind = fields["kind"]
-    if kind not in TOLD_ONCE:
+    if kind not in RECORDED_ONCE:
         return None
     # A candidate may be late at the same stage in one round after the other.
     within = round_ if kind == "candidate_late" else None
-    return json.dumps([kind, within, *(fields.get(name) for name in TOLD_ONCE[kind])])
+    return json.dumps([kind, within, *(fields.get(name) for name in RECORDED_ONCE[kind])])
 
 
 def content_of(fields: Mapping[str, Any]) -> str:

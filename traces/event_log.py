@@ -50,7 +50,7 @@ class Recorder:
         self._file: int | None = _open_alone(path)
         self._seq, self._end = _cut_torn_line(self._file)
         self._round = 0
-        self._earlier = _told_earlier(path)
+        self._earlier = _read_earlier(path)
 
     def __call__(self, event: Event) -> None:
         """Record `event`, then call the observers. After `close` nothing is recorded any more.
@@ -67,16 +67,17 @@ class Recorder:
             for observer in tuple(self._observers):
                 self._notify(observer, event)
 
-    def _find_earlier(self, event: Event) -> "_Told | None":
+    def _find_earlier(self, event: Event) -> "_Earlier | None":
+        """Return the same event as an earlier process recorded it, once; None where none did."""
+        if not self._earlier:
+            return None
         fields = json.loads(to_line(event, 0, ""))
         self._round = fields["round"] if event.kind == RoundBegan.kind else self._round
         key = identity_of(fields, self._round)
         earlier = None if key is None else self._earlier.pop(key, None)
-        return (
-            None
-            if earlier is None
-            else replace(earlier, differs=earlier.said != content_of(fields))
-        )
+        if earlier is None:
+            return None
+        return replace(earlier, differs=earlier.content != content_of(fields))
 
     def _write(self, event: Event, again: int | None) -> None:
         assert self._file is not None
@@ -121,17 +122,17 @@ class Recorder:
 
 
 @dataclass(frozen=True)
-class _Told:
+class _Earlier:
     """An event that an earlier process of the run recorded."""
 
     seq: int
-    said: str
+    content: str
     differs: bool = False
 
 
-def _told_earlier(path: Path) -> dict[str, _Told]:
+def _read_earlier(path: Path) -> dict[str, _Earlier]:
     """Return the events recorded so far by their identity, the last of each."""
-    told: dict[str, _Told] = {}
+    earlier: dict[str, _Earlier] = {}
     round_ = 0
     for one in read_events(path):
         if isinstance(one.event, RoundBegan):
@@ -139,8 +140,8 @@ def _told_earlier(path: Path) -> dict[str, _Told]:
         fields = json.loads(to_line(one.event, one.seq, one.at))
         key = identity_of(fields, round_)
         if key is not None:
-            told[key] = _Told(one.seq, content_of(fields))
-    return told
+            earlier[key] = _Earlier(one.seq, content_of(fields))
+    return earlier
 
 
 def is_being_written(path: Path) -> bool:

@@ -138,7 +138,7 @@ def assemble_graph(
     # No context schema: servers would build a context from the empty one that they send.
     graph = StateGraph(SearchState, input_schema=SearchInput, output_schema=SearchOutput)
     add_nodes(graph, find, agents)
-    add_chain(graph, agents)
+    add_chain(graph, find, agents)
     graph.add_edge(START, "start")
     graph.add_conditional_edges("route", next_round_or_finish)
     graph.add_edge("finish", END)
@@ -163,7 +163,7 @@ def add_nodes(graph: Any, find: FindContext, agents: Sequence[PlacedAgent]) -> N
     graph.add_node("trial", candidate)
 
 
-def add_chain(graph: Any, agents: Sequence[PlacedAgent]) -> None:
+def add_chain(graph: Any, find: FindContext, agents: Sequence[PlacedAgent]) -> None:
     """Add the edges between the nodes, with the extra agents on them."""
     extra = {
         node: [one.name for one in agents if one.after == stage and one.name != RESEARCHER]
@@ -175,7 +175,9 @@ def add_chain(graph: Any, agents: Sequence[PlacedAgent]) -> None:
             graph.add_edge(before, after)
     after_trials = [*extra["collect_trials"], "choose"][0]
     graph.add_conditional_edges(
-        "hand_out", each_candidate, {"candidate": "candidate", "on": "collect"}
+        "hand_out",
+        bind_node(each_candidate, find, "each_candidate"),
+        {"candidate": "candidate", "on": "collect"},
     )
     graph.add_conditional_edges("tuner", each_trial, {"trial": "trial", "on": after_trials})
 

@@ -109,9 +109,9 @@ def bound_fields() -> dict[str, Any]:
     """Return what is bound now, for a process that goes on with the work."""
     if "structlog" not in sys.modules:
         return {}
-    from structlog.contextvars import get_contextvars
+    import structlog
 
-    return get_contextvars()
+    return structlog.contextvars.get_contextvars()
 
 
 def level_for_children() -> int:

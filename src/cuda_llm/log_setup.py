@@ -113,6 +113,8 @@ class RecordFormatter(logging.Formatter):
 
 
 def _formatter(format: Format, *, colours: bool) -> logging.Formatter:
+    # The whole before its parts: two threads that import them in other orders get half of them.
+    import structlog
     from structlog.contextvars import merge_contextvars
     from structlog.processors import (
         ExceptionRenderer,
@@ -120,9 +122,12 @@ def _formatter(format: Format, *, colours: bool) -> logging.Formatter:
         StackInfoRenderer,
         format_exc_info,
     )
-    from structlog.stdlib import ExtraAdder, ProcessorFormatter
     from structlog.tracebacks import ExceptionDictTransformer
 
+    ExtraAdder, ProcessorFormatter = (
+        structlog.stdlib.ExtraAdder,
+        structlog.stdlib.ProcessorFormatter,
+    )
     structured = ExceptionRenderer(ExceptionDictTransformer(show_locals=False, use_rich=False))
     chain: list[Any] = [_add_about, ProcessorFormatter.remove_processors_meta, StackInfoRenderer()]
     if format == "json":

@@ -29,7 +29,7 @@ _REPLY_FAULTS: Mapping[ReplyFault, str] = {
 
 
 def describe_reply_fault(verdict: NoCode) -> str | None:
-    """What was wrong with a model's reply; None for other reasons, which no reply mends."""
+    """Describe what was wrong with a model's reply; None for other reasons."""
     words = {str(fault): text for fault, text in _REPLY_FAULTS.items()}.get(verdict.kind)
     if words is None:
         return None
@@ -38,7 +38,7 @@ def describe_reply_fault(verdict: NoCode) -> str | None:
 
 
 def describe_no_code(verdict: NoCode) -> str:
-    """Why there is no kernel: a generator's own words, or those that stand for the kind."""
+    """Describe why there is no kernel: in a generator's own words, or in those for its kind."""
     words = verdict.message or verdict.call_fault or describe_reply_fault(verdict)
     if not words:
         exhausted = verdict.kind == "exhausted"
@@ -47,7 +47,7 @@ def describe_no_code(verdict: NoCode) -> str:
 
 
 def describe_compile_failure(verdict: CompileFailed) -> str:
-    """One line: the first error, or why there is none (out of memory, killed ...)."""
+    """Return one line: the first error, or why there is none (out of memory, killed ...)."""
     if verdict.detail:
         return verdict.detail
     if verdict.stop is not None:
@@ -61,7 +61,7 @@ def describe_compile_failure(verdict: CompileFailed) -> str:
 
 
 def describe_stop(stop: CompilerStop) -> str:
-    """What ended the compilation."""
+    """Describe what ended the compilation."""
     program = stop.program or "nvcc"
     mib = "the limit" if stop.limit_bytes is None else f"{stop.limit_bytes >> 20} MiB"
     match stop.kind:
@@ -82,19 +82,19 @@ def describe_stop(stop: CompilerStop) -> str:
 def describe_diagnostics(
     reason: str, diagnostics: tuple[Diagnostic, ...], omitted: int
 ) -> tuple[str, ...]:
-    """The compiler's errors with their lines, without repeating the reason."""
-    said = []
+    """Return the compiler's errors with their lines, without repeating the reason."""
+    lines = []
     for diagnostic in diagnostics:
         if diagnostic.severity == "error":
             spot = diagnostic.spot
             message = f"{spot}: {diagnostic.message}" if spot else diagnostic.message
             if diagnostic.message not in reason:
-                said.append(message)
+                lines.append(message)
             if spot and spot.text:
-                said.append(f"  {spot.line} | {spot.text}")
+                lines.append(f"  {spot.line} | {spot.text}")
     if omitted:
-        said.append(f"... and {omitted} more")
-    return tuple(said)
+        lines.append(f"... and {omitted} more")
+    return tuple(lines)
 
 
 _RULES: Mapping[str, str] = {
@@ -110,7 +110,7 @@ _RULES: Mapping[str, str] = {
 
 
 def describe_violation(verdict: PolicyViolation) -> tuple[str, ...]:
-    """The rule and how it is broken, then the place."""
+    """Return the rule and how it is broken, then the place."""
     touched = "" if verdict.location is None else f": {describe_location(verdict.location)}"
     how = f"{describe_breach(verdict)}{touched}"
     first = f"{verdict.rule}: {how}" if how else verdict.rule
@@ -118,7 +118,7 @@ def describe_violation(verdict: PolicyViolation) -> tuple[str, ...]:
 
 
 def describe_breach(verdict: PolicyViolation) -> str:
-    """How the rule is broken."""
+    """Describe how the rule is broken."""
     breach = verdict.breach
     if verdict.detail or breach is None:
         return verdict.detail or _RULES.get(verdict.rule, "")
@@ -161,7 +161,7 @@ def _mib(breach: PolicyBreach) -> str:
 
 
 def describe_load_failure(verdict: LoadFailed) -> tuple[str, ...]:
-    """What is missing, or what linker and driver say."""
+    """Describe what is missing, or return what linker and driver say."""
     if verdict.detail:
         return (verdict.detail,)
     if verdict.fault == "undefined-function":
@@ -172,7 +172,7 @@ def describe_load_failure(verdict: LoadFailed) -> tuple[str, ...]:
 
 
 def describe_suspicion(verdict: Quarantined) -> str:
-    """Why the time of a kernel is not believed."""
+    """Describe why the time of a kernel is not believed."""
     beyond = verdict.beyond_us
     match verdict.kind:
         case "slow-start":

@@ -302,3 +302,37 @@ logging.getLogger("cuda_llm.events").setLevel(logging.INFO)
     assert [(one["seq"], one["event"]) for one in logged] == [
         (one["seq"], one["kind"]) for one in kept
     ]
+
+
+TWO_THREADS = """
+import logging, sys, threading, time
+from cuda_llm.log import Log
+from cuda_llm.log_setup import command_line_logging
+
+class SlowDisk:
+    def find_spec(self, name, path, target=None):
+        if name.startswith("structlog"):
+            time.sleep(0.02)
+
+def ours():
+    Log("cuda_llm.part").error("ours")
+
+def theirs():
+    while {part!r} not in sys.modules:
+        time.sleep(0.001)
+    logging.getLogger("asyncio").warning("theirs")
+
+sys.meta_path.insert(0, SlowDisk())
+with command_line_logging("json", "warning", None):
+    both = [threading.Thread(target=one) for one in (ours, theirs)]
+    for thread in both:
+        thread.start()
+    for thread in both:
+        thread.join()
+"""
+
+
+@pytest.mark.parametrize("part", ["structlog.contextvars", "structlog.processors"])
+def test_two_threads_may_write_the_first_record_at_once(part: str) -> None:
+    written = run_python(TWO_THREADS.format(part=part)).stderr
+    assert {one["event"] for one in records(written)} == {"ours", "theirs"}

@@ -40,6 +40,7 @@ def leave(*_: Any) -> Any:
         ("write_briefs", rewritten(id="r1-c1"), "brief 2 is r1-c1, round 1, index 2; expected"),
         ("write_briefs", rewritten(id="../../x"), "brief 1 is ../../x"),
         ("write_briefs", rewritten(round=9), "expected r1-c1 in order"),
+        ("write_briefs", rewritten(kind=Kind.TUNE), "r1-c1 is of kind tune; expected one of first"),
         ("write_briefs", rewritten(kind=Kind.FIX, parent="r7-c7"), "r7-c7, which was never judged"),
         ("write_briefs", lambda _: (), "it wrote 0 briefs; expected 1 to 256"),
         ("write_briefs", lambda _: None, "TypeError: "),

@@ -186,9 +186,10 @@ def _redefinitions(source: Elf) -> PolicyViolation | None:
 
 def _is_called_by_others(symbol: Any) -> bool:
     # A local definition, too: what nvcc and <iostream> add to the source calls it.
-    if symbol.name.startswith(("__cuda", "cuda")) or symbol.name in {*NAMED, *IOSTREAM_CALLS}:
+    name = symbol.name
+    if name.startswith(("__cuda", "cuda")) or name in NAMED or name in IOSTREAM_CALLS:
         return True
-    return symbol["st_info"]["bind"] != "STB_LOCAL" and RESERVED.match(symbol.name) is not None
+    return symbol["st_info"]["bind"] != "STB_LOCAL" and RESERVED.match(name) is not None
 
 
 def _constructors(source: Elf) -> PolicyViolation | None:

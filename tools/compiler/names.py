@@ -11,6 +11,7 @@ from pathlib import Path
 from cuda_llm.facts import SourceSpot
 from cuda_llm.tools.compiler.nvcc import KEEP_DIR, PRELUDE, SOURCE, Toolkit
 from cuda_llm.tools.device.candidate import CompileRequest
+from cuda_llm.tools.sandbox.jail import end_jail
 
 OUTSIDE = "<outside>"
 """Shown for a file outside the candidate's folder and the libraries."""
@@ -97,7 +98,11 @@ async def demangle(symbols: Sequence[str]) -> dict[str, str]:
     process = await asyncio.create_subprocess_exec(
         filt, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
     )
-    out, _ = await process.communicate("\n".join(symbols).encode())
+    try:
+        out, _ = await process.communicate("\n".join(symbols).encode())
+    finally:
+        # Cancelled or not, it is reaped before the event loop may close.
+        await asyncio.shield(end_jail(process))
     return dict(zip(symbols, out.decode().split("\n"), strict=False))
 
 

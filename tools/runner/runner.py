@@ -1,6 +1,4 @@
-"""One runner: asked with a deadline and killed with all it left; and why it could not load a
-candidate.
-"""
+"""One runner: asked with a deadline, and killed with all it left."""
 
 import asyncio
 import contextlib

@@ -19,7 +19,6 @@ _LINKER_PHRASES = (
     "failed to map segment from shared object",
     "file too short",
     "invalid ELF header",
-    "undefined symbol",
 )
 """What the dynamic linker may say of a candidate. Nothing else of its text is read."""
 _SYSTEM_CALLS = Path(__file__).parent.parent / "sandbox" / "native" / "calls.c"
@@ -29,12 +28,10 @@ def load_failed(reply: ReplyFrame) -> LoadFailed:
     """Return the verdict on a candidate that the dynamic linker refuses, or that has no `solve`."""
     if reply.number == Refusal.NO_SOLVE:
         return LoadFailed(fault="no-solve")
-    missing = _UNDEFINED.search(reply.text)
-    return LoadFailed(
-        fault="undefined-function" if missing else "linker",
-        symbol=missing[1] if missing else None,
-        detail=next((phrase for phrase in _LINKER_PHRASES if phrase in reply.text), ""),
-    )
+    if missing := _UNDEFINED.search(reply.text):
+        return LoadFailed(fault="undefined-function", symbol=missing[1])
+    detail = next((phrase for phrase in _LINKER_PHRASES if phrase in reply.text), "")
+    return LoadFailed(fault="linker", detail=detail)
 
 
 FORGED = PolicyViolation(rule="runner-protocol")

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 
 from cuda_llm.failures import CompileFailed, Diagnostic
@@ -170,6 +171,26 @@ def test_symbols_that_are_not_mangled_stay() -> None:
         "_Z3addPf": "add(float*)",
     }
     assert asyncio.run(demangle([])) == {}
+
+
+def test_no_program_is_left_where_names_are_waited_for_in_vain(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = tmp_path / "c++filt"
+    slow.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec /bin/sleep 60\n")
+    slow.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    async def cancelled() -> int:
+        work = asyncio.create_task(demangle(["_Z3addPf"]))
+        while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
+            await asyncio.sleep(0.01)
+        work.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await work
+        return int((tmp_path / "pid").read_text())
+
+    assert not psutil.pid_exists(asyncio.run(cancelled()))
 
 
 def test_plain_functions_are_readable_without_binutils(monkeypatch: pytest.MonkeyPatch) -> None:

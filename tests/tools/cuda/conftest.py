@@ -25,7 +25,8 @@ from cuda_llm.tools.cuda.sealing import HostSealing
 from cuda_llm.tools.cuda.session_resources import RunnerPool
 from cuda_llm.tools.cuda.sessions import Sessions
 from cuda_llm.tools.device.candidate import Compiled
-from cuda_llm.tools.native import find_gxx
+from cuda_llm.tools.native import cache_folder, find_gxx
+from cuda_llm.tools.native.cache import pin_entry
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "gpu_runner"
 TOOLS = Path(protocol.__file__).parent.parent
@@ -102,6 +103,8 @@ def open_sessions(launch: RunnerLaunch, hardware: Hardware) -> Iterator[Opened]:
         finally:
             await sessions.close()
 
+    # A process keeps the file on which it pins entries of the cache open, from its first pin on.
+    pin_entry(cache_folder("native"))
     before = sorted(os.listdir("/proc/self/fd"))
     yield opened
     gc.collect()

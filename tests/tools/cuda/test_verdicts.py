@@ -22,6 +22,7 @@ from cuda_llm.tools.cuda.verdicts import CallContext, load_failure, verdict_on_e
 from cuda_llm.tools.profiler.launch_log import LaunchKind, LoggedLaunch
 from cuda_llm.tools.runner.protocol import Refusal, Reply, ReplyFrame
 from cuda_llm.tools.runner.runner import Ended, UnexpectedReply
+from cuda_llm.wording import describe
 
 LOG = CallLog(launches=1, entries=(LoggedLaunch(kind=LaunchKind.KERNEL, symbol="_Z3addv"),))
 CONTEXT = CallContext(log=LOG, limit_s=3.0, arena=range(1000, 2000), names={"_Z3addv": "add"})
@@ -141,6 +142,7 @@ def test_the_linkers_words_name_the_function_that_is_not_there() -> None:
     found = load_failure(refused)
     assert isinstance(found, LoadFailed)
     assert (found.fault, found.symbol) == ("undefined-function", "_Z6helperv")
+    assert "_Z6helperv is declared and used, but never defined" in describe(found)
 
 
 @pytest.mark.parametrize(

@@ -135,10 +135,6 @@ const long kernel_calls[] = {KERNEL(NUMBER) OLD_KERNEL(NUMBER)};
 const size_t kernel_calls_count = COUNT(kernel_calls);
 const long network_calls[] = {NETWORK(NUMBER)};
 const size_t network_calls_count = COUNT(network_calls);
-const long process_calls[] = {PROCESS(NUMBER) OLD_PROCESS(NUMBER)};
-const size_t process_calls_count = COUNT(process_calls);
-const long writing_calls[] = {WRITING(NUMBER) OLD_WRITING(NUMBER)};
-const size_t writing_calls_count = COUNT(writing_calls);
 const long harmless_calls[] = {HARMLESS(NUMBER) OLD_HARMLESS(NUMBER)};
 const size_t harmless_calls_count = COUNT(harmless_calls);
 

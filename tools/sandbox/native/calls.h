@@ -14,12 +14,6 @@ extern const size_t kernel_calls_count;
 /* Making and connecting sockets. Asking what a descriptor is stays free: programs do. */
 extern const long network_calls[];
 extern const size_t network_calls_count;
-/* New processes, threads, programs and anonymous files; signals with a payload. */
-extern const long process_calls[];
-extern const size_t process_calls_count;
-/* Changing the file system. */
-extern const long writing_calls[];
-extern const size_t writing_calls_count;
 /* What computing, talking on open descriptors and ending need. */
 extern const long harmless_calls[];
 extern const size_t harmless_calls_count;

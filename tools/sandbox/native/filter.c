@@ -56,27 +56,15 @@ void filter_call(struct filter *filter, long number, uint32_t action)
     answer(filter, action);
 }
 
-static void test_argument(struct filter *filter, long number, unsigned index, uint32_t mask,
-                          uint32_t value, uint8_t when_equal, uint8_t when_not, uint32_t action)
+void filter_call_if(struct filter *filter, long number, unsigned index, uint32_t mask,
+                    uint32_t value, uint32_t action)
 {
     emit(filter, BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)number, 0, 5);
     load(filter, LOW_HALF(index));
     emit(filter, BPF_ALU | BPF_AND | BPF_K, mask, 0, 0);
-    emit(filter, BPF_JMP | BPF_JEQ | BPF_K, value, when_equal, when_not);
+    emit(filter, BPF_JMP | BPF_JEQ | BPF_K, value, 0, 1);
     answer(filter, action);
     load(filter, offsetof(struct seccomp_data, nr));
-}
-
-void filter_call_if(struct filter *filter, long number, unsigned index, uint32_t mask,
-                    uint32_t value, uint32_t action)
-{
-    test_argument(filter, number, index, mask, value, 0, 1, action);
-}
-
-void filter_call_unless(struct filter *filter, long number, unsigned index, uint32_t mask,
-                        uint32_t value, uint32_t action)
-{
-    test_argument(filter, number, index, mask, value, 1, 0, action);
 }
 
 int filter_install(struct filter *filter, uint32_t otherwise, enum filter_threads threads)

@@ -27,10 +27,6 @@ void filter_call(struct filter *filter, long number, uint32_t action);
 void filter_call_if(struct filter *filter, long number, unsigned index, uint32_t mask,
                     uint32_t value, uint32_t action);
 
-/* `action` for this call unless (low half of argument `index`) & mask == value. */
-void filter_call_unless(struct filter *filter, long number, unsigned index, uint32_t mask,
-                        uint32_t value, uint32_t action);
-
 /* `otherwise` for every other call, and into force for good, in this thread or in all of them. 0 or
  * -errno. */
 enum filter_threads { FILTER_THIS_THREAD, FILTER_ALL_THREADS };

@@ -98,6 +98,7 @@ OUT_OF_MEMORY = re.compile(
     re.IGNORECASE,
 )
 
+DISK_FULL = re.compile(r'^[^\s"#][^"#\n]*No space left on device', re.MULTILINE)
 CRASH_SIGNALS = {4, 6, 7, 8, 11}
 SIGXCPU, SIGXFSZ, SIGKILL = 24, 25, 9
 
@@ -127,7 +128,7 @@ def find_exceeded_limit(
     if signal == SIGXFSZ or "File size limit exceeded" in output or "File too large" in output:
         stop = CompilerStop(kind="file-size", limit_bytes=limits.output_bytes)
         return CompileFailed(stop=stop, fault="too-large")
-    if "No space left on device" in output:
+    if DISK_FULL.search(output):
         return InfraFailed(component="compiler", detail="the disk is full")
     if OUT_OF_MEMORY.search(output):
         stop = CompilerStop(kind="memory", program=program, limit_bytes=limits.memory_bytes)

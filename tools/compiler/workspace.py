@@ -19,10 +19,10 @@ from cuda_llm.tools.sandbox.jail import JailResult, ProgramLimit
 
 NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG}
 
-DIED_BY_SIGNAL = re.compile(r"'?([\w+]+)'? died due to signal (\d+)")
+DIED_BY_SIGNAL = re.compile(r"^nvcc error *: '([\w+]+)' died due to signal (\d+)", re.MULTILINE)
 ENDED_BY_DRIVER = re.compile(r"signal terminated program (\w+)")
 ASSEMBLES_OR_LINKS = re.compile(r"^(?:\S*/)?(as|ld|collect2): .*memory", re.MULTILINE)
-SAID_BY_FRONT_END = re.compile(r"catastrophic error|^Internal error: ", re.MULTILINE)
+SAID_BY_PREPROCESSOR = re.compile(r"^virtual memory exhausted|\bcc1plus\b", re.MULTILINE)
 FRONT_END = ("cpp", "cc1plus", "cudafe++", "as", "collect2", "ld", "fatbinary")
 """Programs that read the source or what others made of it, and optimise no device code."""
 
@@ -109,7 +109,7 @@ def _program_in_turn(output: str, folder: Path) -> str:
         return named[1]
     if not (folder / DEVICE_TEXT).exists():
         # cudafe++ runs between the two runs of the preprocessor.
-        reads = (folder / PREPROCESSED).exists() and SAID_BY_FRONT_END.search(output) is not None
-        return "cudafe++" if reads else "cpp"
+        preprocessed = (folder / PREPROCESSED).exists()
+        return "cpp" if SAID_BY_PREPROCESSOR.search(output) or not preprocessed else "cudafe++"
     makes = {PTX: "cicc", CUBIN: "ptxas", OBJECT: "cc1plus"}
     return next((makes[file] for file in makes if not (folder / file).exists()), "nvcc")

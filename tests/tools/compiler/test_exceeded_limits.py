@@ -156,3 +156,16 @@ def test_a_program_that_was_killed_before_its_limit_is_no_fault_of_the_source(
     )
     late = CompilerStop(kind="processor-time", program="cicc", limit_s=30.0)
     assert ended(tmp_path, cpu_s=30.0) == CompileFailed(stop=late, fault="too-large")
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "#error No space left on device\n",
+        "int x = y; // No space left on device\n",
+        "#error 'mine' died due to signal 9\n",
+        '[[deprecated("No space left on device")]] int f();\nint x = f() + y;\n',
+    ],
+)
+def test_a_source_cannot_blame_the_machine(compile_source: Compile, source: str) -> None:
+    assert isinstance(compile_source(source), CompileFailed)

@@ -127,7 +127,13 @@ ReplyFault = Literal[
 """What is wrong with a model's reply that holds no kernel."""
 
 CompilerStopKind = Literal[
-    "empty-source", "too-many-processes", "file-size", "memory", "crash", "exit-code"
+    "empty-source",
+    "too-many-processes",
+    "file-size",
+    "memory",
+    "processor-time",
+    "crash",
+    "exit-code",
 ]
 """Why a source has no message of a compiler."""
 
@@ -159,9 +165,11 @@ class CompilerStop:
 
     kind: CompilerStopKind
     program: str | None = None
-    """The one of the toolkit that ran into it."""
+    """The one of the toolkit that ran into it; `cpp` is the preprocessor."""
     limit_bytes: int | None = None
     """Of a file, or of memory."""
+    limit_s: float | None = None
+    """Of processor time."""
     signal: int | None = None
     exit_code: int | None = None
     file: str | None = None

@@ -60,9 +60,22 @@ def describe_compile_failure(verdict: CompileFailed) -> str:
     return f"{first.spot}: {first.message}" if first.spot else first.message
 
 
+_LESS: Mapping[str, str] = {
+    "cpp": "expand fewer macros and include less",
+    "cudafe++": "instantiate fewer templates and compute less at compile time",
+    "cicc": "instantiate fewer templates, compute less at compile time, unroll and inline less",
+    "ptxas": "unroll and inline less, and keep tables small",
+    "cc1plus": "instantiate fewer templates in host code and compute less at compile time",
+    "as": "assemble less and keep tables small",
+}
+"""What makes less work for a program of the toolkit."""
+
+
 def describe_stop(stop: CompilerStop) -> str:
-    """Describe what ended the compilation."""
+    """Describe what ended the compilation, and what to write instead where a limit did."""
     program = stop.program or "nvcc"
+    name = "the preprocessor" if program == "cpp" else program
+    less = f": {_LESS[program]}" if program in _LESS else ""
     mib = "the limit" if stop.limit_bytes is None else f"{stop.limit_bytes >> 20} MiB"
     match stop.kind:
         case "empty-source":
@@ -72,7 +85,10 @@ def describe_stop(stop: CompilerStop) -> str:
         case "file-size":
             return f"the compiler wrote a file larger than {mib}"
         case "memory":
-            return f"{program} needs more than {mib} of memory"
+            return f"{name} needs more than {mib} of memory{less}"
+        case "processor-time":
+            limit = "its share" if stop.limit_s is None else f"{stop.limit_s:g} s"
+            return f"{name} needs more than {limit} of processor time{less}"
         case "crash":
             return f"{program} crashed (signal {stop.signal})"
         case "exit-code":

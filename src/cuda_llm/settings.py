@@ -56,7 +56,10 @@ class Settings(BaseSettings):
     l2: Literal["cold", "warm"] = "cold"
     """What L2 holds when a timed call on a GPU begins, for commands that are not told."""
     compile_wall_s: float = Field(default=60.0, gt=0)
-    """Longest one compilation may take, in seconds."""
+    """Longest one compilation may take, in seconds. Each process of it gets half of that as
+    processor time, one that only reads the source a sixth."""
+    compile_memory_mib: int = Field(default=2048, gt=0)
+    """Address space that each process of a compilation may take, in MiB."""
     call_limit_s: float = Field(default=10.0, gt=0)
     """Longest one call of `solve` may take, in seconds."""
     gpu_call_least_s: float = Field(default=2.0, gt=0)

@@ -88,7 +88,13 @@ STOPS: dict[CompilerStopKind, tuple[CompilerStop, str]] = {
     ),
     "memory": (
         CompilerStop(kind="memory", program="cicc", limit_bytes=600 << 20),
-        "cicc needs more than 600 MiB of memory",
+        "cicc needs more than 600 MiB of memory: instantiate fewer templates, compute less at "
+        "compile time, unroll and inline less",
+    ),
+    "processor-time": (
+        CompilerStop(kind="processor-time", program="cpp", limit_s=10.0),
+        "the preprocessor needs more than 10 s of processor time: expand fewer macros and include "
+        "less",
     ),
     "crash": (
         CompilerStop(kind="crash", program="ptxas", signal=11),

@@ -3,10 +3,12 @@
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from cuda_llm.facts import BuildFault, CompilerStop
 from cuda_llm.failures import CompileFailed, Diagnostic, TimedOut
 from cuda_llm.outcomes import InfraFailed
+from cuda_llm.tools.compiler.workspace import cpu_limit_s, find_ended
 from cuda_llm.tools.device.candidate import CompileLimits
 from cuda_llm.tools.sandbox.jail import JailResult
 
@@ -96,17 +98,18 @@ OUT_OF_MEMORY = re.compile(
     re.IGNORECASE,
 )
 
-DIED_BY_SIGNAL = re.compile(r"'?([\w+]+)'? died due to signal (\d+)")
+DISK_FULL = re.compile(r'^[^\s"#][^"#\n]*No space left on device', re.MULTILINE)
 CRASH_SIGNALS = {4, 6, 7, 8, 11}
 SIGXCPU, SIGXFSZ, SIGKILL = 24, 25, 9
 
 
 def find_exceeded_limit(
-    result: JailResult, limits: CompileLimits
+    result: JailResult, limits: CompileLimits, folder: Path
 ) -> CompileFailed | TimedOut | InfraFailed | None:
     """Return the limit that ended the compilation, None when it ended by itself.
 
-    A CompileFailed comes out the same the next time; the others need not.
+    `folder` is nvcc's own. A CompileFailed comes out the same the next time, unless its limit is
+    one of processor time; the others need not.
     """
     if result.timed_out:
         return TimedOut(stage="compile", limit_s=limits.wall_s)
@@ -115,15 +118,17 @@ def find_exceeded_limit(
     if result.ok:
         return None
     output = result.stderr.text
-    died = DIED_BY_SIGNAL.search(output)
-    signal = int(died[2]) if died else result.signal
-    program = died[1] if died else "nvcc"
-    if signal == SIGXCPU or "CPU time limit exceeded" in output:
-        return TimedOut(stage="compile", limit_s=limits.cpu_s, processor_time=True)
+    program, signal = find_ended(result, folder)
+    limit_s = cpu_limit_s(program, limits, folder)
+    # One that does not end at SIGXCPU is killed a second later; both clocks are coarse.
+    late = signal == SIGXCPU or (signal == SIGKILL and result.cpu_s >= 0.9 * limit_s)
+    if late or "CPU time limit exceeded" in output:
+        stop = CompilerStop(kind="processor-time", program=program, limit_s=limit_s)
+        return CompileFailed(stop=stop, fault="too-large")
     if signal == SIGXFSZ or "File size limit exceeded" in output or "File too large" in output:
         stop = CompilerStop(kind="file-size", limit_bytes=limits.output_bytes)
         return CompileFailed(stop=stop, fault="too-large")
-    if "No space left on device" in output:
+    if DISK_FULL.search(output):
         return InfraFailed(component="compiler", detail="the disk is full")
     if OUT_OF_MEMORY.search(output):
         stop = CompilerStop(kind="memory", program=program, limit_bytes=limits.memory_bytes)

@@ -50,7 +50,7 @@ from cuda_llm.tools.compiler.policy import (
     without_comments,
     without_line_directives,
 )
-from cuda_llm.tools.compiler.workspace import compile_slot, private_folder
+from cuda_llm.tools.compiler.workspace import compile_slot, front_end_limits, private_folder
 from cuda_llm.tools.device.candidate import Compiled, CompileLimits, CompileRequest
 from cuda_llm.tools.native import find_gxx, gxx_version
 from cuda_llm.tools.native.store import entry_folder, load, store
@@ -138,7 +138,8 @@ def compile_request(task: Task, target: str, source: str, name: str) -> CompileR
     """Return the request to compile `source` as a candidate of `task` for `target` (`sm_86`)."""
     from cuda_llm.settings import settings
 
-    wall_s = settings().compile_wall_s
+    chosen = settings()
+    wall_s = chosen.compile_wall_s
     return CompileRequest(
         source=source,
         name=name,
@@ -147,7 +148,12 @@ def compile_request(task: Task, target: str, source: str, name: str) -> CompileR
         flags=task.capabilities.flags,
         defines=task.capabilities.defines,
         include_dirs=task.capabilities.include_dirs,
-        limits=CompileLimits(wall_s=wall_s, cpu_s=wall_s),
+        limits=CompileLimits(
+            wall_s=wall_s,
+            cpu_s=wall_s / 2,
+            front_end_cpu_s=wall_s / 6,
+            memory_bytes=chosen.compile_memory_mib << 20,
+        ),
     )
 
 
@@ -204,9 +210,9 @@ async def _compile(request: CompileRequest, toolkit: Toolkit, key: str) -> Compi
         )
         if "Unsupported gpu architecture" in result.stderr.text:
             raise UsageError(f"nvcc {toolkit.version} cannot compile for {request.target}")
-        exceeded = find_exceeded_limit(result, request.limits)
+        exceeded = find_exceeded_limit(result, request.limits, folder)
         if exceeded is not None:
-            if isinstance(exceeded, CompileFailed):
+            if isinstance(exceeded, CompileFailed) and not _depends_on_load(exceeded):
                 store(KIND, key, write_outcome(exceeded), {})
             return exceeded
         output = result.stderr.text + "\n" + result.stdout.text
@@ -224,6 +230,11 @@ async def _compile(request: CompileRequest, toolkit: Toolkit, key: str) -> Compi
         files = {STORED_LIBRARY: folder / LIBRARY, STORED_PTX: folder / PTX}
         store(KIND, key, write_outcome(record), files)
     return _compiled(request, key, record, cached=False)
+
+
+def _depends_on_load(verdict: CompileFailed) -> bool:
+    """Return whether a slower or busier machine brings this about: then nothing remembers it."""
+    return verdict.stop is not None and verdict.stop.kind == "processor-time"
 
 
 ONLY_SOLVE = "{ global: solve; local: *; };\n"
@@ -245,6 +256,7 @@ def _jail(request: CompileRequest, toolkit: Toolkit, folder: Path) -> Jail:
         path=(toolkit.root / "bin", Path(find_gxx()).parent, Path("/usr/bin"), Path("/bin")),
         wall_s=request.limits.wall_s,
         cpu_s=request.limits.cpu_s,
+        programs=front_end_limits(request.limits, folder),
         memory_bytes=request.limits.memory_bytes,
         file_bytes=request.limits.output_bytes,
     )

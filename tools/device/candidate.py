@@ -13,8 +13,12 @@ class CompileLimits:
     """What one compilation may use."""
 
     wall_s: float = 60.0
-    cpu_s: float = 60.0
-    memory_bytes: int = 4 << 30
+    cpu_s: float = 30.0
+    """Processor time of each process: cicc and ptxas, which optimise, get all of it."""
+    front_end_cpu_s: float = 10.0
+    """Of each process that only reads the source, and of cicc until it has read it."""
+    memory_bytes: int = 2 << 30
+    """Address space of each process."""
     output_bytes: int = 64 << 20
 
 

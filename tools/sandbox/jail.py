@@ -26,6 +26,9 @@ SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache
           "/etc/alternatives", "/dev/zero", "/dev/urandom")  # fmt: skip
 """What any program needs to start; no user's data lives there."""
 
+SHELL_SIGNAL = 128
+"""A shell exits with this and the signal's number."""
+
 JailEnd = Literal["exited", "signalled", "wall", "processes"]
 """How a command ended: by itself, by a signal, at the wall clock, by having too many processes."""
 
@@ -84,6 +87,17 @@ async def capture(stream: asyncio.StreamReader | None, limit_bytes: int) -> Capt
 
 
 @dataclass(frozen=True, kw_only=True)
+class ProgramLimit:
+    """Processor time of each process that runs one program."""
+
+    name: str
+    """15 characters at most count."""
+    cpu_s: float
+    until: Path | None = None
+    """The limit holds until this file is there."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Jail:
     """What a command may see and use. Nothing else of the file system is there, and no network."""
 
@@ -97,6 +111,8 @@ class Jail:
     wall_s: float = 60.0
     cpu_s: float = 60.0
     """Per process."""
+    programs: tuple[ProgramLimit, ...] = ()
+    """With less processor time than the others."""
     memory_bytes: int = 4 << 30
     """Address space per process."""
     file_bytes: int = 64 << 20
@@ -132,6 +148,12 @@ class JailResult:
     def timed_out(self) -> bool:
         """Return whether the wall clock ended it."""
         return self.end == "wall"
+
+    @property
+    def told_signal(self) -> int | None:
+        """Return the signal that ended it, or a process of which it tells as a shell does."""
+        code = self.exit_code or 0
+        return code - SHELL_SIGNAL if SHELL_SIGNAL < code < SHELL_SIGNAL + 32 else self.signal
 
     @property
     def ok(self) -> bool:
@@ -207,6 +229,10 @@ def jail_command(command: Sequence[str], jail: Jail, *, report: int | None = Non
     }
     for name, value in numbers.items():
         arguments += [name, str(value)]
+    for program in jail.programs:
+        until = "" if program.until is None else f":{program.until}"
+        limit = f"{program.name}={max(1, round(program.cpu_s))}{until}"
+        arguments += ["--program-cpu-s", limit]
     if report is not None:
         arguments += ["--report-fd", str(report)]
     return [*arguments, "--", *command]

@@ -6,9 +6,13 @@ from pathlib import Path
 import psutil
 import pytest
 
+from cuda_llm.facts import CompilerStop
 from cuda_llm.failures import CompileFailed, TimedOut
-from cuda_llm.outcomes import Verdict
+from cuda_llm.outcomes import InfraFailed, Verdict
+from cuda_llm.tools.compiler.build_faults import find_exceeded_limit
+from cuda_llm.tools.compiler.nvcc import DEVICE_READ, DEVICE_TEXT, PREPROCESSED
 from cuda_llm.tools.device.candidate import Compiled, CompileLimits
+from cuda_llm.tools.sandbox.jail import CapturedStream, JailResult
 from cuda_llm.wording import describe
 
 SOLVE = 'extern "C" void solve(const float* a, float* b, int n)'
@@ -58,7 +62,7 @@ def test_a_template_bomb_runs_out_of_memory(compile_source: Compile) -> None:
     )
 
     assert isinstance(failed, CompileFailed)
-    assert describe(failed)[0].endswith("needs more than 600 MiB of memory")
+    assert describe(failed)[0].startswith("cudafe++ needs more than 600 MiB of memory: ")
 
 
 def test_a_naive_template_bomb_meets_the_depth_limit(compile_source: Compile) -> None:
@@ -69,18 +73,22 @@ def test_a_naive_template_bomb_meets_the_depth_limit(compile_source: Compile) ->
     assert "instantiation" in describe(failed)[0]
 
 
-@pytest.mark.parametrize("limits", [{"wall_s": 2.0, "cpu_s": 30.0}, {"wall_s": 30.0, "cpu_s": 1.0}])
-def test_an_endless_constexpr_runs_out_of_time(
-    compile_source: Compile, limits: dict[str, float]
-) -> None:
-    late = compile_source(
-        f"{ENDLESS_CONSTEXPR}{SOLVE} {{}}",
-        limits=CompileLimits(**limits),  # type: ignore[arg-type]
-    )
+def test_an_endless_constexpr_runs_out_of_time(compile_source: Compile) -> None:
+    late = compile_source(f"{ENDLESS_CONSTEXPR}{SOLVE} {{}}", limits=CompileLimits(wall_s=1.0))
 
-    assert isinstance(late, TimedOut)
-    assert late.stage == "compile"
-    assert late.limit_s == min(limits.values())
+    assert late == TimedOut(stage="compile", limit_s=1.0)
+
+
+@pytest.mark.parametrize("limit", ["cpu_s", "front_end_cpu_s"])
+def test_an_endless_constexpr_runs_out_of_processor_time(
+    compile_source: Compile, limit: str
+) -> None:
+    limits = CompileLimits(**{limit: 1.0})  # type: ignore[arg-type]
+    failed = compile_source(f"{ENDLESS_CONSTEXPR}{SOLVE} {{}}", limits=limits)
+
+    assert isinstance(failed, CompileFailed)
+    assert describe(failed)[0].startswith("cudafe++ needs more than ")
+    assert "of processor time: " in describe(failed)[0]
 
 
 def test_an_unending_loop_in_a_constant_is_an_error(compile_source: Compile) -> None:
@@ -116,3 +124,48 @@ def test_a_file_that_includes_itself_ends(compile_source: Compile) -> None:
 
     assert isinstance(failed, CompileFailed)
     assert "nested depth" in describe(failed)[0]
+
+
+def ended(folder: Path, *, cpu_s: float) -> CompileFailed | TimedOut | InfraFailed | None:
+    """What is to blame where cicc was killed after `cpu_s` of processor time."""
+    result = JailResult(
+        command=("nvcc",),
+        end="exited",
+        exit_code=137,
+        signal=None,
+        stdout=CapturedStream(text=""),
+        stderr=CapturedStream(text="Killed\n"),
+        wall_s=40.0,
+        cpu_s=cpu_s,
+        peak_bytes=1 << 30,
+        landlock_abi=0,
+        namespaces=True,
+    )
+    return find_exceeded_limit(result, CompileLimits(), folder)
+
+
+def test_a_program_that_was_killed_before_its_limit_is_no_fault_of_the_source(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "kept").mkdir()
+    for file in (PREPROCESSED, DEVICE_TEXT, DEVICE_READ):
+        (tmp_path / file).touch()
+
+    assert ended(tmp_path, cpu_s=12.0) == InfraFailed(
+        component="compiler", detail="cicc was killed: memory is short"
+    )
+    late = CompilerStop(kind="processor-time", program="cicc", limit_s=30.0)
+    assert ended(tmp_path, cpu_s=30.0) == CompileFailed(stop=late, fault="too-large")
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "#error No space left on device\n",
+        "int x = y; // No space left on device\n",
+        "#error 'mine' died due to signal 9\n",
+        '[[deprecated("No space left on device")]] int f();\nint x = f() + y;\n',
+    ],
+)
+def test_a_source_cannot_blame_the_machine(compile_source: Compile, source: str) -> None:
+    assert isinstance(compile_source(source), CompileFailed)

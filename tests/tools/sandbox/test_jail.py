@@ -13,13 +13,20 @@ import psutil
 import pytest
 
 from cuda_llm.errors import InfrastructureError
-from cuda_llm.tools.sandbox.jail import Jail, JailResult, environment, jail_command, run_jailed
+from cuda_llm.tools.sandbox.jail import (
+    Jail,
+    JailResult,
+    ProgramLimit,
+    environment,
+    jail_command,
+    run_jailed,
+)
 
 DETACH_THREE = "setsid sleep {0} & (setsid sleep {0} &) ; setsid sh -c 'sleep {0} & sleep {0}' & "
 FORK_BOMB = "bomb() { setsid sleep {0} & bomb | bomb & }; bomb; sleep {0}"
 
 
-def run(script: str, folder: Path, **limits: float) -> JailResult:
+def run(script: str, folder: Path, **limits: object) -> JailResult:
     return asyncio.run(run_jailed(["/bin/bash", "-c", script], Jail(folder=folder, **limits)))  # type: ignore[arg-type]
 
 
@@ -126,6 +133,39 @@ def test_processor_time_is_limited(tmp_path: Path) -> None:
 
     assert (result.end, result.signal) == ("signalled", signal.SIGXCPU)
     assert result.cpu_s == pytest.approx(1, abs=0.5)
+
+
+def test_a_program_may_have_less_processor_time_than_the_others(tmp_path: Path) -> None:
+    spin = "i=0; while [ $i -lt 3000000 ]; do i=$((i+1)); done"
+    (tmp_path / "bound").symlink_to("/bin/bash")
+    bound = ProgramLimit(name="bound", cpu_s=1)
+
+    result = run(f"(./bound -c 'while :; do :; done'; echo $?); {spin}; echo done",
+                 tmp_path, cpu_s=20, wall_s=60, programs=(bound,))  # fmt: skip
+
+    assert result.stdout.text == f"{128 + signal.SIGXCPU}\ndone\n"
+
+
+def test_a_program_that_stays_at_its_limit_is_killed(tmp_path: Path) -> None:
+    (tmp_path / "bound").symlink_to("/bin/bash")
+    bound = ProgramLimit(name="bound", cpu_s=1)
+
+    result = run("./bound -c 'trap : XCPU; while :; do :; done'; echo $?",
+                 tmp_path, cpu_s=20, wall_s=60, programs=(bound,))  # fmt: skip
+
+    assert result.stdout.text == f"{128 + signal.SIGKILL}\n"
+    assert 2 <= result.cpu_s < 4
+
+
+def test_a_file_of_a_program_ends_its_limit(tmp_path: Path) -> None:
+    (tmp_path / "bound").symlink_to("/bin/bash")
+    bound = ProgramLimit(name="bound", cpu_s=1, until=tmp_path / "read")
+
+    result = run("./bound -c 'echo > read; while :; do :; done'; echo $?",
+                 tmp_path, cpu_s=3, wall_s=60, programs=(bound,))  # fmt: skip
+
+    assert result.stdout.text == f"{128 + signal.SIGXCPU}\n"
+    assert result.cpu_s == pytest.approx(3, abs=0.5)
 
 
 def test_memory_is_limited(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 /* jail [--ro PATH] [--rw PATH] [--cpu-s N] [--memory-bytes N] [--file-bytes N] [--open-files N]
- *      [--processes N] [--wall-ms N] [--report-fd N] [--parent PID] -- COMMAND ARGUMENT...
+ *      [--processes N] [--wall-ms N] [--report-fd N] [--parent PID]
+ *      [--program-cpu-s NAME=N[:FILE]] -- COMMAND ARGUMENT...
  *
  * Runs COMMAND confined. When it ends, exceeds a limit, or the jail is told to stop (SIGTERM, SIGINT,
  * SIGHUP) or loses its parent, every process below the jail is killed, detached ones too.
@@ -152,6 +153,8 @@ static const char *supervise(const struct options *options, struct outcome *outc
         if (options->processes != 0 && machine_threads() > quiet + options->processes &&
             tree_count(getpid()) > options->processes)
             return "processes";
+        if (options->program_count != 0)
+            tree_limit(getpid(), options->programs, options->program_count);
     }
 }
 

@@ -22,13 +22,33 @@ static int add_path(struct options *options, const char *path, int access)
     return 1;
 }
 
-static int set(struct options *options, const char *name, const char *value)
+/* NAME=SECONDS or NAME=SECONDS:FILE, cut where it lies in the argument vector. */
+static int add_program(struct options *options, char *text)
+{
+    char *equals = strchr(text, '=');
+    char *colon = equals == NULL ? NULL : strchr(equals, ':');
+    uint64_t seconds = 0;
+    if (colon != NULL)
+        *colon = '\0';
+    if (options->program_count == MOST_PROGRAMS || equals == NULL || !number(equals + 1, &seconds))
+        return 0;
+    *equals = '\0';
+    options->programs[options->program_count].name = text;
+    options->programs[options->program_count].cpu_s = seconds;
+    options->programs[options->program_count].until = colon == NULL ? NULL : colon + 1;
+    options->program_count++;
+    return 1;
+}
+
+static int set(struct options *options, const char *name, char *value)
 {
     uint64_t amount = 0;
     if (strcmp(name, "--ro") == 0)
         return add_path(options, value, SANDBOX_READ);
     if (strcmp(name, "--rw") == 0)
         return add_path(options, value, SANDBOX_WRITE);
+    if (strcmp(name, "--program-cpu-s") == 0)
+        return add_program(options, value);
     if (!number(value, &amount))
         return 0;
     if (strcmp(name, "--cpu-s") == 0)

@@ -3,17 +3,20 @@
 #define CUDA_LLM_OPTIONS_H
 
 #include "sandbox.h"
+#include "tree.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-enum { MOST_PATHS = 64 };
+enum { MOST_PATHS = 64, MOST_PROGRAMS = 16 };
 
 struct options {
     struct sandbox_path paths[MOST_PATHS];
     size_t path_count;
     struct sandbox_limits limits;
+    struct tree_program programs[MOST_PROGRAMS]; /* with less processor time than the others */
+    size_t program_count;
     uint64_t wall_ms;   /* 0: no limit */
     uint64_t processes; /* most at once below the jail; 0: no limit */
     int report;         /* descriptor, -1: none */

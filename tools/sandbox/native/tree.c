@@ -75,17 +75,22 @@ size_t tree_mark(struct tree_process *processes, size_t count, pid_t root)
     return marked;
 }
 
-static pid_t read_parent(const char *pid)
+static int read_stat(const char *pid, char *text, size_t size)
 {
-    char path[64], text[512];
+    char path[64];
     snprintf(path, sizeof path, "/proc/%.20s/stat", pid);
     FILE *file = fopen(path, "re");
     if (file == NULL)
-        return -1;
-    size_t length = fread(text, 1, sizeof text - 1, file);
+        return 0;
+    text[fread(text, 1, size - 1, file)] = '\0';
     fclose(file);
-    text[length] = '\0';
-    return tree_parent(text);
+    return 1;
+}
+
+static pid_t read_parent(const char *pid)
+{
+    char text[512];
+    return read_stat(pid, text, sizeof text) ? tree_parent(text) : -1;
 }
 
 static size_t scan(pid_t root)
@@ -114,6 +119,55 @@ size_t tree_count(pid_t root)
     for (size_t i = 0; i < count; i++)
         below += (size_t)seen[i].below;
     return below;
+}
+
+/* Seconds of processor time in the text of /proc/PID/stat; 0 when the text is none. */
+static uint64_t cpu_seconds(const char *name_end)
+{
+    unsigned long user = 0, system = 0;
+    const char *format = ") %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu";
+    if (sscanf(name_end, format, &user, &system) != 2)
+        return 0;
+    return (user + system) / (unsigned long)sysconf(_SC_CLK_TCK);
+}
+
+static void end_if_late(pid_t pid, const struct tree_program *programs, size_t count)
+{
+    enum { PATIENCE_S = 1 };
+    char number[16], text[512];
+    snprintf(number, sizeof number, "%d", pid);
+    char *name = read_stat(number, text, sizeof text) ? strchr(text, '(') : NULL;
+    char *name_end = name != NULL ? strrchr(name, ')') : NULL;
+    if (name_end == NULL)
+        return;
+    const uint64_t used_s = cpu_seconds(name_end);
+    *name_end = '\0';
+    for (size_t i = 0; i < count; i++)
+        if (used_s >= programs[i].cpu_s && strcmp(name + 1, programs[i].name) == 0 &&
+            (programs[i].until == NULL || access(programs[i].until, F_OK) != 0))
+            /* First so that the end can be named. Some programs do not end at that. */
+            kill(pid, used_s < programs[i].cpu_s + PATIENCE_S ? SIGXCPU : SIGKILL);
+}
+
+static void limit_below(pid_t root, const struct tree_program *programs, size_t count, int depth)
+{
+    char path[64];
+    int child;
+    snprintf(path, sizeof path, "/proc/%d/task/%d/children", root, root);
+    FILE *file = depth > 0 ? fopen(path, "re") : NULL;
+    if (file == NULL)
+        return;
+    while (fscanf(file, "%d", &child) == 1) {
+        end_if_late((pid_t)child, programs, count);
+        limit_below((pid_t)child, programs, count, depth - 1);
+    }
+    fclose(file);
+}
+
+void tree_limit(pid_t root, const struct tree_program *programs, size_t count)
+{
+    enum { DEEPEST = 8 }; /* init, nvcc, its shell, a driver, the compiler. */
+    limit_below(root, programs, count, DEEPEST);
 }
 
 void tree_kill(void)

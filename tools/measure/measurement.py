@@ -4,19 +4,33 @@ import math
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from types import MappingProxyType
 
 from cuda_llm.tasks.reference import Dims, Reference, load_reference
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import SCRATCH_BYTES, Session, Site, TimedSession
 from cuda_llm.tools.device.candidate import Compiled
-from cuda_llm.tools.measure.baseline_time import BaselineTime, baseline_time
-from cuda_llm.tools.measure.blocks import BatchRules, ComparedSessions, secret_rng
+from cuda_llm.tools.measure.baseline_time import (
+    BASELINE_TIME_FORMAT,
+    BaselineTime,
+    find_time,
+    keep_time,
+    measure_baseline_time,
+    times_file,
+)
+from cuda_llm.tools.measure.blocks import (
+    BatchRules,
+    ComparedSessions,
+    require_baseline,
+    secret_rng,
+)
 from cuda_llm.tools.measure.clocks import ReadClocks, clock_reader
 from cuda_llm.tools.measure.failures import baseline_refused
 from cuda_llm.tools.measure.options import MeasureOptions, Tier
 from cuda_llm.tools.measure.slots import InputPlan
+from cuda_llm.tools.measure.times import SizeKey, size_key
 from cuda_llm.tools.validator.budget import MemoryPlan, SizePlan, buffer_bytes, plan_sizes
 from cuda_llm.tools.validator.buffers import buffer_specs
 from cuda_llm.tools.validator.oracle import (
@@ -173,11 +187,20 @@ async def reserve_all(measurement: Measurement, sessions: ComparedSessions) -> N
     compared = [sessions.first]
     if not sessions.against_baseline:
         compared.append(sessions.second)
-    plan, tier = measurement.plan, measurement.options.tier
-    await reserve(compared, measurement.task, plan, tier)
-    await reserve(
-        [sessions.baseline], measurement.task, plan, tier, allocates=measurement.baseline_allocates
+    await reserve(compared, measurement.task, measurement.plan, measurement.options.tier)
+    await reserve_for_baseline(measurement, sessions.baseline, measurement.plan)
+
+
+async def reserve_for_baseline(
+    measurement: Measurement, session: TimedSession, plan: MemoryPlan
+) -> None:
+    """Have the baseline's session do so for the sizes of `plan`."""
+    task, tier, allocates = (
+        measurement.task,
+        measurement.options.tier,
+        measurement.baseline_allocates,
     )
+    await reserve([session], task, plan, tier, allocates=allocates)
 
 
 @asynccontextmanager
@@ -206,17 +229,65 @@ async def open_measurement(
         )
 
 
+def time_file(measurement: Measurement, size: SizePlan) -> Path:
+    """Return where the baseline's time of a size is cached."""
+    dims, l2 = size_key(size.dims), str(measurement.options.l2)
+    return times_file("alone", BASELINE_TIME_FORMAT, *measurement.cache_key, dims, l2)
+
+
 async def time_baseline_at(
     measurement: Measurement, sessions: ComparedSessions, size: SizePlan
 ) -> BaselineTime:
     """Return the baseline's time of a size, cached or measured now."""
-    return await baseline_time(
-        sessions.baseline,
-        measurement.input_plan(size),
-        rules_for(measurement, size, None),
-        cache_key=measurement.cache_key,
-        most=measurement.most_slots(size),
-    )
+    known = find_time(time_file(measurement, size))
+    if known is None:
+        known = await time_alone(measurement, sessions.baseline, size)
+        keep_time(time_file(measurement, size), known)
+    return known
+
+
+async def time_alone(
+    measurement: Measurement, session: TimedSession, size: SizePlan
+) -> BaselineTime:
+    """Time the baseline of a size now, whatever is cached. Raises TaskError where it is refused."""
+    rules, most = rules_for(measurement, size, None), measurement.most_slots(size)
+    return await measure_baseline_time(session, measurement.input_plan(size), rules, most)
+
+
+async def time_in_new_process(
+    measurement: Measurement, baseline: Compiled, sizes: Sequence[SizePlan]
+) -> Mapping[SizeKey, BaselineTime]:
+    """Time the baseline of these sizes in a process of its own. Raises TaskError."""
+    async with measurement.site.open(baseline) as opened:
+        session = require_baseline(measurement.task, opened)
+        plan = replace(measurement.plan, sizes=tuple(sizes))
+        await reserve_for_baseline(measurement, session, plan)
+        return {size_key(one.dims): await time_alone(measurement, session, one) for one in sizes}
+
+
+async def know_baseline(
+    measurement: Measurement, baseline: Compiled, session: TimedSession | None = None
+) -> dict[SizeKey, BaselineTime]:
+    """Return the baseline's reference time of each size; what is not cached is measured.
+
+    That is done in a new process while `session`, the cached one unless it is given, holds its
+    memory: whatever makes that one slow, its process or its memory, would be in both, and never be
+    found. Raises TaskError where the baseline is refused.
+    """
+    files = {size_key(one.dims): time_file(measurement, one) for one in measurement.plan.sizes}
+    known = {key: found for key, file in files.items() if (found := find_time(file)) is not None}
+    missing = [one for one in measurement.plan.sizes if size_key(one.dims) not in known]
+    if missing and session is None:
+        async with measurement.site.open_cached(baseline) as opened:
+            cached = require_baseline(measurement.task, opened)
+            return await know_baseline(measurement, baseline, cached)
+    if missing and session is not None:
+        await reserve_for_baseline(measurement, session, measurement.plan)
+        timed = await time_in_new_process(measurement, baseline, missing)
+        for key, found in timed.items():
+            keep_time(files[key], found)
+        known.update(timed)
+    return known
 
 
 def rules_for(

@@ -242,6 +242,14 @@ def test_the_verdict_tells_what_was_not_used() -> None:
     assert told.endswith("the first process was odd, and nothing timed beside it is used")
 
 
+def test_a_reference_too_slow_to_be_met_again_is_taken_in_two_processes() -> None:
+    site, task = site_of(NORMAL, honest(400 * BASELINE_US), NORMAL), small_bench(SMALL)
+    assert timed_alone(site, task) == pytest.approx(BASELINE_US, rel=0.02)
+    outcome = timed(site, task)
+    assert isinstance(outcome, KernelTimes) and outcome.doubt is None
+    assert speedups(outcome) == pytest.approx([2.0], rel=0.02)
+
+
 def test_a_slow_baseline_is_compared_with_the_time_it_is_timed_against() -> None:
     site = site_of(honest(20_000.0))
     outcome = timed(site)

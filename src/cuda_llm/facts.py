@@ -4,6 +4,7 @@ driver's errors.
 What is not known is None, never 0 and never an empty text.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -155,8 +156,29 @@ BreachKind = Literal[
 ]
 """How exactly a rule is broken, where it can be in several ways or about several things."""
 
+DoubtOutcome = Literal["odd-process", "stale-reference", "unsettled"]
+"""What a second process says of a baseline that took another time than it is known to take:
+`odd-process`: that time was one process's own. `stale-reference`: every process takes it now."""
+
 Suspicion = Literal["slow-start", "merged-calls", "uncounted-launches", "unseen-stores"]
 """Why a kernel's time is not believed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BaselineDoubt:
+    """The size at which a baseline beside a candidate was farthest from its reference time, and
+    what came of timing both once more."""
+
+    outcome: DoubtOutcome
+    dims: Mapping[str, int]
+    beside_us: float
+    """Beside the candidate at first."""
+    reference_us: float
+    """Alone, measured earlier in another process."""
+    again_us: float
+    """Beside the candidate once more, in a new process."""
+    alone_us: float | None = None
+    """Alone in another new process; None where that was not asked."""
 
 
 @dataclass(frozen=True, kw_only=True)

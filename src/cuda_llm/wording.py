@@ -16,6 +16,7 @@ from cuda_llm.fact_wording import (
     line_of,
     phrases,
 )
+from cuda_llm.facts import BaselineDoubt
 from cuda_llm.failures import (
     CompileFailed,
     DeviceFault,
@@ -230,6 +231,26 @@ def describe_instability(verdict: Nondeterministic) -> str:
         f"two calls on the same inputs differ by {verdict.units:.3g} rounding units, more than a "
         f"quarter of the tolerance ({verdict.limit:.3g})"
     )
+
+
+def describe_doubt(doubt: BaselineDoubt) -> str:
+    """Return what the baseline took, which of it is believed, and why."""
+    taken = (
+        f"at {describe_dims(doubt.dims)} the baseline took {doubt.beside_us:.4g} us beside this "
+        f"kernel, {doubt.reference_us:.4g} us alone before, and {doubt.again_us:.4g} us beside "
+        "this kernel in a new process"
+    )
+    match doubt.outcome:
+        case "odd-process":
+            return f"{taken}: the first process was odd, and nothing timed beside it is used"
+        case "stale-reference":
+            return f"{taken}: the GPU has another pace than before, for this kernel too"
+        case "unsettled":
+            alone = doubt.alone_us
+            more = "" if alone is None else f", but {alone:.4g} us alone in another new one"
+            return f"{taken}{more}: other work is on this GPU, or this kernel slows others down"
+        case _:
+            assert_never(doubt.outcome)
 
 
 def describe_dims(dims: Mapping[str, int]) -> str:

@@ -314,6 +314,9 @@ class MeasuredSite:
         self.kept.append(candidate.name)
         return self.open(candidate)
 
+    def retire_cached(self) -> None:
+        """Nothing is really used again here."""
+
 
 def named(name: str) -> Compiled:
     """Return a stand-in of a compiled candidate."""

@@ -130,6 +130,8 @@ class SessionResources:
         self._flush = flush
         self._runner: GpuRunner | None = None
         self._memories: list[Memory] = []
+        self.is_retired = False
+        """Its memory goes back to the device, not to the next session."""
 
     @property
     def held_bytes(self) -> int:
@@ -192,7 +194,11 @@ class SessionResources:
         if runner is not None:
             await runner.stop()
         while self._memories:
-            self._memory_pool.release(self._memories.pop())
+            memory = self._memories.pop()
+            if self.is_retired:
+                memory.close()
+            else:
+                self._memory_pool.release(memory)
 
     async def _start(self, runner: GpuRunner, memory: Memory) -> LoadedRunner | Verdict:
         frame = GpuStartFrame(

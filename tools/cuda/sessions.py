@@ -48,8 +48,9 @@ class OpenSession:
 
     @property
     def is_sound(self) -> bool:
-        """Nothing has gone wrong in it, and its runner lives."""
-        return self.session.verdict is None and self.resources.is_alive
+        """Nothing has gone wrong in it, its runner lives, and nobody has retired it."""
+        resources = self.resources
+        return self.session.verdict is None and resources.is_alive and not resources.is_retired
 
 
 class CachedSession:
@@ -98,6 +99,11 @@ class CachedSession:
             self.in_use = False
             if not reusable:
                 self.end()
+
+    def retire(self) -> None:
+        """Give the session to no other user, and its memory neither."""
+        if self._cached is not None:
+            self._cached.resources.is_retired = True
 
     def end_idle(self) -> bool:
         """End the session if it is not in use; tell whether there was one."""
@@ -160,6 +166,10 @@ class Sessions:
     def open_cached(self, candidate: Compiled) -> Opened:
         """See `Site.open_cached`. Raises DeviceLost where a runner cannot be ended."""
         return self._use(self._baseline, candidate)
+
+    def retire_cached(self) -> None:
+        """See `Site.retire_cached`."""
+        self._baseline.retire()
 
     @asynccontextmanager
     async def _use(

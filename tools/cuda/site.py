@@ -111,6 +111,10 @@ class GpuSite:
         """See `Site.open_cached`. Raises DeviceLost where a runner cannot be ended."""
         return self.sessions.open_cached(candidate)
 
+    def retire_cached(self) -> None:
+        """See `Site.retire_cached`."""
+        self.sessions.retire_cached()
+
     async def __aenter__(self) -> "GpuSite":
         """Raises MissingError, and InfrastructureError where no runner comes up."""
         device_arrays = on_gpu()

@@ -68,6 +68,13 @@ class Site(Protocol):
         """
         ...
 
+    def retire_cached(self) -> None:
+        """Use the cached runner no more, nor its memory: its times are not believed.
+
+        Until the next is cached it stays, so that no runner opened meanwhile gets that memory.
+        """
+        ...
+
 
 class Device(Protocol):
     """Something that runs candidates."""

@@ -242,6 +242,9 @@ class EmulatedDevice:
         """See `Site.open_cached`: a runner starts in milliseconds here, so each is fresh."""
         return self.open(candidate)
 
+    def retire_cached(self) -> None:
+        """See `Site.retire_cached`: none is cached."""
+
     async def _load(
         self, runner: Runner, loaded: LoadedCandidate, report: SharedMemory
     ) -> Verdict | None:

@@ -40,6 +40,7 @@ from cuda_llm.tools.measure.times import (
     weights_of,
 )
 from cuda_llm.tools.validator.validate import Validated
+from cuda_llm.wording import describe_doubt
 
 _log = Log(__name__)
 
@@ -295,10 +296,11 @@ def assemble_passed(
         isolation=timing.isolation,
     )
     left_out = tuple(f"not timed: {line}" for line in timing.left_out)
+    doubt = () if timing.doubt is None else (describe_doubt(timing.doubt),)
     return Passed(
         profile=profile,
         differential=task.reference is None,
-        notes=(*validated.notes, *timing.notes, *left_out),
+        notes=(*validated.notes, *timing.notes, *doubt, *left_out),
     )
 
 

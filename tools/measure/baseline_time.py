@@ -46,7 +46,7 @@ def write_times(path: Path, times_us: list[float]) -> None:
     write_cached(json.dumps(times_us), path.name, BASELINES_FOLDER)
 
 
-BASELINE_TIME_FORMAT = 2
+BASELINE_TIME_FORMAT = 3
 SLOW_US = 5000.0
 """A baseline beyond this is not run beside every candidate."""
 PILOT_SLOTS = 3
@@ -57,12 +57,20 @@ BASELINE_ROUNDS = 5
 
 
 @dataclass(frozen=True, kw_only=True)
-class BaselineTime:
-    """Time of one call of a baseline, as it is cached."""
+class BaselineReading:
+    """What one call of a baseline took, in one process."""
 
     call_us: float
     spread: float
     """Relative half-width of the interval of `call_us`."""
+    sm_mhz: float = 0.0
+    """Clock of the chip; 0 where it is not known."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BaselineTime(BaselineReading):
+    """Time of one call of a baseline alone, as it is cached."""
+
     overhead_us: float
     """Time of everything else in a step."""
 
@@ -72,34 +80,27 @@ class BaselineTime:
         return self.call_us > SLOW_US
 
 
-async def baseline_time(
-    session: TimedSession,
-    input_plan: InputPlan,
-    rules: BatchRules,
-    *,
-    cache_key: tuple[str, ...],
-    most: int,
-) -> BaselineTime:
-    """Return the cached time of this size, or measure and cache it.
-
-    `cache_key` names all that it depends on but the size and the state of L2.
-
-    Raises TaskError where the baseline is refused, MissingError where the cache cannot be written.
-    """
-    dims = tuple(sorted(input_plan.dims.items()))
-    cache_file = times_file("alone", BASELINE_TIME_FORMAT, *cache_key, dims, str(rules.l2))
-    known = read_times(cache_file, 3)
+def find_time(file: Path) -> BaselineTime | None:
+    """Return the cached time; None where there is none."""
+    known = read_times(file, 4)
     if known is None:
-        found = await measure_baseline_time(session, input_plan, rules, most)
-        known = [found.call_us, found.spread, found.overhead_us]
-        write_times(cache_file, known)
-    return BaselineTime(call_us=known[0], spread=known[1], overhead_us=known[2])
+        return None
+    call_us, spread, overhead_us, sm_mhz = known
+    return BaselineTime(call_us=call_us, spread=spread, overhead_us=overhead_us, sm_mhz=sm_mhz)
+
+
+def keep_time(file: Path, found: BaselineTime) -> None:
+    """Cache the time in place of any before. Raises MissingError where that cannot be."""
+    write_times(file, [found.call_us, found.spread, found.overhead_us, found.sm_mhz])
 
 
 async def measure_baseline_time(
     session: TimedSession, input_plan: InputPlan, rules: BatchRules, most: int
 ) -> BaselineTime:
-    """Measure a slow baseline by one slope over few calls, another by rounds of longer batches."""
+    """Measure a slow baseline by one slope over few calls, another by rounds of longer batches.
+
+    Raises TaskError where the baseline is refused.
+    """
     slots = min(PILOT_SLOTS, most)
     kernel = await prepare_trusted(session, input_plan, slots)
     rounds = [await time_round(kernel, lengths_up_to(slots), rules)]
@@ -111,11 +112,12 @@ async def measure_baseline_time(
         if lengths.slots > slots:
             kernel = await prepare_trusted(session, input_plan, lengths.slots)
         rounds = [await time_round(kernel, lengths, rules) for _ in range(BASELINE_ROUNDS)]
-    found = estimate_median([call for call, _ in rounds])
+    found, clocks = estimate_median([call for call, _ in rounds]), rules.read_clocks()
     return BaselineTime(
         call_us=found.value,
         spread=max(found.half_width / found.value, SMALLEST_FLOOR),
         overhead_us=statistics.median(overhead for _, overhead in rounds),
+        sm_mhz=0.0 if clocks is None else clocks.sm_mhz,
     )
 
 

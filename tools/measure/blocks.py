@@ -7,7 +7,8 @@ import numpy as np
 
 from cuda_llm.errors import InfrastructureError
 from cuda_llm.outcomes import OutOfMemory, Verdict
-from cuda_llm.tools.device import Batch, ClockReading, TimedSession
+from cuda_llm.tasks.task import Task
+from cuda_llm.tools.device import Batch, ClockReading, Session, TimedSession
 from cuda_llm.tools.measure.clocks import ReadClocks, read_nothing, was_throttled
 from cuda_llm.tools.measure.failures import FailedCase, baseline_refused
 from cuda_llm.tools.measure.options import L2
@@ -135,6 +136,13 @@ def require_timed(session: object) -> TimedSession:
     if isinstance(session, TimedSession):
         return session
     raise InfrastructureError("device", "this site says it measures, but its sessions cannot")
+
+
+def require_baseline(task: Task, opened: Session | Verdict) -> TimedSession:
+    """Return the baseline's session. Raises TaskError, InfrastructureError where there is none."""
+    if not isinstance(opened, Session):
+        raise baseline_refused(task, opened)
+    return require_timed(opened)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,12 +1,13 @@
 """Failures that end a measurement: a refused baseline, noise, one case on a GPU."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy.typing as npt
 
 from cuda_llm.errors import InfrastructureError, TaskError
+from cuda_llm.facts import BaselineDoubt
 from cuda_llm.failures import lacks_place
 from cuda_llm.outcomes import InfraFailed, OutOfMemory, Verdict
 from cuda_llm.tasks.task import Task
@@ -15,7 +16,7 @@ from cuda_llm.tools.device.buffers import Array, Random
 from cuda_llm.tools.validator.buffers import buffer_specs
 from cuda_llm.tools.validator.cases import Case
 from cuda_llm.tools.validator.check_case import draw_inputs
-from cuda_llm.wording import describe
+from cuda_llm.wording import describe, describe_doubt
 
 
 def infrastructure_error(verdict: InfraFailed) -> InfrastructureError:
@@ -44,6 +45,18 @@ NOISE = "noise"
 def hidden_by_noise(detail: str) -> InfraFailed:
     """Return the verdict where noise decides nothing about the kernel; another try may."""
     return InfraFailed(component=NOISE, detail=f"{detail}; judge it again when that has ended")
+
+
+def hidden_by_doubt(doubt: BaselineDoubt) -> InfraFailed:
+    """Return the same where the processes of a baseline do not agree on what it takes."""
+    taken = {
+        "beside_us": doubt.beside_us,
+        "reference_us": doubt.reference_us,
+        "again_us": doubt.again_us,
+        "alone_us": doubt.alone_us,
+    }
+    figures = {name: value for name, value in taken.items() if value is not None}
+    return replace(hidden_by_noise(describe_doubt(doubt)), figures=figures)
 
 
 MOST_REPLAY_BYTES = 64 << 20

@@ -1,26 +1,25 @@
 """All sizes of a candidate beside the baseline, or of two candidates, on a site that measures."""
 
 import math
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import asdict, replace
 
+from cuda_llm.log import Log
 from cuda_llm.outcomes import InfraFailed, Verdict
 from cuda_llm.profile import SizeTime
 from cuda_llm.tasks.reference import Dims
 from cuda_llm.tasks.task import Task
-from cuda_llm.tools.device import CallReport, Level, Session, Site, TimedSession
+from cuda_llm.tools.device import CallReport, Session, Site, TimedSession
 from cuda_llm.tools.device.candidate import Compiled
-from cuda_llm.tools.measure.baseline_time import BaselineTime
+from cuda_llm.tools.measure.baseline_time import BaselineTime, keep_time
 from cuda_llm.tools.measure.blocks import (
     ComparedSessions,
     MeasurementFault,
+    require_baseline,
     require_timed,
     secret_seed,
 )
-from cuda_llm.tools.measure.failures import (
-    FailedCase,
-    baseline_refused,
-    find_failed_case,
-)
+from cuda_llm.tools.measure.failures import FailedCase, find_failed_case, hidden_by_doubt
 from cuda_llm.tools.measure.interleave import (
     ExpectedSpeedups,
     MeasuredSize,
@@ -31,71 +30,36 @@ from cuda_llm.tools.measure.interleave import (
 from cuda_llm.tools.measure.measurement import (
     Measurement,
     begin_with_small_cases,
+    know_baseline,
     open_measurement,
     reserve_all,
     rules_for,
     shuffled,
     time_baseline_at,
+    time_file,
+    time_in_new_process,
 )
 from cuda_llm.tools.measure.options import L2, MeasureOptions
-from cuda_llm.tools.measure.slots import InputPlan, SlotGroup, draw_group
+from cuda_llm.tools.measure.slots import InputPlan
 from cuda_llm.tools.measure.stopping import rule_for
-from cuda_llm.tools.measure.times import KernelTimes, find_too_quick, size_time
+from cuda_llm.tools.measure.times import (
+    KernelTimes,
+    Readings,
+    SizeKey,
+    describe_apart,
+    find_too_quick,
+    judge_processes,
+    readings_beside,
+    size_key,
+    size_time,
+    sizes_apart,
+    slower_sizes,
+)
+from cuda_llm.tools.measure.verify import explain_call_once
 from cuda_llm.tools.profiler.explain_measured import profile_call
 from cuda_llm.tools.validator.budget import SizePlan
-from cuda_llm.tools.validator.buffers import (
-    call_arguments,
-    call_options,
-    copy_outputs,
-    fill,
-    find_damage,
-)
-from cuda_llm.tools.validator.cases import POISONS
-from cuda_llm.tools.validator.check_case import (
-    NO_KERNEL,
-    ran_a_kernel,
-    run_case,
-)
-from cuda_llm.tools.validator.check_outputs import check_outputs
-from cuda_llm.tools.validator.oracle import Oracle
 
-
-async def explain_call_once(
-    session: TimedSession, input_plan: InputPlan, oracle: Oracle
-) -> CallReport | Verdict:
-    """Call `solve` on fresh inputs, uncaptured; a report comes back only of a call that is right.
-
-    Without a reference, the oracle judges. The launches are those that the runner claims: they
-    explain a time, and no kernel is ranked by them.
-    """
-    task, dims, arrays = input_plan.task, input_plan.dims, input_plan.arrays
-    if input_plan.reference is None:
-        return await run_case(
-            task, session, dims, level=Level.ACCOUNT, group="bench", oracle=oracle, arrays=arrays
-        )
-    drawn = draw_group(input_plan, SlotGroup(slots=(0,), seed=secret_seed()))
-    inputs = {name: values[0] for name, values in drawn.items()}
-    rng = arrays.generator(secret_seed())
-    filled = fill(session.place(input_plan.specs), inputs, POISONS[0], rng)
-    options = call_options(task, dims, level=Level.ACCOUNT)
-    report = await session.call(call_arguments(task, dims), options)
-    if not isinstance(report, CallReport):
-        return report
-    fault = find_damage(filled, arrays) or check_outputs(
-        task,
-        input_plan.case,
-        inputs,
-        copy_outputs(filled),
-        arrays,
-        method=input_plan.method,
-        reference=input_plan.reference,
-    )
-    if fault is not None:
-        return fault
-    if not ran_a_kernel(report):
-        return NO_KERNEL
-    return report
-
+_log = Log(__name__)
 
 DUEL_RUNNERS = 3
 """Those of two candidates, and the baseline's for what is not `solve`."""
@@ -124,18 +88,16 @@ async def duel_sizes(
         ) as measurement,
         site.open(first) as one,
         site.open(second) as other,
-        open_baseline(baseline) as trusted_session,
+        open_baseline(baseline) as opened,
     ):
         if not isinstance(one, Session):
             return MeasurementFault(which="first", verdict=one)
         if not isinstance(other, Session):
             return MeasurementFault(which="second", verdict=other)
-        if not isinstance(trusted_session, Session):
-            raise baseline_refused(task, trusted_session)
         sessions = ComparedSessions(
             first=require_timed(one),
             second=require_timed(other),
-            baseline=require_timed(trusted_session),
+            baseline=require_baseline(task, opened),
         )
         await reserve_all(measurement, sessions)
         found: dict[int, MeasuredSize] = {}
@@ -160,22 +122,76 @@ async def measure_candidate(
 ) -> KernelTimes | Verdict | FailedCase:
     """Time the bench sizes that fit, the baseline interleaved; stop at the first fault.
 
-    The inputs are new each time; with `fresh`, the baseline's runner is too. Raises TaskError where
-    the reference is broken or the baseline refused.
+    The inputs are new each time; with `fresh`, the baseline's runner is too. Where the baseline
+    takes another time than its reference, see `measure_again`. Raises TaskError where the reference
+    is broken or the baseline refused.
     """
+    async with open_measurement(site, task, baseline, options) as measurement:
+        reference = await know_baseline(measurement, baseline)
+        measured = await measure_beside(measurement, compiled, baseline, fresh=fresh)
+        if not isinstance(measured, KernelTimes):
+            return measured
+        if not sizes_apart(readings_beside(measured), reference):
+            return measured
+        return await measure_again(measurement, compiled, baseline, measured, reference)
+
+
+async def measure_beside(
+    measurement: Measurement, compiled: Compiled, baseline: Compiled, *, fresh: bool
+) -> KernelTimes | Verdict | FailedCase:
+    """Open both and time all sizes. `fresh`: the baseline's runner is a new one."""
+    site = measurement.site
     open_baseline = site.open if fresh else site.open_cached
-    async with (
-        open_measurement(site, task, baseline, options) as measurement,
-        site.open(compiled) as session,
-        open_baseline(baseline) as trusted_session,
-    ):
+    async with site.open(compiled) as session, open_baseline(baseline) as opened:
         if not isinstance(session, Session):
             return session
-        if not isinstance(trusted_session, Session):
-            raise baseline_refused(task, trusted_session)
-        return await measure_sizes(
-            measurement, require_timed(session), require_timed(trusted_session)
-        )
+        trusted_session = require_baseline(measurement.task, opened)
+        return await measure_sizes(measurement, require_timed(session), trusted_session)
+
+
+async def measure_again(
+    measurement: Measurement,
+    compiled: Compiled,
+    baseline: Compiled,
+    first: KernelTimes,
+    reference: Mapping[SizeKey, BaselineTime],
+) -> KernelTimes | Verdict | FailedCase:
+    """Time all once more beside a new process of the baseline, and return what two of them say.
+
+    The cached process is used no more, nor its memory, which it holds until the new one has ended:
+    that may be what was slow. Where both took the same, they replace the reference; but more than
+    that only if the baseline alone takes as much, for a kernel may slow down what runs beside it.
+    Raises TaskError.
+    """
+    measurement.site.retire_cached()
+    second = await measure_beside(measurement, compiled, baseline, fresh=True)
+    if not isinstance(second, KernelTimes):
+        return second
+    before, after = readings_beside(first), readings_beside(second)
+    outcome = judge_processes(before, after, reference)
+    alone: Mapping[SizeKey, BaselineTime] = {}
+    if outcome == "stale-reference":
+        slower = slower_sizes(after, reference)
+        sizes = [one for one in measurement.plan.sizes if size_key(one.dims) in slower]
+        alone = await time_in_new_process(measurement, baseline, sizes) if sizes else {}
+        if sizes_apart(alone, after):
+            outcome = "unsettled"
+        else:
+            replace_reference(measurement, reference, after)
+    doubt = describe_apart(outcome, before, after, reference, alone)
+    _log.warning("a baseline took another time than before", kernel=compiled.name, **asdict(doubt))
+    return replace(second, doubt=doubt) if outcome != "unsettled" else hidden_by_doubt(doubt)
+
+
+def replace_reference(
+    measurement: Measurement, reference: Mapping[SizeKey, BaselineTime], now: Readings
+) -> None:
+    """Cache what the baseline takes now at the sizes where that differs from its reference."""
+    files = {size_key(one.dims): time_file(measurement, one) for one in measurement.plan.sizes}
+    for key in sizes_apart(now, reference):
+        one = now[key]
+        changed = {"call_us": one.call_us, "spread": one.spread, "sm_mhz": one.sm_mhz}
+        keep_time(files[key], replace(reference[key], **changed))
 
 
 async def measure_sizes(
@@ -298,16 +314,11 @@ async def measure_baseline(
     """
     async with (
         open_measurement(site, task, baseline, options) as measurement,
-        site.open_cached(baseline) as trusted_session,
+        site.open_cached(baseline) as opened,
     ):
-        if not isinstance(trusted_session, Session):
-            raise baseline_refused(task, trusted_session)
-        session = require_timed(trusted_session)
-        sessions = ComparedSessions(first=session, second=session, baseline=session)
-        times = [
-            (dict(size.dims), (await time_baseline_at(measurement, sessions, size)).call_us)
-            for size in measurement.plan.sizes
-        ]
+        known = await know_baseline(measurement, baseline, require_baseline(task, opened))
+        sizes = measurement.plan.sizes
+        times = [(dict(one.dims), known[size_key(one.dims)].call_us) for one in sizes]
     return KernelTimes(
         times=tuple(times),
         launches=(),

@@ -5,31 +5,42 @@ import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from types import MappingProxyType
+from pathlib import Path
 
 from cuda_llm.outcomes import Verdict
 from cuda_llm.tasks.reference import Dims, Reference, load_reference
 from cuda_llm.tasks.task import Task
-from cuda_llm.tools.device import SCRATCH_BYTES, Session, Site, TimedSession
+from cuda_llm.tools.device import Session, Site, TimedSession
 from cuda_llm.tools.device.candidate import Compiled
-from cuda_llm.tools.measure.baseline_time import BaselineTime, baseline_time
+from cuda_llm.tools.measure.baseline_time import (
+    BASELINE_TIME_FORMAT,
+    SLOW_US,
+    BaselineTime,
+    find_time,
+    keep_time,
+    measure_baseline_time,
+    times_file,
+)
 from cuda_llm.tools.measure.blocks import (
     BatchRules,
     ComparedSessions,
     MeasurementFault,
+    require_baseline,
     secret_rng,
     secret_seed,
 )
 from cuda_llm.tools.measure.clocks import ReadClocks, clock_reader
-from cuda_llm.tools.measure.failures import (
-    FailedCase,
-    baseline_refused,
-    find_failed_case,
+from cuda_llm.tools.measure.failures import FailedCase, baseline_refused, find_failed_case
+from cuda_llm.tools.measure.options import MeasureOptions
+from cuda_llm.tools.measure.slots import (
+    MOST_SLOTS,
+    InputPlan,
+    most_slots,
+    reserve,
+    scratch_of_runner,
 )
-from cuda_llm.tools.measure.options import MeasureOptions, Tier
-from cuda_llm.tools.measure.slots import InputPlan
-from cuda_llm.tools.validator.budget import MemoryPlan, SizePlan, buffer_bytes, plan_sizes
-from cuda_llm.tools.validator.buffers import buffer_specs
+from cuda_llm.tools.measure.times import SizeKey, size_key, unexplained
+from cuda_llm.tools.validator.budget import MemoryPlan, SizePlan, plan_sizes
 from cuda_llm.tools.validator.call_plans import CallPlan, draw_cheap
 from cuda_llm.tools.validator.cases import plan as plan_cases
 from cuda_llm.tools.validator.check_case import Checked, check_case
@@ -67,12 +78,6 @@ async def open_oracle(task: Task, site: Site, baseline: Compiled) -> AsyncIterat
 
 MEMORY_SHARE = 0.8
 """Of the GPU's memory that a measurement may plan with: contexts and pools take some too."""
-STAGED_BYTES: Mapping[Tier, int] = MappingProxyType({Tier.SCREEN: 1 << 30, Tier.CONFIRM: 4 << 30})
-"""Fresh inputs drawn for one batch, unless four calls need more: drawing takes time too. But how
-fast memory is depends on where in it a slot lies, by a per cent or two, and more slots level that.
-"""
-FEWEST_STAGED = 4
-MOST_SLOTS = 256
 
 
 def plan_timing(site: Site, task: Task, *, runners: int = 2) -> MemoryPlan:
@@ -95,44 +100,6 @@ def memory_bytes(site: Site) -> int:
     """Return the memory of the GPU, or of its profile; what sessions reserve counts as free."""
     cuda = getattr(site.arrays.xp, "cuda", None)
     return site.hardware.memory_bytes if cuda is None else int(cuda.runtime.memGetInfo()[1])
-
-
-def most_slots(task: Task, size: SizePlan, tier: Tier) -> int:
-    """Return how many slots of a kernel are worth the time of filling them."""
-    _, inputs, _ = buffer_bytes(task, size.dims)
-    return min(size.slots, max(FEWEST_STAGED, STAGED_BYTES[tier] // max(1, inputs)))
-
-
-async def reserve(
-    sessions: Sequence[TimedSession],
-    task: Task,
-    plan: MemoryPlan,
-    tier: Tier,
-    *,
-    allocates: bool = True,
-) -> None:
-    """Lay out what needs the most memory first: getting more later starts a runner anew.
-
-    Kernels that never allocate get no more room for it than the least.
-    """
-    if not plan.sizes:
-        return
-    planned = [(size, scratch_of_runner(size, allocates=allocates)) for size in plan.sizes]
-    largest, scratch = max(planned, key=lambda one: bytes_of_runner(task, one[0], one[1], tier))
-    specs, count = buffer_specs(task, largest.dims), most_slots(task, largest, tier)
-    for session in sessions:
-        await session.place_slots(specs, count, scratch_bytes=scratch)
-
-
-def scratch_of_runner(size: SizePlan, *, allocates: bool) -> int:
-    """Return the bytes that `solve` may allocate, at least SCRATCH_BYTES."""
-    return max(SCRATCH_BYTES, size.scratch_bytes if allocates else 0)
-
-
-def bytes_of_runner(task: Task, size: SizePlan, scratch_bytes: int, tier: Tier) -> int:
-    """Return the bytes of all slots of a session, with those that `solve` may allocate."""
-    buffers, sealed, _ = buffer_bytes(task, size.dims)
-    return (buffers + sealed) * most_slots(task, size, tier) + scratch_bytes
 
 
 LIMIT_FACTOR = 50.0
@@ -187,11 +154,20 @@ async def reserve_all(measurement: Measurement, sessions: ComparedSessions) -> N
     compared = [sessions.first]
     if not sessions.against_baseline:
         compared.append(sessions.second)
-    plan, tier = measurement.plan, measurement.options.tier
-    await reserve(compared, measurement.task, plan, tier)
-    await reserve(
-        [sessions.baseline], measurement.task, plan, tier, allocates=measurement.baseline_allocates
+    await reserve(compared, measurement.task, measurement.plan, measurement.options.tier)
+    await reserve_for_baseline(measurement, sessions.baseline, measurement.plan)
+
+
+async def reserve_for_baseline(
+    measurement: Measurement, session: TimedSession, plan: MemoryPlan
+) -> None:
+    """Have the baseline's session do so for the sizes of `plan`."""
+    task, tier, allocates = (
+        measurement.task,
+        measurement.options.tier,
+        measurement.baseline_allocates,
     )
+    await reserve([session], task, plan, tier, allocates=allocates)
 
 
 @asynccontextmanager
@@ -220,17 +196,83 @@ async def open_measurement(
         )
 
 
+def time_file(measurement: Measurement, size: SizePlan) -> Path:
+    """Return where the baseline's time of a size is cached."""
+    dims, l2 = size_key(size.dims), str(measurement.options.l2)
+    return times_file("alone", BASELINE_TIME_FORMAT, *measurement.cache_key, dims, l2)
+
+
 async def time_baseline_at(
     measurement: Measurement, sessions: ComparedSessions, size: SizePlan
 ) -> BaselineTime:
     """Return the baseline's time of a size, cached or measured now."""
-    return await baseline_time(
-        sessions.baseline,
-        measurement.input_plan(size),
-        rules_for(measurement, size, None),
-        cache_key=measurement.cache_key,
-        most=measurement.most_slots(size),
-    )
+    known = find_time(time_file(measurement, size))
+    if known is None:
+        known = await time_alone(measurement, sessions.baseline, size)
+        keep_time(time_file(measurement, size), known)
+    return known
+
+
+async def time_alone(
+    measurement: Measurement, session: TimedSession, size: SizePlan
+) -> BaselineTime:
+    """Time the baseline of a size now, whatever is cached. Raises TaskError where it is refused."""
+    rules, most = rules_for(measurement, size, None), measurement.most_slots(size)
+    return await measure_baseline_time(session, measurement.input_plan(size), rules, most)
+
+
+async def time_in_new_process(
+    measurement: Measurement, baseline: Compiled, sizes: Sequence[SizePlan]
+) -> Mapping[SizeKey, BaselineTime]:
+    """Time the baseline of these sizes in a process of its own. Raises TaskError."""
+    async with measurement.site.open(baseline) as opened:
+        session = require_baseline(measurement.task, opened)
+        plan = replace(measurement.plan, sizes=tuple(sizes))
+        await reserve_for_baseline(measurement, session, plan)
+        return {size_key(one.dims): await time_alone(measurement, session, one) for one in sizes}
+
+
+async def know_baseline(
+    measurement: Measurement, baseline: Compiled, session: TimedSession | None = None
+) -> dict[SizeKey, BaselineTime]:
+    """Return the baseline's reference time of each size; what is not cached is measured.
+
+    That is done in a new process while `session`, the cached one unless it is given, holds its
+    memory: whatever makes that one slow, its process or its memory, would be in both, and never be
+    found. Raises TaskError where the baseline is refused.
+    """
+    files = {size_key(one.dims): time_file(measurement, one) for one in measurement.plan.sizes}
+    known = {key: found for key, file in files.items() if (found := find_time(file)) is not None}
+    missing = [one for one in measurement.plan.sizes if size_key(one.dims) not in known]
+    if missing and session is None:
+        async with measurement.site.open_cached(baseline) as opened:
+            cached = require_baseline(measurement.task, opened)
+            return await know_baseline(measurement, baseline, cached)
+    if missing and session is not None:
+        await reserve_for_baseline(measurement, session, measurement.plan)
+        timed = await time_in_new_process(measurement, baseline, missing)
+        for size in missing:
+            key = size_key(size.dims)
+            known[key] = await less_of_two(measurement, session, size, timed[key])
+            keep_time(files[key], known[key])
+    return known
+
+
+MOST_TIMED_TWICE_US = 10 * SLOW_US
+"""More would take longer than it is worth."""
+
+
+async def less_of_two(
+    measurement: Measurement, session: TimedSession, size: SizePlan, found: BaselineTime
+) -> BaselineTime:
+    """Time what nothing will be timed beside once more in this session, and take what is less.
+
+    Trusted code is slowed down by what is odd, never sped up.
+    """
+    if not found.is_slow or found.call_us > MOST_TIMED_TWICE_US:
+        return found
+    again = await time_alone(measurement, session, size)
+    return again if again.call_us < found.call_us and unexplained(again, found) else found
 
 
 def rules_for(

@@ -1,15 +1,39 @@
-"""Verification after a batch: outputs of every timed call, inputs, guards and late writes."""
+"""Verification of timed calls: outputs of every one, inputs, guards, late writes; and of one more
+call, which explains them."""
 
+import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from cuda_llm.outcomes import GuardOverwritten, InputMutated, LateWrite, Verdict, WrongResult
+from cuda_llm.tools.device import CallReport, Level, TimedSession
 from cuda_llm.tools.device.buffers import Array, Arrays, Role, Slots
-from cuda_llm.tools.measure.slots import InputPlan, PreparedKernel, StagedBatch, draw_group
-from cuda_llm.tools.validator.check_case import case_limits, wrong_result
-from cuda_llm.tools.validator.check_outputs import check_batch
+from cuda_llm.tools.measure.slots import (
+    SEED_BITS,
+    InputPlan,
+    PreparedKernel,
+    SlotGroup,
+    StagedBatch,
+    draw_group,
+)
+from cuda_llm.tools.validator.buffers import (
+    call_arguments,
+    call_options,
+    copy_outputs,
+    fill,
+    find_damage,
+)
+from cuda_llm.tools.validator.cases import POISONS
+from cuda_llm.tools.validator.check_case import (
+    NO_KERNEL,
+    case_limits,
+    ran_a_kernel,
+    run_case,
+    wrong_result,
+)
+from cuda_llm.tools.validator.check_outputs import check_batch, check_outputs
 from cuda_llm.tools.validator.columns import first_changed, gather
 from cuda_llm.tools.validator.compare import Expected
 from cuda_llm.tools.validator.fused import first_set
@@ -158,3 +182,40 @@ def outputs_of(kernel: PreparedKernel, numbers: Sequence[int]) -> dict[str, Arra
 def call_part(arrays: Mapping[str, Array], position: int) -> dict[str, Array]:
     """Return one call's part of arrays of many calls."""
     return {name: array[position, ...] for name, array in arrays.items()}
+
+
+async def explain_call_once(
+    session: TimedSession, input_plan: InputPlan, oracle: Oracle
+) -> CallReport | Verdict:
+    """Call `solve` on fresh inputs, uncaptured; a report comes back only of a call that is right.
+
+    Without a reference, the oracle judges. The launches are those that the runner claims: they
+    explain a time, and no kernel is ranked by them.
+    """
+    task, dims, arrays = input_plan.task, input_plan.dims, input_plan.arrays
+    if input_plan.reference is None:
+        return await run_case(
+            task, session, dims, level=Level.ACCOUNT, group="bench", oracle=oracle, arrays=arrays
+        )
+    drawn = draw_group(input_plan, SlotGroup(slots=(0,), seed=secrets.randbits(SEED_BITS)))
+    inputs = {name: values[0] for name, values in drawn.items()}
+    rng = arrays.generator(secrets.randbits(SEED_BITS))
+    filled = fill(session.place(input_plan.specs), inputs, POISONS[0], rng)
+    options = call_options(task, dims, level=Level.ACCOUNT)
+    report = await session.call(call_arguments(task, dims), options)
+    if not isinstance(report, CallReport):
+        return report
+    fault = find_damage(filled, arrays) or check_outputs(
+        task,
+        input_plan.case,
+        inputs,
+        copy_outputs(filled),
+        arrays,
+        method=input_plan.method,
+        reference=input_plan.reference,
+    )
+    if fault is not None:
+        return fault
+    if not ran_a_kernel(report):
+        return NO_KERNEL
+    return report

@@ -14,6 +14,7 @@ import pytest
 from host_works import PLAIN
 from runner_room import Room, open_room
 
+from cuda_llm.errors import HardwareError
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.hardware_profiles.lookup import find_hardware
 from cuda_llm.profile import KernelResources
@@ -148,3 +149,17 @@ def client() -> Iterator[HostClient]:
     made = HostClient(PLAIN, HostTimeouts(silence_s=20, work_s=60))
     yield made
     made.close()
+
+
+@pytest.fixture(scope="module")
+def gpu() -> tuple[Hardware, str]:
+    """Profile and uuid of the first GPU."""
+    cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
+    try:
+        facts = cupy.cuda.runtime.getDeviceProperties(0)
+        hardware = find_hardware(facts["name"].decode())
+    except (cupy.cuda.runtime.CUDARuntimeError, HardwareError) as error:
+        pytest.skip(f"no GPU that is known: {error}")
+    raw = bytes(facts["uuid"]).hex()
+    uuid = "-".join((raw[:8], raw[8:12], raw[12:16], raw[16:20], raw[20:]))
+    return hardware, f"GPU-{uuid}"

@@ -6,6 +6,7 @@ import secrets
 import signal
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from pathlib import Path
 
 import psutil
 import pytest
@@ -119,6 +120,49 @@ def test_what_was_killed_while_it_was_idle_is_replaced(within: Use, baseline: Co
             await batch(second)
 
     within(run)
+
+
+def test_what_was_retired_is_not_used_again_and_its_memory_goes_back_to_the_device(
+    within: Use, baseline: Compiled
+) -> None:
+    async def run(room: Room) -> None:
+        async with room.sessions.open_cached(baseline) as first:
+            assert isinstance(first, GpuTimedSession)
+            await batch(first)
+        retired = file_of(first)
+        room.sessions.retire_cached()
+        async with room.sessions.open(baseline) as beside:
+            assert isinstance(beside, GpuTimedSession)
+            await batch(beside)
+            assert file_of(beside) != retired
+        assert not room.ended[0], "nobody else may get its memory meanwhile"
+        assert retired.exists()
+        async with room.sessions.open_cached(baseline) as second:
+            assert isinstance(second, GpuTimedSession)
+            await batch(second)
+            assert file_of(second) != retired
+        await room.sessions.settle()
+        assert room.ended[0]
+        assert not retired.exists()
+
+    within(run)
+
+
+def test_retiring_nothing_changes_nothing(within: Use, baseline: Compiled) -> None:
+    async def run(room: Room) -> None:
+        room.sessions.retire_cached()
+        async with room.sessions.open_cached(baseline) as first:
+            assert isinstance(first, GpuTimedSession)
+        async with room.sessions.open_cached(baseline) as second:
+            assert second is first
+
+    within(run)
+
+
+def file_of(session: object) -> Path:
+    """The file that stands for the memory of a session."""
+    assert isinstance(session, GpuTimedSession)
+    return Path(session.arena.memory.handle.rstrip(b"\0").decode())
 
 
 def test_nothing_is_left_of_a_cached_runner_that_was_killed(

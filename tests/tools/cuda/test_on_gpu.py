@@ -9,10 +9,8 @@ from typing import TypeVar
 import numpy as np
 import pytest
 
-from cuda_llm.errors import HardwareError
 from cuda_llm.failures import IllegalAccess, TimedOut
 from cuda_llm.hardware_profiles.hardware import Hardware
-from cuda_llm.hardware_profiles.lookup import find_hardware
 from cuda_llm.outcomes import Verdict
 from cuda_llm.tasks.task import Tolerance, ToleranceClass
 from cuda_llm.tools.compiler.compile import compile_candidate
@@ -51,20 +49,6 @@ BUFFERS = [
 
 def arguments(count: int) -> list[Argument]:
     return ["x", "y", Scalar(value=count, ctype="int")]
-
-
-@pytest.fixture(scope="module")
-def gpu() -> tuple[Hardware, str]:
-    """Profile and uuid of the first GPU."""
-    cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
-    try:
-        facts = cupy.cuda.runtime.getDeviceProperties(0)
-        hardware = find_hardware(facts["name"].decode())
-    except (cupy.cuda.runtime.CUDARuntimeError, HardwareError) as error:
-        pytest.skip(f"no GPU that is known: {error}")
-    raw = bytes(facts["uuid"]).hex()
-    uuid = "-".join((raw[:8], raw[8:12], raw[12:16], raw[16:20], raw[20:]))
-    return hardware, f"GPU-{uuid}"
 
 
 def on_site(gpu: tuple[Hardware, str], use: Callable[[GpuSite], Awaitable[T]]) -> T:

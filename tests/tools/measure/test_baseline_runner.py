@@ -67,10 +67,20 @@ def contend(site: MeasuredSite) -> object:
 
 
 def test_only_the_baselines_runner_is_kept() -> None:
+    assert isinstance(timed(timed_site(honest(40.0))), KernelTimes)
     site = timed_site(honest(40.0))
     assert isinstance(timed(site), KernelTimes)
     assert site.kept == ["baseline"]
     assert sorted(name for name, _ in site.opened) == ["baseline", "candidate"]
+
+
+def test_a_baseline_that_is_new_to_a_gpu_is_timed_in_a_runner_of_its_own() -> None:
+    site = timed_site(honest(40.0))
+    assert isinstance(timed(site), KernelTimes)
+    assert [name for name, _ in site.opened] == ["baseline", "baseline", "candidate", "baseline"]
+    (cached, own) = (session for _, session in site.opened[:2])
+    assert not cached.orders, "it holds its memory, so that the other one has another"
+    assert own.orders
 
 
 def test_the_baselines_own_times_and_duels_keep_it_too() -> None:

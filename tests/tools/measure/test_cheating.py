@@ -156,6 +156,7 @@ def test_where_noise_hides_the_outcome_it_is_tried_again() -> None:
 
 
 def test_a_kernel_slow_in_every_process_is_quarantined() -> None:
+    assert isinstance(timed_by_the_bench(timed_site(honest(50.0))), KernelTimes)
     site = timed_site(slow_in_short_batches(50.0))
     assert isinstance(timed_by_the_bench(site), Quarantined)
     assert opened_of(site) == 2

@@ -5,7 +5,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from measured_site import named
+from measured_site import MeasuredSite, named
 from timed_vector_adds import (
     BASELINE_US,
     CHEATS,
@@ -21,7 +21,7 @@ from timed_vector_adds import (
 from cuda_llm.codec import decode_verdict, encode_verdict
 from cuda_llm.failures import LoadFailed, TimedOut
 from cuda_llm.outcomes import WrongResult
-from cuda_llm.tools.device import TimeClass
+from cuda_llm.tools.device import Batch, TimeClass
 from cuda_llm.tools.judge.device_bench import assemble_passed
 from cuda_llm.tools.measure.measure import measure_baseline
 from cuda_llm.tools.measure.options import L2, MeasureOptions, Tier
@@ -134,14 +134,18 @@ def test_sizes_without_room_are_named_not_timed() -> None:
     assert math.isfinite(outcome.times[0][1])
 
 
+def solved_by_baselines(site: MeasuredSite) -> list[Batch]:
+    opened = [session for name, session in site.opened if name == "baseline"]
+    return [batch for session in opened for batch in session.orders if batch.solve]
+
+
 def test_a_baseline_of_milliseconds_is_timed_once() -> None:
     site = timed_site(honest(40.0), baseline_us=20_000.0)
     first = timed(site)
-    solved = [batch for batch in site.session_of("baseline").orders if batch.solve]
-    assert solved, "the baseline has to be timed at least once"
+    assert solved_by_baselines(site), "the baseline has to be timed at least once"
     again = timed_site(honest(40.0), baseline_us=20_000.0)
     second = timed(again)
-    assert not [batch for batch in again.session_of("baseline").orders if batch.solve]
+    assert not solved_by_baselines(again)
     for outcome in (first, second):
         assert isinstance(outcome, KernelTimes)
         assert outcome.sizes[0].speedup == pytest.approx(500, rel=0.05)

@@ -14,8 +14,9 @@ from cuda_llm.tools.device import SCRATCH_BYTES
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.judge.duel import duel_there
 from cuda_llm.tools.measure.measure import measure_candidate
-from cuda_llm.tools.measure.measurement import FEWEST_STAGED, most_slots, plan_timing, reserve
+from cuda_llm.tools.measure.measurement import plan_timing
 from cuda_llm.tools.measure.options import MeasureOptions, Tier
+from cuda_llm.tools.measure.slots import FEWEST_STAGED, most_slots, reserve
 from cuda_llm.tools.measure.times import KernelTimes
 
 pytestmark = pytest.mark.usefixtures("own_cache")

@@ -9,17 +9,25 @@ from cuda_llm.outcomes import InfraFailed, Verdict
 from cuda_llm.profile import Outcome, TimeSource
 from cuda_llm.tasks.reference import Dims
 from cuda_llm.tasks.task import Task
-from cuda_llm.tools.device import Device, Site, TimeClass
+from cuda_llm.tools.device import Device, Session, Site, TimeClass
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.judge.steps import compile_baseline, time_calls_there
-from cuda_llm.tools.measure.blocks import MeasurementFault
+from cuda_llm.tools.measure.blocks import (
+    ComparedSessions,
+    MeasurementFault,
+    require_baseline,
+    require_timed,
+)
 from cuda_llm.tools.measure.comparison import SMALLEST_FLOOR, decide_outcome
 from cuda_llm.tools.measure.failures import FailedCase, hidden_by_noise
-from cuda_llm.tools.measure.interleave import MeasuredSize
-from cuda_llm.tools.measure.measure import duel_sizes
+from cuda_llm.tools.measure.interleave import ExpectedSpeedups, MeasuredSize, expect_speedups
+from cuda_llm.tools.measure.measure import time_size, with_timed_case
+from cuda_llm.tools.measure.measurement import open_measurement, reserve_all, shuffled
 from cuda_llm.tools.measure.options import MeasureOptions, Tier
 from cuda_llm.tools.measure.times import KernelTimes, mean_ratio, weights_of
 
+DUEL_RUNNERS = 3
+"""Those of two candidates, and the baseline's for what is not `solve`."""
 DUEL_LIMIT_S = 60.0
 """For a duel, from when it has the device: all kernels and sizes together."""
 MODELLED_TIE = 0.001
@@ -220,3 +228,49 @@ def lost_by_fault(which: str, verdict: Verdict, source: TimeSource) -> Duel:
         source=source,
         faults={which: verdict},
     )
+
+
+async def duel_sizes(
+    site: Site,
+    task: Task,
+    first: Compiled,
+    second: Compiled,
+    baseline: Compiled,
+    options: MeasureOptions,
+    *,
+    fresh: bool = False,
+    limit_s: float = math.inf,
+) -> tuple[tuple[Dims, MeasuredSize], ...] | MeasurementFault:
+    """Time two candidates in turn at each size that fits, or return which of them is at fault.
+
+    `fresh`: the baseline's runner is a new one. `limit_s`: figures that are still vague well before
+    that are returned as they are.
+    """
+    open_baseline = site.open if fresh else site.open_cached
+    async with (
+        open_measurement(
+            site, task, baseline, options, runners=DUEL_RUNNERS, limit_s=limit_s
+        ) as measurement,
+        site.open(first) as one,
+        site.open(second) as other,
+        open_baseline(baseline) as opened,
+    ):
+        if not isinstance(one, Session):
+            return MeasurementFault(which="first", verdict=one)
+        if not isinstance(other, Session):
+            return MeasurementFault(which="second", verdict=other)
+        sessions = ComparedSessions(
+            first=require_timed(one),
+            second=require_timed(other),
+            baseline=require_baseline(task, opened),
+        )
+        await reserve_all(measurement, sessions)
+        found: dict[int, MeasuredSize] = {}
+        expected = ExpectedSpeedups()
+        for number, size in shuffled(measurement.plan.sizes):
+            measured, baseline_time = await time_size(measurement, sessions, size, expected)
+            if isinstance(measured, MeasurementFault):
+                return with_timed_case(measurement, measured, measurement.input_plan(size))
+            expected = expect_speedups(measured.comparison, baseline_time)
+            found[number] = measured
+        return tuple((size.dims, found[k]) for k, size in enumerate(measurement.plan.sizes))

@@ -1,22 +1,31 @@
 """All sizes of a candidate beside the baseline, or of two candidates, on a site that measures."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 
 from cuda_llm.log import Log
 from cuda_llm.outcomes import InfraFailed, Verdict
 from cuda_llm.profile import SizeTime
-from cuda_llm.tasks.reference import Dims
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import CallReport, Session, Site, TimedSession
 from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.measure.baseline_doubt import (
+    Readings,
+    SizeKey,
+    describe_apart,
+    judge_processes,
+    readings_beside,
+    size_key,
+    sizes_apart,
+    slower_sizes,
+)
 from cuda_llm.tools.measure.baseline_time import BaselineTime, keep_time
 from cuda_llm.tools.measure.blocks import (
     ComparedSessions,
     MeasurementFault,
     require_baseline,
     require_timed,
+    secret_rng,
     secret_seed,
 )
 from cuda_llm.tools.measure.failures import FailedCase, find_failed_case, hidden_by_doubt
@@ -29,7 +38,6 @@ from cuda_llm.tools.measure.interleave import (
 )
 from cuda_llm.tools.measure.measurement import (
     Measurement,
-    begin_with_small_cases,
     know_baseline,
     open_measurement,
     reserve_all,
@@ -42,73 +50,15 @@ from cuda_llm.tools.measure.measurement import (
 from cuda_llm.tools.measure.options import L2, MeasureOptions
 from cuda_llm.tools.measure.slots import InputPlan
 from cuda_llm.tools.measure.stopping import rule_for
-from cuda_llm.tools.measure.times import (
-    KernelTimes,
-    Readings,
-    SizeKey,
-    describe_apart,
-    find_too_quick,
-    judge_processes,
-    readings_beside,
-    size_key,
-    size_time,
-    sizes_apart,
-    slower_sizes,
-)
+from cuda_llm.tools.measure.times import KernelTimes, find_too_quick, size_time
 from cuda_llm.tools.measure.verify import explain_call_once
 from cuda_llm.tools.profiler.explain_measured import profile_call
 from cuda_llm.tools.validator.budget import SizePlan
+from cuda_llm.tools.validator.call_plans import CallPlan, draw_cheap
+from cuda_llm.tools.validator.cases import plan as plan_cases
+from cuda_llm.tools.validator.check_case import Checked, check_case
 
 _log = Log(__name__)
-
-DUEL_RUNNERS = 3
-"""Those of two candidates, and the baseline's for what is not `solve`."""
-
-
-async def duel_sizes(
-    site: Site,
-    task: Task,
-    first: Compiled,
-    second: Compiled,
-    baseline: Compiled,
-    options: MeasureOptions,
-    *,
-    fresh: bool = False,
-    limit_s: float = math.inf,
-) -> tuple[tuple[Dims, MeasuredSize], ...] | MeasurementFault:
-    """Time two candidates in turn at each size that fits, or return which of them is at fault.
-
-    `fresh`: the baseline's runner is a new one. `limit_s`: figures that are still vague well before
-    that are returned as they are.
-    """
-    open_baseline = site.open if fresh else site.open_cached
-    async with (
-        open_measurement(
-            site, task, baseline, options, runners=DUEL_RUNNERS, limit_s=limit_s
-        ) as measurement,
-        site.open(first) as one,
-        site.open(second) as other,
-        open_baseline(baseline) as opened,
-    ):
-        if not isinstance(one, Session):
-            return MeasurementFault(which="first", verdict=one)
-        if not isinstance(other, Session):
-            return MeasurementFault(which="second", verdict=other)
-        sessions = ComparedSessions(
-            first=require_timed(one),
-            second=require_timed(other),
-            baseline=require_baseline(task, opened),
-        )
-        await reserve_all(measurement, sessions)
-        found: dict[int, MeasuredSize] = {}
-        expected = ExpectedSpeedups()
-        for number, size in shuffled(measurement.plan.sizes):
-            measured, baseline_time = await time_size(measurement, sessions, size, expected)
-            if isinstance(measured, MeasurementFault):
-                return with_timed_case(measurement, measured, measurement.input_plan(size))
-            expected = expect_speedups(measured.comparison, baseline_time)
-            found[number] = measured
-        return tuple((size.dims, found[k]) for k, size in enumerate(measurement.plan.sizes))
 
 
 async def measure_candidate(
@@ -244,6 +194,37 @@ async def measure_sizes(
         device=measurement.site.name,
         isolation=measurement.site.confined,
     )
+
+
+async def begin_with_small_cases(
+    measurement: Measurement, sessions: ComparedSessions
+) -> MeasurementFault | None:
+    """Call a cheap case of the validation in each candidate's process, not timed."""
+    compared: dict[str, Session] = {"first": sessions.first}
+    if not sessions.against_baseline:
+        compared["second"] = sessions.second
+    for which, session in compared.items():
+        found = await _check_small_case(measurement, session)
+        if found is not None:
+            failed = found if isinstance(found, FailedCase) else None
+            verdict = found.verdict if isinstance(found, FailedCase) else found
+            return MeasurementFault(which=which, verdict=verdict, failed=failed, at_small_case=True)
+    return None
+
+
+async def _check_small_case(
+    measurement: Measurement, session: Session
+) -> Verdict | FailedCase | None:
+    site, task = measurement.site, measurement.task
+    choices, seed = secret_rng(), secret_seed()
+    cases = plan_cases(task, choices)
+    case = replace(cases[draw_cheap(cases, choices)], repeat_seed=0)
+    rng = site.arrays.generator(seed)
+    calls = CallPlan(seed=int(choices.integers(1 << 31)))
+    found = await check_case(task, session, case, measurement.oracle, rng, site.arrays, calls)
+    if isinstance(found, Checked):
+        return None
+    return find_failed_case(site, task, found, case, site.arrays.generator(seed))
 
 
 async def time_size(

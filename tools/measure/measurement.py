@@ -7,11 +7,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from cuda_llm.outcomes import Verdict
 from cuda_llm.tasks.reference import Dims, Reference, load_reference
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import Session, Site, TimedSession
 from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.measure.baseline_doubt import SizeKey, size_key, unexplained
 from cuda_llm.tools.measure.baseline_time import (
     BASELINE_TIME_FORMAT,
     SLOW_US,
@@ -24,13 +24,11 @@ from cuda_llm.tools.measure.baseline_time import (
 from cuda_llm.tools.measure.blocks import (
     BatchRules,
     ComparedSessions,
-    MeasurementFault,
     require_baseline,
     secret_rng,
-    secret_seed,
 )
 from cuda_llm.tools.measure.clocks import ReadClocks, clock_reader
-from cuda_llm.tools.measure.failures import FailedCase, baseline_refused, find_failed_case
+from cuda_llm.tools.measure.failures import baseline_refused
 from cuda_llm.tools.measure.options import MeasureOptions
 from cuda_llm.tools.measure.slots import (
     MOST_SLOTS,
@@ -39,11 +37,7 @@ from cuda_llm.tools.measure.slots import (
     reserve,
     scratch_of_runner,
 )
-from cuda_llm.tools.measure.times import SizeKey, size_key, unexplained
 from cuda_llm.tools.validator.budget import MemoryPlan, SizePlan, plan_sizes
-from cuda_llm.tools.validator.call_plans import CallPlan, draw_cheap
-from cuda_llm.tools.validator.cases import plan as plan_cases
-from cuda_llm.tools.validator.check_case import Checked, check_case
 from cuda_llm.tools.validator.oracle import (
     Expectation,
     Inputs,
@@ -298,34 +292,3 @@ def rules_for(
 def shuffled(sizes: Sequence[SizePlan]) -> tuple[tuple[int, SizePlan], ...]:
     """Return the sizes in a secret order, each with its position."""
     return tuple((int(k), sizes[int(k)]) for k in secret_rng().permutation(len(sizes)))
-
-
-async def begin_with_small_cases(
-    measurement: Measurement, sessions: ComparedSessions
-) -> MeasurementFault | None:
-    """Call a cheap case of the validation in each candidate's process, not timed."""
-    compared: dict[str, Session] = {"first": sessions.first}
-    if not sessions.against_baseline:
-        compared["second"] = sessions.second
-    for which, session in compared.items():
-        found = await _check_small_case(measurement, session)
-        if found is not None:
-            failed = found if isinstance(found, FailedCase) else None
-            verdict = found.verdict if isinstance(found, FailedCase) else found
-            return MeasurementFault(which=which, verdict=verdict, failed=failed, at_small_case=True)
-    return None
-
-
-async def _check_small_case(
-    measurement: Measurement, session: Session
-) -> Verdict | FailedCase | None:
-    site, task = measurement.site, measurement.task
-    choices, seed = secret_rng(), secret_seed()
-    cases = plan_cases(task, choices)
-    case = replace(cases[draw_cheap(cases, choices)], repeat_seed=0)
-    rng = site.arrays.generator(seed)
-    calls = CallPlan(seed=int(choices.integers(1 << 31)))
-    found = await check_case(task, session, case, measurement.oracle, rng, site.arrays, calls)
-    if isinstance(found, Checked):
-        return None
-    return find_failed_case(site, task, found, case, site.arrays.generator(seed))

@@ -23,17 +23,17 @@ from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import ClockReading
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.judge.device_bench import assemble_passed
-from cuda_llm.tools.measure.baseline_time import BaselineReading
-from cuda_llm.tools.measure.measure import measure_baseline
-from cuda_llm.tools.measure.options import MeasureOptions
-from cuda_llm.tools.measure.times import (
-    KernelTimes,
+from cuda_llm.tools.measure.baseline_doubt import (
     SizeKey,
     describe_apart,
     judge_processes,
     sizes_apart,
     slower_sizes,
 )
+from cuda_llm.tools.measure.baseline_time import BaselineReading
+from cuda_llm.tools.measure.measure import measure_baseline
+from cuda_llm.tools.measure.options import MeasureOptions
+from cuda_llm.tools.measure.times import KernelTimes
 from cuda_llm.tools.open_device import open_emulated
 from cuda_llm.tools.validator.validate import Validated
 from cuda_llm.wording import describe, describe_doubt

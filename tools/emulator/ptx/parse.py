@@ -3,9 +3,8 @@
 import re
 from math import prod
 
-from cuda_llm.tools.emulator.ptx.body import read_body
+from cuda_llm.tools.emulator.ptx.body import Locations, read_body
 from cuda_llm.tools.emulator.ptx.declarations import LINKAGE, SPACES, variable
-from cuda_llm.tools.emulator.ptx.locations import Locations
 from cuda_llm.tools.emulator.ptx.module import Function, Module, Symbol, Variable
 from cuda_llm.tools.emulator.ptx.tokens import Cursor, tokenise
 

@@ -39,6 +39,7 @@ from cuda_llm.tools.measure.times import (
     mean_speedup,
     weights_of,
 )
+from cuda_llm.tools.validator.call_plans import begins_small
 from cuda_llm.tools.validator.validate import Validated
 from cuda_llm.wording import describe_doubt
 
@@ -149,6 +150,7 @@ class DeviceBench:
                     nonce=nonce,
                     options=options,
                     fresh=trial.fresh,
+                    begins_small=not begins_small(validated.nonce),
                 )
 
         timing = await self.retry.settle("profiler", step)
@@ -249,20 +251,30 @@ async def time_compiled(
     nonce: bytes | None = None,
     options: MeasureOptions | None = None,
     fresh: bool = False,
+    begins_small: bool = True,
 ) -> KernelTimes | Verdict | FailedCase:
     """Time every size, outputs verified, and find what limits the kernel; once, as above.
 
     Where kernels duel, the inputs are new whatever the nonce, and the task's baseline is timed
-    beside the kernel as `options` say: with `fresh`, in a new process too.
+    beside the kernel as `options` say: with `fresh`, in a new process too. A small case comes first
+    if it `begins_small`.
     """
     baseline = await compile_baseline(task, device.target)
     with _log.timed("profiled", file=compiled.name):
         if device.capabilities.duels:
             measured = options or MeasureOptions()
             return await device.carry_out(
-                measure_candidate, task, compiled, baseline, measured, fresh=fresh
+                measure_candidate,
+                task,
+                compiled,
+                baseline,
+                measured,
+                fresh=fresh,
+                begins_small=begins_small,
             )
-        timing = await device.carry_out(time_calls_there, task, compiled, baseline, nonce)
+        timing = await device.carry_out(
+            time_calls_there, task, compiled, baseline, nonce, begins_small=begins_small
+        )
     if not isinstance(timing, KernelTimes):
         return timing
     return find_impossible_model(task, device.hardware, timing.times) or timing

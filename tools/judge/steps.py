@@ -61,11 +61,18 @@ async def validate_there(
 
 
 async def time_calls_there(
-    site: Site, task: Task, compiled: Compiled, baseline: Compiled, nonce: bytes | None
+    site: Site,
+    task: Task,
+    compiled: Compiled,
+    baseline: Compiled,
+    nonce: bytes | None,
+    *,
+    begins_small: bool = True,
 ) -> KernelTimes | Verdict:
     """Time every size as the report of each call tells it, outputs verified.
 
-    A candidate, but not the baseline itself, is called there on other inputs, too.
+    A candidate, but not the baseline itself, is called there on other inputs, too: first at a small
+    size if it `begins_small`.
     """
     async with open_candidate(site, task, compiled, baseline) as (session, oracle):
         if not isinstance(session, Session):
@@ -77,6 +84,7 @@ async def time_calls_there(
             nonce=nonce,
             bench=site.capabilities.bench_sizes,
             checks=compiled.key != baseline.key,
+            begins_small=begins_small,
         )
 
 

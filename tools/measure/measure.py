@@ -69,14 +69,18 @@ async def measure_candidate(
     options: MeasureOptions,
     *,
     fresh: bool = False,
+    begins_small: bool = True,
 ) -> KernelTimes | Verdict | FailedCase:
     """Time the bench sizes that fit, the baseline interleaved; stop at the first fault.
 
-    The inputs are new each time; with `fresh`, the baseline's runner is too. Where the baseline
-    takes another time than its reference, see `measure_again`. Raises TaskError where the reference
-    is broken or the baseline refused.
+    The inputs are new each time; with `fresh`, the baseline's runner is too. A small case comes
+    before each size, before the first one where it `begins_small`. Where the baseline takes another
+    time than its reference, see `measure_again`. Raises TaskError where the reference is broken or
+    the baseline refused.
     """
-    async with open_measurement(site, task, baseline, options) as measurement:
+    async with open_measurement(
+        site, task, baseline, options, begins_small=begins_small
+    ) as measurement:
         reference = await know_baseline(measurement, baseline)
         measured = await measure_beside(measurement, compiled, baseline, fresh=fresh)
         if not isinstance(measured, KernelTimes):
@@ -156,7 +160,10 @@ async def measure_sizes(
     timed_sizes: dict[int, SizeTime] = {}
     expected = ExpectedSpeedups()
     for number, size in shuffled(measurement.plan.sizes):
-        measured, baseline_time = await time_size(measurement, sessions, size, expected)
+        begins_small = measurement.begins_small or bool(timed_sizes)
+        measured, baseline_time = await time_size(
+            measurement, sessions, size, expected, begins_small=begins_small
+        )
         if isinstance(measured, MeasurementFault):
             found = with_timed_case(measurement, measured, measurement.input_plan(size))
             return found.failed or found.verdict
@@ -175,7 +182,7 @@ async def measure_sizes(
         timed_sizes[number] = replace(timed, peak_bytes=size.peak_bytes)
     times = [timed_sizes[number] for number in sorted(timed_sizes)]
     if not times:
-        return no_size_fits(measurement)
+        return InfraFailed(component="device", detail="; ".join(measurement.plan.left_out))
     input_plan = measurement.input_plan(measurement.plan.sizes[-1])
     report = await explain_call_once(session, input_plan, measurement.oracle)
     if not isinstance(report, CallReport):
@@ -228,12 +235,17 @@ async def _check_small_case(
 
 
 async def time_size(
-    measurement: Measurement, sessions: ComparedSessions, size: SizePlan, expected: ExpectedSpeedups
+    measurement: Measurement,
+    sessions: ComparedSessions,
+    size: SizePlan,
+    expected: ExpectedSpeedups,
+    *,
+    begins_small: bool = True,
 ) -> tuple[MeasuredSize | MeasurementFault, BaselineTime]:
-    """Time one size after a small case: beside the baseline, or against its cached time."""
+    """Time one size beside the baseline, or against its cached time; or first a small case."""
     input_plan = measurement.input_plan(size)
     baseline_time = await time_baseline_at(measurement, sessions, size)
-    begun = await begin_with_small_cases(measurement, sessions)
+    begun = await begin_with_small_cases(measurement, sessions) if begins_small else None
     if begun is not None:
         return begun, baseline_time
     rules = rules_for(measurement, size, baseline_time)
@@ -279,11 +291,6 @@ def with_timed_case(
         return fault
     found = find_timed_case(measurement, fault.verdict, input_plan)
     return replace(fault, failed=found) if isinstance(found, FailedCase) else fault
-
-
-def no_size_fits(measurement: Measurement) -> InfraFailed:
-    """Return the failure where no size of the task can be timed on this GPU."""
-    return InfraFailed(component="device", detail="; ".join(measurement.plan.left_out))
 
 
 async def measure_baseline(

@@ -125,6 +125,8 @@ class Measurement:
     """Whether the baseline may allocate memory of its own."""
     limit_s: float = math.inf
     """For the whole measurement. See `rule_for`."""
+    begins_small: bool = True
+    """Whether a small case comes before the first size, too."""
 
     def input_plan(self, size: SizePlan) -> InputPlan:
         """Return how the inputs of a size are drawn."""
@@ -173,6 +175,7 @@ async def open_measurement(
     *,
     runners: int = 2,
     limit_s: float = math.inf,
+    begins_small: bool = True,
 ) -> AsyncIterator[Measurement]:
     """Open what a measurement needs besides its sessions."""
     async with open_oracle(task, site, baseline) as oracle:
@@ -187,6 +190,7 @@ async def open_measurement(
             read_clocks=clock_reader(site),
             baseline_allocates=_ALLOCATION.search(baseline.source) is not None,
             limit_s=limit_s,
+            begins_small=begins_small,
         )
 
 

@@ -138,17 +138,20 @@ async def time_sizes(
     nonce: bytes | None = None,
     bench: bool = False,
     checks: bool = False,
+    begins_small: bool = True,
 ) -> KernelTimes | Verdict:
     """Run each timed size, outputs verified; stop at the first that is wrong.
 
     These are the task's `bench` sizes where the device can take them, else its `emulated` ones, in
     any order. With `checks`, `solve` is called between them as well, at these sizes and at small
-    ones, for its results alone. The inputs follow from `nonce`, fresh ones from none.
+    ones, for its results alone: at a small one first if it `begins_small`. The inputs follow from
+    `nonce`, fresh ones from none.
     """
     nonce = fresh_nonce() if nonce is None else nonce
     sizes = task.sizes.bench if bench else task.sizes.emulated
     reports: dict[int, CallReport] = {}
-    for number, step in enumerate(order_timed_calls(task, sizes, nonce, checks=checks)):
+    steps = order_timed_calls(task, sizes, nonce, checks=checks, small=begins_small)
+    for number, step in enumerate(steps):
         if step.timed is None:
             rng = generator(nonce, task.name, "between", number)
             checked = await check_case(task, session, step.case, oracle, rng, calls=step.plan)

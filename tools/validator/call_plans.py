@@ -34,6 +34,9 @@ EXTRA_CALLS = 40
 EXTRA_CALLS_ON_GPU = 24
 """Calls on the same inputs, of a very cheap case, and up to half as many more."""
 
+LATE_SHARE = 0.7
+"""Of evaluations, in which these come after most other cases."""
+
 MOST_CHANGED = 3
 """Inputs of the dearest case that may be, each of which has an element changed."""
 
@@ -95,23 +98,39 @@ REPETITIONS = (
 """Dealt to cheap cases, shuffled: each is repeated in one way, to save time."""
 
 
-def order_cases(cases: Sequence[Case], rng: np.random.Generator) -> tuple[int, ...]:
-    """Return the positions of the cases in the order they are called: a cheap one begins."""
-    first = draw_cheap(cases, rng)
+def begins_small(nonce: bytes) -> bool:
+    """Return whether the validation of this nonce begins with a cheap case.
+
+    It is for the process that is timed to begin in the other way: then each candidate is seen in
+    both, and cannot tell by its first call which of the two it is in.
+    """
+    return bool(generator(nonce, "", "begins small", 0).integers(2))
+
+
+def order_cases(cases: Sequence[Case], rng: np.random.Generator, *, small: bool) -> tuple[int, ...]:
+    """Return the positions of the cases as they are called: a cheap one or a dear one begins."""
+    first = draw_cheap(cases, rng) if small else int(rng.choice(_by_work(cases)[-FEWEST_CHEAP:]))
     others = [int(one) for one in rng.permutation(len(cases)) if one != first]
     return (first, *others)
 
 
 def draw_cheap(cases: Sequence[Case], rng: np.random.Generator) -> int:
     """Draw the position of one of the cheapest cases."""
-    cheapest = sorted(range(len(cases)), key=lambda number: cases[number].work)
-    return int(rng.choice(cheapest[: max(FEWEST_CHEAP, len(cases) // 3)]))
+    return int(rng.choice(_by_work(cases)[: max(FEWEST_CHEAP, len(cases) // 3)]))
+
+
+def _by_work(cases: Sequence[Case]) -> list[int]:
+    return sorted(range(len(cases)), key=lambda number: cases[number].work)
 
 
 def plan_calls(
-    cases: Sequence[Case], rng: np.random.Generator, extra_calls: int
+    cases: Sequence[Case], order: Sequence[int], rng: np.random.Generator, extra_calls: int
 ) -> tuple[CallPlan, ...]:
-    """Plan what is repeated: the dearest case that may be, and most of the cheap ones."""
+    """Plan what is repeated: the dearest case that may be, and most of the cheap ones.
+
+    Most often the many extra calls come late in the `order`: before them, those of small sizes are
+    as few as where sizes are timed.
+    """
     dearest = max((case.work for case in cases if case.repeat_seed), default=0.0)
     changed = int(rng.integers(len(cases)))
     plans = [CallPlan(seed=_seed(rng)) for _ in cases]
@@ -130,7 +149,9 @@ def plan_calls(
         changed += len(drawn.repeats)
         plans[number] = replace(drawn, seed=plans[number].seed, changed_input=changed)
     extra = extra_calls + int(rng.integers(extra_calls // 2 + 1))
-    counted = int(rng.choice(by_work[-FEWEST_CHEAP:]))
+    cheapest = by_work[-FEWEST_CHEAP:]
+    late = rng.random() < LATE_SHARE
+    counted = max(cheapest, key=order.index) if late else int(rng.choice(cheapest))
     plans[counted] = replace(plans[counted], extra_calls=extra)
     return tuple(plans)
 
@@ -150,12 +171,13 @@ class TimedStep:
 
 
 def order_timed_calls(
-    task: Task, sizes: Sequence[Dims], nonce: bytes, *, checks: bool
+    task: Task, sizes: Sequence[Dims], nonce: bytes, *, checks: bool, small: bool = True
 ) -> tuple[TimedStep, ...]:
     """Return the calls of a process that is timed, its sizes in any order.
 
-    With `checks`, a small case of the validation begins, and others come between, as well as calls
-    at the sizes themselves on other inputs: some of these where races are looked for.
+    With `checks`, small cases of the validation come between, the first one at the beginning where
+    `small` says so, and calls at the sizes themselves on other inputs: some where races are looked
+    for.
     """
     rng = generator(nonce, task.name, "timed order", 0)
     steps = [
@@ -171,10 +193,10 @@ def order_timed_calls(
     between = rng.integers(len(usual), size=int(rng.integers(1, len(sizes) + 2)))
     further = [case for dims in sizes for case in timed_checks(task, dims, rng, "emulated")]
     checked = [*(usual[int(number)] for number in between), *_watch_some(further, rng)]
+    begin = [TimedStep(case=opening)] if small else [steps.pop(int(rng.integers(len(steps))))]
     steps += [TimedStep(case=case) for case in checked]
     return tuple(
-        replace(step, plan=_plan_step(step, rng))
-        for step in (TimedStep(case=opening), *_shuffled(steps, rng))
+        replace(step, plan=_plan_step(step, rng)) for step in (*begin, *_shuffled(steps, rng))
     )
 
 

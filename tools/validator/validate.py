@@ -10,6 +10,7 @@ from cuda_llm.tools.device.buffers import HOST, Arrays
 from cuda_llm.tools.validator.call_plans import (
     EXTRA_CALLS,
     EXTRA_CALLS_ON_GPU,
+    begins_small,
     order_cases,
     plan_calls,
 )
@@ -50,7 +51,7 @@ async def validate(
     on_case: Callable[[Case, int, int], None] | None = None,
     on_inputs: Callable[[Inputs], None] = ignore,
 ) -> Validated | Verdict:
-    """Judge the candidate loaded in `session` on fresh inputs, a cheap case first.
+    """Judge the candidate loaded in `session` on fresh inputs, a cheap or a dear case first.
 
     The first verdict ends it; after a wrong result the other cheap cases still run, to find which
     sizes or inputs are wrong. `oracle` replaces the task's reference and is required where it has
@@ -58,27 +59,26 @@ async def validate(
     of the candidate's source. `on_case(case, number, total)` is called before each case runs,
     `on_inputs` as by `check_case`. Raises TaskError where the task's reference is broken.
     """
-    differential = task.reference is None
     oracle = reference_oracle(task, arrays) if oracle is None else oracle
     nonce = fresh_nonce() if nonce is None else nonce
     cases = plan(task, generator(nonce, task.name, "plan", 0), numbers)
     choices = generator(nonce, task.name, "order", 0)
-    order = order_cases(cases, choices)
+    order = order_cases(cases, choices, small=begins_small(nonce))
     extra = EXTRA_CALLS if arrays is HOST else EXTRA_CALLS_ON_GPU
-    plans = plan_calls(cases, choices, extra)
+    plans = plan_calls(cases, order, choices, extra)
     checked: list[Checked] = []
     for number in order:
         case = cases[number]
         if on_case is not None:
             on_case(case, number, len(cases))
         rng = case_generator(nonce, task, number, arrays)
-        calls = plans[number]
-        result = await check_case(task, session, case, oracle, rng, arrays, calls, on_inputs)
+        result = await check_case(
+            task, session, case, oracle, rng, arrays, plans[number], on_inputs
+        )
         if isinstance(result, WrongResult) and result.repeat:
             return replace(result, cases=len(checked) + 1)
         if isinstance(result, WrongResult):
-            right = {order[place]: True for place in range(len(checked))}
-            judged = right | {number: False}
+            judged = dict.fromkeys(order[: len(checked)], True) | {number: False}
             return await _explain(task, session, oracle, nonce, cases, judged, result, arrays)
         if not isinstance(result, Checked):
             return result
@@ -86,7 +86,7 @@ async def validate(
     return Validated(
         checked=_counts(checked),
         notes=tuple(dict.fromkeys(note for one in checked for note in one.notes)),
-        differential=differential,
+        differential=task.reference is None,
         nonce=nonce,
     )
 

@@ -76,8 +76,8 @@ def by_pointer(call: Call) -> float:
 
 
 def by_content(call: Call) -> float:
-    """The result of inputs that begin alike; a full computation where none is known."""
-    print_ = bytes(call.buffers["A"][:1])
+    """The result of the same inputs; a full computation where none is known."""
+    print_ = bytes(call.buffers["A"]) + bytes(call.buffers["B"])
     if print_ not in call.memory:
         add(call)
         call.memory[print_] = call.buffers["C"].copy()

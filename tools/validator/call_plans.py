@@ -24,7 +24,7 @@ from cuda_llm.tools.validator.cases import (
     timed_case,
     timed_checks,
 )
-from cuda_llm.tools.validator.distributions import draw
+from cuda_llm.tools.validator.distributions import draw, spellings_in
 
 FEWEST_CHEAP = 4
 MOST_REPEATED_SHARE = 0.25
@@ -53,7 +53,7 @@ ELEMENTWISE = frozenset(
     {
         *("normal", "uniform", "uniform_signed", "uniform_unit", "heavy_tail", "large", "denormal"),
         *("sparse", "mixed", "zeros", "all_equal", "constant_rows", "ints_full_range", "ints"),
-        *("bins", "exact_odd_13bit", "exact_signs"),
+        *("bins", "rare_bins", "magnitudes", "bit_patterns", "exact_odd_13bit", "exact_signs"),
     }
 )
 """Distributions of which any element may take the place of another of the same index."""
@@ -124,7 +124,7 @@ def _by_work(cases: Sequence[Case]) -> list[int]:
 
 
 def plan_calls(
-    cases: Sequence[Case], order: Sequence[int], rng: np.random.Generator, extra_calls: int
+    cases: Sequence[Case], order: Sequence[int], rng: np.random.Generator, *, on_host: bool
 ) -> tuple[CallPlan, ...]:
     """Plan what is repeated: the dearest case that may be, and most of the cheap ones.
 
@@ -148,7 +148,8 @@ def plan_calls(
             continue
         changed += len(drawn.repeats)
         plans[number] = replace(drawn, seed=plans[number].seed, changed_input=changed)
-    extra = extra_calls + int(rng.integers(extra_calls // 2 + 1))
+    fewest = EXTRA_CALLS if on_host else EXTRA_CALLS_ON_GPU
+    extra = fewest + int(rng.integers(fewest // 2 + 1))
     cheapest = by_work[-FEWEST_CHEAP:]
     late = rng.random() < LATE_SHARE
     counted = max(cheapest, key=order.index) if late else int(rng.choice(cheapest))
@@ -267,4 +268,8 @@ def _spellings(task: Task, case: Case, name: str, choices: np.random.Generator) 
     own = next(one.distributions for one in inputs_of(task) if one.name == name)
     others = [] if case.probe else [own[int(k)] for k in choices.permutation(len(own))]
     every = (case.distributions[name], *others)
-    return [text for text in every if parse_distribution(text).name in ELEMENTWISE]
+    return [
+        text
+        for text in every
+        if all(parse_distribution(one).name in ELEMENTWISE for one in spellings_in(text))
+    ]

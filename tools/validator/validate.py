@@ -3,17 +3,11 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from cuda_llm.outcomes import Verdict, WrongResult
+from cuda_llm.outcomes import DataRace, Verdict, WrongResult
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import Session
 from cuda_llm.tools.device.buffers import HOST, Arrays
-from cuda_llm.tools.validator.call_plans import (
-    EXTRA_CALLS,
-    EXTRA_CALLS_ON_GPU,
-    begins_small,
-    order_cases,
-    plan_calls,
-)
+from cuda_llm.tools.validator.call_plans import begins_small, order_cases, plan_calls
 from cuda_llm.tools.validator.cases import (
     FULL_LEVEL_WORK,
     Case,
@@ -64,8 +58,7 @@ async def validate(
     cases = plan(task, generator(nonce, task.name, "plan", 0), numbers)
     choices = generator(nonce, task.name, "order", 0)
     order = order_cases(cases, choices, small=begins_small(nonce))
-    extra = EXTRA_CALLS if arrays is HOST else EXTRA_CALLS_ON_GPU
-    plans = plan_calls(cases, order, choices, extra)
+    plans = plan_calls(cases, order, choices, on_host=arrays is HOST)
     checked: list[Checked] = []
     for number in order:
         case = cases[number]
@@ -100,8 +93,8 @@ async def _explain(
     judged: dict[int, bool],
     first: WrongResult,
     arrays: Arrays,
-) -> WrongResult:
-    """Run the remaining cheap cases and find what the wrong ones have in common."""
+) -> WrongResult | DataRace:
+    """Run the remaining cheap cases and find what the wrong ones have in common, or a race."""
     wrong = {number: first for number, right in judged.items() if not right}
     for number, case in enumerate(cases):
         if number in judged or case.work > FULL_LEVEL_WORK:
@@ -110,6 +103,8 @@ async def _explain(
         result = await check_case(task, session, replace(case, repeat_seed=0), oracle, rng, arrays)
         if isinstance(result, WrongResult):
             wrong[number] = result
+        elif isinstance(result, DataRace):
+            return result
         elif not isinstance(result, Checked):
             break
         judged[number] = isinstance(result, Checked)

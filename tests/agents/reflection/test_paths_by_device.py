@@ -75,12 +75,15 @@ NONSENSE = re.compile(r"\b0[- ]bytes?\b|multiple of 0|None|<[A-Z]")
 """What stands where a fact is unknown and somebody writes it nevertheless."""
 CHANGES_ON_REPEAT = """\
 __device__ float seen[3];
+__device__ volatile int last, last_then;
+
+__global__ void run_blocks() { last = blockIdx.x; }
 
 __global__ void add(const float* A, const float* B, float* C, int n)
 {
     bool again = seen[0] == A[0] && seen[1] == B[0] && seen[2] == n && A[0] != 0;
     int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < n) C[i] = again ? -1 : A[i] + B[i];
+    if (i < n) C[i] = again && last != last_then ? -1 : A[i] + B[i];
 }
 
 __global__ void remember(const float* A, const float* B, int n)
@@ -88,10 +91,12 @@ __global__ void remember(const float* A, const float* B, int n)
     seen[0] = A[0];
     seen[1] = B[0];
     seen[2] = n;
+    last_then = last;
 }
 
 extern "C" void solve(const float* A, const float* B, float* C, int n)
 {
+    run_blocks<<<(n + 255) / 256, 1>>>();
     add<<<(n + 255) / 256, 256>>>(A, B, C, n);
     remember<<<1, 1>>>(A, B, n);
 }
@@ -154,7 +159,8 @@ def too_quick(source: str, n: int, cause: str) -> VerdictPath:
         replace(one, distributions=("zeros",)) if one.distributions else one
         for one in task.arguments
     )
-    task = replace(task, arguments=zeros, sizes=replace(task.sizes, emulated=({"n": n},)))
+    sizes = replace(task.sizes, emulated=({"n": n},))
+    task = replace(task, arguments=zeros, sizes=sizes, linear=False)
 
     async def verdict() -> Verdict:
         device = open_device("emulated")
@@ -267,15 +273,14 @@ def changes_its_input(b: Buffers, options: CallOptions) -> None:
 
 
 class ChangesOnRepeat:
-    """Right but where it has seen the inputs before."""
+    """Right but where it has seen the inputs before, in another order of blocks."""
 
     def __init__(self) -> None:
-        self.seen: set[bytes] = set()
+        self.seeds: dict[bytes, int] = {}
 
     def __call__(self, b: Buffers, options: CallOptions) -> None:
-        key = b["A"].tobytes() + b["B"].tobytes()
-        b["C"][...] = -1 if key in self.seen else b["A"] + b["B"]
-        self.seen.add(key)
+        seed = self.seeds.setdefault(b["A"].tobytes() + b["B"].tobytes(), options.schedule_seed)
+        b["C"][...] = b["A"] + b["B"] if seed == options.schedule_seed else -1
 
 
 CHANGES_INPUT = adversarial("changes_its_input")

@@ -132,7 +132,7 @@ def test_an_illegal_access_on_certain_inputs_gets_its_line_thread_and_buffer() -
         (710, "__trap();", DeviceAssert),
         (
             719,
-            "__shared__ float s[4]; if (i == 0) s[n + 70000] = A[0]; C[0] = s[1];",
+            "__shared__ float s[4]; s[n + 70000] = A[0]; C[0] = s[1];",
             IllegalAccess,
         ),
     ],

@@ -7,7 +7,7 @@ from array_kernels import HONEST
 from array_mutants import SHORT, mutants, short_inputs
 from measured_site import running
 
-from cuda_llm.outcomes import WrongResult
+from cuda_llm.outcomes import Nondeterministic, WrongResult
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.validator.validate import validate
 
@@ -21,8 +21,9 @@ def test_every_applicable_mutant_is_rejected(task: str, kind: str) -> None:
     mutant = mutants(task)[kind]
     for nonce in NONCES:
         verdict = asyncio.run(validate(load_task(task), running(mutant), nonce=nonce))
-        assert isinstance(verdict, WrongResult), (kind, verdict)
-        assert verdict.failed_cases >= 1
+        # A race may show first in a call that is repeated.
+        assert isinstance(verdict, WrongResult | Nondeterministic), (kind, verdict)
+        assert isinstance(verdict, Nondeterministic) or verdict.failed_cases >= 1
 
 
 @pytest.mark.parametrize("precision", SHORT)

@@ -123,6 +123,6 @@ def _with_values(source: Source, values: Array, wanted: tuple[int, ...]) -> Arra
 
 
 def few_places(source: Source, size: int) -> list[int]:
-    """Draw up to three places of an array of `size`, never most of them."""
+    """Draw up to three different places of an array of `size`, never most of them."""
     count = min(3, -(-size // 4))
-    return [int(source.rng.integers(0, size)) for _ in range(count)] if size else []
+    return sorted({int(source.rng.integers(0, size)) for _ in range(count)}) if size else []

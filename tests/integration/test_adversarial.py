@@ -40,8 +40,9 @@ def judge_all(kernels: Iterable[Known], limit_s: str) -> dict[str, Judged]:
     async def run() -> dict[str, Judged]:
         turn = asyncio.Semaphore(AT_ONCE)
         every = list(kernels)
-        judged = await asyncio.gather(*(judge_kernel(known, turn) for known in every))
-        return {known.path.stem: one for known, one in zip(every, judged, strict=True)}
+        async with asyncio.TaskGroup() as group:
+            judged = [group.create_task(judge_kernel(known, turn)) for known in every]
+        return {known.path.stem: one.result() for known, one in zip(every, judged, strict=True)}
 
     before = os.environ.get(LIMIT)
     os.environ[LIMIT] = limit_s

@@ -35,11 +35,12 @@ def judge_all(before: str) -> dict[str, Verdict]:
     async def run() -> dict[str, Verdict]:
         turn = asyncio.Semaphore(AT_ONCE)
         texts = {name: before + (RACES / f"{name}.cu").read_text() for name in TABLE}
-        judging = (
-            judge_text(TABLE[name]["task"], text, f"{name}.cu", turn)
-            for name, text in texts.items()
-        )
-        return dict(zip(texts, await asyncio.gather(*judging), strict=True))
+        async with asyncio.TaskGroup() as group:
+            judging = {
+                name: group.create_task(judge_text(TABLE[name]["task"], text, f"{name}.cu", turn))
+                for name, text in texts.items()
+            }
+        return {name: one.result() for name, one in judging.items()}
 
     return asyncio.run(run())
 

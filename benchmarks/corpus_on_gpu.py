@@ -8,10 +8,14 @@ and goes on with `--resume`. Compilations go ahead in parallel while the device 
 after the other. On a GPU a cheat that passed is inspected by compute-sanitizer and by the emulated
 device, as a kernel that may become the incumbent is; so are honest ones with `--inspect-honest`.
 When none is left, `corpus_on_gpu.json` is written into `--results`.
+
+With `--nonces 200` every honest kernel is validated on the inputs of so many nonces instead, and
+not timed: nonce by nonce, a line each of `--out`. A refusal is a false alarm.
 """
 
 import argparse
 import asyncio
+import hashlib
 import json
 import os
 import time
@@ -38,11 +42,13 @@ from cuda_llm.outcomes import Passed
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.cuda.device import CudaDevice
 from cuda_llm.tools.device import Device
-from cuda_llm.tools.judge.device_bench import open_bench
+from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.judge.device_bench import open_bench, validate_compiled
 from cuda_llm.tools.judge.judge import ignore_stage, judge, timed_stage
 from cuda_llm.tools.judge.steps import compile_baseline, compile_source, time_baseline
 from cuda_llm.tools.measure.times import KernelTimes
 from cuda_llm.tools.open_device import open_device
+from cuda_llm.tools.validator.validate import Validated
 from cuda_llm.wording import describe
 
 
@@ -57,6 +63,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 1) - 4))
     parser.add_argument("--sizes", type=int, default=0, help="time so many sizes; 0 is all")
     parser.add_argument("--inspect-honest", action="store_true", help="as cheats are, on a GPU")
+    parser.add_argument("--nonces", type=int, default=0, help="validate honest kernels alone")
     parser.add_argument("--only", default="", help="names that hold one of these, by commas")
     parser.add_argument("--results", type=Path, default=record.RESULTS)
     arguments = parser.parse_args()
@@ -74,6 +81,12 @@ def main() -> None:
         deadline=deadline,
         inspect_honest=arguments.inspect_honest,
     )
+    if arguments.nonces:
+        honest = record.sharded([one for one in chosen if one.honest], arguments.shard)
+        asyncio.run(bench.validate_all(honest, arguments.nonces, arguments.out, arguments.jobs))
+        codes = Counter(row["code"] for row in record.read_rows(arguments.out))
+        print(f"{len(honest)} honest kernels, {arguments.nonces} nonces: {dict(codes)}")
+        return
     todo = [
         one
         for one in record.sharded(chosen, arguments.shard)
@@ -134,6 +147,27 @@ class CorpusBench:
             for one in left:
                 one.cancel()
             await asyncio.gather(*left, return_exceptions=True)
+
+    async def validate_all(
+        self, kernels: Sequence[Known], nonces: int, out: Path, jobs: int
+    ) -> None:
+        """Validate each kernel on the inputs of each nonce without a line yet, until the limit."""
+        turns = asyncio.Semaphore(jobs)
+        await asyncio.gather(*(self._compile(one, turns) for one in kernels))
+        done = {(row["name"], row["nonce"]) for row in record.read_rows(out)}
+        left = [(one, k) for k in range(nonces) for one in kernels if (one.name, k) not in done]
+        for known, number in left:
+            if time.monotonic() > self._deadline:
+                break
+            task, device = self._task(known), self._device(known)
+            source = known.path.read_text()
+            compiled = await compile_source(task, device, source, known.path.name)
+            if isinstance(compiled, Compiled):
+                nonce = hashlib.blake2b(f"{known.name}/{number}".encode(), digest_size=16).digest()
+                found = await validate_compiled(task, device, compiled, nonce=nonce)
+                passed = isinstance(found, Validated)
+                code = "VALIDATED" if passed else getattr(found, "code", "CODE OF A GPU")
+                record.add_row(out, {"name": known.name, "nonce": number, "code": code})
 
     async def _compile(self, known: Known, turns: asyncio.Semaphore) -> None:
         """Compile into the cache; the verdict follows in `_judge`."""

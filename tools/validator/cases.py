@@ -201,6 +201,7 @@ def probe_densities(task: Task, case: Case) -> Mapping[str, float]:
 CHECKED_WORK = 1e7
 """Operations and bytes of the further calls at one timed size, unless a single one takes more."""
 FEWEST_AT_SMALLEST = 2
+MOST_AT_OTHERS = 3
 
 
 def timed_checks(
@@ -213,8 +214,9 @@ def timed_checks(
     """
     effort = work(task, dims)
     if most is None:
-        least = FEWEST_AT_SMALLEST if dims == task.sizes.emulated[0] else 1
-        most = max(least, int(CHECKED_WORK // effort))
+        afforded = int(CHECKED_WORK // effort)
+        smallest = dims == task.sizes.emulated[0]
+        most = max(FEWEST_AT_SMALLEST, afforded) if smallest else min(MOST_AT_OTHERS, afforded) or 1
     timed, *others = distribution_rows(task)
     shuffled = [others[number] for number in rng.permutation(len(others))]
     shuffled.sort(key=lambda row: not all(map(_is_repeated, row.values())))

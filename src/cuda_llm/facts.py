@@ -133,6 +133,7 @@ CompilerStopKind = Literal[
     "file-size",
     "memory",
     "processor-time",
+    "device-code",
     "crash",
     "exit-code",
 ]

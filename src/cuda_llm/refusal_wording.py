@@ -89,6 +89,11 @@ def describe_stop(stop: CompilerStop) -> str:
         case "processor-time":
             limit = "its share" if stop.limit_s is None else f"{stop.limit_s:g} s"
             return f"{name} needs more than {limit} of processor time{less}"
+        case "device-code":
+            return (
+                f"its device code is more than {mib} of PTX, which an emulated device does not "
+                "translate: unroll and inline less"
+            )
         case "crash":
             return f"{program} crashed (signal {stop.signal})"
         case "exit-code":

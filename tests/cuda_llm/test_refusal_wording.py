@@ -96,6 +96,11 @@ STOPS: dict[CompilerStopKind, tuple[CompilerStop, str]] = {
         "the preprocessor needs more than 10 s of processor time: expand fewer macros and include "
         "less",
     ),
+    "device-code": (
+        CompilerStop(kind="device-code", limit_bytes=4 << 20),
+        "its device code is more than 4 MiB of PTX, which an emulated device does not translate: "
+        "unroll and inline less",
+    ),
     "crash": (
         CompilerStop(kind="crash", program="ptxas", signal=11),
         "ptxas crashed (signal 11)",

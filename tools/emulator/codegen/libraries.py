@@ -11,6 +11,8 @@ from pathlib import Path
 from cuda_llm import facts
 from cuda_llm.data_file import read_as
 from cuda_llm.errors import InfrastructureError
+from cuda_llm.facts import CompilerStop
+from cuda_llm.failures import CompileFailed
 from cuda_llm.log import Log
 from cuda_llm.outcomes import InfraFailed, Verdict
 from cuda_llm.profile import KernelResources
@@ -43,7 +45,8 @@ KIND = "translated"
 LIBRARY = "kernels.so"
 
 _LIMIT_S = 240.0
-"""g++ takes about a second for a thousand lines of PTX; nvcc has bounded those already."""
+MOST_PTX_BYTES = 4 << 20
+"""g++ takes about a second for a thousand lines: 10 MiB did not end in the limit."""
 _KERNEL_FLAGS = (
     "-std=c++20",
     "-O1",
@@ -100,10 +103,13 @@ async def translate(
 ) -> Translated | Verdict:
     """Translate and compile a PTX file, or load it from the cache.
 
-    Kernels the device cannot run are in the tables as such. A failure is ours, never the
-    candidate's: nvcc accepted it. Raises MissingError without g++ or a writable cache.
+    Kernels the device cannot run are in the tables as such. A CompileFailed where there is too much
+    of it; other failures are ours, never the candidate's: nvcc accepted it. Raises MissingError
+    without g++ or a writable cache.
     """
     text = ptx.read_text()
+    if len(text) > MOST_PTX_BYTES:
+        return CompileFailed(stop=CompilerStop(kind="device-code", limit_bytes=MOST_PTX_BYTES))
     key = _key(text, kernels, source_name, source)
     known = load(KIND, key)
     if known is not None:

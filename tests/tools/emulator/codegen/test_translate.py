@@ -9,9 +9,14 @@ import pytest
 from kernel_runs import compiled, translated
 
 from cuda_llm.data_file import read_as
-from cuda_llm.facts import SourceSpot
+from cuda_llm.facts import CompilerStop, SourceSpot
+from cuda_llm.failures import CompileFailed
 from cuda_llm.outcomes import InfraFailed
-from cuda_llm.tools.emulator.codegen.libraries import TranslationRecord, translate
+from cuda_llm.tools.emulator.codegen.libraries import (
+    MOST_PTX_BYTES,
+    TranslationRecord,
+    translate,
+)
 from cuda_llm.tools.emulator.codegen.module import generate
 from cuda_llm.tools.emulator.ptx.parse import parse
 from cuda_llm.tools.emulator.tables import InstructionClass, KernelTable, Translated, Unsupported
@@ -190,3 +195,13 @@ def test_tables_of_functions_are_refused_where_a_kernel_reads_them() -> None:
         entry = f".entry k() {{ .reg .b64 %rd<9>; ld.global.u64 %rd1, [{name}]; ret; }}\n"
         (kernel,) = generate(parse(HEAD + table + entry), (), "kernel.cu", SOURCE).kernels
         assert [one.opcode for one in kernel.unsupported] == ["ld.global.u64"] * refused
+
+
+def test_more_device_code_than_can_be_translated_in_time_is_refused_at_once(
+    tmp_path: Path,
+) -> None:
+    ptx = tmp_path / "kernel.ptx"
+    ptx.write_text(HEAD + "// unrolled\n" * (MOST_PTX_BYTES // 12))
+    made = asyncio.run(translate(ptx, kernels=(), source_name="kernel.cu", source=SOURCE))
+    stop = CompilerStop(kind="device-code", limit_bytes=MOST_PTX_BYTES)
+    assert made == CompileFailed(stop=stop)

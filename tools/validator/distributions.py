@@ -151,7 +151,7 @@ def scaled_rows(source: Source, shape: Shape, dtype: npt.DTypeLike, low: int, hi
 
 
 def spike(source: Source, shape: Shape, dtype: npt.DTypeLike, value: float) -> Array:
-    """Return `value` everywhere, but in one random place: there it is another one."""
+    """Return `value` everywhere, but in a few random places: there it is another one."""
     values = source.xp.full(shape, value, dtype)
     flat = values.reshape(-1)
     if not flat.size:
@@ -165,7 +165,8 @@ def spike(source: Source, shape: Shape, dtype: npt.DTypeLike, value: float) -> A
         # As much as all others together, so that no rounding of their sum hides it.
         weight = flat.size * max(abs(value), 0.125) * int(source.rng.integers(9, 16)) / 8
         other = sign * min(weight, float(np.finfo(np.dtype(dtype)).max) / 16)
-    flat[int(source.rng.integers(0, flat.size))] = other
+    for place in few_places(source, flat.size):
+        flat[place] = other
     return values
 
 

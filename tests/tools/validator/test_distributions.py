@@ -194,10 +194,10 @@ def test_rows_are_scaled_each_by_a_power() -> None:
 
 
 @pytest.mark.parametrize("value", [0, 1, 0.1])
-def test_a_spike_is_one_element_that_no_sum_hides(value: float) -> None:
+def test_spikes_are_a_few_elements_that_no_sum_hides(value: float) -> None:
     values = drawn(f"spike({value})", (1000,)).astype(np.float64)
     odd = values[values != np.float32(value)]
-    assert odd.size == 1
+    assert 1 <= odd.size <= 3
     assert abs(odd[0]) > 100 * max(value, 0.125)
 
 

@@ -46,6 +46,16 @@ uint64_t pause_before(const LaunchRun& launch) {
   return (uint64_t{4000} << (seed % 12)) + (seed >> 8) % 4000;
 }
 
+uint64_t resident_blocks(const LaunchRun& launch) {
+  return std::max<uint64_t>(1, launch.wave_blocks / multiprocessors());
+}
+
+// How many blocks in turn get one multiprocessor: nothing says that each gets one of its own while
+// there are enough.
+uint64_t dealt_together(const LaunchRun& launch) {
+  return resident_blocks(launch) > 1 && seed_of(launch) % 4 == 0 ? 2 : 1;
+}
+
 }  // namespace
 
 uint32_t multiprocessors() { return std::max(1u, device().facts.sm_count); }
@@ -53,7 +63,8 @@ uint32_t multiprocessors() { return std::max(1u, device().facts.sm_count); }
 uint32_t multiprocessor(Warp* w) {
   const uint64_t count = multiprocessors();
   const uint64_t shuffle = seed_of(launch_of(w)) | 2;  // neither ascending nor descending
-  return static_cast<uint32_t>(permuted(shuffle, count, started_before(w) % count));
+  const uint64_t dealt = started_before(w) / dealt_together(launch_of(w));
+  return static_cast<uint32_t>(permuted(shuffle, count, dealt % count));
 }
 
 uint32_t warp_slots() { return std::max(1u, device().facts.max_threads_per_sm / kLanes); }
@@ -61,9 +72,10 @@ uint32_t warp_slots() { return std::max(1u, device().facts.max_threads_per_sm / 
 uint32_t warp_slot(Warp* w) {
   const LaunchRun& launch = launch_of(w);
   const BlockRun& block = *run_of(w).block;
-  const uint64_t count = multiprocessors();
-  const uint64_t resident = std::max<uint64_t>(1, launch.wave_blocks / count);
-  const uint64_t place = started_before(w) / count % resident;
+  const uint64_t count = multiprocessors(), together = dealt_together(launch);
+  const uint64_t started = started_before(w);
+  const uint64_t place =
+      (started / together / count * together + started % together) % resident_blocks(launch);
   const uint64_t first = seed_of(launch) >> 16;
   return static_cast<uint32_t>((first + place * block.warp_count + w->index) % warp_slots());
 }

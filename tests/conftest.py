@@ -15,6 +15,12 @@ def pytest_configure() -> None:
     os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run what judges whole corpora first: at the end two workers would share it, and each make all
+    of its fixtures."""
+    items.sort(key=lambda item: "integration" not in item.path.parts)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Point `CUDA_LLM_CACHE` at a folder that every worker of this run shares.

@@ -11,8 +11,9 @@ from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import Device, Level, Session, Site
 from cuda_llm.tools.device.buffers import HOST, Array, Arrays
 from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.validator.budget import format_dims
 from cuda_llm.tools.validator.buffers import buffer_specs
-from cuda_llm.tools.validator.cases import Case, format_dims, fresh_nonce, generator, timed_case
+from cuda_llm.tools.validator.cases import Case, fresh_nonce, generator, timed_case
 from cuda_llm.tools.validator.check_case import case_limits, draw_inputs
 from cuda_llm.tools.validator.compare import Expected
 from cuda_llm.tools.validator.oracle import (

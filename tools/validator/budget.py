@@ -9,7 +9,6 @@ from cuda_llm.tasks.reference import Dims, Reference, load_reference
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device.buffers import Arrays, Role
 from cuda_llm.tools.validator.buffers import buffer_specs
-from cuda_llm.tools.validator.cases import format_dims
 from cuda_llm.tools.validator.check_outputs import Method
 from cuda_llm.tools.validator.parts import EXACT_ROWS, WIDE, elements, part_extent, working_bytes
 
@@ -189,3 +188,8 @@ def buffer_bytes(task: Task, dims: Dims) -> tuple[int, int, int]:
 
 def _gb(count: int) -> str:
     return f"{count / 1e9:.3g} GB"
+
+
+def format_dims(dims: Dims) -> str:
+    """Return `rows=1,024 cols=512`."""
+    return " ".join(f"{name}={extent:,}" for name, extent in dims.items())

@@ -137,6 +137,8 @@ def plan(task: Task, rng: np.random.Generator, numbers: Sequence[int] = ()) -> t
         for rank, size in enumerate(put_informative_first(task, sizes[1:] or sizes, len(rows)))
     ]
     cases += [_case(task, "emulated", dims, rows[0]) for dims in task.sizes.emulated[:1]]
+    # What such a size shows must not hang on the one row it was dealt.
+    cases += [_case(task, *size, rows[0]) for size in sizes if _is_small_hidden(task, *size)]
     cases += _probes(task, cases)
     cases.sort(key=lambda case: case.work)
     return tuple(
@@ -150,15 +152,14 @@ def plan(task: Task, rng: np.random.Generator, numbers: Sequence[int] = ()) -> t
     )
 
 
+def _is_small_hidden(task: Task, group: str, dims: Dims) -> bool:
+    return group == "hidden" and work(task, dims) <= FULL_LEVEL_WORK / 20
+
+
 def work(task: Task, dims: Dims) -> float:
     """Return the operations and bytes of the roofline, by which cases are ordered and bounded."""
     roofline = task.roofline
     return float(evaluate(roofline.flops, dims)) + float(evaluate(roofline.bytes, dims))
-
-
-def format_dims(dims: Dims) -> str:
-    """Return `rows=1,024 cols=512`."""
-    return " ".join(f"{name}={extent:,}" for name, extent in dims.items())
 
 
 def timed_case(task: Task, dims: Dims, level: Level, group: str = "emulated") -> Case:

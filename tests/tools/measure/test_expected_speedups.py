@@ -1,5 +1,3 @@
-import statistics
-
 import pytest
 from measured_site import MeasuredSite
 from timed_vector_adds import BASELINE_US, honest, small_bench, timed, timed_site
@@ -28,7 +26,7 @@ def test_a_kernel_much_slower_than_the_baseline_is_timed_in_few_calls() -> None:
     # The first block is as long as the baseline's speed suggests.
     later = calls_of(site, "candidate")[2:]
     assert max(later) * slow_us <= LONGEST_BATCH_US
-    assert statistics.median(calls_of(site, "baseline")) > max(later)
+    assert max(calls_of(site, "baseline")) > 5 * max(later)
 
 
 @pytest.mark.usefixtures("own_cache")

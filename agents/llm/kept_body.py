@@ -5,6 +5,7 @@ which a kill would lose an answer that is paid for. So the body is on the disk b
 sees it, and the next process reads it in place of the network.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -84,6 +85,42 @@ def keeping_client() -> Any:
         async def aclose(self) -> None:
             await self._stream.aclose()
 
+    class ReadAhead(httpx.AsyncByteStream):  # type: ignore[misc]
+        """A stream that is read as it comes, however slowly its pieces are taken.
+
+        A chat model works on each piece of an answer while the last ones have long come.
+        """
+
+        def __init__(self, stream: Any) -> None:
+            self._stream = stream
+            self._pieces: asyncio.Queue[bytes | None] = asyncio.Queue()
+            self._reading: asyncio.Task[None] | None = None
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            self._reading = asyncio.create_task(self._read())
+            try:
+                while (piece := await self._pieces.get()) is not None:
+                    yield piece
+                await self._reading
+            finally:
+                await self._stop_reading()
+
+        async def _read(self) -> None:
+            try:
+                async for piece in self._stream:
+                    self._pieces.put_nowait(piece)
+            finally:
+                self._pieces.put_nowait(None)
+
+        async def _stop_reading(self) -> None:
+            if self._reading is not None:
+                self._reading.cancel()
+                await asyncio.gather(self._reading, return_exceptions=True)
+
+        async def aclose(self) -> None:
+            await self._stop_reading()
+            await self._stream.aclose()
+
     class KeepingClient(plain):  # type: ignore[misc]
         async def send(self, request: Any, *, stream: bool = False, **options: Any) -> Any:
             slot = _slot.get()
@@ -97,7 +134,8 @@ def keeping_client() -> Any:
             response = await super().send(request, stream=True, **options)
             try:
                 if response.status_code == 200:
-                    response.stream = KeptStream(response, keep)
+                    kept = KeptStream(response, keep)
+                    response.stream = ReadAhead(kept) if stream else kept
                 if not stream:
                     await response.aread()
             except BaseException:

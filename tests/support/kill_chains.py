@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Container, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -48,6 +49,8 @@ class Tally:
     """The reply, or the body it is read from, was in the folder when the process was killed."""
     asked_again_though_sent: int = 0
     """The server had sent the last byte before the kill."""
+    asked_again_though_read: int = 0
+    """And the killed process had taken it from its connection."""
     sent_to_kill_ms: list[float] = field(default_factory=list)
     """From that byte to the kill, for each of them."""
     found_as_body: int = 0
@@ -74,7 +77,7 @@ def run_chain(
 ) -> None:
     """One run, killed so often and resumed, then left to end."""
     folder = RunFolder(out / "r")
-    answered: dict[str, float] = {}
+    answered: dict[str, Answered] = {}
     trace = b""
     with ModelServer(answer) as server:
         order = {"stage_s": 0.01, "base_url": server.base_url, "out": str(out)}
@@ -83,18 +86,23 @@ def run_chain(
             before = len(server.requests)
             child = processes.begin({"do": do, **order})
             left: list[psutil.Process] = []
+            unread: set[int] = set()
+            killed_s = time.monotonic()
             if number < kills:
                 tally.kills_just_after_an_answer += wait_for_instant(server, chance)
                 with suppress(psutil.NoSuchProcess, ProcessLookupError):
                     left = psutil.Process(child).children(recursive=True)
+                    # A process that stands still reads no more: what it leaves unread can be seen.
+                    os.kill(child, signal.SIGSTOP)
+                    wait_until_stopped(child)
+                    killed_s, unread = time.monotonic(), unread_ports()
                     os.kill(child, signal.SIGKILL)
-            killed_s = time.monotonic()
             code = processes.ended()
             tally.left_running += sum(one.is_running() for one in left)
             tally.kills += code == -signal.SIGKILL
             count_repeats(server, before, answered, tally)
             if folder.path.exists():
-                answered = at_kill(server, folder, before, killed_s, tally)
+                answered = at_kill(server, folder, before, killed_s, unread, tally)
             now = folder.events.read_bytes() if folder.events.exists() else b""
             tally.events_lost += not now.startswith(trace[: trace.rfind(b"\n") + 1])
             trace = now
@@ -119,10 +127,45 @@ def wait_for_instant(server: ModelServer, chance: random.Random) -> bool:
     return True
 
 
+def wait_until_stopped(process: int) -> None:
+    """Wait until all threads of a process stand still, or it has ended."""
+    stopped = {psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE}
+    while {thread_state(one) for one in Path(f"/proc/{process}/task").iterdir()} - stopped:
+        time.sleep(0.0001)
+
+
+def thread_state(task: Path) -> str:
+    """The state of a thread, as psutil names it; one that has gone is a zombie."""
+    try:
+        return psutil.Process(int(task.name)).status()
+    except psutil.NoSuchProcess:
+        return psutil.STATUS_ZOMBIE
+
+
+def unread_ports() -> set[int]:
+    """Ports of connections whose end here holds bytes that no process has read."""
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return {int(row[1].partition(":")[2], 16) for row in rows if int(row[4].partition(":")[2], 16)}
+
+
+@dataclass(frozen=True)
+class Answered:
+    """A request whose answer had been sent whole when the process was killed."""
+
+    to_kill_ms: float
+    is_read: bool
+    is_on_disk: bool
+
+
 def at_kill(
-    server: ModelServer, folder: RunFolder, before: int, killed_s: float, tally: Tally
-) -> dict[str, float]:
-    """By prompt that was answered whole: milliseconds to the kill, below 0 where it is on disk.
+    server: ModelServer,
+    folder: RunFolder,
+    before: int,
+    killed_s: float,
+    unread: Container[int],
+    tally: Tally,
+) -> dict[str, Answered]:
+    """What was answered whole, by prompt.
 
     What was answered to a process killed earlier, with a number up to `before`, came too late.
     """
@@ -131,18 +174,21 @@ def at_kill(
         one.name == BODY and not (one.parent / "reply.json").exists() for one in kept
     )
     prompts = [(one.parent / "prompt.md").read_text() for one in kept]
-    found: dict[str, float] = {}
+    found: dict[str, Answered] = {}
     for request in server.requests:
         text = str(request.body["messages"][-1]["content"]).rstrip()
+        done_s = server.done_s.get(request.number, killed_s)
         if any(text in prompt for prompt in prompts):
-            found[request.prompt] = -1.0
-        elif request.number > before and server.done_s.get(request.number, killed_s) < killed_s:
-            found[request.prompt] = (killed_s - server.done_s[request.number]) * 1e3
+            found[request.prompt] = Answered(0.0, is_read=True, is_on_disk=True)
+        elif request.number > before and done_s < killed_s:
+            is_read = request.port not in unread
+            to_kill_ms = (killed_s - done_s) * 1e3
+            found[request.prompt] = Answered(to_kill_ms, is_read=is_read, is_on_disk=False)
     return found
 
 
 def count_repeats(
-    server: ModelServer, before: int, answered: dict[str, float], tally: Tally
+    server: ModelServer, before: int, answered: Mapping[str, Answered], tally: Tally
 ) -> None:
     """Count the requests since `before` whose prompt had come earlier."""
     earlier = {one.prompt for one in server.requests[:before]}
@@ -150,11 +196,13 @@ def count_repeats(
         if PROBE in one.prompt or one.prompt not in earlier:
             continue
         tally.asked_again += 1
-        to_kill_ms = answered.get(one.prompt)
-        tally.asked_again_though_on_disk += to_kill_ms is not None and to_kill_ms < 0
-        if to_kill_ms is not None and to_kill_ms >= 0:
-            tally.asked_again_though_sent += 1
-            tally.sent_to_kill_ms.append(round(to_kill_ms, 2))
+        match answered.get(one.prompt):
+            case Answered(is_on_disk=True):
+                tally.asked_again_though_on_disk += 1
+            case Answered(to_kill_ms=to_kill_ms, is_read=is_read):
+                tally.asked_again_though_sent += 1
+                tally.asked_again_though_read += is_read
+                tally.sent_to_kill_ms.append(round(to_kill_ms, 2))
 
 
 def count_events(trace: bytes, tally: Tally) -> None:

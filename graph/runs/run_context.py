@@ -21,6 +21,7 @@ from cuda_llm.graph.runs.parts import RunParts, name_of
 from cuda_llm.graph.runs.record import setup_note
 from cuda_llm.graph.runs.result import time_by_stage
 from cuda_llm.tools.judge.bench import Bench
+from cuda_llm.tools.open_device import prepare_device
 from cuda_llm.traces.event_log import read_events
 from cuda_llm.traces.events import ModelCalled, Record
 from cuda_llm.traces.run_folder import RunFolder
@@ -123,7 +124,7 @@ async def preflight(parts: RunParts, budget: Budget | None = None) -> tuple[Mode
     asked = [writer] * parts.request.candidates + [critic, *chats.named_for_agents()]
     calls = Counter(chat for chat in asked if chat is not None and not chat.from_caller)
     trials = [await try_model(chat, often, budget or Budget()) for chat, often in calls.items()]
-    await asyncio.to_thread(parts.device.prepare)
+    await asyncio.to_thread(prepare_device, parts.device)
     return tuple(trials)
 
 

@@ -1,9 +1,9 @@
 """Chains of runs that are killed at random instants, and what became of their calls and events.
 
-    PYTHONPATH=tests/support python tests/support/kill_chains.py KILLS RESULT.json
+    PYTHONPATH=tests/support python tests/support/kill_chains.py KILLS RESULT.json [AIMED]
 
-A model on loopback answers, plain or streamed; a table judges. Half of the kills come a random time
-after the process began, half within a few milliseconds of the last byte of an answer.
+A model on loopback answers, plain or streamed; a table judges. Kills come a random time after the
+process began, but for the share AIMED (0.5): those within milliseconds of an answer's last byte.
 """
 
 import json
@@ -52,7 +52,9 @@ class Tally:
     asked_again_though_read: int = 0
     """And the killed process had taken it from its connection."""
     sent_to_kill_ms: list[float] = field(default_factory=list)
-    """From that byte to the kill, for each of them."""
+    """From that byte to the kill, for each of those that were not read."""
+    read_to_kill_ms: list[float] = field(default_factory=list)
+    """And for each that was: what the time to read it and to write it down is part of."""
     found_as_body: int = 0
     """Kills that left an answer as it came, whose reply was still to be read."""
     events: int = 0
@@ -73,7 +75,7 @@ def answer(request: Request) -> Answer:
 
 
 def run_chain(
-    processes: RunProcesses, out: Path, chance: random.Random, kills: int, tally: Tally
+    processes: RunProcesses, out: Path, chance: random.Random, aimed: float, tally: Tally
 ) -> None:
     """One run, killed so often and resumed, then left to end."""
     folder = RunFolder(out / "r")
@@ -81,15 +83,15 @@ def run_chain(
     trace = b""
     with ModelServer(answer) as server:
         order = {"stage_s": 0.01, "base_url": server.base_url, "out": str(out)}
-        for number in range(kills + 1):
+        for number in range(KILLS_A_CHAIN + 1):
             do = "resume" if (folder.path / "run.json").exists() else "start"
             before = len(server.requests)
             child = processes.begin({"do": do, **order})
             left: list[psutil.Process] = []
             unread: set[int] = set()
             killed_s = time.monotonic()
-            if number < kills:
-                tally.kills_just_after_an_answer += wait_for_instant(server, chance)
+            if number < KILLS_A_CHAIN:
+                tally.kills_just_after_an_answer += wait_for_instant(server, chance, aimed)
                 with suppress(psutil.NoSuchProcess, ProcessLookupError):
                     left = psutil.Process(child).children(recursive=True)
                     # A process that stands still reads no more: what it leaves unread can be seen.
@@ -114,9 +116,9 @@ def run_chain(
     count_events(trace, tally)
 
 
-def wait_for_instant(server: ModelServer, chance: random.Random) -> bool:
+def wait_for_instant(server: ModelServer, chance: random.Random, aimed: float) -> bool:
     """Wait until the kill is due; True where that is just after an answer."""
-    if chance.random() < 0.5:
+    if chance.random() >= aimed:
         time.sleep(chance.uniform(0.0, LONGEST_S))
         return False
     probes, wanted = len(server.done_s), chance.randrange(2, 8)
@@ -130,8 +132,9 @@ def wait_for_instant(server: ModelServer, chance: random.Random) -> bool:
 def wait_until_stopped(process: int) -> None:
     """Wait until all threads of a process stand still, or it has ended."""
     stopped = {psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE}
-    while {thread_state(one) for one in Path(f"/proc/{process}/task").iterdir()} - stopped:
-        time.sleep(0.0001)
+    with suppress(FileNotFoundError):
+        while {thread_state(one) for one in Path(f"/proc/{process}/task").iterdir()} - stopped:
+            time.sleep(0.0001)
 
 
 def thread_state(task: Path) -> str:
@@ -202,7 +205,8 @@ def count_repeats(
             case Answered(to_kill_ms=to_kill_ms, is_read=is_read):
                 tally.asked_again_though_sent += 1
                 tally.asked_again_though_read += is_read
-                tally.sent_to_kill_ms.append(round(to_kill_ms, 2))
+                times_ms = tally.read_to_kill_ms if is_read else tally.sent_to_kill_ms
+                times_ms.append(round(to_kill_ms, 2))
 
 
 def count_events(trace: bytes, tally: Tally) -> None:
@@ -223,9 +227,9 @@ def count_events(trace: bytes, tally: Tally) -> None:
     tally.events_told_twice += sum(times - 1 for times in said.values())
 
 
-def main(kills: int, result: Path) -> None:
+def main(kills: int, result: Path, aimed: float = 0.5) -> None:
     """Run chains until so many kills have come, half of the answers streamed."""
-    chance, tally = random.Random(20261122), Tally()
+    chance, tally = random.Random(20261123), Tally()
     with tempfile.TemporaryDirectory() as place:
         for stream in ("0", "1"):
             os.environ["CUDA_LLM_MODEL_STREAM"] = stream
@@ -236,9 +240,9 @@ def main(kills: int, result: Path) -> None:
                 enough = kills if stream == "1" else kills // 2
                 while tally.kills < enough:
                     out = Path(place) / str(tally.chains)
-                    run_chain(processes, out, chance, KILLS_A_CHAIN, tally)
+                    run_chain(processes, out, chance, aimed, tally)
                     result.write_text(json.dumps(asdict(tally), indent=1) + "\n")
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), Path(sys.argv[2]))
+    main(int(sys.argv[1]), Path(sys.argv[2]), *map(float, sys.argv[3:]))

@@ -72,6 +72,8 @@ class BasicBlock:
     """Reads of shared memory of which each waits for the one before it."""
     cached_waits: int = 0
     """The same of local and constant memory."""
+    tensor: Mapping[str, int] = field(default_factory=dict)
+    """Additions and multiplications on tensor cores, by the peak rate that holds for them."""
 
 
 @dataclass(frozen=True, kw_only=True)

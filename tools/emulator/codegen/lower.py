@@ -9,8 +9,10 @@ from cuda_llm.tools.emulator.codegen.flow import is_collective
 from cuda_llm.tools.emulator.codegen.kernel import Act, KernelDraft, Lane, RefusedInstruction, Step
 from cuda_llm.tools.emulator.codegen.memory import lower_async_copy, lower_load, lower_store
 from cuda_llm.tools.emulator.codegen.moves import lower_cvta, lower_isspacep, lower_move
+from cuda_llm.tools.emulator.codegen.tensor_ops import lower_tensor
 from cuda_llm.tools.emulator.codegen.values import NotSupported
 from cuda_llm.tools.emulator.codegen.warp_ops import lower_collective
+from cuda_llm.tools.emulator.ops.tensor import ALIGNED, is_tensor
 from cuda_llm.tools.emulator.ptx.module import Instruction, Reg
 
 LoweringRule = Callable[[KernelDraft, Instruction], list[Step]]
@@ -116,7 +118,9 @@ def lower(kernel: KernelDraft, instruction: Instruction) -> list[Step] | Refused
     """Return the steps of one instruction of a block's body."""
     opcode = instruction.opcode
     rule = _RULES.get(opcode[0], lower_arithmetic)
-    if is_collective(opcode):
+    if is_tensor(opcode) or opcode[0] == ALIGNED:
+        rule = lower_tensor
+    elif is_collective(opcode):
         rule = lower_collective
     elif opcode[:2] == ("cp", "async"):
         rule = lower_async_copy

@@ -106,6 +106,7 @@ _HEAD = """\
 #include "emu/generated.h"
 #include "emu/memory.h"
 #include "emu/schedule.h"
+#include "emu/tensor.h"
 #include "emu/warp.h"
 """
 

@@ -37,7 +37,14 @@ def tables(statements: str) -> tuple[KernelTable, ...]:
     "statement",
     [
         "wgmma.fence.sync.aligned;",
-        "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%rd1,%rd2}, {%rd3}, {%rd4}, {%rd5,%rd6};",
+        "mma.sync.aligned.m8n8k4.row.row.f16.f16.f16.f16 "
+        "{%r1,%r2,%r3,%r4}, {%r1,%r2}, {%r3,%r4}, {%r1,%r2,%r3,%r4};",
+        "mma.sync.aligned.m8n8k32.row.col.s32.s4.s4.s32 {%r1,%r2}, {%r3}, {%r4}, {%r1,%r2};",
+        "mma.sp::ordered_metadata.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+        "{%f1,%f2,%f3,%f4}, {%r1,%r2}, {%r3,%r4}, {%f1,%f2,%f3,%f4}, %r5, 0;",
+        "wmma.mma.xor.popc.sync.aligned.row.col.m8n8k128.s32.b1.b1.s32 {%r1,%r2}, {%r3}, {%r4}, "
+        "{%r1,%r2};",
+        "ldmatrix.sync.aligned.m16n16.x1.trans.shared.b8 {%r1,%r2}, [%r3];",
         "tex.2d.v4.f32.f32 {%f1,%f2,%f3,%f4}, [%rd1, {%f5,%f6}];",
         "mbarrier.init.shared::cta.b64 [%r1], 1;",
         "cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r1], 16;",

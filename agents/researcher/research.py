@@ -53,11 +53,9 @@ def instruction_facts(situation: Situation) -> HardwareFact:
     tensor = tuple(situation.hardware.peaks.tensor_dense_tflops)
     usable = [one.name for one in there if one.emulated or not emulated]
     refused = [one.name for one in there if emulated and not one.emulated]
-    if tensor and emulated:
-        refused.append("tensor cores")
     allowed = situation.task.tolerance.precision
     types = f"tensor cores for {', '.join(tensor)} (the tolerance of this task allows {allowed})"
-    usable += [types] if tensor and not emulated else []
+    usable += [types] if tensor else []
     lines = [f"Beside CUDA's older instructions kernels may use: {'; '.join(usable)}."]
     lines += [f"This GPU has not: {'; '.join(missing)}."] if missing else []
     return HardwareFact(

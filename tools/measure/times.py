@@ -49,19 +49,30 @@ def find_impossible(
 
 
 def find_impossible_model(
-    task: Task, hardware: Hardware, times: Iterable[tuple[Mapping[str, int], float]]
+    task: Task,
+    hardware: Hardware,
+    times: Sequence[tuple[Mapping[str, int], float]],
+    launches: Sequence[LaunchProfile] = (),
 ) -> ImpossibleTime | None:
     """Find the first modelled size below its roofline's time on the units that are modelled.
 
     Nothing is slack: every byte and operation of a call is counted, in a cold L2, so less than the
-    task's own work means that some was hidden. Tensor cores are not modelled.
+    task's own work means that some was hidden. What `launches`, those of the last size, did on
+    tensor cores is counted too: CUDA cores need not have done as large a part of the work.
     """
     precision = core_precision(task, hardware)
-    floors = (
-        (time_us, least_time(task, hardware, dims, precision=precision).time_us)
-        for dims, time_us in times
-    )
-    return _first_below(floors)
+    done = sum(launch.figures.get("tensor_operations", 0.0) for launch in launches)
+    wanted = least_time(task, hardware, times[-1][0]).flops
+    share = min(1.0, done / wanted) if wanted else 0.0
+
+    def floor_us(dims: Mapping[str, int]) -> float:
+        least = least_time(task, hardware, dims, precision=precision)
+        left = least.flops * (1 - share)
+        return roof(
+            hardware, flops=left, bytes_moved=least.bytes_moved, precision=precision
+        ).time_us
+
+    return _first_below((time_us, floor_us(dims)) for dims, time_us in times)
 
 
 def _first_below(floors: Iterable[tuple[float, float]]) -> ImpossibleTime | None:

@@ -293,8 +293,8 @@ CAUSES: Mapping[str, tuple[Verdict, str]] = {
         "work left out",
     ),
     "an instruction nobody runs here": (
-        EmulatorUnsupported(opcode="wmma.load.a.sync", kernel="sum", spot=at(9)),
-        "tensor cores",
+        EmulatorUnsupported(opcode="wgmma.mma_async.sync", kernel="sum", spot=at(9)),
+        "warp-group matrix operations (wgmma)",
     ),
 }
 

@@ -96,7 +96,7 @@ def _product(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
         target = _list(array, d, "void* const", "d")
         return (
             f"static constexpr emu::Product p = {product}; {lists} {target} "
-            "emu::multiply(p, a, b, c, d);"
+            "if (w->watched) emu::met(w, q); emu::multiply(p, a, b, c, d);"
         )
 
     return [*steps, Act(code, reads=(*a, *b, *c), writes=d)]

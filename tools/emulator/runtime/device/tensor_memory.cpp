@@ -212,6 +212,7 @@ Cell pair_of(uint32_t lane, uint32_t which, bool transposed) {
 template <class U>
 void load_tile(Warp* w, uint32_t site, const Tile& tile, Space space, const U* address,
                int64_t offset, const uint32_t* stride, uint32_t packed, void* const* out) {
+  if (w->watched) met(w, ~Mask{0});
   const Cut cut = cut_of(tile, space == Space::shared);
   const uint32_t bytes = bytes_of(tile.element);
   Values values;
@@ -244,6 +245,7 @@ void load_tile(Warp* w, uint32_t site, const Tile& tile, Space space, const U* a
 template <class U>
 void store_tile(Warp* w, uint32_t site, const Tile& tile, Space space, const U* address,
                 int64_t offset, const uint32_t* stride, uint32_t packed, const void* const* in) {
+  if (w->watched) met(w, ~Mask{0});
   const Cut cut = cut_of(tile, space == Space::shared);
   const uint32_t bytes = bytes_of(tile.element), in_one = packed_in(tile.element);
   Values values;
@@ -274,6 +276,7 @@ void store_tile(Warp* w, uint32_t site, const Tile& tile, Space space, const U* 
 template <class U>
 void load_matrices(Warp* w, uint32_t site, uint32_t count, bool transposed, const U* address,
                    int64_t offset, uint32_t* const* out) {
+  if (w->watched) met(w, ~Mask{0});
   const Mask lanes = row_lanes(count);
   uint32_t low[kLanes];
   shared_addresses(w, site, lanes, address, low);
@@ -293,6 +296,7 @@ void load_matrices(Warp* w, uint32_t site, uint32_t count, bool transposed, cons
 template <class U>
 void store_matrices(Warp* w, uint32_t site, uint32_t count, bool transposed, const U* address,
                     int64_t offset, const uint32_t* const* in) {
+  if (w->watched) met(w, ~Mask{0});
   const Mask lanes = row_lanes(count);
   uint32_t low[kLanes];
   shared_addresses(w, site, lanes, address, low);

@@ -149,28 +149,30 @@ uint32_t round_sum(double exact, Element to, int kept_bits) {
   return half;
 }
 
-// One row of D, for the products of `order[first]` up to `order[last]`.
+// Columns of a row of D that are worked on at once.
+constexpr uint32_t kAtOnce = 8;
+
 struct Row {
-  int64_t sum[kMostColumns];
-  int32_t part[kMostColumns];
-  int32_t most[kMostColumns];
+  int64_t sum[kAtOnce];
+  int32_t part[kAtOnce];
+  int32_t most[kAtOnce];  // the largest exponent
 };
 
 struct Block {
   const Factor& a;
   const Factor& b;
-  uint32_t row, columns;
+  uint32_t row, column;
   int fraction;  // bits of a product below its exponent
   int bits;
   int least;
 };
 
 void align(const Block& x, const uint32_t* order, uint32_t count, Row& r) {
-  for (uint32_t j = 0; j < x.columns; ++j) r.most[j] = std::max(r.most[j], x.least);
+  for (uint32_t j = 0; j < kAtOnce; ++j) r.most[j] = std::max(r.most[j], x.least);
   for (uint32_t q = 0; q < count; ++q) {
     const int32_t exponent = x.a.exponent[order[q]][x.row];
-    const int32_t* other = x.b.exponent[order[q]];
-    for (uint32_t j = 0; j < x.columns; ++j) r.most[j] = std::max(r.most[j], exponent + other[j]);
+    const int32_t* other = x.b.exponent[order[q]] + x.column;
+    for (uint32_t j = 0; j < kAtOnce; ++j) r.most[j] = std::max(r.most[j], exponent + other[j]);
   }
 }
 
@@ -178,13 +180,13 @@ void add_products(const Block& x, const uint32_t* order, uint32_t count, Row& r)
   const int lift = x.bits - x.fraction;
   // Sixteen products of at most 2^27 fit into 31 bits.
   for (uint32_t first = 0; first < count; first += 16) {
-    std::fill(r.part, r.part + x.columns, 0);
+    std::fill(r.part, r.part + kAtOnce, 0);
     for (uint32_t q = first; q < std::min(count, first + 16); ++q) {
       const int32_t factor = x.a.significand[order[q]][x.row];
       const int32_t exponent = x.a.exponent[order[q]][x.row];
-      const int32_t* others = x.b.significand[order[q]];
-      const int32_t* exponents = x.b.exponent[order[q]];
-      for (uint32_t j = 0; j < x.columns; ++j) {
+      const int32_t* others = x.b.significand[order[q]] + x.column;
+      const int32_t* exponents = x.b.exponent[order[q]] + x.column;
+      for (uint32_t j = 0; j < kAtOnce; ++j) {
         const int32_t product = factor * others[j];
         const int32_t sign = product >> 31;
         const int32_t drop = std::min(31, r.most[j] - exponent - exponents[j]);
@@ -192,8 +194,13 @@ void add_products(const Block& x, const uint32_t* order, uint32_t count, Row& r)
         r.part[j] += (size ^ sign) - sign;
       }
     }
-    for (uint32_t j = 0; j < x.columns; ++j) r.sum[j] += r.part[j];
+    for (uint32_t j = 0; j < kAtOnce; ++j) r.sum[j] += r.part[j];
   }
+}
+
+// For exponents of products and sums, which double has.
+double power_of_two(int exponent) {
+  return from_bits<double>(static_cast<uint64_t>(exponent + 1023) << 52);
 }
 
 // The accumulator, which has more bits than are kept where fp8 is multiplied.
@@ -248,31 +255,33 @@ void multiply_floats(const Product& p, const void* const* a, const void* const* 
   const int fraction = format_of(p.a).fraction + format_of(p.b).fraction;
   const int least = p.d == Element::f16 ? rounding.least_exponent_f16 : rounding.least_exponent;
   for (uint32_t i = 0; i < p.m; ++i) {
-    uint32_t* row = sums.bits[i];
-    Element held = p.c;
     uint32_t before[kMostColumns];
-    std::copy(row, row + p.n, before);
-    for (uint32_t first = 0; first < p.k; first += block) {
-      const Block x = {left, right, i, p.n, fraction, rounding.bits, least};
-      const Format f = format_of(held);
-      Row r;
-      Number carried[kMostColumns];
-      for (uint32_t j = 0; j < p.n; ++j) {
-        carried[j] = split(f, row[j]);
-        special |= carried[j].special;
-        r.sum[j] = 0;
-        r.most[j] = carried[j].exponent;
+    std::copy(sums.bits[i], sums.bits[i] + p.n, before);
+    uint32_t* row = sums.bits[i];
+    for (uint32_t column = 0; column < p.n; column += kAtOnce) {
+      Element held = p.c;
+      for (uint32_t first = 0; first < p.k; first += block) {
+        const Block x = {left, right, i, column, fraction, rounding.bits, least};
+        const Format f = format_of(held);
+        Row r;
+        Number carried[kAtOnce];
+        for (uint32_t j = 0; j < kAtOnce; ++j) {
+          carried[j] = split(f, row[column + j]);
+          special |= carried[j].special;
+          r.sum[j] = 0;
+          r.most[j] = carried[j].exponent;
+        }
+        align(x, order + first, block, r);
+        add_products(x, order + first, block, r);
+        for (uint32_t j = 0; j < kAtOnce; ++j) {
+          // A sum that has left the range stays what it is.
+          if (carried[j].special) continue;
+          const int64_t sum = r.sum[j] + aligned(carried[j], f.fraction, x.bits, r.most[j]);
+          const double exact = static_cast<double>(sum) * power_of_two(r.most[j] - x.bits);
+          row[column + j] = round_sum(exact, p.d, rounding.kept_bits);
+        }
+        held = p.d;
       }
-      align(x, order + first, block, r);
-      add_products(x, order + first, block, r);
-      for (uint32_t j = 0; j < p.n; ++j) {
-        // A sum that has left the range stays what it is.
-        if (carried[j].special) continue;
-        const int64_t sum = r.sum[j] + aligned(carried[j], f.fraction, x.bits, r.most[j]);
-        const double exact = std::ldexp(static_cast<double>(sum), r.most[j] - x.bits);
-        row[j] = round_sum(exact, p.d, rounding.kept_bits);
-      }
-      held = p.d;
     }
     for (uint32_t j = 0; special && j < p.n; ++j) {
       bool found = false;

@@ -2,12 +2,14 @@
 
     PYTHONPATH=src:tests/support python benchmarks/record_on_gpu.py operations --out FOLDER
     PYTHONPATH=src:tests/support python benchmarks/record_on_gpu.py calls --out FOLDER
+    PYTHONPATH=src:tests/support python benchmarks/record_on_gpu.py tensor --out FOLDER
 
 Run from the root, with nvcc, ptxas, CuPy and a GPU of compute capability 9.0. `operations`: each
 spelling of a lane operation that ptxas accepts becomes a kernel of one instruction; it is applied
 to the operands of tests/support/recorded_rows.py, and the bits of its results are kept. Started
 again with the same folder it goes on where it stopped. `calls`: results of the programs in
-tests/fixtures/recorded.
+tests/fixtures/recorded. `tensor`: results of mma, wmma, ldmatrix and stmatrix on the operands of
+tests/support/tensor_cases.py and wmma_cases.py, and what fragments hold.
 """
 
 import argparse
@@ -36,6 +38,7 @@ from recorded_calls import (
 )
 from recorded_results import recorded_types, stored_bytes
 from recorded_rows import ROWS, TABLES, bits_of, operands
+from recorded_tensor import CALLS, RECORD
 
 from cuda_llm.tools.emulator.ops.lane_op import LaneOp
 from cuda_llm.tools.emulator.ops.table import operations
@@ -77,6 +80,34 @@ def record_calls() -> None:
         atomics = call(build("atomics", folder), atomic_table(), wide, 0)
     path = arguments.out / "cuda_calls_h200.npz"
     np.savez_compressed(path, collectives=collectives, atomics=atomics)
+    print(f"{path.stat().st_size} bytes")
+
+
+def record_tensor() -> None:
+    """Build each program for sm_90a, call it once, write what it left."""
+    import cupy
+
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, required=True)
+    arguments = parser.parse_args()
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    found = {}
+    with tempfile.TemporaryDirectory() as name:
+        for one in CALLS:
+            source, library = Path(name) / f"{one.name}.cu", Path(name) / f"{one.name}.so"
+            source.write_text(one.source)
+            command = ["nvcc", "-O3", "-gencode=arch=compute_90a,code=sm_90a", "-shared"]
+            subprocess.run(
+                [*command, "-Xcompiler", "-fPIC", str(source), "-o", str(library)], check=True
+            )
+            buffers = [cupy.asarray(one.given), *map(cupy.zeros_like, map(cupy.asarray, one.left))]
+            pointers = [ctypes.c_void_p(buffer.data.ptr) for buffer in buffers]
+            ctypes.CDLL(str(library)).solve(*pointers, one.rows)
+            cupy.cuda.Device().synchronize()
+            for part, buffer in zip(one.parts, buffers[1:], strict=True):
+                found[part] = buffer.get()
+    path = arguments.out / RECORD
+    np.savez_compressed(path, **found)
     print(f"{path.stat().st_size} bytes")
 
 
@@ -291,4 +322,4 @@ def record_operations() -> None:
 
 
 if __name__ == "__main__":
-    dispatch({"operations": record_operations, "calls": record_calls})
+    dispatch({"operations": record_operations, "calls": record_calls, "tensor": record_tensor})

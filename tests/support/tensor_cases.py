@@ -218,17 +218,16 @@ def _draw(rng: np.random.Generator, kind: str, shape: tuple[int, ...]) -> Array:
     chosen = rng.random(shape) < 0.05
     encoded[wild] = np.where(chosen, any_bits | (top << form.fraction), encoded)[wild]
     encoded[wild] = np.where(rng.random(shape) < 0.02, top << form.fraction, encoded)[wild]
-    encoded = encoded.astype(np.uint64)
     if kind == "tf32":
-        return encoded << np.uint64(13) | rng.integers(0, 2**13, shape).astype(np.uint64)
-    return encoded
+        encoded = encoded << 13 | rng.integers(0, 2**13, shape)
+    return np.asarray(encoded, np.uint64)
 
 
 def expected(case: MmaCase, capability: int, given: Mapping[str, Array]) -> Array:
     """Encodings of D."""
     a, b, c = given["a"], given["b"].swapaxes(1, 2), given["c"]
     if case.d == "f64":
-        return _fused(a.view(float), b.view(float), c.view(float)).view(np.uint64)
+        return np.asarray(_fused(a.view(float), b.view(float), c.view(float))).view(np.uint64)
     left, right = a[:, :, None, :], b[:, None, :, :]
     if case.d == "s32":
         exact = (_integers(case.a, left) * _integers(case.b, right)).sum(-1)
@@ -241,7 +240,7 @@ def expected(case: MmaCase, capability: int, given: Mapping[str, Array]) -> Arra
 
 
 def _integers(kind: str, bits: Array) -> Array:
-    narrow = bits.astype(np.uint8)
+    narrow: Array = bits.astype(np.uint8)
     return np.asarray(narrow.view(np.int8) if kind == "s8" else narrow, np.int64)
 
 

@@ -73,6 +73,22 @@ def test_the_table_of_a_block_holds_its_products() -> None:
     assert block.dependent_chain == 12
 
 
+def test_a_guarded_product_is_branched_around() -> None:
+    line = (
+        "@%p1 mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 "
+        "{%f1,%f2,%f3,%f4}, {%r1,%r2}, {%r5}, {%f1,%f2,%f3,%f4};"
+    )
+    text = (
+        ".version 9.0\n.target sm_80\n.address_size 64\n.entry k() {\n"
+        f".reg .b32 %r<9>; .reg .f32 %f<9>; .reg .pred %p<3>;\n{line}\nadd.s32 %r1, %r1, 1;\n"
+        "ret; }\n"
+    )
+    (kernel,) = generate(parse(text, "k.cu"), (), "k.cu", "").kernels
+    assert kernel.unsupported == ()
+    first, product, rest = kernel.blocks
+    assert (first.tensor, product.tensor, rest.tensor) == ({}, {"fp16": 2048}, {})
+
+
 def test_a_wmma_is_several_instructions() -> None:
     assert instructions_of(parts("wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32")) == 2
     load = "wmma.load.a.sync.aligned.row.m16n16k16"

@@ -57,19 +57,19 @@ def find_impossible_model(
     """Find the first modelled size below its roofline's time on the units that are modelled.
 
     Nothing is slack: every byte and operation of a call is counted, in a cold L2, so less than the
-    task's own work means that some was hidden. What `launches`, those of the last size, did on
-    tensor cores is counted too: CUDA cores need not have done as large a part of the work.
+    task's own work means that some was hidden. CUDA cores need not have done the part of it that
+    `launches`, those of the last size, did on tensor cores.
     """
     precision = core_precision(task, hardware)
     done = sum(launch.figures.get("tensor_operations", 0.0) for launch in launches)
     wanted = least_time(task, hardware, times[-1][0]).flops
-    share = min(1.0, done / wanted) if wanted else 0.0
+    left = max(0.0, 1 - done / wanted) if wanted else 0.0
 
     def floor_us(dims: Mapping[str, int]) -> float:
         least = least_time(task, hardware, dims, precision=precision)
-        left = least.flops * (1 - share)
+        moved = least.bytes_moved
         return roof(
-            hardware, flops=left, bytes_moved=least.bytes_moved, precision=precision
+            hardware, flops=left * least.flops, bytes_moved=moved, precision=precision
         ).time_us
 
     return _first_below((time_us, floor_us(dims)) for dims, time_us in times)

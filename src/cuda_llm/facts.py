@@ -60,6 +60,11 @@ SyncReason = Literal[
     "not-a-member",
     "missing-lanes",
     "absent-lane",
+    "phase-incomplete",
+    "cluster-incomplete",
+    "too-many-arrivals",
+    "no-such-count",
+    "unpaired-cluster-barrier",
 ]
 """What exactly is wrong with a barrier or a warp collective."""
 

@@ -123,6 +123,8 @@ _LIMITS: tuple[LimitName | None, ...] = (
     "shared-memory",
     "registers",
     "resident-blocks",
+    "cluster",
+    "cluster",
 )
 """By `emu::LimitNumber`."""
 _AXES: tuple[Literal["x", "y", "z"], ...] = ("x", "y", "z")
@@ -132,6 +134,7 @@ _CUDA_ERRORS = {
     98: "cudaErrorInvalidDeviceFunction",
     701: "cudaErrorLaunchOutOfResources",
     720: "cudaErrorCooperativeLaunchTooLarge",
+    912: "cudaErrorInvalidClusterSize",
 }
 
 

@@ -65,6 +65,14 @@ class Reason(IntEnum):
     NOT_A_MEMBER = 4
     MISSING_LANES = 5
     ASSERTION = 6
+    PHASE_INCOMPLETE = 7
+    CLUSTER_INCOMPLETE = 8
+    TOO_MANY_ARRIVALS = 9
+    NO_SUCH_COUNT = 10
+    UNPAIRED_CLUSTER_BARRIER = 11
+    EXITED_BLOCK = 12
+    NO_TENSOR_MAP = 13
+    NO_PROXY_FENCE = 14
 
 
 _SPACES: tuple[MemorySpace | None, ...] = (None, "global", "shared", "local", "const", "param")
@@ -77,6 +85,11 @@ _SYNC_REASONS: dict[Reason, SyncReason] = {
     Reason.NO_SUCH_BARRIER: "no-such-barrier",
     Reason.NOT_A_MEMBER: "not-a-member",
     Reason.MISSING_LANES: "missing-lanes",
+    Reason.PHASE_INCOMPLETE: "phase-incomplete",
+    Reason.CLUSTER_INCOMPLETE: "cluster-incomplete",
+    Reason.TOO_MANY_ARRIVALS: "too-many-arrivals",
+    Reason.NO_SUCH_COUNT: "no-such-count",
+    Reason.UNPAIRED_CLUSTER_BARRIER: "unpaired-cluster-barrier",
 }
 
 
@@ -239,6 +252,7 @@ def _location(fault: Fault, buffers: Sequence[str]) -> Location:
             owner=fault.space,
             offset_bytes=fault.offset,
             size_bytes=fault.allocation_bytes,
+            freed=fault.reason is Reason.EXITED_BLOCK,
         )
     owner = fault.allocation
     if owner is None:
@@ -279,6 +293,7 @@ def _race(
         space=fault.space or "shared",
         offset_bytes=fault.offset,
         atomic=fault.access == "atomic",
+        unfenced=fault.reason is Reason.NO_PROXY_FENCE,
         thread=thread,
         spot=site.spot if site else None,
         other=other.spot if other else None,
@@ -296,12 +311,15 @@ def _invalid_sync(
     fault: Fault, thread: ThreadSpot, site: InstructionSite | None, other: InstructionSite | None
 ) -> InvalidSync:
     absent = fault.kind is FaultKind.ABSENT_LANE
+    is_phase = fault.reason is Reason.PHASE_INCOMPLETE
     return InvalidSync(
         kind=_SYNC_KINDS.get(fault.kind, "deadlock"),
         reason="absent-lane" if absent else _SYNC_REASONS.get(fault.reason),
         opcode=site.opcode if site else None,
         mask=fault.address & NONE if fault.kind is FaultKind.PARTIAL_MASK else None,
         lane=fault.address & 31 if absent else None,
+        missing_arrivals=fault.address if is_phase else None,
+        missing_bytes=fault.bytes if is_phase else None,
         thread=thread,
         spot=site.spot if site else None,
         other=other.spot if other else None,

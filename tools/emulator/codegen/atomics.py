@@ -2,12 +2,12 @@
 
 from cuda_llm.tools.emulator.codegen.arithmetic import register
 from cuda_llm.tools.emulator.codegen.kernel import Act, KernelDraft, SpellLanes, Step
-from cuda_llm.tools.emulator.codegen.memory import copy, fitted, space_of
+from cuda_llm.tools.emulator.codegen.memory import copy, fitted, pointer, space_of
 from cuda_llm.tools.emulator.codegen.values import NotSupported
 from cuda_llm.tools.emulator.ptx.literals import BYTES
 from cuda_llm.tools.emulator.ptx.module import Address, Imm, Instruction, Reg, Vector
 
-_OPERATIONS = {
+OPERATIONS = {
     "add": "add",
     "min": "min",
     "max": "max",
@@ -19,6 +19,7 @@ _OPERATIONS = {
     "exch": "exch",
     "cas": "cas",
 }
+"""PTX name to `emu::AtomOp`."""
 _TYPES = frozenset(
     {
         *("b16", "b32", "u32", "s32", "b64", "u64", "s64"),
@@ -31,7 +32,7 @@ def lower_atomic(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
     """Lower to one read-modify-write per lane. Lanes act in turn, so every ordering is met."""
     opcode = instruction.opcode
     space = space_of(opcode)
-    operation = next((part for part in opcode[1:] if part in _OPERATIONS), None)
+    operation = next((part for part in opcode[1:] if part in OPERATIONS), None)
     kind = opcode[-1]
     if operation is None or kind not in _TYPES or space not in {"global", "shared", "generic"}:
         raise NotSupported
@@ -47,7 +48,9 @@ def lower_atomic(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
     if not isinstance(address, Address):
         raise NotSupported
     # Shared addresses come zero-extended to 64 bits.
-    if isinstance(address.base, Reg) and kernel.bytes(address.base.name) == 8:
+    if space == "generic":
+        base = pointer(kernel, address, space, guard, steps).register
+    elif isinstance(address.base, Reg) and kernel.bytes(address.base.name) == 8:
         base = address.base.name
     else:
         base = copy(kernel, address.base, "u64", guard, steps)
@@ -63,7 +66,7 @@ def lower_atomic(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
             raise NotSupported
     site = kernel.site(instruction, "atomic", space, BYTES[kind])
     head = (
-        f"emu::atomic(w, {site}, q, emu::Space::{space}, emu::AtomOp::{_OPERATIONS[operation]}, "
+        f"emu::atomic(w, {site}, q, emu::Space::{space}, emu::AtomOp::{OPERATIONS[operation]}, "
         f"emu::AtomType::{kind}"
     )
 

@@ -18,8 +18,7 @@ from cuda_llm.tools.emulator.codegen.flow import (
 )
 from cuda_llm.tools.emulator.codegen.kernel import Act, KernelDraft
 from cuda_llm.tools.emulator.codegen.liveness import LoweredBlock, crossing, end_reads, live_out
-from cuda_llm.tools.emulator.codegen.loops import write_segment
-from cuda_llm.tools.emulator.codegen.segments import Item, Segment, schedule
+from cuda_llm.tools.emulator.codegen.loops import Item, Segment, schedule, write_segment
 from cuda_llm.tools.emulator.ptx.module import Guard
 
 _DISPATCH = "return emu::kDispatch;"

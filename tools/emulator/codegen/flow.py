@@ -71,7 +71,14 @@ def is_collective(opcode: tuple[str, ...]) -> bool:
         return "sync" in opcode
     if opcode[0] == "activemask":
         return True
-    return opcode[:3] == ("bar", "warp", "sync")
+    if opcode[:3] == ("bar", "warp", "sync"):
+        return True
+    return waits_for_cluster(opcode)
+
+
+def waits_for_cluster(opcode: tuple[str, ...]) -> bool:
+    """Return whether lanes may have to come again until the whole cluster has arrived."""
+    return opcode[:2] == ("barrier", "cluster") and "wait" in opcode
 
 
 def is_barrier(opcode: tuple[str, ...]) -> bool:

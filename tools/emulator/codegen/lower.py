@@ -2,16 +2,31 @@
 
 from collections.abc import Callable
 
-from cuda_llm.tools.emulator.codegen.arithmetic import lower_arithmetic
+from cuda_llm.tools.emulator.codegen.arithmetic import lower_arithmetic, register
 from cuda_llm.tools.emulator.codegen.atomics import lower_atomic
-from cuda_llm.tools.emulator.codegen.barriers import lower_barrier_result
+from cuda_llm.tools.emulator.codegen.barriers import (
+    lower_async_arrive,
+    lower_barrier_result,
+    lower_cluster_barrier,
+    lower_mbarrier,
+)
+from cuda_llm.tools.emulator.codegen.bulk_copies import (
+    lower_async_copy,
+    lower_async_store,
+    lower_bulk_copy,
+)
 from cuda_llm.tools.emulator.codegen.flow import is_collective
 from cuda_llm.tools.emulator.codegen.kernel import Act, KernelDraft, Lane, RefusedInstruction, Step
-from cuda_llm.tools.emulator.codegen.memory import lower_async_copy, lower_load, lower_store
-from cuda_llm.tools.emulator.codegen.moves import lower_cvta, lower_isspacep, lower_move
+from cuda_llm.tools.emulator.codegen.memory import lower_load, lower_store
+from cuda_llm.tools.emulator.codegen.moves import (
+    lower_cvta,
+    lower_isspacep,
+    lower_mapa,
+    lower_move,
+)
 from cuda_llm.tools.emulator.codegen.values import NotSupported
 from cuda_llm.tools.emulator.codegen.warp_ops import lower_collective
-from cuda_llm.tools.emulator.ptx.module import Instruction, Reg
+from cuda_llm.tools.emulator.ptx.module import Imm, Instruction, Reg
 
 LoweringRule = Callable[[KernelDraft, Instruction], list[Step]]
 
@@ -23,13 +38,19 @@ def _nothing(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
 
 def _fence(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
     """Lower a fence, which matters to the search for races alone."""
+    opcode = instruction.opcode
+    if opcode[:2] == ("fence", "proxy"):
+        if opcode[2] not in {"async", "async::generic", "alias"}:
+            raise NotSupported
+        code = "emu::fence_for_copies(w, q);"
+        return [Act(lambda array: code, guard=instruction.guard)]
     block_scope = str("cta" in instruction.opcode).lower()
     code = f"if (w->watched) emu::fence(w, q, {block_scope});"
     return [Act(lambda array: code, guard=instruction.guard)]
 
 
 def _yield(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
-    return [Act(lambda array: "w->fuel = 0;", guard=instruction.guard)]
+    return [Act(lambda array: "emu::sleep(w);", guard=instruction.guard)]
 
 
 def _call(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
@@ -86,6 +107,20 @@ def _trap(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
     return [Act(lambda array: f'emu::trap(w, {site}, q, "{what}");', guard=instruction.guard)]
 
 
+def _set_registers(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
+    """Lower setmaxnreg, which changes no result; ptxas checks how many registers it asks for."""
+    count = instruction.operands[0]
+    if not isinstance(count, Imm) or count.value % 8 or not 24 <= count.value <= 256:
+        raise NotSupported
+    return []
+
+
+def _policy(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
+    """Lower createpolicy: what a hint is made of changes nothing."""
+    target = register(instruction.operands[0])
+    return [Lane(((target, "0ull"),), (), instruction.guard)]
+
+
 _RULES: dict[str, LoweringRule] = {
     "ld": lower_load,
     "ldu": lower_load,
@@ -101,6 +136,11 @@ _RULES: dict[str, LoweringRule] = {
     "brkpt": _trap,
     "fence": _fence,
     "membar": _fence,
+    "mbarrier": lower_mbarrier,
+    "mapa": lower_mapa,
+    "getctarank": lower_mapa,
+    "setmaxnreg": _set_registers,
+    "createpolicy": _policy,
     "prefetch": _nothing,
     "prefetchu": _nothing,
     "applypriority": _nothing,
@@ -116,12 +156,16 @@ def lower(kernel: KernelDraft, instruction: Instruction) -> list[Step] | Refused
     """Return the steps of one instruction of a block's body."""
     opcode = instruction.opcode
     rule = _RULES.get(opcode[0], lower_arithmetic)
-    if is_collective(opcode):
+    if opcode[:2] == ("barrier", "cluster"):
+        rule = lower_cluster_barrier
+    elif is_collective(opcode):
         rule = lower_collective
-    elif opcode[:2] == ("cp", "async"):
-        rule = lower_async_copy
-    elif opcode[:2] == ("fence", "proxy"):
-        return RefusedInstruction(instruction.spelling)
+    elif opcode[:3] == ("cp", "async", "mbarrier"):
+        rule = lower_async_arrive
+    elif opcode[0] == "cp":
+        rule = lower_bulk_copy if "bulk" in opcode else lower_async_copy
+    elif opcode[:2] in {("st", "async"), ("red", "async")}:
+        rule = lower_async_store
     sites = len(kernel.sites)
     try:
         return rule(kernel, instruction)

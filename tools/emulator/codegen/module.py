@@ -94,7 +94,7 @@ def generate(
             f"{layout.shared_bytes}, {layout.param_bytes}, {entry.max_threads}, "
             f"{registers.get(entry.name, 0)}, {len(table.blocks)}, {len(table.sites)}, "
             f"sites{number}, {len(layout.params)}, params{number}, costs{number}, "
-            f"{copies}, {loops}}}"
+            f"{copies}, {loops}, {{{', '.join(map(str, entry.cluster))}}}}}"
         )
     text = "\n".join([_HEAD, *texts, _module(module, rows), ""])
     return Generated(text, tuple(tables))
@@ -102,6 +102,7 @@ def generate(
 
 _HEAD = """\
 #include "emu/arith.h"
+#include "emu/asynchronous.h"
 #include "emu/collective.h"
 #include "emu/generated.h"
 #include "emu/memory.h"
@@ -144,8 +145,6 @@ def _refused_whole(kernel: Function, blocks: Sequence[FlowBlock]) -> tuple[Unsup
     reasons = []
     if len(blocks) > MOST_BLOCKS:
         reasons.append(f"more than {MOST_BLOCKS} basic blocks")
-    if kernel.cluster_blocks > 1:
-        reasons.append(".reqnctapercluster")
     return tuple(Unsupported(opcode=reason, count=1, spot=None) for reason in reasons)
 
 

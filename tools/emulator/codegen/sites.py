@@ -62,7 +62,7 @@ def pipe(instruction: Instruction) -> InstructionClass:
         return InstructionClass.FREE
     if opcode[0] in _MEMORY:
         return InstructionClass.LOAD_STORE
-    if is_collective(opcode) and opcode[0] != "activemask":
+    if is_collective(opcode) and opcode[0] not in {"activemask", "barrier"}:
         return InstructionClass.SHUFFLE
     operation = lane_op(opcode, max(len(instruction.operands) - 1, 0))
     if operation is not None:

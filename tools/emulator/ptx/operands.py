@@ -88,15 +88,19 @@ class Operands:
         cursor = self._cursor
         base = self.one(scope)
         offset = self._offset()
+        coordinates: tuple[Operand | None, ...] = ()
         if not cursor.accept("]"):
-            # Texture and bulk-copy coordinates: kept out, as those operations are refused.
-            cursor.skip_past("]")
+            if cursor.accept(",") and cursor.accept("{"):
+                coordinates = self._vector(scope).items
+            # What else a texture may be asked is kept out, as those operations are refused.
+            if not cursor.accept("]"):
+                cursor.skip_past("]")
         if isinstance(base, Symbol):
-            return Address(Symbol(base.name), base.offset + offset)
+            return Address(Symbol(base.name), base.offset + offset, coordinates)
         if isinstance(base, Label):
-            return Address(Symbol(base.name.split("\n")[0]), offset)
+            return Address(Symbol(base.name.split("\n")[0]), offset, coordinates)
         if isinstance(base, Reg | Imm):
-            return Address(base, offset)
+            return Address(base, offset, coordinates)
         raise cursor.error("unreadable address")
 
     def _vector(self, scope: Scope) -> Vector:

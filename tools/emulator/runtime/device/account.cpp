@@ -214,6 +214,33 @@ uint64_t account_global(Warp* w, uint32_t site, Mask lanes, const Lanes<uint64_t
   return ticks;
 }
 
+uint64_t account_run(Warp* w, uint32_t site, uint64_t address, uint64_t bytes, bool first,
+                     AccessNumber access) {
+  constexpr uint64_t kAtOnce = 128;  // sectors
+  constexpr uint64_t kWavefront = 128;  // bytes
+  if (bytes == 0) return 0;
+  BlockRun& block = *run_of(w).block;
+  SiteCounters& c = block.launch->counters.sites[site];
+  c.requests += first ? 1 : 0;
+  c.lanes += first ? 1 : 0;
+  const uint64_t end = (address + bytes - 1) >> 5;
+  uint64_t ticks = 0;
+  for (uint64_t sector = address >> 5; sector <= end; sector += kAtOnce) {
+    Distinct sectors;
+    sectors.add_range(sector, std::min(end, sector + kAtOnce - 1));
+    c.sectors += sectors.size();
+    ticks = std::max(ticks, latency_ticks(stamp(w, site, sectors)));
+  }
+  if (access == AccessNumber::atomic) ++c.serial;
+  const uint64_t passes = (bytes + kWavefront - 1) / kWavefront;
+  c.wavefronts += passes;
+  c.ideal_wavefronts += passes;
+  c.worst_ways = std::max<uint64_t>(c.worst_ways, 1);
+  // Beside the warp, which goes on; but on the same data path.
+  block.path += passes * kPassSectors * block.launch->sector_ticks;
+  return ticks;
+}
+
 void account_const(Warp* w, uint32_t site, Mask lanes, const uint64_t* address) {
   SiteCounters& c = run_of(w).block->launch->counters.sites[site];
   Distinct words;

@@ -49,7 +49,7 @@ void raise(const FaultAt& at) {
   if (at.warp != nullptr) {
     record.kernel = at.warp->launch->kernel_index;
     for (int axis = 0; axis < 3; ++axis) {
-      record.block[axis] = at.warp->block->ctaid[axis];
+      record.block[axis] = run_of(at.warp).home->block.ctaid[axis];
       record.thread[axis] = at.warp->tid[axis][at.lane];
     }
   }

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "device/account.h"
+#include "device/cluster.h"
 #include "device/fault.h"
 #include "device/order.h"
 #include "device/run.h"
@@ -94,7 +95,7 @@ void start_warp(BlockRun& slot, uint32_t index) {
   w.barrier_result = 0;
   w.runtime = &run;
   w.watched = launch.races;
-  run.block = &slot;
+  run.block = run.home = &slot;
   run.traits = launch.traits.data();
   std::fill(std::begin(run.recent), std::end(run.recent), &kNowhere);
   run.starved = run.favoured_turns = 0;
@@ -103,6 +104,10 @@ void start_warp(BlockRun& slot, uint32_t index) {
   run.clock = 0;
   run.copies.clear();
   std::fill(std::begin(run.group), std::end(run.group), 0u);
+  run.wait = {kNone, 0, 0, 0, 0, 0};
+  run.cluster_arrived = run.cluster_pending = 0;
+  run.bulk_stores.clear();
+  std::fill(std::begin(run.bulk_group), std::end(run.bulk_group), 0u);
   run.poll_site = kNone;
   run.poll_waits = false;
   run.waited_in_copy.assign(launch.launch.kernel->copies + 1, 0);
@@ -126,7 +131,12 @@ void start(BlockRun& slot, uint64_t linear, uint64_t started) {
   slot.met = 0;
   std::fill(slot.block_warps.begin(), slot.block_warps.end(), uint64_t{0});
   std::fill(slot.block_lanes.begin(), slot.block_lanes.end(), uint64_t{0});
-  next_order_time();
+  slot.begin_time = next_order_time();
+  slot.asynchronous = slot.cluster != nullptr;
+  slot.finished = false;
+  slot.idle_rounds = 0;
+  slot.mbarriers.clear();
+  slot.fenced_for_copies.clear();
   slot.slices = launch.races && launch.seed > 1 ? kSlicesPerWarp * slot.warp_count : 0;
   slot.known_prefix = 0;
   slot.doubtful.open = false;
@@ -174,6 +184,7 @@ bool take_turn(BlockRun& slot, uint32_t index) {
   w.fuel = kTurn;
   w.slice = slice_of(slot);
   run.poll_cost = 0;
+  run.wait.cost = 0;
   Status status = launch.launch.kernel->run(&w);
   slot.status[index] = status;
   launch.fuel -= kTurn - w.fuel - run.poll_cost;
@@ -203,6 +214,22 @@ bool can_run(const Warp& w, Status status) {
 // by plain loads looks like work.
 constexpr int kRounds = 64;
 
+// And before warps that do nothing but wait for phases of mbarriers, or for their cluster, count as
+// waiting for ever.
+constexpr uint32_t kIdleRounds = 256;
+
+bool waits_for_phase(const BlockRun& slot, uint32_t index) {
+  const WarpRun& run = slot.runs[index];
+  return run.wait.cost > 0 && run.wait.cost == run.poll_cost;
+}
+
+bool waits_for_ever(const BlockRun& slot) {
+  if (slot.cluster == nullptr) return slot.idle_rounds > kIdleRounds;
+  return std::all_of(slot.cluster->blocks.begin(), slot.cluster->blocks.end(), [](const BlockRun* one) {
+    return one->finished || one->idle_rounds > kIdleRounds;
+  });
+}
+
 // Now and then another block gets to run between two short turns.
 bool takes_a_break(const BlockRun& slot) {
   return mixed(slot.launch->seed ^ (uint64_t{slot.serial} << 24 | slot.slices)) % 8 == 0;
@@ -215,12 +242,14 @@ Outcome run_block(BlockRun& slot) {
     bool polling = false;
     bool alive = false;
     bool moved = false;
+    bool idle = true;
     for (uint8_t index : slot.warp_order) {
       Warp& w = slot.warps[index];
       if (slot.status[index] == Status::exited) continue;
       alive = true;
       if (!can_run(w, slot.status[index])) continue;
       (take_turn(slot, index) ? progress : polling) = true;
+      idle = idle && slot.status[index] == Status::yielded && waits_for_phase(slot, index);
       moved = moved || slot.status[index] != Status::yielded;
     }
     if (!alive) {
@@ -229,7 +258,9 @@ Outcome run_block(BlockRun& slot) {
     }
     rounds = moved || slot.slices > 0 ? 0 : rounds + 1;
     if (slot.slices > 0 && takes_a_break(slot)) return Outcome::polling;
+    slot.idle_rounds = idle && polling ? slot.idle_rounds + 1 : 0;
     if (progress && rounds < kRounds) continue;
+    if (waits_for_ever(slot)) raise_phase_deadlock(slot);
     if (progress || polling) return Outcome::polling;
     raise_deadlock(slot);
   }
@@ -262,33 +293,111 @@ void weigh(const BlockRun& slot) {
 
 }  // namespace
 
+namespace {
+
+// The block of a launch's `number`th cluster, counted as clusters are dealt, that has this rank.
+uint64_t linear_in_cluster(const LaunchRun& launch, uint64_t number, uint32_t rank) {
+  const uint32_t* grid = launch.launch.grid;
+  const uint32_t* size = launch.cluster;
+  uint64_t place[3];
+  for (int axis = 0; axis < 3; ++axis) {
+    const uint64_t clusters = grid[axis] / size[axis];
+    place[axis] = number % clusters * size[axis] + rank % size[axis];
+    number /= clusters;
+    rank /= size[axis];
+  }
+  return place[0] + grid[0] * (place[1] + uint64_t{grid[1]} * place[2]);
+}
+
+// The blocks of a launch that are resident, and slots for those to come.
+class Residents {
+ public:
+  explicit Residents(LaunchRun& launch)
+      : launch_(launch), size_(launch.cluster[0] * launch.cluster[1] * launch.cluster[2]) {}
+
+  bool done() const { return started_ == launch_.blocks_total && waiting_.empty(); }
+
+  // The blocks of a cluster enter together; those that are there get to run between two of them.
+  bool has_room() const {
+    return started_ < launch_.blocks_total && waiting_.size() + size_ <= launch_.resident_blocks &&
+           (size_ == 1 || turns_ >= 4 * waiting_.size());
+  }
+
+  // The newest block goes first: it is the one that others may be waiting for.
+  void enter() {
+    turns_ = 0;
+    const uint64_t number = permuted(launch_.seed, launch_.blocks_total / size_, started_ / size_);
+    std::unique_ptr<ClusterRun> cluster = size_ == 1 ? nullptr : std::make_unique<ClusterRun>();
+    std::vector<BlockRun*> blocks;
+    for (uint32_t rank = 0; rank < size_; ++rank) blocks.push_back(free_slot());
+    if (cluster != nullptr) cluster->blocks = blocks;
+    for (uint32_t rank = 0; rank < size_; ++rank, ++started_) {
+      blocks[rank]->cluster = cluster.get();
+      blocks[rank]->rank = rank;
+      start(*blocks[rank], linear_in_cluster(launch_, number, rank), started_);
+    }
+    waiting_.insert(waiting_.begin(), blocks.begin(), blocks.end());
+    if (cluster != nullptr) clusters_.push_back(std::move(cluster));
+  }
+
+  BlockRun& next() {
+    ++turns_;
+    BlockRun* slot = waiting_.front();
+    waiting_.pop_front();
+    return *slot;
+  }
+
+  void wait(BlockRun& slot) { waiting_.push_back(&slot); }
+
+  // A slot is free again when its whole cluster has finished: until then others may ask for its memory.
+  void finish(BlockRun& slot) {
+    finish_bulk_stores(slot);
+    slot.finished = true;
+    ClusterRun* cluster = slot.cluster;
+    if (cluster == nullptr || cluster == slot.alone.get()) {
+      idle_.push_back(&slot);
+      return;
+    }
+    const auto& blocks = cluster->blocks;
+    if (!std::all_of(blocks.begin(), blocks.end(), [](BlockRun* one) { return one->finished; })) return;
+    idle_.insert(idle_.end(), blocks.begin(), blocks.end());
+    std::erase_if(clusters_, [&](const auto& one) { return one.get() == cluster; });
+  }
+
+ private:
+  BlockRun* free_slot() {
+    if (idle_.empty()) {
+      slots_.push_back(std::make_unique<BlockRun>());
+      prepare(*slots_.back(), launch_);
+      return slots_.back().get();
+    }
+    BlockRun* slot = idle_.back();
+    idle_.pop_back();
+    return slot;
+  }
+
+  LaunchRun& launch_;
+  uint32_t size_;
+  uint64_t started_ = 0;
+  uint64_t turns_ = 0;
+  std::vector<std::unique_ptr<BlockRun>> slots_;
+  std::vector<std::unique_ptr<ClusterRun>> clusters_;
+  std::deque<BlockRun*> waiting_;
+  std::vector<BlockRun*> idle_;
+};
+
+}  // namespace
+
 void run_grid(LaunchRun& launch) {
-  std::deque<std::unique_ptr<BlockRun>> resident;
-  std::vector<std::unique_ptr<BlockRun>> idle;
-  uint64_t started = 0;
-  auto enter = [&] {
-    if (idle.empty()) {
-      idle.push_back(std::make_unique<BlockRun>());
-      prepare(*idle.back(), launch);
-    }
-    resident.push_back(std::move(idle.back()));
-    idle.pop_back();
-    start(*resident.back(), permuted(launch.seed, launch.blocks_total, started), started);
-    ++started;
-  };
-  while (started < launch.blocks_total || !resident.empty()) {
-    // The newest block goes first: it is the one that others may be waiting for.
-    if (resident.size() < launch.resident_blocks && started < launch.blocks_total) {
-      enter();
-      std::rotate(resident.begin(), resident.end() - 1, resident.end());
-    }
-    std::unique_ptr<BlockRun> slot = std::move(resident.front());
-    resident.pop_front();
-    if (run_block(*slot) == Outcome::finished) {
-      weigh(*slot);
-      idle.push_back(std::move(slot));
+  Residents residents(launch);
+  while (!residents.done()) {
+    if (residents.has_room()) residents.enter();
+    BlockRun& slot = residents.next();
+    if (run_block(slot) == Outcome::finished) {
+      weigh(slot);
+      residents.finish(slot);
     } else {
-      resident.push_back(std::move(slot));
+      residents.wait(slot);
     }
   }
 }

@@ -80,8 +80,16 @@ namespace emu {
 using CudaError = int;  // numeric value of cudaError_t
 
 // For the API. Errors are CUDA's numbers; the first failed launch is kept in the report.
+// The blocks of a cluster, and whether more than eight of them were allowed. 0: the kernel's own.
+struct ClusterShape {
+  uint32_t blocks[3] = {0, 0, 0};
+  bool large = false;
+};
+constexpr uint32_t kPortableCluster = 8;
+constexpr uint32_t kLargestCluster = 16;
+
 CudaError launch(uint32_t kernel, const uint32_t grid[3], const uint32_t block[3], void** arguments,
-                 uint64_t dynamic_shared_bytes, bool cooperative);
+                 uint64_t dynamic_shared_bytes, bool cooperative, const ClusterShape& cluster = {});
 const Kernel& kernel(uint32_t index);
 int find_kernel(const char* symbol);    // -1: unknown
 int find_variable(const char* symbol);  // -1: unknown

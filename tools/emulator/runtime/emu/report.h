@@ -33,6 +33,14 @@ enum class ReasonNumber : uint32_t {
   not_a_member,
   missing_lanes,
   assertion,
+  phase_incomplete,          // of an mbarrier: `address` arrivals and `bytes` are missing
+  cluster_incomplete,        // not all threads reach the cluster's barrier
+  too_many_arrivals,         // at an mbarrier, in one phase
+  no_such_count,             // of arrivals or bytes
+  unpaired_cluster_barrier,  // arrived twice, or waited without arriving
+  exited_block,              // whose shared memory is accessed
+  no_tensor_map,             // at the address
+  no_proxy_fence,            // between a store and the bulk copy that reads it
 };
 
 // What a launch asks too much of.
@@ -45,6 +53,8 @@ enum class LimitNumber : uint32_t {
   shared_memory,
   registers,
   resident_blocks,
+  cluster_extent,  // divides the grid, or is the kernel's own
+  cluster_blocks,
 };
 
 struct FaultRecord {

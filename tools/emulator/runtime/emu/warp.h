@@ -17,6 +17,7 @@ using Mask = uint32_t;
 // Generic addresses: a shared or local address carries its window in the upper bits.
 constexpr uint64_t kSharedWindow = uint64_t{1} << 56;
 constexpr uint64_t kLocalWindow = uint64_t{2} << 56;
+constexpr uint64_t kParamWindow = uint64_t{3} << 56;
 constexpr uint64_t kWindowMask = uint64_t{0xff} << 56;
 
 enum class Status : int32_t {
@@ -100,6 +101,7 @@ struct Kernel {
   const BlockCost* costs;  // one a basic block; null: not known
   uint32_t copies;         // of unrolled loops, and how many loops those are
   uint32_t loops;
+  uint32_t cluster[3];     // .reqnctapercluster; 0: the launch says
 };
 
 struct Variable {
@@ -128,7 +130,7 @@ struct Module {
   uint32_t relocation_count;
   const Relocation* relocations;
 };
-constexpr uint32_t kAbi = 2;
+constexpr uint32_t kAbi = 3;
 
 struct Launch {
   const Kernel* kernel;

@@ -30,9 +30,9 @@ FEATURES = (
     Feature("__match_any_sync", (7, 0)),
     Feature("asynchronous copies to shared memory (cp.async)", (8, 0)),
     Feature("__reduce_add_sync and its like on whole numbers", (8, 0)),
-    Feature("asynchronous barriers (mbarrier, cuda::barrier)", (8, 0), emulated=False),
-    Feature("bulk copies by TMA", (9, 0), emulated=False),
-    Feature("thread-block clusters and distributed shared memory", (9, 0), emulated=False),
+    Feature("asynchronous barriers (mbarrier, cuda::barrier)", (8, 0)),
+    Feature("bulk copies by TMA", (9, 0)),
+    Feature("thread-block clusters and distributed shared memory", (9, 0)),
     Feature("warp-group matrix operations (wgmma)", (9, 0), emulated=False, newest=(9, 0)),
     Feature(
         "fifth-generation tensor operations (tcgen05)", (10, 0), emulated=False, newest=(11, 0)

@@ -80,6 +80,9 @@ def site_traffic(site: InstructionSite, count: SiteCounters, hardware: Hardware)
     l1_clk = max(count.requests * request_clk, count.sectors * sector_clk)
     if site.space == "local":
         return Traffic(l1_clk=l1_clk)
+    if site.kind == "bulk_copy":
+        # The copy engine's way into shared memory passes L1 by.
+        l1_clk = 0.0
     to_l2 = _l2_sectors(site, count)
     dram_sectors = min(count.dram_sectors, to_l2)
     return Traffic(

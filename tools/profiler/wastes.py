@@ -251,7 +251,7 @@ def _is_on_banks(space: str, kind: str) -> bool:
 
 
 def _is_plain_global(space: str, kind: str) -> bool:
-    return space in ("global", "generic") and kind != "atomic"
+    return space in ("global", "generic") and kind not in ("atomic", "bulk_copy")
 
 
 def _with_sites(

@@ -24,8 +24,7 @@ Module module{kAbi, 1, &slot, 3, kVariables, 1, kRelocations};
 DeviceFacts small_gpu() {
   DeviceFacts f{};
   std::strcpy(f.name, "test");
-  f.compute_major = 8;
-  f.compute_minor = 6;
+  f.compute_major = 9;
   f.sm_count = 4;
   f.max_threads_per_block = 1024;
   f.max_threads_per_sm = 1536;
@@ -89,7 +88,7 @@ void Call::begin() {
 
 CudaError Call::launch(Status (*run)(Warp*), uint32_t blocks, uint32_t threads,
                        std::initializer_list<uint64_t> arguments, uint32_t dynamic_shared,
-                       bool cooperative) {
+                       bool cooperative, const ClusterShape& cluster) {
   slot.run = run;
   slot.param_count = static_cast<uint32_t>(arguments.size());
   std::vector<uint64_t> values(arguments);
@@ -97,7 +96,7 @@ CudaError Call::launch(Status (*run)(Warp*), uint32_t blocks, uint32_t threads,
   for (uint64_t& value : values) pointers.push_back(&value);
   uint32_t grid[3] = {blocks, 1, 1};
   uint32_t block[3] = {threads, 1, 1};
-  return emu::launch(0, grid, block, pointers.data(), dynamic_shared, cooperative);
+  return emu::launch(0, grid, block, pointers.data(), dynamic_shared, cooperative, cluster);
 }
 
 }  // namespace test

@@ -100,7 +100,7 @@ class Call {
   void begin();
   CudaError launch(Status (*run)(Warp*), uint32_t blocks, uint32_t threads,
                    std::initializer_list<uint64_t> arguments, uint32_t dynamic_shared = 4096,
-                   bool cooperative = false);
+                   bool cooperative = false, const ClusterShape& cluster = {});
 
  private:
   std::vector<CallBuffer> buffers_;

@@ -2,12 +2,13 @@
 
     PYTHONPATH=src:tests/support python benchmarks/record_on_gpu.py operations --out FOLDER
     PYTHONPATH=src:tests/support python benchmarks/record_on_gpu.py calls --out FOLDER
+    PYTHONPATH=src:tests/support python benchmarks/record_on_gpu.py asynchronous --out FOLDER
 
 Run from the root, with nvcc, ptxas, CuPy and a GPU of compute capability 9.0. `operations`: each
 spelling of a lane operation that ptxas accepts becomes a kernel of one instruction; it is applied
 to the operands of tests/support/recorded_rows.py, and the bits of its results are kept. Started
 again with the same folder it goes on where it stopped. `calls`: results of the programs in
-tests/fixtures/recorded.
+tests/fixtures/recorded. `asynchronous`: of the one about bulk copies, mbarriers and clusters.
 """
 
 import argparse
@@ -24,7 +25,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import asynchronous_oracle
 import numpy as np
+from asynchronous_oracle import CASES, WORDS
 from record import dispatch
 from recorded_calls import (
     ATOMIC_RESULTS,
@@ -78,6 +81,21 @@ def record_calls() -> None:
     path = arguments.out / "cuda_calls_h200.npz"
     np.savez_compressed(path, collectives=collectives, atomics=atomics)
     print(f"{path.stat().st_size} bytes")
+
+
+def record_asynchronous() -> None:
+    """Build, call, write: tiles, bulk reductions, mbarriers and clusters."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, required=True)
+    arguments = parser.parse_args()
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as name:
+        library = build("asynchronous", Path(name))
+        cases = call(library, asynchronous_oracle.table(), (CASES, WORDS), 0)
+    path = arguments.out / "asynchronous_h200.npz"
+    np.savez_compressed(path, asynchronous=cases)
+    wrong = int((cases != asynchronous_oracle.expected()).any(axis=1).sum())
+    print(f"{path.stat().st_size} bytes; {wrong} of {CASES} cases are not as NumPy has them")
 
 
 HEAD = ".version 9.0\n.target sm_90\n.address_size 64\n"
@@ -291,4 +309,10 @@ def record_operations() -> None:
 
 
 if __name__ == "__main__":
-    dispatch({"operations": record_operations, "calls": record_calls})
+    dispatch(
+        {
+            "operations": record_operations,
+            "calls": record_calls,
+            "asynchronous": record_asynchronous,
+        }
+    )

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
+from typing import Any, get_args
 
 from cuda_llm.facts import (
     AccessKind,
@@ -29,7 +29,7 @@ from cuda_llm.failures import (
     UninitialisedRead,
 )
 from cuda_llm.outcomes import EmulatorUnsupported, InfraFailed, Verdict
-from cuda_llm.tools.emulator.report_layout import NONE, text_of
+from cuda_llm.tools.emulator.report_layout import FAULT_RECORD, NONE, text_of
 from cuda_llm.tools.emulator.tables import InstructionSite, KernelTable
 
 
@@ -80,16 +80,10 @@ _ACCESSES: tuple[AccessKind | None, ...] = (None, "read", "write", "atomic")
 _ALLOCATIONS: tuple[Owner | None, ...] = (None, "buffer", "scratch", "variable", None)
 """The last is the runtime's own workspace, which no candidate owns."""
 _SYNC_REASONS: dict[Reason, SyncReason] = {
-    Reason.DIFFERENT_BARRIERS: "different-barriers",
-    Reason.DIFFERENT_THREAD_COUNTS: "different-thread-counts",
-    Reason.NO_SUCH_BARRIER: "no-such-barrier",
-    Reason.NOT_A_MEMBER: "not-a-member",
-    Reason.MISSING_LANES: "missing-lanes",
-    Reason.PHASE_INCOMPLETE: "phase-incomplete",
-    Reason.CLUSTER_INCOMPLETE: "cluster-incomplete",
-    Reason.TOO_MANY_ARRIVALS: "too-many-arrivals",
-    Reason.NO_SUCH_COUNT: "no-such-count",
-    Reason.UNPAIRED_CLUSTER_BARRIER: "unpaired-cluster-barrier",
+    reason: word
+    for reason in Reason
+    for word in get_args(SyncReason)
+    if word == reason.name.lower().replace("_", "-")
 }
 
 
@@ -160,24 +154,7 @@ class Fault:
         )
 
 
-_NUMBERS = (
-    "fault",
-    "kernel",
-    "site",
-    "other_site",
-    "basic_block",
-    "space",
-    "access",
-    "other_access",
-    "bytes",
-    "allocation_kind",
-    "allocation_index",
-    "allocation_freed",
-    "reason",
-    "address",
-    "allocation_offset",
-    "allocation_bytes",
-)
+_NUMBERS = tuple(set(FAULT_RECORD.names or ()) - {"block", "thread", "detail"})
 
 
 def _three(values: Any) -> tuple[int, int, int]:

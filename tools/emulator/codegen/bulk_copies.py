@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from cuda_llm.tools.emulator.codegen.atomics import OPERATIONS
-from cuda_llm.tools.emulator.codegen.barriers import shared_address
 from cuda_llm.tools.emulator.codegen.kernel import Act, KernelDraft, SpellLanes, Step
-from cuda_llm.tools.emulator.codegen.memory import fitted, pointer
+from cuda_llm.tools.emulator.codegen.mbarriers import lower_async_arrive
+from cuda_llm.tools.emulator.codegen.memory import fitted, pointer, shared_address
 from cuda_llm.tools.emulator.codegen.values import NotSupported
 from cuda_llm.tools.emulator.ptx.literals import BYTES
 from cuda_llm.tools.emulator.ptx.module import Address, Imm, Instruction, Operand, Vector
@@ -21,7 +21,7 @@ _ELEMENTS = frozenset({"u32", "s32", "u64", "s64", "b32", "b64", "f16", "bf16", 
 _RANKS = {f"{rank}d": rank for rank in range(1, 6)}
 
 
-def lower_async_copy(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
+def _async_copy(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
     """Lower the copy itself, and the instructions that group and await copies."""
     opcode = instruction.opcode
     operands = instruction.operands
@@ -59,7 +59,15 @@ def lower_async_copy(kernel: KernelDraft, instruction: Instruction) -> list[Step
     return steps
 
 
-def lower_bulk_copy(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
+def lower_copy(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
+    """Lower what begins with `cp`."""
+    if instruction.opcode[:3] == ("cp", "async", "mbarrier"):
+        return lower_async_arrive(kernel, instruction)
+    rule = _bulk_copy if "bulk" in instruction.opcode else _async_copy
+    return rule(kernel, instruction)
+
+
+def _bulk_copy(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
     """Lower `cp.async.bulk` and `cp.reduce.async.bulk`, whole runs and tiles, and their groups."""
     opcode = instruction.opcode
     parts = opcode[opcode.index("bulk") + 1 :]
@@ -247,3 +255,10 @@ def lower_async_store(kernel: KernelDraft, instruction: Instruction) -> list[Ste
         )
 
     return [*steps, Act(code, reads=(target, barrier, *values), guard=guard)]
+
+
+def lower_proxy_fence(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
+    """Lower the fence between plain accesses and those of bulk copies."""
+    if instruction.opcode[2] not in {"async", "async::generic", "alias"}:
+        raise NotSupported
+    return [Act(lambda array: "emu::fence_for_copies(w, q);", guard=instruction.guard)]

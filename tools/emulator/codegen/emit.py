@@ -7,7 +7,7 @@ length; `run_blocks` (emu/generated.h) goes from one to the next.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cuda_llm.tools.emulator.codegen.barriers import barrier_call
+from cuda_llm.tools.emulator.codegen.atomics import barrier_call
 from cuda_llm.tools.emulator.codegen.flow import (
     LEAVE,
     Barrier,
@@ -18,7 +18,8 @@ from cuda_llm.tools.emulator.codegen.flow import (
 )
 from cuda_llm.tools.emulator.codegen.kernel import Act, KernelDraft
 from cuda_llm.tools.emulator.codegen.liveness import LoweredBlock, crossing, end_reads, live_out
-from cuda_llm.tools.emulator.codegen.loops import Item, Segment, schedule, write_segment
+from cuda_llm.tools.emulator.codegen.loops import write_segment
+from cuda_llm.tools.emulator.codegen.segments import Item, Segment, schedule
 from cuda_llm.tools.emulator.ptx.module import Guard
 
 _DISPATCH = "return emu::kDispatch;"

@@ -2,31 +2,21 @@
 
 from collections.abc import Callable
 
-from cuda_llm.tools.emulator.codegen.arithmetic import lower_arithmetic, register
-from cuda_llm.tools.emulator.codegen.atomics import lower_atomic
-from cuda_llm.tools.emulator.codegen.barriers import (
-    lower_async_arrive,
-    lower_barrier_result,
-    lower_cluster_barrier,
-    lower_mbarrier,
-)
+from cuda_llm.tools.emulator.codegen import moves
+from cuda_llm.tools.emulator.codegen.arithmetic import lower_arithmetic
+from cuda_llm.tools.emulator.codegen.atomics import lower_atomic, lower_barrier_result
 from cuda_llm.tools.emulator.codegen.bulk_copies import (
-    lower_async_copy,
     lower_async_store,
-    lower_bulk_copy,
+    lower_copy,
+    lower_proxy_fence,
 )
 from cuda_llm.tools.emulator.codegen.flow import is_collective
 from cuda_llm.tools.emulator.codegen.kernel import Act, KernelDraft, Lane, RefusedInstruction, Step
+from cuda_llm.tools.emulator.codegen.mbarriers import lower_cluster_barrier, lower_mbarrier
 from cuda_llm.tools.emulator.codegen.memory import lower_load, lower_store
-from cuda_llm.tools.emulator.codegen.moves import (
-    lower_cvta,
-    lower_isspacep,
-    lower_mapa,
-    lower_move,
-)
 from cuda_llm.tools.emulator.codegen.values import NotSupported
-from cuda_llm.tools.emulator.codegen.warp_ops import lower_collective
-from cuda_llm.tools.emulator.ptx.module import Imm, Instruction, Reg
+from cuda_llm.tools.emulator.codegen.warp_ops import lower_collective, lower_set_registers
+from cuda_llm.tools.emulator.ptx.module import Instruction, Reg
 
 LoweringRule = Callable[[KernelDraft, Instruction], list[Step]]
 
@@ -38,14 +28,7 @@ def _nothing(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
 
 def _fence(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
     """Lower a fence, which matters to the search for races alone."""
-    opcode = instruction.opcode
-    if opcode[:2] == ("fence", "proxy"):
-        if opcode[2] not in {"async", "async::generic", "alias"}:
-            raise NotSupported
-        code = "emu::fence_for_copies(w, q);"
-        return [Act(lambda array: code, guard=instruction.guard)]
-    block_scope = str("cta" in instruction.opcode).lower()
-    code = f"if (w->watched) emu::fence(w, q, {block_scope});"
+    code = f"if (w->watched) emu::fence(w, q, {str('cta' in instruction.opcode).lower()});"
     return [Act(lambda array: code, guard=instruction.guard)]
 
 
@@ -102,23 +85,8 @@ def _assert(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
 
 def _trap(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
     """Lower trap and brkpt."""
-    site = kernel.site(instruction, "trap")
-    what = instruction.opcode[0]
-    return [Act(lambda array: f'emu::trap(w, {site}, q, "{what}");', guard=instruction.guard)]
-
-
-def _set_registers(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
-    """Lower setmaxnreg, which changes no result; ptxas checks how many registers it asks for."""
-    count = instruction.operands[0]
-    if not isinstance(count, Imm) or count.value % 8 or not 24 <= count.value <= 256:
-        raise NotSupported
-    return []
-
-
-def _policy(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
-    """Lower createpolicy: what a hint is made of changes nothing."""
-    target = register(instruction.operands[0])
-    return [Lane(((target, "0ull"),), (), instruction.guard)]
+    code = f'emu::trap(w, {kernel.site(instruction, "trap")}, q, "{instruction.opcode[0]}");'
+    return [Act(lambda array: code, guard=instruction.guard)]
 
 
 _RULES: dict[str, LoweringRule] = {
@@ -127,26 +95,26 @@ _RULES: dict[str, LoweringRule] = {
     "st": lower_store,
     "atom": lower_atomic,
     "red": lower_atomic,
-    "mov": lower_move,
-    "cvta": lower_cvta,
-    "isspacep": lower_isspacep,
+    "mov": moves.lower_move,
+    "cvta": moves.lower_cvta,
+    "isspacep": moves.lower_isspacep,
     "barrier_result": lower_barrier_result,
     "call": _call,
     "trap": _trap,
     "brkpt": _trap,
     "fence": _fence,
     "membar": _fence,
+    "cp": lower_copy,
     "mbarrier": lower_mbarrier,
-    "mapa": lower_mapa,
-    "getctarank": lower_mapa,
-    "setmaxnreg": _set_registers,
-    "createpolicy": _policy,
+    "mapa": moves.lower_mapa,
+    "getctarank": moves.lower_mapa,
+    "setmaxnreg": lower_set_registers,
+    "createpolicy": moves.lower_policy,
     "prefetch": _nothing,
     "prefetchu": _nothing,
     "applypriority": _nothing,
     "discard": _nothing,
     "pmevent": _nothing,
-    # Without a dependent launch there is nothing to wait for.
     "griddepcontrol": _nothing,
     "nanosleep": _yield,
 }
@@ -160,10 +128,8 @@ def lower(kernel: KernelDraft, instruction: Instruction) -> list[Step] | Refused
         rule = lower_cluster_barrier
     elif is_collective(opcode):
         rule = lower_collective
-    elif opcode[:3] == ("cp", "async", "mbarrier"):
-        rule = lower_async_arrive
-    elif opcode[0] == "cp":
-        rule = lower_bulk_copy if "bulk" in opcode else lower_async_copy
+    elif opcode[:2] == ("fence", "proxy"):
+        rule = lower_proxy_fence
     elif opcode[:2] in {("st", "async"), ("red", "async")}:
         rule = lower_async_store
     sites = len(kernel.sites)

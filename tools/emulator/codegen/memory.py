@@ -78,6 +78,23 @@ def _in_cluster(
     return name
 
 
+def shared_address(
+    kernel: KernelDraft, operand: Operand, guard: Guard | None, steps: list[Step]
+) -> str:
+    """Return a 32-bit register with an address of shared memory, however it is given."""
+    if not isinstance(operand, Address):
+        raise NotSupported
+    reader = Reader(kernel)
+    base = operand.base
+    if isinstance(base, Reg) and kernel.bytes(base.name) == 4 and not operand.offset:
+        return base.name
+    kind = "u64" if isinstance(base, Reg) and kernel.bytes(base.name) == 8 else "u32"
+    value = f"uint32_t({reader.value(base, kind)} + {operand.offset}ll)"
+    name = kernel.temporary("u32")
+    steps.append(Lane(((name, value),), tuple(reader.reads), guard, tuple(reader.uniforms)))
+    return name
+
+
 def copy(
     kernel: KernelDraft, operand: Operand | None, kind: str, guard: Guard | None, steps: list[Step]
 ) -> str:

@@ -94,10 +94,14 @@ def generate(
             f"{layout.shared_bytes}, {layout.param_bytes}, {entry.max_threads}, "
             f"{registers.get(entry.name, 0)}, {len(table.blocks)}, {len(table.sites)}, "
             f"sites{number}, {len(layout.params)}, params{number}, costs{number}, "
-            f"{copies}, {loops}, {{{', '.join(map(str, entry.cluster))}}}}}"
+            f"{copies}, {loops}, {{{', '.join(map(str, _three(entry.cluster)))}}}}}"
         )
     text = "\n".join([_HEAD, *texts, _module(module, rows), ""])
     return Generated(text, tuple(tables))
+
+
+def _three(cluster: Sequence[int]) -> tuple[int, ...]:
+    return (*cluster, 1, 1)[:3] if cluster else (0, 0, 0)
 
 
 _HEAD = """\

@@ -96,6 +96,11 @@ def lower_mapa(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
     return [_lane(instruction, reader, ((register(target), store(kernel, target, typed, made)),))]
 
 
+def lower_policy(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
+    """Lower createpolicy: what a hint is made of changes nothing."""
+    return [Lane(((register(instruction.operands[0]), "0ull"),), (), instruction.guard)]
+
+
 def lower_isspacep(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
     """Does a generic address lie in a space?"""
     target, source = instruction.operands

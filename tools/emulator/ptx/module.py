@@ -158,8 +158,8 @@ class Function:
     body: tuple[Statement, ...]
     max_threads: int = 0
     """Product of `.maxntid`, 0 when not given."""
-    cluster: tuple[int, int, int] = (0, 0, 0)
-    """`.reqnctapercluster`: blocks of a cluster along x, y, z; zeros where the launch says."""
+    cluster: tuple[int, ...] = ()
+    """`.reqnctapercluster`: blocks of a cluster along x, y, z; empty where the launch says."""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Operands: `%r1`, `-4`, `[%rd1+16]`, `{%f1, _}`, `%r1|%p2`, `!%p1`."""
 
-from cuda_llm.tools.emulator.ptx.literals import literal, minus
+from cuda_llm.tools.emulator.ptx.literals import Scope, literal, minus
 from cuda_llm.tools.emulator.ptx.module import (
     Address,
     Imm,
@@ -12,7 +12,6 @@ from cuda_llm.tools.emulator.ptx.module import (
     Symbol,
     Vector,
 )
-from cuda_llm.tools.emulator.ptx.scopes import Scope
 from cuda_llm.tools.emulator.ptx.tokens import Cursor
 
 

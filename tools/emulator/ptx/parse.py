@@ -106,7 +106,7 @@ class _ModuleParser:
             variables=tuple(body.variables),
             body=tuple(body.statements),
             max_threads=_product(limits.get(".maxntid") or limits.get(".reqntid"), 0),
-            cluster=_three(limits.get(".reqnctapercluster")),
+            cluster=tuple(limits.get(".reqnctapercluster", ())),
         )
 
     def _parameters(self) -> tuple[Variable, ...]:
@@ -132,13 +132,6 @@ class _ModuleParser:
                 while cursor.accept(","):
                     sizes[word].append(cursor.number())
         return sizes
-
-
-def _three(sizes: list[int] | None) -> tuple[int, int, int]:
-    if not sizes:
-        return (0, 0, 0)
-    x, y, z = (*sizes, 1, 1)[:3]
-    return (x, y, z)
 
 
 def _product(sizes: list[int] | None, missing: int) -> int:

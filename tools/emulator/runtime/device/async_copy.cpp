@@ -53,6 +53,19 @@ void land_groups(Warp* w, Mask lanes, Until until) {
 
 }  // namespace
 
+void land_deferred(Warp* w, Mask lanes) {
+  for (auto& [at, one] : run_of(w).home->mbarriers) {
+    for (DeferredArrival& arrival : one.deferred) {
+      if (arrival.warp != w || (lanes >> arrival.lane & 1) == 0) continue;
+      for (const AsyncCopy& copy : arrival.copies) {
+        land_async_copy(w, copy);
+        one.arriving_ticks = std::max(one.arriving_ticks, copy.ready);
+      }
+      arrival.copies.clear();
+    }
+  }
+}
+
 void async_copy(Warp* w, uint32_t site, Mask lanes, const uint32_t* shared, int64_t shared_offset,
                 const uint64_t* global, int64_t global_offset, uint32_t bytes,
                 const uint32_t* source_bytes) {

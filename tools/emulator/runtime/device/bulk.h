@@ -15,6 +15,17 @@ struct BulkIssue {
   Mask bit() const { return Mask{1} << lane; }
 };
 
+constexpr uint32_t kBulkUnit = 16;           // bytes: alignment and size of a bulk copy
+constexpr uint64_t kBulkBytesPerClock = 64;  // of one copy, from L2 (an estimate)
+
+// The copy engine's lanes in a clock: loads by mbarrier, what stores read, what they write.
+inline uint32_t lane_of_load(uint32_t barrier) { return barrier / 8 % 16; }
+inline uint32_t lane_of_reads(const Warp* w) { return 16 + w->index % 8; }
+inline uint32_t lane_of_writes(const Warp* w) { return 24 + w->index % 8; }
+
+// A copy begins at a multiple of `align`; its size is one of 16 bytes, or of `align` where that is less.
+void check_unit(const BulkIssue& issue, SpaceNumber space, AccessNumber access, uint64_t address,
+                uint64_t size, uint32_t align);
 // Runs of global memory: inside one allocation, known where they are read; then raced and counted.
 // Returns the ticks until the last of them is there.
 void check_bulk_global(const BulkIssue& issue, uint64_t address, uint64_t bytes,

@@ -1,4 +1,5 @@
-// Clusters of blocks: their barrier, their places, and whose shared memory an address means.
+// Clusters of blocks: their barrier, their places, whose shared memory an address means; and waiting
+// for phases that never complete.
 #include "device/cluster.h"
 
 #include <algorithm>
@@ -128,6 +129,22 @@ uint32_t cluster_index(const Warp* w, int axis) {
 uint32_t cluster_count(const Warp* w, int axis) {
   const BlockRun& home = *run_of(const_cast<Warp*>(w)).home;
   return home.launch->launch.grid[axis] / home.launch->cluster[axis];
+}
+
+void fence_for_copies(Warp* w, Mask lanes) {
+  if (!w->watched) return;
+  BlockRun& home = *run_of(w).home;
+  BlockRun& first = home.cluster == nullptr ? home : *home.cluster->blocks[0];
+  publish(w, lanes, first.fenced_for_copies);
+}
+
+void sleep(Warp* w) {
+  WarpRun& run = run_of(w);
+  if (run.wait.cost > 0 && run.wait.cost == run.poll_cost && w->fuel > 0) {
+    run.wait.cost += w->fuel;
+    polled(w, w->fuel);
+  }
+  w->fuel = 0;
 }
 
 void raise_phase_deadlock(BlockRun& block) {

@@ -304,33 +304,4 @@ void async_arrive(Warp* w, uint32_t site, Mask lanes, const uint32_t* at, bool c
   }
 }
 
-void land_deferred(Warp* w, Mask lanes) {
-  for (auto& [at, one] : run_of(w).home->mbarriers) {
-    for (DeferredArrival& arrival : one.deferred) {
-      if (arrival.warp != w || (lanes >> arrival.lane & 1) == 0) continue;
-      for (const AsyncCopy& copy : arrival.copies) {
-        land_async_copy(w, copy);
-        one.arriving_ticks = std::max(one.arriving_ticks, copy.ready);
-      }
-      arrival.copies.clear();
-    }
-  }
-}
-
-void fence_for_copies(Warp* w, Mask lanes) {
-  if (!w->watched) return;
-  BlockRun& home = *run_of(w).home;
-  BlockRun& first = home.cluster == nullptr ? home : *home.cluster->blocks[0];
-  publish(w, lanes, first.fenced_for_copies);
-}
-
-void sleep(Warp* w) {
-  WarpRun& run = run_of(w);
-  if (run.wait.cost > 0 && run.wait.cost == run.poll_cost && w->fuel > 0) {
-    run.wait.cost += w->fuel;
-    polled(w, w->fuel);
-  }
-  w->fuel = 0;
-}
-
 }  // namespace emu

@@ -219,6 +219,10 @@ inline uint32_t rank_of(const BlockRun& home, uint32_t linear) {
 }
 inline uint32_t site_traits(Warp* w, uint32_t site) { return run_of(w).traits[site]; }
 
+// Gives the slot its memory, once; every block that runs in it starts anew.
+void prepare_block(BlockRun& slot, LaunchRun& launch);
+void start_block(BlockRun& slot, uint64_t linear, uint64_t started);
+
 // Runs every block of the grid to its end.
 void run_grid(LaunchRun& launch);
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from cuda_llm.tools.emulator.codegen.flow import GuardedBranch, Jump
 from cuda_llm.tools.emulator.codegen.kernel import Act, Lane, Step
 from cuda_llm.tools.emulator.codegen.liveness import LoweredBlock, live_out
-from cuda_llm.tools.emulator.codegen.loops import Segment, schedule
+from cuda_llm.tools.emulator.codegen.segments import Segment, schedule
 from cuda_llm.tools.emulator.ptx.module import Guard, Reg
 
 

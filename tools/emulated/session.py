@@ -238,7 +238,7 @@ def _stored_bytes(record: CallRecord, tables: Sequence[KernelTable]) -> int:
         count.lanes * site.bytes
         for account in record.accounts
         for site, count in zip(tables[account.kernel].sites, account.sites, strict=True)
-        if site.kind in ("store", "atomic") and site.space in ("global", "generic")
+        if site.kind in ("store", "atomic", "bulk_store") and site.space in ("global", "generic")
     )
     return round(stored) + record.copied_bytes
 

@@ -193,7 +193,9 @@ def _act(
     arguments: Sequence[str],
     more: str,
 ) -> list[Step]:
-    site = kernel.site(instruction, "bulk_copy", "global" if function != "bulk_send" else "shared")
+    kind = "bulk_store" if function == "bulk_store" else "bulk_load"
+    space = "shared" if function == "bulk_send" else "global"
+    site = kernel.site(instruction, kind, space, 1)
 
     def code(array: SpellLanes) -> str:
         spelled = ", ".join(map(array, arguments))
@@ -212,7 +214,8 @@ def _tile_act(
     after: Sequence[str],
     last: str,
 ) -> list[Step]:
-    site = kernel.site(instruction, "bulk_copy", "global")
+    kind = "bulk_store" if function == "tensor_store" else "bulk_load"
+    site = kernel.site(instruction, kind, "global", 1)
 
     def code(array: SpellLanes) -> str:
         places = ", ".join(map(array, at))
@@ -245,7 +248,7 @@ def lower_async_store(kernel: KernelDraft, instruction: Instruction) -> list[Ste
         if operation is None:
             raise NotSupported
         reduction = f"{{true, emu::AtomOp::{OPERATIONS[operation]}, emu::AtomType::{kind}}}"
-    site = kernel.site(instruction, "bulk_copy", "shared")
+    site = kernel.site(instruction, "bulk_load", "shared", 1)
 
     def code(array: SpellLanes) -> str:
         return (

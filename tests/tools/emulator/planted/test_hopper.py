@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pytest
 from device_calls import Called, call_once, compiled
 
+from cuda_llm.facts import ExceededLimit
 from cuda_llm.failures import (
     DataRace,
     IllegalAccess,
@@ -17,7 +18,7 @@ from cuda_llm.failures import (
     Misaligned,
     UninitialisedRead,
 )
-from cuda_llm.outcomes import Verdict
+from cuda_llm.outcomes import LaunchFailed, Verdict
 from cuda_llm.tools.device import CallOptions, CallReport, Level, Session
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.open_device import open_emulated
@@ -124,6 +125,7 @@ HONEST: dict[int, Callable[[Floats], Floats]] = {
     31: lambda x: x.reshape(ROWS, COLS).T.ravel(),
     33: lambda x: np.concatenate([x[:TILE], x[:TILE] + 1]),
     35: lambda x: x[:TILE] + x[TILE : 2 * TILE],
+    37: lambda x: np.tile(np.roll(np.arange(16, dtype=np.float32), 1), 2),
 }
 
 
@@ -135,6 +137,21 @@ def test_an_honest_kernel_agrees_with_numpy(copies: Compiled, mode: int, level: 
         assert called.report is not None
         expected = HONEST[mode](IN)
         np.testing.assert_array_equal(called.outputs["out"][: expected.size], expected)
+
+
+@pytest.mark.parametrize(
+    ("mode", "stored"), [(19, 2 * TILE), (31, N), (35, 3 * TILE), (25, 4 * TILE)]
+)
+def test_bytes_that_bulk_copies_store_are_counted(copies: Compiled, mode: int, stored: int) -> None:
+    report = call("H100 SXM", copies, N, mode, Level.ACCOUNT).report
+    assert report.stored_bytes == 4 * stored
+
+
+def test_a_large_cluster_has_to_be_allowed(copies: Compiled) -> None:
+    verdict = call("H100 SXM", copies, N, 36, Level.CHECK).outcome
+    assert isinstance(verdict, LaunchFailed)
+    assert verdict.error == "cudaErrorInvalidClusterSize"
+    assert verdict.limit == ExceededLimit(name="cluster", asked=16, allowed=8)
 
 
 THREADS = 128

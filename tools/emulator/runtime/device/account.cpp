@@ -222,7 +222,7 @@ uint64_t account_run(Warp* w, uint32_t site, uint64_t address, uint64_t bytes, b
   BlockRun& block = *run_of(w).block;
   SiteCounters& c = block.launch->counters.sites[site];
   c.requests += first ? 1 : 0;
-  c.lanes += first ? 1 : 0;
+  c.lanes += bytes;  // each counts as a lane of one byte
   const uint64_t end = (address + bytes - 1) >> 5;
   uint64_t ticks = 0;
   for (uint64_t sector = address >> 5; sector <= end; sector += kAtOnce) {

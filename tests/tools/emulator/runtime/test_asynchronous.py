@@ -41,6 +41,35 @@ def test_blocks_of_a_cluster_read_each_others_memory(run: Run, level: int, seed:
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize(
+    ("scenario", "column"),
+    [("tile_inside", 4), ("tile_over_the_edge", 32), ("tile_before_the_edge", -8)],
+)
+def test_a_swizzled_tile_goes_there_and_back(
+    run: Run, scenario: str, column: int, level: int
+) -> None:
+    ran = run(scenario, level=level)
+    assert ran.status == 0, ran.record.fault
+    found = np.array(ran.words(0, 6 * 48)).reshape(6, 48)
+    moved = np.zeros((6, 48), int)
+    inside = slice(max(column, 0), min(column + 32, 48))
+    moved[1:5, inside] = (1000 + np.arange(6 * 48).reshape(6, 48))[1:5, inside]
+    assert found.tolist() == moved.tolist()
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_an_arrival_waits_for_the_copies_before_it(run: Run, level: int) -> None:
+    assert run("arrives_with_its_copies", level=level, seed=5).status == 0
+
+
+def test_what_is_no_tensor_map_is_refused_at_its_line(run: Run) -> None:
+    fault = run("tile_without_a_map").record.fault
+    assert isinstance(fault, IllegalAccess), fault
+    assert fault.spot is not None
+    assert fault.spot.line == 30
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize(
     ("scenario", "kind", "line"),
     [
         ("bulk_odd_source", Misaligned, 30),

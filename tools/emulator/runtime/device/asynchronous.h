@@ -90,6 +90,7 @@ struct PhaseWait {
   uint32_t rank;    // of the block that holds the mbarrier; kNone: the cluster's barrier
   uint64_t ticks;   // on its path when it began
   int64_t cost;     // fuel that such polls took in this turn
+  Mask lanes;       // that made them
 };
 
 }  // namespace emu

@@ -95,9 +95,10 @@ Mask cluster_wait(Warp* w, uint32_t site, Mask lanes, bool relaxed, uint32_t pc)
     if (wait.site == site && wait.rank == kNone) {
       w->ticks = wait.ticks;
     } else {
-      wait = {site, 0, __builtin_ctz(held), kNone, w->ticks, wait.cost};
+      wait = {site, 0, __builtin_ctz(held), kNone, w->ticks, wait.cost, wait.lanes};
     }
     wait.cost += w->fuel;
+    wait.lanes |= lanes;
     polled(w, w->fuel);
     send(w, lanes, pc);
     return 0;

@@ -44,6 +44,7 @@ bool take_turn(BlockRun& slot, uint32_t index) {
   w.slice = slice_of(slot);
   run.poll_cost = 0;
   run.wait.cost = 0;
+  run.wait.lanes = 0;
   Status status = launch.launch.kernel->run(&w);
   slot.status[index] = status;
   launch.fuel -= kTurn - w.fuel - run.poll_cost;
@@ -79,7 +80,9 @@ constexpr uint32_t kIdleRounds = 256;
 
 bool waits_for_phase(const BlockRun& slot, uint32_t index) {
   const WarpRun& run = slot.runs[index];
-  return run.wait.cost > 0 && run.wait.cost == run.poll_cost;
+  const Warp& w = slot.warps[index];
+  const Mask able = w.alive & ~w.at_barrier & ~w.parked;
+  return run.wait.cost > 0 && run.wait.cost == run.poll_cost && (able & ~run.wait.lanes) == 0;
 }
 
 bool waits_for_ever(const BlockRun& slot) {

@@ -98,15 +98,16 @@ void land(BlockRun& block, uint32_t at, Mbarrier& one) {
 bool is_complete(const Mbarrier& one, uint32_t parity) { return one.phase != parity; }
 
 // Keeps what a poll has taken off the warp's path: who polls waits for others, not for itself.
-void remember_wait(Warp* w, uint32_t site, int lane, uint32_t rank, uint32_t at) {
+void remember_wait(Warp* w, uint32_t site, Mask lanes, uint32_t rank, uint32_t at) {
   PhaseWait& wait = run_of(w).wait;
   if (wait.site == site && wait.address == at && wait.rank == rank) {
     w->ticks = wait.ticks;
   } else {
-    wait = {site, at, lane, rank, w->ticks, wait.cost};
+    wait = {site, at, __builtin_ctz(lanes), rank, w->ticks, wait.cost, wait.lanes};
   }
   polled(w, kTurn / 64);
   wait.cost += kTurn / 64;
+  wait.lanes |= lanes;
 }
 
 void end_wait(Warp* w, uint32_t site, const Mbarrier& one) {
@@ -278,7 +279,7 @@ Mask mbarrier_wait(Warp* w, uint32_t site, Mask lanes, const uint32_t* at, const
   } else {
     const int lane = __builtin_ctz(lanes);
     const uint32_t high = at[lane] >> kRankShift;
-    remember_wait(w, site, lane, high == 0 ? run_of(w).home->rank : high - 1,
+    remember_wait(w, site, lanes, high == 0 ? run_of(w).home->rank : high - 1,
                   at[lane] & kOffsetMask);
   }
   return done;

@@ -65,7 +65,7 @@ void start_warp(BlockRun& slot, uint32_t index) {
   run.clock = 0;
   run.copies.clear();
   std::fill(std::begin(run.group), std::end(run.group), 0u);
-  run.wait = {kNone, 0, 0, 0, 0, 0};
+  run.wait = {kNone, 0, 0, 0, 0, 0, 0};
   run.cluster_arrived = run.cluster_pending = 0;
   run.bulk_stores.clear();
   std::fill(std::begin(run.bulk_group), std::end(run.bulk_group), 0u);

@@ -53,6 +53,7 @@ class FaultKind(IntEnum):
     READ_ONLY = 15
     INFRASTRUCTURE = 16
     LARGE_COPIES = 17
+    DEPENDENT = 18
 
 
 class Reason(IntEnum):
@@ -219,7 +220,7 @@ def fault_verdict(
             return PolicyViolation(rule="api-call", breach=breach)
         case FaultKind.HOST_COPY:
             return PolicyViolation(rule="host-copy")
-        case FaultKind.INFRASTRUCTURE:
+        case FaultKind.DEPENDENT | FaultKind.INFRASTRUCTURE:
             return InfraFailed(component="device", detail=fault.detail)
 
 

@@ -16,6 +16,7 @@ from cuda_llm.tools.emulator.codegen.liveness import LoweredBlock
 from cuda_llm.tools.emulator.codegen.lower import lower
 from cuda_llm.tools.emulator.codegen.param_space import lower_param_space
 from cuda_llm.tools.emulator.codegen.sites import Spots, basic_block, site
+from cuda_llm.tools.emulator.codegen.steering import mark_steering
 from cuda_llm.tools.emulator.codegen.waits import (
     BlockInstructions,
     LoweredInstruction,
@@ -129,7 +130,7 @@ def _lower(flat: Function, layout: Layout, spots: Spots) -> _Lowered:
                 body.append(LoweredInstruction(instruction, steps, sites))
         lowered.append(LoweredBlock(tuple(s for one in body for s in one.steps), block.end))
         bodies.append(BlockInstructions(body, block.end))
-    kernel.sites = list(place_waits(kernel.sites, bodies))
+    kernel.sites = list(mark_steering(place_waits(kernel.sites, bodies), bodies))
     loaded = loaded_registers(bodies)
     table = [
         basic_block(block, one.body, loaded, spots)
@@ -163,7 +164,7 @@ def _facts(number: int, table: KernelTable, layout: Layout, drafts: Sequence[Sit
     """Return the site and parameter arrays of one kernel, of at least one element as C++ asks."""
     sites = [
         f'{{"{s.opcode}", {s.spot.line if s.spot else 0}, {s.block}, {s.bytes}, '
-        f"{draft.waits}, {draft.copy}, {draft.loop}}}"
+        f"{draft.waits}, {draft.copy}, {draft.loop}, {str(draft.steers).lower()}}}"
         for s, draft in zip(table.sites, drafts, strict=True)
     ]
     costs = [_cost(block) for block in table.blocks]

@@ -244,6 +244,11 @@ def innermost_loops(blocks: Sequence[BlockInstructions]) -> list[int]:
     return inner
 
 
+def outermost_loops(ends: Sequence[BlockEnd]) -> list[frozenset[int]]:
+    """Return the blocks of each loop that lies in no other one."""
+    return _knots(frozenset(range(len(ends))), [successors(end) for end in ends])
+
+
 def _knots(nodes: frozenset[int], after: Sequence[Sequence[int]]) -> list[frozenset[int]]:
     """Return strongly connected parts of more than one block, or of one that repeats (Tarjan)."""
     order: dict[int, int] = {}

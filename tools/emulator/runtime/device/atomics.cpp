@@ -184,6 +184,10 @@ void atomic_global(Warp* w, uint32_t site, Mask lanes, const Request& r, const u
     keep_earlier(w, lanes, at, width);
     if (r.out != nullptr) acquire_lanes(w, lanes, at);
   }
+  if (r.out != nullptr && run_of(w).block->launch->sampling.partial &&
+      w->launch->kernel->sites[site].steers) {
+    raise_dependent(w, site, __builtin_ctz(lanes));
+  }
   const bool changed = perform(r, reinterpret_cast<uint8_t*>(w->launch->delta), at, lanes, true);
   if (!changed) polled(w, kTurn / 64);
   if (w->block->counted) account_global(w, site, lanes, at, AccessNumber::atomic, !changed);

@@ -1,6 +1,8 @@
 // Which block runs when. Usually one block runs to its end before the next begins. A block whose
 // warps only poll makes room for the other resident ones; a new one enters when one has finished,
 // as on a GPU, so that protocols between blocks get no more help than a GPU gives them.
+#include "device/grid.h"
+
 #include <algorithm>
 #include <cstring>
 #include <deque>
@@ -9,7 +11,6 @@
 #include "device/account.h"
 #include "device/fault.h"
 #include "device/order.h"
-#include "device/run.h"
 
 namespace emu {
 namespace {
@@ -21,7 +22,8 @@ constexpr uint32_t kSlicesPerWarp = 24;
 
 uint64_t round_up(uint64_t value, uint64_t step) { return (value + step - 1) / step * step; }
 
-// Gives the slot its memory, once; every block that runs in it starts from `start`.
+}  // namespace
+
 void prepare(BlockRun& slot, LaunchRun& launch) {
   const Kernel& kernel = *launch.launch.kernel;
   slot.launch = &launch;
@@ -55,6 +57,8 @@ void prepare(BlockRun& slot, LaunchRun& launch) {
   slot.block.shared = slot.shared;
   slot.block.shared_bytes = shared;
 }
+
+namespace {
 
 // What registers and local arrays hold before they are set: large numbers, and none at all.
 constexpr int kPoison[] = {0xff, 0x7b, 0xc6, 0x49};
@@ -109,7 +113,14 @@ void start_warp(BlockRun& slot, uint32_t index) {
   run.waited_in_loop.assign(launch.launch.kernel->loops + 1, 0);
   start_order(run.order);
   run.splits = 0;
+  w.trips = nullptr;
+  if (launch.launch.level != kSampleLevel) return;
+  run.trips.assign(launch.launch.kernel->block_count, 0);
+  w.trips = run.trips.data();
+  w.most_trips = launch.sampling.most_trips;
 }
+
+}  // namespace
 
 void start(BlockRun& slot, uint64_t linear, uint64_t started) {
   LaunchRun& launch = *slot.launch;
@@ -118,7 +129,7 @@ void start(BlockRun& slot, uint64_t linear, uint64_t started) {
   slot.block.ctaid[0] = static_cast<uint32_t>(linear % grid[0]);
   slot.block.ctaid[1] = static_cast<uint32_t>(linear / grid[0] % grid[1]);
   slot.block.ctaid[2] = static_cast<uint32_t>(linear / grid[0] / grid[1]);
-  slot.block.counted = launch.launch.level == 1;
+  slot.block.counted = launch.launch.level == 1 || launch.launch.level == kSampleLevel;
   launch.counters.threads_run += launch.threads;
   slot.serial = launch.first_serial + static_cast<uint32_t>(started);
   slot.wave = launch.first_wave + static_cast<uint32_t>(started / launch.wave_blocks);
@@ -143,6 +154,8 @@ void start(BlockRun& slot, uint64_t linear, uint64_t started) {
     slot.status[i] = Status::yielded;
   }
 }
+
+namespace {
 
 // The lanes that would run next; all that live where none can.
 Mask foremost(const Warp& w) {
@@ -191,8 +204,6 @@ bool take_turn(BlockRun& slot, uint32_t index) {
   return run.poll_cost * 2 < kTurn;
 }
 
-enum class Outcome { finished, polling };
-
 // A warp that waits can go on once a barrier has released lanes of it.
 bool can_run(const Warp& w, Status status) {
   if (status == Status::waiting) return (w.alive & ~w.at_barrier & ~w.parked) != 0;
@@ -207,6 +218,8 @@ constexpr int kRounds = 64;
 bool takes_a_break(const BlockRun& slot) {
   return mixed(slot.launch->seed ^ (uint64_t{slot.serial} << 24 | slot.slices)) % 8 == 0;
 }
+
+}  // namespace
 
 Outcome run_block(BlockRun& slot) {
   int rounds = 0;
@@ -235,7 +248,6 @@ Outcome run_block(BlockRun& slot) {
   }
 }
 
-// Adds what the block executed to the launch, and weighs it against the heaviest so far.
 void weigh(const BlockRun& slot) {
   LaunchRun& launch = *slot.launch;
   const Kernel& kernel = *launch.launch.kernel;
@@ -257,15 +269,13 @@ void weigh(const BlockRun& slot) {
   uint64_t longest = 0;
   for (const Warp& w : slot.warps) longest = std::max(longest, w.ticks);
   launch.path_ticks += longest;
+  launch.path_squares += static_cast<double>(longest) * static_cast<double>(longest);
   launch.longest_ticks = std::max(launch.longest_ticks, longest);
 }
 
-}  // namespace
-
-void run_grid(LaunchRun& launch) {
+void run_grid(LaunchRun& launch, uint64_t started) {
   std::deque<std::unique_ptr<BlockRun>> resident;
   std::vector<std::unique_ptr<BlockRun>> idle;
-  uint64_t started = 0;
   auto enter = [&] {
     if (idle.empty()) {
       idle.push_back(std::make_unique<BlockRun>());

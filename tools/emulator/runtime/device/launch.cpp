@@ -6,9 +6,11 @@
 
 #include "device/account.h"
 #include "device/fault.h"
+#include "device/grid.h"
 #include "device/occupancy.h"
 #include "device/races.h"
 #include "device/run.h"
+#include "device/sample.h"
 #include "device/traits.h"
 
 namespace emu {
@@ -135,11 +137,12 @@ void take_ticks(LaunchRun& launch) {
 // Stamps are never cleared between launches; each launch uses fresh numbers.
 void take_stamps(LaunchRun& launch) {
   static uint64_t next = 1;
-  uint64_t needed = launch.blocks_total + 1;
+  uint64_t needed = 2 * launch.blocks_total + 4096;
   if (next + needed > 0xffffffff) {
     const Device& d = device();
     madvise(d.block_stamps, d.bytes / 8, MADV_DONTNEED);
     madvise(d.wave_stamps, d.bytes / 8, MADV_DONTNEED);
+    madvise(d.dirty_stamps, d.bytes / 8, MADV_DONTNEED);
     next = 1;
   }
   static uint32_t launches = 0;
@@ -224,7 +227,7 @@ CudaError launch(uint32_t index, const uint32_t grid[3], const uint32_t block[3]
   }
   LaunchRun run;
   set_up(run, request, arguments);
-  run_grid(run);
+  run.launch.level == kSampleLevel ? run_sample(run) : run_grid(run);
   check_suspects(run);
   report_launch(run);
   progress.in_kernel = 0;

@@ -88,6 +88,7 @@ struct WarpRun {
   bool poll_waits;  // it has been made again to no avail
   std::vector<uint8_t> polled_registers;
 
+  std::vector<uint32_t> trips;  // Warp::trips
   std::vector<uint64_t> waited_in_copy;  // ticks, by Site::copy
   std::vector<uint64_t> waited_in_loop;  // the most of them, by Site::loop
 
@@ -140,6 +141,26 @@ struct BlockRun {
   std::vector<uint8_t> memory;         // registers, local and shared memory, 64-byte aligned inside
 };
 
+// Requests of a wave that miss L1, of those the ones that miss L2, and how many of these are due.
+struct Misses {
+  uint64_t all, far, due;
+};
+
+// Of a launch that is executed in part.
+struct Sampling {
+  enum class Phase { whole, before, wave, blocks };
+  Phase phase = Phase::whole;
+  bool partial = false;          // not all of its blocks are executed
+  uint32_t most_trips = kNone;   // iterations of outermost loops that are executed
+  uint32_t wave = 0;             // number of the wave that is looked at; the one before it has one less
+  uint32_t wave_blocks = 0;      // executed of it
+  uint32_t counted_blocks = 0;
+  std::vector<Sharing> sites;
+  std::vector<Misses> misses;    // by site
+  bool again_is_near = false;    // L2 still has what the wave before has touched
+  uint64_t shared_line = 0;      // most passes of atomics on a line that several blocks use
+};
+
 struct Counters {
   std::vector<uint64_t> block_warps, block_lanes;
   std::vector<SiteCounters> sites;
@@ -185,15 +206,14 @@ struct LaunchRun {
   uint64_t work[kUnits] = {};
   uint64_t heaviest[kUnits] = {};
   uint64_t path_ticks = 0;
+  double path_squares = 0;  // summed, in ticks
   uint64_t longest_ticks = 0;
   uint32_t serial = 0;  // of the launch: stamps lines that atomics touch
+  Sampling sampling;
 };
 
 inline WarpRun& run_of(Warp* w) { return *static_cast<WarpRun*>(w->runtime); }
 inline uint32_t site_traits(Warp* w, uint32_t site) { return run_of(w).traits[site]; }
-
-// Runs every block of the grid to its end.
-void run_grid(LaunchRun& launch);
 
 // Barrier bookkeeping (barrier.cpp).
 void release_complete_barriers(BlockRun& block);

@@ -34,15 +34,20 @@ struct CallBuffer {
   uint64_t bytes;
   uint32_t role;  // BufferRole
   uint32_t index; // position among the call's buffers, for reports
+  // Contents that pages are filled from when they are first touched, at an offset of the arena; 0
+  // bytes: the caller has filled the buffer.
+  uint64_t pool_offset;
+  uint64_t pool_bytes;  // a multiple of 4096
 };
 
 struct CallOptions {
-  uint32_t level;          // 0 check, 1 account, 2 full
+  uint32_t level;          // 0 check, 1 account, 2 full, 3 sample
   uint32_t buffer_count;
   uint64_t schedule_seed;  // 0: blocks and warps ascend
   uint64_t scratch_bytes;  // quota of cudaMalloc within the call
   uint64_t fuel;           // back-edges a launch may take before it counts as endless
   uint32_t device_to_host; // 1: cudaMemcpyDeviceToHost is allowed
+  uint64_t sample_cost;    // level sample: instructions and requests of warps a launch may take
   const CallBuffer* buffers;
 };
 

@@ -41,7 +41,7 @@ DeviceFacts small_gpu() {
 }
 
 void declare_kernel() {
-  for (uint32_t i = 0; i < kSites; ++i) sites[i] = {declared.opcodes[i], 10 * (i + 1), 0, 4, 0, 0, 0};
+  for (uint32_t i = 0; i < kSites; ++i) sites[i] = {declared.opcodes[i], 10 * (i + 1), 0, 4, 0, 0, 0, i == 0 && declared.steers};
   for (uint32_t i = 0; i < 8; ++i) params[i] = {8 * i, 8};
   slot.symbol = "kernel";
   slot.register_bytes = sizeof(Regs);
@@ -70,8 +70,14 @@ uint64_t Call::buffer(uint64_t bytes, BufferRole role) {
   uint64_t offset = (end_ + 4096 + 255) / 256 * 256;
   end_ = offset + bytes;
   buffers_.push_back(
-      {offset, bytes, static_cast<uint32_t>(role), static_cast<uint32_t>(buffers_.size())});
+      {offset, bytes, static_cast<uint32_t>(role), static_cast<uint32_t>(buffers_.size()), 0, 0});
   return emu_address(offset);
+}
+
+void Call::fill_from_the_one_before() {
+  const CallBuffer& pool = buffers_[buffers_.size() - 2];
+  buffers_.back().pool_offset = pool.offset;
+  buffers_.back().pool_bytes = pool.bytes;
 }
 
 void Call::begin() {
@@ -83,6 +89,7 @@ void Call::begin() {
   options.scratch_bytes = 1 << 20;
   options.fuel = settings.fuel;
   options.device_to_host = 1;
+  options.sample_cost = 1;
   options.buffers = buffers_.data();
   emu_begin(&options);
 }

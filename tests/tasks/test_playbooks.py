@@ -55,7 +55,7 @@ STRONG = {
         least_speedup=1.8,
     ),
     "reduction": Strong(
-        point={"WITHIN": 2, "ACROSS": 3, "THREADS": 256, "ITEMS": 8, "WIDTH": 4}, least_speedup=30
+        point={"WITHIN": 2, "ACROSS": 3, "THREADS": 256, "ITEMS": 8, "WIDTH": 4}, least_speedup=9
     ),
     "histogram": Strong(
         point={

@@ -126,6 +126,13 @@ class KernelTimes:
     """Which of several devices was measured; empty where there is one."""
     isolation: str = ""
     """How runners were confined; empty where that was not tried."""
+    spreads: tuple[float, ...] = ()
+    """Modelled: relative half-width of each time, as far as blocks that stand for all tell; empty
+    where all were executed."""
+    size_notes: tuple[str, ...] = ()
+    """How each of `times` was obtained; empty where there is nothing to know."""
+    arithmetic: float | None = None
+    """Floating-point operations at the last size; None where they are not counted."""
     doubt: BaselineDoubt | None = None
     """About the baseline timed beside it: why that was timed once more."""
 
@@ -176,7 +183,12 @@ async def time_sizes(
         reports[step.timed] = outcome
     times = tuple((dims, reports[number].time_us) for number, dims in enumerate(sizes))
     largest = reports[len(sizes) - 1]
-    return KernelTimes(times=times, launches=largest.launches, bottlenecks=largest.bottlenecks)
+    return KernelTimes(
+        times=times,
+        launches=largest.launches,
+        bottlenecks=largest.bottlenecks,
+        arithmetic=largest.arithmetic,
+    )
 
 
 def compare_with_baseline(
@@ -185,9 +197,24 @@ def compare_with_baseline(
     """Put each size beside the baseline's time for it: the one measured with it, where it was."""
     if timing.sizes:
         return timing.sizes
+    none = (0.0,) * len(timing.times)
+    rows = zip(
+        timing.times,
+        baseline.times,
+        timing.spreads or none,
+        timing.size_notes or ("",) * len(none),
+        strict=True,
+    )
     return tuple(
-        SizeTime(dims=dims, time_us=time_us, baseline_us=baseline_us, source=source)
-        for (dims, time_us), (_, baseline_us) in zip(timing.times, baseline.times, strict=True)
+        SizeTime(
+            dims=dims,
+            time_us=time_us,
+            baseline_us=baseline_us,
+            source=source,
+            spread=spread,
+            note=note,
+        )
+        for (dims, time_us), (_, baseline_us), spread, note in rows
     )
 
 

@@ -192,6 +192,9 @@ def _figures(launch: ModelledLaunch) -> dict[str, float]:
         "dram_bytes": launch.time.dram_bytes,
         "blocks_per_sm": float(launch.occupancy.blocks_per_sm),
     }
+    if launch.account.sampled_blocks:
+        figures["sampled_blocks"] = float(launch.account.sampled_blocks)
+        figures["sample_spread"] = launch.account.spread
     figures |= {f"{kind.value}_warp_instructions": count for kind, count in mix.warps.items()}
     if offchip:
         figures["sectors_per_request"] = _ratio(offchip, "sectors", "requests")

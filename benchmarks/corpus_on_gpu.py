@@ -164,10 +164,13 @@ class CorpusBench:
             compiled = await compile_source(task, device, source, known.path.name)
             if isinstance(compiled, Compiled):
                 nonce = hashlib.blake2b(f"{known.name}/{number}".encode(), digest_size=16).digest()
+                began_s = time.monotonic()
                 found = await validate_compiled(task, device, compiled, nonce=nonce)
+                seconds = round(time.monotonic() - began_s, 2)
                 passed = isinstance(found, Validated)
                 code = "VALIDATED" if passed else getattr(found, "code", "CODE OF A GPU")
-                record.add_row(out, {"name": known.name, "nonce": number, "code": code})
+                row = {"name": known.name, "nonce": number, "code": code, "seconds": seconds}
+                record.add_row(out, row if passed else {**row, "found": repr(found)})
 
     async def _compile(self, known: Known, turns: asyncio.Semaphore) -> None:
         """Compile into the cache; the verdict follows in `_judge`."""

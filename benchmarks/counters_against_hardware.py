@@ -18,7 +18,7 @@ from cuda_llm.outcomes import Verdict
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import CallOptions, CallReport, Device, Level, Session, Site
 from cuda_llm.tools.device.candidate import Compiled
-from cuda_llm.tools.emulated.session import EmulatedCallReport
+from cuda_llm.tools.emulated.call_report import EmulatedCallReport
 from cuda_llm.tools.emulator.codegen.libraries import translate
 from cuda_llm.tools.emulator.tables import InstructionClass, KernelTable, Translated
 from cuda_llm.tools.judge.steps import compile_source

@@ -266,7 +266,13 @@ def time_judging() -> None:
             figures |= dict(zip(("least", "ratio", "most"), map(round2, spread), strict=True))
         tasks[folder.name] = figures
         print(folder.name, figures, flush=True)
-    whole = {"unit": "processor seconds a kernel", "tasks": tasks, "bar": MOST_TIMES}
+    whole: dict[str, Any] = {
+        "unit": "processor seconds a kernel",
+        "tasks": tasks,
+        "bar": MOST_TIMES,
+    }
+    if arguments.beside:
+        whole["before"] = record.commit(Path(arguments.beside).parents[2])
     print(record.write("judging_cost", {**whole, "runs": arguments.runs}, arguments.results))
 
 

@@ -41,7 +41,7 @@ from cuda_llm.tasks.loader import load_task
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import CallReport, Device, Level, Session, Site
 from cuda_llm.tools.device.candidate import Compiled
-from cuda_llm.tools.emulated.session import EmulatedCallReport
+from cuda_llm.tools.emulated.call_report import EmulatedCallReport
 from cuda_llm.tools.judge.steps import compile_source
 from cuda_llm.tools.native import cache_folder
 from cuda_llm.tools.open_device import open_device
@@ -230,12 +230,14 @@ def compare(measured: Mapping[Key, float], modelled: Mapping[Key, float]) -> dic
     }
 
 
-def agreement(times: Sequence[tuple[float, float]]) -> dict[str, float]:
+def agreement(
+    times: Sequence[tuple[float, float]], least_difference: float = LEAST_DIFFERENCE
+) -> dict[str, float]:
     """Compute the agreement of measured and modelled times of one task."""
     pairs = [
         (a, b)
         for a, b in combinations(times, 2)
-        if max(a[0], b[0]) / min(a[0], b[0]) > 1 + LEAST_DIFFERENCE
+        if max(a[0], b[0]) / min(a[0], b[0]) > 1 + least_difference
     ]
     right = sum((a[0] < b[0]) == (a[1] < b[1]) and a[1] != b[1] for a, b in pairs)
     best = min(measured for measured, _ in times)

@@ -50,11 +50,11 @@ def machine() -> dict[str, Any]:
     }
 
 
-def commit() -> str:
+def commit(root: Path = ROOT) -> str:
     """Return the commit the figures belong to, with `+` where the checkout has changes."""
-    head = ["git", "-C", str(ROOT), "rev-parse", "--short=12", "HEAD"]
+    head = ["git", "-C", str(root), "rev-parse", "--short=12", "HEAD"]
     name = subprocess.run(head, capture_output=True, text=True, check=False).stdout.strip()
-    status = ["git", "-C", str(ROOT), "status", "--porcelain", "--untracked-files=no"]
+    status = ["git", "-C", str(root), "status", "--porcelain", "--untracked-files=no"]
     dirty = subprocess.run(status, capture_output=True, text=True, check=False).stdout.strip()
     return f"{name}{'+' if dirty else ''}"
 

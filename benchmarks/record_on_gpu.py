@@ -2,12 +2,13 @@
 
     PYTHONPATH=src:tests/support python benchmarks/record_on_gpu.py operations --out FOLDER
     PYTHONPATH=src:tests/support python benchmarks/record_on_gpu.py calls --out FOLDER
+    PYTHONPATH=src:tests/support python benchmarks/record_on_gpu.py tensor --out FOLDER
 
 Run from the root, with nvcc, ptxas, CuPy and a GPU of compute capability 9.0. `operations`: each
 spelling of a lane operation that ptxas accepts becomes a kernel of one instruction; it is applied
 to the operands of tests/support/recorded_rows.py, and the bits of its results are kept. Started
 again with the same folder it goes on where it stopped. `calls`: results of the programs in
-tests/fixtures/recorded.
+tests/fixtures/recorded. `tensor`: those of tests/support/recorded_tensor.py.
 """
 
 import argparse
@@ -36,6 +37,7 @@ from recorded_calls import (
 )
 from recorded_results import recorded_types, stored_bytes
 from recorded_rows import ROWS, TABLES, bits_of, operands
+from recorded_tensor import CALLS, RECORD
 
 from cuda_llm.tools.emulator.ops.lane_op import LaneOp
 from cuda_llm.tools.emulator.ops.table import operations
@@ -43,12 +45,11 @@ from cuda_llm.tools.emulator.ops.table import operations
 FIXTURES = Path(__file__).parents[1] / "tests/fixtures/recorded"
 
 
-def build(name: str, folder: Path) -> ctypes.CDLL:
-    """Build one fixture as a native library."""
-    library = folder / f"{name}.so"
-    command = ["nvcc", "-O3", "-gencode=arch=compute_90,code=sm_90", "-shared"]
-    command += ["-Xcompiler", "-fPIC", str(FIXTURES / f"{name}.cu"), "-o", str(library)]
-    subprocess.run(command, check=True)
+def build(source: Path, folder: Path, architecture: str = "90") -> ctypes.CDLL:
+    """Build a program as a native library."""
+    library = folder / f"{source.stem}.so"
+    command = ["nvcc", "-O3", f"-arch=sm_{architecture}", "-shared", "-Xcompiler", "-fPIC"]
+    subprocess.run([*command, str(source), "-o", str(library)], check=True)
     return ctypes.CDLL(str(library))
 
 
@@ -63,21 +64,46 @@ def call(library: ctypes.CDLL, table: Any, shape: tuple[int, ...], rows: int) ->
     return out.get()
 
 
-def record_calls() -> None:
-    """Build, call, write."""
+def out_folder() -> Path:
+    """Return the folder of the results, made."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True)
-    arguments = parser.parse_args()
-    arguments.out.mkdir(parents=True, exist_ok=True)
+    folder: Path = parser.parse_args().out
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def record_calls() -> None:
+    """Build, call, write."""
+    out = out_folder()
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+        made = [build(FIXTURES / f"{one}.cu", Path(name)) for one in ("collectives", "atomics")]
         shape = (COLLECTIVE_ROWS, COLLECTIVE_RESULTS, 32)
-        collectives = call(build("collectives", folder), collective_table(), shape, shape[0])
+        collectives = call(made[0], collective_table(), shape, shape[0])
         wide = (len(ATOMICS), ATOMIC_RESULTS, ROWS)
-        atomics = call(build("atomics", folder), atomic_table(), wide, 0)
-    path = arguments.out / "cuda_calls_h200.npz"
+        atomics = call(made[1], atomic_table(), wide, 0)
+    path = out / "cuda_calls_h200.npz"
     np.savez_compressed(path, collectives=collectives, atomics=atomics)
     print(f"{path.stat().st_size} bytes")
+
+
+def record_tensor() -> None:
+    """Build each program for sm_90a, call it once, write what it left."""
+    import cupy
+
+    out = out_folder()
+    found = {}
+    with tempfile.TemporaryDirectory() as name:
+        for one in CALLS:
+            (source := Path(name) / f"{one.name}.cu").write_text(one.source)
+            library = build(source, Path(name), "90a")
+            buffers = [cupy.asarray(one.given), *map(cupy.zeros_like, map(cupy.asarray, one.left))]
+            library.solve(*(ctypes.c_void_p(buffer.data.ptr) for buffer in buffers), one.rows)
+            cupy.cuda.Device().synchronize()
+            for part, buffer in zip(one.parts, buffers[1:], strict=True):
+                found[part] = buffer.get()
+    np.savez_compressed(out / RECORD, **found)
+    print(f"{(out / RECORD).stat().st_size} bytes")
 
 
 HEAD = ".version 9.0\n.target sm_90\n.address_size 64\n"
@@ -291,4 +317,4 @@ def record_operations() -> None:
 
 
 if __name__ == "__main__":
-    dispatch({"operations": record_operations, "calls": record_calls})
+    dispatch({"operations": record_operations, "calls": record_calls, "tensor": record_tensor})

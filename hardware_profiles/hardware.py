@@ -99,6 +99,8 @@ class ModelConstants:
     """What a fill or a copy by the CUDA API adds between kernels of a graph; 0: as a launch."""
     grid_barrier_us: PositiveOrZero = 0.0
     """What a cooperative launch and the barrier of its grid add to a plain one; 0: not known."""
+    mma_sync_efficiency: Positive = 1.0
+    """Part of the published tensor peaks that `mma.sync` reaches, f64 aside."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -43,6 +43,37 @@ def peak_tflops(hardware: Hardware, precision: str) -> float:
     return peak
 
 
+_INSTEAD = {
+    "fp16_acc16": "fp16",
+    "fp8_acc16": "fp8",
+    "fp8": "fp16",
+    "bf16": "fp16",
+    "tf32": "fp16",
+    "int8": "fp16",
+}
+"""Whose peak holds for products that have none of their own."""
+_WIDENS_FP8 = ((9, 0), (10, 0))
+"""Where mma.sync on fp8 is mma on f16 after conversions: what ptxas 13 makes of it."""
+
+
+def mma_sync_tflops(hardware: Hardware, kind: str) -> float:
+    """Return what `mma.sync` and `wmma` reach on inputs of a kind, as in `tensor_dense_tflops`.
+
+    Where a chip has no tensor cores for them, the rate of its CUDA cores.
+    """
+    if kind.startswith("fp8") and hardware.compute_capability in _WIDENS_FP8:
+        kind = "fp16"
+    peaks = hardware.peaks.tensor_dense_tflops
+    while kind not in peaks and kind in _INSTEAD:
+        kind = _INSTEAD[kind]
+    if kind == "fp64":
+        # wgmma has no such type: what there is, mma.sync reaches.
+        return peaks.get(kind, hardware.peaks.fp64_tflops or hardware.peaks.fp32_tflops)
+    if kind not in peaks:
+        return hardware.peaks.fp16_tflops or hardware.peaks.fp32_tflops
+    return peaks[kind] * hardware.model.mma_sync_efficiency
+
+
 def roof(hardware: Hardware, *, flops: float, bytes_moved: float, precision: str = "fp32") -> Roof:
     """Compute the least time for `flops` operations on `bytes_moved` bytes of DRAM traffic.
 

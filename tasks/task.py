@@ -164,7 +164,7 @@ class Sizes:
     bench: tuple[Mapping[str, Count], ...]
     edge: tuple[Mapping[str, Count], ...]
     emulated: tuple[Mapping[str, Count], ...]
-    """Timed on the emulated device; the last is the one explained."""
+    """Where an emulated device executes every block and looks at results."""
     hidden: HiddenSizes = field(default_factory=lambda: HiddenSizes(dims={}))
 
 

@@ -1,6 +1,7 @@
 """From what a user writes after `--device` to a device."""
 
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from inspect import iscoroutinefunction
 from types import MappingProxyType
@@ -34,6 +35,9 @@ MEMBERS: Mapping[str, tuple[type, ...]] = MappingProxyType(
     }
 )
 METHODS = ("pinned", "prepare", "carry_out")
+QUIET_S = 0.5
+"""Preparation that takes no longer is not worth a word."""
+FIRST_USE = "building the native parts, once for this version"
 
 ReportLine = Callable[[str], None]
 """Called with one line for a person."""
@@ -72,6 +76,22 @@ def open_device(spec: str, *, report: ReportLine = print_line, library: str = DR
     for note in device.notes:
         report(f"note: {note}")
     return device
+
+
+def prepare_device(device: Device, report: ReportLine = print_line) -> None:
+    """Build what a device needs; `report` gets a line when that takes its time."""
+    announce_when_slow(device.prepare, lambda: report(FIRST_USE))
+
+
+def announce_when_slow(work: Callable[[], None], announce: Callable[[], object]) -> None:
+    """Do the work; call `announce` once when it is not done after a moment."""
+    timer = threading.Timer(QUIET_S, announce)
+    timer.daemon = True
+    timer.start()
+    try:
+        work()
+    finally:
+        timer.cancel()
 
 
 def names_code(spec: str) -> bool:

@@ -5,6 +5,7 @@ which a kill would lose an answer that is paid for. So the body is on the disk b
 sees it, and the next process reads it in place of the network.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -43,21 +44,47 @@ def keeping_client() -> Any:
     httpx: Any = import_module(plain.__base__.__module__.partition(".")[0])
 
     class KeptStream(httpx.AsyncByteStream):  # type: ignore[misc]
-        """The stream of a response, kept when it is whole, before its last piece is passed on."""
+        """The stream of a response, kept when it is whole, before its last piece is passed on.
+
+        It is read as it comes: a chat model works on pieces while the last ones have long come.
+        """
 
         def __init__(self, response: Any, keep: KeepBody) -> None:
             self._stream = response.stream
             self._headers = response.headers
             self._left: KeepBody | None = keep
             self._body = bytearray()
+            self._pieces: asyncio.Queue[bytes | None] = asyncio.Queue()
+            self._reading: asyncio.Task[None] | None = None
+            self._failure: Exception | None = None
 
         async def __aiter__(self) -> AsyncIterator[bytes]:
-            async for piece in self._stream:
-                self._body += piece
-                if self._is_whole():
-                    self._keep()
-                yield piece
-            self._keep()
+            self._reading = asyncio.create_task(self._read())
+            try:
+                while (piece := await self._pieces.get()) is not None:
+                    yield piece
+                if self._failure is not None:
+                    raise self._failure
+            finally:
+                await self._stop_reading()
+
+        async def _read(self) -> None:
+            try:
+                async for piece in self._stream:
+                    self._body += piece
+                    if self._is_whole():
+                        self._keep()
+                    self._pieces.put_nowait(piece)
+                self._keep()
+            except Exception as error:
+                self._failure = error
+            finally:
+                self._pieces.put_nowait(None)
+
+        async def _stop_reading(self) -> None:
+            if self._reading is not None:
+                self._reading.cancel()
+                await asyncio.gather(self._reading, return_exceptions=True)
 
         def _is_whole(self) -> bool:
             if "content-length" in self._headers:
@@ -82,6 +109,7 @@ def keeping_client() -> Any:
             keep(kind.encode() + b"\n" + body)
 
         async def aclose(self) -> None:
+            await self._stop_reading()
             await self._stream.aclose()
 
     class KeepingClient(plain):  # type: ignore[misc]

@@ -134,10 +134,10 @@ def describe_notes(situation: Situation) -> Passage:
 
 
 def _tensor(situation: Situation) -> tuple[str, ...]:
-    """Describe tensor cores, where the task's precision and the device allow their use."""
+    """Describe tensor cores, where the task's precision and the chip allow their use."""
     precision = situation.task.tolerance.precision
     rate = situation.hardware.peaks.tensor_dense_tflops.get(_TENSOR_TYPES.get(precision, ""))
-    if rate is None or not situation.capabilities.full_isa:
+    if rate is None:
         return ()
     return (f"tensor cores, {precision} inputs: {rate:g} TFLOPS",)
 

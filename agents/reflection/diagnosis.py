@@ -1,6 +1,7 @@
 """What is known about one failure or one slow kernel, and the hint that it becomes."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cuda_llm.agents.kernel_text.facts import SourceFacts
@@ -101,3 +102,39 @@ def context_of(situation: Situation, attempt: Attempt) -> FailureContext:
         hardware=situation.hardware,
         may_quote=attempt.written_by != "playbook",
     )
+
+
+REMEDIES: Mapping[str, tuple[str, str]] = {
+    "partial-mask": (
+        "partial mask",
+        "A warp collective needs every lane of its mask to arrive: call it outside the branch "
+        "that some lanes skip, or build the mask with __ballot_sync before the branch.",
+    ),
+    "phase-incomplete": (
+        "phase never completes",
+        "A phase of an mbarrier is waited for that cannot complete: let as many threads arrive as "
+        "it was made for, expect exactly the bytes that the bulk copies bring, and flip the parity "
+        "each time the stage comes round.",
+    ),
+    "too-many-arrivals": (
+        "too many arrivals",
+        "More threads arrive at an mbarrier in one phase than it was made for: elect those that "
+        "arrive, or make it for as many.",
+    ),
+    "cluster-incomplete": (
+        "cluster barrier",
+        "Threads wait for their cluster while others of it never arrive: let all threads of all "
+        "its blocks pass the same barriers of the cluster.",
+    ),
+    "unpaired-cluster-barrier": (
+        "cluster barrier",
+        "barrier.cluster.arrive and barrier.cluster.wait have to take turns in every thread.",
+    ),
+    "unfenced": (
+        "missing proxy fence",
+        "Bulk copies do not see plain stores to shared memory by themselves: every thread that "
+        "stores calls fence.proxy.async (cuda::ptx::fence_proxy_async), then all meet, then one "
+        "issues the copy.",
+    ),
+}
+"""Cause and remedy of what is wrong with how threads and copies wait for each other."""

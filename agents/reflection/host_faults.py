@@ -289,9 +289,11 @@ def emulator_unsupported(verdict: EmulatorUnsupported, context: FailureContext) 
 
 
 def _family(opcode: str) -> str:
-    """Return the family of an operation: `wmma.load.a.sync.aligned` is one of tensor cores."""
+    """Return the family of an operation: `wgmma.mma_async.sync` is one of warp groups."""
     families = {
-        "tensor cores": r"^(?:wmma|mma|wgmma|tcgen05|ldmatrix)",
+        "warp-group matrix operations (wgmma)": r"^wgmma",
+        "fifth-generation tensor operations (tcgen05)": r"^tcgen05",
+        "sparse or sub-byte products on tensor cores": r"^(?:wmma|mma|ldmatrix|stmatrix)",
         "asynchronous bulk copies and their barriers": r"^(?:cp\.async\.bulk|mbarrier)",
         "clusters": r"cluster|^mapa|^getctarank",
         "textures and surfaces": r"^(?:tex|tld4|suld|sust|surf)",

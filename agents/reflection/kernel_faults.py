@@ -3,7 +3,7 @@ races, and barriers that some of them never reach.
 """
 
 from cuda_llm.agents.prompting.quote import join_parts, one_line
-from cuda_llm.agents.reflection.diagnosis import Diagnosis, FailureContext, name_thread
+from cuda_llm.agents.reflection.diagnosis import REMEDIES, Diagnosis, FailureContext, name_thread
 from cuda_llm.fact_wording import name_owner
 from cuda_llm.facts import Location, MemoryAccess, SourceSpot
 from cuda_llm.failures import (
@@ -95,7 +95,7 @@ def uninitialised_read(verdict: UninitialisedRead, context: FailureContext) -> D
 def data_race(verdict: DataRace, context: FailureContext) -> Diagnosis:
     """Diagnose two accesses of shared memory with no barrier between them."""
     here, before = verdict.spot, verdict.other
-    cause, text = _why_race(verdict, context)
+    cause, text = REMEDIES["unfenced"] if verdict.unfenced else _why_race(verdict, context)
     return Diagnosis(
         code=verdict.code,
         cause=cause,
@@ -114,11 +114,9 @@ def invalid_sync(verdict: InvalidSync, context: FailureContext) -> Diagnosis:
     line = verdict.spot.line if verdict.spot else 0
     seen = ""
     if verdict.kind == "partial-mask":
-        cause = "partial mask"
-        text = (
-            "A warp collective needs every lane of its mask to arrive: call it outside the branch "
-            "that some lanes skip, or build the mask with __ballot_sync before the branch."
-        )
+        cause, text = REMEDIES["partial-mask"]
+    elif verdict.reason and verdict.reason in REMEDIES:
+        cause, text = REMEDIES[verdict.reason]
     elif line and (branch := context.source.branch_around(line)):
         cause = "barrier in a branch"
         text = (

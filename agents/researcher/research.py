@@ -30,9 +30,9 @@ FEATURES = (
     Feature("__match_any_sync", (7, 0)),
     Feature("asynchronous copies to shared memory (cp.async)", (8, 0)),
     Feature("__reduce_add_sync and its like on whole numbers", (8, 0)),
-    Feature("asynchronous barriers (mbarrier, cuda::barrier)", (8, 0), emulated=False),
-    Feature("bulk copies by TMA", (9, 0), emulated=False),
-    Feature("thread-block clusters and distributed shared memory", (9, 0), emulated=False),
+    Feature("asynchronous barriers (mbarrier, cuda::barrier)", (8, 0)),
+    Feature("bulk copies by TMA", (9, 0)),
+    Feature("thread-block clusters and distributed shared memory", (9, 0)),
     Feature("warp-group matrix operations (wgmma)", (9, 0), emulated=False, newest=(9, 0)),
     Feature(
         "fifth-generation tensor operations (tcgen05)", (10, 0), emulated=False, newest=(11, 0)
@@ -53,11 +53,9 @@ def instruction_facts(situation: Situation) -> HardwareFact:
     tensor = tuple(situation.hardware.peaks.tensor_dense_tflops)
     usable = [one.name for one in there if one.emulated or not emulated]
     refused = [one.name for one in there if emulated and not one.emulated]
-    if tensor and emulated:
-        refused.append("tensor cores")
     allowed = situation.task.tolerance.precision
     types = f"tensor cores for {', '.join(tensor)} (the tolerance of this task allows {allowed})"
-    usable += [types] if tensor and not emulated else []
+    usable += [types] if tensor else []
     lines = [f"Beside CUDA's older instructions kernels may use: {'; '.join(usable)}."]
     lines += [f"This GPU has not: {'; '.join(missing)}."] if missing else []
     return HardwareFact(

@@ -203,7 +203,6 @@ CHANGES = (
         *("latency", "issue"),
         work=REUSES,
         needs=(9, 0),
-        emulated=False,
         shown_by="bulk_copy",
     ),
     _change(

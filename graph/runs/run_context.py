@@ -4,6 +4,7 @@ that agents ask them with, budget, tuner and bench.
 
 import asyncio
 import platform
+import threading
 from collections import Counter
 from dataclasses import dataclass, fields, replace
 from importlib.metadata import PackageNotFoundError, version
@@ -21,6 +22,8 @@ from cuda_llm.graph.runs.parts import RunParts, name_of
 from cuda_llm.graph.runs.record import setup_note
 from cuda_llm.graph.runs.result import time_by_stage
 from cuda_llm.tools.judge.bench import Bench
+from cuda_llm.tools.native.build import ended_by
+from cuda_llm.tools.open_device import prepare_device
 from cuda_llm.traces.event_log import read_events
 from cuda_llm.traces.events import ModelCalled, Record
 from cuda_llm.traces.run_folder import RunFolder
@@ -123,7 +126,13 @@ async def preflight(parts: RunParts, budget: Budget | None = None) -> tuple[Mode
     asked = [writer] * parts.request.candidates + [critic, *chats.named_for_agents()]
     calls = Counter(chat for chat in asked if chat is not None and not chat.from_caller)
     trials = [await try_model(chat, often, budget or Budget()) for chat, often in calls.items()]
-    await asyncio.to_thread(parts.device.prepare)
+    stop = threading.Event()
+    with ended_by(stop):
+        try:
+            await asyncio.to_thread(prepare_device, parts.device)
+        finally:
+            # A thread cannot be cancelled: a first build would go on to its end after Ctrl-C.
+            stop.set()
     return tuple(trials)
 
 

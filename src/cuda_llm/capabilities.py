@@ -13,6 +13,9 @@ class Capabilities:
     """Its times are measured on the hardware; otherwise a model gives them."""
     bench_sizes: bool = False
     """It times a task's `bench` sizes; otherwise the small `emulated` ones."""
+    samples: bool = False
+    """It models `bench` sizes from some blocks of each launch, which nobody compares: results are
+    looked at where it executes all of them, at `emulated` sizes."""
     duels: bool = False
     """Its sessions are TimedSessions: two kernels can be timed in turn, by our own clock."""
     sets_l2: bool = False

@@ -112,7 +112,8 @@ def describe_location(location: Location) -> str:
     owner, size, offset = name_owner(location), location.size_bytes, location.offset_bytes
     freed = ", freed" if location.freed else ""
     if location.owner in {"shared", "local", "param"} and size is not None:
-        owner, extent = f"{size} bytes of {owner}", ""
+        exited = " of a block that has exited" if location.freed else ""
+        owner, extent = f"{size} bytes of {owner}{exited}", ""
     else:
         extent = f" ({size} bytes{freed})" if size is not None else ""
     if offset is None:
@@ -240,6 +241,11 @@ def describe_race(verdict: DataRace) -> str:
     verb = VERBS["atomic" if verdict.atomic else "write" if later == "write" else "read"]
     word = "a word" if verdict.offset_bytes is None else f"byte {verdict.offset_bytes}"
     where = "" if verdict.other is None else f" at {verdict.other}"
+    if verdict.unfenced:
+        return (
+            f"a bulk copy reads {word} of {verdict.space} memory after a store{where}, with no "
+            "fence.proxy.async between the two"
+        )
     return (
         f"{verb} {word} of {verdict.space} memory after another thread's {earlier}{where}, with "
         "nothing between that orders the two"
@@ -264,11 +270,29 @@ def describe_sync(verdict: InvalidSync) -> str:
             return f"{opcode}{mask}: not every lane of the mask gets here"
         case "absent-lane":
             return f"{opcode} reads lane {verdict.lane}, which takes no part"
+        case "phase-incomplete":
+            return (
+                f"{opcode} waits for ever: {_missing(verdict)} of the phase never come{elsewhere}"
+            )
+        case "cluster-incomplete":
+            return f"{opcode} waits for ever: not all threads of the cluster arrive{elsewhere}"
+        case "too-many-arrivals":
+            return f"{opcode}: more arrivals in one phase than the mbarrier expects"
+        case "no-such-count":
+            return f"{opcode}: a count of arrivals or bytes that an mbarrier cannot hold"
+        case "unpaired-cluster-barrier":
+            return f"{opcode}: arrive and wait do not take turns"
         case None if verdict.kind == "deadlock":
             others = f", others{elsewhere}" if elsewhere else ""
             return f"no thread of the block can go on: some wait at {opcode}{others}"
         case None:
             return f"not all threads reach {opcode}"
+
+
+def _missing(verdict: InvalidSync) -> str:
+    arrivals, size = verdict.missing_arrivals or 0, verdict.missing_bytes or 0
+    parts = ((arrivals, "arrival"), (size, "byte"))
+    return " and ".join(count(number, what) for number, what in parts if number) or "the arrivals"
 
 
 def line_of(text: str) -> tuple[str, ...]:

@@ -60,6 +60,11 @@ SyncReason = Literal[
     "not-a-member",
     "missing-lanes",
     "absent-lane",
+    "phase-incomplete",
+    "cluster-incomplete",
+    "too-many-arrivals",
+    "no-such-count",
+    "unpaired-cluster-barrier",
 ]
 """What exactly is wrong with a barrier or a warp collective."""
 
@@ -161,8 +166,20 @@ DoubtOutcome = Literal["odd-process", "stale-reference", "unsettled"]
 """What a second process says of a baseline that took another time than it is known to take:
 `odd-process`: that time was one process's own. `stale-reference`: every process takes it now."""
 
-Suspicion = Literal["slow-start", "merged-calls", "uncounted-launches", "unseen-stores"]
+Suspicion = Literal[
+    "slow-start", "merged-calls", "uncounted-launches", "unseen-stores", "less-work"
+]
 """Why a kernel's time is not believed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DependentLaunch:
+    """A launch of which some blocks cannot stand for all: what they do follows from what others
+    did."""
+
+    kernel: str
+    spot: SourceSpot | None = None
+    """What reads that, where it is one instruction."""
 
 
 @dataclass(frozen=True, kw_only=True)

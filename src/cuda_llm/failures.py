@@ -171,6 +171,8 @@ class DataRace(DeviceFault):
     """Whether the later access is an atomic update."""
     hazards: int | None = None
     """How many were counted."""
+    unfenced: bool = False
+    """A bulk copy reads what was stored without `fence.proxy.async` between the two."""
     other: SourceSpot | None = None
     """The earlier of the two accesses."""
 
@@ -195,6 +197,9 @@ class InvalidSync(DeviceFault):
     mask: int | None = None
     lane: int | None = None
     """The one that takes no part."""
+    missing_arrivals: int | None = None
+    missing_bytes: int | None = None
+    """Of a phase of an mbarrier that is waited for in vain."""
     other: SourceSpot | None = None
     """Where the others wait."""
 

@@ -40,7 +40,8 @@ class SizeTime:
     baseline_us: float | None
     source: TimeSource
     spread: float = 0.0
-    """Relative half-width of the interval around `time_us`; 0 for a modelled time."""
+    """Relative half-width of the interval around `time_us`: of a modelled one as far as the blocks
+    tell that were executed; 0 where those are all."""
     baseline_spread: float = 0.0
     """The same of `baseline_us`."""
     paired_speedup: float | None = None

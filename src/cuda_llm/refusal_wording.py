@@ -216,5 +216,10 @@ def describe_suspicion(verdict: Quarantined) -> str:
                 "its outputs are right, but fewer bytes were seen to be stored than they have: "
                 "work is hidden from the count"
             )
+        case "less-work":
+            return (
+                "at a size that is timed it computes less for each result than at those where its "
+                "results were looked at: work may be left out"
+            )
         case None:
             return verdict.detail or "set aside for a person to look at"

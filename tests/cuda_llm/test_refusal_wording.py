@@ -131,6 +131,11 @@ SUSPICIONS: dict[Suspicion, tuple[Quarantined, str]] = {
         "its outputs are right, but fewer bytes were seen to be stored than they have: work is "
         "hidden from the count",
     ),
+    "less-work": (
+        Quarantined(kind="less-work"),
+        "at a size that is timed it computes less for each result than at those where its results "
+        "were looked at: work may be left out",
+    ),
 }
 
 

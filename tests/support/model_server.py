@@ -78,6 +78,8 @@ class Request:
     headers: Mapping[str, str]
     at_s: float
     """On the monotonic clock."""
+    port: int = 0
+    """The client's end of the connection."""
 
     @property
     def prompt(self) -> str:
@@ -149,11 +151,13 @@ class ModelServer:
         """Requests whose prompt holds `words`."""
         return [request for request in self.requests if words in request.prompt]
 
-    def answer(self, body: Mapping[str, Any], headers: Mapping[str, str]) -> tuple[int, Answer]:
+    def answer(
+        self, body: Mapping[str, Any], headers: Mapping[str, str], port: int
+    ) -> tuple[int, Answer]:
         """Number and answer of a request."""
         with self._lock:
             number = len(self.requests) + 1
-            request = Request(number, body, headers, time.monotonic())
+            request = Request(number, body, headers, time.monotonic(), port)
             self.requests.append(request)
             self._at_once += 1
             self.most_at_once = max(self.most_at_once, self._at_once)
@@ -229,7 +233,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(404, b"not found", content_type="text/plain")
             return
         headers = {name.lower(): value for name, value in self.headers.items()}
-        number, answer = owner.answer(body, headers)
+        number, answer = owner.answer(body, headers, self.client_address[1])
         try:
             self._answer(body, number, answer)
         except OSError:

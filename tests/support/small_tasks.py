@@ -18,4 +18,5 @@ def small_task(name: str, most_work: float = 1.2e5) -> Task:
         count=2,
     )
     largest = max(edge, key=lambda dims: work(task, dims))
-    return replace(task, sizes=replace(task.sizes, edge=edge, emulated=(largest,), hidden=hidden))
+    sizes = replace(task.sizes, edge=edge, emulated=(largest,), bench=(largest,), hidden=hidden)
+    return replace(task, sizes=sizes, weights=())

@@ -1,7 +1,8 @@
 """What a user may write after `--device`."""
 
 import json
-from dataclasses import replace
+import time
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,8 @@ from cuda_llm.errors import DeviceLost, HardwareError, MissingError, UsageError
 from cuda_llm.hardware_profiles.lookup import find_hardware
 from cuda_llm.tools.cuda.quarantine import lift_quarantine, put_in_quarantine
 from cuda_llm.tools.device import Device
-from cuda_llm.tools.open_device import open_device
+from cuda_llm.tools.emulated.device import EmulatedDevice
+from cuda_llm.tools.open_device import FIRST_USE, QUIET_S, open_device, prepare_device
 
 H200 = attributes_of(find_hardware("NVIDIA H200"))
 NO_DRIVER = "libcuda-that-is-not-there.so.1"
@@ -208,3 +210,21 @@ def test_what_an_h200_said_of_itself_needs_no_note() -> None:
     capability = tuple(lines["compute_capability"])
     hardware, notes = describe_gpu(GpuAttributes(**lines | {"compute_capability": capability}))
     assert (hardware.slug, notes) == ("h200_sxm5_141gb", ())
+
+
+@dataclass(frozen=True)
+class SlowDevice(EmulatedDevice):
+    """A device whose parts take their time to build."""
+
+    takes_s: float = 0.0
+
+    def prepare(self) -> None:
+        time.sleep(self.takes_s)
+
+
+@pytest.mark.parametrize(("takes_s", "lines"), [(0.0, []), (2 * QUIET_S, [FIRST_USE])])
+def test_a_preparation_that_takes_its_time_is_announced(takes_s: float, lines: list[str]) -> None:
+    reported: list[str] = []
+    device = SlowDevice(find_hardware("RTX 3090 Ti"), takes_s=takes_s)
+    prepare_device(device, reported.append)
+    assert reported == lines

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol, TypeAlias, runtime_checkable
 
+from cuda_llm.facts import DependentLaunch
 from cuda_llm.outcomes import LaunchFailed, OutOfMemory, Verdict
 from cuda_llm.profile import Bottleneck, LaunchProfile
 from cuda_llm.tools.device.buffers import Array, BufferSpec, PlacedBuffer, Slots
@@ -40,6 +41,8 @@ class Level(StrEnum):
     """`check`, and counts from every block."""
     FULL = "full"
     """`check`, and races in shared and global memory."""
+    SAMPLE = "sample"
+    """Counts from some blocks that stand for all: for sizes at which all are too many."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +53,9 @@ class CallOptions:
     schedule_seed: int = 0
     """Order of blocks and warps; 0 is ascending. Ignored where the hardware decides."""
     limit_s: float = 10.0
+    most_back_edges: int | None = None
+    """Iterations of loops, of all warps of a launch, after which it counts as endless whatever the
+    clock says; None leaves that to the clock. Only where a device counts them."""
     scratch_bytes: int = SCRATCH_BYTES
     """Most device memory `solve` may hold at once."""
     device_to_host: bool = False
@@ -69,6 +75,8 @@ class CallReport:
     """How many kernels ran; None where `launches` alone tells."""
     bottlenecks: tuple[Bottleneck, ...] = ()
     """What limits the call, dominating one first."""
+    arithmetic: float | None = None
+    """Floating-point operations of all threads; None where they are not counted."""
     stored_bytes: int | None = None
     """Bytes that kernels, fills and copies were seen to store; None where that is not counted."""
     refused: LaunchFailed | None = None
@@ -95,6 +103,31 @@ class Session(Protocol):
         self, arguments: Sequence[Argument], options: CallOptions
     ) -> CallReport | Verdict:
         """Call `solve` once and wait for it and everything it launched."""
+        ...
+
+
+@runtime_checkable
+class SamplingSession(Session, Protocol):
+    """A session whose calls can be counted from some of their blocks: where times are modelled."""
+
+    def place_unfilled(
+        self, buffers: Sequence[BufferSpec], pools: Mapping[str, bytes]
+    ) -> dict[str, PlacedBuffer]:
+        """Lay out buffers as `place` does, some of which may be larger than memory.
+
+        The pages of those that `pools` names are filled when a kernel first touches them, each with
+        a page of the pool's contents, whose length is a multiple of 4,096 bytes. They are not to be
+        looked at.
+        """
+        ...
+
+    async def sample(
+        self, arguments: Sequence[Argument], options: CallOptions
+    ) -> CallReport | DependentLaunch | Verdict:
+        """Call `solve` as `call` does; at level `sample` a launch may turn out to need all blocks.
+
+        The session is over then.
+        """
         ...
 
 

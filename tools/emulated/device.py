@@ -17,12 +17,8 @@ from cuda_llm.outcomes import Verdict
 from cuda_llm.tools.device import P, Session, Site, T
 from cuda_llm.tools.device.buffers import HOST, Arrays
 from cuda_llm.tools.device.candidate import Compiled
-from cuda_llm.tools.emulated.session import (
-    ARENA_BYTES,
-    EmulatedSession,
-    LoadedCandidate,
-    verdict_on_end,
-)
+from cuda_llm.tools.emulated.call_report import LoadedCandidate, verdict_on_end
+from cuda_llm.tools.emulated.session import ARENA_BYTES, EmulatedSession
 from cuda_llm.tools.emulator.codegen.libraries import emulator_library, runtime_library, translate
 from cuda_llm.tools.emulator.report import read_report
 from cuda_llm.tools.emulator.tables import Translated
@@ -161,7 +157,14 @@ class EmulatedDevice:
         from cuda_llm.settings import settings
 
         at_once = settings().device_workers or len(os.sched_getaffinity(0))
-        return Capabilities(sees_races=True, full_isa=False, confines=True, at_once=at_once)
+        return Capabilities(
+            bench_sizes=True,
+            samples=True,
+            sees_races=True,
+            full_isa=False,
+            confines=True,
+            at_once=at_once,
+        )
 
     @property
     def version(self) -> str:

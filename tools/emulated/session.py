@@ -5,32 +5,32 @@ import os
 import time
 import weakref
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cuda_llm.failures import TimedOut
-from cuda_llm.hardware_profiles.hardware import Hardware
-from cuda_llm.outcomes import HostCrashed, InfraFailed, Quarantined, Verdict
+from cuda_llm.facts import DependentLaunch
+from cuda_llm.outcomes import InfraFailed, Verdict
 from cuda_llm.tools.device import Argument, CallOptions, CallReport, Level
 from cuda_llm.tools.device.buffers import BufferSpec, PlacedBuffer, Role
-from cuda_llm.tools.device.candidate import Compiled
-from cuda_llm.tools.emulator.counters import LaunchCounters
+from cuda_llm.tools.emulated.call_report import (
+    LoadedCandidate,
+    call_report,
+    verdict_on_end,
+)
 from cuda_llm.tools.emulator.report import CallRecord, read_report
-from cuda_llm.tools.emulator.tables import KernelTable, Translated
-from cuda_llm.tools.profiler.explain_modelled import copies_profile, explain_call
 from cuda_llm.tools.runner.arguments import put_arguments
 from cuda_llm.tools.runner.channel import SharedMemory
-from cuda_llm.tools.runner.protocol import MAX_BUFFERS, CallFrame, Reply, ReplyFrame
-from cuda_llm.tools.runner.runner import Ended, Runner, UnexpectedReply
-from cuda_llm.tools.runner.verdicts import FORGED, call_notes, denied_call, signal_name
+from cuda_llm.tools.runner.protocol import MAX_BUFFERS, CallFrame, ReplyFrame
+from cuda_llm.tools.runner.runner import Runner
 
 ARENA_BYTES = 16 << 30
 """Virtual; only pages that are written exist."""
 GUARD_BYTES = 4096
+SAMPLE_COST = 8_000_000
+"""Instructions and requests of warps that a sampled launch may take: about 0.3 s."""
 _PAGE_BYTES = 4096
 _ALIGNMENT = 256
-_LEVELS = {Level.CHECK: 0, Level.ACCOUNT: 1, Level.FULL: 2}
+_LEVELS = {Level.CHECK: 0, Level.ACCOUNT: 1, Level.FULL: 2, Level.SAMPLE: 3}
 _ROLES = {Role.IN: 0, Role.OUT: 1, Role.INOUT: 2}
 _BACK_EDGES_PER_S = 200_000_000
 """More than any machine emulates: the clock decides what is endless, not this."""
@@ -96,23 +96,6 @@ def _round_up(value: int, unit: int) -> int:
     return -(-value // unit) * unit
 
 
-@dataclass(frozen=True, kw_only=True)
-class LoadedCandidate:
-    """A candidate, its kernels as the emulated device runs them, and the GPU it stands for."""
-
-    candidate: Compiled
-    translated: Translated
-    hardware: Hardware
-
-    def named_tables(self) -> tuple[KernelTable, ...]:
-        """Return the kernels' tables under the names of their source."""
-        names = self.candidate.kernel_names
-        return tuple(
-            replace(table, symbol=names.get(table.symbol, table.symbol))
-            for table in self.translated.kernels
-        )
-
-
 class EmulatedSession:
     """A `Session`: one runner, its arena and its report."""
 
@@ -124,6 +107,8 @@ class EmulatedSession:
         self._runner = runner
         self._report = report
         self._layout = ArenaLayout(arena)
+        self._pools: Mapping[str, str] = {}
+        self._pool_bytes: Mapping[str, int] = {}
         self._sequence = 0
         self._verdict: Verdict | None = None
 
@@ -131,12 +116,39 @@ class EmulatedSession:
         """See `Session.place`. New buffers and guards are zero."""
         if len(buffers) > MAX_BUFFERS:
             raise ValueError(f"more than {MAX_BUFFERS} buffers")
+        self._pools = {}
         return self._layout.place(buffers)
+
+    def place_unfilled(
+        self, buffers: Sequence[BufferSpec], pools: Mapping[str, bytes]
+    ) -> dict[str, PlacedBuffer]:
+        """See `SamplingSession.place_unfilled`."""
+        extra = [
+            BufferSpec(name=f"pool of {name}", role=Role.IN, dtype="uint8", shape=(len(pool),))
+            for name, pool in pools.items()
+        ]
+        placed = self._layout.place([*buffers, *extra])
+        self._pools = {name: spec.name for name, spec in zip(pools, extra, strict=True)}
+        for name, pool in pools.items():
+            placed.pop(self._pools[name]).data[:] = np.frombuffer(pool, np.uint8)
+        self._layout.specs = tuple(buffers)
+        self._pool_bytes = {name: len(pool) for name, pool in pools.items()}
+        return placed
 
     async def call(
         self, arguments: Sequence[Argument], options: CallOptions
     ) -> CallReport | Verdict:
         """See `Session.call`. After a verdict the runner is gone: every later call returns it."""
+        outcome = await self.sample(arguments, options)
+        if not isinstance(outcome, DependentLaunch):
+            return outcome
+        self._verdict = InfraFailed(component="device", detail="a launch was sampled unasked")
+        return self._verdict
+
+    async def sample(
+        self, arguments: Sequence[Argument], options: CallOptions
+    ) -> CallReport | DependentLaunch | Verdict:
+        """See `SamplingSession.sample`."""
         if self._verdict is not None:
             return self._verdict
         frame = self._frame(arguments, options)
@@ -145,6 +157,8 @@ class EmulatedSession:
             outcome = await self._runner.exchange(frame, options.limit_s)
             wall_s = time.monotonic() - started
         record = self._read_report()
+        if isinstance(record, CallRecord) and record.dependent is not None:
+            return record.dependent
         if not isinstance(outcome, ReplyFrame):
             self._verdict = verdict_on_end(outcome, record, options.limit_s)
             return self._verdict
@@ -163,8 +177,9 @@ class EmulatedSession:
             level=_LEVELS[options.level],
             schedule_seed=options.schedule_seed,
             scratch_bytes=options.scratch_bytes,
-            fuel=max(1, round(options.limit_s * _BACK_EDGES_PER_S)),
+            fuel=options.most_back_edges or max(1, round(options.limit_s * _BACK_EDGES_PER_S)),
             device_to_host=options.device_to_host,
+            sample_cost=SAMPLE_COST,
             buffer_count=len(self._layout.specs),
         )
         put_arguments(frame, arguments, self._layout.offsets)
@@ -174,123 +189,11 @@ class EmulatedSession:
             buffer.bytes = spec.nbytes
             buffer.role = _ROLES[spec.role]
             buffer.index = index
+            if spec.name in self._pools:
+                buffer.pool_offset = self._layout.offsets[self._pools[spec.name]]
+                buffer.pool_bytes = self._pool_bytes[spec.name]
         return frame
 
     def _read_report(self) -> CallRecord | InfraFailed:
         names = [spec.name for spec in self._layout.specs]
         return read_report(memoryview(self._report.map), self._tables, names)
-
-
-@dataclass(frozen=True, kw_only=True)
-class EmulatedCallReport(CallReport):
-    """A call that came back, and what was counted of it."""
-
-    accounts: tuple[LaunchCounters, ...] = ()
-    """One a launch: the evidence for `launches`. Empty where they were not counted."""
-
-
-def call_report(record: CallRecord, loaded: LoadedCandidate, wall_s: float) -> CallReport | Verdict:
-    """Return the report of a call, or the verdict on a fault that the candidate did not end for."""
-    if record.fault is not None:
-        return record.fault
-    if record.refused is not None and record.launches == 0:
-        return record.refused
-    if record.out_of_memory is not None and record.launches == 0:
-        return record.out_of_memory
-    notes = call_notes(record.launches)
-    if not record.accounts:
-        return CallReport(
-            wall_s=wall_s,
-            kernels=record.launches,
-            refused=record.refused,
-            out_of_memory=record.out_of_memory,
-            output=record.output,
-            notes=notes,
-        )
-    if not record.complete:
-        return Quarantined(kind="uncounted-launches", launches=record.launches)
-    copies = copies_profile(
-        record.copies,
-        record.copied_bytes,
-        record.host_bytes,
-        loaded.hardware,
-        pieces=record.pieces,
-    )
-    explained = explain_call(
-        record.accounts, loaded.translated.kernels, loaded.candidate.kernels, loaded.hardware
-    )
-    return EmulatedCallReport(
-        wall_s=wall_s,
-        time_us=explained.time_us + sum(one.time_us for one in copies),
-        launches=(*explained.launches, *copies),
-        bottlenecks=explained.bottlenecks,
-        accounts=record.accounts,
-        stored_bytes=_stored_bytes(record, loaded.translated.kernels),
-        refused=record.refused,
-        out_of_memory=record.out_of_memory,
-        output=record.output,
-        notes=notes,
-    )
-
-
-def _stored_bytes(record: CallRecord, tables: Sequence[KernelTable]) -> int:
-    stored = sum(
-        count.lanes * site.bytes
-        for account in record.accounts
-        for site, count in zip(tables[account.kernel].sites, account.sites, strict=True)
-        if site.kind in ("store", "atomic") and site.space in ("global", "generic")
-    )
-    return round(stored) + record.copied_bytes
-
-
-def verdict_on_end(
-    outcome: Ended | UnexpectedReply, record: CallRecord | InfraFailed, limit_s: float
-) -> Verdict:
-    """Return the verdict on a runner that has ended, and on the report it left."""
-    if isinstance(outcome, UnexpectedReply):
-        return FORGED
-    if isinstance(record, CallRecord):
-        if record.fault is not None:
-            return _fault(record, record.fault, limit_s)
-        if record.running:
-            return _in_kernel(outcome, record, limit_s)
-        if record.out_of_memory is not None and not outcome.expired:
-            return record.out_of_memory
-    if outcome.final_reply is not None and outcome.final_reply.is_last:
-        return _on_final_reply(outcome.final_reply)
-    if outcome.expired:
-        return TimedOut(stage="host", limit_s=limit_s)
-    if outcome.status >= 0:
-        return HostCrashed(signal="exit", status=outcome.status)
-    return HostCrashed(signal=signal_name(-outcome.status), killed=True)
-
-
-def _fault(record: CallRecord, fault: Verdict, limit_s: float) -> Verdict:
-    if isinstance(fault, TimedOut):
-        return replace(fault, limit_s=limit_s)
-    # Using the pointer of an allocation that was refused is not where things went wrong.
-    if record.out_of_memory is not None and not isinstance(fault, InfraFailed):
-        return record.out_of_memory
-    return fault
-
-
-def _in_kernel(outcome: Ended, record: CallRecord, limit_s: float) -> Verdict:
-    if outcome.expired:
-        return TimedOut(
-            stage="kernel", limit_s=limit_s, kernel=record.running, spot=record.running_at
-        )
-    reply = outcome.final_reply
-    how = f"signal {reply.number}" if reply is not None else f"status {outcome.status}"
-    return InfraFailed(
-        component="device", detail=f"the emulated device died in {record.running}: {how}"
-    )
-
-
-def _on_final_reply(reply: ReplyFrame) -> Verdict:
-    if reply.reply == Reply.BROKEN:
-        return InfraFailed(component="runner", detail=reply.text)
-    if reply.reply == Reply.DENIED:
-        return denied_call(reply)
-    name = signal_name(reply.number)
-    touched = reply.address if name in {"SIGSEGV", "SIGBUS"} else None
-    return HostCrashed(signal=name, address=touched)

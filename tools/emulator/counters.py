@@ -1,7 +1,13 @@
-"""Counters of one launch, as the emulated device counts them."""
+"""Counters of one launch, as the emulated device counts them: of all blocks, or of some for all.
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+Counts of blocks executed whole are scaled by the grid. What blocks share in L2 is seen in a wave of
+neighbours: there each site has a part of its sectors that is new to the wave, and of that a part
+that the wave before had.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,3 +70,99 @@ class LaunchCounters:
     """How often the blocks of the grid waited for each other."""
     barriers: float = 0.0
     """Barrier arrivals of warps, summed."""
+    sampled_blocks: int = 0
+    """How many blocks were executed that these counters stand on; 0: all."""
+    spread: float = 0.0
+    """Relative half-width, 95 %, of what an average block takes, as far as those blocks tell."""
+
+
+SECTOR_BYTES = 32
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """What the blocks of a wave share at one site, in sectors of 32 bytes."""
+
+    in_block: float
+    """New to the block that touched them."""
+    in_wave: float
+    """Of those: new to the wave."""
+    again: float
+    """Of those: touched by the wave before."""
+
+
+def scale_up(
+    account: LaunchCounters,
+    sharing: Sequence[Sharing],
+    *,
+    counted_blocks: int,
+    path_deviation_clk: float = 0.0,
+    wave_blocks: int,
+    shared_line: float,
+    allocated_bytes: int,
+    l2_bytes: int = 0,
+) -> LaunchCounters:
+    """Return the counters of the whole grid from those of `counted_blocks` of its blocks.
+
+    `path_deviation_clk` is the standard deviation of the clocks that they took each. `sharing`, by
+    site, is of `wave_blocks` neighbours. `shared_line` are the passes of atomics over
+    the worst line that several of the counted blocks used; `account.worst_line` is that of lines
+    only one did. `allocated_bytes` have all buffers together.
+    """
+    factor = account.blocks_total / counted_blocks
+    wave_bytes = SECTOR_BYTES * sum(
+        one.l2_sectors / counted_blocks * wave_blocks * _part(share.in_wave, share.in_block)
+        for one, share in zip(account.sites, sharing, strict=True)
+    )
+    kept = _kept_part(wave_bytes, l2_bytes)
+    sites = tuple(
+        _scaled(one, share, factor, kept) for one, share in zip(account.sites, sharing, strict=True)
+    )
+    moved = SECTOR_BYTES * sum(one.dram_sectors for one in sites)
+    if l2_bytes and allocated_bytes <= l2_bytes and moved > allocated_bytes:
+        part = allocated_bytes / moved
+        sites = tuple(replace(one, dram_sectors=one.dram_sectors * part) for one in sites)
+        moved = allocated_bytes
+    return replace(
+        account,
+        block_warps=tuple(count * factor for count in account.block_warps),
+        block_lanes=tuple(count * factor for count in account.block_lanes),
+        sites=sites,
+        heaviest={unit: min(1.0, part / factor) for unit, part in account.heaviest.items()},
+        worst_line=max(account.worst_line, shared_line * factor),
+        barriers=account.barriers * factor,
+        footprint_bytes=round(min(moved, allocated_bytes)),
+        sampled_blocks=counted_blocks,
+        spread=_spread(account.path_clk, path_deviation_clk, counted_blocks),
+    )
+
+
+def _scaled(one: SiteCounters, share: Sharing, factor: float, kept: float) -> SiteCounters:
+    far = _part(share.in_wave - kept * share.again, share.in_block)
+    return replace(
+        one,
+        requests=one.requests * factor,
+        lanes=one.lanes * factor,
+        sectors=one.sectors * factor,
+        wavefronts=one.wavefronts * factor,
+        ideal_wavefronts=one.ideal_wavefronts * factor,
+        l2_sectors=one.l2_sectors * factor,
+        dram_sectors=one.l2_sectors * factor * far,
+        serial=one.serial * factor,
+    )
+
+
+def _part(some: float, of_all: float) -> float:
+    """Return a share; all where nothing is known."""
+    return some / of_all if of_all else 1.0
+
+
+def _kept_part(wave_bytes: float, l2_bytes: int) -> float:
+    """Return which part of what a wave touched L2 still has when the next one asks for it."""
+    if not l2_bytes:
+        return 0.0
+    return min(1.0, max(0.0, 1.5 - wave_bytes / l2_bytes))
+
+
+def _spread(mean: float, deviation: float, count: int) -> float:
+    return 1.96 * deviation / math.sqrt(max(1, count - 1)) / mean if mean else 0.0

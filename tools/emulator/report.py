@@ -10,9 +10,21 @@ from typing import Any, Literal
 
 import numpy as np
 
-from cuda_llm.facts import ExceededLimit, LaunchShape, LimitName, MemoryBound, SourceSpot
+from cuda_llm.facts import (
+    DependentLaunch,
+    ExceededLimit,
+    LaunchShape,
+    LimitName,
+    MemoryBound,
+    SourceSpot,
+)
 from cuda_llm.outcomes import InfraFailed, LaunchFailed, OutOfMemory, Verdict
-from cuda_llm.tools.emulator.counters import LaunchCounters, SiteCounters
+from cuda_llm.tools.emulator.counters import (
+    LaunchCounters,
+    Sharing,
+    SiteCounters,
+    scale_up,
+)
 from cuda_llm.tools.emulator.report_layout import (
     COUNTERS_OFFSET,
     LAUNCH_ENTRY,
@@ -20,13 +32,14 @@ from cuda_llm.tools.emulator.report_layout import (
     LOG_OFFSET,
     MAGIC,
     REPORT,
+    SHARING,
     SITE_COUNTERS,
     TEXT_BYTES,
     TEXT_OFFSET,
     TICKS,
 )
 from cuda_llm.tools.emulator.tables import PIPES, KernelTable
-from cuda_llm.tools.emulator.verdicts import Fault, fault_verdict
+from cuda_llm.tools.emulator.verdicts import Fault, FaultKind, fault_verdict
 
 _COUNTER_LIMIT = 1 << 62
 
@@ -37,6 +50,8 @@ class CallRecord:
 
     fault: Verdict | None = None
     """The call ended here; nothing after it is meaningful."""
+    dependent: DependentLaunch | None = None
+    """Why a launch cannot be sampled: the call ended there."""
     refused: LaunchFailed | None = None
     """The first launch (or attribute) that CUDA would have refused."""
     out_of_memory: OutOfMemory | None = None
@@ -78,12 +93,15 @@ def read_report(
     head: Any = np.frombuffer(report, REPORT, 1)[0]
     if int(head["magic"]) != MAGIC:
         return _senseless("it has no heading")
-    fault = None
+    fault, dependent = None, None
     if int(head["fault"]["fault"]) != 0:
         decoded = Fault.read(head["fault"], kernels)
         if decoded is None:
             return _senseless("its fault record is out of range")
-        fault = fault_verdict(decoded, kernels, buffers, limit_s)
+        if decoded.kind is FaultKind.DEPENDENT:
+            dependent = _dependence(decoded, kernels)
+        else:
+            fault = fault_verdict(decoded, kernels, buffers, limit_s)
     accounts = _read_accounts(report, head, kernels)
     if isinstance(accounts, InfraFailed):
         return accounts
@@ -95,6 +113,7 @@ def read_report(
     text = bytes(report[TEXT_OFFSET : TEXT_OFFSET + text_bytes]).decode("utf-8", "replace")
     return CallRecord(
         fault=fault,
+        dependent=dependent,
         refused=_refused(head["launch_error"], kernels),
         out_of_memory=_out_of_memory(head),
         launches=launches,
@@ -110,6 +129,14 @@ def read_report(
     )
 
 
+def _dependence(fault: Fault, kernels: Sequence[KernelTable]) -> DependentLaunch | None:
+    if fault.kernel is None:
+        return None
+    table = kernels[fault.kernel]
+    spot = table.sites[fault.site].spot if fault.site is not None else None
+    return DependentLaunch(kernel=table.symbol, spot=spot)
+
+
 def _senseless(why: str) -> InfraFailed:
     return InfraFailed(component="report", detail=f"the device's report makes no sense: {why}")
 
@@ -123,6 +150,8 @@ _LIMITS: tuple[LimitName | None, ...] = (
     "shared-memory",
     "registers",
     "resident-blocks",
+    "cluster",
+    "cluster",
 )
 """By `emu::LimitNumber`."""
 _AXES: tuple[Literal["x", "y", "z"], ...] = ("x", "y", "z")
@@ -132,6 +161,7 @@ _CUDA_ERRORS = {
     98: "cudaErrorInvalidDeviceFunction",
     701: "cudaErrorLaunchOutOfResources",
     720: "cudaErrorCooperativeLaunchTooLarge",
+    912: "cudaErrorInvalidClusterSize",
 }
 
 
@@ -203,15 +233,17 @@ def _read_account(
     report: bytes | memoryview, entry: Any, kernels: Sequence[KernelTable]
 ) -> LaunchCounters | None:
     kernel, offset = int(entry["kernel"]), int(entry["counters_offset"])
-    total = int(entry["blocks_total"])
-    if kernel >= len(kernels) or total == 0:
+    total, counted = int(entry["blocks_total"]), int(entry["counted_blocks"])
+    sampled = int(entry["wave_blocks"]) != 0
+    if kernel >= len(kernels) or not 0 < counted <= total:
         return None
     table = kernels[kernel]
     blocks, sites = len(table.blocks), len(table.sites)
     if (int(entry["block_count"]), int(entry["site_count"])) != (blocks, sites):
         return None
     row = 8 * blocks
-    end = offset + 2 * row + sites * SITE_COUNTERS.itemsize
+    behind = offset + 2 * row + sites * SITE_COUNTERS.itemsize
+    end = behind + (sites * SHARING.itemsize if sampled else 0)
     if offset < COUNTERS_OFFSET or offset % 8 != 0 or end > len(report):
         return None
     rows = np.frombuffer(report, "u8", 2 * blocks, offset)
@@ -219,7 +251,7 @@ def _read_account(
     everything = np.concatenate([rows, counters.view("u8").ravel()])
     if everything.size and int(everything.max()) > _COUNTER_LIMIT:
         return None
-    return LaunchCounters(
+    account = LaunchCounters(
         kernel=kernel,
         grid=_three(entry["grid"]),
         block=_three(entry["block"]),
@@ -231,12 +263,28 @@ def _read_account(
         block_lanes=tuple(map(float, rows[blocks:].tolist())),
         sites=tuple(map(_site_count, counters)),
         heaviest=_heaviest(entry),
-        path_clk=int(entry["path_ticks"]) / TICKS / total,
+        path_clk=int(entry["path_ticks"]) / TICKS / counted,
         longest_clk=int(entry["longest_ticks"]) / TICKS,
         worst_line=float(entry["worst_line"]),
         grid_barriers=-(-int(entry["meetings"]) // total),
         footprint_bytes=int(entry["footprint_bytes"]),
         barriers=float(entry["barriers"]),
+    )
+    if not sampled:
+        return account
+    rows = np.frombuffer(report, SHARING, sites, behind)
+    sharing = [Sharing(*map(float, one)) for one in rows.tolist()]
+    if any(one.in_block > _COUNTER_LIMIT for one in sharing):
+        return None
+    return scale_up(
+        account,
+        sharing,
+        counted_blocks=counted,
+        path_deviation_clk=int(entry["path_deviation"]) / TICKS,
+        wave_blocks=int(entry["wave_blocks"]),
+        shared_line=float(entry["shared_line"]),
+        allocated_bytes=int(entry["allocated_bytes"]),
+        l2_bytes=int(entry["l2_bytes"]),
     )
 
 

@@ -80,6 +80,12 @@ LAUNCH_ENTRY = np.dtype(
         ("longest_ticks", "u8"),
         ("worst_line", "u8"),
         ("meetings", "u8"),
+        ("path_deviation", "u8"),
+        ("counted_blocks", "u8"),
+        ("wave_blocks", "u8"),
+        ("shared_line", "u8"),
+        ("allocated_bytes", "u8"),
+        ("l2_bytes", "u8"),
     ],
     align=True,
 )
@@ -98,6 +104,8 @@ SITE_COUNTERS = np.dtype(
     ],
     align=True,
 )
+
+SHARING = np.dtype([("in_block", "u8"), ("in_wave", "u8"), ("again", "u8")], align=True)
 
 REPORT = np.dtype(
     [

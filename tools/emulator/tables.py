@@ -49,9 +49,9 @@ class InstructionSite:
     space: str
     """`global`, `shared`, `local`, `const`, `param`, `generic`, or empty."""
     kind: str
-    """`load`, `store`, `atomic`, `async_copy`, `barrier`, `collective`, `trap`."""
+    """`load`, `store`, `atomic`, `async_copy`, `bulk_load`, `bulk_store`, `barrier`, ..."""
     bytes: int
-    """Bytes per lane, all elements of a vector together."""
+    """Bytes per lane, all elements of a vector together; 1 where lanes are counted as bytes."""
     block: int
     """Number of the basic block it is in."""
     spot: SourceSpot | None
@@ -72,6 +72,8 @@ class BasicBlock:
     """Reads of shared memory of which each waits for the one before it."""
     cached_waits: int = 0
     """The same of local and constant memory."""
+    tensor: Mapping[str, int] = field(default_factory=dict)
+    """Additions and multiplications on tensor cores, by the peak rate that holds for them."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
+from typing import Any, get_args
 
 from cuda_llm.facts import (
     AccessKind,
@@ -29,7 +29,7 @@ from cuda_llm.failures import (
     UninitialisedRead,
 )
 from cuda_llm.outcomes import EmulatorUnsupported, InfraFailed, Verdict
-from cuda_llm.tools.emulator.report_layout import NONE, text_of
+from cuda_llm.tools.emulator.report_layout import FAULT_RECORD, NONE, text_of
 from cuda_llm.tools.emulator.tables import InstructionSite, KernelTable
 
 
@@ -53,6 +53,7 @@ class FaultKind(IntEnum):
     READ_ONLY = 15
     INFRASTRUCTURE = 16
     LARGE_COPIES = 17
+    DEPENDENT = 18
 
 
 class Reason(IntEnum):
@@ -65,6 +66,14 @@ class Reason(IntEnum):
     NOT_A_MEMBER = 4
     MISSING_LANES = 5
     ASSERTION = 6
+    PHASE_INCOMPLETE = 7
+    CLUSTER_INCOMPLETE = 8
+    TOO_MANY_ARRIVALS = 9
+    NO_SUCH_COUNT = 10
+    UNPAIRED_CLUSTER_BARRIER = 11
+    EXITED_BLOCK = 12
+    NO_TENSOR_MAP = 13
+    NO_PROXY_FENCE = 14
 
 
 _SPACES: tuple[MemorySpace | None, ...] = (None, "global", "shared", "local", "const", "param")
@@ -72,11 +81,10 @@ _ACCESSES: tuple[AccessKind | None, ...] = (None, "read", "write", "atomic")
 _ALLOCATIONS: tuple[Owner | None, ...] = (None, "buffer", "scratch", "variable", None)
 """The last is the runtime's own workspace, which no candidate owns."""
 _SYNC_REASONS: dict[Reason, SyncReason] = {
-    Reason.DIFFERENT_BARRIERS: "different-barriers",
-    Reason.DIFFERENT_THREAD_COUNTS: "different-thread-counts",
-    Reason.NO_SUCH_BARRIER: "no-such-barrier",
-    Reason.NOT_A_MEMBER: "not-a-member",
-    Reason.MISSING_LANES: "missing-lanes",
+    reason: word
+    for reason in Reason
+    for word in get_args(SyncReason)
+    if word == reason.name.lower().replace("_", "-")
 }
 
 
@@ -147,24 +155,7 @@ class Fault:
         )
 
 
-_NUMBERS = (
-    "fault",
-    "kernel",
-    "site",
-    "other_site",
-    "basic_block",
-    "space",
-    "access",
-    "other_access",
-    "bytes",
-    "allocation_kind",
-    "allocation_index",
-    "allocation_freed",
-    "reason",
-    "address",
-    "allocation_offset",
-    "allocation_bytes",
-)
+_NUMBERS = tuple(set(FAULT_RECORD.names or ()) - {"block", "thread", "detail"})
 
 
 def _three(values: Any) -> tuple[int, int, int]:
@@ -219,7 +210,7 @@ def fault_verdict(
             return PolicyViolation(rule="api-call", breach=breach)
         case FaultKind.HOST_COPY:
             return PolicyViolation(rule="host-copy")
-        case FaultKind.INFRASTRUCTURE:
+        case FaultKind.DEPENDENT | FaultKind.INFRASTRUCTURE:
             return InfraFailed(component="device", detail=fault.detail)
 
 
@@ -239,6 +230,7 @@ def _location(fault: Fault, buffers: Sequence[str]) -> Location:
             owner=fault.space,
             offset_bytes=fault.offset,
             size_bytes=fault.allocation_bytes,
+            freed=fault.reason is Reason.EXITED_BLOCK,
         )
     owner = fault.allocation
     if owner is None:
@@ -279,6 +271,7 @@ def _race(
         space=fault.space or "shared",
         offset_bytes=fault.offset,
         atomic=fault.access == "atomic",
+        unfenced=fault.reason is Reason.NO_PROXY_FENCE,
         thread=thread,
         spot=site.spot if site else None,
         other=other.spot if other else None,
@@ -296,12 +289,15 @@ def _invalid_sync(
     fault: Fault, thread: ThreadSpot, site: InstructionSite | None, other: InstructionSite | None
 ) -> InvalidSync:
     absent = fault.kind is FaultKind.ABSENT_LANE
+    is_phase = fault.reason is Reason.PHASE_INCOMPLETE
     return InvalidSync(
         kind=_SYNC_KINDS.get(fault.kind, "deadlock"),
         reason="absent-lane" if absent else _SYNC_REASONS.get(fault.reason),
         opcode=site.opcode if site else None,
         mask=fault.address & NONE if fault.kind is FaultKind.PARTIAL_MASK else None,
         lane=fault.address & 31 if absent else None,
+        missing_arrivals=fault.address if is_phase else None,
+        missing_bytes=fault.bytes if is_phase else None,
         thread=thread,
         spot=site.spot if site else None,
         other=other.spot if other else None,

@@ -277,7 +277,7 @@ async def time_compiled(
         )
     if not isinstance(timing, KernelTimes):
         return timing
-    return find_impossible_model(task, device.hardware, timing.times) or timing
+    return find_impossible_model(task, device.hardware, timing.times, timing.launches) or timing
 
 
 def with_confirm_tier(options: MeasureOptions) -> MeasureOptions:

@@ -16,6 +16,7 @@ from cuda_llm.tasks.task import Task
 from cuda_llm.tools.compiler.compile import baseline_request, compile_candidate, compile_request
 from cuda_llm.tools.device import Device, Session, Site
 from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.judge.modelled_times import model_sizes
 from cuda_llm.tools.measure.baseline_time import read_times, times_file, write_times
 from cuda_llm.tools.measure.failures import FailedCase, baseline_refused, find_failed_case
 from cuda_llm.tools.measure.measure import measure_baseline
@@ -72,20 +73,25 @@ async def time_calls_there(
     """Time every size as the report of each call tells it, outputs verified.
 
     A candidate, but not the baseline itself, is called there on other inputs, too: first at a small
-    size if it `begins_small`.
+    size if it `begins_small`. Where the site samples, sizes that are too large to be executed whole
+    come after that, their outputs unverified.
     """
+    samples = site.capabilities.samples
     async with open_candidate(site, task, compiled, baseline) as (session, oracle):
         if not isinstance(session, Session):
             return session
-        return await time_sizes(
+        times = await time_sizes(
             task,
             session,
             oracle,
             nonce=nonce,
-            bench=site.capabilities.bench_sizes,
+            bench=site.capabilities.bench_sizes and not samples,
             checks=compiled.key != baseline.key,
             begins_small=begins_small,
         )
+    if not samples or not isinstance(times, KernelTimes):
+        return times
+    return await model_sizes(task, site, compiled, times, nonce)
 
 
 @asynccontextmanager
@@ -97,7 +103,7 @@ async def open_candidate(
         yield session, oracle
 
 
-BASELINE_FORMAT = 2
+BASELINE_FORMAT = 3
 BASELINE_NONCE = b"baseline"
 """Nonce of the timed inputs: always the same, because where a kernel's time depends on them, every
 speed-up would depend on when its baseline was timed. Secret inputs are for candidates alone."""
@@ -127,9 +133,10 @@ async def time_baseline(
     cache_file = times_file(*baseline_cache_parts(task, device, compiled))
     # A time measured on another day, beside other work, is no denominator.
     modelled = not device.capabilities.measures_time
-    times_us = read_times(cache_file, len(task.sizes.emulated)) if modelled else None
+    sizes = task.sizes.bench if device.capabilities.bench_sizes else task.sizes.emulated
+    times_us = read_times(cache_file, len(sizes)) if modelled else None
     if times_us is not None:
-        return without_profile(tuple(zip(task.sizes.emulated, times_us, strict=True)))
+        return without_profile(tuple(zip(sizes, times_us, strict=True)))
     timing = await device.carry_out(time_calls_there, task, compiled, compiled, BASELINE_NONCE)
     if not isinstance(timing, KernelTimes):
         raise baseline_refused(task, timing)

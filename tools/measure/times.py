@@ -49,19 +49,30 @@ def find_impossible(
 
 
 def find_impossible_model(
-    task: Task, hardware: Hardware, times: Iterable[tuple[Mapping[str, int], float]]
+    task: Task,
+    hardware: Hardware,
+    times: Sequence[tuple[Mapping[str, int], float]],
+    launches: Sequence[LaunchProfile] = (),
 ) -> ImpossibleTime | None:
     """Find the first modelled size below its roofline's time on the units that are modelled.
 
     Nothing is slack: every byte and operation of a call is counted, in a cold L2, so less than the
-    task's own work means that some was hidden. Tensor cores are not modelled.
+    task's own work means that some was hidden. CUDA cores need not have done the part of it that
+    `launches`, those of the last size, did on tensor cores.
     """
     precision = core_precision(task, hardware)
-    floors = (
-        (time_us, least_time(task, hardware, dims, precision=precision).time_us)
-        for dims, time_us in times
-    )
-    return _first_below(floors)
+    done = sum(launch.figures.get("tensor_operations", 0.0) for launch in launches)
+    wanted = least_time(task, hardware, times[-1][0]).flops
+    left = max(0.0, 1 - done / wanted) if wanted else 0.0
+
+    def floor_us(dims: Mapping[str, int]) -> float:
+        least = least_time(task, hardware, dims, precision=precision)
+        moved = least.bytes_moved
+        return roof(
+            hardware, flops=left * least.flops, bytes_moved=moved, precision=precision
+        ).time_us
+
+    return _first_below((time_us, floor_us(dims)) for dims, time_us in times)
 
 
 def _first_below(floors: Iterable[tuple[float, float]]) -> ImpossibleTime | None:
@@ -126,6 +137,13 @@ class KernelTimes:
     """Which of several devices was measured; empty where there is one."""
     isolation: str = ""
     """How runners were confined; empty where that was not tried."""
+    spreads: tuple[float, ...] = ()
+    """Modelled: relative half-width of each time, as far as blocks that stand for all tell; empty
+    where all were executed."""
+    size_notes: tuple[str, ...] = ()
+    """How each of `times` was obtained; empty where there is nothing to know."""
+    arithmetic: float | None = None
+    """Floating-point operations at the last size; None where they are not counted."""
     doubt: BaselineDoubt | None = None
     """About the baseline timed beside it: why that was timed once more."""
 
@@ -176,7 +194,12 @@ async def time_sizes(
         reports[step.timed] = outcome
     times = tuple((dims, reports[number].time_us) for number, dims in enumerate(sizes))
     largest = reports[len(sizes) - 1]
-    return KernelTimes(times=times, launches=largest.launches, bottlenecks=largest.bottlenecks)
+    return KernelTimes(
+        times=times,
+        launches=largest.launches,
+        bottlenecks=largest.bottlenecks,
+        arithmetic=largest.arithmetic,
+    )
 
 
 def compare_with_baseline(
@@ -185,9 +208,24 @@ def compare_with_baseline(
     """Put each size beside the baseline's time for it: the one measured with it, where it was."""
     if timing.sizes:
         return timing.sizes
+    none = (0.0,) * len(timing.times)
+    rows = zip(
+        timing.times,
+        baseline.times,
+        timing.spreads or none,
+        timing.size_notes or ("",) * len(none),
+        strict=True,
+    )
     return tuple(
-        SizeTime(dims=dims, time_us=time_us, baseline_us=baseline_us, source=source)
-        for (dims, time_us), (_, baseline_us) in zip(timing.times, baseline.times, strict=True)
+        SizeTime(
+            dims=dims,
+            time_us=time_us,
+            baseline_us=baseline_us,
+            source=source,
+            spread=spread,
+            note=note,
+        )
+        for (dims, time_us), (_, baseline_us), spread, note in rows
     )
 
 

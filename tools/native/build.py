@@ -10,12 +10,14 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from contextvars import ContextVar
 from functools import lru_cache
 from pathlib import Path
 
-from cuda_llm.errors import InfrastructureError, MissingError
+from cuda_llm.errors import InfrastructureError, Interrupted, MissingError
 from cuda_llm.log import Log
 from cuda_llm.tools.native.store import build_once
 
@@ -24,6 +26,7 @@ SOURCES = {".c", ".cpp", ".h", ".map"}
 POLL_S = 0.005
 
 _log = Log(__name__)
+_stop: ContextVar[threading.Event | None] = ContextVar("stop", default=None)
 
 
 def find_gxx() -> str:
@@ -71,14 +74,26 @@ def add_files(digest: "hashlib.blake2b", folders: Iterable[Path], suffixes: Set[
                 digest.update(file.name.encode() + b"\0" + file.read_bytes())
 
 
+@contextlib.contextmanager
+def ended_by(stop: threading.Event) -> Iterator[None]:
+    """Have builds of this context, on whatever thread, end with Interrupted once `stop` is set."""
+    token = _stop.set(stop)
+    try:
+        yield
+    finally:
+        _stop.reset(token)
+
+
 def run_in_parallel(
     commands: Sequence[Sequence[str]], environment: Mapping[str, str]
 ) -> str | None:
     """Run the commands, as many at once as there are cores.
 
     Returns None when all succeed, else what the first failing one wrote to stderr; the others are
-    ended then, as they are when an exception (Ctrl-C) comes in between.
+    ended then, as they are when an exception (Ctrl-C) comes in between. Raises Interrupted where
+    `ended_by` says so.
     """
+    stop = _stop.get()
     waiting = list(reversed(commands))
     running: list[subprocess.Popen[bytes]] = []
     with tempfile.TemporaryFile() as stderr:
@@ -96,6 +111,8 @@ def run_in_parallel(
                         )
                     )
                 time.sleep(POLL_S)
+                if stop is not None and stop.is_set():
+                    raise Interrupted("a build of native parts was stopped")
                 for process in [one for one in running if one.poll() is not None]:
                     running.remove(process)
                     if process.returncode != 0:

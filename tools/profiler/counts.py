@@ -86,6 +86,15 @@ def count_instructions(account: LaunchCounters, table: KernelTable) -> Instructi
     return InstructionMix(warps=warps, lanes=lanes)
 
 
+def count_tensor_operations(account: LaunchCounters, table: KernelTable) -> dict[str, float]:
+    """Return additions and multiplications on tensor cores, by the peak that holds for them."""
+    counts: dict[str, float] = {}
+    for block, executions in zip(table.blocks, account.block_warps, strict=True):
+        for kind, count in block.tensor.items():
+            counts[kind] = counts.get(kind, 0.0) + count * executions
+    return counts
+
+
 def ideal_sectors(site: InstructionSite, count: SiteCounters) -> float:
     """Return the sectors of the same requests with neighbouring lanes at neighbouring addresses.
 

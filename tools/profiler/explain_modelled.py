@@ -15,7 +15,12 @@ from cuda_llm.tools.profiler.bottlenecks import (
     as_bottleneck,
     least_share,
 )
-from cuda_llm.tools.profiler.counts import LineAccess, accesses_by_line, count_instructions
+from cuda_llm.tools.profiler.counts import (
+    LineAccess,
+    accesses_by_line,
+    count_instructions,
+    count_tensor_operations,
+)
 from cuda_llm.tools.profiler.roofs import find_roofs
 from cuda_llm.tools.profiler.time_model import ModelledLaunch, TimeReason, place_launch
 from cuda_llm.tools.profiler.traffic import CONSTANT_SPACES
@@ -192,7 +197,13 @@ def _figures(launch: ModelledLaunch) -> dict[str, float]:
         "dram_bytes": launch.time.dram_bytes,
         "blocks_per_sm": float(launch.occupancy.blocks_per_sm),
     }
+    if launch.account.sampled_blocks:
+        figures["sampled_blocks"] = float(launch.account.sampled_blocks)
+        figures["sample_spread"] = launch.account.spread
     figures |= {f"{kind.value}_warp_instructions": count for kind, count in mix.warps.items()}
+    tensor = count_tensor_operations(launch.account, launch.table)
+    if tensor:
+        figures["tensor_operations"] = sum(tensor.values())
     if offchip:
         figures["sectors_per_request"] = _ratio(offchip, "sectors", "requests")
         figures["ideal_sectors_per_request"] = _ratio(offchip, "ideal_sectors", "requests")

@@ -35,7 +35,7 @@ ROOF_ADVICE = {
     "sfu": "compute fewer special functions, or reuse their results",
     "convert": "convert once, outside the inner loop",
     "shuffle": "shuffle fewer values, or reduce in registers first",
-    "tensor": "already on tensor cores: feed them larger tiles",
+    "tensor": "multiply less that is thrown away, or narrower types where the tolerance allows",
 }
 """What relieves a busy resource, by the code of the reason, however its time is known."""
 

@@ -11,10 +11,11 @@ from typing import TypedDict
 from cuda_llm.facts import SourceSpot
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.hardware_profiles.occupancy import WARP_THREADS, Occupancy, occupancy
+from cuda_llm.hardware_profiles.roofline import mma_sync_tflops
 from cuda_llm.profile import KernelResources
 from cuda_llm.tools.emulator.counters import LaunchCounters
 from cuda_llm.tools.emulator.tables import InstructionClass, KernelTable
-from cuda_llm.tools.profiler.counts import count_instructions
+from cuda_llm.tools.profiler.counts import count_instructions, count_tensor_operations
 from cuda_llm.tools.profiler.traffic import launch_traffic, warp_clk, warps_per_block
 
 
@@ -44,8 +45,6 @@ SHARPNESS = 4.0
 """Exponent of the soft maximum: two equal terms cost 19 % more than one (an estimate)."""
 GRID_BARRIER_US = 1.5
 """What a barrier of a cooperative grid takes where the profile does not say: an H200's."""
-TENSOR_LANES = 8
-"""Lanes a clock of a tensor instruction: one warp instruction every four clocks (an estimate)."""
 
 
 class Term(StrEnum):
@@ -172,7 +171,6 @@ def _pipe_terms(
         InstructionClass.SFU: (Term.SFU, pipes.sfu),
         InstructionClass.CONVERT: (Term.CONVERT, pipes.convert),
         InstructionClass.SHUFFLE: (Term.SHUFFLE, pipes.load_store),
-        InstructionClass.TENSOR: (Term.TENSOR, TENSOR_LANES),
     }
     terms = {
         term: mix.warps.get(kind, 0.0)
@@ -182,9 +180,22 @@ def _pipe_terms(
         * _busiest_share(kind, account, hardware, setting)
         for kind, (term, per_clk) in lanes.items()
     }
+    terms[Term.TENSOR] = _tensor_us(account, table, hardware, setting)
     issuing_us = clk_us * _busiest_share("issue", account, hardware, setting)
     terms[Term.ISSUE] = mix.issued / hardware.schedulers_per_sm * issuing_us
     return terms
+
+
+def _tensor_us(
+    account: LaunchCounters, table: KernelTable, hardware: Hardware, setting: Setting
+) -> float:
+    """Return the time of products at the rates that mma.sync reaches on each type."""
+    operations = count_tensor_operations(account, table)
+    whole_us = sum(
+        count / (mma_sync_tflops(hardware, kind) * 1e6) for kind, count in operations.items()
+    )
+    share = _busiest_share(InstructionClass.TENSOR, account, hardware, setting)
+    return whole_us * hardware.sm_count * share
 
 
 def _busiest_share(

@@ -20,6 +20,8 @@ from cuda_llm.tools.emulator.tables import (
 from cuda_llm.tools.profiler.counts import SECTOR_BYTES, WARP_LANES
 
 WORD_BYTES = 4
+BULK = ("bulk_load", "bulk_store")
+"""Copies beside the warps."""
 CONSTANT_SPACES = ("const", "param")
 """Parameters lie in constant memory, too."""
 L2_SLICE_BYTES_PER_CLK = 64
@@ -80,6 +82,9 @@ def site_traffic(site: InstructionSite, count: SiteCounters, hardware: Hardware)
     l1_clk = max(count.requests * request_clk, count.sectors * sector_clk)
     if site.space == "local":
         return Traffic(l1_clk=l1_clk)
+    if site.kind in BULK:
+        # The copy engine's way into shared memory passes L1 by.
+        l1_clk = 0.0
     to_l2 = _l2_sectors(site, count)
     dram_sectors = min(count.dram_sectors, to_l2)
     return Traffic(

@@ -13,7 +13,7 @@ from cuda_llm.tools.profiler.counts import (
     ideal_sectors,
 )
 from cuda_llm.tools.profiler.time_model import ModelledLaunch, Saving, Term, TimeReason
-from cuda_llm.tools.profiler.traffic import CONSTANT_SPACES, warps_per_block
+from cuda_llm.tools.profiler.traffic import BULK, CONSTANT_SPACES, warps_per_block
 
 WASTE_ADVICE = {
     "bank_conflicts": "pad the tile by one column (33 instead of 32), or swizzle its index",
@@ -251,7 +251,7 @@ def _is_on_banks(space: str, kind: str) -> bool:
 
 
 def _is_plain_global(space: str, kind: str) -> bool:
-    return space in ("global", "generic") and kind != "atomic"
+    return space in ("global", "generic") and kind not in ("atomic", *BULK)
 
 
 def _with_sites(

@@ -56,7 +56,14 @@ class StartFrame(ctypes.Structure):
 class CallBuffer(ctypes.Structure):
     """`emu::CallBuffer`."""
 
-    _fields_ = (("offset", _U64), ("bytes", _U64), ("role", _U32), ("index", _U32))
+    _fields_ = (
+        ("offset", _U64),
+        ("bytes", _U64),
+        ("role", _U32),
+        ("index", _U32),
+        ("pool_offset", _U64),
+        ("pool_bytes", _U64),
+    )
 
 
 class CallFrame(ctypes.Structure):
@@ -74,6 +81,7 @@ class CallFrame(ctypes.Structure):
         ("fuel", _U64),
         ("level", _U32),
         ("device_to_host", _U32),
+        ("sample_cost", _U64),
     )
 
 

@@ -1,14 +1,11 @@
 """Progress on stderr: live on a terminal, one plain line a stage otherwise."""
 
 import sys
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
-QUIET_S = 0.5
-"""Preparation that takes no longer is not worth a word."""
-FIRST_USE = "building the native parts, once for this version"
+from cuda_llm.tools.open_device import FIRST_USE, announce_when_slow
 
 JUDGE_STAGES = {
     "compile": "compiling",
@@ -69,17 +66,6 @@ class LiveProgress:
     def enter(self, name: str, stage: str) -> None:
         """Rewrite the candidate's line."""
         self.bars.update(self.rows[name], description=f"{name}  {JUDGE_STAGES[stage]}")
-
-
-def announce_when_slow(work: Callable[[], None], say: Callable[[], object]) -> None:
-    """Do the work; call `say` once when it is not done after a moment."""
-    timer = threading.Timer(QUIET_S, say)
-    timer.daemon = True
-    timer.start()
-    try:
-        work()
-    finally:
-        timer.cancel()
 
 
 @contextmanager

@@ -220,7 +220,9 @@ def event_lines(event: Event, status: RunStatus) -> Iterator[str]:
         case KernelInspected(attempt=name, code=code) if code:
             yield f"{name} is not crowned: {code}"
         case IncumbentChosen(round=number, reason=reason):
-            yield f"round {number}/{status.rounds}: {best_line(status.best)}; {reason}"
+            best = best_line(status.best)
+            state = f"{best}; {reason}" if status.best else reason or best
+            yield f"round {number}/{status.rounds}: {state}"
         case RunInterrupted(reason=reason):
             yield f"stopped: {reason}"
         case RunFinished(reason=reason):

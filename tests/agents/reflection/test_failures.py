@@ -239,6 +239,14 @@ CAUSES: Mapping[str, tuple[Verdict, str]] = {
         InvalidSync(kind="partial-mask", spot=at(12)),
         "partial mask",
     ),
+    "a phase that never completes": (
+        InvalidSync(kind="deadlock", reason="phase-incomplete", missing_bytes=64, spot=at(12)),
+        "phase never completes",
+    ),
+    "a bulk copy of what is not fenced": (
+        DataRace(kind="write-read", unfenced=True, spot=at(12)),
+        "missing proxy fence",
+    ),
     "an endless kernel": (TimedOut(stage="kernel", limit_s=10.0, spot=at(11)), "kernel"),
     "scratch memory": (OutOfMemory(request="cudaMalloc", bytes=1, bound="quota"), "scratch memory"),
     "a crash of the host part": (HostCrashed(signal="SIGSEGV"), "bad pointer"),
@@ -293,8 +301,8 @@ CAUSES: Mapping[str, tuple[Verdict, str]] = {
         "work left out",
     ),
     "an instruction nobody runs here": (
-        EmulatorUnsupported(opcode="wmma.load.a.sync", kernel="sum", spot=at(9)),
-        "tensor cores",
+        EmulatorUnsupported(opcode="wgmma.mma_async.sync", kernel="sum", spot=at(9)),
+        "warp-group matrix operations (wgmma)",
     ),
 }
 

@@ -167,7 +167,7 @@ def every_text(at: Situation, kind: Kind) -> str:
         ("gtx_1660_super", GPU, False, False),
         ("rtx_3090_ti", GPU, True, False),
         ("h100_sxm5_80gb", GPU, True, True),
-        ("h100_sxm5_80gb", EMULATED, True, False),
+        ("h100_sxm5_80gb", EMULATED, True, True),
     ],
 )
 def test_only_instructions_that_the_device_has_are_offered(

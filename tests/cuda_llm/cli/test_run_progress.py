@@ -101,6 +101,11 @@ def test_the_headline_says_round_best_and_spend() -> None:
     assert "no kernel has passed yet" in after(ROUND).headline
 
 
+def test_a_round_without_a_kernel_that_passed_says_so_once() -> None:
+    nothing = replace(CHOSEN, incumbent=None, reason="nothing has passed yet")
+    assert log([*ROUND, nothing]).splitlines()[-1] == "round 1/5: nothing has passed yet"
+
+
 def test_a_resumed_run_is_shown_from_where_it_stood(capsys: pytest.CaptureFixture[str]) -> None:
     show = PlainRunProgress([*ROUND, judged(1), CHOSEN])
     show(replace(CHOSEN, round=2, before="r1-c1", reason="r1-c1 stays"))

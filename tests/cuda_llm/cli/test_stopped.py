@@ -4,6 +4,7 @@ import json
 import signal
 from pathlib import Path
 
+import pytest
 from commands import Command
 
 ROOT = Path(__file__).parents[3]
@@ -22,6 +23,29 @@ def test_sigterm_ends_a_run_as_ctrl_c_does(cuda_llm: Command, tmp_path: Path) ->
     (run,) = runs.iterdir()
     last = json.loads((run / "events.jsonl").read_text().splitlines()[-1])
     assert last["kind"] == "run_interrupted"
+
+
+@pytest.mark.parametrize("send", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "arguments",
+    [("run", "vector_add"), ("evaluate", "vector_add", BASELINE)],
+    ids=["run", "evaluate"],
+)
+def test_the_first_build_of_native_parts_can_be_stopped(
+    arguments: tuple[object, ...], send: signal.Signals, cuda_llm: Command, tmp_path: Path
+) -> None:
+    cache = tmp_path / "cache"
+    ran = cuda_llm(
+        *(*arguments, "--device", "emulated"),
+        interrupt_when=lambda: any(cache.glob("native/*/.new-*/*.o")),
+        send=send,
+        CUDA_LLM_CACHE=str(cache),
+    )
+    assert ran.code == 128 + send, ran.stderr
+    assert ran.complaint.startswith("error: interrupted")
+    assert not [*cache.rglob(".*")], "something half-made is left"
+    # Whoever had waited for the build would have all four.
+    assert len([*cache.glob("native/*/*/manifest.json")]) < 4
 
 
 def test_evaluate_keeps_what_it_has_when_it_is_stopped(cuda_llm: Command, tmp_path: Path) -> None:

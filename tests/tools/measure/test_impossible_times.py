@@ -7,6 +7,7 @@ from simulated_clock import pair_without_noise as pair
 
 from cuda_llm.hardware_profiles.lookup import find_hardware
 from cuda_llm.outcomes import ImpossibleTime, InfraFailed
+from cuda_llm.profile import LaunchProfile
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tasks.sizes import fastest_precision, least_time
 from cuda_llm.tasks.task import Task
@@ -75,6 +76,32 @@ def test_a_time_is_impossible_only_where_no_call_can_have_taken_longer(
 def test_a_modelled_time_has_no_slack(part: float, impossible: bool) -> None:
     found = find_impossible_model(TRANSPOSE, HARDWARE, [(DIMS, part * least_us(TRANSPOSE, DIMS))])
     assert isinstance(found, ImpossibleTime) is impossible
+
+
+def test_work_that_was_counted_on_tensor_cores_is_not_asked_of_cuda_cores() -> None:
+    product = load_task("matrix_multiplication")
+    dims = {"M": 1024, "N": 1024, "K": 1024}
+    work = 2.0 * 1024**3
+    floor_us = work / (HARDWARE.peaks.fp32_tflops * 1e6)
+
+    def found(part: float, done: float) -> ImpossibleTime | None:
+        launch = LaunchProfile(
+            kernel="k",
+            grid=(1, 1, 1),
+            block=(32, 1, 1),
+            shared_bytes=0,
+            occupancy=1.0,
+            time_us=1.0,
+            figures={"tensor_operations": done},
+        )
+        return find_impossible_model(product, HARDWARE, [(dims, part * floor_us)], [launch])
+
+    assert found(0.51, work / 2) is None
+    assert isinstance(found(0.49, work / 2), ImpossibleTime)
+    assert found(0.25, 3 * work) is None
+    assert isinstance(found(0.9, 0.0), ImpossibleTime)
+    moving_us = 3 * 4 * 1024**2 / (HARDWARE.peaks.dram_gb_s * 1e3)
+    assert isinstance(found(0.9 * moving_us / floor_us, 3 * work), ImpossibleTime)
 
 
 def test_modelled_fp32_work_is_held_against_fp32_peaks() -> None:

@@ -1,6 +1,7 @@
 """Tasks that could not tell right from wrong are refused, each for its reason."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -13,11 +14,13 @@ from measured_site import Buffers, running
 from small_tasks import small_task
 
 from cuda_llm.errors import InfrastructureError
-from cuda_llm.outcomes import InfraFailed
+from cuda_llm.outcomes import InfraFailed, Verdict
 from cuda_llm.tasks.loader import load_task
+from cuda_llm.tasks.reference import Dims
 from cuda_llm.tasks.task import Task, Tolerance, ToleranceClass
 from cuda_llm.tools.device import CallOptions
-from cuda_llm.tools.validator.admissible import Admission, check_sessions
+from cuda_llm.tools.validator.admissible import Admission, check_sessions, find_problems
+from cuda_llm.tools.validator.oracle import Expectation, reference_oracle
 
 
 def check(task: Task, candidate: Any) -> Admission:
@@ -52,6 +55,29 @@ def test_a_tolerance_under_which_zeros_pass_is_refused() -> None:
     found = check(loose, writes("reduction", sum_in_order))
     assert any("writes zeros into output passes" in problem for problem in found.problems)
     assert any("rounded to half precision pass" in problem for problem in found.problems)
+
+
+@pytest.mark.parametrize(("calls_near_zero", "refused"), [(1, False), (3, True)])
+def test_a_guess_that_is_right_by_chance_is_tried_on_further_inputs(
+    calls_near_zero: int, refused: bool
+) -> None:
+    """Zeros pass where sums come out near zero. Call 2 is of call 1's inputs, in half precision."""
+    task = small_task("reduction")
+    reference, asked = reference_oracle(task), Counter[int]()
+
+    async def near_zero(inputs: Mapping[str, Any], dims: Dims) -> Expectation | Verdict:
+        asked[dims["n"]] += 1
+        expected = await reference(inputs, dims)
+        if asked[dims["n"]] > calls_near_zero or not isinstance(expected, Expectation):
+            return expected
+        right = expected.values["output"]
+        return Expectation({"output": replace(right, value=right.value * 0 + 1e-30)})
+
+    async def problems() -> list[str]:
+        return [problem async for problem in find_problems(task, near_zero, nonce=b"fixed")]
+
+    passing = [problem for problem in asyncio.run(problems()) if "writes zeros" in problem]
+    assert bool(passing) == refused
 
 
 def test_a_result_that_ignores_an_input_is_refused(tmp_path: Path) -> None:

@@ -1,13 +1,20 @@
-"""atom and red: calls of `emu::atomic`."""
+"""How warps of a block act on each other: atom and red, and the barriers of the block."""
 
-from cuda_llm.tools.emulator.codegen.arithmetic import register
-from cuda_llm.tools.emulator.codegen.kernel import Act, KernelDraft, SpellLanes, Step
-from cuda_llm.tools.emulator.codegen.memory import copy, fitted, space_of
-from cuda_llm.tools.emulator.codegen.values import NotSupported
+from cuda_llm.tools.emulator.codegen.arithmetic import register, store
+from cuda_llm.tools.emulator.codegen.kernel import Act, KernelDraft, Lane, SpellLanes, Step
+from cuda_llm.tools.emulator.codegen.memory import copy, fitted, pointer, space_of
+from cuda_llm.tools.emulator.codegen.values import NotSupported, Reader
 from cuda_llm.tools.emulator.ptx.literals import BYTES
-from cuda_llm.tools.emulator.ptx.module import Address, Imm, Instruction, Reg, Vector
+from cuda_llm.tools.emulator.ptx.module import (
+    Address,
+    Imm,
+    Instruction,
+    Operand,
+    Reg,
+    Vector,
+)
 
-_OPERATIONS = {
+OPERATIONS = {
     "add": "add",
     "min": "min",
     "max": "max",
@@ -19,6 +26,7 @@ _OPERATIONS = {
     "exch": "exch",
     "cas": "cas",
 }
+"""PTX name to `emu::AtomOp`."""
 _TYPES = frozenset(
     {
         *("b16", "b32", "u32", "s32", "b64", "u64", "s64"),
@@ -31,7 +39,7 @@ def lower_atomic(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
     """Lower to one read-modify-write per lane. Lanes act in turn, so every ordering is met."""
     opcode = instruction.opcode
     space = space_of(opcode)
-    operation = next((part for part in opcode[1:] if part in _OPERATIONS), None)
+    operation = next((part for part in opcode[1:] if part in OPERATIONS), None)
     kind = opcode[-1]
     if operation is None or kind not in _TYPES or space not in {"global", "shared", "generic"}:
         raise NotSupported
@@ -47,7 +55,9 @@ def lower_atomic(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
     if not isinstance(address, Address):
         raise NotSupported
     # Shared addresses come zero-extended to 64 bits.
-    if isinstance(address.base, Reg) and kernel.bytes(address.base.name) == 8:
+    if space == "generic":
+        base = pointer(kernel, address, space, guard, steps).register
+    elif isinstance(address.base, Reg) and kernel.bytes(address.base.name) == 8:
         base = address.base.name
     else:
         base = copy(kernel, address.base, "u64", guard, steps)
@@ -63,7 +73,7 @@ def lower_atomic(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
             raise NotSupported
     site = kernel.site(instruction, "atomic", space, BYTES[kind])
     head = (
-        f"emu::atomic(w, {site}, q, emu::Space::{space}, emu::AtomOp::{_OPERATIONS[operation]}, "
+        f"emu::atomic(w, {site}, q, emu::Space::{space}, emu::AtomOp::{OPERATIONS[operation]}, "
         f"emu::AtomType::{kind}"
     )
 
@@ -81,3 +91,46 @@ def lower_atomic(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
         )
     )
     return steps
+
+
+def lower_barrier_result(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
+    """Lower the read of a reducing barrier's result, in the block behind it."""
+    target = instruction.operands[0]
+    name = register(target)
+    reader = Reader(kernel)
+    result = reader.uniform("w->barrier_result")
+    kind = "pred" if kernel.is_predicate(name) else "u32"
+    value = f"{result} != 0" if kind == "pred" else result
+    return [Lane(((name, store(kernel, target, value, kind)),), (), None, tuple(reader.uniforms))]
+
+
+def barrier_call(
+    kernel: KernelDraft, instruction: Instruction, target: int, array: SpellLanes
+) -> str:
+    """Return C++ of a block barrier whose lanes go on at block `target`."""
+    opcode = instruction.opcode
+    operands = list(instruction.operands)
+    reduce, predicate = "none", "0"
+    if "red" in opcode:
+        reduce = next(part for part in opcode if part in {"popc", "and", "or"})
+        reduce = {"popc": "popc", "and": "all", "or": "any"}[reduce]
+        negated = len(operands) - 1 in instruction.negated
+        source = operands.pop()
+        operands.pop(0)
+        name = array(register(source))
+        predicate = f"~{name}" if negated else name
+    number = _first(operands[0], array)
+    count = _first(operands[1], array) if len(operands) > 1 else "0u"
+    aligned = opcode[0] == "bar" or "aligned" in opcode
+    site = kernel.site(instruction, "barrier")
+    return (
+        f"emu::barrier(w, {site}, m, {number}, {count}, {str(aligned).lower()}, "
+        f"{str('arrive' in opcode).lower()}, emu::Reduce::{reduce}, {predicate}, {target});"
+    )
+
+
+def _first(operand: Operand, array: SpellLanes) -> str:
+    """Return a barrier's number or thread count: a constant, or the first lane's value."""
+    if isinstance(operand, Imm):
+        return f"{operand.value}u"
+    return f"{array(register(operand))}[__builtin_ctz(m)]"

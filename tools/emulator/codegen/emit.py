@@ -7,7 +7,7 @@ length; `run_blocks` (emu/generated.h) goes from one to the next.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cuda_llm.tools.emulator.codegen.barriers import barrier_call
+from cuda_llm.tools.emulator.codegen.atomics import barrier_call
 from cuda_llm.tools.emulator.codegen.flow import (
     LEAVE,
     Barrier,
@@ -20,6 +20,7 @@ from cuda_llm.tools.emulator.codegen.kernel import Act, KernelDraft
 from cuda_llm.tools.emulator.codegen.liveness import LoweredBlock, crossing, end_reads, live_out
 from cuda_llm.tools.emulator.codegen.loops import write_segment
 from cuda_llm.tools.emulator.codegen.segments import Item, Segment, schedule
+from cuda_llm.tools.emulator.codegen.steering import outer_latches
 from cuda_llm.tools.emulator.ptx.module import Guard
 
 _DISPATCH = "return emu::kDispatch;"
@@ -42,12 +43,13 @@ def emit(kernel: KernelDraft, blocks: Sequence[LoweredBlock], number: int) -> Em
     shared = crossing(after)
     struct, function = f"Registers{number}", f"run{number}"
     names = [f"block{number}_{index}" for index in range(len(blocks))]
+    latches = outer_latches([block.end for block in blocks])
     lines = [f"struct {struct} {{"]
     lines += [_member(kernel, register) for register in sorted(shared)]
     lines += ["uint8_t unused;", "};"]
     for index, (name, block) in enumerate(zip(names, blocks, strict=True)):
         lines.append(f"static emu::Next {name}(emu::Warp* w, {struct}& g, emu::Mask m) {{")
-        lines += _BlockWriter(kernel, index, shared).write(block, after[index])
+        lines += _BlockWriter(kernel, index, shared, latches.get(index)).write(block, after[index])
         lines.append("}")
     lines.append(f"static constexpr emu::BlockCode<{struct}> blocks{number}[] = {{")
     lines += [f"{', '.join(names)}}};", f"static emu::Status {function}(emu::Warp* w) {{"]
@@ -63,10 +65,14 @@ def _member(kernel: KernelDraft, register: str) -> str:
 
 
 class _BlockWriter:
-    def __init__(self, kernel: KernelDraft, index: int, crossing: frozenset[str]) -> None:
+    def __init__(
+        self, kernel: KernelDraft, index: int, crossing: frozenset[str], head: int | None
+    ) -> None:
+        """`head`: where an outermost loop goes on that this block repeats."""
         self._kernel = kernel
         self._index = index
         self._crossing = crossing
+        self._head = head
         self._local: set[str] = set()
 
     def write(self, block: LoweredBlock, live: frozenset[str]) -> list[str]:
@@ -138,7 +144,10 @@ class _BlockWriter:
         return [*lines, f"emu::send(w, m, {target});", _DISPATCH]
 
     def _branch(self, guard: Guard, target: int, otherwise: int) -> list[str]:
-        lines = [f"const emu::Mask t = {self._lanes(guard)};"]
+        lines = [f"emu::Mask t = {self._lanes(guard)};"]
+        if self._head is not None:
+            stay = "0" if target == self._head else "m"
+            lines.append(f"if (emu::cuts_loop(w, {self._index})) t = {stay};")
         if target == LEAVE:
             lines.append("if (t) { emu::leave(w, t); m &= ~t; if (!m) return emu::kDispatch; }")
             return [*lines, *self._go(otherwise)]

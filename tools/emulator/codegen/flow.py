@@ -1,12 +1,14 @@
 """Basic blocks of a flattened kernel, numbered in layout order.
 
 A warp collective stands first in its block, so that lanes can wait there for the others; a block
-barrier stands last, so that lanes go on in the next block.
+barrier stands last, so that lanes go on in the next block. Before instructions on matrices, which
+a whole warp executes together, it meets once in a block: nothing parts its lanes until that ends.
 """
 
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
+from cuda_llm.tools.emulator.ops.tensor import ALIGNED, is_tensor
 from cuda_llm.tools.emulator.ptx.module import (
     Function,
     Guard,
@@ -69,9 +71,16 @@ def is_collective(opcode: tuple[str, ...]) -> bool:
     """Return whether lanes execute an operation together: of a member mask, or as they come."""
     if opcode[0] in {"shfl", "vote", "match", "redux", "elect"}:
         return "sync" in opcode
-    if opcode[0] == "activemask":
+    if opcode[0] in {"activemask", ALIGNED}:
         return True
-    return opcode[:3] == ("bar", "warp", "sync")
+    if opcode[:3] == ("bar", "warp", "sync"):
+        return True
+    return waits_for_cluster(opcode)
+
+
+def waits_for_cluster(opcode: tuple[str, ...]) -> bool:
+    """Return whether lanes may have to come again until the whole cluster has arrived."""
+    return opcode[:2] == ("barrier", "cluster") and "wait" in opcode
 
 
 def is_barrier(opcode: tuple[str, ...]) -> bool:
@@ -92,6 +101,8 @@ class _Draft:
     body: list[Instruction] = field(default_factory=list)
     end: Instruction | None = None
     labels: list[str] = field(default_factory=list)
+    whole: bool = False
+    """The whole warp has met in it."""
 
 
 class _Cutter:
@@ -117,8 +128,13 @@ class _Cutter:
             assert isinstance(statement, Instruction)
             if current.end is not None:
                 drafts.append(current := _Draft())
-            if is_collective(statement.opcode) and current.body:
+            needs_warp = is_tensor(statement.opcode) and not current.whole
+            if (is_collective(statement.opcode) or needs_warp) and current.body:
                 drafts.append(current := _Draft())
+            if needs_warp:
+                opcode = (ALIGNED, *statement.opcode)
+                current.body.append(replace(statement, opcode=opcode, operands=(), negated=()))
+                current.whole = True
             if _ends(statement):
                 current.end = statement
                 result = _barrier_result(statement)
@@ -160,6 +176,7 @@ def _without_guards(body: tuple[Statement, ...]) -> list[Statement]:
             and (
                 is_barrier(statement.opcode)
                 or is_collective(statement.opcode)
+                or is_tensor(statement.opcode)
                 or statement.opcode[0] == "brx"
             )
         ):

@@ -149,10 +149,11 @@ class _Copy:
                 return self._reg(operand)
             case Symbol(name, offset):
                 return Symbol(self._variable(name), offset)
-            case Address(base, offset):
+            case Address(base, offset, coordinates):
                 renamed = self._operand(base)
                 assert isinstance(renamed, Reg | Symbol) or renamed is base
-                return Address(renamed, offset)
+                places = tuple(one and self._operand(one) for one in coordinates)
+                return Address(renamed, offset, places)
             case Label(name):
                 return Label(name + self.suffix)
             case Vector(items):

@@ -74,6 +74,8 @@ class SiteDraft:
     copy: int = 0
     loop: int = 0
     """Which copy of which unrolled loop it is in; 0 for none."""
+    steers: bool = False
+    """Whether what it loads decides where the kernel goes, or what it accesses."""
 
 
 @dataclass

@@ -2,15 +2,22 @@
 
 from collections.abc import Callable
 
+from cuda_llm.tools.emulator.codegen import moves
 from cuda_llm.tools.emulator.codegen.arithmetic import lower_arithmetic
-from cuda_llm.tools.emulator.codegen.atomics import lower_atomic
-from cuda_llm.tools.emulator.codegen.barriers import lower_barrier_result
+from cuda_llm.tools.emulator.codegen.atomics import lower_atomic, lower_barrier_result
+from cuda_llm.tools.emulator.codegen.bulk_copies import (
+    lower_async_store,
+    lower_copy,
+    lower_proxy_fence,
+)
 from cuda_llm.tools.emulator.codegen.flow import is_collective
 from cuda_llm.tools.emulator.codegen.kernel import Act, KernelDraft, Lane, RefusedInstruction, Step
-from cuda_llm.tools.emulator.codegen.memory import lower_async_copy, lower_load, lower_store
-from cuda_llm.tools.emulator.codegen.moves import lower_cvta, lower_isspacep, lower_move
+from cuda_llm.tools.emulator.codegen.mbarriers import lower_cluster_barrier, lower_mbarrier
+from cuda_llm.tools.emulator.codegen.memory import lower_load, lower_store
+from cuda_llm.tools.emulator.codegen.tensor_ops import lower_tensor
 from cuda_llm.tools.emulator.codegen.values import NotSupported
-from cuda_llm.tools.emulator.codegen.warp_ops import lower_collective
+from cuda_llm.tools.emulator.codegen.warp_ops import lower_collective, lower_set_registers
+from cuda_llm.tools.emulator.ops.tensor import ALIGNED, is_tensor
 from cuda_llm.tools.emulator.ptx.module import Instruction, Reg
 
 LoweringRule = Callable[[KernelDraft, Instruction], list[Step]]
@@ -23,13 +30,12 @@ def _nothing(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
 
 def _fence(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
     """Lower a fence, which matters to the search for races alone."""
-    block_scope = str("cta" in instruction.opcode).lower()
-    code = f"if (w->watched) emu::fence(w, q, {block_scope});"
+    code = f"if (w->watched) emu::fence(w, q, {str('cta' in instruction.opcode).lower()});"
     return [Act(lambda array: code, guard=instruction.guard)]
 
 
 def _yield(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
-    return [Act(lambda array: "w->fuel = 0;", guard=instruction.guard)]
+    return [Act(lambda array: "emu::sleep(w);", guard=instruction.guard)]
 
 
 def _call(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
@@ -81,9 +87,8 @@ def _assert(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
 
 def _trap(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
     """Lower trap and brkpt."""
-    site = kernel.site(instruction, "trap")
-    what = instruction.opcode[0]
-    return [Act(lambda array: f'emu::trap(w, {site}, q, "{what}");', guard=instruction.guard)]
+    code = f'emu::trap(w, {kernel.site(instruction, "trap")}, q, "{instruction.opcode[0]}");'
+    return [Act(lambda array: code, guard=instruction.guard)]
 
 
 _RULES: dict[str, LoweringRule] = {
@@ -92,21 +97,26 @@ _RULES: dict[str, LoweringRule] = {
     "st": lower_store,
     "atom": lower_atomic,
     "red": lower_atomic,
-    "mov": lower_move,
-    "cvta": lower_cvta,
-    "isspacep": lower_isspacep,
+    "mov": moves.lower_move,
+    "cvta": moves.lower_cvta,
+    "isspacep": moves.lower_isspacep,
     "barrier_result": lower_barrier_result,
     "call": _call,
     "trap": _trap,
     "brkpt": _trap,
     "fence": _fence,
     "membar": _fence,
+    "cp": lower_copy,
+    "mbarrier": lower_mbarrier,
+    "mapa": moves.lower_mapa,
+    "getctarank": moves.lower_mapa,
+    "setmaxnreg": lower_set_registers,
+    "createpolicy": moves.lower_policy,
     "prefetch": _nothing,
     "prefetchu": _nothing,
     "applypriority": _nothing,
     "discard": _nothing,
     "pmevent": _nothing,
-    # Without a dependent launch there is nothing to wait for.
     "griddepcontrol": _nothing,
     "nanosleep": _yield,
 }
@@ -116,12 +126,16 @@ def lower(kernel: KernelDraft, instruction: Instruction) -> list[Step] | Refused
     """Return the steps of one instruction of a block's body."""
     opcode = instruction.opcode
     rule = _RULES.get(opcode[0], lower_arithmetic)
-    if is_collective(opcode):
+    if is_tensor(opcode) or opcode[0] == ALIGNED:
+        rule = lower_tensor
+    elif opcode[:2] == ("barrier", "cluster"):
+        rule = lower_cluster_barrier
+    elif is_collective(opcode):
         rule = lower_collective
-    elif opcode[:2] == ("cp", "async"):
-        rule = lower_async_copy
     elif opcode[:2] == ("fence", "proxy"):
-        return RefusedInstruction(instruction.spelling)
+        rule = lower_proxy_fence
+    elif opcode[:2] in {("st", "async"), ("red", "async")}:
+        rule = lower_async_store
     sites = len(kernel.sites)
     try:
         return rule(kernel, instruction)

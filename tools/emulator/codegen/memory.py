@@ -1,4 +1,4 @@
-"""ld, st, cp.async: calls of the functions of `emu/memory.h`, with registers made to fit them."""
+"""ld and st: calls of the functions of `emu/memory.h`, with registers made to fit them."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,6 @@ from cuda_llm.tools.emulator.ptx.literals import BYTES
 from cuda_llm.tools.emulator.ptx.module import (
     Address,
     Guard,
-    Imm,
     Instruction,
     Operand,
     Reg,
@@ -26,9 +25,10 @@ def space_of(opcode: tuple[str, ...]) -> str:
     for part in opcode:
         name, _, scope = part.partition("::")
         if name in _SPACES:
-            if scope in {"cluster", "func"}:
+            if scope == "func":
                 raise NotSupported
-            return name
+            # What may be of another block is looked for by its rank.
+            return "generic" if scope == "cluster" else name
     return "generic"
 
 
@@ -51,6 +51,8 @@ def pointer(
         raise NotSupported
     kind = "u32" if space in {"shared", "local"} else "u64"
     base = operand.base
+    if space == "generic" and (narrow := _in_cluster(kernel, base, guard, steps)) is not None:
+        return Pointer(narrow, operand.offset)
     if isinstance(base, Reg) and kernel.bytes(base.name) == BYTES[kind]:
         return Pointer(base.name, operand.offset)
     if isinstance(base, Symbol):
@@ -59,6 +61,38 @@ def pointer(
         if home != space and not {home, space} <= {"global", "const", "generic"}:
             raise NotSupported
     return Pointer(copy(kernel, base, kind, guard, steps), operand.offset)
+
+
+def _in_cluster(
+    kernel: KernelDraft, base: Operand, guard: Guard | None, steps: list[Step]
+) -> str | None:
+    """Return the generic address of a 32-bit one, which is of the cluster's shared memory."""
+    is_narrow = isinstance(base, Reg) and kernel.bytes(base.name) == BYTES["u32"]
+    place = kernel.layout.places.get(base.name) if isinstance(base, Symbol) else None
+    if not is_narrow and (place is None or place.space != "shared"):
+        return None
+    reader = Reader(kernel)
+    value = f"(uint64_t({reader.value(base, 'u32')}) | emu::kSharedWindow)"
+    name = kernel.temporary("u64")
+    steps.append(Lane(((name, value),), tuple(reader.reads), guard, tuple(reader.uniforms)))
+    return name
+
+
+def shared_address(
+    kernel: KernelDraft, operand: Operand, guard: Guard | None, steps: list[Step]
+) -> str:
+    """Return a 32-bit register with an address of shared memory, however it is given."""
+    if not isinstance(operand, Address):
+        raise NotSupported
+    reader = Reader(kernel)
+    base = operand.base
+    if isinstance(base, Reg) and kernel.bytes(base.name) == 4 and not operand.offset:
+        return base.name
+    kind = "u64" if isinstance(base, Reg) and kernel.bytes(base.name) == 8 else "u32"
+    value = f"uint32_t({reader.value(base, kind)} + {operand.offset}ll)"
+    name = kernel.temporary("u32")
+    steps.append(Lane(((name, value),), tuple(reader.reads), guard, tuple(reader.uniforms)))
+    return name
 
 
 def copy(
@@ -232,41 +266,3 @@ def fitted(
     ):
         return item.name
     return copy(kernel, item, kind, guard, steps)
-
-
-def lower_async_copy(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
-    """Lower the copy itself, and the instructions that group and await copies."""
-    opcode = instruction.opcode
-    operands = instruction.operands
-    guard = instruction.guard
-    if opcode[2:] == ("commit_group",):
-        return [Act(lambda array: "emu::async_commit(w, q);", guard=guard)]
-    if opcode[2:] == ("wait_all",):
-        return [Act(lambda array: "emu::async_wait_all(w, q);", guard=guard)]
-    if opcode[2:] == ("wait_group",) and isinstance(operands[0], Imm):
-        groups = operands[0].value
-        return [Act(lambda array: f"emu::async_wait(w, q, {groups});", guard=guard)]
-    if opcode[2] not in {"ca", "cg"} or not isinstance(operands[2], Imm):
-        raise NotSupported
-    if "shared::cluster" in opcode:
-        raise NotSupported
-    steps: list[Step] = []
-    to = pointer(kernel, operands[0], "shared", guard, steps)
-    source = pointer(kernel, operands[1], "global", guard, steps)
-    size = operands[2].value
-    # A fourth operand is the bytes to read, unless it is the cache policy.
-    hint = any("cache_hint" in part for part in opcode)
-    counted = len(operands) > (4 if hint else 3)
-    some = fitted(kernel, operands[3], "u32", guard, steps) if counted else None
-    site = kernel.site(instruction, "async_copy", "global", size)
-
-    def code(array: SpellLanes) -> str:
-        count = array(some) if some else "nullptr"
-        return (
-            f"emu::async_copy(w, {site}, q, {array(to.register)}, {to.offset}, "
-            f"{array(source.register)}, {source.offset}, {size}, {count});"
-        )
-
-    reads = (to.register, source.register, *([some] if some else []))
-    steps.append(Act(code, reads=reads, guard=guard))
-    return steps

@@ -16,6 +16,7 @@ from cuda_llm.tools.emulator.codegen.liveness import LoweredBlock
 from cuda_llm.tools.emulator.codegen.lower import lower
 from cuda_llm.tools.emulator.codegen.param_space import lower_param_space
 from cuda_llm.tools.emulator.codegen.sites import Spots, basic_block, site
+from cuda_llm.tools.emulator.codegen.steering import mark_steering
 from cuda_llm.tools.emulator.codegen.waits import (
     BlockInstructions,
     LoweredInstruction,
@@ -94,18 +95,24 @@ def generate(
             f"{layout.shared_bytes}, {layout.param_bytes}, {entry.max_threads}, "
             f"{registers.get(entry.name, 0)}, {len(table.blocks)}, {len(table.sites)}, "
             f"sites{number}, {len(layout.params)}, params{number}, costs{number}, "
-            f"{copies}, {loops}}}"
+            f"{copies}, {loops}, {{{', '.join(map(str, _three(entry.cluster)))}}}}}"
         )
     text = "\n".join([_HEAD, *texts, _module(module, rows), ""])
     return Generated(text, tuple(tables))
 
 
+def _three(cluster: Sequence[int]) -> tuple[int, ...]:
+    return (*cluster, 1, 1)[:3] if cluster else (0, 0, 0)
+
+
 _HEAD = """\
 #include "emu/arith.h"
+#include "emu/asynchronous.h"
 #include "emu/collective.h"
 #include "emu/generated.h"
 #include "emu/memory.h"
 #include "emu/schedule.h"
+#include "emu/tensor.h"
 #include "emu/warp.h"
 """
 
@@ -129,7 +136,7 @@ def _lower(flat: Function, layout: Layout, spots: Spots) -> _Lowered:
                 body.append(LoweredInstruction(instruction, steps, sites))
         lowered.append(LoweredBlock(tuple(s for one in body for s in one.steps), block.end))
         bodies.append(BlockInstructions(body, block.end))
-    kernel.sites = list(place_waits(kernel.sites, bodies))
+    kernel.sites = list(mark_steering(place_waits(kernel.sites, bodies), bodies))
     loaded = loaded_registers(bodies)
     table = [
         basic_block(block, one.body, loaded, spots)
@@ -144,8 +151,6 @@ def _refused_whole(kernel: Function, blocks: Sequence[FlowBlock]) -> tuple[Unsup
     reasons = []
     if len(blocks) > MOST_BLOCKS:
         reasons.append(f"more than {MOST_BLOCKS} basic blocks")
-    if kernel.cluster_blocks > 1:
-        reasons.append(".reqnctapercluster")
     return tuple(Unsupported(opcode=reason, count=1, spot=None) for reason in reasons)
 
 
@@ -163,7 +168,7 @@ def _facts(number: int, table: KernelTable, layout: Layout, drafts: Sequence[Sit
     """Return the site and parameter arrays of one kernel, of at least one element as C++ asks."""
     sites = [
         f'{{"{s.opcode}", {s.spot.line if s.spot else 0}, {s.block}, {s.bytes}, '
-        f"{draft.waits}, {draft.copy}, {draft.loop}}}"
+        f"{draft.waits}, {draft.copy}, {draft.loop}, {str(draft.steers).lower()}}}"
         for s, draft in zip(table.sites, drafts, strict=True)
     ]
     costs = [_cost(block) for block in table.blocks]

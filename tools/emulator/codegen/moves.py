@@ -6,7 +6,11 @@ from cuda_llm.tools.emulator.codegen.values import NotSupported, Reader
 from cuda_llm.tools.emulator.ptx.literals import BYTES
 from cuda_llm.tools.emulator.ptx.module import Instruction, Operand, Symbol, Vector
 
-_WINDOWS = {"shared": "emu::kSharedWindow", "local": "emu::kLocalWindow"}
+_WINDOWS = {
+    "shared": "emu::kSharedWindow",
+    "local": "emu::kLocalWindow",
+    "param": "emu::kParamWindow",
+}
 
 
 def lower_move(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
@@ -73,6 +77,28 @@ def lower_cvta(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
     elif space not in {"global", "const"}:
         raise NotSupported
     return [_lane(instruction, reader, ((register(target), store(kernel, target, value, "u64")),))]
+
+
+def lower_mapa(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
+    """Lower mapa, a place in another block's shared memory, and getctarank, whose a place is."""
+    target, source = instruction.operands[:2]
+    kind = (
+        "u32" if "u32" in instruction.opcode and "shared::cluster" in instruction.opcode else "u64"
+    )
+    reader = Reader(kernel)
+    address = f"uint64_t({reader.value(source, kind)})"
+    if instruction.opcode[0] == "mapa":
+        rank = reader.value(instruction.operands[2], "u32")
+        value, made = f"emu::map_shared({address}, {rank})", kind
+    else:
+        value, made = f"emu::rank_at(w, {address})", "u32"
+    typed = f"{'uint64_t' if made == 'u64' else 'uint32_t'}({value})"
+    return [_lane(instruction, reader, ((register(target), store(kernel, target, typed, made)),))]
+
+
+def lower_policy(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
+    """Lower createpolicy: what a hint is made of changes nothing."""
+    return [Lane(((register(instruction.operands[0]), "0ull"),), (), instruction.guard)]
 
 
 def lower_isspacep(kernel: KernelDraft, instruction: Instruction) -> list[Step]:

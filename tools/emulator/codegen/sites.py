@@ -20,10 +20,17 @@ from cuda_llm.tools.emulator.codegen.waits import (
     shared_chain,
 )
 from cuda_llm.tools.emulator.ops.table import lane_op
+from cuda_llm.tools.emulator.ops.tensor import (
+    ALIGNED,
+    instructions_of,
+    is_product,
+    is_tensor,
+    product_of,
+)
 from cuda_llm.tools.emulator.ptx.module import Instruction, Loc
 from cuda_llm.tools.emulator.tables import BasicBlock, InstructionClass, InstructionSite
 
-_FREE = frozenset({"mov", "cvta", "call", "barrier_result", "activemask"})
+_FREE = frozenset({"mov", "cvta", "call", "barrier_result", "activemask", ALIGNED})
 _MEMORY = frozenset({"ld", "ldu", "st", "atom", "red", "cp"})
 
 
@@ -60,9 +67,13 @@ def pipe(instruction: Instruction) -> InstructionClass:
     opcode = instruction.opcode
     if opcode[0] in _FREE or opcode[:2] == ("ld", "param"):
         return InstructionClass.FREE
-    if opcode[0] in _MEMORY:
+    if is_product(opcode):
+        return InstructionClass.TENSOR
+    if opcode[0] == "movmatrix":
+        return InstructionClass.SHUFFLE
+    if opcode[0] in _MEMORY or is_tensor(opcode):
         return InstructionClass.LOAD_STORE
-    if is_collective(opcode) and opcode[0] != "activemask":
+    if is_collective(opcode) and opcode[0] not in {"activemask", "barrier"}:
         return InstructionClass.SHUFFLE
     operation = lane_op(opcode, max(len(instruction.operands) - 1, 0))
     if operation is not None:
@@ -78,8 +89,12 @@ def basic_block(
 ) -> BasicBlock:
     """Return the composition of a block. `loaded` are the registers that depend on memory."""
     mix: Counter[InstructionClass] = Counter()
+    tensor: Counter[str] = Counter()
     for instruction in block.body:
         mix[pipe(instruction)] += _issues(instruction)
+        product = product_of(instruction.opcode) if is_product(instruction.opcode) else None
+        if product is not None:
+            tensor[product.peak] += product.operations
     if isinstance(block.end, GuardedBranch | Switch | Barrier):
         mix[InstructionClass.CONTROL] += 1
     loads, groups = batches(body)
@@ -92,10 +107,13 @@ def basic_block(
         dependent_chain=arithmetic_chain(body, pipe),
         shared_waits=shared_chain(body),
         cached_waits=cached_chain(body, loaded),
+        tensor=dict(tensor),
     )
 
 
 def _issues(instruction: Instruction) -> int:
     """Return how many instructions of its pipe it is worth."""
+    if is_tensor(instruction.opcode):
+        return instructions_of(instruction.opcode)
     operation = lane_op(instruction.opcode, max(len(instruction.operands) - 1, 0))
     return operation.issues if operation is not None else 1

@@ -113,9 +113,9 @@ _FIXED = {
     # Cooperative groups build the address of the grid's barrier out of these two.
     "envreg1": SpecialValue("uint32_t(w->launch->workspace >> 32)"),
     "envreg2": SpecialValue("uint32_t(w->launch->workspace)"),
-    # Without clusters every block is a cluster of its own.
-    "cluster_nctarank": SpecialValue("uint32_t(1)"),
-    **dict.fromkeys(("cluster_ctarank", "is_explicit_cluster"), SpecialValue("uint32_t(0)")),
+    "cluster_nctarank": SpecialValue("emu::cluster_size(w)"),
+    "cluster_ctarank": SpecialValue("emu::cluster_rank(w)"),
+    "is_explicit_cluster": SpecialValue("uint32_t(emu::cluster_size(w) > 1)"),
 }
 
 _VECTORS = {
@@ -123,10 +123,10 @@ _VECTORS = {
     "ntid": ("w->launch->block[{}]", False),
     "ctaid": ("w->block->ctaid[{}]", False),
     "nctaid": ("w->launch->grid[{}]", False),
-    "clusterid": ("w->block->ctaid[{}]", False),
-    "nclusterid": ("w->launch->grid[{}]", False),
-    "cluster_ctaid": ("uint32_t(0)", False),
-    "cluster_nctaid": ("uint32_t(1)", False),
+    "clusterid": ("emu::cluster_index(w, {})", False),
+    "nclusterid": ("emu::cluster_count(w, {})", False),
+    "cluster_ctaid": ("emu::cluster_position(w, {})", False),
+    "cluster_nctaid": ("emu::cluster_extent(w, {})", False),
 }
 
 

@@ -13,6 +13,7 @@ from cuda_llm.tools.emulator.codegen.flow import Barrier, BlockEnd
 from cuda_llm.tools.emulator.codegen.kernel import SiteDraft, Step
 from cuda_llm.tools.emulator.codegen.liveness import end_reads, step_reads, successors
 from cuda_llm.tools.emulator.codegen.memory import space_of
+from cuda_llm.tools.emulator.ops.tensor import CHAIN, instructions_of
 from cuda_llm.tools.emulator.ptx.module import Address, Instruction, Reg
 from cuda_llm.tools.emulator.tables import InstructionClass
 
@@ -58,6 +59,8 @@ class LoweredInstruction:
     def loads_from(self) -> str:
         """Return the space of a load, or of an atomic whose result is kept; empty for the rest."""
         opcode = self.instruction.opcode
+        if opcode[0] == "ldmatrix" or opcode[:2] == ("wmma", "load"):
+            return space_of(opcode)
         if opcode[0] not in _LOADS or (opcode[0] == "atom" and not self.writes):
             return ""
         space = space_of(opcode)
@@ -102,6 +105,8 @@ def arithmetic_chain(
                 return 0
             case InstructionClass.SHUFFLE:
                 return SHUFFLE_CHAIN
+            case InstructionClass.TENSOR:
+                return CHAIN
             case _:
                 return 1
 
@@ -177,7 +182,9 @@ def place_waits(
     for block in blocks:
         loads, groups = batches(block.body)
         for one in block.body:
-            share = WHOLE * groups // loads if one.is_slow else 0
+            # A wmma load is several accesses, which are under way together.
+            accesses = instructions_of(one.instruction.opcode)
+            share = WHOLE * groups // (loads * accesses) if one.is_slow else 0
             for site in one.sites if share else ():
                 placed[site] = replace(placed[site], waits=min(share, 0xFFFF))
     copy = 0
@@ -214,7 +221,7 @@ def unrolled_loops(
 
 def _keeps_order(one: LoweredInstruction) -> bool:
     opcode = one.instruction.opcode
-    if opcode[0] in {"st", "atom", "red"}:
+    if opcode[0] in {"st", "atom", "red"} or opcode[:2] == ("wmma", "store"):
         return space_of(opcode) in {"global", "generic"}
     return one.is_slow and not _ORDERED.isdisjoint(opcode)
 
@@ -242,6 +249,11 @@ def innermost_loops(blocks: Sequence[BlockInstructions]) -> list[int]:
                 inner[block] = number
             work.append(knot - {min(knot)})
     return inner
+
+
+def outermost_loops(ends: Sequence[BlockEnd]) -> list[frozenset[int]]:
+    """Return the blocks of each loop that lies in no other one."""
+    return _knots(frozenset(range(len(ends))), [successors(end) for end in ends])
 
 
 def _knots(nodes: frozenset[int], after: Sequence[Sequence[int]]) -> list[frozenset[int]]:

@@ -226,3 +226,11 @@ def _activemask(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
             narrows=True,
         )
     ]
+
+
+def lower_set_registers(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
+    """Lower setmaxnreg, which changes no result; a count that no warp can have is refused."""
+    count = instruction.operands[0]
+    if not isinstance(count, Imm) or count.value % 8 or not 24 <= count.value <= 256:
+        raise NotSupported
+    return []

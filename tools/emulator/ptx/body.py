@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field, replace
 
 from cuda_llm.tools.emulator.ptx.declarations import LINKAGE, SPACES, register_names, variable
+from cuda_llm.tools.emulator.ptx.literals import Scope
 from cuda_llm.tools.emulator.ptx.module import (
     FunctionCall,
     Guard,
@@ -18,7 +19,6 @@ from cuda_llm.tools.emulator.ptx.module import (
     Vector,
 )
 from cuda_llm.tools.emulator.ptx.operands import Operands
-from cuda_llm.tools.emulator.ptx.scopes import Scope
 from cuda_llm.tools.emulator.ptx.tokens import Cursor
 
 LinePlace = tuple[int, int, int]

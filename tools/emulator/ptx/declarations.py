@@ -112,13 +112,8 @@ def _initialiser(cursor: Cursor, element: int) -> tuple[bytes, tuple[tuple[int, 
     depth = 0
     while True:
         text = cursor.peek()
-        if text == "{":
-            depth += 1
-            cursor.take()
-        elif text == "}":
-            depth -= 1
-            cursor.take()
-        elif text == ",":
+        if text in {"{", "}", ","}:
+            depth += {"{": 1, "}": -1, ",": 0}[text]
             cursor.take()
         else:
             _item(cursor, element, data, pointers)
@@ -131,8 +126,7 @@ def _item(
 ) -> None:
     negative = cursor.accept("-")
     text = cursor.take()
-    value = literal(text)
-    if value is not None:
+    if (value := literal(text)) is not None:
         data += data_bytes(minus(value) if negative else value, element)
         return
     if text == "generic":

@@ -1,8 +1,9 @@
-"""Literals and type sizes of PTX."""
+"""What a word of PTX stands for: literals, and names by the block that declares them."""
 
 import struct
+from dataclasses import dataclass, field
 
-from cuda_llm.tools.emulator.ptx.module import Imm
+from cuda_llm.tools.emulator.ptx.module import Imm, Operand, Reg, Symbol
 
 BYTES = {
     "pred": 1,
@@ -66,3 +67,46 @@ def as_float(value: Imm) -> float:
     """Return the value of a float literal."""
     code, integer = ("<f", "<I") if value.float_bits == 32 else ("<d", "<Q")
     return float(struct.unpack(code, struct.pack(integer, value.value))[0])
+
+
+@dataclass
+class Scope:
+    """One block. Names declared in a nested block get a suffix no source can spell."""
+
+    number: int
+    parent: "Scope | None" = None
+    names: dict[str, Operand] = field(default_factory=dict)
+    labels: set[str] = field(default_factory=set)
+
+    def unique(self, name: str) -> str:
+        """Return the name of a declaration of this block that is unique in the whole function."""
+        return name if self.parent is None else f"{name}'{self.number}"
+
+    def declare_register(self, name: str) -> str:
+        unique = self.unique(name)
+        self.names[name] = Reg(unique)
+        return unique
+
+    def declare_variable(self, name: str) -> str:
+        unique = self.unique(name)
+        self.names[name] = Symbol(unique)
+        return unique
+
+    def find(self, name: str) -> Operand | None:
+        """Return what a name means here; None where no block declares it."""
+        scope: Scope | None = self
+        while scope is not None:
+            found = scope.names.get(name)
+            if found is not None:
+                return found
+            scope = scope.parent
+        return None
+
+    def label(self, name: str) -> str:
+        """Return the unique name of a label, as seen from here once the whole function is read."""
+        scope: Scope | None = self
+        while scope is not None:
+            if name in scope.labels:
+                return scope.unique(name)
+            scope = scope.parent
+        return name

@@ -38,10 +38,11 @@ class Symbol:
 
 @dataclass(frozen=True)
 class Address:
-    """`[base+offset]`."""
+    """`[base+offset]`, or `[base, {coordinates}]` of a tensor map."""
 
     base: "Reg | Symbol | Imm"
     offset: int = 0
+    coordinates: "tuple[Operand | None, ...]" = ()
 
 
 @dataclass(frozen=True)
@@ -157,8 +158,8 @@ class Function:
     body: tuple[Statement, ...]
     max_threads: int = 0
     """Product of `.maxntid`, 0 when not given."""
-    cluster_blocks: int = 1
-    """Product of `.reqnctapercluster`."""
+    cluster: tuple[int, ...] = ()
+    """`.reqnctapercluster`: blocks of a cluster along x, y, z; empty where the launch says."""
 
 
 @dataclass(frozen=True)

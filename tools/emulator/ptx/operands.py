@@ -1,6 +1,6 @@
 """Operands: `%r1`, `-4`, `[%rd1+16]`, `{%f1, _}`, `%r1|%p2`, `!%p1`."""
 
-from cuda_llm.tools.emulator.ptx.literals import literal, minus
+from cuda_llm.tools.emulator.ptx.literals import Scope, literal, minus
 from cuda_llm.tools.emulator.ptx.module import (
     Address,
     Imm,
@@ -12,7 +12,6 @@ from cuda_llm.tools.emulator.ptx.module import (
     Symbol,
     Vector,
 )
-from cuda_llm.tools.emulator.ptx.scopes import Scope
 from cuda_llm.tools.emulator.ptx.tokens import Cursor
 
 
@@ -88,15 +87,19 @@ class Operands:
         cursor = self._cursor
         base = self.one(scope)
         offset = self._offset()
+        coordinates: tuple[Operand | None, ...] = ()
         if not cursor.accept("]"):
-            # Texture and bulk-copy coordinates: kept out, as those operations are refused.
-            cursor.skip_past("]")
+            if cursor.accept(",") and cursor.accept("{"):
+                coordinates = self._vector(scope).items
+            # What else a texture may be asked is kept out, as those operations are refused.
+            if not cursor.accept("]"):
+                cursor.skip_past("]")
         if isinstance(base, Symbol):
-            return Address(Symbol(base.name), base.offset + offset)
+            return Address(Symbol(base.name), base.offset + offset, coordinates)
         if isinstance(base, Label):
-            return Address(Symbol(base.name.split("\n")[0]), offset)
+            return Address(Symbol(base.name.split("\n")[0]), offset, coordinates)
         if isinstance(base, Reg | Imm):
-            return Address(base, offset)
+            return Address(base, offset, coordinates)
         raise cursor.error("unreadable address")
 
     def _vector(self, scope: Scope) -> Vector:

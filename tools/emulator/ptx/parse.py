@@ -106,7 +106,7 @@ class _ModuleParser:
             variables=tuple(body.variables),
             body=tuple(body.statements),
             max_threads=_product(limits.get(".maxntid") or limits.get(".reqntid"), 0),
-            cluster_blocks=_product(limits.get(".reqnctapercluster"), 1),
+            cluster=tuple(limits.get(".reqnctapercluster", ())),
         )
 
     def _parameters(self) -> tuple[Variable, ...]:

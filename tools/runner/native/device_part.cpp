@@ -76,6 +76,7 @@ void call_once(const runner::EmulatedDevice& device, int link, const runner::Cal
   options.scratch_bytes = frame.scratch_bytes;
   options.fuel = frame.fuel;
   options.device_to_host = frame.device_to_host;
+  options.sample_cost = frame.sample_cost;
   options.buffers = frame.buffers;
   runner::HostCall call{};
   call.sequence = frame.sequence;

@@ -51,6 +51,7 @@ struct CallFrame {
   uint64_t fuel;
   uint32_t level;
   uint32_t device_to_host;
+  uint64_t sample_cost;
 };
 
 // The sequence of the host part's two `ready`.

@@ -37,13 +37,21 @@ def tables(statements: str) -> tuple[KernelTable, ...]:
     "statement",
     [
         "wgmma.fence.sync.aligned;",
-        "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%rd1,%rd2}, {%rd3}, {%rd4}, {%rd5,%rd6};",
+        "mma.sync.aligned.m8n8k4.row.row.f16.f16.f16.f16 "
+        "{%r1,%r2,%r3,%r4}, {%r1,%r2}, {%r3,%r4}, {%r1,%r2,%r3,%r4};",
+        "mma.sync.aligned.m8n8k32.row.col.s32.s4.s4.s32 {%r1,%r2}, {%r3}, {%r4}, {%r1,%r2};",
+        "mma.sp::ordered_metadata.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+        "{%f1,%f2,%f3,%f4}, {%r1,%r2}, {%r3,%r4}, {%f1,%f2,%f3,%f4}, %r5, 0;",
+        "wmma.mma.xor.popc.sync.aligned.row.col.m8n8k128.s32.b1.b1.s32 {%r1,%r2}, {%r3}, {%r4}, "
+        "{%r1,%r2};",
+        "ldmatrix.sync.aligned.m16n16.x1.trans.shared.b8 {%r1,%r2}, [%r3];",
         "tex.2d.v4.f32.f32 {%f1,%f2,%f3,%f4}, [%rd1, {%f5,%f6}];",
-        "mbarrier.init.shared::cta.b64 [%r1], 1;",
-        "cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r1], 16;",
-        "ld.shared::cluster.u32 %r1, [%r2];",
-        "barrier.cluster.arrive;",
-        "mapa.shared::cluster.u32 %r1, %r2, %r3;",
+        "cp.async.bulk.tensor.3d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes "
+        "[%r1], [%rd1, {%r2,%r2,%r2}], [%r3], {%r4};",
+        "tensormap.replace.tile.global_address.global.b1024.b64 [%rd1], %rd2;",
+        "multimem.ld_reduce.relaxed.sys.global.add.f32 %f1, [%rd1];",
+        "setmaxnreg.inc.sync.aligned.u32 20;",
+        "fence.proxy.tensormap::generic.release.gpu;",
         "mov.u32 %r1, %no_such_register;",
         "ld.global.u32 %r1, [nowhere];",
     ],
@@ -178,13 +186,11 @@ def test_other_targets_translate_without_a_refusal(file: str, target: str) -> No
     assert [kernel.unsupported for kernel in kernels] == [()] * len(kernels)
 
 
-def test_clusters_fixed_at_compile_time_are_refused() -> None:
+def test_clusters_fixed_at_compile_time_are_told_to_the_device() -> None:
     text = f"{HEAD}.entry k() .explicitcluster .reqnctapercluster 2, 1, 1 {{ ret; }}\n"
-    (kernel,) = generate(parse(text, "kernel.cu"), (), "kernel.cu", SOURCE).kernels
-    assert [one.opcode for one in kernel.unsupported] == [".reqnctapercluster"]
-    alone = text.replace("2, 1, 1", "1, 1, 1")
-    (kernel,) = generate(parse(alone, "kernel.cu"), (), "kernel.cu", SOURCE).kernels
-    assert kernel.unsupported == ()
+    made = generate(parse(text, "kernel.cu"), (), "kernel.cu", SOURCE)
+    assert made.kernels[0].unsupported == ()
+    assert "{2, 1, 1}}" in made.text
 
 
 def test_tables_of_functions_are_refused_where_a_kernel_reads_them() -> None:

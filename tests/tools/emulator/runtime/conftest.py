@@ -30,7 +30,7 @@ def sanitized_driver() -> Path:
 def run(plain_driver: Path) -> Run:
     """Runs a scenario: name, then level, seed and fuel."""
 
-    def go(name: str, *, level: int = 0, seed: int = 0, fuel: int = 0) -> Ran:
-        return start(plain_driver, name, level, seed, fuel)
+    def go(name: str, *, level: int = 0, seed: int = 0, fuel: int = 0, buffer: bytes = b"") -> Ran:
+        return start(plain_driver, name, level, seed, fuel, buffer=buffer)
 
     return go

@@ -123,6 +123,8 @@ def test_any_heading_and_log_are_read_without_an_exception(head: bytes, log: byt
     [
         ("kernel", 1),
         ("blocks_total", 0),
+        ("counted_blocks", 0),
+        ("counted_blocks", 5),
         ("block_count", 9),
         ("site_count", 7),
         ("counters_offset", 8),
@@ -135,7 +137,7 @@ def test_a_log_entry_out_of_range_is_refused(field: str, value: int) -> None:
     head = heading()
     head["logged"] = head["launches"] = 1
     entry = np.zeros(1, layout.LAUNCH_ENTRY)
-    entry["blocks_total"] = 4
+    entry["blocks_total"] = entry["counted_blocks"] = 4
     entry["block_count"] = entry["site_count"] = 8
     entry["counters_offset"] = layout.COUNTERS_OFFSET
     good = read_report(report_of(head, entry), [TABLE], [])

@@ -18,8 +18,9 @@ CRASHES = {"host_reads_nothing"}
 def test_no_scenario_upsets_the_sanitizers(sanitized_driver: Path) -> None:
     assert len(NAMES) > 60
     for name in NAMES:
-        ran = start(sanitized_driver, name, 2, 3, 2_000_000)
-        if name in CRASHES:
-            continue
-        assert ran.status in (0, FAULT_EXIT), f"{name}: {ran.errors}"
-        assert "runtime error" not in ran.errors, f"{name}: {ran.errors}"
+        for level in (2, 3) if name.startswith("many_blocks") else (2,):
+            ran = start(sanitized_driver, name, level, 3, 2_000_000)
+            if name in CRASHES:
+                continue
+            assert ran.status in (0, FAULT_EXIT), f"{name}: {ran.errors}"
+            assert "runtime error" not in ran.errors, f"{name}: {ran.errors}"

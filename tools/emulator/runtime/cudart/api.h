@@ -17,6 +17,8 @@ inline cudaError_t keep(emu::CudaError error) { return keep(static_cast<cudaErro
 
 // Index of the kernel behind the host stub `function` or its cudaKernel_t; -1: unknown.
 int kernel_of(const void* function);
+// Has it asked for clusters of more blocks than every chip takes?
+bool takes_large_clusters(int kernel);
 // Index of the module variable behind the host shadow `symbol`; -1: unknown.
 int variable_of(const void* symbol);
 

@@ -57,8 +57,11 @@ bool attribute_value(cudaDeviceAttr attribute, int* value) {
     case cudaDevAttrMemoryPoolsSupported:
       *value = 1;
       break;
+    case cudaDevAttrClusterLaunch:
+      *value = facts.compute_major >= 9 ? 1 : 0;
+      break;
     default:
-      // Hosts, other GPUs, graphics, clusters: none here.
+      // Hosts, other GPUs, graphics: none here.
       *value = 0;
       return attribute > 0 && attribute < cudaDevAttrMax;
   }
@@ -94,6 +97,7 @@ cudaError_t describe(Properties* properties, int device) {
   properties->textureAlignment = kTextureAlignment;
   properties->texturePitchAlignment = kPitchAlignment;
   properties->cooperativeLaunch = 1;
+  properties->clusterLaunch = facts.compute_major >= 9 ? 1 : 0;
   properties->unifiedAddressing = 1;
   properties->globalL1CacheSupported = 1;
   properties->localL1CacheSupported = 1;

@@ -1,6 +1,7 @@
 // Attributes of kernels, and how many of their blocks fit on an SM.
 #include <algorithm>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "api.h"
 
@@ -8,6 +9,7 @@ namespace {
 
 // Kernels that asked for more dynamic shared memory than they get unasked.
 std::unordered_map<int, uint32_t> raised_limits;
+std::unordered_set<int> large_clusters;
 
 int64_t dynamic_shared_limit(int kernel) {
   const auto raised = raised_limits.find(kernel);
@@ -33,6 +35,8 @@ int active_blocks(int kernel, int threads, size_t shared_bytes) {
 
 }  // namespace
 
+bool cudart::takes_large_clusters(int kernel) { return large_clusters.count(kernel) != 0; }
+
 EMU_API cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute attribute,
                                          int value) {
   const int kernel = cudart::kernel_of(function);
@@ -47,6 +51,13 @@ EMU_API cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute
     }
     case cudaFuncAttributePreferredSharedMemoryCarveout:
       return value < -1 || value > 100 ? cudart::keep(cudaErrorInvalidValue) : cudaSuccess;
+    case cudaFuncAttributeNonPortableClusterSizeAllowed:
+      if (emu::facts().compute_major < 9) return cudart::keep(cudaErrorNotSupported);
+      if (value != 0)
+        large_clusters.insert(kernel);
+      else
+        large_clusters.erase(kernel);
+      return cudaSuccess;
     default:
       return cudart::keep(cudaErrorNotSupported);
   }
@@ -107,12 +118,32 @@ EMU_API cudaError_t cudaOccupancyAvailableDynamicSMemPerBlock(size_t* bytes, con
   return cudaSuccess;
 }
 
-// There are no clusters here.
-EMU_API cudaError_t cudaOccupancyMaxActiveClusters(int*, const void*, const cudaLaunchConfig_t*) {
-  return cudart::keep(cudaErrorNotSupported);
+// How many clusters the multiprocessors hold, as if each could be shared out freely.
+EMU_API cudaError_t cudaOccupancyMaxActiveClusters(int* clusters, const void* function,
+                                                   const cudaLaunchConfig_t* config) {
+  const int kernel = cudart::kernel_of(function);
+  if (kernel < 0) return cudart::keep(cudaErrorInvalidDeviceFunction);
+  if (emu::facts().compute_major < 9) return cudart::keep(cudaErrorNotSupported);
+  unsigned blocks = 1;
+  for (unsigned i = 0; i < config->numAttrs; ++i) {
+    if (config->attrs[i].id != cudaLaunchAttributeClusterDimension) continue;
+    const auto& asked = config->attrs[i].val.clusterDim;
+    blocks = asked.x * asked.y * asked.z;
+  }
+  const unsigned most = cudart::takes_large_clusters(kernel) ? emu::kLargestCluster : emu::kPortableCluster;
+  if (blocks == 0 || blocks > most) return cudart::keep(cudaErrorInvalidClusterSize);
+  const dim3& block = config->blockDim;
+  const int active = active_blocks(kernel, static_cast<int>(block.x * block.y * block.z),
+                                   config->dynamicSmemBytes);
+  *clusters = active * static_cast<int>(emu::facts().sm_count) / static_cast<int>(blocks);
+  return cudaSuccess;
 }
 
-EMU_API cudaError_t cudaOccupancyMaxPotentialClusterSize(int*, const void*,
+EMU_API cudaError_t cudaOccupancyMaxPotentialClusterSize(int* blocks, const void* function,
                                                          const cudaLaunchConfig_t*) {
-  return cudart::keep(cudaErrorNotSupported);
+  const int kernel = cudart::kernel_of(function);
+  if (kernel < 0) return cudart::keep(cudaErrorInvalidDeviceFunction);
+  if (emu::facts().compute_major < 9) return cudart::keep(cudaErrorNotSupported);
+  *blocks = static_cast<int>(cudart::takes_large_clusters(kernel) ? emu::kLargestCluster : emu::kPortableCluster);
+  return cudaSuccess;
 }

@@ -6,24 +6,15 @@ namespace {
 cudart::CallConfigurations configurations;
 
 cudaError_t run(const void* function, dim3 grid, dim3 block, void** arguments, size_t shared_bytes,
-                cudaStream_t stream, bool cooperative) {
+                cudaStream_t stream, bool cooperative, emu::ClusterShape cluster = {}) {
   const int kernel = cudart::kernel_of(function);
   if (kernel < 0) return cudart::keep(cudaErrorInvalidDeviceFunction);
   if (!cudart::is_default_stream(stream)) return cudart::keep(cudaErrorInvalidResourceHandle);
   const uint32_t grid_size[3] = {grid.x, grid.y, grid.z};
   const uint32_t block_size[3] = {block.x, block.y, block.z};
+  cluster.large = cudart::takes_large_clusters(kernel);
   return cudart::keep(emu::launch(static_cast<uint32_t>(kernel), grid_size, block_size, arguments,
-                                  shared_bytes, cooperative));
-}
-
-// The blocks of a cluster may as well run one after the other: a kernel that uses its cluster has
-// operations that are not translated.
-bool fits(const dim3& cluster, const dim3& grid) {
-  constexpr unsigned kMostBlocks = 8;  // what every chip with clusters can do
-  const auto divides = [](unsigned part, unsigned whole) { return part != 0 && whole % part == 0; };
-  return cluster.x <= kMostBlocks && cluster.y <= kMostBlocks && cluster.z <= kMostBlocks &&
-         cluster.x * cluster.y * cluster.z <= kMostBlocks && divides(cluster.x, grid.x) &&
-         divides(cluster.y, grid.y) && divides(cluster.z, grid.z);
+                                  shared_bytes, cooperative, cluster));
 }
 
 }  // namespace
@@ -59,6 +50,7 @@ EMU_API cudaError_t cudaLaunchCooperativeKernel(const void* function, dim3 grid,
 EMU_API cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* function,
                                         void** arguments) {
   bool cooperative = false;
+  emu::ClusterShape cluster;
   for (unsigned i = 0; i < config->numAttrs; ++i) {
     const cudaLaunchAttribute& attribute = config->attrs[i];
     switch (attribute.id) {
@@ -66,10 +58,14 @@ EMU_API cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const 
       case cudaLaunchAttributePriority:
       case cudaLaunchAttributePreferredSharedMemoryCarveout:
       case cudaLaunchAttributeProgrammaticStreamSerialization:
+      case cudaLaunchAttributeClusterSchedulingPolicyPreference:
         break;
       case cudaLaunchAttributeClusterDimension: {
-        const auto& cluster = attribute.val.clusterDim;
-        if (!fits(dim3(cluster.x, cluster.y, cluster.z), config->gridDim))
+        const auto& asked = attribute.val.clusterDim;
+        cluster.blocks[0] = asked.x;
+        cluster.blocks[1] = asked.y;
+        cluster.blocks[2] = asked.z;
+        if (asked.x == 0 || asked.y == 0 || asked.z == 0)
           return cudart::keep(cudaErrorInvalidClusterSize);
         break;
       }
@@ -81,5 +77,5 @@ EMU_API cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const 
     }
   }
   return run(function, config->gridDim, config->blockDim, arguments, config->dynamicSmemBytes,
-             config->stream, cooperative);
+             config->stream, cooperative, cluster);
 }

@@ -4,6 +4,7 @@
 
 #include "device/lanes.h"
 #include "device/path.h"
+#include "device/sample.h"
 
 namespace emu {
 namespace {
@@ -63,13 +64,33 @@ void collect_sectors(Distinct& sectors, const Lanes<uint64_t>& at, Mask lanes) {
   }
 }
 
+// Sectors that are stored to for the first time: L2 writes each back once, even if it was read before.
+struct Dirtied {
+  uint64_t in_launch = 0, in_wave = 0, again = 0;
+};
+
+Dirtied dirty(const BlockRun& block, const Distinct& sectors) {
+  Device& d = device();
+  const uint64_t base = d.base >> 5;
+  Dirtied found;
+  for (uint64_t sector : sectors) {
+    uint32_t& wave = d.dirty_stamps[sector - base];
+    found.in_launch += wave < block.launch->first_wave;
+    found.in_wave += wave != block.wave;
+    found.again += wave + 1 == block.wave;
+    wave = block.wave;
+  }
+  return found;
+}
+
 // Stamps the sectors; counts those new to the block, to the wave and to the launch.
-Level stamp(Warp* w, uint32_t site, const Distinct& sectors) {
+Level stamp(Warp* w, uint32_t site, const Distinct& sectors, AccessNumber access) {
   const BlockRun& block = *run_of(w).block;
   Device& d = device();
   const uint64_t base = d.base >> 5;
   const uint32_t first_serial = block.launch->first_serial;
-  uint64_t in_block = 0, in_wave = 0, in_launch = 0;
+  const Sampling& sampling = block.launch->sampling;
+  uint64_t in_block = 0, in_wave = 0, in_launch = 0, again = 0;
   for (uint64_t sector : sectors) {
     uint32_t& stamp = d.block_stamps[sector - base];
     if (stamp == block.serial) continue;
@@ -78,14 +99,23 @@ Level stamp(Warp* w, uint32_t site, const Distinct& sectors) {
     stamp = block.serial;
     uint32_t& wave = d.wave_stamps[sector - base];
     in_wave += wave != block.wave;
+    again += sampling.partial && wave + 1 == block.wave;
     wave = block.wave;
   }
-  if (in_block == 0) return (site_traits(w, site) & kPastL1) != 0 ? Level::l2 : Level::l1;
   Counters& counters = block.launch->counters;
+  counters.footprint_sectors += in_launch;
+  if (access == AccessNumber::write) {
+    const Dirtied stored = dirty(block, sectors);
+    in_launch = stored.in_launch;
+    in_wave = stored.in_wave;
+    again = stored.again;
+    in_block = std::max(in_block, in_wave);
+  }
+  if (in_block == 0) return (site_traits(w, site) & kPastL1) != 0 ? Level::l2 : Level::l1;
   counters.sites[site].l2_sectors += in_block;
   counters.site_sectors_first[site] += in_launch;
   counters.site_sectors_wave[site] += in_wave;
-  counters.footprint_sectors += in_launch;
+  if (sampling.partial) return level_in_sample(*block.launch, site, {in_block, in_wave, again});
   const bool overflows = counters.footprint_sectors * 32 > d.facts.l2_bytes;
   return (overflows ? in_wave : in_launch) != 0 ? Level::dram : Level::l2;
 }
@@ -99,8 +129,11 @@ void pass_lines(Warp* w, const uint64_t* address, Mask lanes) {
     each_lane(rest, [&](int i) { same |= Mask{address[i] >> 7 == first >> 7} << i; });
     rest &= ~same;
     LineUse& line = line_at(launch, first);
+    line.shared |= line.passes != 0 && line.block != run_of(w).block->serial;
+    line.block = run_of(w).block->serial;
     line.passes += count_sectors(address, same) + count_serial(address, same) - 1;
-    launch.counters.worst_line = std::max<uint64_t>(launch.counters.worst_line, line.passes);
+    uint64_t& worst = line.shared ? launch.sampling.shared_line : launch.counters.worst_line;
+    worst = std::max<uint64_t>(worst, line.passes);
   }
 }
 
@@ -195,7 +228,7 @@ uint64_t account_global(Warp* w, uint32_t site, Mask lanes, const Lanes<uint64_t
   ++c.requests;
   c.lanes += static_cast<uint64_t>(__builtin_popcount(lanes));
   c.sectors += sectors.size();
-  const uint64_t ticks = latency_ticks(stamp(w, site, sectors));
+  const uint64_t ticks = latency_ticks(stamp(w, site, sectors, access));
   if (access == AccessNumber::atomic) {
     c.serial += count_serial(at.address, lanes);
     pass_lines(w, at.address, lanes);
@@ -211,6 +244,33 @@ uint64_t account_global(Warp* w, uint32_t site, Mask lanes, const Lanes<uint64_t
     w->ticks = line.ticks;
   }
   if (polls) remember_poll(w, site, at.low, line.ticks);
+  return ticks;
+}
+
+uint64_t account_run(Warp* w, uint32_t site, uint64_t address, uint64_t bytes, bool first,
+                     AccessNumber access) {
+  constexpr uint64_t kAtOnce = 128;  // sectors
+  constexpr uint64_t kWavefront = 128;  // bytes
+  if (bytes == 0) return 0;
+  BlockRun& block = *run_of(w).block;
+  SiteCounters& c = block.launch->counters.sites[site];
+  c.requests += first ? 1 : 0;
+  c.lanes += bytes;  // each counts as a lane of one byte
+  const uint64_t end = (address + bytes - 1) >> 5;
+  uint64_t ticks = 0;
+  for (uint64_t sector = address >> 5; sector <= end; sector += kAtOnce) {
+    Distinct sectors;
+    sectors.add_range(sector, std::min(end, sector + kAtOnce - 1));
+    c.sectors += sectors.size();
+    ticks = std::max(ticks, latency_ticks(stamp(w, site, sectors, access)));
+  }
+  if (access == AccessNumber::atomic) ++c.serial;
+  const uint64_t passes = (bytes + kWavefront - 1) / kWavefront;
+  c.wavefronts += passes;
+  c.ideal_wavefronts += passes;
+  c.worst_ways = std::max<uint64_t>(c.worst_ways, 1);
+  // Beside the warp, which goes on; but on the same data path.
+  block.path += passes * kPassSectors * block.launch->sector_ticks;
   return ticks;
 }
 

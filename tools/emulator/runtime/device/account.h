@@ -29,6 +29,10 @@ uint32_t count_serial(const uint64_t* address, Mask lanes);
 // writes.
 uint64_t account_global(Warp* w, uint32_t site, Mask lanes, const Lanes<uint64_t>& at,
                         AccessNumber access, bool polls = false);
+// Counts a run of bytes that a bulk copy moves to or from shared memory as full sectors, of one request
+// where it is the `first` run of a copy. Returns how long the slowest of them is under way, in ticks.
+uint64_t account_run(Warp* w, uint32_t site, uint64_t address, uint64_t bytes, bool first,
+                     AccessNumber access);
 // Constant memory serves one word at a time; what all lanes read alike costs nothing.
 void account_const(Warp* w, uint32_t site, Mask lanes, const uint64_t* address);
 void account_shared(Warp* w, uint32_t site, Mask lanes, const Lanes<uint32_t>& at, uint32_t bytes,

@@ -5,7 +5,7 @@
 #include <linux/falloc.h>
 #include <sys/mman.h>
 
-#include "device/state.h"
+#include "device/pages.h"
 
 namespace emu {
 namespace {
@@ -125,7 +125,7 @@ extern "C" void emu_begin(const emu::CallOptions* options) {
   Device& d = device();
   d.options = *options;
   d.expired = 0;
-  if (d.options.level > 2) refuse(Fault::infrastructure, "unknown level");
+  if (d.options.level > 3) refuse(Fault::infrastructure, "unknown level");
   d.allocations.clear();
   d.freed.clear();
   d.scratch_used = 0;
@@ -142,6 +142,7 @@ extern "C" void emu_begin(const emu::CallOptions* options) {
     bool watched = buffer.role != static_cast<uint32_t>(BufferRole::in);
     Allocation one{begin, begin + buffer.bytes, AllocationKind::buffer, buffer.index, tracked,
                    false, watched};
+    if (buffer.pool_bytes != 0) take_pool(one, buffer);
     insert(one);
     if (tracked) forget_bytes(one);
     top = std::max(top, buffer.offset + buffer.bytes);

@@ -4,13 +4,13 @@
 
 #include "device/account.h"
 #include "device/checks.h"
+#include "device/cluster.h"
 #include "device/races.h"
 #include "emu/memory.h"
 
 namespace emu {
-namespace {
 
-void land(Warp* w, const AsyncCopy& copy) {
+void land_async_copy(Warp* w, const AsyncCopy& copy) {
   BlockRun& block = *run_of(w).block;
   uint32_t address[kLanes];
   std::fill(address, address + kLanes, copy.shared);
@@ -28,6 +28,8 @@ void land(Warp* w, const AsyncCopy& copy) {
   mark_shared_known(w, copy.site, lane, at, copy.bytes);
 }
 
+namespace {
+
 void forget_target(BlockRun& block, uint32_t shared, uint32_t bytes) {
   std::memset(block.shared_known.data() + shared, 0, bytes);
   block.known_prefix = std::min(block.known_prefix, shared);
@@ -40,7 +42,7 @@ void land_groups(Warp* w, Mask lanes, Until until) {
   auto keep = copies.begin();
   for (AsyncCopy& copy : copies) {
     if ((lanes >> copy.lane & 1) != 0 && copy.group < until(copy.lane)) {
-      land(w, copy);
+      land_async_copy(w, copy);
       w->ticks = std::max(w->ticks, copy.ready);
     } else {
       *keep++ = copy;
@@ -50,6 +52,19 @@ void land_groups(Warp* w, Mask lanes, Until until) {
 }
 
 }  // namespace
+
+void land_deferred(Warp* w, Mask lanes) {
+  for (auto& [at, one] : run_of(w).home->mbarriers) {
+    for (DeferredArrival& arrival : one.deferred) {
+      if (arrival.warp != w || (lanes >> arrival.lane & 1) == 0) continue;
+      for (const AsyncCopy& copy : arrival.copies) {
+        land_async_copy(w, copy);
+        one.arriving_ticks = std::max(one.arriving_ticks, copy.ready);
+      }
+      arrival.copies.clear();
+    }
+  }
+}
 
 void async_copy(Warp* w, uint32_t site, Mask lanes, const uint32_t* shared, int64_t shared_offset,
                 const uint64_t* global, int64_t global_offset, uint32_t bytes,
@@ -117,12 +132,14 @@ void async_commit(Warp* w, Mask lanes) {
 
 void async_wait(Warp* w, Mask lanes, uint32_t groups_left) {
   const WarpRun& run = run_of(w);
+  if (groups_left == 0) land_deferred(w, lanes);
   land_groups(w, lanes, [&](int lane) {
     return run.group[lane] < groups_left ? 0 : run.group[lane] - groups_left;
   });
 }
 
 void async_wait_all(Warp* w, Mask lanes) {
+  land_deferred(w, lanes);
   land_groups(w, lanes, [](int) { return kNone; });
 }
 

@@ -4,6 +4,7 @@
 
 #include "device/account.h"
 #include "device/checks.h"
+#include "device/cluster.h"
 #include "device/races.h"
 #include "device/strong_accesses.h"
 #include "emu/memory.h"
@@ -184,6 +185,10 @@ void atomic_global(Warp* w, uint32_t site, Mask lanes, const Request& r, const u
     keep_earlier(w, lanes, at, width);
     if (r.out != nullptr) acquire_lanes(w, lanes, at);
   }
+  if (r.out != nullptr && run_of(w).block->launch->sampling.partial &&
+      w->launch->kernel->sites[site].steers) {
+    raise_dependent(w, site, __builtin_ctz(lanes));
+  }
   const bool changed = perform(r, reinterpret_cast<uint8_t*>(w->launch->delta), at, lanes, true);
   if (!changed) polled(w, kTurn / 64);
   if (w->block->counted) account_global(w, site, lanes, at, AccessNumber::atomic, !changed);
@@ -209,12 +214,33 @@ void atomic_shared(Warp* w, uint32_t site, Mask lanes, const Request& r, const u
   }
 }
 
+void atomic_cluster(Warp* w, uint32_t site, Mask lanes, const Request& r, const uint32_t* address,
+                    int64_t offset) {
+  each_block(w, site, lanes, address, offset, width_of(r.type), AccessNumber::atomic,
+             [&](BlockRun& target, Mask some, const uint32_t* inside) {
+               Visit visit(w, target);
+               atomic_shared(w, site, some, r, inside, 0);
+               wait_for_cluster(w, target);
+             });
+}
+
 }  // namespace
+
+void combine_bytes(uint8_t* memory, const uint8_t* values, uint64_t bytes, AtomOp op, AtomType type,
+                   bool global) {
+  const uint32_t width = width_of(type);
+  for (uint64_t at = 0; at + width <= bytes; at += width) {
+    const uint64_t value =
+        combined(op, type, item(memory + at, 0, width), item(values + at, 0, width), 0, global);
+    std::memcpy(memory + at, &value, width);
+  }
+}
 
 void atomic(Warp* w, uint32_t site, Mask lanes, Space space, AtomOp op, AtomType type,
             const uint64_t* address, int64_t offset, const void* a, const void* b, void* out) {
   Request request{op, type, a, b, out};
   Mask shared = space == Space::shared ? lanes : 0;
+  Mask elsewhere = 0;
   alignas(64) uint32_t low[kLanes];
   for (int i = 0; i < kLanes; ++i) {
     low[i] = static_cast<uint32_t>(address[i]);
@@ -222,8 +248,11 @@ void atomic(Warp* w, uint32_t site, Mask lanes, Space space, AtomOp op, AtomType
         ((address[i] + static_cast<uint64_t>(offset)) & kWindowMask) == kSharedWindow) {
       shared |= Mask{1} << i;
     }
+    elsewhere |= static_cast<Mask>(low[i] + static_cast<uint32_t>(offset) > kOffsetMask) << i;
   }
-  if (shared != 0) atomic_shared(w, site, shared, request, low, offset);
+  elsewhere &= shared;
+  if (elsewhere != 0) atomic_cluster(w, site, elsewhere, request, low, offset);
+  if (shared != elsewhere) atomic_shared(w, site, shared & ~elsewhere, request, low, offset);
   if (lanes != shared) atomic_global(w, site, lanes & ~shared, request, address, offset);
 }
 

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include "device/fault.h"
+#include "device/pages.h"
 #include "device/state.h"
 
 namespace emu {
@@ -70,7 +71,9 @@ extern "C" void emu_attach(int arena_fd, uint64_t arena_bytes, int report_fd,
   d.initialised = static_cast<uint8_t*>(map_lazily(arena_bytes / 8 + 64));
   d.block_stamps = static_cast<uint32_t*>(map_lazily(arena_bytes / 8 + 64));
   d.wave_stamps = static_cast<uint32_t*>(map_lazily(arena_bytes / 8 + 64));
-  d.lines = static_cast<LineUse*>(map_lazily(arena_bytes / 8 + 64));
+  d.dirty_stamps = static_cast<uint32_t*>(map_lazily(arena_bytes / 8 + 64));
+  d.lines = static_cast<LineUse*>(map_lazily(arena_bytes / 128 * sizeof(LineUse) + 64));
+  d.filled = static_cast<uint8_t*>(map_lazily(arena_bytes / kPageBytes / 8 + 64));
   d.writes = static_cast<Access*>(map_lazily(arena_bytes / 4 * sizeof(Access)));
   d.readers = static_cast<Readers*>(map_lazily(arena_bytes / 4 * sizeof(Readers)));
   d.earlier = static_cast<uint32_t*>(map_lazily(arena_bytes));

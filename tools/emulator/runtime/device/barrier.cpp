@@ -185,9 +185,15 @@ void raise_deadlock(BlockRun& block) {
 }
 
 void order_warp(Warp* w) {
-  run_of(w).order.block_time = next_order_time();
+  WarpRun& run = run_of(w);
+  run.order.block_time = next_order_time();
+  if (run.home->cluster != nullptr) run.order.cluster_time = run.order.block_time;
 }
 
-void order_after_others(Warp* w) { run_of(w).order.flag_time = next_order_time(); }
+void order_after_others(Warp* w) {
+  WarpRun& run = run_of(w);
+  run.order.flag_time = next_order_time();
+  if (run.home->cluster != nullptr) run.order.cluster_time = run.order.flag_time;
+}
 
 }  // namespace emu

@@ -1,5 +1,7 @@
 #include <cstring>
 
+#include <sys/mman.h>
+
 #include "device/state.h"
 
 namespace emu {
@@ -7,6 +9,22 @@ namespace {
 
 uint8_t upper(uint64_t from) { return static_cast<uint8_t>(0xff << (from & 7)); }
 uint8_t lower(uint64_t to) { return static_cast<uint8_t>((1u << (to & 7)) - 1); }
+
+constexpr ptrdiff_t kManyBytes = 1 << 20;
+constexpr uint64_t kPage = 4096;
+
+// Whole pages of many are given back, and read as zeros.
+void clear_bytes(uint8_t* begin, uint8_t* end) {
+  if (end - begin < kManyBytes) {
+    std::memset(begin, 0, static_cast<size_t>(end - begin));
+    return;
+  }
+  auto* first = reinterpret_cast<uint8_t*>((reinterpret_cast<uint64_t>(begin) + kPage - 1) / kPage * kPage);
+  auto* last = reinterpret_cast<uint8_t*>(reinterpret_cast<uint64_t>(end) / kPage * kPage);
+  std::memset(begin, 0, static_cast<size_t>(first - begin));
+  madvise(first, static_cast<size_t>(last - first), MADV_DONTNEED);
+  std::memset(last, 0, static_cast<size_t>(end - last));
+}
 
 }  // namespace
 
@@ -56,7 +74,7 @@ void clear_bits(uint8_t* bits, uint64_t first, uint64_t count) {
     return;
   }
   bits[head] = static_cast<uint8_t>(bits[head] & ~upper(first));
-  std::memset(bits + head + 1, 0, tail - head - 1);
+  clear_bytes(bits + head + 1, bits + tail);
   if ((last & 7) != 0) bits[tail] = static_cast<uint8_t>(bits[tail] & ~lower(last));
 }
 

@@ -73,6 +73,10 @@ void raise_doubtful(BlockRun& block) {
          .space_bytes = block.block.shared_bytes});
 }
 
+void raise_dependent(Warp* w, uint32_t site, int lane) {
+  raise({.fault = Fault::dependent, .warp = w, .lane = lane, .site = site});
+}
+
 const Allocation* check_global_slow(Warp* w, uint32_t site, Mask lanes, const Lanes<uint64_t>& at,
                                     uint32_t bytes, AccessNumber access, SpaceNumber space) {
   const Allocation* common = nullptr;
@@ -112,6 +116,11 @@ void check_global_known_slow(Warp* w, uint32_t site, Mask lanes, const Lanes<uin
     if (is_known(d.initialised, address - d.base, bytes)) continue;
     const Allocation* one = find_allocation(address);
     if (one != nullptr && !one->tracked) continue;
+    if (w->launch->level == kSampleLevel) {
+      // A block that is not executed may have written it.
+      if (w->launch->kernel->sites[site].steers) raise_dependent(w, site, lane);
+      continue;
+    }
     raise({.fault = Fault::uninitialised,
            .warp = w,
            .lane = lane,
@@ -161,7 +170,8 @@ void extend_known_prefix(BlockRun& block) {
 void doubt_shared(Warp* w, uint32_t site, Mask lanes, const Lanes<uint32_t>& at, uint32_t bytes,
                   AccessNumber access) {
   BlockRun& block = *run_of(w).block;
-  if (block.doubtful.open) return;
+  // A block that is executed in part may have left out what writes it.
+  if (block.doubtful.open || w->launch->level == kSampleLevel) return;
   for (Mask rest = lanes; rest != 0; rest &= rest - 1) {
     int lane = lowest(rest);
     for (uint32_t byte = at.address[lane]; byte < at.address[lane] + bytes; ++byte) {

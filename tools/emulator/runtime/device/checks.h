@@ -3,6 +3,7 @@
 
 #include "device/fault.h"
 #include "device/lanes.h"
+#include "device/pages.h"
 #include "device/run.h"
 
 namespace emu {
@@ -19,8 +20,11 @@ inline const Allocation* check_global(Warp* w, uint32_t site, Mask lanes,
   bool inside = at.low >= one->begin && at.low < one->end && at.high < one->end &&
                 one->end - at.high >= bytes;
   bool writable = access == AccessNumber::read || !one->read_only;
-  if (inside && writable && (at.bits & (bytes - 1)) == 0) return one;
-  return check_global_slow(w, site, lanes, at, bytes, access, space);
+  if (!inside || !writable || (at.bits & (bytes - 1)) != 0) {
+    one = check_global_slow(w, site, lanes, at, bytes, access, space);
+  }
+  if (one == nullptr || one->pool_pages != 0) fill_touched(one, at, lanes, bytes);
+  return one;
 }
 
 // Reads of bytes nobody has written; `one` is null when the lanes hit several allocations.
@@ -39,6 +43,9 @@ inline void mark_global_known(Mask lanes, const Lanes<uint64_t>& at, uint32_t by
   if (one != nullptr && !one->tracked) return;
   mark_global_known_slow(lanes, at, bytes);
 }
+
+// What the kernel does next follows from what blocks that are not executed would have done.
+[[noreturn]] void raise_dependent(Warp* w, uint32_t site, int lane);
 
 // Shared and local memory: one range from 0 to `size`.
 [[noreturn]] void raise_in_window(Warp* w, uint32_t site, Mask lanes, const Lanes<uint32_t>& at,

@@ -1,13 +1,15 @@
 // memset and memcpy of the host API. They take device time like kernels, so they are counted.
+#include <algorithm>
 #include <cstring>
 
-#include "device/state.h"
+#include "device/pages.h"
 
 namespace emu {
 namespace {
 
 constexpr CudaError kSuccess = 0;
 constexpr CudaError kInvalidValue = 1;
+constexpr uint64_t kMostWritten = uint64_t{16} << 20;
 
 Allocation* allocation_of(uint64_t address, uint64_t bytes) {
   auto* one = const_cast<Allocation*>(find_allocation(address));
@@ -65,6 +67,11 @@ void count(bool part, const Transfer& one, uint64_t moved_sectors, uint64_t host
   report.host_bytes += host_bytes;
 }
 
+// Where launches are sampled, contents beyond the first megabytes matter to nobody.
+uint64_t written(uint64_t bytes) {
+  return device().options.level == kSampleLevel ? std::min(bytes, kMostWritten) : bytes;
+}
+
 }  // namespace
 
 CudaError device_set(uint64_t address, int value, uint64_t bytes, bool part) {
@@ -73,7 +80,8 @@ CudaError device_set(uint64_t address, int value, uint64_t bytes, bool part) {
   if (one == nullptr) return kInvalidValue;
   const auto kind = 256 + static_cast<uint32_t>(static_cast<uint8_t>(value));
   count(part, {kind, address, 0, bytes, 0, 0}, sectors(address, bytes), 0);
-  std::memset(device().host(address), value, bytes);
+  if (device().options.level == kSampleLevel) fill_pages(*one, address, address + 1);
+  std::memset(device().host(address), value, written(bytes));
   now_initialised(*one, address, bytes);
   return kSuccess;
 }
@@ -90,9 +98,11 @@ CudaError copy_to_device(uint64_t to, const void* from, uint64_t bytes, bool par
 
 CudaError copy_from_device(void* to, uint64_t from, uint64_t bytes, bool part) {
   if (bytes == 0) return kSuccess;
-  if (allocation_of(from, bytes) == nullptr) return kInvalidValue;
+  const Allocation* one = allocation_of(from, bytes);
+  if (one == nullptr) return kInvalidValue;
   if (device().options.device_to_host == 0) refuse_copy(Fault::host_copy, 0);
   count(part, {2, 0, from, bytes, 0, 0}, sectors(from, bytes), bytes);
+  fill_pages(*one, from, from + bytes);
   std::memcpy(to, device().host(from), bytes);
   return kSuccess;
 }
@@ -104,7 +114,8 @@ CudaError copy_on_device(uint64_t to, uint64_t from, uint64_t bytes, bool part) 
   if (target == nullptr || source == nullptr) return kInvalidValue;
   Device& d = device();
   count(part, {3, to, from, bytes, 0, 0}, sectors(to, bytes) + sectors(from, bytes), 0);
-  std::memmove(d.host(to), d.host(from), bytes);
+  fill_pages(*source, from, from + written(bytes));
+  std::memmove(d.host(to), d.host(from), written(bytes));
   bool known = !source->tracked || all_set(d.initialised, from - d.base, bytes);
   if (known) {
     now_initialised(*target, to, bytes);

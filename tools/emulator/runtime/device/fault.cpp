@@ -26,6 +26,11 @@ void name_allocation(FaultRecord& record, uint64_t address) {
   record.allocation_bytes = near->end - near->begin;
 }
 
+// A block of which part is left out may come to where no other can.
+bool is_cut(const Warp* w) {
+  return w != nullptr && run_of(const_cast<Warp*>(w)).block->launch->sampling.most_trips != kNone;
+}
+
 }  // namespace
 
 void raise(const FaultAt& at) {
@@ -49,7 +54,7 @@ void raise(const FaultAt& at) {
   if (at.warp != nullptr) {
     record.kernel = at.warp->launch->kernel_index;
     for (int axis = 0; axis < 3; ++axis) {
-      record.block[axis] = at.warp->block->ctaid[axis];
+      record.block[axis] = run_of(at.warp).home->block.ctaid[axis];
       record.thread[axis] = at.warp->tid[axis][at.lane];
     }
   }
@@ -64,7 +69,7 @@ void raise(const FaultAt& at) {
     record.allocation_bytes = at.space_bytes;
   }
   copy_text(record.detail, sizeof record.detail, at.detail);
-  record.fault = static_cast<uint32_t>(at.fault);
+  record.fault = static_cast<uint32_t>(is_cut(at.warp) ? Fault::dependent : at.fault);
   _exit(kFaultExit);
 }
 

@@ -1,148 +1,18 @@
 // Which block runs when. Usually one block runs to its end before the next begins. A block whose
 // warps only poll makes room for the other resident ones; a new one enters when one has finished,
 // as on a GPU, so that protocols between blocks get no more help than a GPU gives them.
+#include "device/grid.h"
+
 #include <algorithm>
-#include <cstring>
 #include <deque>
-#include <numeric>
 
 #include "device/account.h"
+#include "device/cluster.h"
 #include "device/fault.h"
 #include "device/order.h"
-#include "device/run.h"
 
 namespace emu {
 namespace {
-
-constexpr uint64_t kAlign = 64;
-// Where races are looked for and blocks are shuffled, warps take short turns of a few basic blocks at
-// first. Only at first: a warp that waits for others would not show as one that polls.
-constexpr uint32_t kSlicesPerWarp = 24;
-
-uint64_t round_up(uint64_t value, uint64_t step) { return (value + step - 1) / step * step; }
-
-// Gives the slot its memory, once; every block that runs in it starts from `start`.
-void prepare(BlockRun& slot, LaunchRun& launch) {
-  const Kernel& kernel = *launch.launch.kernel;
-  slot.launch = &launch;
-  slot.warp_count = (launch.threads + kLanes - 1) / kLanes;
-  slot.warps.resize(slot.warp_count);
-  slot.runs.resize(slot.warp_count);
-  slot.status.resize(slot.warp_count);
-  slot.warp_order.resize(slot.warp_count);
-  slot.block_warps.resize(kernel.block_count + 1);
-  slot.block_lanes.resize(kernel.block_count + 1);
-  uint32_t shared = kernel.static_shared_bytes + launch.launch.dynamic_shared_bytes;
-  uint64_t registers = round_up(kernel.register_bytes, kAlign);
-  uint64_t local = round_up(local_stride(kernel) * kLanes, kAlign);
-  slot.memory.resize(slot.warp_count * (registers + local) + shared + 2 * kAlign);
-  auto* at = reinterpret_cast<uint8_t*>(
-      round_up(reinterpret_cast<uint64_t>(slot.memory.data()), kAlign));
-  for (Warp& w : slot.warps) {
-    w.regs = at;
-    at += registers;
-    w.local = at;
-    at += local;
-  }
-  slot.shared = at;
-  slot.shared_known.resize(shared + 1);
-  if (launch.races) {
-    slot.writes.resize(shared / 4 + 2);
-    slot.readers.resize(shared / 4 + 2);
-    slot.earlier.resize(shared / 4 + 2);
-  }
-  slot.block.launch = &launch.launch;
-  slot.block.shared = slot.shared;
-  slot.block.shared_bytes = shared;
-}
-
-// What registers and local arrays hold before they are set: large numbers, and none at all.
-constexpr int kPoison[] = {0xff, 0x7b, 0xc6, 0x49};
-
-void poison(BlockRun& slot) {
-  const uint64_t seed = mixed(slot.launch->seed + slot.serial);
-  for (uint32_t i = 0; i < slot.warp_count; ++i) {
-    uint8_t* from = slot.warps[i].regs;
-    const uint8_t* to = i + 1 < slot.warp_count ? slot.warps[i + 1].regs : slot.shared;
-    std::memset(from, kPoison[(seed + i) % 4], static_cast<size_t>(to - from));
-  }
-}
-
-void start_warp(BlockRun& slot, uint32_t index) {
-  LaunchRun& launch = *slot.launch;
-  Warp& w = slot.warps[index];
-  WarpRun& run = slot.runs[index];
-  std::fill(w.pc, w.pc + kLanes, uint16_t{0});
-  uint32_t threads = std::min<uint32_t>(kLanes, launch.threads - index * kLanes);
-  for (uint32_t lane = 0; lane < kLanes; ++lane) {
-    uint32_t thread = index * kLanes + lane;
-    const uint32_t* size = launch.launch.block;
-    w.tid[0][lane] = thread % size[0];
-    w.tid[1][lane] = thread / size[0] % size[1];
-    w.tid[2][lane] = thread / size[0] / size[1];
-  }
-  w.block = &slot.block;
-  w.launch = &launch.launch;
-  w.block_warps = slot.block_warps.data();
-  w.block_lanes = slot.block_lanes.data();
-  w.block_ticks = launch.block_ticks.data();
-  w.ticks = 0;
-  w.fuel = 0;
-  w.alive = threads == kLanes ? ~Mask{0} : (Mask{1} << threads) - 1;
-  w.parked = w.at_barrier = 0;
-  w.index = index;
-  w.barrier_result = 0;
-  w.runtime = &run;
-  w.watched = launch.races;
-  run.block = &slot;
-  run.traits = launch.traits.data();
-  std::fill(std::begin(run.recent), std::end(run.recent), &kNowhere);
-  run.starved = run.favoured_turns = 0;
-  run.favoured = run.released = run.gathering = 0;
-  run.poll_cost = 0;
-  run.clock = 0;
-  run.copies.clear();
-  std::fill(std::begin(run.group), std::end(run.group), 0u);
-  run.poll_site = kNone;
-  run.poll_waits = false;
-  run.waited_in_copy.assign(launch.launch.kernel->copies + 1, 0);
-  run.waited_in_loop.assign(launch.launch.kernel->loops + 1, 0);
-  start_order(run.order);
-  run.splits = 0;
-}
-
-void start(BlockRun& slot, uint64_t linear, uint64_t started) {
-  LaunchRun& launch = *slot.launch;
-  const uint32_t* grid = launch.launch.grid;
-  slot.block.linear = static_cast<uint32_t>(linear);
-  slot.block.ctaid[0] = static_cast<uint32_t>(linear % grid[0]);
-  slot.block.ctaid[1] = static_cast<uint32_t>(linear / grid[0] % grid[1]);
-  slot.block.ctaid[2] = static_cast<uint32_t>(linear / grid[0] / grid[1]);
-  slot.block.counted = launch.launch.level == 1;
-  launch.counters.threads_run += launch.threads;
-  slot.serial = launch.first_serial + static_cast<uint32_t>(started);
-  slot.wave = launch.first_wave + static_cast<uint32_t>(started / launch.wave_blocks);
-  slot.path = 0;
-  slot.met = 0;
-  std::fill(slot.block_warps.begin(), slot.block_warps.end(), uint64_t{0});
-  std::fill(slot.block_lanes.begin(), slot.block_lanes.end(), uint64_t{0});
-  next_order_time();
-  slot.slices = launch.races && launch.seed > 1 ? kSlicesPerWarp * slot.warp_count : 0;
-  slot.known_prefix = 0;
-  slot.doubtful.open = false;
-  slot.observed.clear();
-  poison(slot);
-  std::fill(slot.shared_known.begin(), slot.shared_known.end(), uint8_t{0});
-  for (Barrier& barrier : slot.barriers) barrier.open = false;
-  std::iota(slot.warp_order.begin(), slot.warp_order.end(), uint8_t{0});
-  for (uint32_t i = 0; i < slot.warp_count; ++i) {
-    slot.warp_order[i] = static_cast<uint8_t>(
-        permuted(launch.seed == 0 ? 0 : launch.seed + (launch.seed > 1 ? linear : 0),
-                 slot.warp_count, i));
-    start_warp(slot, i);
-    slot.status[i] = Status::yielded;
-  }
-}
 
 // The lanes that would run next; all that live where none can.
 Mask foremost(const Warp& w) {
@@ -174,6 +44,8 @@ bool take_turn(BlockRun& slot, uint32_t index) {
   w.fuel = kTurn;
   w.slice = slice_of(slot);
   run.poll_cost = 0;
+  run.wait.cost = 0;
+  run.wait.lanes = 0;
   Status status = launch.launch.kernel->run(&w);
   slot.status[index] = status;
   launch.fuel -= kTurn - w.fuel - run.poll_cost;
@@ -191,8 +63,6 @@ bool take_turn(BlockRun& slot, uint32_t index) {
   return run.poll_cost * 2 < kTurn;
 }
 
-enum class Outcome { finished, polling };
-
 // A warp that waits can go on once a barrier has released lanes of it.
 bool can_run(const Warp& w, Status status) {
   if (status == Status::waiting) return (w.alive & ~w.at_barrier & ~w.parked) != 0;
@@ -203,10 +73,30 @@ bool can_run(const Warp& w, Status status) {
 // by plain loads looks like work.
 constexpr int kRounds = 64;
 
+// And before warps that do nothing but wait for phases of mbarriers, or for their cluster, count as
+// waiting for ever.
+constexpr uint32_t kIdleRounds = 256;
+
+bool waits_for_phase(const BlockRun& slot, uint32_t index) {
+  const WarpRun& run = slot.runs[index];
+  const Warp& w = slot.warps[index];
+  const Mask able = w.alive & ~w.at_barrier & ~w.parked;
+  return run.wait.cost > 0 && run.wait.cost == run.poll_cost && (able & ~run.wait.lanes) == 0;
+}
+
+bool waits_for_ever(const BlockRun& slot) {
+  if (slot.cluster == nullptr) return slot.idle_rounds > kIdleRounds;
+  return std::all_of(slot.cluster->blocks.begin(), slot.cluster->blocks.end(), [](const BlockRun* one) {
+    return one->finished || one->idle_rounds > kIdleRounds;
+  });
+}
+
 // Now and then another block gets to run between two short turns.
 bool takes_a_break(const BlockRun& slot) {
   return mixed(slot.launch->seed ^ (uint64_t{slot.serial} << 24 | slot.slices)) % 8 == 0;
 }
+
+}  // namespace
 
 Outcome run_block(BlockRun& slot) {
   int rounds = 0;
@@ -215,12 +105,14 @@ Outcome run_block(BlockRun& slot) {
     bool polling = false;
     bool alive = false;
     bool moved = false;
+    bool idle = true;
     for (uint8_t index : slot.warp_order) {
       Warp& w = slot.warps[index];
       if (slot.status[index] == Status::exited) continue;
       alive = true;
       if (!can_run(w, slot.status[index])) continue;
       (take_turn(slot, index) ? progress : polling) = true;
+      idle = idle && slot.status[index] == Status::yielded && waits_for_phase(slot, index);
       moved = moved || slot.status[index] != Status::yielded;
     }
     if (!alive) {
@@ -229,13 +121,14 @@ Outcome run_block(BlockRun& slot) {
     }
     rounds = moved || slot.slices > 0 ? 0 : rounds + 1;
     if (slot.slices > 0 && takes_a_break(slot)) return Outcome::polling;
+    slot.idle_rounds = idle && polling ? slot.idle_rounds + 1 : 0;
     if (progress && rounds < kRounds) continue;
+    if (waits_for_ever(slot)) raise_phase_deadlock(slot);
     if (progress || polling) return Outcome::polling;
     raise_deadlock(slot);
   }
 }
 
-// Adds what the block executed to the launch, and weighs it against the heaviest so far.
 void weigh(const BlockRun& slot) {
   LaunchRun& launch = *slot.launch;
   const Kernel& kernel = *launch.launch.kernel;
@@ -257,38 +150,118 @@ void weigh(const BlockRun& slot) {
   uint64_t longest = 0;
   for (const Warp& w : slot.warps) longest = std::max(longest, w.ticks);
   launch.path_ticks += longest;
+  launch.path_squares += static_cast<double>(longest) * static_cast<double>(longest);
   launch.longest_ticks = std::max(launch.longest_ticks, longest);
 }
 
+
+namespace {
+
+// The block of a launch's `number`th cluster, counted as clusters are dealt, that has this rank.
+uint64_t linear_in_cluster(const LaunchRun& launch, uint64_t number, uint32_t rank) {
+  const uint32_t* grid = launch.launch.grid;
+  const uint32_t* size = launch.cluster;
+  uint64_t place[3];
+  for (int axis = 0; axis < 3; ++axis) {
+    const uint64_t clusters = grid[axis] / size[axis];
+    place[axis] = number % clusters * size[axis] + rank % size[axis];
+    number /= clusters;
+    rank /= size[axis];
+  }
+  return place[0] + grid[0] * (place[1] + uint64_t{grid[1]} * place[2]);
+}
+
+// The blocks of a launch that are resident, and slots for those to come.
+class Residents {
+ public:
+  Residents(LaunchRun& launch, uint64_t started)
+      : launch_(launch),
+        size_(launch.cluster[0] * launch.cluster[1] * launch.cluster[2]),
+        started_(started) {}
+
+  bool done() const { return started_ == launch_.blocks_total && waiting_.empty(); }
+
+  // The blocks of a cluster enter together; those that are there get to run between two of them.
+  bool has_room() const {
+    return started_ < launch_.blocks_total && waiting_.size() + size_ <= launch_.resident_blocks &&
+           (size_ == 1 || turns_ >= 4 * waiting_.size());
+  }
+
+  // The newest block goes first: it is the one that others may be waiting for.
+  void enter() {
+    turns_ = 0;
+    const uint64_t number = permuted(launch_.seed, launch_.blocks_total / size_, started_ / size_);
+    std::unique_ptr<ClusterRun> cluster = size_ == 1 ? nullptr : std::make_unique<ClusterRun>();
+    std::vector<BlockRun*> blocks;
+    for (uint32_t rank = 0; rank < size_; ++rank) blocks.push_back(free_slot());
+    if (cluster != nullptr) cluster->blocks = blocks;
+    for (uint32_t rank = 0; rank < size_; ++rank, ++started_) {
+      blocks[rank]->cluster = cluster.get();
+      blocks[rank]->rank = rank;
+      start_block(*blocks[rank], linear_in_cluster(launch_, number, rank), started_);
+    }
+    waiting_.insert(waiting_.begin(), blocks.begin(), blocks.end());
+    if (cluster != nullptr) clusters_.push_back(std::move(cluster));
+  }
+
+  BlockRun& next() {
+    ++turns_;
+    BlockRun* slot = waiting_.front();
+    waiting_.pop_front();
+    return *slot;
+  }
+
+  void wait(BlockRun& slot) { waiting_.push_back(&slot); }
+
+  // A slot is free again when its whole cluster has finished: until then others may ask for its memory.
+  void finish(BlockRun& slot) {
+    finish_bulk_stores(slot);
+    slot.finished = true;
+    ClusterRun* cluster = slot.cluster;
+    if (cluster == nullptr || cluster == slot.alone.get()) {
+      idle_.push_back(&slot);
+      return;
+    }
+    const auto& blocks = cluster->blocks;
+    if (!std::all_of(blocks.begin(), blocks.end(), [](BlockRun* one) { return one->finished; })) return;
+    idle_.insert(idle_.end(), blocks.begin(), blocks.end());
+    std::erase_if(clusters_, [&](const auto& one) { return one.get() == cluster; });
+  }
+
+ private:
+  BlockRun* free_slot() {
+    if (idle_.empty()) {
+      slots_.push_back(std::make_unique<BlockRun>());
+      prepare_block(*slots_.back(), launch_);
+      return slots_.back().get();
+    }
+    BlockRun* slot = idle_.back();
+    idle_.pop_back();
+    return slot;
+  }
+
+  LaunchRun& launch_;
+  uint32_t size_;
+  uint64_t started_;
+  uint64_t turns_ = 0;
+  std::vector<std::unique_ptr<BlockRun>> slots_;
+  std::vector<std::unique_ptr<ClusterRun>> clusters_;
+  std::deque<BlockRun*> waiting_;
+  std::vector<BlockRun*> idle_;
+};
+
 }  // namespace
 
-void run_grid(LaunchRun& launch) {
-  std::deque<std::unique_ptr<BlockRun>> resident;
-  std::vector<std::unique_ptr<BlockRun>> idle;
-  uint64_t started = 0;
-  auto enter = [&] {
-    if (idle.empty()) {
-      idle.push_back(std::make_unique<BlockRun>());
-      prepare(*idle.back(), launch);
-    }
-    resident.push_back(std::move(idle.back()));
-    idle.pop_back();
-    start(*resident.back(), permuted(launch.seed, launch.blocks_total, started), started);
-    ++started;
-  };
-  while (started < launch.blocks_total || !resident.empty()) {
-    // The newest block goes first: it is the one that others may be waiting for.
-    if (resident.size() < launch.resident_blocks && started < launch.blocks_total) {
-      enter();
-      std::rotate(resident.begin(), resident.end() - 1, resident.end());
-    }
-    std::unique_ptr<BlockRun> slot = std::move(resident.front());
-    resident.pop_front();
-    if (run_block(*slot) == Outcome::finished) {
-      weigh(*slot);
-      idle.push_back(std::move(slot));
+void run_grid(LaunchRun& launch, uint64_t started) {
+  Residents residents(launch, started);
+  while (!residents.done()) {
+    if (residents.has_room()) residents.enter();
+    BlockRun& slot = residents.next();
+    if (run_block(slot) == Outcome::finished) {
+      weigh(slot);
+      residents.finish(slot);
     } else {
-      resident.push_back(std::move(slot));
+      residents.wait(slot);
     }
   }
 }

@@ -40,6 +40,17 @@ uint32_t lane_time(const WarpOrder& order, int lane, int other) {
   return std::max(time, (*order.lane_times)[static_cast<size_t>(lane)][static_cast<size_t>(other)]);
 }
 
+size_t entries_of(const BlockRun& block) { return (block.warp_count + size_t{1}) * kLanes; }
+
+// Where a lane's entry stands in the clocks of the cluster; none where the block is of another.
+constexpr size_t kNoEntry = ~size_t{0};
+size_t entry_of(const BlockRun& home, const Access& access) {
+  const uint32_t rank = rank_of(home, access.block);
+  if (rank == kNone) return kNoEntry;
+  const uint32_t warp = access.warp == kCopyEngine ? home.warp_count : access.warp;
+  return rank * entries_of(home) + warp * size_t{kLanes} + access.lane % kLanes;
+}
+
 bool holds(const Known& known, uint64_t key, uint32_t time) {
   auto found = known.log->entries.find(key);
   if (found == known.log->entries.end()) return false;
@@ -68,7 +79,7 @@ constexpr size_t kMostLogs = 2048;
 
 bool is_published(const Warp* w, const Access& access) {
   std::vector<Known> logs = run_of(const_cast<Warp*>(w)).order.acquired;
-  const bool same_block = access.block == w->block->linear;
+  const bool same_block = access.block == run_of(const_cast<Warp*>(w)).home->block.linear;
   for (size_t i = 0; i < logs.size(); ++i) {
     const Known known = logs[i];
     if (i == kMostLogs) return true;
@@ -86,6 +97,15 @@ bool is_published(const Warp* w, const Access& access) {
 
 }  // namespace
 
+bool tells_of(const VectorClock& clock, const BlockRun& home, const Access& access) {
+  if (clock.empty()) return false;
+  const size_t entry = entry_of(home, access);
+  if (entry == kNoEntry) return false;
+  if (access.lane != kEveryone) return access.time < clock[entry];
+  const auto lanes = clock.begin() + static_cast<ptrdiff_t>(entry / kLanes * kLanes);
+  return access.time < *std::min_element(lanes, lanes + kLanes);
+}
+
 uint32_t order_time() { return now; }
 uint32_t next_order_time() { return ++now; }
 
@@ -95,6 +115,13 @@ void start_order(WarpOrder& order) {
   order.acquired.clear();
   order.fenced.clear();
   order.fenced_logs.clear();
+  order.known.clear();
+  order.cluster_time = now;
+}
+
+void join(VectorClock& clock, const VectorClock& other) {
+  if (clock.size() < other.size()) clock.resize(other.size());
+  for (size_t i = 0; i < other.size(); ++i) clock[i] = std::max(clock[i], other[i]);
 }
 
 void lanes_meet(Warp* w, Mask lanes) {
@@ -125,17 +152,40 @@ void warps_meet(const std::vector<WarpOrder*>& orders) {
   const uint32_t time = ++now;
   std::vector<Known> acquired, fenced_logs;
   std::vector<Published> fenced;
+  VectorClock clock;
   for (WarpOrder* order : orders) {
     order->block_time = time;
+    join(clock, order->known);
     for (const Known& one : order->acquired) put(acquired, one);
     for (const Known& one : order->fenced_logs) put(fenced_logs, one);
     for (const Published& one : order->fenced) put(fenced, one.key, one.time);
+  }
+  if (!clock.empty()) {
+    for (WarpOrder* order : orders) order->known = clock;
   }
   if (acquired.empty() && fenced.empty()) return;
   for (WarpOrder* order : orders) {
     order->acquired = acquired;
     order->fenced = fenced;
     order->fenced_logs = fenced_logs;
+  }
+}
+
+// What mbarriers have told of the block's other warps and of its copy engine is published too.
+void fence_clock(Warp* w, bool block_scope) {
+  WarpOrder& order = order_of(w);
+  const BlockRun& home = *run_of(w).home;
+  const uint32_t* clock = order.known.data() + home.rank * entries_of(home);
+  for (uint32_t warp = 0; warp <= home.warp_count; ++warp, clock += kLanes) {
+    if (warp == w->index) continue;
+    if (warp == home.warp_count) {
+      for (uint32_t lane = 0; lane < kLanes; ++lane) {
+        put(order.fenced, key_of(home.block.linear, kCopyEngine, lane, block_scope), clock[lane]);
+      }
+      return;
+    }
+    put(order.fenced, key_of(home.block.linear, warp, kEveryone, block_scope),
+        *std::min_element(clock, clock + kLanes));
   }
 }
 
@@ -156,6 +206,7 @@ void fence_lanes(Warp* w, Mask lanes, bool block_scope) {
     put(order.fenced, key_of(block, w->index, static_cast<uint32_t>(lane), block_scope), time);
   }
   for (const Known& one : order.acquired) put(order.fenced_logs, one);
+  if (!order.known.empty()) fence_clock(w, block_scope);
 }
 
 void release_to(Warp* w, uint64_t address, bool adds) {
@@ -198,9 +249,44 @@ void acquire_from(Warp* w, uint64_t address) {
   }
 }
 
+void publish(Warp* w, Mask lanes, VectorClock& clock) {
+  const WarpOrder& order = order_of(w);
+  const BlockRun& home = *run_of(w).home;
+  const size_t entries = entries_of(home);
+  const uint32_t time = ++now;
+  clock.resize(entries * cluster_blocks(home));
+  join(clock, order.known);
+  for (size_t i = 0; i < clock.size(); ++i) {
+    if (i % entries < entries - kLanes) clock[i] = std::max(clock[i], order.cluster_time);
+  }
+  uint32_t* own = clock.data() + home.rank * entries;
+  const uint32_t others = std::max(order.block_time, order.flag_time);
+  for (size_t i = 0; i < entries - kLanes; ++i) own[i] = std::max(own[i], others);
+  own += w->index * size_t{kLanes};
+  for (Mask rest = lanes; rest != 0; rest &= rest - 1) {
+    const int lane = __builtin_ctz(rest);
+    for (int other = 0; other < kLanes; ++other) {
+      own[other] = std::max(own[other], lane_time(order, lane, other));
+    }
+    own[lane] = time;
+  }
+}
+
+void learn(Warp* w, const VectorClock& clock) { join(order_of(w).known, clock); }
+
+void publish_engine(VectorClock& clock, const BlockRun& block, uint32_t lane, uint32_t time) {
+  clock.resize(entries_of(block) * cluster_blocks(block));
+  uint32_t& entry = clock[(block.rank + size_t{1}) * entries_of(block) - kLanes + lane % kLanes];
+  entry = std::max(entry, time);
+}
+
 bool is_ordered(const Warp* w, int lane, const Access& earlier) {
-  const WarpOrder& order = run_of(const_cast<Warp*>(w)).order;
-  if (earlier.block == w->block->linear) {
+  const WarpRun& run = run_of(const_cast<Warp*>(w));
+  const WarpOrder& order = run.order;
+  if (tells_of(order.known, *run.home, earlier)) return true;
+  if (earlier.warp == kCopyEngine) return !order.acquired.empty() && is_published(w, earlier);
+  if (earlier.time < order.cluster_time && rank_of(*run.home, earlier.block) != kNone) return true;
+  if (earlier.block == run.home->block.linear) {
     if (earlier.time < order.block_time) return true;
     if (earlier.warp == w->index) {
       return earlier.lane == lane || earlier.lane == kEveryone ||

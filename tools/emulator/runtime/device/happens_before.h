@@ -17,7 +17,14 @@
 
 namespace emu {
 
+struct BlockRun;
+
 constexpr uint32_t kEveryone = 0x3f;  // in place of a warp or a lane
+constexpr uint32_t kCopyEngine = 0x3e;  // in place of a warp: bulk copies; the lane tells them apart
+
+// Of each lane of each warp of a cluster, and of each block's copy engine behind them: what it did
+// before this time is ordered. Empty: nothing is known.
+using VectorClock = std::vector<uint32_t>;
 
 // The last access of a kind to a word.
 struct Access {
@@ -79,6 +86,8 @@ struct WarpOrder {
   std::vector<Known> acquired;
   std::vector<Published> fenced;
   std::vector<Known> fenced_logs;
+  VectorClock known;      // by mbarriers, barriers of the cluster and waits for bulk copies
+  uint32_t cluster_time;  // all of the cluster's threads, by strong accesses between its blocks
 };
 
 // A launch's part.
@@ -102,6 +111,16 @@ void fence_lanes(Warp* w, Mask lanes, bool block_scope);
 void release_to(Warp* w, uint64_t address, bool adds);
 void forget_released(Warp* w, uint64_t address);
 void acquire_from(Warp* w, uint64_t address);
+
+// Adds what the lanes know, themselves included, to a clock that others will learn from.
+void publish(Warp* w, Mask lanes, VectorClock& clock);
+// What the clock tells is ordered before all the warp does next.
+void learn(Warp* w, const VectorClock& clock);
+// What a block's copy engine did before `time` is ordered for those who learn from the clock.
+void publish_engine(VectorClock& clock, const BlockRun& block, uint32_t lane, uint32_t time);
+
+// Does the clock tell of an access by the cluster of `home`?
+bool tells_of(const VectorClock& clock, const BlockRun& home, const Access& access);
 
 // Is the access ordered before what the lane does now? Both are of the same launch.
 bool is_ordered(const Warp* w, int lane, const Access& earlier);

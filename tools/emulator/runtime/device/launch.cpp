@@ -6,9 +6,11 @@
 
 #include "device/account.h"
 #include "device/fault.h"
+#include "device/grid.h"
 #include "device/occupancy.h"
 #include "device/races.h"
 #include "device/run.h"
+#include "device/sample.h"
 #include "device/traits.h"
 
 namespace emu {
@@ -20,6 +22,7 @@ constexpr CudaError kInvalidConfiguration = 9;
 constexpr CudaError kInvalidDeviceFunction = 98;
 constexpr CudaError kOutOfResources = 701;
 constexpr CudaError kCooperativeTooLarge = 720;
+constexpr CudaError kInvalidClusterSize = 912;
 
 constexpr uint64_t kSlotMemory = uint64_t{1} << 30;  // all resident blocks together
 constexpr int64_t kFuel = int64_t{1} << 32;          // where the caller sets none
@@ -30,6 +33,7 @@ struct Request {
   const uint32_t* block;
   uint64_t dynamic_shared_bytes;
   bool cooperative;
+  ClusterShape cluster{};
 };
 
 // Remembers the first refusal: of a launch, or of raising a limit where `r.grid` is null.
@@ -80,6 +84,31 @@ CudaError check_shape(const Request& r) {
     return failed(kInvalidValue, r, beyond(LimitNumber::launch_bounds, threads, k.max_threads));
   }
   return kSuccess;
+}
+
+// The cluster that a launch has: its kernel's own, or what the launch asks for. They have to agree, to
+// divide the grid, and to be of a size the chip takes.
+CudaError check_cluster(Request& r) {
+  const Kernel& k = kernel(r.kernel);
+  uint32_t* size = r.cluster.blocks;
+  for (int axis = 0; axis < 3; ++axis) {
+    const uint32_t own = k.cluster[axis];
+    if (own != 0 && size[axis] != 0 && own != size[axis]) {
+      return failed(kInvalidClusterSize, r,
+                    beyond(LimitNumber::cluster_extent, size[axis], own, axis));
+    }
+    size[axis] = own != 0 ? own : size[axis] != 0 ? size[axis] : 1;
+    if (r.grid[axis] % size[axis] != 0) {
+      return failed(kInvalidClusterSize, r,
+                    beyond(LimitNumber::cluster_extent, r.grid[axis], size[axis], axis));
+    }
+  }
+  const uint64_t blocks = uint64_t{size[0]} * size[1] * size[2];
+  const uint64_t allowed = device().facts.compute_major < 9 ? 1
+                           : r.cluster.large                ? kLargestCluster
+                                                            : kPortableCluster;
+  if (blocks <= allowed) return kSuccess;
+  return failed(kInvalidClusterSize, r, beyond(LimitNumber::cluster_blocks, blocks, allowed));
 }
 
 CudaError check_resources(const Request& r) {
@@ -135,11 +164,12 @@ void take_ticks(LaunchRun& launch) {
 // Stamps are never cleared between launches; each launch uses fresh numbers.
 void take_stamps(LaunchRun& launch) {
   static uint64_t next = 1;
-  uint64_t needed = launch.blocks_total + 1;
+  uint64_t needed = 2 * launch.blocks_total + 4096;
   if (next + needed > 0xffffffff) {
     const Device& d = device();
     madvise(d.block_stamps, d.bytes / 8, MADV_DONTNEED);
     madvise(d.wave_stamps, d.bytes / 8, MADV_DONTNEED);
+    madvise(d.dirty_stamps, d.bytes / 8, MADV_DONTNEED);
     next = 1;
   }
   static uint32_t launches = 0;
@@ -166,6 +196,7 @@ void set_up(LaunchRun& launch, const Request& r, void** arguments) {
   pack_arguments(launch, arguments);
 
   launch.threads = r.block[0] * r.block[1] * r.block[2];
+  std::copy(r.cluster.blocks, r.cluster.blocks + 3, launch.cluster);
   launch.blocks_total = uint64_t{r.grid[0]} * r.grid[1] * r.grid[2];
   launch.traits = traits_of_sites(k);
   launch.races = l.level == 2;
@@ -179,6 +210,8 @@ void set_up(LaunchRun& launch, const Request& r, void** arguments) {
   uint64_t slot = uint64_t{launch.threads + kLanes} * (k.register_bytes / kLanes + k.local_bytes) +
                   6 * (k.static_shared_bytes + r.dynamic_shared_bytes) + 16384;
   launch.resident_blocks = static_cast<uint32_t>(std::clamp<uint64_t>(kSlotMemory / slot, 1, wave));
+  const uint32_t together = launch.cluster[0] * launch.cluster[1] * launch.cluster[2];
+  launch.resident_blocks = std::max(launch.resident_blocks / together * together, together);
   if (r.cooperative && launch.resident_blocks < launch.blocks_total) {
     refuse(Fault::infrastructure, "a cooperative grid needs more memory than the emulator takes");
   }
@@ -200,21 +233,22 @@ CudaError set_dynamic_shared_limit(uint32_t index, uint32_t bytes) {
     LaunchError why = beyond(LimitNumber::shared_memory, bytes,
                              d.facts.shared_bytes_per_block_optin - kernel(index).static_shared_bytes);
     why.static_shared_bytes = kernel(index).static_shared_bytes;
-    return failed(kInvalidValue, {index, nullptr, nullptr, 0, false}, why);
+    return failed(kInvalidValue, {index, nullptr, nullptr, 0, false, {}}, why);
   }
   d.dynamic_shared_limits[index] = bytes;
   return kSuccess;
 }
 
 CudaError launch(uint32_t index, const uint32_t grid[3], const uint32_t block[3], void** arguments,
-                 uint64_t dynamic_shared_bytes, bool cooperative) {
+                 uint64_t dynamic_shared_bytes, bool cooperative, const ClusterShape& cluster) {
   Device& d = device();
   if (d.module == nullptr || index >= d.module->kernel_count) {
-    return failed(kInvalidDeviceFunction, {kNone, grid, block, dynamic_shared_bytes, cooperative},
+    return failed(kInvalidDeviceFunction, {kNone, grid, block, dynamic_shared_bytes, cooperative, {}},
                   LaunchError{});
   }
-  Request request{index, grid, block, dynamic_shared_bytes, cooperative};
+  Request request{index, grid, block, dynamic_shared_bytes, cooperative, cluster};
   if (CudaError error = check_shape(request); error != kSuccess) return error;
+  if (CudaError error = check_cluster(request); error != kSuccess) return error;
   if (CudaError error = check_resources(request); error != kSuccess) return error;
   Progress& progress = d.report->progress;
   progress = {1, index, kNone, 0};
@@ -224,7 +258,7 @@ CudaError launch(uint32_t index, const uint32_t grid[3], const uint32_t block[3]
   }
   LaunchRun run;
   set_up(run, request, arguments);
-  run_grid(run);
+  run.launch.level == kSampleLevel ? run_sample(run) : run_grid(run);
   check_suspects(run);
   report_launch(run);
   progress.in_kernel = 0;

@@ -37,7 +37,7 @@ void occupy(Warp* w, uint64_t sectors) {
 LineUse& line_at(const LaunchRun& launch, uint64_t address) {
   Device& d = device();
   LineUse& line = d.lines[(address - d.base) >> 7];
-  if (line.launch != launch.serial) line = {launch.serial, 0, 0};
+  if (line.launch != launch.serial) line = {launch.serial, 0, 0, 0, false};
   return line;
 }
 

@@ -45,10 +45,12 @@ struct Checked {
   Checked(Warp* warp, uint32_t number, AccessNumber what, uint32_t width, U)
       : w(warp), site(number), kind(what), words(warp, U{}), bytes(width), mine{} {
     const uint8_t traits = static_cast<uint8_t>(site_traits(warp, number));
-    begin = words.space == SpaceNumber::shared ? run_of(warp).order.block_time
-                                              : run_of(warp).block->launch->order.begin;
+    const WarpRun& run = run_of(warp);
+    begin = words.space == SpaceNumber::global ? run.block->launch->order.begin
+            : run.block->asynchronous          ? run.block->begin_time
+                                               : run.order.block_time;
     mine.time = order_time();
-    mine.block = warp->block->linear;
+    mine.block = run.home->block.linear;
     mine.site = static_cast<uint16_t>(std::min<uint32_t>(number, 0xffff));
     mine.warp = static_cast<uint8_t>(warp->index);
     if ((traits & kStrong) != 0 || what == AccessNumber::atomic) mine.flags |= kStrongAccess;
@@ -108,7 +110,7 @@ void suspect(const Checked& check, int lane, uint64_t address, const Access& ear
   one.address = address;
   one.shared_bytes = check.w->block->shared_bytes;
   for (int axis = 0; axis < 3; ++axis) {
-    one.block[axis] = check.w->block->ctaid[axis];
+    one.block[axis] = run_of(check.w).home->block.ctaid[axis];
     one.thread[axis] = check.w->tid[axis][lane];
   }
 }

@@ -1,5 +1,6 @@
 // The launch log of the report, with the counters of launches that were counted.
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "device/account.h"
@@ -16,8 +17,9 @@ uint64_t write_counters(const LaunchRun& launch) {
   const Kernel& k = *launch.launch.kernel;
   uint64_t row = uint64_t{k.block_count} * 8;
   uint64_t sites = uint64_t{k.site_count} * sizeof(SiteCounters);
+  uint64_t sharing = launch.sampling.partial ? uint64_t{k.site_count} * sizeof(Sharing) : 0;
   uint64_t at = kCountersOffset + d.report->counters_used;
-  if (at + 2 * row + sites > d.report_bytes) {
+  if (at + 2 * row + sites + sharing > d.report_bytes) {
     d.report->counters_overflowed = 1;
     return 0;
   }
@@ -34,8 +36,24 @@ uint64_t write_counters(const LaunchRun& launch) {
     one.dram_sectors = by_wave ? c.site_sectors_wave[i] : c.site_sectors_first[i];
     std::memcpy(in_report(at + 2 * row + i * sizeof one), &one, sizeof one);
   }
-  d.report->counters_used += 2 * row + sites;
+  if (sharing != 0) std::memcpy(in_report(at + 2 * row + sites), launch.sampling.sites.data(), sharing);
+  d.report->counters_used += 2 * row + sites + sharing;
   return at;
+}
+
+uint64_t path_deviation(const LaunchRun& launch, uint64_t blocks) {
+  const double mean = static_cast<double>(launch.path_ticks) / static_cast<double>(blocks);
+  const double variance = launch.path_squares / static_cast<double>(blocks) - mean * mean;
+  return static_cast<uint64_t>(std::sqrt(std::max(0.0, variance)));
+}
+
+uint64_t allocated_bytes() {
+  uint64_t bytes = 0;
+  for (const Allocation& one : device().allocations) {
+    const bool own = one.kind == AllocationKind::buffer || one.kind == AllocationKind::scratch;
+    bytes += own ? one.end - one.begin : 0;
+  }
+  return bytes;
 }
 
 }  // namespace
@@ -45,6 +63,7 @@ void report_launch(LaunchRun& launch) {
   ++report.launches;
   if (report.logged == kLogEntries) return;
   LaunchEntry entry{};
+  const Sampling& sampling = launch.sampling;
   const Launch& l = launch.launch;
   entry.kernel = l.kernel_index;
   std::copy(l.grid, l.grid + 3, entry.grid);
@@ -61,10 +80,18 @@ void report_launch(LaunchRun& launch) {
   std::copy(launch.heaviest, launch.heaviest + kUnits, entry.heaviest);
   entry.path_ticks = launch.path_ticks;
   entry.longest_ticks = launch.longest_ticks;
-  entry.worst_line = launch.counters.worst_line;
+  // Exactly known where every block was executed.
+  entry.worst_line = sampling.partial ? launch.counters.worst_line
+                                      : std::max(launch.counters.worst_line, sampling.shared_line);
   // A grid that meets by means of its own waits for itself no shorter.
   entry.meetings = std::max(launch.counters.meetings, launch.counters.waits_for_blocks);
-  if (l.level == 1) {
+  entry.counted_blocks = sampling.partial ? sampling.counted_blocks : launch.blocks_total;
+  entry.path_deviation = path_deviation(launch, entry.counted_blocks);
+  entry.wave_blocks = sampling.partial ? sampling.wave_blocks : 0;
+  entry.shared_line = sampling.shared_line;
+  entry.allocated_bytes = allocated_bytes();
+  entry.l2_bytes = device().facts.l2_bytes;
+  if (l.level == 1 || l.level == kSampleLevel) {
     entry.counters_offset = write_counters(launch);
     entry.footprint_bytes = launch.counters.footprint_sectors * 32;
   }

@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "device/asynchronous.h"
 #include "device/happens_before.h"
 #include "device/state.h"
 #include "emu/report.h"
@@ -42,21 +43,21 @@ struct Barrier {
   uint64_t latest;   // when the last of them did, in ticks
 };
 
-struct AsyncCopy {
-  uint32_t shared;
-  uint32_t bytes;
-  uint32_t site;
-  uint32_t group;  // number of the commit group it belongs to
-  uint64_t ready;  // when it lands, on the warp's path
-  int lane;
-  uint8_t data[16];
-};
-
 struct BlockRun;
+
+// The blocks that share a cluster, by rank; each stays until all have finished.
+struct ClusterRun {
+  std::vector<BlockRun*> blocks;
+  VectorClock arriving;  // at the cluster's barrier, in this phase
+  VectorClock complete;  // in the one before
+  uint64_t arriving_ticks = 0;
+  uint64_t complete_ticks = 0;
+};
 
 // The scheduler's part of a warp (Warp::runtime).
 struct WarpRun {
-  BlockRun* block;
+  BlockRun* block;  // whose shared memory is accessed
+  BlockRun* home;   // the warp's own
   const uint8_t* traits;  // SiteTraits of each site
   const Allocation* recent[8];  // last allocation, by site
 
@@ -88,12 +89,18 @@ struct WarpRun {
   bool poll_waits;  // it has been made again to no avail
   std::vector<uint8_t> polled_registers;
 
+  std::vector<uint32_t> trips;  // Warp::trips
   std::vector<uint64_t> waited_in_copy;  // ticks, by Site::copy
   std::vector<uint64_t> waited_in_loop;  // the most of them, by Site::loop
 
   WarpOrder order;
   uint32_t splits;    // of lanes that came to an activemask together
 
+  PhaseWait wait;          // the last wait for a phase that was not complete
+  Mask cluster_arrived;    // lanes that the cluster's barrier has not yet let go
+  Mask cluster_pending;    // lanes that have arrived there and not waited
+  std::vector<BulkStore> bulk_stores;  // bulk copies out of shared memory, oldest first
+  uint32_t bulk_group[kLanes];         // their groups closed so far
   std::vector<AsyncCopy> copies;  // cp.async not yet waited for, oldest first
   uint32_t group[kLanes];         // commit groups closed so far
 };
@@ -128,6 +135,15 @@ struct BlockRun {
   uint32_t slices = 0;  // short turns left: warps are interleaved while there are some
   uint32_t serial = 0;  // of the block on this device: the stamp of its sectors
   uint32_t wave = 0;
+  ClusterRun* cluster = nullptr;
+  std::unique_ptr<ClusterRun> alone;  // where no other block is in it
+  uint32_t rank = 0;      // in its cluster
+  bool asynchronous = false;  // it has a cluster or bulk copies: block barriers do not order all
+  bool finished = false;  // its shared memory is nobody's
+  uint32_t idle_rounds = 0;  // in which all its warps only waited for phases of mbarriers
+  uint32_t begin_time = 0;
+  std::map<uint32_t, Mbarrier> mbarriers;  // by address
+  VectorClock fenced_for_copies;           // by fence.proxy.async
 
   uint8_t* shared = nullptr;
   std::vector<uint8_t> shared_known;   // 0xff for each byte that is initialised, else 0
@@ -138,6 +154,26 @@ struct BlockRun {
   std::vector<uint32_t> earlier;       // what a word held before its last strong store
   std::map<uint64_t, uint64_t> observed;  // writes of others it has read late once, by address
   std::vector<uint8_t> memory;         // registers, local and shared memory, 64-byte aligned inside
+};
+
+// Requests of a wave that miss L1, of those the ones that miss L2, and how many of these are due.
+struct Misses {
+  uint64_t all, far, due;
+};
+
+// Of a launch that is executed in part.
+struct Sampling {
+  enum class Phase { whole, before, wave, blocks };
+  Phase phase = Phase::whole;
+  bool partial = false;          // not all of its blocks are executed
+  uint32_t most_trips = kNone;   // iterations of outermost loops that are executed
+  uint32_t wave = 0;             // number of the wave that is looked at; the one before it has one less
+  uint32_t wave_blocks = 0;      // executed of it
+  uint32_t counted_blocks = 0;
+  std::vector<Sharing> sites;
+  std::vector<Misses> misses;    // by site
+  bool again_is_near = false;    // L2 still has what the wave before has touched
+  uint64_t shared_line = 0;      // most passes of atomics on a line that several blocks use
 };
 
 struct Counters {
@@ -169,6 +205,7 @@ struct LaunchRun {
   std::vector<uint8_t> traits;
   std::vector<uint8_t> params;
   uint32_t threads = 0;
+  uint32_t cluster[3] = {1, 1, 1};
   uint64_t blocks_total = 0;
   uint32_t resident_blocks = 1;
   uint32_t wave_blocks = 1;
@@ -185,15 +222,25 @@ struct LaunchRun {
   uint64_t work[kUnits] = {};
   uint64_t heaviest[kUnits] = {};
   uint64_t path_ticks = 0;
+  double path_squares = 0;  // summed, in ticks
   uint64_t longest_ticks = 0;
   uint32_t serial = 0;  // of the launch: stamps lines that atomics touch
+  Sampling sampling;
 };
 
 inline WarpRun& run_of(Warp* w) { return *static_cast<WarpRun*>(w->runtime); }
+inline uint32_t cluster_blocks(const BlockRun& block) {
+  return block.cluster == nullptr ? 1 : static_cast<uint32_t>(block.cluster->blocks.size());
+}
+// Rank of a block of the grid in the cluster of `home`; kNone where it is of another.
+inline uint32_t rank_of(const BlockRun& home, uint32_t linear) {
+  if (linear == home.block.linear) return home.rank;
+  for (uint32_t rank = 0; home.cluster != nullptr && rank < cluster_blocks(home); ++rank) {
+    if (home.cluster->blocks[rank]->block.linear == linear) return rank;
+  }
+  return kNone;
+}
 inline uint32_t site_traits(Warp* w, uint32_t site) { return run_of(w).traits[site]; }
-
-// Runs every block of the grid to its end.
-void run_grid(LaunchRun& launch);
 
 // Barrier bookkeeping (barrier.cpp).
 void release_complete_barriers(BlockRun& block);

@@ -22,6 +22,8 @@ struct Allocation {
   bool tracked;    // some bytes may be uninitialised: ask the shadow
   bool read_only;  // to device code
   bool watched;    // device code may write it: races are looked for
+  uint64_t pool = 0;        // host address of what its pages are filled from when they are touched
+  uint64_t pool_pages = 0;  // 0: they are filled already
 };
 
 // An empty one, so that a cache entry is never null.
@@ -33,6 +35,8 @@ struct LineUse {
   uint32_t launch;
   uint32_t passes;
   uint64_t ticks;
+  uint32_t block;  // the last that passed, by its serial
+  bool shared;     // by several blocks
 };
 
 // A fill or a copy, and how far each of its pieces lies from the one before.
@@ -52,7 +56,9 @@ struct Device {
   uint8_t* initialised = nullptr;   // one bit a byte of the arena, lazily mapped
   uint32_t* block_stamps = nullptr;  // one a 32-byte sector, lazily mapped
   uint32_t* wave_stamps = nullptr;
+  uint32_t* dirty_stamps = nullptr;  // the wave that stored to a sector last
   LineUse* lines = nullptr;  // one a 128-byte line, lazily mapped
+  uint8_t* filled = nullptr;  // one bit a page: filled from its pool already
   Transfer transfer{};       // the one made last
   Access* writes = nullptr;    // race shadow, one a word, lazily mapped
   Readers* readers = nullptr;

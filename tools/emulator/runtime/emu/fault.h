@@ -28,6 +28,7 @@ enum class Fault : uint32_t {
   read_only = 15,      // store to constant memory
   infrastructure = 16, // our own bookkeeping failed
   large_copies = 17,   // more brought from the host in one call of solve
+  dependent = 18,      // no fault: what a sampled launch does follows from blocks that are left out
 };
 
 }  // namespace emu

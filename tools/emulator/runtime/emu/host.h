@@ -34,15 +34,20 @@ struct CallBuffer {
   uint64_t bytes;
   uint32_t role;  // BufferRole
   uint32_t index; // position among the call's buffers, for reports
+  // Contents that pages are filled from when they are first touched, at an offset of the arena; 0
+  // bytes: the caller has filled the buffer.
+  uint64_t pool_offset;
+  uint64_t pool_bytes;  // a multiple of 4096
 };
 
 struct CallOptions {
-  uint32_t level;          // 0 check, 1 account, 2 full
+  uint32_t level;          // 0 check, 1 account, 2 full, 3 sample
   uint32_t buffer_count;
   uint64_t schedule_seed;  // 0: blocks and warps ascend
   uint64_t scratch_bytes;  // quota of cudaMalloc within the call
   uint64_t fuel;           // back-edges a launch may take before it counts as endless
   uint32_t device_to_host; // 1: cudaMemcpyDeviceToHost is allowed
+  uint64_t sample_cost;    // level sample: instructions and requests of warps a launch may take
   const CallBuffer* buffers;
 };
 
@@ -80,8 +85,16 @@ namespace emu {
 using CudaError = int;  // numeric value of cudaError_t
 
 // For the API. Errors are CUDA's numbers; the first failed launch is kept in the report.
+// The blocks of a cluster, and whether more than eight of them were allowed. 0: the kernel's own.
+struct ClusterShape {
+  uint32_t blocks[3] = {0, 0, 0};
+  bool large = false;
+};
+constexpr uint32_t kPortableCluster = 8;
+constexpr uint32_t kLargestCluster = 16;
+
 CudaError launch(uint32_t kernel, const uint32_t grid[3], const uint32_t block[3], void** arguments,
-                 uint64_t dynamic_shared_bytes, bool cooperative);
+                 uint64_t dynamic_shared_bytes, bool cooperative, const ClusterShape& cluster = {});
 const Kernel& kernel(uint32_t index);
 int find_kernel(const char* symbol);    // -1: unknown
 int find_variable(const char* symbol);  // -1: unknown

@@ -17,7 +17,9 @@ enum class Ask : uint32_t {
   find_variable,  // data: name -> {index or -1, address, bytes}
   shared_limit,   // {kernel, bytes} -> {error}
   active_blocks,  // {kernel, threads, shared bytes} -> {blocks}
-  launch,         // {kernel, grid x 3, block x 3, shared bytes << 1 | cooperative}; arguments -> {error}
+  // {kernel, grid x 3, block x 3, shared bytes << 32 | cluster x 3, a byte each, << 8 | large cluster
+  // << 1 | cooperative}; arguments -> {error}
+  launch,
   allocate,       // {bytes} -> {address}
   release,        // {address} -> {1 if it was allocated}
   set,            // {address, value, bytes, part of a larger fill} -> {error}

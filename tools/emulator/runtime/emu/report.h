@@ -6,7 +6,7 @@
 //   LaunchEntry[]    at kLogOffset, Report::logged used
 //   counters         at kCountersOffset up to the end: per counted launch block_count executions,
 //                    block_count lane sums (uint64_t each), then site_count SiteCounters, all of
-//                    the whole grid
+//                    the counted blocks; of a sampled launch site_count Sharing after those
 #pragma once
 
 #include <cstdint>
@@ -33,6 +33,14 @@ enum class ReasonNumber : uint32_t {
   not_a_member,
   missing_lanes,
   assertion,
+  phase_incomplete,          // of an mbarrier: `address` arrivals and `bytes` are missing
+  cluster_incomplete,        // not all threads reach the cluster's barrier
+  too_many_arrivals,         // at an mbarrier, in one phase
+  no_such_count,             // of arrivals or bytes
+  unpaired_cluster_barrier,  // arrived twice, or waited without arriving
+  exited_block,              // whose shared memory is accessed
+  no_tensor_map,             // at the address
+  no_proxy_fence,            // between a store and the bulk copy that reads it
 };
 
 // What a launch asks too much of.
@@ -45,6 +53,8 @@ enum class LimitNumber : uint32_t {
   shared_memory,
   registers,
   resident_blocks,
+  cluster_extent,  // divides the grid, or is the kernel's own
+  cluster_blocks,
 };
 
 struct FaultRecord {
@@ -118,6 +128,18 @@ struct LaunchEntry {
   uint64_t longest_ticks;      // of any block
   uint64_t worst_line;         // most passes of atomics on one line of L2
   uint64_t meetings;           // of blocks with each other, summed over blocks
+  uint64_t path_deviation;     // standard deviation of the paths of counted blocks, in ticks
+  uint64_t counted_blocks;     // that the counters are of; all but where the launch was sampled
+  uint64_t wave_blocks;        // whose sharing was looked at; 0: the launch was executed whole
+  uint64_t shared_line;        // of lines that several blocks use: as worst_line
+  uint64_t allocated_bytes;    // of all buffers and scratch memory there are
+  uint64_t l2_bytes;           // of the GPU
+};
+
+// What the blocks of a wave share, by site: sectors that are new to the block, of those the ones new
+// to the wave, of those the ones that the wave before had.
+struct Sharing {
+  uint64_t in_block, in_wave, again;
 };
 
 struct SiteCounters {

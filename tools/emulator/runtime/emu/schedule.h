@@ -51,6 +51,12 @@ void barrier(Warp* w, uint32_t site, Mask lanes, uint32_t id, uint32_t count, bo
 // True when the turn is over: send the lanes on and return Status::yielded.
 inline bool out_of_fuel(Warp* w) { return --w->fuel < 0; }
 
+// Is an outermost loop to be left here, of which `block` ends an iteration? Where a block is executed
+// in part, to see what it shares with others.
+inline bool cuts_loop(Warp* w, uint32_t block) {
+  return w->trips != nullptr && ++w->trips[block] >= w->most_trips;
+}
+
 // `trap`, `__assertfail`: device code gave up.
 [[noreturn]] void trap(Warp* w, uint32_t site, Mask lanes, const char* what);
 

@@ -17,6 +17,7 @@ using Mask = uint32_t;
 // Generic addresses: a shared or local address carries its window in the upper bits.
 constexpr uint64_t kSharedWindow = uint64_t{1} << 56;
 constexpr uint64_t kLocalWindow = uint64_t{2} << 56;
+constexpr uint64_t kParamWindow = uint64_t{3} << 56;
 constexpr uint64_t kWindowMask = uint64_t{0xff} << 56;
 
 enum class Status : int32_t {
@@ -55,6 +56,8 @@ struct alignas(64) Warp {
   uint32_t index;         // %warpid
   uint32_t barrier_result;  // of bar.red, valid after the barrier
   bool watched;             // races are looked for: who meets whom matters
+  uint32_t* trips;          // per basic block: iterations of the outermost loop that ends there; or null
+  uint32_t most_trips;      // after which such a loop is left, where `trips` is not null
   void* runtime;            // the scheduler's own part
 };
 
@@ -66,6 +69,7 @@ struct Site {
   uint16_t waits;  // for its result, in 256ths of a latency: loads of a batch share one
   uint16_t copy;   // 0, or which copy of an unrolled loop it is in: only the slowest is waited for
   uint16_t loop;   // the copies of one loop have this number in common
+  bool steers;     // what it loads decides where the kernel goes, or what it accesses
 };
 
 // Instructions of a basic block by the pipe that executes them, and what a warp waits for in it.
@@ -100,6 +104,7 @@ struct Kernel {
   const BlockCost* costs;  // one a basic block; null: not known
   uint32_t copies;         // of unrolled loops, and how many loops those are
   uint32_t loops;
+  uint32_t cluster[3];     // .reqnctapercluster; 0: the launch says
 };
 
 struct Variable {
@@ -128,7 +133,9 @@ struct Module {
   uint32_t relocation_count;
   const Relocation* relocations;
 };
-constexpr uint32_t kAbi = 2;
+constexpr uint32_t kAbi = 3;
+
+constexpr uint32_t kSampleLevel = 3;
 
 struct Launch {
   const Kernel* kernel;
@@ -137,7 +144,7 @@ struct Launch {
   uint32_t block[3];
   uint32_t dynamic_shared_bytes;
   bool cooperative;
-  uint32_t level;             // 0 check, 1 account, 2 full
+  uint32_t level;             // 0 check, 1 account, 2 full, 3 sample
   const uint8_t* params;      // kernel->param_bytes
   const uint64_t* variables;  // device address of each module variable
   uint64_t delta;             // host address = device address + delta (global and const memory)

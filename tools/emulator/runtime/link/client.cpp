@@ -133,7 +133,7 @@ int max_active_blocks(uint32_t index, uint32_t threads, uint64_t dynamic_shared_
 }
 
 CudaError launch(uint32_t index, const uint32_t grid[3], const uint32_t block[3], void** arguments,
-                 uint64_t dynamic_shared_bytes, bool cooperative) {
+                 uint64_t dynamic_shared_bytes, bool cooperative, const ClusterShape& cluster) {
   const Kernel& k = kernel(index);
   Packet& packet = fresh(Ask::launch);
   packet.words[0] = index;
@@ -141,7 +141,11 @@ CudaError launch(uint32_t index, const uint32_t grid[3], const uint32_t block[3]
     packet.words[1 + axis] = grid[axis];
     packet.words[4 + axis] = block[axis];
   }
-  packet.words[7] = dynamic_shared_bytes << 1 | (cooperative ? 1 : 0);
+  packet.words[7] = std::min<uint64_t>(dynamic_shared_bytes, 0xffffffff) << 32 |
+                    (cluster.large ? 2 : 0) | (cooperative ? 1 : 0);
+  for (int axis = 0; axis < 3; ++axis) {
+    packet.words[7] |= uint64_t{std::min(cluster.blocks[axis], 0xffu)} << (8 * (axis + 1));
+  }
   packet.bytes = k.param_bytes;
   for (uint32_t i = 0; i < k.param_count; ++i) {
     std::memcpy(packet.data + k.params[i].offset, arguments[i], k.params[i].bytes);

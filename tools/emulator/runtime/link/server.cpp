@@ -46,8 +46,12 @@ uint64_t launch_packet() {
     grid[axis] = static_cast<uint32_t>(packet.words[1 + axis]);
     block[axis] = static_cast<uint32_t>(packet.words[4 + axis]);
   }
+  const uint64_t more = packet.words[7];
+  ClusterShape cluster;
+  for (int axis = 0; axis < 3; ++axis) cluster.blocks[axis] = more >> (8 * (axis + 1)) & 0xff;
+  cluster.large = (more & 2) != 0;
   return static_cast<uint64_t>(
-      launch(index, grid, block, arguments.data(), packet.words[7] >> 1, (packet.words[7] & 1) != 0));
+      launch(index, grid, block, arguments.data(), more >> 32, (more & 1) != 0, cluster));
 }
 
 // False: no request that our own libcudart would make.

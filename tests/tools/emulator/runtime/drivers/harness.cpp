@@ -24,8 +24,7 @@ Module module{kAbi, 1, &slot, 3, kVariables, 1, kRelocations};
 DeviceFacts small_gpu() {
   DeviceFacts f{};
   std::strcpy(f.name, "test");
-  f.compute_major = 8;
-  f.compute_minor = 6;
+  f.compute_major = 9;
   f.sm_count = 4;
   f.max_threads_per_block = 1024;
   f.max_threads_per_sm = 1536;
@@ -41,7 +40,7 @@ DeviceFacts small_gpu() {
 }
 
 void declare_kernel() {
-  for (uint32_t i = 0; i < kSites; ++i) sites[i] = {declared.opcodes[i], 10 * (i + 1), 0, 4, 0, 0, 0};
+  for (uint32_t i = 0; i < kSites; ++i) sites[i] = {declared.opcodes[i], 10 * (i + 1), 0, 4, 0, 0, 0, i == 0 && declared.steers};
   for (uint32_t i = 0; i < 8; ++i) params[i] = {8 * i, 8};
   slot.symbol = "kernel";
   slot.register_bytes = sizeof(Regs);
@@ -70,8 +69,14 @@ uint64_t Call::buffer(uint64_t bytes, BufferRole role) {
   uint64_t offset = (end_ + 4096 + 255) / 256 * 256;
   end_ = offset + bytes;
   buffers_.push_back(
-      {offset, bytes, static_cast<uint32_t>(role), static_cast<uint32_t>(buffers_.size())});
+      {offset, bytes, static_cast<uint32_t>(role), static_cast<uint32_t>(buffers_.size()), 0, 0});
   return emu_address(offset);
+}
+
+void Call::fill_from_the_one_before() {
+  const CallBuffer& pool = buffers_[buffers_.size() - 2];
+  buffers_.back().pool_offset = pool.offset;
+  buffers_.back().pool_bytes = pool.bytes;
 }
 
 void Call::begin() {
@@ -83,13 +88,14 @@ void Call::begin() {
   options.scratch_bytes = 1 << 20;
   options.fuel = settings.fuel;
   options.device_to_host = 1;
+  options.sample_cost = 1;
   options.buffers = buffers_.data();
   emu_begin(&options);
 }
 
 CudaError Call::launch(Status (*run)(Warp*), uint32_t blocks, uint32_t threads,
                        std::initializer_list<uint64_t> arguments, uint32_t dynamic_shared,
-                       bool cooperative) {
+                       bool cooperative, const ClusterShape& cluster) {
   slot.run = run;
   slot.param_count = static_cast<uint32_t>(arguments.size());
   std::vector<uint64_t> values(arguments);
@@ -97,7 +103,7 @@ CudaError Call::launch(Status (*run)(Warp*), uint32_t blocks, uint32_t threads,
   for (uint64_t& value : values) pointers.push_back(&value);
   uint32_t grid[3] = {blocks, 1, 1};
   uint32_t block[3] = {threads, 1, 1};
-  return emu::launch(0, grid, block, pointers.data(), dynamic_shared, cooperative);
+  return emu::launch(0, grid, block, pointers.data(), dynamic_shared, cooperative, cluster);
 }
 
 }  // namespace test

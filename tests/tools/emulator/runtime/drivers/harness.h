@@ -97,10 +97,12 @@ Status run(Warp* w) {
 class Call {
  public:
   uint64_t buffer(uint64_t bytes, BufferRole role = BufferRole::out);  // device address
+  // The pages of the buffer added last are filled from the one added before it.
+  void fill_from_the_one_before();
   void begin();
   CudaError launch(Status (*run)(Warp*), uint32_t blocks, uint32_t threads,
                    std::initializer_list<uint64_t> arguments, uint32_t dynamic_shared = 4096,
-                   bool cooperative = false);
+                   bool cooperative = false, const ClusterShape& cluster = {});
 
  private:
   std::vector<CallBuffer> buffers_;
@@ -116,6 +118,7 @@ struct Declared {
   const char* opcodes[kSites] = {"ld.global.u32", "st.global.u32", "ld.shared.u32",
                                  "st.shared.u32", "bar.sync", "shfl.sync", "atom.add.u32",
                                  "cp.async"};
+  bool steers = false;  // what site 0 loads
 };
 extern Declared declared;
 

@@ -1,0 +1,85 @@
+"""Launches of which some blocks stand for all."""
+
+import numpy as np
+import pytest
+from runtime_driver import FAULT_EXIT, Ran, Run
+
+from cuda_llm.facts import DependentLaunch, SourceSpot
+from cuda_llm.outcomes import UninitialisedRead
+from cuda_llm.tools.emulator.counters import LaunchCounters
+
+SAMPLE, SEED = 3, 7
+BLOCKS, WARPS = 4000, 2
+OWN_LOAD, STORE, SHARED_LOAD = 0, 1, 6
+PAGE_BYTES = 4096
+FIRST_PAGES = 8192 + 4096 + 8192
+"""Where the buffer lies whose pages are filled, from the start of the arena."""
+
+
+def sampled(ran: Ran) -> LaunchCounters:
+    assert ran.status == 0, ran.record.fault
+    (only,) = ran.record.accounts
+    return only
+
+
+def test_few_blocks_are_executed_and_counted_for_all(run: Run) -> None:
+    some, every = (
+        sampled(run("many_blocks_copy", level=level, seed=SEED)) for level in (SAMPLE, 1)
+    )
+    assert 0 < some.sampled_blocks < BLOCKS / 10
+    assert every.sampled_blocks == 0
+    for site in (OWN_LOAD, STORE, SHARED_LOAD):
+        counted, exact = some.sites[site], every.sites[site]
+        assert counted.requests == exact.requests == BLOCKS * WARPS
+        assert counted.sectors == exact.sectors
+        assert counted.l2_sectors == exact.l2_sectors
+    assert some.block_warps[0] == every.block_warps[0]
+    assert some.path_clk == pytest.approx(every.path_clk, rel=0.1)
+
+
+def test_what_blocks_share_is_not_brought_from_dram_by_each(run: Run) -> None:
+    some, every = (
+        sampled(run("many_blocks_copy", level=level, seed=SEED)) for level in (SAMPLE, 1)
+    )
+    assert some.sites[OWN_LOAD].dram_sectors == every.sites[OWN_LOAD].dram_sectors
+    assert every.sites[SHARED_LOAD].dram_sectors == 8
+    assert some.sites[SHARED_LOAD].dram_sectors <= 8 * 10
+
+
+def test_other_seeds_execute_other_blocks(run: Run) -> None:
+    pool = b"\1" * 2 * PAGE_BYTES
+    once, again = (
+        np.flatnonzero(
+            run("many_blocks_copy_pages", level=SAMPLE, seed=seed, buffer=pool).arena[FIRST_PAGES:]
+        )
+        for seed in (2, 3)
+    )
+    assert once.size
+    assert not np.array_equal(once, again)
+
+
+def test_a_page_that_is_touched_has_the_contents_of_one_of_the_pool(run: Run) -> None:
+    pages = [bytes([number]) * PAGE_BYTES for number in (1, 2)]
+    ran = run("many_blocks_copy_pages", level=1, buffer=b"".join(pages))
+    first = -(-FIRST_PAGES // PAGE_BYTES) * PAGE_BYTES
+    seen = {
+        ran.arena[at : at + PAGE_BYTES].tobytes()
+        for at in range(first, first + 64 * PAGE_BYTES, PAGE_BYTES)
+    }
+    assert seen == set(pages)
+
+
+def test_a_value_of_a_block_left_out_is_no_fault_where_nothing_follows_from_it(run: Run) -> None:
+    ran = run("many_blocks_read_one", level=SAMPLE, seed=SEED)
+    assert sampled(ran).sampled_blocks
+    whole = run("many_blocks_read_one", level=1)
+    assert whole.status == FAULT_EXIT
+    assert isinstance(whole.record.fault, UninitialisedRead)
+
+
+def test_a_launch_that_goes_by_what_other_blocks_wrote_is_not_sampled(run: Run) -> None:
+    ran = run("many_blocks_go_by_one", level=SAMPLE, seed=SEED)
+    assert ran.status == FAULT_EXIT
+    assert ran.record.fault is None
+    spot = SourceSpot(file="kernel.cu", line=10)
+    assert ran.record.dependent == DependentLaunch(kernel="kernel", spot=spot)

@@ -1,0 +1,217 @@
+"""Sizes that are too large to be executed whole, modelled from some blocks."""
+
+import asyncio
+import resource
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cuda_llm.facts import DependentLaunch
+from cuda_llm.outcomes import ImpossibleTime, Quarantined, Verdict
+from cuda_llm.tasks.loader import load_task
+from cuda_llm.tasks.reference import Dims
+from cuda_llm.tasks.task import Task
+from cuda_llm.tools.device import CallReport, Level, SamplingSession
+from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.emulated.device import EmulatedDevice
+from cuda_llm.tools.judge.device_bench import time_compiled
+from cuda_llm.tools.judge.modelled_times import call_unfilled, extrapolate
+from cuda_llm.tools.judge.steps import compile_source
+from cuda_llm.tools.measure.failures import FailedCase
+from cuda_llm.tools.measure.times import KernelTimes
+from cuda_llm.tools.open_device import open_emulated
+
+FIXTURES = Path(__file__).parents[2] / "fixtures"
+NONCE = b"sampled"
+MOST_MEMORY_BYTES = 2 << 30
+
+
+def device() -> EmulatedDevice:
+    return open_emulated("H200")
+
+
+def source_of(task: Task, name: str) -> str:
+    if name == "baseline":
+        return task.baseline.read_text()
+    return (FIXTURES / name).with_suffix(".cu").read_text()
+
+
+async def called(
+    task: Task, source: str, dims: Dims, level: Level
+) -> CallReport | DependentLaunch | Verdict:
+    compiled = await compile_source(task, device(), source, "solve.cu")
+    assert isinstance(compiled, Compiled), compiled
+    async with device().open(compiled) as session:
+        assert isinstance(session, SamplingSession), session
+        return await call_unfilled(task, session, dims, nonce=NONCE, level=level)
+
+
+def timed(task: Task, source: str) -> KernelTimes | Verdict | FailedCase:
+    async def work() -> KernelTimes | Verdict | FailedCase:
+        compiled = await compile_source(task, device(), source, "solve.cu")
+        assert isinstance(compiled, Compiled), compiled
+        return await time_compiled(task, device(), compiled, nonce=NONCE)
+
+    return asyncio.run(work())
+
+
+def with_sizes(task: Task, emulated: Dims, *bench: Dims) -> Task:
+    sizes = replace(task.sizes, emulated=(emulated,), bench=bench)
+    return replace(task, sizes=sizes, weights=())
+
+
+@pytest.mark.parametrize(
+    ("task_name", "kernel", "dims"),
+    [
+        ("vector_add", "baseline", {"n": 1 << 24}),
+        ("vector_add", "honest/vector_add/01_grid_stride", {"n": 1 << 24}),
+        ("matrix_transpose", "baseline", {"rows": 4096, "cols": 4096}),
+        (
+            "matrix_transpose",
+            "honest/matrix_transpose/10_double_buffered",
+            {"rows": 4096, "cols": 4096},
+        ),
+        ("matrix_multiplication", "baseline", {"M": 1024, "N": 512, "K": 512}),
+        (
+            "matrix_multiplication",
+            "honest/matrix_multiplication/03_register_blocked",
+            {"M": 1024, "N": 1024, "K": 512},
+        ),
+        ("histogram", "honest/histogram/03_int4_loads", {"n": 1 << 24, "num_bins": 256}),
+        ("conv2d", "baseline", {"H": 768, "W": 512, "R": 24, "S": 24}),
+    ],
+)
+def test_some_blocks_tell_the_time_of_all(task_name: str, kernel: str, dims: Dims) -> None:
+    task = load_task(task_name)
+    source = source_of(task, kernel)
+    some, every = (
+        asyncio.run(called(task, source, dims, level)) for level in (Level.SAMPLE, Level.ACCOUNT)
+    )
+    assert isinstance(some, CallReport), some
+    assert isinstance(every, CallReport), every
+    assert some.time_us == pytest.approx(every.time_us, rel=0.1)
+    assert some.arithmetic == pytest.approx(every.arithmetic, rel=0.02)
+    assert some.stored_bytes == pytest.approx(every.stored_bytes, rel=0.02)
+
+
+def test_gigabytes_of_input_cost_what_is_read() -> None:
+    task = load_task("matrix_multiplication")
+    dims = task.sizes.bench[-1]
+    assert dims == {"M": 262144, "N": 2048, "K": 4096}
+    report = asyncio.run(called(task, source_of(task, "baseline"), dims, Level.SAMPLE))
+    assert isinstance(report, CallReport), report
+    assert report.time_us > 100_000
+    used_bytes = 1024 * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    assert used_bytes < MOST_MEMORY_BYTES
+
+
+def test_a_queue_of_work_is_found_out_at_its_line() -> None:
+    task = load_task("vector_add")
+    source = source_of(task, "honest/vector_add/10_work_queue")
+    outcome = asyncio.run(called(task, source, {"n": 1 << 24}, Level.SAMPLE))
+    assert isinstance(outcome, DependentLaunch), outcome
+    assert outcome.spot is not None
+    assert "atomicAdd(next_chunk, 1)" in outcome.spot.text
+
+
+@pytest.mark.parametrize(
+    "kernel", ["honest/reduction/06_last_block", "honest/reduction/10_grid_sync"]
+)
+def test_what_cannot_be_sampled_is_executed_whole(kernel: str) -> None:
+    task = load_task("reduction")
+    task = with_sizes(task, {"n": 65536}, {"n": 1 << 18}, {"n": 1 << 20})
+    outcome = timed(task, source_of(task, kernel))
+    assert isinstance(outcome, KernelTimes), outcome
+    (_, some_us), (_, more_us) = outcome.times
+    assert 0 < some_us < more_us
+    assert outcome.size_notes == ("", "")
+    assert outcome.spreads == (0.0, 0.0)
+
+
+def test_what_takes_too_long_whole_is_extrapolated_and_says_so() -> None:
+    task = with_sizes(load_task("vector_add"), {"n": 65536}, {"n": 1 << 20}, {"n": 1 << 28})
+    outcome = timed(task, source_of(task, "honest/vector_add/10_work_queue"))
+    assert isinstance(outcome, KernelTimes), outcome
+    (_, modelled_us), (_, extrapolated_us) = outcome.times
+    assert extrapolated_us == pytest.approx(256 * modelled_us, rel=0.2)
+    modelled, extrapolated = outcome.size_notes
+    assert modelled == ""
+    assert extrapolated.startswith("extrapolated from smaller sizes: add decides by what other")
+
+
+LARGE = 1 << 24
+ADD = """\
+__global__ void add(const float* A, const float* B, float* C, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) C[i] = A[i] + B[i];
+}
+
+__global__ void leave_out(const float* A, const float* B, float* C, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    %s
+}
+
+extern "C" void solve(const float* A, const float* B, float* C, int n)
+{
+    if (n < 16777216) add<<<(n + 255) / 256, 256>>>(A, B, C, n);
+    else leave_out<<<(n + 255) / 256, 256>>>(A, B, C, n);
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("statement", "outcome"),
+    [
+        ("if (i < n / 2) C[i] = A[i] + B[i];", Quarantined(kind="unseen-stores")),
+        ("if (i < n && i % 512 < 256) C[i] = A[i] + B[i];", Quarantined(kind="unseen-stores")),
+        ("if (i < n) C[i] = A[i];", Quarantined(kind="less-work")),
+        ("if (i < n) C[i] = A[i] + A[i];", ImpossibleTime),
+        ("if (i < n) C[i] = 1.0f;", Quarantined(kind="less-work")),
+    ],
+)
+def test_work_left_out_where_nobody_looks_at_results_gains_nothing(
+    statement: str, outcome: object
+) -> None:
+    task = with_sizes(load_task("vector_add"), {"n": 65536}, {"n": LARGE})
+    found = timed(task, ADD % statement)
+    if isinstance(outcome, type):
+        assert isinstance(found, outcome)
+    else:
+        assert found == outcome
+
+
+HALF = """\
+__global__ void multiply(const float* A, const float* B, float* C, int M, int N, int K, int most)
+{
+    int column = blockIdx.x * blockDim.x + threadIdx.x;
+    int row = blockIdx.y * blockDim.y + threadIdx.y;
+    if (row >= M || column >= N) return;
+    float sum = 0.0f;
+    for (int k = 0; k < most; ++k) sum += A[(size_t)row * K + k] * B[(size_t)k * N + column];
+    C[(size_t)row * N + column] = sum;
+}
+
+extern "C" void solve(const float* A, const float* B, float* C, int M, int N, int K)
+{
+    dim3 grid((N + 15) / 16, (M + 15) / 16), block(16, 16);
+    multiply<<<grid, block>>>(A, B, C, M, N, K, M >= 1024 ? K / 2 : K);
+}
+"""
+
+
+def test_half_of_a_product_is_not_taken_for_all_of_it() -> None:
+    task = load_task("matrix_multiplication")
+    task = with_sizes(task, {"M": 128, "N": 128, "K": 128}, {"M": 1024, "N": 2048, "K": 4096})
+    assert timed(task, HALF) == Quarantined(kind="less-work")
+
+
+def test_a_line_through_the_two_largest_points_goes_on() -> None:
+    assert extrapolate([(1.0, 9.0), (2.0, 20.0), (4.0, 30.0)], 8.0) == pytest.approx(50.0)
+
+
+def test_a_time_that_does_not_grow_goes_on_with_the_work() -> None:
+    assert extrapolate([(1.0, 5.0), (2.0, 4.0)], 4.0) == pytest.approx(8.0)
+    assert extrapolate([(2.0, 4.0)], 6.0) == pytest.approx(12.0)

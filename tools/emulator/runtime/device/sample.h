@@ -1,0 +1,15 @@
+// Launches too large to be executed whole: some blocks stand for all.
+#pragma once
+
+#include "device/path.h"
+#include "device/run.h"
+
+namespace emu {
+
+// Runs the launch whole where that costs no more than the call allows, else in part.
+void run_sample(LaunchRun& launch);
+
+// Where a request comes from that asks L2 for sectors its block has not touched before.
+Level level_in_sample(LaunchRun& launch, uint32_t site, const Sharing& one);
+
+}  // namespace emu

@@ -1,0 +1,228 @@
+// cp.async.bulk.tensor: tiles of a tensor that a tensor map describes, row by row.
+#include <algorithm>
+#include <cstring>
+
+#include "device/bulk.h"
+#include "device/fault.h"
+#include "emu/tensor_map.h"
+
+namespace emu {
+namespace {
+
+constexpr uint32_t kTileAlign = 128;  // bytes, of a tile in shared memory
+constexpr uint32_t kUnit = 16;        // bytes that a swizzle moves as one
+
+[[noreturn]] void raise_no_map(const BulkIssue& issue, uint64_t at, Fault fault) {
+  FaultAt found{.fault = fault, .warp = issue.w, .lane = issue.lane, .site = issue.site};
+  found.access = AccessNumber::read;
+  found.space = (at & kWindowMask) == kParamWindow ? SpaceNumber::param : SpaceNumber::global;
+  found.address = at & ~kParamWindow;
+  found.space_bytes = issue.w->launch->kernel->param_bytes;
+  found.bytes = kTensorMapBytes;
+  found.reason = ReasonNumber::no_tensor_map;
+  raise(found);
+}
+
+// A map is a parameter of the kernel, or lies in global or constant memory.
+TensorMap map_at(const BulkIssue& issue, uint64_t at) {
+  TensorMap map;
+  const Launch& launch = *issue.w->launch;
+  const uint64_t offset = at & ~kParamWindow;
+  // A parameter's own address is a small number, its generic one has a window.
+  const bool is_param = (at & kWindowMask) == kParamWindow || at < launch.kernel->param_bytes;
+  if (at % 64 != 0) raise_no_map(issue, at, Fault::misaligned);
+  if (is_param) {
+    if (offset + kTensorMapBytes > launch.kernel->param_bytes) {
+      raise_no_map(issue, at, Fault::out_of_bounds);
+    }
+    std::memcpy(&map, launch.params + offset, sizeof map);
+  } else {
+    check_bulk_global(issue, at, kTensorMapBytes, AccessNumber::read);
+    std::memcpy(&map, device().host(at), sizeof map);
+  }
+  if (map.magic != kTensorMapMagic || map.rank == 0 || map.rank > kTensorRanks || map.swizzle > 3 ||
+      map.type > TensorType::tf32_ftz) {
+    raise_no_map(issue, at, Fault::out_of_bounds);
+  }
+  for (uint32_t i = 0; i < map.rank; ++i) {
+    if (map.steps[i] == 0 || map.steps[i] > 8 || map.box[i] == 0 || map.box[i] > 256) {
+      raise_no_map(issue, at, Fault::out_of_bounds);
+    }
+  }
+  return map;
+}
+
+// A row of a tile along the innermost dimension, and which elements of it lie inside the tensor.
+struct Row {
+  uint32_t first;    // byte of the tile, as it is packed
+  uint64_t address;  // of the first element inside
+  uint32_t skipped;  // elements before that
+  uint32_t count;    // elements inside
+};
+
+struct Tile {
+  TensorMap map;
+  uint32_t width = 0;  // bytes of an element
+  uint32_t sizes[kTensorRanks] = {1, 1, 1, 1, 1};  // elements, in shared memory
+  int64_t start[kTensorRanks] = {};
+  uint32_t bytes = 0;
+
+  Tile(const TensorMap& one, const uint32_t* const* at, int lane) : map(one) {
+    width = element_bytes(map.type);
+    bytes = width;
+    for (uint32_t i = 0; i < map.rank; ++i) {
+      sizes[i] = (map.box[i] + map.steps[i] - 1u) / map.steps[i];
+      start[i] = static_cast<int32_t>(at[i][lane]);
+      bytes *= sizes[i];
+    }
+  }
+
+  int64_t extent(uint32_t axis) const { return int64_t{map.extents[axis]} + 1; }
+
+  // Calls `visit(row)` for every row with an element inside.
+  template <class Visitor>
+  void each_row(Visitor visit) const {
+    const uint32_t rows = bytes / (width * sizes[0]);
+    for (uint32_t number = 0; number < rows; ++number) {
+      uint64_t address = map.address;
+      bool inside = true;
+      uint32_t rest = number;
+      for (uint32_t axis = 1; axis < map.rank; ++axis) {
+        const int64_t place = start[axis] + int64_t{rest % sizes[axis]} * map.steps[axis];
+        rest /= sizes[axis];
+        inside = inside && place >= 0 && place < extent(axis);
+        address += static_cast<uint64_t>(place) * map.strides[axis - 1];
+      }
+      if (!inside) continue;
+      const int64_t step = map.steps[0];
+      const int64_t skipped = start[0] >= 0 ? 0 : (-start[0] + step - 1) / step;
+      const int64_t room = (extent(0) - start[0] + step - 1) / step;
+      const int64_t end = std::min<int64_t>(sizes[0], room);
+      if (skipped >= end) continue;
+      visit(Row{number * sizes[0] * width,
+                address + static_cast<uint64_t>((start[0] + skipped * step) * width),
+                static_cast<uint32_t>(skipped), static_cast<uint32_t>(end - skipped)});
+    }
+  }
+
+  // Where the tile's bytes lie in shared memory: 16-byte units whose places depend on the address.
+  std::vector<Piece> pieces(uint32_t to) const {
+    if (map.swizzle == 0) return {{to, 0, bytes}};
+    std::vector<Piece> found;
+    const uint32_t mask = (1u << map.swizzle) - 1;
+    for (uint32_t at = 0; at < bytes; at += kUnit) {
+      const uint32_t place = to + at;
+      found.push_back({place ^ ((place >> 7 & mask) << 4), at, std::min(kUnit, bytes - at)});
+    }
+    return found;
+  }
+
+  void fill(std::vector<uint8_t>& data) const {
+    data.assign(bytes, 0);
+    if (map.fills_nan == 0) return;
+    for (uint32_t at = 0; at < bytes; ++at) {
+      data[at] = at % width == width - 1 ? 0x7f : 0xff;
+    }
+  }
+};
+
+Tile tile_of(const BulkIssue& issue, uint64_t map, uint32_t rank, const uint32_t* const* at) {
+  const TensorMap found = map_at(issue, map);
+  if (found.rank != rank) raise_no_map(issue, map, Fault::out_of_bounds);
+  return Tile(found, at, issue.lane);
+}
+
+void check_tile_align(const BulkIssue& issue, uint32_t address, AccessNumber access) {
+  if (address % kTileAlign == 0) return;
+  FaultAt found{.fault = Fault::misaligned, .warp = issue.w, .lane = issue.lane, .site = issue.site};
+  found.space = SpaceNumber::shared;
+  found.access = access;
+  found.bytes = kTileAlign;
+  found.address = address;
+  found.space_bytes = issue.w->block->shared_bytes;
+  raise(found);
+}
+
+AtomType reduced_type(TensorType type) {
+  switch (type) {
+    case TensorType::u32: return AtomType::u32;
+    case TensorType::s32: return AtomType::s32;
+    case TensorType::u64: return AtomType::u64;
+    case TensorType::s64: return AtomType::s64;
+    case TensorType::f16: return AtomType::f16;
+    case TensorType::bf16: return AtomType::bf16;
+    case TensorType::f64: return AtomType::f64;
+    case TensorType::u16: return AtomType::b16;
+    default: return AtomType::f32;
+  }
+}
+
+}  // namespace
+
+void tensor_load(Warp* w, uint32_t site, Mask lanes, const uint32_t* to, const uint64_t* map,
+                 uint32_t rank, const uint32_t* const* at, const uint32_t* barrier,
+                 const uint32_t* blocks) {
+  for (Mask rest = lanes; rest != 0; rest &= rest - 1) {
+    const int lane = __builtin_ctz(rest);
+    const BulkIssue issue{w, site, lane};
+    const Tile tile = tile_of(issue, map[lane], rank, at);
+    BulkLoad load{};
+    load.transaction = tile.bytes;
+    tile.fill(load.data);
+    bool first = true;
+    tile.each_row([&](const Row& row) {
+      const uint32_t step = tile.map.steps[0];
+      const uint64_t bytes = uint64_t{(row.count - 1) * step + 1} * tile.width;
+      check_bulk_global(issue, row.address, bytes, AccessNumber::read);
+      race_bulk_read(issue, row.address, bytes);
+      const uint8_t* from = device().host(row.address);
+      uint8_t* into = load.data.data() + row.first + size_t{row.skipped} * tile.width;
+      for (uint32_t i = 0; i < row.count && step != 1; ++i) {
+        std::memcpy(into + size_t{i} * tile.width, from + size_t{i} * step * tile.width, tile.width);
+      }
+      if (step == 1) std::memcpy(into, from, bytes);
+      if (w->block->counted) {
+        load.ready = std::max(
+            load.ready, account_bulk(issue, row.address, bytes, first, AccessNumber::read));
+      }
+      first = false;
+    });
+    check_tile_align(issue, to[lane] & kOffsetMask, AccessNumber::write);
+    load.pieces = tile.pieces(to[lane] & kOffsetMask);
+    queue_load(issue, to[lane], barrier[lane], blocks, kUnit, std::move(load));
+  }
+}
+
+void tensor_store(Warp* w, uint32_t site, Mask lanes, const uint64_t* map, uint32_t rank,
+                  const uint32_t* const* at, const uint32_t* from, BulkReduction reduction) {
+  const AccessNumber access = reduction.reduces ? AccessNumber::atomic : AccessNumber::write;
+  for (Mask rest = lanes; rest != 0; rest &= rest - 1) {
+    const int lane = __builtin_ctz(rest);
+    const BulkIssue issue{w, site, lane};
+    const Tile tile = tile_of(issue, map[lane], rank, at);
+    check_tile_align(issue, from[lane], AccessNumber::read);
+    BulkStore store{};
+    store.reduction = reduction;
+    store.reduction.type = reduced_type(tile.map.type);
+    store.data.resize(tile.bytes);
+    read_pieces(issue, tile.pieces(from[lane]), store.data);
+    bool first = true;
+    tile.each_row([&](const Row& row) {
+      const uint32_t step = tile.map.steps[0];
+      const uint32_t begin = row.first + row.skipped * tile.width;
+      for (uint32_t i = 0; i < row.count; i += step == 1 ? row.count : 1) {
+        const uint32_t bytes = step == 1 ? row.count * tile.width : tile.width;
+        const uint64_t place = row.address + uint64_t{i} * step * tile.width;
+        check_bulk_global(issue, place, bytes, access);
+        store.pieces.push_back({place, begin + i * tile.width, bytes});
+        if (w->block->counted) {
+          store.ready = std::max(store.ready, account_bulk(issue, place, bytes, first, access));
+        }
+        first = false;
+      }
+    });
+    queue_store(issue, std::move(store));
+  }
+}
+
+}  // namespace emu

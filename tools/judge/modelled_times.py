@@ -1,0 +1,210 @@
+"""Modelled times at the sizes people run, from launches of which some blocks stand for all.
+
+Results are not looked at here: that is for sizes at which every element can be. What a kernel does
+at these sizes is compared with what it did there, so that none leaves work out where nobody looks.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from cuda_llm.facts import DependentLaunch
+from cuda_llm.outcomes import Quarantined, TimedOut, Verdict
+from cuda_llm.tasks.expressions import evaluate
+from cuda_llm.tasks.reference import Dims
+from cuda_llm.tasks.task import Task
+from cuda_llm.tools.device import CallReport, Level, SamplingSession, Session, Site
+from cuda_llm.tools.device.buffers import BufferSpec, Role
+from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.measure.times import KernelTimes, least_size_us
+from cuda_llm.tools.validator.buffers import buffer_specs, call_arguments, call_options
+from cuda_llm.tools.validator.cases import fresh_nonce, generator, timed_case
+from cuda_llm.tools.validator.distributions import draw
+
+POOL_BYTES = 4 << 20
+"""Up to here an input is drawn whole; of a larger one, so much: its pages are filled with those."""
+WHOLE_BYTES = 1 << 30
+"""Of all buffers together, up to which a call that cannot be sampled is executed whole."""
+MOST_BACK_EDGES = {Level.SAMPLE: 1_500_000, Level.ACCOUNT: 6_000_000}
+"""Iterations of loops of a launch, of all warps, at most: seconds. Not by the clock, for what is
+extrapolated must not depend on how busy a machine is."""
+LIMIT_S = 30.0
+LEAST_STORED = 0.9
+"""Of the bytes of the outputs, as some blocks tell for all."""
+LEAST_ARITHMETIC = 0.7
+"""Of the arithmetic for each operation of the task, against where results were looked at."""
+
+
+async def model_sizes(
+    task: Task, site: Site, compiled: Compiled, verified: KernelTimes, nonce: bytes | None
+) -> KernelTimes | Verdict:
+    """Model the task's `bench` sizes; `verified` are the times of small ones.
+
+    A size that cannot be executed, not in part and not whole in a few seconds, is extrapolated from
+    smaller ones. Each size's note says which blocks its time stands on, or why it is extrapolated.
+    """
+    modeller = _Modeller(task, site, compiled, fresh_nonce() if nonce is None else nonce)
+    sizes = task.sizes.bench
+    by_work = sorted(range(len(sizes)), key=lambda number: modeller.work(sizes[number]))
+    reports: dict[int, CallReport] = {}
+    for number in by_work:
+        outcome = await modeller.model(sizes[number])
+        if outcome is None:
+            break
+        if not isinstance(outcome, CallReport):
+            return outcome
+        doubt = find_left_out(task, sizes[number], outcome, verified)
+        if doubt is not None:
+            return doubt
+        reports[number] = outcome
+    known = [*verified.times, *((sizes[number], reports[number].time_us) for number in reports)]
+    points = sorted((modeller.work(dims), time_us) for dims, time_us in known)
+    times = tuple(
+        (
+            dims,
+            reports[number].time_us
+            if number in reports
+            else extrapolate(points, modeller.work(dims)),
+        )
+        for number, dims in enumerate(sizes)
+    )
+    last = reports[by_work[len(reports) - 1]] if reports else None
+    return replace(
+        verified,
+        times=times,
+        spreads=tuple(_spread(reports.get(number)) for number in range(len(sizes))),
+        size_notes=tuple(
+            _blocks_note(reports[number]) if number in reports else modeller.why_not
+            for number in range(len(sizes))
+        ),
+        launches=last.launches if last else verified.launches,
+        bottlenecks=last.bottlenecks if last else verified.bottlenecks,
+    )
+
+
+class _Modeller:
+    """One candidate's calls at large sizes, in a runner that lives as long as it can."""
+
+    def __init__(self, task: Task, site: Site, compiled: Compiled, nonce: bytes) -> None:
+        self._task = task
+        self._site = site
+        self._compiled = compiled
+        self._nonce = nonce
+        self.dependent: DependentLaunch | None = None
+
+    @property
+    def why_not(self) -> str:
+        """Return why a size was extrapolated."""
+        if self.dependent is None:
+            return "extrapolated from smaller sizes: a single block takes seconds here"
+        return (
+            f"extrapolated from smaller sizes: {self.dependent.kernel} decides by what other "
+            "blocks have done, and all of them take too long here"
+        )
+
+    def work(self, dims: Dims) -> float:
+        """Return the least microseconds of a size, which sizes are ordered by."""
+        return least_size_us(self._task, self._site.hardware, dims, l2_warm=False)
+
+    async def model(self, dims: Dims) -> CallReport | Verdict | None:
+        """Model a size: from a part, or whole; None where neither is possible in time."""
+        if self.dependent is None:
+            outcome = await self._call(dims, Level.SAMPLE)
+            if isinstance(outcome, TimedOut):
+                return None
+            if not isinstance(outcome, DependentLaunch):
+                return outcome
+            self.dependent = outcome
+        if sum(spec.nbytes for spec in buffer_specs(self._task, dims)) > WHOLE_BYTES:
+            return None
+        whole = await self._call(dims, Level.ACCOUNT)
+        assert not isinstance(whole, DependentLaunch), "only samples depend on what they leave out"
+        return None if isinstance(whole, TimedOut) else whole
+
+    async def _call(self, dims: Dims, level: Level) -> CallReport | DependentLaunch | Verdict:
+        async with self._site.open(self._compiled) as session:
+            if not isinstance(session, Session):
+                return session
+            assert isinstance(session, SamplingSession)
+            return await call_unfilled(self._task, session, dims, nonce=self._nonce, level=level)
+
+
+async def call_unfilled(
+    task: Task,
+    session: SamplingSession,
+    dims: Dims,
+    *,
+    nonce: bytes,
+    level: Level,
+) -> CallReport | DependentLaunch | Verdict:
+    """Call `solve` once, large inputs filled where they are touched; outputs are not looked at."""
+    specs = {spec.name: spec for spec in buffer_specs(task, dims)}
+    rng = generator(nonce, task.name, "sampled", 0)
+    drawn = {
+        name: draw(spelling, rng, _drawn_shape(specs[name]), specs[name].dtype, dims)
+        for name, spelling in timed_case(task, dims, level).distributions.items()
+    }
+    is_part = {name: specs[name].nbytes > POOL_BYTES for name in drawn}
+    pools = {name: values.tobytes() for name, values in drawn.items() if is_part[name]}
+    placed = session.place_unfilled(tuple(specs.values()), pools)
+    for name, values in drawn.items():
+        if not is_part[name]:
+            placed[name].data[...] = values
+    # Who knew which blocks are executed could work in those alone.
+    seed = int(rng.integers(2, 1 << 32)) if level is Level.SAMPLE else 0
+    options = call_options(task, dims, level=level, schedule_seed=seed)
+    limited = replace(options, limit_s=LIMIT_S, most_back_edges=MOST_BACK_EDGES[level])
+    return await session.sample(call_arguments(task, dims), limited)
+
+
+def _drawn_shape(spec: BufferSpec) -> tuple[int, ...]:
+    if spec.nbytes <= POOL_BYTES:
+        return spec.shape
+    return (POOL_BYTES // np.dtype(spec.dtype).itemsize,)
+
+
+def find_left_out(
+    task: Task, dims: Dims, report: CallReport, verified: KernelTimes
+) -> Quarantined | None:
+    """Find a size at which a kernel stores or computes less than where its results were right."""
+    written = sum(one.nbytes for one in buffer_specs(task, dims) if one.role is Role.OUT)
+    if report.stored_bytes is not None and report.stored_bytes < LEAST_STORED * written:
+        return Quarantined(kind="unseen-stores")
+    if not verified.arithmetic or report.arithmetic is None:
+        return None
+    small = verified.times[-1][0]
+    wanted, proved = (float(evaluate(task.roofline.flops, one)) for one in (dims, small))
+    if not proved or not wanted:
+        return None
+    # Small sizes need more besides the work itself; of that, one instruction an operation suffices.
+    proved_share = min(1.0, verified.arithmetic / proved)
+    if report.arithmetic / wanted < LEAST_ARITHMETIC * proved_share:
+        return Quarantined(kind="less-work")
+    return None
+
+
+def extrapolate(points: Sequence[tuple[float, float]], work: float) -> float:
+    """Return the time at `work` along the line through the two largest points of work and time."""
+    (less, less_us), (most, most_us) = points[-2:] if len(points) > 1 else (points[0], points[0])
+    if most <= less or most_us <= less_us:
+        return most_us * max(1.0, work / most)
+    return most_us + (work - most) * (most_us - less_us) / (most - less)
+
+
+def _spread(report: CallReport | None) -> float:
+    if report is None or not report.time_us:
+        return 0.0
+    wide_us = sum(one.time_us * one.figures.get("sample_spread", 0.0) for one in report.launches)
+    return wide_us / report.time_us
+
+
+def _blocks_note(report: CallReport) -> str:
+    """Return how many blocks stand for how many, of the launch that takes longest; or nothing."""
+    sampled = [one for one in report.launches if one.figures.get("sampled_blocks")]
+    if not sampled:
+        return ""
+    longest = max(sampled, key=lambda one: one.time_us)
+    executed = longest.figures["sampled_blocks"]
+    return f"from {executed:,.0f} of {math.prod(longest.grid):,} blocks"

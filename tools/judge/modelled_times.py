@@ -85,7 +85,7 @@ async def model_sizes(
 
 
 class _Modeller:
-    """One candidate's calls at large sizes, in a runner that lives as long as it can."""
+    """One candidate's calls at large sizes, each in a fresh runner."""
 
     def __init__(self, task: Task, site: Site, compiled: Compiled, nonce: bytes) -> None:
         self._task = task

@@ -167,12 +167,10 @@ struct Sampling {
   Phase phase = Phase::whole;
   bool partial = false;          // not all of its blocks are executed
   uint32_t most_trips = kNone;   // iterations of outermost loops that are executed
-  uint32_t wave = 0;             // number of the wave that is looked at; the one before it has one less
-  uint32_t wave_blocks = 0;      // executed of it
+  uint32_t wave_blocks = 0;      // executed of the wave that is looked at
   uint32_t counted_blocks = 0;
   std::vector<Sharing> sites;
   std::vector<Misses> misses;    // by site
-  bool again_is_near = false;    // L2 still has what the wave before has touched
   uint64_t shared_line = 0;      // most passes of atomics on a line that several blocks use
 };
 

@@ -42,7 +42,6 @@ class Sampler {
     if (cost * total <= allowed) {
       weigh(slot_);
       run_grid(launch_, 1);
-      launch_.sampling.counted_blocks = static_cast<uint32_t>(total);
       return;
     }
     launch_.sampling.partial = true;
@@ -120,7 +119,7 @@ class Sampler {
     blocks = std::clamp<uint64_t>(allowed / 2 / cost, 1, blocks);
     const uint64_t first = total > 2 * blocks ? draw(total - 2 * blocks + 1) : 0;
     sampling.phase = Phase::before;
-    wave_ = sampling.wave = launch_.first_wave + 1;
+    wave_ = launch_.first_wave + 1;
     const uint64_t middle = std::min(first + blocks, total);
     if (total > blocks) {
       for (uint64_t i = first; i < middle; ++i) run_one(i);
@@ -129,7 +128,7 @@ class Sampler {
     const uint64_t end = std::min(begin + blocks, total);
     forget_counters();
     sampling.phase = Phase::wave;
-    wave_ = ++sampling.wave;
+    ++wave_;
     for (uint64_t i = begin; i < end; ++i) run_one(i);
     sampling.wave_blocks = static_cast<uint32_t>(end - begin);
     sampling.most_trips = kNone;
@@ -139,7 +138,6 @@ class Sampler {
     Sampling& sampling = launch_.sampling;
     const uint64_t total = launch_.blocks_total;
     const uint64_t count = std::min(wanted, total);
-    sampling.again_is_near = wave_fits();
     forget_counters();
     sampling.phase = Phase::blocks;
     launch_.serial ^= kOtherLines;
@@ -150,13 +148,6 @@ class Sampler {
       weigh(slot_);
     }
     sampling.counted_blocks = static_cast<uint32_t>(count);
-  }
-
-  // Does L2 hold what a wave touches?
-  bool wave_fits() const {
-    uint64_t sectors = 0;
-    for (const Sharing& one : launch_.sampling.sites) sectors += one.in_wave;
-    return sectors * 32 <= device().facts.l2_bytes;
   }
 
   LaunchRun& launch_;
@@ -180,7 +171,7 @@ Level level_in_sample(LaunchRun& launch, uint32_t site, const Sharing& one) {
     misses.due -= misses.all;
     return Level::dram;
   }
-  const bool far = one.in_wave > (sampling.again_is_near ? one.again : 0);
+  const bool far = one.in_wave != 0;
   if (sampling.phase == Sampling::Phase::wave) {
     Sharing& sum = sampling.sites[site];
     sum.in_block += one.in_block;

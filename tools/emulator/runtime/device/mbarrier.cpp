@@ -148,6 +148,21 @@ Mbarrier* find_barrier(Warp* w, uint32_t site, int lane, uint32_t address, Block
   return &one;
 }
 
+namespace {
+
+// Calls `act(lane, block, place, mbarrier)` for each lane whose mbarrier there is, in order.
+template <class Act>
+void each_barrier(Warp* w, uint32_t site, Mask lanes, const uint32_t* at, Act act) {
+  for (Mask rest = lanes; rest != 0; rest &= rest - 1) {
+    const int lane = __builtin_ctz(rest);
+    BlockRun* block = nullptr;
+    Mbarrier* one = find_barrier(w, site, lane, at[lane], &block);
+    if (one != nullptr) act(lane, *block, at[lane] & kOffsetMask, *one);
+  }
+}
+
+}  // namespace
+
 void mbarrier_init(Warp* w, uint32_t site, Mask lanes, const uint32_t* at, const uint32_t* count) {
   BlockRun& block = *run_of(w).home;
   const Lanes<uint32_t> places(at, 0, lanes, kBytes);
@@ -184,37 +199,26 @@ void mbarrier_init(Warp* w, uint32_t site, Mask lanes, const uint32_t* at, const
 }
 
 void mbarrier_inval(Warp* w, uint32_t site, Mask lanes, const uint32_t* at) {
-  for (Mask rest = lanes; rest != 0; rest &= rest - 1) {
-    const int lane = __builtin_ctz(rest);
-    BlockRun* block = nullptr;
-    if (find_barrier(w, site, lane, at[lane], &block) == nullptr) continue;
-    block->mbarriers.erase(at[lane] & kOffsetMask);
-  }
+  each_barrier(w, site, lanes, at, [](int, BlockRun& block, uint32_t place, Mbarrier&) {
+    block.mbarriers.erase(place);
+  });
 }
 
 void mbarrier_expect(Warp* w, uint32_t site, Mask lanes, const uint32_t* at,
                      const uint32_t* bytes) {
-  for (Mask rest = lanes; rest != 0; rest &= rest - 1) {
-    const int lane = __builtin_ctz(rest);
-    BlockRun* block = nullptr;
-    Mbarrier* one = find_barrier(w, site, lane, at[lane], &block);
-    if (one == nullptr) continue;
-    change_transactions(w, site, lane, *one, bytes[lane]);
-    store_word(*block, at[lane] & kOffsetMask, *one);
-  }
+  each_barrier(w, site, lanes, at, [&](int lane, BlockRun& block, uint32_t place, Mbarrier& one) {
+    change_transactions(w, site, lane, one, bytes[lane]);
+    store_word(block, place, one);
+  });
 }
 
 void mbarrier_complete(Warp* w, uint32_t site, Mask lanes, const uint32_t* at,
                        const uint32_t* bytes) {
-  for (Mask rest = lanes; rest != 0; rest &= rest - 1) {
-    const int lane = __builtin_ctz(rest);
-    BlockRun* block = nullptr;
-    Mbarrier* one = find_barrier(w, site, lane, at[lane], &block);
-    if (one == nullptr) continue;
-    change_transactions(w, site, lane, *one, -int64_t{bytes[lane]});
-    complete_if_done(*one);
-    store_word(*block, at[lane] & kOffsetMask, *one);
-  }
+  each_barrier(w, site, lanes, at, [&](int lane, BlockRun& block, uint32_t place, Mbarrier& one) {
+    change_transactions(w, site, lane, one, -int64_t{bytes[lane]});
+    complete_if_done(one);
+    store_word(block, place, one);
+  });
 }
 
 void mbarrier_arrive(Warp* w, uint32_t site, Mask lanes, const uint32_t* at, const uint32_t* count,
@@ -253,27 +257,23 @@ Mask mbarrier_wait(Warp* w, uint32_t site, Mask lanes, const uint32_t* at, const
                    const uint32_t* parity, bool relaxed) {
   Mask done = 0;
   const Mbarrier* last = nullptr;
-  for (Mask rest = lanes; rest != 0; rest &= rest - 1) {
-    const int lane = __builtin_ctz(rest);
-    BlockRun* block = nullptr;
-    Mbarrier* one = find_barrier(w, site, lane, at[lane], &block);
-    if (one == nullptr) continue;
+  each_barrier(w, site, lanes, at, [&](int lane, BlockRun& block, uint32_t place, Mbarrier& one) {
     const uint32_t phase =
         state != nullptr ? static_cast<uint32_t>(state[lane] >> 62 & 1) : parity[lane] & 1;
-    const bool under_way = !one->loads.empty() || !one->deferred.empty();
-    if (!is_complete(*one, phase) && under_way) {
+    const bool under_way = !one.loads.empty() || !one.deferred.empty();
+    if (!is_complete(one, phase) && under_way) {
       // Lanes that ask together ask once.
-      if (one->tried && last != one) {
-        land(*block, at[lane] & kOffsetMask, *one);
+      if (one.tried && last != &one) {
+        land(block, place, one);
       } else {
-        one->tried = true;
+        one.tried = true;
       }
     }
-    last = one;
-    if (!is_complete(*one, phase)) continue;
+    last = &one;
+    if (!is_complete(one, phase)) return;
     done |= Mask{1} << lane;
-    if (w->watched && !relaxed) learn(w, one->complete);
-  }
+    if (w->watched && !relaxed) learn(w, one.complete);
+  });
   if (done != 0 && last != nullptr) {
     end_wait(w, site, *last);
   } else {
@@ -287,22 +287,18 @@ Mask mbarrier_wait(Warp* w, uint32_t site, Mask lanes, const uint32_t* at, const
 
 void async_arrive(Warp* w, uint32_t site, Mask lanes, const uint32_t* at, bool counted) {
   auto& copies = run_of(w).copies;
-  for (Mask rest = lanes; rest != 0; rest &= rest - 1) {
-    const int lane = __builtin_ctz(rest);
-    BlockRun* block = nullptr;
-    Mbarrier* one = find_barrier(w, site, lane, at[lane], &block);
-    if (one == nullptr) continue;
+  each_barrier(w, site, lanes, at, [&](int lane, BlockRun& block, uint32_t place, Mbarrier& one) {
     DeferredArrival arrival{w, lane, site, {}};
     auto mine = [&](const AsyncCopy& copy) { return copy.lane == lane; };
     std::copy_if(copies.begin(), copies.end(), std::back_inserter(arrival.copies), mine);
     copies.erase(std::remove_if(copies.begin(), copies.end(), mine), copies.end());
     if (!counted) {
-      if (one->pending == kMostCount) raise_count(w, site, lane, ReasonNumber::no_such_count);
-      ++one->pending;
+      if (one.pending == kMostCount) raise_count(w, site, lane, ReasonNumber::no_such_count);
+      ++one.pending;
     }
-    one->deferred.push_back(std::move(arrival));
-    store_word(*block, at[lane] & kOffsetMask, *one);
-  }
+    one.deferred.push_back(std::move(arrival));
+    store_word(block, place, one);
+  });
 }
 
 }  // namespace emu

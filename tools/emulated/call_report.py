@@ -98,11 +98,7 @@ def _stored_bytes(record: CallRecord, tables: Sequence[KernelTable]) -> int:
     return round(stored) + record.copied_bytes
 
 
-_ARITHMETIC = (
-    InstructionClass.FP32,
-    InstructionClass.FP64,
-    InstructionClass.FP16,
-)
+_ARITHMETIC = (InstructionClass.FP32, InstructionClass.FP64, InstructionClass.FP16)
 
 
 def _arithmetic(record: CallRecord, tables: Sequence[KernelTable]) -> float:

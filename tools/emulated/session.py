@@ -56,7 +56,6 @@ class ArenaLayout:
     def __init__(self, arena: SharedMemory) -> None:
         self._arena = arena
         self._end = 0
-        self.specs: tuple[BufferSpec, ...] = ()
         self.offsets: Mapping[str, int] = {}
 
     def place(self, buffers: Sequence[BufferSpec]) -> dict[str, PlacedBuffer]:
@@ -85,7 +84,7 @@ class ArenaLayout:
                 guard_after=self._bytes(end, after),
             )
             cursor = after
-        self.specs, self.offsets, self._end = tuple(buffers), offsets, cursor
+        self.offsets, self._end = offsets, cursor
         return placed
 
     def _bytes(self, begin: int, end: int) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
@@ -107,32 +106,32 @@ class EmulatedSession:
         self._runner = runner
         self._report = report
         self._layout = ArenaLayout(arena)
-        self._pools: Mapping[str, str] = {}
-        self._pool_bytes: Mapping[str, int] = {}
+        self._buffers: tuple[BufferSpec, ...] = ()
+        self._pools: Mapping[str, BufferSpec] = {}
+        """What the pages of a buffer are filled from, by its name."""
         self._sequence = 0
         self._verdict: Verdict | None = None
 
     def place(self, buffers: Sequence[BufferSpec]) -> dict[str, PlacedBuffer]:
         """See `Session.place`. New buffers and guards are zero."""
-        if len(buffers) > MAX_BUFFERS:
-            raise ValueError(f"more than {MAX_BUFFERS} buffers")
-        self._pools = {}
-        return self._layout.place(buffers)
+        return self.place_unfilled(buffers, {})
 
     def place_unfilled(
         self, buffers: Sequence[BufferSpec], pools: Mapping[str, bytes]
     ) -> dict[str, PlacedBuffer]:
         """See `SamplingSession.place_unfilled`."""
-        extra = [
-            BufferSpec(name=f"pool of {name}", role=Role.IN, dtype="uint8", shape=(len(pool),))
+        if len(buffers) > MAX_BUFFERS:
+            raise ValueError(f"more than {MAX_BUFFERS} buffers")
+        pool_specs = {
+            name: BufferSpec(
+                name=f"pool of {name}", role=Role.IN, dtype="uint8", shape=(len(pool),)
+            )
             for name, pool in pools.items()
-        ]
-        placed = self._layout.place([*buffers, *extra])
-        self._pools = {name: spec.name for name, spec in zip(pools, extra, strict=True)}
+        }
+        placed = self._layout.place([*buffers, *pool_specs.values()])
+        self._buffers, self._pools = tuple(buffers), pool_specs
         for name, pool in pools.items():
-            placed.pop(self._pools[name]).data[:] = np.frombuffer(pool, np.uint8)
-        self._layout.specs = tuple(buffers)
-        self._pool_bytes = {name: len(pool) for name, pool in pools.items()}
+            placed.pop(pool_specs[name].name).data[:] = np.frombuffer(pool, np.uint8)
         return placed
 
     async def call(
@@ -180,20 +179,21 @@ class EmulatedSession:
             fuel=options.most_back_edges or max(1, round(options.limit_s * _BACK_EDGES_PER_S)),
             device_to_host=options.device_to_host,
             sample_cost=SAMPLE_COST,
-            buffer_count=len(self._layout.specs),
+            buffer_count=len(self._buffers),
         )
         put_arguments(frame, arguments, self._layout.offsets)
-        for index, spec in enumerate(self._layout.specs):
+        for index, spec in enumerate(self._buffers):
             buffer = frame.buffers[index]
             buffer.offset = self._layout.offsets[spec.name]
             buffer.bytes = spec.nbytes
             buffer.role = _ROLES[spec.role]
             buffer.index = index
-            if spec.name in self._pools:
-                buffer.pool_offset = self._layout.offsets[self._pools[spec.name]]
-                buffer.pool_bytes = self._pool_bytes[spec.name]
+            pool = self._pools.get(spec.name)
+            if pool is not None:
+                buffer.pool_offset = self._layout.offsets[pool.name]
+                buffer.pool_bytes = pool.nbytes
         return frame
 
     def _read_report(self) -> CallRecord | InfraFailed:
-        names = [spec.name for spec in self._layout.specs]
+        names = [spec.name for spec in self._buffers]
         return read_report(memoryview(self._report.map), self._tables, names)

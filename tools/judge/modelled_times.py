@@ -16,9 +16,9 @@ from cuda_llm.tasks.expressions import evaluate
 from cuda_llm.tasks.reference import Dims
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import CallReport, Level, SamplingSession, Session, Site
-from cuda_llm.tools.device.buffers import BufferSpec, Role
+from cuda_llm.tools.device.buffers import BufferSpec
 from cuda_llm.tools.device.candidate import Compiled
-from cuda_llm.tools.measure.times import KernelTimes, least_size_us
+from cuda_llm.tools.measure.times import KernelTimes, find_unseen_stores, least_size_us
 from cuda_llm.tools.validator.buffers import buffer_specs, call_arguments, call_options
 from cuda_llm.tools.validator.cases import fresh_nonce, generator, timed_case
 from cuda_llm.tools.validator.distributions import draw
@@ -169,9 +169,9 @@ def find_left_out(
     task: Task, dims: Dims, report: CallReport, verified: KernelTimes
 ) -> Quarantined | None:
     """Find a size at which a kernel stores or computes less than where its results were right."""
-    written = sum(one.nbytes for one in buffer_specs(task, dims) if one.role is Role.OUT)
-    if report.stored_bytes is not None and report.stored_bytes < LEAST_STORED * written:
-        return Quarantined(kind="unseen-stores")
+    unseen = find_unseen_stores(task, dims, report, least=LEAST_STORED)
+    if unseen is not None:
+        return unseen
     if not verified.arithmetic or report.arithmetic is None:
         return None
     small = verified.times[-1][0]

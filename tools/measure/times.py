@@ -187,10 +187,9 @@ async def time_sizes(
         )
         if not isinstance(outcome, CallReport):
             return outcome
-        specs = buffer_specs(task, step.case.dims)
-        written = sum(one.nbytes for one in specs if one.role is Role.OUT)
-        if outcome.stored_bytes is not None and outcome.stored_bytes < written:
-            return Quarantined(kind="unseen-stores")
+        unseen = find_unseen_stores(task, step.case.dims, outcome)
+        if unseen is not None:
+            return unseen
         reports[step.timed] = outcome
     times = tuple((dims, reports[number].time_us) for number, dims in enumerate(sizes))
     largest = reports[len(sizes) - 1]
@@ -200,6 +199,16 @@ async def time_sizes(
         bottlenecks=largest.bottlenecks,
         arithmetic=largest.arithmetic,
     )
+
+
+def find_unseen_stores(
+    task: Task, dims: Dims, report: CallReport, *, least: float = 1.0
+) -> Quarantined | None:
+    """Find a call that was seen to store less than the `least` part of its outputs' bytes."""
+    written = sum(one.nbytes for one in buffer_specs(task, dims) if one.role is Role.OUT)
+    if report.stored_bytes is not None and report.stored_bytes < least * written:
+        return Quarantined(kind="unseen-stores")
+    return None
 
 
 def compare_with_baseline(

@@ -15,7 +15,6 @@ three: no constant of the model may be chosen by those.
 """
 
 import argparse
-import asyncio
 import hashlib
 import json
 import math
@@ -27,15 +26,13 @@ from typing import Any
 
 import record
 from corpus import KINDS, Known
-from rank_agreement import Row, agreement, read_rows
+from rank_agreement import Row, agreement, model_shard
 
 from cuda_llm.tasks.loader import list_tasks, load_task
 from cuda_llm.tools.device import Device
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.judge.steps import compile_baseline, compile_source, time_calls_there
 from cuda_llm.tools.measure.times import KernelTimes
-from cuda_llm.tools.native import cache_folder
-from cuda_llm.tools.open_device import open_device
 
 LEAST_DIFFERENCE = 0.05
 NONCE = b"bench size agreement"
@@ -61,36 +58,15 @@ def kernels() -> list[Known]:
 
 def model_kernels() -> None:
     """Model one shard; write the result when nothing is left."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--device", default="emulated:H200")
-    parser.add_argument("--shard", default="1/1", help="which of how many, from 1")
-    parser.add_argument("--again", action="store_true")
-    parser.add_argument("--limit-s", type=float, default=600)
-    parser.add_argument("--results", type=Path, default=record.RESULTS)
-    arguments = parser.parse_args()
-    deadline = time.monotonic() + arguments.limit_s
-    device = open_device(arguments.device)
-    device.prepare()
-    folder = cache_folder("bench-sizes")
-    shard_file = folder / f"{arguments.shard.replace('/', 'of')}.jsonl"
-    if arguments.again:
-        shard_file.unlink(missing_ok=True)
-    done = {row["name"] for row in read_rows(folder)}
-    every = kernels()
-    with shard_file.open("a") as file:
-        for known in record.sharded(every, arguments.shard):
-            if name_of(known) in done or time.monotonic() > deadline:
-                continue
-            row = asyncio.run(model(device, known))
-            file.write(json.dumps(row) + "\n")
-            file.flush()
-            print(json.dumps(row), flush=True)
-    rows = sorted(read_rows(folder), key=lambda row: str(row["name"]))
-    if len(rows) == len(every):
-        print(record.write("modelled_bench_sizes", {"device": device.name, "rows": rows}))
+    device, rows, results = model_shard(
+        __doc__, "bench-sizes", kernels, lambda row, one: row["name"] == name_of(one), model
+    )
+    if rows is not None:
+        whole = {"device": device.name, "rows": sorted(rows, key=lambda row: str(row["name"]))}
+        print(record.write("modelled_bench_sizes", whole, results))
 
 
-async def model(device: Device, known: Known) -> Row:
+async def model(device: Device, known: Known) -> list[Row]:
     """Model a kernel at all `bench` sizes of its task, results verified at small ones."""
     task = load_task(known.task)
     source = known.path.read_text()
@@ -105,7 +81,7 @@ async def model(device: Device, known: Known) -> Row:
         row |= {"times_us": times, "notes": list(outcome.size_notes)}
     else:
         row["failed"] = outcome.code
-    return row | {"seconds": round(time.monotonic() - began_s, 2)}
+    return [row | {"seconds": round(time.monotonic() - began_s, 2)}]
 
 
 def compare_times() -> None:

@@ -24,11 +24,11 @@ import math
 import random
 import statistics
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import record
 
@@ -99,9 +99,23 @@ NONCE = b"rank agreement"
 Row = dict[str, Any]
 
 
-def model_kernels() -> None:
-    """Model one shard; write the result when nothing is left."""
-    parser = argparse.ArgumentParser(description=__doc__)
+T = TypeVar("T")
+
+
+def model_shard(
+    description: str | None,
+    folder_name: str,
+    everything: Callable[[], Sequence[T]],
+    is_row_of: Callable[[Row, T], bool],
+    model_one: Callable[[Device, T], Coroutine[Any, Any, list[Row]]],
+) -> tuple[Device, list[Row] | None, Path]:
+    """Model what is left of the shard that the command line names, until its time is over.
+
+    Each kernel's rows are lines of a file in the cache's folder `folder_name` the moment it is
+    modelled. Returns the device, all rows of all shards in the order of their files, or None while
+    some kernel has none, and the folder that results go to.
+    """
+    parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--device", default="emulated:H200")
     parser.add_argument("--shard", default="1/1", help="which of how many, from 1")
     parser.add_argument("--again", action="store_true")
@@ -110,27 +124,42 @@ def model_kernels() -> None:
     arguments = parser.parse_args()
     deadline = time.monotonic() + arguments.limit_s
     device = open_device(arguments.device)
-    every = [variant for name in SIZES for variant in variants(name)]
+    every = everything()
     chosen = record.sharded(every, arguments.shard)
-    folder = cache_folder("rank")
+    folder = cache_folder(folder_name)
     shard_file = folder / f"{arguments.shard.replace('/', 'of')}.jsonl"
     if arguments.again:
         shard_file.unlink(missing_ok=True)
-    known = {(row["task"], row["variant"]) for row in read_rows(folder)}
+    known = read_rows(folder)
     device.prepare()
     with shard_file.open("a") as file:
-        for variant in chosen:
-            if (variant.task.name, variant.name) in known or time.monotonic() > deadline:
+        for one in chosen:
+            if any(is_row_of(row, one) for row in known) or time.monotonic() > deadline:
                 continue
-            for row in asyncio.run(model(device, variant)):
-                file.write(json.dumps(row) + "\n")
-                print(json.dumps(row), flush=True)
+            rows = asyncio.run(model_one(device, one))
+            lines = "".join(f"{json.dumps(row)}\n" for row in rows)
+            file.write(lines)
+            file.flush()
+            print(lines, end="", flush=True)
     rows = read_rows(folder)
-    if len(rows) == sum(len(SIZES[name]) * len([*variants(name)]) for name in SIZES):
+    whole = all(any(is_row_of(row, one) for row in rows) for one in every)
+    return device, rows if whole else None, arguments.results
+
+
+def model_kernels() -> None:
+    """Model one shard; write the result when nothing is left."""
+    device, rows, results = model_shard(
+        __doc__,
+        "rank",
+        lambda: [variant for name in SIZES for variant in variants(name)],
+        lambda row, one: (row["task"], row["variant"]) == (one.task.name, one.name),
+        model,
+    )
+    if rows is not None:
         profile = device.hardware.model
         constants = {"fill_us": profile.fill_us, "grid_barrier_us": profile.grid_barrier_us}
         whole = {"device": device.name, "constants": constants, "rows": rows}
-        print(record.write("rank_modelled", whole, arguments.results))
+        print(record.write("rank_modelled", whole, results))
 
 
 async def model(device: Device, variant: Variant) -> list[Row]:

@@ -20,7 +20,7 @@ from cuda_llm.tools.device.buffers import BufferSpec
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.measure.times import KernelTimes, find_unseen_stores, least_size_us
 from cuda_llm.tools.validator.buffers import buffer_specs, call_arguments, call_options
-from cuda_llm.tools.validator.cases import fresh_nonce, generator, timed_case
+from cuda_llm.tools.validator.cases import generator, timed_case
 from cuda_llm.tools.validator.distributions import draw
 
 POOL_BYTES = 4 << 20
@@ -38,14 +38,16 @@ LEAST_ARITHMETIC = 0.7
 
 
 async def model_sizes(
-    task: Task, site: Site, compiled: Compiled, verified: KernelTimes, nonce: bytes | None
+    task: Task, site: Site, compiled: Compiled, verified: KernelTimes
 ) -> KernelTimes | Verdict:
     """Model the task's `bench` sizes; `verified` are the times of small ones.
 
-    A size that cannot be executed, not in part and not whole in a few seconds, is extrapolated from
-    smaller ones. Each size's note says which blocks its time stands on, or why it is extrapolated.
+    Inputs and the blocks that are executed follow from the compiled kernel: the same one has the
+    same times, and one that wanted to know them would have to contain its own hash. A size that
+    cannot be executed, not in part and not whole in a few seconds, is extrapolated from smaller
+    ones. Each size's note says which blocks its time stands on, or why it is extrapolated.
     """
-    modeller = _Modeller(task, site, compiled, fresh_nonce() if nonce is None else nonce)
+    modeller = _Modeller(task, site, compiled)
     sizes = task.sizes.bench
     by_work = sorted(range(len(sizes)), key=lambda number: modeller.work(sizes[number]))
     reports: dict[int, CallReport] = {}
@@ -87,11 +89,11 @@ async def model_sizes(
 class _Modeller:
     """One candidate's calls at large sizes, each in a fresh runner."""
 
-    def __init__(self, task: Task, site: Site, compiled: Compiled, nonce: bytes) -> None:
+    def __init__(self, task: Task, site: Site, compiled: Compiled) -> None:
         self._task = task
         self._site = site
         self._compiled = compiled
-        self._nonce = nonce
+        self._nonce = compiled.key.encode()
         self.dependent: DependentLaunch | None = None
 
     @property

@@ -91,7 +91,7 @@ async def time_calls_there(
         )
     if not samples or not isinstance(times, KernelTimes):
         return times
-    return await model_sizes(task, site, compiled, times, nonce)
+    return await model_sizes(task, site, compiled, times)
 
 
 @asynccontextmanager

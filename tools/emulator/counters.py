@@ -55,7 +55,8 @@ class LaunchCounters:
     footprint_bytes: int = 0
     """Distinct global bytes touched, in 32-byte sectors."""
     reused_bytes: int = 0
-    """Of the footprint: what an earlier launch of the same call touched."""
+    """Of what it would have to read or write back: what earlier launches, fills and copies of the
+    same call left in L2."""
     heaviest: Mapping[str, float] = field(default_factory=dict)
     """Part of all work of a unit that the block with the most of it does; 0: not known. Units are
     the values of `InstructionClass`, `issue` (all of them), and `path` (L1 and shared memory)."""

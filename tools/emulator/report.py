@@ -268,6 +268,7 @@ def _read_account(
         worst_line=float(entry["worst_line"]),
         grid_barriers=-(-int(entry["meetings"]) // total),
         footprint_bytes=int(entry["footprint_bytes"]),
+        reused_bytes=int(entry["reused_bytes"]),
         barriers=float(entry["barriers"]),
     )
     if not sampled:

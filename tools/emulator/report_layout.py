@@ -72,6 +72,7 @@ LAUNCH_ENTRY = np.dtype(
         ("blocks_total", "u8"),
         ("counters_offset", "u8"),
         ("footprint_bytes", "u8"),
+        ("reused_bytes", "u8"),
         ("barriers", "u8"),
         ("threads_run", "u8"),
         ("work", "u8", UNITS),

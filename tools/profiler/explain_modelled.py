@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.profile import Bottleneck, KernelResources, LaunchProfile
@@ -145,26 +144,15 @@ def explain_call(
             tables[account.kernel],
             by_symbol.get(tables[account.kernel].symbol),
             hardware,
-            resident_bytes=_left_in_l2(before, account, hardware),
+            resident_bytes=float(account.reused_bytes),
         )
-        for before, account in pairwise((None, *accounts))
-        if account is not None
+        for account in accounts
     ]
     return Explained(
         time_us=sum(launch.time.time_us for launch in launches),
         launches=tuple(_profile(launch) for launch in launches),
         bottlenecks=find_bottlenecks(launches),
     )
-
-
-def _left_in_l2(
-    before: LaunchCounters | None, account: LaunchCounters, hardware: Hardware
-) -> float:
-    """Return the bytes that `account` finds in L2: all it reuses, unless `before` overflowed it."""
-    if before is None:
-        return 0.0
-    overflow = max(1.0, before.footprint_bytes / hardware.l2_bytes)
-    return min(account.reused_bytes / overflow, float(hardware.l2_bytes))
 
 
 def _profile(launch: ModelledLaunch) -> LaunchProfile:

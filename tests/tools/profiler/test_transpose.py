@@ -237,7 +237,7 @@ def test_a_call_without_launches_takes_no_time() -> None:
     assert explained.bottlenecks == ()
 
 
-def test_a_second_launch_finds_in_l2_what_the_first_one_left_there() -> None:
+def test_a_launch_does_not_move_what_it_finds_in_l2() -> None:
     small = tiled_transpose(512, ways=1)
     warm = replace(small.account, reused_bytes=small.account.footprint_bytes)
     cold_again, warm_again = (
@@ -247,11 +247,3 @@ def test_a_second_launch_finds_in_l2_what_the_first_one_left_there() -> None:
     assert cold_again.figures["dram_bytes"] == small.account.footprint_bytes
     assert warm_again.figures["dram_bytes"] == 0
     assert warm_again.time_us < cold_again.time_us
-
-
-def test_what_overflowed_l2_is_fetched_again() -> None:
-    large = tiled_transpose(2048, ways=1)
-    warm = replace(large.account, reused_bytes=large.account.footprint_bytes)
-    again = explain_call([large.account, warm], [large.table], [], RTX_3090_TI).launches[1]
-    fetched = again.figures["dram_bytes"]
-    assert fetched == large.account.footprint_bytes - RTX_3090_TI.l2_bytes

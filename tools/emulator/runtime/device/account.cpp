@@ -2,9 +2,10 @@
 
 #include <algorithm>
 
+#include "device/distinct.h"
 #include "device/lanes.h"
 #include "device/path.h"
-#include "device/sample.h"
+#include "device/touches.h"
 
 namespace emu {
 namespace {
@@ -13,112 +14,6 @@ namespace {
 // there is no native instruction (estimates; tools/profiler/traffic.py has the same).
 constexpr uint64_t kAtomicPasses = 2;
 constexpr uint64_t kLoopPasses = 6;
-
-// Calls `visit` once for each distinct number among the lanes' items, in no particular order.
-// Neighbours are usually equal or rising; the list is short (at most 32 lanes x 8 items).
-class Distinct {
- public:
-  bool add(uint64_t value) {
-    if (size_ != 0 && value == seen_[size_ - 1]) return false;
-    if (size_ != 0 && value < highest_) {
-      for (uint32_t i = 0; i < size_; ++i) {
-        if (seen_[i] == value) return false;
-      }
-    } else if (size_ != 0 && value == highest_) {
-      return false;
-    }
-    highest_ = size_ == 0 ? value : std::max(highest_, value);
-    seen_[size_++] = value;
-    return true;
-  }
-  // All numbers from the first to the last, which are at most as many as lanes have items.
-  void add_range(uint64_t first, uint64_t last) {
-    for (uint64_t value = first; value <= last; ++value) seen_[size_++] = value;
-    highest_ = last;
-  }
-  uint32_t size() const { return size_; }
-  const uint64_t* begin() const { return seen_; }
-  const uint64_t* end() const { return seen_ + size_; }
-
- private:
-  uint64_t seen_[kLanes * 8];
-  uint32_t size_ = 0;
-  uint64_t highest_ = 0;
-};
-
-template <class Visit>
-void each_lane(Mask lanes, Visit visit) {
-  for (Mask rest = lanes; rest != 0; rest &= rest - 1) visit(__builtin_ctz(rest));
-}
-
-// Aligned accesses of at most 32 bytes stay inside one sector each.
-void collect_sectors(Distinct& sectors, const uint64_t* address, Mask lanes) {
-  each_lane(lanes, [&](int i) { sectors.add(address[i] >> 5); });
-}
-
-void collect_sectors(Distinct& sectors, const Lanes<uint64_t>& at, Mask lanes) {
-  if (at.consecutive || at.uniform()) {
-    sectors.add_range(at.low >> 5, at.high >> 5);
-  } else {
-    collect_sectors(sectors, at.address, lanes);
-  }
-}
-
-// Sectors that are stored to for the first time: L2 writes each back once, even if it was read before.
-struct Dirtied {
-  uint64_t in_launch = 0, in_wave = 0, again = 0;
-};
-
-Dirtied dirty(const BlockRun& block, const Distinct& sectors) {
-  Device& d = device();
-  const uint64_t base = d.base >> 5;
-  Dirtied found;
-  for (uint64_t sector : sectors) {
-    uint32_t& wave = d.dirty_stamps[sector - base];
-    found.in_launch += wave < block.launch->first_wave;
-    found.in_wave += wave != block.wave;
-    found.again += wave + 1 == block.wave;
-    wave = block.wave;
-  }
-  return found;
-}
-
-// Stamps the sectors; counts those new to the block, to the wave and to the launch.
-Level stamp(Warp* w, uint32_t site, const Distinct& sectors, AccessNumber access) {
-  const BlockRun& block = *run_of(w).block;
-  Device& d = device();
-  const uint64_t base = d.base >> 5;
-  const uint32_t first_serial = block.launch->first_serial;
-  const Sampling& sampling = block.launch->sampling;
-  uint64_t in_block = 0, in_wave = 0, in_launch = 0, again = 0;
-  for (uint64_t sector : sectors) {
-    uint32_t& stamp = d.block_stamps[sector - base];
-    if (stamp == block.serial) continue;
-    ++in_block;
-    in_launch += stamp < first_serial;
-    stamp = block.serial;
-    uint32_t& wave = d.wave_stamps[sector - base];
-    in_wave += wave != block.wave;
-    again += sampling.partial && wave + 1 == block.wave;
-    wave = block.wave;
-  }
-  Counters& counters = block.launch->counters;
-  counters.footprint_sectors += in_launch;
-  if (access == AccessNumber::write) {
-    const Dirtied stored = dirty(block, sectors);
-    in_launch = stored.in_launch;
-    in_wave = stored.in_wave;
-    again = stored.again;
-    in_block = std::max(in_block, in_wave);
-  }
-  if (in_block == 0) return (site_traits(w, site) & kPastL1) != 0 ? Level::l2 : Level::l1;
-  counters.sites[site].l2_sectors += in_block;
-  counters.site_sectors_first[site] += in_launch;
-  counters.site_sectors_wave[site] += in_wave;
-  if (sampling.partial) return level_in_sample(*block.launch, site, {in_block, in_wave, again});
-  const bool overflows = counters.footprint_sectors * 32 > d.facts.l2_bytes;
-  return (overflows ? in_wave : in_launch) != 0 ? Level::dram : Level::l2;
-}
 
 // A request passes an L2 line once a sector, and once more for each further lane on one address.
 void pass_lines(Warp* w, const uint64_t* address, Mask lanes) {
@@ -228,7 +123,7 @@ uint64_t account_global(Warp* w, uint32_t site, Mask lanes, const Lanes<uint64_t
   ++c.requests;
   c.lanes += static_cast<uint64_t>(__builtin_popcount(lanes));
   c.sectors += sectors.size();
-  const uint64_t ticks = latency_ticks(stamp(w, site, sectors, access));
+  const uint64_t ticks = latency_ticks(touch(w, site, sectors, access));
   if (access == AccessNumber::atomic) {
     c.serial += count_serial(at.address, lanes);
     pass_lines(w, at.address, lanes);
@@ -262,7 +157,7 @@ uint64_t account_run(Warp* w, uint32_t site, uint64_t address, uint64_t bytes, b
     Distinct sectors;
     sectors.add_range(sector, std::min(end, sector + kAtOnce - 1));
     c.sectors += sectors.size();
-    ticks = std::max(ticks, latency_ticks(stamp(w, site, sectors, access)));
+    ticks = std::max(ticks, latency_ticks(touch(w, site, sectors, access)));
   }
   if (access == AccessNumber::atomic) ++c.serial;
   const uint64_t passes = (bytes + kWavefront - 1) / kWavefront;

@@ -128,6 +128,7 @@ extern "C" void emu_begin(const emu::CallOptions* options) {
   if (d.options.level > 3) refuse(Fault::infrastructure, "unknown level");
   d.allocations.clear();
   d.freed.clear();
+  d.residents.clear();
   d.scratch_used = 0;
   d.scratch_count = 0;
   for (const Allocation& one : d.permanent) insert(one);

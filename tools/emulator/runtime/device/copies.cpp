@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "device/l2.h"
 #include "device/pages.h"
 
 namespace emu {
@@ -83,6 +84,7 @@ CudaError device_set(uint64_t address, int value, uint64_t bytes, bool part) {
   if (device().options.level == kSampleLevel) fill_pages(*one, address, address + 1);
   std::memset(device().host(address), value, written(bytes));
   now_initialised(*one, address, bytes);
+  leave_in_l2(*one, address, bytes);
   return kSuccess;
 }
 
@@ -93,6 +95,7 @@ CudaError copy_to_device(uint64_t to, const void* from, uint64_t bytes, bool par
   count(part, {1, to, 0, bytes, 0, 0}, sectors(to, bytes), bytes);
   std::memcpy(device().host(to), from, bytes);
   now_initialised(*one, to, bytes);
+  leave_in_l2(*one, to, bytes);
   return kSuccess;
 }
 
@@ -114,6 +117,8 @@ CudaError copy_on_device(uint64_t to, uint64_t from, uint64_t bytes, bool part) 
   if (target == nullptr || source == nullptr) return kInvalidValue;
   Device& d = device();
   count(part, {3, to, from, bytes, 0, 0}, sectors(to, bytes) + sectors(from, bytes), 0);
+  leave_in_l2(*source, from, bytes);
+  leave_in_l2(*target, to, bytes);
   fill_pages(*source, from, from + written(bytes));
   std::memmove(d.host(to), d.host(from), written(bytes));
   bool known = !source->tracked || all_set(d.initialised, from - d.base, bytes);

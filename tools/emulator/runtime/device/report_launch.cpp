@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "device/account.h"
+#include "device/l2.h"
 
 namespace emu {
 namespace {
@@ -94,6 +95,7 @@ void report_launch(LaunchRun& launch) {
   if (l.level == 1 || l.level == kSampleLevel) {
     entry.counters_offset = write_counters(launch);
     entry.footprint_bytes = launch.counters.footprint_sectors * 32;
+    entry.reused_bytes = reuse_l2(launch);
   }
   std::memcpy(in_report(kLogOffset + report.logged * sizeof entry), &entry, sizeof entry);
   ++report.logged;

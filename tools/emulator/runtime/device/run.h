@@ -174,10 +174,19 @@ struct Sampling {
   uint64_t shared_line = 0;      // most passes of atomics on a line that several blocks use
 };
 
+// What a launch touched of one allocation.
+struct AllocationUse {
+  uint64_t begin, end;
+  SectorRange range;
+  double touched;  // sectors
+  double moved;    // sectors read first, or stored first, or both
+};
+
 struct Counters {
   std::vector<uint64_t> block_warps, block_lanes;
   std::vector<SiteCounters> sites;
   uint64_t footprint_sectors = 0;            // touched by this launch
+  std::vector<AllocationUse> uses;
   std::vector<uint64_t> site_sectors_first;  // first touch in the launch
   std::vector<uint64_t> site_sectors_wave;   // first touch in the wave
   uint64_t barriers = 0;

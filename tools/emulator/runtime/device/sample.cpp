@@ -161,7 +161,7 @@ class Sampler {
 
 void run_sample(LaunchRun& launch) { Sampler(launch).run(); }
 
-Level level_in_sample(LaunchRun& launch, uint32_t site, const Sharing& one) {
+Level level_in_sample(LaunchRun& launch, uint32_t site, const Sharing& one, bool far) {
   Sampling& sampling = launch.sampling;
   Misses& misses = sampling.misses[site];
   if (sampling.phase == Sampling::Phase::blocks) {
@@ -171,7 +171,6 @@ Level level_in_sample(LaunchRun& launch, uint32_t site, const Sharing& one) {
     misses.due -= misses.all;
     return Level::dram;
   }
-  const bool far = one.in_wave != 0;
   if (sampling.phase == Sampling::Phase::wave) {
     Sharing& sum = sampling.sites[site];
     sum.in_block += one.in_block;

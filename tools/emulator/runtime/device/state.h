@@ -39,6 +39,17 @@ struct LineUse {
   bool shared;     // by several blocks
 };
 
+struct SectorRange {
+  uint64_t low, high;  // both are in it
+};
+
+// What L2 holds of an allocation, spread over the sectors between two of them.
+struct Resident {
+  uint64_t allocation;  // where it begins
+  SectorRange range;
+  double sectors;
+};
+
 // A fill or a copy, and how far each of its pieces lies from the one before.
 struct Transfer {
   uint32_t kind;
@@ -60,6 +71,7 @@ struct Device {
   LineUse* lines = nullptr;  // one a 128-byte line, lazily mapped
   uint8_t* filled = nullptr;  // one bit a page: filled from its pool already
   Transfer transfer{};       // the one made last
+  std::vector<Resident> residents;  // by launches, fills and copies of this call
   Access* writes = nullptr;    // race shadow, one a word, lazily mapped
   Readers* readers = nullptr;
   uint32_t* earlier = nullptr;  // what a word held before its last strong write, lazily mapped

@@ -120,6 +120,7 @@ struct LaunchEntry {
   uint64_t blocks_total;
   uint64_t counters_offset;  // 0: not counted
   uint64_t footprint_bytes;  // of the whole grid
+  uint64_t reused_bytes;     // not moved: what launches before it left in L2
   uint64_t barriers;
   uint64_t threads_run;
   uint64_t work[kUnits];       // of each unit: instructions, ticks of the data path

@@ -1,0 +1,14 @@
+// Which sectors of global memory a launch touches for the first time: what L1 and L2 cannot have.
+#pragma once
+
+#include "device/distinct.h"
+#include "device/path.h"
+#include "device/run.h"
+
+namespace emu {
+
+// Stamps the sectors; counts those new to the block, to the wave and to the launch. Returns where the
+// slowest of them comes from.
+Level touch(Warp* w, uint32_t site, const Distinct& sectors, AccessNumber access);
+
+}  // namespace emu

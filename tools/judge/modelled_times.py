@@ -4,6 +4,7 @@ Results are not looked at here: that is for sizes at which every element can be.
 at these sizes is compared with what it did there, so that none leaves work out where nobody looks.
 """
 
+import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,7 +21,7 @@ from cuda_llm.tools.device.buffers import BufferSpec
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.measure.times import KernelTimes, find_unseen_stores, least_size_us
 from cuda_llm.tools.validator.buffers import buffer_specs, call_arguments, call_options
-from cuda_llm.tools.validator.cases import generator, timed_case
+from cuda_llm.tools.validator.cases import NONCE_BYTES, generator, timed_case
 from cuda_llm.tools.validator.distributions import draw
 
 POOL_BYTES = 4 << 20
@@ -42,8 +43,8 @@ async def model_sizes(
 ) -> KernelTimes | Verdict:
     """Model the task's `bench` sizes; `verified` are the times of small ones.
 
-    Inputs and the blocks that are executed follow from the compiled kernel: the same one has the
-    same times, and one that wanted to know them would have to contain its own hash. A size that
+    Inputs and the blocks that are executed follow from the source: the same one has the same times,
+    and one that wanted to know them would have to contain its own hash. A size that
     cannot be executed, not in part and not whole in a few seconds, is extrapolated from smaller
     ones. Each size's note says which blocks its time stands on, or why it is extrapolated.
     """
@@ -93,7 +94,7 @@ class _Modeller:
         self._task = task
         self._site = site
         self._compiled = compiled
-        self._nonce = compiled.key.encode()
+        self._nonce = hashlib.blake2b(compiled.source.encode(), digest_size=NONCE_BYTES).digest()
         self.dependent: DependentLaunch | None = None
 
     @property

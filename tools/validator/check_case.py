@@ -204,9 +204,15 @@ async def check_case(
         return second
     own = case_limits(task, case, expectation.values, arrays)
     spread = compare_repeat(first.outputs, second.outputs, expectation, own, arrays)
-    if isinstance(spread, Nondeterministic):
-        return spread
-    return replace(checked, notes=spread)
+    if not isinstance(spread, Nondeterministic):
+        return replace(checked, notes=spread)
+    # The order is not to blame where the first one gives wrong results by now, too.
+    as_first = await caller.call(case, inputs, place)
+    if isinstance(as_first, CompletedCall):
+        judged = _judge(task, case, as_first, inputs, expectation, arrays)
+        if not isinstance(judged, Checked):
+            return _of_repeat(judged, EXTRA)
+    return spread
 
 
 def _judge(

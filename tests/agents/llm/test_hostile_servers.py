@@ -16,14 +16,14 @@ from cuda_llm.conversation import CallFailed, Reply
 from cuda_llm.traces.events import Event
 
 KEY = "sk-a-very-secret-key"
-POLICY = RetryPolicy(tries=2, try_s=1.0, first_wait_s=0.01)
+POLICY = RetryPolicy(tries=2, try_s=60.0, first_wait_s=0.01)
 
 
 def ask(answer: Answer) -> tuple[Reply | CallFailed, list[Event], int]:
     """Return the reply, what was recorded, and how many requests it took."""
     events: list[Event] = []
     with ModelServer(lambda _: answer) as server:
-        options = RequestOptions(try_s=1.0)
+        options = RequestOptions(try_s=60.0)
         model = open_chat_model("scripted", base_url=server.base_url, key=KEY, options=options)
         client = ModelClient(
             model=model, name="scripted", store=MemoryStore(), record=events.append, policy=POLICY

@@ -16,7 +16,7 @@ from cuda_llm.traces.events import ModelCalled
 
 
 def check(server: ModelServer, name: str = "scripted", **more: Any) -> ModelCalled:
-    options = RequestOptions(try_s=1.0, output_tokens=1000)
+    options = RequestOptions(try_s=30.0, output_tokens=1000)
     address = more.pop("address", server.base_url)
     model = open_chat_model(name, base_url=address, key=more.pop("key", ""), options=options)
     parts = {"budget": Budget(), "price": PRICE, "round": Round(calls=5), **more}

@@ -164,6 +164,23 @@ def test_a_result_that_changes_with_the_schedule_is_not_deterministic() -> None:
     assert verdict.buffer == "C"
 
 
+def test_the_order_is_not_blamed_for_what_goes_wrong_in_any_order_from_then_on() -> None:
+    seeds: dict[bytes, int] = {}
+    wrong = False
+
+    def candidate(b: Buffers, options: CallOptions) -> None:
+        nonlocal wrong
+        contents = b["A"].tobytes() + b["B"].tobytes()
+        wrong |= seeds.setdefault(contents, options.schedule_seed) != options.schedule_seed
+        b["C"][...] = b["A"] + b["B"]
+        if wrong:
+            b["C"][-1] += 1
+
+    verdict = judge(candidate)
+    assert isinstance(verdict, WrongResult)
+    assert verdict.repeat == "extra"
+
+
 def test_order_dependent_sums_within_a_quarter_of_the_tolerance_are_noted() -> None:
     def candidate(b: Buffers, options: CallOptions) -> None:
         order = np.random.default_rng(options.schedule_seed).permutation(b["input"].size)

@@ -13,7 +13,7 @@ from cuda_llm.conversation import Call, Message, Reply
 from cuda_llm.traces.events import Event, ModelCalled, ModelRetried
 
 QUICK = RetryPolicy(
-    tries=3, try_s=2.0, deadline_s=5.0, first_wait_s=0.02, longest_wait_s=0.05,
+    tries=3, try_s=20.0, deadline_s=60.0, first_wait_s=0.02, longest_wait_s=0.05,
     retry_after_limit_s=2.0,
 )  # fmt: skip
 
@@ -81,7 +81,7 @@ def make_client(
     **more: Any,
 ) -> ModelClient:
     """A client in front of the scripted server."""
-    options = RequestOptions(try_s=2.0, output_tokens=output_tokens, stream=stream)
+    options = RequestOptions(try_s=20.0, output_tokens=output_tokens, stream=stream)
     model = open_chat_model(name, base_url=server.base_url, key=key, options=options)
     parts = {"store": MemoryStore(), "record": EventLog(), "policy": QUICK, **more}
     return ModelClient(model=model, name=name, output_tokens=output_tokens, **parts)

@@ -20,6 +20,8 @@ class SiteCounters:
     """Active lanes, summed over requests."""
     sectors: float = 0.0
     """Distinct 32-byte sectors per request, summed (global, local, const)."""
+    lines: float = 0.0
+    """Distinct 128-byte lines per request, summed (global)."""
     wavefronts: float = 0.0
     """Shared-memory passes: the most distinct words any bank has to serve, summed."""
     ideal_wavefronts: float = 0.0
@@ -145,6 +147,7 @@ def _scaled(one: SiteCounters, share: Sharing, factor: float, kept: float) -> Si
         requests=one.requests * factor,
         lanes=one.lanes * factor,
         sectors=one.sectors * factor,
+        lines=one.lines * factor,
         wavefronts=one.wavefronts * factor,
         ideal_wavefronts=one.ideal_wavefronts * factor,
         l2_sectors=one.l2_sectors * factor,

@@ -303,6 +303,7 @@ def _site_count(one: Any) -> SiteCounters:
         requests=float(one["requests"]),
         lanes=float(one["lanes"]),
         sectors=float(one["sectors"]),
+        lines=float(one["lines"]),
         wavefronts=float(one["wavefronts"]),
         ideal_wavefronts=float(one["ideal_wavefronts"]),
         worst_ways=int(one["worst_ways"]),

@@ -96,6 +96,7 @@ SITE_COUNTERS = np.dtype(
         ("requests", "u8"),
         ("lanes", "u8"),
         ("sectors", "u8"),
+        ("lines", "u8"),
         ("wavefronts", "u8"),
         ("ideal_wavefronts", "u8"),
         ("worst_ways", "u8"),

@@ -120,7 +120,7 @@ def model_launch(
     terms = _pipe_terms(account, table, hardware, setting) | {
         Term.SHARED: traffic.shared_clk * path_us,
         Term.L1: traffic.l1_clk * path_us,
-        Term.L2: traffic.l2_bytes / model.l2_bytes_per_clk * clk_us,
+        Term.L2: traffic.l2_clk * clk_us,
         Term.DRAM: dram_bytes / (hardware.peaks.dram_gb_s * 1e3 * model.dram_efficiency),
         Term.ATOMIC: traffic.atomic_clk * clk_us,
         Term.LATENCY: _waiting_clk(account, table, hardware, setting) * clk_us,

@@ -48,6 +48,8 @@ class Traffic:
     shared_clk: float = 0.0
     """Clocks of the same data path for shared memory."""
     l2_bytes: float = 0.0
+    l2_clk: float = 0.0
+    """Clocks of all L2 slices side by side."""
     dram_bytes: float = 0.0
     """First touches of the launch; of each wave of blocks where the footprint exceeds L2."""
     atomic_clk: float = 0.0
@@ -91,6 +93,7 @@ def site_traffic(site: InstructionSite, count: SiteCounters, hardware: Hardware)
         l1_clk=l1_clk,
         shared_clk=shared_clk,
         l2_bytes=to_l2 * SECTOR_BYTES,
+        l2_clk=_l2_clk(count, to_l2, hardware),
         dram_bytes=dram_sectors * SECTOR_BYTES,
     )
 
@@ -117,6 +120,13 @@ def _l2_sectors(site: InstructionSite, count: SiteCounters) -> float:
     if site.kind in ("load", "async_copy") and _PAST_L1.isdisjoint(_parts(site)):
         return min(count.l2_sectors, count.sectors)
     return count.sectors
+
+
+def _l2_clk(count: SiteCounters, sectors: float, hardware: Hardware) -> float:
+    """A slice takes a line of a request a clock, and of that line two sectors a clock."""
+    lines = count.lines * sectors / count.sectors
+    slots = max(sectors * SECTOR_BYTES, lines * L2_SLICE_BYTES_PER_CLK)
+    return slots / hardware.model.l2_bytes_per_clk
 
 
 def _l2_atomic_clk(atomics: Sequence[SiteCounters], blocks: int, hardware: Hardware) -> float:
@@ -149,6 +159,7 @@ def _sum(parts: Iterable[Traffic]) -> Traffic:
         l1_clk=sum(part.l1_clk for part in parts),
         shared_clk=sum(part.shared_clk for part in parts),
         l2_bytes=sum(part.l2_bytes for part in parts),
+        l2_clk=sum(part.l2_clk for part in parts),
         dram_bytes=sum(part.dram_bytes for part in parts),
     )
 

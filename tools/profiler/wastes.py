@@ -6,6 +6,7 @@ from dataclasses import replace
 from cuda_llm.tools.emulator.counters import LaunchCounters, SiteCounters
 from cuda_llm.tools.emulator.tables import InstructionSite, KernelTable
 from cuda_llm.tools.profiler.counts import (
+    SECTOR_BYTES,
     WARP_LANES,
     LineAccess,
     accesses_by_line,
@@ -13,7 +14,7 @@ from cuda_llm.tools.profiler.counts import (
     ideal_sectors,
 )
 from cuda_llm.tools.profiler.time_model import ModelledLaunch, Saving, Term, TimeReason
-from cuda_llm.tools.profiler.traffic import BULK, CONSTANT_SPACES, warps_per_block
+from cuda_llm.tools.profiler.traffic import BULK, CONSTANT_SPACES, L2_LINE_BYTES, warps_per_block
 
 WASTE_ADVICE = {
     "bank_conflicts": "pad the tile by one column (33 instead of 32), or swizzle its index",
@@ -64,6 +65,7 @@ def coalesced(account: LaunchCounters, table: KernelTable) -> LaunchCounters:
         return replace(
             count,
             sectors=sectors,
+            lines=min(count.lines, sectors * SECTOR_BYTES / L2_LINE_BYTES),
             l2_sectors=min(count.l2_sectors, sectors),
             dram_sectors=min(count.dram_sectors, sectors),
         )

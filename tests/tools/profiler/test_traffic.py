@@ -1,5 +1,7 @@
 """What each kind of access asks of the memory system."""
 
+from dataclasses import replace
+
 import pytest
 
 from cuda_llm.hardware_profiles.lookup import find_hardware
@@ -65,6 +67,17 @@ def test_a_store_is_written_through() -> None:
     moved = traffic("st.global.f32", "global", "store", STRIDED)
     assert moved.l2_bytes == 320 * 32
     assert moved.dram_bytes == 40 * 32
+
+
+def test_a_slice_of_l2_takes_one_line_of_a_request_a_clock() -> None:
+    whole_lines = replace(COALESCED, lines=10)
+    scattered = replace(COALESCED, lines=40)
+    unknown, full, half = (
+        traffic("st.global.f32", "global", "store", one)
+        for one in (COALESCED, whole_lines, scattered)
+    )
+    assert full.l2_clk == unknown.l2_clk == full.l2_bytes / AMPERE.model.l2_bytes_per_clk
+    assert half.l2_clk == 2 * full.l2_clk
 
 
 def test_atomics_on_one_address_take_turns() -> None:

@@ -14,9 +14,13 @@ namespace {
 // there is no native instruction (estimates; tools/profiler/traffic.py has the same).
 constexpr uint64_t kAtomicPasses = 2;
 constexpr uint64_t kLoopPasses = 6;
+constexpr uint64_t kLineTicks = 54;  // of a pass of an L2 line, as traffic.py has it in clocks
 
-// A request passes an L2 line once a sector, and once more for each further lane on one address.
-void pass_lines(Warp* w, const uint64_t* address, Mask lanes) {
+// A request passes an L2 line once a sector, and once more for each further lane on one address. Of
+// those who swap the same word only one succeeds in the time that others need to hear of it.
+void pass_lines(Warp* w, uint32_t site, const uint64_t* address, Mask lanes, bool changed) {
+  const bool swaps = changed && (site_traits(w, site) & kSwaps) != 0;
+  const uint64_t heard = swaps ? latency_ticks(Level::l2) / kLineTicks : 0;
   LaunchRun& launch = *run_of(w).block->launch;
   for (Mask rest = lanes; rest != 0;) {
     const uint64_t first = address[__builtin_ctz(rest)];
@@ -27,6 +31,7 @@ void pass_lines(Warp* w, const uint64_t* address, Mask lanes) {
     line.shared |= line.passes != 0 && line.block != run_of(w).block->serial;
     line.block = run_of(w).block->serial;
     line.passes += count_sectors(address, same) + count_serial(address, same) - 1;
+    if (line.shared) line.passes += static_cast<uint32_t>(heard);
     uint64_t& worst = line.shared ? launch.sampling.shared_line : launch.counters.worst_line;
     worst = std::max<uint64_t>(worst, line.passes);
   }
@@ -123,10 +128,11 @@ uint64_t account_global(Warp* w, uint32_t site, Mask lanes, const Lanes<uint64_t
   ++c.requests;
   c.lanes += static_cast<uint64_t>(__builtin_popcount(lanes));
   c.sectors += sectors.size();
+  c.lines += count_lines(sectors);
   const uint64_t ticks = latency_ticks(touch(w, site, sectors, access));
   if (access == AccessNumber::atomic) {
     c.serial += count_serial(at.address, lanes);
-    pass_lines(w, at.address, lanes);
+    pass_lines(w, site, at.address, lanes, !polls);
   }
   wait(w, site, ticks);
   occupy(w, std::max<uint64_t>(kPassSectors, sectors.size()));
@@ -157,6 +163,7 @@ uint64_t account_run(Warp* w, uint32_t site, uint64_t address, uint64_t bytes, b
     Distinct sectors;
     sectors.add_range(sector, std::min(end, sector + kAtOnce - 1));
     c.sectors += sectors.size();
+    c.lines += count_lines(sectors);
     ticks = std::max(ticks, latency_ticks(touch(w, site, sectors, access)));
   }
   if (access == AccessNumber::atomic) ++c.serial;

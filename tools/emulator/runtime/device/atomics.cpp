@@ -169,6 +169,17 @@ bool perform(const Request& r, uint8_t* memory, const Lanes<U>& at, Mask lanes, 
   return changed;
 }
 
+// Blocks share out work by what an atomic returns: whoever asks for more lets the others ask first.
+void take_turns(Warp* w, uint32_t site) {
+  BlockRun& block = *run_of(w).block;
+  if (!w->block->counted || block.slices > 0) return;
+  if (block.asked_site == site) {
+    block.gives_way = true;
+    polled(w, kTurn);
+  }
+  block.asked_site = site;
+}
+
 void atomic_global(Warp* w, uint32_t site, Mask lanes, const Request& r, const uint64_t* address,
                    int64_t offset) {
   uint32_t width = width_of(r.type);
@@ -192,6 +203,7 @@ void atomic_global(Warp* w, uint32_t site, Mask lanes, const Request& r, const u
   const bool changed = perform(r, reinterpret_cast<uint8_t*>(w->launch->delta), at, lanes, true);
   if (!changed) polled(w, kTurn / 64);
   if (w->block->counted) account_global(w, site, lanes, at, AccessNumber::atomic, !changed);
+  if (changed && r.out != nullptr && w->launch->kernel->sites[site].steers) take_turns(w, site);
 }
 
 void atomic_shared(Warp* w, uint32_t site, Mask lanes, const Request& r, const uint32_t* address,

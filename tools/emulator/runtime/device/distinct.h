@@ -60,4 +60,11 @@ inline void collect_sectors(Distinct& sectors, const Lanes<uint64_t>& at, Mask l
   }
 }
 
+// Of 128 bytes each.
+inline uint32_t count_lines(const Distinct& sectors) {
+  Distinct lines;
+  for (uint64_t sector : sectors) lines.add(sector >> 2);
+  return lines.size();
+}
+
 }  // namespace emu

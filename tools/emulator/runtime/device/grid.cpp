@@ -119,6 +119,10 @@ Outcome run_block(BlockRun& slot) {
       if (slot.doubtful.open) raise_doubtful(slot);
       return Outcome::finished;
     }
+    if (slot.gives_way) {
+      slot.gives_way = false;
+      return Outcome::polling;
+    }
     rounds = moved || slot.slices > 0 ? 0 : rounds + 1;
     if (slot.slices > 0 && takes_a_break(slot)) return Outcome::polling;
     slot.idle_rounds = idle && polling ? slot.idle_rounds + 1 : 0;

@@ -29,6 +29,7 @@ enum SiteTraits : uint8_t {
   kFloat = 16,  // on floats: an atomic of shared memory is a compare-and-swap loop
   kBlockOnly = 32,  // .cta: strong to the block alone
   kRelease = 64,    // .release, .acq_rel: a fence before it
+  kSwaps = 128,     // compare-and-swap
 };
 
 struct Barrier {
@@ -132,6 +133,8 @@ struct BlockRun {
   std::vector<uint64_t> block_warps, block_lanes;  // of this block, by basic block
   uint64_t path = 0;      // ticks of the data path of L1 and shared memory
   uint64_t met = 0;       // path of the warp that the block has waited for last, by polling
+  uint32_t asked_site = kNone;  // of the last atomic on global memory that steers its warp
+  bool gives_way = false;       // to the other resident blocks, before its next turn
   uint32_t slices = 0;  // short turns left: warps are interleaved while there are some
   uint32_t serial = 0;  // of the block on this device: the stamp of its sectors
   uint32_t wave = 0;

@@ -29,6 +29,7 @@ uint8_t traits_of(const char* opcode) {
   if (atomic || (traits & kStrong) != 0 || has(opcode, ".cg") || has(opcode, ".cv")) {
     traits |= kPastL1;
   }
+  if (atomic && has(opcode, ".cas")) traits |= kSwaps;
   if (has(opcode, "f64") || has(opcode, "f32") || has(opcode, "f16")) traits |= kFloat;
   return traits;
 }

@@ -147,6 +147,7 @@ struct SiteCounters {
   uint64_t requests;
   uint64_t lanes;
   uint64_t sectors;
+  uint64_t lines;
   uint64_t wavefronts;
   uint64_t ideal_wavefronts;
   uint64_t worst_ways;

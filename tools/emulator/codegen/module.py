@@ -14,6 +14,7 @@ from cuda_llm.tools.emulator.codegen.kernel import KernelDraft, RefusedInstructi
 from cuda_llm.tools.emulator.codegen.layout import Layout, lay_out, module_variables
 from cuda_llm.tools.emulator.codegen.liveness import LoweredBlock
 from cuda_llm.tools.emulator.codegen.lower import lower
+from cuda_llm.tools.emulator.codegen.merging import merge_accesses
 from cuda_llm.tools.emulator.codegen.param_space import lower_param_space
 from cuda_llm.tools.emulator.codegen.sites import Spots, basic_block, site
 from cuda_llm.tools.emulator.codegen.steering import mark_steering
@@ -46,6 +47,7 @@ def unsupported(refused: Iterable[Instruction], spots: Spots) -> tuple[Unsupport
 
 MOST_BLOCKS = 0xFFFF
 """Program counters have 16 bits."""
+PART = "emu::kPart"
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,7 @@ def generate(
     for number, entry in enumerate(f for f in module.functions if f.entry):
         flat = propagate_constants(lower_param_space(inline_calls(module, entry)))
         layout = lay_out(module, flat)
-        lowered = _lower(flat, layout, spots)
+        lowered = _lower(flat, layout, module.target, spots)
         run, register_bytes = "nullptr", "0"
         if not lowered.refused:
             emitted = emit(lowered.kernel, lowered.blocks, number)
@@ -117,7 +119,7 @@ _HEAD = """\
 """
 
 
-def _lower(flat: Function, layout: Layout, spots: Spots) -> _Lowered:
+def _lower(flat: Function, layout: Layout, target: str, spots: Spots) -> _Lowered:
     kernel = KernelDraft(layout, dict(flat.registers))
     blocks = blocks_of(flat)
     lowered: list[LoweredBlock] = []
@@ -137,9 +139,10 @@ def _lower(flat: Function, layout: Layout, spots: Spots) -> _Lowered:
         lowered.append(LoweredBlock(tuple(s for one in body for s in one.steps), block.end))
         bodies.append(BlockInstructions(body, block.end))
     kernel.sites = list(mark_steering(place_waits(kernel.sites, bodies), bodies))
+    kernel.sites = list(merge_accesses(kernel, bodies, target))
     loaded = loaded_registers(bodies)
     table = [
-        basic_block(block, one.body, loaded, spots)
+        basic_block(block, one.body, kernel.sites, loaded, spots)
         for block, one in zip(blocks, bodies, strict=True)
     ]
     found = unsupported(refused, spots) + _refused_whole(flat, blocks)
@@ -168,7 +171,8 @@ def _facts(number: int, table: KernelTable, layout: Layout, drafts: Sequence[Sit
     """Return the site and parameter arrays of one kernel, of at least one element as C++ asks."""
     sites = [
         f'{{"{s.opcode}", {s.spot.line if s.spot else 0}, {s.block}, {s.bytes}, '
-        f"{draft.waits}, {draft.copy}, {draft.loop}, {str(draft.steers).lower()}}}"
+        f"{draft.waits}, {draft.copy}, {draft.loop}, {str(draft.steers).lower()}, "
+        f"{PART if draft.width == 0 else draft.width or 0}, {draft.shift}}}"
         for s, draft in zip(table.sites, drafts, strict=True)
     ]
     costs = [_cost(block) for block in table.blocks]

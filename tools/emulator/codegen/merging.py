@@ -30,7 +30,7 @@ MOST_ELEMENTS = 4
 _PLAIN = frozenset({"ld", "st", "weak", "shared", "shared::cta", "v2", "v4", *BYTES})
 _READS = frozenset({"ld", "ldu", "ldmatrix"})
 _WRITES = frozenset({"st", "red", "atom", "stmatrix"})
-_ORDERS = frozenset({"membar", "fence", "bar", "barrier", "cp", "mbarrier", "wmma"})
+_ORDERS = frozenset({"membar", "fence", "bar", "barrier", "cp", "mbarrier"})
 
 
 @dataclass(frozen=True)
@@ -169,27 +169,27 @@ def _accesses(
 
 def _access(kernel: KernelDraft, one: LoweredInstruction, values: _Values) -> _Access | None:
     """Return the access that an instruction is; None for what ptxas leaves as it is."""
-    opcode, operands = one.instruction.opcode, one.instruction.operands
+    opcode, guard = one.instruction.opcode, one.instruction.guard
     if opcode[0] not in {"ld", "st"} or not _PLAIN.issuperset(opcode):
         return None
     loads = opcode[0] == "ld"
-    place, data = (operands[1], operands[0]) if loads else operands
+    data, place = one.instruction.operands[:: 1 if loads else -1]
     element = BYTES[opcode[-1]]
-    base = values.address(place.base) if isinstance(place, Address) else None
-    if space_of(opcode) != "shared" or base is None or element not in {2, 4, 8}:
-        return None
-    if one.instruction.guard is not None and not loads:
+    if space_of(opcode) != "shared" or element not in {2, 4, 8} or (guard and not loads):
         return None
     items = data.items if isinstance(data, Vector) else (data,)
     registers = [item.name for item in items if isinstance(item, Reg)]
     if loads and any(kernel.bytes(register) != element for register in registers):
+        return None
+    base = values.address(place.base) if isinstance(place, Address) else None
+    if base is None or not isinstance(place, Address):
         return None
     return _Access(
         site=one.sites[0],
         address=base.plus(Sum(place.offset)),
         element=element if loads else element * len(items),
         elements=len(items) if loads else 1,
-        guard=one.instruction.guard,
+        guard=guard,
         loads=loads,
     )
 
@@ -198,8 +198,9 @@ def _stop(one: LoweredInstruction) -> _Stop | None:
     opcode = one.instruction.opcode
     if opcode[0] in _ORDERS:
         return _Stop(for_loads=True)
-    if opcode[0] in _READS | _WRITES and space_of(opcode) in {"shared", "generic"}:
-        return _Stop(for_loads=opcode[0] in _WRITES)
+    writes = opcode[0] in _WRITES or opcode[:2] == ("wmma", "store")
+    if writes or opcode[0] in _READS or opcode[:2] == ("wmma", "load"):
+        return _Stop(for_loads=writes) if space_of(opcode) in {"shared", "generic"} else None
     return None
 
 
@@ -242,12 +243,14 @@ def _store_runs(found: Iterable[_Access | _Stop], chunks: _Chunks) -> Iterator[l
     """Yield stores to one chunk that follow one another."""
     run: list[_Access] = []
     for one in found:
-        stores = isinstance(one, _Access) and not one.loads
-        if stores and run and _goes_on(run, one, chunks):
+        if isinstance(one, _Stop) or one.loads:
+            yield run
+            run = []
+        elif run and _goes_on(run, one, chunks):
             run.append(one)
-            continue
-        yield run
-        run = [one] if stores else []
+        else:
+            yield run
+            run = [one]
     yield run
 
 
@@ -261,7 +264,7 @@ def _merge(run: Sequence[_Access], chunks: _Chunks) -> Iterator[tuple[int, int, 
 
     Of four elements, three are enough for a load. Two that are no aligned pair stay apart.
     """
-    if len(run) < 2:
+    if len(run) < 2 or chunks.size(run[0]) < 2 * run[0].element:
         return
     size, element = chunks.size(run[0]), run[0].element
     enough = 3 if run[0].loads and size == MOST_ELEMENTS * element else size // element

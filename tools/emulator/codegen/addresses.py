@@ -15,6 +15,8 @@ from cuda_llm.tools.emulator.ptx.module import Imm, Instruction, Operand, Pair, 
 
 ALL_BITS = 32
 """Zero bits of a zero."""
+MOST_TERMS = 12
+"""Registers of a sum. What has more is a total, no address."""
 _MODULUS = 1 << ALL_BITS
 _INTEGERS = frozenset({f"{kind}{size}" for kind in "bus" for size in (8, 16, 32, 64)})
 
@@ -135,7 +137,7 @@ class Addresses:
     def _follow(self, instruction: Instruction) -> None:
         for register in targets(instruction):
             if len(self._writers[register]) == 1:
-                found = self.combine(instruction, self.lasting)
+                found = combine(instruction, self.lasting)
                 self._lasting[register] = found or self.of_register(register)
 
     def lasting(self, operand: Operand) -> Sum | None:
@@ -150,29 +152,6 @@ class Addresses:
                 if place is not None and place.space == "shared":
                     terms = (((_VARIABLE, place.value), 1),)
                     return Sum(offset % _MODULUS, terms, zero_bits(place.value))
-        return None
-
-    def combine(self, instruction: Instruction, read: ReadSum) -> Sum | None:
-        """Return what an instruction computes, as a sum; None where it is none."""
-        opcode = instruction.opcode
-        if instruction.guard is not None or not _keeps_words(opcode):
-            return None
-        match opcode[0], [read(operand) for operand in instruction.operands[1:]]:
-            case (("mov" | "cvt" | "cvta"), [Sum() as one]):
-                return one
-            case "add", [Sum() as one, Sum() as other]:
-                return one.plus(other)
-            case "sub", [Sum() as one, Sum() as other] if not (one.terms and other.terms):
-                return one.plus(other.times(-1))
-            case "shl", [Sum() as one, Sum(constant=count, terms=())]:
-                return one.times(1 << min(count, ALL_BITS))
-            case "or", [Sum() as one, Sum(constant=low, terms=())] if low < 1 << one.bits:
-                return one.plus(Sum(low))
-            case "mul", [Sum() as one, Sum() as other]:
-                return _product(one, other)
-            case "mad", [Sum() as one, Sum() as other, Sum() as more]:
-                product = _product(one, other)
-                return product and product.plus(more)
         return None
 
     def of_register(self, register: str, value: int = 0) -> Sum:
@@ -230,6 +209,34 @@ def targets(instruction: Instruction) -> Iterator[str]:
                 work.extend(items)
             case Pair(first, second):
                 work.extend((first, second))
+
+
+def combine(instruction: Instruction, read: ReadSum) -> Sum | None:
+    """Return what an instruction computes, as a sum; None where it is none."""
+    if instruction.guard is not None or not _keeps_words(instruction.opcode):
+        return None
+    found = _combine(instruction, read)
+    return found if found is not None and len(found.terms) <= MOST_TERMS else None
+
+
+def _combine(instruction: Instruction, read: ReadSum) -> Sum | None:
+    match instruction.opcode[0], [read(operand) for operand in instruction.operands[1:]]:
+        case (("mov" | "cvt" | "cvta"), [Sum() as one]):
+            return one
+        case "add", [Sum() as one, Sum() as other]:
+            return one.plus(other)
+        case "sub", [Sum() as one, Sum() as other] if not (one.terms and other.terms):
+            return one.plus(other.times(-1))
+        case "shl", [Sum() as one, Sum(constant=count, terms=())]:
+            return one.times(1 << min(count, ALL_BITS))
+        case "or", [Sum() as one, Sum(constant=low, terms=())] if low < 1 << one.bits:
+            return one.plus(Sum(low))
+        case "mul", [Sum() as one, Sum() as other]:
+            return _product(one, other)
+        case "mad", [Sum() as one, Sum() as other, Sum() as more]:
+            product = _product(one, other)
+            return product and product.plus(more)
+    return None
 
 
 def _product(one: Sum, other: Sum) -> Sum | None:

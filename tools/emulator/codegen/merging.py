@@ -8,7 +8,7 @@ is that of the merged one. The rules were found by disassembling (docs/time-mode
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from cuda_llm.tools.emulator.codegen.addresses import Addresses, Sum, targets
+from cuda_llm.tools.emulator.codegen.addresses import Addresses, Sum, combine, targets
 from cuda_llm.tools.emulator.codegen.kernel import KernelDraft, SiteDraft
 from cuda_llm.tools.emulator.codegen.memory import space_of
 from cuda_llm.tools.emulator.codegen.waits import BlockInstructions, LoweredInstruction
@@ -136,11 +136,11 @@ class _Values:
         if instruction.opcode[0] not in {"add", "mad"}:
             return None
         further = instruction.opcode[0] == "add" and isinstance(instruction.operands[2], Imm)
-        return self._addresses.combine(instruction, self.address if further else self._fold)
+        return combine(instruction, self.address if further else self._fold)
 
     def follow(self, instruction: Instruction) -> None:
         """Go past an instruction."""
-        computed = self._addresses.combine(instruction, self.read)
+        computed = combine(instruction, self.read)
         folded = self._last_added(instruction) if self._begins_at_zero else None
         for register in targets(instruction):
             self._written[register] = self._written.get(register, 0) + 1

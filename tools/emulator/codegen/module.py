@@ -29,6 +29,7 @@ from cuda_llm.tools.emulator.tables import (
     PIPES,
     BasicBlock,
     InstructionClass,
+    InstructionSite,
     KernelTable,
     Unsupported,
 )
@@ -47,7 +48,6 @@ def unsupported(refused: Iterable[Instruction], spots: Spots) -> tuple[Unsupport
 
 MOST_BLOCKS = 0xFFFF
 """Program counters have 16 bits."""
-PART = "emu::kPart"
 
 
 @dataclass(frozen=True)
@@ -169,12 +169,7 @@ def _table(symbol: str, lowered: _Lowered, spots: Spots) -> KernelTable:
 
 def _facts(number: int, table: KernelTable, layout: Layout, drafts: Sequence[SiteDraft]) -> str:
     """Return the site and parameter arrays of one kernel, of at least one element as C++ asks."""
-    sites = [
-        f'{{"{s.opcode}", {s.spot.line if s.spot else 0}, {s.block}, {s.bytes}, '
-        f"{draft.waits}, {draft.copy}, {draft.loop}, {str(draft.steers).lower()}, "
-        f"{PART if draft.width == 0 else draft.width or 0}, {draft.shift}}}"
-        for s, draft in zip(table.sites, drafts, strict=True)
-    ]
+    sites = [_site(one, draft) for one, draft in zip(table.sites, drafts, strict=True)]
     costs = [_cost(block) for block in table.blocks]
     params = [f"{{{offset}, {size}}}" for offset, size in layout.params]
     return (
@@ -182,6 +177,14 @@ def _facts(number: int, table: KernelTable, layout: Layout, drafts: Sequence[Sit
         f"static const emu::Param params{number}[] = {{{', '.join(params) or '{}'}}};\n"
         f"static const emu::BlockCost costs{number}[] = {{{', '.join(costs) or '{}'}}};"
     )
+
+
+def _site(one: InstructionSite, draft: SiteDraft) -> str:
+    line = one.spot.line if one.spot else 0
+    width = "emu::kPart" if draft.width == 0 else str(draft.width or 0)
+    facts = (line, one.block, one.bytes, draft.waits, draft.copy, draft.loop)
+    steers = str(draft.steers).lower()
+    return f'{{"{one.opcode}", {", ".join(map(str, facts))}, {steers}, {width}, {draft.shift}}}'
 
 
 def _cost(block: BasicBlock) -> str:

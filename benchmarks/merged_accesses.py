@@ -5,7 +5,9 @@
 The kernels are all honest ones of tests/fixtures, the baselines and the playbooks as written,
 compiled for sm_86 and sm_90. Loads and stores of shared memory that stand in the machine code are
 counted by width and compared with those of PTX as nvcc writes it, and as the emulated device merges
-them. A kernel is held back as in `bench_size_agreement.py`. Writes `results/merged_accesses.json`:
+them. A kernel is held back as in `bench_size_agreement.py`; twelve points of each playbook
+(`rank_agreement.py`) were looked at by nobody before the rules stood. Writes
+`results/merged_accesses.json`:
 
 before, after   kernels whose counts are equal, without merging and with it
 same_widths     kernels whose widths are the same with merging, however often ptxas repeats a loop
@@ -19,14 +21,15 @@ import subprocess
 import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import record
 from bench_size_agreement import is_held_back, kernels, name_of
-from corpus import Known
+from rank_agreement import variants
 
-from cuda_llm.tasks.loader import load_task
+from cuda_llm.tasks.loader import list_tasks, load_task
 from cuda_llm.tools.compiler.nvcc import find_toolkit
 from cuda_llm.tools.cuda.sass import read_sass
 from cuda_llm.tools.device.candidate import Compiled
@@ -83,12 +86,38 @@ def shared(opcodes: Mapping[str, int]) -> Widths:
     return dict(sorted(found.items()))
 
 
-async def compare(known: Known, device: str, disassembler: Path) -> list[dict[str, Any]]:
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """One file of kernels."""
+
+    task: str
+    name: str
+    text: str
+    part: str
+
+
+def sources() -> list[Source]:
+    """Return the kernels of the tests, and points of the playbooks."""
+    found = [
+        Source(
+            task=known.task,
+            name=name_of(known),
+            text=known.path.read_text(),
+            part="held back" if is_held_back(name_of(known)) else "others",
+        )
+        for known in kernels()
+    ]
+    points = [one for task in list_tasks() for one in variants(task) if one.point]
+    return found + [
+        Source(task=one.task.name, name=one.name, text=one.source, part="points of playbooks")
+        for one in points
+    ]
+
+
+async def compare(source: Source, device: str, disassembler: Path) -> list[dict[str, Any]]:
     """Return a row for each kernel of a file that touches shared memory."""
     opened = open_device(device)
-    made = await compile_source(
-        load_task(known.task), opened, known.path.read_text(), known.path.name
-    )
+    made = await compile_source(load_task(source.task), opened, source.text, "kernel.cu")
     if not isinstance(made, Compiled):
         return []  # needs a later chip
     theirs = disassembled(made.ptx, opened.target, disassembler)
@@ -98,7 +127,8 @@ async def compare(known: Known, device: str, disassembler: Path) -> list[dict[st
         found = theirs[kernel.symbol]
         if not kernel.unsupported and (after or found):
             row = {"ptx": before, "merged": after, "ptxas": found}
-            rows.append({"task": known.task, "name": name_of(known), "kernel": kernel.symbol} | row)
+            names = {"task": source.task, "name": source.name, "kernel": kernel.symbol}
+            rows.append(names | row | {"part": source.part})
     return rows
 
 
@@ -117,11 +147,10 @@ async def run(disassembler: Path) -> dict[str, Any]:
     figures: dict[str, Any] = {}
     for target, device in DEVICES.items():
         rows = []
-        for known in kernels():
-            rows += await compare(known, device, disassembler)
-        rows.sort(key=lambda row: (row["name"], row["kernel"]))
-        parts = {"all": rows, "held back": [row for row in rows if is_held_back(row["name"])]}
-        for part, chosen in parts.items():
+        for source in sources():
+            rows += await compare(source, device, disassembler)
+        for part in sorted({row["part"] for row in rows}):
+            chosen = [row for row in rows if row["part"] == part]
             tasks = sorted({row["task"] for row in chosen})
             by_task = {task: summarise([r for r in chosen if r["task"] == task]) for task in tasks}
             figures.setdefault(part, {})[target] = by_task | {"together": summarise(chosen)}

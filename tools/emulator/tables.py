@@ -55,6 +55,9 @@ class InstructionSite:
     block: int
     """Number of the basic block it is in."""
     spot: SourceSpot | None
+    width: int = 0
+    """Bytes per lane of the instruction that ptxas makes of it, alone or with others, of which the
+    first stands for all: 0 where that is another one."""
 
 
 @dataclass(frozen=True, kw_only=True)

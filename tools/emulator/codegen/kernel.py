@@ -76,6 +76,11 @@ class SiteDraft:
     """Which copy of which unrolled loop it is in; 0 for none."""
     steers: bool = False
     """Whether what it loads decides where the kernel goes, or what it accesses."""
+    width: int | None = None
+    """Bytes per lane of the instruction that ptxas makes of it and others; 0 where another one
+    stands for it, None where it is alone (`merging.py`)."""
+    shift: int = 0
+    """From its address to that of the whole."""
 
 
 @dataclass

@@ -47,7 +47,10 @@ def module_variables(module: Module) -> tuple[Variable, ...]:
 
 
 def lay_out(module: Module, kernel: Function) -> Layout:
-    """Decide the storage of a flattened kernel. Only shared variables it names take room."""
+    """Decide the storage of a flattened kernel. Only shared variables it names take room.
+
+    They stand in ptxas's order, on which bank conflicts and merged accesses depend.
+    """
     variables = module_variables(module)
     names = {v.name for v in variables}
     places = {
@@ -58,7 +61,7 @@ def lay_out(module: Module, kernel: Function) -> Layout:
     }
     used = symbols_of(kernel)
     shared = [
-        v for v in (*module.variables, *kernel.variables) if v.space == "shared" and v.name in used
+        v for v in (*kernel.variables, *module.variables) if v.space == "shared" and v.name in used
     ]
     static = [v for v in shared if not v.external]
     dynamic = [v for v in shared if v.external]

@@ -14,6 +14,7 @@ from cuda_llm.tools.emulator.codegen.kernel import KernelDraft, RefusedInstructi
 from cuda_llm.tools.emulator.codegen.layout import Layout, lay_out, module_variables
 from cuda_llm.tools.emulator.codegen.liveness import LoweredBlock
 from cuda_llm.tools.emulator.codegen.lower import lower
+from cuda_llm.tools.emulator.codegen.merging import merge_accesses
 from cuda_llm.tools.emulator.codegen.param_space import lower_param_space
 from cuda_llm.tools.emulator.codegen.sites import Spots, basic_block, site
 from cuda_llm.tools.emulator.codegen.steering import mark_steering
@@ -28,6 +29,7 @@ from cuda_llm.tools.emulator.tables import (
     PIPES,
     BasicBlock,
     InstructionClass,
+    InstructionSite,
     KernelTable,
     Unsupported,
 )
@@ -77,7 +79,7 @@ def generate(
     for number, entry in enumerate(f for f in module.functions if f.entry):
         flat = propagate_constants(lower_param_space(inline_calls(module, entry)))
         layout = lay_out(module, flat)
-        lowered = _lower(flat, layout, spots)
+        lowered = _lower(flat, layout, module.target, spots)
         run, register_bytes = "nullptr", "0"
         if not lowered.refused:
             emitted = emit(lowered.kernel, lowered.blocks, number)
@@ -117,7 +119,7 @@ _HEAD = """\
 """
 
 
-def _lower(flat: Function, layout: Layout, spots: Spots) -> _Lowered:
+def _lower(flat: Function, layout: Layout, target: str, spots: Spots) -> _Lowered:
     kernel = KernelDraft(layout, dict(flat.registers))
     blocks = blocks_of(flat)
     lowered: list[LoweredBlock] = []
@@ -137,9 +139,10 @@ def _lower(flat: Function, layout: Layout, spots: Spots) -> _Lowered:
         lowered.append(LoweredBlock(tuple(s for one in body for s in one.steps), block.end))
         bodies.append(BlockInstructions(body, block.end))
     kernel.sites = list(mark_steering(place_waits(kernel.sites, bodies), bodies))
+    kernel.sites = list(merge_accesses(kernel, bodies, target))
     loaded = loaded_registers(bodies)
     table = [
-        basic_block(block, one.body, loaded, spots)
+        basic_block(block, one.body, kernel.sites, loaded, spots)
         for block, one in zip(blocks, bodies, strict=True)
     ]
     found = unsupported(refused, spots) + _refused_whole(flat, blocks)
@@ -166,11 +169,7 @@ def _table(symbol: str, lowered: _Lowered, spots: Spots) -> KernelTable:
 
 def _facts(number: int, table: KernelTable, layout: Layout, drafts: Sequence[SiteDraft]) -> str:
     """Return the site and parameter arrays of one kernel, of at least one element as C++ asks."""
-    sites = [
-        f'{{"{s.opcode}", {s.spot.line if s.spot else 0}, {s.block}, {s.bytes}, '
-        f"{draft.waits}, {draft.copy}, {draft.loop}, {str(draft.steers).lower()}}}"
-        for s, draft in zip(table.sites, drafts, strict=True)
-    ]
+    sites = [_site(one, draft) for one, draft in zip(table.sites, drafts, strict=True)]
     costs = [_cost(block) for block in table.blocks]
     params = [f"{{{offset}, {size}}}" for offset, size in layout.params]
     return (
@@ -178,6 +177,14 @@ def _facts(number: int, table: KernelTable, layout: Layout, drafts: Sequence[Sit
         f"static const emu::Param params{number}[] = {{{', '.join(params) or '{}'}}};\n"
         f"static const emu::BlockCost costs{number}[] = {{{', '.join(costs) or '{}'}}};"
     )
+
+
+def _site(one: InstructionSite, draft: SiteDraft) -> str:
+    line = one.spot.line if one.spot else 0
+    width = "emu::kPart" if draft.width == 0 else str(draft.width or 0)
+    facts = (line, one.block, one.bytes, draft.waits, draft.copy, draft.loop)
+    steers = str(draft.steers).lower()
+    return f'{{"{one.opcode}", {", ".join(map(str, facts))}, {steers}, {width}, {draft.shift}}}'
 
 
 def _cost(block: BasicBlock) -> str:

@@ -59,6 +59,7 @@ def site(draft: SiteDraft, spots: Spots) -> InstructionSite:
         bytes=draft.bytes,
         block=draft.block,
         spot=spots.at(draft.loc),
+        width=draft.bytes if draft.width is None else draft.width,
     )
 
 
@@ -84,14 +85,17 @@ def pipe(instruction: Instruction) -> InstructionClass:
 def basic_block(
     block: FlowBlock,
     body: Sequence[LoweredInstruction],
+    sites: Sequence[SiteDraft],
     loaded: frozenset[str],
     spots: Spots,
 ) -> BasicBlock:
     """Return the composition of a block. `loaded` are the registers that depend on memory."""
     mix: Counter[InstructionClass] = Counter()
     tensor: Counter[str] = Counter()
-    for instruction in block.body:
-        mix[pipe(instruction)] += _issues(instruction)
+    for one in body:
+        instruction = one.instruction
+        merged = any(sites[site].width == 0 for site in one.sites)
+        mix[InstructionClass.FREE if merged else pipe(instruction)] += _issues(instruction)
         product = product_of(instruction.opcode) if is_product(instruction.opcode) else None
         if product is not None:
             tensor[product.peak] += product.operations

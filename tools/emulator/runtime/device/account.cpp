@@ -191,8 +191,13 @@ void account_const(Warp* w, uint32_t site, Mask lanes, const uint64_t* address) 
 void account_shared(Warp* w, uint32_t site, Mask lanes, const Lanes<uint32_t>& at, uint32_t bytes,
                     AccessNumber access, bool polls) {
   if (polls && polls_again(w, site, at.low)) return;
+  const Site& facts = w->launch->kernel->sites[site];
+  if (facts.width == kPart) return;
   SiteCounters& c = run_of(w).block->launch->counters.sites[site];
-  const Passes passes = count_passes(at, lanes, bytes, access);
+  const Passes passes =
+      facts.width == 0
+          ? count_passes(at, lanes, bytes, access)
+          : count_passes({at.address, facts.shift, lanes, facts.width}, lanes, facts.width, access);
   const uint64_t latency = uint64_t{kTicks} * device().facts.latency_shared;
   ++c.requests;
   c.lanes += static_cast<uint64_t>(__builtin_popcount(lanes));

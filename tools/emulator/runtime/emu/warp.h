@@ -70,7 +70,10 @@ struct Site {
   uint16_t copy;   // 0, or which copy of an unrolled loop it is in: only the slowest is waited for
   uint16_t loop;   // the copies of one loop have this number in common
   bool steers;     // what it loads decides where the kernel goes, or what it accesses
+  uint8_t width = 0;  // per lane, of the access that it is counted as with others; 0: it is alone
+  int8_t shift = 0;   // from its address to the one of that access
 };
+constexpr uint8_t kPart = 0xff;  // width of what is counted with another one
 
 // Instructions of a basic block by the pipe that executes them, and what a warp waits for in it.
 enum class Pipe : uint32_t { fp32, fp64, fp16, integer, sfu, convert, shuffle, tensor, issue };
@@ -133,7 +136,7 @@ struct Module {
   uint32_t relocation_count;
   const Relocation* relocations;
 };
-constexpr uint32_t kAbi = 3;
+constexpr uint32_t kAbi = 4;
 
 constexpr uint32_t kSampleLevel = 3;
 

@@ -25,13 +25,6 @@ FaultAt about(const BulkIssue& issue, Fault fault, SpaceNumber space, AccessNumb
   return found;
 }
 
-void check_shared(const BulkIssue& issue, uint32_t address, uint64_t bytes, AccessNumber access) {
-  const uint64_t size = run_of(issue.w).block->block.shared_bytes;
-  if (uint64_t{address} + bytes <= size) return;
-  const uint64_t at = std::max<uint64_t>(address, size);
-  raise(about(issue, Fault::out_of_bounds, SpaceNumber::shared, access, at, kUnit));
-}
-
 template <class U>
 Lanes<U> at_lane(const BulkIssue& issue, U address) {
   U places[kLanes];
@@ -114,6 +107,13 @@ void claim(const BulkIssue& issue, BlockRun& target, BulkLoad& load) {
 }
 
 }  // namespace
+
+void check_shared(const BulkIssue& issue, uint32_t address, uint64_t bytes, AccessNumber access) {
+  const uint64_t size = run_of(issue.w).block->block.shared_bytes;
+  if (uint64_t{address} + bytes <= size) return;
+  const uint64_t at = std::max<uint64_t>(address, size);
+  raise(about(issue, Fault::out_of_bounds, SpaceNumber::shared, access, at, kUnit));
+}
 
 void check_unit(const BulkIssue& issue, SpaceNumber space, AccessNumber access, uint64_t address,
                 uint64_t size, uint32_t align) {

@@ -271,7 +271,9 @@ _SYNC: Mapping[SyncReason | SyncKind, str] = {
     "missing-lanes": "{opcode}{mask}: not every lane of the mask gets here",
     "absent-lane": "{opcode} reads lane {lane}, which takes no part",
     "phase-incomplete": "{opcode} waits for ever: {missing} of the phase never come{elsewhere}",
-    "cluster-incomplete": "{opcode} waits for ever: not all of the cluster's threads arrive{elsewhere}",
+    "cluster-incomplete": (
+        "{opcode} waits for ever: not all threads of the cluster arrive{elsewhere}"
+    ),
     "too-many-arrivals": "{opcode}: more arrivals in one phase than the mbarrier expects",
     "no-such-count": "{opcode}: a count of arrivals or bytes that an mbarrier cannot hold",
     "unpaired-cluster-barrier": "{opcode}: arrive and wait do not take turns",
@@ -286,11 +288,10 @@ _SYNC: Mapping[SyncReason | SyncKind, str] = {
 def describe_sync(verdict: InvalidSync) -> str:
     """Describe which barrier or collective, and who is missing."""
     elsewhere = "" if verdict.other is None else f" at {verdict.other}"
-    form = _SYNC.get(verdict.reason or verdict.kind, "not all threads reach {opcode}")
-    return form.format(
+    return _SYNC.get(verdict.reason or verdict.kind, "not all threads reach {opcode}").format(
         opcode=verdict.opcode or "barrier",
-        mask="" if verdict.mask is None else f" with mask {verdict.mask:#010x}",
         lane=verdict.lane,
+        mask="" if verdict.mask is None else f" with mask {verdict.mask:#010x}",
         missing=_missing(verdict),
         elsewhere=elsewhere,
         others=elsewhere and f", others{elsewhere}",

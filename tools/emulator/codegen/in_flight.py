@@ -11,6 +11,7 @@ change.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from cuda_llm.tools.emulator.codegen.kernel import Act, KernelDraft, Step
 from cuda_llm.tools.emulator.codegen.liveness import successors
@@ -29,25 +30,26 @@ class _Facts:
 
     results: set[str] = field(default_factory=set)
     sources: set[str] = field(default_factory=set)
+    open: set[str] = field(default_factory=set)
+    """Of both: those of a group that is not committed, which no wait covers."""
     raw: set[str] = field(default_factory=set)
     """Results with no fence since."""
     changed: set[_CHANGED_BY] = field(default_factory=set)
     """Registers that something has changed with no fence since."""
 
     def copy(self) -> "_Facts":
-        return _Facts(set(self.results), set(self.sources), set(self.raw), set(self.changed))
+        return _Facts(*(set(one) for one in self._all()))
 
     def join(self, other: "_Facts") -> bool:
         """Add what may be so elsewhere; return whether that is news."""
-        before = self._size()
-        self.results |= other.results
-        self.sources |= other.sources
-        self.raw |= other.raw
-        self.changed |= other.changed
-        return self._size() != before
+        news = False
+        for mine, its in zip(self._all(), other._all(), strict=True):
+            news |= not its <= mine
+            mine |= its
+        return news
 
-    def _size(self) -> int:
-        return len(self.results) + len(self.sources) + len(self.raw) + len(self.changed)
+    def _all(self) -> tuple[set[Any], ...]:
+        return self.results, self.sources, self.open, self.raw, self.changed
 
     def changers(self, registers: frozenset[str]) -> set[int]:
         return {number for register, number in self.changed if register in registers}
@@ -55,6 +57,7 @@ class _Facts:
     def forget(self, registers: frozenset[str]) -> None:
         self.results -= registers
         self.sources -= registers
+        self.open -= registers
         self.raw -= registers
         self.changed = {one for one in self.changed if one[0] not in registers}
 
@@ -97,15 +100,18 @@ class _Watch:
         if instruction.opcode[:2] == ("wgmma", "fence"):
             facts.raw.clear()
             facts.changed.clear()
+        elif instruction.opcode[:2] == ("wgmma", "commit_group"):
+            facts.open.clear()
         elif waits_for_all(instruction):
-            facts.results.clear()
-            facts.sources.clear()
+            facts.results &= facts.open
+            facts.sources &= facts.open
         elif is_group_product(instruction.opcode):
             results = frozenset(results_of(instruction))
             facts.forget(results)
             facts.results |= results
             facts.raw |= results
             facts.sources.update(held_of(instruction))
+            facts.open.update(results, held_of(instruction))
         elif instruction.opcode[0] == "mov":
             self._move(one, facts)
         elif one.writes:
@@ -113,11 +119,13 @@ class _Watch:
 
     def _move(self, one: LoweredInstruction, facts: _Facts) -> None:
         moved = not facts.results.isdisjoint(one.reads)
+        is_open = not (facts.results & facts.open).isdisjoint(one.reads)
         raw = not facts.raw.isdisjoint(one.reads)
         changers = facts.changers(one.reads)
         if one.instruction.guard is None:
             facts.forget(one.writes)
         facts.results |= one.writes if moved else set()
+        facts.open |= one.writes if is_open else set()
         facts.raw |= one.writes if raw else set()
         facts.changed |= {(register, number) for register in one.writes for number in changers}
 

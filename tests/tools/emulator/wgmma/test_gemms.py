@@ -5,6 +5,7 @@ import asyncio
 import numpy as np
 import pytest
 from device_calls import Called, call_once, compiled
+from recorded_tensor import recorded_part
 from wgmma_gemms import GEMM, GEMMS, M, N, gemm_expected, gemm_operands
 
 from cuda_llm.tools.device import CallOptions, Level, Session
@@ -34,3 +35,5 @@ def test_a_product_on_warpgroups_agrees_with_numpy(gemms: Compiled, mode: int) -
         called = call(gemms, mode, CallOptions(level=level, schedule_seed=seed, limit_s=20.0))
         assert called.report
         np.testing.assert_array_equal(called.outputs["out"], gemm_expected(mode))
+        recorded = recorded_part(f"gemm{mode}")
+        assert recorded is None or np.array_equal(called.outputs["out"], recorded)

@@ -14,11 +14,25 @@ namespace {
   raise(found);
 }
 
-bool alike(const Warp* w, const GroupStep& a, const GroupStep& b) {
+bool is_product(const Warp* w, const GroupStep& step) {
+  return std::strncmp(w->launch->kernel->sites[step.site].opcode, "wgmma.mma", 9) == 0;
+}
+
+// Copies of one instruction are the same instruction.
+bool same_instruction(const Warp* w, const GroupStep& a, const GroupStep& b) {
   const Site* sites = w->launch->kernel->sites;
   const Site &x = sites[a.site], &y = sites[b.site];
-  return x.line == y.line && std::strcmp(x.opcode, y.opcode) == 0 && a.a == b.a && a.b == b.b &&
-         a.adds == b.adds;
+  return x.line == y.line && std::strcmp(x.opcode, y.opcode) == 0;
+}
+
+[[noreturn]] void raise_unlike(Warp* w, const GroupStep& mine, const GroupStep& others) {
+  const bool same = same_instruction(w, mine, others);
+  const bool turned = !same && !is_product(w, mine);
+  raise({.fault = Fault::divergent_barrier,
+         .warp = w,
+         .site = turned ? others.site : mine.site,
+         .other_site = turned ? mine.site : others.site,
+         .reason = same ? ReasonNumber::different_operands : ReasonNumber::missing_warps});
 }
 
 }  // namespace
@@ -35,13 +49,11 @@ void take_step(Warp* w, const GroupStep& step) {
       if (index >= block.warp_count || block.warps[index].alive == 0) raise_missing(block, step);
     }
     group.steps.push_back(step);
-  } else if (!alike(w, step, group.steps[place])) {
-    raise({.fault = Fault::divergent_barrier,
-           .warp = w,
-           .site = step.site,
-           .other_site = group.steps[place].site,
-           .reason = ReasonNumber::different_operands});
+    return;
   }
+  const GroupStep& others = group.steps[place];
+  const bool operands = step.a == others.a && step.b == others.b && step.adds == others.adds;
+  if (!operands || !same_instruction(w, step, others)) raise_unlike(w, step, others);
   while (std::all_of(group.passed, group.passed + kGroupWarps,
                      [&](uint64_t passed) { return passed > group.first; })) {
     group.steps.pop_front();

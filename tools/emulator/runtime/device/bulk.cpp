@@ -73,9 +73,11 @@ void check_fenced(const BulkIssue& issue, uint32_t address, uint64_t bytes) {
 }
 
 // Two copies under way to the same bytes.
-void check_alone(const BulkIssue& issue, const BlockRun& target, const Piece& piece) {
+void check_alone(const BulkIssue& issue, const BlockRun& target, const BulkLoad& load,
+                 const Piece& piece) {
   for (const auto& [at, one] : target.mbarriers) {
     for (const BulkLoad& other : one.loads) {
+      if (other.begin >= load.end || load.begin >= other.end) continue;
       for (const Piece& its : other.pieces) {
         if (its.shared >= piece.shared + piece.bytes || piece.shared >= its.shared + its.bytes) continue;
         FaultAt fault = about(issue, Fault::race, SpaceNumber::shared, AccessNumber::write,
@@ -94,7 +96,7 @@ void claim(const BulkIssue& issue, BlockRun& target, BulkLoad& load) {
   target.asynchronous = true;
   for (const Piece& piece : load.pieces) {
     check_shared(issue, piece.shared, piece.bytes, AccessNumber::write);
-    check_alone(issue, target, piece);
+    check_alone(issue, target, load, piece);
     if (issue.w->watched) {
       in_chunks<uint32_t>(issue, piece.shared, piece.bytes, load.data.data() + piece.first,
                           [&](const Lanes<uint32_t>& at, uint32_t bytes, const void* const* values) {
@@ -161,6 +163,12 @@ void queue_load(const BulkIssue& issue, uint32_t to, uint32_t barrier, const uin
   load.lane = issue.lane;
   load.site = issue.site;
   load.time = next_order_time();
+  load.begin = kNone;
+  load.end = 0;
+  for (const Piece& piece : load.pieces) {
+    load.begin = std::min(load.begin, piece.shared);
+    load.end = std::max(load.end, piece.shared + piece.bytes);
+  }
   for (uint32_t rank = 0; rank < 16; ++rank) {
     uint32_t place = to;
     uint32_t told = barrier;

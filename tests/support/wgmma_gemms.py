@@ -9,7 +9,7 @@ import numpy.typing as npt
 Array = npt.NDArray[Any]
 GEMM = (Path(__file__).parents[1] / "fixtures" / "wgmma" / "gemm.cu").read_text()
 M, N, K = 192, 128, 256
-GEMMS = ("by stages", "without TMA", "from registers")
+GEMMS = ("by stages", "without TMA", "from registers", "chained")
 """By mode."""
 
 
@@ -25,5 +25,14 @@ def gemm_expected(mode: int) -> Array:
     """The product; mode 2 doubles A and negates B."""
     given = gemm_operands(mode).astype(np.float32)
     a, b = given[: M * K].reshape(M, K), given[M * K :]
+    if mode == 3:
+        return _chained(a[:, :64], b.reshape(N, K)[:, :64])
     product = a @ (b.reshape(K, N) if mode == 1 else b.reshape(N, K).T)
     return np.asarray(product * (-2 if mode == 2 else 1))
+
+
+def _chained(a: Array, b: Array) -> Array:
+    total = np.zeros((M, 64), np.float32)
+    for keys in np.split(b, 4):
+        total = 2 * total + (a @ keys.T) @ keys
+    return np.concatenate([total, np.zeros_like(total)], axis=1)

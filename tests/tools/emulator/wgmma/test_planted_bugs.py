@@ -6,14 +6,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from corpus import honest_extra
 from device_calls import Array, Called, call_once, compiled
-from wgmma_gemms import GEMM, M, N, gemm_expected, gemm_operands
+from wgmma_gemms import GEMM, M, N, gemm_operands
 
 from cuda_llm.failures import DataRace, DeviceFault, IllegalAccess, InvalidSync, Misaligned
-from cuda_llm.outcomes import Verdict
+from cuda_llm.outcomes import Verdict, WrongResult
 from cuda_llm.tools.device import CallOptions, CallReport, Level, Session
 from cuda_llm.tools.device.candidate import Compiled
-from cuda_llm.tools.open_device import open_emulated
+from cuda_llm.tools.judge.device_bench import open_bench
+from cuda_llm.tools.judge.judge import judge
+from cuda_llm.tools.open_device import open_device, open_emulated
 from cuda_llm.wording import describe
 
 PLANTED = (Path(__file__).parents[3] / "fixtures" / "wgmma" / "planted.cu").read_text()
@@ -153,10 +156,17 @@ def test_a_stage_that_is_handed_back_before_the_wait_is_a_race() -> None:
     assert "wgmma.mma_async.sync.aligned.m64n128k16" in texts
 
 
-@pytest.mark.parametrize("stride", ["1024, 0", "2048, 1"])
-def test_a_layout_that_was_not_stored_gives_wrong_numbers(stride: str) -> None:
-    before = "describe(tiles + s * kBytes, 0, 1024, 1)"
-    assert before in GEMM
-    called = call_gemm(GEMM.replace("kBytes, 0, 1024, 1", f"kBytes, 0, {stride}"), Level.CHECK)
-    assert called.report
-    assert (called.outputs["out"] != gemm_expected(0)).mean() > 0.5
+def test_a_layout_that_was_not_stored_is_a_wrong_result() -> None:
+    (known,) = (one for one in honest_extra() if one.path.stem == "wgmma_and_tma")
+    source, swizzled = known.path.read_text(), "stride << 32 | 1ull << 62"
+    assert swizzled in source
+
+    async def judged() -> Verdict:
+        bench = open_bench(known.load_task(small=True), open_device(known.device))
+        baseline = asyncio.ensure_future(bench.time_baseline())
+        plain = source.replace(swizzled, "stride << 32")
+        found = await judge(bench, plain, known.path.name, baseline=baseline)
+        await baseline
+        return found.verdict
+
+    assert isinstance(asyncio.run(judged()), WrongResult)

@@ -9,25 +9,6 @@
 namespace emu {
 namespace {
 
-constexpr int kOfZero = -4096;  // exponent below all others
-
-struct Number {
-  int32_t significand;
-  int32_t exponent;
-  bool special;  // infinite or no number
-};
-
-Number split(const Format& f, uint32_t bits) {
-  const int most = (1 << f.exponent_bits) - 1;
-  const int field = static_cast<int>(bits >> f.fraction) & most;
-  const int fraction = static_cast<int>(bits) & ((1 << f.fraction) - 1);
-  const int size = fraction | (field != 0 ? 1 << f.fraction : 0);
-  const bool negative = (bits >> (f.fraction + f.exponent_bits) & 1) != 0;
-  const bool special =
-      field == most && (f.has_infinity || fraction == (1 << f.fraction) - 1);
-  return {negative ? -size : size, size == 0 ? kOfZero : std::max(field, 1) - f.bias, special};
-}
-
 double value_of(Element element, uint32_t bits) {
   const Format f = format_of(element);
   const Number n = split(f, bits);
@@ -129,25 +110,6 @@ double special_sum(const SumOf& p, const Factor& a, const Factor& b, uint32_t i,
 }
 
 }  // namespace
-
-Format format_of(Element element) {
-  switch (element) {
-    case Element::f16: return {10, 5, 15, true};
-    case Element::bf16: return {7, 8, 127, true};
-    case Element::tf32: return {10, 8, 127, true};
-    case Element::e4m3: return {3, 4, 7, false};
-    case Element::e5m2: return {2, 5, 15, true};
-    default: return {23, 8, 127, true};
-  }
-}
-
-void put_element(Factor& to, const Format& format, uint32_t depth, uint32_t at, uint32_t bits) {
-  const Number number = split(format, bits);
-  to.bits[depth][at] = bits;
-  to.significand[depth][at] = number.significand;
-  to.exponent[depth][at] = number.exponent;
-  to.special |= number.special;
-}
 
 void add_products(const SumOf& p, const TensorRounding& rounding, const Factor& a, const Factor& b,
                   Sums& sums) {

@@ -9,9 +9,9 @@ computed from registers that were fenced counts as fenced. Kernels without such 
 change.
 """
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from cuda_llm.tools.emulator.codegen.kernel import Act, KernelDraft, Step
 from cuda_llm.tools.emulator.codegen.liveness import successors
@@ -20,8 +20,7 @@ from cuda_llm.tools.emulator.codegen.wgmma_ops import held_of, results_of, waits
 from cuda_llm.tools.emulator.ops.wgmma import is_group_product
 from cuda_llm.tools.emulator.ptx.module import Instruction
 
-_CHANGED_BY = tuple[str, int]
-"""A register, and the number of the instruction that has changed it."""
+_NOTHING = sys.maxsize
 
 
 @dataclass
@@ -34,32 +33,41 @@ class _Facts:
     """Of both: those of a group that is not committed, which no wait covers."""
     raw: set[str] = field(default_factory=set)
     """Results with no fence since."""
-    changed: set[_CHANGED_BY] = field(default_factory=set)
-    """Registers that something has changed with no fence since."""
+    changed: dict[str, int] = field(default_factory=dict)
+    """Registers that something has changed with no fence since, and the number of the first."""
 
     def copy(self) -> "_Facts":
-        return _Facts(*(set(one) for one in self._all()))
+        results, sources, unclosed, raw = map(set, self._sets())
+        return _Facts(results, sources, unclosed, raw, dict(self.changed))
 
     def join(self, other: "_Facts") -> bool:
         """Add what may be so elsewhere; return whether that is news."""
         news = False
-        for mine, its in zip(self._all(), other._all(), strict=True):
+        for mine, its in zip(self._sets(), other._sets(), strict=True):
             news |= not its <= mine
             mine |= its
+        for register, number in other.changed.items():
+            if number < self.changed.get(register, _NOTHING):
+                self.changed[register] = number
+                news = True
         return news
 
-    def _all(self) -> tuple[set[Any], ...]:
-        return self.results, self.sources, self.open, self.raw, self.changed
+    def _sets(self) -> tuple[set[str], ...]:
+        return self.results, self.sources, self.open, self.raw
 
-    def changers(self, registers: frozenset[str]) -> set[int]:
-        return {number for register, number in self.changed if register in registers}
+    def changer(self, registers: Iterable[str]) -> int:
+        """Return the number of what has changed one of the registers first, or `_NOTHING`."""
+        return min((self.changed.get(one, _NOTHING) for one in registers), default=_NOTHING)
+
+    def change(self, registers: frozenset[str], number: int) -> None:
+        if number != _NOTHING:
+            self.changed |= {one: min(number, self.changer({one})) for one in registers}
 
     def forget(self, registers: frozenset[str]) -> None:
-        self.results -= registers
-        self.sources -= registers
-        self.open -= registers
-        self.raw -= registers
-        self.changed = {one for one in self.changed if one[0] not in registers}
+        for one in self._sets():
+            one -= registers
+        for register in registers:
+            self.changed.pop(register, None)
 
 
 def watch_registers(
@@ -121,21 +129,21 @@ class _Watch:
         moved = not facts.results.isdisjoint(one.reads)
         is_open = not (facts.results & facts.open).isdisjoint(one.reads)
         raw = not facts.raw.isdisjoint(one.reads)
-        changers = facts.changers(one.reads)
+        changer = facts.changer(one.reads)
         if one.instruction.guard is None:
             facts.forget(one.writes)
         facts.results |= one.writes if moved else set()
         facts.open |= one.writes if is_open else set()
         facts.raw |= one.writes if raw else set()
-        facts.changed |= {(register, number) for register in one.writes for number in changers}
+        facts.change(one.writes, changer)
 
     def _change(self, one: LoweredInstruction, facts: _Facts) -> None:
         fixed = _is_fixed(one)
         fresh = fixed or not facts.raw.isdisjoint(one.reads)
-        changers = {self._numbers[id(one)]} if fresh else facts.changers(one.reads)
+        changer = self._numbers[id(one)] if fresh else facts.changer(one.reads)
         if one.instruction.guard is None:
             facts.forget(one.writes)
-        facts.changed |= {(register, number) for register in one.writes for number in changers}
+        facts.change(one.writes, changer)
 
     def _steps(self, block: BlockInstructions, facts: _Facts) -> tuple[Step, ...]:
         steps: list[Step] = []
@@ -161,9 +169,9 @@ class _Watch:
 
     def _ask_for_fence(self, one: LoweredInstruction, facts: _Facts) -> None:
         used = frozenset((*results_of(one.instruction), *held_of(one.instruction)))
-        changers = facts.changers(used)
-        if changers:
-            self._kernel.unfenced[one.sites[-1]] = self._site(min(changers))
+        changer = facts.changer(used)
+        if changer != _NOTHING:
+            self._kernel.unfenced[one.sites[-1]] = self._site(changer)
 
     def _moves(self, one: LoweredInstruction, facts: _Facts) -> list[str]:
         from_results = sorted(facts.results & one.reads)

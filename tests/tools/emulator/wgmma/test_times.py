@@ -140,3 +140,14 @@ def test_a_kernel_that_only_multiplies_is_limited_by_its_tensor_cores(
     assert launch.terms_us["latency"] > 0.9 * alone_us
     most = max(us for term, us in launch.terms_us.items() if term != "launch")
     assert launch.terms_us["shared"] == most
+
+
+def test_some_blocks_stand_for_all_of_a_large_launch() -> None:
+    rounds, blocks = 40, 20_000
+    out = {"out": np.zeros(blocks * 256, np.float32)}
+    options = CallOptions(level=Level.SAMPLE, limit_s=30.0)
+    called = run(spinning("f16", 16), out, ["out"], rounds, blocks, device="H200", options=options)
+    (launch,) = called.report.launches
+    operations = blocks * 2 * rounds * 4 * 2 * 64 * 64 * 16
+    assert launch.figures["tensor_operations"] == pytest.approx(operations)
+    assert launch.terms_us["tensor"] == pytest.approx(operations / (989.4 * 1e6), rel=0.02)

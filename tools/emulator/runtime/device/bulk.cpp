@@ -56,7 +56,8 @@ void take_over(Access& access, const BulkIssue& issue, uint32_t time, const Bloc
   access.lane = static_cast<uint8_t>(lane);
 }
 
-// Whoever writes shared memory and wants a bulk copy to see it fences between the two.
+// Whoever writes shared memory and wants a bulk copy, or a wgmma, to see it fences between the two.
+// cp.async is not asked to, as CUTLASS does not.
 void check_fenced(const BulkIssue& issue, uint32_t address, uint64_t bytes) {
   const BlockRun& home = *run_of(issue.w).home;
   const BlockRun& first = home.cluster == nullptr ? home : *home.cluster->blocks[0];
@@ -64,6 +65,7 @@ void check_fenced(const BulkIssue& issue, uint32_t address, uint64_t bytes) {
     const Access& write = home.writes[at / 4];
     if (write.time < home.begin_time || write.warp == kCopyEngine) continue;
     if (tells_of(first.fenced_for_copies, home, write)) continue;
+    if (std::strncmp(issue.w->launch->kernel->sites[write.site].opcode, "cp.async", 8) == 0) continue;
     FaultAt fault = about(issue, Fault::race, SpaceNumber::shared, AccessNumber::read, at, kUnit);
     fault.other_site = write.site;
     fault.other_access = AccessNumber::write;

@@ -75,11 +75,9 @@ void check_fenced(const BulkIssue& issue, uint32_t address, uint64_t bytes) {
 }
 
 // Two copies under way to the same bytes.
-void check_alone(const BulkIssue& issue, const BlockRun& target, const BulkLoad& load,
-                 const Piece& piece) {
+void check_alone(const BulkIssue& issue, const BlockRun& target, const Piece& piece) {
   for (const auto& [at, one] : target.mbarriers) {
     for (const BulkLoad& other : one.loads) {
-      if (other.begin >= load.end || load.begin >= other.end) continue;
       for (const Piece& its : other.pieces) {
         if (its.shared >= piece.shared + piece.bytes || piece.shared >= its.shared + its.bytes) continue;
         FaultAt fault = about(issue, Fault::race, SpaceNumber::shared, AccessNumber::write,
@@ -92,13 +90,22 @@ void check_alone(const BulkIssue& issue, const BlockRun& target, const BulkLoad&
   }
 }
 
+bool is_crowded(const BlockRun& target, const BulkLoad& load) {
+  return std::any_of(target.mbarriers.begin(), target.mbarriers.end(), [&](const auto& entry) {
+    return std::any_of(entry.second.loads.begin(), entry.second.loads.end(), [&](const BulkLoad& other) {
+      return other.begin < load.end && load.begin < other.end;
+    });
+  });
+}
+
 // Marks the target as about to be written.
 void claim(const BulkIssue& issue, BlockRun& target, BulkLoad& load) {
   Visit visit(issue.w, target);
   target.asynchronous = true;
+  const bool crowded = is_crowded(target, load);
   for (const Piece& piece : load.pieces) {
     check_shared(issue, piece.shared, piece.bytes, AccessNumber::write);
-    check_alone(issue, target, load, piece);
+    if (crowded) check_alone(issue, target, piece);
     if (issue.w->watched) {
       in_chunks<uint32_t>(issue, piece.shared, piece.bytes, load.data.data() + piece.first,
                           [&](const Lanes<uint32_t>& at, uint32_t bytes, const void* const* values) {

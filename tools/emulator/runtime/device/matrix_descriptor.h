@@ -26,6 +26,7 @@ struct MatrixPart {
   uint32_t first, lines;  // rows of A or columns of B, multiples of 8
   uint32_t depth;         // elements along K
   bool across;            // 8 neighbours of 2 bytes along M or N
+  bool operator==(const MatrixPart&) const = default;
 };
 
 // Runs of shared memory, in the order of the part's bytes: line after line of 32 bytes, or, across,

@@ -37,7 +37,7 @@ from recorded_calls import (
 )
 from recorded_results import recorded_types, stored_bytes
 from recorded_rows import ROWS, TABLES, bits_of, operands
-from recorded_tensor import CALLS, RECORD
+from recorded_tensor import CALLS, GEMM_CALLS, GROUP_CALLS, RECORD
 
 from cuda_llm.tools.emulator.ops.lane_op import LaneOp
 from cuda_llm.tools.emulator.ops.table import operations
@@ -94,7 +94,7 @@ def record_tensor() -> None:
     out = out_folder()
     found = {}
     with tempfile.TemporaryDirectory() as name:
-        for one in CALLS:
+        for one in (*CALLS, *GROUP_CALLS, *GEMM_CALLS):
             (source := Path(name) / f"{one.name}.cu").write_text(one.source)
             library = build(source, Path(name), "90a")
             buffers = [cupy.asarray(one.given), *map(cupy.zeros_like, map(cupy.asarray, one.left))]

@@ -64,14 +64,31 @@ def mma_sync_tflops(hardware: Hardware, kind: str) -> float:
     if kind.startswith("fp8") and hardware.compute_capability in _WIDENS_FP8:
         kind = "fp16"
     peaks = hardware.peaks.tensor_dense_tflops
-    while kind not in peaks and kind in _INSTEAD:
-        kind = _INSTEAD[kind]
+    kind = _with_a_peak(hardware, kind)
     if kind == "fp64":
         # wgmma has no such type: what there is, mma.sync reaches.
         return peaks.get(kind, hardware.peaks.fp64_tflops or hardware.peaks.fp32_tflops)
     if kind not in peaks:
         return hardware.peaks.fp16_tflops or hardware.peaks.fp32_tflops
     return peaks[kind] * hardware.model.mma_sync_efficiency
+
+
+def _with_a_peak(hardware: Hardware, kind: str) -> str:
+    while kind not in hardware.peaks.tensor_dense_tflops and kind in _INSTEAD:
+        kind = _INSTEAD[kind]
+    return kind
+
+
+def wgmma_tflops(hardware: Hardware, kind: str) -> float:
+    """Return what `wgmma` reaches on inputs of a kind: the published peak, or 0."""
+    peaks = hardware.peaks.tensor_dense_tflops
+    return peaks.get(_with_a_peak(hardware, kind), 0.0)
+
+
+def wgmma_per_clk(hardware: Hardware, kind: str) -> float:
+    """Return the operations of `wgmma` that an SM does in a clock."""
+    clocks = hardware.sm_count * hardware.boost_clock_mhz
+    return wgmma_tflops(hardware, kind) * 1e6 / clocks
 
 
 def roof(hardware: Hardware, *, flops: float, bytes_moved: float, precision: str = "fp32") -> Roof:

@@ -130,11 +130,31 @@ REMEDIES: Mapping[str, tuple[str, str]] = {
         "cluster barrier",
         "barrier.cluster.arrive and barrier.cluster.wait have to take turns in every thread.",
     ),
+    "missing-warps": (
+        "incomplete warpgroup",
+        "All four warps of a warpgroup, the first one a multiple of four, execute each wgmma: let "
+        "them take the same branches, and launch whole warpgroups.",
+    ),
+    "different-operands": (
+        "incomplete warpgroup",
+        "All warps of a warpgroup execute the same wgmma instructions with the same descriptors: "
+        "compute what goes into them from the warpgroup's number alone.",
+    ),
+    "unwaited": (
+        "missing wgmma wait",
+        "A product of a warpgroup owns its registers until wgmma.commit_group and a "
+        "wgmma.wait_group that leaves fewer groups open: touch them after that wait.",
+    ),
+    "unfenced product": (
+        "missing wgmma fence",
+        "Before the first product, and where registers of one were written since, the warpgroup "
+        "executes wgmma.fence.",
+    ),
     "unfenced": (
         "missing proxy fence",
-        "Bulk copies do not see plain stores to shared memory by themselves: every thread that "
-        "stores calls fence.proxy.async (cuda::ptx::fence_proxy_async), then all meet, then one "
-        "issues the copy.",
+        "Bulk copies and wgmma do not see plain stores to shared memory by themselves: every "
+        "thread that stores calls fence.proxy.async (cuda::ptx::fence_proxy_async), then all meet, "
+        "then one issues the copy.",
     ),
 }
 """Cause and remedy of what is wrong with how threads and copies wait for each other."""

@@ -115,6 +115,10 @@ def invalid_sync(verdict: InvalidSync, context: FailureContext) -> Diagnosis:
     seen = ""
     if verdict.kind == "partial-mask":
         cause, text = REMEDIES["partial-mask"]
+    elif verdict.kind == "unwaited":
+        cause, text = REMEDIES["unwaited"]
+    elif verdict.kind == "unfenced":
+        cause, text = REMEDIES["unfenced product"]
     elif verdict.reason and verdict.reason in REMEDIES:
         cause, text = REMEDIES[verdict.reason]
     elif line and (branch := context.source.branch_around(line)):

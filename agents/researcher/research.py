@@ -33,7 +33,7 @@ FEATURES = (
     Feature("asynchronous barriers (mbarrier, cuda::barrier)", (8, 0)),
     Feature("bulk copies by TMA", (9, 0)),
     Feature("thread-block clusters and distributed shared memory", (9, 0)),
-    Feature("warp-group matrix operations (wgmma)", (9, 0), emulated=False, newest=(9, 0)),
+    Feature("warp-group matrix operations (wgmma)", (9, 0), newest=(9, 0)),
     Feature(
         "fifth-generation tensor operations (tcgen05)", (10, 0), emulated=False, newest=(11, 0)
     ),

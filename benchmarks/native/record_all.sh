@@ -8,7 +8,7 @@ nvidia-smi --query-gpu=name,driver_version,clocks.sm,clocks.mem --format=csv
 timeout 100 python3 benchmarks/record_on_gpu.py operations --out "$work/ops" --limit-s 80
 cp "$work"/ops/ptx_operations.xz "$out"
 timeout 60 python3 benchmarks/record_on_gpu.py calls --out "$out"
-timeout 60 python3 benchmarks/record_on_gpu.py tensor --out "$out"
+timeout 150 python3 benchmarks/record_on_gpu.py tensor --out "$out"
 timeout 60 python3 benchmarks/record_asynchronous_on_gpu.py --out "$out"
 timeout 60 python3 benchmarks/native_kernels.py build --out "$out" --build "$work/so"
 date +%T

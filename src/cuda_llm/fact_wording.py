@@ -6,6 +6,7 @@ from dataclasses import replace
 from cuda_llm.facts import (
     AccessKind,
     CudaError,
+    DescriptorFlaw,
     ExceededLimit,
     LaunchShape,
     Location,
@@ -13,6 +14,8 @@ from cuda_llm.facts import (
     Owner,
     Replay,
     SourceSpot,
+    SyncKind,
+    SyncReason,
     ThreadSpot,
 )
 from cuda_llm.failures import (
@@ -99,9 +102,17 @@ def describe_access(access: MemoryAccess) -> str:
     what = VERBS[access.kind]
     if access.bytes is not None:
         what += f" {count(access.bytes, 'byte')}"
+    if access.descriptor is not None:
+        what = f"a matrix descriptor {_FLAWS[access.descriptor]}: {what}"
     if access.location is not None:
         return f"{what} {describe_location(access.location)}"
     return f"{what} of {access.space} memory" if access.space else what
+
+
+_FLAWS: Mapping[DescriptorFlaw, str] = {
+    "reserved-bits": "sets bits that are to be 0",
+    "no-pattern": "does not begin, or go on, where a pattern of its swizzle does",
+}
 
 
 def describe_location(location: Location) -> str:
@@ -243,8 +254,8 @@ def describe_race(verdict: DataRace) -> str:
     where = "" if verdict.other is None else f" at {verdict.other}"
     if verdict.unfenced:
         return (
-            f"a bulk copy reads {word} of {verdict.space} memory after a store{where}, with no "
-            "fence.proxy.async between the two"
+            f"a bulk copy or wgmma reads {word} of {verdict.space} memory after a store{where}, "
+            "with no fence.proxy.async between the two"
         )
     return (
         f"{verb} {word} of {verdict.space} memory after another thread's {earlier}{where}, with "
@@ -252,41 +263,39 @@ def describe_race(verdict: DataRace) -> str:
     )
 
 
+_SYNC: Mapping[SyncReason | SyncKind, str] = {
+    "different-barriers": "lanes of one warp are at different barriers: the others wait{elsewhere}",
+    "different-thread-counts": "{opcode}: different thread counts",
+    "no-such-barrier": "{opcode}: no such barrier",
+    "not-a-member": "{opcode}{mask}: a lane executes it without being in its own mask",
+    "missing-lanes": "{opcode}{mask}: not every lane of the mask gets here",
+    "absent-lane": "{opcode} reads lane {lane}, which takes no part",
+    "phase-incomplete": "{opcode} waits for ever: {missing} of the phase never come{elsewhere}",
+    "cluster-incomplete": (
+        "{opcode} waits for ever: not all threads of the cluster arrive{elsewhere}"
+    ),
+    "too-many-arrivals": "{opcode}: more arrivals in one phase than the mbarrier expects",
+    "no-such-count": "{opcode}: a count of arrivals or bytes that an mbarrier cannot hold",
+    "unpaired-cluster-barrier": "{opcode}: arrive and wait do not take turns",
+    "missing-warps": "{opcode}: not all four warps of a warpgroup execute it",
+    "different-operands": "{opcode}: not the same in all lanes and warps of a warpgroup{elsewhere}",
+    "unwaited": "{opcode} touches a register of the product{elsewhere}, which was not waited for",
+    "unfenced": "{opcode}: no wgmma.fence since its registers were written{elsewhere}",
+    "deadlock": "no thread of the block can go on: some wait at {opcode}{others}",
+}
+
+
 def describe_sync(verdict: InvalidSync) -> str:
     """Describe which barrier or collective, and who is missing."""
-    opcode = verdict.opcode or "barrier"
     elsewhere = "" if verdict.other is None else f" at {verdict.other}"
-    mask = "" if verdict.mask is None else f" with mask {verdict.mask:#010x}"
-    match verdict.reason:
-        case "different-barriers":
-            return f"lanes of one warp are at different barriers: the others wait{elsewhere}"
-        case "different-thread-counts":
-            return f"{opcode}: different thread counts"
-        case "no-such-barrier":
-            return f"{opcode}: no such barrier"
-        case "not-a-member":
-            return f"{opcode}{mask}: a lane executes it without being in its own mask"
-        case "missing-lanes":
-            return f"{opcode}{mask}: not every lane of the mask gets here"
-        case "absent-lane":
-            return f"{opcode} reads lane {verdict.lane}, which takes no part"
-        case "phase-incomplete":
-            return (
-                f"{opcode} waits for ever: {_missing(verdict)} of the phase never come{elsewhere}"
-            )
-        case "cluster-incomplete":
-            return f"{opcode} waits for ever: not all threads of the cluster arrive{elsewhere}"
-        case "too-many-arrivals":
-            return f"{opcode}: more arrivals in one phase than the mbarrier expects"
-        case "no-such-count":
-            return f"{opcode}: a count of arrivals or bytes that an mbarrier cannot hold"
-        case "unpaired-cluster-barrier":
-            return f"{opcode}: arrive and wait do not take turns"
-        case None if verdict.kind == "deadlock":
-            others = f", others{elsewhere}" if elsewhere else ""
-            return f"no thread of the block can go on: some wait at {opcode}{others}"
-        case None:
-            return f"not all threads reach {opcode}"
+    return _SYNC.get(verdict.reason or verdict.kind, "not all threads reach {opcode}").format(
+        opcode=verdict.opcode or "barrier",
+        lane=verdict.lane,
+        mask="" if verdict.mask is None else f" with mask {verdict.mask:#010x}",
+        missing=_missing(verdict),
+        elsewhere=elsewhere,
+        others=elsewhere and f", others{elsewhere}",
+    )
 
 
 def _missing(verdict: InvalidSync) -> str:

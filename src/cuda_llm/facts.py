@@ -51,7 +51,13 @@ Owner = Literal[
 RaceKind = Literal["write-write", "read-write", "write-read"]
 """The earlier access, then the later one; an atomic update counts as a write."""
 
-SyncKind = Literal["divergent-barrier", "partial-mask", "deadlock"]
+DescriptorFlaw = Literal["reserved-bits", "no-pattern"]
+"""What is wrong with the matrix descriptor that an access follows; `no-pattern`: no pattern of its
+swizzle begins where it says."""
+
+SyncKind = Literal["divergent-barrier", "partial-mask", "deadlock", "unwaited", "unfenced"]
+"""`unwaited`: a register of an asynchronous product was touched before the wait; `unfenced`: one
+was written without a fence before the product."""
 
 SyncReason = Literal[
     "different-barriers",
@@ -65,6 +71,8 @@ SyncReason = Literal[
     "too-many-arrivals",
     "no-such-count",
     "unpaired-cluster-barrier",
+    "missing-warps",
+    "different-operands",
 ]
 """What exactly is wrong with a barrier or a warp collective."""
 
@@ -256,6 +264,7 @@ class MemoryAccess:
     kind: AccessKind | None = None
     bytes: int | None = None
     location: Location | None = None
+    descriptor: DescriptorFlaw | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -187,7 +187,8 @@ class UninitialisedRead(DeviceFault):
 
 @dataclass(frozen=True, kw_only=True)
 class InvalidSync(DeviceFault):
-    """A barrier or warp collective that not all of its threads reach."""
+    """A barrier or warp collective that not all of its threads reach, or a product of a warpgroup
+    that is not waited for, or not fenced, where it has to be."""
 
     code: ClassVar[str] = "INVALID_SYNC"
     kind: SyncKind
@@ -201,7 +202,7 @@ class InvalidSync(DeviceFault):
     missing_bytes: int | None = None
     """Of a phase of an mbarrier that is waited for in vain."""
     other: SourceSpot | None = None
-    """Where the others wait."""
+    """Where the others wait; the product, or what has written its registers."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,12 +1,17 @@
 """Programs on tensor cores whose results are recorded on an H200, and compared with that record."""
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from asynchronous_oracle import REDUCTIONS, TILES
+from asynchronous_oracle import SOURCE as ASYNCHRONOUS
 from tensor_cases import ROWS, cases_for, operands, pack, source
+from wgmma_cases import THREADS, group_cases, group_source, group_words
+from wgmma_gemms import GEMM, GEMMS, M, N, gemm_operands
 from wmma_cases import (
     FRAGMENTS,
     SOURCE,
@@ -80,3 +85,52 @@ def _calls() -> tuple[TensorCall, ...]:
 
 
 CALLS = _calls()
+
+
+def _group_calls() -> tuple[TensorCall, ...]:
+    calls = []
+    for part in range(GROUP_PARTS):
+        cases = group_cases()[part::GROUP_PARTS]
+        words = sum(case.rows * 2 * THREADS * case.results for case in cases)
+        given = np.concatenate([group_words(case) for case in cases])
+        name = f"wgmma{part}"
+        left = (np.zeros(words, np.uint32),)
+        calls.append(TensorCall(name, group_source(cases), given, left, (name,), 0))
+    return tuple(calls)
+
+
+def _gemm_calls() -> tuple[TensorCall, ...]:
+    left = (np.zeros((M, N), np.float32),)
+    return tuple(
+        TensorCall(f"gemm{mode}", GEMM, gemm_operands(mode), left, (f"gemm{mode}",), mode)
+        for mode in range(len(GEMMS))
+    )
+
+
+GROUP_PARTS = 4
+GROUP_CALLS = _group_calls()
+GEMM_CALLS = _gemm_calls()
+
+
+def recorded_part(name: str) -> Array | None:
+    """What an H200 left; None until that is recorded."""
+    if not RECORDED.exists():
+        return None
+    with np.load(RECORDED) as arrays:
+        return np.asarray(arrays[name])
+
+
+def recorded_spellings() -> set[str]:
+    """Instructions of Turing to Hopper beyond the lanes' own that are compared with an H200."""
+    found = {case.spelling for case in cases_for(CAPABILITY)}
+    found |= {f"wmma {case.label}" for case in wmma_cases(CAPABILITY)}
+    found |= {case.spelling for case in group_cases()}
+    asm = re.compile(r"(?:ld|st|mov)matrix\.[\w.:]+|wgmma\.[cfw]\w+")
+    for text in (CALLS[2].source, GEMM):
+        found |= set(asm.findall(text))
+    found |= {f"cp.reduce.async.bulk {words}" for words in REDUCTIONS}
+    found |= {f"cp.async.bulk.tensor.{numbers[3]}d" for numbers in TILES}
+    others = re.compile(
+        r"(?<!\.)(?:mbarrier|cp\.async|barrier\.cluster|fence\.\w+|mapa)\.[\w.:]*\w"
+    )
+    return found | set(others.findall(ASYNCHRONOUS)) | set(others.findall(GEMM))

@@ -223,8 +223,10 @@ def _draw(rng: np.random.Generator, kind: str, shape: tuple[int, ...]) -> Array:
     return np.asarray(encoded, np.uint64)
 
 
-def expected(case: MmaCase, capability: int, given: Mapping[str, Array]) -> Array:
-    """Encodings of D."""
+def expected(
+    case: MmaCase, capability: int, given: Mapping[str, Array], warpgroup: bool = False
+) -> Array:
+    """Encodings of D. `warpgroup`: by wgmma."""
     a, b, c = given["a"], given["b"].swapaxes(1, 2), given["c"]
     if case.d == "f64":
         return np.asarray(_fused(a.view(float), b.view(float), c.view(float))).view(np.uint64)
@@ -236,7 +238,8 @@ def expected(case: MmaCase, capability: int, given: Mapping[str, Array]) -> Arra
             exact = np.clip(exact, -(2**31), 2**31 - 1)
         return np.asarray(exact.astype(np.uint64) & np.uint64(0xFFFFFFFF))
     left, right = np.broadcast_arrays(left, right)
-    return np.asarray(dot(capability, (case.a, case.b), left, right, c, (case.c, case.d)))
+    kinds, sums = (case.a, case.b), (case.c, case.d)
+    return np.asarray(dot(capability, kinds, left, right, c, sums, warpgroup=warpgroup))
 
 
 def _integers(kind: str, bits: Array) -> Array:

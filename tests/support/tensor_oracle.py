@@ -72,13 +72,15 @@ class Rounding:
     pairs: bool = False
 
 
-def rounding(capability: int, kind: str) -> Rounding:
+def rounding(capability: int, kind: str, warpgroup: bool = False) -> Rounding:
     """Return the parameters of a compute capability, ten times the major number and the minor."""
     fp8 = kind in ("e4m3", "e5m2")
     if capability < 90:
         if fp8:
             return Rounding(16, 13, -132, -132, fraction=13)
         return Rounding(4 if kind == "tf32" else 8, 24, -132, -20)
+    if fp8 and warpgroup:
+        return Rounding(32, 13, -133, -133, fraction=13)
     if fp8 and capability >= 120:
         return Rounding(32, 25, -133, -133)
     return Rounding(8 if kind == "tf32" else 16, 25, -133, -21, pairs=fp8)
@@ -102,12 +104,13 @@ def dot(
     c: Array,
     sums: tuple[str, str],
     step: int = 1 << 30,
+    warpgroup: bool = False,
 ) -> Array:
     """Return encodings of `c + sum(a * b)` over the last axis, all operands as encodings.
 
     `sums` are the types of C and of the result; `step`: products of one hardware instruction.
     """
-    rule = rounding(capability, kinds[0])
+    rule = rounding(capability, kinds[0], warpgroup)
     depth = a.shape[-1]
     order = sorted(range(depth), key=lambda q: (rule.pairs and q >> 1 & 1, q))
     block = min(rule.products, step, depth // 2 if rule.pairs else depth)

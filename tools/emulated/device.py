@@ -13,6 +13,7 @@ from typing import Concatenate
 from cuda_llm.capabilities import Capabilities
 from cuda_llm.errors import InfrastructureError
 from cuda_llm.hardware_profiles.hardware import Hardware
+from cuda_llm.hardware_profiles.roofline import wgmma_per_clk
 from cuda_llm.outcomes import Verdict
 from cuda_llm.tools.device import P, Session, Site, T
 from cuda_llm.tools.device.buffers import HOST, Arrays
@@ -60,6 +61,10 @@ def device_facts(hardware: Hardware) -> DeviceFacts:
         latency_l2=round(hardware.model.latency_l2_clk),
         latency_dram=round(hardware.model.latency_dram_clk),
         load_store=round(hardware.pipes.load_store),
+        **{
+            f"wgmma_{kind}": round(wgmma_per_clk(hardware, kind))
+            for kind in ("fp16", "tf32", "fp8", "int8")
+        },
     )
 
 

@@ -1,5 +1,7 @@
 """Layout of the report memfd in NumPy: the structures of `runtime/emu/report.h`, field by field."""
 
+from enum import IntEnum
+
 import numpy as np
 
 MAGIC = 0x3274726F70657245
@@ -12,6 +14,36 @@ UNITS = 10
 """The pipes of `emu::Pipe`, and the data path."""
 TICKS = 16
 """Parts of a clock."""
+
+
+class Reason(IntEnum):
+    """`emu::ReasonNumber`."""
+
+    NONE = 0
+    DIFFERENT_BARRIERS = 1
+    DIFFERENT_THREAD_COUNTS = 2
+    NO_SUCH_BARRIER = 3
+    NOT_A_MEMBER = 4
+    MISSING_LANES = 5
+    ASSERTION = 6
+    PHASE_INCOMPLETE = 7
+    CLUSTER_INCOMPLETE = 8
+    TOO_MANY_ARRIVALS = 9
+    NO_SUCH_COUNT = 10
+    UNPAIRED_CLUSTER_BARRIER = 11
+    EXITED_BLOCK = 12
+    NO_TENSOR_MAP = 13
+    NO_PROXY_FENCE = 14
+    MISSING_WARPS = 15
+    DIFFERENT_OPERANDS = 16
+    RESERVED_BITS = 17
+    NO_PATTERN = 18
+
+    @property
+    def word(self) -> str:
+        """Return its name as facts have it."""
+        return self.name.lower().replace("_", "-")
+
 
 FAULT_RECORD = np.dtype(
     [

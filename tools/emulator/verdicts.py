@@ -7,6 +7,7 @@ from typing import Any, get_args
 
 from cuda_llm.facts import (
     AccessKind,
+    DescriptorFlaw,
     Location,
     MemoryAccess,
     MemorySpace,
@@ -29,7 +30,7 @@ from cuda_llm.failures import (
     UninitialisedRead,
 )
 from cuda_llm.outcomes import EmulatorUnsupported, InfraFailed, Verdict
-from cuda_llm.tools.emulator.report_layout import FAULT_RECORD, NONE, text_of
+from cuda_llm.tools.emulator.report_layout import FAULT_RECORD, NONE, Reason, text_of
 from cuda_llm.tools.emulator.tables import InstructionSite, KernelTable
 
 
@@ -54,38 +55,22 @@ class FaultKind(IntEnum):
     INFRASTRUCTURE = 16
     LARGE_COPIES = 17
     DEPENDENT = 18
-
-
-class Reason(IntEnum):
-    """`emu::ReasonNumber`."""
-
-    NONE = 0
-    DIFFERENT_BARRIERS = 1
-    DIFFERENT_THREAD_COUNTS = 2
-    NO_SUCH_BARRIER = 3
-    NOT_A_MEMBER = 4
-    MISSING_LANES = 5
-    ASSERTION = 6
-    PHASE_INCOMPLETE = 7
-    CLUSTER_INCOMPLETE = 8
-    TOO_MANY_ARRIVALS = 9
-    NO_SUCH_COUNT = 10
-    UNPAIRED_CLUSTER_BARRIER = 11
-    EXITED_BLOCK = 12
-    NO_TENSOR_MAP = 13
-    NO_PROXY_FENCE = 14
+    UNWAITED = 19
+    UNFENCED = 20
 
 
 _SPACES: tuple[MemorySpace | None, ...] = (None, "global", "shared", "local", "const", "param")
 _ACCESSES: tuple[AccessKind | None, ...] = (None, "read", "write", "atomic")
 _ALLOCATIONS: tuple[Owner | None, ...] = (None, "buffer", "scratch", "variable", None)
 """The last is the runtime's own workspace, which no candidate owns."""
-_SYNC_REASONS: dict[Reason, SyncReason] = {
-    reason: word
-    for reason in Reason
-    for word in get_args(SyncReason)
-    if word == reason.name.lower().replace("_", "-")
-}
+
+
+def _words(kind: Any) -> dict[Reason, Any]:
+    return {one: word for one in Reason for word in get_args(kind) if word == one.word}
+
+
+_SYNC_REASONS: dict[Reason, SyncReason] = _words(SyncReason)
+_DESCRIPTORS: dict[Reason, DescriptorFlaw] = _words(DescriptorFlaw)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,7 +167,7 @@ def fault_verdict(
             return _race(fault, thread, site, other)
         case FaultKind.DIVERGENT_BARRIER | FaultKind.PARTIAL_MASK | FaultKind.ABSENT_LANE:
             return _invalid_sync(fault, thread, site, other)
-        case FaultKind.DEADLOCK:
+        case FaultKind.DEADLOCK | FaultKind.UNWAITED | FaultKind.UNFENCED:
             return _invalid_sync(fault, thread, site, other)
         case FaultKind.ENDLESS_LOOP:
             block = table.blocks[fault.basic_block] if fault.basic_block is not None else None
@@ -220,6 +205,7 @@ def _access(fault: Fault, buffers: Sequence[str]) -> MemoryAccess:
         kind=fault.access,
         bytes=fault.bytes or None,
         location=_location(fault, buffers),
+        descriptor=_DESCRIPTORS.get(fault.reason),
     )
 
 
@@ -282,6 +268,8 @@ _SYNC_KINDS: dict[FaultKind, SyncKind] = {
     FaultKind.DIVERGENT_BARRIER: "divergent-barrier",
     FaultKind.PARTIAL_MASK: "partial-mask",
     FaultKind.ABSENT_LANE: "partial-mask",
+    FaultKind.UNWAITED: "unwaited",
+    FaultKind.UNFENCED: "unfenced",
 }
 
 

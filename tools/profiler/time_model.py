@@ -11,9 +11,10 @@ from typing import TypedDict
 from cuda_llm.facts import SourceSpot
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.hardware_profiles.occupancy import WARP_THREADS, Occupancy, occupancy
-from cuda_llm.hardware_profiles.roofline import mma_sync_tflops
+from cuda_llm.hardware_profiles.roofline import mma_sync_tflops, wgmma_tflops
 from cuda_llm.profile import KernelResources
 from cuda_llm.tools.emulator.counters import LaunchCounters
+from cuda_llm.tools.emulator.ops.wgmma import PEAK
 from cuda_llm.tools.emulator.tables import InstructionClass, KernelTable
 from cuda_llm.tools.profiler.counts import count_instructions, count_tensor_operations
 from cuda_llm.tools.profiler.traffic import launch_traffic, warp_clk, warps_per_block
@@ -189,13 +190,19 @@ def _pipe_terms(
 def _tensor_us(
     account: LaunchCounters, table: KernelTable, hardware: Hardware, setting: Setting
 ) -> float:
-    """Return the time of products at the rates that mma.sync reaches on each type."""
+    """Return the time of products at the rates that mma.sync, or wgmma, reaches on each type."""
     operations = count_tensor_operations(account, table)
     whole_us = sum(
-        count / (mma_sync_tflops(hardware, kind) * 1e6) for kind, count in operations.items()
+        count / (_tensor_tflops(hardware, kind) * 1e6) for kind, count in operations.items()
     )
     share = _busiest_share(InstructionClass.TENSOR, account, hardware, setting)
     return whole_us * hardware.sm_count * share
+
+
+def _tensor_tflops(hardware: Hardware, kind: str) -> float:
+    if kind.startswith(PEAK):
+        return wgmma_tflops(hardware, kind.removeprefix(PEAK))
+    return mma_sync_tflops(hardware, kind)
 
 
 def _busiest_share(

@@ -44,6 +44,10 @@ class DeviceFacts(ctypes.Structure):
         ("latency_l2", _U32),
         ("latency_dram", _U32),
         ("load_store", _U32),
+        ("wgmma_fp16", _U32),
+        ("wgmma_tf32", _U32),
+        ("wgmma_fp8", _U32),
+        ("wgmma_int8", _U32),
     )
 
 

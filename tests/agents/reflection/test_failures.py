@@ -243,6 +243,22 @@ CAUSES: Mapping[str, tuple[Verdict, str]] = {
         InvalidSync(kind="deadlock", reason="phase-incomplete", missing_bytes=64, spot=at(12)),
         "phase never completes",
     ),
+    "three warps of a warpgroup": (
+        InvalidSync(kind="divergent-barrier", reason="missing-warps", spot=at(12)),
+        "incomplete warpgroup",
+    ),
+    "warps that differ": (
+        InvalidSync(kind="divergent-barrier", reason="different-operands", spot=at(12)),
+        "incomplete warpgroup",
+    ),
+    "a sum that is read too early": (
+        InvalidSync(kind="unwaited", spot=at(12), other=at(9)),
+        "missing wgmma wait",
+    ),
+    "a product without a fence": (
+        InvalidSync(kind="unfenced", spot=at(12)),
+        "missing wgmma fence",
+    ),
     "a bulk copy of what is not fenced": (
         DataRace(kind="write-read", unfenced=True, spot=at(12)),
         "missing proxy fence",

@@ -114,10 +114,12 @@ def test_occupancy_corners_are_corners(hardware: Any) -> None:
 
 def test_instructions_that_the_emulated_device_cannot_execute_are_named() -> None:
     emulated = instruction_facts(before_anything(hardware=H200))
-    measured = instruction_facts(before_anything(hardware=H200, capabilities=GPU))
-    assert "tensor cores" not in emulated.data["refused"]
+    newest = before_anything(hardware=find_hardware("B200"))
+    measured = instruction_facts(before_anything(hardware=find_hardware("B200"), capabilities=GPU))
     assert any("tensor cores" in name for name in emulated.data["usable"])
-    assert any("wgmma" in name for name in emulated.data["refused"])
+    assert any("wgmma" in name for name in emulated.data["usable"])
+    assert emulated.data["refused"] == []
+    assert any("tcgen05" in name for name in instruction_facts(newest).data["refused"])
     assert any("TMA" in name for name in emulated.data["usable"])
     assert measured.data["refused"] == []
     assert any("tensor cores" in name for name in measured.data["usable"])

@@ -71,8 +71,15 @@ def test_an_honest_kernel_has_no_fault(kernel: str) -> None:
     assert check_kernel(task, FIXTURES / "honest" / kernel) == EmulatedCheck(notes=CLEAN)
 
 
-def test_what_only_a_gpu_executes_is_a_note() -> None:
-    check = check_kernel(str(TASKS / "half_gemm"), FIXTURES / "honest_extra/wgmma_and_tma.cu")
+def test_what_only_a_gpu_executes_is_a_note(tmp_path: Path) -> None:
+    halves = FIXTURES / "honest_extra/wgmma_and_tma.cu"
+    assert check_kernel(str(TASKS / "half_gemm"), halves) == EmulatedCheck(notes=CLEAN)
+    kernel = tmp_path / "kernel.cu"
+    baseline = Path(load_task("vector_add").baseline).read_text()
+    product = "mma.sync.aligned.m8n8k32.row.col.s32.s4.s4.s32 {%0, %1}, {%2}, {%2}, {%2, %2};"
+    narrow = f'int d, e; asm volatile("{product}" : "=r"(d), "=r"(e) : "r"(i));'
+    kernel.write_text(baseline.replace("if (i < n)", f"{narrow} if (i < n)"))
+    check = check_kernel("vector_add", kernel)
     assert check.fault is None
     (note,) = check.notes
     assert note.startswith("not run on the emulated device: ")

@@ -93,8 +93,11 @@ class KernelDraft:
     """Basic block being lowered."""
     sites: list[SiteDraft] = field(default_factory=list)
     _names: dict[str, str] = field(default_factory=dict)
+    _numbers: dict[str, int] = field(default_factory=dict)
     _taken: set[str] = field(default_factory=set)
     _counter: int = 0
+    unfenced: dict[int, int] = field(default_factory=dict)
+    """By site of a wgmma: that of what may have written its registers without a fence since."""
 
     def name(self, register: str) -> str:
         """Return the C name of a register."""
@@ -107,6 +110,10 @@ class KernelDraft:
             self._taken.add(found)
             self._names[register] = found
         return found
+
+    def number(self, register: str) -> int:
+        """Return the number that the runtime knows a register by."""
+        return self._numbers.setdefault(register, len(self._numbers))
 
     def bytes(self, register: str) -> int:
         """Return the width of a register."""

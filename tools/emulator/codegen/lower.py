@@ -17,6 +17,7 @@ from cuda_llm.tools.emulator.codegen.memory import lower_load, lower_store
 from cuda_llm.tools.emulator.codegen.tensor_ops import lower_tensor
 from cuda_llm.tools.emulator.codegen.values import NotSupported
 from cuda_llm.tools.emulator.codegen.warp_ops import lower_collective, lower_set_registers
+from cuda_llm.tools.emulator.codegen.wgmma_ops import lower_wgmma
 from cuda_llm.tools.emulator.ops.tensor import ALIGNED, is_tensor
 from cuda_llm.tools.emulator.ptx.module import Instruction, Reg
 
@@ -126,7 +127,9 @@ def lower(kernel: KernelDraft, instruction: Instruction) -> list[Step] | Refused
     """Return the steps of one instruction of a block's body."""
     opcode = instruction.opcode
     rule = _RULES.get(opcode[0], lower_arithmetic)
-    if is_tensor(opcode) or opcode[0] == ALIGNED:
+    if opcode[0] == "wgmma":
+        rule = lower_wgmma
+    elif is_tensor(opcode) or opcode[0] == ALIGNED:
         rule = lower_tensor
     elif opcode[:2] == ("barrier", "cluster"):
         rule = lower_cluster_barrier

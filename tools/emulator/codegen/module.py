@@ -9,6 +9,7 @@ from cuda_llm.profile import KernelResources
 from cuda_llm.tools.emulator.codegen.constants import propagate_constants
 from cuda_llm.tools.emulator.codegen.emit import emit
 from cuda_llm.tools.emulator.codegen.flow import FlowBlock, blocks_of
+from cuda_llm.tools.emulator.codegen.in_flight import watch_registers
 from cuda_llm.tools.emulator.codegen.inline import inline_calls
 from cuda_llm.tools.emulator.codegen.kernel import KernelDraft, RefusedInstruction, SiteDraft
 from cuda_llm.tools.emulator.codegen.layout import Layout, lay_out, module_variables
@@ -116,13 +117,13 @@ _HEAD = """\
 #include "emu/schedule.h"
 #include "emu/tensor.h"
 #include "emu/warp.h"
+#include "emu/wgmma.h"
 """
 
 
 def _lower(flat: Function, layout: Layout, target: str, spots: Spots) -> _Lowered:
     kernel = KernelDraft(layout, dict(flat.registers))
     blocks = blocks_of(flat)
-    lowered: list[LoweredBlock] = []
     bodies: list[BlockInstructions] = []
     refused: list[Instruction] = []
     for index, block in enumerate(blocks):
@@ -136,8 +137,9 @@ def _lower(flat: Function, layout: Layout, target: str, spots: Spots) -> _Lowere
             else:
                 sites = range(first, len(kernel.sites))
                 body.append(LoweredInstruction(instruction, steps, sites))
-        lowered.append(LoweredBlock(tuple(s for one in body for s in one.steps), block.end))
         bodies.append(BlockInstructions(body, block.end))
+    watched = [] if refused else watch_registers(kernel, bodies)
+    lowered = [LoweredBlock(steps, one.end) for steps, one in zip(watched, blocks, strict=False)]
     kernel.sites = list(mark_steering(place_waits(kernel.sites, bodies), bodies))
     kernel.sites = list(merge_accesses(kernel, bodies, target))
     loaded = loaded_registers(bodies)

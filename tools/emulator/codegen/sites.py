@@ -22,10 +22,16 @@ from cuda_llm.tools.emulator.codegen.waits import (
 from cuda_llm.tools.emulator.ops.table import lane_op
 from cuda_llm.tools.emulator.ops.tensor import (
     ALIGNED,
+    Product,
     instructions_of,
     is_product,
     is_tensor,
     product_of,
+)
+from cuda_llm.tools.emulator.ops.wgmma import (
+    GroupProduct,
+    group_product_of,
+    is_group_product,
 )
 from cuda_llm.tools.emulator.ptx.module import Instruction, Loc
 from cuda_llm.tools.emulator.tables import BasicBlock, InstructionClass, InstructionSite
@@ -68,8 +74,10 @@ def pipe(instruction: Instruction) -> InstructionClass:
     opcode = instruction.opcode
     if opcode[0] in _FREE or opcode[:2] == ("ld", "param"):
         return InstructionClass.FREE
-    if is_product(opcode):
+    if is_product(opcode) or is_group_product(opcode):
         return InstructionClass.TENSOR
+    if opcode[0] == "wgmma":
+        return InstructionClass.CONTROL
     if opcode[0] == "movmatrix":
         return InstructionClass.SHUFFLE
     if opcode[0] in _MEMORY or is_tensor(opcode):
@@ -96,7 +104,7 @@ def basic_block(
         instruction = one.instruction
         merged = any(sites[site].width == 0 for site in one.sites)
         mix[InstructionClass.FREE if merged else pipe(instruction)] += _issues(instruction)
-        product = product_of(instruction.opcode) if is_product(instruction.opcode) else None
+        product = _product(instruction)
         if product is not None:
             tensor[product.peak] += product.operations
     if isinstance(block.end, GuardedBranch | Switch | Barrier):
@@ -113,6 +121,11 @@ def basic_block(
         cached_waits=cached_chain(body, loaded),
         tensor=dict(tensor),
     )
+
+
+def _product(instruction: Instruction) -> Product | GroupProduct | None:
+    opcode = instruction.opcode
+    return product_of(opcode) if is_product(opcode) else group_product_of(opcode)
 
 
 def _issues(instruction: Instruction) -> int:

@@ -16,6 +16,7 @@ from cuda_llm.tools.emulator.codegen.waits import (
     LoweredInstruction,
     outermost_loops,
 )
+from cuda_llm.tools.emulator.ops.wgmma import is_group_product
 
 _STORES = frozenset({"st", "red", "atom", "cp"})
 _MEMORY = frozenset({"ld", "ldu", *_STORES})
@@ -33,7 +34,8 @@ def mark_steering(
     steering = _steering_registers(body, blocks)
     placed = list(sites)
     for one in body:
-        if one.loads_from and not one.writes.isdisjoint(steering):
+        brings = one.loads_from or is_group_product(one.instruction.opcode)
+        if brings and not one.writes.isdisjoint(steering):
             for site in one.sites:
                 placed[site] = replace(placed[site], steers=True)
     return tuple(placed)

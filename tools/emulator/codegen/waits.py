@@ -106,7 +106,8 @@ def arithmetic_chain(
             case InstructionClass.SHUFFLE:
                 return SHUFFLE_CHAIN
             case InstructionClass.TENSOR:
-                return CHAIN
+                # A product of a warpgroup is waited for where its group is.
+                return 0 if one.instruction.opcode[0] == "wgmma" else CHAIN
             case _:
                 return 1
 

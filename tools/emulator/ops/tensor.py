@@ -37,12 +37,13 @@ _OF_WMMA: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 }
 """By type of A: shapes, and types of C and D."""
 
-_PEAKS = {"f16": "fp16", "bf16": "bf16", "tf32": "tf32", "f64": "fp64", "s8": "int8", "u8": "int8"}
+PEAKS = {"f16": "fp16", "bf16": "bf16", "tf32": "tf32", "f64": "fp64", "s8": "int8", "u8": "int8"}
+"""Names of peak rates, by type of A; the others are fp8."""
 
 
 def is_tensor(opcode: Opcode) -> bool:
     """Return whether a whole warp executes an instruction on matrices."""
-    return opcode[0] in {"mma", "wmma", "ldmatrix", "stmatrix", "movmatrix"}
+    return opcode[0] in {"mma", "wmma", "wgmma", "ldmatrix", "stmatrix", "movmatrix"}
 
 
 def is_product(opcode: Opcode) -> bool:
@@ -71,7 +72,7 @@ class Product:
     @property
     def peak(self) -> str:
         """Return the name of its peak rate, as in `Peaks.tensor_dense_tflops`."""
-        name = _PEAKS.get(self.a, "fp8")
+        name = PEAKS.get(self.a, "fp8")
         return f"{name}_acc16" if self.d == "f16" else name
 
 

@@ -36,7 +36,10 @@ def tables(statements: str) -> tuple[KernelTable, ...]:
 @pytest.mark.parametrize(
     "statement",
     [
-        "wgmma.fence.sync.aligned;",
+        "wgmma.mma_async.sp.sync.aligned.m64n8k32.f32.f16.f16 {%f1,%f2,%f3,%f4}, %rd1, %rd2, "
+        "%r1, 0, 1, 1, 1, 0, 0;",
+        "wgmma.mma_async.sync.aligned.m64n8k256.s32.b1.b1.and.popc {%r1,%r2,%r3,%r4}, %rd1, "
+        "%rd2, 1;",
         "mma.sync.aligned.m8n8k4.row.row.f16.f16.f16.f16 "
         "{%r1,%r2,%r3,%r4}, {%r1,%r2}, {%r3,%r4}, {%r1,%r2,%r3,%r4};",
         "mma.sync.aligned.m8n8k32.row.col.s32.s4.s4.s32 {%r1,%r2}, {%r3}, {%r4}, {%r1,%r2};",
@@ -67,7 +70,7 @@ def test_what_only_a_gpu_has_is_named_with_its_line_and_other_kernels_run(
 
 
 def test_code_that_cannot_be_reached_refuses_nothing() -> None:
-    kernel, _ = tables("bra over;\nwgmma.fence.sync.aligned;\nover:")
+    kernel, _ = tables("bra over;\ntcgen05.fence::before_thread_sync;\nover:")
     assert kernel.unsupported == ()
 
 
@@ -135,7 +138,9 @@ def test_a_pair_of_floats_is_two_operations() -> None:
 
 
 def test_tables_are_the_same_after_they_were_cached() -> None:
-    made = tables("bar.sync 0;\nld.global.u8 %r1, [%rd1];") + tables("wgmma.fence.sync.aligned;")
+    made = tables("bar.sync 0;\nld.global.u8 %r1, [%rd1];") + tables(
+        "tcgen05.fence::before_thread_sync;"
+    )
     record = TranslationRecord(kernels=made, translate_s=0.5)
     assert read_as(TranslationRecord, json.loads(json.dumps(asdict(record)))) == record
 

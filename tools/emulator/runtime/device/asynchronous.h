@@ -39,6 +39,7 @@ struct BulkLoad {
   BulkReduction reduction;
   std::vector<Piece> pieces;
   std::vector<uint8_t> data;
+  uint32_t begin, end;  // of the shared memory that the pieces lie in
 };
 
 // cp.async.mbarrier.arrive: an arrival once the lane's copies have landed.

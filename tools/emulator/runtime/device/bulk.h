@@ -26,6 +26,8 @@ inline uint32_t lane_of_writes(const Warp* w) { return 24 + w->index % 8; }
 // A copy begins at a multiple of `align`; its size is one of 16 bytes, or of `align` where that is less.
 void check_unit(const BulkIssue& issue, SpaceNumber space, AccessNumber access, uint64_t address,
                 uint64_t size, uint32_t align);
+// Raises where bytes lie outside of the block's shared memory.
+void check_shared(const BulkIssue& issue, uint32_t address, uint64_t bytes, AccessNumber access);
 // Runs of global memory: inside one allocation, known where they are read; then raced and counted.
 // Returns the ticks until the last of them is there.
 void check_bulk_global(const BulkIssue& issue, uint64_t address, uint64_t bytes,

@@ -117,7 +117,7 @@ void bulk_commit(Warp* w, Mask lanes) {
 void bulk_wait(Warp* w, Mask lanes, uint32_t groups_left, bool read) {
   WarpRun& run = run_of(w);
   const uint32_t now = next_order_time();
-  uint32_t reads_until = now, writes_until = now;
+  uint32_t writes_until = now;
   auto keep = run.bulk_stores.begin();
   for (BulkStore& store : run.bulk_stores) {
     const bool covered = (lanes >> store.lane & 1) != 0 &&
@@ -127,14 +127,13 @@ void bulk_wait(Warp* w, Mask lanes, uint32_t groups_left, bool read) {
       land_in_global(w, store);
       continue;
     }
-    if (!store.read) reads_until = std::min(reads_until, store.time);
     writes_until = std::min(writes_until, store.time);
     if (&store != &*keep) *keep = std::move(store);
     ++keep;
   }
   run.bulk_stores.erase(keep, run.bulk_stores.end());
   if (!w->watched) return;
-  publish_engine(run.order.known, *run.home, lane_of_reads(w), reads_until);
+  publish_engine(run.order.known, *run.home, lane_of_reads(w), engine_reads_until(w, now));
   if (!read) publish_engine(run.order.known, *run.home, lane_of_writes(w), writes_until);
 }
 

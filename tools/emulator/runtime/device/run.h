@@ -9,6 +9,7 @@
 #include "device/asynchronous.h"
 #include "device/happens_before.h"
 #include "device/state.h"
+#include "device/wgmma.h"
 #include "emu/report.h"
 #include "emu/schedule.h"
 #include "emu/warp.h"
@@ -102,6 +103,7 @@ struct WarpRun {
   Mask cluster_pending;    // lanes that have arrived there and not waited
   std::vector<BulkStore> bulk_stores;  // bulk copies out of shared memory, oldest first
   uint32_t bulk_group[kLanes];         // their groups closed so far
+  WarpProducts products;               // of its warpgroup
   std::vector<AsyncCopy> copies;  // cp.async not yet waited for, oldest first
   uint32_t group[kLanes];         // commit groups closed so far
 };
@@ -147,6 +149,7 @@ struct BlockRun {
   uint32_t begin_time = 0;
   std::map<uint32_t, Mbarrier> mbarriers;  // by address
   VectorClock fenced_for_copies;           // by fence.proxy.async
+  std::vector<Warpgroup> groups;           // that have executed wgmma
 
   uint8_t* shared = nullptr;
   std::vector<uint8_t> shared_known;   // 0xff for each byte that is initialised, else 0

@@ -137,6 +137,7 @@ void leave(Warp* w, Mask lanes) {
     int lane = lowest(rest);
     if ((run.members[lane] & lanes) != 0) w->parked &= ~(Mask{1} << lane);
   }
+  if (w->alive == 0) leave_group(w);
   arrive_if_gathered(w);
   if (w->alive == 0 || w->at_barrier != 0) release_complete_barriers(*run.block);
 }

@@ -68,6 +68,7 @@ void start_warp(BlockRun& slot, uint32_t index) {
   run.wait = {kNone, 0, 0, 0, 0, 0, 0};
   run.cluster_arrived = run.cluster_pending = 0;
   run.bulk_stores.clear();
+  run.products = {};
   std::fill(std::begin(run.bulk_group), std::end(run.bulk_group), 0u);
   run.poll_site = kNone;
   run.poll_waits = false;
@@ -140,6 +141,7 @@ void start_block(BlockRun& slot, uint64_t linear, uint64_t started) {
   slot.finished = false;
   slot.idle_rounds = 0;
   slot.mbarriers.clear();
+  slot.groups.clear();
   slot.fenced_for_copies.clear();
   slot.slices = launch.races && launch.seed > 1 ? kSlicesPerWarp * slot.warp_count : 0;
   slot.known_prefix = 0;

@@ -9,7 +9,8 @@
 // PeerJ Computer Science 7:e330, 2021; F. Khattak, M. Mikaitis, "Accurate models of NVIDIA tensor cores",
 // arXiv 2512.07004, 2025; P. Xie et al., "MMA-Sim: bit-accurate reference model of tensor cores and
 // matrix cores", arXiv 2511.10909, 2025 (Turing, which the other lacks). fp8 on chips without an
-// instruction for it: what ptxas 13 makes of mma.sync for sm_90 and sm_100.
+// instruction for it: what ptxas 13 makes of mma.sync for sm_90 and sm_100. Both papers have wgmma on
+// Hopper like its mma.sync, but for fp8, which is multiplied as it is.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +29,7 @@ struct TensorRounding {
 };
 
 inline TensorRounding tensor_rounding(uint32_t compute_major, uint32_t compute_minor,
-                                      Element element) {
+                                      Element element, bool warpgroup = false) {
   const uint32_t capability = 10 * compute_major + compute_minor;
   const bool fp8 = element == Element::e4m3 || element == Element::e5m2;
   const bool tf32 = element == Element::tf32;
@@ -36,6 +37,7 @@ inline TensorRounding tensor_rounding(uint32_t compute_major, uint32_t compute_m
     if (fp8 && capability == 89) return {16, 13, -132, -132, 13, false};
     return {tf32 ? 4u : 8u, 24, -132, -20, 23, false};
   }
+  if (fp8 && warpgroup) return {32, 13, -133, -133, 13, false};
   if (fp8 && capability >= 120) return {32, 25, -133, -133, 23, false};
   return {tf32 ? 8u : 16u, 25, -133, -21, 23, fp8};
 }

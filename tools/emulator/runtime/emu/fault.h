@@ -29,6 +29,8 @@ enum class Fault : uint32_t {
   infrastructure = 16, // our own bookkeeping failed
   large_copies = 17,   // more brought from the host in one call of solve
   dependent = 18,      // no fault: what a sampled launch does follows from blocks that are left out
+  unwaited = 19,       // a register of a product that is under way was touched
+  unfenced = 20,       // a product whose registers no wgmma.fence made ready
 };
 
 }  // namespace emu

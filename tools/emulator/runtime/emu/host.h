@@ -25,6 +25,8 @@ struct DeviceFacts {
   // What the time model assumes of it: clocks of waiting, and words a clock of L1 and shared memory.
   uint32_t latency_alu, latency_shared, latency_l1, latency_l2, latency_dram;
   uint32_t load_store;
+  // Operations a clock of an SM by wgmma, by the type of its factors; 0: it has none.
+  uint32_t wgmma_fp16, wgmma_tf32, wgmma_fp8, wgmma_int8;
 };
 
 enum class BufferRole : uint32_t { in, out, inout };

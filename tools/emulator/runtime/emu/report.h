@@ -41,6 +41,10 @@ enum class ReasonNumber : uint32_t {
   exited_block,              // whose shared memory is accessed
   no_tensor_map,             // at the address
   no_proxy_fence,            // between a store and the bulk copy that reads it
+  missing_warps,             // of a warpgroup
+  different_operands,        // of wgmma, in lanes or warps of a warpgroup
+  reserved_bits,             // of a matrix descriptor are set
+  no_pattern,                // of its swizzle begins where a matrix descriptor says
 };
 
 // What a launch asks too much of.

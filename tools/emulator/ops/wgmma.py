@@ -1,0 +1,89 @@
+"""Products of a warpgroup: the spellings of `wgmma.mma_async` that are emulated.
+
+Sparse ones and those of single bits are refused.
+"""
+
+import re
+from dataclasses import dataclass
+
+from cuda_llm.tools.emulator.ops.tensor import PEAKS, Opcode
+
+WARPS = 4
+"""Of a warpgroup."""
+ROWS = 16
+"""Of A and D, of a warp."""
+PEAK = "wgmma:"
+"""Before the name of a peak: the rate is that of wgmma."""
+
+_FLOATS = ("f16", "f32")
+_KINDS: dict[str, tuple[int, tuple[str, ...]]] = {
+    "f16": (16, _FLOATS),
+    "bf16": (16, ("f32",)),
+    "tf32": (8, ("f32",)),
+    **dict.fromkeys(("e4m3", "e5m2"), (32, _FLOATS)),
+    **dict.fromkeys(("s8", "u8"), (32, ("s32",))),
+}
+"""By type of A: products along K, and types of D."""
+_COLUMNS_OF_INTEGERS = {*range(8, 33, 8), 48, *range(64, 257, 16)}
+"""Numbers of columns that PTX has for integers."""
+
+
+@dataclass(frozen=True)
+class GroupProduct:
+    """One product of a warpgroup: D = A x B + D."""
+
+    n: int
+    k: int
+    d: str
+    a: str
+    b: str
+    saturates: bool
+
+    @property
+    def results(self) -> int:
+        """Return the registers a lane holds of D."""
+        return self.n // (4 if self.d == "f16" else 2)
+
+    @property
+    def halves(self) -> bool:
+        """Return whether factors may lie across K in memory."""
+        return self.a in {"f16", "bf16"}
+
+    @property
+    def scales(self) -> bool:
+        """Return whether factors may be negated."""
+        return self.d != "s32"
+
+    @property
+    def operations(self) -> int:
+        """Return additions and multiplications of one warp."""
+        return 2 * ROWS * self.n * self.k
+
+    @property
+    def peak(self) -> str:
+        """Return the name of its rate."""
+        return PEAK + PEAKS.get(self.a, "fp8")
+
+
+def is_group_product(opcode: Opcode) -> bool:
+    """Return whether it is a product of a warpgroup, emulated or not."""
+    return opcode[:2] == ("wgmma", "mma_async")
+
+
+def group_product_of(opcode: Opcode) -> GroupProduct | None:
+    """Return what an instruction computes; None where the emulated device lacks it."""
+    if not is_group_product(opcode) or opcode[2:4] != ("sync", "aligned"):
+        return None
+    rest = [part for part in opcode[4:] if part != "satfinite"]
+    saturates = "satfinite" in opcode
+    shape = re.fullmatch(r"m64n(\d+)k(\d+)", rest[0]) if len(rest) == 4 else None
+    if shape is None:
+        return None
+    n, k = int(shape[1]), int(shape[2])
+    d, a, b = rest[1:]
+    depth, sums = _KINDS.get(a, (0, ()))
+    alike = a == b or {a, b} <= {"s8", "u8"} or {a, b} <= {"e4m3", "e5m2"}
+    columns = n in _COLUMNS_OF_INTEGERS if d == "s32" else n in range(8, 257, 8)
+    if k != depth or d not in sums or not alike or not columns or (saturates and d != "s32"):
+        return None
+    return GroupProduct(n, k, d, a, b, saturates)

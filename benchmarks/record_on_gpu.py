@@ -48,7 +48,9 @@ FIXTURES = Path(__file__).parents[1] / "tests/fixtures/recorded"
 def build(source: Path, folder: Path, architecture: str = "90") -> ctypes.CDLL:
     """Build a program as a native library."""
     library = folder / f"{source.stem}.so"
-    command = ["nvcc", "-O3", f"-arch=sm_{architecture}", "-shared", "-Xcompiler", "-fPIC"]
+    # -arch=sm_90a would compile for plain sm_90, too, which has not all instructions.
+    target = f"-gencode=arch=compute_{architecture},code=sm_{architecture}"
+    command = ["nvcc", "-O3", target, "-shared", "-Xcompiler", "-fPIC"]
     subprocess.run([*command, str(source), "-o", str(library)], check=True)
     return ctypes.CDLL(str(library))
 

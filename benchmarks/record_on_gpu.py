@@ -1,14 +1,12 @@
 """Records on a real GPU what the tests compare the emulated device with.
 
-    PYTHONPATH=src:tests/support python benchmarks/record_on_gpu.py operations --out FOLDER
-    PYTHONPATH=src:tests/support python benchmarks/record_on_gpu.py calls --out FOLDER
-    PYTHONPATH=src:tests/support python benchmarks/record_on_gpu.py tensor --out FOLDER
+    PYTHONPATH=src:tests/support python benchmarks/record_on_gpu.py WHAT --out FOLDER
 
 Run from the root, with nvcc, ptxas, CuPy and a GPU of compute capability 9.0. `operations`: each
-spelling of a lane operation that ptxas accepts becomes a kernel of one instruction; it is applied
-to the operands of tests/support/recorded_rows.py, and the bits of its results are kept. Started
-again with the same folder it goes on where it stopped. `calls`: results of the programs in
-tests/fixtures/recorded. `tensor`: those of tests/support/recorded_tensor.py.
+spelling of a lane operation that ptxas accepts, as a kernel of one instruction, on the operands of
+tests/support/recorded_rows.py. Started again with the same folder it goes on where it stopped.
+`calls`: results of the programs in tests/fixtures/recorded. `tensor`: those of
+tests/support/recorded_tensor.py.
 """
 
 import argparse
@@ -46,11 +44,12 @@ FIXTURES = Path(__file__).parents[1] / "tests/fixtures/recorded"
 
 
 def build(source: Path, folder: Path, architecture: str = "90") -> ctypes.CDLL:
-    """Build a program as a native library."""
-    library = folder / f"{source.stem}.so"
-    command = ["nvcc", "-O3", f"-arch=sm_{architecture}", "-shared", "-Xcompiler", "-fPIC"]
-    subprocess.run([*command, str(source), "-o", str(library)], check=True)
-    return ctypes.CDLL(str(library))
+    """Build a program as a native library, for one target: `-arch=sm_90a` takes in sm_90."""
+    library = str(folder / f"{source.stem}.so")
+    target = f"-gencode=arch=compute_{architecture},code=sm_{architecture}"
+    command = ["nvcc", "-O3", target, "-shared", "-Xcompiler", "-fPIC", str(source), "-o", library]
+    subprocess.run(command, check=True)
+    return ctypes.CDLL(library)
 
 
 def call(library: ctypes.CDLL, table: Any, shape: tuple[int, ...], rows: int) -> Any:

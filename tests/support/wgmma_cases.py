@@ -229,9 +229,10 @@ def _kernel(number: int, case: GroupCase) -> Iterator[str]:
     yield f"  in += blockIdx.x * {case.given_words};"
     yield f"  out += blockIdx.x * {2 * THREADS * case.results} + threadIdx.x;"
     yield f"  const u64 base = fill(in, {case.image_words}) >> 4;"
-    yield f"  const u64 a_at = base + {a.descriptor()}ull;"
     yield f"  const u64 b_at = base + {b.descriptor() + (a.size >> 4)}ull;"
-    if case.held:
+    if not case.held:
+        yield f"  const u64 a_at = base + {a.descriptor()}ull;"
+    else:
         yield "  u32 a[4];"
         at = case.image_words + THREADS * case.results
         yield f"  for (int i = 0; i < 4; ++i) a[i] = in[{at} + 128 * i + threadIdx.x];"

@@ -8,6 +8,7 @@ import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from statistics import fmean
 
 import numpy as np
 
@@ -36,6 +37,9 @@ LEAST_STORED = 0.9
 """Of the bytes of the outputs, as some blocks tell for all."""
 LEAST_ARITHMETIC = 0.7
 """Of the arithmetic for each operation of the task, against where results were looked at."""
+MOST_SAMPLES = 8
+"""Over which work is averaged before it is said to be too little: where only few blocks can be
+executed, and blocks do very unlike work, one sample may tell half of it."""
 
 
 async def model_sizes(
@@ -44,11 +48,11 @@ async def model_sizes(
     """Model the task's `bench` sizes; `verified` are the times of small ones.
 
     Inputs and the blocks that are executed follow from the source: the same one has the same times,
-    and one that wanted to know them would have to contain its own hash. A size that
-    cannot be executed, not in part and not whole in a few seconds, is extrapolated from smaller
-    ones. Each size's note says which blocks its time stands on, or why it is extrapolated.
+    and one that wanted to know them would have to contain its own hash. A size that cannot be
+    executed, not in part and not whole in a few seconds, is extrapolated from smaller ones. Each
+    size's note says which blocks its time stands on, or why it is extrapolated.
     """
-    modeller = _Modeller(task, site, compiled)
+    modeller = _Modeller(task, site, compiled, verified)
     sizes = task.sizes.bench
     by_work = sorted(range(len(sizes)), key=lambda number: modeller.work(sizes[number]))
     reports: dict[int, CallReport] = {}
@@ -58,9 +62,6 @@ async def model_sizes(
             break
         if not isinstance(outcome, CallReport):
             return outcome
-        doubt = find_left_out(task, sizes[number], outcome, verified)
-        if doubt is not None:
-            return doubt
         reports[number] = outcome
     known = [*verified.times, *((sizes[number], reports[number].time_us) for number in reports)]
     points = sorted((modeller.work(dims), time_us) for dims, time_us in known)
@@ -90,10 +91,11 @@ async def model_sizes(
 class _Modeller:
     """One candidate's calls at large sizes, each in a fresh runner."""
 
-    def __init__(self, task: Task, site: Site, compiled: Compiled) -> None:
+    def __init__(self, task: Task, site: Site, compiled: Compiled, verified: KernelTimes) -> None:
         self._task = task
         self._site = site
         self._compiled = compiled
+        self._verified = verified
         self._nonce = hashlib.blake2b(compiled.source.encode(), digest_size=NONCE_BYTES).digest()
         self.dependent: DependentLaunch | None = None
 
@@ -112,9 +114,24 @@ class _Modeller:
         return least_size_us(self._task, self._site.hardware, dims, l2_warm=False)
 
     async def model(self, dims: Dims) -> CallReport | Verdict | None:
+        """Model a size; None where that takes too long, Quarantined where work is left out."""
+        reports: list[CallReport] = []
+        while len(reports) < MOST_SAMPLES:
+            outcome = await self._model(dims, len(reports))
+            if not isinstance(outcome, CallReport):
+                return outcome
+            reports.append(outcome)
+            doubt = find_left_out(self._task, dims, _averaged(reports), self._verified)
+            if doubt is None:
+                return reports[0]
+            if not _is_sampled(outcome):
+                return doubt
+        return doubt
+
+    async def _model(self, dims: Dims, sample: int) -> CallReport | Verdict | None:
         """Model a size: from a part, or whole; None where neither is possible in time."""
         if self.dependent is None:
-            outcome = await self._call(dims, Level.SAMPLE)
+            outcome = await self._call(dims, Level.SAMPLE, sample)
             if isinstance(outcome, TimedOut):
                 return None
             if not isinstance(outcome, DependentLaunch):
@@ -126,12 +143,16 @@ class _Modeller:
         assert not isinstance(whole, DependentLaunch), "only samples depend on what they leave out"
         return None if isinstance(whole, TimedOut) else whole
 
-    async def _call(self, dims: Dims, level: Level) -> CallReport | DependentLaunch | Verdict:
+    async def _call(
+        self, dims: Dims, level: Level, sample: int = 0
+    ) -> CallReport | DependentLaunch | Verdict:
         async with self._site.open(self._compiled) as session:
             if not isinstance(session, Session):
                 return session
             assert isinstance(session, SamplingSession)
-            return await call_unfilled(self._task, session, dims, nonce=self._nonce, level=level)
+            return await call_unfilled(
+                self._task, session, dims, nonce=self._nonce, level=level, sample=sample
+            )
 
 
 async def call_unfilled(
@@ -141,10 +162,11 @@ async def call_unfilled(
     *,
     nonce: bytes,
     level: Level,
+    sample: int = 0,
 ) -> CallReport | DependentLaunch | Verdict:
     """Call `solve` once, large inputs filled where they are touched; outputs are not looked at."""
     specs = {spec.name: spec for spec in buffer_specs(task, dims)}
-    rng = generator(nonce, task.name, "sampled", 0)
+    rng = generator(nonce, task.name, "sampled", sample)
     drawn = {
         name: draw(spelling, rng, _drawn_shape(specs[name]), specs[name].dtype, dims)
         for name, spelling in timed_case(task, dims, level).distributions.items()
@@ -194,6 +216,21 @@ def extrapolate(points: Sequence[tuple[float, float]], work: float) -> float:
     if most <= less or most_us <= less_us:
         return most_us * max(1.0, work / most)
     return most_us + (work - most) * (most_us - less_us) / (most - less)
+
+
+def _averaged(reports: Sequence[CallReport]) -> CallReport:
+    """Return the last report, with the mean of the work that all of them tell."""
+    stored = [one.stored_bytes for one in reports if one.stored_bytes is not None]
+    arithmetic = [one.arithmetic for one in reports if one.arithmetic is not None]
+    return replace(
+        reports[-1],
+        stored_bytes=round(fmean(stored)) if stored else None,
+        arithmetic=fmean(arithmetic) if arithmetic else None,
+    )
+
+
+def _is_sampled(report: CallReport) -> bool:
+    return any(one.figures.get("sampled_blocks") for one in report.launches)
 
 
 def _spread(report: CallReport | None) -> float:

@@ -229,6 +229,32 @@ def test_half_of_a_product_is_not_taken_for_all_of_it() -> None:
     assert timed(task, HALF) == Quarantined(kind="less-work")
 
 
+UNEQUAL = """\
+__global__ void add(const float* A, const float* B, float* C, long long n)
+{
+    long long blocks = gridDim.x, block = blocks - 1 - blockIdx.x;
+    long long parts = blocks * (blocks + 1) / 2;
+    long long first = n * (block * (block + 1) / 2) / parts;
+    long long last = n * ((block + 1) * (block + 2) / 2) / parts;
+    for (long long i = first + threadIdx.x; i < last; i += blockDim.x) C[i] = A[i] + B[i];
+}
+
+extern "C" void solve(const float* A, const float* B, float* C, int n)
+{
+    add<<<64, 256>>>(A, B, C, n);
+}
+"""
+
+
+@pytest.mark.parametrize("other_blocks", ["", "// one", "// two"])
+def test_few_blocks_of_very_unlike_work_are_not_taken_for_less_work(other_blocks: str) -> None:
+    task = with_sizes(load_task("vector_add"), {"n": 65536}, {"n": 1 << 26})
+    found = timed(task, UNEQUAL + other_blocks)
+    assert isinstance(found, KernelTimes), found
+    assert found.size_notes == ("from 3 of 64 blocks",)
+    assert found.spreads[0] > 0.2
+
+
 def test_a_line_through_the_two_largest_points_goes_on() -> None:
     assert extrapolate([(1.0, 9.0), (2.0, 20.0), (4.0, 30.0)], 8.0) == pytest.approx(50.0)
 

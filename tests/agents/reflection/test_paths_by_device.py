@@ -77,17 +77,22 @@ CHANGES_ON_REPEAT = """\
 __device__ float seen[3];
 __device__ volatile int last, last_then;
 
+__device__ bool again(const float* A, const float* B, int n)
+{
+    return seen[0] == A[0] && seen[1] == B[0] && seen[2] == n && A[0] != 0;
+}
+
 __global__ void run_blocks() { last = blockIdx.x; }
 
 __global__ void add(const float* A, const float* B, float* C, int n)
 {
-    bool again = seen[0] == A[0] && seen[1] == B[0] && seen[2] == n && A[0] != 0;
     int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < n) C[i] = again && last != last_then ? -1 : A[i] + B[i];
+    if (i < n) C[i] = again(A, B, n) && last != last_then ? -1 : A[i] + B[i];
 }
 
 __global__ void remember(const float* A, const float* B, int n)
 {
+    if (again(A, B, n)) return;
     seen[0] = A[0];
     seen[1] = B[0];
     seen[2] = n;

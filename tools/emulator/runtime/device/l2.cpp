@@ -12,6 +12,8 @@ double overlap(const SectorRange& one, const SectorRange& other) {
   return low <= high ? static_cast<double>(high - low + 1) : 0;
 }
 
+double room() { return static_cast<double>(device().facts.l2_bytes) / 32; }
+
 double length(const SectorRange& range) { return static_cast<double>(range.high - range.low + 1); }
 
 AllocationUse& use_of(Counters& counters, uint64_t address) {
@@ -28,8 +30,8 @@ AllocationUse& use_of(Counters& counters, uint64_t address) {
   return counters.uses.back();
 }
 
-const Resident* resident_in(uint64_t allocation) {
-  for (const Resident& one : device().residents) {
+Resident* resident_in(uint64_t allocation) {
+  for (Resident& one : device().residents) {
     if (one.allocation == allocation) return &one;
   }
   return nullptr;
@@ -52,19 +54,18 @@ AllocationUse scaled(const AllocationUse& use, const LaunchRun& launch) {
 
 // What others touch takes the place of what was left before.
 void displace(double sectors) {
-  const double room = static_cast<double>(device().facts.l2_bytes) / 32;
-  for (Resident& one : device().residents) one.sectors *= std::max(0.0, 1 - sectors / room);
+  for (Resident& one : device().residents) one.sectors *= std::max(0.0, 1 - sectors / room());
 }
 
 void leave(uint64_t allocation, const SectorRange& range, double sectors) {
-  for (Resident& one : device().residents) {
-    if (one.allocation != allocation) continue;
-    const double outside = one.sectors * (1 - overlap(one.range, range) / length(one.range));
-    one.range = {std::min(one.range.low, range.low), std::max(one.range.high, range.high)};
-    one.sectors = std::min(outside + sectors, length(one.range));
+  Resident* one = resident_in(allocation);
+  if (one == nullptr) {
+    device().residents.push_back({allocation, range, sectors});
     return;
   }
-  device().residents.push_back({allocation, range, sectors});
+  const double outside = one->sectors * (1 - overlap(one->range, range) / length(one->range));
+  one->range = {std::min(one->range.low, range.low), std::max(one->range.high, range.high)};
+  one->sectors = std::min(outside + sectors, length(one->range));
 }
 
 }  // namespace
@@ -76,13 +77,12 @@ bool note_use(Counters& counters, const Distinct& sectors, uint64_t touched, uin
   use.range.high = std::max(use.range.high, sectors.highest());
   use.touched += static_cast<double>(touched);
   use.moved += static_cast<double>(moved);
-  const Resident* left = device().residents.empty() ? nullptr : resident_in(use.begin);
+  const Resident* left = resident_in(use.begin);
   return left != nullptr && sector >= left->range.low && sector <= left->range.high &&
          left->sectors > kMost * length(left->range);
 }
 
 uint64_t reuse_l2(const LaunchRun& launch) {
-  const double room = static_cast<double>(device().facts.l2_bytes) / 32;
   std::vector<AllocationUse> uses;
   double all = 0, found = 0;
   for (const AllocationUse& one : launch.counters.uses) {
@@ -96,16 +96,15 @@ uint64_t reuse_l2(const LaunchRun& launch) {
     uses.push_back(use);
   }
   displace(all);
-  const double kept = std::min(1.0, room / std::max(1.0, all));
+  const double kept = std::min(1.0, room() / std::max(1.0, all));
   for (const AllocationUse& use : uses) leave(use.begin, use.range, use.touched * kept);
   return static_cast<uint64_t>(found * 32);
 }
 
 void leave_in_l2(const Allocation& allocation, uint64_t address, uint64_t bytes) {
   const SectorRange range{address >> 5, (address + bytes - 1) >> 5};
-  const double room = static_cast<double>(device().facts.l2_bytes) / 32;
   displace(length(range));
-  leave(allocation.begin, range, std::min(length(range), room));
+  leave(allocation.begin, range, std::min(length(range), room()));
 }
 
 }  // namespace emu

@@ -65,8 +65,8 @@ Level touch(Warp* w, uint32_t site, const Distinct& sectors, AccessNumber access
   const uint64_t moved = partial ? found.in_wave : found.in_launch;
   const bool is_left = moved != 0 && note_use(counters, sectors, touched, moved);
   if (partial) {
-    const uint64_t in_wave = is_left ? 0 : found.in_wave;
-    return level_in_sample(launch, site, {found.in_block, found.in_wave, found.again}, in_wave != 0);
+    const bool far = !is_left && found.in_wave != 0;
+    return level_in_sample(launch, site, {found.in_block, found.in_wave, found.again}, far);
   }
   if (is_left) return Level::l2;
   const bool overflows = counters.footprint_sectors * 32 > device().facts.l2_bytes;

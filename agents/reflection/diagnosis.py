@@ -158,3 +158,14 @@ REMEDIES: Mapping[str, tuple[str, str]] = {
     ),
 }
 """Cause and remedy of what is wrong with how threads and copies wait for each other."""
+_OF_KIND = {
+    "partial-mask": "partial-mask",
+    "unwaited": "unwaited",
+    "unfenced": "unfenced product",
+}
+"""Which of them, where the kind of a verdict says more than its reason."""
+
+
+def find_remedy(kind: str, reason: str | None) -> tuple[str, str] | None:
+    """Return cause and remedy of a wait that went wrong; None where neither says enough."""
+    return REMEDIES.get(_OF_KIND.get(kind, reason or ""))

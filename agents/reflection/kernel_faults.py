@@ -3,16 +3,16 @@ races, and barriers that some of them never reach.
 """
 
 from cuda_llm.agents.prompting.quote import join_parts, one_line
-from cuda_llm.agents.reflection.diagnosis import REMEDIES, Diagnosis, FailureContext, name_thread
+from cuda_llm.agents.reflection.diagnosis import (
+    REMEDIES,
+    Diagnosis,
+    FailureContext,
+    find_remedy,
+    name_thread,
+)
 from cuda_llm.fact_wording import name_owner
 from cuda_llm.facts import Location, MemoryAccess, SourceSpot
-from cuda_llm.failures import (
-    DataRace,
-    IllegalAccess,
-    InvalidSync,
-    Misaligned,
-    UninitialisedRead,
-)
+from cuda_llm.failures import DataRace, IllegalAccess, InvalidSync, Misaligned, UninitialisedRead
 from cuda_llm.tasks.task import ArgumentRole
 
 NEAR_BYTES = 4096
@@ -113,14 +113,8 @@ def invalid_sync(verdict: InvalidSync, context: FailureContext) -> Diagnosis:
     """Diagnose a barrier or a collective that some of its threads never reach."""
     line = verdict.spot.line if verdict.spot else 0
     seen = ""
-    if verdict.kind == "partial-mask":
-        cause, text = REMEDIES["partial-mask"]
-    elif verdict.kind == "unwaited":
-        cause, text = REMEDIES["unwaited"]
-    elif verdict.kind == "unfenced":
-        cause, text = REMEDIES["unfenced product"]
-    elif verdict.reason and verdict.reason in REMEDIES:
-        cause, text = REMEDIES[verdict.reason]
+    if (known := find_remedy(verdict.kind, verdict.reason)) is not None:
+        cause, text = known
     elif line and (branch := context.source.branch_around(line)):
         cause = "barrier in a branch"
         text = (

@@ -14,19 +14,16 @@ says of pairs more than 5 % apart. A kernel is held back where the hash of its n
 three: no constant of the model may be chosen by those.
 """
 
-import argparse
 import hashlib
-import json
 import math
 import statistics
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import record
 from corpus import KINDS, Known
-from rank_agreement import Row, agreement, model_shard
+from rank_agreement import Row, agreement, model_shard, rows_to_compare
 
 from cuda_llm.tasks.loader import list_tasks, load_task
 from cuda_llm.tools.device import Device
@@ -86,22 +83,14 @@ async def model(device: Device, known: Known) -> list[Row]:
 
 def compare_times() -> None:
     """Compare, print and write."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--results", type=Path, default=record.RESULTS)
-    parser.add_argument("--measured", type=Path, default=MEASURED)
-    parser.add_argument("--modelled", type=Path, default=MODELLED)
-    arguments = parser.parse_args()
-    measured = {
-        row["name"]: row["largest_us"]
-        for row in json.loads(arguments.measured.read_text())["rows"]
-        if row["honest"]
-    }
-    figures = compare(measured, json.loads(arguments.modelled.read_text())["rows"])
+    of_gpu, of_model, results = rows_to_compare(__doc__, MEASURED, MODELLED)
+    measured = {row["name"]: row["largest_us"] for row in of_gpu if row["honest"]}
+    figures = compare(measured, of_model)
     for part, found in figures.items():
         print(part)
         for name, one in found.items():
             print(f"  {name:24}", one)
-    print(record.write("bench_size_agreement", figures, arguments.results))
+    print(record.write("bench_size_agreement", figures, results))
 
 
 def compare(measured: Mapping[str, float], rows: Sequence[Row]) -> dict[str, Any]:

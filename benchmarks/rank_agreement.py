@@ -211,20 +211,29 @@ Key = tuple[str, str]
 """Task and variant."""
 
 
+def rows_to_compare(
+    description: str | None, measured: Path, modelled: Path
+) -> tuple[list[Row], list[Row], Path]:
+    """Return the measured and the modelled rows that the arguments name, and where to write."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--results", type=Path, default=record.RESULTS)
+    parser.add_argument("--measured", type=Path, default=measured)
+    parser.add_argument("--modelled", type=Path, default=modelled)
+    arguments = parser.parse_args()
+    of_gpu, of_model = (
+        json.loads(path.read_text())["rows"] for path in (arguments.measured, arguments.modelled)
+    )
+    return of_gpu, of_model, arguments.results
+
+
 def compare_times() -> None:
     """Compare, print and write."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--results", type=Path, default=record.RESULTS)
-    parser.add_argument("--measured", type=Path, default=MEASURED)
-    parser.add_argument("--modelled", type=Path, default=MODELLED)
-    arguments = parser.parse_args()
-    measured = times_of(json.loads(arguments.measured.read_text())["rows"], "cold_us")
-    modelled = times_of(json.loads(arguments.modelled.read_text())["rows"], "time_us")
-    figures = compare(measured, modelled)
+    of_gpu, of_model, results = rows_to_compare(__doc__, MEASURED, MODELLED)
+    figures = compare(times_of(of_gpu, "cold_us"), times_of(of_model, "time_us"))
     for name, one in figures["tasks"].items():
         print(f"{name:24}", {key: value for key, value in one.items() if key != "kernels"})
     print({key: value for key, value in figures.items() if key != "tasks"})
-    print(record.write("rank_agreement", figures, arguments.results))
+    print(record.write("rank_agreement", figures, results))
 
 
 def times_of(rows: Sequence[Mapping[str, Any]], column: str) -> dict[Key, float]:

@@ -4,13 +4,11 @@ import asyncio
 from functools import cache
 
 import pytest
+from unfilled_calls import call_source
 
 from cuda_llm.tasks.loader import load_task
-from cuda_llm.tools.device import CallReport, Level, SamplingSession
-from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.device import CallReport, Level
 from cuda_llm.tools.emulated.device import EmulatedDevice
-from cuda_llm.tools.judge.modelled_times import call_unfilled
-from cuda_llm.tools.judge.steps import compile_source
 from cuda_llm.tools.open_device import open_emulated
 
 MOST = 1 << 21
@@ -65,18 +63,10 @@ def device(gpu: str) -> EmulatedDevice:
 
 def dram_bytes(source: str, n: int, *, gpu: str = "H200", level: Level = Level.ACCOUNT) -> float:
     """Return what the last launch of `second` moves between L2 and DRAM."""
-
-    async def call() -> CallReport:
-        task = load_task("vector_add")
-        compiled = await compile_source(task, device(gpu), source, "solve.cu")
-        assert isinstance(compiled, Compiled), compiled
-        async with device(gpu).open(compiled) as session:
-            assert isinstance(session, SamplingSession), session
-            report = await call_unfilled(task, session, {"n": n}, nonce=b"l2", level=level)
-        assert isinstance(report, CallReport), report
-        return report
-
-    seconds = [one for one in asyncio.run(call()).launches if one.kernel == "second"]
+    task = load_task("vector_add")
+    report = asyncio.run(call_source(task, device(gpu), source, {"n": n}, level))
+    assert isinstance(report, CallReport), report
+    seconds = [one for one in report.launches if one.kernel == "second"]
     return seconds[-1].figures["dram_bytes"]
 
 

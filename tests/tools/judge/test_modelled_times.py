@@ -6,24 +6,24 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from unfilled_calls import NONCE, call_source
 
 from cuda_llm.facts import DependentLaunch
 from cuda_llm.outcomes import ImpossibleTime, Quarantined, Verdict
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tasks.reference import Dims
 from cuda_llm.tasks.task import Task
-from cuda_llm.tools.device import CallReport, Level, SamplingSession
+from cuda_llm.tools.device import CallReport, Level
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.emulated.device import EmulatedDevice
 from cuda_llm.tools.judge.device_bench import time_compiled
-from cuda_llm.tools.judge.modelled_times import call_unfilled, extrapolate
+from cuda_llm.tools.judge.modelled_times import extrapolate
 from cuda_llm.tools.judge.steps import compile_source
 from cuda_llm.tools.measure.failures import FailedCase
 from cuda_llm.tools.measure.times import KernelTimes
 from cuda_llm.tools.open_device import open_emulated
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
-NONCE = b"sampled"
 MOST_MEMORY_BYTES = 2 << 30
 
 
@@ -37,14 +37,10 @@ def source_of(task: Task, name: str) -> str:
     return (FIXTURES / name).with_suffix(".cu").read_text()
 
 
-async def called(
+def called(
     task: Task, source: str, dims: Dims, level: Level
 ) -> CallReport | DependentLaunch | Verdict:
-    compiled = await compile_source(task, device(), source, "solve.cu")
-    assert isinstance(compiled, Compiled), compiled
-    async with device().open(compiled) as session:
-        assert isinstance(session, SamplingSession), session
-        return await call_unfilled(task, session, dims, nonce=NONCE, level=level)
+    return asyncio.run(call_source(task, device(), source, dims, level))
 
 
 def timed(task: Task, source: str) -> KernelTimes | Verdict | FailedCase:
@@ -85,9 +81,7 @@ def with_sizes(task: Task, emulated: Dims, *bench: Dims) -> Task:
 def test_some_blocks_tell_the_time_of_all(task_name: str, kernel: str, dims: Dims) -> None:
     task = load_task(task_name)
     source = source_of(task, kernel)
-    some, every = (
-        asyncio.run(called(task, source, dims, level)) for level in (Level.SAMPLE, Level.ACCOUNT)
-    )
+    some, every = (called(task, source, dims, level) for level in (Level.SAMPLE, Level.ACCOUNT))
     assert isinstance(some, CallReport), some
     assert isinstance(every, CallReport), every
     assert some.time_us == pytest.approx(every.time_us, rel=0.1)
@@ -99,7 +93,7 @@ def test_gigabytes_of_input_cost_what_is_read() -> None:
     task = load_task("matrix_multiplication")
     dims = task.sizes.bench[-1]
     assert dims == {"M": 262144, "N": 2048, "K": 4096}
-    report = asyncio.run(called(task, source_of(task, "baseline"), dims, Level.SAMPLE))
+    report = called(task, source_of(task, "baseline"), dims, Level.SAMPLE)
     assert isinstance(report, CallReport), report
     assert report.time_us > 100_000
     used_bytes = 1024 * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
@@ -109,7 +103,7 @@ def test_gigabytes_of_input_cost_what_is_read() -> None:
 def test_a_queue_of_work_is_found_out_at_its_line() -> None:
     task = load_task("vector_add")
     source = source_of(task, "honest/vector_add/10_work_queue")
-    outcome = asyncio.run(called(task, source, {"n": 1 << 24}, Level.SAMPLE))
+    outcome = called(task, source, {"n": 1 << 24}, Level.SAMPLE)
     assert isinstance(outcome, DependentLaunch), outcome
     assert outcome.spot is not None
     assert "atomicAdd(next_chunk, 1)" in outcome.spot.text
@@ -118,7 +112,7 @@ def test_a_queue_of_work_is_found_out_at_its_line() -> None:
 def test_blocks_take_turns_at_a_queue_of_work() -> None:
     task, dims = load_task("vector_add"), {"n": 1 << 22}
     by_queue, by_stride = (
-        asyncio.run(called(task, source_of(task, name), dims, Level.ACCOUNT))
+        called(task, source_of(task, name), dims, Level.ACCOUNT)
         for name in ("honest/vector_add/10_work_queue", "honest/vector_add/01_grid_stride")
     )
     assert isinstance(by_queue, CallReport), by_queue
@@ -129,7 +123,7 @@ def test_blocks_take_turns_at_a_queue_of_work() -> None:
 def test_one_compare_and_swap_of_many_succeeds_in_the_latency_of_l2() -> None:
     task, dims = load_task("reduction"), {"n": 1 << 16}
     source = source_of(task, "honest_extra/adds_doubles_by_swapping")
-    report = asyncio.run(called(task, source, dims, Level.ACCOUNT))
+    report = called(task, source, dims, Level.ACCOUNT)
     assert isinstance(report, CallReport), report
     hardware = device().hardware
     heard_us = hardware.model.latency_l2_clk / hardware.boost_clock_mhz

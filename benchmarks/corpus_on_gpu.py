@@ -11,6 +11,8 @@ When none is left, `corpus_on_gpu.json` is written into `--results`.
 
 With `--nonces 200` every honest kernel is validated on the inputs of so many nonces instead, and
 not timed: nonce by nonce, a line each of `--out`. A refusal is a false alarm.
+
+`--hidden` takes the kernels whose faults no result shows, and writes `hidden_on_gpu.json`.
 """
 
 import argparse
@@ -20,12 +22,12 @@ import json
 import os
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
 import record
-from corpus import KINDS, Known, fault_of
+from corpus import HIDDEN_KINDS, KINDS, Known, fault_of
 from corpus_rows import (
     RAISED,
     Row,
@@ -51,6 +53,8 @@ from cuda_llm.tools.open_device import open_device
 from cuda_llm.tools.validator.validate import Validated
 from cuda_llm.wording import describe
 
+Kind = Callable[[], Iterator[Known]]
+
 
 def main() -> None:
     """Judge one shard; write the result when nothing is left."""
@@ -64,13 +68,15 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, default=0, help="time so many sizes; 0 is all")
     parser.add_argument("--inspect-honest", action="store_true", help="as cheats are, on a GPU")
     parser.add_argument("--nonces", type=int, default=0, help="validate honest kernels alone")
+    parser.add_argument("--hidden", action="store_true", help="races, and their honest twins")
     parser.add_argument("--only", default="", help="names that hold one of these, by commas")
     parser.add_argument("--results", type=Path, default=record.RESULTS)
     arguments = parser.parse_args()
     deadline = time.monotonic() + arguments.limit_s
     gpu = arguments.device.startswith("cuda")
     wanted = arguments.only.split(",")
-    chosen = [one for one in known_kernels() if any(part in one.name for part in wanted)]
+    every = known_kernels(HIDDEN_KINDS if arguments.hidden else KINDS)
+    chosen = [one for one in every if any(part in one.name for part in wanted)]
     if not arguments.resume:
         arguments.out.unlink(missing_ok=True)
     rows = read_rows(arguments.out, arguments.sizes)
@@ -99,12 +105,13 @@ def main() -> None:
     done = [row for one, row in found.items() if row and not bench.has_to_judge(one, row)]
     print("\n".join(table(done)))
     if len(done) == len(chosen):
-        write(arguments.results, arguments.device, arguments.sizes, done)
+        name = "hidden" if arguments.hidden else "corpus"
+        write(name, arguments.results, arguments.device, arguments.sizes, done)
 
 
-def known_kernels() -> list[Known]:
+def known_kernels(given: Sequence[Kind]) -> list[Known]:
     """Return all kernels, the kinds in turn, so that a time limit cuts off some of each alike."""
-    kinds = [list(kind()) for kind in KINDS]
+    kinds = [list(kind()) for kind in given]
     whole = max(map(len, kinds))
     ranked = [
         ((place + 0.5) * whole / len(kind), one) for kind in kinds for place, one in enumerate(kind)
@@ -160,7 +167,7 @@ class CorpusBench:
             if time.monotonic() > self._deadline:
                 break
             task, device = self._task(known), self._device(known)
-            source = known.path.read_text()
+            source = known.read()
             compiled = await compile_source(task, device, source, known.path.name)
             if isinstance(compiled, Compiled):
                 nonce = hashlib.blake2b(f"{known.name}/{number}".encode(), digest_size=16).digest()
@@ -178,7 +185,7 @@ class CorpusBench:
             if time.monotonic() < self._deadline:
                 task, device = self._task(known), self._device(known)
                 await compile_baseline(task, device.target)
-                await compile_source(task, device, known.path.read_text(), known.path.name)
+                await compile_source(task, device, known.read(), known.path.name)
 
     async def _judge(self, known: Known) -> Row:
         task, device = self._task(known), self._device(known)
@@ -197,7 +204,7 @@ class CorpusBench:
         try:
             judged = await judge(
                 open_bench(task, device),
-                known.path.read_text(),
+                known.read(),
                 known.path.name,
                 baseline=self._baseline(known, task, device),
             )
@@ -271,10 +278,10 @@ def table(rows: Sequence[Row]) -> Iterator[str]:
     )
 
 
-def write(results: Path, spec: str, sizes: int, rows: Sequence[Row]) -> None:
+def write(name: str, results: Path, spec: str, sizes: int, rows: Sequence[Row]) -> None:
     """Write the figures, with every kernel's verdict."""
     device = open_device(spec)
-    name = "corpus_on_gpu" if device.capabilities.measures_time else "corpus_emulated"
+    place = "on_gpu" if device.capabilities.measures_time else "emulated"
     figures = {
         "device": device.name,
         "driver": device.driver if isinstance(device, CudaDevice) else "",
@@ -294,7 +301,7 @@ def write(results: Path, spec: str, sizes: int, rows: Sequence[Row]) -> None:
             for row in sorted(rows, key=lambda row: row.name)
         ],
     }
-    print(record.write(name, figures, results))
+    print(record.write(f"{name}_{place}", figures, results))
 
 
 if __name__ == "__main__":

@@ -66,7 +66,7 @@ class Counts:
 
 def hash_of(known: Known) -> str:
     """Return a hash of the source: a row of another version of the kernel does not count."""
-    return hashlib.sha256(known.path.read_bytes()).hexdigest()[:16]
+    return hashlib.sha256(known.read().encode()).hexdigest()[:16]
 
 
 def read_rows(path: Path, sizes: int) -> dict[tuple[str, str], Row]:

@@ -43,11 +43,18 @@ class Known:
     """It runs into a time limit."""
     gpu_alone: bool = False
     """The emulated device would only repeat what another kernel shows, at more cost."""
+    macro: str = ""
+    """Defined before the first line: one file holds a wrong kernel and its honest twin."""
 
     @property
     def name(self) -> str:
-        """Folders and file, e.g. `fixtures/adversarial/never_ends`."""
-        return "/".join((*self.path.parts[-3:-1], self.path.stem))
+        """Folders and file, e.g. `fixtures/adversarial/never_ends`, and the macro."""
+        return "/".join((*self.path.parts[-3:-1], self.path.stem, *filter(None, [self.macro])))
+
+    def read(self) -> str:
+        """Return the source that is judged."""
+        text = self.path.read_text()
+        return f"#define {self.macro}\n{text}" if self.macro else text
 
     def load_task(self, *, small: bool) -> Task:
         """The task, cut down to sizes that take a millisecond where that is asked for."""
@@ -151,8 +158,31 @@ def mutants() -> Iterator[Known]:
             )
 
 
+def races() -> Iterator[Known]:
+    """Kernels whose races and unset values do not show in results, each with its honest twin."""
+    folder = FIXTURES / "races"
+    for name, row in read_table(folder / "table.toml").items():
+        path, task, codes = folder / f"{name}.cu", row["task"], tuple(row["codes"])
+        shown = ("WRONG_RESULT", "NONDETERMINISTIC", "DATA_RACE", "UNINITIALISED_READ", "TIMED_OUT")
+        gpu_codes = tuple(dict.fromkeys((*codes, *shown)))
+        yield Known(path=path, task=task, honest=False, codes=codes, gpu_codes=gpu_codes)
+        yield Known(path=path, task=task, honest=True, macro="MENDED")
+
+
+def parameter_readers() -> Iterator[Known]:
+    """Kernels that read beyond their parameters, to hide work from the time model."""
+    folder = FIXTURES / "modelled"
+    for name, row in read_table(folder / "table.toml").items():
+        if "codes" in row:
+            codes = tuple(row["codes"])
+            path = folder / f"{name}.cu"
+            yield Known(path=path, task=row["task"], honest=False, codes=codes, gpu_codes=codes)
+
+
 KINDS = (honest_extra, adversarial, mutants, honest_styles)
-"""What yields all kernels whose verdict is known."""
+"""What yields all kernels whose verdict is known, but those that results do not show."""
+HIDDEN_KINDS = (races, parameter_readers)
+"""What yields the kernels whose faults no result and no time shows on a GPU, and their twins."""
 
 
 def read_table(path: Path) -> Mapping[str, Any]:

@@ -91,7 +91,7 @@ def record_tensor() -> None:
     import cupy
 
     out = out_folder()
-    found = {}
+    found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as name:
         for one in (*CALLS, *GROUP_CALLS, *GEMM_CALLS):
             (source := Path(name) / f"{one.name}.cu").write_text(one.source)

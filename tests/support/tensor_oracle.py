@@ -115,9 +115,9 @@ def dot(
         held = _add_block(rule, kinds, a[..., part], b[..., part], held, kind)
     if rule.widened:
         numbers = np.float16 if kind == "f16" else np.float32
-        one, other = (split(kind, bits)[2].astype(numbers) for bits in (held, first))
+        terms = np.stack([split(kind, bits)[2] for bits in (held, first)]).astype(numbers)
         with np.errstate(invalid="ignore", over="ignore"):
-            held = _nearest(one + other, kind)
+            held = _nearest(terms[0] + terms[1], kind)
     return held if kind == sums[1] else _nearest(split(kind, held)[2], sums[1])
 
 

@@ -1,7 +1,6 @@
 """Which of two kernels is faster, on a device that models and on one that measures."""
 
 import asyncio
-import math
 from dataclasses import replace
 
 import pytest
@@ -22,10 +21,10 @@ from cuda_llm.profile import TimeSource
 from cuda_llm.tools.device import TimeClass
 from cuda_llm.tools.judge.duel import (
     DUEL_LIMIT_S,
+    ContestOrder,
     Duel,
-    duel_there,
+    contest_there,
     lost_or_undecided,
-    mean_half_width,
     modelled_duel,
 )
 from cuda_llm.tools.judge.judge import StepRetry, StepTry
@@ -50,16 +49,15 @@ def duel_of(first: Script, second: Script, *sizes: int) -> Duel:
 async def duel_on(
     site: MeasuredSite, *sizes: int, tier: Tier = Tier.SCREEN, limit_s: float = DUEL_LIMIT_S
 ) -> Duel | InfraFailed:
-    return await duel_there(
-        site,
-        small_bench(*(sizes or (96,))),
-        named("first"),
-        named("second"),
-        named("baseline"),
-        None,
-        MeasureOptions(tier=tier),
+    order = ContestOrder(
+        contenders=(named("first"),),
+        incumbent=named("second"),
+        options=MeasureOptions(tier=tier),
         limit_s=limit_s,
     )
+    task = small_bench(*(sizes or (96,)))
+    found = await contest_there(site, task, order, named("baseline"))
+    return found if isinstance(found, InfraFailed) else found.duels[0]
 
 
 def run_duel(site: MeasuredSite, *sizes: int, tier: Tier = Tier.SCREEN) -> Duel:
@@ -157,11 +155,6 @@ def test_times_measured_one_after_the_other_must_differ_by_more(
     assert (found.outcome, found.source) == (outcome, "measured")
 
 
-def test_independent_noise_adds_up_by_squares() -> None:
-    assert mean_half_width([0.02, 0.02], ()) == pytest.approx(0.02 / math.sqrt(2))
-    assert mean_half_width([0.03, 0.01], (1.0, 0.0)) == pytest.approx(0.03)
-
-
 def test_weights_are_those_of_the_sizes() -> None:
     task = small_bench(64, 96)
     weighted = replace(task, weights=(1.0, 3.0))
@@ -209,11 +202,11 @@ def test_figures_that_stay_vague_end_a_duel_within_its_limit() -> None:
 
 
 def test_a_duel_that_does_not_end_is_ended_and_decides_nothing() -> None:
-    """One call takes a second: not even the fewest blocks fit into the time."""
-    site = on_a_noisy_host(1e6, 1e6, 1.0)
+    """One call takes seconds: not even the fewest blocks fit into the time."""
+    site = on_a_noisy_host(4e6, 4e6, 1.0)
     found, took_s = run_simulated(duel_on(site, tier=Tier.CONFIRM))
     assert isinstance(found, InfraFailed)
-    assert found.detail.startswith("neither of two kernels was found the faster within 60 s")
+    assert found.detail.startswith("no kernel was found faster than another within 60 s")
     assert took_s == pytest.approx(DUEL_LIMIT_S, abs=1)
 
 

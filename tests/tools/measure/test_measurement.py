@@ -12,7 +12,7 @@ from cuda_llm.tasks.loader import load_task
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import SCRATCH_BYTES
 from cuda_llm.tools.device.candidate import Compiled
-from cuda_llm.tools.judge.duel import duel_there
+from cuda_llm.tools.judge.duel import ContestOrder, contest_there
 from cuda_llm.tools.measure.measure import measure_candidate
 from cuda_llm.tools.measure.measurement import plan_timing
 from cuda_llm.tools.measure.options import MeasureOptions, Tier
@@ -50,9 +50,12 @@ def test_a_lane_gets_what_its_plan_states_and_a_baseline_if_it_allocates(
 def test_both_kernels_of_a_duel_get_it() -> None:
     site = timed_site(honest(40.0))
     site.scripts = {**site.scripts, "other": honest(40.0)}
-    programs = (named("candidate"), named("other"), PLAIN)
-    options = MeasureOptions(tier=Tier.SCREEN)
-    asyncio.run(duel_there(site, allowing("n * 33554432"), *programs, None, options))
+    order = ContestOrder(
+        contenders=(named("candidate"),),
+        incumbent=named("other"),
+        options=MeasureOptions(tier=Tier.SCREEN),
+    )
+    asyncio.run(contest_there(site, allowing("n * 33554432"), order, PLAIN))
     assert rooms(site, "candidate") == rooms(site, "other") == {SCRATCH_BYTES, 3 * SCRATCH_BYTES}
     assert rooms(site, "baseline") == {SCRATCH_BYTES}
 

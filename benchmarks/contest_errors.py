@@ -132,7 +132,7 @@ def simulate(task: str, planted: float, trials: int, seed: int = 0) -> dict[str,
     """Return how so many contests of a task end."""
     noise = read_noise()
     sizes = [noise[name] for name in TASKS[task]]
-    rng = np.random.default_rng([seed, list(TASKS).index(task), round(planted * 1000)])
+    rng = np.random.default_rng([seed, list(TASKS).index(task), round((1 + planted) * 1000)])
     held = [contest(sizes, planted, rng, ContestRule()) for _ in range(trials)]
     counted = Counter(outcome for outcome, _, _ in held)
     return {

@@ -88,7 +88,11 @@ def slots_at(n: int) -> dict[Tier, int]:
 
 
 def test_a_confirmation_spreads_large_inputs_over_more_of_the_memory() -> None:
-    assert slots_at(1 << 26) == {Tier.SCREEN: FEWEST_STAGED, Tier.CONFIRM: 2 * FEWEST_STAGED}
+    assert slots_at(1 << 26) == {
+        Tier.SCREEN: FEWEST_STAGED,
+        Tier.CONFIRM: 2 * FEWEST_STAGED,
+        Tier.PRECISE: 2 * FEWEST_STAGED,
+    }
 
 
 def test_small_inputs_fill_as_many_slots_as_a_batch_has_steps() -> None:

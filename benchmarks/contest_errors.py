@@ -23,13 +23,7 @@ from typing import Any
 import numpy as np
 import record
 
-from cuda_llm.tools.measure.sequential import (
-    decide,
-    decide_at_last,
-    join_sizes,
-    plan_pass,
-    score_size,
-)
+from cuda_llm.tools.measure import sequential
 from cuda_llm.tools.measure.stopping import ContestRule
 
 PLANTED = (0.0, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1)
@@ -38,11 +32,7 @@ TRANSPOSE = "matrix_transpose 01_tiled_padded.cu {0} x {0}"
 ADD = "vector_add 02_float4_tail.cu {}"
 TASKS: Mapping[str, tuple[str, ...]] = {
     "vector_add": (SPIN_US, *2 * (ADD.format(4194304),), *2 * (ADD.format(67108864),)),
-    "matrix_transpose": (
-        TRANSPOSE.format(1024),
-        *3 * (TRANSPOSE.format(4096),),
-        ADD.format(67108864),
-    ),
+    "matrix_transpose": (TRANSPOSE.format(1024), *4 * (TRANSPOSE.format(4096),)),
     "reduction": 5 * (SPIN_US,),
     "histogram": (*2 * (SPIN_US,), SPIN_50_US, TRANSPOSE.format(4096), ADD.format(4194304)),
     "one size of 5 us": (SPIN_US,),
@@ -85,17 +75,14 @@ def noise_of(rows: Sequence[Mapping[str, Any]]) -> Noise:
     errors = [math.log(row["high"] / row["low"]) / 2 / 1.96 for row in rows]
     blocks = [row["blocks"] for row in rows]
     apart = statistics.fmean(math.log(row["ratio"]) ** 2 for row in rows)
+    each = zip(errors, blocks, strict=True)
+    seconds = [row["seconds"] - LOOKED_AT_S for row in rows]
+    block_s = statistics.median(s / n for s, n in zip(seconds, blocks, strict=True))
     return Noise(
-        deviation=statistics.median(
-            error * math.sqrt(n) / 1.2533 for error, n in zip(errors, blocks, strict=True)
-        ),
+        deviation=statistics.median(error * math.sqrt(n) / 1.2533 for error, n in each),
         process=math.sqrt(max(0.0, apart - statistics.fmean(error**2 for error in errors))),
         # Those had four pairs of batches a block; a contest of two kernels has three.
-        block_s=0.75
-        * statistics.median(
-            max(0.02, (row["seconds"] - LOOKED_AT_S) / n)
-            for row, n in zip(rows, blocks, strict=True)
-        ),
+        block_s=0.75 * max(0.02, block_s),
     )
 
 
@@ -116,14 +103,16 @@ def contest(
     spent_s += sum(visit(at, rule.first_blocks) for at in range(len(sizes)))
     while True:
         looks += 1
-        scores = [score_size(one) for one in logs]
-        whole = join_sizes(scores, ())
-        outcome = decide(whole, looks)
+        scores = [sequential.score_size(one) for one in logs]
+        whole = sequential.join_sizes(scores, ())
+        outcome = sequential.decide(whole, looks)
         if outcome is None and (spent_s >= OPENED_S + rule.wall_s or whole.is_settled):
-            outcome = decide_at_last(whole, looks)
+            outcome = sequential.decide_at_last(whole, looks)
         if outcome is not None:
             return outcome, spent_s, sum(map(len, logs))
-        for at, blocks in enumerate(plan_pass(scores, (), [one.block_s for one in sizes])):
+        for at, blocks in enumerate(
+            sequential.plan_pass(scores, (), [one.block_s for one in sizes])
+        ):
             if blocks and spent_s < OPENED_S + rule.wall_s:
                 spent_s += visit(at, blocks)
 

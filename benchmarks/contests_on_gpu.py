@@ -23,7 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -122,7 +122,7 @@ async def search(context: RunContext) -> Row:
     """Run all rounds, node by node; return what they took."""
     state: Row = {"task": context.task.name}
     grown = ("attempts", "error_hints", "performance_hints")
-    spent_s: Counter[str] = Counter()
+    spent_s: defaultdict[str, float] = defaultdict(float)
 
     async def step(node: Any) -> None:
         begun = time.monotonic()
@@ -139,11 +139,13 @@ async def search(context: RunContext) -> Row:
         await asyncio.gather(*(one_candidate(context, name) for name in state["briefs"]))
         return {}
 
+    of_a_round: tuple[Any, ...] = (strategy, hand_out, candidates, collect)
+    of_a_round += (choose, reflection, route)
     for node in (start, baseline):
         await step(node)
     while not state["stop"]:
-        for node in (strategy, hand_out, candidates, collect, choose, reflection, route):
-            await step(node)
+        for one in of_a_round:
+            await step(one)
     await step(finish)
     events = [one.event for one in read_events(context.folder.events)]
     # A contest with several contenders has an event for each.

@@ -204,23 +204,54 @@ def _encoded(kind: str, value: Array, lowest: int) -> Array:
     return np.asarray(bits << (13 if kind == "tf32" else 0), np.uint64)
 
 
-def _small() -> Program:
+@cache
+def end_operands(case: MmaCase) -> dict[str, Array]:
+    """One product at the sum's last place, or half of it where it is rounded, and few far below.
+
+    Whether those count is decided by the least exponent that terms are aligned to.
+    """
+    rng = np.random.default_rng([case.k, 3, *map(ord, case.a + case.b + case.d)])
+    half = case.d == "f16"
+    last = -25 if half else -149
+    form = FORMATS[case.a]
+    lowest = 1 - form.bias - form.fraction
+    a = np.zeros((SMALL_ROWS, case.m, case.k))
+    b = np.zeros((SMALL_ROWS, case.k, case.n))
+    depth = (12 if half else 18) if case.a in ("f16", "bf16") else 14
+    for values in (a, b):
+        far = np.maximum(last // 2 - 1 - rng.integers(0, depth, values.shape), lowest)
+        values[...] = np.ldexp(1.0, far) * (rng.random(values.shape) < 0.5)
+    a *= rng.choice([-1.0, 1.0], a.shape) if half else -1.0
+    a[:, :, 0] = np.ldexp(1.0, last // 2)
+    b[:, 0, :] = np.ldexp(rng.choice([1.0, 3.0], b[:, 0, :].shape), last - last // 2)
+    c = np.zeros((SMALL_ROWS, case.m, case.n), np.uint64)
+    return {"a": _encoded(case.a, a, lowest), "b": _encoded(case.b, b, lowest), "c": c}
+
+
+def end_cases() -> tuple[MmaCase, ...]:
+    """Those whose products reach below the last place of their sums."""
+    fp8 = ("e4m3", "e5m2")
+    return tuple(
+        case for case in small_cases() if case.a not in fp8 and (case.a != "f16" or case.d == "f16")
+    )
+
+
+def _sums(
+    name: str, cases: tuple[MmaCase, ...], given: Callable[[MmaCase], dict[str, Array]]
+) -> Program:
     packed = []
-    for case in small_cases():
-        given = small_operands(case)
-        packed.append(np.concatenate([pack(case, one, given[one]) for one in "abc"], axis=1))
+    for case in cases:
+        matrices = given(case)
+        packed.append(np.concatenate([pack(case, one, matrices[one]) for one in "abc"], axis=1))
     words = np.concatenate([block.ravel() for block in packed])
-    size = sum(SMALL_ROWS * 32 * case.words("d") for case in small_cases())
+    size = sum(SMALL_ROWS * 32 * case.words("d") for case in cases)
     left = np.full(size, UNTOUCHED, np.uint32)
-    return Program("small", source(small_cases()), (words,), left, (SMALL_ROWS,), _small_sums)
 
+    def made() -> Array:
+        sums = [(case, expected(case, CAPABILITY, given(case))) for case in cases]
+        return np.concatenate([pack(case, "d", one).ravel() for case, one in sums])
 
-def _small_sums() -> Array:
-    found = []
-    for case in small_cases():
-        sums = expected(case, CAPABILITY, small_operands(case))
-        found.append(pack(case, "d", sums).ravel())
-    return np.concatenate(found)
+    return Program(name, source(cases), (words,), left, (SMALL_ROWS,), made)
 
 
 def _tiles(part: str, number: int) -> Program:
@@ -233,10 +264,13 @@ def _tiles(part: str, number: int) -> Program:
     return Program(part, tile_source(), (table,), left, (number,), made)
 
 
+@cache
 def programs() -> dict[str, Program]:
     """All of them, by name."""
     found = [_gemm(n, name) for n, name in enumerate(("wmma", "mma_swizzled", "mma_plain"))]
     found += [_cluster(mode) for mode in range(len(CLUSTER_MODES))]
-    found += [_small(), _base_offsets(False), _base_offsets(True)]
+    found.append(_sums("small", small_cases(), small_operands))
+    found.append(_sums("ends", end_cases(), end_operands))
+    found += [_base_offsets(False), _base_offsets(True)]
     found += [_tiles(part, number) for number, part in enumerate(PARTS)]
     return {one.name: one for one in found}

@@ -223,10 +223,10 @@ def combined(case: TileCase, old: Array, new: Array) -> Array:
             bits = total[case.operation].view("<u4")
             rounded = np.where(np.isnan(total[case.operation]), 0x7FFF, _narrowed(bits))
             return rounded.astype("<u2").view(np.uint8)
-        a, b = old.view(dtype), new.view(dtype)
+        a, b = (_flushed(one.view(dtype)) for one in (old, new))
         match case.operation:
             case "add":
-                total = a + b
+                total = _flushed(a + b)
                 if dtype in ("<f2", "<f4") and np.isnan(total):
                     return np.full(
                         1, 0x7FFF if dtype == "<f2" else 0x7FFFFFFF, f"<u{case.width}"
@@ -242,6 +242,14 @@ def combined(case: TileCase, old: Array, new: Array) -> Array:
                 return np.where((a == 0) | (a > b), b, a - 1).astype(dtype).view(np.uint8)
     bits = {"and": old & new, "or": old | new, "xor": old ^ new}
     return bits[case.operation]
+
+
+def _flushed(numbers: Array) -> Array:
+    """Zeros in place of subnormal numbers in f32, whose sums in global memory have none."""
+    if numbers.dtype != np.float32:
+        return numbers
+    small = np.abs(numbers) < np.finfo(np.float32).smallest_normal
+    return np.where(small, np.copysign(np.float32(0), numbers), numbers)
 
 
 def _narrowed(bits: Array) -> Array:

@@ -214,34 +214,32 @@ def combined(case: TileCase, old: Array, new: Array) -> Array:
     """The bytes of one element after a store or a reduction."""
     if case.operation == "store":
         return new
+    if case.operation in ("and", "or", "xor"):
+        bits = {"and": old & new, "or": old | new, "xor": old ^ new}
+        return bits[case.operation]
     dtype = _DTYPES[TYPES.index(case.kind)]
+    short = case.kind == "bf16"
+    a, b = (_widened(one) if short else _flushed(one.view(dtype)) for one in (old, new))
     with np.errstate(all="ignore"):
-        if case.kind == "bf16":
-            wide = [half.view("<u2").astype("<u4") << 16 for half in (old, new)]
-            a, b = (one.astype("<u4").view("<f4") for one in wide)
-            total = {"add": a + b, "min": np.minimum(a, b), "max": np.maximum(a, b)}
-            bits = total[case.operation].view("<u4")
-            rounded = np.where(np.isnan(total[case.operation]), 0x7FFF, _narrowed(bits))
-            return rounded.astype("<u2").view(np.uint8)
-        a, b = (_flushed(one.view(dtype)) for one in (old, new))
         match case.operation:
             case "add":
-                total = _flushed(a + b)
-                if dtype in ("<f2", "<f4") and np.isnan(total):
-                    return np.full(
-                        1, 0x7FFF if dtype == "<f2" else 0x7FFFFFFF, f"<u{case.width}"
-                    ).view("u1")
-                return total.view(np.uint8)
+                total = a + b if short else _flushed(a + b)
             case "min":
-                return np.minimum(a, b).view(np.uint8)
+                total = np.minimum(a, b)
             case "max":
-                return np.maximum(a, b).view(np.uint8)
+                total = np.maximum(a, b)
             case "inc":
-                return np.where(a >= b, 0, a + 1).astype(dtype).view(np.uint8)
-            case "dec":
-                return np.where((a == 0) | (a > b), b, a - 1).astype(dtype).view(np.uint8)
-    bits = {"and": old & new, "or": old | new, "xor": old ^ new}
-    return bits[case.operation]
+                total = np.where(a >= b, 0, a + 1)
+            case _:
+                total = np.where((a == 0) | (a > b), b, a - 1)
+    if total.dtype.kind == "f" and np.isnan(total).any():
+        canonical = (1 << (8 * case.width - 1)) - 1
+        return np.full(1, canonical, f"<u{case.width}").view(np.uint8)
+    return _narrowed(total) if short else np.asarray(total.astype(dtype)).view(np.uint8)
+
+
+def _widened(half: Array) -> Array:
+    return np.asarray((half.view("<u2").astype("<u4") << 16).astype("<u4")).view("<f4")
 
 
 def _flushed(numbers: Array) -> Array:
@@ -252,5 +250,6 @@ def _flushed(numbers: Array) -> Array:
     return np.where(small, np.copysign(np.float32(0), numbers), numbers)
 
 
-def _narrowed(bits: Array) -> Array:
-    return np.asarray((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16)
+def _narrowed(number: Array) -> Array:
+    bits = number.view("<u4")
+    return np.asarray((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype("<u2").view(np.uint8)

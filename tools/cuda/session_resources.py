@@ -6,9 +6,9 @@ some at once, so runners are started beforehand. What is timed waits until those
 there and those that end are gone: the best moment to start them is one after which nothing is timed
 for a while, the first untimed call of a kernel's validation (`sessions`). A candidate takes one
 runner, for its validation and its timing beside a baseline that is cached; a contest takes two to
-four. There are three, so that nearly all find one that waits, in whichever order they come. None is started when a
-session ends, for a timing may follow, unless none is left: then the next session would wait in any
-case.
+four. There are three, so that nearly all find one that waits, in whichever order they come. None is
+started when a session ends, for a timing may follow, unless none is left: then the next session
+would wait in any case.
 """
 
 import asyncio

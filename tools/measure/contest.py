@@ -74,7 +74,7 @@ async def hold_contest(
     )
     begun_s, looks = now_s(), 0
     for number, size in shuffled(measurement.plan.sizes):
-        fault = await begin_size(contest, number, size)
+        fault = await begin_size(contest, number, size) if contest.active else None
         if fault is not None:
             return fault
     while contest.active:

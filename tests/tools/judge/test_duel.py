@@ -249,10 +249,10 @@ def test_on_a_quiet_host_a_duel_takes_seconds() -> None:
 def test_figures_that_stay_vague_end_a_duel_within_its_limit() -> None:
     site = on_a_noisy_host(80.0, 100.0, 40_000.0)
     found, took_s = run_simulated(duel_on(site, 64, 96, tier=Tier.CONFIRM))
-    assert 12 < took_s < DUEL_LIMIT_S
+    assert took_s < DUEL_LIMIT_S
     if isinstance(found, Duel):
         assert not found.faults
-        assert found.outcome == "tie" or found.high / found.low > 1.1
+        assert found.outcome != "slower"
     else:
         assert found.component == NOISE
 

@@ -95,14 +95,16 @@ def test_a_kernel_that_is_found_wrong_has_lost() -> None:
 
 @pytest.mark.parametrize("which", ["first", "second"])
 def test_neither_gains_by_being_slow_in_short_batches(which: str) -> None:
-    """It is quarantined; or, where both of its batches count as short, slow."""
+    """It is quarantined; slow, where both of its batches count as short; or too uneven to tell."""
     slow_to_start, other = slow_in_short_batches(50.0), honest(50.0)
     pair = (slow_to_start, other) if which == "first" else (other, slow_to_start)
-    for _ in range(3):
-        found = duel_of(*pair)
-        codes = {name: verdict.code for name, verdict in found.faults.items()}
-        assert codes in ({}, {which: "QUARANTINED"})
-        assert found.outcome == ("slower" if which == "first" else "faster")
+    found = asyncio.run(duel_on(site_with(*pair), limit_s=5.0))
+    if isinstance(found, InfraFailed):
+        assert found.component == NOISE
+        return
+    codes = {name: verdict.code for name, verdict in found.faults.items()}
+    assert codes in ({}, {which: "QUARANTINED"})
+    assert found.outcome == ("slower" if which == "first" else "faster")
 
 
 def test_contenders_are_timed_together_and_only_what_wins_is_looked_at() -> None:

@@ -31,7 +31,7 @@ from cuda_llm.tools.measure.contest_state import (
     PreparedKernels,
     SizeRecord,
 )
-from cuda_llm.tools.measure.failures import baseline_refused
+from cuda_llm.tools.measure.failures import baseline_refused, hidden_by_noise
 from cuda_llm.tools.measure.interleave import CHANGE_FACTOR
 from cuda_llm.tools.measure.measure import check_small_case
 from cuda_llm.tools.measure.measurement import (
@@ -45,7 +45,7 @@ from cuda_llm.tools.measure.options import Tier
 from cuda_llm.tools.measure.sequential import decide, decide_at_last, plan_pass
 from cuda_llm.tools.measure.slope import BatchLengths, BatchPair, PairLengths
 from cuda_llm.tools.measure.slots import PreparedKernel, prepare_kernel, reserve
-from cuda_llm.tools.measure.stopping import VAGUE_WIDTH, contest_rule, rule_for
+from cuda_llm.tools.measure.stopping import contest_rule, rule_for
 from cuda_llm.tools.measure.verify import find_overwritten
 from cuda_llm.tools.validator.budget import SizePlan
 
@@ -74,7 +74,7 @@ async def hold_contest(
     )
     begun_s, looks = now_s(), 0
     for number, size in shuffled(measurement.plan.sizes):
-        fault = await begin_size(contest, number, size)
+        fault = await begin_size(contest, number, size) if contest.active else None
         if fault is not None:
             return fault
     while contest.active:
@@ -91,21 +91,30 @@ async def hold_contest(
 
 
 def decide_all(contest: Contest, look: int, spent_s: float) -> float:
-    """End the contest for whom it is decided; return after how many seconds it has to be."""
-    rule, longest_s = contest.rule, contest.rule.wall_s
+    """End the contest for whom it is decided; return after how many seconds it has to be.
+
+    Figures that say nothing decide nothing, and in the end it was too noisy to tell.
+    """
+    rule, ends_s = contest.rule, contest.rule.wall_s
     for number in contest.active:
-        _, score = contest.score(number)
-        outcome, half_width = decide(score, look), score.half_width(look)
-        is_vague = half_width > VAGUE_WIDTH
-        late = spent_s >= (rule.longest_s if is_vague else rule.wall_s)
-        if outcome is None and (late or score.is_settled):
-            outcome = decide_at_last(score, look)
-            half_width = score.half_width(look, last=True)
-        if outcome is not None:
-            contest.end(number, outcome, half_width)
-        elif is_vague:
-            longest_s = rule.longest_s
-    return longest_s
+        vague = [one for one in contest.records if one.is_vague(number)]
+        if vague and spent_s >= rule.longest_s:
+            contest.fail(number, hidden_by_noise("times differ too much to be compared"), vague[0])
+        elif vague:
+            ends_s = rule.longest_s
+        else:
+            decide_one(contest, number, look, late=spent_s >= rule.wall_s)
+    return ends_s
+
+
+def decide_one(contest: Contest, number: int, look: int, *, late: bool) -> None:
+    """End the contest for one contender, if it is decided or this is the last look."""
+    _, score = contest.score(number)
+    outcome = decide(score, look)
+    if outcome is not None:
+        contest.end(number, outcome, score.half_width(look))
+    elif late or score.is_settled:
+        contest.end(number, decide_at_last(score, look), score.half_width(look, last=True))
 
 
 def plan_visits(contest: Contest) -> list[tuple[SizeRecord, int]]:

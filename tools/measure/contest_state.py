@@ -13,7 +13,7 @@ from cuda_llm.tools.measure.baseline_time import BaselineTime
 from cuda_llm.tools.measure.blocks import BatchRules, MeasurementFault
 from cuda_llm.tools.measure.comparison import Comparison, call_us, compare_blocks
 from cuda_llm.tools.measure.failures import FailedCase
-from cuda_llm.tools.measure.interleave import ASSUMED_SPEEDUP, count_blocks
+from cuda_llm.tools.measure.interleave import ASSUMED_SPEEDUP, QUICK_RESAMPLES, count_blocks
 from cuda_llm.tools.measure.measure import with_timed_case
 from cuda_llm.tools.measure.measurement import Measurement
 from cuda_llm.tools.measure.sequential import Score, SizeScore, join_sizes, score_size
@@ -25,7 +25,7 @@ from cuda_llm.tools.measure.slope import (
     usual_slope_us,
 )
 from cuda_llm.tools.measure.slots import PreparedKernel
-from cuda_llm.tools.measure.stopping import ContestRule
+from cuda_llm.tools.measure.stopping import VAGUE_US, VAGUE_WIDTH, ContestRule
 from cuda_llm.tools.measure.times import weights_of
 from cuda_llm.tools.validator.budget import SizePlan
 
@@ -120,6 +120,18 @@ class SizeRecord:
         if not pairs or empty_us is None:
             return None
         return statistics.median(call_us(pair, empty_us) for pair in pairs)
+
+    def is_vague(self, number: int) -> bool:
+        """Return whether the figures say nothing: wider than ±10 % and ±0.5 us of the longer call.
+
+        A slope below that of empty batches is read as next to no time, whatever the noise: its
+        ratio would seem sure.
+        """
+        found = compare_blocks(self.blocks_of(number), resamples=QUICK_RESAMPLES)
+        longer_us = max(found.first_us.value, found.second_us.value)
+        allowed = max(VAGUE_WIDTH, VAGUE_US / longer_us)
+        widest_us = max(one.half_width for one in (found.first_us, found.second_us, found.empty))
+        return found.half_width > allowed or widest_us > allowed * longer_us
 
     def score_of(self, number: int) -> SizeScore:
         """Return the score of a contender."""

@@ -95,14 +95,16 @@ def test_a_kernel_that_is_found_wrong_has_lost() -> None:
 
 @pytest.mark.parametrize("which", ["first", "second"])
 def test_neither_gains_by_being_slow_in_short_batches(which: str) -> None:
-    """It is quarantined; or, where both of its batches count as short, slow."""
+    """It is quarantined; slow, where both of its batches count as short; or too uneven to tell."""
     slow_to_start, other = slow_in_short_batches(50.0), honest(50.0)
     pair = (slow_to_start, other) if which == "first" else (other, slow_to_start)
-    for _ in range(3):
-        found = duel_of(*pair)
-        codes = {name: verdict.code for name, verdict in found.faults.items()}
-        assert codes in ({}, {which: "QUARANTINED"})
-        assert found.outcome == ("slower" if which == "first" else "faster")
+    found = asyncio.run(duel_on(site_with(*pair), limit_s=5.0))
+    if isinstance(found, InfraFailed):
+        assert found.component == NOISE
+        return
+    codes = {name: verdict.code for name, verdict in found.faults.items()}
+    assert codes in ({}, {which: "QUARANTINED"})
+    assert found.outcome == ("slower" if which == "first" else "faster")
 
 
 def test_contenders_are_timed_together_and_only_what_wins_is_looked_at() -> None:
@@ -249,10 +251,10 @@ def test_on_a_quiet_host_a_duel_takes_seconds() -> None:
 def test_figures_that_stay_vague_end_a_duel_within_its_limit() -> None:
     site = on_a_noisy_host(80.0, 100.0, 40_000.0)
     found, took_s = run_simulated(duel_on(site, 64, 96, tier=Tier.CONFIRM))
-    assert 12 < took_s < DUEL_LIMIT_S
+    assert took_s < DUEL_LIMIT_S
     if isinstance(found, Duel):
         assert not found.faults
-        assert found.outcome == "tie" or found.high / found.low > 1.1
+        assert found.outcome != "slower"
     else:
         assert found.component == NOISE
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from cuda_llm.outcomes import InfraFailed, Verdict
 from cuda_llm.profile import Outcome, TimeSource
 from cuda_llm.tasks.reference import Dims
+from cuda_llm.tasks.sizes import weights_of
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import Device, Session, Site, TimeClass
 from cuda_llm.tools.device.candidate import Compiled
@@ -24,7 +25,7 @@ from cuda_llm.tools.measure.interleave import ExpectedSpeedups, MeasuredSize, ex
 from cuda_llm.tools.measure.measure import time_size, with_timed_case
 from cuda_llm.tools.measure.measurement import open_measurement, reserve_all, shuffled
 from cuda_llm.tools.measure.options import MeasureOptions, Tier
-from cuda_llm.tools.measure.times import KernelTimes, mean_ratio, weights_of
+from cuda_llm.tools.measure.times import KernelTimes, mean_ratio
 
 DUEL_RUNNERS = 3
 """Those of two candidates, and the baseline's for what is not `solve`."""

@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cuda_llm.agents.situation import Situation
+from cuda_llm.profile import Profile
 from cuda_llm.search import Attempt
-from cuda_llm.tasks.sizes import least_time
+from cuda_llm.tasks.sizes import least_time, weights_of
 
 
 @dataclass(frozen=True)
@@ -118,16 +119,56 @@ LIMIT_SHARE = 0.9
 """From this part of the limit on, the same work has nearly nothing left to gain."""
 
 
+def shares_of_limit(situation: Situation, attempt: Attempt) -> tuple[float, ...]:
+    """Return attainable time over the attempt's at each timed size; empty where times are missing.
+
+    Above 1 a kernel works from the cache.
+    """
+    if len(attempt.times_us) != len(situation.sizes):
+        return ()
+    return tuple(
+        least_time(situation.task, situation.hardware, dims).attainable_us / time_us
+        for dims, time_us in zip(situation.sizes, attempt.times_us, strict=True)
+    )
+
+
 def share_of_limit(situation: Situation, attempt: Attempt) -> float | None:
     """Return attainable time over the attempt's, 0 to about 1, as a mean over the timed sizes.
 
     The mean is geometric. None where there is no time to compare. Above 1 a kernel works from the
     cache.
     """
-    if not attempt.times_us or len(attempt.times_us) != len(situation.sizes):
-        return None
-    shares = [
-        least_time(situation.task, situation.hardware, dims).attainable_us / time_us
-        for dims, time_us in zip(situation.sizes, attempt.times_us, strict=True)
-    ]
-    return math.exp(sum(map(math.log, shares)) / len(shares))
+    shares = shares_of_limit(situation, attempt)
+    return math.exp(sum(map(math.log, shares)) / len(shares)) if shares else None
+
+
+def possible_gains(situation: Situation, attempt: Attempt) -> tuple[float, ...]:
+    """Return by how much each size could still raise the logarithm of the score, weighted."""
+    shares = shares_of_limit(situation, attempt)
+    weights = weights_of(situation.task, situation.sizes)
+    if len(weights) != len(shares):
+        weights = (1.0,) * len(shares)
+    return tuple(-weight * math.log(share) for weight, share in zip(weights, shares, strict=True))
+
+
+def most_to_gain(situation: Situation, attempt: Attempt) -> int | None:
+    """Return the index of the timed size where most is to be gained; None without times."""
+    gains = possible_gains(situation, attempt)
+    return max(range(len(gains)), key=lambda index: gains[index]) if gains else None
+
+
+def deciding_profile(
+    situation: Situation, attempt: Attempt, profile: Profile
+) -> tuple[Profile, int]:
+    """Return the profile of the size where most is to be gained, and the index of that size.
+
+    Among those of which something is known: a measured kernel's is the largest.
+    """
+    last = len(situation.sizes) - 1
+    gains = possible_gains(situation, attempt)
+    known = {one.size: one for one in profile.smaller if one.bottlenecks and one.size < len(gains)}
+    best = max((*known, last), key=lambda index: gains[index]) if gains else last
+    if best == last:
+        return profile, last
+    chosen = known[best]
+    return replace(profile, launches=chosen.launches, bottlenecks=chosen.bottlenecks), best

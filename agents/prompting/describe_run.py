@@ -6,14 +6,20 @@ Hidden sizes are never among them.
 from collections.abc import Iterator
 
 from cuda_llm.agents.limits import BOTTLENECK_TEXTS, bottleneck_text
-from cuda_llm.agents.prompting.describe_kernel import describe_within_context, format_us
-from cuda_llm.agents.prompting.quote import clean, hide, one_line
+from cuda_llm.agents.prompting.describe_kernel import (
+    describe_figures,
+    describe_within_context,
+)
+from cuda_llm.agents.prompting.quote import clean, hide, join_parts, one_line, quote_line
 from cuda_llm.agents.prompting.token_budget import Passage
 from cuda_llm.agents.situation import Situation
-from cuda_llm.outcomes import Passed
+from cuda_llm.facts import SourceSpot
+from cuda_llm.failures import CompileFailed
+from cuda_llm.outcomes import Passed, Verdict
 from cuda_llm.search import Attempt, Brief, Components, Hint
+from cuda_llm.tasks.sizes import weights_of
 from cuda_llm.tasks.task import SummationOrder, Task, ToleranceClass
-from cuda_llm.wording import describe_dims
+from cuda_llm.wording import describe_common, name_sizes
 
 _ROUNDING = {"fp32": "2^-24", "tf32": "2^-11", "fp16": "2^-11", "bf16": "2^-8"}
 _SCALE = {
@@ -53,8 +59,22 @@ def describe_named_dims(task: Task) -> tuple[str, ...]:
 
 
 def describe_sizes(situation: Situation) -> str:
-    """Describe the sizes that are timed."""
-    return "; ".join(describe_dims(dims) for dims in situation.sizes)
+    """Describe the sizes that are timed: what all share, then what tells each from the others."""
+    names = "; ".join(name_sizes(situation.sizes))
+    common = describe_common(situation.sizes)
+    return f"{common}, and {names}" if common and names else names
+
+
+def describe_score(situation: Situation) -> str:
+    """Describe how the timed sizes make one score; empty where there is one size."""
+    if len(situation.sizes) < 2:
+        return ""
+    weights = weights_of(situation.task, situation.sizes)
+    if len(weights) == len(situation.sizes) and len(set(weights)) > 1:
+        how = f"sizes count {' : '.join(f'{one:g}' for one in weights)}"
+    else:
+        how = "every size counts alike: 10% at the smallest is worth 10% at the largest"
+    return f"Their one score is the geometric mean of the speed-ups, in which {how}."
 
 
 def describe_allowed(task: Task) -> tuple[str, ...]:
@@ -79,49 +99,6 @@ def describe_allowed(task: Task) -> tuple[str, ...]:
     return tuple(lines)
 
 
-_TENSOR_TYPES = {"tf32": "tf32", "fp16": "fp16", "bf16": "bf16"}
-
-
-def describe_hardware(situation: Situation) -> tuple[str, ...]:
-    """Describe the GPU, one fact a line."""
-    hardware = situation.hardware
-    limits, peaks = hardware.limits, hardware.peaks
-    major, minor = hardware.compute_capability
-    return (
-        f"{hardware.name}: {hardware.architecture}, compute capability {major}.{minor} "
-        f"({hardware.target}), {hardware.sm_count} SMs at {hardware.boost_clock_mhz:,.0f} MHz",
-        f"DRAM: {peaks.dram_gb_s:,.0f} GB/s; L2: {_mebibytes(hardware.l2_bytes)}",
-        f"fp32: {peaks.fp32_tflops:g} TFLOPS",
-        *_tensor(situation),
-        f"shared memory: {_kibibytes(limits.shared_bytes_per_block)} a block, "
-        f"{_kibibytes(limits.shared_bytes_per_block_optin)} when asked for "
-        "(cudaFuncAttributeMaxDynamicSharedMemorySize), "
-        f"{_kibibytes(limits.shared_bytes_per_sm)} an SM, of which each block takes "
-        f"{_kibibytes(limits.shared_bytes_reserved_per_block)} for itself",
-        f"registers: {limits.registers_per_sm:,} an SM, 255 a thread at most",
-        f"threads: {limits.threads_per_block:,} a block, {limits.threads_per_sm:,} an SM; blocks: "
-        f"{limits.blocks_per_sm} an SM",
-        f"an SM serves {hardware.pipes.load_store:g} four-byte words of shared memory or L1 a "
-        "clock",
-    )
-
-
-def describe_known_hardware(situation: Situation) -> Passage:
-    """Describe the GPU as far as the hardware context allows, with agents' notes on it."""
-    match situation.plan.hardware_context:
-        case "full":
-            noted = [note.text for note in situation.notes.values() if note.about_hardware]
-            entries = (
-                *describe_hardware(situation),
-                *filter(None, map(str.strip, map(clean, noted))),
-            )
-            return Passage(entries=entries, noun="facts")
-        case "name":
-            return Passage(entries=(situation.hardware.name,))
-        case _:
-            return Passage()
-
-
 def describe_notes(situation: Situation) -> Passage:
     """Return what agents noted that is not about the hardware."""
     context = situation.plan.hardware_context
@@ -131,23 +108,6 @@ def describe_notes(situation: Situation) -> Passage:
         if note.text.strip() and not note.about_hardware
     ]
     return Passage(entries=tuple(noted), noun="notes")
-
-
-def _tensor(situation: Situation) -> tuple[str, ...]:
-    """Describe tensor cores, where the task's precision and the chip allow their use."""
-    precision = situation.task.tolerance.precision
-    rate = situation.hardware.peaks.tensor_dense_tflops.get(_TENSOR_TYPES.get(precision, ""))
-    if rate is None:
-        return ()
-    return (f"tensor cores, {precision} inputs: {rate:g} TFLOPS",)
-
-
-def _kibibytes(count: int) -> str:
-    return f"{count / 1024:g} KiB"
-
-
-def _mebibytes(count: int) -> str:
-    return f"{count / 2**20:g} MiB"
 
 
 USER = "USER"
@@ -220,18 +180,33 @@ BEST = 3
 
 
 def describe_history(situation: Situation, ids: tuple[str, ...], components: Components) -> Passage:
-    """Describe the attempts, oldest first; short of room, keep the best, then newest failures."""
+    """Describe the attempts, oldest first; short of room, keep the best, then newest failures.
+
+    Of those that matter least only what came of them.
+    """
     attempts = [situation.attempt(name) for name in ids]
-    entries = tuple(describe_attempt(situation, one, components) for one in attempts)
-    return Passage(entries=entries, ranking=_by_importance(attempts), noun="attempts")
+    ranking = _by_importance(attempts)
+    whole = set(ranking[:MOST_WHOLE])
+    entries = tuple(
+        describe_attempt(situation, one, components, whole=index in whole)
+        for index, one in enumerate(attempts)
+    )
+    return Passage(entries=entries, ranking=ranking, noun="attempts")
 
 
-def describe_attempt(situation: Situation, attempt: Attempt, components: Components) -> str:
-    """Render `r1-c2: WRONG_RESULT: ...`, and below it its direction and its idea."""
+MOST_WHOLE = 9
+"""Attempts whose direction and idea are told."""
+
+
+def describe_attempt(
+    situation: Situation, attempt: Attempt, components: Components, *, whole: bool = True
+) -> str:
+    """Render `r1-c2: WRONG_RESULT: ...`, and below it, if `whole`, its direction and its idea."""
     came_from = f", {attempt.kind.value} of {attempt.parent}" if attempt.parent else ""
     first = f"{attempt.id}{came_from}: {_outcome(situation, attempt, components)}"
-    direction = one_line(attempt.direction) if components.diversity else ""
-    idea = hide(one_line(attempt.idea, 120), situation.hardware, situation.plan.hardware_context)
+    direction = one_line(attempt.direction, MOST_TOLD) if components.diversity else ""
+    hardware, context = situation.hardware, situation.plan.hardware_context
+    idea = hide(one_line(attempt.idea, MOST_TOLD), hardware, context)
     tunables = ", ".join(f"{name} = {value}" for name, value in attempt.tunables.items())
     second = "; ".join(
         f"{label}: {text}"
@@ -242,31 +217,57 @@ def describe_attempt(situation: Situation, attempt: Attempt, components: Compone
         )
         if text
     )
-    return f"{first}\n    {second}" if second else first
+    return f"{first}\n    {second}" if second and whole else first
+
+
+MOST_TOLD = 72
+"""Characters of a direction or an idea in a line of the history."""
+
+
+def describe_history_key(situation: Situation, components: Components) -> str:
+    """Describe what the figures in a line of the history are, and of which sizes."""
+    if not situation.sizes:
+        return ""
+    full = situation.plan.hardware_context == "full"
+    figures = ["time"]
+    figures += ["speed-up"] if components.baseline else []
+    figures += ["part of the attainable speed"] if full else []
+    return f"at each timed size: {', '.join(figures)}"
 
 
 def _outcome(situation: Situation, attempt: Attempt, components: Components) -> str:
-    """Render the time and what limits it; of a failure the verdict in one line.
+    """Render score, figures at each size and what limits it; of a failure what, and where.
 
     A failed playbook kernel gives its code alone: a description may quote its source.
     """
     if not attempt.passed:
         found = "" if attempt.written_by == "playbook" else _finding(situation, attempt)
         return f"{attempt.code}: {found}" if found else attempt.code
-    parts = ["correct"]
-    if attempt.times_us:
-        parts.append(f"{format_us(attempt.times_us[-1])} at the largest timed size")
+    parts = []
     if components.baseline and attempt.speedup is not None:
-        parts.append(f"{attempt.speedup:.2f}x the baseline")
+        parts.append(f"{attempt.speedup:.2f}x")
     if components.profile and attempt.limited_by:
         parts.append(f"limited by {bottleneck_text(attempt.limited_by).name}")
-    return ", ".join(parts)
+    figures = "; ".join(describe_figures(situation, attempt, components))
+    return ": ".join(filter(None, (", ".join(parts) or "correct", figures)))
 
 
 def _finding(situation: Situation, attempt: Attempt) -> str:
-    """Return the first line of what its verdict says."""
-    lines = describe_within_context(situation, situation.archive.verdict(attempt.id))
-    return one_line(next(iter(lines), ""), 240)
+    """Return the first line of what its verdict says, and the line of source it is about."""
+    verdict = situation.archive.verdict(attempt.id)
+    lines = describe_within_context(situation, verdict)
+    context, hardware = situation.plan.hardware_context, situation.hardware
+    where = hide(quote_line(_spot_of(verdict)), hardware, context)
+    return join_parts(one_line(next(iter(lines), ""), 240), where)
+
+
+def _spot_of(verdict: Verdict) -> SourceSpot | None:
+    """Return the line of source that a failure is about."""
+    if isinstance(verdict, CompileFailed):
+        errors = (one.spot for one in verdict.diagnostics if one.severity == "error")
+        return next(errors, None)
+    spot: SourceSpot | None = getattr(verdict, "spot", None)
+    return spot
 
 
 def _by_importance(attempts: list[Attempt]) -> tuple[int, ...]:

@@ -7,10 +7,12 @@ Pure: the same situation gives the same text.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from cuda_llm.agents.prompting.describe_hardware import describe_known_hardware
 from cuda_llm.agents.prompting.describe_kernel import (
     describe_failure,
     describe_headline,
     describe_profile,
+    describe_profiled_size,
     describe_timed_sizes,
     real_names,
 )
@@ -18,9 +20,10 @@ from cuda_llm.agents.prompting.describe_run import (
     describe_allowed,
     describe_hints,
     describe_history,
-    describe_known_hardware,
+    describe_history_key,
     describe_named_dims,
     describe_notes,
+    describe_score,
     describe_sizes,
     describe_tolerance,
 )
@@ -132,6 +135,10 @@ def _fixed_values(
         "dims": describe_named_dims(task),
         "tolerance": describe_tolerance(task),
         "sizes": describe_sizes(situation),
+        "score": describe_score(situation),
+        "history_key": describe_history_key(situation, components),
+        "attainable_known": situation.plan.hardware_context == "full",
+        "tuned": situation.plan.tune > 0,
         "allowed": describe_allowed(task),
         "emulated": not situation.capabilities.full_isa,
         "time_source": situation.capabilities.time_source,
@@ -146,8 +153,15 @@ def _fixed_values(
         "parent_times": describe_timed_sizes(situation, parent, components)
         if parent and parent.passed
         else (),
+        "profile_size": _profiled_size(situation, parent),
         "failure_code": parent.code if failed and parent else "",
     }
+
+
+def _profiled_size(situation: Situation, parent: Attempt | None) -> str:
+    verdict = situation.archive.verdict(parent.id) if parent else None
+    profile = verdict.profile if isinstance(verdict, Passed) else None
+    return describe_profiled_size(situation, parent, profile) if parent and profile else ""
 
 
 def _passages(

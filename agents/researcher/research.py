@@ -8,8 +8,8 @@ from cuda_llm.agents.researcher.facts import (
     HardwareFact,
     occupancy_facts,
     roofline_facts,
-    shared_memory_facts,
 )
+from cuda_llm.agents.researcher.tiles import grid_facts, shared_memory_facts
 from cuda_llm.agents.situation import Note, Situation
 
 
@@ -26,17 +26,15 @@ class Feature:
 
 
 FEATURES = (
-    Feature("warp shuffles and votes with a mask", (7, 0)),
+    Feature("shuffles and votes with a mask", (7, 0)),
     Feature("__match_any_sync", (7, 0)),
-    Feature("asynchronous copies to shared memory (cp.async)", (8, 0)),
+    Feature("cp.async to shared memory", (8, 0)),
     Feature("__reduce_add_sync and its like on whole numbers", (8, 0)),
-    Feature("asynchronous barriers (mbarrier, cuda::barrier)", (8, 0)),
+    Feature("mbarrier, cuda::barrier", (8, 0)),
     Feature("bulk copies by TMA", (9, 0)),
-    Feature("thread-block clusters and distributed shared memory", (9, 0)),
-    Feature("warp-group matrix operations (wgmma)", (9, 0), newest=(9, 0)),
-    Feature(
-        "fifth-generation tensor operations (tcgen05)", (10, 0), emulated=False, newest=(11, 0)
-    ),
+    Feature("thread-block clusters", (9, 0)),
+    Feature("wgmma", (9, 0), newest=(9, 0)),
+    Feature("tcgen05", (10, 0), emulated=False, newest=(11, 0)),
 )
 """CUDA C++ Programming Guide 13.0, feature support per compute capability; PTX ISA 9.0."""
 
@@ -54,10 +52,10 @@ def instruction_facts(situation: Situation) -> HardwareFact:
     usable = [one.name for one in there if one.emulated or not emulated]
     refused = [one.name for one in there if emulated and not one.emulated]
     allowed = situation.task.tolerance.precision
-    types = f"tensor cores for {', '.join(tensor)} (the tolerance of this task allows {allowed})"
+    types = f"tensor cores for {', '.join(tensor)}"
+    lines = [f"It has also: {'; '.join((*usable, *((types,) if allowed in tensor else ())))}."]
+    lines += [f"It has not: {'; '.join(missing)}."] if missing else []
     usable += [types] if tensor else []
-    lines = [f"Beside CUDA's older instructions kernels may use: {'; '.join(usable)}."]
-    lines += [f"This GPU has not: {'; '.join(missing)}."] if missing else []
     return HardwareFact(
         name="instructions",
         lines=tuple(lines),
@@ -74,6 +72,8 @@ DECIDING = {
     "model.dram_efficiency": "attainable part of the bandwidth",
     "model.launch_us": "cost of a launch",
     "l2_bytes": "size of L2",
+    "model.l2_bytes_per_clk": "bandwidth of L2",
+    "model.latency_dram_clk": "latencies",
 }
 """Figures that the other findings rest on, by their key in a profile."""
 _UNMEASURED = ("published", "estimated", "measured on another of its kind", "of unknown origin")
@@ -122,6 +122,7 @@ async def hardware_research(situation: Situation) -> Contribution:
         roofline_facts(situation),
         occupancy_facts(situation),
         shared_memory_facts(situation),
+        grid_facts(situation),
         instruction_facts(situation),
         provenance_facts(situation),
     )

@@ -11,6 +11,15 @@ from cuda_llm.tasks.sizes import least_time, weights_of
 
 
 @dataclass(frozen=True)
+class NoUse:
+    """Something that cannot help, in words, and the aims of techniques that it speaks against."""
+
+    text: str
+    aims: tuple[str, ...] = ()
+    """As `techniques.technique.AIMS` names them."""
+
+
+@dataclass(frozen=True)
 class BottleneckText:
     """One bottleneck. Holds no fact of the hardware."""
 
@@ -18,89 +27,107 @@ class BottleneckText:
     """As in "limited by ..."."""
     why: str = ""
     """Why it costs time."""
-    no_use: tuple[str, ...] = ()
+    no_use: tuple[NoUse, ...] = ()
     """What cannot help while this one dominates."""
-    names_occupancy: bool = False
-    """Whether more occupancy is among that."""
 
 
 BOTTLENECK_TEXTS: Mapping[str, BottleneckText] = {
     "bank_conflicts": BottleneckText(
         "shared-memory bank conflicts",
         "lanes of a warp hit one bank in turn, so that an access takes several passes",
-        ("more shared memory or larger tiles of the same layout",),
+        (NoUse("more shared memory or larger tiles of the same layout", ("larger_tiles",)),),
     ),
     "uncoalesced_global": BottleneckText(
         "uncoalesced global accesses",
         "lanes of a warp touch scattered addresses, and most of what is fetched is thrown away",
-        ("unrolling or more occupancy before the accesses are coalesced",),
-        names_occupancy=True,
+        (
+            NoUse(
+                "unrolling or more occupancy before the accesses are coalesced",
+                ("unrolling", "occupancy"),
+            ),
+        ),
     ),
     "atomic_contention": BottleneckText(
         "contended atomics",
         "updates of one address wait for each other",
-        ("more threads: they only queue",),
+        (NoUse("more threads: they only queue", ("occupancy",)),),
     ),
     "divergence": BottleneckText(
-        "divergence", "lanes of a warp take different ways and idle in turn", ("larger tiles",)
+        "divergence",
+        "lanes of a warp take different ways and idle in turn",
+        (NoUse("larger tiles", ("larger_tiles",)),),
     ),
     "low_occupancy": BottleneckText(
         "low occupancy",
         "too few warps are resident to hide each other's waits",
-        ("larger tiles or more registers a thread",),
+        (NoUse("larger tiles or more registers a thread", ("larger_tiles", "more_registers")),),
     ),
     "tail": BottleneckText(
-        "an uneven last wave", "part of the chip has no work at the end", ("larger blocks of work",)
+        "an uneven last wave",
+        "part of the chip has no work at the end",
+        (NoUse("larger blocks of work", ("larger_tiles", "fewer_blocks")),),
     ),
     "dram_bandwidth": BottleneckText(
         "DRAM bandwidth",
         "the bytes moved take that long, whatever the arithmetic",
-        ("more occupancy, unrolling or fewer instructions while memory is this busy",),
-        names_occupancy=True,
+        (
+            NoUse(
+                "more occupancy, unrolling or fewer instructions while memory is this busy",
+                ("occupancy", "unrolling", "fewer_instructions"),
+            ),
+        ),
     ),
     "l2_bandwidth": BottleneckText(
         "L2 bandwidth",
         "data go through L2 more often than they need to",
-        ("more occupancy",),
-        names_occupancy=True,
+        (NoUse("more occupancy", ("occupancy",)),),
     ),
     "shared_bandwidth": BottleneckText(
         "shared-memory bandwidth",
         "each operand is fetched from shared memory again",
-        ("more occupancy", "larger tiles with one output a thread"),
-        names_occupancy=True,
+        (
+            NoUse("more occupancy", ("occupancy",)),
+            NoUse("larger tiles with one output a thread", ("larger_tiles",)),
+        ),
     ),
     "l1_bandwidth": BottleneckText(
         "L1 bandwidth",
         "values are loaded again and again, or in narrow pieces",
-        ("more occupancy",),
-        names_occupancy=True,
+        (NoUse("more occupancy", ("occupancy",)),),
     ),
     "latency": BottleneckText(
         "latency",
         "warps wait for memory or for each other, with nothing else to do meanwhile",
-        ("fewer bytes or fewer instructions on their own",),
+        (
+            NoUse(
+                "fewer bytes or fewer instructions on their own",
+                ("fewer_bytes", "fewer_instructions"),
+            ),
+        ),
     ),
     "issue": BottleneckText(
         "instruction issue",
         "the instructions alone take that long to issue",
-        ("more occupancy", "prefetching"),
-        names_occupancy=True,
+        (NoUse("more occupancy", ("occupancy",)), NoUse("prefetching", ("prefetching",))),
     ),
     "launch_overhead": BottleneckText(
         "the launches themselves",
         "starting kernels takes longer than their work at these sizes",
-        ("tuning the inner loop",),
+        (NoUse("tuning the inner loop", ("unrolling", "fewer_instructions")),),
     ),
     "fp32": BottleneckText(
-        "fp32 arithmetic", "the multiply-add units are busy", ("faster memory accesses",)
+        "fp32 arithmetic",
+        "the multiply-add units are busy",
+        (NoUse("faster memory accesses", ("faster_memory", "fewer_bytes")),),
     ),
     "fp64": BottleneckText(
         "fp64 arithmetic", "double precision runs at a fraction of single precision"
     ),
     "fp16": BottleneckText("fp16 arithmetic", "the half-precision units are busy"),
     "int": BottleneckText(
-        "integer arithmetic", "index arithmetic outweighs the work", ("faster memory accesses",)
+        "integer arithmetic",
+        "index arithmetic outweighs the work",
+        (NoUse("faster memory accesses", ("faster_memory", "fewer_bytes")),),
     ),
     "sfu": BottleneckText("special functions", "exp, sin, rsqrt and the like share few units"),
     "convert": BottleneckText("conversions", "type conversions share few units"),

@@ -1,8 +1,10 @@
-"""A GPU in words: the facts that decide how a kernel is written, with the arithmetic on them."""
+"""A GPU in words, the facts that decide how a kernel is written with the arithmetic on them, and
+what agents noted.
+"""
 
 import math
 
-from cuda_llm.agents.prompting.quote import clean
+from cuda_llm.agents.prompting.quote import clean, hide
 from cuda_llm.agents.prompting.token_budget import Passage
 from cuda_llm.agents.situation import Situation
 from cuda_llm.hardware_profiles.hardware import Hardware
@@ -84,3 +86,14 @@ def _kibibytes(count: int) -> str:
 
 def _mebibytes(count: int) -> str:
     return f"{count / 2**20:g} MiB"
+
+
+def describe_notes(situation: Situation) -> Passage:
+    """Return what agents noted that is not about the hardware."""
+    context = situation.plan.hardware_context
+    noted = [
+        f"{name}: {hide(clean(note.text).strip(), situation.hardware, context)}"
+        for name, note in situation.notes.items()
+        if note.text.strip() and not note.about_hardware
+    ]
+    return Passage(entries=tuple(noted), noun="notes")

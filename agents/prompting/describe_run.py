@@ -5,18 +5,20 @@ Hidden sizes are never among them.
 
 from collections.abc import Iterator
 
+from cuda_llm.agents.kernel_text.facts import SIGNS
 from cuda_llm.agents.limits import BOTTLENECK_TEXTS, bottleneck_text
 from cuda_llm.agents.prompting.describe_kernel import (
     describe_figures,
     describe_within_context,
 )
-from cuda_llm.agents.prompting.quote import clean, hide, join_parts, one_line, quote_line
+from cuda_llm.agents.prompting.quote import hide, join_parts, one_line, quote_line
 from cuda_llm.agents.prompting.token_budget import Passage
 from cuda_llm.agents.situation import Situation
+from cuda_llm.agents.techniques.objections import changes_between
 from cuda_llm.facts import SourceSpot
 from cuda_llm.failures import CompileFailed
 from cuda_llm.outcomes import Passed, Verdict
-from cuda_llm.search import Attempt, Brief, Components, Hint
+from cuda_llm.search import Attempt, Brief, Components, Hint, Kind
 from cuda_llm.tasks.sizes import weights_of
 from cuda_llm.tasks.task import SummationOrder, Task, ToleranceClass
 from cuda_llm.wording import describe_common, name_sizes
@@ -99,15 +101,17 @@ def describe_allowed(task: Task) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def describe_notes(situation: Situation) -> Passage:
-    """Return what agents noted that is not about the hardware."""
-    context = situation.plan.hardware_context
-    noted = [
-        f"{name}: {hide(clean(note.text).strip(), situation.hardware, context)}"
-        for name, note in situation.notes.items()
-        if note.text.strip() and not note.about_hardware
-    ]
-    return Passage(entries=tuple(noted), noun="notes")
+def describe_expected(situation: Situation, brief: Brief, components: Components) -> str:
+    """Describe what the direction can gain at most, and by what; empty where nothing is known."""
+    if not (components.profile and components.diversity and 0.0 < brief.share < 1.0):
+        return ""
+    if brief.kind is Kind.DEPART and situation.plan.hardware_context != "full":
+        return ""
+    most = f"{brief.share:.0%} of the time, {1 / (1 - brief.share):.2g}x"
+    if brief.kind is Kind.DEPART:
+        return f"To gain until the attainable: {most}"
+    about = f" ({bottleneck_text(brief.against).name})" if brief.against else ""
+    return f"To gain at most: {most}{about}"
 
 
 USER = "USER"
@@ -137,7 +141,7 @@ def describe_hints(situation: Situation, brief: Brief, components: Components) -
         return hint.about == brief.parent and hint.code in profiled
 
     entries = tuple(
-        "\n".join(_describe(situation, hint, hide_evidence=hides_evidence(hint)))
+        "\n".join(_describe(situation, brief, hint, hide_evidence=hides_evidence(hint)))
         for hint in ordered
     )
     newest_first = sorted(
@@ -153,9 +157,13 @@ def _codes_of_profile(situation: Situation, brief: Brief) -> set[str]:
     return {one.code for one in profile.bottlenecks} if profile else set()
 
 
-def _describe(situation: Situation, hint: Hint, *, hide_evidence: bool) -> Iterator[str]:
+def _describe(
+    situation: Situation, brief: Brief, hint: Hint, *, hide_evidence: bool
+) -> Iterator[str]:
     hardware, context = situation.hardware, situation.plan.hardware_context
     text = one_line(hint.text, MOST_TEXT)
+    if hint.change and one_line(hint.change) == one_line(brief.direction):
+        text = "The direction below is what a critique of this kernel asks for."
     # A diagnosis is ours and names no hardware; what it quotes, and others' hints, may.
     if hint.by != "diagnosis":
         text = hide(text, hardware, context)
@@ -164,6 +172,8 @@ def _describe(situation: Situation, hint: Hint, *, hide_evidence: bool) -> Itera
     yield f"- {text}{about}"
     if hint.hardware_text and context == "full":
         yield f"  {one_line(hint.hardware_text, MOST_TEXT)}"
+    if hint.hardware_evidence and context == "full" and not hide_evidence:
+        yield f"  {one_line(hint.hardware_evidence, MOST_TEXT)}"
     if hint.evidence and not hide_evidence:
         yield f"  seen: `{hide(one_line(hint.evidence), hardware, context)}`"
     if hint.avoid:
@@ -179,19 +189,34 @@ BEST = 3
 """So many of the fastest are kept before any failure is."""
 
 
-def describe_history(situation: Situation, ids: tuple[str, ...], components: Components) -> Passage:
+def describe_history(
+    situation: Situation, ids: tuple[str, ...], components: Components, above: str | None = None
+) -> Passage:
     """Describe the attempts, oldest first; short of room, keep the best, then newest failures.
 
-    Of those that matter least only what came of them.
+    Of those that matter least only what came of them; of `above`, which the prompt shows, not that.
     """
     attempts = [situation.attempt(name) for name in ids]
     ranking = _by_importance(attempts)
     whole = set(ranking[:MOST_WHOLE])
     entries = tuple(
-        describe_attempt(situation, one, components, whole=index in whole)
+        describe_attempt(situation, one, components, whole=index in whole, above=one.id == above)
         for index, one in enumerate(attempts)
     )
     return Passage(entries=entries, ranking=ranking, noun="attempts")
+
+
+def describe_changes(situation: Situation, attempt: Attempt) -> str:
+    """Render in what it differs from its parent: `+swizzle, -padding, 256 -> 128 threads`."""
+    if not attempt.parent or not attempt.passed:
+        return ""
+    found = changes_between(situation, situation.attempt(attempt.parent), attempt)
+    return ", ".join(
+        f"{'+' if one.after else '-'}{one.name.replace('_', ' ')}"
+        if one.name in SIGNS
+        else f"{one.before:,} -> {one.after:,} {one.name.replace('_', ' ')}"
+        for one in found
+    )
 
 
 MOST_WHOLE = 9
@@ -199,20 +224,29 @@ MOST_WHOLE = 9
 
 
 def describe_attempt(
-    situation: Situation, attempt: Attempt, components: Components, *, whole: bool = True
+    situation: Situation,
+    attempt: Attempt,
+    components: Components,
+    *,
+    whole: bool = True,
+    above: bool = False,
 ) -> str:
     """Render `r1-c2: WRONG_RESULT: ...`, and below it, if `whole`, its direction and its idea."""
     came_from = f", {attempt.kind.value} of {attempt.parent}" if attempt.parent else ""
-    first = f"{attempt.id}{came_from}: {_outcome(situation, attempt, components)}"
+    shown = above and attempt.passed
+    outcome = "the kernel above" if shown else _outcome(situation, attempt, components)
+    first = f"{attempt.id}{came_from}: {outcome}"
     direction = one_line(attempt.direction, MOST_TOLD) if components.diversity else ""
     hardware, context = situation.hardware, situation.plan.hardware_context
     idea = hide(one_line(attempt.idea, MOST_TOLD), hardware, context)
     tunables = ", ".join(f"{name} = {value}" for name, value in attempt.tunables.items())
+    changed = describe_changes(situation, attempt) if components.profile else ""
     second = "; ".join(
         f"{label}: {text}"
         for label, text in (
             ("told", direction),
-            ("idea", idea),
+            ("changed", changed),
+            ("idea", "" if changed else idea),
             ("tunables", one_line(tunables)),
         )
         if text

@@ -7,7 +7,7 @@ Pure: the same situation gives the same text.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cuda_llm.agents.prompting.describe_hardware import describe_known_hardware
+from cuda_llm.agents.prompting.describe_hardware import describe_known_hardware, describe_notes
 from cuda_llm.agents.prompting.describe_kernel import (
     describe_failure,
     describe_headline,
@@ -18,11 +18,11 @@ from cuda_llm.agents.prompting.describe_kernel import (
 )
 from cuda_llm.agents.prompting.describe_run import (
     describe_allowed,
+    describe_expected,
     describe_hints,
     describe_history,
     describe_history_key,
     describe_named_dims,
-    describe_notes,
     describe_score,
     describe_sizes,
     describe_tolerance,
@@ -154,6 +154,7 @@ def _fixed_values(
         if parent and parent.passed
         else (),
         "profile_size": _profiled_size(situation, parent),
+        "expected": describe_expected(situation, brief, components),
         "failure_code": parent.code if failed and parent else "",
     }
 
@@ -178,7 +179,7 @@ def _passages(
         "hardware": describe_known_hardware(situation),
         "notes": describe_notes(situation),
         "hints": describe_hints(situation, brief, components),
-        "history": describe_history(situation, brief.history, components)
+        "history": describe_history(situation, brief.history, components, brief.parent)
         if components.history
         else Passage(),
         "baseline": _text(task.baseline.read_text()) if components.baseline else Passage(),

@@ -24,12 +24,14 @@ MOST_AVOIDED = 4
 
 @dataclass(frozen=True, kw_only=True)
 class Critique:
-    """One bottleneck, one change, what to avoid."""
+    """One bottleneck, one change and what it is expected to save, what to avoid."""
 
     change: str
     bottleneck: str = ""
     avoid: tuple[str, ...] = ()
     reason: str = ""
+    gain_percent: float = 0.0
+    """Part of the kernel's time that the change is expected to save; 0 where nothing was said."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,7 @@ def _decode_critique(found: Mapping[str, Any]) -> Critique | None:
         bottleneck=one_line(read.bottleneck, 160),
         avoid=tuple(one_line(one, 160) for one in read.avoid if one.strip())[:MOST_AVOIDED],
         reason=one_line(read.reason, 300),
+        gain_percent=min(max(read.gain_percent, 0.0), 99.0),
     )
 
 
@@ -126,6 +129,8 @@ async def criticise(
         code=(about.limited_by or "critique") if about.passed else about.code,
         text=f"{read.change} ({read.reason})" if read.reason else read.change,
         avoid=read.avoid,
+        change=read.change,
+        gain=read.gain_percent / 100,
         by="critique",
     )
     return Reflected(

@@ -14,11 +14,12 @@ from cuda_llm.agents.limits import share_of_limit
 from cuda_llm.agents.protocols import Contribution
 from cuda_llm.agents.researcher.facts import occupancy_facts, roofline_facts
 from cuda_llm.agents.researcher.research import (
+    grid_facts,
     hardware_research,
     instruction_facts,
+    item_bytes,
     provenance_facts,
 )
-from cuda_llm.agents.researcher.tiles import grid_facts, item_bytes
 from cuda_llm.agents.situation import Situation
 from cuda_llm.capabilities import Capabilities
 from cuda_llm.codec import decode, encode

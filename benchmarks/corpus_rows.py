@@ -18,7 +18,7 @@ from cuda_llm.tasks.task import Task
 from cuda_llm.tools.cuda.inspect import Inspection, InspectionOptions
 from cuda_llm.tools.device import Device
 from cuda_llm.tools.device.candidate import Compiled
-from cuda_llm.tools.judge.emulated_check import inspect_and_check
+from cuda_llm.tools.judge.inspection import inspect_kernel
 
 RAISED = "RAISED"
 """In the place of a code: our own parts broke, or the task's baseline was refused."""
@@ -105,7 +105,7 @@ def is_due(known: Known, code: str, *, honest_too: bool) -> bool:
 
 async def inspect(task: Task, device: Device, compiled: Compiled) -> Inspection:
     """Inspect small sizes by the sanitizers and the emulated device."""
-    return await inspect_and_check(task, device, compiled, task.sizes.edge[0], SANITIZERS_ALONE)
+    return await inspect_kernel(task, device, compiled, task.sizes.edge[0], SANITIZERS_ALONE)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -35,7 +35,7 @@ from recorded_calls import (
 )
 from recorded_results import recorded_types, stored_bytes
 from recorded_rows import ROWS, TABLES, bits_of, operands
-from recorded_tensor import CALLS, GEMM_CALLS, GROUP_CALLS, RECORD
+from recorded_tensor import CALLS, GEMM_CALLS, GROUP_CALLS, RECORD, thinned
 
 from cuda_llm.tools.emulator.ops.lane_op import LaneOp
 from cuda_llm.tools.emulator.ops.table import operations
@@ -87,11 +87,11 @@ def record_calls() -> None:
 
 
 def record_tensor() -> None:
-    """Build each program for sm_90a, call it once, write what it left."""
+    """Build each program for sm_90a, call it once, write what is kept of what it left."""
     import cupy
 
     out = out_folder()
-    found = {}
+    found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as name:
         for one in (*CALLS, *GROUP_CALLS, *GEMM_CALLS):
             (source := Path(name) / f"{one.name}.cu").write_text(one.source)
@@ -100,7 +100,7 @@ def record_tensor() -> None:
             library.solve(*(ctypes.c_void_p(buffer.data.ptr) for buffer in buffers), one.rows)
             cupy.cuda.Device().synchronize()
             for part, buffer in zip(one.parts, buffers[1:], strict=True):
-                found[part] = buffer.get()
+                found[part] = thinned(part, buffer.get())
     np.savez_compressed(out / RECORD, **found)
     print(f"{(out / RECORD).stat().st_size} bytes")
 

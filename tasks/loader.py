@@ -83,9 +83,9 @@ def _check(task: Task) -> None:
             raise UnfitError(found, "a name no dim has", *place, "name")
     if not any(a.role in (ArgumentRole.OUT, ArgumentRole.INOUT) for a in task.arguments):
         raise UnfitError("no output", "an argument with role out or inout", "arguments")
-    for group in ("bench", "edge", "emulated"):
+    for group in ("bench", "edge", "emulated", "large"):
         sizes = getattr(task.sizes, group)
-        if not sizes:
+        if not sizes and group != "large":
             raise UnfitError("none", "an array of tables", "sizes", group)
         for index, size in enumerate(sizes):
             _check_size(task, size, ("sizes", group, index))

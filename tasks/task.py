@@ -165,6 +165,9 @@ class Sizes:
     edge: tuple[Mapping[str, Count], ...]
     emulated: tuple[Mapping[str, Count], ...]
     """Where an emulated device executes every block and looks at results."""
+    large: tuple[Mapping[str, Count], ...] = ()
+    """Where results are looked at before a kernel becomes the incumbent, on a GPU whose memory
+    holds them: more than 2^31 bytes, or more than 2^16 rows. None of them is timed."""
     hidden: HiddenSizes = field(default_factory=lambda: HiddenSizes(dims={}))
 
 

@@ -36,6 +36,7 @@ def tile(numbers: list[int], source: Words) -> npt.NDArray[np.uint8]:
     """Shared memory after the load of one tile."""
     kind, swizzle, fill, rank = numbers[:4]
     extents, box, steps, at = (numbers[4 + 5 * i : 4 + 5 * i + rank] for i in range(4))
+    steps[0] = 1  # whatever the map says
     width = _WIDTHS[kind]
     data = source.view(np.uint8)
     strides = [width]
@@ -45,7 +46,7 @@ def tile(numbers: list[int], source: Words) -> npt.NDArray[np.uint8]:
         strides.append(pitch)
     shape = [-(-b // s) for b, s in zip(box, steps, strict=True)]
     shared = np.full(4 * WORDS, 0xA5, np.uint8)
-    outside = bytes([0xFF] * (width - 1) + [0x7F]) if fill else bytes(width)
+    outside = bytes([0xF7, 0x7F] * (width // 2)) if fill else bytes(width)
     for number, index in enumerate(product(*(range(n) for n in reversed(shape)))):
         places = [a + i * s for a, i, s in zip(at, reversed(index), steps, strict=True)]
         inside = all(0 <= p < e for p, e in zip(places, extents, strict=True))

@@ -112,12 +112,42 @@ GROUP_CALLS = _group_calls()
 GEMM_CALLS = _gemm_calls()
 
 
-def recorded_part(name: str) -> Array | None:
-    """What an H200 left; None until that is recorded."""
-    if not RECORDED.exists():
-        return None
+KEPT_WORDS = 8192
+"""Of a wgmma, about so many at most."""
+KEPT_FRAGMENTS = 2
+"""Operand sets of a wmma."""
+GEMM_STEP = 7
+
+
+def _kept(part: str, size: int) -> Array:
+    """Places of a result that the record has: all, or some of each column, register and thread."""
+    places = np.arange(size)
+    if part.startswith("gemm"):
+        return places[::GEMM_STEP]
+    if part == "fragments":
+        return places.reshape(-1, WMMA_ROWS, FRAGMENTS)[:, :KEPT_FRAGMENTS].ravel()
+    if not part.startswith("wgmma"):
+        return places
+    found, at = [], 0
+    for case in group_cases()[int(part.removeprefix("wgmma")) :: GROUP_PARTS]:
+        words = case.rows * 2 * THREADS * case.results
+        # Odd, so that it meets every thread.
+        found.append(places[at : at + words : words // KEPT_WORDS | 1])
+        at += words
+    return np.concatenate(found)
+
+
+def thinned(part: str, whole: Array) -> Array:
+    """What is recorded of a result."""
+    return np.asarray(whole.ravel()[_kept(part, whole.size)])
+
+
+def recorded(part: str, ours: Array) -> Array:
+    """What an H200 left; `ours` where that is not kept."""
+    theirs = ours.flatten()
     with np.load(RECORDED) as arrays:
-        return np.asarray(arrays[name])
+        theirs[_kept(part, ours.size)] = arrays[part]
+    return theirs.reshape(ours.shape)
 
 
 def recorded_spellings() -> set[str]:
@@ -133,4 +163,5 @@ def recorded_spellings() -> set[str]:
     others = re.compile(
         r"(?<!\.)(?:mbarrier|cp\.async|barrier\.cluster|fence\.\w+|mapa)\.[\w.:]*\w"
     )
-    return found | set(others.findall(ASYNCHRONOUS)) | set(others.findall(GEMM))
+    found |= set(others.findall(ASYNCHRONOUS)) | set(others.findall(GEMM))
+    return found - {"cp.async.bulk.tensor"}  # of a macro, counted by rank above

@@ -18,5 +18,6 @@ def small_task(name: str, most_work: float = 1.2e5) -> Task:
         count=2,
     )
     largest = max(edge, key=lambda dims: work(task, dims))
-    sizes = replace(task.sizes, edge=edge, emulated=(largest,), bench=(largest,), hidden=hidden)
+    few = {"edge": edge, "emulated": (largest,), "bench": (largest,), "large": ()}
+    sizes = replace(task.sizes, hidden=hidden, **few)
     return replace(task, sizes=sizes, weights=())

@@ -1,7 +1,7 @@
-"""What tensor cores compute, element by element: products exact, sums cut off as published.
+"""What tensor cores compute, element by element: products exact, sums cut off.
 
 The parameters stand here once more, so that the table of the runtime has something to differ from:
-Khattak and Mikaitis (arXiv 2512.07004, 2025) and, for Turing, Xie et al. (arXiv 2511.10909, 2025).
+those of Hopper are what an H200 gives, the others are published (docs/emulator.md names where).
 """
 
 from dataclasses import dataclass
@@ -69,7 +69,8 @@ class Rounding:
     least: int
     least_half: int
     fraction: int = 23
-    pairs: bool = False
+    widened: bool = False
+    """ptxas makes two instructions on f16 of one on fp8, and adds C to what they give."""
 
 
 def rounding(capability: int, kind: str, warpgroup: bool = False) -> Rounding:
@@ -83,17 +84,7 @@ def rounding(capability: int, kind: str, warpgroup: bool = False) -> Rounding:
         return Rounding(32, 13, -133, -133, fraction=13)
     if fp8 and capability >= 120:
         return Rounding(32, 25, -133, -133)
-    return Rounding(8 if kind == "tf32" else 16, 25, -133, -21, pairs=fp8)
-
-
-def _cut(value: Array, fraction: int) -> Array:
-    """Return f32 values nearer to zero, with so many bits of fraction."""
-    _, exponent = np.frexp(value)
-    shift = np.maximum(exponent - 1, -126)
-    kept = np.trunc(np.ldexp(value, fraction - shift))
-    cut = np.ldexp(kept, shift - fraction)
-    out = np.where(np.abs(value) >= 2.0**128, np.sign(value) * np.inf, cut)
-    return (out + 0.0).astype(np.float32)
+    return Rounding(8 if kind == "tf32" else 16, 25, -133, -21, widened=fp8)
 
 
 def dot(
@@ -112,38 +103,67 @@ def dot(
     """
     rule = rounding(capability, kinds[0], warpgroup)
     depth = a.shape[-1]
-    order = sorted(range(depth), key=lambda q: (rule.pairs and q >> 1 & 1, q))
-    block = min(rule.products, step, depth // 2 if rule.pairs else depth)
-    (sa, ea, va), (sb, eb, vb) = split(kinds[0], a), split(kinds[1], b)
+    # Where C and D are unlike, C is widened before and D narrowed after.
+    kind = sums[1] if sums[0] == sums[1] else "f32"
+    first = _nearest(split(sums[0], c)[2], kind)
+    held = np.zeros_like(first) if rule.widened else first
+    block = min(rule.products, step, depth // 2 if rule.widened else depth)
+    # Of four neighbours the first two are widened for one instruction, the others for the next.
+    order = sorted(range(depth), key=lambda q: (rule.widened and q >> 1 & 1, q))
+    for at in range(0, depth, block):
+        part = order[at : at + block]
+        held = _add_block(rule, kinds, a[..., part], b[..., part], held, kind)
+    if rule.widened:
+        numbers = np.float16 if kind == "f16" else np.float32
+        terms = np.stack([split(kind, bits)[2] for bits in (held, first)]).astype(numbers)
+        with np.errstate(invalid="ignore", over="ignore"):
+            held = _nearest(terms[0] + terms[1], kind)
+    return held if kind == sums[1] else _nearest(split(kind, held)[2], sums[1])
+
+
+def _add_block(
+    rule: Rounding, kinds: tuple[str, str], a: Array, b: Array, held: Array, kind: str
+) -> Array:
+    """Add products to a sum."""
+    (sa, ea, va), (sb, eb, vb), (sc, ec, vc) = (
+        split(kinds[0], a),
+        split(kinds[1], b),
+        split(kind, held),
+    )
     size, at = sa * sb, ea + eb
     lost = FORMATS[kinds[0]].fraction + FORMATS[kinds[1]].fraction
-    least = rule.least_half if sums[1] == "f16" else rule.least
-    held, kind = c, sums[0]
-    for first in range(0, depth, block):
-        chosen = order[first : first + block]
-        sc, ec, vc = split(kind, held)
-        nothing = np.full_like(ec, -9999)
-        most = np.maximum(np.where(sc != 0, ec, nothing), least)
-        for q in chosen:
-            most = np.maximum(most, np.where(size[..., q] != 0, at[..., q], nothing))
-        kept = rule.bits - most
-        total = np.trunc(np.ldexp(sc.astype(float), kept + ec - FORMATS[kind].fraction))
-        for q in chosen:
-            total += np.trunc(np.ldexp(size[..., q].astype(float), kept + at[..., q] - lost))
-        exact = np.ldexp(total, -kept)
-        exact = np.where(np.isfinite(vc), exact, vc)
-        held, kind = encode(exact, sums[1], rule.fraction), sums[1]
+    most = np.where(size != 0, at, -9999).max(axis=-1)
+    most = np.maximum(most, np.where(sc != 0, ec, -9999))
+    kept = rule.bits - np.maximum(most, rule.least_half if kind == "f16" else rule.least)
+    total = np.trunc(np.ldexp(sc.astype(float), kept + ec - FORMATS[kind].fraction))
+    aligned = np.trunc(np.ldexp(size.astype(float), kept[..., None] + at - lost))
+    total += aligned.sum(axis=-1)
     with np.errstate(invalid="ignore"):
-        terms = np.concatenate([va * vb, split(sums[0], c)[2][..., None]], axis=-1)
-        special = ~np.isfinite(terms).all(axis=-1)
-        return np.where(special, encode(terms.sum(axis=-1), sums[1], 23), held)
+        terms = np.concatenate([va * vb, vc[..., None]], axis=-1)
+        exact = np.where(
+            np.isfinite(terms).all(axis=-1), np.ldexp(total, -kept), terms.sum(axis=-1)
+        )
+    if kind == "f32":
+        return _nearest(_cut(exact, rule.fraction), kind)
+    half = _nearest(exact, kind)
+    return np.where(half == 0x8000, 0, half)
 
 
-def encode(value: Array, kind: str, fraction: int) -> Array:
-    """Return the encodings of sums."""
+def _cut(value: Array, fraction: int) -> Array:
+    """Return values of f32 nearer to zero, with so many bits of fraction; no zero is negative."""
+    finite = np.where(np.isfinite(value), value, 0.0)
+    _, exponent = np.frexp(finite)
+    shift = np.maximum(exponent - 1, -126)
+    cut = np.ldexp(np.trunc(np.ldexp(finite, fraction - shift)), shift - fraction)
+    out = np.where(np.abs(finite) >= 2.0**128, np.copysign(np.inf, finite), cut)
+    return np.where(np.isfinite(value), out + 0.0, value)
+
+
+def _nearest(value: Array, kind: str) -> Array:
+    """Return encodings in f16 or f32."""
     with np.errstate(invalid="ignore", over="ignore"):
         if kind == "f16":
-            bits = (value + 0.0).astype(np.float16).view(np.uint16).astype(np.int64)
+            bits = value.astype(np.float16).view(np.uint16).astype(np.int64)
             return np.where(np.isnan(value), 0x7FFF, bits)
-        bits = _cut(np.nan_to_num(value, nan=0.0, posinf=np.inf, neginf=-np.inf), fraction)
-        return np.where(np.isnan(value), 0x7FFFFFFF, bits.view(np.uint32).astype(np.int64))
+        bits = value.astype(np.float32).view(np.uint32).astype(np.int64)
+        return np.where(np.isnan(value), 0x7FFFFFFF, bits)

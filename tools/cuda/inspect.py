@@ -49,16 +49,18 @@ class Inspection:
     sass: tuple[SassFacts, ...] = ()
     artefacts: Mapping[str, Path] = field(default_factory=dict)
     """`counters.ncu-rep`, `kernel.sass`."""
+    large: Verdict | None = None
+    """The fault of a call at a size that nobody times."""
     emulated: Verdict | None = None
-    """The fault that the emulated device found (`judge.second_look`)."""
+    """The fault that the emulated device found."""
     notes: tuple[str, ...] = ()
     """What was inspected and what could not be, for a person."""
 
     @property
     def fault(self) -> Verdict | None:
-        """The first finding of a sanitizer, else the emulated device's."""
+        """The first finding of a sanitizer, else that of a large size, or the emulated device's."""
         found = (verdict for one in self.sanitized for verdict in one.verdicts)
-        return next(found, self.emulated)
+        return next(found, self.large or self.emulated)
 
 
 async def inspect_there(

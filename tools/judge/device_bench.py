@@ -9,7 +9,7 @@ from cuda_llm.outcomes import InfraFailed, Passed, Verdict
 from cuda_llm.profile import Profile
 from cuda_llm.tasks.sizes import weights_of
 from cuda_llm.tasks.task import Task
-from cuda_llm.tools.cuda.inspect import Inspection, InspectionOptions, inspect_there
+from cuda_llm.tools.cuda.inspect import Inspection, InspectionOptions
 from cuda_llm.tools.device import Device
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.emulated.device import EmulatedDevice
@@ -19,9 +19,9 @@ from cuda_llm.tools.judge.emulated_check import (
     REPLAY_LIMIT_S,
     EmulatedCheck,
     check_on_emulated,
-    join_inspections,
     replay_case,
 )
+from cuda_llm.tools.judge.inspection import inspect_on_gpu, join_inspections
 from cuda_llm.tools.judge.judge import StepRetry, StepTry
 from cuda_llm.tools.judge.steps import (
     compile_baseline,
@@ -187,11 +187,11 @@ class DeviceBench:
         return replace(found, faults={which: located}, failed=None)
 
     async def inspect(self, compiled: Compiled) -> Inspected:
-        """See `DuelBench.inspect`: sanitizers on the GPU, and the emulated device."""
+        """See `DuelBench.inspect`: the GPU's tools, large sizes, and the emulated device."""
 
         async def step(_trial: StepTry) -> Inspection:
             return await join_inspections(
-                self._run_sanitizers(compiled), self._check_on_emulated(compiled)
+                self._inspect_on_gpu(compiled), self._check_on_emulated(compiled)
             )
 
         found = await self.retry.settle("inspection", step)
@@ -199,12 +199,10 @@ class DeviceBench:
             return Inspected(notes=(f"not inspected: {found.detail}",))
         return Inspected(fault=found.fault, notes=found.notes, artefacts=found.artefacts)
 
-    async def _run_sanitizers(self, compiled: Compiled) -> Inspection:
+    async def _inspect_on_gpu(self, compiled: Compiled) -> Inspection:
         device, smallest = self.device.pinned(), self.task.sizes.edge[0]
         async with self.slots.devices:
-            return await device.carry_out(
-                inspect_there, self.task, compiled, smallest, INCUMBENT_INSPECTION
-            )
+            return await inspect_on_gpu(self.task, device, compiled, smallest, INCUMBENT_INSPECTION)
 
     async def _check_on_emulated(self, compiled: Compiled) -> EmulatedCheck:
         """Check on the emulated device in a compiler's slot, for it takes a core."""

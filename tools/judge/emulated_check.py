@@ -9,9 +9,7 @@ neither line nor thread nor buffer.
 """
 
 import asyncio
-from collections.abc import Awaitable, Coroutine, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -29,9 +27,15 @@ from cuda_llm.failures import (
     with_place,
     with_replay,
 )
-from cuda_llm.outcomes import EmulatorUnsupported, InfraFailed, Verdict
+from cuda_llm.outcomes import (
+    EmulatorUnsupported,
+    GuardOverwritten,
+    InfraFailed,
+    Nondeterministic,
+    Verdict,
+    WrongResult,
+)
 from cuda_llm.tasks.task import HiddenSizes, Task
-from cuda_llm.tools.cuda.inspect import Inspection, InspectionOptions, inspect_there
 from cuda_llm.tools.device import CallReport, Device, Level, Session, Site
 from cuda_llm.tools.device.buffers import HOST
 from cuda_llm.tools.device.candidate import Compiled
@@ -64,14 +68,16 @@ async def check_there(
 
 
 def watched_cases(task: Task, rng: np.random.Generator) -> tuple[Case, ...]:
-    """Return cases of the edge sizes and of the smallest emulated one, cheap ones first.
+    """Return cases of the smallest emulated size and of the edge sizes, the former first.
 
-    The latter has the shape of those that are timed: a path that only they take is checked too.
+    It has the shape of those that are timed: a path that only they take is checked too, and what
+    a kernel keeps of its first call where that was one of them.
     """
     listed = replace(task, sizes=replace(task.sizes, hidden=HiddenSizes(dims={})))
     cases = plan(listed, rng)
     small = [case for case in cases if case.work <= MOST_WATCHED_WORK] or cases[:1]
-    return tuple(replace(case, level=Level.FULL) for case in small)
+    timed_first = sorted(small, key=lambda case: case.group != "emulated")
+    return tuple(replace(case, level=Level.FULL) for case in timed_first)
 
 
 CHECK_LIMIT_S = 60.0
@@ -108,10 +114,10 @@ async def check_source(
 ) -> EmulatedCheck:
     """Execute `source` at the small sizes that the task lists, every access watched.
 
-    A fault is what a sanitizer would call one, seen while the kernel ran: a race, an access out of
-    bounds or misaligned, an uninitialised read, a barrier misused. Such a kernel is wrong
-    whatever a GPU made of it. Everything else may be this device's own limit (what it lacks, how
-    slow it is, how it rounds), so that it is a note: the verdict of the GPU stands.
+    A fault is what makes a kernel wrong whatever a GPU made of it: a race, an access out of
+    bounds or misaligned, an uninitialised read, a barrier misused, and results that are wrong or
+    differ in an order of warps and blocks that CUDA allows. Everything else may be this device's
+    own limit (what it lacks, how slow it is), so that it is a note: the verdict of the GPU stands.
 
     Never raises: on a machine without g++ the verdict of the GPU is worth having alone.
     """
@@ -131,42 +137,26 @@ def conclude_check(verdict: Verdict | None) -> EmulatedCheck:
     """Read the emulated device's verdict as one on a kernel that passed on a GPU."""
     match verdict:
         case None:
-            note = "the emulated device found nothing: races, accesses, barriers at small sizes"
+            sought = "races, accesses, barriers, results"
+            note = f"the emulated device found nothing: {sought} at small sizes"
             return EmulatedCheck(notes=(note,))
-        case DataRace() | IllegalAccess() | Misaligned() | UninitialisedRead() | InvalidSync():
-            note = f"the emulated device found {verdict.code} at a small size"
-            return EmulatedCheck(fault=verdict, notes=(note,))
         case EmulatorUnsupported() | CompileFailed() | LoadFailed() | InfraFailed():
             return _not_run(describe(verdict)[0])
+        case (
+            DataRace()
+            | IllegalAccess()
+            | Misaligned()
+            | UninitialisedRead()
+            | InvalidSync()
+            | WrongResult()
+            | Nondeterministic()
+            | GuardOverwritten()
+        ):
+            note = f"the emulated device found {verdict.code} at a small size"
+            return EmulatedCheck(fault=verdict, notes=(note,))
         case _:
             note = f"the emulated device says {verdict.code}, but the GPU's verdict stands"
             return EmulatedCheck(notes=(one_line(": ".join((note, *describe(verdict)[:1]))),))
-
-
-async def inspect_and_check(
-    task: Task,
-    device: Device,
-    compiled: Compiled,
-    dims: Mapping[str, int],
-    options: InspectionOptions,
-) -> Inspection:
-    """Inspect with the tools of a GPU at `dims` and at small sizes, and on the emulated device."""
-    inspection = device.pinned().carry_out(inspect_there, task, compiled, dims, options)
-    return await join_inspections(inspection, check_on_emulated(task, device, compiled))
-
-
-async def join_inspections(
-    on_gpu: Awaitable[Inspection], on_emulated: Coroutine[Any, Any, EmulatedCheck]
-) -> Inspection:
-    """Await both at the same time. Where both find a fault, the GPU's own comes first."""
-    check_task = asyncio.create_task(on_emulated)
-    try:
-        inspection = await on_gpu
-        check = await check_task
-    finally:
-        check_task.cancel()
-        await asyncio.gather(check_task, return_exceptions=True)
-    return replace(inspection, emulated=check.fault, notes=(*inspection.notes, *check.notes))
 
 
 async def build_and_check(

@@ -160,7 +160,8 @@ async def measure_sizes(
     timed_sizes: dict[int, SizeTime] = {}
     expected = ExpectedSpeedups()
     for number, size in shuffled(measurement.plan.sizes):
-        begins_small = measurement.begins_small or bool(timed_sizes)
+        alone = len(measurement.plan.sizes) == 1  # no small case would come after it
+        begins_small = measurement.begins_small or alone or bool(timed_sizes)
         measured, baseline_time = await time_size(
             measurement, sessions, size, expected, begins_small=begins_small
         )

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from cuda_llm.outcomes import GuardOverwritten, InputMutated, LateWrite, Verdict, WrongResult
-from cuda_llm.tools.device import CallReport, Level, TimedSession
+from cuda_llm.tools.device import CallReport, Level, Session
 from cuda_llm.tools.device.buffers import Array, Arrays, Role, Slots
 from cuda_llm.tools.measure.slots import (
     SEED_BITS,
@@ -185,7 +185,7 @@ def call_part(arrays: Mapping[str, Array], position: int) -> dict[str, Array]:
 
 
 async def explain_call_once(
-    session: TimedSession, input_plan: InputPlan, oracle: Oracle
+    session: Session, input_plan: InputPlan, oracle: Oracle
 ) -> CallReport | Verdict:
     """Call `solve` on fresh inputs, uncaptured; a report comes back only of a call that is right.
 

@@ -23,6 +23,7 @@ from cuda_llm.tools.validator.cases import (
     plan,
     timed_case,
     timed_checks,
+    work,
 )
 from cuda_llm.tools.validator.distributions import draw, spellings_in
 
@@ -49,6 +50,9 @@ MOST_WATCHED_WORK = 2e7
 MOST_WATCHED_AGAIN = 5e6
 """The same of another one."""
 
+
+MOST_OPENING_WORK = 2e10
+"""Operations and bytes of the timed size with which a validation on a GPU may begin."""
 
 ELEMENTWISE = frozenset(
     {
@@ -108,9 +112,21 @@ def begins_small(nonce: bytes) -> bool:
     return bool(generator(nonce, "", "begins small", 0).integers(2))
 
 
+TIMED_GROUPS = ("emulated", "bench")
+
+
+def draw_timed(task: Task, rng: np.random.Generator) -> Case:
+    """Draw a size that a GPU times, of those that are checked in some hundredths of a second."""
+    affordable = [dims for dims in task.sizes.bench if work(task, dims) <= MOST_OPENING_WORK]
+    sizes = affordable or task.sizes.bench[:1]
+    return timed_case(task, sizes[int(rng.integers(len(sizes)))], Level.CHECK, "bench")
+
+
 def order_cases(cases: Sequence[Case], rng: np.random.Generator, *, small: bool) -> tuple[int, ...]:
-    """Return the positions of the cases as they are called: a cheap one or a dear one begins."""
-    first = draw_cheap(cases, rng) if small else int(rng.choice(_by_work(cases)[-FEWEST_CHEAP:]))
+    """Return the positions of the cases as they are called: a cheap or a timed one begins."""
+    dearest_last = _by_work(cases)
+    timed = [number for number in dearest_last if cases[number].group in TIMED_GROUPS]
+    first = draw_cheap(cases, rng) if small else (timed or dearest_last)[-1]
     others = [int(one) for one in rng.permutation(len(cases)) if one != first]
     return (first, *others)
 

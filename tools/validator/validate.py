@@ -7,7 +7,12 @@ from cuda_llm.outcomes import DataRace, Verdict, WrongResult
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import Session
 from cuda_llm.tools.device.buffers import HOST, Arrays
-from cuda_llm.tools.validator.call_plans import begins_small, order_cases, plan_calls
+from cuda_llm.tools.validator.call_plans import (
+    begins_small,
+    draw_timed,
+    order_cases,
+    plan_calls,
+)
 from cuda_llm.tools.validator.cases import (
     FULL_LEVEL_WORK,
     Case,
@@ -45,7 +50,7 @@ async def validate(
     on_case: Callable[[Case, int, int], None] | None = None,
     on_inputs: Callable[[Inputs], None] = ignore,
 ) -> Validated | Verdict:
-    """Judge the candidate loaded in `session` on fresh inputs, a cheap or a dear case first.
+    """Judge the candidate loaded in `session` on fresh inputs, a cheap or a timed case first.
 
     The first verdict ends it; after a wrong result the other cheap cases still run, to find which
     sizes or inputs are wrong. `oracle` replaces the task's reference and is required where it has
@@ -55,9 +60,11 @@ async def validate(
     """
     oracle = reference_oracle(task, arrays) if oracle is None else oracle
     nonce = fresh_nonce() if nonce is None else nonce
+    choices, small = generator(nonce, task.name, "order", 0), begins_small(nonce)
     cases = plan(task, generator(nonce, task.name, "plan", 0), numbers)
-    choices = generator(nonce, task.name, "order", 0)
-    order = order_cases(cases, choices, small=begins_small(nonce))
+    if not small and arrays is not HOST:
+        cases = (*cases, draw_timed(task, choices))
+    order = order_cases(cases, choices, small=small)
     plans = plan_calls(cases, order, choices, on_host=arrays is HOST)
     checked: list[Checked] = []
     for number in order:

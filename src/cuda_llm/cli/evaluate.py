@@ -130,14 +130,14 @@ async def inspect_all(
     """Inspect each kernel that passed, at its largest timed size. Return findings by place."""
     from cuda_llm.outcomes import Passed
     from cuda_llm.tools.cuda.inspect import InspectionOptions
-    from cuda_llm.tools.judge.emulated_check import inspect_and_check
+    from cuda_llm.tools.judge.inspection import inspect_kernel
 
     found = {}
     for number, one in enumerate(judged):
         profile = one.verdict.profile if isinstance(one.verdict, Passed) else None
         if profile is not None and profile.sizes and one.compiled is not None:
             dims = dict(profile.sizes[-1].dims)
-            found[number] = await inspect_and_check(
+            found[number] = await inspect_kernel(
                 task, device, one.compiled, dims, InspectionOptions()
             )
     return found

@@ -18,7 +18,7 @@ from cuda_llm.failures import (
     UninitialisedRead,
 )
 from cuda_llm.hardware_profiles.lookup import find_hardware
-from cuda_llm.outcomes import Nondeterministic, Verdict
+from cuda_llm.outcomes import GuardOverwritten, LateWrite, Nondeterministic, Verdict
 from cuda_llm.tasks.loader import list_tasks, load_task
 from cuda_llm.tools.compiler.nvcc import find_toolkit
 from cuda_llm.tools.cuda.inspect import Inspection
@@ -31,14 +31,14 @@ from cuda_llm.tools.judge.emulated_check import (
     EmulatedCheck,
     check_source,
     conclude_check,
-    join_inspections,
     watched_cases,
 )
+from cuda_llm.tools.judge.inspection import join_inspections
 from cuda_llm.tools.validator.cases import generator
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 H200 = EmulatedDevice(find_hardware("H200"))
-CLEAN = ("the emulated device found nothing: races, accesses, barriers at small sizes",)
+CLEAN = ("the emulated device found nothing: races, accesses, barriers, results at small sizes",)
 RACE = DataRace(kind="write-write")
 
 
@@ -127,10 +127,12 @@ def test_a_check_that_takes_too_long_is_a_note() -> None:
         (InvalidSync(kind="divergent-barrier"), True),
         (DeviceAssert(reason="trap"), False),
         (TimedOut(stage="kernel", limit_s=10), False),
-        (Nondeterministic(buffer="C"), False),
+        (Nondeterministic(buffer="C"), True),
+        (GuardOverwritten(buffer="C", side="after", offset_bytes=0), True),
+        (LateWrite(buffer="C"), False),
     ],
 )
-def test_a_fault_is_what_a_sanitizer_would_call_one(verdict: Verdict, is_fault: bool) -> None:
+def test_a_fault_is_what_no_limit_of_this_device_explains(verdict: Verdict, is_fault: bool) -> None:
     check = conclude_check(verdict)
     assert check.fault == (verdict if is_fault else None)
     assert verdict.code in check.notes[0]

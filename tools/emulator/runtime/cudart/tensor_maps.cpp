@@ -81,7 +81,7 @@ EMU_API CUresult cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType ty
   if (!put_dimensions(made, extents, strides, box, steps) || (made.fills_nan != 0 && !floats)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  const uint64_t row = uint64_t{(box[0] + steps[0] - 1) / steps[0]} * emu::element_bytes(made.type);
+  const uint64_t row = uint64_t{box[0]} * emu::element_bytes(made.type);
   if (row % kUnit != 0 || (made.swizzle != 0 && row > swizzled_bytes(swizzle))) {
     return CUDA_ERROR_INVALID_VALUE;
   }

@@ -3,9 +3,11 @@
 // Products are exact. A block of them and the accumulator are shifted to the largest exponent among
 // them (of products, the sum of their factors' exponents, not normalised), cut off toward zero after
 // some bits, and added exactly; the sum is cut off to f32, or rounded to nearest for f16. Blocks follow
-// each other along k. A NaN is the canonical one, a zero positive, subnormals are kept.
+// each other along k. A NaN is the canonical one, a zero positive, also where a negative sum is rounded
+// to it, subnormals are kept.
 //
-// Sources: M. Fasi, N. Higham, M. Mikaitis, S. Pranesh, "Numerical behavior of NVIDIA tensor cores",
+// An H200 gives this for each product that tests/support has operands for. The others are published:
+// M. Fasi, N. Higham, M. Mikaitis, S. Pranesh, "Numerical behavior of NVIDIA tensor cores",
 // PeerJ Computer Science 7:e330, 2021; F. Khattak, M. Mikaitis, "Accurate models of NVIDIA tensor cores",
 // arXiv 2512.07004, 2025; P. Xie et al., "MMA-Sim: bit-accurate reference model of tensor cores and
 // matrix cores", arXiv 2511.10909, 2025 (Turing, which the other lacks). fp8 on chips without an
@@ -25,7 +27,7 @@ struct TensorRounding {
   int least_exponent;      // the largest exponent counts as at least this, with a sum in f32
   int least_exponent_f16;  // and with a sum in f16
   int kept_bits;      // of the fraction of a sum in f32
-  bool by_pairs;      // fp8 is widened to f16: k with bit 1 clear first, then the others
+  bool widened;       // fp8 is multiplied as f16 by two instructions, and C added to their sum
 };
 
 inline TensorRounding tensor_rounding(uint32_t compute_major, uint32_t compute_minor,

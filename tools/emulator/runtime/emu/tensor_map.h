@@ -32,6 +32,9 @@ struct TensorMap {
   uint64_t strides[kTensorRanks - 1];   // bytes, of all but the innermost dimension
   uint32_t extents[kTensorRanks];       // less one
   uint16_t box[kTensorRanks];
+
+  // From one element of a tile to the next; the copy engine knows no step of the innermost dimension.
+  uint32_t step(uint32_t axis) const { return axis == 0 ? 1u : steps[axis]; }
 };
 static_assert(sizeof(TensorMap) <= kTensorMapBytes);
 

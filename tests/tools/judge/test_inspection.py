@@ -1,0 +1,99 @@
+"""What a kernel goes through before it becomes the incumbent, on a device that executes it here."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+from measured_runs import measuring_device
+from small_tasks import small_task
+
+from cuda_llm.outcomes import (
+    GuardOverwritten,
+    InfraFailed,
+    LaunchFailed,
+    OutOfMemory,
+    TimedOut,
+    Verdict,
+    WrongResult,
+)
+from cuda_llm.tasks.loader import list_tasks, load_task
+from cuda_llm.tasks.task import Task
+from cuda_llm.tools.cuda.inspect import Inspection, InspectionOptions
+from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.judge.inspection import conclude_large, inspect_on_gpu
+from cuda_llm.tools.judge.steps import compile_source
+from cuda_llm.tools.validator.buffers import buffer_specs
+
+LARGE = {"rows": 70, "cols": 40}
+"""Large beside the sizes of the small task."""
+NARROW = """
+__global__ void turn(const float* input, float* output, int rows, int cols) {
+    unsigned char row = blockIdx.y, col = threadIdx.x;
+    if (col < cols) output[col * rows + row] = input[row * cols + col];
+}
+extern "C" void solve(const float* input, float* output, int rows, int cols) {
+    turn<<<dim3(1, rows), 256>>>(input, output, rows, cols);
+}
+"""
+"""Right up to 256 rows and columns."""
+
+
+def transpose_of(*large: dict[str, int]) -> Task:
+    task = small_task("matrix_transpose")
+    return replace(task, sizes=replace(task.sizes, large=large))
+
+
+def inspected(task: Task, source: str) -> Inspection:
+    async def run() -> Inspection:
+        device = measuring_device()
+        built = await compile_source(task, device, source, "kernel.cu")
+        assert isinstance(built, Compiled)
+        return await inspect_on_gpu(task, device, built, LARGE, InspectionOptions())
+
+    return asyncio.run(run())
+
+
+def test_results_are_looked_at_where_nobody_times() -> None:
+    found = inspected(transpose_of(LARGE), NARROW)
+    assert found.fault is None
+    assert found.notes[-1] == "rows=70 cols=40: results are right there, too"
+
+
+def test_a_kernel_that_is_wrong_at_a_large_size_alone_has_a_fault() -> None:
+    found = inspected(transpose_of(LARGE, {"rows": 300, "cols": 40}), NARROW)
+    assert isinstance(found.fault, WrongResult)
+    assert found.fault.dims == {"rows": 300, "cols": 40}
+    assert found.notes[-2:] == (
+        "rows=70 cols=40: results are right there, too",
+        "rows=300 cols=40: WRONG_RESULT",
+    )
+
+
+def test_a_size_that_the_memory_does_not_hold_is_a_note() -> None:
+    found = inspected(transpose_of({"rows": 1 << 20, "cols": 1 << 16}), NARROW)
+    assert found.fault is None
+    assert found.notes[-1].startswith("not checked: rows=1,048,576 cols=65,536: ")
+
+
+@pytest.mark.parametrize(
+    ("verdict", "is_fault"),
+    [
+        (GuardOverwritten(buffer="C", side="after", offset_bytes=0), True),
+        (LaunchFailed(kernel="turn", error="cudaErrorInvalidConfiguration"), True),
+        (TimedOut(stage="kernel", limit_s=10), False),
+        (OutOfMemory(bytes=8, allowed_bytes=4), False),
+        (InfraFailed(component="device", detail="gone"), False),
+    ],
+)
+def test_nobody_is_asked_to_be_fast_or_thrifty_there(verdict: Verdict, is_fault: bool) -> None:
+    check = conclude_large(verdict, LARGE)
+    assert check.fault == (verdict if is_fault else None)
+    assert check.notes[0].startswith("rows=70 cols=40: ")
+
+
+@pytest.mark.parametrize("name", list_tasks())
+def test_every_shipped_task_has_a_size_beyond_31_bits(name: str) -> None:
+    task = load_task(name)
+    assert task.sizes.large
+    for dims in task.sizes.large:
+        assert max(spec.nbytes for spec in buffer_specs(task, dims)) > 1 << 31

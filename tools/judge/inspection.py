@@ -1,0 +1,136 @@
+"""What a kernel that passed on a GPU goes through before it becomes the incumbent.
+
+Too slow for every candidate: Nvidia's tools at small sizes, results at sizes that nobody times, and
+the emulated device of the chip, which executes it with every access watched.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Coroutine
+from dataclasses import dataclass, replace
+from typing import Any
+
+from cuda_llm.outcomes import InfraFailed, OutOfMemory, TimedOut, Verdict
+from cuda_llm.tasks.reference import Dims, load_reference
+from cuda_llm.tasks.task import Task
+from cuda_llm.tools.cuda.inspect import Inspection, InspectionOptions, inspect_there
+from cuda_llm.tools.device import CallReport, Device, Level, Session, Site, TimedSession
+from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.judge.emulated_check import EmulatedCheck, check_on_emulated
+from cuda_llm.tools.judge.steps import compile_baseline
+from cuda_llm.tools.measure.measurement import MEMORY_SHARE, memory_bytes, open_oracle
+from cuda_llm.tools.measure.slots import InputPlan
+from cuda_llm.tools.measure.verify import explain_call_once
+from cuda_llm.tools.validator.budget import SizePlan, format_dims, plan_sizes
+from cuda_llm.tools.validator.cases import timed_case
+from cuda_llm.wording import describe
+
+LARGE = "large"
+"""The group of sizes that are checked here alone."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LargeCheck:
+    """What calls at the task's large sizes have shown."""
+
+    fault: Verdict | None = None
+    notes: tuple[str, ...] = ()
+    """What was checked, or why it could not be: lines for a person."""
+
+
+async def check_large_there(
+    site: Site, task: Task, compiled: Compiled, baseline: Compiled
+) -> LargeCheck:
+    """Call the candidate once at each large size that fits, and compare what it wrote.
+
+    What takes too long there, or finds no memory, is a note: nobody is asked to be fast at them.
+    Raises TaskError where the task's reference is broken.
+    """
+    plan = plan_sizes(
+        task,
+        task.sizes.large,
+        free_bytes=int(MEMORY_SHARE * memory_bytes(site)),
+        hardware=site.hardware,
+        arrays=site.arrays,
+        lanes=1,
+        fewest_slots=1,
+        most_slots=1,
+    )
+    notes = [f"not checked: {line}" for line in plan.left_out]
+    async with open_oracle(task, site, baseline) as oracle:
+        for size in plan.sizes:
+            async with site.open(compiled) as session:
+                if not isinstance(session, Session):
+                    return LargeCheck(fault=session, notes=tuple(notes))
+                inputs = _inputs_of(site, task, size)
+                if isinstance(session, TimedSession):
+                    await session.place_slots(inputs.specs, 1, scratch_bytes=size.scratch_bytes)
+                found = await explain_call_once(session, inputs, oracle)
+            check = conclude_large(found, size.dims)
+            notes += check.notes
+            if check.fault is not None:
+                return LargeCheck(fault=check.fault, notes=tuple(notes))
+    return LargeCheck(notes=tuple(notes))
+
+
+def conclude_large(found: CallReport | Verdict, dims: Dims) -> LargeCheck:
+    """Read how a call at a large size ended."""
+    where = format_dims(dims)
+    match found:
+        case CallReport():
+            return LargeCheck(notes=(f"{where}: results are right there, too",))
+        case TimedOut() | OutOfMemory() | InfraFailed():
+            return LargeCheck(notes=(f"{where}: not checked: {describe(found)[0]}",))
+        case _:
+            return LargeCheck(fault=found, notes=(f"{where}: {found.code}",))
+
+
+def _inputs_of(site: Site, task: Task, size: SizePlan) -> InputPlan:
+    return InputPlan(
+        task=task,
+        dims=size.dims,
+        arrays=site.arrays,
+        reference=None if task.reference is None else load_reference(task),
+        method=size.method,
+        scratch_bytes=size.scratch_bytes,
+        drawn=timed_case(task, size.dims, Level.CHECK, LARGE),
+    )
+
+
+async def inspect_kernel(
+    task: Task,
+    device: Device,
+    compiled: Compiled,
+    dims: Dims,
+    options: InspectionOptions,
+) -> Inspection:
+    """Inspect on a GPU at `dims` and at small and large sizes, and on the emulated device."""
+    return await join_inspections(
+        inspect_on_gpu(task, device.pinned(), compiled, dims, options),
+        check_on_emulated(task, device, compiled),
+    )
+
+
+async def inspect_on_gpu(
+    task: Task, device: Device, compiled: Compiled, dims: Dims, options: InspectionOptions
+) -> Inspection:
+    """Inspect with Nvidia's tools; a kernel that they find nothing in is called at large sizes."""
+    found = await device.carry_out(inspect_there, task, compiled, dims, options)
+    if found.fault is not None or not task.sizes.large or not device.capabilities.measures_time:
+        return found
+    baseline = await compile_baseline(task, device.target)
+    large = await device.carry_out(check_large_there, task, compiled, baseline)
+    return replace(found, large=large.fault, notes=(*found.notes, *large.notes))
+
+
+async def join_inspections(
+    on_gpu: Awaitable[Inspection], on_emulated: Coroutine[Any, Any, EmulatedCheck]
+) -> Inspection:
+    """Await both at the same time. Where both find a fault, the GPU's own comes first."""
+    check_task = asyncio.create_task(on_emulated)
+    try:
+        inspection = await on_gpu
+        check = await check_task
+    finally:
+        check_task.cancel()
+        await asyncio.gather(check_task, return_exceptions=True)
+    return replace(inspection, emulated=check.fault, notes=(*inspection.notes, *check.notes))

@@ -11,15 +11,6 @@ from cuda_llm.tasks.sizes import least_time, weights_of
 
 
 @dataclass(frozen=True)
-class NoUse:
-    """Something that cannot help, in words, and the aims of techniques that it speaks against."""
-
-    text: str
-    aims: tuple[str, ...] = ()
-    """As `techniques.technique.AIMS` names them."""
-
-
-@dataclass(frozen=True)
 class BottleneckText:
     """One bottleneck. Holds no fact of the hardware."""
 
@@ -27,98 +18,96 @@ class BottleneckText:
     """As in "limited by ..."."""
     why: str = ""
     """Why it costs time."""
-    no_use: tuple[NoUse, ...] = ()
+    no_use: tuple[str, ...] = ()
     """What cannot help while this one dominates."""
+    refuses: str = ""
+    """The aims of techniques that this speaks against, words of `techniques.technique.AIMS`."""
 
 
 BOTTLENECK_TEXTS: Mapping[str, BottleneckText] = {
     "bank_conflicts": BottleneckText(
         "shared-memory bank conflicts",
         "lanes of a warp hit one bank in turn, so that an access takes several passes",
-        (NoUse("more shared memory or larger tiles of the same layout", ("larger_tiles",)),),
+        ("more shared memory or larger tiles of the same layout",),
+        refuses="larger_tiles",
     ),
     "uncoalesced_global": BottleneckText(
         "uncoalesced global accesses",
         "lanes of a warp touch scattered addresses, and most of what is fetched is thrown away",
-        (
-            NoUse(
-                "unrolling or more occupancy before the accesses are coalesced",
-                ("unrolling", "occupancy"),
-            ),
-        ),
+        ("unrolling or more occupancy before the accesses are coalesced",),
+        refuses="unrolling occupancy",
     ),
     "atomic_contention": BottleneckText(
         "contended atomics",
         "updates of one address wait for each other",
-        (NoUse("more threads: they only queue", ("occupancy",)),),
+        ("more threads: they only queue",),
+        refuses="occupancy",
     ),
     "divergence": BottleneckText(
         "divergence",
         "lanes of a warp take different ways and idle in turn",
-        (NoUse("larger tiles", ("larger_tiles",)),),
+        ("larger tiles",),
+        refuses="larger_tiles",
     ),
     "low_occupancy": BottleneckText(
         "low occupancy",
         "too few warps are resident to hide each other's waits",
-        (NoUse("larger tiles or more registers a thread", ("larger_tiles", "more_registers")),),
+        ("larger tiles or more registers a thread",),
+        refuses="larger_tiles more_registers",
     ),
     "tail": BottleneckText(
         "an uneven last wave",
         "part of the chip has no work at the end",
-        (NoUse("larger blocks of work", ("larger_tiles", "fewer_blocks")),),
+        ("larger blocks of work",),
+        refuses="larger_tiles fewer_blocks",
     ),
     "dram_bandwidth": BottleneckText(
         "DRAM bandwidth",
         "the bytes moved take that long, whatever the arithmetic",
-        (
-            NoUse(
-                "more occupancy, unrolling or fewer instructions while memory is this busy",
-                ("occupancy", "unrolling", "fewer_instructions"),
-            ),
-        ),
+        ("more occupancy, unrolling or fewer instructions while memory is this busy",),
+        refuses="occupancy unrolling fewer_instructions",
     ),
     "l2_bandwidth": BottleneckText(
         "L2 bandwidth",
         "data go through L2 more often than they need to",
-        (NoUse("more occupancy", ("occupancy",)),),
+        ("more occupancy",),
+        refuses="occupancy",
     ),
     "shared_bandwidth": BottleneckText(
         "shared-memory bandwidth",
         "each operand is fetched from shared memory again",
-        (
-            NoUse("more occupancy", ("occupancy",)),
-            NoUse("larger tiles with one output a thread", ("larger_tiles",)),
-        ),
+        ("more occupancy", "larger tiles with one output a thread"),
+        refuses="occupancy larger_tiles",
     ),
     "l1_bandwidth": BottleneckText(
         "L1 bandwidth",
         "values are loaded again and again, or in narrow pieces",
-        (NoUse("more occupancy", ("occupancy",)),),
+        ("more occupancy",),
+        refuses="occupancy",
     ),
     "latency": BottleneckText(
         "latency",
         "warps wait for memory or for each other, with nothing else to do meanwhile",
-        (
-            NoUse(
-                "fewer bytes or fewer instructions on their own",
-                ("fewer_bytes", "fewer_instructions"),
-            ),
-        ),
+        ("fewer bytes or fewer instructions on their own",),
+        refuses="fewer_bytes fewer_instructions",
     ),
     "issue": BottleneckText(
         "instruction issue",
         "the instructions alone take that long to issue",
-        (NoUse("more occupancy", ("occupancy",)), NoUse("prefetching", ("prefetching",))),
+        ("more occupancy", "prefetching"),
+        refuses="occupancy prefetching",
     ),
     "launch_overhead": BottleneckText(
         "the launches themselves",
         "starting kernels takes longer than their work at these sizes",
-        (NoUse("tuning the inner loop", ("unrolling", "fewer_instructions")),),
+        ("tuning the inner loop",),
+        refuses="unrolling fewer_instructions",
     ),
     "fp32": BottleneckText(
         "fp32 arithmetic",
         "the multiply-add units are busy",
-        (NoUse("faster memory accesses", ("faster_memory", "fewer_bytes")),),
+        ("faster memory accesses",),
+        refuses="faster_memory fewer_bytes",
     ),
     "fp64": BottleneckText(
         "fp64 arithmetic", "double precision runs at a fraction of single precision"
@@ -127,7 +116,8 @@ BOTTLENECK_TEXTS: Mapping[str, BottleneckText] = {
     "int": BottleneckText(
         "integer arithmetic",
         "index arithmetic outweighs the work",
-        (NoUse("faster memory accesses", ("faster_memory", "fewer_bytes")),),
+        ("faster memory accesses",),
+        refuses="faster_memory fewer_bytes",
     ),
     "sfu": BottleneckText("special functions", "exp, sin, rsqrt and the like share few units"),
     "convert": BottleneckText("conversions", "type conversions share few units"),

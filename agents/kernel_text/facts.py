@@ -52,9 +52,7 @@ TECHNIQUE_PATTERNS: Mapping[str, re.Pattern[str]] = {
     ),
 }
 """By name of a technique."""
-
 SIGNS = frozenset({*TECHNIQUE_PATTERNS, "shared_vectors", "global_vectors"})
-"""Names of the techniques that a text may show."""
 
 _LAUNCH = re.compile(r"\b(?P<kernel>\w+)\s*(?:<[^<>;{}]*>)?\s*<<<(?P<how>.*?)>>>", re.DOTALL)
 _SHARED = re.compile(
@@ -156,16 +154,16 @@ class SourceFacts:
     @cached_property
     def uses(self) -> frozenset[str]:
         """Return the techniques the kernel shows signs of, of `SIGNS`."""
-        found = {name for name, pattern in TECHNIQUE_PATTERNS.items() if pattern.search(self.code)}
-        return frozenset(found | set(self._vectors()))
+        named = (name for name, sign in TECHNIQUE_PATTERNS.items() if sign.search(self.code))
+        return frozenset((*named, *self._vectors()))
 
     def _vectors(self) -> Iterator[str]:
         """Yield whether vector types look at shared memory, and whether at other memory."""
         shared = {one.name for one in self.shared_arrays}
-        targets = [match["name"] for match in VECTOR_TARGET.finditer(self.code)]
-        if any(name in shared for name in targets):
+        targets = {match["name"] for match in VECTOR_TARGET.finditer(self.code)}
+        if targets & shared:
             yield "shared_vectors"
-        if any(name not in shared for name in targets) or VECTOR_POINTER.search(self.code):
+        if targets - shared or VECTOR_POINTER.search(self.code):
             yield "global_vectors"
 
     def line(self, number: int) -> str:

@@ -178,10 +178,9 @@ def describe_headline(situation: Situation, attempt: Attempt, components: Compon
         return ", ".join(parts)
     verdict = situation.archive.verdict(attempt.id)
     profile = verdict.profile if isinstance(verdict, Passed) else None
-    bottlenecks, spot = (), None
     if profile is not None:
         profile, _ = deciding_profile(situation, attempt, profile)
-        bottlenecks = profile.bottlenecks
+    bottlenecks = profile.bottlenecks if profile else ()
     code = bottlenecks[0].code if bottlenecks else attempt.limited_by
     if code:
         spot = bottlenecks[0].spot if bottlenecks and attempt.written_by != "playbook" else None

@@ -7,7 +7,6 @@ Pure: the same situation gives the same text.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cuda_llm.agents.prompting.describe_hardware import describe_known_hardware, describe_notes
 from cuda_llm.agents.prompting.describe_kernel import (
     describe_failure,
     describe_headline,
@@ -30,6 +29,7 @@ from cuda_llm.agents.prompting.describe_run import (
 from cuda_llm.agents.prompting.quote import clean, hide, hide_in_comments, one_line
 from cuda_llm.agents.prompting.templates import Templates
 from cuda_llm.agents.prompting.token_budget import SECTIONS, Passage, count_tokens, fit
+from cuda_llm.agents.researcher.facts import describe_hardware
 from cuda_llm.agents.situation import Situation
 from cuda_llm.conversation import Message
 from cuda_llm.failures import CompileFailed
@@ -217,3 +217,30 @@ def _of_parent(
 
 def _text(text: str) -> Passage:
     return Passage(entries=tuple(text.split("\n"))) if text else Passage()
+
+
+def describe_known_hardware(situation: Situation) -> Passage:
+    """Describe the GPU as far as the hardware context allows, with agents' notes on it."""
+    match situation.plan.hardware_context:
+        case "full":
+            noted = [note.text for note in situation.notes.values() if note.about_hardware]
+            entries = (
+                *describe_hardware(situation),
+                *filter(None, map(str.strip, map(clean, noted))),
+            )
+            return Passage(entries=entries, noun="facts")
+        case "name":
+            return Passage(entries=(situation.hardware.name,))
+        case _:
+            return Passage()
+
+
+def describe_notes(situation: Situation) -> Passage:
+    """Return what agents noted that is not about the hardware."""
+    context = situation.plan.hardware_context
+    noted = [
+        f"{name}: {hide(clean(note.text).strip(), situation.hardware, context)}"
+        for name, note in situation.notes.items()
+        if note.text.strip() and not note.about_hardware
+    ]
+    return Passage(entries=tuple(noted), noun="notes")

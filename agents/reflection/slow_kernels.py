@@ -3,10 +3,10 @@ was tried without gain.
 """
 
 from collections.abc import Iterator, Sequence, Set
+from dataclasses import replace
 
 from cuda_llm.agents.limits import (
     LIMIT_SHARE,
-    NoUse,
     bottleneck_text,
     deciding_profile,
     share_of_limit,
@@ -72,24 +72,20 @@ SETTLED = {
 """Why an aim is of no use that figures rule out."""
 
 
-def ruled_out(situation: Situation, profile: Profile, dominating: Bottleneck) -> tuple[NoUse, ...]:
-    """Return what the figures say cannot help, then what dominates says so."""
+def ruled_out(
+    situation: Situation, profile: Profile, dominating: Bottleneck
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return what cannot help, in words: as dominates what does, and by the figures; and the aims.
+
+    Where blocks do not fill the chip, a word on occupancy would be untrue.
+    """
     settled = aims_ruled_out(situation, profile)
-    found = [
-        one
-        for one in bottleneck_text(dominating.code).no_use
-        if not is_small_grid(settled) or "occupancy" not in one.aims
-    ]
-    known = {aim for one in found for aim in one.aims}
-    more = [
-        NoUse(text, (aim,)) for aim, text in SETTLED.items() if aim in settled and aim not in known
-    ]
-    return (*found, *more)
-
-
-def is_small_grid(settled: Set[str]) -> bool:
-    """Return whether figures say that the blocks do not fill the chip."""
-    return "fewer_blocks" in settled
+    words = bottleneck_text(dominating.code)
+    refused = words.refuses.split()
+    if "fewer_blocks" in settled and "occupancy" in refused:
+        words, refused = replace(words, no_use=()), []
+    found = [SETTLED[aim] for aim in SETTLED if aim in settled and aim not in refused]
+    return (*words.no_use, *found), tuple(sorted({*refused, *settled}))
 
 
 MOST_PROFILED = 3
@@ -143,8 +139,7 @@ def _dominating(
 ) -> Diagnosis:
     first, others = profile.bottlenecks[0], profile.bottlenecks[1:]
     words = bottleneck_text(first.code)
-    no_use = ruled_out(situation, profile, first)
-    aims = tuple(dict.fromkeys(aim for one in no_use for aim in one.aims))
+    no_use, aims = ruled_out(situation, profile, first)
     techniques = techniques_against(first.code, situation, attempt, set(aims))
     plain = [one.text for one in techniques if one.needs == (0, 0)]
     return Diagnosis(
@@ -164,7 +159,7 @@ def _dominating(
             one_line(first.explanation) if first.code not in _QUOTED_AS_EVIDENCE else "",
             _bandwidth(profile, situation),
         ),
-        avoid=(*(one.text for one in no_use), *tried_without_gain(situation, attempt)),
+        avoid=(*no_use, *tried_without_gain(situation, attempt)),
         rules_out=aims,
     )
 

@@ -1,5 +1,7 @@
 """Structures of kernels by kind of work: ways to cut a problem into threads."""
 
+from dataclasses import replace
+
 from cuda_llm.agents.techniques.technique import (
     ACCUMULATES,
     CHANGE,
@@ -17,19 +19,11 @@ from cuda_llm.agents.techniques.technique import (
 def _structure(
     work: frozenset[Work], *texts: str, shown_by: str = "", words: float = 0.0, launches: int = 1
 ) -> tuple[Technique, ...]:
-    """Return one technique a text; `shown_by` names what shows each, in order, `-` where nothing
-    does."""
+    """Return one technique a text; `shown_by` names what shows each, `-` where nothing does."""
     signs = [sign.strip("-") for sign in (shown_by.split() or ["-"] * len(texts))]
+    plain = Technique(text="", kinds=STRUCTURE, work=work, words_per_fma=words, launches=launches)
     return tuple(
-        Technique(
-            text=text,
-            kinds=STRUCTURE,
-            work=work,
-            shown_by=sign,
-            words_per_fma=words,
-            launches=launches,
-        )
-        for text, sign in zip(texts, signs, strict=True)
+        replace(plain, text=text, shown_by=sign) for text, sign in zip(texts, signs, strict=True)
     )
 
 

@@ -1,7 +1,7 @@
 """Count the tokens of each section of the prompts of recorded situations.
 
-`python benchmarks/prompt_tokens.py FILE.json` writes, by situation and section, the mean over the
-briefs that `fsr` writes there. Sections count as they are before they are cut; `whole` is both
+`python tests/support/prompt_tokens.py FILE.json` writes, by situation and section, the mean over
+the briefs that `fsr` writes there. Sections count as they are before they are cut; `whole` is both
 messages as a model gets them.
 """
 
@@ -9,8 +9,6 @@ import json
 import sys
 from pathlib import Path
 from statistics import fmean
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests/support"))
 
 from recorded_situations import RECORDED, recorded_rounds
 

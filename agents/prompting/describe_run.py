@@ -162,8 +162,11 @@ def _describe(
 ) -> Iterator[str]:
     hardware, context = situation.hardware, situation.plan.hardware_context
     text = one_line(hint.text, MOST_TEXT)
-    if hint.change and one_line(hint.change) == one_line(brief.direction):
+    if hint.change and hint.change == brief.direction:
         text = "The direction below is what a critique of this kernel asks for."
+    elif hint.change and brief.kind is Kind.IMPROVE:
+        tried = any(one.direction == hint.change for one in situation.attempts)
+        text = text if tried else f"Another attempt of this round is told to: {text}"
     # A diagnosis is ours and names no hardware; what it quotes, and others' hints, may.
     if hint.by != "diagnosis":
         text = hide(text, hardware, context)
@@ -263,10 +266,8 @@ def describe_history_key(situation: Situation, components: Components) -> str:
     if not situation.sizes:
         return ""
     full = situation.plan.hardware_context == "full"
-    figures = ["time"]
-    figures += ["speed-up"] if components.baseline else []
-    figures += ["part of the attainable speed"] if full else []
-    return f"at each timed size: {', '.join(figures)}"
+    baseline = ", speed-up" if components.baseline else ""
+    return f"at each timed size: time{baseline}{', part of the attainable speed' if full else ''}"
 
 
 def _outcome(situation: Situation, attempt: Attempt, components: Components) -> str:
@@ -277,7 +278,7 @@ def _outcome(situation: Situation, attempt: Attempt, components: Components) -> 
     if not attempt.passed:
         found = "" if attempt.written_by == "playbook" else _finding(situation, attempt)
         return f"{attempt.code}: {found}" if found else attempt.code
-    parts = []
+    parts = list[str]()
     if components.baseline and attempt.speedup is not None:
         parts.append(f"{attempt.speedup:.2f}x")
     if components.profile and attempt.limited_by:
@@ -290,8 +291,8 @@ def _finding(situation: Situation, attempt: Attempt) -> str:
     """Return the first line of what its verdict says, and the line of source it is about."""
     verdict = situation.archive.verdict(attempt.id)
     lines = describe_within_context(situation, verdict)
-    context, hardware = situation.plan.hardware_context, situation.hardware
-    where = hide(quote_line(_spot_of(verdict)), hardware, context)
+    where = quote_line(_spot_of(verdict))
+    where = hide(where, situation.hardware, situation.plan.hardware_context)
     return join_parts(one_line(next(iter(lines), ""), 240), where)
 
 

@@ -129,7 +129,7 @@ async def criticise(
         code=(about.limited_by or "critique") if about.passed else about.code,
         text=f"{read.change} ({read.reason})" if read.reason else read.change,
         avoid=read.avoid,
-        change=read.change,
+        change=read.change.rstrip("."),
         gain=read.gain_percent / 100,
         by="critique",
     )

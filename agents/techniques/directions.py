@@ -169,10 +169,10 @@ def _asked_for(
     hints: Sequence[Hint],
     limits: dict[str, float],
 ) -> Iterator[Direction]:
-    """Yield the changes that critiques of the parent ask for, unless they were tried on it."""
+    """Yield the changes that critiques of the parent ask for, unless they were tried."""
     if parent is None or kind not in (Kind.IMPROVE, Kind.FIX):
         return
-    tried = {one.direction for one in situation.attempts if one.parent == parent.id}
+    tried = {one.direction for one in situation.attempts}
     for hint in hints:
         if hint.change and hint.about == parent.id and hint.change not in tried:
             code = hint.code if hint.code in limits else ""

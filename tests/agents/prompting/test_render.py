@@ -117,6 +117,11 @@ def test_a_kernel_to_beat_comes_with_its_source_times_and_limits(task: str) -> N
     assert "what usually helps" in unhinted
 
 
+def test_a_failure_in_the_history_shows_the_line_it_is_about() -> None:
+    text = ordered("histogram", "improve")
+    assert re.search(r"r1-c2: COMPILE_FAILED: .*; line \d+: `p\[0\] = ", text)
+
+
 def test_what_the_profile_shows_is_not_quoted_again_by_a_hint() -> None:
     situation = searched("histogram")
     verdict = situation.archive.verdict("r1-c1")

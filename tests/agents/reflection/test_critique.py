@@ -23,6 +23,7 @@ GOOD = {
     "change": "Pad the tile by one column.",
     "avoid": ["larger tiles"],
     "reason": "32-way conflicts at line 24",
+    "gain_percent": 25,
 }
 SECRETS = ("3090", "RTX", "Ampere", "1,008", "GB/s", "sm_86", "8.6", "84 SMs", "KiB")
 
@@ -58,6 +59,7 @@ def test_a_critique_becomes_the_first_hint_of_its_channel() -> None:
     assert (first.by, second.by) == ("critique", "diagnosis")
     assert first.text == "Pad the tile by one column. (32-way conflicts at line 24)"
     assert first.avoid == ("larger tiles",)
+    assert (first.change, first.gain) == ("Pad the tile by one column", 0.25)
     assert found.decisions[-1] == "critique of r1-c1: bank conflicts: Pad the tile by one column."
 
 

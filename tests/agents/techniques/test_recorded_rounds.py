@@ -22,7 +22,7 @@ from cuda_llm.agents.techniques.directions import OPPOSITE
 from cuda_llm.agents.techniques.technique import AIMS, Technique
 from cuda_llm.search import Attempt, Brief, Hint, Kind
 
-CRITIQUE = "Give each thread a larger part of the output and keep it in registers."
+CRITIQUE = "Give each thread a larger part of the output and keep it in registers"
 
 
 @cache

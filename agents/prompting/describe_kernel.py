@@ -23,7 +23,7 @@ from cuda_llm.outcomes import Passed, Verdict
 from cuda_llm.profile import Bottleneck, KernelResources, LaunchProfile, Profile
 from cuda_llm.search import Attempt, Components
 from cuda_llm.tasks.expressions import evaluate
-from cuda_llm.wording import describe, describe_us, name_sizes
+from cuda_llm.wording import describe, describe_ratio, describe_us, name_sizes
 
 NEAR = 0.8
 """How alike two names are before one is offered for the other (difflib's ratio)."""
@@ -159,7 +159,7 @@ def describe_figures(
         " ".join(
             (
                 describe_us(time_us),
-                *((f"{baselines[index] / time_us:.2g}x",) if index < len(baselines) else ()),
+                *((describe_ratio(baselines[index] / time_us),) if index < len(baselines) else ()),
                 *((f"{shares[index]:.0%}",) if index < len(shares) else ()),
             )
         )

@@ -21,7 +21,7 @@ from cuda_llm.outcomes import Passed, Verdict
 from cuda_llm.search import Attempt, Brief, Components, Hint, Kind
 from cuda_llm.tasks.sizes import weights_of
 from cuda_llm.tasks.task import SummationOrder, Task, ToleranceClass
-from cuda_llm.wording import describe_common, name_sizes
+from cuda_llm.wording import describe_common, describe_ratio, name_sizes
 
 _ROUNDING = {"fp32": "2^-24", "tf32": "2^-11", "fp16": "2^-11", "bf16": "2^-8"}
 _SCALE = {
@@ -107,7 +107,7 @@ def describe_expected(situation: Situation, brief: Brief, components: Components
         return ""
     if brief.kind is Kind.DEPART and situation.plan.hardware_context != "full":
         return ""
-    most = f"{brief.share:.0%} of the time, {1 / (1 - brief.share):.2g}x"
+    most = f"{brief.share:.0%} of the time, {describe_ratio(1 / (1 - brief.share))}"
     if brief.kind is Kind.DEPART:
         return f"To gain until the attainable: {most}"
     about = f" ({bottleneck_text(brief.against).name})" if brief.against else ""

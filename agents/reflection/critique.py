@@ -3,6 +3,7 @@ read, the hint.
 """
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -80,6 +81,9 @@ def _decode_critique(found: Mapping[str, Any]) -> Critique | None:
     avoid = found.get("avoid") or ()
     wanted = {**found, "avoid": (avoid,) if isinstance(avoid, str) else avoid}
     wanted = {key: value for key, value in wanted.items() if value is not None}
+    gain = wanted.pop("gain_percent", None)
+    if isinstance(gain, (int, float)) and math.isfinite(gain):
+        wanted["gain_percent"] = float(gain)
     try:
         read = decode(Critique, wanted)
     except ValueError:

@@ -265,6 +265,11 @@ def describe_us(time_us: float) -> str:
     return f"{time_us / 1000:.3g} ms" if time_us < 1e6 else f"{time_us / 1000:,.0f} ms"
 
 
+def describe_ratio(ratio: float) -> str:
+    """Render `0.82x`, `3.4x` or `112x`."""
+    return f"{ratio:,.0f}x" if ratio >= 10 else f"{ratio:.2g}x"
+
+
 def name_sizes(sizes: Sequence[Mapping[str, int]]) -> tuple[str, ...]:
     """Return what tells each size from the others: `M = 1,024`, or `rows = cols = 1,024`."""
     differing = [name for name in (sizes[0] if sizes else ()) if len({d[name] for d in sizes}) > 1]

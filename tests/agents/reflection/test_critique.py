@@ -63,6 +63,13 @@ def test_a_critique_becomes_the_first_hint_of_its_channel() -> None:
     assert found.decisions[-1] == "critique of r1-c1: bank conflicts: Pad the tile by one column."
 
 
+@pytest.mark.parametrize("gain", ["25%", None, float("nan"), -3, True, {}])
+def test_an_expected_gain_that_is_no_percentage_costs_no_critique(gain: object) -> None:
+    read = read_critique(Reply(text=json.dumps({**GOOD, "gain_percent": gain})))
+    assert isinstance(read, Critique)
+    assert 0.0 <= read.gain_percent <= 99.0
+
+
 def test_one_call_a_round_under_a_name_of_its_own() -> None:
     _, scripted = ask(search(), Reply(text=json.dumps(GOOD)))
     (call,) = scripted.calls
@@ -120,6 +127,7 @@ def test_json_is_found_wherever_it_stands(around: str) -> None:
         bottleneck="bank conflicts",
         avoid=("larger tiles",),
         reason="32-way conflicts at line 24",
+        gain_percent=25.0,
     )
 
 

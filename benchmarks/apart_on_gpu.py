@@ -39,7 +39,7 @@ async def confirm(device: Device, file: Path) -> list[dict[str, Any]]:
     if not isinstance(compiled, Compiled):
         return [{"code": compiled.code}]
     begun = time.monotonic()
-    options = MeasureOptions(tier=Tier.CONFIRM)
+    options = MeasureOptions(tier=Tier.PRECISE)
     timing: KernelTimes | Verdict = without_case(
         await time_compiled(task, device, compiled, options=options)
     )

@@ -2,6 +2,7 @@
 
     python benchmarks/search_agreement.py search --device emulated:H200 --limit-s 1200
     python benchmarks/search_agreement.py search --device cuda:0 --limit-s 480
+    python benchmarks/search_agreement.py model --limit-s 1200
     python benchmarks/search_agreement.py compare
 
 `search` searches the playbook of every task at its `bench` sizes, with the real generator and the
@@ -9,8 +10,9 @@ hint that the deterministic reflection would give. Each kernel is a line of the 
 device the moment it is judged: a search may be stopped at any time and goes on where it was, and
 `--shard` takes some of the tasks. A search on a GPU judges the winner of the recorded emulated
 search, too. When every task is done, `results/search_modelled.json` or `search_measured.json` is
-written; `compare` reads both: how much faster than the emulated winner the measured one is, both
-on the GPU.
+written; `model` models what the search on the GPU measured: kernels on which nothing was tuned, at
+all `bench` sizes. `compare` reads all: how much faster than the emulated winner the measured one
+is, both on the GPU, and how often pairs of measured kernels are put in the right order.
 """
 
 import argparse
@@ -23,6 +25,7 @@ from typing import Any
 
 import record
 from playbook_search import CANDIDATES, Row, Sweep, ask_round, judged, situation, to_row
+from rank_agreement import agreement
 
 from cuda_llm.agents.kernel_text.outline import normal_sha
 from cuda_llm.agents.playbook.generator import PlaybookGenerator
@@ -41,6 +44,8 @@ SEED = 1
 ROUNDS = 6
 RESULTS = {"modelled": "search_modelled", "measured": "search_measured"}
 MOST_SLOWER = 1.25
+LEAST_APART = 0.05
+"""Of two measured scores whose order is asked for."""
 
 
 def main() -> None:
@@ -80,6 +85,47 @@ def main() -> None:
         print(record.write(RESULTS[source], content, arguments.results))
 
 
+def model_main() -> None:
+    """Model what was measured of one shard of the tasks; write the result when all are modelled."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", default="emulated:H200")
+    parser.add_argument("--shard", default="1/1", help="which of how many, from 1")
+    parser.add_argument("--limit-s", type=float, default=600)
+    parser.add_argument("--lines", type=Path, help="folder of the lines; default: in the cache")
+    parser.add_argument("--results", type=Path, default=record.RESULTS)
+    arguments = parser.parse_args()
+    deadline = time.monotonic() + arguments.limit_s
+    device = open_device(arguments.device)
+    device.prepare()
+    folder = arguments.lines or cache_folder("searches/modelled")
+    measured = read_tasks(arguments.results / f"{RESULTS['measured']}.json")
+    for name in record.sharded(list(measured), arguments.shard):
+        points = [row["point"] for row in measured_rows(measured[name])]
+        rows = model_points(load_task(name), device, folder / f"{name}.jsonl", deadline, points)
+        if rows is None:
+            print(f"{name}: out of time")
+            return
+        (folder / f"{name}.measured").write_text(json.dumps(rows))
+    done = {path.stem: json.loads(path.read_text()) for path in folder.glob("*.measured")}
+    if set(done) == set(measured):
+        content = {"device": device.name, "hardware": device.hardware.name, "tasks": done}
+        print(record.write("search_points_modelled", content, arguments.results))
+
+
+def measured_rows(found: Mapping[str, Any]) -> list[Row]:
+    """Return each kernel that was measured, once."""
+    rows = [*found["tried"], found["emulated_winner"]]
+    return list({row["sha"]: row for row in rows}.values())
+
+
+def model_points(
+    task: Task, device: Device, lines: Path, deadline: float, points: Sequence[Point]
+) -> list[Row] | None:
+    """Return the row of each point on this device; None where the time is over first."""
+    search = _Search(task, device, lines, deadline)
+    return asyncio.run(search.judge_points(points))
+
+
 def search_task(
     task: Task, device: Device, lines: Path, *, rounds: int, deadline: float, also: Point | None
 ) -> dict[str, Row | list[Row]] | None:
@@ -110,12 +156,20 @@ class _Search:
         tried = [self._rows[one.normal_sha] for one in attempts]
         found: dict[str, Row | list[Row]] = {"winner": winner_of(tried), "tried": tried}
         if also is not None:
-            assert self._task.playbook is not None
-            source = write_point(self._task.playbook.read_text(), also)
-            if not await self._judge_all({source: also}):
+            judged_also = await self.judge_points([also])
+            if judged_also is None:
                 return None
-            found["emulated_winner"] = self._rows[normal_sha(source)]
+            (found["emulated_winner"],) = judged_also
         return found
+
+    async def judge_points(self, points: Sequence[Point]) -> list[Row] | None:
+        """Judge the kernels of these points; None if out of time."""
+        assert self._task.playbook is not None
+        playbook = self._task.playbook.read_text()
+        sources = {write_point(playbook, point): point for point in points}
+        if not await self._judge_all(sources):
+            return None
+        return [self._rows[normal_sha(source)] for source in sources]
 
     async def _judge_all(self, points: Mapping[str, Point]) -> bool:
         """Judge the kernels that have no row yet, compiled side by side; False if out of time."""
@@ -157,14 +211,23 @@ def read_tasks(path: Path) -> dict[str, Any]:
 
 
 def compare_main() -> None:
-    """Print by task what both searches found, all of it measured on the GPU."""
+    """Print by task what both searches found, all of it measured, and how well pairs agree."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--results", type=Path, default=record.RESULTS)
-    found = read_tasks(parser.parse_args().results / f"{RESULTS['measured']}.json")
-    for name, one in found.items():
+    results = parser.parse_args().results
+    measured = read_tasks(results / f"{RESULTS['measured']}.json")
+    modelled = read_tasks(results / "search_points_modelled.json")
+    for name, one in measured.items():
         slower = how_much_slower(one)
         said = "" if slower <= MOST_SLOWER else f"  more than {MOST_SLOWER}"
-        print(f"{name:24} {slower:.3f}{said}")
+        print(f"{name:24} {slower:.3f}{said}  {points_agreement(one, modelled[name])}")
+
+
+def points_agreement(found: Mapping[str, Any], modelled: Sequence[Row]) -> dict[str, float]:
+    """Return how the kernels of one task agree, by what a search ranks: all sizes in one score."""
+    of_model = {row["sha"]: row["speedup"] for row in modelled}
+    pairs = [(row["speedup"], of_model[row["sha"]]) for row in measured_rows(found)]
+    return agreement([(1 / gpu, 1 / model) for gpu, model in pairs if gpu and model], LEAST_APART)
 
 
 def how_much_slower(found: Mapping[str, Row]) -> float:
@@ -174,4 +237,4 @@ def how_much_slower(found: Mapping[str, Row]) -> float:
 
 
 if __name__ == "__main__":
-    record.dispatch({"search": main, "compare": compare_main})
+    record.dispatch({"search": main, "model": model_main, "compare": compare_main})

@@ -43,7 +43,7 @@ NCU_PROCESSES = 5
 
 
 async def measure(
-    device: Device, one: Kernel, other: Kernel, *, l2: L2 = L2.COLD, tier: Tier = Tier.CONFIRM
+    device: Device, one: Kernel, other: Kernel, *, l2: L2 = L2.COLD, tier: Tier = Tier.PRECISE
 ) -> dict[str, Any]:
     """Run one duel; return its row."""
     task = one.load()

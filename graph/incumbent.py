@@ -1,9 +1,10 @@
 """Who becomes the incumbent where times are measured: screening names contenders, a duel decides.
 
 A round's candidates are timed briefly and on their own, maybe on several GPUs. The attempt that
-the strategy chooses is first timed in turn with the present incumbent on one GPU, and inspected by
-tools that are too slow for every candidate. The strategy chooses again, knowing the outcome. The
-last incumbent is judged once more, on fresh inputs, before it wins.
+the strategy chooses, and those that may be as fast, are first timed together with the present
+incumbent on one GPU; the fastest is inspected by tools that are too slow for every candidate. The
+strategy chooses again, knowing the outcome. The last incumbent is judged once more, on fresh
+inputs, before it wins.
 """
 
 import time
@@ -12,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from cuda_llm.agents.protocols import Choice
 from cuda_llm.agents.situation import Situation
+from cuda_llm.agents.strategies.acceptance import gain_over, noise_margin
 from cuda_llm.graph.candidate import compiled
 from cuda_llm.graph.context import RunContext
 from cuda_llm.graph.guards import choose_by_strategy
@@ -19,7 +21,7 @@ from cuda_llm.outcomes import InfraFailed, Passed, Verdict
 from cuda_llm.search import Attempt, DuelResult
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.judge.bench import DuelBench
-from cuda_llm.tools.judge.duel import Duel
+from cuda_llm.tools.judge.duel import Contest, Duel
 from cuda_llm.tools.judge.judge import judge
 from cuda_llm.tools.measure.times import KernelTimes
 from cuda_llm.traces.events import ContestHeld, KernelInspected, WinnerRemeasured
@@ -29,17 +31,17 @@ MOST_DUELS = 3
 """In one round. Further contenders wait for a later round."""
 
 
-async def run_duel(
-    context: RunContext, bench: DuelBench, name: str, incumbent: str
-) -> Duel | InfraFailed:
-    """Time two attempts in turn on one GPU."""
-    pair = []
-    for one in (name, incumbent):
-        built = await compiled(context, context.bench, context.folder.source(one))
-        if not isinstance(built, Compiled):
-            return InfraFailed(component="compiler", detail=f"{one} compiled before: {built.code}")
-        pair.append(built)
-    return await bench.duel(*pair)
+async def hold_contest(
+    context: RunContext, bench: DuelBench, names: Sequence[str], incumbent: str
+) -> Contest | InfraFailed:
+    """Time attempts together with the incumbent on one GPU."""
+    built = []
+    for one in (*names, incumbent):
+        known = await compiled(context, context.bench, context.folder.source(one))
+        if not isinstance(known, Compiled):
+            return InfraFailed(component="compiler", detail=f"{one} compiled before: {known.code}")
+        built.append(known)
+    return await bench.contest(built[:-1], built[-1])
 
 
 def duel_event(
@@ -92,6 +94,8 @@ class Contenders:
     """By attempt: why it may not be the incumbent, whatever its time."""
     unfit: dict[str, str] = field(default_factory=dict)
     """Those of them that are at fault."""
+    beaten: dict[str, str] = field(default_factory=dict)
+    """Of those refused: who was faster still in the same contest, and may be at fault yet."""
     inspected: set[str] = field(default_factory=set)
     duels_held: int = 0
 
@@ -104,6 +108,14 @@ class Contenders:
         """Exclude an attempt from this and every later choice."""
         self.unfit[name] = fault
         self.refuse(name, fault)
+        for other in [one for one, by in self.beaten.items() if by == name]:
+            del self.beaten[other], self.refused[other]
+            self.judged += (self.situation.attempt(other),)
+
+    def mark_beaten(self, name: str, by: str) -> None:
+        """Exclude an attempt that is faster than the incumbent, but not as fast as another."""
+        self.beaten[name] = by
+        self.refuse(name, f"slower than {by}, timed together")
 
     def add_duel(self, held: DuelResult) -> None:
         """Add the result of a duel to what the strategy sees."""
@@ -125,11 +137,12 @@ async def choose_incumbent(
             return IncumbentChoice(
                 choice=keep_incumbent(contenders, choice), unfit=contenders.unfit
             )
-        name = next_contender(contenders.situation, choice)
-        if name is not None and contenders.duels_held < MOST_DUELS:
-            await duel_with_incumbent(context, bench, contenders, name)
-        elif name is not None and name == choice.incumbent:
-            contenders.refuse(name, f"no duel: {MOST_DUELS} others had theirs")
+        names = next_contenders(contenders.situation, choice)
+        left = MOST_DUELS - contenders.duels_held
+        if names and left > 0:
+            await contest_incumbent(context, bench, contenders, names[:left])
+        elif choice.incumbent in names:
+            contenders.refuse(names[0], f"no duel: {MOST_DUELS} others had theirs")
         elif needs_inspection(contenders, choice):
             await inspect(context, bench, contenders, choice.incumbent or "")
         else:
@@ -147,24 +160,33 @@ def keep_incumbent(contenders: Contenders, choice: Choice) -> Choice:
     )
 
 
-def next_contender(situation: Situation, choice: Choice) -> str | None:
-    """Return the id of the attempt to time beside the incumbent before the choice can stand.
+def next_contenders(situation: Situation, choice: Choice) -> list[str]:
+    """Return the attempts to time beside the incumbent before the choice can stand.
 
-    The one chosen; else the fastest that only the doubt of two separate times made a tie.
+    The one chosen comes first. With it those that only the doubt of separate times made a tie, the
+    fastest first, unless their times rule out a gain over the incumbent.
     """
     before = situation.incumbent
     if before is None:
-        return None
-    if choice.incumbent not in (None, before.id):
-        return None if choice.incumbent in situation.duels else choice.incumbent
+        return []
+    chosen = None if choice.incumbent in (None, before.id) else choice.incumbent
+    if chosen in situation.duels:
+        return []
     ties = [
         one
         for one in situation.attempts
         if choice.verdicts.get(one.id) == "tie"
-        and one.id not in situation.duels
-        and (one.speedup or 0.0) > (before.speedup or 0.0)
+        and one.id not in (before.id, *situation.duels)
+        and may_gain(situation, one, before)
     ]
-    return max(ties, key=lambda one: one.speedup or 0.0).id if ties else None
+    ties.sort(key=lambda one: one.speedup or 0.0, reverse=True)
+    return ([] if chosen is None else [chosen]) + [one.id for one in ties]
+
+
+def may_gain(situation: Situation, contender: Attempt, incumbent: Attempt) -> bool:
+    """Return whether separate times leave open that the contender is faster by more than a tie."""
+    margin = noise_margin(situation, contender, incumbent)
+    return gain_over(contender, incumbent) + margin > situation.plan.tie
 
 
 def needs_inspection(contenders: Contenders, choice: Choice) -> bool:
@@ -174,24 +196,30 @@ def needs_inspection(contenders: Contenders, choice: Choice) -> bool:
     return choice.incumbent not in old
 
 
-async def duel_with_incumbent(
-    context: RunContext, bench: DuelBench, contenders: Contenders, name: str
+async def contest_incumbent(
+    context: RunContext, bench: DuelBench, contenders: Contenders, names: Sequence[str]
 ) -> None:
-    """Time the attempt beside the incumbent, and record the outcome."""
+    """Time the attempts together with the incumbent, and record the outcome of each."""
     incumbent = contenders.situation.incumbent
     assert incumbent is not None, "without an incumbent there is no contender"
-    contenders.duels_held += 1
     began = time.monotonic()
-    outcome = await run_duel(context, bench, name, incumbent.id)
+    found = await hold_contest(context, bench, names, incumbent.id)
     seconds = time.monotonic() - began
-    event = duel_event(contenders.situation.round, name, incumbent.id, outcome, seconds)
-    context.record(event)
-    if event.outcome not in ("faster", "slower", "tie"):
-        contenders.refuse(name, f"no duel: {event.fault}")
-    elif isinstance(outcome, Duel) and "first" in outcome.faults:
-        contenders.mark_unfit(name, f"{event.fault} when it was timed")
-    else:
-        contenders.add_duel(as_duel_result(event))
+    duels = (found,) * len(names) if isinstance(found, InfraFailed) else found.duels
+    place = None if isinstance(found, InfraFailed) else found.fastest
+    fastest = None if place is None else names[place]
+    contenders.duels_held += len(duels)
+    for name, outcome in zip(names, duels, strict=False):
+        event = duel_event(contenders.situation.round, name, incumbent.id, outcome, seconds)
+        context.record(event)
+        if event.outcome not in ("faster", "slower", "tie"):
+            contenders.refuse(name, f"no duel: {event.fault}")
+        elif isinstance(outcome, Duel) and "first" in outcome.faults:
+            contenders.mark_unfit(name, f"{event.fault} when it was timed")
+        elif event.outcome == "faster" and fastest not in (None, name):
+            contenders.mark_beaten(name, fastest or "")
+        else:
+            contenders.add_duel(as_duel_result(event))
 
 
 async def inspect(context: RunContext, bench: DuelBench, contenders: Contenders, name: str) -> None:

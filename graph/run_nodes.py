@@ -67,9 +67,11 @@ def empty_channels(state: SearchState) -> SearchUpdate:
 
 def first_value(state: SearchState, value: Any) -> Any:
     """Return the first value of a channel that grows; an earlier run of the thread is dropped."""
+    if "run_id" not in state:
+        return value
     from langgraph.types import Overwrite
 
-    return Overwrite(value) if "run_id" in state else value
+    return Overwrite(value)
 
 
 def record_start(context: RunContext, hints: Sequence[Hint]) -> None:

@@ -10,6 +10,7 @@ cp "$work"/ops/ptx_operations.xz "$out"
 timeout 60 python3 benchmarks/record_on_gpu.py calls --out "$out"
 timeout 150 python3 benchmarks/record_on_gpu.py tensor --out "$out"
 timeout 60 python3 benchmarks/record_asynchronous_on_gpu.py --out "$out"
+timeout 120 python3 benchmarks/record_gemms_on_gpu.py --out "$out"
 timeout 60 python3 benchmarks/native_kernels.py build --out "$out" --build "$work/so"
 date +%T
 timeout 100 python3 benchmarks/native_kernels.py check --out "$out" --build "$work/so"

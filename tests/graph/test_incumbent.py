@@ -170,3 +170,38 @@ def test_a_bench_without_duels_leaves_the_choice_to_the_strategy(tmp_path: Path)
         rounds=2,
     )
     assert run(context)["best"]["id"] == "r2-c1"
+
+
+def test_those_that_may_be_as_fast_are_timed_together_and_the_fastest_wins(tmp_path: Path) -> None:
+    bench = DuelTableBench(ratios={"ok_600_21": 0.8, "ok_605_22": 0.7})
+    context = with_bench(tmp_path, bench, (800, 900, 950), (600, 605, 700))
+    state = run(context)
+
+    held = events_of_kind(context, ContestHeld)
+    assert [one.contender for one in held] == ["r2-c1", "r2-c2"]
+    assert len({one.seconds for one in held}) == 1
+    choice = events_of_kind(context, IncumbentChosen)[-1]
+    assert choice.incumbent == state["best"]["id"] == "r2-c2"
+    assert choice.verdicts["r2-c1"] == "slower than r2-c2, timed together"
+
+
+def test_where_the_fastest_is_at_fault_the_next_one_is_timed_again(tmp_path: Path) -> None:
+    race = DataRace(kind="write-write", detail="two threads write shared[3]")
+    bench = DuelTableBench(
+        ratios={"ok_600_21": 0.8, "ok_605_22": 0.7}, findings={"ok_605_22": race}
+    )
+    context = with_bench(tmp_path, bench, (800, 900, 950), (600, 605, 700))
+    run(context)
+
+    assert [one.contender for one in events_of_kind(context, ContestHeld)] == [
+        *("r2-c1", "r2-c2"),
+        "r2-c1",
+    ]
+    assert events_of_kind(context, IncumbentChosen)[-1].incumbent == "r2-c1"
+
+
+def test_who_cannot_gain_by_the_screen_is_not_timed(tmp_path: Path) -> None:
+    context = with_bench(tmp_path, DuelTableBench(), (800, 900), (810, 802))
+    run(context)
+
+    assert not events_of_kind(context, ContestHeld)

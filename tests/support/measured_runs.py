@@ -1,6 +1,6 @@
 """Runs on a GPU that is not there: a table decides duels."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from cuda_llm.tools.cuda.site import GPU_CAPABILITIES
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.emulated.device import EmulatedDevice
 from cuda_llm.tools.judge.bench import Inspected
-from cuda_llm.tools.judge.duel import Duel, lost_by_fault
+from cuda_llm.tools.judge.duel import Contest, Duel, lost_by_fault
 from cuda_llm.tools.measure.comparison import decide_outcome
 from cuda_llm.tools.open_device import open_emulated
 
@@ -46,6 +46,15 @@ class DuelTableBench(TableBench):
     """Verdict of a contender when it is inspected."""
     artefacts: Mapping[str, Path] = field(default_factory=dict)
     """Files of an inspection."""
+
+    async def contest(self, contenders: Sequence[Compiled], incumbent: Compiled) -> Contest:
+        duels = tuple([await self.duel(one, incumbent) for one in contenders])
+        faster = [
+            (one.ratio, place)
+            for place, one in enumerate(duels)
+            if one.outcome == "faster" and not one.faults
+        ]
+        return Contest(duels=duels, fastest=min(faster)[1] if faster else None)
 
     async def duel(self, contender: Compiled, incumbent: Compiled) -> Duel:
         await self.take("duel", contender.source)

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -199,6 +199,27 @@ def shared_flush(arrays: Arrays, l2_bytes: int) -> Iterator[L2Flush]:
         yield L2Flush(size_bytes=memory.size_bytes, handle=memory.handle)
     finally:
         memory.close()
+
+
+Allocated = TypeVar("Allocated")
+
+
+def make_room_once(
+    allocate: Callable[[int], Allocated], full: type[Exception], make_room: Callable[[], None]
+) -> Callable[[int], Allocated]:
+    """Return `allocate` that makes room and tries again where it raises `full`.
+
+    What is kept for later sessions must not be what our own work lacks.
+    """
+
+    def allocate_or_make_room(size_bytes: int) -> Allocated:
+        try:
+            return allocate(size_bytes)
+        except full:
+            make_room()
+        return allocate(size_bytes)
+
+    return allocate_or_make_room
 
 
 LEAST_BYTES = 256 << 20

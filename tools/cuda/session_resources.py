@@ -5,10 +5,10 @@ Making a CUDA context takes a tenth of a second, or three tenths where the GPUs 
 some at once, so runners are started beforehand. What is timed waits until those that start are
 there and those that end are gone: the best moment to start them is one after which nothing is timed
 for a while, the first untimed call of a kernel's validation (`sessions`). A candidate takes one
-runner, for its validation and its timing beside a baseline that is cached; a duel takes two. There
-are three, so that each finds one that waits, in whichever order they come. None is started when a
-session ends, for a timing may follow, unless none is left: then the next session would wait in any
-case.
+runner, for its validation and its timing beside a baseline that is cached; a contest takes two to
+four. There are three, so that nearly all find one that waits, in whichever order they come. None is
+started when a session ends, for a timing may follow, unless none is left: then the next session
+would wait in any case.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ class RunnerPool:
     """Runners that wait for a candidate. They start when asked: there is nothing to cancel."""
 
     def __init__(self, start: Callable[[], GpuRunner], count: int = 3) -> None:
-        """`count`: for a candidate, and the duel or the timings that may follow at once."""
+        """`count`: for a candidate, and the contest or the timings that may follow at once."""
         self._start = start
         self._count = count
         self._waiting: list[tuple[GpuRunner, asyncio.Task[str]]] = []

@@ -21,6 +21,7 @@ from cuda_llm.tools.cuda.memory import (
     Memory,
     MemoryPool,
     flush_bytes,
+    make_room_once,
     shared_flush,
 )
 from cuda_llm.tools.cuda.nvml import clock_reader
@@ -133,13 +134,15 @@ class GpuSite:
             flush = self._held.enter_context(shared_flush(device_arrays, self.hardware.l2_bytes))
         if not keeps_subnormals(self.arrays.xp):
             self._shortcomings = (FLUSHED,)
+        memory_pool = MemoryPool(
+            lambda size_bytes: allocate(device_arrays, size_bytes),
+            most_free_bytes=self.hardware.memory_bytes // MOST_FREE_PART,
+        )
+        self._held.callback(share_room(device_arrays, memory_pool))
         self._sessions = Sessions(
             hardware=self.hardware,
             pool=RunnerPool(lambda: start_gpu_runner(confined)),
-            memory_pool=MemoryPool(
-                lambda size_bytes: allocate(device_arrays, size_bytes),
-                most_free_bytes=self.hardware.memory_bytes // MOST_FREE_PART,
-            ),
+            memory_pool=memory_pool,
             sealing=sealing,
             flush=flush,
             notes=self.notes,
@@ -231,6 +234,14 @@ def allocate(arrays: Arrays, size_bytes: int) -> DeviceMemory | None:
         return DeviceMemory(arrays, size_bytes)
     except runtime.CUDARuntimeError:
         return None
+
+
+def share_room(arrays: Arrays, memory_pool: MemoryPool) -> Callable[[], None]:
+    """Have CuPy allocate what the pool keeps free where nothing else is left, until undone."""
+    cuda: Any = arrays.xp.cuda
+    own = arrays.xp.get_default_memory_pool().malloc
+    cuda.set_allocator(make_room_once(own, cuda.memory.OutOfMemoryError, memory_pool.close))
+    return lambda: cuda.set_allocator(own)
 
 
 def launch_of(hardware: Hardware, uuid: str) -> RunnerLaunch:

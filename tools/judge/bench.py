@@ -1,13 +1,13 @@
 """What a bench is: the paper's three feature functions of a task, and its baseline."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from cuda_llm.outcomes import InfraFailed, Verdict
 from cuda_llm.tools.device.candidate import Compiled
-from cuda_llm.tools.judge.duel import Duel
+from cuda_llm.tools.judge.duel import Contest
 from cuda_llm.tools.measure.times import KernelTimes
 from cuda_llm.tools.validator.validate import Validated
 
@@ -31,8 +31,10 @@ class Inspected:
 class DuelBench(Protocol):
     """What a bench that measures can do besides for a kernel about to become the incumbent."""
 
-    async def duel(self, contender: Compiled, incumbent: Compiled) -> Duel | InfraFailed:
-        """Time both in turn on one GPU, within a stated time."""
+    async def contest(
+        self, contenders: Sequence[Compiled], incumbent: Compiled
+    ) -> Contest | InfraFailed:
+        """Time all of them together on one GPU, within a stated time."""
         ...
 
     async def inspect(self, compiled: Compiled) -> Inspected:

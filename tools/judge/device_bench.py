@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from cuda_llm.log import Log
@@ -14,7 +15,7 @@ from cuda_llm.tools.device import Device
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.emulated.device import EmulatedDevice
 from cuda_llm.tools.judge.bench import Inspected
-from cuda_llm.tools.judge.duel import Duel, duel
+from cuda_llm.tools.judge.duel import Contest, ContestOrder, Duel, contest
 from cuda_llm.tools.judge.emulated_check import (
     REPLAY_LIMIT_S,
     EmulatedCheck,
@@ -46,7 +47,7 @@ from cuda_llm.wording import describe_doubt
 _log = Log(__name__)
 
 INCUMBENT_INSPECTION = InspectionOptions(counters=False)
-"""Sanitizers, and the machine code beside them; counters are for people, who ask for them."""
+"""Sanitizers and the machine code; counters are for people, who ask for them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,9 +64,9 @@ def open_slots(device: Device) -> BenchSlots:
 
     from cuda_llm.settings import settings
 
-    cores = len(os.sched_getaffinity(0))
+    compilers = settings().compile_workers or len(os.sched_getaffinity(0))
     return BenchSlots(
-        compilers=asyncio.Semaphore(settings().compile_workers or cores),
+        compilers=asyncio.Semaphore(compilers),
         devices=asyncio.Semaphore(device.capabilities.at_once),
     )
 
@@ -101,6 +102,7 @@ class DeviceBench:
     """The only retry policy: nothing that a step calls repeats work."""
     replay_limit_s: float = REPLAY_LIMIT_S
     """For the emulated device to find the place of a fault that a GPU gave an error code for."""
+    proved: set[str] = field(default_factory=set)  # Keys of kernels a contest has looked at.
 
     async def time_baseline(self) -> KernelTimes:
         """See `Bench.time_baseline`."""
@@ -129,17 +131,15 @@ class DeviceBench:
                 return await validate_compiled(self.task, self.device, compiled, nonce=nonce)
 
         outcome = await self.retry.settle("referee", step)
-        return (
-            await self._locate_fault(compiled, outcome)
-            if isinstance(outcome, FailedCase)
-            else outcome
-        )
+        if isinstance(outcome, FailedCase):
+            return await self._locate_fault(compiled, outcome)
+        return outcome
 
     async def profile(
         self, compiled: Compiled, validated: Validated, baseline: KernelTimes
     ) -> Verdict:
         """See `Bench.profile`."""
-        nonce, options = self.nonce_for(""), self.options
+        nonce = self.nonce_for("")
 
         async def step(trial: StepTry) -> KernelTimes | Verdict | FailedCase:
             async with self.slots.devices:
@@ -148,42 +148,51 @@ class DeviceBench:
                     self.device,
                     compiled,
                     nonce=nonce,
-                    options=options,
+                    options=self.options,
                     fresh=trial.fresh,
                     begins_small=not begins_small(validated.nonce),
                 )
 
         timing = await self.retry.settle("profiler", step)
+        if isinstance(timing, KernelTimes):
+            return assemble_passed(self.task, self.device, compiled, validated, timing, baseline)
         if isinstance(timing, FailedCase):
             return await self._locate_fault(compiled, timing)
-        if not isinstance(timing, KernelTimes):
-            return timing
-        return assemble_passed(self.task, self.device, compiled, validated, timing, baseline)
+        return timing
 
-    async def duel(self, contender: Compiled, incumbent: Compiled) -> Duel | InfraFailed:
-        """See `DuelBench.duel`; all tries together take as long as the retry policy allows."""
-        device, options = self.device.pinned(), with_confirm_tier(self.options)
-        nonce = self.nonce_for("")
+    async def contest(
+        self, contenders: Sequence[Compiled], incumbent: Compiled
+    ) -> Contest | InfraFailed:
+        """See `DuelBench.contest`; all tries together take as long as the retry policy allows."""
+        device = self.device.pinned()
+        order = ContestOrder(
+            contenders=tuple(contenders),
+            incumbent=incumbent,
+            options=replace(self.options, tier=Tier.CONFIRM),
+            nonce=self.nonce_for(""),
+            prove_incumbent=incumbent.key not in self.proved,
+        )
 
-        async def step(trial: StepTry) -> Duel | InfraFailed:
+        async def step(trial: StepTry) -> Contest | InfraFailed:
+            limited = replace(order, fresh=trial.fresh, limit_s=min(order.limit_s, trial.left_s))
             async with self.slots.devices:
-                return await duel(
-                    self.task,
-                    device,
-                    contender,
-                    incumbent,
-                    nonce=nonce,
-                    options=options,
-                    fresh=trial.fresh,
-                    limit_s=trial.left_s,
-                )
+                return await contest(self.task, device, limited)
 
         found = await self.retry.settle("duel", step)
+        if isinstance(found, InfraFailed):
+            return found
+        self.proved.update(found.looked_at(order))
+        pairs = [{"first": one, "second": incumbent} for one in contenders]
+        located = [await one for one in map(self._locate_in_duel, found.duels, pairs)]
+        return replace(found, duels=tuple(located))
+
+    async def _locate_in_duel(
+        self, found: Duel | InfraFailed, kernels: Mapping[str, Compiled]
+    ) -> Duel | InfraFailed:
         if isinstance(found, InfraFailed) or found.failed is None:
             return found
         (which,) = found.faults
-        compiled = contender if which == "first" else incumbent
-        located = await self._locate_fault(compiled, found.failed)
+        located = await self._locate_fault(kernels[which], found.failed)
         return replace(found, faults={which: located}, failed=None)
 
     async def inspect(self, compiled: Compiled) -> Inspected:
@@ -218,7 +227,7 @@ class DeviceBench:
 
     def with_fresh_inputs(self) -> "DeviceBench":
         """See `Bench.with_fresh_inputs`; measures at the confirming tier."""
-        return replace(self, seed=None, options=with_confirm_tier(self.options))
+        return replace(self, seed=None, options=replace(self.options, tier=Tier.CONFIRM))
 
     def nonce_for(self, about: str) -> bytes | None:
         """Return the nonce of inputs; empty `about` for those that all candidates share."""
@@ -278,11 +287,6 @@ async def time_compiled(
     return find_impossible_model(task, device.hardware, timing.times, timing.launches) or timing
 
 
-def with_confirm_tier(options: MeasureOptions) -> MeasureOptions:
-    """Return the options at the confirming tier: sure instead of quick."""
-    return replace(options, tier=Tier.CONFIRM)
-
-
 def assemble_passed(
     task: Task,
     device: Device,
@@ -313,6 +317,3 @@ def assemble_passed(
         differential=task.reference is None,
         notes=(*validated.notes, *timing.notes, *doubt, *left_out),
     )
-
-
-__all__ = ["BenchSlots", "DeviceBench", "open_slots", "with_confirm_tier"]

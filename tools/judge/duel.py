@@ -1,36 +1,30 @@
-"""Which of two kernels is faster: measured interleaved on one GPU, or as the model says."""
+"""Which kernels beat the incumbent: measured together on one GPU, or as the model says."""
 
 import asyncio
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
 
 from cuda_llm.outcomes import InfraFailed, Verdict
 from cuda_llm.profile import Outcome, TimeSource
-from cuda_llm.tasks.reference import Dims
-from cuda_llm.tasks.sizes import weights_of
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import Device, Session, Site, TimeClass
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.judge.steps import compile_baseline, time_calls_there
-from cuda_llm.tools.measure.blocks import (
-    ComparedSessions,
-    MeasurementFault,
-    require_baseline,
-    require_timed,
-)
-from cuda_llm.tools.measure.comparison import SMALLEST_FLOOR, decide_outcome
+from cuda_llm.tools.measure.blocks import MeasurementFault, require_baseline, require_timed
+from cuda_llm.tools.measure.comparison import decide_outcome
+from cuda_llm.tools.measure.contest import hold_contest
+from cuda_llm.tools.measure.contest_state import Contested, ContestResult, ContestSize
 from cuda_llm.tools.measure.failures import FailedCase, hidden_by_noise
-from cuda_llm.tools.measure.interleave import ExpectedSpeedups, MeasuredSize, expect_speedups
-from cuda_llm.tools.measure.measure import time_size, with_timed_case
-from cuda_llm.tools.measure.measurement import open_measurement, reserve_all, shuffled
+from cuda_llm.tools.measure.measurement import open_measurement, plan_timing
 from cuda_llm.tools.measure.options import MeasureOptions, Tier
 from cuda_llm.tools.measure.times import KernelTimes, mean_ratio
 
-DUEL_RUNNERS = 3
-"""Those of two candidates, and the baseline's for what is not `solve`."""
+FIXED_RUNNERS = 2
+"""Those of the incumbent, and of the baseline for what is not `solve`."""
 DUEL_LIMIT_S = 60.0
-"""For a duel, from when it has the device: all kernels and sizes together."""
+"""For a contest, from when it has the device: all kernels and sizes together."""
 MODELLED_TIE = 0.001
 """Relative difference that modelled times must exceed to count."""
 SEPARATE_TIE = 0.05
@@ -64,7 +58,7 @@ class Duel:
     """Time of the first over the second's, weighted geometric mean over the sizes."""
     low: float
     high: float
-    """Interval of `ratio`, 95 %."""
+    """Interval of `ratio`, 95 %, which holds however often was looked."""
     outcome: Outcome
     """Of the first: `faster` where `ratio` is below 1 by more than the noise."""
     source: TimeSource
@@ -74,103 +68,188 @@ class Duel:
     """Of the one at fault, where a GPU said no more than an error code."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Contest:
+    """The outcome for each contender beside one incumbent."""
+
+    duels: tuple[Duel | InfraFailed, ...]
+    """In the order of the contenders; of the first ones, where memory has no room for all."""
+    fastest: int | None = None
+    """Place of the one that is faster than the incumbent, and whose calls were looked at."""
+
+    @property
+    def faults(self) -> dict[str, Verdict]:
+        """Return the verdicts of all that were found at fault."""
+        found: dict[str, Verdict] = {}
+        for place, one in enumerate(self.duels):
+            own = {"first": one} if isinstance(one, InfraFailed) else one.faults
+            found |= {f"{place} {which}": verdict for which, verdict in own.items()}
+        return found
+
+    def looked_at(self, order: "ContestOrder") -> set[str]:
+        """Return the keys of kernels whose calls were looked at, and without a fault."""
+        if self.fastest is not None:
+            return {order.contenders[self.fastest].key}
+        return set() if self.faults else {order.incumbent.key}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContestOrder:
+    """Who is to be timed together, and how."""
+
+    contenders: tuple[Compiled, ...]
+    incumbent: Compiled
+    options: MeasureOptions = field(default_factory=lambda: MeasureOptions(tier=Tier.CONFIRM))
+    nonce: bytes | None = None
+    """Of the inputs, where times are modelled."""
+    fresh: bool = False
+    """The baseline's runner is a new one."""
+    limit_s: float = DUEL_LIMIT_S
+    """On the device: what is still vague well before that is decided by what is known."""
+    prove_incumbent: bool = True
+    """Where it stays its calls are looked at, as those of a contender that wins are."""
+
+
+async def contest(task: Task, device: Device, order: ContestOrder) -> Contest | InfraFailed:
+    """Time compiled kernels together with the one they would replace, every timed output verified.
+
+    An InfraFailed where the machine is too noisy to tell, or where it took longer than the limit. A
+    modelled device follows from the times it models. Raises TaskError where the task's baseline or
+    reference is broken.
+    """
+    baseline = await compile_baseline(task, device.target)
+    return await device.carry_out(contest_there, task, order, baseline)
+
+
 async def duel(
     task: Task,
     device: Device,
     first: Compiled,
     second: Compiled,
     *,
-    nonce: bytes | None = None,
     options: MeasureOptions | None = None,
-    fresh: bool = False,
-    limit_s: float = DUEL_LIMIT_S,
 ) -> Duel | InfraFailed:
-    """Time two compiled kernels against each other, every timed output verified.
-
-    An InfraFailed where the machine is too noisy to tell, or where it took longer than `limit_s` on
-    the device. A modelled device follows from the times it models. `fresh`: the baseline's runner
-    is a new one. Raises TaskError where the task's baseline or reference is broken.
-    """
-    baseline = await compile_baseline(task, device.target)
+    """Hold a contest of one contender; see there."""
     options = options or MeasureOptions(tier=Tier.CONFIRM)
-    return await device.carry_out(
-        duel_there, task, first, second, baseline, nonce, options, fresh, limit_s
-    )
+    order = ContestOrder(contenders=(first,), incumbent=second, options=options)
+    found = await contest(task, device, order)
+    return found if isinstance(found, InfraFailed) else found.duels[0]
 
 
-async def duel_there(
-    site: Site,
-    task: Task,
-    first: Compiled,
-    second: Compiled,
-    baseline: Compiled,
-    nonce: bytes | None,
-    options: MeasureOptions,
-    fresh: bool = False,
-    limit_s: float = DUEL_LIMIT_S,
-) -> Duel | InfraFailed:
-    """See `duel`. The baseline's runner times what is not `solve`."""
-    if site.capabilities.duels:
-        try:
-            async with asyncio.timeout(limit_s) as limit:
-                found = await duel_sizes(
-                    site, task, first, second, baseline, options, fresh=fresh, limit_s=limit_s
-                )
-        except TimeoutError:
-            if not limit.expired():
-                raise
-            return hidden_by_noise(
-                f"neither of two kernels was found the faster within {limit_s:.3g} s"
+async def contest_there(
+    site: Site, task: Task, order: ContestOrder, baseline: Compiled
+) -> Contest | InfraFailed:
+    """See `contest`. The baseline's runner times what is not `solve`."""
+    if not site.capabilities.duels:
+        return await contest_by_model(site, task, order, baseline)
+    count = count_together(site, task, len(order.contenders))
+    order = replace(order, contenders=order.contenders[:count])
+    try:
+        async with asyncio.timeout(order.limit_s) as limit:
+            found = await contest_measured(site, task, order, baseline)
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        return hidden_by_noise(
+            f"no kernel was found faster than another within {order.limit_s:.3g} s"
+        )
+    if isinstance(found, InfraFailed):
+        return found
+    places = range(len(order.contenders))
+    if isinstance(found, MeasurementFault):
+        return Contest(duels=tuple(lost_or_undecided(found) for _ in places))
+    duels = tuple(measured_duel(found.ended[place]) for place in places)
+    return Contest(duels=duels, fastest=found.fastest)
+
+
+def count_together(site: Site, task: Task, contenders: int) -> int:
+    """Return how many of them have room beside each other at every size at which one has.
+
+    Raises TaskError where the task's reference is broken.
+    """
+    plans = [plan_timing(site, task, runners=FIXED_RUNNERS + k) for k in range(1, contenders + 1)]
+    return max(k for k, one in enumerate(plans, 1) if len(one.sizes) == len(plans[0].sizes))
+
+
+async def contest_measured(
+    site: Site, task: Task, order: ContestOrder, baseline: Compiled
+) -> ContestResult | MeasurementFault | InfraFailed:
+    """Open all kernels beside each other, and time them at each size that fits."""
+    runners = FIXED_RUNNERS + len(order.contenders)
+    async with AsyncExitStack() as stack:
+        enter = stack.enter_async_context
+        measurement = await enter(
+            open_measurement(
+                site, task, baseline, order.options, runners=runners, limit_s=order.limit_s
             )
+        )
+        if not measurement.plan.sizes:
+            return InfraFailed(component="device", detail="; ".join(measurement.plan.left_out))
+        known = await enter(site.open(order.incumbent))
+        if not isinstance(known, Session):
+            return MeasurementFault(which="second", verdict=known)
+        opened = [await enter(site.open(one)) for one in order.contenders]
+        trusted = await enter((site.open if order.fresh else site.open_cached)(baseline))
+        found = await hold_contest(
+            measurement,
+            {k: require_timed(one) for k, one in enumerate(opened) if isinstance(one, Session)},
+            require_timed(known),
+            require_baseline(task, trusted),
+            prove_incumbent=order.prove_incumbent,
+        )
         if isinstance(found, MeasurementFault):
-            return lost_or_undecided(found)
-        return measured_duel(task, found)
+            return found
+        refused = {
+            k: MeasurementFault(which="first", verdict=one)
+            for k, one in enumerate(opened)
+            if not isinstance(one, Session)
+        }
+        return replace(found, ended={**found.ended, **refused})
+
+
+async def contest_by_model(
+    site: Site, task: Task, order: ContestOrder, baseline: Compiled
+) -> Contest:
+    """Hold it where times are modelled, or measured one kernel after the other."""
     source = site.capabilities.time_source
-    one = await time_calls_there(site, task, first, baseline, nonce)
-    if not isinstance(one, KernelTimes):
-        return lost_by_fault("first", one, source)
-    other = await time_calls_there(site, task, second, baseline, nonce)
-    if not isinstance(other, KernelTimes):
-        return lost_by_fault("second", other, source)
-    return modelled_duel(task, one, other, source)
+    known = await time_calls_there(site, task, order.incumbent, baseline, order.nonce)
+    duels: list[Duel] = []
+    for contender in order.contenders:
+        own = await time_calls_there(site, task, contender, baseline, order.nonce)
+        if not isinstance(own, KernelTimes):
+            duels.append(lost_by_fault("first", own, source))
+        elif not isinstance(known, KernelTimes):
+            duels.append(lost_by_fault("second", known, source))
+        else:
+            duels.append(modelled_duel(task, own, known, source))
+    faster = [
+        (one.ratio, place)
+        for place, one in enumerate(duels)
+        if one.outcome == "faster" and not one.faults
+    ]
+    return Contest(duels=tuple(duels), fastest=min(faster)[1] if faster else None)
 
 
-def measured_duel(task: Task, found: Sequence[tuple[Dims, MeasuredSize]]) -> Duel:
-    """Decide over all sizes. Their noise is independent, so it adds up by squares."""
-    sizes = tuple(duel_size(dims, measured) for dims, measured in found)
-    weights = weights_of(task, [size.dims for size in sizes])
-    ratio = mean_ratio([size.ratio for size in sizes], weights)
-    low = ratio / math.exp(
-        mean_half_width([math.log(one.ratio / one.low) for one in sizes], weights)
-    )
-    high = ratio * math.exp(
-        mean_half_width([math.log(one.high / one.ratio) for one in sizes], weights)
-    )
-    floor = max(SMALLEST_FLOOR, mean_half_width([size.floor for size in sizes], weights))
+def measured_duel(found: Contested | MeasurementFault) -> Duel | InfraFailed:
+    """Return how a contest ended for one contender."""
+    if isinstance(found, MeasurementFault):
+        return lost_or_undecided(found)
     return Duel(
-        sizes=sizes,
-        ratio=ratio,
-        low=low,
-        high=high,
-        outcome=decide_outcome(ratio, low, high, floor),
+        sizes=tuple(map(duel_size, found.sizes)),
+        ratio=found.ratio,
+        low=found.ratio * math.exp(-found.half_width),
+        high=found.ratio * math.exp(found.half_width),
+        outcome=found.outcome,
         source="measured",
         faults={},
     )
 
 
-def mean_half_width(half_widths: Sequence[float], weights: Sequence[float]) -> float:
-    """Return the half-width of a weighted mean of independent figures with these `half_widths`."""
-    shares = list(weights) if len(weights) == len(half_widths) else [1.0] * len(half_widths)
-    return math.hypot(*(w * r for w, r in zip(shares, half_widths, strict=True))) / sum(shares)
-
-
-def duel_size(dims: Dims, measured: MeasuredSize) -> DuelSize:
+def duel_size(one: ContestSize) -> DuelSize:
     """Return a measured size as one of a duel."""
-    comparison = measured.comparison
-    host = TimeClass.HOST_INCLUSIVE
-    either = host if host in (measured.first_class, measured.second_class) else TimeClass.DEVICE
+    comparison = one.comparison
     return DuelSize(
-        dims=dict(dims),
+        dims=dict(one.dims),
         first_us=comparison.first_us.value,
         second_us=comparison.second_us.value,
         ratio=comparison.ratio,
@@ -178,7 +257,7 @@ def duel_size(dims: Dims, measured: MeasuredSize) -> DuelSize:
         high=comparison.high,
         floor=comparison.floor,
         blocks=comparison.blocks,
-        time_class=str(either),
+        time_class=str(TimeClass.HOST_INCLUSIVE if one.includes_host else TimeClass.DEVICE),
     )
 
 
@@ -229,49 +308,3 @@ def lost_by_fault(which: str, verdict: Verdict, source: TimeSource) -> Duel:
         source=source,
         faults={which: verdict},
     )
-
-
-async def duel_sizes(
-    site: Site,
-    task: Task,
-    first: Compiled,
-    second: Compiled,
-    baseline: Compiled,
-    options: MeasureOptions,
-    *,
-    fresh: bool = False,
-    limit_s: float = math.inf,
-) -> tuple[tuple[Dims, MeasuredSize], ...] | MeasurementFault:
-    """Time two candidates in turn at each size that fits, or return which of them is at fault.
-
-    `fresh`: the baseline's runner is a new one. `limit_s`: figures that are still vague well before
-    that are returned as they are.
-    """
-    open_baseline = site.open if fresh else site.open_cached
-    async with (
-        open_measurement(
-            site, task, baseline, options, runners=DUEL_RUNNERS, limit_s=limit_s
-        ) as measurement,
-        site.open(first) as one,
-        site.open(second) as other,
-        open_baseline(baseline) as opened,
-    ):
-        if not isinstance(one, Session):
-            return MeasurementFault(which="first", verdict=one)
-        if not isinstance(other, Session):
-            return MeasurementFault(which="second", verdict=other)
-        sessions = ComparedSessions(
-            first=require_timed(one),
-            second=require_timed(other),
-            baseline=require_baseline(task, opened),
-        )
-        await reserve_all(measurement, sessions)
-        found: dict[int, MeasuredSize] = {}
-        expected = ExpectedSpeedups()
-        for number, size in shuffled(measurement.plan.sizes):
-            measured, baseline_time = await time_size(measurement, sessions, size, expected)
-            if isinstance(measured, MeasurementFault):
-                return with_timed_case(measurement, measured, measurement.input_plan(size))
-            expected = expect_speedups(measured.comparison, baseline_time)
-            found[number] = measured
-        return tuple((size.dims, found[k]) for k, size in enumerate(measurement.plan.sizes))

@@ -212,7 +212,7 @@ async def begin_with_small_cases(
     if not sessions.against_baseline:
         compared["second"] = sessions.second
     for which, session in compared.items():
-        found = await _check_small_case(measurement, session)
+        found = await check_small_case(measurement, session)
         if found is not None:
             failed = found if isinstance(found, FailedCase) else None
             verdict = found.verdict if isinstance(found, FailedCase) else found
@@ -220,9 +220,10 @@ async def begin_with_small_cases(
     return None
 
 
-async def _check_small_case(
+async def check_small_case(
     measurement: Measurement, session: Session
 ) -> Verdict | FailedCase | None:
+    """Call a cheap case of the validation, not timed; None where its results are right."""
     site, task = measurement.site, measurement.task
     choices, seed = secret_rng(), secret_seed()
     cases = plan_cases(task, choices)
@@ -245,7 +246,7 @@ async def time_size(
 ) -> tuple[MeasuredSize | MeasurementFault, BaselineTime]:
     """Time one size beside the baseline, or against its cached time; or first a small case."""
     input_plan = measurement.input_plan(size)
-    baseline_time = await time_baseline_at(measurement, sessions, size)
+    baseline_time = await time_baseline_at(measurement, sessions.baseline, size)
     begun = await begin_with_small_cases(measurement, sessions) if begins_small else None
     if begun is not None:
         return begun, baseline_time

@@ -201,12 +201,12 @@ def time_file(measurement: Measurement, size: SizePlan) -> Path:
 
 
 async def time_baseline_at(
-    measurement: Measurement, sessions: ComparedSessions, size: SizePlan
+    measurement: Measurement, session: TimedSession, size: SizePlan
 ) -> BaselineTime:
-    """Return the baseline's time of a size, cached or measured now."""
+    """Return the baseline's time of a size, cached or measured now in its `session`."""
     known = find_time(time_file(measurement, size))
     if known is None:
-        known = await time_alone(measurement, sessions.baseline, size)
+        known = await time_alone(measurement, session, size)
         keep_time(time_file(measurement, size), known)
     return known
 

@@ -1,7 +1,9 @@
 """Options of a measurement: how sure, and what L2 holds."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from types import MappingProxyType
 
 
 class Tier(StrEnum):
@@ -10,7 +12,9 @@ class Tier(StrEnum):
     SCREEN = "screen"
     """A candidate among many: about 0.3 s for all its sizes together."""
     CONFIRM = "confirm"
-    """What may become the incumbent: until the interval is narrow."""
+    """What was chosen, for a person: some seconds."""
+    PRECISE = "precise"
+    """Until the interval is narrow: what is published."""
 
 
 class L2(StrEnum):
@@ -20,6 +24,12 @@ class L2(StrEnum):
     """Nothing of the call's data: more than L2 holds was written in between."""
     WARM = "warm"
     """What the arrival of the call's inputs left there."""
+
+
+PRECISIONS: Mapping[str, Tier] = MappingProxyType(
+    {"quick": Tier.SCREEN, "normal": Tier.CONFIRM, "high": Tier.PRECISE}
+)
+"""By what a user asks for."""
 
 
 @dataclass(frozen=True, kw_only=True)

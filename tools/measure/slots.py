@@ -113,7 +113,7 @@ def draw_group(input_plan: InputPlan, group: SlotGroup) -> Mapping[str, Array]:
     return drawn
 
 
-STAGED_BYTES: Mapping[Tier, int] = MappingProxyType({Tier.SCREEN: 1 << 30, Tier.CONFIRM: 4 << 30})
+STAGED_BYTES = MappingProxyType({tier: 1 << (30 if tier is Tier.SCREEN else 32) for tier in Tier})
 """Fresh inputs drawn for one batch, unless four calls need more: drawing takes time too. But how
 fast memory is depends on where in it a slot lies, by a per cent or two, and more slots level that.
 """

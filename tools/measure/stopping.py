@@ -73,6 +73,18 @@ RULES: Mapping[Tier, StoppingRule] = MappingProxyType(
             compares_same=True,
             aim=0.002,
             slots=256,
+            fewest=6,
+            most=60,
+            half_width=0.01,
+            wall_s=1.5,
+            longest_s=1.5 * VAGUE_FACTOR,
+            stepwise=12,
+        ),
+        Tier.PRECISE: StoppingRule(
+            discard=1,
+            compares_same=True,
+            aim=0.002,
+            slots=256,
             fewest=12,
             most=120,
             half_width=0.005,
@@ -109,3 +121,27 @@ def is_enough(rule: StoppingRule, comparison: Comparison, spent_s: float) -> boo
     quiet = comparison.floor <= max(LOW_FLOOR, FLOOR_FACTOR * finest)
     clear = abs(math.log(comparison.ratio)) > CLEAR_FACTOR * math.log1p(comparison.floor)
     return (narrow and (quiet or clear)) or spent_s >= rule.wall_s
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContestRule:
+    """How a contest is measured."""
+
+    aim: float = 0.002
+    """As `StoppingRule.aim`."""
+    slots: int = 256
+    first_blocks: int = 3
+    """At each size, before the first look."""
+    proof_blocks: int = 6
+    """At each size, of a contender that is faster, before its calls are looked at."""
+    wall_s: float = 3.5
+    """After this it is decided by what is known, unless that is vague."""
+    longest_s: float = 20.0
+    """The same, however vague it is."""
+
+
+def contest_rule(limit_s: float = math.inf) -> ContestRule:
+    """Return the rule of a contest that ends within `limit_s`."""
+    rule = ContestRule()
+    longest_s = min(rule.longest_s, BLOCKS_SHARE * limit_s)
+    return replace(rule, wall_s=min(rule.wall_s, longest_s), longest_s=longest_s)

@@ -35,6 +35,10 @@ def evaluate(
         Literal["cold", "warm"] | None,
         typer.Option("--l2", help="L2 of a GPU when a timed call begins.", show_default="cold"),
     ] = None,
+    precision: Annotated[
+        Literal["quick", "normal", "high"],
+        typer.Option(help="How sure the times of a GPU are to be: some 1, 5 or 15 s a kernel."),
+    ] = "normal",
     inspect: Annotated[
         bool,
         typer.Option("--inspect", help="On a GPU: counters, sanitizers, the emulated device."),
@@ -48,13 +52,13 @@ def evaluate(
     from cuda_llm.cli.progress import open_progress
     from cuda_llm.settings import settings
     from cuda_llm.tasks.loader import load_task
-    from cuda_llm.tools.measure.options import L2, MeasureOptions, Tier
+    from cuda_llm.tools.measure.options import L2, PRECISIONS, MeasureOptions
     from cuda_llm.tools.open_device import open_device
 
     sources = [(str(path), read_source(path)) for path in files]
     loaded = load_task(task)
     chosen = open_device(device or settings().device)
-    options = MeasureOptions(tier=Tier.CONFIRM, l2=L2(l2 or settings().l2))
+    options = MeasureOptions(tier=PRECISIONS[precision], l2=L2(l2 or settings().l2))
     with open_progress([name for name, _ in sources]) as progress:
         progress.prepare(chosen.prepare)
         judged = asyncio.run(judge_all(loaded, chosen, sources, progress, options))
@@ -64,9 +68,9 @@ def evaluate(
     for number, found in looked.items():
         judged[number] = with_inspection(loaded, chosen, judged[number], found)
     if as_json:
-        typer.echo(evaluate_document(loaded, chosen, judged, looked))
+        typer.echo(evaluate_document(loaded, chosen, judged, looked, precision))
     else:
-        print_evaluation(loaded, chosen, judged, looked)
+        print_evaluation(loaded, chosen, judged, looked, precision)
     if was_stopped:
         raise Interrupted(f"interrupted: {len(judged)} of {len(sources)} files were judged")
     return 0 if any(one.verdict.code == "PASSED" for one in judged) else NONE_PASSED

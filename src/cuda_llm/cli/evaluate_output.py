@@ -2,6 +2,7 @@
 (docs/schemas/evaluate.schema.json).
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import takewhile
@@ -35,6 +36,7 @@ def evaluate_document(
     device: Device,
     judged: Sequence[Judged],
     looked: Mapping[int, Inspection] = MappingProxyType({}),
+    precision: str = "normal",
 ) -> str:
     """Spell all results as one JSON text. Numbers that are not finite become null."""
     whole = {
@@ -44,6 +46,7 @@ def evaluate_document(
         "hardware": device.hardware.name,
         "time_source": device.capabilities.time_source,
         "notes": list(device.notes),
+        "precision": precision,
         "results": [judged_fields(one, looked.get(number)) for number, one in enumerate(judged)],
     }
     return json_text(whole)
@@ -57,6 +60,7 @@ def judged_fields(judged: Judged, found: Inspection | None) -> dict[str, Any]:
         "file": judged.name,
         "verdict": verdict_fields(judged.verdict),
         "speedup": None if profile is None else profile.speedup,
+        "speedup_half_width": None if profile is None else widest(profile.sizes),
         "written_by": "human",
         "sizes": [] if profile is None else [size_fields(size) for size in profile.sizes],
         "profile": None if profile is None else profile_fields(profile),
@@ -115,12 +119,17 @@ Row = tuple[str, str]
 
 
 def print_evaluation(
-    task: Task, device: Device, judged: Sequence[Judged], looked: Mapping[int, Inspection]
+    task: Task,
+    device: Device,
+    judged: Sequence[Judged],
+    looked: Mapping[int, Inspection],
+    precision: str = "normal",
 ) -> None:
     """Print every candidate, and a table when there are several."""
     for number, one in enumerate(judged):
         typer.echo(printable(headline(task, device, one)))
-        rows = [*report(one), *isolation_rows(one), *inspected_rows(looked.get(number))]
+        rows = [*report(one), *precision_rows(one, precision)]
+        rows += [*isolation_rows(one), *inspected_rows(looked.get(number))]
         width = max(LABEL, *(len(label) for label, _ in rows))
         for label, text in rows:
             typer.echo(f"  {label:<{width}} {printable(text)}")
@@ -158,6 +167,21 @@ def report(judged: Judged) -> Iterator[Row]:
     for line in describe(verdict):
         yield label, line
         label = ""
+
+
+def widest(sizes: Sequence[SizeTime]) -> float | None:
+    """Return half the interval of the least sure speed-up, relatively; None where none has one."""
+    ends = [(one.speedup_low, one.speedup_high) for one in sizes]
+    known = [math.sqrt(high / low) - 1 for low, high in ends if low and high]
+    return max(known, default=None)
+
+
+def precision_rows(judged: Judged, asked: str) -> Iterator[Row]:
+    """Yield how sure the speed-ups were to be, and are; nothing where they are modelled."""
+    profile = judged.verdict.profile if isinstance(judged.verdict, Passed) else None
+    given = None if profile is None else widest(profile.sizes)
+    if given is not None:
+        yield "precision", f"{asked}: each speed-up is known within {given:.1%} or less"
 
 
 def isolation_rows(judged: Judged) -> Iterator[Row]:

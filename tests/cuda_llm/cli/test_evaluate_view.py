@@ -8,6 +8,7 @@ from rich.console import Console
 
 from cuda_llm.cli.evaluate_output import (
     isolation_rows,
+    precision_rows,
     print_table,
     profile_rows,
     time_text,
@@ -15,6 +16,7 @@ from cuda_llm.cli.evaluate_output import (
 )
 from cuda_llm.cli.progress import LiveProgress
 from cuda_llm.failures import LoadFailed
+from cuda_llm.outcomes import Passed
 from cuda_llm.profile import Profile, SizeTime
 from cuda_llm.tools.judge.judge import Judged
 
@@ -116,3 +118,18 @@ def test_the_hosts_part_and_notes_on_a_time_are_shown() -> None:
 def test_modelled_times_within_a_tenth_are_a_tie(speedup: float, expected: str) -> None:
     size = SizeTime(dims={}, time_us=100.0, baseline_us=100.0 * speedup, source="modelled")
     assert time_text(size) == f"100.0 us   baseline {100 * speedup:.1f} us   {expected}"
+
+
+def test_what_precision_was_given_is_said_where_times_were_measured() -> None:
+    size = SizeTime(dims={"n": 1}, time_us=1.0, baseline_us=2.0, source="measured")
+    sure = replace(size, speedup_low=1.99, speedup_high=2.01)
+    vague = replace(size, speedup_low=1.9, speedup_high=2.1)
+    for sizes, told in (((sure, vague), "5.1%"), ((sure,), "0.5%")):
+        verdict = Passed(profile=Profile(device="", hardware="", source="measured", sizes=sizes))
+        ((label, text),) = precision_rows(Judged(name="a.cu", verdict=verdict), "quick")
+        assert (label, text) == (
+            "precision",
+            f"quick: each speed-up is known within {told} or less",
+        )
+    modelled = Passed(profile=Profile(device="", hardware="", source="modelled", sizes=(size,)))
+    assert not list(precision_rows(Judged(name="a.cu", verdict=modelled), "quick"))

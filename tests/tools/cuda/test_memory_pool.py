@@ -2,7 +2,13 @@
 
 import pytest
 
-from cuda_llm.tools.cuda.memory import LEAST_BYTES, HostMemory, MemoryFull, MemoryPool
+from cuda_llm.tools.cuda.memory import (
+    LEAST_BYTES,
+    HostMemory,
+    MemoryFull,
+    MemoryPool,
+    make_room_once,
+)
 
 MIB = 1 << 20
 
@@ -114,3 +120,23 @@ def test_less_than_all_is_as_much_as_there_is_by_steps() -> None:
 
     assert acquired.size_bytes == 800 * MIB
     acquired.close()
+
+
+def test_our_own_work_gets_what_the_pool_keeps_free() -> None:
+    supply = Supply(1024 * MIB)
+    memory_pool = MemoryPool(supply)
+    memory_pool.release(memory_pool.acquire(600 * MIB, 0))
+
+    def take(size_bytes: int) -> HostMemory:
+        taken = supply(size_bytes)
+        if taken is None:
+            raise MemoryError
+        return taken
+
+    allocate = make_room_once(take, MemoryError, memory_pool.close)
+    first = allocate(300 * MIB)
+    assert len(supply.live) == 2
+    second = allocate(500 * MIB)
+    assert supply.live == [first, second]
+    with pytest.raises(MemoryError):
+        allocate(500 * MIB)

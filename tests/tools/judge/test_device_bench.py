@@ -14,7 +14,7 @@ from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.judge.bench import Inspected
 from cuda_llm.tools.judge.device_bench import BenchSlots, DeviceBench, open_bench, open_slots
-from cuda_llm.tools.judge.duel import Duel
+from cuda_llm.tools.judge.duel import Contest, Duel
 from cuda_llm.tools.judge.judge import judge
 from cuda_llm.tools.measure.options import Tier
 from cuda_llm.tools.open_device import open_device
@@ -112,8 +112,10 @@ def test_a_kernel_does_not_beat_itself_and_an_emulated_device_needs_no_sanitizer
         one = await bench(3)
         built = await one.compile(GOOD, "source.cu")
         assert isinstance(built, Compiled)
-        outcome, inspected = await one.duel(built, built), await one.inspect(built)
+        held, inspected = await one.contest([built], built), await one.inspect(built)
         assert inspected.fault is None
+        assert isinstance(held, Contest)
+        (outcome,) = held.duels
         assert isinstance(outcome, Duel)
         return outcome.outcome, inspected.notes
 

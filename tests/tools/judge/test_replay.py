@@ -266,8 +266,9 @@ def duelled(broken: str, which: str, limit_s: float = PATIENT_S) -> Duel:
 
     async def run() -> Duel | InfraFailed:
         bench = replace(open_bench(small_bench(96), device), replay_limit_s=limit_s)
-        pair = [replace(named(name), source=sources[name]) for name in order]
-        return await bench.duel(*pair)
+        first, second = (replace(named(name), source=sources[name]) for name in order)
+        held = await bench.contest([first], second)
+        return held if isinstance(held, InfraFailed) else held.duels[0]
 
     found = asyncio.run(run())
     assert isinstance(found, Duel)

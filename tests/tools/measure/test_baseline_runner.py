@@ -12,7 +12,7 @@ from cuda_llm.errors import InfrastructureError
 from cuda_llm.outcomes import OutOfMemory, Verdict
 from cuda_llm.tasks.reference import load_reference
 from cuda_llm.tools.device.buffers import HOST
-from cuda_llm.tools.judge.duel import duel_there
+from cuda_llm.tools.judge.duel import ContestOrder, contest_there
 from cuda_llm.tools.measure.blocks import (
     ComparedKernels,
     ComparedSessions,
@@ -62,8 +62,8 @@ def site_of(scripts: Mapping[str, Script], shared: Shared) -> MeasuredSite:
 
 def contend(site: MeasuredSite) -> object:
     options = MeasureOptions(tier=Tier.SCREEN)
-    programs = (named("one"), named("other"), named("baseline"))
-    return asyncio.run(duel_there(site, small_bench(96), *programs, None, options))
+    order = ContestOrder(contenders=(named("one"),), incumbent=named("other"), options=options)
+    return asyncio.run(contest_there(site, small_bench(96), order, named("baseline")))
 
 
 def test_only_the_baselines_runner_is_kept() -> None:

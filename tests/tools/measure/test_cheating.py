@@ -118,7 +118,7 @@ def test_a_quick_kernel_beside_a_slow_baseline_is_done_when_its_time_is_sure() -
     site = timed_site(honest(CALL_US), baseline_us=20_000.0)
     outcome = timed(site, options=CONFIRM)
     assert isinstance(outcome, KernelTimes)
-    assert outcome.sizes[0].blocks == 12
+    assert outcome.sizes[0].blocks == rule_for(Tier.CONFIRM, sizes=1).fewest
 
 
 def opened_of(site: MeasuredSite) -> int:

@@ -12,7 +12,7 @@ from cuda_llm.tasks.loader import load_task
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import SCRATCH_BYTES
 from cuda_llm.tools.device.candidate import Compiled
-from cuda_llm.tools.judge.duel import duel_there
+from cuda_llm.tools.judge.duel import ContestOrder, contest_there
 from cuda_llm.tools.measure.measure import measure_candidate
 from cuda_llm.tools.measure.measurement import plan_timing
 from cuda_llm.tools.measure.options import MeasureOptions, Tier
@@ -50,9 +50,12 @@ def test_a_lane_gets_what_its_plan_states_and_a_baseline_if_it_allocates(
 def test_both_kernels_of_a_duel_get_it() -> None:
     site = timed_site(honest(40.0))
     site.scripts = {**site.scripts, "other": honest(40.0)}
-    programs = (named("candidate"), named("other"), PLAIN)
-    options = MeasureOptions(tier=Tier.SCREEN)
-    asyncio.run(duel_there(site, allowing("n * 33554432"), *programs, None, options))
+    order = ContestOrder(
+        contenders=(named("candidate"),),
+        incumbent=named("other"),
+        options=MeasureOptions(tier=Tier.SCREEN),
+    )
+    asyncio.run(contest_there(site, allowing("n * 33554432"), order, PLAIN))
     assert rooms(site, "candidate") == rooms(site, "other") == {SCRATCH_BYTES, 3 * SCRATCH_BYTES}
     assert rooms(site, "baseline") == {SCRATCH_BYTES}
 
@@ -85,7 +88,11 @@ def slots_at(n: int) -> dict[Tier, int]:
 
 
 def test_a_confirmation_spreads_large_inputs_over_more_of_the_memory() -> None:
-    assert slots_at(1 << 26) == {Tier.SCREEN: FEWEST_STAGED, Tier.CONFIRM: 2 * FEWEST_STAGED}
+    assert slots_at(1 << 26) == {
+        Tier.SCREEN: FEWEST_STAGED,
+        Tier.CONFIRM: 2 * FEWEST_STAGED,
+        Tier.PRECISE: 2 * FEWEST_STAGED,
+    }
 
 
 def test_small_inputs_fill_as_many_slots_as_a_batch_has_steps() -> None:

@@ -9,6 +9,7 @@ from cuda_llm.tools.measure.options import Tier
 from cuda_llm.tools.measure.stopping import StoppingRule, rule_for
 
 CONFIRM = rule_for(Tier.CONFIRM, sizes=5)
+PRECISE = rule_for(Tier.PRECISE, sizes=5)
 SCREEN = rule_for(Tier.SCREEN, sizes=5)
 TRIALS = {5.0: 20, 50.0: 100, 1000.0: 20}
 """By microseconds of a call."""
@@ -17,13 +18,13 @@ TRIALS = {5.0: 20, 50.0: 100, 1000.0: 20}
 @pytest.mark.parametrize("call_us", TRIALS)
 def test_a_planted_slowdown_of_three_per_cent_is_called(call_us: float) -> None:
     trials = TRIALS[call_us]
-    outcomes = [measure(seed, call_us * 1.03, call_us, CONFIRM).outcome for seed in range(trials)]
+    outcomes = [measure(seed, call_us * 1.03, call_us, PRECISE).outcome for seed in range(trials)]
     assert outcomes.count("slower") >= 0.95 * trials
     assert outcomes.count("faster") == 0
 
 
 @pytest.mark.parametrize("call_us", TRIALS)
-@pytest.mark.parametrize("rule", [CONFIRM, SCREEN], ids=["confirm", "screen"])
+@pytest.mark.parametrize("rule", [PRECISE, CONFIRM, SCREEN], ids=["precise", "confirm", "screen"])
 def test_a_kernel_is_not_called_faster_than_itself(call_us: float, rule: StoppingRule) -> None:
     outcomes = [measure(seed, call_us, call_us, rule).outcome for seed in range(TRIALS[call_us])]
     assert outcomes.count("faster") <= TRIALS[call_us] // 100
@@ -33,7 +34,7 @@ def test_a_kernel_is_not_called_faster_than_itself(call_us: float, rule: Stoppin
 def test_three_processes_agree(call_us: float, within: float) -> None:
     for first in range(0, 15, 3):
         seen = [
-            measure(seed, call_us, call_us, CONFIRM).first_us.value
+            measure(seed, call_us, call_us, PRECISE).first_us.value
             for seed in range(first, first + 3)
         ]
         assert max(seen) / min(seen) <= 1 + within

@@ -1,0 +1,302 @@
+"""What contests, searches and evaluations take on a GPU, and how often contests err.
+
+    PYTHONPATH=src:benchmarks python benchmarks/contests_on_gpu.py --out rows.jsonl --resume \
+        --shard 1/1 --limit-s 480 --summary
+
+Parts, in this order: `run` searches each task with six candidates and three rounds, in a process
+of its own. It stands for `cuda-llm run`: it calls the same nodes one after the other, because
+LangGraph need not be there, and leaves out the checkpoints and the researcher, which take
+milliseconds. Its generator is the playbook's; without Optuna one that tries the neighbours of the
+incumbent. `evaluate` judges two kernels of each task at normal precision, of which the second
+counts, for then runner and baseline are warm. `errors` holds contests of a kernel with three
+contenders: itself, and kernels that take 1 and 3 % longer. Each is a line of `--out` when it ends.
+`--summary` writes `contests_on_gpu.json` into `--results`, with the bars.
+"""
+
+import argparse
+import asyncio
+import importlib.util
+import json
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import record
+from playbook_search import distinct_kernels
+from timing_kernels import HONEST, MIX, TURNS, spinning
+from timing_on_gpu import built, like_unrolled, measure
+
+from cuda_llm.agents.playbook.generator import PlaybookGenerator
+from cuda_llm.agents.playbook.tuner import TunableTuner
+from cuda_llm.agents.protocols import Generator
+from cuda_llm.agents.reflection.reflector import Reflection
+from cuda_llm.agents.situation import Plan, Situation
+from cuda_llm.agents.strategies.builtin import find_strategy
+from cuda_llm.failures import NoCode
+from cuda_llm.graph.candidate import STAGES, run_stage
+from cuda_llm.graph.context import RunContext
+from cuda_llm.graph.request import RunRequest
+from cuda_llm.graph.round_nodes import choose, collect, hand_out, reflection, route, strategy
+from cuda_llm.graph.run_nodes import baseline, finish, start
+from cuda_llm.outcomes import InfraFailed, Passed
+from cuda_llm.search import Author, Brief, Draft
+from cuda_llm.tasks.loader import load_task
+from cuda_llm.tasks.task import Task
+from cuda_llm.tools.device import Device
+from cuda_llm.tools.judge.bench import Bench
+from cuda_llm.tools.judge.device_bench import open_bench
+from cuda_llm.tools.judge.duel import ContestOrder, Duel, contest
+from cuda_llm.tools.judge.judge import judge
+from cuda_llm.tools.measure.options import MeasureOptions, Tier
+from cuda_llm.tools.open_device import open_device
+from cuda_llm.traces.event_log import Recorder, read_events
+from cuda_llm.traces.events import ContestHeld, KernelInspected
+from cuda_llm.traces.run_folder import RunFolder
+
+TASKS = ("vector_add", "matrix_transpose", "reduction", "histogram")
+CANDIDATES, ROUNDS = 6, 3
+PLANTED = (0.0, 0.01, 0.03)
+RUN_S = 60.0
+"""That have to be left for a search to begin."""
+Row = dict[str, Any]
+
+
+class NeighbourGenerator:
+    """Tries the playbook's kernels nearest to the incumbent's, those as near in a drawn order."""
+
+    name = "neighbours"
+    written_by: Author = "playbook"
+
+    def __init__(self, task: Task, seed: int) -> None:
+        self._left = [one for _, one in distinct_kernels(task)]
+        random.Random(seed).shuffle(self._left)
+
+    async def generate(self, brief: Brief, situation: Situation) -> Draft | NoCode:
+        """Return the next kernel; NoCode where none is left."""
+        best = situation.incumbent
+        near = {} if best is None else best.tunables
+        if not self._left:
+            return NoCode(kind="exhausted")
+        self._left.sort(key=lambda one: sum(one[0][key] != near.get(key) for key in one[0]))
+        point, source = self._left.pop(0)
+        return Draft(source=source, idea=str(point), tunables=point)
+
+
+def open_generator(task: Task, seed: int) -> Generator:
+    """Return the playbook's generator where it can propose."""
+    able = importlib.util.find_spec("optuna") is not None
+    return PlaybookGenerator(task) if able else NeighbourGenerator(task, seed)
+
+
+def open_context(
+    task: Task, device: Device, bench: Bench, folder: Path, generator: Generator, plan: Plan
+) -> RunContext:
+    """Return the context of a search as `cuda-llm run` makes it, without a model."""
+    run = RunFolder(folder / "run")
+    asked = RunRequest(task=task.name, candidates=plan.candidates, rounds=plan.rounds)
+    return RunContext(
+        run_id="run",
+        request=asked,
+        task=task,
+        device=device,
+        plan=plan,
+        folder=run,
+        record=Recorder(run.events),
+        generator=generator,
+        strategy=find_strategy("fsr"),
+        reflector=Reflection(),
+        tuner=TunableTuner(),
+        agents=(),
+        bench=bench,
+    )
+
+
+async def search(context: RunContext) -> Row:
+    """Run all rounds, node by node; return what they took."""
+    state: Row = {"task": context.task.name}
+    grown = ("attempts", "error_hints", "performance_hints")
+    spent_s: defaultdict[str, float] = defaultdict(float)
+
+    async def step(node: Any) -> None:
+        begun = time.monotonic()
+        for key, value in (await node(state, context)).items():
+            if key in grown and node is not start:
+                state[key] = [*state[key], *value]
+            elif key in ("notes", "unfit") and node is not start:
+                state[key] = {**state[key], **value}
+            else:
+                state[key] = value
+        spent_s[node.__name__] += time.monotonic() - begun
+
+    async def candidates(state: Row, context: RunContext) -> Row:
+        await asyncio.gather(*(one_candidate(context, name) for name in state["briefs"]))
+        return {}
+
+    of_a_round: tuple[Any, ...] = (strategy, hand_out, candidates, collect)
+    of_a_round += (choose, reflection, route)
+    for node in (start, baseline):
+        await step(node)
+    while not state["stop"]:
+        for one in of_a_round:
+            await step(one)
+    await step(finish)
+    events = [one.event for one in read_events(context.folder.events)]
+    # A contest with several contenders has an event for each.
+    held = {(one.round, one.seconds): one for one in events if isinstance(one, ContestHeld)}
+    return {
+        "generator": context.generator.name,
+        "speedup": state["best"] and round(state["best"]["speedup"], 3),
+        "stop": state["stop"],
+        "by_node_s": {name: round(seconds, 2) for name, seconds in spent_s.items()},
+        "contests_s": [round(one.seconds, 2) for one in held.values()],
+        "outcomes": [one.outcome or one.fault for one in events if isinstance(one, ContestHeld)],
+        "inspections_s": [round(e.seconds, 2) for e in events if isinstance(e, KernelInspected)],
+    }
+
+
+async def one_candidate(context: RunContext, name: str) -> None:
+    """Take one candidate through its stages until one of them ends it."""
+    for stage in STAGES:
+        if await run_stage(context, name, stage):
+            return
+
+
+async def run_task(device: Device, name: str, seed: int = 0) -> Row:
+    """Search one task; the seconds are those since this process was started."""
+    import psutil
+
+    task = load_task(name)
+    plan = Plan(candidates=CANDIDATES, rounds=ROUNDS, seed=seed)
+    bench, generator = open_bench(task, device, seed=seed), open_generator(task, seed)
+    with tempfile.TemporaryDirectory() as folder:
+        found = await search(open_context(task, device, bench, Path(folder), generator, plan))
+    return {"seconds": round(time.time() - psutil.Process().create_time(), 2), **found}
+
+
+async def evaluate_task(device: Device, name: str) -> Row:
+    """Judge two honest kernels of a task at normal precision; return what the second took."""
+    task, row = load_task(name), dict[str, Any]()
+    for file in sorted((HONEST / name).glob("*.cu"))[:2]:
+        bench = open_bench(task, device, options=MeasureOptions(tier=Tier.CONFIRM))
+        begun = time.monotonic()
+        baseline_times = asyncio.ensure_future(bench.time_baseline())
+        judged = await judge(bench, file.read_text(), file.name, baseline=baseline_times)
+        profile = judged.verdict.profile if isinstance(judged.verdict, Passed) else None
+        row = {
+            "file": file.name,
+            "code": judged.verdict.code,
+            "seconds": round(time.monotonic() - begun, 2),
+            "stages_s": {stage: round(took_s, 2) for stage, took_s in judged.seconds.items()},
+            "spreads": [round(one.spread, 4) for one in profile.sizes] if profile else [],
+        }
+    return row
+
+
+SLOPES: dict[str, float] = {}
+"""As those of `timing_on_gpu`."""
+
+
+async def err(device: Device, name: str) -> Row:
+    """Hold one contest of a spinning kernel with itself and with slower ones."""
+    if name not in SLOPES:
+        one = await measure(device, spinning(TURNS[name], name), spinning(3 * TURNS[name], name))
+        SLOPES[name] = (one["second_us"] - one["first_us"]) / one["first_us"] / 2
+    turns = [like_unrolled(TURNS[name], TURNS[name] * one / SLOPES[name]) for one in PLANTED]
+    incumbent = spinning(TURNS[name], name)
+    task = incumbent.load()
+    kernels = [await built(task, device, spinning(one, name)) for one in turns]
+    begun = time.monotonic()
+    order = ContestOrder(contenders=tuple(kernels), incumbent=kernels[0], prove_incumbent=False)
+    found = await contest(task, device, order)
+    if isinstance(found, InfraFailed):
+        return {"fault": found.detail, "seconds": round(time.monotonic() - begun, 3)}
+    duels = [one for one in found.duels if isinstance(one, Duel) and not one.faults]
+    faults = [verdict.code for verdict in found.faults.values()]
+    if len(duels) < len(PLANTED):
+        return {"fault": faults, "seconds": round(time.monotonic() - begun, 3)}
+    return {
+        "seconds": round(time.monotonic() - begun, 3),
+        "turns": turns,
+        "outcomes": [one.outcome for one in duels],
+        "ratios": [round(one.ratio, 5) for one in duels],
+        "blocks": [one.sizes[0].blocks for one in duels],
+    }
+
+
+def summarise(rows: Sequence[Mapping[str, Any]]) -> Row:
+    """Return the figures beside their bars."""
+    runs = {row["trial"]: row for row in rows if row["part"] == "run"}
+    evaluations = {row["trial"]: row for row in rows if row["part"] == "evaluate"}
+    held = [row for row in rows if row["part"] == "errors" and "outcomes" in row]
+    contests_s = [one for row in runs.values() for one in row["contests_s"]]
+    shares = {
+        f"{planted:.0%}": {
+            one: sum(row["outcomes"][place] == one for row in held)
+            for one in ("faster", "tie", "slower")
+        }
+        for place, planted in enumerate(PLANTED)
+    }
+    return {
+        "run_s": {name: row["seconds"] for name, row in runs.items()},
+        "run_bar_s": 40.0,
+        "median_contest_s": round(statistics.median(contests_s), 2) if contests_s else None,
+        "contest_bar_s": 3.0,
+        "evaluate_s": {name: row["seconds"] for name, row in evaluations.items()},
+        "evaluate_bar_s": 6.0,
+        "trials": len(held),
+        "faults": sum(row["part"] == "errors" and "fault" in row for row in rows),
+        "trial_median_s": statistics.median(row["seconds"] for row in held) if held else None,
+        "by_planted": shares,
+        "bars": "0%: at most 1 of 100 faster; 1%: at most 5 faster; 3%: at least 95 slower",
+        "rows": list(rows),
+    }
+
+
+async def main() -> None:
+    """Run what no row records yet, then put the rows together."""
+    asked = parse()
+    until_s = time.monotonic() + asked.limit_s
+    if not asked.resume:
+        asked.out.unlink(missing_ok=True)
+    made = {(row["part"], row["trial"]) for row in record.read_rows(asked.out)}
+    trials = [(part, name) for part in ("run", "evaluate") for name in TASKS]
+    trials += [("errors", f"{MIX[k % len(MIX)]} #{k}") for k in range(asked.trials)]
+    device = open_device(asked.device)
+    for part, name in record.sharded(trials, asked.shard):
+        least_s = RUN_S if part == "run" else 0.0
+        wanted = part in (asked.part or (part,)) and name == (asked.only or name)
+        if (part, name) in made or not wanted or time.monotonic() + least_s > until_s:
+            continue
+        if part == "run" and not asked.only:
+            only = ["--part", "run", "--only", name, "--shard", "1/1", "--resume"]
+            script = [sys.executable, "-P", str(Path(__file__)), "--out", str(asked.out), *only]
+            subprocess.run([*script, "--device", asked.device], check=False)
+            continue
+        ran = {"evaluate": evaluate_task, "run": run_task}
+        work = ran[part](device, name) if part in ran else err(device, name.partition(" #")[0])
+        record.add_row(asked.out, {"part": part, "trial": name, **await work})
+    if asked.summary:
+        figures = {"device": device.name, **summarise(record.read_rows(asked.out))}
+        print(record.write("contests_on_gpu", figures, asked.results))
+        print(json.dumps({key: one for key, one in figures.items() if key != "rows"}, indent=2))
+
+
+def parse() -> argparse.Namespace:
+    """Parse the command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    record.add_arguments(parser)
+    parser.add_argument("--part", choices=("evaluate", "run", "errors"), action="append")
+    parser.add_argument("--only", default="", help="of `evaluate` and `run`: this task")
+    parser.add_argument("--trials", type=int, default=100)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

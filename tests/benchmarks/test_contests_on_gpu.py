@@ -1,0 +1,65 @@
+"""The script that measures contests, searches and evaluations, without a GPU."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from contests_on_gpu import NeighbourGenerator, open_context, search, summarise
+from graph_runs import Writer
+from measured_runs import DuelTableBench, measuring_device
+from playbook_search import distinct_kernels
+from searches import situation
+
+from cuda_llm.agents.situation import Plan, Situation
+from cuda_llm.search import Brief, Draft, Kind
+from cuda_llm.tasks.loader import load_task
+
+
+def searched(folder: Path, *rounds: tuple[int, ...]) -> dict[str, Any]:
+    """What a search came to whose kernels take so many microseconds, by round and index."""
+
+    def write(brief: Brief, _: Situation) -> Draft:
+        us = rounds[brief.round - 1][brief.index - 1]
+        return Draft(source=f"int ok_{us}_{brief.round}{brief.index};\n")
+
+    plan = Plan(candidates=len(rounds[0]), rounds=len(rounds))
+    task, device = load_task("vector_add"), measuring_device()
+    context = open_context(task, device, DuelTableBench(), folder, Writer(write), plan)
+    return asyncio.run(search(context))
+
+
+def test_a_search_goes_through_the_nodes_of_a_run(tmp_path: Path) -> None:
+    found = searched(tmp_path, (90, 80), (70, 85), (60, 61))
+    assert found["stop"] == "rounds"
+    assert found["speedup"] is not None
+    assert found["outcomes"] == ["faster", "faster", "faster"], "two of them in one contest"
+    assert len(found["contests_s"]) == 2
+    assert len(found["inspections_s"]) == 3
+    assert {"strategy", "candidates", "choose", "reflection", "finish"} <= found["by_node_s"].keys()
+
+
+def test_neighbours_are_tried_each_once_until_none_is_left() -> None:
+    task = load_task("vector_add")
+    writer, known = NeighbourGenerator(task, seed=1), dict(distinct_kernels(task))
+    brief = Brief(id="r1-c1", round=1, index=1, kind=Kind.FIRST)
+    drafts = [asyncio.run(writer.generate(brief, situation())) for _ in range(len(known) + 1)]
+    sources = {one.source for one in drafts if isinstance(one, Draft)}
+    assert sources == {source for _, source in known.values()}
+
+
+def test_the_summary_holds_figures_beside_their_bars() -> None:
+    run = {"part": "run", "trial": "reduction", "seconds": 30.0, "contests_s": [2.0, 4.0]}
+    trial = {"part": "errors", "trial": "5 us #0", "seconds": 1.5}
+    rows = [
+        run,
+        {"part": "evaluate", "trial": "reduction", "seconds": 5.0},
+        {**trial, "outcomes": ["tie", "tie", "slower"]},
+        {**trial, "outcomes": ["faster", "slower", "slower"]},
+        {**trial, "fault": "noise"},
+    ]
+    found = summarise(rows)
+    assert (found["run_s"], found["median_contest_s"]) == ({"reduction": 30.0}, 3.0)
+    assert found["evaluate_s"] == {"reduction": 5.0}
+    assert (found["trials"], found["faults"]) == (2, 1)
+    assert found["by_planted"]["0%"] == {"faster": 1, "tie": 1, "slower": 0}
+    assert found["by_planted"]["3%"]["slower"] == 2

@@ -25,6 +25,8 @@ class Plan:
     many the search stops."""
     tie: float = 0.02
     """Speed-ups closer than this, relatively, are a tie; beside it stands the times' own spread."""
+    tune: int = 8
+    """Tunings tried a round without asking a model; 0 where nothing reads declared tunables."""
     hardware_context: HardwareContext = "full"
     components: Components = field(default_factory=Components)
     """What the user lets prompts hold; a strategy may take more away, never add."""

@@ -2,8 +2,7 @@
 
 A heuristic: no macro is expanded, no type is known.
 
-Good enough to point at a line and to see which techniques a kernel uses already; never a reason to
-refuse one.
+Good enough to point at a line and to see which techniques a kernel uses; never to refuse one.
 """
 
 import re
@@ -17,16 +16,26 @@ VECTOR = re.compile(
     r"reinterpret_cast\s*<\s*(?:const\s+)?\w*(?:[2348])\s*(?:const\s*)?\*"
     r"|\(\s*(?:const\s+)?(?:u?int|float|double|half|short|char|long)(?:long)?[248]\s*\*\s*\)"
 )
+VECTOR_TARGET = re.compile(rf"(?:{VECTOR.pattern})\s*>?\s*\(?\s*&?\s*(?P<name>\w+)")
+VECTOR_POINTER = re.compile(
+    r"\b(?:float|int|uint|double|ushort|short|uchar|char)[248]\s*\*\s*(?:__restrict__\s*)?\w+\s*[,)]"
+)
 ATOMIC = re.compile(r"\batomic[A-Z]\w*\s*\(|\b(?:red|atom)\.(?:global|shared)")
 
 TECHNIQUE_PATTERNS: Mapping[str, re.Pattern[str]] = {
     "padding": re.compile(r"__shared__[^;]*\[[^\]]*\+\s*\d+\s*\]|__shared__[^;]*\[(?:17|33|65)\]"),
     "swizzle": re.compile(r"\[[^\]\n]*\^[^\]\n]*\]"),
-    "vector_access": VECTOR,
     "unrolling": re.compile(r"#\s*pragma\s+unroll"),
     "warp_shuffle": re.compile(r"__shfl_\w+|__reduce_\w+_sync|\.shfl(?:_\w+)?\s*\("),
     "warp_reduce": re.compile(r"__reduce_\w+_sync"),
     "bulk_copy": re.compile(r"cp\.async\.bulk|cuda_tma|CUtensorMap"),
+    "match_any": re.compile(r"__match_any_sync"),
+    "last_block": re.compile(r"__threadfence\s*\(\s*\)[\s\S]*?atomic(?:Add|Inc)"),
+    "constant_memory": re.compile(r"\b__constant__\b"),
+    "cache_hints": re.compile(r"\b__(?:ldg|ldcs|ldcg|stcs|stcg|ldlu)\s*\("),
+    "accumulators": re.compile(
+        r"\b(?:float|double|int|float4)\s+(?:sums?|acc\w*|totals?)\s*\[|\b(?:sum|acc)_?[1-3]\b"
+    ),
     "private_copies": re.compile(
         r"__shared__[^;]*\[\s*\w*[wW]arps?\w*\s*\]|\b\w*(?:[wW]arp|[cC]opy)\w*\s*\*\s*\w*[bB]ins"
     ),
@@ -43,6 +52,7 @@ TECHNIQUE_PATTERNS: Mapping[str, re.Pattern[str]] = {
     ),
 }
 """By name of a technique."""
+SIGNS = frozenset({*TECHNIQUE_PATTERNS, "shared_vectors", "global_vectors"})
 
 _LAUNCH = re.compile(r"\b(?P<kernel>\w+)\s*(?:<[^<>;{}]*>)?\s*<<<(?P<how>.*?)>>>", re.DOTALL)
 _SHARED = re.compile(
@@ -143,10 +153,18 @@ class SourceFacts:
 
     @cached_property
     def uses(self) -> frozenset[str]:
-        """Return the techniques the kernel shows signs of, as `TECHNIQUE_PATTERNS` names them."""
-        return frozenset(
-            name for name, pattern in TECHNIQUE_PATTERNS.items() if pattern.search(self.code)
-        )
+        """Return the techniques the kernel shows signs of, of `SIGNS`."""
+        named = (name for name, sign in TECHNIQUE_PATTERNS.items() if sign.search(self.code))
+        return frozenset((*named, *self._vectors()))
+
+    def _vectors(self) -> Iterator[str]:
+        """Yield whether vector types look at shared memory, and whether at other memory."""
+        shared = {one.name for one in self.shared_arrays}
+        targets = {match["name"] for match in VECTOR_TARGET.finditer(self.code)}
+        if targets & shared:
+            yield "shared_vectors"
+        if targets - shared or VECTOR_POINTER.search(self.code):
+            yield "global_vectors"
 
     def line(self, number: int) -> str:
         """Return that line of code, stripped; empty beyond the end."""
@@ -166,7 +184,7 @@ class SourceFacts:
         """Return the conditions that compare something and decide whether `line` runs."""
         around = self.around(line, "if", "for", "while", "else")
         conditions = [block.header for block in around]
-        conditions += [c for c in self._left_early(line)]
+        conditions += [condition for _, condition in self._returns(line)]
         own = self.line(line)
         conditions += [own] if re.search(r"\bif\s*\(|\?", own) else []
         return tuple(c for c in conditions if re.search(r"[<>]=?|==|!=|&&|\|\|", c))
@@ -188,10 +206,6 @@ class SourceFacts:
         """Return the lines of barriers from the earlier to the later of two lines."""
         first, last = sorted((one, other))
         return tuple(line for line in self.barriers if first <= line <= last)
-
-    def _left_early(self, line: int) -> Iterator[str]:
-        for _, condition in self._returns(line):
-            yield condition
 
     def _returns(self, line: int) -> Iterator[tuple[int, str]]:
         function = self.kernel_around(line)

@@ -10,7 +10,12 @@ from functools import cache
 from importlib import resources
 
 from cuda_llm.agents.kernel_text.outline import identifiers
-from cuda_llm.agents.limits import bottleneck_text
+from cuda_llm.agents.limits import (
+    bottleneck_text,
+    deciding_profile,
+    most_to_gain,
+    shares_of_limit,
+)
 from cuda_llm.agents.prompting.quote import hide_in_verdict, log_lines, one_line, quote_line
 from cuda_llm.agents.situation import Situation
 from cuda_llm.failures import CompileFailed, Diagnostic
@@ -18,7 +23,7 @@ from cuda_llm.outcomes import Passed, Verdict
 from cuda_llm.profile import Bottleneck, KernelResources, LaunchProfile, Profile
 from cuda_llm.search import Attempt, Components
 from cuda_llm.tasks.expressions import evaluate
-from cuda_llm.wording import describe, describe_dims
+from cuda_llm.wording import describe, describe_ratio, describe_us, name_sizes
 
 NEAR = 0.8
 """How alike two names are before one is offered for the other (difflib's ratio)."""
@@ -121,67 +126,97 @@ def describe_within_context(situation: Situation, verdict: Verdict) -> tuple[str
 def describe_timed_sizes(
     situation: Situation, attempt: Attempt, components: Components
 ) -> tuple[str, ...]:
-    """Render one line a timed size, then one for all together."""
-    lines = []
-    baselines = situation.baseline_us if components.baseline else ()
-    for index, time_us in enumerate(attempt.times_us):
-        dims = situation.sizes[index] if index < len(situation.sizes) else {}
-        line = f"{describe_dims(dims)}: {format_us(time_us)}" if dims else format_us(time_us)
-        if index < len(baselines):
-            line += f" (baseline {format_us(baselines[index])}, {baselines[index] / time_us:.2f}x)"
-        lines.append(line)
-    if components.baseline and attempt.speedup is not None and len(lines) > 1:
-        lines.append(f"over all sizes: {attempt.speedup:.2f}x the baseline's speed")
+    """Render one line a timed size: time, speed-up, part of the attainable, the worst marked."""
+    names = name_sizes(situation.sizes)
+    figures = describe_figures(situation, attempt, components)
+    worst = _worst(situation, attempt)
+    lines = [
+        f"{names[index]}: {figure}" if index < len(names) else figure
+        for index, figure in enumerate(figures)
+    ]
+    if worst is not None:
+        lines[worst] += " (most to gain)"
     if attempt.spread:
         lines.append(f"times are known within {attempt.spread:.1%}")
     return tuple(lines)
 
 
+def _worst(situation: Situation, attempt: Attempt) -> int | None:
+    """Return the index of the size where most is to be gained, where there is a choice."""
+    if len(situation.sizes) < 2:
+        return None
+    return most_to_gain(situation, attempt)
+
+
+def describe_figures(
+    situation: Situation, attempt: Attempt, components: Components
+) -> tuple[str, ...]:
+    """Render `41.4 us 2.9x 92%` for each timed size."""
+    baselines = situation.baseline_us if components.baseline else ()
+    full = situation.plan.hardware_context == "full"
+    shares = shares_of_limit(situation, attempt) if full else ()
+    return tuple(
+        " ".join(
+            (
+                describe_us(time_us),
+                *((describe_ratio(baselines[index] / time_us),) if index < len(baselines) else ()),
+                *((f"{shares[index]:.0%}",) if index < len(shares) else ()),
+            )
+        )
+        for index, time_us in enumerate(attempt.times_us)
+    )
+
+
 def describe_headline(situation: Situation, attempt: Attempt, components: Components) -> str:
-    """Render time at the largest size, speed-up, bandwidth and limit in one line."""
-    parts = [format_us(attempt.times_us[-1])] if attempt.times_us else []
+    """Render speed-up, bandwidth and limit, each where most is to be gained, in one line."""
+    parts = []
     if components.baseline and attempt.speedup is not None:
-        parts.append(f"{attempt.speedup:.2f}x the baseline")
+        parts.append(f"{attempt.speedup:.2f}x the baseline over all sizes")
+    elif attempt.times_us:
+        parts.append(describe_us(attempt.times_us[-1]))
     if not components.profile:
         return ", ".join(parts)
-    full = situation.plan.hardware_context == "full"
     verdict = situation.archive.verdict(attempt.id)
     profile = verdict.profile if isinstance(verdict, Passed) else None
-    if full and attempt.times_us:
-        parts.append(_bandwidth(situation, profile, attempt.times_us[-1]))
-    headline = ", ".join(parts)
+    if profile is not None:
+        profile, _ = deciding_profile(situation, attempt, profile)
     bottlenecks = profile.bottlenecks if profile else ()
     code = bottlenecks[0].code if bottlenecks else attempt.limited_by
-    if not code:
-        return headline
-    spot = bottlenecks[0].spot if bottlenecks and attempt.written_by != "playbook" else None
-    where = f" at line {spot.line}" if spot else ""
-    return f"{headline}; limited by {bottleneck_text(code).name}{where}"
+    if code:
+        spot = bottlenecks[0].spot if bottlenecks and attempt.written_by != "playbook" else None
+        where = f" at line {spot.line}" if spot else ""
+        parts.append(f"limited by {bottleneck_text(code).name}{where}")
+    return ", ".join(parts)
+
+
+def describe_profiled_size(situation: Situation, attempt: Attempt, profile: Profile) -> str:
+    """Return which size `describe_profile` is about; empty where only one is timed."""
+    _, size = deciding_profile(situation, attempt, profile)
+    return name_sizes(situation.sizes)[size] if len(situation.sizes) > 1 else ""
 
 
 def describe_profile(
     situation: Situation, attempt: Attempt, profile: Profile, *, advise: bool = True
 ) -> tuple[str, ...]:
-    """Describe what limits it: bottlenecks, dominating first, then launches and kernels.
+    """Describe what limits it where most is to be gained: bottlenecks, launches, kernels.
 
     The profiler's own advice is left out where hints say it better.
     """
+    profile, size = deciding_profile(situation, attempt, profile)
     full = situation.plan.hardware_context == "full"
     shown = attempt.written_by != "playbook"
     found = [
         _bottleneck(one, first=index == 0, full=full, shown=shown, advise=advise)
         for index, one in enumerate(profile.bottlenecks)
     ]
+    timed = full and size < len(attempt.times_us)
+    dram = (_bandwidth(situation, profile, size, attempt.times_us[size]),) if timed else ()
     return (
         *found,
+        *dram,
         *(_launch(one, full=full) for one in profile.launches),
         *(_resources(one) for one in profile.resources),
     )
-
-
-def format_us(time_us: float) -> str:
-    """Render `41.4 us`, three digits at least."""
-    return f"{time_us:,.0f} us" if time_us >= 1000 else f"{time_us:.3g} us"
 
 
 def _bottleneck(one: Bottleneck, *, first: bool, full: bool, shown: bool, advise: bool) -> str:
@@ -196,10 +231,10 @@ def _launch(one: LaunchProfile, *, full: bool) -> str:
     grid, block = (", ".join(map(str, extent)) for extent in (one.grid, one.block))
     name = one_line(one.kernel)
     if not all(one.grid):
-        return f"{name}: {format_us(one.time_us)}" if one.time_us else name
+        return f"{name}: {describe_us(one.time_us)}" if one.time_us else name
     line = f"launch {name}<<<({grid}), ({block})>>>"
     # Measured alone, a call of several launches says nothing of how its time is divided.
-    line += f": {format_us(one.time_us)}" if one.time_us else ""
+    line += f": {describe_us(one.time_us)}" if one.time_us else ""
     shared = f", {one.shared_bytes:,} B of shared memory a block" if one.shared_bytes else ""
     return f"{line}{shared}" + (f", room for {one.occupancy:.0%} occupancy" if full else "")
 
@@ -210,11 +245,10 @@ def _resources(one: KernelResources) -> str:
     return f"kernel {one_line(one.kernel)}: {one.registers} registers a thread, {spilled}"
 
 
-def _bandwidth(situation: Situation, profile: Profile | None, time_us: float) -> str:
+def _bandwidth(situation: Situation, profile: Profile, size: int, time_us: float) -> str:
     """Render the part of DRAM's published bandwidth that counted or least bytes take."""
-    launches = profile.launches if profile else ()
-    moved = sum(launch.figures.get("dram_bytes", 0.0) for launch in launches)
-    if not moved and situation.sizes:
-        moved = float(evaluate(situation.task.roofline.bytes, situation.sizes[-1]))
+    moved = sum(launch.figures.get("dram_bytes", 0.0) for launch in profile.launches)
+    if not moved:
+        moved = float(evaluate(situation.task.roofline.bytes, situation.sizes[size]))
     share = moved / (time_us * 1e3) / situation.hardware.peaks.dram_gb_s
     return f"{share:.0%} of DRAM bandwidth"

@@ -5,15 +5,23 @@ Hidden sizes are never among them.
 
 from collections.abc import Iterator
 
+from cuda_llm.agents.kernel_text.facts import SIGNS
 from cuda_llm.agents.limits import BOTTLENECK_TEXTS, bottleneck_text
-from cuda_llm.agents.prompting.describe_kernel import describe_within_context, format_us
-from cuda_llm.agents.prompting.quote import clean, hide, one_line
+from cuda_llm.agents.prompting.describe_kernel import (
+    describe_figures,
+    describe_within_context,
+)
+from cuda_llm.agents.prompting.quote import hide, join_parts, one_line, quote_line
 from cuda_llm.agents.prompting.token_budget import Passage
 from cuda_llm.agents.situation import Situation
-from cuda_llm.outcomes import Passed
-from cuda_llm.search import Attempt, Brief, Components, Hint
+from cuda_llm.agents.techniques.objections import changes_between
+from cuda_llm.facts import SourceSpot
+from cuda_llm.failures import CompileFailed
+from cuda_llm.outcomes import Passed, Verdict
+from cuda_llm.search import Attempt, Brief, Components, Hint, Kind
+from cuda_llm.tasks.sizes import weights_of
 from cuda_llm.tasks.task import SummationOrder, Task, ToleranceClass
-from cuda_llm.wording import describe_dims
+from cuda_llm.wording import describe_common, describe_ratio, name_sizes
 
 _ROUNDING = {"fp32": "2^-24", "tf32": "2^-11", "fp16": "2^-11", "bf16": "2^-8"}
 _SCALE = {
@@ -53,8 +61,22 @@ def describe_named_dims(task: Task) -> tuple[str, ...]:
 
 
 def describe_sizes(situation: Situation) -> str:
-    """Describe the sizes that are timed."""
-    return "; ".join(describe_dims(dims) for dims in situation.sizes)
+    """Describe the sizes that are timed: what all share, then what tells each from the others."""
+    names = "; ".join(name_sizes(situation.sizes))
+    common = describe_common(situation.sizes)
+    return f"{common}, and {names}" if common and names else names
+
+
+def describe_score(situation: Situation) -> str:
+    """Describe how the timed sizes make one score; empty where there is one size."""
+    if len(situation.sizes) < 2:
+        return ""
+    weights = weights_of(situation.task, situation.sizes)
+    if len(weights) == len(situation.sizes) and len(set(weights)) > 1:
+        how = f"sizes count {' : '.join(f'{one:g}' for one in weights)}"
+    else:
+        how = "every size counts alike: 10% at the smallest is worth 10% at the largest"
+    return f"Their one score is the geometric mean of the speed-ups, in which {how}."
 
 
 def describe_allowed(task: Task) -> tuple[str, ...]:
@@ -79,75 +101,17 @@ def describe_allowed(task: Task) -> tuple[str, ...]:
     return tuple(lines)
 
 
-_TENSOR_TYPES = {"tf32": "tf32", "fp16": "fp16", "bf16": "bf16"}
-
-
-def describe_hardware(situation: Situation) -> tuple[str, ...]:
-    """Describe the GPU, one fact a line."""
-    hardware = situation.hardware
-    limits, peaks = hardware.limits, hardware.peaks
-    major, minor = hardware.compute_capability
-    return (
-        f"{hardware.name}: {hardware.architecture}, compute capability {major}.{minor} "
-        f"({hardware.target}), {hardware.sm_count} SMs at {hardware.boost_clock_mhz:,.0f} MHz",
-        f"DRAM: {peaks.dram_gb_s:,.0f} GB/s; L2: {_mebibytes(hardware.l2_bytes)}",
-        f"fp32: {peaks.fp32_tflops:g} TFLOPS",
-        *_tensor(situation),
-        f"shared memory: {_kibibytes(limits.shared_bytes_per_block)} a block, "
-        f"{_kibibytes(limits.shared_bytes_per_block_optin)} when asked for "
-        "(cudaFuncAttributeMaxDynamicSharedMemorySize), "
-        f"{_kibibytes(limits.shared_bytes_per_sm)} an SM, of which each block takes "
-        f"{_kibibytes(limits.shared_bytes_reserved_per_block)} for itself",
-        f"registers: {limits.registers_per_sm:,} an SM, 255 a thread at most",
-        f"threads: {limits.threads_per_block:,} a block, {limits.threads_per_sm:,} an SM; blocks: "
-        f"{limits.blocks_per_sm} an SM",
-        f"an SM serves {hardware.pipes.load_store:g} four-byte words of shared memory or L1 a "
-        "clock",
-    )
-
-
-def describe_known_hardware(situation: Situation) -> Passage:
-    """Describe the GPU as far as the hardware context allows, with agents' notes on it."""
-    match situation.plan.hardware_context:
-        case "full":
-            noted = [note.text for note in situation.notes.values() if note.about_hardware]
-            entries = (
-                *describe_hardware(situation),
-                *filter(None, map(str.strip, map(clean, noted))),
-            )
-            return Passage(entries=entries, noun="facts")
-        case "name":
-            return Passage(entries=(situation.hardware.name,))
-        case _:
-            return Passage()
-
-
-def describe_notes(situation: Situation) -> Passage:
-    """Return what agents noted that is not about the hardware."""
-    context = situation.plan.hardware_context
-    noted = [
-        f"{name}: {hide(clean(note.text).strip(), situation.hardware, context)}"
-        for name, note in situation.notes.items()
-        if note.text.strip() and not note.about_hardware
-    ]
-    return Passage(entries=tuple(noted), noun="notes")
-
-
-def _tensor(situation: Situation) -> tuple[str, ...]:
-    """Describe tensor cores, where the task's precision and the chip allow their use."""
-    precision = situation.task.tolerance.precision
-    rate = situation.hardware.peaks.tensor_dense_tflops.get(_TENSOR_TYPES.get(precision, ""))
-    if rate is None:
-        return ()
-    return (f"tensor cores, {precision} inputs: {rate:g} TFLOPS",)
-
-
-def _kibibytes(count: int) -> str:
-    return f"{count / 1024:g} KiB"
-
-
-def _mebibytes(count: int) -> str:
-    return f"{count / 2**20:g} MiB"
+def describe_expected(situation: Situation, brief: Brief, components: Components) -> str:
+    """Describe what the direction can gain at most, and by what; empty where nothing is known."""
+    if not (components.profile and components.diversity and 0.0 < brief.share < 1.0):
+        return ""
+    if brief.kind is Kind.DEPART and situation.plan.hardware_context != "full":
+        return ""
+    most = f"{brief.share:.0%} of the time, {describe_ratio(1 / (1 - brief.share))}"
+    if brief.kind is Kind.DEPART:
+        return f"To gain until the attainable: {most}"
+    about = f" ({bottleneck_text(brief.against).name})" if brief.against else ""
+    return f"To gain at most: {most}{about}"
 
 
 USER = "USER"
@@ -177,7 +141,7 @@ def describe_hints(situation: Situation, brief: Brief, components: Components) -
         return hint.about == brief.parent and hint.code in profiled
 
     entries = tuple(
-        "\n".join(_describe(situation, hint, hide_evidence=hides_evidence(hint)))
+        "\n".join(_describe(situation, brief, hint, hide_evidence=hides_evidence(hint)))
         for hint in ordered
     )
     newest_first = sorted(
@@ -193,9 +157,16 @@ def _codes_of_profile(situation: Situation, brief: Brief) -> set[str]:
     return {one.code for one in profile.bottlenecks} if profile else set()
 
 
-def _describe(situation: Situation, hint: Hint, *, hide_evidence: bool) -> Iterator[str]:
+def _describe(
+    situation: Situation, brief: Brief, hint: Hint, *, hide_evidence: bool
+) -> Iterator[str]:
     hardware, context = situation.hardware, situation.plan.hardware_context
     text = one_line(hint.text, MOST_TEXT)
+    if hint.change and hint.change == brief.direction:
+        text = "The direction below is what a critique of this kernel asks for."
+    elif hint.change and brief.kind is Kind.IMPROVE:
+        tried = any(one.direction == hint.change for one in situation.attempts)
+        text = text if tried else f"Another attempt of this round is told to: {text}"
     # A diagnosis is ours and names no hardware; what it quotes, and others' hints, may.
     if hint.by != "diagnosis":
         text = hide(text, hardware, context)
@@ -204,6 +175,8 @@ def _describe(situation: Situation, hint: Hint, *, hide_evidence: bool) -> Itera
     yield f"- {text}{about}"
     if hint.hardware_text and context == "full":
         yield f"  {one_line(hint.hardware_text, MOST_TEXT)}"
+    if hint.hardware_evidence and context == "full" and not hide_evidence:
+        yield f"  {one_line(hint.hardware_evidence, MOST_TEXT)}"
     if hint.evidence and not hide_evidence:
         yield f"  seen: `{hide(one_line(hint.evidence), hardware, context)}`"
     if hint.avoid:
@@ -219,54 +192,117 @@ BEST = 3
 """So many of the fastest are kept before any failure is."""
 
 
-def describe_history(situation: Situation, ids: tuple[str, ...], components: Components) -> Passage:
-    """Describe the attempts, oldest first; short of room, keep the best, then newest failures."""
+def describe_history(
+    situation: Situation, ids: tuple[str, ...], components: Components, above: str | None = None
+) -> Passage:
+    """Describe the attempts, oldest first; short of room, keep the best, then newest failures.
+
+    Of those that matter least only what came of them; of `above`, which the prompt shows, not that.
+    """
     attempts = [situation.attempt(name) for name in ids]
-    entries = tuple(describe_attempt(situation, one, components) for one in attempts)
-    return Passage(entries=entries, ranking=_by_importance(attempts), noun="attempts")
+    ranking = _by_importance(attempts)
+    whole = set(ranking[:MOST_WHOLE])
+    entries = tuple(
+        describe_attempt(situation, one, components, whole=index in whole, above=one.id == above)
+        for index, one in enumerate(attempts)
+    )
+    return Passage(entries=entries, ranking=ranking, noun="attempts")
 
 
-def describe_attempt(situation: Situation, attempt: Attempt, components: Components) -> str:
-    """Render `r1-c2: WRONG_RESULT: ...`, and below it its direction and its idea."""
+def describe_changes(situation: Situation, attempt: Attempt) -> str:
+    """Render in what it differs from its parent: `+swizzle, -padding, 256 -> 128 threads`."""
+    if not attempt.parent or not attempt.passed:
+        return ""
+    found = changes_between(situation, situation.attempt(attempt.parent), attempt)
+    return ", ".join(
+        f"{'+' if one.after else '-'}{one.name.replace('_', ' ')}"
+        if one.name in SIGNS
+        else f"{one.before:,} -> {one.after:,} {one.name.replace('_', ' ')}"
+        for one in found
+    )
+
+
+MOST_WHOLE = 9
+"""Attempts whose direction and idea are told."""
+
+
+def describe_attempt(
+    situation: Situation,
+    attempt: Attempt,
+    components: Components,
+    *,
+    whole: bool = True,
+    above: bool = False,
+) -> str:
+    """Render `r1-c2: WRONG_RESULT: ...`, and below it, if `whole`, its direction and its idea."""
     came_from = f", {attempt.kind.value} of {attempt.parent}" if attempt.parent else ""
-    first = f"{attempt.id}{came_from}: {_outcome(situation, attempt, components)}"
-    direction = one_line(attempt.direction) if components.diversity else ""
-    idea = hide(one_line(attempt.idea, 120), situation.hardware, situation.plan.hardware_context)
+    shown = above and attempt.passed
+    outcome = "the kernel above" if shown else _outcome(situation, attempt, components)
+    first = f"{attempt.id}{came_from}: {outcome}"
+    direction = one_line(attempt.direction, MOST_TOLD) if components.diversity else ""
+    hardware, context = situation.hardware, situation.plan.hardware_context
+    idea = hide(one_line(attempt.idea, MOST_TOLD), hardware, context)
     tunables = ", ".join(f"{name} = {value}" for name, value in attempt.tunables.items())
+    changed = describe_changes(situation, attempt) if components.profile else ""
     second = "; ".join(
         f"{label}: {text}"
         for label, text in (
             ("told", direction),
-            ("idea", idea),
+            ("changed", changed),
+            ("idea", "" if changed else idea),
             ("tunables", one_line(tunables)),
         )
         if text
     )
-    return f"{first}\n    {second}" if second else first
+    return f"{first}\n    {second}" if second and whole else first
+
+
+MOST_TOLD = 72
+"""Characters of a direction or an idea in a line of the history."""
+
+
+def describe_history_key(situation: Situation, components: Components) -> str:
+    """Describe what the figures in a line of the history are, and of which sizes."""
+    if not situation.sizes:
+        return ""
+    full = situation.plan.hardware_context == "full"
+    baseline = ", speed-up" if components.baseline else ""
+    return f"at each timed size: time{baseline}{', part of the attainable speed' if full else ''}"
 
 
 def _outcome(situation: Situation, attempt: Attempt, components: Components) -> str:
-    """Render the time and what limits it; of a failure the verdict in one line.
+    """Render score, figures at each size and what limits it; of a failure what, and where.
 
     A failed playbook kernel gives its code alone: a description may quote its source.
     """
     if not attempt.passed:
         found = "" if attempt.written_by == "playbook" else _finding(situation, attempt)
         return f"{attempt.code}: {found}" if found else attempt.code
-    parts = ["correct"]
-    if attempt.times_us:
-        parts.append(f"{format_us(attempt.times_us[-1])} at the largest timed size")
+    parts = list[str]()
     if components.baseline and attempt.speedup is not None:
-        parts.append(f"{attempt.speedup:.2f}x the baseline")
+        parts.append(f"{attempt.speedup:.2f}x")
     if components.profile and attempt.limited_by:
         parts.append(f"limited by {bottleneck_text(attempt.limited_by).name}")
-    return ", ".join(parts)
+    figures = "; ".join(describe_figures(situation, attempt, components))
+    return ": ".join(filter(None, (", ".join(parts) or "correct", figures)))
 
 
 def _finding(situation: Situation, attempt: Attempt) -> str:
-    """Return the first line of what its verdict says."""
-    lines = describe_within_context(situation, situation.archive.verdict(attempt.id))
-    return one_line(next(iter(lines), ""), 240)
+    """Return the first line of what its verdict says, and the line of source it is about."""
+    verdict = situation.archive.verdict(attempt.id)
+    lines = describe_within_context(situation, verdict)
+    where = quote_line(_spot_of(verdict))
+    where = hide(where, situation.hardware, situation.plan.hardware_context)
+    return join_parts(one_line(next(iter(lines), ""), 240), where)
+
+
+def _spot_of(verdict: Verdict) -> SourceSpot | None:
+    """Return the line of source that a failure is about."""
+    if isinstance(verdict, CompileFailed):
+        errors = (one.spot for one in verdict.diagnostics if one.severity == "error")
+        return next(errors, None)
+    spot: SourceSpot | None = getattr(verdict, "spot", None)
+    return spot
 
 
 def _by_importance(attempts: list[Attempt]) -> tuple[int, ...]:

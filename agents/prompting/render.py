@@ -11,22 +11,25 @@ from cuda_llm.agents.prompting.describe_kernel import (
     describe_failure,
     describe_headline,
     describe_profile,
+    describe_profiled_size,
     describe_timed_sizes,
     real_names,
 )
 from cuda_llm.agents.prompting.describe_run import (
     describe_allowed,
+    describe_expected,
     describe_hints,
     describe_history,
-    describe_known_hardware,
+    describe_history_key,
     describe_named_dims,
-    describe_notes,
+    describe_score,
     describe_sizes,
     describe_tolerance,
 )
 from cuda_llm.agents.prompting.quote import clean, hide, hide_in_comments, one_line
 from cuda_llm.agents.prompting.templates import Templates
 from cuda_llm.agents.prompting.token_budget import SECTIONS, Passage, count_tokens, fit
+from cuda_llm.agents.researcher.facts import describe_hardware
 from cuda_llm.agents.situation import Situation
 from cuda_llm.conversation import Message
 from cuda_llm.failures import CompileFailed
@@ -132,6 +135,10 @@ def _fixed_values(
         "dims": describe_named_dims(task),
         "tolerance": describe_tolerance(task),
         "sizes": describe_sizes(situation),
+        "score": describe_score(situation),
+        "history_key": describe_history_key(situation, components),
+        "attainable_known": situation.plan.hardware_context == "full",
+        "tuned": situation.plan.tune > 0,
         "allowed": describe_allowed(task),
         "emulated": not situation.capabilities.full_isa,
         "time_source": situation.capabilities.time_source,
@@ -146,8 +153,16 @@ def _fixed_values(
         "parent_times": describe_timed_sizes(situation, parent, components)
         if parent and parent.passed
         else (),
+        "profile_size": _profiled_size(situation, parent),
+        "expected": describe_expected(situation, brief, components),
         "failure_code": parent.code if failed and parent else "",
     }
+
+
+def _profiled_size(situation: Situation, parent: Attempt | None) -> str:
+    verdict = situation.archive.verdict(parent.id) if parent else None
+    profile = verdict.profile if isinstance(verdict, Passed) else None
+    return describe_profiled_size(situation, parent, profile) if parent and profile else ""
 
 
 def _passages(
@@ -164,7 +179,7 @@ def _passages(
         "hardware": describe_known_hardware(situation),
         "notes": describe_notes(situation),
         "hints": describe_hints(situation, brief, components),
-        "history": describe_history(situation, brief.history, components)
+        "history": describe_history(situation, brief.history, components, brief.parent)
         if components.history
         else Passage(),
         "baseline": _text(task.baseline.read_text()) if components.baseline else Passage(),
@@ -202,3 +217,30 @@ def _of_parent(
 
 def _text(text: str) -> Passage:
     return Passage(entries=tuple(text.split("\n"))) if text else Passage()
+
+
+def describe_known_hardware(situation: Situation) -> Passage:
+    """Describe the GPU as far as the hardware context allows, with agents' notes on it."""
+    match situation.plan.hardware_context:
+        case "full":
+            noted = [note.text for note in situation.notes.values() if note.about_hardware]
+            entries = (
+                *describe_hardware(situation),
+                *filter(None, map(str.strip, map(clean, noted))),
+            )
+            return Passage(entries=entries, noun="facts")
+        case "name":
+            return Passage(entries=(situation.hardware.name,))
+        case _:
+            return Passage()
+
+
+def describe_notes(situation: Situation) -> Passage:
+    """Return what agents noted that is not about the hardware."""
+    context = situation.plan.hardware_context
+    noted = [
+        f"{name}: {hide(clean(note.text).strip(), situation.hardware, context)}"
+        for name, note in situation.notes.items()
+        if note.text.strip() and not note.about_hardware
+    ]
+    return Passage(entries=tuple(noted), noun="notes")

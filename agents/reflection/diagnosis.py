@@ -23,7 +23,9 @@ class Diagnosis:
     text: str
     evidence: str = ""
     hardware_text: str = ""
+    hardware_evidence: str = ""
     avoid: tuple[str, ...] = ()
+    rules_out: tuple[str, ...] = ()
 
     def as_hint(self, round: int, about: str, times: int = 1) -> Hint:
         """Return the hint of a round about an attempt; `about` is empty where it concerns all."""
@@ -36,7 +38,9 @@ class Diagnosis:
             text=self.text,
             evidence=self.evidence,
             hardware_text=self.hardware_text,
+            hardware_evidence=self.hardware_evidence,
             avoid=self.avoid,
+            rules_out=self.rules_out,
         )
 
 

@@ -3,24 +3,38 @@ was tried without gain.
 """
 
 from collections.abc import Iterator, Sequence, Set
+from dataclasses import replace
 
-from cuda_llm.agents.limits import LIMIT_SHARE, bottleneck_text, share_of_limit
+from cuda_llm.agents.limits import (
+    LIMIT_SHARE,
+    bottleneck_text,
+    deciding_profile,
+    share_of_limit,
+)
 from cuda_llm.agents.prompting.quote import join_parts, one_line
 from cuda_llm.agents.reflection.diagnosis import Diagnosis, FailureContext, context_of
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.strategies.acceptance import gain_over, noise_margin, passed_by_speed
-from cuda_llm.agents.techniques.catalogue import CATALOGUE
-from cuda_llm.agents.techniques.technique import Technique, fits
+from cuda_llm.agents.techniques.objections import (
+    aims_ruled_out,
+    changes_between,
+    sensible_techniques,
+)
+from cuda_llm.agents.techniques.technique import Technique
 from cuda_llm.outcomes import Passed
 from cuda_llm.profile import Bottleneck, Profile
 from cuda_llm.search import Attempt, Hint, Kind
 from cuda_llm.tasks.sizes import least_time
+from cuda_llm.wording import name_sizes
 
 MOST_TRIED = 4
 
 
 def tried_without_gain(situation: Situation, parent: Attempt) -> tuple[str, ...]:
-    """Return directions that led from `parent` to something no faster, newest first."""
+    """Return directions that led from `parent` to something no faster, newest first.
+
+    A kernel that changed several things at once condemns none of them.
+    """
     return tuple(dict.fromkeys(_without_gain(situation, parent)))[:MOST_TRIED]
 
 
@@ -31,7 +45,8 @@ def _without_gain(situation: Situation, parent: Attempt) -> Iterator[str]:
         if not is_try or not what or child.speedup is None or parent.speedup is None:
             continue
         gain, margin = gain_over(child, parent), noise_margin(situation, child, parent)
-        if gain <= margin:
+        choices = [one for one in changes_between(situation, parent, child) if one.is_choice]
+        if gain <= margin and len(choices) <= 1:
             came = "no faster" if gain >= -margin else f"{-gain:.0%} slower"
             yield f"{one_line(what, 160)} (tried: {came})"
 
@@ -39,33 +54,38 @@ def _without_gain(situation: Situation, parent: Attempt) -> Iterator[str]:
 MOST_TECHNIQUES = 3
 
 
-def techniques_against(code: str, situation: Situation, used: Set[str]) -> tuple[Technique, ...]:
-    """Return changes against `code` that fit task and hardware and are not `used` yet."""
-    found = [
-        one
-        for one in CATALOGUE
-        if code in one.against
-        and Kind.IMPROVE in one.kinds
-        and one.shown_by not in used
-        and fits(one, situation)
-    ]
+def techniques_against(
+    code: str, situation: Situation, attempt: Attempt, refused: Set[str]
+) -> tuple[Technique, ...]:
+    """Return changes against `code` that nothing of the attempt and none of `refused` forbids."""
+    sensible = sensible_techniques(situation, Kind.IMPROVE, attempt, ())
+    found = [one for one in sensible if code in one.against and not one.aims & refused]
     return tuple(sorted(found, key=lambda one: one.against.index(code))[:MOST_TECHNIQUES])
 
 
-def ruled_out(profile: Profile, dominating: Bottleneck) -> tuple[str, ...]:
-    """Return what the figures say cannot help, whatever dominates."""
+SETTLED = {
+    "occupancy": "more occupancy",
+    "coalescing": "coalescing further: every byte fetched is used",
+    "padding": "padding shared memory: there are no bank conflicts",
+    "fewer_blocks": "fewer or larger blocks: they do not fill the chip as it is",
+}
+"""Why an aim is of no use that figures rule out."""
+
+
+def ruled_out(
+    situation: Situation, profile: Profile, dominating: Bottleneck
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return what cannot help, in words: as dominates what does, and by the figures; and the aims.
+
+    Where blocks do not fill the chip, a word on occupancy would be untrue.
+    """
+    settled = aims_ruled_out(situation, profile)
     words = bottleneck_text(dominating.code)
-    found = list(words.no_use)
-    if profile.launches:
-        longest = max(profile.launches, key=lambda launch: launch.time_us)
-        figures = longest.figures
-        if longest.occupancy >= 0.95 and not words.names_occupancy:
-            found.append("more occupancy")
-        if figures.get("useful_byte_share", 0.0) >= 0.99:
-            found.append("coalescing further: every byte fetched is used")
-        if figures.get("worst_bank_ways") == 1.0:
-            found.append("padding shared memory: there are no bank conflicts")
-    return tuple(found)
+    refused = words.refuses.split()
+    if "fewer_blocks" in settled and "occupancy" in refused:
+        words, refused = replace(words, no_use=()), []
+    found = [SETTLED[aim] for aim in SETTLED if aim in settled and aim not in refused]
+    return (*words.no_use, *found), tuple(sorted({*refused, *settled}))
 
 
 MOST_PROFILED = 3
@@ -79,6 +99,7 @@ def find_limits(situation: Situation, judged: Sequence[Attempt]) -> Iterator[Hin
         profile = verdict.profile if isinstance(verdict, Passed) else None
         if profile is None:
             continue
+        profile, _ = deciding_profile(situation, attempt, profile)
         context = context_of(situation, attempt)
         for one in diagnose_speed(situation, attempt, profile, context):
             if one.code == HARDWARE_LIMIT and attempt != situation.incumbent:
@@ -118,25 +139,38 @@ def _dominating(
 ) -> Diagnosis:
     first, others = profile.bottlenecks[0], profile.bottlenecks[1:]
     words = bottleneck_text(first.code)
-    techniques = techniques_against(first.code, situation, context.source.uses)
+    no_use, aims = ruled_out(situation, profile, first)
+    techniques = techniques_against(first.code, situation, attempt, set(aims))
     plain = [one.text for one in techniques if one.needs == (0, 0)]
     return Diagnosis(
         code=first.code,
         cause="dominates",
         text=_advise(words.name, words.why, plain or [one_line(first.advice)]),
         evidence=join_parts(
-            f"{first.share:.0%} of the time at the largest size",
+            f"{first.share:.0%} of the time{_where(situation, attempt)}",
             context.quote_line(first.spot),
             one_line(first.explanation) if first.code in _QUOTED_AS_EVIDENCE else "",
             _next_in_line(others),
         ),
         hardware_text=join_parts(
-            one_line(first.explanation) if first.code not in _QUOTED_AS_EVIDENCE else "",
-            _bandwidth(profile, situation),
             *(_capable(one, situation) for one in techniques if one.needs > (0, 0)),
         ),
-        avoid=(*ruled_out(profile, first), *tried_without_gain(situation, attempt)),
+        hardware_evidence=join_parts(
+            one_line(first.explanation) if first.code not in _QUOTED_AS_EVIDENCE else "",
+            _bandwidth(profile, situation),
+        ),
+        avoid=(*no_use, *tried_without_gain(situation, attempt)),
+        rules_out=aims,
     )
+
+
+def _where(situation: Situation, attempt: Attempt) -> str:
+    """Return the timed size that the profile is of, where there are several."""
+    verdict = situation.archive.verdict(attempt.id)
+    profile = verdict.profile if isinstance(verdict, Passed) else None
+    if profile is None or len(situation.sizes) < 2:
+        return ""
+    return f" at {name_sizes(situation.sizes)[deciding_profile(situation, attempt, profile)[1]]}"
 
 
 def _advise(name: str, why: str, techniques: Sequence[str]) -> str:

@@ -4,27 +4,27 @@ Rooflines of the sizes (bound, least time, what fits in L2), registers and share
 occupancy, and tiles of the task's data that fit in shared memory.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import prod
 from typing import Any
 
 from cuda_llm.agents.situation import Situation
-from cuda_llm.agents.techniques.technique import Work, work_of
 from cuda_llm.hardware_profiles.hardware import Hardware
-from cuda_llm.hardware_profiles.occupancy import MOST_REGISTERS_PER_THREAD, occupancy
+from cuda_llm.hardware_profiles.occupancy import (
+    MOST_REGISTERS_PER_THREAD,
+    WARP_THREADS,
+    occupancy,
+)
 from cuda_llm.hardware_profiles.roofline import ridge_flops_per_byte
-from cuda_llm.tasks.sizes import LeastTime, least_time, shape_of
-from cuda_llm.tasks.task import ArgumentRole, Task
-from cuda_llm.wording import describe_dims
+from cuda_llm.tasks.sizes import LeastTime, least_time
+from cuda_llm.wording import describe_us
 
-LAUNCH_MATTERS = 0.2
-"""Part of the attainable time from which on the cost of a launch is reported."""
+LAUNCH_MATTERS = 0.02
+"""Part of the attainable time from which on the cost of a second launch has a figure."""
 BLOCK_SIZES = (128, 256, 512, 1024)
 FEW_REGISTERS = 16
 STEP_BYTES = 256
-EDGES = (16, 32, 64, 128)
-"""Of square tiles."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,12 +47,15 @@ def roofline_facts(situation: Situation) -> HardwareFact:
         return HardwareFact(name="sizes", decision="no size is timed on this device")
     least = [least_time(situation.task, situation.hardware, dims) for dims in sizes]
     rows = [_row(situation, index, sizes[index], one) for index, one in enumerate(least)]
-    lines = [_describe_size(row, one) for row, one in zip(rows, least, strict=True)]
     largest = rows[-1]
     reached = largest["baseline_share"]
     return HardwareFact(
         name="sizes",
-        lines=(_intensity(situation, least[-1]), *lines, *_launch(situation, rows)),
+        lines=(
+            _intensity(situation, least[-1]),
+            _attainable(least),
+            _launch(situation, rows),
+        ),
         data=rows,
         decision=(
             f"the largest timed size is {largest['bound']}-bound: "
@@ -89,17 +92,20 @@ def _row(
     }
 
 
-def _describe_size(row: Mapping[str, Any], least: LeastTime) -> str:
-    what = f"{least.bytes_moved / 1e6:.3g} MB" if least.bound == "memory" else _operations(least)
-    l2 = "fits in L2" if row["fits_l2"] else "larger than L2"
-    return (
-        f"{describe_dims(row['dims'])}: {least.bound}-bound ({what}; {l2}), "
-        f"{least.attainable_us:.3g} us attainable with one launch"
+def _attainable(least: Sequence[LeastTime]) -> str:
+    """Describe each size's attainable time, and the bytes that it must move where they decide."""
+    times = "; ".join(
+        describe_us(one.attainable_us)
+        + (f" ({describe_bytes(one.bytes_moved)})" if one.bound == "memory" else "")
+        for one in least
     )
+    return f"Attainable at each timed size, one launch, every byte from or to DRAM once: {times}"
 
 
-def _operations(least: LeastTime) -> str:
-    return f"{least.flops / 1e6:.3g} million operations in {least.precision}"
+def describe_bytes(count: float) -> str:
+    """Render `16.4 kB`, `8.39 MB` or `2.15 GB`."""
+    unit, name = next(((u, n) for u, n in ((1e9, "GB"), (1e6, "MB")) if count >= u), (1e3, "kB"))
+    return f"{count / unit:.3g} {name}"
 
 
 def _intensity(situation: Situation, largest: LeastTime) -> str:
@@ -109,20 +115,17 @@ def _intensity(situation: Situation, largest: LeastTime) -> str:
     has = largest.flops / largest.bytes_moved if largest.bytes_moved else 0.0
     return (
         f"This task does {has:.3g} operations a byte it must move; below {ridge:.3g} memory is the "
-        "limit."
+        f"limit: it is {largest.bound}-bound at the largest size."
     )
 
 
-def _launch(situation: Situation, rows: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    small = [row for row in rows if row["launch_share"] >= LAUNCH_MATTERS]
-    if not small:
-        return ()
-    last = small[-1]
-    return (
-        f"A launch costs about {situation.hardware.model.launch_us:g} us, "
-        f"{last['launch_share']:.0%} of the attainable time at {describe_dims(last['dims'])}: a "
-        "second one hurts there.",
-    )
+def _launch(situation: Situation, rows: Sequence[Mapping[str, Any]]) -> str:
+    first, last = rows[0]["launch_share"], rows[-1]["launch_share"]
+    most = max(row["launch_share"] for row in rows)
+    cost = f"A launch costs about {situation.hardware.model.launch_us:g} us: a second one adds "
+    if most < LAUNCH_MATTERS:
+        return f"{cost}less than {LAUNCH_MATTERS:.0%} at any timed size."
+    return f"{cost}{first:.0%} to the attainable time of the first size, {last:.0%} to the last."
 
 
 def occupancy_facts(situation: Situation) -> HardwareFact:
@@ -134,11 +137,7 @@ def occupancy_facts(situation: Situation) -> HardwareFact:
     ]
     return HardwareFact(
         name="occupancy",
-        lines=(
-            "Occupancy: beyond these, fewer warps are resident (registers a thread, shared bytes a "
-            "block):",
-            *(_describe_corner(row) for row in rows),
-        ),
+        lines=_describe_corners(situation.hardware, rows),
         data=rows,
     )
 
@@ -173,76 +172,89 @@ def _last(limit: int, holds: Callable[[int], bool]) -> int:
     return low
 
 
-def _describe_corner(row: dict[str, Any]) -> str:
+def _describe_corners(hardware: Hardware, rows: Sequence[dict[str, Any]]) -> tuple[str, ...]:
+    """Describe what block sizes that can fill an SM may take, and which cannot fill one."""
+    full = [row for row in rows if row["most"] >= 1.0]
+    warps = hardware.limits.threads_per_sm // WARP_THREADS
+    lines = [
+        f"Blocks of {row['threads']:,} threads fill {row['most']:.0%} of an SM at most"
+        for row in rows
+        if row["most"] < 1.0
+    ]
+    if full:
+        lines.insert(
+            0,
+            f"All {warps} warps of an SM are resident, in blocks of {_each(full, 'threads')} "
+            f"threads, up to {_each(full, 'registers_full')} registers a thread and "
+            f"{_each(full, 'shared_full')} B of shared memory a block; half of them up to "
+            f"{_each(full, 'registers_half')} and {_each(full, 'shared_half')} B",
+        )
+    return tuple(lines)
+
+
+def _each(rows: Sequence[Mapping[str, Any]], key: str) -> str:
+    """Return the values of each row, or the one that all have."""
+    values = [f"{row[key]:,}" for row in rows]
+    return values[0] if len(set(values)) == 1 else " / ".join(values)
+
+
+_TENSOR_TYPES = {"tf32": "tf32", "fp16": "fp16", "bf16": "bf16"}
+
+
+def describe_hardware(situation: Situation) -> tuple[str, ...]:
+    """Describe the GPU, one fact a line, with what arithmetic on kernels needs."""
+    hardware = situation.hardware
+    limits, peaks, model = hardware.limits, hardware.peaks, hardware.model
+    major, minor = hardware.compute_capability
+    l2_gb_s = model.l2_bytes_per_clk * hardware.boost_clock_mhz / 1e3
     return (
-        f"  {row['threads']} threads: {row['most']:.0%} up to {row['registers_full']} registers, "
-        f"{row['shared_full']:,} B; half of that up to {row['registers_half']} registers, "
-        f"{row['shared_half']:,} B"
+        f"{hardware.name}: {hardware.architecture}, compute capability {major}.{minor} "
+        f"({hardware.target}), {hardware.sm_count} SMs at {hardware.boost_clock_mhz:,.0f} MHz",
+        f"DRAM: {peaks.dram_gb_s:,.0f} GB/s; L2: {_mebibytes(hardware.l2_bytes)}, "
+        f"{l2_gb_s:,.0f} GB/s; an SM serves {hardware.pipes.load_store:g} four-byte words of "
+        "shared memory or L1 a clock",
+        f"clocks to wait: DRAM {model.latency_dram_clk:g}, L2 {model.latency_l2_clk:g}, "
+        f"L1 {model.latency_l1_clk:g}, shared {model.latency_shared_clk:g}, "
+        f"arithmetic {model.latency_alu_clk:g}",
+        _to_hide_waits(hardware),
+        f"fp32: {peaks.fp32_tflops:g} TFLOPS, {hardware.pipes.fp32:g} FMA a clock and SM",
+        *_tensor(situation),
+        f"shared memory: {_kibibytes(limits.shared_bytes_per_block)} a block, "
+        f"{_kibibytes(limits.shared_bytes_per_block_optin)} when asked for "
+        "(cudaFuncAttributeMaxDynamicSharedMemorySize), "
+        f"{_kibibytes(limits.shared_bytes_per_sm)} an SM, of which each block takes "
+        f"{_kibibytes(limits.shared_bytes_reserved_per_block)} for itself",
+        f"registers: {limits.registers_per_sm:,} an SM, 255 a thread at most; threads: "
+        f"{limits.threads_per_block:,} a block, {limits.threads_per_sm:,} an SM; blocks: "
+        f"{limits.blocks_per_sm} an SM",
     )
 
 
-def shared_memory_facts(situation: Situation) -> HardwareFact:
-    """Size square tiles where inputs are staged, and private copies where outputs are summed.
-
-    Each row has the bytes, whether they need an opt-in, and how many such blocks an SM holds.
-    """
-    match work_of(situation.task):
-        case Work.REARRANGES | Work.REUSES | Work.SLIDES:
-            head, rows = "one tile a block and a column of padding", _tiles(situation)
-        case Work.SCATTERS:
-            head, rows = "a copy of the outputs for each block", _copies(situation)
-        case _:
-            return HardwareFact(name="tiles", data=[])
-    fitting = [row for row in rows if row["an_sm"]]
-    lines = [_describe_tile(row) for row in fitting] or ["  no timed size fits"]
-    return HardwareFact(name="tiles", lines=(f"Shared memory, with {head}:", *lines), data=fitting)
+def _to_hide_waits(hardware: Hardware) -> str:
+    """Describe the warps an SM needs against waits: latency times throughput (Little's law)."""
+    per_clk = hardware.peaks.dram_gb_s * 1e3 / hardware.boost_clock_mhz / hardware.sm_count
+    in_flight = per_clk * hardware.model.latency_dram_clk
+    loads = math.ceil(in_flight / (WARP_THREADS * 4))
+    chains = math.ceil(hardware.pipes.fp32 / WARP_THREADS * hardware.model.latency_alu_clk)
+    return (
+        f"to hide them an SM needs {in_flight:,.0f} B on their way from DRAM ({loads} warps with "
+        f"a 4-byte load each, {math.ceil(loads / 4)} with a 16-byte one) or {chains} independent "
+        "chains of FMA, over its warps"
+    )
 
 
-def _tiles(situation: Situation) -> list[dict[str, Any]]:
-    return [
-        {"what": f"{dtype} {edge} x {edge}", "dtype": dtype, "edge": edge}
-        | _fit(situation.hardware, edge * (edge + 1) * item_bytes(dtype))
-        for dtype in _element_types(situation.task)
-        for edge in EDGES
-    ]
+def _tensor(situation: Situation) -> tuple[str, ...]:
+    """Describe tensor cores, where the task's precision and the chip allow their use."""
+    precision = situation.task.tolerance.precision
+    rate = situation.hardware.peaks.tensor_dense_tflops.get(_TENSOR_TYPES.get(precision, ""))
+    if rate is None:
+        return ()
+    return (f"tensor cores, {precision} inputs: {rate:g} TFLOPS",)
 
 
-def _copies(situation: Situation) -> list[dict[str, Any]]:
-    outputs = [one for one in situation.task.arguments if one.role == ArgumentRole.OUT]
-    return [
-        {"what": describe_dims(dims), "dims": dict(dims)}
-        | _fit(
-            situation.hardware,
-            sum(prod(shape_of(one, dims)) * item_bytes(one.dtype) for one in outputs),
-        )
-        for dims in timed_sizes(situation)
-    ]
+def _kibibytes(count: int) -> str:
+    return f"{count / 1024:g} KiB"
 
 
-def _element_types(task: Task) -> tuple[str, ...]:
-    arrays = (one.dtype for one in task.arguments if one.role != ArgumentRole.SCALAR)
-    return tuple(dict.fromkeys(arrays))
-
-
-def _fit(hardware: Hardware, needed: int) -> dict[str, Any]:
-    limits = hardware.limits
-    unit = limits.shared_allocation_bytes
-    taken = -(-(needed + limits.shared_bytes_reserved_per_block) // unit) * unit
-    fits = needed <= limits.shared_bytes_per_block_optin
-    return {
-        "bytes": needed,
-        "asks": needed > limits.shared_bytes_per_block,
-        "an_sm": min(limits.blocks_per_sm, limits.shared_bytes_per_sm // taken) if fits else 0,
-    }
-
-
-def item_bytes(dtype: str) -> int:
-    """Return the size of one element in bytes, from the bits in its NumPy name."""
-    bits = dtype.lstrip("abcdefghijklmnopqrstuvwxyz")
-    return int(bits) // 8 if bits else 1
-
-
-def _describe_tile(row: dict[str, Any]) -> str:
-    asks = ", to be asked for" if row["asks"] else ""
-    blocks = f"{row['an_sm']} block{'s' if row['an_sm'] > 1 else ''}"
-    return f"  {row['what']}: {row['bytes']:,} B{asks}, {blocks} an SM"
+def _mebibytes(count: int) -> str:
+    return f"{count / 2**20:g} MiB"

@@ -11,7 +11,7 @@ from cuda_llm.agents.limits import share_of_limit
 from cuda_llm.agents.protocols import Choice, Strategy
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.strategies.acceptance import choose_fastest, passed_by_speed
-from cuda_llm.agents.techniques.directions import directions
+from cuda_llm.agents.techniques.directions import Direction, find_directions, say_opposites
 from cuda_llm.dotted import is_dotted, load_dotted
 from cuda_llm.errors import UsageError
 from cuda_llm.search import EVERYTHING, Attempt, Brief, Components, Hint, Kind
@@ -62,10 +62,15 @@ def make_briefs(
     `components` is what the strategy allows; what the user switched off stays off.
     """
     allowed = components & situation.plan.components
-    chosen = choose_directions(situation, [kind for kind, _ in orders]) if allowed.diversity else ()
     history = tuple(one.id for one in situation.attempts) if allowed.history else ()
     error_hints = hints_for(allowed, situation.error_hints)
     performance_hints = hints_for(allowed, situation.performance_hints)
+
+    def hints_of(parent: Attempt | None) -> tuple[Hint, ...]:
+        both = (error_hints, performance_hints)
+        return tuple(hint for hints in both for hint in hints_about(hints, parent))
+
+    chosen = choose_directions(situation, orders, hints_of) if allowed.diversity else ()
     return tuple(
         Brief(
             id=f"r{situation.round}-c{index}",
@@ -73,7 +78,9 @@ def make_briefs(
             index=index,
             kind=kind,
             parent=None if parent is None else parent.id,
-            direction=chosen[index - 1] if chosen else "",
+            direction=chosen[index - 1].text if chosen else "",
+            against=chosen[index - 1].against if chosen else "",
+            share=chosen[index - 1].share if chosen else 0.0,
             history=history,
             error_hints=hints_about(error_hints, parent),
             performance_hints=hints_about(performance_hints, parent),
@@ -83,10 +90,29 @@ def make_briefs(
     )
 
 
-def choose_directions(situation: Situation, kinds: Sequence[Kind]) -> tuple[str, ...]:
-    """Choose a direction for each kind; those of one kind differ as long as there are enough."""
-    pools = {kind: iter(directions(situation, kind, kinds.count(kind))) for kind in set(kinds)}
-    return tuple(next(pools[kind]) for kind in kinds)
+def choose_directions(
+    situation: Situation,
+    orders: Sequence[Assignment],
+    hints_of: Callable[[Attempt | None], Sequence[Hint]],
+) -> tuple[Direction, ...]:
+    """Choose a direction for each order: those of a round differ, and say where they oppose.
+
+    `hints_of` returns the hints that an order on that parent shows.
+    """
+    pools = {
+        (kind, parent and parent.id): iter(
+            find_directions(situation, kind, 2 * len(orders), parent=parent, hints=hints_of(parent))
+        )
+        for kind, parent in orders
+    }
+    taken = set[str]()
+    chosen = []
+    for kind, parent in orders:
+        pool = pools[kind, parent and parent.id]
+        one = next(found for found in pool if found.text not in taken)
+        taken.add(one.text)
+        chosen.append(one)
+    return say_opposites(chosen)
 
 
 def hints_for(allowed: Components, hints: Sequence[Hint]) -> tuple[Hint, ...]:

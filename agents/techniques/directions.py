@@ -1,61 +1,183 @@
-"""A direction of its own for each brief of a round."""
+"""A direction of its own for each brief of a round: none that the kernel has, that its own hints
+forbid, or that the hardware rules out.
+"""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain, count, islice, product
 
+from cuda_llm.agents.limits import share_of_limit
 from cuda_llm.agents.situation import Situation
-from cuda_llm.agents.techniques.catalogue import CATALOGUE, VARIATIONS
-from cuda_llm.agents.techniques.technique import Technique, fits
-from cuda_llm.outcomes import Passed
-from cuda_llm.search import Attempt, Kind
+from cuda_llm.agents.techniques.objections import (
+    profile_of,
+    reaches_enough,
+    refused_aims,
+    sensible_techniques,
+)
+from cuda_llm.agents.techniques.technique import Technique
+from cuda_llm.search import Attempt, Hint, Kind
 
 UNRELATED = 99
 """Rank of a technique that relieves none of the known bottlenecks."""
 
 
-def directions(
-    situation: Situation, kind: Kind, number: int, *, parent: Attempt | None = None
-) -> tuple[str, ...]:
-    """Return `number` directions for briefs of one kind; empty texts without diversity.
+@dataclass(frozen=True, kw_only=True)
+class Direction:
+    """What one brief is told to try, and what there is to gain by it."""
 
-    Best first: what fits the task, was tried least and relieves what limits `parent` (else the
-    incumbent). The same situation gives the same answer, and a longer one only adds to a shorter.
-    """
+    text: str
+    technique: Technique | None = None
+    """None where it is somebody else's words."""
+    against: str = ""
+    """Code of the bottleneck it relieves; empty where none is known."""
+    share: float = 0.0
+    """Part of the time that this bottleneck accounts for, 0 to 1: what can be gained at most."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variation:
+    """A twist to a direction, where the catalogue is shorter than a round."""
+
+    text: str
+    aims: frozenset[str] = frozenset()
+    words_per_fma: float = 0.0
+    opposes: frozenset[str] = frozenset()
+    """Aims of techniques that it cannot be added to."""
+
+
+VARIATIONS = (
+    Variation(text="small blocks (64 to 128 threads)"),
+    Variation(text="large blocks (512 threads or more)", opposes=frozenset({"more_registers"})),
+    Variation(
+        text="one output a thread",
+        words_per_fma=2.0,
+        opposes=frozenset({"more_registers", "larger_tiles", "fewer_blocks"}),
+    ),
+    Variation(text="four outputs a thread"),
+    Variation(text="eight or more outputs a thread", aims=frozenset({"more_registers"})),
+    Variation(
+        text="as few registers as possible",
+        aims=frozenset({"occupancy"}),
+        opposes=frozenset({"more_registers", "prefetching", "unrolling"}),
+    ),
+    Variation(text="loops with bounds known when compiling, by templates"),
+    Variation(text="a separate path for extents that are multiples of four"),
+)
+
+
+def directions(
+    situation: Situation,
+    kind: Kind,
+    number: int,
+    *,
+    parent: Attempt | None = None,
+    hints: Sequence[Hint] = (),
+) -> tuple[str, ...]:
+    """Return the texts of `find_directions`; empty ones without diversity."""
     if not situation.plan.components.diversity:
         return ("",) * number
+    found = find_directions(situation, kind, number, parent=parent, hints=hints)
+    return tuple(one.text for one in found)
+
+
+def find_directions(
+    situation: Situation,
+    kind: Kind,
+    number: int,
+    *,
+    parent: Attempt | None = None,
+    hints: Sequence[Hint] = (),
+) -> tuple[Direction, ...]:
+    """Return `number` directions for briefs of one kind that show `hints`.
+
+    Best first: what a critique of `parent` (else of the incumbent) asks for, then what fits the
+    task, was tried least and relieves what limits it. The same situation gives the same answer,
+    and a longer one only adds to a shorter.
+    """
     parent = parent or situation.incumbent
     limits = _limits(situation, parent)
     everywhere = [attempt.direction for attempt in situation.attempts]
     here = _tried_on(situation, parent) if kind in (Kind.FIX, Kind.IMPROVE) else everywhere
 
     def rank(technique: Technique) -> tuple[int, int, int]:
-        relieved = [limits.index(code) for code in technique.against if code in limits]
+        relieved = [at for at, code in enumerate(limits) if code in technique.against]
         return (
             _times(technique.text, here),
             min(relieved, default=UNRELATED),
             0 if kind == Kind.FIX else _times(technique.text, everywhere),
         )
 
-    fitting = [technique for technique in CATALOGUE if _may_try(technique, kind, situation)]
+    sensible = sensible_techniques(situation, kind, parent, hints)
+    related = [one for one in sensible if limits.keys() & set(one.against)]
+    fitting = related if kind == Kind.IMPROVE and related else sensible
     ranked = sorted(_ordered(fitting, kind, situation), key=rank)
-    return tuple(islice(_endless([technique.text for technique in ranked], here), number))
+    made = (_direction(situation, kind, parent, one, limits) for one in ranked)
+    twisted = _twisted(situation, ranked, hints, here, limits)
+    ordered = chain(_asked_for(situation, kind, parent, hints, limits), made, twisted, _open())
+    return tuple(islice(_distinct(ordered), number))
 
 
-def _may_try(technique: Technique, kind: Kind, situation: Situation) -> bool:
-    """Return whether it answers such an order, fits, and gives nothing away."""
-    names_hardware = technique.needs > (0, 0) and situation.plan.hardware_context == "none"
-    return kind in technique.kinds and not names_hardware and fits(technique, situation)
+def _distinct(found: Iterable[Direction]) -> Iterator[Direction]:
+    seen = set[str]()
+    for one in found:
+        if one.text not in seen:
+            seen.add(one.text)
+            yield one
 
 
-def _limits(situation: Situation, attempt: Attempt | None) -> list[str]:
-    """Return codes of what limits `attempt`, dominating first; none where profiles are off."""
+def _open() -> Iterator[Direction]:
+    """Yield what is left to ask for where everything that is known is spoken against."""
+    yield Direction(text=OPEN)
+    for number in count(2):
+        yield Direction(text=f"{OPEN}; variant {number}")
+
+
+OPEN = "a change of your own that nothing above speaks against"
+
+
+def _limits(situation: Situation, attempt: Attempt | None) -> dict[str, float]:
+    """Return code and share of what limits `attempt`, dominating first; none without profiles."""
     if attempt is None or not attempt.passed or not situation.plan.components.profile:
-        return []
-    verdict = situation.archive.verdict(attempt.id)
-    profile = verdict.profile if isinstance(verdict, Passed) else None
-    further = [one.code for one in profile.bottlenecks] if profile else []
-    return list(dict.fromkeys(filter(None, [attempt.limited_by, *further])))
+        return {}
+    profile = profile_of(situation, attempt)
+    found = {one.code: one.share for one in reversed(profile.bottlenecks)} if profile else {}
+    found = dict(reversed(found.items()))
+    return found or ({attempt.limited_by: 0.0} if attempt.limited_by else {})
+
+
+def _direction(
+    situation: Situation,
+    kind: Kind,
+    parent: Attempt | None,
+    technique: Technique,
+    limits: dict[str, float],
+) -> Direction:
+    """Return the direction with the first limit that it relieves; to depart, with all of it."""
+    if kind == Kind.DEPART and parent is not None:
+        reached = share_of_limit(situation, parent) or 1.0
+        return Direction(text=technique.text, technique=technique, share=max(0.0, 1.0 - reached))
+    code = next((one for one in limits if one in technique.against), "")
+    share = limits.get(code, 0.0)
+    return Direction(text=technique.text, technique=technique, against=code, share=share)
+
+
+def _asked_for(
+    situation: Situation,
+    kind: Kind,
+    parent: Attempt | None,
+    hints: Sequence[Hint],
+    limits: dict[str, float],
+) -> Iterator[Direction]:
+    """Yield the changes that critiques of the parent ask for, unless they were tried."""
+    if parent is None or kind not in (Kind.IMPROVE, Kind.FIX):
+        return
+    tried = {one.direction for one in situation.attempts}
+    for hint in hints:
+        if hint.change and hint.about == parent.id and hint.change not in tried:
+            code = hint.code if hint.code in limits else ""
+            share = hint.gain or limits.get(code, 0.0)
+            yield Direction(text=hint.change, against=code, share=share)
 
 
 def _tried_on(situation: Situation, parent: Attempt | None) -> list[str]:
@@ -85,8 +207,48 @@ def _ordered(found: list[Technique], kind: Kind, situation: Situation) -> list[T
     return shuffled.sample(found, len(found))
 
 
-def _endless(texts: list[str], tried: list[str]) -> Iterator[str]:
-    """Yield the texts; then each with a twist, least tried first; then numbered variants."""
-    twisted = [f"{text}; with {twist}" for twist, text in product(VARIATIONS, texts)]
-    first = [*texts, *sorted(twisted, key=tried.count)]
-    return chain(first, (f"{text}; variant {number}" for number in count(2) for text in first))
+def _twisted(
+    situation: Situation,
+    ranked: Sequence[Technique],
+    hints: Sequence[Hint],
+    tried: list[str],
+    limits: dict[str, float],
+) -> Iterator[Direction]:
+    """Yield each technique with a twist, least tried first; then numbered variants."""
+    refused = refused_aims(hints)
+    hidden = situation.plan.hardware_context == "none"
+    allowed = [
+        one
+        for one in VARIATIONS
+        if not one.aims & refused and (hidden or reaches_enough(one.words_per_fma, situation))
+    ]
+    made = [
+        Direction(
+            text=f"{technique.text}; with {twist.text}",
+            technique=technique,
+            against=next((code for code in limits if code in technique.against), ""),
+        )
+        for twist, technique in product(allowed, ranked)
+        if not twist.opposes & technique.aims
+    ]
+    plain = [Direction(text=one.text, technique=one) for one in ranked]
+    yield from sorted(made, key=lambda one: tried.count(one.text))
+    for number in count(2) if plain else ():
+        for one in (*plain, *made):
+            yield replace(one, text=f"{one.text}; variant {number}")
+
+
+OPPOSITE = "another attempt of this round does the opposite, so do this one thoroughly"
+
+
+def say_opposites(chosen: Sequence[Direction]) -> tuple[Direction, ...]:
+    """Return the directions of one parent, saying of each that opposes another that it does."""
+    signs = {one.technique.work_per_thread for one in chosen if one.technique}
+    if not {1, -1} <= signs:
+        return tuple(chosen)
+    return tuple(
+        replace(one, text=f"{one.text} ({OPPOSITE})")
+        if one.technique and one.technique.work_per_thread
+        else one
+        for one in chosen
+    )

@@ -87,7 +87,28 @@ class Technique:
     shown_by: str = ""
     """What a source that uses it already shows (`kernel_text.facts`); empty where nothing
     tells."""
+    aims: frozenset[str] = frozenset()
+    """Of `AIMS`: what it brings more of, which a figure or a hint may say is of no use."""
+    needs_shared: bool = False
+    """Whether the parent must use shared memory."""
+    needs_launches: int = 1
+    """Launches that the parent must make."""
+    launches: int = 1
+    """Launches that it needs."""
+    words_per_fma: float = 0.0
+    """Words a lane reads from shared memory for each multiply-add; 0 where that is open."""
+    work_per_thread: int = 0
+    """1 where a thread, or a block, gets more work by it; -1 where it gets less."""
 
+
+AIMS = frozenset(
+    {
+        *("occupancy", "unrolling", "larger_tiles", "more_registers", "fewer_blocks"),
+        *("fewer_bytes", "fewer_instructions", "prefetching", "faster_memory"),
+        *("coalescing", "padding"),
+    }
+)
+"""What techniques bring more of."""
 
 STRUCTURE = frozenset({Kind.FIRST, Kind.DEPART})
 """Another way to cut the problem into threads: to begin with, or to leave the beaten track."""

@@ -111,6 +111,17 @@ class LaunchProfile:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SizeProfile:
+    """What one call takes its time for at one timed size."""
+
+    size: int
+    """Index among the timed sizes."""
+    launches: tuple[LaunchProfile, ...] = ()
+    bottlenecks: tuple[Bottleneck, ...] = ()
+    """Dominating one first."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Profile:
     """The performance side of a verdict."""
 
@@ -124,6 +135,8 @@ class Profile:
     """Launches of one call at the largest timed size, in order."""
     bottlenecks: tuple[Bottleneck, ...] = ()
     """Dominating one first."""
+    smaller: tuple[SizeProfile, ...] = ()
+    """The same of the sizes below the largest, where it is known of them."""
     resources: tuple[KernelResources, ...] = ()
     speedup: float | None = None
     """Weighted geometric mean of the sizes' speedups."""

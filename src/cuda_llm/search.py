@@ -113,8 +113,17 @@ class Hint:
     """What was seen: a line, a figure, a message; text from outside, to be quoted as data."""
     hardware_text: str = ""
     """What the hardware adds to `text`; left out unless the hardware context is `full`."""
+    hardware_evidence: str = ""
+    """What of `evidence` names the hardware; left out like `hardware_text`."""
     avoid: tuple[str, ...] = ()
     """What cannot help, or was tried in vain."""
+    rules_out: tuple[str, ...] = ()
+    """Aims of techniques that `avoid` speaks against, as `agents.techniques.technique.AIMS` names
+    them."""
+    change: str = ""
+    """The one change that a critique asks for, which `text` holds too; empty in any other hint."""
+    gain: float = 0.0
+    """Part of the time, 0 to 1, that `change` is expected to save; 0 where nothing was said."""
     by: str = "diagnosis"
     """`diagnosis`, `critique`, `user` or the name of an agent."""
 
@@ -134,6 +143,11 @@ class Brief:
     """Attempt to fix or to improve."""
     direction: str = ""
     """What this one, of all of its round, is told to try."""
+    against: str = ""
+    """Code of the bottleneck that the direction relieves; empty where none is known."""
+    share: float = 0.0
+    """Part of the parent's time, 0 to 1, that the direction can save at most; 0 where that is not
+    known."""
     history: tuple[str, ...] = ()
     """Attempts to tell of, oldest first."""
     error_hints: tuple[Hint, ...] = ()

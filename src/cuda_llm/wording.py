@@ -1,6 +1,6 @@
 """Verdicts in words: what went wrong, where, and what it means. One entry a line."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import assert_never
 
@@ -256,6 +256,36 @@ def describe_doubt(doubt: BaselineDoubt) -> str:
 def describe_dims(dims: Mapping[str, int]) -> str:
     """Return `rows = 1,000, cols = 3`."""
     return ", ".join(f"{name} = {value:,}" for name, value in dims.items())
+
+
+def describe_us(time_us: float) -> str:
+    """Render `41.4 us`, `2.59 ms` or `1,005 ms`: three digits at least."""
+    if time_us < 1000:
+        return f"{time_us:.3g} us"
+    return f"{time_us / 1000:.3g} ms" if time_us < 1e6 else f"{time_us / 1000:,.0f} ms"
+
+
+def describe_ratio(ratio: float) -> str:
+    """Render `0.82x`, `3.4x` or `112x`."""
+    return f"{ratio:,.0f}x" if ratio >= 10 else f"{ratio:.2g}x"
+
+
+def name_sizes(sizes: Sequence[Mapping[str, int]]) -> tuple[str, ...]:
+    """Return what tells each size from the others: `M = 1,024`, or `rows = cols = 1,024`."""
+    differing = [name for name in (sizes[0] if sizes else ()) if len({d[name] for d in sizes}) > 1]
+    return tuple(_name_size(dims, differing or list(dims)) for dims in sizes)
+
+
+def _name_size(dims: Mapping[str, int], names: Sequence[str]) -> str:
+    if len({dims[name] for name in names}) == 1:
+        return f"{' = '.join(names)} = {dims[names[0]]:,}"
+    return describe_dims({name: dims[name] for name in names})
+
+
+def describe_common(sizes: Sequence[Mapping[str, int]]) -> str:
+    """Return the dims that all of several sizes share: `N = 2,048, K = 4,096`; else nothing."""
+    first = sizes[0] if len(sizes) > 1 else {}
+    return describe_dims({n: v for n, v in first.items() if len({d[n] for d in sizes}) == 1})
 
 
 def printable(text: str) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from cuda_llm.log import Log
 from cuda_llm.outcomes import InfraFailed, Passed, Verdict
 from cuda_llm.profile import Profile
+from cuda_llm.tasks.sizes import weights_of
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.cuda.inspect import Inspection, InspectionOptions
 from cuda_llm.tools.device import Device
@@ -38,7 +39,6 @@ from cuda_llm.tools.measure.times import (
     compare_with_baseline,
     find_impossible_model,
     mean_speedup,
-    weights_of,
 )
 from cuda_llm.tools.validator.call_plans import begins_small
 from cuda_llm.tools.validator.validate import Validated
@@ -304,6 +304,7 @@ def assemble_passed(
         sizes=sizes,
         launches=timing.launches,
         bottlenecks=timing.bottlenecks,
+        smaller=timing.smaller,
         resources=compiled.kernels,
         speedup=mean_speedup(sizes, weights_of(task, [size.dims for size in sizes])),
         checked=validated.checked,

@@ -20,7 +20,12 @@ from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import CallReport, Level, SamplingSession, Session, Site
 from cuda_llm.tools.device.buffers import BufferSpec
 from cuda_llm.tools.device.candidate import Compiled
-from cuda_llm.tools.measure.times import KernelTimes, find_unseen_stores, least_size_us
+from cuda_llm.tools.measure.times import (
+    KernelTimes,
+    find_unseen_stores,
+    least_size_us,
+    profiles_below,
+)
 from cuda_llm.tools.validator.buffers import buffer_specs, call_arguments, call_options
 from cuda_llm.tools.validator.cases import NONCE_BYTES, generator, timed_case
 from cuda_llm.tools.validator.distributions import draw
@@ -85,6 +90,7 @@ async def model_sizes(
         ),
         launches=last.launches if last else verified.launches,
         bottlenecks=last.bottlenecks if last else verified.bottlenecks,
+        smaller=profiles_below(by_work[len(reports) - 1], reports) if reports else (),
     )
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from cuda_llm.outcomes import Verdict
 from cuda_llm.profile import Outcome
 from cuda_llm.tasks.reference import Dims
+from cuda_llm.tasks.sizes import weights_of
 from cuda_llm.tools.device import TimedSession
 from cuda_llm.tools.measure.baseline_time import BaselineTime
 from cuda_llm.tools.measure.blocks import BatchRules, MeasurementFault
@@ -26,7 +27,6 @@ from cuda_llm.tools.measure.slope import (
 )
 from cuda_llm.tools.measure.slots import PreparedKernel
 from cuda_llm.tools.measure.stopping import VAGUE_US, VAGUE_WIDTH, ContestRule
-from cuda_llm.tools.measure.times import weights_of
 from cuda_llm.tools.validator.budget import SizePlan
 
 INCUMBENT = -1

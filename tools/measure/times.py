@@ -8,7 +8,7 @@ from cuda_llm.facts import BaselineDoubt
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.hardware_profiles.roofline import roof
 from cuda_llm.outcomes import ImpossibleTime, InfraFailed, Quarantined, Verdict
-from cuda_llm.profile import Bottleneck, LaunchProfile, SizeTime, TimeSource
+from cuda_llm.profile import Bottleneck, LaunchProfile, SizeProfile, SizeTime, TimeSource
 from cuda_llm.tasks.reference import Dims
 from cuda_llm.tasks.sizes import core_precision, fastest_precision, least_time
 from cuda_llm.tasks.task import Task
@@ -127,6 +127,8 @@ class KernelTimes:
     """Dims and microseconds, in the order of the task."""
     launches: tuple[LaunchProfile, ...]
     bottlenecks: tuple[Bottleneck, ...]
+    smaller: tuple[SizeProfile, ...] = ()
+    """The same of the sizes below the largest, where it is known of them."""
     sizes: tuple[SizeTime, ...] = ()
     """Measured: each size beside the baseline that was timed with it; empty where modelled."""
     left_out: tuple[str, ...] = ()
@@ -197,7 +199,21 @@ async def time_sizes(
         times=times,
         launches=largest.launches,
         bottlenecks=largest.bottlenecks,
+        smaller=profiles_below(len(sizes) - 1, reports),
         arithmetic=largest.arithmetic,
+    )
+
+
+def profiles_below(last: int, reports: Mapping[int, CallReport]) -> tuple[SizeProfile, ...]:
+    """Return what limits each size but `last`, by the reports of their calls."""
+    return tuple(
+        SizeProfile(
+            size=number,
+            launches=reports[number].launches,
+            bottlenecks=reports[number].bottlenecks,
+        )
+        for number in sorted(reports)
+        if number != last
     )
 
 
@@ -274,17 +290,6 @@ def size_time(
 def relative_spread(estimate: Estimate) -> float:
     """Return the relative half-width."""
     return estimate.half_width / estimate.value
-
-
-def weights_of(task: Task, timed: Sequence[Dims]) -> tuple[float, ...]:
-    """Return the weights of the timed sizes; all weights where these are no bench sizes."""
-    if len(task.weights) != len(task.sizes.bench):
-        return task.weights
-    known = {
-        tuple(sorted(d.items())): w for d, w in zip(task.sizes.bench, task.weights, strict=True)
-    }
-    wanted = [tuple(sorted(dims.items())) for dims in timed]
-    return tuple(known[one] for one in wanted) if known.keys() >= set(wanted) else task.weights
 
 
 def mean_speedup(sizes: Sequence[SizeTime], weights: Sequence[float]) -> float | None:

@@ -107,12 +107,19 @@ def test_a_kernel_to_beat_comes_with_its_source_times_and_limits(task: str) -> N
     text = ordered(task, "improve")
     situation = searched(task)
     assert situation.archive.source("r1-c1").strip() in text
-    assert re.search(r"[\d.,]+ us, [\d.]+x the baseline, \d+% of DRAM bandwidth; limited by ", text)
+    assert re.search(r"[\d.]+x the baseline over all sizes, limited by ", text)
+    assert re.search(r"us [\d.]+x \d+%( \(most to gain\))?\n", text)
+    assert re.search(r"\d+% of DRAM bandwidth\n", text)
     assert "Times are modelled" in text
     assert "registers a thread" in text
     assert "what usually helps" not in text
     unhinted = ordered(task, "improve", components=Components(hints=False))
     assert "what usually helps" in unhinted
+
+
+def test_a_failure_in_the_history_shows_the_line_it_is_about() -> None:
+    text = ordered("histogram", "improve")
+    assert re.search(r"r1-c2: COMPILE_FAILED: .*; line \d+: `p\[0\] = ", text)
 
 
 def test_what_the_profile_shows_is_not_quoted_again_by_a_hint() -> None:

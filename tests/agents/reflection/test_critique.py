@@ -23,6 +23,7 @@ GOOD = {
     "change": "Pad the tile by one column.",
     "avoid": ["larger tiles"],
     "reason": "32-way conflicts at line 24",
+    "gain_percent": 25,
 }
 SECRETS = ("3090", "RTX", "Ampere", "1,008", "GB/s", "sm_86", "8.6", "84 SMs", "KiB")
 
@@ -58,7 +59,15 @@ def test_a_critique_becomes_the_first_hint_of_its_channel() -> None:
     assert (first.by, second.by) == ("critique", "diagnosis")
     assert first.text == "Pad the tile by one column. (32-way conflicts at line 24)"
     assert first.avoid == ("larger tiles",)
+    assert (first.change, first.gain) == ("Pad the tile by one column", 0.25)
     assert found.decisions[-1] == "critique of r1-c1: bank conflicts: Pad the tile by one column."
+
+
+@pytest.mark.parametrize("gain", ["25%", None, float("nan"), -3, True, {}])
+def test_an_expected_gain_that_is_no_percentage_costs_no_critique(gain: object) -> None:
+    read = read_critique(Reply(text=json.dumps({**GOOD, "gain_percent": gain})))
+    assert isinstance(read, Critique)
+    assert 0.0 <= read.gain_percent <= 99.0
 
 
 def test_one_call_a_round_under_a_name_of_its_own() -> None:
@@ -118,6 +127,7 @@ def test_json_is_found_wherever_it_stands(around: str) -> None:
         bottleneck="bank conflicts",
         avoid=("larger tiles",),
         reason="32-way conflicts at line 24",
+        gain_percent=25.0,
     )
 
 

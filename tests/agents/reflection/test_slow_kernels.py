@@ -29,7 +29,7 @@ def test_the_dominating_bottleneck_comes_with_its_line_and_its_share() -> None:
     (hint,) = hints_of(one_kernel(passed(BANK_CONFLICTS, DRAM)))
     assert hint.code == "bank_conflicts"
     assert hint.evidence == (
-        "40% of the time at the largest size; "
+        "40% of the time at rows = cols = 1,024; "
         "line 24: `output[i] = tile[threadIdx.x][threadIdx.y];`; "
         "shared-memory bank conflicts: 32-way; next in line: DRAM bandwidth (68%)"
     )
@@ -52,10 +52,45 @@ def test_figures_rule_out_what_cannot_help() -> None:
     assert not any("bank conflicts" in one for one in hint.avoid)
 
 
+def test_a_kernel_that_changed_several_things_at_once_condemns_none_of_them() -> None:
+    winner = attempt("r1-c1", 2.0)
+    slower = {"parent": "r1-c1", "kind": Kind.IMPROVE}
+    one = attempt("r2-c1", 1.0, direction="pad the tile", **slower)
+    several = attempt("r2-c2", 1.0, direction="use streaming stores", **slower)
+    padded = UNPADDED.replace("[TILE][TILE]", "[TILE][TILE + 1]")
+    streamed = padded.replace("= tile[", "= __ldg(&input[0]) + tile[").replace(
+        "for (int i = 0; i < TILE; i += ROWS) {", "#pragma unroll\n    for (int i = 0; i < TILE;) {"
+    )
+    found = judged(
+        (winner, UNPADDED, passed(DRAM)),
+        (one, padded, passed()),
+        (several, streamed, passed()),
+        incumbent="r1-c1",
+    )
+    hint = hints_of(found)[0]
+    assert any("pad the tile" in avoided for avoided in hint.avoid)
+    assert not any("streaming stores" in avoided for avoided in hint.avoid)
+
+
+def test_a_grid_that_does_not_fill_the_chip_leaves_occupancy_to_gain() -> None:
+    small = passed(DRAM)
+    assert small.profile
+    launch = replace(
+        small.profile.launches[0],
+        grid=(84, 1, 1),
+        figures={**small.profile.launches[0].figures, "blocks_per_sm": 6.0},
+    )
+    (hint,) = hints_of(
+        one_kernel(replace(small, profile=replace(small.profile, launches=(launch,))))
+    )
+    assert not any("occupancy" in one for one in hint.avoid)
+    assert "fewer_blocks" in hint.rules_out
+
+
 def test_figures_of_the_hardware_stand_apart() -> None:
     (hint,) = hints_of(one_kernel(passed(DRAM)))
-    assert "80% of 1,008 GB/s" in hint.hardware_text
-    assert "33.6 MB" in hint.hardware_text
+    assert "80% of 1,008 GB/s" in hint.hardware_evidence
+    assert "33.6 MB" in hint.hardware_evidence
     shown = hint.text + hint.evidence + "".join(hint.avoid)
     assert "1,008" not in shown
     assert "37.0 us" not in shown

@@ -12,10 +12,12 @@ from searches import attempt, situation
 
 from cuda_llm.agents.limits import share_of_limit
 from cuda_llm.agents.protocols import Contribution
-from cuda_llm.agents.researcher.facts import item_bytes, occupancy_facts, roofline_facts
+from cuda_llm.agents.researcher.facts import occupancy_facts, roofline_facts
 from cuda_llm.agents.researcher.research import (
+    grid_facts,
     hardware_research,
     instruction_facts,
+    item_bytes,
     provenance_facts,
 )
 from cuda_llm.agents.situation import Situation
@@ -56,7 +58,10 @@ def test_every_task_on_every_gpu_is_researched(task: str, hardware: Any) -> None
     made = research(before_anything(task, hardware=hardware))
     assert made.note is not None
     assert made.note.about_hardware
-    assert set(made.note.data) == {"sizes", "occupancy", "tiles", "instructions", "provenance"}
+    assert set(made.note.data) == {
+        *("sizes", "occupancy", "tiles", "grid"),
+        *("instructions", "provenance"),
+    }
     assert len(made.note.text) < 4000
     json.dumps(made.note.data, allow_nan=False)
     assert decode(Contribution, encode(made)) == made
@@ -87,10 +92,28 @@ def test_the_share_that_the_baseline_reaches_is_reported_once_it_was_timed() -> 
     assert "baseline" not in roofline_facts(before_anything()).decision
 
 
-def test_the_cost_of_a_launch_is_reported_where_sizes_are_small() -> None:
-    assert any("A launch costs" in line for line in roofline_facts(before_anything()).lines)
-    large = before_anything(capabilities=GPU)
-    assert not any("A launch costs" in line for line in roofline_facts(large).lines)
+def test_the_cost_of_a_second_launch_is_reported_at_the_first_size_and_the_last() -> None:
+    def said(found: Situation) -> str:
+        return " ".join(roofline_facts(found).lines)
+
+    assert "30% to the attainable time of the first size" in said(before_anything())
+    task = load_task("matrix_transpose")
+    large = replace(task.sizes, bench=({"rows": 8192, "cols": 8192},))
+    at_large = before_anything(capabilities=GPU)
+    assert "less than 2%" in said(replace(at_large, task=replace(task, sizes=large)))
+
+
+def test_the_waves_and_the_operands_of_a_tile_are_those_of_its_blocks() -> None:
+    rows = grid_facts(before_anything("matrix_multiplication")).data
+    (row,) = (one for one in rows if one["tile"] == [64, 64] and one["blocks"] == 4)
+    # 128 x 128 outputs over 128 terms: 4 blocks on 84 SMs, each reads 64 rows and 64 columns.
+    assert row["whole_waves"] == pytest.approx(4 / 84)
+    assert row["operand_bytes"] == 4 * 128 * (64 + 64) * 4
+
+
+def test_a_stream_is_told_the_grid_that_fills_the_chip() -> None:
+    (line,) = grid_facts(before_anything("vector_add")).lines
+    assert "504 blocks of 256 threads" in line
 
 
 @pytest.mark.parametrize("hardware", list_hardware(), ids=lambda one: one.slug)
@@ -144,7 +167,7 @@ def test_a_figure_that_was_not_measured_here_is_marked() -> None:
 
 def test_figures_of_a_probe_count_as_measured() -> None:
     ampere = before_anything().hardware
-    keys = "peaks.dram_gb_s, boost_clock_mhz, model.dram_efficiency, model.launch_us, l2_bytes"
+    keys = "peaks.dram_gb_s, boost_clock_mhz, model.dram_efficiency, model, l2_bytes"
     probed = replace(ampere, sources={keys: "cuda-llm hardware probe, this machine"})
     found = provenance_facts(before_anything(hardware=probed, capabilities=GPU))
     assert set(found.data.values()) == {"measured"}

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cuda_llm.agents.situation import Plan, Situation
-from cuda_llm.agents.techniques.catalogue import CATALOGUE, CHANGES, STRUCTURES
+from cuda_llm.agents.techniques.catalogue import CATALOGUE, CHANGES
 from cuda_llm.agents.techniques.directions import directions
+from cuda_llm.agents.techniques.structures import STRUCTURES
 from cuda_llm.agents.techniques.technique import Work, work_of
 from cuda_llm.capabilities import Capabilities
 from cuda_llm.failures import NoCode

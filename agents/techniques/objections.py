@@ -1,0 +1,175 @@
+"""What speaks against a technique: the kernel's own text and profile, hints, arithmetic, and what
+came of it where it alone was changed.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cuda_llm.agents.kernel_text.facts import SIGNS, SourceFacts
+from cuda_llm.agents.limits import deciding_profile
+from cuda_llm.agents.situation import Situation
+from cuda_llm.agents.techniques.catalogue import CATALOGUE
+from cuda_llm.agents.techniques.technique import Technique, fits
+from cuda_llm.outcomes import Passed
+from cuda_llm.profile import Profile
+from cuda_llm.search import Attempt, Hint, Kind
+from cuda_llm.tasks.sizes import least_time
+
+LEAST_REACH = 0.25
+"""Part of the arithmetic peak below which a structure is not worth a try where that peak limits."""
+MOST_LAUNCH_COST = 0.25
+"""Part of the attainable time that a second launch may add, as a mean over the timed sizes."""
+
+
+def sensible_techniques(
+    situation: Situation, kind: Kind, parent: Attempt | None, hints: Sequence[Hint]
+) -> list[Technique]:
+    """Return the techniques that answer such an order, and that nothing speaks against.
+
+    Not what `parent` shows already, nor what one of `hints` or a figure of its profile says is of
+    no use, nor, where the hardware may be told, what its arithmetic rules out.
+    """
+    kept = [one for one in CATALOGUE if _may_try(one, kind, situation)]
+    if parent is None or kind == Kind.FIX:
+        return kept
+    facts = SourceFacts(situation.archive.source(parent.id))
+    profile = profile_of(situation, parent)
+    shown = facts.uses if parent.written_by != "playbook" else frozenset[str]()
+    refused = refused_aims(hints) | (aims_ruled_out(situation, profile) if profile else set())
+    launches = sum(bool(all(one.grid)) for one in profile.launches) if profile else 0
+    return [
+        one
+        for one in kept
+        if one.shown_by not in shown
+        and not one.aims & refused
+        and (not one.needs_shared or bool(facts.shared_arrays) or not facts.text)
+        and (not profile or one.needs_launches <= max(1, launches))
+    ]
+
+
+def refused_aims(hints: Sequence[Hint]) -> set[str]:
+    """Return the aims that hints say are of no use."""
+    return {aim for hint in hints for aim in hint.rules_out}
+
+
+def aims_ruled_out(situation: Situation, profile: Profile) -> set[str]:
+    """Return the aims that figures of the longest launch say are reached, or out of reach."""
+    launches = [one for one in profile.launches if all(one.grid)]
+    if not launches or not situation.plan.components.profile:
+        return set()
+    longest = max(launches, key=lambda launch: launch.time_us)
+    found = set()
+    fits_at_once = longest.figures.get("blocks_per_sm", 0.0) * situation.hardware.sm_count
+    small = math.prod(longest.grid) < fits_at_once
+    if small:
+        found |= {"fewer_blocks", "larger_tiles"}
+    elif longest.occupancy >= 0.95:
+        found.add("occupancy")
+    if longest.figures.get("useful_byte_share", 0.0) >= 0.99:
+        found.add("coalescing")
+    if longest.figures.get("worst_bank_ways") == 1.0:
+        found.add("padding")
+    return found
+
+
+def profile_of(situation: Situation, attempt: Attempt) -> Profile | None:
+    """Return the profile of the size where the attempt has most to gain."""
+    verdict = situation.archive.verdict(attempt.id)
+    profile = verdict.profile if isinstance(verdict, Passed) else None
+    return profile and deciding_profile(situation, attempt, profile)[0]
+
+
+def _may_try(technique: Technique, kind: Kind, situation: Situation) -> bool:
+    """Return whether it answers such an order, fits, and gives nothing away."""
+    hidden = situation.plan.hardware_context == "none"
+    if kind not in technique.kinds or not fits(technique, situation):
+        return False
+    if hidden:
+        return technique.needs == (0, 0)
+    return reaches_enough(technique.words_per_fma, situation) and _may_launch(technique, situation)
+
+
+@dataclass(frozen=True)
+class Change:
+    """One thing in which a kernel differs from its parent."""
+
+    name: str
+    """A sign of `kernel_text.facts`, `threads`, `launches`, `registers` or `shared_bytes`."""
+    before: int
+    after: int
+    """Of a sign 0 or 1."""
+
+    @property
+    def is_choice(self) -> bool:
+        """Whether it was decided, and is no consequence of what was."""
+        return self.name not in ("registers", "shared_bytes")
+
+
+LEAST_RESOURCE_CHANGE = 0.25
+"""Relative difference of registers or shared memory from which on it is told."""
+
+
+def changes_between(situation: Situation, parent: Attempt, child: Attempt) -> tuple[Change, ...]:
+    """Return in what the child differs: signs in its text, then its launches and resources.
+
+    Of a playbook kernel only the launches and resources: its text stays out of prompts.
+    """
+    found = []
+    if "playbook" not in (parent.written_by, child.written_by):
+        before, after = (
+            SourceFacts(situation.archive.source(one.id)).uses for one in (parent, child)
+        )
+        found += [Change(name, int(name in before), int(name in after)) for name in sorted(SIGNS)]
+    profiles = [profile_of(situation, one) for one in (parent, child)]
+    if all(profiles):
+        older, newer = (_resources(one) for one in profiles if one)
+        found += [Change(name, older[name], newer[name]) for name in older]
+    return tuple(one for one in found if _is_change(one))
+
+
+def _is_change(one: Change) -> bool:
+    if one.is_choice:
+        return one.before != one.after
+    return abs(one.after - one.before) > LEAST_RESOURCE_CHANGE * max(one.before, one.after)
+
+
+def _resources(profile: Profile) -> dict[str, int]:
+    """Return launches, and what the longest of them has."""
+    launches = [one for one in profile.launches if all(one.grid)]
+    if not launches:
+        return {"launches": 0, "threads": 0, "registers": 0, "shared_bytes": 0}
+    longest = max(launches, key=lambda launch: launch.time_us)
+    kernel = next((one for one in profile.resources if one.kernel == longest.kernel), None)
+    return {
+        "launches": len(launches),
+        "threads": math.prod(longest.block),
+        "registers": kernel.registers if kernel else 0,
+        "shared_bytes": longest.shared_bytes,
+    }
+
+
+def reaches_enough(words_per_fma: float, situation: Situation) -> bool:
+    """Return whether shared memory feeds the multiply-add units, where those are the limit.
+
+    An SM serves so many words a clock, and each multiply-add of a lane takes `words_per_fma`.
+    """
+    if not words_per_fma or not situation.sizes:
+        return True
+    pipes = situation.hardware.pipes
+    least = least_time(situation.task, situation.hardware, situation.sizes[-1])
+    reach = pipes.load_store / (words_per_fma * pipes.fp32)
+    return least.bound == "memory" or reach >= LEAST_REACH
+
+
+def _may_launch(technique: Technique, situation: Situation) -> bool:
+    """Return whether the timed sizes can afford the launches it needs."""
+    if technique.launches < 2 or not situation.sizes:
+        return True
+    task, hardware = situation.task, situation.hardware
+    more = (technique.launches - 1) * hardware.model.launch_us
+    costs = [
+        math.log1p(more / least_time(task, hardware, dims).attainable_us)
+        for dims in situation.sizes
+    ]
+    return math.expm1(sum(costs) / len(costs)) <= MOST_LAUNCH_COST

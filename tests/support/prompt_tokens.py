@@ -1,0 +1,47 @@
+"""Count the tokens of each section of the prompts of recorded situations.
+
+`python tests/support/prompt_tokens.py FILE.json` writes, by situation and section, the mean over
+the briefs that `fsr` writes there. Sections count as they are before they are cut; `whole` is both
+messages as a model gets them.
+"""
+
+import json
+import sys
+from pathlib import Path
+from statistics import fmean
+
+from recorded_situations import RECORDED, recorded_rounds
+
+from cuda_llm.agents.prompting.render import _passages, render_prompt
+from cuda_llm.agents.prompting.templates import open_templates
+from cuda_llm.agents.prompting.token_budget import count_tokens
+from cuda_llm.agents.situation import Situation
+from cuda_llm.agents.strategies.builtin import Fsr
+from cuda_llm.search import Brief
+
+
+def sections(situation: Situation, brief: Brief) -> dict[str, int]:
+    """Count one prompt."""
+    parent = situation.attempt(brief.parent) if brief.parent else None
+    passages = _passages(situation, brief, parent, brief.components)
+    counted = {name: count_tokens(one.text) for name, one in passages.items()}
+    system, user = render_prompt(brief, situation, open_templates())
+    counted["system"] = count_tokens(system.text)
+    counted["whole"] = counted["system"] + count_tokens(user.text)
+    return counted
+
+
+def measure() -> dict[str, dict[str, float]]:
+    """Return the mean of each section by situation: `reduction 2` is its second round."""
+    found = {}
+    for name in RECORDED:
+        for situation in recorded_rounds(name):
+            rows = [sections(situation, brief) for brief in Fsr().write_briefs(situation)]
+            found[f"{name} {situation.round}"] = {
+                key: round(fmean(row.get(key, 0) for row in rows), 1) for key in rows[0]
+            }
+    return found
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(json.dumps(measure(), indent=1) + "\n")

@@ -37,7 +37,14 @@ class Explained:
     """Dominating one first."""
 
 
-def as_bottleneck(finding: TimeReason, share: float, kernel: str = "") -> Bottleneck:
+def as_bottleneck(
+    finding: TimeReason,
+    share: float,
+    kernel: str = "",
+    *,
+    saved_us: float = 0.0,
+    time_us: float = 0.0,
+) -> Bottleneck:
     """Return a reason as it is listed; `kernel` names its kernel where a call has several."""
     return Bottleneck(
         code=finding.code,
@@ -45,4 +52,6 @@ def as_bottleneck(finding: TimeReason, share: float, kernel: str = "") -> Bottle
         explanation=f"{kernel}: {finding.explanation}" if kernel else finding.explanation,
         spot=finding.spot,
         advice=finding.advice,
+        saved_us=saved_us,
+        time_us=time_us,
     )

@@ -1,4 +1,4 @@
-"""Roofs: resources that a launch keeps busy with work it needs, and what would relieve them."""
+"""Roofs: resources that a launch keeps busy with work it needs, and what relieving them saves."""
 
 from collections.abc import Callable, Iterable
 
@@ -6,7 +6,22 @@ from cuda_llm.facts import SourceSpot
 from cuda_llm.hardware_profiles.occupancy import WARP_THREADS
 from cuda_llm.tools.emulator.counters import SiteCounters
 from cuda_llm.tools.emulator.tables import InstructionClass, InstructionSite
-from cuda_llm.tools.profiler.time_model import ModelledLaunch, Saving, Term, TimeReason
+from cuda_llm.tools.profiler.mends import (
+    in_single_precision,
+    with_data_kept,
+    with_fewer_instructions,
+    with_fewer_of,
+    with_larger_tiles,
+    with_more_under_way,
+    with_values_reused,
+)
+from cuda_llm.tools.profiler.time_model import (
+    LaunchTime,
+    ModelledLaunch,
+    Saving,
+    Term,
+    TimeReason,
+)
 from cuda_llm.tools.profiler.traffic import block_clk, site_traffic
 
 _PIPES = {
@@ -52,14 +67,14 @@ def find_roofs(launch: ModelledLaunch) -> tuple[TimeReason, ...]:
         _launch(launch),
         *(_pipe(launch, term) for term in _PIPES if terms[term] > 0),
     ]
-    return tuple(reason for reason in reasons if reason.saved_us > 0)
+    return tuple(reason for reason in reasons if reason.share > 0)
 
 
 def _memory(launch: ModelledLaunch) -> TimeReason:
     moved, us = launch.time.dram_bytes, launch.time.terms_us[Term.DRAM]
     return TimeReason(
         code="dram_bandwidth",
-        **_weight(launch, Term.DRAM),
+        **_saving(launch, with_data_kept(launch), Term.DRAM),
         explanation=f"{_megabytes(moved)} to and from DRAM take at least {us:.1f} us",
         advice=ROOF_ADVICE["dram_bandwidth"],
         spot=_costliest_site(launch, lambda _, count: count.dram_sectors),
@@ -70,7 +85,7 @@ def _l2(launch: ModelledLaunch) -> TimeReason:
     moved, us = launch.time.l2_bytes, launch.time.terms_us[Term.L2]
     return TimeReason(
         code="l2_bandwidth",
-        **_weight(launch, Term.L2),
+        **_saving(launch, with_larger_tiles(launch), Term.L2),
         explanation=f"{_megabytes(moved)} through L2 take at least {us:.1f} us",
         advice=ROOF_ADVICE["l2_bandwidth"],
         spot=_costliest_site(launch, lambda site, count: _traffic_bytes(launch, site, count)),
@@ -89,7 +104,12 @@ def _data_path(launch: ModelledLaunch) -> TimeReason:
     )
     return TimeReason(
         code="shared_bandwidth" if on_shared else "l1_bandwidth",
-        **_weight(launch, Term.SHARED, Term.L1),
+        **_saving(
+            launch,
+            with_values_reused(launch),
+            Term.SHARED,
+            Term.L1,
+        ),
         explanation=f"{where} accesses keep the load/store path of an SM busy for {us:.1f} us",
         advice=advice,
         spot=_costliest_site(launch, lambda site, count: _data_path_clk(launch, site, count)),
@@ -105,7 +125,7 @@ def _latency(launch: ModelledLaunch) -> TimeReason:
     resident, room = launch.resident_warps, launch.hardware.limits.threads_per_sm // WARP_THREADS
     return TimeReason(
         code="latency",
-        **_weight(launch, Term.LATENCY),
+        **_saving(launch, with_more_under_way(launch), Term.LATENCY),
         explanation=(
             f"warps wait {launch.time.terms_us[Term.LATENCY]:.1f} us for memory and for each "
             f"other, {resident} of {room} warps resident on an SM"
@@ -123,7 +143,7 @@ def _issue(launch: ModelledLaunch) -> TimeReason:
     us = launch.time.terms_us[Term.ISSUE]
     return TimeReason(
         code="issue",
-        **_weight(launch, Term.ISSUE),
+        **_saving(launch, with_fewer_instructions(launch), Term.ISSUE),
         explanation=f"issuing the instructions alone takes {us:.1f} us",
         advice=ROOF_ADVICE["issue"],
         spot=_busiest_block(launch, tuple(InstructionClass)),
@@ -134,7 +154,7 @@ def _launch(launch: ModelledLaunch) -> TimeReason:
     us = launch.time.terms_us[Term.LAUNCH]
     return TimeReason(
         code="launch_overhead",
-        **_weight(launch, Term.LAUNCH),
+        **_saving(launch, launch.time, Term.LAUNCH),
         explanation=f"starting a kernel takes {us:.1f} us whatever it does",
         advice=ROOF_ADVICE["launch_overhead"],
     )
@@ -144,15 +164,25 @@ def _pipe(launch: ModelledLaunch, term: Term) -> TimeReason:
     kind, name = _PIPES[term]
     return TimeReason(
         code=term.value,
-        **_weight(launch, term),
+        **_saving(launch, _relieved(launch, term), term),
         explanation=f"{name} keeps its pipe busy for {launch.time.terms_us[term]:.1f} us",
         advice=ROOF_ADVICE[term.value],
         spot=_busiest_block(launch, (kind,)),
     )
 
 
-def _weight(launch: ModelledLaunch, *terms: Term) -> Saving:
-    saved_us = launch.time.time_us - launch.time.without(*terms)
+def _relieved(launch: ModelledLaunch, term: Term) -> LaunchTime:
+    """Model the launch with the load of a pipe relieved; the work of the task itself stays."""
+    if term is Term.FP64:
+        return in_single_precision(launch)
+    if term in (Term.INT, Term.SFU, Term.CONVERT, Term.SHUFFLE):
+        return with_fewer_of(launch, _PIPES[term][0])
+    return launch.time
+
+
+def _saving(launch: ModelledLaunch, mended: LaunchTime, *terms: Term) -> Saving:
+    """Return what is saved once it is mended; the share is how much the resource weighs now."""
+    saved_us = max(0.0, launch.time.time_us - mended.time_us)
     return Saving(saved_us=saved_us, share=launch.time.share(*terms))
 
 

@@ -170,23 +170,56 @@ DEPENDENT_SHARE = 0.5
 SiteAccess = tuple[InstructionSite, SiteCounters]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Waits:
+    """What an average warp waits for from its first instruction to its last, in clocks."""
+
+    loads: float = 0.0
+    """For global memory."""
+    chains: float = 0.0
+    """For its own results, one after another, and for shared memory."""
+    barriers: float = 0.0
+    data_path: float = 0.0
+    """For its passes over L1 and shared memory."""
+
+    @property
+    def all(self) -> float:
+        """Return the sum."""
+        return self.loads + self.chains + self.barriers + self.data_path
+
+
 def warp_clk(account: LaunchCounters, table: KernelTable, hardware: Hardware) -> float:
     """Return the clocks of an average warp's chain of waits, from first to last instruction."""
+    return warp_waits(account, table, hardware).all
+
+
+def warp_waits(account: LaunchCounters, table: KernelTable, hardware: Hardware) -> Waits:
+    """Return what an average warp waits for, by what it is."""
     warps = warps_per_block(account) * account.blocks_total
     if not warps:
-        return 0.0
-    chains = sum(block_clk(account, table, hardware))
+        return Waits()
+    whole = sum(block_clk(account, table, hardware))
+    loads = sum(_load_clk_by_block(table.blocks, _by_block(account, table), hardware))
     traffic = launch_traffic(account, table, hardware)
-    barriers = account.barriers * hardware.model.latency_shared_clk
-    return (chains + traffic.l1_clk + traffic.shared_clk + barriers) / warps
+    return Waits(
+        loads=loads / warps,
+        chains=(whole - loads) / warps,
+        barriers=account.barriers * hardware.model.latency_shared_clk / warps,
+        data_path=(traffic.l1_clk + traffic.shared_clk) / warps,
+    )
 
 
-def block_clk(account: LaunchCounters, table: KernelTable, hardware: Hardware) -> tuple[float, ...]:
-    """Return the clocks of waiting in each basic block, summed over the warps of the grid."""
+def _by_block(account: LaunchCounters, table: KernelTable) -> list[list[SiteAccess]]:
     accesses: list[list[SiteAccess]] = [[] for _ in table.blocks]
     for site, count in zip(table.sites, account.sites, strict=True):
         if site.space and count.requests:
             accesses[site.block].append((site, count))
+    return accesses
+
+
+def block_clk(account: LaunchCounters, table: KernelTable, hardware: Hardware) -> tuple[float, ...]:
+    """Return the clocks of waiting in each basic block, summed over the warps of the grid."""
+    accesses = _by_block(account, table)
     loads = _load_clk_by_block(table.blocks, accesses, hardware)
     return tuple(
         executions * _arithmetic_clk(block, hardware)

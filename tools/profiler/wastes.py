@@ -56,7 +56,19 @@ def without_bank_conflicts(account: LaunchCounters, table: KernelTable) -> Launc
 
 
 def coalesced(account: LaunchCounters, table: KernelTable) -> LaunchCounters:
-    """Return the counters with neighbouring lanes at neighbouring global addresses."""
+    """Return the counters with neighbouring lanes at neighbouring global addresses.
+
+    What a sector holds beyond the bytes of one request another may want: of all sites together no
+    more is spared on the way from L2 and DRAM than they fetch beyond what they use.
+    """
+    pairs = [
+        (count, ideal_sectors(site, count))
+        for site, count in zip(table.sites, account.sites, strict=True)
+        if _is_plain_global(site.space, site.kind)
+    ]
+    used = sum(ideal for _, ideal in pairs)
+    from_l2 = _at_most_one(sum(count.l2_sectors for count, _ in pairs), used)
+    from_dram = _at_most_one(sum(count.dram_sectors for count, _ in pairs), used)
 
     def adjust(site: InstructionSite, count: SiteCounters) -> SiteCounters:
         if not _is_plain_global(site.space, site.kind):
@@ -66,11 +78,15 @@ def coalesced(account: LaunchCounters, table: KernelTable) -> LaunchCounters:
             count,
             sectors=sectors,
             lines=min(count.lines, sectors * SECTOR_BYTES / L2_LINE_BYTES),
-            l2_sectors=min(count.l2_sectors, sectors),
-            dram_sectors=min(count.dram_sectors, sectors),
+            l2_sectors=sectors * from_l2,
+            dram_sectors=sectors * from_dram,
         )
 
     return _with_sites(account, table, adjust)
+
+
+def _at_most_one(fetched: float, used: float) -> float:
+    return min(1.0, fetched / used) if used else 1.0
 
 
 def without_contention(account: LaunchCounters, table: KernelTable) -> LaunchCounters:
@@ -85,10 +101,28 @@ def without_contention(account: LaunchCounters, table: KernelTable) -> LaunchCou
     return replace(_with_sites(account, table, adjust), worst_line=0.0)
 
 
-def without_divergence(account: LaunchCounters) -> LaunchCounters:
-    """Return the counters with active lanes packed into full warps."""
+def without_divergence(account: LaunchCounters, table: KernelTable) -> LaunchCounters:
+    """Return the counters with active lanes packed into full warps, accesses with them."""
+
+    def adjust(site: InstructionSite, count: SiteCounters) -> SiteCounters:
+        packed = max(count.lanes / WARP_LANES, min(1.0, count.requests))
+        if count.requests <= packed:
+            return count
+        part = packed / count.requests
+        side_by_side = max(packed, count.lanes * site.bytes / SECTOR_BYTES)
+        return replace(
+            count,
+            requests=packed,
+            sectors=min(count.sectors, side_by_side),
+            lines=max(count.lines * part, count.sectors * SECTOR_BYTES / L2_LINE_BYTES),
+            wavefronts=max(count.wavefronts * part, min(count.wavefronts, packed)),
+            ideal_wavefronts=count.ideal_wavefronts * part,
+            serial=count.serial,
+        )
+
+    packed = _with_sites(account, table, adjust)
     return replace(
-        account,
+        packed,
         block_warps=tuple(
             min(warps, lanes / WARP_LANES)
             for warps, lanes in zip(account.block_warps, account.block_lanes, strict=True)
@@ -168,7 +202,7 @@ def _divergence(launch: ModelledLaunch) -> TimeReason | None:
     mix = count_instructions(account, table)
     if not table.blocks or mix.simd_efficiency >= 1:
         return None
-    without_waste = launch.what_if(account=without_divergence(account))
+    without_waste = launch.what_if(account=without_divergence(account, table))
 
     def idle(index: int) -> float:
         issued = sum(table.blocks[index].mix.values())
@@ -217,9 +251,16 @@ _OCCUPANCY_ADVICE = {
 
 def _tail(launch: ModelledLaunch) -> TimeReason | None:
     blocks, sms = launch.account.blocks_total, launch.hardware.sm_count
-    without_waste = launch.what_if(setting=replace(launch.setting, even_split=True))
+    places = sms * launch.setting.blocks_per_sm
+    without_waste = launch.what_if(
+        setting=replace(launch.setting, even_split=True),
+        waiting=max(_least_part(launch), min(1.0, blocks / places)),
+    )
     if blocks < sms:
         explanation = f"{blocks} blocks leave {sms - blocks} of {sms} SMs without work"
+        advice = WASTE_ADVICE["few_blocks"]
+    elif blocks < places:
+        explanation = f"{blocks} blocks are resident where {places} fit at once"
         advice = WASTE_ADVICE["few_blocks"]
     else:
         explanation = f"{blocks} blocks do not divide evenly among {sms} SMs: some idle at the end"
@@ -229,8 +270,17 @@ def _tail(launch: ModelledLaunch) -> TimeReason | None:
         **_saved(launch, without_waste.time_us),
         explanation=explanation,
         advice=advice,
-        waste=blocks < sms,
+        waste=True,
     )
+
+
+def _least_part(launch: ModelledLaunch) -> float:
+    """Return the part of a warp's path that is left where others take all but one round of its
+    loops.
+    """
+    warps = warps_per_block(launch.account) * launch.account.blocks_total
+    most = max(launch.account.block_warps, default=0.0)
+    return min(1.0, warps / most) if most else 1.0
 
 
 def _saved(launch: ModelledLaunch, without_waste_us: float) -> Saving:

@@ -20,7 +20,7 @@ import asyncio
 import hashlib
 import pickle
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -161,7 +161,7 @@ def row_of(situation: Situation, hardware: Hardware) -> Row:
     own, *mended = (_counted(situation, point) for point in points(situation))
     explained = own.explain(hardware)
     time_us = explained.time_us + own.copies_us
-    predicted: Counter[str] = Counter()
+    predicted: defaultdict[str, float] = defaultdict(float)
     for one in explained.bottlenecks:
         predicted[cause_of(one.code)] += one.saved_us
     pairs = []

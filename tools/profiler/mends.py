@@ -1,20 +1,21 @@
-"""What a launch would take with the load of a busy resource relieved in the usual way.
+"""Launches with one thing mended: wastes left out, or a busy resource relieved in the usual way.
 
-Each function models the launch again by the same formulas, with the counts that it would have.
+The counts that a launch would have then; the formulas of the time model stay the same.
 """
 
 from collections.abc import Callable, Container, Mapping
 from dataclasses import replace
 
-from cuda_llm.tools.emulator.counters import SiteCounters
+from cuda_llm.tools.emulator.counters import LaunchCounters, SiteCounters
 from cuda_llm.tools.emulator.tables import (
     BasicBlock,
     InstructionClass,
     InstructionSite,
     KernelTable,
 )
+from cuda_llm.tools.profiler.counts import SECTOR_BYTES, WARP_LANES, ideal_sectors
 from cuda_llm.tools.profiler.time_model import LaunchTime, ModelledLaunch
-from cuda_llm.tools.profiler.traffic import warp_waits
+from cuda_llm.tools.profiler.traffic import BULK, CONSTANT_SPACES, L2_LINE_BYTES
 
 SERVED = 3.0
 """Outputs that a loaded value serves for each that it serves now: two to four is usual."""
@@ -22,9 +23,6 @@ FEWER = 2.0
 """By which the instructions beside arithmetic shrink: wider accesses, unrolled loops."""
 LARGER = 2.0
 """By which tiles grow in each direction, so that L2 is asked so many times less."""
-UNDER_WAY = 4.0
-"""Loads of a warp under way for each that is now, at most `MOST_UNDER_WAY`."""
-MOST_UNDER_WAY = 8.0
 
 _BESIDE = (InstructionClass.INT, InstructionClass.CONTROL)
 """Instructions that find out where operands are."""
@@ -59,7 +57,7 @@ def with_values_reused(launch: ModelledLaunch) -> LaunchTime:
         return _scaled(_asked_less(site, count), part(site))
 
     return launch.what_if(
-        account=replace(launch.account, sites=_sites(launch, adjust)),
+        account=_with_sites(launch.account, launch.table, adjust),
         table=_with_mixes(launch.table, fewer),
     )
 
@@ -126,7 +124,7 @@ def with_larger_tiles(launch: ModelledLaunch) -> LaunchTime:
         return replace(site, opcode=".".join(parts))
 
     return launch.what_if(
-        account=replace(launch.account, sites=_sites(launch, adjust)),
+        account=_with_sites(launch.account, launch.table, adjust),
         table=replace(launch.table, sites=tuple(map(cached, launch.table.sites))),
     )
 
@@ -146,33 +144,119 @@ def with_data_kept(launch: ModelledLaunch) -> LaunchTime:
     return launch.what_if(setting=replace(launch.setting, resident_bytes=kept))
 
 
-def with_more_under_way(launch: ModelledLaunch) -> LaunchTime:
-    """Model warps that have more loads under way at once, or shorter chains of other waits."""
-    waits = warp_waits(launch.account, launch.table, launch.hardware)
-    if not waits.all:
-        return launch.time
-    overlap = max(1.0, min(UNDER_WAY, MOST_UNDER_WAY / loads_under_way(launch)))
-    loads = waits.loads * (1 - 1 / overlap)
-    others = (waits.chains + waits.barriers) * (1 - 1 / UNDER_WAY)
-    return launch.what_if(waiting=1 - max(loads, others) / waits.all)
+def without_bank_conflicts(account: LaunchCounters, table: KernelTable) -> LaunchCounters:
+    """Return the counters with each shared-memory request in as few passes as its bytes need."""
+
+    def adjust(site: InstructionSite, count: SiteCounters) -> SiteCounters:
+        if not is_on_banks(site.space, site.kind) or not count.ideal_wavefronts:
+            return count
+        return replace(count, wavefronts=min(count.wavefronts, count.ideal_wavefronts))
+
+    return _with_sites(account, table, adjust)
 
 
-def waits_for_loads(launch: ModelledLaunch) -> bool:
-    """Return whether more is to be had from loads under way than from shorter chains."""
-    waits = warp_waits(launch.account, launch.table, launch.hardware)
-    overlap = max(1.0, min(UNDER_WAY, MOST_UNDER_WAY / loads_under_way(launch)))
-    return waits.loads * (1 - 1 / overlap) >= (waits.chains + waits.barriers) * (1 - 1 / UNDER_WAY)
+def coalesced(account: LaunchCounters, table: KernelTable) -> LaunchCounters:
+    """Return the counters with neighbouring lanes at neighbouring global addresses."""
+
+    def adjust(site: InstructionSite, count: SiteCounters) -> SiteCounters:
+        if not is_plain_global(site.space, site.kind):
+            return count
+        sectors = ideal_sectors(site, count)
+        lines = min(count.lines, sectors * SECTOR_BYTES / L2_LINE_BYTES)
+        return replace(count, sectors=sectors, lines=lines)
+
+    return _fetching_less(account, _with_sites(account, table, adjust), table)
 
 
-def loads_under_way(launch: ModelledLaunch) -> float:
-    """Return how many loads of global memory a warp has under way at once, on average."""
-    runs = [
-        (block, warps)
-        for block, warps in zip(launch.table.blocks, launch.account.block_warps, strict=True)
-        if block.memory_batches and block.global_loads
-    ]
-    batches = sum(block.memory_batches * warps for block, warps in runs)
-    return sum(block.global_loads * warps for block, warps in runs) / batches if batches else 1.0
+def _fetching_less(
+    before: LaunchCounters, after: LaunchCounters, table: KernelTable
+) -> LaunchCounters:
+    """Return `after`, whose accesses touch fewer sectors, with what they ask of L2 and DRAM.
+
+    What a sector holds beyond the bytes of one request another may want: of all sites together no
+    more is spared than was fetched beyond what is used.
+    """
+    plain = [is_plain_global(site.space, site.kind) for site in table.sites]
+    used = sum(one.sectors for one, is_one in zip(after.sites, plain, strict=True) if is_one)
+    fetched = [one for one, is_one in zip(before.sites, plain, strict=True) if is_one]
+    from_l2 = min(1.0, sum(one.l2_sectors for one in fetched) / used) if used else 1.0
+    from_dram = min(1.0, sum(one.dram_sectors for one in fetched) / used) if used else 1.0
+    sites = (
+        replace(one, l2_sectors=one.sectors * from_l2, dram_sectors=one.sectors * from_dram)
+        if is_one
+        else one
+        for one, is_one in zip(after.sites, plain, strict=True)
+    )
+    return replace(after, sites=tuple(sites))
+
+
+def without_contention(account: LaunchCounters, table: KernelTable) -> LaunchCounters:
+    """Return the counters with no two lanes of a warp at the same atomic."""
+
+    def adjust(site: InstructionSite, count: SiteCounters) -> SiteCounters:
+        if site.kind != "atomic":
+            return count
+        passes = min(count.wavefronts, count.requests)
+        return replace(count, serial=min(count.serial, count.requests), wavefronts=passes)
+
+    return replace(_with_sites(account, table, adjust), worst_line=0.0)
+
+
+def without_divergence(account: LaunchCounters, table: KernelTable) -> LaunchCounters:
+    """Return the counters with active lanes packed into full warps, accesses with them."""
+
+    def adjust(site: InstructionSite, count: SiteCounters) -> SiteCounters:
+        packed = count.lanes / WARP_LANES
+        if count.requests <= packed:
+            return count
+        part = packed / count.requests
+        return replace(
+            count,
+            requests=packed,
+            sectors=min(count.sectors, max(packed, count.lanes * site.bytes / SECTOR_BYTES)),
+            lines=count.lines * part,
+            wavefronts=count.wavefronts * part,
+            ideal_wavefronts=count.ideal_wavefronts * part,
+        )
+
+    packed = replace(
+        _with_sites(account, table, adjust),
+        block_warps=tuple(
+            min(warps, lanes / WARP_LANES)
+            for warps, lanes in zip(account.block_warps, account.block_lanes, strict=True)
+        ),
+    )
+    return _fetching_less(account, packed, table)
+
+
+def without_local_memory(
+    account: LaunchCounters, table: KernelTable
+) -> tuple[LaunchCounters, KernelTable]:
+    """Return counters and kernel with what lies in local memory in registers."""
+    spared = [0.0] * len(table.blocks)
+    for site in table.sites:
+        if site.space == "local":
+            spared[site.block] += 1
+
+    def adjust(site: InstructionSite, count: SiteCounters) -> SiteCounters:
+        return SiteCounters() if site.space == "local" else count
+
+    kind = InstructionClass.LOAD_STORE
+    blocks = tuple(
+        replace(block, mix={**block.mix, kind: max(0.0, block.mix.get(kind, 0) - fewer)})
+        for block, fewer in zip(table.blocks, spared, strict=True)
+    )
+    return _with_sites(account, table, adjust), replace(table, blocks=blocks)
+
+
+def is_on_banks(space: str, kind: str) -> bool:
+    """Return whether accesses take passes over the banks of shared memory."""
+    return kind != "atomic" and space not in CONSTANT_SPACES
+
+
+def is_plain_global(space: str, kind: str) -> bool:
+    """Return whether accesses are loads and stores of global memory by the lanes of a warp."""
+    return space in ("global", "generic") and kind not in ("atomic", *BULK)
 
 
 def _scaled(count: SiteCounters, part: float) -> SiteCounters:
@@ -188,13 +272,6 @@ def _scaled(count: SiteCounters, part: float) -> SiteCounters:
     )
 
 
-def _sites(
-    launch: ModelledLaunch, adjust: Callable[[InstructionSite, SiteCounters], SiteCounters]
-) -> tuple[SiteCounters, ...]:
-    pairs = zip(launch.table.sites, launch.account.sites, strict=True)
-    return tuple(adjust(site, count) for site, count in pairs)
-
-
 def _with_mixes(
     table: KernelTable, change: Callable[[int, BasicBlock], Mapping[InstructionClass, float]]
 ) -> KernelTable:
@@ -202,3 +279,12 @@ def _with_mixes(
     return replace(
         table, blocks=tuple(replace(block, mix=change(index, block)) for index, block in blocks)
     )
+
+
+def _with_sites(
+    account: LaunchCounters,
+    table: KernelTable,
+    adjust: Callable[[InstructionSite, SiteCounters], SiteCounters],
+) -> LaunchCounters:
+    pairs = zip(table.sites, account.sites, strict=True)
+    return replace(account, sites=tuple(adjust(site, count) for site, count in pairs))

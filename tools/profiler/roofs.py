@@ -1,6 +1,7 @@
 """Roofs: resources that a launch keeps busy with work it needs, and what relieving them saves."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from cuda_llm.facts import SourceSpot
 from cuda_llm.hardware_profiles.occupancy import WARP_THREADS
@@ -12,7 +13,6 @@ from cuda_llm.tools.profiler.mends import (
     with_fewer_instructions,
     with_fewer_of,
     with_larger_tiles,
-    with_more_under_way,
     with_values_reused,
 )
 from cuda_llm.tools.profiler.time_model import (
@@ -22,7 +22,7 @@ from cuda_llm.tools.profiler.time_model import (
     Term,
     TimeReason,
 )
-from cuda_llm.tools.profiler.traffic import block_clk, site_traffic
+from cuda_llm.tools.profiler.traffic import block_clk, site_traffic, warp_waits
 
 _PIPES = {
     Term.FP32: (InstructionClass.FP32, "fp32 arithmetic"),
@@ -53,6 +53,15 @@ ROOF_ADVICE = {
     "tensor": "multiply less that is thrown away, or narrower types where the tolerance allows",
 }
 """What relieves a busy resource, by the code of the reason, however its time is known."""
+
+
+_CHAIN_ADVICE = (
+    "give each thread more elements before threads wait for each other, join by warp shuffles "
+    "instead of barriers, keep several running results that do not depend on each other"
+)
+UNDER_WAY = 4.0
+"""Loads of a warp under way for each that is now, at most `MOST_UNDER_WAY`."""
+MOST_UNDER_WAY = 8.0
 
 
 def find_roofs(launch: ModelledLaunch) -> tuple[TimeReason, ...]:
@@ -122,10 +131,11 @@ def _latency(launch: ModelledLaunch) -> TimeReason:
     if clk:
         slowest = max(range(len(clk)), key=clk.__getitem__)
         spot = _load_spot(launch, slowest) or launch.table.blocks[slowest].spot
+    shorter = _shorten(launch)
     resident, room = launch.resident_warps, launch.hardware.limits.threads_per_sm // WARP_THREADS
     return TimeReason(
         code="latency",
-        **_saving(launch, with_more_under_way(launch), Term.LATENCY),
+        **_saving(launch, launch.what_if(waiting=shorter.part), Term.LATENCY),
         explanation=(
             f"warps wait {launch.time.terms_us[Term.LATENCY]:.1f} us for memory and for each "
             f"other, {resident} of {room} warps resident on an SM"
@@ -134,6 +144,8 @@ def _latency(launch: ModelledLaunch) -> TimeReason:
             "launch more blocks: the grid does not fill the chip"
             if resident < launch.occupancy.warps_per_sm
             else ROOF_ADVICE["latency"]
+            if shorter.by_loads
+            else _CHAIN_ADVICE
         ),
         spot=spot,
     )
@@ -229,3 +241,35 @@ def _load_spot(launch: ModelledLaunch, block: int) -> SourceSpot | None:
 
 def _megabytes(count: float) -> str:
     return f"{count / 1e6:.1f} MB" if count >= 1e5 else f"{count / 1e3:.1f} kB"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Shorter:
+    """How the path of a warp gets shorter."""
+
+    part: float
+    """Of the path, what is left."""
+    by_loads: bool
+    """Whether by more loads under way, or by fewer waits of other kinds."""
+
+
+def _shorten(launch: ModelledLaunch) -> _Shorter:
+    """Return the better of two: more loads under way at once, or shorter chains of other waits."""
+    waits = warp_waits(launch.account, launch.table, launch.hardware)
+    if not waits.all:
+        return _Shorter(part=1.0, by_loads=True)
+    overlap = max(1.0, min(UNDER_WAY, MOST_UNDER_WAY / _loads_under_way(launch)))
+    loads = waits.loads * (1 - 1 / overlap)
+    others = (waits.chains + waits.barriers) * (1 - 1 / UNDER_WAY)
+    return _Shorter(part=1 - max(loads, others) / waits.all, by_loads=loads >= others)
+
+
+def _loads_under_way(launch: ModelledLaunch) -> float:
+    """Return how many loads of global memory a warp has under way at once, on average."""
+    runs = [
+        (block, warps)
+        for block, warps in zip(launch.table.blocks, launch.account.block_warps, strict=True)
+        if block.memory_batches and block.global_loads
+    ]
+    batches = sum(block.memory_batches * warps for block, warps in runs)
+    return sum(block.global_loads * warps for block, warps in runs) / batches if batches else 1.0

@@ -3,7 +3,8 @@
     python benchmarks/diagnosis.py count --shard 1/2
     python benchmarks/diagnosis.py compare
 
-`count` runs every kernel of `diagnosis_pairs.py` on the emulated device and keeps its counters in
+A situation is a kernel at one size; its mends each take one cause away, by a macro or a tunable:
+`diagnosis_pairs.toml`. `count` runs every kernel on the emulated device and keeps its counters in
 the cache; it goes on where it was. `compare` explains each kernel by its counters and writes
 `results/diagnosis.json`: by pair (a kernel, the same with one cause mended) the saving predicted
 and the saving had, both modelled, and over all situations
@@ -19,7 +20,9 @@ import argparse
 import asyncio
 import hashlib
 import pickle
+import re
 import time
+import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -27,7 +30,6 @@ from pathlib import Path
 from typing import Any
 
 import record
-from diagnosis_pairs import Point, Situation, held_back, situations
 
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.profile import KernelResources
@@ -45,6 +47,9 @@ from cuda_llm.tools.open_device import open_device
 from cuda_llm.tools.profiler.bottlenecks import Explained
 from cuda_llm.tools.profiler.explain_modelled import explain_call
 
+FIXTURES = record.ROOT / "tests/fixtures/diagnosed"
+PAIRS = record.ROOT / "benchmarks/diagnosis_pairs.toml"
+Row = dict[str, Any]
 NONCE = b"diagnosis"
 """Inputs are always the same."""
 LEAST_SAVING = 0.03
@@ -52,6 +57,61 @@ LEAST_SAVING = 0.03
 FACTOR = 2.0
 ONE_CAUSE = {"l1_bandwidth": "shared_bandwidth"}
 """L1 and shared memory are one data path: values that serve more outputs relieve both."""
+
+
+Point = Mapping[str, int]
+"""Values of macros, by name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mend:
+    """One cause taken away."""
+
+    cause: str
+    """Code of the bottleneck that it is for."""
+    point: Point
+
+
+@dataclass(frozen=True, kw_only=True)
+class Situation:
+    """A kernel at one size, and what can be mended of it."""
+
+    task: str
+    kernel: Path
+    point: Point
+    dims: Mapping[str, int]
+    mends: tuple[Mend, ...]
+    held_back: bool = False
+    """Whether no rule of the diagnosis may be chosen by it."""
+
+    @property
+    def name(self) -> str:
+        """Return the task, the file, the size and the values of its macros."""
+        values = " ".join(f"{name}={value}" for name, value in self.point.items())
+        size = " ".join(f"{name}={value}" for name, value in self.dims.items())
+        return f"{self.task}/{self.kernel.stem} [{size}] {values}"
+
+    def source(self, point: Point) -> str:
+        """Return the kernel with those values."""
+        text = self.kernel.read_text()
+        for name, value in point.items():
+            text, count = re.subn(rf"(?m)^(#define {name}) \S+", rf"\1 {value}", text)
+            assert count == 1, f"{self.kernel.name} does not define {name}"
+        return text
+
+
+def situations() -> list[Situation]:
+    """Return all that are listed."""
+    return [_situation(one) for one in tomllib.loads(PAIRS.read_text())["situations"]]
+
+
+def _situation(one: Row) -> Situation:
+    mends = tuple(
+        Mend(cause=cause, point={**one["point"], **changed})
+        for cause, changed in one["mends"].items()
+    )
+    path = record.ROOT / one["kernel"]
+    return Situation(**{**one, "mends": mends, "kernel": path})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +163,7 @@ def count_kernels() -> None:
 async def count(device: Device, situation: Situation, point: Point) -> Counted:
     """Call the kernel once at its size."""
     task, source = load_task(situation.task), situation.source(point)
-    compiled = await compile_source(task, device, source, situation.path.name)
+    compiled = await compile_source(task, device, source, situation.kernel.name)
     assert isinstance(compiled, Compiled), compiled
     translated = await translate(
         compiled.ptx, kernels=compiled.kernels, source_name=compiled.name, source=source
@@ -129,9 +189,6 @@ async def _call(site: Site, situation: Situation, compiled: Compiled) -> Emulate
     return report
 
 
-Row = dict[str, Any]
-
-
 def compare_kernels() -> None:
     """Explain, compare, print and write."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -140,11 +197,10 @@ def compare_kernels() -> None:
     parser.add_argument("--results", type=Path, default=record.RESULTS)
     arguments = parser.parse_args()
     device = open_device(arguments.device)
-    back = held_back()
     rows = [
-        {**row_of(one, device.hardware), "held_back": one.name in back}
+        row_of(one, device.hardware)
         for one in situations()
-        if arguments.part == "all" or one.name not in back
+        if arguments.part == "all" or not one.held_back
     ]
     for row in rows:
         print_row(row)
@@ -182,6 +238,7 @@ def row_of(situation: Situation, hardware: Hardware) -> Row:
     return {
         "name": situation.name,
         "task": situation.task,
+        "held_back": situation.held_back,
         "time_us": round(time_us, 3),
         "headline": [one.code for one in explained.bottlenecks[:1]],
         "listed": {one.code: round(one.saved_us, 3) for one in explained.bottlenecks},

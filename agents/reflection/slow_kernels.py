@@ -12,9 +12,11 @@ from cuda_llm.agents.strategies.acceptance import gain_over, noise_margin, passe
 from cuda_llm.agents.techniques.catalogue import CATALOGUE
 from cuda_llm.agents.techniques.technique import Technique, fits
 from cuda_llm.outcomes import Passed
+from cuda_llm.predictions import rank
 from cuda_llm.profile import Bottleneck, Profile
 from cuda_llm.search import Attempt, Hint, Kind
 from cuda_llm.tasks.sizes import least_time
+from cuda_llm.wording import describe_share
 
 MOST_TRIED = 4
 
@@ -116,7 +118,7 @@ def diagnose_speed(
 def _dominating(
     situation: Situation, attempt: Attempt, profile: Profile, context: FailureContext
 ) -> Diagnosis:
-    first, others = profile.bottlenecks[0], profile.bottlenecks[1:]
+    first, *others = rank(profile.bottlenecks, situation.predictions)
     words = bottleneck_text(first.code)
     techniques = techniques_against(first.code, situation, context.source.uses)
     plain = [one.text for one in techniques if one.needs == (0, 0)]
@@ -125,7 +127,7 @@ def _dominating(
         cause="dominates",
         text=_advise(words.name, words.why, plain or [one_line(first.advice)]),
         evidence=join_parts(
-            f"{first.share:.0%} of the time at the largest size",
+            f"{describe_share(first)} at the largest size",
             context.quote_line(first.spot),
             one_line(first.explanation) if first.code in _QUOTED_AS_EVIDENCE else "",
             _next_in_line(others),

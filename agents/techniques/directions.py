@@ -8,6 +8,7 @@ from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.techniques.catalogue import CATALOGUE, VARIATIONS
 from cuda_llm.agents.techniques.technique import Technique, fits
 from cuda_llm.outcomes import Passed
+from cuda_llm.predictions import rank
 from cuda_llm.search import Attempt, Kind
 
 UNRELATED = 99
@@ -54,8 +55,10 @@ def _limits(situation: Situation, attempt: Attempt | None) -> list[str]:
         return []
     verdict = situation.archive.verdict(attempt.id)
     profile = verdict.profile if isinstance(verdict, Passed) else None
-    further = [one.code for one in profile.bottlenecks] if profile else []
-    return list(dict.fromkeys(filter(None, [attempt.limited_by, *further])))
+    if profile is None:
+        return [attempt.limited_by] if attempt.limited_by else []
+    ranked = rank(profile.bottlenecks, situation.predictions)
+    return list(dict.fromkeys([*(one.code for one in ranked), *filter(None, [attempt.limited_by])]))
 
 
 def _tried_on(situation: Situation, parent: Attempt | None) -> list[str]:

@@ -92,7 +92,7 @@ class Bottleneck:
     spot: SourceSpot | None = None
     advice: str = ""
     saved_us: float = 0.0
-    """What mending it alone saves of `time_us`, as modelled; savings of several may overlap. 0 where
+    """What mending it alone saves of `time_us`, as modelled; those of several may overlap. 0 where
     nothing is known to mend it, where times were measured, and in older records."""
     time_us: float = 0.0
     """Time of the call that was explained; 0 in older records."""

@@ -6,14 +6,13 @@ from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.profile import KernelResources, LaunchProfile
 from cuda_llm.tools.emulator.counters import LaunchCounters
 from cuda_llm.tools.emulator.tables import KernelTable
-from cuda_llm.tools.profiler.bottlenecks import Explained
+from cuda_llm.tools.profiler.bottlenecks import Explained, find_bottlenecks
 from cuda_llm.tools.profiler.counts import (
     LineAccess,
     accesses_by_line,
     count_instructions,
     count_tensor_operations,
 )
-from cuda_llm.tools.profiler.rank_modelled import find_bottlenecks
 from cuda_llm.tools.profiler.time_model import ModelledLaunch, place_launch
 from cuda_llm.tools.profiler.traffic import CONSTANT_SPACES
 

@@ -22,7 +22,7 @@ from cuda_llm.tools.profiler.time_model import (
     Term,
     TimeReason,
 )
-from cuda_llm.tools.profiler.traffic import block_clk, site_traffic, warp_waits
+from cuda_llm.tools.profiler.traffic import block_clk, load_clk, site_traffic, wait_clk, warp_waits
 
 _PIPES = {
     Term.FP32: (InstructionClass.FP32, "fp32 arithmetic"),
@@ -126,11 +126,6 @@ def _data_path(launch: ModelledLaunch) -> TimeReason:
 
 
 def _latency(launch: ModelledLaunch) -> TimeReason:
-    clk = block_clk(launch.account, launch.table, launch.hardware)
-    spot = None
-    if clk:
-        slowest = max(range(len(clk)), key=clk.__getitem__)
-        spot = _load_spot(launch, slowest) or launch.table.blocks[slowest].spot
     shorter = _shorten(launch)
     resident, room = launch.resident_warps, launch.hardware.limits.threads_per_sm // WARP_THREADS
     return TimeReason(
@@ -147,8 +142,25 @@ def _latency(launch: ModelledLaunch) -> TimeReason:
             if shorter.by_loads
             else _CHAIN_ADVICE
         ),
-        spot=spot,
+        spot=_longest_wait(launch, by_loads=shorter.by_loads),
     )
+
+
+def _longest_wait(launch: ModelledLaunch, *, by_loads: bool) -> SourceSpot | None:
+    """Return the access that is waited for longest in the basic block that waits longest."""
+    loads = load_clk(launch.account, launch.table, launch.hardware)
+    whole = block_clk(launch.account, launch.table, launch.hardware)
+    clk = loads if by_loads else [one - load for one, load in zip(whole, loads, strict=True)]
+    if not any(clk):
+        return None
+    slowest = max(range(len(clk)), key=clk.__getitem__)
+    pairs = zip(launch.table.sites, launch.account.sites, strict=True)
+    access = _costliest_line(
+        (site.spot, wait_clk(site, count, launch.hardware))
+        for site, count in pairs
+        if site.block == slowest
+    )
+    return access or launch.table.blocks[slowest].spot
 
 
 def _issue(launch: ModelledLaunch) -> TimeReason:
@@ -230,13 +242,6 @@ def _busiest_block(
     return _costliest_line(
         (block.spot, sum(block.mix.get(kind, 0) for kind in kinds) * runs) for block, runs in blocks
     )
-
-
-def _load_spot(launch: ModelledLaunch, block: int) -> SourceSpot | None:
-    for site in launch.table.sites:
-        if site.block == block and site.kind in ("load", "async_copy") and site.space != "const":
-            return site.spot
-    return None
 
 
 def _megabytes(count: float) -> str:

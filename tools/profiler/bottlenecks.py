@@ -27,7 +27,7 @@ EXPLAINED_BY = {
     "issue": ("divergence",),
     "fp32": ("divergence",),
 }
-"""Which wastes are the cause of a busy resource, where they cost nearly as much."""
+"""Which wastes are the cause of a busy resource."""
 
 
 def least_share(finding: TimeReason) -> float:
@@ -108,7 +108,7 @@ def _of_launches(launches: Sequence[ModelledLaunch]) -> Iterator[_Ranked]:
         for finding in (*wastes, *find_roofs(launch)):
             weight_us = finding.share * launch.time.time_us
             causes = [saved.get(cause, 0.0) for cause in EXPLAINED_BY.get(finding.code, ())]
-            explained = max(causes, default=0.0) > 0.5 * weight_us
+            explained = max(causes, default=0.0) >= LEAST_WASTE * launch.time.time_us
             yield _Ranked(
                 finding=finding,
                 kernel=launch.name,

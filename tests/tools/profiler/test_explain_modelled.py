@@ -180,11 +180,11 @@ def test_what_saves_most_alone_comes_first_and_roofs_without_a_mend_last() -> No
     savings = [one.saved_us for one in found.bottlenecks]
     assert savings == sorted(savings, reverse=True)
     assert found.bottlenecks[0].code == "divergence"
-    assert found.bottlenecks[-1].code == "fp32", "the work of the task stays"
     assert found.bottlenecks[-1].saved_us == 0
-    for one in found.bottlenecks[:-1]:
+    for one in found.bottlenecks:
         assert one.time_us == found.time_us
-        assert one.share == pytest.approx(one.saved_us / found.time_us)
+        if one.saved_us:
+            assert one.share == pytest.approx(one.saved_us / found.time_us)
 
 
 def test_an_array_in_local_memory_is_named_with_its_line() -> None:

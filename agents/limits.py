@@ -49,6 +49,11 @@ BOTTLENECK_TEXTS: Mapping[str, BottleneckText] = {
         ("larger tiles",),
         refuses="larger_tiles",
     ),
+    "local_memory": BottleneckText(
+        "local memory",
+        "an array that is indexed at run time cannot stay in registers",
+        ("a smaller array that is still indexed at run time",),
+    ),
     "low_occupancy": BottleneckText(
         "low occupancy",
         "too few warps are resident to hide each other's waits",

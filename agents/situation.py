@@ -7,7 +7,16 @@ from typing import Any
 from cuda_llm.capabilities import Capabilities
 from cuda_llm.conversation import AskModel, no_model
 from cuda_llm.hardware_profiles.hardware import Hardware
-from cuda_llm.search import Archive, Attempt, Components, DuelResult, HardwareContext, Hint
+from cuda_llm.predictions import Prediction
+from cuda_llm.search import (
+    Archive,
+    Attempt,
+    Components,
+    DuelResult,
+    HardwareContext,
+    Hint,
+    predictions_of,
+)
 from cuda_llm.tasks.task import Task
 
 
@@ -77,6 +86,11 @@ class Situation:
     ask: AskModel = field(default=no_model, repr=False, compare=False)
     """Asks the model of the agent, generator or reflector that is at work; anybody else, such as
     a strategy, is answered a CallFailed of kind `no_model`."""
+
+    @property
+    def predictions(self) -> tuple[Prediction, ...]:
+        """Return what orders of this run should have saved, and what they did."""
+        return predictions_of(self.attempts)
 
     def attempt(self, name: str) -> Attempt:
         """Return the attempt of that id. Raises KeyError."""

@@ -1,6 +1,6 @@
 """From verdicts to attempts, of which equal kernels have one that counts."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from hashlib import sha256
@@ -8,10 +8,13 @@ from typing import Any
 
 from cuda_llm.agents.kernel_text.outline import normal_sha
 from cuda_llm.agents.prompting.quote import one_line
+from cuda_llm.agents.techniques.catalogue import CATALOGUE
 from cuda_llm.failures import Duplicate, NoCode
 from cuda_llm.graph.context import RunContext
 from cuda_llm.graph.toolbox import describe_speed
 from cuda_llm.outcomes import Passed, Verdict
+from cuda_llm.predictions import Prediction
+from cuda_llm.profile import Bottleneck
 from cuda_llm.search import Attempt, Author, Brief, Draft, Kind, failure_key
 from cuda_llm.wording import describe
 
@@ -47,6 +50,7 @@ def as_duplicate(attempt: Attempt, of: str) -> Attempt:
         times_us=(),
         spread=0.0,
         limited_by="",
+        predicted=None,
     )
 
 
@@ -82,8 +86,45 @@ def keep_attempt(
         **draft_fields(context, brief),
         **profile_fields(verdict),
     )
+    attempt = replace(attempt, predicted=predict(context, brief, attempt))
     context.folder.write_attempt(attempt)
     return attempt
+
+
+def predict(context: RunContext, brief: Brief, attempt: Attempt) -> Prediction | None:
+    """Return what the order should have saved of its parent's time, and what the attempt saved.
+
+    None for other orders than to speed up a parent, and where nothing is known to save any.
+    """
+    if brief.kind != Kind.IMPROVE or not brief.parent or attempt.written_by != "model":
+        return None
+    parent = context.folder.attempt(brief.parent)
+    verdict = context.folder.kept_verdict(brief.parent)
+    profile = verdict.profile if isinstance(verdict, Passed) else None
+    aim = find_aim(brief.direction, profile.bottlenecks) if profile else None
+    if aim is None or parent is None or not parent.times_us:
+        return None
+    before_us = parent.times_us[-1]
+    return Prediction(
+        code=aim.code,
+        time_us=before_us,
+        saved_us=before_us * aim.saved_us / aim.time_us,
+        had_us=before_us - attempt.times_us[-1] if attempt.times_us else None,
+    )
+
+
+def find_aim(direction: str, bottlenecks: Sequence[Bottleneck]) -> Bottleneck | None:
+    """Return the bottleneck that a direction is against; without one of ours, the first.
+
+    None where a mend of what it is against is not known to save anything.
+    """
+    known = [one for one in CATALOGUE if direction.startswith(one.text)]
+    found = [
+        one
+        for one in bottlenecks
+        if one.saved_us > 0 and (not known or any(one.code in it.against for it in known))
+    ]
+    return next(iter(found), None)
 
 
 def author_of(context: RunContext, brief: Brief) -> Author:

@@ -18,6 +18,7 @@ from cuda_llm.traces.events import Event, IncumbentChosen, RunFinished, WinnerRe
 from cuda_llm.traces.files import write_file
 from cuda_llm.traces.run_folder import RunFolder
 from cuda_llm.traces.text import describe_circumstances
+from cuda_llm.wording import describe_share
 
 SOLUTION = "solve.cu"
 """Name of the kernel in `best/` and in an export."""
@@ -131,7 +132,7 @@ def _profile_lines(profile: Profile) -> Iterator[str]:
     for bottleneck in profile.bottlenecks[:1]:
         spot = bottleneck.spot and replace(bottleneck.spot, file=SOLUTION)
         where = f", at {describe_spot(spot)}" if spot else ""
-        yield f"- Limited by {bottleneck.explanation} ({bottleneck.share:.0%} of the time){where}"
+        yield f"- Limited by {bottleneck.explanation}{where} ({describe_share(bottleneck)})"
 
 
 def _again(remeasured: WinnerRemeasured) -> str:

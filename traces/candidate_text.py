@@ -18,7 +18,7 @@ from cuda_llm.traces.text import (
     verbatim,
     wrapped,
 )
-from cuda_llm.wording import describe, describe_dims
+from cuda_llm.wording import describe, describe_dims, describe_share
 
 SHOWN = 8
 """Candidates that an error message names."""
@@ -112,7 +112,7 @@ def _profile(profile: Profile) -> Iterator[str]:
         yield from labelled("speed", f"{profile.speedup:.2f}x the baseline's, on {profile.device}")
     for found in profile.bottlenecks:
         spot = f" at {describe_spot(found.spot)}" if found.spot else ""
-        yield from labelled("limited by", f"{found.share:.0%} {found.explanation}{spot}")
+        yield from labelled("limited by", f"{found.explanation}{spot}; {describe_share(found)}")
         if found.advice:
             yield from wrapped(found.advice, indent=INSIDE)
     for kernel in profile.resources:

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from cuda_llm.search import Attempt, Brief, Hint, Kind
+from cuda_llm.predictions import tally
+from cuda_llm.search import Attempt, Brief, Hint, Kind, predictions_of
 from cuda_llm.traces.best import SOLUTION
 from cuda_llm.traces.event_log import Trace
 from cuda_llm.traces.events import AgentDecided, AgentFailed, ContestHeld, ModelCalled, ModelRetried
@@ -21,10 +22,13 @@ from cuda_llm.traces.text import (
     describe_call_totals,
     describe_end,
     describe_idea,
+    describe_prediction,
+    describe_records,
     describe_seconds,
     describe_time_source,
     describe_times,
     labelled,
+    list_names,
     plural,
     verbatim,
     wrapped,
@@ -62,7 +66,7 @@ def describe_round(round_: RoundHistory, history: RunHistory, *, alive: bool) ->
         yield from _candidate(name, brief, attempt, round_, history, alive=alive)
     for tuned in round_.tuned.values():
         best = f", best {tuned.best}" if tuned.best else ""
-        text = f"{tuned.parent}: tried {_list_names(tuned.tried)}{best}; {tuned.reason}"
+        text = f"{tuned.parent}: tried {list_names(tuned.tried)}{best}; {tuned.reason}"
         yield from labelled("tuned", text)
     yield from _models(round_.calls, round_.retries)
     for decided in round_.decided:
@@ -119,6 +123,8 @@ def _outcome(attempt: Attempt) -> Iterator[str]:
         yield from wrapped(f"PASSED  {faster}{limit}", indent=INSIDE)
     else:
         yield from wrapped(attempt.summary, first=f"{attempt.code}  ", indent=INSIDE)
+    if attempt.predicted is not None:
+        yield from wrapped(describe_prediction(attempt.predicted), indent=INSIDE)
     if attempt.seconds:
         yield from wrapped(f"took: {describe_seconds(attempt.seconds)}", indent=INSIDE)
 
@@ -199,12 +205,6 @@ def _choice(round_: RoundHistory) -> Iterator[str]:
         yield from wrapped(f"{name}: {OUTCOMES.get(verdict, verdict)}", indent=INSIDE)
 
 
-def _list_names(names: tuple[str, ...]) -> str:
-    if len(names) < 4:
-        return ", ".join(names) or "nothing"
-    return f"{len(names)} points ({names[0]} to {names[-1]})"
-
-
 def describe_run(run: RunFolder) -> Iterator[str]:
     """Yield the lines of the run, for a terminal or a pipe."""
     history, trace = read_history(run)
@@ -213,6 +213,7 @@ def describe_run(run: RunFolder) -> Iterator[str]:
     yield from _beginning(history)
     for round_ in history.rounds.values():
         yield from describe_round(round_, history, alive=state == "running")
+    yield from describe_records(tally(predictions_of(history.attempts.values())))
     yield ""
     yield from _end(run, history, state)
     yield from _skipped(trace)

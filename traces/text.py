@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from cuda_llm.wording import describe_dims, printable
 
 if TYPE_CHECKING:
+    from cuda_llm.predictions import Prediction, Record
     from cuda_llm.profile import SizeTime
     from cuda_llm.traces.history import CallTotals
 
@@ -49,7 +50,7 @@ def plural(count: int, what: str) -> str:
 
 def us(time_us: float) -> str:
     """Return a time with three significant digits."""
-    number = f"{time_us:#.3g} us" if time_us < 1000 else f"{time_us / 1000:,.3f} ms"
+    number = f"{time_us:#.3g} us" if abs(time_us) < 1000 else f"{time_us / 1000:,.3f} ms"
     return number.replace(". ", " ")
 
 
@@ -77,6 +78,29 @@ def describe_call_totals(spend: "CallTotals") -> str:
 def describe_end(reason: str) -> str:
     """Describe why a run ended."""
     return "its rounds were done" if reason == "rounds" else reason
+
+
+def list_names(names: tuple[str, ...]) -> str:
+    """List a few names; of many the first and the last."""
+    if len(names) < 4:
+        return ", ".join(names) or "nothing"
+    return f"{len(names)} points ({names[0]} to {names[-1]})"
+
+
+def describe_prediction(one: "Prediction") -> str:
+    """Describe what an order should have saved beside what was saved."""
+    had = "no time to compare" if one.had_us is None else f"saved {us(one.had_us)}"
+    what = one.code.replace("_", " ")
+    return f"predicted: {us(one.saved_us)} of {us(one.time_us)} saved without {what}; {had}"
+
+
+def describe_records(records: "Sequence[Record]") -> Iterator[str]:
+    """Yield the table of what diagnoses predicted and what was had; nothing without any."""
+    yield from ("", "what diagnoses predicted, and what was had") if records else ()
+    for one in records:
+        saved = f"{us(one.saved_us)} predicted, {us(one.had_us)} had"
+        trust = f"{one.came_true} within a factor of two; trust {one.trust:.2f}"
+        yield from labelled(one.code, f"{plural(one.tried, 'time')}: {saved}; {trust}")
 
 
 def describe_idea(idea: str, tunables: Mapping[str, int]) -> str:

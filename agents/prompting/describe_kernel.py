@@ -20,10 +20,11 @@ from cuda_llm.agents.prompting.quote import hide_in_verdict, log_lines, one_line
 from cuda_llm.agents.situation import Situation
 from cuda_llm.failures import CompileFailed, Diagnostic
 from cuda_llm.outcomes import Passed, Verdict
+from cuda_llm.predictions import rank
 from cuda_llm.profile import Bottleneck, KernelResources, LaunchProfile, Profile
 from cuda_llm.search import Attempt, Components
 from cuda_llm.tasks.expressions import evaluate
-from cuda_llm.wording import describe, describe_ratio, describe_us, name_sizes
+from cuda_llm.wording import describe, describe_ratio, describe_share, describe_us, name_sizes
 
 NEAR = 0.8
 """How alike two names are before one is offered for the other (difflib's ratio)."""
@@ -180,7 +181,7 @@ def describe_headline(situation: Situation, attempt: Attempt, components: Compon
     profile = verdict.profile if isinstance(verdict, Passed) else None
     if profile is not None:
         profile, _ = deciding_profile(situation, attempt, profile)
-    bottlenecks = profile.bottlenecks if profile else ()
+    bottlenecks = rank(profile.bottlenecks, situation.predictions) if profile else ()
     code = bottlenecks[0].code if bottlenecks else attempt.limited_by
     if code:
         spot = bottlenecks[0].spot if bottlenecks and attempt.written_by != "playbook" else None
@@ -207,7 +208,7 @@ def describe_profile(
     shown = attempt.written_by != "playbook"
     found = [
         _bottleneck(one, first=index == 0, full=full, shown=shown, advise=advise)
-        for index, one in enumerate(profile.bottlenecks)
+        for index, one in enumerate(rank(profile.bottlenecks, situation.predictions))
     ]
     timed = full and size < len(attempt.times_us)
     dram = (_bandwidth(situation, profile, size, attempt.times_us[size]),) if timed else ()
@@ -224,7 +225,7 @@ def _bottleneck(one: Bottleneck, *, first: bool, full: bool, shown: bool, advise
     what = one_line(one.explanation) if full else bottleneck_text(one.code).name
     spot = f" at {quote_line(one.spot)}" if shown and one.spot else ""
     advice = f"; what usually helps: {one_line(one.advice)}" if one.advice and advise else ""
-    return f"{word} {what}{spot}, {one.share:.0%} of the time{advice}"
+    return f"{word} {what}{spot}, {describe_share(one)}{advice}"
 
 
 def _launch(one: LaunchProfile, *, full: bool) -> str:

@@ -22,10 +22,11 @@ from cuda_llm.agents.techniques.objections import (
 )
 from cuda_llm.agents.techniques.technique import Technique
 from cuda_llm.outcomes import Passed
+from cuda_llm.predictions import rank
 from cuda_llm.profile import Bottleneck, Profile
 from cuda_llm.search import Attempt, Hint, Kind
 from cuda_llm.tasks.sizes import least_time
-from cuda_llm.wording import name_sizes
+from cuda_llm.wording import describe_share, name_sizes
 
 MOST_TRIED = 4
 
@@ -137,7 +138,7 @@ def diagnose_speed(
 def _dominating(
     situation: Situation, attempt: Attempt, profile: Profile, context: FailureContext
 ) -> Diagnosis:
-    first, others = profile.bottlenecks[0], profile.bottlenecks[1:]
+    first, *others = rank(profile.bottlenecks, situation.predictions)
     words = bottleneck_text(first.code)
     no_use, aims = ruled_out(situation, profile, first)
     techniques = techniques_against(first.code, situation, attempt, set(aims))
@@ -147,7 +148,7 @@ def _dominating(
         cause="dominates",
         text=_advise(words.name, words.why, plain or [one_line(first.advice)]),
         evidence=join_parts(
-            f"{first.share:.0%} of the time{_where(situation, attempt)}",
+            f"{describe_share(first)}{_where(situation, attempt)}",
             context.quote_line(first.spot),
             one_line(first.explanation) if first.code in _QUOTED_AS_EVIDENCE else "",
             _next_in_line(others),

@@ -16,6 +16,7 @@ from cuda_llm.agents.techniques.objections import (
     sensible_techniques,
 )
 from cuda_llm.agents.techniques.technique import Technique
+from cuda_llm.predictions import rank as rank_bottlenecks
 from cuda_llm.search import Attempt, Hint, Kind
 
 UNRELATED = 99
@@ -141,8 +142,10 @@ def _limits(situation: Situation, attempt: Attempt | None) -> dict[str, float]:
     if attempt is None or not attempt.passed or not situation.plan.components.profile:
         return {}
     profile = profile_of(situation, attempt)
-    found = {one.code: one.share for one in reversed(profile.bottlenecks)} if profile else {}
-    found = dict(reversed(found.items()))
+    ranked = rank_bottlenecks(profile.bottlenecks, situation.predictions) if profile else ()
+    found: dict[str, float] = {}
+    for one in ranked:
+        found.setdefault(one.code, one.share)
     return found or ({attempt.limited_by: 0.0} if attempt.limited_by else {})
 
 

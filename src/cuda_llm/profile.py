@@ -85,11 +85,17 @@ class Bottleneck:
     code: str
     """Stable name, e.g. `bank_conflicts`, `uncoalesced_global`, `dram_bandwidth`, `latency`."""
     share: float
-    """Part of the modelled or measured time it accounts for, 0 to 1."""
+    """Part of the modelled or measured time that mending it alone saves, 0 to 1; where nothing is
+    known to mend it, part of the time that it accounts for."""
     explanation: str
     """One sentence with figures, e.g. "shared-memory bank conflicts: 32-way"."""
     spot: SourceSpot | None = None
     advice: str = ""
+    saved_us: float = 0.0
+    """What mending it alone saves of `time_us`, as modelled; those of several may overlap. 0 where
+    nothing is known to mend it, where times were measured, and in older records."""
+    time_us: float = 0.0
+    """Time of the call that was explained; 0 in older records."""
 
 
 @dataclass(frozen=True, kw_only=True)

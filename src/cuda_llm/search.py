@@ -5,7 +5,7 @@ run's folder; the state of a run and its events name them by id. What is large (
 verdicts) is read through an `Archive`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal, Protocol, assert_never
@@ -39,6 +39,7 @@ from cuda_llm.outcomes import (
     Verdict,
     WrongResult,
 )
+from cuda_llm.predictions import Prediction
 from cuda_llm.profile import Outcome
 
 Author = Literal["model", "playbook", "human"]
@@ -201,6 +202,8 @@ class Attempt:
     """Largest relative half-width of an interval around a time; 0 where times are modelled."""
     limited_by: str = ""
     """Code of the dominating bottleneck."""
+    predicted: Prediction | None = None
+    """What its order should have saved; None without one, and in older records."""
     seconds: Mapping[str, float] = field(default_factory=dict)
     """Wall time by stage: `generate`, `compile`, `validate`, `profile`."""
 
@@ -208,6 +211,11 @@ class Attempt:
     def passed(self) -> bool:
         """Whether it is correct in every check that was made."""
         return self.code == "PASSED"
+
+
+def predictions_of(attempts: Iterable[Attempt]) -> tuple[Prediction, ...]:
+    """Return what their orders should have saved, of those that had a prediction."""
+    return tuple(one.predicted for one in attempts if one.predicted is not None)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -42,6 +42,7 @@ from cuda_llm.outcomes import (
     Verdict,
     WrongResult,
 )
+from cuda_llm.profile import Bottleneck
 from cuda_llm.refusal_wording import (
     describe_compile_failure,
     describe_diagnostics,
@@ -251,6 +252,18 @@ def describe_doubt(doubt: BaselineDoubt) -> str:
             return f"{taken}{more}: other work is on this GPU, or this kernel slows others down"
         case _:
             assert_never(doubt.outcome)
+
+
+def describe_share(found: Bottleneck) -> str:
+    """Return what mending it alone saves of its call, or else the part of the time it accounts for.
+
+    `mended: 16.9 -> 14.2 us, 16% less`; `40% of the time`.
+    """
+    if not found.saved_us:
+        return f"{found.share:.0%} of the time"
+    before, after = found.time_us, found.time_us - found.saved_us
+    figures = f"{before:,.0f} -> {after:,.0f}" if before >= 1000 else f"{before:.1f} -> {after:.1f}"
+    return f"mended: {figures} us, {found.share:.0%} less"
 
 
 def describe_dims(dims: Mapping[str, int]) -> str:

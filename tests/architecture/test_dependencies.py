@@ -12,7 +12,7 @@ GROUND = {
     *("atomic_file", "capabilities", "codec", "conversation", "data_file"),
     *("dotted", "errors", "fact_wording", "facts", "failures"),
     *("log", "log_setup", "outcomes", "case_patterns", "element_patterns", "refusal_wording"),
-    *("profile", "redaction", "search", "settings", "source_file"),
+    *("predictions", "profile", "redaction", "search", "settings", "source_file"),
     *("wording",),
 }
 """Modules at the package root that everything may know; they know only each other."""

@@ -245,7 +245,7 @@ def test_a_candidate_is_shown_whole(tmp_path: Path) -> None:
         "written by model",
         "PASSED",
         "rows = 512, cols = 512: 2.86 us, baseline 10.0 us, 3.50x",
-        "70% 32 sectors a request",
+        "32 sectors a request; 70% of the time",
         "__global__ void transpose",
     ), text
     asked = flat("\n".join(describe_candidate(run, "r1-c1")))

@@ -64,7 +64,7 @@ class InstructionSite:
 class BasicBlock:
     """One basic block; `mix` times its executions is the instruction mix."""
 
-    mix: Mapping[InstructionClass, int]
+    mix: Mapping[InstructionClass, float]
     spot: SourceSpot | None
     memory_batches: int = 0
     """Groups of global loads separated by a first use: loads / batches is the parallelism."""

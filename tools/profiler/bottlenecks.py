@@ -1,9 +1,18 @@
-"""What the explanations of measured and of modelled times share: which reasons are listed."""
+"""Which reasons for a time are listed as bottlenecks, and in which order where it is modelled.
 
-from dataclasses import dataclass
+There they are ranked by what mending each alone would save of the call; what no known mend relieves
+comes after them, by how much it weighs.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from cuda_llm.profile import Bottleneck, LaunchProfile
-from cuda_llm.tools.profiler.time_model import TimeReason
+from cuda_llm.tools.emulator.counters import LaunchCounters, SiteCounters
+from cuda_llm.tools.profiler.counts import SECTOR_BYTES
+from cuda_llm.tools.profiler.roofs import ROOF_ADVICE, find_roofs
+from cuda_llm.tools.profiler.time_model import ModelledLaunch, Term, TimeReason, model_launch
+from cuda_llm.tools.profiler.wastes import find_wastes
 
 LEAST_WASTE, LEAST_ROOF = 0.05, 0.1
 """Smaller shares are left out; the largest is always listed."""
@@ -18,7 +27,7 @@ EXPLAINED_BY = {
     "issue": ("divergence",),
     "fp32": ("divergence",),
 }
-"""Which wastes are the cause of a busy resource, where they cost nearly as much."""
+"""Which wastes are the cause of a busy resource."""
 
 
 def least_share(finding: TimeReason) -> float:
@@ -37,7 +46,14 @@ class Explained:
     """Dominating one first."""
 
 
-def as_bottleneck(finding: TimeReason, share: float, kernel: str = "") -> Bottleneck:
+def as_bottleneck(
+    finding: TimeReason,
+    share: float,
+    kernel: str = "",
+    *,
+    saved_us: float = 0.0,
+    time_us: float = 0.0,
+) -> Bottleneck:
     """Return a reason as it is listed; `kernel` names its kernel where a call has several."""
     return Bottleneck(
         code=finding.code,
@@ -45,4 +61,206 @@ def as_bottleneck(finding: TimeReason, share: float, kernel: str = "") -> Bottle
         explanation=f"{kernel}: {finding.explanation}" if kernel else finding.explanation,
         spot=finding.spot,
         advice=finding.advice,
+        saved_us=saved_us,
+        time_us=time_us,
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Ranked:
+    finding: TimeReason
+    kernel: str
+    saved_us: float
+    weight_us: float
+    """Of the call's time, what the resource accounts for now."""
+
+
+def find_bottlenecks(launches: Sequence[ModelledLaunch]) -> tuple[Bottleneck, ...]:
+    """Find what limits a call, first what saves most when it alone is mended."""
+    total_us = sum(launch.time.time_us for launch in launches)
+    if total_us <= 0:
+        return ()
+    ranked = _merge_repeats([*_of_launches(launches), *_of_call(launches)])
+    mendable = [one for one in ranked if one.saved_us >= LEAST_WASTE * total_us]
+    mendable.sort(key=lambda one: one.saved_us, reverse=True)
+    codes = {one.finding.code for one in mendable}
+    roofs = [one for one in ranked if not one.finding.waste and one.finding.code not in codes]
+    roofs.sort(key=lambda one: one.weight_us, reverse=True)
+    busy = [one for one in roofs if one.weight_us >= LEAST_ROOF * total_us]
+    listed = [*mendable, *busy][:MOST] or roofs[:1]
+    name_kernels = len({launch.name for launch in launches}) > 1
+    return tuple(
+        as_bottleneck(
+            one.finding,
+            min(1.0, (one.saved_us if one in mendable else one.weight_us) / total_us),
+            one.kernel if name_kernels else "",
+            saved_us=one.saved_us if one in mendable else 0.0,
+            time_us=total_us,
+        )
+        for one in listed
+    )
+
+
+def _of_launches(launches: Sequence[ModelledLaunch]) -> Iterator[_Ranked]:
+    for launch in launches:
+        wastes = find_wastes(launch)
+        saved = {waste.code: waste.saved_us for waste in wastes}
+        for finding in (*wastes, *find_roofs(launch)):
+            weight_us = finding.share * launch.time.time_us
+            causes = [saved.get(cause, 0.0) for cause in EXPLAINED_BY.get(finding.code, ())]
+            explained = max(causes, default=0.0) >= LEAST_WASTE * launch.time.time_us
+            yield _Ranked(
+                finding=finding,
+                kernel=launch.name,
+                saved_us=finding.saved_us,
+                weight_us=0.0 if explained else weight_us,
+            )
+
+
+def _merge_repeats(found: Sequence[_Ranked]) -> list[_Ranked]:
+    """Merge launches of the same kernel for the same reason; the costliest names the line."""
+    merged: dict[tuple[str, str], _Ranked] = {}
+    for one in found:
+        key = (one.kernel, one.finding.code)
+        known = merged.get(key)
+        if known is None:
+            merged[key] = one
+            continue
+        costly = max(known, one, key=lambda one: (one.saved_us, one.weight_us))
+        merged[key] = replace(
+            costly,
+            saved_us=known.saved_us + one.saved_us,
+            weight_us=known.weight_us + one.weight_us,
+        )
+    return list(merged.values())
+
+
+def _of_call(launches: Sequence[ModelledLaunch]) -> Iterator[_Ranked]:
+    """Yield what only several launches together tell."""
+    if len(launches) < 2:
+        return
+    total_us = sum(launch.time.time_us for launch in launches)
+    saved_us = total_us - _together_us(launches)
+    starting_us = sum(launch.time.terms_us[Term.LAUNCH] for launch in launches)
+    yield _Ranked(
+        finding=TimeReason(
+            code="launch_overhead",
+            saved_us=saved_us,
+            share=starting_us / total_us,
+            explanation=(
+                f"{len(launches)} launches, one after another, take {starting_us:.1f} us to start "
+                "and leave the chip partly idle at the end of each"
+            ),
+            advice=ROOF_ADVICE["launch_overhead"],
+        ),
+        kernel="",
+        saved_us=saved_us,
+        weight_us=0.0,
+    )
+    passed = _passed_on(launches)
+    if not sum(passed):
+        return
+    fused_us = sum(
+        launch.what_if(
+            setting=replace(
+                launch.setting, resident_bytes=launch.setting.resident_bytes + bytes_passed
+            )
+        ).time_us
+        for launch, bytes_passed in zip(launches, passed, strict=True)
+    )
+    yield _Ranked(
+        finding=TimeReason(
+            code="dram_bandwidth",
+            saved_us=total_us - fused_us,
+            share=0.0,
+            explanation=f"{sum(passed) / 1e6:.1f} MB go through DRAM from one launch to the next",
+            advice="fuse the launches, so that what one leaves for the next stays on chip",
+        ),
+        kernel="",
+        saved_us=total_us - fused_us,
+        weight_us=0.0,
+    )
+
+
+def _together_us(launches: Sequence[ModelledLaunch]) -> float:
+    """Model one launch with the work of all: those of one kernel add up."""
+    groups: dict[int, list[ModelledLaunch]] = {}
+    for launch in launches:
+        groups.setdefault(launch.account.kernel, []).append(launch)
+    spared = len(groups) - 1
+    return sum(map(_one_launch_us, groups.values())) - spared * launches[0].hardware.model.launch_us
+
+
+def _one_launch_us(launches: Sequence[ModelledLaunch]) -> float:
+    first, *others = launches
+    if not others:
+        return first.time.time_us
+    accounts = [launch.account for launch in launches]
+    resident = sum(launch.setting.resident_bytes for launch in launches)
+    setting = replace(first.setting, resident_bytes=resident)
+    return model_launch(_added(accounts), first.table, first.hardware, setting).time_us
+
+
+def _added(accounts: Sequence[LaunchCounters]) -> LaunchCounters:
+    blocks = sum(one.blocks_total for one in accounts)
+    return replace(
+        accounts[0],
+        blocks_total=blocks,
+        block_warps=tuple(map(sum, zip(*(one.block_warps for one in accounts), strict=True))),
+        block_lanes=tuple(map(sum, zip(*(one.block_lanes for one in accounts), strict=True))),
+        sites=tuple(
+            map(_added_sites, zip(*(one.sites for one in accounts), strict=True)),
+        ),
+        footprint_bytes=sum(one.footprint_bytes for one in accounts),
+        heaviest={},
+        path_clk=sum(one.path_clk * one.blocks_total for one in accounts) / max(1, blocks),
+        longest_clk=max(one.longest_clk for one in accounts),
+        worst_line=sum(one.worst_line for one in accounts),
+        grid_barriers=sum(one.grid_barriers for one in accounts),
+        barriers=sum(one.barriers for one in accounts),
+    )
+
+
+def _added_sites(counts: Sequence[SiteCounters]) -> SiteCounters:
+    return SiteCounters(
+        requests=sum(one.requests for one in counts),
+        lanes=sum(one.lanes for one in counts),
+        sectors=sum(one.sectors for one in counts),
+        lines=sum(one.lines for one in counts),
+        wavefronts=sum(one.wavefronts for one in counts),
+        ideal_wavefronts=sum(one.ideal_wavefronts for one in counts),
+        worst_ways=max(one.worst_ways for one in counts),
+        l2_sectors=sum(one.l2_sectors for one in counts),
+        dram_sectors=sum(one.dram_sectors for one in counts),
+        serial=sum(one.serial for one in counts),
+    )
+
+
+def _passed_on(launches: Sequence[ModelledLaunch]) -> list[float]:
+    """Return bytes of each launch that go through DRAM to or from a launch of another kernel.
+
+    What a kernel loads is taken to be what those before it stored, as far as it goes.
+    """
+    passed = [0.0] * len(launches)
+    for number, launch in enumerate(launches):
+        earlier = [
+            index
+            for index in range(number)
+            if launches[index].account.kernel != launch.account.kernel
+        ]
+        stored = {
+            index: _moved_bytes(launches[index], "store") - passed[index] for index in earlier
+        }
+        whole = sum(max(0.0, one) for one in stored.values())
+        loaded = min(whole, _moved_bytes(launch, "load") - launch.setting.resident_bytes)
+        if loaded <= 0:
+            continue
+        passed[number] += loaded
+        for index, one in stored.items():
+            passed[index] += loaded * max(0.0, one) / whole
+    return passed
+
+
+def _moved_bytes(launch: ModelledLaunch, kind: str) -> float:
+    pairs = zip(launch.table.sites, launch.account.sites, strict=True)
+    return SECTOR_BYTES * sum(count.dram_sectors for site, count in pairs if site.kind == kind)

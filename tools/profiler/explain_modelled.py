@@ -1,29 +1,20 @@
 """The modelled time of one call from its counters, and the ranked reasons for it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from cuda_llm.hardware_profiles.hardware import Hardware
-from cuda_llm.profile import Bottleneck, KernelResources, LaunchProfile
+from cuda_llm.profile import KernelResources, LaunchProfile
 from cuda_llm.tools.emulator.counters import LaunchCounters
 from cuda_llm.tools.emulator.tables import KernelTable
-from cuda_llm.tools.profiler.bottlenecks import (
-    EXPLAINED_BY,
-    MOST,
-    Explained,
-    as_bottleneck,
-    least_share,
-)
+from cuda_llm.tools.profiler.bottlenecks import Explained, find_bottlenecks
 from cuda_llm.tools.profiler.counts import (
     LineAccess,
     accesses_by_line,
     count_instructions,
     count_tensor_operations,
 )
-from cuda_llm.tools.profiler.roofs import find_roofs
-from cuda_llm.tools.profiler.time_model import ModelledLaunch, TimeReason, place_launch
+from cuda_llm.tools.profiler.time_model import ModelledLaunch, place_launch
 from cuda_llm.tools.profiler.traffic import CONSTANT_SPACES
-from cuda_llm.tools.profiler.wastes import find_wastes
 
 BUS_BYTES_PER_US = 25e3
 """Host to device and back: sixteen lanes of PCIe 4.0 at some 80 % of 31.5 GB/s (an estimate)."""
@@ -58,73 +49,6 @@ def copies_profile(
         figures={"copies": float(count), "dram_bytes": float(device_bytes)},
     )
     return (profile,)
-
-
-WASTE_WEIGHT = 5.0
-"""A waste is listed before a roof of up to this many times its cost: it can be avoided."""
-
-
-@dataclass(frozen=True)
-class _Ranked:
-    rank: float
-    share: float
-    finding: TimeReason
-    kernel: str
-
-
-def find_bottlenecks(launches: Sequence[ModelledLaunch]) -> tuple[Bottleneck, ...]:
-    """Find what limits a call. `share` is the part of the call's time a reason accounts for."""
-    total_us = sum(launch.time.time_us for launch in launches)
-    if total_us <= 0:
-        return ()
-    ranked = [
-        _Ranked(
-            rank=finding.saved_us * (WASTE_WEIGHT if finding.waste else 1.0),
-            share=min(1.0, finding.share * launch.time.time_us / total_us),
-            finding=finding,
-            kernel=launch.name,
-        )
-        for launch in launches
-        for finding in _reasons_of(launch)
-    ]
-    ranked.sort(key=lambda one: one.rank, reverse=True)
-    merged = _merge_repeats(ranked)
-    listed = [one for one in merged if one.share >= least_share(one.finding)][:MOST] or merged[:1]
-    name_kernels = len({launch.name for launch in launches}) > 1
-    return tuple(
-        as_bottleneck(one.finding, one.share, one.kernel if name_kernels else "") for one in listed
-    )
-
-
-def _reasons_of(launch: ModelledLaunch) -> tuple[TimeReason, ...]:
-    wastes = find_wastes(launch)
-    saved = {waste.code: waste.saved_us for waste in wastes}
-
-    def is_explained(roof: TimeReason) -> bool:
-        causes = EXPLAINED_BY.get(roof.code, ())
-        return any(saved.get(cause, 0.0) > 0.5 * roof.saved_us for cause in causes)
-
-    roofs = find_roofs(launch)
-    return (*wastes, *(roof for roof in roofs if not is_explained(roof)))
-
-
-def _merge_repeats(ranked: Sequence[_Ranked]) -> list[_Ranked]:
-    """Merge launches of the same kernel with the same reason on the same line."""
-    merged: dict[object, _Ranked] = {}
-    for one in ranked:
-        key = (one.kernel, one.finding.code, one.finding.spot)
-        known = merged.get(key)
-        merged[key] = (
-            _Ranked(
-                known.rank + one.rank,
-                min(1.0, known.share + one.share),
-                known.finding,
-                known.kernel,
-            )
-            if known
-            else one
-        )
-    return sorted(merged.values(), key=lambda one: one.rank, reverse=True)
 
 
 def explain_call(

@@ -1,13 +1,28 @@
-"""Roofs: resources that a launch keeps busy with work it needs, and what would relieve them."""
+"""Roofs: resources that a launch keeps busy with work it needs, and what relieving them saves."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from cuda_llm.facts import SourceSpot
 from cuda_llm.hardware_profiles.occupancy import WARP_THREADS
 from cuda_llm.tools.emulator.counters import SiteCounters
 from cuda_llm.tools.emulator.tables import InstructionClass, InstructionSite
-from cuda_llm.tools.profiler.time_model import ModelledLaunch, Saving, Term, TimeReason
-from cuda_llm.tools.profiler.traffic import block_clk, site_traffic
+from cuda_llm.tools.profiler.mends import (
+    in_single_precision,
+    with_data_kept,
+    with_fewer_instructions,
+    with_fewer_of,
+    with_larger_tiles,
+    with_values_reused,
+)
+from cuda_llm.tools.profiler.time_model import (
+    LaunchTime,
+    ModelledLaunch,
+    Saving,
+    Term,
+    TimeReason,
+)
+from cuda_llm.tools.profiler.traffic import block_clk, load_clk, site_traffic, wait_clk, warp_waits
 
 _PIPES = {
     Term.FP32: (InstructionClass.FP32, "fp32 arithmetic"),
@@ -40,6 +55,15 @@ ROOF_ADVICE = {
 """What relieves a busy resource, by the code of the reason, however its time is known."""
 
 
+_CHAIN_ADVICE = (
+    "give each thread more elements before threads wait for each other, join by warp shuffles "
+    "instead of barriers, keep several running results that do not depend on each other"
+)
+UNDER_WAY = 4.0
+"""Loads of a warp under way for each that is now, at most `MOST_UNDER_WAY`."""
+MOST_UNDER_WAY = 8.0
+
+
 def find_roofs(launch: ModelledLaunch) -> tuple[TimeReason, ...]:
     """Return a reason for every term of the launch that takes time."""
     terms = launch.time.terms_us
@@ -52,14 +76,14 @@ def find_roofs(launch: ModelledLaunch) -> tuple[TimeReason, ...]:
         _launch(launch),
         *(_pipe(launch, term) for term in _PIPES if terms[term] > 0),
     ]
-    return tuple(reason for reason in reasons if reason.saved_us > 0)
+    return tuple(reason for reason in reasons if reason.share > 0)
 
 
 def _memory(launch: ModelledLaunch) -> TimeReason:
     moved, us = launch.time.dram_bytes, launch.time.terms_us[Term.DRAM]
     return TimeReason(
         code="dram_bandwidth",
-        **_weight(launch, Term.DRAM),
+        **_saving(launch, with_data_kept(launch), Term.DRAM),
         explanation=f"{_megabytes(moved)} to and from DRAM take at least {us:.1f} us",
         advice=ROOF_ADVICE["dram_bandwidth"],
         spot=_costliest_site(launch, lambda _, count: count.dram_sectors),
@@ -70,7 +94,7 @@ def _l2(launch: ModelledLaunch) -> TimeReason:
     moved, us = launch.time.l2_bytes, launch.time.terms_us[Term.L2]
     return TimeReason(
         code="l2_bandwidth",
-        **_weight(launch, Term.L2),
+        **_saving(launch, with_larger_tiles(launch), Term.L2),
         explanation=f"{_megabytes(moved)} through L2 take at least {us:.1f} us",
         advice=ROOF_ADVICE["l2_bandwidth"],
         spot=_costliest_site(launch, lambda site, count: _traffic_bytes(launch, site, count)),
@@ -89,7 +113,12 @@ def _data_path(launch: ModelledLaunch) -> TimeReason:
     )
     return TimeReason(
         code="shared_bandwidth" if on_shared else "l1_bandwidth",
-        **_weight(launch, Term.SHARED, Term.L1),
+        **_saving(
+            launch,
+            with_values_reused(launch),
+            Term.SHARED,
+            Term.L1,
+        ),
         explanation=f"{where} accesses keep the load/store path of an SM busy for {us:.1f} us",
         advice=advice,
         spot=_costliest_site(launch, lambda site, count: _data_path_clk(launch, site, count)),
@@ -97,15 +126,11 @@ def _data_path(launch: ModelledLaunch) -> TimeReason:
 
 
 def _latency(launch: ModelledLaunch) -> TimeReason:
-    clk = block_clk(launch.account, launch.table, launch.hardware)
-    spot = None
-    if clk:
-        slowest = max(range(len(clk)), key=clk.__getitem__)
-        spot = _load_spot(launch, slowest) or launch.table.blocks[slowest].spot
+    shorter = _shorten(launch)
     resident, room = launch.resident_warps, launch.hardware.limits.threads_per_sm // WARP_THREADS
     return TimeReason(
         code="latency",
-        **_weight(launch, Term.LATENCY),
+        **_saving(launch, launch.what_if(waiting=shorter.part), Term.LATENCY),
         explanation=(
             f"warps wait {launch.time.terms_us[Term.LATENCY]:.1f} us for memory and for each "
             f"other, {resident} of {room} warps resident on an SM"
@@ -114,16 +139,35 @@ def _latency(launch: ModelledLaunch) -> TimeReason:
             "launch more blocks: the grid does not fill the chip"
             if resident < launch.occupancy.warps_per_sm
             else ROOF_ADVICE["latency"]
+            if shorter.by_loads
+            else _CHAIN_ADVICE
         ),
-        spot=spot,
+        spot=_longest_wait(launch, by_loads=shorter.by_loads),
     )
+
+
+def _longest_wait(launch: ModelledLaunch, *, by_loads: bool) -> SourceSpot | None:
+    """Return the access that is waited for longest in the basic block that waits longest."""
+    loads = load_clk(launch.account, launch.table, launch.hardware)
+    whole = block_clk(launch.account, launch.table, launch.hardware)
+    clk = loads if by_loads else [one - load for one, load in zip(whole, loads, strict=True)]
+    if not any(clk):
+        return None
+    slowest = max(range(len(clk)), key=clk.__getitem__)
+    pairs = zip(launch.table.sites, launch.account.sites, strict=True)
+    access = _costliest_line(
+        (site.spot, wait_clk(site, count, launch.hardware))
+        for site, count in pairs
+        if site.block == slowest
+    )
+    return access or launch.table.blocks[slowest].spot
 
 
 def _issue(launch: ModelledLaunch) -> TimeReason:
     us = launch.time.terms_us[Term.ISSUE]
     return TimeReason(
         code="issue",
-        **_weight(launch, Term.ISSUE),
+        **_saving(launch, with_fewer_instructions(launch), Term.ISSUE),
         explanation=f"issuing the instructions alone takes {us:.1f} us",
         advice=ROOF_ADVICE["issue"],
         spot=_busiest_block(launch, tuple(InstructionClass)),
@@ -134,7 +178,7 @@ def _launch(launch: ModelledLaunch) -> TimeReason:
     us = launch.time.terms_us[Term.LAUNCH]
     return TimeReason(
         code="launch_overhead",
-        **_weight(launch, Term.LAUNCH),
+        **_saving(launch, launch.time, Term.LAUNCH),
         explanation=f"starting a kernel takes {us:.1f} us whatever it does",
         advice=ROOF_ADVICE["launch_overhead"],
     )
@@ -144,15 +188,25 @@ def _pipe(launch: ModelledLaunch, term: Term) -> TimeReason:
     kind, name = _PIPES[term]
     return TimeReason(
         code=term.value,
-        **_weight(launch, term),
+        **_saving(launch, _relieved(launch, term), term),
         explanation=f"{name} keeps its pipe busy for {launch.time.terms_us[term]:.1f} us",
         advice=ROOF_ADVICE[term.value],
         spot=_busiest_block(launch, (kind,)),
     )
 
 
-def _weight(launch: ModelledLaunch, *terms: Term) -> Saving:
-    saved_us = launch.time.time_us - launch.time.without(*terms)
+def _relieved(launch: ModelledLaunch, term: Term) -> LaunchTime:
+    """Model the launch with the load of a pipe relieved; the work of the task itself stays."""
+    if term is Term.FP64:
+        return in_single_precision(launch)
+    if term in (Term.INT, Term.SFU, Term.CONVERT, Term.SHUFFLE):
+        return with_fewer_of(launch, _PIPES[term][0])
+    return launch.time
+
+
+def _saving(launch: ModelledLaunch, mended: LaunchTime, *terms: Term) -> Saving:
+    """Return what is saved once it is mended; the share is how much the resource weighs now."""
+    saved_us = max(0.0, launch.time.time_us - mended.time_us)
     return Saving(saved_us=saved_us, share=launch.time.share(*terms))
 
 
@@ -190,12 +244,37 @@ def _busiest_block(
     )
 
 
-def _load_spot(launch: ModelledLaunch, block: int) -> SourceSpot | None:
-    for site in launch.table.sites:
-        if site.block == block and site.kind in ("load", "async_copy") and site.space != "const":
-            return site.spot
-    return None
-
-
 def _megabytes(count: float) -> str:
     return f"{count / 1e6:.1f} MB" if count >= 1e5 else f"{count / 1e3:.1f} kB"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Shorter:
+    """How the path of a warp gets shorter."""
+
+    part: float
+    """Of the path, what is left."""
+    by_loads: bool
+    """Whether by more loads under way, or by fewer waits of other kinds."""
+
+
+def _shorten(launch: ModelledLaunch) -> _Shorter:
+    """Return the better of two: more loads under way at once, or shorter chains of other waits."""
+    waits = warp_waits(launch.account, launch.table, launch.hardware)
+    if not waits.all:
+        return _Shorter(part=1.0, by_loads=True)
+    overlap = max(1.0, min(UNDER_WAY, MOST_UNDER_WAY / _loads_under_way(launch)))
+    loads = waits.loads * (1 - 1 / overlap)
+    others = (waits.chains + waits.barriers) * (1 - 1 / UNDER_WAY)
+    return _Shorter(part=1 - max(loads, others) / waits.all, by_loads=loads >= others)
+
+
+def _loads_under_way(launch: ModelledLaunch) -> float:
+    """Return how many loads of global memory a warp has under way at once, on average."""
+    runs = [
+        (block, warps)
+        for block, warps in zip(launch.table.blocks, launch.account.block_warps, strict=True)
+        if block.memory_batches and block.global_loads
+    ]
+    batches = sum(block.memory_batches * warps for block, warps in runs)
+    return sum(block.global_loads * warps for block, warps in runs) / batches if batches else 1.0

@@ -255,22 +255,27 @@ class ModelledLaunch:
         return min(self.setting.blocks_per_sm, per_sm) * warps_per_block(self.account)
 
     def what_if(
-        self, *, account: LaunchCounters | None = None, setting: Setting | None = None
+        self,
+        *,
+        account: LaunchCounters | None = None,
+        table: KernelTable | None = None,
+        setting: Setting | None = None,
+        waiting: float = 1.0,
     ) -> LaunchTime:
-        """Model the same launch with other counts or another setting.
+        """Model the same launch with other counts, other instructions or another setting.
 
         The longest path was found with the counts there are: it shortens as that of an average
-        warp does.
+        warp does, and to the part `waiting` of it.
         """
-        other = account or self.account
-        if other is not self.account and other.path_clk:
+        other, mix = account or self.account, table or self.table
+        changed = other is not self.account or mix is not self.table
+        if changed and other.path_clk:
             before = warp_clk(self.account, self.table, self.hardware)
-            after = warp_clk(other, self.table, self.hardware)
-            part = min(1.0, after / before) if before else 1.0
-            other = replace(
-                other, path_clk=other.path_clk * part, longest_clk=other.longest_clk * part
-            )
-        return model_launch(other, self.table, self.hardware, setting or self.setting)
+            after = warp_clk(other, mix, self.hardware)
+            waiting *= min(1.0, after / before) if before else 1.0
+        path_clk = other.path_clk or warp_clk(other, mix, self.hardware)
+        other = replace(other, path_clk=path_clk * waiting, longest_clk=other.longest_clk * waiting)
+        return model_launch(other, mix, self.hardware, setting or self.setting)
 
 
 def place_launch(

@@ -170,24 +170,57 @@ DEPENDENT_SHARE = 0.5
 SiteAccess = tuple[InstructionSite, SiteCounters]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Waits:
+    """What an average warp waits for from its first instruction to its last, in clocks."""
+
+    loads: float = 0.0
+    """For global memory."""
+    chains: float = 0.0
+    """For its own results, one after another, and for shared memory."""
+    barriers: float = 0.0
+    data_path: float = 0.0
+    """For its passes over L1 and shared memory."""
+
+    @property
+    def all(self) -> float:
+        """Return the sum."""
+        return self.loads + self.chains + self.barriers + self.data_path
+
+
 def warp_clk(account: LaunchCounters, table: KernelTable, hardware: Hardware) -> float:
     """Return the clocks of an average warp's chain of waits, from first to last instruction."""
+    return warp_waits(account, table, hardware).all
+
+
+def warp_waits(account: LaunchCounters, table: KernelTable, hardware: Hardware) -> Waits:
+    """Return what an average warp waits for, by what it is."""
     warps = warps_per_block(account) * account.blocks_total
     if not warps:
-        return 0.0
-    chains = sum(block_clk(account, table, hardware))
+        return Waits()
+    whole = sum(block_clk(account, table, hardware))
+    loads = sum(load_clk(account, table, hardware))
     traffic = launch_traffic(account, table, hardware)
-    barriers = account.barriers * hardware.model.latency_shared_clk
-    return (chains + traffic.l1_clk + traffic.shared_clk + barriers) / warps
+    return Waits(
+        loads=loads / warps,
+        chains=(whole - loads) / warps,
+        barriers=account.barriers * hardware.model.latency_shared_clk / warps,
+        data_path=(traffic.l1_clk + traffic.shared_clk) / warps,
+    )
 
 
-def block_clk(account: LaunchCounters, table: KernelTable, hardware: Hardware) -> tuple[float, ...]:
-    """Return the clocks of waiting in each basic block, summed over the warps of the grid."""
+def _by_block(account: LaunchCounters, table: KernelTable) -> list[list[SiteAccess]]:
     accesses: list[list[SiteAccess]] = [[] for _ in table.blocks]
     for site, count in zip(table.sites, account.sites, strict=True):
         if site.space and count.requests:
             accesses[site.block].append((site, count))
-    loads = _load_clk_by_block(table.blocks, accesses, hardware)
+    return accesses
+
+
+def block_clk(account: LaunchCounters, table: KernelTable, hardware: Hardware) -> tuple[float, ...]:
+    """Return the clocks of waiting in each basic block, summed over the warps of the grid."""
+    accesses = _by_block(account, table)
+    loads = load_clk(account, table, hardware)
     return tuple(
         executions * _arithmetic_clk(block, hardware)
         + _shared_clk(executions, here, hardware)
@@ -218,16 +251,16 @@ def _shared_clk(executions: float, accesses: Sequence[SiteAccess], hardware: Har
     return (executions if reads else 0.0) * latency + retries * 2 * latency
 
 
-def _load_clk_by_block(
-    blocks: Sequence[BasicBlock], accesses: Sequence[Sequence[SiteAccess]], hardware: Hardware
-) -> list[float]:
-    """Return the clocks of waiting for global loads, by basic block.
+def load_clk(account: LaunchCounters, table: KernelTable, hardware: Hardware) -> list[float]:
+    """Return the clocks of waiting for global loads, by basic block, summed over the warps.
 
     Blocks that load on the same lines are copies of an unrolled loop whose guards ptxas turns into
     predicates: their loads are under way together, so only the slowest copy is waited for. Copies
     that also store to global memory wait in turn, for the load may not pass the store.
     """
-    clk = [_global_clk(block, here, hardware) for block, here in zip(blocks, accesses, strict=True)]
+    accesses = _by_block(account, table)
+    pairs = zip(table.blocks, accesses, strict=True)
+    clk = [_global_clk(block, here, hardware) for block, here in pairs]
     slowest: dict[frozenset[SourceSpot | None], int] = {}
     for index, here in enumerate(accesses):
         lines = frozenset(site.spot for site, count in here if _waits_for_global(site, count))
@@ -246,6 +279,14 @@ def _global_clk(block: BasicBlock, accesses: Sequence[SiteAccess], hardware: Har
         return 0.0
     waits = sum(_load_clk(count, hardware) * count.requests for count in loads)
     return max(1, block.memory_batches) * waits / len(loads)
+
+
+def wait_clk(site: InstructionSite, count: SiteCounters, hardware: Hardware) -> float:
+    """Return the clocks that warps wait for a load, were each request alone; 0 for others."""
+    if not count.requests or not (_waits_for_global(site, count) or _waits_for_shared(site, count)):
+        return 0.0
+    on_chip = count.requests * hardware.model.latency_shared_clk
+    return _load_clk(count, hardware) * count.requests if count.sectors else on_chip
 
 
 def _load_clk(count: SiteCounters, hardware: Hardware) -> float:

@@ -1,20 +1,25 @@
 """Wastes: work a launch could do without, found by modelling it again without them."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 
-from cuda_llm.tools.emulator.counters import LaunchCounters, SiteCounters
-from cuda_llm.tools.emulator.tables import InstructionSite, KernelTable
 from cuda_llm.tools.profiler.counts import (
-    SECTOR_BYTES,
     WARP_LANES,
     LineAccess,
     accesses_by_line,
     count_instructions,
-    ideal_sectors,
+)
+from cuda_llm.tools.profiler.mends import (
+    coalesced,
+    is_on_banks,
+    is_plain_global,
+    without_bank_conflicts,
+    without_contention,
+    without_divergence,
+    without_local_memory,
 )
 from cuda_llm.tools.profiler.time_model import ModelledLaunch, Saving, Term, TimeReason
-from cuda_llm.tools.profiler.traffic import BULK, CONSTANT_SPACES, L2_LINE_BYTES, warps_per_block
+from cuda_llm.tools.profiler.traffic import warps_per_block
 
 WASTE_ADVICE = {
     "bank_conflicts": "pad the tile by one column (33 instead of 32), or swizzle its index",
@@ -38,68 +43,17 @@ def find_wastes(launch: ModelledLaunch) -> tuple[TimeReason, ...]:
         _uncoalesced(launch),
         _atomic_contention(launch),
         _divergence(launch),
+        _local_memory(launch),
         _low_occupancy(launch),
         _tail(launch),
     )
     return tuple(reason for reason in reasons if reason and reason.saved_us > 0)
 
 
-def without_bank_conflicts(account: LaunchCounters, table: KernelTable) -> LaunchCounters:
-    """Return the counters with each shared-memory request in as few passes as its bytes need."""
-
-    def adjust(site: InstructionSite, count: SiteCounters) -> SiteCounters:
-        if not _is_on_banks(site.space, site.kind) or not count.ideal_wavefronts:
-            return count
-        return replace(count, wavefronts=min(count.wavefronts, count.ideal_wavefronts))
-
-    return _with_sites(account, table, adjust)
-
-
-def coalesced(account: LaunchCounters, table: KernelTable) -> LaunchCounters:
-    """Return the counters with neighbouring lanes at neighbouring global addresses."""
-
-    def adjust(site: InstructionSite, count: SiteCounters) -> SiteCounters:
-        if not _is_plain_global(site.space, site.kind):
-            return count
-        sectors = ideal_sectors(site, count)
-        return replace(
-            count,
-            sectors=sectors,
-            lines=min(count.lines, sectors * SECTOR_BYTES / L2_LINE_BYTES),
-            l2_sectors=min(count.l2_sectors, sectors),
-            dram_sectors=min(count.dram_sectors, sectors),
-        )
-
-    return _with_sites(account, table, adjust)
-
-
-def without_contention(account: LaunchCounters, table: KernelTable) -> LaunchCounters:
-    """Return the counters with no two lanes of a warp at the same atomic."""
-
-    def adjust(site: InstructionSite, count: SiteCounters) -> SiteCounters:
-        if site.kind != "atomic":
-            return count
-        passes = min(count.wavefronts, count.requests)
-        return replace(count, serial=min(count.serial, count.requests), wavefronts=passes)
-
-    return replace(_with_sites(account, table, adjust), worst_line=0.0)
-
-
-def without_divergence(account: LaunchCounters) -> LaunchCounters:
-    """Return the counters with active lanes packed into full warps."""
-    return replace(
-        account,
-        block_warps=tuple(
-            min(warps, lanes / WARP_LANES)
-            for warps, lanes in zip(account.block_warps, account.block_lanes, strict=True)
-        ),
-    )
-
-
 def _bank_conflicts(launch: ModelledLaunch) -> TimeReason | None:
     worst = _worst(
         launch,
-        lambda line: _is_on_banks(line.space, line.kind),
+        lambda line: is_on_banks(line.space, line.kind),
         lambda line: line.wavefronts - line.ideal_wavefronts,
     )
     if worst is None or worst.worst_ways < 2:
@@ -120,7 +74,7 @@ def _bank_conflicts(launch: ModelledLaunch) -> TimeReason | None:
 def _uncoalesced(launch: ModelledLaunch) -> TimeReason | None:
     worst = _worst(
         launch,
-        lambda line: _is_plain_global(line.space, line.kind),
+        lambda line: is_plain_global(line.space, line.kind),
         lambda line: line.sectors - line.ideal_sectors,
     )
     if worst is None:
@@ -168,7 +122,7 @@ def _divergence(launch: ModelledLaunch) -> TimeReason | None:
     mix = count_instructions(account, table)
     if not table.blocks or mix.simd_efficiency >= 1:
         return None
-    without_waste = launch.what_if(account=without_divergence(account))
+    without_waste = launch.what_if(account=without_divergence(account, table))
 
     def idle(index: int) -> float:
         issued = sum(table.blocks[index].mix.values())
@@ -183,6 +137,22 @@ def _divergence(launch: ModelledLaunch) -> TimeReason | None:
         **_saved(launch, without_waste.time_us),
         explanation=f"{mix.simd_efficiency * WARP_LANES:.1f} of 32 lanes work on average",
         advice=("launch blocks of at least 32 threads" if partial else WASTE_ADVICE["divergence"]),
+        spot=worst.spot,
+        waste=True,
+    )
+
+
+def _local_memory(launch: ModelledLaunch) -> TimeReason | None:
+    worst = _worst(launch, lambda line: line.space == "local", lambda line: line.sectors)
+    if worst is None:
+        return None
+    account, table = without_local_memory(launch.account, launch.table)
+    without_waste = launch.what_if(account=account, table=table)
+    return TimeReason(
+        code="local_memory",
+        **_saved(launch, without_waste.time_us),
+        explanation="an array that is indexed at run time lies in local memory, not in registers",
+        advice="unroll the loops over it, so that every index is known when it is compiled",
         spot=worst.spot,
         waste=True,
     )
@@ -217,9 +187,16 @@ _OCCUPANCY_ADVICE = {
 
 def _tail(launch: ModelledLaunch) -> TimeReason | None:
     blocks, sms = launch.account.blocks_total, launch.hardware.sm_count
-    without_waste = launch.what_if(setting=replace(launch.setting, even_split=True))
+    places = sms * launch.setting.blocks_per_sm
+    without_waste = launch.what_if(
+        setting=replace(launch.setting, even_split=True),
+        waiting=max(_least_part(launch), min(1.0, blocks / places)),
+    )
     if blocks < sms:
         explanation = f"{blocks} blocks leave {sms - blocks} of {sms} SMs without work"
+        advice = WASTE_ADVICE["few_blocks"]
+    elif blocks < places:
+        explanation = f"{blocks} blocks are resident where {places} fit at once"
         advice = WASTE_ADVICE["few_blocks"]
     else:
         explanation = f"{blocks} blocks do not divide evenly among {sms} SMs: some idle at the end"
@@ -229,8 +206,17 @@ def _tail(launch: ModelledLaunch) -> TimeReason | None:
         **_saved(launch, without_waste.time_us),
         explanation=explanation,
         advice=advice,
-        waste=blocks < sms,
+        waste=True,
     )
+
+
+def _least_part(launch: ModelledLaunch) -> float:
+    """Return the part of a warp's path that is left where others take all but one round of its
+    loops.
+    """
+    warps = warps_per_block(launch.account) * launch.account.blocks_total
+    most = max(launch.account.block_warps, default=0.0)
+    return min(1.0, warps / most) if most else 1.0
 
 
 def _saved(launch: ModelledLaunch, without_waste_us: float) -> Saving:
@@ -246,22 +232,3 @@ def _worst(
     lines = filter(concerns, accesses_by_line(launch.account, launch.table))
     costly = [line for line in lines if cost(line) > 0]
     return max(costly, key=cost, default=None)
-
-
-def _is_on_banks(space: str, kind: str) -> bool:
-    return kind != "atomic" and space not in CONSTANT_SPACES
-
-
-def _is_plain_global(space: str, kind: str) -> bool:
-    return space in ("global", "generic") and kind not in ("atomic", *BULK)
-
-
-def _with_sites(
-    account: LaunchCounters,
-    table: KernelTable,
-    adjust: Callable[[InstructionSite, SiteCounters], SiteCounters],
-) -> LaunchCounters:
-    pairs: Iterable[tuple[InstructionSite, SiteCounters]] = zip(
-        table.sites, account.sites, strict=True
-    )
-    return replace(account, sites=tuple(adjust(site, count) for site, count in pairs))

@@ -21,7 +21,7 @@ from cuda_llm.tools.cuda.inspect import Inspection
 from cuda_llm.tools.device import Device
 from cuda_llm.tools.judge.judge import Judged
 from cuda_llm.traces.text import describe_circumstances, describe_time_source
-from cuda_llm.wording import describe, printable
+from cuda_llm.wording import describe, describe_share, printable
 
 EVALUATE_SCHEMA = 1
 CERTAINTY = (
@@ -255,12 +255,14 @@ def bottleneck_rows(bottlenecks: Sequence[Bottleneck]) -> Iterator[Row]:
     """Yield the dominating bottleneck with its place and its remedy, then what else weighs."""
     first, *others = bottlenecks
     where = f" at {describe_spot(first.spot)}" if first.spot else ""
-    yield "limited by", f"{first.explanation}, {first.share:.0%} of the time{where}"
+    yield "limited by", f"{first.explanation}{where}; {describe_share(first)}"
     if first.advice:
         yield "", first.advice
     for other in others:
         where = f" at {other.spot}" if other.spot else ""
-        yield "also", f"{other.explanation}, {other.share:.0%}{where}"
+        yield "also", f"{other.explanation}{where}; {describe_share(other)}"
+    if sum(1 for one in bottlenecks if one.saved_us) > 1:
+        yield "", "each mended alone: where two overlap, both together save less than the sum"
 
 
 def resources(kernel: KernelResources) -> str:

@@ -93,6 +93,28 @@ def candidate(
     print_lines(describe_candidate(found, name))
 
 
+@trace_app.command()
+def predictions(out: Out = None, as_json: AsJson = False) -> None:
+    """Compare what diagnoses predicted with what was had, over all runs of a folder."""
+    from cuda_llm.codec import encode
+    from cuda_llm.predictions import tally
+    from cuda_llm.search import predictions_of
+    from cuda_llm.traces.find import RUNS, list_runs
+    from cuda_llm.traces.history import read_history
+    from cuda_llm.traces.text import describe_records
+
+    runs = list_runs(out)
+    histories = [read_history(run)[0] for run in runs]
+    attempts = [one for history in histories for one in history.attempts.values()]
+    found = tally(predictions_of(attempts))
+    if as_json:
+        typer.echo(json.dumps({"schema": SCHEMA, "runs": len(runs), "kinds": encode(found)}))
+    elif found:
+        print_lines(describe_records(found))
+    else:
+        typer.echo(f"no predictions in {len(runs)} runs of {out or RUNS}")
+
+
 def print_lines(lines: Iterable[str]) -> None:
     """Print them all; a pipe that closes early, as `head` does, ends it."""
     try:

@@ -3,14 +3,16 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from commands import Command, Ran
-from recorded_run import beginning, ending, write_run
+from recorded_run import ATTEMPTS, beginning, ending, write_run
 
 from cuda_llm.cli.app import run
-from cuda_llm.traces.events import AgentDecided
+from cuda_llm.predictions import Prediction
+from cuda_llm.traces.events import AgentDecided, AttemptJudged
 
 
 @pytest.fixture
@@ -125,3 +127,25 @@ def test_a_reader_that_closes_early_ends_it_quietly(runs: Path, tmp_path: Path) 
         check=False,
     )
     assert (done.stdout, done.stderr, done.returncode) == ("run long-run\n", "", 0)
+
+
+def test_predictions_of_all_runs_are_compared_with_what_was_had(
+    command: Command, tmp_path: Path
+) -> None:
+    aimed = replace(
+        ATTEMPTS[-1],
+        predicted=Prediction(code="bank_conflicts", time_us=40.0, saved_us=10.0, had_us=8.0),
+    )
+    folder = tmp_path / "traces/runs"
+    write_run(folder / "a-run", *beginning(), AttemptJudged(attempt=aimed))
+    shown = command("trace", "show", "a-run").stdout
+    assert "predicted: 10.0 us of 40.0 us saved without bank conflicts; saved 8.00 us" in shown
+    assert "1 time: 10.0 us predicted, 8.00 us had" in " ".join(shown.split())
+    table = command("trace", "predictions").stdout
+    assert "bank_conflicts" in table
+    (kind,) = json.loads(command("trace", "predictions", "--json").stdout)["kinds"]
+    assert (kind["code"], kind["tried"], kind["came_true"]) == ("bank_conflicts", 1, 1)
+
+
+def test_without_a_prediction_there_is_no_table(command: Command, runs: Path) -> None:
+    assert command("trace", "predictions").stdout.startswith("no predictions in 2 runs")

@@ -135,16 +135,17 @@ def test_a_shared_histogram_of_one_bin_is_contention() -> None:
 def test_a_chain_of_loads_with_few_warps_is_low_occupancy_and_its_resource() -> None:
     requests = WARPS * 100.0
     chain = SiteCounters(requests=requests, lanes=requests, sectors=requests, l2_sectors=requests)
-    bottleneck = first(
-        explain(
-            sites={site("ld.global.f32", "load"): chain},
-            runs=100,
-            batches=1,
-            shared_bytes=50_000,
-        )
+    found = explain(
+        sites={site("ld.global.f32", "load"): chain},
+        runs=100,
+        batches=1,
+        shared_bytes=50_000,
     )
-    assert bottleneck.code == "low_occupancy"
-    assert "33% occupancy, limited by shared" in bottleneck.explanation
+    overlap, occupancy = found.bottlenecks[:2]
+    assert (overlap.code, occupancy.code) == ("latency", "low_occupancy")
+    assert "33% occupancy, limited by shared" in occupancy.explanation
+    assert overlap.saved_us == pytest.approx(0.75 * found.time_us, rel=0.05), "four loads for one"
+    assert occupancy.saved_us == pytest.approx(2 / 3 * found.time_us, rel=0.05), "all warps"
 
 
 def test_a_chain_of_loads_at_full_occupancy_is_latency() -> None:
@@ -161,6 +162,43 @@ def test_one_block_leaves_the_other_sms_idle() -> None:
     bottleneck = first(explain(mix={InstructionClass.FP32: 100_000}, blocks=1))
     assert bottleneck.code == "tail"
     assert bottleneck.explanation == "1 blocks leave 83 of 84 SMs without work"
+
+
+def test_what_saves_most_alone_comes_first_and_roofs_without_a_mend_last() -> None:
+    tile = SiteCounters(
+        requests=WARPS * 40,
+        lanes=WARPS * 40 * 32,
+        wavefronts=WARPS * 80,
+        ideal_wavefronts=WARPS * 40,
+        worst_ways=2,
+    )
+    found = explain(
+        sites={site("ld.shared.f32", "load"): tile},
+        mix={InstructionClass.FP32: 400},
+        active=0.5,
+    )
+    savings = [one.saved_us for one in found.bottlenecks]
+    assert savings == sorted(savings, reverse=True)
+    assert found.bottlenecks[0].code == "divergence"
+    assert found.bottlenecks[-1].saved_us == 0
+    for one in found.bottlenecks:
+        assert one.time_us == found.time_us
+        if one.saved_us:
+            assert one.share == pytest.approx(one.saved_us / found.time_us)
+
+
+def test_an_array_in_local_memory_is_named_with_its_line() -> None:
+    array = SiteCounters(requests=WARPS * 64, lanes=WARPS * 64 * 32, sectors=WARPS * 64 * 4)
+    bottleneck = first(explain(sites={site("ld.local.f32", "load", line=9): array}, runs=64))
+    assert bottleneck.code == "local_memory"
+    assert str(bottleneck.spot) == "mine.cu:9"
+
+
+def test_many_short_launches_would_be_one() -> None:
+    found = explain(mix={InstructionClass.FP32: 10}, blocks=8, launches=20)
+    bottleneck = first(found)
+    assert bottleneck.code == "launch_overhead"
+    assert bottleneck.saved_us >= 19 * HARDWARE.model.launch_us
 
 
 def test_an_empty_kernel_is_its_launch() -> None:

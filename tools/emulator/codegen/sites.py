@@ -110,10 +110,9 @@ def basic_block(
     if isinstance(block.end, GuardedBranch | Switch | Barrier):
         mix[InstructionClass.CONTROL] += 1
     loads, groups = batches(body)
-    first = next((i.loc for i in block.body if i.loc is not None), None)
     return BasicBlock(
         mix=dict(mix),
-        spot=spots.at(first),
+        spot=spots.at(_costliest(body, block)),
         memory_batches=groups,
         global_loads=loads,
         dependent_chain=arithmetic_chain(body, pipe),
@@ -121,6 +120,21 @@ def basic_block(
         cached_waits=cached_chain(body, loaded),
         tensor=dict(tensor),
     )
+
+
+def _costliest(body: Sequence[LoweredInstruction], block: FlowBlock) -> Loc | None:
+    """Return the location of most instructions, of those with accesses to memory where there are
+    any: the head of a loop is rarely what takes its time.
+    """
+    issued = [one for one in body if one.instruction.loc is not None]
+    counts = Counter(
+        one.instruction.loc for one in issued if pipe(one.instruction) is not InstructionClass.FREE
+    )
+    accesses = {one.instruction.loc for one in issued if one.sites}
+    found = {loc: count for loc, count in counts.items() if loc in accesses} or counts
+    if found:
+        return max(found, key=found.__getitem__)
+    return next((one.loc for one in block.body if one.loc is not None), None)
 
 
 def _product(instruction: Instruction) -> Product | GroupProduct | None:

@@ -1,0 +1,39 @@
+"""Which bottleneck of its parent an order is against."""
+
+from cuda_llm.agents.techniques.catalogue import CATALOGUE
+from cuda_llm.graph.attempts import find_aim
+from cuda_llm.profile import Bottleneck
+
+
+def bottleneck(code: str, saved_us: float) -> Bottleneck:
+    return Bottleneck(code=code, share=0.3, explanation=code, saved_us=saved_us, time_us=100.0)
+
+
+LISTED = (
+    bottleneck("uncoalesced_global", 30),
+    bottleneck("bank_conflicts", 20),
+    bottleneck("dram_bandwidth", 0),
+)
+
+
+def text_against(code: str) -> str:
+    """A technique of ours against that and not against the headline."""
+    found = [one for one in CATALOGUE if code in one.against]
+    return next(one.text for one in found if "uncoalesced_global" not in one.against)
+
+
+def test_a_direction_of_ours_is_against_what_it_relieves() -> None:
+    aim = find_aim(text_against("bank_conflicts"), LISTED)
+    assert aim is not None
+    assert aim.code == "bank_conflicts"
+
+
+def test_words_of_somebody_else_are_against_the_headline() -> None:
+    aim = find_aim("load the tile by columns", LISTED)
+    assert aim is not None
+    assert aim.code == "uncoalesced_global"
+
+
+def test_without_a_known_mend_nothing_is_predicted() -> None:
+    assert find_aim("", LISTED[2:]) is None
+    assert find_aim(text_against("bank_conflicts"), LISTED[:1]) is None

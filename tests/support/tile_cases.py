@@ -57,8 +57,8 @@ class TileCase:
     @property
     def is_inside(self) -> bool:
         """Whether no element of the tile lies outside of the tensor."""
-        ends = (start + size for start, size in zip(self.at, self.box, strict=True))
-        return min(self.at) >= 0 and all(map(int.__le__, ends, self.extents))
+        axes = zip(self.at, self.box, self.extents, strict=True)
+        return all(0 <= start and start + size <= extent for start, size, extent in axes)
 
     @property
     def width(self) -> int:
@@ -140,13 +140,14 @@ def wild_cases() -> tuple[TileCase, ...]:
 def load_cases() -> tuple[TileCase, ...]:
     """The types of 32 bits, on the same words."""
     kinds = ("f32", "f32.ftz", "tf32", "tf32.ftz")
-    found = [TileCase("load", kind, (32, 14), (32, 16), (0, 0)) for kind in kinds]
+    found = [TileCase("load", kind, (32, 14), (32, 14), (0, 0)) for kind in kinds]
     return (*found, *(TileCase("load", k, (30, 12), (32, 8), (4, 6), 3, 1) for k in kinds))
 
 
 def _parts() -> dict[str, tuple[TileCase, ...]]:
     """Cases by the name of their record, apart from each other where a GPU may refuse some."""
-    found = {"unaligned": (TileCase("load", "f32", (32, 14), (32, 8), (2, 0)),)}
+    found: dict[str, tuple[TileCase, ...]] = {}
+    found["unaligned"] = (TileCase("load", "f32", (32, 14), (32, 8), (2, 0)),)
     every = (
         ("stores", store_cases()),
         ("loads", load_cases()),
